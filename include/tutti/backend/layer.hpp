@@ -1,0 +1,102 @@
+#pragma once
+// Prepared layers: one Layer is one spec planned for one input shape and mode on one backend. It owns its
+// descriptors, chosen algorithm and workspace; weights, activations and gradients are the caller's.
+
+#include "tutti/backend/stream.hpp"
+#include "tutti/backend/tensor.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+namespace tutti {
+
+// The memory layout and precision of an activation: known to the backend that made it, opaque to everyone else.
+class ActivationFormat {
+ public:
+  virtual ~ActivationFormat() = default;
+};
+
+// How the values between two layers are stored. A gradient is stored like the activation it belongs to.
+struct ActivationSpec {
+  Shape shape;  // N, then the sample
+  std::shared_ptr<const ActivationFormat> format;
+  std::size_t bytes = 0;
+};
+
+// One layer's weights: the canonical values, borrowed, and copies in the layouts and precisions that its plans want.
+// Shared by all plans of the layer, of all parts.
+class LayerWeights {
+ public:
+  virtual ~LayerWeights() = default;
+  // Makes the copies anew from the canonical values; to be called after every change of these. Asynchronous.
+  virtual void refresh(Stream& stream) = 0;
+};
+
+enum class LayerMode { training, evaluation };
+
+struct LayerRequest {
+  ActivationSpec input;
+  LayerWeights* weights = nullptr;  // Borrowed; null for layers without parameters
+  LayerMode mode = LayerMode::training;
+  bool wants_input_gradient = true;
+};
+
+struct LayerForward {
+  const void* input = nullptr;
+  void* output = nullptr;
+};
+
+struct LayerBackward {
+  const void* input = nullptr;         // as given to the last forward
+  const void* output = nullptr;        // as the last forward left it
+  void* output_gradient = nullptr;     // may be overwritten
+  void* input_gradient = nullptr;      // written; ignored when the request wanted none
+  std::span<const Tensor> gradients;   // canonical, in the order of parameters(); overwritten, not added to
+};
+
+class Layer {
+ public:
+  virtual ~Layer() = default;
+  virtual const ActivationSpec& output() const = 0;
+  // Asynchronous.
+  virtual void forward(Stream& stream, const LayerForward& pass) = 0;
+  // Only for plans made in training mode, after a forward with the same input. Asynchronous.
+  virtual void backward(Stream& stream, const LayerBackward& pass) = 0;
+};
+
+// Sums over samples that do not depend on the order in which they are added, so that they are equal at any number of
+// ranks: an integer per figure, kept on the device until somebody reads them. Adding two LossSums adds each figure.
+struct LossSums {
+  static constexpr int kFigures = 4;
+  static constexpr double kLossScale = 16777216.0;      // 2^24 steps per unit of loss
+  static constexpr double kGreatestLoss = 274877906944.0;  // 2^38; a larger sum of one call counts as not finite
+
+  std::int64_t loss_steps = 0;   // the sum of losses in units of 1 / kLossScale
+  std::int64_t correct = 0;      // samples whose largest logit (the first of equals) is the label's
+  std::int64_t samples = 0;
+  std::int64_t not_finite = 0;   // calls whose loss was NaN, infinite or too large
+
+  double mean_loss() const { return static_cast<double>(loss_steps) / kLossScale / static_cast<double>(samples); }
+  double accuracy() const { return static_cast<double>(correct) / static_cast<double>(samples); }
+  friend bool operator==(const LossSums&, const LossSums&) = default;
+};
+
+struct LossPass {
+  const void* logits = nullptr;
+  const std::int32_t* labels = nullptr;  // 0 .. classes - 1, in the device's memory
+  float gradient_scale = 0;              // 1 / samples of the global batch
+  Tensor sums;                           // i64 [LossSums::kFigures], added to
+  void* logits_gradient = nullptr;       // null in evaluation
+};
+
+// Softmax cross-entropy over the logits of a batch.
+class LossLayer {
+ public:
+  virtual ~LossLayer() = default;
+  // Asynchronous.
+  virtual void run(Stream& stream, const LossPass& pass) = 0;
+};
+
+}  // namespace tutti

@@ -1,0 +1,84 @@
+#pragma once
+// Typed views of memory, and the owner of that memory. Neither computes anything.
+
+#include "tutti/base/shape.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string_view>
+#include <utility>
+
+namespace tutti {
+
+enum class ElementType { f32, bf16, u8, i32, i64 };
+enum class MemorySpace { host, cuda };
+
+constexpr std::size_t bytes_of(ElementType type) {
+  switch (type) {
+    case ElementType::u8: return 1;
+    case ElementType::bf16: return 2;
+    case ElementType::f32:
+    case ElementType::i32: return 4;
+    case ElementType::i64: return 8;
+  }
+  return 0;
+}
+std::string_view name_of(ElementType type);
+
+// Borrowed: whoever made the memory keeps it alive. Canonical (dense, row-major) layout.
+struct Tensor {
+  void* data = nullptr;
+  Shape shape;
+  ElementType type = ElementType::f32;
+  MemorySpace space = MemorySpace::host;
+
+  std::int64_t elements() const { return shape.elements(); }
+  std::size_t bytes() const { return static_cast<std::size_t>(shape.elements()) * bytes_of(type); }
+};
+
+// The values of a tensor in host memory. Throws when the element type differs or the memory is not the host's.
+std::span<float> host_f32(const Tensor& tensor);
+std::span<std::int32_t> host_i32(const Tensor& tensor);
+std::span<std::int64_t> host_i64(const Tensor& tensor);
+
+// Sole owner of a block of memory; who allocated it says how it is released. Releasing must not throw.
+class Buffer {
+ public:
+  using Release = std::function<void(void* data) /* never throws */>;
+
+  Buffer() = default;
+  Buffer(void* data, std::size_t bytes, MemorySpace space, Release release)
+      : data_(data), bytes_(bytes), space_(space), release_(std::move(release)) {}
+  Buffer(Buffer&& other) noexcept { swap(other); }
+  Buffer& operator=(Buffer&& other) noexcept {
+    Buffer moved(std::move(other));
+    swap(moved);
+    return *this;
+  }
+  ~Buffer() {
+    if (data_ != nullptr && release_) release_(data_);
+  }
+
+  void* data() const noexcept { return data_; }
+  std::size_t bytes() const noexcept { return bytes_; }
+  MemorySpace space() const noexcept { return space_; }
+  // A view of the block's beginning (or of what starts at byte_offset). Throws when the view would not fit.
+  Tensor view(const Shape& shape, ElementType type, std::size_t byte_offset = 0) const;
+
+ private:
+  void swap(Buffer& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+    std::swap(space_, other.space_);
+    std::swap(release_, other.release_);
+  }
+
+  void* data_ = nullptr;
+  std::size_t bytes_ = 0;
+  MemorySpace space_ = MemorySpace::host;
+  Release release_;
+};
+
+}  // namespace tutti

@@ -1,0 +1,54 @@
+#pragma once
+// The one exception type. It says which source failed, why in words for a person, and where it was raised.
+// Library code throws it and never ends the process; only main does.
+
+#include "tutti/base/exit_status.hpp"
+
+#include <source_location>
+#include <stdexcept>
+#include <string>
+
+namespace tutti {
+
+enum class ErrorSource {
+  usage,       // wrong command line or configuration file
+  input,       // malformed data, a model that does not fit, ranks that disagree
+  checkpoint,  // no usable checkpoint
+  save,        // a file could not be written
+  io,          // a file could not be read
+  not_finite,  // loss or weights are no longer finite
+  internal,    // a broken promise of our own
+  mpi,
+  hdf5,
+  onednn,
+  cuda,
+  cudnn,
+  nccl,
+};
+
+// Whether one rank met the error alone, or all ranks are known to raise the same one at the same point.
+enum class ErrorReach { this_rank, all_ranks };
+
+class Error : public std::runtime_error {
+ public:
+  Error(ErrorSource source, const std::string& message,
+        std::source_location where = std::source_location::current());
+
+  ErrorSource source() const noexcept { return source_; }
+  ErrorReach reach() const noexcept { return reach_; }
+  const std::source_location& where() const noexcept { return where_; }
+  ExitStatus exit_status() const noexcept;
+
+  // The same error, marked as raised by all ranks alike: one of them reports it and nobody needs to be stopped.
+  Error on_all_ranks() const;
+
+  // The message, with the source location for errors that are not the user's.
+  std::string describe() const;
+
+ private:
+  ErrorSource source_;
+  ErrorReach reach_ = ErrorReach::this_rank;
+  std::source_location where_;
+};
+
+}  // namespace tutti

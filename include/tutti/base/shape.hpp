@@ -1,0 +1,44 @@
+#pragma once
+// The extents of an array, outermost first: N, C, H, W for images; O, I, H, W for convolution weights.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <string>
+
+namespace tutti {
+
+class Shape {
+ public:
+  static constexpr int kMaxRank = 4;
+
+  Shape() = default;  // a scalar: rank 0, one element
+  // Throws on negative extents, more than kMaxRank of them, or a product beyond 2^62.
+  Shape(std::initializer_list<std::int64_t> extents);
+  explicit Shape(std::span<const std::int64_t> extents);
+
+  int rank() const noexcept { return rank_; }
+  std::int64_t operator[](int axis) const;
+  std::int64_t elements() const noexcept { return elements_; }
+  std::span<const std::int64_t> extents() const noexcept { return {extents_.data(), static_cast<std::size_t>(rank_)}; }
+
+  // This shape with its first extent replaced: the same network at another batch size.
+  Shape with_first(std::int64_t extent) const;
+  // One element of the first axis: an image of a batch.
+  Shape without_first() const;
+  // A batch of n elements of this shape.
+  Shape batch_of(std::int64_t n) const;
+
+  std::string text() const;  // "64x1x28x28"; "scalar" for rank 0
+
+  friend bool operator==(const Shape&, const Shape&) = default;
+
+ private:
+  std::array<std::int64_t, kMaxRank> extents_{};
+  int rank_ = 0;
+  std::int64_t elements_ = 1;
+};
+
+}  // namespace tutti

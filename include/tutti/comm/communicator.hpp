@@ -1,0 +1,53 @@
+#pragma once
+// Seam B: sums over the ranks' device memory. Operations are enqueued in the same order by all ranks and carried out
+// in that order per buffer; who drives them along (a helper thread, or calls between layers) never changes a bit.
+
+#include "tutti/backend/stream.hpp"
+#include "tutti/backend/tensor.hpp"
+#include "tutti/comm/world.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace tutti {
+
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  virtual std::string description() const = 0;  // "ring over MPI", "solo"
+
+  // Zeroed memory that sums over it can use without a copy, aligned to 64 bytes at least.
+  virtual Buffer allocate(std::size_t bytes) = 0;
+
+  // Adds the f32 or i64 values of all ranks, in place, after the work now in `stream`. `values` is borrowed until
+  // finish(). The f32 sum is the same bits on every rank and for the same number of ranks. Collective. Asynchronous.
+  virtual void all_reduce_sum(const Tensor& values, Stream& stream) = 0;
+  // Moves enqueued operations along without waiting; false when none is left. Safe from one helper thread beside the
+  // owner's.
+  virtual bool progress() = 0;
+  // Work enqueued on `stream` after this sees the results of every operation so far. Collective. Throws what a
+  // helper thread met.
+  virtual void finish(Stream& stream) = 0;
+
+  // Payload bytes that this rank has sent so far.
+  virtual std::uint64_t bytes_sent() const = 0;
+};
+
+// One rank: sums are what they are. Memory comes from the host.
+std::unique_ptr<Communicator> make_solo_communicator();
+
+struct RingOptions {
+  // Drive operations from a helper thread; wants a core that does not compute.
+  bool helper_thread = false;
+};
+// Ring all-reduce over MPI point-to-point messages, on host memory. Has its own MPI communicator. Collective.
+std::unique_ptr<Communicator> make_mpi_ring_communicator(World& world, const RingOptions& options);
+// The MPI library's own all-reduce behind the same seam: what the ring is compared with. Collective.
+std::unique_ptr<Communicator> make_mpi_library_communicator(World& world);
+
+}  // namespace tutti

@@ -1,0 +1,62 @@
+#pragma once
+// The processes of this job: who they are, where they run, and what they agree on. Everything here is blocking and
+// rare; sums over gradients are the Communicator's. Waiting ranks sleep rather than spin.
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace tutti {
+
+class World {
+ public:
+  virtual ~World() = default;
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  // This rank among those of its host, and their number.
+  virtual int local_rank() const = 0;
+  virtual int local_size() const = 0;
+  virtual const std::string& host() const = 0;
+  // For the banner: "Open MPI 4.1.4", or "no launcher".
+  virtual std::string description() const = 0;
+
+  // True only if every rank says so. Collective.
+  virtual bool agree(bool mine) = 0;
+  // Collective.
+  virtual void barrier() = 0;
+  // The root's bytes everywhere; every rank passes as many. Collective.
+  virtual void broadcast(std::span<std::byte> bytes, int root) = 0;
+  // Every rank's bytes, by rank; lengths may differ. Collective.
+  virtual std::vector<std::vector<std::byte>> all_gather(std::span<const std::byte> mine) = 0;
+  // The ranks that gave the same colour, in the order of their ranks here; null for those with a negative one.
+  // Collective.
+  virtual std::unique_ptr<World> split(int colour) = 0;
+
+  // Ends all processes of the job, now, with this status. For a failure that one rank met alone.
+  [[noreturn]] virtual void abort(int status) noexcept = 0;
+  // Ends the use of MPI; nothing but rank() and size() may follow. Collective.
+  virtual void close() = 0;
+};
+
+// A world of one process, without MPI.
+std::unique_ptr<World> make_solo_world();
+// True when a launcher (mpirun, srun, mpiexec) started this process as one of its ranks.
+bool started_by_launcher();
+// The rank that the launcher gave this process, before MPI is initialised; 0 without one.
+int launcher_rank();
+// Initialises MPI with full thread support, once per process. Throws when the library does not give it. Collective.
+std::unique_ptr<World> make_mpi_world();
+
+// Text through broadcast and all_gather. Collective.
+std::string broadcast_text(World& world, const std::string& text, int root);
+std::vector<std::string> all_gather_text(World& world, const std::string& mine);
+
+// Runs `action` on every rank and votes. When any rank's action threw, every rank throws: the lowest failing rank's
+// error, marked as raised on all ranks, with that rank and host named when not all failed alike. Collective.
+void run_agreed(World& world, const std::function<void()>& action);
+
+}  // namespace tutti

@@ -1,0 +1,79 @@
+#pragma once
+// The next batch of each of this rank's parts, on the device and on time: a background thread prepares the steps
+// ahead. Memory is bounded by (steps ahead + 1) batches of this rank's parts.
+
+#include "tutti/backend/backend.hpp"
+#include "tutti/data/dataset.hpp"
+#include "tutti/data/split_batch_sampler.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace tutti {
+
+struct LoaderPlan {
+  std::int64_t batch_size = 0;  // global
+  int num_parts = 1;
+  IndexRange parts;             // this rank's
+  LastBatch last_batch = LastBatch::keep;
+  OrderRule order;
+  int steps_ahead = 1;          // prepared in the background; 0 prepares each step when it is asked for
+};
+
+// One part's share of one step. Borrowed: valid until the loader's next call of next() or seek().
+struct Batch {
+  int part = 0;
+  std::int64_t samples = 0;  // possibly 0
+  Tensor images;             // f32 N, C, H, W: pixel / 255
+  Tensor labels;             // i32 N
+};
+
+struct StepBatches {
+  std::int64_t epoch = 0;
+  std::int64_t step = 0;             // within the epoch
+  std::int64_t global_samples = 0;   // of all parts of all ranks
+  std::vector<Batch> batches;        // one per part of this rank, in order
+};
+
+class BatchLoader {
+ public:
+  // `data` and `backend` are borrowed.
+  BatchLoader(const Dataset& data, Backend& backend, const LoaderPlan& plan);
+  ~BatchLoader();
+  BatchLoader(const BatchLoader&) = delete;
+  BatchLoader& operator=(const BatchLoader&) = delete;
+
+  std::int64_t steps(std::int64_t epoch) const;
+  std::int64_t remainder(std::int64_t epoch) const;
+  // Every number of samples that a part of this rank can be given in any step of any epoch; 0 left out, ascending.
+  std::vector<std::int64_t> slice_sizes() const;
+
+  // Lets next() go on at this step. A step beyond the epoch's last is the next epoch's first.
+  void seek(std::int64_t epoch, std::int64_t step);
+  // The next step's batches; epochs follow one another without end. Throws what reading the data threw.
+  const StepBatches& next();
+
+ private:
+  class Pipeline;
+  std::unique_ptr<Pipeline> pipeline_;
+};
+
+// The images and labels of consecutive samples first .. first + count - 1, as one batch on the device: evaluation.
+class ChunkReader {
+ public:
+  ChunkReader(const Dataset& data, Backend& backend, std::int64_t most_samples);
+  Batch read(std::int64_t first, std::int64_t count);
+
+ private:
+  const Dataset& data_;
+  Backend& backend_;
+  std::unique_ptr<Stream> stream_;
+  Buffer images_;
+  Buffer labels_;
+  std::vector<std::uint8_t> pixels_;
+  std::vector<float> host_images_;
+  std::vector<std::int32_t> host_labels_;
+};
+
+}  // namespace tutti

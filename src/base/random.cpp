@@ -1,0 +1,72 @@
+#include "tutti/base/random.hpp"
+
+#include "tutti/base/elementary.hpp"
+#include "tutti/base/error.hpp"
+
+#include <limits>
+#include <utility>
+
+namespace tutti {
+
+std::array<std::uint32_t, 4> philox(std::uint64_t key, const RandomCounter& counter) {
+  constexpr std::uint64_t kMultiplier0 = 0xD2511F53u;
+  constexpr std::uint64_t kMultiplier1 = 0xCD9E8D57u;
+  auto key0 = static_cast<std::uint32_t>(key);
+  auto key1 = static_cast<std::uint32_t>(key >> 32);
+  std::array<std::uint32_t, 4> x{counter.draw, counter.item, counter.when, counter.purpose};
+  for (int round = 0; round < 10; ++round) {
+    const std::uint64_t product0 = kMultiplier0 * x[0];
+    const std::uint64_t product1 = kMultiplier1 * x[2];
+    x = {static_cast<std::uint32_t>(product1 >> 32) ^ x[1] ^ key0, static_cast<std::uint32_t>(product1),
+         static_cast<std::uint32_t>(product0 >> 32) ^ x[3] ^ key1, static_cast<std::uint32_t>(product0)};
+    key0 += 0x9E3779B9u;
+    key1 += 0xBB67AE85u;
+  }
+  return x;
+}
+
+std::uint32_t RandomSequence::next() {
+  if (left_ == 0) {
+    words_ = philox(seed_, counter_);
+    ++counter_.draw;
+    left_ = 4;
+  }
+  return words_[static_cast<std::size_t>(4 - left_--)];
+}
+
+std::uint32_t RandomSequence::below(std::uint32_t bound) {
+  std::uint64_t product = std::uint64_t{next()} * bound;
+  if (static_cast<std::uint32_t>(product) < bound) {
+    const std::uint32_t reject_below = (0u - bound) % bound;
+    while (static_cast<std::uint32_t>(product) < reject_below) product = std::uint64_t{next()} * bound;
+  }
+  return static_cast<std::uint32_t>(product >> 32);
+}
+
+std::int32_t RandomSequence::between(std::int32_t low, std::int32_t high) {
+  const auto count = static_cast<std::uint32_t>(std::int64_t{high} - low + 1);
+  return static_cast<std::int32_t>(low + std::int64_t{below(count)});
+}
+
+double RandomSequence::uniform() {
+  const std::uint64_t high = next() >> 5;
+  const std::uint64_t low = next() >> 6;
+  return static_cast<double>(high << 26 | low) * 0x1p-53;
+}
+
+double RandomSequence::normal() {
+  const std::uint64_t high = next() >> 6;
+  const std::uint64_t low = next() >> 6;
+  return portable_normal_quantile((static_cast<double>(high << 26 | low) + 0.5) * 0x1p-52);
+}
+
+void shuffle(std::span<std::int64_t> values, RandomSequence& random) {
+  if (values.size() > std::numeric_limits<std::uint32_t>::max()) {
+    throw Error(ErrorSource::input, "more than 4,294,967,295 samples cannot be shuffled");
+  }
+  for (std::size_t left = values.size(); left > 1; --left) {
+    std::swap(values[left - 1], values[random.below(static_cast<std::uint32_t>(left))]);
+  }
+}
+
+}  // namespace tutti

@@ -1,0 +1,54 @@
+#include "tutti/base/shape.hpp"
+
+#include "tutti/base/error.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <vector>
+
+namespace tutti {
+
+Shape::Shape(std::initializer_list<std::int64_t> extents)
+    : Shape(std::span<const std::int64_t>(extents.begin(), extents.size())) {}
+
+Shape::Shape(std::span<const std::int64_t> extents) {
+  if (extents.size() > kMaxRank) {
+    throw Error(ErrorSource::internal, fmt::format("a shape has at most {} extents, not {}", kMaxRank, extents.size()));
+  }
+  constexpr std::int64_t kMostElements = std::int64_t{1} << 62;
+  for (const std::int64_t extent : extents) {
+    if (extent < 0) throw Error(ErrorSource::internal, fmt::format("a shape has a negative extent {}", extent));
+    if (extent != 0 && elements_ > kMostElements / extent) {
+      throw Error(ErrorSource::input, fmt::format("the shape {} has too many elements", fmt::join(extents, "x")));
+    }
+    extents_[static_cast<std::size_t>(rank_++)] = extent;
+    elements_ *= extent;
+  }
+}
+
+std::int64_t Shape::operator[](int axis) const {
+  if (axis < 0 || axis >= rank_) {
+    throw Error(ErrorSource::internal, fmt::format("axis {} of the shape {}", axis, text()));
+  }
+  return extents_[static_cast<std::size_t>(axis)];
+}
+
+Shape Shape::with_first(std::int64_t extent) const { return without_first().batch_of(extent); }
+
+Shape Shape::without_first() const {
+  if (rank_ == 0) throw Error(ErrorSource::internal, "a scalar has no first extent");
+  return Shape(extents().subspan(1));
+}
+
+Shape Shape::batch_of(std::int64_t n) const {
+  std::vector<std::int64_t> all{n};
+  all.insert(all.end(), extents().begin(), extents().end());
+  return Shape(std::span<const std::int64_t>(all));
+}
+
+std::string Shape::text() const {
+  return rank_ == 0 ? std::string("scalar") : fmt::format("{}", fmt::join(extents(), "x"));
+}
+
+}  // namespace tutti

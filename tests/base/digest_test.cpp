@@ -1,0 +1,32 @@
+#include "tutti/base/digest.hpp"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace tutti {
+namespace {
+
+TEST(Digest, OfAnEmptyTensorIsZero) { EXPECT_EQ(digest("w", std::span<const float>{}), 0u); }
+
+TEST(Digest, FollowsTheWrittenFormula) {
+  const std::vector<std::int64_t> values{7, -1};
+  const std::uint64_t golden = 0x9E3779B97F4A7C15u;
+  const std::uint64_t expected = mix64(7 + golden + hash64("x")) + mix64(~std::uint64_t{0} + 2 * golden + hash64("x"));
+  EXPECT_EQ(digest("x", std::span<const std::int64_t>(values)), expected);
+}
+
+TEST(Digest, DependsOnNameOrderAndTheSignOfZero) {
+  const std::vector<float> values{1.0f, 2.0f, 0.0f};
+  const std::vector<float> swapped{2.0f, 1.0f, 0.0f};
+  const std::vector<float> negated{1.0f, 2.0f, -0.0f};
+  const auto of = [](const char* name, const std::vector<float>& v) { return digest(name, std::span<const float>(v)); };
+  EXPECT_NE(of("a", values), of("b", values));
+  EXPECT_NE(of("a", values), of("a", swapped));
+  EXPECT_NE(of("a", values), of("a", negated));
+}
+
+TEST(Digest, IsPrintedAsSixteenDigits) { EXPECT_EQ(digest_text(0xABCu), "0000000000000abc"); }
+
+}  // namespace
+}  // namespace tutti

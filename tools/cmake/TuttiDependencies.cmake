@@ -1,0 +1,25 @@
+# Everything found here comes from the distribution; tools/setup installs it. Nothing is downloaded.
+find_package(Threads REQUIRED)
+find_package(MPI REQUIRED COMPONENTS C)
+set(HDF5_PREFER_PARALLEL OFF)
+find_package(HDF5 REQUIRED COMPONENTS C)
+find_package(OpenMP REQUIRED COMPONENTS CXX)
+find_package(fmt REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(ZLIB REQUIRED)
+find_package(CLI11 REQUIRED)
+find_package(toml11 REQUIRED)
+if(TUTTI_TESTS)
+  find_package(GTest REQUIRED)
+endif()
+
+add_library(tutti_hdf5 INTERFACE)
+target_include_directories(tutti_hdf5 SYSTEM INTERFACE ${HDF5_C_INCLUDE_DIRS})
+target_link_libraries(tutti_hdf5 INTERFACE ${HDF5_C_LIBRARIES})
+
+# oneDNN's own package file asks for OpenCL's headers, which its C++ header does not need; so it is found directly.
+find_path(TUTTI_ONEDNN_INCLUDE_DIR dnnl.hpp PATH_SUFFIXES oneapi/dnnl REQUIRED)
+find_library(TUTTI_ONEDNN_LIBRARY dnnl REQUIRED)
+add_library(tutti_onednn INTERFACE)
+target_include_directories(tutti_onednn SYSTEM INTERFACE ${TUTTI_ONEDNN_INCLUDE_DIR})
+target_link_libraries(tutti_onednn INTERFACE ${TUTTI_ONEDNN_LIBRARY} OpenMP::OpenMP_CXX)

@@ -1,0 +1,46 @@
+# tutti_add_test(MODULE/SUBJECT [LABELS ...] [RANKS 1 2 4 ...] [LIBRARIES ...] [SECONDS n] [ENVIRONMENT ...])
+#
+# Builds tests/MODULE/SUBJECT_test.cpp. Without RANKS: one test, label `unit`, no launcher. With RANKS: one test per
+# rank count, label `mpi`, started by mpiexec, with one verdict over all ranks (tests/support/mpi_main.cpp).
+# Open MPI's consent to root and to more ranks than cores is given by environment, so that MPICH needs no other line.
+set(TUTTI_MPI_TEST_ENVIRONMENT
+    OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+    OMPI_MCA_hwloc_base_binding_policy=none PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
+    OMPI_MCA_mpi_yield_when_idle=1)
+set(TUTTI_SANITIZER_ENVIRONMENT
+    "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/support/leaks.supp:print_suppressions=0"
+    "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/support/threads.supp:ignore_noninstrumented_modules=1")
+
+function(tutti_add_test path)
+  cmake_parse_arguments(ARG "" "SECONDS" "LABELS;RANKS;LIBRARIES;ENVIRONMENT" ${ARGN})
+  string(REPLACE "/" "_" target ${path}_test)
+  string(REPLACE "/" "." name ${path})
+  if(NOT ARG_SECONDS)
+    set(ARG_SECONDS 120)
+  endif()
+
+  add_executable(${target} ${PROJECT_SOURCE_DIR}/tests/${path}_test.cpp)
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+  target_link_libraries(${target} PRIVATE tutti GTest::gtest fmt::fmt Threads::Threads ${ARG_LIBRARIES})
+  set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+
+  if(ARG_RANKS)
+    target_link_libraries(${target} PRIVATE tutti_mpi_test_main)
+    foreach(ranks IN LISTS ARG_RANKS)
+      set(test ${name}.${ranks}_ranks)
+      add_test(NAME ${test} COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${ranks} $<TARGET_FILE:${target}>)
+      set_tests_properties(
+        ${test} PROPERTIES LABELS "mpi;${ARG_LABELS}" TIMEOUT ${ARG_SECONDS} PROCESSORS 2
+                           ENVIRONMENT "${TUTTI_MPI_TEST_ENVIRONMENT};${TUTTI_SANITIZER_ENVIRONMENT};${ARG_ENVIRONMENT}")
+    endforeach()
+  else()
+    target_link_libraries(${target} PRIVATE GTest::gtest_main)
+    set(labels ${ARG_LABELS})
+    if(NOT labels)
+      set(labels unit)
+    endif()
+    add_test(NAME ${name} COMMAND ${target})
+    set_tests_properties(${name} PROPERTIES LABELS "${labels}" TIMEOUT ${ARG_SECONDS}
+                                            ENVIRONMENT "${TUTTI_SANITIZER_ENVIRONMENT};${ARG_ENVIRONMENT}")
+  endif()
+endfunction()
