@@ -1,0 +1,30 @@
+#pragma once
+// Networks as text. A model file is TOML:
+//
+//   name = "lenet"
+//   init = "xavier"            # normal, xavier or kaiming; xavier when left out
+//
+//   [[layer]]                  # one table per layer, in order
+//   name = "conv1"             # letters, digits, '.', '_' and '-'; used once
+//   type = "conv2d"            # channels, kernel; stride = 1, padding = 0, bias = true, relu = false
+//   channels = 20
+//   kernel = 3
+//   relu = true
+//
+// Other types: "max-pool2d" and "average-pool2d" (kernel; stride = kernel), "linear" (units, a number or "classes";
+// bias = true, relu = false).
+
+#include "tutti/nn/network_spec.hpp"
+
+#include <string>
+
+namespace tutti {
+
+// Throws an input error that names the file, the line and the key, and what would be right there.
+NetworkSpec parse_model(const std::string& text, const std::string& origin);
+// The same from a file. Throws an io error when it cannot be read.
+NetworkSpec read_model_file(const std::string& path);
+// The text from which parse_model gives the same network again.
+std::string model_text(const NetworkSpec& network);
+
+}  // namespace tutti

@@ -1,0 +1,17 @@
+#pragma once
+// The networks that are built in. Each also lies as a model file in jobs/models.
+
+#include "tutti/nn/network_spec.hpp"
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tutti {
+
+std::vector<std::string> built_in_model_names();
+bool is_built_in_model(std::string_view name);
+// Throws a usage error that lists the names.
+NetworkSpec built_in_model(std::string_view name);
+
+}  // namespace tutti

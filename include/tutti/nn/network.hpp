@@ -1,0 +1,47 @@
+#pragma once
+// A network for one image shape and number of classes: every layer's shapes and parameters, computed once and for
+// every backend alike. It holds no values.
+
+#include "tutti/nn/network_spec.hpp"
+#include "tutti/nn/parameter_arena.hpp"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tutti {
+
+struct NetworkLayer {
+  std::string name;
+  LayerSpec spec;
+  Shape input;                  // of one sample
+  Shape output;
+  std::vector<int> parameters;  // slice numbers, in the order of tutti::parameters(spec, input)
+};
+
+class Network {
+ public:
+  // Throws an input error that names the layer that does not fit and why.
+  Network(const NetworkSpec& spec, const Shape& sample, int classes);
+
+  const NetworkSpec& spec() const noexcept { return spec_; }
+  const Shape& sample() const noexcept { return sample_; }
+  int classes() const noexcept { return classes_; }
+  const std::vector<NetworkLayer>& layers() const noexcept { return layers_; }
+  const ParameterLayout& layout() const noexcept { return layout_; }
+  // Of one sample's forward pass.
+  std::int64_t multiply_adds() const;
+
+ private:
+  NetworkSpec spec_;
+  Shape sample_;
+  int classes_;
+  std::vector<NetworkLayer> layers_;
+  ParameterLayout layout_;
+};
+
+// Initial values for every slice: pure functions of (seed, slice name, element), equal on any machine.
+void initialize(const Network& network, Initializer initializer, std::uint64_t seed, Backend& backend,
+                const Tensor& block);
+
+}  // namespace tutti

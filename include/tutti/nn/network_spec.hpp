@@ -1,0 +1,34 @@
+#pragma once
+// A network on paper: named layers one after another, before any image shape or processor is known.
+
+#include "tutti/backend/layer_spec.hpp"
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tutti {
+
+// normal: sigma 0.01; xavier: uniform, fan average; kaiming: normal, fan in. Biases start at 0, scales at 1.
+enum class Initializer { normal, xavier, kaiming };
+Initializer parse_initializer(std::string_view word);  // throws a usage error naming the choices
+std::string_view name_of(Initializer initializer);
+
+// LinearSpec::units of a layer that has one unit per class of the data set.
+inline constexpr std::int64_t kUnitsAsClasses = -1;
+
+struct LayerNode {
+  std::string name;  // keys random numbers and checkpoints: "conv1", "stage1.block1.conv1"
+  LayerSpec spec;
+  friend bool operator==(const LayerNode&, const LayerNode&) = default;
+};
+
+struct NetworkSpec {
+  std::string name;
+  Initializer initializer = Initializer::xavier;
+  std::vector<LayerNode> layers;
+  friend bool operator==(const NetworkSpec&, const NetworkSpec&) = default;
+};
+
+}  // namespace tutti

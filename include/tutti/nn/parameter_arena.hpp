@@ -1,0 +1,68 @@
+#pragma once
+// All parameters of a network in one flat block, their gradients in another of the same layout. Slices lie in
+// backward order (the last layer first), so that gradients become final from the front and buckets need no copy.
+
+#include "tutti/backend/backend.hpp"
+#include "tutti/backend/layer_spec.hpp"
+#include "tutti/backend/tensor.hpp"
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace tutti {
+
+struct ParameterSlice {
+  std::string name;  // "conv1/weight"
+  ParameterKind kind = ParameterKind::weight;
+  Shape shape;
+  std::int64_t offset = 0;  // elements from the start of the block, a multiple of 16
+
+  std::int64_t elements() const { return shape.elements(); }
+};
+
+// Where each parameter lies in a block of f32 elements; slices are padded to 64 bytes.
+class ParameterLayout {
+ public:
+  // Appends a slice and returns its number.
+  int add(std::string name, ParameterKind kind, const Shape& shape);
+
+  const std::vector<ParameterSlice>& slices() const noexcept { return slices_; }
+  const ParameterSlice& slice(int number) const { return slices_.at(static_cast<std::size_t>(number)); }
+  // With padding: the length of a block.
+  std::int64_t block_elements() const noexcept { return block_elements_; }
+  // Without: the number of parameters.
+  std::int64_t parameters() const noexcept { return parameters_; }
+  std::size_t block_bytes() const noexcept { return static_cast<std::size_t>(block_elements_) * sizeof(float); }
+
+ private:
+  std::vector<ParameterSlice> slices_;
+  std::int64_t block_elements_ = 0;
+  std::int64_t parameters_ = 0;
+};
+
+// One slice of a block, in its own shape.
+Tensor slice_of(const Tensor& block, const ParameterSlice& slice);
+// The values of a whole block in host memory, by slice. Waits for the stream.
+std::vector<std::vector<float>> read_slices(Backend& backend, Stream& stream, const Tensor& block,
+                                            const ParameterLayout& layout);
+// The sum of the digests of all slices under their names; padding does not count. Waits for the stream.
+std::uint64_t digest_of(Backend& backend, Stream& stream, const Tensor& block, const ParameterLayout& layout);
+
+class ParameterArena {
+ public:
+  // `gradients` comes from the communicator and holds at least layout.block_bytes(). Weights are allocated, zero.
+  ParameterArena(ParameterLayout layout, Backend& backend, Buffer gradients);
+
+  const ParameterLayout& layout() const noexcept { return layout_; }
+  Tensor weights() const;    // the whole block, padding included
+  Tensor gradients() const;  // likewise
+
+ private:
+  ParameterLayout layout_;
+  Buffer weights_;
+  Buffer gradients_;
+};
+
+}  // namespace tutti

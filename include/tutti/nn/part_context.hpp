@@ -1,0 +1,71 @@
+#pragma once
+// One instance of a network: the prepared layers, activations and workspace with which one part is played at a time.
+// It borrows the weights, which all parts share, and knows nothing of ranks, optimizers or data sets.
+
+#include "tutti/nn/network.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace tutti {
+
+// The weights of all layers in the forms that the backend's layers want, shared by all parts of a rank.
+class NetworkWeights {
+ public:
+  // `block` holds the canonical values. Borrowed.
+  NetworkWeights(const Network& network, Backend& backend, const Tensor& block);
+  // To be called after every change of the block. Asynchronous.
+  void refresh(Stream& stream);
+  // Null for layers without parameters.
+  LayerWeights* of(std::size_t layer) const { return layers_.at(layer).get(); }
+
+ private:
+  std::vector<std::unique_ptr<LayerWeights>> layers_;
+};
+
+class PartContext {
+ public:
+  // Told after each layer's backward: gradients [0, final_elements) of the block are complete.
+  using AfterLayer = std::function<void(std::int64_t final_elements)>;
+
+  // All borrowed.
+  PartContext(const Network& network, NetworkWeights& weights, Backend& backend);
+  ~PartContext();
+  PartContext(const PartContext&) = delete;
+  PartContext& operator=(const PartContext&) = delete;
+
+  // Prepares for batches of this many samples; to be called for all sizes before the first forward.
+  void plan(std::int64_t samples, LayerMode mode);
+  // Memory held for activations and their gradients.
+  std::size_t activation_bytes() const;
+
+  // `images` is f32 N, C, H, W with an N that was planned for this mode. Borrowed until backward. Asynchronous.
+  void forward(Stream& stream, const Tensor& images, LayerMode mode);
+  // Adds to `sums`; in training also starts the gradient, scaled by `gradient_scale`. Asynchronous.
+  void loss(Stream& stream, const Tensor& labels, float gradient_scale, const Tensor& sums);
+  // Overwrites the gradients of `block`, last layer first. Asynchronous.
+  void backward(Stream& stream, const Tensor& block, const AfterLayer& after_layer);
+  // The last forward's logits, N x classes, into host memory. Waits for the stream.
+  void read_logits(Stream& stream, const Tensor& host);
+
+ private:
+  struct Plan;
+
+  Plan& plan_for(std::int64_t samples, LayerMode mode);
+  void* activation(const Plan& plan, std::size_t layer) const;
+
+  const Network& network_;
+  NetworkWeights& weights_;
+  Backend& backend_;
+  std::map<std::pair<std::int64_t, LayerMode>, std::unique_ptr<Plan>> plans_;
+  Buffer activations_;
+  Buffer gradients_[2];  // of the activation after and before the layer whose backward runs, by turns
+  Plan* current_ = nullptr;
+  const void* images_ = nullptr;
+};
+
+}  // namespace tutti

@@ -1,0 +1,35 @@
+#pragma once
+// Gradients meet their peers: the block is cut into buckets, and each bucket's exchange starts as soon as its last
+// gradient is final. The network and the optimizer do not know of buckets, nor this of layers.
+
+#include "tutti/comm/communicator.hpp"
+#include "tutti/nn/parameter_arena.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace tutti {
+
+class GradientSync {
+ public:
+  // Buckets are whole slices, at least bucket_bytes long but for the last. Borrowed: all but the layout.
+  GradientSync(Communicator& communicator, const ParameterLayout& layout, const Tensor& gradients,
+               std::size_t bucket_bytes);
+
+  // Gradients [0, final_elements) of the block hold this rank's whole sum. Collective, in the same order.
+  // Asynchronous.
+  void ready(std::int64_t final_elements, Stream& stream);
+  // Every gradient now holds the sum over all ranks, for work that follows on the stream. Collective.
+  void finish(Stream& stream);
+
+  std::size_t num_buckets() const noexcept { return ends_.size(); }
+
+ private:
+  Communicator& communicator_;
+  Tensor gradients_;
+  std::vector<std::int64_t> ends_;
+  std::size_t next_ = 0;
+};
+
+}  // namespace tutti

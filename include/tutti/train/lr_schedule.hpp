@@ -1,0 +1,44 @@
+#pragma once
+// The learning rate of every step, as a pure function of the step.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tutti {
+
+enum class Schedule { constant, step, cosine };
+Schedule parse_schedule(std::string_view word);  // throws a usage error naming the choices
+std::string_view name_of(Schedule schedule);
+
+struct LrPlan {
+  Schedule schedule = Schedule::constant;
+  double base = 0.05;
+  // step: multiplied by `decay` every period epochs, or at each of several epochs.
+  std::vector<std::int64_t> period_epochs;
+  double decay = 0.1;
+  // Linear from base / W at the first to base at the W-th of W = warmup_epochs * steps_per_epoch steps.
+  double warmup_epochs = 0;
+};
+
+// "10" is every 10 epochs; "30,60,80" are the epochs at which the rate drops. Throws a usage error.
+std::vector<std::int64_t> parse_lr_period(const std::string& text);
+
+class LrSchedule {
+ public:
+  // Throws a usage error for a plan that makes no sense: a step schedule without a period, a warm-up as long as the
+  // run, a negative rate.
+  LrSchedule(LrPlan plan, std::int64_t steps_per_epoch, std::int64_t total_steps);
+
+  // `step` counts from 0 over the whole run and lies in `epoch`, counted from 0. Cosine falls over the steps after
+  // the warm-up, from base at the first towards 0 after the last.
+  double at(std::int64_t step, std::int64_t epoch) const;
+
+ private:
+  LrPlan plan_;
+  std::int64_t warmup_steps_;
+  std::int64_t total_steps_;
+};
+
+}  // namespace tutti

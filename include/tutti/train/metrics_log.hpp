@@ -1,0 +1,36 @@
+#pragma once
+// OUT/metrics.jsonl: one JSON object per line, appended and handed to the system line by line, so that a killed run
+// loses none. Readers keep the last record per (event, step).
+//
+//   {"event":"run", ...}        first, and again after every resume: what ran, written by the program
+//   {"event":"epoch","epoch":1,"step":235,"train_loss":..,"train_acc":..,"test_loss":..,"test_acc":..,"seconds":..,
+//    "images_per_second":..,"lr":..,"digest":"16 hexadecimal digits"}     test figures null without a test set
+//   {"event":"step","step":50,"train_loss":..,"train_acc":..,"lr":..}     means since the last such record
+//   {"event":"digest","step":50,"weights":"..","gradients":"..","optimizer":".."}
+
+#include "tutti/train/run_observer.hpp"
+
+#include <string>
+
+namespace tutti {
+
+class MetricsLog {
+ public:
+  // Opens for appending; throws a save error that names the path.
+  explicit MetricsLog(const std::string& path);
+  ~MetricsLog();
+  MetricsLog(const MetricsLog&) = delete;
+  MetricsLog& operator=(const MetricsLog&) = delete;
+
+  // One whole JSON object on one line.
+  void write_line(const std::string& json);
+  void write(const EpochReport& report);
+  void write(const StretchReport& report);
+  void write(const DigestReport& report);
+
+ private:
+  std::string path_;
+  int descriptor_ = -1;
+};
+
+}  // namespace tutti

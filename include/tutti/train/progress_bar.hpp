@@ -1,0 +1,28 @@
+#pragma once
+// One line on a terminal that is drawn over itself while an epoch goes on. Never more than ten times a second.
+
+#include "tutti/base/stopwatch.hpp"
+#include "tutti/train/run_observer.hpp"
+
+#include <string>
+
+namespace tutti {
+
+class ProgressBar {
+ public:
+  // Draws on stderr.
+  void draw(const StepProgress& progress);
+  // Wipes the line, so that something else can be printed in its place.
+  void clear();
+
+ private:
+  Stopwatch since_drawn_;
+  Stopwatch since_epoch_;
+  std::int64_t epoch_ = 0;
+  bool visible_ = false;
+};
+
+// The bar's text: "epoch 2/5 [#########...........] 142/313, 4 sec left".
+std::string progress_text(const StepProgress& progress, double seconds_so_far);
+
+}  // namespace tutti

@@ -1,0 +1,58 @@
+#pragma once
+// What a run tells while it goes on, and to whom. The trainer calls these on every rank with equal arguments; what is
+// printed, written or ignored is the observer's business.
+
+#include "tutti/backend/layer.hpp"
+#include "tutti/checkpoint/train_state.hpp"
+
+#include <cstdint>
+#include <optional>
+
+namespace tutti {
+
+// The whole epoch, or the stretch of it that a run ended by --steps has seen.
+struct EpochReport {
+  std::int64_t epoch = 0;   // counted from 1
+  std::int64_t epochs = 0;  // planned
+  std::int64_t step = 0;    // steps done in the run
+  LossSums train{};
+  std::optional<LossSums> test{};
+  double seconds = 0;       // of training alone
+  double learning_rate = 0;  // of the last step
+  std::uint64_t weights_digest = 0;
+
+  double images_per_second() const { return seconds > 0 ? static_cast<double>(train.samples) / seconds : 0; }
+};
+
+// The steps since the last such report.
+struct StretchReport {
+  std::int64_t step = 0;
+  LossSums train{};
+  double learning_rate = 0;
+};
+
+struct DigestReport {
+  std::int64_t step = 0;
+  std::uint64_t weights = 0;
+  std::uint64_t gradients = 0;
+  std::uint64_t optimizer = 0;
+};
+
+struct StepProgress {
+  std::int64_t epoch = 0;          // counted from 1
+  std::int64_t epochs = 0;
+  std::int64_t step_in_epoch = 0;  // done
+  std::int64_t steps_in_epoch = 0;
+};
+
+class RunObserver {
+ public:
+  virtual ~RunObserver() = default;
+  virtual void on_step(const StepProgress&) {}
+  virtual void on_stretch(const StretchReport&) {}
+  virtual void on_digest(const DigestReport&) {}
+  virtual void on_epoch(const EpochReport&) {}
+  virtual void on_checkpoint(const TrainState&) {}
+};
+
+}  // namespace tutti

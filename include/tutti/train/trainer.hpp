@@ -1,0 +1,95 @@
+#pragma once
+// One training run: the order of a step, and the loop around it. Who the ranks are, which processor computes and where
+// reports go is decided by the caller, who lends the parts.
+
+#include "tutti/backend/backend.hpp"
+#include "tutti/checkpoint/train_state.hpp"
+#include "tutti/comm/communicator.hpp"
+#include "tutti/data/batch_loader.hpp"
+#include "tutti/nn/network.hpp"
+#include "tutti/train/lr_schedule.hpp"
+#include "tutti/train/optimizer.hpp"
+#include "tutti/train/run_observer.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace tutti {
+
+// All borrowed; `test` may be null.
+struct TrainerParts {
+  Backend& backend;
+  Communicator& communicator;
+  const Network& network;
+  const Dataset& train;
+  const Dataset* test = nullptr;
+};
+
+struct TrainerOptions {
+  std::int64_t batch_size = 128;  // global
+  int num_parts = 1;
+  int threads = 1;
+  LastBatch last_batch = LastBatch::keep;
+  Shuffle shuffle = Shuffle::global;
+  std::uint64_t seed = 0;
+  Initializer initializer = Initializer::xavier;
+  std::int64_t epochs = 1;
+  std::int64_t steps = 0;  // ends the run even inside an epoch; 0: epochs alone end it
+  OptimizerOptions optimizer;
+  LrPlan learning_rate;
+  std::size_t bucket_bytes = std::size_t{4} << 20;
+  int steps_ahead = 1;
+  std::int64_t test_every_epochs = 1;  // and after the last; 0: never
+  std::int64_t log_every_steps = 0;
+  std::int64_t digest_every_steps = 0;
+  std::int64_t checkpoint_every_steps = 0;
+  std::int64_t checkpoint_every_epochs = 0;
+  bool checkpoint_at_end = false;
+};
+
+// What goes into checkpoints besides the trainer's own state.
+struct RunTexts {
+  std::string configuration;
+  std::string model;
+  std::string versions;
+};
+
+class Trainer {
+ public:
+  // Initialises the weights and plans every shape that can occur. To be called, like all else here, in the thread
+  // that trains. Throws usage errors for options that do not fit each other or the data.
+  Trainer(const TrainerParts& parts, const TrainerOptions& options, RunTexts texts);
+  ~Trainer();
+  Trainer(const Trainer&) = delete;
+  Trainer& operator=(const Trainer&) = delete;
+
+  // Goes on from there. Throws a checkpoint error that names the first tensor that does not fit.
+  void restore(const TrainState& state);
+  // Everything that restore() needs, the same on every rank. Collective.
+  TrainState snapshot();
+
+  // One step of training. Collective.
+  void step();
+  // Steps, evaluates and reports until the planned end. Collective.
+  void run(RunObserver& observer);
+  // Over the test set. Collective.
+  LossSums evaluate();
+
+  std::int64_t steps_done() const;
+  std::int64_t planned_steps() const;
+  // Samples dealt but never trained on when the planned run ends (rollover and discard).
+  std::int64_t samples_left_over() const;
+  std::uint64_t weights_digest();
+  // Device memory held for activations, weights, gradients and optimizer state.
+  std::size_t memory_bytes() const;
+  // The sums of the steps since the epoch began, over all ranks. Collective.
+  LossSums epoch_sums();
+
+ private:
+  class Run;
+  std::unique_ptr<Run> run_;
+};
+
+}  // namespace tutti

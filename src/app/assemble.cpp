@@ -1,0 +1,124 @@
+#include "assemble.hpp"
+
+#include "tutti/base/digest.hpp"
+#include "tutti/base/error.hpp"
+#include "tutti/nn/model_file.hpp"
+#include "tutti/nn/models.hpp"
+
+#include "cuda_loader.hpp"
+#include "resolve_options.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace tutti {
+namespace {
+
+void fill_in_ranks(RunConfig& config, const World& world, const Cores& cores) {
+  const bool parts_chosen = config.parts != 0;
+  if (!parts_chosen) config.parts = world.size();
+  if (config.threads == 0) config.threads = parts_chosen ? 1 : std::max(1, cores.usable / world.local_size());
+  if (config.exchange == "auto") config.exchange = parts_chosen ? "exact" : "ring";
+  if (config.exchange != "ring") {
+    throw Error(ErrorSource::usage,
+                fmt::format("--exchange {}: this version has ring{}", config.exchange,
+                            parts_chosen ? "; with --parts, add --exchange ring" : ""));
+  }
+  if (world.size() > config.parts) {
+    throw Error(ErrorSource::usage,
+                fmt::format("{} ranks cannot share {} parts: start at most {} ranks, or a run with more --parts",
+                            world.size(), config.parts, config.parts));
+  }
+}
+
+void tell_of_cores(const RunConfig& config, const World& world, const Cores& cores, const Log& log) {
+  if (cores.mine < config.threads) {
+    log.warn(fmt::format("bound to {} of the host's {} cores, but --threads is {}: start mpirun with --bind-to none, or "
+                         "srun with --cpus-per-task {}",
+                         cores.mine, cores.present, config.threads, config.threads));
+  }
+  const std::int64_t busy = config.threads * world.local_size();
+  if (world.rank() == 0 && busy < cores.usable) {
+    log.note(fmt::format("{} of {} usable cores stay idle: more ranks or --threads would use them", cores.usable - busy,
+                         cores.usable));
+  } else if (world.rank() == 0 && busy < cores.present && cores.usable < cores.present) {
+    log.note(fmt::format("the launcher bound this host's ranks to {} of its {} cores: mpirun --bind-to none frees them",
+                         cores.usable, cores.present));
+  }
+}
+
+std::unique_ptr<Backend> choose_backend(const RunConfig& config) {
+  if (config.device == "cuda") {
+    const CudaLibrary& library = load_cuda_library();
+    throw Error(ErrorSource::usage, fmt::format("--device cuda: {}; this version trains on CPUs: use --device cpu",
+                                                cuda_devices_text(library)));
+  }
+  return make_cpu_backend();
+}
+
+std::unique_ptr<Communicator> choose_communicator(const RunConfig& config, World& world, const Cores& cores) {
+  if (config.comm == "solo" && world.size() > 1) {
+    throw Error(ErrorSource::usage, fmt::format("--comm solo is for one rank, but there are {}", world.size()));
+  }
+  if (config.comm == "solo" || (config.comm == "auto" && world.size() == 1)) return make_solo_communicator();
+  if (!started_by_launcher()) {
+    throw Error(ErrorSource::usage, "--comm mpi wants a launcher: mpirun -np 4 ./trainer");
+  }
+  const bool spare_core = cores.usable > config.threads * world.local_size();
+  return make_mpi_ring_communicator(world, {.helper_thread = spare_core});
+}
+
+NetworkSpec choose_model(const std::string& model) {
+  const bool is_path = model.find('/') != std::string::npos || model.ends_with(".toml");
+  return is_path ? read_model_file(model) : built_in_model(model);
+}
+
+void refuse_different_data(World& world, std::uint64_t digest) {
+  const auto digests = all_gather_text(world, digest_text(digest));
+  for (std::size_t rank = 0; rank < digests.size(); ++rank) {
+    if (digests[rank] != digests[0]) {
+      throw Error(ErrorSource::input,
+                  fmt::format("rank {} sees other training data (digest {}) than rank 0 ({}): give all ranks the same "
+                              "--data",
+                              rank, digests[rank], digests[0]))
+          .on_all_ranks();
+    }
+  }
+}
+
+}  // namespace
+
+TrainerParts Assembly::parts() const {
+  return {.backend = *backend,
+          .communicator = *communicator,
+          .network = *network,
+          .train = *data.train,
+          .test = data.test.get()};
+}
+
+Assembly assemble(World& world, const RunConfig& config, const std::string& model_text, const Log& log) {
+  Assembly assembly;
+  assembly.config = config;
+  assembly.cores = count_cores(world);
+  NetworkSpec model;
+  run_agreed(world, [&] {
+    refuse_unknown_words(config);
+    fill_in_ranks(assembly.config, world, assembly.cores);
+    assembly.backend = choose_backend(config);
+    model = model_text.empty() ? choose_model(config.model) : parse_model(model_text, "the checkpoint's model");
+    assembly.data = open_data(config.data, config.test_data);
+    const DatasetInfo& info = assembly.data.train->info();
+    assembly.network = std::make_unique<Network>(model, info.image, info.classes);
+    assembly.options = resolve_options(assembly.config, model);
+    assembly.data_digest = assembly.data.train->digest();
+  });
+  refuse_different_data(world, assembly.data_digest);
+  run_agreed(world, [&] { assembly.communicator = choose_communicator(assembly.config, world, assembly.cores); });
+  tell_of_cores(assembly.config, world, assembly.cores, log);
+  return assembly;
+}
+
+std::unique_ptr<World> make_world() { return started_by_launcher() ? make_mpi_world() : make_solo_world(); }
+
+}  // namespace tutti

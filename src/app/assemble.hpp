@@ -1,0 +1,42 @@
+#pragma once
+// The one place that chooses implementations: which processor, which communicator, which data set and network a
+// configuration means for this job.
+
+#include "tutti/base/log.hpp"
+#include "tutti/comm/communicator.hpp"
+#include "tutti/comm/world.hpp"
+#include "tutti/data/dataset.hpp"
+#include "tutti/nn/network.hpp"
+#include "tutti/train/trainer.hpp"
+
+#include "cores.hpp"
+#include "run_config.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace tutti {
+
+// Everything a Trainer borrows, and what the banner and the run record tell of it.
+struct Assembly {
+  RunConfig config;  // with every zero and "auto" filled in
+  Cores cores;
+  std::unique_ptr<Backend> backend;
+  std::unique_ptr<Communicator> communicator;
+  DataPair data;
+  std::unique_ptr<Network> network;
+  TrainerOptions options;
+  std::uint64_t data_digest = 0;
+
+  TrainerParts parts() const;
+};
+
+// `model_text` replaces config.model when not empty: a resume's network comes from its checkpoint. Throws alike on all
+// ranks, also when they see different data. Collective.
+Assembly assemble(World& world, const RunConfig& config, const std::string& model_text, const Log& log);
+
+// MPI when a launcher started this process, else a world of its own. Collective.
+std::unique_ptr<World> make_world();
+
+}  // namespace tutti

@@ -1,0 +1,33 @@
+#pragma once
+// trainer bench: measurements over rank counts inside one launch. Ranks that a count leaves out sleep.
+
+#include "tutti/base/exit_status.hpp"
+#include "tutti/comm/world.hpp"
+
+#include "command_line.hpp"
+
+#include <string>
+#include <vector>
+
+namespace tutti {
+
+// Time and bus bandwidth of sums over the ranks by message size, the ring beside the MPI library's own. Collective.
+ExitStatus bench_allreduce(World& world, const Invocation& invocation);
+// Time per step, images/s and efficiency, strong and weak, by rank count. Collective.
+ExitStatus bench_scaling(World& world, const Invocation& invocation);
+
+// Median and quartiles of a sample of times, not empty.
+struct Spread {
+  double low = 0;
+  double median = 0;
+  double high = 0;
+};
+Spread spread_of(std::vector<double> values);
+
+// Of each of these times, the longest that any rank saw. Every rank gives as many. Collective.
+std::vector<double> slowest_of_ranks(World& world, std::vector<double> seconds);
+
+// Writes a benchmark's JSON by rank 0 where the user asked for it. Collective.
+void write_bench_json(World& world, const std::string& path, const std::string& json);
+
+}  // namespace tutti

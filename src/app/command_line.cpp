@@ -1,0 +1,128 @@
+#include "command_line.hpp"
+
+#include "tutti/base/error.hpp"
+#include "tutti/backend/backend.hpp"
+#include "tutti/base/version.hpp"
+#include "tutti/storage/array_file.hpp"
+
+#include "option_table.hpp"
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include <memory>
+#include <string_view>
+#include <utility>
+
+namespace tutti {
+namespace {
+
+constexpr const char* kCommands =
+    "Commands: train (when none is given), bench allreduce, bench scaling. Each has its own --help.\n"
+    "Exit status: 0 done, 64 usage, 65 bad input, 66 no usable checkpoint, 70 internal, 73 cannot save,\n"
+    "74 cannot read, 88 no longer finite.";
+
+void add_run_options(CLI::App& app, const std::vector<RunOption>& options) {
+  for (const RunOption& option : options) {
+    const std::string flag = "--" + option.name;
+    CLI::Option* added = std::visit(
+        [&](auto* target) -> CLI::Option* {
+          if constexpr (std::is_same_v<decltype(target), bool*>) {
+            return app.add_flag(flag, *target, option.help);
+          } else {
+            return app.add_option(flag, *target, option.help)->capture_default_str();
+          }
+        },
+        option.target);
+    added->group(option.group);
+  }
+}
+
+void add_bench_options(CLI::App& app, Invocation& invocation) {
+  app.add_option("--ranks", invocation.ranks, "rank counts to measure, as 1,2,4; none: 1, 2, 4 .. all")->group("Bench");
+  app.add_option("--json", invocation.json, "write the results to this file, too")->group("Bench");
+}
+
+void add_allreduce_options(CLI::App& app, Invocation& invocation) {
+  AllreduceBench& bench = invocation.allreduce;
+  const auto positive = CLI::Range(std::int64_t{1}, std::int64_t{1} << 40);
+  app.add_option("--min-bytes", bench.min_bytes, "smallest message")->check(positive)->capture_default_str()->group("Bench");
+  app.add_option("--max-bytes", bench.max_bytes, "largest message")->check(positive)->capture_default_str()->group("Bench");
+  app.add_option("--repeats", bench.repeats, "timed repetitions of each")->check(positive)->capture_default_str()->group("Bench");
+}
+
+void add_scaling_options(CLI::App& app, Invocation& invocation) {
+  ScalingBench& bench = invocation.scaling;
+  const auto positive = CLI::Range(std::int64_t{1}, std::int64_t{1} << 40);
+  app.add_option("--mode", bench.mode, "strong (one batch shared), weak (a batch per rank) or both")
+      ->check(CLI::IsMember({"strong", "weak", "both"}))->capture_default_str()->group("Bench");
+  app.add_option("--warmup-steps", bench.warmup_steps, "steps before the clock runs")->check(positive)->capture_default_str()->group("Bench");
+  app.add_option("--timed-steps", bench.timed_steps, "steps measured")->check(positive)->capture_default_str()->group("Bench");
+}
+
+// The command that the first words name, and how many words that took.
+std::pair<Command, int> command_of(int argc, const char* const* argv) {
+  const std::string_view first = argc > 1 ? argv[1] : "";
+  if (first == "train") return {Command::train, 1};
+  if (first != "bench") {
+    if (!first.empty() && first.front() != '-') {
+      throw Error(ErrorSource::usage, fmt::format("no command is called '{}': train or bench; see trainer --help", first));
+    }
+    return {Command::train, 0};
+  }
+  const std::string_view second = argc > 2 ? argv[2] : "";
+  if (second == "allreduce") return {Command::bench_allreduce, 2};
+  if (second == "scaling") return {Command::bench_scaling, 2};
+  throw Error(ErrorSource::usage,
+              fmt::format("bench measures allreduce or scaling, not '{}'; see trainer --help", second));
+}
+
+std::string version_text() {
+  return fmt::format("tutti {}\n{}\n{}", version(), cpu_library_version(), array_library_version());
+}
+
+}  // namespace
+
+Invocation parse_command_line(int argc, const char* const* argv) {
+  Invocation invocation;
+  invocation.words.assign(argv, argv + argc);
+  const auto [command, words] = command_of(argc, argv);
+  invocation.command = command;
+
+  CLI::App app("Trains image classifiers on MPI ranks: mpirun -np 4 ./trainer", "trainer");
+  app.set_help_flag("-h,--help", "print this and end");
+  bool wants_version = false;
+  app.add_flag("--version", wants_version, "print the versions of program and libraries and end");
+  app.footer(kCommands);
+  const auto options = run_options(invocation.run);
+  if (command != Command::train) add_bench_options(app, invocation);
+  if (command == Command::bench_allreduce) {
+    add_allreduce_options(app, invocation);
+  } else {
+    if (command == Command::bench_scaling) add_scaling_options(app, invocation);
+    add_run_options(app, options);
+  }
+
+  try {
+    app.parse(argc - words, argv + words);
+  } catch (const CLI::CallForHelp&) {
+    invocation.command = Command::print_text;
+    invocation.text = app.help();
+    return invocation;
+  } catch (const CLI::ParseError& error) {
+    throw Error(ErrorSource::usage, fmt::format("{}; see trainer --help", error.what()));
+  }
+  if (wants_version) {
+    invocation.command = Command::print_text;
+    invocation.text = version_text();
+    return invocation;
+  }
+  for (const RunOption& option : options) {
+    const CLI::Option* parsed = app.get_option_no_throw("--" + option.name);
+    if (parsed != nullptr && parsed->count() > 0) invocation.given.insert(option.name);
+  }
+  if (!invocation.run.config.empty()) read_config_file(invocation.run.config, invocation.run, invocation.given);
+  return invocation;
+}
+
+}  // namespace tutti

@@ -1,0 +1,42 @@
+#pragma once
+// From words to an invocation. Nothing is opened, started or printed here.
+
+#include "run_config.hpp"
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace tutti {
+
+enum class Command { print_text, train, bench_allreduce, bench_scaling };
+
+struct AllreduceBench {
+  std::int64_t min_bytes = 4;
+  std::int64_t max_bytes = std::int64_t{64} << 20;
+  std::int64_t repeats = 20;
+};
+
+struct ScalingBench {
+  std::string mode = "both";  // strong, weak or both
+  std::int64_t warmup_steps = 5;
+  std::int64_t timed_steps = 20;
+};
+
+struct Invocation {
+  Command command = Command::train;
+  std::string text;              // print_text: help or version
+  std::vector<std::string> words;  // as given, for the run record
+  RunConfig run;
+  std::set<std::string> given;   // names of run options that the user chose
+  std::string ranks;             // bench: rank counts, comma separated; empty: doubling up to all
+  std::string json;              // bench: where the results go as JSON
+  AllreduceBench allreduce;
+  ScalingBench scaling;
+};
+
+// Throws a usage error in one line that says what is wrong and where help is.
+Invocation parse_command_line(int argc, const char* const* argv);
+
+}  // namespace tutti

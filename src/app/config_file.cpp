@@ -1,0 +1,98 @@
+#include "tutti/base/error.hpp"
+
+#include "option_table.hpp"
+
+#include <fmt/format.h>
+#include <toml.hpp>
+
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+#include <type_traits>
+
+namespace tutti {
+namespace {
+
+[[noreturn]] void refuse(const std::string& origin, std::int64_t line, const std::string& why) {
+  throw Error(ErrorSource::usage, fmt::format("{}:{}: {}", origin, line, why));
+}
+
+struct Assign {
+  const toml::value& value;
+
+  // Returns what would have been right, or nothing when the value was taken.
+  const char* operator()(std::string* target) const {
+    if (value.is_string()) {
+      *target = value.as_string().str;
+    } else if (value.is_integer()) {
+      *target = fmt::format("{}", value.as_integer());
+    } else {
+      return "a text in quotes";
+    }
+    return nullptr;
+  }
+  const char* operator()(std::int64_t* target) const {
+    if (!value.is_integer()) return "a whole number";
+    *target = value.as_integer();
+    return nullptr;
+  }
+  const char* operator()(double* target) const {
+    if (value.is_integer()) {
+      *target = static_cast<double>(value.as_integer());
+    } else if (value.is_floating()) {
+      *target = value.as_floating();
+    } else {
+      return "a number";
+    }
+    return nullptr;
+  }
+  const char* operator()(bool* target) const {
+    if (!value.is_boolean()) return "true or false";
+    *target = value.as_boolean();
+    return nullptr;
+  }
+};
+
+toml::value parse(const std::string& text, const std::string& origin) {
+  try {
+    std::istringstream stream(text);
+    return toml::parse(stream, origin);
+  } catch (const toml::syntax_error& error) {
+    refuse(origin, error.location().line(), "this is no TOML: write one 'name = value' a line, texts in quotes");
+  } catch (const std::exception&) {
+    refuse(origin, 1, "this is no TOML: write one 'name = value' a line, texts in quotes");
+  }
+}
+
+}  // namespace
+
+void read_config_text(const std::string& text, const std::string& origin, RunConfig& config,
+                      std::set<std::string>& given) {
+  const toml::value root = parse(text, origin);
+  const auto options = run_options(config);
+  std::set<std::string> read;
+  for (const auto& [key, value] : root.as_table()) {
+    const std::int64_t line = value.location().line();
+    const auto option = std::ranges::find(options, key, &RunOption::name);
+    if (option == options.end()) refuse(origin, line, fmt::format("no option is called '{}': see trainer --help", key));
+    if (option->use == OptionUse::call) {
+      refuse(origin, line, fmt::format("'{}' belongs on the command line, not in a file", key));
+    }
+    if (given.contains(key)) continue;
+    if (const char* wanted = std::visit(Assign{value}, option->target)) {
+      refuse(origin, line, fmt::format("'{}' must be {}", key, wanted));
+    }
+    read.insert(key);
+  }
+  given.merge(read);
+}
+
+void read_config_file(const std::string& path, RunConfig& config, std::set<std::string>& given) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  if (file) text << file.rdbuf();
+  if (!file) throw Error(ErrorSource::usage, fmt::format("--config {}: cannot be read: is the path right?", path));
+  read_config_text(text.str(), path, config, given);
+}
+
+}  // namespace tutti

@@ -1,0 +1,17 @@
+#pragma once
+// The processor cores that this process and its neighbours on the host may use.
+
+#include "tutti/comm/world.hpp"
+
+namespace tutti {
+
+struct Cores {
+  int mine = 1;     // this process is bound to so many
+  int usable = 1;   // by the ranks of this host together
+  int present = 1;  // on the host
+};
+
+// Collective.
+Cores count_cores(World& world);
+
+}  // namespace tutti

@@ -1,0 +1,109 @@
+#include "option_table.hpp"
+
+#include "tutti/base/error.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace tutti {
+namespace {
+
+struct ValueText {
+  std::string operator()(const std::string* value) const {
+    std::string text = "\"";
+    for (const char c : *value) {
+      if (c == '"' || c == '\\') text += '\\';
+      text += c;
+    }
+    return text + '"';
+  }
+  std::string operator()(const std::int64_t* value) const { return fmt::format("{}", *value); }
+  std::string operator()(const double* value) const {
+    const std::string text = fmt::format("{}", *value);
+    return text.find_first_of(".en") == std::string::npos ? text + ".0" : text;
+  }
+  std::string operator()(const bool* value) const { return *value ? "true" : "false"; }
+};
+
+}  // namespace
+
+std::vector<RunOption> run_options(RunConfig& c) {
+  using enum OptionUse;
+  const std::string data = "Data", network = "Network", training = "Training", ranks = "Ranks and devices",
+                    keeping = "Keeping", watching = "Watching";
+  return {
+      {"data", data, "glyphs, synthetic:NxCxHxW:classes, a folder of idx or CIFAR files, or a name to look up", fixed, &c.data},
+      {"test-data", data, "folder of the test set, where it lies apart", fixed, &c.test_data},
+      {"last-batch", data, "samples that fill no whole batch: keep, discard or rollover", fixed, &c.last_batch},
+      {"shuffle", data, "global (all samples, each epoch), partition (each part its block) or none", fixed, &c.shuffle},
+      {"model", network, "lenet, lenet-avg, mlp, linear, or the path of a model file", fixed, &c.model},
+      {"init", network, "initial weights: model (its own), normal, xavier or kaiming", fixed, &c.init},
+      {"epochs", training, "passes over the training set", changeable, &c.epochs},
+      {"steps", training, "end after this many steps, even inside an epoch; 0: only epochs count", changeable, &c.steps},
+      {"batch-size", training, "samples per step, over all ranks", fixed, &c.batch_size},
+      {"lr", training, "learning rate", fixed, &c.lr},
+      {"optimizer", training, "sgd", fixed, &c.optimizer},
+      {"momentum", training, "of sgd; 0: none", fixed, &c.momentum},
+      {"nesterov", training, "look ahead by the momentum", fixed, &c.nesterov},
+      {"weight-decay", training, "added to every gradient, times the weight", fixed, &c.weight_decay},
+      {"schedule", training, "of the learning rate: constant, step or cosine", fixed, &c.schedule},
+      {"lr-period", training, "step schedule: every so many epochs (10), or at these (30,60,80)", fixed, &c.lr_period},
+      {"lr-decay", training, "step schedule: factor of each drop", fixed, &c.lr_decay},
+      {"warmup-epochs", training, "linear rise of the learning rate at the start", fixed, &c.warmup_epochs},
+      {"seed", training, "of every random number", fixed, &c.seed},
+      {"parts", ranks, "slices of every batch, fixed for the life of the run; 0: one per rank", fixed, &c.parts},
+      {"threads", ranks, "of each part; 0: the node's cores shared out", fixed, &c.threads},
+      {"device", ranks, "auto, cpu or cuda", changeable, &c.device},
+      {"precision", ranks, "fp32", fixed, &c.precision},
+      {"comm", ranks, "auto, solo or mpi", changeable, &c.comm},
+      {"exchange", ranks, "how gradients meet: auto or ring", fixed, &c.exchange},
+      {"bucket-mib", ranks, "gradients exchanged at a time, MiB", changeable, &c.bucket_mib},
+      {"in-flight", ranks, "batches prepared ahead: 0, 1 or 2; never changes a bit", changeable, &c.in_flight},
+      {"out", keeping, "folder for checkpoints, metrics.jsonl and the resolved options; none: nothing is written", changeable, &c.out},
+      {"resume", keeping, "go on from the newest checkpoint in --out", call, &c.resume},
+      {"checkpoint-every", keeping, "N, Nsteps or Nepochs; always at the end, too", changeable, &c.checkpoint_every},
+      {"test-every", watching, "evaluate after every so many epochs and the last; 0: never", changeable, &c.test_every},
+      {"log-every", watching, "record the loss of every so many steps in metrics.jsonl", changeable, &c.log_every},
+      {"digest-every", watching, "record digests of weights, gradients and optimizer every so many steps", changeable, &c.digest_every},
+      {"progress", watching, "bar on the terminal: auto, always or never", changeable, &c.progress},
+      {"quiet", watching, "results only: no banner, no notes", changeable, &c.quiet},
+      {"config", keeping, "TOML file of options, keys as here; the command line goes before it", call, &c.config},
+      {"dry-run", keeping, "print the resolved options as TOML and end", call, &c.dry_run},
+  };
+}
+
+std::string value_text(const RunOption& option) { return std::visit(ValueText{}, option.target); }
+
+std::string config_text(RunConfig config) {
+  std::string text;
+  for (const RunOption& option : run_options(config)) {
+    if (option.use != OptionUse::call) text += fmt::format("{} = {}\n", option.name, value_text(option));
+  }
+  return text;
+}
+
+RunConfig merge_for_resume(const RunConfig& asked, const std::set<std::string>& given,
+                           const std::string& checkpoint_config, const std::string& checkpoint_path) {
+  RunConfig from_checkpoint;
+  std::set<std::string> read;
+  read_config_text(checkpoint_config, checkpoint_path, from_checkpoint, read);
+  RunConfig merged = asked;
+  const auto sources = run_options(from_checkpoint);
+  const auto targets = run_options(merged);
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    if (targets[i].use != OptionUse::fixed) continue;
+    if (given.contains(targets[i].name) && value_text(targets[i]) != value_text(sources[i])) {
+      throw Error(ErrorSource::input,
+                  fmt::format("--{} {} contradicts the checkpoint {}, which has {}: leave the option out, or start in "
+                              "another --out",
+                              targets[i].name, value_text(targets[i]), checkpoint_path, value_text(sources[i])));
+    }
+    std::visit(
+        [&](auto* target) { *target = *std::get<std::decay_t<decltype(target)>>(sources[i].target); },
+        targets[i].target);
+  }
+  return merged;
+}
+
+}  // namespace tutti

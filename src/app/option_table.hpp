@@ -1,0 +1,50 @@
+#pragma once
+// The options of a training run, once: their names, groups, help and targets. The command line, configuration files,
+// --dry-run, checkpoints and the rules of a resume are all read off this table.
+
+#include "run_config.hpp"
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace tutti {
+
+enum class OptionUse {
+  fixed,       // part of what is computed: a resume takes it from the checkpoint
+  changeable,  // ends, output and what is watched: may differ after a resume
+  call,        // about this call alone: in no file
+};
+
+struct RunOption {
+  using Target = std::variant<std::string*, std::int64_t*, double*, bool*>;
+
+  std::string name;  // without the dashes
+  std::string group;
+  std::string help;
+  OptionUse use;
+  Target target;
+};
+
+// The table over one configuration, which is borrowed.
+std::vector<RunOption> run_options(RunConfig& config);
+
+// An option's value as TOML.
+std::string value_text(const RunOption& option);
+// All options that belong in a file, as TOML, one a line.
+std::string config_text(RunConfig config);
+
+// Reads TOML into the options whose names are not in `given`, and adds the names it read to `given`. Throws a usage
+// error that names the file, the line and the key.
+void read_config_text(const std::string& text, const std::string& origin, RunConfig& config,
+                      std::set<std::string>& given);
+void read_config_file(const std::string& path, RunConfig& config, std::set<std::string>& given);
+
+// What a resume runs: the checkpoint's fixed options, the given ones of the rest. Throws an input error that names
+// both values where a given one contradicts the checkpoint.
+RunConfig merge_for_resume(const RunConfig& asked, const std::set<std::string>& given,
+                           const std::string& checkpoint_config, const std::string& checkpoint_path);
+
+}  // namespace tutti

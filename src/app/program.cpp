@@ -1,0 +1,112 @@
+#include "program.hpp"
+
+#include "tutti/base/error.hpp"
+#include "tutti/base/log.hpp"
+
+#include "assemble.hpp"
+#include "bench.hpp"
+#include "command_line.hpp"
+#include "train_command.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+#include <exception>
+#include <optional>
+
+namespace tutti {
+namespace {
+
+// Best effort: the message on stderr is the report, and this must not fail in its turn.
+void leave_exit_json(const FailureRecord& record, const World& world, ExitStatus status, const std::string& reason) {
+  if (record.folder.empty()) return;
+  const std::string path = record.folder + "/exit.json";
+  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (file < 0) return;
+  const std::string text = nlohmann::ordered_json{{"status", static_cast<int>(status)},
+                                                  {"rank", world.rank()},
+                                                  {"host", world.host()},
+                                                  {"reason", reason}}
+                               .dump() +
+                           "\n";
+  if (::write(file, text.data(), text.size()) < 0) write_stderr_line(fmt::format("trainer: cannot write {}", path));
+  ::close(file);
+}
+
+int end_job(World& world, const FailureRecord& record, ExitStatus status, const std::string& reason) {
+  const std::string who = world.size() > 1 ? fmt::format("rank {} on {}: ", world.rank(), world.host()) : "";
+  write_stderr_line(fmt::format("trainer: {}{}", who, reason));
+  leave_exit_json(record, world, status, reason);
+  world.abort(static_cast<int>(status));
+  return static_cast<int>(status);
+}
+
+int leave_together(World& world, const FailureRecord& record, ExitStatus status, const std::string& reason) {
+  if (world.rank() == 0) {
+    write_stderr_line(fmt::format("trainer: {}", reason));
+    leave_exit_json(record, world, status, reason);
+  }
+  world.close();
+  return static_cast<int>(status);
+}
+
+ExitStatus carry_out(World& world, const Invocation& invocation, FailureRecord& record) {
+  switch (invocation.command) {
+    case Command::print_text: break;
+    case Command::train: return train_command(world, invocation, record);
+    case Command::bench_allreduce: return bench_allreduce(world, invocation);
+    case Command::bench_scaling: return bench_scaling(world, invocation);
+  }
+  return ExitStatus::done;
+}
+
+}  // namespace
+
+int run_guarded(World& world, const FailureRecord& record, const std::function<ExitStatus()>& work) {
+  try {
+    const ExitStatus status = work();
+    world.close();
+    return static_cast<int>(status);
+  } catch (const Error& error) {
+    const auto end = error.reach() == ErrorReach::this_rank ? end_job : leave_together;
+    return end(world, record, error.exit_status(), error.describe());
+  } catch (const std::bad_alloc&) {
+    return end_job(world, record, ExitStatus::internal, "out of memory: use fewer ranks on this host or a smaller --batch-size");
+  } catch (const std::exception& error) {
+    return end_job(world, record, ExitStatus::internal, error.what());
+  }
+}
+
+int run_program(int argc, const char* const* argv) {
+  Invocation invocation;
+  std::optional<Error> mistake;
+  try {
+    invocation = parse_command_line(argc, argv);
+  } catch (const Error& error) {
+    mistake = error;
+  }
+  if (!mistake && invocation.command == Command::print_text) {
+    if (launcher_rank() == 0) fmt::print("{}\n", invocation.text);
+    return static_cast<int>(ExitStatus::done);
+  }
+  try {
+    const auto world = make_world();
+    FailureRecord record;
+    return run_guarded(*world, record, [&] {
+      run_agreed(*world, [&] {
+        if (mistake) throw *mistake;
+      });
+      return carry_out(*world, invocation, record);
+    });
+  } catch (const Error& error) {
+    write_stderr_line(fmt::format("trainer: {}", error.describe()));
+    return static_cast<int>(error.exit_status());
+  } catch (const std::exception& error) {
+    write_stderr_line(fmt::format("trainer: {}", error.what()));
+    return static_cast<int>(ExitStatus::internal);
+  }
+}
+
+}  // namespace tutti

@@ -1,0 +1,25 @@
+#pragma once
+// The whole program between main's braces: a world is made, the command carried out, and every failure reported once,
+// with its status, in a way that leaves no rank behind.
+
+#include "tutti/base/exit_status.hpp"
+#include "tutti/comm/world.hpp"
+
+#include <functional>
+#include <string>
+
+namespace tutti {
+
+int run_program(int argc, const char* const* argv);
+
+// Where a failure is recorded besides stderr: the first rank to fail leaves folder/exit.json. Empty: nowhere.
+struct FailureRecord {
+  std::string folder;
+};
+
+// Carries out `work` on this rank and returns the process's exit status. An error that all ranks raise alike is
+// printed by rank 0 and all leave in order; one that this rank met alone is printed here, with rank and host, and the
+// whole job is ended. Collective.
+int run_guarded(World& world, const FailureRecord& record, const std::function<ExitStatus()>& work);
+
+}  // namespace tutti

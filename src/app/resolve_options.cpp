@@ -1,0 +1,119 @@
+#include "resolve_options.hpp"
+
+#include "tutti/base/error.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <initializer_list>
+#include <string_view>
+
+namespace tutti {
+namespace {
+
+void refuse_other_than(const char* option, const std::string& word, std::initializer_list<std::string_view> choices) {
+  if (std::ranges::find(choices, word) != choices.end()) return;
+  throw Error(ErrorSource::usage, fmt::format("--{} {}: must be one of {}", option, word, fmt::join(choices, ", ")));
+}
+
+void refuse_outside(const char* option, std::int64_t value, std::int64_t low, std::int64_t high) {
+  if (value >= low && value <= high) return;
+  throw Error(ErrorSource::usage, fmt::format("--{} {}: must be {} to {}", option, value, low, high));
+}
+
+}  // namespace
+
+void refuse_unknown_words(const RunConfig& config) {
+  refuse_other_than("device", config.device, {"auto", "cpu", "cuda"});
+  refuse_other_than("precision", config.precision, {"fp32"});
+  refuse_other_than("comm", config.comm, {"auto", "solo", "mpi"});
+  refuse_other_than("progress", config.progress, {"auto", "always", "never"});
+  refuse_other_than("init", config.init, {"model", "normal", "xavier", "kaiming"});
+  parse_last_batch(config.last_batch);
+  parse_shuffle(config.shuffle);
+  parse_schedule(config.schedule);
+  parse_checkpoint_every(config.checkpoint_every);
+  if (!config.lr_period.empty()) parse_lr_period(config.lr_period);
+  constexpr std::int64_t kMany = 1'000'000'000;
+  refuse_outside("batch-size", config.batch_size, 1, kMany);
+  refuse_outside("epochs", config.epochs, 1, 1'000'000);
+  refuse_outside("steps", config.steps, 0, kMany);
+  refuse_outside("parts", config.parts, 0, 65536);
+  refuse_outside("threads", config.threads, 0, 4096);
+  refuse_outside("in-flight", config.in_flight, 0, 2);
+  refuse_outside("test-every", config.test_every, 0, kMany);
+  refuse_outside("log-every", config.log_every, 0, kMany);
+  refuse_outside("digest-every", config.digest_every, 0, kMany);
+  if (!(config.bucket_mib > 0 && config.bucket_mib <= 4096)) {
+    throw Error(ErrorSource::usage, fmt::format("--bucket-mib {}: must be above 0 and at most 4096", config.bucket_mib));
+  }
+}
+
+TrainerOptions resolve_options(const RunConfig& config, const NetworkSpec& model) {
+  const CheckpointInterval interval = parse_checkpoint_every(config.checkpoint_every);
+  return {.batch_size = config.batch_size,
+          .num_parts = static_cast<int>(config.parts),
+          .threads = static_cast<int>(config.threads),
+          .last_batch = parse_last_batch(config.last_batch),
+          .shuffle = parse_shuffle(config.shuffle),
+          .seed = static_cast<std::uint64_t>(config.seed),
+          .initializer = config.init == "model" ? model.initializer : parse_initializer(config.init),
+          .epochs = config.epochs,
+          .steps = config.steps,
+          .optimizer = {.kind = config.optimizer,
+                        .momentum = config.momentum,
+                        .weight_decay = config.weight_decay,
+                        .nesterov = config.nesterov},
+          .learning_rate = {.schedule = parse_schedule(config.schedule),
+                            .base = config.lr,
+                            .period_epochs = parse_lr_period(config.lr_period),
+                            .decay = config.lr_decay,
+                            .warmup_epochs = config.warmup_epochs},
+          .bucket_bytes = static_cast<std::size_t>(config.bucket_mib * 1024 * 1024),
+          .steps_ahead = static_cast<int>(config.in_flight),
+          .test_every_epochs = config.test_every,
+          .log_every_steps = config.log_every,
+          .digest_every_steps = config.digest_every,
+          .checkpoint_every_steps = interval.steps,
+          .checkpoint_every_epochs = interval.epochs,
+          .checkpoint_at_end = !config.out.empty()};
+}
+
+CheckpointInterval parse_checkpoint_every(const std::string& text) {
+  if (text.empty()) return {};
+  std::int64_t count = 0;
+  const auto [rest, status] = std::from_chars(text.data(), text.data() + text.size(), count);
+  const std::string_view unit(rest, static_cast<std::size_t>(text.data() + text.size() - rest));
+  if (status == std::errc{} && count >= 1) {
+    if (unit.empty() || unit == "steps") return {.steps = count};
+    if (unit == "epochs") return {.epochs = count};
+  }
+  throw Error(ErrorSource::usage,
+              fmt::format("--checkpoint-every {}: give a number of steps (500, 500steps) or epochs (1epochs)", text));
+}
+
+std::vector<int> parse_rank_counts(const std::string& text, int all) {
+  std::vector<int> counts;
+  if (text.empty()) {
+    for (int count = 1; count < all; count *= 2) counts.push_back(count);
+    counts.push_back(all);
+    return counts;
+  }
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  while (true) {
+    int count = 0;
+    const auto [rest, status] = std::from_chars(at, end, count);
+    const bool ascending = counts.empty() || count > counts.back();
+    if (status != std::errc{} || count < 1 || count > all || !ascending || (rest != end && *rest != ',')) {
+      throw Error(ErrorSource::usage, fmt::format("--ranks {}: give ascending counts of 1 to {}, as 1,2,4", text, all));
+    }
+    counts.push_back(count);
+    if (rest == end) return counts;
+    at = rest + 1;
+  }
+}
+
+}  // namespace tutti

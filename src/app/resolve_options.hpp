@@ -1,0 +1,31 @@
+#pragma once
+// From a user's words and numbers to the trainer's options. Every word is checked here, before anything is opened.
+
+#include "tutti/nn/network_spec.hpp"
+#include "tutti/train/trainer.hpp"
+
+#include "run_config.hpp"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tutti {
+
+// Throws a usage error that names the option, the word and the choices.
+void refuse_unknown_words(const RunConfig& config);
+
+// `config` has its zeros filled in. Throws usage errors for numbers out of range.
+TrainerOptions resolve_options(const RunConfig& config, const NetworkSpec& model);
+
+// "--checkpoint-every": a number of steps or epochs; empty means neither.
+struct CheckpointInterval {
+  std::int64_t steps = 0;
+  std::int64_t epochs = 0;
+};
+CheckpointInterval parse_checkpoint_every(const std::string& text);
+
+// "1,2,4" within 1 .. all, ascending; empty means 1, 2, 4 .. and all. Throws a usage error.
+std::vector<int> parse_rank_counts(const std::string& text, int all);
+
+}  // namespace tutti

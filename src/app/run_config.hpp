@@ -1,0 +1,56 @@
+#pragma once
+// Everything a user can choose for a training run, as written: on the command line, in a file, or left at its default.
+// Words are checked and zeros filled in by resolve (assemble.hpp).
+
+#include <cstdint>
+#include <string>
+
+namespace tutti {
+
+struct RunConfig {
+  std::string data = "glyphs";
+  std::string test_data;
+  std::string last_batch = "keep";
+  std::string shuffle = "global";
+
+  std::string model = "lenet";
+  std::string init = "model";
+
+  std::int64_t epochs = 5;
+  std::int64_t steps = 0;
+  std::int64_t batch_size = 128;
+  double lr = 0.05;
+  std::string optimizer = "sgd";
+  double momentum = 0.9;
+  bool nesterov = false;
+  double weight_decay = 0;
+  std::string schedule = "constant";
+  std::string lr_period;
+  double lr_decay = 0.1;
+  double warmup_epochs = 0;
+  std::int64_t seed = 0;
+
+  std::int64_t parts = 0;
+  std::int64_t threads = 0;
+  std::string device = "auto";
+  std::string precision = "fp32";
+  std::string comm = "auto";
+  std::string exchange = "auto";
+  double bucket_mib = 4;
+  std::int64_t in_flight = 1;
+
+  std::string out;
+  bool resume = false;
+  std::string checkpoint_every;
+
+  std::int64_t test_every = 1;
+  std::int64_t log_every = 0;
+  std::int64_t digest_every = 0;
+  std::string progress = "auto";
+  bool quiet = false;
+
+  std::string config;
+  bool dry_run = false;
+};
+
+}  // namespace tutti

@@ -1,0 +1,74 @@
+#include "run_record.hpp"
+
+#include "tutti/base/digest.hpp"
+#include "tutti/base/version.hpp"
+#include "tutti/storage/array_file.hpp"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <set>
+
+namespace tutti {
+namespace {
+
+std::string several(std::int64_t count, const char* noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
+std::string slice_text(const RunConfig& config) {
+  const std::int64_t whole = config.batch_size / config.parts;
+  return config.batch_size % config.parts == 0 ? fmt::format("{}", whole) : fmt::format("{} or {}", whole, whole + 1);
+}
+
+}  // namespace
+
+void tell_start(const Assembly& assembly, World& world, const Trainer& trainer, const Log& log) {
+  const auto hosts = all_gather_text(world, world.host());
+  const auto num_hosts = static_cast<std::int64_t>(std::set<std::string>(hosts.begin(), hosts.end()).size());
+  const RunConfig& config = assembly.config;
+  const DatasetInfo& data = assembly.data.train->info();
+  const std::int64_t test_samples = assembly.data.test ? assembly.data.test->info().samples : 0;
+  log.note(versions_text(assembly, world));
+  log.note(fmt::format("{} on {}, {} of {} cores usable here, {} a part", several(world.size(), "rank"),
+                       several(num_hosts, "host"), assembly.cores.usable, assembly.cores.present,
+                       several(config.threads, "thread")));
+  log.note(fmt::format("batch {} = {} of {} images, exchange {} ({})", config.batch_size,
+                       several(config.parts, "part"), slice_text(config), config.exchange,
+                       assembly.communicator->description()));
+  log.note(fmt::format("{}: {} training and {} test images of {}, {} classes", data.name, data.samples, test_samples,
+                       data.image.text(), data.classes));
+  log.note(fmt::format("{}: {} parameters, {:.2f} million multiply-adds an image, {} steps planned",
+                       assembly.network->spec().name, assembly.network->layout().parameters(),
+                       static_cast<double>(assembly.network->multiply_adds()) / 1e6, trainer.planned_steps()));
+  const std::int64_t pixel_bytes = (data.samples + test_samples) * data.image.elements();
+  log.note(fmt::format("memory of a rank about {:.0f} MiB: {:.0f} network, {:.0f} data",
+                       static_cast<double>(trainer.memory_bytes() + static_cast<std::size_t>(pixel_bytes)) / 0x1p20,
+                       static_cast<double>(trainer.memory_bytes()) / 0x1p20, static_cast<double>(pixel_bytes) / 0x1p20));
+}
+
+std::string run_record(const Assembly& assembly, const World& world, const std::vector<std::string>& words) {
+  const RunConfig& config = assembly.config;
+  return nlohmann::ordered_json{{"event", "run"},
+                                {"command_line", words},
+                                {"version", version()},
+                                {"libraries", versions_text(assembly, world)},
+                                {"device", assembly.backend->description()},
+                                {"exchange", assembly.communicator->description()},
+                                {"ranks", world.size()},
+                                {"parts", config.parts},
+                                {"threads", config.threads},
+                                {"seed", config.seed},
+                                {"model", assembly.network->spec().name},
+                                {"parameters", assembly.network->layout().parameters()},
+                                {"data", config.data},
+                                {"data_digest", digest_text(assembly.data_digest)}}
+      .dump();
+}
+
+std::string versions_text(const Assembly& assembly, const World& world) {
+  return fmt::format("tutti {}; {}; {}; {}", version(), assembly.backend->description(), world.description(),
+                     array_library_version());
+}
+
+}  // namespace tutti

@@ -1,0 +1,49 @@
+#include "run_reporter.hpp"
+
+#include "tutti/train/epoch_line.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+
+namespace tutti {
+
+RunReporter::RunReporter(World& world, const RunConfig& config, const CheckpointStore* store)
+    : world_(world), store_(store) {
+  if (world.rank() != 0) return;
+  if (store != nullptr) metrics_.emplace(config.out + "/metrics.jsonl");
+  const bool terminal = ::isatty(STDERR_FILENO) == 1 && !config.quiet;
+  if (config.progress == "always" || (config.progress == "auto" && terminal)) bar_.emplace();
+}
+
+void RunReporter::start(const std::string& run_record) {
+  if (metrics_) metrics_->write_line(run_record);
+}
+
+void RunReporter::on_step(const StepProgress& progress) {
+  if (bar_) bar_->draw(progress);
+}
+
+void RunReporter::on_stretch(const StretchReport& report) {
+  if (metrics_) metrics_->write(report);
+}
+
+void RunReporter::on_digest(const DigestReport& report) {
+  if (metrics_) metrics_->write(report);
+}
+
+void RunReporter::on_epoch(const EpochReport& report) {
+  if (bar_) bar_->clear();
+  if (world_.rank() == 0) {
+    fmt::print("{}\n", epoch_line(report));
+    std::fflush(stdout);
+  }
+  if (metrics_) metrics_->write(report);
+}
+
+void RunReporter::on_checkpoint(const TrainState& state) {
+  if (store_ != nullptr) store_->save(world_, state);
+}
+
+}  // namespace tutti

@@ -1,0 +1,15 @@
+#pragma once
+// trainer train: from an invocation to a trained network, its reports and its checkpoints.
+
+#include "tutti/base/exit_status.hpp"
+#include "tutti/comm/world.hpp"
+
+#include "command_line.hpp"
+#include "program.hpp"
+
+namespace tutti {
+
+// Sets record.folder once the run has a folder of its own. Collective.
+ExitStatus train_command(World& world, const Invocation& invocation, FailureRecord& record);
+
+}  // namespace tutti

@@ -1,0 +1,248 @@
+#include "tutti/nn/model_file.hpp"
+
+#include "tutti/base/error.hpp"
+#include "tutti/nn/network_spec.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <toml.hpp>
+
+#include <algorithm>
+#include <fstream>
+#include <functional>
+#include <set>
+#include <sstream>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace tutti {
+namespace {
+
+using TomlTable = toml::value::table_type;
+
+[[noreturn]] void refuse(const toml::value& at, const std::string& why) {
+  throw Error(ErrorSource::input, fmt::format("{}:{}: {}", at.location().file_name(), at.location().line(), why));
+}
+
+// One table of the file whose keys are taken one by one; what nobody took is refused.
+class KeyReader {
+ public:
+  KeyReader(const toml::value& value, std::string what) : value_(value), what_(std::move(what)) {
+    if (!value.is_table()) refuse(value, fmt::format("{} must be a table", what_));
+  }
+
+  bool has(const std::string& key) const { return table().contains(key); }
+
+  const toml::value& required(const std::string& key) {
+    if (!has(key)) refuse(value_, fmt::format("{} lacks the key '{}'", what_, key));
+    return taken(key);
+  }
+
+  std::string text(const std::string& key) {
+    const toml::value& value = required(key);
+    if (!value.is_string()) refuse(value, fmt::format("'{}' must be a text in quotes", key));
+    return value.as_string().str;
+  }
+
+  std::int64_t number(const std::string& key) {
+    const toml::value& value = required(key);
+    if (!value.is_integer()) refuse(value, fmt::format("'{}' must be a whole number", key));
+    return value.as_integer();
+  }
+  std::int64_t number_or(const std::string& key, std::int64_t otherwise) {
+    return has(key) ? number(key) : otherwise;
+  }
+
+  bool flag_or(const std::string& key, bool otherwise) {
+    if (!has(key)) return otherwise;
+    const toml::value& value = taken(key);
+    if (!value.is_boolean()) refuse(value, fmt::format("'{}' must be true or false", key));
+    return value.as_boolean();
+  }
+
+  void refuse_others() const {
+    const toml::value* first = nullptr;
+    std::string name;
+    for (const auto& [key, value] : table()) {
+      if (taken_.contains(key)) continue;
+      if (first == nullptr || value.location().line() < first->location().line()) {
+        first = &value;
+        name = key;
+      }
+    }
+    if (first != nullptr) {
+      refuse(*first, fmt::format("{} has no key '{}'; it takes {}", what_, name, fmt::join(taken_, ", ")));
+    }
+  }
+
+ private:
+  const TomlTable& table() const { return value_.as_table(); }
+  const toml::value& taken(const std::string& key) {
+    taken_.insert(key);
+    return table().at(key);
+  }
+
+  const toml::value& value_;
+  std::string what_;
+  std::set<std::string> taken_;
+};
+
+LayerSpec conv2d(KeyReader& keys) {
+  return Conv2dSpec{.channels = keys.number("channels"),
+                    .kernel = keys.number("kernel"),
+                    .stride = keys.number_or("stride", 1),
+                    .padding = keys.number_or("padding", 0),
+                    .bias = keys.flag_or("bias", true),
+                    .relu = keys.flag_or("relu", false)};
+}
+
+LayerSpec pool2d(KeyReader& keys, Pooling pooling) {
+  const std::int64_t kernel = keys.number("kernel");
+  return Pool2dSpec{.pooling = pooling, .kernel = kernel, .stride = keys.number_or("stride", kernel)};
+}
+
+std::int64_t units_of(KeyReader& keys) {
+  const toml::value& units = keys.required("units");
+  if (units.is_integer() && units.as_integer() >= 1) return units.as_integer();
+  if (units.is_string() && units.as_string().str == "classes") return kUnitsAsClasses;
+  refuse(units, "'units' must be a whole number above 0, or \"classes\"");
+}
+
+LayerSpec linear(KeyReader& keys) {
+  return LinearSpec{
+      .units = units_of(keys), .bias = keys.flag_or("bias", true), .relu = keys.flag_or("relu", false)};
+}
+
+struct LayerType {
+  std::string_view word;
+  std::function<LayerSpec(KeyReader&)> read;
+};
+
+const std::vector<LayerType>& layer_types() {
+  static const std::vector<LayerType> types{
+      {"conv2d", conv2d},
+      {"max-pool2d", [](KeyReader& keys) { return pool2d(keys, Pooling::max); }},
+      {"average-pool2d", [](KeyReader& keys) { return pool2d(keys, Pooling::average); }},
+      {"linear", linear},
+  };
+  return types;
+}
+
+LayerSpec read_spec(KeyReader& keys) {
+  const std::string type = keys.text("type");
+  std::vector<std::string_view> words;
+  for (const LayerType& known : layer_types()) {
+    if (known.word == type) return known.read(keys);
+    words.push_back(known.word);
+  }
+  refuse(keys.required("type"), fmt::format("'{}' is no layer type: {}", type, fmt::join(words, ", ")));
+}
+
+bool is_layer_name(std::string_view name) {
+  const auto allowed = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
+  };
+  return !name.empty() && name.front() != '.' && std::ranges::all_of(name, allowed);
+}
+
+LayerNode read_layer(const toml::value& value, std::size_t number, std::set<std::string>& names) {
+  KeyReader keys(value, fmt::format("layer {}", number));
+  LayerNode node;
+  node.name = keys.text("name");
+  if (!is_layer_name(node.name)) {
+    refuse(keys.required("name"),
+           fmt::format("'{}' is no layer name: use letters, digits, '.', '_' and '-'", node.name));
+  }
+  if (!names.insert(node.name).second) {
+    refuse(keys.required("name"), fmt::format("two layers are called '{}'", node.name));
+  }
+  node.spec = read_spec(keys);
+  keys.refuse_others();
+  return node;
+}
+
+NetworkSpec read_network(const toml::value& root) {
+  KeyReader keys(root, "the model");
+  NetworkSpec network;
+  network.name = keys.text("name");
+  if (keys.has("init")) {
+    try {
+      network.initializer = parse_initializer(keys.text("init"));
+    } catch (const Error& error) {
+      if (error.source() != ErrorSource::usage) throw;
+      refuse(keys.required("init"), error.what());
+    }
+  }
+  const toml::value& layers = keys.required("layer");
+  if (!layers.is_array()) refuse(layers, "layers are written as [[layer]], one table each");
+  std::set<std::string> names;
+  for (const toml::value& layer : layers.as_array()) {
+    network.layers.push_back(read_layer(layer, network.layers.size() + 1, names));
+  }
+  keys.refuse_others();
+  return network;
+}
+
+std::string flags_text(bool bias, bool relu) {
+  return fmt::format("{}{}", bias ? "" : "bias = false\n", relu ? "relu = true\n" : "");
+}
+
+struct SpecText {
+  std::string operator()(const Conv2dSpec& s) const {
+    std::string text = fmt::format("channels = {}\nkernel = {}\n", s.channels, s.kernel);
+    if (s.stride != 1) text += fmt::format("stride = {}\n", s.stride);
+    if (s.padding != 0) text += fmt::format("padding = {}\n", s.padding);
+    return text + flags_text(s.bias, s.relu);
+  }
+  std::string operator()(const Pool2dSpec& s) const {
+    return fmt::format("kernel = {}\n{}", s.kernel, s.stride == s.kernel ? "" : fmt::format("stride = {}\n", s.stride));
+  }
+  std::string operator()(const LinearSpec& s) const {
+    const std::string units = s.units == kUnitsAsClasses ? "\"classes\"" : fmt::format("{}", s.units);
+    return fmt::format("units = {}\n{}", units, flags_text(s.bias, s.relu));
+  }
+};
+
+// The first line of the library's message carries its reason; the rest draws the place, which we name ourselves.
+std::string first_line(std::string_view text) {
+  text = text.substr(0, text.find('\n'));
+  if (const auto mark = text.find("] "); mark != std::string_view::npos) text.remove_prefix(mark + 2);
+  return std::string(text);
+}
+
+}  // namespace
+
+NetworkSpec parse_model(const std::string& text, const std::string& origin) {
+  try {
+    std::istringstream stream(text);
+    return read_network(toml::parse(stream, origin));
+  } catch (const toml::syntax_error& error) {
+    throw Error(ErrorSource::input,
+                fmt::format("{}:{}: {}", origin, error.location().line(), first_line(error.what())));
+  } catch (const std::exception& error) {
+    if (dynamic_cast<const Error*>(&error) != nullptr) throw;
+    throw Error(ErrorSource::input, fmt::format("{}: {}", origin, first_line(error.what())));
+  }
+}
+
+NetworkSpec read_model_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  if (file) text << file.rdbuf();
+  if (!file || file.bad() || text.bad()) {
+    throw Error(ErrorSource::io, fmt::format("cannot read the model file {}: is the path right?", path));
+  }
+  return parse_model(text.str(), path);
+}
+
+std::string model_text(const NetworkSpec& network) {
+  std::string text = fmt::format("name = \"{}\"\ninit = \"{}\"\n", network.name, name_of(network.initializer));
+  for (const LayerNode& node : network.layers) {
+    text += fmt::format("\n[[layer]]\nname = \"{}\"\ntype = \"{}\"\n{}", node.name, type_name(node.spec),
+                        std::visit(SpecText{}, node.spec));
+  }
+  return text;
+}
+
+}  // namespace tutti

@@ -1,0 +1,60 @@
+#include "tutti/nn/parameter_arena.hpp"
+
+#include "tutti/base/digest.hpp"
+#include "tutti/base/error.hpp"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace tutti {
+namespace {
+
+constexpr std::int64_t kSliceAlignment = 64 / sizeof(float);
+
+}  // namespace
+
+int ParameterLayout::add(std::string name, ParameterKind kind, const Shape& shape) {
+  slices_.push_back({std::move(name), kind, shape, block_elements_});
+  parameters_ += shape.elements();
+  block_elements_ += (shape.elements() + kSliceAlignment - 1) / kSliceAlignment * kSliceAlignment;
+  return static_cast<int>(slices_.size()) - 1;
+}
+
+Tensor slice_of(const Tensor& block, const ParameterSlice& slice) {
+  return {static_cast<float*>(block.data) + slice.offset, slice.shape, ElementType::f32, block.space};
+}
+
+std::vector<std::vector<float>> read_slices(Backend& backend, Stream& stream, const Tensor& block,
+                                            const ParameterLayout& layout) {
+  std::vector<std::vector<float>> values;
+  values.reserve(layout.slices().size());
+  for (const ParameterSlice& slice : layout.slices()) {
+    auto& host = values.emplace_back(static_cast<std::size_t>(slice.elements()));
+    backend.copy(stream, {host.data(), slice.shape, ElementType::f32, MemorySpace::host}, slice_of(block, slice));
+  }
+  stream.synchronize();
+  return values;
+}
+
+std::uint64_t digest_of(Backend& backend, Stream& stream, const Tensor& block, const ParameterLayout& layout) {
+  const auto values = read_slices(backend, stream, block, layout);
+  std::uint64_t sum = 0;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    sum += digest(layout.slices()[i].name, std::span<const float>(values[i]));
+  }
+  return sum;
+}
+
+ParameterArena::ParameterArena(ParameterLayout layout, Backend& backend, Buffer gradients)
+    : layout_(std::move(layout)), weights_(backend.allocate(layout_.block_bytes())), gradients_(std::move(gradients)) {
+  if (gradients_.bytes() < layout_.block_bytes()) {
+    throw Error(ErrorSource::internal, fmt::format("a gradient block of {} bytes for {} bytes of weights",
+                                                   gradients_.bytes(), layout_.block_bytes()));
+  }
+}
+
+Tensor ParameterArena::weights() const { return weights_.view(Shape{layout_.block_elements()}, ElementType::f32); }
+Tensor ParameterArena::gradients() const { return gradients_.view(Shape{layout_.block_elements()}, ElementType::f32); }
+
+}  // namespace tutti

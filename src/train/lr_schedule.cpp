@@ -1,0 +1,86 @@
+#include "tutti/train/lr_schedule.hpp"
+
+#include "tutti/base/elementary.hpp"
+#include "tutti/base/error.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <utility>
+
+namespace tutti {
+
+Schedule parse_schedule(std::string_view word) {
+  for (const Schedule choice : {Schedule::constant, Schedule::step, Schedule::cosine}) {
+    if (word == name_of(choice)) return choice;
+  }
+  throw Error(ErrorSource::usage, fmt::format("'{}' is no schedule: constant, step or cosine", word));
+}
+
+std::string_view name_of(Schedule schedule) {
+  switch (schedule) {
+    case Schedule::constant: return "constant";
+    case Schedule::step: return "step";
+    case Schedule::cosine: return "cosine";
+  }
+  return "?";
+}
+
+std::vector<std::int64_t> parse_lr_period(const std::string& text) {
+  std::vector<std::int64_t> epochs;
+  for (std::size_t begin = 0; begin < text.size() || !epochs.empty();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    std::int64_t epoch = 0;
+    const auto [rest, status] = std::from_chars(text.data() + begin, text.data() + end, epoch);
+    const bool ascending = epochs.empty() || epoch > epochs.back();
+    if (status != std::errc{} || rest != text.data() + end || epoch < 1 || !ascending) {
+      throw Error(ErrorSource::usage,
+                  fmt::format("--lr-period {}: give a number of epochs (10), or ascending epochs (30,60,80)", text));
+    }
+    epochs.push_back(epoch);
+    if (end == text.size()) break;
+    begin = end + 1;
+  }
+  return epochs;
+}
+
+LrSchedule::LrSchedule(LrPlan plan, std::int64_t steps_per_epoch, std::int64_t total_steps)
+    : plan_(std::move(plan)),
+      warmup_steps_(std::llround(plan_.warmup_epochs * static_cast<double>(steps_per_epoch))),
+      total_steps_(total_steps) {
+  if (!(plan_.base >= 0) || !std::isfinite(plan_.base)) {
+    throw Error(ErrorSource::usage, fmt::format("--lr {}: must be 0 or more", plan_.base));
+  }
+  if (plan_.schedule == Schedule::step && plan_.period_epochs.empty()) {
+    throw Error(ErrorSource::usage, "--schedule step wants --lr-period: a number of epochs (10), or epochs (30,60,80)");
+  }
+  if (!(plan_.warmup_epochs >= 0) || (warmup_steps_ > 0 && warmup_steps_ >= total_steps)) {
+    throw Error(ErrorSource::usage,
+                fmt::format("--warmup-epochs {} are {} steps, but the run has {}: shorten the warm-up",
+                            plan_.warmup_epochs, warmup_steps_, total_steps));
+  }
+}
+
+double LrSchedule::at(std::int64_t step, std::int64_t epoch) const {
+  if (step < warmup_steps_) return plan_.base * static_cast<double>(step + 1) / static_cast<double>(warmup_steps_);
+  switch (plan_.schedule) {
+    case Schedule::constant: return plan_.base;
+    case Schedule::step: {
+      const auto& periods = plan_.period_epochs;
+      const std::int64_t drops = periods.size() == 1 ? epoch / periods.front()
+                                                     : std::ranges::count_if(periods, [&](auto e) { return e <= epoch; });
+      double rate = plan_.base;
+      for (std::int64_t i = 0; i < drops; ++i) rate *= plan_.decay;
+      return rate;
+    }
+    case Schedule::cosine: {
+      const double done = static_cast<double>(step - warmup_steps_) / static_cast<double>(total_steps_ - warmup_steps_);
+      return plan_.base * 0.5 * (1 + portable_cospi(std::min(done, 1.0)));
+    }
+  }
+  return plan_.base;
+}
+
+}  // namespace tutti

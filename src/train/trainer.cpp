@@ -1,0 +1,328 @@
+#include "tutti/train/trainer.hpp"
+
+#include "tutti/base/digest.hpp"
+#include "tutti/base/error.hpp"
+#include "tutti/base/stopwatch.hpp"
+#include "tutti/nn/part_context.hpp"
+#include "tutti/train/evaluator.hpp"
+#include "tutti/train/gradient_sync.hpp"
+#include "tutti/train/sum_over_ranks.hpp"
+
+#include "state_arrays.hpp"
+
+#include <fmt/format.h>
+
+#include <optional>
+#include <utility>
+
+namespace tutti {
+namespace {
+
+LoaderPlan loader_plan(const TrainerOptions& options, const Communicator& communicator) {
+  return {.batch_size = options.batch_size,
+          .num_parts = options.num_parts,
+          .parts = PartPlan(options.num_parts, communicator.size()).parts_of(communicator.rank()),
+          .last_batch = options.last_batch,
+          .order = {.shuffle = options.shuffle, .seed = options.seed},
+          .steps_ahead = options.steps_ahead};
+}
+
+std::int64_t count_planned_steps(const TrainerOptions& options, const BatchLoader& loader, std::int64_t samples) {
+  std::int64_t steps = 0;
+  for (std::int64_t epoch = 0; epoch < options.epochs; ++epoch) {
+    steps += loader.steps(epoch);
+    if (options.steps > 0 && steps >= options.steps) return options.steps;
+  }
+  if (steps == 0 && options.epochs > 0) {
+    throw Error(ErrorSource::usage,
+                fmt::format("{} samples fill no batch of {} with --last-batch {}: lower --batch-size or use keep",
+                            samples, options.batch_size, name_of(options.last_batch)));
+  }
+  return steps;
+}
+
+bool due(std::int64_t count, std::int64_t every) { return every > 0 && count % every == 0; }
+
+std::string slot_prefix(const OptimizerSlot& slot) { return slot.name + "/"; }
+
+// The processor is made ready for this thread before the first plan is made on it.
+Backend& entered(Backend& backend, int threads) {
+  backend.enter_compute_thread(threads);
+  return backend;
+}
+
+}  // namespace
+
+class Trainer::Run {
+ public:
+  Run(const TrainerParts& parts, const TrainerOptions& options, RunTexts texts);
+
+  void restore(const TrainState& state);
+  TrainState snapshot();
+  void step();
+  void run(RunObserver& observer);
+  LossSums evaluate();
+  LossSums global_epoch_sums() { return sum_over_ranks_(*stream_, sums()); }
+  std::uint64_t digest_of_block(const Tensor& block) {
+    return digest_of(backend_, *stream_, block, arena_.layout());
+  }
+  std::uint64_t digest_of_optimizer();
+  std::size_t memory_bytes() const;
+
+  const TrainProgress& progress() const { return progress_; }
+  std::int64_t planned_steps() const { return planned_steps_; }
+  std::int64_t samples_left_over() const { return loader_.remainder(options_.epochs - 1); }
+  Tensor weights_block() const { return arena_.weights(); }
+
+ private:
+  void play(const Batch& batch, float gradient_scale, bool first, bool last);
+  void add_part(std::int64_t begin, std::int64_t end);
+  void report_step(RunObserver& observer);
+  void finish_epoch(RunObserver& observer, bool whole);
+  bool checkpoint_due(bool epoch_ended, bool run_ended) const;
+  void start_next_epoch();
+  Tensor sums() const { return sums_.view(Shape{LossSums::kFigures}, ElementType::i64); }
+
+  Backend& backend_;
+  Communicator& communicator_;
+  const Network& network_;
+  const Dataset& train_;
+  TrainerOptions options_;
+  RunTexts texts_;
+
+  std::unique_ptr<Stream> stream_;
+  ParameterArena arena_;
+  NetworkWeights weights_;
+  PartContext part_;
+  BatchLoader loader_;
+  GradientSync sync_;
+  std::unique_ptr<Optimizer> optimizer_;
+  SumOverRanks sum_over_ranks_;
+  std::optional<Evaluator> evaluator_;
+
+  Buffer sums_;            // this rank's, of the epoch under way
+  Buffer part_gradients_;  // of one part, where this rank plays several
+  std::int64_t planned_steps_ = 0;
+  std::optional<LrSchedule> schedule_;
+  TrainProgress progress_;
+  LossSums logged_;  // the epoch's sums when the last stretch was reported
+  double learning_rate_ = 0;
+  std::optional<std::uint64_t> gradients_digest_;
+};
+
+Trainer::Run::Run(const TrainerParts& parts, const TrainerOptions& options, RunTexts texts)
+    : backend_(entered(parts.backend, options.threads)),
+      communicator_(parts.communicator),
+      network_(parts.network),
+      train_(parts.train),
+      options_(options),
+      texts_(std::move(texts)),
+      stream_(backend_.make_stream()),
+      arena_(network_.layout(), backend_, communicator_.allocate(network_.layout().block_bytes())),
+      weights_(network_, backend_, arena_.weights()),
+      part_(network_, weights_, backend_),
+      loader_(train_, backend_, loader_plan(options, communicator_)),
+      sync_(communicator_, network_.layout(), arena_.gradients(), options.bucket_bytes),
+      optimizer_(make_optimizer(options.optimizer, backend_, network_.layout())),
+      sum_over_ranks_(backend_, communicator_),
+      sums_(backend_.allocate(LossSums::kFigures * sizeof(std::int64_t))),
+      planned_steps_(count_planned_steps(options, loader_, train_.info().samples)) {
+  schedule_.emplace(options.learning_rate, loader_.steps(0), planned_steps_);
+  for (const std::int64_t samples : loader_.slice_sizes()) part_.plan(samples, LayerMode::training);
+  if (loader_plan(options, communicator_).parts.size() > 1) {
+    part_gradients_ = backend_.allocate(network_.layout().block_bytes());
+  }
+  if (parts.test != nullptr && parts.test->info().samples > 0) {
+    evaluator_.emplace(*parts.test, backend_, communicator_, part_);
+  }
+  initialize(network_, options.initializer, options.seed, backend_, arena_.weights());
+  weights_.refresh(*stream_);
+  start_next_epoch();
+  loader_.seek(progress_.epoch, 0);
+}
+
+void Trainer::Run::restore(const TrainState& state) {
+  const ParameterLayout& layout = arena_.layout();
+  fill_from_arrays(backend_, *stream_, arena_.weights(), layout, "", state.parameters);
+  for (const OptimizerSlot& slot : optimizer_->slots()) {
+    fill_from_arrays(backend_, *stream_, slot.block, layout, slot_prefix(slot), state.optimizer);
+  }
+  weights_.refresh(*stream_);
+  progress_ = state.progress;
+  logged_ = progress_.epoch_sums;
+  write_sums(backend_, *stream_, sums(), communicator_.rank() == 0 ? progress_.epoch_sums : LossSums{});
+  if (progress_.step_in_epoch >= loader_.steps(progress_.epoch)) start_next_epoch();
+  loader_.seek(progress_.epoch, progress_.step_in_epoch);
+}
+
+TrainState Trainer::Run::snapshot() {
+  TrainState state;
+  state.progress = progress_;
+  state.progress.epoch_sums = global_epoch_sums();
+  state.parameters = arrays_of(backend_, *stream_, arena_.weights(), arena_.layout(), "");
+  for (const OptimizerSlot& slot : optimizer_->slots()) {
+    auto arrays = arrays_of(backend_, *stream_, slot.block, arena_.layout(), slot_prefix(slot));
+    state.optimizer.insert(state.optimizer.end(), std::make_move_iterator(arrays.begin()),
+                           std::make_move_iterator(arrays.end()));
+  }
+  state.configuration = texts_.configuration;
+  state.model = texts_.model;
+  state.versions = texts_.versions;
+  state.data_digest = train_.digest();
+  return state;
+}
+
+void Trainer::Run::step() {
+  const Stopwatch watch;
+  const StepBatches& step = loader_.next();
+  const float gradient_scale = 1.0f / static_cast<float>(step.global_samples);
+  learning_rate_ = schedule_->at(progress_.step, progress_.epoch);
+  for (std::size_t i = 0; i < step.batches.size(); ++i) {
+    play(step.batches[i], gradient_scale, i == 0, i + 1 == step.batches.size());
+  }
+  sync_.finish(*stream_);
+  if (due(progress_.step + 1, options_.digest_every_steps)) gradients_digest_ = digest_of_block(arena_.gradients());
+  optimizer_->apply(*stream_, arena_, learning_rate_);
+  weights_.refresh(*stream_);
+  ++progress_.step;
+  ++progress_.step_in_epoch;
+  progress_.epoch_seconds += watch.seconds();
+}
+
+// The first part writes the rank's gradients, the others add to them; the last one lets finished buckets go.
+void Trainer::Run::play(const Batch& batch, float gradient_scale, bool first, bool last) {
+  const Tensor gradients = arena_.gradients();
+  const std::int64_t whole = gradients.elements();
+  if (batch.samples == 0) {
+    if (first) backend_.fill_zero(*stream_, gradients);
+    if (last) sync_.ready(whole, *stream_);
+    return;
+  }
+  part_.forward(*stream_, batch.images, LayerMode::training);
+  part_.loss(*stream_, batch.labels, gradient_scale, sums());
+  const Tensor target = first ? gradients : part_gradients_.view(gradients.shape, ElementType::f32);
+  std::int64_t added = 0;
+  part_.backward(*stream_, target, [&](std::int64_t final_elements) {
+    if (!first) add_part(std::exchange(added, final_elements), final_elements);
+    if (last) sync_.ready(final_elements, *stream_);
+  });
+}
+
+void Trainer::Run::add_part(std::int64_t begin, std::int64_t end) {
+  if (begin == end) return;
+  const Shape range{end - begin};
+  const std::size_t offset = static_cast<std::size_t>(begin) * sizeof(float);
+  backend_.add(*stream_,
+               {static_cast<float*>(arena_.gradients().data) + begin, range, ElementType::f32, backend_.memory_space()},
+               part_gradients_.view(range, ElementType::f32, offset));
+}
+
+void Trainer::Run::run(RunObserver& observer) {
+  while (progress_.step < planned_steps_) {
+    step();
+    report_step(observer);
+    const bool epoch_ended = progress_.step_in_epoch == loader_.steps(progress_.epoch);
+    const bool run_ended = progress_.step == planned_steps_;
+    if (epoch_ended || run_ended) finish_epoch(observer, epoch_ended);
+    if (checkpoint_due(epoch_ended, run_ended)) observer.on_checkpoint(snapshot());
+  }
+}
+
+void Trainer::Run::report_step(RunObserver& observer) {
+  observer.on_step({.epoch = progress_.epoch + 1,
+                    .epochs = options_.epochs,
+                    .step_in_epoch = progress_.step_in_epoch,
+                    .steps_in_epoch = loader_.steps(progress_.epoch)});
+  if (due(progress_.step, options_.log_every_steps)) {
+    const LossSums now = global_epoch_sums();
+    observer.on_stretch({.step = progress_.step,
+                         .train = {.loss_steps = now.loss_steps - logged_.loss_steps,
+                                   .correct = now.correct - logged_.correct,
+                                   .samples = now.samples - logged_.samples,
+                                   .not_finite = now.not_finite - logged_.not_finite},
+                         .learning_rate = learning_rate_});
+    logged_ = now;
+  }
+  if (gradients_digest_) {
+    observer.on_digest({.step = progress_.step,
+                        .weights = digest_of_block(arena_.weights()),
+                        .gradients = *std::exchange(gradients_digest_, std::nullopt),
+                        .optimizer = digest_of_optimizer()});
+  }
+}
+
+void Trainer::Run::finish_epoch(RunObserver& observer, bool whole) {
+  EpochReport report{.epoch = progress_.epoch + 1, .epochs = options_.epochs, .step = progress_.step};
+  report.train = global_epoch_sums();
+  report.seconds = progress_.epoch_seconds;
+  report.learning_rate = learning_rate_;
+  report.weights_digest = digest_of_block(arena_.weights());
+  const bool last = progress_.step == planned_steps_;
+  if (evaluator_ && options_.test_every_epochs > 0 && (last || due(report.epoch, options_.test_every_epochs))) {
+    report.test = evaluator_->run(*stream_);
+  }
+  observer.on_epoch(report);
+  if (report.train.not_finite > 0) {
+    throw Error(ErrorSource::not_finite,
+                fmt::format("the loss is no longer a finite number in epoch {}: lower --lr, or warm up with "
+                            "--warmup-epochs 1",
+                            report.epoch))
+        .on_all_ranks();
+  }
+  if (whole) {
+    ++progress_.epoch;
+    start_next_epoch();
+  }
+}
+
+void Trainer::Run::start_next_epoch() {
+  while (progress_.epoch < options_.epochs && loader_.steps(progress_.epoch) == 0) ++progress_.epoch;
+  progress_.step_in_epoch = 0;
+  progress_.epoch_seconds = 0;
+  progress_.epoch_sums = {};
+  logged_ = {};
+  backend_.fill_zero(*stream_, sums());
+}
+
+bool Trainer::Run::checkpoint_due(bool epoch_ended, bool run_ended) const {
+  return (run_ended && options_.checkpoint_at_end) || due(progress_.step, options_.checkpoint_every_steps) ||
+         (epoch_ended && due(progress_.epoch, options_.checkpoint_every_epochs));
+}
+
+LossSums Trainer::Run::evaluate() {
+  if (!evaluator_) throw Error(ErrorSource::input, "there is no test set to evaluate on: give --test-data");
+  return evaluator_->run(*stream_);
+}
+
+std::uint64_t Trainer::Run::digest_of_optimizer() {
+  std::uint64_t sum = 0;
+  for (const OptimizerSlot& slot : optimizer_->slots()) {
+    for (const NamedArray& array : arrays_of(backend_, *stream_, slot.block, arena_.layout(), slot_prefix(slot))) {
+      sum += digest(array.name, std::span<const float>(array.values));
+    }
+  }
+  return sum;
+}
+
+std::size_t Trainer::Run::memory_bytes() const {
+  const std::size_t blocks = 2 + optimizer_->slots().size() + (part_gradients_.bytes() > 0 ? 1 : 0);
+  return blocks * arena_.layout().block_bytes() + part_.activation_bytes();
+}
+
+Trainer::Trainer(const TrainerParts& parts, const TrainerOptions& options, RunTexts texts)
+    : run_(std::make_unique<Run>(parts, options, std::move(texts))) {}
+Trainer::~Trainer() = default;
+
+void Trainer::restore(const TrainState& state) { run_->restore(state); }
+TrainState Trainer::snapshot() { return run_->snapshot(); }
+void Trainer::step() { run_->step(); }
+void Trainer::run(RunObserver& observer) { run_->run(observer); }
+LossSums Trainer::evaluate() { return run_->evaluate(); }
+std::int64_t Trainer::steps_done() const { return run_->progress().step; }
+std::int64_t Trainer::planned_steps() const { return run_->planned_steps(); }
+std::int64_t Trainer::samples_left_over() const { return run_->samples_left_over(); }
+std::uint64_t Trainer::weights_digest() { return run_->digest_of_block(run_->weights_block()); }
+std::size_t Trainer::memory_bytes() const { return run_->memory_bytes(); }
+LossSums Trainer::epoch_sums() { return run_->global_epoch_sums(); }
+
+}  // namespace tutti

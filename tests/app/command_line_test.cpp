@@ -1,0 +1,79 @@
+#include "command_line.hpp"
+
+#include "tutti/base/error.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+namespace tutti {
+namespace {
+
+Invocation parse(std::vector<const char*> words) {
+  words.insert(words.begin(), "trainer");
+  return parse_command_line(static_cast<int>(words.size()), words.data());
+}
+
+std::string refusal(const std::vector<const char*>& words) {
+  try {
+    parse(words);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.exit_status(), ExitStatus::usage);
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(CommandLine, TrainsWhenNoCommandIsGiven) {
+  EXPECT_EQ(parse({}).command, Command::train);
+  EXPECT_EQ(parse({"--epochs", "3"}).run.epochs, 3);
+  EXPECT_EQ(parse({"train", "--epochs=3"}).run.epochs, 3);
+}
+
+TEST(CommandLine, KnowsWhatTheUserChose) {
+  const Invocation invocation = parse({"--lr", "0.05", "--nesterov"});
+  EXPECT_EQ(invocation.given, (std::set<std::string>{"lr", "nesterov"}));
+}
+
+TEST(CommandLine, TellsTheBenchesApart) {
+  EXPECT_EQ(parse({"bench", "allreduce", "--max-bytes", "1024"}).allreduce.max_bytes, 1024);
+  const Invocation scaling = parse({"bench", "scaling", "--mode", "weak", "--model", "mlp", "--ranks", "1,2"});
+  EXPECT_EQ(scaling.command, Command::bench_scaling);
+  EXPECT_EQ(scaling.run.model, "mlp");
+  EXPECT_EQ(scaling.ranks, "1,2");
+}
+
+TEST(CommandLine, RefusesInOneLineThatSaysWhereHelpIs) {
+  for (const auto& words : std::vector<std::vector<const char*>>{
+           {"--epoch", "3"}, {"--epochs", "three"}, {"trian"}, {"bench"}, {"bench", "everything"}, {"train", "extra"}}) {
+    const std::string line = refusal(words);
+    EXPECT_NE(line.find("see trainer --help"), std::string::npos) << line;
+    EXPECT_EQ(std::ranges::count(line, '\n'), 0) << line;
+  }
+  EXPECT_NE(refusal({"trian"}).find("'trian'"), std::string::npos);
+}
+
+TEST(CommandLine, HelpGroupsTheOptionsAndEveryGroupFitsAScreen) {
+  const std::string help = parse({"--help"}).text;
+  std::size_t lines = 0;
+  for (const char* group : {"Data:", "Network:", "Training:", "Ranks and devices:", "Keeping:", "Watching:"}) {
+    EXPECT_NE(help.find(group), std::string::npos) << group;
+  }
+  for (std::size_t begin = 0; begin < help.size();) {
+    const std::size_t end = std::min(help.find('\n', begin), help.size());
+    lines = end == begin ? 0 : lines + 1;
+    EXPECT_LE(lines, 40u) << help.substr(begin, end - begin);
+    begin = end + 1;
+  }
+}
+
+TEST(CommandLine, VersionNamesTheLibraries) {
+  const std::string text = parse({"--version"}).text;
+  EXPECT_NE(text.find("oneDNN"), std::string::npos);
+  EXPECT_NE(text.find("HDF5"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace tutti

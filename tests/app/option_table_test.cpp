@@ -1,0 +1,101 @@
+#include "option_table.hpp"
+
+#include "tutti/base/error.hpp"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+
+namespace tutti {
+namespace {
+
+std::string refusal(const std::string& text) {
+  RunConfig config;
+  std::set<std::string> given;
+  try {
+    read_config_text(text, "run.toml", config, given);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.source(), ErrorSource::usage);
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(OptionTable, NamesEveryOptionOnce) {
+  RunConfig config;
+  std::set<std::string> names;
+  std::set<const void*> targets;
+  for (const RunOption& option : run_options(config)) {
+    EXPECT_TRUE(names.insert(option.name).second) << option.name;
+    EXPECT_TRUE(targets.insert(std::visit([](auto* t) { return static_cast<const void*>(t); }, option.target)).second)
+        << option.name;
+    EXPECT_FALSE(option.help.empty());
+  }
+}
+
+TEST(ConfigFile, WrittenAndReadGivesTheSameConfiguration) {
+  RunConfig config;
+  config.data = "a \"quoted\" \\ path";
+  config.lr = 1e-5;
+  config.momentum = 0;
+  config.nesterov = true;
+  config.lr_period = "30,60";
+  RunConfig again;
+  std::set<std::string> given;
+  read_config_text(config_text(config), "text", again, given);
+  EXPECT_EQ(config_text(again), config_text(config));
+  EXPECT_EQ(again.data, config.data);
+  EXPECT_EQ(again.lr, config.lr);
+  EXPECT_FALSE(given.contains("resume"));
+}
+
+TEST(ConfigFile, GivesWayToTheCommandLine) {
+  RunConfig config;
+  config.epochs = 7;
+  std::set<std::string> given{"epochs"};
+  read_config_text("epochs = 3\nlr = 1\n", "run.toml", config, given);
+  EXPECT_EQ(config.epochs, 7);
+  EXPECT_EQ(config.lr, 1);
+  EXPECT_TRUE(given.contains("lr"));
+}
+
+TEST(ConfigFile, NamesFileAndLineOfAMistake) {
+  EXPECT_EQ(refusal("lr = 1\nbatchsize = 3\n"), "run.toml:2: no option is called 'batchsize': see trainer --help");
+  EXPECT_EQ(refusal("\nepochs = \"ten\"\n"), "run.toml:2: 'epochs' must be a whole number");
+  EXPECT_EQ(refusal("nesterov = 1\n"), "run.toml:1: 'nesterov' must be true or false");
+  EXPECT_EQ(refusal("data = 1.5\n"), "run.toml:1: 'data' must be a text in quotes");
+  EXPECT_EQ(refusal("resume = true\n"), "run.toml:1: 'resume' belongs on the command line, not in a file");
+  EXPECT_TRUE(refusal("lr = 1\nlr = \n").starts_with("run.toml:2: this is no TOML")) << refusal("lr = 1\nlr = \n");
+}
+
+TEST(Resume, TakesWhatIsFixedFromTheCheckpointAndTheRestFromTheUser) {
+  RunConfig before;
+  before.batch_size = 64;
+  before.parts = 8;
+  before.epochs = 2;
+  RunConfig asked;
+  asked.epochs = 9;
+  const RunConfig merged = merge_for_resume(asked, {"epochs"}, config_text(before), "step-1.h5");
+  EXPECT_EQ(merged.batch_size, 64);
+  EXPECT_EQ(merged.parts, 8);
+  EXPECT_EQ(merged.epochs, 9);
+}
+
+TEST(Resume, RefusesAContradictionAndNamesBothValues) {
+  RunConfig before;
+  before.batch_size = 64;
+  RunConfig asked;
+  asked.batch_size = 32;
+  try {
+    merge_for_resume(asked, {"batch-size"}, config_text(before), "step-1.h5");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.exit_status(), ExitStatus::bad_input);
+    EXPECT_TRUE(std::string(error.what()).starts_with("--batch-size 32 contradicts the checkpoint step-1.h5, which has 64"))
+        << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,102 @@
+#include "tutti/nn/model_file.hpp"
+
+#include "tutti/base/error.hpp"
+#include "tutti/nn/models.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+
+namespace tutti {
+namespace {
+
+std::string refusal(const std::string& text) {
+  try {
+    parse_model(text, "net.toml");
+  } catch (const Error& error) {
+    EXPECT_EQ(error.source(), ErrorSource::input);
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(ModelFile, GivesEveryBuiltInNetworkAgain) {
+  for (const std::string& name : built_in_model_names()) {
+    const NetworkSpec network = built_in_model(name);
+    EXPECT_EQ(parse_model(model_text(network), "text"), network) << model_text(network);
+  }
+}
+
+TEST(ModelFile, InTheJobsFolderEqualsTheBuiltInNetwork) {
+  const char* root = std::getenv("TUTTI_SOURCE_DIR");
+  ASSERT_NE(root, nullptr);
+  for (const std::string& name : built_in_model_names()) {
+    EXPECT_EQ(read_model_file(std::string(root) + "/jobs/models/" + name + ".toml"), built_in_model(name));
+  }
+}
+
+TEST(ModelFile, FillsInWhatMayBeLeftOut) {
+  const NetworkSpec network = parse_model(R"(
+name = "small"
+[[layer]]
+name = "c"
+type = "conv2d"
+channels = 4
+kernel = 3
+[[layer]]
+name = "p"
+type = "average-pool2d"
+kernel = 3
+[[layer]]
+name = "d"
+type = "linear"
+units = "classes"
+bias = false
+)",
+                                          "net.toml");
+  EXPECT_EQ(network.initializer, Initializer::xavier);
+  EXPECT_EQ(network.layers[0].spec, LayerSpec(Conv2dSpec{.channels = 4, .kernel = 3}));
+  EXPECT_EQ(network.layers[1].spec, LayerSpec(Pool2dSpec{.pooling = Pooling::average, .kernel = 3, .stride = 3}));
+  EXPECT_EQ(network.layers[2].spec, LayerSpec(LinearSpec{.units = kUnitsAsClasses, .bias = false}));
+}
+
+TEST(ModelFile, NamesTheLineAndKeyOfAMistake) {
+  const std::string head = "name = \"x\"\n\n[[layer]]\nname = \"a\"\n";
+  EXPECT_EQ(refusal(head + "type = \"linear\"\nunits = 3\nrely = true\n"),
+            "net.toml:7: layer 1 has no key 'rely'; it takes bias, name, relu, type, units");
+  EXPECT_EQ(refusal(head + "type = \"lineal\"\nunits = 3\n"),
+            "net.toml:5: 'lineal' is no layer type: conv2d, max-pool2d, average-pool2d, linear");
+  EXPECT_EQ(refusal(head + "type = \"linear\"\nunits = 0\n"),
+            "net.toml:6: 'units' must be a whole number above 0, or \"classes\"");
+  EXPECT_EQ(refusal(head + "type = \"conv2d\"\nkernel = 3\n"), "net.toml:3: layer 1 lacks the key 'channels'");
+  EXPECT_EQ(refusal(head + "type = \"conv2d\"\nkernel = \"3\"\nchannels = 2\n"),
+            "net.toml:6: 'kernel' must be a whole number");
+  EXPECT_EQ(refusal("init = \"zeros\"\nname = \"x\"\n"), "net.toml:1: 'zeros' is no initialiser: normal, xavier or kaiming");
+  EXPECT_EQ(refusal("name = \"x\"\nlayer = 3\n"), "net.toml:2: layers are written as [[layer]], one table each");
+}
+
+TEST(ModelFile, RefusesTwoLayersOfOneNameAndNamesThatAreNoNames) {
+  const std::string layer = "[[layer]]\nname = \"a\"\ntype = \"linear\"\nunits = 2\n";
+  EXPECT_EQ(refusal("name = \"x\"\n" + layer + layer), "net.toml:7: two layers are called 'a'");
+  EXPECT_NE(refusal("name = \"x\"\n[[layer]]\nname = \"a/b\"\n").find("net.toml:3: 'a/b' is no layer name"),
+            std::string::npos);
+}
+
+TEST(ModelFile, NamesTheLineOfBrokenText) {
+  EXPECT_TRUE(refusal("name = \"x\"\nlayer = [[\n").starts_with("net.toml:2: ")) << refusal("name = \"x\"\nlayer = [[\n");
+  EXPECT_NE(refusal(""), "no error");
+}
+
+TEST(ModelFile, ThatCannotBeReadIsNamed) {
+  try {
+    read_model_file("/no/such/model.toml");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.source(), ErrorSource::io);
+    EXPECT_NE(std::string(error.what()).find("/no/such/model.toml"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace tutti

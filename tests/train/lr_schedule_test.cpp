@@ -1,0 +1,54 @@
+#include "tutti/train/lr_schedule.hpp"
+
+#include "tutti/base/error.hpp"
+
+#include <gtest/gtest.h>
+
+namespace tutti {
+namespace {
+
+TEST(LrSchedule, ConstantStaysAtTheBase) {
+  const LrSchedule schedule({.base = 0.3}, 10, 100);
+  EXPECT_EQ(schedule.at(0, 0), 0.3);
+  EXPECT_EQ(schedule.at(99, 9), 0.3);
+}
+
+TEST(LrSchedule, StepDropsEveryPeriodOrAtTheGivenEpochs) {
+  const LrSchedule every({.schedule = Schedule::step, .base = 1, .period_epochs = {2}, .decay = 0.5}, 10, 100);
+  EXPECT_EQ(every.at(19, 1), 1);
+  EXPECT_EQ(every.at(20, 2), 0.5);
+  EXPECT_EQ(every.at(59, 5), 0.25);
+  const LrSchedule given({.schedule = Schedule::step, .base = 1, .period_epochs = {3, 5}, .decay = 0.5}, 10, 100);
+  EXPECT_EQ(given.at(20, 2), 1);
+  EXPECT_EQ(given.at(30, 3), 0.5);
+  EXPECT_EQ(given.at(99, 9), 0.25);
+}
+
+TEST(LrSchedule, CosineFallsOverTheStepsAfterTheWarmUp) {
+  const LrSchedule schedule({.schedule = Schedule::cosine, .base = 2, .warmup_epochs = 1}, 10, 110);
+  EXPECT_DOUBLE_EQ(schedule.at(0, 0), 0.2);
+  EXPECT_DOUBLE_EQ(schedule.at(9, 0), 2);
+  EXPECT_DOUBLE_EQ(schedule.at(10, 1), 2);
+  EXPECT_NEAR(schedule.at(60, 6), 1, 1e-12);
+  EXPECT_GT(schedule.at(109, 10), 0);
+  EXPECT_LT(schedule.at(109, 10), 0.002);
+}
+
+TEST(LrSchedule, RefusesPlansThatMakeNoSense) {
+  EXPECT_THROW(LrSchedule({.schedule = Schedule::step}, 10, 100), Error);
+  EXPECT_THROW(LrSchedule({.base = -1}, 10, 100), Error);
+  EXPECT_THROW(LrSchedule({.warmup_epochs = 10}, 10, 100), Error);
+  EXPECT_THROW(parse_schedule("linear"), Error);
+}
+
+TEST(LrSchedule, PeriodsAreOneNumberOrAnAscendingList) {
+  EXPECT_EQ(parse_lr_period("10"), (std::vector<std::int64_t>{10}));
+  EXPECT_EQ(parse_lr_period("30,60,80"), (std::vector<std::int64_t>{30, 60, 80}));
+  EXPECT_TRUE(parse_lr_period("").empty());
+  for (const char* wrong : {"0", "-1", "a", "1,", ",1", "3,2", "1,,2", "2,2", "1 2"}) {
+    EXPECT_THROW(parse_lr_period(wrong), Error) << wrong;
+  }
+}
+
+}  // namespace
+}  // namespace tutti
