@@ -1,0 +1,64 @@
+// Trains as the program does, on data that one rank cannot read: for the test that its failure ends the job.
+
+#include "tutti/base/error.hpp"
+#include "tutti/comm/communicator.hpp"
+#include "tutti/nn/models.hpp"
+#include "tutti/train/trainer.hpp"
+
+#include "program.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace tutti {
+namespace {
+
+// Samples from a certain one on cannot be read by this process.
+class TornData : public Dataset {
+ public:
+  TornData(std::int64_t samples, std::int64_t torn_from) : torn_from_(torn_from) {
+    info_.name = "torn";
+    info_.image = Shape{1, 4, 4};
+    info_.classes = 2;
+    info_.samples = samples;
+  }
+  const DatasetInfo& info() const override { return info_; }
+  void read(std::span<const std::int64_t> samples, std::span<std::uint8_t> images,
+            std::span<std::int32_t> labels) const override {
+    for (const std::int64_t sample : samples) {
+      if (sample >= torn_from_) throw Error(ErrorSource::io, "sample 300 went up in smoke");
+    }
+    std::ranges::fill(images, std::uint8_t{7});
+    std::ranges::fill(labels, 1);
+  }
+  std::uint64_t digest() const override { return 0; }
+
+ private:
+  DatasetInfo info_;
+  std::int64_t torn_from_;
+};
+
+ExitStatus train_on_torn_data(World& world, int failing_rank) {
+  constexpr std::int64_t kSamples = 600;
+  const TornData data(kSamples, world.rank() == failing_rank ? 300 : kSamples);
+  const auto backend = make_cpu_backend();
+  const auto communicator = make_mpi_ring_communicator(world, {.helper_thread = false});
+  const Network network(built_in_model("linear"), data.info().image, data.info().classes);
+  TrainerOptions options;
+  options.num_parts = world.size();
+  options.shuffle = Shuffle::none;
+  options.batch_size = 30;
+  Trainer trainer({.backend = *backend, .communicator = *communicator, .network = network, .train = data}, options, {});
+  RunObserver silent;
+  trainer.run(silent);
+  return ExitStatus::done;
+}
+
+}  // namespace
+}  // namespace tutti
+
+int main(int argc, char** argv) {
+  const int failing_rank = argc > 1 ? std::atoi(argv[1]) : 0;
+  const auto world = tutti::make_mpi_world();
+  return tutti::run_guarded(*world, {}, [&] { return tutti::train_on_torn_data(*world, failing_rank); });
+}

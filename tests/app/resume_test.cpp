@@ -1,0 +1,117 @@
+#include "support/child_process.hpp"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace tutti::test {
+namespace {
+
+using Words = std::vector<std::string>;
+
+Words run_words(const std::string& out, const Words& more) {
+  Words words{"--data",       "synthetic:500x1x12x12:4", "--model",      "mlp",  "--batch-size", "64",  "--seed", "7",
+              "--last-batch", "rollover",                "--schedule",   "step", "--lr-period",  "1",   "--out",  out};
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+// The digest in the last epoch record.
+std::string last_digest(const std::string& out) {
+  const std::string text = read_text(out + "/metrics.jsonl");
+  const std::string key = "\"digest\":\"";
+  const std::size_t at = text.rfind(key);
+  return at == std::string::npos ? "none" : text.substr(at + key.size(), 16);
+}
+
+TEST(Resume, AtTheSameRanksContinuesToTheSameDigest) {
+  for (const int ranks : {1, 3}) {
+    const TemporaryFolder whole;
+    const TemporaryFolder broken;
+    ASSERT_EQ(run_trainer(ranks, run_words(whole.path(), {"--epochs", "3"})).status, 0);
+    // Once in the middle of an epoch, once at the end of one.
+    for (const char* steps : {"5", "15"}) {
+      const ChildResult stretch =
+          run_trainer(ranks, run_words(broken.path(), {"--epochs", "3", "--steps", steps, "--resume"}));
+      ASSERT_EQ(stretch.status, 0) << stretch.err;
+    }
+    const ChildResult rest = run_trainer(ranks, {"--resume", "--out", broken.path(), "--epochs", "3"});
+    ASSERT_EQ(rest.status, 0) << rest.err;
+    EXPECT_EQ(last_digest(broken.path()), last_digest(whole.path()));
+    EXPECT_NE(last_digest(whole.path()), "none");
+  }
+}
+
+TEST(Resume, MidEpochReportsTheWholeEpochsSums) {
+  const TemporaryFolder whole;
+  const TemporaryFolder broken;
+  const auto line_of_epoch = [](const ChildResult& result) {
+    const std::size_t at = result.out.find("epoch 1/1, ");
+    return result.out.substr(at, result.out.find(", time", at) - at);
+  };
+  const std::string unbroken = line_of_epoch(run_trainer(2, run_words(whole.path(), {"--epochs", "1"})));
+  run_trainer(2, run_words(broken.path(), {"--epochs", "1", "--steps", "3"}));
+  EXPECT_EQ(line_of_epoch(run_trainer(2, run_words(broken.path(), {"--epochs", "1", "--resume"}))), unbroken);
+}
+
+TEST(Resume, RefusesAFolderWithCheckpointsUnlessAsked) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(run_trainer(run_words(folder.path(), {"--steps", "2"})).status, 0);
+  const ChildResult again = run_trainer(run_words(folder.path(), {"--steps", "4"}));
+  EXPECT_EQ(again.status, 65);
+  EXPECT_NE(again.err.find("add --resume"), std::string::npos) << again.err;
+}
+
+TEST(Resume, RefusesAnotherBatchSizeAndNamesBoth) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(run_trainer(run_words(folder.path(), {"--steps", "2"})).status, 0);
+  const ChildResult other = run_trainer({"--resume", "--out", folder.path(), "--batch-size", "32"});
+  EXPECT_EQ(other.status, 65);
+  EXPECT_NE(other.err.find("--batch-size 32 contradicts"), std::string::npos) << other.err;
+  EXPECT_NE(other.err.find("which has 64"), std::string::npos) << other.err;
+}
+
+TEST(Resume, OfAnEmptyFolderStartsAfreshAndSaysSo) {
+  const TemporaryFolder folder;
+  const ChildResult result = run_trainer(run_words(folder.path(), {"--steps", "2", "--resume"}));
+  EXPECT_EQ(result.status, 0);
+  EXPECT_NE(result.err.find("starting afresh"), std::string::npos) << result.err;
+}
+
+TEST(Resume, OfDamagedCheckpointsOnlyEndsWithItsOwnStatus) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(run_trainer(run_words(folder.path(), {"--steps", "2"})).status, 0);
+  for (const auto& file : std::filesystem::directory_iterator(folder.path() + "/checkpoints")) {
+    if (file.path().extension() == ".h5") std::filesystem::resize_file(file.path(), file.file_size() - 1);
+  }
+  const ChildResult result = run_trainer(2, {"--resume", "--out", folder.path()});
+  EXPECT_EQ(result.status, 66) << result.err;
+  EXPECT_EQ(count(result.err, "trainer: "), 1) << result.err;
+}
+
+TEST(Resume, OnOtherDataIsRefused) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(run_trainer(run_words(folder.path() + "/run", {"--steps", "2"})).status, 0);
+  const ChildResult other =
+      run_trainer({"--resume", "--out", folder.path() + "/run", "--data", "synthetic:400x1x12x12:4"});
+  EXPECT_EQ(other.status, 65);
+  EXPECT_NE(other.err.find("--data"), std::string::npos) << other.err;
+}
+
+TEST(Resume, WritesRecordsThatATableReaderCanFollow) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(run_trainer(2, run_words(folder.path(), {"--epochs", "1", "--log-every", "2", "--digest-every", "3"})).status, 0);
+  const std::string text = read_text(folder.path() + "/metrics.jsonl");
+  EXPECT_TRUE(text.starts_with("{\"event\":\"run\",")) << text;
+  EXPECT_EQ(count(text, "\"event\":\"step\""), 3) << text;
+  EXPECT_EQ(count(text, "\"event\":\"digest\""), 2) << text;
+  EXPECT_EQ(count(text, "\"event\":\"epoch\""), 1) << text;
+  EXPECT_NE(read_text(folder.path() + "/config.toml").find("batch-size = 64"), std::string::npos);
+  EXPECT_TRUE(std::filesystem::exists(folder.path() + "/checkpoints/step-00000007.h5"));
+  EXPECT_TRUE(std::filesystem::exists(folder.path() + "/checkpoints/step-00000007.json"));
+}
+
+}  // namespace
+}  // namespace tutti::test

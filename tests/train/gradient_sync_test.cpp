@@ -1,0 +1,99 @@
+#include "tutti/train/gradient_sync.hpp"
+
+#include "tutti/base/error.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tutti {
+namespace {
+
+class NoStream : public Stream {
+ public:
+  void synchronize() override {}
+};
+
+// Remembers which element ranges were given to it, and in which order.
+class RecordingCommunicator : public Communicator {
+ public:
+  explicit RecordingCommunicator(const float* block) : block_(block) {}
+  int rank() const override { return 0; }
+  int size() const override { return 2; }
+  std::string description() const override { return "recording"; }
+  Buffer allocate(std::size_t) override { return {}; }
+  void all_reduce_sum(const Tensor& values, Stream&) override {
+    const std::int64_t begin = static_cast<const float*>(values.data) - block_;
+    ranges.emplace_back(begin, begin + values.elements());
+  }
+  bool progress() override { return false; }
+  void finish(Stream&) override { ++finished; }
+  std::uint64_t bytes_sent() const override { return 0; }
+
+  std::vector<std::pair<std::int64_t, std::int64_t>> ranges;
+  int finished = 0;
+
+ private:
+  const float* block_;
+};
+
+class GradientSyncTest : public testing::Test {
+ protected:
+  GradientSyncTest() {
+    for (const std::int64_t elements : {10, 100, 3, 50}) {
+      layout.add("layer" + std::to_string(elements) + "/weight", ParameterKind::weight, Shape{elements});
+    }
+    block.resize(static_cast<std::size_t>(layout.block_elements()));
+    gradients = {block.data(), Shape{layout.block_elements()}, ElementType::f32, MemorySpace::host};
+    communicator = std::make_unique<RecordingCommunicator>(block.data());
+  }
+
+  ParameterLayout layout;
+  std::vector<float> block;
+  Tensor gradients;
+  std::unique_ptr<RecordingCommunicator> communicator;
+  NoStream stream;
+};
+
+using Ranges = std::vector<std::pair<std::int64_t, std::int64_t>>;
+
+TEST_F(GradientSyncTest, CutsTheBlockIntoWholeSlicesOfTheWantedSize) {
+  GradientSync sync(*communicator, layout, gradients, 64);
+  EXPECT_EQ(sync.num_buckets(), 4u);
+  sync.ready(layout.block_elements(), stream);
+  EXPECT_EQ(communicator->ranges, (Ranges{{0, 16}, {16, 128}, {128, 144}, {144, 208}}));
+}
+
+TEST_F(GradientSyncTest, LetsABucketGoAsSoonAsItsLastGradientIsFinal) {
+  GradientSync sync(*communicator, layout, gradients, 128 * sizeof(float));
+  sync.ready(16, stream);
+  EXPECT_TRUE(communicator->ranges.empty());
+  sync.ready(128, stream);
+  EXPECT_EQ(communicator->ranges, (Ranges{{0, 128}}));
+  sync.ready(layout.block_elements(), stream);
+  EXPECT_EQ(communicator->ranges, (Ranges{{0, 128}, {128, 208}}));
+  sync.finish(stream);
+  EXPECT_EQ(communicator->finished, 1);
+}
+
+TEST_F(GradientSyncTest, BeginsAnewWithEveryStep) {
+  GradientSync sync(*communicator, layout, gradients, 1 << 20);
+  for (int step = 0; step < 3; ++step) {
+    sync.ready(layout.block_elements(), stream);
+    sync.finish(stream);
+  }
+  EXPECT_EQ(communicator->ranges, (Ranges{{0, 208}, {0, 208}, {0, 208}}));
+}
+
+TEST_F(GradientSyncTest, RefusesToFinishWithGradientsMissing) {
+  GradientSync sync(*communicator, layout, gradients, 64);
+  sync.ready(16, stream);
+  EXPECT_THROW(sync.finish(stream), Error);
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,60 @@
+#include "tutti/nn/models.hpp"
+#include "tutti/train/trainer.hpp"
+
+#include "reference/lenet_double.hpp"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <vector>
+
+namespace tutti {
+namespace {
+
+TEST(Training, OfLenetFollowsTheDoublePrecisionReferenceOverTwentySteps) {
+  const DataPair data = open_data("glyphs", "");
+  const DatasetInfo& info = data.train->info();
+  const auto backend = make_cpu_backend();
+  const auto communicator = make_solo_communicator();
+  const Network network(built_in_model("lenet"), info.image, info.classes);
+  TrainerOptions options;
+  options.batch_size = 16;
+  options.learning_rate.base = 0.01;
+  options.optimizer.momentum = 0;
+  options.seed = 5;
+  Trainer trainer({.backend = *backend, .communicator = *communicator, .network = network, .train = *data.train}, options,
+                  {});
+
+  std::map<std::string, reference::Values> weights;
+  for (const NamedArray& array : trainer.snapshot().parameters) {
+    weights[array.name] = reference::Values(array.values.begin(), array.values.end());
+  }
+  reference::LenetDouble expected({1, 28, 28}, 10, weights);
+  const SplitBatchSampler sampler(info.samples, options.batch_size, 1, 0, options.last_batch,
+                                  {.shuffle = options.shuffle, .seed = options.seed});
+
+  LossSums before;
+  for (std::int64_t step = 0; step < 20; ++step) {
+    const std::vector<std::int64_t> indices = sampler.indices(0, step);
+    std::vector<std::uint8_t> pixels(indices.size() * 784);
+    std::vector<std::int32_t> labels(indices.size());
+    data.train->read(indices, pixels, labels);
+    double loss = 0;
+    for (std::size_t i = 0; i < indices.size(); ++i) {
+      reference::Values image(pixels.begin() + static_cast<std::ptrdiff_t>(i * 784),
+                              pixels.begin() + static_cast<std::ptrdiff_t>((i + 1) * 784));
+      for (double& pixel : image) pixel /= 255;
+      loss += expected.accumulate(image, static_cast<std::size_t>(labels[i]), 1.0 / static_cast<double>(indices.size()));
+    }
+    expected.descend(options.learning_rate.base);
+
+    trainer.step();
+    const LossSums now = trainer.epoch_sums();
+    const double measured = static_cast<double>(now.loss_steps - before.loss_steps) / LossSums::kLossScale;
+    before = now;
+    EXPECT_NEAR(measured / loss, 1, 1e-4) << "step " << step;
+  }
+}
+
+}  // namespace
+}  // namespace tutti
