@@ -1,0 +1,134 @@
+#include "operation_queue.hpp"
+
+#include "patience.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <iterator>
+
+namespace tutti::mpi {
+
+bool Operation::overlaps(const Operation& other) const {
+  const std::less<const std::byte*> before;
+  const std::byte* const end = memory_.data() + memory_.size();
+  const std::byte* const other_end = other.memory_.data() + other.memory_.size();
+  return before(memory_.data(), other_end) && before(other.memory_.data(), end);
+}
+
+OperationQueue::OperationQueue(bool helper_thread) {
+  if (helper_thread) helper_ = std::jthread([this](const std::stop_token& stop) { serve(stop); });
+}
+
+void OperationQueue::push(std::vector<std::unique_ptr<Operation>> operations) {
+  {
+    const std::lock_guard lock(mutex_);
+    unfinished_ += operations.size();
+    std::move(operations.begin(), operations.end(), std::back_inserter(waiting_));
+  }
+  if (helper_.joinable()) {
+    changed_.notify_all();
+  } else {
+    progress();
+  }
+}
+
+bool OperationQueue::progress() {
+  if (const std::unique_lock alone(driving_, std::try_to_lock); alone) drive();
+  const std::lock_guard lock(mutex_);
+  return unfinished_ > 0 && !failure_;
+}
+
+void OperationQueue::finish() {
+  if (!helper_.joinable()) drive_all({});
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return unfinished_ == 0 || failure_; });
+  if (failure_) std::rethrow_exception(failure_);
+}
+
+bool OperationQueue::drive() noexcept {
+  try {
+    if (has_failed()) return false;
+    bool moved = admit();
+    for (Flight& flight : in_flight_) {
+      if (flight.done) continue;
+      const Operation::State state = flight.operation->advance();
+      flight.done = state == Operation::State::done;
+      moved |= state != Operation::State::waiting;
+    }
+    std::size_t landed = 0;
+    for (; !in_flight_.empty() && in_flight_.front().done; ++landed) in_flight_.pop_front();
+    if (landed > 0) land(landed);
+    return moved;
+  } catch (...) {
+    const std::lock_guard lock(mutex_);
+    failure_ = std::current_exception();
+    changed_.notify_all();
+    return false;
+  }
+}
+
+bool OperationQueue::admit() {
+  bool moved = false;
+  while (in_flight_.size() < kInFlight) {
+    std::unique_ptr<Operation> next;
+    {
+      const std::lock_guard lock(mutex_);
+      if (waiting_.empty() || !may_start_beside_others(*waiting_.front())) return moved;
+      next = std::move(waiting_.front());
+      waiting_.pop_front();
+    }
+    in_flight_.push_back({.operation = std::move(next)});
+    in_flight_.back().operation->start();
+    moved = true;
+  }
+  return moved;
+}
+
+bool OperationQueue::may_start_beside_others(const Operation& operation) const {
+  return std::none_of(in_flight_.begin(), in_flight_.end(), [&](const Flight& flight) {
+    return !flight.done && flight.operation->overlaps(operation);
+  });
+}
+
+void OperationQueue::land(std::size_t landed) {
+  const std::lock_guard lock(mutex_);
+  unfinished_ -= landed;
+  if (unfinished_ == 0) changed_.notify_all();
+}
+
+bool OperationQueue::has_failed() {
+  const std::lock_guard lock(mutex_);
+  return failure_ != nullptr;
+}
+
+void OperationQueue::drive_all(const std::stop_token& stop) {
+  Patience patience(kUntilMoved);
+  while (!stop.stop_requested()) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (unfinished_ == 0 || failure_) return;
+    }
+    bool moved = false;
+    {
+      const std::lock_guard alone(driving_);
+      moved = drive();
+    }
+    if (moved) {
+      patience.reset();
+    } else {
+      patience.wait();
+    }
+  }
+}
+
+void OperationQueue::serve(const std::stop_token& stop) {
+  for (;;) {
+    {
+      std::unique_lock lock(mutex_);
+      if (!changed_.wait(lock, stop, [this] { return unfinished_ > 0 && !failure_; })) return;
+    }
+    drive_all(stop);
+  }
+}
+
+}  // namespace tutti::mpi

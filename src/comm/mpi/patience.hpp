@@ -1,0 +1,37 @@
+#pragma once
+// Waiting by polling without holding a core: ranks may outnumber cores, and a rank that spins keeps the one it waits
+// for from running.
+
+#include "check.hpp"
+
+#include <chrono>
+#include <source_location>
+
+namespace tutti::mpi {
+
+// For another rank to arrive, which may take long.
+constexpr std::chrono::microseconds kUntilArrival{1000};
+// For data under way, which many libraries move only while both sides call them.
+constexpr std::chrono::microseconds kUntilMoved{50};
+
+class Patience {
+ public:
+  explicit Patience(std::chrono::microseconds longest_sleep) : longest_sleep_(longest_sleep) {}
+
+  // Yields the first few hundred times, then sleeps, longer each time.
+  void wait();
+  void reset();
+
+ private:
+  std::chrono::microseconds longest_sleep_;
+  std::chrono::microseconds sleep_ = kFirstSleep;
+  int yields_ = 0;
+
+  static constexpr std::chrono::microseconds kFirstSleep{20};
+};
+
+// Returns when the request is complete.
+void wait_for(MPI_Request& request, std::chrono::microseconds longest_sleep,
+              std::source_location where = std::source_location::current());
+
+}  // namespace tutti::mpi

@@ -1,0 +1,259 @@
+#include "tutti/comm/world.hpp"
+
+#include "check.hpp"
+#include "launcher.hpp"
+#include "native.hpp"
+#include "patience.hpp"
+#include "tutti/base/error.hpp"
+
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <array>
+#include <climits>
+#include <cstdint>
+#include <cstdlib>
+#include <numeric>
+
+namespace tutti::mpi {
+namespace {
+
+enum class Extent { whole_job, some_ranks };
+
+constexpr std::size_t kPieceBytes = std::size_t{1} << 30;  // MPI counts with int
+
+// Collectives of the library that have no non-blocking form spin; so all ranks arrive first.
+void arrive(MPI_Comm comm) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  check(MPI_Ibarrier(comm, &request));
+  wait_for(request, kUntilArrival);
+}
+
+MPI_Comm duplicate(MPI_Comm comm) {
+  arrive(comm);
+  MPI_Comm copy = MPI_COMM_NULL;
+  check(MPI_Comm_dup(comm, &copy));
+  check(MPI_Comm_set_errhandler(copy, MPI_ERRORS_RETURN));
+  return copy;
+}
+
+std::string processor_name() {
+  std::array<char, MPI_MAX_PROCESSOR_NAME + 1> name{};
+  int length = 0;
+  check(MPI_Get_processor_name(name.data(), &length));
+  return {name.data(), static_cast<std::size_t>(length)};
+}
+
+class MpiWorld final : public World {
+ public:
+  // Takes over `comm`, which nobody else uses. Collective.
+  MpiWorld(MPI_Comm comm, Extent extent) : comm_(comm), extent_(extent), host_(processor_name()) {
+    check(MPI_Comm_rank(comm_, &rank_));
+    check(MPI_Comm_size(comm_, &size_));
+    MPI_Comm neighbours = MPI_COMM_NULL;
+    arrive(comm_);
+    check(MPI_Comm_split_type(comm_, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &neighbours));
+    check(MPI_Comm_rank(neighbours, &local_rank_));
+    check(MPI_Comm_size(neighbours, &local_size_));
+    check(MPI_Comm_free(&neighbours));
+  }
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  int local_rank() const override { return local_rank_; }
+  int local_size() const override { return local_size_; }
+  const std::string& host() const override { return host_; }
+  std::string description() const override { return library_name(); }
+
+  bool agree(bool mine) override;
+  void barrier() override { arrive(comm_); }
+  void broadcast(std::span<std::byte> bytes, int root) override;
+  std::vector<std::vector<std::byte>> all_gather(std::span<const std::byte> mine) override;
+  std::unique_ptr<World> split(int colour) override;
+  [[noreturn]] void abort(int status) noexcept override;
+  void close() override;
+
+  MPI_Comm native() const { return comm_; }
+
+ private:
+  void require_same_broadcast(std::size_t bytes, int root);
+
+  MPI_Comm comm_;
+  Extent extent_;
+  std::string host_;
+  int rank_ = 0;
+  int size_ = 1;
+  int local_rank_ = 0;
+  int local_size_ = 1;
+};
+
+bool MpiWorld::agree(bool mine) {
+  int all = mine ? 1 : 0;
+  MPI_Request request = MPI_REQUEST_NULL;
+  check(MPI_Iallreduce(MPI_IN_PLACE, &all, 1, MPI_INT, MPI_LAND, comm_, &request));
+  wait_for(request, kUntilArrival);
+  return all != 0;
+}
+
+// Also lets all ranks arrive, so that the data can then move without long sleeps.
+void MpiWorld::require_same_broadcast(std::size_t bytes, int root) {
+  const auto length = static_cast<std::int64_t>(bytes);
+  std::array<std::int64_t, 4> extremes{length, -length, root, -root};
+  MPI_Request request = MPI_REQUEST_NULL;
+  check(MPI_Iallreduce(MPI_IN_PLACE, extremes.data(), static_cast<int>(extremes.size()), MPI_INT64_T, MPI_MAX, comm_,
+                       &request));
+  wait_for(request, kUntilArrival);
+  const auto [longest, minus_shortest, last_root, minus_first_root] = extremes;
+  if (longest != -minus_shortest || last_root != -minus_first_root) {
+    throw Error(ErrorSource::internal,
+                fmt::format("ranks disagree on a broadcast: {} to {} bytes from ranks {} to {}", -minus_shortest,
+                            longest, -minus_first_root, last_root))
+        .on_all_ranks();
+  }
+  if (root < 0 || root >= size_) {
+    throw Error(ErrorSource::internal, fmt::format("broadcast from rank {} in a world of {} ranks", root, size_))
+        .on_all_ranks();
+  }
+}
+
+void MpiWorld::broadcast(std::span<std::byte> bytes, int root) {
+  require_same_broadcast(bytes.size(), root);
+  while (!bytes.empty()) {
+    const std::span<std::byte> piece = bytes.first(std::min(bytes.size(), kPieceBytes));
+    MPI_Request request = MPI_REQUEST_NULL;
+    check(MPI_Ibcast(piece.data(), static_cast<int>(piece.size()), MPI_BYTE, root, comm_, &request));
+    wait_for(request, kUntilMoved);
+    bytes = bytes.subspan(piece.size());
+  }
+}
+
+std::vector<std::vector<std::byte>> MpiWorld::all_gather(std::span<const std::byte> mine) {
+  const auto ranks = static_cast<std::size_t>(size_);
+  const std::uint64_t length = mine.size();
+  std::vector<std::uint64_t> lengths(ranks);
+  MPI_Request request = MPI_REQUEST_NULL;
+  check(MPI_Iallgather(&length, 1, MPI_UINT64_T, lengths.data(), 1, MPI_UINT64_T, comm_, &request));
+  wait_for(request, kUntilArrival);
+
+  const std::uint64_t total = std::reduce(lengths.begin(), lengths.end(), std::uint64_t{0});
+  if (total > INT_MAX) {
+    throw Error(ErrorSource::internal,
+                fmt::format("all_gather of {} bytes in all; it is for less than 2 GiB, use broadcast", total))
+        .on_all_ranks();
+  }
+  std::vector<int> counts(lengths.begin(), lengths.end());
+  std::vector<int> offsets(ranks);
+  std::exclusive_scan(counts.begin(), counts.end(), offsets.begin(), 0);
+  std::vector<std::byte> all(total);
+  check(MPI_Iallgatherv(mine.data(), static_cast<int>(length), MPI_BYTE, all.data(), counts.data(), offsets.data(),
+                        MPI_BYTE, comm_, &request));
+  wait_for(request, kUntilMoved);
+
+  std::vector<std::vector<std::byte>> by_rank;
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    const auto begin = all.begin() + offsets[rank];
+    by_rank.emplace_back(begin, begin + counts[rank]);
+  }
+  return by_rank;
+}
+
+std::unique_ptr<World> MpiWorld::split(int colour) {
+  arrive(comm_);
+  MPI_Comm group = MPI_COMM_NULL;
+  check(MPI_Comm_split(comm_, colour < 0 ? MPI_UNDEFINED : colour, rank_, &group));
+  if (group == MPI_COMM_NULL) return nullptr;
+  return std::make_unique<MpiWorld>(group, Extent::some_ranks);
+}
+
+void MpiWorld::abort(int status) noexcept {
+  int closed = 0;
+  // Nothing can be done about a failing abort but to leave.
+  if (MPI_Finalized(&closed) == MPI_SUCCESS && closed == 0) MPI_Abort(MPI_COMM_WORLD, status);
+  std::_Exit(status);
+}
+
+void MpiWorld::close() {
+  arrive(comm_);
+  check(MPI_Comm_free(&comm_));
+  if (extent_ == Extent::whole_job) check(MPI_Finalize());
+}
+
+// Inside its start and its end the library waits by itself; where ranks outnumber cores it must give way. (A rank
+// bound to a core of its own may count as such too, and loses nothing.)
+void yield_when_crowded() {
+  cpu_set_t usable;
+  CPU_ZERO(&usable);
+  if (::sched_getaffinity(0, sizeof usable, &usable) != 0) return;
+  if (launched_local_size().value_or(1) > CPU_COUNT(&usable)) ::setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
+}
+
+void require_full_threads(int provided) {
+  if (provided >= MPI_THREAD_MULTIPLE) return;
+  check(MPI_Finalize());
+  throw Error(ErrorSource::usage, fmt::format("{} gives thread support {}, and MPI_THREAD_MULTIPLE ({}) is needed; "
+                                              "use a build of the MPI library with full thread support",
+                                              library_name(), provided, MPI_THREAD_MULTIPLE))
+      .on_all_ranks();
+}
+
+// The launcher of another MPI starts as many lone processes as ranks were asked for, each of which would train alone.
+void require_own_launcher() {
+  int size = 1;
+  check(MPI_Comm_size(MPI_COMM_WORLD, &size));
+  const int launched = mpi::launched_size().value_or(size);
+  if (size > 1 || launched <= 1) return;
+  const std::string library = library_name();
+  check(MPI_Finalize());
+  throw Error(ErrorSource::usage,
+              fmt::format("the launcher started {} processes, but {} sees only this one: start them with the mpirun "
+                          "of that library, or with srun --mpi=pmix where it is built for Slurm",
+                          launched, library));
+}
+
+}  // namespace
+
+MPI_Comm duplicate_communicator(World& world) {
+  const auto* over_mpi = dynamic_cast<const MpiWorld*>(&world);
+  if (over_mpi == nullptr) {
+    throw Error(ErrorSource::internal,
+                fmt::format("a communicator over MPI wants a world over MPI, not '{}'; one rank alone takes solo",
+                            world.description()));
+  }
+  return duplicate(over_mpi->native());
+}
+
+std::string library_name() {
+  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
+  int length = 0;
+  check(MPI_Get_library_version(text.data(), &length));
+  // "Open MPI v4.1.4, package: ..." or "MPICH Version:\t4.0.2\nMPICH Release date: ...".
+  std::string name(text.data(), static_cast<std::size_t>(length));
+  name.resize(std::min(name.find_first_of(",\n"), name.size()));
+  for (const auto& [from, to] : {std::pair{" v", " "}, std::pair{" Version:\t", " "}}) {
+    const std::string_view marker(from);
+    if (const auto at = name.find(marker); at != std::string::npos) name.replace(at, marker.size(), to);
+  }
+  return name;
+}
+
+}  // namespace tutti::mpi
+
+namespace tutti {
+
+std::unique_ptr<World> make_mpi_world() {
+  int already = 0;
+  mpi::check(MPI_Initialized(&already));
+  if (already != 0) throw Error(ErrorSource::internal, "MPI is initialised already; it can be once per process");
+
+  mpi::yield_when_crowded();
+  int provided = MPI_THREAD_SINGLE;
+  mpi::check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided));
+  mpi::check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+  mpi::check(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN));
+  mpi::require_full_threads(provided);
+  mpi::require_own_launcher();
+  return std::make_unique<mpi::MpiWorld>(mpi::duplicate(MPI_COMM_WORLD), mpi::Extent::whole_job);
+}
+
+}  // namespace tutti

@@ -1,0 +1,54 @@
+#include "tutti/base/error.hpp"
+#include "tutti/comm/world.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+
+namespace tutti {
+namespace {
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  if (::gethostname(name.data(), name.size() - 1) != 0) return "localhost";
+  return name.data();
+}
+
+class SoloWorld final : public World {
+ public:
+  int rank() const override { return 0; }
+  int size() const override { return 1; }
+  int local_rank() const override { return 0; }
+  int local_size() const override { return 1; }
+  const std::string& host() const override { return host_; }
+  std::string description() const override { return "no launcher"; }
+
+  bool agree(bool mine) override { return mine; }
+  void barrier() override {}
+
+  void broadcast(std::span<std::byte>, int root) override {
+    if (root != 0) {
+      throw Error(ErrorSource::internal, fmt::format("broadcast from rank {} in a world of 1 rank", root));
+    }
+  }
+
+  std::vector<std::vector<std::byte>> all_gather(std::span<const std::byte> mine) override {
+    return {std::vector<std::byte>(mine.begin(), mine.end())};
+  }
+
+  std::unique_ptr<World> split(int colour) override { return colour < 0 ? nullptr : make_solo_world(); }
+
+  [[noreturn]] void abort(int status) noexcept override { std::_Exit(status); }
+  void close() override {}
+
+ private:
+  std::string host_ = host_name();
+};
+
+}  // namespace
+
+std::unique_ptr<World> make_solo_world() { return std::make_unique<SoloWorld>(); }
+
+}  // namespace tutti

@@ -1,0 +1,113 @@
+#include "tutti/base/error.hpp"
+#include "tutti/comm/world.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <exception>
+#include <new>
+#include <optional>
+
+namespace tutti {
+namespace {
+
+std::string text_of(std::span<const std::byte> bytes) {
+  std::string text(bytes.size(), '\0');
+  std::transform(bytes.begin(), bytes.end(), text.begin(), [](std::byte b) { return static_cast<char>(b); });
+  return text;
+}
+
+std::optional<Error> error_of(const std::function<void()>& action) {
+  try {
+    action();
+    return std::nullopt;
+  } catch (const Error& error) {
+    return error;
+  } catch (const std::bad_alloc&) {
+    return Error(ErrorSource::internal, "not enough memory; use a smaller batch, or fewer ranks on this host");
+  } catch (const std::exception& foreign) {
+    return Error(ErrorSource::internal, foreign.what());
+  } catch (...) {
+    return Error(ErrorSource::internal, "an exception of unknown type");
+  }
+}
+
+// What a rank tells the others about its error.
+struct Failure {
+  bool failed = false;
+  ErrorSource source = ErrorSource::internal;
+  ErrorReach reach = ErrorReach::this_rank;
+  std::string host;
+  std::string message;
+  std::string place;  // " (src/file.cpp:12)", or nothing for the user's errors
+};
+
+std::string place_of(const Error& error) {
+  const std::string described = error.describe();
+  const auto at = described.find(error.what());
+  return at == std::string::npos ? "" : described.substr(at + std::string(error.what()).size());
+}
+
+std::vector<Failure> exchange(World& world, const std::optional<Error>& mine) {
+  const std::string status{static_cast<char>(mine ? 1 : 0),
+                           static_cast<char>(mine ? mine->source() : ErrorSource::internal),
+                           static_cast<char>(mine ? mine->reach() : ErrorReach::this_rank)};
+  const auto statuses = all_gather_text(world, status);
+  const auto hosts = all_gather_text(world, world.host());
+  const auto messages = all_gather_text(world, mine ? mine->what() : "");
+  const auto places = all_gather_text(world, mine ? place_of(*mine) : "");
+
+  std::vector<Failure> failures;
+  for (std::size_t rank = 0; rank < statuses.size(); ++rank) {
+    failures.push_back({.failed = statuses[rank][0] != 0,
+                        .source = static_cast<ErrorSource>(statuses[rank][1]),
+                        .reach = static_cast<ErrorReach>(statuses[rank][2]),
+                        .host = hosts[rank],
+                        .message = messages[rank],
+                        .place = places[rank]});
+  }
+  return failures;
+}
+
+// True when nothing is gained by naming one rank: all met the same error, or agreed on one before.
+bool all_alike(const std::vector<Failure>& failures) {
+  const Failure& first = failures.front();
+  return std::all_of(failures.begin(), failures.end(), [&](const Failure& failure) {
+    if (!failure.failed || failure.source != first.source || failure.reach != first.reach) return false;
+    return failure.message == first.message || failure.reach == ErrorReach::all_ranks;
+  });
+}
+
+}  // namespace
+
+std::string broadcast_text(World& world, const std::string& text, int root) {
+  std::uint64_t length = text.size();
+  world.broadcast(std::as_writable_bytes(std::span(&length, 1)), root);
+  std::string received = world.rank() == root ? text : std::string(length, '\0');
+  world.broadcast(std::as_writable_bytes(std::span(received)), root);
+  return received;
+}
+
+std::vector<std::string> all_gather_text(World& world, const std::string& mine) {
+  std::vector<std::string> texts;
+  for (const auto& bytes : world.all_gather(std::as_bytes(std::span(mine)))) texts.push_back(text_of(bytes));
+  return texts;
+}
+
+void run_agreed(World& world, const std::function<void()>& action) {
+  const std::optional<Error> mine = error_of(action);
+  if (world.agree(!mine)) return;
+
+  const std::vector<Failure> failures = exchange(world, mine);
+  if (all_alike(failures)) throw mine->on_all_ranks();
+
+  const auto lowest = std::find_if(failures.begin(), failures.end(), [](const Failure& f) { return f.failed; });
+  const auto rank = lowest - failures.begin();
+  const std::string named = fmt::format("rank {} on host {}: {}", rank, lowest->host, lowest->message);
+  // Only the failing rank can raise it from its own place; the others carry that place in words.
+  if (rank == world.rank()) throw Error(mine->source(), named, mine->where()).on_all_ranks();
+  throw Error(lowest->source, named + lowest->place).on_all_ranks();
+}
+
+}  // namespace tutti

@@ -1,0 +1,63 @@
+#include "communicator_contract.hpp"
+#include "tutti/comm/world.hpp"
+
+namespace tutti {
+namespace {
+
+World& solo_world() {
+  static const std::unique_ptr<World> world = make_solo_world();
+  return *world;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Solo, CommunicatorContract,
+    testing::Values(CommunicatorCase{"solo", solo_world, [](World&) { return make_solo_communicator(); }}), case_name);
+
+TEST(SoloWorld, IsRankZeroOfOne) {
+  World& world = solo_world();
+  EXPECT_EQ(world.rank(), 0);
+  EXPECT_EQ(world.size(), 1);
+  EXPECT_EQ(world.local_rank(), 0);
+  EXPECT_EQ(world.local_size(), 1);
+  EXPECT_FALSE(world.host().empty());
+  EXPECT_EQ(world.description(), "no launcher");
+}
+
+TEST(SoloWorld, AgreesWithItself) {
+  EXPECT_TRUE(solo_world().agree(true));
+  EXPECT_FALSE(solo_world().agree(false));
+  EXPECT_EQ(broadcast_text(solo_world(), "alone", 0), "alone");
+  EXPECT_EQ(all_gather_text(solo_world(), "alone"), std::vector<std::string>{"alone"});
+}
+
+TEST(SoloWorld, RefusesABroadcastFromARankItHasNot) { EXPECT_THROW(broadcast_text(solo_world(), "x", 1), Error); }
+
+TEST(SoloWorld, SplitsIntoItselfOrNothing) {
+  EXPECT_EQ(solo_world().split(-1), nullptr);
+  ASSERT_NE(solo_world().split(3), nullptr);
+  EXPECT_EQ(solo_world().split(3)->size(), 1);
+}
+
+TEST(SoloWorld, PassesAnErrorOnUnnamed) {
+  run_agreed(solo_world(), [] {});
+  try {
+    run_agreed(solo_world(), [] { throw Error(ErrorSource::io, "cannot read a.h5"); });
+    FAIL() << "nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "cannot read a.h5");
+    EXPECT_EQ(error.source(), ErrorSource::io);
+    EXPECT_EQ(error.reach(), ErrorReach::all_ranks);
+  }
+}
+
+TEST(SoloWorldDeathTest, AbortsWithTheStatusGiven) {
+  EXPECT_EXIT(make_solo_world()->abort(70), testing::ExitedWithCode(70), "");
+}
+
+TEST(RingCommunicator, RefusesAWorldWithoutMpi) {
+  EXPECT_THROW(make_mpi_ring_communicator(solo_world(), {}), Error);
+  EXPECT_THROW(make_mpi_library_communicator(solo_world()), Error);
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,80 @@
+// GoogleTest's main for tests on several ranks. Rank 0 reports in full, the others only what failed, with their rank;
+// every rank exits with the worst result of all, so that no launcher can hide a failure.
+
+#include "mpi_world.hpp"
+#include "tutti/base/error.hpp"
+#include "tutti/base/log.hpp"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+
+namespace tutti {
+namespace {
+
+World* world_of_tests = nullptr;  // borrowed from main while tests run
+
+class FailuresOfRank final : public testing::EmptyTestEventListener {
+ public:
+  explicit FailuresOfRank(const World& world) : place_(fmt::format("[rank {} {}]", world.rank(), world.host())) {}
+
+  void OnTestPartResult(const testing::TestPartResult& result) override {
+    if (!result.failed()) return;
+    const testing::TestInfo* test = testing::UnitTest::GetInstance()->current_test_info();
+    write_stderr_line(fmt::format("{} {}: {}:{}: {}", place_,
+                                  test != nullptr ? fmt::format("{}.{}", test->test_suite_name(), test->name()) : "",
+                                  result.file_name() != nullptr ? result.file_name() : "", result.line_number(),
+                                  result.message()));
+  }
+
+ private:
+  std::string place_;
+};
+
+void report_failures_only(const World& world) {
+  testing::TestEventListeners& listeners = testing::UnitTest::GetInstance()->listeners();
+  delete listeners.Release(listeners.default_result_printer());
+  listeners.Append(new FailuresOfRank(world));  // GoogleTest owns it
+}
+
+int worst_of_all(World& world, int mine) {
+  int worst = mine;
+  for (const std::string& text : all_gather_text(world, std::to_string(mine))) worst = std::max(worst, std::stoi(text));
+  return worst;
+}
+
+int run_tests() {
+  if (!started_by_launcher()) {
+    write_stderr_line("this test runs on several ranks: start it with mpiexec, or all of them with ctest");
+    return static_cast<int>(ExitStatus::usage);
+  }
+  const std::unique_ptr<World> world = make_mpi_world();
+  world_of_tests = world.get();
+  if (world->rank() != 0) report_failures_only(*world);
+  const int status = worst_of_all(*world, RUN_ALL_TESTS());
+  world_of_tests = nullptr;
+  world->close();
+  return status;
+}
+
+}  // namespace
+
+World& test_world() {
+  if (world_of_tests == nullptr) throw std::logic_error("test_world() is there while tests run");
+  return *world_of_tests;
+}
+
+}  // namespace tutti
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  try {
+    return tutti::run_tests();
+  } catch (const tutti::Error& error) {
+    tutti::write_stderr_line(error.describe());
+    return static_cast<int>(error.exit_status());
+  }
+}
