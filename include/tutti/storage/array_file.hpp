@@ -1,6 +1,7 @@
 #pragma once
-// Named arrays and texts in one HDF5 file. Writing builds the whole image in memory, so HDF5 never touches the disk
-// while saving; `write_whole` (storage/whole_file.hpp) puts it there. Datasets are contiguous and uncompressed.
+// Named arrays and texts in one HDF5 file. Writing builds the whole image in memory, so HDF5 never touches
+// the disk while saving; `write_whole` (storage/whole_file.hpp) puts it there. Datasets are contiguous and
+// uncompressed.
 
 #include "tutti/base/shape.hpp"
 
@@ -22,9 +23,11 @@ class ArrayImage {
 
   // `name` is a path such as "/parameters/conv1/weight"; groups on the way are made. The data are copied.
   void add(const std::string& name, const Shape& shape, std::span<const float> values);
+  void add(const std::string& name, const Shape& shape, std::span<const double> values);
   void add(const std::string& name, const Shape& shape, std::span<const std::uint8_t> values);
   void add(const std::string& name, const Shape& shape, std::span<const std::int32_t> values);
   void add(const std::string& name, const Shape& shape, std::span<const std::int64_t> values);
+  // Without zero bytes.
   void add_text(const std::string& name, const std::string& text);
 
   // The finished file, byte for byte. Nothing can be added afterwards.
@@ -35,8 +38,8 @@ class ArrayImage {
   std::unique_ptr<File> file_;
 };
 
-// A file opened read-only and without file locks. Every reader checks name, element type and shape, and throws an
-// input error that names the file and the array.
+// A file opened read-only and without file locks. Every reader checks name, element type and shape, and
+// throws an input error that names the file and the array.
 class ArrayFile {
  public:
   explicit ArrayFile(const std::string& path);
@@ -46,11 +49,12 @@ class ArrayFile {
 
   const std::string& path() const;
   bool contains(const std::string& name) const;
-  // Full names of all arrays below `group`, sorted.
+  // Full names of all arrays below `group`, sorted; none when there is no such group.
   std::vector<std::string> names(const std::string& group) const;
   Shape shape(const std::string& name) const;
 
   void read(const std::string& name, const Shape& expected, std::span<float> values) const;
+  void read(const std::string& name, const Shape& expected, std::span<double> values) const;
   void read(const std::string& name, const Shape& expected, std::span<std::uint8_t> values) const;
   void read(const std::string& name, const Shape& expected, std::span<std::int32_t> values) const;
   void read(const std::string& name, const Shape& expected, std::span<std::int64_t> values) const;

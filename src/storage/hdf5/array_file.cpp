@@ -1,0 +1,250 @@
+#include "tutti/storage/array_file.hpp"
+
+#include "tutti/base/error.hpp"
+
+#include "check.hpp"
+#include "element.hpp"
+#include "handles.hpp"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <limits>
+#include <system_error>
+#include <utility>
+
+namespace tutti {
+namespace {
+
+using namespace hdf5;
+
+constexpr int kDeepestGroup = 16;
+constexpr std::size_t kLongestText = std::size_t{1} << 26;
+
+// Runs `action` with every failure in it reported as a fault of the file's content.
+template <class Action>
+auto blaming(const std::string& what, Action action) {
+  try {
+    return action();
+  } catch (const Error& error) {
+    throw Error(ErrorSource::input, fmt::format("{}: {}", what, error.what()));
+  }
+}
+
+Error fault(const std::string& text) { return Error(ErrorSource::input, text); }
+
+FileHandle open_without_locks(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) {
+    throw Error(ErrorSource::io, fmt::format("cannot open '{}': {}; check the path and its permissions", path,
+                                             std::generic_category().message(errno)));
+  }
+  if (!S_ISREG(status.st_mode)) throw fault(fmt::format("'{}' is not a file", path));
+  silence_traces();
+  const PropertiesHandle access(check(H5Pcreate(H5P_FILE_ACCESS)));
+  check(H5Pset_file_locking(access.get(), /*use_file_locking=*/false, /*ignore_when_disabled=*/true));
+  return blaming(fmt::format("'{}' is no readable HDF5 file", path),
+                 [&] { return FileHandle(check(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()))); });
+}
+
+bool is_a(const ObjectHandle& object, H5I_type_t type) { return H5Iget_type(object.get()) == type; }
+
+// The object of that name, or nothing. Goes link by link, since H5Lexists fails where a group on the way is
+// missing.
+ObjectHandle find(hid_t file, std::string_view name) {
+  ObjectHandle object(check(H5Oopen(file, "/", H5P_DEFAULT)));
+  while (!name.empty()) {
+    const std::string component(name.substr(0, name.find('/')));
+    name.remove_prefix(std::min(component.size() + 1, name.size()));
+    if (component.empty()) continue;
+    if (!is_a(object, H5I_GROUP) || check(H5Lexists(object.get(), component.c_str(), H5P_DEFAULT)) == 0)
+      return {};
+    object = ObjectHandle(check(H5Oopen(object.get(), component.c_str(), H5P_DEFAULT)));
+  }
+  return object;
+}
+
+std::string link_name(hid_t group, hsize_t index) {
+  const auto name_by_index = [&](char* text, std::size_t bytes) {
+    return check(
+        hid_t{H5Lget_name_by_idx(group, ".", H5_INDEX_NAME, H5_ITER_INC, index, text, bytes, H5P_DEFAULT)});
+  };
+  std::string name(static_cast<std::size_t>(name_by_index(nullptr, 0)), '\0');
+  name_by_index(name.data(), name.size() + 1);
+  return name;
+}
+
+// Links can form a circle, hence the limit.
+void collect(hid_t group, const std::string& prefix, int depth, std::vector<std::string>& names) {
+  if (depth > kDeepestGroup) throw fault(fmt::format("groups are nested deeper than {}", kDeepestGroup));
+  H5G_info_t info{};
+  check(H5Gget_info(group, &info));
+  for (hsize_t index = 0; index < info.nlinks; ++index) {
+    const std::string name = link_name(group, index);
+    const ObjectHandle object(check(H5Oopen(group, name.c_str(), H5P_DEFAULT)));
+    if (is_a(object, H5I_DATASET)) names.push_back(prefix + name);
+    if (is_a(object, H5I_GROUP)) collect(object.get(), prefix + name + "/", depth + 1, names);
+  }
+}
+
+Shape shape_of(hid_t dataset) {
+  const SpaceHandle space(check(H5Dget_space(dataset)));
+  const H5S_class_t kind = H5Sget_simple_extent_type(space.get());
+  if (kind == H5S_SCALAR) return {};
+  const int rank = kind == H5S_SIMPLE ? check(H5Sget_simple_extent_ndims(space.get())) : 0;
+  if (rank < 1 || rank > Shape::kMaxRank) {
+    throw fault(fmt::format("it has {} dimensions instead of 0 to {}", rank, Shape::kMaxRank));
+  }
+  std::array<hsize_t, Shape::kMaxRank> extents{};
+  check(H5Sget_simple_extent_dims(space.get(), extents.data(), nullptr));
+  std::vector<std::int64_t> shape;
+  for (const hsize_t extent : std::span(extents).first(static_cast<std::size_t>(rank))) {
+    if (extent > static_cast<hsize_t>(std::numeric_limits<std::int64_t>::max())) {
+      throw fault(fmt::format("its extent {} is impossible", extent));
+    }
+    shape.push_back(static_cast<std::int64_t>(extent));
+  }
+  return Shape(std::span<const std::int64_t>(shape));
+}
+
+// A text of its own length that HDF5 allocated.
+struct ReclaimText {
+  void operator()(char* text) const noexcept { static_cast<void>(H5free_memory(text)); }
+};
+
+std::string read_variable_text(hid_t dataset, const TypeHandle& type) {
+  char* text = nullptr;
+  check(H5Dread(dataset, type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, static_cast<void*>(&text)));
+  const UniqueHandle<char*, ReclaimText> owner(text);
+  return text == nullptr ? std::string() : std::string(text);
+}
+
+std::string read_fixed_text(hid_t dataset, const TypeHandle& type) {
+  const std::size_t bytes = H5Tget_size(type.get());
+  if (bytes == 0 || bytes > kLongestText) throw fault(fmt::format("a text of {} bytes is impossible", bytes));
+  std::string text(bytes, '\0');
+  check(H5Dread(dataset, type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, text.data()));
+  if (H5Tget_strpad(type.get()) == H5T_STR_SPACEPAD) {
+    text.resize(text.find_last_not_of(' ') + 1);
+  } else {
+    text.resize(std::min(text.find('\0'), text.size()));
+  }
+  return text;
+}
+
+}  // namespace
+
+class ArrayFile::File {
+ public:
+  explicit File(const std::string& path) : path_(path), file_(open_without_locks(path)) {}
+
+  const std::string& path() const { return path_; }
+
+  bool contains(const std::string& name) const {
+    return blaming(place(name), [&] {
+      const ObjectHandle object = find(file_.get(), name);
+      return object && is_a(object, H5I_DATASET);
+    });
+  }
+
+  std::vector<std::string> names(const std::string& group) const {
+    return blaming(place(group), [&] {
+      std::vector<std::string> names;
+      const ObjectHandle object = find(file_.get(), group);
+      if (!object) return names;
+      if (!is_a(object, H5I_GROUP)) throw fault("it is no group");
+      collect(object.get(), group.ends_with('/') ? group : group + "/", 0, names);
+      std::ranges::sort(names);
+      return names;
+    });
+  }
+
+  Shape shape(const std::string& name) const {
+    return blaming(place(name), [&] { return shape_of(open(name).get()); });
+  }
+
+  template <class T>
+  void read_values(const std::string& name, const Shape& expected, std::span<T> values) const {
+    blaming(place(name), [&] {
+      const ObjectHandle dataset = open(name);
+      const Element element = element_of(T{});
+      const TypeHandle type(check(H5Dget_type(dataset.get())));
+      if (!same_type(type.get(), element)) {
+        throw fault(fmt::format("its elements are not of type {}", element.name));
+      }
+      const Shape found = shape_of(dataset.get());
+      if (found != expected) {
+        throw fault(fmt::format("its shape is {} instead of {}", found.text(), expected.text()));
+      }
+      if (static_cast<std::int64_t>(values.size()) != expected.elements()) {
+        throw fault(fmt::format("{} values are read into room for {}", expected.elements(), values.size()));
+      }
+      if (values.empty()) return;
+      check(H5Dread(dataset.get(), element.native, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()));
+    });
+  }
+
+  std::string read_text(const std::string& name) const {
+    return blaming(place(name), [&] {
+      const ObjectHandle dataset = open(name);
+      const TypeHandle type(check(H5Dget_type(dataset.get())));
+      if (H5Tget_class(type.get()) != H5T_STRING) throw fault("it is no text");
+      if (shape_of(dataset.get()).elements() != 1) throw fault("it is more or less than one text");
+      return check(H5Tis_variable_str(type.get())) > 0 ? read_variable_text(dataset.get(), type)
+                                                       : read_fixed_text(dataset.get(), type);
+    });
+  }
+
+ private:
+  std::string place(const std::string& name) const { return fmt::format("'{}', array '{}'", path_, name); }
+
+  ObjectHandle open(const std::string& name) const {
+    ObjectHandle object = find(file_.get(), name);
+    if (!object) throw fault("there is no array of this name");
+    if (!is_a(object, H5I_DATASET)) throw fault("it is a group, not an array");
+    return object;
+  }
+
+  std::string path_;
+  FileHandle file_;
+};
+
+ArrayFile::ArrayFile(const std::string& path) : file_(std::make_unique<File>(path)) {}
+ArrayFile::~ArrayFile() = default;
+ArrayFile::ArrayFile(ArrayFile&&) noexcept = default;
+ArrayFile& ArrayFile::operator=(ArrayFile&&) noexcept = default;
+
+const std::string& ArrayFile::path() const { return file_->path(); }
+bool ArrayFile::contains(const std::string& name) const { return file_->contains(name); }
+std::vector<std::string> ArrayFile::names(const std::string& group) const { return file_->names(group); }
+Shape ArrayFile::shape(const std::string& name) const { return file_->shape(name); }
+
+void ArrayFile::read(const std::string& name, const Shape& expected, std::span<float> values) const {
+  file_->read_values(name, expected, values);
+}
+void ArrayFile::read(const std::string& name, const Shape& expected, std::span<double> values) const {
+  file_->read_values(name, expected, values);
+}
+void ArrayFile::read(const std::string& name, const Shape& expected, std::span<std::uint8_t> values) const {
+  file_->read_values(name, expected, values);
+}
+void ArrayFile::read(const std::string& name, const Shape& expected, std::span<std::int32_t> values) const {
+  file_->read_values(name, expected, values);
+}
+void ArrayFile::read(const std::string& name, const Shape& expected, std::span<std::int64_t> values) const {
+  file_->read_values(name, expected, values);
+}
+std::string ArrayFile::read_text(const std::string& name) const { return file_->read_text(name); }
+
+std::string array_library_version() {
+  unsigned major = 0;
+  unsigned minor = 0;
+  unsigned release = 0;
+  check(H5get_libversion(&major, &minor, &release));
+  return fmt::format("{}.{}.{}", major, minor, release);
+}
+
+}  // namespace tutti

@@ -1,0 +1,247 @@
+#include "tutti/storage/array_file.hpp"
+
+#include "tutti/storage/whole_file.hpp"
+
+#include "support/scratch_folder.hpp"
+#include "support/thrown.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <filesystem>
+#include <limits>
+#include <numeric>
+
+namespace tutti {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+template <class T>
+std::span<const T> view(const std::vector<T>& values) {
+  return values;
+}
+
+template <class T>
+std::vector<T> read_back(const ArrayFile& file, const std::string& name, const Shape& shape) {
+  std::vector<T> values(static_cast<std::size_t>(shape.elements()));
+  file.read(name, shape, std::span<T>(values));
+  return values;
+}
+
+template <class T>
+std::vector<T> extremes() {
+  return {std::numeric_limits<T>::lowest(), T{0}, T{1}, std::numeric_limits<T>::max()};
+}
+
+// A small file with one array, one text and one group.
+std::string small_file(const ScratchFolder& folder) {
+  ArrayImage image;
+  image.add("/group/array", {2, 3}, view(std::vector<float>{1, 2, 3, 4, 5, 6}));
+  image.add_text("/text", "words");
+  write_whole(folder.file("small.h5"), image.finish());
+  return folder.file("small.h5");
+}
+
+template <class T>
+class ArrayFileOf : public testing::Test {};
+using Elements = testing::Types<float, double, std::uint8_t, std::int32_t, std::int64_t>;
+TYPED_TEST_SUITE(ArrayFileOf, Elements);
+
+TYPED_TEST(ArrayFileOf, EveryTypeKeepsItsExtremesInEveryShape) {
+  const ScratchFolder folder;
+  const auto values = extremes<TypeParam>();
+  std::vector<TypeParam> many(2 * 3 * 4 * 5);
+  std::iota(many.begin(), many.end(), TypeParam{1});
+  ArrayImage image;
+  image.add("/a/four", {4}, view(values));
+  image.add("/a/scalar", {}, view(values).subspan(3));
+  image.add("/a/empty", {3, 0, 2}, view(values).first(0));
+  image.add("/a/deep/down/below", {2, 3, 4, 5}, view(many));
+  write_whole(folder.file("f.h5"), image.finish());
+
+  const ArrayFile file(folder.file("f.h5"));
+  EXPECT_EQ(read_back<TypeParam>(file, "/a/four", {4}), values);
+  EXPECT_EQ(read_back<TypeParam>(file, "/a/scalar", {}).front(), values[3]);
+  EXPECT_TRUE(read_back<TypeParam>(file, "/a/empty", {3, 0, 2}).empty());
+  EXPECT_EQ(read_back<TypeParam>(file, "/a/deep/down/below", {2, 3, 4, 5}), many);
+  EXPECT_EQ(file.shape("/a/empty"), (Shape{3, 0, 2}));
+  EXPECT_EQ(file.shape("/a/scalar"), Shape{});
+}
+
+TYPED_TEST(ArrayFileOf, EveryTypeIsRefusedAsAnyOther) {
+  const ScratchFolder folder;
+  ArrayImage image;
+  image.add("/array", {4}, view(extremes<TypeParam>()));
+  write_whole(folder.file("f.h5"), image.finish());
+  const ArrayFile file(folder.file("f.h5"));
+  const auto refuses = [&]<class T>(T) {
+    if constexpr (!std::is_same_v<T, TypeParam>) {
+      EXPECT_EQ(thrown_by([&] { read_back<T>(file, "/array", {4}); }).source(), ErrorSource::input);
+    }
+  };
+  refuses(float{});
+  refuses(double{});
+  refuses(std::uint8_t{});
+  refuses(std::int32_t{});
+  refuses(std::int64_t{});
+}
+
+TEST(ArrayFile, KeepsEveryBitOfUnusualFloats) {
+  const ScratchFolder folder;
+  const std::vector<std::uint32_t> bits{0x80000000, 0x00000001, 0x807FFFFF, 0x7F800000,
+                                        0xFF800000, 0x7FC12345, 0xFFC00001};
+  std::vector<float> values;
+  for (const std::uint32_t b : bits) values.push_back(std::bit_cast<float>(b));
+  ArrayImage image;
+  image.add("/odd", {7}, view(values));
+  write_whole(folder.file("f.h5"), image.finish());
+  const auto read = read_back<float>(ArrayFile(folder.file("f.h5")), "/odd", {7});
+  for (std::size_t i = 0; i < bits.size(); ++i) EXPECT_EQ(std::bit_cast<std::uint32_t>(read[i]), bits[i]);
+}
+
+TEST(ArrayFile, KeepsTextsOfAnyLength) {
+  const ScratchFolder folder;
+  const std::string longest(200000, 'x');
+  ArrayImage image;
+  image.add_text("/empty", "");
+  image.add_text("/lines", "[model]\nname = \"lenet\"  # größer\n ");
+  image.add_text("/long", longest);
+  write_whole(folder.file("f.h5"), image.finish());
+  const ArrayFile file(folder.file("f.h5"));
+  EXPECT_EQ(file.read_text("/empty"), "");
+  EXPECT_EQ(file.read_text("/lines"), "[model]\nname = \"lenet\"  # größer\n ");
+  EXPECT_EQ(file.read_text("/long"), longest);
+}
+
+TEST(ArrayFile, ListsArraysBelowAGroupInOrderOfTheirNames) {
+  const ScratchFolder folder;
+  ArrayImage image;
+  for (const char* name : {"/b/z", "/b/a/weight", "/b/a/bias", "/c", "/b2"}) {
+    image.add(name, {}, view(std::vector<float>{1}));
+  }
+  write_whole(folder.file("f.h5"), image.finish());
+  const ArrayFile file(folder.file("f.h5"));
+  EXPECT_THAT(file.names("/b"), ElementsAre("/b/a/bias", "/b/a/weight", "/b/z"));
+  EXPECT_THAT(file.names("/"), ElementsAre("/b/a/bias", "/b/a/weight", "/b/z", "/b2", "/c"));
+  EXPECT_THAT(file.names("/nowhere"), ElementsAre());
+  EXPECT_EQ(thrown_by([&] { file.names("/c"); }).source(), ErrorSource::input);
+}
+
+TEST(ArrayFile, ContainsArraysButNoGroupsAndNothingBelowAnArray) {
+  const ScratchFolder folder;
+  const ArrayFile file(small_file(folder));
+  EXPECT_TRUE(file.contains("/group/array"));
+  EXPECT_TRUE(file.contains("/text"));
+  EXPECT_FALSE(file.contains("/group"));
+  EXPECT_FALSE(file.contains("/none"));
+  EXPECT_FALSE(file.contains("/no/such/path"));
+  EXPECT_FALSE(file.contains("/group/array/below"));
+}
+
+TEST(ArrayFile, NamesFileAndArrayAndWhatIsWrong) {
+  const ScratchFolder folder;
+  const ArrayFile file(small_file(folder));
+  const auto words = [&](auto action) {
+    const Error error = thrown_by(action);
+    EXPECT_EQ(error.source(), ErrorSource::input);
+    EXPECT_THAT(error.what(), HasSubstr(folder.file("small.h5")));
+    return std::string(error.what());
+  };
+  EXPECT_THAT(words([&] { read_back<float>(file, "/group/none", {1}); }),
+              HasSubstr("array '/group/none': there is no array of this name"));
+  EXPECT_THAT(words([&] { read_back<float>(file, "/group", {1}); }), HasSubstr("a group, not an array"));
+  EXPECT_THAT(words([&] {
+                read_back<float>(file, "/group/array", {3, 2});
+              }),
+              HasSubstr("is 2x3 instead of 3x2"));
+  EXPECT_THAT(words([&] { read_back<float>(file, "/group/array", {6}); }), HasSubstr("is 2x3 instead of 6"));
+  EXPECT_THAT(words([&] { read_back<double>(file, "/group/array", {2, 3}); }), HasSubstr("not of type f64"));
+  EXPECT_THAT(words([&] { read_back<std::uint8_t>(file, "/text", {}); }), HasSubstr("not of type u8"));
+  EXPECT_THAT(words([&] { file.read_text("/group/array"); }), HasSubstr("it is no text"));
+  EXPECT_THAT(words([&] { file.shape("/none"); }), HasSubstr("'/none'"));
+}
+
+TEST(ArrayFile, SaysWhenAFileIsMissingOrNoHdf5File) {
+  const ScratchFolder folder;
+  const Error missing = thrown_by([&] { ArrayFile(folder.file("none.h5")); });
+  EXPECT_EQ(missing.source(), ErrorSource::io);
+  EXPECT_THAT(missing.what(), HasSubstr("No such file or directory"));
+
+  EXPECT_EQ(thrown_by([&] { ArrayFile(folder.path()); }).source(), ErrorSource::input);
+
+  write_whole(folder.file("text.h5"), std::as_bytes(std::span("not at all an HDF5 file")));
+  const Error foreign = thrown_by([&] { ArrayFile(folder.file("text.h5")); });
+  EXPECT_EQ(foreign.source(), ErrorSource::input);
+  EXPECT_THAT(foreign.what(), HasSubstr(folder.file("text.h5")));
+}
+
+TEST(ArrayFile, RefusesAFileCutShortAnywhere) {
+  const ScratchFolder folder;
+  const auto whole = read_whole(small_file(folder));
+  const std::string path = folder.file("cut.h5");
+  for (std::size_t length = 0; length < whole.size(); length += length < 128 ? 1 : 97) {
+    write_whole(path, std::span(whole).first(length));
+    EXPECT_EQ(thrown_by([&] { ArrayFile{path}; }).source(), ErrorSource::input) << length;
+  }
+}
+
+TEST(ArrayFile, OpensAFileThatCannotBeWritten) {
+  const ScratchFolder folder;
+  const std::string path = small_file(folder);
+  std::filesystem::permissions(path, std::filesystem::perms::owner_read);
+  const ArrayFile one(path);
+  const ArrayFile two(path);
+  EXPECT_EQ(one.read_text("/text"), two.read_text("/text"));
+}
+
+TEST(ArrayImage, EqualContentMakesEqualBytesWhateverTheTimeAndTheMemory) {
+  const auto bytes = [] {
+    ArrayImage image;
+    image.add("/a/b", {3}, view(std::vector<float>{1, 2, 3}));
+    image.add_text("/t", "text");
+    return image.finish();
+  };
+  const auto first = bytes();
+  { const std::vector<std::byte> dirty(1 << 20, std::byte{0xA5}); }
+  timespec pause{.tv_sec = 1, .tv_nsec = 100'000'000};
+  ::nanosleep(&pause, nullptr);
+  EXPECT_EQ(bytes(), first);
+}
+
+TEST(ArrayImage, SeveralAreBuiltSideBySide) {
+  const ScratchFolder folder;
+  ArrayImage one;
+  ArrayImage two;
+  one.add_text("/which", "one");
+  two.add_text("/which", "two");
+  write_whole(folder.file("1.h5"), one.finish());
+  write_whole(folder.file("2.h5"), two.finish());
+  EXPECT_EQ(ArrayFile(folder.file("1.h5")).read_text("/which"), "one");
+  EXPECT_EQ(ArrayFile(folder.file("2.h5")).read_text("/which"), "two");
+}
+
+TEST(ArrayImage, RefusesNamesThatMeanAnotherArray) {
+  ArrayImage image;
+  const std::vector<float> one{1};
+  for (const char* name : {"", "a", "/", "//a", "/a/", "/a//b", "/./a", "/a/..", "/a/."}) {
+    EXPECT_EQ(thrown_by([&] { image.add(name, {}, view(one)); }).source(), ErrorSource::internal) << name;
+  }
+  image.add("/a.b/..c", {}, view(one));
+  EXPECT_EQ(thrown_by([&] { image.add("/a.b/..c", {}, view(one)); }).source(), ErrorSource::hdf5);
+}
+
+TEST(ArrayImage, RefusesValuesThatDoNotFillTheShapeAndLateAdditions) {
+  ArrayImage image;
+  const std::vector<float> three{1, 2, 3};
+  EXPECT_EQ(thrown_by([&] { image.add("/a", {2}, view(three)); }).source(), ErrorSource::internal);
+  EXPECT_EQ(thrown_by([&] { image.add_text("/t", std::string("a\0b", 3)); }).source(), ErrorSource::internal);
+  image.finish();
+  EXPECT_EQ(thrown_by([&] { image.add("/a", {3}, view(three)); }).source(), ErrorSource::internal);
+  EXPECT_EQ(thrown_by([&] { image.finish(); }).source(), ErrorSource::internal);
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,118 @@
+// Files as other programs write them, made here with HDF5 itself.
+
+#include "tutti/storage/array_file.hpp"
+
+#include "storage/hdf5/check.hpp"
+#include "storage/hdf5/handles.hpp"
+#include "support/scratch_folder.hpp"
+#include "support/thrown.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace tutti {
+namespace {
+
+using namespace hdf5;
+using testing::HasSubstr;
+
+class ForeignFile : public testing::Test {
+ protected:
+  void SetUp() override {
+    file_ = FileHandle(check(H5Fcreate(path().c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT)));
+  }
+
+  std::string path() const { return folder_.file("foreign.h5"); }
+
+  void add(const char* name, hid_t stored, hid_t native, const SpaceHandle& space, const void* data,
+           hid_t properties = H5P_DEFAULT) {
+    const DatasetHandle dataset(
+        check(H5Dcreate2(file_.get(), name, stored, space.get(), H5P_DEFAULT, properties, H5P_DEFAULT)));
+    if (data != nullptr) check(H5Dwrite(dataset.get(), native, H5S_ALL, H5S_ALL, H5P_DEFAULT, data));
+  }
+
+  static SpaceHandle space(const std::vector<hsize_t>& extents) {
+    return SpaceHandle(check(H5Screate_simple(static_cast<int>(extents.size()), extents.data(), nullptr)));
+  }
+
+  ArrayFile close_and_read() {
+    check(H5Fclose(file_.release()));
+    return ArrayFile(path());
+  }
+
+  FileHandle file_;
+
+ private:
+  ScratchFolder folder_;
+};
+
+TEST_F(ForeignFile, GivesTextsOfVariableAndOfFixedLength) {
+  const TypeHandle variable(check(H5Tcopy(H5T_C_S1)));
+  check(H5Tset_size(variable.get(), H5T_VARIABLE));
+  const char* text = "of its own length";
+  add("/variable", variable.get(), variable.get(), space({1}), &text);
+  const char* nothing = nullptr;
+  add("/none", variable.get(), variable.get(), SpaceHandle(check(H5Screate(H5S_SCALAR))), &nothing);
+
+  const TypeHandle type(check(H5Tcopy(H5T_C_S1)));
+  check(H5Tset_size(type.get(), 6));
+  check(H5Tset_strpad(type.get(), H5T_STR_SPACEPAD));
+  add("/spaces", type.get(), type.get(), space({1}), "ab    ");
+  check(H5Tset_strpad(type.get(), H5T_STR_NULLPAD));
+  add("/full", type.get(), type.get(), space({1}), "abcdef");
+  add("/two", type.get(), type.get(), space({2}), "abcdefghijkl");
+
+  const ArrayFile file = close_and_read();
+  EXPECT_EQ(file.read_text("/variable"), "of its own length");
+  EXPECT_EQ(file.read_text("/none"), "");
+  EXPECT_EQ(file.read_text("/spaces"), "ab");
+  EXPECT_EQ(file.read_text("/full"), "abcdef");
+  EXPECT_THAT(thrown_by([&] { file.read_text("/two"); }).what(), HasSubstr("more or less than one text"));
+}
+
+TEST_F(ForeignFile, GivesChunkedCompressedAndBigEndianArrays) {
+  const std::vector<std::int32_t> values{1, -2, 3, -4, 5, -6};
+  const PropertiesHandle properties(check(H5Pcreate(H5P_DATASET_CREATE)));
+  const hsize_t chunk = 4;
+  check(H5Pset_chunk(properties.get(), 1, &chunk));
+  check(H5Pset_deflate(properties.get(), 1));
+  add("/packed", H5T_STD_I32BE, H5T_NATIVE_INT32, space({6}), values.data(), properties.get());
+  const ArrayFile file = close_and_read();
+  std::vector<std::int32_t> read(6);
+  file.read("/packed", {6}, std::span<std::int32_t>(read));
+  EXPECT_EQ(read, values);
+}
+
+TEST_F(ForeignFile, IsRefusedWhereSignOrKindDiffer) {
+  add("/unsigned", H5T_STD_U32LE, H5T_NATIVE_UINT32, space({1}), nullptr);
+  add("/integer", H5T_STD_I32LE, H5T_NATIVE_INT32, space({1}), nullptr);
+  const ArrayFile file = close_and_read();
+  std::vector<std::int32_t> integers(1);
+  std::vector<float> floats(1);
+  EXPECT_THAT(thrown_by([&] { file.read("/unsigned", {1}, std::span<std::int32_t>(integers)); }).what(),
+              HasSubstr("not of type i32"));
+  EXPECT_THAT(thrown_by([&] { file.read("/integer", {1}, std::span<float>(floats)); }).what(),
+              HasSubstr("not of type f32"));
+}
+
+TEST_F(ForeignFile, IsRefusedWhereAnArrayHasTooManyDimensionsOrNoneAtAll) {
+  add("/five", H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, space({1, 1, 1, 1, 1}), nullptr);
+  add("/null", H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, SpaceHandle(check(H5Screate(H5S_NULL))), nullptr);
+  const ArrayFile file = close_and_read();
+  EXPECT_THAT(thrown_by([&] { file.shape("/five"); }).what(), HasSubstr("5 dimensions instead of 0 to 4"));
+  EXPECT_EQ(thrown_by([&] { file.shape("/null"); }).source(), ErrorSource::input);
+}
+
+TEST_F(ForeignFile, IsRefusedWhereGroupsFormACircleOrLinksDangle) {
+  check(H5Gclose(check(H5Gcreate2(file_.get(), "/circle", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT))));
+  check(H5Lcreate_hard(file_.get(), "/circle", file_.get(), "/circle/again", H5P_DEFAULT, H5P_DEFAULT));
+  check(H5Lcreate_soft("/nowhere", file_.get(), "/dangling", H5P_DEFAULT, H5P_DEFAULT));
+  const ArrayFile file = close_and_read();
+  EXPECT_THAT(thrown_by([&] { file.names("/circle"); }).what(), HasSubstr("nested deeper than"));
+  EXPECT_EQ(thrown_by([&] { file.shape("/dangling"); }).source(), ErrorSource::input);
+}
+
+}  // namespace
+}  // namespace tutti

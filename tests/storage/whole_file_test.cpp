@@ -1,0 +1,131 @@
+#include "tutti/storage/whole_file.hpp"
+
+#include "support/scratch_folder.hpp"
+#include "support/thrown.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <csignal>
+#include <filesystem>
+#include <string_view>
+
+namespace tutti {
+namespace {
+
+using testing::HasSubstr;
+
+std::vector<std::byte> bytes_of(std::string_view text) {
+  const auto bytes = std::as_bytes(std::span(text));
+  return {bytes.begin(), bytes.end()};
+}
+
+std::vector<std::byte> pattern(std::size_t size) {
+  std::vector<std::byte> bytes(size);
+  for (std::size_t i = 0; i < size; ++i) bytes[i] = static_cast<std::byte>(i * 31 + i / 251);
+  return bytes;
+}
+
+// Runs in a child process, whose limits die with it: can it not only fail, but also say so and clean up?
+int save_error_with_size_limit(const std::string& path, std::size_t size, rlim_t limit) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    std::signal(SIGXFSZ, SIG_IGN);
+    const rlimit file_size{limit, limit};
+    if (::setrlimit(RLIMIT_FSIZE, &file_size) != 0) ::_exit(3);
+    try {
+      write_whole(path, pattern(size));
+      ::_exit(0);
+    } catch (const Error& error) {
+      const bool clear = std::string_view(error.what()).find("ulimit -f") != std::string_view::npos;
+      ::_exit(error.source() == ErrorSource::save && clear ? 1 : 2);
+    }
+  }
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+TEST(WholeFile, ReadsBackWhatItWrote) {
+  const ScratchFolder folder;
+  for (const std::size_t size : {std::size_t{0}, std::size_t{1}, std::size_t{3} << 20}) {
+    write_whole(folder.file("f"), pattern(size));
+    EXPECT_EQ(read_whole(folder.file("f")), pattern(size));
+  }
+  EXPECT_EQ(folder.entries(), 1u);
+}
+
+TEST(WholeFile, ReplacesTheOldFileAndLeavesOpenReadersTheirs) {
+  const ScratchFolder folder;
+  write_whole(folder.file("f"), bytes_of("old"));
+  std::filesystem::create_hard_link(folder.file("f"), folder.file("held"));
+  write_whole(folder.file("f"), bytes_of("new"));
+  EXPECT_EQ(read_whole(folder.file("f")), bytes_of("new"));
+  EXPECT_EQ(read_whole(folder.file("held")), bytes_of("old"));
+}
+
+TEST(WholeFile, WritesInTheCurrentFolderWhenThePathNamesNone) {
+  const ScratchFolder folder;
+  const auto before = std::filesystem::current_path();
+  std::filesystem::current_path(folder.path());
+  write_whole("bare", bytes_of("x"));
+  std::filesystem::current_path(before);
+  EXPECT_EQ(read_whole(folder.file("bare")), bytes_of("x"));
+}
+
+TEST(WholeFile, KeepsTheOldFileAndLeavesNothingBesideItWhenWritingFails) {
+  const ScratchFolder folder;
+  write_whole(folder.file("f"), bytes_of("precious"));
+  EXPECT_EQ(save_error_with_size_limit(folder.file("f"), 100000, 4096), 1);
+  EXPECT_EQ(read_whole(folder.file("f")), bytes_of("precious"));
+  EXPECT_EQ(folder.entries(), 1u);
+  EXPECT_EQ(save_error_with_size_limit(folder.file("f"), 100, 4096), 0);
+  EXPECT_EQ(read_whole(folder.file("f")), pattern(100));
+}
+
+TEST(WholeFile, LeavesNoTemporaryFileWhenTheNameBelongsToAFolder) {
+  const ScratchFolder folder;
+  std::filesystem::create_directory(folder.file("taken"));
+  const Error error = thrown_by([&] { write_whole(folder.file("taken"), bytes_of("x")); });
+  EXPECT_EQ(error.source(), ErrorSource::save);
+  EXPECT_THAT(error.what(), HasSubstr(folder.file("taken")));
+  EXPECT_THAT(error.what(), HasSubstr("remove or rename the folder"));
+  EXPECT_EQ(folder.entries(), 1u);
+}
+
+TEST(WholeFile, SaysWhatToDoWhenTheFolderIsMissing) {
+  const ScratchFolder folder;
+  const Error error = thrown_by([&] { write_whole(folder.file("no/f"), bytes_of("x")); });
+  EXPECT_EQ(error.source(), ErrorSource::save);
+  EXPECT_EQ(error.exit_status(), ExitStatus::cannot_save);
+  EXPECT_THAT(error.what(), HasSubstr("No such file or directory"));
+  EXPECT_THAT(error.what(), HasSubstr("make the folder first"));
+}
+
+TEST(WholeFile, PassesByTheLeftoversOfAKilledProcess) {
+  const ScratchFolder folder;
+  std::array<char, 256> host{};
+  ASSERT_EQ(::gethostname(host.data(), host.size() - 1), 0);
+  const std::string leftover =
+      folder.file("f") + ".tmp." + host.data() + "." + std::to_string(static_cast<long>(::getpid()));
+  write_whole(leftover, bytes_of("half"));
+  write_whole(folder.file("f"), bytes_of("whole"));
+  EXPECT_EQ(read_whole(folder.file("f")), bytes_of("whole"));
+  EXPECT_EQ(read_whole(leftover), bytes_of("half"));
+  EXPECT_EQ(folder.entries(), 2u);
+}
+
+TEST(WholeFile, RefusesToReadWhatIsMissingOrAFolder) {
+  const ScratchFolder folder;
+  const Error missing = thrown_by([&] { read_whole(folder.file("none")); });
+  EXPECT_EQ(missing.source(), ErrorSource::io);
+  EXPECT_THAT(missing.what(), HasSubstr(folder.file("none")));
+  EXPECT_EQ(thrown_by([&] { read_whole(folder.path()); }).source(), ErrorSource::io);
+}
+
+}  // namespace
+}  // namespace tutti
