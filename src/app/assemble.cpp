@@ -50,9 +50,10 @@ void tell_of_cores(const RunConfig& config, const World& world, const Cores& cor
 
 std::unique_ptr<Backend> choose_backend(const RunConfig& config) {
   if (config.device == "cuda") {
-    const CudaLibrary& library = load_cuda_library();
-    throw Error(ErrorSource::usage, fmt::format("--device cuda: {}; this version trains on CPUs: use --device cpu",
-                                                cuda_devices_text(library)));
+    const CudaInventory found = load_cuda_libraries().cuda.query();
+    throw Error(ErrorSource::usage,
+                fmt::format("--device cuda: {}; this version trains on CPUs: use --device cpu",
+                            found.devices.empty() ? found.why_none : found.devices.front().name + " is there"));
   }
   return make_cpu_backend();
 }

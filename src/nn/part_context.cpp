@@ -139,10 +139,4 @@ void PartContext::backward(Stream& stream, const Tensor& block, const AfterLayer
   }
 }
 
-void PartContext::read_logits(Stream& stream, const Tensor& host) {
-  const std::size_t last = current_->layers.size() - 1;
-  backend_.to_plain(stream, current_->layers[last]->output(), activation(*current_, last), host);
-  stream.synchronize();
-}
-
 }  // namespace tutti

@@ -49,8 +49,6 @@ class PartContext {
   void loss(Stream& stream, const Tensor& labels, float gradient_scale, const Tensor& sums);
   // Overwrites the gradients of `block`, last layer first. Asynchronous.
   void backward(Stream& stream, const Tensor& block, const AfterLayer& after_layer);
-  // The last forward's logits, N x classes, into host memory. Waits for the stream.
-  void read_logits(Stream& stream, const Tensor& host);
 
  private:
   struct Plan;
