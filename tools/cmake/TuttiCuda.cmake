@@ -41,7 +41,11 @@ if(NOT DEFINED CMAKE_CUDA20_STANDARD_COMPILE_OPTION) # CMake 3.25 and older do n
   set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
   set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
 endif()
-find_package(CUDAToolkit 12 REQUIRED)
+find_package(CUDAToolkit REQUIRED)
+if(CUDAToolkit_VERSION VERSION_LESS 12)
+  message(${severity} "CUDA: not built; ${CUDAToolkit_VERSION} was found in ${CUDAToolkit_BIN_DIR}, 12 or newer is needed")
+  return()
+endif()
 
 foreach(library cudnn nccl)
   string(TOUPPER ${library} name)

@@ -12,8 +12,8 @@ namespace tutti {
 
 struct NcclLibrary {
   std::string (*version)() = nullptr;  // "2.28.9"
-  // Each rank names a device of its own. Sums go over streams of that device. The communicator may be given up
-  // once all ranks have what they summed; one that goes early aborts the others' sums. Collective.
+  // Each rank names a device of its own. Sums go over streams of that device. The communicator may be given
+  // up once all ranks have what they summed; one that goes early aborts the others' sums. Collective.
   std::unique_ptr<Communicator> (*make_communicator)(World& world, int device) = nullptr;
 };
 
