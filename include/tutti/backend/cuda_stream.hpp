@@ -1,0 +1,34 @@
+#pragma once
+// CUDA streams and memory for whoever works inside libtutti_cuda.so: the layers, and the NCCL communicator.
+// Code outside that library reaches them through CudaLibrary (backend/cuda_library.hpp).
+
+#include "tutti/backend/stream.hpp"
+#include "tutti/backend/tensor.hpp"
+
+#include <cstddef>
+#include <memory>
+
+namespace tutti {
+
+class CudaStream : public Stream {
+ public:
+  virtual int device() const = 0;
+  // The cudaStream_t. Borrowed.
+  virtual void* native() const = 0;
+  // Work enqueued here after this waits for what is now in `other`, of the same device. Asynchronous.
+  virtual void wait_for(const CudaStream& other) = 0;
+  // True when all work enqueued so far is done. Throws what the work met.
+  virtual bool idle() = 0;
+};
+
+// The stream seen as a CUDA one. Throws an internal error when it is another processor's.
+CudaStream& as_cuda_stream(Stream& stream);
+
+// What the calling thread does from now on concerns this device.
+void use_cuda_device(int device);
+// Does not wait for other streams of the process.
+std::unique_ptr<CudaStream> make_cuda_stream(int device);
+// Zeroed memory of the device, aligned to 256 bytes.
+Buffer allocate_cuda(int device, std::size_t bytes);
+
+}  // namespace tutti

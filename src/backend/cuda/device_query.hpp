@@ -1,0 +1,10 @@
+#pragma once
+// Which GPUs this process sees, and which libraries serve them.
+
+#include "tutti/backend/cuda_library.hpp"
+
+namespace tutti::cuda {
+
+CudaInventory query_devices();
+
+}  // namespace tutti::cuda
