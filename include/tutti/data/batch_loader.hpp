@@ -1,6 +1,6 @@
 #pragma once
-// The next batch of each of this rank's parts, on the device and on time: a background thread prepares the steps
-// ahead. Memory is bounded by (steps ahead + 1) batches of this rank's parts.
+// The next batch of each of this rank's parts, on the device and on time: a background thread prepares the
+// steps ahead. Memory is bounded by (steps ahead + 1) batches of this rank's parts.
 
 #include "tutti/backend/backend.hpp"
 #include "tutti/data/dataset.hpp"
@@ -12,13 +12,15 @@
 
 namespace tutti {
 
+class BatchWriter;
+
 struct LoaderPlan {
   std::int64_t batch_size = 0;  // global
   int num_parts = 1;
-  IndexRange parts;             // this rank's
+  IndexRange parts;  // this rank's
   LastBatch last_batch = LastBatch::keep;
   OrderRule order;
-  int steps_ahead = 1;          // prepared in the background; 0 prepares each step when it is asked for
+  int steps_ahead = 1;  // prepared in the background; 0 prepares each step when it is asked for
 };
 
 // One part's share of one step. Borrowed: valid until the loader's next call of next() or seek().
@@ -31,9 +33,9 @@ struct Batch {
 
 struct StepBatches {
   std::int64_t epoch = 0;
-  std::int64_t step = 0;             // within the epoch
-  std::int64_t global_samples = 0;   // of all parts of all ranks
-  std::vector<Batch> batches;        // one per part of this rank, in order
+  std::int64_t step = 0;            // within the epoch
+  std::int64_t global_samples = 0;  // of all parts of all ranks
+  std::vector<Batch> batches;       // one per part of this rank, in order
 };
 
 class BatchLoader {
@@ -46,7 +48,8 @@ class BatchLoader {
 
   std::int64_t steps(std::int64_t epoch) const;
   std::int64_t remainder(std::int64_t epoch) const;
-  // Every number of samples that a part of this rank can be given in any step of any epoch; 0 left out, ascending.
+  // Every number of samples that a part of this rank can be given in any step of any epoch: ascending, 0 left
+  // out.
   std::vector<std::int64_t> slice_sizes() const;
 
   // Lets next() go on at this step. A step beyond the epoch's last is the next epoch's first.
@@ -59,21 +62,23 @@ class BatchLoader {
   std::unique_ptr<Pipeline> pipeline_;
 };
 
-// The images and labels of consecutive samples first .. first + count - 1, as one batch on the device: evaluation.
+// For evaluation: the images and labels of samples first .. first + count - 1 as one batch on the device.
 class ChunkReader {
  public:
+  // `data` and `backend` are borrowed.
   ChunkReader(const Dataset& data, Backend& backend, std::int64_t most_samples);
+  ~ChunkReader();
+  ChunkReader(const ChunkReader&) = delete;
+  ChunkReader& operator=(const ChunkReader&) = delete;
+
+  // Valid until the next call. Throws what reading the data threw.
   Batch read(std::int64_t first, std::int64_t count);
 
  private:
-  const Dataset& data_;
-  Backend& backend_;
-  std::unique_ptr<Stream> stream_;
+  std::int64_t most_samples_;
+  std::unique_ptr<BatchWriter> writer_;
   Buffer images_;
   Buffer labels_;
-  std::vector<std::uint8_t> pixels_;
-  std::vector<float> host_images_;
-  std::vector<std::int32_t> host_labels_;
 };
 
 }  // namespace tutti

@@ -1,5 +1,6 @@
 #pragma once
-// Labelled images, addressed by sample number. Pixels are bytes in C, H, W order; labels are 0 .. classes - 1.
+// Labelled images, addressed by sample number. Pixels are bytes in C, H, W order; labels count from 0 to
+// classes - 1.
 
 #include "tutti/base/shape.hpp"
 
@@ -26,7 +27,7 @@ class Dataset {
   // The images and labels of the given samples, one after another. Thread-safe.
   virtual void read(std::span<const std::int64_t> samples, std::span<std::uint8_t> images,
                     std::span<std::int32_t> labels) const = 0;
-  // digest("images") + digest("labels") of the whole set: equal data give equal digests wherever they came from.
+  // digest("images") + digest("labels") of the whole set: equal data give equal digests from any source.
   virtual std::uint64_t digest() const = 0;
 };
 
@@ -52,9 +53,10 @@ struct DataPair {
   std::unique_ptr<Dataset> test;  // null where there is none
 };
 
-// Opens what --data names: "glyphs", "synthetic:NxCxHxW:classes", a folder of idx files or of CIFAR binary batches
-// (raw or .gz), or a bare NAME looked up as ./NAME, ./data/NAME and $TUTTI_DATA/NAME. A non-empty `test` names a
-// folder of its own for the test set. Throws input or io errors that name the file, the offset and the reason.
+// Opens what --data names: "glyphs", "synthetic:NxCxHxW:classes", a folder of idx files or of CIFAR binary
+// batches (raw or .gz), or a bare NAME looked up as ./NAME, ./data/NAME and $TUTTI_DATA/NAME. A non-empty
+// `test` names a folder of its own for the test set. Throws input or io errors that name the file, the offset
+// and the reason.
 DataPair open_data(const std::string& where, const std::string& test);
 
 }  // namespace tutti

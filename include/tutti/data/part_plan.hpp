@@ -20,7 +20,8 @@ IndexRange part_positions(std::int64_t n, int num_parts, int part);
 // The even part map: contiguous, the first num_parts mod num_ranks ranks carry one part more.
 class PartPlan {
  public:
-  // Throws a usage error that names both numbers when there are more ranks than parts, or fewer than one of either.
+  // Throws a usage error that names both numbers when there are more ranks than parts, or less than one of
+  // either.
   PartPlan(int num_parts, int num_ranks);
 
   int num_parts() const noexcept { return num_parts_; }

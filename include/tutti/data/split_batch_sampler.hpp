@@ -1,7 +1,8 @@
 #pragma once
-// Which samples each part sees, step by step. Batches are cut globally: epoch e deals an order of 0 .. length - 1, the
-// order is cut into batches of batch_size, and each batch into parts. Everything is a pure function of the
-// constructor's arguments and (epoch, step), so that any position can be entered without replaying what came before.
+// Which samples each part sees, step by step. Batches are cut globally: epoch e deals an order of all
+// samples, the order is cut into batches of batch_size, and each batch into parts. Everything is a pure
+// function of the constructor's arguments and (epoch, step), so that any position can be entered without
+// replaying what came before.
 
 #include "tutti/data/part_plan.hpp"
 
@@ -15,15 +16,16 @@ namespace tutti {
 // What becomes of the samples that fill no whole batch at the end of an epoch:
 //   keep      a last, short batch; ceil(N / B) steps
 //   discard   not used in this epoch; floor(N / B) steps
-//   rollover  first in the next epoch, in the order that dealt them; floor((c_e + N) / B) steps, where c_0 = 0 and
-//             c_{e+1} = (c_e + N) mod B
+//   rollover  first in the next epoch, in the order that dealt them; floor((c_e + N) / B) steps, where
+//             c_0 = 0 and c_{e+1} = (c_e + N) mod B
 enum class LastBatch { keep, discard, rollover };
-LastBatch parse_last_batch(std::string_view word);  // throws a usage error naming the three choices and the word
+// Throws a usage error that names the three choices and the word.
+LastBatch parse_last_batch(std::string_view word);
 std::string_view name_of(LastBatch last_batch);
 
 //   global     a fresh permutation of all samples in every epoch
-//   partition  each part keeps its own consecutive block of the data set, as large as what it takes of that epoch's
-//              deal, shuffled inside the block
+//   partition  each part keeps its own consecutive block of the data set, as large as what it takes of that
+//              epoch's deal, shuffled inside the block
 //   none       file order
 enum class Shuffle { global, partition, none };
 Shuffle parse_shuffle(std::string_view word);
@@ -36,7 +38,7 @@ struct OrderRule {
 
 class SplitBatchSampler {
  public:
-  // Throws a usage error for a length below 0, a batch size or part count below 1, or a part index out of range.
+  // Throws a usage error for a length below 0, a batch size or part count below 1, or a part out of range.
   SplitBatchSampler(std::int64_t length, std::int64_t batch_size, int num_parts, int part_index,
                     LastBatch last_batch, OrderRule rule = {});
   ~SplitBatchSampler();

@@ -1,0 +1,243 @@
+#include "glyphs.hpp"
+
+#include "tutti/base/random.hpp"
+
+#include "glyph_outlines.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <limits>
+#include <numeric>
+#include <span>
+#include <vector>
+
+namespace tutti {
+namespace {
+
+constexpr std::uint64_t kSetSeed = 0x676C79706873u;
+constexpr int kSide = 28;
+constexpr int kPixels = kSide * kSide;
+constexpr int kUnit = 256;  // of canvas length in one pixel
+constexpr int kCentre = kSide * kUnit / 2;
+constexpr int kCurveSteps = 4;
+
+using Image = std::span<std::uint8_t, kPixels>;
+
+struct Point {
+  std::int32_t x = 0;
+  std::int32_t y = 0;
+};
+using Path = std::vector<Point>;
+
+// Full ink within `core` of a stroke's middle line, fading to none at `reach`.
+struct Pen {
+  std::int32_t core = 0;
+  std::int32_t reach = 0;
+  std::int32_t ink = 0;
+};
+
+// How far each pixel's centre is from the nearest stroke.
+class DistanceField {
+ public:
+  DistanceField() { squares_.fill(std::numeric_limits<std::int32_t>::max()); }
+
+  // Pixels farther than `reach` may be left out.
+  void add(const Path& path, std::int32_t reach) {
+    for (std::size_t i = 1; i < path.size(); ++i) add_segment(path[i - 1], path[i], reach);
+  }
+
+  void ink(Image image, const Pen& pen) const {
+    const std::int32_t none = pen.reach * pen.reach;
+    const std::int32_t full = pen.core * pen.core;
+    for (std::size_t i = 0; i < squares_.size(); ++i) {
+      if (squares_[i] >= none) continue;
+      const std::int32_t fade = std::min(kUnit, (none - squares_[i]) * kUnit / (none - full));
+      image[i] = std::max(image[i], static_cast<std::uint8_t>(pen.ink * fade / kUnit));
+    }
+  }
+
+ private:
+  static std::int64_t square_to_segment(Point p, Point a, Point b) {
+    const std::int64_t along_x = b.x - a.x;
+    const std::int64_t along_y = b.y - a.y;
+    const std::int64_t to_x = p.x - a.x;
+    const std::int64_t to_y = p.y - a.y;
+    const std::int64_t length_square = along_x * along_x + along_y * along_y;
+    const std::int64_t projection = to_x * along_x + to_y * along_y;
+    if (projection <= 0) return to_x * to_x + to_y * to_y;
+    if (projection >= length_square) {
+      return (to_x - along_x) * (to_x - along_x) + (to_y - along_y) * (to_y - along_y);
+    }
+    const std::int64_t area = to_x * along_y - to_y * along_x;
+    return area * area / length_square;
+  }
+
+  void add_segment(Point a, Point b, std::int32_t reach) {
+    const auto first = [reach](std::int32_t low) { return std::clamp((low - reach) / kUnit, 0, kSide); };
+    const auto last = [reach](std::int32_t high) {
+      return std::clamp((high + reach) / kUnit, -1, kSide - 1);
+    };
+    const auto [left, right] = std::minmax(a.x, b.x);
+    const auto [top, bottom] = std::minmax(a.y, b.y);
+    for (int row = first(top); row <= last(bottom); ++row) {
+      for (int column = first(left); column <= last(right); ++column) {
+        const Point centre{column * kUnit + kUnit / 2, row * kUnit + kUnit / 2};
+        std::int32_t& square = squares_[static_cast<std::size_t>(row * kSide + column)];
+        const std::int64_t here = square_to_segment(centre, a, b);
+        if (here < square) square = static_cast<std::int32_t>(here);
+      }
+    }
+  }
+
+  std::array<std::int32_t, kPixels> squares_;
+};
+
+// Turns, slants, stretches and moves outline points onto the canvas.
+struct Pose {
+  std::int32_t cosine = 0;  // of 16384
+  std::int32_t sine = 0;
+  std::int32_t slant = 0;  // of 256
+  std::int32_t width = 0;  // canvas units per outline unit, of 16
+  std::int32_t height = 0;
+  std::int32_t shift_x = 0;
+  std::int32_t shift_y = 0;
+
+  Point place(OutlinePoint p) const {
+    const std::int32_t y = p.y * height / 16;
+    const std::int32_t x = p.x * width / 16 - y * slant / 256;
+    return {kCentre + shift_x + (x * cosine - y * sine) / 16384,
+            kCentre + shift_y + (x * sine + y * cosine) / 16384};
+  }
+};
+
+Pose draw_pose(RandomSequence& random) {
+  Pose pose;
+  // The rational points of the circle: no sine is needed.
+  const std::int32_t half_tangent = random.between(-48, 48);
+  const std::int32_t square = half_tangent * half_tangent;
+  pose.cosine = static_cast<std::int32_t>(std::int64_t{65536 - square} * 16384 / (65536 + square));
+  pose.sine = static_cast<std::int32_t>(std::int64_t{512 * half_tangent} * 16384 / (65536 + square));
+  pose.slant = random.between(-70, 90);
+  const std::int32_t size = random.between(360, 540);
+  pose.width = size * random.between(200, 300) / kUnit;
+  pose.height = size * random.between(220, 290) / kUnit;
+  pose.shift_x = random.between(-5 * kUnit / 2, 5 * kUnit / 2);
+  pose.shift_y = random.between(-5 * kUnit / 2, 5 * kUnit / 2);
+  return pose;
+}
+
+// A point of the Catmull-Rom curve from p[1] to p[2], `step` of kCurveSteps on the way.
+std::int32_t on_curve(std::int32_t before, std::int32_t from, std::int32_t to, std::int32_t after,
+                      std::int32_t step) {
+  constexpr std::int32_t n = kCurveSteps;
+  return (2 * from * n * n * n + (to - before) * step * n * n +
+          (2 * before - 5 * from + 4 * to - after) * step * step * n +
+          (3 * (from - to) + after - before) * step * step * step) /
+         (2 * n * n * n);
+}
+
+Path curve_through(const Path& points) {
+  const bool closed = points.front().x == points.back().x && points.front().y == points.back().y;
+  const std::size_t last = points.size() - 1;
+  Path path{points.front()};
+  for (std::size_t i = 0; i < last; ++i) {
+    const Point before = i > 0 ? points[i - 1] : closed ? points[last - 1] : points[0];
+    const Point after = i + 2 <= last ? points[i + 2] : closed ? points[1] : points[last];
+    for (std::int32_t step = 1; step <= kCurveSteps; ++step) {
+      path.push_back({on_curve(before.x, points[i].x, points[i + 1].x, after.x, step),
+                      on_curve(before.y, points[i].y, points[i + 1].y, after.y, step)});
+    }
+  }
+  return path;
+}
+
+// A stroke as this sample's hand draws it. Equal points stay equal, so that closed curves stay closed and
+// strokes that meet still meet.
+Path draw_stroke(const Stroke& stroke, const Pose& pose, std::span<const OutlinePoint> wobbles) {
+  Path points;
+  for (const OutlinePoint& p : stroke.points) {
+    const auto key = static_cast<std::size_t>(p.x * 7 + p.y * 13 + 4096) % wobbles.size();
+    points.push_back(pose.place({p.x + wobbles[key].x, p.y + wobbles[key].y}));
+  }
+  return stroke.bend == Bend::curved ? curve_through(points) : points;
+}
+
+Pen draw_pen(RandomSequence& random, std::int32_t least_ink, std::int32_t most_ink) {
+  const std::int32_t core = random.between(kUnit * 3 / 8, kUnit * 9 / 8);
+  const std::int32_t edge = random.between(kUnit * 5 / 8, kUnit * 9 / 8);
+  return {core, core + edge, random.between(least_ink, most_ink)};
+}
+
+void draw_digit(Image image, std::span<const Writing> writings, RandomSequence& random) {
+  const Writing& writing = writings[random.below(static_cast<std::uint32_t>(writings.size()))];
+  const Pose pose = draw_pose(random);
+  const Pen pen = draw_pen(random, 160, 255);
+  std::array<OutlinePoint, 31> wobbles;
+  for (OutlinePoint& wobble : wobbles) wobble = {random.between(-6, 6), random.between(-6, 6)};
+  DistanceField field;
+  for (const Stroke& stroke : writing) field.add(draw_stroke(stroke, pose, wobbles), pen.reach);
+  field.ink(image, pen);
+}
+
+// Short faint lines that belong to no digit.
+void draw_distractors(Image image, RandomSequence& random) {
+  const std::uint32_t count = random.below(4);
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const Point start{random.between(0, kSide * kUnit), random.between(0, kSide * kUnit)};
+    const Point end{start.x + random.between(-7 * kUnit, 7 * kUnit),
+                    start.y + random.between(-7 * kUnit, 7 * kUnit)};
+    const Pen pen = draw_pen(random, 50, 140);
+    DistanceField field;
+    field.add({start, end}, pen.reach);
+    field.ink(image, pen);
+  }
+}
+
+// A background, and on every pixel the sum of two random numbers, which is most often near nothing.
+void draw_noise(Image image, RandomSequence& random) {
+  const std::int32_t background = random.between(0, 32);
+  const std::int32_t strength = random.between(8, 48);
+  for (std::size_t i = 0; i < image.size(); i += 2) {
+    const std::uint32_t word = random.next();
+    for (std::size_t k = 0; k < 2; ++k) {
+      const auto first = static_cast<std::int32_t>(word >> (16 * k) & 0xFF);
+      const auto second = static_cast<std::int32_t>(word >> (16 * k + 8) & 0xFF);
+      const std::int32_t noise = (first + second - 255) * strength / 256;
+      const std::int32_t ink = background + image[i + k] * (255 - background) / 255;
+      image[i + k] = static_cast<std::uint8_t>(std::clamp(ink + noise, 0, 255));
+    }
+  }
+}
+
+int digit_of(std::int64_t sample) {
+  std::array<std::int64_t, 10> digits;
+  std::iota(digits.begin(), digits.end(), 0);
+  RandomSequence random(
+      kSetSeed, {.item = static_cast<std::uint32_t>(sample / 10), .purpose = random_purpose("glyph labels")});
+  shuffle(digits, random);
+  return static_cast<int>(digits[static_cast<std::size_t>(sample % 10)]);
+}
+
+}  // namespace
+
+LabelledImages draw_glyphs(std::int64_t first, std::int64_t count) {
+  const auto writings = digit_writings();
+  LabelledImages drawn{
+      Shape{1, kSide, kSide}, std::vector<std::uint8_t>(static_cast<std::size_t>(count) * kPixels), {}};
+  drawn.labels.reserve(static_cast<std::size_t>(count));
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t sample = first + i;
+    const Image image(drawn.images.data() + i * kPixels, kPixels);
+    const int digit = digit_of(sample);
+    RandomSequence random(kSetSeed,
+                          {.item = static_cast<std::uint32_t>(sample), .purpose = random_purpose("glyph")});
+    draw_digit(image, writings[static_cast<std::size_t>(digit)], random);
+    draw_distractors(image, random);
+    draw_noise(image, random);
+    drawn.labels.push_back(digit);
+  }
+  return drawn;
+}
+
+}  // namespace tutti
