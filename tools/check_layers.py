@@ -151,7 +151,7 @@ def check_private_include(tree, file, line, name):
                                 "move the contents to src")
         return
     module_root = tree.root / "src" / file.module
-    for folder in (file.path.parent, module_root):
+    for folder in (file.path.parent, module_root, tree.root / "src"):
         target = (folder / name).resolve()
         if target.is_file():
             if not target.is_relative_to(module_root.resolve()):
@@ -162,8 +162,8 @@ def check_private_include(tree, file, line, name):
     if owners:
         tree.report(file, line, f'"{name}" is private to {", ".join(owners)}: include a public header of it instead')
     else:
-        tree.report(file, line, f'"{name}" is not in src/{file.module}: name it from this folder or from the '
-                                "module's, or add the file")
+        tree.report(file, line, f'"{name}" is not in src/{file.module}: name it from this folder, the '
+                                "module's or src, or add the file")
 
 
 def check_library_include(tree, file, line, name):

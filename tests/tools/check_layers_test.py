@@ -20,7 +20,8 @@ SOUND = {
     "src/base/shape.cpp": '#include "tutti/base/shape.hpp"\n#include <fmt/format.h>\n#include <sys/stat.h>\n',
     "src/comm/ranks.hpp": "#pragma once\n",
     "src/comm/mpi/mpi_world.cpp": '#include "tutti/comm/world.hpp"\n#include "comm_error.hpp"\n'
-                                  '#include "ranks.hpp"\n#include "../ranks.hpp"\n#include <mpi.h>\n',
+                                  '#include "ranks.hpp"\n#include "../ranks.hpp"\n#include "comm/ranks.hpp"\n'
+                                  '#include <mpi.h>\n',
     "src/comm/mpi/comm_error.hpp": "#pragma once\n#include <mpi.h>\n",
     "src/data/gz_reader.cpp": "#include <zlib.h>\n",
     "src/app/main.cpp": '#include "tutti/comm/world.hpp"\n#include <CLI/CLI.hpp>\n#include <nlohmann/json.hpp>\n',
@@ -74,7 +75,9 @@ class LayerCheck(unittest.TestCase):
         self.expect({"src/app/a.cpp": '#include "ranks.hpp"\n'}, "src/app/a.cpp", 1, "private to comm")
 
     def test_a_private_header_of_another_module_is_refused_by_path(self):
-        self.expect({"src/app/a.cpp": '#include "../comm/ranks.hpp"\n'}, "src/app/a.cpp", 1, "private to another")
+        for path in ("../comm/ranks.hpp", "comm/ranks.hpp"):
+            with self.subTest(path):
+                self.expect({"src/app/a.cpp": f'#include "{path}"\n'}, "src/app/a.cpp", 1, "private to another")
 
     def test_a_private_header_must_exist(self):
         self.expect({"src/app/a.cpp": '#include "b.hpp"\n'}, "src/app/a.cpp", 1, "is not in src/app")
