@@ -1,0 +1,326 @@
+#!/usr/bin/env python3
+"""Holds the module table of Tutti and reports every file that does not keep to it.
+
+Reads the text of src, include and tests only; compiles nothing. Prints `path:line: what, and what to do` for each
+finding and ends with 1 when there is any.
+"""
+
+import argparse
+import dataclasses
+import pathlib
+import re
+import sys
+
+# Which modules each module may include, besides itself. Lower ones first.
+MODULES = {
+    "base": set(),
+    "backend": {"base"},
+    "comm": {"backend", "base"},
+    "storage": {"base"},
+    "nn": {"backend", "base"},
+    "data": {"storage", "backend", "base"},
+    "checkpoint": {"comm", "storage", "backend", "base"},
+    "train": {"checkpoint", "data", "nn", "storage", "comm", "backend", "base"},
+    "app": {"train", "checkpoint", "data", "nn", "storage", "comm", "backend", "base"},
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Library:
+    """A library's headers, as a pattern of the name between the brackets, and the folders that may include them."""
+
+    name: str
+    headers: str
+    folders: tuple
+    one_file: bool = False
+
+
+LIBRARIES = [
+    Library("MPI", r"mpi(-ext)?\.h", ("src/comm/mpi/",)),
+    Library("NCCL", r"nccl\w*\.h", ("src/comm/nccl/",)),
+    Library("CUDA", r"(cuda|cudnn|cublas|driver_types|cooperative_groups|nv|cub/|thrust/).*",
+            ("src/backend/cuda/", "src/comm/nccl/")),
+    Library("oneDNN", r"(dnnl.*|oneapi/.*)", ("src/backend/cpu/",)),
+    Library("OpenMP", r"omp\.h", ("src/backend/cpu/",)),
+    Library("HDF5", r"(hdf5\w*|H5\w+)\.h", ("src/storage/hdf5/",)),
+    Library("zlib", r"(zlib|zconf)\.h", ("src/data/",), one_file=True),
+    Library("CLI11", r"CLI/.*", ("src/app/",)),
+    Library("toml11", r"toml(\.hpp|/.*)", ("src/app/", "src/nn/")),
+    Library("nlohmann-json", r"nlohmann/.*", ("src/app/", "src/train/", "src/checkpoint/")),
+    Library("fmt", r"fmt/.*", ("src/",)),
+]
+
+# The C++ library has no dots in its names; the rest is what the operating system and the compiler bring.
+SYSTEM_HEADERS = re.compile(
+    r"[a-z_0-9]+|(sys|linux|net|netinet|arpa)/\w+\.h|"
+    r"(dirent|dlfcn|fcntl|glob|ifaddrs|netdb|poll|pthread|pwd|sched|spawn|syscall|termios|time|unistd|utime)\.h|"
+    r"(cpuid|\w+intrin)\.h")
+
+SOURCES = {".cpp", ".cu"}
+HEADERS = {".hpp", ".cuh"}
+LINES_PER_SOURCE = 400
+LINES_PER_HEADER = 200
+LINES_PER_FUNCTION = 60
+EMPTY_NAMES = {"util", "utils", "helper", "helpers", "common", "manager", "impl"}
+HEADER_LIST = "include/tutti/CMakeLists.txt"
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]')
+CONDITIONAL = re.compile(r"^\s*#\s*(if|ifdef|ifndef|elif|else)\b")
+PRAGMA_OPENMP = re.compile(r"^\s*#\s*pragma\s+omp\b")
+NOT_CODE = re.compile(
+    r"""(?P<comment>//[^\n]*|/\*.*?\*/)"""
+    r"""|R"(?P<mark>[^ ()\\\t\n]*)\(.*?\)(?P=mark)\""""
+    r"""|"(?:\\.|[^"\\\n])*\""""
+    r"""|(?<![0-9A-Za-z])'(?:\\.|[^'\\\n])+'""", re.DOTALL)
+
+
+def without_comments(text):
+    return NOT_CODE.sub(lambda m: "\n" * m[0].count("\n") + " " if m["comment"] else m[0], text)
+
+
+def without_comments_and_literals(text):
+    return NOT_CODE.sub(lambda m: "\n" * m[0].count("\n") + " ", text)
+
+
+class File:
+    """One file of the tree: where it is, whose it is, and what it includes."""
+
+    def __init__(self, root, path):
+        self.name = path.relative_to(root).as_posix()
+        self.path = path
+        self.text = path.read_text(encoding="utf-8")
+        self.is_header = path.suffix in HEADERS
+        self.is_public = self.name.startswith("include/")
+        parts = pathlib.PurePosixPath(self.name).parts
+        folder = parts[2:] if self.is_public else parts[1:]
+        self.module = folder[0] if len(folder) > 1 else None
+        self.code_lines = without_comments(self.text).split("\n")
+
+    def includes(self):
+        """Yields (line number, bracket, name)."""
+        for number, line in enumerate(self.code_lines, 1):
+            match = INCLUDE.match(line)
+            if match:
+                yield number, match[1], match[2]
+
+
+class Tree:
+    def __init__(self, root):
+        self.root = root
+        self.public = self._files("include")
+        self.private = self._files("src")
+        self.tests = self._files("tests")
+        self.ours = self.public + self.private
+        self.findings = []
+
+    def _files(self, folder):
+        paths = sorted((self.root / folder).rglob("*"))
+        return [File(self.root, path) for path in paths if path.suffix in SOURCES | HEADERS]
+
+    def report(self, file, line, what):
+        self.findings.append((file.name, line, what))
+
+
+def check_modules(tree):
+    for file in tree.ours:
+        if file.module not in MODULES:
+            tree.report(file, 1, f"lies in no module: move it into one of {', '.join(MODULES)}, or extend the table in "
+                                 "tools/check_layers.py")
+            continue
+        for line, bracket, name in file.includes():
+            if name.startswith("tutti/"):
+                check_public_include(tree, file, line, name)
+            elif bracket == '"':
+                check_private_include(tree, file, line, name)
+            else:
+                check_library_include(tree, file, line, name)
+
+
+def check_public_include(tree, file, line, name):
+    module = name.split("/")[1]
+    allowed = MODULES[file.module] | {file.module}
+    if module not in allowed:
+        tree.report(file, line, f"{file.module} must not include {name}: it may include "
+                                f"{', '.join(sorted(allowed - {file.module})) or 'nothing of ours'}; move what is "
+                                "needed to a lower module, or this code to a higher one")
+
+
+def check_private_include(tree, file, line, name):
+    if file.is_public:
+        tree.report(file, line, f'a public header includes "{name}", which others cannot find: write "tutti/..." or '
+                                "move the contents to src")
+        return
+    module_root = tree.root / "src" / file.module
+    for folder in (file.path.parent, module_root, tree.root / "src"):
+        target = (folder / name).resolve()
+        if target.is_file():
+            if not target.is_relative_to(module_root.resolve()):
+                tree.report(file, line, f'"{name}" is private to another module: include that module\'s public header')
+            return
+    owners = sorted({other.module for other in tree.private
+                     if other.is_header and other.module and other.name.endswith("/" + name)})
+    if owners:
+        tree.report(file, line, f'"{name}" is private to {", ".join(owners)}: include a public header of it instead')
+    else:
+        tree.report(file, line, f'"{name}" is not in src/{file.module}: name it from this folder, the '
+                                "module's or src, or add the file")
+
+
+def check_library_include(tree, file, line, name):
+    library = next((one for one in LIBRARIES if re.fullmatch(one.headers, name)), None)
+    if library is None:
+        if not SYSTEM_HEADERS.fullmatch(name):
+            tree.report(file, line, f"<{name}> belongs to no library in the table: do without it, or give the library "
+                                    "a folder in tools/check_layers.py")
+        return
+    if file.is_public:
+        tree.report(file, line, f"a public header includes {library.name}'s <{name}>: hide it in a source file in "
+                                f"{' or '.join(library.folders)}")
+    elif not file.name.startswith(library.folders):
+        tree.report(file, line, f"{library.name}'s <{name}> stays in {' and '.join(library.folders)}: use what these "
+                                "offer, or move this code there")
+
+
+def check_one_file_libraries(tree):
+    for library in LIBRARIES:
+        if not library.one_file:
+            continue
+        users = [(file, line) for file in tree.private if file.name.startswith(library.folders)
+                 for line, _, name in file.includes() if re.fullmatch(library.headers, name)]
+        first = users[0][0] if users else None
+        for file, line in users:
+            if file is not first:
+                tree.report(file, line, f"{library.name} is used by one file only, which is {first.name}: call that")
+
+
+def check_public_headers(tree):
+    """A header is public because another module includes it, or because such a header needs it."""
+    by_name = {file.name.removeprefix("include/"): file for file in tree.public}
+    used = set()
+    wanted = [by_name[name] for file in tree.ours for _, _, name in file.includes()
+              if name in by_name and by_name[name].module != file.module]
+    while wanted:
+        header = wanted.pop()
+        if header.name in used:
+            continue
+        used.add(header.name)
+        wanted += [by_name[name] for _, _, name in header.includes() if name in by_name]
+    for name, header in sorted(by_name.items()):
+        if header.module != "base" and header.name not in used:
+            tree.report(header, 1, f"no other module includes it: move it to src/{header.module}")
+
+    listing = tree.root / HEADER_LIST
+    listed = set(re.findall(r"[\w/]+\.hpp", listing.read_text(encoding="utf-8"))) if listing.is_file() else set()
+    for name, header in sorted(by_name.items()):
+        if name.removeprefix("tutti/") not in listed:
+            tree.report(header, 1, f"is not installed, nor compiled alone: add its name to {HEADER_LIST}")
+
+
+def check_preprocessor(tree):
+    for file in tree.ours:
+        for number, line in enumerate(file.code_lines, 1):
+            if CONDITIONAL.match(line):
+                tree.report(file, number, f"'{line.strip()}': choose between source files in CMake instead")
+            if PRAGMA_OPENMP.match(line):
+                tree.report(file, number, "OpenMP in our own code blinds the thread sanitizer: use std::thread")
+        if file.is_header and not any(line.strip() == "#pragma once" for line in file.code_lines):
+            tree.report(file, 1, "a header needs '#pragma once'")
+
+
+def check_names(tree):
+    for file in tree.ours + tree.tests:
+        parts = pathlib.PurePosixPath(file.name).with_suffix("").parts
+        for word in {word for part in parts for word in part.split("_")} & EMPTY_NAMES:
+            tree.report(file, 1, f"'{word}' says nothing: name the file after its main type")
+
+
+def check_sizes(tree):
+    for file in tree.ours + tree.tests:
+        lines = file.text.count("\n")
+        is_interface = file.is_header and file not in tree.tests  # a header of tests holds a suite
+        limit = LINES_PER_HEADER if is_interface else LINES_PER_SOURCE
+        if lines >= limit:
+            tree.report(file, limit, f"has {lines} lines, the limit is below {limit}: split it by subject")
+        for start, length in functions(file.text):
+            if length >= LINES_PER_FUNCTION:
+                tree.report(file, start, f"a function of {length} lines, the limit is below {LINES_PER_FUNCTION}: "
+                                         "give its steps names")
+
+
+def kind_of_block(head):
+    """What a brace after `head` opens, outside of functions: "scope", "function" or "value"."""
+    head = re.sub(r"\[\[.*?\]\]", "", head).strip()
+    if head.startswith("template"):
+        depth = 0
+        for i, char in enumerate(head):
+            depth += (char == "<") - (char == ">" and head[i - 1] != "-")
+            if char == ">" and depth == 0:
+                head = head[i + 1:].strip()
+                break
+    if re.match(r"(inline\s+)?namespace\b|(typedef\s+)?(enum|class|struct|union)\b", head):
+        return "scope"
+    before_parenthesis, parenthesis, _ = head.partition("(")
+    if not parenthesis:
+        return "value" if head else "scope"
+    is_value = "=" in before_parenthesis and "operator" not in before_parenthesis and "[" not in head
+    return "value" if is_value else "function"
+
+
+def functions(text):
+    """Yields (first line, lines) of every function body with its signature. Counts on formatted code."""
+    text = without_comments_and_literals(text)
+    text = re.sub(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", lambda m: "\n" * m[0].count("\n"), text, flags=re.MULTILINE)
+    blocks = []  # (kind, first line, head) of every open brace
+    head, head_line, line, parentheses = "", 0, 1, 0
+    for i, char in enumerate(text):
+        line += char == "\n"
+        declaring = not parentheses and all(kind == "scope" for kind, _, _ in blocks)
+        if declaring and (char in ";" or (char == ":" and head.strip() in ("public", "private", "protected"))):
+            head = ""
+        elif char == "{":
+            blocks.append((kind_of_block(head) if declaring else "inner", head_line, head))
+            head = "" if blocks[-1][0] == "scope" else head
+        elif char == "}" and blocks:
+            kind, start, opening = blocks.pop()
+            if kind in ("scope", "value"):
+                head = "" if kind == "scope" else opening
+            elif kind == "function":
+                following = text[i + 1:].lstrip()[:1]
+                if following in (",", "{"):  # a member initialiser: the body is still to come
+                    head = opening
+                else:
+                    head = ""
+                    yield start, line - start + 1
+        else:
+            parentheses += (char == "(") - (char == ")")
+            if declaring:
+                if not head.strip() and not char.isspace():
+                    head_line = line
+                head += char
+
+
+def check(root):
+    """Returns the findings of a tree as (path, line, text), in order."""
+    tree = Tree(root)
+    for rule in (check_modules, check_one_file_libraries, check_public_headers, check_preprocessor, check_names,
+                 check_sizes):
+        rule(tree)
+    return sorted(tree.findings), len(tree.ours) + len(tree.tests)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("root", nargs="?", type=pathlib.Path,
+                        default=pathlib.Path(__file__).resolve().parent.parent, help="the checkout; default: this one")
+    root = parser.parse_args().root.resolve()
+    findings, files = check(root)
+    for path, line, what in findings:
+        print(f"{path}:{line}: {what}")
+    if files == 0:
+        sys.exit(f"{root}: no C++ files in src, include or tests: give the root of a checkout")
+    print(f"layers: {files} files, {len(findings) or 'no'} findings")
+    sys.exit(1 if findings else 0)
+
+
+if __name__ == "__main__":
+    main()

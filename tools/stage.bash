@@ -1,0 +1,94 @@
+# shellcheck shell=bash
+# Stages of work for the scripts beside this file: each has a title, a log and its seconds, says little when all goes
+# well, and when it fails shows the end of its log and what to try. Source it; it runs nothing by itself.
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
+program=tools/$(basename "$0")
+meter=
+
+fail() {
+  printf '%s: %s\n' "$program" "$*" >&2
+  exit 1
+}
+
+# Sets `logs`, the folder that stages write to: in the checkout where that can be written.
+open_logs() {
+  logs=$root/build/logs
+  mkdir -p "$logs" 2>/dev/null && [[ -w $logs ]] || logs=$(mktemp -d "${TMPDIR:-/tmp}/tutti-logs.XXXXXX")
+}
+
+# The last line of a log, or only its counter where ninja left one.
+last_step() {
+  local line
+  line=$(tail -c 400 "$1" | tr '\r' '\n' | grep -v '^[[:space:]]*$' | tail -n 1)
+  if [[ $line =~ ^(\[[0-9]+/[0-9]+\]) ]]; then line=${BASH_REMATCH[1]}; fi
+  printf '%.40s' "$line"
+}
+
+show_meter() { # TITLE LOG
+  local started=$SECONDS
+  while sleep 0.2; do
+    printf '\r\033[K%s: %d s  %s' "$1" $((SECONDS - started)) "$(last_step "$2")"
+  done
+}
+
+stop_meter() {
+  [[ -n $meter ]] || return 0
+  kill "$meter" 2>/dev/null || true
+  wait "$meter" 2>/dev/null || true
+  meter=
+  printf '\r\033[K'
+}
+trap stop_meter EXIT
+
+# stage TITLE ADVICE COMMAND...: runs the command into its own log. On a terminal one line follows its progress. Ends
+# the script with the command's status when that is not 0.
+stage() {
+  local title=$1 advice=$2 log status=0 started=$SECONDS
+  shift 2
+  log=$logs/${program##*/}-${title// /-}.log
+  : >"$log"
+  if [[ -t 1 ]]; then
+    show_meter "$title" "$log" &
+    meter=$!
+  else
+    printf '%s: ' "$title"
+  fi
+  "$@" >"$log" 2>&1 </dev/null || status=$?
+  if [[ -n $meter ]]; then
+    stop_meter
+    printf '%s: ' "$title"
+  fi
+  if ((status != 0)); then
+    printf 'failed after %d s\n' $((SECONDS - started))
+    {
+      tail -n 30 "$log"
+      printf '\n%s: "%s" failed with status %d\n  log:  %s\n  try:  %s\n' \
+        "$program" "$title" "$status" "$log" "$advice"
+    } >&2
+    exit "$status"
+  fi
+  printf '%d s\n' $((SECONDS - started))
+}
+
+# Lets `./trainer` in the checkout name what was built last.
+link_trainer() { # PRESET
+  ln -sfn "build/$1/trainer" "$root/trainer"
+}
+
+configure_and_build() { # PRESET [BUILD ARGUMENTS...]
+  local preset=$1
+  shift
+  stage configure "read the last lines above; after a change of compiler or libraries: rm -rf build/$preset" \
+    cmake --preset "$preset"
+  stage build "cmake --build --preset $preset, which shows the first error by itself" \
+    env NINJA_STATUS='[%f/%t] ' cmake --build --preset "$preset" --parallel "$(nproc)" "$@"
+}
+
+# The tests that any machine can run: no GPU, Slurm cluster, real data set or much time.
+run_tests() { # PRESET [CTEST OPTIONS...]
+  local preset=$1
+  shift
+  ctest --test-dir "build/$preset" --parallel "$(nproc)" --output-on-failure --no-tests=error \
+    --label-exclude '^(gpu|slow|slurm|data)$' "$@"
+}
