@@ -13,7 +13,6 @@
 #include <cstdio>
 #include <string_view>
 #include <system_error>
-#include <utility>
 
 namespace tutti {
 namespace {
@@ -21,7 +20,7 @@ namespace {
 constexpr int kMostLeftovers = 100;
 
 struct CloseDescriptor {
-  void operator()(int descriptor) const noexcept { ::close(descriptor); }
+  void operator()(int descriptor) const noexcept { static_cast<void>(::close(descriptor)); }
 };
 using Descriptor = UniqueHandle<int, CloseDescriptor, -1>;
 
@@ -79,15 +78,16 @@ class TemporaryFile {
     for (int leftover = 0; !descriptor_; ++leftover) {
       name_ = leftover == 0 ? stem : fmt::format("{}.{}", stem, leftover);
       descriptor_ = Descriptor(::open(name_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
-      if (!descriptor_ && (errno != EEXIST || leftover == kMostLeftovers)) {
-        fail(path_, fmt::format("creating '{}'", std::exchange(name_, {})), errno);
+      const int error = errno;
+      if (!descriptor_ && (error != EEXIST || leftover == kMostLeftovers)) {
+        fail(path_, fmt::format("creating '{}'", name_), error);
       }
     }
   }
   TemporaryFile(const TemporaryFile&) = delete;
   TemporaryFile& operator=(const TemporaryFile&) = delete;
   ~TemporaryFile() {
-    if (!name_.empty()) ::unlink(name_.c_str());
+    if (!name_.empty()) static_cast<void>(::unlink(name_.c_str()));
   }
 
   void write(std::span<const std::byte> bytes) {
@@ -142,8 +142,9 @@ std::vector<std::byte> read_whole(const std::string& path) {
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat status {};
   if (!file || ::fstat(file.get(), &status) != 0) fail_reading(path, errno);
-  if (!S_ISREG(status.st_mode))
+  if (!S_ISREG(status.st_mode)) {
     throw Error(ErrorSource::io, fmt::format("cannot read '{}': it is not a file", path));
+  }
   std::vector<std::byte> bytes(static_cast<std::size_t>(status.st_size));
   std::span<std::byte> rest(bytes);
   while (!rest.empty()) {

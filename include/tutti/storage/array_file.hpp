@@ -1,7 +1,7 @@
 #pragma once
 // Named arrays and texts in one HDF5 file. Writing builds the whole image in memory, so HDF5 never touches
 // the disk while saving; `write_whole` (storage/whole_file.hpp) puts it there. Datasets are contiguous and
-// uncompressed.
+// uncompressed. For one thread at a time: HDF5 may be built without thread safety.
 
 #include "tutti/base/shape.hpp"
 
