@@ -1,0 +1,320 @@
+#include "tutti/data/batch_loader.hpp"
+
+#include "tutti/base/error.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace tutti {
+namespace {
+
+// Ordinary memory that passes for the host's or for a device's; it computes nothing. Copies are done only
+// when the stream is synchronized, so that forgetting to wait shows.
+class MemoryBackend : public Backend {
+ public:
+  explicit MemoryBackend(MemorySpace space) : space_(space) {}
+
+  int allocations() const { return allocations_; }
+
+  std::string description() const override { return "memory only"; }
+  MemorySpace memory_space() const override { return space_; }
+  void enter_compute_thread(int) override { refuse(); }
+  Buffer allocate(std::size_t bytes) override {
+    ++allocations_;
+    return {std::calloc(bytes, 1), bytes, space_, [](void* data) { std::free(data); }};
+  }
+  std::unique_ptr<Stream> make_stream() override { return std::make_unique<LateStream>(); }
+  void copy(Stream& stream, const Tensor& to, const Tensor& from) override {
+    if (to.bytes() != from.bytes() || to.space != space_ || from.space != MemorySpace::host) refuse();
+    dynamic_cast<LateStream&>(stream).copies.push_back({to, from});
+  }
+  void fill_zero(Stream&, const Tensor&) override { refuse(); }
+  void add(Stream&, const Tensor&, const Tensor&) override { refuse(); }
+  void sgd_step(Stream&, const SgdStep&) override { refuse(); }
+  ActivationSpec plain_activation(const Shape&) override { refuse(); }
+  std::unique_ptr<LayerWeights> make_weights(const LayerSpec&, std::span<const Tensor>) override { refuse(); }
+  std::unique_ptr<Layer> make_layer(const LayerSpec&, const LayerRequest&) override { refuse(); }
+  std::unique_ptr<LossLayer> make_softmax_loss(const ActivationSpec&) override { refuse(); }
+
+ private:
+  struct LateStream : Stream {
+    std::vector<std::pair<Tensor, Tensor>> copies;
+    void synchronize() override {
+      for (const auto& [to, from] : copies) std::memcpy(to.data, from.data, to.bytes());
+      copies.clear();
+    }
+  };
+
+  [[noreturn]] static void refuse() { throw Error(ErrorSource::internal, "this backend only holds memory"); }
+
+  MemorySpace space_;
+  std::atomic<int> allocations_{0};
+};
+
+// Sample i has the pixels i and i + 1 and the label i mod 7. Counts reads, and can fail at one sample.
+class CountingDataset : public Dataset {
+ public:
+  explicit CountingDataset(std::int64_t samples) : info_{"counting", Shape{1, 1, 2}, 7, {}, samples} {}
+
+  std::atomic<std::int64_t> failing_sample{-1};
+  std::int64_t samples_read() const { return samples_read_; }
+
+  const DatasetInfo& info() const override { return info_; }
+  void read(std::span<const std::int64_t> samples, std::span<std::uint8_t> images,
+            std::span<std::int32_t> labels) const override {
+    for (std::size_t i = 0; i < samples.size(); ++i) {
+      if (samples[i] == failing_sample) throw Error(ErrorSource::io, "sample " + std::to_string(samples[i]));
+      images[2 * i] = static_cast<std::uint8_t>(samples[i]);
+      images[2 * i + 1] = static_cast<std::uint8_t>(samples[i] + 1);
+      labels[i] = static_cast<std::int32_t>(samples[i] % 7);
+      ++samples_read_;
+    }
+  }
+  std::uint64_t digest() const override { return 0; }
+
+ private:
+  DatasetInfo info_;
+  mutable std::atomic<std::int64_t> samples_read_{0};
+};
+
+LoaderPlan plan_of(std::int64_t batch_size, int parts, LastBatch last_batch = LastBatch::keep) {
+  LoaderPlan plan;
+  plan.batch_size = batch_size;
+  plan.num_parts = parts;
+  plan.parts = {0, parts};
+  plan.last_batch = last_batch;
+  plan.order = {Shuffle::global, 5};
+  return plan;
+}
+
+void expect_samples(const Batch& batch, const std::vector<std::int64_t>& samples, MemorySpace space) {
+  ASSERT_EQ(batch.samples, static_cast<std::int64_t>(samples.size()));
+  ASSERT_EQ(batch.images.shape, (Shape{batch.samples, 1, 1, 2}));
+  ASSERT_EQ(batch.labels.shape, Shape{batch.samples});
+  ASSERT_EQ(batch.images.space, space);
+  const auto* pixels = static_cast<const float*>(batch.images.data);
+  const auto* labels = static_cast<const std::int32_t*>(batch.labels.data);
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    const auto first = static_cast<std::uint8_t>(samples[i]);
+    ASSERT_EQ(pixels[2 * i], static_cast<float>(first) / 255.0f);
+    ASSERT_EQ(pixels[2 * i + 1], static_cast<float>(static_cast<std::uint8_t>(first + 1)) / 255.0f);
+    ASSERT_EQ(labels[i], samples[i] % 7);
+  }
+}
+
+void expect_step(const StepBatches& step, const std::vector<SplitBatchSampler>& samplers,
+                 const LoaderPlan& plan, MemorySpace space) {
+  ASSERT_EQ(step.batches.size(), samplers.size());
+  ASSERT_EQ(step.global_samples, samplers[0].batch_samples(step.epoch, step.step));
+  for (std::size_t i = 0; i < samplers.size(); ++i) {
+    ASSERT_EQ(step.batches[i].part, plan.parts.begin + static_cast<std::int64_t>(i));
+    expect_samples(step.batches[i], samplers[i].indices(step.epoch, step.step), space);
+  }
+}
+
+std::vector<SplitBatchSampler> samplers_of(const Dataset& data, const LoaderPlan& plan) {
+  return SplitBatchSampler::for_parts(data.info().samples, plan.batch_size, plan.num_parts, plan.parts,
+                                      plan.last_batch, plan.order);
+}
+
+TEST(BatchLoader, DeliversWhatTheSamplerSaysHoweverManyStepsAhead) {
+  const CountingDataset data(53);
+  for (const MemorySpace space : {MemorySpace::host, MemorySpace::cuda}) {
+    for (const LastBatch last_batch : {LastBatch::keep, LastBatch::discard, LastBatch::rollover}) {
+      for (const int steps_ahead : {0, 1, 3}) {
+        LoaderPlan plan = plan_of(10, 4, last_batch);
+        plan.parts = {1, 4};
+        plan.steps_ahead = steps_ahead;
+        MemoryBackend backend(space);
+        BatchLoader loader(data, backend, plan);
+        const auto samplers = samplers_of(data, plan);
+        for (std::int64_t epoch = 0; epoch < 3; ++epoch) {
+          for (std::int64_t step = 0; step < samplers[0].steps(epoch); ++step) {
+            const StepBatches& next = loader.next();
+            ASSERT_EQ(next.epoch, epoch);
+            ASSERT_EQ(next.step, step);
+            ASSERT_NO_FATAL_FAILURE(expect_step(next, samplers, plan, space));
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(BatchLoader, GoesOnWhereverItIsSent) {
+  const CountingDataset data(40);
+  for (const int steps_ahead : {0, 2}) {
+    LoaderPlan plan = plan_of(8, 2);
+    plan.steps_ahead = steps_ahead;
+    MemoryBackend backend(MemorySpace::host);
+    BatchLoader loader(data, backend, plan);
+    const auto samplers = samplers_of(data, plan);
+    for (std::int64_t turn = 0; turn < 200; ++turn) {
+      const std::int64_t epoch = turn * 7 % 11;
+      loader.seek(epoch, turn % 5);
+      for (std::int64_t more = 0; more <= turn % 3; ++more) {
+        const StepBatches& next = loader.next();
+        const std::int64_t position = epoch * 5 + turn % 5 + more;
+        ASSERT_EQ(next.epoch * 5 + next.step, position);
+        ASSERT_NO_FATAL_FAILURE(expect_step(next, samplers, plan, MemorySpace::host));
+      }
+    }
+  }
+}
+
+TEST(BatchLoader, TakesAStepBeyondTheLastForTheNextEpochsFirst) {
+  const CountingDataset data(40);
+  MemoryBackend backend(MemorySpace::host);
+  BatchLoader loader(data, backend, plan_of(8, 2));
+  loader.seek(3, 5);
+  const StepBatches& next = loader.next();
+  EXPECT_EQ(next.epoch, 4);
+  EXPECT_EQ(next.step, 0);
+  EXPECT_THROW(loader.seek(0, -1), Error);
+  EXPECT_THROW(loader.seek(-1, 0), Error);
+}
+
+TEST(BatchLoader, PassesOverEpochsWithoutSteps) {
+  const CountingDataset data(3);
+  MemoryBackend backend(MemorySpace::host);
+  BatchLoader loader(data, backend, plan_of(8, 2, LastBatch::rollover));
+  EXPECT_EQ(loader.steps(0), 0);
+  EXPECT_EQ(loader.remainder(1), 6);
+  EXPECT_EQ(loader.next().epoch, 2);
+  EXPECT_EQ(loader.next().epoch, 5);
+}
+
+TEST(BatchLoader, RefusesToWaitForBatchesThatNeverCome) {
+  MemoryBackend backend(MemorySpace::host);
+  const CountingDataset few(5);
+  const CountingDataset none(0);
+  for (const int steps_ahead : {0, 1}) {
+    LoaderPlan plan = plan_of(8, 2, LastBatch::discard);
+    plan.steps_ahead = steps_ahead;
+    BatchLoader discarding(few, backend, plan);
+    EXPECT_TRUE(discarding.slice_sizes().empty());
+    try {
+      discarding.next();
+      FAIL() << "a batch of nothing";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.source(), ErrorSource::usage);
+      EXPECT_EQ(std::string(error.what()).rfind("5 samples make no batch of 8", 0), 0u) << error.what();
+    }
+    plan.last_batch = LastBatch::keep;
+    BatchLoader empty(none, backend, plan);
+    EXPECT_THROW(empty.next(), Error);
+  }
+}
+
+TEST(BatchLoader, HandsOnWhatReadingThrewAndGoesOnAfterASeek) {
+  for (const int steps_ahead : {0, 1, 4}) {
+    CountingDataset data(32);
+    LoaderPlan plan = plan_of(8, 2);
+    plan.order.shuffle = Shuffle::none;
+    plan.steps_ahead = steps_ahead;
+    data.failing_sample = 20;
+    MemoryBackend backend(MemorySpace::host);
+    BatchLoader loader(data, backend, plan);
+    EXPECT_EQ(loader.next().step, 0);
+    EXPECT_EQ(loader.next().step, 1);
+    for (int attempt = 0; attempt < 2; ++attempt) {
+      try {
+        loader.next();
+        FAIL() << "a batch with an unreadable sample";
+      } catch (const Error& error) {
+        EXPECT_STREQ(error.what(), "sample 20");
+      }
+    }
+    data.failing_sample = -1;
+    loader.seek(0, 2);
+    EXPECT_EQ(loader.next().step, 2);
+  }
+}
+
+TEST(BatchLoader, ReadsAndAllocatesNoFurtherAheadThanPlanned) {
+  for (const int steps_ahead : {0, 1, 3}) {
+    const CountingDataset data(1000);
+    LoaderPlan plan = plan_of(10, 5);
+    plan.steps_ahead = steps_ahead;
+    MemoryBackend backend(MemorySpace::host);
+    BatchLoader loader(data, backend, plan);
+    for (std::int64_t step = 1; step <= 90; ++step) {
+      loader.next();
+      ASSERT_LE(data.samples_read(), (step + steps_ahead) * 10);
+    }
+    EXPECT_EQ(backend.allocations(), (steps_ahead + 1) * 5 * 2);
+  }
+}
+
+TEST(BatchLoader, EndsAtAnyMomentWithoutBeingReadToTheEnd) {
+  const CountingDataset data(1000);
+  MemoryBackend backend(MemorySpace::cuda);
+  for (int taken = 0; taken < 60; ++taken) {
+    LoaderPlan plan = plan_of(10, 5);
+    plan.steps_ahead = 1 + taken % 4;
+    BatchLoader loader(data, backend, plan);
+    for (int i = 0; i < taken % 6; ++i) loader.next();
+  }
+}
+
+TEST(BatchLoader, KnowsEverySliceSizeInAdvance) {
+  MemoryBackend backend(MemorySpace::host);
+  for (const LastBatch last_batch : {LastBatch::keep, LastBatch::discard, LastBatch::rollover}) {
+    for (std::int64_t length = 0; length < 30; ++length) {
+      for (std::int64_t batch_size = 1; batch_size < 12; ++batch_size) {
+        LoaderPlan plan = plan_of(batch_size, 4, last_batch);
+        plan.parts = {1, 3};
+        plan.steps_ahead = 0;
+        const CountingDataset data(length);
+        std::set<std::int64_t> seen;
+        for (const auto& sampler : samplers_of(data, plan)) {
+          for (std::int64_t epoch = 0; epoch < 12; ++epoch) {
+            for (std::int64_t step = 0; step < sampler.steps(epoch); ++step) {
+              seen.insert(static_cast<std::int64_t>(sampler.indices(epoch, step).size()));
+            }
+          }
+        }
+        seen.erase(0);
+        const BatchLoader loader(data, backend, plan);
+        ASSERT_EQ(loader.slice_sizes(), std::vector<std::int64_t>(seen.begin(), seen.end()));
+      }
+    }
+  }
+}
+
+TEST(BatchLoader, RefusesPlansThatMakeNoSense) {
+  const CountingDataset data(10);
+  MemoryBackend backend(MemorySpace::host);
+  LoaderPlan plan = plan_of(4, 2);
+  plan.steps_ahead = -1;
+  EXPECT_THROW(BatchLoader(data, backend, plan), Error);
+  plan = plan_of(4, 2);
+  plan.parts = {1, 3};
+  EXPECT_THROW(BatchLoader(data, backend, plan), Error);
+  EXPECT_THROW(BatchLoader(data, backend, plan_of(0, 2)), Error);
+}
+
+TEST(ChunkReader, ReadsConsecutiveSamplesIntoTheDevicesMemory) {
+  const CountingDataset data(20);
+  for (const MemorySpace space : {MemorySpace::host, MemorySpace::cuda}) {
+    MemoryBackend backend(space);
+    ChunkReader reader(data, backend, 8);
+    expect_samples(reader.read(3, 8), {3, 4, 5, 6, 7, 8, 9, 10}, space);
+    expect_samples(reader.read(18, 2), {18, 19}, space);
+    expect_samples(reader.read(20, 0), {}, space);
+    EXPECT_THROW(reader.read(0, 9), Error);
+    EXPECT_EQ(backend.allocations(), 2);
+  }
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,108 @@
+#include "tutti/base/digest.hpp"
+#include "tutti/data/dataset.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+namespace tutti {
+namespace {
+
+constexpr std::size_t kPixels = 28 * 28;
+constexpr std::size_t kClasses = 10;
+
+struct Samples {
+  std::vector<std::uint8_t> images;
+  std::vector<std::int32_t> labels;
+  std::span<const std::uint8_t> image(std::size_t i) const {
+    return std::span(images).subspan(i * kPixels, kPixels);
+  }
+};
+
+Samples samples_of(const Dataset& data) {
+  std::vector<std::int64_t> all(static_cast<std::size_t>(data.info().samples));
+  std::iota(all.begin(), all.end(), 0);
+  Samples samples{std::vector<std::uint8_t>(all.size() * kPixels), std::vector<std::int32_t>(all.size())};
+  data.read(all, samples.images, samples.labels);
+  return samples;
+}
+
+TEST(Glyphs, HaveTheSamePixelsOnEveryMachine) {
+  const DataPair data = open_data("glyphs", "");
+  EXPECT_EQ(data.train->info().samples, 20'000);
+  EXPECT_EQ(data.test->info().samples, 4'000);
+  EXPECT_EQ(data.train->info().image, (Shape{1, 28, 28}));
+  EXPECT_EQ(data.train->info().class_names[7], "7");
+  EXPECT_EQ(digest_text(data.train->digest()), "38f6b4b29cbe444d");
+  EXPECT_EQ(digest_text(data.test->digest()), "6463d306e1f2f8ac");
+}
+
+TEST(Glyphs, HoldEachDigitEquallyOftenInMixedOrder) {
+  const DataPair data = open_data("glyphs", "");
+  const Samples train = samples_of(*data.train);
+  const Samples test = samples_of(*data.test);
+  for (std::int32_t digit = 0; digit < 10; ++digit) {
+    EXPECT_EQ(std::count(train.labels.begin(), train.labels.end(), digit), 2'000);
+    EXPECT_EQ(std::count(test.labels.begin(), test.labels.end(), digit), 400);
+  }
+  EXPECT_FALSE(std::equal(train.labels.begin(), train.labels.begin() + 10, train.labels.begin() + 10));
+}
+
+// Softmax regression by stochastic gradient descent, one sample at a time.
+class LinearModel {
+ public:
+  std::array<float, kClasses> probabilities(std::span<const std::uint8_t> image) const {
+    std::array<float, kClasses> values{};
+    for (std::size_t c = 0; c < kClasses; ++c) {
+      float sum = biases_[c];
+      for (std::size_t p = 0; p < kPixels; ++p)
+        sum += weights_[c * kPixels + p] * (static_cast<float>(image[p]) / 255);
+      values[c] = sum;
+    }
+    const float most = *std::max_element(values.begin(), values.end());
+    for (float& value : values) value = std::exp(value - most);
+    const float total = std::accumulate(values.begin(), values.end(), 0.0f);
+    for (float& value : values) value /= total;
+    return values;
+  }
+
+  void learn(std::span<const std::uint8_t> image, std::int32_t label, float rate) {
+    auto gradient = probabilities(image);
+    gradient[static_cast<std::size_t>(label)] -= 1;
+    for (std::size_t c = 0; c < kClasses; ++c) {
+      const float factor = rate * gradient[c];
+      for (std::size_t p = 0; p < kPixels; ++p)
+        weights_[c * kPixels + p] -= factor * (static_cast<float>(image[p]) / 255);
+      biases_[c] -= factor;
+    }
+  }
+
+ private:
+  std::vector<float> weights_ = std::vector<float>(kClasses * kPixels);
+  std::array<float, kClasses> biases_{};
+};
+
+TEST(Glyphs, AreLearnedByALinearModelInPartOnly) {
+  const DataPair data = open_data("glyphs", "");
+  const Samples train = samples_of(*data.train);
+  const Samples test = samples_of(*data.test);
+  LinearModel model;
+  for (const float rate : {0.01f, 0.005f, 0.002f}) {
+    for (std::size_t i = 0; i < train.labels.size(); ++i) model.learn(train.image(i), train.labels[i], rate);
+  }
+  int correct = 0;
+  for (std::size_t i = 0; i < test.labels.size(); ++i) {
+    const auto values = model.probabilities(test.image(i));
+    if (std::max_element(values.begin(), values.end()) - values.begin() == test.labels[i]) ++correct;
+  }
+  const double accuracy = correct / 4000.0;
+  EXPECT_GT(accuracy, 0.55);
+  EXPECT_LT(accuracy, 0.90);
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,275 @@
+// Damaged and lying files, drawn by seed: each is refused with an Error or, when the damage changes nothing
+// that matters, read; and none makes the readers allocate more than a small multiple of what the file really
+// holds.
+
+#include "tutti/base/error.hpp"
+#include "tutti/base/random.hpp"
+#include "tutti/data/dataset.hpp"
+
+#include "data/written_sets.hpp"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdlib>
+#include <new>
+#include <optional>
+#include <string>
+
+namespace {
+
+std::atomic<std::size_t> largest_allocation{0};
+
+void* allocate(std::size_t bytes) noexcept {
+  std::size_t largest = largest_allocation.load();
+  while (bytes > largest && !largest_allocation.compare_exchange_weak(largest, bytes)) {
+  }
+  return std::malloc(std::max<std::size_t>(bytes, 1));
+}
+
+void* allocate_or_throw(std::size_t bytes) {
+  void* memory = allocate(bytes);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+
+}  // namespace
+
+void* operator new(std::size_t bytes) { return allocate_or_throw(bytes); }
+void* operator new[](std::size_t bytes) { return allocate_or_throw(bytes); }
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept { return allocate(bytes); }
+void* operator new[](std::size_t bytes, const std::nothrow_t&) noexcept { return allocate(bytes); }
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete[](void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete(void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
+void operator delete[](void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
+
+namespace tutti {
+namespace {
+
+using testing::append_word;
+using testing::Bytes;
+using testing::cifar_file;
+using testing::gzipped;
+using testing::idx_file;
+using testing::idx_labels;
+using testing::TemporaryFolder;
+
+// Labels take four bytes each in memory, and growing memory is copied once; the rest is room for buffers of
+// fixed size.
+std::size_t allocation_bound(std::size_t content_bytes) { return 4 * content_bytes + 128 * 1024; }
+
+struct Outcome {
+  std::optional<std::int64_t> samples;  // none when refused
+  std::string message;
+  std::size_t largest = 0;
+};
+
+Outcome open_hostile(const TemporaryFolder& folder) {
+  Outcome outcome;
+  largest_allocation = 0;
+  try {
+    outcome.samples = open_data(folder.text(), "").train->info().samples;
+  } catch (const Error& error) {
+    outcome.message = error.what();
+  }
+  outcome.largest = largest_allocation;
+  return outcome;
+}
+
+struct Hostile {
+  bool is_good = false;   // by the format's definition
+  bool is_whole = false;  // the content arrives as it was made
+  std::size_t content_bytes = 0;
+};
+
+// Opens the folder; returns whether it was read.
+bool survives(const TemporaryFolder& folder, const Hostile& hostile) {
+  const Outcome outcome = open_hostile(folder);
+  const bool was_read = outcome.samples.has_value();
+  if (hostile.is_whole) {
+    EXPECT_EQ(was_read, hostile.is_good) << outcome.message;
+  }
+  if (!was_read) {
+    EXPECT_NE(outcome.message.find(folder.text()), std::string::npos) << outcome.message;
+  }
+  EXPECT_LE(outcome.largest, allocation_bound(hostile.content_bytes)) << outcome.message;
+  return was_read;
+}
+
+// An independent reading of the formats' definitions.
+std::uint64_t word_at(const Bytes& bytes, std::size_t at) {
+  return std::uint64_t{bytes[at]} << 24 | std::uint64_t{bytes[at + 1]} << 16 |
+         std::uint64_t{bytes[at + 2]} << 8 | bytes[at + 3];
+}
+
+bool is_good_idx(const Bytes& images, const Bytes& labels) {
+  if (images.size() < 16 || labels.size() < 8) return false;
+  const bool has_channels = word_at(images, 0) == 0x804;
+  if (!has_channels && word_at(images, 0) != 0x803) return false;
+  const std::size_t header = has_channels ? 20 : 16;
+  if (images.size() < header) return false;
+  unsigned __int128 pixels = 1;
+  for (std::size_t at = 4; at < header; at += 4) pixels *= word_at(images, at);
+  return pixels > 0 && images.size() - header == pixels && word_at(labels, 0) == 0x801 &&
+         word_at(labels, 4) == word_at(images, 4) && labels.size() - 8 == word_at(labels, 4);
+}
+
+bool is_good_cifar(const Bytes& content) {
+  if (content.empty() || content.size() % 3073 != 0) return false;
+  for (std::size_t at = 0; at < content.size(); at += 3073) {
+    if (content[at] > 9) return false;
+  }
+  return true;
+}
+
+class Vandal {
+ public:
+  explicit Vandal(std::uint32_t number)
+      : random_(4711, {.item = number, .purpose = random_purpose("hostile files")}) {}
+
+  std::size_t below(std::size_t bound) { return random_.below(static_cast<std::uint32_t>(bound)); }
+  bool once_in(std::size_t n) { return below(n) == 0; }
+
+  void truncate(Bytes& bytes) { bytes.resize(below(bytes.size() + 1)); }
+  void append(Bytes& bytes) {
+    bytes.insert(bytes.end(), 1 + below(5000), static_cast<std::uint8_t>(below(256)));
+  }
+  void change_bytes(Bytes& bytes) {
+    for (std::size_t left = 1 + below(3); left > 0 && !bytes.empty(); --left) {
+      bytes[below(bytes.size())] = static_cast<std::uint8_t>(below(256));
+    }
+  }
+  void change_word(Bytes& bytes, std::size_t words) {
+    const std::size_t at = 4 * below(words);
+    if (bytes.size() < at + 4) return;
+    const auto old = static_cast<std::uint32_t>(word_at(bytes, at));
+    const std::array<std::uint32_t, 10> lies{0,
+                                             1,
+                                             2,
+                                             0xFFFFFFFF,
+                                             0x80000000,
+                                             0x7FFFFFFF,
+                                             old + 1,
+                                             old - 1,
+                                             std::uint32_t{1} << 20,
+                                             random_.next()};
+    Bytes word;
+    append_word(word, lies[below(lies.size())]);
+    std::copy(word.begin(), word.end(), bytes.begin() + static_cast<std::ptrdiff_t>(at));
+  }
+  // The file as written: raw, packed, or packed and then damaged; tells whether the content still arrives
+  // whole.
+  bool pack(Bytes& bytes) {
+    if (once_in(2)) return true;
+    bytes = gzipped(bytes);
+    if (once_in(2)) return true;
+    once_in(2) ? truncate(bytes) : change_bytes(bytes);
+    return false;
+  }
+
+ private:
+  RandomSequence random_;
+};
+
+void damage_content(Vandal& vandal, Bytes& bytes, std::size_t header_words) {
+  switch (vandal.below(6)) {
+    case 0:
+      vandal.truncate(bytes);
+      break;
+    case 1:
+      vandal.append(bytes);
+      break;
+    case 2:
+      vandal.change_bytes(bytes);
+      break;
+    case 3:
+    case 4:
+      vandal.change_word(bytes, header_words);
+      break;
+    default:
+      break;
+  }
+}
+
+TEST(HostileFiles, OfIdxAreRefusedOrReadWithoutMemoryForTheirLies) {
+  constexpr std::uint32_t kFiles = 1500;
+  int read = 0;
+  for (std::uint32_t number = 0; number < kFiles && !HasFailure(); ++number) {
+    Vandal vandal(number);
+    const TemporaryFolder folder;
+    Bytes images = vandal.once_in(2) ? idx_file({0x803, 20, 6, 5}, 600) : idx_file({0x804, 10, 3, 4, 5}, 600);
+    Bytes labels = idx_labels(Bytes(word_at(images, 4), 3));
+    damage_content(vandal, images, 4);
+    if (vandal.once_in(3)) damage_content(vandal, labels, 2);
+    Hostile hostile{is_good_idx(images, labels), true, std::max(images.size(), labels.size())};
+    hostile.is_whole &= vandal.pack(images);
+    hostile.is_whole &= vandal.pack(labels);
+    folder.write("train-images-idx3-ubyte", images);
+    folder.write("train-labels-idx1-ubyte", labels);
+    SCOPED_TRACE(number);
+    read += survives(folder, hostile) ? 1 : 0;
+  }
+  EXPECT_GT(read, 100);
+  EXPECT_LT(read, 1000);
+}
+
+TEST(HostileFiles, OfCifarAreRefusedOrReadWithoutMemoryForTheirLies) {
+  constexpr std::uint32_t kFiles = 800;
+  int read = 0;
+  for (std::uint32_t number = 0; number < kFiles && !HasFailure(); ++number) {
+    Vandal vandal(10'000 + number);
+    const TemporaryFolder folder;
+    Bytes labels(1 + vandal.below(4), 7);
+    if (vandal.once_in(4))
+      labels[vandal.below(labels.size())] = static_cast<std::uint8_t>(10 + vandal.below(246));
+    Bytes batch = cifar_file(labels);
+    damage_content(vandal, batch, 1);
+    Hostile hostile{is_good_cifar(batch), true, batch.size()};
+    hostile.is_whole = vandal.pack(batch);
+    folder.write("data_batch_1.bin", batch);
+    SCOPED_TRACE(number);
+    read += survives(folder, hostile) ? 1 : 0;
+  }
+  EXPECT_GT(read, 50);
+  EXPECT_LT(read, 700);
+}
+
+TEST(HostileFiles, MayPackMuchMoreThanTheirHeaderPromises) {
+  const TemporaryFolder folder;
+  folder.write("train-images-idx3-ubyte.gz", gzipped(idx_file({0x803, 2, 2, 2}, std::size_t{32} << 20)));
+  folder.write("train-labels-idx1-ubyte", idx_labels({0, 1}));
+  const Outcome outcome = open_hostile(folder);
+  EXPECT_NE(outcome.message.find("more content than the header promises"), std::string::npos)
+      << outcome.message;
+  EXPECT_LE(outcome.largest, allocation_bound(100));
+}
+
+TEST(HostileFiles, MayPromiseWhatOnlyTheBestCompressionCouldHold) {
+  const TemporaryFolder folder;
+  Bytes images = idx_file({0x803, 60'000, 28, 28}, 50'000);
+  folder.write("train-images-idx3-ubyte.gz", gzipped(images));
+  folder.write("train-labels-idx1-ubyte", idx_labels({0}));
+  const Outcome outcome = open_hostile(folder);
+  EXPECT_NE(outcome.message.find("more than a file of this size can hold"), std::string::npos)
+      << outcome.message;
+
+  // 1.5 MB are possible for a file of this size, but a twentieth of it arrives.
+  RandomSequence random(1, {});
+  images = idx_file({0x803, 2'000, 28, 28}, 0);
+  for (int i = 0; i < 80'000; ++i) images.push_back(static_cast<std::uint8_t>(random.next()));
+  folder.write("train-images-idx3-ubyte.gz", gzipped(images));
+  const Outcome cut = open_hostile(folder);
+  EXPECT_NE(cut.message.find("at byte 80016 of its uncompressed content: the content ends here"),
+            std::string::npos)
+      << cut.message;
+  EXPECT_LE(cut.largest, 2 * images.size() + 128 * 1024);
+}
+
+}  // namespace
+}  // namespace tutti

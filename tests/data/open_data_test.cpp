@@ -1,0 +1,293 @@
+#include "tutti/base/error.hpp"
+#include "tutti/data/dataset.hpp"
+
+#include "data/written_sets.hpp"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <numeric>
+#include <string>
+#include <vector>
+
+namespace tutti {
+namespace {
+
+using testing::Bytes;
+using testing::cifar_file;
+using testing::gzipped;
+using testing::idx_file;
+using testing::idx_labels;
+using testing::TemporaryFolder;
+
+struct Contents {
+  std::vector<std::uint8_t> images;
+  std::vector<std::int32_t> labels;
+};
+
+Contents contents_of(const Dataset& data) {
+  std::vector<std::int64_t> all(static_cast<std::size_t>(data.info().samples));
+  std::iota(all.begin(), all.end(), 0);
+  Contents contents;
+  contents.images.resize(all.size() * static_cast<std::size_t>(data.info().image.elements()));
+  contents.labels.resize(all.size());
+  data.read(all, contents.images, contents.labels);
+  return contents;
+}
+
+std::string refusal(ErrorSource source, const std::string& where, const std::string& test = "") {
+  try {
+    open_data(where, test);
+  } catch (const Error& error) {
+    return error.source() == source ? error.what() : fmt::format("from another source: {}", error.what());
+  }
+  return "accepted";
+}
+
+void expect_in(const std::string& text, const std::string& part) {
+  EXPECT_NE(text.find(part), std::string::npos) << "'" << part << "' is not in: " << text;
+}
+
+// Two images of 2x3 in the training set, one in the test set.
+void write_small_idx(const TemporaryFolder& folder) {
+  folder.write("train-images-idx3-ubyte", idx_file({0x803, 2, 2, 3}, 12));
+  folder.write("train-labels-idx1-ubyte", idx_labels({1, 0}));
+  folder.write("t10k-images-idx3-ubyte", idx_file({0x803, 1, 2, 3}, 6, 100));
+  folder.write("t10k-labels-idx1-ubyte", idx_labels({4}));
+}
+
+TEST(OpenData, ReadsAFolderOfIdxFiles) {
+  const TemporaryFolder folder;
+  write_small_idx(folder);
+  const DataPair data = open_data(folder.text(), "");
+  EXPECT_EQ(data.train->info().name, folder.path().filename().string());
+  EXPECT_EQ(data.train->info().image, (Shape{1, 2, 3}));
+  EXPECT_EQ(data.train->info().samples, 2);
+  const Contents train = contents_of(*data.train);
+  EXPECT_EQ(train.images, (std::vector<std::uint8_t>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}));
+  EXPECT_EQ(train.labels, (std::vector<std::int32_t>{1, 0}));
+  ASSERT_NE(data.test, nullptr);
+  EXPECT_EQ(contents_of(*data.test).images, (std::vector<std::uint8_t>{100, 101, 102, 103, 104, 105}));
+}
+
+TEST(OpenData, CountsTheClassesOfIdxFilesOverBothSets) {
+  const TemporaryFolder folder;
+  write_small_idx(folder);
+  const DataPair data = open_data(folder.text(), "");
+  EXPECT_EQ(data.train->info().classes, 5);
+  EXPECT_EQ(data.test->info().classes, 5);
+
+  const TemporaryFolder uniform;
+  uniform.write("train-images-idx3-ubyte", idx_file({0x803, 1, 1, 1}, 1));
+  uniform.write("train-labels-idx1-ubyte", idx_labels({0}));
+  EXPECT_EQ(open_data(uniform.text(), "").train->info().classes, 2);
+}
+
+TEST(OpenData, HasNoTestSetWhereTheFolderHasNone) {
+  const TemporaryFolder folder;
+  folder.write("train-images-idx3-ubyte", idx_file({0x803, 1, 1, 1}, 1));
+  folder.write("train-labels-idx1-ubyte", idx_labels({0}));
+  EXPECT_EQ(open_data(folder.text(), "").test, nullptr);
+}
+
+TEST(OpenData, ReadsCompressedAndDottedNamesToTheSameDigest) {
+  const TemporaryFolder plain;
+  write_small_idx(plain);
+  const TemporaryFolder packed;
+  packed.write("train-images.idx3-ubyte.gz", gzipped(idx_file({0x803, 2, 2, 3}, 12)));
+  packed.write("train-labels.idx1-ubyte", idx_labels({1, 0}));
+  const auto digest_in = [](const TemporaryFolder& folder) {
+    return open_data(folder.text(), "").train->digest();
+  };
+  EXPECT_EQ(digest_in(plain), digest_in(packed));
+}
+
+TEST(OpenData, ReadsIdxFilesWithChannels) {
+  const TemporaryFolder folder;
+  folder.write("train-images-idx4-ubyte", idx_file({0x804, 2, 3, 2, 1}, 12));
+  folder.write("train-labels-idx1-ubyte", idx_labels({1, 0}));
+  EXPECT_EQ(open_data(folder.text(), "").train->info().image, (Shape{3, 2, 1}));
+}
+
+TEST(OpenData, NamesFileOffsetAndReasonOfMalformedIdxFiles) {
+  const TemporaryFolder folder;
+  write_small_idx(folder);
+  const auto with_images = [&](const Bytes& bytes) {
+    folder.write("train-images-idx3-ubyte", bytes);
+    return refusal(ErrorSource::input, folder.text());
+  };
+  expect_in(with_images(idx_file({0x801, 2, 2, 3}, 12)),
+            "train-images-idx3-ubyte' is malformed at byte 0: magic");
+  expect_in(with_images(idx_file({0x803, 2, 2, 3}, 11)), "at byte 16: 12 more bytes are promised");
+  expect_in(with_images(idx_file({0x803, 2, 2, 3}, 13)), "at byte 28: there is more content");
+  expect_in(with_images(idx_file({0x803, 2, 0, 3}, 0)), "at byte 8: the height is 0");
+  expect_in(with_images(idx_file({0x803, 0xFFFFFFFF, 2, 3}, 12)),
+            "at byte 4: the number of images is 4294967295");
+  expect_in(with_images(idx_file({0x803}, 1)), "at byte 5: the content ends here");
+  expect_in(with_images(gzipped(idx_file({0x803, 2, 2, 3}, 11))), "at byte 27 of its uncompressed content: ");
+  expect_in(with_images(idx_file({0x803, 3, 2, 2}, 12)),
+            "train-labels-idx1-ubyte' is malformed at byte 4: 2 labels do not match the 3 images");
+}
+
+TEST(OpenData, ReportsAMissingIdxFileBesideItsPartner) {
+  const TemporaryFolder folder;
+  folder.write("train-images-idx3-ubyte", idx_file({0x803, 1, 1, 1}, 1));
+  expect_in(refusal(ErrorSource::io, folder.text()), "train-labels-idx1-ubyte (or .gz) is missing");
+}
+
+TEST(OpenData, ReadsCifarBatchesInTheOrderOfTheirNumbers) {
+  const TemporaryFolder folder;
+  folder.write("data_batch_10.bin", cifar_file({7}, 70));
+  folder.write("data_batch_2.bin.gz", gzipped(cifar_file({5, 6}, 50)));
+  folder.write("data_batch_1.bin", cifar_file({4}, 40));
+  folder.write("test_batch_short.bin", cifar_file({9}, 90));
+  const DataPair data = open_data(folder.text(), "");
+  EXPECT_EQ(data.train->info().image, (Shape{3, 32, 32}));
+  EXPECT_EQ(data.train->info().classes, 10);
+  const Contents train = contents_of(*data.train);
+  EXPECT_EQ(train.labels, (std::vector<std::int32_t>{4, 5, 6, 7}));
+  EXPECT_EQ(train.images[0], 40);
+  EXPECT_EQ(train.images[2 * 3072], 51);
+  EXPECT_EQ(train.images.back(), 70);
+  EXPECT_EQ(contents_of(*data.test).labels, (std::vector<std::int32_t>{9}));
+}
+
+TEST(OpenData, ReadsACifarBatchOnceWhenItIsThereBothRawAndCompressed) {
+  const TemporaryFolder folder;
+  folder.write("data_batch_1.bin", cifar_file({4}));
+  folder.write("data_batch_1.bin.gz", gzipped(cifar_file({4})));
+  EXPECT_EQ(open_data(folder.text(), "").train->info().samples, 1);
+}
+
+TEST(OpenData, TakesCifarClassNamesFromTheFolder) {
+  const TemporaryFolder folder;
+  folder.write("data_batch_1.bin", cifar_file({4}));
+  const std::string names = "airplane\nautomobile\nbird\ncat\ndeer\ndog\nfrog\nhorse\nship\ntruck\n\n";
+  folder.write("batches.meta.txt", Bytes(names.begin(), names.end()));
+  const DataPair data = open_data(folder.text(), "");
+  ASSERT_EQ(data.train->info().class_names.size(), 10u);
+  EXPECT_EQ(data.train->info().class_names[9], "truck");
+
+  folder.write("batches.meta.txt", Bytes(names.begin(), names.begin() + 9));
+  expect_in(refusal(ErrorSource::input, folder.text()), "there are 1 class names, not 10");
+}
+
+TEST(OpenData, NamesFileOffsetAndReasonOfMalformedCifarBatches) {
+  const TemporaryFolder folder;
+  folder.write("data_batch_1.bin", cifar_file({1, 10}));
+  expect_in(refusal(ErrorSource::input, folder.text()),
+            "data_batch_1.bin' is malformed at byte 3073: label 10 is not one of 0 .. 9");
+  Bytes torn = cifar_file(Bytes(40, 3));
+  torn.pop_back();
+  folder.write("data_batch_1.bin", torn);
+  expect_in(refusal(ErrorSource::input, folder.text()), "at byte 119847: a record has 3072 bytes, not 3073");
+  folder.write("data_batch_1.bin", {});
+  expect_in(refusal(ErrorSource::input, folder.text()), "at byte 0: the file holds no records");
+}
+
+TEST(OpenData, TakesATestFolderWithFilesNamedEitherWay) {
+  const TemporaryFolder train;
+  write_small_idx(train);
+  const TemporaryFolder test;
+  test.write("train-images-idx3-ubyte", idx_file({0x803, 3, 2, 3}, 18));
+  test.write("train-labels-idx1-ubyte", idx_labels({0, 1, 0}));
+  EXPECT_EQ(open_data(train.text(), test.text()).test->info().samples, 3);
+  EXPECT_EQ(open_data(train.text(), test.text()).train->info().classes, 2);
+
+  test.write("t10k-images-idx3-ubyte.gz", gzipped(idx_file({0x803, 2, 2, 3}, 12)));
+  test.write("t10k-labels-idx1-ubyte.gz", gzipped(idx_labels({0, 1})));
+  EXPECT_EQ(open_data(train.text(), test.text()).test->info().samples, 2);
+}
+
+TEST(OpenData, RefusesTestImagesOfAnotherShapeAndLabelsOfOtherClasses) {
+  const TemporaryFolder folder;
+  write_small_idx(folder);
+  expect_in(refusal(ErrorSource::input, "glyphs", folder.text()), "training and test images must agree");
+
+  const TemporaryFolder many_classes;
+  many_classes.write("train-images-idx4-ubyte", idx_file({0x804, 1, 3, 32, 32}, 3072));
+  many_classes.write("train-labels-idx1-ubyte", idx_labels({10}));
+  const TemporaryFolder cifar;
+  cifar.write("data_batch_1.bin", cifar_file({4}));
+  expect_in(refusal(ErrorSource::input, cifar.text(), many_classes.text()),
+            "has label 10, but the classes are 0 .. 9");
+}
+
+TEST(OpenData, LooksForABareNameInTheUsualPlaces) {
+  const TemporaryFolder folder;
+  for (const auto& [place, label] : {std::pair<std::string, std::uint8_t>{"here/data/one", 3},
+                                     {"here/two", 4},
+                                     {"root/two", 5},
+                                     {"root/three", 6}}) {
+    folder.write(place + "/data_batch_1.bin", cifar_file({label}));
+  }
+  const auto before = std::filesystem::current_path();
+  std::filesystem::current_path(folder.path() / "here");
+  ASSERT_EQ(setenv("TUTTI_DATA", (folder.path() / "root").c_str(), 1), 0);
+  EXPECT_EQ(contents_of(*open_data("one", "").train).labels[0], 3);
+  EXPECT_EQ(contents_of(*open_data("two", "").train).labels[0], 4);
+  EXPECT_EQ(contents_of(*open_data("three", "").train).labels[0], 6);
+  expect_in(refusal(ErrorSource::io, "four"),
+            fmt::format("looked for ./four, ./data/four, {}/root/four", folder.text()));
+  ASSERT_EQ(unsetenv("TUTTI_DATA"), 0);
+  const std::string message = refusal(ErrorSource::io, "three");
+  expect_in(message, "(TUTTI_DATA is not set)");
+  expect_in(message, "Built-in sets: glyphs, synthetic:NxCxHxW:classes");
+  std::filesystem::current_path(before);
+}
+
+TEST(OpenData, RefusesPlacesWithoutData) {
+  const TemporaryFolder folder;
+  expect_in(refusal(ErrorSource::input, folder.text()), "holds no images that can be read");
+  expect_in(refusal(ErrorSource::io, folder.text() + "/missing"), "/missing'");
+  folder.write("file", {1});
+  expect_in(refusal(ErrorSource::input, folder.text() + "/file"), "is not a folder");
+  std::filesystem::create_directory(folder.path() / "data_batch_1.bin");
+  expect_in(refusal(ErrorSource::io, folder.text()), "cannot read");
+  expect_in(refusal(ErrorSource::io, folder.text() + "/" + std::string(5000, 'x')), "File name too long");
+}
+
+TEST(OpenData, DrawsSyntheticImagesThatTellTheirLabels) {
+  const DataPair data = open_data("synthetic:300x2x8x9:3", "");
+  EXPECT_EQ(data.train->info().image, (Shape{2, 8, 9}));
+  EXPECT_EQ(data.train->info().classes, 3);
+  EXPECT_EQ(data.train->info().samples, 300);
+  EXPECT_EQ(data.test->info().samples, 30);
+  EXPECT_EQ(open_data("synthetic:300x2x8x9:3", "").train->digest(), data.train->digest());
+
+  // Each test image is nearest to the mean of its own class.
+  const Contents train = contents_of(*data.train);
+  const Contents test = contents_of(*data.test);
+  constexpr std::size_t kPixels = 144;
+  std::vector<std::vector<double>> means(3, std::vector<double>(kPixels));
+  for (std::size_t i = 0; i < 300; ++i) {
+    const auto label = static_cast<std::size_t>(train.labels[i]);
+    const auto of_class = std::count(train.labels.begin(), train.labels.end(), train.labels[i]);
+    for (std::size_t p = 0; p < kPixels; ++p)
+      means[label][p] += train.images[i * kPixels + p] / static_cast<double>(of_class);
+  }
+  for (std::size_t i = 0; i < 30; ++i) {
+    std::vector<double> distances(3);
+    for (std::size_t label = 0; label < 3; ++label) {
+      for (std::size_t p = 0; p < kPixels; ++p) {
+        const double difference = test.images[i * kPixels + p] - means[label][p];
+        distances[label] += difference * difference;
+      }
+    }
+    EXPECT_EQ(std::min_element(distances.begin(), distances.end()) - distances.begin(), test.labels[i]);
+  }
+}
+
+TEST(OpenData, RefusesSyntheticSetsThatAreNotSpelledOut) {
+  for (const char* text :
+       {"", "10", "10x1x2:3", "10x1x2x3", "10x1x2x3:", "10x1x2x3:1", "0x1x2x3:4", "10x1x2x3:4 ", "-1x1x2x3:4",
+        "10x1x2x3x4:5", "99999999999x9999999x99999x9999:10"}) {
+    expect_in(refusal(ErrorSource::usage, std::string("synthetic:") + text), "synthetic:1000x3x32x32:10");
+  }
+}
+
+}  // namespace
+}  // namespace tutti

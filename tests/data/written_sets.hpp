@@ -1,0 +1,94 @@
+#pragma once
+// Data sets in files as a test wants them: a folder that goes away with the test, and the bytes of idx files,
+// CIFAR records and gzip streams.
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <initializer_list>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace tutti::testing {
+
+using Bytes = std::vector<std::uint8_t>;
+
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "tutti-data-XXXXXX").string();
+    if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("no temporary folder");
+    path_ = pattern;
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+  std::string text() const { return path_.string(); }
+
+  void write(const std::string& name, const Bytes& bytes) const {
+    std::filesystem::create_directories((path_ / name).parent_path());
+    std::ofstream file(path_ / name, std::ios::binary);
+    for (const std::uint8_t byte : bytes) file.put(static_cast<char>(byte));
+    if (!file) throw std::runtime_error("cannot write " + name);
+  }
+
+ private:
+  std::filesystem::path path_;
+};
+
+inline void append_word(Bytes& bytes, std::uint32_t word) {
+  for (const int shift : {24, 16, 8, 0}) bytes.push_back(static_cast<std::uint8_t>(word >> shift));
+}
+
+// A header of these words, then `count` bytes counting up from `first`.
+inline Bytes idx_file(std::initializer_list<std::uint32_t> words, std::size_t count, std::uint8_t first = 0) {
+  Bytes bytes;
+  for (const std::uint32_t word : words) append_word(bytes, word);
+  for (std::size_t i = 0; i < count; ++i) bytes.push_back(static_cast<std::uint8_t>(first + i));
+  return bytes;
+}
+
+inline Bytes idx_labels(const Bytes& labels) {
+  Bytes bytes = idx_file({0x801, static_cast<std::uint32_t>(labels.size())}, 0);
+  bytes.insert(bytes.end(), labels.begin(), labels.end());
+  return bytes;
+}
+
+// One record for each label, every pixel of it `first_pixel` plus the record's number.
+inline Bytes cifar_file(const Bytes& labels, std::uint8_t first_pixel = 0) {
+  Bytes bytes;
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    bytes.push_back(labels[i]);
+    bytes.insert(bytes.end(), 3072, static_cast<std::uint8_t>(first_pixel + i));
+  }
+  return bytes;
+}
+
+inline Bytes gzipped(const Bytes& content) {
+  constexpr int kGzipWindow = 15 + 16;
+  z_stream stream{};
+  EXPECT_EQ(deflateInit2(&stream, Z_DEFAULT_COMPRESSION, Z_DEFLATED, kGzipWindow, 8, Z_DEFAULT_STRATEGY),
+            Z_OK);
+  Bytes packed(deflateBound(&stream, static_cast<uLong>(content.size())));
+  stream.next_in = const_cast<Bytef*>(content.data());
+  stream.avail_in = static_cast<uInt>(content.size());
+  stream.next_out = packed.data();
+  stream.avail_out = static_cast<uInt>(packed.size());
+  EXPECT_EQ(deflate(&stream, Z_FINISH), Z_STREAM_END);
+  packed.resize(stream.total_out);
+  deflateEnd(&stream);
+  return packed;
+}
+
+}  // namespace tutti::testing
