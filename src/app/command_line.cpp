@@ -78,7 +78,7 @@ std::pair<Command, int> command_of(int argc, const char* const* argv) {
 }
 
 std::string version_text() {
-  return fmt::format("tutti {}\n{}\n{}", version(), cpu_library_version(), array_library_version());
+  return fmt::format("tutti {}\n{}\nHDF5 {}", version(), cpu_library_version(), array_library_version());
 }
 
 }  // namespace

@@ -67,7 +67,7 @@ std::string run_record(const Assembly& assembly, const World& world, const std::
 }
 
 std::string versions_text(const Assembly& assembly, const World& world) {
-  return fmt::format("tutti {}; {}; {}; {}", version(), assembly.backend->description(), world.description(),
+  return fmt::format("tutti {}; {}; {}; HDF5 {}", version(), assembly.backend->description(), world.description(),
                      array_library_version());
 }
 
