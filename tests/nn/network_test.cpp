@@ -1,12 +1,14 @@
 #include "tutti/nn/network.hpp"
 
 #include "tutti/backend/backend.hpp"
+#include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/nn/models.hpp"
 #include "tutti/nn/part_context.hpp"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -81,7 +83,9 @@ TEST_P(InitialValues, HaveTheWrittenSpreadAndDependOnTheSeedAlone) {
                                                                    : std::sqrt(2.0 / 784);
       EXPECT_NEAR(sigma / expected, 1, 0.01);
     }
-    if (slices[i].kind == ParameterKind::bias) EXPECT_EQ(sigma, 0);
+    if (slices[i].kind == ParameterKind::bias) {
+      EXPECT_EQ(sigma, 0);
+    }
   }
 }
 
