@@ -16,7 +16,7 @@ struct LrPlan {
   Schedule schedule = Schedule::constant;
   double base = 0.05;
   // step: multiplied by `decay` every period epochs, or at each of several epochs.
-  std::vector<std::int64_t> period_epochs;
+  std::vector<std::int64_t> period_epochs{};
   double decay = 0.1;
   // Linear from base / W at the first to base at the W-th of W = warmup_epochs * steps_per_epoch steps.
   double warmup_epochs = 0;
