@@ -23,12 +23,14 @@ inline std::vector<float> random_floats(std::int64_t count, std::string_view nam
 // One backend and one stream on it, with the calling thread entered.
 class Device {
  public:
-  explicit Device(std::unique_ptr<Backend> backend, int threads = 1) : backend_(std::move(backend)) {
+  explicit Device(std::shared_ptr<Backend> backend, int threads = 1) : backend_(std::move(backend)) {
     backend_->enter_compute_thread(threads);
     stream_ = backend_->make_stream();
   }
 
   Backend& backend() { return *backend_; }
+  // For a device of another thread.
+  std::shared_ptr<Backend> share() const { return backend_; }
   Stream& stream() { return *stream_; }
 
   template <class T>
@@ -75,7 +77,7 @@ class Device {
   }
 
  private:
-  std::unique_ptr<Backend> backend_;
+  std::shared_ptr<Backend> backend_;
   std::unique_ptr<Stream> stream_;
 };
 

@@ -41,8 +41,9 @@ Pool2dPlans plan(const dnnl::engine& engine, const Pool2dSpec& spec, const Layer
 
 class Pool2dLayer final : public Layer {
  public:
-  Pool2dLayer(const dnnl::engine& engine, const Pool2dPlans& plans, const Shape& output)
-      : output_(activation_of(output, plans.forward.dst_desc())),
+  Pool2dLayer(const dnnl::engine& engine, const Pool2dPlans& plans, LayerMode mode, const Shape& output)
+      : training_(mode == LayerMode::training),
+        output_(activation_of(output, plans.forward.dst_desc())),
         input_(engine, plans.forward.src_desc()),
         result_(engine, plans.forward.dst_desc()),
         input_gradient_(engine, plans.forward.src_desc()),
@@ -68,6 +69,7 @@ class Pool2dLayer final : public Layer {
   }
 
   void backward(Stream& stream, const LayerBackward& pass) override {
+    if (!training_) throw Error(ErrorSource::internal, "a plan made for evaluation is asked for gradients");
     if (!backward_) return;
     result_gradient_.place(pass.output_gradient);
     input_gradient_.place(pass.input_gradient);
@@ -75,6 +77,7 @@ class Pool2dLayer final : public Layer {
   }
 
  private:
+  bool training_;
   ActivationSpec output_;
   Placed input_;
   Placed result_;
@@ -90,9 +93,11 @@ class Pool2dLayer final : public Layer {
 std::unique_ptr<Layer> make(const dnnl::engine& engine, const Pool2dSpec& spec, const LayerRequest& request) {
   const Shape& input = request.input.shape;
   const Shape output = output_shape(spec, input.without_first()).batch_of(input[0]);
-  return check(
-      [&] { return fmt::format("making {} on {}", type_name(spec), input.text()); },
-      [&] { return std::make_unique<Pool2dLayer>(engine, plan(engine, spec, request, output), output); });
+  return check([&] { return fmt::format("making {} on {}", type_name(spec), input.text()); },
+               [&] {
+                 return std::make_unique<Pool2dLayer>(engine, plan(engine, spec, request, output),
+                                                      request.mode, output);
+               });
 }
 
 }  // namespace tutti::cpu
