@@ -52,6 +52,11 @@ class Backend {
 
   // A dense f32 batch in canonical order: what a loader delivers and a network's first layer takes.
   virtual ActivationSpec plain_activation(const Shape& shape) = 0;
+  // Between this backend's layout of an activation, or of its gradient, and dense f32 in canonical order in memory of
+  // this backend: for predictions, and for looking inside. Makes its plan anew each time, so not for every step.
+  // Asynchronous.
+  virtual void to_plain(Stream& stream, const ActivationSpec& activation, const void* from, const Tensor& to) = 0;
+  virtual void from_plain(Stream& stream, const ActivationSpec& activation, const Tensor& from, void* to) = 0;
   // `values` are canonical, in the order of parameters(spec, sample). Borrowed. Not yet refreshed.
   virtual std::unique_ptr<LayerWeights> make_weights(const LayerSpec& spec, std::span<const Tensor> values) = 0;
   virtual std::unique_ptr<Layer> make_layer(const LayerSpec& spec, const LayerRequest& request) = 0;

@@ -1,0 +1,103 @@
+#include "tutti/backend/backend.hpp"
+
+#include "backend/cpu/check.hpp"
+#include "backend/cpu/flat.hpp"
+#include "backend/cpu/layers.hpp"
+#include "backend/cpu/library.hpp"
+#include "backend/cpu/memory.hpp"
+#include "backend/cpu/staging.hpp"
+#include "backend/cpu/weights.hpp"
+
+namespace tutti {
+namespace {
+
+class CpuBackend final : public Backend {
+ public:
+  CpuBackend() : engine_(dnnl::engine::kind::cpu, 0) {}
+
+  std::string description() const override {
+    return fmt::format("cpu: {}, {}, {}", cpu::instruction_set(), cpu::library_version(),
+                       cpu::threading_library());
+  }
+  MemorySpace memory_space() const override { return MemorySpace::host; }
+  void enter_compute_thread(int threads) override { cpu::set_thread_environment(threads); }
+
+  Buffer allocate(std::size_t bytes) override { return cpu::allocate_host(bytes); }
+  std::unique_ptr<Stream> make_stream() override {
+    return cpu::check([] { return "making a stream"; },
+                      [&] { return std::make_unique<cpu::CpuStream>(engine_); });
+  }
+
+  void copy(Stream&, const Tensor& to, const Tensor& from) override { cpu::copy(to, from); }
+  void fill_zero(Stream&, const Tensor& tensor) override { cpu::fill_zero(tensor); }
+  void add(Stream&, const Tensor& to, const Tensor& from) override { cpu::add(to, from); }
+  void sgd_step(Stream&, const SgdStep& step) override { cpu::sgd_step(step); }
+
+  ActivationSpec plain_activation(const Shape& shape) override {
+    return cpu::activation_of(shape, cpu::plain(cpu::dims_of(shape)));
+  }
+
+  void to_plain(Stream& stream, const ActivationSpec& activation, const void* from,
+                const Tensor& to) override {
+    require_plain(activation, to);
+    convert(stream, {cpu::desc_of(activation), from}, {plain_of(activation), to.data});
+  }
+  void from_plain(Stream& stream, const ActivationSpec& activation, const Tensor& from, void* to) override {
+    require_plain(activation, from);
+    convert(stream, {plain_of(activation), from.data}, {cpu::desc_of(activation), to});
+  }
+
+  std::unique_ptr<LayerWeights> make_weights(const LayerSpec& spec, std::span<const Tensor> values) override {
+    return std::make_unique<cpu::CpuWeights>(engine_, spec, values);
+  }
+  std::unique_ptr<Layer> make_layer(const LayerSpec& spec, const LayerRequest& request) override {
+    if (request.input.shape.rank() < 2 || request.input.shape[0] < 1) {
+      throw Error(ErrorSource::internal,
+                  fmt::format("a plan of {} needs one sample or more, not an input of {}", type_name(spec),
+                              request.input.shape.text()));
+    }
+    return std::visit([&](const auto& layer) { return cpu::make(engine_, layer, request); }, spec);
+  }
+  std::unique_ptr<LossLayer> make_softmax_loss(const ActivationSpec& logits) override {
+    return cpu::make_softmax_loss(engine_, logits);
+  }
+
+ private:
+  struct Values {
+    cpu::Desc desc;
+    const void* address;
+  };
+
+  static cpu::Desc plain_of(const ActivationSpec& activation) {
+    return cpu::plain(cpu::dims_of(activation.shape));
+  }
+
+  static void require_plain(const ActivationSpec& activation, const Tensor& values) {
+    if (host_f32(values).size() == static_cast<std::size_t>(activation.shape.elements())) return;
+    throw Error(ErrorSource::internal, fmt::format("an activation of {} is converted with a tensor of {}",
+                                                   activation.shape.text(), values.shape.text()));
+  }
+
+  void convert(Stream& stream, const Values& from, const Values& to) {
+    cpu::check([] { return "converting an activation"; },
+               [&] {
+                 cpu::Placed source(engine_, from.desc);
+                 cpu::Placed target(engine_, to.desc);
+                 source.place(from.address);
+                 target.place(to.address);
+                 cpu::make_reorder(engine_, source.memory(), target.memory()).run(cpu::cpu_stream(stream));
+               });
+  }
+
+  dnnl::engine engine_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_cpu_backend() {
+  return cpu::check([] { return "opening the processor"; }, [] { return std::make_unique<CpuBackend>(); });
+}
+
+std::string cpu_library_version() { return cpu::library_version(); }
+
+}  // namespace tutti

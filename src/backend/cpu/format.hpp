@@ -1,0 +1,40 @@
+#pragma once
+// Layouts: between the shapes of the seam and oneDNN's memory descriptors. Layouts with blocks of channels
+// pad these; padding holds zeros, which oneDNN's primitives expect and keep.
+
+#include "tutti/backend/layer.hpp"
+
+#include <dnnl.hpp>
+
+#include <span>
+
+namespace tutti::cpu {
+
+using Desc = dnnl::memory::desc;
+
+class Format final : public ActivationFormat {
+ public:
+  explicit Format(Desc desc) : desc_(std::move(desc)) {}
+  const Desc& desc() const noexcept { return desc_; }
+
+ private:
+  Desc desc_;
+};
+
+dnnl::memory::dims dims_of(const Shape& shape);
+
+// Dense f32, row-major: how canonical values lie.
+Desc plain(const dnnl::memory::dims& dims);
+// Dense f32 with the channels innermost; `dims` are N, C, H, W.
+Desc channels_last(const dnnl::memory::dims& dims);
+// Left to oneDNN.
+Desc any(const dnnl::memory::dims& dims);
+
+bool is_plain(const Desc& desc);
+bool pads_channels(const Desc& desc);
+
+ActivationSpec activation_of(const Shape& shape, const Desc& desc);
+// Throws when another backend made the activation.
+const Desc& desc_of(const ActivationSpec& activation);
+
+}  // namespace tutti::cpu

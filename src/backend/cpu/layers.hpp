@@ -1,0 +1,20 @@
+#pragma once
+// One factory per layer spec, each in the layer's own source file. A spec without its overload does not
+// compile in the backend's visit.
+
+#include "tutti/backend/layer.hpp"
+#include "tutti/backend/layer_spec.hpp"
+
+#include <dnnl.hpp>
+
+#include <memory>
+
+namespace tutti::cpu {
+
+std::unique_ptr<Layer> make(const dnnl::engine& engine, const Conv2dSpec& spec, const LayerRequest& request);
+std::unique_ptr<Layer> make(const dnnl::engine& engine, const Pool2dSpec& spec, const LayerRequest& request);
+std::unique_ptr<Layer> make(const dnnl::engine& engine, const LinearSpec& spec, const LayerRequest& request);
+
+std::unique_ptr<LossLayer> make_softmax_loss(const dnnl::engine& engine, const ActivationSpec& logits);
+
+}  // namespace tutti::cpu

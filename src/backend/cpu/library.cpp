@@ -1,0 +1,69 @@
+#include "backend/cpu/library.hpp"
+
+#include "tutti/base/error.hpp"
+
+#include <dnnl.hpp>
+#include <fmt/format.h>
+#include <omp.h>
+#include <xmmintrin.h>
+
+namespace tutti::cpu {
+
+std::string library_version() {
+  const dnnl::version_t& version = *dnnl::version();
+  return fmt::format("oneDNN {}.{}.{}", version.major, version.minor, version.patch);
+}
+
+std::string instruction_set() {
+  switch (dnnl::get_effective_cpu_isa()) {
+    case dnnl::cpu_isa::sse41:
+      return "SSE4.1";
+    case dnnl::cpu_isa::avx:
+      return "AVX";
+    case dnnl::cpu_isa::avx2:
+      return "AVX2";
+    case dnnl::cpu_isa::avx2_vnni:
+      return "AVX2 with VNNI";
+    case dnnl::cpu_isa::avx512_mic:
+    case dnnl::cpu_isa::avx512_mic_4ops:
+      return "AVX-512 of Xeon Phi";
+    case dnnl::cpu_isa::avx512_core:
+      return "AVX-512";
+    case dnnl::cpu_isa::avx512_core_vnni:
+      return "AVX-512 with VNNI";
+    case dnnl::cpu_isa::avx512_core_bf16:
+      return "AVX-512 with bf16";
+    case dnnl::cpu_isa::avx512_core_amx:
+      return "AVX-512 with AMX";
+    default:
+      return "generic instructions";
+  }
+}
+
+std::string threading_library() {
+  switch (dnnl::version()->cpu_runtime) {
+    case DNNL_RUNTIME_SEQ:
+      return "one thread";
+    case DNNL_RUNTIME_OMP:
+      return "OpenMP";
+    case DNNL_RUNTIME_TBB:
+      return "TBB";
+    default:
+      return "threads of its own";
+  }
+}
+
+void set_thread_environment(int threads) {
+  if (threads < 1) {
+    throw Error(ErrorSource::usage, fmt::format("a compute thread needs at least 1 thread, not {}", threads));
+  }
+  omp_set_dynamic(0);
+  omp_set_num_threads(threads);
+  // A library built for fast mathematics may have changed this for the thread that loaded it and for those it
+  // started.
+  constexpr unsigned kFlushToZero = 0x8000;
+  constexpr unsigned kDenormalsAreZero = 0x0040;
+  _mm_setcsr(_mm_getcsr() & ~(kFlushToZero | kDenormalsAreZero));
+}
+
+}  // namespace tutti::cpu

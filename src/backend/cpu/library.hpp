@@ -1,0 +1,16 @@
+#pragma once
+// The library under this backend: its name and version, what it compiles for, and how its threads are set.
+
+#include <string>
+
+namespace tutti::cpu {
+
+std::string library_version();    // "oneDNN 2.6.3"
+std::string instruction_set();    // "AVX-512 with bf16"
+std::string threading_library();  // "OpenMP"
+
+// For the calling thread: how many threads the library's primitives use, made or run from it, and how it
+// treats denormal numbers.
+void set_thread_environment(int threads);
+
+}  // namespace tutti::cpu

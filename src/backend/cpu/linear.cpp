@@ -1,0 +1,72 @@
+#include "backend/cpu/check.hpp"
+#include "backend/cpu/layers.hpp"
+#include "backend/cpu/weighted_layer.hpp"
+
+namespace tutti::cpu {
+namespace {
+
+// Weights are seen as units x channels x rows x columns, so that their order is canonical whatever the layout
+// of the image before them.
+class LinearPlanner {
+ public:
+  LinearPlanner(const dnnl::engine& engine, const LinearSpec& spec, const Shape& input)
+      : engine_(engine),
+        input_(dims_of(input)),
+        weight_(dims_of(input.with_first(spec.units))),
+        bias_(spec.bias ? plain({spec.units}) : Desc()),
+        output_(plain({input[0], spec.units})),
+        relu_(spec.relu) {}
+
+  WeightedPlans plan(const Desc& given, const LayerRequest& request) const {
+    const Forward chosen = choose_forward(given, request.mode);
+    WeightedPlans plans{chosen, {}, {}};
+    if (request.mode == LayerMode::evaluation) return plans;
+    plans.backward_weights =
+        BackwardWeights({chosen.src_desc(), any(weight_), bias_, output_}, attributes(), engine_, chosen);
+    if (request.wants_input_gradient) {
+      plans.backward_data =
+          BackwardData({chosen.src_desc(), any(weight_), output_}, attributes(), engine_, chosen);
+    }
+    return plans;
+  }
+
+ private:
+  using Forward = dnnl::inner_product_forward::primitive_desc;
+  using BackwardWeights = dnnl::inner_product_backward_weights::primitive_desc;
+  using BackwardData = dnnl::inner_product_backward_data::primitive_desc;
+
+  Forward forward(const Desc& input, LayerMode mode) const {
+    const auto kind =
+        mode == LayerMode::training ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
+    return {
+        {kind, input, any(weight_), bias_, output_}, relu_ ? attributes_with_relu() : attributes(), engine_};
+  }
+
+  Forward choose_forward(const Desc& given, LayerMode mode) const {
+    Forward same = forward(given, mode);
+    return is_compiled(same) ? same : forward(any(input_), mode);
+  }
+
+  const dnnl::engine& engine_;
+  dnnl::memory::dims input_;
+  dnnl::memory::dims weight_;
+  Desc bias_;
+  Desc output_;
+  bool relu_;
+};
+
+}  // namespace
+
+std::unique_ptr<Layer> make(const dnnl::engine& engine, const LinearSpec& spec, const LayerRequest& request) {
+  const Shape& input = request.input.shape;
+  const Shape output = output_shape(spec, input.without_first()).batch_of(input[0]);
+  return check([&] { return fmt::format("making linear on {}", input.text()); },
+               [&] {
+                 const auto plans = LinearPlanner(engine, spec, input).plan(desc_of(request.input), request);
+                 return std::make_unique<WeightedLayer>(
+                     engine, WeightedLayerParts{plans, request.input, output, spec.bias, spec.relu},
+                     weights_of(spec, request));
+               });
+}
+
+}  // namespace tutti::cpu

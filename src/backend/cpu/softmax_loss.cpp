@@ -1,0 +1,128 @@
+#include "backend/cpu/check.hpp"
+#include "backend/cpu/layers.hpp"
+#include "backend/cpu/memory.hpp"
+#include "backend/cpu/staging.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <span>
+
+namespace tutti::cpu {
+namespace {
+
+// log(sum of exp(logits)), taken relative to the greatest so that nothing overflows.
+struct LogSumExp {
+  double greatest;
+  double sum;  // of exp(logit - greatest)
+
+  explicit LogSumExp(std::span<const float> logits) : greatest(*std::ranges::max_element(logits)), sum(0) {
+    for (const float logit : logits) sum += std::exp(logit - greatest);
+  }
+  double loss(float logit) const { return std::log(sum) + greatest - logit; }
+  double probability(float logit) const { return std::exp(logit - greatest) / sum; }
+};
+
+// Whether the label's logit is the greatest, the first of equals. A label whose logit is no number is never
+// right.
+bool is_correct(std::span<const float> logits, std::size_t label) {
+  const float own = logits[label];
+  const auto before = logits.first(label);
+  const auto after = logits.subspan(label + 1);
+  return !std::isnan(own) && std::ranges::none_of(before, [own](float other) { return other >= own; }) &&
+         std::ranges::none_of(after, [own](float other) { return other > own; });
+}
+
+void write_gradient(const LogSumExp& softmax, std::span<const float> logits, std::size_t label, float scale,
+                    float* gradient) {
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    const double target = i == label ? 1 : 0;
+    gradient[i] = static_cast<float>((softmax.probability(logits[i]) - target) * scale);
+  }
+}
+
+void add_to(std::span<std::int64_t> totals, const LossSums& sums) {
+  const std::int64_t figures[LossSums::kFigures] = {sums.loss_steps, sums.correct, sums.samples,
+                                                    sums.not_finite};
+  for (std::size_t i = 0; i < totals.size(); ++i) {
+    // Modulo 2^64, since a diverging run may pass the end of the range before its loss stops being finite.
+    totals[i] = static_cast<std::int64_t>(static_cast<std::uint64_t>(totals[i]) +
+                                          static_cast<std::uint64_t>(figures[i]));
+  }
+}
+
+class SoftmaxLoss final : public LossLayer {
+ public:
+  SoftmaxLoss(const dnnl::engine& engine, const Desc& logits, const Shape& shape)
+      : samples_(static_cast<std::size_t>(shape[0])),
+        classes_(static_cast<std::size_t>(shape[1])),
+        logits_(engine, logits, plain(dims_of(shape))),
+        gradient_(engine, logits, plain(dims_of(shape))) {}
+
+  void run(Stream& stream, const LossPass& pass) override {
+    CpuStream& ours = cpu_stream(stream);
+    const std::span<std::int64_t> totals = host_i64(pass.sums);
+    if (totals.size() != LossSums::kFigures) {
+      throw Error(ErrorSource::internal,
+                  fmt::format("loss sums are {} figures, not {}", LossSums::kFigures, totals.size()));
+    }
+    logits_.load(ours, pass.logits);
+    if (pass.logits_gradient != nullptr) gradient_.place(pass.logits_gradient);
+    add_to(totals, sums_of(pass));
+    if (pass.logits_gradient != nullptr) gradient_.deliver(ours);
+  }
+
+ private:
+  std::size_t label_of(const LossPass& pass, std::size_t sample) const {
+    const std::int32_t label = pass.labels[sample];
+    if (label >= 0 && static_cast<std::size_t>(label) < classes_) return static_cast<std::size_t>(label);
+    throw Error(ErrorSource::input,
+                fmt::format("sample {} of a batch has the label {}, but the model has classes 0 to "
+                            "{}; give the model as many classes as the data",
+                            sample, label, classes_ - 1));
+  }
+
+  LossSums sums_of(const LossPass& pass) const {
+    const float* const logits = static_cast<const float*>(logits_.memory().get_data_handle());
+    float* const gradients = static_cast<float*>(gradient_.memory().get_data_handle());
+    LossSums sums;
+    double loss = 0;
+    for (std::size_t sample = 0; sample < samples_; ++sample) {
+      const std::span<const float> row(logits + sample * classes_, classes_);
+      const std::size_t label = label_of(pass, sample);
+      const LogSumExp softmax(row);
+      loss += softmax.loss(row[label]);
+      sums.correct += is_correct(row, label) ? 1 : 0;
+      if (pass.logits_gradient == nullptr) continue;
+      write_gradient(softmax, row, label, pass.gradient_scale, gradients + sample * classes_);
+    }
+    sums.samples = static_cast<std::int64_t>(samples_);
+    // Written so that NaN fails it.
+    if (std::abs(loss) <= LossSums::kGreatestLoss) {
+      sums.loss_steps = std::llrint(loss * LossSums::kLossScale);
+    } else {
+      sums.not_finite = 1;
+    }
+    return sums;
+  }
+
+  std::size_t samples_;
+  std::size_t classes_;
+  StagedInput logits_;
+  StagedOutput gradient_;
+};
+
+}  // namespace
+
+std::unique_ptr<LossLayer> make_softmax_loss(const dnnl::engine& engine, const ActivationSpec& logits) {
+  if (logits.shape.rank() != 2 || logits.shape.elements() == 0) {
+    throw Error(ErrorSource::input,
+                fmt::format("softmax loss: its input is {}, but it needs samples x classes; end the "
+                            "model with a linear layer",
+                            logits.shape.text()));
+  }
+  return check([&] { return fmt::format("making softmax loss on {}", logits.shape.text()); },
+               [&] { return std::make_unique<SoftmaxLoss>(engine, desc_of(logits), logits.shape); });
+}
+
+}  // namespace tutti::cpu

@@ -1,0 +1,98 @@
+#include "backend/cpu/weighted_layer.hpp"
+
+#include "backend/cpu/check.hpp"
+
+namespace tutti::cpu {
+namespace {
+
+Arguments forward_arguments(const WeightedLayerParts& parts, CpuWeights& weights, const dnnl::memory& input,
+                            const dnnl::memory& output) {
+  Arguments arguments{{DNNL_ARG_SRC, input},
+                      {DNNL_ARG_WEIGHTS, weights.prepared(0, parts.plans.forward.weights_desc(0))},
+                      {DNNL_ARG_DST, output}};
+  if (parts.bias) arguments.emplace(DNNL_ARG_BIAS, weights.prepared(1, parts.plans.forward.weights_desc(1)));
+  return arguments;
+}
+
+}  // namespace
+
+WeightedLayer::WeightedLayer(const dnnl::engine& engine, const WeightedLayerParts& parts, CpuWeights& weights)
+    : output_(activation_of(parts.output, parts.plans.forward.dst_desc())),
+      input_(engine, desc_of(parts.input), parts.plans.forward.src_desc()),
+      result_(engine, parts.plans.forward.dst_desc()),
+      result_gradient_(engine, parts.plans.forward.dst_desc()),
+      forward_(engine, parts.plans.forward,
+               forward_arguments(parts, weights, input_.memory(), result_.memory())) {
+  if (!parts.plans.backward_weights) return;
+  if (parts.relu) mask_.emplace(engine, result_.memory(), result_gradient_.memory());
+  weight_pass_ = make_weight_pass(engine, parts);
+  if (parts.plans.backward_data) data_pass_ = make_data_pass(engine, parts, weights);
+}
+
+WeightedLayer::WeightPass WeightedLayer::make_weight_pass(const dnnl::engine& engine,
+                                                          const WeightedLayerParts& parts) const {
+  const auto& plan = *parts.plans.backward_weights;
+  const Desc weight = plan.diff_weights_desc(0);
+  const StagedInput output_gradient(engine, result_gradient_.memory().get_desc(), plan.diff_dst_desc());
+  const StagedOutput weight_gradient(engine, plain(weight.dims()), weight);
+
+  Arguments arguments{{DNNL_ARG_SRC, input_.memory()},
+                      {DNNL_ARG_DIFF_DST, output_gradient.memory()},
+                      {DNNL_ARG_DIFF_WEIGHTS, weight_gradient.memory()}};
+  std::optional<Placed> bias_gradient;
+  if (parts.bias) {
+    bias_gradient.emplace(engine, plan.diff_weights_desc(1));
+    arguments.emplace(DNNL_ARG_DIFF_BIAS, bias_gradient->memory());
+  }
+  return {output_gradient, weight_gradient, bias_gradient, Primitive(engine, plan, std::move(arguments))};
+}
+
+WeightedLayer::DataPass WeightedLayer::make_data_pass(const dnnl::engine& engine,
+                                                      const WeightedLayerParts& parts,
+                                                      CpuWeights& weights) const {
+  const auto& plan = *parts.plans.backward_data;
+  const StagedInput output_gradient(engine, result_gradient_.memory().get_desc(), plan.diff_dst_desc());
+  const StagedOutput input_gradient(engine, desc_of(parts.input), plan.diff_src_desc());
+  return {output_gradient, input_gradient,
+          Primitive(engine, plan,
+                    {{DNNL_ARG_DIFF_DST, output_gradient.memory()},
+                     {DNNL_ARG_WEIGHTS, weights.prepared(0, plan.weights_desc(0))},
+                     {DNNL_ARG_DIFF_SRC, input_gradient.memory()}})};
+}
+
+void WeightedLayer::forward(Stream& stream, const LayerForward& pass) {
+  CpuStream& ours = cpu_stream(stream);
+  input_.load(ours, pass.input);
+  result_.place(pass.output);
+  forward_.run(ours);
+}
+
+void WeightedLayer::backward(Stream& stream, const LayerBackward& pass) {
+  CpuStream& ours = cpu_stream(stream);
+  if (!weight_pass_) throw Error(ErrorSource::internal, "a plan made for evaluation is asked for gradients");
+  const std::size_t expected = weight_pass_->bias_gradient ? 2 : 1;
+  if (pass.gradients.size() != expected) {
+    throw Error(ErrorSource::internal,
+                fmt::format("a layer with {} parameters is given {} tensors for their gradients", expected,
+                            pass.gradients.size()));
+  }
+  result_gradient_.place(pass.output_gradient);
+  if (mask_) {
+    result_.place(pass.output);
+    mask_->run(ours);
+  }
+
+  weight_pass_->output_gradient.load(ours, pass.output_gradient);
+  weight_pass_->weight_gradient.place(pass.gradients[0].data);
+  if (weight_pass_->bias_gradient) weight_pass_->bias_gradient->place(pass.gradients[1].data);
+  weight_pass_->run.run(ours);
+  weight_pass_->weight_gradient.deliver(ours);
+
+  if (!data_pass_) return;
+  data_pass_->output_gradient.load(ours, pass.output_gradient);
+  data_pass_->input_gradient.place(pass.input_gradient);
+  data_pass_->run.run(ours);
+  data_pass_->input_gradient.deliver(ours);
+}
+
+}  // namespace tutti::cpu

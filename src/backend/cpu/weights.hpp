@@ -1,0 +1,45 @@
+#pragma once
+// One layer's weights on the CPU: the canonical values, and one copy for every layout that a plan of the
+// layer asks for. Plans of all batch sizes and parts share the copies; while they run, nobody may refresh.
+
+#include "tutti/backend/layer_spec.hpp"
+
+#include "backend/cpu/primitive.hpp"
+
+#include <mutex>
+#include <span>
+#include <vector>
+
+namespace tutti::cpu {
+
+class CpuWeights final : public LayerWeights {
+ public:
+  CpuWeights(const dnnl::engine& engine, const LayerSpec& spec, std::span<const Tensor> values);
+  void refresh(Stream& stream) override;
+
+  // The value at `index` of parameters(), in the wanted layout: from now on kept fresh by refresh(), and at
+  // once when there has been one. Plans may be made in several threads at a time.
+  dnnl::memory prepared(std::size_t index, const Desc& wanted);
+
+  // Throws unless the values are those of `spec` behind an input of this sample.
+  void require(const LayerSpec& spec, const Shape& sample) const;
+
+ private:
+  struct Copy {
+    std::size_t index;
+    dnnl::memory values;
+    Primitive reorder;
+  };
+
+  dnnl::engine engine_;
+  LayerSpec spec_;
+  std::vector<Tensor> values_;
+  std::mutex mutex_;
+  std::vector<Copy> copies_;
+  bool refreshed_ = false;
+};
+
+// Throws when the request has no weights of the CPU backend, or those of another layer.
+CpuWeights& weights_of(const LayerSpec& spec, const LayerRequest& request);
+
+}  // namespace tutti::cpu

@@ -1,0 +1,169 @@
+#include "tutti/backend/layer_spec.hpp"
+
+#include "tutti/base/error.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace tutti {
+namespace {
+
+// Wide enough for any network, narrow enough that sums of a few extents cannot overflow.
+constexpr std::int64_t kGreatestExtent = std::int64_t{1} << 30;
+
+struct Extent {
+  std::string_view word;
+  std::int64_t value;
+  std::int64_t least;
+};
+
+void require_extent(std::string_view type, const Extent& extent) {
+  if (extent.value >= extent.least && extent.value <= kGreatestExtent) return;
+  throw Error(ErrorSource::input, fmt::format("{}: {} is {}, but must be {} to {}", type, extent.word,
+                                              extent.value, extent.least, kGreatestExtent));
+}
+
+void require_values(std::string_view type, const Shape& sample) {
+  const auto extents = sample.extents();
+  const bool fits =
+      std::ranges::all_of(extents, [](auto extent) { return extent >= 1 && extent <= kGreatestExtent; });
+  if (!extents.empty() && fits) return;
+  throw Error(ErrorSource::input, fmt::format("{}: its input is {}, but every extent must be 1 to {}", type,
+                                              sample.text(), kGreatestExtent));
+}
+
+void require_image(std::string_view type, const Shape& sample) {
+  if (sample.rank() != 3) {
+    throw Error(ErrorSource::input,
+                fmt::format("{}: its input is {}, but it needs an image of channels x height x "
+                            "width; put it before the first linear layer",
+                            type, sample.text()));
+  }
+  require_values(type, sample);
+}
+
+struct Window {
+  std::int64_t kernel;
+  std::int64_t stride;
+  std::int64_t padding;
+};
+
+std::int64_t positions(std::string_view type, std::int64_t extent, const Window& window,
+                       const Shape& sample) {
+  const std::int64_t padded = extent + 2 * window.padding;
+  if (window.kernel > padded) {
+    const auto padding =
+        window.padding == 0 ? std::string() : fmt::format(" with padding {}", window.padding);
+    throw Error(ErrorSource::input,
+                fmt::format("{}: its window of {}x{} is larger than the image of {}{}; use a "
+                            "smaller kernel or fewer layers that shrink the image",
+                            type, window.kernel, window.kernel, sample.text(), padding));
+  }
+  return (padded - window.kernel) / window.stride + 1;
+}
+
+Shape windowed(std::string_view type, std::int64_t channels, const Window& window, const Shape& sample) {
+  return {channels, positions(type, sample[1], window, sample), positions(type, sample[2], window, sample)};
+}
+
+Shape output_of(const Conv2dSpec& spec, std::string_view type, const Shape& sample) {
+  require_extent(type, {"channels", spec.channels, 1});
+  require_extent(type, {"kernel", spec.kernel, 1});
+  require_extent(type, {"stride", spec.stride, 1});
+  require_extent(type, {"padding", spec.padding, 0});
+  if (spec.padding >= spec.kernel) {
+    throw Error(ErrorSource::input, fmt::format("{}: padding {} must be smaller than kernel {}", type,
+                                                spec.padding, spec.kernel));
+  }
+  require_image(type, sample);
+  return windowed(type, spec.channels, {spec.kernel, spec.stride, spec.padding}, sample);
+}
+
+Shape output_of(const Pool2dSpec& spec, std::string_view type, const Shape& sample) {
+  require_extent(type, {"kernel", spec.kernel, 1});
+  require_extent(type, {"stride", spec.stride, 1});
+  require_image(type, sample);
+  return windowed(type, sample[0], {spec.kernel, spec.stride, 0}, sample);
+}
+
+Shape output_of(const LinearSpec& spec, std::string_view type, const Shape& sample) {
+  require_extent(type, {"units", spec.units, 1});
+  require_values(type, sample);
+  return {spec.units};
+}
+
+std::vector<ParameterSpec> weight_and_bias(const Shape& weight, bool bias) {
+  std::vector<ParameterSpec> list{{ParameterKind::weight, weight}};
+  if (bias) list.push_back({ParameterKind::bias, Shape{weight[0]}});
+  return list;
+}
+
+std::vector<ParameterSpec> parameters_of(const Conv2dSpec& spec, const Shape& sample) {
+  return weight_and_bias({spec.channels, sample[0], spec.kernel, spec.kernel}, spec.bias);
+}
+
+std::vector<ParameterSpec> parameters_of(const Pool2dSpec&, const Shape&) { return {}; }
+
+std::vector<ParameterSpec> parameters_of(const LinearSpec& spec, const Shape& sample) {
+  return weight_and_bias({spec.units, sample.elements()}, spec.bias);
+}
+
+// Products are formed as shapes, which refuse what no 64-bit count can hold.
+std::int64_t multiply_adds_of(const Conv2dSpec& spec, const Shape& sample, const Shape& output) {
+  return Shape{output.elements(), sample[0], spec.kernel, spec.kernel}.elements();
+}
+
+std::int64_t multiply_adds_of(const Pool2dSpec&, const Shape&, const Shape&) { return 0; }
+
+std::int64_t multiply_adds_of(const LinearSpec& spec, const Shape& sample, const Shape&) {
+  return Shape{spec.units, sample.elements()}.elements();
+}
+
+std::string_view type_of(const Conv2dSpec&) { return "conv2d"; }
+
+std::string_view type_of(const Pool2dSpec& spec) {
+  return spec.pooling == Pooling::max ? "max-pool2d" : "average-pool2d";
+}
+
+std::string_view type_of(const LinearSpec&) { return "linear"; }
+
+}  // namespace
+
+std::string_view name_of(ParameterKind kind) {
+  switch (kind) {
+    case ParameterKind::weight:
+      return "weight";
+    case ParameterKind::bias:
+      return "bias";
+    case ParameterKind::scale:
+      return "scale";
+    case ParameterKind::shift:
+      return "shift";
+    case ParameterKind::mean:
+      return "mean";
+    case ParameterKind::variance:
+      return "variance";
+  }
+  return "?";
+}
+
+std::string_view type_name(const LayerSpec& spec) {
+  return std::visit([](const auto& layer) { return type_of(layer); }, spec);
+}
+
+Shape output_shape(const LayerSpec& spec, const Shape& sample) {
+  return std::visit([&](const auto& layer) { return output_of(layer, type_of(layer), sample); }, spec);
+}
+
+std::vector<ParameterSpec> parameters(const LayerSpec& spec, const Shape& sample) {
+  output_shape(spec, sample);
+  return std::visit([&](const auto& layer) { return parameters_of(layer, sample); }, spec);
+}
+
+std::int64_t multiply_adds(const LayerSpec& spec, const Shape& sample) {
+  const Shape output = output_shape(spec, sample);
+  return std::visit([&](const auto& layer) { return multiply_adds_of(layer, sample, output); }, spec);
+}
+
+}  // namespace tutti

@@ -1,0 +1,170 @@
+#include "tutti/backend/backend.hpp"
+#include "tutti/base/error.hpp"
+
+#include "backend/comparison.hpp"
+#include "backend/network.hpp"
+#include "reference/layer.hpp"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+namespace tutti::testing_support {
+namespace {
+
+std::vector<float> input_of(const NetworkCase& network) {
+  return random_floats(network.sample.batch_of(network.batch).elements(), "input");
+}
+
+struct PassResult {
+  std::vector<float> output;
+  std::vector<std::vector<float>> gradients;
+};
+
+PassResult run(NetworkPlan& plan, const std::vector<float>& input) {
+  PassResult result;
+  result.output = plan.forward(input);
+  result.gradients =
+      plan.backward(random_floats(plan.activation(plan.layers()).shape.elements(), "output gradient"));
+  return result;
+}
+
+void expect_same(const PassResult& got, const PassResult& expected) {
+  EXPECT_TRUE(same_bits(got.output, expected.output));
+  ASSERT_EQ(got.gradients.size(), expected.gradients.size());
+  for (std::size_t i = 0; i < got.gradients.size(); ++i) {
+    EXPECT_TRUE(same_bits(got.gradients[i], expected.gradients[i])) << i;
+  }
+}
+
+TEST(CpuBackend, DescribesTheProcessorAndTheLibrary) {
+  EXPECT_EQ(cpu_library_version().rfind("oneDNN ", 0), 0u);
+  const std::string text = make_cpu_backend()->description();
+  EXPECT_EQ(text.rfind("cpu: ", 0), 0u) << text;
+  EXPECT_NE(text.find(cpu_library_version()), std::string::npos) << text;
+}
+
+TEST(CpuBackend, RefusesAComputeThreadWithoutThreads) {
+  EXPECT_THROW(make_cpu_backend()->enter_compute_thread(0), Error);
+}
+
+TEST(CpuBackend, ConvertsActivationsOfEveryLayoutThereAndBack) {
+  Device device(make_cpu_backend());
+  const NetworkCase network = lenet_like("Conversion", 3, 28);
+  const NetworkWeights weights(device, network);
+  const NetworkPlan plan(device, network, weights);
+  for (std::size_t i = 0; i <= plan.layers(); ++i) {
+    const auto values = random_floats(plan.activation(i).shape.elements(), "converted");
+    const Buffer buffer = device.backend().allocate(plan.activation(i).bytes);
+    device.poison(buffer);
+    device.set_values(plan.activation(i), buffer, values);
+    EXPECT_TRUE(same_bits(device.values_of(plan.activation(i), buffer), values)) << i;
+  }
+}
+
+TEST(CpuBackend, GivesTheSameBitsWithTwoThreadsInEveryRun) {
+  Device device(make_cpu_backend(), 2);
+  const NetworkCase network = lenet_like("TwoThreads", 16, 28);
+  const NetworkWeights weights(device, network);
+  NetworkPlan first(device, network, weights);
+  NetworkPlan second(device, network, weights);
+  const PassResult expected = run(first, input_of(network));
+  for (int i = 0; i < 5; ++i) expect_same(run(i % 2 == 0 ? second : first, input_of(network)), expected);
+}
+
+TEST(CpuBackend, GivesTheSameBitsToPartsSideBySideThatShareWeights) {
+  Device device(make_cpu_backend());
+  const NetworkCase network = lenet_like("SideBySide", 8, 28);
+  const NetworkWeights weights(device, network);
+  NetworkPlan plan(device, network, weights);
+  const PassResult expected = run(plan, input_of(network));
+
+  std::vector<PassResult> results(3);
+  {
+    std::vector<std::jthread> parts;
+    for (PassResult& result : results) {
+      parts.emplace_back([&result, &device, &network, &weights] {
+        Device part(device.share());
+        NetworkPlan own(part, network, weights);
+        for (int i = 0; i < 3; ++i) result = run(own, input_of(network));
+      });
+    }
+  }
+  for (const PassResult& result : results) expect_same(result, expected);
+}
+
+TEST(CpuBackend, RunsAPlanInAnotherThreadThanTheOneThatMadeIt) {
+  Device device(make_cpu_backend());
+  const NetworkCase network = lenet_like("OtherThread", 3, 28);
+  const NetworkWeights weights(device, network);
+  NetworkPlan plan(device, network, weights);
+  const PassResult expected = run(plan, input_of(network));
+  NetworkPlan moved(device, network, weights);
+  PassResult got;
+  std::jthread([&] {
+    device.backend().enter_compute_thread(1);
+    got = run(moved, input_of(network));
+  }).join();
+  expect_same(got, expected);
+}
+
+TEST(CpuBackend, TakesChangedWeightsAtTheNextRefreshInPlansMadeBeforeAndAfter) {
+  Device device(make_cpu_backend());
+  const NetworkCase network{"Refresh", 3, {20, 6, 6}, {Conv2dSpec{50, 3, 1, 0, true, false}}};
+  NetworkWeights weights(device, network);
+  NetworkPlan before(device, network, weights);
+  before.forward(input_of(network));
+
+  const auto changed = random_floats(weights.tensors(0)[0].elements(), "changed weights");
+  device.upload(weights.tensors(0)[0], changed);
+  weights.refresh();
+  NetworkPlan after(device, network, weights, {LayerMode::evaluation, false});
+  NetworkCase alone = network;
+  alone.batch = 1;
+  NetworkPlan single(device, alone, weights);
+
+  const std::vector<reference::Array> parameters{{weights.tensors(0)[0].shape, changed},
+                                                 {weights.tensors(0)[1].shape, weights.values(0)[1]}};
+  for (NetworkPlan* plan : {&before, &after, &single}) {
+    const Shape shape = plan->activation(0).shape;
+    const auto input = random_floats(shape.elements(), "input");
+    const auto expected = reference::layer_forward(network.layers[0], {shape, input}, parameters);
+    EXPECT_TRUE(close(plan->forward(input), expected.values, 1e-5)) << shape.text();
+  }
+}
+
+TEST(CpuBackend, RefusesWeightsThatAreMissingOrAnotherLayers) {
+  Device device(make_cpu_backend());
+  Backend& backend = device.backend();
+  const ActivationSpec input = backend.plain_activation({2, 3, 8, 8});
+  const Conv2dSpec spec{4, 3};
+  const NetworkCase other{"Other", 2, {3, 8, 8}, {Conv2dSpec{5, 3}}};
+  const NetworkWeights weights(device, other);
+  EXPECT_THROW(backend.make_layer(spec, {input}), Error);
+  EXPECT_THROW(backend.make_layer(spec, {input, weights.prepared(0)}), Error);
+}
+
+TEST(CpuBackend, RefusesWhatDoesNotFitWithTheWordsOfTheSpec) {
+  const auto backend = make_cpu_backend();
+  try {
+    backend->make_layer(Pool2dSpec{Pooling::max, 9, 1}, {backend->plain_activation({2, 3, 8, 8})});
+    FAIL() << "a window larger than the image was accepted";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("max-pool2d: its window of 9x9"), std::string::npos)
+        << error.what();
+  }
+  EXPECT_THROW(backend->make_layer(Pool2dSpec{Pooling::max, 2, 2}, {backend->plain_activation({0, 3, 8, 8})}),
+               Error);
+}
+
+TEST(CpuBackend, RefusesGradientsOfAPlanMadeForEvaluation) {
+  Device device(make_cpu_backend());
+  const NetworkCase network = lenet_like("Evaluation", 2, 18);
+  const NetworkWeights weights(device, network);
+  NetworkPlan plan(device, network, weights, {LayerMode::evaluation, false});
+  plan.forward(input_of(network));
+  for (std::size_t i = 0; i < plan.layers(); ++i) EXPECT_THROW(plan.backward_layer(i), Error) << i;
+}
+
+}  // namespace
+}  // namespace tutti::testing_support

@@ -1,0 +1,16 @@
+#include "backend/layer_contract.hpp"
+
+namespace tutti::testing_support {
+namespace {
+
+const BackendUnderTest kCpu{"cpu", make_cpu_backend, 1e-5};
+
+INSTANTIATE_TEST_SUITE_P(Cpu, LayerContract,
+                         ::testing::Combine(::testing::Values(kCpu), ::testing::ValuesIn(all_cases())),
+                         layer_contract_name);
+INSTANTIATE_TEST_SUITE_P(Cpu, SmallLayerContract,
+                         ::testing::Combine(::testing::Values(kCpu), ::testing::ValuesIn(small_cases())),
+                         layer_contract_name);
+
+}  // namespace
+}  // namespace tutti::testing_support

@@ -1,0 +1,141 @@
+#pragma once
+// What every backend's vector operations must do. A backend's own test instantiates FlatContract.
+
+#include "backend/device_values.hpp"
+#include "reference/sgd.hpp"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+namespace tutti::testing_support {
+
+struct FlatBackend {
+  std::string name;
+  std::function<std::unique_ptr<Backend>()> make;
+};
+
+inline std::ostream& operator<<(std::ostream& out, const FlatBackend& backend) { return out << backend.name; }
+
+class FlatContract : public ::testing::TestWithParam<FlatBackend> {
+ protected:
+  FlatContract() : device_(GetParam().make()) {}
+
+  static Tensor tensor_of(const Buffer& buffer) {
+    return buffer.view({static_cast<std::int64_t>(buffer.bytes() / sizeof(float))}, ElementType::f32);
+  }
+  std::vector<float> values_of(const Buffer& buffer) { return device_.download<float>(tensor_of(buffer)); }
+
+  void expect_steps(const reference::SgdOptions& options, bool with_velocity);
+
+  Device device_;
+};
+
+inline constexpr std::int64_t kFlatSizes[] = {1, 7, 64, 1000, 4099};
+
+// Three steps with other gradients each, so that the velocity matters.
+inline void FlatContract::expect_steps(const reference::SgdOptions& options, bool with_velocity) {
+  for (const std::int64_t size : kFlatSizes) {
+    const auto start = random_floats(size, "weights");
+    const Buffer weights = device_.buffer_of(start);
+    const Buffer velocity = device_.backend().allocate(start.size() * sizeof(float));
+    std::vector<reference::SgdState> expected;
+    for (const float weight : start) expected.push_back({weight, 0});
+    for (int step = 0; step < 3; ++step) {
+      const auto values = random_floats(size, "gradients " + std::to_string(step));
+      const Buffer gradients = device_.buffer_of(values);
+      device_.backend().sgd_step(
+          device_.stream(),
+          {tensor_of(weights), tensor_of(gradients), with_velocity ? tensor_of(velocity) : Tensor{},
+           static_cast<float>(options.learning_rate), static_cast<float>(options.momentum),
+           static_cast<float>(options.weight_decay), options.nesterov});
+      EXPECT_TRUE(same_bits(values_of(gradients), values));
+      for (std::size_t i = 0; i < values.size(); ++i) expected[i] = sgd_step(options, expected[i], values[i]);
+    }
+    const auto got = values_of(weights);
+    for (std::size_t i = 0; i < got.size(); ++i)
+      ASSERT_NEAR(got[i], expected[i].weight, 1e-6) << i << " of " << size;
+    if (options.momentum == 0) continue;
+    const auto moved = values_of(velocity);
+    for (std::size_t i = 0; i < moved.size(); ++i) ASSERT_NEAR(moved[i], expected[i].velocity, 1e-6) << i;
+  }
+}
+
+TEST_P(FlatContract, PlainStepsNeedNoVelocity) {
+  expect_steps({.learning_rate = 0.1}, false);
+  expect_steps({.learning_rate = 0.1, .weight_decay = 0.01}, false);
+}
+
+TEST_P(FlatContract, StepsWithMomentumMeanWhatPyTorchsMean) {
+  expect_steps({.learning_rate = 0.1, .momentum = 0.9}, true);
+  expect_steps({.learning_rate = 0.1, .momentum = 0.5, .weight_decay = 0.01}, true);
+}
+
+TEST_P(FlatContract, NesterovStepsMeanWhatPyTorchsMean) {
+  expect_steps({.learning_rate = 0.1, .momentum = 0.9, .nesterov = true}, true);
+  expect_steps({.learning_rate = 0.05, .momentum = 0.9, .weight_decay = 0.01, .nesterov = true}, true);
+}
+
+TEST_P(FlatContract, MomentumOfZeroWithAVelocityStepsAsWithout) {
+  expect_steps({.learning_rate = 0.1, .weight_decay = 0.01}, true);
+}
+
+TEST_P(FlatContract, AStepGivesAnElementTheSameBitsWhereverItLies) {
+  const auto values = random_floats(1000, "weights");
+  const auto slopes = random_floats(1000, "gradients");
+  const auto stepped = [&](std::size_t from, std::size_t to) {
+    const Buffer weights = device_.buffer_of({values.begin() + static_cast<std::ptrdiff_t>(from),
+                                              values.begin() + static_cast<std::ptrdiff_t>(to)});
+    const Buffer gradients = device_.buffer_of({slopes.begin() + static_cast<std::ptrdiff_t>(from),
+                                                slopes.begin() + static_cast<std::ptrdiff_t>(to)});
+    const Buffer velocity = device_.buffer_of(std::vector<float>(to - from, 0.3f));
+    device_.backend().sgd_step(device_.stream(), {tensor_of(weights), tensor_of(gradients),
+                                                  tensor_of(velocity), 0.1f, 0.9f, 0.01f, true});
+    return values_of(weights);
+  };
+  const auto whole = stepped(0, 1000);
+  for (const std::size_t cut : {1u, 17u, 503u, 999u}) {
+    auto pieces = stepped(0, cut);
+    const auto rest = stepped(cut, 1000);
+    pieces.insert(pieces.end(), rest.begin(), rest.end());
+    EXPECT_TRUE(same_bits(pieces, whole)) << cut;
+  }
+}
+
+TEST_P(FlatContract, AddsElementByElement) {
+  for (const std::int64_t size : kFlatSizes) {
+    const auto more = random_floats(size, "more");
+    auto expected = random_floats(size, "sum");
+    const Buffer sum = device_.buffer_of(expected);
+    const Buffer addend = device_.buffer_of(more);
+    device_.backend().add(device_.stream(), tensor_of(sum), tensor_of(addend));
+    for (std::size_t i = 0; i < expected.size(); ++i) expected[i] += more[i];
+    EXPECT_TRUE(same_bits(values_of(sum), expected)) << size;
+  }
+}
+
+TEST_P(FlatContract, CopiesAndClearsWholeTensors) {
+  const auto values = random_floats(4099, "copied");
+  const Buffer from = device_.buffer_of(values);
+  const Buffer to = device_.backend().allocate(from.bytes());
+  device_.backend().copy(device_.stream(), tensor_of(to), tensor_of(from));
+  EXPECT_TRUE(same_bits(values_of(to), values));
+  device_.backend().fill_zero(device_.stream(), to.view({4000}, ElementType::f32));
+  auto expected = values;
+  std::fill_n(expected.begin(), 4000, 0.0f);
+  EXPECT_TRUE(same_bits(values_of(to), expected));
+}
+
+TEST_P(FlatContract, AllocatesZeroedAlignedMemory) {
+  for (const std::size_t bytes : {std::size_t{0}, std::size_t{4}, std::size_t{100}, std::size_t{5} << 20}) {
+    const Buffer buffer = device_.backend().allocate(bytes);
+    EXPECT_EQ(buffer.bytes(), bytes);
+    EXPECT_EQ(buffer.space(), device_.backend().memory_space());
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(buffer.data()) % 64, 0u);
+    const auto held =
+        device_.download<std::uint8_t>(buffer.view({static_cast<std::int64_t>(bytes)}, ElementType::u8));
+    EXPECT_EQ(held, std::vector<std::uint8_t>(bytes));
+  }
+}
+
+}  // namespace tutti::testing_support

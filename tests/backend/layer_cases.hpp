@@ -1,0 +1,142 @@
+#pragma once
+// The layers and short networks that every backend is tried with: awkward extents, and formats handed from
+// layer to layer.
+
+#include "tutti/backend/layer_spec.hpp"
+
+#include <ostream>
+#include <string>
+#include <vector>
+
+namespace tutti::testing_support {
+
+struct NetworkCase {
+  std::string name;  // letters and digits only
+  std::int64_t batch;
+  Shape sample;
+  std::vector<LayerSpec> layers;
+};
+
+inline std::ostream& operator<<(std::ostream& out, const NetworkCase& network) { return out << network.name; }
+
+inline constexpr bool kBias = true;
+inline constexpr bool kNoBias = false;
+inline constexpr bool kRelu = true;
+inline constexpr bool kNoRelu = false;
+
+inline std::vector<NetworkCase> convolution_cases() {
+  return {
+      {"ConvFirstOfLenet", 3, {1, 28, 28}, {Conv2dSpec{20, 3, 1, 0, kBias, kRelu}}},
+      {"ConvFirstOfLenetWithoutBiasOrRelu", 3, {1, 28, 28}, {Conv2dSpec{20, 3, 1, 0, kNoBias, kNoRelu}}},
+      {"ConvSecondOfLenet", 3, {20, 13, 13}, {Conv2dSpec{50, 5, 1, 0, kBias, kRelu}}},
+      {"ConvSecondOfLenetInABatchOf16", 16, {20, 9, 9}, {Conv2dSpec{50, 5, 1, 0, kBias, kNoRelu}}},
+      {"ConvFrom50To20Padded", 1, {50, 9, 9}, {Conv2dSpec{20, 3, 1, 1, kNoBias, kRelu}}},
+      {"ConvOfColourImages", 3, {3, 17, 15}, {Conv2dSpec{64, 3, 1, 1, kBias, kRelu}}},
+      {"ConvOfFullBlocks", 3, {64, 8, 8}, {Conv2dSpec{64, 3, 1, 1, kNoBias, kRelu}}},
+      {"ConvStridedOverOddImages", 3, {16, 15, 17}, {Conv2dSpec{32, 3, 2, 1, kBias, kNoRelu}}},
+      {"ConvStridedWithRemainder", 1, {3, 11, 12}, {Conv2dSpec{5, 4, 3, 0, kBias, kRelu}}},
+      {"ConvStridedOneByOne", 16, {16, 9, 9}, {Conv2dSpec{32, 1, 2, 0, kNoBias, kNoRelu}}},
+      {"ConvOneByOneOf50", 3, {50, 5, 5}, {Conv2dSpec{20, 1, 1, 0, kBias, kRelu}}},
+      {"ConvWithKernelOfTheImage", 3, {5, 7, 7}, {Conv2dSpec{3, 7, 1, 0, kBias, kRelu}}},
+      {"ConvOfOneChannelToOne", 1, {1, 5, 5}, {Conv2dSpec{1, 2, 1, 0, kBias, kNoRelu}}},
+      {"ConvOfOnePixel", 3, {3, 1, 1}, {Conv2dSpec{20, 1, 1, 0, kBias, kNoRelu}}},
+      {"ConvLargelyPadded", 3, {6, 5, 4}, {Conv2dSpec{16, 5, 1, 4, kBias, kRelu}}},
+      {"ConvOfSixChannelsInABatchOf64", 64, {6, 10, 10}, {Conv2dSpec{16, 5, 1, 0, kBias, kRelu}}},
+      {"ConvFrom5To7", 1, {5, 9, 9}, {Conv2dSpec{7, 3, 1, 1, kBias, kRelu}}},
+      {"ConvStemOfResnet", 1, {3, 33, 35}, {Conv2dSpec{8, 7, 2, 3, kNoBias, kNoRelu}}},
+  };
+}
+
+inline std::vector<NetworkCase> other_layer_cases() {
+  return {
+      {"MaxPoolOfLenet", 3, {20, 26, 26}, {Pool2dSpec{Pooling::max, 2, 2}}},
+      {"MaxPoolWithRemainder", 16, {50, 9, 9}, {Pool2dSpec{Pooling::max, 2, 2}}},
+      {"MaxPoolOverlapping", 1, {1, 5, 7}, {Pool2dSpec{Pooling::max, 3, 1}}},
+      {"MaxPoolOfTheImage", 3, {3, 7, 7}, {Pool2dSpec{Pooling::max, 7, 1}}},
+      {"MaxPoolWithGaps", 3, {16, 15, 13}, {Pool2dSpec{Pooling::max, 2, 3}}},
+      {"AveragePoolOfLenet", 3, {20, 26, 26}, {Pool2dSpec{Pooling::average, 2, 2}}},
+      {"AveragePoolWithRemainder", 64, {3, 9, 10}, {Pool2dSpec{Pooling::average, 2, 2}}},
+      {"AveragePoolOverlapping", 1, {64, 7, 8}, {Pool2dSpec{Pooling::average, 3, 2}}},
+      {"AveragePoolOfTheImage", 3, {50, 4, 4}, {Pool2dSpec{Pooling::average, 4, 4}}},
+      {"LinearToTenClasses", 64, {128}, {LinearSpec{10, kBias, kNoRelu}}},
+      {"LinearOfOneToOne", 1, {1}, {LinearSpec{1, kBias, kNoRelu}}},
+      {"LinearToOneUnit", 3, {33}, {LinearSpec{1, kNoBias, kRelu}}},
+      {"LinearOverImages", 16, {50, 4, 4}, {LinearSpec{128, kBias, kRelu}}},
+      {"LinearOverColourImagesToOneUnit", 3, {3, 5, 7}, {LinearSpec{1, kBias, kNoRelu}}},
+      {"LinearOverOnePixel", 1, {20, 1, 1}, {LinearSpec{7, kNoBias, kNoRelu}}},
+  };
+}
+
+inline NetworkCase lenet_like(std::string name, std::int64_t batch, std::int64_t extent) {
+  return {std::move(name),
+          batch,
+          {1, extent, extent},
+          {Conv2dSpec{20, 3, 1, 0, kBias, kRelu}, Pool2dSpec{Pooling::max, 2, 2},
+           Conv2dSpec{50, 5, 1, 0, kBias, kRelu}, Pool2dSpec{Pooling::max, 2, 2},
+           LinearSpec{32, kBias, kRelu}, LinearSpec{10, kBias, kNoRelu}}};
+}
+
+inline std::vector<NetworkCase> chain_cases() {
+  return {
+      lenet_like("LenetOfOneSample", 1, 28),
+      lenet_like("LenetOfThreeSamples", 3, 28),
+      lenet_like("LenetOf16Samples", 16, 18),
+      lenet_like("LenetOf64Samples", 64, 15),
+      {"Conv50ThenLinear",
+       3,
+       {20, 8, 8},
+       {Conv2dSpec{50, 5, 1, 0, kBias, kRelu}, LinearSpec{10, kBias, kNoRelu}}},
+      {"Conv50ThenPoolThenLinearToOneUnit",
+       16,
+       {16, 8, 8},
+       {Conv2dSpec{50, 3, 1, 0, kBias, kNoRelu}, Pool2dSpec{Pooling::max, 2, 2},
+        LinearSpec{1, kBias, kNoRelu}}},
+      {"FullBlocksThenOddOnes",
+       3,
+       {3, 12, 12},
+       {Conv2dSpec{32, 3, 1, 1, kBias, kRelu}, Conv2dSpec{20, 3, 2, 1, kNoBias, kRelu},
+        Conv2dSpec{48, 3, 1, 1, kBias, kNoRelu}, Pool2dSpec{Pooling::average, 2, 2},
+        LinearSpec{5, kBias, kRelu}}},
+      {"PoolOnTheImageThenConvs",
+       3,
+       {3, 16, 14},
+       {Pool2dSpec{Pooling::average, 2, 2}, Conv2dSpec{20, 3, 1, 0, kBias, kRelu},
+        Conv2dSpec{50, 3, 2, 1, kBias, kRelu}, LinearSpec{1, kNoBias, kNoRelu}}},
+      {"NarrowConvs",
+       3,
+       {1, 14, 14},
+       {Conv2dSpec{6, 5, 1, 2, kBias, kRelu}, Pool2dSpec{Pooling::max, 2, 2},
+        Conv2dSpec{16, 5, 1, 0, kBias, kRelu}, LinearSpec{12, kBias, kRelu}, LinearSpec{4, kBias, kNoRelu}}},
+  };
+}
+
+inline std::vector<NetworkCase> all_cases() {
+  std::vector<NetworkCase> all = convolution_cases();
+  for (const auto& cases : {other_layer_cases(), chain_cases()})
+    all.insert(all.end(), cases.begin(), cases.end());
+  return all;
+}
+
+// Small enough for finite differences.
+inline std::vector<NetworkCase> small_cases() {
+  return {
+      {"Conv", 2, {3, 7, 6}, {Conv2dSpec{5, 3, 1, 1, kBias, kNoRelu}}},
+      {"ConvWithRelu", 2, {3, 7, 6}, {Conv2dSpec{20, 3, 2, 1, kBias, kRelu}}},
+      {"MaxPool", 2, {3, 7, 6}, {Pool2dSpec{Pooling::max, 2, 2}}},
+      {"AveragePool", 2, {3, 7, 6}, {Pool2dSpec{Pooling::average, 3, 2}}},
+      {"Linear", 3, {11}, {LinearSpec{5, kBias, kNoRelu}}},
+      {"LinearWithRelu", 3, {2, 3, 4}, {LinearSpec{7, kBias, kRelu}}},
+      {"Conv50ThenLinear",
+       2,
+       {3, 6, 6},
+       {Conv2dSpec{50, 3, 1, 0, kBias, kRelu}, LinearSpec{3, kBias, kNoRelu}}},
+      {"SmallLenet",
+       2,
+       {1, 13, 13},
+       {Conv2dSpec{5, 3, 1, 0, kBias, kRelu}, Pool2dSpec{Pooling::max, 2, 2},
+        Conv2dSpec{7, 2, 1, 0, kBias, kRelu}, Pool2dSpec{Pooling::average, 2, 2}, LinearSpec{6, kBias, kRelu},
+        LinearSpec{3, kBias, kNoRelu}}},
+  };
+}
+
+}  // namespace tutti::testing_support

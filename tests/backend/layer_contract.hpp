@@ -1,0 +1,206 @@
+#pragma once
+// What every backend's layers must do. A backend's own test instantiates LayerContract over all_cases() and
+// SmallLayerContract over small_cases().
+
+#include "backend/comparison.hpp"
+#include "backend/network.hpp"
+#include "reference/layer.hpp"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <tuple>
+
+namespace tutti::testing_support {
+
+struct BackendUnderTest {
+  std::string name;
+  std::function<std::unique_ptr<Backend>()> make;
+  double tolerance;  // relative to the greatest value of a tensor
+};
+
+inline std::ostream& operator<<(std::ostream& out, const BackendUnderTest& backend) {
+  return out << backend.name;
+}
+
+using LayerContractParameter = std::tuple<BackendUnderTest, NetworkCase>;
+
+inline std::string layer_contract_name(const ::testing::TestParamInfo<LayerContractParameter>& info) {
+  return std::get<1>(info.param).name;
+}
+
+class LayerContract : public ::testing::TestWithParam<LayerContractParameter> {
+ protected:
+  LayerContract()
+      : device_(std::get<0>(GetParam()).make()),
+        weights_(device_, network()),
+        input_(random_floats(network().sample.batch_of(network().batch).elements(), "input")) {}
+
+  static const NetworkCase& network() { return std::get<1>(GetParam()); }
+  static double tolerance() { return std::get<0>(GetParam()).tolerance; }
+
+  std::vector<float> output_gradient(const NetworkPlan& plan) const {
+    return random_floats(plan.activation(plan.layers()).shape.elements(), "output gradient");
+  }
+  reference::Array array(const ActivationSpec& activation, const Buffer& buffer) {
+    return {activation.shape, device_.values_of(activation, buffer)};
+  }
+  std::vector<reference::Array> parameters_of(std::size_t layer) const {
+    std::vector<reference::Array> arrays;
+    for (std::size_t i = 0; i < weights_.values(layer).size(); ++i) {
+      arrays.emplace_back(weights_.tensors(layer)[i].shape, weights_.values(layer)[i]);
+    }
+    return arrays;
+  }
+  void expect_input_gradient(const NetworkPlan& plan, std::size_t i, const reference::BackwardInputs& pass,
+                             const reference::Array& expected);
+
+  Device device_;
+  NetworkWeights weights_;
+  std::vector<float> input_;
+};
+
+class SmallLayerContract : public LayerContract {};
+
+// A backend may take any of equals for the greatest of a window: there only the sum is fixed.
+inline void LayerContract::expect_input_gradient(const NetworkPlan& plan, std::size_t i,
+                                                 const reference::BackwardInputs& pass,
+                                                 const reference::Array& expected) {
+  std::vector<float> got = device_.values_of(plan.activation(i), plan.gradient(i));
+  std::vector<double> wanted = expected.values;
+  if (const auto* pool = std::get_if<Pool2dSpec>(&network().layers[i])) {
+    const std::vector<bool> undecided = reference::undecided(*pool, pass.input, pass.output.shape);
+    double sum_got = 0;
+    double sum_wanted = 0;
+    for (std::size_t k = 0; k < wanted.size(); ++k) {
+      sum_got += got[k];
+      sum_wanted += wanted[k];
+      if (undecided[k]) wanted[k] = got[k] = 0;
+    }
+    EXPECT_NEAR(sum_got, sum_wanted, tolerance() * static_cast<double>(pass.output_gradient.values.size()));
+  }
+  EXPECT_TRUE(close(got, wanted, tolerance())) << "input gradient of layer " << i;
+}
+
+TEST_P(LayerContract, ForwardEqualsTheNaiveLoopsLayerByLayer) {
+  for (const LayerMode mode : {LayerMode::training, LayerMode::evaluation}) {
+    NetworkPlan plan(device_, network(), weights_, {mode, true});
+    plan.forward(input_);
+    for (std::size_t i = 0; i < plan.layers(); ++i) {
+      const auto expected = reference::layer_forward(
+          network().layers[i], array(plan.activation(i), plan.values(i)), parameters_of(i));
+      EXPECT_EQ(plan.activation(i + 1).shape, expected.shape);
+      const auto got = device_.values_of(plan.activation(i + 1), plan.values(i + 1));
+      EXPECT_TRUE(close(got, expected.values, tolerance())) << "output of layer " << i;
+    }
+  }
+}
+
+TEST_P(LayerContract, BackwardEqualsTheNaiveLoopsLayerByLayer) {
+  NetworkPlan plan(device_, network(), weights_);
+  plan.forward(input_);
+  plan.begin_backward(output_gradient(plan));
+  for (std::size_t i = plan.layers(); i-- > 0;) {
+    const auto input = array(plan.activation(i), plan.values(i));
+    const auto output = array(plan.activation(i + 1), plan.values(i + 1));
+    const auto gradient = array(plan.activation(i + 1), plan.gradient(i + 1));
+    const reference::BackwardInputs pass{input, output, gradient};
+    const auto expected = reference::layer_backward(network().layers[i], pass, parameters_of(i));
+    plan.backward_layer(i);
+
+    expect_input_gradient(plan, i, pass, expected.input);
+    ASSERT_EQ(plan.step(i).gradients.size(), expected.parameters.size());
+    for (std::size_t p = 0; p < expected.parameters.size(); ++p) {
+      const auto got = device_.download<float>(plan.step(i).gradients[p]);
+      EXPECT_TRUE(close(got, expected.parameters[p].values, tolerance()))
+          << "gradient " << p << " of layer " << i;
+    }
+  }
+}
+
+TEST_P(LayerContract, GivesTheSameBitsAgainAndInASecondPlanWhateverTheMemoryHeld) {
+  NetworkPlan plan(device_, network(), weights_);
+  NetworkPlan second(device_, network(), weights_);
+  const auto output = plan.forward(input_);
+  const auto gradients = plan.backward(output_gradient(plan));
+  for (NetworkPlan* again : {&plan, &second}) {
+    EXPECT_TRUE(same_bits(again->forward(input_), output));
+    const auto repeated = again->backward(output_gradient(plan));
+    ASSERT_EQ(repeated.size(), gradients.size());
+    for (std::size_t i = 0; i < gradients.size(); ++i) EXPECT_TRUE(same_bits(repeated[i], gradients[i])) << i;
+  }
+}
+
+TEST_P(LayerContract, WritesNothingBesideTheGradientsAndLeavesTheInputAsItWas) {
+  NetworkPlan plan(device_, network(), weights_);
+  plan.forward(input_);
+  plan.backward(output_gradient(plan));
+  EXPECT_TRUE(same_bits(device_.values_of(plan.activation(0), plan.values(0)), input_));
+  for (std::size_t i = 0; i < plan.layers(); ++i) {
+    const Buffer& block = plan.step(i).gradient_block;
+    auto bytes = device_.download<std::uint8_t>(
+        block.view({static_cast<std::int64_t>(block.bytes())}, ElementType::u8));
+    for (const Tensor& gradient : plan.step(i).gradients) {
+      const auto offset = static_cast<std::byte*>(gradient.data) - static_cast<std::byte*>(block.data());
+      std::fill_n(bytes.begin() + offset, gradient.bytes(), std::uint8_t{0xFF});
+    }
+    EXPECT_TRUE(std::ranges::all_of(bytes, [](std::uint8_t byte) { return byte == 0xFF; })) << "layer " << i;
+  }
+}
+
+TEST_P(LayerContract, GivesTheSameParameterGradientsWithoutAnInputGradient) {
+  NetworkPlan with(device_, network(), weights_);
+  NetworkPlan without(device_, network(), weights_, {LayerMode::training, false});
+  EXPECT_TRUE(same_bits(without.forward(input_), with.forward(input_)));
+  const auto expected = with.backward(output_gradient(with));
+  const auto got = without.backward(output_gradient(with));
+  ASSERT_EQ(got.size(), expected.size());
+  EXPECT_TRUE(std::ranges::all_of(got[0], [](float value) { return std::isnan(value); }));
+  for (std::size_t i = 1; i < got.size(); ++i) EXPECT_TRUE(same_bits(got[i], expected[i])) << i;
+}
+
+TEST_P(SmallLayerContract, BackwardEqualsFiniteDifferencesOfTheNaiveLoops) {
+  NetworkPlan plan(device_, network(), weights_);
+  plan.forward(input_);
+  const auto output_weights = output_gradient(plan);
+  const auto gradients = plan.backward(output_weights);
+
+  std::vector<std::vector<reference::Array>> parameters;
+  for (std::size_t i = 0; i < plan.layers(); ++i) parameters.push_back(parameters_of(i));
+  reference::Array input(plan.activation(0).shape, input_);
+  const auto objective = [&] {
+    reference::Array values = input;
+    for (std::size_t i = 0; i < plan.layers(); ++i) {
+      values = reference::layer_forward(network().layers[i], values, parameters[i]);
+    }
+    double sum = 0;
+    for (std::size_t i = 0; i < values.values.size(); ++i) sum += values.values[i] * output_weights[i];
+    return sum;
+  };
+  const auto differences = [&](std::vector<double>& values) {
+    constexpr double kStep = 1e-6;
+    std::vector<double> result;
+    for (double& value : values) {
+      const double kept = value;
+      value = kept + kStep;
+      const double above = objective();
+      value = kept - kStep;
+      result.push_back((above - objective()) / (2 * kStep));
+      value = kept;
+    }
+    return result;
+  };
+
+  EXPECT_TRUE(close(gradients[0], differences(input.values), 10 * tolerance())) << "input";
+  std::size_t next = 1;
+  for (auto& layer : parameters) {
+    for (auto& parameter : layer) {
+      EXPECT_TRUE(close(gradients.at(next), differences(parameter.values), 10 * tolerance()))
+          << "gradient " << next;
+      ++next;
+    }
+  }
+  EXPECT_EQ(next, gradients.size());
+}
+
+}  // namespace tutti::testing_support

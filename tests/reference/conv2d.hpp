@@ -1,0 +1,65 @@
+#pragma once
+// Two-dimensional convolution by its definition.
+
+#include "tutti/backend/layer_spec.hpp"
+
+#include "reference/array.hpp"
+
+namespace tutti::reference {
+
+// Calls visit(output index n, o, y, x; input index c, h, w; kernel index ky, kx) for every product of the
+// layer.
+template <class Visit>
+void for_each_product(const Conv2dSpec& spec, const Shape& input, const Shape& output, Visit visit) {
+  for (std::int64_t n = 0; n < output[0]; ++n)
+    for (std::int64_t o = 0; o < output[1]; ++o)
+      for (std::int64_t y = 0; y < output[2]; ++y)
+        for (std::int64_t x = 0; x < output[3]; ++x)
+          for (std::int64_t c = 0; c < input[1]; ++c)
+            for (std::int64_t ky = 0; ky < spec.kernel; ++ky)
+              for (std::int64_t kx = 0; kx < spec.kernel; ++kx) {
+                const std::int64_t h = y * spec.stride + ky - spec.padding;
+                const std::int64_t w = x * spec.stride + kx - spec.padding;
+                if (h < 0 || h >= input[2] || w < 0 || w >= input[3]) continue;
+                const std::int64_t in = ((n * input[1] + c) * input[2] + h) * input[3] + w;
+                const std::int64_t out = ((n * output[1] + o) * output[2] + y) * output[3] + x;
+                const std::int64_t weight = ((o * input[1] + c) * spec.kernel + ky) * spec.kernel + kx;
+                visit(in, out, weight);
+              }
+}
+
+inline std::int64_t channel_of(const Shape& shape, std::int64_t element) {
+  return element / (shape[2] * shape[3]) % shape[1];
+}
+
+inline Array forward(const Conv2dSpec& spec, const Array& input, std::span<const Array> parameters) {
+  Array output(batch_shape(input, output_shape(spec, input.shape.without_first())));
+  for_each_product(spec, input.shape, output.shape,
+                   [&](std::int64_t in, std::int64_t out, std::int64_t weight) {
+                     output[out] += input[in] * parameters[0][weight];
+                   });
+  for (std::int64_t i = 0; i < output.shape.elements(); ++i) {
+    if (spec.bias) output[i] += parameters[1][channel_of(output.shape, i)];
+    if (spec.relu) output[i] = relu(output[i]);
+  }
+  return output;
+}
+
+inline Gradients backward(const Conv2dSpec& spec, const BackwardInputs& pass,
+                          std::span<const Array> parameters) {
+  const Array gradient = masked(pass, spec.relu);
+  Gradients result{Array(pass.input.shape), {}};
+  for (const Array& parameter : parameters) result.parameters.emplace_back(parameter.shape);
+  for_each_product(spec, pass.input.shape, gradient.shape,
+                   [&](std::int64_t in, std::int64_t out, std::int64_t weight) {
+                     result.input[in] += gradient[out] * parameters[0][weight];
+                     result.parameters[0][weight] += gradient[out] * pass.input[in];
+                   });
+  if (!spec.bias) return result;
+  for (std::int64_t i = 0; i < gradient.shape.elements(); ++i) {
+    result.parameters[1][channel_of(gradient.shape, i)] += gradient[i];
+  }
+  return result;
+}
+
+}  // namespace tutti::reference

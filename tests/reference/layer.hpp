@@ -1,0 +1,19 @@
+#pragma once
+// Any layer by its definition. A spec without its naive loops does not compile here.
+
+#include "reference/conv2d.hpp"
+#include "reference/linear.hpp"
+#include "reference/pool2d.hpp"
+
+namespace tutti::reference {
+
+inline Array layer_forward(const LayerSpec& spec, const Array& input, std::span<const Array> parameters) {
+  return std::visit([&](const auto& layer) { return forward(layer, input, parameters); }, spec);
+}
+
+inline Gradients layer_backward(const LayerSpec& spec, const BackwardInputs& pass,
+                                std::span<const Array> parameters) {
+  return std::visit([&](const auto& layer) { return backward(layer, pass, parameters); }, spec);
+}
+
+}  // namespace tutti::reference
