@@ -1,0 +1,159 @@
+"""Runs the user's shell scripts in a copy of tools/, with programs put in place of apt-get, cmake, mpirun and ctest."""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+TOOLS = pathlib.Path(__file__).resolve().parents[2] / "tools"
+
+EPOCHS = "epoch 1/2, loss 0.5, train acc 0.8, test acc 0.8500, time 1 sec, 10 images/s, lr 0.1\n" \
+         "epoch 2/2, loss 0.1, train acc 0.9, test acc 0.9125, time 1 sec, 10 images/s, lr 0.1\n"
+
+
+class Scripts(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name).resolve()
+        self.programs = self.root / "programs"
+        self.programs.mkdir()
+        shutil.copytree(TOOLS, self.root / "tools", ignore=shutil.ignore_patterns("__pycache__"))
+        self.program("apt-get", "exit 1")
+        self.install_packages(self.run_script("setup", "--list").stdout.split())
+
+    def program(self, name, script):
+        path = self.programs / name
+        path.write_text(f"#!/bin/bash\n{script}\n", encoding="utf-8")
+        path.chmod(0o755)
+
+    def install_packages(self, packages):
+        self.program("dpkg-query", f"printf '%s ii \\n' {' '.join(packages)}")
+
+    def run_script(self, name, *arguments, folder=None):
+        environment = os.environ | {"PATH": f"{self.programs}:{os.environ['PATH']}"}
+        return subprocess.run([self.root / "tools" / name, *arguments], cwd=folder or self.root, env=environment,
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=60)
+
+    def run_stage(self, *command):
+        """A script of one stage, "try it", in the copy."""
+        path = self.root / "tools" / "one"
+        path.write_text('#!/bin/bash\nset -euo pipefail\nsource "$(dirname "$0")/stage.bash"\nopen_logs\n'
+                        'stage "try it" "the remedy" "$@"\necho next line\n', encoding="utf-8")
+        path.chmod(0o755)
+        return self.run_script("one", *command)
+
+
+class Stage(Scripts):
+    def test_says_its_seconds_and_keeps_its_output(self):
+        result = self.run_stage("echo", "much to say")
+        self.assertEqual((0, ""), (result.returncode, result.stderr))
+        self.assertRegex(result.stdout, r"^try it: \d+ s\nnext line\n$")
+        self.assertEqual("much to say\n", (self.root / "build/logs/one-try-it.log").read_text(encoding="utf-8"))
+
+    def test_that_fails_ends_the_script_and_shows_log_and_remedy(self):
+        result = self.run_stage("bash", "-c", "echo the reason; exit 7")
+        self.assertEqual(7, result.returncode)
+        self.assertNotIn("next line", result.stdout)
+        for words in ("the reason", '"try it" failed with status 7', "build/logs/one-try-it.log", "the remedy"):
+            self.assertIn(words, result.stderr)
+
+
+class Setup(Scripts):
+    def test_needs_nothing_but_the_list_of_packages_when_all_are_there(self):
+        self.program("apt-get", "echo called >&2; exit 1")
+        result = self.run_script("setup")
+        self.assertEqual((0, ""), (result.returncode, result.stderr))
+        self.assertRegex(result.stdout, r"^setup: all \d+ packages are installed\n$")
+        self.assertEqual("", self.run_script("setup", "--quiet").stdout)
+
+    def plant_missing_zlib(self, apt_get):
+        self.install_packages(name for name in self.run_script("setup", "--list").stdout.split()
+                              if name != "zlib1g-dev")
+        self.program("apt-get", f'echo "$*" >>{self.root}/calls\n{apt_get}')
+        self.program("sudo", 'while [[ $1 == -n || $1 == *=* ]]; do shift; done; exec "$@"')
+
+    def test_installs_what_is_missing_and_only_that(self):
+        self.plant_missing_zlib("exit 0")
+        result = self.run_script("setup")
+        self.assertEqual(0, result.returncode, result.stderr)
+        calls = (self.root / "calls").read_text(encoding="utf-8").splitlines()
+        self.assertTrue(all(call.endswith("install --no-install-recommends zlib1g-dev") for call in calls), calls)
+
+    def test_renews_old_package_lists_once_and_then_explains_itself(self):
+        self.plant_missing_zlib("[[ $* == *--simulate* ]]")
+        result = self.run_script("setup")
+        self.assertNotEqual(0, result.returncode)
+        calls = (self.root / "calls").read_text(encoding="utf-8").splitlines()
+        self.assertEqual(["simulate", "install", "update", "install"],
+                         [re.search("simulate|update|install", call)[0] for call in calls])
+        self.assertIn("apt-get install --no-install-recommends zlib1g-dev", result.stderr)
+
+    def test_refuses_unknown_options(self):
+        result = self.run_script("setup", "--all")
+        self.assertEqual(1, result.returncode)
+        self.assertIn("'--all'", result.stderr)
+
+
+class Demo(Scripts):
+    def setUp(self):
+        super().setUp()
+        self.program("cmake", "mkdir -p build/demo && touch build/demo/trainer")
+        self.training = f"printf '{EPOCHS}'"
+
+    def demo(self, folder=None):
+        self.program("mpirun", f"[[ $* != *true ]] || exit 0\n{self.training}")
+        return self.run_script("demo", folder=folder)
+
+    def test_ends_with_the_last_test_accuracy_from_any_folder(self):
+        elsewhere = self.root / "elsewhere"
+        elsewhere.mkdir()
+        result = self.demo(elsewhere)
+        self.assertEqual((0, ""), (result.returncode, result.stderr))
+        self.assertIn(EPOCHS, result.stdout)
+        self.assertIn("names 91.25 % of the test digits rightly", result.stdout)
+        self.assertIn("The last test accuracy was 0.9125", result.stdout)
+        self.assertEqual("build/demo/trainer", os.readlink(self.root / "trainer"))
+
+    def test_tells_a_failed_training(self):
+        self.training = "echo no memory >&2; exit 70"
+        result = self.demo()
+        self.assertEqual(1, result.returncode)
+        self.assertIn("no memory", result.stderr)
+        self.assertIn("status 70", result.stderr)
+
+    def test_is_not_content_without_an_accuracy(self):
+        self.training = "echo epoch 1/1, loss 0.5, train acc 0.8, test acc -, time 1 sec"
+        result = self.demo()
+        self.assertEqual(1, result.returncode)
+        self.assertIn("no test accuracy", result.stderr)
+
+    def test_tells_a_failed_build(self):
+        self.program("cmake", "[[ $* != *--build* ]] || { echo 'error: no such type'; exit 2; }")
+        result = self.run_script("demo")
+        self.assertEqual(2, result.returncode)
+        self.assertIn("error: no such type", result.stderr)
+        self.assertIn("build/logs/demo-build.log", result.stderr)
+
+
+class Tests(Scripts):
+    def test_leave_out_what_this_machine_may_lack_and_pass_on_options_and_status(self):
+        self.program("cmake", "exit 0")
+        self.program("ctest", 'echo "ctest: $*"; exit 8')
+        result = self.run_script("test", "-R", "comm")
+        self.assertEqual(8, result.returncode)
+        self.assertRegex(result.stdout, r"ctest: .*--label-exclude \^\(gpu\|slow\|slurm\|data\)\$ -R comm\n$")
+
+    def test_of_every_script_explain_themselves(self):
+        for script in ("setup", "demo", "test", "dev"):
+            with self.subTest(script):
+                result = self.run_script(script, "--help")
+                self.assertEqual((0, ""), (result.returncode, result.stderr))
+                self.assertTrue(result.stdout.startswith(f"usage: tools/{script}"), result.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()
