@@ -69,10 +69,13 @@ LabelledImages read_cifar(const std::vector<std::filesystem::path>& files) {
   std::vector<std::uint8_t> buffer(kRecordsAtOnce * kRecordBytes);
   for (const auto& path : files) {
     GzFile file(path);
-    const std::int64_t begin = file.offset();
+    if (file.is_raw()) {
+      const std::int64_t pixels = file.most_bytes() / kRecordBytes * kImageBytes;
+      all.images.reserve(all.images.size() + static_cast<std::size_t>(pixels));
+    }
     while (const std::size_t got = file.read_some(buffer))
       append_records(all, file, std::span(buffer).first(got));
-    if (file.offset() == begin) file.refuse(0, "the file holds no records");
+    if (file.offset() == 0) file.refuse(0, "the file holds no records");
   }
   all.images.shrink_to_fit();
   all.labels.shrink_to_fit();

@@ -21,7 +21,7 @@ class GzFile {
   // Throws an io error when the file cannot be opened.
   explicit GzFile(std::filesystem::path path);
 
-  const std::filesystem::path& path() const noexcept { return path_; }
+  bool is_raw() const noexcept { return is_raw_; }
   // Bytes read so far, after decompression.
   std::int64_t offset() const noexcept { return offset_; }
   // The most bytes that the whole content can have: exact for a raw file, for a compressed one what the best

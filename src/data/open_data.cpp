@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <initializer_list>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -73,6 +74,7 @@ std::optional<Source> read_test(const fs::path& folder) {
 
 // The folder that an option names: as a path, or for a bare name the first of the usual places that is there.
 fs::path find_folder(const std::string& where) {
+  if (where.empty()) throw Error(ErrorSource::usage, "the name of the data set is empty; see --data");
   std::vector<std::string> places{where};
   if (where.find('/') == std::string::npos) {
     places = {"./" + where, "./data/" + where};

@@ -240,6 +240,7 @@ TEST(OpenData, LooksForABareNameInTheUsualPlaces) {
 }
 
 TEST(OpenData, RefusesPlacesWithoutData) {
+  expect_in(refusal(ErrorSource::usage, ""), "the name of the data set is empty");
   const TemporaryFolder folder;
   expect_in(refusal(ErrorSource::input, folder.text()), "holds no images that can be read");
   expect_in(refusal(ErrorSource::io, folder.text() + "/missing"), "/missing'");
