@@ -25,7 +25,7 @@ using TomlTable = toml::value::table_type;
   throw Error(ErrorSource::input, fmt::format("{}:{}: {}", at.location().file_name(), at.location().line(), why));
 }
 
-// One table of the file whose keys are taken one by one; what nobody took is refused.
+// One table of the file whose keys are asked for one by one; a key that nobody asked for is refused.
 class KeyReader {
  public:
   KeyReader(const toml::value& value, std::string what) : value_(value), what_(std::move(what)) {
@@ -51,10 +51,12 @@ class KeyReader {
     return value.as_integer();
   }
   std::int64_t number_or(const std::string& key, std::int64_t otherwise) {
+    known_.insert(key);
     return has(key) ? number(key) : otherwise;
   }
 
   bool flag_or(const std::string& key, bool otherwise) {
+    known_.insert(key);
     if (!has(key)) return otherwise;
     const toml::value& value = taken(key);
     if (!value.is_boolean()) refuse(value, fmt::format("'{}' must be true or false", key));
@@ -65,27 +67,27 @@ class KeyReader {
     const toml::value* first = nullptr;
     std::string name;
     for (const auto& [key, value] : table()) {
-      if (taken_.contains(key)) continue;
+      if (known_.contains(key)) continue;
       if (first == nullptr || value.location().line() < first->location().line()) {
         first = &value;
         name = key;
       }
     }
     if (first != nullptr) {
-      refuse(*first, fmt::format("{} has no key '{}'; it takes {}", what_, name, fmt::join(taken_, ", ")));
+      refuse(*first, fmt::format("{} has no key '{}'; it takes {}", what_, name, fmt::join(known_, ", ")));
     }
   }
 
  private:
   const TomlTable& table() const { return value_.as_table(); }
   const toml::value& taken(const std::string& key) {
-    taken_.insert(key);
+    known_.insert(key);
     return table().at(key);
   }
 
   const toml::value& value_;
   std::string what_;
-  std::set<std::string> taken_;
+  std::set<std::string> known_;
 };
 
 LayerSpec conv2d(KeyReader& keys) {

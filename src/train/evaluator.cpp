@@ -1,4 +1,4 @@
-#include "tutti/train/evaluator.hpp"
+#include "evaluator.hpp"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "tutti/train/gradient_sync.hpp"
+#include "gradient_sync.hpp"
 
 #include "tutti/base/error.hpp"
 

@@ -1,4 +1,4 @@
-#include "tutti/train/sum_over_ranks.hpp"
+#include "sum_over_ranks.hpp"
 
 #include <array>
 #include <cstdint>

@@ -4,11 +4,11 @@
 #include "tutti/base/error.hpp"
 #include "tutti/base/stopwatch.hpp"
 #include "tutti/nn/part_context.hpp"
-#include "tutti/train/evaluator.hpp"
-#include "tutti/train/gradient_sync.hpp"
-#include "tutti/train/sum_over_ranks.hpp"
 
+#include "evaluator.hpp"
+#include "gradient_sync.hpp"
 #include "state_arrays.hpp"
+#include "sum_over_ranks.hpp"
 
 #include <fmt/format.h>
 

@@ -92,7 +92,7 @@ TEST(Program, RefusesMistakesOnceWithTheirStatus) {
       {{"--parts", "8"}, 64, "add --exchange ring"},
       {{"--resume"}, 64, "--resume wants --out"},
       {{"--device", "cuda"}, 64, "cuda"},
-      {{"--data", "no-such-data"}, 65, "no-such-data"},
+      {{"--data", "no-such-data"}, 74, "no-such-data"},
       {{"--data", "synthetic:64x1x6x6:3", "--model", "lenet"}, 65, "layer conv2"},
       {{"--out", "/proc/none"}, 73, "/proc/none"},
   };
@@ -112,7 +112,7 @@ TEST(Program, NamesTheOneRankThatWasGivenOtherOptions) {
   Words lost = start;
   lost.insert(lost.end(), {":", "-n", "1", trainer, "--data", "no-such-data", "--model", "linear"});
   const ChildResult result = run_child(lost);
-  EXPECT_EQ(result.status, 65) << result.err;
+  EXPECT_EQ(result.status, 74) << result.err;
   EXPECT_EQ(count(result.err, "trainer: "), 1) << result.err;
   EXPECT_NE(result.err.find("rank 2 on "), std::string::npos) << result.err;
 

@@ -100,7 +100,7 @@ TEST(InitialValues, OfLenetAreTheSameOnEveryMachine) {
   const Buffer memory = backend->allocate(network.layout().block_bytes());
   const Tensor block = memory.view(Shape{network.layout().block_elements()}, ElementType::f32);
   initialize(network, Initializer::xavier, 0, *backend, block);
-  EXPECT_EQ(digest_text(digest_of(*backend, *stream, block, network.layout())), "golden");
+  EXPECT_EQ(digest_text(digest_of(*backend, *stream, block, network.layout())), "72e154e9b60bf1bc");
 }
 
 // A directional derivative of the loss, by differences, against the gradient of the whole chain.
@@ -147,7 +147,7 @@ TEST(PartContext, GivesTheGradientOfTheWholeNetwork) {
   double norm = 0;
   for (const float value : g) norm += double{value} * value;
   norm = std::sqrt(norm);
-  const double step = 2e-3;
+  const double step = 5e-4;
   std::vector<float> start(w.begin(), w.end());
   const auto loss_at = [&](double distance) {
     for (std::size_t i = 0; i < w.size(); ++i) w[i] = static_cast<float>(start[i] + distance * g[i] / norm);

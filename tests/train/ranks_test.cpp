@@ -58,8 +58,8 @@ TrainerOptions eight_parts(std::int64_t batch_size) {
 }
 
 TEST(Ranks, AnyNumberOfThemFollowsTheSameLossCurve) {
-  const DataPair data = open_data("synthetic:800x1x28x28:10", "");
-  const TrainerOptions options = eight_parts(32);
+  const DataPair data = open_data("glyphs", "");
+  const TrainerOptions options = eight_parts(64);
   constexpr int kSteps = 50;
   const Curve alone = train_on(1, *data.train, *data.test, "lenet", options, kSteps);
   for (const int ranks : {2, 3, 4, 5, 8}) {

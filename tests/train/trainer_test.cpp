@@ -14,9 +14,9 @@ namespace tutti {
 namespace {
 
 // One rank's run on small data, all parts in place.
-class Run {
+class SmallRun {
  public:
-  explicit Run(const TrainerOptions& options, const std::string& data = "synthetic:100x1x8x8:3")
+  explicit SmallRun(const TrainerOptions& options, const std::string& data = "synthetic:100x1x8x8:3")
       : backend_(make_cpu_backend()),
         communicator_(make_solo_communicator()),
         data_(open_data(data, "")),
@@ -61,7 +61,7 @@ TrainerOptions small() {
 }
 
 TEST(Trainer, ReportsEveryEpochWithItsSums) {
-  Run run(small());
+  SmallRun run(small());
   Recorder seen;
   run.trainer.run(seen);
   EXPECT_EQ(run.trainer.planned_steps(), 14);
@@ -79,7 +79,7 @@ TEST(Trainer, ReportsEveryEpochWithItsSums) {
 TEST(Trainer, EndedByStepsInsideAnEpochReportsTheStretch) {
   TrainerOptions options = small();
   options.steps = 9;
-  Run run(options);
+  SmallRun run(options);
   Recorder seen;
   run.trainer.run(seen);
   ASSERT_EQ(seen.epochs.size(), 2u);
@@ -91,7 +91,7 @@ TEST(Trainer, StretchesAddUpToTheEpoch) {
   TrainerOptions options = small();
   options.epochs = 1;
   options.log_every_steps = 1;
-  Run run(options);
+  SmallRun run(options);
   Recorder seen;
   run.trainer.run(seen);
   std::int64_t loss_steps = 0;
@@ -105,7 +105,7 @@ TEST(Trainer, SumsDoNotDependOnHowTheRankPlaysItsParts) {
   const auto first_loss = [](int parts) {
     TrainerOptions options = small();
     options.num_parts = parts;
-    Run run(options);
+    SmallRun run(options);
     run.trainer.step();
     run.trainer.step();
     return run.trainer.epoch_sums().mean_loss();
@@ -121,12 +121,12 @@ TEST(Trainer, RestoredGoesOnToTheSameDigest) {
   options.last_batch = LastBatch::rollover;
   options.epochs = 3;
   options.checkpoint_every_steps = 4;
-  Run whole(options);
+  SmallRun whole(options);
   Recorder seen;
   whole.trainer.run(seen);
   ASSERT_GE(seen.checkpoints.size(), 4u);
   for (const TrainState& state : seen.checkpoints) {
-    Run rest(options);
+    SmallRun rest(options);
     rest.trainer.restore(state);
     Recorder ignored;
     rest.trainer.run(ignored);
@@ -135,7 +135,7 @@ TEST(Trainer, RestoredGoesOnToTheSameDigest) {
 }
 
 TEST(Trainer, RefusesACheckpointOfAnotherNetworkAndNamesTheTensor) {
-  Run run(small());
+  SmallRun run(small());
   TrainState state = run.trainer.snapshot();
   state.parameters[0].shape = Shape{3, 3};
   try {
@@ -153,22 +153,22 @@ TEST(Trainer, RefusesACheckpointOfAnotherNetworkAndNamesTheTensor) {
 TEST(Trainer, TellsWhatRolloverLeavesOver) {
   TrainerOptions options = small();
   options.last_batch = LastBatch::rollover;
-  EXPECT_EQ(Run(options).trainer.samples_left_over(), 200 % 16);
-  EXPECT_EQ(Run(small()).trainer.samples_left_over(), 0);
+  EXPECT_EQ(SmallRun(options).trainer.samples_left_over(), 200 % 16);
+  EXPECT_EQ(SmallRun(small()).trainer.samples_left_over(), 0);
 }
 
 TEST(Trainer, RefusesABatchThatNoEpochFills) {
   TrainerOptions options = small();
   options.batch_size = 101;
   options.last_batch = LastBatch::discard;
-  EXPECT_THROW(Run run(options), Error);
+  EXPECT_THROW(SmallRun run(options), Error);
 }
 
 TEST(Trainer, RepeatsItsDigestsBitForBit) {
   TrainerOptions options = small();
   options.digest_every_steps = 1;
   const auto digests = [&] {
-    Run run(options);
+    SmallRun run(options);
     Recorder seen;
     run.trainer.run(seen);
     return seen.digests;

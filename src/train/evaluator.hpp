@@ -4,7 +4,8 @@
 
 #include "tutti/data/batch_loader.hpp"
 #include "tutti/nn/part_context.hpp"
-#include "tutti/train/sum_over_ranks.hpp"
+
+#include "sum_over_ranks.hpp"
 
 #include <cstdint>
 
