@@ -157,6 +157,32 @@ TEST(CpuBackend, RefusesWhatDoesNotFitWithTheWordsOfTheSpec) {
                Error);
 }
 
+TEST(CpuBackend, SaysWhatItWasDoingWhenOneDnnRefuses) {
+  const auto backend = make_cpu_backend();
+  ActivationSpec input = backend->plain_activation({2, 3, 4, 4});
+  input.shape = {2, 3, 8, 8};  // not what its format says
+  try {
+    backend->make_layer(Pool2dSpec{Pooling::max, 2, 2}, {input});
+    FAIL() << "a format of another shape was accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.source(), ErrorSource::onednn);
+    const std::string text = error.describe();
+    EXPECT_EQ(text.rfind("oneDNN: making max-pool2d on 2x3x8x8: ", 0), 0u) << text;
+    EXPECT_NE(text.find("(src/backend/cpu/pool2d.cpp:"), std::string::npos) << text;
+  }
+}
+
+TEST(CpuBackend, SaysHowMuchMemoryThereIsNot) {
+  constexpr std::size_t kEverything = ~std::size_t{0};
+  try {
+    make_cpu_backend()->allocate(kEverything);
+    FAIL() << "all of memory was allocated";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find(std::to_string(kEverything) + " bytes"), std::string::npos)
+        << error.what();
+  }
+}
+
 TEST(CpuBackend, RefusesGradientsOfAPlanMadeForEvaluation) {
   Device device(make_cpu_backend());
   const NetworkCase network = lenet_like("Evaluation", 2, 18);
