@@ -1,9 +1,7 @@
 #include "tutti/backend/backend.hpp"
 #include "tutti/base/error.hpp"
 
-#include "backend/comparison.hpp"
 #include "backend/network.hpp"
-#include "reference/layer.hpp"
 
 #include <gtest/gtest.h>
 
@@ -106,31 +104,6 @@ TEST(CpuBackend, RunsAPlanInAnotherThreadThanTheOneThatMadeIt) {
     got = run(moved, input_of(network));
   }).join();
   expect_same(got, expected);
-}
-
-TEST(CpuBackend, TakesChangedWeightsAtTheNextRefreshInPlansMadeBeforeAndAfter) {
-  Device device(make_cpu_backend());
-  const NetworkCase network{"Refresh", 3, {20, 6, 6}, {Conv2dSpec{50, 3, 1, 0, true, false}}};
-  NetworkWeights weights(device, network);
-  NetworkPlan before(device, network, weights);
-  before.forward(input_of(network));
-
-  const auto changed = random_floats(weights.tensors(0)[0].elements(), "changed weights");
-  device.upload(weights.tensors(0)[0], changed);
-  weights.refresh();
-  NetworkPlan after(device, network, weights, {LayerMode::evaluation, false});
-  NetworkCase alone = network;
-  alone.batch = 1;
-  NetworkPlan single(device, alone, weights);
-
-  const std::vector<reference::Array> parameters{{weights.tensors(0)[0].shape, changed},
-                                                 {weights.tensors(0)[1].shape, weights.values(0)[1]}};
-  for (NetworkPlan* plan : {&before, &after, &single}) {
-    const Shape shape = plan->activation(0).shape;
-    const auto input = random_floats(shape.elements(), "input");
-    const auto expected = reference::layer_forward(network.layers[0], {shape, input}, parameters);
-    EXPECT_TRUE(close(plan->forward(input), expected.values, 1e-5)) << shape.text();
-  }
 }
 
 TEST(CpuBackend, RefusesWeightsThatAreMissingOrAnotherLayers) {
