@@ -1,9 +1,7 @@
 #include "tutti/backend/backend.hpp"
 #include "tutti/base/error.hpp"
 
-#include "backend/comparison.hpp"
 #include "backend/network.hpp"
-#include "reference/layer.hpp"
 
 #include <gtest/gtest.h>
 
@@ -108,31 +106,6 @@ TEST(CpuBackend, RunsAPlanInAnotherThreadThanTheOneThatMadeIt) {
   expect_same(got, expected);
 }
 
-TEST(CpuBackend, TakesChangedWeightsAtTheNextRefreshInPlansMadeBeforeAndAfter) {
-  Device device(make_cpu_backend());
-  const NetworkCase network{"Refresh", 3, {20, 6, 6}, {Conv2dSpec{50, 3, 1, 0, true, false}}};
-  NetworkWeights weights(device, network);
-  NetworkPlan before(device, network, weights);
-  before.forward(input_of(network));
-
-  const auto changed = random_floats(weights.tensors(0)[0].elements(), "changed weights");
-  device.upload(weights.tensors(0)[0], changed);
-  weights.refresh();
-  NetworkPlan after(device, network, weights, {LayerMode::evaluation, false});
-  NetworkCase alone = network;
-  alone.batch = 1;
-  NetworkPlan single(device, alone, weights);
-
-  const std::vector<reference::Array> parameters{{weights.tensors(0)[0].shape, changed},
-                                                 {weights.tensors(0)[1].shape, weights.values(0)[1]}};
-  for (NetworkPlan* plan : {&before, &after, &single}) {
-    const Shape shape = plan->activation(0).shape;
-    const auto input = random_floats(shape.elements(), "input");
-    const auto expected = reference::layer_forward(network.layers[0], {shape, input}, parameters);
-    EXPECT_TRUE(close(plan->forward(input), expected.values, 1e-5)) << shape.text();
-  }
-}
-
 TEST(CpuBackend, RefusesWeightsThatAreMissingOrAnotherLayers) {
   Device device(make_cpu_backend());
   Backend& backend = device.backend();
@@ -155,6 +128,32 @@ TEST(CpuBackend, RefusesWhatDoesNotFitWithTheWordsOfTheSpec) {
   }
   EXPECT_THROW(backend->make_layer(Pool2dSpec{Pooling::max, 2, 2}, {backend->plain_activation({0, 3, 8, 8})}),
                Error);
+}
+
+TEST(CpuBackend, SaysWhatItWasDoingWhenOneDnnRefuses) {
+  const auto backend = make_cpu_backend();
+  ActivationSpec input = backend->plain_activation({2, 3, 4, 4});
+  input.shape = {2, 3, 8, 8};  // not what its format says
+  try {
+    backend->make_layer(Pool2dSpec{Pooling::max, 2, 2}, {input});
+    FAIL() << "a format of another shape was accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.source(), ErrorSource::onednn);
+    const std::string text = error.describe();
+    EXPECT_EQ(text.rfind("oneDNN: making max-pool2d on 2x3x8x8: ", 0), 0u) << text;
+    EXPECT_NE(text.find("(src/backend/cpu/pool2d.cpp:"), std::string::npos) << text;
+  }
+}
+
+TEST(CpuBackend, SaysHowMuchMemoryThereIsNot) {
+  constexpr std::size_t kEverything = ~std::size_t{0};
+  try {
+    make_cpu_backend()->allocate(kEverything);
+    FAIL() << "all of memory was allocated";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find(std::to_string(kEverything) + " bytes"), std::string::npos)
+        << error.what();
+  }
 }
 
 TEST(CpuBackend, RefusesGradientsOfAPlanMadeForEvaluation) {

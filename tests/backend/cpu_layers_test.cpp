@@ -1,4 +1,4 @@
-#include "backend/layer_contract.hpp"
+#include "backend/small_layer_contract.hpp"
 
 namespace tutti::testing_support {
 namespace {

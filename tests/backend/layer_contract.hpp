@@ -1,6 +1,6 @@
 #pragma once
-// What every backend's layers must do. A backend's own test instantiates LayerContract over all_cases() and
-// SmallLayerContract over small_cases().
+// What every backend's layers must do, one by one. A backend's own test instantiates LayerContract over
+// all_cases().
 
 #include "backend/comparison.hpp"
 #include "backend/network.hpp"
@@ -59,8 +59,6 @@ class LayerContract : public ::testing::TestWithParam<LayerContractParameter> {
   NetworkWeights weights_;
   std::vector<float> input_;
 };
-
-class SmallLayerContract : public LayerContract {};
 
 // A backend may take any of equals for the greatest of a window: there only the sum is fixed.
 inline void LayerContract::expect_input_gradient(const NetworkPlan& plan, std::size_t i,
@@ -157,50 +155,6 @@ TEST_P(LayerContract, GivesTheSameParameterGradientsWithoutAnInputGradient) {
   ASSERT_EQ(got.size(), expected.size());
   EXPECT_TRUE(std::ranges::all_of(got[0], [](float value) { return std::isnan(value); }));
   for (std::size_t i = 1; i < got.size(); ++i) EXPECT_TRUE(same_bits(got[i], expected[i])) << i;
-}
-
-TEST_P(SmallLayerContract, BackwardEqualsFiniteDifferencesOfTheNaiveLoops) {
-  NetworkPlan plan(device_, network(), weights_);
-  plan.forward(input_);
-  const auto output_weights = output_gradient(plan);
-  const auto gradients = plan.backward(output_weights);
-
-  std::vector<std::vector<reference::Array>> parameters;
-  for (std::size_t i = 0; i < plan.layers(); ++i) parameters.push_back(parameters_of(i));
-  reference::Array input(plan.activation(0).shape, input_);
-  const auto objective = [&] {
-    reference::Array values = input;
-    for (std::size_t i = 0; i < plan.layers(); ++i) {
-      values = reference::layer_forward(network().layers[i], values, parameters[i]);
-    }
-    double sum = 0;
-    for (std::size_t i = 0; i < values.values.size(); ++i) sum += values.values[i] * output_weights[i];
-    return sum;
-  };
-  const auto differences = [&](std::vector<double>& values) {
-    constexpr double kStep = 1e-6;
-    std::vector<double> result;
-    for (double& value : values) {
-      const double kept = value;
-      value = kept + kStep;
-      const double above = objective();
-      value = kept - kStep;
-      result.push_back((above - objective()) / (2 * kStep));
-      value = kept;
-    }
-    return result;
-  };
-
-  EXPECT_TRUE(close(gradients[0], differences(input.values), 10 * tolerance())) << "input";
-  std::size_t next = 1;
-  for (auto& layer : parameters) {
-    for (auto& parameter : layer) {
-      EXPECT_TRUE(close(gradients.at(next), differences(parameter.values), 10 * tolerance()))
-          << "gradient " << next;
-      ++next;
-    }
-  }
-  EXPECT_EQ(next, gradients.size());
 }
 
 }  // namespace tutti::testing_support

@@ -41,6 +41,16 @@ class NetworkWeights {
     device_.stream().synchronize();
   }
 
+  // Other canonical values everywhere; the prepared copies are left as they were.
+  void change(const std::string& name) {
+    for (LayerValues& layer : layers_) {
+      for (std::size_t i = 0; i < layer.values.size(); ++i) {
+        layer.values[i] = random_floats(layer.tensors[i].elements(), name + std::to_string(i));
+        device_.upload(layer.tensors[i], layer.values[i]);
+      }
+    }
+  }
+
   LayerWeights* prepared(std::size_t layer) const { return layers_.at(layer).prepared.get(); }
   const std::vector<Tensor>& tensors(std::size_t layer) const { return layers_.at(layer).tensors; }
   const std::vector<std::vector<float>>& values(std::size_t layer) const { return layers_.at(layer).values; }

@@ -47,12 +47,12 @@ void copy(const Tensor& to, const Tensor& from) {
   require_host(to);
   require_host(from);
   require_equal("copying between", to.bytes(), from.bytes());
-  std::memmove(to.data, from.data, to.bytes());
+  if (to.bytes() > 0) std::memmove(to.data, from.data, to.bytes());
 }
 
 void fill_zero(const Tensor& tensor) {
   require_host(tensor);
-  std::memset(tensor.data, 0, tensor.bytes());
+  if (tensor.bytes() > 0) std::memset(tensor.data, 0, tensor.bytes());
 }
 
 void add(const Tensor& to, const Tensor& from) {
