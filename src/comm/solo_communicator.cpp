@@ -1,5 +1,6 @@
-#include "host_memory.hpp"
 #include "tutti/comm/communicator.hpp"
+
+#include "host_memory.hpp"
 
 namespace tutti {
 namespace {

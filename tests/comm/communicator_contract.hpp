@@ -40,7 +40,8 @@ constexpr ElementType element_type() {
 
 template <class T>
 Tensor tensor_over(std::vector<T>& values) {
-  return {.data = values.data(), .shape = {static_cast<std::int64_t>(values.size())}, .type = element_type<T>()};
+  return {
+      .data = values.data(), .shape = {static_cast<std::int64_t>(values.size())}, .type = element_type<T>()};
 }
 
 // Small whole numbers, of which every partial sum is exact in f32 too; `salt` tells operations apart.
@@ -62,7 +63,8 @@ std::vector<T> sum_of_whole_numbers(std::int64_t length, std::int64_t ranks, std
 
 // Values whose sum depends on the order of addition.
 inline std::vector<float> rough_values(std::int64_t length, int rank) {
-  RandomSequence random(17, {.item = static_cast<std::uint32_t>(rank), .purpose = random_purpose("rough values")});
+  RandomSequence random(
+      17, {.item = static_cast<std::uint32_t>(rank), .purpose = random_purpose("rough values")});
   std::vector<float> values(static_cast<std::size_t>(length));
   for (float& value : values) value = static_cast<float>(random.normal());
   return values;
@@ -148,15 +150,16 @@ TEST_P(CommunicatorContract, CarriesManyQueuedSumsWithProgressCallsInBetween) {
   for (std::size_t sum = 0; sum < kSums; ++sum) {
     communicator->all_reduce_sum(tensor_over(floats[sum]), stream_);
     // Ranks drive at their own pace, as layers of different cost make them.
-    for (int call = 0; call < (communicator->rank() + static_cast<int>(sum)) % 4; ++call) communicator->progress();
+    for (int call = 0; call < (communicator->rank() + static_cast<int>(sum)) % 4; ++call)
+      communicator->progress();
     communicator->all_reduce_sum(tensor_over(integers[sum]), stream_);
   }
   communicator->finish(stream_);
   EXPECT_FALSE(communicator->progress());
   for (std::int64_t sum = 0; sum < kSums; ++sum) {
     const auto at = static_cast<std::size_t>(sum);
-    EXPECT_TRUE(equal_values(
-        floats[at], sum_of_whole_numbers<float>(sum * sum * sum % 7919, world().size(), sum)));
+    EXPECT_TRUE(
+        equal_values(floats[at], sum_of_whole_numbers<float>(sum * sum * sum % 7919, world().size(), sum)));
     EXPECT_TRUE(equal_values(integers[at], sum_of_whole_numbers<std::int64_t>(sum, world().size(), sum)));
   }
 }
@@ -217,7 +220,8 @@ TEST_P(CommunicatorContract, WorksInSubWorldsSideBySide) {
 
   std::vector<float> over_all = whole_numbers<float>(5003, world().rank(), 1);
   std::vector<float> over_half = whole_numbers<float>(4001, half_world->rank(), 2);
-  // The order of a sum here and a sum there differs between ranks; only within one communicator does it count.
+  // The order of a sum here and a sum there differs between ranks; only within one communicator does it
+  // count.
   if (colour == 0) {
     whole->all_reduce_sum(tensor_over(over_all), stream_);
     half->all_reduce_sum(tensor_over(over_half), stream_);

@@ -21,8 +21,8 @@ class Launcher : public testing::Test {
 
  private:
   static constexpr std::array kVariables{
-      "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "PMIX_RANK",           "PMI_RANK",   "PMI_SIZE",
-      "SLURM_PROCID",         "SLURM_STEP_ID",        "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"};
+      "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "PMIX_RANK",   "PMI_RANK", "PMI_SIZE", "SLURM_PROCID",
+      "SLURM_STEP_ID",        "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"};
 };
 
 TEST_F(Launcher, IsAbsentWithoutItsVariables) {

@@ -1,7 +1,8 @@
-#include "support/mpi_world.hpp"
 #include "tutti/backend/stream.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/comm/communicator.hpp"
+
+#include "support/mpi_world.hpp"
 
 #include <gtest/gtest.h>
 
@@ -31,9 +32,10 @@ TEST_P(MismatchedSums, AreReportedByFinishWhoeverDrives) {
   world.barrier();
 }
 
-INSTANTIATE_TEST_SUITE_P(Ring, MismatchedSums, testing::Bool(), [](const testing::TestParamInfo<bool>& which) {
-  return which.param ? "with_helper_thread" : "driven_by_the_caller";
-});
+INSTANTIATE_TEST_SUITE_P(Ring, MismatchedSums, testing::Bool(),
+                         [](const testing::TestParamInfo<bool>& which) {
+                           return which.param ? "with_helper_thread" : "driven_by_the_caller";
+                         });
 
 }  // namespace
 }  // namespace tutti

@@ -1,5 +1,6 @@
-#include "communicator_contract.hpp"
 #include "tutti/comm/world.hpp"
+
+#include "communicator_contract.hpp"
 
 namespace tutti {
 namespace {
@@ -9,9 +10,10 @@ World& solo_world() {
   return *world;
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Solo, CommunicatorContract,
-    testing::Values(CommunicatorCase{"solo", solo_world, [](World&) { return make_solo_communicator(); }}), case_name);
+INSTANTIATE_TEST_SUITE_P(Solo, CommunicatorContract,
+                         testing::Values(CommunicatorCase{"solo", solo_world,
+                                                          [](World&) { return make_solo_communicator(); }}),
+                         case_name);
 
 TEST(SoloWorld, IsRankZeroOfOne) {
   World& world = solo_world();
@@ -30,7 +32,9 @@ TEST(SoloWorld, AgreesWithItself) {
   EXPECT_EQ(all_gather_text(solo_world(), "alone"), std::vector<std::string>{"alone"});
 }
 
-TEST(SoloWorld, RefusesABroadcastFromARankItHasNot) { EXPECT_THROW(broadcast_text(solo_world(), "x", 1), Error); }
+TEST(SoloWorld, RefusesABroadcastFromARankItHasNot) {
+  EXPECT_THROW(broadcast_text(solo_world(), "x", 1), Error);
+}
 
 TEST(SoloWorld, SplitsIntoItselfOrNothing) {
   EXPECT_EQ(solo_world().split(-1), nullptr);

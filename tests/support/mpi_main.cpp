@@ -1,9 +1,11 @@
-// GoogleTest's main for tests on several ranks. Rank 0 reports in full, the others only what failed, with their rank;
-// every rank exits with the worst result of all, so that no launcher can hide a failure.
+// GoogleTest's main for tests on several ranks. Rank 0 reports in full, the others only what failed, with
+// their rank; every rank exits with the worst result of all, so that no launcher can hide a failure, and rank
+// 0 says whose it is.
 
-#include "mpi_world.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/base/log.hpp"
+
+#include "mpi_world.hpp"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -11,6 +13,7 @@
 #include <algorithm>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 namespace tutti {
 namespace {
@@ -19,19 +22,24 @@ World* world_of_tests = nullptr;  // borrowed from main while tests run
 
 class FailuresOfRank final : public testing::EmptyTestEventListener {
  public:
-  explicit FailuresOfRank(const World& world) : place_(fmt::format("[rank {} {}]", world.rank(), world.host())) {}
+  explicit FailuresOfRank(const World& world)
+      : place_(fmt::format("[rank {} {}]", world.rank(), world.host())) {}
+
+  // Results are reported under GoogleTest's lock, where it must not be asked which test is running.
+  void OnTestStart(const testing::TestInfo& test) override {
+    test_ = fmt::format("{}.{}", test.test_suite_name(), test.name());
+  }
 
   void OnTestPartResult(const testing::TestPartResult& result) override {
     if (!result.failed()) return;
-    const testing::TestInfo* test = testing::UnitTest::GetInstance()->current_test_info();
-    write_stderr_line(fmt::format("{} {}: {}:{}: {}", place_,
-                                  test != nullptr ? fmt::format("{}.{}", test->test_suite_name(), test->name()) : "",
-                                  result.file_name() != nullptr ? result.file_name() : "", result.line_number(),
-                                  result.message()));
+    write_stderr_line(fmt::format("{} {}: {}:{}: {}", place_, test_,
+                                  result.file_name() != nullptr ? result.file_name() : "",
+                                  result.line_number(), result.message()));
   }
 
  private:
   std::string place_;
+  std::string test_;
 };
 
 void report_failures_only(const World& world) {
@@ -41,8 +49,14 @@ void report_failures_only(const World& world) {
 }
 
 int worst_of_all(World& world, int mine) {
-  int worst = mine;
-  for (const std::string& text : all_gather_text(world, std::to_string(mine))) worst = std::max(worst, std::stoi(text));
+  const std::vector<std::string> results = all_gather_text(world, std::to_string(mine));
+  int worst = 0;
+  std::string failed;
+  for (std::size_t rank = 0; rank < results.size(); ++rank) {
+    worst = std::max(worst, std::stoi(results[rank]));
+    if (results[rank] != "0") failed += fmt::format(" {}", rank);
+  }
+  if (worst != 0 && world.rank() == 0) write_stderr_line(fmt::format("tests failed on ranks{}", failed));
   return worst;
 }
 
@@ -69,8 +83,8 @@ World& test_world() {
 
 }  // namespace tutti
 
-// Sanitizers can name, and so suppress with a reason, what they find in a library only while it is loaded; MPI unloads
-// its plug-ins. In tests nothing is unloaded.
+// Sanitizers can name, and so suppress with a reason, what they find in a library only while it is loaded;
+// MPI unloads its plug-ins. In tests nothing is unloaded.
 extern "C" int dlclose(void*) noexcept { return 0; }
 
 int main(int argc, char** argv) {

@@ -1,6 +1,7 @@
 #pragma once
-// Seam B: sums over the ranks' device memory. Operations are enqueued in the same order by all ranks and carried out
-// in that order per buffer; who drives them along (a helper thread, or calls between layers) never changes a bit.
+// Seam B: sums over the ranks' device memory. Operations are enqueued in the same order by all ranks and
+// carried out in that order per buffer; who drives them along (a helper thread, or calls between layers)
+// never changes a bit.
 
 #include "tutti/backend/stream.hpp"
 #include "tutti/backend/tensor.hpp"
@@ -13,6 +14,7 @@
 
 namespace tutti {
 
+// To be destroyed after finish(): a destructor does not wait, and what is under way uses borrowed memory.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -24,14 +26,15 @@ class Communicator {
   // Zeroed memory that sums over it can use without a copy, aligned to 64 bytes at least.
   virtual Buffer allocate(std::size_t bytes) = 0;
 
-  // Adds the f32 or i64 values of all ranks, in place, after the work now in `stream`. `values` is borrowed until
-  // finish(). The f32 sum is the same bits on every rank and for the same number of ranks. Collective. Asynchronous.
+  // Adds the f32 or i64 values of all ranks, in place, after the work now in `stream`. `values` is borrowed
+  // until finish(). The f32 sum is the same bits on every rank and for the same number of ranks. Collective.
+  // Asynchronous.
   virtual void all_reduce_sum(const Tensor& values, Stream& stream) = 0;
-  // Moves enqueued operations along without waiting; false when none is left. Safe from one helper thread beside the
-  // owner's.
+  // Moves enqueued operations along without waiting; false when none is left. Safe from one helper thread
+  // beside the owner's.
   virtual bool progress() = 0;
-  // Work enqueued on `stream` after this sees the results of every operation so far. Collective. Throws what a
-  // helper thread met.
+  // Work enqueued on `stream` after this sees the results of every operation so far. Collective. Throws what
+  // a helper thread met.
   virtual void finish(Stream& stream) = 0;
 
   // Payload bytes that this rank has sent so far.
@@ -47,7 +50,8 @@ struct RingOptions {
 };
 // Ring all-reduce over MPI point-to-point messages, on host memory. Has its own MPI communicator. Collective.
 std::unique_ptr<Communicator> make_mpi_ring_communicator(World& world, const RingOptions& options);
-// The MPI library's own all-reduce behind the same seam: what the ring is compared with. Collective.
+// The MPI library's own all-reduce behind the same seam: what the ring is compared with. Bytes sent are those
+// of the least traffic an all-reduce can do with. Collective.
 std::unique_ptr<Communicator> make_mpi_library_communicator(World& world);
 
 }  // namespace tutti

@@ -1,6 +1,6 @@
 #pragma once
-// The processes of this job: who they are, where they run, and what they agree on. Everything here is blocking and
-// rare; sums over gradients are the Communicator's. Waiting ranks sleep rather than spin.
+// The processes of this job: who they are, where they run, and what they agree on. Everything here is
+// blocking and rare; sums over gradients are the Communicator's. Waiting ranks sleep rather than spin.
 
 #include <cstddef>
 #include <functional>
@@ -30,15 +30,16 @@ class World {
   virtual void barrier() = 0;
   // The root's bytes everywhere; every rank passes as many. Collective.
   virtual void broadcast(std::span<std::byte> bytes, int root) = 0;
-  // Every rank's bytes, by rank; lengths may differ. Collective.
+  // Every rank's bytes, by rank; lengths may differ, and make less than 2 GiB together. Collective.
   virtual std::vector<std::vector<std::byte>> all_gather(std::span<const std::byte> mine) = 0;
-  // The ranks that gave the same colour, in the order of their ranks here; null for those with a negative one.
-  // Collective.
+  // The ranks that gave the same colour, in the order of their ranks here; null for those with a negative
+  // one. Collective.
   virtual std::unique_ptr<World> split(int colour) = 0;
 
   // Ends all processes of the job, now, with this status. For a failure that one rank met alone.
   [[noreturn]] virtual void abort(int status) noexcept = 0;
-  // Ends the use of MPI; nothing but rank() and size() may follow. Collective.
+  // Ends the use of MPI, or of this sub-world alone; nothing but rank() and size() may follow. A world
+  // destroyed unclosed just leaves. Collective.
   virtual void close() = 0;
 };
 
@@ -48,15 +49,17 @@ std::unique_ptr<World> make_solo_world();
 bool started_by_launcher();
 // The rank that the launcher gave this process, before MPI is initialised; 0 without one.
 int launcher_rank();
-// Initialises MPI with full thread support, once per process. Throws when the library does not give it. Collective.
+// Initialises MPI with full thread support, once per process. Throws when the library does not give it.
+// Collective.
 std::unique_ptr<World> make_mpi_world();
 
 // Text through broadcast and all_gather. Collective.
 std::string broadcast_text(World& world, const std::string& text, int root);
 std::vector<std::string> all_gather_text(World& world, const std::string& mine);
 
-// Runs `action` on every rank and votes. When any rank's action threw, every rank throws: the lowest failing rank's
-// error, marked as raised on all ranks, with that rank and host named when not all failed alike. Collective.
+// Runs `action` on every rank and votes; a collective inside it must be reached by all ranks or by none. When
+// any rank's action threw, every rank throws: the lowest failing rank's error, marked as raised on all ranks,
+// with that rank and host named when not all failed alike. Collective.
 void run_agreed(World& world, const std::function<void()>& action);
 
 }  // namespace tutti

@@ -1,9 +1,10 @@
 #pragma once
-// What the communicators over MPI share: values in host memory, and operations that a queue drives. How a sum is
-// made of operations is theirs.
+// What the communicators over MPI share: values in host memory, and operations that a queue drives. How a sum
+// is made of operations is theirs.
+
+#include "tutti/comm/communicator.hpp"
 
 #include "operation_queue.hpp"
-#include "tutti/comm/communicator.hpp"
 
 #include <mpi.h>
 

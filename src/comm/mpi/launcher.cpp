@@ -32,8 +32,9 @@ std::optional<int> first_number(std::initializer_list<const char*> names) {
 
 bool started_by_launcher() {
   if (first_number({"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK", "PMI_SIZE"})) return true;
-  // A batch script and an interactive shell of Slurm have SLURM_PROCID too, but no step of several tasks. A task of
-  // such a step is a rank, and if MPI cannot start there its message is better than many lone trainings.
+  // A batch script and an interactive shell of Slurm have SLURM_PROCID too, but no step of several tasks. A
+  // task of such a step is a rank, and if MPI cannot start there its message is better than many lone
+  // trainings.
   return number_in_environment("SLURM_STEP_NUM_TASKS").value_or(1) > 1;
 }
 
@@ -45,8 +46,6 @@ std::optional<int> mpi::launched_size() {
   return first_number({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"});
 }
 
-std::optional<int> mpi::launched_local_size() {
-  return first_number({"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "PMI_LOCAL_SIZE"});
-}
+std::optional<int> mpi::launched_local_size() { return number_in_environment("OMPI_COMM_WORLD_LOCAL_SIZE"); }
 
 }  // namespace tutti

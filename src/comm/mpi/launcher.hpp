@@ -5,7 +5,7 @@
 
 namespace tutti::mpi {
 
-// The number of processes in the job, or on this host, where the launcher says.
+// The number of processes in the job, and on this host under Open MPI's launcher, where it says.
 std::optional<int> launched_size();
 std::optional<int> launched_local_size();
 

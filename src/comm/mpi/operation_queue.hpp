@@ -1,6 +1,7 @@
 #pragma once
-// Sums on their way: a queue that starts operations in the order they came, keeps a few going at once, and lets a
-// helper thread, other threads or the waiting owner drive them. It does not know what an operation sends.
+// Sums on their way: a queue that starts operations in the order they came, keeps a few going at once, and
+// lets a helper thread, other threads or the waiting owner drive them. It does not know what an operation
+// sends.
 
 #include <condition_variable>
 #include <cstddef>
@@ -34,8 +35,9 @@ class Operation {
 };
 
 // At most kInFlight operations are going at once, all within kInFlight places of the oldest; operations on
-// overlapping memory follow one another. An exception ends the queue and is thrown by finish(), whoever met it.
-// Destroying a queue with operations in flight does not wait for them; it is for a process about to abort.
+// overlapping memory follow one another. An exception ends the queue and is thrown by finish(), whoever met
+// it. Destroying a queue with operations in flight does not wait for them; it is for a process about to
+// abort.
 class OperationQueue {
  public:
   static constexpr std::size_t kInFlight = 4;

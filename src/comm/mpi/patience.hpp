@@ -1,6 +1,6 @@
 #pragma once
-// Waiting by polling without holding a core: ranks may outnumber cores, and a rank that spins keeps the one it waits
-// for from running.
+// Waiting by polling without holding a core: ranks may outnumber cores, and a rank that spins keeps the one
+// it waits for from running.
 
 #include "check.hpp"
 

@@ -9,9 +9,9 @@
 namespace tutti::mpi {
 namespace {
 
-// A long sum is cut into rings with chunks of this size at most, so that adding one overlaps receiving the next, and
-// a chunk stays in the cache between the two.
-constexpr std::int64_t kChunkBytes = std::int64_t{256} << 10;
+// A long sum is cut into rings with chunks of this size at most, so that adding one overlaps receiving the
+// next, and a chunk stays in the cache between the two.
+constexpr std::int64_t kChunkBytes = std::int64_t{512} << 10;
 // Rings that can be going at once are few; tags up to 32767 are every MPI library's.
 constexpr std::int64_t kTags = 1024;
 static_assert(static_cast<std::int64_t>(OperationQueue::kInFlight) < kTags);

@@ -1,7 +1,8 @@
 #include "ring_operation.hpp"
 
-#include "check.hpp"
 #include "tutti/base/error.hpp"
+
+#include "check.hpp"
 
 #include <fmt/format.h>
 
@@ -107,9 +108,11 @@ void RingOperation::take_in(const MPI_Status& status) {
   int bytes = 0;
   check(MPI_Get_count(&status, MPI_BYTE, &bytes));
   if (static_cast<std::size_t>(bytes) != in.bytes) {
-    throw Error(ErrorSource::internal,
-                fmt::format("rank {} sent {} bytes of a sum where rank {} expects {}: the ranks enqueued different sums",
-                            status.MPI_SOURCE, bytes, place_.rank, in.bytes));
+    throw Error(
+        ErrorSource::internal,
+        fmt::format(
+            "rank {} sent {} bytes of a sum where rank {} expects {}: the ranks enqueued different sums",
+            status.MPI_SOURCE, bytes, place_.rank, in.bytes));
   }
   if (!adding()) return;
   const DefaultFloatMode mode;

@@ -1,11 +1,13 @@
 #pragma once
-// One ring all-reduce in place, as a state machine that never waits. In 2 * (ranks - 1) steps every rank sends a
-// chunk to the next rank and receives one from the one before it: first partial sums go around, then whole ones.
-// A chunk is summed in the order of the ranks, starting at the rank of the chunk's number, and copied from there:
-// the bits depend on the position in the operation, its length and the number of ranks, and on nothing else.
+// One ring all-reduce in place, as a state machine that never waits. In 2 * (ranks - 1) steps every rank
+// sends a chunk to the next rank and receives one from the one before it: first partial sums go around, then
+// whole ones. A chunk is summed in the order of the ranks, starting at the rank of the chunk's number, and
+// copied from there: the bits depend on the position in the operation, its length and the number of ranks,
+// and on nothing else.
+
+#include "tutti/backend/tensor.hpp"
 
 #include "operation_queue.hpp"
-#include "tutti/backend/tensor.hpp"
 
 #include <mpi.h>
 
@@ -25,7 +27,8 @@ struct RingPlace {
 class RingOperation final : public Operation {
  public:
   // `values` are f32 or i64; `tag` tells apart the operations that can be going at once.
-  RingOperation(const RingPlace& place, const Tensor& values, int tag, std::atomic<std::uint64_t>& bytes_sent);
+  RingOperation(const RingPlace& place, const Tensor& values, int tag,
+                std::atomic<std::uint64_t>& bytes_sent);
 
   void start() override;
   State advance() override;
