@@ -31,11 +31,13 @@ class Conv2dPlanner {
     Desc output;
   };
 
+  // How well oneDNN serves a layout, worst first.
+  enum class Merit { reference_loops, image_unrolled, channels_padded, best };
+
   Forward forward(const Layout& layout, LayerMode mode) const {
-    const auto kind =
-        mode == LayerMode::training ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
-    return {{kind, kDirect, layout.input, any(weight_), bias_, layout.output, strides_, padding_, padding_},
-            relu_ ? attributes_with_relu() : attributes(),
+    return {{forward_kind(mode), kDirect, layout.input, any(weight_), bias_, layout.output, strides_,
+             padding_, padding_},
+            attributes(relu_),
             engine_};
   }
 
@@ -53,12 +55,11 @@ class Conv2dPlanner {
             hint};
   }
 
-  int merit(const Forward& candidate, LayerMode mode) const;
+  Merit merit(const Forward& candidate, LayerMode mode) const;
   Forward choose_forward(const Desc& given, LayerMode mode) const;
   BackwardData choose_backward_data(const Forward& hint) const;
 
   static constexpr auto kDirect = dnnl::algorithm::convolution_direct;
-  static constexpr int kGreatestMerit = 3;
 
   const dnnl::engine& engine_;
   dnnl::memory::dims input_;
@@ -74,12 +75,16 @@ class Conv2dPlanner {
 // only the forward pass has been compiled for. Blocks of channels are best while they are full: for 20
 // channels 32 are computed, for 50 channels 64, and there channels last is faster, by 1.6 on 20 to 50
 // channels.
-int Conv2dPlanner::merit(const Forward& candidate, LayerMode mode) const {
+Conv2dPlanner::Merit Conv2dPlanner::merit(const Forward& candidate, LayerMode mode) const {
   const bool backward = mode == LayerMode::training;
-  if (!is_compiled(candidate) || (backward && !is_compiled(backward_weights(candidate)))) return 0;
-  if (!is_direct(candidate) || (backward && !is_direct(backward_weights(candidate)))) return 1;
+  if (!is_compiled(candidate) || (backward && !is_compiled(backward_weights(candidate)))) {
+    return Merit::reference_loops;
+  }
+  if (!is_direct(candidate) || (backward && !is_direct(backward_weights(candidate)))) {
+    return Merit::image_unrolled;
+  }
   const bool padded = pads_channels(candidate.src_desc()) || pads_channels(candidate.dst_desc());
-  return padded ? 2 : kGreatestMerit;
+  return padded ? Merit::channels_padded : Merit::best;
 }
 
 Conv2dPlanner::Forward Conv2dPlanner::choose_forward(const Desc& given, LayerMode mode) const {
@@ -88,10 +93,10 @@ Conv2dPlanner::Forward Conv2dPlanner::choose_forward(const Desc& given, LayerMod
                                       Layout{any(input_), any(output_)},
                                       Layout{plain(input_), plain(output_)}};
   Forward best = forward(layouts[0], mode);
-  int best_merit = merit(best, mode);
-  for (std::size_t i = 1; i < layouts.size() && best_merit < kGreatestMerit; ++i) {
+  Merit best_merit = merit(best, mode);
+  for (std::size_t i = 1; i < layouts.size() && best_merit < Merit::best; ++i) {
     Forward candidate = forward(layouts[i], mode);
-    const int candidate_merit = merit(candidate, mode);
+    const Merit candidate_merit = merit(candidate, mode);
     if (candidate_merit <= best_merit) continue;
     best = std::move(candidate);
     best_merit = candidate_merit;

@@ -36,10 +36,7 @@ class LinearPlanner {
   using BackwardData = dnnl::inner_product_backward_data::primitive_desc;
 
   Forward forward(const Desc& input, LayerMode mode) const {
-    const auto kind =
-        mode == LayerMode::training ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
-    return {
-        {kind, input, any(weight_), bias_, output_}, relu_ ? attributes_with_relu() : attributes(), engine_};
+    return {{forward_kind(mode), input, any(weight_), bias_, output_}, attributes(relu_), engine_};
   }
 
   Forward choose_forward(const Desc& given, LayerMode mode) const {

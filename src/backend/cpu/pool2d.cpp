@@ -18,8 +18,6 @@ struct Pool2dPlans {
 
 Pool2dPlans plan(const dnnl::engine& engine, const Pool2dSpec& spec, const LayerRequest& request,
                  const Shape& output) {
-  const auto kind = request.mode == LayerMode::training ? dnnl::prop_kind::forward_training
-                                                        : dnnl::prop_kind::forward_inference;
   const auto algorithm = spec.pooling == Pooling::max ? dnnl::algorithm::pooling_max
                                                       : dnnl::algorithm::pooling_avg_include_padding;
   const dnnl::memory::dims strides{spec.stride, spec.stride};
@@ -27,10 +25,10 @@ Pool2dPlans plan(const dnnl::engine& engine, const Pool2dSpec& spec, const Layer
   const dnnl::memory::dims no_padding{0, 0};
   const Desc& input = desc_of(request.input);
 
-  Pool2dPlans plans{
-      Forward({kind, algorithm, input, any(dims_of(output)), strides, window, no_padding, no_padding},
-              attributes(), engine),
-      {}};
+  Pool2dPlans plans{Forward({forward_kind(request.mode), algorithm, input, any(dims_of(output)), strides,
+                             window, no_padding, no_padding},
+                            attributes(), engine),
+                    {}};
   if (request.mode == LayerMode::training && request.wants_input_gradient) {
     plans.backward =
         Backward({algorithm, input, plans.forward.dst_desc(), strides, window, no_padding, no_padding},

@@ -7,19 +7,19 @@
 
 namespace tutti::cpu {
 
-dnnl::primitive_attr attributes() {
+dnnl::primitive_attr attributes(bool relu) {
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   attributes.set_fpmath_mode(dnnl::fpmath_mode::strict);
+  if (!relu) return attributes;
+  dnnl::post_ops after;
+  after.append_eltwise(1.0f, dnnl::algorithm::eltwise_relu, 0.0f, 0.0f);
+  attributes.set_post_ops(after);
   return attributes;
 }
 
-dnnl::primitive_attr attributes_with_relu() {
-  dnnl::post_ops relu;
-  relu.append_eltwise(1.0f, dnnl::algorithm::eltwise_relu, 0.0f, 0.0f);
-  dnnl::primitive_attr with_relu = attributes();
-  with_relu.set_post_ops(relu);
-  return with_relu;
+dnnl::prop_kind forward_kind(LayerMode mode) {
+  return mode == LayerMode::training ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
 }
 
 bool is_compiled(const dnnl::primitive_desc_base& plan) {

@@ -15,11 +15,10 @@ namespace tutti::cpu {
 
 using Arguments = std::unordered_map<int, dnnl::memory>;
 
-// Attributes that every primitive is made with. Scratch memory is the stream's; and no environment variable
-// may lower the precision.
-dnnl::primitive_attr attributes();
-// The same, followed by max(0, y).
-dnnl::primitive_attr attributes_with_relu();
+// Attributes that every primitive is made with, with or without a max(0, y) at its end. Scratch memory is the
+// stream's; and no environment variable may lower the precision.
+dnnl::primitive_attr attributes(bool relu = false);
+dnnl::prop_kind forward_kind(LayerMode mode);
 
 // Whether oneDNN compiles code for this problem, rather than fall back on its reference loops.
 bool is_compiled(const dnnl::primitive_desc_base& plan);

@@ -1,11 +1,9 @@
 #include "backend/cpu/check.hpp"
 #include "backend/cpu/layers.hpp"
-#include "backend/cpu/memory.hpp"
 #include "backend/cpu/staging.hpp"
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
 #include <span>
 
 namespace tutti::cpu {
