@@ -2,15 +2,16 @@
 // What every Communicator promises, as tests over a factory. Included once per test program, which names the
 // implementations with INSTANTIATE_TEST_SUITE_P.
 
+#include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
-#include "tutti/base/random.hpp"
 #include "tutti/comm/communicator.hpp"
+
+#include "summed_values.hpp"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <bit>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -27,58 +28,6 @@ struct CommunicatorCase {
 };
 inline void PrintTo(const CommunicatorCase& which, std::ostream* out) { *out << which.name; }
 inline std::string case_name(const testing::TestParamInfo<CommunicatorCase>& info) { return info.param.name; }
-
-class InlineStream final : public Stream {
- public:
-  void synchronize() override {}
-};
-
-template <class T>
-constexpr ElementType element_type() {
-  return sizeof(T) == sizeof(float) ? ElementType::f32 : ElementType::i64;
-}
-
-template <class T>
-Tensor tensor_over(std::vector<T>& values) {
-  return {
-      .data = values.data(), .shape = {static_cast<std::int64_t>(values.size())}, .type = element_type<T>()};
-}
-
-// Small whole numbers, of which every partial sum is exact in f32 too; `salt` tells operations apart.
-template <class T>
-std::vector<T> whole_numbers(std::int64_t length, std::int64_t rank, std::int64_t salt) {
-  std::vector<T> values(static_cast<std::size_t>(length));
-  for (std::int64_t i = 0; i < length; ++i) {
-    values[static_cast<std::size_t>(i)] = static_cast<T>((rank + 1) * ((i + salt) % 97 - 48));
-  }
-  return values;
-}
-
-template <class T>
-std::vector<T> sum_of_whole_numbers(std::int64_t length, std::int64_t ranks, std::int64_t salt) {
-  std::vector<T> sums = whole_numbers<T>(length, 0, salt);
-  for (T& sum : sums) sum *= static_cast<T>(ranks * (ranks + 1) / 2);
-  return sums;
-}
-
-// Values whose sum depends on the order of addition.
-inline std::vector<float> rough_values(std::int64_t length, int rank) {
-  RandomSequence random(
-      17, {.item = static_cast<std::uint32_t>(rank), .purpose = random_purpose("rough values")});
-  std::vector<float> values(static_cast<std::size_t>(length));
-  for (float& value : values) value = static_cast<float>(random.normal());
-  return values;
-}
-
-inline std::uint64_t digest_of_bits(const std::vector<float>& values) { return digest("values", values); }
-
-template <class T>
-testing::AssertionResult equal_values(const std::vector<T>& values, const std::vector<T>& expected) {
-  const auto [at, wanted] = std::mismatch(values.begin(), values.end(), expected.begin(), expected.end());
-  if (at == values.end() && wanted == expected.end()) return testing::AssertionSuccess();
-  return testing::AssertionFailure() << "of " << values.size() << " values, number " << at - values.begin()
-                                     << " is " << *at << " instead of " << *wanted;
-}
 
 class CommunicatorContract : public testing::TestWithParam<CommunicatorCase> {
  protected:
@@ -190,7 +139,7 @@ TEST_P(CommunicatorContract, GivesAllRanksTheSameBitsEachTime) {
       std::vector<float> values = rough_values(length, world().rank());
       communicator->all_reduce_sum(tensor_over(values), stream_);
       communicator->finish(stream_);
-      for (std::string& text : all_gather_text(world(), digest_text(digest_of_bits(values)))) {
+      for (std::string& text : all_gather_text(world(), digest_text(digest("values", values)))) {
         digests.push_back(std::move(text));
       }
     }

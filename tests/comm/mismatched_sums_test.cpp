@@ -1,7 +1,7 @@
-#include "tutti/backend/stream.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/comm/communicator.hpp"
 
+#include "summed_values.hpp"
 #include "support/mpi_world.hpp"
 
 #include <gtest/gtest.h>
@@ -11,11 +11,6 @@
 namespace tutti {
 namespace {
 
-class InlineStream final : public Stream {
- public:
-  void synchronize() override {}
-};
-
 // Ranks that enqueue different sums break the promise of the seam; both ranks must hear of it from finish().
 class MismatchedSums : public testing::TestWithParam<bool> {};
 
@@ -24,7 +19,7 @@ TEST_P(MismatchedSums, AreReportedByFinishWhoeverDrives) {
   const auto communicator = make_mpi_ring_communicator(world, {.helper_thread = GetParam()});
   InlineStream stream;
   std::vector<float> values(world.rank() == 0 ? 8 : 16);
-  communicator->all_reduce_sum({.data = values.data(), .shape = {std::ssize(values)}}, stream);
+  communicator->all_reduce_sum(tensor_over(values), stream);
   EXPECT_THROW(communicator->finish(stream), Error);
   EXPECT_FALSE(communicator->progress());
   EXPECT_THROW(communicator->finish(stream), Error);

@@ -1,16 +1,16 @@
-#include "communicator_contract.hpp"
+#include "tutti/comm/communicator.hpp"
+
+#include "summed_values.hpp"
 #include "support/mpi_world.hpp"
 
+#include <gtest/gtest.h>
 #include <xmmintrin.h>
 
-#include <numeric>
+#include <bit>
+#include <string>
 #include <thread>
 
 namespace tutti {
-
-// The contract itself runs in communicator_test.
-GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(CommunicatorContract);
-
 namespace {
 
 enum class Driver { finish_only, caller, helper_thread, foreign_thread };

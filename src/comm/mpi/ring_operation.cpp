@@ -119,7 +119,8 @@ void RingOperation::take_in(const MPI_Status& status) {
   if (values_.type == ElementType::f32) {
     add<float>(in.data, scratch_.get(), in.bytes);
   } else {
-    add<std::int64_t>(in.data, scratch_.get(), in.bytes);
+    // Unsigned, so that a sum beyond the range wraps around as the library's does.
+    add<std::uint64_t>(in.data, scratch_.get(), in.bytes);
   }
 }
 
