@@ -21,9 +21,8 @@ void fill_in_ranks(RunConfig& config, const World& world, const Cores& cores) {
   if (config.threads == 0) config.threads = parts_chosen ? 1 : std::max(1, cores.usable / world.local_size());
   if (config.exchange == "auto") config.exchange = parts_chosen ? "exact" : "ring";
   if (config.exchange != "ring") {
-    throw Error(ErrorSource::usage,
-                fmt::format("--exchange {}: this version has ring{}", config.exchange,
-                            parts_chosen ? "; with --parts, add --exchange ring" : ""));
+    throw Error(ErrorSource::usage, fmt::format("--exchange {}: this version has ring{}", config.exchange,
+                                                parts_chosen ? "; with --parts, add --exchange ring" : ""));
   }
   if (world.size() > config.parts) {
     throw Error(ErrorSource::usage,
@@ -34,9 +33,10 @@ void fill_in_ranks(RunConfig& config, const World& world, const Cores& cores) {
 
 void tell_of_cores(const RunConfig& config, const World& world, const Cores& cores, const Log& log) {
   if (cores.mine < config.threads) {
-    log.warn(fmt::format("bound to {} of the host's {} cores, but --threads is {}: start mpirun with --bind-to none, or "
-                         "srun with --cpus-per-task {}",
-                         cores.mine, cores.present, config.threads, config.threads));
+    log.warn(
+        fmt::format("bound to {} of the host's {} cores, but --threads is {}: start mpirun with --bind-to none, or "
+                    "srun with --cpus-per-task {}",
+                    cores.mine, cores.present, config.threads, config.threads));
   }
   const std::int64_t busy = config.threads * world.local_size();
   if (world.rank() == 0 && busy < cores.usable) {

@@ -81,7 +81,8 @@ ExitStatus bench_allreduce(World& world, const Invocation& invocation) {
   std::vector<int> counts;
   run_agreed(world, [&] {
     if (!started_by_launcher()) {
-      throw Error(ErrorSource::usage, "bench allreduce measures sums over ranks: mpirun -np 4 ./trainer bench allreduce");
+      throw Error(ErrorSource::usage,
+                  "bench allreduce measures sums over ranks: mpirun -np 4 ./trainer bench allreduce");
     }
     counts = parse_rank_counts(invocation.ranks, world.size());
   });

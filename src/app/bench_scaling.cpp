@@ -71,8 +71,7 @@ double efficiency(const Point& point, const Point& first) {
 void tell(const Point& point, const Point& first) {
   fmt::print("{:>6} {:>5} {:>7} {:>10.2f} {:>9.2f} {:>9.2f} {:>10.0f} {:>10.2f}{}\n", point.mode, point.ranks,
              point.batch, point.step.median * 1e3, point.step.low * 1e3, point.step.high * 1e3,
-             point.images_per_second(), efficiency(point, first),
-             point.oversubscribed ? "  oversubscribed" : "");
+             point.images_per_second(), efficiency(point, first), point.oversubscribed ? "  oversubscribed" : "");
   std::fflush(stdout);
 }
 
@@ -117,7 +116,8 @@ ExitStatus bench_scaling(World& world, const Invocation& invocation) {
       });
     }
   }
-  write_bench_json(world, invocation.json, Json{{"bench", "scaling"}, {"model", invocation.run.model}, {"results", results}}.dump(2) + "\n");
+  write_bench_json(world, invocation.json,
+                   Json{{"bench", "scaling"}, {"model", invocation.run.model}, {"results", results}}.dump(2) + "\n");
   return ExitStatus::done;
 }
 

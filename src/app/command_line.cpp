@@ -1,7 +1,7 @@
 #include "command_line.hpp"
 
-#include "tutti/base/error.hpp"
 #include "tutti/backend/backend.hpp"
+#include "tutti/base/error.hpp"
 #include "tutti/base/version.hpp"
 #include "tutti/storage/array_file.hpp"
 
@@ -46,18 +46,35 @@ void add_bench_options(CLI::App& app, Invocation& invocation) {
 void add_allreduce_options(CLI::App& app, Invocation& invocation) {
   AllreduceBench& bench = invocation.allreduce;
   const auto positive = CLI::Range(std::int64_t{1}, std::int64_t{1} << 40);
-  app.add_option("--min-bytes", bench.min_bytes, "smallest message")->check(positive)->capture_default_str()->group("Bench");
-  app.add_option("--max-bytes", bench.max_bytes, "largest message")->check(positive)->capture_default_str()->group("Bench");
-  app.add_option("--repeats", bench.repeats, "timed repetitions of each")->check(positive)->capture_default_str()->group("Bench");
+  app.add_option("--min-bytes", bench.min_bytes, "smallest message")
+      ->check(positive)
+      ->capture_default_str()
+      ->group("Bench");
+  app.add_option("--max-bytes", bench.max_bytes, "largest message")
+      ->check(positive)
+      ->capture_default_str()
+      ->group("Bench");
+  app.add_option("--repeats", bench.repeats, "timed repetitions of each")
+      ->check(positive)
+      ->capture_default_str()
+      ->group("Bench");
 }
 
 void add_scaling_options(CLI::App& app, Invocation& invocation) {
   ScalingBench& bench = invocation.scaling;
   const auto positive = CLI::Range(std::int64_t{1}, std::int64_t{1} << 40);
   app.add_option("--mode", bench.mode, "strong (one batch shared), weak (a batch per rank) or both")
-      ->check(CLI::IsMember({"strong", "weak", "both"}))->capture_default_str()->group("Bench");
-  app.add_option("--warmup-steps", bench.warmup_steps, "steps before the clock runs")->check(positive)->capture_default_str()->group("Bench");
-  app.add_option("--timed-steps", bench.timed_steps, "steps measured")->check(positive)->capture_default_str()->group("Bench");
+      ->check(CLI::IsMember({"strong", "weak", "both"}))
+      ->capture_default_str()
+      ->group("Bench");
+  app.add_option("--warmup-steps", bench.warmup_steps, "steps before the clock runs")
+      ->check(positive)
+      ->capture_default_str()
+      ->group("Bench");
+  app.add_option("--timed-steps", bench.timed_steps, "steps measured")
+      ->check(positive)
+      ->capture_default_str()
+      ->group("Bench");
 }
 
 // The command that the first words name, and how many words that took.
@@ -66,7 +83,8 @@ std::pair<Command, int> command_of(int argc, const char* const* argv) {
   if (first == "train") return {Command::train, 1};
   if (first != "bench") {
     if (!first.empty() && first.front() != '-') {
-      throw Error(ErrorSource::usage, fmt::format("no command is called '{}': train or bench; see trainer --help", first));
+      throw Error(ErrorSource::usage,
+                  fmt::format("no command is called '{}': train or bench; see trainer --help", first));
     }
     return {Command::train, 0};
   }

@@ -26,12 +26,12 @@ struct ScalingBench {
 
 struct Invocation {
   Command command = Command::train;
-  std::string text;              // print_text: help or version
+  std::string text;                // print_text: help or version
   std::vector<std::string> words;  // as given, for the run record
   RunConfig run;
-  std::set<std::string> given;   // names of run options that the user chose
-  std::string ranks;             // bench: rank counts, comma separated; empty: doubling up to all
-  std::string json;              // bench: where the results go as JSON
+  std::set<std::string> given;  // names of run options that the user chose
+  std::string ranks;            // bench: rank counts, comma separated; empty: doubling up to all
+  std::string json;             // bench: where the results go as JSON
   AllreduceBench allreduce;
   ScalingBench scaling;
 };

@@ -31,8 +31,7 @@ Entry entry(const LibraryHandle& library, const char* name, const std::string& p
   void* const symbol = ::dlsym(library.get(), name);
   if (symbol == nullptr) {
     throw Error(ErrorSource::usage,
-                fmt::format("'{}' is not Tutti's CUDA library: {}; build or install Tutti again", path,
-                            last_error()));
+                fmt::format("'{}' is not Tutti's CUDA library: {}; build or install Tutti again", path, last_error()));
   }
   return reinterpret_cast<Entry>(symbol);
 }
@@ -52,19 +51,17 @@ CudaLibraries load_cuda_libraries(const std::string& path) {
   if (!library) {
     throw Error(
         ErrorSource::usage,
-        fmt::format(
-            "cannot open {}, which GPUs need: {}; build Tutti with -DTUTTI_CUDA=ON and keep CUDA, cuDNN "
-            "and NCCL where the loader finds them (LD_LIBRARY_PATH), or choose --device cpu",
-            kFileName, last_error()));
+        fmt::format("cannot open {}, which GPUs need: {}; build Tutti with -DTUTTI_CUDA=ON and keep CUDA, cuDNN "
+                    "and NCCL where the loader finds them (LD_LIBRARY_PATH), or choose --device cpu",
+                    kFileName, last_error()));
   }
   const CudaLibrary& cuda = entry<decltype(&tutti_cuda_library)>(library, "tutti_cuda_library", path)();
   if (cuda.interface_version != kCudaInterfaceVersion) {
     throw Error(
         ErrorSource::usage,
-        fmt::format(
-            "'{}' is of another build: its interface version is {}, this program's {}; build or install "
-            "both together, or choose --device cpu",
-            path, cuda.interface_version, kCudaInterfaceVersion));
+        fmt::format("'{}' is of another build: its interface version is {}, this program's {}; build or install "
+                    "both together, or choose --device cpu",
+                    path, cuda.interface_version, kCudaInterfaceVersion));
   }
   return {.cuda = cuda, .nccl = entry<decltype(&tutti_nccl_library)>(library, "tutti_nccl_library", path)()};
 }

@@ -33,14 +33,16 @@ std::vector<RunOption> run_options(RunConfig& c) {
   const std::string data = "Data", network = "Network", training = "Training", ranks = "Ranks and devices",
                     keeping = "Keeping", watching = "Watching";
   return {
-      {"data", data, "glyphs, synthetic:NxCxHxW:classes, a folder of idx or CIFAR files, or a name to look up", fixed, &c.data},
+      {"data", data, "glyphs, synthetic:NxCxHxW:classes, a folder of idx or CIFAR files, or a name to look up", fixed,
+       &c.data},
       {"test-data", data, "folder of the test set, where it lies apart", fixed, &c.test_data},
       {"last-batch", data, "samples that fill no whole batch: keep, discard or rollover", fixed, &c.last_batch},
       {"shuffle", data, "global (all samples, each epoch), partition (each part its block) or none", fixed, &c.shuffle},
       {"model", network, "lenet, lenet-avg, mlp, linear, or the path of a model file", fixed, &c.model},
       {"init", network, "initial weights: model (its own), normal, xavier or kaiming", fixed, &c.init},
       {"epochs", training, "passes over the training set", changeable, &c.epochs},
-      {"steps", training, "end after this many steps, even inside an epoch; 0: only epochs count", changeable, &c.steps},
+      {"steps", training, "end after this many steps, even inside an epoch; 0: only epochs count", changeable,
+       &c.steps},
       {"batch-size", training, "samples per step, over all ranks", fixed, &c.batch_size},
       {"lr", training, "learning rate", fixed, &c.lr},
       {"optimizer", training, "sgd", fixed, &c.optimizer},
@@ -60,12 +62,14 @@ std::vector<RunOption> run_options(RunConfig& c) {
       {"exchange", ranks, "how gradients meet: auto or ring", fixed, &c.exchange},
       {"bucket-mib", ranks, "gradients exchanged at a time, MiB", changeable, &c.bucket_mib},
       {"in-flight", ranks, "batches prepared ahead: 0, 1 or 2; never changes a bit", changeable, &c.in_flight},
-      {"out", keeping, "folder for checkpoints, metrics.jsonl and the resolved options; none: nothing is written", changeable, &c.out},
+      {"out", keeping, "folder for checkpoints, metrics.jsonl and the resolved options; none: nothing is written",
+       changeable, &c.out},
       {"resume", keeping, "go on from the newest checkpoint in --out", call, &c.resume},
       {"checkpoint-every", keeping, "N, Nsteps or Nepochs; always at the end, too", changeable, &c.checkpoint_every},
       {"test-every", watching, "evaluate after every so many epochs and the last; 0: never", changeable, &c.test_every},
       {"log-every", watching, "record the loss of every so many steps in metrics.jsonl", changeable, &c.log_every},
-      {"digest-every", watching, "record digests of weights, gradients and optimizer every so many steps", changeable, &c.digest_every},
+      {"digest-every", watching, "record digests of weights, gradients and optimizer every so many steps", changeable,
+       &c.digest_every},
       {"progress", watching, "bar on the terminal: auto, always or never", changeable, &c.progress},
       {"quiet", watching, "results only: no banner, no notes", changeable, &c.quiet},
       {"config", keeping, "TOML file of options, keys as here; the command line goes before it", call, &c.config},
@@ -99,9 +103,8 @@ RunConfig merge_for_resume(const RunConfig& asked, const std::set<std::string>& 
                               "another --out",
                               targets[i].name, value_text(targets[i]), checkpoint_path, value_text(sources[i])));
     }
-    std::visit(
-        [&](auto* target) { *target = *std::get<std::decay_t<decltype(target)>>(sources[i].target); },
-        targets[i].target);
+    std::visit([&](auto* target) { *target = *std::get<std::decay_t<decltype(target)>>(sources[i].target); },
+               targets[i].target);
   }
   return merged;
 }

@@ -25,12 +25,11 @@ void leave_exit_json(const FailureRecord& record, const World& world, ExitStatus
   const std::string path = record.folder + "/exit.json";
   const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (file < 0) return;
-  const std::string text = nlohmann::ordered_json{{"status", static_cast<int>(status)},
-                                                  {"rank", world.rank()},
-                                                  {"host", world.host()},
-                                                  {"reason", reason}}
-                               .dump() +
-                           "\n";
+  const std::string text =
+      nlohmann::ordered_json{
+          {"status", static_cast<int>(status)}, {"rank", world.rank()}, {"host", world.host()}, {"reason", reason}}
+          .dump() +
+      "\n";
   if (::write(file, text.data(), text.size()) < 0) write_stderr_line(fmt::format("trainer: cannot write {}", path));
   ::close(file);
 }
@@ -54,10 +53,14 @@ int leave_together(World& world, const FailureRecord& record, ExitStatus status,
 
 ExitStatus carry_out(World& world, const Invocation& invocation, FailureRecord& record) {
   switch (invocation.command) {
-    case Command::print_text: break;
-    case Command::train: return train_command(world, invocation, record);
-    case Command::bench_allreduce: return bench_allreduce(world, invocation);
-    case Command::bench_scaling: return bench_scaling(world, invocation);
+    case Command::print_text:
+      break;
+    case Command::train:
+      return train_command(world, invocation, record);
+    case Command::bench_allreduce:
+      return bench_allreduce(world, invocation);
+    case Command::bench_scaling:
+      return bench_scaling(world, invocation);
   }
   return ExitStatus::done;
 }
@@ -73,7 +76,8 @@ int run_guarded(World& world, const FailureRecord& record, const std::function<E
     const auto end = error.reach() == ErrorReach::this_rank ? end_job : leave_together;
     return end(world, record, error.exit_status(), error.describe());
   } catch (const std::bad_alloc&) {
-    return end_job(world, record, ExitStatus::internal, "out of memory: use fewer ranks on this host or a smaller --batch-size");
+    return end_job(world, record, ExitStatus::internal,
+                   "out of memory: use fewer ranks on this host or a smaller --batch-size");
   } catch (const std::exception& error) {
     return end_job(world, record, ExitStatus::internal, error.what());
   }

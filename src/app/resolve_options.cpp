@@ -47,7 +47,8 @@ void refuse_unknown_words(const RunConfig& config) {
   refuse_outside("log-every", config.log_every, 0, kMany);
   refuse_outside("digest-every", config.digest_every, 0, kMany);
   if (!(config.bucket_mib > 0 && config.bucket_mib <= 4096)) {
-    throw Error(ErrorSource::usage, fmt::format("--bucket-mib {}: must be above 0 and at most 4096", config.bucket_mib));
+    throw Error(ErrorSource::usage,
+                fmt::format("--bucket-mib {}: must be above 0 and at most 4096", config.bucket_mib));
   }
 }
 

@@ -33,9 +33,8 @@ void tell_start(const Assembly& assembly, World& world, const Trainer& trainer, 
   log.note(fmt::format("{} on {}, {} of {} cores usable here, {} a part", several(world.size(), "rank"),
                        several(num_hosts, "host"), assembly.cores.usable, assembly.cores.present,
                        several(config.threads, "thread")));
-  log.note(fmt::format("batch {} = {} of {} images, exchange {} ({})", config.batch_size,
-                       several(config.parts, "part"), slice_text(config), config.exchange,
-                       assembly.communicator->description()));
+  log.note(fmt::format("batch {} = {} of {} images, exchange {} ({})", config.batch_size, several(config.parts, "part"),
+                       slice_text(config), config.exchange, assembly.communicator->description()));
   log.note(fmt::format("{}: {} training and {} test images of {}, {} classes", data.name, data.samples, test_samples,
                        data.image.text(), data.classes));
   log.note(fmt::format("{}: {} parameters, {:.2f} million multiply-adds an image, {} steps planned",
@@ -44,7 +43,8 @@ void tell_start(const Assembly& assembly, World& world, const Trainer& trainer, 
   const std::int64_t pixel_bytes = (data.samples + test_samples) * data.image.elements();
   log.note(fmt::format("memory of a rank about {:.0f} MiB: {:.0f} network, {:.0f} data",
                        static_cast<double>(trainer.memory_bytes() + static_cast<std::size_t>(pixel_bytes)) / 0x1p20,
-                       static_cast<double>(trainer.memory_bytes()) / 0x1p20, static_cast<double>(pixel_bytes) / 0x1p20));
+                       static_cast<double>(trainer.memory_bytes()) / 0x1p20,
+                       static_cast<double>(pixel_bytes) / 0x1p20));
 }
 
 std::string run_record(const Assembly& assembly, const World& world, const std::vector<std::string>& words) {

@@ -36,8 +36,8 @@ void prepare_folder(World& world, const RunConfig& config, const CheckpointStore
     std::error_code failure;
     std::filesystem::create_directories(store.folder(), failure);
     if (failure) {
-      throw Error(ErrorSource::save, fmt::format("--out {}: cannot make {}: {}", config.out, store.folder(),
-                                                 failure.message()));
+      throw Error(ErrorSource::save,
+                  fmt::format("--out {}: cannot make {}: {}", config.out, store.folder(), failure.message()));
     }
     if (!config.resume && store.holds_any()) {
       throw Error(ErrorSource::input,
@@ -64,11 +64,12 @@ std::optional<Resumed> find_checkpoint(World& world, const RunConfig& config, co
 
 void refuse_other_data(const Resumed& resumed, const Assembly& assembly) {
   if (resumed.state.data_digest == assembly.data_digest) return;
-  throw Error(ErrorSource::input,
-              fmt::format("--data {} has digest {}, but the checkpoint {} was trained on digest {}: give the data of the "
-                          "run",
-                          assembly.config.data, digest_text(assembly.data_digest), resumed.path,
-                          digest_text(resumed.state.data_digest)))
+  throw Error(
+      ErrorSource::input,
+      fmt::format("--data {} has digest {}, but the checkpoint {} was trained on digest {}: give the data of the "
+                  "run",
+                  assembly.config.data, digest_text(assembly.data_digest), resumed.path,
+                  digest_text(resumed.state.data_digest)))
       .on_all_ranks();
 }
 
@@ -83,8 +84,8 @@ void save_resolved_options(World& world, const RunConfig& config) {
 void tell_end(const Trainer& trainer, std::uint64_t digest, const RunConfig& config, const Log& log) {
   log.note(fmt::format("done after {} steps, weights {}", trainer.steps_done(), digest_text(digest)));
   if (const std::int64_t left = trainer.samples_left_over(); left > 0) {
-    log.note(fmt::format("{} samples of the last epoch were dealt to no step (--last-batch {})", left,
-                         config.last_batch));
+    log.note(
+        fmt::format("{} samples of the last epoch were dealt to no step (--last-batch {})", left, config.last_batch));
   }
 }
 

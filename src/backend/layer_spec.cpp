@@ -20,14 +20,13 @@ struct Extent {
 
 void require_extent(std::string_view type, const Extent& extent) {
   if (extent.value >= extent.least && extent.value <= kGreatestExtent) return;
-  throw Error(ErrorSource::input, fmt::format("{}: {} is {}, but must be {} to {}", type, extent.word,
-                                              extent.value, extent.least, kGreatestExtent));
+  throw Error(ErrorSource::input, fmt::format("{}: {} is {}, but must be {} to {}", type, extent.word, extent.value,
+                                              extent.least, kGreatestExtent));
 }
 
 void require_values(std::string_view type, const Shape& sample) {
   const auto extents = sample.extents();
-  const bool fits =
-      std::ranges::all_of(extents, [](auto extent) { return extent >= 1 && extent <= kGreatestExtent; });
+  const bool fits = std::ranges::all_of(extents, [](auto extent) { return extent >= 1 && extent <= kGreatestExtent; });
   if (!extents.empty() && fits) return;
   throw Error(ErrorSource::input, fmt::format("{}: its input is {}, but every extent must be 1 to {}", type,
                                               sample.text(), kGreatestExtent));
@@ -35,10 +34,9 @@ void require_values(std::string_view type, const Shape& sample) {
 
 void require_image(std::string_view type, const Shape& sample) {
   if (sample.rank() != 3) {
-    throw Error(ErrorSource::input,
-                fmt::format("{}: its input is {}, but it needs an image of channels x height x "
-                            "width; put it before the first linear layer",
-                            type, sample.text()));
+    throw Error(ErrorSource::input, fmt::format("{}: its input is {}, but it needs an image of channels x height x "
+                                                "width; put it before the first linear layer",
+                                                type, sample.text()));
   }
   require_values(type, sample);
 }
@@ -49,16 +47,13 @@ struct Window {
   std::int64_t padding;
 };
 
-std::int64_t positions(std::string_view type, std::int64_t extent, const Window& window,
-                       const Shape& sample) {
+std::int64_t positions(std::string_view type, std::int64_t extent, const Window& window, const Shape& sample) {
   const std::int64_t padded = extent + 2 * window.padding;
   if (window.kernel > padded) {
-    const auto padding =
-        window.padding == 0 ? std::string() : fmt::format(" with padding {}", window.padding);
-    throw Error(ErrorSource::input,
-                fmt::format("{}: its window of {}x{} is larger than the image of {}{}; use a "
-                            "smaller kernel or fewer layers that shrink the image",
-                            type, window.kernel, window.kernel, sample.text(), padding));
+    const auto padding = window.padding == 0 ? std::string() : fmt::format(" with padding {}", window.padding);
+    throw Error(ErrorSource::input, fmt::format("{}: its window of {}x{} is larger than the image of {}{}; use a "
+                                                "smaller kernel or fewer layers that shrink the image",
+                                                type, window.kernel, window.kernel, sample.text(), padding));
   }
   return (padded - window.kernel) / window.stride + 1;
 }
@@ -73,8 +68,8 @@ Shape output_of(const Conv2dSpec& spec, std::string_view type, const Shape& samp
   require_extent(type, {"stride", spec.stride, 1});
   require_extent(type, {"padding", spec.padding, 0});
   if (spec.padding >= spec.kernel) {
-    throw Error(ErrorSource::input, fmt::format("{}: padding {} must be smaller than kernel {}", type,
-                                                spec.padding, spec.kernel));
+    throw Error(ErrorSource::input,
+                fmt::format("{}: padding {} must be smaller than kernel {}", type, spec.padding, spec.kernel));
   }
   require_image(type, sample);
   return windowed(type, spec.channels, {spec.kernel, spec.stride, spec.padding}, sample);

@@ -23,11 +23,16 @@ std::span<T> host_values(const Tensor& tensor, ElementType type) {
 
 std::string_view name_of(ElementType type) {
   switch (type) {
-    case ElementType::f32: return "f32";
-    case ElementType::bf16: return "bf16";
-    case ElementType::u8: return "u8";
-    case ElementType::i32: return "i32";
-    case ElementType::i64: return "i64";
+    case ElementType::f32:
+      return "f32";
+    case ElementType::bf16:
+      return "bf16";
+    case ElementType::u8:
+      return "u8";
+    case ElementType::i32:
+      return "i32";
+    case ElementType::i64:
+      return "i64";
   }
   return "?";
 }

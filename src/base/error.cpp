@@ -9,14 +9,22 @@ namespace {
 
 std::string_view library_name(ErrorSource source) {
   switch (source) {
-    case ErrorSource::mpi: return "MPI";
-    case ErrorSource::hdf5: return "HDF5";
-    case ErrorSource::onednn: return "oneDNN";
-    case ErrorSource::cuda: return "CUDA";
-    case ErrorSource::cudnn: return "cuDNN";
-    case ErrorSource::nccl: return "NCCL";
-    case ErrorSource::internal: return "internal error";
-    default: return "";
+    case ErrorSource::mpi:
+      return "MPI";
+    case ErrorSource::hdf5:
+      return "HDF5";
+    case ErrorSource::onednn:
+      return "oneDNN";
+    case ErrorSource::cuda:
+      return "CUDA";
+    case ErrorSource::cudnn:
+      return "cuDNN";
+    case ErrorSource::nccl:
+      return "NCCL";
+    case ErrorSource::internal:
+      return "internal error";
+    default:
+      return "";
   }
 }
 
@@ -34,13 +42,20 @@ Error::Error(ErrorSource source, const std::string& message, std::source_locatio
 
 ExitStatus Error::exit_status() const noexcept {
   switch (source_) {
-    case ErrorSource::usage: return ExitStatus::usage;
-    case ErrorSource::input: return ExitStatus::bad_input;
-    case ErrorSource::checkpoint: return ExitStatus::no_checkpoint;
-    case ErrorSource::save: return ExitStatus::cannot_save;
-    case ErrorSource::io: return ExitStatus::input_io;
-    case ErrorSource::not_finite: return ExitStatus::not_finite;
-    default: return ExitStatus::internal;
+    case ErrorSource::usage:
+      return ExitStatus::usage;
+    case ErrorSource::input:
+      return ExitStatus::bad_input;
+    case ErrorSource::checkpoint:
+      return ExitStatus::no_checkpoint;
+    case ErrorSource::save:
+      return ExitStatus::cannot_save;
+    case ErrorSource::io:
+      return ExitStatus::input_io;
+    case ErrorSource::not_finite:
+      return ExitStatus::not_finite;
+    default:
+      return ExitStatus::internal;
   }
 }
 

@@ -38,8 +38,8 @@ T read_scalar(const ArrayFile& file, const std::string& name) {
 // What no run can have reached; empty when all is well.
 std::string impossibility(const TrainProgress& progress) {
   const LossSums& sums = progress.epoch_sums;
-  const bool counts = progress.epoch >= 0 && progress.step_in_epoch >= 0 && progress.step >= 0 &&
-                      sums.correct >= 0 && sums.samples >= 0 && sums.not_finite >= 0;
+  const bool counts = progress.epoch >= 0 && progress.step_in_epoch >= 0 && progress.step >= 0 && sums.correct >= 0 &&
+                      sums.samples >= 0 && sums.not_finite >= 0;
   if (!counts) return "a count in /progress is negative";
   if (progress.step_in_epoch > progress.step) {
     return fmt::format("/progress/step_in_epoch is {}, more than the {} steps in all", progress.step_in_epoch,
@@ -87,15 +87,14 @@ void add_arrays(ArrayImage& image, const std::string& group, const std::vector<N
   }
 }
 
-std::vector<NamedArray> read_arrays(const ArrayFile& file, const std::string& group,
-                                    std::int64_t file_bytes) {
+std::vector<NamedArray> read_arrays(const ArrayFile& file, const std::string& group, std::int64_t file_bytes) {
   std::vector<NamedArray> arrays;
   for (const std::string& path : file.names(group)) {
     NamedArray array{.name = path.substr(group.size() + 1), .shape = file.shape(path), .values = {}};
     // Before any memory is asked for: a damaged extent may be as large as it likes.
     if (array.shape.elements() > file_bytes / static_cast<std::int64_t>(sizeof(float))) {
-      throw Error(ErrorSource::input, fmt::format("'{}', array '{}': the shape {} is larger than the file",
-                                                  file.path(), path, array.shape.text()));
+      throw Error(ErrorSource::input, fmt::format("'{}', array '{}': the shape {} is larger than the file", file.path(),
+                                                  path, array.shape.text()));
     }
     array.values.resize(static_cast<std::size_t>(array.shape.elements()));
     file.read(path, array.shape, std::span<float>(array.values));
@@ -107,8 +106,7 @@ std::vector<NamedArray> read_arrays(const ArrayFile& file, const std::string& gr
 std::uint64_t read_data_digest(const ArrayFile& file) {
   const auto digest = parse_digest(file.read_text("/run/data_digest"));
   if (!digest) {
-    throw Error(ErrorSource::input,
-                fmt::format("'{}': /run/data_digest is not 16 hexadecimal digits", file.path()));
+    throw Error(ErrorSource::input, fmt::format("'{}': /run/data_digest is not 16 hexadecimal digits", file.path()));
   }
   return *digest;
 }
@@ -128,8 +126,8 @@ ArrayFile open_format(const std::string& path) {
   ArrayFile file(path);
   const auto version = read_scalar<std::int32_t>(file, "/format_version");
   if (version != kFormatVersion) {
-    throw Error(ErrorSource::input, fmt::format("'{}' has format version {}; this program reads {}", path,
-                                                version, kFormatVersion));
+    throw Error(ErrorSource::input,
+                fmt::format("'{}' has format version {}; this program reads {}", path, version, kFormatVersion));
   }
   return file;
 }
@@ -140,8 +138,7 @@ auto as_checkpoint(Action action) {
   try {
     return action();
   } catch (const Error& error) {
-    throw Error(ErrorSource::checkpoint, fmt::format("no usable checkpoint: {}", error.what()),
-                error.where());
+    throw Error(ErrorSource::checkpoint, fmt::format("no usable checkpoint: {}", error.what()), error.where());
   }
 }
 

@@ -37,8 +37,7 @@ std::optional<std::int64_t> step_of_name(std::string_view name) {
   std::int64_t step = -1;
   std::from_chars(digits.data(), digits.data() + digits.size(), step);
   if (step < 0) return std::nullopt;
-  if (name != name_of_step(step, kImageEnding) && name != name_of_step(step, kManifestEnding))
-    return std::nullopt;
+  if (name != name_of_step(step, kImageEnding) && name != name_of_step(step, kManifestEnding)) return std::nullopt;
   return step;
 }
 
@@ -49,8 +48,8 @@ NewestFirst steps_in(const std::string& folder) {
     if (const auto step = step_of_name(entry->path().filename().string())) steps.insert(*step);
   }
   if (error && error != std::errc::no_such_file_or_directory) {
-    throw Error(ErrorSource::io, fmt::format("cannot list '{}': {}; check the path and its permissions",
-                                             folder, error.message()));
+    throw Error(ErrorSource::io,
+                fmt::format("cannot list '{}': {}; check the path and its permissions", folder, error.message()));
   }
   return steps;
 }
@@ -82,8 +81,8 @@ void verify(const std::string& path, std::int64_t step) {
   const Manifest manifest = verified_manifest(path);
   const TrainProgress progress = load_progress(path);
   if (manifest.step != step || progress.step != step || progress.epoch != manifest.epoch) {
-    throw fault(fmt::format("it holds step {} of epoch {}, its manifest says step {} of epoch {}",
-                            progress.step, progress.epoch, manifest.step, manifest.epoch));
+    throw fault(fmt::format("it holds step {} of epoch {}, its manifest says step {} of epoch {}", progress.step,
+                            progress.epoch, manifest.step, manifest.epoch));
   }
 }
 
@@ -100,10 +99,10 @@ std::string find_newest(const std::string& folder, const Log& log) {
     }
   }
   if (steps.empty()) return {};
-  throw fault(fmt::format(
-      "none of the {} checkpoints in '{}' is good; restore one from a copy, or start anew in another "
-      "folder",
-      steps.size(), folder));
+  throw fault(
+      fmt::format("none of the {} checkpoints in '{}' is good; restore one from a copy, or start anew in another "
+                  "folder",
+                  steps.size(), folder));
 }
 
 }  // namespace

@@ -47,9 +47,8 @@ std::uint64_t image_digest(std::span<const std::byte> image) {
 }
 
 std::string manifest_text(const Manifest& manifest) {
-  const Json json{
-      {"format_version", kFormatVersion},       {"file", manifest.file}, {"bytes", manifest.bytes},
-      {"digest", digest_text(manifest.digest)}, {"step", manifest.step}, {"epoch", manifest.epoch}};
+  const Json json{{"format_version", kFormatVersion},       {"file", manifest.file}, {"bytes", manifest.bytes},
+                  {"digest", digest_text(manifest.digest)}, {"step", manifest.step}, {"epoch", manifest.epoch}};
   return json.dump(2) + "\n";
 }
 
@@ -58,8 +57,7 @@ Manifest parse_manifest(std::span<const std::byte> bytes) {
   const Json json = Json::parse(begin, begin + bytes.size(), nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) throw fault("its manifest is not JSON as this program writes it");
   if (const std::int64_t version = count(json, "format_version"); version != kFormatVersion) {
-    throw fault(
-        fmt::format("its manifest has format version {}; this program reads {}", version, kFormatVersion));
+    throw fault(fmt::format("its manifest has format version {}; this program reads {}", version, kFormatVersion));
   }
   Manifest manifest{.file = text(json, "file"),
                     .bytes = count(json, "bytes"),
@@ -68,8 +66,7 @@ Manifest parse_manifest(std::span<const std::byte> bytes) {
                     .epoch = count(json, "epoch")};
   const auto digest = parse_digest(text(json, "digest"));
   if (!digest) throw fault("\"digest\" in its manifest is not 16 hexadecimal digits");
-  if (json.size() != kFields)
-    throw fault(fmt::format("its manifest has {} fields, not {}", json.size(), kFields));
+  if (json.size() != kFields) throw fault(fmt::format("its manifest has {} fields, not {}", json.size(), kFields));
   manifest.digest = *digest;
   return manifest;
 }

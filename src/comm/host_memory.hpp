@@ -12,7 +12,6 @@ namespace tutti {
 Buffer allocate_host_memory(std::size_t bytes);
 
 // Throws unless `values` are f32 or i64 in host memory: what can be added over ranks.
-void require_summable_on_host(const Tensor& values,
-                              std::source_location where = std::source_location::current());
+void require_summable_on_host(const Tensor& values, std::source_location where = std::source_location::current());
 
 }  // namespace tutti

@@ -25,8 +25,7 @@ std::optional<Error> error_of(const std::function<void()>& action) {
   } catch (const Error& error) {
     return error;
   } catch (const std::bad_alloc&) {
-    return Error(ErrorSource::internal,
-                 "not enough memory; use a smaller batch, or fewer ranks on this host");
+    return Error(ErrorSource::internal, "not enough memory; use a smaller batch, or fewer ranks on this host");
   } catch (const std::exception& foreign) {
     return Error(ErrorSource::internal, foreign.what());
   } catch (...) {
@@ -103,8 +102,7 @@ void run_agreed(World& world, const std::function<void()>& action) {
   const std::vector<Failure> failures = exchange(world, mine);
   if (all_alike(failures)) throw mine->on_all_ranks();
 
-  const auto lowest =
-      std::find_if(failures.begin(), failures.end(), [](const Failure& f) { return f.failed; });
+  const auto lowest = std::find_if(failures.begin(), failures.end(), [](const Failure& f) { return f.failed; });
   const auto rank = lowest - failures.begin();
   const std::string named = fmt::format("rank {} on host {}: {}", rank, lowest->host, lowest->message);
   // Only the failing rank can raise it from its own place; the others carry that place in words.

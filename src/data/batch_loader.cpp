@@ -26,9 +26,7 @@ std::set<std::int64_t> sizes_of_slices(std::int64_t length, const LoaderPlan& pl
   const bool has_whole = plan.last_batch == LastBatch::rollover ? length > 0 : length >= plan.batch_size;
   std::set<std::int64_t> sizes;
   for (std::int64_t part = plan.parts.begin; part < plan.parts.end; ++part) {
-    const auto slice = [&](std::int64_t n) {
-      return part_positions(n, plan.num_parts, static_cast<int>(part)).size();
-    };
+    const auto slice = [&](std::int64_t n) { return part_positions(n, plan.num_parts, static_cast<int>(part)).size(); };
     if (has_whole) sizes.insert(slice(plan.batch_size));
     if (is_keep) sizes.insert(slice(length % plan.batch_size));
   }
@@ -91,8 +89,8 @@ BatchLoader::Pipeline::Pipeline(const Dataset& data, Backend& backend, const Loa
       length_(data.info().samples),
       schedule_(length_, plan.batch_size, plan.num_parts, 0, plan.last_batch, plan.order),
       slice_sizes_(sizes_of_slices(length_, plan)),
-      samplers_(SplitBatchSampler::for_parts(length_, plan.batch_size, plan.num_parts, plan.parts,
-                                             plan.last_batch, plan.order)),
+      samplers_(SplitBatchSampler::for_parts(length_, plan.batch_size, plan.num_parts, plan.parts, plan.last_batch,
+                                             plan.order)),
       writer_(data, backend, slice_sizes_.empty() ? 0 : *slice_sizes_.rbegin()) {
   if (plan.steps_ahead < 0) {
     throw Error(ErrorSource::usage, fmt::format("{} steps prepared ahead: give 0 or more", plan.steps_ahead));
@@ -128,10 +126,9 @@ BatchLoader::Pipeline::Slot BatchLoader::Pipeline::make_slot() const {
 
 void BatchLoader::Pipeline::prepare(Slot& slot, Position position, const std::stop_token& stop) {
   if (!has_steps()) {
-    throw Error(ErrorSource::usage,
-                fmt::format("{} samples make no batch of {}: give a smaller --batch-size or "
-                            "--last-batch keep",
-                            length_, plan_.batch_size));
+    throw Error(ErrorSource::usage, fmt::format("{} samples make no batch of {}: give a smaller --batch-size or "
+                                                "--last-batch keep",
+                                                length_, plan_.batch_size));
   }
   slot.step = {position.epoch, position.step, schedule_.batch_samples(position.epoch, position.step), {}};
   for (std::size_t i = 0; i < samplers_.size() && !stop.stop_requested(); ++i) {
@@ -155,9 +152,7 @@ void BatchLoader::Pipeline::seek(std::int64_t epoch, std::int64_t step) {
   changed_.notify_all();
 }
 
-const StepBatches& BatchLoader::Pipeline::next() {
-  return plan_.steps_ahead == 0 ? prepare_now() : await_prepared();
-}
+const StepBatches& BatchLoader::Pipeline::next() { return plan_.steps_ahead == 0 ? prepare_now() : await_prepared(); }
 
 const StepBatches& BatchLoader::Pipeline::prepare_now() {
   Slot& only = slots_.front();
@@ -180,9 +175,8 @@ const StepBatches& BatchLoader::Pipeline::await_prepared() {
 void BatchLoader::Pipeline::run(const std::stop_token& stop) {
   while (true) {
     std::unique_lock lock(mutex_);
-    const bool may_go_on = changed_.wait(lock, stop, [this] {
-      return !free_.empty() && failure_ == nullptr;
-    }) && !stop.stop_requested();
+    const bool may_go_on =
+        changed_.wait(lock, stop, [this] { return !free_.empty() && failure_ == nullptr; }) && !stop.stop_requested();
     if (!may_go_on) return;
     Slot* slot = free_.back();
     free_.pop_back();
@@ -218,9 +212,7 @@ BatchLoader::BatchLoader(const Dataset& data, Backend& backend, const LoaderPlan
 BatchLoader::~BatchLoader() = default;
 
 std::int64_t BatchLoader::steps(std::int64_t epoch) const { return pipeline_->schedule().steps(epoch); }
-std::int64_t BatchLoader::remainder(std::int64_t epoch) const {
-  return pipeline_->schedule().remainder(epoch);
-}
+std::int64_t BatchLoader::remainder(std::int64_t epoch) const { return pipeline_->schedule().remainder(epoch); }
 std::vector<std::int64_t> BatchLoader::slice_sizes() const { return pipeline_->slice_sizes(); }
 void BatchLoader::seek(std::int64_t epoch, std::int64_t step) { pipeline_->seek(epoch, step); }
 const StepBatches& BatchLoader::next() { return pipeline_->next(); }

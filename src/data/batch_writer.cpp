@@ -9,14 +9,12 @@ namespace {
 
 constexpr std::array<float, 256> kUnitInterval = [] {
   std::array<float, 256> values{};
-  for (std::size_t pixel = 0; pixel < values.size(); ++pixel)
-    values[pixel] = static_cast<float>(pixel) / 255.0f;
+  for (std::size_t pixel = 0; pixel < values.size(); ++pixel) values[pixel] = static_cast<float>(pixel) / 255.0f;
   return values;
 }();
 
 void scale(std::span<const std::uint8_t> pixels, std::span<float> values) {
-  std::transform(pixels.begin(), pixels.end(), values.begin(),
-                 [](std::uint8_t pixel) { return kUnitInterval[pixel]; });
+  std::transform(pixels.begin(), pixels.end(), values.begin(), [](std::uint8_t pixel) { return kUnitInterval[pixel]; });
 }
 
 }  // namespace
@@ -37,8 +35,7 @@ Buffer BatchWriter::allocate_images(std::int64_t samples) const {
 }
 
 Buffer BatchWriter::allocate_labels(std::int64_t samples) const {
-  return backend_.allocate(static_cast<std::size_t>(std::max<std::int64_t>(1, samples)) *
-                           bytes_of(ElementType::i32));
+  return backend_.allocate(static_cast<std::size_t>(std::max<std::int64_t>(1, samples)) * bytes_of(ElementType::i32));
 }
 
 Batch BatchWriter::write(std::span<const std::int64_t> samples, const Buffer& images, const Buffer& labels) {

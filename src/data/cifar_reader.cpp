@@ -23,8 +23,7 @@ constexpr std::size_t kRecordsAtOnce = 16;
 constexpr std::size_t kMostNameBytes = 4096;
 
 std::int64_t number_in(std::string_view text) {
-  const auto first =
-      std::find_if(text.begin(), text.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
+  const auto first = std::find_if(text.begin(), text.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
   std::int64_t number = 0;
   std::from_chars(first, text.end(), number);
   return number;
@@ -48,8 +47,7 @@ void append_records(LabelledImages& all, GzFile& file, std::span<const std::uint
 
 }  // namespace
 
-std::vector<std::filesystem::path> find_cifar_files(const std::filesystem::path& folder,
-                                                    std::string_view prefix) {
+std::vector<std::filesystem::path> find_cifar_files(const std::filesystem::path& folder, std::string_view prefix) {
   std::map<std::pair<std::int64_t, std::string>, std::filesystem::path> found;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     std::string name = entry.path().filename().string();
@@ -73,8 +71,7 @@ LabelledImages read_cifar(const std::vector<std::filesystem::path>& files) {
       const std::int64_t pixels = file.most_bytes() / kRecordBytes * kImageBytes;
       all.images.reserve(all.images.size() + static_cast<std::size_t>(pixels));
     }
-    while (const std::size_t got = file.read_some(buffer))
-      append_records(all, file, std::span(buffer).first(got));
+    while (const std::size_t got = file.read_some(buffer)) append_records(all, file, std::span(buffer).first(got));
     if (file.offset() == 0) file.refuse(0, "the file holds no records");
   }
   all.images.shrink_to_fit();

@@ -16,8 +16,7 @@ inline constexpr int kCifarClasses = 10;
 
 // The files "<prefix>*.bin" and "<prefix>*.bin.gz" of a folder in the order of their numbers, each batch
 // once.
-std::vector<std::filesystem::path> find_cifar_files(const std::filesystem::path& folder,
-                                                    std::string_view prefix);
+std::vector<std::filesystem::path> find_cifar_files(const std::filesystem::path& folder, std::string_view prefix);
 
 LabelledImages read_cifar(const std::vector<std::filesystem::path>& files);
 

@@ -75,9 +75,7 @@ class DistanceField {
 
   void add_segment(Point a, Point b, std::int32_t reach) {
     const auto first = [reach](std::int32_t low) { return std::clamp((low - reach) / kUnit, 0, kSide); };
-    const auto last = [reach](std::int32_t high) {
-      return std::clamp((high + reach) / kUnit, -1, kSide - 1);
-    };
+    const auto last = [reach](std::int32_t high) { return std::clamp((high + reach) / kUnit, -1, kSide - 1); };
     const auto [left, right] = std::minmax(a.x, b.x);
     const auto [top, bottom] = std::minmax(a.y, b.y);
     for (int row = first(top); row <= last(bottom); ++row) {
@@ -106,8 +104,7 @@ struct Pose {
   Point place(OutlinePoint p) const {
     const std::int32_t y = p.y * height / 16;
     const std::int32_t x = p.x * width / 16 - y * slant / 256;
-    return {kCentre + shift_x + (x * cosine - y * sine) / 16384,
-            kCentre + shift_y + (x * sine + y * cosine) / 16384};
+    return {kCentre + shift_x + (x * cosine - y * sine) / 16384, kCentre + shift_y + (x * sine + y * cosine) / 16384};
   }
 };
 
@@ -128,8 +125,7 @@ Pose draw_pose(RandomSequence& random) {
 }
 
 // A point of the Catmull-Rom curve from p[1] to p[2], `step` of kCurveSteps on the way.
-std::int32_t on_curve(std::int32_t before, std::int32_t from, std::int32_t to, std::int32_t after,
-                      std::int32_t step) {
+std::int32_t on_curve(std::int32_t before, std::int32_t from, std::int32_t to, std::int32_t after, std::int32_t step) {
   constexpr std::int32_t n = kCurveSteps;
   return (2 * from * n * n * n + (to - before) * step * n * n +
           (2 * before - 5 * from + 4 * to - after) * step * step * n +
@@ -185,8 +181,7 @@ void draw_distractors(Image image, RandomSequence& random) {
   const std::uint32_t count = random.below(4);
   for (std::uint32_t i = 0; i < count; ++i) {
     const Point start{random.between(0, kSide * kUnit), random.between(0, kSide * kUnit)};
-    const Point end{start.x + random.between(-7 * kUnit, 7 * kUnit),
-                    start.y + random.between(-7 * kUnit, 7 * kUnit)};
+    const Point end{start.x + random.between(-7 * kUnit, 7 * kUnit), start.y + random.between(-7 * kUnit, 7 * kUnit)};
     const Pen pen = draw_pen(random, 50, 140);
     DistanceField field;
     field.add({start, end}, pen.reach);
@@ -213,8 +208,8 @@ void draw_noise(Image image, RandomSequence& random) {
 int digit_of(std::int64_t sample) {
   std::array<std::int64_t, 10> digits;
   std::iota(digits.begin(), digits.end(), 0);
-  RandomSequence random(
-      kSetSeed, {.item = static_cast<std::uint32_t>(sample / 10), .purpose = random_purpose("glyph labels")});
+  RandomSequence random(kSetSeed,
+                        {.item = static_cast<std::uint32_t>(sample / 10), .purpose = random_purpose("glyph labels")});
   shuffle(digits, random);
   return static_cast<int>(digits[static_cast<std::size_t>(sample % 10)]);
 }
@@ -230,8 +225,7 @@ LabelledImages draw_glyphs(std::int64_t first, std::int64_t count) {
     const std::int64_t sample = first + i;
     const Image image(drawn.images.data() + i * kPixels, kPixels);
     const int digit = digit_of(sample);
-    RandomSequence random(kSetSeed,
-                          {.item = static_cast<std::uint32_t>(sample), .purpose = random_purpose("glyph")});
+    RandomSequence random(kSetSeed, {.item = static_cast<std::uint32_t>(sample), .purpose = random_purpose("glyph")});
     draw_digit(image, writings[static_cast<std::size_t>(digit)], random);
     draw_distractors(image, random);
     draw_noise(image, random);

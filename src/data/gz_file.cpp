@@ -62,8 +62,7 @@ void GzFile::read(std::span<std::uint8_t> bytes) {
   const std::int64_t begin = offset_;
   const std::size_t got = read_some(bytes);
   if (got < bytes.size()) {
-    refuse(offset_,
-           fmt::format("the content ends here; {} bytes were expected from byte {} on", bytes.size(), begin));
+    refuse(offset_, fmt::format("the content ends here; {} bytes were expected from byte {} on", bytes.size(), begin));
   }
 }
 
@@ -99,8 +98,8 @@ void GzFile::fail() const {
   int status = Z_OK;
   const char* reason = gzerror(file_.get(), &status);
   if (status == Z_ERRNO) {
-    throw Error(ErrorSource::io, fmt::format("cannot read '{}' at byte {}: {}", path_.string(), offset_,
-                                             std::strerror(errno)));
+    throw Error(ErrorSource::io,
+                fmt::format("cannot read '{}' at byte {}: {}", path_.string(), offset_, std::strerror(errno)));
   }
   refuse(offset_, fmt::format("the compressed data are damaged or cut off ({})", reason));
 }

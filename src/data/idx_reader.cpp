@@ -21,8 +21,7 @@ constexpr std::int64_t kWordBytes = 4;
 std::uint32_t read_word(GzFile& file) {
   std::array<std::uint8_t, kWordBytes> bytes{};
   file.read(bytes);
-  return std::uint32_t{bytes[0]} << 24 | std::uint32_t{bytes[1]} << 16 | std::uint32_t{bytes[2]} << 8 |
-         bytes[3];
+  return std::uint32_t{bytes[0]} << 24 | std::uint32_t{bytes[1]} << 16 | std::uint32_t{bytes[2]} << 8 | bytes[3];
 }
 
 // An extent that together with the product so far does not promise more than the file can hold.
@@ -46,14 +45,13 @@ struct ImageBlock {
 ImageBlock read_images(GzFile& file) {
   const std::uint32_t magic = read_word(file);
   if (magic != kGreyMagic && magic != kChannelMagic) {
-    file.refuse(0, fmt::format("magic 0x{:08x} is not that of idx images (0x{:08x} or 0x{:08x})", magic,
-                               kGreyMagic, kChannelMagic));
+    file.refuse(0, fmt::format("magic 0x{:08x} is not that of idx images (0x{:08x} or 0x{:08x})", magic, kGreyMagic,
+                               kChannelMagic));
   }
   ImageBlock block;
   std::int64_t bytes = 1;
   block.count = read_extent(file, "the number of images", bytes);
-  const std::int64_t channels =
-      magic == kChannelMagic ? read_extent(file, "the number of channels", bytes) : 1;
+  const std::int64_t channels = magic == kChannelMagic ? read_extent(file, "the number of channels", bytes) : 1;
   const std::int64_t height = read_extent(file, "the height", bytes);
   const std::int64_t width = read_extent(file, "the width", bytes);
   block.image = Shape{channels, height, width};
@@ -62,16 +60,15 @@ ImageBlock read_images(GzFile& file) {
   return block;
 }
 
-std::vector<std::uint8_t> read_labels(GzFile& file, const ImageBlock& block,
-                                      const std::filesystem::path& images) {
+std::vector<std::uint8_t> read_labels(GzFile& file, const ImageBlock& block, const std::filesystem::path& images) {
   const std::uint32_t magic = read_word(file);
   if (magic != kLabelMagic) {
     file.refuse(0, fmt::format("magic 0x{:08x} is not that of idx labels (0x{:08x})", magic, kLabelMagic));
   }
   const std::int64_t count = read_word(file);
   if (count != block.count) {
-    file.refuse(kWordBytes, fmt::format("{} labels do not match the {} images of '{}'", count, block.count,
-                                        images.string()));
+    file.refuse(kWordBytes,
+                fmt::format("{} labels do not match the {} images of '{}'", count, block.count, images.string()));
   }
   std::vector<std::uint8_t> labels;
   file.append(labels, count);
@@ -80,8 +77,7 @@ std::vector<std::uint8_t> read_labels(GzFile& file, const ImageBlock& block,
 }
 
 std::optional<std::filesystem::path> find_file(const std::filesystem::path& folder, std::string_view set,
-                                               std::string_view content,
-                                               std::span<const std::string_view> types) {
+                                               std::string_view content, std::span<const std::string_view> types) {
   for (const std::string_view type : types) {
     for (const std::string_view separator : {"-", "."}) {
       for (const std::string_view ending : {"", ".gz"}) {
@@ -102,10 +98,9 @@ std::optional<IdxFiles> find_idx_files(const std::filesystem::path& folder, std:
   const auto labels = find_file(folder, set, "labels", kLabelTypes);
   if (!images && !labels) return std::nullopt;
   if (!images || !labels) {
-    throw Error(
-        ErrorSource::io,
-        fmt::format("'{}' is there, but its {}-{}-ubyte (or .gz) is missing beside it",
-                    (images ? *images : *labels).string(), set, images ? "labels-idx1" : "images-idx3"));
+    throw Error(ErrorSource::io,
+                fmt::format("'{}' is there, but its {}-{}-ubyte (or .gz) is missing beside it",
+                            (images ? *images : *labels).string(), set, images ? "labels-idx1" : "images-idx3"));
   }
   return IdxFiles{*images, *labels};
 }

@@ -65,11 +65,10 @@ std::optional<Source> read_test(const fs::path& folder) {
 }
 
 [[noreturn]] void refuse_folder(const fs::path& folder) {
-  throw Error(
-      ErrorSource::input,
-      fmt::format("'{}' holds no images that can be read: neither idx files (train-images-idx3-ubyte and "
-                  "train-labels-idx1-ubyte) nor CIFAR batches (data_batch_*.bin), raw or .gz",
-                  folder.string()));
+  throw Error(ErrorSource::input,
+              fmt::format("'{}' holds no images that can be read: neither idx files (train-images-idx3-ubyte and "
+                          "train-labels-idx1-ubyte) nor CIFAR batches (data_batch_*.bin), raw or .gz",
+                          folder.string()));
 }
 
 // The folder that an option names: as a path, or for a bare name the first of the usual places that is there.
@@ -83,16 +82,13 @@ fs::path find_folder(const std::string& where) {
   for (const std::string& place : places) {
     if (fs::is_directory(place)) return place;
     if (fs::exists(place)) {
-      throw Error(ErrorSource::input,
-                  fmt::format("'{}' is not a folder; give the folder that holds the files", place));
+      throw Error(ErrorSource::input, fmt::format("'{}' is not a folder; give the folder that holds the files", place));
     }
   }
   const bool lacks_root = places.size() == 2;
-  throw Error(
-      ErrorSource::io,
-      fmt::format("there is no data set '{}'; looked for {}{}. Built-in sets: glyphs, {}NxCxHxW:classes",
-                  where, fmt::join(places, ", "), lacks_root ? " (TUTTI_DATA is not set)" : "",
-                  kSyntheticPrefix));
+  throw Error(ErrorSource::io,
+              fmt::format("there is no data set '{}'; looked for {}{}. Built-in sets: glyphs, {}NxCxHxW:classes", where,
+                          fmt::join(places, ", "), lacks_root ? " (TUTTI_DATA is not set)" : "", kSyntheticPrefix));
 }
 
 SourcePair draw_glyph_pair() {
@@ -127,8 +123,7 @@ Source open_test(const std::string& where) {
 
 int classes_shown(const Source& source) {
   const auto& labels = source.samples.labels;
-  return source.classes > 0 || labels.empty() ? source.classes
-                                              : *std::max_element(labels.begin(), labels.end()) + 1;
+  return source.classes > 0 || labels.empty() ? source.classes : *std::max_element(labels.begin(), labels.end()) + 1;
 }
 
 int classes_of(const SourcePair& pair) {
@@ -136,8 +131,7 @@ int classes_of(const SourcePair& pair) {
   return std::max({2, classes_shown(pair.train), pair.test ? classes_shown(*pair.test) : 0});
 }
 
-std::unique_ptr<Dataset> make_dataset(Source source, int classes,
-                                      const std::vector<std::string>& class_names) {
+std::unique_ptr<Dataset> make_dataset(Source source, int classes, const std::vector<std::string>& class_names) {
   const auto samples = static_cast<std::int64_t>(source.samples.labels.size());
   DatasetInfo info{std::move(source.name), source.samples.image, classes, class_names, samples};
   return std::make_unique<MemoryDataset>(std::move(info), std::move(source.samples.images),
@@ -148,11 +142,10 @@ DataPair open_checked(const std::string& where, const std::string& test) {
   SourcePair pair = open_pair(where, test.empty());
   if (!test.empty()) pair.test = open_test(test);
   if (pair.test && pair.test->samples.image != pair.train.samples.image) {
-    throw Error(
-        ErrorSource::input,
-        fmt::format("the images of {} are {} and those of {} are {}; training and test images must agree",
-                    pair.train.name, pair.train.samples.image.text(), pair.test->name,
-                    pair.test->samples.image.text()));
+    throw Error(ErrorSource::input,
+                fmt::format("the images of {} are {} and those of {} are {}; training and test images must agree",
+                            pair.train.name, pair.train.samples.image.text(), pair.test->name,
+                            pair.test->samples.image.text()));
   }
   const int classes = classes_of(pair);
   const std::vector<std::string> class_names = pair.train.class_names;

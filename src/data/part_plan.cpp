@@ -22,14 +22,13 @@ IndexRange part_positions(std::int64_t n, int num_parts, int part) {
 
 PartPlan::PartPlan(int num_parts, int num_ranks) : num_parts_(num_parts), num_ranks_(num_ranks) {
   if (num_parts < 1 || num_ranks < 1) {
-    throw Error(ErrorSource::usage, fmt::format("there are {} parts for {} ranks; give at least one of each",
-                                                num_parts, num_ranks));
+    throw Error(ErrorSource::usage,
+                fmt::format("there are {} parts for {} ranks; give at least one of each", num_parts, num_ranks));
   }
   if (num_ranks > num_parts) {
-    throw Error(ErrorSource::usage,
-                fmt::format("{0} ranks cannot share {1} parts: start at most {1} ranks, or begin "
-                            "a new run with --parts {0} or more",
-                            num_ranks, num_parts));
+    throw Error(ErrorSource::usage, fmt::format("{0} ranks cannot share {1} parts: start at most {1} ranks, or begin "
+                                                "a new run with --parts {0} or more",
+                                                num_ranks, num_parts));
   }
 }
 

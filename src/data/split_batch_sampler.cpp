@@ -34,8 +34,8 @@ Choice parse(std::string_view option, const Words<Choice>& words, std::string_vi
   for (const auto& [name, choice] : words) {
     if (name == word) return choice;
   }
-  throw Error(ErrorSource::usage, fmt::format("{} is {}, {} or {}, not '{}'", option, words[0].first,
-                                              words[1].first, words[2].first, word));
+  throw Error(ErrorSource::usage, fmt::format("{} is {}, {} or {}, not '{}'", option, words[0].first, words[1].first,
+                                              words[2].first, word));
 }
 
 template <class Choice>
@@ -72,9 +72,7 @@ class SplitBatchSampler::Deals {
 
   void check_epoch(std::int64_t epoch) const;
   std::int64_t carried_into(std::int64_t epoch) const { return epoch * length_ % batch_size_; }
-  std::int64_t positions_below(std::int64_t n, int part) const {
-    return part_positions(n, num_parts_, part).begin;
-  }
+  std::int64_t positions_below(std::int64_t n, int part) const { return part_positions(n, num_parts_, part).begin; }
   std::int64_t taken_below(int part, std::int64_t deal, std::int64_t places) const;
   void append(std::vector<std::int64_t>& list, IndexRange places, std::int64_t deal, int part);
   const Order& order(std::int64_t deal, int part, IndexRange block);
@@ -84,16 +82,14 @@ class SplitBatchSampler::Deals {
   int num_parts_;
   LastBatch last_batch_;
   OrderRule rule_;
-  std::map<std::pair<std::int64_t, int>, Order>
-      orders_;  // by deal and part; part 0 stands for all when global
+  std::map<std::pair<std::int64_t, int>, Order> orders_;  // by deal and part; part 0 stands for all when global
 };
 
-SplitBatchSampler::Deals::Deals(std::int64_t length, std::int64_t batch_size, int num_parts,
-                                LastBatch last_batch, OrderRule rule)
+SplitBatchSampler::Deals::Deals(std::int64_t length, std::int64_t batch_size, int num_parts, LastBatch last_batch,
+                                OrderRule rule)
     : length_(length), batch_size_(batch_size), num_parts_(num_parts), last_batch_(last_batch), rule_(rule) {
   if (length < 0 || length > kMostSamples) {
-    throw Error(ErrorSource::usage,
-                fmt::format("a data set of {} samples: give 0 to {}", length, kMostSamples));
+    throw Error(ErrorSource::usage, fmt::format("a data set of {} samples: give 0 to {}", length, kMostSamples));
   }
   if (batch_size < 1 || batch_size > kMostSamples) {
     throw Error(ErrorSource::usage, fmt::format("--batch-size {}: give 1 to {}", batch_size, kMostSamples));
@@ -165,17 +161,15 @@ std::int64_t SplitBatchSampler::Deals::taken_below(int part, std::int64_t deal, 
   const std::int64_t in_whole_batches = length_ - length_ % batch_size_;
   if (places <= in_whole_batches) return from_whole_batches(places);
   const std::int64_t short_batch = last_batch_ == LastBatch::keep ? length_ % batch_size_ : 0;
-  return from_whole_batches(in_whole_batches) +
-         std::min(places - in_whole_batches, positions_below(short_batch, part));
+  return from_whole_batches(in_whole_batches) + std::min(places - in_whole_batches, positions_below(short_batch, part));
 }
 
 std::vector<std::int64_t> SplitBatchSampler::Deals::indices(std::int64_t epoch, std::int64_t step, int part) {
   const IndexRange whole = batch(epoch, step);
   const std::int64_t first_deal = whole.begin / length_;
   const std::int64_t last_deal = (whole.end - 1) / length_;
-  std::erase_if(orders_, [&](const auto& entry) {
-    return entry.first.first < first_deal || entry.first.first > last_deal;
-  });
+  std::erase_if(orders_,
+                [&](const auto& entry) { return entry.first.first < first_deal || entry.first.first > last_deal; });
 
   const IndexRange own = part_positions(whole.size(), num_parts_, part);
   const std::int64_t end = whole.begin + own.end;
@@ -191,8 +185,7 @@ std::vector<std::int64_t> SplitBatchSampler::Deals::indices(std::int64_t epoch, 
 }
 
 // Appends the samples at consecutive places of one deal, all of one part.
-void SplitBatchSampler::Deals::append(std::vector<std::int64_t>& list, IndexRange places, std::int64_t deal,
-                                      int part) {
+void SplitBatchSampler::Deals::append(std::vector<std::int64_t>& list, IndexRange places, std::int64_t deal, int part) {
   if (rule_.shuffle == Shuffle::none) {
     const auto old_size = list.size();
     list.resize(old_size + static_cast<std::size_t>(places.size()));
@@ -212,8 +205,7 @@ void SplitBatchSampler::Deals::append(std::vector<std::int64_t>& list, IndexRang
 }
 
 // The samples of a block as one deal shuffles them.
-const SplitBatchSampler::Deals::Order& SplitBatchSampler::Deals::order(std::int64_t deal, int part,
-                                                                       IndexRange block) {
+const SplitBatchSampler::Deals::Order& SplitBatchSampler::Deals::order(std::int64_t deal, int part, IndexRange block) {
   const std::pair key(deal, part);
   if (const auto known = orders_.find(key); known != orders_.end()) return known->second;
   Order samples(static_cast<std::size_t>(block.size()));
@@ -225,16 +217,15 @@ const SplitBatchSampler::Deals::Order& SplitBatchSampler::Deals::order(std::int6
   return orders_.emplace(key, std::move(samples)).first->second;
 }
 
-SplitBatchSampler::SplitBatchSampler(std::int64_t length, std::int64_t batch_size, int num_parts,
-                                     int part_index, LastBatch last_batch, OrderRule rule)
-    : SplitBatchSampler(part_index,
-                        std::make_shared<Deals>(length, batch_size, num_parts, last_batch, rule)) {}
+SplitBatchSampler::SplitBatchSampler(std::int64_t length, std::int64_t batch_size, int num_parts, int part_index,
+                                     LastBatch last_batch, OrderRule rule)
+    : SplitBatchSampler(part_index, std::make_shared<Deals>(length, batch_size, num_parts, last_batch, rule)) {}
 
 SplitBatchSampler::SplitBatchSampler(int part_index, std::shared_ptr<Deals> deals)
     : part_index_(part_index), deals_(std::move(deals)) {
   if (part_index < 0 || part_index >= deals_->num_parts()) {
-    throw Error(ErrorSource::usage, fmt::format("part {} is not one of the parts 0 .. {}; see --parts",
-                                                part_index, deals_->num_parts() - 1));
+    throw Error(ErrorSource::usage, fmt::format("part {} is not one of the parts 0 .. {}; see --parts", part_index,
+                                                deals_->num_parts() - 1));
   }
 }
 
@@ -242,9 +233,8 @@ SplitBatchSampler::~SplitBatchSampler() = default;
 SplitBatchSampler::SplitBatchSampler(SplitBatchSampler&&) noexcept = default;
 SplitBatchSampler& SplitBatchSampler::operator=(SplitBatchSampler&&) noexcept = default;
 
-std::vector<SplitBatchSampler> SplitBatchSampler::for_parts(std::int64_t length, std::int64_t batch_size,
-                                                            int num_parts, IndexRange parts,
-                                                            LastBatch last_batch, OrderRule rule) {
+std::vector<SplitBatchSampler> SplitBatchSampler::for_parts(std::int64_t length, std::int64_t batch_size, int num_parts,
+                                                            IndexRange parts, LastBatch last_batch, OrderRule rule) {
   if (parts.begin < 0 || parts.end < parts.begin || parts.end > num_parts) {
     throw Error(ErrorSource::usage, fmt::format("parts {} .. {} are not among the parts 0 .. {}; see --parts",
                                                 parts.begin, parts.end - 1, num_parts - 1));
@@ -263,9 +253,7 @@ std::int64_t SplitBatchSampler::batch_samples(std::int64_t epoch, std::int64_t s
   return deals_->batch(epoch, step).size();
 }
 
-std::int64_t SplitBatchSampler::samples(std::int64_t epoch) const {
-  return deals_->samples(epoch, part_index_);
-}
+std::int64_t SplitBatchSampler::samples(std::int64_t epoch) const { return deals_->samples(epoch, part_index_); }
 
 std::int64_t SplitBatchSampler::remainder(std::int64_t epoch) const { return deals_->remainder(epoch); }
 

@@ -35,8 +35,7 @@ bool take_sign(std::string_view& text, char sign) {
 
 // The mean brightness of every cell of a class's pattern.
 std::vector<std::uint8_t> draw_cells(int label, std::int64_t channels) {
-  RandomSequence random(kSetSeed,
-                        {.item = static_cast<std::uint32_t>(label), .purpose = random_purpose("cells")});
+  RandomSequence random(kSetSeed, {.item = static_cast<std::uint32_t>(label), .purpose = random_purpose("cells")});
   std::vector<std::uint8_t> cells(static_cast<std::size_t>(channels * kCellsPerSide * kCellsPerSide));
   for (auto& cell : cells) cell = static_cast<std::uint8_t>(random.next() >> 24);
   return cells;
@@ -51,8 +50,7 @@ void draw_image(std::span<std::uint8_t> pixels, const Shape& image, std::span<co
       const std::int64_t row_of_cells = channel * kCellsPerSide + row * kCellsPerSide / image[1];
       for (std::int64_t column = 0; column < image[2]; ++column) {
         noise = next % 4 == 0 ? random.next() : noise >> 8;
-        const auto cell =
-            static_cast<std::size_t>(row_of_cells * kCellsPerSide + column * kCellsPerSide / image[2]);
+        const auto cell = static_cast<std::size_t>(row_of_cells * kCellsPerSide + column * kCellsPerSide / image[2]);
         pixels[next++] = static_cast<std::uint8_t>((cells[cell] + (noise & 0xFF)) / 2);
       }
     }
@@ -75,30 +73,27 @@ SyntheticSpec parse_synthetic(std::string_view text) {
   good = good && take_sign(rest, ':');
   const std::int64_t classes = good ? take_number(rest, kMostClasses) : 0;
   if (classes < 2 || !rest.empty()) {
-    throw Error(
-        ErrorSource::usage,
-        fmt::format("--data synthetic:{}: give synthetic:NxCxHxW:classes with 2 classes or more and at most "
-                    "{} bytes in all, for example synthetic:1000x3x32x32:10",
-                    text, kMostBytes));
+    throw Error(ErrorSource::usage,
+                fmt::format("--data synthetic:{}: give synthetic:NxCxHxW:classes with 2 classes or more and at most "
+                            "{} bytes in all, for example synthetic:1000x3x32x32:10",
+                            text, kMostBytes));
   }
   return {extents[0], Shape{extents[1], extents[2], extents[3]}, static_cast<int>(classes)};
 }
 
 LabelledImages draw_synthetic(const SyntheticSpec& spec, std::int64_t first, std::int64_t count) {
   std::vector<std::vector<std::uint8_t>> cells_of_class;
-  for (int label = 0; label < spec.classes; ++label)
-    cells_of_class.push_back(draw_cells(label, spec.image[0]));
+  for (int label = 0; label < spec.classes; ++label) cells_of_class.push_back(draw_cells(label, spec.image[0]));
 
   const auto image_bytes = static_cast<std::size_t>(spec.image.elements());
-  LabelledImages drawn{
-      spec.image, std::vector<std::uint8_t>(static_cast<std::size_t>(count) * image_bytes), {}};
+  LabelledImages drawn{spec.image, std::vector<std::uint8_t>(static_cast<std::size_t>(count) * image_bytes), {}};
   drawn.labels.reserve(static_cast<std::size_t>(count));
   for (std::int64_t i = 0; i < count; ++i) {
-    RandomSequence random(
-        kSetSeed, {.item = static_cast<std::uint32_t>(first + i), .purpose = random_purpose("synthetic")});
+    RandomSequence random(kSetSeed,
+                          {.item = static_cast<std::uint32_t>(first + i), .purpose = random_purpose("synthetic")});
     const auto label = static_cast<std::int32_t>(random.below(static_cast<std::uint32_t>(spec.classes)));
-    draw_image(std::span(drawn.images).subspan(static_cast<std::size_t>(i) * image_bytes, image_bytes),
-               spec.image, cells_of_class[static_cast<std::size_t>(label)], random);
+    draw_image(std::span(drawn.images).subspan(static_cast<std::size_t>(i) * image_bytes, image_bytes), spec.image,
+               cells_of_class[static_cast<std::size_t>(label)], random);
     drawn.labels.push_back(label);
   }
   return drawn;

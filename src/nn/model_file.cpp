@@ -112,8 +112,7 @@ std::int64_t units_of(KeyReader& keys) {
 }
 
 LayerSpec linear(KeyReader& keys) {
-  return LinearSpec{
-      .units = units_of(keys), .bias = keys.flag_or("bias", true), .relu = keys.flag_or("relu", false)};
+  return LinearSpec{.units = units_of(keys), .bias = keys.flag_or("bias", true), .relu = keys.flag_or("relu", false)};
 }
 
 struct LayerType {
@@ -143,7 +142,8 @@ LayerSpec read_spec(KeyReader& keys) {
 
 bool is_layer_name(std::string_view name) {
   const auto allowed = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' ||
+           c == '-';
   };
   return !name.empty() && name.front() != '.' && std::ranges::all_of(name, allowed);
 }

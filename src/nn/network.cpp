@@ -31,8 +31,7 @@ Fans fans_of(const Shape& weight) {
   return {in, outputs * window};
 }
 
-void fill_weight(std::vector<float>& values, const ParameterSlice& slice, Initializer initializer,
-                 std::uint64_t seed) {
+void fill_weight(std::vector<float>& values, const ParameterSlice& slice, Initializer initializer, std::uint64_t seed) {
   const Fans fans = fans_of(slice.shape);
   const double xavier_limit = std::sqrt(6.0 / (fans.in + fans.out));
   const double kaiming_sigma = std::sqrt(2.0 / fans.in);
@@ -40,9 +39,15 @@ void fill_weight(std::vector<float>& values, const ParameterSlice& slice, Initia
   for (std::size_t i = 0; i < values.size(); ++i) {
     RandomSequence random(seed, {.item = static_cast<std::uint32_t>(i), .purpose = purpose});
     switch (initializer) {
-      case Initializer::normal: values[i] = static_cast<float>(0.01 * random.normal()); break;
-      case Initializer::xavier: values[i] = static_cast<float>(xavier_limit * (2 * random.uniform() - 1)); break;
-      case Initializer::kaiming: values[i] = static_cast<float>(kaiming_sigma * random.normal()); break;
+      case Initializer::normal:
+        values[i] = static_cast<float>(0.01 * random.normal());
+        break;
+      case Initializer::xavier:
+        values[i] = static_cast<float>(xavier_limit * (2 * random.uniform() - 1));
+        break;
+      case Initializer::kaiming:
+        values[i] = static_cast<float>(kaiming_sigma * random.normal());
+        break;
     }
   }
 }
@@ -64,9 +69,8 @@ Network::Network(const NetworkSpec& spec, const Shape& sample, int classes)
       layers_.push_back({node.name, layer, shape, output, {}});
       shape = output;
     } catch (const Error& error) {
-      throw Error(ErrorSource::input,
-                  fmt::format("layer {} of the network {} does not fit images of {}: {}", node.name, spec.name,
-                              sample.text(), error.what()));
+      throw Error(ErrorSource::input, fmt::format("layer {} of the network {} does not fit images of {}: {}", node.name,
+                                                  spec.name, sample.text(), error.what()));
     }
   }
   if (shape != Shape{classes}) {

@@ -15,9 +15,12 @@ Initializer parse_initializer(std::string_view word) {
 
 std::string_view name_of(Initializer initializer) {
   switch (initializer) {
-    case Initializer::normal: return "normal";
-    case Initializer::xavier: return "xavier";
-    case Initializer::kaiming: return "kaiming";
+    case Initializer::normal:
+      return "normal";
+    case Initializer::xavier:
+      return "xavier";
+    case Initializer::kaiming:
+      return "kaiming";
   }
   return "?";
 }

@@ -51,7 +51,8 @@ void PartContext::plan(std::int64_t samples, LayerMode mode) {
   auto plan = std::make_unique<Plan>();
   plan->samples = samples;
   plan->mode = mode;
-  LayerRequest request{.input = backend_.plain_activation(network_.sample().batch_of(samples)), .mode = mode,
+  LayerRequest request{.input = backend_.plain_activation(network_.sample().batch_of(samples)),
+                       .mode = mode,
                        .wants_input_gradient = false};
   std::size_t largest = 0;
   for (std::size_t i = 0; i < network_.layers().size(); ++i) {
@@ -107,11 +108,12 @@ void PartContext::forward(Stream& stream, const Tensor& images, LayerMode mode) 
 
 void PartContext::loss(Stream& stream, const Tensor& labels, float gradient_scale, const Tensor& sums) {
   const std::size_t last = current_->layers.size() - 1;
-  current_->loss->run(stream, {.logits = activation(*current_, last),
-                               .labels = static_cast<const std::int32_t*>(labels.data),
-                               .gradient_scale = gradient_scale,
-                               .sums = sums,
-                               .logits_gradient = current_->mode == LayerMode::training ? gradients_[0].data() : nullptr});
+  current_->loss->run(stream,
+                      {.logits = activation(*current_, last),
+                       .labels = static_cast<const std::int32_t*>(labels.data),
+                       .gradient_scale = gradient_scale,
+                       .sums = sums,
+                       .logits_gradient = current_->mode == LayerMode::training ? gradients_[0].data() : nullptr});
 }
 
 void PartContext::backward(Stream& stream, const Tensor& block, const AfterLayer& after_layer) {

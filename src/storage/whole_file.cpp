@@ -124,8 +124,7 @@ void flush_folder(const std::string& path) {
 }
 
 [[noreturn]] void fail_reading(const std::string& path, int error) {
-  throw Error(ErrorSource::io,
-              fmt::format("cannot read '{}': {}", path, std::generic_category().message(error)));
+  throw Error(ErrorSource::io, fmt::format("cannot read '{}': {}", path, std::generic_category().message(error)));
 }
 
 }  // namespace

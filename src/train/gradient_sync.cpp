@@ -34,8 +34,7 @@ void GradientSync::ready(std::int64_t final_elements, Stream& stream) {
 
 void GradientSync::finish(Stream& stream) {
   if (next_ != ends_.size()) {
-    throw Error(ErrorSource::internal,
-                fmt::format("the exchange ends with {} of {} buckets", next_, ends_.size()));
+    throw Error(ErrorSource::internal, fmt::format("the exchange ends with {} of {} buckets", next_, ends_.size()));
   }
   communicator_.finish(stream);
   next_ = 0;

@@ -21,9 +21,12 @@ Schedule parse_schedule(std::string_view word) {
 
 std::string_view name_of(Schedule schedule) {
   switch (schedule) {
-    case Schedule::constant: return "constant";
-    case Schedule::step: return "step";
-    case Schedule::cosine: return "cosine";
+    case Schedule::constant:
+      return "constant";
+    case Schedule::step:
+      return "step";
+    case Schedule::cosine:
+      return "cosine";
   }
   return "?";
 }
@@ -66,11 +69,13 @@ LrSchedule::LrSchedule(LrPlan plan, std::int64_t steps_per_epoch, std::int64_t t
 double LrSchedule::at(std::int64_t step, std::int64_t epoch) const {
   if (step < warmup_steps_) return plan_.base * static_cast<double>(step + 1) / static_cast<double>(warmup_steps_);
   switch (plan_.schedule) {
-    case Schedule::constant: return plan_.base;
+    case Schedule::constant:
+      return plan_.base;
     case Schedule::step: {
       const auto& periods = plan_.period_epochs;
-      const std::int64_t drops = periods.size() == 1 ? epoch / periods.front()
-                                                     : std::ranges::count_if(periods, [&](auto e) { return e <= epoch; });
+      const std::int64_t drops = periods.size() == 1
+                                     ? epoch / periods.front()
+                                     : std::ranges::count_if(periods, [&](auto e) { return e <= epoch; });
       double rate = plan_.base;
       for (std::int64_t i = 0; i < drops; ++i) rate *= plan_.decay;
       return rate;

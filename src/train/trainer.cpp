@@ -63,9 +63,7 @@ class Trainer::Run {
   void run(RunObserver& observer);
   LossSums evaluate();
   LossSums global_epoch_sums() { return sum_over_ranks_(*stream_, sums()); }
-  std::uint64_t digest_of_block(const Tensor& block) {
-    return digest_of(backend_, *stream_, block, arena_.layout());
-  }
+  std::uint64_t digest_of_block(const Tensor& block) { return digest_of(backend_, *stream_, block, arena_.layout()); }
   std::uint64_t digest_of_optimizer();
   std::size_t memory_bytes() const;
 

@@ -46,8 +46,12 @@ TEST(CommandLine, TellsTheBenchesApart) {
 }
 
 TEST(CommandLine, RefusesInOneLineThatSaysWhereHelpIs) {
-  for (const auto& words : std::vector<std::vector<const char*>>{
-           {"--epoch", "3"}, {"--epochs", "three"}, {"trian"}, {"bench"}, {"bench", "everything"}, {"train", "extra"}}) {
+  for (const auto& words : std::vector<std::vector<const char*>>{{"--epoch", "3"},
+                                                                 {"--epochs", "three"},
+                                                                 {"trian"},
+                                                                 {"bench"},
+                                                                 {"bench", "everything"},
+                                                                 {"train", "extra"}}) {
     const std::string line = refusal(words);
     EXPECT_NE(line.find("see trainer --help"), std::string::npos) << line;
     EXPECT_EQ(std::ranges::count(line, '\n'), 0) << line;

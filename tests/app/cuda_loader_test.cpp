@@ -23,9 +23,9 @@ TEST(CudaLoader, LooksBesideTuttisOwnLibrary) {
 TEST(CudaLoader, NamesTheMissingLibraryTheReasonAndTheRemedy) {
   const Error error = thrown_by([] { load_cuda_libraries("/nowhere/libtutti_cuda.so"); });
   EXPECT_EQ(error.source(), ErrorSource::usage);
-  EXPECT_THAT(error.what(), AllOf(HasSubstr("cannot open libtutti_cuda.so"),
-                                  HasSubstr("/nowhere/libtutti_cuda.so: cannot open shared object file"),
-                                  HasSubstr("--device cpu")));
+  EXPECT_THAT(error.what(),
+              AllOf(HasSubstr("cannot open libtutti_cuda.so"),
+                    HasSubstr("/nowhere/libtutti_cuda.so: cannot open shared object file"), HasSubstr("--device cpu")));
 }
 
 TEST(CudaLoader, RefusesALibraryThatOffersSomethingElse) {
@@ -38,8 +38,7 @@ TEST(CudaLoader, RefusesALibraryThatOffersSomethingElse) {
 TEST(CudaLoader, RefusesALibraryOfAnotherBuild) {
   const Error error = thrown_by([] { load_cuda_libraries(TUTTI_OUTDATED_LIBRARY); });
   EXPECT_EQ(error.source(), ErrorSource::usage);
-  EXPECT_THAT(error.what(),
-              AllOf(HasSubstr("its interface version is 0, this program's 1"), HasSubstr("together")));
+  EXPECT_THAT(error.what(), AllOf(HasSubstr("its interface version is 0, this program's 1"), HasSubstr("together")));
 }
 
 }  // namespace

@@ -92,7 +92,8 @@ TEST(Resume, RefusesAContradictionAndNamesBothValues) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.exit_status(), ExitStatus::bad_input);
-    EXPECT_TRUE(std::string(error.what()).starts_with("--batch-size 32 contradicts the checkpoint step-1.h5, which has 64"))
+    EXPECT_TRUE(
+        std::string(error.what()).starts_with("--batch-size 32 contradicts the checkpoint step-1.h5, which has 64"))
         << error.what();
   }
 }

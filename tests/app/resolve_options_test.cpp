@@ -12,14 +12,22 @@ namespace {
 
 TEST(ResolveOptions, RefusesWordsAndNumbersThatMeanNothing) {
   const std::vector<std::function<void(RunConfig&)>> mistakes{
-      [](RunConfig& c) { c.device = "tpu"; },       [](RunConfig& c) { c.precision = "fp8"; },
-      [](RunConfig& c) { c.comm = "carrier"; },     [](RunConfig& c) { c.last_batch = "drop"; },
-      [](RunConfig& c) { c.shuffle = "yes"; },      [](RunConfig& c) { c.schedule = "linear"; },
-      [](RunConfig& c) { c.batch_size = 0; },       [](RunConfig& c) { c.epochs = 0; },
-      [](RunConfig& c) { c.steps = -1; },           [](RunConfig& c) { c.parts = -1; },
-      [](RunConfig& c) { c.in_flight = 3; },        [](RunConfig& c) { c.bucket_mib = 0; },
-      [](RunConfig& c) { c.lr_period = "soon"; },   [](RunConfig& c) { c.checkpoint_every = "1hour"; },
-      [](RunConfig& c) { c.progress = "sometimes"; }, [](RunConfig& c) { c.init = "zeros"; },
+      [](RunConfig& c) { c.device = "tpu"; },
+      [](RunConfig& c) { c.precision = "fp8"; },
+      [](RunConfig& c) { c.comm = "carrier"; },
+      [](RunConfig& c) { c.last_batch = "drop"; },
+      [](RunConfig& c) { c.shuffle = "yes"; },
+      [](RunConfig& c) { c.schedule = "linear"; },
+      [](RunConfig& c) { c.batch_size = 0; },
+      [](RunConfig& c) { c.epochs = 0; },
+      [](RunConfig& c) { c.steps = -1; },
+      [](RunConfig& c) { c.parts = -1; },
+      [](RunConfig& c) { c.in_flight = 3; },
+      [](RunConfig& c) { c.bucket_mib = 0; },
+      [](RunConfig& c) { c.lr_period = "soon"; },
+      [](RunConfig& c) { c.checkpoint_every = "1hour"; },
+      [](RunConfig& c) { c.progress = "sometimes"; },
+      [](RunConfig& c) { c.init = "zeros"; },
   };
   EXPECT_NO_THROW(refuse_unknown_words(RunConfig{}));
   for (std::size_t i = 0; i < mistakes.size(); ++i) {
@@ -33,14 +41,16 @@ TEST(ResolveOptions, ReadsCheckpointIntervals) {
   EXPECT_EQ(parse_checkpoint_every("500").steps, 500);
   EXPECT_EQ(parse_checkpoint_every("500steps").steps, 500);
   EXPECT_EQ(parse_checkpoint_every("2epochs").epochs, 2);
-  for (const char* wrong : {"0", "-1", "x", "5 steps", "1h"}) EXPECT_THROW(parse_checkpoint_every(wrong), Error) << wrong;
+  for (const char* wrong : {"0", "-1", "x", "5 steps", "1h"})
+    EXPECT_THROW(parse_checkpoint_every(wrong), Error) << wrong;
 }
 
 TEST(ResolveOptions, ReadsRankCounts) {
   EXPECT_EQ(parse_rank_counts("", 6), (std::vector<int>{1, 2, 4, 6}));
   EXPECT_EQ(parse_rank_counts("", 1), (std::vector<int>{1}));
   EXPECT_EQ(parse_rank_counts("1,3", 4), (std::vector<int>{1, 3}));
-  for (const char* wrong : {"0", "5", "2,1", "1,,2", "1,", "a"}) EXPECT_THROW(parse_rank_counts(wrong, 4), Error) << wrong;
+  for (const char* wrong : {"0", "5", "2,1", "1,,2", "1,", "a"})
+    EXPECT_THROW(parse_rank_counts(wrong, 4), Error) << wrong;
 }
 
 TEST(ResolveOptions, TakesTheModelsOwnInitialiserUnlessAsked) {

@@ -12,8 +12,14 @@ namespace {
 using Words = std::vector<std::string>;
 
 Words run_words(const std::string& out, const Words& more) {
-  Words words{"--data",       "synthetic:500x1x12x12:4", "--model",      "mlp",  "--batch-size", "64",  "--seed", "7",
-              "--last-batch", "rollover",                "--schedule",   "step", "--lr-period",  "1",   "--out",  out};
+  Words words{"--data",       "synthetic:500x1x12x12:4",
+              "--model",      "mlp",
+              "--batch-size", "64",
+              "--seed",       "7",
+              "--last-batch", "rollover",
+              "--schedule",   "step",
+              "--lr-period",  "1",
+              "--out",        out};
   words.insert(words.end(), more.begin(), more.end());
   return words;
 }
@@ -102,7 +108,8 @@ TEST(Resume, OnOtherDataIsRefused) {
 
 TEST(Resume, WritesRecordsThatATableReaderCanFollow) {
   const TemporaryFolder folder;
-  ASSERT_EQ(run_trainer(2, run_words(folder.path(), {"--epochs", "1", "--log-every", "2", "--digest-every", "3"})).status, 0);
+  ASSERT_EQ(
+      run_trainer(2, run_words(folder.path(), {"--epochs", "1", "--log-every", "2", "--digest-every", "3"})).status, 0);
   const std::string text = read_text(folder.path() + "/metrics.jsonl");
   EXPECT_TRUE(text.starts_with("{\"event\":\"run\",")) << text;
   EXPECT_EQ(count(text, "\"event\":\"step\""), 3) << text;

@@ -27,8 +27,7 @@ inline ::testing::AssertionResult close(const std::vector<float>& got, std::span
   for (std::size_t i = 0; i < got.size(); ++i) {
     if (std::abs(got[i] - expected[i]) <= tolerance * greatest) continue;
     if (wrong++ < 3)
-      first +=
-          " [" + std::to_string(i) + "] " + std::to_string(got[i]) + " not " + std::to_string(expected[i]);
+      first += " [" + std::to_string(i) + "] " + std::to_string(got[i]) + " not " + std::to_string(expected[i]);
   }
   if (wrong == 0) return ::testing::AssertionSuccess();
   return ::testing::AssertionFailure() << wrong << " of " << got.size() << " values differ:" << first;

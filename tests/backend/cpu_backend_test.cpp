@@ -22,8 +22,7 @@ struct PassResult {
 PassResult run(NetworkPlan& plan, const std::vector<float>& input) {
   PassResult result;
   result.output = plan.forward(input);
-  result.gradients =
-      plan.backward(random_floats(plan.activation(plan.layers()).shape.elements(), "output gradient"));
+  result.gradients = plan.backward(random_floats(plan.activation(plan.layers()).shape.elements(), "output gradient"));
   return result;
 }
 
@@ -123,11 +122,9 @@ TEST(CpuBackend, RefusesWhatDoesNotFitWithTheWordsOfTheSpec) {
     backend->make_layer(Pool2dSpec{Pooling::max, 9, 1}, {backend->plain_activation({2, 3, 8, 8})});
     FAIL() << "a window larger than the image was accepted";
   } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("max-pool2d: its window of 9x9"), std::string::npos)
-        << error.what();
+    EXPECT_NE(std::string(error.what()).find("max-pool2d: its window of 9x9"), std::string::npos) << error.what();
   }
-  EXPECT_THROW(backend->make_layer(Pool2dSpec{Pooling::max, 2, 2}, {backend->plain_activation({0, 3, 8, 8})}),
-               Error);
+  EXPECT_THROW(backend->make_layer(Pool2dSpec{Pooling::max, 2, 2}, {backend->plain_activation({0, 3, 8, 8})}), Error);
 }
 
 TEST(CpuBackend, SaysWhatItWasDoingWhenOneDnnRefuses) {

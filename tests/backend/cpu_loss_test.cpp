@@ -15,14 +15,12 @@ TEST(CpuLoss, NamesALabelThatIsNoClass) {
   const std::vector<std::int32_t> labels{0, 3};
   std::vector<std::int64_t> sums(LossSums::kFigures);
   try {
-    layer->run(
-        *stream,
-        {logits.data(), labels.data(), 1, {sums.data(), {LossSums::kFigures}, ElementType::i64}, nullptr});
+    layer->run(*stream,
+               {logits.data(), labels.data(), 1, {sums.data(), {LossSums::kFigures}, ElementType::i64}, nullptr});
     FAIL() << "a label beyond the classes was accepted";
   } catch (const Error& error) {
     EXPECT_EQ(error.source(), ErrorSource::input);
-    EXPECT_NE(std::string(error.what()).find("sample 1 of a batch has the label 3"), std::string::npos)
-        << error.what();
+    EXPECT_NE(std::string(error.what()).find("sample 1 of a batch has the label 3"), std::string::npos) << error.what();
   }
 }
 

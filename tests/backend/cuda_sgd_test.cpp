@@ -36,9 +36,7 @@ class OnTheGpu {
       : stream_(stream), values_(values), memory_(cuda_.allocate(0, values.size() * sizeof(float))) {
     cuda_.copy(stream_, view(), host_view(values_));
   }
-  Tensor view() const {
-    return memory_.view(Shape{static_cast<std::int64_t>(values_.size())}, ElementType::f32);
-  }
+  Tensor view() const { return memory_.view(Shape{static_cast<std::int64_t>(values_.size())}, ElementType::f32); }
   Floats bring_back() const {
     Floats values(values_.size());
     cuda_.copy(stream_, host_view(values), view());
@@ -87,8 +85,8 @@ TEST_P(CudaSgd, GivesTheBitsOfTheWrittenFormula) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Sizes, CudaSgd,
-                         testing::Combine(testing::Values(0, 1, 255, 256, 100003, 3000001),
-                                          testing::Values(0.0f, 0.9f), testing::Bool()));
+                         testing::Combine(testing::Values(0, 1, 255, 256, 100003, 3000001), testing::Values(0.0f, 0.9f),
+                                          testing::Bool()));
 
 }  // namespace
 }  // namespace tutti

@@ -63,8 +63,7 @@ class Device {
 
   // An activation's values in canonical order.
   std::vector<float> values_of(const ActivationSpec& activation, const Buffer& buffer) {
-    const Buffer plain =
-        backend_->allocate(static_cast<std::size_t>(activation.shape.elements()) * sizeof(float));
+    const Buffer plain = backend_->allocate(static_cast<std::size_t>(activation.shape.elements()) * sizeof(float));
     const Tensor tensor = plain.view(activation.shape, ElementType::f32);
     backend_->to_plain(*stream_, activation, buffer.data(), tensor);
     return download<float>(tensor);

@@ -45,16 +45,14 @@ inline void FlatContract::expect_steps(const reference::SgdOptions& options, boo
       const auto values = random_floats(size, "gradients " + std::to_string(step));
       const Buffer gradients = device_.buffer_of(values);
       device_.backend().sgd_step(
-          device_.stream(),
-          {tensor_of(weights), tensor_of(gradients), with_velocity ? tensor_of(velocity) : Tensor{},
-           static_cast<float>(options.learning_rate), static_cast<float>(options.momentum),
-           static_cast<float>(options.weight_decay), options.nesterov});
+          device_.stream(), {tensor_of(weights), tensor_of(gradients), with_velocity ? tensor_of(velocity) : Tensor{},
+                             static_cast<float>(options.learning_rate), static_cast<float>(options.momentum),
+                             static_cast<float>(options.weight_decay), options.nesterov});
       EXPECT_TRUE(same_bits(values_of(gradients), values));
       for (std::size_t i = 0; i < values.size(); ++i) expected[i] = sgd_step(options, expected[i], values[i]);
     }
     const auto got = values_of(weights);
-    for (std::size_t i = 0; i < got.size(); ++i)
-      ASSERT_NEAR(got[i], expected[i].weight, 1e-6) << i << " of " << size;
+    for (std::size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], expected[i].weight, 1e-6) << i << " of " << size;
     if (options.momentum == 0) continue;
     const auto moved = values_of(velocity);
     for (std::size_t i = 0; i < moved.size(); ++i) ASSERT_NEAR(moved[i], expected[i].velocity, 1e-6) << i;
@@ -84,13 +82,13 @@ TEST_P(FlatContract, AStepGivesAnElementTheSameBitsWhereverItLies) {
   const auto values = random_floats(1000, "weights");
   const auto slopes = random_floats(1000, "gradients");
   const auto stepped = [&](std::size_t from, std::size_t to) {
-    const Buffer weights = device_.buffer_of({values.begin() + static_cast<std::ptrdiff_t>(from),
-                                              values.begin() + static_cast<std::ptrdiff_t>(to)});
-    const Buffer gradients = device_.buffer_of({slopes.begin() + static_cast<std::ptrdiff_t>(from),
-                                                slopes.begin() + static_cast<std::ptrdiff_t>(to)});
+    const Buffer weights = device_.buffer_of(
+        {values.begin() + static_cast<std::ptrdiff_t>(from), values.begin() + static_cast<std::ptrdiff_t>(to)});
+    const Buffer gradients = device_.buffer_of(
+        {slopes.begin() + static_cast<std::ptrdiff_t>(from), slopes.begin() + static_cast<std::ptrdiff_t>(to)});
     const Buffer velocity = device_.buffer_of(std::vector<float>(to - from, 0.3f));
-    device_.backend().sgd_step(device_.stream(), {tensor_of(weights), tensor_of(gradients),
-                                                  tensor_of(velocity), 0.1f, 0.9f, 0.01f, true});
+    device_.backend().sgd_step(
+        device_.stream(), {tensor_of(weights), tensor_of(gradients), tensor_of(velocity), 0.1f, 0.9f, 0.01f, true});
     return values_of(weights);
   };
   const auto whole = stepped(0, 1000);
@@ -132,8 +130,7 @@ TEST_P(FlatContract, AllocatesZeroedAlignedMemory) {
     EXPECT_EQ(buffer.bytes(), bytes);
     EXPECT_EQ(buffer.space(), device_.backend().memory_space());
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(buffer.data()) % 64, 0u);
-    const auto held =
-        device_.download<std::uint8_t>(buffer.view({static_cast<std::int64_t>(bytes)}, ElementType::u8));
+    const auto held = device_.download<std::uint8_t>(buffer.view({static_cast<std::int64_t>(bytes)}, ElementType::u8));
     EXPECT_EQ(held, std::vector<std::uint8_t>(bytes));
   }
 }

@@ -71,9 +71,8 @@ inline NetworkCase lenet_like(std::string name, std::int64_t batch, std::int64_t
   return {std::move(name),
           batch,
           {1, extent, extent},
-          {Conv2dSpec{20, 3, 1, 0, kBias, kRelu}, Pool2dSpec{Pooling::max, 2, 2},
-           Conv2dSpec{50, 5, 1, 0, kBias, kRelu}, Pool2dSpec{Pooling::max, 2, 2},
-           LinearSpec{32, kBias, kRelu}, LinearSpec{10, kBias, kNoRelu}}};
+          {Conv2dSpec{20, 3, 1, 0, kBias, kRelu}, Pool2dSpec{Pooling::max, 2, 2}, Conv2dSpec{50, 5, 1, 0, kBias, kRelu},
+           Pool2dSpec{Pooling::max, 2, 2}, LinearSpec{32, kBias, kRelu}, LinearSpec{10, kBias, kNoRelu}}};
 }
 
 inline std::vector<NetworkCase> chain_cases() {
@@ -82,21 +81,16 @@ inline std::vector<NetworkCase> chain_cases() {
       lenet_like("LenetOfThreeSamples", 3, 28),
       lenet_like("LenetOf16Samples", 16, 18),
       lenet_like("LenetOf64Samples", 64, 15),
-      {"Conv50ThenLinear",
-       3,
-       {20, 8, 8},
-       {Conv2dSpec{50, 5, 1, 0, kBias, kRelu}, LinearSpec{10, kBias, kNoRelu}}},
+      {"Conv50ThenLinear", 3, {20, 8, 8}, {Conv2dSpec{50, 5, 1, 0, kBias, kRelu}, LinearSpec{10, kBias, kNoRelu}}},
       {"Conv50ThenPoolThenLinearToOneUnit",
        16,
        {16, 8, 8},
-       {Conv2dSpec{50, 3, 1, 0, kBias, kNoRelu}, Pool2dSpec{Pooling::max, 2, 2},
-        LinearSpec{1, kBias, kNoRelu}}},
+       {Conv2dSpec{50, 3, 1, 0, kBias, kNoRelu}, Pool2dSpec{Pooling::max, 2, 2}, LinearSpec{1, kBias, kNoRelu}}},
       {"FullBlocksThenOddOnes",
        3,
        {3, 12, 12},
        {Conv2dSpec{32, 3, 1, 1, kBias, kRelu}, Conv2dSpec{20, 3, 2, 1, kNoBias, kRelu},
-        Conv2dSpec{48, 3, 1, 1, kBias, kNoRelu}, Pool2dSpec{Pooling::average, 2, 2},
-        LinearSpec{5, kBias, kRelu}}},
+        Conv2dSpec{48, 3, 1, 1, kBias, kNoRelu}, Pool2dSpec{Pooling::average, 2, 2}, LinearSpec{5, kBias, kRelu}}},
       {"PoolOnTheImageThenConvs",
        3,
        {3, 16, 14},
@@ -105,15 +99,14 @@ inline std::vector<NetworkCase> chain_cases() {
       {"NarrowConvs",
        3,
        {1, 14, 14},
-       {Conv2dSpec{6, 5, 1, 2, kBias, kRelu}, Pool2dSpec{Pooling::max, 2, 2},
-        Conv2dSpec{16, 5, 1, 0, kBias, kRelu}, LinearSpec{12, kBias, kRelu}, LinearSpec{4, kBias, kNoRelu}}},
+       {Conv2dSpec{6, 5, 1, 2, kBias, kRelu}, Pool2dSpec{Pooling::max, 2, 2}, Conv2dSpec{16, 5, 1, 0, kBias, kRelu},
+        LinearSpec{12, kBias, kRelu}, LinearSpec{4, kBias, kNoRelu}}},
   };
 }
 
 inline std::vector<NetworkCase> all_cases() {
   std::vector<NetworkCase> all = convolution_cases();
-  for (const auto& cases : {other_layer_cases(), chain_cases()})
-    all.insert(all.end(), cases.begin(), cases.end());
+  for (const auto& cases : {other_layer_cases(), chain_cases()}) all.insert(all.end(), cases.begin(), cases.end());
   return all;
 }
 
@@ -126,16 +119,12 @@ inline std::vector<NetworkCase> small_cases() {
       {"AveragePool", 2, {3, 7, 6}, {Pool2dSpec{Pooling::average, 3, 2}}},
       {"Linear", 3, {11}, {LinearSpec{5, kBias, kNoRelu}}},
       {"LinearWithRelu", 3, {2, 3, 4}, {LinearSpec{7, kBias, kRelu}}},
-      {"Conv50ThenLinear",
-       2,
-       {3, 6, 6},
-       {Conv2dSpec{50, 3, 1, 0, kBias, kRelu}, LinearSpec{3, kBias, kNoRelu}}},
+      {"Conv50ThenLinear", 2, {3, 6, 6}, {Conv2dSpec{50, 3, 1, 0, kBias, kRelu}, LinearSpec{3, kBias, kNoRelu}}},
       {"SmallLenet",
        2,
        {1, 13, 13},
-       {Conv2dSpec{5, 3, 1, 0, kBias, kRelu}, Pool2dSpec{Pooling::max, 2, 2},
-        Conv2dSpec{7, 2, 1, 0, kBias, kRelu}, Pool2dSpec{Pooling::average, 2, 2}, LinearSpec{6, kBias, kRelu},
-        LinearSpec{3, kBias, kNoRelu}}},
+       {Conv2dSpec{5, 3, 1, 0, kBias, kRelu}, Pool2dSpec{Pooling::max, 2, 2}, Conv2dSpec{7, 2, 1, 0, kBias, kRelu},
+        Pool2dSpec{Pooling::average, 2, 2}, LinearSpec{6, kBias, kRelu}, LinearSpec{3, kBias, kNoRelu}}},
   };
 }
 

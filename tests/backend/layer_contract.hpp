@@ -19,9 +19,7 @@ struct BackendUnderTest {
   double tolerance;  // relative to the greatest value of a tensor
 };
 
-inline std::ostream& operator<<(std::ostream& out, const BackendUnderTest& backend) {
-  return out << backend.name;
-}
+inline std::ostream& operator<<(std::ostream& out, const BackendUnderTest& backend) { return out << backend.name; }
 
 using LayerContractParameter = std::tuple<BackendUnderTest, NetworkCase>;
 
@@ -85,8 +83,8 @@ TEST_P(LayerContract, ForwardEqualsTheNaiveLoopsLayerByLayer) {
     NetworkPlan plan(device_, network(), weights_, {mode, true});
     plan.forward(input_);
     for (std::size_t i = 0; i < plan.layers(); ++i) {
-      const auto expected = reference::layer_forward(
-          network().layers[i], array(plan.activation(i), plan.values(i)), parameters_of(i));
+      const auto expected =
+          reference::layer_forward(network().layers[i], array(plan.activation(i), plan.values(i)), parameters_of(i));
       EXPECT_EQ(plan.activation(i + 1).shape, expected.shape);
       const auto got = device_.values_of(plan.activation(i + 1), plan.values(i + 1));
       EXPECT_TRUE(close(got, expected.values, tolerance())) << "output of layer " << i;
@@ -110,8 +108,7 @@ TEST_P(LayerContract, BackwardEqualsTheNaiveLoopsLayerByLayer) {
     ASSERT_EQ(plan.step(i).gradients.size(), expected.parameters.size());
     for (std::size_t p = 0; p < expected.parameters.size(); ++p) {
       const auto got = device_.download<float>(plan.step(i).gradients[p]);
-      EXPECT_TRUE(close(got, expected.parameters[p].values, tolerance()))
-          << "gradient " << p << " of layer " << i;
+      EXPECT_TRUE(close(got, expected.parameters[p].values, tolerance())) << "gradient " << p << " of layer " << i;
     }
   }
 }
@@ -136,8 +133,8 @@ TEST_P(LayerContract, WritesNothingBesideTheGradientsAndLeavesTheInputAsItWas) {
   EXPECT_TRUE(same_bits(device_.values_of(plan.activation(0), plan.values(0)), input_));
   for (std::size_t i = 0; i < plan.layers(); ++i) {
     const Buffer& block = plan.step(i).gradient_block;
-    auto bytes = device_.download<std::uint8_t>(
-        block.view({static_cast<std::int64_t>(block.bytes())}, ElementType::u8));
+    auto bytes =
+        device_.download<std::uint8_t>(block.view({static_cast<std::int64_t>(block.bytes())}, ElementType::u8));
     for (const Tensor& gradient : plan.step(i).gradients) {
       const auto offset = static_cast<std::byte*>(gradient.data) - static_cast<std::byte*>(block.data());
       std::fill_n(bytes.begin() + offset, gradient.bytes(), std::uint8_t{0xFF});

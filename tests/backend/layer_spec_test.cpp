@@ -18,8 +18,7 @@ std::string refusal(const LayerSpec& spec, const Shape& sample) {
 }
 
 void expect_words(const std::string& text, std::initializer_list<std::string_view> words) {
-  for (const std::string_view word : words)
-    EXPECT_NE(text.find(word), std::string::npos) << word << " in: " << text;
+  for (const std::string_view word : words) EXPECT_NE(text.find(word), std::string::npos) << word << " in: " << text;
 }
 
 const Shape kImage{3, 9, 11};

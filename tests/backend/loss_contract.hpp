@@ -31,9 +31,8 @@ class LossContract : public ::testing::TestWithParam<LossBackend> {
   LossContract() : device_(GetParam().make()) {}
 
   // Adds to sums that hold `before`; with an empty gradient when none is asked for.
-  LossOutcome run(const Shape& shape, const std::vector<float>& logits,
-                  const std::vector<std::int32_t>& labels, bool wants_gradient = true,
-                  const LossSums& before = {}) {
+  LossOutcome run(const Shape& shape, const std::vector<float>& logits, const std::vector<std::int32_t>& labels,
+                  bool wants_gradient = true, const LossSums& before = {}) {
     Backend& backend = device_.backend();
     const ActivationSpec spec = backend.plain_activation(shape);
     const Buffer values = backend.allocate(spec.bytes);
@@ -44,19 +43,17 @@ class LossContract : public ::testing::TestWithParam<LossBackend> {
     device_.set_values(spec, values, logits);
     device_.poison(gradient);
     device_.upload(label_memory.view({shape[0]}, ElementType::i32), labels);
-    device_.upload(sums, std::vector<std::int64_t>{before.loss_steps, before.correct, before.samples,
-                                                   before.not_finite});
+    device_.upload(sums,
+                   std::vector<std::int64_t>{before.loss_steps, before.correct, before.samples, before.not_finite});
 
     const auto layer = backend.make_softmax_loss(spec);
-    layer->run(device_.stream(), {values.data(), static_cast<const std::int32_t*>(label_memory.data()),
-                                  kScale, sums, wants_gradient ? gradient.data() : nullptr});
+    layer->run(device_.stream(), {values.data(), static_cast<const std::int32_t*>(label_memory.data()), kScale, sums,
+                                  wants_gradient ? gradient.data() : nullptr});
     const auto figures = device_.download<std::int64_t>(sums);
     return {{figures[0], figures[1], figures[2], figures[3]}, device_.values_of(spec, gradient)};
   }
 
-  static double loss(const LossSums& sums) {
-    return static_cast<double>(sums.loss_steps) / LossSums::kLossScale;
-  }
+  static double loss(const LossSums& sums) { return static_cast<double>(sums.loss_steps) / LossSums::kLossScale; }
 
   Device device_;
 };
@@ -112,11 +109,8 @@ TEST_P(LossContract, CountsACallWithoutAFiniteLossAndAddsNoLossForIt) {
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   const LossSums before{77, 0, 0, 0};
-  for (const std::vector<float>& bad : {std::vector<float>{1, kNan, 0},
-                                        {kNan, kNan, kNan},
-                                        {kInfinity, 0, 0},
-                                        {0, 0, -kInfinity},
-                                        {3e30f, 0, 0}}) {
+  for (const std::vector<float>& bad :
+       {std::vector<float>{1, kNan, 0}, {kNan, kNan, kNan}, {kInfinity, 0, 0}, {0, 0, -kInfinity}, {3e30f, 0, 0}}) {
     std::vector<float> logits{4, 1, 0};
     logits.insert(logits.end(), bad.begin(), bad.end());
     const LossOutcome got = run({2, 3}, logits, {0, 2}, true, before);
@@ -164,8 +158,7 @@ TEST_P(LossContract, GivesTheSameGradientToASampleInAnyBatch) {
   const auto whole = run({64, 10}, logits, labels).gradient;
   for (const int n : {0, 31, 63}) {
     const std::vector<float> row(logits.begin() + n * 10, logits.begin() + (n + 1) * 10);
-    EXPECT_TRUE(
-        same_bits(run({1, 10}, row, {7}).gradient, {whole.begin() + n * 10, whole.begin() + (n + 1) * 10}));
+    EXPECT_TRUE(same_bits(run({1, 10}, row, {7}).gradient, {whole.begin() + n * 10, whole.begin() + (n + 1) * 10}));
   }
 }
 

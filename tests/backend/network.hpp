@@ -21,8 +21,7 @@ class NetworkWeights {
                                              static_cast<double>(output_shape(spec, sample).elements()) +
                                          1);
       for (const ParameterSpec& parameter : parameters(spec, sample)) {
-        const auto name =
-            network.name + std::to_string(layers_.size()) + std::string(name_of(parameter.kind));
+        const auto name = network.name + std::to_string(layers_.size()) + std::string(name_of(parameter.kind));
         layer.values.push_back(random_floats(parameter.shape.elements(), name, 2 * scale));
         layer.memory.push_back(device.buffer_of(layer.values.back()));
         layer.tensors.push_back(layer.memory.back().view(parameter.shape, ElementType::f32));
@@ -84,10 +83,8 @@ class NetworkPlan {
     std::vector<Tensor> gradients;
   };
 
-  NetworkPlan(Device& device, const NetworkCase& network, const NetworkWeights& weights,
-              NetworkOptions options = {})
-      : device_(device),
-        input_spec_(device.backend().plain_activation(network.sample.batch_of(network.batch))) {
+  NetworkPlan(Device& device, const NetworkCase& network, const NetworkWeights& weights, NetworkOptions options = {})
+      : device_(device), input_spec_(device.backend().plain_activation(network.sample.batch_of(network.batch))) {
     input_ = device.backend().allocate(input_spec_.bytes);
     input_gradient_ = device.backend().allocate(input_spec_.bytes);
     for (std::size_t i = 0; i < network.layers.size(); ++i) {
@@ -106,9 +103,7 @@ class NetworkPlan {
     return i == 0 ? input_spec_ : steps_.at(i - 1).layer->output();
   }
   const Buffer& values(std::size_t i) const { return i == 0 ? input_ : steps_.at(i - 1).output; }
-  const Buffer& gradient(std::size_t i) const {
-    return i == 0 ? input_gradient_ : steps_.at(i - 1).output_gradient;
-  }
+  const Buffer& gradient(std::size_t i) const { return i == 0 ? input_gradient_ : steps_.at(i - 1).output_gradient; }
   std::size_t layers() const { return steps_.size(); }
   const Step& step(std::size_t layer) const { return steps_.at(layer); }
 

@@ -55,8 +55,7 @@ TEST_P(SmallLayerContract, BackwardEqualsFiniteDifferencesOfTheNaiveLoops) {
   std::size_t next = 1;
   for (auto& layer : parameters) {
     for (auto& parameter : layer) {
-      EXPECT_TRUE(close(gradients.at(next), differences(parameter.values), 10 * tolerance()))
-          << "gradient " << next;
+      EXPECT_TRUE(close(gradients.at(next), differences(parameter.values), 10 * tolerance())) << "gradient " << next;
       ++next;
     }
   }

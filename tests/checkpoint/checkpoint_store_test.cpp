@@ -112,8 +112,8 @@ TEST_F(CheckpointFolder, IsMadeWhenItIsMissing) {
 
 TEST_F(CheckpointFolder, HoldsNoneWhileOnlyOtherFilesAreInIt) {
   EXPECT_FALSE(store_.holds_any());
-  for (const char* name : {"metrics.jsonl", "step-1.h5", "step-00000001.h5.tmp.host.7", "step-0000000x.h5",
-                           "step-.h5", "step--0000001.h5", "step-000000012.h5", "step-00000001.txt"}) {
+  for (const char* name : {"metrics.jsonl", "step-1.h5", "step-00000001.h5.tmp.host.7", "step-0000000x.h5", "step-.h5",
+                           "step--0000001.h5", "step-000000012.h5", "step-00000001.txt"}) {
     write_text(folder_.file(name), "x");
   }
   EXPECT_FALSE(store_.holds_any());
@@ -232,8 +232,7 @@ TEST_F(CheckpointFolder, RefusesManifestsWithWrongTypesAndOtherVersions) {
     return said_;
   };
   EXPECT_THAT(refused_with("format_version", 2), HasSubstr("format version 2; this program reads 1"));
-  EXPECT_THAT(refused_with("format_version", "1"),
-              HasSubstr("\"format_version\" in its manifest is no count"));
+  EXPECT_THAT(refused_with("format_version", "1"), HasSubstr("\"format_version\" in its manifest is no count"));
   EXPECT_THAT(refused_with("bytes", -1), HasSubstr("no count"));
   EXPECT_THAT(refused_with("bytes", 1.5), HasSubstr("no count"));
   EXPECT_THAT(refused_with("step", 18446744073709551615u), HasSubstr("no count"));

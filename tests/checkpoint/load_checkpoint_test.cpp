@@ -24,14 +24,12 @@ using testing::HasSubstr;
 
 template <class T>
 std::function<void(ArrayImage&, const std::string&)> scalar(T value) {
-  return [value](ArrayImage& image, const std::string& name) {
-    image.add(name, Shape{}, std::span<const T>(&value, 1));
-  };
+  return
+      [value](ArrayImage& image, const std::string& name) { image.add(name, Shape{}, std::span<const T>(&value, 1)); };
 }
 
 std::function<void(ArrayImage&, const std::string&)> text(std::string value) {
-  return
-      [value = std::move(value)](ArrayImage& image, const std::string& name) { image.add_text(name, value); };
+  return [value = std::move(value)](ArrayImage& image, const std::string& name) { image.add_text(name, value); };
 }
 
 std::function<void(ArrayImage&, const std::string&)> sums(std::array<std::int64_t, 4> values) {
@@ -86,8 +84,7 @@ TEST_F(HandmadeCheckpoint, LoadsAsTheFormatSays) {
   const TrainState state = load_checkpoint(write(good()));
   EXPECT_EQ(
       state.progress,
-      (TrainProgress{
-          .epoch = 1, .step_in_epoch = 2, .step = 10, .epoch_sums = {5, 6, 7, 0}, .epoch_seconds = 1.5}));
+      (TrainProgress{.epoch = 1, .step_in_epoch = 2, .step = 10, .epoch_sums = {5, 6, 7, 0}, .epoch_seconds = 1.5}));
   EXPECT_EQ(state.data_digest, 255u);
   EXPECT_TRUE(state.parameters.empty());
 }
@@ -110,8 +107,7 @@ TEST_F(HandmadeCheckpoint, IsRefusedWithNumbersThatNoRunReaches) {
   EXPECT_THAT(refusal_with("/format_version", scalar(std::int32_t{2})), HasSubstr("format version 2"));
   EXPECT_THAT(refusal_with("/progress/epoch", scalar(std::int64_t{-1})), HasSubstr("negative"));
   EXPECT_THAT(refusal_with("/progress/step", scalar(std::int64_t{-1})), HasSubstr("negative"));
-  EXPECT_THAT(refusal_with("/progress/step_in_epoch", scalar(std::int64_t{11})),
-              HasSubstr("the 10 steps in all"));
+  EXPECT_THAT(refusal_with("/progress/step_in_epoch", scalar(std::int64_t{11})), HasSubstr("the 10 steps in all"));
   EXPECT_THAT(refusal_with("/progress/epoch_sums", sums({5, 8, 7, 0})), HasSubstr("8 correct of 7 samples"));
   EXPECT_THAT(refusal_with("/progress/epoch_sums", sums({5, 6, 7, -1})), HasSubstr("negative"));
   EXPECT_THAT(refusal_with("/progress/epoch_seconds", scalar(std::numeric_limits<double>::quiet_NaN())),
@@ -120,8 +116,7 @@ TEST_F(HandmadeCheckpoint, IsRefusedWithNumbersThatNoRunReaches) {
 }
 
 TEST_F(HandmadeCheckpoint, IsRefusedWithAParameterThatIsNoF32) {
-  EXPECT_THAT(refusal_with("/parameters/conv1/weight", scalar(std::int64_t{1})),
-              HasSubstr("/parameters/conv1/weight"));
+  EXPECT_THAT(refusal_with("/parameters/conv1/weight", scalar(std::int64_t{1})), HasSubstr("/parameters/conv1/weight"));
 }
 
 TEST_F(HandmadeCheckpoint, SaysWhichFileIsMissing) {

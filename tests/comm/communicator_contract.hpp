@@ -99,16 +99,14 @@ TEST_P(CommunicatorContract, CarriesManyQueuedSumsWithProgressCallsInBetween) {
   for (std::size_t sum = 0; sum < kSums; ++sum) {
     communicator->all_reduce_sum(tensor_over(floats[sum]), stream_);
     // Ranks drive at their own pace, as layers of different cost make them.
-    for (int call = 0; call < (communicator->rank() + static_cast<int>(sum)) % 4; ++call)
-      communicator->progress();
+    for (int call = 0; call < (communicator->rank() + static_cast<int>(sum)) % 4; ++call) communicator->progress();
     communicator->all_reduce_sum(tensor_over(integers[sum]), stream_);
   }
   communicator->finish(stream_);
   EXPECT_FALSE(communicator->progress());
   for (std::int64_t sum = 0; sum < kSums; ++sum) {
     const auto at = static_cast<std::size_t>(sum);
-    EXPECT_TRUE(
-        equal_values(floats[at], sum_of_whole_numbers<float>(sum * sum * sum % 7919, world().size(), sum)));
+    EXPECT_TRUE(equal_values(floats[at], sum_of_whole_numbers<float>(sum * sum * sum % 7919, world().size(), sum)));
     EXPECT_TRUE(equal_values(integers[at], sum_of_whole_numbers<std::int64_t>(sum, world().size(), sum)));
   }
 }

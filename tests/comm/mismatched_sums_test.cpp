@@ -27,10 +27,9 @@ TEST_P(MismatchedSums, AreReportedByFinishWhoeverDrives) {
   world.barrier();
 }
 
-INSTANTIATE_TEST_SUITE_P(Ring, MismatchedSums, testing::Bool(),
-                         [](const testing::TestParamInfo<bool>& which) {
-                           return which.param ? "with_helper_thread" : "driven_by_the_caller";
-                         });
+INSTANTIATE_TEST_SUITE_P(Ring, MismatchedSums, testing::Bool(), [](const testing::TestParamInfo<bool>& which) {
+  return which.param ? "with_helper_thread" : "driven_by_the_caller";
+});
 
 }  // namespace
 }  // namespace tutti

@@ -18,8 +18,7 @@ enum class Driver { finish_only, caller, helper_thread, foreign_thread };
 // The sum of rough values, cut into operations as gradients are, with the given driver.
 std::vector<float> driven_by(Driver driver) {
   World& world = test_world();
-  const auto communicator =
-      make_mpi_ring_communicator(world, {.helper_thread = driver == Driver::helper_thread});
+  const auto communicator = make_mpi_ring_communicator(world, {.helper_thread = driver == Driver::helper_thread});
   InlineStream stream;
   std::vector<float> values = rough_values(900'001, world.rank());
   std::jthread foreign;

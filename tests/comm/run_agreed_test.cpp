@@ -57,8 +57,8 @@ TEST(RunAgreed, NamesTheOneRankThatFailed) {
 }
 
 TEST(RunAgreed, TakesTheLowestRankWhenRanksFailDifferently) {
-  const auto error = error_agreed_on(
-      [] { throw Error(ErrorSource::save, fmt::format("disk {} is full", test_world().rank())); });
+  const auto error =
+      error_agreed_on([] { throw Error(ErrorSource::save, fmt::format("disk {} is full", test_world().rank())); });
   ASSERT_TRUE(error.has_value());
   EXPECT_EQ(error->what(), named(0, "disk 0 is full"));
   EXPECT_EQ(error->source(), ErrorSource::save);
@@ -71,8 +71,7 @@ TEST(RunAgreed, TellsEveryRankTheFailingRanksPlace) {
   });
   ASSERT_TRUE(error.has_value());
   const std::string described = error->describe();
-  EXPECT_TRUE(
-      described.starts_with("HDF5: " + named(failing, "bad file") + " (tests/comm/run_agreed_test.cpp:"))
+  EXPECT_TRUE(described.starts_with("HDF5: " + named(failing, "bad file") + " (tests/comm/run_agreed_test.cpp:"))
       << described;
 }
 

@@ -32,9 +32,7 @@ TEST(SoloWorld, AgreesWithItself) {
   EXPECT_EQ(all_gather_text(solo_world(), "alone"), std::vector<std::string>{"alone"});
 }
 
-TEST(SoloWorld, RefusesABroadcastFromARankItHasNot) {
-  EXPECT_THROW(broadcast_text(solo_world(), "x", 1), Error);
-}
+TEST(SoloWorld, RefusesABroadcastFromARankItHasNot) { EXPECT_THROW(broadcast_text(solo_world(), "x", 1), Error); }
 
 TEST(SoloWorld, SplitsIntoItselfOrNothing) {
   EXPECT_EQ(solo_world().split(-1), nullptr);

@@ -25,8 +25,7 @@ constexpr ElementType element_type() {
 
 template <class T>
 Tensor tensor_over(std::vector<T>& values) {
-  return {
-      .data = values.data(), .shape = {static_cast<std::int64_t>(values.size())}, .type = element_type<T>()};
+  return {.data = values.data(), .shape = {static_cast<std::int64_t>(values.size())}, .type = element_type<T>()};
 }
 
 // Small whole numbers, of which every partial sum is exact in f32 too; `salt` tells operations apart.
@@ -48,8 +47,7 @@ std::vector<T> sum_of_whole_numbers(std::int64_t length, std::int64_t ranks, std
 
 // Values whose sum depends on the order of addition.
 inline std::vector<float> rough_values(std::int64_t length, int rank) {
-  RandomSequence random(
-      17, {.item = static_cast<std::uint32_t>(rank), .purpose = random_purpose("rough values")});
+  RandomSequence random(17, {.item = static_cast<std::uint32_t>(rank), .purpose = random_purpose("rough values")});
   std::vector<float> values(static_cast<std::size_t>(length));
   for (float& value : values) value = static_cast<float>(random.normal());
   return values;
@@ -59,8 +57,8 @@ template <class T>
 testing::AssertionResult equal_values(const std::vector<T>& values, const std::vector<T>& expected) {
   const auto [at, wanted] = std::mismatch(values.begin(), values.end(), expected.begin(), expected.end());
   if (at == values.end() && wanted == expected.end()) return testing::AssertionSuccess();
-  return testing::AssertionFailure() << "of " << values.size() << " values, number " << at - values.begin()
-                                     << " is " << *at << " instead of " << *wanted;
+  return testing::AssertionFailure() << "of " << values.size() << " values, number " << at - values.begin() << " is "
+                                     << *at << " instead of " << *wanted;
 }
 
 }  // namespace tutti

@@ -53,8 +53,7 @@ TEST(World, HoldsEveryRankAtABarrierUntilTheLastOneArrives) {
     world.barrier();
     const std::int64_t left = now();
     // Ranks of one host share the clock.
-    const std::string last_arrival =
-        all_gather_text(world, std::to_string(arrived))[static_cast<std::size_t>(late)];
+    const std::string last_arrival = all_gather_text(world, std::to_string(arrived))[static_cast<std::size_t>(late)];
     if (world.local_size() == world.size()) {
       EXPECT_GE(left, std::stoll(last_arrival));
     }

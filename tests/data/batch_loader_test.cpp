@@ -113,8 +113,8 @@ void expect_samples(const Batch& batch, const std::vector<std::int64_t>& samples
   }
 }
 
-void expect_step(const StepBatches& step, const std::vector<SplitBatchSampler>& samplers,
-                 const LoaderPlan& plan, MemorySpace space) {
+void expect_step(const StepBatches& step, const std::vector<SplitBatchSampler>& samplers, const LoaderPlan& plan,
+                 MemorySpace space) {
   ASSERT_EQ(step.batches.size(), samplers.size());
   ASSERT_EQ(step.global_samples, samplers[0].batch_samples(step.epoch, step.step));
   for (std::size_t i = 0; i < samplers.size(); ++i) {
@@ -124,8 +124,8 @@ void expect_step(const StepBatches& step, const std::vector<SplitBatchSampler>& 
 }
 
 std::vector<SplitBatchSampler> samplers_of(const Dataset& data, const LoaderPlan& plan) {
-  return SplitBatchSampler::for_parts(data.info().samples, plan.batch_size, plan.num_parts, plan.parts,
-                                      plan.last_batch, plan.order);
+  return SplitBatchSampler::for_parts(data.info().samples, plan.batch_size, plan.num_parts, plan.parts, plan.last_batch,
+                                      plan.order);
 }
 
 TEST(BatchLoader, DeliversWhatTheSamplerSaysHoweverManyStepsAhead) {

@@ -39,8 +39,7 @@ TEST(MemoryDataset, RefusesALabelOutOfRangeNamingTheSetAndTheSample) {
       FAIL() << "accepted";
     } catch (const Error& error) {
       EXPECT_EQ(error.source(), ErrorSource::input);
-      EXPECT_EQ(error.what(),
-                "sample 1 of three has label " + std::to_string(wrong) + ", but the classes are 0 .. 4");
+      EXPECT_EQ(error.what(), "sample 1 of three has label " + std::to_string(wrong) + ", but the classes are 0 .. 4");
     }
   }
 }

@@ -18,9 +18,7 @@ constexpr std::size_t kClasses = 10;
 struct Samples {
   std::vector<std::uint8_t> images;
   std::vector<std::int32_t> labels;
-  std::span<const std::uint8_t> image(std::size_t i) const {
-    return std::span(images).subspan(i * kPixels, kPixels);
-  }
+  std::span<const std::uint8_t> image(std::size_t i) const { return std::span(images).subspan(i * kPixels, kPixels); }
 };
 
 Samples samples_of(const Dataset& data) {
@@ -59,8 +57,7 @@ class LinearModel {
     std::array<float, kClasses> values{};
     for (std::size_t c = 0; c < kClasses; ++c) {
       float sum = biases_[c];
-      for (std::size_t p = 0; p < kPixels; ++p)
-        sum += weights_[c * kPixels + p] * (static_cast<float>(image[p]) / 255);
+      for (std::size_t p = 0; p < kPixels; ++p) sum += weights_[c * kPixels + p] * (static_cast<float>(image[p]) / 255);
       values[c] = sum;
     }
     const float most = *std::max_element(values.begin(), values.end());

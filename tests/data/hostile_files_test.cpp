@@ -104,8 +104,8 @@ bool survives(const TemporaryFolder& folder, const Hostile& hostile) {
 
 // An independent reading of the formats' definitions.
 std::uint64_t word_at(const Bytes& bytes, std::size_t at) {
-  return std::uint64_t{bytes[at]} << 24 | std::uint64_t{bytes[at + 1]} << 16 |
-         std::uint64_t{bytes[at + 2]} << 8 | bytes[at + 3];
+  return std::uint64_t{bytes[at]} << 24 | std::uint64_t{bytes[at + 1]} << 16 | std::uint64_t{bytes[at + 2]} << 8 |
+         bytes[at + 3];
 }
 
 bool is_good_idx(const Bytes& images, const Bytes& labels) {
@@ -130,16 +130,13 @@ bool is_good_cifar(const Bytes& content) {
 
 class Vandal {
  public:
-  explicit Vandal(std::uint32_t number)
-      : random_(4711, {.item = number, .purpose = random_purpose("hostile files")}) {}
+  explicit Vandal(std::uint32_t number) : random_(4711, {.item = number, .purpose = random_purpose("hostile files")}) {}
 
   std::size_t below(std::size_t bound) { return random_.below(static_cast<std::uint32_t>(bound)); }
   bool once_in(std::size_t n) { return below(n) == 0; }
 
   void truncate(Bytes& bytes) { bytes.resize(below(bytes.size() + 1)); }
-  void append(Bytes& bytes) {
-    bytes.insert(bytes.end(), 1 + below(5000), static_cast<std::uint8_t>(below(256)));
-  }
+  void append(Bytes& bytes) { bytes.insert(bytes.end(), 1 + below(5000), static_cast<std::uint8_t>(below(256))); }
   void change_bytes(Bytes& bytes) {
     for (std::size_t left = 1 + below(3); left > 0 && !bytes.empty(); --left) {
       bytes[below(bytes.size())] = static_cast<std::uint8_t>(below(256));
@@ -149,16 +146,8 @@ class Vandal {
     const std::size_t at = 4 * below(words);
     if (bytes.size() < at + 4) return;
     const auto old = static_cast<std::uint32_t>(word_at(bytes, at));
-    const std::array<std::uint32_t, 10> lies{0,
-                                             1,
-                                             2,
-                                             0xFFFFFFFF,
-                                             0x80000000,
-                                             0x7FFFFFFF,
-                                             old + 1,
-                                             old - 1,
-                                             std::uint32_t{1} << 20,
-                                             random_.next()};
+    const std::array<std::uint32_t, 10> lies{
+        0, 1, 2, 0xFFFFFFFF, 0x80000000, 0x7FFFFFFF, old + 1, old - 1, std::uint32_t{1} << 20, random_.next()};
     Bytes word;
     append_word(word, lies[below(lies.size())]);
     std::copy(word.begin(), word.end(), bytes.begin() + static_cast<std::ptrdiff_t>(at));
@@ -226,8 +215,7 @@ TEST(HostileFiles, OfCifarAreRefusedOrReadWithoutMemoryForTheirLies) {
     Vandal vandal(10'000 + number);
     const TemporaryFolder folder;
     Bytes labels(1 + vandal.below(4), 7);
-    if (vandal.once_in(4))
-      labels[vandal.below(labels.size())] = static_cast<std::uint8_t>(10 + vandal.below(246));
+    if (vandal.once_in(4)) labels[vandal.below(labels.size())] = static_cast<std::uint8_t>(10 + vandal.below(246));
     Bytes batch = cifar_file(labels);
     damage_content(vandal, batch, 1);
     Hostile hostile{is_good_cifar(batch), true, batch.size()};
@@ -245,8 +233,7 @@ TEST(HostileFiles, MayPackMuchMoreThanTheirHeaderPromises) {
   folder.write("train-images-idx3-ubyte.gz", gzipped(idx_file({0x803, 2, 2, 2}, std::size_t{32} << 20)));
   folder.write("train-labels-idx1-ubyte", idx_labels({0, 1}));
   const Outcome outcome = open_hostile(folder);
-  EXPECT_NE(outcome.message.find("more content than the header promises"), std::string::npos)
-      << outcome.message;
+  EXPECT_NE(outcome.message.find("more content than the header promises"), std::string::npos) << outcome.message;
   EXPECT_LE(outcome.largest, allocation_bound(100));
 }
 
@@ -256,8 +243,7 @@ TEST(HostileFiles, MayPromiseWhatOnlyTheBestCompressionCouldHold) {
   folder.write("train-images-idx3-ubyte.gz", gzipped(images));
   folder.write("train-labels-idx1-ubyte", idx_labels({0}));
   const Outcome outcome = open_hostile(folder);
-  EXPECT_NE(outcome.message.find("more than a file of this size can hold"), std::string::npos)
-      << outcome.message;
+  EXPECT_NE(outcome.message.find("more than a file of this size can hold"), std::string::npos) << outcome.message;
 
   // 1.5 MB are possible for a file of this size, but a twentieth of it arrives.
   RandomSequence random(1, {});
@@ -265,8 +251,7 @@ TEST(HostileFiles, MayPromiseWhatOnlyTheBestCompressionCouldHold) {
   for (int i = 0; i < 80'000; ++i) images.push_back(static_cast<std::uint8_t>(random.next()));
   folder.write("train-images-idx3-ubyte.gz", gzipped(images));
   const Outcome cut = open_hostile(folder);
-  EXPECT_NE(cut.message.find("at byte 80016 of its uncompressed content: the content ends here"),
-            std::string::npos)
+  EXPECT_NE(cut.message.find("at byte 80016 of its uncompressed content: the content ends here"), std::string::npos)
       << cut.message;
   EXPECT_LE(cut.largest, 2 * images.size() + 128 * 1024);
 }

@@ -99,9 +99,7 @@ TEST(OpenData, ReadsCompressedAndDottedNamesToTheSameDigest) {
   const TemporaryFolder packed;
   packed.write("train-images.idx3-ubyte.gz", gzipped(idx_file({0x803, 2, 2, 3}, 12)));
   packed.write("train-labels.idx1-ubyte", idx_labels({1, 0}));
-  const auto digest_in = [](const TemporaryFolder& folder) {
-    return open_data(folder.text(), "").train->digest();
-  };
+  const auto digest_in = [](const TemporaryFolder& folder) { return open_data(folder.text(), "").train->digest(); };
   EXPECT_EQ(digest_in(plain), digest_in(packed));
 }
 
@@ -119,13 +117,11 @@ TEST(OpenData, NamesFileOffsetAndReasonOfMalformedIdxFiles) {
     folder.write("train-images-idx3-ubyte", bytes);
     return refusal(ErrorSource::input, folder.text());
   };
-  expect_in(with_images(idx_file({0x801, 2, 2, 3}, 12)),
-            "train-images-idx3-ubyte' is malformed at byte 0: magic");
+  expect_in(with_images(idx_file({0x801, 2, 2, 3}, 12)), "train-images-idx3-ubyte' is malformed at byte 0: magic");
   expect_in(with_images(idx_file({0x803, 2, 2, 3}, 11)), "at byte 16: 12 more bytes are promised");
   expect_in(with_images(idx_file({0x803, 2, 2, 3}, 13)), "at byte 28: there is more content");
   expect_in(with_images(idx_file({0x803, 2, 0, 3}, 0)), "at byte 8: the height is 0");
-  expect_in(with_images(idx_file({0x803, 0xFFFFFFFF, 2, 3}, 12)),
-            "at byte 4: the number of images is 4294967295");
+  expect_in(with_images(idx_file({0x803, 0xFFFFFFFF, 2, 3}, 12)), "at byte 4: the number of images is 4294967295");
   expect_in(with_images(idx_file({0x803}, 1)), "at byte 5: the content ends here");
   expect_in(with_images(gzipped(idx_file({0x803, 2, 2, 3}, 11))), "at byte 27 of its uncompressed content: ");
   expect_in(with_images(idx_file({0x803, 3, 2, 2}, 12)),
@@ -212,8 +208,7 @@ TEST(OpenData, RefusesTestImagesOfAnotherShapeAndLabelsOfOtherClasses) {
   many_classes.write("train-labels-idx1-ubyte", idx_labels({10}));
   const TemporaryFolder cifar;
   cifar.write("data_batch_1.bin", cifar_file({4}));
-  expect_in(refusal(ErrorSource::input, cifar.text(), many_classes.text()),
-            "has label 10, but the classes are 0 .. 9");
+  expect_in(refusal(ErrorSource::input, cifar.text(), many_classes.text()), "has label 10, but the classes are 0 .. 9");
 }
 
 TEST(OpenData, LooksForABareNameInTheUsualPlaces) {
@@ -283,9 +278,8 @@ TEST(OpenData, DrawsSyntheticImagesThatTellTheirLabels) {
 }
 
 TEST(OpenData, RefusesSyntheticSetsThatAreNotSpelledOut) {
-  for (const char* text :
-       {"", "10", "10x1x2:3", "10x1x2x3", "10x1x2x3:", "10x1x2x3:1", "0x1x2x3:4", "10x1x2x3:4 ", "-1x1x2x3:4",
-        "10x1x2x3x4:5", "99999999999x9999999x99999x9999:10"}) {
+  for (const char* text : {"", "10", "10x1x2:3", "10x1x2x3", "10x1x2x3:", "10x1x2x3:1", "0x1x2x3:4", "10x1x2x3:4 ",
+                           "-1x1x2x3:4", "10x1x2x3x4:5", "99999999999x9999999x99999x9999:10"}) {
     expect_in(refusal(ErrorSource::usage, std::string("synthetic:") + text), "synthetic:1000x3x32x32:10");
   }
 }

@@ -64,8 +64,7 @@ TEST(PartPlan, RefusesMoreRanksThanPartsNamingBoth) {
     FAIL() << "accepted";
   } catch (const Error& error) {
     EXPECT_EQ(error.source(), ErrorSource::usage);
-    EXPECT_NE(std::string(error.what()).find("5 ranks cannot share 4 parts"), std::string::npos)
-        << error.what();
+    EXPECT_NE(std::string(error.what()).find("5 ranks cannot share 4 parts"), std::string::npos) << error.what();
   }
   EXPECT_THROW(PartPlan(0, 0), Error);
   EXPECT_THROW(PartPlan(3, 0), Error);

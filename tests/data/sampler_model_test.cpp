@@ -31,8 +31,8 @@ struct Case {
   OrderRule rule;
 
   std::string text() const {
-    return fmt::format("length {}, batch {}, parts {}, {}, {}, seed {}", length, batch_size, parts,
-                       name_of(last_batch), name_of(rule.shuffle), rule.seed);
+    return fmt::format("length {}, batch {}, parts {}, {}, {}, seed {}", length, batch_size, parts, name_of(last_batch),
+                       name_of(rule.shuffle), rule.seed);
   }
 };
 
@@ -89,9 +89,8 @@ Samples model_order(const Case& drawn, std::uint32_t deal, const std::vector<int
   std::int64_t block_begin = 0;
   for (int part = 0; part < drawn.parts; ++part) {
     const std::int64_t taken = std::count(part_at.begin(), part_at.end(), part);
-    const Samples block =
-        shuffled(block_begin, block_begin + taken, drawn.rule.seed,
-                 {.item = static_cast<std::uint32_t>(part), .when = deal, .purpose = purpose});
+    const Samples block = shuffled(block_begin, block_begin + taken, drawn.rule.seed,
+                                   {.item = static_cast<std::uint32_t>(part), .when = deal, .purpose = purpose});
     auto next = block.begin();
     for (std::size_t offset = 0; offset < part_at.size(); ++offset) {
       if (part_at[offset] == part) order[offset] = *next++;
@@ -105,8 +104,7 @@ RunShares model_shares(const Case& drawn) {
   // Enough epochs more for every place of the deals looked at to find its batch.
   const std::int64_t more = drawn.length == 0 ? 0 : drawn.batch_size / drawn.length + 1;
   const auto batches = model_batches(drawn, kEpochs + more);
-  std::vector<std::vector<int>> part_at(batches.size(),
-                                        std::vector<int>(static_cast<std::size_t>(drawn.length), -1));
+  std::vector<std::vector<int>> part_at(batches.size(), std::vector<int>(static_cast<std::size_t>(drawn.length), -1));
   const auto parts = static_cast<std::size_t>(drawn.parts);
   for (const auto& epoch : batches) {
     for (const auto& batch : epoch) {
@@ -116,8 +114,7 @@ RunShares model_shares(const Case& drawn) {
     }
   }
   Shares orders;
-  for (std::uint32_t deal = 0; deal < kEpochs; ++deal)
-    orders.push_back(model_order(drawn, deal, part_at[deal]));
+  for (std::uint32_t deal = 0; deal < kEpochs; ++deal) orders.push_back(model_order(drawn, deal, part_at[deal]));
 
   RunShares run;
   for (std::size_t epoch = 0; epoch < kEpochs; ++epoch) {
@@ -138,8 +135,7 @@ std::string difference_from_model(const Case& drawn, const std::vector<SplitBatc
     const EpochShares& steps = model[static_cast<std::size_t>(epoch)];
     for (std::size_t part = 0; part < samplers.size(); ++part) {
       if (samplers[part].steps(epoch) != static_cast<std::int64_t>(steps.size())) {
-        return fmt::format("epoch {} has {} steps, the model {}", epoch, samplers[part].steps(epoch),
-                           steps.size());
+        return fmt::format("epoch {} has {} steps, the model {}", epoch, samplers[part].steps(epoch), steps.size());
       }
     }
     std::vector<std::int64_t> samples_of_part(samplers.size());
@@ -151,14 +147,11 @@ std::string difference_from_model(const Case& drawn, const std::vector<SplitBatc
         samples_of_part[part] += static_cast<std::int64_t>(share.size());
         batch_samples += static_cast<std::int64_t>(share.size());
       }
-      if (samplers[0].batch_samples(epoch, static_cast<std::int64_t>(step)) != batch_samples)
-        return "batch_samples";
-      if (drawn.last_batch != LastBatch::keep && batch_samples != drawn.batch_size)
-        return "a batch is not whole";
+      if (samplers[0].batch_samples(epoch, static_cast<std::int64_t>(step)) != batch_samples) return "batch_samples";
+      if (drawn.last_batch != LastBatch::keep && batch_samples != drawn.batch_size) return "a batch is not whole";
     }
     for (std::size_t part = 0; part < samplers.size(); ++part) {
-      if (samplers[part].samples(epoch) != samples_of_part[part])
-        return fmt::format("samples of part {}", part);
+      if (samplers[part].samples(epoch) != samples_of_part[part]) return fmt::format("samples of part {}", part);
     }
   }
   return "";
@@ -186,8 +179,7 @@ std::string broken_promise(const Case& drawn, const std::vector<SplitBatchSample
       return "steps and remainder do not add up to the data set";
     }
     if (drawn.length == 0) continue;
-    if (drawn.last_batch == LastBatch::keep && (*least != 1 || *most != 1))
-      return "not exactly once per epoch";
+    if (drawn.last_batch == LastBatch::keep && (*least != 1 || *most != 1)) return "not exactly once per epoch";
     if (drawn.last_batch == LastBatch::discard && *most > 1) return "more than once in an epoch";
   }
   if (drawn.length == 0 || drawn.last_batch != LastBatch::rollover) return "";
@@ -204,8 +196,8 @@ std::string impurity(const Case& drawn, const RunShares& model, RandomSequence& 
   if (steps.empty()) return "";
   const std::uint32_t step = random.below(static_cast<std::uint32_t>(steps.size()));
   const std::uint32_t part = random.below(static_cast<std::uint32_t>(drawn.parts));
-  const SplitBatchSampler fresh(drawn.length, drawn.batch_size, drawn.parts, static_cast<int>(part),
-                                drawn.last_batch, drawn.rule);
+  const SplitBatchSampler fresh(drawn.length, drawn.batch_size, drawn.parts, static_cast<int>(part), drawn.last_batch,
+                                drawn.rule);
   if (fresh.indices(epoch, step) == steps[step][part]) return "";
   return fmt::format("entered at epoch {} step {}, part {} gets another share", epoch, step, part);
 }
@@ -226,8 +218,8 @@ TEST(SplitBatchSampler, AgreesWithAModelThatDealsSampleBySample) {
   RandomSequence random(20240229, {.purpose = random_purpose("sampler cases")});
   for (int i = 0; i < kCases; ++i) {
     const Case drawn = draw_case(random);
-    const auto samplers = SplitBatchSampler::for_parts(drawn.length, drawn.batch_size, drawn.parts,
-                                                       {0, drawn.parts}, drawn.last_batch, drawn.rule);
+    const auto samplers = SplitBatchSampler::for_parts(drawn.length, drawn.batch_size, drawn.parts, {0, drawn.parts},
+                                                       drawn.last_batch, drawn.rule);
     const RunShares model = model_shares(drawn);
     ASSERT_EQ(difference_from_model(drawn, samplers, model), "") << drawn.text();
     ASSERT_EQ(broken_promise(drawn, samplers), "") << drawn.text();

@@ -197,8 +197,7 @@ TEST(LastBatch, IsParsedFromItsThreeWordsAndNothingElse) {
   for (const LastBatch mode : {LastBatch::keep, LastBatch::discard, LastBatch::rollover}) {
     EXPECT_EQ(parse_last_batch(name_of(mode)), mode);
   }
-  EXPECT_EQ(refusal([] { parse_last_batch("drop"); }),
-            "--last-batch is keep, discard or rollover, not 'drop'");
+  EXPECT_EQ(refusal([] { parse_last_batch("drop"); }), "--last-batch is keep, discard or rollover, not 'drop'");
 }
 
 TEST(Shuffle, IsParsedFromItsThreeWordsAndNothingElse) {

@@ -78,8 +78,7 @@ inline Bytes cifar_file(const Bytes& labels, std::uint8_t first_pixel = 0) {
 inline Bytes gzipped(const Bytes& content) {
   constexpr int kGzipWindow = 15 + 16;
   z_stream stream{};
-  EXPECT_EQ(deflateInit2(&stream, Z_DEFAULT_COMPRESSION, Z_DEFLATED, kGzipWindow, 8, Z_DEFAULT_STRATEGY),
-            Z_OK);
+  EXPECT_EQ(deflateInit2(&stream, Z_DEFAULT_COMPRESSION, Z_DEFLATED, kGzipWindow, 8, Z_DEFAULT_STRATEGY), Z_OK);
   Bytes packed(deflateBound(&stream, static_cast<uLong>(content.size())));
   stream.next_in = const_cast<Bytef*>(content.data());
   stream.avail_in = static_cast<uInt>(content.size());

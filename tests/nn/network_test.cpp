@@ -78,9 +78,9 @@ TEST_P(InitialValues, HaveTheWrittenSpreadAndDependOnTheSeedAlone) {
     for (const float value : values[i]) squares += double{value} * value;
     const double sigma = std::sqrt(squares / static_cast<double>(values[i].size()));
     if (slices[i].name == "dense1/weight") {
-      const double expected = GetParam() == Initializer::normal    ? 0.01
+      const double expected = GetParam() == Initializer::normal   ? 0.01
                               : GetParam() == Initializer::xavier ? std::sqrt(2.0 / (784 + 256))
-                                                                   : std::sqrt(2.0 / 784);
+                                                                  : std::sqrt(2.0 / 784);
       EXPECT_NEAR(sigma / expected, 1, 0.01);
     }
     if (slices[i].kind == ParameterKind::bias) {

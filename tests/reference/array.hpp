@@ -14,10 +14,8 @@ struct Array {
   Shape shape;
   std::vector<double> values;
 
-  explicit Array(const Shape& extents)
-      : shape(extents), values(static_cast<std::size_t>(extents.elements())) {}
-  Array(const Shape& extents, std::span<const float> floats)
-      : shape(extents), values(floats.begin(), floats.end()) {}
+  explicit Array(const Shape& extents) : shape(extents), values(static_cast<std::size_t>(extents.elements())) {}
+  Array(const Shape& extents, std::span<const float> floats) : shape(extents), values(floats.begin(), floats.end()) {}
 
   double& operator[](std::int64_t i) { return values.at(static_cast<std::size_t>(i)); }
   double operator[](std::int64_t i) const { return values.at(static_cast<std::size_t>(i)); }

@@ -34,10 +34,9 @@ inline std::int64_t channel_of(const Shape& shape, std::int64_t element) {
 
 inline Array forward(const Conv2dSpec& spec, const Array& input, std::span<const Array> parameters) {
   Array output(batch_shape(input, output_shape(spec, input.shape.without_first())));
-  for_each_product(spec, input.shape, output.shape,
-                   [&](std::int64_t in, std::int64_t out, std::int64_t weight) {
-                     output[out] += input[in] * parameters[0][weight];
-                   });
+  for_each_product(spec, input.shape, output.shape, [&](std::int64_t in, std::int64_t out, std::int64_t weight) {
+    output[out] += input[in] * parameters[0][weight];
+  });
   for (std::int64_t i = 0; i < output.shape.elements(); ++i) {
     if (spec.bias) output[i] += parameters[1][channel_of(output.shape, i)];
     if (spec.relu) output[i] = relu(output[i]);
@@ -45,16 +44,14 @@ inline Array forward(const Conv2dSpec& spec, const Array& input, std::span<const
   return output;
 }
 
-inline Gradients backward(const Conv2dSpec& spec, const BackwardInputs& pass,
-                          std::span<const Array> parameters) {
+inline Gradients backward(const Conv2dSpec& spec, const BackwardInputs& pass, std::span<const Array> parameters) {
   const Array gradient = masked(pass, spec.relu);
   Gradients result{Array(pass.input.shape), {}};
   for (const Array& parameter : parameters) result.parameters.emplace_back(parameter.shape);
-  for_each_product(spec, pass.input.shape, gradient.shape,
-                   [&](std::int64_t in, std::int64_t out, std::int64_t weight) {
-                     result.input[in] += gradient[out] * parameters[0][weight];
-                     result.parameters[0][weight] += gradient[out] * pass.input[in];
-                   });
+  for_each_product(spec, pass.input.shape, gradient.shape, [&](std::int64_t in, std::int64_t out, std::int64_t weight) {
+    result.input[in] += gradient[out] * parameters[0][weight];
+    result.parameters[0][weight] += gradient[out] * pass.input[in];
+  });
   if (!spec.bias) return result;
   for (std::int64_t i = 0; i < gradient.shape.elements(); ++i) {
     result.parameters[1][channel_of(gradient.shape, i)] += gradient[i];

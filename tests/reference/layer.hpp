@@ -11,8 +11,7 @@ inline Array layer_forward(const LayerSpec& spec, const Array& input, std::span<
   return std::visit([&](const auto& layer) { return forward(layer, input, parameters); }, spec);
 }
 
-inline Gradients layer_backward(const LayerSpec& spec, const BackwardInputs& pass,
-                                std::span<const Array> parameters) {
+inline Gradients layer_backward(const LayerSpec& spec, const BackwardInputs& pass, std::span<const Array> parameters) {
   return std::visit([&](const auto& layer) { return backward(layer, pass, parameters); }, spec);
 }
 

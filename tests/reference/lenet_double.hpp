@@ -119,7 +119,8 @@ class LenetDouble {
           for (std::size_t kx = 0; kx < conv.kernel; ++kx) {
             const std::size_t w = ((o * conv.in.c + i) * conv.kernel + ky) * conv.kernel + kx;
             for (std::size_t y = 0; y < conv.out.h; ++y)
-              for (std::size_t x = 0; x < conv.out.w; ++x) visit(w, conv.in.at(i, y + ky, x + kx), conv.out.at(o, y, x));
+              for (std::size_t x = 0; x < conv.out.w; ++x)
+                visit(w, conv.in.at(i, y + ky, x + kx), conv.out.at(o, y, x));
           }
   }
 
@@ -130,8 +131,9 @@ class LenetDouble {
       for (std::size_t row = 0; row < pool.out.h; ++row)
         for (std::size_t column = 0; column < pool.out.w; ++column) {
           std::size_t best = pool.in.at(c, 2 * row, 2 * column);
-          for (const std::size_t other : {pool.in.at(c, 2 * row, 2 * column + 1), pool.in.at(c, 2 * row + 1, 2 * column),
-                                          pool.in.at(c, 2 * row + 1, 2 * column + 1)}) {
+          for (const std::size_t other :
+               {pool.in.at(c, 2 * row, 2 * column + 1), pool.in.at(c, 2 * row + 1, 2 * column),
+                pool.in.at(c, 2 * row + 1, 2 * column + 1)}) {
             if (x[other] > x[best]) best = other;
           }
           const std::size_t o = pool.out.at(c, row, column);

@@ -13,16 +13,14 @@ inline Array forward(const LinearSpec& spec, const Array& input, std::span<const
   for (std::int64_t out = 0; out < output.shape.elements(); ++out) {
     const std::int64_t n = out / spec.units;
     const std::int64_t unit = out % spec.units;
-    for (std::int64_t i = 0; i < inputs; ++i)
-      output[out] += input[n * inputs + i] * parameters[0][unit * inputs + i];
+    for (std::int64_t i = 0; i < inputs; ++i) output[out] += input[n * inputs + i] * parameters[0][unit * inputs + i];
     if (spec.bias) output[out] += parameters[1][unit];
     if (spec.relu) output[out] = relu(output[out]);
   }
   return output;
 }
 
-inline Gradients backward(const LinearSpec& spec, const BackwardInputs& pass,
-                          std::span<const Array> parameters) {
+inline Gradients backward(const LinearSpec& spec, const BackwardInputs& pass, std::span<const Array> parameters) {
   const std::int64_t inputs = pass.input.shape.without_first().elements();
   const Array gradient = masked(pass, spec.relu);
   Gradients result{Array(pass.input.shape), {}};

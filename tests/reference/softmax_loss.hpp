@@ -14,8 +14,7 @@ struct LossResult {
   std::vector<double> gradient;
 };
 
-inline LossResult softmax_loss(const Array& logits, std::span<const std::int32_t> labels,
-                               double gradient_scale) {
+inline LossResult softmax_loss(const Array& logits, std::span<const std::int32_t> labels, double gradient_scale) {
   LossResult result;
   const std::int64_t classes = logits.shape[1];
   long double loss = 0;

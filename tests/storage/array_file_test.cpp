@@ -153,10 +153,7 @@ TEST(ArrayFile, NamesFileAndArrayAndWhatIsWrong) {
   EXPECT_THAT(words([&] { read_back<float>(file, "/group/none", {1}); }),
               HasSubstr("array '/group/none': there is no array of this name"));
   EXPECT_THAT(words([&] { read_back<float>(file, "/group", {1}); }), HasSubstr("a group, not an array"));
-  EXPECT_THAT(words([&] {
-                read_back<float>(file, "/group/array", {3, 2});
-              }),
-              HasSubstr("is 2x3 instead of 3x2"));
+  EXPECT_THAT(words([&] { read_back<float>(file, "/group/array", {3, 2}); }), HasSubstr("is 2x3 instead of 3x2"));
   EXPECT_THAT(words([&] { read_back<float>(file, "/group/array", {6}); }), HasSubstr("is 2x3 instead of 6"));
   EXPECT_THAT(words([&] { read_back<double>(file, "/group/array", {2, 3}); }), HasSubstr("not of type f64"));
   EXPECT_THAT(words([&] { read_back<std::uint8_t>(file, "/text", {}); }), HasSubstr("not of type u8"));

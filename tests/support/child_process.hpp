@@ -15,7 +15,8 @@ struct ChildResult {
 };
 
 // The first word is the program's path. `environment` is added to the caller's. Throws when it cannot be started.
-ChildResult run_child(const std::vector<std::string>& words, const std::map<std::string, std::string>& environment = {});
+ChildResult run_child(const std::vector<std::string>& words,
+                      const std::map<std::string, std::string>& environment = {});
 
 // The trainer of this build ($TUTTI_TRAINER), alone or under mpiexec with so many ranks.
 ChildResult run_trainer(const std::vector<std::string>& options);

@@ -22,8 +22,7 @@ World* world_of_tests = nullptr;  // borrowed from main while tests run
 
 class FailuresOfRank final : public testing::EmptyTestEventListener {
  public:
-  explicit FailuresOfRank(const World& world)
-      : place_(fmt::format("[rank {} {}]", world.rank(), world.host())) {}
+  explicit FailuresOfRank(const World& world) : place_(fmt::format("[rank {} {}]", world.rank(), world.host())) {}
 
   // Results are reported under GoogleTest's lock, where it must not be asked which test is running.
   void OnTestStart(const testing::TestInfo& test) override {
@@ -33,8 +32,8 @@ class FailuresOfRank final : public testing::EmptyTestEventListener {
   void OnTestPartResult(const testing::TestPartResult& result) override {
     if (!result.failed()) return;
     write_stderr_line(fmt::format("{} {}: {}:{}: {}", place_, test_,
-                                  result.file_name() != nullptr ? result.file_name() : "",
-                                  result.line_number(), result.message()));
+                                  result.file_name() != nullptr ? result.file_name() : "", result.line_number(),
+                                  result.message()));
   }
 
  private:

@@ -16,7 +16,7 @@ namespace {
 constexpr int kParts = 8;
 
 struct Curve {
-  std::vector<double> losses;   // of each step
+  std::vector<double> losses;  // of each step
   LossSums evaluation;
   LossSums training;
 };
@@ -30,8 +30,9 @@ Curve train_on(int ranks, const Dataset& data, const Dataset& test, const std::s
     const auto backend = make_cpu_backend();
     const auto communicator = make_mpi_ring_communicator(*world, {.helper_thread = false});
     const Network network(built_in_model(model), data.info().image, data.info().classes);
-    Trainer trainer({.backend = *backend, .communicator = *communicator, .network = network, .train = data, .test = &test},
-                    options, {});
+    Trainer trainer(
+        {.backend = *backend, .communicator = *communicator, .network = network, .train = data, .test = &test}, options,
+        {});
     curve.evaluation = trainer.evaluate();
     LossSums before;
     for (int step = 0; step < steps; ++step) {

@@ -22,8 +22,8 @@ TEST(Training, OfLenetFollowsTheDoublePrecisionReferenceOverTwentySteps) {
   options.learning_rate.base = 0.01;
   options.optimizer.momentum = 0;
   options.seed = 5;
-  Trainer trainer({.backend = *backend, .communicator = *communicator, .network = network, .train = *data.train}, options,
-                  {});
+  Trainer trainer({.backend = *backend, .communicator = *communicator, .network = network, .train = *data.train},
+                  options, {});
 
   std::map<std::string, reference::Values> weights;
   for (const NamedArray& array : trainer.snapshot().parameters) {
@@ -44,7 +44,8 @@ TEST(Training, OfLenetFollowsTheDoublePrecisionReferenceOverTwentySteps) {
       reference::Values image(pixels.begin() + static_cast<std::ptrdiff_t>(i * 784),
                               pixels.begin() + static_cast<std::ptrdiff_t>((i + 1) * 784));
       for (double& pixel : image) pixel /= 255;
-      loss += expected.accumulate(image, static_cast<std::size_t>(labels[i]), 1.0 / static_cast<double>(indices.size()));
+      loss +=
+          expected.accumulate(image, static_cast<std::size_t>(labels[i]), 1.0 / static_cast<double>(indices.size()));
     }
     expected.descend(options.learning_rate.base);
 

@@ -49,11 +49,11 @@ struct LayerForward {
 };
 
 struct LayerBackward {
-  const void* input = nullptr;         // as given to the last forward
-  const void* output = nullptr;        // as the last forward left it
-  void* output_gradient = nullptr;     // may be overwritten
-  void* input_gradient = nullptr;      // written; ignored when the request wanted none
-  std::span<const Tensor> gradients;   // canonical, in the order of parameters(); overwritten, not added to
+  const void* input = nullptr;        // as given to the last forward
+  const void* output = nullptr;       // as the last forward left it
+  void* output_gradient = nullptr;    // may be overwritten
+  void* input_gradient = nullptr;     // written; ignored when the request wanted none
+  std::span<const Tensor> gradients;  // canonical, in the order of parameters(); overwritten, not added to
 };
 
 class Layer {
@@ -70,13 +70,13 @@ class Layer {
 // ranks: an integer per figure, kept on the device until somebody reads them. Adding two LossSums adds each figure.
 struct LossSums {
   static constexpr int kFigures = 4;
-  static constexpr double kLossScale = 16777216.0;      // 2^24 steps per unit of loss
+  static constexpr double kLossScale = 16777216.0;         // 2^24 steps per unit of loss
   static constexpr double kGreatestLoss = 274877906944.0;  // 2^38; a larger sum of one call counts as not finite
 
-  std::int64_t loss_steps = 0;   // the sum of losses in units of 1 / kLossScale
-  std::int64_t correct = 0;      // samples whose largest logit (the first of equals) is the label's
+  std::int64_t loss_steps = 0;  // the sum of losses in units of 1 / kLossScale
+  std::int64_t correct = 0;     // samples whose largest logit (the first of equals) is the label's
   std::int64_t samples = 0;
-  std::int64_t not_finite = 0;   // calls whose loss was NaN, infinite or too large
+  std::int64_t not_finite = 0;  // calls whose loss was NaN, infinite or too large
 
   double mean_loss() const { return static_cast<double>(loss_steps) / kLossScale / static_cast<double>(samples); }
   double accuracy() const { return static_cast<double>(correct) / static_cast<double>(samples); }

@@ -17,11 +17,15 @@ enum class MemorySpace { host, cuda };
 
 constexpr std::size_t bytes_of(ElementType type) {
   switch (type) {
-    case ElementType::u8: return 1;
-    case ElementType::bf16: return 2;
+    case ElementType::u8:
+      return 1;
+    case ElementType::bf16:
+      return 2;
     case ElementType::f32:
-    case ElementType::i32: return 4;
-    case ElementType::i64: return 8;
+    case ElementType::i32:
+      return 4;
+    case ElementType::i64:
+      return 8;
   }
   return 0;
 }

@@ -31,8 +31,7 @@ enum class ErrorReach { this_rank, all_ranks };
 
 class Error : public std::runtime_error {
  public:
-  Error(ErrorSource source, const std::string& message,
-        std::source_location where = std::source_location::current());
+  Error(ErrorSource source, const std::string& message, std::source_location where = std::source_location::current());
 
   ErrorSource source() const noexcept { return source_; }
   ErrorReach reach() const noexcept { return reach_; }

@@ -31,10 +31,10 @@ struct TrainState {
   std::vector<NamedArray> parameters;
   std::vector<NamedArray> statistics;
   std::vector<NamedArray> optimizer;
-  std::string configuration;       // resolved, TOML
-  std::string model;               // the network, TOML
-  std::string versions;            // of the program and the libraries, for people
-  std::uint64_t data_digest = 0;   // of the training set
+  std::string configuration;      // resolved, TOML
+  std::string model;              // the network, TOML
+  std::string versions;           // of the program and the libraries, for people
+  std::uint64_t data_digest = 0;  // of the training set
 };
 
 }  // namespace tutti

@@ -39,8 +39,8 @@ struct OrderRule {
 class SplitBatchSampler {
  public:
   // Throws a usage error for a length below 0, a batch size or part count below 1, or a part out of range.
-  SplitBatchSampler(std::int64_t length, std::int64_t batch_size, int num_parts, int part_index,
-                    LastBatch last_batch, OrderRule rule = {});
+  SplitBatchSampler(std::int64_t length, std::int64_t batch_size, int num_parts, int part_index, LastBatch last_batch,
+                    OrderRule rule = {});
   ~SplitBatchSampler();
   SplitBatchSampler(SplitBatchSampler&&) noexcept;
   SplitBatchSampler& operator=(SplitBatchSampler&&) noexcept;

@@ -14,7 +14,7 @@ namespace tutti {
 struct NetworkLayer {
   std::string name;
   LayerSpec spec;
-  Shape input;                  // of one sample
+  Shape input;  // of one sample
   Shape output;
   std::vector<int> parameters;  // slice numbers, in the order of tutti::parameters(spec, input)
 };

@@ -17,7 +17,7 @@ struct EpochReport {
   std::int64_t step = 0;    // steps done in the run
   LossSums train{};
   std::optional<LossSums> test{};
-  double seconds = 0;       // of training alone
+  double seconds = 0;        // of training alone
   double learning_rate = 0;  // of the last step
   std::uint64_t weights_digest = 0;
 
@@ -39,7 +39,7 @@ struct DigestReport {
 };
 
 struct StepProgress {
-  std::int64_t epoch = 0;          // counted from 1
+  std::int64_t epoch = 0;  // counted from 1
   std::int64_t epochs = 0;
   std::int64_t step_in_epoch = 0;  // done
   std::int64_t steps_in_epoch = 0;

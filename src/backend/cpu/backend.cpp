@@ -16,16 +16,14 @@ class CpuBackend final : public Backend {
   CpuBackend() : engine_(dnnl::engine::kind::cpu, 0) {}
 
   std::string description() const override {
-    return fmt::format("cpu: {}, {}, {}", cpu::instruction_set(), cpu::library_version(),
-                       cpu::threading_library());
+    return fmt::format("cpu: {}, {}, {}", cpu::instruction_set(), cpu::library_version(), cpu::threading_library());
   }
   MemorySpace memory_space() const override { return MemorySpace::host; }
   void enter_compute_thread(int threads) override { cpu::set_thread_environment(threads); }
 
   Buffer allocate(std::size_t bytes) override { return cpu::allocate_host(bytes); }
   std::unique_ptr<Stream> make_stream() override {
-    return cpu::check([] { return "making a stream"; },
-                      [&] { return std::make_unique<cpu::CpuStream>(engine_); });
+    return cpu::check([] { return "making a stream"; }, [&] { return std::make_unique<cpu::CpuStream>(engine_); });
   }
 
   void copy(Stream&, const Tensor& to, const Tensor& from) override { cpu::copy(to, from); }
@@ -37,8 +35,7 @@ class CpuBackend final : public Backend {
     return cpu::activation_of(shape, cpu::plain(cpu::dims_of(shape)));
   }
 
-  void to_plain(Stream& stream, const ActivationSpec& activation, const void* from,
-                const Tensor& to) override {
+  void to_plain(Stream& stream, const ActivationSpec& activation, const void* from, const Tensor& to) override {
     require_plain(activation, to);
     convert(stream, {cpu::desc_of(activation), from}, {plain_of(activation), to.data});
   }
@@ -52,9 +49,8 @@ class CpuBackend final : public Backend {
   }
   std::unique_ptr<Layer> make_layer(const LayerSpec& spec, const LayerRequest& request) override {
     if (request.input.shape.rank() < 2 || request.input.shape[0] < 1) {
-      throw Error(ErrorSource::internal,
-                  fmt::format("a plan of {} needs one sample or more, not an input of {}", type_name(spec),
-                              request.input.shape.text()));
+      throw Error(ErrorSource::internal, fmt::format("a plan of {} needs one sample or more, not an input of {}",
+                                                     type_name(spec), request.input.shape.text()));
     }
     return std::visit([&](const auto& layer) { return cpu::make(engine_, layer, request); }, spec);
   }
@@ -68,9 +64,7 @@ class CpuBackend final : public Backend {
     const void* address;
   };
 
-  static cpu::Desc plain_of(const ActivationSpec& activation) {
-    return cpu::plain(cpu::dims_of(activation.shape));
-  }
+  static cpu::Desc plain_of(const ActivationSpec& activation) { return cpu::plain(cpu::dims_of(activation.shape)); }
 
   static void require_plain(const ActivationSpec& activation, const Tensor& values) {
     if (host_f32(values).size() == static_cast<std::size_t>(activation.shape.elements())) return;

@@ -14,10 +14,9 @@
 
 namespace tutti::cpu {
 
-[[noreturn]] inline void raise(const dnnl::error& error, const std::string& doing,
-                               std::source_location where) {
-  throw Error(ErrorSource::onednn,
-              fmt::format("{}: {} ({})", doing, error.message, dnnl_status2str(error.status)), where);
+[[noreturn]] inline void raise(const dnnl::error& error, const std::string& doing, std::source_location where) {
+  throw Error(ErrorSource::onednn, fmt::format("{}: {} ({})", doing, error.message, dnnl_status2str(error.status)),
+              where);
 }
 
 // `doing` completes the message, as in "making conv2d on 64x1x28x28"; it is a callable, so that it costs

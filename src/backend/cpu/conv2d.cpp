@@ -35,10 +35,10 @@ class Conv2dPlanner {
   enum class Merit { reference_loops, image_unrolled, channels_padded, best };
 
   Forward forward(const Layout& layout, LayerMode mode) const {
-    return {{forward_kind(mode), kDirect, layout.input, any(weight_), bias_, layout.output, strides_,
-             padding_, padding_},
-            attributes(relu_),
-            engine_};
+    return {
+        {forward_kind(mode), kDirect, layout.input, any(weight_), bias_, layout.output, strides_, padding_, padding_},
+        attributes(relu_),
+        engine_};
   }
 
   BackwardWeights backward_weights(const Forward& hint) const {
@@ -90,8 +90,7 @@ Conv2dPlanner::Merit Conv2dPlanner::merit(const Forward& candidate, LayerMode mo
 Conv2dPlanner::Forward Conv2dPlanner::choose_forward(const Desc& given, LayerMode mode) const {
   const std::array<Layout, 4> layouts{Layout{is_plain(given) ? any(input_) : given, any(output_)},
                                       Layout{channels_last(input_), channels_last(output_)},
-                                      Layout{any(input_), any(output_)},
-                                      Layout{plain(input_), plain(output_)}};
+                                      Layout{any(input_), any(output_)}, Layout{plain(input_), plain(output_)}};
   Forward best = forward(layouts[0], mode);
   Merit best_merit = merit(best, mode);
   for (std::size_t i = 1; i < layouts.size() && best_merit < Merit::best; ++i) {

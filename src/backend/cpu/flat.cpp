@@ -67,8 +67,7 @@ void sgd_step(const SgdStep& step) {
   const std::span<const float> gradients = host_f32(step.gradients);
   require_equal("a gradient step over", weights.size(), gradients.size());
   if (step.velocity.data == nullptr) {
-    if (step.momentum != 0)
-      throw Error(ErrorSource::internal, "a gradient step with momentum has no velocity");
+    if (step.momentum != 0) throw Error(ErrorSource::internal, "a gradient step with momentum has no velocity");
     return step_plain(step, weights, gradients);
   }
   const std::span<float> velocity = host_f32(step.velocity);

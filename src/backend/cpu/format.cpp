@@ -23,9 +23,7 @@ Desc channels_last(const dnnl::memory::dims& dims) {
   return {dims, dnnl::memory::data_type::f32, dnnl::memory::format_tag::nhwc};
 }
 
-Desc any(const dnnl::memory::dims& dims) {
-  return {dims, dnnl::memory::data_type::f32, dnnl::memory::format_tag::any};
-}
+Desc any(const dnnl::memory::dims& dims) { return {dims, dnnl::memory::data_type::f32, dnnl::memory::format_tag::any}; }
 
 bool is_plain(const Desc& desc) { return desc == plain(desc.dims()); }
 
@@ -40,9 +38,8 @@ ActivationSpec activation_of(const Shape& shape, const Desc& desc) {
 const Desc& desc_of(const ActivationSpec& activation) {
   const auto* format = dynamic_cast<const Format*>(activation.format.get());
   if (format == nullptr) {
-    throw Error(ErrorSource::internal,
-                fmt::format("the format of an activation of {} was not made by the cpu backend",
-                            activation.shape.text()));
+    throw Error(ErrorSource::internal, fmt::format("the format of an activation of {} was not made by the cpu backend",
+                                                   activation.shape.text()));
   }
   return format->desc();
 }

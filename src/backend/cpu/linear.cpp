@@ -24,8 +24,7 @@ class LinearPlanner {
     plans.backward_weights =
         BackwardWeights({chosen.src_desc(), any(weight_), bias_, output_}, attributes(), engine_, chosen);
     if (request.wants_input_gradient) {
-      plans.backward_data =
-          BackwardData({chosen.src_desc(), any(weight_), output_}, attributes(), engine_, chosen);
+      plans.backward_data = BackwardData({chosen.src_desc(), any(weight_), output_}, attributes(), engine_, chosen);
     }
     return plans;
   }

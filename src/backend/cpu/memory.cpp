@@ -24,10 +24,9 @@ Buffer allocate_host(std::size_t bytes) {
   const std::size_t whole = std::max<std::size_t>((bytes + alignment - 1) / alignment, 1) * alignment;
   void* data = whole < bytes ? nullptr : std::aligned_alloc(alignment, whole);
   if (data == nullptr) {
-    throw Error(ErrorSource::internal,
-                fmt::format("cannot allocate {} bytes of host memory; use a smaller batch, or "
-                            "fewer ranks on this node",
-                            bytes));
+    throw Error(ErrorSource::internal, fmt::format("cannot allocate {} bytes of host memory; use a smaller batch, or "
+                                                   "fewer ranks on this node",
+                                                   bytes));
   }
   Buffer buffer(data, bytes, MemorySpace::host, [](void* block) { std::free(block); });
   // Advice only: where huge pages are off, small ones serve.

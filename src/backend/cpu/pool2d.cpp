@@ -16,23 +16,21 @@ struct Pool2dPlans {
   std::optional<Backward> backward;
 };
 
-Pool2dPlans plan(const dnnl::engine& engine, const Pool2dSpec& spec, const LayerRequest& request,
-                 const Shape& output) {
-  const auto algorithm = spec.pooling == Pooling::max ? dnnl::algorithm::pooling_max
-                                                      : dnnl::algorithm::pooling_avg_include_padding;
+Pool2dPlans plan(const dnnl::engine& engine, const Pool2dSpec& spec, const LayerRequest& request, const Shape& output) {
+  const auto algorithm =
+      spec.pooling == Pooling::max ? dnnl::algorithm::pooling_max : dnnl::algorithm::pooling_avg_include_padding;
   const dnnl::memory::dims strides{spec.stride, spec.stride};
   const dnnl::memory::dims window{spec.kernel, spec.kernel};
   const dnnl::memory::dims no_padding{0, 0};
   const Desc& input = desc_of(request.input);
 
-  Pool2dPlans plans{Forward({forward_kind(request.mode), algorithm, input, any(dims_of(output)), strides,
-                             window, no_padding, no_padding},
+  Pool2dPlans plans{Forward({forward_kind(request.mode), algorithm, input, any(dims_of(output)), strides, window,
+                             no_padding, no_padding},
                             attributes(), engine),
                     {}};
   if (request.mode == LayerMode::training && request.wants_input_gradient) {
-    plans.backward =
-        Backward({algorithm, input, plans.forward.dst_desc(), strides, window, no_padding, no_padding},
-                 attributes(), engine, plans.forward);
+    plans.backward = Backward({algorithm, input, plans.forward.dst_desc(), strides, window, no_padding, no_padding},
+                              attributes(), engine, plans.forward);
   }
   return plans;
 }
@@ -48,9 +46,7 @@ class Pool2dLayer final : public Layer {
         result_gradient_(engine, plans.forward.dst_desc()),
         chosen_(plans.forward.workspace_desc(), engine),
         forward_(engine, plans.forward,
-                 {{DNNL_ARG_SRC, input_.memory()},
-                  {DNNL_ARG_DST, result_.memory()},
-                  {DNNL_ARG_WORKSPACE, chosen_}}) {
+                 {{DNNL_ARG_SRC, input_.memory()}, {DNNL_ARG_DST, result_.memory()}, {DNNL_ARG_WORKSPACE, chosen_}}) {
     if (!plans.backward) return;
     backward_.emplace(engine, *plans.backward,
                       Arguments{{DNNL_ARG_DIFF_DST, result_gradient_.memory()},
@@ -91,11 +87,9 @@ class Pool2dLayer final : public Layer {
 std::unique_ptr<Layer> make(const dnnl::engine& engine, const Pool2dSpec& spec, const LayerRequest& request) {
   const Shape& input = request.input.shape;
   const Shape output = output_shape(spec, input.without_first()).batch_of(input[0]);
-  return check([&] { return fmt::format("making {} on {}", type_name(spec), input.text()); },
-               [&] {
-                 return std::make_unique<Pool2dLayer>(engine, plan(engine, spec, request, output),
-                                                      request.mode, output);
-               });
+  return check(
+      [&] { return fmt::format("making {} on {}", type_name(spec), input.text()); },
+      [&] { return std::make_unique<Pool2dLayer>(engine, plan(engine, spec, request, output), request.mode, output); });
 }
 
 }  // namespace tutti::cpu

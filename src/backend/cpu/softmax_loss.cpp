@@ -40,12 +40,11 @@ void write_gradient(const LogSumExp& softmax, std::span<const float> logits, std
 }
 
 void add_to(std::span<std::int64_t> totals, const LossSums& sums) {
-  const std::int64_t figures[LossSums::kFigures] = {sums.loss_steps, sums.correct, sums.samples,
-                                                    sums.not_finite};
+  const std::int64_t figures[LossSums::kFigures] = {sums.loss_steps, sums.correct, sums.samples, sums.not_finite};
   for (std::size_t i = 0; i < totals.size(); ++i) {
     // Modulo 2^64, since a diverging run may pass the end of the range before its loss stops being finite.
-    totals[i] = static_cast<std::int64_t>(static_cast<std::uint64_t>(totals[i]) +
-                                          static_cast<std::uint64_t>(figures[i]));
+    totals[i] =
+        static_cast<std::int64_t>(static_cast<std::uint64_t>(totals[i]) + static_cast<std::uint64_t>(figures[i]));
   }
 }
 
@@ -74,10 +73,9 @@ class SoftmaxLoss final : public LossLayer {
   std::size_t label_of(const LossPass& pass, std::size_t sample) const {
     const std::int32_t label = pass.labels[sample];
     if (label >= 0 && static_cast<std::size_t>(label) < classes_) return static_cast<std::size_t>(label);
-    throw Error(ErrorSource::input,
-                fmt::format("sample {} of a batch has the label {}, but the model has classes 0 to "
-                            "{}; give the model as many classes as the data",
-                            sample, label, classes_ - 1));
+    throw Error(ErrorSource::input, fmt::format("sample {} of a batch has the label {}, but the model has classes 0 to "
+                                                "{}; give the model as many classes as the data",
+                                                sample, label, classes_ - 1));
   }
 
   LossSums sums_of(const LossPass& pass) const {

@@ -16,8 +16,7 @@ void* CpuStream::scratch(std::size_t bytes) {
 
 CpuStream& cpu_stream(Stream& stream) {
   auto* const ours = dynamic_cast<CpuStream*>(&stream);
-  if (ours == nullptr)
-    throw Error(ErrorSource::internal, "a stream of another backend was given to the cpu backend");
+  if (ours == nullptr) throw Error(ErrorSource::internal, "a stream of another backend was given to the cpu backend");
   return *ours;
 }
 

@@ -21,8 +21,7 @@ WeightedLayer::WeightedLayer(const dnnl::engine& engine, const WeightedLayerPart
       input_(engine, desc_of(parts.input), parts.plans.forward.src_desc()),
       result_(engine, parts.plans.forward.dst_desc()),
       result_gradient_(engine, parts.plans.forward.dst_desc()),
-      forward_(engine, parts.plans.forward,
-               forward_arguments(parts, weights, input_.memory(), result_.memory())) {
+      forward_(engine, parts.plans.forward, forward_arguments(parts, weights, input_.memory(), result_.memory())) {
   if (!parts.plans.backward_weights) return;
   if (parts.relu) mask_.emplace(engine, result_.memory(), result_gradient_.memory());
   weight_pass_ = make_weight_pass(engine, parts);
@@ -47,8 +46,7 @@ WeightedLayer::WeightPass WeightedLayer::make_weight_pass(const dnnl::engine& en
   return {output_gradient, weight_gradient, bias_gradient, Primitive(engine, plan, std::move(arguments))};
 }
 
-WeightedLayer::DataPass WeightedLayer::make_data_pass(const dnnl::engine& engine,
-                                                      const WeightedLayerParts& parts,
+WeightedLayer::DataPass WeightedLayer::make_data_pass(const dnnl::engine& engine, const WeightedLayerParts& parts,
                                                       CpuWeights& weights) const {
   const auto& plan = *parts.plans.backward_data;
   const StagedInput output_gradient(engine, result_gradient_.memory().get_desc(), plan.diff_dst_desc());
@@ -72,9 +70,8 @@ void WeightedLayer::backward(Stream& stream, const LayerBackward& pass) {
   if (!weight_pass_) throw Error(ErrorSource::internal, "a plan made for evaluation is asked for gradients");
   const std::size_t expected = weight_pass_->bias_gradient ? 2 : 1;
   if (pass.gradients.size() != expected) {
-    throw Error(ErrorSource::internal,
-                fmt::format("a layer with {} parameters is given {} tensors for their gradients", expected,
-                            pass.gradients.size()));
+    throw Error(ErrorSource::internal, fmt::format("a layer with {} parameters is given {} tensors for their gradients",
+                                                   expected, pass.gradients.size()));
   }
   result_gradient_.place(pass.output_gradient);
   if (mask_) {

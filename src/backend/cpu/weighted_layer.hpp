@@ -48,8 +48,7 @@ class WeightedLayer final : public Layer {
   };
 
   WeightPass make_weight_pass(const dnnl::engine& engine, const WeightedLayerParts& parts) const;
-  DataPass make_data_pass(const dnnl::engine& engine, const WeightedLayerParts& parts,
-                          CpuWeights& weights) const;
+  DataPass make_data_pass(const dnnl::engine& engine, const WeightedLayerParts& parts, CpuWeights& weights) const;
 
   ActivationSpec output_;
   StagedInput input_;

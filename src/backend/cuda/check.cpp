@@ -9,8 +9,7 @@ namespace tutti::cuda {
 void check(cudaError_t status, std::source_location where) {
   if (status == cudaSuccess) return;
   static_cast<void>(cudaGetLastError());  // so that the next call does not report this failure again
-  throw Error(ErrorSource::cuda, fmt::format("{}: {}", cudaGetErrorName(status), cudaGetErrorString(status)),
-              where);
+  throw Error(ErrorSource::cuda, fmt::format("{}: {}", cudaGetErrorName(status), cudaGetErrorString(status)), where);
 }
 
 void check(cudnnStatus_t status, std::source_location where) {

@@ -42,8 +42,7 @@ CudaDevice describe(int device) {
 
 // On a machine without a GPU these are answers, not failures.
 bool means_none(cudaError_t status) {
-  return status == cudaErrorInsufficientDriver || status == cudaErrorStubLibrary ||
-         status == cudaErrorNoDevice;
+  return status == cudaErrorInsufficientDriver || status == cudaErrorStubLibrary || status == cudaErrorNoDevice;
 }
 
 }  // namespace

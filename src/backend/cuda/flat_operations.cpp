@@ -17,10 +17,9 @@ cudaStream_t native(const CudaStream& stream) { return static_cast<cudaStream_t>
 float* device_f32(const Tensor& tensor, std::string_view role, std::int64_t elements) {
   const bool fits = tensor.space == MemorySpace::cuda && tensor.type == ElementType::f32;
   if (!fits || tensor.elements() != elements) {
-    throw Error(ErrorSource::internal,
-                fmt::format("the {} of an SGD step are {} of {}; {} of f32 in a GPU's memory "
-                            "are needed",
-                            role, tensor.elements(), name_of(tensor.type), elements));
+    throw Error(ErrorSource::internal, fmt::format("the {} of an SGD step are {} of {}; {} of f32 in a GPU's memory "
+                                                   "are needed",
+                                                   role, tensor.elements(), name_of(tensor.type), elements));
   }
   return static_cast<float*>(tensor.data);
 }
@@ -41,15 +40,14 @@ void sgd_step(CudaStream& stream, const SgdStep& step) {
   if (!with_velocity && step.momentum != 0) {
     throw Error(ErrorSource::internal, "an SGD step with momentum lacks its velocity");
   }
-  const SgdBlock block{
-      .weights = device_f32(step.weights, "weights", elements),
-      .gradients = device_f32(step.gradients, "gradients", elements),
-      .velocity = with_velocity ? device_f32(step.velocity, "velocities", elements) : nullptr,
-      .elements = elements,
-      .learning_rate = step.learning_rate,
-      .momentum = step.momentum,
-      .weight_decay = step.weight_decay,
-      .nesterov = step.nesterov};
+  const SgdBlock block{.weights = device_f32(step.weights, "weights", elements),
+                       .gradients = device_f32(step.gradients, "gradients", elements),
+                       .velocity = with_velocity ? device_f32(step.velocity, "velocities", elements) : nullptr,
+                       .elements = elements,
+                       .learning_rate = step.learning_rate,
+                       .momentum = step.momentum,
+                       .weight_decay = step.weight_decay,
+                       .nesterov = step.nesterov};
   use_cuda_device(stream.device());
   check(launch_sgd(native(stream), block));
 }

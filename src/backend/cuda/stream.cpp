@@ -35,8 +35,7 @@ EventHandle create_event() {
 
 class OwnedCudaStream final : public CudaStream {
  public:
-  explicit OwnedCudaStream(int device)
-      : device_(device), stream_(create_stream(device)), event_(create_event()) {}
+  explicit OwnedCudaStream(int device) : device_(device), stream_(create_stream(device)), event_(create_event()) {}
 
   int device() const override { return device_; }
   void* native() const override { return stream_.get(); }
@@ -77,8 +76,7 @@ class OwnedCudaStream final : public CudaStream {
 
 CudaStream& as_cuda_stream(Stream& stream) {
   auto* const found = dynamic_cast<CudaStream*>(&stream);
-  if (found == nullptr)
-    throw Error(ErrorSource::internal, "work for a GPU is put on another processor's stream");
+  if (found == nullptr) throw Error(ErrorSource::internal, "work for a GPU is put on another processor's stream");
   return *found;
 }
 

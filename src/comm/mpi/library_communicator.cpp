@@ -14,14 +14,11 @@ constexpr std::int64_t kPieceElements = std::int64_t{1} << 28;  // MPI counts wi
 class LibraryOperation final : public Operation {
  public:
   LibraryOperation(MPI_Comm comm, const Tensor& values)
-      : Operation({static_cast<const std::byte*>(values.data), values.bytes()}),
-        comm_(comm),
-        values_(values) {}
+      : Operation({static_cast<const std::byte*>(values.data), values.bytes()}), comm_(comm), values_(values) {}
 
   void start() override {
     check(MPI_Iallreduce(MPI_IN_PLACE, values_.data, static_cast<int>(values_.elements()),
-                         values_.type == ElementType::f32 ? MPI_FLOAT : MPI_INT64_T, MPI_SUM, comm_,
-                         &request_));
+                         values_.type == ElementType::f32 ? MPI_FLOAT : MPI_INT64_T, MPI_SUM, comm_, &request_));
   }
 
   State advance() override {

@@ -85,9 +85,8 @@ bool OperationQueue::admit() {
 }
 
 bool OperationQueue::may_start_beside_others(const Operation& operation) const {
-  return std::none_of(in_flight_.begin(), in_flight_.end(), [&](const Flight& flight) {
-    return !flight.done && flight.operation->overlaps(operation);
-  });
+  return std::none_of(in_flight_.begin(), in_flight_.end(),
+                      [&](const Flight& flight) { return !flight.done && flight.operation->overlaps(operation); });
 }
 
 void OperationQueue::land(std::size_t landed) {

@@ -40,9 +40,9 @@ class RingCommunicator final : public HostCommunicator {
                         .shape = {end - first},
                         .type = values.type,
                         .space = values.space};
-      operations.push_back(
-          std::make_unique<RingOperation>(RingPlace{.comm = comm(), .rank = rank(), .size = size()}, part,
-                                          static_cast<int>(next_++ % kTags), bytes_sent_counter()));
+      operations.push_back(std::make_unique<RingOperation>(RingPlace{.comm = comm(), .rank = rank(), .size = size()},
+                                                           part, static_cast<int>(next_++ % kTags),
+                                                           bytes_sent_counter()));
     }
     return operations;
   }

@@ -110,9 +110,8 @@ void RingOperation::take_in(const MPI_Status& status) {
   if (static_cast<std::size_t>(bytes) != in.bytes) {
     throw Error(
         ErrorSource::internal,
-        fmt::format(
-            "rank {} sent {} bytes of a sum where rank {} expects {}: the ranks enqueued different sums",
-            status.MPI_SOURCE, bytes, place_.rank, in.bytes));
+        fmt::format("rank {} sent {} bytes of a sum where rank {} expects {}: the ranks enqueued different sums",
+                    status.MPI_SOURCE, bytes, place_.rank, in.bytes));
   }
   if (!adding()) return;
   const DefaultFloatMode mode;

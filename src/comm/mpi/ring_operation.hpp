@@ -27,8 +27,7 @@ struct RingPlace {
 class RingOperation final : public Operation {
  public:
   // `values` are f32 or i64; `tag` tells apart the operations that can be going at once.
-  RingOperation(const RingPlace& place, const Tensor& values, int tag,
-                std::atomic<std::uint64_t>& bytes_sent);
+  RingOperation(const RingPlace& place, const Tensor& values, int tag, std::atomic<std::uint64_t>& bytes_sent);
 
   void start() override;
   State advance() override;

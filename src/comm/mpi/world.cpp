@@ -101,19 +101,17 @@ void MpiWorld::require_same_broadcast(std::size_t bytes, int root) {
   const auto length = static_cast<std::int64_t>(bytes);
   std::array<std::int64_t, 4> extremes{length, -length, root, -root};
   MPI_Request request = MPI_REQUEST_NULL;
-  check(MPI_Iallreduce(MPI_IN_PLACE, extremes.data(), static_cast<int>(extremes.size()), MPI_INT64_T, MPI_MAX,
-                       comm_, &request));
+  check(MPI_Iallreduce(MPI_IN_PLACE, extremes.data(), static_cast<int>(extremes.size()), MPI_INT64_T, MPI_MAX, comm_,
+                       &request));
   wait_for(request, kUntilArrival);
   const auto [longest, minus_shortest, last_root, minus_first_root] = extremes;
   if (longest != -minus_shortest || last_root != -minus_first_root) {
-    throw Error(ErrorSource::internal,
-                fmt::format("ranks disagree on a broadcast: {} to {} bytes from ranks {} to {}",
-                            -minus_shortest, longest, -minus_first_root, last_root))
+    throw Error(ErrorSource::internal, fmt::format("ranks disagree on a broadcast: {} to {} bytes from ranks {} to {}",
+                                                   -minus_shortest, longest, -minus_first_root, last_root))
         .on_all_ranks();
   }
   if (root < 0 || root >= size_) {
-    throw Error(ErrorSource::internal,
-                fmt::format("broadcast from rank {} in a world of {} ranks", root, size_))
+    throw Error(ErrorSource::internal, fmt::format("broadcast from rank {} in a world of {} ranks", root, size_))
         .on_all_ranks();
   }
 }
@@ -147,8 +145,8 @@ std::vector<std::vector<std::byte>> MpiWorld::all_gather(std::span<const std::by
   std::vector<int> offsets(ranks);
   std::exclusive_scan(counts.begin(), counts.end(), offsets.begin(), 0);
   std::vector<std::byte> all(total);
-  check(MPI_Iallgatherv(mine.data(), static_cast<int>(length), MPI_BYTE, all.data(), counts.data(),
-                        offsets.data(), MPI_BYTE, comm_, &request));
+  check(MPI_Iallgatherv(mine.data(), static_cast<int>(length), MPI_BYTE, all.data(), counts.data(), offsets.data(),
+                        MPI_BYTE, comm_, &request));
   wait_for(request, kUntilMoved);
 
   std::vector<std::vector<std::byte>> by_rank;
@@ -186,17 +184,15 @@ void yield_when_crowded() {
   cpu_set_t usable;
   CPU_ZERO(&usable);
   if (::sched_getaffinity(0, sizeof usable, &usable) != 0) return;
-  if (launched_local_size().value_or(1) > CPU_COUNT(&usable))
-    ::setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
+  if (launched_local_size().value_or(1) > CPU_COUNT(&usable)) ::setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
 }
 
 void require_full_threads(int provided) {
   if (provided >= MPI_THREAD_MULTIPLE) return;
   check(MPI_Finalize());
-  throw Error(ErrorSource::usage,
-              fmt::format("{} gives thread support {}, and MPI_THREAD_MULTIPLE ({}) is needed; "
-                          "use a build of the MPI library with full thread support",
-                          library_name(), provided, MPI_THREAD_MULTIPLE))
+  throw Error(ErrorSource::usage, fmt::format("{} gives thread support {}, and MPI_THREAD_MULTIPLE ({}) is needed; "
+                                              "use a build of the MPI library with full thread support",
+                                              library_name(), provided, MPI_THREAD_MULTIPLE))
       .on_all_ranks();
 }
 
@@ -209,11 +205,10 @@ void require_own_launcher() {
   if (size > 1 || launched <= 1) return;
   const std::string library = library_name();
   check(MPI_Finalize());
-  throw Error(
-      ErrorSource::usage,
-      fmt::format("the launcher started {} processes, but {} sees only this one: start them with the mpirun "
-                  "of that library, or with srun --mpi=pmix where it is built for Slurm",
-                  launched, library));
+  throw Error(ErrorSource::usage,
+              fmt::format("the launcher started {} processes, but {} sees only this one: start them with the mpirun "
+                          "of that library, or with srun --mpi=pmix where it is built for Slurm",
+                          launched, library));
 }
 
 }  // namespace
@@ -221,10 +216,9 @@ void require_own_launcher() {
 MPI_Comm duplicate_communicator(World& world) {
   const auto* over_mpi = dynamic_cast<const MpiWorld*>(&world);
   if (over_mpi == nullptr) {
-    throw Error(
-        ErrorSource::internal,
-        fmt::format("a communicator over MPI wants a world over MPI, not '{}'; one rank alone takes solo",
-                    world.description()));
+    throw Error(ErrorSource::internal,
+                fmt::format("a communicator over MPI wants a world over MPI, not '{}'; one rank alone takes solo",
+                            world.description()));
   }
   return duplicate(over_mpi->native());
 }
@@ -250,8 +244,7 @@ namespace tutti {
 std::unique_ptr<World> make_mpi_world() {
   int already = 0;
   mpi::check(MPI_Initialized(&already));
-  if (already != 0)
-    throw Error(ErrorSource::internal, "MPI is initialised already; it can be once per process");
+  if (already != 0) throw Error(ErrorSource::internal, "MPI is initialised already; it can be once per process");
 
   mpi::yield_when_crowded();
   int provided = MPI_THREAD_SINGLE;

@@ -9,8 +9,7 @@ namespace tutti::nccl {
 void check(ncclResult_t result, std::source_location where) {
   if (result == ncclSuccess) return;
   throw Error(ErrorSource::nccl,
-              fmt::format("{}: {}; NCCL_DEBUG=WARN tells more", ncclGetErrorString(result),
-                          ncclGetLastError(nullptr)),
+              fmt::format("{}: {}; NCCL_DEBUG=WARN tells more", ncclGetErrorString(result), ncclGetLastError(nullptr)),
               where);
 }
 

@@ -58,9 +58,8 @@ class NcclCommunicator final : public Communicator {
       throw Error(ErrorSource::internal, "NCCL is given memory of the host");
     }
     stream_->wait_for(as_cuda_stream(stream));
-    check(ncclAllReduce(values.data, values.data, static_cast<std::size_t>(values.elements()),
-                        nccl_type(values.type), ncclSum, communicator_.get(),
-                        static_cast<cudaStream_t>(stream_->native())));
+    check(ncclAllReduce(values.data, values.data, static_cast<std::size_t>(values.elements()), nccl_type(values.type),
+                        ncclSum, communicator_.get(), static_cast<cudaStream_t>(stream_->native())));
     // What a ring sends per rank; NCCL does not tell what its choice of algorithm did.
     const auto others = static_cast<std::uint64_t>(size_ - 1);
     bytes_sent_ += 2 * others * values.bytes() / static_cast<std::uint64_t>(size_);

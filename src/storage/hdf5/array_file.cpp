@@ -60,8 +60,7 @@ ObjectHandle find(hid_t file, std::string_view name) {
     const std::string component(name.substr(0, name.find('/')));
     name.remove_prefix(std::min(component.size() + 1, name.size()));
     if (component.empty()) continue;
-    if (!is_a(object, H5I_GROUP) || check(H5Lexists(object.get(), component.c_str(), H5P_DEFAULT)) == 0)
-      return {};
+    if (!is_a(object, H5I_GROUP) || check(H5Lexists(object.get(), component.c_str(), H5P_DEFAULT)) == 0) return {};
     object = ObjectHandle(check(H5Oopen(object.get(), component.c_str(), H5P_DEFAULT)));
   }
   return object;
@@ -69,8 +68,7 @@ ObjectHandle find(hid_t file, std::string_view name) {
 
 std::string link_name(hid_t group, hsize_t index) {
   const auto name_by_index = [&](char* text, std::size_t bytes) {
-    return check(
-        hid_t{H5Lget_name_by_idx(group, ".", H5_INDEX_NAME, H5_ITER_INC, index, text, bytes, H5P_DEFAULT)});
+    return check(hid_t{H5Lget_name_by_idx(group, ".", H5_INDEX_NAME, H5_ITER_INC, index, text, bytes, H5P_DEFAULT)});
   };
   std::string name(static_cast<std::size_t>(name_by_index(nullptr, 0)), '\0');
   name_by_index(name.data(), name.size() + 1);

@@ -53,8 +53,7 @@ PropertiesHandle contiguous_without_times() {
 SpaceHandle space_of(const Shape& shape) {
   if (shape.rank() == 0) return SpaceHandle(check(H5Screate(H5S_SCALAR)));
   std::array<hsize_t, Shape::kMaxRank> extents{};
-  std::ranges::transform(shape.extents(), extents.begin(),
-                         [](std::int64_t e) { return static_cast<hsize_t>(e); });
+  std::ranges::transform(shape.extents(), extents.begin(), [](std::int64_t e) { return static_cast<hsize_t>(e); });
   return SpaceHandle(check(H5Screate_simple(shape.rank(), extents.data(), nullptr)));
 }
 
@@ -67,8 +66,7 @@ void refuse_ambiguous(const std::string& name) {
   while (true) {
     const std::string_view component = rest.substr(0, rest.find('/'));
     if (component.empty() || component == "." || component == "..") {
-      throw Error(ErrorSource::internal,
-                  fmt::format("the array name '{}' has an empty or dotted component", name));
+      throw Error(ErrorSource::internal, fmt::format("the array name '{}' has an empty or dotted component", name));
     }
     if (component.size() == rest.size()) return;
     rest.remove_prefix(component.size() + 1);
@@ -83,8 +81,8 @@ class ArrayImage::File {
            bool empty) {
     refuse_ambiguous(name);
     if (!file_) throw Error(ErrorSource::internal, fmt::format("'{}' is added to a finished image", name));
-    const DatasetHandle dataset(check(H5Dcreate2(file_.get(), name.c_str(), stored, space.get(), links_.get(),
-                                                 layout_.get(), H5P_DEFAULT)));
+    const DatasetHandle dataset(
+        check(H5Dcreate2(file_.get(), name.c_str(), stored, space.get(), links_.get(), layout_.get(), H5P_DEFAULT)));
     if (!empty) check(H5Dwrite(dataset.get(), native, H5S_ALL, H5S_ALL, H5P_DEFAULT, data));
   }
 
@@ -101,8 +99,7 @@ class ArrayImage::File {
   std::vector<std::byte> finish() {
     if (!file_) throw Error(ErrorSource::internal, "an image is finished twice");
     check(H5Fflush(file_.get(), H5F_SCOPE_GLOBAL));
-    std::vector<std::byte> bytes(
-        static_cast<std::size_t>(check(hid_t{H5Fget_file_image(file_.get(), nullptr, 0)})));
+    std::vector<std::byte> bytes(static_cast<std::size_t>(check(hid_t{H5Fget_file_image(file_.get(), nullptr, 0)})));
     check(hid_t{H5Fget_file_image(file_.get(), bytes.data(), bytes.size())});
     check(H5Fclose(file_.release()));
     return bytes;
