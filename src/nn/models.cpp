@@ -27,10 +27,10 @@ NetworkSpec lenet_with(const char* name, Pooling pooling, Initializer initialize
            dense("dense2", kUnitsAsClasses, false)}};
 }
 
-NetworkSpec lenet() { return lenet_with("lenet", Pooling::max, Initializer::xavier); }
+NetworkSpec lenet() { return lenet_with("lenet", Pooling::max, Initializer::kaiming); }
 NetworkSpec lenet_avg() { return lenet_with("lenet-avg", Pooling::average, Initializer::normal); }
 NetworkSpec mlp() {
-  return {"mlp", Initializer::xavier, {dense("dense1", 256, true), dense("dense2", kUnitsAsClasses, false)}};
+  return {"mlp", Initializer::kaiming, {dense("dense1", 256, true), dense("dense2", kUnitsAsClasses, false)}};
 }
 NetworkSpec linear() { return {"linear", Initializer::xavier, {dense("dense1", kUnitsAsClasses, false)}}; }
 

@@ -2,7 +2,7 @@
 // Networks as text. A model file is TOML:
 //
 //   name = "lenet"
-//   init = "xavier"            # normal, xavier or kaiming; xavier when left out
+//   init = "kaiming"           # normal, xavier or kaiming; xavier when left out
 //
 //   [[layer]]                  # one table per layer, in order
 //   name = "conv1"             # letters, digits, '.', '_' and '-'; used once
