@@ -6,19 +6,21 @@
 #include "tutti/nn/models.hpp"
 
 #include "cuda_loader.hpp"
+#include "option_table.hpp"
 #include "resolve_options.hpp"
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <sstream>
+#include <vector>
 
 namespace tutti {
 namespace {
 
-void fill_in_ranks(RunConfig& config, const World& world, const Cores& cores) {
+void fill_in_ranks(RunConfig& config, const World& world, int fair_threads) {
   const bool parts_chosen = config.parts != 0;
   if (!parts_chosen) config.parts = world.size();
-  if (config.threads == 0) config.threads = parts_chosen ? 1 : std::max(1, cores.usable / world.local_size());
+  if (config.threads == 0) config.threads = parts_chosen ? 1 : fair_threads;
   if (config.exchange == "auto") config.exchange = parts_chosen ? "exact" : "ring";
   if (config.exchange != "ring") {
     throw Error(ErrorSource::usage, fmt::format("--exchange {}: this version has ring{}", config.exchange,
@@ -75,14 +77,46 @@ NetworkSpec choose_model(const std::string& model) {
   return is_path ? read_model_file(model) : built_in_model(model);
 }
 
-void refuse_different_data(World& world, std::uint64_t digest) {
-  const auto digests = all_gather_text(world, digest_text(digest));
-  for (std::size_t rank = 0; rank < digests.size(); ++rank) {
-    if (digests[rank] != digests[0]) {
-      throw Error(ErrorSource::input,
-                  fmt::format("rank {} sees other training data (digest {}) than rank 0 ({}): give all ranks the same "
-                              "--data",
-                              rank, digests[rank], digests[0]))
+// What every rank must be about to do alike.
+struct Claim {
+  std::string what;
+  std::string value;
+  std::string remedy;
+};
+
+std::vector<Claim> claims_of(const Assembly& assembly) {
+  RunConfig config = assembly.config;
+  std::vector<Claim> claims;
+  for (const RunOption& option : run_options(config)) {
+    if (option.use != OptionUse::fixed && option.use != OptionUse::changeable) continue;
+    claims.push_back({"--" + option.name, value_text(option), "give all ranks the same"});
+  }
+  const Dataset* test = assembly.data.test.get();
+  claims.push_back(
+      {"network", digest_text(hash64(model_text(assembly.network->spec()))), "give all ranks the same --model"});
+  claims.push_back({"training data", digest_text(assembly.data_digest), "give all ranks the same --data"});
+  claims.push_back(
+      {"test data", test == nullptr ? "none" : digest_text(test->digest()), "give all ranks the same test set"});
+  return claims;
+}
+
+void refuse_different_runs(World& world, const Assembly& assembly) {
+  const std::vector<Claim> claims = claims_of(assembly);
+  std::string mine;
+  for (const Claim& claim : claims) mine += claim.value + "\n";
+  const auto all = all_gather_text(world, mine);
+  for (std::size_t rank = 1; rank < all.size(); ++rank) {
+    if (all[rank] == all[0]) continue;
+    std::istringstream theirs(all[rank]);
+    std::istringstream expected(all[0]);
+    for (const Claim& claim : claims) {
+      std::string value;
+      std::string wanted;
+      std::getline(theirs, value);
+      std::getline(expected, wanted);
+      if (value == wanted) continue;
+      throw Error(ErrorSource::input, fmt::format("rank {} has another {} than rank 0, {} against {}: {}", rank,
+                                                  claim.what, value, wanted, claim.remedy))
           .on_all_ranks();
     }
   }
@@ -102,10 +136,11 @@ Assembly assemble(World& world, const RunConfig& config, const std::string& mode
   Assembly assembly;
   assembly.config = config;
   assembly.cores = count_cores(world);
+  const int fair_threads = fewest_cores_per_rank(world, assembly.cores);
   NetworkSpec model;
   run_agreed(world, [&] {
     refuse_unknown_words(config);
-    fill_in_ranks(assembly.config, world, assembly.cores);
+    fill_in_ranks(assembly.config, world, fair_threads);
     assembly.backend = choose_backend(config);
     model = model_text.empty() ? choose_model(config.model) : parse_model(model_text, "the checkpoint's model");
     assembly.data = open_data(config.data, config.test_data);
@@ -114,7 +149,7 @@ Assembly assemble(World& world, const RunConfig& config, const std::string& mode
     assembly.options = resolve_options(assembly.config, model);
     assembly.data_digest = assembly.data.train->digest();
   });
-  refuse_different_data(world, assembly.data_digest);
+  refuse_different_runs(world, assembly);
   run_agreed(world, [&] { assembly.communicator = choose_communicator(assembly.config, world, assembly.cores); });
   tell_of_cores(assembly.config, world, assembly.cores, log);
   return assembly;

@@ -20,7 +20,7 @@ namespace tutti {
 
 // Everything a Trainer borrows, and what the banner and the run record tell of it.
 struct Assembly {
-  RunConfig config;  // with every zero and "auto" filled in
+  RunConfig config;  // with parts, threads and exchange filled in
   Cores cores;
   std::unique_ptr<Backend> backend;
   std::unique_ptr<Communicator> communicator;

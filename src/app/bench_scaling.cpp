@@ -1,3 +1,4 @@
+#include "tutti/base/error.hpp"
 #include "tutti/base/log.hpp"
 #include "tutti/base/stopwatch.hpp"
 #include "tutti/nn/model_file.hpp"
@@ -49,7 +50,7 @@ Point measure(World& world, const RunConfig& config, const ScalingBench& bench, 
   const Log log(world.rank(), world.host(), true);
   const Assembly assembly = assemble(world, config, "", log);
   std::optional<Trainer> trainer;
-  run_agreed(world, [&] { trainer.emplace(assembly.parts(), assembly.options, RunTexts{}); });
+  run_agreed(world, [&] { trainer.emplace(assembly.parts(), assembly.options, RunFacts{}); });
   std::vector<double> seconds;
   for (std::int64_t step = 0; step < bench.warmup_steps + bench.timed_steps; ++step) {
     const Stopwatch watch;
@@ -62,6 +63,33 @@ Point measure(World& world, const RunConfig& config, const ScalingBench& bench, 
           .batch = config.batch_size,
           .oversubscribed = busy > assembly.cores.usable,
           .step = spread_of(slowest_of_ranks(world, seconds))};
+}
+
+struct Place {
+  std::string mode;
+  int ranks = 1;
+  Cores cores;
+};
+
+// One point on the first ranks of the world while the others sleep, and nothing on those others. An error that the
+// measuring ranks share is raised on all; one that a rank met alone ends the job. Collective.
+std::optional<Point> measure_on(World& world, const Invocation& invocation, const Place& place) {
+  const auto part_of_world = world.split(world.rank() < place.ranks ? 0 : -1);
+  std::optional<Point> point;
+  std::optional<Error> shared;
+  try {
+    if (part_of_world) {
+      const RunConfig config = config_for(invocation, place.mode, place.ranks, place.cores, world.local_size());
+      point = measure(*part_of_world, config, invocation.scaling, place.mode);
+    }
+  } catch (const Error& error) {
+    if (error.reach() == ErrorReach::this_rank) throw;
+    shared = error;
+  }
+  run_agreed(world, [&] {
+    if (shared) throw *shared;
+  });
+  return point;
 }
 
 double efficiency(const Point& point, const Point& first) {
@@ -91,7 +119,6 @@ Json as_json(const Point& point, const Point& first) {
 
 ExitStatus bench_scaling(World& world, const Invocation& invocation) {
   const Cores cores = count_cores(world);
-  const int ranks_on_host = world.local_size();
   std::vector<int> counts;
   run_agreed(world, [&] { counts = parse_rank_counts(invocation.ranks, world.size()); });
   if (world.rank() == 0) {
@@ -103,17 +130,12 @@ ExitStatus bench_scaling(World& world, const Invocation& invocation) {
     if (invocation.scaling.mode != "both" && invocation.scaling.mode != mode) continue;
     std::optional<Point> first;
     for (const int count : counts) {
-      const auto part_of_world = world.split(world.rank() < count ? 0 : -1);
-      run_agreed(world, [&] {
-        if (!part_of_world) return;
-        const RunConfig config = config_for(invocation, mode, count, cores, ranks_on_host);
-        const Point point = measure(*part_of_world, config, invocation.scaling, mode);
-        if (!first) first = point;
-        if (world.rank() == 0) {
-          tell(point, *first);
-          results.push_back(as_json(point, *first));
-        }
-      });
+      const auto point = measure_on(world, invocation, {.mode = mode, .ranks = count, .cores = cores});
+      if (!first) first = point;
+      if (world.rank() == 0) {
+        tell(*point, *first);
+        results.push_back(as_json(*point, *first));
+      }
     }
   }
   write_bench_json(world, invocation.json,

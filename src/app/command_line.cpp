@@ -3,6 +3,7 @@
 #include "tutti/backend/backend.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/base/version.hpp"
+#include "tutti/comm/world.hpp"
 #include "tutti/storage/array_file.hpp"
 
 #include "option_table.hpp"
@@ -22,15 +23,24 @@ constexpr const char* kCommands =
     "Exit status: 0 done, 64 usage, 65 bad input, 66 no usable checkpoint, 70 internal, 73 cannot save,\n"
     "74 cannot read, 88 no longer finite.";
 
-void add_run_options(CLI::App& app, const std::vector<RunOption>& options) {
+// A measurement decides by itself how long it runs, on how many parts, and what it keeps.
+bool concerns_benches(const RunOption& option) {
+  for (const char* own : {"epochs", "steps", "parts"}) {
+    if (option.name == own) return false;
+  }
+  return option.use == OptionUse::fixed || option.use == OptionUse::place || option.group == "Ranks and devices";
+}
+
+void add_run_options(CLI::App& app, const std::vector<RunOption>& options, Command command) {
   for (const RunOption& option : options) {
+    if (command != Command::train && !concerns_benches(option)) continue;
     const std::string flag = "--" + option.name;
     CLI::Option* added = std::visit(
         [&](auto* target) -> CLI::Option* {
           if constexpr (std::is_same_v<decltype(target), bool*>) {
-            return app.add_flag(flag, *target, option.help);
+            return app.add_flag(flag, *target, option.help)->take_last();
           } else {
-            return app.add_option(flag, *target, option.help)->capture_default_str();
+            return app.add_option(flag, *target, option.help)->capture_default_str()->take_last();
           }
         },
         option.target);
@@ -89,6 +99,7 @@ std::pair<Command, int> command_of(int argc, const char* const* argv) {
     return {Command::train, 0};
   }
   const std::string_view second = argc > 2 ? argv[2] : "";
+  if (second == "--help" || second == "-h") return {Command::print_text, 2};
   if (second == "allreduce") return {Command::bench_allreduce, 2};
   if (second == "scaling") return {Command::bench_scaling, 2};
   throw Error(ErrorSource::usage,
@@ -96,7 +107,8 @@ std::pair<Command, int> command_of(int argc, const char* const* argv) {
 }
 
 std::string version_text() {
-  return fmt::format("tutti {}\n{}\nHDF5 {}", version(), cpu_library_version(), array_library_version());
+  return fmt::format("tutti {}\n{}\n{}\nHDF5 {}", version(), cpu_library_version(), mpi_library_version(),
+                     array_library_version());
 }
 
 }  // namespace
@@ -106,6 +118,13 @@ Invocation parse_command_line(int argc, const char* const* argv) {
   invocation.words.assign(argv, argv + argc);
   const auto [command, words] = command_of(argc, argv);
   invocation.command = command;
+  if (command == Command::print_text) {
+    invocation.text =
+        "trainer bench allreduce   sums over the ranks, by message size\n"
+        "trainer bench scaling     training steps, by rank count\n"
+        "Each has its own --help.";
+    return invocation;
+  }
 
   CLI::App app("Trains image classifiers on MPI ranks: mpirun -np 4 ./trainer", "trainer");
   app.set_help_flag("-h,--help", "print this and end");
@@ -118,7 +137,7 @@ Invocation parse_command_line(int argc, const char* const* argv) {
     add_allreduce_options(app, invocation);
   } else {
     if (command == Command::bench_scaling) add_scaling_options(app, invocation);
-    add_run_options(app, options);
+    add_run_options(app, options, command);
   }
 
   try {

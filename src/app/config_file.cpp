@@ -1,4 +1,5 @@
 #include "tutti/base/error.hpp"
+#include "tutti/storage/whole_file.hpp"
 
 #include "option_table.hpp"
 
@@ -6,9 +7,9 @@
 #include <toml.hpp>
 
 #include <algorithm>
-#include <fstream>
 #include <sstream>
 #include <type_traits>
+#include <vector>
 
 namespace tutti {
 namespace {
@@ -88,11 +89,13 @@ void read_config_text(const std::string& text, const std::string& origin, RunCon
 }
 
 void read_config_file(const std::string& path, RunConfig& config, std::set<std::string>& given) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  if (file) text << file.rdbuf();
-  if (!file) throw Error(ErrorSource::usage, fmt::format("--config {}: cannot be read: is the path right?", path));
-  read_config_text(text.str(), path, config, given);
+  std::vector<std::byte> bytes;
+  try {
+    bytes = read_whole(path);
+  } catch (const Error& error) {
+    throw Error(ErrorSource::usage, fmt::format("--config {}: {}", path, error.what()));
+  }
+  read_config_text(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()), path, config, given);
 }
 
 }  // namespace tutti

@@ -43,4 +43,12 @@ Cores count_cores(World& world) {
           .present = std::max(1, static_cast<int>(std::thread::hardware_concurrency()))};
 }
 
+int fewest_cores_per_rank(World& world, const Cores& cores) {
+  int fewest = std::max(1, cores.usable / world.local_size());
+  for (const std::string& theirs : all_gather_text(world, fmt::format("{}", fewest))) {
+    fewest = std::min(fewest, std::stoi(theirs));
+  }
+  return fewest;
+}
+
 }  // namespace tutti

@@ -13,5 +13,7 @@ struct Cores {
 
 // Collective.
 Cores count_cores(World& world);
+// The cores that each rank of the most crowded host can have, one at least: the same on every rank. Collective.
+int fewest_cores_per_rank(World& world, const Cores& cores);
 
 }  // namespace tutti

@@ -33,9 +33,9 @@ std::vector<RunOption> run_options(RunConfig& c) {
   const std::string data = "Data", network = "Network", training = "Training", ranks = "Ranks and devices",
                     keeping = "Keeping", watching = "Watching";
   return {
-      {"data", data, "glyphs, synthetic:NxCxHxW:classes, a folder of idx or CIFAR files, or a name to look up", fixed,
+      {"data", data, "glyphs, synthetic:NxCxHxW:classes, a folder of idx or CIFAR files, or a name to look up", place,
        &c.data},
-      {"test-data", data, "folder of the test set, where it lies apart", fixed, &c.test_data},
+      {"test-data", data, "folder of the test set, where it lies apart", place, &c.test_data},
       {"last-batch", data, "samples that fill no whole batch: keep, discard or rollover", fixed, &c.last_batch},
       {"shuffle", data, "global (all samples, each epoch), partition (each part its block) or none", fixed, &c.shuffle},
       {"model", network, "lenet, lenet-avg, mlp, linear, or the path of a model file", fixed, &c.model},
@@ -60,18 +60,18 @@ std::vector<RunOption> run_options(RunConfig& c) {
       {"precision", ranks, "fp32", fixed, &c.precision},
       {"comm", ranks, "auto, solo or mpi", changeable, &c.comm},
       {"exchange", ranks, "how gradients meet: auto or ring", fixed, &c.exchange},
-      {"bucket-mib", ranks, "gradients exchanged at a time, MiB", changeable, &c.bucket_mib},
+      {"bucket-mib", ranks, "gradients exchanged at a time, MiB", fixed, &c.bucket_mib},
       {"in-flight", ranks, "batches prepared ahead: 0, 1 or 2; never changes a bit", changeable, &c.in_flight},
       {"out", keeping, "folder for checkpoints, metrics.jsonl and the resolved options; none: nothing is written",
-       changeable, &c.out},
+       output, &c.out},
       {"resume", keeping, "go on from the newest checkpoint in --out", call, &c.resume},
       {"checkpoint-every", keeping, "N, Nsteps or Nepochs; always at the end, too", changeable, &c.checkpoint_every},
       {"test-every", watching, "evaluate after every so many epochs and the last; 0: never", changeable, &c.test_every},
       {"log-every", watching, "record the loss of every so many steps in metrics.jsonl", changeable, &c.log_every},
       {"digest-every", watching, "record digests of weights, gradients and optimizer every so many steps", changeable,
        &c.digest_every},
-      {"progress", watching, "bar on the terminal: auto, always or never", changeable, &c.progress},
-      {"quiet", watching, "results only: no banner, no notes", changeable, &c.quiet},
+      {"progress", watching, "bar on stderr: auto (a terminal; mpirun hides it), always or never", output, &c.progress},
+      {"quiet", watching, "results only: no banner, no notes", output, &c.quiet},
       {"config", keeping, "TOML file of options, keys as here; the command line goes before it", call, &c.config},
       {"dry-run", keeping, "print the resolved options as TOML and end", call, &c.dry_run},
   };
@@ -96,8 +96,10 @@ RunConfig merge_for_resume(const RunConfig& asked, const std::set<std::string>& 
   const auto sources = run_options(from_checkpoint);
   const auto targets = run_options(merged);
   for (std::size_t i = 0; i < targets.size(); ++i) {
-    if (targets[i].use != OptionUse::fixed) continue;
-    if (given.contains(targets[i].name) && value_text(targets[i]) != value_text(sources[i])) {
+    if (targets[i].use == OptionUse::call || targets[i].use == OptionUse::output) continue;
+    const bool asked_for = given.contains(targets[i].name);
+    if (asked_for && targets[i].use != OptionUse::fixed) continue;
+    if (asked_for && value_text(targets[i]) != value_text(sources[i])) {
       throw Error(ErrorSource::input,
                   fmt::format("--{} {} contradicts the checkpoint {}, which has {}: leave the option out, or start in "
                               "another --out",

@@ -14,7 +14,9 @@ namespace tutti {
 
 enum class OptionUse {
   fixed,       // part of what is computed: a resume takes it from the checkpoint
-  changeable,  // ends, output and what is watched: may differ after a resume
+  changeable,  // ends, output and what is watched: a resume takes it from the checkpoint unless it is given anew
+  place,       // where the data lie, which the data's digest stands for: likewise
+  output,      // where this call's reports go, and which: a resume keeps what is asked
   call,        // about this call alone: in no file
 };
 

@@ -28,7 +28,7 @@ void leave_exit_json(const FailureRecord& record, const World& world, ExitStatus
   const std::string text =
       nlohmann::ordered_json{
           {"status", static_cast<int>(status)}, {"rank", world.rank()}, {"host", world.host()}, {"reason", reason}}
-          .dump() +
+          .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) +
       "\n";
   if (::write(file, text.data(), text.size()) < 0) write_stderr_line(fmt::format("trainer: cannot write {}", path));
   ::close(file);
@@ -47,7 +47,11 @@ int leave_together(World& world, const FailureRecord& record, ExitStatus status,
     write_stderr_line(fmt::format("trainer: {}", reason));
     leave_exit_json(record, world, status, reason);
   }
-  world.close();
+  try {
+    world.close();
+  } catch (const std::exception&) {
+    world.abort(static_cast<int>(status));
+  }
   return static_cast<int>(status);
 }
 
@@ -90,6 +94,8 @@ int run_program(int argc, const char* const* argv) {
     invocation = parse_command_line(argc, argv);
   } catch (const Error& error) {
     mistake = error;
+  } catch (const std::exception& error) {
+    mistake = Error(ErrorSource::usage, error.what());
   }
   if (!mistake && invocation.command == Command::print_text) {
     if (launcher_rank() == 0) fmt::print("{}\n", invocation.text);

@@ -54,32 +54,35 @@ void refuse_unknown_words(const RunConfig& config) {
 
 TrainerOptions resolve_options(const RunConfig& config, const NetworkSpec& model) {
   const CheckpointInterval interval = parse_checkpoint_every(config.checkpoint_every);
-  return {.batch_size = config.batch_size,
-          .num_parts = static_cast<int>(config.parts),
-          .threads = static_cast<int>(config.threads),
-          .last_batch = parse_last_batch(config.last_batch),
-          .shuffle = parse_shuffle(config.shuffle),
-          .seed = static_cast<std::uint64_t>(config.seed),
-          .initializer = config.init == "model" ? model.initializer : parse_initializer(config.init),
-          .epochs = config.epochs,
-          .steps = config.steps,
-          .optimizer = {.kind = config.optimizer,
-                        .momentum = config.momentum,
-                        .weight_decay = config.weight_decay,
-                        .nesterov = config.nesterov},
-          .learning_rate = {.schedule = parse_schedule(config.schedule),
-                            .base = config.lr,
-                            .period_epochs = parse_lr_period(config.lr_period),
-                            .decay = config.lr_decay,
-                            .warmup_epochs = config.warmup_epochs},
-          .bucket_bytes = static_cast<std::size_t>(config.bucket_mib * 1024 * 1024),
-          .steps_ahead = static_cast<int>(config.in_flight),
-          .test_every_epochs = config.test_every,
-          .log_every_steps = config.log_every,
-          .digest_every_steps = config.digest_every,
-          .checkpoint_every_steps = interval.steps,
-          .checkpoint_every_epochs = interval.epochs,
-          .checkpoint_at_end = !config.out.empty()};
+  TrainerOptions options{.batch_size = config.batch_size,
+                         .num_parts = static_cast<int>(config.parts),
+                         .threads = static_cast<int>(config.threads),
+                         .last_batch = parse_last_batch(config.last_batch),
+                         .shuffle = parse_shuffle(config.shuffle),
+                         .seed = static_cast<std::uint64_t>(config.seed),
+                         .initializer = config.init == "model" ? model.initializer : parse_initializer(config.init),
+                         .epochs = config.epochs,
+                         .steps = config.steps,
+                         .optimizer = {.kind = config.optimizer,
+                                       .momentum = config.momentum,
+                                       .weight_decay = config.weight_decay,
+                                       .nesterov = config.nesterov},
+                         .learning_rate = {.schedule = parse_schedule(config.schedule),
+                                           .base = config.lr,
+                                           .period_epochs = parse_lr_period(config.lr_period),
+                                           .decay = config.lr_decay,
+                                           .warmup_epochs = config.warmup_epochs},
+                         .bucket_bytes = static_cast<std::size_t>(config.bucket_mib * 1024 * 1024),
+                         .steps_ahead = static_cast<int>(config.in_flight),
+                         .test_every_epochs = config.test_every,
+                         .log_every_steps = config.log_every,
+                         .digest_every_steps = config.digest_every,
+                         .checkpoint_every_steps = interval.steps,
+                         .checkpoint_every_epochs = interval.epochs,
+                         .checkpoint_at_end = !config.out.empty()};
+  require_sensible(options.optimizer);
+  require_sensible(options.learning_rate);
+  return options;
 }
 
 CheckpointInterval parse_checkpoint_every(const std::string& text) {

@@ -1,6 +1,6 @@
 #pragma once
 // Everything a user can choose for a training run, as written: on the command line, in a file, or left at its default.
-// Words are checked and zeros filled in by resolve (assemble.hpp).
+// Words are checked in resolve_options.hpp, zeros filled in by assemble.hpp.
 
 #include <cstdint>
 #include <string>

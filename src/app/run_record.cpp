@@ -63,7 +63,7 @@ std::string run_record(const Assembly& assembly, const World& world, const std::
                                 {"parameters", assembly.network->layout().parameters()},
                                 {"data", config.data},
                                 {"data_digest", digest_text(assembly.data_digest)}}
-      .dump();
+      .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 std::string versions_text(const Assembly& assembly, const World& world) {

@@ -8,13 +8,21 @@
 #include <cstdio>
 
 namespace tutti {
+namespace {
+
+// Only stderr may be drawn upon: stdout is for results, and under mpirun it looks like a terminal even where it is none.
+bool wants_bar(const RunConfig& config) {
+  const bool terminal = ::isatty(STDERR_FILENO) == 1 && !config.quiet;
+  return config.progress == "always" || (config.progress == "auto" && terminal);
+}
+
+}  // namespace
 
 RunReporter::RunReporter(World& world, const RunConfig& config, const CheckpointStore* store)
     : world_(world), store_(store) {
   if (world.rank() != 0) return;
   if (store != nullptr) metrics_.emplace(config.out + "/metrics.jsonl");
-  const bool terminal = ::isatty(STDERR_FILENO) == 1 && !config.quiet;
-  if (config.progress == "always" || (config.progress == "auto" && terminal)) bar_.emplace();
+  if (wants_bar(config)) bar_.emplace();
 }
 
 void RunReporter::start(const std::string& run_record) {

@@ -36,8 +36,8 @@ void prepare_folder(World& world, const RunConfig& config, const CheckpointStore
     std::error_code failure;
     std::filesystem::create_directories(store.folder(), failure);
     if (failure) {
-      throw Error(ErrorSource::save,
-                  fmt::format("--out {}: cannot make {}: {}", config.out, store.folder(), failure.message()));
+      throw Error(ErrorSource::save, fmt::format("--out {}: cannot make {}: {}; choose a folder that can be written",
+                                                 config.out, store.folder(), failure.message()));
     }
     if (!config.resume && store.holds_any()) {
       throw Error(ErrorSource::input,
@@ -92,17 +92,22 @@ void tell_end(const Trainer& trainer, std::uint64_t digest, const RunConfig& con
 ExitStatus train(World& world, const Assembly& assembly, const std::optional<Resumed>& resumed,
                  const CheckpointStore* store, const Invocation& invocation, const Log& log) {
   const RunConfig& config = assembly.config;
-  const RunTexts texts{.configuration = config_text(config),
+  const RunFacts facts{.configuration = config_text(config),
                        .model = model_text(assembly.network->spec()),
-                       .versions = versions_text(assembly, world)};
+                       .versions = versions_text(assembly, world),
+                       .data_digest = assembly.data_digest};
   std::optional<Trainer> trainer;
   run_agreed(world, [&] {
-    trainer.emplace(assembly.parts(), assembly.options, texts);
+    trainer.emplace(assembly.parts(), assembly.options, facts);
     if (resumed) trainer->restore(resumed->state);
   });
   tell_start(assembly, world, *trainer, log);
   if (resumed) {
     log.note(fmt::format("going on from {}: {} of {} steps done", resumed->path, trainer->steps_done(),
+                         trainer->planned_steps()));
+  }
+  if (trainer->steps_done() >= trainer->planned_steps()) {
+    log.note(fmt::format("nothing left to do: all {} steps are done; --epochs or --steps makes the run longer",
                          trainer->planned_steps()));
   }
   if (store != nullptr) save_resolved_options(world, config);

@@ -15,6 +15,7 @@ class SoloCommunicator final : public Communicator {
   void all_reduce_sum(const Tensor& values, Stream&) override { require_summable_on_host(values); }
   bool progress() override { return false; }
   void finish(Stream&) override {}
+  void abandon() noexcept override {}
   std::uint64_t bytes_sent() const override { return 0; }
 };
 

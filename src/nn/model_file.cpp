@@ -8,6 +8,7 @@
 #include <toml.hpp>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <set>
@@ -45,14 +46,16 @@ class KeyReader {
     return value.as_string().str;
   }
 
-  std::int64_t number(const std::string& key) {
+  std::int64_t number(const std::string& key, std::int64_t least = 1) {
     const toml::value& value = required(key);
-    if (!value.is_integer()) refuse(value, fmt::format("'{}' must be a whole number", key));
+    if (!value.is_integer() || value.as_integer() < least) {
+      refuse(value, fmt::format("'{}' must be a whole number of {} or more", key, least));
+    }
     return value.as_integer();
   }
-  std::int64_t number_or(const std::string& key, std::int64_t otherwise) {
+  std::int64_t number_or(const std::string& key, std::int64_t otherwise, std::int64_t least = 1) {
     known_.insert(key);
-    return has(key) ? number(key) : otherwise;
+    return has(key) ? number(key, least) : otherwise;
   }
 
   bool flag_or(const std::string& key, bool otherwise) {
@@ -94,7 +97,7 @@ LayerSpec conv2d(KeyReader& keys) {
   return Conv2dSpec{.channels = keys.number("channels"),
                     .kernel = keys.number("kernel"),
                     .stride = keys.number_or("stride", 1),
-                    .padding = keys.number_or("padding", 0),
+                    .padding = keys.number_or("padding", 0, 0),
                     .bias = keys.flag_or("bias", true),
                     .relu = keys.flag_or("relu", false)};
 }
@@ -232,7 +235,7 @@ NetworkSpec read_model_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;
   if (file) text << file.rdbuf();
-  if (!file || file.bad() || text.bad()) {
+  if (!file || text.bad() || std::filesystem::is_directory(path)) {
     throw Error(ErrorSource::io, fmt::format("cannot read the model file {}: is the path right?", path));
   }
   return parse_model(text.str(), path);

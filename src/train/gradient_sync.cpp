@@ -21,6 +21,10 @@ GradientSync::GradientSync(Communicator& communicator, const ParameterLayout& la
   }
 }
 
+GradientSync::~GradientSync() {
+  if (next_ != 0) communicator_.abandon();
+}
+
 void GradientSync::ready(std::int64_t final_elements, Stream& stream) {
   while (next_ < ends_.size() && ends_[next_] <= final_elements) {
     const std::int64_t begin = next_ == 0 ? 0 : ends_[next_ - 1];

@@ -17,6 +17,11 @@ class GradientSync {
   GradientSync(Communicator& communicator, const ParameterLayout& layout, const Tensor& gradients,
                std::size_t bucket_bytes);
 
+  // A step that failed half-way leaves sums under way over memory that is about to go.
+  ~GradientSync();
+  GradientSync(const GradientSync&) = delete;
+  GradientSync& operator=(const GradientSync&) = delete;
+
   // Gradients [0, final_elements) of the block hold this rank's whole sum. Collective, in the same order.
   // Asynchronous.
   void ready(std::int64_t final_elements, Stream& stream);

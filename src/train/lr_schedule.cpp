@@ -49,17 +49,23 @@ std::vector<std::int64_t> parse_lr_period(const std::string& text) {
   return epochs;
 }
 
-LrSchedule::LrSchedule(LrPlan plan, std::int64_t steps_per_epoch, std::int64_t total_steps)
-    : plan_(std::move(plan)),
-      warmup_steps_(std::llround(plan_.warmup_epochs * static_cast<double>(steps_per_epoch))),
-      total_steps_(total_steps) {
-  if (!(plan_.base >= 0) || !std::isfinite(plan_.base)) {
-    throw Error(ErrorSource::usage, fmt::format("--lr {}: must be 0 or more", plan_.base));
-  }
-  if (plan_.schedule == Schedule::step && plan_.period_epochs.empty()) {
+void require_sensible(const LrPlan& plan) {
+  const auto require = [](bool sensible, const char* option, double value, const char* range) {
+    if (!sensible) throw Error(ErrorSource::usage, fmt::format("--{} {}: must be {}", option, value, range));
+  };
+  require(plan.base >= 0 && std::isfinite(plan.base), "lr", plan.base, "0 or more, and finite");
+  require(plan.decay > 0 && plan.decay <= 1, "lr-decay", plan.decay, "above 0 and at most 1");
+  require(plan.warmup_epochs >= 0 && plan.warmup_epochs <= 1e6, "warmup-epochs", plan.warmup_epochs, "0 to 1000000");
+  if (plan.schedule == Schedule::step && plan.period_epochs.empty()) {
     throw Error(ErrorSource::usage, "--schedule step wants --lr-period: a number of epochs (10), or epochs (30,60,80)");
   }
-  if (!(plan_.warmup_epochs >= 0) || (warmup_steps_ > 0 && warmup_steps_ >= total_steps)) {
+}
+
+LrSchedule::LrSchedule(LrPlan plan, std::int64_t steps_per_epoch, std::int64_t total_steps)
+    : plan_(std::move(plan)), total_steps_(total_steps) {
+  require_sensible(plan_);
+  warmup_steps_ = std::llround(plan_.warmup_epochs * static_cast<double>(steps_per_epoch));
+  if (warmup_steps_ > 0 && warmup_steps_ >= total_steps) {
     throw Error(ErrorSource::usage,
                 fmt::format("--warmup-epochs {} are {} steps, but the run has {}: shorten the warm-up",
                             plan_.warmup_epochs, warmup_steps_, total_steps));

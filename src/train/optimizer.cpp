@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 namespace tutti {
 namespace {
 
@@ -41,20 +43,25 @@ class Sgd : public Optimizer {
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options, Backend& backend,
-                                          const ParameterLayout& layout) {
+void require_sensible(const OptimizerOptions& options) {
   if (options.kind != "sgd") {
     throw Error(ErrorSource::usage, fmt::format("--optimizer {}: this version has sgd", options.kind));
   }
   if (!(options.momentum >= 0 && options.momentum < 1)) {
     throw Error(ErrorSource::usage, fmt::format("--momentum {}: must be at least 0 and below 1", options.momentum));
   }
-  if (!(options.weight_decay >= 0)) {
-    throw Error(ErrorSource::usage, fmt::format("--weight-decay {}: must be 0 or more", options.weight_decay));
+  if (!(options.weight_decay >= 0 && std::isfinite(options.weight_decay))) {
+    throw Error(ErrorSource::usage,
+                fmt::format("--weight-decay {}: must be 0 or more, and finite", options.weight_decay));
   }
   if (options.nesterov && options.momentum == 0) {
     throw Error(ErrorSource::usage, "--nesterov wants --momentum above 0");
   }
+}
+
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options, Backend& backend,
+                                          const ParameterLayout& layout) {
+  require_sensible(options);
   return std::make_unique<Sgd>(options, backend, layout);
 }
 

@@ -12,6 +12,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
 #include <optional>
 #include <utility>
 
@@ -43,6 +45,13 @@ std::int64_t count_planned_steps(const TrainerOptions& options, const BatchLoade
 
 bool due(std::int64_t count, std::int64_t every) { return every > 0 && count % every == 0; }
 
+LossSums difference(const LossSums& more, const LossSums& less) {
+  return {.loss_steps = more.loss_steps - less.loss_steps,
+          .correct = more.correct - less.correct,
+          .samples = more.samples - less.samples,
+          .not_finite = more.not_finite - less.not_finite};
+}
+
 std::string slot_prefix(const OptimizerSlot& slot) { return slot.name + "/"; }
 
 // The processor is made ready for this thread before the first plan is made on it.
@@ -55,7 +64,7 @@ Backend& entered(Backend& backend, int threads) {
 
 class Trainer::Run {
  public:
-  Run(const TrainerParts& parts, const TrainerOptions& options, RunTexts texts);
+  Run(const TrainerParts& parts, const TrainerOptions& options, RunFacts facts);
 
   void restore(const TrainState& state);
   TrainState snapshot();
@@ -69,7 +78,7 @@ class Trainer::Run {
 
   const TrainProgress& progress() const { return progress_; }
   std::int64_t planned_steps() const { return planned_steps_; }
-  std::int64_t samples_left_over() const { return loader_.remainder(options_.epochs - 1); }
+  std::int64_t samples_left_over() const;
   Tensor weights_block() const { return arena_.weights(); }
 
  private:
@@ -77,6 +86,8 @@ class Trainer::Run {
   void add_part(std::int64_t begin, std::int64_t end);
   void report_step(RunObserver& observer);
   void finish_epoch(RunObserver& observer, bool whole);
+  void refuse_not_finite(const LossSums& sums) const;
+  void refuse_not_finite(const std::vector<NamedArray>& parameters) const;
   bool checkpoint_due(bool epoch_ended, bool run_ended) const;
   void start_next_epoch();
   Tensor sums() const { return sums_.view(Shape{LossSums::kFigures}, ElementType::i64); }
@@ -86,7 +97,7 @@ class Trainer::Run {
   const Network& network_;
   const Dataset& train_;
   TrainerOptions options_;
-  RunTexts texts_;
+  RunFacts facts_;
 
   std::unique_ptr<Stream> stream_;
   ParameterArena arena_;
@@ -103,18 +114,18 @@ class Trainer::Run {
   std::int64_t planned_steps_ = 0;
   std::optional<LrSchedule> schedule_;
   TrainProgress progress_;
-  LossSums logged_;  // the epoch's sums when the last stretch was reported
+  LossSums logged_;  // the sums when the last stretch was reported, counted from the start of the epoch under way
   double learning_rate_ = 0;
   std::optional<std::uint64_t> gradients_digest_;
 };
 
-Trainer::Run::Run(const TrainerParts& parts, const TrainerOptions& options, RunTexts texts)
+Trainer::Run::Run(const TrainerParts& parts, const TrainerOptions& options, RunFacts facts)
     : backend_(entered(parts.backend, options.threads)),
       communicator_(parts.communicator),
       network_(parts.network),
       train_(parts.train),
       options_(options),
-      texts_(std::move(texts)),
+      facts_(std::move(facts)),
       stream_(backend_.make_stream()),
       arena_(network_.layout(), backend_, communicator_.allocate(network_.layout().block_bytes())),
       weights_(network_, backend_, arena_.weights()),
@@ -149,7 +160,11 @@ void Trainer::Run::restore(const TrainState& state) {
   progress_ = state.progress;
   logged_ = progress_.epoch_sums;
   write_sums(backend_, *stream_, sums(), communicator_.rank() == 0 ? progress_.epoch_sums : LossSums{});
-  if (progress_.step_in_epoch >= loader_.steps(progress_.epoch)) start_next_epoch();
+  const std::int64_t steps = loader_.steps(progress_.epoch);
+  if (progress_.step_in_epoch > 0 && progress_.step_in_epoch >= steps) {
+    throw Error(ErrorSource::checkpoint,
+                fmt::format("the checkpoint is at step {} of an epoch of {} steps", progress_.step_in_epoch, steps));
+  }
   loader_.seek(progress_.epoch, progress_.step_in_epoch);
 }
 
@@ -157,16 +172,18 @@ TrainState Trainer::Run::snapshot() {
   TrainState state;
   state.progress = progress_;
   state.progress.epoch_sums = global_epoch_sums();
+  refuse_not_finite(state.progress.epoch_sums);
   state.parameters = arrays_of(backend_, *stream_, arena_.weights(), arena_.layout(), "");
   for (const OptimizerSlot& slot : optimizer_->slots()) {
     auto arrays = arrays_of(backend_, *stream_, slot.block, arena_.layout(), slot_prefix(slot));
     state.optimizer.insert(state.optimizer.end(), std::make_move_iterator(arrays.begin()),
                            std::make_move_iterator(arrays.end()));
   }
-  state.configuration = texts_.configuration;
-  state.model = texts_.model;
-  state.versions = texts_.versions;
-  state.data_digest = train_.digest();
+  refuse_not_finite(state.parameters);
+  state.configuration = facts_.configuration;
+  state.model = facts_.model;
+  state.versions = facts_.versions;
+  state.data_digest = facts_.data_digest;
   return state;
 }
 
@@ -233,12 +250,7 @@ void Trainer::Run::report_step(RunObserver& observer) {
                     .steps_in_epoch = loader_.steps(progress_.epoch)});
   if (due(progress_.step, options_.log_every_steps)) {
     const LossSums now = global_epoch_sums();
-    observer.on_stretch({.step = progress_.step,
-                         .train = {.loss_steps = now.loss_steps - logged_.loss_steps,
-                                   .correct = now.correct - logged_.correct,
-                                   .samples = now.samples - logged_.samples,
-                                   .not_finite = now.not_finite - logged_.not_finite},
-                         .learning_rate = learning_rate_});
+    observer.on_stretch({.step = progress_.step, .train = difference(now, logged_), .learning_rate = learning_rate_});
     logged_ = now;
   }
   if (gradients_digest_) {
@@ -260,16 +272,34 @@ void Trainer::Run::finish_epoch(RunObserver& observer, bool whole) {
     report.test = evaluator_->run(*stream_);
   }
   observer.on_epoch(report);
-  if (report.train.not_finite > 0) {
-    throw Error(ErrorSource::not_finite,
-                fmt::format("the loss is no longer a finite number in epoch {}: lower --lr, or warm up with "
-                            "--warmup-epochs 1",
-                            report.epoch))
-        .on_all_ranks();
-  }
+  refuse_not_finite(report.train);
+  if (report.test) refuse_not_finite(*report.test);
   if (whole) {
+    logged_ = difference(logged_, report.train);
     ++progress_.epoch;
     start_next_epoch();
+  }
+}
+
+// The sums, and so the verdict, are equal on all ranks.
+void Trainer::Run::refuse_not_finite(const LossSums& sums) const {
+  if (sums.not_finite == 0) return;
+  throw Error(
+      ErrorSource::not_finite,
+      fmt::format("the loss is no longer a finite number in epoch {}, at step {} or before: lower --lr, or warm "
+                  "up with --warmup-epochs 1",
+                  progress_.epoch + 1, progress_.step))
+      .on_all_ranks();
+}
+
+// A last step can break weights that no loss has seen yet; such weights are never kept.
+void Trainer::Run::refuse_not_finite(const std::vector<NamedArray>& parameters) const {
+  for (const NamedArray& array : parameters) {
+    if (std::ranges::all_of(array.values, [](float value) { return std::isfinite(value); })) continue;
+    throw Error(
+        ErrorSource::not_finite,
+        fmt::format("{} holds values that are no longer finite after step {}: lower --lr", array.name, progress_.step))
+        .on_all_ranks();
   }
 }
 
@@ -278,13 +308,17 @@ void Trainer::Run::start_next_epoch() {
   progress_.step_in_epoch = 0;
   progress_.epoch_seconds = 0;
   progress_.epoch_sums = {};
-  logged_ = {};
   backend_.fill_zero(*stream_, sums());
 }
 
 bool Trainer::Run::checkpoint_due(bool epoch_ended, bool run_ended) const {
   return (run_ended && options_.checkpoint_at_end) || due(progress_.step, options_.checkpoint_every_steps) ||
          (epoch_ended && due(progress_.epoch, options_.checkpoint_every_epochs));
+}
+
+std::int64_t Trainer::Run::samples_left_over() const {
+  const bool whole_epochs = progress_.step_in_epoch == 0 && progress_.epoch > 0;
+  return whole_epochs ? loader_.remainder(progress_.epoch - 1) : 0;
 }
 
 LossSums Trainer::Run::evaluate() {
@@ -307,8 +341,8 @@ std::size_t Trainer::Run::memory_bytes() const {
   return blocks * arena_.layout().block_bytes() + part_.activation_bytes();
 }
 
-Trainer::Trainer(const TrainerParts& parts, const TrainerOptions& options, RunTexts texts)
-    : run_(std::make_unique<Run>(parts, options, std::move(texts))) {}
+Trainer::Trainer(const TrainerParts& parts, const TrainerOptions& options, RunFacts facts)
+    : run_(std::make_unique<Run>(parts, options, std::move(facts))) {}
 Trainer::~Trainer() = default;
 
 void Trainer::restore(const TrainState& state) { run_->restore(state); }

@@ -82,6 +82,28 @@ TEST(Resume, TakesWhatIsFixedFromTheCheckpointAndTheRestFromTheUser) {
   EXPECT_EQ(merged.epochs, 9);
 }
 
+TEST(Resume, KeepsThePlannedEndUnlessItIsGivenAnew) {
+  RunConfig before;
+  before.epochs = 8;
+  before.checkpoint_every = "2epochs";
+  before.out = "old";
+  RunConfig asked;
+  asked.out = "moved";
+  const RunConfig merged = merge_for_resume(asked, {"out"}, config_text(before), "step-1.h5");
+  EXPECT_EQ(merged.epochs, 8);
+  EXPECT_EQ(merged.checkpoint_every, "2epochs");
+  EXPECT_EQ(merged.out, "moved");
+}
+
+TEST(Resume, LetsTheDataLieElsewhere) {
+  RunConfig before;
+  before.data = "/old/place";
+  RunConfig asked;
+  asked.data = "/new/place";
+  EXPECT_EQ(merge_for_resume(asked, {"data"}, config_text(before), "step-1.h5").data, "/new/place");
+  EXPECT_EQ(merge_for_resume(asked, {}, config_text(before), "step-1.h5").data, "/old/place");
+}
+
 TEST(Resume, RefusesAContradictionAndNamesBothValues) {
   RunConfig before;
   before.batch_size = 64;

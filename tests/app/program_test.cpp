@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -91,6 +92,8 @@ TEST(Program, RefusesMistakesOnceWithTheirStatus) {
       {{"--parts", "2", "--exchange", "ring"}, 64, "3 ranks cannot share 2 parts"},
       {{"--parts", "8"}, 64, "add --exchange ring"},
       {{"--resume"}, 64, "--resume wants --out"},
+      {{"--dry-run", "--momentum", "7"}, 64, "--momentum 7"},
+      {{"--config", "/tmp"}, 64, "--config /tmp"},
       {{"--device", "cuda"}, 64, "cuda"},
       {{"--data", "no-such-data"}, 74, "no-such-data"},
       {{"--data", "synthetic:64x1x6x6:3", "--model", "lenet"}, 65, "layer conv2"},
@@ -120,7 +123,46 @@ TEST(Program, NamesTheOneRankThatWasGivenOtherOptions) {
   other.insert(other.end(), {":", "-n", "1", trainer, "--data", "synthetic:80x1x8x8:2", "--model", "linear"});
   const ChildResult different = run_child(other);
   EXPECT_EQ(different.status, 65) << different.err;
-  EXPECT_NE(different.err.find("rank 2 sees other training data"), std::string::npos) << different.err;
+  EXPECT_NE(different.err.find("rank 2 has another training data than rank 0"), std::string::npos) << different.err;
+}
+
+TEST(Program, RefusesRanksThatWouldNotTrainAlike) {
+  const char* trainer = std::getenv("TUTTI_TRAINER");
+  const char* mpiexec = std::getenv("TUTTI_MPIEXEC");
+  const auto beside = [&](const Words& options) {
+    Words words{mpiexec, "-n", "1", trainer};
+    const Words common = quick();
+    words.insert(words.end(), common.begin(), common.end());
+    words.insert(words.end(), {":", "-n", "1", trainer});
+    words.insert(words.end(), common.begin(), common.end());
+    words.insert(words.end(), options.begin(), options.end());
+    return run_child(words);
+  };
+  for (const Words& options : std::vector<Words>{{"--lr", "0.1"}, {"--threads", "2"}, {"--model", "linear"}}) {
+    const ChildResult result = beside(options);
+    EXPECT_EQ(result.status, 65) << result.err;
+    EXPECT_EQ(count(result.err, "trainer: "), 1) << result.err;
+    EXPECT_NE(result.err.find("rank 1 has another " + options[0] + " than rank 0"), std::string::npos) << result.err;
+  }
+}
+
+TEST(Program, BenchesMeasureEveryRankCountAndKeepTheFigures) {
+  const TemporaryFolder folder;
+  const std::string json = folder.path() + "/bench.json";
+  const ChildResult sums =
+      run_trainer(3, {"bench", "allreduce", "--max-bytes", "64", "--repeats", "2", "--ranks", "2,3", "--json", json});
+  EXPECT_EQ(sums.status, 0) << sums.err;
+  EXPECT_EQ(count(sums.out, " ring "), 6) << sums.out;
+  EXPECT_EQ(count(sums.out, " mpi "), 6) << sums.out;
+  EXPECT_EQ(count(read_text(json), "\"algorithm\""), 12);
+
+  const ChildResult scaling = run_trainer(3, {"bench", "scaling", "--model", "mlp", "--data", "synthetic:512x1x8x8:4",
+                                              "--timed-steps", "3", "--json", json});
+  EXPECT_EQ(scaling.status, 0) << scaling.err;
+  EXPECT_EQ(count(scaling.out, "strong"), 3) << scaling.out;
+  EXPECT_EQ(count(scaling.out, "weak"), 3) << scaling.out;
+  EXPECT_EQ(count(read_text(json), "\"efficiency\""), 6);
+  EXPECT_EQ(run_trainer({"bench", "allreduce"}).status, 64);
 }
 
 TEST(Program, EndsTheWholeJobWithOneMessageWhenARankThrows) {
@@ -130,6 +172,17 @@ TEST(Program, EndsTheWholeJobWithOneMessageWhenARankThrows) {
   EXPECT_EQ(count(result.err, "trainer: "), 1) << result.err;
   EXPECT_NE(result.err.find("trainer: rank 1 on "), std::string::npos) << result.err;
   EXPECT_NE(result.err.find("sample 300 went up in smoke"), std::string::npos) << result.err;
+}
+
+TEST(Program, NeverKeepsWeightsThatAreNoLongerFinite) {
+  const TemporaryFolder folder;
+  const ChildResult result = run_trainer(
+      quick({"--lr", "1e20", "--out", folder.path(), "--checkpoint-every", "1", "--last-batch", "discard"}));
+  EXPECT_EQ(result.status, 88) << result.err;
+  for (const auto& file : std::filesystem::directory_iterator(folder.path() + "/checkpoints")) {
+    const ChildResult again = run_trainer({"--resume", "--out", folder.path(), "--steps", "1"});
+    EXPECT_EQ(again.status, 0) << file.path() << again.err;
+  }
 }
 
 TEST(Program, StopsWithItsOwnStatusWhenTheLossIsNoLongerFinite) {

@@ -43,11 +43,30 @@ TEST(Resume, AtTheSameRanksContinuesToTheSameDigest) {
           run_trainer(ranks, run_words(broken.path(), {"--epochs", "3", "--steps", steps, "--resume"}));
       ASSERT_EQ(stretch.status, 0) << stretch.err;
     }
-    const ChildResult rest = run_trainer(ranks, {"--resume", "--out", broken.path(), "--epochs", "3"});
+    const ChildResult rest = run_trainer(ranks, {"--resume", "--out", broken.path(), "--steps", "0"});
     ASSERT_EQ(rest.status, 0) << rest.err;
     EXPECT_EQ(last_digest(broken.path()), last_digest(whole.path()));
     EXPECT_NE(last_digest(whole.path()), "none");
   }
+}
+
+TEST(Resume, GoesOnToThePlannedEndWithoutBeingToldItAgain) {
+  const TemporaryFolder whole;
+  const TemporaryFolder broken;
+  const Words plan{"--epochs", "4", "--schedule", "cosine", "--checkpoint-every", "5"};
+  ASSERT_EQ(run_trainer(2, run_words(whole.path(), plan)).status, 0);
+  // The run is cut short by taking its later checkpoints away.
+  ASSERT_EQ(run_trainer(2, run_words(broken.path(), plan)).status, 0);
+  for (const auto& file : std::filesystem::directory_iterator(broken.path() + "/checkpoints")) {
+    if (file.path().stem() > "step-00000010") std::filesystem::remove(file.path());
+  }
+  const ChildResult rest = run_trainer(2, {"--resume", "--out", broken.path()});
+  ASSERT_EQ(rest.status, 0) << rest.err;
+  EXPECT_NE(rest.err.find("10 of 31 steps done"), std::string::npos) << rest.err;
+  EXPECT_EQ(last_digest(broken.path()), last_digest(whole.path()));
+  const ChildResult done = run_trainer(2, {"--resume", "--out", broken.path()});
+  EXPECT_EQ(done.status, 0);
+  EXPECT_NE(done.err.find("nothing left to do: all 31 steps are done"), std::string::npos) << done.err;
 }
 
 TEST(Resume, MidEpochReportsTheWholeEpochsSums) {
@@ -59,7 +78,8 @@ TEST(Resume, MidEpochReportsTheWholeEpochsSums) {
   };
   const std::string unbroken = line_of_epoch(run_trainer(2, run_words(whole.path(), {"--epochs", "1"})));
   run_trainer(2, run_words(broken.path(), {"--epochs", "1", "--steps", "3"}));
-  EXPECT_EQ(line_of_epoch(run_trainer(2, run_words(broken.path(), {"--epochs", "1", "--resume"}))), unbroken);
+  EXPECT_EQ(line_of_epoch(run_trainer(2, run_words(broken.path(), {"--epochs", "1", "--steps", "0", "--resume"}))),
+            unbroken);
 }
 
 TEST(Resume, RefusesAFolderWithCheckpointsUnlessAsked) {

@@ -71,7 +71,9 @@ TEST(ModelFile, NamesTheLineAndKeyOfAMistake) {
             "net.toml:6: 'units' must be a whole number above 0, or \"classes\"");
   EXPECT_EQ(refusal(head + "type = \"conv2d\"\nkernel = 3\n"), "net.toml:3: layer 1 lacks the key 'channels'");
   EXPECT_EQ(refusal(head + "type = \"conv2d\"\nkernel = \"3\"\nchannels = 2\n"),
-            "net.toml:6: 'kernel' must be a whole number");
+            "net.toml:6: 'kernel' must be a whole number of 1 or more");
+  EXPECT_EQ(refusal(head + "type = \"conv2d\"\nkernel = 3\nchannels = 0\n"),
+            "net.toml:7: 'channels' must be a whole number of 1 or more");
   EXPECT_EQ(refusal("init = \"zeros\"\nname = \"x\"\n"),
             "net.toml:1: 'zeros' is no initialiser: normal, xavier or kaiming");
   EXPECT_EQ(refusal("name = \"x\"\nlayer = 3\n"), "net.toml:2: layers are written as [[layer]], one table each");

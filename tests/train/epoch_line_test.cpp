@@ -28,7 +28,7 @@ TEST(EpochLine, SaysSoWhenThereIsNoTestSet) {
 }
 
 TEST(ProgressBar, ShowsHowFarAndHowLong) {
-  const std::string text = progress_text({.epoch = 2, .epochs = 5, .step_in_epoch = 10, .steps_in_epoch = 30}, 4);
+  const std::string text = progress_text({.epoch = 2, .epochs = 5, .step_in_epoch = 10, .steps_in_epoch = 30}, 0.4);
   EXPECT_EQ(text, "epoch 2/5 [##########....................] 10/30, 8 sec left");
 }
 

@@ -32,10 +32,12 @@ class RecordingCommunicator : public Communicator {
   }
   bool progress() override { return false; }
   void finish(Stream&) override { ++finished; }
+  void abandon() noexcept override { ++abandoned; }
   std::uint64_t bytes_sent() const override { return 0; }
 
   std::vector<std::pair<std::int64_t, std::int64_t>> ranges;
   int finished = 0;
+  int abandoned = 0;
 
  private:
   const float* block_;
@@ -87,6 +89,20 @@ TEST_F(GradientSyncTest, BeginsAnewWithEveryStep) {
     sync.finish(stream);
   }
   EXPECT_EQ(communicator->ranges, (Ranges{{0, 208}, {0, 208}, {0, 208}}));
+}
+
+TEST_F(GradientSyncTest, AbandonsSumsWhoseStepFailed) {
+  {
+    GradientSync whole(*communicator, layout, gradients, 64);
+    whole.ready(layout.block_elements(), stream);
+    whole.finish(stream);
+  }
+  EXPECT_EQ(communicator->abandoned, 0);
+  {
+    GradientSync torn(*communicator, layout, gradients, 64);
+    torn.ready(16, stream);
+  }
+  EXPECT_EQ(communicator->abandoned, 1);
 }
 
 TEST_F(GradientSyncTest, RefusesToFinishWithGradientsMissing) {

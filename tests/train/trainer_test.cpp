@@ -150,11 +150,30 @@ TEST(Trainer, RefusesACheckpointOfAnotherNetworkAndNamesTheTensor) {
   EXPECT_THROW(run.trainer.restore(state), Error);
 }
 
-TEST(Trainer, TellsWhatRolloverLeavesOver) {
+TEST(Trainer, TellsWhatRolloverLeavesOverAfterWholeEpochs) {
   TrainerOptions options = small();
   options.last_batch = LastBatch::rollover;
-  EXPECT_EQ(SmallRun(options).trainer.samples_left_over(), 200 % 16);
-  EXPECT_EQ(SmallRun(small()).trainer.samples_left_over(), 0);
+  RunObserver silent;
+  SmallRun whole(options);
+  whole.trainer.run(silent);
+  EXPECT_EQ(whole.trainer.samples_left_over(), 200 % 16);
+  options.steps = 3;
+  SmallRun stretch(options);
+  stretch.trainer.run(silent);
+  EXPECT_EQ(stretch.trainer.samples_left_over(), 0);
+}
+
+TEST(Trainer, StretchesGoOnOverTheEndsOfEpochs) {
+  TrainerOptions options = small();
+  options.log_every_steps = 4;
+  SmallRun run(options);
+  Recorder seen;
+  run.trainer.run(seen);
+  // Of 14 steps, 7 an epoch with 4 samples in the last: steps 1-4, 5-8 and 9-12.
+  ASSERT_EQ(seen.stretches.size(), 3u);
+  EXPECT_EQ(seen.stretches[0].train.samples, 64);
+  EXPECT_EQ(seen.stretches[1].train.samples, 52);
+  EXPECT_EQ(seen.stretches[2].train.samples, 64);
 }
 
 TEST(Trainer, RefusesABatchThatNoEpochFills) {

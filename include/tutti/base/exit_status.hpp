@@ -1,5 +1,5 @@
 #pragma once
-// The exit statuses of the program, as documented in the README. Nothing else may end a process.
+// The exit statuses of the program; the README lists those in use. Only main ends a process.
 
 namespace tutti {
 

@@ -37,6 +37,10 @@ class Communicator {
   // a helper thread met.
   virtual void finish(Stream& stream) = 0;
 
+  // Drives no operation any further, so that its memory may go: for a rank that failed. Nothing but destruction may
+  // follow.
+  virtual void abandon() noexcept = 0;
+
   // Payload bytes that this rank has sent so far.
   virtual std::uint64_t bytes_sent() const = 0;
 };

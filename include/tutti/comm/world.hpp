@@ -49,6 +49,8 @@ std::unique_ptr<World> make_solo_world();
 bool started_by_launcher();
 // The rank that the launcher gave this process, before MPI is initialised; 0 without one.
 int launcher_rank();
+// The name and version of the MPI library, which need not be initialised: "Open MPI 4.1.4".
+std::string mpi_library_version();
 // Initialises MPI with full thread support, once per process. Throws when the library does not give it.
 // Collective.
 std::unique_ptr<World> make_mpi_world();

@@ -25,10 +25,12 @@ struct LrPlan {
 // "10" is every 10 epochs; "30,60,80" are the epochs at which the rate drops. Throws a usage error.
 std::vector<std::int64_t> parse_lr_period(const std::string& text);
 
+// Throws a usage error for values out of range, and for a step schedule without a period.
+void require_sensible(const LrPlan& plan);
+
 class LrSchedule {
  public:
-  // Throws a usage error for a plan that makes no sense: a step schedule without a period, a warm-up as long as the
-  // run, a negative rate.
+  // Throws as require_sensible does, and for a warm-up as long as the run.
   LrSchedule(LrPlan plan, std::int64_t steps_per_epoch, std::int64_t total_steps);
 
   // `step` counts from 0 over the whole run and lies in `epoch`, counted from 0. Cosine falls over the steps after
@@ -37,7 +39,7 @@ class LrSchedule {
 
  private:
   LrPlan plan_;
-  std::int64_t warmup_steps_;
+  std::int64_t warmup_steps_ = 0;
   std::int64_t total_steps_;
 };
 

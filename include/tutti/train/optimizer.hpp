@@ -33,7 +33,10 @@ class Optimizer {
   virtual std::vector<OptimizerSlot> slots() const = 0;
 };
 
-// Throws a usage error for an unknown kind or values out of range. `backend` is borrowed.
+// Throws a usage error for an unknown kind or values out of range.
+void require_sensible(const OptimizerOptions& options);
+
+// Throws as require_sensible does. `backend` is borrowed.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options, Backend& backend,
                                           const ParameterLayout& layout);
 

@@ -4,6 +4,7 @@
 #include "tutti/base/stopwatch.hpp"
 #include "tutti/train/run_observer.hpp"
 
+#include <cstdint>
 #include <string>
 
 namespace tutti {
@@ -17,12 +18,13 @@ class ProgressBar {
 
  private:
   Stopwatch since_drawn_;
-  Stopwatch since_epoch_;
+  Stopwatch since_first_;  // step seen of this epoch
+  std::int64_t first_step_ = 0;
   std::int64_t epoch_ = 0;
   bool visible_ = false;
 };
 
 // The bar's text: "epoch 2/5 [#########...........] 142/313, 4 sec left".
-std::string progress_text(const StepProgress& progress, double seconds_so_far);
+std::string progress_text(const StepProgress& progress, double seconds_per_step);
 
 }  // namespace tutti

@@ -1,5 +1,5 @@
 #pragma once
-// What a run tells while it goes on, and to whom. The trainer calls these on every rank with equal arguments; what is
+// What a run tells while it goes on, and to whom. The trainer calls these on every rank with equal arguments but for times; what is
 // printed, written or ignored is the observer's business.
 
 #include "tutti/backend/layer.hpp"

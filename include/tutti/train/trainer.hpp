@@ -50,24 +50,26 @@ struct TrainerOptions {
 };
 
 // What goes into checkpoints besides the trainer's own state.
-struct RunTexts {
+struct RunFacts {
   std::string configuration;
   std::string model;
   std::string versions;
+  std::uint64_t data_digest = 0;  // of the training set
 };
 
 class Trainer {
  public:
   // Initialises the weights and plans every shape that can occur. To be called, like all else here, in the thread
   // that trains. Throws usage errors for options that do not fit each other or the data.
-  Trainer(const TrainerParts& parts, const TrainerOptions& options, RunTexts texts);
+  Trainer(const TrainerParts& parts, const TrainerOptions& options, RunFacts facts);
   ~Trainer();
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
   // Goes on from there. Throws a checkpoint error that names the first tensor that does not fit.
   void restore(const TrainState& state);
-  // Everything that restore() needs, the same on every rank. Collective.
+  // Everything that restore() needs, the same on every rank. Throws on all ranks when the loss or a weight is no
+  // longer finite, so that such a state is never kept. Collective.
   TrainState snapshot();
 
   // One step of training. Collective.
@@ -79,7 +81,7 @@ class Trainer {
 
   std::int64_t steps_done() const;
   std::int64_t planned_steps() const;
-  // Samples dealt but never trained on when the planned run ends (rollover and discard).
+  // After whole epochs: samples dealt so far but given to no step (rollover and discard).
   std::int64_t samples_left_over() const;
   std::uint64_t weights_digest();
   // Device memory held for activations, weights, gradients and optimizer state.

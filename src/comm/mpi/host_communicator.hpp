@@ -24,6 +24,7 @@ class HostCommunicator : public Communicator {
   void all_reduce_sum(const Tensor& values, Stream& stream) override;
   bool progress() override { return queue_.progress(); }
   void finish(Stream& stream) override;
+  void abandon() noexcept override { queue_.abandon(); }
   std::uint64_t bytes_sent() const override { return bytes_sent_.load(std::memory_order_relaxed); }
 
  protected:

@@ -1,5 +1,7 @@
 #include "operation_queue.hpp"
 
+#include "tutti/base/error.hpp"
+
 #include "patience.hpp"
 
 #include <algorithm>
@@ -43,6 +45,13 @@ void OperationQueue::finish() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return unfinished_ == 0 || failure_; });
   if (failure_) std::rethrow_exception(failure_);
+}
+
+void OperationQueue::abandon() noexcept {
+  helper_.request_stop();
+  if (helper_.joinable()) helper_.join();
+  const std::lock_guard lock(mutex_);
+  failure_ = std::make_exception_ptr(Error(ErrorSource::internal, "sums were abandoned"));
 }
 
 bool OperationQueue::drive() noexcept {

@@ -50,6 +50,8 @@ class OperationQueue {
   bool progress();
   // Returns when nothing is left.
   void finish();
+  // Nothing moves any more; the helper thread has ended.
+  void abandon() noexcept;
 
  private:
   struct Flight {

@@ -241,6 +241,8 @@ std::string library_name() {
 
 namespace tutti {
 
+std::string mpi_library_version() { return mpi::library_name(); }
+
 std::unique_ptr<World> make_mpi_world() {
   int already = 0;
   mpi::check(MPI_Initialized(&already));

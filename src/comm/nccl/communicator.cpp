@@ -75,6 +75,8 @@ class NcclCommunicator final : public Communicator {
     as_cuda_stream(stream).wait_for(*stream_);
   }
 
+  void abandon() noexcept override { communicator_.reset(); }
+
   std::uint64_t bytes_sent() const override { return bytes_sent_; }
 
  private:

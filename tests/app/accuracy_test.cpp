@@ -1,0 +1,26 @@
+#include "support/child_process.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+
+namespace tutti::test {
+namespace {
+
+double last_test_accuracy(const ChildResult& result) {
+  const std::string key = "test acc ";
+  const std::size_t at = result.out.rfind(key);
+  return at == std::string::npos ? -1 : std::atof(result.out.c_str() + at + key.size());
+}
+
+TEST(Accuracy, GlyphsAreHardForALinearModelAndNotForLenet) {
+  const ChildResult linear = run_trainer(2, {"--model", "linear", "--epochs", "5"});
+  EXPECT_GT(last_test_accuracy(linear), 0.5) << linear.err;
+  EXPECT_LE(last_test_accuracy(linear), 0.90) << linear.out;
+  const ChildResult lenet = run_trainer(2, {"--epochs", "2"});
+  EXPECT_GE(last_test_accuracy(lenet), 0.97) << lenet.out << lenet.err;
+}
+
+}  // namespace
+}  // namespace tutti::test

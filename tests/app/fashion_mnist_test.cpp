@@ -1,0 +1,29 @@
+#include "support/child_process.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <stdexcept>
+#include <string>
+
+namespace tutti::test {
+namespace {
+
+double final_accuracy(const std::string& configuration) {
+  const char* sources = std::getenv("TUTTI_SOURCE_DIR");
+  if (sources == nullptr) throw std::runtime_error("TUTTI_SOURCE_DIR is not set: run this test by ctest");
+  const ChildResult result = run_trainer(2, {"--config", std::string(sources) + "/jobs/" + configuration});
+  EXPECT_EQ(result.status, 0) << result.err;
+  const std::string key = "test acc ";
+  const std::size_t at = result.out.rfind(key);
+  return at == std::string::npos ? -1 : std::atof(result.out.c_str() + at + key.size());
+}
+
+TEST(FashionMnist, LenetNamesNineOfTenAfterFiveEpochs) { EXPECT_GE(final_accuracy("fashion-mnist-lenet.toml"), 0.89); }
+
+TEST(FashionMnist, LenetAvgLearnsFromWeightsThatAreAlmostZero) {
+  EXPECT_GE(final_accuracy("fashion-mnist-lenet-avg.toml"), 0.74);
+}
+
+}  // namespace
+}  // namespace tutti::test
