@@ -54,8 +54,6 @@ std::vector<std::string> built_in_model_names() {
   return names;
 }
 
-bool is_built_in_model(std::string_view name) { return find(name) != nullptr; }
-
 NetworkSpec built_in_model(std::string_view name) {
   if (const BuiltIn* model = find(name)) return model->make();
   throw Error(ErrorSource::usage, fmt::format("no model is called '{}': give one of {}, or the path of a model file",

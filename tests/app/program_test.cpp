@@ -1,4 +1,5 @@
 #include "support/child_process.hpp"
+#include "support/scratch_folder.hpp"
 
 #include <gtest/gtest.h>
 
@@ -68,7 +69,7 @@ TEST(Program, PrintsHelpAndVersionOnceAndEndsWell) {
 }
 
 TEST(Program, DryRunPrintsWhatCanBeRunAgain) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   const ChildResult printed = run_trainer(2, quick({"--dry-run"}));
   EXPECT_EQ(printed.status, 0) << printed.err;
   EXPECT_NE(printed.out.find("parts = 2\n"), std::string::npos) << printed.out;
@@ -147,7 +148,7 @@ TEST(Program, RefusesRanksThatWouldNotTrainAlike) {
 }
 
 TEST(Program, BenchesMeasureEveryRankCountAndKeepTheFigures) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   const std::string json = folder.path() + "/bench.json";
   const ChildResult sums =
       run_trainer(3, {"bench", "allreduce", "--max-bytes", "64", "--repeats", "2", "--ranks", "2,3", "--json", json});
@@ -175,7 +176,7 @@ TEST(Program, EndsTheWholeJobWithOneMessageWhenARankThrows) {
 }
 
 TEST(Program, NeverKeepsWeightsThatAreNoLongerFinite) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   const ChildResult result = run_trainer(
       quick({"--lr", "1e20", "--out", folder.path(), "--checkpoint-every", "1", "--last-batch", "discard"}));
   EXPECT_EQ(result.status, 88) << result.err;
@@ -186,7 +187,7 @@ TEST(Program, NeverKeepsWeightsThatAreNoLongerFinite) {
 }
 
 TEST(Program, StopsWithItsOwnStatusWhenTheLossIsNoLongerFinite) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   const ChildResult result = run_trainer(2, quick({"--lr", "1e30", "--out", folder.path()}));
   EXPECT_EQ(result.status, 88) << result.err;
   EXPECT_EQ(count(result.err, "no longer a finite number"), 1) << result.err;

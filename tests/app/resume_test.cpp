@@ -1,4 +1,5 @@
 #include "support/child_process.hpp"
+#include "support/scratch_folder.hpp"
 
 #include <gtest/gtest.h>
 
@@ -34,8 +35,8 @@ std::string last_digest(const std::string& out) {
 
 TEST(Resume, AtTheSameRanksContinuesToTheSameDigest) {
   for (const int ranks : {1, 3}) {
-    const TemporaryFolder whole;
-    const TemporaryFolder broken;
+    const ScratchFolder whole;
+    const ScratchFolder broken;
     ASSERT_EQ(run_trainer(ranks, run_words(whole.path(), {"--epochs", "3"})).status, 0);
     // Once in the middle of an epoch, once at the end of one.
     for (const char* steps : {"5", "15"}) {
@@ -51,8 +52,8 @@ TEST(Resume, AtTheSameRanksContinuesToTheSameDigest) {
 }
 
 TEST(Resume, GoesOnToThePlannedEndWithoutBeingToldItAgain) {
-  const TemporaryFolder whole;
-  const TemporaryFolder broken;
+  const ScratchFolder whole;
+  const ScratchFolder broken;
   const Words plan{"--epochs", "4", "--schedule", "cosine", "--checkpoint-every", "5"};
   ASSERT_EQ(run_trainer(2, run_words(whole.path(), plan)).status, 0);
   // The run is cut short by taking its later checkpoints away.
@@ -70,8 +71,8 @@ TEST(Resume, GoesOnToThePlannedEndWithoutBeingToldItAgain) {
 }
 
 TEST(Resume, MidEpochReportsTheWholeEpochsSums) {
-  const TemporaryFolder whole;
-  const TemporaryFolder broken;
+  const ScratchFolder whole;
+  const ScratchFolder broken;
   const auto line_of_epoch = [](const ChildResult& result) {
     const std::size_t at = result.out.find("epoch 1/1, ");
     return result.out.substr(at, result.out.find(", time", at) - at);
@@ -83,7 +84,7 @@ TEST(Resume, MidEpochReportsTheWholeEpochsSums) {
 }
 
 TEST(Resume, RefusesAFolderWithCheckpointsUnlessAsked) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   ASSERT_EQ(run_trainer(run_words(folder.path(), {"--steps", "2"})).status, 0);
   const ChildResult again = run_trainer(run_words(folder.path(), {"--steps", "4"}));
   EXPECT_EQ(again.status, 65);
@@ -91,7 +92,7 @@ TEST(Resume, RefusesAFolderWithCheckpointsUnlessAsked) {
 }
 
 TEST(Resume, RefusesAnotherBatchSizeAndNamesBoth) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   ASSERT_EQ(run_trainer(run_words(folder.path(), {"--steps", "2"})).status, 0);
   const ChildResult other = run_trainer({"--resume", "--out", folder.path(), "--batch-size", "32"});
   EXPECT_EQ(other.status, 65);
@@ -100,14 +101,14 @@ TEST(Resume, RefusesAnotherBatchSizeAndNamesBoth) {
 }
 
 TEST(Resume, OfAnEmptyFolderStartsAfreshAndSaysSo) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   const ChildResult result = run_trainer(run_words(folder.path(), {"--steps", "2", "--resume"}));
   EXPECT_EQ(result.status, 0);
   EXPECT_NE(result.err.find("starting afresh"), std::string::npos) << result.err;
 }
 
 TEST(Resume, OfDamagedCheckpointsOnlyEndsWithItsOwnStatus) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   ASSERT_EQ(run_trainer(run_words(folder.path(), {"--steps", "2"})).status, 0);
   for (const auto& file : std::filesystem::directory_iterator(folder.path() + "/checkpoints")) {
     if (file.path().extension() == ".h5") std::filesystem::resize_file(file.path(), file.file_size() - 1);
@@ -118,7 +119,7 @@ TEST(Resume, OfDamagedCheckpointsOnlyEndsWithItsOwnStatus) {
 }
 
 TEST(Resume, OnOtherDataIsRefused) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   ASSERT_EQ(run_trainer(run_words(folder.path() + "/run", {"--steps", "2"})).status, 0);
   const ChildResult other =
       run_trainer({"--resume", "--out", folder.path() + "/run", "--data", "synthetic:400x1x12x12:4"});
@@ -127,7 +128,7 @@ TEST(Resume, OnOtherDataIsRefused) {
 }
 
 TEST(Resume, WritesRecordsThatATableReaderCanFollow) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   ASSERT_EQ(
       run_trainer(2, run_words(folder.path(), {"--epochs", "1", "--log-every", "2", "--digest-every", "3"})).status, 0);
   const std::string text = read_text(folder.path() + "/metrics.jsonl");

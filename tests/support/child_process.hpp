@@ -22,19 +22,6 @@ ChildResult run_child(const std::vector<std::string>& words,
 ChildResult run_trainer(const std::vector<std::string>& options);
 ChildResult run_trainer(int ranks, const std::vector<std::string>& options);
 
-// A folder of its own for a test, removed at the end.
-class TemporaryFolder {
- public:
-  TemporaryFolder();
-  ~TemporaryFolder();
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
-
 // How often `needle` occurs, and the whole content of a file.
 int count(const std::string& text, const std::string& needle);
 std::string read_text(const std::string& path);

@@ -10,7 +10,6 @@
 namespace tutti {
 
 std::vector<std::string> built_in_model_names();
-bool is_built_in_model(std::string_view name);
 // Throws a usage error that lists the names.
 NetworkSpec built_in_model(std::string_view name);
 
