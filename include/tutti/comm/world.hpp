@@ -2,6 +2,8 @@
 // The processes of this job: who they are, where they run, and what they agree on. Everything here is
 // blocking and rare; sums over gradients are the Communicator's. Waiting ranks sleep rather than spin.
 
+#include "tutti/backend/tensor.hpp"
+
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -32,6 +34,13 @@ class World {
   virtual void broadcast(std::span<std::byte> bytes, int root) = 0;
   // Every rank's bytes, by rank; lengths may differ, and make less than 2 GiB together. Collective.
   virtual std::vector<std::vector<std::byte>> all_gather(std::span<const std::byte> mine) = 0;
+  // Zeroed memory, once per host, that all ranks of the host see at addresses of their own; `bytes` counts on
+  // local rank 0 alone. It goes with the last of the buffers, and nothing is left behind by a killed job once
+  // all ranks hold it. The space in /dev/shm is checked first: throws an io error that names what is wanted and
+  // free. Collective.
+  virtual Buffer node_memory(std::size_t bytes) = 0;
+  // Returns when all ranks of this host have come here. Collective.
+  virtual void node_barrier() = 0;
   // The ranks that gave the same colour, in the order of their ranks here; null for those with a negative
   // one. Collective.
   virtual std::unique_ptr<World> split(int colour) = 0;

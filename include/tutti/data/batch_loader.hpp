@@ -1,9 +1,10 @@
 #pragma once
-// The next batch of each of this rank's parts, on the device and on time: a background thread prepares the
-// steps ahead. Memory is bounded by (steps ahead + 1) batches of this rank's parts.
+// The next batch of each of this rank's parts, on the device and on time: reader threads prepare the steps ahead, at
+// a lower priority than the threads that compute. Memory is bounded by (steps ahead + 1) batches of this rank's parts.
 
 #include "tutti/backend/backend.hpp"
 #include "tutti/data/dataset.hpp"
+#include "tutti/data/image_recipe.hpp"
 #include "tutti/data/split_batch_sampler.hpp"
 
 #include <cstdint>
@@ -21,13 +22,16 @@ struct LoaderPlan {
   LastBatch last_batch = LastBatch::keep;
   OrderRule order;
   int steps_ahead = 1;  // prepared in the background; 0 prepares each step when it is asked for
+  int readers = 1;      // threads that prepare them; what they deliver does not depend on their number
+  ImageRecipe recipe;
 };
 
 // One part's share of one step. Borrowed: valid until the loader's next call of next() or seek().
 struct Batch {
   int part = 0;
   std::int64_t samples = 0;  // possibly 0
-  Tensor images;             // f32 N, C, H, W: pixel / 255
+  std::int64_t first_position = 0;  // of its first sample in the global batch
+  Tensor images;             // f32 N, C, H, W, as the recipe says
   Tensor labels;             // i32 N
 };
 
@@ -65,8 +69,8 @@ class BatchLoader {
 // For evaluation: the images and labels of samples first .. first + count - 1 as one batch on the device.
 class ChunkReader {
  public:
-  // `data` and `backend` are borrowed.
-  ChunkReader(const Dataset& data, Backend& backend, std::int64_t most_samples);
+  // `data` and `backend` are borrowed. Of the recipe, the image size and the normalisation count.
+  ChunkReader(const Dataset& data, Backend& backend, const ImageRecipe& recipe, std::int64_t most_samples);
   ~ChunkReader();
   ChunkReader(const ChunkReader&) = delete;
   ChunkReader& operator=(const ChunkReader&) = delete;

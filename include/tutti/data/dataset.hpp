@@ -1,9 +1,10 @@
 #pragma once
 // Labelled images, addressed by sample number. Pixels are bytes in C, H, W order; labels count from 0 to
-// classes - 1.
+// classes - 1. What happens to the pixels on their way into a network is image_recipe.hpp's business.
 
 #include "tutti/base/shape.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -12,51 +13,67 @@
 
 namespace tutti {
 
+// Of pixel / 255, one value per channel; both empty where nobody knows them.
+struct ChannelStatistics {
+  std::vector<double> mean;
+  std::vector<double> deviation;
+  friend bool operator==(const ChannelStatistics&, const ChannelStatistics&) = default;
+};
+
 struct DatasetInfo {
   std::string name;
-  Shape image;  // C, H, W
+  Shape image;  // C, H, W; H and W are 0 where the images differ in size
   int classes = 0;
   std::vector<std::string> class_names;  // empty where the source names none
   std::int64_t samples = 0;
+  ChannelStatistics statistics;  // of the training set that this set belongs to
+
+  bool sizes_differ() const { return image[1] == 0; }
+};
+
+// One image. Borrowed.
+struct ImageView {
+  const std::uint8_t* pixels = nullptr;
+  Shape shape;  // C, H, W
+};
+
+// Some samples in the order in which they were asked for, and the memory for those that had to be fetched.
+struct SampleBatch {
+  std::vector<ImageView> images;
+  std::vector<std::int32_t> labels;
+  std::vector<std::vector<std::uint8_t>> room;  // kept between reads, so that it is not allocated again
 };
 
 class Dataset {
  public:
   virtual ~Dataset() = default;
   virtual const DatasetInfo& info() const = 0;
-  // The images and labels of the given samples, one after another. Thread-safe.
-  virtual void read(std::span<const std::int64_t> samples, std::span<std::uint8_t> images,
-                    std::span<std::int32_t> labels) const = 0;
-  // digest("images") + digest("labels") of the whole set: equal data give equal digests from any source.
+  // Replaces what is in `batch`. The images stay valid until the next read into it, while the set lives.
+  // Thread-safe for different batches. Throws input or io errors that name the file and the reason.
+  virtual void read(std::span<const std::int64_t> samples, SampleBatch& batch) const = 0;
+  // The bytes that all the set's samples hold in memory; 0 for one that is read piece by piece.
+  virtual std::size_t resident_bytes() const = 0;
+  // Equal data give equal digests from any source held in memory: digest("images") + digest("labels"). A
+  // folder of image files stands for its file names, sizes and labels.
   virtual std::uint64_t digest() const = 0;
 };
 
-// A data set held in this process's memory.
+// A data set held in memory that somebody else owns.
 class MemoryDataset : public Dataset {
  public:
-  // Throws an input error naming the set and the first sample whose label is out of range.
-  MemoryDataset(DatasetInfo info, std::vector<std::uint8_t> images, std::vector<std::int32_t> labels);
+  // `images` and `labels` are borrowed. Throws an input error naming the set and the first sample whose label
+  // is out of range.
+  MemoryDataset(DatasetInfo info, std::span<const std::uint8_t> images, std::span<const std::int32_t> labels);
 
   const DatasetInfo& info() const override { return info_; }
-  void read(std::span<const std::int64_t> samples, std::span<std::uint8_t> images,
-            std::span<std::int32_t> labels) const override;
+  void read(std::span<const std::int64_t> samples, SampleBatch& batch) const override;
+  std::size_t resident_bytes() const override { return images_.size() + labels_.size_bytes(); }
   std::uint64_t digest() const override;
 
  private:
   DatasetInfo info_;
-  std::vector<std::uint8_t> images_;
-  std::vector<std::int32_t> labels_;
+  std::span<const std::uint8_t> images_;
+  std::span<const std::int32_t> labels_;
 };
-
-struct DataPair {
-  std::unique_ptr<Dataset> train;
-  std::unique_ptr<Dataset> test;  // null where there is none
-};
-
-// Opens what --data names: "glyphs", "synthetic:NxCxHxW:classes", a folder of idx files or of CIFAR binary
-// batches (raw or .gz), or a bare NAME looked up as ./NAME, ./data/NAME and $TUTTI_DATA/NAME. A non-empty
-// `test` names a folder of its own for the test set. Throws input or io errors that name the file, the offset
-// and the reason.
-DataPair open_data(const std::string& where, const std::string& test);
 
 }  // namespace tutti

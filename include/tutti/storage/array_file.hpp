@@ -58,6 +58,8 @@ class ArrayFile {
   void read(const std::string& name, const Shape& expected, std::span<std::uint8_t> values) const;
   void read(const std::string& name, const Shape& expected, std::span<std::int32_t> values) const;
   void read(const std::string& name, const Shape& expected, std::span<std::int64_t> values) const;
+  // Rows first .. first + count - 1 of an array, which are its slices along the first extent.
+  void read_rows(const std::string& name, std::int64_t first, std::int64_t count, std::span<std::uint8_t> values) const;
   std::string read_text(const std::string& name) const;
 
  private:

@@ -1,0 +1,48 @@
+#pragma once
+// From what --data says to data sets. One process per host loads; the loaded block is plain bytes without
+// addresses, so that it can lie in memory shared by all ranks of the host, each of which opens its own sets over it.
+
+#include "tutti/data/dataset.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace tutti {
+
+struct DataRequest {
+  // "glyphs", "synthetic:NxCxHxW:classes", a folder (idx files, CIFAR batches, class folders of JPEG and PNG, or a
+  // flat folder of images with a label CSV), an HDF5 file, or a bare NAME looked up as ./NAME, ./data/NAME and
+  // $TUTTI_DATA/NAME.
+  std::string train;
+  std::string test;             // likewise for the test set, where it lies apart; else empty
+  double validation_ratio = 0;  // above 0: this share of the training set is held out and is the test set
+  std::uint64_t seed = 0;       // decides which samples are held out
+  bool skip_bad_images = false;
+  std::size_t most_resident_bytes = 0;  // an HDF5 set with more than this is read piece by piece; 0: all are
+};
+
+// Null where there is no test set.
+struct DataPair {
+  std::unique_ptr<Dataset> train;
+  std::unique_ptr<Dataset> test;
+  std::vector<std::string> notes;  // for the user: skipped images, for one
+};
+
+// Reads what is small, lists what is large. Throws input or io errors that name the file, the place in it and
+// the reason.
+std::vector<std::byte> load_data(const DataRequest& request);
+// `block` is borrowed by the sets and aligned to 8 bytes. Throws as load_data does.
+DataPair open_loaded(std::span<const std::byte> block);
+
+// Both at once, for one process: the pair owns its block.
+struct OwnedData {
+  std::vector<std::byte> block;
+  DataPair pair;
+};
+OwnedData open_data(const DataRequest& request);
+
+}  // namespace tutti
