@@ -78,14 +78,42 @@ Shape output_of(const Conv2dSpec& spec, std::string_view type, const Shape& samp
 Shape output_of(const Pool2dSpec& spec, std::string_view type, const Shape& sample) {
   require_extent(type, {"kernel", spec.kernel, 1});
   require_extent(type, {"stride", spec.stride, 1});
+  require_extent(type, {"padding", spec.padding, 0});
   require_image(type, sample);
-  return windowed(type, sample[0], {spec.kernel, spec.stride, 0}, sample);
+  if (spec.padding * 2 > spec.kernel) {
+    throw Error(ErrorSource::input,
+                fmt::format("{}: padding {} must be at most half of kernel {}", type, spec.padding, spec.kernel));
+  }
+  return windowed(type, sample[0], {spec.kernel, spec.stride, spec.padding}, sample);
 }
 
 Shape output_of(const LinearSpec& spec, std::string_view type, const Shape& sample) {
   require_extent(type, {"units", spec.units, 1});
   require_values(type, sample);
   return {spec.units};
+}
+
+Shape output_of(const BatchNormSpec&, std::string_view type, const Shape& sample) {
+  require_image(type, sample);
+  return sample;
+}
+
+Shape output_of(const AddSpec&, std::string_view type, const Shape& sample) {
+  require_values(type, sample);
+  return sample;
+}
+
+Shape output_of(const GlobalAveragePoolSpec&, std::string_view type, const Shape& sample) {
+  require_image(type, sample);
+  return {sample[0], 1, 1};
+}
+
+Shape output_of(const DropoutSpec& spec, std::string_view type, const Shape& sample) {
+  require_values(type, sample);
+  if (!(spec.rate >= 0 && spec.rate < 1)) {
+    throw Error(ErrorSource::input, fmt::format("{}: rate is {}, but must be at least 0 and below 1", type, spec.rate));
+  }
+  return sample;
 }
 
 std::vector<ParameterSpec> weight_and_bias(const Shape& weight, bool bias) {
@@ -98,7 +126,18 @@ std::vector<ParameterSpec> parameters_of(const Conv2dSpec& spec, const Shape& sa
   return weight_and_bias({spec.channels, sample[0], spec.kernel, spec.kernel}, spec.bias);
 }
 
-std::vector<ParameterSpec> parameters_of(const Pool2dSpec&, const Shape&) { return {}; }
+std::vector<ParameterSpec> parameters_of(const BatchNormSpec&, const Shape& sample) {
+  const Shape channels{sample[0]};
+  return {{ParameterKind::scale, channels},
+          {ParameterKind::shift, channels},
+          {ParameterKind::mean, channels},
+          {ParameterKind::variance, channels}};
+}
+
+template <class Spec>
+std::vector<ParameterSpec> parameters_of(const Spec&, const Shape&) {
+  return {};
+}
 
 std::vector<ParameterSpec> parameters_of(const LinearSpec& spec, const Shape& sample) {
   return weight_and_bias({spec.units, sample.elements()}, spec.bias);
@@ -109,7 +148,10 @@ std::int64_t multiply_adds_of(const Conv2dSpec& spec, const Shape& sample, const
   return Shape{output.elements(), sample[0], spec.kernel, spec.kernel}.elements();
 }
 
-std::int64_t multiply_adds_of(const Pool2dSpec&, const Shape&, const Shape&) { return 0; }
+template <class Spec>
+std::int64_t multiply_adds_of(const Spec&, const Shape&, const Shape&) {
+  return 0;
+}
 
 std::int64_t multiply_adds_of(const LinearSpec& spec, const Shape& sample, const Shape&) {
   return Shape{spec.units, sample.elements()}.elements();
@@ -122,6 +164,10 @@ std::string_view type_of(const Pool2dSpec& spec) {
 }
 
 std::string_view type_of(const LinearSpec&) { return "linear"; }
+std::string_view type_of(const BatchNormSpec&) { return "batch-norm"; }
+std::string_view type_of(const AddSpec&) { return "add"; }
+std::string_view type_of(const GlobalAveragePoolSpec&) { return "global-average-pool"; }
+std::string_view type_of(const DropoutSpec&) { return "dropout"; }
 
 }  // namespace
 
@@ -141,6 +187,13 @@ std::string_view name_of(ParameterKind kind) {
       return "variance";
   }
   return "?";
+}
+
+bool is_statistic(ParameterKind kind) { return kind == ParameterKind::mean || kind == ParameterKind::variance; }
+
+bool takes_residual(const LayerSpec& spec) {
+  const auto* norm = std::get_if<BatchNormSpec>(&spec);
+  return std::holds_alternative<AddSpec>(spec) || (norm != nullptr && norm->add);
 }
 
 std::string_view type_name(const LayerSpec& spec) {

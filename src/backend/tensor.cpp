@@ -27,6 +27,8 @@ std::string_view name_of(ElementType type) {
       return "f32";
     case ElementType::bf16:
       return "bf16";
+    case ElementType::f64:
+      return "f64";
     case ElementType::u8:
       return "u8";
     case ElementType::i32:
@@ -38,6 +40,7 @@ std::string_view name_of(ElementType type) {
 }
 
 std::span<float> host_f32(const Tensor& tensor) { return host_values<float>(tensor, ElementType::f32); }
+std::span<double> host_f64(const Tensor& tensor) { return host_values<double>(tensor, ElementType::f64); }
 std::span<std::int32_t> host_i32(const Tensor& tensor) { return host_values<std::int32_t>(tensor, ElementType::i32); }
 std::span<std::int64_t> host_i64(const Tensor& tensor) { return host_values<std::int64_t>(tensor, ElementType::i64); }
 

@@ -15,9 +15,17 @@ constexpr std::int64_t kSliceAlignment = 64 / sizeof(float);
 }  // namespace
 
 int ParameterLayout::add(std::string name, ParameterKind kind, const Shape& shape) {
+  const bool trained = !is_statistic(kind);
+  if (trained && trained_slices_ < slices_.size()) {
+    throw Error(ErrorSource::internal, fmt::format("the slice {} comes after the statistics", name));
+  }
   slices_.push_back({std::move(name), kind, shape, block_elements_});
-  parameters_ += shape.elements();
   block_elements_ += (shape.elements() + kSliceAlignment - 1) / kSliceAlignment * kSliceAlignment;
+  if (trained) {
+    ++trained_slices_;
+    trained_elements_ = block_elements_;
+    parameters_ += shape.elements();
+  }
   return static_cast<int>(slices_.size()) - 1;
 }
 
@@ -26,10 +34,10 @@ Tensor slice_of(const Tensor& block, const ParameterSlice& slice) {
 }
 
 std::vector<std::vector<float>> read_slices(Backend& backend, Stream& stream, const Tensor& block,
-                                            const ParameterLayout& layout) {
+                                            std::span<const ParameterSlice> slices) {
   std::vector<std::vector<float>> values;
-  values.reserve(layout.slices().size());
-  for (const ParameterSlice& slice : layout.slices()) {
+  values.reserve(slices.size());
+  for (const ParameterSlice& slice : slices) {
     auto& host = values.emplace_back(static_cast<std::size_t>(slice.elements()));
     backend.copy(stream, {host.data(), slice.shape, ElementType::f32, MemorySpace::host}, slice_of(block, slice));
   }
@@ -37,11 +45,11 @@ std::vector<std::vector<float>> read_slices(Backend& backend, Stream& stream, co
   return values;
 }
 
-std::uint64_t digest_of(Backend& backend, Stream& stream, const Tensor& block, const ParameterLayout& layout) {
-  const auto values = read_slices(backend, stream, block, layout);
+std::uint64_t digest_of(Backend& backend, Stream& stream, const Tensor& block, std::span<const ParameterSlice> slices) {
+  const auto values = read_slices(backend, stream, block, slices);
   std::uint64_t sum = 0;
   for (std::size_t i = 0; i < values.size(); ++i) {
-    sum += digest(layout.slices()[i].name, std::span<const float>(values[i]));
+    sum += digest(slices[i].name, std::span<const float>(values[i]));
   }
   return sum;
 }
@@ -55,6 +63,12 @@ ParameterArena::ParameterArena(ParameterLayout layout, Backend& backend, Buffer 
 }
 
 Tensor ParameterArena::weights() const { return weights_.view(Shape{layout_.block_elements()}, ElementType::f32); }
+Tensor ParameterArena::trained_weights() const {
+  return weights_.view(Shape{layout_.trained_elements()}, ElementType::f32);
+}
+Tensor ParameterArena::trained_gradients() const {
+  return gradients_.view(Shape{layout_.trained_elements()}, ElementType::f32);
+}
 Tensor ParameterArena::gradients() const { return gradients_.view(Shape{layout_.block_elements()}, ElementType::f32); }
 
 }  // namespace tutti

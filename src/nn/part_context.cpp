@@ -40,7 +40,7 @@ struct PartContext::Plan {
   std::unique_ptr<LossLayer> loss;
 };
 
-PartContext::PartContext(const Network& network, NetworkWeights& weights, Backend& backend)
+PartContext::PartContext(const Network& network, NetworkWeights& weights, Backend& backend, double)
     : network_(network), weights_(weights), backend_(backend) {}
 
 PartContext::~PartContext() = default;
@@ -95,7 +95,7 @@ void* PartContext::activation(const Plan& plan, std::size_t layer) const {
   return static_cast<std::byte*>(activations_.data()) + plan.offsets[layer];
 }
 
-void PartContext::forward(Stream& stream, const Tensor& images, LayerMode mode) {
+void PartContext::forward(Stream& stream, const Tensor& images, LayerMode mode, const SamplePlace&) {
   current_ = &plan_for(images.shape[0], mode);
   images_ = images.data;
   const void* input = images_;
@@ -116,7 +116,7 @@ void PartContext::loss(Stream& stream, const Tensor& labels, float gradient_scal
                        .logits_gradient = current_->mode == LayerMode::training ? gradients_[0].data() : nullptr});
 }
 
-void PartContext::backward(Stream& stream, const Tensor& block, const AfterLayer& after_layer) {
+void PartContext::backward(Stream& stream, const Tensor& block, float, const AfterLayer& after_layer) {
   std::int64_t final_elements = 0;
   std::size_t turn = 0;
   std::vector<Tensor> gradients;
@@ -126,9 +126,10 @@ void PartContext::backward(Stream& stream, const Tensor& block, const AfterLayer
     for (const int number : layer.parameters) {
       gradients.push_back(slice_of(block, network_.layout().slice(number)));
     }
+    void* output_gradient = gradients_[turn].data();
     current_->layers[i]->backward(stream, {.input = i == 0 ? images_ : activation(*current_, i - 1),
                                            .output = activation(*current_, i),
-                                           .output_gradient = gradients_[turn].data(),
+                                           .output_gradients = {&output_gradient, 1},
                                            .input_gradient = i == 0 ? nullptr : gradients_[1 - turn].data(),
                                            .gradients = gradients});
     turn = 1 - turn;

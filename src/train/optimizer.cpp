@@ -15,13 +15,13 @@ class Sgd : public Optimizer {
       : options_(options), backend_(backend) {
     if (options.momentum != 0) {
       memory_ = backend.allocate(layout.block_bytes());
-      velocity_ = memory_.view(Shape{layout.block_elements()}, ElementType::f32);
+      velocity_ = memory_.view(Shape{layout.trained_elements()}, ElementType::f32);
     }
   }
 
-  void apply(Stream& stream, const ParameterArena& arena, double learning_rate) override {
-    backend_.sgd_step(stream, {.weights = arena.weights(),
-                               .gradients = arena.gradients(),
+  void apply(Stream& stream, const ParameterArena& arena, double learning_rate, std::int64_t) override {
+    backend_.sgd_step(stream, {.weights = arena.trained_weights(),
+                               .gradients = arena.trained_gradients(),
                                .velocity = velocity_,
                                .learning_rate = static_cast<float>(learning_rate),
                                .momentum = static_cast<float>(options_.momentum),

@@ -9,20 +9,20 @@
 
 namespace tutti {
 
-std::vector<NamedArray> arrays_of(Backend& backend, Stream& stream, const Tensor& block, const ParameterLayout& layout,
-                                  const std::string& prefix) {
-  auto values = read_slices(backend, stream, block, layout);
+std::vector<NamedArray> arrays_of(Backend& backend, Stream& stream, const Tensor& block,
+                                  std::span<const ParameterSlice> slices, const std::string& prefix) {
+  auto values = read_slices(backend, stream, block, slices);
   std::vector<NamedArray> arrays;
   for (std::size_t i = 0; i < values.size(); ++i) {
-    const ParameterSlice& slice = layout.slices()[i];
+    const ParameterSlice& slice = slices[i];
     arrays.push_back({prefix + slice.name, slice.shape, std::move(values[i])});
   }
   return arrays;
 }
 
-void fill_from_arrays(Backend& backend, Stream& stream, const Tensor& block, const ParameterLayout& layout,
+void fill_from_arrays(Backend& backend, Stream& stream, const Tensor& block, std::span<const ParameterSlice> slices,
                       const std::string& prefix, const std::vector<NamedArray>& arrays) {
-  for (const ParameterSlice& slice : layout.slices()) {
+  for (const ParameterSlice& slice : slices) {
     const std::string name = prefix + slice.name;
     const auto array = std::ranges::find(arrays, name, &NamedArray::name);
     if (array == arrays.end()) {

@@ -5,17 +5,18 @@
 #include "tutti/checkpoint/train_state.hpp"
 #include "tutti/nn/parameter_arena.hpp"
 
+#include <span>
 #include <string>
 #include <vector>
 
 namespace tutti {
 
-// The slices of `block`, each named prefix + slice name. Waits for the stream.
-std::vector<NamedArray> arrays_of(Backend& backend, Stream& stream, const Tensor& block, const ParameterLayout& layout,
-                                  const std::string& prefix);
-// Fills `block` from the arrays of those names. Throws a checkpoint error that names the first array that is missing
+// These slices of `block`, each named prefix + slice name. Waits for the stream.
+std::vector<NamedArray> arrays_of(Backend& backend, Stream& stream, const Tensor& block,
+                                  std::span<const ParameterSlice> slices, const std::string& prefix);
+// Fills these slices of `block` from the arrays of those names. Throws a checkpoint error that names the first array that is missing
 // or has another shape. Waits for the stream.
-void fill_from_arrays(Backend& backend, Stream& stream, const Tensor& block, const ParameterLayout& layout,
+void fill_from_arrays(Backend& backend, Stream& stream, const Tensor& block, std::span<const ParameterSlice> slices,
                       const std::string& prefix, const std::vector<NamedArray>& arrays);
 
 }  // namespace tutti

@@ -52,6 +52,11 @@ LossSums difference(const LossSums& more, const LossSums& less) {
           .not_finite = more.not_finite - less.not_finite};
 }
 
+// Elements begin .. end - 1 of a flat f32 block.
+Tensor elements_of(const Tensor& block, std::int64_t begin, std::int64_t end) {
+  return {static_cast<float*>(block.data) + begin, Shape{end - begin}, ElementType::f32, block.space};
+}
+
 std::string slot_prefix(const OptimizerSlot& slot) { return slot.name + "/"; }
 
 // The processor is made ready for this thread before the first plan is made on it.
@@ -72,7 +77,9 @@ class Trainer::Run {
   void run(RunObserver& observer);
   LossSums evaluate();
   LossSums global_epoch_sums() { return sum_over_ranks_(*stream_, sums()); }
-  std::uint64_t digest_of_block(const Tensor& block) { return digest_of(backend_, *stream_, block, arena_.layout()); }
+  std::uint64_t digest_of_block(const Tensor& block) {
+    return digest_of(backend_, *stream_, block, arena_.layout().trained());
+  }
   std::uint64_t digest_of_optimizer();
   std::size_t memory_bytes() const;
 
@@ -84,6 +91,7 @@ class Trainer::Run {
  private:
   void play(const Batch& batch, float gradient_scale, bool first, bool last);
   void add_part(std::int64_t begin, std::int64_t end);
+  void update_statistics();
   void report_step(RunObserver& observer);
   void finish_epoch(RunObserver& observer, bool whole);
   void refuse_not_finite(const LossSums& sums) const;
@@ -152,9 +160,10 @@ Trainer::Run::Run(const TrainerParts& parts, const TrainerOptions& options, RunF
 
 void Trainer::Run::restore(const TrainState& state) {
   const ParameterLayout& layout = arena_.layout();
-  fill_from_arrays(backend_, *stream_, arena_.weights(), layout, "", state.parameters);
+  fill_from_arrays(backend_, *stream_, arena_.weights(), layout.trained(), "", state.parameters);
+  fill_from_arrays(backend_, *stream_, arena_.weights(), layout.statistics(), "", state.statistics);
   for (const OptimizerSlot& slot : optimizer_->slots()) {
-    fill_from_arrays(backend_, *stream_, slot.block, layout, slot_prefix(slot), state.optimizer);
+    fill_from_arrays(backend_, *stream_, slot.block, layout.trained(), slot_prefix(slot), state.optimizer);
   }
   weights_.refresh(*stream_);
   progress_ = state.progress;
@@ -173,13 +182,15 @@ TrainState Trainer::Run::snapshot() {
   state.progress = progress_;
   state.progress.epoch_sums = global_epoch_sums();
   refuse_not_finite(state.progress.epoch_sums);
-  state.parameters = arrays_of(backend_, *stream_, arena_.weights(), arena_.layout(), "");
+  state.parameters = arrays_of(backend_, *stream_, arena_.weights(), arena_.layout().trained(), "");
+  state.statistics = arrays_of(backend_, *stream_, arena_.weights(), arena_.layout().statistics(), "");
   for (const OptimizerSlot& slot : optimizer_->slots()) {
-    auto arrays = arrays_of(backend_, *stream_, slot.block, arena_.layout(), slot_prefix(slot));
+    auto arrays = arrays_of(backend_, *stream_, slot.block, arena_.layout().trained(), slot_prefix(slot));
     state.optimizer.insert(state.optimizer.end(), std::make_move_iterator(arrays.begin()),
                            std::make_move_iterator(arrays.end()));
   }
   refuse_not_finite(state.parameters);
+  refuse_not_finite(state.statistics);
   state.configuration = facts_.configuration;
   state.model = facts_.model;
   state.versions = facts_.versions;
@@ -197,7 +208,8 @@ void Trainer::Run::step() {
   }
   sync_.finish(*stream_);
   if (due(progress_.step + 1, options_.digest_every_steps)) gradients_digest_ = digest_of_block(arena_.gradients());
-  optimizer_->apply(*stream_, arena_, learning_rate_);
+  optimizer_->apply(*stream_, arena_, learning_rate_, progress_.step + 1);
+  update_statistics();
   weights_.refresh(*stream_);
   ++progress_.step;
   ++progress_.step_in_epoch;
@@ -213,23 +225,34 @@ void Trainer::Run::play(const Batch& batch, float gradient_scale, bool first, bo
     if (last) sync_.ready(whole, *stream_);
     return;
   }
-  part_.forward(*stream_, batch.images, LayerMode::training);
+  part_.forward(*stream_, batch.images, LayerMode::training,
+                {.seed = options_.seed,
+                 .step = static_cast<std::uint32_t>(progress_.step),
+                 .first_position = static_cast<std::uint32_t>(batch.first_position)});
   part_.loss(*stream_, batch.labels, gradient_scale, sums());
   const Tensor target = first ? gradients : part_gradients_.view(gradients.shape, ElementType::f32);
   std::int64_t added = 0;
-  part_.backward(*stream_, target, [&](std::int64_t final_elements) {
+  const float share = gradient_scale * static_cast<float>(batch.samples);
+  part_.backward(*stream_, target, share, [&](std::int64_t final_elements) {
     if (!first) add_part(std::exchange(added, final_elements), final_elements);
     if (last) sync_.ready(final_elements, *stream_);
   });
 }
 
+// The tail of the gradients holds the step's statistics, averaged over all parts by their samples.
+void Trainer::Run::update_statistics() {
+  const ParameterLayout& layout = arena_.layout();
+  const std::int64_t begin = layout.trained_elements();
+  if (begin == layout.block_elements()) return;
+  backend_.blend(*stream_, elements_of(arena_.weights(), begin, layout.block_elements()),
+                 elements_of(arena_.gradients(), begin, layout.block_elements()),
+                 static_cast<float>(BatchNormSpec::kMomentum));
+}
+
 void Trainer::Run::add_part(std::int64_t begin, std::int64_t end) {
   if (begin == end) return;
-  const Shape range{end - begin};
-  const std::size_t offset = static_cast<std::size_t>(begin) * sizeof(float);
-  backend_.add(*stream_,
-               {static_cast<float*>(arena_.gradients().data) + begin, range, ElementType::f32, backend_.memory_space()},
-               part_gradients_.view(range, ElementType::f32, offset));
+  const Tensor part = part_gradients_.view(arena_.gradients().shape, ElementType::f32);
+  backend_.add(*stream_, elements_of(arena_.gradients(), begin, end), elements_of(part, begin, end));
 }
 
 void Trainer::Run::run(RunObserver& observer) {
@@ -329,7 +352,8 @@ LossSums Trainer::Run::evaluate() {
 std::uint64_t Trainer::Run::digest_of_optimizer() {
   std::uint64_t sum = 0;
   for (const OptimizerSlot& slot : optimizer_->slots()) {
-    for (const NamedArray& array : arrays_of(backend_, *stream_, slot.block, arena_.layout(), slot_prefix(slot))) {
+    for (const NamedArray& array :
+         arrays_of(backend_, *stream_, slot.block, arena_.layout().trained(), slot_prefix(slot))) {
       sum += digest(array.name, std::span<const float>(array.values));
     }
   }

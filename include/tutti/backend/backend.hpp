@@ -4,6 +4,7 @@
 
 #include "tutti/backend/layer.hpp"
 #include "tutti/backend/layer_spec.hpp"
+#include "tutti/backend/precision.hpp"
 #include "tutti/backend/stream.hpp"
 #include "tutti/backend/tensor.hpp"
 
@@ -15,8 +16,10 @@
 namespace tutti {
 
 // One step of stochastic gradient descent over flat f32 blocks of equal length, with PyTorch's meaning:
-//   g += weight_decay * w;  v = momentum * v + g;  w -= learning_rate * (nesterov ? g + momentum * v : v)
-// Without momentum the velocity may be an empty tensor.
+//   g = (g * gradient_factor + weight_decay * w) * rate_factor;  v = momentum * v + g;
+//   w -= learning_rate * (nesterov ? g + momentum * v : v)
+// Factors are f32 [1] in this processor's memory; an empty tensor stands for 1. Without momentum the velocity may be
+// an empty tensor.
 struct SgdStep {
   Tensor weights;
   Tensor gradients;  // left unchanged
@@ -25,6 +28,35 @@ struct SgdStep {
   float momentum = 0;
   float weight_decay = 0;
   bool nesterov = false;
+  Tensor gradient_factor{};
+  Tensor rate_factor{};
+};
+
+// One step of AdamW over flat f32 blocks of equal length, with PyTorch's meaning (decoupled decay, corrected bias):
+//   g = g * gradient_factor;  w -= learning_rate * weight_decay * w;  m = beta1 * m + (1 - beta1) * g;
+//   v = beta2 * v + (1 - beta2) * g^2;  w -= learning_rate * (m / (1 - beta1^step)) / (sqrt(v / (1 - beta2^step)) + epsilon)
+struct AdamWStep {
+  Tensor weights;
+  Tensor gradients;  // left unchanged
+  Tensor first_moment;
+  Tensor second_moment;
+  double learning_rate = 0;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+  double weight_decay = 0;
+  std::int64_t step = 1;  // counted from 1
+  Tensor gradient_factor{};
+};
+
+// For each of n tensors: factor = trust * |w| / (|g| * gradient_factor + weight_decay * |w|), 1 where either norm is 0.
+struct TrustFactors {
+  Tensor weight_squares;     // f64 [n]
+  Tensor gradient_squares;   // f64 [n]
+  Tensor gradient_factor{};  // f32 [1], or empty
+  double trust = 0.001;
+  double weight_decay = 0;
+  Tensor factors;  // f32 [n]
 };
 
 class Backend {
@@ -47,8 +79,18 @@ class Backend {
   virtual void fill_zero(Stream& stream, const Tensor& tensor) = 0;
   // to += from, f32, element by element. Asynchronous.
   virtual void add(Stream& stream, const Tensor& to, const Tensor& from) = 0;
+  // to = (1 - share) * to + share * from, f32, element by element. Asynchronous.
+  virtual void blend(Stream& stream, const Tensor& to, const Tensor& from, float share) = 0;
   // Asynchronous.
   virtual void sgd_step(Stream& stream, const SgdStep& step) = 0;
+  virtual void adamw_step(Stream& stream, const AdamWStep& step) = 0;
+  // The sum of squares of each f32 tensor into f64 [tensors.size()]: added in f64 over fixed blocks of 4,096 elements,
+  // then block by block, so that it depends on nothing but the values. Asynchronous.
+  virtual void sum_squares(Stream& stream, std::span<const Tensor> tensors, const Tensor& sums) = 0;
+  // factor, f32 [1], = min(1, most / (norm + 1e-6)), the norm being the root of the sum of `squares`, f64 [n].
+  // Asynchronous.
+  virtual void clip_factor(Stream& stream, const Tensor& squares, double most, const Tensor& factor) = 0;
+  virtual void trust_factors(Stream& stream, const TrustFactors& request) = 0;
 
   // A dense f32 batch in canonical order: what a loader delivers and a network's first layer takes.
   virtual ActivationSpec plain_activation(const Shape& shape) = 0;
@@ -60,12 +102,15 @@ class Backend {
   // `values` are canonical, in the order of parameters(spec, sample). Borrowed. Not yet refreshed.
   virtual std::unique_ptr<LayerWeights> make_weights(const LayerSpec& spec, std::span<const Tensor> values) = 0;
   virtual std::unique_ptr<Layer> make_layer(const LayerSpec& spec, const LayerRequest& request) = 0;
-  // `logits` is N x classes, in any format of this backend.
-  virtual std::unique_ptr<LossLayer> make_softmax_loss(const ActivationSpec& logits) = 0;
+  // `logits` is N x classes, in any format of this backend. The target is 1 - smoothing for the label's class plus
+  // smoothing / classes for every class; the loss reported is that against this target.
+  virtual std::unique_ptr<LossLayer> make_softmax_loss(const ActivationSpec& logits, double smoothing = 0) = 0;
 };
 
-// The processor of this machine through oneDNN; the instruction set is chosen at run time.
-std::unique_ptr<Backend> make_cpu_backend();
+// The processor of this machine through oneDNN; the instruction set is chosen at run time. With bf16, activations and
+// weights are bf16 in the layers; weights at the seam, statistics and sums are f32. Throws a usage error where the
+// processor cannot compute in the precision asked for.
+std::unique_ptr<Backend> make_cpu_backend(Precision precision = Precision::fp32);
 
 // The name and version of the library under the CPU backend.
 std::string cpu_library_version();

@@ -38,28 +38,50 @@ enum class LayerMode { training, evaluation };
 
 struct LayerRequest {
   ActivationSpec input;
+  ActivationSpec residual{};        // for specs that take one
   LayerWeights* weights = nullptr;  // Borrowed; null for layers without parameters
   LayerMode mode = LayerMode::training;
   bool wants_input_gradient = true;
+  std::uint32_t random_purpose = 0;  // of the layer's random numbers: random_purpose(its name)
+};
+
+// Where a batch stands in the run: what random numbers of a layer may depend on, besides element and purpose.
+struct SamplePlace {
+  std::uint64_t seed = 0;
+  std::uint32_t step = 0;
+  std::uint32_t first_position = 0;  // of the batch's first sample in the global batch
 };
 
 struct LayerForward {
   const void* input = nullptr;
+  const void* residual = nullptr;
   void* output = nullptr;
+  SamplePlace place{};
 };
 
 struct LayerBackward {
-  const void* input = nullptr;        // as given to the last forward
-  const void* output = nullptr;       // as the last forward left it
-  void* output_gradient = nullptr;    // may be overwritten
-  void* input_gradient = nullptr;     // written; ignored when the request wanted none
-  std::span<const Tensor> gradients;  // canonical, in the order of parameters(); overwritten, not added to
+  const void* input = nullptr;   // as given to the last forward, when reads_input()
+  const void* output = nullptr;  // as the last forward left it, when reads_output()
+  // One or more, stored like the output: the gradient is their sum. All may be overwritten.
+  std::span<void* const> output_gradients;
+  void* input_gradient = nullptr;  // written; ignored when the request wanted none
+  void* residual_gradient =
+      nullptr;  // written, or output_gradients[0] when leaves_residual_gradient(); null: not wanted
+  // Canonical, in the order of parameters(); overwritten, not added to. In place of a gradient, mean and (unbiased)
+  // variance get the batch's own times sample_share.
+  std::span<const Tensor> gradients;
+  float sample_share = 1;  // this batch's share of the samples of the global batch
 };
 
 class Layer {
  public:
   virtual ~Layer() = default;
   virtual const ActivationSpec& output() const = 0;
+  // What backward() reads of the forward pass. What it does not read need not be kept until then.
+  virtual bool reads_input() const { return true; }
+  virtual bool reads_output() const { return true; }
+  // Whether backward() leaves the residual's gradient in output_gradients[0] instead of writing it anew.
+  virtual bool leaves_residual_gradient() const { return false; }
   // Asynchronous.
   virtual void forward(Stream& stream, const LayerForward& pass) = 0;
   // Only for plans made in training mode, after a forward with the same input. Asynchronous.

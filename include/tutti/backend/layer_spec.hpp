@@ -25,11 +25,13 @@ struct Conv2dSpec {
 
 enum class Pooling { max, average };
 
-// Windows without padding; rows and columns that fill no whole window are left out.
+// Rows and columns that fill no whole window are left out. Padding counts as zeros for the average, and never as the
+// greatest.
 struct Pool2dSpec {
   Pooling pooling = Pooling::max;
   std::int64_t kernel = 0;
   std::int64_t stride = 0;
+  std::int64_t padding = 0;
   friend bool operator==(const Pool2dSpec&, const Pool2dSpec&) = default;
 };
 
@@ -41,25 +43,60 @@ struct LinearSpec {
   friend bool operator==(const LinearSpec&, const LinearSpec&) = default;
 };
 
-using LayerSpec = std::variant<Conv2dSpec, Pool2dSpec, LinearSpec>;
+// y = (x - mean) / sqrt(variance + 1e-5) * scale + shift for each channel, then + residual when add, then max(0, y)
+// when relu. In training mean and variance are the batch's (variance over n); in evaluation the running ones.
+struct BatchNormSpec {
+  static constexpr double kEpsilon = 1e-5;
+  static constexpr double kMomentum = 0.1;  // the share of each step's statistics in the running ones
+  bool add = false;
+  bool relu = false;
+  friend bool operator==(const BatchNormSpec&, const BatchNormSpec&) = default;
+};
+
+// y = x + residual, then max(0, y) when relu.
+struct AddSpec {
+  bool relu = false;
+  friend bool operator==(const AddSpec&, const AddSpec&) = default;
+};
+
+// The mean of each channel: C, H, W becomes C, 1, 1.
+struct GlobalAveragePoolSpec {
+  friend bool operator==(const GlobalAveragePoolSpec&, const GlobalAveragePoolSpec&) = default;
+};
+
+// In training each value becomes 0 with probability `rate`, and is divided by 1 - rate otherwise.
+struct DropoutSpec {
+  double rate = 0.5;
+  friend bool operator==(const DropoutSpec&, const DropoutSpec&) = default;
+};
+
+using LayerSpec =
+    std::variant<Conv2dSpec, Pool2dSpec, LinearSpec, BatchNormSpec, AddSpec, GlobalAveragePoolSpec, DropoutSpec>;
 
 enum class ParameterKind { weight, bias, scale, shift, mean, variance };
 std::string_view name_of(ParameterKind kind);
+// Mean and variance: running statistics, which no optimizer touches.
+bool is_statistic(ParameterKind kind);
 
 struct ParameterSpec {
   ParameterKind kind;
   Shape shape;
 };
 
-// The word for the layer's type in model files and messages: "conv2d", "max-pool2d", "average-pool2d", "linear".
+// The word for the layer's type in model files and messages: "conv2d", "max-pool2d", "average-pool2d", "linear",
+// "batch-norm", "add", "global-average-pool", "dropout".
 std::string_view type_name(const LayerSpec& spec);
+
+// Whether the layer takes a second input, of the first one's shape, that it adds.
+bool takes_residual(const LayerSpec& spec);
 
 // The shape of one sample after the layer, given one sample before it (C, H, W or a vector). Throws an input error
 // that says what does not fit: a window larger than the image, an extent of zero or below, an image where none is
 // possible. All extents of a spec are checked here.
 Shape output_shape(const LayerSpec& spec, const Shape& sample);
 
-// The parameters in the order in which weights and gradients are passed; empty for layers without any.
+// The parameters in the order in which weights and gradients are passed; empty for layers without any. Of batch norm:
+// scale, shift, mean, variance.
 std::vector<ParameterSpec> parameters(const LayerSpec& spec, const Shape& sample);
 
 // Multiply-adds of one sample's forward pass.

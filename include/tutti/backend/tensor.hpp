@@ -12,7 +12,7 @@
 
 namespace tutti {
 
-enum class ElementType { f32, bf16, u8, i32, i64 };
+enum class ElementType { f32, bf16, f64, u8, i32, i64 };
 enum class MemorySpace { host, cuda };
 
 constexpr std::size_t bytes_of(ElementType type) {
@@ -24,6 +24,7 @@ constexpr std::size_t bytes_of(ElementType type) {
     case ElementType::f32:
     case ElementType::i32:
       return 4;
+    case ElementType::f64:
     case ElementType::i64:
       return 8;
   }
@@ -44,6 +45,7 @@ struct Tensor {
 
 // The values of a tensor in host memory. Throws when the element type differs or the memory is not the host's.
 std::span<float> host_f32(const Tensor& tensor);
+std::span<double> host_f64(const Tensor& tensor);
 std::span<std::int32_t> host_i32(const Tensor& tensor);
 std::span<std::int64_t> host_i64(const Tensor& tensor);
 

@@ -11,17 +11,22 @@
 
 namespace tutti {
 
+inline constexpr int kImage = -1;
+
 struct NetworkLayer {
   std::string name;
   LayerSpec spec;
   Shape input;  // of one sample
   Shape output;
-  std::vector<int> parameters;  // slice numbers, in the order of tutti::parameters(spec, input)
+  int from = kImage;              // the layer whose output is the input; always an earlier one
+  int residual_from = kImage;     // likewise, where the spec takes a residual
+  std::vector<int> parameters{};  // slice numbers, in the order of tutti::parameters(spec, input)
 };
 
 class Network {
  public:
-  // Throws an input error that names the layer that does not fit and why.
+  // Throws an input error that names the layer that does not fit and why, and the least image size that would do
+  // where the image is too small.
   Network(const NetworkSpec& spec, const Shape& sample, int classes);
 
   const NetworkSpec& spec() const noexcept { return spec_; }

@@ -18,9 +18,14 @@ std::string_view name_of(Initializer initializer);
 // LinearSpec::units of a layer that has one unit per class of the data set.
 inline constexpr std::int64_t kUnitsAsClasses = -1;
 
+// The name under which a layer may take the image itself.
+inline constexpr std::string_view kImageName = "image";
+
 struct LayerNode {
   std::string name;  // keys random numbers and checkpoints: "conv1", "stage1.block1.conv1"
   LayerSpec spec;
+  std::string input{};     // the layer whose output it takes; empty: the one before it, or the image
+  std::string residual{};  // the layer whose output it adds; for specs that take a residual
   friend bool operator==(const LayerNode&, const LayerNode&) = default;
 };
 

@@ -1,6 +1,7 @@
 #pragma once
 // All parameters of a network in one flat block, their gradients in another of the same layout. Slices lie in
 // backward order (the last layer first), so that gradients become final from the front and buckets need no copy.
+// Running statistics are the tail of both: in the block of gradients, each step's own statistics.
 
 #include "tutti/backend/backend.hpp"
 #include "tutti/backend/layer_spec.hpp"
@@ -25,30 +26,37 @@ struct ParameterSlice {
 // Where each parameter lies in a block of f32 elements; slices are padded to 64 bytes.
 class ParameterLayout {
  public:
-  // Appends a slice and returns its number.
+  // Appends a slice and returns its number. All statistics come after all else.
   int add(std::string name, ParameterKind kind, const Shape& shape);
 
   const std::vector<ParameterSlice>& slices() const noexcept { return slices_; }
+  // Those that the optimizer works on, and the tail.
+  std::span<const ParameterSlice> trained() const noexcept { return std::span(slices_).first(trained_slices_); }
+  std::span<const ParameterSlice> statistics() const noexcept { return std::span(slices_).subspan(trained_slices_); }
   const ParameterSlice& slice(int number) const { return slices_.at(static_cast<std::size_t>(number)); }
   // With padding: the length of a block.
   std::int64_t block_elements() const noexcept { return block_elements_; }
-  // Without: the number of parameters.
+  // Likewise, without the statistics: where these begin.
+  std::int64_t trained_elements() const noexcept { return trained_elements_; }
+  // Without padding and statistics: the number of parameters.
   std::int64_t parameters() const noexcept { return parameters_; }
   std::size_t block_bytes() const noexcept { return static_cast<std::size_t>(block_elements_) * sizeof(float); }
 
  private:
   std::vector<ParameterSlice> slices_;
+  std::size_t trained_slices_ = 0;
+  std::int64_t trained_elements_ = 0;
   std::int64_t block_elements_ = 0;
   std::int64_t parameters_ = 0;
 };
 
 // One slice of a block, in its own shape.
 Tensor slice_of(const Tensor& block, const ParameterSlice& slice);
-// The values of a whole block in host memory, by slice. Waits for the stream.
+// The values of some slices of a block in host memory. Waits for the stream.
 std::vector<std::vector<float>> read_slices(Backend& backend, Stream& stream, const Tensor& block,
-                                            const ParameterLayout& layout);
-// The sum of the digests of all slices under their names; padding does not count. Waits for the stream.
-std::uint64_t digest_of(Backend& backend, Stream& stream, const Tensor& block, const ParameterLayout& layout);
+                                            std::span<const ParameterSlice> slices);
+// The sum of the digests of these slices under their names; padding does not count. Waits for the stream.
+std::uint64_t digest_of(Backend& backend, Stream& stream, const Tensor& block, std::span<const ParameterSlice> slices);
 
 class ParameterArena {
  public:
@@ -56,8 +64,10 @@ class ParameterArena {
   ParameterArena(ParameterLayout layout, Backend& backend, Buffer gradients);
 
   const ParameterLayout& layout() const noexcept { return layout_; }
-  Tensor weights() const;    // the whole block, padding included
-  Tensor gradients() const;  // likewise
+  Tensor weights() const;          // the whole block, padding and statistics included
+  Tensor gradients() const;        // likewise
+  Tensor trained_weights() const;  // without the statistics
+  Tensor trained_gradients() const;
 
  private:
   ParameterLayout layout_;

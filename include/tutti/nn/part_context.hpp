@@ -29,11 +29,12 @@ class NetworkWeights {
 
 class PartContext {
  public:
-  // Told after each layer's backward: gradients [0, final_elements) of the block are complete.
+  // Told after each layer's backward: gradients [0, final_elements) of the block are complete; the statistics with
+  // the last call.
   using AfterLayer = std::function<void(std::int64_t final_elements)>;
 
-  // All borrowed.
-  PartContext(const Network& network, NetworkWeights& weights, Backend& backend);
+  // All borrowed. `label_smoothing` is that of the training loss.
+  PartContext(const Network& network, NetworkWeights& weights, Backend& backend, double label_smoothing = 0);
   ~PartContext();
   PartContext(const PartContext&) = delete;
   PartContext& operator=(const PartContext&) = delete;
@@ -44,11 +45,12 @@ class PartContext {
   std::size_t activation_bytes() const;
 
   // `images` is f32 N, C, H, W with an N that was planned for this mode. Borrowed until backward. Asynchronous.
-  void forward(Stream& stream, const Tensor& images, LayerMode mode);
+  void forward(Stream& stream, const Tensor& images, LayerMode mode, const SamplePlace& place = {});
   // Adds to `sums`; in training also starts the gradient, scaled by `gradient_scale`. Asynchronous.
   void loss(Stream& stream, const Tensor& labels, float gradient_scale, const Tensor& sums);
-  // Overwrites the gradients of `block`, last layer first. Asynchronous.
-  void backward(Stream& stream, const Tensor& block, const AfterLayer& after_layer);
+  // Overwrites the gradients of `block`, last layer first, and the statistics in its tail with this batch's times its
+  // share of the global batch. Asynchronous.
+  void backward(Stream& stream, const Tensor& block, float sample_share, const AfterLayer& after_layer);
 
  private:
   struct Plan;

@@ -12,13 +12,15 @@
 namespace tutti {
 
 struct OptimizerOptions {
-  std::string kind = "sgd";
-  double momentum = 0.9;
+  std::string kind = "sgd";  // sgd, adamw or lars
+  double momentum = 0.9;     // of sgd and lars
   double weight_decay = 0;
   bool nesterov = false;
+  bool spares_norms_and_biases = false;  // from the decay: only slices of kind weight decay
+  double clip_norm = 0;                  // above 0: the greatest norm of all gradients together
 };
 
-// One block of optimizer state, named as in a checkpoint.
+// One block of optimizer state, named as in a checkpoint: of the layout's trained elements.
 struct OptimizerSlot {
   std::string name;
   Tensor block;
@@ -27,8 +29,8 @@ struct OptimizerSlot {
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
-  // Asynchronous.
-  virtual void apply(Stream& stream, const ParameterArena& arena, double learning_rate) = 0;
+  // `step` counts the steps of the run from 1. Asynchronous.
+  virtual void apply(Stream& stream, const ParameterArena& arena, double learning_rate, std::int64_t step) = 0;
   // Empty for an optimizer without state.
   virtual std::vector<OptimizerSlot> slots() const = 0;
 };

@@ -29,7 +29,16 @@ class CpuBackend final : public Backend {
   void copy(Stream&, const Tensor& to, const Tensor& from) override { cpu::copy(to, from); }
   void fill_zero(Stream&, const Tensor& tensor) override { cpu::fill_zero(tensor); }
   void add(Stream&, const Tensor& to, const Tensor& from) override { cpu::add(to, from); }
+  void blend(Stream&, const Tensor& to, const Tensor& from, float share) override { cpu::blend(to, from, share); }
   void sgd_step(Stream&, const SgdStep& step) override { cpu::sgd_step(step); }
+  void adamw_step(Stream&, const AdamWStep& step) override { cpu::adamw_step(step); }
+  void sum_squares(Stream&, std::span<const Tensor> tensors, const Tensor& sums) override {
+    cpu::sum_squares(tensors, sums);
+  }
+  void clip_factor(Stream&, const Tensor& squares, double most, const Tensor& factor) override {
+    cpu::clip_factor(squares, most, factor);
+  }
+  void trust_factors(Stream&, const TrustFactors& request) override { cpu::trust_factors(request); }
 
   ActivationSpec plain_activation(const Shape& shape) override {
     return cpu::activation_of(shape, cpu::plain(cpu::dims_of(shape)));
@@ -54,8 +63,8 @@ class CpuBackend final : public Backend {
     }
     return std::visit([&](const auto& layer) { return cpu::make(engine_, layer, request); }, spec);
   }
-  std::unique_ptr<LossLayer> make_softmax_loss(const ActivationSpec& logits) override {
-    return cpu::make_softmax_loss(engine_, logits);
+  std::unique_ptr<LossLayer> make_softmax_loss(const ActivationSpec& logits, double smoothing) override {
+    return cpu::make_softmax_loss(engine_, logits, smoothing);
   }
 
  private:
@@ -88,7 +97,7 @@ class CpuBackend final : public Backend {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_cpu_backend() {
+std::unique_ptr<Backend> make_cpu_backend(Precision) {
   return cpu::check([] { return "opening the processor"; }, [] { return std::make_unique<CpuBackend>(); });
 }
 

@@ -76,4 +76,11 @@ void sgd_step(const SgdStep& step) {
   step_with_momentum<false>(step, weights, gradients, velocity);
 }
 
+void blend(const Tensor& to, const Tensor& from, float share) {
+  const std::span<float> kept = host_f32(to);
+  const std::span<const float> fresh = host_f32(from);
+  require_equal("blending", kept.size(), fresh.size());
+  for (std::size_t i = 0; i < kept.size(); ++i) kept[i] = (1 - share) * kept[i] + share * fresh[i];
+}
+
 }  // namespace tutti::cpu

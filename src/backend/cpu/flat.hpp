@@ -8,6 +8,11 @@ namespace tutti::cpu {
 void copy(const Tensor& to, const Tensor& from);
 void fill_zero(const Tensor& tensor);
 void add(const Tensor& to, const Tensor& from);
+void blend(const Tensor& to, const Tensor& from, float share);
 void sgd_step(const SgdStep& step);
+void adamw_step(const AdamWStep& step);
+void sum_squares(std::span<const Tensor> tensors, const Tensor& sums);
+void clip_factor(const Tensor& squares, double most, const Tensor& factor);
+void trust_factors(const TrustFactors& request);
 
 }  // namespace tutti::cpu

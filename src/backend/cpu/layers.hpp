@@ -15,6 +15,12 @@ std::unique_ptr<Layer> make(const dnnl::engine& engine, const Conv2dSpec& spec, 
 std::unique_ptr<Layer> make(const dnnl::engine& engine, const Pool2dSpec& spec, const LayerRequest& request);
 std::unique_ptr<Layer> make(const dnnl::engine& engine, const LinearSpec& spec, const LayerRequest& request);
 
-std::unique_ptr<LossLayer> make_softmax_loss(const dnnl::engine& engine, const ActivationSpec& logits);
+std::unique_ptr<Layer> make(const dnnl::engine& engine, const BatchNormSpec& spec, const LayerRequest& request);
+std::unique_ptr<Layer> make(const dnnl::engine& engine, const AddSpec& spec, const LayerRequest& request);
+std::unique_ptr<Layer> make(const dnnl::engine& engine, const GlobalAveragePoolSpec& spec, const LayerRequest& request);
+std::unique_ptr<Layer> make(const dnnl::engine& engine, const DropoutSpec& spec, const LayerRequest& request);
+
+std::unique_ptr<LossLayer> make_softmax_loss(const dnnl::engine& engine, const ActivationSpec& logits,
+                                             double smoothing);
 
 }  // namespace tutti::cpu

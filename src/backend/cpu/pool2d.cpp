@@ -65,7 +65,7 @@ class Pool2dLayer final : public Layer {
   void backward(Stream& stream, const LayerBackward& pass) override {
     if (!training_) throw Error(ErrorSource::internal, "a plan made for evaluation is asked for gradients");
     if (!backward_) return;
-    result_gradient_.place(pass.output_gradient);
+    result_gradient_.place(pass.output_gradients[0]);
     input_gradient_.place(pass.input_gradient);
     backward_->run(cpu_stream(stream));
   }

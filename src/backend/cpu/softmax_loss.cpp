@@ -110,7 +110,7 @@ class SoftmaxLoss final : public LossLayer {
 
 }  // namespace
 
-std::unique_ptr<LossLayer> make_softmax_loss(const dnnl::engine& engine, const ActivationSpec& logits) {
+std::unique_ptr<LossLayer> make_softmax_loss(const dnnl::engine& engine, const ActivationSpec& logits, double) {
   if (logits.shape.rank() != 2 || logits.shape.elements() == 0) {
     throw Error(ErrorSource::input,
                 fmt::format("softmax loss: its input is {}, but it needs samples x classes; end the "

@@ -73,20 +73,20 @@ void WeightedLayer::backward(Stream& stream, const LayerBackward& pass) {
     throw Error(ErrorSource::internal, fmt::format("a layer with {} parameters is given {} tensors for their gradients",
                                                    expected, pass.gradients.size()));
   }
-  result_gradient_.place(pass.output_gradient);
+  result_gradient_.place(pass.output_gradients[0]);
   if (mask_) {
     result_.place(pass.output);
     mask_->run(ours);
   }
 
-  weight_pass_->output_gradient.load(ours, pass.output_gradient);
+  weight_pass_->output_gradient.load(ours, pass.output_gradients[0]);
   weight_pass_->weight_gradient.place(pass.gradients[0].data);
   if (weight_pass_->bias_gradient) weight_pass_->bias_gradient->place(pass.gradients[1].data);
   weight_pass_->run.run(ours);
   weight_pass_->weight_gradient.deliver(ours);
 
   if (!data_pass_) return;
-  data_pass_->output_gradient.load(ours, pass.output_gradient);
+  data_pass_->output_gradient.load(ours, pass.output_gradients[0]);
   data_pass_->input_gradient.place(pass.input_gradient);
   data_pass_->run.run(ours);
   data_pass_->input_gradient.deliver(ours);
