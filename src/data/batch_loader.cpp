@@ -38,9 +38,7 @@ std::set<std::int64_t> sizes_of_slices(std::int64_t length, const LoaderPlan& pl
 }
 
 // Whoever computes goes first. On Linux this concerns the calling thread alone; where it fails, all compete alike.
-void give_way_to_compute() {
-  static_cast<void>(::nice(5));
-}
+void give_way_to_compute() { static_cast<void>(::nice(5)); }
 
 }  // namespace
 

@@ -80,10 +80,11 @@ ChannelStatistics choose_statistics(const std::string& normalize, const DatasetI
   ChannelStatistics statistics =
       normalize == "auto" ? own_statistics(data) : parse_statistics(normalize, static_cast<std::size_t>(data.image[0]));
   if (std::ranges::any_of(statistics.deviation, [](double deviation) { return deviation <= 0; })) {
-    throw Error(ErrorSource::usage,
-                fmt::format("--normalize {}: a channel of {} has a deviation of 0, by which nothing can be divided; "
-                            "give M/S with S above 0, or none",
-                            normalize, data.name));
+    throw Error(
+        ErrorSource::usage,
+        fmt::format("--normalize {}: a channel of {} has a deviation of 0 or less, by which nothing can be divided; "
+                    "give M/S with S above 0, or none",
+                    normalize, data.name));
   }
   return statistics;
 }
