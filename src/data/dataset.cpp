@@ -20,8 +20,8 @@ MemoryDataset::MemoryDataset(DatasetInfo info, std::span<const std::uint8_t> ima
     throw Error(ErrorSource::internal, fmt::format("the data set {} of shape {} is given {} pixels and {} labels",
                                                    info_.name, all.text(), images_.size(), labels_.size()));
   }
-  const auto wrong =
-      std::ranges::find_if(labels_, [this](std::int32_t label) { return label < 0 || label >= info_.classes; });
+  const auto wrong = std::ranges::find_if(
+      labels_, [this](std::int32_t label) { return label < 0 || label >= info_.classes; });
   if (wrong != labels_.end()) {
     throw Error(ErrorSource::input, fmt::format("sample {} of {} has label {}, but the classes are 0 .. {}",
                                                 wrong - labels_.begin(), info_.name, *wrong, info_.classes - 1));
@@ -34,8 +34,7 @@ void MemoryDataset::read(std::span<const std::int64_t> samples, SampleBatch& bat
   batch.labels.clear();
   for (const std::int64_t sample : samples) {
     if (sample < 0 || sample >= info_.samples) {
-      throw Error(ErrorSource::internal,
-                  fmt::format("sample {} of {}, which has {}", sample, info_.name, info_.samples));
+      throw Error(ErrorSource::internal, fmt::format("sample {} of {}, which has {}", sample, info_.name, info_.samples));
     }
     const auto index = static_cast<std::size_t>(sample);
     batch.images.push_back({images_.data() + index * image_bytes, info_.image});
@@ -43,8 +42,6 @@ void MemoryDataset::read(std::span<const std::int64_t> samples, SampleBatch& bat
   }
 }
 
-std::uint64_t MemoryDataset::digest() const {
-  return tutti::digest("images", images_) + tutti::digest("labels", labels_);
-}
+std::uint64_t MemoryDataset::digest() const { return tutti::digest("images", images_) + tutti::digest("labels", labels_); }
 
 }  // namespace tutti
