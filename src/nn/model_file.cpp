@@ -66,6 +66,26 @@ class KeyReader {
     return value.as_boolean();
   }
 
+  double share(const std::string& key) {
+    const toml::value& value = required(key);
+    const double share = value.is_floating()  ? value.as_floating()
+                         : value.is_integer() ? static_cast<double>(value.as_integer())
+                                              : -1;
+    if (!(share >= 0 && share < 1)) refuse(value, fmt::format("'{}' must be a number of at least 0 and below 1", key));
+    return share;
+  }
+
+  // The name of a layer, or of the image.
+  std::string source_or(const std::string& key, const std::set<std::string>& earlier) {
+    known_.insert(key);
+    if (!has(key)) return "";
+    std::string name = text(key);
+    if (name != kImageName && !earlier.contains(name)) {
+      refuse(taken(key), fmt::format("'{}': no layer before this one is called '{}'", key, name));
+    }
+    return name;
+  }
+
   void refuse_others() const {
     const toml::value* first = nullptr;
     std::string name;
@@ -104,7 +124,10 @@ LayerSpec conv2d(KeyReader& keys) {
 
 LayerSpec pool2d(KeyReader& keys, Pooling pooling) {
   const std::int64_t kernel = keys.number("kernel");
-  return Pool2dSpec{.pooling = pooling, .kernel = kernel, .stride = keys.number_or("stride", kernel)};
+  return Pool2dSpec{.pooling = pooling,
+                    .kernel = kernel,
+                    .stride = keys.number_or("stride", kernel),
+                    .padding = keys.number_or("padding", 0, 0)};
 }
 
 std::int64_t units_of(KeyReader& keys) {
@@ -118,6 +141,10 @@ LayerSpec linear(KeyReader& keys) {
   return LinearSpec{.units = units_of(keys), .bias = keys.flag_or("bias", true), .relu = keys.flag_or("relu", false)};
 }
 
+LayerSpec batch_norm(KeyReader& keys) {
+  return BatchNormSpec{.add = keys.flag_or("add", false), .relu = keys.flag_or("relu", false)};
+}
+
 struct LayerType {
   std::string_view word;
   std::function<LayerSpec(KeyReader&)> read;
@@ -129,6 +156,10 @@ const std::vector<LayerType>& layer_types() {
       {"max-pool2d", [](KeyReader& keys) { return pool2d(keys, Pooling::max); }},
       {"average-pool2d", [](KeyReader& keys) { return pool2d(keys, Pooling::average); }},
       {"linear", linear},
+      {"batch-norm", batch_norm},
+      {"add", [](KeyReader& keys) { return AddSpec{.relu = keys.flag_or("relu", false)}; }},
+      {"global-average-pool", [](KeyReader&) { return GlobalAveragePoolSpec{}; }},
+      {"dropout", [](KeyReader& keys) { return DropoutSpec{.rate = keys.share("rate")}; }},
   };
   return types;
 }
@@ -141,6 +172,14 @@ LayerSpec read_spec(KeyReader& keys) {
     words.push_back(known.word);
   }
   refuse(keys.required("type"), fmt::format("'{}' is no layer type: {}", type, fmt::join(words, ", ")));
+}
+
+// Keys that only some layers take are asked for only there, so that they are refused elsewhere.
+void read_sources(KeyReader& keys, LayerNode& node, const std::set<std::string>& earlier) {
+  node.input = keys.source_or("input", earlier);
+  if (!takes_residual(node.spec)) return;
+  keys.required("residual");
+  node.residual = keys.source_or("residual", earlier);
 }
 
 bool is_layer_name(std::string_view name) {
@@ -159,11 +198,14 @@ LayerNode read_layer(const toml::value& value, std::size_t number, std::set<std:
     refuse(keys.required("name"),
            fmt::format("'{}' is no layer name: use letters, digits, '.', '_' and '-'", node.name));
   }
-  if (!names.insert(node.name).second) {
+  if (node.name == kImageName) refuse(keys.required("name"), "'image' is the name of the image itself");
+  if (names.contains(node.name)) {
     refuse(keys.required("name"), fmt::format("two layers are called '{}'", node.name));
   }
   node.spec = read_spec(keys);
+  read_sources(keys, node, names);
   keys.refuse_others();
+  names.insert(node.name);
   return node;
 }
 
@@ -201,13 +243,26 @@ struct SpecText {
     return text + flags_text(s.bias, s.relu);
   }
   std::string operator()(const Pool2dSpec& s) const {
-    return fmt::format("kernel = {}\n{}", s.kernel, s.stride == s.kernel ? "" : fmt::format("stride = {}\n", s.stride));
+    std::string text = fmt::format("kernel = {}\n", s.kernel);
+    if (s.stride != s.kernel) text += fmt::format("stride = {}\n", s.stride);
+    if (s.padding != 0) text += fmt::format("padding = {}\n", s.padding);
+    return text;
   }
   std::string operator()(const LinearSpec& s) const {
     const std::string units = s.units == kUnitsAsClasses ? "\"classes\"" : fmt::format("{}", s.units);
     return fmt::format("units = {}\n{}", units, flags_text(s.bias, s.relu));
   }
+  std::string operator()(const BatchNormSpec& s) const {
+    return fmt::format("{}{}", s.add ? "add = true\n" : "", s.relu ? "relu = true\n" : "");
+  }
+  std::string operator()(const AddSpec& s) const { return s.relu ? "relu = true\n" : ""; }
+  std::string operator()(const GlobalAveragePoolSpec&) const { return ""; }
+  std::string operator()(const DropoutSpec& s) const { return fmt::format("rate = {}\n", s.rate); }
 };
+
+std::string source_text(std::string_view key, std::string_view name) {
+  return name.empty() ? "" : fmt::format("{} = \"{}\"\n", key, name);
+}
 
 // The first line of the library's message carries its reason; the rest draws the place, which we name ourselves.
 std::string first_line(std::string_view text) {
@@ -244,7 +299,8 @@ NetworkSpec read_model_file(const std::string& path) {
 std::string model_text(const NetworkSpec& network) {
   std::string text = fmt::format("name = \"{}\"\ninit = \"{}\"\n", network.name, name_of(network.initializer));
   for (const LayerNode& node : network.layers) {
-    text += fmt::format("\n[[layer]]\nname = \"{}\"\ntype = \"{}\"\n{}", node.name, type_name(node.spec),
+    text += fmt::format("\n[[layer]]\nname = \"{}\"\ntype = \"{}\"\n{}{}{}", node.name, type_name(node.spec),
+                        source_text("input", node.input), source_text("residual", node.residual),
                         std::visit(SpecText{}, node.spec));
   }
   return text;

@@ -3,6 +3,8 @@
 #include "tutti/base/error.hpp"
 #include "tutti/base/random.hpp"
 
+#include "layer_graph.hpp"
+
 #include <fmt/format.h>
 
 #include <cmath>
@@ -59,28 +61,28 @@ float constant_start(ParameterKind kind) {
 }  // namespace
 
 Network::Network(const NetworkSpec& spec, const Shape& sample, int classes)
-    : spec_(spec), sample_(sample), classes_(classes) {
-  if (spec.layers.empty()) throw Error(ErrorSource::input, fmt::format("the network {} has no layers", spec.name));
-  Shape shape = sample;
-  for (const LayerNode& node : spec.layers) {
-    const LayerSpec layer = with_classes(node.spec, classes);
-    try {
-      const Shape output = output_shape(layer, shape);
-      layers_.push_back({node.name, layer, shape, output, {}});
-      shape = output;
-    } catch (const Error& error) {
-      throw Error(ErrorSource::input, fmt::format("layer {} of the network {} does not fit images of {}: {}", node.name,
-                                                  spec.name, sample.text(), error.what()));
-    }
+    : spec_(spec), sample_(sample), classes_(classes), layers_(connect_layers(spec)) {
+  for (NetworkLayer& layer : layers_) layer.spec = with_classes(layer.spec, classes);
+  if (const auto misfit = find_shapes(layers_, sample)) {
+    throw Error(ErrorSource::input,
+                fmt::format("layer {} of the network {} does not fit images of {}: {}{}", misfit->layer, spec.name,
+                            sample.text(), misfit->why, least_size_text(layers_, sample)));
   }
-  if (shape != Shape{classes}) {
+  if (layers_.back().output != Shape{classes}) {
     throw Error(ErrorSource::input,
                 fmt::format("the network {} ends with {} values per image, but the data have {} classes: let its last "
                             "layer be linear with units = \"classes\"",
-                            spec.name, shape.text(), classes));
+                            spec.name, layers_.back().output.text(), classes));
   }
+  add_slices(false);
+  add_slices(true);
+}
+
+// In the order in which backward finishes the layers.
+void Network::add_slices(bool statistics) {
   for (auto layer = layers_.rbegin(); layer != layers_.rend(); ++layer) {
     for (const ParameterSpec& parameter : parameters(layer->spec, layer->input)) {
+      if (is_statistic(parameter.kind) != statistics) continue;
       const std::string name = fmt::format("{}/{}", layer->name, name_of(parameter.kind));
       layer->parameters.push_back(layout_.add(name, parameter.kind, parameter.shape));
     }

@@ -2,18 +2,11 @@
 
 #include "tutti/base/error.hpp"
 
+#include "pass_plan.hpp"
+
 #include <fmt/format.h>
 
-#include <algorithm>
-
 namespace tutti {
-namespace {
-
-constexpr std::size_t kAlignment = 64;
-
-std::size_t aligned(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
-
-}  // namespace
 
 NetworkWeights::NetworkWeights(const Network& network, Backend& backend, const Tensor& block) {
   for (const NetworkLayer& layer : network.layers()) {
@@ -29,61 +22,22 @@ void NetworkWeights::refresh(Stream& stream) {
   }
 }
 
-// The layers prepared for one batch size and mode, and where their outputs lie in the activation memory.
-struct PartContext::Plan {
-  std::int64_t samples = 0;
-  LayerMode mode = LayerMode::training;
-  std::vector<std::unique_ptr<Layer>> layers;
-  std::vector<std::size_t> offsets;
-  std::size_t activation_bytes = 0;
-  std::size_t gradient_bytes = 0;  // of the largest activation
-  std::unique_ptr<LossLayer> loss;
-};
-
-PartContext::PartContext(const Network& network, NetworkWeights& weights, Backend& backend, double)
-    : network_(network), weights_(weights), backend_(backend) {}
+PartContext::PartContext(const Network& network, NetworkWeights& weights, Backend& backend, double label_smoothing)
+    : network_(network), weights_(weights), backend_(backend), label_smoothing_(label_smoothing) {}
 
 PartContext::~PartContext() = default;
 
 void PartContext::plan(std::int64_t samples, LayerMode mode) {
   auto& slot = plans_[{samples, mode}];
   if (slot) return;
-  auto plan = std::make_unique<Plan>();
-  plan->samples = samples;
-  plan->mode = mode;
-  LayerRequest request{.input = backend_.plain_activation(network_.sample().batch_of(samples)),
-                       .mode = mode,
-                       .wants_input_gradient = false};
-  std::size_t largest = 0;
-  for (std::size_t i = 0; i < network_.layers().size(); ++i) {
-    request.weights = weights_.of(i);
-    plan->layers.push_back(backend_.make_layer(network_.layers()[i].spec, request));
-    request.input = plan->layers.back()->output();
-    request.wants_input_gradient = true;
-    plan->offsets.push_back(plan->activation_bytes);
-    plan->activation_bytes += aligned(request.input.bytes);
-    largest = std::max(largest, aligned(request.input.bytes));
-  }
-  plan->loss = backend_.make_softmax_loss(request.input);
-  if (mode == LayerMode::training) {
-    plan->gradient_bytes = largest;
-  } else {
-    // Nothing is read twice in evaluation: two regions, by turns, hold it all.
-    for (std::size_t i = 0; i < plan->offsets.size(); ++i) plan->offsets[i] = i % 2 * largest;
-    plan->activation_bytes = 2 * largest;
-  }
-  if (activations_.bytes() < plan->activation_bytes) activations_ = backend_.allocate(plan->activation_bytes);
-  for (Buffer& gradient : gradients_) {
-    if (gradient.bytes() < plan->gradient_bytes) gradient = backend_.allocate(plan->gradient_bytes);
-  }
-  slot = std::move(plan);
+  slot = std::make_unique<PassPlan>(network_, weights_, backend_,
+                                    PassRequest{.samples = samples, .mode = mode, .label_smoothing = label_smoothing_});
+  if (arena_.bytes() < slot->memory().bytes()) arena_ = backend_.allocate(slot->memory().bytes());
 }
 
-std::size_t PartContext::activation_bytes() const {
-  return activations_.bytes() + gradients_[0].bytes() + gradients_[1].bytes();
-}
+std::size_t PartContext::activation_bytes() const { return arena_.bytes(); }
 
-PartContext::Plan& PartContext::plan_for(std::int64_t samples, LayerMode mode) {
+const PassPlan& PartContext::plan_for(std::int64_t samples, LayerMode mode) const {
   const auto found = plans_.find({samples, mode});
   if (found == plans_.end()) {
     throw Error(ErrorSource::internal, fmt::format("no plan was made for a batch of {} samples", samples));
@@ -91,55 +45,69 @@ PartContext::Plan& PartContext::plan_for(std::int64_t samples, LayerMode mode) {
   return *found->second;
 }
 
-void* PartContext::activation(const Plan& plan, std::size_t layer) const {
-  return static_cast<std::byte*>(activations_.data()) + plan.offsets[layer];
+void* PartContext::address(std::size_t block) const {
+  return static_cast<std::byte*>(arena_.data()) + current_->memory().offset(block);
 }
 
-void PartContext::forward(Stream& stream, const Tensor& images, LayerMode mode, const SamplePlace&) {
+const void* PartContext::values_of(int layer) const {
+  return layer == kImage ? images_ : address(current_->blocks(static_cast<std::size_t>(layer)).output);
+}
+
+void PartContext::forward(Stream& stream, const Tensor& images, LayerMode mode, const SamplePlace& place) {
   current_ = &plan_for(images.shape[0], mode);
   images_ = images.data;
-  const void* input = images_;
-  for (std::size_t i = 0; i < current_->layers.size(); ++i) {
-    void* output = activation(*current_, i);
-    current_->layers[i]->forward(stream, {.input = input, .output = output});
-    input = output;
+  for (std::size_t i = 0; i < network_.layers().size(); ++i) {
+    const NetworkLayer& layer = network_.layers()[i];
+    current_->layer(i).forward(stream,
+                               {.input = values_of(layer.from),
+                                .residual = takes_residual(layer.spec) ? values_of(layer.residual_from) : nullptr,
+                                .output = address(current_->blocks(i).output),
+                                .place = place});
   }
 }
 
 void PartContext::loss(Stream& stream, const Tensor& labels, float gradient_scale, const Tensor& sums) {
-  const std::size_t last = current_->layers.size() - 1;
-  current_->loss->run(stream,
-                      {.logits = activation(*current_, last),
-                       .labels = static_cast<const std::int32_t*>(labels.data),
-                       .gradient_scale = gradient_scale,
-                       .sums = sums,
-                       .logits_gradient = current_->mode == LayerMode::training ? gradients_[0].data() : nullptr});
+  const LayerBlocks& last = current_->blocks(network_.layers().size() - 1);
+  const bool trains = current_->mode() == LayerMode::training;
+  current_->loss().run(stream, {.logits = address(last.output),
+                                .labels = static_cast<const std::int32_t*>(labels.data),
+                                .gradient_scale = gradient_scale,
+                                .sums = sums,
+                                .logits_gradient = trains ? address(last.output_gradients.front()) : nullptr});
 }
 
-void PartContext::backward(Stream& stream, const Tensor& block, float, const AfterLayer& after_layer) {
+void PartContext::backward(Stream& stream, const Tensor& block, float sample_share, const AfterLayer& after_layer) {
+  const ParameterLayout& layout = network_.layout();
+  const auto& slices = layout.slices();
   std::int64_t final_elements = 0;
-  std::size_t turn = 0;
-  std::vector<Tensor> gradients;
-  for (std::size_t i = current_->layers.size(); i-- > 0;) {
-    const NetworkLayer& layer = network_.layers()[i];
-    gradients.clear();
-    for (const int number : layer.parameters) {
-      gradients.push_back(slice_of(block, network_.layout().slice(number)));
+  for (std::size_t i = network_.layers().size(); i-- > 0;) {
+    run_backward(stream, i, block, sample_share);
+    for (const int number : network_.layers()[i].parameters) {
+      const auto next = static_cast<std::size_t>(number) + 1;
+      if (next <= layout.trained().size()) {
+        final_elements = next < slices.size() ? slices[next].offset : layout.block_elements();
+      }
     }
-    void* output_gradient = gradients_[turn].data();
-    current_->layers[i]->backward(stream, {.input = i == 0 ? images_ : activation(*current_, i - 1),
-                                           .output = activation(*current_, i),
-                                           .output_gradients = {&output_gradient, 1},
-                                           .input_gradient = i == 0 ? nullptr : gradients_[1 - turn].data(),
-                                           .gradients = gradients});
-    turn = 1 - turn;
-    if (!layer.parameters.empty()) {
-      const auto next = static_cast<std::size_t>(layer.parameters.back()) + 1;
-      const auto& slices = network_.layout().slices();
-      final_elements = next < slices.size() ? slices[next].offset : network_.layout().block_elements();
-    }
-    after_layer(final_elements);
+    after_layer(i == 0 ? layout.block_elements() : final_elements);
   }
+}
+
+void PartContext::run_backward(Stream& stream, std::size_t layer, const Tensor& block, float sample_share) {
+  const NetworkLayer& node = network_.layers()[layer];
+  const LayerBlocks& blocks = current_->blocks(layer);
+  std::vector<Tensor> gradients;
+  for (const int number : node.parameters) gradients.push_back(slice_of(block, network_.layout().slice(number)));
+  std::vector<void*> output_gradients;
+  for (const std::size_t gradient : blocks.output_gradients) output_gradients.push_back(address(gradient));
+  const Layer& prepared = current_->layer(layer);
+  current_->layer(layer).backward(
+      stream, {.input = prepared.reads_input() ? values_of(node.from) : nullptr,
+               .output = prepared.reads_output() ? address(blocks.output) : nullptr,
+               .output_gradients = output_gradients,
+               .input_gradient = blocks.input_gradient ? address(*blocks.input_gradient) : nullptr,
+               .residual_gradient = blocks.residual_gradient ? address(*blocks.residual_gradient) : nullptr,
+               .gradients = gradients,
+               .sample_share = sample_share});
 }
 
 }  // namespace tutti

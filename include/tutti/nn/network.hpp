@@ -11,7 +11,7 @@
 
 namespace tutti {
 
-inline constexpr int kImage = -1;
+inline constexpr int kImage = -1;  // in place of a layer's number
 
 struct NetworkLayer {
   std::string name;
@@ -25,8 +25,8 @@ struct NetworkLayer {
 
 class Network {
  public:
-  // Throws an input error that names the layer that does not fit and why, and the least image size that would do
-  // where the image is too small.
+  // Throws an input error that names the layer that is wrong and why: a name that no earlier layer has, an output that
+  // nobody reads, shapes that do not fit; and the least image size that would do where the image is too small.
   Network(const NetworkSpec& spec, const Shape& sample, int classes);
 
   const NetworkSpec& spec() const noexcept { return spec_; }
@@ -38,6 +38,8 @@ class Network {
   std::int64_t multiply_adds() const;
 
  private:
+  void add_slices(bool statistics);
+
   NetworkSpec spec_;
   Shape sample_;
   int classes_;

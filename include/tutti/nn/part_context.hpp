@@ -4,6 +4,7 @@
 
 #include "tutti/nn/network.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -26,6 +27,8 @@ class NetworkWeights {
  private:
   std::vector<std::unique_ptr<LayerWeights>> layers_;
 };
+
+class PassPlan;
 
 class PartContext {
  public:
@@ -53,18 +56,19 @@ class PartContext {
   void backward(Stream& stream, const Tensor& block, float sample_share, const AfterLayer& after_layer);
 
  private:
-  struct Plan;
-
-  Plan& plan_for(std::int64_t samples, LayerMode mode);
-  void* activation(const Plan& plan, std::size_t layer) const;
+  const PassPlan& plan_for(std::int64_t samples, LayerMode mode) const;
+  void* address(std::size_t block) const;
+  // Of a layer's output, or of the images.
+  const void* values_of(int layer) const;
+  void run_backward(Stream& stream, std::size_t layer, const Tensor& block, float sample_share);
 
   const Network& network_;
   NetworkWeights& weights_;
   Backend& backend_;
-  std::map<std::pair<std::int64_t, LayerMode>, std::unique_ptr<Plan>> plans_;
-  Buffer activations_;
-  Buffer gradients_[2];  // of the activation after and before the layer whose backward runs, by turns
-  Plan* current_ = nullptr;
+  double label_smoothing_;
+  std::map<std::pair<std::int64_t, LayerMode>, std::unique_ptr<PassPlan>> plans_;
+  Buffer arena_;  // activations and their gradients, for the plan that needs most
+  const PassPlan* current_ = nullptr;
   const void* images_ = nullptr;
 };
 

@@ -5,15 +5,15 @@
 #include "tutti/backend/layer.hpp"
 #include "tutti/backend/layer_spec.hpp"
 
-#include <dnnl.hpp>
+#include "backend/cpu/processor.hpp"
 
 #include <memory>
 
 namespace tutti::cpu {
 
-std::unique_ptr<Layer> make(const dnnl::engine& engine, const Conv2dSpec& spec, const LayerRequest& request);
-std::unique_ptr<Layer> make(const dnnl::engine& engine, const Pool2dSpec& spec, const LayerRequest& request);
-std::unique_ptr<Layer> make(const dnnl::engine& engine, const LinearSpec& spec, const LayerRequest& request);
+std::unique_ptr<Layer> make(const Processor& processor, const Conv2dSpec& spec, const LayerRequest& request);
+std::unique_ptr<Layer> make(const Processor& processor, const Pool2dSpec& spec, const LayerRequest& request);
+std::unique_ptr<Layer> make(const Processor& processor, const LinearSpec& spec, const LayerRequest& request);
 
 std::unique_ptr<Layer> make(const dnnl::engine& engine, const BatchNormSpec& spec, const LayerRequest& request);
 std::unique_ptr<Layer> make(const dnnl::engine& engine, const AddSpec& spec, const LayerRequest& request);

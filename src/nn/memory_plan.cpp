@@ -1,0 +1,70 @@
+#include "memory_plan.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+namespace tutti {
+namespace {
+
+std::size_t aligned(std::size_t bytes) {
+  return (bytes + MemoryPlan::kAlignment - 1) / MemoryPlan::kAlignment * MemoryPlan::kAlignment;
+}
+
+bool meet(const MemoryBlock& a, const MemoryBlock& b) { return a.begin <= b.end && b.begin <= a.end; }
+
+struct Placed {
+  std::size_t begin;
+  std::size_t end;
+};
+
+// The start of the narrowest gap between `neighbours` that holds `bytes`, or the end of them all.
+std::size_t best_fit(std::vector<Placed>& neighbours, std::size_t bytes) {
+  std::ranges::sort(neighbours, {}, &Placed::begin);
+  std::size_t best = 0;
+  std::size_t narrowest = std::numeric_limits<std::size_t>::max();
+  std::size_t free_from = 0;
+  for (const Placed& placed : neighbours) {
+    if (placed.begin >= free_from + bytes && placed.begin - free_from < narrowest) {
+      narrowest = placed.begin - free_from;
+      best = free_from;
+    }
+    free_from = std::max(free_from, placed.end);
+  }
+  return narrowest == std::numeric_limits<std::size_t>::max() ? free_from : best;
+}
+
+}  // namespace
+
+// The largest first: what comes later is small enough for the gaps that these leave.
+MemoryPlan::MemoryPlan(std::span<const MemoryBlock> blocks) : offsets_(blocks.size()) {
+  std::vector<std::size_t> order(blocks.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, std::greater<>{}, [&](std::size_t block) { return blocks[block].bytes; });
+  std::vector<Placed> neighbours;
+  for (std::size_t done = 0; done < order.size(); ++done) {
+    const std::size_t block = order[done];
+    neighbours.clear();
+    for (const std::size_t other : std::span(order).first(done)) {
+      if (!meet(blocks[block], blocks[other])) continue;
+      neighbours.push_back({offsets_[other], offsets_[other] + aligned(blocks[other].bytes)});
+    }
+    const std::size_t bytes = aligned(blocks[block].bytes);
+    offsets_[block] = best_fit(neighbours, bytes);
+    bytes_ = std::max(bytes_, offsets_[block] + bytes);
+  }
+}
+
+std::size_t greatest_demand(std::span<const MemoryBlock> blocks) {
+  std::size_t greatest = 0;
+  for (const MemoryBlock& start : blocks) {
+    std::size_t alive = 0;
+    for (const MemoryBlock& block : blocks) {
+      if (block.begin <= start.begin && start.begin <= block.end) alive += aligned(block.bytes);
+    }
+    greatest = std::max(greatest, alive);
+  }
+  return greatest;
+}
+
+}  // namespace tutti
