@@ -4,7 +4,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <numeric>
 
 namespace tutti::cpu {
 namespace {
@@ -20,25 +23,50 @@ void require_equal(std::string_view doing, std::size_t one, std::size_t other) {
   throw Error(ErrorSource::internal, fmt::format("{} tensors of {} and {}", doing, one, other));
 }
 
-void step_plain(const SgdStep& step, std::span<float> weights, std::span<const float> gradients) {
-  for (std::size_t i = 0; i < weights.size(); ++i) {
-    weights[i] -= step.learning_rate * (gradients[i] + step.weight_decay * weights[i]);
-  }
+// The value of an optional factor.
+float factor_of(const Tensor& factor) {
+  if (factor.data == nullptr) return 1;
+  require_equal("a factor among", host_f32(factor).size(), 1);
+  return host_f32(factor)[0];
 }
 
-// The compiler keeps the choice between the two forms out of the loop only when it is a constant.
-template <bool kNesterov>
-void step_with_momentum(const SgdStep& step, std::span<float> weights, std::span<const float> gradients,
-                        std::span<float> velocity) {
+enum class Momentum { none, plain, nesterov };
+
+// The compiler keeps the choice of the form out of the loop only when it is a constant. Factors of 1 change no bit.
+template <Momentum kMomentum>
+void step_each(const SgdStep& step, float* velocity) {
+  const std::span<float> weights = host_f32(step.weights);
+  const float* const gradients = host_f32(step.gradients).data();
+  const float gradient_factor = factor_of(step.gradient_factor);
+  const float rate_factor = factor_of(step.rate_factor);
   const float momentum = step.momentum;
   const float decay = step.weight_decay;
   const float rate = step.learning_rate;
   for (std::size_t i = 0; i < weights.size(); ++i) {
-    const float gradient = gradients[i] + decay * weights[i];
-    const float moved = momentum * velocity[i] + gradient;
-    velocity[i] = moved;
-    weights[i] -= rate * (kNesterov ? gradient + momentum * moved : moved);
+    const float gradient = (gradients[i] * gradient_factor + decay * weights[i]) * rate_factor;
+    if constexpr (kMomentum == Momentum::none) {
+      weights[i] -= rate * gradient;
+    } else {
+      const float moved = momentum * velocity[i] + gradient;
+      velocity[i] = moved;
+      weights[i] -= rate * (kMomentum == Momentum::nesterov ? gradient + momentum * moved : moved);
+    }
   }
+}
+
+// Elements are dealt to the lanes by turns and the lanes added in order: fixed, and open to vector instructions.
+double sum_block(std::span<const float> values) {
+  constexpr std::size_t kLanes = 8;
+  double lanes[kLanes] = {};
+  const std::size_t whole = values.size() / kLanes * kLanes;
+  for (std::size_t i = 0; i < whole; i += kLanes) {
+    for (std::size_t lane = 0; lane < kLanes; ++lane) {
+      const double value = values[i + lane];
+      lanes[lane] += value * value;
+    }
+  }
+  for (std::size_t i = whole; i < values.size(); ++i) lanes[i - whole] += double{values[i]} * values[i];
+  return std::accumulate(std::begin(lanes), std::end(lanes), 0.0);
 }
 
 }  // namespace
@@ -63,17 +91,81 @@ void add(const Tensor& to, const Tensor& from) {
 }
 
 void sgd_step(const SgdStep& step) {
-  const std::span<float> weights = host_f32(step.weights);
-  const std::span<const float> gradients = host_f32(step.gradients);
-  require_equal("a gradient step over", weights.size(), gradients.size());
+  const std::size_t elements = host_f32(step.weights).size();
+  require_equal("a gradient step over", elements, host_f32(step.gradients).size());
   if (step.velocity.data == nullptr) {
     if (step.momentum != 0) throw Error(ErrorSource::internal, "a gradient step with momentum has no velocity");
-    return step_plain(step, weights, gradients);
+    return step_each<Momentum::none>(step, nullptr);
   }
   const std::span<float> velocity = host_f32(step.velocity);
-  require_equal("a gradient step over", weights.size(), velocity.size());
-  if (step.nesterov) return step_with_momentum<true>(step, weights, gradients, velocity);
-  step_with_momentum<false>(step, weights, gradients, velocity);
+  require_equal("a gradient step over", elements, velocity.size());
+  if (step.nesterov) return step_each<Momentum::nesterov>(step, velocity.data());
+  step_each<Momentum::plain>(step, velocity.data());
+}
+
+void adamw_step(const AdamWStep& step) {
+  const std::span<float> weights = host_f32(step.weights);
+  const std::span<const float> gradients = host_f32(step.gradients);
+  const std::span<float> first = host_f32(step.first_moment);
+  const std::span<float> second = host_f32(step.second_moment);
+  for (const std::size_t size : {gradients.size(), first.size(), second.size()}) {
+    require_equal("a gradient step over", weights.size(), size);
+  }
+  const double first_bias = 1 - std::pow(step.beta1, static_cast<double>(step.step));
+  const double second_bias = 1 - std::pow(step.beta2, static_cast<double>(step.step));
+  const auto kept = static_cast<float>(1 - step.learning_rate * step.weight_decay);
+  const auto rate = static_cast<float>(step.learning_rate / first_bias);
+  const auto inverse_root = static_cast<float>(1 / std::sqrt(second_bias));
+  const auto epsilon = static_cast<float>(step.epsilon);
+  const auto beta1 = static_cast<float>(step.beta1);
+  const auto beta2 = static_cast<float>(step.beta2);
+  const auto fresh1 = static_cast<float>(1 - step.beta1);
+  const auto fresh2 = static_cast<float>(1 - step.beta2);
+  const float factor = factor_of(step.gradient_factor);
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    const float gradient = gradients[i] * factor;
+    first[i] = beta1 * first[i] + fresh1 * gradient;
+    second[i] = beta2 * second[i] + fresh2 * (gradient * gradient);
+    weights[i] = weights[i] * kept - rate * (first[i] / (std::sqrt(second[i]) * inverse_root + epsilon));
+  }
+}
+
+void sum_squares(std::span<const Tensor> tensors, const Tensor& sums) {
+  constexpr std::size_t kBlock = 4096;
+  const std::span<double> results = host_f64(sums);
+  require_equal("summing squares of tensors into", tensors.size(), results.size());
+  for (std::size_t t = 0; t < tensors.size(); ++t) {
+    const std::span<const float> values = host_f32(tensors[t]);
+    double sum = 0;
+    for (std::size_t i = 0; i < values.size(); i += kBlock) {
+      sum += sum_block(values.subspan(i, std::min(kBlock, values.size() - i)));
+    }
+    results[t] = sum;
+  }
+}
+
+// NaN stays NaN.
+void clip_factor(const Tensor& squares, double most, const Tensor& factor) {
+  require_equal("a factor among", host_f32(factor).size(), 1);
+  const std::span<const double> sums = host_f64(squares);
+  const double norm = std::sqrt(std::accumulate(sums.begin(), sums.end(), 0.0));
+  const double clipped = most / (norm + 1e-6);
+  host_f32(factor)[0] = static_cast<float>(clipped > 1 ? 1 : clipped);
+}
+
+void trust_factors(const TrustFactors& request) {
+  const std::span<const double> weights = host_f64(request.weight_squares);
+  const std::span<const double> gradients = host_f64(request.gradient_squares);
+  const std::span<float> factors = host_f32(request.factors);
+  require_equal("trust factors from", weights.size(), gradients.size());
+  require_equal("trust factors into", weights.size(), factors.size());
+  const double gradient_factor = factor_of(request.gradient_factor);
+  for (std::size_t i = 0; i < factors.size(); ++i) {
+    const double weight = std::sqrt(weights[i]);
+    const double gradient = std::sqrt(gradients[i]) * gradient_factor;
+    const double factor = request.trust * weight / (gradient + request.weight_decay * weight);
+    factors[i] = weight == 0 || gradient == 0 ? 1.0f : static_cast<float>(factor);
+  }
 }
 
 void blend(const Tensor& to, const Tensor& from, float share) {

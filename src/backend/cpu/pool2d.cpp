@@ -1,4 +1,5 @@
 #include "backend/cpu/check.hpp"
+#include "backend/cpu/gradient_sum.hpp"
 #include "backend/cpu/layers.hpp"
 #include "backend/cpu/primitive.hpp"
 #include "backend/cpu/staging.hpp"
@@ -21,15 +22,15 @@ Pool2dPlans plan(const dnnl::engine& engine, const Pool2dSpec& spec, const Layer
       spec.pooling == Pooling::max ? dnnl::algorithm::pooling_max : dnnl::algorithm::pooling_avg_include_padding;
   const dnnl::memory::dims strides{spec.stride, spec.stride};
   const dnnl::memory::dims window{spec.kernel, spec.kernel};
-  const dnnl::memory::dims no_padding{0, 0};
+  const dnnl::memory::dims padding{spec.padding, spec.padding};
   const Desc& input = desc_of(request.input);
 
   Pool2dPlans plans{Forward({forward_kind(request.mode), algorithm, input, any(dims_of(output), input.data_type()),
-                             strides, window, no_padding, no_padding},
+                             strides, window, padding, padding},
                             attributes(), engine),
                     {}};
   if (request.mode == LayerMode::training && request.wants_input_gradient) {
-    plans.backward = Backward({algorithm, input, plans.forward.dst_desc(), strides, window, no_padding, no_padding},
+    plans.backward = Backward({algorithm, input, plans.forward.dst_desc(), strides, window, padding, padding},
                               attributes(), engine, plans.forward);
   }
   return plans;
@@ -38,7 +39,7 @@ Pool2dPlans plan(const dnnl::engine& engine, const Pool2dSpec& spec, const Layer
 class Pool2dLayer final : public Layer {
  public:
   Pool2dLayer(const dnnl::engine& engine, const Pool2dPlans& plans, LayerMode mode, const Shape& output)
-      : training_(mode == LayerMode::training),
+      : mode_(mode),
         output_(activation_of(output, plans.forward.dst_desc())),
         input_(engine, plans.forward.src_desc()),
         result_(engine, plans.forward.dst_desc()),
@@ -55,6 +56,8 @@ class Pool2dLayer final : public Layer {
   }
 
   const ActivationSpec& output() const override { return output_; }
+  bool reads_input() const override { return false; }
+  bool reads_output() const override { return false; }
 
   void forward(Stream& stream, const LayerForward& pass) override {
     input_.place(pass.input);
@@ -63,15 +66,16 @@ class Pool2dLayer final : public Layer {
   }
 
   void backward(Stream& stream, const LayerBackward& pass) override {
-    if (!training_) throw Error(ErrorSource::internal, "a plan made for evaluation is asked for gradients");
+    require_training(mode_, pass);
     if (!backward_) return;
+    sum_output_gradients(pass, desc_of(output_));
     result_gradient_.place(pass.output_gradients[0]);
     input_gradient_.place(pass.input_gradient);
     backward_->run(cpu_stream(stream));
   }
 
  private:
-  bool training_;
+  LayerMode mode_;
   ActivationSpec output_;
   Placed input_;
   Placed result_;

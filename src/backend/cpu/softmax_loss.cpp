@@ -21,6 +21,21 @@ struct LogSumExp {
   double probability(float logit) const { return std::exp(logit - greatest) / sum; }
 };
 
+// How much of each class is wanted of a sample.
+struct Target {
+  std::size_t label;
+  double smoothing;
+
+  double share_of_all(std::size_t classes) const { return smoothing / static_cast<double>(classes); }
+  double loss(const LogSumExp& softmax, std::span<const float> logits) const {
+    const double own = softmax.loss(logits[label]);
+    if (smoothing == 0) return own;  // the other logits may be infinite
+    double all = 0;
+    for (const float logit : logits) all += softmax.loss(logit);
+    return (1 - smoothing) * own + share_of_all(logits.size()) * all;
+  }
+};
+
 // Whether the label's logit is the greatest, the first of equals. A label whose logit is no number is never
 // right.
 bool is_correct(std::span<const float> logits, std::size_t label) {
@@ -31,11 +46,12 @@ bool is_correct(std::span<const float> logits, std::size_t label) {
          std::ranges::none_of(after, [own](float other) { return other > own; });
 }
 
-void write_gradient(const LogSumExp& softmax, std::span<const float> logits, std::size_t label, float scale,
+void write_gradient(const LogSumExp& softmax, std::span<const float> logits, const Target& target, float scale,
                     float* gradient) {
+  const double others = target.share_of_all(logits.size());
   for (std::size_t i = 0; i < logits.size(); ++i) {
-    const double target = i == label ? 1 : 0;
-    gradient[i] = static_cast<float>((softmax.probability(logits[i]) - target) * scale);
+    const double wanted = (i == target.label ? 1 - target.smoothing : 0) + others;
+    gradient[i] = static_cast<float>((softmax.probability(logits[i]) - wanted) * scale);
   }
 }
 
@@ -50,11 +66,12 @@ void add_to(std::span<std::int64_t> totals, const LossSums& sums) {
 
 class SoftmaxLoss final : public LossLayer {
  public:
-  SoftmaxLoss(const dnnl::engine& engine, const Desc& logits, const Shape& shape)
-      : samples_(static_cast<std::size_t>(shape[0])),
-        classes_(static_cast<std::size_t>(shape[1])),
-        logits_(engine, logits, plain(dims_of(shape))),
-        gradient_(engine, logits, plain(dims_of(shape))) {}
+  SoftmaxLoss(const dnnl::engine& engine, const ActivationSpec& logits, double smoothing)
+      : samples_(static_cast<std::size_t>(logits.shape[0])),
+        classes_(static_cast<std::size_t>(logits.shape[1])),
+        smoothing_(smoothing),
+        logits_(engine, desc_of(logits), plain(dims_of(logits.shape))),
+        gradient_(engine, desc_of(logits), plain(dims_of(logits.shape))) {}
 
   void run(Stream& stream, const LossPass& pass) override {
     CpuStream& ours = cpu_stream(stream);
@@ -85,12 +102,12 @@ class SoftmaxLoss final : public LossLayer {
     double loss = 0;
     for (std::size_t sample = 0; sample < samples_; ++sample) {
       const std::span<const float> row(logits + sample * classes_, classes_);
-      const std::size_t label = label_of(pass, sample);
+      const Target target{label_of(pass, sample), smoothing_};
       const LogSumExp softmax(row);
-      loss += softmax.loss(row[label]);
-      sums.correct += is_correct(row, label) ? 1 : 0;
+      loss += target.loss(softmax, row);
+      sums.correct += is_correct(row, target.label) ? 1 : 0;
       if (pass.logits_gradient == nullptr) continue;
-      write_gradient(softmax, row, label, pass.gradient_scale, gradients + sample * classes_);
+      write_gradient(softmax, row, target, pass.gradient_scale, gradients + sample * classes_);
     }
     sums.samples = static_cast<std::int64_t>(samples_);
     // Written so that NaN fails it.
@@ -104,21 +121,27 @@ class SoftmaxLoss final : public LossLayer {
 
   std::size_t samples_;
   std::size_t classes_;
+  double smoothing_;
   StagedInput logits_;
   StagedOutput gradient_;
 };
 
 }  // namespace
 
-std::unique_ptr<LossLayer> make_softmax_loss(const dnnl::engine& engine, const ActivationSpec& logits, double) {
+std::unique_ptr<LossLayer> make_softmax_loss(const dnnl::engine& engine, const ActivationSpec& logits,
+                                             double smoothing) {
   if (logits.shape.rank() != 2 || logits.shape.elements() == 0) {
     throw Error(ErrorSource::input,
                 fmt::format("softmax loss: its input is {}, but it needs samples x classes; end the "
                             "model with a linear layer",
                             logits.shape.text()));
   }
+  if (!(smoothing >= 0 && smoothing < 1)) {
+    throw Error(ErrorSource::usage,
+                fmt::format("label smoothing is {}, but must be at least 0 and below 1", smoothing));
+  }
   return check([&] { return fmt::format("making softmax loss on {}", logits.shape.text()); },
-               [&] { return std::make_unique<SoftmaxLoss>(engine, desc_of(logits), logits.shape); });
+               [&] { return std::make_unique<SoftmaxLoss>(engine, logits, smoothing); });
 }
 
 }  // namespace tutti::cpu

@@ -1,6 +1,7 @@
 #include "backend/cpu/weighted_layer.hpp"
 
 #include "backend/cpu/check.hpp"
+#include "backend/cpu/gradient_sum.hpp"
 
 namespace tutti::cpu {
 namespace {
@@ -73,6 +74,7 @@ void WeightedLayer::backward(Stream& stream, const LayerBackward& pass) {
     throw Error(ErrorSource::internal, fmt::format("a layer with {} parameters is given {} tensors for their gradients",
                                                    expected, pass.gradients.size()));
   }
+  sum_output_gradients(pass, result_gradient_.memory().get_desc());
   result_gradient_.place(pass.output_gradients[0]);
   if (mask_) {
     result_.place(pass.output);

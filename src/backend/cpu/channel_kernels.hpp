@@ -1,0 +1,96 @@
+#pragma once
+// The loops of our own layers over activations in memory, compiled for several instruction sets and chosen by the
+// library's, so that both obey one switch. The same bits on all of them: sums are formed in 16 lanes, added in a
+// fixed order, and nothing is contracted.
+
+#include "backend/cpu/channel_layout.hpp"
+#include "backend/cpu/element.hpp"
+
+#include <span>
+
+namespace tutti::cpu {
+
+// Lane i of a sum over a stretch is of channel i % period.
+constexpr std::int64_t lanes_of(std::int64_t period) { return 16 % period == 0 ? 16 : period; }
+// Values per channel are given repeated: entry i is of channel i % period.
+constexpr std::int64_t repeated_length(std::int64_t period) { return lanes_of(period) + 16; }
+
+template <class T>
+struct MomentsPass {
+  Stretch stretch;
+  const T* input;
+  double* sums;  // [lanes_of(period)], added to
+  double* squares;
+};
+
+// y = (x - mean) * factor + offset, then + residual, then max(0, y).
+template <class T>
+struct NormalizePass {
+  Stretch stretch;
+  const T* input;
+  const T* residual;  // or null
+  T* output;
+  const float* mean;  // repeated, as are the next two
+  const float* factor;
+  const float* offset;
+  bool relu;
+};
+
+// gradients[0] = the sum of all, where the output is positive; and the sums of it and of it * (x - mean).
+template <class T>
+struct CollectPass {
+  Stretch stretch;
+  std::span<T* const> gradients;
+  const T* output;  // null: taken for positive
+  const T* input;
+  const float* mean;
+  double* sums;  // [lanes_of(period)], added to
+  double* products;
+};
+
+// dx = dy * factor - (x - mean) * slope - offset.
+template <class T>
+struct PropagatePass {
+  Stretch stretch;
+  const T* gradient;
+  const T* input;
+  T* input_gradient;
+  const float* mean;
+  const float* factor;
+  const float* slope;
+  const float* offset;
+};
+
+template <class T>
+struct AddPass {
+  std::int64_t elements;
+  const T* input;
+  const T* residual;
+  T* output;
+  bool relu;
+};
+
+// gradients[0] = the sum of all, where the output is positive.
+template <class T>
+struct GatherPass {
+  std::int64_t elements;
+  std::span<T* const> gradients;
+  const T* output;  // null: taken for positive
+  T* copy;          // gets the same; or null
+};
+
+template <class T>
+struct ChannelKernels {
+  void (*moments)(const MomentsPass<T>&);
+  void (*normalize)(const NormalizePass<T>&);
+  void (*collect)(const CollectPass<T>&);
+  void (*propagate)(const PropagatePass<T>&);
+  void (*add)(const AddPass<T>&);
+  void (*gather)(const GatherPass<T>&);
+};
+
+// T is float or Bf16.
+template <class T>
+const ChannelKernels<T>& channel_kernels();
+
+}  // namespace tutti::cpu

@@ -1,0 +1,95 @@
+#include "tutti/base/random.hpp"
+
+#include "backend/cpu/channel_kernels.hpp"
+#include "backend/cpu/check.hpp"
+#include "backend/cpu/gradient_sum.hpp"
+#include "backend/cpu/layers.hpp"
+
+#include <cmath>
+#include <cstring>
+
+namespace tutti::cpu {
+namespace {
+
+// The mask is kept for the backward pass: a factor per value, 0 or 1, in the order of memory.
+template <class T>
+class DropoutLayer final : public Layer {
+ public:
+  DropoutLayer(const DropoutSpec& spec, const LayerRequest& request)
+      : layout_(desc_of(request.input)),
+        mode_(request.mode),
+        wants_input_gradient_(request.wants_input_gradient),
+        purpose_(request.random_purpose),
+        output_(request.input),
+        drop_below_(static_cast<std::uint64_t>(std::llrint(spec.rate * 0x1p32))),
+        factor_(static_cast<float>(1 / (1 - spec.rate))) {
+    if (mode_ == LayerMode::training) kept_.resize(static_cast<std::size_t>(layout_.elements()));
+  }
+
+  const ActivationSpec& output() const override { return output_; }
+  bool reads_input() const override { return false; }
+  bool reads_output() const override { return false; }
+
+  void forward(Stream&, const LayerForward& pass) override {
+    if (mode_ == LayerMode::evaluation) {
+      std::memcpy(pass.output, pass.input, output_.bytes);
+      return;
+    }
+    draw(pass.place);
+    apply(static_cast<const T*>(pass.input), static_cast<T*>(pass.output));
+  }
+
+  void backward(Stream&, const LayerBackward& pass) override {
+    require_training(mode_, pass);
+    if (!wants_input_gradient_) return;
+    sum_output_gradients(pass, desc_of(output_));
+    apply(static_cast<const T*>(pass.output_gradients[0]), static_cast<T*>(pass.input_gradient));
+  }
+
+ private:
+  // Value e of a sample in C, H, W order takes word e % 4 of draw e / 4, whatever the layout.
+  void draw(const SamplePlace& place) {
+    for (std::int64_t sample = 0; sample < layout_.samples(); ++sample) {
+      RandomCounter counter{
+          .item = place.first_position + static_cast<std::uint32_t>(sample), .when = place.step, .purpose = purpose_};
+      std::array<std::uint32_t, 4> words{};
+      std::uint32_t element = 0;
+      for (std::int64_t channel = 0; channel < layout_.channels(); ++channel) {
+        for (std::int64_t pixel = 0; pixel < layout_.pixels(); ++pixel, ++element) {
+          if (element % 4 == 0) {
+            counter.draw = element / 4;
+            words = philox(place.seed, counter);
+          }
+          kept_[static_cast<std::size_t>(layout_.index_of(sample, channel, pixel))] = words[element % 4] >= drop_below_;
+        }
+      }
+    }
+  }
+
+  // What is dropped becomes 0 even where it is not finite.
+  void apply(const T* from, T* to) const {
+    for (std::size_t i = 0; i < kept_.size(); ++i) set(to[i], kept_[i] != 0 ? to_float(from[i]) * factor_ : 0.0f);
+  }
+
+  ChannelLayout layout_;
+  LayerMode mode_;
+  bool wants_input_gradient_;
+  std::uint32_t purpose_;
+  ActivationSpec output_;
+  std::uint64_t drop_below_;
+  float factor_;
+  std::vector<std::uint8_t> kept_;
+};
+
+}  // namespace
+
+std::unique_ptr<Layer> make(const dnnl::engine&, const DropoutSpec& spec, const LayerRequest& request) {
+  static_cast<void>(output_shape(spec, request.input.shape.without_first()));
+  return check([&] { return fmt::format("making dropout on {}", request.input.shape.text()); },
+               [&]() -> std::unique_ptr<Layer> {
+                 if (is_bf16(desc_of(request.input))) return std::make_unique<DropoutLayer<Bf16>>(spec, request);
+                 return std::make_unique<DropoutLayer<float>>(spec, request);
+               });
+}
+
+}  // namespace tutti::cpu

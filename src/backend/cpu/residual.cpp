@@ -1,0 +1,17 @@
+#include "backend/cpu/residual.hpp"
+
+#include "tutti/base/error.hpp"
+
+#include <fmt/format.h>
+
+namespace tutti::cpu {
+
+void require_residual(const LayerSpec& spec, const LayerRequest& request) {
+  if (request.residual.format != nullptr && request.residual.shape == request.input.shape) return;
+  throw Error(ErrorSource::input,
+              fmt::format("{}: it adds an activation of {} to its input of {}, but both must have one shape; choose "
+                          "channels and strides that make them equal",
+                          type_name(spec), request.residual.shape.text(), request.input.shape.text()));
+}
+
+}  // namespace tutti::cpu
