@@ -130,6 +130,9 @@ class FakeLoss final : public LossLayer {
   FakeLoss(FakeLog& log, const Shape& logits, double smoothing) : log_(log), logits_(logits), smoothing_(smoothing) {}
   void run(Stream&, const LossPass& pass) override {
     const auto logits = floats(pass.logits, static_cast<std::size_t>(logits_.elements()));
+    if (pass.logits_gradient != nullptr) {
+      std::ranges::fill(floats(pass.logits_gradient, logits.size()), std::numeric_limits<float>::quiet_NaN());
+    }
     log_.logits.assign(logits.begin(), logits.end());
     log_.smoothing = smoothing_;
     if (pass.logits_gradient == nullptr) return;
