@@ -19,7 +19,7 @@ namespace tutti {
 namespace {
 
 constexpr const char* kCommands =
-    "Commands: train (when none is given), bench allreduce, bench scaling, bench step. Each has its own --help.\n"
+    "Commands: train (when none is given); bench allreduce, input, scaling or step. Each has its own --help.\n"
     "Exit status: 0 done, 64 usage, 65 bad input, 66 no usable checkpoint, 70 internal, 73 cannot save,\n"
     "74 cannot read, 88 no longer finite.";
 
@@ -48,7 +48,12 @@ void add_run_options(CLI::App& app, const std::vector<RunOption>& options, Comma
 }
 
 void add_bench_options(CLI::App& app, Invocation& invocation) {
-  if (invocation.command != Command::bench_step) {
+  if (invocation.command == Command::bench_input) {
+    app.add_option("--seconds", invocation.input.seconds, "of each measurement")
+        ->check(CLI::Range(0.01, 3600.0))
+        ->capture_default_str()
+        ->group("Bench");
+  } else if (invocation.command != Command::bench_step) {
     app.add_option("--ranks", invocation.ranks, "rank counts to measure, as 1,2,4; none: 1, 2, 4 .. all")
         ->group("Bench");
   }
@@ -105,10 +110,11 @@ std::pair<Command, int> command_of(int argc, const char* const* argv) {
   const std::string_view second = argc > 2 ? argv[2] : "";
   if (second == "--help" || second == "-h") return {Command::print_text, 2};
   if (second == "allreduce") return {Command::bench_allreduce, 2};
+  if (second == "input") return {Command::bench_input, 2};
   if (second == "scaling") return {Command::bench_scaling, 2};
   if (second == "step") return {Command::bench_step, 2};
   throw Error(ErrorSource::usage,
-              fmt::format("bench measures allreduce, scaling or step, not '{}'; see trainer --help", second));
+              fmt::format("bench measures allreduce, input, scaling or step, not '{}'; see trainer --help", second));
 }
 
 std::string version_text() {
@@ -126,6 +132,7 @@ Invocation parse_command_line(int argc, const char* const* argv) {
   if (command == Command::print_text) {
     invocation.text =
         "trainer bench allreduce   sums over the ranks, by message size\n"
+        "trainer bench input       preparing batches beside the compute\n"
         "trainer bench scaling     training steps, by rank count\n"
         "trainer bench step        training steps, memory and start-up as they are\n"
         "Each has its own --help.";
@@ -143,7 +150,7 @@ Invocation parse_command_line(int argc, const char* const* argv) {
     add_allreduce_options(app, invocation);
   } else {
     if (command == Command::bench_scaling) add_scaling_options(app, invocation);
-    if (command != Command::train) add_step_options(app, invocation.steps);
+    if (command == Command::bench_scaling || command == Command::bench_step) add_step_options(app, invocation.steps);
     add_run_options(app, options, command);
   }
 
