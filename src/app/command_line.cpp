@@ -19,21 +19,20 @@ namespace tutti {
 namespace {
 
 constexpr const char* kCommands =
-    "Commands: train (when none is given), bench allreduce, bench scaling. Each has its own --help.\n"
+    "Commands: train (when none is given); bench allreduce, input, scaling or step. Each has its own --help.\n"
     "Exit status: 0 done, 64 usage, 65 bad input, 66 no usable checkpoint, 70 internal, 73 cannot save,\n"
     "74 cannot read, 88 no longer finite.";
 
-// A measurement decides by itself how long it runs, on how many parts, and what it keeps.
-bool concerns_benches(const RunOption& option) {
-  for (const char* own : {"epochs", "steps", "parts"}) {
-    if (option.name == own) return false;
-  }
+// A measurement decides by itself how long it runs and what it keeps; that of rank counts, on how many parts.
+bool concerns_benches(const RunOption& option, Command command) {
+  if (option.name == "epochs" || option.name == "steps") return false;
+  if (option.name == "parts") return command == Command::bench_step;
   return option.use == OptionUse::fixed || option.use == OptionUse::place || option.group == "Ranks and devices";
 }
 
 void add_run_options(CLI::App& app, const std::vector<RunOption>& options, Command command) {
   for (const RunOption& option : options) {
-    if (command != Command::train && !concerns_benches(option)) continue;
+    if (command != Command::train && !concerns_benches(option, command)) continue;
     const std::string flag = "--" + option.name;
     CLI::Option* added = std::visit(
         [&](auto* target) -> CLI::Option* {
@@ -49,7 +48,15 @@ void add_run_options(CLI::App& app, const std::vector<RunOption>& options, Comma
 }
 
 void add_bench_options(CLI::App& app, Invocation& invocation) {
-  app.add_option("--ranks", invocation.ranks, "rank counts to measure, as 1,2,4; none: 1, 2, 4 .. all")->group("Bench");
+  if (invocation.command == Command::bench_input) {
+    app.add_option("--seconds", invocation.input.seconds, "of each measurement")
+        ->check(CLI::Range(0.01, 3600.0))
+        ->capture_default_str()
+        ->group("Bench");
+  } else if (invocation.command != Command::bench_step) {
+    app.add_option("--ranks", invocation.ranks, "rank counts to measure, as 1,2,4; none: 1, 2, 4 .. all")
+        ->group("Bench");
+  }
   app.add_option("--json", invocation.json, "write the results to this file, too")->group("Bench");
 }
 
@@ -71,17 +78,19 @@ void add_allreduce_options(CLI::App& app, Invocation& invocation) {
 }
 
 void add_scaling_options(CLI::App& app, Invocation& invocation) {
-  ScalingBench& bench = invocation.scaling;
-  const auto positive = CLI::Range(std::int64_t{1}, std::int64_t{1} << 40);
-  app.add_option("--mode", bench.mode, "strong (one batch shared), weak (a batch per rank) or both")
+  app.add_option("--mode", invocation.scaling_mode, "strong (one batch shared), weak (a batch per rank) or both")
       ->check(CLI::IsMember({"strong", "weak", "both"}))
       ->capture_default_str()
       ->group("Bench");
-  app.add_option("--warmup-steps", bench.warmup_steps, "steps before the clock runs")
+}
+
+void add_step_options(CLI::App& app, TimedSteps& steps) {
+  const auto positive = CLI::Range(std::int64_t{1}, std::int64_t{1} << 40);
+  app.add_option("--warmup-steps", steps.warmup, "steps before the clock runs")
       ->check(positive)
       ->capture_default_str()
       ->group("Bench");
-  app.add_option("--timed-steps", bench.timed_steps, "steps measured")
+  app.add_option("--timed-steps", steps.timed, "steps measured")
       ->check(positive)
       ->capture_default_str()
       ->group("Bench");
@@ -101,9 +110,11 @@ std::pair<Command, int> command_of(int argc, const char* const* argv) {
   const std::string_view second = argc > 2 ? argv[2] : "";
   if (second == "--help" || second == "-h") return {Command::print_text, 2};
   if (second == "allreduce") return {Command::bench_allreduce, 2};
+  if (second == "input") return {Command::bench_input, 2};
   if (second == "scaling") return {Command::bench_scaling, 2};
+  if (second == "step") return {Command::bench_step, 2};
   throw Error(ErrorSource::usage,
-              fmt::format("bench measures allreduce or scaling, not '{}'; see trainer --help", second));
+              fmt::format("bench measures allreduce, input, scaling or step, not '{}'; see trainer --help", second));
 }
 
 std::string version_text() {
@@ -121,7 +132,9 @@ Invocation parse_command_line(int argc, const char* const* argv) {
   if (command == Command::print_text) {
     invocation.text =
         "trainer bench allreduce   sums over the ranks, by message size\n"
+        "trainer bench input       preparing batches beside the compute\n"
         "trainer bench scaling     training steps, by rank count\n"
+        "trainer bench step        training steps, memory and start-up as they are\n"
         "Each has its own --help.";
     return invocation;
   }
@@ -137,6 +150,7 @@ Invocation parse_command_line(int argc, const char* const* argv) {
     add_allreduce_options(app, invocation);
   } else {
     if (command == Command::bench_scaling) add_scaling_options(app, invocation);
+    if (command == Command::bench_scaling || command == Command::bench_step) add_step_options(app, invocation.steps);
     add_run_options(app, options, command);
   }
 

@@ -10,7 +10,7 @@
 
 namespace tutti {
 
-enum class Command { print_text, train, bench_allreduce, bench_scaling };
+enum class Command { print_text, train, bench_allreduce, bench_input, bench_scaling, bench_step };
 
 struct AllreduceBench {
   std::int64_t min_bytes = 4;
@@ -18,10 +18,14 @@ struct AllreduceBench {
   std::int64_t repeats = 20;
 };
 
-struct ScalingBench {
-  std::string mode = "both";  // strong, weak or both
-  std::int64_t warmup_steps = 5;
-  std::int64_t timed_steps = 20;
+// Of the benches that train.
+struct TimedSteps {
+  std::int64_t warmup = 5;
+  std::int64_t timed = 20;
+};
+
+struct InputBench {
+  double seconds = 1;  // of each measurement
 };
 
 struct Invocation {
@@ -30,10 +34,12 @@ struct Invocation {
   std::vector<std::string> words;  // as given, for the run record
   RunConfig run;
   std::set<std::string> given;  // names of run options that the user chose
-  std::string ranks;            // bench: rank counts, comma separated; empty: doubling up to all
+  std::string ranks;            // bench allreduce, scaling: rank counts, comma separated; empty: doubling up to all
   std::string json;             // bench: where the results go as JSON
   AllreduceBench allreduce;
-  ScalingBench scaling;
+  InputBench input;
+  TimedSteps steps;
+  std::string scaling_mode = "both";  // strong, weak or both
 };
 
 // Throws a usage error in one line that says what is wrong and where help is.

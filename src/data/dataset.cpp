@@ -3,29 +3,38 @@
 #include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
 
+#include "class_counts.hpp"
+
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstddef>
 #include <utility>
 
 namespace tutti {
 
+std::vector<std::int64_t> count_classes(const DatasetInfo& info, std::span<const std::int32_t> labels) {
+  std::vector<std::int64_t> counts(static_cast<std::size_t>(info.classes));
+  for (std::size_t sample = 0; sample < labels.size(); ++sample) {
+    const std::int32_t label = labels[sample];
+    if (label < 0 || label >= info.classes) {
+      throw Error(ErrorSource::input, fmt::format("sample {} of {} has label {}, but the classes are 0 .. {}", sample,
+                                                  info.name, label, info.classes - 1));
+    }
+    ++counts[static_cast<std::size_t>(label)];
+  }
+  return counts;
+}
+
 MemoryDataset::MemoryDataset(DatasetInfo info, std::span<const std::uint8_t> images,
-                             std::span<const std::int32_t> labels)
-    : info_(std::move(info)), images_(images), labels_(labels) {
+                             std::span<const std::int32_t> labels, std::optional<std::uint64_t> known_digest)
+    : info_(std::move(info)), images_(images), labels_(labels), known_digest_(known_digest) {
   const Shape all = info_.image.batch_of(info_.samples);
   if (static_cast<std::int64_t>(images_.size()) != all.elements() ||
       static_cast<std::int64_t>(labels_.size()) != info_.samples) {
     throw Error(ErrorSource::internal, fmt::format("the data set {} of shape {} is given {} pixels and {} labels",
                                                    info_.name, all.text(), images_.size(), labels_.size()));
   }
-  const auto wrong = std::ranges::find_if(
-      labels_, [this](std::int32_t label) { return label < 0 || label >= info_.classes; });
-  if (wrong != labels_.end()) {
-    throw Error(ErrorSource::input, fmt::format("sample {} of {} has label {}, but the classes are 0 .. {}",
-                                                wrong - labels_.begin(), info_.name, *wrong, info_.classes - 1));
-  }
+  info_.class_samples = count_classes(info_, labels_);
 }
 
 void MemoryDataset::read(std::span<const std::int64_t> samples, SampleBatch& batch) const {
@@ -34,7 +43,8 @@ void MemoryDataset::read(std::span<const std::int64_t> samples, SampleBatch& bat
   batch.labels.clear();
   for (const std::int64_t sample : samples) {
     if (sample < 0 || sample >= info_.samples) {
-      throw Error(ErrorSource::internal, fmt::format("sample {} of {}, which has {}", sample, info_.name, info_.samples));
+      throw Error(ErrorSource::internal,
+                  fmt::format("sample {} of {}, which has {}", sample, info_.name, info_.samples));
     }
     const auto index = static_cast<std::size_t>(sample);
     batch.images.push_back({images_.data() + index * image_bytes, info_.image});
@@ -42,6 +52,8 @@ void MemoryDataset::read(std::span<const std::int64_t> samples, SampleBatch& bat
   }
 }
 
-std::uint64_t MemoryDataset::digest() const { return tutti::digest("images", images_) + tutti::digest("labels", labels_); }
+std::uint64_t MemoryDataset::digest() const {
+  return known_digest_ ? *known_digest_ : tutti::digest("images", images_) + tutti::digest("labels", labels_);
+}
 
 }  // namespace tutti

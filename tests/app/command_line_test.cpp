@@ -43,6 +43,11 @@ TEST(CommandLine, TellsTheBenchesApart) {
   EXPECT_EQ(scaling.command, Command::bench_scaling);
   EXPECT_EQ(scaling.run.model, "mlp");
   EXPECT_EQ(scaling.ranks, "1,2");
+  const Invocation step = parse({"bench", "step", "--timed-steps", "3", "--parts", "2", "--batch-size", "8"});
+  EXPECT_EQ(step.command, Command::bench_step);
+  EXPECT_EQ(step.steps.timed, 3);
+  EXPECT_EQ(step.run.parts, 2);
+  EXPECT_EQ(refusal({"bench", "step", "--ranks", "2"}).substr(0, 4), "The ");
 }
 
 TEST(CommandLine, RefusesInOneLineThatSaysWhereHelpIs) {

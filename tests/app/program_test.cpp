@@ -166,6 +166,26 @@ TEST(Program, BenchesMeasureEveryRankCountAndKeepTheFigures) {
   EXPECT_EQ(run_trainer({"bench", "allreduce"}).status, 64);
 }
 
+TEST(Program, BenchStepTellsTimeMemoryAndStartUpOfOneTraining) {
+  const ScratchFolder folder;
+  const std::string json = folder.path() + "/bench.json";
+  const ChildResult step =
+      run_trainer(2, {"bench", "step", "--model", "mlp", "--data", "synthetic:512x1x8x8:4", "--batch-size", "32",
+                      "--warmup-steps", "1", "--timed-steps", "3", "--json", json});
+  EXPECT_EQ(step.status, 0) << step.err;
+  EXPECT_EQ(count(step.out, "images/s"), 1) << step.out;
+  const std::string figures = read_text(json);
+  const auto figure = [&](const std::string& key) {
+    const std::size_t found = figures.find("\"" + key + "\": ");
+    return found == std::string::npos ? -1 : std::stod(figures.substr(found + key.size() + 4));
+  };
+  EXPECT_EQ(figure("ranks"), 2) << figures;
+  EXPECT_NEAR(figure("images_per_second") * figure("step_seconds_median"), 32, 1e-6);
+  EXPECT_GT(figure("peak_resident_mib"), 1);
+  EXPECT_GT(figure("first_step_seconds"), figure("step_seconds_low_quartile"));
+  EXPECT_LT(figure("first_step_seconds"), step.seconds + 0.02);  // the kernel counts in hundredths
+}
+
 TEST(Program, EndsTheWholeJobWithOneMessageWhenARankThrows) {
   const ChildResult result =
       run_child({std::getenv("TUTTI_MPIEXEC"), "-n", "3", std::getenv("TUTTI_FAILING_RANK"), "1"});

@@ -12,30 +12,47 @@
 namespace tutti {
 namespace {
 
-DatasetInfo three_samples() { return {"three", Shape{1, 1, 2}, 5, {}, 3}; }
+constexpr std::array<std::uint8_t, 6> kPixels{10, 11, 20, 21, 30, 31};
+constexpr std::array<std::int32_t, 3> kLabels{0, 4, 2};
 
-MemoryDataset three() { return {three_samples(), {10, 11, 20, 21, 30, 31}, {0, 4, 2}}; }
+DatasetInfo three_samples() {
+  DatasetInfo info;
+  info.name = "three";
+  info.image = Shape{1, 1, 2};
+  info.classes = 5;
+  info.samples = 3;
+  return info;
+}
 
-TEST(MemoryDataset, ReadsTheSamplesAskedForInThatOrder) {
+MemoryDataset three() { return {three_samples(), kPixels, kLabels}; }
+
+TEST(MemoryDataset, GivesViewsOfTheSamplesAskedForInThatOrder) {
   const MemoryDataset data = three();
-  const std::array<std::int64_t, 3> samples{2, 0, 2};
-  std::vector<std::uint8_t> images(6);
-  std::vector<std::int32_t> labels(3);
-  data.read(samples, images, labels);
-  EXPECT_EQ(images, (std::vector<std::uint8_t>{30, 31, 10, 11, 30, 31}));
-  EXPECT_EQ(labels, (std::vector<std::int32_t>{2, 0, 2}));
+  SampleBatch batch;
+  data.read(std::array<std::int64_t, 1>{1}, batch);
+  data.read(std::array<std::int64_t, 3>{2, 0, 2}, batch);
+  ASSERT_EQ(batch.images.size(), 3u);
+  EXPECT_EQ(batch.images[0].pixels, &kPixels[4]);
+  EXPECT_EQ(batch.images[1].pixels, &kPixels[0]);
+  EXPECT_EQ(batch.images[2].pixels, &kPixels[4]);
+  EXPECT_EQ(batch.images[1].shape, (Shape{1, 1, 2}));
+  EXPECT_EQ(batch.labels, (std::vector<std::int32_t>{2, 0, 2}));
+}
+
+TEST(MemoryDataset, CountsTheSamplesOfEachClass) {
+  EXPECT_EQ(three().info().class_samples, (std::vector<std::int64_t>{1, 0, 1, 0, 1}));
 }
 
 TEST(MemoryDataset, HasTheDigestOfItsImagesAndLabels) {
-  const std::vector<std::uint8_t> images{10, 11, 20, 21, 30, 31};
-  const std::vector<std::int32_t> labels{0, 4, 2};
-  EXPECT_EQ(three().digest(), digest("images", std::span(images)) + digest("labels", std::span(labels)));
+  EXPECT_EQ(three().digest(), digest("images", std::span<const std::uint8_t>(kPixels)) +
+                                  digest("labels", std::span<const std::int32_t>(kLabels)));
+  EXPECT_EQ(MemoryDataset(three_samples(), kPixels, kLabels, 42).digest(), 42u);
 }
 
 TEST(MemoryDataset, RefusesALabelOutOfRangeNamingTheSetAndTheSample) {
   for (const std::int32_t wrong : {5, -1}) {
     try {
-      MemoryDataset(three_samples(), {1, 2, 3, 4, 5, 6}, {0, wrong, 2});
+      MemoryDataset(three_samples(), kPixels, std::array<std::int32_t, 3>{0, wrong, 2});
       FAIL() << "accepted";
     } catch (const Error& error) {
       EXPECT_EQ(error.source(), ErrorSource::input);
@@ -45,18 +62,16 @@ TEST(MemoryDataset, RefusesALabelOutOfRangeNamingTheSetAndTheSample) {
 }
 
 TEST(MemoryDataset, RefusesImagesAndLabelsThatDoNotFitItsShape) {
-  EXPECT_THROW(MemoryDataset(three_samples(), {1, 2, 3, 4, 5}, {0, 1, 2}), Error);
-  EXPECT_THROW(MemoryDataset(three_samples(), {1, 2, 3, 4, 5, 6}, {0, 1}), Error);
+  EXPECT_THROW(MemoryDataset(three_samples(), std::span(kPixels).first(5), kLabels), Error);
+  EXPECT_THROW(MemoryDataset(three_samples(), kPixels, std::span(kLabels).first(2)), Error);
 }
 
-TEST(MemoryDataset, RefusesSamplesAndRoomThatDoNotFit) {
+TEST(MemoryDataset, RefusesSamplesThatItDoesNotHave) {
   const MemoryDataset data = three();
-  std::vector<std::uint8_t> images(2);
-  std::vector<std::int32_t> labels(1);
+  SampleBatch batch;
   for (const std::int64_t sample : {std::int64_t{3}, std::int64_t{-1}}) {
-    EXPECT_THROW(data.read(std::array{sample}, images, labels), Error);
+    EXPECT_THROW(data.read(std::array{sample}, batch), Error);
   }
-  EXPECT_THROW(data.read(std::array<std::int64_t, 2>{0, 1}, images, labels), Error);
 }
 
 }  // namespace

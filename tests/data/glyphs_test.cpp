@@ -1,5 +1,7 @@
 #include "tutti/base/digest.hpp"
-#include "tutti/data/dataset.hpp"
+#include "tutti/data/open_data.hpp"
+
+#include "data/written_sets.hpp"
 
 #include <gtest/gtest.h>
 
@@ -15,34 +17,28 @@ namespace {
 constexpr std::size_t kPixels = 28 * 28;
 constexpr std::size_t kClasses = 10;
 
-struct Samples {
-  std::vector<std::uint8_t> images;
-  std::vector<std::int32_t> labels;
-  std::span<const std::uint8_t> image(std::size_t i) const { return std::span(images).subspan(i * kPixels, kPixels); }
-};
+using testing::Contents;
+using testing::contents_of;
+using testing::open_named;
 
-Samples samples_of(const Dataset& data) {
-  std::vector<std::int64_t> all(static_cast<std::size_t>(data.info().samples));
-  std::iota(all.begin(), all.end(), 0);
-  Samples samples{std::vector<std::uint8_t>(all.size() * kPixels), std::vector<std::int32_t>(all.size())};
-  data.read(all, samples.images, samples.labels);
-  return samples;
+std::span<const std::uint8_t> image_of(const Contents& samples, std::size_t i) {
+  return std::span(samples.images).subspan(i * kPixels, kPixels);
 }
 
 TEST(Glyphs, HaveTheSamePixelsOnEveryMachine) {
-  const DataPair data = open_data("glyphs", "");
-  EXPECT_EQ(data.train->info().samples, 20'000);
-  EXPECT_EQ(data.test->info().samples, 4'000);
-  EXPECT_EQ(data.train->info().image, (Shape{1, 28, 28}));
-  EXPECT_EQ(data.train->info().class_names[7], "7");
-  EXPECT_EQ(digest_text(data.train->digest()), "38f6b4b29cbe444d");
-  EXPECT_EQ(digest_text(data.test->digest()), "6463d306e1f2f8ac");
+  const OwnedData data = open_named("glyphs");
+  EXPECT_EQ(data.pair.train->info().samples, 20'000);
+  EXPECT_EQ(data.pair.test->info().samples, 4'000);
+  EXPECT_EQ(data.pair.train->info().image, (Shape{1, 28, 28}));
+  EXPECT_EQ(data.pair.train->info().class_names[7], "7");
+  EXPECT_EQ(digest_text(data.pair.train->digest()), "38f6b4b29cbe444d");
+  EXPECT_EQ(digest_text(data.pair.test->digest()), "6463d306e1f2f8ac");
 }
 
 TEST(Glyphs, HoldEachDigitEquallyOftenInMixedOrder) {
-  const DataPair data = open_data("glyphs", "");
-  const Samples train = samples_of(*data.train);
-  const Samples test = samples_of(*data.test);
+  const OwnedData data = open_named("glyphs");
+  const Contents train = contents_of(*data.pair.train);
+  const Contents test = contents_of(*data.pair.test);
   for (std::int32_t digit = 0; digit < 10; ++digit) {
     EXPECT_EQ(std::count(train.labels.begin(), train.labels.end(), digit), 2'000);
     EXPECT_EQ(std::count(test.labels.begin(), test.labels.end(), digit), 400);
@@ -84,16 +80,16 @@ class LinearModel {
 };
 
 TEST(Glyphs, AreLearnedByALinearModelInPartOnly) {
-  const DataPair data = open_data("glyphs", "");
-  const Samples train = samples_of(*data.train);
-  const Samples test = samples_of(*data.test);
+  const OwnedData data = open_named("glyphs");
+  const Contents train = contents_of(*data.pair.train);
+  const Contents test = contents_of(*data.pair.test);
   LinearModel model;
   for (const float rate : {0.01f, 0.005f, 0.002f}) {
-    for (std::size_t i = 0; i < train.labels.size(); ++i) model.learn(train.image(i), train.labels[i], rate);
+    for (std::size_t i = 0; i < train.labels.size(); ++i) model.learn(image_of(train, i), train.labels[i], rate);
   }
   int correct = 0;
   for (std::size_t i = 0; i < test.labels.size(); ++i) {
-    const auto values = model.probabilities(test.image(i));
+    const auto values = model.probabilities(image_of(test, i));
     if (std::max_element(values.begin(), values.end()) - values.begin() == test.labels[i]) ++correct;
   }
   const double accuracy = correct / 4000.0;

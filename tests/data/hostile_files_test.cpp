@@ -4,7 +4,7 @@
 
 #include "tutti/base/error.hpp"
 #include "tutti/base/random.hpp"
-#include "tutti/data/dataset.hpp"
+#include "tutti/data/open_data.hpp"
 
 #include "data/written_sets.hpp"
 
@@ -58,6 +58,7 @@ using testing::cifar_file;
 using testing::gzipped;
 using testing::idx_file;
 using testing::idx_labels;
+using testing::open_named;
 using testing::TemporaryFolder;
 
 // Labels take four bytes each in memory, and growing memory is copied once; the rest is room for buffers of
@@ -74,7 +75,7 @@ Outcome open_hostile(const TemporaryFolder& folder) {
   Outcome outcome;
   largest_allocation = 0;
   try {
-    outcome.samples = open_data(folder.text(), "").train->info().samples;
+    outcome.samples = open_named(folder.text()).pair.train->info().samples;
   } catch (const Error& error) {
     outcome.message = error.what();
   }

@@ -1,5 +1,6 @@
+#include "tutti/data/open_data.hpp"
+
 #include "tutti/base/error.hpp"
-#include "tutti/data/dataset.hpp"
 
 #include "data/written_sets.hpp"
 
@@ -18,29 +19,17 @@ namespace {
 
 using testing::Bytes;
 using testing::cifar_file;
+using testing::Contents;
+using testing::contents_of;
 using testing::gzipped;
 using testing::idx_file;
 using testing::idx_labels;
+using testing::open_named;
 using testing::TemporaryFolder;
-
-struct Contents {
-  std::vector<std::uint8_t> images;
-  std::vector<std::int32_t> labels;
-};
-
-Contents contents_of(const Dataset& data) {
-  std::vector<std::int64_t> all(static_cast<std::size_t>(data.info().samples));
-  std::iota(all.begin(), all.end(), 0);
-  Contents contents;
-  contents.images.resize(all.size() * static_cast<std::size_t>(data.info().image.elements()));
-  contents.labels.resize(all.size());
-  data.read(all, contents.images, contents.labels);
-  return contents;
-}
 
 std::string refusal(ErrorSource source, const std::string& where, const std::string& test = "") {
   try {
-    open_data(where, test);
+    open_named(where, test);
   } catch (const Error& error) {
     return error.source() == source ? error.what() : fmt::format("from another source: {}", error.what());
   }
@@ -62,35 +51,35 @@ void write_small_idx(const TemporaryFolder& folder) {
 TEST(OpenData, ReadsAFolderOfIdxFiles) {
   const TemporaryFolder folder;
   write_small_idx(folder);
-  const DataPair data = open_data(folder.text(), "");
-  EXPECT_EQ(data.train->info().name, folder.path().filename().string());
-  EXPECT_EQ(data.train->info().image, (Shape{1, 2, 3}));
-  EXPECT_EQ(data.train->info().samples, 2);
-  const Contents train = contents_of(*data.train);
+  const OwnedData data = open_named(folder.text());
+  EXPECT_EQ(data.pair.train->info().name, folder.path().filename().string());
+  EXPECT_EQ(data.pair.train->info().image, (Shape{1, 2, 3}));
+  EXPECT_EQ(data.pair.train->info().samples, 2);
+  const Contents train = contents_of(*data.pair.train);
   EXPECT_EQ(train.images, (std::vector<std::uint8_t>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}));
   EXPECT_EQ(train.labels, (std::vector<std::int32_t>{1, 0}));
-  ASSERT_NE(data.test, nullptr);
-  EXPECT_EQ(contents_of(*data.test).images, (std::vector<std::uint8_t>{100, 101, 102, 103, 104, 105}));
+  ASSERT_NE(data.pair.test, nullptr);
+  EXPECT_EQ(contents_of(*data.pair.test).images, (std::vector<std::uint8_t>{100, 101, 102, 103, 104, 105}));
 }
 
 TEST(OpenData, CountsTheClassesOfIdxFilesOverBothSets) {
   const TemporaryFolder folder;
   write_small_idx(folder);
-  const DataPair data = open_data(folder.text(), "");
-  EXPECT_EQ(data.train->info().classes, 5);
-  EXPECT_EQ(data.test->info().classes, 5);
+  const OwnedData data = open_named(folder.text());
+  EXPECT_EQ(data.pair.train->info().classes, 5);
+  EXPECT_EQ(data.pair.test->info().classes, 5);
 
   const TemporaryFolder uniform;
   uniform.write("train-images-idx3-ubyte", idx_file({0x803, 1, 1, 1}, 1));
   uniform.write("train-labels-idx1-ubyte", idx_labels({0}));
-  EXPECT_EQ(open_data(uniform.text(), "").train->info().classes, 2);
+  EXPECT_EQ(open_named(uniform.text()).pair.train->info().classes, 2);
 }
 
 TEST(OpenData, HasNoTestSetWhereTheFolderHasNone) {
   const TemporaryFolder folder;
   folder.write("train-images-idx3-ubyte", idx_file({0x803, 1, 1, 1}, 1));
   folder.write("train-labels-idx1-ubyte", idx_labels({0}));
-  EXPECT_EQ(open_data(folder.text(), "").test, nullptr);
+  EXPECT_EQ(open_named(folder.text()).pair.test, nullptr);
 }
 
 TEST(OpenData, ReadsCompressedAndDottedNamesToTheSameDigest) {
@@ -99,7 +88,7 @@ TEST(OpenData, ReadsCompressedAndDottedNamesToTheSameDigest) {
   const TemporaryFolder packed;
   packed.write("train-images.idx3-ubyte.gz", gzipped(idx_file({0x803, 2, 2, 3}, 12)));
   packed.write("train-labels.idx1-ubyte", idx_labels({1, 0}));
-  const auto digest_in = [](const TemporaryFolder& folder) { return open_data(folder.text(), "").train->digest(); };
+  const auto digest_in = [](const TemporaryFolder& folder) { return open_named(folder.text()).pair.train->digest(); };
   EXPECT_EQ(digest_in(plain), digest_in(packed));
 }
 
@@ -107,7 +96,7 @@ TEST(OpenData, ReadsIdxFilesWithChannels) {
   const TemporaryFolder folder;
   folder.write("train-images-idx4-ubyte", idx_file({0x804, 2, 3, 2, 1}, 12));
   folder.write("train-labels-idx1-ubyte", idx_labels({1, 0}));
-  EXPECT_EQ(open_data(folder.text(), "").train->info().image, (Shape{3, 2, 1}));
+  EXPECT_EQ(open_named(folder.text()).pair.train->info().image, (Shape{3, 2, 1}));
 }
 
 TEST(OpenData, NamesFileOffsetAndReasonOfMalformedIdxFiles) {
@@ -140,22 +129,22 @@ TEST(OpenData, ReadsCifarBatchesInTheOrderOfTheirNumbers) {
   folder.write("data_batch_2.bin.gz", gzipped(cifar_file({5, 6}, 50)));
   folder.write("data_batch_1.bin", cifar_file({4}, 40));
   folder.write("test_batch_short.bin", cifar_file({9}, 90));
-  const DataPair data = open_data(folder.text(), "");
-  EXPECT_EQ(data.train->info().image, (Shape{3, 32, 32}));
-  EXPECT_EQ(data.train->info().classes, 10);
-  const Contents train = contents_of(*data.train);
+  const OwnedData data = open_named(folder.text());
+  EXPECT_EQ(data.pair.train->info().image, (Shape{3, 32, 32}));
+  EXPECT_EQ(data.pair.train->info().classes, 10);
+  const Contents train = contents_of(*data.pair.train);
   EXPECT_EQ(train.labels, (std::vector<std::int32_t>{4, 5, 6, 7}));
   EXPECT_EQ(train.images[0], 40);
   EXPECT_EQ(train.images[2 * 3072], 51);
   EXPECT_EQ(train.images.back(), 70);
-  EXPECT_EQ(contents_of(*data.test).labels, (std::vector<std::int32_t>{9}));
+  EXPECT_EQ(contents_of(*data.pair.test).labels, (std::vector<std::int32_t>{9}));
 }
 
 TEST(OpenData, ReadsACifarBatchOnceWhenItIsThereBothRawAndCompressed) {
   const TemporaryFolder folder;
   folder.write("data_batch_1.bin", cifar_file({4}));
   folder.write("data_batch_1.bin.gz", gzipped(cifar_file({4})));
-  EXPECT_EQ(open_data(folder.text(), "").train->info().samples, 1);
+  EXPECT_EQ(open_named(folder.text()).pair.train->info().samples, 1);
 }
 
 TEST(OpenData, TakesCifarClassNamesFromTheFolder) {
@@ -163,9 +152,9 @@ TEST(OpenData, TakesCifarClassNamesFromTheFolder) {
   folder.write("data_batch_1.bin", cifar_file({4}));
   const std::string names = "airplane\nautomobile\nbird\ncat\ndeer\ndog\nfrog\nhorse\nship\ntruck\n\n";
   folder.write("batches.meta.txt", Bytes(names.begin(), names.end()));
-  const DataPair data = open_data(folder.text(), "");
-  ASSERT_EQ(data.train->info().class_names.size(), 10u);
-  EXPECT_EQ(data.train->info().class_names[9], "truck");
+  const OwnedData data = open_named(folder.text());
+  ASSERT_EQ(data.pair.train->info().class_names.size(), 10u);
+  EXPECT_EQ(data.pair.train->info().class_names[9], "truck");
 
   folder.write("batches.meta.txt", Bytes(names.begin(), names.begin() + 9));
   expect_in(refusal(ErrorSource::input, folder.text()), "there are 1 class names, not 10");
@@ -190,12 +179,12 @@ TEST(OpenData, TakesATestFolderWithFilesNamedEitherWay) {
   const TemporaryFolder test;
   test.write("train-images-idx3-ubyte", idx_file({0x803, 3, 2, 3}, 18));
   test.write("train-labels-idx1-ubyte", idx_labels({0, 1, 0}));
-  EXPECT_EQ(open_data(train.text(), test.text()).test->info().samples, 3);
-  EXPECT_EQ(open_data(train.text(), test.text()).train->info().classes, 2);
+  EXPECT_EQ(open_named(train.text(), test.text()).pair.test->info().samples, 3);
+  EXPECT_EQ(open_named(train.text(), test.text()).pair.train->info().classes, 2);
 
   test.write("t10k-images-idx3-ubyte.gz", gzipped(idx_file({0x803, 2, 2, 3}, 12)));
   test.write("t10k-labels-idx1-ubyte.gz", gzipped(idx_labels({0, 1})));
-  EXPECT_EQ(open_data(train.text(), test.text()).test->info().samples, 2);
+  EXPECT_EQ(open_named(train.text(), test.text()).pair.test->info().samples, 2);
 }
 
 TEST(OpenData, RefusesTestImagesOfAnotherShapeAndLabelsOfOtherClasses) {
@@ -222,9 +211,9 @@ TEST(OpenData, LooksForABareNameInTheUsualPlaces) {
   const auto before = std::filesystem::current_path();
   std::filesystem::current_path(folder.path() / "here");
   ASSERT_EQ(setenv("TUTTI_DATA", (folder.path() / "root").c_str(), 1), 0);
-  EXPECT_EQ(contents_of(*open_data("one", "").train).labels[0], 3);
-  EXPECT_EQ(contents_of(*open_data("two", "").train).labels[0], 4);
-  EXPECT_EQ(contents_of(*open_data("three", "").train).labels[0], 6);
+  EXPECT_EQ(contents_of(*open_named("one").pair.train).labels[0], 3);
+  EXPECT_EQ(contents_of(*open_named("two").pair.train).labels[0], 4);
+  EXPECT_EQ(contents_of(*open_named("three").pair.train).labels[0], 6);
   expect_in(refusal(ErrorSource::io, "four"),
             fmt::format("looked for ./four, ./data/four, {}/root/four", folder.text()));
   ASSERT_EQ(unsetenv("TUTTI_DATA"), 0);
@@ -247,16 +236,16 @@ TEST(OpenData, RefusesPlacesWithoutData) {
 }
 
 TEST(OpenData, DrawsSyntheticImagesThatTellTheirLabels) {
-  const DataPair data = open_data("synthetic:300x2x8x9:3", "");
-  EXPECT_EQ(data.train->info().image, (Shape{2, 8, 9}));
-  EXPECT_EQ(data.train->info().classes, 3);
-  EXPECT_EQ(data.train->info().samples, 300);
-  EXPECT_EQ(data.test->info().samples, 30);
-  EXPECT_EQ(open_data("synthetic:300x2x8x9:3", "").train->digest(), data.train->digest());
+  const OwnedData data = open_named("synthetic:300x2x8x9:3");
+  EXPECT_EQ(data.pair.train->info().image, (Shape{2, 8, 9}));
+  EXPECT_EQ(data.pair.train->info().classes, 3);
+  EXPECT_EQ(data.pair.train->info().samples, 300);
+  EXPECT_EQ(data.pair.test->info().samples, 30);
+  EXPECT_EQ(open_named("synthetic:300x2x8x9:3").pair.train->digest(), data.pair.train->digest());
 
   // Each test image is nearest to the mean of its own class.
-  const Contents train = contents_of(*data.train);
-  const Contents test = contents_of(*data.test);
+  const Contents train = contents_of(*data.pair.train);
+  const Contents test = contents_of(*data.pair.test);
   constexpr std::size_t kPixels = 144;
   std::vector<std::vector<double>> means(3, std::vector<double>(kPixels));
   for (std::size_t i = 0; i < 300; ++i) {

@@ -2,6 +2,8 @@
 // Data sets in files as a test wants them: a folder that goes away with the test, and the bytes of idx files,
 // CIFAR records and gzip streams.
 
+#include "tutti/data/open_data.hpp"
+
 #include <gtest/gtest.h>
 #include <unistd.h>
 #include <zlib.h>
@@ -11,6 +13,7 @@
 #include <filesystem>
 #include <fstream>
 #include <initializer_list>
+#include <numeric>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -88,6 +91,31 @@ inline Bytes gzipped(const Bytes& content) {
   packed.resize(stream.total_out);
   deflateEnd(&stream);
   return packed;
+}
+
+struct Contents {
+  std::vector<std::uint8_t> images;
+  std::vector<std::int32_t> labels;
+};
+
+// All pixels of all samples, one after another.
+inline Contents contents_of(const Dataset& data) {
+  std::vector<std::int64_t> all(static_cast<std::size_t>(data.info().samples));
+  std::iota(all.begin(), all.end(), 0);
+  SampleBatch batch;
+  data.read(all, batch);
+  Contents contents{{}, batch.labels};
+  for (const ImageView& image : batch.images) {
+    contents.images.insert(contents.images.end(), image.pixels, image.pixels + image.shape.elements());
+  }
+  return contents;
+}
+
+inline OwnedData open_named(const std::string& train, const std::string& test = "") {
+  DataRequest request;
+  request.train = train;
+  request.test = test;
+  return open_data(request);
 }
 
 }  // namespace tutti::testing

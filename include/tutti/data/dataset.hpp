@@ -6,7 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -26,7 +26,8 @@ struct DatasetInfo {
   int classes = 0;
   std::vector<std::string> class_names;  // empty where the source names none
   std::int64_t samples = 0;
-  ChannelStatistics statistics;  // of the training set that this set belongs to
+  ChannelStatistics statistics;             // of the training set that this set belongs to
+  std::vector<std::int64_t> class_samples;  // how many samples each class has; empty where nobody counted
 
   bool sizes_differ() const { return image[1] == 0; }
 };
@@ -61,9 +62,10 @@ class Dataset {
 // A data set held in memory that somebody else owns.
 class MemoryDataset : public Dataset {
  public:
-  // `images` and `labels` are borrowed. Throws an input error naming the set and the first sample whose label
-  // is out of range.
-  MemoryDataset(DatasetInfo info, std::span<const std::uint8_t> images, std::span<const std::int32_t> labels);
+  // `images` and `labels` are borrowed, and the digest is theirs where it is known. Throws an input error naming the
+  // set and the first sample whose label is out of range.
+  MemoryDataset(DatasetInfo info, std::span<const std::uint8_t> images, std::span<const std::int32_t> labels,
+                std::optional<std::uint64_t> known_digest = std::nullopt);
 
   const DatasetInfo& info() const override { return info_; }
   void read(std::span<const std::int64_t> samples, SampleBatch& batch) const override;
@@ -74,6 +76,7 @@ class MemoryDataset : public Dataset {
   DatasetInfo info_;
   std::span<const std::uint8_t> images_;
   std::span<const std::int32_t> labels_;
+  std::optional<std::uint64_t> known_digest_;
 };
 
 }  // namespace tutti

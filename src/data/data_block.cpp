@@ -1,0 +1,137 @@
+#include "data_block.hpp"
+
+#include "tutti/base/digest.hpp"
+#include "tutti/base/error.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace tutti {
+namespace {
+
+constexpr std::size_t kAlignment = 8;
+constexpr std::size_t kRoomForWords = 4096;
+
+std::size_t padded(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+class BlockWriter {
+ public:
+  explicit BlockWriter(std::size_t expected_bytes) { bytes_.reserve(expected_bytes); }
+
+  void number(std::uint64_t value) { append(std::as_bytes(std::span(&value, 1))); }
+  template <class T>
+  void array(std::span<const T> values) {
+    number(values.size());
+    append(std::as_bytes(values));
+  }
+  void text(const std::string& words) { array(std::span<const char>(words)); }
+  void texts(const std::vector<std::string>& all) {
+    number(all.size());
+    for (const std::string& one : all) text(one);
+  }
+  std::vector<std::byte> finish() { return std::move(bytes_); }
+
+ private:
+  void append(std::span<const std::byte> more) {
+    bytes_.insert(bytes_.end(), more.begin(), more.end());
+    bytes_.resize(padded(bytes_.size()));
+  }
+
+  std::vector<std::byte> bytes_;
+};
+
+class BlockReader {
+ public:
+  explicit BlockReader(std::span<const std::byte> block) : rest_(block) {}
+
+  std::uint64_t number() {
+    std::uint64_t value = 0;
+    std::memcpy(&value, take(sizeof value).data(), sizeof value);
+    return value;
+  }
+  template <class T>
+  std::span<const T> array() {
+    const auto count = static_cast<std::size_t>(number());
+    return {reinterpret_cast<const T*>(take(count * sizeof(T)).data()), count};
+  }
+  std::string text() {
+    const auto letters = array<char>();
+    return {letters.begin(), letters.end()};
+  }
+  std::vector<std::string> texts() {
+    std::vector<std::string> all(static_cast<std::size_t>(number()));
+    for (std::string& one : all) one = text();
+    return all;
+  }
+
+ private:
+  std::span<const std::byte> take(std::size_t bytes) {
+    if (padded(bytes) > rest_.size()) throw Error(ErrorSource::internal, "a data block ends too early");
+    const auto taken = rest_.first(bytes);
+    rest_ = rest_.subspan(padded(bytes));
+    return taken;
+  }
+
+  std::span<const std::byte> rest_;
+};
+
+void write_set(BlockWriter& writer, const LoadedSet& set) {
+  writer.text(set.info.name);
+  writer.array(set.info.image.extents());
+  writer.number(static_cast<std::uint64_t>(set.info.classes));
+  writer.texts(set.info.class_names);
+  writer.array(std::span<const double>(set.info.statistics.mean));
+  writer.array(std::span<const double>(set.info.statistics.deviation));
+  writer.array(std::span<const std::int32_t>(set.labels));
+  const std::span<const std::uint8_t> pixels = std::get<std::vector<std::uint8_t>>(set.pixels);
+  writer.number(digest("images", pixels) + digest("labels", std::span<const std::int32_t>(set.labels)));
+  writer.number(set.pixels.index());
+  writer.array(pixels);
+}
+
+std::unique_ptr<Dataset> read_set(BlockReader& reader) {
+  DatasetInfo info;
+  info.name = reader.text();
+  info.image = Shape(reader.array<std::int64_t>());
+  info.classes = static_cast<int>(reader.number());
+  info.class_names = reader.texts();
+  const auto mean = reader.array<double>();
+  const auto deviation = reader.array<double>();
+  info.statistics = {{mean.begin(), mean.end()}, {deviation.begin(), deviation.end()}};
+  const auto labels = reader.array<std::int32_t>();
+  info.samples = static_cast<std::int64_t>(labels.size());
+  const std::uint64_t digest = reader.number();
+  reader.number();
+  return std::make_unique<MemoryDataset>(std::move(info), reader.array<std::uint8_t>(), labels, digest);
+}
+
+std::size_t bytes_of(const LoadedSet& set) {
+  return std::get<std::vector<std::uint8_t>>(set.pixels).size() + set.labels.size() * sizeof(std::int32_t);
+}
+
+}  // namespace
+
+std::vector<std::byte> write_block(LoadedPair pair) {
+  BlockWriter writer(kRoomForWords + bytes_of(pair.train) + (pair.test ? bytes_of(*pair.test) : 0));
+  writer.texts(pair.notes);
+  writer.number(pair.test ? 2 : 1);
+  write_set(writer, pair.train);
+  pair.train = {};
+  if (pair.test) write_set(writer, *pair.test);
+  return writer.finish();
+}
+
+DataPair read_block(std::span<const std::byte> block) {
+  BlockReader reader(block);
+  DataPair pair;
+  pair.notes = reader.texts();
+  const std::uint64_t sets = reader.number();
+  pair.train = read_set(reader);
+  if (sets == 2) pair.test = read_set(reader);
+  return pair;
+}
+
+}  // namespace tutti

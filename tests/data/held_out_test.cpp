@@ -1,0 +1,134 @@
+// What load_data does with a set once it is read: samples held out, statistics, digests, blocks.
+
+#include "tutti/base/error.hpp"
+#include "tutti/data/open_data.hpp"
+
+#include "data/written_sets.hpp"
+#include "support/thrown.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+namespace tutti {
+namespace {
+
+using testing::cifar_file;
+using testing::Contents;
+using testing::contents_of;
+using ::testing::HasSubstr;
+using testing::idx_file;
+using testing::idx_labels;
+using testing::open_named;
+using testing::TemporaryFolder;
+
+// `count` images of one pixel, which is the sample's number and its label.
+void write_numbered(const TemporaryFolder& folder, std::uint8_t count) {
+  folder.write("train-images-idx3-ubyte", idx_file({0x803, count, 1, 1}, count));
+  testing::Bytes labels(count);
+  std::iota(labels.begin(), labels.end(), std::uint8_t{0});
+  folder.write("train-labels-idx1-ubyte", idx_labels(labels));
+}
+
+OwnedData hold_out(const std::string& train, double ratio, std::uint64_t seed = 0) {
+  DataRequest request;
+  request.train = train;
+  request.validation_ratio = ratio;
+  request.seed = seed;
+  return open_data(request);
+}
+
+TEST(HeldOut, SamplesAreAShareOfTheTrainingSetInOrder) {
+  const TemporaryFolder folder;
+  write_numbered(folder, 50);
+  const OwnedData data = hold_out(folder.text(), 0.3);
+  const Contents train = contents_of(*data.pair.train);
+  const Contents test = contents_of(*data.pair.test);
+  EXPECT_EQ(train.labels.size(), 35u);
+  EXPECT_EQ(test.labels.size(), 15u);
+  EXPECT_TRUE(std::ranges::is_sorted(train.labels));
+  EXPECT_TRUE(std::ranges::is_sorted(test.labels));
+  std::vector<std::int32_t> all = train.labels;
+  all.insert(all.end(), test.labels.begin(), test.labels.end());
+  std::ranges::sort(all);
+  for (std::int32_t i = 0; i < 50; ++i) EXPECT_EQ(all[static_cast<std::size_t>(i)], i);
+  EXPECT_TRUE(std::ranges::equal(train.images, train.labels));
+  EXPECT_TRUE(std::ranges::equal(test.images, test.labels));
+  EXPECT_EQ(data.pair.test->info().classes, 50);
+}
+
+TEST(HeldOut, SamplesDependOnTheSeedAlone) {
+  const TemporaryFolder folder;
+  write_numbered(folder, 50);
+  const auto labels = [&](std::uint64_t seed) {
+    return contents_of(*hold_out(folder.text(), 0.3, seed).pair.test).labels;
+  };
+  EXPECT_EQ(labels(1), labels(1));
+  EXPECT_NE(labels(1), labels(2));
+}
+
+TEST(HeldOut, IsAtLeastOneSampleAndNeverAll) {
+  const TemporaryFolder folder;
+  write_numbered(folder, 50);
+  EXPECT_EQ(hold_out(folder.text(), 0.001).pair.test->info().samples, 1);
+  EXPECT_THAT(thrown_by([&] { hold_out(folder.text(), 0.999); }).what(), HasSubstr("holds out 50 of 50 samples"));
+  for (const double wrong : {1.0, -0.1, std::nan("")}) {
+    EXPECT_EQ(thrown_by([&] { hold_out(folder.text(), wrong); }).source(), ErrorSource::usage);
+  }
+}
+
+TEST(HeldOut, ReplacesTheFoldersTestSetAndContradictsOneGivenApart) {
+  EXPECT_EQ(hold_out("synthetic:100x1x2x2:2", 0.2).pair.test->info().samples, 20);
+  DataRequest request;
+  request.train = request.test = "glyphs";
+  request.validation_ratio = 0.1;
+  const Error error = thrown_by([&] { open_data(request); });
+  EXPECT_EQ(error.source(), ErrorSource::usage);
+  EXPECT_THAT(error.what(), HasSubstr("--test-data glyphs and --validation-ratio 0.1"));
+}
+
+TEST(Statistics, AreThoseOfTheTrainingSetAndCarriedByTheTestSet) {
+  const TemporaryFolder folder;
+  folder.write("train-images-idx4-ubyte", idx_file({0x804, 2, 2, 1, 2}, 8));  // planes 0 1, 2 3; 4 5, 6 7
+  folder.write("train-labels-idx1-ubyte", idx_labels({0, 1}));
+  folder.write("t10k-images-idx4-ubyte", idx_file({0x804, 1, 2, 1, 2}, 4, 200));
+  folder.write("t10k-labels-idx1-ubyte", idx_labels({0}));
+  const OwnedData data = open_named(folder.text());
+  const ChannelStatistics& found = data.pair.train->info().statistics;
+  ASSERT_EQ(found.mean.size(), 2u);
+  EXPECT_DOUBLE_EQ(found.mean[0], 2.5 / 255);
+  EXPECT_DOUBLE_EQ(found.mean[1], 4.5 / 255);
+  EXPECT_DOUBLE_EQ(found.deviation[0], std::sqrt(4.25) / 255);
+  EXPECT_EQ(data.pair.test->info().statistics, found);
+}
+
+TEST(Statistics, OfCifarAreTheUsualConstants) {
+  const TemporaryFolder folder;
+  folder.write("data_batch_1.bin", cifar_file({1}));
+  EXPECT_EQ(open_named(folder.text()).pair.train->info().statistics.deviation, (std::vector{0.2023, 0.1994, 0.2010}));
+}
+
+TEST(DataBlock, ServesSetsWhereverItLies) {
+  DataRequest request;
+  request.train = "synthetic:20x1x3x3:2";
+  const std::vector<std::byte> block = load_data(request);
+  ASSERT_EQ(block.size() % 8, 0u);
+  const auto copy = std::make_unique<std::uint64_t[]>(block.size() / 8);
+  std::memcpy(copy.get(), block.data(), block.size());
+  const std::span<const std::byte> elsewhere(reinterpret_cast<const std::byte*>(copy.get()), block.size());
+  const DataPair pair = open_loaded(elsewhere);
+  const DataPair original = open_loaded(block);
+  EXPECT_EQ(pair.train->digest(), original.train->digest());
+  EXPECT_EQ(contents_of(*pair.train).images, contents_of(*original.train).images);
+  SampleBatch batch;
+  pair.train->read(std::array<std::int64_t, 1>{0}, batch);
+  const auto* pixels = reinterpret_cast<const std::byte*>(batch.images[0].pixels);
+  EXPECT_TRUE(pixels >= elsewhere.data() && pixels < elsewhere.data() + elsewhere.size());
+  EXPECT_EQ(thrown_by([&] { open_loaded(elsewhere.first(block.size() - 8)); }).source(), ErrorSource::internal);
+}
+
+}  // namespace
+}  // namespace tutti
