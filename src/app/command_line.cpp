@@ -19,9 +19,15 @@ namespace tutti {
 namespace {
 
 constexpr const char* kCommands =
-    "Commands: train (when none is given), bench allreduce, bench input, bench scaling. Each has its own --help.\n"
+    "Commands: train (when none is given), eval, bench allreduce, bench input, bench scaling. Each has its own "
+    "--help.\n"
     "Exit status: 0 done, 64 usage, 65 bad input, 66 no usable checkpoint, 70 internal, 73 cannot save,\n"
     "74 cannot read, 88 no longer finite.";
+
+// All else is the checkpoint's.
+bool concerns_eval(const RunOption& option) {
+  return option.use == OptionUse::place || option.name == "device" || option.name == "comm" || option.name == "quiet";
+}
 
 // A measurement decides by itself how long it runs, on how many parts, and what it keeps.
 bool concerns_benches(const RunOption& option) {
@@ -33,7 +39,9 @@ bool concerns_benches(const RunOption& option) {
 
 void add_run_options(CLI::App& app, const std::vector<RunOption>& options, Command command) {
   for (const RunOption& option : options) {
-    if (command != Command::train && !concerns_benches(option)) continue;
+    if (command == Command::eval ? !concerns_eval(option) : command != Command::train && !concerns_benches(option)) {
+      continue;
+    }
     const std::string flag = "--" + option.name;
     CLI::Option* added = std::visit(
         [&](auto* target) -> CLI::Option* {
@@ -46,6 +54,16 @@ void add_run_options(CLI::App& app, const std::vector<RunOption>& options, Comma
         option.target);
     added->group(option.group);
   }
+}
+
+void add_eval_options(CLI::App& app, Invocation& invocation) {
+  EvalRequest& eval = invocation.eval;
+  app.add_option("--checkpoint", eval.checkpoint, "file of the trained weights")->required()->group("Evaluation");
+  app.add_option("--on", eval.on, "which of the sets: test or train")
+      ->check(CLI::IsMember({"test", "train"}))
+      ->capture_default_str()
+      ->group("Evaluation");
+  app.add_option("--json", invocation.json, "write the result to this file, too")->group("Evaluation");
 }
 
 void add_bench_options(CLI::App& app, Invocation& invocation) {
@@ -99,10 +117,11 @@ void add_scaling_options(CLI::App& app, Invocation& invocation) {
 std::pair<Command, int> command_of(int argc, const char* const* argv) {
   const std::string_view first = argc > 1 ? argv[1] : "";
   if (first == "train") return {Command::train, 1};
+  if (first == "eval") return {Command::eval, 1};
   if (first != "bench") {
     if (!first.empty() && first.front() != '-') {
       throw Error(ErrorSource::usage,
-                  fmt::format("no command is called '{}': train or bench; see trainer --help", first));
+                  fmt::format("no command is called '{}': train, eval or bench; see trainer --help", first));
     }
     return {Command::train, 0};
   }
@@ -142,7 +161,11 @@ Invocation parse_command_line(int argc, const char* const* argv) {
   app.add_flag("--version", wants_version, "print the versions of program and libraries and end");
   app.footer(kCommands);
   const auto options = run_options(invocation.run);
-  if (command != Command::train) add_bench_options(app, invocation);
+  if (command == Command::eval) {
+    add_eval_options(app, invocation);
+  } else if (command != Command::train) {
+    add_bench_options(app, invocation);
+  }
   if (command == Command::bench_allreduce) {
     add_allreduce_options(app, invocation);
   } else {
@@ -169,6 +192,7 @@ Invocation parse_command_line(int argc, const char* const* argv) {
     if (parsed != nullptr && parsed->count() > 0) invocation.given.insert(option.name);
   }
   if (!invocation.run.config.empty()) read_config_file(invocation.run.config, invocation.run, invocation.given);
+  fit_defaults(invocation.run, invocation.given);
   return invocation;
 }
 
