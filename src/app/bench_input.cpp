@@ -64,7 +64,7 @@ class Compute {
       if (batch.samples == 0) continue;
       part_.forward(*stream_, batch.images, LayerMode::training);
       part_.loss(*stream_, batch.labels, 1.0f / static_cast<float>(step.global_samples), sums);
-      part_.backward(*stream_, arena_.gradients(), [](std::int64_t) {});
+      part_.backward(*stream_, arena_.gradients(), 1, [](std::int64_t) {});
     }
     stream_->synchronize();
   }

@@ -71,12 +71,13 @@ void MetricsLog::write(const StretchReport& report) {
 }
 
 void MetricsLog::write(const DigestReport& report) {
-  write_line(Json{{"event", "digest"},
-                  {"step", report.step},
-                  {"weights", digest_text(report.weights)},
-                  {"gradients", digest_text(report.gradients)},
-                  {"optimizer", digest_text(report.optimizer)}}
-                 .dump());
+  Json record{{"event", "digest"},
+              {"step", report.step},
+              {"weights", digest_text(report.weights)},
+              {"gradients", digest_text(report.gradients)},
+              {"optimizer", digest_text(report.optimizer)}};
+  if (report.statistics) record["statistics"] = digest_text(*report.statistics);
+  write_line(record.dump());
 }
 
 }  // namespace tutti

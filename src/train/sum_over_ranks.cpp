@@ -16,12 +16,21 @@ Tensor host_view(Figures& figures) { return {figures.data(), kFiguresShape, Elem
 SumOverRanks::SumOverRanks(Backend& backend, Communicator& communicator)
     : backend_(backend), communicator_(communicator), exchanged_(communicator.allocate(sizeof(Figures))) {}
 
-LossSums SumOverRanks::operator()(Stream& stream, const Tensor& local) {
+LossSums SumOverRanks::operator()(Stream& stream, const LossSums& mine) {
   const Tensor exchanged = exchanged_.view(kFiguresShape, ElementType::i64);
-  backend_.copy(stream, exchanged, local);
+  write_sums(backend_, stream, exchanged, mine);
   communicator_.all_reduce_sum(exchanged, stream);
   communicator_.finish(stream);
   return read_sums(backend_, stream, exchanged);
+}
+
+LossSums sum_of(const LossSums& one, const LossSums& other) {
+  // Modulo 2^64, as the devices add.
+  const auto loss_steps = static_cast<std::uint64_t>(one.loss_steps) + static_cast<std::uint64_t>(other.loss_steps);
+  return {.loss_steps = static_cast<std::int64_t>(loss_steps),
+          .correct = one.correct + other.correct,
+          .samples = one.samples + other.samples,
+          .not_finite = one.not_finite + other.not_finite};
 }
 
 LossSums read_sums(Backend& backend, Stream& stream, const Tensor& sums) {

@@ -10,8 +10,8 @@ class SumOverRanks {
  public:
   // Borrowed.
   SumOverRanks(Backend& backend, Communicator& communicator);
-  // Adds what `local` (i64 [LossSums::kFigures], on the device) holds on every rank. Waits. Collective.
-  LossSums operator()(Stream& stream, const Tensor& local);
+  // Waits. Collective.
+  LossSums operator()(Stream& stream, const LossSums& mine);
 
  private:
   Backend& backend_;
@@ -19,7 +19,9 @@ class SumOverRanks {
   Buffer exchanged_;
 };
 
-// Host copies of one rank's sums. They wait for the stream.
+LossSums sum_of(const LossSums& one, const LossSums& other);
+
+// Host copies of sums (i64 [LossSums::kFigures]) in a processor's memory. They wait for the stream.
 LossSums read_sums(Backend& backend, Stream& stream, const Tensor& sums);
 void write_sums(Backend& backend, Stream& stream, const Tensor& sums, const LossSums& values);
 

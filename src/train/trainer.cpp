@@ -3,10 +3,11 @@
 #include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/base/stopwatch.hpp"
-#include "tutti/nn/part_context.hpp"
 
+#include "elements.hpp"
 #include "evaluator.hpp"
 #include "gradient_sync.hpp"
+#include "part_team.hpp"
 #include "state_arrays.hpp"
 #include "sum_over_ranks.hpp"
 
@@ -54,11 +55,6 @@ LossSums difference(const LossSums& more, const LossSums& less) {
           .not_finite = more.not_finite - less.not_finite};
 }
 
-// Elements begin .. end - 1 of a flat f32 block.
-Tensor elements_of(const Tensor& block, std::int64_t begin, std::int64_t end) {
-  return {static_cast<float*>(block.data) + begin, Shape{end - begin}, ElementType::f32, block.space};
-}
-
 std::string slot_prefix(const OptimizerSlot& slot) { return slot.name + "/"; }
 
 // The processor is made ready for this thread before the first plan is made on it.
@@ -78,10 +74,11 @@ class Trainer::Run {
   void step();
   void run(RunObserver& observer);
   LossSums evaluate();
-  LossSums global_epoch_sums() { return sum_over_ranks_(*stream_, sums()); }
+  LossSums global_epoch_sums() { return sum_over_ranks_(*stream_, team_.sums()); }
   std::uint64_t digest_of_block(const Tensor& block) {
     return digest_of(backend_, *stream_, block, arena_.layout().trained());
   }
+  std::optional<std::uint64_t> digest_of_statistics();
   std::uint64_t digest_of_optimizer();
   std::size_t memory_bytes() const;
 
@@ -91,16 +88,14 @@ class Trainer::Run {
   Tensor weights_block() const { return arena_.weights(); }
 
  private:
-  void play(const Batch& batch, float gradient_scale, bool first, bool last);
-  void add_part(std::int64_t begin, std::int64_t end);
   void update_statistics();
+  std::int64_t parts_of_rank() const { return loader_plan(options_, communicator_).parts.size(); }
   void report_step(RunObserver& observer);
   void finish_epoch(RunObserver& observer, bool whole);
   void refuse_not_finite(const LossSums& sums) const;
   void refuse_not_finite(const std::vector<NamedArray>& parameters) const;
   bool checkpoint_due(bool epoch_ended, bool run_ended) const;
   void start_next_epoch();
-  Tensor sums() const { return sums_.view(Shape{LossSums::kFigures}, ElementType::i64); }
 
   Backend& backend_;
   Communicator& communicator_;
@@ -112,15 +107,13 @@ class Trainer::Run {
   std::unique_ptr<Stream> stream_;
   ParameterArena arena_;
   NetworkWeights weights_;
-  PartContext part_;
   BatchLoader loader_;
+  PartTeam team_;
   GradientSync sync_;
   std::unique_ptr<Optimizer> optimizer_;
   SumOverRanks sum_over_ranks_;
   std::optional<Evaluator> evaluator_;
 
-  Buffer sums_;            // this rank's, of the epoch under way
-  Buffer part_gradients_;  // of one part, where this rank plays several
   std::int64_t planned_steps_ = 0;
   std::optional<LrSchedule> schedule_;
   TrainProgress progress_;
@@ -139,20 +132,23 @@ Trainer::Run::Run(const TrainerParts& parts, const TrainerOptions& options, RunF
       stream_(backend_.make_stream()),
       arena_(network_.layout(), backend_, communicator_.allocate(network_.layout().block_bytes())),
       weights_(network_, backend_, arena_.weights()),
-      part_(network_, weights_, backend_),
       loader_(train_, backend_, loader_plan(options, communicator_)),
+      team_({.network = network_,
+             .weights = weights_,
+             .backend = backend_,
+             .stream = *stream_,
+             .players = static_cast<int>(std::min<std::int64_t>(options.side_by_side, parts_of_rank())),
+             .threads = options.threads,
+             .label_smoothing = options.label_smoothing}),
       sync_(communicator_, network_.layout(), arena_.gradients(), options.bucket_bytes),
       optimizer_(make_optimizer(options.optimizer, backend_, network_.layout())),
       sum_over_ranks_(backend_, communicator_),
-      sums_(backend_.allocate(LossSums::kFigures * sizeof(std::int64_t))),
       planned_steps_(count_planned_steps(options, loader_, train_.info().samples)) {
   schedule_.emplace(options.learning_rate, loader_.steps(0), planned_steps_);
-  for (const std::int64_t samples : loader_.slice_sizes()) part_.plan(samples, LayerMode::training);
-  if (loader_plan(options, communicator_).parts.size() > 1) {
-    part_gradients_ = backend_.allocate(network_.layout().block_bytes());
-  }
+  for (const std::int64_t samples : loader_.slice_sizes()) team_.plan(samples, LayerMode::training);
+  team_.collect_gradients(arena_.gradients(), parts_of_rank());
   if (parts.test != nullptr && parts.test->info().samples > 0) {
-    evaluator_.emplace(*parts.test, options.recipe, backend_, communicator_, part_);
+    evaluator_.emplace(EvaluatedData{*parts.test, options_.recipe}, backend_, communicator_, team_);
   }
   initialize(network_, options.initializer, options.seed, backend_, arena_.weights());
   weights_.refresh(*stream_);
@@ -170,7 +166,7 @@ void Trainer::Run::restore(const TrainState& state) {
   weights_.refresh(*stream_);
   progress_ = state.progress;
   logged_ = progress_.epoch_sums;
-  write_sums(backend_, *stream_, sums(), communicator_.rank() == 0 ? progress_.epoch_sums : LossSums{});
+  team_.set_sums(communicator_.rank() == 0 ? progress_.epoch_sums : LossSums{});
   const std::int64_t steps = loader_.steps(progress_.epoch);
   if (progress_.step_in_epoch > 0 && progress_.step_in_epoch >= steps) {
     throw Error(ErrorSource::checkpoint,
@@ -202,12 +198,9 @@ TrainState Trainer::Run::snapshot() {
 
 void Trainer::Run::step() {
   const Stopwatch watch;
-  const StepBatches& step = loader_.next();
-  const float gradient_scale = 1.0f / static_cast<float>(step.global_samples);
   learning_rate_ = schedule_->at(progress_.step, progress_.epoch);
-  for (std::size_t i = 0; i < step.batches.size(); ++i) {
-    play(step.batches[i], gradient_scale, i == 0, i + 1 == step.batches.size());
-  }
+  team_.play({.batches = loader_.next(), .seed = options_.seed, .step = progress_.step},
+             [this](std::int64_t final_elements) { sync_.ready(final_elements, *stream_); });
   sync_.finish(*stream_);
   if (due(progress_.step + 1, options_.digest_every_steps)) gradients_digest_ = digest_of_block(arena_.gradients());
   optimizer_->apply(*stream_, arena_, learning_rate_, progress_.step + 1);
@@ -218,29 +211,6 @@ void Trainer::Run::step() {
   progress_.epoch_seconds += watch.seconds();
 }
 
-// The first part writes the rank's gradients, the others add to them; the last one lets finished buckets go.
-void Trainer::Run::play(const Batch& batch, float gradient_scale, bool first, bool last) {
-  const Tensor gradients = arena_.gradients();
-  const std::int64_t whole = gradients.elements();
-  if (batch.samples == 0) {
-    if (first) backend_.fill_zero(*stream_, gradients);
-    if (last) sync_.ready(whole, *stream_);
-    return;
-  }
-  part_.forward(*stream_, batch.images, LayerMode::training,
-                {.seed = options_.seed,
-                 .step = static_cast<std::uint32_t>(progress_.step),
-                 .first_position = static_cast<std::uint32_t>(batch.first_position)});
-  part_.loss(*stream_, batch.labels, gradient_scale, sums());
-  const Tensor target = first ? gradients : part_gradients_.view(gradients.shape, ElementType::f32);
-  std::int64_t added = 0;
-  const float share = gradient_scale * static_cast<float>(batch.samples);
-  part_.backward(*stream_, target, share, [&](std::int64_t final_elements) {
-    if (!first) add_part(std::exchange(added, final_elements), final_elements);
-    if (last) sync_.ready(final_elements, *stream_);
-  });
-}
-
 // The tail of the gradients holds the step's statistics, averaged over all parts by their samples.
 void Trainer::Run::update_statistics() {
   const ParameterLayout& layout = arena_.layout();
@@ -249,12 +219,6 @@ void Trainer::Run::update_statistics() {
   backend_.blend(*stream_, elements_of(arena_.weights(), begin, layout.block_elements()),
                  elements_of(arena_.gradients(), begin, layout.block_elements()),
                  static_cast<float>(BatchNormSpec::kMomentum));
-}
-
-void Trainer::Run::add_part(std::int64_t begin, std::int64_t end) {
-  if (begin == end) return;
-  const Tensor part = part_gradients_.view(arena_.gradients().shape, ElementType::f32);
-  backend_.add(*stream_, elements_of(arena_.gradients(), begin, end), elements_of(part, begin, end));
 }
 
 void Trainer::Run::run(RunObserver& observer) {
@@ -282,7 +246,8 @@ void Trainer::Run::report_step(RunObserver& observer) {
     observer.on_digest({.step = progress_.step,
                         .weights = digest_of_block(arena_.weights()),
                         .gradients = *std::exchange(gradients_digest_, std::nullopt),
-                        .optimizer = digest_of_optimizer()});
+                        .optimizer = digest_of_optimizer(),
+                        .statistics = digest_of_statistics()});
   }
 }
 
@@ -333,7 +298,7 @@ void Trainer::Run::start_next_epoch() {
   progress_.step_in_epoch = 0;
   progress_.epoch_seconds = 0;
   progress_.epoch_sums = {};
-  backend_.fill_zero(*stream_, sums());
+  team_.set_sums({});
 }
 
 bool Trainer::Run::checkpoint_due(bool epoch_ended, bool run_ended) const {
@@ -351,6 +316,12 @@ LossSums Trainer::Run::evaluate() {
   return evaluator_->run(*stream_);
 }
 
+std::optional<std::uint64_t> Trainer::Run::digest_of_statistics() {
+  const auto statistics = arena_.layout().statistics();
+  if (statistics.empty()) return std::nullopt;
+  return digest_of(backend_, *stream_, arena_.weights(), statistics);
+}
+
 std::uint64_t Trainer::Run::digest_of_optimizer() {
   std::uint64_t sum = 0;
   for (const OptimizerSlot& slot : optimizer_->slots()) {
@@ -363,8 +334,8 @@ std::uint64_t Trainer::Run::digest_of_optimizer() {
 }
 
 std::size_t Trainer::Run::memory_bytes() const {
-  const std::size_t blocks = 2 + optimizer_->slots().size() + (part_gradients_.bytes() > 0 ? 1 : 0);
-  return blocks * arena_.layout().block_bytes() + part_.activation_bytes();
+  const std::size_t blocks = 2 + optimizer_->slots().size();
+  return blocks * arena_.layout().block_bytes() + team_.memory_bytes();
 }
 
 Trainer::Trainer(const TrainerParts& parts, const TrainerOptions& options, RunFacts facts)

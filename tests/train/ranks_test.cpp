@@ -1,8 +1,7 @@
 #include "tutti/comm/communicator.hpp"
-#include "tutti/nn/models.hpp"
-#include "tutti/train/trainer.hpp"
 
 #include "support/mpi_world.hpp"
+#include "train/training_run.hpp"
 
 #include <gtest/gtest.h>
 
@@ -59,7 +58,8 @@ TrainerOptions eight_parts(std::int64_t batch_size) {
 }
 
 TEST(Ranks, AnyNumberOfThemFollowsTheSameLossCurve) {
-  const DataPair data = open_data("glyphs", "");
+  const OwnedData owned = open_small("glyphs");
+  const DataPair& data = owned.pair;
   const TrainerOptions options = eight_parts(64);
   constexpr int kSteps = 50;
   const Curve alone = train_on(1, *data.train, *data.test, "lenet", options, kSteps);
@@ -74,7 +74,8 @@ TEST(Ranks, AnyNumberOfThemFollowsTheSameLossCurve) {
 }
 
 TEST(Ranks, PartsWithoutSamplesContributeNothing) {
-  const DataPair data = open_data("synthetic:61x1x8x8:3", "");
+  const OwnedData owned = open_small("synthetic:61x1x8x8:3");
+  const DataPair& data = owned.pair;
   const TrainerOptions options = eight_parts(5);
   constexpr int kSteps = 30;
   const Curve alone = train_on(1, *data.train, *data.test, "mlp", options, kSteps);
@@ -89,7 +90,8 @@ TEST(Ranks, PartsWithoutSamplesContributeNothing) {
 
 TEST(Ranks, EvaluateEverySampleExactlyOnce) {
   // 700 test samples: chunks of 256, 256 and 188, fewer than the ranks.
-  const DataPair data = open_data("synthetic:7000x1x8x8:3", "");
+  const OwnedData owned = open_small("synthetic:7000x1x8x8:3");
+  const DataPair& data = owned.pair;
   const TrainerOptions options = eight_parts(32);
   const Curve alone = train_on(1, *data.train, *data.test, "mlp", options, 0);
   for (const int ranks : {2, 3, 5, 8}) {

@@ -1,7 +1,5 @@
-#include "tutti/nn/models.hpp"
-#include "tutti/train/trainer.hpp"
-
 #include "reference/lenet_double.hpp"
+#include "train/training_run.hpp"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +10,8 @@ namespace tutti {
 namespace {
 
 TEST(Training, OfLenetFollowsTheDoublePrecisionReferenceOverTwentySteps) {
-  const DataPair data = open_data("glyphs", "");
+  const OwnedData owned = open_small("glyphs");
+  const DataPair& data = owned.pair;
   const DatasetInfo& info = data.train->info();
   const auto backend = make_cpu_backend();
   const auto communicator = make_solo_communicator();
@@ -36,16 +35,15 @@ TEST(Training, OfLenetFollowsTheDoublePrecisionReferenceOverTwentySteps) {
   LossSums before;
   for (std::int64_t step = 0; step < 20; ++step) {
     const std::vector<std::int64_t> indices = sampler.indices(0, step);
-    std::vector<std::uint8_t> pixels(indices.size() * 784);
-    std::vector<std::int32_t> labels(indices.size());
-    data.train->read(indices, pixels, labels);
+    SampleBatch samples;
+    data.train->read(indices, samples);
     double loss = 0;
     for (std::size_t i = 0; i < indices.size(); ++i) {
-      reference::Values image(pixels.begin() + static_cast<std::ptrdiff_t>(i * 784),
-                              pixels.begin() + static_cast<std::ptrdiff_t>((i + 1) * 784));
+      const std::uint8_t* const pixels = samples.images[i].pixels;
+      reference::Values image(pixels, pixels + 784);
       for (double& pixel : image) pixel /= 255;
-      loss +=
-          expected.accumulate(image, static_cast<std::size_t>(labels[i]), 1.0 / static_cast<double>(indices.size()));
+      loss += expected.accumulate(image, static_cast<std::size_t>(samples.labels[i]),
+                                  1.0 / static_cast<double>(indices.size()));
     }
     expected.descend(options.learning_rate.base);
 

@@ -1,57 +1,16 @@
 #include "tutti/train/trainer.hpp"
 
 #include "tutti/base/error.hpp"
-#include "tutti/nn/models.hpp"
+
+#include "train/training_run.hpp"
 
 #include <gtest/gtest.h>
 
-#include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 namespace tutti {
 namespace {
-
-// One rank's run on small data, all parts in place.
-class SmallRun {
- public:
-  explicit SmallRun(const TrainerOptions& options, const std::string& data = "synthetic:100x1x8x8:3")
-      : backend_(make_cpu_backend()),
-        communicator_(make_solo_communicator()),
-        data_(open_data(data, "")),
-        network_(built_in_model("mlp"), data_.train->info().image, data_.train->info().classes),
-        trainer({.backend = *backend_,
-                 .communicator = *communicator_,
-                 .network = network_,
-                 .train = *data_.train,
-                 .test = data_.test.get()},
-                options, {.configuration = "c", .model = "m", .versions = "v"}) {}
-
- private:
-  std::unique_ptr<Backend> backend_;
-  std::unique_ptr<Communicator> communicator_;
-  DataPair data_;
-  Network network_;
-
- public:
-  Trainer trainer;
-};
-
-class Recorder : public RunObserver {
- public:
-  void on_step(const StepProgress& progress) override { steps.push_back(progress.step_in_epoch); }
-  void on_stretch(const StretchReport& report) override { stretches.push_back(report); }
-  void on_digest(const DigestReport& report) override { digests.push_back(report); }
-  void on_epoch(const EpochReport& report) override { epochs.push_back(report); }
-  void on_checkpoint(const TrainState& state) override { checkpoints.push_back(state); }
-
-  std::vector<std::int64_t> steps;
-  std::vector<StretchReport> stretches;
-  std::vector<DigestReport> digests;
-  std::vector<EpochReport> epochs;
-  std::vector<TrainState> checkpoints;
-};
 
 TrainerOptions small() {
   TrainerOptions options;
@@ -61,7 +20,7 @@ TrainerOptions small() {
 }
 
 TEST(Trainer, ReportsEveryEpochWithItsSums) {
-  SmallRun run(small());
+  TrainingRun run(small());
   Recorder seen;
   run.trainer.run(seen);
   EXPECT_EQ(run.trainer.planned_steps(), 14);
@@ -79,7 +38,7 @@ TEST(Trainer, ReportsEveryEpochWithItsSums) {
 TEST(Trainer, EndedByStepsInsideAnEpochReportsTheStretch) {
   TrainerOptions options = small();
   options.steps = 9;
-  SmallRun run(options);
+  TrainingRun run(options);
   Recorder seen;
   run.trainer.run(seen);
   ASSERT_EQ(seen.epochs.size(), 2u);
@@ -91,7 +50,7 @@ TEST(Trainer, StretchesAddUpToTheEpoch) {
   TrainerOptions options = small();
   options.epochs = 1;
   options.log_every_steps = 1;
-  SmallRun run(options);
+  TrainingRun run(options);
   Recorder seen;
   run.trainer.run(seen);
   std::int64_t loss_steps = 0;
@@ -105,7 +64,7 @@ TEST(Trainer, SumsDoNotDependOnHowTheRankPlaysItsParts) {
   const auto first_loss = [](int parts) {
     TrainerOptions options = small();
     options.num_parts = parts;
-    SmallRun run(options);
+    TrainingRun run(options);
     run.trainer.step();
     run.trainer.step();
     return run.trainer.epoch_sums().mean_loss();
@@ -121,12 +80,12 @@ TEST(Trainer, RestoredGoesOnToTheSameDigest) {
   options.last_batch = LastBatch::rollover;
   options.epochs = 3;
   options.checkpoint_every_steps = 4;
-  SmallRun whole(options);
+  TrainingRun whole(options);
   Recorder seen;
   whole.trainer.run(seen);
   ASSERT_GE(seen.checkpoints.size(), 4u);
   for (const TrainState& state : seen.checkpoints) {
-    SmallRun rest(options);
+    TrainingRun rest(options);
     rest.trainer.restore(state);
     Recorder ignored;
     rest.trainer.run(ignored);
@@ -135,7 +94,7 @@ TEST(Trainer, RestoredGoesOnToTheSameDigest) {
 }
 
 TEST(Trainer, RefusesACheckpointOfAnotherNetworkAndNamesTheTensor) {
-  SmallRun run(small());
+  TrainingRun run(small());
   TrainState state = run.trainer.snapshot();
   state.parameters[0].shape = Shape{3, 3};
   try {
@@ -154,11 +113,11 @@ TEST(Trainer, TellsWhatRolloverLeavesOverAfterWholeEpochs) {
   TrainerOptions options = small();
   options.last_batch = LastBatch::rollover;
   RunObserver silent;
-  SmallRun whole(options);
+  TrainingRun whole(options);
   whole.trainer.run(silent);
   EXPECT_EQ(whole.trainer.samples_left_over(), 200 % 16);
   options.steps = 3;
-  SmallRun stretch(options);
+  TrainingRun stretch(options);
   stretch.trainer.run(silent);
   EXPECT_EQ(stretch.trainer.samples_left_over(), 0);
 }
@@ -166,7 +125,7 @@ TEST(Trainer, TellsWhatRolloverLeavesOverAfterWholeEpochs) {
 TEST(Trainer, StretchesGoOnOverTheEndsOfEpochs) {
   TrainerOptions options = small();
   options.log_every_steps = 4;
-  SmallRun run(options);
+  TrainingRun run(options);
   Recorder seen;
   run.trainer.run(seen);
   // Of 14 steps, 7 an epoch with 4 samples in the last: steps 1-4, 5-8 and 9-12.
@@ -180,14 +139,14 @@ TEST(Trainer, RefusesABatchThatNoEpochFills) {
   TrainerOptions options = small();
   options.batch_size = 101;
   options.last_batch = LastBatch::discard;
-  EXPECT_THROW(SmallRun run(options), Error);
+  EXPECT_THROW(TrainingRun run(options), Error);
 }
 
 TEST(Trainer, RepeatsItsDigestsBitForBit) {
   TrainerOptions options = small();
   options.digest_every_steps = 1;
   const auto digests = [&] {
-    SmallRun run(options);
+    TrainingRun run(options);
     Recorder seen;
     run.trainer.run(seen);
     return seen.digests;

@@ -6,7 +6,8 @@
 //   {"event":"epoch","epoch":1,"step":235,"train_loss":..,"train_acc":..,"test_loss":..,"test_acc":..,"seconds":..,
 //    "images_per_second":..,"lr":..,"digest":"16 hexadecimal digits"}     test figures null without a test set
 //   {"event":"step","step":50,"train_loss":..,"train_acc":..,"lr":..}     means since the last such record, or a resume
-//   {"event":"digest","step":50,"weights":"..","gradients":"..","optimizer":".."}
+//   {"event":"digest","step":50,"weights":"..","gradients":"..","optimizer":"..","statistics":".."}
+//                                                                     statistics only where the network has any
 
 #include "tutti/train/run_observer.hpp"
 

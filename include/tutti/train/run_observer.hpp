@@ -36,6 +36,7 @@ struct DigestReport {
   std::uint64_t weights = 0;
   std::uint64_t gradients = 0;
   std::uint64_t optimizer = 0;
+  std::optional<std::uint64_t> statistics{};  // of a network that has any
 };
 
 struct StepProgress {

@@ -6,6 +6,7 @@
 #include "tutti/checkpoint/train_state.hpp"
 #include "tutti/comm/communicator.hpp"
 #include "tutti/data/batch_loader.hpp"
+#include "tutti/data/image_recipe.hpp"
 #include "tutti/nn/network.hpp"
 #include "tutti/train/lr_schedule.hpp"
 #include "tutti/train/optimizer.hpp"
@@ -30,7 +31,8 @@ struct TrainerParts {
 struct TrainerOptions {
   std::int64_t batch_size = 128;  // global
   int num_parts = 1;
-  int threads = 1;
+  int threads = 1;       // of each part
+  int side_by_side = 1;  // so many parts of this rank at once, at most; never changes a bit
   LastBatch last_batch = LastBatch::keep;
   Shuffle shuffle = Shuffle::global;
   std::uint64_t seed = 0;
@@ -38,11 +40,12 @@ struct TrainerOptions {
   std::int64_t epochs = 1;
   std::int64_t steps = 0;  // ends the run even inside an epoch; 0: epochs alone end it
   OptimizerOptions optimizer;
+  double label_smoothing = 0;
   LrPlan learning_rate;
   std::size_t bucket_bytes = std::size_t{4} << 20;
   int steps_ahead = 1;
-  int readers = 1;       // threads that prepare them
-  ImageRecipe recipe{};  // of training images; test images are only fitted to its size
+  ImageRecipe recipe{};
+  int readers = 1;
   std::int64_t test_every_epochs = 1;  // and after the last; 0: never
   std::int64_t log_every_steps = 0;
   std::int64_t digest_every_steps = 0;

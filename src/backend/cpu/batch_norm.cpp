@@ -226,15 +226,15 @@ void BatchNormLayer<T>::backward(Stream& stream, const LayerBackward& pass) {
 
 }  // namespace
 
-std::unique_ptr<Layer> make(const dnnl::engine& engine, const BatchNormSpec& spec, const LayerRequest& request) {
+std::unique_ptr<Layer> make(const Processor& processor, const BatchNormSpec& spec, const LayerRequest& request) {
   static_cast<void>(output_shape(spec, request.input.shape.without_first()));
   if (spec.add) require_residual(spec, request);
   return check([&] { return fmt::format("making batch-norm on {}", request.input.shape.text()); },
                [&]() -> std::unique_ptr<Layer> {
                  if (is_bf16(desc_of(request.input))) {
-                   return std::make_unique<BatchNormLayer<Bf16>>(engine, spec, request);
+                   return std::make_unique<BatchNormLayer<Bf16>>(processor.engine, spec, request);
                  }
-                 return std::make_unique<BatchNormLayer<float>>(engine, spec, request);
+                 return std::make_unique<BatchNormLayer<float>>(processor.engine, spec, request);
                });
 }
 

@@ -15,10 +15,10 @@ std::unique_ptr<Layer> make(const Processor& processor, const Conv2dSpec& spec, 
 std::unique_ptr<Layer> make(const Processor& processor, const Pool2dSpec& spec, const LayerRequest& request);
 std::unique_ptr<Layer> make(const Processor& processor, const LinearSpec& spec, const LayerRequest& request);
 
-std::unique_ptr<Layer> make(const dnnl::engine& engine, const BatchNormSpec& spec, const LayerRequest& request);
-std::unique_ptr<Layer> make(const dnnl::engine& engine, const AddSpec& spec, const LayerRequest& request);
-std::unique_ptr<Layer> make(const dnnl::engine& engine, const GlobalAveragePoolSpec& spec, const LayerRequest& request);
-std::unique_ptr<Layer> make(const dnnl::engine& engine, const DropoutSpec& spec, const LayerRequest& request);
+std::unique_ptr<Layer> make(const Processor& processor, const BatchNormSpec& spec, const LayerRequest& request);
+std::unique_ptr<Layer> make(const Processor& processor, const AddSpec& spec, const LayerRequest& request);
+std::unique_ptr<Layer> make(const Processor& processor, const GlobalAveragePoolSpec& spec, const LayerRequest& request);
+std::unique_ptr<Layer> make(const Processor& processor, const DropoutSpec& spec, const LayerRequest& request);
 
 std::unique_ptr<LossLayer> make_softmax_loss(const dnnl::engine& engine, const ActivationSpec& logits,
                                              double smoothing);

@@ -1,0 +1,30 @@
+#include "tutti/train/evaluation.hpp"
+
+#include "evaluator.hpp"
+#include "state_arrays.hpp"
+
+namespace tutti {
+
+LossSums evaluate(const EvaluationRequest& request, const TrainState& state) {
+  Backend& backend = request.backend;
+  backend.enter_compute_thread(request.threads);
+  const ParameterLayout& layout = request.network.layout();
+  const Buffer memory = backend.allocate(layout.block_bytes());
+  const Tensor block = memory.view(Shape{layout.block_elements()}, ElementType::f32);
+  const auto stream = backend.make_stream();
+  fill_from_arrays(backend, *stream, block, layout.trained(), "", state.parameters);
+  fill_from_arrays(backend, *stream, block, layout.statistics(), "", state.statistics);
+
+  NetworkWeights weights(request.network, backend, block);
+  PartTeam team({.network = request.network,
+                 .weights = weights,
+                 .backend = backend,
+                 .stream = *stream,
+                 .players = request.side_by_side,
+                 .threads = request.threads});
+  Evaluator evaluator({request.data, request.recipe}, backend, request.communicator, team);
+  weights.refresh(*stream);
+  return evaluator.run(*stream);
+}
+
+}  // namespace tutti

@@ -1,0 +1,155 @@
+#include "part_team.hpp"
+
+#include "sum_over_ranks.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <stop_token>
+#include <utility>
+
+namespace tutti {
+namespace {
+
+Tensor sums_of(const Player& player) { return player.sums.view(Shape{LossSums::kFigures}, ElementType::i64); }
+
+}  // namespace
+
+PartTeam::PartTeam(const TeamRequest& request) : backend_(request.backend) {
+  for (std::size_t number = 0; number < static_cast<std::size_t>(std::max(1, request.players)); ++number) {
+    if (number > 0) streams_.push_back(backend_.make_stream());
+    players_.push_back(std::unique_ptr<Player>(
+        new Player{.number = number,
+                   .stream = number == 0 ? request.stream : *streams_.back(),
+                   .context = PartContext(request.network, request.weights, backend_, request.label_smoothing),
+                   .sums = backend_.allocate(LossSums::kFigures * sizeof(std::int64_t))}));
+  }
+  for (std::size_t i = 1; i < players_.size(); ++i) {
+    threads_.emplace_back([this, i](const std::stop_token& stop) { follow(*players_[i], stop); });
+  }
+  each([&](Player&) { backend_.enter_compute_thread(request.threads); });
+}
+
+PartTeam::~PartTeam() = default;
+
+void PartTeam::plan(std::int64_t samples, LayerMode mode) {
+  each([&](Player& player) { player.context.plan(samples, mode); });
+}
+
+void PartTeam::collect_gradients(const Tensor& total, std::int64_t parts) {
+  total_ = total;
+  sum_ = std::make_unique<PartSum>(backend_, total);
+  for (const auto& player : players_) {
+    const std::size_t first_added = player->number == 0 ? players_.size() : player->number;
+    if (first_added < static_cast<std::size_t>(parts)) player->gradients = backend_.allocate(total.bytes());
+  }
+}
+
+void PartTeam::each(const std::function<void(Player&)>& work) {
+  {
+    const std::scoped_lock lock(mutex_);
+    work_ = &work;
+    failure_ = nullptr;
+    busy_ = players_.size() - 1;
+    ++calls_;
+  }
+  called_.notify_all();
+  carry_out(*players_.front());
+  std::unique_lock lock(mutex_);
+  done_.wait(lock, [this] { return busy_ == 0; });
+  if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
+}
+
+void PartTeam::follow(Player& player, const std::stop_token& stop) {
+  for (std::uint64_t seen = 0;; ++seen) {
+    {
+      std::unique_lock lock(mutex_);
+      if (!called_.wait(lock, stop, [&] { return calls_ != seen; })) return;
+    }
+    carry_out(player);
+    const std::scoped_lock lock(mutex_);
+    if (--busy_ == 0) done_.notify_one();
+  }
+}
+
+void PartTeam::carry_out(Player& player) noexcept {
+  try {
+    (*work_)(player);
+  } catch (...) {
+    const std::scoped_lock lock(mutex_);
+    if (!failure_) failure_ = std::current_exception();
+  }
+}
+
+void PartTeam::play(const TeamStep& step, const Ready& ready) {
+  played_.clear();
+  for (const Batch& batch : step.batches.batches) {
+    if (batch.samples > 0) played_.push_back(&batch);
+  }
+  Stream& stream = players_.front()->stream;
+  if (played_.empty()) {
+    backend_.fill_zero(stream, total_);
+    return ready(total_.elements());
+  }
+  if (size() > 1) stream.synchronize();  // the others' streams read the weights
+  sum_->begin(played_.size());
+  each([&](Player& player) {
+    try {
+      play_share(player, step, ready);
+      if (player.number > 0) return;
+      for (std::int64_t known = sum_->complete(); known < total_.elements();) {
+        known = sum_->await_more_than(known);
+        ready(known);
+      }
+    } catch (...) {
+      sum_->abandon(std::current_exception());
+      throw;
+    }
+  });
+}
+
+// Part 0 is written where the sum is made; every other part waits with its backward pass until the player's last one
+// has been added.
+void PartTeam::play_share(Player& player, const TeamStep& step, const Ready& ready) {
+  std::optional<PartSum::Part> unfinished;
+  for (std::size_t i = player.number; i < played_.size(); i += size()) {
+    const Batch& batch = *played_[i];
+    player.context.forward(player.stream, batch.images, LayerMode::training,
+                           {.seed = step.seed,
+                            .step = static_cast<std::uint32_t>(step.step),
+                            .first_position = static_cast<std::uint32_t>(batch.first_position)});
+    const double share = static_cast<double>(batch.samples) / static_cast<double>(step.batches.global_samples);
+    const float scale = 1.0f / static_cast<float>(step.batches.global_samples);
+    player.context.loss(player.stream, batch.labels, scale, sums_of(player));
+    if (unfinished) sum_->finish(player.stream, *unfinished);
+    unfinished = PartSum::Part{i, gradients_for(player, i)};
+    player.context.backward(player.stream, unfinished->gradients, static_cast<float>(share), [&](std::int64_t final) {
+      sum_->add(player.stream, *unfinished, final);
+      if (player.number == 0) ready(sum_->complete());
+    });
+  }
+  if (unfinished) sum_->finish(player.stream, *unfinished);
+}
+
+Tensor PartTeam::gradients_for(const Player& player, std::size_t part) const {
+  return part == 0 ? total_ : player.gradients.view(total_.shape, ElementType::f32);
+}
+
+LossSums PartTeam::sums() {
+  LossSums all;
+  for (const auto& player : players_) all = sum_of(all, read_sums(backend_, player->stream, sums_of(*player)));
+  return all;
+}
+
+void PartTeam::set_sums(const LossSums& sums) {
+  for (const auto& player : players_) {
+    write_sums(backend_, player->stream, sums_of(*player), player->number == 0 ? sums : LossSums{});
+  }
+}
+
+std::size_t PartTeam::memory_bytes() const {
+  std::size_t bytes = 0;
+  for (const auto& player : players_) bytes += player->context.activation_bytes() + player->gradients.bytes();
+  return bytes;
+}
+
+}  // namespace tutti

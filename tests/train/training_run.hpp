@@ -1,0 +1,85 @@
+#pragma once
+// One rank's run on small data, and an observer that keeps what it is told.
+
+#include "tutti/data/open_data.hpp"
+#include "tutti/nn/model_file.hpp"
+#include "tutti/nn/models.hpp"
+#include "tutti/train/trainer.hpp"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tutti {
+
+inline OwnedData open_small(const std::string& name) {
+  DataRequest request;
+  request.train = name;
+  return open_data(request);
+}
+
+// Two residual blocks with batch norm behind a stem, for images of 8 x 8 or more.
+inline NetworkSpec small_resnet() {
+  return parse_model(R"(
+name = "small-resnet"
+init = "kaiming"
+layer = [
+  {name = "stem.conv", type = "conv2d", channels = 8, kernel = 3, padding = 1},
+  {name = "stem.norm", type = "batch-norm", relu = true},
+  {name = "block1.conv", type = "conv2d", channels = 8, kernel = 3, padding = 1},
+  {name = "block1.norm", type = "batch-norm", add = true, relu = true, residual = "stem.norm"},
+  {name = "block2.shortcut", type = "conv2d", channels = 16, kernel = 1, stride = 2},
+  {name = "block2.conv", type = "conv2d", channels = 16, kernel = 3, stride = 2, padding = 1, input = "block1.norm"},
+  {name = "block2.norm", type = "batch-norm", add = true, relu = true, residual = "block2.shortcut"},
+  {name = "pool", type = "global-average-pool"},
+  {name = "head", type = "linear", units = "classes"},
+]
+)",
+                     "small_resnet");
+}
+
+struct RunData {
+  std::string name = "synthetic:100x1x8x8:3";
+  NetworkSpec model = built_in_model("mlp");
+};
+
+class TrainingRun {
+ public:
+  explicit TrainingRun(const TrainerOptions& options, const RunData& data = {})
+      : backend_(make_cpu_backend()),
+        communicator_(make_solo_communicator()),
+        data_(open_small(data.name)),
+        network_(data.model, data_.pair.train->info().image, data_.pair.train->info().classes),
+        trainer({.backend = *backend_,
+                 .communicator = *communicator_,
+                 .network = network_,
+                 .train = *data_.pair.train,
+                 .test = data_.pair.test.get()},
+                options, {.configuration = "c", .model = "m", .versions = "v"}) {}
+
+ private:
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<Communicator> communicator_;
+  OwnedData data_;
+  Network network_;
+
+ public:
+  Trainer trainer;
+};
+
+class Recorder : public RunObserver {
+ public:
+  void on_step(const StepProgress& progress) override { steps.push_back(progress.step_in_epoch); }
+  void on_stretch(const StretchReport& report) override { stretches.push_back(report); }
+  void on_digest(const DigestReport& report) override { digests.push_back(report); }
+  void on_epoch(const EpochReport& report) override { epochs.push_back(report); }
+  void on_checkpoint(const TrainState& state) override { checkpoints.push_back(state); }
+
+  std::vector<std::int64_t> steps;
+  std::vector<StretchReport> stretches;
+  std::vector<DigestReport> digests;
+  std::vector<EpochReport> epochs;
+  std::vector<TrainState> checkpoints;
+};
+
+}  // namespace tutti
