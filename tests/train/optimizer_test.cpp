@@ -1,0 +1,153 @@
+#include "tutti/train/optimizer.hpp"
+
+#include "tutti/base/error.hpp"
+
+#include "backend/device_values.hpp"
+#include "reference/optimizers.hpp"
+#include "support/thrown.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+namespace tutti {
+namespace {
+
+using testing_support::Device;
+using testing_support::random_floats;
+
+constexpr int kSteps = 4;
+constexpr double kRate = 0.1;
+
+// Odd extents, every kind, and one tensor longer than a block of the norms.
+ParameterLayout odd_layout() {
+  ParameterLayout layout;
+  layout.add("head/weight", ParameterKind::weight, Shape{3, 7});
+  layout.add("head/bias", ParameterKind::bias, Shape{3});
+  layout.add("norm/scale", ParameterKind::scale, Shape{5});
+  layout.add("norm/shift", ParameterKind::shift, Shape{5});
+  layout.add("conv/weight", ParameterKind::weight, Shape{5, 911});
+  layout.add("norm/mean", ParameterKind::mean, Shape{5});
+  return layout;
+}
+
+struct Case {
+  std::string name;
+  OptimizerOptions options;
+  double gradient_size = 1;  // odd_layout's norm is about 39 times this
+};
+
+std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name; }
+
+class OptimizerFormula : public testing::TestWithParam<Case> {
+ protected:
+  OptimizerFormula()
+      : device_(make_cpu_backend()),
+        layout_(odd_layout()),
+        arena_(layout_, device_.backend(), device_.backend().allocate(layout_.block_bytes())) {
+    device_.upload(arena_.weights(), random_floats(layout_.block_elements(), "weights"));
+  }
+
+  std::vector<reference::Tensor> tensors_of(const std::vector<float>& block) const {
+    std::vector<reference::Tensor> tensors;
+    for (const ParameterSlice& slice : layout_.trained()) {
+      const bool spared = GetParam().options.spares_norms_and_biases && slice.kind != ParameterKind::weight;
+      const auto begin = block.begin() + slice.offset;
+      tensors.push_back({.values = {begin, begin + slice.elements()}, .spared = spared});
+    }
+    return tensors;
+  }
+
+  // The padding of a communicator's block stays zero.
+  std::vector<float> gradients_of(int step) const {
+    std::vector<float> block(static_cast<std::size_t>(layout_.block_elements()));
+    for (const ParameterSlice& slice : layout_.slices()) {
+      const auto values = random_floats(slice.elements(), slice.name + std::to_string(step), GetParam().gradient_size);
+      std::ranges::copy(values, block.begin() + slice.offset);
+    }
+    return block;
+  }
+
+  void expect_near(const Tensor& block, const std::vector<reference::Tensor>& expected, const std::string& what) {
+    const auto got = tensors_of(device_.download<float>(block));
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      for (std::size_t k = 0; k < got[i].values.size(); ++k) {
+        ASSERT_NEAR(got[i].values[k], expected[i].values[k], 2e-6 * (1 + std::abs(expected[i].values[k])))
+            << what << " of " << layout_.slice(static_cast<int>(i)).name << ", element " << k;
+      }
+    }
+  }
+
+  Device device_;
+  ParameterLayout layout_;
+  ParameterArena arena_;
+};
+
+TEST_P(OptimizerFormula, IsPyTorchsOverSeveralSteps) {
+  const OptimizerOptions& options = GetParam().options;
+  const auto optimizer = make_optimizer(options, device_.backend(), layout_);
+  const auto start = device_.download<float>(arena_.weights());
+  reference::Optimizer expected({.kind = options.kind,
+                                 .momentum = options.momentum,
+                                 .weight_decay = options.weight_decay,
+                                 .nesterov = options.nesterov,
+                                 .clip_norm = options.clip_norm},
+                                tensors_of(start));
+  for (int step = 1; step <= kSteps; ++step) {
+    const auto gradients = gradients_of(step);
+    device_.upload(arena_.gradients(), gradients);
+    optimizer->apply(device_.stream(), arena_, kRate / step, step);
+    expected.apply(tensors_of(gradients), kRate / step, step);
+    EXPECT_TRUE(testing_support::same_bits(device_.download<float>(arena_.gradients()), gradients));
+    expect_near(arena_.weights(), expected.weights(), "weights, step " + std::to_string(step));
+  }
+  const auto slots = optimizer->slots();
+  ASSERT_EQ(slots.size(), expected.state().size());
+  for (const OptimizerSlot& slot : slots) expect_near(slot.block, expected.state().at(slot.name), slot.name);
+  const auto end = device_.download<float>(arena_.weights());
+  for (std::int64_t i = layout_.trained_elements(); i < layout_.block_elements(); ++i) {
+    EXPECT_EQ(end[static_cast<std::size_t>(i)], start[static_cast<std::size_t>(i)]) << "statistics, element " << i;
+  }
+}
+
+const std::vector<Case> kCases{
+    {"sgd", {.momentum = 0}},
+    {"sgd_decay", {.momentum = 0, .weight_decay = 0.05}},
+    {"sgd_spared", {.weight_decay = 0.05, .spares_norms_and_biases = true}},
+    {"sgd_momentum", {.weight_decay = 0.05}},
+    {"sgd_nesterov_clipped", {.weight_decay = 0.05, .nesterov = true, .clip_norm = 3}},
+    {"sgd_below_the_limit", {.clip_norm = 60}},
+    {"adamw", {.kind = "adamw"}},
+    {"adamw_decay", {.kind = "adamw", .weight_decay = 0.1}},
+    {"adamw_spared_clipped",
+     {.kind = "adamw", .weight_decay = 0.1, .spares_norms_and_biases = true, .clip_norm = 3},
+     10},
+    {"lars", {.kind = "lars"}},
+    {"lars_decay", {.kind = "lars", .weight_decay = 0.05}},
+    {"lars_spared_clipped", {.kind = "lars", .weight_decay = 0.05, .spares_norms_and_biases = true, .clip_norm = 3}},
+    {"lars_no_momentum_zero_gradients", {.kind = "lars", .momentum = 0, .weight_decay = 0.05}, 0},
+};
+INSTANTIATE_TEST_SUITE_P(Kinds, OptimizerFormula, testing::ValuesIn(kCases),
+                         [](const auto& that) { return that.param.name; });
+
+TEST(Optimizer, RefusesOptionsThatMakeNoSense) {
+  const std::vector<std::pair<OptimizerOptions, std::string>> mistakes{
+      {{.kind = "adam"}, "sgd, adamw, lars"},
+      {{.momentum = 1}, "--momentum 1"},
+      {{.weight_decay = -1}, "--weight-decay -1"},
+      {{.clip_norm = -2}, "--clip-norm -2"},
+      {{.momentum = 0, .nesterov = true}, "wants --momentum"},
+      {{.kind = "adamw", .nesterov = true}, "--optimizer is adamw"},
+      {{.kind = "lars", .nesterov = true}, "--optimizer is lars"},
+  };
+  for (const auto& [options, reason] : mistakes) {
+    const Error error = thrown_by([&, o = options] { require_sensible(o); });
+    EXPECT_EQ(error.source(), ErrorSource::usage);
+    EXPECT_NE(std::string(error.what()).find(reason), std::string::npos) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,209 @@
+#include "train/part_team.hpp"
+
+#include "tutti/base/error.hpp"
+#include "tutti/base/random.hpp"
+
+#include "support/thrown.hpp"
+#include "train/training_run.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace tutti {
+namespace {
+
+using Sizes = std::vector<std::int64_t>;  // samples of each part
+
+struct Played {
+  std::vector<float> gradients;
+  std::vector<std::int64_t> ready;
+  LossSums sums;
+};
+
+// A rank's parts of one step, with random images and labels.
+class Table {
+ public:
+  explicit Table(const Sizes& sizes)
+      : backend_(make_cpu_backend()),
+        network_(small_resnet(), Shape{1, 8, 8}, kClasses),
+        weights_block_(backend_->allocate(network_.layout().block_bytes())) {
+    backend_->enter_compute_thread(1);
+    stream_ = backend_->make_stream();
+    const Tensor block = weights_block_.view(Shape{network_.layout().block_elements()}, ElementType::f32);
+    initialize(network_, Initializer::kaiming, 1, *backend_, block);
+    for (const std::int64_t samples : sizes) add_batch(samples);
+    weights_ = std::make_unique<NetworkWeights>(network_, *backend_, block);
+    weights_->refresh(*stream_);
+  }
+
+  PartTeam team_of(int players) {
+    return PartTeam(
+        {.network = network_, .weights = *weights_, .backend = *backend_, .stream = *stream_, .players = players});
+  }
+
+  // Twice, so that what a step leaves behind would show in the next.
+  Played play(
+      PartTeam& team, const PartTeam::Ready& also = [](std::int64_t) {}) {
+    for (const Batch& batch : step_.batches) {
+      if (batch.samples > 0) team.plan(batch.samples, LayerMode::training);
+    }
+    Played played;
+    played.gradients.resize(static_cast<std::size_t>(elements()));
+    team.collect_gradients({played.gradients.data(), Shape{elements()}, ElementType::f32, MemorySpace::host},
+                           static_cast<std::int64_t>(step_.batches.size()));
+    for (int again = 0; again < 2; ++again) {
+      played.ready.clear();
+      team.set_sums({});
+      team.play({.batches = step_}, [&](std::int64_t final) {
+        played.ready.push_back(final);
+        also(final);
+      });
+      played.sums = team.sums();
+    }
+    return played;
+  }
+
+  std::int64_t elements() const { return network_.layout().block_elements(); }
+  std::int32_t& first_label_of(std::size_t part) { return labels_[part][0]; }
+  // The other parts are empty, but count in the global batch.
+  void keep_only(std::size_t part) {
+    for (std::size_t i = 0; i < step_.batches.size(); ++i) {
+      if (i != part) step_.batches[i].samples = 0;
+    }
+  }
+
+ private:
+  static constexpr int kClasses = 3;
+
+  void add_batch(std::int64_t samples) {
+    RandomSequence random(1, {.item = static_cast<std::uint32_t>(step_.batches.size())});
+    auto& images = images_.emplace_back(static_cast<std::size_t>(samples * 64));
+    for (float& pixel : images) pixel = static_cast<float>(random.uniform());
+    auto& labels = labels_.emplace_back(static_cast<std::size_t>(samples));
+    for (std::int32_t& label : labels) label = static_cast<std::int32_t>(random.uniform() * kClasses);
+    step_.batches.push_back({.part = static_cast<int>(step_.batches.size()),
+                             .samples = samples,
+                             .images = {images.data(), Shape{samples, 1, 8, 8}, ElementType::f32, MemorySpace::host},
+                             .labels = {labels.data(), Shape{samples}, ElementType::i32, MemorySpace::host}});
+    step_.global_samples += samples;
+  }
+
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<Stream> stream_;
+  Network network_;
+  Buffer weights_block_;
+  std::unique_ptr<NetworkWeights> weights_;
+  std::vector<std::vector<float>> images_;
+  std::vector<std::vector<std::int32_t>> labels_;
+  StepBatches step_;
+};
+
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+TEST(PartTeam, AddsThePartsInTheirOrderWhoeverPlaysThem) {
+  for (const Sizes& sizes : std::vector<Sizes>{{5}, {4, 3}, {0, 4, 2}, {3, 0, 0, 6}, {1, 2, 3, 4, 5}, {2, 0}, {0, 0}}) {
+    Table table(sizes);
+    PartTeam alone = table.team_of(1);
+    const Played expected = table.play(alone);
+    for (const int players : {2, 3}) {
+      PartTeam team = table.team_of(players);
+      const Played played = table.play(team);
+      EXPECT_TRUE(same_bits(played.gradients, expected.gradients)) << sizes.size() << " parts, " << players;
+      EXPECT_EQ(played.sums, expected.sums);
+    }
+  }
+}
+
+TEST(PartTeam, SumIsThatOfThePartsPlayedOneByOne) {
+  const Sizes sizes{3, 4, 2};
+  Table table(sizes);
+  PartTeam team = table.team_of(2);
+  const Played together = table.play(team);
+  EXPECT_EQ(together.sums.samples, 9);
+  std::vector<float> sum;
+  for (std::size_t part = 0; part < sizes.size(); ++part) {
+    Table single(sizes);
+    single.keep_only(part);
+    PartTeam one = single.team_of(1);
+    const std::vector<float> own = single.play(one).gradients;
+    if (sum.empty()) {
+      sum = own;
+    } else {
+      std::ranges::transform(sum, own, sum.begin(), std::plus<>());
+    }
+  }
+  EXPECT_TRUE(same_bits(together.gradients, sum));
+}
+
+TEST(PartTeam, TellsOfFinishedElementsInOrderAndAtLastOfAll) {
+  Table table({4, 4, 4});
+  for (const int players : {1, 2, 3}) {
+    PartTeam team = table.team_of(players);
+    const Played played = table.play(team);
+    EXPECT_TRUE(std::ranges::is_sorted(played.ready));
+    EXPECT_EQ(played.ready.back(), static_cast<std::int64_t>(played.gradients.size()));
+    // A single player tells layer by layer while the last part is played.
+    const auto levels = std::set(played.ready.begin(), played.ready.end()).size();
+    EXPECT_GT(levels, players == 1 ? 3u : 0u);
+  }
+}
+
+TEST(PartTeam, HandsOnWhatAPlayerThrewAndPlaysOnAfterwards) {
+  for (const std::size_t part : {0u, 1u, 4u}) {
+    Table table({2, 3, 2, 2, 3});
+    for (const int players : {1, 2, 3}) {
+      PartTeam team = table.team_of(players);
+      const Played expected = table.play(team);
+      const std::int32_t right = std::exchange(table.first_label_of(part), 99);
+      const Error error = thrown_by([&] { table.play(team); });
+      EXPECT_NE(std::string(error.what()).find("has the label 99"), std::string::npos) << error.what();
+      table.first_label_of(part) = right;
+      EXPECT_TRUE(same_bits(table.play(team).gradients, expected.gradients));
+    }
+  }
+}
+
+TEST(PartTeam, HandsOnWhatTheExchangeThrew) {
+  Table table({2, 3, 2});
+  PartTeam team = table.team_of(3);
+  const Played expected = table.play(team);
+  EXPECT_THROW(table.play(team, [](std::int64_t) { throw Error(ErrorSource::mpi, "the neighbour is gone"); }), Error);
+  EXPECT_TRUE(same_bits(table.play(team).gradients, expected.gradients));
+}
+
+TEST(PartTeam, GivesEveryPlayerButTheFirstAThreadOfItsOwn) {
+  Table table({1});
+  PartTeam team = table.team_of(3);
+  std::vector<std::thread::id> threads(3);
+  team.each([&](Player& player) { threads[player.number] = std::this_thread::get_id(); });
+  EXPECT_EQ(threads[0], std::this_thread::get_id());
+  EXPECT_EQ(std::set(threads.begin(), threads.end()).size(), 3u);
+}
+
+TEST(PartTeam, HoldsOneMoreGradientBlockForEveryPlayerBeyondTheFirst) {
+  Table table({2, 2, 2});
+  const auto blocks = [&](int players, int parts) {
+    PartTeam team = table.team_of(players);
+    const std::size_t before = team.memory_bytes();
+    std::vector<float> total(static_cast<std::size_t>(table.elements()));
+    team.collect_gradients({total.data(), Shape{table.elements()}, ElementType::f32, MemorySpace::host}, parts);
+    return (team.memory_bytes() - before) / (total.size() * sizeof(float));
+  };
+  EXPECT_EQ(blocks(1, 1), 0u);
+  EXPECT_EQ(blocks(1, 3), 1u);
+  EXPECT_EQ(blocks(3, 3), 2u);
+  EXPECT_EQ(blocks(2, 5), 2u);
+}
+
+}  // namespace
+}  // namespace tutti
