@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <sstream>
 #include <vector>
 
@@ -35,6 +36,18 @@ void fill_in_ranks(RunConfig& config, const World& world, int fair_threads) {
   }
 }
 
+// How many parts of a rank its share of the cores has room for, and how many cores the host's ranks then keep busy.
+int fitting_players(const RunConfig& config, const World& world, const Cores& cores) {
+  const std::int64_t share = std::min(cores.mine, cores.usable / world.local_size());
+  return static_cast<int>(std::max<std::int64_t>(1, share / config.threads));
+}
+
+std::int64_t busy_cores(const RunConfig& config, const World& world, const Cores& cores) {
+  const std::int64_t most_parts = PartPlan(static_cast<int>(config.parts), world.size()).parts_of(0).size();
+  const std::int64_t players = std::min<std::int64_t>(fitting_players(config, world, cores), most_parts);
+  return players * config.threads * world.local_size();
+}
+
 void tell_of_cores(const RunConfig& config, const World& world, const Cores& cores, const Log& log) {
   if (cores.mine < config.threads) {
     log.warn(
@@ -42,10 +55,10 @@ void tell_of_cores(const RunConfig& config, const World& world, const Cores& cor
                     "srun with --cpus-per-task {}",
                     cores.mine, cores.present, config.threads, config.threads));
   }
-  const std::int64_t busy = config.threads * world.local_size();
+  const std::int64_t busy = busy_cores(config, world, cores);
   if (world.rank() == 0 && busy < cores.usable) {
-    log.note(fmt::format("{} of {} usable cores stay idle: more ranks or --threads would use them", cores.usable - busy,
-                         cores.usable));
+    log.note(fmt::format("{} of {} usable cores stay idle: more ranks, --parts or --threads would use them",
+                         cores.usable - busy, cores.usable));
   } else if (world.rank() == 0 && busy < cores.present && cores.usable < cores.present) {
     log.note(fmt::format("the launcher bound this host's ranks to {} of its {} cores: mpirun --bind-to none frees them",
                          cores.usable, cores.present));
@@ -59,7 +72,12 @@ std::unique_ptr<Backend> choose_backend(const RunConfig& config) {
                 fmt::format("--device cuda: {}; this version trains on CPUs: use --device cpu",
                             found.devices.empty() ? found.why_none : found.devices.front().name + " is there"));
   }
-  return make_cpu_backend();
+  const Precision precision = parse_precision(config.precision);
+  if (precision == Precision::tf32) {
+    throw Error(ErrorSource::usage,
+                "--precision tf32 is a number format of GPUs, and this run is on CPUs: use fp32, or bf16 for speed");
+  }
+  return make_cpu_backend(precision);
 }
 
 std::unique_ptr<Communicator> choose_communicator(const RunConfig& config, World& world, const Cores& cores) {
@@ -70,7 +88,7 @@ std::unique_ptr<Communicator> choose_communicator(const RunConfig& config, World
   if (!started_by_launcher()) {
     throw Error(ErrorSource::usage, "--comm mpi wants a launcher: mpirun -np 4 ./trainer");
   }
-  const bool spare_core = cores.usable > config.threads * world.local_size();
+  const bool spare_core = cores.usable > busy_cores(config, world, cores);
   return make_mpi_ring_communicator(world, {.helper_thread = spare_core});
 }
 
@@ -175,7 +193,9 @@ Assembly assemble(World& world, const RunConfig& config, const std::string& mode
     const DatasetInfo& info = assembly.data.train->info();
     assembly.options = resolve_options(assembly.config, model);
     assembly.options.recipe = make_recipe(recipe_request(config), info);
-    assembly.options.readers = budget_readers(world, assembly.cores, assembly.config.threads);
+    assembly.options.side_by_side = fitting_players(assembly.config, world, assembly.cores);
+    assembly.options.readers =
+        budget_readers(world, assembly.cores, busy_cores(assembly.config, world, assembly.cores) / world.local_size());
     assembly.network = std::make_unique<Network>(model, assembly.options.recipe.image, info.classes);
     assembly.data_digest = assembly.data.train->digest();
   });

@@ -10,7 +10,13 @@
 
 namespace tutti {
 
-enum class Command { print_text, train, bench_allreduce, bench_input, bench_scaling, bench_step };
+enum class Command { print_text, train, eval, bench_allreduce, bench_input, bench_scaling, bench_step };
+
+struct EvalRequest {
+  std::string checkpoint;   // path of the file
+  std::string on = "test";  // or train
+};
+
 
 struct AllreduceBench {
   std::int64_t min_bytes = 4;
@@ -35,7 +41,8 @@ struct Invocation {
   RunConfig run;
   std::set<std::string> given;  // names of run options that the user chose
   std::string ranks;            // bench allreduce, scaling: rank counts, comma separated; empty: doubling up to all
-  std::string json;             // bench: where the results go as JSON
+  std::string json;             // bench, eval: where the results go as JSON
+  EvalRequest eval;
   AllreduceBench allreduce;
   InputBench input;
   TimedSteps steps;

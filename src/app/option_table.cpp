@@ -44,17 +44,23 @@ std::vector<RunOption> run_options(RunConfig& c) {
        &c.normalize},
       {"last-batch", data, "samples that fill no whole batch: keep, discard or rollover", fixed, &c.last_batch},
       {"shuffle", data, "global (all samples, each epoch), partition (each part its block) or none", fixed, &c.shuffle},
-      {"model", network, "lenet, lenet-avg, mlp, linear, or the path of a model file", fixed, &c.model},
+      {"model", network, "lenet, resnet18, resnet34, resnet50, vgg11, mlp and others, or the path of a model file",
+       fixed, &c.model},
       {"init", network, "initial weights: model (its own), normal, xavier or kaiming", fixed, &c.init},
       {"epochs", training, "passes over the training set", changeable, &c.epochs},
       {"steps", training, "end after this many steps, even inside an epoch; 0: only epochs count", changeable,
        &c.steps},
       {"batch-size", training, "samples per step, over all ranks", fixed, &c.batch_size},
       {"lr", training, "learning rate", fixed, &c.lr},
-      {"optimizer", training, "sgd", fixed, &c.optimizer},
-      {"momentum", training, "of sgd; 0: none", fixed, &c.momentum},
-      {"nesterov", training, "look ahead by the momentum", fixed, &c.nesterov},
-      {"weight-decay", training, "added to every gradient, times the weight", fixed, &c.weight_decay},
+      {"optimizer", training, "sgd, adamw or lars", fixed, &c.optimizer},
+      {"momentum", training, "of sgd and lars; 0: none", fixed, &c.momentum},
+      {"nesterov", training, "sgd looks ahead by the momentum", fixed, &c.nesterov},
+      {"weight-decay", training, "times the weight, added to every gradient; adamw: taken off the weight", fixed,
+       &c.weight_decay},
+      {"no-decay", training, "what weight decay, and lars, leave alone: none or norms-biases", fixed, &c.no_decay},
+      {"clip-norm", training, "greatest norm of all gradients together; 0: no limit", fixed, &c.clip_norm},
+      {"label-smoothing", training, "share of each label spread over all classes, for the training loss", fixed,
+       &c.label_smoothing},
       {"schedule", training, "of the learning rate: constant, step or cosine", fixed, &c.schedule},
       {"lr-period", training, "step schedule: every so many epochs (10), or at these (30,60,80)", fixed, &c.lr_period},
       {"lr-decay", training, "step schedule: factor of each drop", fixed, &c.lr_decay},
@@ -63,7 +69,7 @@ std::vector<RunOption> run_options(RunConfig& c) {
       {"parts", ranks, "slices of every batch, fixed for the life of the run; 0: one per rank", fixed, &c.parts},
       {"threads", ranks, "of each part; 0: the node's cores shared out", fixed, &c.threads},
       {"device", ranks, "auto, cpu or cuda", changeable, &c.device},
-      {"precision", ranks, "fp32", fixed, &c.precision},
+      {"precision", ranks, "fp32, bf16 or, on GPUs, tf32", fixed, &c.precision},
       {"comm", ranks, "auto, solo or mpi", changeable, &c.comm},
       {"exchange", ranks, "how gradients meet: auto or ring", fixed, &c.exchange},
       {"bucket-mib", ranks, "gradients exchanged at a time, MiB", fixed, &c.bucket_mib},
@@ -91,6 +97,10 @@ std::string config_text(RunConfig config) {
     if (option.use != OptionUse::call) text += fmt::format("{} = {}\n", option.name, value_text(option));
   }
   return text;
+}
+
+void fit_defaults(RunConfig& config, const std::set<std::string>& given) {
+  if (config.optimizer == "adamw" && !given.contains("momentum")) config.momentum = 0;
 }
 
 RunConfig merge_for_resume(const RunConfig& asked, const std::set<std::string>& given,

@@ -44,6 +44,9 @@ void read_config_text(const std::string& text, const std::string& origin, RunCon
                       std::set<std::string>& given);
 void read_config_file(const std::string& path, RunConfig& config, std::set<std::string>& given);
 
+// Defaults that hang on what else was chosen, for options that are not in `given`.
+void fit_defaults(RunConfig& config, const std::set<std::string>& given);
+
 // What a resume runs: the checkpoint's fixed options, the given ones of the rest. Throws an input error that names
 // both values where a given one contradicts the checkpoint.
 RunConfig merge_for_resume(const RunConfig& asked, const std::set<std::string>& given,

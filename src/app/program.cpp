@@ -6,6 +6,7 @@
 #include "assemble.hpp"
 #include "bench.hpp"
 #include "command_line.hpp"
+#include "eval_command.hpp"
 #include "train_command.hpp"
 
 #include <fcntl.h>
@@ -61,6 +62,8 @@ ExitStatus carry_out(World& world, const Invocation& invocation, FailureRecord& 
       break;
     case Command::train:
       return train_command(world, invocation, record);
+    case Command::eval:
+      return eval_command(world, invocation);
     case Command::bench_allreduce:
       return bench_allreduce(world, invocation);
     case Command::bench_input:

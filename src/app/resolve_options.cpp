@@ -27,7 +27,9 @@ void refuse_outside(const char* option, std::int64_t value, std::int64_t low, st
 
 void refuse_unknown_words(const RunConfig& config) {
   refuse_other_than("device", config.device, {"auto", "cpu", "cuda"});
-  refuse_other_than("precision", config.precision, {"fp32"});
+  parse_precision(config.precision);
+  refuse_other_than("optimizer", config.optimizer, {"sgd", "adamw", "lars"});
+  refuse_other_than("no-decay", config.no_decay, {"none", "norms-biases"});
   refuse_other_than("comm", config.comm, {"auto", "solo", "mpi"});
   refuse_other_than("progress", config.progress, {"auto", "always", "never"});
   refuse_other_than("init", config.init, {"model", "normal", "xavier", "kaiming"});
@@ -37,6 +39,15 @@ void refuse_unknown_words(const RunConfig& config) {
   parse_schedule(config.schedule);
   parse_checkpoint_every(config.checkpoint_every);
   if (!config.lr_period.empty()) parse_lr_period(config.lr_period);
+  if (config.optimizer == "adamw" && config.momentum != 0) {
+    throw Error(ErrorSource::usage,
+                fmt::format("--momentum {} belongs to sgd and lars; adamw keeps moments of its own: leave it out",
+                            config.momentum));
+  }
+  if (!(config.label_smoothing >= 0 && config.label_smoothing < 1)) {
+    throw Error(ErrorSource::usage,
+                fmt::format("--label-smoothing {}: must be at least 0 and below 1", config.label_smoothing));
+  }
   constexpr std::int64_t kMany = 1'000'000'000;
   refuse_outside("batch-size", config.batch_size, 1, kMany);
   refuse_outside("image-size", config.image_size, 0, 65536);
@@ -68,7 +79,10 @@ TrainerOptions resolve_options(const RunConfig& config, const NetworkSpec& model
                          .optimizer = {.kind = config.optimizer,
                                        .momentum = config.momentum,
                                        .weight_decay = config.weight_decay,
-                                       .nesterov = config.nesterov},
+                                       .nesterov = config.nesterov,
+                                       .spares_norms_and_biases = config.no_decay == "norms-biases",
+                                       .clip_norm = config.clip_norm},
+                         .label_smoothing = config.label_smoothing,
                          .learning_rate = {.schedule = parse_schedule(config.schedule),
                                            .base = config.lr,
                                            .period_epochs = parse_lr_period(config.lr_period),

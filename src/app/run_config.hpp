@@ -29,6 +29,9 @@ struct RunConfig {
   double momentum = 0.9;
   bool nesterov = false;
   double weight_decay = 0;
+  std::string no_decay = "none";
+  double clip_norm = 0;
+  double label_smoothing = 0;
   std::string schedule = "constant";
   std::string lr_period;
   double lr_decay = 0.1;

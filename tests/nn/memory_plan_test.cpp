@@ -52,6 +52,18 @@ TEST(MemoryPlan, OfAChainTakesNoMoreThanIsAliveAtOnce) {
   EXPECT_EQ(MemoryPlan(blocks).bytes(), greatest_demand(blocks));
 }
 
+// Activations that wait for their layer's backward, and gradients that pass from layer to layer.
+TEST(MemoryPlan, OfATrainingStepTakesNoMoreThanIsAliveAtOnce) {
+  constexpr int kLayers = 30;
+  std::vector<MemoryBlock> blocks;
+  for (int i = 0; i < kLayers; ++i) {
+    const std::size_t bytes = 4096u >> (i / 8);
+    blocks.push_back({.bytes = bytes, .begin = i, .end = 2 * kLayers - i});
+    blocks.push_back({.bytes = bytes, .begin = 2 * kLayers - i - 1, .end = 2 * kLayers - i});
+  }
+  EXPECT_EQ(MemoryPlan(blocks).bytes(), greatest_demand(blocks));
+}
+
 TEST(MemoryPlan, OfNothingIsEmpty) { EXPECT_EQ(MemoryPlan(std::vector<MemoryBlock>{}).bytes(), 0u); }
 
 }  // namespace

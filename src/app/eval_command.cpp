@@ -1,0 +1,98 @@
+#include "eval_command.hpp"
+
+#include "tutti/base/error.hpp"
+#include "tutti/base/log.hpp"
+#include "tutti/checkpoint/checkpoint_store.hpp"
+#include "tutti/storage/whole_file.hpp"
+#include "tutti/train/evaluation.hpp"
+
+#include "assemble.hpp"
+#include "option_table.hpp"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <cstdio>
+#include <span>
+#include <string>
+
+namespace tutti {
+namespace {
+
+// The checkpoint's own configuration but for where the data lie and what this call runs on.
+RunConfig config_for(const Invocation& invocation, const TrainState& state) {
+  const RunConfig& asked = invocation.run;
+  RunConfig config;
+  std::set<std::string> read;
+  read_config_text(state.configuration, invocation.eval.checkpoint, config, read);
+  const bool other_data = invocation.given.contains("data");
+  const bool other_test_data = invocation.given.contains("test-data");
+  if (other_data) config.data = asked.data;
+  if (other_data || other_test_data) config.test_data = asked.test_data;
+  if (other_test_data) config.validation_ratio = 0;
+  config.device = asked.device;
+  config.comm = asked.comm;
+  config.quiet = asked.quiet;
+  config.exchange = "ring";
+  constexpr std::int64_t kManyParts = 65536;  // an evaluation has none, and no number of ranks is too large for it
+  config.parts = kManyParts;
+  return config;
+}
+
+const Dataset& chosen_set(const Assembly& assembly, const std::string& on) {
+  if (on == "train") return *assembly.data.train;
+  if (assembly.data.test) return *assembly.data.test;
+  throw Error(ErrorSource::input, fmt::format("--data {} holds no test set: give --test-data, or --on train to "
+                                              "evaluate on the training set",
+                                              assembly.config.data))
+      .on_all_ranks();
+}
+
+void report(World& world, const Invocation& invocation, const TrainState& state, const LossSums& sums) {
+  const EvalRequest& request = invocation.eval;
+  run_agreed(world, [&] {
+    if (world.rank() != 0) return;
+    fmt::print("{0} loss {1:.4f}, {0} acc {2:.4f}, {3} images\n", request.on, sums.mean_loss(), sums.accuracy(),
+               sums.samples);
+    std::fflush(stdout);
+    if (invocation.json.empty()) return;
+    const std::string json =
+        nlohmann::ordered_json{
+            {"checkpoint", request.checkpoint}, {"step", state.progress.step}, {"set", request.on},
+            {"loss", sums.mean_loss()},         {"accuracy", sums.accuracy()}, {"images", sums.samples}}
+            .dump(2, ' ', false, nlohmann::json::error_handler_t::replace) +
+        "\n";
+    write_whole(invocation.json, std::as_bytes(std::span(json)));
+  });
+}
+
+}  // namespace
+
+ExitStatus eval_command(World& world, const Invocation& invocation) {
+  const Log log(world.rank(), world.host(), invocation.run.quiet);
+  TrainState state;
+  RunConfig config;
+  run_agreed(world, [&] {
+    state = load_checkpoint(invocation.eval.checkpoint);
+    config = config_for(invocation, state);
+  });
+  const Assembly assembly = assemble(world, config, state.model, log);
+  const Dataset& data = chosen_set(assembly, invocation.eval.on);
+  const LossSums sums = evaluate({.backend = *assembly.backend,
+                                  .communicator = *assembly.communicator,
+                                  .network = *assembly.network,
+                                  .data = data,
+                                  .recipe = assembly.options.recipe,
+                                  .threads = assembly.options.threads,
+                                  .side_by_side = assembly.options.side_by_side},
+                                 state);
+  if (sums.not_finite > 0) {
+    throw Error(ErrorSource::not_finite,
+                fmt::format("the loss of {} on {} is not finite", invocation.eval.checkpoint, data.info().name))
+        .on_all_ranks();
+  }
+  report(world, invocation, state, sums);
+  return ExitStatus::done;
+}
+
+}  // namespace tutti
