@@ -4,6 +4,7 @@
 #include "tutti/base/error.hpp"
 
 #include "image_folder.hpp"
+#include "stored_set.hpp"
 
 #include <fmt/format.h>
 
@@ -80,6 +81,10 @@ class BlockReader {
   std::span<const std::byte> rest_;
 };
 
+std::uint64_t digest_of(const StoredImages& stored) {
+  return stored.digest + (stored.is_whole ? 0 : digest("rows", std::span<const std::int64_t>(stored.rows)));
+}
+
 void write_files(BlockWriter& writer, const ImageFiles& files) {
   std::string letters;
   std::vector<std::uint64_t> ends;
@@ -105,6 +110,12 @@ void write_set(BlockWriter& writer, const LoadedSet& set) {
     writer.number(digest_of(*files, labels));
     writer.number(set.pixels.index());
     write_files(writer, *files);
+  } else if (const auto* stored = std::get_if<StoredImages>(&set.pixels)) {
+    writer.number(digest_of(*stored));
+    writer.number(set.pixels.index());
+    writer.text(stored->path);
+    writer.text(stored->array);
+    writer.array(std::span<const std::int64_t>(stored->rows));
   } else {
     const std::span<const std::uint8_t> images = std::get<std::vector<std::uint8_t>>(set.pixels);
     writer.number(digest("images", images) + digest("labels", labels));
@@ -125,13 +136,19 @@ std::unique_ptr<Dataset> read_set(BlockReader& reader) {
   const auto labels = reader.array<std::int32_t>();
   info.samples = static_cast<std::int64_t>(labels.size());
   const std::uint64_t digest = reader.number();
-  if (reader.number() == 0) {
+  const std::uint64_t kind = reader.number();
+  if (kind == 0) {
     return std::make_unique<MemoryDataset>(std::move(info), reader.array<std::uint8_t>(), labels, digest);
   }
-  std::string folder = reader.text();
-  const auto letters = reader.array<char>();
-  const FileNames names{letters, reader.array<std::uint64_t>()};
-  return std::make_unique<ImageFolder>(std::move(info), std::move(folder), names, labels, digest);
+  std::string place = reader.text();
+  if (kind == 1) {
+    const auto letters = reader.array<char>();
+    const FileNames names{letters, reader.array<std::uint64_t>()};
+    return std::make_unique<ImageFolder>(std::move(info), std::move(place), names, labels, digest);
+  }
+  std::string array = reader.text();
+  StoredRows stored{std::move(place), std::move(array), reader.array<std::int64_t>()};
+  return std::make_unique<StoredSet>(std::move(info), std::move(stored), labels, digest);
 }
 
 std::size_t bytes_of(const LoadedSet& set) {

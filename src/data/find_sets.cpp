@@ -4,6 +4,7 @@
 
 #include "cifar_reader.hpp"
 #include "class_folders.hpp"
+#include "data_file_reader.hpp"
 #include "glyphs.hpp"
 #include "idx_reader.hpp"
 #include "label_csv.hpp"
@@ -89,8 +90,8 @@ std::optional<LoadedSet> find_test(const fs::path& folder, std::vector<std::stri
                           folder.string()));
 }
 
-// The folder that an option names: as a path, or for a bare name the first of the usual places that is there.
-fs::path find_folder(const std::string& where) {
+// The folder or file that an option names: as a path, or for a bare name the first of the usual places that is there.
+fs::path find_place(const std::string& where) {
   if (where.empty()) throw Error(ErrorSource::usage, "the name of the data set is empty; see --data");
   std::vector<std::string> places{where};
   if (where.find('/') == std::string::npos) {
@@ -98,10 +99,7 @@ fs::path find_folder(const std::string& where) {
     if (const char* root = std::getenv("TUTTI_DATA")) places.push_back((fs::path(root) / where).string());
   }
   for (const std::string& place : places) {
-    if (fs::is_directory(place)) return place;
-    if (fs::exists(place)) {
-      throw Error(ErrorSource::input, fmt::format("'{}' is not a folder; give the folder that holds the files", place));
-    }
+    if (fs::exists(place)) return place;
   }
   const bool lacks_root = places.size() == 2;
   throw Error(ErrorSource::io,
@@ -126,23 +124,28 @@ LoadedPair draw_synthetic_pair(const std::string& where) {
 
 }  // namespace
 
-LoadedPair find_sets(const std::string& where, bool wants_test) {
+LoadedPair find_sets(const std::string& where, bool wants_test, std::size_t most_resident_bytes) {
   if (where == "glyphs") return draw_glyph_pair();
   if (where.starts_with(kSyntheticPrefix)) return draw_synthetic_pair(where);
-  const fs::path folder = find_folder(where);
+  const fs::path place = find_place(where);
+  if (!fs::is_directory(place)) return read_data_file(place.string(), most_resident_bytes);
   LoadedPair pair;
-  auto train = find_train(folder, pair.notes);
-  if (!train) refuse_folder(folder);
+  auto train = find_train(place, pair.notes);
+  if (!train) refuse_folder(place);
   pair.train = std::move(*train);
-  if (wants_test) pair.test = find_test(folder, pair.notes);
+  if (wants_test) pair.test = find_test(place, pair.notes);
   return pair;
 }
 
-LoadedSet find_test_set(const std::string& where, std::vector<std::string>& notes) {
-  const fs::path folder = find_folder(where);
-  if (auto set = find_test(folder, notes)) return std::move(*set);
-  if (auto set = find_train(folder, notes)) return std::move(*set);
-  refuse_folder(folder);
+LoadedSet find_test_set(const std::string& where, std::vector<std::string>& notes, std::size_t most_resident_bytes) {
+  const fs::path place = find_place(where);
+  if (!fs::is_directory(place)) {
+    LoadedPair pair = read_data_file(place.string(), most_resident_bytes);
+    return pair.test ? std::move(*pair.test) : std::move(pair.train);
+  }
+  if (auto set = find_test(place, notes)) return std::move(*set);
+  if (auto set = find_train(place, notes)) return std::move(*set);
+  refuse_folder(place);
 }
 
 }  // namespace tutti

@@ -55,6 +55,9 @@ LoadedSet take_out(LoadedSet& set, std::span<const std::size_t> chosen) {
   LoadedSet taken{set.info, take_rows(set.labels, chosen), {}};
   if (auto* files = std::get_if<ImageFiles>(&set.pixels)) {
     taken.pixels = ImageFiles{files->folder, take_rows(files->names, chosen), take_rows(files->bytes, chosen)};
+  } else if (auto* stored = std::get_if<StoredImages>(&set.pixels)) {
+    stored->is_whole = false;
+    taken.pixels = StoredImages{stored->path, stored->array, take_rows(stored->rows, chosen), stored->digest, false};
   } else {
     auto& images = std::get<std::vector<std::uint8_t>>(set.pixels);
     taken.pixels = take_rows(images, chosen, static_cast<std::size_t>(set.info.image.elements()));

@@ -8,15 +8,25 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <variant>
 #include <vector>
 
 namespace tutti {
 
+// Images in a data file, one row of an array for each sample.
+struct StoredImages {
+  std::string path;
+  std::string array;
+  std::vector<std::int64_t> rows;
+  std::uint64_t digest = 0;  // of the whole set with its labels, as the file tells it
+  bool is_whole = true;      // all rows in their order
+};
+
 struct LoadedSet {
   DatasetInfo info;  // classes 0: as many as names and labels show; samples and class_samples are counted at the end
   std::vector<std::int32_t> labels;
-  std::variant<std::vector<std::uint8_t>, ImageFiles> pixels;
+  std::variant<std::vector<std::uint8_t>, ImageFiles, StoredImages> pixels;
 };
 
 // Takes samples out of `set`, given by ascending numbers, and returns them as a set that tells the same of itself; both

@@ -112,8 +112,9 @@ void refuse_bad_ratio(const DataRequest& request) {
 LoadedPair load_checked(const DataRequest& request) {
   refuse_bad_ratio(request);
   const bool holds_out = request.validation_ratio > 0;
-  LoadedPair pair = find_sets(request.train, request.test.empty() && !holds_out);
-  if (!request.test.empty()) pair.test = find_test_set(request.test, pair.notes);
+  const std::size_t most_bytes = request.most_resident_bytes;
+  LoadedPair pair = find_sets(request.train, request.test.empty() && !holds_out, most_bytes);
+  if (!request.test.empty()) pair.test = find_test_set(request.test, pair.notes, most_bytes);
   examine_files(pair.train, request.skip_bad_images, pair.notes);
   if (pair.test) examine_files(*pair.test, request.skip_bad_images, pair.notes);
   if (holds_out) pair.test = hold_out(pair.train, request.validation_ratio, request.seed);
