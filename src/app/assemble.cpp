@@ -2,6 +2,7 @@
 
 #include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
+#include "tutti/data/image_recipe.hpp"
 #include "tutti/nn/model_file.hpp"
 #include "tutti/nn/models.hpp"
 
@@ -10,6 +11,7 @@
 #include "resolve_options.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <sstream>
 #include <vector>
@@ -75,6 +77,29 @@ std::unique_ptr<Communicator> choose_communicator(const RunConfig& config, World
 NetworkSpec choose_model(const std::string& model) {
   const bool is_path = model.find('/') != std::string::npos || model.ends_with(".toml");
   return is_path ? read_model_file(model) : built_in_model(model);
+}
+
+// Larger sets are read piece by piece, so that the system keeps room for caching what it reads.
+std::size_t most_resident_bytes() {
+  const long pages = ::sysconf(_SC_PHYS_PAGES);
+  const long page_bytes = ::sysconf(_SC_PAGESIZE);
+  return pages > 0 && page_bytes > 0 ? static_cast<std::size_t>(pages) * static_cast<std::size_t>(page_bytes) / 4 : 0;
+}
+
+DataRequest request_of(const RunConfig& config) {
+  return {.train = config.data,
+          .test = config.test_data,
+          .validation_ratio = config.validation_ratio,
+          .seed = static_cast<std::uint64_t>(config.seed),
+          .skip_bad_images = config.skip_bad_images,
+          .most_resident_bytes = most_resident_bytes()};
+}
+
+RecipeRequest recipe_request(const RunConfig& config) {
+  return {.augment = config.augment,
+          .normalize = config.normalize,
+          .image_size = config.image_size,
+          .seed = static_cast<std::uint64_t>(config.seed)};
 }
 
 // What every rank must be about to do alike.
@@ -143,12 +168,18 @@ Assembly assemble(World& world, const RunConfig& config, const std::string& mode
     fill_in_ranks(assembly.config, world, fair_threads);
     assembly.backend = choose_backend(config);
     model = model_text.empty() ? choose_model(config.model) : parse_model(model_text, "the checkpoint's model");
-    assembly.data = open_data(config.data, config.test_data);
+  });
+  assembly.block = load_once(world, request_of(config));
+  run_agreed(world, [&] {
+    assembly.data = open_loaded(assembly.block.bytes());
     const DatasetInfo& info = assembly.data.train->info();
-    assembly.network = std::make_unique<Network>(model, info.image, info.classes);
     assembly.options = resolve_options(assembly.config, model);
+    assembly.options.recipe = make_recipe(recipe_request(config), info);
+    assembly.options.readers = budget_readers(world, assembly.cores, assembly.config.threads);
+    assembly.network = std::make_unique<Network>(model, assembly.options.recipe.image, info.classes);
     assembly.data_digest = assembly.data.train->digest();
   });
+  for (const std::string& note : assembly.data.notes) log.note(note);
   refuse_different_runs(world, assembly);
   run_agreed(world, [&] { assembly.communicator = choose_communicator(assembly.config, world, assembly.cores); });
   tell_of_cores(assembly.config, world, assembly.cores, log);

@@ -5,11 +5,12 @@
 #include "tutti/base/log.hpp"
 #include "tutti/comm/communicator.hpp"
 #include "tutti/comm/world.hpp"
-#include "tutti/data/dataset.hpp"
+#include "tutti/data/open_data.hpp"
 #include "tutti/nn/network.hpp"
 #include "tutti/train/trainer.hpp"
 
 #include "cores.hpp"
+#include "load_once.hpp"
 #include "run_config.hpp"
 
 #include <cstdint>
@@ -24,6 +25,7 @@ struct Assembly {
   Cores cores;
   std::unique_ptr<Backend> backend;
   std::unique_ptr<Communicator> communicator;
+  LoadedBlock block;  // under the data sets
   DataPair data;
   std::unique_ptr<Network> network;
   TrainerOptions options;

@@ -13,6 +13,9 @@ namespace tutti {
 
 // Time and bus bandwidth of sums over the ranks by message size, the ring beside the MPI library's own. Collective.
 ExitStatus bench_allreduce(World& world, const Invocation& invocation);
+// Images/s of preparing batches by the number of readers, of the compute, and of both at once: what the readers take
+// from the compute. Collective.
+ExitStatus bench_input(World& world, const Invocation& invocation);
 // Time per step, images/s and efficiency, strong and weak, by rank count. Collective.
 ExitStatus bench_scaling(World& world, const Invocation& invocation);
 

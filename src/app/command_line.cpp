@@ -19,7 +19,7 @@ namespace tutti {
 namespace {
 
 constexpr const char* kCommands =
-    "Commands: train (when none is given), bench allreduce, bench scaling. Each has its own --help.\n"
+    "Commands: train (when none is given), bench allreduce, bench input, bench scaling. Each has its own --help.\n"
     "Exit status: 0 done, 64 usage, 65 bad input, 66 no usable checkpoint, 70 internal, 73 cannot save,\n"
     "74 cannot read, 88 no longer finite.";
 
@@ -49,7 +49,15 @@ void add_run_options(CLI::App& app, const std::vector<RunOption>& options, Comma
 }
 
 void add_bench_options(CLI::App& app, Invocation& invocation) {
-  app.add_option("--ranks", invocation.ranks, "rank counts to measure, as 1,2,4; none: 1, 2, 4 .. all")->group("Bench");
+  if (invocation.command == Command::bench_input) {
+    app.add_option("--seconds", invocation.input.seconds, "of each measurement")
+        ->check(CLI::Range(0.01, 3600.0))
+        ->capture_default_str()
+        ->group("Bench");
+  } else {
+    app.add_option("--ranks", invocation.ranks, "rank counts to measure, as 1,2,4; none: 1, 2, 4 .. all")
+        ->group("Bench");
+  }
   app.add_option("--json", invocation.json, "write the results to this file, too")->group("Bench");
 }
 
@@ -101,9 +109,10 @@ std::pair<Command, int> command_of(int argc, const char* const* argv) {
   const std::string_view second = argc > 2 ? argv[2] : "";
   if (second == "--help" || second == "-h") return {Command::print_text, 2};
   if (second == "allreduce") return {Command::bench_allreduce, 2};
+  if (second == "input") return {Command::bench_input, 2};
   if (second == "scaling") return {Command::bench_scaling, 2};
   throw Error(ErrorSource::usage,
-              fmt::format("bench measures allreduce or scaling, not '{}'; see trainer --help", second));
+              fmt::format("bench measures allreduce, input or scaling, not '{}'; see trainer --help", second));
 }
 
 std::string version_text() {
@@ -121,6 +130,7 @@ Invocation parse_command_line(int argc, const char* const* argv) {
   if (command == Command::print_text) {
     invocation.text =
         "trainer bench allreduce   sums over the ranks, by message size\n"
+        "trainer bench input       preparing batches beside the compute\n"
         "trainer bench scaling     training steps, by rank count\n"
         "Each has its own --help.";
     return invocation;

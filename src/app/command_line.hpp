@@ -10,7 +10,7 @@
 
 namespace tutti {
 
-enum class Command { print_text, train, bench_allreduce, bench_scaling };
+enum class Command { print_text, train, bench_allreduce, bench_input, bench_scaling };
 
 struct AllreduceBench {
   std::int64_t min_bytes = 4;
@@ -24,6 +24,10 @@ struct ScalingBench {
   std::int64_t timed_steps = 20;
 };
 
+struct InputBench {
+  double seconds = 1;  // of each measurement
+};
+
 struct Invocation {
   Command command = Command::train;
   std::string text;                // print_text: help or version
@@ -33,6 +37,7 @@ struct Invocation {
   std::string ranks;            // bench: rank counts, comma separated; empty: doubling up to all
   std::string json;             // bench: where the results go as JSON
   AllreduceBench allreduce;
+  InputBench input;
   ScalingBench scaling;
 };
 

@@ -43,6 +43,12 @@ Cores count_cores(World& world) {
           .present = std::max(1, static_cast<int>(std::thread::hardware_concurrency()))};
 }
 
+int budget_readers(const World& world, const Cores& cores, std::int64_t compute_threads) {
+  constexpr std::int64_t kMost = 4;
+  const std::int64_t spare = cores.usable - compute_threads * world.local_size();
+  return static_cast<int>(std::clamp<std::int64_t>(spare / world.local_size(), 1, kMost));
+}
+
 int fewest_cores_per_rank(World& world, const Cores& cores) {
   int fewest = std::max(1, cores.usable / world.local_size());
   for (const std::string& theirs : all_gather_text(world, fmt::format("{}", fewest))) {

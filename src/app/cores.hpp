@@ -3,6 +3,8 @@
 
 #include "tutti/comm/world.hpp"
 
+#include <cstdint>
+
 namespace tutti {
 
 struct Cores {
@@ -13,6 +15,9 @@ struct Cores {
 
 // Collective.
 Cores count_cores(World& world);
+// How many threads of each rank of this host prepare batches: the cores that `compute_threads` a rank leave over,
+// shared out, and at least one.
+int budget_readers(const World& world, const Cores& cores, std::int64_t compute_threads);
 // The cores that each rank of the most crowded host can have, one at least: the same on every rank. Collective.
 int fewest_cores_per_rank(World& world, const Cores& cores);
 

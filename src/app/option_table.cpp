@@ -33,9 +33,15 @@ std::vector<RunOption> run_options(RunConfig& c) {
   const std::string data = "Data", network = "Network", training = "Training", ranks = "Ranks and devices",
                     keeping = "Keeping", watching = "Watching";
   return {
-      {"data", data, "glyphs, synthetic:NxCxHxW:classes, a folder of idx or CIFAR files, or a name to look up", place,
-       &c.data},
+      {"data", data, "glyphs, synthetic:NxCxHxW:classes, a folder, an HDF5 file, or a name to look up", place, &c.data},
       {"test-data", data, "folder of the test set, where it lies apart", place, &c.test_data},
+      {"validation-ratio", data, "share of the training set that is held out as the test set", fixed,
+       &c.validation_ratio},
+      {"skip-bad-images", data, "leave out images that cannot be decoded, and count them", fixed, &c.skip_bad_images},
+      {"image-size", data, "side of the images that the network gets; 0: as the data are", fixed, &c.image_size},
+      {"augment", data, "of training images: none, crop-flip, pad-crop-flip or resized-crop", fixed, &c.augment},
+      {"normalize", data, "none, auto (by the training set's mean and deviation) or M/S, of pixel / 255", fixed,
+       &c.normalize},
       {"last-batch", data, "samples that fill no whole batch: keep, discard or rollover", fixed, &c.last_batch},
       {"shuffle", data, "global (all samples, each epoch), partition (each part its block) or none", fixed, &c.shuffle},
       {"model", network, "lenet, lenet-avg, mlp, linear, or the path of a model file", fixed, &c.model},

@@ -63,6 +63,8 @@ ExitStatus carry_out(World& world, const Invocation& invocation, FailureRecord& 
       return train_command(world, invocation, record);
     case Command::bench_allreduce:
       return bench_allreduce(world, invocation);
+    case Command::bench_input:
+      return bench_input(world, invocation);
     case Command::bench_scaling:
       return bench_scaling(world, invocation);
   }

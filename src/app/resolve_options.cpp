@@ -32,12 +32,14 @@ void refuse_unknown_words(const RunConfig& config) {
   refuse_other_than("progress", config.progress, {"auto", "always", "never"});
   refuse_other_than("init", config.init, {"model", "normal", "xavier", "kaiming"});
   parse_last_batch(config.last_batch);
+  parse_augment(config.augment);
   parse_shuffle(config.shuffle);
   parse_schedule(config.schedule);
   parse_checkpoint_every(config.checkpoint_every);
   if (!config.lr_period.empty()) parse_lr_period(config.lr_period);
   constexpr std::int64_t kMany = 1'000'000'000;
   refuse_outside("batch-size", config.batch_size, 1, kMany);
+  refuse_outside("image-size", config.image_size, 0, 65536);
   refuse_outside("epochs", config.epochs, 1, 1'000'000);
   refuse_outside("steps", config.steps, 0, kMany);
   refuse_outside("parts", config.parts, 0, 65536);

@@ -10,6 +10,11 @@ namespace tutti {
 struct RunConfig {
   std::string data = "glyphs";
   std::string test_data;
+  double validation_ratio = 0;
+  bool skip_bad_images = false;
+  std::int64_t image_size = 0;
+  std::string augment = "none";
+  std::string normalize = "none";
   std::string last_batch = "keep";
   std::string shuffle = "global";
 

@@ -1,6 +1,8 @@
 #include "tutti/base/error.hpp"
 #include "tutti/comm/world.hpp"
 
+#include "host_memory.hpp"
+
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -37,6 +39,9 @@ class SoloWorld final : public World {
   std::vector<std::vector<std::byte>> all_gather(std::span<const std::byte> mine) override {
     return {std::vector<std::byte>(mine.begin(), mine.end())};
   }
+
+  Buffer node_memory(std::size_t bytes) override { return allocate_host_memory(bytes); }
+  void node_barrier() override {}
 
   std::unique_ptr<World> split(int colour) override { return colour < 0 ? nullptr : make_solo_world(); }
 

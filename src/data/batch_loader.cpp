@@ -5,6 +5,7 @@
 #include "batch_writer.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <condition_variable>
@@ -21,6 +22,8 @@
 namespace tutti {
 namespace {
 
+constexpr std::int64_t kRowsPerPiece = 32;
+
 std::set<std::int64_t> sizes_of_slices(std::int64_t length, const LoaderPlan& plan) {
   const bool is_keep = plan.last_batch == LastBatch::keep;
   const bool has_whole = plan.last_batch == LastBatch::rollover ? length > 0 : length >= plan.batch_size;
@@ -33,6 +36,9 @@ std::set<std::int64_t> sizes_of_slices(std::int64_t length, const LoaderPlan& pl
   sizes.erase(0);
   return sizes;
 }
+
+// Whoever computes goes first. On Linux this concerns the calling thread alone; where it fails, all compete alike.
+void give_way_to_compute() { static_cast<void>(::nice(5)); }
 
 }  // namespace
 
@@ -50,56 +56,86 @@ class BatchLoader::Pipeline {
     std::int64_t epoch = 0;
     std::int64_t step = 0;
   };
+  // What a reader does in one go.
+  struct Piece {
+    std::size_t part = 0;  // of this rank's
+    std::int64_t first_row = 0;
+    std::int64_t rows = 0;
+  };
   struct Slot {
     StepBatches step;
-    std::vector<Buffer> images;  // by part of this rank
-    std::vector<Buffer> labels;
+    std::vector<BatchMemory> memory;                 // by part of this rank
+    std::vector<std::vector<std::int64_t>> samples;  // likewise
+    std::vector<Piece> pieces;
+    std::size_t begun = 0;  // pieces are begun in order
+    std::size_t done = 0;
+    bool is_wanted = true;
+    std::exception_ptr failure;
+    std::size_t failed_piece = 0;
+
+    bool has_pieces_left() const { return failure == nullptr && begun < pieces.size(); }
+    bool is_settled() const { return done == begun && !has_pieces_left(); }
   };
+  using Lock = std::unique_lock<std::mutex>;
 
   bool has_steps() const;
   Position first_from(Position position) const;
-  Slot make_slot() const;
-  void prepare(Slot& slot, Position position, const std::stop_token& stop);
+  void plan_step(Slot& slot, Position position);
+  void write_piece(BatchWriter& writer, const Slot& slot, const Piece& piece) const;
   const StepBatches& prepare_now();
   const StepBatches& await_prepared();
-  void run(const std::stop_token& stop);
+
+  void run(const std::stop_token& stop, BatchWriter& writer);
+  Slot* slot_to_work_on();
+  bool may_open_step() const;
+  void open_step(Lock& lock);
+  void work_on(Slot& slot, BatchWriter& writer, Lock& lock);
+  void release(Slot& slot);
 
   const LoaderPlan plan_;
+  const ImageRecipe recipe_;
   const std::int64_t length_;
   const SplitBatchSampler schedule_;
   const std::set<std::int64_t> slice_sizes_;
-  std::vector<SplitBatchSampler> samplers_;
-  BatchWriter writer_;
+  std::vector<SplitBatchSampler> samplers_;  // used by whoever opens a step
+  std::vector<BatchWriter> writers_;         // one per reader
   std::vector<Slot> slots_;
 
   std::mutex mutex_;
   std::condition_variable_any changed_;
-  Position position_;         // of the step to prepare next
+  Position position_;         // of the step to open next
   std::uint64_t course_ = 0;  // how often seek() has changed the course
+  bool is_opening_ = false;
   std::vector<Slot*> free_;
-  std::deque<Slot*> ready_;
+  std::deque<Slot*> queue_;  // opened, in order
   Slot* lent_ = nullptr;
-  std::exception_ptr failure_;
 
-  std::jthread thread_;  // the last member: stopped and joined before the others go
+  std::vector<std::jthread> threads_;  // the last member: stopped and joined before the others go
 };
 
 BatchLoader::Pipeline::Pipeline(const Dataset& data, Backend& backend, const LoaderPlan& plan)
     : plan_(plan),
+      recipe_(completed(plan.recipe, data.info())),
       length_(data.info().samples),
       schedule_(length_, plan.batch_size, plan.num_parts, 0, plan.last_batch, plan.order),
       slice_sizes_(sizes_of_slices(length_, plan)),
       samplers_(SplitBatchSampler::for_parts(length_, plan.batch_size, plan.num_parts, plan.parts, plan.last_batch,
-                                             plan.order)),
-      writer_(data, backend, slice_sizes_.empty() ? 0 : *slice_sizes_.rbegin()) {
-  if (plan.steps_ahead < 0) {
-    throw Error(ErrorSource::usage, fmt::format("{} steps prepared ahead: give 0 or more", plan.steps_ahead));
+                                             plan.order)) {
+  if (plan.steps_ahead < 0 || plan.readers < 1) {
+    throw Error(ErrorSource::usage, fmt::format("{} steps prepared ahead by {} readers: give 0 or more, and 1 or more",
+                                                plan.steps_ahead, plan.readers));
   }
   position_ = first_from({0, 0});
-  for (int i = 0; i <= plan.steps_ahead; ++i) slots_.push_back(make_slot());
-  for (Slot& slot : slots_) free_.push_back(&slot);
-  if (plan.steps_ahead > 0) {
-    thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
+  const std::int64_t most = slice_sizes_.empty() ? 0 : *slice_sizes_.rbegin();
+  slots_.resize(static_cast<std::size_t>(plan.steps_ahead) + 1);
+  for (Slot& slot : slots_) {
+    for (std::size_t i = 0; i < samplers_.size(); ++i) slot.memory.emplace_back(backend, recipe_.image, most);
+    free_.push_back(&slot);
+  }
+  for (int i = 0; i < plan.readers; ++i) writers_.emplace_back(data, backend, recipe_);
+  if (plan.steps_ahead == 0) return;
+  for (BatchWriter& writer : writers_) {
+    threads_.emplace_back([this, &writer](const std::stop_token& stop) { run(stop, writer); });
   }
 }
 
@@ -114,29 +150,32 @@ BatchLoader::Pipeline::Position BatchLoader::Pipeline::first_from(Position posit
   return position;
 }
 
-BatchLoader::Pipeline::Slot BatchLoader::Pipeline::make_slot() const {
-  const std::int64_t most = slice_sizes_.empty() ? 0 : *slice_sizes_.rbegin();
-  Slot slot;
-  for (std::size_t i = 0; i < samplers_.size(); ++i) {
-    slot.images.push_back(writer_.allocate_images(most));
-    slot.labels.push_back(writer_.allocate_labels(most));
-  }
-  return slot;
-}
-
-void BatchLoader::Pipeline::prepare(Slot& slot, Position position, const std::stop_token& stop) {
+void BatchLoader::Pipeline::plan_step(Slot& slot, Position position) {
   if (!has_steps()) {
     throw Error(ErrorSource::usage, fmt::format("{} samples make no batch of {}: give a smaller --batch-size or "
                                                 "--last-batch keep",
                                                 length_, plan_.batch_size));
   }
-  slot.step = {position.epoch, position.step, schedule_.batch_samples(position.epoch, position.step), {}};
-  for (std::size_t i = 0; i < samplers_.size() && !stop.stop_requested(); ++i) {
-    const auto samples = samplers_[i].indices(position.epoch, position.step);
-    Batch batch = writer_.write(samples, slot.images[i], slot.labels[i]);
+  const std::int64_t global = schedule_.batch_samples(position.epoch, position.step);
+  slot.step = {position.epoch, position.step, global, {}};
+  slot.samples.clear();
+  for (std::size_t i = 0; i < samplers_.size(); ++i) {
+    const auto& samples = slot.samples.emplace_back(samplers_[i].indices(position.epoch, position.step));
+    const auto count = static_cast<std::int64_t>(samples.size());
+    Batch& batch = slot.step.batches.emplace_back(slot.memory[i].batch_of(count));
     batch.part = static_cast<int>(plan_.parts.begin) + static_cast<int>(i);
-    slot.step.batches.push_back(batch);
+    batch.first_position = part_positions(global, plan_.num_parts, batch.part).begin;
+    for (std::int64_t row = 0; row < count; row += kRowsPerPiece) {
+      slot.pieces.push_back({i, row, std::min(kRowsPerPiece, count - row)});
+    }
   }
+}
+
+void BatchLoader::Pipeline::write_piece(BatchWriter& writer, const Slot& slot, const Piece& piece) const {
+  const auto samples = std::span(slot.samples[piece.part])
+                           .subspan(static_cast<std::size_t>(piece.first_row), static_cast<std::size_t>(piece.rows));
+  writer.write({.samples = samples, .epoch = slot.step.epoch, .first_row = piece.first_row},
+               slot.step.batches[piece.part]);
 }
 
 void BatchLoader::Pipeline::seek(std::int64_t epoch, std::int64_t step) {
@@ -145,10 +184,12 @@ void BatchLoader::Pipeline::seek(std::int64_t epoch, std::int64_t step) {
   const std::scoped_lock lock(mutex_);
   position_ = target;
   ++course_;
-  failure_ = nullptr;
-  free_.insert(free_.end(), ready_.begin(), ready_.end());
-  ready_.clear();
-  if (lent_ != nullptr) free_.push_back(std::exchange(lent_, nullptr));
+  if (lent_ != nullptr) release(*std::exchange(lent_, nullptr));
+  for (Slot* slot : queue_) {
+    slot->is_wanted = false;
+    if (slot->done == slot->begun) release(*slot);
+  }
+  queue_.clear();
   changed_.notify_all();
 }
 
@@ -156,54 +197,101 @@ const StepBatches& BatchLoader::Pipeline::next() { return plan_.steps_ahead == 0
 
 const StepBatches& BatchLoader::Pipeline::prepare_now() {
   Slot& only = slots_.front();
-  prepare(only, position_, {});
+  only.pieces.clear();
+  plan_step(only, position_);
+  for (const Piece& piece : only.pieces) write_piece(writers_.front(), only, piece);
   position_ = first_from({position_.epoch, position_.step + 1});
   return only.step;
 }
 
 const StepBatches& BatchLoader::Pipeline::await_prepared() {
-  std::unique_lock lock(mutex_);
-  if (lent_ != nullptr) free_.push_back(std::exchange(lent_, nullptr));
+  Lock lock(mutex_);
+  if (lent_ != nullptr) release(*std::exchange(lent_, nullptr));
   changed_.notify_all();
-  changed_.wait(lock, [this] { return !ready_.empty() || failure_ != nullptr; });
-  if (ready_.empty()) std::rethrow_exception(failure_);
-  lent_ = ready_.front();
-  ready_.pop_front();
+  changed_.wait(lock, [this] { return !queue_.empty() && queue_.front()->is_settled(); });
+  if (queue_.front()->failure != nullptr) std::rethrow_exception(queue_.front()->failure);
+  lent_ = queue_.front();
+  queue_.pop_front();
   return lent_->step;
 }
 
-void BatchLoader::Pipeline::run(const std::stop_token& stop) {
-  while (true) {
-    std::unique_lock lock(mutex_);
-    const bool may_go_on =
-        changed_.wait(lock, stop, [this] { return !free_.empty() && failure_ == nullptr; }) && !stop.stop_requested();
-    if (!may_go_on) return;
-    Slot* slot = free_.back();
-    free_.pop_back();
-    const Position position = position_;
-    const std::uint64_t course = course_;
-    lock.unlock();
-
-    std::exception_ptr failure;
-    Position following;
-    try {
-      prepare(*slot, position, stop);
-      following = first_from({position.epoch, position.step + 1});
-    } catch (...) {
-      failure = std::current_exception();
-    }
-
-    lock.lock();
-    const bool is_wanted = course == course_;
-    if (is_wanted) failure_ = failure;
-    if (is_wanted && failure == nullptr) {
-      ready_.push_back(slot);
-      position_ = following;
+void BatchLoader::Pipeline::run(const std::stop_token& stop, BatchWriter& writer) {
+  give_way_to_compute();
+  Lock lock(mutex_);
+  while (changed_.wait(lock, stop, [this] { return slot_to_work_on() != nullptr || may_open_step(); })) {
+    if (stop.stop_requested()) return;
+    if (Slot* const slot = slot_to_work_on()) {
+      work_on(*slot, writer, lock);
     } else {
-      free_.push_back(slot);
+      open_step(lock);
     }
-    changed_.notify_all();
   }
+}
+
+BatchLoader::Pipeline::Slot* BatchLoader::Pipeline::slot_to_work_on() {
+  const auto slot = std::ranges::find_if(queue_, &Slot::has_pieces_left);
+  return slot == queue_.end() ? nullptr : *slot;
+}
+
+// After a failure nobody needs the steps behind it.
+bool BatchLoader::Pipeline::may_open_step() const {
+  return !is_opening_ && !free_.empty() &&
+         std::ranges::none_of(queue_, [](const Slot* slot) { return slot->failure != nullptr; });
+}
+
+void BatchLoader::Pipeline::open_step(Lock& lock) {
+  Slot* const slot = free_.back();
+  free_.pop_back();
+  is_opening_ = true;
+  const Position position = position_;
+  const std::uint64_t course = course_;
+  lock.unlock();
+  Position following;
+  std::exception_ptr failure;
+  try {
+    plan_step(*slot, position);
+    following = first_from({position.epoch, position.step + 1});
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  lock.lock();
+  is_opening_ = false;
+  slot->failure = failure;
+  if (course == course_) {
+    queue_.push_back(slot);
+    position_ = following;
+  } else {
+    release(*slot);
+  }
+  changed_.notify_all();
+}
+
+void BatchLoader::Pipeline::work_on(Slot& slot, BatchWriter& writer, Lock& lock) {
+  const std::size_t number = slot.begun++;
+  lock.unlock();
+  std::exception_ptr failure;
+  try {
+    write_piece(writer, slot, slot.pieces[number]);
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  lock.lock();
+  ++slot.done;
+  // Of several failures the first in order is told, whoever met which when.
+  if (failure != nullptr && (slot.failure == nullptr || number < slot.failed_piece)) {
+    slot.failure = failure;
+    slot.failed_piece = number;
+  }
+  if (!slot.is_wanted && slot.done == slot.begun) release(slot);
+  if (slot.is_settled()) changed_.notify_all();
+}
+
+void BatchLoader::Pipeline::release(Slot& slot) {
+  slot.pieces.clear();
+  slot.begun = slot.done = 0;
+  slot.is_wanted = true;
+  slot.failure = nullptr;
+  free_.push_back(&slot);
 }
 
 BatchLoader::BatchLoader(const Dataset& data, Backend& backend, const LoaderPlan& plan)
@@ -217,10 +305,20 @@ std::vector<std::int64_t> BatchLoader::slice_sizes() const { return pipeline_->s
 void BatchLoader::seek(std::int64_t epoch, std::int64_t step) { pipeline_->seek(epoch, step); }
 const StepBatches& BatchLoader::next() { return pipeline_->next(); }
 
-ChunkReader::ChunkReader(const Dataset& data, Backend& backend, std::int64_t most_samples)
-    : most_samples_(most_samples), writer_(std::make_unique<BatchWriter>(data, backend, most_samples)) {
-  images_ = writer_->allocate_images(most_samples);
-  labels_ = writer_->allocate_labels(most_samples);
+namespace {
+
+ImageRecipe without_augmentation(ImageRecipe recipe) {
+  recipe.augment = Augment::none;
+  return recipe;
+}
+
+}  // namespace
+
+ChunkReader::ChunkReader(const Dataset& data, Backend& backend, const ImageRecipe& recipe, std::int64_t most_samples)
+    : most_samples_(most_samples) {
+  const ImageRecipe fitting = completed(without_augmentation(recipe), data.info());
+  writer_ = std::make_unique<BatchWriter>(data, backend, fitting);
+  memory_ = std::make_unique<BatchMemory>(backend, fitting.image, most_samples);
 }
 
 ChunkReader::~ChunkReader() = default;
@@ -232,7 +330,9 @@ Batch ChunkReader::read(std::int64_t first, std::int64_t count) {
   }
   std::vector<std::int64_t> samples(static_cast<std::size_t>(count));
   std::iota(samples.begin(), samples.end(), first);
-  return writer_->write(samples, images_, labels_);
+  const Batch batch = memory_->batch_of(count);
+  writer_->write({.samples = samples}, batch);
+  return batch;
 }
 
 }  // namespace tutti

@@ -1,64 +1,71 @@
 #include "batch_writer.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
+#include <utility>
 
 namespace tutti {
 namespace {
 
-constexpr std::array<float, 256> kUnitInterval = [] {
-  std::array<float, 256> values{};
-  for (std::size_t pixel = 0; pixel < values.size(); ++pixel) values[pixel] = static_cast<float>(pixel) / 255.0f;
-  return values;
-}();
-
-void scale(std::span<const std::uint8_t> pixels, std::span<float> values) {
-  std::transform(pixels.begin(), pixels.end(), values.begin(), [](std::uint8_t pixel) { return kUnitInterval[pixel]; });
+// Rows first .. first + count - 1 of a tensor, whichever memory it is in.
+Tensor rows_of(const Tensor& all, std::int64_t first, std::int64_t count) {
+  const std::size_t row_bytes = static_cast<std::size_t>(all.shape.without_first().elements()) * bytes_of(all.type);
+  return {static_cast<std::byte*>(all.data) + static_cast<std::size_t>(first) * row_bytes, all.shape.with_first(count),
+          all.type, all.space};
 }
 
 }  // namespace
 
-BatchWriter::BatchWriter(const Dataset& data, Backend& backend, std::int64_t most_samples)
-    : data_(data), backend_(backend) {
-  const auto elements = static_cast<std::size_t>(data.info().image.batch_of(most_samples).elements());
-  pixels_.resize(elements);
-  if (backend.memory_space() == MemorySpace::host) return;
-  stream_ = backend.make_stream();
-  host_images_.resize(elements);
-  host_labels_.resize(static_cast<std::size_t>(most_samples));
+ImageRecipe completed(ImageRecipe recipe, const DatasetInfo& data) {
+  if (recipe.image.rank() == 0) recipe.image = data.image;
+  return recipe;
 }
 
-Buffer BatchWriter::allocate_images(std::int64_t samples) const {
-  const Shape shape = data_.info().image.batch_of(std::max<std::int64_t>(1, samples));
-  return backend_.allocate(static_cast<std::size_t>(shape.elements()) * bytes_of(ElementType::f32));
+BatchMemory::BatchMemory(Backend& backend, const Shape& image, std::int64_t most_samples) : image_(image) {
+  const std::int64_t samples = std::max<std::int64_t>(1, most_samples);
+  images_ = backend.allocate(static_cast<std::size_t>(image.batch_of(samples).elements()) * bytes_of(ElementType::f32));
+  labels_ = backend.allocate(static_cast<std::size_t>(samples) * bytes_of(ElementType::i32));
 }
 
-Buffer BatchWriter::allocate_labels(std::int64_t samples) const {
-  return backend_.allocate(static_cast<std::size_t>(std::max<std::int64_t>(1, samples)) * bytes_of(ElementType::i32));
-}
-
-Batch BatchWriter::write(std::span<const std::int64_t> samples, const Buffer& images, const Buffer& labels) {
+Batch BatchMemory::batch_of(std::int64_t samples) const {
   Batch batch;
-  batch.samples = static_cast<std::int64_t>(samples.size());
-  batch.images = images.view(data_.info().image.batch_of(batch.samples), ElementType::f32);
-  batch.labels = labels.view(Shape{batch.samples}, ElementType::i32);
-  if (samples.empty()) return batch;
-
-  const auto pixels = std::span(pixels_).first(static_cast<std::size_t>(batch.images.elements()));
-  if (stream_ == nullptr) {
-    data_.read(samples, pixels, host_i32(batch.labels));
-    scale(pixels, host_f32(batch.images));
-    return batch;
-  }
-  const Tensor host_images{host_images_.data(), batch.images.shape, ElementType::f32, MemorySpace::host};
-  const Tensor host_labels{host_labels_.data(), batch.labels.shape, ElementType::i32, MemorySpace::host};
-  data_.read(samples, pixels, host_i32(host_labels));
-  scale(pixels, host_f32(host_images));
-  backend_.copy(*stream_, batch.images, host_images);
-  backend_.copy(*stream_, batch.labels, host_labels);
-  stream_->synchronize();
+  batch.samples = samples;
+  batch.images = images_.view(image_.batch_of(samples), ElementType::f32);
+  batch.labels = labels_.view(Shape{samples}, ElementType::i32);
   return batch;
+}
+
+BatchWriter::BatchWriter(const Dataset& data, Backend& backend, const ImageRecipe& recipe)
+    : data_(data), backend_(backend), recipe_(recipe), writer_(recipe) {
+  if (backend.memory_space() != MemorySpace::host) stream_ = backend.make_stream();
+}
+
+void BatchWriter::write(const Rows& rows, const Batch& batch) {
+  if (rows.samples.empty()) return;
+  const auto count = static_cast<std::int64_t>(rows.samples.size());
+  const Tensor images = rows_of(batch.images, rows.first_row, count);
+  const Tensor labels = rows_of(batch.labels, rows.first_row, count);
+  if (stream_ == nullptr) {
+    write_on_host(rows, host_f32(images), host_i32(labels));
+    return;
+  }
+  host_images_.resize(static_cast<std::size_t>(images.elements()));
+  host_labels_.resize(static_cast<std::size_t>(count));
+  write_on_host(rows, host_images_, host_labels_);
+  backend_.copy(*stream_, images, {host_images_.data(), images.shape, ElementType::f32, MemorySpace::host});
+  backend_.copy(*stream_, labels, {host_labels_.data(), labels.shape, ElementType::i32, MemorySpace::host});
+  stream_->synchronize();
+}
+
+void BatchWriter::write_on_host(const Rows& rows, std::span<float> images, std::span<std::int32_t> labels) {
+  data_.read(rows.samples, samples_);
+  const auto image_values = static_cast<std::size_t>(recipe_.image.elements());
+  for (std::size_t i = 0; i < rows.samples.size(); ++i) {
+    const ImageView& image = samples_.images[i];
+    const ImagePlan plan = plan_image(recipe_, image.shape, {.sample = rows.samples[i], .epoch = rows.epoch});
+    writer_.write(image, plan, images.subspan(i * image_values, image_values));
+    labels[i] = samples_.labels[i];
+  }
 }
 
 }  // namespace tutti

@@ -4,12 +4,13 @@
 
 namespace tutti {
 
-Evaluator::Evaluator(const Dataset& data, Backend& backend, Communicator& communicator, PartContext& part)
+Evaluator::Evaluator(const Dataset& data, const ImageRecipe& recipe, Backend& backend, Communicator& communicator,
+                     PartContext& part)
     : backend_(backend),
       communicator_(communicator),
       part_(part),
       samples_(data.info().samples),
-      reader_(data, backend, std::min(kChunk, samples_)),
+      reader_(data, backend, recipe, std::min(kChunk, samples_)),
       sums_(backend.allocate(LossSums::kFigures * sizeof(std::int64_t))),
       sum_over_ranks_(backend, communicator) {
   if (samples_ >= kChunk) part_.plan(kChunk, LayerMode::evaluation);

@@ -15,8 +15,9 @@ class Evaluator {
  public:
   static constexpr std::int64_t kChunk = 256;
 
-  // All borrowed. Plans the evaluation's shapes on `part`.
-  Evaluator(const Dataset& data, Backend& backend, Communicator& communicator, PartContext& part);
+  // All but the recipe borrowed. Plans the evaluation's shapes on `part`.
+  Evaluator(const Dataset& data, const ImageRecipe& recipe, Backend& backend, Communicator& communicator,
+            PartContext& part);
   // Collective.
   LossSums run(Stream& stream);
 

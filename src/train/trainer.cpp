@@ -26,7 +26,9 @@ LoaderPlan loader_plan(const TrainerOptions& options, const Communicator& commun
           .parts = PartPlan(options.num_parts, communicator.size()).parts_of(communicator.rank()),
           .last_batch = options.last_batch,
           .order = {.shuffle = options.shuffle, .seed = options.seed},
-          .steps_ahead = options.steps_ahead};
+          .steps_ahead = options.steps_ahead,
+          .readers = options.readers,
+          .recipe = options.recipe};
 }
 
 std::int64_t count_planned_steps(const TrainerOptions& options, const BatchLoader& loader, std::int64_t samples) {
@@ -142,7 +144,7 @@ Trainer::Run::Run(const TrainerParts& parts, const TrainerOptions& options, RunF
     part_gradients_ = backend_.allocate(network_.layout().block_bytes());
   }
   if (parts.test != nullptr && parts.test->info().samples > 0) {
-    evaluator_.emplace(*parts.test, backend_, communicator_, part_);
+    evaluator_.emplace(*parts.test, options.recipe, backend_, communicator_, part_);
   }
   initialize(network_, options.initializer, options.seed, backend_, arena_.weights());
   weights_.refresh(*stream_);

@@ -2,6 +2,9 @@
 
 #include "communicator_contract.hpp"
 
+#include <algorithm>
+#include <cstddef>
+
 namespace tutti {
 namespace {
 
@@ -33,6 +36,14 @@ TEST(SoloWorld, AgreesWithItself) {
 }
 
 TEST(SoloWorld, RefusesABroadcastFromARankItHasNot) { EXPECT_THROW(broadcast_text(solo_world(), "x", 1), Error); }
+
+TEST(SoloWorld, HasTheMemoryOfItsNodeToItself) {
+  const Buffer memory = solo_world().node_memory(100);
+  ASSERT_EQ(memory.bytes(), 100U);
+  const auto* bytes = static_cast<const std::byte*>(memory.data());
+  EXPECT_EQ(std::count(bytes, bytes + 100, std::byte{0}), 100);
+  solo_world().node_barrier();
+}
 
 TEST(SoloWorld, SplitsIntoItselfOrNothing) {
   EXPECT_EQ(solo_world().split(-1), nullptr);

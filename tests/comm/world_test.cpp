@@ -3,6 +3,7 @@
 #include "tutti/base/error.hpp"
 
 #include "support/mpi_world.hpp"
+#include "support/thrown.hpp"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -10,7 +11,12 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <span>
+#include <string>
 #include <thread>
+#include <vector>
 
 namespace tutti {
 namespace {
@@ -147,6 +153,78 @@ TEST(World, KeepsCollectivesOfSubWorldsApart) {
   inner->close();
   sub->close();
   EXPECT_TRUE(world.agree(true));
+}
+
+std::span<std::byte> bytes_of_buffer(const Buffer& memory) {
+  return {static_cast<std::byte*>(memory.data()), memory.bytes()};
+}
+
+// The files in /dev/shm that this process has mapped, by /proc: those without a name are marked as deleted.
+std::vector<std::string> mapped_shared_files() {
+  std::ifstream maps("/proc/self/maps");
+  std::vector<std::string> files;
+  for (std::string line; std::getline(maps, line);) {
+    if (const auto at = line.find("/dev/shm/tutti-"); at != std::string::npos) files.push_back(line.substr(at));
+  }
+  return files;
+}
+
+TEST(World, SharesMemoryAmongTheRanksOfAHost) {
+  World& world = test_world();
+  const bool writes = world.local_rank() == 0;
+  const std::size_t lengths[] = {1'000'003, 5000};
+  std::vector<Buffer> windows;
+  for (const std::size_t length : lengths) windows.push_back(world.node_memory(writes ? length : 7));
+  for (std::size_t i = 0; i < windows.size(); ++i) {
+    const auto bytes = bytes_of_buffer(windows[i]);
+    ASSERT_EQ(bytes.size(), lengths[i]);
+    EXPECT_EQ(std::ranges::count(bytes, std::byte{0}), std::ssize(bytes)) << "not zeroed";
+  }
+  world.node_barrier();
+  for (std::size_t i = 0; writes && i < windows.size(); ++i)
+    std::ranges::fill(bytes_of_buffer(windows[i]), std::byte(i + 1));
+  world.node_barrier();
+  for (std::size_t i = 0; i < windows.size(); ++i) {
+    EXPECT_EQ(std::ranges::count(bytes_of_buffer(windows[i]), std::byte(i + 1)),
+              std::ssize(bytes_of_buffer(windows[i])));
+  }
+  world.node_barrier();
+  EXPECT_EQ(world.node_memory(0).bytes(), 0U);
+}
+
+TEST(World, LeavesNoNameBehindInSharedMemory) {
+  World& world = test_world();
+  const Buffer window = world.node_memory(4096);
+  const auto files = mapped_shared_files();
+  EXPECT_EQ(files.size(), world.local_size() > 1 ? 1U : 0U);
+  for (const std::string& file : files) {
+    EXPECT_NE(file.find("(deleted)"), std::string::npos) << file;
+    EXPECT_FALSE(std::filesystem::exists(file.substr(0, file.find(' ')))) << file;
+  }
+}
+
+TEST(World, RefusesOnAllRanksMoreSharedMemoryThanThereIs) {
+  World& world = test_world();
+  if (world.local_size() > 1) {
+    const Error error = thrown_by([&] { world.node_memory(std::size_t{1} << 60); });
+    EXPECT_EQ(error.source(), ErrorSource::io);
+    EXPECT_EQ(error.reach(), ErrorReach::all_ranks);
+    const std::string text = error.what();
+    EXPECT_NE(text.find("1099511627776.0 MiB of shared memory are wanted, but only "), std::string::npos) << text;
+    EXPECT_NE(text.find("/dev/shm"), std::string::npos) << text;
+  }
+  EXPECT_TRUE(mapped_shared_files().empty());
+  EXPECT_EQ(world.node_memory(8).bytes(), 8U);
+}
+
+TEST(World, GivesEverySubWorldMemoryOfItsOwn) {
+  World& world = test_world();
+  const auto sub = world.split(world.rank() % 2);
+  const Buffer window = sub->node_memory(1);
+  if (sub->local_rank() == 0) bytes_of_buffer(window)[0] = static_cast<std::byte>(1 + world.rank() % 2);
+  sub->node_barrier();
+  EXPECT_EQ(bytes_of_buffer(window)[0], static_cast<std::byte>(1 + world.rank() % 2));
+  sub->close();
 }
 
 TEST(World, MayLoseASubWorldThatWasNotClosed) {

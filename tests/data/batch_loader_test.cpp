@@ -2,6 +2,8 @@
 
 #include "tutti/base/error.hpp"
 
+#include "support/thrown.hpp"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -62,25 +64,33 @@ class MemoryBackend : public Backend {
   std::atomic<int> allocations_{0};
 };
 
-// Sample i has the pixels i and i + 1 and the label i mod 7. Counts reads, and can fail at one sample.
+// Sample i has the pixels i and i + 1 and the label i mod 7. Counts reads, and can fail from one sample on.
 class CountingDataset : public Dataset {
  public:
-  explicit CountingDataset(std::int64_t samples) : info_{"counting", Shape{1, 1, 2}, 7, {}, samples} {}
+  explicit CountingDataset(std::int64_t samples) {
+    info_.name = "counting";
+    info_.image = Shape{1, 1, 2};
+    info_.classes = 7;
+    info_.samples = samples;
+  }
 
-  std::atomic<std::int64_t> failing_sample{-1};
+  std::atomic<std::int64_t> first_failing{1'000'000};
   std::int64_t samples_read() const { return samples_read_; }
 
   const DatasetInfo& info() const override { return info_; }
-  void read(std::span<const std::int64_t> samples, std::span<std::uint8_t> images,
-            std::span<std::int32_t> labels) const override {
+  void read(std::span<const std::int64_t> samples, SampleBatch& batch) const override {
+    batch.images.clear();
+    batch.labels.clear();
+    batch.room.resize(samples.size());
     for (std::size_t i = 0; i < samples.size(); ++i) {
-      if (samples[i] == failing_sample) throw Error(ErrorSource::io, "sample " + std::to_string(samples[i]));
-      images[2 * i] = static_cast<std::uint8_t>(samples[i]);
-      images[2 * i + 1] = static_cast<std::uint8_t>(samples[i] + 1);
-      labels[i] = static_cast<std::int32_t>(samples[i] % 7);
+      if (samples[i] >= first_failing) throw Error(ErrorSource::io, "sample " + std::to_string(samples[i]));
+      batch.room[i] = {static_cast<std::uint8_t>(samples[i]), static_cast<std::uint8_t>(samples[i] + 1)};
+      batch.images.push_back({batch.room[i].data(), info_.image});
+      batch.labels.push_back(static_cast<std::int32_t>(samples[i] % 7));
       ++samples_read_;
     }
   }
+  std::size_t resident_bytes() const override { return 0; }
   std::uint64_t digest() const override { return 0; }
 
  private:
@@ -119,6 +129,8 @@ void expect_step(const StepBatches& step, const std::vector<SplitBatchSampler>& 
   ASSERT_EQ(step.global_samples, samplers[0].batch_samples(step.epoch, step.step));
   for (std::size_t i = 0; i < samplers.size(); ++i) {
     ASSERT_EQ(step.batches[i].part, plan.parts.begin + static_cast<std::int64_t>(i));
+    ASSERT_EQ(step.batches[i].first_position,
+              part_positions(step.global_samples, plan.num_parts, step.batches[i].part).begin);
     expect_samples(step.batches[i], samplers[i].indices(step.epoch, step.step), space);
   }
 }
@@ -128,14 +140,21 @@ std::vector<SplitBatchSampler> samplers_of(const Dataset& data, const LoaderPlan
                                       plan.order);
 }
 
-TEST(BatchLoader, DeliversWhatTheSamplerSaysHoweverManyStepsAhead) {
-  const CountingDataset data(53);
+struct Preparation {
+  int steps_ahead = 0;
+  int readers = 1;
+};
+constexpr Preparation kPreparations[] = {{0, 1}, {1, 1}, {3, 1}, {1, 3}, {4, 2}};
+
+TEST(BatchLoader, DeliversWhatTheSamplerSaysHoweverManyStepsAheadAndReaders) {
+  const CountingDataset data(253);
   for (const MemorySpace space : {MemorySpace::host, MemorySpace::cuda}) {
     for (const LastBatch last_batch : {LastBatch::keep, LastBatch::discard, LastBatch::rollover}) {
-      for (const int steps_ahead : {0, 1, 3}) {
-        LoaderPlan plan = plan_of(10, 4, last_batch);
-        plan.parts = {1, 4};
+      for (const auto& [steps_ahead, readers] : kPreparations) {
+        LoaderPlan plan = plan_of(150, 2, last_batch);
+        plan.parts = {1, 2};
         plan.steps_ahead = steps_ahead;
+        plan.readers = readers;
         MemoryBackend backend(space);
         BatchLoader loader(data, backend, plan);
         const auto samplers = samplers_of(data, plan);
@@ -154,9 +173,10 @@ TEST(BatchLoader, DeliversWhatTheSamplerSaysHoweverManyStepsAhead) {
 
 TEST(BatchLoader, GoesOnWhereverItIsSent) {
   const CountingDataset data(40);
-  for (const int steps_ahead : {0, 2}) {
+  for (const auto& [steps_ahead, readers] : kPreparations) {
     LoaderPlan plan = plan_of(8, 2);
     plan.steps_ahead = steps_ahead;
+    plan.readers = readers;
     MemoryBackend backend(MemorySpace::host);
     BatchLoader loader(data, backend, plan);
     const auto samplers = samplers_of(data, plan);
@@ -217,36 +237,33 @@ TEST(BatchLoader, RefusesToWaitForBatchesThatNeverCome) {
   }
 }
 
-TEST(BatchLoader, HandsOnWhatReadingThrewAndGoesOnAfterASeek) {
-  for (const int steps_ahead : {0, 1, 4}) {
-    CountingDataset data(32);
-    LoaderPlan plan = plan_of(8, 2);
+TEST(BatchLoader, HandsOnTheFirstThingThatReadingThrewAndGoesOnAfterASeek) {
+  for (const auto& [steps_ahead, readers] : kPreparations) {
+    CountingDataset data(400);
+    LoaderPlan plan = plan_of(100, 2);
     plan.order.shuffle = Shuffle::none;
     plan.steps_ahead = steps_ahead;
-    data.failing_sample = 20;
+    plan.readers = readers;
+    data.first_failing = 210;
     MemoryBackend backend(MemorySpace::host);
     BatchLoader loader(data, backend, plan);
     EXPECT_EQ(loader.next().step, 0);
     EXPECT_EQ(loader.next().step, 1);
     for (int attempt = 0; attempt < 2; ++attempt) {
-      try {
-        loader.next();
-        FAIL() << "a batch with an unreadable sample";
-      } catch (const Error& error) {
-        EXPECT_STREQ(error.what(), "sample 20");
-      }
+      EXPECT_STREQ(thrown_by([&] { loader.next(); }).what(), "sample 210") << readers << " readers";
     }
-    data.failing_sample = -1;
+    data.first_failing = 1'000'000;
     loader.seek(0, 2);
     EXPECT_EQ(loader.next().step, 2);
   }
 }
 
 TEST(BatchLoader, ReadsAndAllocatesNoFurtherAheadThanPlanned) {
-  for (const int steps_ahead : {0, 1, 3}) {
+  for (const auto& [steps_ahead, readers] : kPreparations) {
     const CountingDataset data(1000);
     LoaderPlan plan = plan_of(10, 5);
     plan.steps_ahead = steps_ahead;
+    plan.readers = readers;
     MemoryBackend backend(MemorySpace::host);
     BatchLoader loader(data, backend, plan);
     for (std::int64_t step = 1; step <= 90; ++step) {
@@ -263,6 +280,7 @@ TEST(BatchLoader, EndsAtAnyMomentWithoutBeingReadToTheEnd) {
   for (int taken = 0; taken < 60; ++taken) {
     LoaderPlan plan = plan_of(10, 5);
     plan.steps_ahead = 1 + taken % 4;
+    plan.readers = 1 + taken % 3;
     BatchLoader loader(data, backend, plan);
     for (int i = 0; i < taken % 6; ++i) loader.next();
   }
@@ -300,6 +318,9 @@ TEST(BatchLoader, RefusesPlansThatMakeNoSense) {
   plan.steps_ahead = -1;
   EXPECT_THROW(BatchLoader(data, backend, plan), Error);
   plan = plan_of(4, 2);
+  plan.readers = 0;
+  EXPECT_THROW(BatchLoader(data, backend, plan), Error);
+  plan = plan_of(4, 2);
   plan.parts = {1, 3};
   EXPECT_THROW(BatchLoader(data, backend, plan), Error);
   EXPECT_THROW(BatchLoader(data, backend, plan_of(0, 2)), Error);
@@ -309,7 +330,7 @@ TEST(ChunkReader, ReadsConsecutiveSamplesIntoTheDevicesMemory) {
   const CountingDataset data(20);
   for (const MemorySpace space : {MemorySpace::host, MemorySpace::cuda}) {
     MemoryBackend backend(space);
-    ChunkReader reader(data, backend, 8);
+    ChunkReader reader(data, backend, {}, 8);
     expect_samples(reader.read(3, 8), {3, 4, 5, 6, 7, 8, 9, 10}, space);
     expect_samples(reader.read(18, 2), {18, 19}, space);
     expect_samples(reader.read(20, 0), {}, space);

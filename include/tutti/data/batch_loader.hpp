@@ -13,6 +13,7 @@
 
 namespace tutti {
 
+class BatchMemory;
 class BatchWriter;
 
 struct LoaderPlan {
@@ -29,10 +30,10 @@ struct LoaderPlan {
 // One part's share of one step. Borrowed: valid until the loader's next call of next() or seek().
 struct Batch {
   int part = 0;
-  std::int64_t samples = 0;  // possibly 0
+  std::int64_t samples = 0;         // possibly 0
   std::int64_t first_position = 0;  // of its first sample in the global batch
-  Tensor images;             // f32 N, C, H, W, as the recipe says
-  Tensor labels;             // i32 N
+  Tensor images;                    // f32 N, C, H, W, as the recipe says
+  Tensor labels;                    // i32 N
 };
 
 struct StepBatches {
@@ -81,8 +82,7 @@ class ChunkReader {
  private:
   std::int64_t most_samples_;
   std::unique_ptr<BatchWriter> writer_;
-  Buffer images_;
-  Buffer labels_;
+  std::unique_ptr<BatchMemory> memory_;
 };
 
 }  // namespace tutti

@@ -26,7 +26,7 @@ std::string_view name_of(Augment augment);
 
 struct ImageRecipe {
   Augment augment = Augment::none;
-  Shape image;                   // C, N, N (or the data's C, H, W): what the network gets
+  Shape image;                   // C, N, N: what the network gets; a scalar: the data's C, H, W
   ChannelStatistics statistics;  // (pixel / 255 - mean) / deviation; empty: pixel / 255
   std::uint64_t seed = 0;
 };

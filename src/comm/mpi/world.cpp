@@ -2,6 +2,8 @@
 
 #include "tutti/base/error.hpp"
 
+#include "../host_memory.hpp"
+#include "../node_memory.hpp"
 #include "check.hpp"
 #include "launcher.hpp"
 #include "native.hpp"
@@ -51,12 +53,10 @@ class MpiWorld final : public World {
   MpiWorld(MPI_Comm comm, Extent extent) : comm_(comm), extent_(extent), host_(processor_name()) {
     check(MPI_Comm_rank(comm_, &rank_));
     check(MPI_Comm_size(comm_, &size_));
-    MPI_Comm neighbours = MPI_COMM_NULL;
     arrive(comm_);
-    check(MPI_Comm_split_type(comm_, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &neighbours));
-    check(MPI_Comm_rank(neighbours, &local_rank_));
-    check(MPI_Comm_size(neighbours, &local_size_));
-    check(MPI_Comm_free(&neighbours));
+    check(MPI_Comm_split_type(comm_, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &node_));
+    check(MPI_Comm_rank(node_, &local_rank_));
+    check(MPI_Comm_size(node_, &local_size_));
   }
 
   int rank() const override { return rank_; }
@@ -70,6 +70,8 @@ class MpiWorld final : public World {
   void barrier() override { arrive(comm_); }
   void broadcast(std::span<std::byte> bytes, int root) override;
   std::vector<std::vector<std::byte>> all_gather(std::span<const std::byte> mine) override;
+  Buffer node_memory(std::size_t bytes) override;
+  void node_barrier() override { arrive(node_); }
   std::unique_ptr<World> split(int colour) override;
   [[noreturn]] void abort(int status) noexcept override;
   void close() override;
@@ -80,6 +82,7 @@ class MpiWorld final : public World {
   void require_same_broadcast(std::size_t bytes, int root);
 
   MPI_Comm comm_;
+  MPI_Comm node_ = MPI_COMM_NULL;  // this host's ranks
   Extent extent_;
   std::string host_;
   int rank_ = 0;
@@ -157,6 +160,33 @@ std::vector<std::vector<std::byte>> MpiWorld::all_gather(std::span<const std::by
   return by_rank;
 }
 
+// What the others of a host must know to open what its local rank 0 has made.
+struct NodeMemoryTicket {
+  std::uint64_t bytes = 0;
+  std::array<char, 32> name{};
+};
+
+Buffer MpiWorld::node_memory(std::size_t bytes) {
+  NodeMemory memory;
+  Buffer alone;  // a host's only rank needs nothing of /dev/shm
+  run_agreed(*this, [&] {
+    if (local_size_ == 1) {
+      alone = allocate_host_memory(bytes);
+    } else if (local_rank_ == 0) {
+      memory = NodeMemory::create(bytes);
+    }
+  });
+  NodeMemoryTicket ticket{.bytes = bytes};
+  memory.name().copy(ticket.name.data(), ticket.name.size() - 1);
+  MPI_Request request = MPI_REQUEST_NULL;
+  check(MPI_Ibcast(&ticket, sizeof ticket, MPI_BYTE, 0, node_, &request));
+  wait_for(request, kUntilArrival);
+  run_agreed(*this, [&] {
+    if (local_rank_ != 0) memory = NodeMemory::open(ticket.name.data(), ticket.bytes);
+  });
+  return local_size_ == 1 ? std::move(alone) : memory.take();
+}
+
 std::unique_ptr<World> MpiWorld::split(int colour) {
   arrive(comm_);
   MPI_Comm group = MPI_COMM_NULL;
@@ -174,6 +204,7 @@ void MpiWorld::abort(int status) noexcept {
 
 void MpiWorld::close() {
   arrive(comm_);
+  check(MPI_Comm_free(&node_));
   check(MPI_Comm_free(&comm_));
   if (extent_ == Extent::whole_job) check(MPI_Finalize());
 }

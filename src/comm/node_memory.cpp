@@ -1,0 +1,107 @@
+#include "node_memory.hpp"
+
+#include "tutti/base/error.hpp"
+#include "tutti/base/unique_handle.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <random>
+#include <utility>
+
+namespace tutti {
+namespace {
+
+struct CloseFile {
+  void operator()(int file) const noexcept { ::close(file); }
+};
+using File = UniqueHandle<int, CloseFile, -1>;
+
+constexpr const char* kRemedy =
+    "make it larger (mount -o remount,size=.. /dev/shm; in a container --shm-size), start fewer ranks on this host, or "
+    "use a smaller data set";
+
+[[noreturn]] void refuse(const char* what, const std::string& name, int status) {
+  throw Error(ErrorSource::io, fmt::format("cannot {} shared memory {}: {}; the ranks of a host share one /dev/shm, "
+                                           "which must be there for all of them",
+                                           what, name, std::strerror(status)));
+}
+
+std::string random_name() {
+  std::random_device device;
+  return fmt::format("/tutti-{:08x}{:08x}", device(), device());
+}
+
+void require_space(int file, std::size_t bytes) {
+  struct statvfs room {};
+  // A file system without a limit of its own has no blocks.
+  if (::fstatvfs(file, &room) != 0 || room.f_blocks == 0) return;
+  const std::uint64_t available = std::uint64_t{room.f_bavail} * room.f_frsize;
+  if (bytes <= available) return;
+  throw Error(ErrorSource::io,
+              fmt::format("{:.1f} MiB of shared memory are wanted, but only {:.1f} MiB are free in /dev/shm: {}",
+                          static_cast<double>(bytes) / 0x1p20, static_cast<double>(available) / 0x1p20, kRemedy));
+}
+
+// A mapping of no bytes at all is refused by the system.
+std::size_t mapped_bytes(std::size_t bytes) { return std::max<std::size_t>(1, bytes); }
+
+Buffer map(int file, const std::string& name, std::size_t bytes) {
+  void* const data = ::mmap(nullptr, mapped_bytes(bytes), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  if (data == MAP_FAILED) refuse("map", name, errno);
+  return {data, bytes, MemorySpace::host, [bytes](void* mapped) { ::munmap(mapped, mapped_bytes(bytes)); }};
+}
+
+}  // namespace
+
+NodeMemory NodeMemory::create(std::size_t bytes) {
+  NodeMemory made;
+  const std::string name = random_name();
+  const File file(::shm_open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  if (!file) refuse("create", name, errno);
+  made.name_ = name;
+  require_space(file.get(), bytes);
+  const auto length = static_cast<off_t>(mapped_bytes(bytes));
+  if (::ftruncate(file.get(), length) != 0) refuse("size", name, errno);
+  // Without this a page that finds no space would end the process by a signal when it is first touched.
+  if (const int status = ::posix_fallocate(file.get(), 0, length); status != 0) {
+    throw Error(ErrorSource::io, fmt::format("cannot set aside {:.1f} MiB in /dev/shm: {}; {}",
+                                             static_cast<double>(bytes) / 0x1p20, std::strerror(status), kRemedy));
+  }
+  made.memory_ = map(file.get(), name, bytes);
+  return made;
+}
+
+NodeMemory NodeMemory::open(const std::string& name, std::size_t bytes) {
+  NodeMemory opened;
+  const File file(::shm_open(name.c_str(), O_RDWR | O_CLOEXEC, 0));
+  if (!file) refuse("open", name, errno);
+  opened.memory_ = map(file.get(), name, bytes);
+  return opened;
+}
+
+NodeMemory::NodeMemory(NodeMemory&& other) noexcept
+    : name_(std::exchange(other.name_, {})), memory_(std::move(other.memory_)) {}
+
+NodeMemory& NodeMemory::operator=(NodeMemory&& other) noexcept {
+  if (this != &other) {
+    unname();
+    name_ = std::exchange(other.name_, {});
+    memory_ = std::move(other.memory_);
+  }
+  return *this;
+}
+
+void NodeMemory::unname() noexcept {
+  if (!name_.empty()) ::shm_unlink(name_.c_str());
+  name_.clear();
+}
+
+}  // namespace tutti

@@ -1,0 +1,35 @@
+#pragma once
+// Memory that several processes of one host map: POSIX shared memory in /dev/shm. Its name lives only until all have
+// mapped it; who tells them the name, and when all have, is the world's business.
+
+#include "tutti/backend/tensor.hpp"
+
+#include <cstddef>
+#include <string>
+
+namespace tutti {
+
+class NodeMemory {
+ public:
+  NodeMemory() = default;
+  // New and zeroed, its pages set aside. Throws an io error that names what is wanted and what is free.
+  static NodeMemory create(std::size_t bytes);
+  // What another process of this host has created. Throws an io error.
+  static NodeMemory open(const std::string& name, std::size_t bytes);
+
+  NodeMemory(NodeMemory&& other) noexcept;
+  NodeMemory& operator=(NodeMemory&& other) noexcept;
+  ~NodeMemory() { unname(); }
+
+  const std::string& name() const { return name_; }
+  // From here on nobody else can open it; to be called by its creator. Does nothing for others.
+  void unname() noexcept;
+  // The mapping's owner; it outlives this.
+  Buffer take() { return std::move(memory_); }
+
+ private:
+  std::string name_;  // empty where there is none to remove
+  Buffer memory_;
+};
+
+}  // namespace tutti

@@ -1,0 +1,75 @@
+#pragma once
+// One axis of an image resized, cut, resized again and mirrored at once: every output pixel is a weighted sum of
+// neighbouring input pixels. The filter is a triangle over pixel centres, as wide as the shrinking asks for and never
+// narrower than bilinear; so it is what Pillow and torchvision do by default. Weights are multiples of 2^-16 that add
+// up to one: sums of weighted bytes are exact in f32, and flat areas stay flat.
+
+#include "tutti/data/part_plan.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace tutti {
+
+struct AxisPlan {
+  std::int64_t input = 0;    // pixels
+  std::int64_t resized = 0;  // what they are resized to first
+  IndexRange kept;           // of the resized pixels; beyond it all is black
+  IndexRange cut;            // of the resized pixels, and possibly beyond them
+  std::int64_t output = 0;   // what the cut is resized to
+  bool mirrored = false;
+};
+
+class AxisWeights {
+ public:
+  // Where an output gathers several inputs and the axis is long enough, taps come in whole groups of so many.
+  static constexpr std::int64_t kGroup = 4;
+
+  // Replaces what was planned before.
+  void plan(const AxisPlan& plan);
+
+  // Output i is the sum over t below taps() of weights(t)[i] * input[first()[i] + t].
+  std::int64_t taps() const { return taps_; }
+  const std::vector<std::int64_t>& first() const { return first_; }
+  const float* weights(std::int64_t tap) const { return weights_.data() + tap * std::ssize(first_); }
+  // The inputs that any output uses.
+  IndexRange used() const { return used_; }
+  // Every output is one input pixel, or black.
+  bool copies() const { return taps_ == 1; }
+
+ private:
+  struct Sizes {
+    std::int64_t from = 0;
+    std::int64_t to = 0;
+  };
+  // Some rows of the matrix that resizes one axis.
+  struct Resize {
+    std::int64_t taps = 1;
+    std::vector<std::int64_t> first;  // by row
+    std::vector<double> weights;      // by row, then tap
+
+    void plan(const Sizes& sizes, IndexRange rows);
+  };
+  struct Span {
+    IndexRange rows;    // of the first resize, that one output gathers
+    IndexRange inputs;  // that these rows gather
+  };
+
+  Span span_of(std::size_t output, const AxisPlan& plan) const;
+  void gather(std::size_t output, const AxisPlan& plan);
+  void store(std::size_t output);
+
+  std::int64_t taps_ = 1;
+  std::vector<std::int64_t> first_;
+  std::vector<float> weights_;  // by tap, then output
+  IndexRange used_;
+  // Kept between plans for their memory.
+  IndexRange rows_;
+  Resize to_resized_;
+  Resize to_output_;
+  std::vector<double> sums_;
+  std::vector<std::int32_t> units_;
+};
+
+}  // namespace tutti

@@ -1,0 +1,113 @@
+#include "tutti/data/image_recipe.hpp"
+
+#include "tutti/base/error.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <utility>
+
+namespace tutti {
+namespace {
+
+constexpr std::array<std::pair<Augment, std::string_view>, 4> kAugments{{{Augment::none, "none"},
+                                                                         {Augment::crop_flip, "crop-flip"},
+                                                                         {Augment::pad_crop_flip, "pad-crop-flip"},
+                                                                         {Augment::resized_crop, "resized-crop"}}};
+
+Shape image_shape(const RecipeRequest& request, Augment augment, const DatasetInfo& data) {
+  if (request.image_size > 0) return Shape{data.image[0], request.image_size, request.image_size};
+  if (data.sizes_differ()) {
+    throw Error(ErrorSource::usage,
+                fmt::format("the images of {} differ in size: give --image-size N to have them all N x N", data.name));
+  }
+  if (augment != Augment::none && data.image[1] != data.image[2]) {
+    throw Error(ErrorSource::usage,
+                fmt::format("--augment {} makes squares, and the images of {} are {} x {}: give --image-size N",
+                            request.augment, data.name, data.image[1], data.image[2]));
+  }
+  return data.image;
+}
+
+// Comma-separated numbers, as many as there are channels; one number stands for all. Empty where that is not so.
+std::vector<double> parse_channels(std::string_view text, std::size_t channels) {
+  std::vector<double> values;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  while (true) {
+    double value = 0;
+    const auto [rest, status] = std::from_chars(at, end, value);
+    if (status != std::errc{} || !std::isfinite(value) || (rest != end && *rest != ',')) return {};
+    values.push_back(value);
+    if (rest == end) break;
+    at = rest + 1;
+  }
+  if (values.size() == 1) values.resize(channels, values.front());
+  return values.size() == channels ? values : std::vector<double>{};
+}
+
+ChannelStatistics parse_statistics(const std::string& text, std::size_t channels) {
+  const std::size_t slash = text.find('/');
+  ChannelStatistics statistics;
+  if (slash != std::string::npos) {
+    statistics.mean = parse_channels(std::string_view(text).substr(0, slash), channels);
+    statistics.deviation = parse_channels(std::string_view(text).substr(slash + 1), channels);
+  }
+  if (statistics.mean.empty() || statistics.deviation.empty()) {
+    throw Error(
+        ErrorSource::usage,
+        fmt::format("--normalize {}: give none, auto or M/S, mean and deviation of pixel / 255, each one number "
+                    "or {} with commas, as 0.5/0.25",
+                    text, channels));
+  }
+  return statistics;
+}
+
+ChannelStatistics own_statistics(const DatasetInfo& data) {
+  if (!data.statistics.mean.empty()) return data.statistics;
+  throw Error(
+      ErrorSource::usage,
+      fmt::format("--normalize auto: nobody knows the mean and deviation of {}; give them as M/S, for photographs "
+                  "0.485,0.456,0.406/0.229,0.224,0.225",
+                  data.name));
+}
+
+ChannelStatistics choose_statistics(const std::string& normalize, const DatasetInfo& data) {
+  if (normalize == "none") return {};
+  ChannelStatistics statistics =
+      normalize == "auto" ? own_statistics(data) : parse_statistics(normalize, static_cast<std::size_t>(data.image[0]));
+  if (std::ranges::any_of(statistics.deviation, [](double deviation) { return deviation <= 0; })) {
+    throw Error(
+        ErrorSource::usage,
+        fmt::format("--normalize {}: a channel of {} has a deviation of 0 or less, by which nothing can be divided; "
+                    "give M/S with S above 0, or none",
+                    normalize, data.name));
+  }
+  return statistics;
+}
+
+}  // namespace
+
+Augment parse_augment(std::string_view word) {
+  const auto* const found = std::ranges::find(kAugments, word, &std::pair<Augment, std::string_view>::second);
+  if (found != kAugments.end()) return found->first;
+  throw Error(ErrorSource::usage,
+              fmt::format("--augment {}: must be one of none, crop-flip, pad-crop-flip, resized-crop", word));
+}
+
+std::string_view name_of(Augment augment) {
+  return std::ranges::find(kAugments, augment, &std::pair<Augment, std::string_view>::first)->second;
+}
+
+ImageRecipe make_recipe(const RecipeRequest& request, const DatasetInfo& data) {
+  const Augment augment = parse_augment(request.augment);
+  return {.augment = augment,
+          .image = image_shape(request, augment, data),
+          .statistics = choose_statistics(request.normalize, data),
+          .seed = request.seed};
+}
+
+}  // namespace tutti
