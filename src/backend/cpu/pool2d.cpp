@@ -24,11 +24,11 @@ Pool2dPlans plan(const dnnl::engine& engine, const Pool2dSpec& spec, const Layer
   const dnnl::memory::dims window{spec.kernel, spec.kernel};
   const dnnl::memory::dims padding{spec.padding, spec.padding};
   const Desc& input = desc_of(request.input);
+  const Desc result(dims_of(output), input.data_type(), dnnl::memory::format_tag::any);
 
-  Pool2dPlans plans{
-      Forward({forward_kind(request.mode), algorithm, input, any(dims_of(output)), strides, window, padding, padding},
-              attributes(), engine),
-      {}};
+  Pool2dPlans plans{Forward({forward_kind(request.mode), algorithm, input, result, strides, window, padding, padding},
+                            attributes(), engine),
+                    {}};
   if (request.mode == LayerMode::training && request.wants_input_gradient) {
     plans.backward = Backward({algorithm, input, plans.forward.dst_desc(), strides, window, padding, padding},
                               attributes(), engine, plans.forward);
