@@ -1,11 +1,13 @@
 #include "bench.hpp"
 
+#include "tutti/base/stopwatch.hpp"
 #include "tutti/storage/whole_file.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <span>
+#include <utility>
 
 namespace tutti {
 namespace {
@@ -25,13 +27,32 @@ Spread spread_of(std::vector<double> values) {
   return {.low = quantile(values, 0.25), .median = quantile(values, 0.5), .high = quantile(values, 0.75)};
 }
 
-std::vector<double> slowest_of_ranks(World& world, std::vector<double> seconds) {
-  for (const auto& bytes : world.all_gather(std::as_bytes(std::span(seconds)))) {
+std::vector<double> greatest_of_ranks(World& world, std::vector<double> figures) {
+  for (const auto& bytes : world.all_gather(std::as_bytes(std::span(figures)))) {
     std::vector<double> theirs(bytes.size() / sizeof(double));
     std::memcpy(theirs.data(), bytes.data(), bytes.size());
-    for (std::size_t i = 0; i < seconds.size(); ++i) seconds[i] = std::max(seconds[i], theirs.at(i));
+    for (std::size_t i = 0; i < figures.size(); ++i) figures[i] = std::max(figures[i], theirs.at(i));
   }
-  return seconds;
+  return figures;
+}
+
+RunConfig config_for_steps(const Invocation& invocation, std::int64_t steps) {
+  RunConfig config = invocation.run;
+  if (!invocation.given.contains("data")) config.data = "synthetic:4096x1x28x28:10";
+  config.steps = steps;
+  config.epochs = 1'000'000;
+  config.test_every = 0;
+  return config;
+}
+
+std::vector<double> time_steps(World& world, Trainer& trainer, const TimedSteps& steps) {
+  std::vector<double> seconds;
+  for (std::int64_t step = 0; step < steps.warmup + steps.timed; ++step) {
+    const Stopwatch watch;
+    trainer.step();
+    if (step >= steps.warmup) seconds.push_back(watch.seconds());
+  }
+  return greatest_of_ranks(world, std::move(seconds));
 }
 
 void write_bench_json(World& world, const std::string& path, const std::string& json) {

@@ -1,8 +1,9 @@
 #pragma once
-// trainer bench: measurements over rank counts inside one launch. Ranks that a count leaves out sleep.
+// trainer bench: measurements inside one launch. Where rank counts are measured, ranks that one leaves out sleep.
 
 #include "tutti/base/exit_status.hpp"
 #include "tutti/comm/world.hpp"
+#include "tutti/train/trainer.hpp"
 
 #include "command_line.hpp"
 
@@ -18,6 +19,8 @@ ExitStatus bench_allreduce(World& world, const Invocation& invocation);
 ExitStatus bench_input(World& world, const Invocation& invocation);
 // Time per step, images/s and efficiency, strong and weak, by rank count. Collective.
 ExitStatus bench_scaling(World& world, const Invocation& invocation);
+// Time per step, images/s, memory and start-up of a training on all ranks, the slowest counting. Collective.
+ExitStatus bench_step(World& world, const Invocation& invocation);
 
 // Median and quartiles of a sample of times, not empty.
 struct Spread {
@@ -27,8 +30,13 @@ struct Spread {
 };
 Spread spread_of(std::vector<double> values);
 
-// Of each of these times, the longest that any rank saw. Every rank gives as many. Collective.
-std::vector<double> slowest_of_ranks(World& world, std::vector<double> seconds);
+// Of each of these figures, the greatest that any rank saw. Every rank gives as many. Collective.
+std::vector<double> greatest_of_ranks(World& world, std::vector<double> figures);
+
+// The user's run with data of our own unless others were asked for, and no other end than these steps.
+RunConfig config_for_steps(const Invocation& invocation, std::int64_t steps);
+// Seconds of each step after `warmup` others, as the slowest rank saw it. Collective.
+std::vector<double> time_steps(World& world, Trainer& trainer, const TimedSteps& steps);
 
 // Writes a benchmark's JSON by rank 0 where the user asked for it. Collective.
 void write_bench_json(World& world, const std::string& path, const std::string& json);

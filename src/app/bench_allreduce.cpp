@@ -44,7 +44,7 @@ std::vector<double> time_sums(World& world, Communicator& communicator, Stream& 
     const double mine = watch.seconds();
     if (i >= kWarmUps) seconds.push_back(mine);
   }
-  return slowest_of_ranks(world, std::move(seconds));
+  return greatest_of_ranks(world, std::move(seconds));
 }
 
 void bench_ranks(World& world, const AllreduceBench& bench, Json& results) {

@@ -1,6 +1,5 @@
 #include "tutti/base/error.hpp"
 #include "tutti/base/log.hpp"
-#include "tutti/base/stopwatch.hpp"
 #include "tutti/nn/model_file.hpp"
 #include "tutti/train/trainer.hpp"
 
@@ -34,35 +33,25 @@ struct Point {
 // Every rank count runs the same steps on as many threads a rank, so that only the ranks differ.
 RunConfig config_for(const Invocation& invocation, const std::string& mode, int ranks, const Cores& cores,
                      int ranks_on_host) {
-  RunConfig config = invocation.run;
-  if (!invocation.given.contains("data")) config.data = "synthetic:4096x1x28x28:10";
+  RunConfig config = config_for_steps(invocation, invocation.steps.warmup + invocation.steps.timed);
   if (config.threads == 0) config.threads = std::max(1, cores.usable / ranks_on_host);
   if (config.exchange == "auto") config.exchange = "ring";
   if (mode == "weak") config.batch_size *= ranks;
   config.parts = ranks;
-  config.steps = invocation.scaling.warmup_steps + invocation.scaling.timed_steps;
-  config.epochs = 1'000'000;
-  config.test_every = 0;
   return config;
 }
 
-Point measure(World& world, const RunConfig& config, const ScalingBench& bench, const std::string& mode) {
+Point measure(World& world, const RunConfig& config, const TimedSteps& steps, const std::string& mode) {
   const Log log(world.rank(), world.host(), true);
   const Assembly assembly = assemble(world, config, "", log);
   std::optional<Trainer> trainer;
   run_agreed(world, [&] { trainer.emplace(assembly.parts(), assembly.options, RunFacts{}); });
-  std::vector<double> seconds;
-  for (std::int64_t step = 0; step < bench.warmup_steps + bench.timed_steps; ++step) {
-    const Stopwatch watch;
-    trainer->step();
-    if (step >= bench.warmup_steps) seconds.push_back(watch.seconds());
-  }
   const std::int64_t busy = config.threads * world.local_size();
   return {.mode = mode,
           .ranks = world.size(),
           .batch = config.batch_size,
           .oversubscribed = busy > assembly.cores.usable,
-          .step = spread_of(slowest_of_ranks(world, seconds))};
+          .step = spread_of(time_steps(world, *trainer, steps))};
 }
 
 struct Place {
@@ -80,7 +69,7 @@ std::optional<Point> measure_on(World& world, const Invocation& invocation, cons
   try {
     if (part_of_world) {
       const RunConfig config = config_for(invocation, place.mode, place.ranks, place.cores, world.local_size());
-      point = measure(*part_of_world, config, invocation.scaling, place.mode);
+      point = measure(*part_of_world, config, invocation.steps, place.mode);
     }
   } catch (const Error& error) {
     if (error.reach() == ErrorReach::this_rank) throw;
@@ -127,7 +116,7 @@ ExitStatus bench_scaling(World& world, const Invocation& invocation) {
   }
   Json results = Json::array();
   for (const std::string mode : {"strong", "weak"}) {
-    if (invocation.scaling.mode != "both" && invocation.scaling.mode != mode) continue;
+    if (invocation.scaling_mode != "both" && invocation.scaling_mode != mode) continue;
     std::optional<Point> first;
     for (const int count : counts) {
       const auto point = measure_on(world, invocation, {.mode = mode, .ranks = count, .cores = cores});

@@ -11,6 +11,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include <array>
 #include <memory>
 #include <string_view>
 #include <utility>
@@ -18,30 +19,141 @@
 namespace tutti {
 namespace {
 
-constexpr const char* kCommands =
-    "Commands: train (when none is given), eval, bench allreduce, bench input, bench scaling. Each has its own "
-    "--help.\n"
-    "Exit status: 0 done, 64 usage, 65 bad input, 66 no usable checkpoint, 70 internal, 73 cannot save,\n"
-    "74 cannot read, 88 no longer finite.";
+bool concerns_train(const RunOption&) { return true; }
+bool concerns_nothing(const RunOption&) { return false; }
 
 // All else is the checkpoint's.
 bool concerns_eval(const RunOption& option) {
   return option.use == OptionUse::place || option.name == "device" || option.name == "comm" || option.name == "quiet";
 }
 
-// A measurement decides by itself how long it runs, on how many parts, and what it keeps.
-bool concerns_benches(const RunOption& option) {
-  for (const char* own : {"epochs", "steps", "parts"}) {
-    if (option.name == own) return false;
-  }
+// A measurement decides by itself how long it runs and what it keeps.
+bool concerns_bench_step(const RunOption& option) {
+  if (option.name == "epochs" || option.name == "steps") return false;
   return option.use == OptionUse::fixed || option.use == OptionUse::place || option.group == "Ranks and devices";
 }
 
-void add_run_options(CLI::App& app, const std::vector<RunOption>& options, Command command) {
+// Those of rank counts and of the input also decide on the parts.
+bool concerns_bench(const RunOption& option) { return concerns_bench_step(option) && option.name != "parts"; }
+
+CLI::Range positive() { return {std::int64_t{1}, std::int64_t{1} << 40}; }
+
+void add_no_options(CLI::App&, Invocation&) {}
+
+void add_json_option(CLI::App& app, Invocation& invocation) {
+  app.add_option("--json", invocation.json, "write the results to this file, too")->group("Results");
+}
+
+void add_eval_options(CLI::App& app, Invocation& invocation) {
+  app.add_option("--checkpoint", invocation.eval.checkpoint, "file of the trained weights")
+      ->required()
+      ->group("Evaluation");
+  app.add_option("--on", invocation.eval.on, "which of the sets: test or train")
+      ->check(CLI::IsMember({"test", "train"}))
+      ->capture_default_str()
+      ->group("Evaluation");
+  add_json_option(app, invocation);
+}
+
+void add_ranks_options(CLI::App& app, Invocation& invocation) {
+  app.add_option("--ranks", invocation.ranks, "rank counts to measure, as 1,2,4; none: 1, 2, 4 .. all")->group("Bench");
+  add_json_option(app, invocation);
+}
+
+void add_allreduce_options(CLI::App& app, Invocation& invocation) {
+  add_ranks_options(app, invocation);
+  AllreduceBench& bench = invocation.allreduce;
+  const auto add = [&](const char* flag, std::int64_t& value, const char* help) {
+    app.add_option(flag, value, help)->check(positive())->capture_default_str()->group("Bench");
+  };
+  add("--min-bytes", bench.min_bytes, "smallest message");
+  add("--max-bytes", bench.max_bytes, "largest message");
+  add("--repeats", bench.repeats, "timed repetitions of each");
+}
+
+void add_input_options(CLI::App& app, Invocation& invocation) {
+  app.add_option("--seconds", invocation.input.seconds, "of each measurement")
+      ->check(CLI::Range(0.01, 3600.0))
+      ->capture_default_str()
+      ->group("Bench");
+  add_json_option(app, invocation);
+}
+
+void add_step_options(CLI::App& app, Invocation& invocation) {
+  const auto add = [&](const char* flag, std::int64_t& value, const char* help) {
+    app.add_option(flag, value, help)->check(positive())->capture_default_str()->group("Bench");
+  };
+  add("--warmup-steps", invocation.steps.warmup, "steps before the clock runs");
+  add("--timed-steps", invocation.steps.timed, "steps measured");
+  add_json_option(app, invocation);
+}
+
+void add_scaling_options(CLI::App& app, Invocation& invocation) {
+  app.add_option("--mode", invocation.scaling_mode, "strong (one batch shared), weak (a batch per rank) or both")
+      ->check(CLI::IsMember({"strong", "weak", "both"}))
+      ->capture_default_str()
+      ->group("Bench");
+  app.add_option("--ranks", invocation.ranks, "rank counts to measure, as 1,2,4; none: 1, 2, 4 .. all")->group("Bench");
+  add_step_options(app, invocation);
+}
+
+struct CommandEntry {
+  const char* words;
+  Command command;
+  const char* does;
+  bool (*takes)(const RunOption&);
+  void (*add_own_options)(CLI::App&, Invocation&);
+};
+
+constexpr std::array kCommands{
+    CommandEntry{"train", Command::train, "trains, or goes on from a checkpoint (when no command is given)",
+                 concerns_train, add_no_options},
+    CommandEntry{"eval", Command::eval, "accuracy and loss of a checkpoint", concerns_eval, add_eval_options},
+    CommandEntry{"bench allreduce", Command::bench_allreduce, "sums over the ranks, by message size", concerns_nothing,
+                 add_allreduce_options},
+    CommandEntry{"bench input", Command::bench_input, "preparing batches beside the compute", concerns_bench,
+                 add_input_options},
+    CommandEntry{"bench scaling", Command::bench_scaling, "training steps, by rank count", concerns_bench,
+                 add_scaling_options},
+    CommandEntry{"bench step", Command::bench_step, "training steps, memory and start-up as they are",
+                 concerns_bench_step, add_step_options},
+};
+
+std::string list_of_commands() {
+  std::string text = "Commands, each with its own --help:\n";
+  for (const CommandEntry& entry : kCommands) text += fmt::format("  {:<18}{}\n", entry.words, entry.does);
+  return text;
+}
+
+std::string footer() {
+  return list_of_commands() +
+         "Exit status: 0 done, 64 usage, 65 bad input, 66 no usable checkpoint, 70 internal, 73 cannot save,\n"
+         "74 cannot read, 88 no longer finite.";
+}
+
+struct NamedCommand {
+  const CommandEntry* entry;  // null: the list of commands is asked for
+  int words;                  // that the name took
+};
+
+NamedCommand command_of(int argc, const char* const* argv) {
+  const std::string first = argc > 1 ? argv[1] : "";
+  if (first.empty() || first.front() == '-') return {&kCommands.front(), 0};
+  const std::string second = argc > 2 ? argv[2] : "";
+  bool is_group = false;
+  for (const CommandEntry& entry : kCommands) {
+    if (first == entry.words) return {&entry, 1};
+    if (first + " " + second == entry.words) return {&entry, 2};
+    is_group = is_group || std::string_view(entry.words).starts_with(first + " ");
+  }
+  if (is_group && (second == "--help" || second == "-h")) return {nullptr, 2};
+  throw Error(ErrorSource::usage, fmt::format("no command is called '{}'; see trainer --help",
+                                              is_group && !second.empty() ? first + " " + second : first));
+}
+
+void add_run_options(CLI::App& app, const std::vector<RunOption>& options, const CommandEntry& entry) {
   for (const RunOption& option : options) {
-    if (command == Command::eval ? !concerns_eval(option) : command != Command::train && !concerns_benches(option)) {
-      continue;
-    }
+    if (!entry.takes(option)) continue;
     const std::string flag = "--" + option.name;
     CLI::Option* added = std::visit(
         [&](auto* target) -> CLI::Option* {
@@ -56,87 +168,15 @@ void add_run_options(CLI::App& app, const std::vector<RunOption>& options, Comma
   }
 }
 
-void add_eval_options(CLI::App& app, Invocation& invocation) {
-  EvalRequest& eval = invocation.eval;
-  app.add_option("--checkpoint", eval.checkpoint, "file of the trained weights")->required()->group("Evaluation");
-  app.add_option("--on", eval.on, "which of the sets: test or train")
-      ->check(CLI::IsMember({"test", "train"}))
-      ->capture_default_str()
-      ->group("Evaluation");
-  app.add_option("--json", invocation.json, "write the result to this file, too")->group("Evaluation");
-}
-
-void add_bench_options(CLI::App& app, Invocation& invocation) {
-  if (invocation.command == Command::bench_input) {
-    app.add_option("--seconds", invocation.input.seconds, "of each measurement")
-        ->check(CLI::Range(0.01, 3600.0))
-        ->capture_default_str()
-        ->group("Bench");
-  } else {
-    app.add_option("--ranks", invocation.ranks, "rank counts to measure, as 1,2,4; none: 1, 2, 4 .. all")
-        ->group("Bench");
-  }
-  app.add_option("--json", invocation.json, "write the results to this file, too")->group("Bench");
-}
-
-void add_allreduce_options(CLI::App& app, Invocation& invocation) {
-  AllreduceBench& bench = invocation.allreduce;
-  const auto positive = CLI::Range(std::int64_t{1}, std::int64_t{1} << 40);
-  app.add_option("--min-bytes", bench.min_bytes, "smallest message")
-      ->check(positive)
-      ->capture_default_str()
-      ->group("Bench");
-  app.add_option("--max-bytes", bench.max_bytes, "largest message")
-      ->check(positive)
-      ->capture_default_str()
-      ->group("Bench");
-  app.add_option("--repeats", bench.repeats, "timed repetitions of each")
-      ->check(positive)
-      ->capture_default_str()
-      ->group("Bench");
-}
-
-void add_scaling_options(CLI::App& app, Invocation& invocation) {
-  ScalingBench& bench = invocation.scaling;
-  const auto positive = CLI::Range(std::int64_t{1}, std::int64_t{1} << 40);
-  app.add_option("--mode", bench.mode, "strong (one batch shared), weak (a batch per rank) or both")
-      ->check(CLI::IsMember({"strong", "weak", "both"}))
-      ->capture_default_str()
-      ->group("Bench");
-  app.add_option("--warmup-steps", bench.warmup_steps, "steps before the clock runs")
-      ->check(positive)
-      ->capture_default_str()
-      ->group("Bench");
-  app.add_option("--timed-steps", bench.timed_steps, "steps measured")
-      ->check(positive)
-      ->capture_default_str()
-      ->group("Bench");
-}
-
-// The command that the first words name, and how many words that took.
-std::pair<Command, int> command_of(int argc, const char* const* argv) {
-  const std::string_view first = argc > 1 ? argv[1] : "";
-  if (first == "train") return {Command::train, 1};
-  if (first == "eval") return {Command::eval, 1};
-  if (first != "bench") {
-    if (!first.empty() && first.front() != '-') {
-      throw Error(ErrorSource::usage,
-                  fmt::format("no command is called '{}': train, eval or bench; see trainer --help", first));
-    }
-    return {Command::train, 0};
-  }
-  const std::string_view second = argc > 2 ? argv[2] : "";
-  if (second == "--help" || second == "-h") return {Command::print_text, 2};
-  if (second == "allreduce") return {Command::bench_allreduce, 2};
-  if (second == "input") return {Command::bench_input, 2};
-  if (second == "scaling") return {Command::bench_scaling, 2};
-  throw Error(ErrorSource::usage,
-              fmt::format("bench measures allreduce, input or scaling, not '{}'; see trainer --help", second));
-}
-
 std::string version_text() {
   return fmt::format("tutti {}\n{}\n{}\nHDF5 {}", version(), cpu_library_version(), mpi_library_version(),
                      array_library_version());
+}
+
+Invocation& print(Invocation& invocation, std::string text) {
+  invocation.command = Command::print_text;
+  invocation.text = std::move(text);
+  return invocation;
 }
 
 }  // namespace
@@ -144,49 +184,26 @@ std::string version_text() {
 Invocation parse_command_line(int argc, const char* const* argv) {
   Invocation invocation;
   invocation.words.assign(argv, argv + argc);
-  const auto [command, words] = command_of(argc, argv);
-  invocation.command = command;
-  if (command == Command::print_text) {
-    invocation.text =
-        "trainer bench allreduce   sums over the ranks, by message size\n"
-        "trainer bench input       preparing batches beside the compute\n"
-        "trainer bench scaling     training steps, by rank count\n"
-        "Each has its own --help.";
-    return invocation;
-  }
+  const auto [entry, words] = command_of(argc, argv);
+  if (entry == nullptr) return print(invocation, list_of_commands());
+  invocation.command = entry->command;
 
   CLI::App app("Trains image classifiers on MPI ranks: mpirun -np 4 ./trainer", "trainer");
   app.set_help_flag("-h,--help", "print this and end");
   bool wants_version = false;
   app.add_flag("--version", wants_version, "print the versions of program and libraries and end");
-  app.footer(kCommands);
+  app.footer(footer());
   const auto options = run_options(invocation.run);
-  if (command == Command::eval) {
-    add_eval_options(app, invocation);
-  } else if (command != Command::train) {
-    add_bench_options(app, invocation);
-  }
-  if (command == Command::bench_allreduce) {
-    add_allreduce_options(app, invocation);
-  } else {
-    if (command == Command::bench_scaling) add_scaling_options(app, invocation);
-    add_run_options(app, options, command);
-  }
-
+  entry->add_own_options(app, invocation);
+  add_run_options(app, options, *entry);
   try {
     app.parse(argc - words, argv + words);
   } catch (const CLI::CallForHelp&) {
-    invocation.command = Command::print_text;
-    invocation.text = app.help();
-    return invocation;
+    return print(invocation, app.help());
   } catch (const CLI::ParseError& error) {
     throw Error(ErrorSource::usage, fmt::format("{}; see trainer --help", error.what()));
   }
-  if (wants_version) {
-    invocation.command = Command::print_text;
-    invocation.text = version_text();
-    return invocation;
-  }
+  if (wants_version) return print(invocation, version_text());
   for (const RunOption& option : options) {
     const CLI::Option* parsed = app.get_option_no_throw("--" + option.name);
     if (parsed != nullptr && parsed->count() > 0) invocation.given.insert(option.name);

@@ -10,12 +10,13 @@
 
 namespace tutti {
 
-enum class Command { print_text, train, eval, bench_allreduce, bench_input, bench_scaling };
+enum class Command { print_text, train, eval, bench_allreduce, bench_input, bench_scaling, bench_step };
 
 struct EvalRequest {
   std::string checkpoint;   // path of the file
   std::string on = "test";  // or train
 };
+
 
 struct AllreduceBench {
   std::int64_t min_bytes = 4;
@@ -23,10 +24,10 @@ struct AllreduceBench {
   std::int64_t repeats = 20;
 };
 
-struct ScalingBench {
-  std::string mode = "both";  // strong, weak or both
-  std::int64_t warmup_steps = 5;
-  std::int64_t timed_steps = 20;
+// Of the benches that train.
+struct TimedSteps {
+  std::int64_t warmup = 5;
+  std::int64_t timed = 20;
 };
 
 struct InputBench {
@@ -39,12 +40,13 @@ struct Invocation {
   std::vector<std::string> words;  // as given, for the run record
   RunConfig run;
   std::set<std::string> given;  // names of run options that the user chose
-  std::string ranks;            // bench: rank counts, comma separated; empty: doubling up to all
+  std::string ranks;            // bench allreduce, scaling: rank counts, comma separated; empty: doubling up to all
   std::string json;             // bench, eval: where the results go as JSON
   EvalRequest eval;
   AllreduceBench allreduce;
   InputBench input;
-  ScalingBench scaling;
+  TimedSteps steps;
+  std::string scaling_mode = "both";  // strong, weak or both
 };
 
 // Throws a usage error in one line that says what is wrong and where help is.

@@ -70,6 +70,8 @@ ExitStatus carry_out(World& world, const Invocation& invocation, FailureRecord& 
       return bench_input(world, invocation);
     case Command::bench_scaling:
       return bench_scaling(world, invocation);
+    case Command::bench_step:
+      return bench_step(world, invocation);
   }
   return ExitStatus::done;
 }

@@ -1,8 +1,10 @@
 #include "memory_plan.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 namespace tutti {
 namespace {
@@ -34,18 +36,33 @@ std::size_t best_fit(std::vector<Placed>& neighbours, std::size_t bytes) {
   return narrowest == std::numeric_limits<std::size_t>::max() ? free_from : best;
 }
 
-}  // namespace
-
-// The largest first: what comes later is small enough for the gaps that these leave.
-MemoryPlan::MemoryPlan(std::span<const MemoryBlock> blocks) : offsets_(blocks.size()) {
+// Blocks in the order in which they are to be placed: those with the greatest measure first.
+template <class Measure>
+std::vector<std::size_t> ordered(std::span<const MemoryBlock> blocks, Measure measure) {
   std::vector<std::size_t> order(blocks.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::ranges::stable_sort(order, std::greater<>{}, [&](std::size_t block) { return blocks[block].bytes; });
+  std::ranges::stable_sort(order, std::greater<>{}, [&](std::size_t block) { return measure(blocks[block]); });
+  return order;
+}
+
+}  // namespace
+
+// Two ways to begin: with what is hard to place for its size, which suits evaluation, or with what lives longest, which
+// stacks up the activations of training. The better one counts.
+MemoryPlan::MemoryPlan(std::span<const MemoryBlock> blocks) {
+  place(blocks, ordered(blocks, [](const MemoryBlock& block) { return block.bytes; }));
+  MemoryPlan other;
+  other.place(blocks, ordered(blocks, [](const MemoryBlock& block) { return block.end - block.begin; }));
+  if (other.bytes_ < bytes_) *this = std::move(other);
+}
+
+void MemoryPlan::place(std::span<const MemoryBlock> blocks, std::span<const std::size_t> order) {
+  offsets_.resize(blocks.size());
   std::vector<Placed> neighbours;
   for (std::size_t done = 0; done < order.size(); ++done) {
     const std::size_t block = order[done];
     neighbours.clear();
-    for (const std::size_t other : std::span(order).first(done)) {
+    for (const std::size_t other : order.first(done)) {
       if (!meet(blocks[block], blocks[other])) continue;
       neighbours.push_back({offsets_[other], offsets_[other] + aligned(blocks[other].bytes)});
     }

@@ -27,6 +27,8 @@ class MemoryPlan {
   std::size_t offset(std::size_t block) const { return offsets_.at(block); }
 
  private:
+  void place(std::span<const MemoryBlock> blocks, std::span<const std::size_t> order);
+
   std::vector<std::size_t> offsets_;
   std::size_t bytes_ = 0;
 };

@@ -39,10 +39,19 @@ TEST(CommandLine, KnowsWhatTheUserChose) {
 
 TEST(CommandLine, TellsTheBenchesApart) {
   EXPECT_EQ(parse({"bench", "allreduce", "--max-bytes", "1024"}).allreduce.max_bytes, 1024);
+  const Invocation input = parse({"bench", "input", "--augment", "crop-flip", "--seconds", "0.5"});
+  EXPECT_EQ(input.command, Command::bench_input);
+  EXPECT_EQ(input.run.augment, "crop-flip");
+  EXPECT_EQ(input.input.seconds, 0.5);
   const Invocation scaling = parse({"bench", "scaling", "--mode", "weak", "--model", "mlp", "--ranks", "1,2"});
   EXPECT_EQ(scaling.command, Command::bench_scaling);
   EXPECT_EQ(scaling.run.model, "mlp");
   EXPECT_EQ(scaling.ranks, "1,2");
+  const Invocation step = parse({"bench", "step", "--timed-steps", "3", "--parts", "2", "--batch-size", "8"});
+  EXPECT_EQ(step.command, Command::bench_step);
+  EXPECT_EQ(step.steps.timed, 3);
+  EXPECT_EQ(step.run.parts, 2);
+  EXPECT_EQ(refusal({"bench", "step", "--ranks", "2"}).substr(0, 4), "The ");
 }
 
 TEST(CommandLine, RefusesInOneLineThatSaysWhereHelpIs) {

@@ -33,4 +33,20 @@ inline ::testing::AssertionResult close(const std::vector<float>& got, std::span
   return ::testing::AssertionFailure() << wrong << " of " << got.size() << " values differ:" << first;
 }
 
+// The same for values whose errors have many sources: the norm of the difference, relative to that expected.
+inline ::testing::AssertionResult close_in_norm(const std::vector<float>& got, std::span<const double> expected,
+                                                double tolerance) {
+  if (got.size() != expected.size()) {
+    return ::testing::AssertionFailure() << got.size() << " values instead of " << expected.size();
+  }
+  double difference = 0;
+  double norm = 1e-20;
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    difference += (got[i] - expected[i]) * (got[i] - expected[i]);
+    norm += expected[i] * expected[i];
+  }
+  if (std::sqrt(difference / norm) <= tolerance) return ::testing::AssertionSuccess();
+  return ::testing::AssertionFailure() << "differs by " << std::sqrt(difference / norm) << " of its norm";
+}
+
 }  // namespace tutti::testing_support

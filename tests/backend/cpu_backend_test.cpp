@@ -112,19 +112,20 @@ TEST(CpuBackend, RefusesWeightsThatAreMissingOrAnotherLayers) {
   const Conv2dSpec spec{4, 3};
   const NetworkCase other{"Other", 2, {3, 8, 8}, {Conv2dSpec{5, 3}}};
   const NetworkWeights weights(device, other);
-  EXPECT_THROW(backend.make_layer(spec, {input}), Error);
-  EXPECT_THROW(backend.make_layer(spec, {input, weights.prepared(0)}), Error);
+  EXPECT_THROW(backend.make_layer(spec, {.input = input}), Error);
+  EXPECT_THROW(backend.make_layer(spec, {.input = input, .weights = weights.prepared(0)}), Error);
 }
 
 TEST(CpuBackend, RefusesWhatDoesNotFitWithTheWordsOfTheSpec) {
   const auto backend = make_cpu_backend();
   try {
-    backend->make_layer(Pool2dSpec{Pooling::max, 9, 1}, {backend->plain_activation({2, 3, 8, 8})});
+    backend->make_layer(Pool2dSpec{Pooling::max, 9, 1}, {.input = backend->plain_activation({2, 3, 8, 8})});
     FAIL() << "a window larger than the image was accepted";
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("max-pool2d: its window of 9x9"), std::string::npos) << error.what();
   }
-  EXPECT_THROW(backend->make_layer(Pool2dSpec{Pooling::max, 2, 2}, {backend->plain_activation({0, 3, 8, 8})}), Error);
+  EXPECT_THROW(backend->make_layer(Pool2dSpec{Pooling::max, 2, 2}, {.input = backend->plain_activation({0, 3, 8, 8})}),
+               Error);
 }
 
 TEST(CpuBackend, SaysWhatItWasDoingWhenOneDnnRefuses) {
@@ -132,7 +133,7 @@ TEST(CpuBackend, SaysWhatItWasDoingWhenOneDnnRefuses) {
   ActivationSpec input = backend->plain_activation({2, 3, 4, 4});
   input.shape = {2, 3, 8, 8};  // not what its format says
   try {
-    backend->make_layer(Pool2dSpec{Pooling::max, 2, 2}, {input});
+    backend->make_layer(Pool2dSpec{Pooling::max, 2, 2}, {.input = input});
     FAIL() << "a format of another shape was accepted";
   } catch (const Error& error) {
     EXPECT_EQ(error.source(), ErrorSource::onednn);

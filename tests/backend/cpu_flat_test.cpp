@@ -5,7 +5,7 @@
 namespace tutti::testing_support {
 namespace {
 
-INSTANTIATE_TEST_SUITE_P(Cpu, FlatContract, ::testing::Values(FlatBackend{"cpu", make_cpu_backend}));
+INSTANTIATE_TEST_SUITE_P(Cpu, FlatContract, ::testing::Values(FlatBackend{"cpu", [] { return make_cpu_backend(); }}));
 
 TEST(CpuFlat, RefusesTensorsThatDoNotMatch) {
   Device device(make_cpu_backend());

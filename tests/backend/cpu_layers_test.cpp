@@ -3,7 +3,7 @@
 namespace tutti::testing_support {
 namespace {
 
-const BackendUnderTest kCpu{"cpu", make_cpu_backend, 1e-5};
+const BackendUnderTest kCpu{"cpu", [] { return make_cpu_backend(); }, 1e-5, 1e-4};
 
 INSTANTIATE_TEST_SUITE_P(Cpu, LayerContract,
                          ::testing::Combine(::testing::Values(kCpu), ::testing::ValuesIn(all_cases())),

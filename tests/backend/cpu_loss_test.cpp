@@ -5,7 +5,7 @@
 namespace tutti::testing_support {
 namespace {
 
-INSTANTIATE_TEST_SUITE_P(Cpu, LossContract, ::testing::Values(LossBackend{"cpu", make_cpu_backend}));
+INSTANTIATE_TEST_SUITE_P(Cpu, LossContract, ::testing::Values(LossBackend{"cpu", [] { return make_cpu_backend(); }}));
 
 TEST(CpuLoss, NamesALabelThatIsNoClass) {
   const auto backend = make_cpu_backend();

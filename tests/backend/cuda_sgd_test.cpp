@@ -13,6 +13,9 @@ namespace {
 
 using Floats = std::vector<float>;
 
+constexpr float kGradientFactor = 0.7f;
+constexpr float kRateFactor = 1.3f;
+
 Tensor host_view(Floats& values) { return {values.data(), Shape{static_cast<std::int64_t>(values.size())}}; }
 
 Floats wave(std::size_t size, float scale, std::size_t period) {
@@ -24,7 +27,7 @@ Floats wave(std::size_t size, float scale, std::size_t period) {
 // The definition beside SgdStep, one rounding per operation.
 void reference(Floats& weights, const Floats& gradients, Floats& velocity, const SgdStep& step) {
   for (std::size_t i = 0; i < weights.size(); ++i) {
-    const float g = gradients[i] + step.weight_decay * weights[i];
+    const float g = (gradients[i] * kGradientFactor + step.weight_decay * weights[i]) * kRateFactor;
     velocity[i] = step.momentum * velocity[i] + g;
     weights[i] -= step.learning_rate * (step.nesterov ? g + step.momentum * velocity[i] : velocity[i]);
   }
@@ -68,13 +71,19 @@ TEST_P(CudaSgd, GivesTheBitsOfTheWrittenFormula) {
   const OnTheGpu device_weights(*stream, weights);
   const OnTheGpu device_gradients(*stream, gradients);
   const OnTheGpu device_velocity(*stream, velocity);
+  Floats gradient_factor{kGradientFactor};
+  Floats rate_factor{kRateFactor};
+  const OnTheGpu device_gradient_factor(*stream, gradient_factor);
+  const OnTheGpu device_rate_factor(*stream, rate_factor);
   const SgdStep step{.weights = device_weights.view(),
                      .gradients = device_gradients.view(),
                      .velocity = momentum != 0 ? device_velocity.view() : Tensor{},
                      .learning_rate = 0.05f,
                      .momentum = momentum,
                      .weight_decay = 5e-4f,
-                     .nesterov = nesterov};
+                     .nesterov = nesterov,
+                     .gradient_factor = device_gradient_factor.view(),
+                     .rate_factor = device_rate_factor.view()};
   for (int i = 0; i < 3; ++i) {
     tutti_cuda_library().sgd_step(*stream, step);
     reference(weights, gradients, velocity, step);

@@ -63,9 +63,12 @@ class Device {
 
   // An activation's values in canonical order.
   std::vector<float> values_of(const ActivationSpec& activation, const Buffer& buffer) {
+    return values_of(activation, buffer.data());
+  }
+  std::vector<float> values_of(const ActivationSpec& activation, const void* values) {
     const Buffer plain = backend_->allocate(static_cast<std::size_t>(activation.shape.elements()) * sizeof(float));
     const Tensor tensor = plain.view(activation.shape, ElementType::f32);
-    backend_->to_plain(*stream_, activation, buffer.data(), tensor);
+    backend_->to_plain(*stream_, activation, values, tensor);
     return download<float>(tensor);
   }
 

@@ -10,11 +10,18 @@
 
 namespace tutti::testing_support {
 
+// Layer `layer` adds activation `activation`: 0 is the network's input, i the output of layer i - 1.
+struct ResidualCase {
+  std::size_t layer;
+  std::size_t activation;
+};
+
 struct NetworkCase {
   std::string name;  // letters and digits only
   std::int64_t batch;
   Shape sample;
   std::vector<LayerSpec> layers;
+  std::vector<ResidualCase> residuals{};
 };
 
 inline std::ostream& operator<<(std::ostream& out, const NetworkCase& network) { return out << network.name; }
@@ -58,6 +65,8 @@ inline std::vector<NetworkCase> other_layer_cases() {
       {"AveragePoolWithRemainder", 64, {3, 9, 10}, {Pool2dSpec{Pooling::average, 2, 2}}},
       {"AveragePoolOverlapping", 1, {64, 7, 8}, {Pool2dSpec{Pooling::average, 3, 2}}},
       {"AveragePoolOfTheImage", 3, {50, 4, 4}, {Pool2dSpec{Pooling::average, 4, 4}}},
+      {"MaxPoolOfResnetStem", 3, {20, 15, 16}, {Pool2dSpec{Pooling::max, 3, 2, 1}}},
+      {"AveragePoolPadded", 2, {16, 7, 6}, {Pool2dSpec{Pooling::average, 3, 1, 1}}},
       {"LinearToTenClasses", 64, {128}, {LinearSpec{10, kBias, kNoRelu}}},
       {"LinearOfOneToOne", 1, {1}, {LinearSpec{1, kBias, kNoRelu}}},
       {"LinearToOneUnit", 3, {33}, {LinearSpec{1, kNoBias, kRelu}}},
@@ -104,9 +113,45 @@ inline std::vector<NetworkCase> chain_cases() {
   };
 }
 
+inline constexpr bool kAdd = true;
+inline constexpr bool kNoAdd = false;
+
+// A stem, a block with the plain and one with a convolved residual, and the end of a network.
+inline NetworkCase resnet_like(std::string name, std::int64_t batch, std::int64_t extent, std::int64_t channels) {
+  // Without biases: their gradients, before a norm, are zeros with nothing but rounding errors in them.
+  const Conv2dSpec same{channels, 3, 1, 1, kNoBias, kNoRelu};
+  const Conv2dSpec wider{2 * channels, 3, 2, 1, kNoBias, kNoRelu};
+  const Conv2dSpec after{2 * channels, 3, 1, 1, kNoBias, kNoRelu};
+  return {std::move(name),
+          batch,
+          {3, extent, extent},
+          {same, BatchNormSpec{kNoAdd, kRelu}, same, BatchNormSpec{kAdd, kRelu}, wider, BatchNormSpec{kNoAdd, kRelu},
+           after, BatchNormSpec{kNoAdd, kNoRelu}, AddSpec{kRelu}, GlobalAveragePoolSpec{}, DropoutSpec{0.3},
+           LinearSpec{5, kBias, kNoRelu}},
+          {{3, 2}, {8, 6}}};
+}
+
+inline std::vector<NetworkCase> norm_cases() {
+  return {
+      {"NormOfTheImage", 3, {3, 9, 7}, {BatchNormSpec{kNoAdd, kRelu}}},
+      {"NormAfterConvOf20", 4, {3, 9, 7}, {Conv2dSpec{20, 3, 1, 1, kNoBias, kNoRelu}, BatchNormSpec{kNoAdd, kRelu}}},
+      {"NormAfterConvOf50", 2, {16, 6, 6}, {Conv2dSpec{50, 3, 1, 0, kBias, kRelu}, BatchNormSpec{kNoAdd, kNoRelu}}},
+      {"NormAfterConvOfFullBlocks", 3, {32, 5, 5}, {Conv2dSpec{64, 3, 1, 1, kNoBias}, BatchNormSpec{kNoAdd, kRelu}}},
+      {"DropoutBetweenLinears", 5, {33}, {LinearSpec{30, kBias, kRelu}, DropoutSpec{0.5}, LinearSpec{4, kBias}}},
+      {"AverageAndDropoutAfterConv",
+       2,
+       {3, 6, 5},
+       {Conv2dSpec{20, 3, 1, 0, kBias, kRelu}, DropoutSpec{0.25}, GlobalAveragePoolSpec{}, LinearSpec{3, kBias}}},
+      resnet_like("ResnetOf20Channels", 3, 9, 20),
+      resnet_like("ResnetOf32Channels", 2, 8, 32),
+      resnet_like("ResnetOfOneSample", 1, 6, 3),
+  };
+}
+
 inline std::vector<NetworkCase> all_cases() {
   std::vector<NetworkCase> all = convolution_cases();
-  for (const auto& cases : {other_layer_cases(), chain_cases()}) all.insert(all.end(), cases.begin(), cases.end());
+  for (const auto& cases : {other_layer_cases(), chain_cases(), norm_cases()})
+    all.insert(all.end(), cases.begin(), cases.end());
   return all;
 }
 
@@ -125,6 +170,14 @@ inline std::vector<NetworkCase> small_cases() {
        {1, 13, 13},
        {Conv2dSpec{5, 3, 1, 0, kBias, kRelu}, Pool2dSpec{Pooling::max, 2, 2}, Conv2dSpec{7, 2, 1, 0, kBias, kRelu},
         Pool2dSpec{Pooling::average, 2, 2}, LinearSpec{6, kBias, kRelu}, LinearSpec{3, kBias, kNoRelu}}},
+      {"Norm", 3, {3, 4, 5}, {BatchNormSpec{kNoAdd, kNoRelu}}},
+      {"NormWithReluAfterConv",
+       3,
+       {2, 5, 4},
+       {Conv2dSpec{20, 3, 1, 1, kNoBias, kNoRelu}, BatchNormSpec{kNoAdd, kRelu}}},
+      {"NormThatAddsTheImage", 2, {3, 4, 5}, {BatchNormSpec{kAdd, kRelu}}, {{0, 0}}},
+      {"AddOfTheImage", 2, {3, 4, 5}, {Conv2dSpec{3, 3, 1, 1, kBias, kNoRelu}, AddSpec{kRelu}}, {{1, 0}}},
+      resnet_like("SmallResnet", 3, 6, 4),
   };
 }
 

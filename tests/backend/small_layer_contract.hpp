@@ -4,19 +4,38 @@
 
 #include "backend/layer_contract.hpp"
 
+#include <numeric>
+
 namespace tutti::testing_support {
 
 class SmallLayerContract : public LayerContract {
  protected:
-  // The whole network's output by the naive loops, for the first samples of the input.
-  std::vector<double> reference_output(std::int64_t batch) const {
-    const Shape shape = network().sample.batch_of(batch);
-    reference::Array values(shape, std::span(input_).first(static_cast<std::size_t>(shape.elements())));
-    for (std::size_t i = 0; i < network().layers.size(); ++i) {
-      values = reference::layer_forward(network().layers[i], values, parameters_of(i));
-    }
-    return values.values;
+  using Parameters = std::vector<std::vector<reference::Array>>;
+
+  Parameters all_parameters() const {
+    Parameters all;
+    for (std::size_t i = 0; i < network().layers.size(); ++i) all.push_back(parameters_of(i));
+    return all;
   }
+  // The whole network's output by the naive loops.
+  static std::vector<double> reference_output(const reference::Array& input, const Parameters& parameters,
+                                              LayerMode mode) {
+    std::vector<reference::Array> activations{input};
+    for (std::size_t i = 0; i < network().layers.size(); ++i) {
+      const reference::Array* residual = nullptr;
+      for (const ResidualCase& added : network().residuals) {
+        if (added.layer == i) residual = &activations[added.activation];
+      }
+      activations.push_back(reference::layer_forward(
+          network().layers[i], {activations.back(), residual, mode, kPlace, kPurpose}, parameters[i]));
+    }
+    return activations.back().values;
+  }
+  reference::Array first_samples(std::int64_t batch) const {
+    const Shape shape = network().sample.batch_of(batch);
+    return {shape, std::span(input_).first(static_cast<std::size_t>(shape.elements()))};
+  }
+  static double chain_tolerance() { return std::get<0>(GetParam()).chain_tolerance; }
 };
 
 TEST_P(SmallLayerContract, BackwardEqualsFiniteDifferencesOfTheNaiveLoops) {
@@ -25,17 +44,11 @@ TEST_P(SmallLayerContract, BackwardEqualsFiniteDifferencesOfTheNaiveLoops) {
   const auto output_weights = output_gradient(plan);
   const auto gradients = plan.backward(output_weights);
 
-  std::vector<std::vector<reference::Array>> parameters;
-  for (std::size_t i = 0; i < plan.layers(); ++i) parameters.push_back(parameters_of(i));
-  reference::Array input(plan.activation(0).shape, input_);
+  Parameters parameters = all_parameters();
+  reference::Array input = first_samples(network().batch);
   const auto objective = [&] {
-    reference::Array values = input;
-    for (std::size_t i = 0; i < plan.layers(); ++i) {
-      values = reference::layer_forward(network().layers[i], values, parameters[i]);
-    }
-    double sum = 0;
-    for (std::size_t i = 0; i < values.values.size(); ++i) sum += values.values[i] * output_weights[i];
-    return sum;
+    const auto values = reference_output(input, parameters, LayerMode::training);
+    return std::inner_product(values.begin(), values.end(), output_weights.begin(), 0.0);
   };
   const auto differences = [&](std::vector<double>& values) {
     constexpr double kStep = 1e-6;
@@ -51,12 +64,14 @@ TEST_P(SmallLayerContract, BackwardEqualsFiniteDifferencesOfTheNaiveLoops) {
     return result;
   };
 
-  EXPECT_TRUE(close(gradients[0], differences(input.values), 10 * tolerance())) << "input";
+  EXPECT_TRUE(close_in_norm(gradients[0], differences(input.values), chain_tolerance())) << "input";
   std::size_t next = 1;
-  for (auto& layer : parameters) {
-    for (auto& parameter : layer) {
-      EXPECT_TRUE(close(gradients.at(next), differences(parameter.values), 10 * tolerance())) << "gradient " << next;
-      ++next;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const auto kinds = tutti::parameters(network().layers[i], plan.activation(i).shape.without_first());
+    for (std::size_t p = 0; p < kinds.size(); ++p, ++next) {
+      if (is_statistic(kinds[p].kind)) continue;
+      EXPECT_TRUE(close_in_norm(gradients.at(next), differences(parameters[i][p].values), chain_tolerance()))
+          << name_of(kinds[p].kind) << " of layer " << i;
     }
   }
   EXPECT_EQ(next, gradients.size());
@@ -72,10 +87,14 @@ TEST_P(SmallLayerContract, TakesChangedWeightsAtTheNextRefreshInPlansMadeBeforeA
   alone.batch = 1;
   NetworkPlan single(device_, alone, weights_);
 
-  EXPECT_TRUE(close(before.forward(input_), reference_output(network().batch), 10 * tolerance()));
-  EXPECT_TRUE(close(after.forward(input_), reference_output(network().batch), 10 * tolerance()));
-  const std::vector<float> first(input_.begin(), input_.begin() + network().sample.elements());
-  EXPECT_TRUE(close(single.forward(first), reference_output(1), 10 * tolerance()));
+  const auto expect_output = [&](NetworkPlan& plan, const reference::Array& input, LayerMode mode) {
+    const std::vector<float> values(input.values.begin(), input.values.end());
+    EXPECT_TRUE(
+        close_in_norm(plan.forward(values), reference_output(input, all_parameters(), mode), chain_tolerance()));
+  };
+  expect_output(before, first_samples(network().batch), LayerMode::training);
+  expect_output(after, first_samples(network().batch), LayerMode::evaluation);
+  expect_output(single, first_samples(1), LayerMode::training);
 }
 
 }  // namespace tutti::testing_support

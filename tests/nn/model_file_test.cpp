@@ -2,8 +2,9 @@
 
 #include "tutti/base/error.hpp"
 #include "tutti/nn/models.hpp"
+#include "tutti/nn/network.hpp"
 
-#include <gtest/gtest.h>
+#include "nn/fake_backend.hpp"
 
 #include <cstdlib>
 #include <string>
@@ -36,6 +37,24 @@ TEST(ModelFile, InTheJobsFolderEqualsTheBuiltInNetwork) {
   }
 }
 
+std::uint64_t initial_digest(const NetworkSpec& spec) {
+  testing_support::FakeBackend backend;
+  const auto stream = backend.make_stream();
+  const Network network(spec, Shape{1, 32, 32}, 10);
+  const Buffer memory = backend.allocate(network.layout().block_bytes());
+  const Tensor block = memory.view(Shape{network.layout().block_elements()}, ElementType::f32);
+  initialize(network, spec.initializer, 1, backend, block);
+  return digest_of(backend, *stream, block, network.layout().trained());
+}
+
+// The larger networks are left to the comparison above: equal specs give equal weights.
+TEST(ModelFile, InTheJobsFolderStartsFromTheSameWeights) {
+  const std::string folder = std::string(std::getenv("TUTTI_SOURCE_DIR")) + "/jobs/models/";
+  for (const std::string name : {"lenet", "lenet-avg", "mlp", "linear", "resnet18"}) {
+    EXPECT_EQ(initial_digest(read_model_file(folder + name + ".toml")), initial_digest(built_in_model(name))) << name;
+  }
+}
+
 TEST(ModelFile, FillsInWhatMayBeLeftOut) {
   const NetworkSpec network = parse_model(R"(
 name = "small"
@@ -64,9 +83,10 @@ bias = false
 TEST(ModelFile, NamesTheLineAndKeyOfAMistake) {
   const std::string head = "name = \"x\"\n\n[[layer]]\nname = \"a\"\n";
   EXPECT_EQ(refusal(head + "type = \"linear\"\nunits = 3\nrely = true\n"),
-            "net.toml:7: layer 1 has no key 'rely'; it takes bias, name, relu, type, units");
+            "net.toml:7: layer 1 has no key 'rely'; it takes bias, input, name, relu, type, units");
   EXPECT_EQ(refusal(head + "type = \"lineal\"\nunits = 3\n"),
-            "net.toml:5: 'lineal' is no layer type: conv2d, max-pool2d, average-pool2d, linear");
+            "net.toml:5: 'lineal' is no layer type: conv2d, max-pool2d, average-pool2d, linear, batch-norm, add, "
+            "global-average-pool, dropout");
   EXPECT_EQ(refusal(head + "type = \"linear\"\nunits = 0\n"),
             "net.toml:6: 'units' must be a whole number above 0, or \"classes\"");
   EXPECT_EQ(refusal(head + "type = \"conv2d\"\nkernel = 3\n"), "net.toml:3: layer 1 lacks the key 'channels'");
@@ -77,6 +97,65 @@ TEST(ModelFile, NamesTheLineAndKeyOfAMistake) {
   EXPECT_EQ(refusal("init = \"zeros\"\nname = \"x\"\n"),
             "net.toml:1: 'zeros' is no initialiser: normal, xavier or kaiming");
   EXPECT_EQ(refusal("name = \"x\"\nlayer = 3\n"), "net.toml:2: layers are written as [[layer]], one table each");
+}
+
+TEST(ModelFile, ConnectsLayersByName) {
+  const NetworkSpec network = parse_model(R"(
+name = "small"
+[[layer]]
+name = "a"
+type = "batch-norm"
+relu = true
+[[layer]]
+name = "b"
+type = "batch-norm"
+input = "image"
+add = true
+residual = "a"
+[[layer]]
+name = "c"
+type = "add"
+residual = "image"
+[[layer]]
+name = "d"
+type = "dropout"
+rate = 0.25
+[[layer]]
+name = "e"
+type = "max-pool2d"
+kernel = 3
+stride = 2
+padding = 1
+[[layer]]
+name = "f"
+type = "global-average-pool"
+)",
+                                          "net.toml");
+  const std::vector<LayerNode> expected{
+      {"a", BatchNormSpec{.relu = true}},
+      {"b", BatchNormSpec{.add = true}, "image", "a"},
+      {"c", AddSpec{}, "", "image"},
+      {"d", DropoutSpec{.rate = 0.25}},
+      {"e", Pool2dSpec{.pooling = Pooling::max, .kernel = 3, .stride = 2, .padding = 1}},
+      {"f", GlobalAveragePoolSpec{}}};
+  EXPECT_EQ(network.layers, expected);
+  EXPECT_EQ(parse_model(model_text(network), "text"), network) << model_text(network);
+}
+
+TEST(ModelFile, NamesTheLineOfAWrongConnection) {
+  const std::string head = "name = \"x\"\n[[layer]]\nname = \"a\"\ntype = \"conv2d\"\nchannels = 2\nkernel = 1\n";
+  const std::string next = head + "[[layer]]\nname = \"b\"\n";
+  EXPECT_EQ(refusal(head + "input = \"b\"\n"), "net.toml:7: 'input': no layer before this one is called 'b'");
+  EXPECT_EQ(refusal(head + "input = \"a\"\n"), "net.toml:7: 'input': no layer before this one is called 'a'");
+  EXPECT_EQ(refusal(next + "type = \"add\"\nresidual = \"c\"\n"),
+            "net.toml:10: 'residual': no layer before this one is called 'c'");
+  EXPECT_EQ(refusal(next + "type = \"add\"\n"), "net.toml:7: layer 2 lacks the key 'residual'");
+  EXPECT_EQ(refusal(next + "type = \"batch-norm\"\nresidual = \"a\"\n"),
+            "net.toml:10: layer 2 has no key 'residual'; it takes add, input, name, relu, type");
+  EXPECT_EQ(refusal(next + "type = \"dropout\"\nrate = 1.0\n"),
+            "net.toml:10: 'rate' must be a number of at least 0 and below 1");
+  EXPECT_EQ(refusal("name = \"x\"\n[[layer]]\nname = \"image\"\n"),
+            "net.toml:3: 'image' is the name of the image itself");
 }
 
 TEST(ModelFile, RefusesTwoLayersOfOneNameAndNamesThatAreNoNames) {

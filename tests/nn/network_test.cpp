@@ -1,32 +1,20 @@
 #include "tutti/nn/network.hpp"
 
-#include "tutti/backend/backend.hpp"
-#include "tutti/base/digest.hpp"
-#include "tutti/base/error.hpp"
 #include "tutti/nn/models.hpp"
-#include "tutti/nn/part_context.hpp"
 
-#include <gtest/gtest.h>
+#include "support/thrown.hpp"
 
-#include <algorithm>
-#include <cmath>
+#include <map>
 #include <string>
 #include <vector>
 
 namespace tutti {
 namespace {
 
-const Shape kImage{1, 28, 28};
-
-TEST(Network, LenetHasTheTutorialsParameters) {
-  const Network network(built_in_model("lenet"), kImage, 10);
-  EXPECT_EQ(network.layout().parameters(), 129068);
-  EXPECT_EQ(network.layers()[4].input, (Shape{50, 4, 4}));
-  EXPECT_EQ(network.layers()[4].output, (Shape{128}));
-}
+const Shape kImageShape{1, 28, 28};
 
 TEST(Network, LaysItsParametersOutLastLayerFirst) {
-  const Network network(built_in_model("lenet"), kImage, 10);
+  const Network network(built_in_model("lenet"), kImageShape, 10);
   const auto& slices = network.layout().slices();
   ASSERT_EQ(slices.size(), 8u);
   EXPECT_EQ(slices.front().name, "dense2/weight");
@@ -39,122 +27,156 @@ TEST(Network, LaysItsParametersOutLastLayerFirst) {
   }
 }
 
-TEST(Network, NamesTheLayerThatDoesNotFit) {
-  try {
-    const Network network(built_in_model("lenet"), Shape{1, 8, 8}, 10);
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.source(), ErrorSource::input);
-    EXPECT_NE(std::string(error.what()).find("layer conv2 of the network lenet"), std::string::npos) << error.what();
-  }
-}
-
 TEST(Network, RefusesAnEndThatIsNotOneValuePerClass) {
   NetworkSpec spec = built_in_model("linear");
   std::get<LinearSpec>(spec.layers.back().spec).units = 7;
-  EXPECT_THROW(Network(spec, kImage, 10), Error);
+  EXPECT_THROW(Network(spec, kImageShape, 10), Error);
 }
 
-class InitialValues : public testing::TestWithParam<Initializer> {};
+std::string refusal(const NetworkSpec& spec, const Shape& sample) {
+  const Error error = thrown_by([&] { Network(spec, sample, 10); });
+  EXPECT_EQ(error.source(), ErrorSource::input);
+  return error.what();
+}
 
-TEST_P(InitialValues, HaveTheWrittenSpreadAndDependOnTheSeedAlone) {
-  const Network network(built_in_model("mlp"), kImage, 10);
-  const auto backend = make_cpu_backend();
-  const auto stream = backend->make_stream();
-  const Buffer memory = backend->allocate(network.layout().block_bytes());
-  const Tensor block = memory.view(Shape{network.layout().block_elements()}, ElementType::f32);
-  const auto digest_for = [&](std::uint64_t seed) {
-    initialize(network, GetParam(), seed, *backend, block);
-    return digest_of(*backend, *stream, block, network.layout());
+NetworkSpec spec_of(std::vector<LayerNode> layers) {
+  layers.push_back({"head", LinearSpec{.units = kUnitsAsClasses}});
+  return {"net", Initializer::xavier, std::move(layers)};
+}
+
+const LayerSpec kConvolution = Conv2dSpec{.channels = 4, .kernel = 3, .padding = 1};
+
+TEST(Network, NamesTheLayerThatDoesNotFitAndTheLeastSize) {
+  EXPECT_EQ(refusal(built_in_model("vgg11"), Shape{1, 28, 28}),
+            "layer stage5.pool of the network vgg11 does not fit images of 1x28x28: max-pool2d: its window of 2x2 is "
+            "larger than the image of 512x1x1; use a smaller kernel or fewer layers that shrink the image; the least "
+            "size is 32x32");
+  const std::string lenet = refusal(built_in_model("lenet"), Shape{1, 8, 8});
+  EXPECT_TRUE(lenet.starts_with("layer conv2 of the network lenet does not fit images of 1x8x8: ")) << lenet;
+  EXPECT_TRUE(lenet.ends_with("the least size is 14x14")) << lenet;
+  EXPECT_NO_THROW(Network(built_in_model("vgg11"), Shape{1, 32, 32}, 10));
+  EXPECT_NO_THROW(Network(built_in_model("lenet"), Shape{1, 14, 14}, 10));
+}
+
+TEST(Network, NamesNoLeastSizeWhereNoneWouldDo) {
+  const std::string text =
+      refusal(spec_of({{"conv", Conv2dSpec{.channels = 4, .kernel = 3, .padding = 3}}}), kImageShape);
+  EXPECT_EQ(text.find("least size"), std::string::npos) << text;
+}
+
+TEST(Network, ReadsAnyEarlierLayerOrTheImage) {
+  const Network network(spec_of({{"a", kConvolution},
+                                 {"b", kConvolution, "image"},
+                                 {"sum", AddSpec{}, "", "a"},
+                                 {"norm", BatchNormSpec{.add = true}, "sum", "b"}}),
+                        kImageShape, 10);
+  const auto& layers = network.layers();
+  EXPECT_EQ(layers[0].from, kImage);
+  EXPECT_EQ(layers[1].from, kImage);
+  EXPECT_EQ(layers[2].from, 1);
+  EXPECT_EQ(layers[2].residual_from, 0);
+  EXPECT_EQ(layers[3].from, 2);
+  EXPECT_EQ(layers[3].residual_from, 1);
+  EXPECT_EQ(layers[4].from, 3);
+  EXPECT_EQ(layers[1].input, kImageShape);
+}
+
+TEST(Network, SaysWhatIsWrongWithItsConnections) {
+  const auto words = [](std::vector<LayerNode> layers) { return refusal(spec_of(std::move(layers)), kImageShape); };
+  EXPECT_EQ(words({{"a", kConvolution, "c"}}),
+            "layer a of the network net: it reads 'c', but no layer before it has this name");
+  EXPECT_EQ(words({{"a", kConvolution}, {"b", AddSpec{}, "", "head"}}),
+            "layer b of the network net: it reads 'head', but no layer before it has this name");
+  EXPECT_EQ(words({{"a", AddSpec{}}}), "layer a of the network net: it adds a residual, but none is named");
+  EXPECT_EQ(words({{"a", kConvolution}, {"b", kConvolution, "", "a"}}),
+            "layer b of the network net: it has a residual, but this conv2d adds none");
+  EXPECT_EQ(words({{"a", kConvolution}, {"b", kConvolution, "image"}}),
+            "layer a of the network net: nothing reads its output; let a later layer take it as input or residual");
+  EXPECT_EQ(words({{"a", kConvolution}, {"a", kConvolution}}), "layer a of the network net: two layers have this name");
+  EXPECT_EQ(words({{"image", kConvolution}}), "layer image of the network net: this is the name of the image itself");
+  EXPECT_EQ(
+      words({{"a", kConvolution}, {"b", AddSpec{}, "", "image"}}),
+      "layer b of the network net does not fit images of 1x28x28: its residual is 1x28x28, but what this is added "
+      "to is 4x28x28");
+}
+
+TEST(Network, LaysItsStatisticsOutAsTheTail) {
+  const Network network(spec_of({{"n1", BatchNormSpec{}}, {"n2", BatchNormSpec{}}}), Shape{3, 8, 8}, 10);
+  std::vector<std::string> names;
+  for (const ParameterSlice& slice : network.layout().slices()) names.push_back(slice.name);
+  EXPECT_EQ(names, (std::vector<std::string>{"head/weight", "head/bias", "n2/scale", "n2/shift", "n1/scale", "n1/shift",
+                                             "n2/mean", "n2/variance", "n1/mean", "n1/variance"}));
+  EXPECT_EQ(network.layers()[1].parameters, (std::vector<int>{2, 3, 6, 7}));
+  EXPECT_EQ(network.layout().statistics().size(), 4u);
+  EXPECT_EQ(network.layout().parameters(), 192 * 10 + 10 + 4 * 3);
+}
+
+// Of a convolution of `kernel` with bias, or of a norm's scale and shift.
+std::int64_t convolution(std::int64_t in, std::int64_t out, std::int64_t kernel) {
+  return in * out * kernel * kernel + out;
+}
+std::int64_t norm(std::int64_t channels) { return 2 * channels; }
+
+// Stages of basic blocks, as the tutorials' residual networks have them.
+std::int64_t basic_network(std::int64_t image_channels, const std::vector<int>& blocks) {
+  std::int64_t sum = convolution(image_channels, 64, 3) + norm(64);
+  std::int64_t in = 64;
+  std::int64_t out = 64;
+  for (const int count : blocks) {
+    if (in != out) sum += convolution(in, out, 1);
+    sum += convolution(in, out, 3) + (2 * count - 1) * convolution(out, out, 3) + 2 * count * norm(out);
+    in = out;
+    out *= 2;
+  }
+  return sum + 512 * 10 + 10;
+}
+
+struct Size {
+  const char* name;
+  Shape image;
+  int classes;
+  std::int64_t parameters;
+};
+
+TEST(Network, BuiltInHasTheParametersOfItsOriginal) {
+  const std::vector<Size> sizes{
+      {"lenet", {1, 28, 28}, 10, 129'068},
+      {"resnet18", {1, 28, 28}, 10, 11'175'818},
+      {"resnet18", {3, 32, 32}, 10, 11'176'970},
+      {"resnet34", {1, 28, 28}, 10, basic_network(1, {3, 4, 6, 3})},
+      {"resnet34", {3, 32, 32}, 10, basic_network(3, {3, 4, 6, 3})},
+      {"resnet50", {3, 224, 224}, 1000, 25'557'032},
+      {"vgg11", {1, 224, 224}, 10, 128'806'154},
+      {"vgg11", {3, 224, 224}, 1000, 132'863'336},
   };
-  const std::uint64_t first = digest_for(1);
-  EXPECT_NE(digest_for(2), first);
-  EXPECT_EQ(digest_for(1), first);
-
-  const auto values = read_slices(*backend, *stream, block, network.layout());
-  const auto& slices = network.layout().slices();
-  for (std::size_t i = 0; i < slices.size(); ++i) {
-    double squares = 0;
-    for (const float value : values[i]) squares += double{value} * value;
-    const double sigma = std::sqrt(squares / static_cast<double>(values[i].size()));
-    if (slices[i].name == "dense1/weight") {
-      const double expected = GetParam() == Initializer::normal   ? 0.01
-                              : GetParam() == Initializer::xavier ? std::sqrt(2.0 / (784 + 256))
-                                                                  : std::sqrt(2.0 / 784);
-      EXPECT_NEAR(sigma / expected, 1, 0.01);
-    }
-    if (slices[i].kind == ParameterKind::bias) {
-      EXPECT_EQ(sigma, 0);
-    }
+  EXPECT_EQ(basic_network(1, {2, 2, 2, 2}), 11'175'818);
+  for (const Size& size : sizes) {
+    const Network network(built_in_model(size.name), size.image, size.classes);
+    EXPECT_EQ(network.layout().parameters(), size.parameters) << size.name;
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(AllKinds, InitialValues,
-                         testing::Values(Initializer::normal, Initializer::xavier, Initializer::kaiming),
-                         [](const auto& param_info) { return std::string(name_of(param_info.param)); });
-
-TEST(InitialValues, OfLenetAreTheSameOnEveryMachine) {
-  const Network network(built_in_model("lenet"), kImage, 10);
-  const auto backend = make_cpu_backend();
-  const auto stream = backend->make_stream();
-  const Buffer memory = backend->allocate(network.layout().block_bytes());
-  const Tensor block = memory.view(Shape{network.layout().block_elements()}, ElementType::f32);
-  initialize(network, Initializer::xavier, 0, *backend, block);
-  EXPECT_EQ(digest_text(digest_of(*backend, *stream, block, network.layout())), "72e154e9b60bf1bc");
+TEST(Network, Resnet18KeepsSmallImagesLargeAndHalvesThemThrice) {
+  const Network network(built_in_model("resnet18"), kImageShape, 10);
+  std::map<std::string, Shape> outputs;
+  for (const NetworkLayer& layer : network.layers()) outputs[layer.name] = layer.output;
+  EXPECT_EQ(outputs.at("stem.norm"), (Shape{64, 28, 28}));
+  EXPECT_EQ(outputs.at("stage1.block2.norm2"), (Shape{64, 28, 28}));
+  EXPECT_EQ(outputs.at("stage2.block1.shortcut"), (Shape{128, 14, 14}));
+  EXPECT_EQ(outputs.at("stage4.block2.norm2"), (Shape{512, 4, 4}));
+  EXPECT_EQ(outputs.at("pool"), (Shape{512, 1, 1}));
+  EXPECT_EQ(outputs.contains("stage1.block1.shortcut"), false);
 }
 
-// A directional derivative of the loss, by differences, against the gradient of the whole chain.
-TEST(PartContext, GivesTheGradientOfTheWholeNetwork) {
-  const Network network(built_in_model("lenet"), kImage, 10);
-  const auto backend = make_cpu_backend();
-  backend->enter_compute_thread(1);
-  const auto stream = backend->make_stream();
-  const Shape block_shape{network.layout().block_elements()};
-  const Buffer weight_memory = backend->allocate(network.layout().block_bytes());
-  const Buffer gradient_memory = backend->allocate(network.layout().block_bytes());
-  const Tensor block = weight_memory.view(block_shape, ElementType::f32);
-  const Tensor gradients = gradient_memory.view(block_shape, ElementType::f32);
-  initialize(network, Initializer::xavier, 0, *backend, block);
-  NetworkWeights weights(network, *backend, block);
-  PartContext part(network, weights, *backend);
-  constexpr std::int64_t kSamples = 5;
-  part.plan(kSamples, LayerMode::training);
-
-  std::vector<float> pixels(kSamples * 784);
-  for (std::size_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<float>(i * 37 % 256) / 255.0f;
-  std::vector<std::int32_t> labels{3, 1, 4, 1, 5};
-  const Tensor images{pixels.data(), kImage.batch_of(kSamples), ElementType::f32, MemorySpace::host};
-  const Tensor label_tensor{labels.data(), Shape{kSamples}, ElementType::i32, MemorySpace::host};
-  std::vector<std::int64_t> sums(LossSums::kFigures);
-  const Tensor sums_tensor{sums.data(), Shape{LossSums::kFigures}, ElementType::i64, MemorySpace::host};
-  const auto loss = [&] {
-    std::fill(sums.begin(), sums.end(), 0);
-    weights.refresh(*stream);
-    part.forward(*stream, images, LayerMode::training);
-    part.loss(*stream, label_tensor, 1.0f / kSamples, sums_tensor);
-    return static_cast<double>(sums[0]) / LossSums::kLossScale / kSamples;
-  };
-
-  std::vector<std::int64_t> finished;
-  loss();
-  part.backward(*stream, gradients, [&](std::int64_t final_elements) { finished.push_back(final_elements); });
-  EXPECT_TRUE(std::is_sorted(finished.begin(), finished.end()));
-  EXPECT_EQ(finished.back(), network.layout().block_elements());
-  EXPECT_EQ(finished.size(), network.layers().size());
-
-  const auto w = host_f32(block);
-  const auto g = host_f32(gradients);
-  double norm = 0;
-  for (const float value : g) norm += double{value} * value;
-  norm = std::sqrt(norm);
-  const double step = 5e-4;
-  std::vector<float> start(w.begin(), w.end());
-  const auto loss_at = [&](double distance) {
-    for (std::size_t i = 0; i < w.size(); ++i) w[i] = static_cast<float>(start[i] + distance * g[i] / norm);
-    return loss();
-  };
-  const double slope = (loss_at(step) - loss_at(-step)) / (2 * step);
-  EXPECT_NEAR(slope / norm, 1, 5e-3);
+TEST(Network, Resnet50StridesInTheMiddleOfItsBottlenecks) {
+  const Network network(built_in_model("resnet50"), Shape{3, 224, 224}, 1000);
+  std::map<std::string, Shape> outputs;
+  for (const NetworkLayer& layer : network.layers()) outputs[layer.name] = layer.output;
+  EXPECT_EQ(outputs.at("stem.pool"), (Shape{64, 56, 56}));
+  EXPECT_EQ(outputs.at("stage1.block1.shortcut_norm"), (Shape{256, 56, 56}));
+  EXPECT_EQ(outputs.at("stage2.block1.conv1"), (Shape{128, 56, 56}));
+  EXPECT_EQ(outputs.at("stage2.block1.conv2"), (Shape{128, 28, 28}));
+  EXPECT_EQ(outputs.at("stage4.block3.norm3"), (Shape{2048, 7, 7}));
 }
 
 }  // namespace

@@ -2,9 +2,10 @@
 // Arrays of doubles in canonical order, for naive loops that are compared with every backend. Slow and
 // obvious.
 
-#include "tutti/base/shape.hpp"
+#include "tutti/backend/layer.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -21,10 +22,20 @@ struct Array {
   double operator[](std::int64_t i) const { return values.at(static_cast<std::size_t>(i)); }
 };
 
+// What a layer's forward pass is given. Most layers look at the input alone.
+struct ForwardInputs {
+  const Array& input;
+  const Array* residual = nullptr;
+  LayerMode mode = LayerMode::training;
+  SamplePlace place{};
+  std::uint32_t random_purpose = 0;
+};
+
 // What a layer's backward pass gives.
 struct Gradients {
   Array input;
-  std::vector<Array> parameters;
+  std::vector<Array> parameters;  // of batch norm: its statistics times the share too
+  std::optional<Array> residual{};
 };
 
 // What a layer's backward pass is given: the input and output of its forward pass, and the gradient of the
@@ -33,6 +44,9 @@ struct BackwardInputs {
   const Array& input;
   const Array& output;
   const Array& output_gradient;
+  SamplePlace place{};
+  std::uint32_t random_purpose = 0;
+  double sample_share = 1;
 };
 
 inline double relu(double value) { return value > 0 ? value : 0; }

@@ -8,7 +8,7 @@
 namespace tutti::reference {
 
 struct PoolWindow {
-  std::vector<std::int64_t> elements;  // of the input
+  std::vector<std::int64_t> elements;  // of the input, without padding
   std::int64_t greatest = 0;           // the first of the greatest among them
   bool tied = false;                   // whether there is another as great
 };
@@ -20,12 +20,14 @@ void for_each_window(const Pool2dSpec& spec, const Array& input, const Shape& ou
   const std::int64_t width = input.shape[3];
   for (std::int64_t out = 0; out < output.elements(); ++out) {
     const std::int64_t plane = out / (output[2] * output[3]);
-    const std::int64_t top = out / output[3] % output[2] * spec.stride;
-    const std::int64_t left = out % output[3] * spec.stride;
+    const std::int64_t top = out / output[3] % output[2] * spec.stride - spec.padding;
+    const std::int64_t left = out % output[3] * spec.stride - spec.padding;
     PoolWindow window;
     for (std::int64_t h = top; h < top + spec.kernel; ++h)
-      for (std::int64_t w = left; w < left + spec.kernel; ++w)
+      for (std::int64_t w = left; w < left + spec.kernel; ++w) {
+        if (h < 0 || h >= height || w < 0 || w >= width) continue;
         window.elements.push_back((plane * height + h) * width + w);
+      }
     window.greatest = window.elements.front();
     for (const std::int64_t element : window.elements) {
       if (input[element] > input[window.greatest]) window.greatest = element;
@@ -44,7 +46,7 @@ inline Array forward(const Pool2dSpec& spec, const Array& input, std::span<const
       output[out] = input[window.greatest];
     } else {
       for (const std::int64_t in : window.elements)
-        output[out] += input[in] / static_cast<double>(window.elements.size());
+        output[out] += input[in] / static_cast<double>(spec.kernel * spec.kernel);
     }
   });
   return output;
@@ -58,7 +60,7 @@ inline Gradients backward(const Pool2dSpec& spec, const BackwardInputs& pass, st
       result.input[window.greatest] += gradient;
     } else {
       for (const std::int64_t in : window.elements) {
-        result.input[in] += gradient / static_cast<double>(window.elements.size());
+        result.input[in] += gradient / static_cast<double>(spec.kernel * spec.kernel);
       }
     }
   });

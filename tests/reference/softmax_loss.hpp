@@ -14,7 +14,8 @@ struct LossResult {
   std::vector<double> gradient;
 };
 
-inline LossResult softmax_loss(const Array& logits, std::span<const std::int32_t> labels, double gradient_scale) {
+inline LossResult softmax_loss(const Array& logits, std::span<const std::int32_t> labels, double gradient_scale,
+                               double smoothing = 0) {
   LossResult result;
   const std::int64_t classes = logits.shape[1];
   long double loss = 0;
@@ -25,11 +26,12 @@ inline LossResult softmax_loss(const Array& logits, std::span<const std::int32_t
     long double sum = 0;
     for (auto logit = first; logit != first + classes; ++logit)
       sum += std::exp(static_cast<long double>(*logit - *greatest));
-    loss += std::log(sum) + *greatest - first[label];
     result.correct += greatest - first == label ? 1 : 0;
     for (std::int64_t c = 0; c < classes; ++c) {
       const long double probability = std::exp(static_cast<long double>(first[c] - *greatest)) / sum;
-      result.gradient.push_back(static_cast<double>((probability - (c == label ? 1 : 0)) * gradient_scale));
+      const long double target = (c == label ? 1 - smoothing : 0) + smoothing / static_cast<double>(classes);
+      if (target > 0) loss += target * (std::log(sum) + *greatest - first[c]);
+      result.gradient.push_back(static_cast<double>((probability - target) * gradient_scale));
     }
   }
   result.loss = static_cast<double>(loss);

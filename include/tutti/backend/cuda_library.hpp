@@ -31,7 +31,7 @@ struct CudaInventory {
 };
 
 // Raised with every change of the tables: program and library must come from the same build.
-inline constexpr int kCudaInterfaceVersion = 1;
+inline constexpr int kCudaInterfaceVersion = 2;
 
 struct CudaLibrary {
   int interface_version = kCudaInterfaceVersion;  // first in every version

@@ -48,13 +48,13 @@ class AddLayer final : public Layer {
 
 }  // namespace
 
-std::unique_ptr<Layer> make(const dnnl::engine& engine, const AddSpec& spec, const LayerRequest& request) {
+std::unique_ptr<Layer> make(const Processor& processor, const AddSpec& spec, const LayerRequest& request) {
   require_residual(spec, request);
   const Desc& input = desc_of(request.input);
   return check([&] { return fmt::format("making add on {}", request.input.shape.text()); },
                [&]() -> std::unique_ptr<Layer> {
-                 if (is_bf16(input)) return std::make_unique<AddLayer<Bf16>>(engine, spec, request);
-                 return std::make_unique<AddLayer<float>>(engine, spec, request);
+                 if (is_bf16(input)) return std::make_unique<AddLayer<Bf16>>(processor.engine, spec, request);
+                 return std::make_unique<AddLayer<float>>(processor.engine, spec, request);
                });
 }
 

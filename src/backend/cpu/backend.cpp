@@ -13,7 +13,8 @@ namespace {
 
 class CpuBackend final : public Backend {
  public:
-  CpuBackend() : engine_(dnnl::engine::kind::cpu, 0) {}
+  explicit CpuBackend(Precision precision)
+      : engine_(dnnl::engine::kind::cpu, 0), processor_{engine_, cpu::compute_type(precision)} {}
 
   std::string description() const override {
     return fmt::format("cpu: {}, {}, {}", cpu::instruction_set(), cpu::library_version(), cpu::threading_library());
@@ -61,7 +62,7 @@ class CpuBackend final : public Backend {
       throw Error(ErrorSource::internal, fmt::format("a plan of {} needs one sample or more, not an input of {}",
                                                      type_name(spec), request.input.shape.text()));
     }
-    return std::visit([&](const auto& layer) { return cpu::make(engine_, layer, request); }, spec);
+    return std::visit([&](const auto& layer) { return cpu::make(processor_, layer, request); }, spec);
   }
   std::unique_ptr<LossLayer> make_softmax_loss(const ActivationSpec& logits, double smoothing) override {
     return cpu::make_softmax_loss(engine_, logits, smoothing);
@@ -93,12 +94,13 @@ class CpuBackend final : public Backend {
   }
 
   dnnl::engine engine_;
+  cpu::Processor processor_;
 };
 
 }  // namespace
 
-std::unique_ptr<Backend> make_cpu_backend(Precision) {
-  return cpu::check([] { return "opening the processor"; }, [] { return std::make_unique<CpuBackend>(); });
+std::unique_ptr<Backend> make_cpu_backend(Precision precision) {
+  return cpu::check([] { return "opening the processor"; }, [&] { return std::make_unique<CpuBackend>(precision); });
 }
 
 std::string cpu_library_version() { return cpu::library_version(); }

@@ -2,6 +2,7 @@
 #include "backend/cpu/layers.hpp"
 #include "backend/cpu/weighted_layer.hpp"
 
+#include <algorithm>
 #include <array>
 
 namespace tutti::cpu {
@@ -9,8 +10,9 @@ namespace {
 
 class Conv2dPlanner {
  public:
-  Conv2dPlanner(const dnnl::engine& engine, const Conv2dSpec& spec, const Shape& input, const Shape& output)
-      : engine_(engine),
+  Conv2dPlanner(const Processor& processor, const Conv2dSpec& spec, const Shape& input, const Shape& output)
+      : engine_(processor.engine),
+        type_(processor.type),
         input_(dims_of(input)),
         output_(dims_of(output)),
         weight_{spec.channels, input[1], spec.kernel, spec.kernel},
@@ -22,6 +24,7 @@ class Conv2dPlanner {
   WeightedPlans plan(const Desc& given, const LayerRequest& request) const;
 
  private:
+  using Algorithm = dnnl::algorithm;
   using Forward = dnnl::convolution_forward::primitive_desc;
   using BackwardWeights = dnnl::convolution_backward_weights::primitive_desc;
   using BackwardData = dnnl::convolution_backward_data::primitive_desc;
@@ -34,22 +37,22 @@ class Conv2dPlanner {
   // How well oneDNN serves a layout, worst first.
   enum class Merit { reference_loops, image_unrolled, channels_padded, best };
 
-  Forward forward(const Layout& layout, LayerMode mode) const {
-    return {
-        {forward_kind(mode), kDirect, layout.input, any(weight_), bias_, layout.output, strides_, padding_, padding_},
-        attributes(relu_),
-        engine_};
+  Forward forward(const Layout& layout, LayerMode mode, Algorithm algorithm = kDirect) const {
+    return {{forward_kind(mode), algorithm, layout.input, any(weight_, type_), bias_, layout.output, strides_, padding_,
+             padding_},
+            attributes(relu_),
+            engine_};
   }
 
-  BackwardWeights backward_weights(const Forward& hint) const {
-    return {{kDirect, hint.src_desc(), any(weight_), bias_, hint.dst_desc(), strides_, padding_, padding_},
+  BackwardWeights backward_weights(const Forward& hint, Algorithm algorithm = kDirect) const {
+    return {{algorithm, hint.src_desc(), any(weight_, Type::f32), bias_, hint.dst_desc(), strides_, padding_, padding_},
             attributes(),
             engine_,
             hint};
   }
 
-  BackwardData backward_data(const Forward& hint, const Layout& layout) const {
-    return {{kDirect, layout.input, any(weight_), layout.output, strides_, padding_, padding_},
+  BackwardData backward_data(const Forward& hint, const Layout& layout, Algorithm algorithm = kDirect) const {
+    return {{algorithm, layout.input, any(weight_, type_), layout.output, strides_, padding_, padding_},
             attributes(),
             engine_,
             hint};
@@ -59,9 +62,16 @@ class Conv2dPlanner {
   Forward choose_forward(const Desc& given, LayerMode mode) const;
   BackwardData choose_backward_data(const Forward& hint) const;
 
-  static constexpr auto kDirect = dnnl::algorithm::convolution_direct;
+  bool may_transform() const;
+  void transform(WeightedPlans& plans, const Forward& direct, LayerMode mode) const;
+
+  static constexpr Algorithm kDirect = Algorithm::convolution_direct;
+  static constexpr Algorithm kTransformed = Algorithm::convolution_winograd;
+  static constexpr std::int64_t kLeastTransformedChannels = 64;
+  static constexpr std::int64_t kGreatestTransformedExtent = 20;  // for the gradient of the weights
 
   const dnnl::engine& engine_;
+  Type type_;
   dnnl::memory::dims input_;
   dnnl::memory::dims output_;
   dnnl::memory::dims weight_;
@@ -88,9 +98,12 @@ Conv2dPlanner::Merit Conv2dPlanner::merit(const Forward& candidate, LayerMode mo
 }
 
 Conv2dPlanner::Forward Conv2dPlanner::choose_forward(const Desc& given, LayerMode mode) const {
-  const std::array<Layout, 4> layouts{Layout{is_plain(given) ? any(input_) : given, any(output_)},
-                                      Layout{channels_last(input_), channels_last(output_)},
-                                      Layout{any(input_), any(output_)}, Layout{plain(input_), plain(output_)}};
+  const Desc open_input = any(input_, type_);
+  const Desc open_output = any(output_, type_);
+  const std::array<Layout, 4> layouts{Layout{is_plain(given) ? open_input : with_type(given, type_), open_output},
+                                      Layout{channels_last(input_, type_), channels_last(output_, type_)},
+                                      Layout{open_input, open_output},
+                                      Layout{plain(input_, type_), plain(output_, type_)}};
   Forward best = forward(layouts[0], mode);
   Merit best_merit = merit(best, mode);
   for (std::size_t i = 1; i < layouts.size() && best_merit < Merit::best; ++i) {
@@ -106,7 +119,33 @@ Conv2dPlanner::Forward Conv2dPlanner::choose_forward(const Desc& given, LayerMod
 // An image of few channels has no compiled pass back to it in its own layout.
 Conv2dPlanner::BackwardData Conv2dPlanner::choose_backward_data(const Forward& hint) const {
   BackwardData same = backward_data(hint, {hint.src_desc(), hint.dst_desc()});
-  return is_direct(same) ? same : backward_data(hint, {any(input_), any(output_)});
+  return is_direct(same) ? same : backward_data(hint, {any(input_, type_), any(output_, type_)});
+}
+
+// Winograd's transformation spares most multiplications of 3x3 windows; oneDNN has it in f32 for full blocks of
+// channels. Which of its passes pay is a matter of shape: those over narrow images with many channels most.
+bool Conv2dPlanner::may_transform() const {
+  return type_ == Type::f32 && weight_[2] == 3 && weight_[3] == 3 && strides_[0] == 1 && weight_[0] % 16 == 0 &&
+         weight_[1] % 16 == 0 && std::min(weight_[0], weight_[1]) >= kLeastTransformedChannels;
+}
+
+// Keeps the layouts of the direct plans, so that the layers around see no difference.
+void Conv2dPlanner::transform(WeightedPlans& plans, const Forward& direct, LayerMode mode) const {
+  const Layout layout{direct.src_desc(), direct.dst_desc()};
+  const auto replace = [](auto& plan, auto make) {
+    try {
+      plan = make();
+    } catch (const dnnl::error& error) {
+      if (error.status != dnnl_unimplemented) throw;  // no such code for this shape: the direct plan stays
+    }
+  };
+  replace(plans.forward, [&] { return forward(layout, mode, kTransformed); });
+  if (!plans.backward_weights) return;
+  if (input_[2] <= kGreatestTransformedExtent) {
+    replace(*plans.backward_weights, [&] { return backward_weights(direct, kTransformed); });
+  }
+  if (!plans.backward_data) return;
+  replace(*plans.backward_data, [&] { return backward_data(direct, layout, kTransformed); });
 }
 
 WeightedPlans Conv2dPlanner::plan(const Desc& given, const LayerRequest& request) const {
@@ -115,20 +154,21 @@ WeightedPlans Conv2dPlanner::plan(const Desc& given, const LayerRequest& request
   if (request.mode == LayerMode::evaluation) return plans;
   plans.backward_weights = backward_weights(chosen);
   if (request.wants_input_gradient) plans.backward_data = choose_backward_data(chosen);
+  if (may_transform()) transform(plans, chosen, request.mode);
   return plans;
 }
 
 }  // namespace
 
-std::unique_ptr<Layer> make(const dnnl::engine& engine, const Conv2dSpec& spec, const LayerRequest& request) {
+std::unique_ptr<Layer> make(const Processor& processor, const Conv2dSpec& spec, const LayerRequest& request) {
   const Shape& input = request.input.shape;
   const Shape output = output_shape(spec, input.without_first()).batch_of(input[0]);
   return check([&] { return fmt::format("making conv2d on {}", input.text()); },
                [&] {
-                 const Conv2dPlanner planner(engine, spec, input, output);
+                 const Conv2dPlanner planner(processor, spec, input, output);
                  const auto plans = planner.plan(desc_of(request.input), request);
                  return std::make_unique<WeightedLayer>(
-                     engine, WeightedLayerParts{plans, request.input, output, spec.bias, spec.relu},
+                     processor.engine, WeightedLayerParts{plans, request.input, output, spec.bias, spec.relu},
                      weights_of(spec, request));
                });
 }

@@ -83,7 +83,7 @@ class DropoutLayer final : public Layer {
 
 }  // namespace
 
-std::unique_ptr<Layer> make(const dnnl::engine&, const DropoutSpec& spec, const LayerRequest& request) {
+std::unique_ptr<Layer> make(const Processor&, const DropoutSpec& spec, const LayerRequest& request) {
   static_cast<void>(output_shape(spec, request.input.shape.without_first()));
   return check([&] { return fmt::format("making dropout on {}", request.input.shape.text()); },
                [&]() -> std::unique_ptr<Layer> {

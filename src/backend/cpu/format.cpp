@@ -13,19 +13,23 @@ dnnl::memory::dims dims_of(const Shape& shape) {
   return {extents.begin(), extents.end()};
 }
 
-Desc plain(const dnnl::memory::dims& dims) {
+Desc plain(const dnnl::memory::dims& dims, Type type) {
   dnnl::memory::dims strides(dims.size(), 1);
   for (std::size_t axis = dims.size(); axis-- > 1;) strides[axis - 1] = strides[axis] * dims[axis];
-  return {dims, dnnl::memory::data_type::f32, strides};
+  return {dims, type, strides};
 }
 
-Desc channels_last(const dnnl::memory::dims& dims) {
-  return {dims, dnnl::memory::data_type::f32, dnnl::memory::format_tag::nhwc};
+Desc channels_last(const dnnl::memory::dims& dims, Type type) { return {dims, type, dnnl::memory::format_tag::nhwc}; }
+
+Desc any(const dnnl::memory::dims& dims, Type type) { return {dims, type, dnnl::memory::format_tag::any}; }
+
+Desc with_type(const Desc& desc, Type type) {
+  Desc changed = desc;
+  changed.data.data_type = dnnl::memory::convert_to_c(type);
+  return changed;
 }
 
-Desc any(const dnnl::memory::dims& dims) { return {dims, dnnl::memory::data_type::f32, dnnl::memory::format_tag::any}; }
-
-bool is_plain(const Desc& desc) { return desc == plain(desc.dims()); }
+bool is_plain(const Desc& desc) { return desc == plain(desc.dims(), desc.data_type()); }
 
 bool pads_channels(const Desc& desc) {
   return !std::equal(desc.data.dims, desc.data.dims + desc.data.ndims, desc.data.padded_dims);

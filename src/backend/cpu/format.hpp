@@ -23,12 +23,16 @@ class Format final : public ActivationFormat {
 
 dnnl::memory::dims dims_of(const Shape& shape);
 
-// Dense f32, row-major: how canonical values lie.
-Desc plain(const dnnl::memory::dims& dims);
-// Dense f32 with the channels innermost; `dims` are N, C, H, W.
-Desc channels_last(const dnnl::memory::dims& dims);
+using Type = dnnl::memory::data_type;
+
+// Dense, row-major: how canonical values lie.
+Desc plain(const dnnl::memory::dims& dims, Type type = Type::f32);
+// Dense with the channels innermost; `dims` are N, C, H, W.
+Desc channels_last(const dnnl::memory::dims& dims, Type type);
 // Left to oneDNN.
-Desc any(const dnnl::memory::dims& dims);
+Desc any(const dnnl::memory::dims& dims, Type type);
+// The same layout for elements of another type.
+Desc with_type(const Desc& desc, Type type);
 
 bool is_plain(const Desc& desc);
 bool pads_channels(const Desc& desc);

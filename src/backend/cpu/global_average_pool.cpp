@@ -57,7 +57,7 @@ class GlobalAveragePoolLayer final : public Layer {
 
 }  // namespace
 
-std::unique_ptr<Layer> make(const dnnl::engine&, const GlobalAveragePoolSpec& spec, const LayerRequest& request) {
+std::unique_ptr<Layer> make(const Processor&, const GlobalAveragePoolSpec& spec, const LayerRequest& request) {
   const Shape& input = request.input.shape;
   const Shape output = output_shape(spec, input.without_first()).batch_of(input[0]);
   return check([&] { return fmt::format("making global-average-pool on {}", input.text()); },

@@ -5,20 +5,20 @@
 #include "tutti/backend/layer.hpp"
 #include "tutti/backend/layer_spec.hpp"
 
-#include <dnnl.hpp>
+#include "backend/cpu/processor.hpp"
 
 #include <memory>
 
 namespace tutti::cpu {
 
-std::unique_ptr<Layer> make(const dnnl::engine& engine, const Conv2dSpec& spec, const LayerRequest& request);
-std::unique_ptr<Layer> make(const dnnl::engine& engine, const Pool2dSpec& spec, const LayerRequest& request);
-std::unique_ptr<Layer> make(const dnnl::engine& engine, const LinearSpec& spec, const LayerRequest& request);
+std::unique_ptr<Layer> make(const Processor& processor, const Conv2dSpec& spec, const LayerRequest& request);
+std::unique_ptr<Layer> make(const Processor& processor, const Pool2dSpec& spec, const LayerRequest& request);
+std::unique_ptr<Layer> make(const Processor& processor, const LinearSpec& spec, const LayerRequest& request);
 
-std::unique_ptr<Layer> make(const dnnl::engine& engine, const BatchNormSpec& spec, const LayerRequest& request);
-std::unique_ptr<Layer> make(const dnnl::engine& engine, const AddSpec& spec, const LayerRequest& request);
-std::unique_ptr<Layer> make(const dnnl::engine& engine, const GlobalAveragePoolSpec& spec, const LayerRequest& request);
-std::unique_ptr<Layer> make(const dnnl::engine& engine, const DropoutSpec& spec, const LayerRequest& request);
+std::unique_ptr<Layer> make(const Processor& processor, const BatchNormSpec& spec, const LayerRequest& request);
+std::unique_ptr<Layer> make(const Processor& processor, const AddSpec& spec, const LayerRequest& request);
+std::unique_ptr<Layer> make(const Processor& processor, const GlobalAveragePoolSpec& spec, const LayerRequest& request);
+std::unique_ptr<Layer> make(const Processor& processor, const DropoutSpec& spec, const LayerRequest& request);
 
 std::unique_ptr<LossLayer> make_softmax_loss(const dnnl::engine& engine, const ActivationSpec& logits,
                                              double smoothing);

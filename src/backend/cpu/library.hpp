@@ -1,12 +1,18 @@
 #pragma once
 // The library under this backend: its name and version, what it compiles for, and how its threads are set.
 
+#include "tutti/backend/precision.hpp"
+
+#include <dnnl.hpp>
+
 #include <string>
 
 namespace tutti::cpu {
 
-std::string library_version();    // "oneDNN 2.6.3"
-std::string instruction_set();    // "AVX-512 with bf16"
+std::string library_version();  // "oneDNN 2.6.3"
+std::string instruction_set();  // "AVX-512 with bf16"
+// The type in which layers compute. Throws a usage error where this processor cannot.
+dnnl::memory::data_type compute_type(Precision precision);
 std::string threading_library();  // "OpenMP"
 
 // For the calling thread: how many threads the library's primitives use, made or run from it, and how it

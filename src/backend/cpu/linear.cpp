@@ -9,8 +9,9 @@ namespace {
 // of the image before them.
 class LinearPlanner {
  public:
-  LinearPlanner(const dnnl::engine& engine, const LinearSpec& spec, const Shape& input)
-      : engine_(engine),
+  LinearPlanner(const Processor& processor, const LinearSpec& spec, const Shape& input)
+      : engine_(processor.engine),
+        type_(processor.type),
         input_(dims_of(input)),
         weight_(dims_of(input.with_first(spec.units))),
         bias_(spec.bias ? plain({spec.units}) : Desc()),
@@ -21,10 +22,12 @@ class LinearPlanner {
     const Forward chosen = choose_forward(given, request.mode);
     WeightedPlans plans{chosen, {}, {}};
     if (request.mode == LayerMode::evaluation) return plans;
+    const Desc gradient = with_type(output_, type_);
     plans.backward_weights =
-        BackwardWeights({chosen.src_desc(), any(weight_), bias_, output_}, attributes(), engine_, chosen);
+        BackwardWeights({chosen.src_desc(), any(weight_, Type::f32), bias_, gradient}, attributes(), engine_, chosen);
     if (request.wants_input_gradient) {
-      plans.backward_data = BackwardData({chosen.src_desc(), any(weight_), output_}, attributes(), engine_, chosen);
+      plans.backward_data =
+          BackwardData({chosen.src_desc(), any(weight_, type_), gradient}, attributes(), engine_, chosen);
     }
     return plans;
   }
@@ -35,32 +38,33 @@ class LinearPlanner {
   using BackwardData = dnnl::inner_product_backward_data::primitive_desc;
 
   Forward forward(const Desc& input, LayerMode mode) const {
-    return {{forward_kind(mode), input, any(weight_), bias_, output_}, attributes(relu_), engine_};
+    return {{forward_kind(mode), input, any(weight_, type_), bias_, output_}, attributes(relu_), engine_};
   }
 
   Forward choose_forward(const Desc& given, LayerMode mode) const {
-    Forward same = forward(given, mode);
-    return is_compiled(same) ? same : forward(any(input_), mode);
+    Forward same = forward(with_type(given, type_), mode);
+    return is_compiled(same) ? same : forward(any(input_, type_), mode);
   }
 
   const dnnl::engine& engine_;
+  Type type_;
   dnnl::memory::dims input_;
   dnnl::memory::dims weight_;
   Desc bias_;
-  Desc output_;
+  Desc output_;  // f32 always: logits are too precious for less
   bool relu_;
 };
 
 }  // namespace
 
-std::unique_ptr<Layer> make(const dnnl::engine& engine, const LinearSpec& spec, const LayerRequest& request) {
+std::unique_ptr<Layer> make(const Processor& processor, const LinearSpec& spec, const LayerRequest& request) {
   const Shape& input = request.input.shape;
   const Shape output = output_shape(spec, input.without_first()).batch_of(input[0]);
   return check([&] { return fmt::format("making linear on {}", input.text()); },
                [&] {
-                 const auto plans = LinearPlanner(engine, spec, input).plan(desc_of(request.input), request);
+                 const auto plans = LinearPlanner(processor, spec, input).plan(desc_of(request.input), request);
                  return std::make_unique<WeightedLayer>(
-                     engine, WeightedLayerParts{plans, request.input, output, spec.bias, spec.relu},
+                     processor.engine, WeightedLayerParts{plans, request.input, output, spec.bias, spec.relu},
                      weights_of(spec, request));
                });
 }

@@ -25,10 +25,10 @@ Pool2dPlans plan(const dnnl::engine& engine, const Pool2dSpec& spec, const Layer
   const dnnl::memory::dims padding{spec.padding, spec.padding};
   const Desc& input = desc_of(request.input);
 
-  Pool2dPlans plans{
-      Forward({forward_kind(request.mode), algorithm, input, any(dims_of(output)), strides, window, padding, padding},
-              attributes(), engine),
-      {}};
+  Pool2dPlans plans{Forward({forward_kind(request.mode), algorithm, input, any(dims_of(output), input.data_type()),
+                             strides, window, padding, padding},
+                            attributes(), engine),
+                    {}};
   if (request.mode == LayerMode::training && request.wants_input_gradient) {
     plans.backward = Backward({algorithm, input, plans.forward.dst_desc(), strides, window, padding, padding},
                               attributes(), engine, plans.forward);
@@ -88,12 +88,14 @@ class Pool2dLayer final : public Layer {
 
 }  // namespace
 
-std::unique_ptr<Layer> make(const dnnl::engine& engine, const Pool2dSpec& spec, const LayerRequest& request) {
+std::unique_ptr<Layer> make(const Processor& processor, const Pool2dSpec& spec, const LayerRequest& request) {
   const Shape& input = request.input.shape;
   const Shape output = output_shape(spec, input.without_first()).batch_of(input[0]);
-  return check(
-      [&] { return fmt::format("making {} on {}", type_name(spec), input.text()); },
-      [&] { return std::make_unique<Pool2dLayer>(engine, plan(engine, spec, request, output), request.mode, output); });
+  return check([&] { return fmt::format("making {} on {}", type_name(spec), input.text()); },
+               [&] {
+                 return std::make_unique<Pool2dLayer>(processor.engine, plan(processor.engine, spec, request, output),
+                                                      request.mode, output);
+               });
 }
 
 }  // namespace tutti::cpu

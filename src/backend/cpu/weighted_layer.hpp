@@ -31,6 +31,7 @@ class WeightedLayer final : public Layer {
   WeightedLayer(const dnnl::engine& engine, const WeightedLayerParts& parts, CpuWeights& weights);
 
   const ActivationSpec& output() const override { return output_; }
+  bool reads_output() const override { return mask_.has_value(); }
   void forward(Stream& stream, const LayerForward& pass) override;
   void backward(Stream& stream, const LayerBackward& pass) override;
 

@@ -24,6 +24,11 @@ float* device_f32(const Tensor& tensor, std::string_view role, std::int64_t elem
   return static_cast<float*>(tensor.data);
 }
 
+// Null for an empty tensor.
+const float* optional_f32(const Tensor& tensor, std::string_view role) {
+  return tensor.data == nullptr ? nullptr : device_f32(tensor, role, 1);
+}
+
 }  // namespace
 
 void copy(CudaStream& stream, const Tensor& to, const Tensor& from) {
@@ -43,6 +48,8 @@ void sgd_step(CudaStream& stream, const SgdStep& step) {
   const SgdBlock block{.weights = device_f32(step.weights, "weights", elements),
                        .gradients = device_f32(step.gradients, "gradients", elements),
                        .velocity = with_velocity ? device_f32(step.velocity, "velocities", elements) : nullptr,
+                       .gradient_factor = optional_f32(step.gradient_factor, "gradient factor"),
+                       .rate_factor = optional_f32(step.rate_factor, "rate factor"),
                        .elements = elements,
                        .learning_rate = step.learning_rate,
                        .momentum = step.momentum,

@@ -9,11 +9,15 @@ constexpr std::int64_t kMostBlocks = 2048;
 
 // The intrinsics are never fused into multiply-adds, unlike operators: the bits are the CPU's.
 __global__ void sgd(const SgdBlock block) {
+  const float gradient_factor = block.gradient_factor == nullptr ? 1.0f : *block.gradient_factor;
+  const float rate_factor = block.rate_factor == nullptr ? 1.0f : *block.rate_factor;
   const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * kThreads;
   for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < block.elements;
        i += stride) {
     const float weight = block.weights[i];
-    const float gradient = __fadd_rn(block.gradients[i], __fmul_rn(block.weight_decay, weight));
+    const float decayed =
+        __fadd_rn(__fmul_rn(block.gradients[i], gradient_factor), __fmul_rn(block.weight_decay, weight));
+    const float gradient = __fmul_rn(decayed, rate_factor);
     float direction = gradient;
     if (block.velocity != nullptr) {
       const float velocity = __fadd_rn(__fmul_rn(block.momentum, block.velocity[i]), gradient);

@@ -10,7 +10,9 @@ namespace tutti::cuda {
 struct SgdBlock {
   float* weights;
   const float* gradients;
-  float* velocity;  // null without momentum
+  float* velocity;               // null without momentum
+  const float* gradient_factor;  // null stands for 1
+  const float* rate_factor;      // likewise
   std::int64_t elements;
   float learning_rate;
   float momentum;

@@ -1,0 +1,111 @@
+#include "tutti/base/error.hpp"
+#include "tutti/base/log.hpp"
+#include "tutti/train/trainer.hpp"
+
+#include "assemble.hpp"
+#include "bench.hpp"
+#include "run_record.hpp"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <sstream>
+#include <string>
+
+namespace tutti {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// From the moment at which the kernel started this process; it counts in hundredths of a second.
+double seconds_since_process_start() {
+  std::ifstream file("/proc/self/stat");
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const std::size_t name_end = text.rfind(')');
+  std::istringstream fields(name_end == std::string::npos ? "" : text.substr(name_end + 1));
+  std::string skipped;
+  for (int field = 3; field < 22; ++field) fields >> skipped;
+  double start_ticks = 0;
+  fields >> start_ticks;
+  timespec now{};
+  if (!fields || clock_gettime(CLOCK_BOOTTIME, &now) != 0) {
+    throw Error(ErrorSource::io, "cannot read this process's start from /proc/self/stat: is /proc mounted?");
+  }
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9 -
+         start_ticks / static_cast<double>(sysconf(_SC_CLK_TCK));
+}
+
+double peak_resident_mib() {
+  rusage usage{};
+  if (getrusage(RUSAGE_SELF, &usage) != 0) throw Error(ErrorSource::internal, "getrusage failed");
+  return static_cast<double>(usage.ru_maxrss) / 1024;
+}
+
+struct StepFigures {
+  Spread step;
+  double images_per_second = 0;
+  double first_step = 0;  // seconds from the start of the process to the end of its first step
+  double peak_mib = 0;
+};
+
+StepFigures measure(World& world, const Assembly& assembly, TimedSteps steps) {
+  std::optional<Trainer> trainer;
+  run_agreed(world, [&] { trainer.emplace(assembly.parts(), assembly.options, RunFacts{}); });
+  trainer->step();
+  StepFigures figures{.step = {}, .first_step = greatest_of_ranks(world, {seconds_since_process_start()}).front()};
+  --steps.warmup;  // done above
+  figures.step = spread_of(time_steps(world, *trainer, steps));
+  figures.images_per_second = static_cast<double>(assembly.config.batch_size) / figures.step.median;
+  figures.peak_mib = greatest_of_ranks(world, {peak_resident_mib()}).front();
+  return figures;
+}
+
+void tell(const StepFigures& figures, const RunConfig& config, const std::string& libraries) {
+  fmt::print("{}\n", libraries);
+  fmt::print("{} {}, batch {} in {} parts of {} threads, data {}\n", config.model, config.precision, config.batch_size,
+             config.parts, config.threads, config.data);
+  fmt::print("{:>10} {:>9} {:>9} {:>10} {:>9} {:>13}\n", "median ms", "25 % ms", "75 % ms", "images/s", "peak MiB",
+             "first step s");
+  fmt::print("{:>10.2f} {:>9.2f} {:>9.2f} {:>10.1f} {:>9.0f} {:>13.2f}\n", figures.step.median * 1e3,
+             figures.step.low * 1e3, figures.step.high * 1e3, figures.images_per_second, figures.peak_mib,
+             figures.first_step);
+}
+
+Json as_json(const StepFigures& figures, const RunConfig& config, const std::string& libraries, int ranks) {
+  return {{"bench", "step"},
+          {"libraries", libraries},
+          {"model", config.model},
+          {"data", config.data},
+          {"precision", config.precision},
+          {"batch", config.batch_size},
+          {"ranks", ranks},
+          {"parts", config.parts},
+          {"threads", config.threads},
+          {"step_seconds_median", figures.step.median},
+          {"step_seconds_low_quartile", figures.step.low},
+          {"step_seconds_high_quartile", figures.step.high},
+          {"images_per_second", figures.images_per_second},
+          {"peak_resident_mib", figures.peak_mib},
+          {"first_step_seconds", figures.first_step}};
+}
+
+}  // namespace
+
+ExitStatus bench_step(World& world, const Invocation& invocation) {
+  const TimedSteps& steps = invocation.steps;
+  const RunConfig config = config_for_steps(invocation, steps.warmup + steps.timed);
+  const Assembly assembly = assemble(world, config, "", Log(world.rank(), world.host(), true));
+  const StepFigures figures = measure(world, assembly, steps);
+  const std::string libraries = versions_text(assembly, world);
+  if (world.rank() == 0) tell(figures, assembly.config, libraries);
+  write_bench_json(world, invocation.json, as_json(figures, assembly.config, libraries, world.size()).dump(2) + "\n");
+  return ExitStatus::done;
+}
+
+}  // namespace tutti

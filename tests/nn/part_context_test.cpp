@@ -1,0 +1,235 @@
+#include "tutti/nn/part_context.hpp"
+
+#include "tutti/base/error.hpp"
+#include "tutti/base/random.hpp"
+
+#include "nn/fake_backend.hpp"
+#include "nn/random_graph.hpp"
+
+#include <cmath>
+
+namespace tutti {
+namespace {
+
+using namespace testing_support;
+
+const Shape kSample{3, 1, 1};
+constexpr int kClasses = 2;
+
+// A network on the fake backend, with everything that a pass needs.
+class Played {
+ public:
+  Played(const NetworkSpec& spec, const std::function<FakeTraits(std::uint32_t)>& traits, double smoothing = 0)
+      : network_(spec, kSample, kClasses),
+        weight_memory_(backend.allocate(network_.layout().block_bytes())),
+        gradient_memory_(backend.allocate(network_.layout().block_bytes())),
+        stream_(backend.make_stream()) {
+    backend.log.traits = traits;
+    RandomSequence random(1, {});
+    for (float& value : host_f32(block(weight_memory_))) value = static_cast<float>(2 * random.uniform() - 0.8);
+    weights_.emplace(network_, backend, block(weight_memory_));
+    part.emplace(network_, *weights_, backend, smoothing);
+  }
+
+  GraphBatch batch_of(std::size_t samples) {
+    GraphBatch batch{.images = {}, .labels = {}, .gradient_scale = 0.25f, .sample_share = 0.5f};
+    RandomSequence random(samples, {});
+    for (std::size_t i = 0; i < samples * 3; ++i) batch.images.push_back(static_cast<float>(random.normal()));
+    for (std::size_t i = 0; i < samples; ++i) batch.labels.push_back(static_cast<std::int32_t>(random.below(kClasses)));
+    return batch;
+  }
+
+  void forward(const GraphBatch& batch, LayerMode mode) {
+    images_.assign(batch.images.begin(), batch.images.end());
+    labels_ = batch.labels;
+    const auto samples = static_cast<std::int64_t>(labels_.size());
+    part->forward(*stream_, {images_.data(), kSample.batch_of(samples), ElementType::f32, MemorySpace::host}, mode,
+                  {.seed = 7, .step = 3, .first_position = 40});
+    part->loss(*stream_, {labels_.data(), Shape{samples}, ElementType::i32, MemorySpace::host}, batch.gradient_scale,
+               {});
+  }
+
+  std::vector<std::int64_t> backward(const GraphBatch& batch) {
+    std::vector<std::int64_t> finished;
+    part->backward(*stream_, block(gradient_memory_), batch.sample_share,
+                   [&](std::int64_t elements) { finished.push_back(elements); });
+    return finished;
+  }
+
+  void expect_right(const GraphBatch& batch, LayerMode mode) {
+    const GraphResult expected = run_graph(network_, slices_of(weight_memory_), batch);
+    forward(batch, mode);
+    ASSERT_EQ(backend.log.logits.size(), expected.logits.size());
+    for (std::size_t i = 0; i < expected.logits.size(); ++i) {
+      EXPECT_NEAR(backend.log.logits[i], expected.logits[i], 1e-4 * (1 + std::abs(expected.logits[i])));
+    }
+    if (mode == LayerMode::evaluation) return;
+    for (float& value : host_f32(block(gradient_memory_))) value = std::numeric_limits<float>::quiet_NaN();
+    backward(batch);
+    const auto got = slices_of(gradient_memory_);
+    for (std::size_t s = 0; s < got.size(); ++s) {
+      for (std::size_t i = 0; i < got[s].size(); ++i) {
+        EXPECT_NEAR(got[s][i], expected.slices[s][i], 1e-4 * (1 + std::abs(expected.slices[s][i])))
+            << network_.layout().slices()[s].name;
+      }
+    }
+  }
+
+  const Network& network() const { return network_; }
+
+  FakeBackend backend;
+  std::optional<PartContext> part;
+
+ private:
+  Tensor block(const Buffer& memory) const {
+    return memory.view(Shape{network_.layout().block_elements()}, ElementType::f32);
+  }
+  std::vector<Values> slices_of(const Buffer& memory) {
+    std::vector<Values> all;
+    for (const auto& slice : read_slices(backend, *stream_, block(memory), network_.layout().slices())) {
+      all.emplace_back(slice.begin(), slice.end());
+    }
+    return all;
+  }
+
+  Network network_;
+  Buffer weight_memory_;
+  Buffer gradient_memory_;
+  std::unique_ptr<Stream> stream_;
+  std::optional<NetworkWeights> weights_;
+  std::vector<float> images_;
+  std::vector<std::int32_t> labels_;
+};
+
+FakeTraits some_traits(std::uint32_t seed) {
+  std::mt19937 random(seed);
+  return {.reads_input = random() % 2 == 0,
+          .reads_output = random() % 2 == 0,
+          .leaves_residual_gradient = random() % 2 == 0};
+}
+
+NetworkSpec spec_of(std::vector<LayerNode> layers) {
+  layers.push_back({"head", LinearSpec{.units = kUnitsAsClasses}});
+  return {"net", Initializer::xavier, std::move(layers)};
+}
+
+// Two residual blocks whose shortcut is the identity, as in a residual network's stage.
+NetworkSpec two_blocks() {
+  return spec_of({{"stem", BatchNormSpec{.relu = true}},
+                  {"a.norm1", BatchNormSpec{.relu = true}},
+                  {"a.norm2", BatchNormSpec{.add = true, .relu = true}, "", "stem"},
+                  {"b.norm1", BatchNormSpec{.relu = true}},
+                  {"b.norm2", BatchNormSpec{.add = true, .relu = true}, "", "a.norm2"}});
+}
+
+class PartContextOnRandomGraphs : public testing::TestWithParam<unsigned> {};
+
+// Layers claim at random what they read and leave, overwrite all they may, and batches take turns in one memory.
+TEST_P(PartContextOnRandomGraphs, KeepsWhateverIsStillNeeded) {
+  for (unsigned i = 0; i < 100; ++i) {
+    const unsigned seed = GetParam() * 100 + i;
+    SCOPED_TRACE(seed);
+    Played played(RandomGraph(seed).spec(), [&](std::uint32_t purpose) { return some_traits(purpose ^ seed); });
+    for (const std::int64_t samples : {5, 2}) played.part->plan(samples, LayerMode::training);
+    played.part->plan(4, LayerMode::evaluation);
+    played.expect_right(played.batch_of(5), LayerMode::training);
+    played.expect_right(played.batch_of(2), LayerMode::training);
+    played.expect_right(played.batch_of(4), LayerMode::evaluation);
+    played.expect_right(played.batch_of(5), LayerMode::training);
+    if (HasFailure()) break;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, PartContextOnRandomGraphs, testing::Range(0u, 4u));
+
+TEST(PartContext, GivesALayerTheGradientOfEachOfItsReadersAndNoneForTheImage) {
+  for (const bool leaves : {false, true}) {
+    Played played(two_blocks(), [&](std::uint32_t) { return FakeTraits{.leaves_residual_gradient = leaves}; });
+    played.part->plan(2, LayerMode::training);
+    played.expect_right(played.batch_of(2), LayerMode::training);
+    std::map<std::uint32_t, FakeCall> calls;
+    for (const FakeCall& call : played.backend.log.backward) calls[call.random_purpose] = call;
+    const std::map<std::string, std::size_t> readers{{"head", 1},    {"b.norm2", 1}, {"b.norm1", 1},
+                                                     {"a.norm2", 2}, {"a.norm1", 1}, {"stem", 2}};
+    ASSERT_EQ(played.backend.log.backward.size(), readers.size());
+    for (const auto& [name, count] : readers) {
+      const FakeCall& call = calls.at(random_purpose(name));
+      EXPECT_EQ(call.output_gradients, count) << name;
+      EXPECT_EQ(call.wants_input_gradient, name != "stem") << name;
+      EXPECT_EQ(call.gives_input_gradient, name != "stem") << name;
+    }
+  }
+}
+
+TEST(PartContext, KeepsNoActivationForBackwardThatNobodyReadsThere) {
+  const auto bytes = [](const FakeTraits& traits, LayerMode mode) {
+    Played played(two_blocks(), [&](std::uint32_t) { return traits; });
+    played.part->plan(1024, mode);
+    return played.part->activation_bytes();
+  };
+  constexpr std::size_t kActivation = 1024 * 3 * sizeof(float);
+  constexpr std::size_t kLogits = 1024 * kClasses * sizeof(float);
+  // The last norm's backward: five activations, the gradients of its output, its input and its residual.
+  EXPECT_EQ(bytes({}, LayerMode::training), 8 * kActivation);
+  // The head's: five activations, logits, and the gradients of both.
+  EXPECT_EQ(bytes({.leaves_residual_gradient = true}, LayerMode::training), 6 * kActivation + 2 * kLogits);
+  // Input, output and residual of the last block's norm at the most.
+  const FakeTraits nothing{.reads_input = false, .reads_output = false, .leaves_residual_gradient = true};
+  EXPECT_EQ(bytes(nothing, LayerMode::training), 3 * kActivation);
+  EXPECT_EQ(bytes({}, LayerMode::evaluation), 3 * kActivation);
+}
+
+TEST(PartContext, HoldsOneMemoryForAllItsPlans) {
+  Played played(two_blocks(), [](std::uint32_t) { return FakeTraits{}; });
+  played.part->plan(64, LayerMode::training);
+  const std::size_t bytes = played.part->activation_bytes();
+  played.part->plan(63, LayerMode::training);
+  played.part->plan(100, LayerMode::evaluation);
+  EXPECT_EQ(played.part->activation_bytes(), bytes);
+  played.part->plan(128, LayerMode::training);
+  EXPECT_EQ(played.part->activation_bytes(), 2 * bytes);
+}
+
+TEST(PartContext, ReportsTheStatisticsWithItsLastCall) {
+  Played played(two_blocks(), [](std::uint32_t) { return FakeTraits{}; });
+  played.part->plan(2, LayerMode::training);
+  const GraphBatch batch = played.batch_of(2);
+  played.forward(batch, LayerMode::training);
+  const ParameterLayout& layout = played.network().layout();
+  // head: weight and bias; then scale and shift of each norm, all padded to 16 elements.
+  EXPECT_EQ(played.backward(batch), (std::vector<std::int64_t>{32, 64, 96, 128, 160, layout.block_elements()}));
+  EXPECT_EQ(layout.trained_elements(), 192);
+  EXPECT_EQ(layout.block_elements(), 352);
+}
+
+TEST(PartContext, TellsLayersTheirRandomPurposeAndTheBatchsPlace) {
+  Played played(spec_of({{"drop", DropoutSpec{}}}), [](std::uint32_t) { return FakeTraits{}; });
+  played.part->plan(2, LayerMode::training);
+  played.forward(played.batch_of(2), LayerMode::training);
+  const FakeCall& call = played.backend.log.forward.front();
+  EXPECT_EQ(call.random_purpose, random_purpose("drop"));
+  EXPECT_EQ(call.place.seed, 7u);
+  EXPECT_EQ(call.place.step, 3u);
+  EXPECT_EQ(call.place.first_position, 40u);
+}
+
+TEST(PartContext, SmoothsLabelsInTrainingOnly) {
+  Played played(
+      spec_of({}), [](std::uint32_t) { return FakeTraits{}; }, 0.1);
+  played.part->plan(2, LayerMode::training);
+  played.part->plan(2, LayerMode::evaluation);
+  played.forward(played.batch_of(2), LayerMode::training);
+  EXPECT_EQ(played.backend.log.smoothing, 0.1);
+  played.forward(played.batch_of(2), LayerMode::evaluation);
+  EXPECT_EQ(played.backend.log.smoothing, 0);
+}
+
+TEST(PartContext, RefusesABatchSizeThatWasNotPlanned) {
+  Played played(two_blocks(), [](std::uint32_t) { return FakeTraits{}; });
+  played.part->plan(2, LayerMode::training);
+  EXPECT_THROW(played.forward(played.batch_of(3), LayerMode::training), Error);
+  EXPECT_THROW(played.forward(played.batch_of(2), LayerMode::evaluation), Error);
+}
+
+}  // namespace
+}  // namespace tutti

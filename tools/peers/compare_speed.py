@@ -1,0 +1,155 @@
+#!/usr/bin/env python3
+"""Compares the speed of training steps with PyTorch's, eager and compiled, in pairs.
+
+Each round runs the three one after another, each as a process of its own on the same cores, in an order that turns
+from round to round; a ratio is taken inside its round, against the faster of the two. Synthetic images in memory,
+SGD with momentum 0.9, channels_last for PyTorch; bf16 is autocast there. Peak memory is the largest resident set;
+the first step counts from the start of the process, libraries, data and compilation included.
+"""
+
+import argparse
+import dataclasses
+import json
+import os
+import pathlib
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+
+import peer_python
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PEER = pathlib.Path(__file__).with_name("pytorch_step.py")
+BATCHES_IN_MEMORY = 16
+SIDES = ("tutti", "eager", "compiled")
+FIGURES = ("images_per_second", "peak_resident_mib", "first_step_seconds")
+
+
+@dataclasses.dataclass(frozen=True)
+class Range:
+    median: float
+    least: float
+    most: float
+
+    @classmethod
+    def of(cls, values: list[float]) -> "Range":
+        return cls(statistics.median(values), min(values), max(values))
+
+    def text(self, digits: int) -> str:
+        return f"{self.median:.{digits}f} ({self.least:.{digits}f}-{self.most:.{digits}f})"
+
+
+def environment(threads: int) -> dict[str, str]:
+    """The same for all: so many threads, none of which spins on a core that others want."""
+    return os.environ | {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads), "KMP_BLOCKTIME": "1",
+                         "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+
+
+def pinned(options: argparse.Namespace) -> list[str]:
+    cores = sorted(os.sched_getaffinity(0))[:options.threads]
+    return ["taskset", "-c", ",".join(map(str, cores))] if shutil.which("taskset") else []
+
+
+def command(side: str, options: argparse.Namespace, figures: str) -> list[str]:
+    steps = ["--model", options.model, "--precision", options.precision, "--threads", str(options.threads),
+             "--warmup-steps", str(options.warmup_steps), "--timed-steps", str(options.steps)]
+    if side == "tutti":
+        data = f"synthetic:{options.batch * BATCHES_IN_MEMORY}x{options.shape}:10"
+        return [options.trainer, "bench", "step", *steps, "--data", data, "--batch-size", str(options.batch),
+                "--lr", "0.01", "--momentum", "0.9", "--json", figures]
+    compiles = ["--compile"] if side == "compiled" else []
+    return [options.python, str(PEER), *steps, "--batch", str(options.batch), "--shape", options.shape, *compiles]
+
+
+def run(side: str, options: argparse.Namespace) -> dict:
+    with tempfile.TemporaryDirectory() as folder:
+        figures = f"{folder}/figures.json"
+        result = subprocess.run([*pinned(options), *command(side, options, figures)], env=environment(options.threads),
+                                capture_output=True, text=True, check=False)
+        if result.returncode != 0:
+            raise RuntimeError(f"{side} ended with {result.returncode}: {result.stderr.strip()[-2000:]}")
+        text = pathlib.Path(figures).read_text(encoding="utf-8") if side == "tutti" else result.stdout.splitlines()[-1]
+        return json.loads(text)
+
+
+def run_rounds(options: argparse.Namespace) -> list[dict[str, dict]]:
+    sides = list(SIDES)
+    if not shutil.which(os.environ.get("CXX", "g++")):
+        print("no C++ compiler for torch.compile: eager alone is the peer (give one as CXX)")
+        sides.remove("compiled")
+    rounds = []
+    for number in range(options.rounds):
+        turn = number % len(sides)
+        figures = {}
+        for side in sides[turn:] + sides[:turn]:
+            try:
+                figures[side] = run(side, options)
+            except RuntimeError as error:
+                if side != "compiled":
+                    sys.exit(str(error))
+                print(f"eager alone is the peer from here on; torch.compile fails: {error}")
+                sides.remove(side)
+        rounds.append(figures)
+        print(f"round {number + 1}: " + ", ".join(f"{side} {figures[side]['images_per_second']:.1f}" for side in SIDES
+                                                  if side in figures) + f" images/s, ratio {ratio(figures):.3f}",
+              flush=True)
+    return rounds
+
+
+def ratio(figures: dict[str, dict]) -> float:
+    peers = [figures[side]["images_per_second"] for side in SIDES[1:] if side in figures]
+    return figures["tutti"]["images_per_second"] / max(peers)
+
+
+def summary(rounds: list[dict[str, dict]]) -> dict[str, dict[str, Range]]:
+    return {side: {figure: Range.of([one[side][figure] for one in rounds if side in one]) for figure in FIGURES}
+            for side in SIDES if any(side in one for one in rounds)}
+
+
+def tell(options: argparse.Namespace, rounds: list[dict[str, dict]]) -> None:
+    print(f"\n{options.model} {options.precision}, batch {options.batch} of {options.shape}, {options.threads} threads, "
+          f"median (min-max) of {len(rounds)} rounds of {options.steps} steps")
+    print(f"{'':<10} {'images/s':>24} {'peak MiB':>20} {'first step s':>20}")
+    for side, figures in summary(rounds).items():
+        cells = zip(("images_per_second", "peak_resident_mib", "first_step_seconds"), (24, 20, 20), (1, 0, 2))
+        print(f"{side:<10} " + " ".join(f"{figures[figure].text(digits):>{width}}" for figure, width, digits in cells))
+    print(f"tutti / the faster of its peers, round by round: {Range.of([ratio(one) for one in rounds]).text(3)}")
+    for side in ("tutti", "eager"):
+        print(f"{side}: {rounds[0][side]['libraries']}")
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
+                                     epilog=f"A Python with torch: {peer_python.REMEDY}")
+    parser.add_argument("--model", default="resnet18", help="lenet, resnet18, resnet34 or resnet50; default: %(default)s")
+    parser.add_argument("--batch", type=int, default=64, help="default: %(default)s")
+    parser.add_argument("--shape", default="1x28x28", help="of an image; default: %(default)s")
+    parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32", help="default: %(default)s")
+    parser.add_argument("--threads", type=int, default=1, help="of each side; default: %(default)s")
+    parser.add_argument("--rounds", type=int, default=5, help="default: %(default)s")
+    parser.add_argument("--steps", type=int, default=20, help="timed in each run; default: %(default)s")
+    parser.add_argument("--warmup-steps", type=int, default=5, help="before them; default: %(default)s")
+    parser.add_argument("--trainer", default=str(ROOT / "build/release/trainer"), help="default: %(default)s")
+    parser.add_argument("--python", default=peer_python.interpreter(), help="one with torch; default: %(default)s")
+    parser.add_argument("--json", help="write every run's figures to this file, too")
+    options = parser.parse_args()
+    if not pathlib.Path(options.trainer).is_file():
+        parser.error(f"{options.trainer} is not built: cmake --preset release && cmake --build --preset release")
+    if subprocess.run([options.python, "-c", "import torch"], capture_output=True, check=False).returncode != 0:
+        parser.error(f"{options.python} has no torch: {peer_python.REMEDY}")
+    return options
+
+
+def main() -> None:
+    options = parse()
+    rounds = run_rounds(options)
+    tell(options, rounds)
+    if options.json:
+        results = {"options": vars(options), "rounds": rounds, "ratios": [ratio(one) for one in rounds]}
+        pathlib.Path(options.json).write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,23 @@
+"""Finds the Python that has PyTorch. It is no part of Tutti: whoever wants to compare brings one."""
+
+import importlib.util
+import os
+import sys
+
+PACKAGES = ("torch", "numpy", "h5py")
+REMEDY = (f"python3 -m venv venv && venv/bin/pip install {' '.join(PACKAGES)}, then TUTTI_PYTHON=venv/bin/python")
+
+
+def interpreter(given: str = "") -> str:
+    return given or os.environ.get("TUTTI_PYTHON", "") or sys.executable
+
+
+def go_on_with_torch() -> None:
+    """Returns when this Python has the packages; else starts the script anew in $TUTTI_PYTHON, or says how to get one."""
+    missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
+    if not missing:
+        return
+    other = os.environ.pop("TUTTI_PYTHON", "")  # once only
+    if other:
+        os.execv(other, [other, *sys.argv])
+    sys.exit(f"{sys.executable} lacks {', '.join(missing)}: {REMEDY}")

@@ -1,0 +1,136 @@
+"""Tutti's networks written plainly in PyTorch, layer for layer under the same names: the peers in comparisons."""
+
+from collections import OrderedDict
+from typing import Iterator
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import max_pool2d, relu
+
+
+def rectified(layer: nn.Module, x: Tensor, residual: Tensor | None = None) -> Tensor:
+    y = layer(x)
+    if residual is not None:
+        y += residual
+    return relu(y, inplace=True)
+
+
+class Lenet(nn.Module):
+    def __init__(self, shape: tuple[int, int, int], classes: int):
+        super().__init__()
+        channels, height, width = shape
+        rows, columns = (((extent - 2) // 2 - 4) // 2 for extent in (height, width))
+        self.conv1 = nn.Conv2d(channels, 20, 3)
+        self.conv2 = nn.Conv2d(20, 50, 5)
+        self.dense1 = nn.Linear(50 * rows * columns, 128)
+        self.dense2 = nn.Linear(128, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = max_pool2d(rectified(self.conv1, x), 2)
+        x = max_pool2d(rectified(self.conv2, x), 2)
+        return self.dense2(rectified(self.dense1, x.flatten(1)))
+
+
+def conv(inputs: int, outputs: int, kernel: int, *, stride: int = 1, bias: bool) -> nn.Conv2d:
+    return nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, bias=bias)
+
+
+class Residual(nn.Module):
+    """Two 3x3 convolutions with bias; a plain 1x1 convolution as shortcut where the shape changes."""
+
+    EXPANSION = 1
+
+    def __init__(self, inputs: int, width: int, stride: int):
+        super().__init__()
+        self.conv1 = conv(inputs, width, 3, stride=stride, bias=True)
+        self.norm1 = nn.BatchNorm2d(width)
+        self.conv2 = conv(width, width, 3, bias=True)
+        self.norm2 = nn.BatchNorm2d(width)
+        changes = stride != 1 or inputs != width
+        self.shortcut = conv(inputs, width, 1, stride=stride, bias=True) if changes else nn.Identity()
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = rectified(self.norm1, self.conv1(x))
+        return rectified(self.norm2, self.conv2(y), self.shortcut(x))
+
+
+class Bottleneck(nn.Module):
+    """1x1, 3x3 with the stride, 1x1 to four times the width; the shortcut has a norm of its own; no biases."""
+
+    EXPANSION = 4
+
+    def __init__(self, inputs: int, width: int, stride: int):
+        super().__init__()
+        outputs = self.EXPANSION * width
+        self.conv1 = conv(inputs, width, 1, bias=False)
+        self.norm1 = nn.BatchNorm2d(width)
+        self.conv2 = conv(width, width, 3, stride=stride, bias=False)
+        self.norm2 = nn.BatchNorm2d(width)
+        self.conv3 = conv(width, outputs, 1, bias=False)
+        self.norm3 = nn.BatchNorm2d(outputs)
+        changes = stride != 1 or inputs != outputs
+        self.shortcut = conv(inputs, outputs, 1, stride=stride, bias=False) if changes else nn.Identity()
+        self.shortcut_norm = nn.BatchNorm2d(outputs) if changes else nn.Identity()
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = rectified(self.norm1, self.conv1(x))
+        y = rectified(self.norm2, self.conv2(y))
+        return rectified(self.norm3, self.conv3(y), self.shortcut_norm(self.shortcut(x)))
+
+
+class Resnet(nn.Module):
+    """For small images with residual blocks (3x3 stem, stride 1), for large ones with bottlenecks (7x7 and pooling)."""
+
+    def __init__(self, block: type, blocks: tuple[int, ...], channels: int, classes: int):
+        super().__init__()
+        small = block is Residual
+        self.stem = nn.Module()
+        self.stem.conv = conv(channels, 64, 3, bias=True) if small else conv(channels, 64, 7, stride=2, bias=False)
+        self.stem.norm = nn.BatchNorm2d(64)
+        self.stem.pool = nn.Identity() if small else nn.MaxPool2d(3, stride=2, padding=1)
+        inputs = 64
+        self.stages: list[str] = []
+        for number, count in enumerate(blocks, 1):
+            width = 32 << number
+            stage = OrderedDict()
+            for i in range(1, count + 1):
+                stage[f"block{i}"] = block(inputs, width, 2 if number > 1 and i == 1 else 1)
+                inputs = width * block.EXPANSION
+            self.stages.append(f"stage{number}")
+            self.add_module(self.stages[-1], nn.Sequential(stage))
+        self.pool = nn.AdaptiveAvgPool2d(1)
+        self.head = nn.Linear(inputs, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.stem.pool(rectified(self.stem.norm, self.stem.conv(x)))
+        for stage in self.stages:
+            x = getattr(self, stage)(x)
+        return self.head(self.pool(x).flatten(1))
+
+
+NETWORKS = {
+    "lenet": Lenet,
+    "resnet18": lambda shape, classes: Resnet(Residual, (2, 2, 2, 2), shape[0], classes),
+    "resnet34": lambda shape, classes: Resnet(Residual, (3, 4, 6, 3), shape[0], classes),
+    "resnet50": lambda shape, classes: Resnet(Bottleneck, (3, 4, 6, 3), shape[0], classes),
+}
+
+
+def make_network(name: str, shape: tuple[int, int, int], classes: int) -> nn.Module:
+    if name not in NETWORKS:
+        raise SystemExit(f"no network is called '{name}': give one of {', '.join(NETWORKS)}")
+    return NETWORKS[name](shape, classes)
+
+
+def named_tensors(network: nn.Module, statistics: bool = False) -> Iterator[tuple[str, Tensor]]:
+    """Parameters, or running statistics, under Tutti's names: stage1.block1.norm1/scale."""
+    for name, layer in network.named_modules():
+        if isinstance(layer, nn.BatchNorm2d):
+            if statistics:
+                yield from ((f"{name}/mean", layer.running_mean), (f"{name}/variance", layer.running_var))
+            else:
+                yield from ((f"{name}/scale", layer.weight), (f"{name}/shift", layer.bias))
+        elif isinstance(layer, (nn.Conv2d, nn.Linear)) and not statistics:
+            yield f"{name}/weight", layer.weight
+            if layer.bias is not None:
+                yield f"{name}/bias", layer.bias
