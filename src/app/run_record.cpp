@@ -33,9 +33,10 @@ void tell_start(const Assembly& assembly, World& world, const Trainer& trainer, 
   const DatasetInfo& data = assembly.data.train->info();
   const std::int64_t test_samples = assembly.data.test ? assembly.data.test->info().samples : 0;
   log.note(versions_text(assembly, world));
-  log.note(fmt::format("{} on {}, {} of {} cores usable here, {} a part", several(world.size(), "rank"),
-                       several(num_hosts, "host"), assembly.cores.usable, assembly.cores.present,
-                       several(config.threads, "thread")));
+  log.note(fmt::format(
+      "{} on {}, {} of {} cores usable here, {} a part{}", several(world.size(), "rank"), several(num_hosts, "host"),
+      assembly.cores.usable, assembly.cores.present, several(config.threads, "thread"),
+      trainer.players() > 1 ? fmt::format(", {} parts of a rank side by side", trainer.players()) : ""));
   log.note(fmt::format("batch {} = {} of {} images, exchange {} ({})", config.batch_size, several(config.parts, "part"),
                        slice_text(config), config.exchange, assembly.communicator->description()));
   const Shape& image = assembly.options.recipe.image;
