@@ -11,6 +11,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include <array>
 #include <memory>
 #include <string_view>
 #include <utility>
@@ -19,9 +20,25 @@ namespace tutti {
 namespace {
 
 constexpr const char* kCommands =
-    "Commands: train (when none is given), bench allreduce, bench input, bench scaling. Each has its own --help.\n"
+    "Commands: train (when none is given), bench allreduce, bench input, bench scaling, data convert, data info.\n"
+    "Each has its own --help.\n"
     "Exit status: 0 done, 64 usage, 65 bad input, 66 no usable checkpoint, 70 internal, 73 cannot save,\n"
     "74 cannot read, 88 no longer finite.";
+
+// Commands of two words.
+struct NamedCommand {
+  std::string_view group;
+  std::string_view word;
+  Command command;
+  std::string_view what;
+};
+constexpr std::array<NamedCommand, 5> kNamedCommands{{
+    {"bench", "allreduce", Command::bench_allreduce, "sums over the ranks, by message size"},
+    {"bench", "input", Command::bench_input, "preparing batches beside the compute"},
+    {"bench", "scaling", Command::bench_scaling, "training steps, by rank count"},
+    {"data", "convert", Command::data_convert, "any data set into one HDF5 file"},
+    {"data", "info", Command::data_info, "what a data set holds"},
+}};
 
 // A measurement decides by itself how long it runs, on how many parts, and what it keeps.
 bool concerns_benches(const RunOption& option) {
@@ -31,9 +48,18 @@ bool concerns_benches(const RunOption& option) {
   return option.use == OptionUse::fixed || option.use == OptionUse::place || option.group == "Ranks and devices";
 }
 
+bool concerns_data(const RunOption& option) {
+  return option.name == "test-data" || option.name == "validation-ratio" || option.name == "skip-bad-images" ||
+         option.name == "image-size" || option.name == "seed";
+}
+
+bool is_about_data(Command command) { return command == Command::data_convert || command == Command::data_info; }
+
 void add_run_options(CLI::App& app, const std::vector<RunOption>& options, Command command) {
   for (const RunOption& option : options) {
-    if (command != Command::train && !concerns_benches(option)) continue;
+    const bool concerns =
+        command == Command::train || (is_about_data(command) ? concerns_data(option) : concerns_benches(option));
+    if (!concerns) continue;
     const std::string flag = "--" + option.name;
     CLI::Option* added = std::visit(
         [&](auto* target) -> CLI::Option* {
@@ -45,6 +71,13 @@ void add_run_options(CLI::App& app, const std::vector<RunOption>& options, Comma
         },
         option.target);
     added->group(option.group);
+  }
+}
+
+void add_data_words(CLI::App& app, Invocation& invocation) {
+  app.add_option("source", invocation.run.data, "the data set, as --data of train names it")->required();
+  if (invocation.command == Command::data_convert) {
+    app.add_option("target", invocation.target, "the file to write, DST.h5")->required();
   }
 }
 
@@ -95,29 +128,52 @@ void add_scaling_options(CLI::App& app, Invocation& invocation) {
       ->group("Bench");
 }
 
+std::string words_of(std::string_view group) {
+  std::string text;
+  for (const NamedCommand& one : kNamedCommands) {
+    if (one.group == group) text += fmt::format("trainer {} {:<11} {}\n", group, one.word, one.what);
+  }
+  return text + "Each has its own --help.";
+}
+
 // The command that the first words name, and how many words that took.
 std::pair<Command, int> command_of(int argc, const char* const* argv) {
   const std::string_view first = argc > 1 ? argv[1] : "";
-  if (first == "train") return {Command::train, 1};
-  if (first != "bench") {
-    if (!first.empty() && first.front() != '-') {
-      throw Error(ErrorSource::usage,
-                  fmt::format("no command is called '{}': train or bench; see trainer --help", first));
-    }
-    return {Command::train, 0};
-  }
   const std::string_view second = argc > 2 ? argv[2] : "";
+  if (first == "train") return {Command::train, 1};
+  if (first.empty() || first.front() == '-') return {Command::train, 0};
+  bool is_group = false;
+  for (const NamedCommand& one : kNamedCommands) {
+    if (one.group != first) continue;
+    is_group = true;
+    if (one.word == second) return {one.command, 2};
+  }
+  if (!is_group) {
+    throw Error(ErrorSource::usage,
+                fmt::format("no command is called '{}': train, bench or data; see trainer --help", first));
+  }
   if (second == "--help" || second == "-h") return {Command::print_text, 2};
-  if (second == "allreduce") return {Command::bench_allreduce, 2};
-  if (second == "input") return {Command::bench_input, 2};
-  if (second == "scaling") return {Command::bench_scaling, 2};
-  throw Error(ErrorSource::usage,
-              fmt::format("bench measures allreduce, input or scaling, not '{}'; see trainer --help", second));
+  throw Error(ErrorSource::usage, fmt::format("'{} {}' is no command; see trainer --help", first, second));
 }
 
 std::string version_text() {
   return fmt::format("tutti {}\n{}\n{}\nHDF5 {}", version(), cpu_library_version(), mpi_library_version(),
                      array_library_version());
+}
+
+void add_options(CLI::App& app, const std::vector<RunOption>& options, Invocation& invocation) {
+  const Command command = invocation.command;
+  if (is_about_data(command)) {
+    add_data_words(app, invocation);
+  } else if (command != Command::train) {
+    add_bench_options(app, invocation);
+  }
+  if (command == Command::bench_scaling) add_scaling_options(app, invocation);
+  if (command == Command::bench_allreduce) {
+    add_allreduce_options(app, invocation);
+  } else {
+    add_run_options(app, options, command);
+  }
 }
 
 }  // namespace
@@ -128,11 +184,7 @@ Invocation parse_command_line(int argc, const char* const* argv) {
   const auto [command, words] = command_of(argc, argv);
   invocation.command = command;
   if (command == Command::print_text) {
-    invocation.text =
-        "trainer bench allreduce   sums over the ranks, by message size\n"
-        "trainer bench input       preparing batches beside the compute\n"
-        "trainer bench scaling     training steps, by rank count\n"
-        "Each has its own --help.";
+    invocation.text = words_of(argv[1]);
     return invocation;
   }
 
@@ -142,13 +194,7 @@ Invocation parse_command_line(int argc, const char* const* argv) {
   app.add_flag("--version", wants_version, "print the versions of program and libraries and end");
   app.footer(kCommands);
   const auto options = run_options(invocation.run);
-  if (command != Command::train) add_bench_options(app, invocation);
-  if (command == Command::bench_allreduce) {
-    add_allreduce_options(app, invocation);
-  } else {
-    if (command == Command::bench_scaling) add_scaling_options(app, invocation);
-    add_run_options(app, options, command);
-  }
+  add_options(app, options, invocation);
 
   try {
     app.parse(argc - words, argv + words);

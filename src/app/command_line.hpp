@@ -10,7 +10,7 @@
 
 namespace tutti {
 
-enum class Command { print_text, train, bench_allreduce, bench_input, bench_scaling };
+enum class Command { print_text, train, bench_allreduce, bench_input, bench_scaling, data_convert, data_info };
 
 struct AllreduceBench {
   std::int64_t min_bytes = 4;
@@ -36,6 +36,7 @@ struct Invocation {
   std::set<std::string> given;  // names of run options that the user chose
   std::string ranks;            // bench: rank counts, comma separated; empty: doubling up to all
   std::string json;             // bench: where the results go as JSON
+  std::string target;           // data convert: the file to write
   AllreduceBench allreduce;
   InputBench input;
   ScalingBench scaling;

@@ -6,6 +6,7 @@
 #include "assemble.hpp"
 #include "bench.hpp"
 #include "command_line.hpp"
+#include "data_command.hpp"
 #include "train_command.hpp"
 
 #include <fcntl.h>
@@ -67,6 +68,10 @@ ExitStatus carry_out(World& world, const Invocation& invocation, FailureRecord& 
       return bench_input(world, invocation);
     case Command::bench_scaling:
       return bench_scaling(world, invocation);
+    case Command::data_convert:
+      return data_convert(world, invocation);
+    case Command::data_info:
+      return data_info(world, invocation);
   }
   return ExitStatus::done;
 }
