@@ -243,5 +243,26 @@ TEST(Program, StopsWithItsOwnStatusWhenTheLossIsNoLongerFinite) {
   EXPECT_NE(read_text(folder.path() + "/exit.json").find("\"status\":88"), std::string::npos);
 }
 
+TEST(Program, ConvertsDataAndTellsWhatTheyHold) {
+  const ScratchFolder folder;
+  const std::string file = folder.path() + "/set.h5";
+  const ChildResult convert = run_trainer(2, {"data", "convert", "synthetic:200x1x6x6:3", file});
+  EXPECT_EQ(convert.status, 0) << convert.err;
+  EXPECT_EQ(convert.out, file + ": 200 training and 20 test images, 0.0 MiB\n");
+  EXPECT_EQ(run_trainer({"data", "convert", "glyphs", file}).status, 64);
+
+  const ChildResult original = run_trainer({"data", "info", "synthetic:200x1x6x6:3"});
+  EXPECT_EQ(original.status, 0) << original.err;
+  const ChildResult info = run_trainer({"data", "info", file});
+  EXPECT_EQ(info.out, original.out);
+  EXPECT_NE(info.out.find("training   200 images of 1x6x6, digest "), std::string::npos) << info.out;
+  EXPECT_NE(info.out.find("classes    3\n"), std::string::npos) << info.out;
+
+  const auto train = [](const std::string& data) {
+    return run_trainer({"--data", data, "--model", "mlp", "--epochs", "1"});
+  };
+  EXPECT_EQ(curve(train(file).out), curve(train("synthetic:200x1x6x6:3").out));
+}
+
 }  // namespace
 }  // namespace tutti::test
