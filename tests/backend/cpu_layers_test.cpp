@@ -41,7 +41,7 @@ TEST(CpuLayers, KeepZerosWhereChannelsOnlyPadABlock) {
       const auto stored = device.download<float>(buffer->view({2 * 32 * 3 * 3}, ElementType::f32));
       for (std::size_t i = 0; i < stored.size(); ++i) {
         const std::size_t channel = i / (16 * 9) % 2 * 16 + i % 16;
-        if (channel >= 20) ASSERT_EQ(stored[i], 0.0f) << i;
+        ASSERT_TRUE(channel < 20 || stored[i] == 0) << i;
       }
     }
   }
