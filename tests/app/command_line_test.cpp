@@ -39,6 +39,10 @@ TEST(CommandLine, KnowsWhatTheUserChose) {
 
 TEST(CommandLine, TellsTheBenchesApart) {
   EXPECT_EQ(parse({"bench", "allreduce", "--max-bytes", "1024"}).allreduce.max_bytes, 1024);
+  const Invocation input = parse({"bench", "input", "--augment", "crop-flip", "--seconds", "0.5"});
+  EXPECT_EQ(input.command, Command::bench_input);
+  EXPECT_EQ(input.run.augment, "crop-flip");
+  EXPECT_EQ(input.input.seconds, 0.5);
   const Invocation scaling = parse({"bench", "scaling", "--mode", "weak", "--model", "mlp", "--ranks", "1,2"});
   EXPECT_EQ(scaling.command, Command::bench_scaling);
   EXPECT_EQ(scaling.run.model, "mlp");

@@ -1,6 +1,7 @@
 #include "support/child_process.hpp"
 #include "support/scratch_folder.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -56,8 +57,26 @@ TEST(Program, PrintsTheSameAtEqualRankCounts) {
 }
 
 TEST(Program, NeverChangesABitByThePreparationOfBatches) {
-  const std::string ahead = curve(run_trainer(2, quick({"--in-flight", "2"})).out);
-  EXPECT_EQ(curve(run_trainer(2, quick({"--in-flight", "0"})).out), ahead);
+  const auto run = [](const char* in_flight) {
+    return curve(
+        run_trainer(2, quick({"--in-flight", in_flight, "--augment", "crop-flip", "--normalize", "auto"})).out);
+  };
+  const std::string ahead = run("2");
+  EXPECT_EQ(count(ahead, "epoch "), 2);
+  EXPECT_EQ(run("0"), ahead);
+}
+
+TEST(Program, GivesTheNetworkImagesOfTheSizeAskedFor) {
+  const ChildResult result = run_trainer(2, quick({"--image-size", "20", "--augment", "resized-crop"}));
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_NE(result.err.find(fmt::format("{} parameters", 20 * 20 * 256 + 256 + 256 * 4 + 4)), std::string::npos)
+      << result.err;
+}
+
+TEST(Program, HoldsOutAShareOfTheTrainingSet) {
+  const ChildResult result = run_trainer(2, quick({"--validation-ratio", "0.25"}));
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_NE(result.err.find("384 training and 128 test images"), std::string::npos) << result.err;
 }
 
 TEST(Program, PrintsHelpAndVersionOnceAndEndsWell) {
@@ -92,6 +111,9 @@ TEST(Program, RefusesMistakesOnceWithTheirStatus) {
       {{"--model", "lenat"}, 64, "no model is called 'lenat'"},
       {{"--parts", "2", "--exchange", "ring"}, 64, "3 ranks cannot share 2 parts"},
       {{"--parts", "8"}, 64, "add --exchange ring"},
+      {{"--augment", "flip"}, 64, "must be one of none, crop-flip"},
+      {{"--normalize", "0.5"}, 64, "give none, auto or M/S"},
+      {{"--validation-ratio", "1"}, 64, "--validation-ratio 1"},
       {{"--resume"}, 64, "--resume wants --out"},
       {{"--dry-run", "--momentum", "7"}, 64, "--momentum 7"},
       {{"--config", "/tmp"}, 64, "--config /tmp"},
@@ -114,7 +136,7 @@ TEST(Program, NamesTheOneRankThatWasGivenOtherOptions) {
   const char* mpiexec = std::getenv("TUTTI_MPIEXEC");
   const Words start{mpiexec, "-n", "2", trainer, "--data", "synthetic:64x1x8x8:2", "--model", "linear"};
   Words lost = start;
-  lost.insert(lost.end(), {":", "-n", "1", trainer, "--data", "no-such-data", "--model", "linear"});
+  lost.insert(lost.end(), {":", "-n", "1", trainer, "--data", "synthetic:64x1x8x8:2", "--model", "no/such/model"});
   const ChildResult result = run_child(lost);
   EXPECT_EQ(result.status, 74) << result.err;
   EXPECT_EQ(count(result.err, "trainer: "), 1) << result.err;
@@ -124,7 +146,8 @@ TEST(Program, NamesTheOneRankThatWasGivenOtherOptions) {
   other.insert(other.end(), {":", "-n", "1", trainer, "--data", "synthetic:80x1x8x8:2", "--model", "linear"});
   const ChildResult different = run_child(other);
   EXPECT_EQ(different.status, 65) << different.err;
-  EXPECT_NE(different.err.find("rank 2 has another training data than rank 0"), std::string::npos) << different.err;
+  EXPECT_NE(different.err.find("rank 2 wants other data than rank 0 on the same host"), std::string::npos)
+      << different.err;
 }
 
 TEST(Program, RefusesRanksThatWouldNotTrainAlike) {
@@ -164,6 +187,12 @@ TEST(Program, BenchesMeasureEveryRankCountAndKeepTheFigures) {
   EXPECT_EQ(count(scaling.out, "weak"), 3) << scaling.out;
   EXPECT_EQ(count(read_text(json), "\"efficiency\""), 6);
   EXPECT_EQ(run_trainer({"bench", "allreduce"}).status, 64);
+
+  const ChildResult input = run_trainer(2, {"bench", "input", "--model", "mlp", "--data", "synthetic:512x3x8x8:4",
+                                            "--augment", "crop-flip", "--seconds", "0.05", "--json", json});
+  EXPECT_EQ(input.status, 0) << input.err;
+  EXPECT_EQ(count(input.out, "together / compute alone = "), 1) << input.out;
+  EXPECT_GE(count(read_text(json), "\"images_per_second\""), 3);
 }
 
 TEST(Program, BenchStepTellsTimeMemoryAndStartUpOfOneTraining) {

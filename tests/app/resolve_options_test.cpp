@@ -2,6 +2,8 @@
 
 #include "tutti/base/error.hpp"
 
+#include "cores.hpp"
+
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -17,6 +19,8 @@ TEST(ResolveOptions, RefusesWordsAndNumbersThatMeanNothing) {
       [](RunConfig& c) { c.comm = "carrier"; },
       [](RunConfig& c) { c.last_batch = "drop"; },
       [](RunConfig& c) { c.shuffle = "yes"; },
+      [](RunConfig& c) { c.augment = "flip"; },
+      [](RunConfig& c) { c.image_size = -1; },
       [](RunConfig& c) { c.schedule = "linear"; },
       [](RunConfig& c) { c.batch_size = 0; },
       [](RunConfig& c) { c.epochs = 0; },
@@ -51,6 +55,15 @@ TEST(ResolveOptions, ReadsRankCounts) {
   EXPECT_EQ(parse_rank_counts("1,3", 4), (std::vector<int>{1, 3}));
   for (const char* wrong : {"0", "5", "2,1", "1,,2", "1,", "a"})
     EXPECT_THROW(parse_rank_counts(wrong, 4), Error) << wrong;
+}
+
+TEST(Cores, GiveReadersWhatTheComputeLeavesOver) {
+  const auto world = make_solo_world();
+  const auto readers = [&](int usable) { return budget_readers(*world, {.usable = usable}, 2); };
+  EXPECT_EQ(readers(1), 1);
+  EXPECT_EQ(readers(3), 1);
+  EXPECT_EQ(readers(5), 3);
+  EXPECT_EQ(readers(64), 4);
 }
 
 TEST(ResolveOptions, TakesTheModelsOwnInitialiserUnlessAsked) {

@@ -20,6 +20,8 @@ Words run_words(const std::string& out, const Words& more) {
               "--last-batch", "rollover",
               "--schedule",   "step",
               "--lr-period",  "1",
+              "--augment",    "crop-flip",
+              "--normalize",  "auto",
               "--out",        out};
   words.insert(words.end(), more.begin(), more.end());
   return words;

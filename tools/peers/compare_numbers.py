@@ -2,9 +2,13 @@
 """Compares losses, gradients and running statistics with PyTorch's on the same weights, batch by batch.
 
 PyTorch trains a network for some steps; each step starts from PyTorch's weights on both sides. They go through HDF5 to
-tests/peers/one_step, which plays the same step. Gradients are compared tensor by tensor, as |g - g'| / |g'|. Where
-PyTorch's own fp32 result is further than a limit from its float64 result, ours must be no further from float64 than
-that. Ends with 1 when anything lies outside.
+tests/peers/one_step, which plays the same step. Gradients are compared tensor by tensor, as |g - g'| / |g'|. Ours are
+held against PyTorch's in fp32. A figure beyond its limit passes where PyTorch is as far itself, to within a half: its
+fp32 from its float64, or, when we compute in bf16, its bf16 (autocast) from its fp32. Ends with 1 when anything lies
+outside.
+
+ReLU's gradient jumps at 0: a single activation that rounding turns over there moves a gradient by a few 1e-3. So
+before each batch the biases and shifts ahead of the ReLUs are moved by some 1e-5 until no activation lies that near.
 """
 
 import argparse
@@ -14,6 +18,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+from unittest import mock
 
 import peer_python
 
@@ -24,6 +29,7 @@ import numpy as np
 import torch
 from torch import nn
 
+import reference_nets
 from reference_nets import NETWORKS, make_network, named_tensors
 
 CLASSES = 10
@@ -74,6 +80,8 @@ class Distance:
     worst: str
 
 
+PEER_ALLOWANCE = 1.5
+KINK_MARGIN = 2e-5  # of the activations' root mean square
 JUDGED = ("loss", "gradient", "statistics", "evaluation")
 LIMITS = {
     "fp32": Distance(loss=1e-4, gradient=1e-3, statistics=1e-4, evaluation=1e-4, all_gradients=1e-3, worst=""),
@@ -178,8 +186,33 @@ def starting_network(case: Case) -> nn.Module:
     return network
 
 
+def move_off_kinks(network: nn.Module, images: torch.Tensor) -> None:
+    """Moves the biases ahead of the ReLUs so that no activation on these images lies within rounding of 0."""
+    twin = copy.deepcopy(network).double()
+
+    def rectified(layer: nn.Module, x: torch.Tensor, residual: torch.Tensor | None = None) -> torch.Tensor:
+        y = layer(x) if residual is None else layer(x) + residual
+        margin = KINK_MARGIN * y.square().mean().sqrt().item()
+        by_channel = y.transpose(0, 1).flatten(1)
+        for channel in (by_channel.abs().amin(1) < margin).nonzero().flatten().tolist():
+            bias = layer.bias[channel].item()
+            for step in range(1, 1000):
+                moved = float(np.float32(bias + (step // 2 + 1) * margin * (-1) ** step))
+                if (by_channel[channel] + (moved - bias)).abs().min() >= margin:
+                    break
+            layer.bias[channel] = moved
+            y[:, channel] += moved - bias
+        return torch.relu(y)
+
+    with mock.patch.object(reference_nets, "rectified", rectified), torch.no_grad():
+        twin.train()(images.double())
+        for weight, moved in zip(network.parameters(), twin.parameters()):
+            weight.copy_(moved)
+
+
 def compare_batch(program: str, case: Case, network: nn.Module, batch: tuple[torch.Tensor, torch.Tensor]):
     """Plays one batch on all sides; returns PyTorch's fp32 step and the distances by name of the pair."""
+    move_off_kinks(network, batch[0])
     twin = copy.deepcopy(network)
     exact = pytorch_step(copy.deepcopy(network).double(), *batch)
     ours = tutti_step(program, case, network, *batch)
@@ -192,14 +225,25 @@ def compare_batch(program: str, case: Case, network: nn.Module, batch: tuple[tor
 
 
 def outside(case: Case, distances: dict[str, Distance]) -> list[str]:
+    """A figure may miss its limit where PyTorch's own misses it as far: fp32 from float64, or bf16 from fp32."""
+    near = distances["Tutti to PyTorch fp32"]
+    if case.precision == "fp32":
+        ours, peer = distances["Tutti to PyTorch float64"], distances["PyTorch fp32 to float64"]
+    else:
+        ours, peer = near, distances["PyTorch bf16 to fp32"]
     found = []
     for figure in JUDGED:
-        limit = getattr(LIMITS[case.precision], figure)
-        got, got_exact, peer = (getattr(distances[pair], figure) for pair in (
-            "Tutti to PyTorch fp32", "Tutti to PyTorch float64", "PyTorch fp32 to float64"))
-        if not (got <= limit or got_exact <= peer):
-            found.append(f"{figure} {got:.1e} is above {limit:.0e}")
+        limit, got = getattr(LIMITS[case.precision], figure), getattr(near, figure)
+        if not (got <= limit or getattr(ours, figure) <= PEER_ALLOWANCE * getattr(peer, figure)):
+            found.append(f"{figure}: {got:.1e} is above {limit:.0e}, and PyTorch's own distance is "
+                         f"{getattr(peer, figure):.1e}")
     return found
+
+
+def greater(one: Distance, other: Distance) -> Distance:
+    """The greater of each figure."""
+    figures = (max(pair) for pair in zip(dataclasses.astuple(one)[:-1], dataclasses.astuple(other)[:-1]))
+    return Distance(*figures, one.worst if one.gradient > other.gradient else other.worst)
 
 
 def compare(program: str, case: Case, batches: int) -> bool:
@@ -208,9 +252,8 @@ def compare(program: str, case: Case, batches: int) -> bool:
     torch.manual_seed(1)
     random = np.random.default_rng(2)
     network = starting_network(case)
-    optimizer = torch.optim.SGD(network.parameters(), lr=0.02, momentum=0.9)
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.002, momentum=0.9)
     greatest: dict[str, Distance] = {}
-    good = True
     for number in range(1, batches + 1):
         labels = random.integers(CLASSES, size=case.samples)
         batch = torch.from_numpy(photographs(random, case, labels)), torch.from_numpy(labels)
@@ -218,17 +261,12 @@ def compare(program: str, case: Case, batches: int) -> bool:
         optimizer.step()
         d = distances["Tutti to PyTorch fp32"]
         print(f"{number:>5} {theirs.loss:8.4f} {row(d)}  {d.worst}", flush=True)
-        for what in outside(case, distances):
-            good = False
-            print(f"      OUTSIDE: {what}")
-        for pair, one in distances.items():
-            so_far = greatest.setdefault(pair, one)
-            worst = one.worst if one.gradient > so_far.gradient else so_far.worst
-            greatest[pair] = Distance(*(max(a, b) for a, b in zip(dataclasses.astuple(one)[:-1],
-                                                                  dataclasses.astuple(so_far)[:-1])), worst)
+        greatest = {pair: greater(one, greatest.get(pair, one)) for pair, one in distances.items()}
     for pair, most in greatest.items():
-        print(f"  most: {row(most)}  {pair}, {most.worst}")
-    return good
+        print(f"  most         {row(most)}  {pair}, {most.worst}")
+    found = outside(case, greatest)
+    print("\n".join(f"  OUTSIDE {what}" for what in found) or "  within the limits", flush=True)
+    return not found
 
 
 def row(d: Distance) -> str:

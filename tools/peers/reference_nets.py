@@ -8,6 +8,13 @@ from torch import Tensor, nn
 from torch.nn.functional import max_pool2d, relu
 
 
+def rectified(layer: nn.Module, x: Tensor, residual: Tensor | None = None) -> Tensor:
+    y = layer(x)
+    if residual is not None:
+        y += residual
+    return relu(y, inplace=True)
+
+
 class Lenet(nn.Module):
     def __init__(self, shape: tuple[int, int, int], classes: int):
         super().__init__()
@@ -19,9 +26,9 @@ class Lenet(nn.Module):
         self.dense2 = nn.Linear(128, classes)
 
     def forward(self, x: Tensor) -> Tensor:
-        x = max_pool2d(relu(self.conv1(x), inplace=True), 2)
-        x = max_pool2d(relu(self.conv2(x), inplace=True), 2)
-        return self.dense2(relu(self.dense1(x.flatten(1)), inplace=True))
+        x = max_pool2d(rectified(self.conv1, x), 2)
+        x = max_pool2d(rectified(self.conv2, x), 2)
+        return self.dense2(rectified(self.dense1, x.flatten(1)))
 
 
 def conv(inputs: int, outputs: int, kernel: int, *, stride: int = 1, bias: bool) -> nn.Conv2d:
@@ -43,10 +50,8 @@ class Residual(nn.Module):
         self.shortcut = conv(inputs, width, 1, stride=stride, bias=True) if changes else nn.Identity()
 
     def forward(self, x: Tensor) -> Tensor:
-        y = relu(self.norm1(self.conv1(x)), inplace=True)
-        y = self.norm2(self.conv2(y))
-        y += self.shortcut(x)
-        return relu(y, inplace=True)
+        y = rectified(self.norm1, self.conv1(x))
+        return rectified(self.norm2, self.conv2(y), self.shortcut(x))
 
 
 class Bottleneck(nn.Module):
@@ -68,11 +73,9 @@ class Bottleneck(nn.Module):
         self.shortcut_norm = nn.BatchNorm2d(outputs) if changes else nn.Identity()
 
     def forward(self, x: Tensor) -> Tensor:
-        y = relu(self.norm1(self.conv1(x)), inplace=True)
-        y = relu(self.norm2(self.conv2(y)), inplace=True)
-        y = self.norm3(self.conv3(y))
-        y += self.shortcut_norm(self.shortcut(x))
-        return relu(y, inplace=True)
+        y = rectified(self.norm1, self.conv1(x))
+        y = rectified(self.norm2, self.conv2(y))
+        return rectified(self.norm3, self.conv3(y), self.shortcut_norm(self.shortcut(x)))
 
 
 class Resnet(nn.Module):
@@ -99,7 +102,7 @@ class Resnet(nn.Module):
         self.head = nn.Linear(inputs, classes)
 
     def forward(self, x: Tensor) -> Tensor:
-        x = self.stem.pool(relu(self.stem.norm(self.stem.conv(x)), inplace=True))
+        x = self.stem.pool(rectified(self.stem.norm, self.stem.conv(x)))
         for stage in self.stages:
             x = getattr(self, stage)(x)
         return self.head(self.pool(x).flatten(1))
