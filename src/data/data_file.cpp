@@ -2,11 +2,14 @@
 
 #include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
+#include "tutti/data/image_recipe.hpp"
 #include "tutti/storage/array_file.hpp"
 #include "tutti/storage/row_file.hpp"
 
+#include "augmentation.hpp"
 #include "channel_sums.hpp"
 #include "data_file_reader.hpp"
+#include "image_writer.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -23,11 +26,36 @@ namespace {
 constexpr const char* kFormat = "tutti data set 1";
 constexpr std::int64_t kBytesAtOnce = std::int64_t{4} << 20;
 
-void refuse_what_cannot_be_kept(const DatasetInfo& info) {
-  if (info.sizes_differ()) {
-    throw Error(ErrorSource::input,
-                fmt::format("the images of {} differ in size; a data file holds images of one size", info.name));
+// Images on their way into a file, all in one size.
+class ImageFitter {
+ public:
+  explicit ImageFitter(ImageRecipe recipe)
+      : recipe_(std::move(recipe)), writer_(recipe_), values_(static_cast<std::size_t>(recipe_.image.elements())) {}
+
+  const Shape& image() const { return recipe_.image; }
+
+  // Borrowed from `image`, or valid until the next call.
+  std::span<const std::uint8_t> fit(const ImageView& image) {
+    if (image.shape == recipe_.image) return {image.pixels, values_.size()};
+    writer_.write(image, plan_image(recipe_, image.shape, {}), values_);
+    pixels_.resize(values_.size());
+    std::ranges::transform(values_, pixels_.begin(),
+                           [](float value) { return static_cast<std::uint8_t>(value * 255.0f + 0.5f); });
+    return pixels_;
   }
+
+ private:
+  ImageRecipe recipe_;
+  ImageWriter writer_;
+  std::vector<float> values_;  // of 0 to 1
+  std::vector<std::uint8_t> pixels_;
+};
+
+ImageFitter fitter_for(const DatasetInfo& info, std::int64_t image_size) {
+  return ImageFitter(make_recipe({.augment = "none", .normalize = "none", .image_size = image_size, .seed = 0}, info));
+}
+
+void refuse_broken_names(const DatasetInfo& info) {
   for (const std::string& name : info.class_names) {
     if (name.find_first_of(std::string_view("\n\0", 2)) == std::string::npos) continue;
     throw Error(
@@ -37,25 +65,25 @@ void refuse_what_cannot_be_kept(const DatasetInfo& info) {
 }
 
 // Writes one set and returns what its pixels sum up to.
-ChannelSums write_set(RowFileWriter& file, const std::string& group, const Dataset& set) {
+ChannelSums write_set(RowFileWriter& file, const std::string& group, const Dataset& set, ImageFitter fitter) {
   const DatasetInfo& info = set.info();
-  ChannelSums sums(info.image[0], info.image[1] * info.image[2]);
-  const auto image_bytes = static_cast<std::size_t>(info.image.elements());
-  const std::int64_t at_once = std::max<std::int64_t>(1, kBytesAtOnce / info.image.elements());
+  const Shape& image = fitter.image();
+  ChannelSums sums(image[0], image[1] * image[2]);
+  const std::int64_t at_once = std::max<std::int64_t>(1, kBytesAtOnce / image.elements());
   std::vector<std::int32_t> labels;
   std::vector<std::int64_t> samples;
   SampleBatch batch;
   std::uint64_t images_digest = 0;
-  file.begin_rows(group + "/images", info.image.batch_of(info.samples));
+  file.begin_rows(group + "/images", image.batch_of(info.samples));
   for (std::int64_t first = 0; first < info.samples; first += at_once) {
     samples.resize(static_cast<std::size_t>(std::min(at_once, info.samples - first)));
     std::iota(samples.begin(), samples.end(), first);
     set.read(samples, batch);
     for (std::size_t i = 0; i < samples.size(); ++i) {
-      const std::span<const std::uint8_t> pixels(batch.images[i].pixels, image_bytes);
+      const std::span<const std::uint8_t> pixels = fitter.fit(batch.images[i]);
       file.append_rows(pixels);
       sums.add(pixels);
-      images_digest += digest("images", pixels, static_cast<std::uint64_t>(samples[i]) * image_bytes);
+      images_digest += digest("images", pixels, static_cast<std::uint64_t>(samples[i]) * pixels.size());
     }
     labels.insert(labels.end(), batch.labels.begin(), batch.labels.end());
   }
@@ -158,18 +186,18 @@ class DataFileReader {
 
 }  // namespace
 
-void write_data_file(const DataPair& data, const std::string& path) {
-  refuse_what_cannot_be_kept(data.train->info());
-  if (data.test) refuse_what_cannot_be_kept(data.test->info());
+void write_data_file(const DataPair& data, const std::string& path, std::int64_t image_size) {
   const DatasetInfo& info = data.train->info();
+  refuse_broken_names(info);
+  const ImageFitter fitter = fitter_for(info, image_size);
   RowFileWriter file(path);
   file.add_text("/format", kFormat);
   file.add_text("/name", info.name);
   file.add_text("/class_names", fmt::format("{}", fmt::join(info.class_names, "\n")));
   const std::array<std::int32_t, 1> classes{info.classes};
   file.add("/classes", Shape{1}, classes);
-  const ChannelSums sums = write_set(file, "/train", *data.train);
-  if (data.test) write_set(file, "/test", *data.test);
+  const ChannelSums sums = write_set(file, "/train", *data.train, fitter);
+  if (data.test) write_set(file, "/test", *data.test, fitter);
   const ChannelStatistics statistics = info.statistics.mean.empty() ? sums.statistics() : info.statistics;
   file.add("/mean", Shape{info.image[0]}, statistics.mean);
   file.add("/deviation", Shape{info.image[0]}, statistics.deviation);

@@ -70,6 +70,21 @@ TEST(CommandLine, AdamwHasNoMomentumUnlessItIsGiven) {
   EXPECT_EQ(parse({"--optimizer", "lars"}).run.momentum, 0.9);
 }
 
+TEST(CommandLine, TellsWhatToDoWithData) {
+  const Invocation convert =
+      parse({"data", "convert", "glyphs", "g.h5", "--validation-ratio", "0.2", "--image-size=16"});
+  EXPECT_EQ(convert.command, Command::data_convert);
+  EXPECT_EQ(convert.run.data, "glyphs");
+  EXPECT_EQ(convert.target, "g.h5");
+  EXPECT_EQ(convert.run.validation_ratio, 0.2);
+  EXPECT_EQ(convert.run.image_size, 16);
+  EXPECT_EQ(parse({"data", "info", "glyphs", "--test-data", "d"}).run.test_data, "d");
+  EXPECT_NE(parse({"data", "--help"}).text.find("trainer data convert"), std::string::npos);
+  EXPECT_NE(refusal({"data", "convert", "glyphs"}).find("target"), std::string::npos);
+  EXPECT_NE(refusal({"data", "info"}).find("source"), std::string::npos);
+  EXPECT_NE(refusal({"data", "info", "glyphs", "--lr", "1"}).find("--lr"), std::string::npos);
+}
+
 TEST(CommandLine, RefusesInOneLineThatSaysWhereHelpIs) {
   for (const auto& words : std::vector<std::vector<const char*>>{{"--epoch", "3"},
                                                                  {"--epochs", "three"},

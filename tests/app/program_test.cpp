@@ -1,3 +1,4 @@
+#include "data/written_sets.hpp"
 #include "support/child_process.hpp"
 #include "support/scratch_folder.hpp"
 
@@ -199,7 +200,10 @@ TEST(Program, EvaluatesACheckpointTheSameOnAnyNumberOfRanks) {
   const ChildResult other = run_trainer({"eval", "--checkpoint", checkpoint, "--data", "synthetic:70x1x12x12:3"});
   EXPECT_EQ(other.status, 66) << other.err;
   EXPECT_NE(other.err.find("dense2/"), std::string::npos) << other.err;
-  const ChildResult untested = run_trainer({"eval", "--checkpoint", checkpoint, "--data", "synthetic:5x1x12x12:4"});
+  const ::tutti::testing::TemporaryFolder untested_data;
+  untested_data.write("train-images-idx3-ubyte", ::tutti::testing::idx_file({0x803, 5, 12, 12}, 5 * 144));
+  untested_data.write("train-labels-idx1-ubyte", ::tutti::testing::idx_labels({0, 1, 2, 3, 0}));
+  const ChildResult untested = run_trainer({"eval", "--checkpoint", checkpoint, "--data", untested_data.text()});
   EXPECT_EQ(untested.status, 65) << untested.err;
   EXPECT_NE(untested.err.find("--on train"), std::string::npos) << untested.err;
 }
@@ -290,6 +294,27 @@ TEST(Program, StopsWithItsOwnStatusWhenTheLossIsNoLongerFinite) {
   EXPECT_EQ(result.status, 88) << result.err;
   EXPECT_EQ(count(result.err, "no longer a finite number"), 1) << result.err;
   EXPECT_NE(read_text(folder.path() + "/exit.json").find("\"status\":88"), std::string::npos);
+}
+
+TEST(Program, ConvertsDataAndTellsWhatTheyHold) {
+  const ScratchFolder folder;
+  const std::string file = folder.path() + "/set.h5";
+  const ChildResult convert = run_trainer(2, {"data", "convert", "synthetic:200x1x6x6:3", file});
+  EXPECT_EQ(convert.status, 0) << convert.err;
+  EXPECT_EQ(convert.out, file + ": 200 training and 20 test images, 0.0 MiB\n");
+  EXPECT_EQ(run_trainer({"data", "convert", "glyphs", file}).status, 64);
+
+  const ChildResult original = run_trainer({"data", "info", "synthetic:200x1x6x6:3"});
+  EXPECT_EQ(original.status, 0) << original.err;
+  const ChildResult info = run_trainer({"data", "info", file});
+  EXPECT_EQ(info.out, original.out);
+  EXPECT_NE(info.out.find("training   200 images of 1x6x6, digest "), std::string::npos) << info.out;
+  EXPECT_NE(info.out.find("classes    3\n"), std::string::npos) << info.out;
+
+  const auto train = [](const std::string& data) {
+    return run_trainer({"--data", data, "--model", "mlp", "--epochs", "1"});
+  };
+  EXPECT_EQ(curve(train(file).out), curve(train("synthetic:200x1x6x6:3").out));
 }
 
 }  // namespace

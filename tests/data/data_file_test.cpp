@@ -82,7 +82,21 @@ TEST_F(DataFile, HoldsTheImagesOfAFolderAndTheirStatistics) {
 
   folder_.write("in/dog/3.png", png_of(gradient(3, 7, 5)));
   EXPECT_THAT(thrown_by([&] { write_data_file(open_named(folder_.text() + "/in").pair, path()); }).what(),
-              HasSubstr("differ in size"));
+              HasSubstr("differ in size: give --image-size N"));
+}
+
+TEST_F(DataFile, FitsImagesToOneSize) {
+  folder_.write("in/a/1.png", png_of({1, 14, 28, testing::Bytes(14 * 28, 77)}));
+  folder_.write("in/a/2.png", png_of(gradient(1, 7, 7)));
+  folder_.write("in/b/3.png", png_of({1, 3, 2, testing::Bytes(6, 200)}));
+  const OwnedData folder = open_named(folder_.text() + "/in");
+  write_data_file(folder.pair, path(), 7);
+  const OwnedData data = open(0);
+  EXPECT_EQ(data.pair.train->info().image, (Shape{1, 7, 7}));
+  const auto pixels = contents_of(*data.pair.train).images;
+  EXPECT_EQ(std::ranges::count(pixels, 77), 49);
+  EXPECT_EQ(std::ranges::count(pixels, 200), 49);
+  EXPECT_TRUE(std::ranges::equal(std::span(pixels).subspan(49, 49), gradient(1, 7, 7).pixels));
 }
 
 TEST_F(DataFile, IsReadPieceByPieceInAnyOrder) {

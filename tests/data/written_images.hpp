@@ -85,10 +85,10 @@ inline Bytes png_of(const Picture& picture, const PngForm& form) {
                form.type, form.interlaced ? PNG_INTERLACE_ADAM7 : PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_DEFAULT,
                PNG_FILTER_TYPE_DEFAULT);
   std::vector<png_color> palette;
-  for (int i = 0; i < 80; ++i) {
+  for (int i = 0; i < 256; ++i) {
     palette.push_back({static_cast<png_byte>(i), static_cast<png_byte>(2 * i), static_cast<png_byte>(3 * i)});
   }
-  if (form.type == PNG_COLOR_TYPE_PALETTE) png_set_PLTE(png, info, palette.data(), 80);
+  if (form.type == PNG_COLOR_TYPE_PALETTE) png_set_PLTE(png, info, palette.data(), 256);
   png_write_info(png, info);
   const std::size_t row_bytes = picture.pixels.size() / static_cast<std::size_t>(picture.height);
   std::vector<png_bytep> rows;

@@ -13,12 +13,14 @@
 
 #include "tutti/data/open_data.hpp"
 
+#include <cstdint>
 #include <string>
 
 namespace tutti {
 
-// Writes both sets in memory that does not grow with them; the file appears whole or not at all. Throws an input error
-// for images that differ in size, and save errors.
-void write_data_file(const DataPair& data, const std::string& path);
+// Writes both sets in memory that does not grow with them; the file appears whole or not at all. Images of another size
+// than `image_size` squared are fitted to it as a recipe without augmentation does; 0: all have one size already, or a
+// usage error says that they have not. Throws save errors.
+void write_data_file(const DataPair& data, const std::string& path, std::int64_t image_size = 0);
 
 }  // namespace tutti
