@@ -54,6 +54,22 @@ TEST(CommandLine, TellsTheBenchesApart) {
   EXPECT_EQ(refusal({"bench", "step", "--ranks", "2"}).substr(0, 4), "The ");
 }
 
+TEST(CommandLine, ReadsWhatToEvaluate) {
+  const Invocation eval =
+      parse({"eval", "--checkpoint", "a.h5", "--data", "glyphs", "--on", "train", "--json", "b.json"});
+  EXPECT_EQ(eval.command, Command::eval);
+  EXPECT_EQ(eval.eval.checkpoint, "a.h5");
+  EXPECT_EQ(eval.eval.on, "train");
+  EXPECT_EQ(eval.json, "b.json");
+  EXPECT_EQ(eval.given, std::set<std::string>{"data"});
+}
+
+TEST(CommandLine, AdamwHasNoMomentumUnlessItIsGiven) {
+  EXPECT_EQ(parse({"--optimizer", "adamw"}).run.momentum, 0);
+  EXPECT_EQ(parse({"--optimizer", "adamw", "--momentum", "0.9"}).run.momentum, 0.9);
+  EXPECT_EQ(parse({"--optimizer", "lars"}).run.momentum, 0.9);
+}
+
 TEST(CommandLine, TellsWhatToDoWithData) {
   const Invocation convert =
       parse({"data", "convert", "glyphs", "g.h5", "--validation-ratio", "0.2", "--image-size=16"});
@@ -75,6 +91,8 @@ TEST(CommandLine, RefusesInOneLineThatSaysWhereHelpIs) {
                                                                  {"trian"},
                                                                  {"bench"},
                                                                  {"bench", "everything"},
+                                                                 {"eval"},
+                                                                 {"eval", "--checkpoint", "a", "--epochs", "3"},
                                                                  {"train", "extra"}}) {
     const std::string line = refusal(words);
     EXPECT_NE(line.find("see trainer --help"), std::string::npos) << line;

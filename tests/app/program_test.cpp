@@ -1,3 +1,4 @@
+#include "data/written_sets.hpp"
 #include "support/child_process.hpp"
 #include "support/scratch_folder.hpp"
 
@@ -116,6 +117,10 @@ TEST(Program, RefusesMistakesOnceWithTheirStatus) {
       {{"--validation-ratio", "1"}, 64, "--validation-ratio 1"},
       {{"--resume"}, 64, "--resume wants --out"},
       {{"--dry-run", "--momentum", "7"}, 64, "--momentum 7"},
+      {{"--optimizer", "adamw", "--momentum", "0.9"}, 64, "moments of its own"},
+      {{"--optimizer", "lars", "--nesterov"}, 64, "--nesterov belongs to sgd"},
+      {{"--precision", "tf32"}, 64, "use fp32"},
+      {{"eval", "--checkpoint", "/no/such.h5"}, 66, "/no/such.h5"},
       {{"--config", "/tmp"}, 64, "--config /tmp"},
       {{"--device", "cuda"}, 64, "cuda"},
       {{"--data", "no-such-data"}, 74, "no-such-data"},
@@ -168,6 +173,54 @@ TEST(Program, RefusesRanksThatWouldNotTrainAlike) {
     EXPECT_EQ(count(result.err, "trainer: "), 1) << result.err;
     EXPECT_NE(result.err.find("rank 1 has another " + options[0] + " than rank 0"), std::string::npos) << result.err;
   }
+}
+
+TEST(Program, EvaluatesACheckpointTheSameOnAnyNumberOfRanks) {
+  const ScratchFolder folder;
+  const std::string data = "synthetic:7000x1x12x12:4";
+  const ChildResult run = run_trainer(2, {"--data", data, "--model", "mlp", "--epochs", "1", "--quiet", "--normalize",
+                                          "0.5/0.25", "--out", folder.path() + "/run"});
+  ASSERT_EQ(run.status, 0) << run.err;
+  const std::size_t at = run.out.find("test acc ");
+  const std::string trained = run.out.substr(at, run.out.find(',', at) - at);
+  const std::string checkpoint = folder.path() + "/run/checkpoints/step-00000055.h5";
+  const std::string json = folder.path() + "/eval.json";
+
+  const ChildResult alone = run_trainer({"eval", "--checkpoint", checkpoint, "--json", json});
+  ASSERT_EQ(alone.status, 0) << alone.err;
+  EXPECT_TRUE(alone.out.starts_with("test loss ")) << alone.out;
+  EXPECT_NE(alone.out.find(trained + ", 700 images\n"), std::string::npos) << alone.out << trained;
+  EXPECT_NE(read_text(json).find("\"images\": 700"), std::string::npos) << read_text(json);
+  EXPECT_EQ(run_trainer(3, {"eval", "--checkpoint", checkpoint}).out, alone.out);
+  const ChildResult training =
+      run_trainer(3, {"eval", "--checkpoint", checkpoint, "--data", data, "--on", "train", "--quiet"});
+  EXPECT_TRUE(training.out.starts_with("train loss ")) << training.out << training.err;
+  EXPECT_NE(training.out.find(", 7000 images"), std::string::npos) << training.out;
+
+  const ChildResult other = run_trainer({"eval", "--checkpoint", checkpoint, "--data", "synthetic:70x1x12x12:3"});
+  EXPECT_EQ(other.status, 66) << other.err;
+  EXPECT_NE(other.err.find("dense2/"), std::string::npos) << other.err;
+  const ::tutti::testing::TemporaryFolder untested_data;
+  untested_data.write("train-images-idx3-ubyte", ::tutti::testing::idx_file({0x803, 5, 12, 12}, 5 * 144));
+  untested_data.write("train-labels-idx1-ubyte", ::tutti::testing::idx_labels({0, 1, 2, 3, 0}));
+  const ChildResult untested = run_trainer({"eval", "--checkpoint", checkpoint, "--data", untested_data.text()});
+  EXPECT_EQ(untested.status, 65) << untested.err;
+  EXPECT_NE(untested.err.find("--on train"), std::string::npos) << untested.err;
+}
+
+TEST(Program, PlaysPartsSideBySideToTheSameDigestWhateverTheCores) {
+  const auto digest_of = [](const Words& start) {
+    Words words = start;
+    const Words rest = quick({"--parts", "4", "--exchange", "ring"});
+    words.push_back(std::getenv("TUTTI_TRAINER"));
+    words.insert(words.end(), rest.begin(), rest.end());
+    const std::string err = run_child(words).err;
+    const std::size_t at = err.find(", weights ");
+    return at == std::string::npos ? err : err.substr(at, 26);
+  };
+  const std::string together = digest_of({});
+  EXPECT_TRUE(together.starts_with(", weights ")) << together;
+  EXPECT_EQ(digest_of({"taskset", "1"}), together);
 }
 
 TEST(Program, BenchesMeasureEveryRankCountAndKeepTheFigures) {

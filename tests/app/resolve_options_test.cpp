@@ -32,6 +32,10 @@ TEST(ResolveOptions, RefusesWordsAndNumbersThatMeanNothing) {
       [](RunConfig& c) { c.checkpoint_every = "1hour"; },
       [](RunConfig& c) { c.progress = "sometimes"; },
       [](RunConfig& c) { c.init = "zeros"; },
+      [](RunConfig& c) { c.optimizer = "adam"; },
+      [](RunConfig& c) { c.optimizer = "adamw"; },  // with momentum
+      [](RunConfig& c) { c.no_decay = "biases"; },
+      [](RunConfig& c) { c.label_smoothing = 1; },
   };
   EXPECT_NO_THROW(refuse_unknown_words(RunConfig{}));
   for (std::size_t i = 0; i < mistakes.size(); ++i) {
@@ -39,6 +43,21 @@ TEST(ResolveOptions, RefusesWordsAndNumbersThatMeanNothing) {
     mistakes[i](config);
     EXPECT_THROW(refuse_unknown_words(config), Error) << "mistake " << i;
   }
+}
+
+TEST(ResolveOptions, PassesTheOptimizersChoicesOn) {
+  RunConfig config;
+  config.optimizer = "lars";
+  config.no_decay = "norms-biases";
+  config.clip_norm = 2;
+  config.label_smoothing = 0.1;
+  const TrainerOptions options = resolve_options(config, NetworkSpec{});
+  EXPECT_EQ(options.optimizer.kind, "lars");
+  EXPECT_TRUE(options.optimizer.spares_norms_and_biases);
+  EXPECT_EQ(options.optimizer.clip_norm, 2);
+  EXPECT_EQ(options.label_smoothing, 0.1);
+  config.clip_norm = -1;
+  EXPECT_THROW(resolve_options(config, NetworkSpec{}), Error);
 }
 
 TEST(ResolveOptions, ReadsCheckpointIntervals) {
