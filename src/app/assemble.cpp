@@ -97,22 +97,6 @@ NetworkSpec choose_model(const std::string& model) {
   return is_path ? read_model_file(model) : built_in_model(model);
 }
 
-// Larger sets are read piece by piece, so that the system keeps room for caching what it reads.
-std::size_t most_resident_bytes() {
-  const long pages = ::sysconf(_SC_PHYS_PAGES);
-  const long page_bytes = ::sysconf(_SC_PAGESIZE);
-  return pages > 0 && page_bytes > 0 ? static_cast<std::size_t>(pages) * static_cast<std::size_t>(page_bytes) / 4 : 0;
-}
-
-DataRequest request_of(const RunConfig& config) {
-  return {.train = config.data,
-          .test = config.test_data,
-          .validation_ratio = config.validation_ratio,
-          .seed = static_cast<std::uint64_t>(config.seed),
-          .skip_bad_images = config.skip_bad_images,
-          .most_resident_bytes = most_resident_bytes()};
-}
-
 RecipeRequest recipe_request(const RunConfig& config) {
   return {.augment = config.augment,
           .normalize = config.normalize,
@@ -165,7 +149,23 @@ void refuse_different_runs(World& world, const Assembly& assembly) {
   }
 }
 
+// Larger sets are read piece by piece, so that the system keeps room for caching what it reads.
+std::size_t most_resident_bytes() {
+  const long pages = ::sysconf(_SC_PHYS_PAGES);
+  const long page_bytes = ::sysconf(_SC_PAGESIZE);
+  return pages > 0 && page_bytes > 0 ? static_cast<std::size_t>(pages) * static_cast<std::size_t>(page_bytes) / 4 : 0;
+}
+
 }  // namespace
+
+DataRequest data_request(const RunConfig& config) {
+  return {.train = config.data,
+          .test = config.test_data,
+          .validation_ratio = config.validation_ratio,
+          .seed = static_cast<std::uint64_t>(config.seed),
+          .skip_bad_images = config.skip_bad_images,
+          .most_resident_bytes = most_resident_bytes()};
+}
 
 TrainerParts Assembly::parts() const {
   return {.backend = *backend,
@@ -187,7 +187,7 @@ Assembly assemble(World& world, const RunConfig& config, const std::string& mode
     assembly.backend = choose_backend(config);
     model = model_text.empty() ? choose_model(config.model) : parse_model(model_text, "the checkpoint's model");
   });
-  assembly.block = load_once(world, request_of(config));
+  assembly.block = load_once(world, data_request(config));
   run_agreed(world, [&] {
     assembly.data = open_loaded(assembly.block.bytes());
     const DatasetInfo& info = assembly.data.train->info();

@@ -38,6 +38,9 @@ struct Assembly {
 // ranks, also when they see different data. Collective.
 Assembly assemble(World& world, const RunConfig& config, const std::string& model_text, const Log& log);
 
+// What the configuration's words ask for; sets too large for this host's memory are read piece by piece.
+DataRequest data_request(const RunConfig& config);
+
 // MPI when a launcher started this process, else a world of its own. Collective.
 std::unique_ptr<World> make_world();
 

@@ -135,16 +135,24 @@ ComputeRates compute_rates(World& world, const Assembly& assembly, double second
 RunConfig config_of(World& world, const Invocation& invocation) {
   RunConfig config = invocation.run;
   config.parts = world.size();
-  if (config.threads == 0) config.threads = std::max(1, fewest_cores_per_rank(world, count_cores(world)));
+  const int fair_threads = fewest_cores_per_rank(world, count_cores(world));
+  if (config.threads == 0) config.threads = fair_threads;
   if (config.exchange == "auto") config.exchange = "ring";
   return config;
 }
 
-void tell(World& world, Json& results, const std::string& what, int readers, double rate) {
+struct Row {
+  std::string what;
+  int readers = 0;  // 0: none
+  double images_per_second = 0;
+};
+
+void tell(const World& world, const Row& row, Json& results) {
   if (world.rank() != 0) return;
-  fmt::print("{:>8} {:>8} {:>12.0f}\n", what, readers > 0 ? fmt::format("{}", readers) : "-", rate);
+  fmt::print("{:>8} {:>8} {:>12.0f}\n", row.what, row.readers > 0 ? fmt::format("{}", row.readers) : "-",
+             row.images_per_second);
   std::fflush(stdout);
-  results.push_back({{"what", what}, {"readers", readers}, {"images_per_second", rate}});
+  results.push_back({{"what", row.what}, {"readers", row.readers}, {"images_per_second", row.images_per_second}});
 }
 
 }  // namespace
@@ -163,11 +171,11 @@ ExitStatus bench_input(World& world, const Invocation& invocation) {
   Json results = Json::array();
   const int most = std::clamp(cores.usable / world.local_size(), readers, kMostReaders);
   for (int count = 1; count <= most; ++count) {
-    tell(world, results, "input", count, input_alone(world, assembly, count, seconds));
+    tell(world, {"input", count, input_alone(world, assembly, count, seconds)}, results);
   }
   const auto [alone, together] = compute_rates(world, assembly, seconds);
-  tell(world, results, "compute", 0, alone);
-  tell(world, results, "together", readers, together);
+  tell(world, {"compute", 0, alone}, results);
+  tell(world, {"together", readers, together}, results);
   if (world.rank() == 0) fmt::print("together / compute alone = {:.3f}\n", together / alone);
   write_bench_json(world, invocation.json,
                    Json{{"bench", "input"},

@@ -33,6 +33,11 @@ bool concerns_bench_step(const RunOption& option) {
   return option.use == OptionUse::fixed || option.use == OptionUse::place || option.group == "Ranks and devices";
 }
 
+bool concerns_data(const RunOption& option) {
+  return option.name == "test-data" || option.name == "validation-ratio" || option.name == "skip-bad-images" ||
+         option.name == "image-size" || option.name == "seed";
+}
+
 // Those of rank counts and of the input also decide on the parts.
 bool concerns_bench(const RunOption& option) { return concerns_bench_step(option) && option.name != "parts"; }
 
@@ -97,6 +102,15 @@ void add_scaling_options(CLI::App& app, Invocation& invocation) {
   add_step_options(app, invocation);
 }
 
+void add_source_word(CLI::App& app, Invocation& invocation) {
+  app.add_option("source", invocation.run.data, "the data set, as --data of train names it")->required();
+}
+
+void add_convert_words(CLI::App& app, Invocation& invocation) {
+  add_source_word(app, invocation);
+  app.add_option("target", invocation.target, "the file to write, DST.h5")->required();
+}
+
 struct CommandEntry {
   const char* words;
   Command command;
@@ -117,6 +131,9 @@ constexpr std::array kCommands{
                  add_scaling_options},
     CommandEntry{"bench step", Command::bench_step, "training steps, memory and start-up as they are",
                  concerns_bench_step, add_step_options},
+    CommandEntry{"data convert", Command::data_convert, "any data set into one HDF5 file", concerns_data,
+                 add_convert_words},
+    CommandEntry{"data info", Command::data_info, "what a data set holds", concerns_data, add_source_word},
 };
 
 std::string list_of_commands() {

@@ -10,7 +10,7 @@
 
 namespace tutti {
 
-enum class Command { print_text, train, eval, bench_allreduce, bench_input, bench_scaling, bench_step };
+enum class Command { print_text, train, eval, bench_allreduce, bench_input, bench_scaling, bench_step, data_convert, data_info };
 
 struct EvalRequest {
   std::string checkpoint;   // path of the file
@@ -42,6 +42,7 @@ struct Invocation {
   std::set<std::string> given;  // names of run options that the user chose
   std::string ranks;            // bench allreduce, scaling: rank counts, comma separated; empty: doubling up to all
   std::string json;             // bench, eval: where the results go as JSON
+  std::string target;           // data convert: the file to write
   EvalRequest eval;
   AllreduceBench allreduce;
   InputBench input;

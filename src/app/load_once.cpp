@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
+#include <utility>
 
 namespace tutti {
 namespace {
@@ -37,14 +38,17 @@ std::span<const std::byte> LoadedBlock::bytes() const {
 
 LoadedBlock load_once(World& world, const DataRequest& request) {
   refuse_other_data_on_a_host(world, request);
-  LoadedBlock block;
+  std::vector<std::byte> loaded;
   run_agreed(world, [&] {
-    if (world.local_rank() == 0) block.own = load_data(request);
+    if (world.local_rank() == 0) loaded = load_data(request);
   });
-  if (world.size() == 1) return block;
-  block.shared = world.node_memory(block.own.size());
-  if (world.local_rank() == 0) std::memcpy(block.shared.data(), block.own.data(), block.own.size());
-  block.own = {};
+  LoadedBlock block;
+  if (world.size() == 1) {
+    block.own = std::move(loaded);
+    return block;
+  }
+  block.shared = world.node_memory(loaded.size());
+  if (world.local_rank() == 0) std::memcpy(block.shared.data(), loaded.data(), loaded.size());
   world.node_barrier();
   return block;
 }

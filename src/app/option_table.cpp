@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace tutti {
 namespace {
@@ -26,12 +27,10 @@ struct ValueText {
   std::string operator()(const bool* value) const { return *value ? "true" : "false"; }
 };
 
-}  // namespace
-
-std::vector<RunOption> run_options(RunConfig& c) {
+// What is trained, and on what.
+std::vector<RunOption> training_options(RunConfig& c) {
   using enum OptionUse;
-  const std::string data = "Data", network = "Network", training = "Training", ranks = "Ranks and devices",
-                    keeping = "Keeping", watching = "Watching";
+  const std::string data = "Data", network = "Network", training = "Training";
   return {
       {"data", data, "glyphs, synthetic:NxCxHxW:classes, a folder, an HDF5 file, or a name to look up", place, &c.data},
       {"test-data", data, "folder of the test set, where it lies apart", place, &c.test_data},
@@ -66,6 +65,14 @@ std::vector<RunOption> run_options(RunConfig& c) {
       {"lr-decay", training, "step schedule: factor of each drop", fixed, &c.lr_decay},
       {"warmup-epochs", training, "linear rise of the learning rate at the start", fixed, &c.warmup_epochs},
       {"seed", training, "of every random number", fixed, &c.seed},
+  };
+}
+
+// Where and how, and what is kept of it.
+std::vector<RunOption> running_options(RunConfig& c) {
+  using enum OptionUse;
+  const std::string ranks = "Ranks and devices", keeping = "Keeping", watching = "Watching";
+  return {
       {"parts", ranks, "slices of every batch, fixed for the life of the run; 0: one per rank", fixed, &c.parts},
       {"threads", ranks, "of each part; 0: the node's cores shared out", fixed, &c.threads},
       {"device", ranks, "auto, cpu or cuda", changeable, &c.device},
@@ -87,6 +94,14 @@ std::vector<RunOption> run_options(RunConfig& c) {
       {"config", keeping, "TOML file of options, keys as here; the command line goes before it", call, &c.config},
       {"dry-run", keeping, "print the resolved options as TOML and end", call, &c.dry_run},
   };
+}
+
+}  // namespace
+
+std::vector<RunOption> run_options(RunConfig& config) {
+  std::vector<RunOption> options = training_options(config);
+  for (RunOption& option : running_options(config)) options.push_back(std::move(option));
+  return options;
 }
 
 std::string value_text(const RunOption& option) { return std::visit(ValueText{}, option.target); }

@@ -6,6 +6,7 @@
 #include "assemble.hpp"
 #include "bench.hpp"
 #include "command_line.hpp"
+#include "data_command.hpp"
 #include "eval_command.hpp"
 #include "train_command.hpp"
 
@@ -72,6 +73,10 @@ ExitStatus carry_out(World& world, const Invocation& invocation, FailureRecord& 
       return bench_scaling(world, invocation);
     case Command::bench_step:
       return bench_step(world, invocation);
+    case Command::data_convert:
+      return data_convert(world, invocation);
+    case Command::data_info:
+      return data_info(world, invocation);
   }
   return ExitStatus::done;
 }

@@ -33,13 +33,17 @@ void tell_start(const Assembly& assembly, World& world, const Trainer& trainer, 
   const DatasetInfo& data = assembly.data.train->info();
   const std::int64_t test_samples = assembly.data.test ? assembly.data.test->info().samples : 0;
   log.note(versions_text(assembly, world));
-  log.note(fmt::format("{} on {}, {} of {} cores usable here, {} a part", several(world.size(), "rank"),
-                       several(num_hosts, "host"), assembly.cores.usable, assembly.cores.present,
-                       several(config.threads, "thread")));
+  log.note(fmt::format(
+      "{} on {}, {} of {} cores usable here, {} a part{}", several(world.size(), "rank"), several(num_hosts, "host"),
+      assembly.cores.usable, assembly.cores.present, several(config.threads, "thread"),
+      trainer.players() > 1 ? fmt::format(", {} parts of a rank side by side", trainer.players()) : ""));
   log.note(fmt::format("batch {} = {} of {} images, exchange {} ({})", config.batch_size, several(config.parts, "part"),
                        slice_text(config), config.exchange, assembly.communicator->description()));
-  log.note(fmt::format("{}: {} training and {} test images of {}, {} classes", data.name, data.samples, test_samples,
-                       data.image.text(), data.classes));
+  const Shape& image = assembly.options.recipe.image;
+  const std::string from =
+      image == data.image ? "" : fmt::format(" from {}", data.sizes_differ() ? "several sizes" : data.image.text());
+  log.note(fmt::format("{}: {} training and {} test images of {}{}, {} classes", data.name, data.samples, test_samples,
+                       image.text(), from, data.classes));
   log.note(fmt::format("{}: {} parameters, {:.2f} million multiply-adds an image, {} steps planned",
                        assembly.network->spec().name, assembly.network->layout().parameters(),
                        static_cast<double>(assembly.network->multiply_adds()) / 1e6, trainer.planned_steps()));
@@ -50,11 +54,10 @@ void tell_start(const Assembly& assembly, World& world, const Trainer& trainer, 
                     "--batch-size or fewer --parts would help",
                     smallest, kFewSamples));
   }
-  const std::int64_t pixel_bytes = (data.samples + test_samples) * data.image.elements();
-  log.note(fmt::format("memory of a rank about {:.0f} MiB: {:.0f} network, {:.0f} data",
-                       static_cast<double>(trainer.memory_bytes() + static_cast<std::size_t>(pixel_bytes)) / 0x1p20,
-                       static_cast<double>(trainer.memory_bytes()) / 0x1p20,
-                       static_cast<double>(pixel_bytes) / 0x1p20));
+  const std::size_t data_bytes =
+      assembly.data.train->resident_bytes() + (assembly.data.test ? assembly.data.test->resident_bytes() : 0);
+  log.note(fmt::format("memory about {:.0f} MiB of network a rank and {:.0f} MiB of data a host",
+                       static_cast<double>(trainer.memory_bytes()) / 0x1p20, static_cast<double>(data_bytes) / 0x1p20));
 }
 
 std::string run_record(const Assembly& assembly, const World& world, const std::vector<std::string>& words) {

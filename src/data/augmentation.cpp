@@ -13,9 +13,14 @@ struct Extent {
   std::int64_t width = 0;
 };
 
-// One axis cut to `cut` of its `resized` pixels, all of which count.
-AxisPlan cut_axis(std::int64_t input, std::int64_t resized, IndexRange cut, std::int64_t output) {
-  return {.input = input, .resized = resized, .kept = {0, resized}, .cut = cut, .output = output};
+struct Axis {
+  std::int64_t input = 0;
+  std::int64_t resized = 0;
+};
+
+// All resized pixels count.
+AxisPlan cut_axis(const Axis& axis, IndexRange cut, std::int64_t output) {
+  return {.input = axis.input, .resized = axis.resized, .kept = {0, axis.resized}, .cut = cut, .output = output};
 }
 
 // The image with its short side resized, proportions kept.
@@ -29,14 +34,20 @@ ImagePlan fit(const Extent& image, const Extent& wanted) {
   const bool fits = image.height == wanted.height && image.width == wanted.width;
   const std::int64_t side = (wanted.height * 8 + 3) / 7;
   const Extent resized = fits ? image : with_short_side(image, side);
-  const auto centre = [](std::int64_t input, std::int64_t from, std::int64_t size) {
-    const std::int64_t begin = (from - size) / 2;
-    return cut_axis(input, from, {begin, begin + size}, size);
+  const auto centre = [](const Axis& axis, std::int64_t size) {
+    const std::int64_t begin = (axis.resized - size) / 2;
+    return cut_axis(axis, {begin, begin + size}, size);
   };
-  return {centre(image.height, resized.height, wanted.height), centre(image.width, resized.width, wanted.width)};
+  return {centre({image.height, resized.height}, wanted.height), centre({image.width, resized.width}, wanted.width)};
 }
 
-IndexRange draw_range(RandomSequence& random, std::int64_t size, std::int64_t all) {
+struct Room {
+  std::int64_t size = 0;
+  std::int64_t all = 0;
+};
+
+IndexRange draw_range(RandomSequence& random, const Room& room) {
+  const auto [size, all] = room;
   const auto begin = static_cast<std::int64_t>(random.below(static_cast<std::uint32_t>(all - size + 1)));
   return {begin, begin + size};
 }
@@ -46,17 +57,17 @@ ImagePlan crop(const Extent& image, const Extent& wanted, RandomSequence& random
   const Extent resized = with_short_side(image, short_side);
   const double area = 0.64 + 0.36 * random.uniform();
   const auto side = static_cast<std::int64_t>(static_cast<double>(short_side) * std::sqrt(area) + 0.5);
-  const IndexRange rows = draw_range(random, side, resized.height);
-  const IndexRange columns = draw_range(random, side, resized.width);
-  return {cut_axis(image.height, resized.height, rows, wanted.height),
-          cut_axis(image.width, resized.width, columns, wanted.width)};
+  const IndexRange rows = draw_range(random, {.size = side, .all = resized.height});
+  const IndexRange columns = draw_range(random, {.size = side, .all = resized.width});
+  return {cut_axis({image.height, resized.height}, rows, wanted.height),
+          cut_axis({image.width, resized.width}, columns, wanted.width)};
 }
 
 ImagePlan pad_and_crop(const Extent& image, const Extent& wanted, RandomSequence& random) {
   ImagePlan plan = fit(image, wanted);
   for (AxisPlan* axis : {&plan.rows, &plan.columns}) {
     const std::int64_t frame = axis->output / 8;
-    const IndexRange drawn = draw_range(random, axis->output, axis->output + 2 * frame);
+    const IndexRange drawn = draw_range(random, {.size = axis->output, .all = axis->output + 2 * frame});
     axis->kept = axis->cut;
     axis->cut = {axis->kept.begin + drawn.begin - frame, axis->kept.begin + drawn.end - frame};
   }
@@ -73,8 +84,8 @@ double power_of_four_thirds(double x) {
 
 ImagePlan resized_crop(const Extent& image, const Extent& wanted, RandomSequence& random) {
   const auto cut = [&](const IndexRange& rows, const IndexRange& columns) {
-    return ImagePlan{cut_axis(image.height, image.height, rows, wanted.height),
-                     cut_axis(image.width, image.width, columns, wanted.width)};
+    return ImagePlan{cut_axis({image.height, image.height}, rows, wanted.height),
+                     cut_axis({image.width, image.width}, columns, wanted.width)};
   };
   const auto all = static_cast<double>(image.height * image.width);
   for (int attempt = 0; attempt < 10; ++attempt) {
@@ -83,8 +94,8 @@ ImagePlan resized_crop(const Extent& image, const Extent& wanted, RandomSequence
     const auto width = static_cast<std::int64_t>(std::sqrt(area * ratio) + 0.5);
     const auto height = static_cast<std::int64_t>(std::sqrt(area / ratio) + 0.5);
     if (width < 1 || width > image.width || height < 1 || height > image.height) continue;
-    const IndexRange rows = draw_range(random, height, image.height);
-    return cut(rows, draw_range(random, width, image.width));
+    const IndexRange rows = draw_range(random, {.size = height, .all = image.height});
+    return cut(rows, draw_range(random, {.size = width, .all = image.width}));
   }
   // A very long image: its centre, at the nearest ratio that is allowed.
   const std::int64_t width = std::min(image.width, std::max<std::int64_t>(1, image.height * 4 / 3));

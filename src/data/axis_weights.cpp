@@ -13,7 +13,8 @@ std::int32_t nearest(double value) { return static_cast<std::int32_t>(value + 0.
 
 }  // namespace
 
-void AxisWeights::Resize::plan(std::int64_t from, std::int64_t to, IndexRange rows) {
+void AxisWeights::Resize::plan(const Sizes& sizes, IndexRange rows) {
+  const auto [from, to] = sizes;
   const double scale = static_cast<double>(from) / static_cast<double>(to);
   const double reach = std::max(1.0, scale);
   taps = from == to ? 1 : std::min(from, static_cast<std::int64_t>(std::ceil(2 * reach)));
@@ -36,8 +37,8 @@ void AxisWeights::Resize::plan(std::int64_t from, std::int64_t to, IndexRange ro
 
 void AxisWeights::plan(const AxisPlan& plan) {
   rows_ = {std::max(plan.cut.begin, plan.kept.begin), std::min(plan.cut.end, plan.kept.end)};
-  to_resized_.plan(plan.input, plan.resized, rows_);
-  to_output_.plan(plan.cut.size(), plan.output, {0, plan.output});
+  to_resized_.plan({.from = plan.input, .to = plan.resized}, rows_);
+  to_output_.plan({.from = plan.cut.size(), .to = plan.output}, {0, plan.output});
 
   const auto outputs = static_cast<std::size_t>(plan.output);
   taps_ = 1;

@@ -39,13 +39,17 @@ class AxisWeights {
   bool copies() const { return taps_ == 1; }
 
  private:
+  struct Sizes {
+    std::int64_t from = 0;
+    std::int64_t to = 0;
+  };
   // Some rows of the matrix that resizes one axis.
   struct Resize {
     std::int64_t taps = 1;
     std::vector<std::int64_t> first;  // by row
     std::vector<double> weights;      // by row, then tap
 
-    void plan(std::int64_t from, std::int64_t to, IndexRange rows);
+    void plan(const Sizes& sizes, IndexRange rows);
   };
   struct Span {
     IndexRange rows;    // of the first resize, that one output gathers

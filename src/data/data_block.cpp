@@ -3,6 +3,9 @@
 #include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
 
+#include "image_folder.hpp"
+#include "stored_set.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -78,6 +81,22 @@ class BlockReader {
   std::span<const std::byte> rest_;
 };
 
+std::uint64_t digest_of(const StoredImages& stored) {
+  return stored.digest + (stored.is_whole ? 0 : digest("rows", std::span<const std::int64_t>(stored.rows)));
+}
+
+void write_files(BlockWriter& writer, const ImageFiles& files) {
+  std::string letters;
+  std::vector<std::uint64_t> ends;
+  for (const std::string& name : files.names) {
+    letters += name;
+    ends.push_back(letters.size());
+  }
+  writer.text(files.folder.string());
+  writer.text(letters);
+  writer.array(std::span<const std::uint64_t>(ends));
+}
+
 void write_set(BlockWriter& writer, const LoadedSet& set) {
   writer.text(set.info.name);
   writer.array(set.info.image.extents());
@@ -86,10 +105,23 @@ void write_set(BlockWriter& writer, const LoadedSet& set) {
   writer.array(std::span<const double>(set.info.statistics.mean));
   writer.array(std::span<const double>(set.info.statistics.deviation));
   writer.array(std::span<const std::int32_t>(set.labels));
-  const std::span<const std::uint8_t> pixels = std::get<std::vector<std::uint8_t>>(set.pixels);
-  writer.number(digest("images", pixels) + digest("labels", std::span<const std::int32_t>(set.labels)));
-  writer.number(set.pixels.index());
-  writer.array(pixels);
+  const std::span<const std::int32_t> labels(set.labels);
+  if (const auto* files = std::get_if<ImageFiles>(&set.pixels)) {
+    writer.number(digest_of(*files, labels));
+    writer.number(set.pixels.index());
+    write_files(writer, *files);
+  } else if (const auto* stored = std::get_if<StoredImages>(&set.pixels)) {
+    writer.number(digest_of(*stored));
+    writer.number(set.pixels.index());
+    writer.text(stored->path);
+    writer.text(stored->array);
+    writer.array(std::span<const std::int64_t>(stored->rows));
+  } else {
+    const std::span<const std::uint8_t> images = std::get<std::vector<std::uint8_t>>(set.pixels);
+    writer.number(digest("images", images) + digest("labels", labels));
+    writer.number(set.pixels.index());
+    writer.array(images);
+  }
 }
 
 std::unique_ptr<Dataset> read_set(BlockReader& reader) {
@@ -104,12 +136,24 @@ std::unique_ptr<Dataset> read_set(BlockReader& reader) {
   const auto labels = reader.array<std::int32_t>();
   info.samples = static_cast<std::int64_t>(labels.size());
   const std::uint64_t digest = reader.number();
-  reader.number();
-  return std::make_unique<MemoryDataset>(std::move(info), reader.array<std::uint8_t>(), labels, digest);
+  const std::uint64_t kind = reader.number();
+  if (kind == 0) {
+    return std::make_unique<MemoryDataset>(std::move(info), reader.array<std::uint8_t>(), labels, digest);
+  }
+  std::string place = reader.text();
+  if (kind == 1) {
+    const auto letters = reader.array<char>();
+    const FileNames names{letters, reader.array<std::uint64_t>()};
+    return std::make_unique<ImageFolder>(std::move(info), std::move(place), names, labels, digest);
+  }
+  std::string array = reader.text();
+  StoredRows stored{std::move(place), std::move(array), reader.array<std::int64_t>()};
+  return std::make_unique<StoredSet>(std::move(info), std::move(stored), labels, digest);
 }
 
 std::size_t bytes_of(const LoadedSet& set) {
-  return std::get<std::vector<std::uint8_t>>(set.pixels).size() + set.labels.size() * sizeof(std::int32_t);
+  const auto* images = std::get_if<std::vector<std::uint8_t>>(&set.pixels);
+  return (images == nullptr ? 0 : images->size()) + set.labels.size() * sizeof(std::int32_t);
 }
 
 }  // namespace

@@ -3,8 +3,6 @@
 #include "tutti/base/error.hpp"
 #include "tutti/base/random.hpp"
 
-#include "channel_sums.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,28 +13,27 @@
 namespace tutti {
 namespace {
 
-// Moves the chosen rows of `width` elements into the result and closes the gaps; `chosen` is ascending.
+// Moves the chosen rows of `width` elements into the result and closes the gaps.
 template <class T>
-std::vector<T> take_rows(std::vector<T>& rows, std::span<const std::int64_t> chosen, std::size_t width) {
+std::vector<T> take_rows(std::vector<T>& rows, std::span<const std::size_t> chosen, std::size_t width = 1) {
   std::vector<T> taken;
   taken.reserve(chosen.size() * width);
-  auto kept = rows.begin();
-  auto next = chosen.begin();
-  for (auto row = rows.begin(); row != rows.end(); row += static_cast<std::ptrdiff_t>(width)) {
-    const auto end = row + static_cast<std::ptrdiff_t>(width);
-    const bool is_chosen = next != chosen.end() && *next == (row - rows.begin()) / static_cast<std::ptrdiff_t>(width);
-    if (is_chosen) {
-      taken.insert(taken.end(), std::move_iterator(row), std::move_iterator(end));
-      ++next;
+  std::size_t kept = 0;
+  for (std::size_t row = 0; row * width < rows.size(); ++row) {
+    T* const values = rows.data() + row * width;
+    if (!chosen.empty() && chosen.front() == row) {
+      taken.insert(taken.end(), std::move_iterator(values), std::move_iterator(values + width));
+      chosen = chosen.subspan(1);
     } else {
-      kept = std::move(row, end, kept);
+      if (kept != row) std::move(values, values + width, rows.data() + kept * width);
+      ++kept;
     }
   }
-  rows.erase(kept, rows.end());
+  rows.resize(kept * width);
   return taken;
 }
 
-std::vector<std::int64_t> choose(std::int64_t samples, double ratio, std::uint64_t seed) {
+std::vector<std::size_t> choose(std::int64_t samples, double ratio, std::uint64_t seed) {
   const auto count = std::max<std::int64_t>(1, std::llround(ratio * static_cast<double>(samples)));
   if (count >= samples) {
     throw Error(ErrorSource::usage, fmt::format("--validation-ratio {} holds out {} of {} samples: nothing is left to "
@@ -47,19 +44,30 @@ std::vector<std::int64_t> choose(std::int64_t samples, double ratio, std::uint64
   std::iota(order.begin(), order.end(), 0);
   RandomSequence random(seed, {.purpose = random_purpose("validation")});
   shuffle(order, random);
-  order.resize(static_cast<std::size_t>(count));
-  std::ranges::sort(order);
-  return order;
+  std::vector<std::size_t> chosen(order.begin(), order.begin() + count);
+  std::ranges::sort(chosen);
+  return chosen;
 }
 
 }  // namespace
 
+LoadedSet take_out(LoadedSet& set, std::span<const std::size_t> chosen) {
+  LoadedSet taken{set.info, take_rows(set.labels, chosen), {}};
+  if (auto* files = std::get_if<ImageFiles>(&set.pixels)) {
+    taken.pixels = ImageFiles{files->folder, take_rows(files->names, chosen), take_rows(files->bytes, chosen)};
+  } else if (auto* stored = std::get_if<StoredImages>(&set.pixels)) {
+    stored->is_whole = false;
+    taken.pixels = StoredImages{stored->path, stored->array, take_rows(stored->rows, chosen), stored->digest, false};
+  } else {
+    auto& images = std::get<std::vector<std::uint8_t>>(set.pixels);
+    taken.pixels = take_rows(images, chosen, static_cast<std::size_t>(set.info.image.elements()));
+  }
+  return taken;
+}
+
 LoadedSet hold_out(LoadedSet& set, double ratio, std::uint64_t seed) {
-  const auto chosen = choose(static_cast<std::int64_t>(set.labels.size()), ratio, seed);
-  LoadedSet held{set.info, take_rows(set.labels, chosen, 1), {}};
+  LoadedSet held = take_out(set, choose(static_cast<std::int64_t>(set.labels.size()), ratio, seed));
   held.info.name += " (validation)";
-  auto& pixels = std::get<std::vector<std::uint8_t>>(set.pixels);
-  held.pixels = take_rows(pixels, chosen, static_cast<std::size_t>(set.info.image.elements()));
   return held;
 }
 

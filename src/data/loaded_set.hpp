@@ -4,20 +4,37 @@
 
 #include "tutti/data/dataset.hpp"
 
+#include "image_files.hpp"
+
 #include <cstdint>
+#include <span>
+#include <string>
 #include <variant>
 #include <vector>
 
 namespace tutti {
 
-struct LoadedSet {
-  DatasetInfo info;  // classes 0: as many as the labels show; samples and class_samples are counted at the end
-  std::vector<std::int32_t> labels;
-  std::variant<std::vector<std::uint8_t>> pixels;
+// Images in a data file, one row of an array for each sample.
+struct StoredImages {
+  std::string path;
+  std::string array;
+  std::vector<std::int64_t> rows;
+  std::uint64_t digest = 0;  // of the whole set with its labels, as the file tells it
+  bool is_whole = true;      // all rows in their order
 };
 
-// Takes a share of the samples out of `set`, chosen by the seed, and returns them as a set of their own; both keep
-// their order. Throws a usage error when one of the two would be empty.
+struct LoadedSet {
+  DatasetInfo info;  // classes 0: as many as names and labels show; samples and class_samples are counted at the end
+  std::vector<std::int32_t> labels;
+  std::variant<std::vector<std::uint8_t>, ImageFiles, StoredImages> pixels;
+};
+
+// Takes samples out of `set`, given by ascending numbers, and returns them as a set that tells the same of itself; both
+// keep their order.
+LoadedSet take_out(LoadedSet& set, std::span<const std::size_t> chosen);
+
+// Takes a share of the samples out of `set`, chosen by the seed, and returns them.
+// Throws a usage error when one of the two would be empty.
 LoadedSet hold_out(LoadedSet& set, double ratio, std::uint64_t seed);
 
 }  // namespace tutti

@@ -3,23 +3,14 @@
 #include "tutti/base/error.hpp"
 
 #include "channel_sums.hpp"
-#include "cifar_reader.hpp"
 #include "data_block.hpp"
-#include "glyphs.hpp"
-#include "idx_reader.hpp"
-#include "labelled_images.hpp"
-#include "synthetic.hpp"
+#include "find_sets.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
-#include <cstdlib>
 #include <filesystem>
-#include <initializer_list>
 #include <optional>
-#include <string_view>
 #include <utility>
 
 namespace tutti {
@@ -27,129 +18,79 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kSyntheticPrefix = "synthetic:";
-
-constexpr std::array<double, 3> kCifarMean{0.4914, 0.4822, 0.4465};
-constexpr std::array<double, 3> kCifarDeviation{0.2023, 0.1994, 0.2010};
-
-std::string name_of_folder(const fs::path& folder) {
-  const fs::path whole = fs::absolute(folder).lexically_normal();
-  return (whole.has_filename() ? whole : whole.parent_path()).filename().string();
-}
-
-LoadedSet set_of(std::string name, LabelledImages samples, int classes, std::vector<std::string> class_names = {}) {
-  DatasetInfo info;
-  info.name = std::move(name);
-  info.image = samples.image;
-  info.classes = classes;
-  info.class_names = std::move(class_names);
-  return {std::move(info), std::move(samples.labels), std::move(samples.images)};
-}
-
-// The first of the sets that the folder holds, or nothing.
-std::optional<LoadedSet> read_set(const fs::path& folder, std::initializer_list<std::string_view> idx_sets,
-                                  std::string_view cifar_prefix) {
-  for (const std::string_view set : idx_sets) {
-    if (const auto files = find_idx_files(folder, set)) return set_of(name_of_folder(folder), read_idx(*files), 0);
+// Learns the shape of a set of image files, and leaves bad ones out when told to.
+void examine_files(LoadedSet& set, bool skip_bad, std::vector<std::string>& notes) {
+  const auto* files = std::get_if<ImageFiles>(&set.pixels);
+  if (files == nullptr) return;
+  const ImageFindings findings = examine(*files, skip_bad);
+  set.info.image = findings.image;
+  if (findings.bad.empty()) return;
+  if (findings.bad.size() == files->names.size()) {
+    throw Error(ErrorSource::input, fmt::format("all {} images of {} are bad: first {}", files->names.size(),
+                                                set.info.name, findings.first_problem));
   }
-  const auto files = find_cifar_files(folder, cifar_prefix);
-  if (files.empty()) return std::nullopt;
-  auto set = set_of(name_of_folder(folder), read_cifar(files), kCifarClasses, read_cifar_class_names(folder));
-  set.info.statistics = {{kCifarMean.begin(), kCifarMean.end()}, {kCifarDeviation.begin(), kCifarDeviation.end()}};
-  return set;
+  notes.push_back(fmt::format("{} of {} images of {} skipped: first {}", findings.bad.size(), files->names.size(),
+                              set.info.name, findings.first_problem));
+  take_out(set, findings.bad);
 }
 
-std::optional<LoadedSet> read_train(const fs::path& folder) { return read_set(folder, {"train"}, "data_batch"); }
-
-std::optional<LoadedSet> read_test(const fs::path& folder) {
-  auto set = read_set(folder, {"t10k", "test"}, "test_batch");
-  if (set) set->info.name += " (test)";
-  return set;
-}
-
-[[noreturn]] void refuse_folder(const fs::path& folder) {
-  throw Error(ErrorSource::input,
-              fmt::format("'{}' holds no images that can be read: neither idx files (train-images-idx3-ubyte and "
-                          "train-labels-idx1-ubyte) nor CIFAR batches (data_batch_*.bin), raw or .gz",
-                          folder.string()));
-}
-
-// The folder that an option names: as a path, or for a bare name the first of the usual places that is there.
-fs::path find_folder(const std::string& where) {
-  if (where.empty()) throw Error(ErrorSource::usage, "the name of the data set is empty; see --data");
-  std::vector<std::string> places{where};
-  if (where.find('/') == std::string::npos) {
-    places = {"./" + where, "./data/" + where};
-    if (const char* root = std::getenv("TUTTI_DATA")) places.push_back((fs::path(root) / where).string());
-  }
-  for (const std::string& place : places) {
-    if (fs::is_directory(place)) return place;
-    if (fs::exists(place)) {
-      throw Error(ErrorSource::input, fmt::format("'{}' is not a folder; give the folder that holds the files", place));
-    }
-  }
-  const bool lacks_root = places.size() == 2;
-  throw Error(ErrorSource::io,
-              fmt::format("there is no data set '{}'; looked for {}{}. Built-in sets: glyphs, {}NxCxHxW:classes", where,
-                          fmt::join(places, ", "), lacks_root ? " (TUTTI_DATA is not set)" : "", kSyntheticPrefix));
-}
-
-LoadedPair draw_glyph_pair() {
-  const std::vector<std::string> digits{"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"};
-  return {set_of("glyphs", draw_glyphs(0, kGlyphTrainSamples), 10, digits),
-          set_of("glyphs (test)", draw_glyphs(kGlyphTrainSamples, kGlyphTestSamples), 10, digits),
-          {}};
-}
-
-LoadedPair draw_synthetic_pair(const std::string& where) {
-  const SyntheticSpec spec = parse_synthetic(std::string_view(where).substr(kSyntheticPrefix.size()));
-  const std::int64_t test_samples = std::max<std::int64_t>(1, spec.samples / 10);
-  return {set_of(where, draw_synthetic(spec, 0, spec.samples), spec.classes),
-          set_of(where + " (test)", draw_synthetic(spec, spec.samples, test_samples), spec.classes),
-          {}};
-}
-
-LoadedPair load_pair(const DataRequest& request) {
-  if (request.train == "glyphs") return draw_glyph_pair();
-  if (request.train.starts_with(kSyntheticPrefix)) return draw_synthetic_pair(request.train);
-  const fs::path folder = find_folder(request.train);
-  auto train = read_train(folder);
-  if (!train) refuse_folder(folder);
-  const bool wants_test = request.test.empty() && request.validation_ratio == 0;
-  return {std::move(*train), wants_test ? read_test(folder) : std::nullopt, {}};
-}
-
-// A folder given for the test set alone may hold files named as such or as a training set.
-LoadedSet load_test(const std::string& where) {
-  const fs::path folder = find_folder(where);
-  if (auto set = read_test(folder)) return std::move(*set);
-  if (auto set = read_train(folder)) return std::move(*set);
-  refuse_folder(folder);
+// Files become colour where the other set is, and are of any size where the other set has another.
+void settle_shape(LoadedSet& set, const Shape& other) {
+  Shape& image = set.info.image;
+  if (!std::holds_alternative<ImageFiles>(set.pixels) || image == other) return;
+  const bool like_other = image[1] == other[1] && image[2] == other[2];
+  image = Shape{std::max(image[0], other[0]), like_other ? image[1] : 0, like_other ? image[2] : 0};
 }
 
 void refuse_unlike_sets(const DatasetInfo& train, const DatasetInfo& test) {
-  if (test.image == train.image) return;
+  const bool sizes_fit = train.image == test.image || train.sizes_differ() || test.sizes_differ();
+  if (train.image[0] == test.image[0] && sizes_fit) return;
   throw Error(ErrorSource::input,
               fmt::format("the images of {} are {} and those of {} are {}; training and test images must agree",
                           train.name, train.image.text(), test.name, test.image.text()));
 }
 
-int classes_shown(const LoadedSet& set) {
-  return set.labels.empty() ? 0 : *std::max_element(set.labels.begin(), set.labels.end()) + 1;
+// Where both sets name their classes, a test label is the number of the training class of that name.
+void rename_labels(LoadedSet& test, const DatasetInfo& train) {
+  const auto& names = test.info.class_names;
+  if (names.empty() || train.class_names.empty() || names == train.class_names) return;
+  std::vector<std::int32_t> number_of;
+  for (const std::string& name : names) {
+    const auto found = std::ranges::find(train.class_names, name);
+    if (found == train.class_names.end()) {
+      throw Error(ErrorSource::input,
+                  fmt::format("{} has the class '{}', which {} lacks", test.info.name, name, train.name));
+    }
+    number_of.push_back(static_cast<std::int32_t>(found - train.class_names.begin()));
+  }
+  for (std::int32_t& label : test.labels) label = number_of.at(static_cast<std::size_t>(label));
 }
 
-// What the two sets have in common: the training set's classes and statistics.
+int classes_shown(const LoadedSet& set) {
+  const int shown = set.labels.empty() ? 0 : *std::ranges::max_element(set.labels) + 1;
+  return std::max(shown, static_cast<int>(set.info.class_names.size()));
+}
+
+void find_statistics(LoadedSet& set) {
+  const auto* images = std::get_if<std::vector<std::uint8_t>>(&set.pixels);
+  if (images == nullptr || !set.info.statistics.mean.empty()) return;
+  ChannelSums sums(set.info.image[0], set.info.image[1] * set.info.image[2]);
+  sums.add(*images);
+  set.info.statistics = sums.statistics();
+}
+
+// What the two sets have in common: shape, and the training set's classes and statistics.
 void share_facts(LoadedPair& pair) {
   DatasetInfo& info = pair.train.info;
+  if (pair.test) rename_labels(*pair.test, info);
   if (info.classes == 0) {
     info.classes = std::max({2, classes_shown(pair.train), pair.test ? classes_shown(*pair.test) : 0});
   }
-  if (info.statistics.mean.empty()) {
-    ChannelSums sums(info.image[0], info.image[1] * info.image[2]);
-    sums.add(std::get<std::vector<std::uint8_t>>(pair.train.pixels));
-    info.statistics = sums.statistics();
-  }
+  find_statistics(pair.train);
   if (!pair.test) return;
+  const Shape of_train = info.image;
+  settle_shape(pair.train, pair.test->info.image);
+  settle_shape(*pair.test, of_train);
   refuse_unlike_sets(info, pair.test->info);
   pair.test->info.classes = info.classes;
   pair.test->info.class_names = info.class_names;
@@ -170,9 +111,13 @@ void refuse_bad_ratio(const DataRequest& request) {
 
 LoadedPair load_checked(const DataRequest& request) {
   refuse_bad_ratio(request);
-  LoadedPair pair = load_pair(request);
-  if (!request.test.empty()) pair.test = load_test(request.test);
-  if (request.validation_ratio > 0) pair.test = hold_out(pair.train, request.validation_ratio, request.seed);
+  const bool holds_out = request.validation_ratio > 0;
+  const std::size_t most_bytes = request.most_resident_bytes;
+  LoadedPair pair = find_sets(request.train, request.test.empty() && !holds_out, most_bytes);
+  if (!request.test.empty()) pair.test = find_test_set(request.test, pair.notes, most_bytes);
+  examine_files(pair.train, request.skip_bad_images, pair.notes);
+  if (pair.test) examine_files(*pair.test, request.skip_bad_images, pair.notes);
+  if (holds_out) pair.test = hold_out(pair.train, request.validation_ratio, request.seed);
   share_facts(pair);
   return pair;
 }

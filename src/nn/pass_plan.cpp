@@ -33,18 +33,17 @@ void PassPlan::prepare_layers(const NetworkWeights& weights, Backend& backend, c
 }
 
 void PassPlan::place_activations() {
-  for (int i = 0; i < loss_moment(); ++i) {
-    const NetworkLayer& layer = network_.layers()[static_cast<std::size_t>(i)];
-    const Layer& prepared = *layers_[static_cast<std::size_t>(i)];
-    LayerBlocks& blocks = layer_blocks_[static_cast<std::size_t>(i)];
-    const bool trains = mode_ == LayerMode::training;
-    blocks.output = add_block(i, i);
-    if (trains && prepared.reads_output()) keep(blocks.output, backward_moment(i));
+  const bool trains = mode_ == LayerMode::training;
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    const NetworkLayer& layer = network_.layers()[i];
+    LayerBlocks& blocks = layer_blocks_[i];
+    blocks.output = add_block(i, forward_moment(i));
+    if (trains && layers_[i]->reads_output()) keep(blocks.output, backward_moment(i));
     const auto read = [&](int from, int moment) {
       if (from != kImage) keep(layer_blocks_[static_cast<std::size_t>(from)].output, moment);
     };
-    read(layer.from, trains && prepared.reads_input() ? backward_moment(i) : i);
-    if (takes_residual(layer.spec)) read(layer.residual_from, i);
+    read(layer.from, trains && layers_[i]->reads_input() ? backward_moment(i) : forward_moment(i));
+    if (takes_residual(layer.spec)) read(layer.residual_from, forward_moment(i));
   }
   keep(layer_blocks_.back().output, loss_moment());
 }
@@ -52,30 +51,28 @@ void PassPlan::place_activations() {
 // Each reader of an activation writes a gradient of its own. A residual's gradient that is left in the reader's first
 // output gradient stays there, perhaps over several layers, until the layer that made the residual has read it.
 void PassPlan::place_gradients() {
-  const int last = loss_moment() - 1;
-  layer_blocks_.back().output_gradients = {add_block(last, loss_moment())};
-  for (int i = last; i >= 0; --i) {
-    const NetworkLayer& layer = network_.layers()[static_cast<std::size_t>(i)];
-    LayerBlocks& blocks = layer_blocks_[static_cast<std::size_t>(i)];
+  layer_blocks_.back().output_gradients = {add_block(layers_.size() - 1, loss_moment())};
+  for (std::size_t i = layers_.size(); i-- > 0;) {
+    const NetworkLayer& layer = network_.layers()[i];
+    LayerBlocks& blocks = layer_blocks_[i];
     for (const std::size_t block : blocks.output_gradients) keep(block, backward_moment(i));
     if (takes_residual(layer.spec) && layer.residual_from != kImage) {
-      const bool left = layers_[static_cast<std::size_t>(i)]->leaves_residual_gradient();
-      blocks.residual_gradient =
-          left ? blocks.output_gradients.front() : add_block(layer.residual_from, backward_moment(i));
-      layer_blocks_[static_cast<std::size_t>(layer.residual_from)].output_gradients.push_back(
-          *blocks.residual_gradient);
+      const auto from = static_cast<std::size_t>(layer.residual_from);
+      const bool left = layers_[i]->leaves_residual_gradient();
+      blocks.residual_gradient = left ? blocks.output_gradients.front() : add_block(from, backward_moment(i));
+      layer_blocks_[from].output_gradients.push_back(*blocks.residual_gradient);
     }
     if (layer.from != kImage) {
-      blocks.input_gradient = add_block(layer.from, backward_moment(i));
-      layer_blocks_[static_cast<std::size_t>(layer.from)].output_gradients.push_back(*blocks.input_gradient);
+      const auto from = static_cast<std::size_t>(layer.from);
+      blocks.input_gradient = add_block(from, backward_moment(i));
+      layer_blocks_[from].output_gradients.push_back(*blocks.input_gradient);
     }
   }
 }
 
 // For the output of this layer, or its gradient, first written at `begin`.
-std::size_t PassPlan::add_block(int layer, int begin) {
-  lifetimes_.push_back(
-      {.bytes = layers_[static_cast<std::size_t>(layer)]->output().bytes, .begin = begin, .end = begin});
+std::size_t PassPlan::add_block(std::size_t layer, int begin) {
+  lifetimes_.push_back({.bytes = layers_[layer]->output().bytes, .begin = begin, .end = begin});
   return lifetimes_.size() - 1;
 }
 

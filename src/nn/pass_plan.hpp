@@ -43,11 +43,12 @@ class PassPlan {
   void prepare_layers(const NetworkWeights& weights, Backend& backend, const PassRequest& request);
   void place_activations();
   void place_gradients();
-  std::size_t add_block(int layer, int begin);
+  std::size_t add_block(std::size_t layer, int begin);
   void keep(std::size_t block, int moment);
   // Moments: the layers forward, the loss, the layers backward.
-  int loss_moment() const { return static_cast<int>(network_.layers().size()); }
-  int backward_moment(int layer) const { return 2 * loss_moment() - layer; }
+  static int forward_moment(std::size_t layer) { return static_cast<int>(layer); }
+  int loss_moment() const { return static_cast<int>(layers_.size()); }
+  int backward_moment(std::size_t layer) const { return 2 * loss_moment() - static_cast<int>(layer); }
 
   const Network& network_;
   LayerMode mode_;

@@ -68,54 +68,6 @@ std::string host_name() {
   return name.data();
 }
 
-// A new file beside the final one; removed again unless it was renamed.
-class TemporaryFile {
- public:
-  explicit TemporaryFile(const std::string& path) : path_(path) {
-    // A killed process of the same number may have left its file behind, and on a shared file system another
-    // container may have the same host name and number; so an existing file is passed by, never touched.
-    const std::string stem = fmt::format("{}.tmp.{}.{}", path, host_name(), ::getpid());
-    for (int leftover = 0; !descriptor_; ++leftover) {
-      name_ = leftover == 0 ? stem : fmt::format("{}.{}", stem, leftover);
-      descriptor_ = Descriptor(::open(name_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
-      const int error = errno;
-      if (!descriptor_ && (error != EEXIST || leftover == kMostLeftovers)) {
-        fail(path_, fmt::format("creating '{}'", name_), error);
-      }
-    }
-  }
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
-  ~TemporaryFile() {
-    if (!name_.empty()) static_cast<void>(::unlink(name_.c_str()));
-  }
-
-  void write(std::span<const std::byte> bytes) {
-    while (!bytes.empty()) {
-      const ssize_t written = ::write(descriptor_.get(), bytes.data(), bytes.size());
-      if (written < 0 && errno == EINTR) continue;
-      if (written < 0) fail(path_, "writing", errno);
-      bytes = bytes.subspan(static_cast<std::size_t>(written));
-    }
-  }
-
-  // Full disks and quotas on network file systems may show here for the first time.
-  void flush_and_close() {
-    if (::fsync(descriptor_.get()) != 0) fail(path_, "flushing to the disk", errno);
-    if (::close(descriptor_.release()) != 0 && errno != EINTR) fail(path_, "closing", errno);
-  }
-
-  void become_final() {
-    if (std::rename(name_.c_str(), path_.c_str()) != 0) fail(path_, "renaming", errno);
-    name_.clear();
-  }
-
- private:
-  std::string path_;
-  std::string name_;
-  Descriptor descriptor_;
-};
-
 // Makes the rename itself last. Some file systems cannot flush folders and say so with EINVAL.
 void flush_folder(const std::string& path) {
   const Descriptor folder(::open(folder_of(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -129,12 +81,49 @@ void flush_folder(const std::string& path) {
 
 }  // namespace
 
+void WholeFile::CloseDescriptor::operator()(int descriptor) const noexcept { static_cast<void>(::close(descriptor)); }
+
+WholeFile::WholeFile(const std::string& path) : path_(path) {
+  // A killed process of the same number may have left its file behind, and on a shared file system another
+  // container may have the same host name and number; so an existing file is passed by, never touched.
+  const std::string stem = fmt::format("{}.tmp.{}.{}", path, host_name(), ::getpid());
+  for (int leftover = 0; !descriptor_; ++leftover) {
+    temporary_ = leftover == 0 ? stem : fmt::format("{}.{}", stem, leftover);
+    descriptor_ =
+        decltype(descriptor_)(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666));
+    const int error = errno;
+    if (!descriptor_ && (error != EEXIST || leftover == kMostLeftovers)) {
+      fail(path_, fmt::format("creating '{}'", temporary_), error);
+    }
+  }
+}
+
+WholeFile::~WholeFile() {
+  if (!temporary_.empty()) static_cast<void>(::unlink(temporary_.c_str()));
+}
+
+void WholeFile::append(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(descriptor_.get(), bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) fail(path_, "writing", errno);
+    bytes = bytes.subspan(static_cast<std::size_t>(written));
+  }
+}
+
+// Full disks and quotas on network file systems may show here for the first time.
+void WholeFile::keep() {
+  if (::fsync(descriptor_.get()) != 0) fail(path_, "flushing to the disk", errno);
+  if (::close(descriptor_.release()) != 0 && errno != EINTR) fail(path_, "closing", errno);
+  if (std::rename(temporary_.c_str(), path_.c_str()) != 0) fail(path_, "renaming", errno);
+  temporary_.clear();
+  flush_folder(path_);
+}
+
 void write_whole(const std::string& path, std::span<const std::byte> bytes) {
-  TemporaryFile file(path);
-  file.write(bytes);
-  file.flush_and_close();
-  file.become_final();
-  flush_folder(path);
+  WholeFile file(path);
+  file.append(bytes);
+  file.keep();
 }
 
 std::vector<std::byte> read_whole(const std::string& path) {

@@ -96,10 +96,8 @@ void PartTeam::play(const TeamStep& step, const Ready& ready) {
     try {
       play_share(player, step, ready);
       if (player.number > 0) return;
-      for (std::int64_t known = sum_->complete(); known < total_.elements();) {
-        known = sum_->await_more_than(known);
-        ready(known);
-      }
+      std::int64_t known = sum_->complete();
+      for (ready(known); known < total_.elements(); ready(known)) known = sum_->await_more_than(known);
     } catch (...) {
       sum_->abandon(std::current_exception());
       throw;

@@ -81,6 +81,7 @@ class Trainer::Run {
   std::optional<std::uint64_t> digest_of_statistics();
   std::uint64_t digest_of_optimizer();
   std::size_t memory_bytes() const;
+  int players() const { return static_cast<int>(team_.size()); }
 
   const TrainProgress& progress() const { return progress_; }
   std::int64_t planned_steps() const { return planned_steps_; }
@@ -351,6 +352,7 @@ std::int64_t Trainer::steps_done() const { return run_->progress().step; }
 std::int64_t Trainer::planned_steps() const { return run_->planned_steps(); }
 std::int64_t Trainer::samples_left_over() const { return run_->samples_left_over(); }
 std::uint64_t Trainer::weights_digest() { return run_->digest_of_block(run_->weights_block()); }
+int Trainer::players() const { return run_->players(); }
 std::size_t Trainer::memory_bytes() const { return run_->memory_bytes(); }
 LossSums Trainer::epoch_sums() { return run_->global_epoch_sums(); }
 

@@ -39,6 +39,10 @@ TEST(CommandLine, KnowsWhatTheUserChose) {
 
 TEST(CommandLine, TellsTheBenchesApart) {
   EXPECT_EQ(parse({"bench", "allreduce", "--max-bytes", "1024"}).allreduce.max_bytes, 1024);
+  const Invocation input = parse({"bench", "input", "--augment", "crop-flip", "--seconds", "0.5"});
+  EXPECT_EQ(input.command, Command::bench_input);
+  EXPECT_EQ(input.run.augment, "crop-flip");
+  EXPECT_EQ(input.input.seconds, 0.5);
   const Invocation scaling = parse({"bench", "scaling", "--mode", "weak", "--model", "mlp", "--ranks", "1,2"});
   EXPECT_EQ(scaling.command, Command::bench_scaling);
   EXPECT_EQ(scaling.run.model, "mlp");
@@ -50,12 +54,45 @@ TEST(CommandLine, TellsTheBenchesApart) {
   EXPECT_EQ(refusal({"bench", "step", "--ranks", "2"}).substr(0, 4), "The ");
 }
 
+TEST(CommandLine, ReadsWhatToEvaluate) {
+  const Invocation eval =
+      parse({"eval", "--checkpoint", "a.h5", "--data", "glyphs", "--on", "train", "--json", "b.json"});
+  EXPECT_EQ(eval.command, Command::eval);
+  EXPECT_EQ(eval.eval.checkpoint, "a.h5");
+  EXPECT_EQ(eval.eval.on, "train");
+  EXPECT_EQ(eval.json, "b.json");
+  EXPECT_EQ(eval.given, std::set<std::string>{"data"});
+}
+
+TEST(CommandLine, AdamwHasNoMomentumUnlessItIsGiven) {
+  EXPECT_EQ(parse({"--optimizer", "adamw"}).run.momentum, 0);
+  EXPECT_EQ(parse({"--optimizer", "adamw", "--momentum", "0.9"}).run.momentum, 0.9);
+  EXPECT_EQ(parse({"--optimizer", "lars"}).run.momentum, 0.9);
+}
+
+TEST(CommandLine, TellsWhatToDoWithData) {
+  const Invocation convert =
+      parse({"data", "convert", "glyphs", "g.h5", "--validation-ratio", "0.2", "--image-size=16"});
+  EXPECT_EQ(convert.command, Command::data_convert);
+  EXPECT_EQ(convert.run.data, "glyphs");
+  EXPECT_EQ(convert.target, "g.h5");
+  EXPECT_EQ(convert.run.validation_ratio, 0.2);
+  EXPECT_EQ(convert.run.image_size, 16);
+  EXPECT_EQ(parse({"data", "info", "glyphs", "--test-data", "d"}).run.test_data, "d");
+  EXPECT_NE(parse({"data", "--help"}).text.find("trainer data convert"), std::string::npos);
+  EXPECT_NE(refusal({"data", "convert", "glyphs"}).find("target"), std::string::npos);
+  EXPECT_NE(refusal({"data", "info"}).find("source"), std::string::npos);
+  EXPECT_NE(refusal({"data", "info", "glyphs", "--lr", "1"}).find("--lr"), std::string::npos);
+}
+
 TEST(CommandLine, RefusesInOneLineThatSaysWhereHelpIs) {
   for (const auto& words : std::vector<std::vector<const char*>>{{"--epoch", "3"},
                                                                  {"--epochs", "three"},
                                                                  {"trian"},
                                                                  {"bench"},
                                                                  {"bench", "everything"},
+                                                                 {"eval"},
+                                                                 {"eval", "--checkpoint", "a", "--epochs", "3"},
                                                                  {"train", "extra"}}) {
     const std::string line = refusal(words);
     EXPECT_NE(line.find("see trainer --help"), std::string::npos) << line;

@@ -7,7 +7,7 @@
 
 #include "program.hpp"
 
-#include <algorithm>
+#include <array>
 #include <cstdlib>
 
 namespace tutti {
@@ -23,19 +23,20 @@ class TornData : public Dataset {
     info_.samples = samples;
   }
   const DatasetInfo& info() const override { return info_; }
-  void read(std::span<const std::int64_t> samples, std::span<std::uint8_t> images,
-            std::span<std::int32_t> labels) const override {
+  void read(std::span<const std::int64_t> samples, SampleBatch& batch) const override {
     for (const std::int64_t sample : samples) {
       if (sample >= torn_from_) throw Error(ErrorSource::io, "sample 300 went up in smoke");
     }
-    std::ranges::fill(images, std::uint8_t{7});
-    std::ranges::fill(labels, 1);
+    batch.images.assign(samples.size(), {pixels_.data(), info_.image});
+    batch.labels.assign(samples.size(), 1);
   }
+  std::size_t resident_bytes() const override { return pixels_.size(); }
   std::uint64_t digest() const override { return 0; }
 
  private:
   DatasetInfo info_;
   std::int64_t torn_from_;
+  std::array<std::uint8_t, 16> pixels_{};
 };
 
 ExitStatus train_on_torn_data(World& world, int failing_rank) {

@@ -1,6 +1,8 @@
+#include "data/written_sets.hpp"
 #include "support/child_process.hpp"
 #include "support/scratch_folder.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -56,8 +58,26 @@ TEST(Program, PrintsTheSameAtEqualRankCounts) {
 }
 
 TEST(Program, NeverChangesABitByThePreparationOfBatches) {
-  const std::string ahead = curve(run_trainer(2, quick({"--in-flight", "2"})).out);
-  EXPECT_EQ(curve(run_trainer(2, quick({"--in-flight", "0"})).out), ahead);
+  const auto run = [](const char* in_flight) {
+    return curve(
+        run_trainer(2, quick({"--in-flight", in_flight, "--augment", "crop-flip", "--normalize", "auto"})).out);
+  };
+  const std::string ahead = run("2");
+  EXPECT_EQ(count(ahead, "epoch "), 2);
+  EXPECT_EQ(run("0"), ahead);
+}
+
+TEST(Program, GivesTheNetworkImagesOfTheSizeAskedFor) {
+  const ChildResult result = run_trainer(2, quick({"--image-size", "20", "--augment", "resized-crop"}));
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_NE(result.err.find(fmt::format("{} parameters", 20 * 20 * 256 + 256 + 256 * 4 + 4)), std::string::npos)
+      << result.err;
+}
+
+TEST(Program, HoldsOutAShareOfTheTrainingSet) {
+  const ChildResult result = run_trainer(2, quick({"--validation-ratio", "0.25"}));
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_NE(result.err.find("384 training and 128 test images"), std::string::npos) << result.err;
 }
 
 TEST(Program, PrintsHelpAndVersionOnceAndEndsWell) {
@@ -92,8 +112,15 @@ TEST(Program, RefusesMistakesOnceWithTheirStatus) {
       {{"--model", "lenat"}, 64, "no model is called 'lenat'"},
       {{"--parts", "2", "--exchange", "ring"}, 64, "3 ranks cannot share 2 parts"},
       {{"--parts", "8"}, 64, "add --exchange ring"},
+      {{"--augment", "flip"}, 64, "must be one of none, crop-flip"},
+      {{"--normalize", "0.5"}, 64, "give none, auto or M/S"},
+      {{"--validation-ratio", "1"}, 64, "--validation-ratio 1"},
       {{"--resume"}, 64, "--resume wants --out"},
       {{"--dry-run", "--momentum", "7"}, 64, "--momentum 7"},
+      {{"--optimizer", "adamw", "--momentum", "0.9"}, 64, "moments of its own"},
+      {{"--optimizer", "lars", "--nesterov"}, 64, "--nesterov belongs to sgd"},
+      {{"--precision", "tf32"}, 64, "use fp32"},
+      {{"eval", "--checkpoint", "/no/such.h5"}, 66, "/no/such.h5"},
       {{"--config", "/tmp"}, 64, "--config /tmp"},
       {{"--device", "cuda"}, 64, "cuda"},
       {{"--data", "no-such-data"}, 74, "no-such-data"},
@@ -114,7 +141,7 @@ TEST(Program, NamesTheOneRankThatWasGivenOtherOptions) {
   const char* mpiexec = std::getenv("TUTTI_MPIEXEC");
   const Words start{mpiexec, "-n", "2", trainer, "--data", "synthetic:64x1x8x8:2", "--model", "linear"};
   Words lost = start;
-  lost.insert(lost.end(), {":", "-n", "1", trainer, "--data", "no-such-data", "--model", "linear"});
+  lost.insert(lost.end(), {":", "-n", "1", trainer, "--data", "synthetic:64x1x8x8:2", "--model", "no/such/model"});
   const ChildResult result = run_child(lost);
   EXPECT_EQ(result.status, 74) << result.err;
   EXPECT_EQ(count(result.err, "trainer: "), 1) << result.err;
@@ -124,7 +151,8 @@ TEST(Program, NamesTheOneRankThatWasGivenOtherOptions) {
   other.insert(other.end(), {":", "-n", "1", trainer, "--data", "synthetic:80x1x8x8:2", "--model", "linear"});
   const ChildResult different = run_child(other);
   EXPECT_EQ(different.status, 65) << different.err;
-  EXPECT_NE(different.err.find("rank 2 has another training data than rank 0"), std::string::npos) << different.err;
+  EXPECT_NE(different.err.find("rank 2 wants other data than rank 0 on the same host"), std::string::npos)
+      << different.err;
 }
 
 TEST(Program, RefusesRanksThatWouldNotTrainAlike) {
@@ -147,6 +175,54 @@ TEST(Program, RefusesRanksThatWouldNotTrainAlike) {
   }
 }
 
+TEST(Program, EvaluatesACheckpointTheSameOnAnyNumberOfRanks) {
+  const ScratchFolder folder;
+  const std::string data = "synthetic:7000x1x12x12:4";
+  const ChildResult run = run_trainer(2, {"--data", data, "--model", "mlp", "--epochs", "1", "--quiet", "--normalize",
+                                          "0.5/0.25", "--out", folder.path() + "/run"});
+  ASSERT_EQ(run.status, 0) << run.err;
+  const std::size_t at = run.out.find("test acc ");
+  const std::string trained = run.out.substr(at, run.out.find(',', at) - at);
+  const std::string checkpoint = folder.path() + "/run/checkpoints/step-00000055.h5";
+  const std::string json = folder.path() + "/eval.json";
+
+  const ChildResult alone = run_trainer({"eval", "--checkpoint", checkpoint, "--json", json});
+  ASSERT_EQ(alone.status, 0) << alone.err;
+  EXPECT_TRUE(alone.out.starts_with("test loss ")) << alone.out;
+  EXPECT_NE(alone.out.find(trained + ", 700 images\n"), std::string::npos) << alone.out << trained;
+  EXPECT_NE(read_text(json).find("\"images\": 700"), std::string::npos) << read_text(json);
+  EXPECT_EQ(run_trainer(3, {"eval", "--checkpoint", checkpoint}).out, alone.out);
+  const ChildResult training =
+      run_trainer(3, {"eval", "--checkpoint", checkpoint, "--data", data, "--on", "train", "--quiet"});
+  EXPECT_TRUE(training.out.starts_with("train loss ")) << training.out << training.err;
+  EXPECT_NE(training.out.find(", 7000 images"), std::string::npos) << training.out;
+
+  const ChildResult other = run_trainer({"eval", "--checkpoint", checkpoint, "--data", "synthetic:70x1x12x12:3"});
+  EXPECT_EQ(other.status, 66) << other.err;
+  EXPECT_NE(other.err.find("dense2/"), std::string::npos) << other.err;
+  const ::tutti::testing::TemporaryFolder untested_data;
+  untested_data.write("train-images-idx3-ubyte", ::tutti::testing::idx_file({0x803, 5, 12, 12}, 5 * 144));
+  untested_data.write("train-labels-idx1-ubyte", ::tutti::testing::idx_labels({0, 1, 2, 3, 0}));
+  const ChildResult untested = run_trainer({"eval", "--checkpoint", checkpoint, "--data", untested_data.text()});
+  EXPECT_EQ(untested.status, 65) << untested.err;
+  EXPECT_NE(untested.err.find("--on train"), std::string::npos) << untested.err;
+}
+
+TEST(Program, PlaysPartsSideBySideToTheSameDigestWhateverTheCores) {
+  const auto digest_of = [](const Words& start) {
+    Words words = start;
+    const Words rest = quick({"--parts", "4", "--exchange", "ring"});
+    words.push_back(std::getenv("TUTTI_TRAINER"));
+    words.insert(words.end(), rest.begin(), rest.end());
+    const std::string err = run_child(words).err;
+    const std::size_t at = err.find(", weights ");
+    return at == std::string::npos ? err : err.substr(at, 26);
+  };
+  const std::string together = digest_of({});
+  EXPECT_TRUE(together.starts_with(", weights ")) << together;
+  EXPECT_EQ(digest_of({"taskset", "1"}), together);
+}
+
 TEST(Program, BenchesMeasureEveryRankCountAndKeepTheFigures) {
   const ScratchFolder folder;
   const std::string json = folder.path() + "/bench.json";
@@ -164,6 +240,12 @@ TEST(Program, BenchesMeasureEveryRankCountAndKeepTheFigures) {
   EXPECT_EQ(count(scaling.out, "weak"), 3) << scaling.out;
   EXPECT_EQ(count(read_text(json), "\"efficiency\""), 6);
   EXPECT_EQ(run_trainer({"bench", "allreduce"}).status, 64);
+
+  const ChildResult input = run_trainer(2, {"bench", "input", "--model", "mlp", "--data", "synthetic:512x3x8x8:4",
+                                            "--augment", "crop-flip", "--seconds", "0.05", "--json", json});
+  EXPECT_EQ(input.status, 0) << input.err;
+  EXPECT_EQ(count(input.out, "together / compute alone = "), 1) << input.out;
+  EXPECT_GE(count(read_text(json), "\"images_per_second\""), 3);
 }
 
 TEST(Program, BenchStepTellsTimeMemoryAndStartUpOfOneTraining) {
@@ -212,6 +294,27 @@ TEST(Program, StopsWithItsOwnStatusWhenTheLossIsNoLongerFinite) {
   EXPECT_EQ(result.status, 88) << result.err;
   EXPECT_EQ(count(result.err, "no longer a finite number"), 1) << result.err;
   EXPECT_NE(read_text(folder.path() + "/exit.json").find("\"status\":88"), std::string::npos);
+}
+
+TEST(Program, ConvertsDataAndTellsWhatTheyHold) {
+  const ScratchFolder folder;
+  const std::string file = folder.path() + "/set.h5";
+  const ChildResult convert = run_trainer(2, {"data", "convert", "synthetic:200x1x6x6:3", file});
+  EXPECT_EQ(convert.status, 0) << convert.err;
+  EXPECT_EQ(convert.out, file + ": 200 training and 20 test images, 0.0 MiB\n");
+  EXPECT_EQ(run_trainer({"data", "convert", "glyphs", file}).status, 64);
+
+  const ChildResult original = run_trainer({"data", "info", "synthetic:200x1x6x6:3"});
+  EXPECT_EQ(original.status, 0) << original.err;
+  const ChildResult info = run_trainer({"data", "info", file});
+  EXPECT_EQ(info.out, original.out);
+  EXPECT_NE(info.out.find("training   200 images of 1x6x6, digest "), std::string::npos) << info.out;
+  EXPECT_NE(info.out.find("classes    3\n"), std::string::npos) << info.out;
+
+  const auto train = [](const std::string& data) {
+    return run_trainer({"--data", data, "--model", "mlp", "--epochs", "1"});
+  };
+  EXPECT_EQ(curve(train(file).out), curve(train("synthetic:200x1x6x6:3").out));
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 
 #include "tutti/base/error.hpp"
 
+#include "cores.hpp"
+
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -17,6 +19,8 @@ TEST(ResolveOptions, RefusesWordsAndNumbersThatMeanNothing) {
       [](RunConfig& c) { c.comm = "carrier"; },
       [](RunConfig& c) { c.last_batch = "drop"; },
       [](RunConfig& c) { c.shuffle = "yes"; },
+      [](RunConfig& c) { c.augment = "flip"; },
+      [](RunConfig& c) { c.image_size = -1; },
       [](RunConfig& c) { c.schedule = "linear"; },
       [](RunConfig& c) { c.batch_size = 0; },
       [](RunConfig& c) { c.epochs = 0; },
@@ -28,6 +32,10 @@ TEST(ResolveOptions, RefusesWordsAndNumbersThatMeanNothing) {
       [](RunConfig& c) { c.checkpoint_every = "1hour"; },
       [](RunConfig& c) { c.progress = "sometimes"; },
       [](RunConfig& c) { c.init = "zeros"; },
+      [](RunConfig& c) { c.optimizer = "adam"; },
+      [](RunConfig& c) { c.optimizer = "adamw"; },  // with momentum
+      [](RunConfig& c) { c.no_decay = "biases"; },
+      [](RunConfig& c) { c.label_smoothing = 1; },
   };
   EXPECT_NO_THROW(refuse_unknown_words(RunConfig{}));
   for (std::size_t i = 0; i < mistakes.size(); ++i) {
@@ -35,6 +43,21 @@ TEST(ResolveOptions, RefusesWordsAndNumbersThatMeanNothing) {
     mistakes[i](config);
     EXPECT_THROW(refuse_unknown_words(config), Error) << "mistake " << i;
   }
+}
+
+TEST(ResolveOptions, PassesTheOptimizersChoicesOn) {
+  RunConfig config;
+  config.optimizer = "lars";
+  config.no_decay = "norms-biases";
+  config.clip_norm = 2;
+  config.label_smoothing = 0.1;
+  const TrainerOptions options = resolve_options(config, NetworkSpec{});
+  EXPECT_EQ(options.optimizer.kind, "lars");
+  EXPECT_TRUE(options.optimizer.spares_norms_and_biases);
+  EXPECT_EQ(options.optimizer.clip_norm, 2);
+  EXPECT_EQ(options.label_smoothing, 0.1);
+  config.clip_norm = -1;
+  EXPECT_THROW(resolve_options(config, NetworkSpec{}), Error);
 }
 
 TEST(ResolveOptions, ReadsCheckpointIntervals) {
@@ -51,6 +74,15 @@ TEST(ResolveOptions, ReadsRankCounts) {
   EXPECT_EQ(parse_rank_counts("1,3", 4), (std::vector<int>{1, 3}));
   for (const char* wrong : {"0", "5", "2,1", "1,,2", "1,", "a"})
     EXPECT_THROW(parse_rank_counts(wrong, 4), Error) << wrong;
+}
+
+TEST(Cores, GiveReadersWhatTheComputeLeavesOver) {
+  const auto world = make_solo_world();
+  const auto readers = [&](int usable) { return budget_readers(*world, {.usable = usable}, 2); };
+  EXPECT_EQ(readers(1), 1);
+  EXPECT_EQ(readers(3), 1);
+  EXPECT_EQ(readers(5), 3);
+  EXPECT_EQ(readers(64), 4);
 }
 
 TEST(ResolveOptions, TakesTheModelsOwnInitialiserUnlessAsked) {

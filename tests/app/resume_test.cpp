@@ -20,6 +20,8 @@ Words run_words(const std::string& out, const Words& more) {
               "--last-batch", "rollover",
               "--schedule",   "step",
               "--lr-period",  "1",
+              "--augment",    "crop-flip",
+              "--normalize",  "auto",
               "--out",        out};
   words.insert(words.end(), more.begin(), more.end());
   return words;
@@ -49,6 +51,24 @@ TEST(Resume, AtTheSameRanksContinuesToTheSameDigest) {
     EXPECT_EQ(last_digest(broken.path()), last_digest(whole.path()));
     EXPECT_NE(last_digest(whole.path()), "none");
   }
+}
+
+TEST(Resume, OfAnAdamwRunNeedsNoOptionsAndGivesTheSameDigest) {
+  const ScratchFolder whole;
+  const ScratchFolder broken;
+  const Words adamw{
+      "--optimizer",       "adamw", "--lr",     "0.01", "--weight-decay", "0.1", "--no-decay", "norms-biases",
+      "--clip-norm",       "1",     "--epochs", "2",    "--parts",        "3",   "--exchange", "ring",
+      "--label-smoothing", "0.1"};
+  ASSERT_EQ(run_trainer(2, run_words(whole.path(), adamw)).status, 0);
+  Words stretch = adamw;
+  stretch.insert(stretch.end(), {"--steps", "5"});
+  ASSERT_EQ(run_trainer(2, run_words(broken.path(), stretch)).status, 0);
+  const ChildResult momentum = run_trainer(2, {"--resume", "--out", broken.path(), "--momentum", "0.5"});
+  EXPECT_EQ(momentum.status, 65) << momentum.err;
+  const ChildResult rest = run_trainer(2, {"--resume", "--out", broken.path(), "--steps", "0"});
+  ASSERT_EQ(rest.status, 0) << rest.err;
+  EXPECT_EQ(last_digest(broken.path()), last_digest(whole.path()));
 }
 
 TEST(Resume, GoesOnToThePlannedEndWithoutBeingToldItAgain) {

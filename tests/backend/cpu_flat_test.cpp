@@ -23,6 +23,10 @@ TEST(CpuFlat, RefusesTensorsThatDoNotMatch) {
   EXPECT_THROW(backend.add(device.stream(), four, integers), Error);
   EXPECT_THROW(backend.sgd_step(device.stream(), {four, three, {}, 0.1f}), Error);
   EXPECT_THROW(backend.sgd_step(device.stream(), {four, four, three, 0.1f, 0.9f}), Error);
+  EXPECT_THROW(backend.sgd_step(device.stream(), {four, four, {}, 0.1f, 0, 0, false, {}, four}), Error);
+  EXPECT_THROW(backend.adamw_step(device.stream(), {four, four, four, three}), Error);
+  EXPECT_THROW(backend.sum_squares(device.stream(), {{four}}, four), Error);
+  EXPECT_THROW(backend.clip_factor(device.stream(), four, 1, four), Error);
 }
 
 TEST(CpuFlat, RefusesMomentumWithoutAVelocity) {

@@ -1,9 +1,15 @@
+#include "backend/cpu_layouts.hpp"
+#include "backend/layout_contract.hpp"
+#include "backend/norm_contract.hpp"
 #include "backend/small_layer_contract.hpp"
 
 namespace tutti::testing_support {
 namespace {
 
-const BackendUnderTest kCpu{"cpu", [] { return make_cpu_backend(); }, 1e-5, 1e-4};
+std::unique_ptr<Backend> make_cpu() { return make_cpu_backend(); }
+
+const BackendUnderTest kCpu{"cpu", make_cpu, 1e-5, 1e-4, cpu_layouts(dnnl::memory::data_type::f32)};
+const BackendUnderTest kCpuOnBf16{"cpu on bf16", make_cpu, 1e-2, 2e-2, cpu_layouts(dnnl::memory::data_type::bf16)};
 
 INSTANTIATE_TEST_SUITE_P(Cpu, LayerContract,
                          ::testing::Combine(::testing::Values(kCpu), ::testing::ValuesIn(all_cases())),
@@ -11,6 +17,35 @@ INSTANTIATE_TEST_SUITE_P(Cpu, LayerContract,
 INSTANTIATE_TEST_SUITE_P(Cpu, SmallLayerContract,
                          ::testing::Combine(::testing::Values(kCpu), ::testing::ValuesIn(small_cases())),
                          layer_contract_name);
+INSTANTIATE_TEST_SUITE_P(Cpu, LayoutContract,
+                         ::testing::Combine(::testing::Values(kCpu), ::testing::ValuesIn(layout_cases())),
+                         layer_contract_name);
+INSTANTIATE_TEST_SUITE_P(CpuOnBf16, LayoutContract,
+                         ::testing::Combine(::testing::Values(kCpuOnBf16), ::testing::ValuesIn(plain_layout_cases())),
+                         layer_contract_name);
+INSTANTIATE_TEST_SUITE_P(Cpu, NormContract, ::testing::Values(kCpu));
+
+// oneDNN's primitives take the padding of channels for zeros.
+TEST(CpuLayers, KeepZerosWhereChannelsOnlyPadABlock) {
+  Device device(make_cpu());
+  const ActivationSpec blocked = kCpu.layouts.back().of({2, 20, 3, 3});
+  for (const LayerSpec& spec : std::initializer_list<LayerSpec>{BatchNormSpec{kAdd, kRelu}, AddSpec{}, DropoutSpec{}}) {
+    const NetworkCase network{"Padded", 2, {20, 3, 3}, {spec}};
+    const NetworkWeights weights(device, network);
+    SingleLayer layer(device, spec, {.input = blocked, .residual = takes_residual(spec) ? blocked : ActivationSpec{}},
+                      weights);
+    const auto values = random_floats(blocked.shape.elements(), "values");
+    layer.forward(values, values);
+    layer.backward({values});
+    for (const Buffer* buffer : {&layer.output_memory(), &layer.input_gradient_memory()}) {
+      const auto stored = device.download<float>(buffer->view({2 * 32 * 3 * 3}, ElementType::f32));
+      for (std::size_t i = 0; i < stored.size(); ++i) {
+        const std::size_t channel = i / (16 * 9) % 2 * 16 + i % 16;
+        ASSERT_TRUE(channel < 20 || stored[i] == 0) << i;
+      }
+    }
+  }
+}
 
 }  // namespace
 }  // namespace tutti::testing_support

@@ -24,6 +24,12 @@ TEST(CpuLoss, NamesALabelThatIsNoClass) {
   }
 }
 
+TEST(CpuLoss, RefusesSmoothingThatLeavesNothingOfTheLabel) {
+  const auto backend = make_cpu_backend();
+  EXPECT_THROW(backend->make_softmax_loss(backend->plain_activation({2, 3}), 1.0), Error);
+  EXPECT_THROW(backend->make_softmax_loss(backend->plain_activation({2, 3}), -0.1), Error);
+}
+
 TEST(CpuLoss, RefusesLogitsThatAreNoClassesPerSample) {
   const auto backend = make_cpu_backend();
   EXPECT_THROW(backend->make_softmax_loss(backend->plain_activation({2, 3, 4, 4})), Error);

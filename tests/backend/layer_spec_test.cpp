@@ -35,6 +35,41 @@ TEST(LayerSpec, PoolingLeavesOutWhatFillsNoWindow) {
   EXPECT_EQ(output_shape(Pool2dSpec{Pooling::average, 3, 1}, kImage), (Shape{3, 7, 9}));
 }
 
+TEST(LayerSpec, PaddedPoolingCountsThePadding) {
+  EXPECT_EQ(output_shape(Pool2dSpec{Pooling::max, 3, 2, 1}, kImage), (Shape{3, 5, 6}));
+  expect_words(refusal(Pool2dSpec{Pooling::max, 3, 2, 2}, kImage), {"max-pool2d", "padding 2", "kernel 3"});
+}
+
+TEST(LayerSpec, NormsAddsAndDropoutKeepTheShapeAndTheAverageLeavesOnePixel) {
+  EXPECT_EQ(output_shape(BatchNormSpec{true, true}, kImage), kImage);
+  EXPECT_EQ(output_shape(AddSpec{}, kImage), kImage);
+  EXPECT_EQ(output_shape(DropoutSpec{0.5}, Shape{7}), Shape{7});
+  EXPECT_EQ(output_shape(GlobalAveragePoolSpec{}, kImage), (Shape{3, 1, 1}));
+  expect_words(refusal(BatchNormSpec{}, Shape{7}), {"batch-norm", "image"});
+  expect_words(refusal(GlobalAveragePoolSpec{}, Shape{7}), {"global-average-pool", "image"});
+  expect_words(refusal(DropoutSpec{1.0}, kImage), {"dropout", "rate is 1"});
+  expect_words(refusal(DropoutSpec{-0.1}, kImage), {"dropout", "rate is -0.1"});
+}
+
+TEST(LayerSpec, BatchNormHasScaleShiftAndTheStatisticsThatNoOptimizerTouches) {
+  const auto list = parameters(BatchNormSpec{}, kImage);
+  ASSERT_EQ(list.size(), 4u);
+  const ParameterKind kinds[] = {ParameterKind::scale, ParameterKind::shift, ParameterKind::mean,
+                                 ParameterKind::variance};
+  for (std::size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(list[i].kind, kinds[i]);
+    EXPECT_EQ(list[i].shape, Shape{3});
+    EXPECT_EQ(is_statistic(list[i].kind), i >= 2);
+  }
+}
+
+TEST(LayerSpec, OnlyAddsTakeAResidual) {
+  EXPECT_TRUE(takes_residual(AddSpec{}));
+  EXPECT_TRUE(takes_residual(BatchNormSpec{.add = true}));
+  EXPECT_FALSE(takes_residual(BatchNormSpec{}));
+  EXPECT_FALSE(takes_residual(Conv2dSpec{8, 3}));
+}
+
 TEST(LayerSpec, LinearFlattensWhateverItIsGiven) {
   EXPECT_EQ(output_shape(LinearSpec{10}, kImage), (Shape{10}));
   EXPECT_EQ(output_shape(LinearSpec{1}, Shape{7}), (Shape{1}));

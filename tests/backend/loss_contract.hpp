@@ -32,7 +32,7 @@ class LossContract : public ::testing::TestWithParam<LossBackend> {
 
   // Adds to sums that hold `before`; with an empty gradient when none is asked for.
   LossOutcome run(const Shape& shape, const std::vector<float>& logits, const std::vector<std::int32_t>& labels,
-                  bool wants_gradient = true, const LossSums& before = {}) {
+                  bool wants_gradient = true, const LossSums& before = {}, double smoothing = 0) {
     Backend& backend = device_.backend();
     const ActivationSpec spec = backend.plain_activation(shape);
     const Buffer values = backend.allocate(spec.bytes);
@@ -46,7 +46,7 @@ class LossContract : public ::testing::TestWithParam<LossBackend> {
     device_.upload(sums,
                    std::vector<std::int64_t>{before.loss_steps, before.correct, before.samples, before.not_finite});
 
-    const auto layer = backend.make_softmax_loss(spec);
+    const auto layer = backend.make_softmax_loss(spec, smoothing);
     layer->run(device_.stream(), {values.data(), static_cast<const std::int32_t*>(label_memory.data()), kScale, sums,
                                   wants_gradient ? gradient.data() : nullptr});
     const auto figures = device_.download<std::int64_t>(sums);
@@ -70,6 +70,21 @@ TEST_P(LossContract, EqualsTheDefinition) {
     EXPECT_EQ(got.sums.samples, shape[0]);
     EXPECT_EQ(got.sums.not_finite, 0);
     EXPECT_TRUE(close(got.gradient, expected.gradient, 1e-6)) << shape.text();
+  }
+}
+
+TEST_P(LossContract, SmoothingSharesTheTargetAmongAllClasses) {
+  for (const double smoothing : {0.1, 0.9}) {
+    for (const Shape& shape : {Shape{1, 1}, Shape{3, 2}, Shape{64, 10}}) {
+      const auto logits = random_floats(shape.elements(), shape.text(), 8);
+      std::vector<std::int32_t> labels;
+      for (std::int64_t n = 0; n < shape[0]; ++n) labels.push_back(static_cast<std::int32_t>(n * 7 % shape[1]));
+      const auto expected = reference::softmax_loss({shape, logits}, labels, kScale, smoothing);
+      const LossOutcome got = run(shape, logits, labels, true, {}, smoothing);
+      EXPECT_NEAR(loss(got.sums), expected.loss, 1e-7 * (1 + expected.loss)) << shape.text();
+      EXPECT_EQ(got.sums.correct, expected.correct) << shape.text();
+      EXPECT_TRUE(close(got.gradient, expected.gradient, 1e-6)) << shape.text();
+    }
   }
 }
 

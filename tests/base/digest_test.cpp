@@ -26,6 +26,12 @@ TEST(Digest, DependsOnNameOrderAndTheSignOfZero) {
   EXPECT_NE(of("a", values), of("a", negated));
 }
 
+TEST(Digest, OfALongTensorIsTheSumOverItsPieces) {
+  const std::vector<std::uint8_t> values{5, 0, 255, 7, 9};
+  const std::span<const std::uint8_t> all(values);
+  EXPECT_EQ(digest("x", all), digest("x", all.first(2)) + digest("x", all.subspan(2), 2));
+}
+
 TEST(Digest, IsPrintedAsSixteenDigits) { EXPECT_EQ(digest_text(0xABCu), "0000000000000abc"); }
 
 }  // namespace

@@ -229,7 +229,7 @@ TEST(OpenData, RefusesPlacesWithoutData) {
   expect_in(refusal(ErrorSource::input, folder.text()), "holds no images that can be read");
   expect_in(refusal(ErrorSource::io, folder.text() + "/missing"), "/missing'");
   folder.write("file", {1});
-  expect_in(refusal(ErrorSource::input, folder.text() + "/file"), "is not a folder");
+  expect_in(refusal(ErrorSource::input, folder.text() + "/file"), "has no seal");
   std::filesystem::create_directory(folder.path() / "data_batch_1.bin");
   expect_in(refusal(ErrorSource::io, folder.text()), "cannot read");
   expect_in(refusal(ErrorSource::io, folder.text() + "/" + std::string(5000, 'x')), "File name too long");

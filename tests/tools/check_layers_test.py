@@ -91,6 +91,7 @@ class LayerCheck(unittest.TestCase):
                   "cudnn.h": "src/nn/a.cpp", "cublas_v2.h": "src/train/a.cpp", "dnnl.hpp": "src/nn/a.cpp",
                   "oneapi/dnnl/dnnl.hpp": "src/backend/a.cpp", "omp.h": "src/train/a.cpp",
                   "hdf5.h": "src/checkpoint/a.cpp", "H5public.h": "src/storage/a.cpp", "zlib.h": "src/storage/a.cpp",
+                  "jpeglib.h": "src/app/a.cpp", "png.h": "src/storage/a.cpp",
                   "CLI/CLI.hpp": "src/train/a.cpp", "toml.hpp": "src/checkpoint/a.cpp",
                   "nlohmann/json.hpp": "src/nn/a.cpp"}
         for header, path in strays.items():
@@ -108,6 +109,12 @@ class LayerCheck(unittest.TestCase):
 
     def test_zlib_is_used_by_one_file(self):
         self.expect({"src/data/other.cpp": "#include <zlib.h>\n"}, "src/data/other.cpp", 1, "src/data/gz_reader.cpp")
+
+    def test_image_libraries_are_used_by_one_file(self):
+        for header in ("jpeglib.h", "png.h"):
+            with self.subTest(header):
+                self.expect({"src/data/codec.cpp": f"#include <{header}>\n", "src/data/other.cpp": f"#include <{header}>\n"},
+                            "src/data/other.cpp", 1, "src/data/codec.cpp")
 
     def test_an_include_in_a_comment_counts_for_nothing(self):
         self.expect_nothing({"src/app/a.cpp": '// #include <mpi.h>\n/*\n#include "tutti/app/x.hpp"\n*/\n'})

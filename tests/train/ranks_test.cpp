@@ -1,3 +1,4 @@
+#include "tutti/base/digest.hpp"
 #include "tutti/comm/communicator.hpp"
 
 #include "support/mpi_world.hpp"
@@ -7,6 +8,8 @@
 
 #include <cmath>
 #include <memory>
+#include <span>
+#include <string>
 #include <vector>
 
 namespace tutti {
@@ -14,27 +17,36 @@ namespace {
 
 constexpr int kParts = 8;
 
+struct Course {
+  int ranks = 1;
+  NetworkSpec model;
+  int steps = 0;
+};
+
 struct Curve {
   std::vector<double> losses;  // of each step
   LossSums evaluation;
   LossSums training;
+  std::vector<std::string> statistics;  // of each rank, as a digest
 };
 
-// Trains the network on the first `ranks` ranks of the test's world; the others wait. The curve is rank 0's.
-Curve train_on(int ranks, const Dataset& data, const Dataset& test, const std::string& model, TrainerOptions options,
-               int steps) {
-  const auto world = test_world().split(test_world().rank() < ranks ? 0 : -1);
+// Trains the network on the first ranks of the test's world; the others wait. The curve is rank 0's.
+Curve train_on(const Course& course, const DataPair& data, const TrainerOptions& options) {
+  const auto world = test_world().split(test_world().rank() < course.ranks ? 0 : -1);
   Curve curve;
   if (world) {
     const auto backend = make_cpu_backend();
     const auto communicator = make_mpi_ring_communicator(*world, {.helper_thread = false});
-    const Network network(built_in_model(model), data.info().image, data.info().classes);
-    Trainer trainer(
-        {.backend = *backend, .communicator = *communicator, .network = network, .train = data, .test = &test}, options,
-        {});
+    const Network network(course.model, data.train->info().image, data.train->info().classes);
+    Trainer trainer({.backend = *backend,
+                     .communicator = *communicator,
+                     .network = network,
+                     .train = *data.train,
+                     .test = data.test.get()},
+                    options, {});
     curve.evaluation = trainer.evaluate();
     LossSums before;
-    for (int step = 0; step < steps; ++step) {
+    for (int step = 0; step < course.steps; ++step) {
       trainer.step();
       const LossSums now = trainer.epoch_sums();
       curve.losses.push_back(static_cast<double>(now.loss_steps - before.loss_steps) / LossSums::kLossScale /
@@ -42,6 +54,11 @@ Curve train_on(int ranks, const Dataset& data, const Dataset& test, const std::s
       before = now;
     }
     curve.training = before;
+    std::string statistics;
+    for (const NamedArray& array : trainer.snapshot().statistics) {
+      statistics += digest_text(digest(array.name, std::span(array.values)));
+    }
+    curve.statistics = all_gather_text(*world, statistics);
   }
   test_world().barrier();
   return curve;
@@ -62,9 +79,9 @@ TEST(Ranks, AnyNumberOfThemFollowsTheSameLossCurve) {
   const DataPair& data = owned.pair;
   const TrainerOptions options = eight_parts(64);
   constexpr int kSteps = 50;
-  const Curve alone = train_on(1, *data.train, *data.test, "lenet", options, kSteps);
+  const Curve alone = train_on({1, built_in_model("lenet"), kSteps}, data, options);
   for (const int ranks : {2, 3, 4, 5, 8}) {
-    const Curve curve = train_on(ranks, *data.train, *data.test, "lenet", options, kSteps);
+    const Curve curve = train_on({ranks, built_in_model("lenet"), kSteps}, data, options);
     if (test_world().rank() != 0) continue;
     for (std::size_t step = 0; step < kSteps; ++step) {
       EXPECT_NEAR(curve.losses[step] / alone.losses[step], 1, 1e-5) << ranks << " ranks, step " << step;
@@ -78,9 +95,9 @@ TEST(Ranks, PartsWithoutSamplesContributeNothing) {
   const DataPair& data = owned.pair;
   const TrainerOptions options = eight_parts(5);
   constexpr int kSteps = 30;
-  const Curve alone = train_on(1, *data.train, *data.test, "mlp", options, kSteps);
+  const Curve alone = train_on({1, built_in_model("mlp"), kSteps}, data, options);
   for (const int ranks : {3, 8}) {
-    const Curve curve = train_on(ranks, *data.train, *data.test, "mlp", options, kSteps);
+    const Curve curve = train_on({ranks, built_in_model("mlp"), kSteps}, data, options);
     if (test_world().rank() != 0) continue;
     for (std::size_t step = 0; step < kSteps; ++step) {
       EXPECT_NEAR(curve.losses[step] / alone.losses[step], 1, 1e-5) << ranks << " ranks, step " << step;
@@ -93,12 +110,34 @@ TEST(Ranks, EvaluateEverySampleExactlyOnce) {
   const OwnedData owned = open_small("synthetic:7000x1x8x8:3");
   const DataPair& data = owned.pair;
   const TrainerOptions options = eight_parts(32);
-  const Curve alone = train_on(1, *data.train, *data.test, "mlp", options, 0);
+  const Curve alone = train_on({1, built_in_model("mlp"), 0}, data, options);
   for (const int ranks : {2, 3, 5, 8}) {
-    const Curve curve = train_on(ranks, *data.train, *data.test, "mlp", options, 0);
+    const Curve curve = train_on({ranks, built_in_model("mlp"), 0}, data, options);
     if (test_world().rank() != 0) continue;
     EXPECT_EQ(curve.evaluation.samples, 700);
     EXPECT_EQ(curve.evaluation, alone.evaluation) << ranks << " ranks";
+  }
+}
+
+TEST(Ranks, OfAResidualNetworkFollowTheSameCurveAndAgreeOnItsStatistics) {
+  const OwnedData owned = open_small("glyphs");
+  TrainerOptions options = eight_parts(64);
+  options.num_parts = 4;
+  constexpr int kSteps = 6;
+  const Curve alone = train_on({1, small_resnet(), kSteps}, owned.pair, options);
+  for (const int ranks : {2, 3, 4}) {
+    const Curve curve = train_on({ranks, small_resnet(), kSteps}, owned.pair, options);
+    if (test_world().rank() != 0) continue;
+    for (std::size_t step = 0; step < kSteps; ++step) {
+      EXPECT_NEAR(curve.losses[step] / alone.losses[step], 1, 1e-5) << ranks << " ranks, step " << step;
+    }
+    EXPECT_EQ(curve.training.samples, alone.training.samples);
+    // Before the first step all weights are equal, and so must be every sum.
+    EXPECT_EQ(curve.losses[0], alone.losses[0]);
+    EXPECT_EQ(curve.evaluation, alone.evaluation);
+    ASSERT_EQ(curve.statistics.size(), static_cast<std::size_t>(ranks));
+    EXPECT_FALSE(curve.statistics[0].empty());
+    for (const std::string& theirs : curve.statistics) EXPECT_EQ(theirs, curve.statistics[0]);
   }
 }
 

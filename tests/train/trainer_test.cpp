@@ -1,12 +1,19 @@
 #include "tutti/train/trainer.hpp"
 
 #include "tutti/base/error.hpp"
+#include "tutti/checkpoint/checkpoint_store.hpp"
+#include "tutti/train/evaluation.hpp"
 
+#include "support/scratch_folder.hpp"
 #include "train/training_run.hpp"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 namespace tutti {
@@ -160,6 +167,131 @@ TEST(Trainer, RepeatsItsDigestsBitForBit) {
     EXPECT_EQ(once[i].optimizer, again[i].optimizer);
   }
   EXPECT_NE(once[0].weights, once[1].weights);
+}
+
+TEST(Trainer, PlaysPartsSideBySideToTheSameBits) {
+  for (const int parts : {1, 3, 5}) {
+    TrainerOptions options = small();
+    options.num_parts = parts;
+    options.batch_size = 14;
+    options.digest_every_steps = 1;
+    const auto play = [&](int players) {
+      options.side_by_side = players;
+      // 300 test samples: two chunks.
+      TrainingRun run(options, {.name = "synthetic:3000x1x8x8:3", .model = small_resnet()});
+      EXPECT_EQ(run.trainer.players(), std::min(parts, players));
+      for (int step = 0; step < 3; ++step) run.trainer.step();
+      return std::tuple(run.trainer.weights_digest(), run.trainer.epoch_sums(), run.trainer.evaluate());
+    };
+    const auto alone = play(1);
+    for (const int players : {2, 3}) EXPECT_EQ(play(players), alone) << parts << " parts, " << players << " players";
+  }
+}
+
+TEST(Trainer, RestoredFromAFileGoesOnToTheSameBitsWithEveryOptimizer) {
+  const std::vector<OptimizerOptions> optimizers{
+      {.kind = "sgd", .weight_decay = 0.01, .nesterov = true, .clip_norm = 0.5},
+      {.kind = "adamw", .weight_decay = 0.01, .spares_norms_and_biases = true},
+      {.kind = "lars", .weight_decay = 0.01, .spares_norms_and_biases = true}};
+  for (const OptimizerOptions& optimizer : optimizers) {
+    TrainerOptions options = small();
+    options.optimizer = optimizer;
+    options.label_smoothing = 0.1;
+    options.digest_every_steps = 1;
+    const RunData data{.model = small_resnet()};
+    TrainingRun whole(options, data);
+    Recorder unbroken;
+    whole.trainer.run(unbroken);
+
+    const ScratchFolder folder;
+    const auto world = make_solo_world();
+    const CheckpointStore store(folder.path());
+    TrainingRun stretch(options, data);
+    for (int step = 0; step < 5; ++step) stretch.trainer.step();
+    store.save(*world, stretch.trainer.snapshot());
+    TrainingRun rest(options, data);
+    rest.trainer.restore(load_checkpoint(store.newest(*world, Log{}).value()));
+    Recorder resumed;
+    rest.trainer.run(resumed);
+    ASSERT_EQ(resumed.digests.size(), 9u);
+    for (std::size_t i = 0; i < resumed.digests.size(); ++i) {
+      const DigestReport& expected = unbroken.digests[5 + i];
+      EXPECT_EQ(resumed.digests[i].weights, expected.weights) << optimizer.kind << ", step " << expected.step;
+      EXPECT_EQ(resumed.digests[i].optimizer, expected.optimizer) << optimizer.kind << ", step " << expected.step;
+      EXPECT_EQ(resumed.digests[i].statistics, expected.statistics) << optimizer.kind << ", step " << expected.step;
+    }
+  }
+}
+
+TEST(Trainer, TellsTheDigestOfStatisticsOnlyWhereThereAreAny) {
+  TrainerOptions options = small();
+  options.digest_every_steps = 7;
+  Recorder plain;
+  TrainingRun(options).trainer.run(plain);
+  EXPECT_FALSE(plain.digests.at(0).statistics);
+  Recorder normed;
+  TrainingRun(options, {.model = small_resnet()}).trainer.run(normed);
+  ASSERT_TRUE(normed.digests.at(0).statistics);
+  EXPECT_NE(normed.digests.at(0).statistics, normed.digests.at(1).statistics);
+}
+
+TEST(Trainer, SmoothsTheLabelsOfTheTrainingLossAlone) {
+  const auto first_losses = [](double smoothing) {
+    TrainerOptions options = small();
+    options.label_smoothing = smoothing;
+    TrainingRun run(options);
+    const double test = run.trainer.evaluate().mean_loss();
+    run.trainer.step();
+    return std::pair(run.trainer.epoch_sums().mean_loss(), test);
+  };
+  EXPECT_NE(first_losses(0.2).first, first_losses(0).first);
+  EXPECT_EQ(first_losses(0.2).second, first_losses(0).second);
+}
+
+// A share per part: whatever the parts, the first layer's mean is that of the whole batch.
+TEST(Trainer, RunningStatisticsAreThoseOfTheWholeBatchAlsoWithEmptyParts) {
+  const auto mean_after_a_step = [](int parts) {
+    TrainerOptions options = small();
+    options.batch_size = 5;
+    options.num_parts = parts;
+    TrainingRun run(options, {.model = small_resnet()});
+    run.trainer.step();
+    const auto statistics = run.trainer.snapshot().statistics;
+    const auto mean = std::ranges::find(statistics, "stem.norm/mean", &NamedArray::name);
+    return mean == statistics.end() ? std::vector<float>{} : mean->values;
+  };
+  const std::vector<float> whole = mean_after_a_step(1);
+  ASSERT_EQ(whole.size(), 8u);
+  EXPECT_GT(std::abs(whole[0]), 1e-4);
+  for (const int parts : {2, 5, 8}) {
+    const std::vector<float> shared = mean_after_a_step(parts);
+    for (std::size_t i = 0; i < whole.size(); ++i) EXPECT_NEAR(shared[i], whole[i], 1e-6) << parts << " parts";
+  }
+}
+
+TEST(Evaluation, OfACheckpointIsThatOfTheRun) {
+  TrainerOptions options = small();
+  options.num_parts = 3;
+  const std::string name = "synthetic:5000x1x8x8:3";
+  TrainingRun run(options, {.name = name, .model = small_resnet()});
+  for (int step = 0; step < 3; ++step) run.trainer.step();
+  const LossSums expected = run.trainer.evaluate();
+
+  const auto backend = make_cpu_backend();
+  const auto communicator = make_solo_communicator();
+  const OwnedData data = open_small(name);
+  const Network network(small_resnet(), data.pair.test->info().image, 3);
+  const TrainState state = run.trainer.snapshot();
+  for (const int players : {1, 2, 7}) {
+    EXPECT_EQ(evaluate({.backend = *backend,
+                        .communicator = *communicator,
+                        .network = network,
+                        .data = *data.pair.test,
+                        .recipe = options.recipe,
+                        .side_by_side = players},
+                       state),
+              expected);
+  }
 }
 
 }  // namespace

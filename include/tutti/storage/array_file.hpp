@@ -1,7 +1,7 @@
 #pragma once
 // Named arrays and texts in one HDF5 file. Writing builds the whole image in memory, so HDF5 never touches
 // the disk while saving; `write_whole` (storage/whole_file.hpp) puts it there. Datasets are contiguous and
-// uncompressed. For one thread at a time: HDF5 may be built without thread safety.
+// uncompressed. Any thread may call: all calls to HDF5 take turns, since it may be built without thread safety.
 
 #include "tutti/base/shape.hpp"
 
@@ -58,7 +58,7 @@ class ArrayFile {
   void read(const std::string& name, const Shape& expected, std::span<std::uint8_t> values) const;
   void read(const std::string& name, const Shape& expected, std::span<std::int32_t> values) const;
   void read(const std::string& name, const Shape& expected, std::span<std::int64_t> values) const;
-  // Rows first .. first + count - 1 of an array, which are its slices along the first extent.
+  // Rows first .. first + count - 1 of an uncompressed array, which are its slices along the first extent.
   void read_rows(const std::string& name, std::int64_t first, std::int64_t count, std::span<std::uint8_t> values) const;
   std::string read_text(const std::string& name) const;
 

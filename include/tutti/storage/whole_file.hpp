@@ -2,12 +2,38 @@
 // A file that appears whole or not at all: written under a temporary name in the same folder, flushed to the
 // disk, renamed, and the folder flushed. Until the rename the old file, if any, is untouched.
 
+#include "tutti/base/unique_handle.hpp"
+
 #include <cstddef>
 #include <span>
 #include <string>
 #include <vector>
 
 namespace tutti {
+
+// A file under its temporary name, empty at first, for writers that need a path; removed again unless it is kept.
+// Throws save errors as write_whole does.
+class WholeFile {
+ public:
+  explicit WholeFile(const std::string& path);
+  WholeFile(const WholeFile&) = delete;
+  WholeFile& operator=(const WholeFile&) = delete;
+  ~WholeFile();
+
+  const std::string& temporary() const { return temporary_; }
+  // Behind all that anybody has written so far.
+  void append(std::span<const std::byte> bytes);
+  void keep();
+
+ private:
+  struct CloseDescriptor {
+    void operator()(int descriptor) const noexcept;
+  };
+
+  std::string path_;
+  std::string temporary_;
+  UniqueHandle<int, CloseDescriptor, -1> descriptor_;
+};
 
 // Throws a save error with path, errno text and remedy; the temporary file is removed then.
 void write_whole(const std::string& path, std::span<const std::byte> bytes);

@@ -89,6 +89,8 @@ class Trainer {
   // After whole epochs: samples dealt so far but given to no step (rollover and discard).
   std::int64_t samples_left_over() const;
   std::uint64_t weights_digest();
+  // Parts of this rank that are played at once.
+  int players() const;
   // Device memory held for activations, weights, gradients and optimizer state.
   std::size_t memory_bytes() const;
   // The sums of the steps since the epoch began, over all ranks. Collective.

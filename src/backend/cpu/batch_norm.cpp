@@ -46,32 +46,35 @@ class PerChannel {
   std::vector<float> values_;
 };
 
-// Two sums for each channel of a block.
+// Two sums for each channel, block by block.
 class Sums {
  public:
-  explicit Sums(std::int64_t period)
-      : period_(period),
-        first(static_cast<std::size_t>(lanes_of(period))),
-        second(static_cast<std::size_t>(lanes_of(period))) {}
+  explicit Sums(const ChannelLayout& layout)
+      : period_(static_cast<std::size_t>(layout.period())),
+        lanes_(static_cast<std::size_t>(lanes_of(layout.period()))),
+        first_(static_cast<std::size_t>(layout.blocks()) * lanes_),
+        second_(first_.size()) {}
 
-  void clear() {
-    std::ranges::fill(first, 0.0);
-    std::ranges::fill(second, 0.0);
+  // The lanes of a block; after fold() its channels.
+  double* first(std::int64_t block) { return first_.data() + static_cast<std::size_t>(block) * lanes_; }
+  double* second(std::int64_t block) { return second_.data() + static_cast<std::size_t>(block) * lanes_; }
+
+  void clear(std::int64_t block) {
+    std::fill_n(first(block), lanes_, 0.0);
+    std::fill_n(second(block), lanes_, 0.0);
   }
-  // Brings the lanes of each channel together, into the first of them.
-  void fold() {
-    for (std::size_t lane = static_cast<std::size_t>(period_); lane < first.size(); ++lane) {
-      first[lane % static_cast<std::size_t>(period_)] += first[lane];
-      second[lane % static_cast<std::size_t>(period_)] += second[lane];
+  void fold(std::int64_t block) {
+    for (std::size_t lane = period_; lane < lanes_; ++lane) {
+      first(block)[lane % period_] += first(block)[lane];
+      second(block)[lane % period_] += second(block)[lane];
     }
   }
 
  private:
-  std::int64_t period_;
-
- public:
-  std::vector<double> first;
-  std::vector<double> second;
+  std::size_t period_;
+  std::size_t lanes_;
+  std::vector<double> first_;
+  std::vector<double> second_;
 };
 
 struct Statistics {
@@ -88,9 +91,11 @@ class BatchNormLayer final : public Layer {
         wants_input_gradient_(request.wants_input_gradient),
         output_(request.input),
         layout_(desc_of(request.input)),
+        kernels_(channel_kernels<T>()),
         parameters_(parameters_of(weights_of(spec, request), layout_.channels())),
         statistics_(static_cast<std::size_t>(layout_.channels())),
-        sums_(layout_.period()),
+        sums_(layout_),
+        scratch_(static_cast<std::size_t>(scratch_length(layout_.period()))),
         mean_(layout_),
         factor_(layout_),
         slope_(layout_),
@@ -106,8 +111,19 @@ class BatchNormLayer final : public Layer {
   void backward(Stream& stream, const LayerBackward& pass) override;
 
  private:
+  // Blocks of channels that are worked on together.
+  struct Group {
+    std::int64_t begin;
+    std::int64_t end;
+  };
+  enum class Order { forward, backward };
+
   double values_per_channel() const { return static_cast<double>(layout_.samples() * layout_.pixels()); }
-  void measure(std::int64_t block, const T* input);
+  template <class Visit>
+  void for_each_group(Visit visit) const;
+  template <class Visit>
+  void for_each_stretch(Group group, Order order, Visit visit) const;
+  void measure(Group group, const T* input);
   void prepare_forward(std::int64_t block);
   void prepare_backward(std::int64_t block, const LayerBackward& pass);
 
@@ -116,28 +132,56 @@ class BatchNormLayer final : public Layer {
   bool wants_input_gradient_;
   ActivationSpec output_;
   ChannelLayout layout_;
+  const ChannelKernels<T>& kernels_;
   Parameters parameters_;
   std::optional<Residual> residual_;
   std::vector<Statistics> statistics_;  // of the last batch
   Sums sums_;
+  std::vector<float> scratch_;
   PerChannel mean_;
   PerChannel factor_;
   PerChannel slope_;
   PerChannel offset_;
 };
 
+// Calls visit(stretch, block) for all stretches of a group, each sample's in the order of memory.
 template <class T>
-void BatchNormLayer<T>::measure(std::int64_t block, const T* input) {
-  sums_.clear();
-  for (std::int64_t i = 0; i < layout_.stretches(); ++i) {
-    channel_kernels<T>().moments({layout_.stretch(block, i), input, sums_.first.data(), sums_.second.data()});
+template <class Visit>
+void BatchNormLayer<T>::for_each_stretch(Group group, Order order, Visit visit) const {
+  const std::int64_t stretches = layout_.stretches();
+  for (std::int64_t i = 0; i < stretches; ++i) {
+    for (std::int64_t block = group.begin; block < group.end; ++block) {
+      visit(layout_.stretch(block, order == Order::forward ? i : stretches - 1 - i), block);
+    }
   }
-  sums_.fold();
-  for (std::int64_t c = 0; c < layout_.channels_of(block); ++c) {
-    const auto lane = static_cast<std::size_t>(c);
-    const double mean = sums_.first[lane] / values_per_channel();
-    const double variance = std::max(0.0, sums_.second[lane] / values_per_channel() - mean * mean);
-    statistics_[static_cast<std::size_t>(block * layout_.period() + c)] = {mean, variance};
+}
+
+// Calls visit(group) for all blocks, so many at a time that in each sample they make up enough memory to be read
+// fast, and as few as that needs, so that what is read again may still be in the caches.
+template <class T>
+template <class Visit>
+void BatchNormLayer<T>::for_each_group(Visit visit) const {
+  constexpr std::int64_t kBytes = std::int64_t{1} << 15;
+  const std::int64_t of_block = layout_.pixels() * layout_.period() * static_cast<std::int64_t>(sizeof(T));
+  const std::int64_t blocks = (kBytes + of_block - 1) / of_block;
+  for (std::int64_t begin = 0; begin < layout_.blocks(); begin += blocks) {
+    visit(Group{begin, std::min(begin + blocks, layout_.blocks())});
+  }
+}
+
+template <class T>
+void BatchNormLayer<T>::measure(Group group, const T* input) {
+  for (std::int64_t block = group.begin; block < group.end; ++block) sums_.clear(block);
+  for_each_stretch(group, Order::forward, [&](const Stretch& stretch, std::int64_t block) {
+    kernels_.moments({stretch, input, sums_.first(block), sums_.second(block), scratch_.data()});
+  });
+  for (std::int64_t block = group.begin; block < group.end; ++block) {
+    sums_.fold(block);
+    for (std::int64_t c = 0; c < layout_.channels_of(block); ++c) {
+      const double mean = sums_.first(block)[c] / values_per_channel();
+      const double variance = std::max(0.0, sums_.second(block)[c] / values_per_channel() - mean * mean);
+      statistics_[static_cast<std::size_t>(block * layout_.period() + c)] = {mean, variance};
+    }
   }
 }
 
@@ -163,16 +207,15 @@ void BatchNormLayer<T>::forward(Stream& stream, const LayerForward& pass) {
     for (std::size_t c = 0; c < statistics_.size(); ++c)
       statistics_[c] = {parameters_.mean[c], parameters_.variance[c]};
   }
-  for (std::int64_t block = 0; block < layout_.blocks(); ++block) {
-    if (mode_ == LayerMode::training) measure(block, input);
-    prepare_forward(block);
+  for_each_group([&](Group group) {
+    if (mode_ == LayerMode::training) measure(group, input);
+    for (std::int64_t block = group.begin; block < group.end; ++block) prepare_forward(block);
     // Backwards, since the end of what was measured is still in the caches.
-    for (std::int64_t i = layout_.stretches(); i-- > 0;) {
-      channel_kernels<T>().normalize({layout_.stretch(block, i), input, static_cast<const T*>(residual),
-                                      static_cast<T*>(pass.output), mean_.of(block), factor_.of(block),
-                                      offset_.of(block), spec_.relu});
-    }
-  }
+    for_each_stretch(group, Order::backward, [&](const Stretch& stretch, std::int64_t block) {
+      kernels_.normalize({stretch, input, static_cast<const T*>(residual), static_cast<T*>(pass.output),
+                          mean_.of(block), factor_.of(block), offset_.of(block), spec_.relu});
+    });
+  });
 }
 
 // dx = factor * (dy - mean of dy - (x - mean) / (variance + epsilon) * mean of dy * (x - mean)).
@@ -188,8 +231,8 @@ void BatchNormLayer<T>::prepare_backward(std::int64_t block, const LayerBackward
     const double factor = parameters_.scale[channel] * inverse;
     // The kernels' mean is rounded.
     const double beside = statistics.mean - static_cast<float>(statistics.mean);
-    const double sum = sums_.first[static_cast<std::size_t>(c)];
-    const double product = sums_.second[static_cast<std::size_t>(c)] - beside * sum;
+    const double sum = sums_.first(block)[c];
+    const double product = sums_.second(block)[c] - beside * sum;
     const double slope = factor * inverse * inverse * product / n;
     slope_.set(block, c, static_cast<float>(slope));
     offset_.set(block, c, static_cast<float>(factor * sum / n - slope * beside));
@@ -206,21 +249,22 @@ void BatchNormLayer<T>::backward(Stream& stream, const LayerBackward& pass) {
   const std::vector<T*> gradients = gradients_of<T>(pass);
   const T* const input = static_cast<const T*>(pass.input);
   const T* const output = spec_.relu ? static_cast<const T*>(pass.output) : nullptr;
-  for (std::int64_t block = 0; block < layout_.blocks(); ++block) {
-    sums_.clear();
-    for (std::int64_t i = 0; i < layout_.stretches(); ++i) {
-      channel_kernels<T>().collect({layout_.stretch(block, i), gradients, output, input, mean_.of(block),
-                                    sums_.first.data(), sums_.second.data()});
+  for_each_group([&](Group group) {
+    for (std::int64_t block = group.begin; block < group.end; ++block) sums_.clear(block);
+    for_each_stretch(group, Order::forward, [&](const Stretch& stretch, std::int64_t block) {
+      kernels_.collect({stretch, gradients, output, input, mean_.of(block), sums_.first(block), sums_.second(block),
+                        scratch_.data()});
+    });
+    for (std::int64_t block = group.begin; block < group.end; ++block) {
+      sums_.fold(block);
+      prepare_backward(block, pass);
     }
-    sums_.fold();
-    prepare_backward(block, pass);
-    if (!wants_input_gradient_) continue;
-    for (std::int64_t i = layout_.stretches(); i-- > 0;) {
-      channel_kernels<T>().propagate({layout_.stretch(block, i), gradients[0], input,
-                                      static_cast<T*>(pass.input_gradient), mean_.of(block), factor_.of(block),
-                                      slope_.of(block), offset_.of(block)});
-    }
-  }
+    if (!wants_input_gradient_) return;
+    for_each_stretch(group, Order::backward, [&](const Stretch& stretch, std::int64_t block) {
+      kernels_.propagate({stretch, gradients[0], input, static_cast<T*>(pass.input_gradient), mean_.of(block),
+                          factor_.of(block), slope_.of(block), offset_.of(block)});
+    });
+  });
   if (residual_) residual_->deliver_gradient(cpu_stream(stream), gradients[0], pass.residual_gradient);
 }
 

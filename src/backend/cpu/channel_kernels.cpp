@@ -1,83 +1,43 @@
 #include "backend/cpu/channel_kernels.hpp"
 
+#include <cstring>
+
 namespace tutti::cpu {
 namespace {
 
-float positive(float value) { return value < 0 ? 0 : value; }
+constexpr std::int64_t kRunLength = 64;
 
-template <class T>
-void moments(const MomentsPass<T>& pass) {
-  const std::int64_t lanes = lanes_of(pass.stretch.period);
-  for (std::int64_t i = 0; i < pass.stretch.elements; ++i) {
-    const double value = to_float(pass.input[pass.stretch.first + i]);
-    pass.sums[i % lanes] += value;
-    pass.squares[i % lanes] += value * value;
-  }
-}
+#pragma GCC push_options
+#pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,prefer-vector-width=512")
+namespace avx512 {
+constexpr int kWidth = 16;
+#include "backend/cpu/channel_loops.inc"
+}  // namespace avx512
+#pragma GCC pop_options
 
-template <class T>
-void normalize(const NormalizePass<T>& pass) {
-  for (std::int64_t i = 0; i < pass.stretch.elements; ++i) {
-    const std::int64_t at = pass.stretch.first + i;
-    const std::int64_t c = i % pass.stretch.period;
-    float value = (to_float(pass.input[at]) - pass.mean[c]) * pass.factor[c] + pass.offset[c];
-    if (pass.residual != nullptr) value += to_float(pass.residual[at]);
-    set(pass.output[at], pass.relu ? positive(value) : value);
-  }
-}
+#pragma GCC push_options
+#pragma GCC target("avx2")
+namespace avx2 {
+constexpr int kWidth = 8;
+#include "backend/cpu/channel_loops.inc"
+}  // namespace avx2
+#pragma GCC pop_options
 
-template <class T>
-float gathered(std::span<T* const> gradients, const T* output, std::int64_t at) {
-  float sum = 0;
-  for (const T* gradient : gradients) sum += to_float(gradient[at]);
-  sum = output == nullptr || to_float(output[at]) > 0 ? sum : 0;
-  set(gradients[0][at], sum);
-  return sum;
-}
-
-template <class T>
-void collect(const CollectPass<T>& pass) {
-  const std::int64_t lanes = lanes_of(pass.stretch.period);
-  for (std::int64_t i = 0; i < pass.stretch.elements; ++i) {
-    const std::int64_t at = pass.stretch.first + i;
-    const double gradient = gathered(pass.gradients, pass.output, at);
-    pass.sums[i % lanes] += gradient;
-    pass.products[i % lanes] += gradient * (to_float(pass.input[at]) - pass.mean[i % pass.stretch.period]);
-  }
-}
-
-template <class T>
-void propagate(const PropagatePass<T>& pass) {
-  for (std::int64_t i = 0; i < pass.stretch.elements; ++i) {
-    const std::int64_t at = pass.stretch.first + i;
-    const std::int64_t c = i % pass.stretch.period;
-    set(pass.input_gradient[at], to_float(pass.gradient[at]) * pass.factor[c] -
-                                     (to_float(pass.input[at]) - pass.mean[c]) * pass.slope[c] - pass.offset[c]);
-  }
-}
-
-template <class T>
-void add(const AddPass<T>& pass) {
-  for (std::int64_t i = 0; i < pass.elements; ++i) {
-    const float value = to_float(pass.input[i]) + to_float(pass.residual[i]);
-    set(pass.output[i], pass.relu ? positive(value) : value);
-  }
-}
-
-template <class T>
-void gather(const GatherPass<T>& pass) {
-  for (std::int64_t i = 0; i < pass.elements; ++i) {
-    const float sum = gathered(pass.gradients, pass.output, i);
-    if (pass.copy != nullptr) set(pass.copy[i], sum);
-  }
-}
+namespace generic {
+constexpr int kWidth = 4;
+#include "backend/cpu/channel_loops.inc"
+}  // namespace generic
 
 }  // namespace
 
 template <class T>
 const ChannelKernels<T>& channel_kernels() {
-  static constexpr ChannelKernels<T> kKernels{moments<T>, normalize<T>, collect<T>, propagate<T>, add<T>, gather<T>};
-  return kKernels;
+  const auto has = [isa = dnnl::get_effective_cpu_isa()](dnnl::cpu_isa wanted) {
+    return (static_cast<unsigned>(isa) & static_cast<unsigned>(wanted)) == static_cast<unsigned>(wanted);
+  };
+  if (has(dnnl::cpu_isa::avx512_core)) return avx512::kKernels<T>;
+  if (has(dnnl::cpu_isa::avx2)) return avx2::kKernels<T>;
+  return generic::kKernels<T>;
 }
 
 template const ChannelKernels<float>& channel_kernels();

@@ -10,10 +10,14 @@
 
 namespace tutti::cpu {
 
+inline constexpr std::int64_t kLanes = 16;
 // Lane i of a sum over a stretch is of channel i % period.
-constexpr std::int64_t lanes_of(std::int64_t period) { return 16 % period == 0 ? 16 : period; }
+constexpr std::int64_t lanes_of(std::int64_t period) { return kLanes % period == 0 ? kLanes : period; }
 // Values per channel are given repeated: entry i is of channel i % period.
-constexpr std::int64_t repeated_length(std::int64_t period) { return lanes_of(period) + 16; }
+constexpr std::int64_t repeated_length(std::int64_t period) { return lanes_of(period) + kLanes; }
+
+// Floats of memory that a pass with sums works in.
+constexpr std::int64_t scratch_length(std::int64_t period) { return 3 * repeated_length(period); }
 
 template <class T>
 struct MomentsPass {
@@ -21,6 +25,7 @@ struct MomentsPass {
   const T* input;
   double* sums;  // [lanes_of(period)], added to
   double* squares;
+  float* scratch;
 };
 
 // y = (x - mean) * factor + offset, then + residual, then max(0, y).
@@ -46,6 +51,7 @@ struct CollectPass {
   const float* mean;
   double* sums;  // [lanes_of(period)], added to
   double* products;
+  float* scratch;
 };
 
 // dx = dy * factor - (x - mean) * slope - offset.
@@ -89,7 +95,7 @@ struct ChannelKernels {
   void (*gather)(const GatherPass<T>&);
 };
 
-// T is float or Bf16.
+// T is float or Bf16. To be asked for once, not for every stretch.
 template <class T>
 const ChannelKernels<T>& channel_kernels();
 

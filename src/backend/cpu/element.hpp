@@ -8,7 +8,7 @@
 namespace tutti::cpu {
 
 struct Bf16 {
-  std::uint16_t bits = 0;
+  std::uint16_t bits;
 };
 
 inline float to_float(float value) { return value; }

@@ -24,9 +24,9 @@ Pool2dPlans plan(const dnnl::engine& engine, const Pool2dSpec& spec, const Layer
   const dnnl::memory::dims window{spec.kernel, spec.kernel};
   const dnnl::memory::dims padding{spec.padding, spec.padding};
   const Desc& input = desc_of(request.input);
+  const Desc result = any(dims_of(output), input.data_type());
 
-  Pool2dPlans plans{Forward({forward_kind(request.mode), algorithm, input, any(dims_of(output), input.data_type()),
-                             strides, window, padding, padding},
+  Pool2dPlans plans{Forward({forward_kind(request.mode), algorithm, input, result, strides, window, padding, padding},
                             attributes(), engine),
                     {}};
   if (request.mode == LayerMode::training && request.wants_input_gradient) {

@@ -184,6 +184,8 @@ Buffer MpiWorld::node_memory(std::size_t bytes) {
   run_agreed(*this, [&] {
     if (local_rank_ != 0) memory = NodeMemory::open(ticket.name.data(), ticket.bytes);
   });
+  memory.unname();
+  node_barrier();  // whoever returns knows that no name is left
   return local_size_ == 1 ? std::move(alone) : memory.take();
 }
 

@@ -13,6 +13,7 @@
 #include <array>
 #include <cerrno>
 #include <limits>
+#include <map>
 #include <system_error>
 #include <utility>
 
@@ -24,9 +25,10 @@ using namespace hdf5;
 constexpr int kDeepestGroup = 16;
 constexpr std::size_t kLongestText = std::size_t{1} << 26;
 
-// Runs `action` with every failure in it reported as a fault of the file's content.
+// Runs `action` in this thread's turn, with every failure in it reported as a fault of the file's content.
 template <class Action>
 auto blaming(const std::string& what, Action action) {
+  const auto turn = take_turn();
   try {
     return action();
   } catch (const Error& error) {
@@ -43,6 +45,7 @@ FileHandle open_without_locks(const std::string& path) {
                                              std::generic_category().message(errno)));
   }
   if (!S_ISREG(status.st_mode)) throw fault(fmt::format("'{}' is not a file", path));
+  const auto turn = take_turn();
   silence_traces();
   const PropertiesHandle access(check(H5Pcreate(H5P_FILE_ACCESS)));
   check(H5Pset_file_locking(access.get(), /*use_file_locking=*/false, /*ignore_when_disabled=*/true));
@@ -185,6 +188,29 @@ class ArrayFile::File {
     });
   }
 
+  void read_rows(const std::string& name, std::int64_t first, std::int64_t count,
+                 std::span<std::uint8_t> values) const {
+    blaming(place(name), [&] {
+      const OpenRows& rows = open_rows(name);
+      const std::int64_t height = rows.shape[0];
+      if (first < 0 || count < 0 || first > height || count > height - first) {
+        throw fault(fmt::format("rows {} to {} are read of {}", first, first + count, height));
+      }
+      const Shape wanted = rows.shape.with_first(count);
+      if (static_cast<std::int64_t>(values.size()) != wanted.elements()) {
+        throw fault(fmt::format("{} values are read into room for {}", wanted.elements(), values.size()));
+      }
+      if (values.empty()) return;
+      std::array<hsize_t, Shape::kMaxRank> start{static_cast<hsize_t>(first)};
+      std::array<hsize_t, Shape::kMaxRank> extents{};
+      std::ranges::transform(wanted.extents(), extents.begin(), [](std::int64_t e) { return static_cast<hsize_t>(e); });
+      const SpaceHandle from(check(H5Dget_space(rows.dataset.get())));
+      check(H5Sselect_hyperslab(from.get(), H5S_SELECT_SET, start.data(), nullptr, extents.data(), nullptr));
+      const SpaceHandle to(check(H5Screate_simple(wanted.rank(), extents.data(), nullptr)));
+      check(H5Dread(rows.dataset.get(), H5T_NATIVE_UINT8, to.get(), from.get(), H5P_DEFAULT, values.data()));
+    });
+  }
+
   std::string read_text(const std::string& name) const {
     return blaming(place(name), [&] {
       const ObjectHandle dataset = open(name);
@@ -197,6 +223,32 @@ class ArrayFile::File {
   }
 
  private:
+  struct OpenRows {
+    DatasetHandle dataset;
+    Shape shape;
+  };
+
+  // Stays open, since rows are read again and again. Without a cache for chunks, HDF5 reads the rows asked for and no
+  // more; that wants chunks without filters, and a filter would make memory a matter of the file's word.
+  const OpenRows& open_rows(const std::string& name) const {
+    if (const auto found = rows_.find(name); found != rows_.end()) return found->second;
+    const ObjectHandle object = open(name);
+    const TypeHandle type(check(H5Dget_type(object.get())));
+    if (!same_type(type.get(), element_of(std::uint8_t{}))) throw fault("its elements are not of type u8");
+    const PropertiesHandle made(check(H5Dget_create_plist(object.get())));
+    if (check(H5Pget_nfilters(made.get())) != 0) throw fault("it is compressed, and rows are read uncompressed only");
+    if (check(H5Pget_external_count(made.get())) != 0 || H5Pget_layout(made.get()) == H5D_VIRTUAL) {
+      throw fault("its values lie in another file");
+    }
+    OpenRows rows;
+    rows.shape = shape_of(object.get());
+    if (rows.shape.rank() == 0) throw fault("it has no rows");
+    const PropertiesHandle access(check(H5Pcreate(H5P_DATASET_ACCESS)));
+    check(H5Pset_chunk_cache(access.get(), 0, 0, 0));
+    rows.dataset = DatasetHandle(check(H5Dopen2(file_.get(), name.c_str(), access.get())));
+    return rows_.emplace(name, std::move(rows)).first->second;
+  }
+
   std::string place(const std::string& name) const { return fmt::format("'{}', array '{}'", path_, name); }
 
   ObjectHandle open(const std::string& name) const {
@@ -208,6 +260,7 @@ class ArrayFile::File {
 
   std::string path_;
   FileHandle file_;
+  mutable std::map<std::string, OpenRows> rows_;
 };
 
 ArrayFile::ArrayFile(const std::string& path) : file_(std::make_unique<File>(path)) {}
@@ -234,6 +287,10 @@ void ArrayFile::read(const std::string& name, const Shape& expected, std::span<s
 }
 void ArrayFile::read(const std::string& name, const Shape& expected, std::span<std::int64_t> values) const {
   file_->read_values(name, expected, values);
+}
+void ArrayFile::read_rows(const std::string& name, std::int64_t first, std::int64_t count,
+                          std::span<std::uint8_t> values) const {
+  file_->read_rows(name, first, count, values);
 }
 std::string ArrayFile::read_text(const std::string& name) const { return file_->read_text(name); }
 

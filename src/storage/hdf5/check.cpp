@@ -43,6 +43,11 @@ herr_t check(herr_t result, std::source_location where) {
   return result;
 }
 
+std::unique_lock<std::recursive_mutex> take_turn() {
+  static std::recursive_mutex mutex;
+  return std::unique_lock(mutex);
+}
+
 void silence_traces() { check(H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr)); }
 
 }  // namespace tutti::hdf5

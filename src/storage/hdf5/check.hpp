@@ -4,6 +4,7 @@
 
 #include <hdf5.h>
 
+#include <mutex>
 #include <source_location>
 
 namespace tutti::hdf5 {
@@ -15,5 +16,8 @@ herr_t check(herr_t result, std::source_location where = std::source_location::c
 
 // Keeps HDF5 from printing its own error traces in the calling thread: check() tells the story instead.
 void silence_traces();
+
+// HDF5 may be built without thread safety, so one thread at a time calls it. A thread may take turns within its turn.
+[[nodiscard]] std::unique_lock<std::recursive_mutex> take_turn();
 
 }  // namespace tutti::hdf5

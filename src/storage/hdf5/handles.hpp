@@ -3,15 +3,18 @@
 
 #include "tutti/base/unique_handle.hpp"
 
-#include <hdf5.h>
+#include "check.hpp"
 
 namespace tutti::hdf5 {
 
-// What closing reports cannot be thrown from here; nothing is lost by it, since no file is written by
-// closing.
+// What closing reports cannot be thrown from here; nothing is lost by it, since a file that counts is flushed or
+// closed before, with its result checked.
 template <herr_t (*close)(hid_t)>
 struct Close {
-  void operator()(hid_t id) const noexcept { static_cast<void>(close(id)); }
+  void operator()(hid_t id) const noexcept {
+    const auto turn = take_turn();
+    static_cast<void>(close(id));
+  }
 };
 
 template <herr_t (*close)(hid_t)>

@@ -1,0 +1,26 @@
+#pragma once
+// A data set in one HDF5 file, sealed as storage/row_file.hpp says:
+//   /format            text "tutti data set 1"
+//   /name              text
+//   /classes           i32, one: how many classes there are
+//   /class_names       text, a name per line; empty where nobody named them
+//   /mean, /deviation  f64 C: of pixel / 255 over the training set
+//   /train/images      u8 N, C, H, W, chunked, not compressed
+//   /train/labels      i32 N
+//   /train/digest      text, 16 hexadecimal digits: digest("images") + digest("labels")
+//   /test/...          likewise, where there is a test set
+// Files of that format are for this program; damaged and foreign ones are refused by name.
+
+#include "tutti/data/open_data.hpp"
+
+#include <cstdint>
+#include <string>
+
+namespace tutti {
+
+// Writes both sets in memory that does not grow with them; the file appears whole or not at all. Images of another size
+// than `image_size` squared are fitted to it as a recipe without augmentation does; 0: all have one size already, or a
+// usage error says that they have not. Throws save errors.
+void write_data_file(const DataPair& data, const std::string& path, std::int64_t image_size = 0);
+
+}  // namespace tutti

@@ -1,0 +1,92 @@
+#include "data_command.hpp"
+
+#include "tutti/base/digest.hpp"
+#include "tutti/base/error.hpp"
+#include "tutti/base/log.hpp"
+#include "tutti/data/data_file.hpp"
+
+#include "assemble.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+
+namespace tutti {
+namespace {
+
+// A source larger than this is not held in memory to be copied.
+constexpr std::size_t kMostResidentBytes = std::size_t{1} << 28;
+
+OwnedData open_noted(const DataRequest& request, const World& world) {
+  OwnedData data = open_data(request);
+  for (const std::string& note : data.pair.notes) Log(world.rank(), world.host(), false).note(note);
+  return data;
+}
+
+std::string size_text(const DatasetInfo& info) {
+  return info.sizes_differ() ? fmt::format("{} channels, of different sizes", info.image[0]) : info.image.text();
+}
+
+std::string set_line(const char* which, const Dataset& set) {
+  const std::size_t bytes = set.resident_bytes();
+  const std::string where = bytes == 0 ? std::string("read piece by piece")
+                                       : fmt::format("in memory, {:.1f} MiB", static_cast<double>(bytes) / 0x1p20);
+  return fmt::format("{:<10} {} images of {}, digest {}, {}\n", which, set.info().samples, size_text(set.info()),
+                     digest_text(set.digest()), where);
+}
+
+std::string statistic_text(const std::vector<double>& values) {
+  return values.empty() ? "unknown; data convert finds it" : fmt::format("{:.4f}", fmt::join(values, " "));
+}
+
+std::string classes_text(const DataPair& data) {
+  const DatasetInfo& info = data.train->info();
+  std::string text = fmt::format("{:<10} {}\n", "classes", info.classes);
+  std::size_t width = 4;
+  for (const std::string& name : info.class_names) width = std::max(width, name.size());
+  text += fmt::format("{:>5}  {:<{}} {:>9} {:>9}\n", "label", "name", width, "training", "test");
+  for (std::size_t label = 0; label < info.class_samples.size(); ++label) {
+    const std::string name = label < info.class_names.size() ? info.class_names[label] : "-";
+    const std::string of_test = data.test ? fmt::format("{}", data.test->info().class_samples[label]) : "-";
+    text += fmt::format("{:>5}  {:<{}} {:>9} {:>9}\n", label, name, width, info.class_samples[label], of_test);
+  }
+  return text;
+}
+
+}  // namespace
+
+ExitStatus data_convert(World& world, const Invocation& invocation) {
+  run_agreed(world, [&] {
+    if (world.rank() != 0) return;
+    const std::string& target = invocation.target;
+    if (std::filesystem::exists(target)) {
+      throw Error(ErrorSource::usage, fmt::format("'{}' is there already: remove it, or choose another name", target));
+    }
+    DataRequest request = data_request(invocation.run);
+    request.most_resident_bytes = kMostResidentBytes;
+    const OwnedData data = open_noted(request, world);
+    write_data_file(data.pair, target, invocation.run.image_size);
+    const double size = static_cast<double>(std::filesystem::file_size(target)) / 0x1p20;
+    fmt::print("{}: {} training and {} test images, {:.1f} MiB\n", target, data.pair.train->info().samples,
+               data.pair.test ? data.pair.test->info().samples : 0, size);
+  });
+  return ExitStatus::done;
+}
+
+ExitStatus data_info(World& world, const Invocation& invocation) {
+  run_agreed(world, [&] {
+    if (world.rank() != 0) return;
+    const OwnedData data = open_noted(data_request(invocation.run), world);
+    const DatasetInfo& info = data.pair.train->info();
+    std::string text = fmt::format("{:<10} {}\n", "name", info.name) + set_line("training", *data.pair.train);
+    text += data.pair.test ? set_line("test", *data.pair.test) : fmt::format("{:<10} none\n", "test");
+    text += fmt::format("{:<10} {}\n", "mean", statistic_text(info.statistics.mean));
+    text += fmt::format("{:<10} {}\n", "deviation", statistic_text(info.statistics.deviation));
+    fmt::print("{}{}", text, classes_text(data.pair));
+  });
+  return ExitStatus::done;
+}
+
+}  // namespace tutti

@@ -1,0 +1,225 @@
+#include "tutti/data/data_file.hpp"
+
+#include "tutti/base/digest.hpp"
+#include "tutti/base/error.hpp"
+#include "tutti/data/image_recipe.hpp"
+#include "tutti/storage/array_file.hpp"
+#include "tutti/storage/row_file.hpp"
+
+#include "augmentation.hpp"
+#include "channel_sums.hpp"
+#include "data_file_reader.hpp"
+#include "image_writer.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <numeric>
+#include <utility>
+
+namespace tutti {
+namespace {
+
+constexpr const char* kFormat = "tutti data set 1";
+constexpr std::int64_t kBytesAtOnce = std::int64_t{4} << 20;
+
+// Images on their way into a file, all in one size.
+class ImageFitter {
+ public:
+  explicit ImageFitter(ImageRecipe recipe)
+      : recipe_(std::move(recipe)), writer_(recipe_), values_(static_cast<std::size_t>(recipe_.image.elements())) {}
+
+  const Shape& image() const { return recipe_.image; }
+
+  // Borrowed from `image`, or valid until the next call.
+  std::span<const std::uint8_t> fit(const ImageView& image) {
+    if (image.shape == recipe_.image) return {image.pixels, values_.size()};
+    writer_.write(image, plan_image(recipe_, image.shape, {}), values_);
+    pixels_.resize(values_.size());
+    std::ranges::transform(values_, pixels_.begin(),
+                           [](float value) { return static_cast<std::uint8_t>(value * 255.0f + 0.5f); });
+    return pixels_;
+  }
+
+ private:
+  ImageRecipe recipe_;
+  ImageWriter writer_;
+  std::vector<float> values_;  // of 0 to 1
+  std::vector<std::uint8_t> pixels_;
+};
+
+ImageFitter fitter_for(const DatasetInfo& info, std::int64_t image_size) {
+  return ImageFitter(make_recipe({.augment = "none", .normalize = "none", .image_size = image_size, .seed = 0}, info));
+}
+
+void refuse_broken_names(const DatasetInfo& info) {
+  for (const std::string& name : info.class_names) {
+    if (name.find_first_of(std::string_view("\n\0", 2)) == std::string::npos) continue;
+    throw Error(
+        ErrorSource::input,
+        fmt::format("a class of {} has a line break or a zero byte in its name '{}'; rename it", info.name, name));
+  }
+}
+
+// Writes one set and returns what its pixels sum up to.
+ChannelSums write_set(RowFileWriter& file, const std::string& group, const Dataset& set, ImageFitter fitter) {
+  const DatasetInfo& info = set.info();
+  const Shape& image = fitter.image();
+  ChannelSums sums(image[0], image[1] * image[2]);
+  const std::int64_t at_once = std::max<std::int64_t>(1, kBytesAtOnce / image.elements());
+  std::vector<std::int32_t> labels;
+  std::vector<std::int64_t> samples;
+  SampleBatch batch;
+  std::uint64_t images_digest = 0;
+  file.begin_rows(group + "/images", image.batch_of(info.samples));
+  for (std::int64_t first = 0; first < info.samples; first += at_once) {
+    samples.resize(static_cast<std::size_t>(std::min(at_once, info.samples - first)));
+    std::iota(samples.begin(), samples.end(), first);
+    set.read(samples, batch);
+    for (std::size_t i = 0; i < samples.size(); ++i) {
+      const std::span<const std::uint8_t> pixels = fitter.fit(batch.images[i]);
+      file.append_rows(pixels);
+      sums.add(pixels);
+      images_digest += digest("images", pixels, static_cast<std::uint64_t>(samples[i]) * pixels.size());
+    }
+    labels.insert(labels.end(), batch.labels.begin(), batch.labels.end());
+  }
+  const std::span<const std::int32_t> all_labels(labels);
+  file.add(group + "/labels", Shape{info.samples}, all_labels);
+  file.add_text(group + "/digest", digest_text(images_digest + digest("labels", all_labels)));
+  return sums;
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    lines.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return lines;
+}
+
+class DataFileReader {
+ public:
+  explicit DataFileReader(const std::string& path) : file_(path) {
+    if (!file_.contains("/format") || file_.read_text("/format") != kFormat) {
+      refuse(fmt::format("its format is not '{}'", kFormat));
+    }
+    std::array<std::int32_t, 1> classes{};
+    file_.read("/classes", Shape{1}, classes);
+    info_.name = file_.read_text("/name");
+    info_.classes = classes[0];
+    info_.class_names = lines_of(file_.read_text("/class_names"));
+    if (classes[0] < 1 || (!info_.class_names.empty() && std::ssize(info_.class_names) != classes[0])) {
+      refuse(fmt::format("it tells of {} classes and names {}", classes[0], info_.class_names.size()));
+    }
+    const Shape images = shape_of("/train/images");
+    info_.statistics.mean = read_statistic("/mean", images[1]);
+    info_.statistics.deviation = read_statistic("/deviation", images[1]);
+  }
+
+  bool has_test() const { return file_.contains("/test/images"); }
+  std::int64_t bytes_of(const std::string& group) const { return shape_of(group + "/images").elements(); }
+
+  LoadedSet read(const std::string& group, bool resident) const {
+    const Shape images = shape_of(group + "/images");
+    LoadedSet set;
+    set.info = info_;
+    set.info.image = images.without_first();
+    set.labels.resize(static_cast<std::size_t>(images[0]));
+    file_.read(group + "/labels", Shape{images[0]}, std::span<std::int32_t>(set.labels));
+    const std::uint64_t expected = read_digest(group + "/digest");
+    if (!resident) {
+      StoredImages stored{file_.path(), group + "/images", {}, expected, true};
+      stored.rows.resize(set.labels.size());
+      std::iota(stored.rows.begin(), stored.rows.end(), 0);
+      set.pixels = std::move(stored);
+      return set;
+    }
+    std::vector<std::uint8_t> pixels(static_cast<std::size_t>(images.elements()));
+    file_.read_rows(group + "/images", 0, images[0], pixels);
+    const std::uint64_t found = digest("images", std::span<const std::uint8_t>(pixels)) +
+                                digest("labels", std::span<const std::int32_t>(set.labels));
+    if (found != expected) {
+      refuse(fmt::format("the images and labels in {} have the digest {} instead of {}: it is damaged", group,
+                         digest_text(found), digest_text(expected)));
+    }
+    set.pixels = std::move(pixels);
+    return set;
+  }
+
+ private:
+  [[noreturn]] void refuse(const std::string& reason) const {
+    throw Error(ErrorSource::input,
+                fmt::format("'{}' cannot be read: {}; trainer data convert writes it anew", file_.path(), reason));
+  }
+
+  Shape shape_of(const std::string& name) const {
+    const Shape shape = file_.shape(name);
+    if (shape.rank() != 4 || shape.elements() < 1) {
+      refuse(fmt::format("{} is {} instead of N x C x H x W", name, shape.text()));
+    }
+    return shape;
+  }
+
+  std::uint64_t read_digest(const std::string& name) const {
+    const std::string words = file_.read_text(name);
+    std::uint64_t digest = 0;
+    const auto [end, failure] = std::from_chars(words.data(), words.data() + words.size(), digest, 16);
+    if (failure != std::errc{} || digest_text(digest) != words) refuse(fmt::format("{} is '{}'", name, words));
+    return digest;
+  }
+
+  std::vector<double> read_statistic(const std::string& name, std::int64_t channels) const {
+    std::vector<double> values(static_cast<std::size_t>(channels));
+    file_.read(name, Shape{channels}, std::span<double>(values));
+    return values;
+  }
+
+  ArrayFile file_;
+  DatasetInfo info_;
+};
+
+}  // namespace
+
+void write_data_file(const DataPair& data, const std::string& path, std::int64_t image_size) {
+  const DatasetInfo& info = data.train->info();
+  refuse_broken_names(info);
+  const ImageFitter fitter = fitter_for(info, image_size);
+  RowFileWriter file(path);
+  file.add_text("/format", kFormat);
+  file.add_text("/name", info.name);
+  file.add_text("/class_names", fmt::format("{}", fmt::join(info.class_names, "\n")));
+  const std::array<std::int32_t, 1> classes{info.classes};
+  file.add("/classes", Shape{1}, classes);
+  const ChannelSums sums = write_set(file, "/train", *data.train, fitter);
+  if (data.test) write_set(file, "/test", *data.test, fitter);
+  const ChannelStatistics statistics = info.statistics.mean.empty() ? sums.statistics() : info.statistics;
+  file.add("/mean", Shape{info.image[0]}, statistics.mean);
+  file.add("/deviation", Shape{info.image[0]}, statistics.deviation);
+  file.keep();
+}
+
+LoadedPair read_data_file(const std::string& path, std::size_t most_resident_bytes) {
+  try {
+    check_seal(path);
+  } catch (const Error& error) {
+    throw Error(error.source(), fmt::format("{}; trainer data convert writes data files", error.what()));
+  }
+  const DataFileReader file(path);
+  const std::int64_t bytes = file.bytes_of("/train") + (file.has_test() ? file.bytes_of("/test") : 0);
+  const bool resident = most_resident_bytes == 0 || static_cast<std::size_t>(bytes) <= most_resident_bytes;
+  LoadedPair pair;
+  pair.train = file.read("/train", resident);
+  if (file.has_test()) {
+    pair.test = file.read("/test", resident);
+    pair.test->info.name += " (test)";
+  }
+  return pair;
+}
+
+}  // namespace tutti

@@ -1,0 +1,151 @@
+#include "find_sets.hpp"
+
+#include "tutti/base/error.hpp"
+
+#include "cifar_reader.hpp"
+#include "class_folders.hpp"
+#include "data_file_reader.hpp"
+#include "glyphs.hpp"
+#include "idx_reader.hpp"
+#include "label_csv.hpp"
+#include "labelled_images.hpp"
+#include "synthetic.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+#include <initializer_list>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+namespace tutti {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kSyntheticPrefix = "synthetic:";
+
+constexpr std::array<double, 3> kCifarMean{0.4914, 0.4822, 0.4465};
+constexpr std::array<double, 3> kCifarDeviation{0.2023, 0.1994, 0.2010};
+
+std::string name_of_folder(const fs::path& folder) {
+  const fs::path whole = fs::absolute(folder).lexically_normal();
+  return (whole.has_filename() ? whole : whole.parent_path()).filename().string();
+}
+
+LoadedSet set_of(std::string name, LabelledImages samples, int classes, std::vector<std::string> class_names = {}) {
+  DatasetInfo info;
+  info.name = std::move(name);
+  info.image = samples.image;
+  info.classes = classes;
+  info.class_names = std::move(class_names);
+  return {std::move(info), std::move(samples.labels), std::move(samples.images)};
+}
+
+// The first of the binary sets that the folder holds, or nothing.
+std::optional<LoadedSet> read_binary_set(const fs::path& folder, std::initializer_list<std::string_view> idx_sets,
+                                         std::string_view cifar_prefix) {
+  for (const std::string_view set : idx_sets) {
+    if (const auto files = find_idx_files(folder, set)) return set_of("", read_idx(*files), 0);
+  }
+  const auto files = find_cifar_files(folder, cifar_prefix);
+  if (files.empty()) return std::nullopt;
+  auto set = set_of("", read_cifar(files), kCifarClasses, read_cifar_class_names(folder));
+  set.info.statistics = {{kCifarMean.begin(), kCifarMean.end()}, {kCifarDeviation.begin(), kCifarDeviation.end()}};
+  return set;
+}
+
+std::optional<LoadedSet> named(std::optional<LoadedSet> set, const fs::path& folder, std::string_view addition) {
+  if (set) set->info.name = name_of_folder(folder) + std::string(addition);
+  return set;
+}
+
+std::optional<LoadedSet> find_train(const fs::path& folder, std::vector<std::string>& notes) {
+  auto set = read_binary_set(folder, {"train"}, "data_batch");
+  const auto inner = set ? std::nullopt : find_set_folder(folder, /*is_test=*/false);
+  if (inner) set = list_class_folders(*inner, notes);
+  if (!set) set = list_labelled_folder(folder, notes);
+  if (!set) set = list_class_folders(folder, notes);
+  return named(std::move(set), folder, "");
+}
+
+std::optional<LoadedSet> find_test(const fs::path& folder, std::vector<std::string>& notes) {
+  auto set = read_binary_set(folder, {"t10k", "test"}, "test_batch");
+  const auto inner = set ? std::nullopt : find_set_folder(folder, /*is_test=*/true);
+  if (inner) set = list_class_folders(*inner, notes);
+  return named(std::move(set), folder, " (test)");
+}
+
+[[noreturn]] void refuse_folder(const fs::path& folder) {
+  throw Error(ErrorSource::input,
+              fmt::format("'{}' holds no images that can be read: neither idx files (train-images-idx3-ubyte and "
+                          "train-labels-idx1-ubyte) nor CIFAR batches (data_batch_*.bin), raw or .gz, nor folders of "
+                          "the names of classes, here or in train/, with .jpg or .png files in them, nor such files "
+                          "with a table labels.csv",
+                          folder.string()));
+}
+
+// The folder or file that an option names: as a path, or for a bare name the first of the usual places that is there.
+fs::path find_place(const std::string& where) {
+  if (where.empty()) throw Error(ErrorSource::usage, "the name of the data set is empty; see --data");
+  std::vector<std::string> places{where};
+  if (where.find('/') == std::string::npos) {
+    places = {"./" + where, "./data/" + where};
+    if (const char* root = std::getenv("TUTTI_DATA")) places.push_back((fs::path(root) / where).string());
+  }
+  for (const std::string& place : places) {
+    if (fs::exists(place)) return place;
+  }
+  const bool lacks_root = places.size() == 2;
+  throw Error(ErrorSource::io,
+              fmt::format("there is no data set '{}'; looked for {}{}. Built-in sets: glyphs, {}NxCxHxW:classes", where,
+                          fmt::join(places, ", "), lacks_root ? " (TUTTI_DATA is not set)" : "", kSyntheticPrefix));
+}
+
+LoadedPair draw_glyph_pair() {
+  const std::vector<std::string> digits{"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"};
+  return {set_of("glyphs", draw_glyphs(0, kGlyphTrainSamples), 10, digits),
+          set_of("glyphs (test)", draw_glyphs(kGlyphTrainSamples, kGlyphTestSamples), 10, digits),
+          {}};
+}
+
+LoadedPair draw_synthetic_pair(const std::string& where) {
+  const SyntheticSpec spec = parse_synthetic(std::string_view(where).substr(kSyntheticPrefix.size()));
+  const std::int64_t test_samples = std::max<std::int64_t>(1, spec.samples / 10);
+  return {set_of(where, draw_synthetic(spec, 0, spec.samples), spec.classes),
+          set_of(where + " (test)", draw_synthetic(spec, spec.samples, test_samples), spec.classes),
+          {}};
+}
+
+}  // namespace
+
+LoadedPair find_sets(const std::string& where, bool wants_test, std::size_t most_resident_bytes) {
+  if (where == "glyphs") return draw_glyph_pair();
+  if (where.starts_with(kSyntheticPrefix)) return draw_synthetic_pair(where);
+  const fs::path place = find_place(where);
+  if (!fs::is_directory(place)) return read_data_file(place.string(), most_resident_bytes);
+  LoadedPair pair;
+  auto train = find_train(place, pair.notes);
+  if (!train) refuse_folder(place);
+  pair.train = std::move(*train);
+  if (wants_test) pair.test = find_test(place, pair.notes);
+  return pair;
+}
+
+LoadedSet find_test_set(const std::string& where, std::vector<std::string>& notes, std::size_t most_resident_bytes) {
+  const fs::path place = find_place(where);
+  if (!fs::is_directory(place)) {
+    LoadedPair pair = read_data_file(place.string(), most_resident_bytes);
+    return pair.test ? std::move(*pair.test) : std::move(pair.train);
+  }
+  if (auto set = find_test(place, notes)) return std::move(*set);
+  if (auto set = find_train(place, notes)) return std::move(*set);
+  refuse_folder(place);
+}
+
+}  // namespace tutti

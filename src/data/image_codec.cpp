@@ -1,0 +1,279 @@
+#include "image_codec.hpp"
+
+#include "tutti/base/error.hpp"
+
+#include <fmt/format.h>
+#include <jerror.h>
+#include <jpeglib.h>
+#include <png.h>
+
+#include <algorithm>
+#include <array>
+#include <csetjmp>
+#include <cstddef>
+#include <cstring>
+#include <source_location>
+#include <string_view>
+
+namespace tutti {
+namespace {
+
+constexpr std::array<std::uint8_t, 8> kPngSignature{0x89, 'P', 'N', 'G', '\r', '\n', 0x1A, '\n'};
+constexpr std::array<std::uint8_t, 3> kJpegSignature{0xFF, 0xD8, 0xFF};
+// A bit is the least that the format spends on a block of 8 x 8 pixels.
+constexpr std::int64_t kMostJpegPixelsPerByte = 512;
+constexpr int kMostJpegScans = 100;
+// The deflate format compresses at best 1032 to 1, and a pixel takes a bit at least.
+constexpr std::int64_t kMostPngPixelsPerByte = 8 * 1032;
+constexpr png_alloc_size_t kMostPngChunkBytes = 8 << 20;
+constexpr long kMostJpegMemoryBytes = 6 * kMostPixels + (64 << 20);
+
+[[noreturn]] void refuse(const ImageFile& file, std::string_view reason,
+                         std::source_location where = std::source_location::current()) {
+  throw Error(ErrorSource::input, fmt::format("the image '{}' cannot be decoded: {}", file.name, reason), where);
+}
+
+void refuse_size(const ImageFile& file, std::int64_t height, std::int64_t width, std::int64_t most_per_byte) {
+  const std::int64_t most = std::min(kMostPixels, most_per_byte * static_cast<std::int64_t>(file.bytes.size()));
+  if (height > 0 && width > 0 && height <= most / width) return;
+  refuse(file,
+         fmt::format("its header promises {} x {} pixels, but at most {} are possible here", height, width, most));
+}
+
+// Where the C libraries jump to when they fail, and why they did. They must not jump over destructors, so nothing but
+// calls of them and trivial objects stands in a step.
+struct Landing {
+  std::jmp_buf place;
+  std::array<char, JMSG_LENGTH_MAX> reason{};
+};
+
+template <class Step>
+bool succeeds(Landing& landing, const Step& step) {
+  if (setjmp(landing.place) != 0) return false;
+  step();
+  return true;
+}
+
+bool is_damage(int warning) {
+  return warning == JWRN_JPEG_EOF || warning == JWRN_HIT_MARKER || warning == JWRN_HUFF_BAD_CODE;
+}
+
+// Members that are gone also when the constructor around them throws.
+struct JpegState {
+  JpegState() = default;
+  ~JpegState() { jpeg_destroy_decompress(&info); }
+  JpegState(const JpegState&) = delete;
+  JpegState& operator=(const JpegState&) = delete;
+
+  jpeg_decompress_struct info{};
+};
+
+struct PngState {
+  PngState() = default;
+  ~PngState() { png_destroy_read_struct(&png, &info, nullptr); }
+  PngState(const PngState&) = delete;
+  PngState& operator=(const PngState&) = delete;
+
+  png_structp png = nullptr;
+  png_infop info = nullptr;
+};
+
+class JpegDecoder {
+ public:
+  explicit JpegDecoder(const ImageFile& file) : file_(file) {
+    info_.err = jpeg_std_error(&errors_);
+    info_.client_data = &landing_;
+    errors_.error_exit = [](j_common_ptr info) { leave(info); };
+    errors_.emit_message = [](j_common_ptr info, int level) {
+      if (level < 0 && is_damage(info->err->msg_code)) leave(info);
+    };
+    progress_.progress_monitor = [](j_common_ptr info) {
+      if (reinterpret_cast<j_decompress_ptr>(info)->input_scan_number <= kMostJpegScans) return;
+      fail(info, "it has too many scans");
+    };
+    perform([&] {
+      jpeg_create_decompress(&info_);
+      info_.mem->max_memory_to_use = kMostJpegMemoryBytes;
+      info_.progress = &progress_;
+      jpeg_mem_src(&info_, file_.bytes.data(), file_.bytes.size());
+      jpeg_read_header(&info_, TRUE);
+    });
+    refuse_size(file_, info_.image_height, info_.image_width, kMostJpegPixelsPerByte);
+    if (info_.jpeg_color_space == JCS_UNKNOWN) {
+      refuse(file_, fmt::format("a JPEG of {} components without a known meaning", info_.num_components));
+    }
+  }
+
+  Shape shape() const {
+    return {info_.jpeg_color_space == JCS_GRAYSCALE ? 1 : 3, info_.image_height, info_.image_width};
+  }
+
+  // One byte per channel and pixel, channels side by side.
+  std::vector<std::uint8_t> decode() {
+    const bool is_ink = info_.jpeg_color_space == JCS_CMYK || info_.jpeg_color_space == JCS_YCCK;
+    const std::size_t width = info_.image_width;
+    info_.out_color_space = is_ink ? JCS_CMYK : shape()[0] == 1 ? JCS_GRAYSCALE : JCS_RGB;
+    const std::size_t row_bytes = width * static_cast<std::size_t>(shape()[0]);
+    std::vector<std::uint8_t> pixels(row_bytes * info_.image_height);
+    std::vector<std::uint8_t> ink(is_ink ? 4 * width : 0);
+    perform([&] {
+      jpeg_start_decompress(&info_);
+      while (info_.output_scanline < info_.output_height) {
+        std::uint8_t* row = pixels.data() + row_bytes * info_.output_scanline;
+        std::uint8_t* target = is_ink ? ink.data() : row;
+        jpeg_read_scanlines(&info_, &target, 1);
+        if (is_ink) mix_inks(ink, row);
+      }
+      jpeg_finish_decompress(&info_);
+    });
+    return pixels;
+  }
+
+ private:
+  static void leave(j_common_ptr info) {
+    auto& landing = *static_cast<Landing*>(info->client_data);
+    info->err->format_message(info, landing.reason.data());
+    std::longjmp(landing.place, 1);
+  }
+  static void fail(j_common_ptr info, const char* reason) {
+    auto& landing = *static_cast<Landing*>(info->client_data);
+    std::strncpy(landing.reason.data(), reason, landing.reason.size() - 1);
+    std::longjmp(landing.place, 1);
+  }
+
+  template <class Step>
+  void perform(const Step& step) {
+    if (!succeeds(landing_, step)) refuse(file_, landing_.reason.data());
+  }
+
+  // Adobe's programs store inks upside down, and nearly every file of inks is theirs.
+  void mix_inks(std::span<const std::uint8_t> ink, std::uint8_t* row) const {
+    const int flip = info_.saw_Adobe_marker != 0 ? 0 : 255;
+    for (std::size_t i = 0; i < ink.size(); i += 4) {
+      const int black = ink[i + 3] ^ flip;
+      for (std::size_t c = 0; c < 3; ++c) *row++ = static_cast<std::uint8_t>((ink[i + c] ^ flip) * black / 255);
+    }
+  }
+
+  const ImageFile& file_;
+  Landing landing_;
+  jpeg_error_mgr errors_{};
+  jpeg_progress_mgr progress_{};
+  JpegState state_;
+  jpeg_decompress_struct& info_ = state_.info;
+};
+
+class PngDecoder {
+ public:
+  explicit PngDecoder(const ImageFile& file) : file_(file), rest_(file.bytes) {
+    png_ = png_create_read_struct(PNG_LIBPNG_VER_STRING, &landing_, leave, [](png_structp, png_const_charp) {});
+    if (png_ == nullptr) refuse(file_, "libpng is of another version than the one compiled with, or out of memory");
+    perform([&] {
+      info_ = png_create_info_struct(png_);
+      if (info_ == nullptr) png_error(png_, "out of memory");
+      png_set_user_limits(png_, 1 << 20, 1 << 20);
+      png_set_chunk_malloc_max(png_, kMostPngChunkBytes);
+      png_set_read_fn(png_, this, read);
+      png_read_info(png_, info_);
+    });
+    refuse_size(file_, png_get_image_height(png_, info_), png_get_image_width(png_, info_), kMostPngPixelsPerByte);
+  }
+
+  Shape shape() const {
+    const bool is_colour = (png_get_color_type(png_, info_) & PNG_COLOR_MASK_COLOR) != 0;
+    return {is_colour ? 3 : 1, png_get_image_height(png_, info_), png_get_image_width(png_, info_)};
+  }
+
+  std::vector<std::uint8_t> decode() {
+    const Shape image = shape();
+    const auto row_bytes = static_cast<std::size_t>(image[0] * image[2]);
+    perform([&] {
+      png_set_expand(png_);
+      png_set_scale_16(png_);
+      png_set_strip_alpha(png_);
+      png_set_interlace_handling(png_);
+      png_read_update_info(png_, info_);
+      if (png_get_rowbytes(png_, info_) != row_bytes) png_error(png_, "its rows have an unexpected length");
+    });
+    std::vector<std::uint8_t> pixels(row_bytes * static_cast<std::size_t>(image[1]));
+    std::vector<png_bytep> rows;
+    for (std::size_t at = 0; at < pixels.size(); at += row_bytes) rows.push_back(pixels.data() + at);
+    perform([&] {
+      png_read_image(png_, rows.data());
+      png_read_end(png_, nullptr);
+    });
+    return pixels;
+  }
+
+ private:
+  static void leave(png_structp png, png_const_charp reason) {
+    auto& landing = *static_cast<Landing*>(png_get_error_ptr(png));
+    std::strncpy(landing.reason.data(), reason, landing.reason.size() - 1);
+    std::longjmp(landing.place, 1);
+  }
+  static void read(png_structp png, png_bytep target, std::size_t bytes) {
+    auto& rest = static_cast<PngDecoder*>(png_get_io_ptr(png))->rest_;
+    if (bytes > rest.size()) png_error(png, "the file ends too early");
+    std::copy_n(rest.begin(), bytes, target);
+    rest = rest.subspan(bytes);
+  }
+
+  template <class Step>
+  void perform(const Step& step) {
+    if (!succeeds(landing_, step)) refuse(file_, landing_.reason.data());
+  }
+
+  const ImageFile& file_;
+  std::span<const std::uint8_t> rest_;
+  Landing landing_;
+  PngState state_;
+  png_structp& png_ = state_.png;
+  png_infop& info_ = state_.info;
+};
+
+template <class Signature>
+bool begins_with(const ImageFile& file, const Signature& signature) {
+  return file.bytes.size() >= signature.size() && std::equal(signature.begin(), signature.end(), file.bytes.begin());
+}
+
+template <class Action>
+auto with_decoder(const ImageFile& file, const Action& action) {
+  if (begins_with(file, kJpegSignature)) {
+    JpegDecoder decoder(file);
+    return action(decoder);
+  }
+  if (!begins_with(file, kPngSignature)) refuse(file, "it is neither a JPEG nor a PNG file");
+  PngDecoder decoder(file);
+  return action(decoder);
+}
+
+// From pixels with their channels side by side to planes.
+void write_planes(std::span<const std::uint8_t> mixed, std::size_t mixed_channels, std::size_t channels,
+                  std::span<std::uint8_t> planes) {
+  const std::size_t plane = planes.size() / channels;
+  for (std::size_t c = 0; c < channels; ++c) {
+    const std::uint8_t* source = mixed.data() + c % mixed_channels;
+    std::uint8_t* target = planes.data() + c * plane;
+    for (std::size_t i = 0; i < plane; ++i) target[i] = source[i * mixed_channels];
+  }
+}
+
+}  // namespace
+
+Shape image_shape(const ImageFile& file) {
+  return with_decoder(file, [](auto& decoder) { return decoder.shape(); });
+}
+
+Shape decode_image(const ImageFile& file, std::int64_t channels, std::vector<std::uint8_t>& pixels) {
+  return with_decoder(file, [&](auto& decoder) {
+    const Shape found = decoder.shape();
+    if (found[0] > channels) refuse(file, "it is in colour, and the others of its set are gray");
+    const Shape image{channels, found[1], found[2]};
+    const std::vector<std::uint8_t> mixed = decoder.decode();
+    pixels.resize(static_cast<std::size_t>(image.elements()));
+    write_planes(mixed, static_cast<std::size_t>(found[0]), static_cast<std::size_t>(channels), pixels);
+    return image;
+  });
+}
+
+}  // namespace tutti

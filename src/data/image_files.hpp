@@ -1,0 +1,45 @@
+#pragma once
+// JPEG and PNG files in folders: which there are, what they show, and which of them are bad.
+
+#include "tutti/base/shape.hpp"
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace tutti {
+
+struct ImageFiles {
+  std::filesystem::path folder;
+  std::vector<std::string> names;   // relative to the folder
+  std::vector<std::int64_t> bytes;  // how long each file is
+};
+
+// What a folder holds itself, sorted; hidden entries and what lies deeper count for nothing.
+struct FolderListing {
+  ImageFiles images;  // .jpg, .jpeg and .png in any case
+  std::vector<std::string> folders;
+  std::vector<std::string> others;
+};
+FolderListing list_folder(const std::filesystem::path& folder);
+
+struct ImageFindings {
+  Shape image;                   // C, H, W for all of them; H and W are 0 where they differ
+  std::vector<std::size_t> bad;  // indices of the files that cannot be decoded, ascending
+  std::string first_problem;     // of the first bad one
+};
+
+// Looks at the headers, of as many files as it takes, and throws an input error for one that cannot be read; or, told
+// to find the bad ones, decodes every file. Uses all cores.
+ImageFindings examine(const ImageFiles& files, bool find_bad);
+
+// Decodes one file as decode_image does. Throws io and input errors that name it and the remedy.
+Shape read_image(const std::string& path, std::int64_t channels, std::vector<std::uint8_t>& pixels);
+
+// Stands for the files of a set and their labels: digest("files"), over each one's hash of name and length, +
+// digest("labels").
+std::uint64_t digest_of(const ImageFiles& files, std::span<const std::int32_t> labels);
+
+}  // namespace tutti

@@ -1,0 +1,208 @@
+#include "label_csv.hpp"
+
+#include "tutti/base/error.hpp"
+#include "tutti/storage/whole_file.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <map>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+
+namespace tutti {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+constexpr std::array<std::string_view, 8> kHeaderWords{"file",  "filename", "file_name", "id",
+                                                       "image", "image_id", "name",      "path"};
+
+struct Row {
+  std::vector<std::string> fields;
+  std::int64_t line = 0;
+};
+
+[[noreturn]] void refuse(const std::string& path, std::int64_t line, const std::string& reason) {
+  throw Error(ErrorSource::input, fmt::format("{}:{}: {}", path, line, reason));
+}
+
+class CsvReader {
+ public:
+  CsvReader(std::string_view text, const std::string& path) : rest_(text), path_(path) {
+    if (rest_.starts_with(kByteOrderMark)) rest_.remove_prefix(kByteOrderMark.size());
+  }
+
+  // The next line that is not empty, or one without fields at the end.
+  Row next() {
+    while (!rest_.empty()) {
+      Row row{{}, line_};
+      do row.fields.push_back(read_field());
+      while (take(','));
+      take('\r');
+      if (!rest_.empty() && !take('\n')) refuse(path_, row.line, "something follows a quoted field");
+      ++line_;
+      if (row.fields.size() > 1 || !row.fields.front().empty()) return row;
+    }
+    return {{}, line_};
+  }
+
+ private:
+  bool take(char c) {
+    if (!rest_.starts_with(c)) return false;
+    rest_.remove_prefix(1);
+    return true;
+  }
+
+  std::string read_field() {
+    if (take('"')) return read_quoted();
+    const std::size_t end = std::min(rest_.find_first_of(",\n"), rest_.size());
+    std::string field(rest_.substr(0, end));
+    rest_.remove_prefix(end);
+    if (field.ends_with('\r') && !rest_.starts_with(',')) field.pop_back();
+    return field;
+  }
+
+  // A quote within is doubled.
+  std::string read_quoted() {
+    const std::int64_t start = line_;
+    std::string field;
+    while (true) {
+      const std::size_t end = rest_.find('"');
+      if (end == std::string_view::npos) refuse(path_, start, "a quoted field never ends");
+      field += rest_.substr(0, end);
+      line_ += std::count(rest_.begin(), rest_.begin() + static_cast<std::ptrdiff_t>(end), '\n');
+      rest_.remove_prefix(end + 1);
+      if (!take('"')) return field;
+      field += '"';
+    }
+  }
+
+  std::string_view rest_;
+  const std::string& path_;
+  std::int64_t line_ = 1;
+};
+
+// The images of a folder by name, with and without their endings.
+class ImageIndex {
+ public:
+  explicit ImageIndex(const ImageFiles& images) {
+    for (std::size_t i = 0; i < images.names.size(); ++i) {
+      by_name_[images.names[i]].push_back(i);
+      by_stem_[fs::path(images.names[i]).stem().string()].push_back(i);
+    }
+  }
+  // None, one, or several where only the ending tells them apart.
+  std::vector<std::size_t> find(const std::string& name) const {
+    for (const auto* images : {&by_name_, &by_stem_}) {
+      if (const auto found = images->find(name); found != images->end()) return found->second;
+    }
+    return {};
+  }
+
+ private:
+  std::unordered_map<std::string, std::vector<std::size_t>> by_name_;
+  std::unordered_map<std::string, std::vector<std::size_t>> by_stem_;
+};
+
+bool is_header(const Row& row, const ImageIndex& index) {
+  std::string word = row.fields.front();
+  for (char& c : word) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return std::ranges::find(kHeaderWords, word) != kHeaderWords.end() && index.find(row.fields.front()).empty();
+}
+
+std::optional<std::int64_t> number_in(const std::string& text) {
+  std::int64_t number = 0;
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (failure != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
+std::vector<std::string> class_names_of(const std::map<std::string, std::int32_t>& labels) {
+  std::vector<std::string> names;
+  for (const auto& [name, label] : labels) names.push_back(name);
+  if (std::ranges::all_of(names, [](const std::string& name) { return number_in(name).has_value(); })) {
+    std::ranges::stable_sort(names, {}, [](const std::string& name) { return *number_in(name); });
+  }
+  return names;
+}
+
+std::optional<std::string> find_table(const fs::path& folder, const std::vector<std::string>& others) {
+  std::vector<std::string> tables;
+  for (const std::string& name : others) {
+    if (name == "labels.csv") return (folder / name).string();
+    if (name.ends_with(".csv") || name.ends_with(".CSV")) tables.push_back(name);
+  }
+  if (tables.empty()) return std::nullopt;
+  if (tables.size() > 1) {
+    throw Error(ErrorSource::input, fmt::format("'{}' holds {} tables, {} and {} among them; call the one with the "
+                                                "labels labels.csv",
+                                                folder.string(), tables.size(), tables[0], tables[1]));
+  }
+  return (folder / tables[0]).string();
+}
+
+struct LabelTable {
+  std::vector<std::size_t> images;  // indices
+  std::vector<std::string> labels;
+};
+
+LabelTable read_table(const std::string& path, const ImageIndex& index) {
+  const std::vector<std::byte> bytes = read_whole(path);
+  CsvReader reader({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path);
+  LabelTable table;
+  std::unordered_map<std::size_t, std::int64_t> line_of;
+  bool is_first = true;
+  for (Row row = reader.next(); !row.fields.empty(); row = reader.next()) {
+    if (std::exchange(is_first, false) && is_header(row, index)) continue;
+    if (row.fields.size() != 2) {
+      refuse(path, row.line, fmt::format("{} fields instead of an image and its label", row.fields.size()));
+    }
+    const auto found = index.find(row.fields[0]);
+    if (found.empty()) refuse(path, row.line, fmt::format("there is no image '{}' in the folder", row.fields[0]));
+    if (found.size() > 1) refuse(path, row.line, fmt::format("'{}' names several images", row.fields[0]));
+    if (row.fields[1].empty()) refuse(path, row.line, fmt::format("'{}' has no label", row.fields[0]));
+    const auto [entry, is_new] = line_of.emplace(found.front(), row.line);
+    if (!is_new)
+      refuse(path, row.line, fmt::format("'{}' has a label already, in line {}", row.fields[0], entry->second));
+    table.images.push_back(found.front());
+    table.labels.push_back(std::move(row.fields[1]));
+  }
+  if (table.images.empty()) refuse(path, 1, "the table lists no images");
+  return table;
+}
+
+}  // namespace
+
+std::optional<LoadedSet> list_labelled_folder(const fs::path& folder, std::vector<std::string>& notes) {
+  const FolderListing listing = list_folder(folder);
+  if (listing.images.names.empty()) return std::nullopt;
+  const auto path = find_table(folder, listing.others);
+  if (!path) return std::nullopt;
+  const LabelTable table = read_table(*path, ImageIndex(listing.images));
+  if (table.images.size() < listing.images.names.size()) {
+    notes.push_back(fmt::format("{} images of '{}' have no label in {} and are left out",
+                                listing.images.names.size() - table.images.size(), folder.string(), *path));
+  }
+  std::map<std::string, std::int32_t> label_of;
+  for (const std::string& label : table.labels) label_of.emplace(label, 0);
+  LoadedSet set;
+  set.info.class_names = class_names_of(label_of);
+  for (std::size_t i = 0; i < set.info.class_names.size(); ++i) {
+    label_of[set.info.class_names[i]] = static_cast<std::int32_t>(i);
+  }
+  ImageFiles files{folder, {}, {}};
+  for (std::size_t row = 0; row < table.images.size(); ++row) {
+    files.names.push_back(listing.images.names[table.images[row]]);
+    files.bytes.push_back(listing.images.bytes[table.images[row]]);
+    set.labels.push_back(label_of[table.labels[row]]);
+  }
+  set.pixels = std::move(files);
+  return set;
+}
+
+}  // namespace tutti

@@ -1,0 +1,63 @@
+#include "stored_set.hpp"
+
+#include "tutti/base/error.hpp"
+#include "tutti/storage/row_file.hpp"
+
+#include "class_counts.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace tutti {
+namespace {
+
+ArrayFile open_sealed(const std::string& path) {
+  check_seal(path);
+  return ArrayFile(path);
+}
+
+}  // namespace
+
+StoredSet::StoredSet(DatasetInfo info, StoredRows stored, std::span<const std::int32_t> labels, std::uint64_t digest)
+    : info_(std::move(info)),
+      stored_(std::move(stored)),
+      labels_(labels),
+      digest_(digest),
+      file_(open_sealed(stored_.path)) {
+  info_.class_samples = count_classes(info_, labels_);
+  if (file_.shape(stored_.array).without_first() != info_.image) {
+    throw Error(ErrorSource::input, fmt::format("'{}' has changed since it was looked at", stored_.path));
+  }
+}
+
+std::int64_t StoredSet::row_of(std::int64_t sample) const {
+  if (sample < 0 || sample >= info_.samples) {
+    throw Error(ErrorSource::internal, fmt::format("sample {} of {}, which has {}", sample, info_.name, info_.samples));
+  }
+  return stored_.rows[static_cast<std::size_t>(sample)];
+}
+
+// Rows that follow one another are read at once.
+void StoredSet::read(std::span<const std::int64_t> samples, SampleBatch& batch) const {
+  const auto image_bytes = static_cast<std::size_t>(info_.image.elements());
+  batch.images.clear();
+  batch.labels.clear();
+  std::size_t runs = 0;
+  for (std::size_t begin = 0, end = 0; begin < samples.size(); begin = end) {
+    const std::int64_t first = row_of(samples[begin]);
+    const auto next_row = [&] { return first + static_cast<std::int64_t>(end - begin); };
+    for (end = begin + 1; end < samples.size() && row_of(samples[end]) == next_row();) ++end;
+    batch.room.resize(std::max(batch.room.size(), runs + 1));
+    auto& room = batch.room[runs++];
+    room.resize((end - begin) * image_bytes);
+    file_.read_rows(stored_.array, first, static_cast<std::int64_t>(end - begin), room);
+    for (std::size_t i = begin; i < end; ++i) {
+      batch.images.push_back({room.data() + (i - begin) * image_bytes, info_.image});
+      batch.labels.push_back(labels_[static_cast<std::size_t>(samples[i])]);
+    }
+  }
+}
+
+}  // namespace tutti

@@ -1,0 +1,40 @@
+#pragma once
+// A data set whose images stay in a data file (tutti/data/data_file.hpp) and are read when they are asked for.
+
+#include "tutti/data/dataset.hpp"
+#include "tutti/storage/array_file.hpp"
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace tutti {
+
+// Where the images are: which array of which file, and its row for every sample. Borrowed.
+struct StoredRows {
+  std::string path;
+  std::string array;
+  std::span<const std::int64_t> rows;
+};
+
+class StoredSet : public Dataset {
+ public:
+  // `labels` are borrowed, too. Throws io and input errors of a file that is not what it was.
+  StoredSet(DatasetInfo info, StoredRows stored, std::span<const std::int32_t> labels, std::uint64_t digest);
+
+  const DatasetInfo& info() const override { return info_; }
+  void read(std::span<const std::int64_t> samples, SampleBatch& batch) const override;
+  std::size_t resident_bytes() const override { return 0; }
+  std::uint64_t digest() const override { return digest_; }
+
+ private:
+  std::int64_t row_of(std::int64_t sample) const;
+
+  DatasetInfo info_;
+  StoredRows stored_;
+  std::span<const std::int32_t> labels_;
+  std::uint64_t digest_;
+  ArrayFile file_;
+};
+
+}  // namespace tutti

@@ -1,0 +1,48 @@
+#pragma once
+// Arrays and texts into a file that HDF5 has just made, on the disk or in memory. Without times, so that equal content
+// makes equal bytes.
+
+#include "tutti/base/error.hpp"
+#include "tutti/base/shape.hpp"
+
+#include "element.hpp"
+#include "handles.hpp"
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace tutti::hdf5 {
+
+class NewFile {
+ public:
+  explicit NewFile(FileHandle file);
+
+  template <class T>
+  void add_values(const std::string& name, const Shape& shape, std::span<const T> values) {
+    if (static_cast<std::int64_t>(values.size()) != shape.elements()) {
+      throw Error(ErrorSource::internal,
+                  fmt::format("'{}' of shape {} is given {} values", name, shape.text(), values.size()));
+    }
+    add(name, shape, element_of(T{}), values.data());
+  }
+  void add_text(const std::string& name, const std::string& text);
+  // Chunks of whole rows, which are still to be written.
+  DatasetHandle add_rows(const std::string& name, const Shape& shape, std::int64_t rows_per_chunk);
+
+  hid_t get() const { return file_.get(); }
+  // Nothing can be added afterwards.
+  FileHandle release();
+
+ private:
+  DatasetHandle make(const std::string& name, hid_t stored, const Shape& shape, hid_t layout);
+  void add(const std::string& name, const Shape& shape, const Element& element, const void* values);
+
+  FileHandle file_;
+  PropertiesHandle links_;
+  PropertiesHandle layout_;
+};
+
+}  // namespace tutti::hdf5

@@ -1,0 +1,141 @@
+#include "seal.hpp"
+
+#include "tutti/base/digest.hpp"
+#include "tutti/base/error.hpp"
+#include "tutti/storage/row_file.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <span>
+
+namespace tutti {
+namespace {
+
+constexpr std::array<char, 8> kMark{'t', 'u', 't', 't', 'i', 's', 'e', 'a'};
+constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
+
+// What ends the file, behind the runs.
+struct SealTail {
+  std::uint64_t runs = 0;
+  std::uint64_t length = 0;
+  std::uint64_t digest = 0;
+  std::array<char, 8> mark = kMark;
+};
+
+class Reader {
+ public:
+  explicit Reader(const std::string& path) : path_(path), file_(path, std::ios::binary) {
+    std::error_code failure;
+    bytes_ = std::filesystem::file_size(path, failure);
+    if (failure || !file_) fail();
+  }
+
+  std::uint64_t bytes() const { return bytes_; }
+
+  void read(std::uint64_t offset, std::span<std::byte> values) {
+    file_.seekg(static_cast<std::streamoff>(offset));
+    if (!file_.read(reinterpret_cast<char*>(values.data()), static_cast<std::streamsize>(values.size()))) fail();
+  }
+
+ private:
+  [[noreturn]] void fail() const { throw Error(ErrorSource::io, fmt::format("cannot read '{}'", path_)); }
+
+  std::string path_;
+  std::ifstream file_;
+  std::uint64_t bytes_ = 0;
+};
+
+// Of all bytes before `length` that lie in none of the runs, which are in order.
+std::uint64_t digest_around(Reader& file, std::span<const ByteRun> runs, std::uint64_t length) {
+  std::vector<std::uint8_t> piece;
+  std::uint64_t sum = 0;
+  std::uint64_t covered = 0;
+  std::uint64_t at = 0;
+  const auto cover_to = [&](std::uint64_t end) {
+    while (at < end) {
+      piece.resize(static_cast<std::size_t>(std::min<std::uint64_t>(kPieceBytes, end - at)));
+      file.read(at, std::as_writable_bytes(std::span(piece)));
+      sum += digest("file", std::span<const std::uint8_t>(piece), covered);
+      at += piece.size();
+      covered += piece.size();
+    }
+  };
+  for (const ByteRun& run : runs) {
+    cover_to(run.offset);
+    at = run.offset + run.length;
+  }
+  cover_to(length);
+  std::vector<std::int64_t> numbers;
+  for (const ByteRun& run : runs) {
+    numbers.push_back(static_cast<std::int64_t>(run.offset));
+    numbers.push_back(static_cast<std::int64_t>(run.length));
+  }
+  return sum + digest("runs", std::span<const std::int64_t>(numbers));
+}
+
+std::vector<ByteRun> joined(std::vector<ByteRun> runs) {
+  std::ranges::sort(runs, {}, &ByteRun::offset);
+  std::vector<ByteRun> all;
+  for (const ByteRun& run : runs) {
+    if (!all.empty() && all.back().offset + all.back().length == run.offset) {
+      all.back().length += run.length;
+    } else {
+      all.push_back(run);
+    }
+  }
+  return all;
+}
+
+bool are_in_order(std::span<const ByteRun> runs, std::uint64_t length) {
+  std::uint64_t end = 0;
+  for (const ByteRun& run : runs) {
+    if (run.offset < end || run.offset > length || run.length > length - run.offset) return false;
+    end = run.offset + run.length;
+  }
+  return true;
+}
+
+[[noreturn]] void refuse(const std::string& path, const char* reason) {
+  throw Error(ErrorSource::input, fmt::format("'{}' {}", path, reason));
+}
+
+}  // namespace
+
+std::vector<std::byte> seal_for(const std::string& path, std::vector<ByteRun> runs) {
+  Reader file(path);
+  const std::vector<ByteRun> all = joined(std::move(runs));
+  const SealTail tail{all.size(), file.bytes(), digest_around(file, all, file.bytes())};
+  const auto front = std::as_bytes(std::span(all));
+  const auto back = std::as_bytes(std::span(&tail, 1));
+  std::vector<std::byte> seal(front.begin(), front.end());
+  seal.insert(seal.end(), back.begin(), back.end());
+  return seal;
+}
+
+void check_seal(const std::string& path) {
+  if (!std::filesystem::is_regular_file(path)) {
+    throw Error(ErrorSource::io, fmt::format("cannot open '{}': there is no such file", path));
+  }
+  Reader file(path);
+  SealTail tail{};
+  if (file.bytes() < sizeof tail) refuse(path, "has no seal: it was not written by this program, or is cut short");
+  const std::uint64_t before_tail = file.bytes() - sizeof tail;
+  file.read(before_tail, std::as_writable_bytes(std::span(&tail, 1)));
+  if (tail.mark != kMark) refuse(path, "has no seal: it was not written by this program, or is cut short");
+  if (tail.length > before_tail || tail.runs != (before_tail - tail.length) / sizeof(ByteRun) ||
+      (before_tail - tail.length) % sizeof(ByteRun) != 0 || tail.runs > kPieceBytes) {
+    refuse(path, "is damaged: its seal is for a file of another length");
+  }
+  std::vector<ByteRun> runs(static_cast<std::size_t>(tail.runs));
+  file.read(tail.length, std::as_writable_bytes(std::span(runs)));
+  if (!are_in_order(runs, tail.length) || digest_around(file, runs, tail.length) != tail.digest) {
+    refuse(path, "is damaged: its structures do not have the digest that its seal tells");
+  }
+}
+
+}  // namespace tutti

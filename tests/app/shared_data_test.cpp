@@ -1,0 +1,102 @@
+#include "tutti/base/error.hpp"
+
+#include "assemble.hpp"
+#include "load_once.hpp"
+#include "support/mpi_world.hpp"
+#include "support/thrown.hpp"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <numeric>
+#include <string>
+
+namespace tutti {
+namespace {
+
+// This process's share of the memory it has mapped: a page that four processes see counts as a quarter of one.
+std::int64_t proportional_bytes() {
+  std::ifstream rollup("/proc/self/smaps_rollup");
+  for (std::string word; rollup >> word;) {
+    std::int64_t kib = 0;
+    if (word == "Pss:" && rollup >> kib) return kib * 1024;
+  }
+  throw Error(ErrorSource::io, "/proc/self/smaps_rollup has no Pss");
+}
+
+std::int64_t sum_over_ranks(std::int64_t mine) {
+  std::int64_t sum = 0;
+  for (const std::string& theirs : all_gather_text(test_world(), std::to_string(mine))) sum += std::stoll(theirs);
+  return sum;
+}
+
+struct Footprint {
+  std::int64_t all_ranks = 0;
+  std::int64_t data = 0;
+};
+
+// What all ranks together hold once each has looked at every pixel.
+Footprint footprint_of(const std::string& data) {
+  RunConfig config;
+  config.data = data;
+  config.model = "linear";
+  const Assembly assembly = assemble(test_world(), config, "", Log(test_world().rank(), "", true));
+  std::int64_t brightness = 0;
+  Footprint footprint;
+  for (const Dataset* set : {assembly.data.train.get(), assembly.data.test.get()}) {
+    footprint.data += static_cast<std::int64_t>(set->resident_bytes());
+    SampleBatch batch;
+    for (std::int64_t sample = 0; sample < set->info().samples; ++sample) {
+      set->read(std::span(&sample, 1), batch);
+      const ImageView& image = batch.images[0];
+      brightness = std::accumulate(image.pixels, image.pixels + image.shape.elements(), brightness);
+    }
+  }
+  EXPECT_GT(brightness, 0);
+  test_world().barrier();
+  footprint.all_ranks = sum_over_ranks(proportional_bytes());
+  test_world().barrier();
+  return footprint;
+}
+
+TEST(SharedData, IsInMemoryOncePerHost) {
+  ASSERT_EQ(test_world().local_size(), test_world().size());
+  const Footprint tiny = footprint_of("synthetic:64x3x32x32:10");
+  const Footprint large = footprint_of("synthetic:30000x3x32x32:10");
+  ASSERT_GT(large.data, 100'000'000);
+  const double times = static_cast<double>(large.all_ranks - tiny.all_ranks) / static_cast<double>(large.data);
+  if (test_world().rank() == 0) fmt::print("{} bytes of data are in memory {:.3f} times\n", large.data, times);
+  EXPECT_GT(times, 0.9);
+  EXPECT_LT(times, 1.6);
+}
+
+TEST(SharedData, HasTheSameDigestOnEveryRank) {
+  DataRequest request;
+  request.train = "synthetic:100x1x8x8:3";
+  const LoadedBlock block = load_once(test_world(), request);
+  const OwnedData alone = open_data(request);
+  EXPECT_EQ(open_loaded(block.bytes()).train->digest(), alone.pair.train->digest());
+}
+
+TEST(SharedData, IsRefusedToRanksOfOneHostThatWantDifferentData) {
+  if (test_world().size() == 1) return;
+  const int last = test_world().size() - 1;
+  DataRequest request;
+  request.train = test_world().rank() == last ? "synthetic:101x1x8x8:3" : "synthetic:100x1x8x8:3";
+  const Error error = thrown_by([&] { load_once(test_world(), request); });
+  EXPECT_EQ(error.reach(), ErrorReach::all_ranks);
+  EXPECT_TRUE(std::string(error.what()).starts_with(fmt::format("rank {} wants other data than rank 0", last)))
+      << error.what();
+}
+
+TEST(SharedData, RaisesOnAllRanksWhatTheLoadingRankMet) {
+  DataRequest request;
+  request.train = "no-such-data";
+  const Error error = thrown_by([&] { load_once(test_world(), request); });
+  EXPECT_EQ(error.reach(), ErrorReach::all_ranks);
+  EXPECT_EQ(error.source(), ErrorSource::io);
+}
+
+}  // namespace
+}  // namespace tutti

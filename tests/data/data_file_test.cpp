@@ -1,0 +1,169 @@
+#include "tutti/data/data_file.hpp"
+
+#include "tutti/base/digest.hpp"
+#include "tutti/base/error.hpp"
+#include "tutti/storage/array_file.hpp"
+#include "tutti/storage/row_file.hpp"
+#include "tutti/storage/whole_file.hpp"
+
+#include "data/written_images.hpp"
+#include "support/thrown.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace tutti {
+namespace {
+
+using testing::cifar_file;
+using testing::contents_of;
+using testing::gradient;
+using ::testing::HasSubstr;
+using testing::open_named;
+using testing::png_of;
+using testing::TemporaryFolder;
+
+class DataFile : public ::testing::Test {
+ protected:
+  std::string path() const { return folder_.text() + "/set.h5"; }
+  OwnedData open(std::size_t most_resident_bytes, double validation_ratio = 0) const {
+    DataRequest request;
+    request.train = path();
+    request.most_resident_bytes = most_resident_bytes;
+    request.validation_ratio = validation_ratio;
+    return open_data(request);
+  }
+  TemporaryFolder folder_;
+};
+
+void expect_equal(const Dataset& one, const Dataset& other) {
+  EXPECT_EQ(one.info().name, other.info().name);
+  EXPECT_EQ(one.info().image, other.info().image);
+  EXPECT_EQ(one.info().classes, other.info().classes);
+  EXPECT_EQ(one.info().class_names, other.info().class_names);
+  EXPECT_EQ(one.info().class_samples, other.info().class_samples);
+  EXPECT_EQ(one.info().statistics, other.info().statistics);
+  EXPECT_EQ(one.digest(), other.digest());
+  EXPECT_EQ(contents_of(one).images, contents_of(other).images);
+  EXPECT_EQ(contents_of(one).labels, contents_of(other).labels);
+}
+
+TEST_F(DataFile, HoldsWhatAnySourceDoes) {
+  folder_.write("cifar/data_batch_1.bin", cifar_file({4, 7, 1}));
+  folder_.write("cifar/test_batch.bin", cifar_file({9, 3}, 60));
+  for (const std::string& source :
+       {std::string("glyphs"), std::string("synthetic:300x2x5x7:3"), folder_.text() + "/cifar"}) {
+    const OwnedData data = open_named(source);
+    write_data_file(data.pair, path());
+    const OwnedData resident = open(0);
+    expect_equal(*resident.pair.train, *data.pair.train);
+    expect_equal(*resident.pair.test, *data.pair.test);
+    EXPECT_GT(resident.pair.train->resident_bytes(), 0u);
+    const OwnedData streamed = open(1);
+    expect_equal(*streamed.pair.train, *data.pair.train);
+    expect_equal(*streamed.pair.test, *data.pair.test);
+    EXPECT_EQ(streamed.pair.train->resident_bytes(), 0u);
+  }
+}
+
+TEST_F(DataFile, HoldsTheImagesOfAFolderAndTheirStatistics) {
+  for (const char* name : {"in/cat/1.png", "in/dog/1.png", "in/dog/2.png"}) {
+    folder_.write(name, png_of(gradient(3, 6, 5, name[3] + name[7])));
+  }
+  const OwnedData folder = open_named(folder_.text() + "/in");
+  write_data_file(folder.pair, path());
+  const OwnedData data = open(0);
+  EXPECT_EQ(contents_of(*data.pair.train).images, contents_of(*folder.pair.train).images);
+  EXPECT_EQ(data.pair.train->info().class_names, (std::vector<std::string>{"cat", "dog"}));
+  EXPECT_EQ(data.pair.train->info().statistics.mean.size(), 3u);
+  EXPECT_EQ(data.pair.test, nullptr);
+
+  folder_.write("in/dog/3.png", png_of(gradient(3, 7, 5)));
+  EXPECT_THAT(thrown_by([&] { write_data_file(open_named(folder_.text() + "/in").pair, path()); }).what(),
+              HasSubstr("differ in size: give --image-size N"));
+}
+
+TEST_F(DataFile, FitsImagesToOneSize) {
+  folder_.write("in/a/1.png", png_of({1, 14, 28, testing::Bytes(14 * 28, 77)}));
+  folder_.write("in/a/2.png", png_of(gradient(1, 7, 7)));
+  folder_.write("in/b/3.png", png_of({1, 3, 2, testing::Bytes(6, 200)}));
+  const OwnedData folder = open_named(folder_.text() + "/in");
+  write_data_file(folder.pair, path(), 7);
+  const OwnedData data = open(0);
+  EXPECT_EQ(data.pair.train->info().image, (Shape{1, 7, 7}));
+  const auto pixels = contents_of(*data.pair.train).images;
+  EXPECT_EQ(std::ranges::count(pixels, 77), 49);
+  EXPECT_EQ(std::ranges::count(pixels, 200), 49);
+  EXPECT_TRUE(std::ranges::equal(std::span(pixels).subspan(49, 49), gradient(1, 7, 7).pixels));
+}
+
+TEST_F(DataFile, IsReadPieceByPieceInAnyOrder) {
+  const OwnedData data = open_named("synthetic:200x1x4x4:5");
+  write_data_file(data.pair, path());
+  const OwnedData streamed = open(100);
+  const std::vector<std::int64_t> samples{5, 6, 7, 3, 3, 4, 199, 0};
+  SampleBatch expected;
+  SampleBatch batch;
+  for (int again = 0; again < 2; ++again) {
+    data.pair.train->read(samples, expected);
+    streamed.pair.train->read(samples, batch);
+    ASSERT_EQ(batch.images.size(), samples.size());
+    EXPECT_EQ(batch.labels, expected.labels);
+    for (std::size_t i = 0; i < samples.size(); ++i) {
+      EXPECT_TRUE(std::equal(batch.images[i].pixels, batch.images[i].pixels + 16, expected.images[i].pixels)) << i;
+    }
+  }
+  EXPECT_EQ(thrown_by([&] { streamed.pair.train->read(std::array<std::int64_t, 1>{200}, batch); }).source(),
+            ErrorSource::internal);
+}
+
+TEST_F(DataFile, GivesAwayAShareForValidationWhereverItsImagesAre) {
+  write_data_file(open_named("synthetic:200x1x4x4:5").pair, path());
+  const OwnedData resident = open(0, 0.25);
+  const OwnedData streamed = open(1, 0.25);
+  EXPECT_EQ(streamed.pair.test->info().samples, 50);
+  EXPECT_EQ(contents_of(*streamed.pair.test).images, contents_of(*resident.pair.test).images);
+  EXPECT_EQ(contents_of(*streamed.pair.train).labels, contents_of(*resident.pair.train).labels);
+  EXPECT_NE(streamed.pair.train->digest(), open(1).pair.train->digest());
+}
+
+TEST_F(DataFile, ServesAsATestSet) {
+  write_data_file(open_named("synthetic:200x1x4x4:5").pair, path());
+  const OwnedData data = open_named("synthetic:100x1x4x4:5", path());
+  EXPECT_EQ(data.pair.test->info().samples, 20);
+}
+
+TEST_F(DataFile, IsRefusedByNameWhenItsPixelsChanged) {
+  write_data_file(open_named("synthetic:200x1x4x4:5").pair, path());
+  auto bytes = read_whole(path());
+  const auto pixels = contents_of(*open(0).pair.train).images;
+  const auto raw = std::as_bytes(std::span(pixels));
+  const auto found = std::search(bytes.begin(), bytes.end(), raw.begin(), raw.end());
+  ASSERT_NE(found, bytes.end());
+  *(found + 77) ^= std::byte{1};
+  write_whole(path(), bytes);
+  const Error error = thrown_by([&] { open(0); });
+  EXPECT_EQ(error.source(), ErrorSource::input);
+  EXPECT_THAT(error.what(), HasSubstr("set.h5' cannot be read: the images and labels in /train have the digest "));
+}
+
+TEST_F(DataFile, IsRefusedByNameWhenItIsForeignOrDamaged) {
+  write_data_file(open_named("synthetic:20x1x4x4:5").pair, path());
+  auto bytes = read_whole(path());
+  bytes[100] ^= std::byte{1};
+  write_whole(path(), bytes);
+  EXPECT_THAT(thrown_by([&] { open(0); }).what(), HasSubstr("set.h5' is damaged"));
+  ArrayImage foreign;
+  foreign.add_text("/format", "something else");
+  write_whole(path(), foreign.finish());
+  EXPECT_THAT(thrown_by([&] { open(0); }).what(), HasSubstr("has no seal"));
+  RowFileWriter sealed(path());
+  sealed.add_text("/format", "something else");
+  sealed.keep();
+  EXPECT_THAT(thrown_by([&] { open(0); }).what(), HasSubstr("its format is not 'tutti data set 1'"));
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,144 @@
+// Damaged and lying images, tables and data files, drawn by seed: each is refused with an Error that names it or read,
+// and none makes the readers allocate more than a file of its size can justify.
+
+#include "tutti/base/error.hpp"
+#include "tutti/data/data_file.hpp"
+#include "tutti/storage/whole_file.hpp"
+
+#include "data/image_codec.hpp"
+#include "data/vandal.hpp"
+#include "data/written_images.hpp"
+#include "support/allocation_watch.hpp"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+namespace tutti {
+namespace {
+
+using testing::Bytes;
+using testing::contents_of;
+using testing::gradient;
+using testing::jpeg_of;
+using testing::mutants;
+using testing::open_named;
+using testing::png_of;
+using testing::TemporaryFolder;
+using testing::Vandal;
+using testing::word_at;
+
+constexpr std::size_t kSlack = std::size_t{1} << 18;
+
+// Runs `read` on what may be damaged; returns whether it came through. A refusal must hold `name`.
+bool survives(const std::function<void()>& read, const std::string& name, std::size_t most_bytes) {
+  bool was_read = false;
+  largest_allocation = 0;
+  try {
+    read();
+    was_read = true;
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find(name), std::string::npos) << error.what();
+    EXPECT_TRUE(error.source() == ErrorSource::input || error.source() == ErrorSource::io) << error.what();
+  }
+  EXPECT_LE(largest_allocation, most_bytes + kSlack);
+  return was_read;
+}
+
+// Gives all chunks of a PNG the checksums that belong to them, so that damage gets past these.
+void mend_checksums(Bytes& png) {
+  for (std::size_t at = 8; at + 12 <= png.size();) {
+    const std::uint64_t length = word_at(png, at);
+    if (length > png.size() - at - 12) return;
+    const auto sum = static_cast<std::uint32_t>(crc32(0, png.data() + at + 4, static_cast<uInt>(length + 4)));
+    Bytes word;
+    testing::append_word(word, sum);
+    std::copy(word.begin(), word.end(), png.begin() + static_cast<std::ptrdiff_t>(at + 8 + length));
+    at += length + 12;
+  }
+}
+
+// Three planes, and three of what libraries hold side by side.
+std::size_t most_bytes_of(const Bytes& file, std::size_t most_pixels_per_byte) {
+  return 3 * std::min(static_cast<std::size_t>(kMostPixels), most_pixels_per_byte * file.size());
+}
+
+void decode_mutants(const std::vector<Bytes>& seeds, std::size_t most_pixels_per_byte, bool mend) {
+  const std::uint32_t files = mutants(3000);
+  int read = 0;
+  Bytes pixels;
+  for (std::uint32_t number = 0; number < files && !::testing::Test::HasFailure(); ++number) {
+    Vandal vandal(number);
+    Bytes file = seeds[vandal.below(seeds.size())];
+    for (std::size_t left = 1 + vandal.below(2); left > 0; --left) vandal.damage(file);
+    if (mend && vandal.once_in(2)) mend_checksums(file);
+    SCOPED_TRACE(number);
+    const std::size_t most = most_bytes_of(file, most_pixels_per_byte);
+    pixels = {};
+    read += survives([&] { decode_image({file, "a/b.jpg"}, 3, pixels); }, "'a/b.jpg'", most) ? 1 : 0;
+  }
+  EXPECT_GT(read, static_cast<int>(files) / 50);
+  EXPECT_LT(read, static_cast<int>(files) * 4 / 5);
+}
+
+TEST(HostileImages, OfJpegAreRefusedOrDecoded) {
+  const auto progressive = [](jpeg_compress_struct& info) { jpeg_simple_progression(&info); };
+  const auto restarts = [](jpeg_compress_struct& info) { info.restart_interval = 2; };
+  decode_mutants({jpeg_of(gradient(3, 24, 30)), jpeg_of(gradient(1, 17, 9)), jpeg_of(gradient(3, 24, 30), progressive),
+                  jpeg_of(gradient(4, 16, 16)), jpeg_of(gradient(3, 40, 20), restarts)},
+                 512, /*mend=*/false);
+}
+
+TEST(HostileImages, OfPngAreRefusedOrDecoded) {
+  decode_mutants(
+      {png_of(gradient(3, 12, 10)), png_of(gradient(1, 9, 9)),
+       png_of(gradient(3, 12, 10), {PNG_COLOR_TYPE_RGB, 8, true}), png_of(gradient(1, 9, 9), {PNG_COLOR_TYPE_PALETTE}),
+       png_of(gradient(2, 8, 8), {PNG_COLOR_TYPE_GRAY_ALPHA}),
+       png_of({1, 4, 8, Bytes(64, 3)}, {PNG_COLOR_TYPE_GRAY, 16})},
+      8 * 1032, /*mend=*/true);
+}
+
+TEST(HostileTables, AreRefusedOrRead) {
+  const TemporaryFolder folder;
+  for (const char* name : {"a.png", "b.png", "c.png"}) folder.write(name, png_of(gradient(1, 2, 2)));
+  const std::string table = "file,label\r\na.png,\"x, \"\"y\"\"\"\r\nb,2\nc.png,x\n";
+  const std::uint32_t files = mutants(1500);
+  int read = 0;
+  for (std::uint32_t number = 0; number < files && !HasFailure(); ++number) {
+    Vandal vandal(number);
+    Bytes bytes(table.begin(), table.end());
+    vandal.damage(bytes);
+    folder.write("labels.csv", bytes);
+    SCOPED_TRACE(number);
+    read += survives([&] { open_named(folder.text()); }, folder.text(), 4 * bytes.size()) ? 1 : 0;
+  }
+  EXPECT_GT(read, static_cast<int>(files) / 20);
+  EXPECT_LT(read, static_cast<int>(files) * 19 / 20);
+}
+
+TEST(HostileDataFiles, AreRefusedOrRead) {
+  const TemporaryFolder folder;
+  const std::string path = folder.text() + "/set.h5";
+  write_data_file(open_named("synthetic:30x1x6x5:4").pair, path);
+  const auto whole = read_whole(path);
+  const Bytes good(reinterpret_cast<const std::uint8_t*>(whole.data()),
+                   reinterpret_cast<const std::uint8_t*>(whole.data()) + whole.size());
+  const std::uint32_t files = mutants(1500);
+  int read = 0;
+  for (std::uint32_t number = 0; number < files && !HasFailure(); ++number) {
+    Vandal vandal(number);
+    Bytes bytes = good;
+    vandal.damage(bytes);
+    folder.write("set.h5", bytes);
+    DataRequest request;
+    request.train = path;
+    request.most_resident_bytes = vandal.below(2);
+    SCOPED_TRACE(number);
+    const auto read_all = [&] { contents_of(*open_data(request).pair.train); };
+    read += survives(read_all, "set.h5", 4 * bytes.size()) ? 1 : 0;
+  }
+  EXPECT_LT(read, static_cast<int>(files) / 2);
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,159 @@
+#include "data/image_codec.hpp"
+
+#include "tutti/base/error.hpp"
+
+#include "data/written_images.hpp"
+#include "support/thrown.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace tutti {
+namespace {
+
+using testing::Bytes;
+using testing::gradient;
+using ::testing::HasSubstr;
+using testing::jpeg_of;
+using testing::Picture;
+using testing::png_of;
+using testing::PngForm;
+
+struct Decoded {
+  Shape shape;
+  Bytes planes;
+};
+
+Decoded decode(const Bytes& file, std::int64_t channels = 3) {
+  Decoded decoded;
+  decoded.shape = decode_image({file, "a/b.jpg"}, channels, decoded.planes);
+  return decoded;
+}
+
+std::string refusal(const Bytes& file, std::int64_t channels = 3) {
+  const Error error = thrown_by([&] { decode(file, channels); });
+  EXPECT_EQ(error.source(), ErrorSource::input);
+  EXPECT_THAT(error.what(), HasSubstr("the image 'a/b.jpg' cannot be decoded: "));
+  return error.what();
+}
+
+// Expects `planes` to be the picture's pixels, off by no more than this.
+void expect_pixels(const Decoded& decoded, const Picture& picture, int most_off) {
+  ASSERT_EQ(decoded.shape, (Shape{picture.channels, picture.height, picture.width}));
+  const auto channels = static_cast<std::size_t>(picture.channels);
+  const std::size_t plane = picture.pixels.size() / channels;
+  int worst = 0;
+  for (std::size_t i = 0; i < picture.pixels.size(); ++i) {
+    worst = std::max(worst, std::abs(picture.pixels[i] - decoded.planes[i % channels * plane + i / channels]));
+  }
+  EXPECT_LE(worst, most_off);
+}
+
+TEST(ImageCodec, DecodesPngsOfEveryKindToBytes) {
+  for (const bool interlaced : {false, true}) {
+    const Picture gray = gradient(1, 5, 7);
+    expect_pixels(decode(png_of(gray, {PNG_COLOR_TYPE_GRAY, 8, interlaced}), 1), gray, 0);
+    const Picture colour = gradient(3, 9, 4);
+    expect_pixels(decode(png_of(colour, {PNG_COLOR_TYPE_RGB, 8, interlaced})), colour, 0);
+  }
+  const Decoded palette = decode(png_of({1, 1, 2, {5, 70}}, {PNG_COLOR_TYPE_PALETTE}));
+  EXPECT_EQ(palette.planes, (Bytes{5, 70, 10, 140, 15, 210}));
+  const Decoded alpha = decode(png_of({4, 1, 2, {1, 2, 3, 0, 4, 5, 6, 255}}, {PNG_COLOR_TYPE_RGB_ALPHA}));
+  EXPECT_EQ(alpha.planes, (Bytes{1, 4, 2, 5, 3, 6}));
+  EXPECT_EQ(decode(png_of({2, 1, 1, {9, 128}}, {PNG_COLOR_TYPE_GRAY_ALPHA}), 1).planes, (Bytes{9}));
+  EXPECT_EQ(decode(png_of({1, 1, 9, {0b10110000, 0b10000000}}, {PNG_COLOR_TYPE_GRAY, 1}), 1).planes,
+            (Bytes{255, 0, 255, 255, 0, 0, 0, 0, 255}));
+  EXPECT_EQ(decode(png_of({1, 1, 2, {0x80, 0x00, 0xFF, 0xFF}}, {PNG_COLOR_TYPE_GRAY, 16}), 1).planes,
+            (Bytes{128, 255}));
+}
+
+TEST(ImageCodec, DecodesJpegsOfEveryKind) {
+  expect_pixels(decode(jpeg_of(gradient(3, 30, 41))), gradient(3, 30, 41), 4);
+  expect_pixels(decode(jpeg_of(gradient(1, 17, 8)), 1), gradient(1, 17, 8), 3);
+  const auto progressive = [](jpeg_compress_struct& info) { jpeg_simple_progression(&info); };
+  expect_pixels(decode(jpeg_of(gradient(3, 30, 41), progressive)), gradient(3, 30, 41), 4);
+  const auto as_rgb = [](jpeg_compress_struct& info) { jpeg_set_colorspace(&info, JCS_RGB); };
+  expect_pixels(decode(jpeg_of(gradient(3, 16, 16), as_rgb)), gradient(3, 16, 16), 3);
+}
+
+TEST(ImageCodec, MixesInksToColours) {
+  // Cyan 0, magenta 20, yellow 40 and black 60 of 255, as paper takes them and upside down as Adobe does.
+  Picture ink{4, 8, 8, {}};
+  for (int i = 0; i < 64; ++i) ink.pixels.insert(ink.pixels.end(), {0, 20, 40, 60});
+  Picture mixed{3, 8, 8, {}};
+  for (int i = 0; i < 64; ++i) mixed.pixels.insert(mixed.pixels.end(), {195, 179, 164});
+  const auto plain = [](jpeg_compress_struct& info) { info.write_Adobe_marker = FALSE; };
+  expect_pixels(decode(jpeg_of(ink, plain)), mixed, 3);
+  for (auto& byte : ink.pixels) byte = static_cast<std::uint8_t>(255 - byte);
+  expect_pixels(decode(jpeg_of(ink)), mixed, 3);
+  const auto as_ycck = [](jpeg_compress_struct& info) { jpeg_set_colorspace(&info, JCS_YCCK); };
+  expect_pixels(decode(jpeg_of(ink, as_ycck)), mixed, 4);
+}
+
+TEST(ImageCodec, MakesGrayColourButNotColourGray) {
+  const Picture gray = gradient(1, 4, 4);
+  const Decoded decoded = decode(png_of(gray), 3);
+  EXPECT_EQ(decoded.shape, (Shape{3, 4, 4}));
+  for (std::size_t c = 0; c < 3; ++c) {
+    EXPECT_TRUE(std::equal(gray.pixels.begin(), gray.pixels.end(), decoded.planes.begin() + static_cast<long>(16 * c)));
+  }
+  EXPECT_THAT(refusal(png_of(gradient(3, 4, 4)), 1), HasSubstr("it is in colour, and the others of its set are gray"));
+}
+
+TEST(ImageCodec, TellsTheShapeFromTheHeader) {
+  EXPECT_EQ(image_shape({jpeg_of(gradient(1, 6, 5)), "x"}), (Shape{1, 6, 5}));
+  EXPECT_EQ(image_shape({png_of(gradient(3, 6, 5)), "x"}), (Shape{3, 6, 5}));
+  EXPECT_EQ(image_shape({png_of({1, 1, 1, {0}}, {PNG_COLOR_TYPE_PALETTE}), "x"}), (Shape{3, 1, 1}));
+}
+
+TEST(ImageCodec, RefusesWhatIsNoImageByName) {
+  EXPECT_THAT(refusal({}), HasSubstr("neither a JPEG nor a PNG"));
+  EXPECT_THAT(refusal({'G', 'I', 'F', '8', '9', 'a'}), HasSubstr("neither a JPEG nor a PNG"));
+  EXPECT_THAT(refusal(jpeg_of({2, 1, 1, {1, 2}})), HasSubstr("2 components without a known meaning"));
+}
+
+TEST(ImageCodec, RefusesAFileCutShortAnywhere) {
+  for (const Bytes& whole : {jpeg_of(gradient(3, 20, 20)), png_of(gradient(3, 20, 20)),
+                             jpeg_of(gradient(3, 20, 20), [](auto& info) { jpeg_simple_progression(&info); }),
+                             png_of(gradient(3, 20, 20), {PNG_COLOR_TYPE_RGB, 8, true})}) {
+    for (std::size_t length = 0; length < whole.size(); ++length) {
+      refusal(Bytes(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(length)));
+    }
+  }
+}
+
+TEST(ImageCodec, RefusesDimensionsThatTheFileCannotHold) {
+  Bytes png = png_of(gradient(1, 4, 4));
+  png[17] = png[21] = 1;  // 65,540 x 65,540, and the checksum to go with it
+  const auto sum = static_cast<std::uint32_t>(crc32(0, png.data() + 12, 17));
+  for (std::size_t i = 0; i < 4; ++i) png[29 + i] = static_cast<std::uint8_t>(sum >> (24 - 8 * i));
+  EXPECT_THAT(refusal(png), HasSubstr("65540 x 65540 pixels, but at most"));
+  Bytes jpeg = jpeg_of(gradient(1, 8, 8));
+  const Bytes marker{0xFF, 0xC0};
+  const auto frame = std::search(jpeg.begin(), jpeg.end(), marker.begin(), marker.end()) - jpeg.begin();
+  std::fill_n(jpeg.begin() + frame + 5, 4, 0x7F);
+  EXPECT_THAT(refusal(jpeg), HasSubstr("32639 x 32639 pixels, but at most"));
+}
+
+TEST(ImageCodec, RefusesEndlessScans) {
+  static std::vector<jpeg_scan_info> scans;
+  scans.assign(1, {1, {0}, 0, 0, 0, 0});
+  scans.resize(130, {1, {0}, 1, 63, 0, 0});
+  for (std::size_t i = 1; i < scans.size(); ++i) {
+    const int k = static_cast<int>((i - 1) % 63) + 1;
+    const int round = static_cast<int>((i - 1) / 63);
+    scans[i] = {1, {0}, k, k, round == 0 ? 0 : 3 - round, 2 - round};
+  }
+  scans.resize(127);
+  const auto many_scans = [](jpeg_compress_struct& info) {
+    info.scan_info = scans.data();
+    info.num_scans = static_cast<int>(scans.size());
+  };
+  EXPECT_THAT(refusal(jpeg_of(gradient(1, 16, 16), many_scans), 1), HasSubstr("too many scans"));
+}
+
+}  // namespace
+}  // namespace tutti

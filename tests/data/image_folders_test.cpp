@@ -1,0 +1,279 @@
+#include "tutti/base/error.hpp"
+#include "tutti/data/open_data.hpp"
+
+#include "data/written_images.hpp"
+#include "support/thrown.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+namespace tutti {
+namespace {
+
+using testing::Bytes;
+using testing::contents_of;
+using ::testing::ElementsAre;
+using testing::gradient;
+using ::testing::HasSubstr;
+using testing::jpeg_of;
+using testing::open_named;
+using testing::png_of;
+using testing::TemporaryFolder;
+
+Bytes text(const std::string& words) { return {words.begin(), words.end()}; }
+
+// A gray image of 2x2 whose pixels all have this value.
+Bytes dot(std::uint8_t value) { return png_of({1, 2, 2, Bytes(4, value)}); }
+
+std::string refusal(const std::string& train, ErrorSource source = ErrorSource::input) {
+  const Error error = thrown_by([&] { open_named(train); });
+  EXPECT_EQ(error.source(), source) << error.what();
+  return error.what();
+}
+
+// The first pixel of every sample.
+std::vector<int> first_pixels(const Dataset& data) {
+  std::vector<int> values;
+  const Bytes images = contents_of(data).images;
+  const auto stride = images.size() / static_cast<std::size_t>(data.info().samples);
+  for (std::size_t at = 0; at < images.size(); at += stride) values.push_back(images[at]);
+  return values;
+}
+
+void write_pets(const TemporaryFolder& folder, const std::string& inside = "") {
+  folder.write(inside + "dog/b.PNG", dot(2));
+  folder.write(inside + "dog/a.png", dot(1));
+  folder.write(inside + "cat/z.png", dot(3));
+}
+
+TEST(ClassFolders, AreReadInTheOrderOfTheirNames) {
+  const TemporaryFolder folder;
+  write_pets(folder);
+  const OwnedData data = open_named(folder.text());
+  const DatasetInfo& info = data.pair.train->info();
+  EXPECT_EQ(info.name, folder.path().filename().string());
+  EXPECT_EQ(info.image, (Shape{1, 2, 2}));
+  EXPECT_EQ(info.classes, 2);
+  EXPECT_THAT(info.class_names, ElementsAre("cat", "dog"));
+  EXPECT_THAT(info.class_samples, ElementsAre(1, 2));
+  EXPECT_THAT(contents_of(*data.pair.train).labels, ElementsAre(0, 1, 1));
+  EXPECT_THAT(first_pixels(*data.pair.train), ElementsAre(3, 1, 2));
+  EXPECT_EQ(data.pair.train->resident_bytes(), 0u);
+  EXPECT_TRUE(info.statistics.mean.empty());
+  EXPECT_EQ(data.pair.test, nullptr);
+}
+
+TEST(ClassFolders, MayLieInFoldersOfTheirSets) {
+  for (const std::string test : {"test/", "valid/", "val/"}) {
+    const TemporaryFolder folder;
+    write_pets(folder, "train/");
+    folder.write(test + "dog/x.png", dot(9));
+    folder.write("test/unlabelled.png", dot(8));
+    const OwnedData data = open_named(folder.text());
+    EXPECT_EQ(data.pair.train->info().samples, 3);
+    ASSERT_NE(data.pair.test, nullptr);
+    EXPECT_EQ(data.pair.test->info().name, folder.path().filename().string() + " (test)");
+    EXPECT_THAT(data.pair.test->info().class_names, ElementsAre("cat", "dog"));
+    EXPECT_THAT(contents_of(*data.pair.test).labels, ElementsAre(1));
+    EXPECT_THAT(first_pixels(*data.pair.test), ElementsAre(9));
+  }
+}
+
+TEST(ClassFolders, OfTheTestSetMustBeClassesOfTheTrainingSet) {
+  const TemporaryFolder folder;
+  write_pets(folder, "train/");
+  folder.write("test/fox/x.png", dot(9));
+  EXPECT_THAT(refusal(folder.text()), HasSubstr("has the class 'fox', which"));
+}
+
+TEST(ClassFolders, HoldImagesOfDifferentSizesAndColours) {
+  const TemporaryFolder folder;
+  folder.write("a/1.jpg", jpeg_of(gradient(1, 8, 8)));
+  folder.write("a/2.jpeg", jpeg_of(gradient(3, 8, 8)));
+  EXPECT_EQ(open_named(folder.text()).pair.train->info().image, (Shape{3, 8, 8}));
+  folder.write("b/3.png", png_of(gradient(3, 4, 6)));
+  const OwnedData data = open_named(folder.text());
+  EXPECT_TRUE(data.pair.train->info().sizes_differ());
+  EXPECT_EQ(data.pair.train->info().image, (Shape{3, 0, 0}));
+  SampleBatch batch;
+  data.pair.train->read(std::array<std::int64_t, 2>{2, 0}, batch);
+  EXPECT_EQ(batch.images[0].shape, (Shape{3, 4, 6}));
+  EXPECT_EQ(batch.images[1].shape, (Shape{3, 8, 8}));
+  data.pair.train->read(std::array<std::int64_t, 1>{1}, batch);
+  EXPECT_EQ(batch.images.size(), 1u);
+  EXPECT_EQ(batch.images[0].shape, (Shape{3, 8, 8}));
+}
+
+TEST(ClassFolders, AgreeOnColourAndSizeOverBothSets) {
+  const TemporaryFolder folder;
+  folder.write("train/a/1.png", png_of(gradient(1, 4, 4)));
+  folder.write("test/a/1.png", png_of(gradient(3, 4, 4)));
+  const OwnedData coloured = open_named(folder.text());
+  EXPECT_EQ(coloured.pair.train->info().image, (Shape{3, 4, 4}));
+  EXPECT_EQ(coloured.pair.test->info().image, (Shape{3, 4, 4}));
+  folder.write("test/a/1.png", png_of(gradient(3, 4, 5)));
+  const OwnedData data = open_named(folder.text());
+  EXPECT_EQ(data.pair.train->info().image, (Shape{3, 0, 0}));
+  EXPECT_EQ(data.pair.test->info().image, (Shape{3, 0, 0}));
+}
+
+TEST(ClassFolders, TellWhatTheyLeaveOutAndLackNoImages) {
+  const TemporaryFolder folder;
+  write_pets(folder);
+  folder.write("dog/readme.txt", text("dogs"));
+  folder.write("dog/.hidden", text(""));
+  folder.write("dog/more/c.png", dot(4));
+  const OwnedData data = open_named(folder.text());
+  EXPECT_EQ(data.pair.train->info().samples, 3);
+  ASSERT_EQ(data.pair.notes.size(), 1u);
+  EXPECT_THAT(data.pair.notes[0], HasSubstr("2 entries of '" + folder.text() + "' are no image files and left out"));
+  std::filesystem::create_directory(folder.path() / "eel");
+  EXPECT_THAT(refusal(folder.text()), HasSubstr("/eel' holds no .jpg, .jpeg or .png files"));
+}
+
+TEST(ClassFolders, NameABadImageWhenItIsRead) {
+  const TemporaryFolder folder;
+  write_pets(folder);
+  folder.write("cat/bad.png", text("no image"));
+  EXPECT_THAT(refusal(folder.text()), HasSubstr("/cat/bad.png' cannot be decoded: it is neither"));
+
+  Bytes torn = dot(5);
+  torn[torn.size() - 20] ^= 1;  // its header is good
+  folder.write("cat/bad.png", torn);
+  const OwnedData data = open_named(folder.text());
+  SampleBatch batch;
+  const Error error = thrown_by([&] { data.pair.train->read(std::array<std::int64_t, 1>{0}, batch); });
+  EXPECT_EQ(error.source(), ErrorSource::input);
+  EXPECT_THAT(error.what(), HasSubstr("/cat/bad.png' cannot be decoded: "));
+  EXPECT_THAT(error.what(), HasSubstr("--skip-bad-images"));
+}
+
+TEST(ClassFolders, LeaveOutAndCountBadImagesWhenToldTo) {
+  const TemporaryFolder folder;
+  write_pets(folder);
+  Bytes torn = dot(5);
+  torn[torn.size() - 20] ^= 1;
+  folder.write("dog/aa.png", torn);
+  folder.write("dog/c.jpg", text(""));
+  DataRequest request;
+  request.train = folder.text();
+  request.skip_bad_images = true;
+  const OwnedData data = open_data(request);
+  EXPECT_THAT(first_pixels(*data.pair.train), ElementsAre(3, 1, 2));
+  EXPECT_THAT(contents_of(*data.pair.train).labels, ElementsAre(0, 1, 1));
+  ASSERT_EQ(data.pair.notes.size(), 1u);
+  EXPECT_THAT(data.pair.notes[0], HasSubstr("2 of 5 images of "));
+  EXPECT_THAT(data.pair.notes[0], HasSubstr(" skipped: first the image '" + folder.text() + "/dog/aa.png'"));
+
+  const TemporaryFolder all_bad;
+  all_bad.write("a/1.png", text("x"));
+  request.train = all_bad.text();
+  EXPECT_THAT(thrown_by([&] { open_data(request); }).what(), HasSubstr("all 1 images of "));
+}
+
+TEST(ClassFolders, StandForTheirNamesLengthsAndLabels) {
+  const TemporaryFolder folder;
+  write_pets(folder);
+  const auto digest = [&] { return open_named(folder.text()).pair.train->digest(); };
+  const std::uint64_t before = digest();
+  EXPECT_EQ(digest(), before);
+  Bytes longer = dot(1);
+  longer.push_back(0);
+  folder.write("dog/a.png", longer);
+  EXPECT_NE(digest(), before);
+  folder.write("dog/a.png", dot(1));
+  EXPECT_EQ(digest(), before);
+  std::filesystem::rename(folder.path() / "cat/z.png", folder.path() / "dog/z.png");
+  folder.write("cat/y.png", dot(3));
+  EXPECT_NE(digest(), before);
+}
+
+TEST(ClassFolders, GiveAwayAShareForValidation) {
+  const TemporaryFolder folder;
+  for (int i = 0; i < 10; ++i) {
+    folder.write((i < 5 ? "a/" : "b/") + std::to_string(i) + ".png", dot(static_cast<std::uint8_t>(i)));
+  }
+  DataRequest request;
+  request.train = folder.text();
+  request.validation_ratio = 0.3;
+  const OwnedData data = open_data(request);
+  std::vector<int> all = first_pixels(*data.pair.train);
+  const std::vector<int> held = first_pixels(*data.pair.test);
+  EXPECT_EQ(held.size(), 3u);
+  EXPECT_TRUE(std::ranges::is_sorted(all) && std::ranges::is_sorted(held));
+  for (std::size_t i = 0; i < held.size(); ++i) EXPECT_EQ(contents_of(*data.pair.test).labels[i], held[i] >= 5 ? 1 : 0);
+  all.insert(all.end(), held.begin(), held.end());
+  std::ranges::sort(all);
+  EXPECT_THAT(all, ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9));
+}
+
+class LabelCsv : public ::testing::Test {
+ protected:
+  LabelCsv() {
+    for (const char* name : {"a.png", "b.png", "c, d.png", "10.png"}) folder_.write(name, dot(name[0] & 15));
+  }
+  OwnedData open(const std::string& table) {
+    folder_.write("labels.csv", text(table));
+    return open_named(folder_.text());
+  }
+  std::string refuse(const std::string& table) {
+    folder_.write("labels.csv", text(table));
+    return refusal(folder_.text());
+  }
+  TemporaryFolder folder_;
+};
+
+TEST_F(LabelCsv, NamesImagesAndLabelsInItsOrder) {
+  for (const std::string table : {"b.png,dog\na.png,cat\n10.png,dog\n", "file,label\r\nb,dog\r\na,cat\r\n10,dog",
+                                  "\xEF\xBB\xBFid,breed\n\nb,\"dog\"\n\"a.png\",cat\n10.png,dog\n\n"}) {
+    const OwnedData data = open(table);
+    EXPECT_THAT(data.pair.train->info().class_names, ElementsAre("cat", "dog")) << table;
+    EXPECT_THAT(contents_of(*data.pair.train).labels, ElementsAre(1, 0, 1)) << table;
+    EXPECT_THAT(first_pixels(*data.pair.train), ElementsAre('b' & 15, 'a' & 15, '1' & 15)) << table;
+    ASSERT_EQ(data.pair.notes.size(), 1u);
+    EXPECT_THAT(data.pair.notes[0], HasSubstr("1 images of "));
+  }
+}
+
+TEST_F(LabelCsv, TakesQuotedFieldsWithCommasQuotesAndLines) {
+  const OwnedData data = open("\"c, d.png\",\"big, \"\"red\"\"\none\"\na,x\n");
+  EXPECT_THAT(data.pair.train->info().class_names, ElementsAre("big, \"red\"\none", "x"));
+  EXPECT_THAT(refuse("\"c, d.png\",\"two\nlines\"\nnone,x\n"), HasSubstr("labels.csv:3: there is no image 'none'"));
+}
+
+TEST_F(LabelCsv, OrdersClassesThatAreNumbersByTheirValue) {
+  EXPECT_THAT(open("a,10\nb,9\n10,-1\n").pair.train->info().class_names, ElementsAre("-1", "9", "10"));
+  EXPECT_THAT(open("a,10\nb,9\n10,x\n").pair.train->info().class_names, ElementsAre("10", "9", "x"));
+}
+
+TEST_F(LabelCsv, IsRefusedWithTheLineThatIsWrong) {
+  EXPECT_THAT(refuse("a,x\nnone.png,y\n"), HasSubstr("labels.csv:2: there is no image 'none.png' in the folder"));
+  EXPECT_THAT(refuse("a,x\n\nb,\n"), HasSubstr("labels.csv:3: 'b' has no label"));
+  EXPECT_THAT(refuse("a,x\na.png,y\n"), HasSubstr("labels.csv:2: 'a.png' has a label already, in line 1"));
+  EXPECT_THAT(refuse("a,x,y\n"), HasSubstr("labels.csv:1: 3 fields instead of an image and its label"));
+  EXPECT_THAT(refuse("a\n"), HasSubstr("labels.csv:1: 1 fields"));
+  EXPECT_THAT(refuse("a,\"x\n"), HasSubstr("labels.csv:1: a quoted field never ends"));
+  EXPECT_THAT(refuse("a,\"x\"y\n"), HasSubstr("labels.csv:1: something follows a quoted field"));
+  EXPECT_THAT(refuse("file,label\n"), HasSubstr("labels.csv:1: the table lists no images"));
+  folder_.write("a.jpg", jpeg_of(gradient(1, 2, 2)));
+  EXPECT_THAT(refuse("a,x\n"), HasSubstr("labels.csv:1: 'a' names several images"));
+}
+
+TEST_F(LabelCsv, MayHaveAnotherNameWhenItIsTheOnlyOne) {
+  folder_.write("train.csv", text("a,x\nb,y\n"));
+  EXPECT_EQ(open_named(folder_.text()).pair.train->info().samples, 2);
+  folder_.write("other.csv", text("a,x\n"));
+  EXPECT_THAT(refusal(folder_.text()), HasSubstr("holds 2 tables, other.csv and train.csv among them"));
+  EXPECT_EQ(open("a,x\nb,y\n10,z\n").pair.train->info().samples, 3);
+}
+
+TEST(FlatFolder, WithoutATableIsRefused) {
+  const TemporaryFolder folder;
+  folder.write("a.png", dot(1));
+  EXPECT_THAT(refusal(folder.text()), HasSubstr("labels.csv"));
+}
+
+}  // namespace
+}  // namespace tutti

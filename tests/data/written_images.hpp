@@ -1,0 +1,108 @@
+#pragma once
+// JPEG and PNG files as a test wants them, written with the libraries themselves.
+
+#include "data/written_sets.hpp"
+
+#include <jpeglib.h>
+#include <png.h>
+
+#include <cstdlib>
+#include <functional>
+
+namespace tutti::testing {
+
+struct Picture {
+  int channels = 3;
+  int height = 0;
+  int width = 0;
+  Bytes pixels;  // channels side by side
+};
+
+// Smooth, so that JPEG keeps it nearly.
+inline Picture gradient(int channels, int height, int width, int first = 0) {
+  Picture picture{channels, height, width, {}};
+  for (int y = 0; y < height; ++y) {
+    for (int x = 0; x < width; ++x) {
+      for (int c = 0; c < channels; ++c) {
+        picture.pixels.push_back(static_cast<std::uint8_t>(first + c * 40 + y * 60 / height + x * 60 / width));
+      }
+    }
+  }
+  return picture;
+}
+
+inline J_COLOR_SPACE meaning_of(int channels) {
+  return channels == 1 ? JCS_GRAYSCALE : channels == 3 ? JCS_RGB : channels == 4 ? JCS_CMYK : JCS_UNKNOWN;
+}
+
+inline Bytes jpeg_of(const Picture& picture, const std::function<void(jpeg_compress_struct&)>& adjust = {}) {
+  jpeg_compress_struct info{};
+  jpeg_error_mgr errors{};
+  info.err = jpeg_std_error(&errors);
+  jpeg_create_compress(&info);
+  unsigned char* memory = nullptr;
+  unsigned long size = 0;
+  jpeg_mem_dest(&info, &memory, &size);
+  info.image_width = static_cast<JDIMENSION>(picture.width);
+  info.image_height = static_cast<JDIMENSION>(picture.height);
+  info.input_components = picture.channels;
+  info.in_color_space = meaning_of(picture.channels);
+  jpeg_set_defaults(&info);
+  jpeg_set_quality(&info, 95, TRUE);
+  if (adjust) adjust(info);
+  jpeg_start_compress(&info, TRUE);
+  const auto row_bytes = static_cast<std::size_t>(picture.width * picture.channels);
+  while (info.next_scanline < info.image_height) {
+    auto* row = const_cast<std::uint8_t*>(picture.pixels.data() + row_bytes * info.next_scanline);
+    jpeg_write_scanlines(&info, &row, 1);
+  }
+  jpeg_finish_compress(&info);
+  Bytes bytes(memory, memory + size);
+  jpeg_destroy_compress(&info);
+  std::free(memory);
+  return bytes;
+}
+
+struct PngForm {
+  int type = PNG_COLOR_TYPE_RGB;
+  int bits = 8;
+  bool interlaced = false;
+};
+
+// `picture.pixels` are the rows as PNG stores them in this form; a palette maps i to (i, 2 i, 3 i).
+inline Bytes png_of(const Picture& picture, const PngForm& form) {
+  Bytes bytes;
+  png_structp png = png_create_write_struct(PNG_LIBPNG_VER_STRING, nullptr, nullptr, nullptr);
+  png_infop info = png_create_info_struct(png);
+  png_set_write_fn(
+      png, &bytes,
+      [](png_structp writer, png_bytep data, std::size_t count) {
+        auto& all = *static_cast<Bytes*>(png_get_io_ptr(writer));
+        all.insert(all.end(), data, data + count);
+      },
+      nullptr);
+  png_set_IHDR(png, info, static_cast<png_uint_32>(picture.width), static_cast<png_uint_32>(picture.height), form.bits,
+               form.type, form.interlaced ? PNG_INTERLACE_ADAM7 : PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_DEFAULT,
+               PNG_FILTER_TYPE_DEFAULT);
+  std::vector<png_color> palette;
+  for (int i = 0; i < 256; ++i) {
+    palette.push_back({static_cast<png_byte>(i), static_cast<png_byte>(2 * i), static_cast<png_byte>(3 * i)});
+  }
+  if (form.type == PNG_COLOR_TYPE_PALETTE) png_set_PLTE(png, info, palette.data(), 256);
+  png_write_info(png, info);
+  const std::size_t row_bytes = picture.pixels.size() / static_cast<std::size_t>(picture.height);
+  std::vector<png_bytep> rows;
+  for (std::size_t y = 0; y < static_cast<std::size_t>(picture.height); ++y) {
+    rows.push_back(const_cast<png_bytep>(picture.pixels.data() + y * row_bytes));
+  }
+  png_write_image(png, rows.data());
+  png_write_end(png, nullptr);
+  png_destroy_write_struct(&png, &info);
+  return bytes;
+}
+
+inline Bytes png_of(const Picture& picture) {
+  return png_of(picture, {.type = picture.channels == 1 ? PNG_COLOR_TYPE_GRAY : PNG_COLOR_TYPE_RGB});
+}
+
+}  // namespace tutti::testing
