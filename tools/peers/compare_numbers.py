@@ -135,7 +135,8 @@ def gradient_distances(ours: Step, theirs: Step, exact: Step) -> dict[str, float
     distances = {}
     for name, gradient in theirs.gradients.items():
         weight = f"{name.rpartition('/')[0]}/weight"
-        vanishes = weight in exact.gradients and norm_of([exact.gradients[name]]) < 1e-9 * norm_of([exact.gradients[weight]])
+        of_weight = norm_of([exact.gradients[weight]]) if weight in exact.gradients else 0
+        vanishes = norm_of([exact.gradients[name]]) < 1e-9 * of_weight
         measure = norm_of([theirs.gradients[weight if vanishes else name]])
         distances[name] = norm_of([ours.gradients[name] - gradient]) / measure
     return distances
@@ -249,8 +250,7 @@ def greater(one: Distance, other: Distance) -> Distance:
 
 
 def compare(program: str, case: Case, batches: int) -> bool:
-    print(f"\n{case}\n{'batch':>5} {'loss':>8} {'d loss':>8} {'d grad':>8} {'d all':>8} {'d stat':>8} {'d eval':>8}  worst",
-          flush=True)
+    print(f"\n{case}\nbatch     loss   d loss   d grad    d all   d stat   d eval  worst", flush=True)
     torch.manual_seed(1)
     random = np.random.default_rng(2)
     network = starting_network(case)

@@ -5,15 +5,15 @@ import os
 import sys
 
 PACKAGES = ("torch", "numpy", "h5py")
-REMEDY = (f"python3 -m venv venv && venv/bin/pip install {' '.join(PACKAGES)}, then TUTTI_PYTHON=venv/bin/python")
+REMEDY = f"python3 -m venv venv && venv/bin/pip install {' '.join(PACKAGES)}, then TUTTI_PYTHON=venv/bin/python"
 
 
-def interpreter(given: str = "") -> str:
-    return given or os.environ.get("TUTTI_PYTHON", "") or sys.executable
+def interpreter() -> str:
+    return os.environ.get("TUTTI_PYTHON") or sys.executable
 
 
 def go_on_with_torch() -> None:
-    """Returns when this Python has the packages; else starts the script anew in $TUTTI_PYTHON, or says how to get one."""
+    """Returns where this Python has the packages; else starts the script anew in $TUTTI_PYTHON, or says what to do."""
     missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
     if not missing:
         return

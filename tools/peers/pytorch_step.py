@@ -5,18 +5,14 @@ Batches lie in memory in channels_last; SGD with momentum 0.9 in its fused form;
 The first step, with all that is compiled or chosen in it, counts as start-up, as do the imports.
 """
 
-import time  # before the heavy imports, which belong to the start-up
-import os
-
-STARTED = time.clock_gettime(time.CLOCK_BOOTTIME)
-with open("/proc/self/stat", encoding="ascii") as stat:
-    STARTED = int(stat.read().rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
-
 import argparse
 import json
+import os
+import pathlib
 import re
 import resource
 import statistics
+import time
 
 import torch
 from torch import nn
@@ -40,9 +36,15 @@ def parse() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def seconds_since_process_start() -> float:
+    ticks = int(pathlib.Path("/proc/self/stat").read_text(encoding="ascii").rpartition(")")[2].split()[19])
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+
+
 def libraries() -> str:
     text = torch.__config__.show()
-    found = (re.search(pattern, text) for pattern in (r"MKL-DNN v[\d.]+", r"BLAS_INFO=\w+", r"CPU capability usage: \w+"))
+    patterns = (r"MKL-DNN v[\d.]+", r"BLAS_INFO=\w+", r"CPU capability usage: \w+")
+    found = (re.search(pattern, text) for pattern in patterns)
     return ", ".join([f"PyTorch {torch.__version__}", *(match[0] for match in found if match)])
 
 
@@ -79,7 +81,7 @@ def main() -> None:
     labels = torch.randint(CLASSES, (samples,)).split(options.batch)
 
     step(images[0], labels[0])
-    first_step = time.clock_gettime(time.CLOCK_BOOTTIME) - STARTED
+    first_step = seconds_since_process_start()
     seconds = []
     for i in range(1, options.warmup_steps + options.timed_steps):
         begin = time.perf_counter()
