@@ -1,0 +1,24 @@
+#include "backend/cpu_layouts.hpp"
+#include "backend/layout_contract.hpp"
+#include "backend/norm_contract.hpp"
+#include "backend/small_layer_contract.hpp"
+
+namespace tutti::testing_support {
+namespace {
+
+std::unique_ptr<Backend> make_bf16() { return make_cpu_backend(Precision::bf16); }
+
+const BackendUnderTest kBf16{"cpu bf16", make_bf16, 1e-2, 2e-2, cpu_layouts(dnnl::memory::data_type::bf16)};
+
+INSTANTIATE_TEST_SUITE_P(Bf16, LayerContract,
+                         ::testing::Combine(::testing::Values(kBf16), ::testing::ValuesIn(all_cases())),
+                         layer_contract_name);
+INSTANTIATE_TEST_SUITE_P(Bf16, SmallLayerContract,
+                         ::testing::Combine(::testing::Values(kBf16), ::testing::ValuesIn(small_cases())),
+                         layer_contract_name);
+INSTANTIATE_TEST_SUITE_P(Bf16, LayoutContract,
+                         ::testing::Combine(::testing::Values(kBf16), ::testing::ValuesIn(layout_cases())),
+                         layer_contract_name);
+
+}  // namespace
+}  // namespace tutti::testing_support
