@@ -3,9 +3,9 @@
 #include "tutti/base/error.hpp"
 #include "tutti/storage/whole_file.hpp"
 
+#include "../seal.hpp"
 #include "check.hpp"
 #include "new_file.hpp"
-#include "../seal.hpp"
 
 #include <fmt/format.h>
 
