@@ -79,7 +79,7 @@ TEST(CommandLine, TellsWhatToDoWithData) {
   EXPECT_EQ(convert.run.validation_ratio, 0.2);
   EXPECT_EQ(convert.run.image_size, 16);
   EXPECT_EQ(parse({"data", "info", "glyphs", "--test-data", "d"}).run.test_data, "d");
-  EXPECT_NE(parse({"data", "--help"}).text.find("trainer data convert"), std::string::npos);
+  EXPECT_NE(parse({"data", "--help"}).text.find("data convert"), std::string::npos);
   EXPECT_NE(refusal({"data", "convert", "glyphs"}).find("target"), std::string::npos);
   EXPECT_NE(refusal({"data", "info"}).find("source"), std::string::npos);
   EXPECT_NE(refusal({"data", "info", "glyphs", "--lr", "1"}).find("--lr"), std::string::npos);

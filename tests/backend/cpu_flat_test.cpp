@@ -1,6 +1,6 @@
 #include "tutti/base/error.hpp"
 
-#include "backend/flat_contract.hpp"
+#include "backend/optimizer_contract.hpp"
 
 namespace tutti::testing_support {
 namespace {

@@ -25,6 +25,28 @@ INSTANTIATE_TEST_SUITE_P(CpuOnBf16, LayoutContract,
                          layer_contract_name);
 INSTANTIATE_TEST_SUITE_P(Cpu, NormContract, ::testing::Values(kCpu));
 
+TEST(CpuLayers, NormGivesTheSameBitsWithAnyNumberOfThreads) {
+  const NetworkCase network{"Shared", 12, {40, 30, 20}, {BatchNormSpec{kAdd, kRelu}}};
+  const auto values = random_floats(network.sample.batch_of(network.batch).elements(), "values");
+  for (const LayoutUnderTest& layout : kCpu.layouts) {
+    const ActivationSpec activation = layout.of(network.sample.batch_of(network.batch));
+    std::vector<std::vector<float>> expected;
+    for (const int threads : {1, 2, 5}) {
+      Device device(make_cpu(), threads);
+      const NetworkWeights weights(device, network);
+      SingleLayer layer(device, network.layers[0], {.input = activation, .residual = activation}, weights);
+      for (int again = 0; again < 3; ++again) {
+        std::vector<std::vector<float>> got{layer.forward(values, values)};
+        const SingleGradients gradients = layer.backward({values, values});
+        got.insert(got.end(), {gradients.input, gradients.residual});
+        got.insert(got.end(), gradients.parameters.begin(), gradients.parameters.end());
+        if (expected.empty()) expected = got;
+        for (std::size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(same_bits(got[i], expected[i])) << layout.name << i;
+      }
+    }
+  }
+}
+
 // oneDNN's primitives take the padding of channels for zeros.
 TEST(CpuLayers, KeepZerosWhereChannelsOnlyPadABlock) {
   Device device(make_cpu());

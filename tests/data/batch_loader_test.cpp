@@ -41,13 +41,18 @@ class MemoryBackend : public Backend {
   }
   void fill_zero(Stream&, const Tensor&) override { refuse(); }
   void add(Stream&, const Tensor&, const Tensor&) override { refuse(); }
+  void blend(Stream&, const Tensor&, const Tensor&, float) override { refuse(); }
   void sgd_step(Stream&, const SgdStep&) override { refuse(); }
+  void adamw_step(Stream&, const AdamWStep&) override { refuse(); }
+  void sum_squares(Stream&, std::span<const Tensor>, const Tensor&) override { refuse(); }
+  void clip_factor(Stream&, const Tensor&, double, const Tensor&) override { refuse(); }
+  void trust_factors(Stream&, const TrustFactors&) override { refuse(); }
   ActivationSpec plain_activation(const Shape&) override { refuse(); }
   void to_plain(Stream&, const ActivationSpec&, const void*, const Tensor&) override { refuse(); }
   void from_plain(Stream&, const ActivationSpec&, const Tensor&, void*) override { refuse(); }
   std::unique_ptr<LayerWeights> make_weights(const LayerSpec&, std::span<const Tensor>) override { refuse(); }
   std::unique_ptr<Layer> make_layer(const LayerSpec&, const LayerRequest&) override { refuse(); }
-  std::unique_ptr<LossLayer> make_softmax_loss(const ActivationSpec&) override { refuse(); }
+  std::unique_ptr<LossLayer> make_softmax_loss(const ActivationSpec&, double) override { refuse(); }
 
  private:
   struct LateStream : Stream {

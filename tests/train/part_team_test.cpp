@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <functional>
 #include <set>
@@ -156,6 +157,15 @@ TEST(PartTeam, TellsOfFinishedElementsInOrderAndAtLastOfAll) {
     const auto levels = std::set(played.ready.begin(), played.ready.end()).size();
     EXPECT_GT(levels, players == 1 ? 3u : 0u);
   }
+}
+
+TEST(PartTeam, TellsOfAllElementsAlsoWhenTheOthersAreLongDone) {
+  Table table({1, 1});
+  PartTeam team = table.team_of(2);
+  // The calling thread dawdles, so that the other part is added while its own backward pass still goes on.
+  const Played played =
+      table.play(team, [](std::int64_t) { std::this_thread::sleep_for(std::chrono::milliseconds(2)); });
+  EXPECT_EQ(played.ready.back(), table.elements());
 }
 
 TEST(PartTeam, HandsOnWhatAPlayerThrewAndPlaysOnAfterwards) {

@@ -46,33 +46,43 @@ class PerChannel {
   std::vector<float> values_;
 };
 
-// Two sums for each channel, block by block.
+// Two sums for each channel: of each slab apart, block by block.
 class Sums {
  public:
-  explicit Sums(const ChannelLayout& layout)
-      : period_(static_cast<std::size_t>(layout.period())),
-        lanes_(static_cast<std::size_t>(lanes_of(layout.period()))),
-        first_(static_cast<std::size_t>(layout.blocks()) * lanes_),
+  Sums(const ChannelLayout& layout, int slabs)
+      : blocks_(layout.blocks()),
+        period_(layout.period()),
+        lanes_(lanes_of(period_)),
+        slabs_(slabs),
+        first_(static_cast<std::size_t>(slabs * blocks_ * lanes_)),
         second_(first_.size()) {}
 
-  // The lanes of a block; after fold() its channels.
-  double* first(std::int64_t block) { return first_.data() + static_cast<std::size_t>(block) * lanes_; }
-  double* second(std::int64_t block) { return second_.data() + static_cast<std::size_t>(block) * lanes_; }
+  // The lanes of a block in a slab; after fold(), in slab 0, its channels.
+  double* first(std::int64_t block, int slab = 0) { return first_.data() + (slab * blocks_ + block) * lanes_; }
+  double* second(std::int64_t block, int slab = 0) { return second_.data() + (slab * blocks_ + block) * lanes_; }
 
-  void clear(std::int64_t block) {
-    std::fill_n(first(block), lanes_, 0.0);
-    std::fill_n(second(block), lanes_, 0.0);
+  void clear(std::int64_t block, int slab) {
+    std::fill_n(first(block, slab), lanes_, 0.0);
+    std::fill_n(second(block, slab), lanes_, 0.0);
   }
   void fold(std::int64_t block) {
-    for (std::size_t lane = period_; lane < lanes_; ++lane) {
+    for (int slab = 1; slab < slabs_; ++slab) {
+      for (std::int64_t lane = 0; lane < lanes_; ++lane) {
+        first(block)[lane] += first(block, slab)[lane];
+        second(block)[lane] += second(block, slab)[lane];
+      }
+    }
+    for (std::int64_t lane = period_; lane < lanes_; ++lane) {
       first(block)[lane % period_] += first(block)[lane];
       second(block)[lane % period_] += second(block)[lane];
     }
   }
 
  private:
-  std::size_t period_;
-  std::size_t lanes_;
+  std::int64_t blocks_;
+  std::int64_t period_;
+  std::int64_t lanes_;
+  int slabs_;
   std::vector<double> first_;
   std::vector<double> second_;
 };
@@ -94,8 +104,9 @@ class BatchNormLayer final : public Layer {
         kernels_(channel_kernels<T>()),
         parameters_(parameters_of(weights_of(spec, request), layout_.channels())),
         statistics_(static_cast<std::size_t>(layout_.channels())),
-        sums_(layout_),
-        scratch_(static_cast<std::size_t>(scratch_length(layout_.period()))),
+        slabs_(static_cast<int>(std::min<std::int64_t>(kMostSlabs, layout_.stretches()))),
+        sums_(layout_, slabs_),
+        scratch_(static_cast<std::size_t>(slabs_ * scratch_length(layout_.period()))),
         mean_(layout_),
         factor_(layout_),
         slope_(layout_),
@@ -118,12 +129,19 @@ class BatchNormLayer final : public Layer {
   };
   enum class Order { forward, backward };
 
+  // A pass is cut into slabs of the batch, which threads share out. Where there is little to do, waking them takes
+  // longer.
+  static constexpr std::int64_t kMostSlabs = 8;
+  static constexpr std::size_t kBytesWorthSharing = std::size_t{1} << 18;
+
   double values_per_channel() const { return static_cast<double>(layout_.samples() * layout_.pixels()); }
   template <class Visit>
   void for_each_group(Visit visit) const;
   template <class Visit>
-  void for_each_stretch(Group group, Order order, Visit visit) const;
-  void measure(Group group, const T* input);
+  void for_each_stretch(CpuStream& stream, Group group, Order order, Visit visit) const;
+  float* scratch_of(int slab) { return scratch_.data() + slab * scratch_length(layout_.period()); }
+  void clear_sums(Group group);
+  void measure(CpuStream& stream, Group group, const T* input);
   void prepare_forward(std::int64_t block);
   void prepare_backward(std::int64_t block, const LayerBackward& pass);
 
@@ -136,6 +154,7 @@ class BatchNormLayer final : public Layer {
   Parameters parameters_;
   std::optional<Residual> residual_;
   std::vector<Statistics> statistics_;  // of the last batch
+  int slabs_;
   Sums sums_;
   std::vector<float> scratch_;
   PerChannel mean_;
@@ -144,15 +163,29 @@ class BatchNormLayer final : public Layer {
   PerChannel offset_;
 };
 
-// Calls visit(stretch, block) for all stretches of a group, each sample's in the order of memory.
+// Calls visit(stretch, block, slab) for all stretches of a group, each sample's in the order of memory.
 template <class T>
 template <class Visit>
-void BatchNormLayer<T>::for_each_stretch(Group group, Order order, Visit visit) const {
+void BatchNormLayer<T>::for_each_stretch(CpuStream& stream, Group group, Order order, Visit visit) const {
   const std::int64_t stretches = layout_.stretches();
-  for (std::int64_t i = 0; i < stretches; ++i) {
-    for (std::int64_t block = group.begin; block < group.end; ++block) {
-      visit(layout_.stretch(block, order == Order::forward ? i : stretches - 1 - i), block);
+  const auto visit_slab = [&](int task) {
+    const int slab = order == Order::forward ? task : slabs_ - 1 - task;
+    const std::int64_t begin = slab * stretches / slabs_;
+    const std::int64_t end = (slab + 1) * stretches / slabs_;
+    for (std::int64_t i = 0; i < end - begin; ++i) {
+      for (std::int64_t block = group.begin; block < group.end; ++block) {
+        visit(layout_.stretch(block, order == Order::forward ? begin + i : end - 1 - i), block, slab);
+      }
     }
+  };
+  if (output_.bytes >= kBytesWorthSharing) return stream.team().run(slabs_, visit_slab);
+  for (int task = 0; task < slabs_; ++task) visit_slab(task);
+}
+
+template <class T>
+void BatchNormLayer<T>::clear_sums(Group group) {
+  for (int slab = 0; slab < slabs_; ++slab) {
+    for (std::int64_t block = group.begin; block < group.end; ++block) sums_.clear(block, slab);
   }
 }
 
@@ -170,10 +203,10 @@ void BatchNormLayer<T>::for_each_group(Visit visit) const {
 }
 
 template <class T>
-void BatchNormLayer<T>::measure(Group group, const T* input) {
-  for (std::int64_t block = group.begin; block < group.end; ++block) sums_.clear(block);
-  for_each_stretch(group, Order::forward, [&](const Stretch& stretch, std::int64_t block) {
-    kernels_.moments({stretch, input, sums_.first(block), sums_.second(block), scratch_.data()});
+void BatchNormLayer<T>::measure(CpuStream& stream, Group group, const T* input) {
+  clear_sums(group);
+  for_each_stretch(stream, group, Order::forward, [&](const Stretch& stretch, std::int64_t block, int slab) {
+    kernels_.moments({stretch, input, sums_.first(block, slab), sums_.second(block, slab), scratch_of(slab)});
   });
   for (std::int64_t block = group.begin; block < group.end; ++block) {
     sums_.fold(block);
@@ -201,17 +234,18 @@ void BatchNormLayer<T>::prepare_forward(std::int64_t block) {
 
 template <class T>
 void BatchNormLayer<T>::forward(Stream& stream, const LayerForward& pass) {
+  CpuStream& ours = cpu_stream(stream);
   const T* const input = static_cast<const T*>(pass.input);
-  const void* residual = residual_ ? residual_->load(cpu_stream(stream), pass.residual) : nullptr;
+  const void* residual = residual_ ? residual_->load(ours, pass.residual) : nullptr;
   if (mode_ == LayerMode::evaluation) {
     for (std::size_t c = 0; c < statistics_.size(); ++c)
       statistics_[c] = {parameters_.mean[c], parameters_.variance[c]};
   }
   for_each_group([&](Group group) {
-    if (mode_ == LayerMode::training) measure(group, input);
+    if (mode_ == LayerMode::training) measure(ours, group, input);
     for (std::int64_t block = group.begin; block < group.end; ++block) prepare_forward(block);
     // Backwards, since the end of what was measured is still in the caches.
-    for_each_stretch(group, Order::backward, [&](const Stretch& stretch, std::int64_t block) {
+    for_each_stretch(ours, group, Order::backward, [&](const Stretch& stretch, std::int64_t block, int) {
       kernels_.normalize({stretch, input, static_cast<const T*>(residual), static_cast<T*>(pass.output),
                           mean_.of(block), factor_.of(block), offset_.of(block), spec_.relu});
     });
@@ -246,26 +280,27 @@ void BatchNormLayer<T>::prepare_backward(std::int64_t block, const LayerBackward
 template <class T>
 void BatchNormLayer<T>::backward(Stream& stream, const LayerBackward& pass) {
   require_training(mode_, pass);
+  CpuStream& ours = cpu_stream(stream);
   const std::vector<T*> gradients = gradients_of<T>(pass);
   const T* const input = static_cast<const T*>(pass.input);
   const T* const output = spec_.relu ? static_cast<const T*>(pass.output) : nullptr;
   for_each_group([&](Group group) {
-    for (std::int64_t block = group.begin; block < group.end; ++block) sums_.clear(block);
-    for_each_stretch(group, Order::forward, [&](const Stretch& stretch, std::int64_t block) {
-      kernels_.collect({stretch, gradients, output, input, mean_.of(block), sums_.first(block), sums_.second(block),
-                        scratch_.data()});
+    clear_sums(group);
+    for_each_stretch(ours, group, Order::forward, [&](const Stretch& stretch, std::int64_t block, int slab) {
+      kernels_.collect({stretch, gradients, output, input, mean_.of(block), sums_.first(block, slab),
+                        sums_.second(block, slab), scratch_of(slab)});
     });
     for (std::int64_t block = group.begin; block < group.end; ++block) {
       sums_.fold(block);
       prepare_backward(block, pass);
     }
     if (!wants_input_gradient_) return;
-    for_each_stretch(group, Order::backward, [&](const Stretch& stretch, std::int64_t block) {
+    for_each_stretch(ours, group, Order::backward, [&](const Stretch& stretch, std::int64_t block, int) {
       kernels_.propagate({stretch, gradients[0], input, static_cast<T*>(pass.input_gradient), mean_.of(block),
                           factor_.of(block), slope_.of(block), offset_.of(block)});
     });
   });
-  if (residual_) residual_->deliver_gradient(cpu_stream(stream), gradients[0], pass.residual_gradient);
+  if (residual_) residual_->deliver_gradient(ours, gradients[0], pass.residual_gradient);
 }
 
 }  // namespace

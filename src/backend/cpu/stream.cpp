@@ -3,6 +3,8 @@
 #include "backend/cpu/check.hpp"
 #include "backend/cpu/memory.hpp"
 
+#include <omp.h>
+
 namespace tutti::cpu {
 
 void CpuStream::synchronize() {
@@ -12,6 +14,11 @@ void CpuStream::synchronize() {
 void* CpuStream::scratch(std::size_t bytes) {
   if (scratch_.bytes() < bytes) scratch_ = allocate_host(bytes);
   return scratch_.data();
+}
+
+Team& CpuStream::team() {
+  if (!team_) team_ = std::make_unique<Team>(omp_get_max_threads());
+  return *team_;
 }
 
 CpuStream& cpu_stream(Stream& stream) {

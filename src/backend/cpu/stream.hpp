@@ -6,7 +6,11 @@
 #include "tutti/backend/stream.hpp"
 #include "tutti/backend/tensor.hpp"
 
+#include "backend/cpu/team.hpp"
+
 #include <dnnl.hpp>
+
+#include <memory>
 
 namespace tutti::cpu {
 
@@ -18,10 +22,13 @@ class CpuStream final : public Stream {
   const dnnl::stream& get() const noexcept { return stream_; }
   // At least so many bytes; what an earlier call returned is void.
   void* scratch(std::size_t bytes);
+  // Of as many threads as were set for the thread that asks for it first.
+  Team& team();
 
  private:
   dnnl::stream stream_;
   Buffer scratch_;
+  std::unique_ptr<Team> team_;
 };
 
 // Throws when another backend made the stream.
