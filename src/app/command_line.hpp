@@ -10,13 +10,22 @@
 
 namespace tutti {
 
-enum class Command { print_text, train, eval, bench_allreduce, bench_input, bench_scaling, bench_step, data_convert, data_info };
+enum class Command {
+  print_text,
+  train,
+  eval,
+  bench_allreduce,
+  bench_input,
+  bench_scaling,
+  bench_step,
+  data_convert,
+  data_info
+};
 
 struct EvalRequest {
   std::string checkpoint;   // path of the file
   std::string on = "test";  // or train
 };
-
 
 struct AllreduceBench {
   std::int64_t min_bytes = 4;

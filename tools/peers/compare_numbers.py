@@ -8,7 +8,8 @@ fp32 from its float64, or, when we compute in bf16, its bf16 (autocast) from its
 outside.
 
 ReLU's gradient jumps at 0: a single activation that rounding turns over there moves a gradient by a few 1e-3. So
-before each batch the biases and shifts ahead of the ReLUs are moved by some 1e-4 until no activation lies that near.
+before each batch the biases and shifts ahead of the ReLUs are moved by some 1e-4 until no activation lies that near;
+likewise a batch is drawn anew when rounding could decide which value of a max-pool's window is the greatest.
 """
 
 import argparse
@@ -81,7 +82,8 @@ class Distance:
 
 
 PEER_ALLOWANCE = 1.5
-KINK_MARGIN = 1e-4  # of the activations' root mean square
+KINK_MARGIN = 1e-4  # of the activations' root mean square, around ReLU's 0
+TIE_MARGIN = 3e-6  # likewise, between the two greatest of a window
 JUDGED = ("loss", "gradient", "all_gradients", "statistics", "evaluation")
 LIMITS = {
     "fp32": Distance(loss=1e-4, gradient=1e-3, statistics=1e-4, evaluation=1e-4, all_gradients=1e-3, worst=""),
@@ -189,8 +191,12 @@ def starting_network(case: Case) -> nn.Module:
     return network
 
 
-def move_off_kinks(network: nn.Module, images: torch.Tensor) -> None:
-    """Moves the biases ahead of the ReLUs so that no activation on these images lies within rounding of 0."""
+def move_off_kinks(network: nn.Module, images: torch.Tensor) -> bool:
+    """Moves the biases ahead of the ReLUs so that no activation on these images lies within rounding of 0.
+
+    Returns whether the windows of max-pools are without ties, too.
+    """
+    gaps = [np.inf]
     twin = copy.deepcopy(network).double()
 
     def rectified(layer: nn.Module, x: torch.Tensor, residual: torch.Tensor | None = None) -> torch.Tensor:
@@ -207,15 +213,29 @@ def move_off_kinks(network: nn.Module, images: torch.Tensor) -> None:
             y[:, channel] += moved - bias
         return torch.relu(y)
 
-    with mock.patch.object(reference_nets, "rectified", rectified), torch.no_grad():
+    def max_pooled(x: torch.Tensor, kernel: int, stride: int, padding: int = 0) -> torch.Tensor:
+        windows = nn.functional.unfold(x.flatten(0, 1).unsqueeze(1), kernel, padding=padding, stride=stride)
+        first, second = windows.topk(2, dim=1).values.unbind(1)
+        gaps.append(((first - second)[first > 0].min() / x.square().mean().sqrt()).item())
+        return nn.functional.max_pool2d(x, kernel, stride, padding)
+
+    with mock.patch.multiple(reference_nets, rectified=rectified, max_pooled=max_pooled), torch.no_grad():
         twin.train()(images.double())
         for weight, moved in zip(network.parameters(), twin.parameters()):
             weight.copy_(moved)
+    return min(gaps) >= TIE_MARGIN
+
+
+def draw_batch(random: np.random.Generator, case: Case, network: nn.Module) -> tuple[torch.Tensor, torch.Tensor]:
+    while True:
+        labels = random.integers(CLASSES, size=case.samples)
+        images = torch.from_numpy(photographs(random, case, labels))
+        if move_off_kinks(network, images):
+            return images, torch.from_numpy(labels)
 
 
 def compare_batch(program: str, case: Case, network: nn.Module, batch: tuple[torch.Tensor, torch.Tensor]):
     """Plays one batch on all sides; returns PyTorch's fp32 step and the distances by name of the pair."""
-    move_off_kinks(network, batch[0])
     twin = copy.deepcopy(network)
     exact = pytorch_step(copy.deepcopy(network).double(), *batch)
     ours = tutti_step(program, case, network, *batch)
@@ -257,8 +277,7 @@ def compare(program: str, case: Case, batches: int) -> bool:
     optimizer = torch.optim.SGD(network.parameters(), lr=0.002, momentum=0.9)
     greatest: dict[str, Distance] = {}
     for number in range(1, batches + 1):
-        labels = random.integers(CLASSES, size=case.samples)
-        batch = torch.from_numpy(photographs(random, case, labels)), torch.from_numpy(labels)
+        batch = draw_batch(random, case, network)
         theirs, distances = compare_batch(program, case, network, batch)
         optimizer.step()
         d = distances["Tutti to PyTorch fp32"]

@@ -15,6 +15,10 @@ def rectified(layer: nn.Module, x: Tensor, residual: Tensor | None = None) -> Te
     return relu(y, inplace=True)
 
 
+def max_pooled(x: Tensor, kernel: int, stride: int, padding: int = 0) -> Tensor:
+    return max_pool2d(x, kernel, stride, padding)
+
+
 class Lenet(nn.Module):
     def __init__(self, shape: tuple[int, int, int], classes: int):
         super().__init__()
@@ -26,8 +30,8 @@ class Lenet(nn.Module):
         self.dense2 = nn.Linear(128, classes)
 
     def forward(self, x: Tensor) -> Tensor:
-        x = max_pool2d(rectified(self.conv1, x), 2)
-        x = max_pool2d(rectified(self.conv2, x), 2)
+        x = max_pooled(rectified(self.conv1, x), 2, 2)
+        x = max_pooled(rectified(self.conv2, x), 2, 2)
         return self.dense2(rectified(self.dense1, x.flatten(1)))
 
 
@@ -87,7 +91,7 @@ class Resnet(nn.Module):
         self.stem = nn.Module()
         self.stem.conv = conv(channels, 64, 3, bias=True) if small else conv(channels, 64, 7, stride=2, bias=False)
         self.stem.norm = nn.BatchNorm2d(64)
-        self.stem.pool = nn.Identity() if small else nn.MaxPool2d(3, stride=2, padding=1)
+        self.pools_stem = not small
         inputs = 64
         self.stages: list[str] = []
         for number, count in enumerate(blocks, 1):
@@ -102,7 +106,9 @@ class Resnet(nn.Module):
         self.head = nn.Linear(inputs, classes)
 
     def forward(self, x: Tensor) -> Tensor:
-        x = self.stem.pool(rectified(self.stem.norm, self.stem.conv(x)))
+        x = rectified(self.stem.norm, self.stem.conv(x))
+        if self.pools_stem:
+            x = max_pooled(x, 3, 2, padding=1)
         for stage in self.stages:
             x = getattr(self, stage)(x)
         return self.head(self.pool(x).flatten(1))
