@@ -2,6 +2,7 @@
 
 #include "support/thrown.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -39,7 +40,8 @@ TEST(CudaLoader, RefusesALibraryOfAnotherBuild) {
   const Error error = thrown_by([] { load_cuda_libraries(TUTTI_OUTDATED_LIBRARY); });
   EXPECT_EQ(error.source(), ErrorSource::usage);
   EXPECT_THAT(error.what(), AllOf(HasSubstr(fmt::format("its interface version is {}, this program's {}",
-                                                           kCudaInterfaceVersion - 1, kCudaInterfaceVersion)), HasSubstr("together")));
+                                                        kCudaInterfaceVersion - 1, kCudaInterfaceVersion)),
+                                  HasSubstr("together")));
 }
 
 }  // namespace

@@ -22,6 +22,8 @@ struct NetworkCase {
   Shape sample;
   std::vector<LayerSpec> layers;
   std::vector<ResidualCase> residuals{};
+  // Biases and shifts so far from 0 that coarse rounding turns no ReLU over.
+  bool clear_of_kinks = false;
 };
 
 inline std::ostream& operator<<(std::ostream& out, const NetworkCase& network) { return out << network.name; }
@@ -180,6 +182,12 @@ inline std::vector<NetworkCase> small_cases() {
        {Conv2dSpec{20, 3, 1, 1, kNoBias, kNoRelu}, BatchNormSpec{kNoAdd, kRelu}}},
       {"NormThatAddsTheImage", 2, {3, 4, 5}, {BatchNormSpec{kAdd, kRelu}}, {{0, 0}}},
       {"AddOfTheImage", 2, {3, 4, 5}, {Conv2dSpec{3, 3, 1, 1, kBias, kNoRelu}, AddSpec{kRelu}}, {{1, 0}}},
+      {"ResidualBlock",
+       3,
+       {6, 6, 5},
+       {Conv2dSpec{6, 3, 1, 1, kNoBias, kNoRelu}, BatchNormSpec{kNoAdd, kRelu},
+        Conv2dSpec{6, 3, 1, 1, kNoBias, kNoRelu}, BatchNormSpec{kAdd, kRelu}},
+       {{3, 0}}},
       resnet_like("SmallResnet", 3, 6, 4),
   };
 }

@@ -18,6 +18,15 @@ inline std::vector<float> parameter_values(const ParameterSpec& parameter, const
   return values;
 }
 
+// Channels by turns far above and far below 0, little scaled.
+inline void clear_kinks(ParameterKind kind, std::vector<float>& values) {
+  const bool offsets = kind == ParameterKind::bias || kind == ParameterKind::shift;
+  if (!offsets && kind != ParameterKind::scale) return;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i] = offsets ? values[i] / 4 + (i % 2 == 0 ? 2.5f : -2.5f) : 0.5f + values[i] / 4;
+  }
+}
+
 // Gradients of a layer's parameters in one block, apart from each other.
 struct GradientBlock {
   // Between two gradients, and after the last: memory that no layer may touch.
@@ -69,6 +78,7 @@ class NetworkWeights {
       for (const ParameterSpec& parameter : parameters(spec, sample)) {
         const auto name = network.name + std::to_string(layers_.size()) + std::string(name_of(parameter.kind));
         layer.values.push_back(parameter_values(parameter, name, 2 * scale));
+        if (network.clear_of_kinks) clear_kinks(parameter.kind, layer.values.back());
         layer.parameters.push_back(parameter);
         layer.memory.push_back(device.buffer_of(layer.values.back()));
         layer.tensors.push_back(layer.memory.back().view(parameter.shape, ElementType::f32));
