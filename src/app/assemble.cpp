@@ -193,6 +193,8 @@ Assembly assemble(World& world, const RunConfig& config, const std::string& mode
     const DatasetInfo& info = assembly.data.train->info();
     assembly.options = resolve_options(assembly.config, model);
     assembly.options.recipe = make_recipe(recipe_request(config), info);
+    // Whoever goes on from a checkpoint, with whichever data, normalises as it was trained.
+    if (config.normalize == "auto") assembly.config.normalize = normalize_text(assembly.options.recipe.statistics);
     assembly.options.side_by_side = fitting_players(assembly.config, world, assembly.cores);
     assembly.options.readers =
         budget_readers(world, assembly.cores, busy_cores(assembly.config, world, assembly.cores) / world.local_size());

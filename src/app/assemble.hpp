@@ -21,7 +21,7 @@ namespace tutti {
 
 // Everything a Trainer borrows, and what the banner and the run record tell of it.
 struct Assembly {
-  RunConfig config;  // with parts, threads and exchange filled in
+  RunConfig config;  // with parts, threads, exchange and normalize filled in
   Cores cores;
   std::unique_ptr<Backend> backend;
   std::unique_ptr<Communicator> communicator;

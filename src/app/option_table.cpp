@@ -96,6 +96,11 @@ std::vector<RunOption> running_options(RunConfig& c) {
   };
 }
 
+// What is left to the program was chosen when the run began.
+bool contradicts(const std::string& asked, const std::string& chosen) {
+  return asked != chosen && (asked != "\"auto\"" || chosen == "\"none\"");
+}
+
 }  // namespace
 
 std::vector<RunOption> run_options(RunConfig& config) {
@@ -130,7 +135,7 @@ RunConfig merge_for_resume(const RunConfig& asked, const std::set<std::string>& 
     if (targets[i].use == OptionUse::call || targets[i].use == OptionUse::output) continue;
     const bool asked_for = given.contains(targets[i].name);
     if (asked_for && targets[i].use != OptionUse::fixed) continue;
-    if (asked_for && value_text(targets[i]) != value_text(sources[i])) {
+    if (asked_for && contradicts(value_text(targets[i]), value_text(sources[i]))) {
       throw Error(ErrorSource::input,
                   fmt::format("--{} {} contradicts the checkpoint {}, which has {}: leave the option out, or start in "
                               "another --out",

@@ -48,7 +48,7 @@ void read_config_file(const std::string& path, RunConfig& config, std::set<std::
 void fit_defaults(RunConfig& config, const std::set<std::string>& given);
 
 // What a resume runs: the checkpoint's fixed options, the given ones of the rest. Throws an input error that names
-// both values where a given one contradicts the checkpoint.
+// both values where a given one contradicts the checkpoint; "auto" stands for whatever was chosen but "none".
 RunConfig merge_for_resume(const RunConfig& asked, const std::set<std::string>& given,
                            const std::string& checkpoint_config, const std::string& checkpoint_path);
 

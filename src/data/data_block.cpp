@@ -1,6 +1,5 @@
 #include "data_block.hpp"
 
-#include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
 
 #include "image_folder.hpp"
@@ -81,10 +80,6 @@ class BlockReader {
   std::span<const std::byte> rest_;
 };
 
-std::uint64_t digest_of(const StoredImages& stored) {
-  return stored.digest + (stored.is_whole ? 0 : digest("rows", std::span<const std::int64_t>(stored.rows)));
-}
-
 void write_files(BlockWriter& writer, const ImageFiles& files) {
   std::string letters;
   std::vector<std::uint64_t> ends;
@@ -105,22 +100,17 @@ void write_set(BlockWriter& writer, const LoadedSet& set) {
   writer.array(std::span<const double>(set.info.statistics.mean));
   writer.array(std::span<const double>(set.info.statistics.deviation));
   writer.array(std::span<const std::int32_t>(set.labels));
-  const std::span<const std::int32_t> labels(set.labels);
+  writer.number(digest_of(set));
+  writer.number(set.pixels.index());
   if (const auto* files = std::get_if<ImageFiles>(&set.pixels)) {
-    writer.number(digest_of(*files, labels));
-    writer.number(set.pixels.index());
     write_files(writer, *files);
   } else if (const auto* stored = std::get_if<StoredImages>(&set.pixels)) {
-    writer.number(digest_of(*stored));
-    writer.number(set.pixels.index());
     writer.text(stored->path);
     writer.text(stored->array);
+    writer.number(stored->digest);
     writer.array(std::span<const std::int64_t>(stored->rows));
   } else {
-    const std::span<const std::uint8_t> images = std::get<std::vector<std::uint8_t>>(set.pixels);
-    writer.number(digest("images", images) + digest("labels", labels));
-    writer.number(set.pixels.index());
-    writer.array(images);
+    writer.array(std::span<const std::uint8_t>(std::get<std::vector<std::uint8_t>>(set.pixels)));
   }
 }
 
@@ -147,7 +137,8 @@ std::unique_ptr<Dataset> read_set(BlockReader& reader) {
     return std::make_unique<ImageFolder>(std::move(info), std::move(place), names, labels, digest);
   }
   std::string array = reader.text();
-  StoredRows stored{std::move(place), std::move(array), reader.array<std::int64_t>()};
+  const std::uint64_t digest_in_file = reader.number();
+  StoredRows stored{std::move(place), std::move(array), digest_in_file, reader.array<std::int64_t>()};
   return std::make_unique<StoredSet>(std::move(info), std::move(stored), labels, digest);
 }
 

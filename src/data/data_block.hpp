@@ -7,7 +7,8 @@
 //     u64 where the pixels are, then
 //       0  array u8: N x C x H x W pixels
 //       1  text: folder, array i8: letters of the file names, array u64: where each name ends
-//       2  text: path of a data file, text: name of its array, array i64: the row of each sample
+//       2  text: path of a data file, text: name of its array, u64: its digest with its labels, array i64: the row of
+//          each sample
 //   a text is an array of its bytes; an array is its u64 length and its elements, padded to 8 bytes
 
 #include "tutti/data/open_data.hpp"

@@ -134,7 +134,7 @@ class DataFileReader {
     file_.read(group + "/labels", Shape{images[0]}, std::span<std::int32_t>(set.labels));
     const std::uint64_t expected = read_digest(group + "/digest");
     if (!resident) {
-      StoredImages stored{file_.path(), group + "/images", {}, expected, true};
+      StoredImages stored{file_.path(), group + "/images", {}, expected};
       stored.rows.resize(set.labels.size());
       std::iota(stored.rows.begin(), stored.rows.end(), 0);
       set.pixels = std::move(stored);

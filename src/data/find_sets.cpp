@@ -44,7 +44,7 @@ LoadedSet set_of(std::string name, LabelledImages samples, int classes, std::vec
   info.image = samples.image;
   info.classes = classes;
   info.class_names = std::move(class_names);
-  return {std::move(info), std::move(samples.labels), std::move(samples.images)};
+  return {std::move(info), std::move(samples.labels), std::move(samples.images), {}};
 }
 
 // The first of the binary sets that the folder holds, or nothing.

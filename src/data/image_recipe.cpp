@@ -3,6 +3,7 @@
 #include "tutti/base/error.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -108,6 +109,11 @@ ImageRecipe make_recipe(const RecipeRequest& request, const DatasetInfo& data) {
           .image = image_shape(request, augment, data),
           .statistics = choose_statistics(request.normalize, data),
           .seed = request.seed};
+}
+
+std::string normalize_text(const ChannelStatistics& statistics) {
+  if (statistics.mean.empty()) return "none";
+  return fmt::format("{}/{}", fmt::join(statistics.mean, ","), fmt::join(statistics.deviation, ","));
 }
 
 }  // namespace tutti

@@ -1,5 +1,6 @@
 #include "loaded_set.hpp"
 
+#include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/base/random.hpp"
 
@@ -51,13 +52,21 @@ std::vector<std::size_t> choose(std::int64_t samples, double ratio, std::uint64_
 
 }  // namespace
 
+std::uint64_t digest_of(const LoadedSet& set) {
+  if (set.digest) return *set.digest;
+  const std::span<const std::int32_t> labels(set.labels);
+  if (const auto* files = std::get_if<ImageFiles>(&set.pixels)) return digest_of(*files, labels);
+  if (const auto* stored = std::get_if<StoredImages>(&set.pixels)) return stored->digest;
+  const std::span<const std::uint8_t> images = std::get<std::vector<std::uint8_t>>(set.pixels);
+  return digest("images", images) + digest("labels", labels);
+}
+
 LoadedSet take_out(LoadedSet& set, std::span<const std::size_t> chosen) {
-  LoadedSet taken{set.info, take_rows(set.labels, chosen), {}};
+  LoadedSet taken{set.info, take_rows(set.labels, chosen), {}, {}};
   if (auto* files = std::get_if<ImageFiles>(&set.pixels)) {
     taken.pixels = ImageFiles{files->folder, take_rows(files->names, chosen), take_rows(files->bytes, chosen)};
   } else if (auto* stored = std::get_if<StoredImages>(&set.pixels)) {
-    stored->is_whole = false;
-    taken.pixels = StoredImages{stored->path, stored->array, take_rows(stored->rows, chosen), stored->digest, false};
+    taken.pixels = StoredImages{stored->path, stored->array, take_rows(stored->rows, chosen), stored->digest};
   } else {
     auto& images = std::get<std::vector<std::uint8_t>>(set.pixels);
     taken.pixels = take_rows(images, chosen, static_cast<std::size_t>(set.info.image.elements()));
@@ -66,8 +75,13 @@ LoadedSet take_out(LoadedSet& set, std::span<const std::size_t> chosen) {
 }
 
 LoadedSet hold_out(LoadedSet& set, double ratio, std::uint64_t seed) {
-  LoadedSet held = take_out(set, choose(static_cast<std::int64_t>(set.labels.size()), ratio, seed));
+  const std::uint64_t whole = digest_of(set);
+  const auto chosen = choose(static_cast<std::int64_t>(set.labels.size()), ratio, seed);
+  const std::vector<std::int64_t> rows(chosen.begin(), chosen.end());
+  LoadedSet held = take_out(set, chosen);
   held.info.name += " (validation)";
+  held.digest = whole + digest("held out", std::span(rows));
+  set.digest = whole + digest("left", std::span(rows));
   return held;
 }
 

@@ -7,6 +7,7 @@
 #include "image_files.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <variant>
@@ -19,21 +20,24 @@ struct StoredImages {
   std::string path;
   std::string array;
   std::vector<std::int64_t> rows;
-  std::uint64_t digest = 0;  // of the whole set with its labels, as the file tells it
-  bool is_whole = true;      // all rows in their order
+  std::uint64_t digest = 0;  // of all the array's rows with their labels, as the file tells it
 };
 
 struct LoadedSet {
   DatasetInfo info;  // classes 0: as many as names and labels show; samples and class_samples are counted at the end
   std::vector<std::int32_t> labels;
   std::variant<std::vector<std::uint8_t>, ImageFiles, StoredImages> pixels;
+  std::optional<std::uint64_t> digest;  // of what was held out and what that left; else that of labels and pixels
 };
+
+std::uint64_t digest_of(const LoadedSet& set);
 
 // Takes samples out of `set`, given by ascending numbers, and returns them as a set that tells the same of itself; both
 // keep their order.
 LoadedSet take_out(LoadedSet& set, std::span<const std::size_t> chosen);
 
-// Takes a share of the samples out of `set`, chosen by the seed, and returns them.
+// Takes a share of the samples out of `set`, chosen by the seed, and returns them. Both digests are that of the whole
+// set and of what was chosen, so that they do not hang on where the pixels are.
 // Throws a usage error when one of the two would be empty.
 LoadedSet hold_out(LoadedSet& set, double ratio, std::uint64_t seed);
 

@@ -1,5 +1,6 @@
 #include "stored_set.hpp"
 
+#include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/storage/row_file.hpp"
 
@@ -27,7 +28,9 @@ StoredSet::StoredSet(DatasetInfo info, StoredRows stored, std::span<const std::i
       digest_(digest),
       file_(open_sealed(stored_.path)) {
   info_.class_samples = count_classes(info_, labels_);
-  if (file_.shape(stored_.array).without_first() != info_.image) {
+  const std::string group = stored_.array.substr(0, stored_.array.rfind('/'));
+  if (file_.shape(stored_.array).without_first() != info_.image ||
+      file_.read_text(group + "/digest") != digest_text(stored_.digest)) {
     throw Error(ErrorSource::input, fmt::format("'{}' has changed since it was looked at", stored_.path));
   }
 }

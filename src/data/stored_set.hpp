@@ -10,10 +10,11 @@
 
 namespace tutti {
 
-// Where the images are: which array of which file, and its row for every sample. Borrowed.
+// Where the images are: which array of which file, its digest as told there, and its row for every sample. Borrowed.
 struct StoredRows {
   std::string path;
   std::string array;
+  std::uint64_t digest = 0;
   std::span<const std::int64_t> rows;
 };
 

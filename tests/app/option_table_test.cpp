@@ -104,6 +104,19 @@ TEST(Resume, LetsTheDataLieElsewhere) {
   EXPECT_EQ(merge_for_resume(asked, {}, config_text(before), "step-1.h5").data, "/old/place");
 }
 
+TEST(Resume, TakesAutoForWhatTheRunHasChosen) {
+  RunConfig before;
+  before.normalize = "0.5/0.25";
+  before.exchange = "ring";
+  RunConfig asked;
+  asked.normalize = asked.exchange = "auto";
+  const RunConfig merged = merge_for_resume(asked, {"normalize", "exchange"}, config_text(before), "step-1.h5");
+  EXPECT_EQ(merged.normalize, "0.5/0.25");
+  EXPECT_EQ(merged.exchange, "ring");
+  before.normalize = "none";
+  EXPECT_THROW(merge_for_resume(asked, {"normalize"}, config_text(before), "step-1.h5"), Error);
+}
+
 TEST(Resume, RefusesAContradictionAndNamesBothValues) {
   RunConfig before;
   before.batch_size = 64;

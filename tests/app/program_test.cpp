@@ -208,6 +208,27 @@ TEST(Program, EvaluatesACheckpointTheSameOnAnyNumberOfRanks) {
   EXPECT_NE(untested.err.find("--on train"), std::string::npos) << untested.err;
 }
 
+TEST(Program, EvaluatesOtherDataByTheTrainingSetsStatistics) {
+  const ScratchFolder folder;
+  const ::tutti::testing::TemporaryFolder dark;
+  ::tutti::testing::Bytes pixels = ::tutti::testing::idx_file({0x803, 4, 12, 12}, 0);
+  for (int i = 0; i < 4 * 144; ++i) pixels.push_back(i & 1);
+  dark.write("train-images-idx3-ubyte", pixels);
+  dark.write("train-labels-idx1-ubyte", ::tutti::testing::idx_labels({0, 1, 0, 1}));
+  // Trains, goes on, and evaluates on other data.
+  const auto evaluated = [&](const std::string& normalize, const std::string& out) {
+    const Words words{"--data", dark.text(), "--model", "mlp",  "--epochs", "1",
+                      "--out",  out,         "--quiet", "--normalize", normalize, "--resume"};
+    for (int start = 0; start < 2; ++start) EXPECT_EQ(run_trainer(1, words).status, 0) << normalize;
+    return run_trainer({"eval", "--checkpoint", out + "/checkpoints/step-00000001.h5", "--data",
+                        "synthetic:700x1x12x12:2", "--quiet"})
+        .out;
+  };
+  const std::string known = evaluated("0.00196078431372549/0.00196078431372549", folder.path() + "/known");
+  EXPECT_TRUE(known.starts_with("test loss ")) << known;
+  EXPECT_EQ(evaluated("auto", folder.path() + "/found"), known);
+}
+
 TEST(Program, PlaysPartsSideBySideToTheSameDigestWhateverTheCores) {
   const auto digest_of = [](const Words& start) {
     Words words = start;

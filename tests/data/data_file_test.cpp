@@ -126,7 +126,20 @@ TEST_F(DataFile, GivesAwayAShareForValidationWhereverItsImagesAre) {
   EXPECT_EQ(streamed.pair.test->info().samples, 50);
   EXPECT_EQ(contents_of(*streamed.pair.test).images, contents_of(*resident.pair.test).images);
   EXPECT_EQ(contents_of(*streamed.pair.train).labels, contents_of(*resident.pair.train).labels);
-  EXPECT_NE(streamed.pair.train->digest(), open(1).pair.train->digest());
+  for (const OwnedData* data : {&resident, &streamed}) {
+    EXPECT_NE(data->pair.train->digest(), data->pair.test->digest());
+    EXPECT_NE(data->pair.train->digest(), open(1).pair.train->digest());
+    EXPECT_NE(data->pair.train->digest(), open(1, 0.2).pair.train->digest());
+  }
+  EXPECT_EQ(streamed.pair.train->digest(), resident.pair.train->digest());
+  EXPECT_EQ(streamed.pair.test->digest(), resident.pair.test->digest());
+}
+
+TEST_F(DataFile, IsRefusedByNameWhenAnotherHasTakenItsPlaceSinceItWasListed) {
+  write_data_file(open_named("synthetic:200x1x4x4:5").pair, path());
+  const OwnedData listed = open(1);
+  write_data_file(open_named("synthetic:200x1x4x4:4").pair, path());
+  EXPECT_THAT(thrown_by([&] { open_loaded(listed.block); }).what(), HasSubstr("has changed since it was looked at"));
 }
 
 TEST_F(DataFile, ServesAsATestSet) {

@@ -58,6 +58,12 @@ TEST(ImageRecipe, NormalizesByOneNumberOrOnePerChannel) {
   EXPECT_EQ(make_recipe(request_of("none", "auto"), known).statistics, known.statistics);
 }
 
+TEST(ImageRecipe, WritesStatisticsThatItReadsToTheLastBit) {
+  EXPECT_EQ(normalize_text({}), "none");
+  const ChannelStatistics odd{{1.0 / 3, 1e-7, 0}, {2.0 / 7, 1, 123456.789}};
+  EXPECT_EQ(make_recipe(request_of("none", normalize_text(odd)), photographs(8, 8)).statistics, odd);
+}
+
 TEST(ImageRecipe, RefusesStatisticsThatMakeNoSense) {
   const DatasetInfo data = photographs(8, 8);
   for (const char* wrong :

@@ -54,8 +54,8 @@ class Dataset {
   virtual void read(std::span<const std::int64_t> samples, SampleBatch& batch) const = 0;
   // The bytes that all the set's samples hold in memory; 0 for one that is read piece by piece.
   virtual std::size_t resident_bytes() const = 0;
-  // Equal data give equal digests from any source held in memory: digest("images") + digest("labels"). A
-  // folder of image files stands for its file names, sizes and labels.
+  // Equal data give equal digests from any source: digest("images") + digest("labels"), and for samples held out, or
+  // what that left, which ones they are of such data. A folder of image files stands for its names, sizes and labels.
   virtual std::uint64_t digest() const = 0;
 };
 

@@ -41,5 +41,7 @@ struct RecipeRequest {
   std::uint64_t seed = 0;
 };
 ImageRecipe make_recipe(const RecipeRequest& request, const DatasetInfo& data);
+// What `normalize` must be to ask for these statistics of any data, to the last bit.
+std::string normalize_text(const ChannelStatistics& statistics);
 
 }  // namespace tutti
