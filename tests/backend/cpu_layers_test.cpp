@@ -1,7 +1,10 @@
+#include "tutti/base/error.hpp"
+
 #include "backend/cpu_layouts.hpp"
 #include "backend/layout_contract.hpp"
 #include "backend/norm_contract.hpp"
 #include "backend/small_layer_contract.hpp"
+#include "support/thrown.hpp"
 
 namespace tutti::testing_support {
 namespace {
@@ -9,6 +12,19 @@ namespace {
 std::unique_ptr<Backend> make_cpu() { return make_cpu_backend(); }
 
 const BackendUnderTest kCpu{"cpu", make_cpu, 1e-5, 1e-4, cpu_layouts(dnnl::memory::data_type::f32)};
+std::unique_ptr<Backend> make_cpu_in_bf16() { return make_cpu_backend(Precision::bf16); }
+
+bool computes_in_bf16() {
+  const auto isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
+  constexpr auto kLeast = static_cast<unsigned>(dnnl::cpu_isa::avx512_core);
+  return (isa & kLeast) == kLeast;
+}
+
+// None where the processor cannot.
+std::vector<NetworkCase> bf16_cases() { return computes_in_bf16() ? all_cases() : std::vector<NetworkCase>(); }
+
+const BackendUnderTest kCpuInBf16{"cpu in bf16", make_cpu_in_bf16, 1e-2, 2e-2};
+// Own layers only, which need no instructions for bf16.
 const BackendUnderTest kCpuOnBf16{"cpu on bf16", make_cpu, 1e-2, 2e-2, cpu_layouts(dnnl::memory::data_type::bf16)};
 
 INSTANTIATE_TEST_SUITE_P(Cpu, LayerContract,
@@ -23,7 +39,20 @@ INSTANTIATE_TEST_SUITE_P(Cpu, LayoutContract,
 INSTANTIATE_TEST_SUITE_P(CpuOnBf16, LayoutContract,
                          ::testing::Combine(::testing::Values(kCpuOnBf16), ::testing::ValuesIn(plain_layout_cases())),
                          layer_contract_name);
+INSTANTIATE_TEST_SUITE_P(CpuInBf16, LayerContract,
+                         ::testing::Combine(::testing::Values(kCpuInBf16), ::testing::ValuesIn(bf16_cases())),
+                         layer_contract_name);
 INSTANTIATE_TEST_SUITE_P(Cpu, NormContract, ::testing::Values(kCpu));
+
+TEST(CpuPrecision, Bf16IsRefusedWhereTheProcessorCannotAndServedElsewhere) {
+  if (computes_in_bf16()) {
+    EXPECT_NO_THROW(make_cpu_in_bf16());
+  } else {
+    const Error error = thrown_by(make_cpu_in_bf16);
+    EXPECT_EQ(error.source(), ErrorSource::usage);
+    EXPECT_NE(std::string(error.what()).find("wants a processor with AVX-512"), std::string::npos) << error.what();
+  }
+}
 
 TEST(CpuLayers, NormGivesTheSameBitsWithAnyNumberOfThreads) {
   const NetworkCase network{"Shared", 12, {40, 30, 20}, {BatchNormSpec{kAdd, kRelu}}};

@@ -1,4 +1,4 @@
-#include "tutti/nn/models.hpp"
+#include "tutti/base/error.hpp"
 #include "tutti/nn/part_context.hpp"
 
 #include "reference/network.hpp"
@@ -96,11 +96,31 @@ std::vector<Case> cases() {
   };
 }
 
+// The cases without ReLUs and greatest values, whose gradients jump where bf16 rounds to the other side. None where the
+// processor has no bf16.
+std::vector<Case> smooth_cases_for_bf16() {
+  try {
+    make_cpu_backend(Precision::bf16);
+  } catch (const Error& error) {
+    if (error.source() == ErrorSource::usage) return {};
+    throw;
+  }
+  std::vector<Case> smooth = cases();
+  for (Case& network_case : smooth) {
+    for (LayerNode& layer : network_case.layers) {
+      if (auto* norm = std::get_if<BatchNormSpec>(&layer.spec)) norm->relu = false;
+      if (auto* add = std::get_if<AddSpec>(&layer.spec)) add->relu = false;
+      if (auto* pool = std::get_if<Pool2dSpec>(&layer.spec)) pool->pooling = Pooling::average;
+    }
+  }
+  return smooth;
+}
+
 // A network played on the CPU, and the same in double beside it.
 class Twin {
  public:
-  explicit Twin(const Case& network_case)
-      : backend_(entered(make_cpu_backend())),
+  explicit Twin(const Case& network_case, Precision precision = Precision::fp32)
+      : backend_(entered(make_cpu_backend(precision))),
         stream_(backend_->make_stream()),
         network_({network_case.name, Initializer::kaiming, network_case.layers}, network_case.image, kClasses),
         block_memory_(backend_->allocate(network_.layout().block_bytes())),
@@ -196,27 +216,46 @@ double norm(const Array& array) {
   return std::sqrt(squares);
 }
 
-// On norms, relative to the slice's own and, since a bias before a norm has no gradient but rounding, to the greatest.
-void expect_close(const Network& network, const std::vector<Array>& got, const std::vector<Array>& expected) {
+// Of norms, relative to the slice's own and, since a bias before a norm has no gradient but rounding, to the greatest.
+struct Tolerance {
+  double own;
+  double greatest;
+};
+constexpr Tolerance kTight{1e-4, 1e-6};
+
+void expect_close(const Network& network, const std::vector<Array>& got, const std::vector<Array>& expected,
+                  const Tolerance& tolerance) {
   double greatest = 0;
   for (const Array& array : expected) greatest = std::max(greatest, norm(array));
   for (std::size_t s = 0; s < expected.size(); ++s) {
     Array difference = got[s];
     for (std::int64_t i = 0; i < difference.shape.elements(); ++i) difference[i] -= expected[s][i];
-    EXPECT_LE(norm(difference), 1e-4 * norm(expected[s]) + 1e-6 * greatest) << network.layout().slices()[s].name;
+    EXPECT_LE(norm(difference), tolerance.own * norm(expected[s]) + tolerance.greatest * greatest)
+        << network.layout().slices()[s].name;
   }
 }
 
-class NetworkGradients : public testing::TestWithParam<Case> {};
-
-TEST_P(NetworkGradients, AreThoseOfTheDoublePrecisionReference) {
-  Twin twin(GetParam());
+void expect_gradients_of_reference(Twin& twin, double loss_tolerance, const Tolerance& tolerance) {
   twin.part().plan(5, LayerMode::training);
   const NetworkBatch batch = twin.batch(0, 5, 5);
   const auto weights = twin.weights();
   const NetworkDouble expected(twin.network(), weights);
-  EXPECT_NEAR(twin.loss(batch, LayerMode::training) / expected.loss(batch, LayerMode::training), 1, 1e-5);
-  expect_close(twin.network(), twin.gradient_slices(), expected.gradients(batch));
+  EXPECT_NEAR(twin.loss(batch, LayerMode::training) / expected.loss(batch, LayerMode::training), 1, loss_tolerance);
+  expect_close(twin.network(), twin.gradient_slices(), expected.gradients(batch), tolerance);
+}
+
+class NetworkGradients : public testing::TestWithParam<Case> {};
+class NetworkGradientsInBf16 : public testing::TestWithParam<Case> {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(NetworkGradientsInBf16);
+
+TEST_P(NetworkGradients, AreThoseOfTheDoublePrecisionReference) {
+  Twin twin(GetParam());
+  expect_gradients_of_reference(twin, 1e-5, kTight);
+}
+
+TEST_P(NetworkGradientsInBf16, AreNearThoseOfTheDoublePrecisionReference) {
+  Twin twin(GetParam(), Precision::bf16);
+  expect_gradients_of_reference(twin, 5e-3, {2e-2, 5e-3});
 }
 
 // Along each slice's gradient, and along a random direction.
@@ -270,7 +309,7 @@ TEST_P(NetworkGradients, OfUnequalPartsAddUpToThoseOfTheBatch) {
     add_to(got, twin.gradient_slices());
     add_to(expected, reference.gradients(part));
   }
-  expect_close(twin.network(), got, expected);
+  expect_close(twin.network(), got, expected, kTight);
 }
 
 TEST_P(NetworkGradients, LeaveRunningStatisticsToEvaluation) {
@@ -288,6 +327,8 @@ TEST_P(NetworkGradients, LeaveRunningStatisticsToEvaluation) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Networks, NetworkGradients, testing::ValuesIn(cases()),
+                         [](const auto& param_info) { return std::string(param_info.param.name); });
+INSTANTIATE_TEST_SUITE_P(Networks, NetworkGradientsInBf16, testing::ValuesIn(smooth_cases_for_bf16()),
                          [](const auto& param_info) { return std::string(param_info.param.name); });
 
 }  // namespace
