@@ -11,8 +11,9 @@ namespace {
 
 std::unique_ptr<Backend> make_cpu() { return make_cpu_backend(); }
 
-const BackendUnderTest kCpu{"cpu", make_cpu, 1e-5, 1e-4, cpu_layouts(dnnl::memory::data_type::f32)};
 std::unique_ptr<Backend> make_cpu_in_bf16() { return make_cpu_backend(Precision::bf16); }
+
+const BackendUnderTest kCpu{"cpu", make_cpu, 1e-5, 1e-4, cpu_layouts(dnnl::memory::data_type::f32)};
 
 bool computes_in_bf16() {
   const auto isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
@@ -20,10 +21,6 @@ bool computes_in_bf16() {
   return (isa & kLeast) == kLeast;
 }
 
-// None where the processor cannot.
-std::vector<NetworkCase> bf16_cases() { return computes_in_bf16() ? all_cases() : std::vector<NetworkCase>(); }
-
-const BackendUnderTest kCpuInBf16{"cpu in bf16", make_cpu_in_bf16, 1e-2, 2e-2};
 // Own layers only, which need no instructions for bf16.
 const BackendUnderTest kCpuOnBf16{"cpu on bf16", make_cpu, 1e-2, 2e-2, cpu_layouts(dnnl::memory::data_type::bf16)};
 
@@ -38,9 +35,6 @@ INSTANTIATE_TEST_SUITE_P(Cpu, LayoutContract,
                          layer_contract_name);
 INSTANTIATE_TEST_SUITE_P(CpuOnBf16, LayoutContract,
                          ::testing::Combine(::testing::Values(kCpuOnBf16), ::testing::ValuesIn(plain_layout_cases())),
-                         layer_contract_name);
-INSTANTIATE_TEST_SUITE_P(CpuInBf16, LayerContract,
-                         ::testing::Combine(::testing::Values(kCpuInBf16), ::testing::ValuesIn(bf16_cases())),
                          layer_contract_name);
 INSTANTIATE_TEST_SUITE_P(Cpu, NormContract, ::testing::Values(kCpu));
 
