@@ -35,8 +35,10 @@ bool concerns_bench_step(const RunOption& option) {
 
 bool concerns_data(const RunOption& option) {
   return option.name == "test-data" || option.name == "validation-ratio" || option.name == "skip-bad-images" ||
-         option.name == "image-size" || option.name == "seed";
+         option.name == "seed";
 }
+
+bool concerns_convert(const RunOption& option) { return concerns_data(option) || option.name == "image-size"; }
 
 // Those of rank counts and of the input also decide on the parts.
 bool concerns_bench(const RunOption& option) { return concerns_bench_step(option) && option.name != "parts"; }
@@ -131,7 +133,7 @@ constexpr std::array kCommands{
                  add_scaling_options},
     CommandEntry{"bench step", Command::bench_step, "training steps, memory and start-up as they are",
                  concerns_bench_step, add_step_options},
-    CommandEntry{"data convert", Command::data_convert, "any data set into one HDF5 file", concerns_data,
+    CommandEntry{"data convert", Command::data_convert, "any data set into one HDF5 file", concerns_convert,
                  add_convert_words},
     CommandEntry{"data info", Command::data_info, "what a data set holds", concerns_data, add_source_word},
 };
@@ -142,11 +144,9 @@ std::string list_of_commands() {
   return text;
 }
 
-std::string footer() {
-  return list_of_commands() +
-         "Exit status: 0 done, 64 usage, 65 bad input, 66 no usable checkpoint, 70 internal, 73 cannot save,\n"
-         "74 cannot read, 88 no longer finite.";
-}
+constexpr const char* kStatuses =
+    "Exit status: 0 done, 64 usage, 65 bad input, 66 no usable checkpoint, 70 internal, 73 cannot save,\n"
+    "74 cannot read, 88 no longer finite.";
 
 struct NamedCommand {
   const CommandEntry* entry;  // null: the list of commands is asked for
@@ -182,6 +182,7 @@ void add_run_options(CLI::App& app, const std::vector<RunOption>& options, const
         },
         option.target);
     added->group(option.group);
+    if (entry.command == Command::eval && option.use == OptionUse::place) added->default_str("the checkpoint's");
   }
 }
 
@@ -205,11 +206,13 @@ Invocation parse_command_line(int argc, const char* const* argv) {
   if (entry == nullptr) return print(invocation, list_of_commands());
   invocation.command = entry->command;
 
-  CLI::App app("Trains image classifiers on MPI ranks: mpirun -np 4 ./trainer", "trainer");
+  const bool trains = entry->command == Command::train;
+  const std::string name = trains ? "trainer" : fmt::format("trainer {}", entry->words);
+  CLI::App app(trains ? "Trains image classifiers on MPI ranks: mpirun -np 4 ./trainer" : entry->does, name);
   app.set_help_flag("-h,--help", "print this and end");
   bool wants_version = false;
   app.add_flag("--version", wants_version, "print the versions of program and libraries and end");
-  app.footer(footer());
+  app.footer(trains ? list_of_commands() + kStatuses : kStatuses);
   const auto options = run_options(invocation.run);
   entry->add_own_options(app, invocation);
   add_run_options(app, options, *entry);
@@ -218,7 +221,7 @@ Invocation parse_command_line(int argc, const char* const* argv) {
   } catch (const CLI::CallForHelp&) {
     return print(invocation, app.help());
   } catch (const CLI::ParseError& error) {
-    throw Error(ErrorSource::usage, fmt::format("{}; see trainer --help", error.what()));
+    throw Error(ErrorSource::usage, fmt::format("{}; see {} --help", error.what(), name));
   }
   if (wants_version) return print(invocation, version_text());
   for (const RunOption& option : options) {

@@ -6,12 +6,14 @@
 #include "tutti/data/data_file.hpp"
 
 #include "assemble.hpp"
+#include "resolve_options.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
+#include <system_error>
 
 namespace tutti {
 namespace {
@@ -61,7 +63,9 @@ ExitStatus data_convert(World& world, const Invocation& invocation) {
   run_agreed(world, [&] {
     if (world.rank() != 0) return;
     const std::string& target = invocation.target;
-    if (std::filesystem::exists(target)) {
+    refuse_unknown_words(invocation.run);
+    std::error_code unknown;
+    if (std::filesystem::exists(target, unknown)) {
       throw Error(ErrorSource::usage, fmt::format("'{}' is there already: remove it, or choose another name", target));
     }
     DataRequest request = data_request(invocation.run);

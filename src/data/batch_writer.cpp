@@ -58,13 +58,17 @@ void BatchWriter::write(const Rows& rows, const Batch& batch) {
 }
 
 void BatchWriter::write_on_host(const Rows& rows, std::span<float> images, std::span<std::int32_t> labels) {
-  data_.read(rows.samples, samples_);
   const auto image_values = static_cast<std::size_t>(recipe_.image.elements());
-  for (std::size_t i = 0; i < rows.samples.size(); ++i) {
-    const ImageView& image = samples_.images[i];
-    const ImagePlan plan = plan_image(recipe_, image.shape, {.sample = rows.samples[i], .epoch = rows.epoch});
-    writer_.write(image, plan, images.subspan(i * image_values, image_values));
-    labels[i] = samples_.labels[i];
+  const auto at_once = static_cast<std::size_t>(data_.info().samples_at_once());
+  for (std::size_t first = 0; first < rows.samples.size(); first += at_once) {
+    const auto samples = rows.samples.subspan(first, std::min(at_once, rows.samples.size() - first));
+    data_.read(samples, samples_);
+    for (std::size_t i = 0; i < samples.size(); ++i) {
+      const ImageView& image = samples_.images[i];
+      const ImagePlan plan = plan_image(recipe_, image.shape, {.sample = samples[i], .epoch = rows.epoch});
+      writer_.write(image, plan, images.subspan((first + i) * image_values, image_values));
+      labels[first + i] = samples_.labels[i];
+    }
   }
 }
 

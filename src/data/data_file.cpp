@@ -24,7 +24,6 @@ namespace tutti {
 namespace {
 
 constexpr const char* kFormat = "tutti data set 1";
-constexpr std::int64_t kBytesAtOnce = std::int64_t{4} << 20;
 
 // Images on their way into a file, all in one size.
 class ImageFitter {
@@ -69,7 +68,7 @@ ChannelSums write_set(RowFileWriter& file, const std::string& group, const Datas
   const DatasetInfo& info = set.info();
   const Shape& image = fitter.image();
   ChannelSums sums(image[0], image[1] * image[2]);
-  const std::int64_t at_once = std::max<std::int64_t>(1, kBytesAtOnce / image.elements());
+  const std::int64_t at_once = info.samples_at_once();
   std::vector<std::int32_t> labels;
   std::vector<std::int64_t> samples;
   SampleBatch batch;

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <utility>
 
@@ -23,6 +24,11 @@ std::vector<std::int64_t> count_classes(const DatasetInfo& info, std::span<const
     ++counts[static_cast<std::size_t>(label)];
   }
   return counts;
+}
+
+std::int64_t DatasetInfo::samples_at_once() const {
+  constexpr std::int64_t kBytes = std::int64_t{4} << 20;
+  return sizes_differ() ? 1 : std::max<std::int64_t>(1, kBytes / image.elements());
 }
 
 MemoryDataset::MemoryDataset(DatasetInfo info, std::span<const std::uint8_t> images,

@@ -119,7 +119,7 @@ std::vector<std::byte> seal_for(const std::string& path, std::vector<ByteRun> ru
 
 void check_seal(const std::string& path) {
   if (!std::filesystem::is_regular_file(path)) {
-    throw Error(ErrorSource::io, fmt::format("cannot open '{}': there is no such file", path));
+    throw Error(ErrorSource::io, fmt::format("cannot open '{}': it is not a file", path));
   }
   Reader file(path);
   SealTail tail{};

@@ -95,10 +95,11 @@ TEST(CommandLine, RefusesInOneLineThatSaysWhereHelpIs) {
                                                                  {"eval", "--checkpoint", "a", "--epochs", "3"},
                                                                  {"train", "extra"}}) {
     const std::string line = refusal(words);
-    EXPECT_NE(line.find("see trainer --help"), std::string::npos) << line;
+    EXPECT_TRUE(line.find("see trainer") != std::string::npos && line.ends_with("--help")) << line;
     EXPECT_EQ(std::ranges::count(line, '\n'), 0) << line;
   }
   EXPECT_NE(refusal({"trian"}).find("'trian'"), std::string::npos);
+  EXPECT_TRUE(refusal({"data", "info"}).ends_with("see trainer data info --help")) << refusal({"data", "info"});
 }
 
 TEST(CommandLine, HelpGroupsTheOptionsAndEveryGroupFitsAScreen) {
@@ -113,6 +114,14 @@ TEST(CommandLine, HelpGroupsTheOptionsAndEveryGroupFitsAScreen) {
     EXPECT_LE(lines, 40u) << help.substr(begin, end - begin);
     begin = end + 1;
   }
+}
+
+TEST(CommandLine, HelpOfACommandIsAboutThatCommand) {
+  const std::string help = parse({"eval", "--help"}).text;
+  EXPECT_TRUE(help.starts_with("accuracy and loss of a checkpoint\nUsage: trainer eval [OPTIONS]")) << help;
+  EXPECT_NE(help.find("--data TEXT=the checkpoint's"), std::string::npos) << help;
+  EXPECT_EQ(help.find("data convert"), std::string::npos) << help;
+  EXPECT_EQ(parse({"data", "info", "glyphs", "--help"}).text.find("--image-size"), std::string::npos);
 }
 
 TEST(CommandLine, VersionNamesTheLibraries) {

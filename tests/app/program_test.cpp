@@ -217,8 +217,8 @@ TEST(Program, EvaluatesOtherDataByTheTrainingSetsStatistics) {
   dark.write("train-labels-idx1-ubyte", ::tutti::testing::idx_labels({0, 1, 0, 1}));
   // Trains, goes on, and evaluates on other data.
   const auto evaluated = [&](const std::string& normalize, const std::string& out) {
-    const Words words{"--data", dark.text(), "--model", "mlp",  "--epochs", "1",
-                      "--out",  out,         "--quiet", "--normalize", normalize, "--resume"};
+    const Words words{"--data", dark.text(), "--model", "mlp",         "--epochs", "1",
+                      "--out",  out,         "--quiet", "--normalize", normalize,  "--resume"};
     for (int start = 0; start < 2; ++start) EXPECT_EQ(run_trainer(1, words).status, 0) << normalize;
     return run_trainer({"eval", "--checkpoint", out + "/checkpoints/step-00000001.h5", "--data",
                         "synthetic:700x1x12x12:2", "--quiet"})

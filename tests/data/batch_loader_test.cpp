@@ -72,14 +72,17 @@ class MemoryBackend : public Backend {
 // Sample i has the pixels i and i + 1 and the label i mod 7. Counts reads, and can fail from one sample on.
 class CountingDataset : public Dataset {
  public:
-  explicit CountingDataset(std::int64_t samples) {
+  explicit CountingDataset(std::int64_t samples, const Shape& told = kShape) {
     info_.name = "counting";
-    info_.image = Shape{1, 1, 2};
+    info_.image = told;
     info_.classes = 7;
     info_.samples = samples;
   }
 
+  static inline const Shape kShape{1, 1, 2};
+
   std::atomic<std::int64_t> first_failing{1'000'000};
+  std::size_t most_at_once() const { return most_at_once_; }
   std::int64_t samples_read() const { return samples_read_; }
 
   const DatasetInfo& info() const override { return info_; }
@@ -87,10 +90,11 @@ class CountingDataset : public Dataset {
     batch.images.clear();
     batch.labels.clear();
     batch.room.resize(samples.size());
+    most_at_once_ = std::max(most_at_once_.load(), samples.size());
     for (std::size_t i = 0; i < samples.size(); ++i) {
       if (samples[i] >= first_failing) throw Error(ErrorSource::io, "sample " + std::to_string(samples[i]));
       batch.room[i] = {static_cast<std::uint8_t>(samples[i]), static_cast<std::uint8_t>(samples[i] + 1)};
-      batch.images.push_back({batch.room[i].data(), info_.image});
+      batch.images.push_back({batch.room[i].data(), kShape});
       batch.labels.push_back(static_cast<std::int32_t>(samples[i] % 7));
       ++samples_read_;
     }
@@ -101,6 +105,7 @@ class CountingDataset : public Dataset {
  private:
   DatasetInfo info_;
   mutable std::atomic<std::int64_t> samples_read_{0};
+  mutable std::atomic<std::size_t> most_at_once_{0};
 };
 
 LoaderPlan plan_of(std::int64_t batch_size, int parts, LastBatch last_batch = LastBatch::keep) {
@@ -341,7 +346,18 @@ TEST(ChunkReader, ReadsConsecutiveSamplesIntoTheDevicesMemory) {
     expect_samples(reader.read(20, 0), {}, space);
     EXPECT_THROW(reader.read(0, 9), Error);
     EXPECT_EQ(backend.allocations(), 2);
+    EXPECT_EQ(data.most_at_once(), 8u);
   }
+}
+
+TEST(ChunkReader, HoldsOneImageAtATimeWhereTheirSizesDiffer) {
+  const CountingDataset data(20, {1, 0, 0});
+  MemoryBackend backend(MemorySpace::host);
+  ImageRecipe recipe;
+  recipe.image = CountingDataset::kShape;
+  ChunkReader reader(data, backend, recipe, 8);
+  expect_samples(reader.read(3, 8), {3, 4, 5, 6, 7, 8, 9, 10}, MemorySpace::host);
+  EXPECT_EQ(data.most_at_once(), 1u);
 }
 
 }  // namespace
