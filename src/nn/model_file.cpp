@@ -297,7 +297,8 @@ NetworkSpec read_model_file(const std::string& path) {
 }
 
 std::string model_text(const NetworkSpec& network) {
-  std::string text = fmt::format("name = \"{}\"\ninit = \"{}\"\n", network.name, name_of(network.initializer));
+  std::string text =
+      fmt::format("name = {}\ninit = \"{}\"\n", toml::format(toml::value(network.name)), name_of(network.initializer));
   for (const LayerNode& node : network.layers) {
     text += fmt::format("\n[[layer]]\nname = \"{}\"\ntype = \"{}\"\n{}{}{}", node.name, type_name(node.spec),
                         source_text("input", node.input), source_text("residual", node.residual),

@@ -2,6 +2,8 @@
 
 #include "tutti/base/error.hpp"
 
+#include "elements.hpp"
+
 #include <fmt/format.h>
 
 namespace tutti {
@@ -28,9 +30,7 @@ GradientSync::~GradientSync() {
 void GradientSync::ready(std::int64_t final_elements, Stream& stream) {
   while (next_ < ends_.size() && ends_[next_] <= final_elements) {
     const std::int64_t begin = next_ == 0 ? 0 : ends_[next_ - 1];
-    const Tensor bucket{static_cast<float*>(gradients_.data) + begin, Shape{ends_[next_] - begin}, ElementType::f32,
-                        gradients_.space};
-    communicator_.all_reduce_sum(bucket, stream);
+    communicator_.all_reduce_sum(elements_of(gradients_, begin, ends_[next_]), stream);
     ++next_;
   }
   communicator_.progress();

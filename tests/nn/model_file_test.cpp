@@ -142,6 +142,14 @@ type = "global-average-pool"
   EXPECT_EQ(parse_model(model_text(network), "text"), network) << model_text(network);
 }
 
+TEST(ModelFile, ReadsBackItsTextWhateverTheNetworkIsCalled) {
+  NetworkSpec network = built_in_model("linear");
+  for (const char* name : {"a \"b\" c", "back\\slash", "two\nlines and a\ttab", "", "ä"}) {
+    network.name = name;
+    EXPECT_EQ(parse_model(model_text(network), "text"), network) << model_text(network);
+  }
+}
+
 TEST(ModelFile, NamesTheLineOfAWrongConnection) {
   const std::string head = "name = \"x\"\n[[layer]]\nname = \"a\"\ntype = \"conv2d\"\nchannels = 2\nkernel = 1\n";
   const std::string next = head + "[[layer]]\nname = \"b\"\n";

@@ -264,8 +264,8 @@ def outside(case: Case, distances: dict[str, Distance]) -> list[str]:
 
 
 def greater(one: Distance, other: Distance) -> Distance:
-    """The greater of each figure."""
-    figures = (max(pair) for pair in zip(dataclasses.astuple(one)[:-1], dataclasses.astuple(other)[:-1]))
+    """The greater of each figure; what is no number stays so."""
+    figures = (float(np.maximum(*pair)) for pair in zip(dataclasses.astuple(one)[:-1], dataclasses.astuple(other)[:-1]))
     return Distance(*figures, one.worst if one.gradient > other.gradient else other.worst)
 
 

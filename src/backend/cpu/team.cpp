@@ -6,17 +6,12 @@ namespace tutti::cpu {
 
 Team::Team(int threads) {
   for (int i = 1; i < threads; ++i) {
-    threads_.emplace_back([this] {
+    threads_.emplace_back([this](const std::stop_token& stop) {
       set_thread_environment(1);
-      wait_for_work();
+      std::unique_lock lock(mutex_);
+      while (work_.wait(lock, stop, [this] { return next_ < tasks_; })) work(lock);
     });
   }
-}
-
-Team::~Team() {
-  const std::lock_guard lock(mutex_);
-  ending_ = true;
-  work_.notify_all();
 }
 
 void Team::run(int tasks, const std::function<void(int)>& task) {
@@ -41,14 +36,6 @@ void Team::work(std::unique_lock<std::mutex>& lock) {
     (*task_)(mine);
     lock.lock();
     if (--unfinished_ == 0) done_.notify_one();
-  }
-}
-
-void Team::wait_for_work() {
-  std::unique_lock lock(mutex_);
-  while (!ending_) {
-    work(lock);
-    work_.wait(lock, [this] { return ending_ || next_ < tasks_; });
   }
 }
 

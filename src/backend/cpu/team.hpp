@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <functional>
 #include <mutex>
+#include <stop_token>
 #include <thread>
 #include <vector>
 
@@ -14,7 +15,6 @@ class Team {
  public:
   // The calling thread counts as one of them.
   explicit Team(int threads);
-  ~Team();
   Team(const Team&) = delete;
   Team& operator=(const Team&) = delete;
 
@@ -23,17 +23,15 @@ class Team {
 
  private:
   void work(std::unique_lock<std::mutex>& lock);
-  void wait_for_work();
 
   std::mutex mutex_;
-  std::condition_variable work_;
+  std::condition_variable_any work_;
   std::condition_variable done_;
   const std::function<void(int)>* task_ = nullptr;
   int tasks_ = 0;
   int next_ = 0;
   int unfinished_ = 0;
-  bool ending_ = false;
-  std::vector<std::jthread> threads_;
+  std::vector<std::jthread> threads_;  // the last member: stopped and joined before the others go
 };
 
 }  // namespace tutti::cpu
