@@ -14,8 +14,9 @@ struct ValueText {
   std::string operator()(const std::string* value) const {
     std::string text = "\"";
     for (const char c : *value) {
+      const bool is_control = (c >= 0 && c < ' ') || c == '\x7f';
       if (c == '"' || c == '\\') text += '\\';
-      text += c;
+      text += is_control ? fmt::format("\\u{:04X}", static_cast<int>(c)) : std::string(1, c);
     }
     return text + '"';
   }

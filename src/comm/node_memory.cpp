@@ -25,8 +25,8 @@ struct CloseFile {
 using File = UniqueHandle<int, CloseFile, -1>;
 
 constexpr const char* kRemedy =
-    "make it larger (mount -o remount,size=.. /dev/shm; in a container --shm-size), start fewer ranks on this host, or "
-    "use a smaller data set";
+    "make it larger (mount -o remount,size=.. /dev/shm; in a container --shm-size), start one rank a host with more "
+    "--threads, or use a smaller data set";
 
 [[noreturn]] void refuse(const char* what, const std::string& name, int status) {
   throw Error(ErrorSource::io, fmt::format("cannot {} shared memory {}: {}; the ranks of a host share one /dev/shm, "

@@ -26,6 +26,11 @@ std::vector<std::int64_t> count_classes(const DatasetInfo& info, std::span<const
   return counts;
 }
 
+std::size_t DatasetInfo::index_of(std::int64_t sample) const {
+  if (sample >= 0 && sample < samples) return static_cast<std::size_t>(sample);
+  throw Error(ErrorSource::internal, fmt::format("sample {} of {}, which has {}", sample, name, samples));
+}
+
 std::int64_t DatasetInfo::samples_at_once() const {
   constexpr std::int64_t kBytes = std::int64_t{4} << 20;
   return sizes_differ() ? 1 : std::max<std::int64_t>(1, kBytes / image.elements());
@@ -48,11 +53,7 @@ void MemoryDataset::read(std::span<const std::int64_t> samples, SampleBatch& bat
   batch.images.clear();
   batch.labels.clear();
   for (const std::int64_t sample : samples) {
-    if (sample < 0 || sample >= info_.samples) {
-      throw Error(ErrorSource::internal,
-                  fmt::format("sample {} of {}, which has {}", sample, info_.name, info_.samples));
-    }
-    const auto index = static_cast<std::size_t>(sample);
+    const std::size_t index = info_.index_of(sample);
     batch.images.push_back({images_.data() + index * image_bytes, info_.image});
     batch.labels.push_back(labels_[index]);
   }

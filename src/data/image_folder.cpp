@@ -30,11 +30,7 @@ void ImageFolder::read(std::span<const std::int64_t> samples, SampleBatch& batch
   batch.labels.clear();
   batch.room.resize(std::max(batch.room.size(), samples.size()));
   for (std::size_t i = 0; i < samples.size(); ++i) {
-    if (samples[i] < 0 || samples[i] >= info_.samples) {
-      throw Error(ErrorSource::internal,
-                  fmt::format("sample {} of {}, which has {}", samples[i], info_.name, info_.samples));
-    }
-    const auto sample = static_cast<std::size_t>(samples[i]);
+    const std::size_t sample = info_.index_of(samples[i]);
     const std::string path = path_of(sample);
     const Shape shape = read_image(path, info_.image[0], batch.room[i]);
     if (!info_.sizes_differ() && shape != info_.image) {

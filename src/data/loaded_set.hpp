@@ -24,7 +24,8 @@ struct StoredImages {
 };
 
 struct LoadedSet {
-  DatasetInfo info;  // classes 0: as many as names and labels show; samples and class_samples are counted at the end
+  DatasetInfo
+      info;  // classes 0: as many as have names, or as labels show; samples and class_samples are counted at the end
   std::vector<std::int32_t> labels;
   std::variant<std::vector<std::uint8_t>, ImageFiles, StoredImages> pixels;
   std::optional<std::uint64_t> digest;  // of what was held out and what that left; else that of labels and pixels

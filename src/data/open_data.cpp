@@ -66,10 +66,7 @@ void rename_labels(LoadedSet& test, const DatasetInfo& train) {
   for (std::int32_t& label : test.labels) label = number_of.at(static_cast<std::size_t>(label));
 }
 
-int classes_shown(const LoadedSet& set) {
-  const int shown = set.labels.empty() ? 0 : *std::ranges::max_element(set.labels) + 1;
-  return std::max(shown, static_cast<int>(set.info.class_names.size()));
-}
+int classes_shown(const LoadedSet& set) { return set.labels.empty() ? 0 : *std::ranges::max_element(set.labels) + 1; }
 
 void find_statistics(LoadedSet& set) {
   const auto* images = std::get_if<std::vector<std::uint8_t>>(&set.pixels);
@@ -83,6 +80,7 @@ void find_statistics(LoadedSet& set) {
 void share_facts(LoadedPair& pair) {
   DatasetInfo& info = pair.train.info;
   if (pair.test) rename_labels(*pair.test, info);
+  if (info.classes == 0) info.classes = static_cast<int>(info.class_names.size());
   if (info.classes == 0) {
     info.classes = std::max({2, classes_shown(pair.train), pair.test ? classes_shown(*pair.test) : 0});
   }

@@ -35,13 +35,6 @@ StoredSet::StoredSet(DatasetInfo info, StoredRows stored, std::span<const std::i
   }
 }
 
-std::int64_t StoredSet::row_of(std::int64_t sample) const {
-  if (sample < 0 || sample >= info_.samples) {
-    throw Error(ErrorSource::internal, fmt::format("sample {} of {}, which has {}", sample, info_.name, info_.samples));
-  }
-  return stored_.rows[static_cast<std::size_t>(sample)];
-}
-
 // Rows that follow one another are read at once.
 void StoredSet::read(std::span<const std::int64_t> samples, SampleBatch& batch) const {
   const auto image_bytes = static_cast<std::size_t>(info_.image.elements());
@@ -49,9 +42,10 @@ void StoredSet::read(std::span<const std::int64_t> samples, SampleBatch& batch) 
   batch.labels.clear();
   std::size_t runs = 0;
   for (std::size_t begin = 0, end = 0; begin < samples.size(); begin = end) {
-    const std::int64_t first = row_of(samples[begin]);
+    const auto row_of = [&](std::size_t i) { return stored_.rows[info_.index_of(samples[i])]; };
+    const std::int64_t first = row_of(begin);
     const auto next_row = [&] { return first + static_cast<std::int64_t>(end - begin); };
-    for (end = begin + 1; end < samples.size() && row_of(samples[end]) == next_row();) ++end;
+    for (end = begin + 1; end < samples.size() && row_of(end) == next_row();) ++end;
     batch.room.resize(std::max(batch.room.size(), runs + 1));
     auto& room = batch.room[runs++];
     room.resize((end - begin) * image_bytes);

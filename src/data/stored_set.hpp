@@ -29,8 +29,6 @@ class StoredSet : public Dataset {
   std::uint64_t digest() const override { return digest_; }
 
  private:
-  std::int64_t row_of(std::int64_t sample) const;
-
   DatasetInfo info_;
   StoredRows stored_;
   std::span<const std::int32_t> labels_;

@@ -1,7 +1,6 @@
 #include "tutti/storage/whole_file.hpp"
 
 #include "tutti/base/error.hpp"
-#include "tutti/base/unique_handle.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -18,11 +17,6 @@ namespace tutti {
 namespace {
 
 constexpr int kMostLeftovers = 100;
-
-struct CloseDescriptor {
-  void operator()(int descriptor) const noexcept { static_cast<void>(::close(descriptor)); }
-};
-using Descriptor = UniqueHandle<int, CloseDescriptor, -1>;
 
 std::string_view remedy(int error) {
   switch (error) {
@@ -81,7 +75,7 @@ void flush_folder(const std::string& path) {
 
 }  // namespace
 
-void WholeFile::CloseDescriptor::operator()(int descriptor) const noexcept { static_cast<void>(::close(descriptor)); }
+void CloseDescriptor::operator()(int descriptor) const noexcept { static_cast<void>(::close(descriptor)); }
 
 WholeFile::WholeFile(const std::string& path) : path_(path) {
   // A killed process of the same number may have left its file behind, and on a shared file system another
@@ -89,8 +83,7 @@ WholeFile::WholeFile(const std::string& path) : path_(path) {
   const std::string stem = fmt::format("{}.tmp.{}.{}", path, host_name(), ::getpid());
   for (int leftover = 0; !descriptor_; ++leftover) {
     temporary_ = leftover == 0 ? stem : fmt::format("{}.{}", stem, leftover);
-    descriptor_ =
-        decltype(descriptor_)(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666));
+    descriptor_ = Descriptor(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666));
     const int error = errno;
     if (!descriptor_ && (error != EEXIST || leftover == kMostLeftovers)) {
       fail(path_, fmt::format("creating '{}'", temporary_), error);

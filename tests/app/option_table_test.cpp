@@ -36,7 +36,7 @@ TEST(OptionTable, NamesEveryOptionOnce) {
 
 TEST(ConfigFile, WrittenAndReadGivesTheSameConfiguration) {
   RunConfig config;
-  config.data = "a \"quoted\" \\ path";
+  config.data = "a \"quoted\" \\ path\n\x01\x7f of \xC3\xA4";
   config.lr = 1e-5;
   config.momentum = 0;
   config.nesterov = true;

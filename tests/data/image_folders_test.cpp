@@ -1,7 +1,9 @@
 #include "tutti/base/error.hpp"
+#include "tutti/data/data_file.hpp"
 #include "tutti/data/open_data.hpp"
 
 #include "data/written_images.hpp"
+#include "data/written_sets.hpp"
 #include "support/thrown.hpp"
 
 #include <gmock/gmock.h>
@@ -86,6 +88,17 @@ TEST(ClassFolders, OfTheTestSetMustBeClassesOfTheTrainingSet) {
   write_pets(folder, "train/");
   folder.write("test/fox/x.png", dot(9));
   EXPECT_THAT(refusal(folder.text()), HasSubstr("has the class 'fox', which"));
+}
+
+TEST(ClassFolders, AreAllTheClassesThatLabelsWithoutNamesMayBe) {
+  const TemporaryFolder folder;
+  folder.write("train/cat/1.png", dot(1));
+  const std::string file = folder.text() + "/set.h5";
+  write_data_file(open_named(folder.text()).pair, file);
+  EXPECT_EQ(open_named(file).pair.train->info().classes, 1);
+  folder.write("t10k-images-idx3-ubyte", testing::idx_file({0x803, 1, 2, 2}, 4));
+  folder.write("t10k-labels-idx1-ubyte", testing::idx_labels({1}));
+  EXPECT_THAT(refusal(folder.text()), HasSubstr("has label 1, but the classes are 0 .. 0"));
 }
 
 TEST(ClassFolders, HoldImagesOfDifferentSizesAndColours) {

@@ -30,6 +30,8 @@ struct DatasetInfo {
   std::vector<std::int64_t> class_samples;  // how many samples each class has; empty where nobody counted
 
   bool sizes_differ() const { return image[1] == 0; }
+  // The place of a sample in arrays of them. Throws an internal error where there is no such sample.
+  std::size_t index_of(std::int64_t sample) const;
   // How many samples to read at a time where the images take memory: some MiB of them; one where sizes differ.
   std::int64_t samples_at_once() const;
 };

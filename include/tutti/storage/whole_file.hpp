@@ -11,6 +11,11 @@
 
 namespace tutti {
 
+struct CloseDescriptor {
+  void operator()(int descriptor) const noexcept;
+};
+using Descriptor = UniqueHandle<int, CloseDescriptor, -1>;
+
 // A file under its temporary name, empty at first, for writers that need a path; removed again unless it is kept.
 // Throws save errors as write_whole does.
 class WholeFile {
@@ -26,13 +31,9 @@ class WholeFile {
   void keep();
 
  private:
-  struct CloseDescriptor {
-    void operator()(int descriptor) const noexcept;
-  };
-
   std::string path_;
   std::string temporary_;
-  UniqueHandle<int, CloseDescriptor, -1> descriptor_;
+  Descriptor descriptor_;
 };
 
 // Throws a save error with path, errno text and remedy; the temporary file is removed then.
