@@ -28,11 +28,11 @@ PartContext::PartContext(const Network& network, NetworkWeights& weights, Backen
 PartContext::~PartContext() = default;
 
 void PartContext::plan(std::int64_t samples, LayerMode mode) {
-  auto& slot = plans_[{samples, mode}];
-  if (slot) return;
-  slot = std::make_unique<PassPlan>(network_, weights_, backend_,
-                                    PassRequest{.samples = samples, .mode = mode, .label_smoothing = label_smoothing_});
-  if (arena_.bytes() < slot->memory().bytes()) arena_ = backend_.allocate(slot->memory().bytes());
+  if (plans_.contains({samples, mode})) return;
+  const PassRequest request{.samples = samples, .mode = mode, .label_smoothing = label_smoothing_};
+  auto plan = std::make_unique<PassPlan>(network_, weights_, backend_, request);
+  if (arena_.bytes() < plan->memory().bytes()) arena_ = backend_.allocate(plan->memory().bytes());
+  plans_.emplace(std::pair(samples, mode), std::move(plan));
 }
 
 std::size_t PartContext::activation_bytes() const { return arena_.bytes(); }

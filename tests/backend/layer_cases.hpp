@@ -45,6 +45,7 @@ inline std::vector<NetworkCase> convolution_cases() {
       {"ConvThatIsTransformedOverOddImages", 9, {64, 7, 9}, {Conv2dSpec{80, 3, 1, 1, kNoBias, kNoRelu}}},
       {"ConvThatIsTransformedWithoutPadding", 16, {80, 9, 9}, {Conv2dSpec{64, 3, 1, 0, kBias, kNoRelu}}},
       {"ConvOfFullBlocks", 3, {64, 8, 8}, {Conv2dSpec{64, 3, 1, 1, kNoBias, kRelu}}},
+      {"ConvOfFullBlocksInABatchOf12", 12, {64, 8, 8}, {Conv2dSpec{64, 3, 1, 1, kBias, kRelu}}},
       {"ConvStridedOverOddImages", 3, {16, 15, 17}, {Conv2dSpec{32, 3, 2, 1, kBias, kNoRelu}}},
       {"ConvStridedWithRemainder", 1, {3, 11, 12}, {Conv2dSpec{5, 4, 3, 0, kBias, kRelu}}},
       {"ConvStridedOneByOne", 16, {16, 9, 9}, {Conv2dSpec{32, 1, 2, 0, kNoBias, kNoRelu}}},

@@ -50,12 +50,8 @@ class AddLayer final : public Layer {
 
 std::unique_ptr<Layer> make(const Processor& processor, const AddSpec& spec, const LayerRequest& request) {
   require_residual(spec, request);
-  const Desc& input = desc_of(request.input);
   return check([&] { return fmt::format("making add on {}", request.input.shape.text()); },
-               [&]() -> std::unique_ptr<Layer> {
-                 if (is_bf16(input)) return std::make_unique<AddLayer<Bf16>>(processor.engine, spec, request);
-                 return std::make_unique<AddLayer<float>>(processor.engine, spec, request);
-               });
+               [&] { return make_typed<AddLayer>(request, processor.engine, spec, request); });
 }
 
 }  // namespace tutti::cpu

@@ -309,12 +309,7 @@ std::unique_ptr<Layer> make(const Processor& processor, const BatchNormSpec& spe
   static_cast<void>(output_shape(spec, request.input.shape.without_first()));
   if (spec.add) require_residual(spec, request);
   return check([&] { return fmt::format("making batch-norm on {}", request.input.shape.text()); },
-               [&]() -> std::unique_ptr<Layer> {
-                 if (is_bf16(desc_of(request.input))) {
-                   return std::make_unique<BatchNormLayer<Bf16>>(processor.engine, spec, request);
-                 }
-                 return std::make_unique<BatchNormLayer<float>>(processor.engine, spec, request);
-               });
+               [&] { return make_typed<BatchNormLayer>(request, processor.engine, spec, request); });
 }
 
 }  // namespace tutti::cpu

@@ -3,9 +3,11 @@
 // each sample one after another, of which each holds its pixels one after another with `period` channels innermost.
 // Plain images have a period of 1, channels last all channels, blocked layouts 8 or 16.
 
+#include "backend/cpu/element.hpp"
 #include "backend/cpu/format.hpp"
 
 #include <algorithm>
+#include <memory>
 
 namespace tutti::cpu {
 
@@ -51,5 +53,12 @@ class ChannelLayout {
 };
 
 bool is_bf16(const Desc& desc);
+
+// A layer for the numbers in which its input is stored.
+template <template <class> class TypedLayer, class... Arguments>
+std::unique_ptr<Layer> make_typed(const LayerRequest& request, const Arguments&... arguments) {
+  if (is_bf16(desc_of(request.input))) return std::make_unique<TypedLayer<Bf16>>(arguments...);
+  return std::make_unique<TypedLayer<float>>(arguments...);
+}
 
 }  // namespace tutti::cpu

@@ -86,10 +86,7 @@ class DropoutLayer final : public Layer {
 std::unique_ptr<Layer> make(const Processor&, const DropoutSpec& spec, const LayerRequest& request) {
   static_cast<void>(output_shape(spec, request.input.shape.without_first()));
   return check([&] { return fmt::format("making dropout on {}", request.input.shape.text()); },
-               [&]() -> std::unique_ptr<Layer> {
-                 if (is_bf16(desc_of(request.input))) return std::make_unique<DropoutLayer<Bf16>>(spec, request);
-                 return std::make_unique<DropoutLayer<float>>(spec, request);
-               });
+               [&] { return make_typed<DropoutLayer>(request, spec, request); });
 }
 
 }  // namespace tutti::cpu

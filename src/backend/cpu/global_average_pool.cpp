@@ -61,12 +61,7 @@ std::unique_ptr<Layer> make(const Processor&, const GlobalAveragePoolSpec& spec,
   const Shape& input = request.input.shape;
   const Shape output = output_shape(spec, input.without_first()).batch_of(input[0]);
   return check([&] { return fmt::format("making global-average-pool on {}", input.text()); },
-               [&]() -> std::unique_ptr<Layer> {
-                 if (is_bf16(desc_of(request.input))) {
-                   return std::make_unique<GlobalAveragePoolLayer<Bf16>>(request, output);
-                 }
-                 return std::make_unique<GlobalAveragePoolLayer<float>>(request, output);
-               });
+               [&] { return make_typed<GlobalAveragePoolLayer>(request, request, output); });
 }
 
 }  // namespace tutti::cpu
