@@ -44,8 +44,8 @@ struct TrainerOptions {
   LrPlan learning_rate;
   std::size_t bucket_bytes = std::size_t{4} << 20;
   int steps_ahead = 1;
-  int readers = 1;       // threads that prepare them
-  ImageRecipe recipe{};  // of training images; test images are only fitted to its size
+  int readers = 1;                     // threads that prepare them
+  ImageRecipe recipe{};                // of training images; test images are only fitted to its size
   std::int64_t test_every_epochs = 1;  // and after the last; 0: never
   std::int64_t log_every_steps = 0;
   std::int64_t digest_every_steps = 0;
