@@ -43,8 +43,6 @@ bool concerns_convert(const RunOption& option) { return concerns_data(option) ||
 // Those of rank counts and of the input also decide on the parts.
 bool concerns_bench(const RunOption& option) { return concerns_bench_step(option) && option.name != "parts"; }
 
-CLI::Range positive() { return {std::int64_t{1}, std::int64_t{1} << 40}; }
-
 void add_no_options(CLI::App&, Invocation&) {}
 
 void add_json_option(CLI::App& app, Invocation& invocation) {
@@ -62,20 +60,22 @@ void add_eval_options(CLI::App& app, Invocation& invocation) {
   add_json_option(app, invocation);
 }
 
-void add_ranks_options(CLI::App& app, Invocation& invocation) {
+void add_ranks_option(CLI::App& app, Invocation& invocation) {
   app.add_option("--ranks", invocation.ranks, "rank counts to measure, as 1,2,4; none: 1, 2, 4 .. all")->group("Bench");
-  add_json_option(app, invocation);
+}
+
+void add_count(CLI::App& app, const char* flag, std::int64_t& value, const char* help) {
+  const CLI::Range positive(std::int64_t{1}, std::int64_t{1} << 40);
+  app.add_option(flag, value, help)->check(positive)->capture_default_str()->group("Bench");
 }
 
 void add_allreduce_options(CLI::App& app, Invocation& invocation) {
-  add_ranks_options(app, invocation);
   AllreduceBench& bench = invocation.allreduce;
-  const auto add = [&](const char* flag, std::int64_t& value, const char* help) {
-    app.add_option(flag, value, help)->check(positive())->capture_default_str()->group("Bench");
-  };
-  add("--min-bytes", bench.min_bytes, "smallest message");
-  add("--max-bytes", bench.max_bytes, "largest message");
-  add("--repeats", bench.repeats, "timed repetitions of each");
+  add_ranks_option(app, invocation);
+  add_count(app, "--min-bytes", bench.min_bytes, "smallest message");
+  add_count(app, "--max-bytes", bench.max_bytes, "largest message");
+  add_count(app, "--repeats", bench.repeats, "timed repetitions of each");
+  add_json_option(app, invocation);
 }
 
 void add_input_options(CLI::App& app, Invocation& invocation) {
@@ -87,11 +87,8 @@ void add_input_options(CLI::App& app, Invocation& invocation) {
 }
 
 void add_step_options(CLI::App& app, Invocation& invocation) {
-  const auto add = [&](const char* flag, std::int64_t& value, const char* help) {
-    app.add_option(flag, value, help)->check(positive())->capture_default_str()->group("Bench");
-  };
-  add("--warmup-steps", invocation.steps.warmup, "steps before the clock runs");
-  add("--timed-steps", invocation.steps.timed, "steps measured");
+  add_count(app, "--warmup-steps", invocation.steps.warmup, "steps before the clock runs");
+  add_count(app, "--timed-steps", invocation.steps.timed, "steps measured");
   add_json_option(app, invocation);
 }
 
@@ -100,7 +97,7 @@ void add_scaling_options(CLI::App& app, Invocation& invocation) {
       ->check(CLI::IsMember({"strong", "weak", "both"}))
       ->capture_default_str()
       ->group("Bench");
-  app.add_option("--ranks", invocation.ranks, "rank counts to measure, as 1,2,4; none: 1, 2, 4 .. all")->group("Bench");
+  add_ranks_option(app, invocation);
   add_step_options(app, invocation);
 }
 

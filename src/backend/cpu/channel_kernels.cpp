@@ -1,5 +1,7 @@
 #include "backend/cpu/channel_kernels.hpp"
 
+#include "backend/cpu/library.hpp"
+
 #include <cstring>
 
 namespace tutti::cpu {
@@ -32,11 +34,8 @@ constexpr int kWidth = 4;
 
 template <class T>
 const ChannelKernels<T>& channel_kernels() {
-  const auto has = [isa = dnnl::get_effective_cpu_isa()](dnnl::cpu_isa wanted) {
-    return (static_cast<unsigned>(isa) & static_cast<unsigned>(wanted)) == static_cast<unsigned>(wanted);
-  };
-  if (has(dnnl::cpu_isa::avx512_core)) return avx512::kKernels<T>;
-  if (has(dnnl::cpu_isa::avx2)) return avx2::kKernels<T>;
+  if (compiles_for(dnnl::cpu_isa::avx512_core)) return avx512::kKernels<T>;
+  if (compiles_for(dnnl::cpu_isa::avx2)) return avx2::kKernels<T>;
   return generic::kKernels<T>;
 }
 

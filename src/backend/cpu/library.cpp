@@ -40,15 +40,18 @@ std::string instruction_set() {
   }
 }
 
+// The values of isa are sets of bits; each set holds those of its predecessors.
+bool compiles_for(dnnl::cpu_isa instructions) {
+  const auto wanted = static_cast<unsigned>(instructions);
+  return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & wanted) == wanted;
+}
+
 dnnl::memory::data_type compute_type(Precision precision) {
   if (precision == Precision::fp32) return dnnl::memory::data_type::f32;
   if (precision == Precision::tf32) {
     throw Error(ErrorSource::usage, "--precision tf32 is for GPUs; on a CPU give fp32 or bf16");
   }
-  // The values of isa are sets of bits; each set holds those of its predecessors.
-  const auto bits = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
-  constexpr auto kLeast = static_cast<unsigned>(dnnl::cpu_isa::avx512_core);
-  if ((bits & kLeast) == kLeast) return dnnl::memory::data_type::bf16;
+  if (compiles_for(dnnl::cpu_isa::avx512_core)) return dnnl::memory::data_type::bf16;
   throw Error(
       ErrorSource::usage,
       fmt::format("--precision bf16 wants a processor with AVX-512; this one has {}: give fp32", instruction_set()));

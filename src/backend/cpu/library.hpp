@@ -11,6 +11,8 @@ namespace tutti::cpu {
 
 std::string library_version();  // "oneDNN 2.6.3"
 std::string instruction_set();  // "AVX-512 with bf16"
+// Whether the library compiles for these instructions, on this processor and within the limit it may have been set.
+bool compiles_for(dnnl::cpu_isa instructions);
 // The type in which layers compute. Throws a usage error where this processor cannot.
 dnnl::memory::data_type compute_type(Precision precision);
 std::string threading_library();  // "OpenMP"
