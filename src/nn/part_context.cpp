@@ -58,11 +58,11 @@ void PartContext::forward(Stream& stream, const Tensor& images, LayerMode mode, 
   images_ = images.data;
   for (std::size_t i = 0; i < network_.layers().size(); ++i) {
     const NetworkLayer& layer = network_.layers()[i];
+    current_->layer(i).set_place(stream, place);
     current_->layer(i).forward(stream,
                                {.input = values_of(layer.from),
                                 .residual = takes_residual(layer.spec) ? values_of(layer.residual_from) : nullptr,
-                                .output = address(current_->blocks(i).output),
-                                .place = place});
+                                .output = address(current_->blocks(i).output)});
   }
 }
 

@@ -13,7 +13,7 @@ using testing::MatchesRegex;
 TEST(CudaLibrary, IsFoundBesideTuttisOwnAndIsOfThisBuild) {
   const CudaLibraries libraries = load_cuda_libraries();
   EXPECT_EQ(libraries.cuda.interface_version, kCudaInterfaceVersion);
-  EXPECT_NE(libraries.cuda.sgd_step, nullptr);
+  EXPECT_NE(libraries.cuda.make_backend, nullptr);
   EXPECT_NE(libraries.nccl.make_communicator, nullptr);
 }
 

@@ -77,10 +77,10 @@ class NetworkPlan {
     for (Step& step : steps_) device_.poison(step.output);
     for (std::size_t i = 0; i < steps_.size(); ++i) {
       const auto& residual = steps_[i].residual;
+      steps_[i].layer->set_place(device_.stream(), kPlace);
       steps_[i].layer->forward(device_.stream(), {.input = values(i).data(),
                                                   .residual = residual ? values(*residual).data() : nullptr,
-                                                  .output = steps_[i].output.data(),
-                                                  .place = kPlace});
+                                                  .output = steps_[i].output.data()});
     }
     return device_.values_of(activation(steps_.size()), steps_.back().output.data());
   }

@@ -45,9 +45,8 @@ class SingleLayer {
     device_.set_values(options_.input, input_, input);
     if (options_.residual.format) device_.set_values(options_.residual, residual_, residual);
     device_.poison(output_);
-    layer_->forward(
-        device_.stream(),
-        {.input = input_.data(), .residual = residual_.data(), .output = output_.data(), .place = options_.place});
+    layer_->set_place(device_.stream(), options_.place);
+    layer_->forward(device_.stream(), {.input = input_.data(), .residual = residual_.data(), .output = output_.data()});
     return device_.values_of(output(), output_);
   }
 

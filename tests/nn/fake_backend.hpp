@@ -66,8 +66,10 @@ class FakeLayer final : public Layer {
   bool reads_output() const override { return traits_.reads_output; }
   bool leaves_residual_gradient() const override { return traits_.leaves_residual_gradient; }
 
+  void set_place(Stream&, const SamplePlace& place) override { place_ = place; }
+
   void forward(Stream&, const LayerForward& pass) override {
-    log_.forward.push_back({.random_purpose = request_.random_purpose, .place = pass.place});
+    log_.forward.push_back({.random_purpose = request_.random_purpose, .place = place_});
     input_ = values_at(pass.input, inputs());
     EXPECT_EQ(pass.residual != nullptr, takes_residual(spec_));
     if (pass.residual != nullptr) residual_ = values_at(pass.residual, outputs());
@@ -122,6 +124,7 @@ class FakeLayer final : public Layer {
   LayerRequest request_;
   FakeTraits traits_;
   ActivationSpec output_;
+  SamplePlace place_{};
   Values input_, residual_, result_;  // copies of the last forward's
 };
 

@@ -2,6 +2,7 @@
 // Seam A: what a processor can do. Hold memory, order work, run one layer, and the few flat vector operations that
 // the optimizer and the exchange need. Networks, ranks and files are unknown here.
 
+#include "tutti/backend/image_store.hpp"
 #include "tutti/backend/layer.hpp"
 #include "tutti/backend/layer_spec.hpp"
 #include "tutti/backend/precision.hpp"
@@ -9,6 +10,7 @@
 #include "tutti/backend/tensor.hpp"
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -73,6 +75,22 @@ class Backend {
   // Zeroed memory, aligned to 64 bytes at least.
   virtual Buffer allocate(std::size_t bytes) = 0;
   virtual std::unique_ptr<Stream> make_stream() = 0;
+  virtual std::unique_ptr<Event> make_event() { return std::make_unique<Event>(); }
+
+  // What a processor with memory and a queue of its own does besides.
+  // Zeroed host memory that copies reach without waiting.
+  virtual Buffer allocate_staging(std::size_t bytes) { return allocate(bytes); }
+  // Null where images are best read from the host's memory, and where there is no room for these.
+  virtual std::unique_ptr<ImageStore> hold_images(const HeldImages&) { return nullptr; }
+  // Calls `enqueue` to note what it enqueues on the stream, without doing it; everything must have been done once before.
+  // Null, with `enqueue` not called, where nothing is gained by it.
+  virtual std::unique_ptr<Recording> record(Stream&, const std::function<void()>& enqueue) {
+    static_cast<void>(enqueue);
+    return nullptr;
+  }
+  // What was chosen by measuring, as lines of text; adopted before any layer is made, the same is chosen again.
+  virtual std::string choices() const { return {}; }
+  virtual void adopt_choices(const std::string& lines) { static_cast<void>(lines); }
 
   // Between tensors of equal bytes, this processor's or the host's. Asynchronous.
   virtual void copy(Stream& stream, const Tensor& to, const Tensor& from) = 0;

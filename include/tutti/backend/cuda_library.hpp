@@ -4,9 +4,8 @@
 // (comm/nccl_library.hpp), in the same library and of the same version.
 
 #include "tutti/backend/backend.hpp"
-#include "tutti/backend/cuda_stream.hpp"
+#include "tutti/backend/precision.hpp"
 
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -30,19 +29,23 @@ struct CudaInventory {
   std::string cudnn_version;    // "9.19.0"
 };
 
+struct CudaOptions {
+  int device = 0;
+  Precision precision = Precision::fp32;
+  // Measure which of cuDNN's ways of computing each convolution is the fastest; else take its first proposal.
+  bool search_plans = true;
+  // Let repeated work be noted once and enqueued as one graph.
+  bool record = true;
+};
+
 // Raised with every change of the tables: program and library must come from the same build.
-inline constexpr int kCudaInterfaceVersion = 2;
+inline constexpr int kCudaInterfaceVersion = 3;
 
 struct CudaLibrary {
   int interface_version = kCudaInterfaceVersion;  // first in every version
   // Works without a driver and without a device.
   CudaInventory (*query)() = nullptr;
-  Buffer (*allocate)(int device, std::size_t bytes) = nullptr;
-  std::unique_ptr<CudaStream> (*make_stream)(int device) = nullptr;
-  // Between tensors of equal bytes, the stream's device's or the host's. Asynchronous.
-  void (*copy)(CudaStream& stream, const Tensor& to, const Tensor& from) = nullptr;
-  // Every operation rounds as on the CPU, so that both give the same bits. Asynchronous.
-  void (*sgd_step)(CudaStream& stream, const SgdStep& step) = nullptr;
+  std::unique_ptr<Backend> (*make_backend)(const CudaOptions& options) = nullptr;
 };
 
 extern "C" const CudaLibrary& tutti_cuda_library();

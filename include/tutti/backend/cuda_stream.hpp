@@ -1,6 +1,6 @@
 #pragma once
-// CUDA streams and memory for whoever works inside libtutti_cuda.so: the layers, and the NCCL communicator.
-// Code outside that library reaches them through CudaLibrary (backend/cuda_library.hpp).
+// CUDA streams, events and memory for whoever works inside libtutti_cuda.so: the layers, and the NCCL communicator.
+// Code outside that library reaches them through a Backend.
 
 #include "tutti/backend/stream.hpp"
 #include "tutti/backend/tensor.hpp"
@@ -19,6 +19,9 @@ class CudaStream : public Stream {
   virtual void wait_for(const CudaStream& other) = 0;
   // True when all work enqueued so far is done. Throws what the work met.
   virtual bool idle() = 0;
+  // Memory of the device for one operation at a time, at least so many bytes; it stays where it is for as long as
+  // nobody asks for more, and what asked earlier keeps what it got until the stream goes.
+  virtual void* scratch(std::size_t bytes) = 0;
 };
 
 // The stream seen as a CUDA one. Throws an internal error when it is another processor's.
@@ -26,9 +29,15 @@ CudaStream& as_cuda_stream(Stream& stream);
 
 // What the calling thread does from now on concerns this device.
 void use_cuda_device(int device);
+
+// Urgent streams are served before others where the device has the choice.
+enum class CudaPriority { usual, urgent };
 // Does not wait for other streams of the process.
-std::unique_ptr<CudaStream> make_cuda_stream(int device);
+std::unique_ptr<CudaStream> make_cuda_stream(int device, CudaPriority priority = CudaPriority::usual);
+std::unique_ptr<Event> make_cuda_event(int device);
 // Zeroed memory of the device, aligned to 256 bytes.
 Buffer allocate_cuda(int device, std::size_t bytes);
+// Zeroed memory of the host that the device reaches by itself.
+Buffer allocate_pinned(int device, std::size_t bytes);
 
 }  // namespace tutti

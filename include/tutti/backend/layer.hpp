@@ -56,7 +56,6 @@ struct LayerForward {
   const void* input = nullptr;
   const void* residual = nullptr;
   void* output = nullptr;
-  SamplePlace place{};
 };
 
 struct LayerBackward {
@@ -82,6 +81,8 @@ class Layer {
   virtual bool reads_output() const { return true; }
   // Whether backward() leaves the residual's gradient in output_gradients[0] instead of writing it anew.
   virtual bool leaves_residual_gradient() const { return false; }
+  // Where the batches given from now on stand in the run. Asynchronous.
+  virtual void set_place(Stream&, const SamplePlace&) {}
   // Asynchronous.
   virtual void forward(Stream& stream, const LayerForward& pass) = 0;
   // Only for plans made in training mode, after a forward with the same input. Asynchronous.

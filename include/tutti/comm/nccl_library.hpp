@@ -10,11 +10,19 @@
 
 namespace tutti {
 
+struct NcclOptions {
+  int device = 0;
+  // How long an operation may take before this rank gives up on its peers.
+  double deadline_seconds = 300;
+  // Several ranks use one device, for tests: slow, and one sum at a time.
+  bool share_device = false;
+};
+
 struct NcclLibrary {
   std::string (*version)() = nullptr;  // "2.28.9"
-  // Each rank names a device of its own. Sums go over streams of that device. The communicator may be given
-  // up once all ranks have what they summed; one that goes early aborts the others' sums. Collective.
-  std::unique_ptr<Communicator> (*make_communicator)(World& world, int device) = nullptr;
+  // Each rank names a device of its own, or all share. Sums go over streams of that device. The communicator may be
+  // given up once all ranks have what they summed; one that goes early aborts the others' sums. Collective.
+  std::unique_ptr<Communicator> (*make_communicator)(World& world, const NcclOptions& options) = nullptr;
 };
 
 extern "C" const NcclLibrary& tutti_nccl_library();

@@ -30,12 +30,14 @@ class DropoutLayer final : public Layer {
   bool reads_input() const override { return false; }
   bool reads_output() const override { return false; }
 
+  void set_place(Stream&, const SamplePlace& place) override { place_ = place; }
+
   void forward(Stream&, const LayerForward& pass) override {
     if (mode_ == LayerMode::evaluation) {
       std::memcpy(pass.output, pass.input, output_.bytes);
       return;
     }
-    draw(pass.place);
+    draw();
     apply(static_cast<const T*>(pass.input), static_cast<T*>(pass.output));
   }
 
@@ -48,17 +50,17 @@ class DropoutLayer final : public Layer {
 
  private:
   // Value e of a sample in C, H, W order takes word e % 4 of draw e / 4, whatever the layout.
-  void draw(const SamplePlace& place) {
+  void draw() {
     for (std::int64_t sample = 0; sample < layout_.samples(); ++sample) {
       RandomCounter counter{
-          .item = place.first_position + static_cast<std::uint32_t>(sample), .when = place.step, .purpose = purpose_};
+          .item = place_.first_position + static_cast<std::uint32_t>(sample), .when = place_.step, .purpose = purpose_};
       std::array<std::uint32_t, 4> words{};
       std::uint32_t element = 0;
       for (std::int64_t channel = 0; channel < layout_.channels(); ++channel) {
         for (std::int64_t pixel = 0; pixel < layout_.pixels(); ++pixel, ++element) {
           if (element % 4 == 0) {
             counter.draw = element / 4;
-            words = philox(place.seed, counter);
+            words = philox(place_.seed, counter);
           }
           kept_[static_cast<std::size_t>(layout_.index_of(sample, channel, pixel))] = words[element % 4] >= drop_below_;
         }
@@ -78,6 +80,7 @@ class DropoutLayer final : public Layer {
   ActivationSpec output_;
   std::uint64_t drop_below_;
   float factor_;
+  SamplePlace place_{};
   std::vector<std::uint8_t> kept_;
 };
 

@@ -1,4 +1,4 @@
-#include "check.hpp"
+#include "backend/cuda/check.hpp"
 
 #include "tutti/base/error.hpp"
 

@@ -1,6 +1,6 @@
-#include "device_query.hpp"
+#include "backend/cuda/device_query.hpp"
 
-#include "check.hpp"
+#include "backend/cuda/check.hpp"
 
 #include <fmt/format.h>
 

@@ -2,9 +2,14 @@
 #include "tutti/base/error.hpp"
 #include "tutti/base/unique_handle.hpp"
 
-#include "check.hpp"
+#include "backend/cuda/check.hpp"
 
 #include <fmt/format.h>
+
+#include <chrono>
+#include <thread>
+#include <utility>
+#include <vector>
 
 namespace tutti {
 namespace {
@@ -20,10 +25,14 @@ struct DestroyEvent {
 using StreamHandle = UniqueHandle<cudaStream_t, DestroyStream>;
 using EventHandle = UniqueHandle<cudaEvent_t, DestroyEvent>;
 
-StreamHandle create_stream(int device) {
+StreamHandle create_stream(int device, CudaPriority priority) {
   use_cuda_device(device);
+  int least = 0;
+  int greatest = 0;
+  check(cudaDeviceGetStreamPriorityRange(&least, &greatest));
   cudaStream_t stream = nullptr;
-  check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  check(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking,
+                                     priority == CudaPriority::urgent ? greatest : least));
   return StreamHandle(stream);
 }
 
@@ -33,17 +42,86 @@ EventHandle create_event() {
   return EventHandle(event);
 }
 
+// Whether work is done; throws what it met.
+bool is_done(cudaError_t status) {
+  if (status == cudaErrorNotReady) {
+    static_cast<void>(cudaGetLastError());
+    return false;
+  }
+  check(status);
+  return true;
+}
+
+class CudaEvent final : public Event {
+ public:
+  explicit CudaEvent(int device) : device_(device) {
+    use_cuda_device(device);
+    event_ = create_event();
+  }
+  int device() const { return device_; }
+  cudaEvent_t native() const { return event_.get(); }
+  bool reached() override {
+    use_cuda_device(device_);
+    return is_done(cudaEventQuery(event_.get()));
+  }
+
+ private:
+  int device_;
+  EventHandle event_;
+};
+
+template <class E>
+auto& as_cuda_event(E& event) {
+  using Found = std::conditional_t<std::is_const_v<E>, const CudaEvent, CudaEvent>;
+  auto* const found = dynamic_cast<Found*>(&event);
+  if (found == nullptr) throw Error(ErrorSource::internal, "a GPU's stream is given another processor's event");
+  return *found;
+}
+
+// Never the library's own blocking calls: a collective whose peers are gone would hold this thread for ever.
+class Patience {
+ public:
+  void wait() {
+    if (++turns_ < kSpins) return;
+    std::this_thread::sleep_for(std::chrono::microseconds(turns_ < kShortNaps ? 10 : 200));
+  }
+
+ private:
+  static constexpr int kSpins = 2000;
+  static constexpr int kShortNaps = 3000;
+  int turns_ = 0;
+};
+
 class OwnedCudaStream final : public CudaStream {
  public:
-  explicit OwnedCudaStream(int device) : device_(device), stream_(create_stream(device)), event_(create_event()) {}
+  OwnedCudaStream(int device, CudaPriority priority)
+      : device_(device), stream_(create_stream(device, priority)), last_(device) {}
 
   int device() const override { return device_; }
   void* native() const override { return stream_.get(); }
 
   void synchronize() override {
-    use_cuda_device(device_);
-    check(cudaStreamSynchronize(stream_.get()));
+    record(last_);
+    await(last_);
   }
+
+  void record(Event& event) override {
+    use_cuda_device(device_);
+    check(cudaEventRecord(as_cuda_event(event).native(), stream_.get()));
+  }
+
+  void follow(const Event& event) override {
+    use_cuda_device(device_);
+    check(cudaStreamWaitEvent(stream_.get(), as_cuda_event(event).native(), 0));
+  }
+
+  void await(Event& event) override {
+    for (Patience patience; !event.reached(); patience.wait()) {
+      if (watch_) watch_();
+    }
+  }
+
+  void while_waiting(std::function<void()> watch) override { watch_ = std::move(watch); }
 
   void wait_for(const CudaStream& other) override {
     if (other.device() != device_) {
@@ -51,25 +129,26 @@ class OwnedCudaStream final : public CudaStream {
                   fmt::format("a stream of device {} waits for one of device {}", device_, other.device()));
     }
     use_cuda_device(device_);
-    check(cudaEventRecord(event_.get(), static_cast<cudaStream_t>(other.native())));
-    check(cudaStreamWaitEvent(stream_.get(), event_.get(), 0));
+    check(cudaEventRecord(last_.native(), static_cast<cudaStream_t>(other.native())));
+    follow(last_);
   }
 
   bool idle() override {
     use_cuda_device(device_);
-    const cudaError_t status = cudaStreamQuery(stream_.get());
-    if (status == cudaErrorNotReady) {
-      static_cast<void>(cudaGetLastError());
-      return false;
-    }
-    check(status);
-    return true;
+    return is_done(cudaStreamQuery(stream_.get()));
+  }
+
+  void* scratch(std::size_t bytes) override {
+    if (scratch_.empty() || scratch_.back().bytes() < bytes) scratch_.push_back(allocate_cuda(device_, bytes));
+    return scratch_.back().data();
   }
 
  private:
   int device_;
   StreamHandle stream_;
-  EventHandle event_;
+  CudaEvent last_;
+  std::vector<Buffer> scratch_;  // recorded work may still use the smaller ones
+  std::function<void()> watch_;
 };
 
 }  // namespace
@@ -82,17 +161,10 @@ CudaStream& as_cuda_stream(Stream& stream) {
 
 void use_cuda_device(int device) { check(cudaSetDevice(device)); }
 
-std::unique_ptr<CudaStream> make_cuda_stream(int device) { return std::make_unique<OwnedCudaStream>(device); }
-
-Buffer allocate_cuda(int device, std::size_t bytes) {
-  use_cuda_device(device);
-  void* data = nullptr;
-  check(cudaMalloc(&data, bytes));
-  Buffer buffer(data, bytes, MemorySpace::cuda, [](void* block) { static_cast<void>(cudaFree(block)); });
-  if (bytes > 0) check(cudaMemset(data, 0, bytes));
-  // Our streams do not wait for the default one, on which the zeros are written.
-  check(cudaDeviceSynchronize());
-  return buffer;
+std::unique_ptr<CudaStream> make_cuda_stream(int device, CudaPriority priority) {
+  return std::make_unique<OwnedCudaStream>(device, priority);
 }
+
+std::unique_ptr<Event> make_cuda_event(int device) { return std::make_unique<CudaEvent>(device); }
 
 }  // namespace tutti

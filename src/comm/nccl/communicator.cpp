@@ -102,8 +102,8 @@ std::string version() {
   return fmt::format("{}.{}.{}", number / 10000, number % 10000 / 100, number % 100);
 }
 
-std::unique_ptr<Communicator> make_communicator(World& world, int device) {
-  return std::make_unique<NcclCommunicator>(world, device);
+std::unique_ptr<Communicator> make_communicator(World& world, const NcclOptions& options) {
+  return std::make_unique<NcclCommunicator>(world, options.device);
 }
 
 }  // namespace tutti::nccl

@@ -1,7 +1,7 @@
 #pragma once
 // Sums over the ranks' GPUs by NCCL's all-reduce, on a stream of its own beside the one that computes.
 
-#include "tutti/comm/communicator.hpp"
+#include "tutti/comm/nccl_library.hpp"
 
 #include <memory>
 #include <string>
@@ -10,6 +10,6 @@ namespace tutti::nccl {
 
 std::string version();
 // Collective.
-std::unique_ptr<Communicator> make_communicator(World& world, int device);
+std::unique_ptr<Communicator> make_communicator(World& world, const NcclOptions& options);
 
 }  // namespace tutti::nccl

@@ -1,0 +1,46 @@
+#pragma once
+// Images of one size that a processor keeps in memory of its own, and the batches it makes of them there: what
+// data/image_writer.hpp does on the host, to the same bits.
+
+#include "tutti/backend/stream.hpp"
+#include "tutti/backend/tensor.hpp"
+
+#include <cstdint>
+#include <span>
+
+namespace tutti {
+
+// On the host. Copied.
+struct HeldImages {
+  std::span<const std::uint8_t> pixels;  // sample by sample in C, H, W order
+  std::span<const std::int32_t> labels;
+  Shape image;  // C, H, W
+};
+
+// How one axis of every image of a batch is resampled: output i of image n is the sum over t below taps[n] of
+// weights[n][t][i] * input[first[n][i] + t].
+struct AxisTables {
+  Tensor taps;     // i32 [images]
+  Tensor first;    // i32 [images, outputs]
+  Tensor weights;  // f32 [images, most taps, outputs]
+};
+
+// All tensors lie in this processor's memory.
+struct ImageGather {
+  Tensor samples;  // i32 [images]: which ones
+  AxisTables rows;
+  AxisTables columns;
+  Tensor means;       // f32 [C]: of pixel / 255
+  Tensor deviations;  // f32 [C]
+  Tensor images;      // f32 N, C, H, W: written
+  Tensor labels;      // i32 N: written
+};
+
+class ImageStore {
+ public:
+  virtual ~ImageStore() = default;
+  // Asynchronous.
+  virtual void gather(Stream& stream, const ImageGather& request) = 0;
+};
+
+}  // namespace tutti

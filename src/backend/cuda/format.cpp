@@ -1,0 +1,57 @@
+#include "backend/cuda/format.hpp"
+
+#include "tutti/base/error.hpp"
+
+#include <fmt/format.h>
+
+namespace tutti::cuda {
+namespace {
+
+ImageLayout dense_layout(const Shape& shape, ElementType type) {
+  const bool image = shape.rank() == 4;
+  if (!image && shape.rank() != 2) {
+    throw Error(ErrorSource::internal, fmt::format("an activation of {} is neither images nor vectors", shape.text()));
+  }
+  return {.samples = shape[0],
+          .channels = shape[1],
+          .height = image ? shape[2] : 1,
+          .width = image ? shape[3] : 1,
+          .padded_channels = padded_channels(shape[1], type)};
+}
+
+}  // namespace
+
+std::int64_t padded_channels(std::int64_t channels, ElementType type) {
+  const auto pack = static_cast<std::int64_t>(16 / bytes_of(type));
+  return (channels + pack - 1) / pack * pack;
+}
+
+ActivationSpec activation_of(const Shape& shape, ElementType type) {
+  const std::int64_t values = dense_layout(shape, type).values();
+  return {shape, std::make_shared<CudaFormat>(type, false), static_cast<std::size_t>(values) * bytes_of(type)};
+}
+
+ActivationSpec plain_activation_of(const Shape& shape) {
+  return {shape, std::make_shared<CudaFormat>(ElementType::f32, true),
+          static_cast<std::size_t>(shape.elements()) * sizeof(float)};
+}
+
+const CudaFormat& format_of(const ActivationSpec& activation) {
+  const auto* const format = dynamic_cast<const CudaFormat*>(activation.format.get());
+  if (format == nullptr) {
+    throw Error(ErrorSource::internal, "an activation of another backend was given to the cuda backend");
+  }
+  return *format;
+}
+
+bool is_plain(const ActivationSpec& activation) { return format_of(activation).is_plain(); }
+
+ImageLayout layout_of(const ActivationSpec& activation) {
+  if (is_plain(activation)) {
+    throw Error(ErrorSource::internal, fmt::format("a plain activation of {} was given to a layer within the network",
+                                                   activation.shape.text()));
+  }
+  return dense_layout(activation.shape, format_of(activation).type());
+}
+
+}  // namespace tutti::cuda

@@ -1,0 +1,47 @@
+#pragma once
+// How activations lie in a GPU's memory. Within the network: samples, rows, columns, channels, in the type that layers
+// compute in, the channels followed by zeros up to a multiple of 16 bytes; every layer leaves zeros there. Plain: f32 in
+// canonical order, as loaders deliver and tests ask for.
+
+#include "tutti/backend/layer.hpp"
+
+#include <cstdint>
+
+namespace tutti::cuda {
+
+// Plain numbers, for kernels too. A vector is an image of one pixel.
+struct ImageLayout {
+  std::int64_t samples = 0;
+  std::int64_t channels = 0;
+  std::int64_t height = 1;
+  std::int64_t width = 1;
+  std::int64_t padded_channels = 0;  // from one pixel to the next
+
+  std::int64_t pixels() const { return height * width; }
+  std::int64_t rows() const { return samples * height * width; }  // pixels of all samples
+  std::int64_t values() const { return rows() * padded_channels; }
+};
+
+class CudaFormat final : public ActivationFormat {
+ public:
+  CudaFormat(ElementType type, bool plain) : type_(type), plain_(plain) {}
+  ElementType type() const noexcept { return type_; }
+  bool is_plain() const noexcept { return plain_; }
+
+ private:
+  ElementType type_;
+  bool plain_;
+};
+
+std::int64_t padded_channels(std::int64_t channels, ElementType type);
+// Within the network.
+ActivationSpec activation_of(const Shape& shape, ElementType type);
+ActivationSpec plain_activation_of(const Shape& shape);
+
+// Throws an internal error when another backend made the activation.
+const CudaFormat& format_of(const ActivationSpec& activation);
+bool is_plain(const ActivationSpec& activation);
+// Of an activation within the network. Throws an internal error for a plain one.
+ImageLayout layout_of(const ActivationSpec& activation);
+
+}  // namespace tutti::cuda
