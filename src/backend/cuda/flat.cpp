@@ -3,6 +3,7 @@
 #include "tutti/base/error.hpp"
 
 #include "backend/cuda/check.hpp"
+#include "backend/cuda/device_tensor.hpp"
 #include "backend/cuda/flat_kernels.hpp"
 #include "backend/cuda/native.hpp"
 
@@ -13,18 +14,6 @@
 
 namespace tutti::cuda {
 namespace {
-
-// The memory of a tensor on the device.
-template <class T>
-T* device_values(const Tensor& tensor, ElementType type) {
-  if (tensor.space == MemorySpace::cuda && tensor.type == type) return static_cast<T*>(tensor.data);
-  throw Error(
-      ErrorSource::internal,
-      fmt::format("the cuda backend is given {} {} in {} memory, not {} in a GPU's", tensor.shape.text(),
-                  name_of(tensor.type), tensor.space == MemorySpace::cuda ? "a GPU's" : "the host's", name_of(type)));
-}
-float* device_f32(const Tensor& tensor) { return device_values<float>(tensor, ElementType::f32); }
-double* device_f64(const Tensor& tensor) { return device_values<double>(tensor, ElementType::f64); }
 
 template <class Size>
 void require_equal(std::string_view doing, Size one, Size other) {

@@ -3,17 +3,12 @@
 #include "tutti/base/error.hpp"
 
 #include "backend/cuda/convolution.hpp"
-#include "backend/cuda/image_store.hpp"
 #include "backend/cuda/layers.hpp"
 
 namespace tutti::cuda {
 namespace {
 [[noreturn]] void unfinished() { throw Error(ErrorSource::internal, "unfinished"); }
 }  // namespace
-
-// Images, loss
-std::unique_ptr<ImageStore> hold_images(int, const HeldImages&) { return nullptr; }
-std::unique_ptr<LossLayer> make_softmax_loss(const Processor&, const ActivationSpec&, double) { unfinished(); }
 
 // Layers of bandwidth
 std::unique_ptr<Layer> make(const Processor&, const Pool2dSpec&, const LayerRequest&) { unfinished(); }
