@@ -10,10 +10,6 @@ namespace {
 [[noreturn]] void unfinished() { throw Error(ErrorSource::internal, "unfinished"); }
 }  // namespace
 
-// Layers of bandwidth
-std::unique_ptr<Layer> make(const Processor&, const Pool2dSpec&, const LayerRequest&) { unfinished(); }
-std::unique_ptr<Layer> make(const Processor&, const GlobalAveragePoolSpec&, const LayerRequest&) { unfinished(); }
-
 // Convolutions
 std::unique_ptr<Layer> make(const Processor&, const Conv2dSpec&, const LayerRequest&) { unfinished(); }
 std::unique_ptr<Layer> make(const Processor&, const LinearSpec&, const LayerRequest&) { unfinished(); }
