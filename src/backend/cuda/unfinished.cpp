@@ -36,11 +36,6 @@ std::unique_ptr<Layer> make(const Processor&, const GlobalAveragePoolSpec&, cons
 std::unique_ptr<Layer> make(const Processor&, const DropoutSpec&, const LayerRequest&) { unfinished(); }
 
 // Convolutions
-std::unique_ptr<Layer> make(const Processor&, const Conv2dSpec&, const LayerRequest&) { unfinished(); }
-std::unique_ptr<Layer> make(const Processor&, const LinearSpec&, const LayerRequest&) { unfinished(); }
-std::unique_ptr<LayerWeights> make_weights(const Processor&, const LayerSpec&, std::span<const Tensor>) {
-  unfinished();
-}
 std::unique_ptr<ConvolutionPlanner> make_convolution_planner(const PlannerOptions&) { unfinished(); }
 std::string convolution_library() { unfinished(); }
 
