@@ -1,7 +1,7 @@
 // Convolutions by plain loops, in place of cuDNN's: enqueued like kernels, so that a stream's order holds for them, too.
 
 #include "backend/cuda/convolution.hpp"
-#include "element.cuh"
+#include "backend/cuda/element.cuh"
 
 #include <algorithm>
 #include <vector>

@@ -2,6 +2,9 @@
 
 #include "tutti/base/error.hpp"
 
+#include "backend/cuda/device_tensor.hpp"
+#include "backend/cuda/native.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,8 +16,6 @@ constexpr std::size_t kAlignment = 256;
 
 std::size_t aligned(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-cudaStream_t native(const CudaStream& stream) { return static_cast<cudaStream_t>(stream.native()); }
-
 }  // namespace
 
 WeightedLayer::WeightedLayer(const Processor& processor, const WeightedLayerParts& parts, const LayerRequest& request)
@@ -22,7 +23,7 @@ WeightedLayer::WeightedLayer(const Processor& processor, const WeightedLayerPart
   CudaWeights& weights = cuda_weights(request.weights);
   filters_ = weights.packed(parts.filters);
   const bool has_bias = weights.canonical().size() > 1;
-  bias_ = has_bias ? static_cast<const float*>(weights.canonical()[1].data) : nullptr;
+  bias_ = has_bias ? device_f32(weights.canonical()[1]) : nullptr;
 
   const auto plan = [&](ConvolutionPass pass) { return processor.planner.plan(pass, parts.convolution); };
   forward_ = plan(ConvolutionPass::forward);
@@ -43,7 +44,7 @@ void WeightedLayer::forward(Stream& stream, const LayerForward& pass) {
   CudaStream& cuda = as_cuda_stream(stream);
   forward_->run(cuda, {const_cast<void*>(pass.input), filters_, pass.output}, cuda.scratch(forward_->scratch_bytes()));
   if (bias_ == nullptr && !parts_.relu) return;
-  launch_bias_relu({type_, layout_, pass.output, bias_, parts_.relu}, native(cuda));
+  launch_bias_relu(native(cuda), {type_, layout_, pass.output, bias_, parts_.relu});
 }
 
 void WeightedLayer::require(const LayerBackward& pass) const {
@@ -61,13 +62,13 @@ void WeightedLayer::form_output_gradient(CudaStream& stream, const LayerBackward
   const std::size_t last = pass.output_gradients.size() - 1;
   for (std::size_t i = 1; i < last; ++i) {
     request.added = pass.output_gradients[i];
-    launch_output_gradient(request, native(stream));
+    launch_output_gradient(native(stream), request);
   }
   request.added = last > 0 ? pass.output_gradients[last] : nullptr;
   request.output = parts_.relu ? pass.output : nullptr;
   request.partials = partials;
   if (request.added == nullptr && request.output == nullptr && request.partials == nullptr) return;
-  launch_output_gradient(request, native(stream));
+  launch_output_gradient(native(stream), request);
 }
 
 void WeightedLayer::backward(Stream& stream, const LayerBackward& pass) {
@@ -80,14 +81,13 @@ void WeightedLayer::backward(Stream& stream, const LayerBackward& pass) {
 
   void* const output_gradient = pass.output_gradients[0];
   weight_gradient_->run(cuda, {const_cast<void*>(pass.input), packed_gradient, output_gradient}, scratch);
-  launch_unpack({.layout = parts_.filters,
-                 .type = type_,
-                 .packed = packed_gradient,
-                 .canonical = static_cast<float*>(pass.gradients[0].data),
-                 .partials = partials_,
-                 .bias_partials = partials,
-                 .bias = bias_ == nullptr ? nullptr : static_cast<float*>(pass.gradients[1].data)},
-                native(cuda));
+  launch_unpack(native(cuda), {.layout = parts_.filters,
+                               .type = type_,
+                               .packed = packed_gradient,
+                               .canonical = device_f32(pass.gradients[0]),
+                               .partials = partials_,
+                               .bias_partials = partials,
+                               .bias = bias_ == nullptr ? nullptr : device_f32(pass.gradients[1])});
   if (input_gradient_) input_gradient_->run(cuda, {pass.input_gradient, filters_, output_gradient}, scratch);
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 // Any layer that is a convolution, a bias and ReLU: what its passes have in common on a GPU.
 
-#include "backend/cuda/bias.hpp"
+#include "backend/cuda/bias_kernels.hpp"
 #include "backend/cuda/convolution.hpp"
 #include "backend/cuda/format.hpp"
 #include "backend/cuda/weights.hpp"

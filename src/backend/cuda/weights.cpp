@@ -2,7 +2,9 @@
 
 #include "tutti/base/error.hpp"
 
+#include "backend/cuda/device_tensor.hpp"
 #include "backend/cuda/layers.hpp"
+#include "backend/cuda/native.hpp"
 
 #include <fmt/format.h>
 
@@ -12,15 +14,11 @@ namespace tutti::cuda {
 
 CudaWeights::CudaWeights(const Processor& processor, const LayerSpec& spec, std::span<const Tensor> values)
     : device_(processor.device), type_(processor.type), spec_(spec), values_(values.begin(), values.end()) {
-  for (const Tensor& value : values_) {
-    if (value.type == ElementType::f32 && value.space == MemorySpace::cuda) continue;
-    throw Error(ErrorSource::internal, fmt::format("weights of {} are not f32 in a GPU's memory", type_name(spec)));
-  }
+  for (const Tensor& value : values_) device_f32(value);  // throws unless they are f32 in a GPU's memory
 }
 
 void CudaWeights::pack(CudaStream& stream) const {
-  launch_pack({layout_, type_, static_cast<const float*>(values_.at(0).data), packed_.data()},
-              static_cast<cudaStream_t>(stream.native()));
+  launch_pack(native(stream), {layout_, type_, device_f32(values_.at(0)), packed_.data()});
 }
 
 void CudaWeights::refresh(Stream& stream) {

@@ -6,7 +6,7 @@
 #include "tutti/backend/layer.hpp"
 #include "tutti/backend/layer_spec.hpp"
 
-#include "backend/cuda/filters.hpp"
+#include "backend/cuda/filter_kernels.hpp"
 #include "backend/cuda/processor.hpp"
 
 #include <mutex>

@@ -1,4 +1,4 @@
-#include "backend/cuda/filters.hpp"
+#include "backend/cuda/filter_kernels.hpp"
 #include "element.cuh"
 
 #include <algorithm>
@@ -75,7 +75,6 @@ __global__ void pack_filters(Tiles tiles, const float* canonical, T* packed) {
     const int position = i / packs;
     const int channel = (i - position * packs) * kPack;
     Pack<T> pack;
-#pragma unroll
     for (int k = 0; k < kPack; ++k) set(pack.values[k], values[slot((channel + k) * tile.positions + position)]);
     *reinterpret_cast<Pack<T>*>(to + position * tiles.layout.padded_channels + channel) = pack;
   }
@@ -93,7 +92,6 @@ __device__ inline void unpack_tile(const Tiles& tiles, const T* packed, float* c
     const int position = i / packs;
     const int channel = (i - position * packs) * kPack;
     const auto pack = *reinterpret_cast<const Pack<T>*>(from + position * tiles.layout.padded_channels + channel);
-#pragma unroll
     for (int k = 0; k < kPack; ++k) values[slot((channel + k) * tile.positions + position)] = to_float(pack.values[k]);
   }
   __syncthreads();
@@ -133,14 +131,14 @@ __global__ void unpack_gradients(Tiles tiles, std::int64_t tile_count, FilterGra
 }
 
 template <class T>
-void pack(const FilterPacking& request, cudaStream_t stream) {
+void pack(cudaStream_t stream, const FilterPacking& request) {
   const Tiles tiles = tiles_of(request.layout, Pack<T>::kSize);
   launch(pack_filters<T>, {.blocks = tiles.count(), .threads = kThreads}, stream, tiles, request.canonical,
          static_cast<T*>(request.packed));
 }
 
 template <class T>
-void unpack(const FilterGradients& request, cudaStream_t stream) {
+void unpack(cudaStream_t stream, const FilterGradients& request) {
   const Tiles tiles = tiles_of(request.layout, Pack<T>::kSize);
   const std::int64_t biases = request.bias == nullptr ? 0 : request.layout.outputs;
   launch(unpack_gradients<T>, {.blocks = tiles.count() + biases, .threads = kThreads}, stream, tiles, tiles.count(),
@@ -149,12 +147,12 @@ void unpack(const FilterGradients& request, cudaStream_t stream) {
 
 }  // namespace
 
-void launch_pack(const FilterPacking& request, cudaStream_t stream) {
-  request.type == ElementType::bf16 ? pack<Bf16>(request, stream) : pack<float>(request, stream);
+void launch_pack(cudaStream_t stream, const FilterPacking& request) {
+  request.type == ElementType::bf16 ? pack<Bf16>(stream, request) : pack<float>(stream, request);
 }
 
-void launch_unpack(const FilterGradients& request, cudaStream_t stream) {
-  request.type == ElementType::bf16 ? unpack<Bf16>(request, stream) : unpack<float>(request, stream);
+void launch_unpack(cudaStream_t stream, const FilterGradients& request) {
+  request.type == ElementType::bf16 ? unpack<Bf16>(stream, request) : unpack<float>(stream, request);
 }
 
 }  // namespace tutti::cuda

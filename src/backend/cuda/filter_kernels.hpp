@@ -28,7 +28,7 @@ struct FilterPacking {
   const float* canonical = nullptr;
   void* packed = nullptr;
 };
-void launch_pack(const FilterPacking& request, cudaStream_t stream);
+void launch_pack(cudaStream_t stream, const FilterPacking& request);
 
 // What is left to do for the gradients of a layer's parameters.
 struct FilterGradients {
@@ -36,10 +36,10 @@ struct FilterGradients {
   ElementType type = ElementType::f32;
   const void* packed = nullptr;
   float* canonical = nullptr;
-  std::int64_t partials = 0;             // sums, see output_gradient.hpp
+  std::int64_t partials = 0;             // sums, see bias_kernels.hpp
   const float* bias_partials = nullptr;  // null without bias
   float* bias = nullptr;
 };
-void launch_unpack(const FilterGradients& request, cudaStream_t stream);
+void launch_unpack(cudaStream_t stream, const FilterGradients& request);
 
 }  // namespace tutti::cuda

@@ -20,7 +20,7 @@ struct BiasRelu {
   const float* bias = nullptr;  // of each channel; null without
   bool relu = false;
 };
-void launch_bias_relu(const BiasRelu& request, cudaStream_t stream);
+void launch_bias_relu(cudaStream_t stream, const BiasRelu& request);
 
 // gradient += added, then 0 where the output is, and the sums over pixels of what results.
 struct OutputGradient {
@@ -33,6 +33,6 @@ struct OutputGradient {
   float* partials = nullptr;
 };
 std::int64_t partial_sums(const ImageLayout& layout, ElementType type);
-void launch_output_gradient(const OutputGradient& request, cudaStream_t stream);
+void launch_output_gradient(cudaStream_t stream, const OutputGradient& request);
 
 }  // namespace tutti::cuda

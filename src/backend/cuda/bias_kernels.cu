@@ -1,4 +1,4 @@
-#include "backend/cuda/bias.hpp"
+#include "backend/cuda/bias_kernels.hpp"
 #include "element.cuh"
 
 #include <algorithm>
@@ -54,7 +54,6 @@ __global__ void add_bias(Walk walk, Pack<T>* values, const float* bias, std::int
   const Place place = place_of(walk);
   if (place.column >= walk.packs) return;
   float added[kPack];
-#pragma unroll
   for (int k = 0; k < kPack; ++k) {
     const std::int64_t channel = place.column * kPack + k;
     added[k] = bias != nullptr && channel < channels ? bias[channel] : 0.0f;
@@ -62,7 +61,6 @@ __global__ void add_bias(Walk walk, Pack<T>* values, const float* bias, std::int
   for (std::int64_t row = place.first; row < walk.rows; row += place.stride) {
     Pack<T>& at = values[row * walk.packs + place.column];
     Pack<T> pack = at;
-#pragma unroll
     for (int k = 0; k < kPack; ++k) {
       const float value = to_float(pack.values[k]) + added[k];
       set(pack.values[k], relu && value < 0 ? 0.0f : value);
@@ -77,17 +75,14 @@ __device__ inline void write_partials(const Walk& walk, const Place& place, cons
                                       float* partials) {
   __shared__ float values[kPack * kThreads];
   const int thread = static_cast<int>(threadIdx.x);
-#pragma unroll
   for (int k = 0; k < kPack; ++k) values[k * kThreads + thread] = sums[k];
   for (int half = kThreads / 2; half >= walk.columns; half /= 2) {
     __syncthreads();
     if (thread >= half) continue;
-#pragma unroll
     for (int k = 0; k < kPack; ++k) values[k * kThreads + thread] += values[k * kThreads + thread + half];
   }
   if (thread >= walk.columns || place.column >= walk.packs) return;
   float* const to = partials + (blockIdx.x * walk.packs + place.column) * kPack;
-#pragma unroll
   for (int k = 0; k < kPack; ++k) to[k] = values[k * kThreads + thread];
 }
 
@@ -110,32 +105,29 @@ __global__ void form_gradient(Walk walk, GradientWalk<T> pass) {
     Pack<T> pack = pass.gradient[i];
     if (pass.added != nullptr) {
       const Pack<T> added = pass.added[i];
-#pragma unroll
       for (int k = 0; k < kPack; ++k) set(pack.values[k], to_float(pack.values[k]) + to_float(added.values[k]));
     }
     if (pass.output != nullptr) {
       const Pack<T> output = pass.output[i];
-#pragma unroll
       for (int k = 0; k < kPack; ++k) {
         if (to_float(output.values[k]) <= 0) set(pack.values[k], 0.0f);
       }
     }
     if (pass.added != nullptr || pass.output != nullptr) pass.gradient[i] = pack;
-#pragma unroll
     for (int k = 0; k < kPack; ++k) sums[k] += to_float(pack.values[k]);
   }
   if (pass.partials != nullptr) write_partials(walk, place, sums, pass.partials);
 }
 
 template <class T>
-void run(const BiasRelu& request, cudaStream_t stream) {
+void run(cudaStream_t stream, const BiasRelu& request) {
   const Walk walk = walk_of(request.layout, request.type);
   launch(add_bias<T>, grid_of(walk), stream, walk, static_cast<Pack<T>*>(request.values), request.bias,
          request.layout.channels, request.relu);
 }
 
 template <class T>
-void run(const OutputGradient& request, cudaStream_t stream) {
+void run(cudaStream_t stream, const OutputGradient& request) {
   const Walk walk = walk_of(request.layout, request.type);
   const GradientWalk<T> pass{static_cast<Pack<T>*>(request.gradient), static_cast<const Pack<T>*>(request.added),
                              static_cast<const Pack<T>*>(request.output), request.partials};
@@ -144,14 +136,14 @@ void run(const OutputGradient& request, cudaStream_t stream) {
 
 }  // namespace
 
-void launch_bias_relu(const BiasRelu& request, cudaStream_t stream) {
-  request.type == ElementType::bf16 ? run<Bf16>(request, stream) : run<float>(request, stream);
+void launch_bias_relu(cudaStream_t stream, const BiasRelu& request) {
+  request.type == ElementType::bf16 ? run<Bf16>(stream, request) : run<float>(stream, request);
 }
 
 std::int64_t partial_sums(const ImageLayout& layout, ElementType type) { return grid_of(walk_of(layout, type)).blocks; }
 
-void launch_output_gradient(const OutputGradient& request, cudaStream_t stream) {
-  request.type == ElementType::bf16 ? run<Bf16>(request, stream) : run<float>(request, stream);
+void launch_output_gradient(cudaStream_t stream, const OutputGradient& request) {
+  request.type == ElementType::bf16 ? run<Bf16>(stream, request) : run<float>(stream, request);
 }
 
 }  // namespace tutti::cuda
