@@ -2,9 +2,8 @@
 // Kernels for what layers with weights do besides the convolution: bias and ReLU on the output, and the gradient that
 // goes back through them.
 
-#include "tutti/backend/tensor.hpp"
-
-#include "backend/cuda/format.hpp"
+#include "backend/cuda/gradient_sum.hpp"
+#include "backend/cuda/rows.hpp"
 
 #include <cuda_runtime_api.h>
 
@@ -14,25 +13,22 @@ namespace tutti::cuda {
 
 // values += bias, then max(0, values) when relu. In place.
 struct BiasRelu {
-  ElementType type = ElementType::f32;
-  ImageLayout layout;
+  RowGrid grid;
   void* values = nullptr;
+  std::int64_t channels = 0;
   const float* bias = nullptr;  // of each channel; null without
   bool relu = false;
 };
-void launch_bias_relu(cudaStream_t stream, const BiasRelu& request);
+void launch_bias_relu(cudaStream_t stream, ElementType type, const BiasRelu& work);
 
-// gradient += added, then 0 where the output is, and the sums over pixels of what results.
+// The sum of the gradients where the output is positive, and the sums of that over each chunk of rows.
 struct OutputGradient {
-  ElementType type = ElementType::f32;
-  ImageLayout layout;
-  void* gradient = nullptr;
-  const void* added = nullptr;   // null: nothing
-  const void* output = nullptr;  // null: without ReLU
-  // partial_sums(layout, type) x padded channels, whose sum over the first is that over all pixels; null: not wanted.
-  float* partials = nullptr;
+  RowGrid grid;
+  GradientSum gradients;
+  const void* output = nullptr;  // null: everywhere
+  void* result = nullptr;        // null where it is the first of the gradients as it is
+  float* partials = nullptr;     // chunks x padded channels; null: not wanted
 };
-std::int64_t partial_sums(const ImageLayout& layout, ElementType type);
-void launch_output_gradient(cudaStream_t stream, const OutputGradient& request);
+void launch_output_gradient(cudaStream_t stream, ElementType type, const OutputGradient& work);
 
 }  // namespace tutti::cuda

@@ -12,9 +12,6 @@ namespace {
 
 // Layers of bandwidth
 std::unique_ptr<Layer> make(const Processor&, const Pool2dSpec&, const LayerRequest&) { unfinished(); }
-std::unique_ptr<Layer> make(const Processor&, const BatchNormSpec&, const LayerRequest&) { unfinished(); }
-std::unique_ptr<Layer> make(const Processor&, const AddSpec&, const LayerRequest&) { unfinished(); }
 std::unique_ptr<Layer> make(const Processor&, const GlobalAveragePoolSpec&, const LayerRequest&) { unfinished(); }
-std::unique_ptr<Layer> make(const Processor&, const DropoutSpec&, const LayerRequest&) { unfinished(); }
 
 }  // namespace tutti::cuda

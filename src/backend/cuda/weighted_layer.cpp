@@ -1,11 +1,8 @@
 #include "backend/cuda/weighted_layer.hpp"
 
-#include "tutti/base/error.hpp"
-
 #include "backend/cuda/device_tensor.hpp"
 #include "backend/cuda/native.hpp"
-
-#include <fmt/format.h>
+#include "backend/requirements.hpp"
 
 #include <algorithm>
 
@@ -13,13 +10,19 @@ namespace tutti::cuda {
 namespace {
 
 constexpr std::size_t kAlignment = 256;
+// As many as a large GPU runs at once, since in training each leaves partial sums.
+constexpr std::int64_t kSumBlocks = 4 * 132;
 
 std::size_t aligned(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
 }  // namespace
 
 WeightedLayer::WeightedLayer(const Processor& processor, const WeightedLayerParts& parts, const LayerRequest& request)
-    : parts_(parts), type_(processor.type), layout_(layout_of(parts.output)) {
+    : parts_(parts),
+      type_(processor.type),
+      mode_(request.mode),
+      layout_(layout_of(parts.output)),
+      grid_(share_rows(layout_, type_, mode_ == LayerMode::training ? kSumBlocks : kPassBlocks)) {
   CudaWeights& weights = cuda_weights(request.weights);
   filters_ = weights.packed(parts.filters);
   const bool has_bias = weights.canonical().size() > 1;
@@ -31,11 +34,10 @@ WeightedLayer::WeightedLayer(const Processor& processor, const WeightedLayerPart
   weight_gradient_ = plan(ConvolutionPass::weight_gradient);
   if (request.wants_input_gradient) input_gradient_ = plan(ConvolutionPass::input_gradient);
 
-  partials_ = has_bias ? partial_sums(layout_, type_) : 0;
   gradient_offset_ = aligned(weight_gradient_->scratch_bytes());
   const auto gradient_values = static_cast<std::size_t>(parts.filters.packed_values());
   partials_offset_ = gradient_offset_ + aligned(gradient_values * bytes_of(type_));
-  const auto partial_values = static_cast<std::size_t>(partials_ * layout_.padded_channels);
+  const auto partial_values = static_cast<std::size_t>(has_bias ? grid_.chunks * layout_.padded_channels : 0);
   backward_scratch_ = partials_offset_ + partial_values * sizeof(float);
   if (input_gradient_) backward_scratch_ = std::max(backward_scratch_, input_gradient_->scratch_bytes());
 }
@@ -44,35 +46,23 @@ void WeightedLayer::forward(Stream& stream, const LayerForward& pass) {
   CudaStream& cuda = as_cuda_stream(stream);
   forward_->run(cuda, {const_cast<void*>(pass.input), filters_, pass.output}, cuda.scratch(forward_->scratch_bytes()));
   if (bias_ == nullptr && !parts_.relu) return;
-  launch_bias_relu(native(cuda), {type_, layout_, pass.output, bias_, parts_.relu});
+  launch_bias_relu(native(cuda), type_, {grid_, pass.output, layout_.channels, bias_, parts_.relu});
 }
 
-void WeightedLayer::require(const LayerBackward& pass) const {
-  if (!weight_gradient_) throw Error(ErrorSource::internal, "a plan made for evaluation is asked for gradients");
-  if (pass.output_gradients.empty()) throw Error(ErrorSource::internal, "a layer is given no gradient of its output");
-  const std::size_t expected = bias_ == nullptr ? 1 : 2;
-  if (pass.gradients.size() == expected) return;
-  throw Error(ErrorSource::internal, fmt::format("a layer with {} parameters is given {} tensors for their gradients",
-                                                 expected, pass.gradients.size()));
-}
-
-// All gradients are added to the first; the kernel that adds the last one does the rest, too.
 void WeightedLayer::form_output_gradient(CudaStream& stream, const LayerBackward& pass, float* partials) const {
-  OutputGradient request{type_, layout_, pass.output_gradients[0]};
-  const std::size_t last = pass.output_gradients.size() - 1;
-  for (std::size_t i = 1; i < last; ++i) {
-    request.added = pass.output_gradients[i];
-    launch_output_gradient(native(stream), request);
-  }
-  request.added = last > 0 ? pass.output_gradients[last] : nullptr;
-  request.output = parts_.relu ? pass.output : nullptr;
-  request.partials = partials;
-  if (request.added == nullptr && request.output == nullptr && request.partials == nullptr) return;
-  launch_output_gradient(native(stream), request);
+  const GradientSum gradients = gradients_of(stream, pass, parts_.output);
+  const bool differs = gradients.second != nullptr || parts_.relu;
+  if (!differs && partials == nullptr) return;
+  launch_output_gradient(native(stream), type_,
+                         {.grid = grid_,
+                          .gradients = gradients,
+                          .output = parts_.relu ? pass.output : nullptr,
+                          .result = differs ? pass.output_gradients[0] : nullptr,
+                          .partials = partials});
 }
 
 void WeightedLayer::backward(Stream& stream, const LayerBackward& pass) {
-  require(pass);
+  require_training(mode_, pass);
   CudaStream& cuda = as_cuda_stream(stream);
   auto* const scratch = static_cast<std::byte*>(cuda.scratch(backward_scratch_));
   void* const packed_gradient = scratch + gradient_offset_;
@@ -85,7 +75,7 @@ void WeightedLayer::backward(Stream& stream, const LayerBackward& pass) {
                                .type = type_,
                                .packed = packed_gradient,
                                .canonical = device_f32(pass.gradients[0]),
-                               .partials = partials_,
+                               .partials = grid_.chunks,
                                .bias_partials = partials,
                                .bias = bias_ == nullptr ? nullptr : device_f32(pass.gradients[1])});
   if (input_gradient_) input_gradient_->run(cuda, {pass.input_gradient, filters_, output_gradient}, scratch);

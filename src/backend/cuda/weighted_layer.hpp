@@ -27,18 +27,18 @@ class WeightedLayer final : public Layer {
   void backward(Stream& stream, const LayerBackward& pass) override;
 
  private:
-  void require(const LayerBackward& pass) const;
   void form_output_gradient(CudaStream& stream, const LayerBackward& pass, float* partials) const;
 
   WeightedLayerParts parts_;
   ElementType type_;
+  LayerMode mode_;
   ImageLayout layout_;  // of the output
+  RowGrid grid_;        // over it
   void* filters_;       // Borrowed
   const float* bias_;   // Borrowed; null without
   std::unique_ptr<ConvolutionPlan> forward_;
   std::unique_ptr<ConvolutionPlan> weight_gradient_;  // null in evaluation
   std::unique_ptr<ConvolutionPlan> input_gradient_;   // null when none is wanted
-  std::int64_t partials_ = 0;
   // Within the scratch memory of the backward pass, which begins with that of the plans.
   std::size_t gradient_offset_ = 0;
   std::size_t partials_offset_ = 0;
