@@ -2,31 +2,13 @@
 
 #include "tutti/base/error.hpp"
 
-#include "backend/cuda/convert.hpp"
 #include "backend/cuda/convolution.hpp"
-#include "backend/cuda/flat.hpp"
-#include "backend/cuda/image_store.hpp"
 #include "backend/cuda/layers.hpp"
 
 namespace tutti::cuda {
 namespace {
 [[noreturn]] void unfinished() { throw Error(ErrorSource::internal, "unfinished"); }
 }  // namespace
-
-// Vector operations, conversion, images, loss
-void copy(CudaStream&, const Tensor&, const Tensor&) { unfinished(); }
-void fill_zero(CudaStream&, const Tensor&) { unfinished(); }
-void add(CudaStream&, const Tensor&, const Tensor&) { unfinished(); }
-void blend(CudaStream&, const Tensor&, const Tensor&, float) { unfinished(); }
-void sgd_step(CudaStream&, const SgdStep&) { unfinished(); }
-void adamw_step(CudaStream&, const AdamWStep&) { unfinished(); }
-void sum_squares(CudaStream&, std::span<const Tensor>, const Tensor&) { unfinished(); }
-void clip_factor(CudaStream&, const Tensor&, double, const Tensor&) { unfinished(); }
-void trust_factors(CudaStream&, const TrustFactors&) { unfinished(); }
-void to_plain(CudaStream&, const ActivationSpec&, const void*, float*) { unfinished(); }
-void from_plain(CudaStream&, const ActivationSpec&, const float*, void*) { unfinished(); }
-std::unique_ptr<ImageStore> hold_images(int, const HeldImages&) { return nullptr; }
-std::unique_ptr<LossLayer> make_softmax_loss(const Processor&, const ActivationSpec&, double) { unfinished(); }
 
 // Layers of bandwidth
 std::unique_ptr<Layer> make(const Processor&, const Pool2dSpec&, const LayerRequest&) { unfinished(); }
@@ -41,7 +23,15 @@ std::unique_ptr<Layer> make(const Processor&, const LinearSpec&, const LayerRequ
 std::unique_ptr<LayerWeights> make_weights(const Processor&, const LayerSpec&, std::span<const Tensor>) {
   unfinished();
 }
-std::unique_ptr<ConvolutionPlanner> make_convolution_planner(const PlannerOptions&) { unfinished(); }
-std::string convolution_library() { unfinished(); }
+class NoPlanner final : public ConvolutionPlanner {
+ public:
+  std::unique_ptr<ConvolutionPlan> plan(ConvolutionPass, const ConvolutionShape&) override { unfinished(); }
+  std::string choices() const override { return {}; }
+  void adopt_choices(const std::string&) override {}
+};
+std::unique_ptr<ConvolutionPlanner> make_convolution_planner(const PlannerOptions&) {
+  return std::make_unique<NoPlanner>();
+}
+std::string convolution_library() { return "no convolutions"; }
 
 }  // namespace tutti::cuda
