@@ -5,6 +5,7 @@
 
 #include "assemble.hpp"
 #include "bench.hpp"
+#include "plan_choices.hpp"
 #include "resolve_options.hpp"
 
 #include <fmt/format.h>
@@ -45,7 +46,8 @@ Point measure(World& world, const RunConfig& config, const TimedSteps& steps, co
   const Log log(world.rank(), world.host(), true);
   const Assembly assembly = assemble(world, config, "", log);
   std::optional<Trainer> trainer;
-  run_agreed(world, [&] { trainer.emplace(assembly.parts(), assembly.options, RunFacts{}); });
+  build_alike(world, assembly.config, *assembly.backend,
+              [&] { trainer.emplace(assembly.parts(), assembly.options, RunFacts{}); });
   const std::int64_t busy = config.threads * world.local_size();
   return {.mode = mode,
           .ranks = world.size(),

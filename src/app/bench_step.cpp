@@ -4,6 +4,7 @@
 
 #include "assemble.hpp"
 #include "bench.hpp"
+#include "plan_choices.hpp"
 #include "run_record.hpp"
 
 #include <fmt/format.h>
@@ -56,7 +57,8 @@ struct StepFigures {
 
 StepFigures measure(World& world, const Assembly& assembly, TimedSteps steps) {
   std::optional<Trainer> trainer;
-  run_agreed(world, [&] { trainer.emplace(assembly.parts(), assembly.options, RunFacts{}); });
+  build_alike(world, assembly.config, *assembly.backend,
+              [&] { trainer.emplace(assembly.parts(), assembly.options, RunFacts{}); });
   trainer->step();
   StepFigures figures{.step = {}, .first_step = greatest_of_ranks(world, {seconds_since_process_start()}).front()};
   --steps.warmup;  // done above

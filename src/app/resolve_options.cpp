@@ -30,7 +30,9 @@ void refuse_unknown_words(const RunConfig& config) {
   parse_precision(config.precision);
   refuse_other_than("optimizer", config.optimizer, {"sgd", "adamw", "lars"});
   refuse_other_than("no-decay", config.no_decay, {"none", "norms-biases"});
-  refuse_other_than("comm", config.comm, {"auto", "solo", "mpi"});
+  refuse_other_than("comm", config.comm, {"auto", "solo", "mpi", "nccl"});
+  refuse_other_than("search-plans", config.search_plans, {"on", "off"});
+  refuse_other_than("record-steps", config.record_steps, {"on", "off"});
   refuse_other_than("progress", config.progress, {"auto", "always", "never"});
   refuse_other_than("init", config.init, {"model", "normal", "xavier", "kaiming"});
   parse_last_batch(config.last_batch);
@@ -59,6 +61,10 @@ void refuse_unknown_words(const RunConfig& config) {
   refuse_outside("test-every", config.test_every, 0, kMany);
   refuse_outside("log-every", config.log_every, 0, kMany);
   refuse_outside("digest-every", config.digest_every, 0, kMany);
+  if (!(config.stall_timeout >= 1 && config.stall_timeout <= 1e6)) {
+    throw Error(ErrorSource::usage,
+                fmt::format("--stall-timeout {}: must be 1 second or more", config.stall_timeout));
+  }
   if (!(config.bucket_mib > 0 && config.bucket_mib <= 4096)) {
     throw Error(ErrorSource::usage,
                 fmt::format("--bucket-mib {}: must be above 0 and at most 4096", config.bucket_mib));

@@ -46,6 +46,11 @@ struct RunConfig {
   std::string exchange = "auto";
   double bucket_mib = 4;
   std::int64_t in_flight = 1;
+  bool share_device = false;
+  double stall_timeout = 300;
+  std::string search_plans = "on";
+  std::string plan_cache;
+  std::string record_steps = "on";
 
   std::string out;
   bool resume = false;

@@ -8,6 +8,7 @@
 
 #include "assemble.hpp"
 #include "option_table.hpp"
+#include "plan_choices.hpp"
 #include "run_record.hpp"
 #include "run_reporter.hpp"
 
@@ -97,7 +98,7 @@ ExitStatus train(World& world, const Assembly& assembly, const std::optional<Res
                        .versions = versions_text(assembly, world),
                        .data_digest = assembly.data_digest};
   std::optional<Trainer> trainer;
-  run_agreed(world, [&] {
+  build_alike(world, config, *assembly.backend, [&] {
     trainer.emplace(assembly.parts(), assembly.options, facts);
     if (resumed) trainer->restore(resumed->state);
   });

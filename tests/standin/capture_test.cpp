@@ -99,6 +99,8 @@ TEST_F(Capture, RefusesToLookAtWhatIsBeingCaptured) {
   const std::function<cudaError_t()> looks[] = {
       [&] { return cudaStreamQuery(first_); },
       [&] { return cudaStreamSynchronize(first_); },
+      [&] { return cudaStreamQuery(second_); },
+      [&] { return cudaEventQuery(fork_); },
       [&] { return cudaDeviceSynchronize(); },
       [&] { return cudaMemset(values_, 0, 4); },
       [&] {

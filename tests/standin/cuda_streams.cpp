@@ -34,9 +34,9 @@ cudaError_t make_event(cudaEvent_t* event) {
   return cudaSuccess;
 }
 
-// A stream that is captured, or an event of it, can be neither asked nor waited for.
+// A stream that is captured, or an event of it, can be neither asked nor waited for; nor any by a thread that captures.
 cudaError_t refuse_captured(const std::shared_ptr<Capture>& capture, cudaError_t error) {
-  if (!capture) return cudaSuccess;
+  if (!capture) return refuse_while_capturing();
   capture->valid = false;
   return error;
 }
@@ -121,14 +121,20 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   const Lock lock(runtime().mutex);
   const CUstream_st& asked = stream_of(stream);
-  if (asked.capture) return fail(refuse_captured(asked.capture, cudaErrorStreamCaptureUnsupported));
+  if (const cudaError_t status = refuse_captured(asked.capture, cudaErrorStreamCaptureUnsupported);
+      status != cudaSuccess) {
+    return fail(status);
+  }
   return fail(query(Point(asked.tail)));
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   Lock lock(runtime().mutex);
   const CUstream_st& waited = stream_of(stream);
-  if (waited.capture) return fail(refuse_captured(waited.capture, cudaErrorStreamCaptureUnsupported));
+  if (const cudaError_t status = refuse_captured(waited.capture, cudaErrorStreamCaptureUnsupported);
+      status != cudaSuccess) {
+    return fail(status);
+  }
   run_until(lock, Point(waited.tail));
   return cudaSuccess;
 }
@@ -170,14 +176,18 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   const Lock lock(runtime().mutex);
   const CUevent_st& asked = event_of(event);
-  if (asked.capture) return fail(refuse_captured(asked.capture, cudaErrorCapturedEvent));
+  if (const cudaError_t status = refuse_captured(asked.capture, cudaErrorCapturedEvent); status != cudaSuccess) {
+    return fail(status);
+  }
   return fail(query(Point(asked.point)));
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   Lock lock(runtime().mutex);
   const CUevent_st& waited = event_of(event);
-  if (waited.capture) return fail(refuse_captured(waited.capture, cudaErrorCapturedEvent));
+  if (const cudaError_t status = refuse_captured(waited.capture, cudaErrorCapturedEvent); status != cudaSuccess) {
+    return fail(status);
+  }
   run_until(lock, Point(waited.point));
   return cudaSuccess;
 }

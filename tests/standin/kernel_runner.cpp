@@ -187,6 +187,7 @@ void BlockRunner::run_block(unsigned block) {
     Stack& stack = *free_stacks_.back();
     free_stacks_.pop_back();
     auto* const words = reinterpret_cast<void**>(stack.bottom + stack.beginning);
+    if (__asan_unpoison_memory_region != nullptr) __asan_unpoison_memory_region(words - 512, 512 * sizeof(void*));
     // As after a call: six registers, where to return to, and what that function takes for its own return address.
     std::memset(words - 16, 0, 16 * sizeof(void*));
     words[-2] = reinterpret_cast<void*>(&BlockRunner::stack_main);

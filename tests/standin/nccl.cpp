@@ -110,6 +110,7 @@ class Member {
   void abort() {
     aborted_ = true;
     pending_.reset();
+    if (!introduced_) introduction_.give_up(self_.lock());
     for (const auto& sum : sums_) {
       if (const auto exchange = sum.lock()) Exchange::give_up(exchange);
     }

@@ -86,6 +86,11 @@ bool Introduction::done() {
   return list_.arrived();
 }
 
+void Introduction::give_up(const std::shared_ptr<void>& memory) {
+  cards_.give_up(memory);
+  list_.give_up(memory);
+}
+
 void Exchange::start(const std::vector<RankCard>& ranks, int rank, int tag) {
   by_rank_.assign(ranks.size(), std::vector<std::byte>(values_.bytes()));
   auto& mine = by_rank_[static_cast<std::size_t>(rank)];

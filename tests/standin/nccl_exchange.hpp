@@ -51,6 +51,8 @@ class Introduction {
  public:
   Introduction(const RankCard& mine, int ranks, int root, const Channel& channel);
   bool done();
+  // `memory` holds this.
+  void give_up(const std::shared_ptr<void>& memory);
   // By rank, when done.
   const std::vector<RankCard>& ranks() const { return ranks_; }
 

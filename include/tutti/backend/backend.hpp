@@ -88,9 +88,10 @@ class Backend {
     static_cast<void>(enqueue);
     return nullptr;
   }
-  // What was chosen by measuring, as lines of text; adopted before any layer is made, the same is chosen again.
+  // What was chosen by measuring, as lines of text that each stand alone; adopted before any layer is made, the same
+  // is chosen again. False where no line is of this kind of processor and library.
   virtual std::string choices() const { return {}; }
-  virtual void adopt_choices(const std::string& lines) { static_cast<void>(lines); }
+  virtual bool adopt_choices(const std::string& lines) { return lines.empty(); }
 
   // Between tensors of equal bytes, this processor's or the host's. Asynchronous.
   virtual void copy(Stream& stream, const Tensor& to, const Tensor& from) = 0;

@@ -3,6 +3,7 @@
 // carried out in that order per buffer; who drives them along (a helper thread, or calls between layers)
 // never changes a bit.
 
+#include "tutti/backend/backend.hpp"
 #include "tutti/backend/stream.hpp"
 #include "tutti/backend/tensor.hpp"
 #include "tutti/comm/world.hpp"
@@ -47,8 +48,8 @@ class Communicator {
   virtual std::uint64_t bytes_sent() const = 0;
 };
 
-// One rank: sums are what they are. Memory comes from the host.
-std::unique_ptr<Communicator> make_solo_communicator();
+// One rank: sums are what they are. Memory is the processor's (borrowed), or else the host's.
+std::unique_ptr<Communicator> make_solo_communicator(Backend* processor = nullptr);
 
 struct RingOptions {
   // Drive operations from a helper thread; wants a core that does not compute.

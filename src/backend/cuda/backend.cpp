@@ -63,7 +63,7 @@ class CudaBackend final : public Backend {
     return records_ ? cuda::record(as_cuda_stream(stream), enqueue) : nullptr;
   }
   std::string choices() const override { return planner_->choices(); }
-  void adopt_choices(const std::string& lines) override { planner_->adopt_choices(lines); }
+  bool adopt_choices(const std::string& lines) override { return planner_->adopt_choices(lines); }
 
   void copy(Stream& stream, const Tensor& to, const Tensor& from) override {
     cuda::copy(as_cuda_stream(stream), to, from);

@@ -56,7 +56,7 @@ class ConvolutionPlanner {
   virtual std::unique_ptr<ConvolutionPlan> plan(ConvolutionPass pass, const ConvolutionShape& shape) = 0;
   // As Backend's.
   virtual std::string choices() const = 0;
-  virtual void adopt_choices(const std::string& lines) = 0;
+  virtual bool adopt_choices(const std::string& lines) = 0;
 };
 
 struct PlannerOptions {
