@@ -6,8 +6,6 @@
 // (__fadd_rn, __dmul_rn, ...); __umulhi, __mulhi, __popc, __clz, __ffs, bit casts; rsqrtf, __expf, __logf; min, max; what
 // cuda_bf16.h offers the host, and the C++ library's mathematics. Add what more is needed.
 
-#define __shared__ static
-
 #include "backend/cuda/check.hpp"
 #include "standin/kernel_runner.hpp"
 
@@ -15,6 +13,8 @@
 #include <cuda_runtime_api.h>
 #include <vector_functions.h>
 
+#undef __shared__
+#define __shared__ static
 #undef __launch_bounds__
 #define __launch_bounds__(...)
 
@@ -34,6 +34,9 @@ using std::min;
 using Where = std::source_location;
 
 inline void __syncthreads(const Where& where = Where::current()) { tutti::standin::wait_at_barrier(where); }
+
+// Blocks run in turn.
+inline void __threadfence() {}
 
 namespace tutti::standin {
 
