@@ -2,11 +2,9 @@
 // The words of kernels on the host, for src/backend/cuda/device/kernel.cuh: kernels compiled as C++ run under
 // kernel_runner.hpp on the stand-in's streams. Known are: __global__, __device__, __shared__ (fixed size, left as the
 // block before left it), __launch_bounds__; threadIdx, blockIdx (x, y), blockDim, gridDim; __syncthreads;
-// __shfl_xor_sync, __shfl_down_sync, __ballot_sync with the full mask; atomicAdd on integers; arithmetic that rounds
+// __shfl_xor_sync, __shfl_down_sync, __ballot_sync with the full mask; __threadfence; atomicAdd on integers; arithmetic that rounds
 // (__fadd_rn, __dmul_rn, ...); __umulhi, __mulhi, __popc, __clz, __ffs, bit casts; rsqrtf, __expf, __logf; min, max; what
 // cuda_bf16.h offers the host, and the C++ library's mathematics. Add what more is needed.
-
-#define __shared__ static
 
 #include "backend/cuda/check.hpp"
 #include "standin/kernel_runner.hpp"
@@ -15,6 +13,8 @@
 #include <cuda_runtime_api.h>
 #include <vector_functions.h>
 
+#undef __shared__
+#define __shared__ static
 #undef __launch_bounds__
 #define __launch_bounds__(...)
 
@@ -65,6 +65,9 @@ inline unsigned __ballot_sync(unsigned mask, int vote, const Where& where = Wher
   tutti::standin::refuse_partial_mask(mask, where);
   return tutti::standin::exchange_votes(vote != 0, where);
 }
+
+// Threads see at once what others write.
+inline void __threadfence() {}
 
 inline int atomicAdd(int* to, int value) { return std::exchange(*to, *to + value); }
 inline unsigned atomicAdd(unsigned* to, unsigned value) { return std::exchange(*to, *to + value); }
