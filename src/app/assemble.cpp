@@ -157,8 +157,8 @@ Assembly assemble(World& world, const RunConfig& config, const TrainState* check
   NetworkSpec model;
   run_agreed(world, [&] {
     refuse_unknown_words(config);
-    model = checkpoint == nullptr ? choose_model(config.model)
-                                  : parse_model(checkpoint->model, "the checkpoint's model");
+    model =
+        checkpoint == nullptr ? choose_model(config.model) : parse_model(checkpoint->model, "the checkpoint's model");
   });
   ChosenProcessor processor = choose_processor(world, config, log);
   // Where GPUs compute, a rank's one thread feeds its own.
@@ -182,9 +182,8 @@ Assembly assemble(World& world, const RunConfig& config, const TrainState* check
   for (const std::string& note : assembly.data.notes) log.note(note);
   refuse_different_runs(world, assembly);
   const bool spare_core = assembly.cores.usable > busy_cores(assembly.config, world, assembly.cores);
-  run_agreed(world, [&] {
-    assembly.communicator = choose_communicator(world, assembly.config, processor, spare_core);
-  });
+  run_agreed(world,
+             [&] { assembly.communicator = choose_communicator(world, assembly.config, processor, spare_core); });
   if (!processor.all_on_gpus) tell_of_cores(assembly.config, world, assembly.cores, log);
   assembly.backend = std::move(processor.backend);
   return assembly;

@@ -19,6 +19,18 @@ std::unique_ptr<Backend> make_cpu(const RunConfig& config) {
   return make_cpu_backend(precision);
 }
 
+// `auto` takes a library that cannot be opened for a machine without GPUs.
+CudaInventory look_for_gpus(const std::string& device) {
+  if (device == "cpu") return {};
+  try {
+    return load_cuda_libraries().cuda.query();
+  } catch (const Error& error) {
+    CudaInventory none;
+    none.why_none = error.what();
+    return none;
+  }
+}
+
 std::unique_ptr<Backend> make_gpu(const RunConfig& config, int device) {
   return load_cuda_libraries().cuda.make_backend({.device = device,
                                                   .precision = parse_precision(config.precision),
@@ -31,9 +43,9 @@ std::unique_ptr<Communicator> make_nccl(World& world, const RunConfig& config, c
     throw Error(ErrorSource::usage,
                 "--comm nccl adds between GPUs, and not every rank computes on one: use --comm mpi");
   }
-  return load_cuda_libraries().nccl.make_communicator(world, {.device = processor.device,
-                                                              .deadline_seconds = config.stall_timeout,
-                                                              .share_device = processor.share_devices});
+  return load_cuda_libraries().nccl.make_communicator(
+      world,
+      {.device = processor.device, .deadline_seconds = config.stall_timeout, .share_device = processor.shares_device});
 }
 
 std::unique_ptr<Communicator> make_ring(World& world, const ChosenProcessor& processor, bool spare_core) {
@@ -45,6 +57,18 @@ std::unique_ptr<Communicator> make_ring(World& world, const ChosenProcessor& pro
 }
 
 }  // namespace
+
+ChosenProcessor choose_processor(World& world, const RunConfig& config, const Log& log) {
+  const DeviceChoice choice =
+      choose_device(world, look_for_gpus(config.device),
+                    {.device = config.device, .share = config.share_device, .mixed = config.comm == "mpi"});
+  if (!choice.note.empty()) log.note(choice.note);
+  ChosenProcessor chosen{
+      .backend = nullptr, .device = choice.device.value_or(-1), .shares_device = config.share_device};
+  run_agreed(world, [&] { chosen.backend = chosen.is_gpu() ? make_gpu(config, chosen.device) : make_cpu(config); });
+  chosen.all_on_gpus = world.agree(chosen.is_gpu());
+  return chosen;
+}
 
 std::unique_ptr<Communicator> choose_communicator(World& world, const RunConfig& config,
                                                   const ChosenProcessor& processor, bool spare_core) {
