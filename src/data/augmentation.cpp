@@ -52,8 +52,10 @@ IndexRange draw_range(RandomSequence& random, const Room& room) {
   return {begin, begin + size};
 }
 
+std::int64_t short_side_of_crops(const Extent& wanted) { return (wanted.height * 5 + 2) / 4; }
+
 ImagePlan crop(const Extent& image, const Extent& wanted, RandomSequence& random) {
-  const std::int64_t short_side = (wanted.height * 5 + 2) / 4;
+  const std::int64_t short_side = short_side_of_crops(wanted);
   const Extent resized = with_short_side(image, short_side);
   const double area = 0.64 + 0.36 * random.uniform();
   const auto side = static_cast<std::int64_t>(static_cast<double>(short_side) * std::sqrt(area) + 0.5);
@@ -132,6 +134,22 @@ ImagePlan plan_image(const ImageRecipe& recipe, const Shape& image, const Sample
   ImagePlan plan = draw_piece(recipe.augment, from, wanted, random);
   plan.columns.mirrored = flipped;
   return plan;
+}
+
+ImagePlan widest_plan(const ImageRecipe& recipe, const Shape& image) {
+  const Extent from{image[1], image[2]};
+  const Extent wanted{recipe.image[1], recipe.image[2]};
+  if (recipe.augment == Augment::resized_crop) {
+    return {cut_axis({from.height, from.height}, {0, from.height}, wanted.height),
+            cut_axis({from.width, from.width}, {0, from.width}, wanted.width)};
+  }
+  if (recipe.augment == Augment::crop_flip) {
+    const std::int64_t side = short_side_of_crops(wanted);
+    const Extent resized = with_short_side(from, side);
+    return {cut_axis({from.height, resized.height}, {0, side}, wanted.height),
+            cut_axis({from.width, resized.width}, {0, side}, wanted.width)};
+  }
+  return fit(from, wanted);
 }
 
 }  // namespace tutti

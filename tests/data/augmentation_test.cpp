@@ -282,9 +282,10 @@ std::uint64_t digest_of_epochs(const Dataset& data, const ImageRecipe& recipe, c
                     .readers = team.readers,
                     .recipe = recipe};
     BatchLoader loader(data, *backend, plan);
+    const auto stream = backend->make_stream();
     const std::int64_t steps = loader.steps(0) + loader.steps(1);
     for (std::int64_t step = 0; step < steps; ++step) {
-      for (const Batch& batch : loader.next().batches) {
+      for (const Batch& batch : loader.next(*stream).batches) {
         const auto name = std::to_string(step) + " part " + std::to_string(batch.part);
         sum += digest(name, std::span<const float>(host_f32(batch.images)));
         sum += digest(name, std::span<const std::int32_t>(host_i32(batch.labels)));

@@ -242,7 +242,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
 
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* communicator, int ranks, ncclUniqueId id, int rank,
                                     ncclConfig_t* config) {
-  const Lock lock(runtime().mutex);
+  const Lock lock;
   *communicator = nullptr;
   if (rank < 0 || rank >= ranks) return refuse(ncclInvalidArgument, "a rank that is not there");
   if (config == nullptr || config->blocking != 0) return refuse(ncclInvalidUsage, "the stand-in never blocks");
@@ -256,7 +256,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* communicator, int ranks, ncclUni
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t communicator, ncclResult_t* state) {
   if (communicator == nullptr) return refuse(ncclInvalidArgument, "no communicator");
-  const Lock lock(runtime().mutex);
+  const Lock lock;
   *state = communicator->member->poll();
   return ncclSuccess;
 }
@@ -264,7 +264,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t communicator, ncclResult_t* state)
 ncclResult_t ncclAllReduce(const void* from, void* to, std::size_t count, ncclDataType_t type, ncclRedOp_t operation,
                            ncclComm_t communicator, cudaStream_t stream) {
   if (communicator == nullptr) return refuse(ncclInvalidArgument, "no communicator");
-  const Lock lock(runtime().mutex);
+  const Lock lock;
   Member& member = *communicator->member;
   if (member.is_busy()) return refuse(ncclInvalidArgument, "the communicator is still at what it was asked for before");
   if (from != to || operation != ncclSum || (type != ncclFloat32 && type != ncclInt64)) {
@@ -279,7 +279,7 @@ ncclResult_t ncclAllReduce(const void* from, void* to, std::size_t count, ncclDa
 
 ncclResult_t ncclCommAbort(ncclComm_t communicator) {
   if (communicator == nullptr) return ncclSuccess;
-  const Lock lock(runtime().mutex);
+  const Lock lock;
   communicator->member->abort();
   delete communicator;
   return ncclSuccess;
