@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include <cstring>
 #include <utility>
 
 using namespace tutti::standin;
@@ -79,6 +80,21 @@ bool is_legal(const KernelLaunch& launch) {
          launch.threads > 0 && launch.threads <= 1024;
 }
 
+// Takes for an address what looks like one.
+void refuse_memory_of_the_host(const KernelLaunch& launch) {
+  constexpr std::uint64_t kLowest = 0x5500'0000'0000;
+  constexpr std::uint64_t kHighest = 0x7fff'ffff'ffff;
+  const auto* const bytes = static_cast<const unsigned char*>(launch.arguments.get());
+  for (std::size_t at = 0; at + sizeof(std::uint64_t) <= launch.argument_bytes; at += sizeof(std::uint64_t)) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, bytes + at, sizeof word);
+    if (word < kLowest || word > kHighest || find_allocation(reinterpret_cast<const void*>(word - 1)) != nullptr)
+      continue;
+    if (find_allocation(reinterpret_cast<const void*>(word)) != nullptr) continue;
+    throw Finding(fmt::format("a kernel is given {:#x}, which is memory of the host alone, or gone", word));
+  }
+}
+
 }  // namespace
 
 void enqueue_kernel(const KernelLaunch& launch, cudaStream_t stream) {
@@ -86,6 +102,7 @@ void enqueue_kernel(const KernelLaunch& launch, cudaStream_t stream) {
   CUstream_st& on = stream_of(stream);
   if (!is_legal(launch)) return static_cast<void>(fail(cudaErrorInvalidConfiguration));
   if (on.device != current_device()) return static_cast<void>(fail(cudaErrorInvalidResourceHandle));
+  if (runtime().separate) refuse_memory_of_the_host(launch);
   const dim3 blocks(static_cast<unsigned>(launch.blocks), static_cast<unsigned>(launch.blocks_y));
   fail(enqueue(on, [=] {
     run_kernel({blocks, static_cast<unsigned>(launch.threads), launch.body, launch.arguments.get()},
