@@ -15,6 +15,8 @@
 
 #undef __shared__
 #define __shared__ static
+#undef __shared__
+#define __shared__ static
 #undef __launch_bounds__
 #define __launch_bounds__(...)
 
@@ -34,6 +36,9 @@ using std::min;
 using Where = std::source_location;
 
 inline void __syncthreads(const Where& where = Where::current()) { tutti::standin::wait_at_barrier(where); }
+
+// Blocks run in turn.
+inline void __threadfence() {}
 
 namespace tutti::standin {
 
