@@ -165,7 +165,10 @@ class NaivePlanner final : public ConvolutionPlanner {
     return std::make_unique<NaivePlan>(pass, shape);
   }
   std::string choices() const override { return choices_; }
-  void adopt_choices(const std::string& lines) override { choices_ = lines; }
+  bool adopt_choices(const std::string& lines) override {
+    choices_ = lines;
+    return true;
+  }
 
  private:
   std::string choices_;
