@@ -1,5 +1,5 @@
-#include "backend/cuda/add.hpp"
-
+#include "backend/cuda/add_kernels.hpp"
+#include "backend/cuda/gradient_sum.hpp"
 #include "backend/cuda/layers.hpp"
 #include "backend/cuda/native.hpp"
 #include "backend/requirements.hpp"

@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(RowGrid::kThreads, 4) output_gradient(OutputGr
   Floats<T> sums{};
   for_each_pack<2>(share, [&](auto count, std::int64_t first) {
     constexpr int kCount = decltype(count)::value;
-    Floats<T> gradient[kCount];
+    Floats<T> gradient[kCount] = {};
     unsigned bits[kCount] = {};
 #pragma unroll
     for (int n = 0; n < kCount; ++n) {

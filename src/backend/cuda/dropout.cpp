@@ -1,6 +1,6 @@
-#include "backend/cuda/dropout.hpp"
-
 #include "backend/cuda/check.hpp"
+#include "backend/cuda/dropout_kernels.hpp"
+#include "backend/cuda/gradient_sum.hpp"
 #include "backend/cuda/layers.hpp"
 #include "backend/cuda/native.hpp"
 #include "backend/requirements.hpp"

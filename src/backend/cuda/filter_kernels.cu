@@ -1,12 +1,13 @@
 #include "backend/cuda/filter_kernels.hpp"
 #include "element.cuh"
+#include "rows.cuh"
 
 #include <algorithm>
 
 namespace tutti::cuda {
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kThreads = RowGrid::kThreads;
 constexpr int kTileValues = 4608;  // one output of 3x3 filters over 512 channels
 
 // A block turns one tile of channels x positions of one output.
@@ -104,19 +105,14 @@ __device__ inline void unpack_tile(const Tiles& tiles, const T* packed, float* c
   }
 }
 
-// Each thread its partial sums one after the other, then halves of the block onto each other.
-__device__ inline void sum_partials(const FilterGradients& request, std::int64_t output, float* values) {
+__device__ inline void sum_partials(const FilterGradients& request, std::int64_t output) {
   const int thread = static_cast<int>(threadIdx.x);
-  float sum = 0;
+  double sum[1] = {0};
   for (std::int64_t i = thread; i < request.partials; i += kThreads) {
-    sum += request.bias_partials[i * request.layout.padded_outputs + output];
+    sum[0] += request.bias_partials[i * request.layout.padded_outputs + output];
   }
-  values[thread] = sum;
-  for (int half = kThreads / 2; half > 0; half /= 2) {
-    __syncthreads();
-    if (thread < half) values[thread] += values[thread + half];
-  }
-  if (thread == 0) request.bias[output] = values[0];
+  add_lanes({1, kThreads}, sum);
+  if (thread == 0) request.bias[output] = static_cast<float>(sum[0]);
 }
 
 // The blocks after those of the tiles have one bias each.
@@ -126,7 +122,7 @@ __global__ void unpack_gradients(Tiles tiles, std::int64_t tile_count, FilterGra
   if (blockIdx.x < tile_count) {
     unpack_tile(tiles, static_cast<const T*>(request.packed), request.canonical, values);
   } else {
-    sum_partials(request, blockIdx.x - tile_count, values);
+    sum_partials(request, blockIdx.x - tile_count);
   }
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 // A pack of values as the f32 numbers that kernels reckon with.
 
-#include "backend/cuda/gradient_sum.hpp"
+#include "backend/cuda/gradient_sum_kernels.hpp"
 #include "element.cuh"
 
 namespace tutti::cuda {

@@ -4,7 +4,7 @@
 #include "tutti/backend/layer.hpp"
 
 #include "backend/cuda/format.hpp"
-#include "backend/cuda/gradient_sum.hpp"
+#include "backend/cuda/gradient_sum_kernels.hpp"
 
 #include <cuda_runtime_api.h>
 

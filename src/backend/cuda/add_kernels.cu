@@ -1,4 +1,4 @@
-#include "backend/cuda/add.hpp"
+#include "backend/cuda/add_kernels.hpp"
 #include "floats.cuh"
 #include "rows.cuh"
 

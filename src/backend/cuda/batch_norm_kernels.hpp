@@ -2,7 +2,7 @@
 // The kernels of batch norm. Either way there are three: sums of each chunk of rows, what follows from their sums for
 // each channel, and the pass over the values. Sums are f32 within a thread, f64 beyond, always in the same order.
 
-#include "backend/cuda/gradient_sum.hpp"
+#include "backend/cuda/gradient_sum_kernels.hpp"
 #include "backend/cuda/rows.hpp"
 
 #include <cuda_runtime_api.h>

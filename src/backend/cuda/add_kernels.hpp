@@ -1,7 +1,7 @@
 #pragma once
 // The kernels of the layer that adds a residual.
 
-#include "backend/cuda/gradient_sum.hpp"
+#include "backend/cuda/gradient_sum_kernels.hpp"
 #include "backend/cuda/rows.hpp"
 
 #include <cuda_runtime_api.h>

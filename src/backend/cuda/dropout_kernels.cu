@@ -1,4 +1,4 @@
-#include "backend/cuda/dropout.hpp"
+#include "backend/cuda/dropout_kernels.hpp"
 #include "floats.cuh"
 #include "random.cuh"
 #include "runs.cuh"

@@ -1,4 +1,4 @@
-#include "backend/cuda/batch_norm.hpp"
+#include "backend/cuda/batch_norm_kernels.hpp"
 #include "floats.cuh"
 #include "rows.cuh"
 
