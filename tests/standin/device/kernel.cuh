@@ -35,6 +35,9 @@ using Where = std::source_location;
 
 inline void __syncthreads(const Where& where = Where::current()) { tutti::standin::wait_at_barrier(where); }
 
+// Blocks run in turn.
+inline void __threadfence() {}
+
 namespace tutti::standin {
 
 void refuse_partial_mask(unsigned mask, const Where& where);
