@@ -62,6 +62,8 @@ class AxisWeights {
     IndexRange inputs;  // that these rows gather
   };
 
+  void select(const AxisPlan& plan);
+  void note_used();
   Span span_of(std::size_t output, const AxisPlan& plan) const;
   void gather(std::size_t output, const AxisPlan& plan);
   void store(std::size_t output);
