@@ -1,4 +1,5 @@
 #include "tutti/base/error.hpp"
+#include "tutti/base/unique_handle.hpp"
 
 #include "backend/cuda/check.hpp"
 #include "backend/cuda/convolution.hpp"

@@ -2,7 +2,7 @@
 // The words of kernels on the host, for src/backend/cuda/device/kernel.cuh: kernels compiled as C++ run under
 // kernel_runner.hpp on the stand-in's streams. Known are: __global__, __device__, __shared__ (fixed size, left as the
 // block before left it), __launch_bounds__; threadIdx, blockIdx (x, y), blockDim, gridDim; __syncthreads;
-// __shfl_xor_sync, __shfl_down_sync, __ballot_sync with the full mask; atomicAdd on integers; arithmetic that rounds
+// __shfl_xor_sync, __shfl_down_sync, __ballot_sync with the full mask; __threadfence; atomicAdd on integers; arithmetic that rounds
 // (__fadd_rn, __dmul_rn, ...); __umulhi, __mulhi, __popc, __clz, __ffs, bit casts; rsqrtf, __expf, __logf; min, max; what
 // cuda_bf16.h offers the host, and the C++ library's mathematics. Add what more is needed.
 
@@ -13,6 +13,8 @@
 #include <cuda_runtime_api.h>
 #include <vector_functions.h>
 
+#undef __shared__
+#define __shared__ static
 #undef __shared__
 #define __shared__ static
 #undef __launch_bounds__
@@ -117,6 +119,7 @@ struct KernelLaunch {
   std::int64_t blocks_y = 1;
   int threads = 1;
   std::shared_ptr<const void> arguments;
+  std::size_t argument_bytes = 0;
   void (*body)(const void* arguments) = nullptr;
 };
 
@@ -139,16 +142,20 @@ void launch(void (*kernel)(Parameters...), const Grid& grid, cudaStream_t stream
   static_assert((sizeof(Parameters) + ... + 0) <= 4000, "kernels take 4 KiB of arguments");
   static_assert((std::is_trivially_copyable_v<Parameters> && ...), "arguments of kernels are copied as bytes");
   if (grid.blocks == 0 || grid.blocks_y == 0) return;
-  using Call = std::pair<decltype(kernel), std::tuple<Parameters...>>;
+  struct Call {
+    std::tuple<Parameters...> arguments;
+    decltype(kernel) function;
+  };
   const auto body = [](const void* given) {
     const Call& call = *static_cast<const Call*>(given);
-    std::apply(call.first, call.second);
+    std::apply(call.function, call.arguments);
   };
   standin::enqueue_kernel(
       {.blocks = grid.blocks,
        .blocks_y = grid.blocks_y,
        .threads = grid.threads,
-       .arguments = std::make_shared<Call>(kernel, std::tuple<Parameters...>(static_cast<Parameters>(arguments)...)),
+       .arguments = std::make_shared<Call>(std::tuple<Parameters...>(static_cast<Parameters>(arguments)...), kernel),
+       .argument_bytes = sizeof(std::tuple<Parameters...>),
        .body = body},
       stream);
   check(cudaGetLastError());
