@@ -50,11 +50,11 @@ __global__ void __launch_bounds__(RowGrid::kThreads, 4) addition_gradient(Additi
 
 }  // namespace
 
-void launch_addition(ElementType type, const Addition& work, cudaStream_t stream) {
+void launch_addition(cudaStream_t stream, ElementType type, const Addition& work) {
   launch(type == ElementType::bf16 ? addition<Bf16> : addition<float>, grid_of(work.grid), stream, work);
 }
 
-void launch_addition_gradient(ElementType type, const AdditionGradient& work, cudaStream_t stream) {
+void launch_addition_gradient(cudaStream_t stream, ElementType type, const AdditionGradient& work) {
   launch(type == ElementType::bf16 ? addition_gradient<Bf16> : addition_gradient<float>, grid_of(work.grid), stream,
          work);
 }

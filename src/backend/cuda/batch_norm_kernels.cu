@@ -267,31 +267,31 @@ Grid grid_over_channels(int channels) { return {.blocks = channels / kChannels, 
 
 }  // namespace
 
-void launch_norm_sums(ElementType type, const NormSums& work, cudaStream_t stream) {
+void launch_norm_sums(cudaStream_t stream, ElementType type, const NormSums& work) {
   launch(type == ElementType::bf16 ? norm_sums<Bf16> : norm_sums<float>, grid_of(work.grid), stream, work);
 }
 
-void launch_norm_statistics(const NormStatistics& work, ElementType type, cudaStream_t stream) {
+void launch_norm_statistics(cudaStream_t stream, ElementType type, const NormStatistics& work) {
   const int channels = padded_channels(work.grid, type);
   launch(norm_statistics, grid_over_channels(channels), stream, work, channels);
 }
 
-void launch_norm_application(ElementType type, const NormApplication& work, cudaStream_t stream) {
+void launch_norm_application(cudaStream_t stream, ElementType type, const NormApplication& work) {
   launch(type == ElementType::bf16 ? norm_application<Bf16> : norm_application<float>, grid_of(work.grid), stream,
          work);
 }
 
-void launch_norm_gradient_sums(ElementType type, const NormGradientSums& work, cudaStream_t stream) {
+void launch_norm_gradient_sums(cudaStream_t stream, ElementType type, const NormGradientSums& work) {
   launch(type == ElementType::bf16 ? norm_gradient_sums<Bf16> : norm_gradient_sums<float>, grid_of(work.grid), stream,
          work);
 }
 
-void launch_norm_gradients(const NormGradients& work, ElementType type, cudaStream_t stream) {
+void launch_norm_gradients(cudaStream_t stream, ElementType type, const NormGradients& work) {
   const int channels = padded_channels(work.grid, type);
   launch(norm_gradients, grid_over_channels(channels), stream, work, channels);
 }
 
-void launch_norm_propagation(ElementType type, const NormPropagation& work, cudaStream_t stream) {
+void launch_norm_propagation(cudaStream_t stream, ElementType type, const NormPropagation& work) {
   launch(type == ElementType::bf16 ? norm_propagation<Bf16> : norm_propagation<float>, grid_of(work.grid), stream,
          work);
 }
