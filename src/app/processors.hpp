@@ -17,7 +17,7 @@ struct ChosenProcessor {
   std::unique_ptr<Backend> backend;
   int device = -1;             // the GPU's number; below 0: the CPU
   bool all_on_gpus = false;    // every rank of the world
-  bool share_devices = false;  // more ranks than GPUs, as asked for
+  bool shares_device = false;  // with other ranks, as asked for
 
   bool is_gpu() const { return device >= 0; }
 };

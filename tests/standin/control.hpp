@@ -2,7 +2,8 @@
 // What tests may ask of the stand-in beyond CUDA's calls.
 //
 // Environment: TUTTI_STANDIN_DEVICES is how many GPUs the machine has (1), of which CUDA_VISIBLE_DEVICES shows some;
-// TUTTI_STANDIN_MEMORY is the memory of each in MiB (8192); TUTTI_STANDIN_SEED chooses the order of work.
+// TUTTI_STANDIN_MEMORY is the memory of each in MiB (8192); TUTTI_STANDIN_SEED chooses the order of work;
+// TUTTI_STANDIN_HIDE hides device memory.
 
 #include <cuda_runtime_api.h>
 
@@ -17,6 +18,8 @@ void set_order(std::uint64_t seed);
 // The n-th cudaStreamWaitEvent from now, counted from 1, does nothing; 0: all do. To see that tests need each of them.
 void ignore_wait(std::int64_t n);
 std::int64_t waits_so_far();
+// Whether the host dies when it touches device memory itself. Slow.
+void hide_device_memory(bool hides);
 // That were not freed.
 std::size_t allocations();
 

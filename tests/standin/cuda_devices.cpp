@@ -111,7 +111,7 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
 }
 
 cudaError_t cudaMemGetInfo(std::size_t* free_bytes, std::size_t* total_bytes) {
-  const Lock lock(runtime().mutex);
+  const Lock lock;
   std::size_t taken = 0;
   for (const auto& [place, allocation] : runtime().allocations) {
     if (allocation.on_device && allocation.device == current_device()) taken += allocation.bytes;

@@ -82,7 +82,7 @@ void launch_graph(CUgraphExec_st& graph, CUstream_st& stream) {
 
 template <class Handle>
 cudaError_t destroy(Handle* handle, const char* what) {
-  const Lock lock(runtime().mutex);
+  const Lock lock;
   refuse_dead(handle, what);
   runtime().handles.erase(handle);
   delete handle;
@@ -95,15 +95,15 @@ cudaError_t destroy(Handle* handle, const char* what) {
 extern "C" {
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {
-  const Lock lock(runtime().mutex);
+  const Lock lock;
   return fail(begin_capture(stream_of(stream), mode));
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
-  const Lock lock(runtime().mutex);
+  const Lock lock;
   return fail(end_capture(stream_of(stream), graph));
 }
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
-  const Lock lock(runtime().mutex);
+  const Lock lock;
   const auto& capture = stream_of(stream).capture;
   *status = !capture         ? cudaStreamCaptureStatusNone
             : capture->valid ? cudaStreamCaptureStatusActive
@@ -112,14 +112,14 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* 
 }
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph, unsigned long long) {
-  const Lock lock(runtime().mutex);
+  const Lock lock;
   refuse_dead(graph, "a graph");
   *executable = new CUgraphExec_st{graph->nodes, {}};
   runtime().handles.insert(*executable);
   return cudaSuccess;
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
-  const Lock lock(runtime().mutex);
+  const Lock lock;
   refuse_dead(executable, "an executable graph");
   CUstream_st& on = stream_of(stream);
   if (on.capture) throw Finding("a graph within a graph is not provided for");

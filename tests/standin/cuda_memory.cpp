@@ -23,13 +23,14 @@ namespace tutti::standin {
 namespace {
 
 constexpr std::size_t kGuard = 256;
-constexpr std::align_val_t kAlignment{256};
+constexpr std::size_t kPage = 4096;
 constexpr unsigned char kGuardByte = 0xA5;
 constexpr int kUnwritten = 0xFF;
 
 cudaError_t allocate(void** data, std::size_t bytes, bool on_device) {
-  const Lock lock(runtime().mutex);
+  const Lock lock;
   if (const cudaError_t status = refuse_while_capturing(); status != cudaSuccess) return fail(status);
+  reveal_device_memory();
   *data = nullptr;
   if (bytes == 0) return cudaSuccess;
   if (on_device) {
@@ -38,7 +39,8 @@ cudaError_t allocate(void** data, std::size_t bytes, bool on_device) {
     static_cast<void>(cudaMemGetInfo(&free_bytes, &total_bytes));
     if (bytes > free_bytes) return fail(cudaErrorMemoryAllocation);
   }
-  auto* const block = static_cast<unsigned char*>(::operator new(bytes + 2 * kGuard, kAlignment));
+  const std::size_t block_bytes = (bytes + 2 * kGuard + kPage - 1) / kPage * kPage;
+  auto* const block = static_cast<unsigned char*>(::operator new (block_bytes, std::align_val_t{kPage}));
   std::memset(block, kGuardByte, kGuard);
   std::memset(block + kGuard, kUnwritten, bytes);
   std::memset(block + kGuard + bytes, kGuardByte, kGuard);
@@ -48,18 +50,19 @@ cudaError_t allocate(void** data, std::size_t bytes, bool on_device) {
   }
   *data = block + kGuard;
   runtime().allocations[reinterpret_cast<std::uintptr_t>(*data)] = {
-      .bytes = bytes, .on_device = on_device, .device = current_device(), .block = block};
+      .bytes = bytes, .on_device = on_device, .device = current_device(), .block = block, .block_bytes = block_bytes};
   return cudaSuccess;
 }
 
 // Waits for all work, as CUDA does.
 cudaError_t release(void* data, bool on_device) {
-  Lock lock(runtime().mutex);
+  Lock lock;
   if (const cudaError_t status = refuse_while_capturing(); status != cudaSuccess) return fail(status);
   if (data == nullptr) return cudaSuccess;
   const auto found = runtime().allocations.find(reinterpret_cast<std::uintptr_t>(data));
   if (found == runtime().allocations.end() || found->second.on_device != on_device) return fail(cudaErrorInvalidValue);
   run_everything(lock);
+  reveal_device_memory();
   const Allocation allocation = found->second;
   runtime().allocations.erase(found);
   auto* const block = static_cast<unsigned char*>(allocation.block);
@@ -70,7 +73,7 @@ cudaError_t release(void* data, bool on_device) {
   const bool whole = std::all_of(block, block + kGuard, is_guard) &&
                      std::all_of(block + kGuard + allocation.bytes, block + 2 * kGuard + allocation.bytes, is_guard);
   std::memset(block, kUnwritten, allocation.bytes + 2 * kGuard);
-  ::operator delete(block, kAlignment);
+  ::operator delete (block, std::align_val_t{kPage});
   if (!whole) throw Finding(fmt::format("something wrote beside {} bytes of CUDA memory", allocation.bytes));
   return cudaSuccess;
 }
@@ -141,20 +144,20 @@ cudaError_t cudaMallocHost(void** data, std::size_t bytes) { return allocate(dat
 cudaError_t cudaFreeHost(void* data) { return release(data, false); }
 
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
-  Lock lock(runtime().mutex);
+  Lock lock;
   return fail(copy(to, from, bytes, kind, stream_of(stream), lock, false));
 }
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
-  Lock lock(runtime().mutex);
+  Lock lock;
   if (const cudaError_t status = refuse_while_capturing(); status != cudaSuccess) return fail(status);
   return fail(copy(to, from, bytes, kind, runtime().default_stream, lock, true));
 }
 cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream) {
-  const Lock lock(runtime().mutex);
+  const Lock lock;
   return fail(set_bytes(to, value, bytes, stream_of(stream)));
 }
 cudaError_t cudaMemset(void* to, int value, std::size_t bytes) {
-  const Lock lock(runtime().mutex);
+  const Lock lock;
   if (const cudaError_t status = refuse_while_capturing(); status != cudaSuccess) return fail(status);
   return fail(set_bytes(to, value, bytes, runtime().default_stream));
 }

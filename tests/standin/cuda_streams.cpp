@@ -14,7 +14,7 @@ namespace tutti::standin {
 namespace {
 
 cudaError_t make_stream(cudaStream_t* stream, unsigned flags, int priority) {
-  const Lock lock(runtime().mutex);
+  const Lock lock;
   if (flags != cudaStreamNonBlocking) throw Finding("streams that wait for the default stream are not provided for");
   auto* const made = new CUstream_st;
   made->device = current_device();
@@ -26,7 +26,7 @@ cudaError_t make_stream(cudaStream_t* stream, unsigned flags, int priority) {
 }
 
 cudaError_t make_event(cudaEvent_t* event) {
-  const Lock lock(runtime().mutex);
+  const Lock lock;
   auto* const made = new CUevent_st;
   made->device = current_device();
   runtime().handles.insert(made);
@@ -82,7 +82,7 @@ bool is_legal(const KernelLaunch& launch) {
 }  // namespace
 
 void enqueue_kernel(const KernelLaunch& launch, cudaStream_t stream) {
-  const Lock lock(runtime().mutex);
+  const Lock lock;
   CUstream_st& on = stream_of(stream);
   if (!is_legal(launch)) return static_cast<void>(fail(cudaErrorInvalidConfiguration));
   if (on.device != current_device()) return static_cast<void>(fail(cudaErrorInvalidResourceHandle));
@@ -110,7 +110,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) { re
 
 // What is enqueued is done all the same.
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-  const Lock lock(runtime().mutex);
+  const Lock lock;
   refuse_dead(stream, "a stream");
   if (stream->capture) throw Finding("a stream is destroyed while it is being captured");
   runtime().handles.erase(stream);
@@ -119,7 +119,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
-  const Lock lock(runtime().mutex);
+  const Lock lock;
   const CUstream_st& asked = stream_of(stream);
   if (const cudaError_t status = refuse_captured(asked.capture, cudaErrorStreamCaptureUnsupported);
       status != cudaSuccess) {
@@ -129,7 +129,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-  Lock lock(runtime().mutex);
+  Lock lock;
   const CUstream_st& waited = stream_of(stream);
   if (const cudaError_t status = refuse_captured(waited.capture, cudaErrorStreamCaptureUnsupported);
       status != cudaSuccess) {
@@ -140,14 +140,14 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 }
 
 cudaError_t cudaDeviceSynchronize() {
-  Lock lock(runtime().mutex);
+  Lock lock;
   if (const cudaError_t status = refuse_while_anyone_captures(); status != cudaSuccess) return fail(status);
   run_everything(lock);
   return cudaSuccess;
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
-  const Lock lock(runtime().mutex);
+  const Lock lock;
   return fail(wait_event(stream_of(stream), event_of(event)));
 }
 
@@ -155,7 +155,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) { return make
 cudaError_t cudaEventCreate(cudaEvent_t* event) { return make_event(event); }
 
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
-  const Lock lock(runtime().mutex);
+  const Lock lock;
   refuse_dead(event, "an event");
   runtime().handles.erase(event);
   delete event;
@@ -163,7 +163,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
-  const Lock lock(runtime().mutex);
+  const Lock lock;
   CUevent_st& marked = event_of(event);
   const CUstream_st& marking = stream_of(stream);
   if (marked.device != marking.device) return fail(cudaErrorInvalidResourceHandle);
@@ -174,7 +174,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {
-  const Lock lock(runtime().mutex);
+  const Lock lock;
   const CUevent_st& asked = event_of(event);
   if (const cudaError_t status = refuse_captured(asked.capture, cudaErrorCapturedEvent); status != cudaSuccess) {
     return fail(status);
@@ -183,7 +183,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
-  Lock lock(runtime().mutex);
+  Lock lock;
   const CUevent_st& waited = event_of(event);
   if (const cudaError_t status = refuse_captured(waited.capture, cudaErrorCapturedEvent); status != cudaSuccess) {
     return fail(status);

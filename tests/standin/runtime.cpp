@@ -4,6 +4,7 @@
 #include "standin/finding.hpp"
 
 #include <fmt/format.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <chrono>
@@ -16,13 +17,29 @@ namespace {
 
 thread_local cudaError_t last_error = cudaSuccess;
 
+int calls_under_way = 0;  // of the thread that holds the lock, one within the other
+
 void spoil(Capture& capture) { capture.valid = false; }
+
+void protect_device_memory(int protection) {
+  for (const auto& [place, allocation] : runtime().allocations) {
+    if (!allocation.on_device) continue;
+    if (::mprotect(allocation.block, allocation.block_bytes, protection) != 0) throw Finding("mprotect");
+  }
+}
+
+void hide_device_memory() {
+  if (!runtime().hides || runtime().hidden) return;
+  protect_device_memory(PROT_NONE);
+  runtime().hidden = true;
+}
 
 // Never ends: threads of other libraries may still call when the process does.
 Runtime& make_runtime() {
   auto& made = *new Runtime;
   const char* const seed = std::getenv("TUTTI_STANDIN_SEED");
   made.schedule.set_order(seed == nullptr ? 1 : std::stoull(seed));
+  made.hides = std::getenv("TUTTI_STANDIN_HIDE") != nullptr;
   return made;
 }
 
@@ -31,6 +48,28 @@ Runtime& make_runtime() {
 Runtime& runtime() {
   static Runtime& made = make_runtime();
   return made;
+}
+
+Lock::Lock() {
+  runtime().mutex.lock();
+  ++calls_under_way;
+}
+
+Lock::~Lock() {
+  if (--calls_under_way == 0) hide_device_memory();
+  runtime().mutex.unlock();
+}
+
+void Lock::pause() {
+  runtime().mutex.unlock();
+  std::this_thread::sleep_for(std::chrono::microseconds(20));
+  runtime().mutex.lock();
+}
+
+void reveal_device_memory() {
+  if (!runtime().hidden) return;
+  protect_device_memory(PROT_READ | PROT_WRITE);
+  runtime().hidden = false;
 }
 
 cudaError_t fail(cudaError_t error) {
@@ -51,8 +90,16 @@ CUstream_st& stream_of(cudaStream_t stream) {
 cudaError_t enqueue(CUstream_st& stream, std::function<void()> work, std::function<bool()> can_run) {
   if (stream.capture && !stream.capture->valid) return cudaErrorStreamCaptureInvalidated;
   auto operation = std::make_shared<Operation>();
-  operation->work = std::move(work);
-  operation->can_run = std::move(can_run);
+  operation->work = [work = std::move(work)] {
+    reveal_device_memory();
+    work();
+  };
+  if (can_run) {
+    operation->can_run = [can_run = std::move(can_run)] {
+      reveal_device_memory();
+      return can_run();
+    };
+  }
   operation->lane = stream.lane;
   operation->after = stream.tail;
   stream.tail = {operation};
@@ -70,18 +117,14 @@ void run_until(Lock& lock, const Point& point) {
     if (!runtime().schedule.waits_for_others()) {
       throw Finding("what is waited for can never be done: nothing that it comes after can run");
     }
-    lock.unlock();
-    std::this_thread::sleep_for(std::chrono::microseconds(20));
-    lock.lock();
+    lock.pause();
   }
 }
 
 void run_everything(Lock& lock) {
   while (!runtime().schedule.empty()) {
     if (runtime().schedule.step()) continue;
-    lock.unlock();
-    std::this_thread::sleep_for(std::chrono::microseconds(20));
-    lock.lock();
+    lock.pause();
   }
 }
 
@@ -118,27 +161,33 @@ const std::pair<const std::uintptr_t, Allocation>* find_allocation(const void* a
 }
 
 void set_order(std::uint64_t seed) {
-  const Lock lock(runtime().mutex);
+  const Lock lock;
   runtime().schedule.set_order(seed);
 }
 
 void ignore_wait(std::int64_t n) {
-  const Lock lock(runtime().mutex);
+  const Lock lock;
   runtime().ignored_wait = n == 0 ? 0 : runtime().waits + n;
 }
 
 std::int64_t waits_so_far() {
-  const Lock lock(runtime().mutex);
+  const Lock lock;
   return runtime().waits;
 }
 
+void hide_device_memory(bool hides) {
+  const Lock lock;
+  reveal_device_memory();
+  runtime().hides = hides;
+}
+
 std::size_t allocations() {
-  const Lock lock(runtime().mutex);
+  const Lock lock;
   return runtime().allocations.size();
 }
 
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> work, std::function<bool()> can_run) {
-  const Lock lock(runtime().mutex);
+  const Lock lock;
   return enqueue(stream_of(stream), std::move(work), std::move(can_run));
 }
 

@@ -64,7 +64,8 @@ struct Allocation {
   std::size_t bytes = 0;
   bool on_device = false;
   int device = 0;
-  void* block = nullptr;
+  void* block = nullptr;  // whole pages
+  std::size_t block_bytes = 0;
 };
 
 struct Runtime {
@@ -77,10 +78,24 @@ struct Runtime {
   unsigned lanes = 0;
   std::int64_t waits = 0;  // calls of cudaStreamWaitEvent
   std::int64_t ignored_wait = 0;
+  bool hides = false;  // device memory from the host, between calls
+  bool hidden = false;
 };
 
 Runtime& runtime();
-using Lock = std::unique_lock<std::recursive_mutex>;
+
+// Held by every call.
+class Lock {
+ public:
+  Lock();
+  ~Lock();
+  Lock(const Lock&) = delete;
+  Lock& operator=(const Lock&) = delete;
+  // Lets others go on for a moment.
+  void pause();
+};
+// Before anything touches device memory.
+void reveal_device_memory();
 
 // Leaves the error as the thread's last one, and gives it back.
 cudaError_t fail(cudaError_t error);

@@ -202,6 +202,15 @@ TEST_F(Runtime, FindsWritesBesideMemory) {
   EXPECT_DEATH(write_beside(), "wrote beside 4 bytes|AddressSanitizer");
 }
 
+TEST_F(Runtime, HidesDeviceMemoryFromTheHostWhenAsked) {
+  hide_device_memory(true);
+  zero();
+  enqueue_add(first_, 2);
+  EXPECT_EQ(value(), 2);
+  EXPECT_DEATH(device_[0] = 1, "");
+  hide_device_memory(false);
+}
+
 TEST_F(Runtime, FindsCopiesFromMemoryThatIsGone) {
   void* memory = nullptr;
   check(cudaMalloc(&memory, kBytes));
@@ -241,10 +250,10 @@ TEST_F(Runtime, HoldsWorkThatWaitsForOthers) {
   zero();
   int asked = 0;
   check(enqueue(
-      first_, [this] { *device_ = 1; }, [&asked] { return ++asked > 5; }));
+      first_, [this] { device_[kThreads - 1] = 1; }, [&asked] { return ++asked > 5; }));
   check(cudaStreamSynchronize(first_));
-  EXPECT_EQ(*device_, 1);
   EXPECT_EQ(asked, 6);
+  EXPECT_EQ(value(), 1);
 }
 
 TEST(Devices, AreAsManyAsTheEnvironmentShows) {

@@ -15,6 +15,8 @@
 
 namespace tutti {
 
+class Backend;
+
 // To be destroyed after finish(): a destructor does not wait, and what is under way uses borrowed memory.
 class Communicator {
  public:
@@ -58,5 +60,9 @@ std::unique_ptr<Communicator> make_mpi_ring_communicator(World& world, const Rin
 // The MPI library's own all-reduce behind the same seam: what the ring is compared with. Bytes sent are those
 // of the least traffic an all-reduce can do with. Collective.
 std::unique_ptr<Communicator> make_mpi_library_communicator(World& world);
+
+// Sums over a processor's memory by a communicator of host memory: copied out when the values are there, summed, copied
+// back, several on their way at once. The sums' bits are those of `host`. `backend` is borrowed.
+std::unique_ptr<Communicator> make_staged_communicator(Backend& backend, std::unique_ptr<Communicator> host);
 
 }  // namespace tutti

@@ -15,6 +15,8 @@
 
 #undef __shared__
 #define __shared__ static
+#undef __shared__
+#define __shared__ static
 #undef __launch_bounds__
 #define __launch_bounds__(...)
 
