@@ -72,7 +72,6 @@ inline unsigned __ballot_sync(unsigned mask, int vote, const Where& where = Wher
 }
 
 // Threads see at once what others write.
-inline void __threadfence() {}
 
 inline int atomicAdd(int* to, int value) { return std::exchange(*to, *to + value); }
 inline unsigned atomicAdd(unsigned* to, unsigned value) { return std::exchange(*to, *to + value); }
