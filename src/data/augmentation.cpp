@@ -121,6 +121,11 @@ ImagePlan draw_piece(Augment augment, const Extent& image, const Extent& wanted,
   return fit(image, wanted);
 }
 
+// Of an axis that is cut to any size up to its own. A cut as large as the output gathers less than a smaller one.
+IndexRange widest_cut(const Axis& axis, std::int64_t output) {
+  return {0, axis.resized == output ? std::max<std::int64_t>(1, output - 1) : axis.resized};
+}
+
 }  // namespace
 
 ImagePlan plan_image(const ImageRecipe& recipe, const Shape& image, const SampleKey& key) {
@@ -140,8 +145,10 @@ ImagePlan widest_plan(const ImageRecipe& recipe, const Shape& image) {
   const Extent from{image[1], image[2]};
   const Extent wanted{recipe.image[1], recipe.image[2]};
   if (recipe.augment == Augment::resized_crop) {
-    return {cut_axis({from.height, from.height}, {0, from.height}, wanted.height),
-            cut_axis({from.width, from.width}, {0, from.width}, wanted.width)};
+    const auto piece = [](const Axis& axis, std::int64_t output) {
+      return cut_axis(axis, widest_cut(axis, output), output);
+    };
+    return {piece({from.height, from.height}, wanted.height), piece({from.width, from.width}, wanted.width)};
   }
   if (recipe.augment == Augment::crop_flip) {
     const std::int64_t side = short_side_of_crops(wanted);

@@ -59,6 +59,7 @@ std::int64_t AxisWeights::most_taps(const AxisPlan& plan) {
 void AxisWeights::plan(const AxisPlan& plan) {
   if (plan == planned_) return;
   planned_ = plan;
+  if (plan.resized == plan.input && plan.cut.size() == plan.output) return select(plan);
   rows_ = {std::max(plan.cut.begin, plan.kept.begin), std::min(plan.cut.end, plan.kept.end)};
   to_resized_.plan({.from = plan.input, .to = plan.resized}, rows_);
   to_output_.plan({.from = plan.cut.size(), .to = plan.output}, {0, plan.output});
@@ -72,6 +73,25 @@ void AxisWeights::plan(const AxisPlan& plan) {
   sums_.resize(static_cast<std::size_t>(taps_));
   units_.resize(static_cast<std::size_t>(taps_));
   for (std::size_t i = 0; i < outputs; ++i) gather(i, plan);
+  note_used();
+}
+
+// Where nothing is resized each output is one input, or black.
+void AxisWeights::select(const AxisPlan& plan) {
+  taps_ = 1;
+  first_.assign(static_cast<std::size_t>(plan.output), 0);
+  weights_.assign(first_.size(), 0.0f);
+  for (std::int64_t i = 0; i < plan.output; ++i) {
+    const std::int64_t input = plan.cut.begin + i;
+    if (input < plan.kept.begin || input >= plan.kept.end) continue;
+    const auto place = static_cast<std::size_t>(plan.mirrored ? plan.output - 1 - i : i);
+    first_[place] = input;
+    weights_[place] = 1;
+  }
+  note_used();
+}
+
+void AxisWeights::note_used() {
   const auto [lowest, highest] = std::ranges::minmax(first_);
   used_ = {lowest, highest + taps_};
 }

@@ -28,7 +28,7 @@ class AxisWeights {
   // Where an output gathers several inputs and the axis is long enough, taps come in whole groups of so many.
   static constexpr std::int64_t kGroup = 4;
 
-  // No axis like this one but with another cut, no larger, has more taps.
+  // No axis of these sizes has more taps, wherever its cut begins.
   static std::int64_t most_taps(const AxisPlan& plan);
 
   // Replaces what was planned before.
@@ -62,6 +62,8 @@ class AxisWeights {
     IndexRange inputs;  // that these rows gather
   };
 
+  void select(const AxisPlan& plan);
+  void note_used();
   Span span_of(std::size_t output, const AxisPlan& plan) const;
   void gather(std::size_t output, const AxisPlan& plan);
   void store(std::size_t output);

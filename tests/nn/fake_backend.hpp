@@ -221,7 +221,10 @@ class FakeBackend final : public Backend {
   }
   void copy(Stream&, const Tensor& to, const Tensor& from) override { std::memcpy(to.data, from.data, to.bytes()); }
   void fill_zero(Stream&, const Tensor& tensor) override { std::memset(tensor.data, 0, tensor.bytes()); }
-  void add(Stream&, const Tensor&, const Tensor&) override { refuse(); }
+  void add(Stream&, const Tensor& to, const Tensor& from) override {
+    const auto addends = host_f32(from);
+    std::ranges::transform(host_f32(to), addends, host_f32(to).begin(), std::plus<>());
+  }
   void blend(Stream&, const Tensor&, const Tensor&, float) override { refuse(); }
   void sgd_step(Stream&, const SgdStep&) override { refuse(); }
   void adamw_step(Stream&, const AdamWStep&) override { refuse(); }

@@ -3,7 +3,7 @@
 //
 // Environment: TUTTI_STANDIN_DEVICES is how many GPUs the machine has (1), of which CUDA_VISIBLE_DEVICES shows some;
 // TUTTI_STANDIN_MEMORY is the memory of each in MiB (8192); TUTTI_STANDIN_SEED chooses the order of work;
-// TUTTI_STANDIN_HIDE hides device memory.
+// TUTTI_STANDIN_SEPARATE separates memory, as below.
 
 #include <cuda_runtime_api.h>
 
@@ -18,8 +18,9 @@ void set_order(std::uint64_t seed);
 // The n-th cudaStreamWaitEvent from now, counted from 1, does nothing; 0: all do. To see that tests need each of them.
 void ignore_wait(std::int64_t n);
 std::int64_t waits_so_far();
-// Whether the host dies when it touches device memory itself. Slow.
-void hide_device_memory(bool hides);
+// Whether the host dies when it touches device memory itself, and kernels that are given memory that is the host's alone
+// are found. Slow.
+void separate_memory(bool separate);
 // That were not freed.
 std::size_t allocations();
 

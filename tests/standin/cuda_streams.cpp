@@ -5,7 +5,10 @@
 #include "standin/runtime.hpp"
 
 #include <fmt/format.h>
+#include <sys/mman.h>
 
+#include <cstddef>
+#include <cstring>
 #include <utility>
 
 using namespace tutti::standin;
@@ -79,6 +82,25 @@ bool is_legal(const KernelLaunch& launch) {
          launch.threads > 0 && launch.threads <= 1024;
 }
 
+bool is_mapped(std::uint64_t address) {
+  constexpr std::uint64_t kPage = 4096;
+  unsigned char resident = 0;
+  return address < (std::uint64_t{1} << 47) &&
+         ::mincore(reinterpret_cast<void*>(address / kPage * kPage), kPage, &resident) == 0;
+}
+
+// Takes every word that is the address of something for one. What lies just behind CUDA's memory may be an end.
+void refuse_memory_of_the_host(const KernelLaunch& launch) {
+  const auto* const bytes = static_cast<const unsigned char*>(launch.arguments.get());
+  for (std::size_t at = 0; at + sizeof(std::uint64_t) <= launch.argument_bytes; at += sizeof(std::uint64_t)) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, bytes + at, sizeof word);
+    const auto* const place = reinterpret_cast<const std::byte*>(word);
+    if (!is_mapped(word) || find_allocation(place) != nullptr || find_allocation(place - 1) != nullptr) continue;
+    throw Finding(fmt::format("a kernel is given {:#x}, which is memory of the host alone, or gone", word));
+  }
+}
+
 }  // namespace
 
 void enqueue_kernel(const KernelLaunch& launch, cudaStream_t stream) {
@@ -86,6 +108,7 @@ void enqueue_kernel(const KernelLaunch& launch, cudaStream_t stream) {
   CUstream_st& on = stream_of(stream);
   if (!is_legal(launch)) return static_cast<void>(fail(cudaErrorInvalidConfiguration));
   if (on.device != current_device()) return static_cast<void>(fail(cudaErrorInvalidResourceHandle));
+  if (runtime().separate) refuse_memory_of_the_host(launch);
   const dim3 blocks(static_cast<unsigned>(launch.blocks), static_cast<unsigned>(launch.blocks_y));
   fail(enqueue(on, [=] {
     run_kernel({blocks, static_cast<unsigned>(launch.threads), launch.body, launch.arguments.get()},

@@ -29,7 +29,7 @@ void protect_device_memory(int protection) {
 }
 
 void hide_device_memory() {
-  if (!runtime().hides || runtime().hidden) return;
+  if (!runtime().separate || runtime().hidden) return;
   protect_device_memory(PROT_NONE);
   runtime().hidden = true;
 }
@@ -39,7 +39,7 @@ Runtime& make_runtime() {
   auto& made = *new Runtime;
   const char* const seed = std::getenv("TUTTI_STANDIN_SEED");
   made.schedule.set_order(seed == nullptr ? 1 : std::stoull(seed));
-  made.hides = std::getenv("TUTTI_STANDIN_HIDE") != nullptr;
+  made.separate = std::getenv("TUTTI_STANDIN_SEPARATE") != nullptr;
   return made;
 }
 
@@ -175,10 +175,10 @@ std::int64_t waits_so_far() {
   return runtime().waits;
 }
 
-void hide_device_memory(bool hides) {
+void separate_memory(bool separate) {
   const Lock lock;
   reveal_device_memory();
-  runtime().hides = hides;
+  runtime().separate = separate;
 }
 
 std::size_t allocations() {

@@ -78,8 +78,8 @@ struct Runtime {
   unsigned lanes = 0;
   std::int64_t waits = 0;  // calls of cudaStreamWaitEvent
   std::int64_t ignored_wait = 0;
-  bool hides = false;  // device memory from the host, between calls
-  bool hidden = false;
+  bool separate = false;  // memory of host and device
+  bool hidden = false;    // is what the device has
 };
 
 Runtime& runtime();

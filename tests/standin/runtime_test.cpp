@@ -202,13 +202,16 @@ TEST_F(Runtime, FindsWritesBesideMemory) {
   EXPECT_DEATH(write_beside(), "wrote beside 4 bytes|AddressSanitizer");
 }
 
-TEST_F(Runtime, HidesDeviceMemoryFromTheHostWhenAsked) {
-  hide_device_memory(true);
+TEST_F(Runtime, SeparatesMemoryOfHostAndDeviceWhenAsked) {
+  separate_memory(true);
   zero();
   enqueue_add(first_, 2);
   EXPECT_EQ(value(), 2);
   EXPECT_DEATH(device_[0] = 1, "");
-  hide_device_memory(false);
+  std::vector<float> pageable(kThreads);
+  EXPECT_THROW(launch(double_all, {.threads = kThreads}, first_, pageable.data()), Finding);
+  launch(double_all, {.threads = kThreads}, first_, pinned_);
+  separate_memory(false);
 }
 
 TEST_F(Runtime, FindsCopiesFromMemoryThatIsGone) {

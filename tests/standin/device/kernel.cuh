@@ -71,8 +71,6 @@ inline unsigned __ballot_sync(unsigned mask, int vote, const Where& where = Wher
   return tutti::standin::exchange_votes(vote != 0, where);
 }
 
-// Threads see at once what others write.
-
 inline int atomicAdd(int* to, int value) { return std::exchange(*to, *to + value); }
 inline unsigned atomicAdd(unsigned* to, unsigned value) { return std::exchange(*to, *to + value); }
 inline unsigned long long atomicAdd(unsigned long long* to, unsigned long long value) {
@@ -121,6 +119,7 @@ struct KernelLaunch {
   std::int64_t blocks_y = 1;
   int threads = 1;
   std::shared_ptr<const void> arguments;
+  std::size_t argument_bytes = 0;
   void (*body)(const void* arguments) = nullptr;
 };
 
@@ -143,16 +142,20 @@ void launch(void (*kernel)(Parameters...), const Grid& grid, cudaStream_t stream
   static_assert((sizeof(Parameters) + ... + 0) <= 4000, "kernels take 4 KiB of arguments");
   static_assert((std::is_trivially_copyable_v<Parameters> && ...), "arguments of kernels are copied as bytes");
   if (grid.blocks == 0 || grid.blocks_y == 0) return;
-  using Call = std::pair<decltype(kernel), std::tuple<Parameters...>>;
+  struct Call {
+    std::tuple<Parameters...> arguments;
+    decltype(kernel) function;
+  };
   const auto body = [](const void* given) {
     const Call& call = *static_cast<const Call*>(given);
-    std::apply(call.first, call.second);
+    std::apply(call.function, call.arguments);
   };
   standin::enqueue_kernel(
       {.blocks = grid.blocks,
        .blocks_y = grid.blocks_y,
        .threads = grid.threads,
-       .arguments = std::make_shared<Call>(kernel, std::tuple<Parameters...>(static_cast<Parameters>(arguments)...)),
+       .arguments = std::make_shared<Call>(std::tuple<Parameters...>(static_cast<Parameters>(arguments)...), kernel),
+       .argument_bytes = sizeof(std::tuple<Parameters...>),
        .body = body},
       stream);
   check(cudaGetLastError());
