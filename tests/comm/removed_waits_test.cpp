@@ -72,7 +72,7 @@ INSTANTIATE_TEST_SUITE_P(
         RemovedWaitsCase{
             "staged",
             [] { return make_staged_communicator(backend_of_rank(), make_mpi_ring_communicator(test_world(), {})); }}),
-    [](const testing::TestParamInfo<RemovedWaitsCase>& info) { return info.param.name; });
+    [](const testing::TestParamInfo<RemovedWaitsCase>& which) { return which.param.name; });
 
 }  // namespace
 }  // namespace tutti
