@@ -163,7 +163,7 @@ void tell(const World& world, const Row& row, Json& results) {
 ExitStatus bench_input(World& world, const Invocation& invocation) {
   const double seconds = invocation.input.seconds;
   const Log log(world.rank(), world.host(), invocation.run.quiet);
-  const Assembly assembly = assemble(world, config_of(world, invocation), "", log);
+  const Assembly assembly = assemble(world, config_of(world, invocation), nullptr, log);
   const Cores& cores = assembly.cores;
   const int readers = assembly.options.readers;
   if (world.rank() == 0) {
