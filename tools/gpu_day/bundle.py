@@ -17,8 +17,8 @@ import tarfile
 
 PATCHELF_REMEDY = "patchelf is missing: tools/setup --dev"
 # Plug-ins of other launchers, networks and tools: one node is all that is wanted.
-UNWANTED_PLUGIN = re.compile(r"openib|ucx|ofi|psm|slurm|gridengine|flux|jsm|monitoring|memheap|spml|sshmem|scoll|atomic|"
-                             r"vprotocol|simulator|treematch")
+UNWANTED_PLUGIN = re.compile(r"openib|ucx|ofi|psm|slurm|gridengine|flux|jsm|monitoring|memheap|spml|sshmem|scoll|"
+                             r"atomic|vprotocol|simulator|treematch")
 LEFT_TO_THE_TARGET = re.compile(
     r"linux-vdso|ld-linux|lib(c|m|dl|rt|pthread|resolv|util|anl|nsl|nss_[a-z]+|stdc\+\+|gcc_s)\.so|"
     r"lib(cuda|cudart|cublas|cublasLt|cudnn|nccl|nvrtc|nvJitLink|nvToolsExt|cufft|curand|cusparse|cusolver)[._]")

@@ -12,6 +12,7 @@ folder that holds fashion-mnist/ (idx files).
 
 import argparse
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
@@ -39,7 +40,7 @@ def parse(words: list[str] | None) -> argparse.Namespace:
     enter = commands.add_parser("exec", help="run a command in the bundle's environment")
     enter.add_argument("words", nargs="+", metavar="COMMAND")
     for one in (run, enter):
-        one.add_argument("--bundle", type=pathlib.Path, required=True, help="the archive, or the folder it was unpacked to")
+        one.add_argument("--bundle", type=pathlib.Path, required=True, help="the archive, or the folder unpacked of it")
     add = commands.add_parser("status", help="write tools/GPU-STATUS.md")
     add.add_argument("results", nargs="*", type=pathlib.Path, help="folders of results to add")
     return parser.parse_args(words)
@@ -60,6 +61,7 @@ def run_parts(options: argparse.Namespace, root: pathlib.Path) -> int:
 
 def main(words: list[str] | None = None) -> int:
     options = parse(words)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # and with it all that was started
     if options.command == "bundle":
         bundle.make_bundle(options.build, options.folder, options.label)
         return 0

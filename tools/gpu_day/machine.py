@@ -30,9 +30,9 @@ def library_folders() -> list[str]:
     """Where Python packages keep CUDA's libraries (nvidia/cudnn/lib, ...), this Python's first; then toolkits."""
     roots = [sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), *sys.path, *site.getsitepackages()]
     patterns = [f"{root or '.'}/nvidia/*/lib" for root in roots]
-    patterns += ["/opt/*/.venv/lib/python3*/site-packages/nvidia/*/lib", "/opt/*/lib/python3*/site-packages/nvidia/*/lib",
-                 "/usr/local/lib/python3*/dist-packages/nvidia/*/lib", *TOOLKIT_FOLDERS]
-    found = [folder for pattern in patterns for folder in sorted(glob.glob(pattern)) if glob.glob(f"{folder}/lib*.so*")]
+    patterns += [f"/opt/{place}/lib/python3*/site-packages/nvidia/*/lib" for place in ("*/.venv", "*")]
+    patterns += ["/usr/local/lib/python3*/dist-packages/nvidia/*/lib", *TOOLKIT_FOLDERS]
+    found = [folder for pattern in patterns for folder in sorted(glob.glob(pattern)) if glob.glob(f"{folder}/*.so*")]
     return list(dict.fromkeys(found))
 
 

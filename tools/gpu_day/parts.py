@@ -1,4 +1,4 @@
-"""The parts of a GPU day, in the order in which they run, and how one is run: whatever it does, the next one follows."""
+"""The parts of a GPU day in the order in which they run, and how one is run: whatever it does, the next follows."""
 
 import dataclasses
 import functools

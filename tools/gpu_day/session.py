@@ -66,15 +66,17 @@ class Session:
         self.deadline = time.monotonic() + options.limit
         self.data = options.data.resolve() if options.data else None
         self.plans = options.out.resolve() / "plans.txt"
-        self.environment, self.warnings = machine.environment(root, self.bundle["needs"]["cuda"])
+        self.environment, warnings = machine.environment(root, self.bundle["needs"]["cuda"])
+        self.warnings = [] if options.rehearse else warnings
         self.gpu = machine.gpu()
         self.log = (options.out / "gpu-day.log").open("a", encoding="utf-8")
         self._folder = tempfile.TemporaryDirectory(prefix="gpu-day-")
         self.folder = pathlib.Path(self._folder.name)
         self.device = "cpu" if options.rehearse else "cuda"
+        self.processor: dict[str, object] = {"device": self.device} | ({"threads": 1} if options.rehearse else {})
 
     def __enter__(self) -> "Session":
-        for line in [] if self.rehearses else self.warnings:
+        for line in self.warnings:
             print(line, flush=True)
         return self
 
@@ -105,7 +107,7 @@ class Session:
         self.note(f"\n$ {' '.join(map(str, command))}")
         try:
             return subprocess.Popen([str(word) for word in command], env=environment or self.environment, text=True,
-                                    start_new_session=True, **pipes)
+                                    process_group=0, **pipes)
         except OSError as error:
             raise PartFailed(f"{command[0]} cannot be started: {error.strerror}") from error
 
@@ -133,12 +135,17 @@ class Session:
                 output, _ = process.communicate(timeout=10)
             except subprocess.TimeoutExpired:  # something of it lives on and holds the pipe
                 output = ""
+        finally:
+            end_group(process)
         self.note(output)
         return status, output
 
     def trainer(self, *words: object, ranks: int = 1) -> list:
         launcher = ["mpirun", "-np", ranks] if ranks > 1 else []
         return [*launcher, self.root / "bin/trainer", *words]
+
+    def processor_words(self) -> list:
+        return [word for name, value in self.processor.items() for word in (f"--{name}", value)]
 
     def fashion_mnist(self) -> str:
         if self.rehearses:
@@ -150,7 +157,9 @@ class Session:
 
 
 def end_group(process: subprocess.Popen) -> None:
-    """Stopped processes as well; each launched program is in the group of its launcher, or dies with it."""
+    """Stopped processes as well. Programs that a launcher has put into other groups die with it."""
+    if process.poll() is not None:
+        return
     for number in (signal.SIGTERM, signal.SIGCONT, signal.SIGKILL):
         try:
             os.killpg(process.pid, number)

@@ -4,6 +4,7 @@ PyTorch's processes stay for a workload, each waiting while another computes, so
 ours starts anew for each round. All keep their data on the device and are timed over many steps after a warm-up.
 """
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -87,6 +88,11 @@ class Peer:
         self.watch.cancel()
         end_group(self.process)
         self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout):
+            with contextlib.suppress(OSError):
+                pipe.close()
+        self.reader.join(timeout=5)
+        self.process.stderr.close()
 
 
 class Ours:
@@ -97,7 +103,7 @@ class Ours:
         self.figures = session.folder / "step.json"
         samples = session.full(workload.samples, 2 * workload.batch)
         self.words = session.trainer(
-            "bench", "step", "--device", session.device, "--model", workload.model, "--precision", "bf16", "--data",
+            "bench", "step", *session.processor_words(), "--model", workload.model, "--precision", "bf16", "--data",
             f"synthetic:{samples}x{workload.shape}:10", "--batch-size", workload.batch, "--lr", 0.01, "--momentum", 0.9,
             "--warmup-steps", workload.steps // 10 + 1, "--timed-steps", workload.steps, "--plan-cache", session.plans,
             "--json", self.figures)
@@ -174,7 +180,7 @@ def compare(session: Session, result: PartResult, workload: Workload, problems: 
 
 def speed(session: Session, result: PartResult, name: str) -> None:
     problems: list[str] = []
-    for workload in WORKLOADS[name]:
+    for workload in session.full(WORKLOADS[name], WORKLOADS[name][:1]):
         compare(session, result, workload, problems)
     if problems:
         raise PartFailed("; ".join(problems))

@@ -19,7 +19,7 @@ GRACE_SECONDS = 20  # beyond the deadline, for the job's end
 
 def words_of(options: dict[str, object]) -> list:
     """{"batch-size": 64, "share-device": True} as a command line."""
-    return [word for name, value in options.items() for word in ([f"--{name}"] if value is True else [f"--{name}", value])]
+    return [word for name, value in options.items() for word in (f"--{name}", value) if word is not True]
 
 
 def records_of(folder: pathlib.Path, event: str) -> list[dict]:
@@ -45,9 +45,9 @@ def train(session: Session, command: list, event: str = "epoch") -> list[dict]:
 def on_ranks(session: Session, ranks: int) -> dict[str, object]:
     """How so many ranks of one GPU meet."""
     if ranks == 1:
-        return {"device": session.device}
+        return session.processor
     shared = {"comm": "nccl", "share-device": True} if not session.rehearses else {"comm": "mpi"}
-    return {"device": session.device, **shared, "stall-timeout": 120, "plan-cache": session.plans}
+    return {**session.processor, **shared, "stall-timeout": 120, "plan-cache": session.plans}
 
 
 def next_losses(session: Session, ranks: int, model: str) -> list[float]:
@@ -129,12 +129,12 @@ def stopped_rank(session: Session, result: PartResult) -> None:
         started = time.monotonic()
         ended = wait_until(lambda: process.poll() is not None, STALL_SECONDS + GRACE_SECONDS)
         seconds = time.monotonic() - started
-        result.figure("stopped_rank_seconds", seconds if ended else float("1e9"))
+        result.figure("stopped_rank_seconds", seconds)
         exit_file = folder / "exit.json"
         status = json.loads(exit_file.read_text(encoding="utf-8"))["status"] if exit_file.is_file() else "none left"
         result.table("A rank is stopped (SIGSTOP)", ["what", ""],
-                     [["deadline, s", number(STALL_SECONDS)], ["the job ended after, s", f"{seconds:.1f}" if ended else "-"],
-                      ["status in exit.json", str(status)]])
+                     [["deadline, s", number(STALL_SECONDS)], ["status in exit.json", str(status)],
+                      ["the job ended after, s", f"{seconds:.1f}" if ended else "it did not end"]])
         if not ended:
             raise PartFailed(f"the job was still there {seconds:.0f} s after a rank was stopped")
     finally:
@@ -156,8 +156,8 @@ def ranks(session: Session, result: PartResult) -> None:
 
 
 def convergence(session: Session, result: PartResult) -> None:
-    options = {"data": session.fashion_mnist(), "model": session.full("resnet18", "lenet"), "batch-size": 256, "lr": 0.1,
-               "momentum": 0, "epochs": session.full(10, 2), "precision": "bf16", "device": session.device,
+    options = {"data": session.fashion_mnist(), "model": session.full("resnet18", "lenet"), "batch-size": 256,
+               "lr": 0.1, "momentum": 0, "epochs": session.full(10, 2), "precision": "bf16", **session.processor,
                "plan-cache": session.plans}
     records = train(session, trainer(session, options))
     seconds = statistics.median(record["seconds"] for record in records)
@@ -175,9 +175,9 @@ def mixed(session: Session, result: PartResult) -> None:
     companions = session.full(3, 1)
     common = {"data": session.fashion_mnist(), "model": "lenet", "batch-size": 256, "lr": 0.05,
               "epochs": session.full(3, 1), "threads": session.full(4, 1), "plan-cache": session.plans}
-    alone = train(session, trainer(session, {**common, "device": session.device}))[-1]
+    alone = train(session, trainer(session, {**common, **session.processor}))[-1]
     both = {**common, "comm": "mpi"}
-    together = train(session, ["mpirun", "-np", 1, *trainer(session, {**both, "device": session.device}), ":",
+    together = train(session, ["mpirun", "-np", 1, *trainer(session, {**both, **session.processor}), ":",
                                "-np", companions, *trainer(session, {**both, "device": "cpu"})])[-1]
     apart = abs(alone["test_acc"] - together["test_acc"])
     gain = together["images_per_second"] / alone["images_per_second"]
@@ -197,7 +197,7 @@ def compare_values(session: Session, result: PartResult, option: str, values: li
         rows, digests = [], []
         for value in values:
             common = {"data": f"synthetic:{64 * batch}x1x28x28:10", "model": model, "batch-size": batch, "lr": 0.01,
-                      "precision": "bf16", "device": session.device, "plan-cache": session.plans, option: value}
+                      "precision": "bf16", **session.processor, "plan-cache": session.plans, option: value}
             weights = train(session, trainer(session, {**common, "steps": steps // 2, "test-every": 0}))
             digests.append(weights[-1]["digest"])
             figures = session.folder / "step.json"
