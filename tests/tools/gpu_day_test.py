@@ -125,7 +125,7 @@ class Rehearsal(Folder):
         failed = {name: one["outcome"] for name, one in results.items() if one["outcome"] != "ran"}
         self.assertEqual({"tests", "sanitizers", "speed-resnet50"}, set(failed), failed)
         self.assertEqual(1, code)
-        self.assertIn("This was a rehearsal", output)
+        self.assertIn("a rehearsal, or had no GPU", output)
         self.assertIn("Nothing has ever run on a GPU", (self.root / "out/GPU-STATUS.md").read_text(encoding="utf-8"))
         self.assertEqual(1.5, results["speed-lenet"]["figures"]["lenet_64.ratio_compiled"])
         self.assertEqual(0, results["ranks"]["figures"]["lenet_loss_apart_4"])

@@ -72,5 +72,6 @@ def main(words: list[str] | None = None) -> int:
         if options.command == "run":
             return run_parts(options, root)
         variables, lines = machine.environment(root, bundle.facts_of(root)["needs"]["cuda"])
-        print("\n".join(lines), file=sys.stderr)
+        for line in lines:
+            print(line, file=sys.stderr)
         return subprocess.run(options.words, env=variables, check=False).returncode

@@ -23,7 +23,8 @@ BUNDLE_FOLDERS = {
     "HWLOC_PLUGINS_PATH": "lib/none"}
 TOOLKIT_FOLDERS = ("/usr/local/cuda/lib64", "/usr/local/cuda/targets/x86_64-linux/lib")
 DRIVER_FOLDER = "/usr/local/nvidia/lib64"  # where containers mount it, off the loader's cache
-TOOL_FOLDERS = ("/usr/local/cuda/bin", "/usr/local/cuda/compute-sanitizer", "/opt/nvidia/nsight-compute/*")
+TOOL_FOLDERS = ("/usr/local/cuda/bin", "/usr/local/cuda/compute-sanitizer", "/opt/nvidia/nsight-compute/*",
+                "/usr/local/nvidia/bin")
 
 
 def library_folders() -> list[str]:
@@ -67,9 +68,10 @@ def find_tool(name: str) -> str | None:
 
 def gpu() -> dict[str, str]:
     """Name and driver of the first GPU; empty where there is none."""
-    if not shutil.which("nvidia-smi"):
+    program = find_tool("nvidia-smi")
+    if program is None:
         return {}
-    query = ["nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"]
+    query = [program, "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"]
     result = subprocess.run(query, capture_output=True, text=True, check=False)
     fields = [field.strip() for field in result.stdout.split("\n")[0].split(",")]
     return dict(zip(("gpu", "driver", "memory"), fields)) if result.returncode == 0 and len(fields) == 3 else {}

@@ -76,6 +76,8 @@ class Session:
         self.processor: dict[str, object] = {"device": self.device} | ({"threads": 1} if options.rehearse else {})
 
     def __enter__(self) -> "Session":
+        if not self.gpu and not self.rehearses:
+            self.warnings.append("nvidia-smi names no GPU: what runs here counts for nothing")
         for line in self.warnings:
             print(line, flush=True)
         return self
@@ -85,8 +87,9 @@ class Session:
         self._folder.cleanup()
 
     def facts(self) -> dict:
+        """What ran without a GPU counts for no more than a rehearsal."""
         return {"gpu": self.gpu.get("gpu", "none"), "driver": self.gpu.get("driver", "none"),
-                "commit": self.bundle["commit"], "rehearsal": self.rehearses}
+                "commit": self.bundle["commit"], "rehearsal": self.rehearses or not self.gpu}
 
     def start_part(self) -> None:
         self.deadline = time.monotonic() + self.limit
@@ -107,7 +110,7 @@ class Session:
         self.note(f"\n$ {' '.join(map(str, command))}")
         try:
             return subprocess.Popen([str(word) for word in command], env=environment or self.environment, text=True,
-                                    process_group=0, **pipes)
+                                    errors="replace", process_group=0, **pipes)
         except OSError as error:
             raise PartFailed(f"{command[0]} cannot be started: {error.strerror}") from error
 

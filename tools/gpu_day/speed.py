@@ -60,6 +60,7 @@ class Peer:
         self.reader = threading.Thread(target=lambda: self.errors.extend(self.process.stderr), daemon=True)
         self.reader.start()
         self.watch = threading.Timer(max(1.0, session.seconds_left()), end_group, [self.process])
+        self.watch.daemon = True
         self.watch.start()
         try:
             self.start = self.answer()
@@ -117,15 +118,13 @@ class Ours:
         self.figures.unlink(missing_ok=True)
 
 
-def open_sides(session: Session, workload: Workload, problems: list[str]) -> dict[str, Ours | Peer]:
+def open_sides(session: Session, workload: Workload, sides: dict[str, Ours | Peer], problems: list[str]) -> None:
     """One after the other: cuDNN's choice by timing wants the GPU for itself."""
-    sides: dict[str, Ours | Peer] = {}
     for name in ["tutti", "eager", "compiled"] + (["graph"] if workload.graph and not session.rehearses else []):
         try:
             sides[name] = Ours(session, workload) if name == "tutti" else Peer(session, name, workload)
         except PartFailed as error:
             problems.append(f"{workload.name}, {name}: {error}")
-    return sides
 
 
 def play_rounds(sides: dict[str, Ours | Peer], rounds: int, problems: list[str]) -> dict[str, list[float]]:
@@ -159,8 +158,9 @@ def rehearsed(workload: Workload) -> Workload:
 
 def compare(session: Session, result: PartResult, workload: Workload, problems: list[str]) -> None:
     workload = rehearsed(workload) if session.rehearses else workload
-    sides = open_sides(session, workload, problems)
+    sides: dict[str, Ours | Peer] = {}
     try:
+        open_sides(session, workload, sides, problems)
         figures = play_rounds(dict(sides), session.full(ROUNDS, 2), problems)
     finally:
         for side in sides.values():

@@ -17,7 +17,7 @@ TARGETS_HEADER = ["target", "wanted", "figure", "verdict"]
 
 
 def targets_table(records: dict[str, dict]) -> str:
-    note = "\nThis was a rehearsal: it counts for nothing." if any(one["rehearsal"] for one in records.values()) else ""
+    note = "\nParts of this were a rehearsal, or had no GPU: they count for nothing." if any(one["rehearsal"] for one in records.values()) else ""
     return text_table(TARGETS_HEADER, targets.verdicts(records)) + note
 
 
