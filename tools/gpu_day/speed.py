@@ -132,15 +132,13 @@ def play_rounds(sides: dict[str, Ours | Peer], rounds: int, problems: list[str])
     figures: dict[str, list[float]] = {name: [] for name in sides}
     for turn in range(rounds):
         names = list(sides)
-        for name in names[turn % len(names):] + names[:turn % len(names)]:
+        first = turn % max(1, len(names))
+        for name in names[first:] + names[:first]:
             try:
-                if name in sides:
-                    figures[name].append(sides[name].play()["images_per_second"])
+                figures[name].append(sides[name].play()["images_per_second"])
             except PartFailed as error:
                 problems.append(f"{name}: {error}")
                 sides.pop(name).close()
-        if not sides:
-            break
     return {name: values for name, values in figures.items() if len(values) == rounds}
 
 
