@@ -150,8 +150,7 @@ def profile_step(session: Session, model: str, shape: str, batch: int) -> dict[s
     def words(steps: int) -> list:
         return session.trainer("bench", "step", *session.processor_words(), "--model", model, "--precision", "bf16",
                                "--data", f"synthetic:{4 * batch}x{shape}:10", "--batch-size", batch, "--in-flight", 0,
-                               "--record-steps", "off", "--warmup-steps", 1, "--timed-steps", steps,
-                               "--plan-cache", session.plans)
+                               "--record-steps", "off", "--warmup-steps", 1, "--timed-steps", steps)
 
     session.run(words(1))  # fills the cache of plans: the search shall not be in the profile
     ncu = [toolkit_program("ncu"), "--clock-control", "none", "--csv", "--print-units", "base", "--print-kernel-base",

@@ -65,7 +65,6 @@ class Session:
         self.limit = options.limit
         self.deadline = time.monotonic() + options.limit
         self.data = options.data.resolve() if options.data else None
-        self.plans = options.out.resolve() / "plans.txt"
         self.environment, warnings = machine.environment(root, self.bundle["needs"]["cuda"])
         self.warnings = [] if options.rehearse else warnings
         self.gpu = machine.gpu()
@@ -73,7 +72,10 @@ class Session:
         self._folder = tempfile.TemporaryDirectory(prefix="gpu-day-")
         self.folder = pathlib.Path(self._folder.name)
         self.device = "cpu" if options.rehearse else "cuda"
-        self.processor: dict[str, object] = {"device": self.device} | ({"threads": 1} if options.rehearse else {})
+        # What is chosen by timing is chosen once, for all parts.
+        self.processor: dict[str, object] = {"device": self.device, "plan-cache": options.out.resolve() / "plans.txt"}
+        if options.rehearse:
+            self.processor["threads"] = 1
 
     def __enter__(self) -> "Session":
         if not self.gpu and not self.rehearses:

@@ -106,7 +106,7 @@ class Ours:
         self.words = session.trainer(
             "bench", "step", *session.processor_words(), "--model", workload.model, "--precision", "bf16", "--data",
             f"synthetic:{samples}x{workload.shape}:10", "--batch-size", workload.batch, "--lr", 0.01, "--momentum", 0.9,
-            "--warmup-steps", workload.steps // 10 + 1, "--timed-steps", workload.steps, "--plan-cache", session.plans,
+            "--warmup-steps", workload.steps // 10 + 1, "--timed-steps", workload.steps,
             "--json", self.figures)
         self.play()  # chooses the plans, which later rounds find in their cache
 

@@ -47,7 +47,7 @@ def on_ranks(session: Session, ranks: int) -> dict[str, object]:
     if ranks == 1:
         return session.processor
     shared = {"comm": "nccl", "share-device": True} if not session.rehearses else {"comm": "mpi"}
-    return {**session.processor, **shared, "stall-timeout": 120, "plan-cache": session.plans}
+    return {**session.processor, **shared, "stall-timeout": 120}
 
 
 def next_losses(session: Session, ranks: int, model: str) -> list[float]:
@@ -157,8 +157,7 @@ def ranks(session: Session, result: PartResult) -> None:
 
 def convergence(session: Session, result: PartResult) -> None:
     options = {"data": session.fashion_mnist(), "model": session.full("resnet18", "lenet"), "batch-size": 256,
-               "lr": 0.1, "momentum": 0, "epochs": session.full(10, 2), "precision": "bf16", **session.processor,
-               "plan-cache": session.plans}
+               "lr": 0.1, "momentum": 0, "epochs": session.full(10, 2), "precision": "bf16", **session.processor}
     records = train(session, trainer(session, options))
     seconds = statistics.median(record["seconds"] for record in records)
     rows = [[str(record["epoch"]), f"{record['train_loss']:.4f}", f"{record['train_acc']:.4f}",
@@ -174,11 +173,11 @@ def mixed(session: Session, result: PartResult) -> None:
     """The same training by one GPU rank alone, at its best, and with CPU ranks beside it, each with an equal part."""
     companions = session.full(3, 1)
     common = {"data": session.fashion_mnist(), "model": "lenet", "batch-size": 256, "lr": 0.05,
-              "epochs": session.full(3, 1), "threads": session.full(4, 1), "plan-cache": session.plans}
+              "epochs": session.full(3, 1), "threads": session.full(4, 1)}
     alone = train(session, trainer(session, {**common, **session.processor}))[-1]
     both = {**common, "comm": "mpi"}
     together = train(session, ["mpirun", "-np", 1, *trainer(session, {**both, **session.processor}), ":",
-                               "-np", companions, *trainer(session, {**both, "device": "cpu"})])[-1]
+                               "-np", companions, *trainer(session, {**both, **session.processor, "device": "cpu"})])[-1]
     apart = abs(alone["test_acc"] - together["test_acc"])
     gain = together["images_per_second"] / alone["images_per_second"]
     result.figure("accuracy_apart", apart)
@@ -197,7 +196,7 @@ def compare_values(session: Session, result: PartResult, option: str, values: li
         rows, digests = [], []
         for value in values:
             common = {"data": f"synthetic:{64 * batch}x1x28x28:10", "model": model, "batch-size": batch, "lr": 0.01,
-                      "precision": "bf16", **session.processor, "plan-cache": session.plans, option: value}
+                      "precision": "bf16", **session.processor, option: value}
             weights = train(session, trainer(session, {**common, "steps": steps // 2, "test-every": 0}))
             digests.append(weights[-1]["digest"])
             figures = session.folder / "step.json"
