@@ -6,8 +6,9 @@
 #include "tutti/nn/model_file.hpp"
 #include "tutti/nn/models.hpp"
 
-#include "cuda_loader.hpp"
 #include "option_table.hpp"
+#include "plan_choices.hpp"
+#include "processors.hpp"
 #include "resolve_options.hpp"
 
 #include <fmt/format.h>
@@ -65,33 +66,6 @@ void tell_of_cores(const RunConfig& config, const World& world, const Cores& cor
   }
 }
 
-std::unique_ptr<Backend> choose_backend(const RunConfig& config) {
-  if (config.device == "cuda") {
-    const CudaInventory found = load_cuda_libraries().cuda.query();
-    throw Error(ErrorSource::usage,
-                fmt::format("--device cuda: {}; this version trains on CPUs: use --device cpu",
-                            found.devices.empty() ? found.why_none : found.devices.front().name + " is there"));
-  }
-  const Precision precision = parse_precision(config.precision);
-  if (precision == Precision::tf32) {
-    throw Error(ErrorSource::usage,
-                "--precision tf32 is a number format of GPUs, and this run is on CPUs: use fp32, or bf16 for speed");
-  }
-  return make_cpu_backend(precision);
-}
-
-std::unique_ptr<Communicator> choose_communicator(const RunConfig& config, World& world, const Cores& cores) {
-  if (config.comm == "solo" && world.size() > 1) {
-    throw Error(ErrorSource::usage, fmt::format("--comm solo is for one rank, but there are {}", world.size()));
-  }
-  if (config.comm == "solo" || (config.comm == "auto" && world.size() == 1)) return make_solo_communicator();
-  if (!started_by_launcher()) {
-    throw Error(ErrorSource::usage, "--comm mpi wants a launcher: mpirun -np 4 ./trainer");
-  }
-  const bool spare_core = cores.usable > busy_cores(config, world, cores);
-  return make_mpi_ring_communicator(world, {.helper_thread = spare_core});
-}
-
 NetworkSpec choose_model(const std::string& model) {
   const bool is_path = model.find('/') != std::string::npos || model.ends_with(".toml");
   return is_path ? read_model_file(model) : built_in_model(model);
@@ -116,6 +90,7 @@ std::vector<Claim> claims_of(const Assembly& assembly) {
   std::vector<Claim> claims;
   for (const RunOption& option : run_options(config)) {
     if (option.use != OptionUse::fixed && option.use != OptionUse::changeable) continue;
+    if (option.name == "device") continue;  // judged by choose_communicator()
     claims.push_back({"--" + option.name, value_text(option), "give all ranks the same"});
   }
   const Dataset* test = assembly.data.test.get();
@@ -175,18 +150,21 @@ TrainerParts Assembly::parts() const {
           .test = data.test.get()};
 }
 
-Assembly assemble(World& world, const RunConfig& config, const std::string& model_text, const Log& log) {
+Assembly assemble(World& world, const RunConfig& config, const TrainState* checkpoint, const Log& log) {
   Assembly assembly;
   assembly.config = config;
   assembly.cores = count_cores(world);
-  const int fair_threads = fewest_cores_per_rank(world, assembly.cores);
   NetworkSpec model;
   run_agreed(world, [&] {
     refuse_unknown_words(config);
-    fill_in_ranks(assembly.config, world, fair_threads);
-    assembly.backend = choose_backend(config);
-    model = model_text.empty() ? choose_model(config.model) : parse_model(model_text, "the checkpoint's model");
+    model =
+        checkpoint == nullptr ? choose_model(config.model) : parse_model(checkpoint->model, "the checkpoint's model");
   });
+  ChosenProcessor processor = choose_processor(world, config, log);
+  // Where GPUs compute, a rank's one thread feeds its own.
+  const int fair_threads = processor.all_on_gpus ? 1 : fewest_cores_per_rank(world, assembly.cores);
+  run_agreed(world, [&] { fill_in_ranks(assembly.config, world, fair_threads); });
+  adopt_known_choices(world, config, checkpoint == nullptr ? "" : checkpoint->choices, *processor.backend, log);
   assembly.block = load_once(world, data_request(config));
   run_agreed(world, [&] {
     assembly.data = open_loaded(assembly.block.bytes());
@@ -195,7 +173,7 @@ Assembly assemble(World& world, const RunConfig& config, const std::string& mode
     assembly.options.recipe = make_recipe(recipe_request(config), info);
     // Whoever goes on from a checkpoint, with whichever data, normalises as it was trained.
     if (config.normalize == "auto") assembly.config.normalize = normalize_text(assembly.options.recipe.statistics);
-    assembly.options.side_by_side = fitting_players(assembly.config, world, assembly.cores);
+    assembly.options.side_by_side = processor.is_gpu() ? 1 : fitting_players(assembly.config, world, assembly.cores);
     assembly.options.readers =
         budget_readers(world, assembly.cores, busy_cores(assembly.config, world, assembly.cores) / world.local_size());
     assembly.network = std::make_unique<Network>(model, assembly.options.recipe.image, info.classes);
@@ -203,8 +181,11 @@ Assembly assemble(World& world, const RunConfig& config, const std::string& mode
   });
   for (const std::string& note : assembly.data.notes) log.note(note);
   refuse_different_runs(world, assembly);
-  run_agreed(world, [&] { assembly.communicator = choose_communicator(assembly.config, world, assembly.cores); });
-  tell_of_cores(assembly.config, world, assembly.cores, log);
+  const bool spare_core = assembly.cores.usable > busy_cores(assembly.config, world, assembly.cores);
+  run_agreed(world,
+             [&] { assembly.communicator = choose_communicator(world, assembly.config, processor, spare_core); });
+  if (!processor.all_on_gpus) tell_of_cores(assembly.config, world, assembly.cores, log);
+  assembly.backend = std::move(processor.backend);
   return assembly;
 }
 

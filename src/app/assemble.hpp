@@ -34,9 +34,9 @@ struct Assembly {
   TrainerParts parts() const;
 };
 
-// `model_text` replaces config.model when not empty: a resume's network comes from its checkpoint. Throws alike on all
-// ranks, also when they see different data. Collective.
-Assembly assemble(World& world, const RunConfig& config, const std::string& model_text, const Log& log);
+// What goes on from a checkpoint (null: nothing does) takes network and choices of algorithms from it. Throws alike on
+// all ranks, also when they see different data. Collective.
+Assembly assemble(World& world, const RunConfig& config, const TrainState* checkpoint, const Log& log);
 
 // What the configuration's words ask for; sets too large for this host's memory are read piece by piece.
 DataRequest data_request(const RunConfig& config);

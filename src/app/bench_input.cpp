@@ -58,6 +58,8 @@ class Compute {
     weights_.refresh(*stream_);
   }
 
+  Stream& stream() const { return *stream_; }
+
   void play(const StepBatches& step) {
     const Tensor sums = sums_.view(Shape{LossSums::kFigures}, ElementType::i64);
     for (const Batch& batch : step.batches) {
@@ -102,7 +104,8 @@ double measure(World& world, double seconds, const std::function<std::int64_t()>
 
 double input_alone(World& world, const Assembly& assembly, int readers, double seconds) {
   BatchLoader loader(*assembly.data.train, *assembly.backend, plan_of(assembly, world, readers));
-  return measure(world, seconds, [&] { return samples_of(loader.next()); });
+  const auto stream = assembly.backend->make_stream();
+  return measure(world, seconds, [&] { return samples_of(loader.next(*stream)); });
 }
 
 struct ComputeRates {
@@ -121,13 +124,13 @@ ComputeRates compute_rates(World& world, const Assembly& assembly, double second
   std::vector<double> alone;
   std::vector<double> together;
   for (int round = 0; round < kRounds; ++round) {
-    const StepBatches& same = loader->next();
+    const StepBatches& same = loader->next(compute->stream());
     const auto play = [&](const StepBatches& step) {
       compute->play(step);
       return samples_of(step);
     };
     alone.push_back(measure(world, seconds, [&] { return play(same); }));
-    together.push_back(measure(world, seconds, [&] { return play(loader->next()); }));
+    together.push_back(measure(world, seconds, [&] { return play(loader->next(compute->stream())); }));
   }
   return {.alone = spread_of(alone).median, .together = spread_of(together).median};
 }
@@ -160,7 +163,7 @@ void tell(const World& world, const Row& row, Json& results) {
 ExitStatus bench_input(World& world, const Invocation& invocation) {
   const double seconds = invocation.input.seconds;
   const Log log(world.rank(), world.host(), invocation.run.quiet);
-  const Assembly assembly = assemble(world, config_of(world, invocation), "", log);
+  const Assembly assembly = assemble(world, config_of(world, invocation), nullptr, log);
   const Cores& cores = assembly.cores;
   const int readers = assembly.options.readers;
   if (world.rank() == 0) {

@@ -44,7 +44,7 @@ RunConfig config_for(const Invocation& invocation, const std::string& mode, int 
 
 Point measure(World& world, const RunConfig& config, const TimedSteps& steps, const std::string& mode) {
   const Log log(world.rank(), world.host(), true);
-  const Assembly assembly = assemble(world, config, "", log);
+  const Assembly assembly = assemble(world, config, nullptr, log);
   std::optional<Trainer> trainer;
   build_alike(world, assembly.config, *assembly.backend,
               [&] { trainer.emplace(assembly.parts(), assembly.options, RunFacts{}); });

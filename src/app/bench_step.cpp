@@ -102,7 +102,7 @@ Json as_json(const StepFigures& figures, const RunConfig& config, const std::str
 ExitStatus bench_step(World& world, const Invocation& invocation) {
   const TimedSteps& steps = invocation.steps;
   const RunConfig config = config_for_steps(invocation, steps.warmup + steps.timed);
-  const Assembly assembly = assemble(world, config, "", Log(world.rank(), world.host(), true));
+  const Assembly assembly = assemble(world, config, nullptr, Log(world.rank(), world.host(), true));
   const StepFigures figures = measure(world, assembly, steps);
   const std::string libraries = versions_text(assembly, world);
   if (world.rank() == 0) tell(figures, assembly.config, libraries);

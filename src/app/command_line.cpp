@@ -24,7 +24,8 @@ bool concerns_nothing(const RunOption&) { return false; }
 
 // All else is the checkpoint's.
 bool concerns_eval(const RunOption& option) {
-  return option.use == OptionUse::place || option.name == "device" || option.name == "comm" || option.name == "quiet";
+  return option.use == OptionUse::place || option.name == "device" || option.name == "share-device" ||
+         option.name == "comm" || option.name == "quiet";
 }
 
 // A measurement decides by itself how long it runs and what it keeps.

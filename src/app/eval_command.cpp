@@ -31,6 +31,8 @@ RunConfig config_for(const Invocation& invocation, const TrainState& state) {
   if (other_data || other_test_data) config.test_data = asked.test_data;
   if (other_test_data) config.validation_ratio = 0;
   config.device = asked.device;
+  config.share_device = asked.share_device;
+  config.search_plans = "off";  // each rank for itself, and once
   config.comm = asked.comm;
   config.quiet = asked.quiet;
   config.exchange = "ring";
@@ -76,7 +78,7 @@ ExitStatus eval_command(World& world, const Invocation& invocation) {
     state = load_checkpoint(invocation.eval.checkpoint);
     config = config_for(invocation, state);
   });
-  const Assembly assembly = assemble(world, config, state.model, log);
+  const Assembly assembly = assemble(world, config, &state, log);
   const Dataset& data = chosen_set(assembly, invocation.eval.on);
   const LossSums sums = evaluate({.backend = *assembly.backend,
                                   .communicator = *assembly.communicator,

@@ -62,8 +62,7 @@ void refuse_unknown_words(const RunConfig& config) {
   refuse_outside("log-every", config.log_every, 0, kMany);
   refuse_outside("digest-every", config.digest_every, 0, kMany);
   if (!(config.stall_timeout >= 1 && config.stall_timeout <= 1e6)) {
-    throw Error(ErrorSource::usage,
-                fmt::format("--stall-timeout {}: must be 1 second or more", config.stall_timeout));
+    throw Error(ErrorSource::usage, fmt::format("--stall-timeout {}: must be 1 second or more", config.stall_timeout));
   }
   if (!(config.bucket_mib > 0 && config.bucket_mib <= 4096)) {
     throw Error(ErrorSource::usage,

@@ -145,7 +145,7 @@ ExitStatus train_command(World& world, const Invocation& invocation, FailureReco
     });
   }
 
-  const Assembly assembly = assemble(world, config, resumed ? resumed->state.model : "", log);
+  const Assembly assembly = assemble(world, config, resumed ? &resumed->state : nullptr, log);
   if (resumed) refuse_other_data(*resumed, assembly);
   if (config.dry_run) {
     if (world.rank() == 0) fmt::print("{}", config_text(assembly.config));

@@ -52,6 +52,8 @@ ExitStatus Error::exit_status() const noexcept {
       return ExitStatus::cannot_save;
     case ErrorSource::io:
       return ExitStatus::input_io;
+    case ErrorSource::hang:
+      return ExitStatus::hang;
     case ErrorSource::not_finite:
       return ExitStatus::not_finite;
     default:

@@ -157,6 +157,7 @@ std::vector<std::byte> checkpoint_image(const TrainState& state) {
   image.add_text("/run/configuration", state.configuration);
   image.add_text("/run/model", state.model);
   image.add_text("/run/versions", state.versions);
+  if (!state.choices.empty()) image.add_text("/run/choices", state.choices);
   image.add_text("/run/data_digest", digest_text(state.data_digest));
   return image.finish();
 }
@@ -177,6 +178,7 @@ TrainState load_checkpoint(const std::string& path) {
                       .configuration = file.read_text("/run/configuration"),
                       .model = file.read_text("/run/model"),
                       .versions = file.read_text("/run/versions"),
+                      .choices = file.contains("/run/choices") ? file.read_text("/run/choices") : "",
                       .data_digest = read_data_digest(file)};
   });
 }

@@ -11,7 +11,9 @@ namespace tutti {
 // Zeroed, aligned to 64 bytes.
 Buffer allocate_host_memory(std::size_t bytes);
 
-// Throws unless `values` are f32 or i64 in host memory: what can be added over ranks.
+// Throws unless `values` are f32 or i64: what can be added over ranks.
+void require_summable(const Tensor& values, std::source_location where = std::source_location::current());
+// Likewise unless they are so in host memory.
 void require_summable_on_host(const Tensor& values, std::source_location where = std::source_location::current());
 
 }  // namespace tutti

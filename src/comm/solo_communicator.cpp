@@ -7,20 +7,29 @@ namespace {
 
 class SoloCommunicator final : public Communicator {
  public:
+  explicit SoloCommunicator(Backend* processor) : processor_(processor) {}
+
   int rank() const override { return 0; }
   int size() const override { return 1; }
   std::string description() const override { return "solo"; }
 
-  Buffer allocate(std::size_t bytes) override { return allocate_host_memory(bytes); }
-  void all_reduce_sum(const Tensor& values, Stream&) override { require_summable_on_host(values); }
+  Buffer allocate(std::size_t bytes) override {
+    return processor_ == nullptr ? allocate_host_memory(bytes) : processor_->allocate(bytes);
+  }
+  void all_reduce_sum(const Tensor& values, Stream&) override { require_summable(values); }
   bool progress() override { return false; }
   void finish(Stream&) override {}
   void abandon() noexcept override {}
   std::uint64_t bytes_sent() const override { return 0; }
+
+ private:
+  Backend* processor_;
 };
 
 }  // namespace
 
-std::unique_ptr<Communicator> make_solo_communicator() { return std::make_unique<SoloCommunicator>(); }
+std::unique_ptr<Communicator> make_solo_communicator(Backend* processor) {
+  return std::make_unique<SoloCommunicator>(processor);
+}
 
 }  // namespace tutti

@@ -52,8 +52,10 @@ IndexRange draw_range(RandomSequence& random, const Room& room) {
   return {begin, begin + size};
 }
 
+std::int64_t short_side_of_crops(const Extent& wanted) { return (wanted.height * 5 + 2) / 4; }
+
 ImagePlan crop(const Extent& image, const Extent& wanted, RandomSequence& random) {
-  const std::int64_t short_side = (wanted.height * 5 + 2) / 4;
+  const std::int64_t short_side = short_side_of_crops(wanted);
   const Extent resized = with_short_side(image, short_side);
   const double area = 0.64 + 0.36 * random.uniform();
   const auto side = static_cast<std::int64_t>(static_cast<double>(short_side) * std::sqrt(area) + 0.5);
@@ -119,6 +121,11 @@ ImagePlan draw_piece(Augment augment, const Extent& image, const Extent& wanted,
   return fit(image, wanted);
 }
 
+// Of an axis that is cut to any size up to its own. A cut as large as the output gathers less than a smaller one.
+IndexRange widest_cut(const Axis& axis, std::int64_t output) {
+  return {0, axis.resized == output ? std::max<std::int64_t>(1, output - 1) : axis.resized};
+}
+
 }  // namespace
 
 ImagePlan plan_image(const ImageRecipe& recipe, const Shape& image, const SampleKey& key) {
@@ -132,6 +139,24 @@ ImagePlan plan_image(const ImageRecipe& recipe, const Shape& image, const Sample
   ImagePlan plan = draw_piece(recipe.augment, from, wanted, random);
   plan.columns.mirrored = flipped;
   return plan;
+}
+
+ImagePlan widest_plan(const ImageRecipe& recipe, const Shape& image) {
+  const Extent from{image[1], image[2]};
+  const Extent wanted{recipe.image[1], recipe.image[2]};
+  if (recipe.augment == Augment::resized_crop) {
+    const auto piece = [](const Axis& axis, std::int64_t output) {
+      return cut_axis(axis, widest_cut(axis, output), output);
+    };
+    return {piece({from.height, from.height}, wanted.height), piece({from.width, from.width}, wanted.width)};
+  }
+  if (recipe.augment == Augment::crop_flip) {
+    const std::int64_t side = short_side_of_crops(wanted);
+    const Extent resized = with_short_side(from, side);
+    return {cut_axis({from.height, resized.height}, {0, side}, wanted.height),
+            cut_axis({from.width, resized.width}, {0, side}, wanted.width)};
+  }
+  return fit(from, wanted);
 }
 
 }  // namespace tutti

@@ -24,5 +24,7 @@ struct SampleKey {
 
 // `image` is C, H, W.
 ImagePlan plan_image(const ImageRecipe& recipe, const Shape& image, const SampleKey& key);
+// One whose axes gather as many pixels as those of any plan for such images can: see AxisWeights::most_taps().
+ImagePlan widest_plan(const ImageRecipe& recipe, const Shape& image);
 
 }  // namespace tutti

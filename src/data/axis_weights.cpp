@@ -11,13 +11,25 @@ constexpr double kUnits = 65536;  // that make a weight of one
 
 std::int32_t nearest(double value) { return static_cast<std::int32_t>(value + 0.5); }
 
+// Taps come in whole groups where the axis is long enough.
+std::int64_t in_groups(std::int64_t taps, std::int64_t input) {
+  constexpr std::int64_t kGroup = AxisWeights::kGroup;
+  return taps > 1 ? std::min(input, (taps + kGroup - 1) / kGroup * kGroup) : taps;
+}
+
 }  // namespace
+
+std::int64_t AxisWeights::Resize::taps_of(const Sizes& sizes) {
+  const auto [from, to] = sizes;
+  const double scale = static_cast<double>(from) / static_cast<double>(to);
+  return from == to ? 1 : std::min(from, static_cast<std::int64_t>(std::ceil(2 * std::max(1.0, scale))));
+}
 
 void AxisWeights::Resize::plan(const Sizes& sizes, IndexRange rows) {
   const auto [from, to] = sizes;
   const double scale = static_cast<double>(from) / static_cast<double>(to);
   const double reach = std::max(1.0, scale);
-  taps = from == to ? 1 : std::min(from, static_cast<std::int64_t>(std::ceil(2 * reach)));
+  taps = taps_of(sizes);
   first.resize(static_cast<std::size_t>(rows.size()));
   weights.resize(static_cast<std::size_t>(rows.size() * taps));
   for (std::int64_t row = rows.begin; row < rows.end; ++row) {
@@ -35,7 +47,18 @@ void AxisWeights::Resize::plan(const Sizes& sizes, IndexRange rows) {
   }
 }
 
+// An output gathers some neighbouring rows of the first resize, whose inputs begin at most so far apart.
+std::int64_t AxisWeights::most_taps(const AxisPlan& plan) {
+  const std::int64_t inner = Resize::taps_of({.from = plan.input, .to = plan.resized});
+  const std::int64_t outer = Resize::taps_of({.from = plan.cut.size(), .to = plan.output});
+  const double scale = static_cast<double>(plan.input) / static_cast<double>(plan.resized);
+  const auto apart = static_cast<std::int64_t>(std::ceil(static_cast<double>(outer - 1) * scale));
+  return in_groups(std::min(plan.input, inner + apart), plan.input);
+}
+
 void AxisWeights::plan(const AxisPlan& plan) {
+  if (plan == planned_) return;
+  planned_ = plan;
   rows_ = {std::max(plan.cut.begin, plan.kept.begin), std::min(plan.cut.end, plan.kept.end)};
   to_resized_.plan({.from = plan.input, .to = plan.resized}, rows_);
   to_output_.plan({.from = plan.cut.size(), .to = plan.output}, {0, plan.output});
@@ -43,7 +66,7 @@ void AxisWeights::plan(const AxisPlan& plan) {
   const auto outputs = static_cast<std::size_t>(plan.output);
   taps_ = 1;
   for (std::size_t i = 0; i < outputs; ++i) taps_ = std::max(taps_, span_of(i, plan).inputs.size());
-  if (taps_ > 1) taps_ = std::min(plan.input, (taps_ + kGroup - 1) / kGroup * kGroup);
+  taps_ = in_groups(taps_, plan.input);
   first_.assign(outputs, 0);
   weights_.assign(outputs * static_cast<std::size_t>(taps_), 0.0f);
   sums_.resize(static_cast<std::size_t>(taps_));

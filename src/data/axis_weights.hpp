@@ -19,12 +19,17 @@ struct AxisPlan {
   IndexRange cut;            // of the resized pixels, and possibly beyond them
   std::int64_t output = 0;   // what the cut is resized to
   bool mirrored = false;
+
+  friend bool operator==(const AxisPlan&, const AxisPlan&) = default;
 };
 
 class AxisWeights {
  public:
   // Where an output gathers several inputs and the axis is long enough, taps come in whole groups of so many.
   static constexpr std::int64_t kGroup = 4;
+
+  // No axis of these sizes has more taps, wherever its cut begins.
+  static std::int64_t most_taps(const AxisPlan& plan);
 
   // Replaces what was planned before.
   void plan(const AxisPlan& plan);
@@ -49,6 +54,7 @@ class AxisWeights {
     std::vector<std::int64_t> first;  // by row
     std::vector<double> weights;      // by row, then tap
 
+    static std::int64_t taps_of(const Sizes& sizes);
     void plan(const Sizes& sizes, IndexRange rows);
   };
   struct Span {
@@ -60,6 +66,7 @@ class AxisWeights {
   void gather(std::size_t output, const AxisPlan& plan);
   void store(std::size_t output);
 
+  AxisPlan planned_;
   std::int64_t taps_ = 1;
   std::vector<std::int64_t> first_;
   std::vector<float> weights_;  // by tap, then output

@@ -2,6 +2,7 @@
 
 #include "tutti/base/error.hpp"
 
+#include "batch_feed.hpp"
 #include "batch_writer.hpp"
 
 #include <fmt/format.h>
@@ -13,7 +14,6 @@
 #include <deque>
 #include <exception>
 #include <mutex>
-#include <numeric>
 #include <set>
 #include <stop_token>
 #include <thread>
@@ -49,7 +49,7 @@ class BatchLoader::Pipeline {
   const SplitBatchSampler& schedule() const { return schedule_; }
   std::vector<std::int64_t> slice_sizes() const { return {slice_sizes_.begin(), slice_sizes_.end()}; }
   void seek(std::int64_t epoch, std::int64_t step);
-  const StepBatches& next();
+  const StepBatches& next(Stream& stream);
 
  private:
   struct Position {
@@ -63,9 +63,9 @@ class BatchLoader::Pipeline {
     std::int64_t rows = 0;
   };
   struct Slot {
+    std::size_t number = 0;
     StepBatches step;
-    std::vector<BatchMemory> memory;                 // by part of this rank
-    std::vector<std::vector<std::int64_t>> samples;  // likewise
+    std::vector<std::vector<std::int64_t>> samples;  // by part of this rank
     std::vector<Piece> pieces;
     std::size_t begun = 0;  // pieces are begun in order
     std::size_t done = 0;
@@ -82,8 +82,10 @@ class BatchLoader::Pipeline {
   Position first_from(Position position) const;
   void plan_step(Slot& slot, Position position);
   void write_piece(BatchWriter& writer, const Slot& slot, const Piece& piece) const;
-  const StepBatches& prepare_now();
-  const StepBatches& await_prepared();
+  Slot& prepare_now(Stream& stream);
+  Slot& await_prepared(Stream& stream);
+  // Returns when what was delivered of the slot has left it.
+  void await_sent(Stream& stream, const Slot& slot);
 
   void run(const std::stop_token& stop, BatchWriter& writer);
   Slot* slot_to_work_on();
@@ -99,6 +101,8 @@ class BatchLoader::Pipeline {
   const std::set<std::int64_t> slice_sizes_;
   std::vector<SplitBatchSampler> samplers_;  // used by whoever opens a step
   std::vector<BatchWriter> writers_;         // one per reader
+  BatchRoute route_;
+  std::vector<std::unique_ptr<BatchFeed>> feeds_;  // by part of this rank
   std::vector<Slot> slots_;
 
   std::mutex mutex_;
@@ -120,7 +124,8 @@ BatchLoader::Pipeline::Pipeline(const Dataset& data, Backend& backend, const Loa
       schedule_(length_, plan.batch_size, plan.num_parts, 0, plan.last_batch, plan.order),
       slice_sizes_(sizes_of_slices(length_, plan)),
       samplers_(SplitBatchSampler::for_parts(length_, plan.batch_size, plan.num_parts, plan.parts, plan.last_batch,
-                                             plan.order)) {
+                                             plan.order)),
+      route_(data, backend, recipe_) {
   if (plan.steps_ahead < 0 || plan.readers < 1) {
     throw Error(ErrorSource::usage, fmt::format("{} steps prepared ahead by {} readers: give 0 or more, and 1 or more",
                                                 plan.steps_ahead, plan.readers));
@@ -128,11 +133,12 @@ BatchLoader::Pipeline::Pipeline(const Dataset& data, Backend& backend, const Loa
   position_ = first_from({0, 0});
   const std::int64_t most = slice_sizes_.empty() ? 0 : *slice_sizes_.rbegin();
   slots_.resize(static_cast<std::size_t>(plan.steps_ahead) + 1);
-  for (Slot& slot : slots_) {
-    for (std::size_t i = 0; i < samplers_.size(); ++i) slot.memory.emplace_back(backend, recipe_.image, most);
-    free_.push_back(&slot);
+  for (std::size_t i = 0; i < samplers_.size(); ++i) feeds_.push_back(route_.make_feed(most, slots_.size()));
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    slots_[i].number = i;
+    free_.push_back(&slots_[i]);
   }
-  for (int i = 0; i < plan.readers; ++i) writers_.emplace_back(data, backend, recipe_);
+  for (int i = 0; i < plan.readers; ++i) writers_.emplace_back(data, recipe_);
   if (plan.steps_ahead == 0) return;
   for (BatchWriter& writer : writers_) {
     threads_.emplace_back([this, &writer](const std::stop_token& stop) { run(stop, writer); });
@@ -162,8 +168,9 @@ void BatchLoader::Pipeline::plan_step(Slot& slot, Position position) {
   for (std::size_t i = 0; i < samplers_.size(); ++i) {
     const auto& samples = slot.samples.emplace_back(samplers_[i].indices(position.epoch, position.step));
     const auto count = static_cast<std::int64_t>(samples.size());
-    Batch& batch = slot.step.batches.emplace_back(slot.memory[i].batch_of(count));
+    Batch& batch = slot.step.batches.emplace_back();
     batch.part = static_cast<int>(plan_.parts.begin) + static_cast<int>(i);
+    batch.samples = count;
     batch.first_position = part_positions(global, plan_.num_parts, batch.part).begin;
     for (std::int64_t row = 0; row < count; row += kRowsPerPiece) {
       slot.pieces.push_back({i, row, std::min(kRowsPerPiece, count - row)});
@@ -174,8 +181,10 @@ void BatchLoader::Pipeline::plan_step(Slot& slot, Position position) {
 void BatchLoader::Pipeline::write_piece(BatchWriter& writer, const Slot& slot, const Piece& piece) const {
   const auto samples = std::span(slot.samples[piece.part])
                            .subspan(static_cast<std::size_t>(piece.first_row), static_cast<std::size_t>(piece.rows));
-  writer.write({.samples = samples, .epoch = slot.step.epoch, .first_row = piece.first_row},
-               slot.step.batches[piece.part]);
+  feeds_[piece.part]->write(writer,
+                            {.slot = slot.number,
+                             .samples = slot.step.batches[piece.part].samples,
+                             .rows = {.samples = samples, .epoch = slot.step.epoch, .first_row = piece.first_row}});
 }
 
 void BatchLoader::Pipeline::seek(std::int64_t epoch, std::int64_t step) {
@@ -184,7 +193,6 @@ void BatchLoader::Pipeline::seek(std::int64_t epoch, std::int64_t step) {
   const std::scoped_lock lock(mutex_);
   position_ = target;
   ++course_;
-  if (lent_ != nullptr) release(*std::exchange(lent_, nullptr));
   for (Slot* slot : queue_) {
     slot->is_wanted = false;
     if (slot->done == slot->begun) release(*slot);
@@ -193,18 +201,33 @@ void BatchLoader::Pipeline::seek(std::int64_t epoch, std::int64_t step) {
   changed_.notify_all();
 }
 
-const StepBatches& BatchLoader::Pipeline::next() { return plan_.steps_ahead == 0 ? prepare_now() : await_prepared(); }
+const StepBatches& BatchLoader::Pipeline::next(Stream& stream) {
+  Slot& slot = plan_.steps_ahead == 0 ? prepare_now(stream) : await_prepared(stream);
+  for (std::size_t i = 0; i < feeds_.size(); ++i) {
+    Batch& batch = slot.step.batches[i];
+    const Batch delivered = feeds_[i]->deliver(stream, slot.number, batch.samples);
+    batch.images = delivered.images;
+    batch.labels = delivered.labels;
+  }
+  return slot.step;
+}
 
-const StepBatches& BatchLoader::Pipeline::prepare_now() {
+void BatchLoader::Pipeline::await_sent(Stream& stream, const Slot& slot) {
+  for (const auto& feed : feeds_) feed->await_sent(stream, slot.number);
+}
+
+BatchLoader::Pipeline::Slot& BatchLoader::Pipeline::prepare_now(Stream& stream) {
   Slot& only = slots_.front();
+  await_sent(stream, only);
   only.pieces.clear();
   plan_step(only, position_);
   for (const Piece& piece : only.pieces) write_piece(writers_.front(), only, piece);
   position_ = first_from({position_.epoch, position_.step + 1});
-  return only.step;
+  return only;
 }
 
-const StepBatches& BatchLoader::Pipeline::await_prepared() {
+BatchLoader::Pipeline::Slot& BatchLoader::Pipeline::await_prepared(Stream& stream) {
+  if (lent_ != nullptr) await_sent(stream, *lent_);
   Lock lock(mutex_);
   if (lent_ != nullptr) release(*std::exchange(lent_, nullptr));
   changed_.notify_all();
@@ -212,7 +235,7 @@ const StepBatches& BatchLoader::Pipeline::await_prepared() {
   if (queue_.front()->failure != nullptr) std::rethrow_exception(queue_.front()->failure);
   lent_ = queue_.front();
   queue_.pop_front();
-  return lent_->step;
+  return *lent_;
 }
 
 void BatchLoader::Pipeline::run(const std::stop_token& stop, BatchWriter& writer) {
@@ -303,36 +326,6 @@ std::int64_t BatchLoader::steps(std::int64_t epoch) const { return pipeline_->sc
 std::int64_t BatchLoader::remainder(std::int64_t epoch) const { return pipeline_->schedule().remainder(epoch); }
 std::vector<std::int64_t> BatchLoader::slice_sizes() const { return pipeline_->slice_sizes(); }
 void BatchLoader::seek(std::int64_t epoch, std::int64_t step) { pipeline_->seek(epoch, step); }
-const StepBatches& BatchLoader::next() { return pipeline_->next(); }
-
-namespace {
-
-ImageRecipe without_augmentation(ImageRecipe recipe) {
-  recipe.augment = Augment::none;
-  return recipe;
-}
-
-}  // namespace
-
-ChunkReader::ChunkReader(const Dataset& data, Backend& backend, const ImageRecipe& recipe, std::int64_t most_samples)
-    : most_samples_(most_samples) {
-  const ImageRecipe fitting = completed(without_augmentation(recipe), data.info());
-  writer_ = std::make_unique<BatchWriter>(data, backend, fitting);
-  memory_ = std::make_unique<BatchMemory>(backend, fitting.image, most_samples);
-}
-
-ChunkReader::~ChunkReader() = default;
-
-Batch ChunkReader::read(std::int64_t first, std::int64_t count) {
-  if (count < 0 || count > most_samples_) {
-    throw Error(ErrorSource::internal,
-                fmt::format("a chunk of {} samples from a reader made for {}", count, most_samples_));
-  }
-  std::vector<std::int64_t> samples(static_cast<std::size_t>(count));
-  std::iota(samples.begin(), samples.end(), first);
-  const Batch batch = memory_->batch_of(count);
-  writer_->write({.samples = samples}, batch);
-  return batch;
-}
+const StepBatches& BatchLoader::next(Stream& stream) { return pipeline_->next(stream); }
 
 }  // namespace tutti

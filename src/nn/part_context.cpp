@@ -6,9 +6,36 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace tutti {
 
-NetworkWeights::NetworkWeights(const Network& network, Backend& backend, const Tensor& block) {
+namespace {
+
+// Enough for the parts of a rank at two sizes each; passes beyond are played without a recording.
+constexpr std::size_t kMostTakes = 32;
+
+// By layer, how many elements are final once its backward pass is done; the statistics are with the last layer's.
+std::vector<std::int64_t> final_elements_of(const Network& network) {
+  const ParameterLayout& layout = network.layout();
+  const auto& slices = layout.slices();
+  std::vector<std::int64_t> final_elements(network.layers().size());
+  std::int64_t now = 0;
+  for (std::size_t i = final_elements.size(); i-- > 0;) {
+    for (const int number : network.layers()[i].parameters) {
+      const auto next = static_cast<std::size_t>(number) + 1;
+      if (next <= layout.trained().size()) {
+        now = next < slices.size() ? slices[next].offset : layout.block_elements();
+      }
+    }
+    final_elements[i] = i == 0 ? layout.block_elements() : now;
+  }
+  return final_elements;
+}
+
+}  // namespace
+
+NetworkWeights::NetworkWeights(const Network& network, Backend& backend, const Tensor& block) : backend_(backend) {
   for (const NetworkLayer& layer : network.layers()) {
     std::vector<Tensor> values;
     for (const int slice : layer.parameters) values.push_back(slice_of(block, network.layout().slice(slice)));
@@ -17,13 +44,46 @@ NetworkWeights::NetworkWeights(const Network& network, Backend& backend, const T
 }
 
 void NetworkWeights::refresh(Stream& stream) {
+  if (++refreshed_ == 2) recording_ = backend_.record(stream, [&] { refresh_layers(stream); });
+  if (recording_) return recording_->replay(stream);
+  refresh_layers(stream);
+}
+
+void NetworkWeights::refresh_layers(Stream& stream) {
   for (const auto& layer : layers_) {
     if (layer) layer->refresh(stream);
   }
 }
 
+// What a recording holds on to; a pass with the same is the same work.
+struct PassKey {
+  const PassPlan* plan = nullptr;
+  const void* images = nullptr;
+  const void* labels = nullptr;
+  const void* sums = nullptr;
+  const void* gradients = nullptr;
+  float gradient_scale = 0;
+  float sample_share = 0;
+  std::vector<std::int64_t> stops{};
+  friend bool operator==(const PassKey&, const PassKey&) = default;
+};
+
+struct PartContext::Take {
+  struct Piece {
+    std::unique_ptr<Recording> recording;
+    std::int64_t final_elements = 0;  // once it is done
+  };
+  PassKey key;
+  std::int64_t passes = 0;
+  std::vector<Piece> pieces{};
+};
+
 PartContext::PartContext(const Network& network, NetworkWeights& weights, Backend& backend, double label_smoothing)
-    : network_(network), weights_(weights), backend_(backend), label_smoothing_(label_smoothing) {}
+    : network_(network),
+      weights_(weights),
+      backend_(backend),
+      label_smoothing_(label_smoothing),
+      final_elements_(final_elements_of(network)) {}
 
 PartContext::~PartContext() = default;
 
@@ -31,7 +91,10 @@ void PartContext::plan(std::int64_t samples, LayerMode mode) {
   if (plans_.contains({samples, mode})) return;
   const PassRequest request{.samples = samples, .mode = mode, .label_smoothing = label_smoothing_};
   auto plan = std::make_unique<PassPlan>(network_, weights_, backend_, request);
-  if (arena_.bytes() < plan->memory().bytes()) arena_ = backend_.allocate(plan->memory().bytes());
+  if (arena_.bytes() < plan->memory().bytes()) {
+    takes_.clear();
+    arena_ = backend_.allocate(plan->memory().bytes());
+  }
   plans_.emplace(std::pair(samples, mode), std::move(plan));
 }
 
@@ -53,12 +116,77 @@ const void* PartContext::values_of(int layer) const {
   return layer == kImage ? images_ : address(current_->blocks(static_cast<std::size_t>(layer)).output);
 }
 
+void PartContext::train(Stream& stream, const TrainPass& pass, const Watch& watch) {
+  current_ = &plan_for(pass.images.shape[0], LayerMode::training);
+  set_place(stream, pass.place);
+  if (const Take* const take = take_of(stream, pass, watch.stops)) {
+    watch.before_backward();
+    for (const auto& [recording, final_elements] : take->pieces) {
+      recording->replay(stream);
+      watch.after_layer(final_elements);
+    }
+    return;
+  }
+  run_forward(stream, pass.images);
+  loss(stream, pass.labels, pass.gradient_scale, pass.sums);
+  watch.before_backward();
+  backward(stream, pass.gradients, pass.sample_share, watch.after_layer);
+}
+
+// The first time a pass is played as it is: whatever is done but once has been done when it is recorded.
+const PartContext::Take* PartContext::take_of(Stream& stream, const TrainPass& pass,
+                                              std::span<const std::int64_t> stops) {
+  const PassKey key{.plan = current_,
+                    .images = pass.images.data,
+                    .labels = pass.labels.data,
+                    .sums = pass.sums.data,
+                    .gradients = pass.gradients.data,
+                    .gradient_scale = pass.gradient_scale,
+                    .sample_share = pass.sample_share,
+                    .stops = {stops.begin(), stops.end()}};
+  auto take = std::ranges::find_if(takes_, [&](const auto& known) { return known->key == key; });
+  if (take == takes_.end()) {
+    if (takes_.size() == kMostTakes) return nullptr;
+    take = takes_.insert(take, std::make_unique<Take>(Take{.key = key}));
+  }
+  if (++(*take)->passes == 2) record(stream, pass, **take);
+  return (*take)->pieces.empty() ? nullptr : take->get();
+}
+
+void PartContext::record(Stream& stream, const TrainPass& pass, Take& take) {
+  std::span<const std::int64_t> stops = take.key.stops;
+  const std::size_t layers = network_.layers().size();
+  for (std::size_t begin = layers; begin > 0;) {
+    std::size_t end = begin - 1;  // the last layer of this piece
+    while (end > 0 && (stops.empty() || final_elements_[end] < stops.front())) --end;
+    while (!stops.empty() && stops.front() <= final_elements_[end]) stops = stops.subspan(1);
+    auto recording = backend_.record(stream, [&] {
+      if (begin == layers) {
+        run_forward(stream, pass.images);
+        loss(stream, pass.labels, pass.gradient_scale, pass.sums);
+      }
+      for (std::size_t i = begin; i-- > end;) run_backward(stream, i, pass.gradients, pass.sample_share);
+    });
+    if (!recording) return;
+    take.pieces.push_back({std::move(recording), final_elements_[end]});
+    begin = end;
+  }
+}
+
+void PartContext::set_place(Stream& stream, const SamplePlace& place) const {
+  for (std::size_t i = 0; i < network_.layers().size(); ++i) current_->layer(i).set_place(stream, place);
+}
+
 void PartContext::forward(Stream& stream, const Tensor& images, LayerMode mode, const SamplePlace& place) {
   current_ = &plan_for(images.shape[0], mode);
+  set_place(stream, place);
+  run_forward(stream, images);
+}
+
+void PartContext::run_forward(Stream& stream, const Tensor& images) {
   images_ = images.data;
   for (std::size_t i = 0; i < network_.layers().size(); ++i) {
     const NetworkLayer& layer = network_.layers()[i];
-    current_->layer(i).set_place(stream, place);
     current_->layer(i).forward(stream,
                                {.input = values_of(layer.from),
                                 .residual = takes_residual(layer.spec) ? values_of(layer.residual_from) : nullptr,
@@ -77,18 +205,9 @@ void PartContext::loss(Stream& stream, const Tensor& labels, float gradient_scal
 }
 
 void PartContext::backward(Stream& stream, const Tensor& block, float sample_share, const AfterLayer& after_layer) {
-  const ParameterLayout& layout = network_.layout();
-  const auto& slices = layout.slices();
-  std::int64_t final_elements = 0;
   for (std::size_t i = network_.layers().size(); i-- > 0;) {
     run_backward(stream, i, block, sample_share);
-    for (const int number : network_.layers()[i].parameters) {
-      const auto next = static_cast<std::size_t>(number) + 1;
-      if (next <= layout.trained().size()) {
-        final_elements = next < slices.size() ? slices[next].offset : layout.block_elements();
-      }
-    }
-    after_layer(i == 0 ? layout.block_elements() : final_elements);
+    after_layer(final_elements_[i]);
   }
 }
 

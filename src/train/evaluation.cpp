@@ -12,6 +12,7 @@ LossSums evaluate(const EvaluationRequest& request, const TrainState& state) {
   const Buffer memory = backend.allocate(layout.block_bytes());
   const Tensor block = memory.view(Shape{layout.block_elements()}, ElementType::f32);
   const auto stream = backend.make_stream();
+  stream->while_waiting([&request] { request.communicator.progress(); });
   fill_from_arrays(backend, *stream, block, layout.trained(), "", state.parameters);
   fill_from_arrays(backend, *stream, block, layout.statistics(), "", state.statistics);
 

@@ -48,7 +48,7 @@ void Evaluator::play(Player& player) {
   for (std::int64_t chunk = communicator_.rank() + ranks * number; chunk * kChunk < samples_;
        chunk += ranks * players) {
     const std::int64_t first = chunk * kChunk;
-    const Batch batch = desk.reader->read(first, std::min(kChunk, samples_ - first));
+    const Batch batch = desk.reader->read(player.stream, first, std::min(kChunk, samples_ - first));
     player.context.forward(player.stream, batch.images, LayerMode::evaluation);
     player.context.loss(player.stream, batch.labels, 0, sums);
   }

@@ -28,7 +28,8 @@ class GradientSync {
   // Every gradient now holds the sum over all ranks, for work that follows on the stream. Collective.
   void finish(Stream& stream);
 
-  std::size_t num_buckets() const noexcept { return ends_.size(); }
+  // By bucket, the first element behind it: where ready() has something to do.
+  const std::vector<std::int64_t>& bucket_ends() const noexcept { return ends_; }
 
  private:
   Communicator& communicator_;

@@ -6,7 +6,8 @@
 
 namespace tutti {
 
-PartSum::PartSum(Backend& backend, const Tensor& total) : backend_(backend), total_(total) {}
+PartSum::PartSum(Backend& backend, const Tensor& total, Streams streams)
+    : backend_(backend), total_(total), streams_(streams) {}
 
 void PartSum::begin(std::size_t parts) {
   const std::scoped_lock lock(mutex_);
@@ -26,7 +27,7 @@ void PartSum::add(Stream& stream, const Part& part, std::int64_t final_elements)
   if (part.number > 0) {
     backend_.add(stream, elements_of(total_, begin, end), elements_of(part.gradients, begin, end));
   }
-  stream.synchronize();  // the next part's work may lie on another stream
+  if (streams_ == Streams::several) stream.synchronize();  // the next part's work may lie on another
   {
     const std::scoped_lock lock(mutex_);
     added_[part.number] = end;

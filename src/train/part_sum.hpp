@@ -20,8 +20,9 @@ class PartSum {
     Tensor gradients;        // part 0's are the total itself
   };
 
-  // Borrowed.
-  PartSum(Backend& backend, const Tensor& total);
+  // Borrowed. Parts that are all played on one stream are added in its order, and nobody waits for it.
+  enum class Streams { one, several };
+  PartSum(Backend& backend, const Tensor& total, Streams streams);
 
   // Starts the sum of so many parts, one or more. Nobody else may be here.
   void begin(std::size_t parts);
@@ -42,6 +43,7 @@ class PartSum {
  private:
   Backend& backend_;
   Tensor total_;
+  Streams streams_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<std::int64_t> added_;  // by part: so many elements

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <span>
 #include <stop_token>
 #include <utility>
 
@@ -35,9 +36,10 @@ void PartTeam::plan(std::int64_t samples, LayerMode mode) {
   each([&](Player& player) { player.context.plan(samples, mode); });
 }
 
-void PartTeam::collect_gradients(const Tensor& total, std::int64_t parts) {
+void PartTeam::collect_gradients(const Tensor& total, std::int64_t parts, std::vector<std::int64_t> stops) {
   total_ = total;
-  sum_ = std::make_unique<PartSum>(backend_, total);
+  stops_ = std::move(stops);
+  sum_ = std::make_unique<PartSum>(backend_, total, size() > 1 ? PartSum::Streams::several : PartSum::Streams::one);
   for (const auto& player : players_) {
     const std::size_t first_added = player->number == 0 ? players_.size() : player->number;
     if (first_added < static_cast<std::size_t>(parts)) player->gradients = backend_.allocate(total.bytes());
@@ -106,24 +108,35 @@ void PartTeam::play(const TeamStep& step, const Ready& ready) {
 }
 
 // Part 0 is written where the sum is made; every other part waits with its backward pass until the player's last one
-// has been added.
+// has been added. What is added of a part but the last concerns nobody until it is whole.
 void PartTeam::play_share(Player& player, const TeamStep& step, const Ready& ready) {
   std::optional<PartSum::Part> unfinished;
   for (std::size_t i = player.number; i < played_.size(); i += size()) {
     const Batch& batch = *played_[i];
-    player.context.forward(player.stream, batch.images, LayerMode::training,
-                           {.seed = step.seed,
-                            .step = static_cast<std::uint32_t>(step.step),
-                            .first_position = static_cast<std::uint32_t>(batch.first_position)});
-    const double share = static_cast<double>(batch.samples) / static_cast<double>(step.batches.global_samples);
-    const float scale = 1.0f / static_cast<float>(step.batches.global_samples);
-    player.context.loss(player.stream, batch.labels, scale, sums_of(player));
-    if (unfinished) sum_->finish(player.stream, *unfinished);
-    unfinished = PartSum::Part{i, gradients_for(player, i)};
-    player.context.backward(player.stream, unfinished->gradients, static_cast<float>(share), [&](std::int64_t final) {
-      sum_->add(player.stream, *unfinished, final);
-      if (player.number == 0) ready(sum_->complete());
-    });
+    const auto global_samples = static_cast<double>(step.batches.global_samples);
+    const PartSum::Part part{i, gradients_for(player, i)};
+    player.context.train(
+        player.stream,
+        {.images = batch.images,
+         .labels = batch.labels,
+         .gradient_scale = 1.0f / static_cast<float>(step.batches.global_samples),
+         .sums = sums_of(player),
+         .gradients = part.gradients,
+         .sample_share = static_cast<float>(static_cast<double>(batch.samples) / global_samples),
+         .place = {.seed = step.seed,
+                   .step = static_cast<std::uint32_t>(step.step),
+                   .first_position = static_cast<std::uint32_t>(batch.first_position)}},
+        {.stops = i + 1 == played_.size() ? std::span<const std::int64_t>(stops_) : std::span<const std::int64_t>{},
+         .before_backward =
+             [&] {
+               if (unfinished) sum_->finish(player.stream, *unfinished);
+             },
+         .after_layer =
+             [&](std::int64_t final) {
+               sum_->add(player.stream, part, final);
+               if (player.number == 0) ready(sum_->complete());
+             }});
+    unfinished = part;
   }
   if (unfinished) sum_->finish(player.stream, *unfinished);
 }

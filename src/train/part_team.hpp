@@ -56,13 +56,15 @@ class PartTeam {
   std::size_t size() const noexcept { return players_.size(); }
   // Prepares every player for batches of this many samples.
   void plan(std::int64_t samples, LayerMode mode);
-  // To be called before the first play(): `total` (borrowed) gets the gradients of up to so many parts a step.
-  void collect_gradients(const Tensor& total, std::int64_t parts);
+  // To be called before the first play(): `total` (borrowed) gets the gradients of up to so many parts a step. At the
+  // `stops`, ascending, the caller wants to be told that so many elements are ready.
+  void collect_gradients(const Tensor& total, std::int64_t parts, std::vector<std::int64_t> stops = {});
 
   // Runs `work` for every player at once and returns when all are done. Throws what the first to fail threw.
   void each(const std::function<void(Player&)>& work);
 
-  // Told, in the calling thread, that elements [0, n) of the total hold the sum over the rank's parts.
+  // Told, in the calling thread, that elements [0, n) of the total hold the sum over the rank's parts, for work that
+  // follows on its stream.
   using Ready = std::function<void(std::int64_t final_elements)>;
   // Forward, loss and backward of each batch; gradients added up in the order of the parts.
   void play(const TeamStep& step, const Ready& ready);
@@ -83,6 +85,7 @@ class PartTeam {
   std::vector<std::unique_ptr<Stream>> streams_;  // of all players but the first
   std::vector<std::unique_ptr<Player>> players_;
   Tensor total_;
+  std::vector<std::int64_t> stops_;
   std::unique_ptr<PartSum> sum_;
   std::vector<const Batch*> played_;  // of the step under way: those with samples
 

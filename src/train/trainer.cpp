@@ -2,13 +2,13 @@
 
 #include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
-#include "tutti/base/stopwatch.hpp"
 
 #include "elements.hpp"
 #include "evaluator.hpp"
 #include "gradient_sync.hpp"
 #include "part_team.hpp"
 #include "state_arrays.hpp"
+#include "step_pace.hpp"
 #include "sum_over_ranks.hpp"
 
 #include <fmt/format.h>
@@ -90,6 +90,7 @@ class Trainer::Run {
 
  private:
   void update_statistics();
+  void settle() { progress_.epoch_seconds += pace_.settle(); }
   std::int64_t parts_of_rank() const { return loader_plan(options_, communicator_).parts.size(); }
   void report_step(RunObserver& observer);
   void finish_epoch(RunObserver& observer, bool whole);
@@ -106,6 +107,7 @@ class Trainer::Run {
   RunFacts facts_;
 
   std::unique_ptr<Stream> stream_;
+  StepPace pace_;
   ParameterArena arena_;
   NetworkWeights weights_;
   BatchLoader loader_;
@@ -131,6 +133,7 @@ Trainer::Run::Run(const TrainerParts& parts, const TrainerOptions& options, RunF
       options_(options),
       facts_(std::move(facts)),
       stream_(backend_.make_stream()),
+      pace_(backend_, *stream_, options.steps_ahead),
       arena_(network_.layout(), backend_, communicator_.allocate(network_.layout().block_bytes())),
       weights_(network_, backend_, arena_.weights()),
       loader_(train_, backend_, loader_plan(options, communicator_)),
@@ -145,9 +148,12 @@ Trainer::Run::Run(const TrainerParts& parts, const TrainerOptions& options, RunF
       optimizer_(make_optimizer(options.optimizer, backend_, network_.layout())),
       sum_over_ranks_(backend_, communicator_),
       planned_steps_(count_planned_steps(options, loader_, train_.info().samples)) {
+  stream_->while_waiting([this] { communicator_.progress(); });
   schedule_.emplace(options.learning_rate, loader_.steps(0), planned_steps_);
   for (const std::int64_t samples : loader_.slice_sizes()) team_.plan(samples, LayerMode::training);
-  team_.collect_gradients(arena_.gradients(), parts_of_rank());
+  const bool alone = communicator_.size() == 1;
+  team_.collect_gradients(arena_.gradients(), parts_of_rank(),
+                          alone ? std::vector<std::int64_t>{} : sync_.bucket_ends());
   if (parts.test != nullptr && parts.test->info().samples > 0) {
     evaluator_.emplace(EvaluatedData{*parts.test, options_.recipe}, backend_, communicator_, team_);
   }
@@ -177,6 +183,7 @@ void Trainer::Run::restore(const TrainState& state) {
 }
 
 TrainState Trainer::Run::snapshot() {
+  settle();
   TrainState state;
   state.progress = progress_;
   state.progress.epoch_sums = global_epoch_sums();
@@ -193,23 +200,24 @@ TrainState Trainer::Run::snapshot() {
   state.configuration = facts_.configuration;
   state.model = facts_.model;
   state.versions = facts_.versions;
+  state.choices = backend_.choices();
   state.data_digest = facts_.data_digest;
   return state;
 }
 
 void Trainer::Run::step() {
-  const Stopwatch watch;
+  pace_.begin_step();
   learning_rate_ = schedule_->at(progress_.step, progress_.epoch);
-  team_.play({.batches = loader_.next(), .seed = options_.seed, .step = progress_.step},
+  team_.play({.batches = loader_.next(*stream_), .seed = options_.seed, .step = progress_.step},
              [this](std::int64_t final_elements) { sync_.ready(final_elements, *stream_); });
   sync_.finish(*stream_);
   if (due(progress_.step + 1, options_.digest_every_steps)) gradients_digest_ = digest_of_block(arena_.gradients());
   optimizer_->apply(*stream_, arena_, learning_rate_, progress_.step + 1);
   update_statistics();
   weights_.refresh(*stream_);
+  pace_.end_step();
   ++progress_.step;
   ++progress_.step_in_epoch;
-  progress_.epoch_seconds += watch.seconds();
 }
 
 // The tail of the gradients holds the step's statistics, averaged over all parts by their samples.
@@ -239,11 +247,13 @@ void Trainer::Run::report_step(RunObserver& observer) {
                     .step_in_epoch = progress_.step_in_epoch,
                     .steps_in_epoch = loader_.steps(progress_.epoch)});
   if (due(progress_.step, options_.log_every_steps)) {
+    settle();
     const LossSums now = global_epoch_sums();
     observer.on_stretch({.step = progress_.step, .train = difference(now, logged_), .learning_rate = learning_rate_});
     logged_ = now;
   }
   if (gradients_digest_) {
+    settle();
     observer.on_digest({.step = progress_.step,
                         .weights = digest_of_block(arena_.weights()),
                         .gradients = *std::exchange(gradients_digest_, std::nullopt),
@@ -253,6 +263,7 @@ void Trainer::Run::report_step(RunObserver& observer) {
 }
 
 void Trainer::Run::finish_epoch(RunObserver& observer, bool whole) {
+  settle();
   EpochReport report{.epoch = progress_.epoch + 1, .epochs = options_.epochs, .step = progress_.step};
   report.train = global_epoch_sums();
   report.seconds = progress_.epoch_seconds;
@@ -314,6 +325,7 @@ std::int64_t Trainer::Run::samples_left_over() const {
 
 LossSums Trainer::Run::evaluate() {
   if (!evaluator_) throw Error(ErrorSource::input, "there is no test set to evaluate on: give --test-data");
+  settle();
   return evaluator_->run(*stream_);
 }
 

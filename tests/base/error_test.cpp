@@ -9,6 +9,8 @@ TEST(Error, OfTheUserNamesNoSourceLine) {
   EXPECT_EQ(Error(ErrorSource::input, "no such file").describe(), "no such file");
   EXPECT_EQ(Error(ErrorSource::input, "x").exit_status(), ExitStatus::bad_input);
   EXPECT_EQ(Error(ErrorSource::usage, "x").exit_status(), ExitStatus::usage);
+  EXPECT_EQ(Error(ErrorSource::hang, "x").describe(), "x");
+  EXPECT_EQ(Error(ErrorSource::hang, "x").exit_status(), ExitStatus::hang);
 }
 
 TEST(Error, OfALibraryNamesTheLibraryAndThePlace) {

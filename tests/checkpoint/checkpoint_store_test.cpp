@@ -84,6 +84,13 @@ TEST_F(CheckpointFolder, GivesBackEveryBitOfWhatWasSaved) {
   expect_equal_bits(load_checkpoint(image(42)), sample_state());
 }
 
+TEST_F(CheckpointFolder, KeepsWhatProcessorsChose) {
+  TrainState state = sample_state();
+  state.choices = "conv 1x28x28 engine 4\nconv 64x7x7 engine 2\n";
+  store_.save(*world_, state);
+  expect_equal_bits(load_checkpoint(store_.newest(*world_, log_).value()), state);
+}
+
 TEST_F(CheckpointFolder, HoldsAStateWithoutAnyArrayOrText) {
   store_.save(*world_, TrainState{});
   expect_equal_bits(load_checkpoint(image(0)), TrainState{});

@@ -2,6 +2,7 @@
 // What every Communicator promises, as tests over a factory. Included once per test program, which names the
 // implementations with INSTANTIATE_TEST_SUITE_P.
 
+#include "tutti/backend/backend.hpp"
 #include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/comm/communicator.hpp"
@@ -13,6 +14,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <ostream>
@@ -25,21 +27,61 @@ struct CommunicatorCase {
   std::string name;
   World& (*world)();
   std::function<std::unique_ptr<Communicator>(World&)> make;
+  // Of the memory that it sums over; null for the host's.
+  Backend& (*backend)() = nullptr;
 };
 inline void PrintTo(const CommunicatorCase& which, std::ostream* out) { *out << which.name; }
 inline std::string case_name(const testing::TestParamInfo<CommunicatorCase>& info) { return info.param.name; }
 
 class CommunicatorContract : public testing::TestWithParam<CommunicatorCase> {
  protected:
+  // Values in the memory that is summed over.
+  template <class T>
+  struct Values {
+    Buffer memory;
+    std::vector<T> host;
+    Tensor tensor() const { return memory.view({std::ssize(host)}, element_type<T>()); }
+    Tensor on_host() { return tensor_over(host); }
+  };
+
   World& world() { return GetParam().world(); }
   std::unique_ptr<Communicator> make() { return GetParam().make(world()); }
+
+  template <class T>
+  Values<T> put(Communicator& communicator, std::vector<T> values) {
+    Values<T> put{communicator.allocate(values.size() * sizeof(T)), std::move(values)};
+    copy(put.tensor(), put.on_host());
+    return put;
+  }
+  // What is there when the stream is done.
+  template <class T>
+  const std::vector<T>& read(Values<T>& values) {
+    copy(values.on_host(), values.tensor());
+    stream().synchronize();
+    return values.host;
+  }
+  template <class T>
+  const std::vector<T>& sum(Communicator& communicator, Values<T>& values) {
+    communicator.all_reduce_sum(values.tensor(), stream());
+    communicator.finish(stream());
+    return read(values);
+  }
 
   std::vector<std::int64_t> lengths() {
     const std::int64_t ranks = world().size();
     return {0, 1, ranks - 1, ranks, ranks + 1, 7, 97, 1009, 65537, 1000003};
   }
 
-  InlineStream stream_;
+  Stream& stream() { return *stream_; }
+
+ private:
+  void copy(const Tensor& to, const Tensor& from) {
+    if (backend_ != nullptr) return backend_->copy(stream(), to, from);
+    if (to.bytes() > 0) std::memcpy(to.data, from.data, to.bytes());
+  }
+
+  Backend* backend_ = GetParam().backend == nullptr ? nullptr : &GetParam().backend();
+  std::unique_ptr<Stream> stream_ = backend_ == nullptr ? std::make_unique<InlineStream>() : backend_->make_stream();
 };
 
 TEST_P(CommunicatorContract, KnowsTheRanksOfItsWorld) {
@@ -51,82 +93,76 @@ TEST_P(CommunicatorContract, KnowsTheRanksOfItsWorld) {
 
 TEST_P(CommunicatorContract, GivesZeroedAlignedMemoryThatItsSumsTake) {
   const auto communicator = make();
-  const Buffer buffer = communicator->allocate(4 * 1001);
-  ASSERT_EQ(buffer.bytes(), 4 * 1001U);
-  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(buffer.data()) % 64, 0U);
-  const Tensor values = buffer.view({1001}, ElementType::f32);
-  for (const float value : host_f32(values)) ASSERT_EQ(value, 0.0F);
-  host_f32(values)[1000] = 1.0F;
-  communicator->all_reduce_sum(values, stream_);
-  communicator->finish(stream_);
-  EXPECT_EQ(host_f32(values)[1000], static_cast<float>(world().size()));
+  Values<float> values{communicator->allocate(4 * 1001), std::vector<float>(1001, 7.0F)};
+  ASSERT_EQ(values.memory.bytes(), 4 * 1001U);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(values.memory.data()) % 64, 0U);
+  EXPECT_EQ(read(values), std::vector<float>(1001));
+  values = put(*communicator, std::vector<float>(1001, 1.0F));
+  EXPECT_EQ(sum(*communicator, values), std::vector<float>(1001, static_cast<float>(world().size())));
   EXPECT_EQ(communicator->allocate(0).bytes(), 0U);
 }
 
 TEST_P(CommunicatorContract, AddsWholeNumbersExactlyAtEveryLength) {
   const auto communicator = make();
   for (const std::int64_t length : lengths()) {
-    std::vector<float> floats = whole_numbers<float>(length, world().rank(), 5);
-    std::vector<std::int64_t> integers = whole_numbers<std::int64_t>(length, world().rank(), 6);
-    communicator->all_reduce_sum(tensor_over(floats), stream_);
-    communicator->finish(stream_);
-    EXPECT_TRUE(equal_values(floats, sum_of_whole_numbers<float>(length, world().size(), 5)));
-    communicator->all_reduce_sum(tensor_over(integers), stream_);
-    communicator->finish(stream_);
-    EXPECT_TRUE(equal_values(integers, sum_of_whole_numbers<std::int64_t>(length, world().size(), 6)));
+    auto floats = put(*communicator, whole_numbers<float>(length, world().rank(), 5));
+    auto integers = put(*communicator, whole_numbers<std::int64_t>(length, world().rank(), 6));
+    EXPECT_TRUE(equal_values(sum(*communicator, floats), sum_of_whole_numbers<float>(length, world().size(), 5)));
+    EXPECT_TRUE(
+        equal_values(sum(*communicator, integers), sum_of_whole_numbers<std::int64_t>(length, world().size(), 6)));
   }
 }
 
 TEST_P(CommunicatorContract, AddsIntegersBeyondThePrecisionOfFloats) {
   const auto communicator = make();
   const std::int64_t large = (std::int64_t{1} << 53) + 1;
-  std::vector<std::int64_t> values{large, -large, world().rank() == 0 ? large : 0};
-  communicator->all_reduce_sum(tensor_over(values), stream_);
-  communicator->finish(stream_);
-  EXPECT_EQ(values, (std::vector<std::int64_t>{large * world().size(), -large * world().size(), large}));
+  auto values = put(*communicator, std::vector<std::int64_t>{large, -large, world().rank() == 0 ? large : 0});
+  EXPECT_EQ(sum(*communicator, values),
+            (std::vector<std::int64_t>{large * world().size(), -large * world().size(), large}));
 }
 
 TEST_P(CommunicatorContract, CarriesManyQueuedSumsWithProgressCallsInBetween) {
   const auto communicator = make();
   constexpr std::int64_t kSums = 60;
-  std::vector<std::vector<float>> floats;
-  std::vector<std::vector<std::int64_t>> integers;
-  for (std::int64_t sum = 0; sum < kSums; ++sum) {
-    const std::int64_t length = sum * sum * sum % 7919;
-    floats.push_back(whole_numbers<float>(length, world().rank(), sum));
-    integers.push_back(whole_numbers<std::int64_t>(sum, world().rank(), sum));
+  std::vector<Values<float>> floats;
+  std::vector<Values<std::int64_t>> integers;
+  for (std::int64_t at = 0; at < kSums; ++at) {
+    floats.push_back(put(*communicator, whole_numbers<float>(at * at * at % 7919, world().rank(), at)));
+    integers.push_back(put(*communicator, whole_numbers<std::int64_t>(at, world().rank(), at)));
   }
-  for (std::size_t sum = 0; sum < kSums; ++sum) {
-    communicator->all_reduce_sum(tensor_over(floats[sum]), stream_);
+  for (std::size_t at = 0; at < kSums; ++at) {
+    communicator->all_reduce_sum(floats[at].tensor(), stream());
     // Ranks drive at their own pace, as layers of different cost make them.
-    for (int call = 0; call < (communicator->rank() + static_cast<int>(sum)) % 4; ++call) communicator->progress();
-    communicator->all_reduce_sum(tensor_over(integers[sum]), stream_);
+    for (int call = 0; call < (communicator->rank() + static_cast<int>(at)) % 4; ++call) communicator->progress();
+    communicator->all_reduce_sum(integers[at].tensor(), stream());
   }
-  communicator->finish(stream_);
+  communicator->finish(stream());
+  stream().synchronize();
   EXPECT_FALSE(communicator->progress());
-  for (std::int64_t sum = 0; sum < kSums; ++sum) {
-    const auto at = static_cast<std::size_t>(sum);
-    EXPECT_TRUE(equal_values(floats[at], sum_of_whole_numbers<float>(sum * sum * sum % 7919, world().size(), sum)));
-    EXPECT_TRUE(equal_values(integers[at], sum_of_whole_numbers<std::int64_t>(sum, world().size(), sum)));
+  for (std::int64_t at = 0; at < kSums; ++at) {
+    const auto i = static_cast<std::size_t>(at);
+    EXPECT_TRUE(equal_values(read(floats[i]), sum_of_whole_numbers<float>(at * at * at % 7919, world().size(), at)));
+    EXPECT_TRUE(equal_values(read(integers[i]), sum_of_whole_numbers<std::int64_t>(at, world().size(), at)));
   }
 }
 
 TEST_P(CommunicatorContract, CarriesSumsOfOverlappingMemoryOutInOrder) {
   const auto communicator = make();
   const auto ranks = static_cast<float>(world().size());
-  std::vector<float> values(3000, 1.0F);
-  const auto part = [&](std::int64_t first, std::int64_t length) {
-    return Tensor{.data = values.data() + first, .shape = {length}};
+  auto values = put(*communicator, std::vector<float>(3000, 1.0F));
+  const auto part = [&](std::size_t first, std::int64_t length) {
+    return values.memory.view({length}, ElementType::f32, first * sizeof(float));
   };
-  communicator->all_reduce_sum(part(0, 2000), stream_);
-  communicator->all_reduce_sum(part(1000, 2000), stream_);
-  communicator->all_reduce_sum(part(1500, 1), stream_);
-  communicator->finish(stream_);
-  EXPECT_EQ(values[999], ranks);
-  EXPECT_EQ(values[1000], ranks * ranks);
-  EXPECT_EQ(values[1499], ranks * ranks);
-  EXPECT_EQ(values[1500], ranks * ranks * ranks);
-  EXPECT_EQ(values[2000], ranks);
+  communicator->all_reduce_sum(part(0, 2000), stream());
+  communicator->all_reduce_sum(part(1000, 2000), stream());
+  communicator->all_reduce_sum(part(1500, 1), stream());
+  communicator->finish(stream());
+  const std::vector<float>& sums = read(values);
+  EXPECT_EQ(sums[999], ranks);
+  EXPECT_EQ(sums[1000], ranks * ranks);
+  EXPECT_EQ(sums[1499], ranks * ranks);
+  EXPECT_EQ(sums[1500], ranks * ranks * ranks);
+  EXPECT_EQ(sums[2000], ranks);
 }
 
 TEST_P(CommunicatorContract, GivesAllRanksTheSameBitsEachTime) {
@@ -134,10 +170,8 @@ TEST_P(CommunicatorContract, GivesAllRanksTheSameBitsEachTime) {
   for (const std::int64_t length : {1009, 700001}) {
     std::vector<std::string> digests;
     for (int time = 0; time < 2; ++time) {
-      std::vector<float> values = rough_values(length, world().rank());
-      communicator->all_reduce_sum(tensor_over(values), stream_);
-      communicator->finish(stream_);
-      for (std::string& text : all_gather_text(world(), digest_text(digest("values", values)))) {
+      auto values = put(*communicator, rough_values(length, world().rank()));
+      for (std::string& text : all_gather_text(world(), digest_text(digest("values", sum(*communicator, values))))) {
         digests.push_back(std::move(text));
       }
     }
@@ -148,15 +182,15 @@ TEST_P(CommunicatorContract, GivesAllRanksTheSameBitsEachTime) {
 
 TEST_P(CommunicatorContract, RefusesWhatItCannotAdd) {
   const auto communicator = make();
-  std::vector<float> values(4);
-  Tensor tensor = tensor_over(values);
+  const auto values = put(*communicator, std::vector<float>(4));
+  Tensor tensor = values.tensor();
   tensor.type = ElementType::i32;
-  EXPECT_THROW(communicator->all_reduce_sum(tensor, stream_), Error);
-  tensor = tensor_over(values);
-  tensor.space = MemorySpace::cuda;
-  EXPECT_THROW(communicator->all_reduce_sum(tensor, stream_), Error);
+  EXPECT_THROW(communicator->all_reduce_sum(tensor, stream()), Error);
+  tensor = values.tensor();
+  tensor.space = tensor.space == MemorySpace::host ? MemorySpace::cuda : MemorySpace::host;
+  EXPECT_THROW(communicator->all_reduce_sum(tensor, stream()), Error);
   EXPECT_FALSE(communicator->progress());
-  communicator->finish(stream_);
+  communicator->finish(stream());
 }
 
 TEST_P(CommunicatorContract, WorksInSubWorldsSideBySide) {
@@ -165,21 +199,21 @@ TEST_P(CommunicatorContract, WorksInSubWorldsSideBySide) {
   const auto half_world = world().split(colour);
   const auto half = GetParam().make(*half_world);
 
-  std::vector<float> over_all = whole_numbers<float>(5003, world().rank(), 1);
-  std::vector<float> over_half = whole_numbers<float>(4001, half_world->rank(), 2);
+  auto over_all = put(*whole, whole_numbers<float>(5003, world().rank(), 1));
+  auto over_half = put(*half, whole_numbers<float>(4001, half_world->rank(), 2));
   // The order of a sum here and a sum there differs between ranks; only within one communicator does it
   // count.
   if (colour == 0) {
-    whole->all_reduce_sum(tensor_over(over_all), stream_);
-    half->all_reduce_sum(tensor_over(over_half), stream_);
+    whole->all_reduce_sum(over_all.tensor(), stream());
+    half->all_reduce_sum(over_half.tensor(), stream());
   } else {
-    half->all_reduce_sum(tensor_over(over_half), stream_);
-    whole->all_reduce_sum(tensor_over(over_all), stream_);
+    half->all_reduce_sum(over_half.tensor(), stream());
+    whole->all_reduce_sum(over_all.tensor(), stream());
   }
-  half->finish(stream_);
-  whole->finish(stream_);
-  EXPECT_TRUE(equal_values(over_all, sum_of_whole_numbers<float>(5003, world().size(), 1)));
-  EXPECT_TRUE(equal_values(over_half, sum_of_whole_numbers<float>(4001, half_world->size(), 2)));
+  half->finish(stream());
+  whole->finish(stream());
+  EXPECT_TRUE(equal_values(read(over_all), sum_of_whole_numbers<float>(5003, world().size(), 1)));
+  EXPECT_TRUE(equal_values(read(over_half), sum_of_whole_numbers<float>(4001, half_world->size(), 2)));
   half_world->close();
 }
 

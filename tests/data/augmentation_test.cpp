@@ -262,6 +262,30 @@ TEST(Augmentation, HasTheseBitsEverywhere) {
   }
 }
 
+TEST(Augmentation, GathersNoMorePixelsThanTheWidestPlanSays) {
+  for (const Augment augment : kAugments) {
+    for (std::int64_t item = 0; item < 400; ++item) {
+      RandomSequence random(11, {.item = static_cast<std::uint32_t>(item)});
+      const auto draw = [&](std::uint32_t most) { return static_cast<std::int64_t>(1 + random.below(most)); };
+      const ImageRecipe recipe = recipe_of(augment, 1, draw(24));
+      const bool fits = random.below(4) == 0;
+      const Shape image = fits ? recipe.image : Shape{1, draw(90), draw(90)};
+      const ImagePlan widest = widest_plan(recipe, image);
+      for (std::int64_t sample = 0; sample < 20; ++sample) {
+        const ImagePlan plan = plan_image(recipe, image, {.sample = sample});
+        AxisWeights axis;
+        axis.plan(plan.rows);
+        ASSERT_LE(axis.taps(), AxisWeights::most_taps(widest.rows)) << name_of(augment) << ", " << image.text();
+        axis.plan(plan.columns);
+        ASSERT_LE(axis.taps(), AxisWeights::most_taps(widest.columns)) << name_of(augment) << ", " << image.text();
+      }
+    }
+  }
+  const ImagePlan copies = widest_plan(recipe_of(Augment::pad_crop_flip, 3, 32), Shape{3, 32, 32});
+  EXPECT_EQ(AxisWeights::most_taps(copies.rows), 1);
+  EXPECT_EQ(AxisWeights::most_taps(copies.columns), 1);
+}
+
 struct Team {
   int ranks = 1;
   int readers = 1;
@@ -282,9 +306,10 @@ std::uint64_t digest_of_epochs(const Dataset& data, const ImageRecipe& recipe, c
                     .readers = team.readers,
                     .recipe = recipe};
     BatchLoader loader(data, *backend, plan);
+    const auto stream = backend->make_stream();
     const std::int64_t steps = loader.steps(0) + loader.steps(1);
     for (std::int64_t step = 0; step < steps; ++step) {
-      for (const Batch& batch : loader.next().batches) {
+      for (const Batch& batch : loader.next(*stream).batches) {
         const auto name = std::to_string(step) + " part " + std::to_string(batch.part);
         sum += digest(name, std::span<const float>(host_f32(batch.images)));
         sum += digest(name, std::span<const std::int32_t>(host_i32(batch.labels)));

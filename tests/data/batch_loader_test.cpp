@@ -2,6 +2,7 @@
 
 #include "tutti/base/error.hpp"
 
+#include "support/late_device.hpp"
 #include "support/thrown.hpp"
 
 #include <gtest/gtest.h>
@@ -9,8 +10,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
-#include <cstdlib>
-#include <cstring>
 #include <memory>
 #include <set>
 #include <string>
@@ -19,54 +18,28 @@
 namespace tutti {
 namespace {
 
-// Ordinary memory that passes for the host's or for a device's; it computes nothing. Copies are done only
-// when the stream is synchronized, so that forgetting to wait shows.
-class MemoryBackend : public Backend {
+using testing_support::LateDevice;
+using testing_support::MemoryBackend;
+
+std::unique_ptr<MemoryBackend> backend_in(MemorySpace space) {
+  if (space == MemorySpace::host) return std::make_unique<MemoryBackend>();
+  return std::make_unique<LateDevice>(1);
+}
+
+// A loader, and the stream for which it is asked.
+class Loading : public BatchLoader {
  public:
-  explicit MemoryBackend(MemorySpace space) : space_(space) {}
-
-  int allocations() const { return allocations_; }
-
-  std::string description() const override { return "memory only"; }
-  MemorySpace memory_space() const override { return space_; }
-  void enter_compute_thread(int) override { refuse(); }
-  Buffer allocate(std::size_t bytes) override {
-    ++allocations_;
-    return {std::calloc(bytes, 1), bytes, space_, [](void* data) { std::free(data); }};
+  Loading(const Dataset& data, Backend& backend, const LoaderPlan& plan)
+      : BatchLoader(data, backend, plan), stream_(backend.make_stream()) {}
+  // Returns when the batches are there.
+  const StepBatches& next() {
+    const StepBatches& step = BatchLoader::next(*stream_);
+    stream_->synchronize();
+    return step;
   }
-  std::unique_ptr<Stream> make_stream() override { return std::make_unique<LateStream>(); }
-  void copy(Stream& stream, const Tensor& to, const Tensor& from) override {
-    if (to.bytes() != from.bytes() || to.space != space_ || from.space != MemorySpace::host) refuse();
-    dynamic_cast<LateStream&>(stream).copies.push_back({to, from});
-  }
-  void fill_zero(Stream&, const Tensor&) override { refuse(); }
-  void add(Stream&, const Tensor&, const Tensor&) override { refuse(); }
-  void blend(Stream&, const Tensor&, const Tensor&, float) override { refuse(); }
-  void sgd_step(Stream&, const SgdStep&) override { refuse(); }
-  void adamw_step(Stream&, const AdamWStep&) override { refuse(); }
-  void sum_squares(Stream&, std::span<const Tensor>, const Tensor&) override { refuse(); }
-  void clip_factor(Stream&, const Tensor&, double, const Tensor&) override { refuse(); }
-  void trust_factors(Stream&, const TrustFactors&) override { refuse(); }
-  ActivationSpec plain_activation(const Shape&) override { refuse(); }
-  void to_plain(Stream&, const ActivationSpec&, const void*, const Tensor&) override { refuse(); }
-  void from_plain(Stream&, const ActivationSpec&, const Tensor&, void*) override { refuse(); }
-  std::unique_ptr<LayerWeights> make_weights(const LayerSpec&, std::span<const Tensor>) override { refuse(); }
-  std::unique_ptr<Layer> make_layer(const LayerSpec&, const LayerRequest&) override { refuse(); }
-  std::unique_ptr<LossLayer> make_softmax_loss(const ActivationSpec&, double) override { refuse(); }
 
  private:
-  struct LateStream : Stream {
-    std::vector<std::pair<Tensor, Tensor>> copies;
-    void synchronize() override {
-      for (const auto& [to, from] : copies) std::memcpy(to.data, from.data, to.bytes());
-      copies.clear();
-    }
-  };
-
-  [[noreturn]] static void refuse() { throw Error(ErrorSource::internal, "this backend only holds memory"); }
-
-  MemorySpace space_;
-  std::atomic<int> allocations_{0};
+  std::unique_ptr<Stream> stream_;
 };
 
 // Sample i has the pixels i and i + 1 and the label i mod 7. Counts reads, and can fail from one sample on.
@@ -165,8 +138,8 @@ TEST(BatchLoader, DeliversWhatTheSamplerSaysHoweverManyStepsAheadAndReaders) {
         plan.parts = {1, 2};
         plan.steps_ahead = steps_ahead;
         plan.readers = readers;
-        MemoryBackend backend(space);
-        BatchLoader loader(data, backend, plan);
+        const auto backend = backend_in(space);
+        Loading loader(data, *backend, plan);
         const auto samplers = samplers_of(data, plan);
         for (std::int64_t epoch = 0; epoch < 3; ++epoch) {
           for (std::int64_t step = 0; step < samplers[0].steps(epoch); ++step) {
@@ -187,8 +160,8 @@ TEST(BatchLoader, GoesOnWhereverItIsSent) {
     LoaderPlan plan = plan_of(8, 2);
     plan.steps_ahead = steps_ahead;
     plan.readers = readers;
-    MemoryBackend backend(MemorySpace::host);
-    BatchLoader loader(data, backend, plan);
+    MemoryBackend backend;
+    Loading loader(data, backend, plan);
     const auto samplers = samplers_of(data, plan);
     for (std::int64_t turn = 0; turn < 200; ++turn) {
       const std::int64_t epoch = turn * 7 % 11;
@@ -205,8 +178,8 @@ TEST(BatchLoader, GoesOnWhereverItIsSent) {
 
 TEST(BatchLoader, TakesAStepBeyondTheLastForTheNextEpochsFirst) {
   const CountingDataset data(40);
-  MemoryBackend backend(MemorySpace::host);
-  BatchLoader loader(data, backend, plan_of(8, 2));
+  MemoryBackend backend;
+  Loading loader(data, backend, plan_of(8, 2));
   loader.seek(3, 5);
   const StepBatches& next = loader.next();
   EXPECT_EQ(next.epoch, 4);
@@ -217,8 +190,8 @@ TEST(BatchLoader, TakesAStepBeyondTheLastForTheNextEpochsFirst) {
 
 TEST(BatchLoader, PassesOverEpochsWithoutSteps) {
   const CountingDataset data(3);
-  MemoryBackend backend(MemorySpace::host);
-  BatchLoader loader(data, backend, plan_of(8, 2, LastBatch::rollover));
+  MemoryBackend backend;
+  Loading loader(data, backend, plan_of(8, 2, LastBatch::rollover));
   EXPECT_EQ(loader.steps(0), 0);
   EXPECT_EQ(loader.remainder(1), 6);
   EXPECT_EQ(loader.next().epoch, 2);
@@ -226,13 +199,13 @@ TEST(BatchLoader, PassesOverEpochsWithoutSteps) {
 }
 
 TEST(BatchLoader, RefusesToWaitForBatchesThatNeverCome) {
-  MemoryBackend backend(MemorySpace::host);
+  MemoryBackend backend;
   const CountingDataset few(5);
   const CountingDataset none(0);
   for (const int steps_ahead : {0, 1}) {
     LoaderPlan plan = plan_of(8, 2, LastBatch::discard);
     plan.steps_ahead = steps_ahead;
-    BatchLoader discarding(few, backend, plan);
+    Loading discarding(few, backend, plan);
     EXPECT_TRUE(discarding.slice_sizes().empty());
     try {
       discarding.next();
@@ -242,7 +215,7 @@ TEST(BatchLoader, RefusesToWaitForBatchesThatNeverCome) {
       EXPECT_EQ(std::string(error.what()).rfind("5 samples make no batch of 8", 0), 0u) << error.what();
     }
     plan.last_batch = LastBatch::keep;
-    BatchLoader empty(none, backend, plan);
+    Loading empty(none, backend, plan);
     EXPECT_THROW(empty.next(), Error);
   }
 }
@@ -255,8 +228,8 @@ TEST(BatchLoader, HandsOnTheFirstThingThatReadingThrewAndGoesOnAfterASeek) {
     plan.steps_ahead = steps_ahead;
     plan.readers = readers;
     data.first_failing = 210;
-    MemoryBackend backend(MemorySpace::host);
-    BatchLoader loader(data, backend, plan);
+    MemoryBackend backend;
+    Loading loader(data, backend, plan);
     EXPECT_EQ(loader.next().step, 0);
     EXPECT_EQ(loader.next().step, 1);
     for (int attempt = 0; attempt < 2; ++attempt) {
@@ -274,8 +247,8 @@ TEST(BatchLoader, ReadsAndAllocatesNoFurtherAheadThanPlanned) {
     LoaderPlan plan = plan_of(10, 5);
     plan.steps_ahead = steps_ahead;
     plan.readers = readers;
-    MemoryBackend backend(MemorySpace::host);
-    BatchLoader loader(data, backend, plan);
+    MemoryBackend backend;
+    Loading loader(data, backend, plan);
     for (std::int64_t step = 1; step <= 90; ++step) {
       loader.next();
       ASSERT_LE(data.samples_read(), (step + steps_ahead) * 10);
@@ -286,18 +259,18 @@ TEST(BatchLoader, ReadsAndAllocatesNoFurtherAheadThanPlanned) {
 
 TEST(BatchLoader, EndsAtAnyMomentWithoutBeingReadToTheEnd) {
   const CountingDataset data(1000);
-  MemoryBackend backend(MemorySpace::cuda);
+  LateDevice backend(1);
   for (int taken = 0; taken < 60; ++taken) {
     LoaderPlan plan = plan_of(10, 5);
     plan.steps_ahead = 1 + taken % 4;
     plan.readers = 1 + taken % 3;
-    BatchLoader loader(data, backend, plan);
+    Loading loader(data, backend, plan);
     for (int i = 0; i < taken % 6; ++i) loader.next();
   }
 }
 
 TEST(BatchLoader, KnowsEverySliceSizeInAdvance) {
-  MemoryBackend backend(MemorySpace::host);
+  MemoryBackend backend;
   for (const LastBatch last_batch : {LastBatch::keep, LastBatch::discard, LastBatch::rollover}) {
     for (std::int64_t length = 0; length < 30; ++length) {
       for (std::int64_t batch_size = 1; batch_size < 12; ++batch_size) {
@@ -323,7 +296,7 @@ TEST(BatchLoader, KnowsEverySliceSizeInAdvance) {
 
 TEST(BatchLoader, RefusesPlansThatMakeNoSense) {
   const CountingDataset data(10);
-  MemoryBackend backend(MemorySpace::host);
+  MemoryBackend backend;
   LoaderPlan plan = plan_of(4, 2);
   plan.steps_ahead = -1;
   EXPECT_THROW(BatchLoader(data, backend, plan), Error);
@@ -339,24 +312,32 @@ TEST(BatchLoader, RefusesPlansThatMakeNoSense) {
 TEST(ChunkReader, ReadsConsecutiveSamplesIntoTheDevicesMemory) {
   const CountingDataset data(20);
   for (const MemorySpace space : {MemorySpace::host, MemorySpace::cuda}) {
-    MemoryBackend backend(space);
-    ChunkReader reader(data, backend, {}, 8);
-    expect_samples(reader.read(3, 8), {3, 4, 5, 6, 7, 8, 9, 10}, space);
-    expect_samples(reader.read(18, 2), {18, 19}, space);
-    expect_samples(reader.read(20, 0), {}, space);
-    EXPECT_THROW(reader.read(0, 9), Error);
-    EXPECT_EQ(backend.allocations(), 2);
+    const auto backend = backend_in(space);
+    const auto stream = backend->make_stream();
+    ChunkReader reader(data, *backend, {}, 8);
+    const int allocations = backend->allocations();
+    const auto expect_chunk = [&](std::int64_t first, const std::vector<std::int64_t>& samples) {
+      const Batch batch = reader.read(*stream, first, std::ssize(samples));
+      stream->synchronize();
+      expect_samples(batch, samples, space);
+    };
+    expect_chunk(3, {3, 4, 5, 6, 7, 8, 9, 10});
+    expect_chunk(18, {18, 19});
+    expect_chunk(20, {});
+    EXPECT_THROW(reader.read(*stream, 0, 9), Error);
+    EXPECT_EQ(backend->allocations(), allocations);
     EXPECT_EQ(data.most_at_once(), 8u);
   }
 }
 
 TEST(ChunkReader, HoldsOneImageAtATimeWhereTheirSizesDiffer) {
   const CountingDataset data(20, {1, 0, 0});
-  MemoryBackend backend(MemorySpace::host);
+  MemoryBackend backend;
+  const auto stream = backend.make_stream();
   ImageRecipe recipe;
   recipe.image = CountingDataset::kShape;
   ChunkReader reader(data, backend, recipe, 8);
-  expect_samples(reader.read(3, 8), {3, 4, 5, 6, 7, 8, 9, 10}, MemorySpace::host);
+  expect_samples(reader.read(*stream, 3, 8), {3, 4, 5, 6, 7, 8, 9, 10}, MemorySpace::host);
   EXPECT_EQ(data.most_at_once(), 1u);
 }
 

@@ -36,6 +36,16 @@ struct FakeLog {
   std::vector<FakeCall> backward;
   std::vector<float> logits;
   double smoothing = 0;  // of the loss last run
+  int enqueued = 0;      // operations that the host asked for, done at once or noted
+
+  using Operations = std::vector<std::function<void()>>;
+  std::shared_ptr<Operations> recording{};  // under way
+
+  void enqueue(std::function<void()> operation) {
+    ++enqueued;
+    if (recording) return recording->push_back(std::move(operation));
+    operation();
+  }
 };
 
 inline std::span<float> floats(const void* data, std::size_t count) {
@@ -48,9 +58,14 @@ inline Values values_at(const void* data, std::size_t count) {
 inline void write(void* to, const Values& values) { std::ranges::copy(values, static_cast<float*>(to)); }
 
 struct FakeWeights : LayerWeights {
-  explicit FakeWeights(std::span<const Tensor> tensors) : values(tensors.begin(), tensors.end()) {}
-  void refresh(Stream&) override {}
+  FakeWeights(FakeLog& of_backend, std::span<const Tensor> tensors)
+      : log(of_backend), values(tensors.begin(), tensors.end()) {}
+  void refresh(Stream&) override {
+    log.enqueue([this] { ++refreshed; });
+  }
+  FakeLog& log;
   std::vector<Tensor> values;
+  int refreshed = 0;
 };
 
 class FakeLayer final : public Layer {
@@ -69,6 +84,20 @@ class FakeLayer final : public Layer {
   void set_place(Stream&, const SamplePlace& place) override { place_ = place; }
 
   void forward(Stream&, const LayerForward& pass) override {
+    log_.enqueue([this, pass] { do_forward(pass); });
+  }
+
+  void backward(Stream&, const LayerBackward& pass) override {
+    log_.enqueue([this, pass = pass, blocks = std::vector(pass.output_gradients.begin(), pass.output_gradients.end()),
+                  gradients = std::vector(pass.gradients.begin(), pass.gradients.end())]() mutable {
+      pass.output_gradients = blocks;
+      pass.gradients = gradients;
+      do_backward(pass);
+    });
+  }
+
+ private:
+  void do_forward(const LayerForward& pass) {
     log_.forward.push_back({.random_purpose = request_.random_purpose, .place = place_});
     input_ = values_at(pass.input, inputs());
     EXPECT_EQ(pass.residual != nullptr, takes_residual(spec_));
@@ -78,7 +107,7 @@ class FakeLayer final : public Layer {
     result_ = values_at(pass.output, outputs());
   }
 
-  void backward(Stream&, const LayerBackward& pass) override {
+  void do_backward(const LayerBackward& pass) {
     EXPECT_EQ(request_.mode, LayerMode::training);
     EXPECT_TRUE(!reads_input() || values_at(pass.input, inputs()) == input_) << type_name(spec_);
     EXPECT_TRUE(!reads_output() || values_at(pass.output, outputs()) == result_) << type_name(spec_);
@@ -102,7 +131,6 @@ class FakeLayer final : public Layer {
     for (std::size_t i = 0; i < result.parameters.size(); ++i) write(pass.gradients[i].data, result.parameters[i]);
   }
 
- private:
   std::size_t inputs() const { return static_cast<std::size_t>(request_.input.shape.elements()); }
   std::size_t outputs() const { return static_cast<std::size_t>(output_.shape.elements()); }
   FakePass state() const {
@@ -132,6 +160,11 @@ class FakeLoss final : public LossLayer {
  public:
   FakeLoss(FakeLog& log, const Shape& logits, double smoothing) : log_(log), logits_(logits), smoothing_(smoothing) {}
   void run(Stream&, const LossPass& pass) override {
+    log_.enqueue([this, pass] { do_run(pass); });
+  }
+
+ private:
+  void do_run(const LossPass& pass) {
     const auto logits = floats(pass.logits, static_cast<std::size_t>(logits_.elements()));
     if (pass.logits_gradient != nullptr) {
       std::ranges::fill(floats(pass.logits_gradient, logits.size()), std::numeric_limits<float>::quiet_NaN());
@@ -147,7 +180,6 @@ class FakeLoss final : public LossLayer {
     write(pass.logits_gradient, gradient);
   }
 
- private:
   FakeLog& log_;
   Shape logits_;
   double smoothing_;
@@ -156,6 +188,24 @@ class FakeLoss final : public LossLayer {
 class FakeBackend final : public Backend {
  public:
   FakeLog log;
+  bool records = false;
+  int recordings = 0;  // made
+
+  std::unique_ptr<Recording> record(Stream&, const std::function<void()>& enqueue) override {
+    struct Noted : Recording {
+      void replay(Stream&) override {
+        for (const auto& operation : *operations) operation();
+      }
+      std::shared_ptr<FakeLog::Operations> operations = std::make_shared<FakeLog::Operations>();
+    };
+    if (!records) return nullptr;
+    ++recordings;
+    auto recording = std::make_unique<Noted>();
+    log.recording = recording->operations;
+    enqueue();
+    log.recording = nullptr;
+    return recording;
+  }
 
   std::string description() const override { return "fake"; }
   MemorySpace memory_space() const override { return MemorySpace::host; }
@@ -171,7 +221,10 @@ class FakeBackend final : public Backend {
   }
   void copy(Stream&, const Tensor& to, const Tensor& from) override { std::memcpy(to.data, from.data, to.bytes()); }
   void fill_zero(Stream&, const Tensor& tensor) override { std::memset(tensor.data, 0, tensor.bytes()); }
-  void add(Stream&, const Tensor&, const Tensor&) override { refuse(); }
+  void add(Stream&, const Tensor& to, const Tensor& from) override {
+    const auto addends = host_f32(from);
+    std::ranges::transform(host_f32(to), addends, host_f32(to).begin(), std::plus<>());
+  }
   void blend(Stream&, const Tensor&, const Tensor&, float) override { refuse(); }
   void sgd_step(Stream&, const SgdStep&) override { refuse(); }
   void adamw_step(Stream&, const AdamWStep&) override { refuse(); }
@@ -184,7 +237,7 @@ class FakeBackend final : public Backend {
   void to_plain(Stream&, const ActivationSpec&, const void*, const Tensor&) override { refuse(); }
   void from_plain(Stream&, const ActivationSpec&, const Tensor&, void*) override { refuse(); }
   std::unique_ptr<LayerWeights> make_weights(const LayerSpec&, std::span<const Tensor> values) override {
-    return std::make_unique<FakeWeights>(values);
+    return std::make_unique<FakeWeights>(log, values);
   }
   std::unique_ptr<Layer> make_layer(const LayerSpec& spec, const LayerRequest& request) override {
     return std::make_unique<FakeLayer>(log, spec, request);

@@ -56,6 +56,34 @@ class Played {
     return finished;
   }
 
+  // All in one, at the addresses of forward(); returns what it was told.
+  std::vector<std::int64_t> train(const GraphBatch& batch, std::span<const std::int64_t> stops = {}) {
+    images_.assign(batch.images.begin(), batch.images.end());
+    labels_ = batch.labels;
+    const auto samples = static_cast<std::int64_t>(labels_.size());
+    std::vector<std::int64_t> finished;
+    part->train(*stream_,
+                {.images = {images_.data(), kSample.batch_of(samples), ElementType::f32, MemorySpace::host},
+                 .labels = {labels_.data(), Shape{samples}, ElementType::i32, MemorySpace::host},
+                 .gradient_scale = batch.gradient_scale,
+                 .sums = {},
+                 .gradients = block(gradient_memory_),
+                 .sample_share = batch.sample_share,
+                 .place = {.seed = 7, .step = step_++, .first_position = 40}},
+                {.stops = stops,
+                 .before_backward = [&] { ++awaited; },
+                 .after_layer = [&](std::int64_t elements) { finished.push_back(elements); }});
+    return finished;
+  }
+  // Trains on the batch and compares all there is. Returns how many operations were enqueued one by one.
+  int expect_trains(const GraphBatch& batch, std::span<const std::int64_t> stops = {}) {
+    for (float& value : host_f32(block(gradient_memory_))) value = std::numeric_limits<float>::quiet_NaN();
+    const int before = backend.log.enqueued;
+    train(batch, stops);
+    expect_like(run_graph(network_, slices_of(weight_memory_), batch));
+    return backend.log.enqueued - before;
+  }
+
   void expect_right(const GraphBatch& batch, LayerMode mode) {
     const GraphResult expected = run_graph(network_, slices_of(weight_memory_), batch);
     forward(batch, mode);
@@ -66,6 +94,19 @@ class Played {
     if (mode == LayerMode::evaluation) return;
     for (float& value : host_f32(block(gradient_memory_))) value = std::numeric_limits<float>::quiet_NaN();
     backward(batch);
+    expect_like(expected);
+  }
+
+  const Network& network() const { return network_; }
+  void refresh() { weights_->refresh(*stream_); }
+  int refreshed() const { return dynamic_cast<const FakeWeights&>(*weights_->of(0)).refreshed; }
+
+  FakeBackend backend;
+  std::optional<PartContext> part;
+  int awaited = 0;  // by passes, before their backward
+
+ private:
+  void expect_like(const GraphResult& expected) {
     const auto got = slices_of(gradient_memory_);
     for (std::size_t s = 0; s < got.size(); ++s) {
       for (std::size_t i = 0; i < got[s].size(); ++i) {
@@ -74,13 +115,6 @@ class Played {
       }
     }
   }
-
-  const Network& network() const { return network_; }
-
-  FakeBackend backend;
-  std::optional<PartContext> part;
-
- private:
   Tensor block(const Buffer& memory) const {
     return memory.view(Shape{network_.layout().block_elements()}, ElementType::f32);
   }
@@ -97,8 +131,9 @@ class Played {
   Buffer gradient_memory_;
   std::unique_ptr<Stream> stream_;
   std::optional<NetworkWeights> weights_;
-  std::vector<float> images_;
-  std::vector<std::int32_t> labels_;
+  std::vector<float> images_ = std::vector<float>(64);  // stays where it is for as long as it is large enough
+  std::vector<std::int32_t> labels_ = std::vector<std::int32_t>(64);
+  std::uint32_t step_ = 0;
 };
 
 FakeTraits some_traits(std::uint32_t seed) {
@@ -229,6 +264,88 @@ TEST(PartContext, RefusesABatchSizeThatWasNotPlanned) {
   played.part->plan(2, LayerMode::training);
   EXPECT_THROW(played.forward(played.batch_of(3), LayerMode::training), Error);
   EXPECT_THROW(played.forward(played.batch_of(2), LayerMode::evaluation), Error);
+}
+
+TEST(PartContext, PlaysAPassDirectlyThenRecordsItAndThenReplaysIt) {
+  Played played(two_blocks(), [](std::uint32_t seed) { return some_traits(seed); });
+  played.backend.records = true;
+  for (const std::int64_t samples : {5, 2}) played.part->plan(samples, LayerMode::training);
+  constexpr int kOperations = 6 + 1 + 6;
+  GraphBatch batch = played.batch_of(5);
+  for (const int expected : {kOperations, kOperations, 0, 0}) {
+    EXPECT_EQ(played.expect_trains(batch), expected);
+    std::ranges::rotate(batch.images, batch.images.begin() + 1);  // other values in the same place
+  }
+  EXPECT_EQ(played.backend.recordings, 1);
+  // Other sizes and scales are other passes, and disturb nobody.
+  for (const int expected : {kOperations, kOperations, 0})
+    EXPECT_EQ(played.expect_trains(played.batch_of(2)), expected);
+  batch.gradient_scale = 0.125f;
+  EXPECT_EQ(played.expect_trains(batch), kOperations);
+  batch.gradient_scale = 0.25f;
+  EXPECT_EQ(played.expect_trains(batch), 0);
+  EXPECT_EQ(played.awaited, 9);
+}
+
+TEST(PartContext, CutsARecordingWhereTheCallerWantsToBeTold) {
+  Played played(two_blocks(), [](std::uint32_t) { return FakeTraits{}; });
+  played.part->plan(2, LayerMode::training);
+  played.backend.records = true;
+  const GraphBatch batch = played.batch_of(2);
+  // head: weight and bias; then scale and shift of each norm, all padded to 16 elements.
+  constexpr std::int64_t kWhole = 352;
+  const std::vector<std::int64_t> stops{16, 32, 100, kWhole};
+  for (int pass = 0; pass < 4; ++pass) {
+    const auto expected = pass == 0 ? std::vector<std::int64_t>{32, 64, 96, 128, 160, kWhole}
+                                    : std::vector<std::int64_t>{32, 128, kWhole};
+    EXPECT_EQ(played.train(batch, stops), expected);
+  }
+  EXPECT_EQ(played.backend.recordings, 3);
+  played.expect_trains(batch, stops);
+  // Without stops it is another pass, in one piece.
+  played.train(batch);
+  EXPECT_EQ(played.train(batch), std::vector<std::int64_t>{kWhole});
+}
+
+TEST(PartContext, TellsAfterEveryLayerWhereNothingIsRecorded) {
+  Played played(two_blocks(), [](std::uint32_t) { return FakeTraits{}; });
+  played.part->plan(2, LayerMode::training);
+  for (int pass = 0; pass < 4; ++pass) {
+    EXPECT_EQ(played.train(played.batch_of(2)), (std::vector<std::int64_t>{32, 64, 96, 128, 160, 352}));
+  }
+}
+
+TEST(PartContext, TellsLayersThePlaceOfAReplayedPass) {
+  Played played(spec_of({{"drop", DropoutSpec{}}}), [](std::uint32_t) { return FakeTraits{}; });
+  played.part->plan(2, LayerMode::training);
+  played.backend.records = true;
+  for (std::uint32_t step = 0; step < 4; ++step) {
+    played.train(played.batch_of(2));
+    const auto drop = std::ranges::find(played.backend.log.forward.rbegin(), played.backend.log.forward.rend(),
+                                        random_purpose("drop"), &FakeCall::random_purpose);
+    EXPECT_EQ(drop->place.step, step);
+  }
+}
+
+TEST(PartContext, ForgetsItsRecordingsWhenItsMemoryMoves) {
+  Played played(two_blocks(), [](std::uint32_t) { return FakeTraits{}; });
+  played.part->plan(2, LayerMode::training);
+  played.backend.records = true;
+  for (int pass = 0; pass < 3; ++pass) played.expect_trains(played.batch_of(2));
+  played.part->plan(2000, LayerMode::evaluation);
+  for (int pass = 0; pass < 3; ++pass) played.expect_trains(played.batch_of(2));
+  EXPECT_EQ(played.backend.recordings, 2);
+}
+
+TEST(NetworkWeights, RecordTheirRefresh) {
+  Played played(two_blocks(), [](std::uint32_t) { return FakeTraits{}; });
+  played.backend.records = true;
+  for (int times = 1; times < 5; ++times) {
+    played.refresh();
+    EXPECT_EQ(played.refreshed(), times);
+  }
+  EXPECT_EQ(played.backend.recordings, 1);
+  EXPECT_EQ(played.backend.log.enqueued, 2 * 6);
 }
 
 }  // namespace

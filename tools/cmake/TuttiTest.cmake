@@ -1,6 +1,7 @@
-# tutti_add_test(MODULE/SUBJECT [LABELS ...] [RANKS 1 2 4 ...] [LIBRARIES ...] [SECONDS n] [ENVIRONMENT ...])
+# tutti_add_test(MODULE/SUBJECT [LABELS ...] [RANKS 1 2 4 ...] [LIBRARIES ...] [SECONDS n] [ENVIRONMENT ...]
+#                [VARIANT name])
 #
-# Builds tests/MODULE/SUBJECT_test.cpp. Without RANKS: one test, label `unit`, no launcher. With RANKS: one test per
+# Builds tests/MODULE/SUBJECT_test.cpp; once more under another name where a variant is given. Without RANKS: one test, label `unit`, no launcher. With RANKS: one test per
 # rank count, label `mpi`, started by mpiexec, with one verdict over all ranks (tests/support/mpi_main.cpp).
 # Open MPI's consent to root and to more ranks than cores is given by environment, so that MPICH needs no other line.
 set(TUTTI_MPI_TEST_ENVIRONMENT
@@ -12,9 +13,13 @@ set(TUTTI_SANITIZER_ENVIRONMENT
     "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/support/threads.supp:ignore_noninstrumented_modules=1")
 
 function(tutti_add_test path)
-  cmake_parse_arguments(ARG "" "SECONDS" "LABELS;RANKS;LIBRARIES;ENVIRONMENT" ${ARGN})
+  cmake_parse_arguments(ARG "" "SECONDS;VARIANT" "LABELS;RANKS;LIBRARIES;ENVIRONMENT" ${ARGN})
   string(REPLACE "/" "_" target ${path}_test)
   string(REPLACE "/" "." name ${path})
+  if(ARG_VARIANT)
+    set(target ${target}_${ARG_VARIANT})
+    set(name ${name}.${ARG_VARIANT})
+  endif()
   if(NOT ARG_SECONDS)
     set(ARG_SECONDS 120)
   endif()
@@ -43,4 +48,16 @@ function(tutti_add_test path)
     set_tests_properties(${name} PROPERTIES LABELS "${labels}" TIMEOUT ${ARG_SECONDS}
                                             ENVIRONMENT "${TUTTI_SANITIZER_ENVIRONMENT};${ARG_ENVIRONMENT}")
   endif()
+endfunction()
+
+# tutti_add_cuda_test(MODULE/SUBJECT [as above]): a suite for libtutti_cuda.so, where that is built. Label `gpu` on a
+# device; and with the labels it would have otherwise on the stand-in for one (tests/standin).
+function(tutti_add_cuda_test path)
+  if(NOT TARGET tutti_cuda)
+    return()
+  endif()
+  string(REPLACE "/" "_" target ${path}_test)
+  tutti_add_test(${path} ${ARGN} LABELS gpu LIBRARIES tutti_cuda)
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src)
+  tutti_add_test(${path} ${ARGN} VARIANT standin LIBRARIES tutti_cuda_standin)
 endfunction()

@@ -16,6 +16,7 @@ enum class ErrorSource {
   checkpoint,  // no usable checkpoint
   save,        // a file could not be written
   io,          // a file could not be read
+  hang,        // other ranks did not come to a sum within the time allowed
   not_finite,  // loss or weights are no longer finite
   internal,    // a broken promise of our own
   mpi,

@@ -16,6 +16,7 @@
 //   /run/configuration                 text: the resolved options, TOML
 //   /run/model                         text: the network, TOML
 //   /run/versions                      text
+//   /run/choices                       text: what processors chose by measuring; absent where they do not
 //   /run/data_digest                   text: 16 hexadecimal digits
 // step-<8 digits>.json, the manifest: "format_version" 1, "file", "bytes" and "digest" of the .h5 (16
 // hexadecimal digits: digest("image", all bytes)), "step", "epoch".

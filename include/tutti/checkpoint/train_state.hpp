@@ -34,6 +34,7 @@ struct TrainState {
   std::string configuration;      // resolved, TOML
   std::string model;              // the network, TOML
   std::string versions;           // of the program and the libraries, for people
+  std::string choices{};          // what processors chose by measuring; empty where they do not
   std::uint64_t data_digest = 0;  // of the training set
 };
 

@@ -3,6 +3,7 @@
 // carried out in that order per buffer; who drives them along (a helper thread, or calls between layers)
 // never changes a bit.
 
+#include "tutti/backend/backend.hpp"
 #include "tutti/backend/stream.hpp"
 #include "tutti/backend/tensor.hpp"
 #include "tutti/comm/world.hpp"
@@ -13,6 +14,8 @@
 #include <string>
 
 namespace tutti {
+
+class Backend;
 
 // To be destroyed after finish(): a destructor does not wait, and what is under way uses borrowed memory.
 class Communicator {
@@ -45,8 +48,8 @@ class Communicator {
   virtual std::uint64_t bytes_sent() const = 0;
 };
 
-// One rank: sums are what they are. Memory comes from the host.
-std::unique_ptr<Communicator> make_solo_communicator();
+// One rank: sums are what they are. Memory is the processor's (borrowed), or else the host's.
+std::unique_ptr<Communicator> make_solo_communicator(Backend* processor = nullptr);
 
 struct RingOptions {
   // Drive operations from a helper thread; wants a core that does not compute.
@@ -57,5 +60,9 @@ std::unique_ptr<Communicator> make_mpi_ring_communicator(World& world, const Rin
 // The MPI library's own all-reduce behind the same seam: what the ring is compared with. Bytes sent are those
 // of the least traffic an all-reduce can do with. Collective.
 std::unique_ptr<Communicator> make_mpi_library_communicator(World& world);
+
+// Sums over a processor's memory by a communicator of host memory: copied out when the values are there, summed, copied
+// back, several on their way at once. The sums' bits are those of `host`. `backend` is borrowed.
+std::unique_ptr<Communicator> make_staged_communicator(Backend& backend, std::unique_ptr<Communicator> host);
 
 }  // namespace tutti

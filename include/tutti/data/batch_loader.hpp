@@ -1,6 +1,7 @@
 #pragma once
 // The next batch of each of this rank's parts, on the device and on time: reader threads prepare the steps ahead, at
-// a lower priority than the threads that compute. Memory is bounded by (steps ahead + 1) batches of this rank's parts.
+// a lower priority than the threads that compute. The host's memory for it is bounded by (steps ahead + 1) batches of
+// this rank's parts; a device of its own has two, or the whole data set where that fits.
 
 #include "tutti/backend/backend.hpp"
 #include "tutti/data/dataset.hpp"
@@ -13,9 +14,6 @@
 
 namespace tutti {
 
-class BatchMemory;
-class BatchWriter;
-
 struct LoaderPlan {
   std::int64_t batch_size = 0;  // global
   int num_parts = 1;
@@ -27,7 +25,8 @@ struct LoaderPlan {
   ImageRecipe recipe;
 };
 
-// One part's share of one step. Borrowed: valid until the loader's next call of next() or seek().
+// One part's share of one step. Borrowed: valid until next() is called again, and on a device for the work that is in
+// the stream by then. There, each part's tensors lie in the same place at every step.
 struct Batch {
   int part = 0;
   std::int64_t samples = 0;         // possibly 0
@@ -59,8 +58,9 @@ class BatchLoader {
 
   // Lets next() go on at this step. A step beyond the epoch's last is the next epoch's first.
   void seek(std::int64_t epoch, std::int64_t step);
-  // The next step's batches; epochs follow one another without end. Throws what reading the data threw.
-  const StepBatches& next();
+  // The next step's batches, for what `stream` does from now on: the same at every call. Epochs follow one another
+  // without end. Throws what reading the data threw.
+  const StepBatches& next(Stream& stream);
 
  private:
   class Pipeline;
@@ -76,13 +76,13 @@ class ChunkReader {
   ChunkReader(const ChunkReader&) = delete;
   ChunkReader& operator=(const ChunkReader&) = delete;
 
-  // Valid until the next call. Throws what reading the data threw.
-  Batch read(std::int64_t first, std::int64_t count);
+  // For what `stream` does from now on, the same at every call; valid until the next. Throws what reading the data
+  // threw.
+  Batch read(Stream& stream, std::int64_t first, std::int64_t count);
 
  private:
-  std::int64_t most_samples_;
-  std::unique_ptr<BatchWriter> writer_;
-  std::unique_ptr<BatchMemory> memory_;
+  class Desk;
+  std::unique_ptr<Desk> desk_;
 };
 
 }  // namespace tutti

@@ -2,6 +2,7 @@
 // Labelled images, addressed by sample number. Pixels are bytes in C, H, W order; labels count from 0 to
 // classes - 1. What happens to the pixels on their way into a network is image_recipe.hpp's business.
 
+#include "tutti/backend/image_store.hpp"
 #include "tutti/base/shape.hpp"
 
 #include <cstddef>
@@ -56,6 +57,8 @@ class Dataset {
   // Replaces what is in `batch`. The images stay valid until the next read into it, while the set lives.
   // Thread-safe for different batches. Throws input or io errors that name the file and the reason.
   virtual void read(std::span<const std::int64_t> samples, SampleBatch& batch) const = 0;
+  // Everything, where it all lies in memory as images of one size: for a processor that can hold it, too. Borrowed.
+  virtual std::optional<HeldImages> resident_images() const { return std::nullopt; }
   // The bytes that all the set's samples hold in memory; 0 for one that is read piece by piece.
   virtual std::size_t resident_bytes() const = 0;
   // Equal data give equal digests from any source: digest("images") + digest("labels"), and for samples held out, or
@@ -73,6 +76,7 @@ class MemoryDataset : public Dataset {
 
   const DatasetInfo& info() const override { return info_; }
   void read(std::span<const std::int64_t> samples, SampleBatch& batch) const override;
+  std::optional<HeldImages> resident_images() const override { return HeldImages{images_, labels_, info_.image}; }
   std::size_t resident_bytes() const override { return images_.size() + labels_.size_bytes(); }
   std::uint64_t digest() const override;
 

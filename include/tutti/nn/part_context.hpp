@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -17,24 +18,48 @@ namespace tutti {
 // The weights of all layers in the forms that the backend's layers want, shared by all parts of a rank.
 class NetworkWeights {
  public:
-  // `block` holds the canonical values. Borrowed.
+  // `block` holds the canonical values. Borrowed, as is the backend.
   NetworkWeights(const Network& network, Backend& backend, const Tensor& block);
-  // To be called after every change of the block. Asynchronous.
+  // To be called after every change of the block; recorded, where the backend does so, when it comes again.
+  // Asynchronous.
   void refresh(Stream& stream);
   // Null for layers without parameters.
   LayerWeights* of(std::size_t layer) const { return layers_.at(layer).get(); }
 
  private:
+  void refresh_layers(Stream& stream);
+
+  Backend& backend_;
   std::vector<std::unique_ptr<LayerWeights>> layers_;
+  std::int64_t refreshed_ = 0;
+  std::unique_ptr<Recording> recording_;
+};
+
+// A whole pass over one batch, in training.
+struct TrainPass {
+  Tensor images;             // f32 N, C, H, W with an N that was planned for training
+  Tensor labels;             // i32 N
+  float gradient_scale = 0;  // 1 / samples of the global batch
+  Tensor sums;               // LossSums: added to
+  Tensor gradients;          // the block: overwritten
+  float sample_share = 1;    // the batch's share of the samples of the global batch
+  SamplePlace place{};
 };
 
 class PassPlan;
 
 class PartContext {
  public:
-  // Told after each layer's backward: gradients [0, final_elements) of the block are complete; the statistics with
-  // the last call.
+  // Told after a layer's backward: gradients [0, final_elements) of the block are complete; the statistics with the
+  // last call.
   using AfterLayer = std::function<void(std::int64_t final_elements)>;
+  // What goes on around a whole pass. May put work of its own on the stream.
+  struct Watch {
+    // Ascending: who wants to be told when gradients [0, stop) are complete. Other calls may come between.
+    std::span<const std::int64_t> stops;
+    std::function<void()> before_backward;  // the gradients may be overwritten once it returns
+    AfterLayer after_layer;
+  };
 
   // All borrowed. `label_smoothing` is that of the training loss.
   PartContext(const Network& network, NetworkWeights& weights, Backend& backend, double label_smoothing = 0);
@@ -47,6 +72,12 @@ class PartContext {
   // Memory held for activations and their gradients.
   std::size_t activation_bytes() const;
 
+  // Forward, loss and backward of one batch. A pass that comes again alike but for its place is recorded, where the
+  // backend does so, and replayed from then on, in pieces that end at the stops. Everything in it is borrowed until the
+  // work is done, and what is repeated lies where it lay. Asynchronous.
+  void train(Stream& stream, const TrainPass& pass, const Watch& watch);
+
+  // The same piece by piece, and evaluation.
   // `images` is f32 N, C, H, W with an N that was planned for this mode. Borrowed until backward. Asynchronous.
   void forward(Stream& stream, const Tensor& images, LayerMode mode, const SamplePlace& place = {});
   // Adds to `sums`; in training also starts the gradient, scaled by `gradient_scale`. Asynchronous.
@@ -57,6 +88,12 @@ class PartContext {
 
  private:
   const PassPlan& plan_for(std::int64_t samples, LayerMode mode) const;
+  void set_place(Stream& stream, const SamplePlace& place) const;
+  void run_forward(Stream& stream, const Tensor& images);
+  // The recording of such a pass, or null while there is none.
+  struct Take;
+  const Take* take_of(Stream& stream, const TrainPass& pass, std::span<const std::int64_t> stops);
+  void record(Stream& stream, const TrainPass& pass, Take& take);
   void* address(std::size_t block) const;
   // Of a layer's output, or of the images.
   const void* values_of(int layer) const;
@@ -67,7 +104,9 @@ class PartContext {
   Backend& backend_;
   double label_smoothing_;
   std::map<std::pair<std::int64_t, LayerMode>, std::unique_ptr<PassPlan>> plans_;
-  Buffer arena_;  // activations and their gradients, for the plan that needs most
+  Buffer arena_;                              // activations and their gradients, for the plan that needs most
+  std::vector<std::int64_t> final_elements_;  // by layer: complete after its backward
+  std::vector<std::unique_ptr<Take>> takes_;
   const PassPlan* current_ = nullptr;
   const void* images_ = nullptr;
 };

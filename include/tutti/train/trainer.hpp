@@ -43,7 +43,8 @@ struct TrainerOptions {
   double label_smoothing = 0;
   LrPlan learning_rate;
   std::size_t bucket_bytes = std::size_t{4} << 20;
-  int steps_ahead = 1;
+  int steps_ahead = 1;                 // batches prepared ahead, and steps queued on the processor ahead of the one
+                                       // it works on; never changes a bit
   int readers = 1;                     // threads that prepare them
   ImageRecipe recipe{};                // of training images; test images are only fitted to its size
   std::int64_t test_every_epochs = 1;  // and after the last; 0: never

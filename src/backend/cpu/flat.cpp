@@ -2,6 +2,8 @@
 
 #include "tutti/base/error.hpp"
 
+#include "backend/adamw_factors.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -111,22 +113,13 @@ void adamw_step(const AdamWStep& step) {
   for (const std::size_t size : {gradients.size(), first.size(), second.size()}) {
     require_equal("a gradient step over", weights.size(), size);
   }
-  const double first_bias = 1 - std::pow(step.beta1, static_cast<double>(step.step));
-  const double second_bias = 1 - std::pow(step.beta2, static_cast<double>(step.step));
-  const auto kept = static_cast<float>(1 - step.learning_rate * step.weight_decay);
-  const auto rate = static_cast<float>(step.learning_rate / first_bias);
-  const auto inverse_root = static_cast<float>(1 / std::sqrt(second_bias));
-  const auto epsilon = static_cast<float>(step.epsilon);
-  const auto beta1 = static_cast<float>(step.beta1);
-  const auto beta2 = static_cast<float>(step.beta2);
-  const auto fresh1 = static_cast<float>(1 - step.beta1);
-  const auto fresh2 = static_cast<float>(1 - step.beta2);
+  const AdamWFactors of = factors_of(step);
   const float factor = factor_of(step.gradient_factor);
   for (std::size_t i = 0; i < weights.size(); ++i) {
     const float gradient = gradients[i] * factor;
-    first[i] = beta1 * first[i] + fresh1 * gradient;
-    second[i] = beta2 * second[i] + fresh2 * (gradient * gradient);
-    weights[i] = weights[i] * kept - rate * (first[i] / (std::sqrt(second[i]) * inverse_root + epsilon));
+    first[i] = of.beta1 * first[i] + of.fresh1 * gradient;
+    second[i] = of.beta2 * second[i] + of.fresh2 * (gradient * gradient);
+    weights[i] = weights[i] * of.kept - of.rate * (first[i] / (std::sqrt(second[i]) * of.inverse_root + of.epsilon));
   }
 }
 

@@ -1,7 +1,5 @@
 #include "backend/cpu/gradient_sum.hpp"
 
-#include "tutti/base/error.hpp"
-
 #include "backend/cpu/channel_kernels.hpp"
 
 namespace tutti::cpu {
@@ -20,13 +18,6 @@ void sum_output_gradients(const LayerBackward& pass, const Desc& output) {
   const std::size_t bytes = output.get_size();
   if (is_bf16(output)) return gather<Bf16>(pass, static_cast<std::int64_t>(bytes / sizeof(Bf16)));
   gather<float>(pass, static_cast<std::int64_t>(bytes / sizeof(float)));
-}
-
-void require_training(LayerMode mode, const LayerBackward& pass) {
-  if (mode != LayerMode::training) {
-    throw Error(ErrorSource::internal, "a plan made for evaluation is asked for gradients");
-  }
-  if (pass.output_gradients.empty()) throw Error(ErrorSource::internal, "a layer is given no gradient of its output");
 }
 
 }  // namespace tutti::cpu

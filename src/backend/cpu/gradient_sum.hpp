@@ -1,9 +1,8 @@
 #pragma once
 // The first step of a layer's backward pass where several layers read its output: their gradients are added up.
 
-#include "tutti/backend/layer.hpp"
-
 #include "backend/cpu/format.hpp"
+#include "backend/requirements.hpp"
 
 #include <vector>
 
@@ -19,8 +18,5 @@ std::vector<T*> gradients_of(const LayerBackward& pass) {
   for (void* gradient : pass.output_gradients) gradients.push_back(static_cast<T*>(gradient));
   return gradients;
 }
-
-// What every backward pass starts with: gradients are of plans made in training mode, and there is one at least.
-void require_training(LayerMode mode, const LayerBackward& pass);
 
 }  // namespace tutti::cpu

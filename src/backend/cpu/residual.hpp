@@ -1,16 +1,12 @@
 #pragma once
 // The second input of layers that add one: brought into the layout of the first, and its gradient back.
 
-#include "tutti/backend/layer_spec.hpp"
-
 #include "backend/cpu/staging.hpp"
+#include "backend/requirements.hpp"
 
 #include <optional>
 
 namespace tutti::cpu {
-
-// Throws unless the request has a residual of the input's shape.
-void require_residual(const LayerSpec& spec, const LayerRequest& request);
 
 class Residual {
  public:

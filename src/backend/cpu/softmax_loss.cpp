@@ -1,6 +1,7 @@
 #include "backend/cpu/check.hpp"
 #include "backend/cpu/layers.hpp"
 #include "backend/cpu/staging.hpp"
+#include "backend/loss_request.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -130,16 +131,7 @@ class SoftmaxLoss final : public LossLayer {
 
 std::unique_ptr<LossLayer> make_softmax_loss(const dnnl::engine& engine, const ActivationSpec& logits,
                                              double smoothing) {
-  if (logits.shape.rank() != 2 || logits.shape.elements() == 0) {
-    throw Error(ErrorSource::input,
-                fmt::format("softmax loss: its input is {}, but it needs samples x classes; end the "
-                            "model with a linear layer",
-                            logits.shape.text()));
-  }
-  if (!(smoothing >= 0 && smoothing < 1)) {
-    throw Error(ErrorSource::usage,
-                fmt::format("label smoothing is {}, but must be at least 0 and below 1", smoothing));
-  }
+  require_loss(logits.shape, smoothing);
   return check([&] { return fmt::format("making softmax loss on {}", logits.shape.text()); },
                [&] { return std::make_unique<SoftmaxLoss>(engine, logits, smoothing); });
 }

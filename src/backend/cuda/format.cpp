@@ -22,8 +22,12 @@ ImageLayout dense_layout(const Shape& shape, ElementType type) {
 }  // namespace
 
 std::int64_t padded_channels(std::int64_t channels, ElementType type) {
-  const auto pack = static_cast<std::int64_t>(16 / bytes_of(type));
+  const auto pack = static_cast<std::int64_t>(kPackBytes / bytes_of(type));
   return (channels + pack - 1) / pack * pack;
+}
+
+std::int64_t packs_of(const ImageLayout& layout, ElementType type) {
+  return layout.padded_channels * static_cast<std::int64_t>(bytes_of(type)) / static_cast<std::int64_t>(kPackBytes);
 }
 
 ActivationSpec activation_of(const Shape& shape, ElementType type) {

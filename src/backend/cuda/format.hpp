@@ -9,6 +9,9 @@
 
 namespace tutti::cuda {
 
+// What threads read and write at a time: channels are padded to whole packs.
+inline constexpr std::size_t kPackBytes = 16;
+
 // Plain numbers, for kernels too. A vector is an image of one pixel.
 struct ImageLayout {
   std::int64_t samples = 0;
@@ -34,6 +37,8 @@ class CudaFormat final : public ActivationFormat {
 };
 
 std::int64_t padded_channels(std::int64_t channels, ElementType type);
+// Of one pixel.
+std::int64_t packs_of(const ImageLayout& layout, ElementType type);
 // Within the network.
 ActivationSpec activation_of(const Shape& shape, ElementType type);
 ActivationSpec plain_activation_of(const Shape& shape);

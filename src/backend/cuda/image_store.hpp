@@ -7,7 +7,7 @@
 
 namespace tutti::cuda {
 
-// Null where the images would take more than half of the device's free memory.
+// Null where the images would take more than half of the device's free memory, or are too wide for the kernel.
 std::unique_ptr<ImageStore> hold_images(int device, const HeldImages& images);
 
 }  // namespace tutti::cuda

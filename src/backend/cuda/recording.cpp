@@ -3,6 +3,7 @@
 #include "tutti/base/unique_handle.hpp"
 
 #include "backend/cuda/check.hpp"
+#include "backend/cuda/native.hpp"
 
 namespace tutti::cuda {
 namespace {
@@ -15,8 +16,6 @@ struct DestroyExecutable {
 };
 using GraphHandle = UniqueHandle<cudaGraph_t, DestroyGraph>;
 using ExecutableHandle = UniqueHandle<cudaGraphExec_t, DestroyExecutable>;
-
-cudaStream_t native(const CudaStream& stream) { return static_cast<cudaStream_t>(stream.native()); }
 
 // A capture that was begun is ended whatever happens, so that the stream can be used again.
 GraphHandle capture(CudaStream& stream, const std::function<void()>& enqueue) {

@@ -2,7 +2,7 @@
 
 #include "tutti/base/error.hpp"
 
-#include "patience.hpp"
+#include "../patience.hpp"
 
 #include <algorithm>
 #include <functional>

@@ -7,7 +7,7 @@
 #include "check.hpp"
 #include "launcher.hpp"
 #include "native.hpp"
-#include "patience.hpp"
+#include "wait_for.hpp"
 
 #include <fmt/format.h>
 #include <sched.h>

@@ -1,10 +1,10 @@
-#include "backend/cpu/residual.hpp"
+#include "backend/requirements.hpp"
 
 #include "tutti/base/error.hpp"
 
 #include <fmt/format.h>
 
-namespace tutti::cpu {
+namespace tutti {
 
 void require_residual(const LayerSpec& spec, const LayerRequest& request) {
   if (request.residual.format != nullptr && request.residual.shape == request.input.shape) return;
@@ -14,4 +14,11 @@ void require_residual(const LayerSpec& spec, const LayerRequest& request) {
                           type_name(spec), request.residual.shape.text(), request.input.shape.text()));
 }
 
-}  // namespace tutti::cpu
+void require_training(LayerMode mode, const LayerBackward& pass) {
+  if (mode != LayerMode::training) {
+    throw Error(ErrorSource::internal, "a plan made for evaluation is asked for gradients");
+  }
+  if (pass.output_gradients.empty()) throw Error(ErrorSource::internal, "a layer is given no gradient of its output");
+}
+
+}  // namespace tutti

@@ -2,12 +2,9 @@
 // Waiting by polling without holding a core: ranks may outnumber cores, and a rank that spins keeps the one
 // it waits for from running.
 
-#include "check.hpp"
-
 #include <chrono>
-#include <source_location>
 
-namespace tutti::mpi {
+namespace tutti {
 
 // For another rank to arrive, which may take long.
 constexpr std::chrono::microseconds kUntilArrival{1000};
@@ -30,8 +27,4 @@ class Patience {
   static constexpr std::chrono::microseconds kFirstSleep{20};
 };
 
-// Returns when the request is complete.
-void wait_for(MPI_Request& request, std::chrono::microseconds longest_sleep,
-              std::source_location where = std::source_location::current());
-
-}  // namespace tutti::mpi
+}  // namespace tutti

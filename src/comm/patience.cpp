@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <thread>
 
-namespace tutti::mpi {
+namespace tutti {
 namespace {
 
 constexpr int kYields = 300;
@@ -25,14 +25,4 @@ void Patience::reset() {
   sleep_ = kFirstSleep;
 }
 
-void wait_for(MPI_Request& request, std::chrono::microseconds longest_sleep, std::source_location where) {
-  Patience patience(longest_sleep);
-  for (;;) {
-    int done = 0;
-    check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), where);
-    if (done != 0) return;
-    patience.wait();
-  }
-}
-
-}  // namespace tutti::mpi
+}  // namespace tutti

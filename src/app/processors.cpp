@@ -1,0 +1,86 @@
+#include "processors.hpp"
+
+#include "tutti/base/error.hpp"
+
+#include "cuda_loader.hpp"
+#include "device_choice.hpp"
+
+#include <fmt/format.h>
+
+namespace tutti {
+namespace {
+
+std::unique_ptr<Backend> make_cpu(const RunConfig& config) {
+  const Precision precision = parse_precision(config.precision);
+  if (precision == Precision::tf32) {
+    throw Error(ErrorSource::usage,
+                "--precision tf32 is a number format of GPUs, and this run is on CPUs: use fp32, or bf16 for speed");
+  }
+  return make_cpu_backend(precision);
+}
+
+// `auto` takes a library that cannot be opened for a machine without GPUs.
+CudaInventory look_for_gpus(const std::string& device) {
+  if (device == "cpu") return {};
+  try {
+    return load_cuda_libraries().cuda.query();
+  } catch (const Error& error) {
+    CudaInventory none;
+    none.why_none = error.what();
+    return none;
+  }
+}
+
+std::unique_ptr<Backend> make_gpu(const RunConfig& config, int device) {
+  return load_cuda_libraries().cuda.make_backend({.device = device,
+                                                  .precision = parse_precision(config.precision),
+                                                  .search_plans = config.search_plans == "on",
+                                                  .record = config.record_steps == "on"});
+}
+
+std::unique_ptr<Communicator> make_nccl(World& world, const RunConfig& config, const ChosenProcessor& processor) {
+  if (!processor.all_on_gpus) {
+    throw Error(ErrorSource::usage,
+                "--comm nccl adds between GPUs, and not every rank computes on one: use --comm mpi");
+  }
+  return load_cuda_libraries().nccl.make_communicator(
+      world,
+      {.device = processor.device, .deadline_seconds = config.stall_timeout, .share_device = processor.shares_device});
+}
+
+std::unique_ptr<Communicator> make_ring(World& world, const ChosenProcessor& processor, bool spare_core) {
+  if (!started_by_launcher()) {
+    throw Error(ErrorSource::usage, "--comm mpi wants a launcher: mpirun -np 4 ./trainer");
+  }
+  auto ring = make_mpi_ring_communicator(world, {.helper_thread = spare_core});
+  return processor.is_gpu() ? make_staged_communicator(*processor.backend, std::move(ring)) : std::move(ring);
+}
+
+}  // namespace
+
+ChosenProcessor choose_processor(World& world, const RunConfig& config, const Log& log) {
+  const DeviceChoice choice =
+      choose_device(world, look_for_gpus(config.device),
+                    {.device = config.device, .share = config.share_device, .mixed = config.comm == "mpi"});
+  if (!choice.note.empty()) log.note(choice.note);
+  ChosenProcessor chosen{
+      .backend = nullptr, .device = choice.device.value_or(-1), .shares_device = config.share_device};
+  run_agreed(world, [&] { chosen.backend = chosen.is_gpu() ? make_gpu(config, chosen.device) : make_cpu(config); });
+  chosen.all_on_gpus = world.agree(chosen.is_gpu());
+  return chosen;
+}
+
+std::unique_ptr<Communicator> choose_communicator(World& world, const RunConfig& config,
+                                                  const ChosenProcessor& processor, bool spare_core) {
+  const bool alone = world.size() == 1;
+  if (config.comm == "solo" && !alone) {
+    throw Error(ErrorSource::usage, fmt::format("--comm solo is for one rank, but there are {}", world.size()));
+  }
+  if (config.comm == "solo" || (config.comm == "auto" && alone)) {
+    return make_solo_communicator(processor.is_gpu() ? processor.backend.get() : nullptr);
+  }
+  const bool by_nccl = config.comm == "nccl" || (config.comm == "auto" && processor.all_on_gpus);
+  return by_nccl ? make_nccl(world, config, processor) : make_ring(world, processor, spare_core);
+}
+
+}  // namespace tutti

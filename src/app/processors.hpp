@@ -1,0 +1,32 @@
+#pragma once
+// On which processor each rank computes, and what adds their gradients up: the words of --device, --comm and what goes
+// with them, for the machine at hand.
+
+#include "tutti/backend/backend.hpp"
+#include "tutti/base/log.hpp"
+#include "tutti/comm/communicator.hpp"
+#include "tutti/comm/world.hpp"
+
+#include "run_config.hpp"
+
+#include <memory>
+
+namespace tutti {
+
+struct ChosenProcessor {
+  std::unique_ptr<Backend> backend;
+  int device = -1;             // the GPU's number; below 0: the CPU
+  bool all_on_gpus = false;    // every rank of the world
+  bool shares_device = false;  // with other ranks, as asked for
+
+  bool is_gpu() const { return device >= 0; }
+};
+
+// Says in one line why --device auto did not take GPUs. Throws alike on all ranks. Collective.
+ChosenProcessor choose_processor(World& world, const RunConfig& config, const Log& log);
+
+// `spare_core`: a core that no thread of this host computes on. Collective.
+std::unique_ptr<Communicator> choose_communicator(World& world, const RunConfig& config,
+                                                  const ChosenProcessor& processor, bool spare_core);
+
+}  // namespace tutti

@@ -1,0 +1,39 @@
+#pragma once
+// The kernels of dropout.
+
+#include "tutti/backend/layer.hpp"
+
+#include "backend/cuda/format.hpp"
+#include "backend/cuda/gradient_sum_kernels.hpp"
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+namespace tutti::cuda {
+
+// Into the device's memory, so that recorded work finds there what was written since.
+void launch_place(const SamplePlace& place, SamplePlace* to, cudaStream_t stream);
+
+struct Dropout {
+  ElementType type = ElementType::f32;
+  ImageLayout layout;
+  const SamplePlace* place = nullptr;  // in the device's memory
+  std::uint32_t purpose = 0;
+  std::uint64_t drop_below = 0;  // what is dropped: of 2^32 random words, those below
+  float factor = 1;              // of what is kept
+};
+// `kept` has a byte for each pack, with a bit for each value.
+void launch_dropout(const Dropout& work, const void* input, void* output, std::uint8_t* kept, cudaStream_t stream);
+
+struct DropoutGradient {
+  ElementType type = ElementType::f32;
+  ImageLayout layout;
+  GradientSum gradients;
+  const std::uint8_t* kept = nullptr;
+  float factor = 1;
+  void* input_gradient = nullptr;
+};
+void launch_dropout_gradient(const DropoutGradient& work, cudaStream_t stream);
+
+}  // namespace tutti::cuda

@@ -1,0 +1,154 @@
+#include "backend/cuda/filter_kernels.hpp"
+#include "element.cuh"
+#include "rows.cuh"
+
+#include <algorithm>
+
+namespace tutti::cuda {
+namespace {
+
+constexpr int kThreads = RowGrid::kThreads;
+constexpr int kTileValues = 4608;  // one output of 3x3 filters over 512 channels
+
+// A block turns one tile of channels x positions of one output.
+struct Tiles {
+  FilterLayout layout;
+  int channels;
+  int positions;
+  std::int64_t along;       // tiles over positions
+  std::int64_t per_output;  // over channels, too
+
+  std::int64_t count() const { return layout.outputs * per_output; }
+};
+
+Tiles tiles_of(const FilterLayout& layout, int pack) {
+  const auto positions = std::min<std::int64_t>(layout.positions, kTileValues / pack);
+  const auto channels = std::min<std::int64_t>(layout.padded_channels, kTileValues / positions / pack * pack);
+  const std::int64_t along = (layout.positions + positions - 1) / positions;
+  const std::int64_t across = (layout.padded_channels + channels - 1) / channels;
+  return {layout, static_cast<int>(channels), static_cast<int>(positions), along, along * across};
+}
+
+// One tile, placed.
+struct Tile {
+  int channels;
+  int positions;
+  int real_channels;
+  std::int64_t canonical;  // where its first value lies
+  std::int64_t packed;
+};
+
+__device__ inline Tile tile_at(const Tiles& tiles, std::int64_t index) {
+  const FilterLayout& layout = tiles.layout;
+  const std::int64_t output = index / tiles.per_output;
+  const std::int64_t within = index - output * tiles.per_output;
+  const std::int64_t channel = within / tiles.along * tiles.channels;
+  const std::int64_t position = within % tiles.along * tiles.positions;
+  const auto least = [](std::int64_t a, std::int64_t b) { return static_cast<int>(a < b ? a : b); };
+  return {least(tiles.channels, layout.padded_channels - channel), least(tiles.positions, layout.positions - position),
+          least(tiles.channels, layout.channels - channel),
+          (output * layout.channels + channel) * layout.positions + position,
+          (output * layout.positions + position) * layout.padded_channels + channel};
+}
+
+// Spreads over the banks what lies a multiple of 32 values apart.
+__device__ inline int slot(int value) { return value + value / 32; }
+constexpr int kSlots = kTileValues + kTileValues / 32;
+
+template <class T>
+__global__ void pack_filters(Tiles tiles, const float* canonical, T* packed) {
+  constexpr int kPack = Pack<T>::kSize;
+  __shared__ float values[kSlots];
+  const Tile tile = tile_at(tiles, blockIdx.x);
+  const int threads = static_cast<int>(blockDim.x);
+
+  const float* const from = canonical + tile.canonical;
+  for (int i = static_cast<int>(threadIdx.x); i < tile.channels * tile.positions; i += threads) {
+    const int channel = i / tile.positions;
+    const int position = i - channel * tile.positions;
+    values[slot(i)] = channel < tile.real_channels ? from[channel * tiles.layout.positions + position] : 0.0f;
+  }
+  __syncthreads();
+
+  T* const to = packed + tile.packed;
+  const int packs = tile.channels / kPack;
+  for (int i = static_cast<int>(threadIdx.x); i < tile.positions * packs; i += threads) {
+    const int position = i / packs;
+    const int channel = (i - position * packs) * kPack;
+    Pack<T> pack;
+    for (int k = 0; k < kPack; ++k) set(pack.values[k], values[slot((channel + k) * tile.positions + position)]);
+    *reinterpret_cast<Pack<T>*>(to + position * tiles.layout.padded_channels + channel) = pack;
+  }
+}
+
+template <class T>
+__device__ inline void unpack_tile(const Tiles& tiles, const T* packed, float* canonical, float* values) {
+  constexpr int kPack = Pack<T>::kSize;
+  const Tile tile = tile_at(tiles, blockIdx.x);
+  const int threads = static_cast<int>(blockDim.x);
+
+  const T* const from = packed + tile.packed;
+  const int packs = tile.channels / kPack;
+  for (int i = static_cast<int>(threadIdx.x); i < tile.positions * packs; i += threads) {
+    const int position = i / packs;
+    const int channel = (i - position * packs) * kPack;
+    const auto pack = *reinterpret_cast<const Pack<T>*>(from + position * tiles.layout.padded_channels + channel);
+    for (int k = 0; k < kPack; ++k) values[slot((channel + k) * tile.positions + position)] = to_float(pack.values[k]);
+  }
+  __syncthreads();
+
+  float* const to = canonical + tile.canonical;
+  for (int i = static_cast<int>(threadIdx.x); i < tile.real_channels * tile.positions; i += threads) {
+    const int channel = i / tile.positions;
+    const int position = i - channel * tile.positions;
+    to[channel * tiles.layout.positions + position] = values[slot(i)];
+  }
+}
+
+__device__ inline void sum_partials(const FilterGradients& request, std::int64_t output) {
+  const int thread = static_cast<int>(threadIdx.x);
+  double sum[1] = {0};
+  for (std::int64_t i = thread; i < request.partials; i += kThreads) {
+    sum[0] += request.bias_partials[i * request.layout.padded_outputs + output];
+  }
+  add_lanes({1, kThreads}, sum);
+  if (thread == 0) request.bias[output] = static_cast<float>(sum[0]);
+}
+
+// The blocks after those of the tiles have one bias each.
+template <class T>
+__global__ void unpack_gradients(Tiles tiles, std::int64_t tile_count, FilterGradients request) {
+  __shared__ float values[kSlots];
+  if (blockIdx.x < tile_count) {
+    unpack_tile(tiles, static_cast<const T*>(request.packed), request.canonical, values);
+  } else {
+    sum_partials(request, blockIdx.x - tile_count);
+  }
+}
+
+template <class T>
+void pack(cudaStream_t stream, const FilterPacking& request) {
+  const Tiles tiles = tiles_of(request.layout, Pack<T>::kSize);
+  launch(pack_filters<T>, {.blocks = tiles.count(), .threads = kThreads}, stream, tiles, request.canonical,
+         static_cast<T*>(request.packed));
+}
+
+template <class T>
+void unpack(cudaStream_t stream, const FilterGradients& request) {
+  const Tiles tiles = tiles_of(request.layout, Pack<T>::kSize);
+  const std::int64_t biases = request.bias == nullptr ? 0 : request.layout.outputs;
+  launch(unpack_gradients<T>, {.blocks = tiles.count() + biases, .threads = kThreads}, stream, tiles, tiles.count(),
+         request);
+}
+
+}  // namespace
+
+void launch_pack(cudaStream_t stream, const FilterPacking& request) {
+  request.type == ElementType::bf16 ? pack<Bf16>(stream, request) : pack<float>(stream, request);
+}
+
+void launch_unpack(cudaStream_t stream, const FilterGradients& request) {
+  request.type == ElementType::bf16 ? unpack<Bf16>(stream, request) : unpack<float>(stream, request);
+}
+
+}  // namespace tutti::cuda

@@ -1,0 +1,77 @@
+#pragma once
+// A thread's share of a RowGrid, and sums over the threads of a block that have the same channels.
+
+#include "backend/cuda/rows.hpp"
+#include "kernel.cuh"
+
+#include <type_traits>
+
+namespace tutti::cuda {
+
+inline Grid grid_of(const RowGrid& rows) {
+  return {.blocks = rows.columns, .blocks_y = rows.chunks, .threads = RowGrid::kThreads};
+}
+
+// Packs begin, begin + step, ... below end of the activation.
+struct RowShare {
+  int pack;  // of each row
+  int lane;
+  std::int64_t begin;
+  std::int64_t end;
+  std::int64_t step;
+};
+
+__device__ inline RowShare share_of_thread(const RowGrid& grid, int chunk) {
+  const int thread = static_cast<int>(threadIdx.x);
+  RowShare share;
+  share.lane = thread / grid.width;
+  share.pack = static_cast<int>(blockIdx.x) * grid.width + thread % grid.width;
+  const std::int64_t first = chunk * grid.chunk_rows;
+  const std::int64_t last = first + grid.chunk_rows < grid.rows ? first + grid.chunk_rows : grid.rows;
+  const bool has_rows = share.lane < grid.lanes && share.pack < grid.packs;
+  share.begin = (first + share.lane) * grid.packs + share.pack;
+  share.end = has_rows ? last * grid.packs : share.begin;
+  share.step = static_cast<std::int64_t>(grid.lanes) * grid.packs;
+  return share;
+}
+
+// Calls visit(count, i) for `count` packs i, i + step, ... at a time, so that they are read together: kTogether of
+// them, in the end one by one. The count is a std::integral_constant.
+template <int kTogether, class Visit>
+__device__ inline void for_each_pack(const RowShare& share, Visit visit) {
+  std::int64_t i = share.begin;
+  for (; i + (kTogether - 1) * share.step < share.end; i += kTogether * share.step) {
+    visit(std::integral_constant<int, kTogether>(), i);
+  }
+  for (; i < share.end; i += share.step) visit(std::integral_constant<int, 1>(), i);
+}
+
+struct Lanes {
+  int width;  // threads of a lane
+  int count;
+};
+
+// Adds up the values of the threads at the same place of each lane, as a tree; those of the first lane get the sums.
+// To be called by all threads of the block.
+template <int kValues>
+__device__ inline void add_lanes(const Lanes& lanes, double (&values)[kValues]) {
+  __shared__ double others[kValues][RowGrid::kThreads / 2];
+  const int thread = static_cast<int>(threadIdx.x);
+  const int lane = thread / lanes.width;
+  for (int left = lanes.count; left > 1;) {
+    const int half = (left + 1) / 2;
+    if (lane >= half && lane < left) {
+#pragma unroll
+      for (int k = 0; k < kValues; ++k) others[k][thread - half * lanes.width] = values[k];
+    }
+    __syncthreads();
+    if (lane < left - half) {
+#pragma unroll
+      for (int k = 0; k < kValues; ++k) values[k] += others[k][thread];
+    }
+    __syncthreads();
+    left = half;
+  }
+}
+
+}  // namespace tutti::cuda

@@ -1,0 +1,151 @@
+#include "tutti/backend/layer.hpp"
+
+#include "backend/cuda/softmax_loss_kernels.hpp"
+#include "element.cuh"
+
+#include <cmath>
+
+namespace tutti::cuda {
+namespace {
+
+constexpr unsigned kWholeWarp = 0xFFFFFFFFu;
+constexpr int kLanes = 32;
+constexpr int kWarps = 8;  // of a block; each takes a sample
+
+__device__ double sum_over_warp(double value) {
+  for (int distance = kLanes / 2; distance > 0; distance /= 2) value += __shfl_xor_sync(kWholeWarp, value, distance);
+  return value;
+}
+
+// The greatest number, no matter what is none.
+__device__ float greatest_of_warp(float value) {
+  for (int distance = kLanes / 2; distance > 0; distance /= 2) {
+    value = fmaxf(value, __shfl_xor_sync(kWholeWarp, value, distance));
+  }
+  return value;
+}
+
+struct SampleLoss {
+  double loss;
+  bool correct;
+};
+
+// Computed in f64 relative to the greatest logit, as on the CPU.
+template <class T>
+struct SampleLogits {
+  const T* logits;
+  int classes;
+  int label;
+  int lane;
+  double greatest = 0;
+  double sum = 0;  // of exp(logit - greatest)
+
+  __device__ SampleLogits(const SoftmaxWork& work, std::int64_t sample, int lane_of_warp)
+      : logits(static_cast<const T*>(work.logits) + sample * work.stride),
+        classes(work.classes),
+        label(work.labels[sample]),
+        lane(lane_of_warp) {}
+
+  // A label that is no class makes the loss no number.
+  __device__ SampleLoss loss(double smoothing) {
+    float most = -INFINITY;
+    for (int c = lane; c < classes; c += kLanes) most = fmaxf(most, to_float(logits[c]));
+    greatest = static_cast<double>(greatest_of_warp(most));
+    const float own = label >= 0 && label < classes ? to_float(logits[label]) : NAN;
+    double below = 0;
+    bool beaten = !(own == own);
+    for (int c = lane; c < classes; c += kLanes) {
+      const float logit = to_float(logits[c]);
+      const double distance = static_cast<double>(logit) - greatest;
+      sum += exp(distance);
+      below += distance;
+      beaten = beaten || logit > own || (logit == own && c < label);
+    }
+    sum = sum_over_warp(sum);
+    double loss = log(sum) + greatest - static_cast<double>(own);
+    if (smoothing != 0) {  // else the other logits may be infinite
+      const double all = classes * log(sum) - sum_over_warp(below);
+      loss = (1 - smoothing) * loss + smoothing / classes * all;
+    }
+    return {loss, sum_over_warp(beaten ? 1 : 0) == 0};
+  }
+
+  __device__ void write_gradient(const SoftmaxWork& work, T* gradient) const {
+    const double others = work.smoothing / classes;
+    for (int c = lane; c < work.stride; c += kLanes) {
+      float value = 0;
+      if (c < classes) {
+        const double probability = exp(static_cast<double>(to_float(logits[c])) - greatest) / sum;
+        const double wanted = (c == label ? 1 - work.smoothing : 0) + others;
+        value = static_cast<float>((probability - wanted) * static_cast<double>(work.gradient_scale));
+      }
+      set(gradient[c], value);
+    }
+  }
+};
+
+// Atomic, since integers may be added in any order.
+__device__ void add_figure(std::int64_t* figure, std::int64_t value) {
+  atomicAdd(reinterpret_cast<unsigned long long*>(figure), static_cast<unsigned long long>(value));
+}
+
+// By one warp, in an order that depends on the number of blocks alone.
+__device__ void add_losses(const SoftmaxWork& work, int lane) {
+  const volatile double* const losses = work.losses;  // other blocks wrote them during this launch
+  double mine = 0;
+  for (unsigned block = static_cast<unsigned>(lane); block < gridDim.x; block += kLanes) mine += losses[block];
+  const double loss = sum_over_warp(mine);
+  if (lane != 0) return;
+  *work.blocks_done = 0;
+  add_figure(work.sums + 2, work.samples);
+  // Written so that NaN fails it.
+  if (fabs(loss) <= LossSums::kGreatestLoss) {
+    add_figure(work.sums, llrint(loss * LossSums::kLossScale));
+  } else {
+    add_figure(work.sums + 3, 1);
+  }
+}
+
+// Whether the loss of a call is finite is known when all blocks are done; the last one adds it to the sums.
+template <class T>
+__global__ void softmax_loss(const SoftmaxWork work) {
+  __shared__ SampleLoss losses[kWarps];
+  __shared__ bool is_last;
+  const int lane = static_cast<int>(threadIdx.x) % kLanes;
+  const int warp = static_cast<int>(threadIdx.x) / kLanes;
+  const std::int64_t sample = static_cast<std::int64_t>(blockIdx.x) * kWarps + warp;
+  SampleLoss mine{0, false};
+  if (sample < work.samples) {
+    SampleLogits<T> logits(work, sample, lane);
+    mine = logits.loss(work.smoothing);
+    if (work.gradient != nullptr) logits.write_gradient(work, static_cast<T*>(work.gradient) + sample * work.stride);
+  }
+  if (lane == 0) losses[warp] = mine;
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    double loss = 0;
+    int correct = 0;
+    for (const SampleLoss& each : losses) {
+      loss += each.loss;
+      correct += each.correct ? 1 : 0;
+    }
+    add_figure(work.sums + 1, correct);
+    work.losses[blockIdx.x] = loss;
+    __threadfence();
+    is_last = atomicAdd(work.blocks_done, 1u) + 1 == gridDim.x;
+    __threadfence();
+  }
+  __syncthreads();
+  if (is_last && warp == 0) add_losses(work, lane);
+}
+
+}  // namespace
+
+std::int64_t softmax_blocks(std::int64_t samples) { return (samples + kWarps - 1) / kWarps; }
+
+void launch_softmax_loss(cudaStream_t stream, const SoftmaxWork& work, ElementType type) {
+  const Grid grid{.blocks = softmax_blocks(work.samples), .threads = kWarps * kLanes};
+  launch(type == ElementType::bf16 ? softmax_loss<Bf16> : softmax_loss<float>, grid, stream, work);
+}
+
+}  // namespace tutti::cuda

@@ -1,0 +1,15 @@
+#pragma once
+// What layers of every backend demand of who calls them.
+
+#include "tutti/backend/layer.hpp"
+#include "tutti/backend/layer_spec.hpp"
+
+namespace tutti {
+
+// Throws unless the request has a residual of the input's shape.
+void require_residual(const LayerSpec& spec, const LayerRequest& request);
+
+// What every backward pass starts with: gradients are of plans made in training mode, and there is one at least.
+void require_training(LayerMode mode, const LayerBackward& pass);
+
+}  // namespace tutti

@@ -1,0 +1,89 @@
+#include "tutti/comm/nccl_library.hpp"
+
+#include "gpu_of_rank.hpp"
+#include "summed_values.hpp"
+#include "support/thrown.hpp"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tutti {
+namespace {
+
+constexpr int kSums = 5;
+constexpr int kFaultySum = 3;
+
+class NcclFaults : public testing::Test {
+ protected:
+  ~NcclFaults() override { ::unsetenv("TUTTI_NCCL_FAULT"); }
+
+  // Enqueues a few sums, waits for them as the trainer does, and tells how that ended.
+  static std::optional<Error> train(const std::string& fault, double deadline_seconds) {
+    if (!fault.empty()) ::setenv("TUTTI_NCCL_FAULT", fmt::format("{} 1 {}", fault, kFaultySum).c_str(), 1);
+    NcclOptions options = gpu_of_rank();
+    options.deadline_seconds = deadline_seconds;
+    const auto communicator = tutti_nccl_library().make_communicator(test_world(), options);
+    const auto stream = backend_of_rank().make_stream();
+    stream->while_waiting([&] { communicator->progress(); });
+    std::vector<Buffer> values;
+    try {
+      for (int i = 0; i < kSums; ++i) {
+        values.push_back(communicator->allocate(std::size_t{4} * 1000));
+        communicator->all_reduce_sum(values.back().view({1000}, ElementType::f32), *stream);
+      }
+      communicator->finish(*stream);
+      stream->synchronize();
+      return std::nullopt;
+    } catch (const Error& error) {
+      return error;
+    }
+  }
+
+  static std::string place() { return fmt::format("rank {} on {} ", test_world().rank(), test_world().host()); }
+};
+
+TEST_F(NcclFaults, AreNoneOtherwise) { EXPECT_FALSE(train("", 60)); }
+
+TEST_F(NcclFaults, OfARankThatStallsEndAllRanksAtTheDeadline) {
+  const auto error = train("stall", 0.5);
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->exit_status(), ExitStatus::hang);
+  EXPECT_TRUE(std::string(error->what()).starts_with(place() + "gave up after 0.5 s in sum 3 of 4000 bytes: "))
+      << error->what();
+  test_world().barrier();
+}
+
+TEST_F(NcclFaults, OfARankThatFailsEndAllRanksAtOnce) {
+  const auto error = train("fail", 3600);
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->source(), ErrorSource::nccl);
+  EXPECT_EQ(error->exit_status(), ExitStatus::internal);
+  const std::string told = error->what();
+  EXPECT_TRUE(told.starts_with(place() + "stopped in sum ")) << told;
+  const char* const cause = test_world().rank() == 1 ? "told to fail" : "another rank failed";
+  EXPECT_NE(told.find(cause), std::string::npos) << told;
+  test_world().barrier();
+}
+
+TEST_F(NcclFaults, OfARankThatCannotConnectAreFoundByAll) {
+  NcclOptions options{.device = 0, .deadline_seconds = 60};
+  const Error error = thrown_by([&] { tutti_nccl_library().make_communicator(test_world(), options); });
+  EXPECT_EQ(error.reach(), ErrorReach::all_ranks);
+  EXPECT_NE(std::string(error.what()).find("Duplicate GPU detected"), std::string::npos) << error.what();
+}
+
+TEST_F(NcclFaults, AreRefusedWhereSharingWouldHang) {
+  ::setenv("CUDA_LAUNCH_BLOCKING", "1", 1);
+  const NcclOptions options{.share_device = true};
+  const Error error = thrown_by([&] { tutti_nccl_library().make_communicator(test_world(), options); });
+  ::unsetenv("CUDA_LAUNCH_BLOCKING");
+  EXPECT_EQ(error.exit_status(), ExitStatus::usage);
+}
+
+}  // namespace
+}  // namespace tutti

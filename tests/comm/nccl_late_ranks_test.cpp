@@ -1,0 +1,80 @@
+#include "tutti/comm/nccl_library.hpp"
+
+#include "gpu_of_rank.hpp"
+#include "support/thrown.hpp"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace tutti {
+namespace {
+
+class LateRanks : public testing::Test {
+ protected:
+  static std::unique_ptr<Communicator> make(double deadline_seconds) {
+    NcclOptions options = gpu_of_rank();
+    options.deadline_seconds = deadline_seconds;
+    return tutti_nccl_library().make_communicator(test_world(), options);
+  }
+
+  std::unique_ptr<Stream> stream_ = backend_of_rank().make_stream();
+};
+
+// One rank never comes to a sum. Those that do must all be through within the deadline, with their memory free again.
+TEST_F(LateRanks, GivesUpOnARankThatDoesNotCome) {
+  World& world = test_world();
+  auto communicator = make(0.5);
+  const Buffer values = communicator->allocate(4 * 1000);
+  const bool late = world.rank() == world.size() - 1;
+  std::string told;
+  if (!late) {
+    stream_->while_waiting([&] { communicator->progress(); });
+    const auto sum_and_wait = [&] {
+      communicator->all_reduce_sum(values.view({1000}, ElementType::f32), *stream_);
+      communicator->finish(*stream_);
+      stream_->synchronize();
+    };
+    const Error error = thrown_by(sum_and_wait);
+    EXPECT_EQ(error.exit_status(), ExitStatus::hang);
+    told = error.what();
+    EXPECT_TRUE(told.starts_with(
+        fmt::format("rank {} on {} gave up after 0.5 s in sum 1 of 4000 bytes", world.rank(), world.host())))
+        << told;
+    EXPECT_NE(told.find("--stall-timeout"), std::string::npos);
+    // What waits on this processor comes to an end, and nothing is promised any more.
+    EXPECT_FALSE(communicator->progress());
+    stream_->synchronize();
+    EXPECT_EQ(thrown_by([&] { communicator->finish(*stream_); }).exit_status(), ExitStatus::hang);
+    stream_->while_waiting({});
+  }
+  world.barrier();
+}
+
+TEST_F(LateRanks, LeavesItsPeersWhenItIsAbandonedOrDestroyedInTheMiddleOfASum) {
+  World& world = test_world();
+  const bool late = world.rank() == world.size() - 1;
+  for (const bool abandoned : {true, false}) {
+    auto communicator = make(300);
+    {
+      const Buffer values = communicator->allocate(4 * 1000);
+      try {
+        // In shared mode a sum would wait; the exception comes before it.
+        if (!late && !gpu_of_rank().share_device) {
+          communicator->all_reduce_sum(values.view({1000}, ElementType::f32), *stream_);
+        }
+        throw Error(ErrorSource::internal, "something else failed");
+      } catch (const Error&) {
+        if (abandoned) communicator->abandon();
+      }
+      if (!abandoned) communicator.reset();
+      // The memory goes here, which waits for the device.
+    }
+    stream_->synchronize();
+    world.barrier();
+  }
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,267 @@
+#include "data/batch_feed.hpp"
+
+#include "tutti/base/random.hpp"
+
+#include "support/late_device.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace tutti {
+namespace {
+
+using testing_support::LateDevice;
+using testing_support::LateFaults;
+using testing_support::MemoryBackend;
+
+template <class T>
+const T* at(const Tensor& table, std::int64_t row) {
+  return static_cast<const T*>(table.data) + row * table.shape.without_first().elements();
+}
+
+// One axis of one image, applied in the order in which ImageWriter adds: four taps at once, then one by one.
+template <class Input>
+float weighted(const AxisTables& axis, std::int64_t image, std::int64_t output, Input input) {
+  const std::int64_t outputs = axis.weights.shape[2];
+  const std::int32_t taps = *at<std::int32_t>(axis.taps, image);
+  const std::int64_t first = at<std::int32_t>(axis.first, image)[output];
+  const auto term = [&](std::int64_t tap) {
+    return at<float>(axis.weights, image)[tap * outputs + output] * input(first + tap);
+  };
+  float sum = 0;
+  std::int64_t tap = 0;
+  for (; tap + 4 <= taps; tap += 4) sum += term(tap) + term(tap + 1) + term(tap + 2) + term(tap + 3);
+  for (; tap < taps; ++tap) sum += term(tap);
+  return sum;
+}
+
+// What a processor does with its images, pixel by pixel.
+class PlainStore : public ImageStore {
+ public:
+  PlainStore(LateDevice& device, const HeldImages& images) : device_(device), held_(images) {}
+  void gather(Stream& stream, const ImageGather& request) override {
+    device_.enqueue(stream, [this, request] { gather_now(request); });
+  }
+
+ private:
+  void gather_now(const ImageGather& request) const {
+    auto* value = static_cast<float*>(request.images.data);
+    for (std::int64_t n = 0; n < request.images.shape[0]; ++n) {
+      const std::int32_t sample = *at<std::int32_t>(request.samples, n);
+      static_cast<std::int32_t*>(request.labels.data)[n] = held_.labels[static_cast<std::size_t>(sample)];
+      for (std::int64_t c = 0; c < held_.image[0]; ++c) {
+        const std::uint8_t* const plane =
+            held_.pixels.data() + (sample * held_.image[0] + c) * held_.image[1] * held_.image[2];
+        for (std::int64_t y = 0; y < request.images.shape[2]; ++y) {
+          for (std::int64_t x = 0; x < request.images.shape[3]; ++x) {
+            const float sum = weighted(request.columns, n, x, [&](std::int64_t column) {
+              return weighted(request.rows, n, y, [&](std::int64_t row) {
+                return static_cast<float>(plane[row * held_.image[2] + column]);
+              });
+            });
+            *value++ = (sum / 255.0f - *at<float>(request.means, c)) / *at<float>(request.deviations, c);
+          }
+        }
+      }
+    }
+  }
+
+  LateDevice& device_;
+  HeldImages held_;
+};
+
+class Noise {
+ public:
+  Noise(std::int64_t samples, const Shape& image) {
+    RandomSequence random(9, {});
+    pixels_.resize(static_cast<std::size_t>(image.batch_of(samples).elements()));
+    for (auto& pixel : pixels_) pixel = static_cast<std::uint8_t>(random.next() >> 24);
+    for (std::int64_t i = 0; i < samples; ++i) labels_.push_back(static_cast<std::int32_t>(i % 5));
+    DatasetInfo info;
+    info.name = "noise";
+    info.image = image;
+    info.classes = 5;
+    info.samples = samples;
+    data_ = std::make_unique<MemoryDataset>(info, pixels_, labels_);
+  }
+  const Dataset& data() const { return *data_; }
+
+ private:
+  std::vector<std::uint8_t> pixels_;
+  std::vector<std::int32_t> labels_;
+  std::unique_ptr<MemoryDataset> data_;
+};
+
+struct Values {
+  std::vector<float> images;
+  std::vector<std::int32_t> labels;
+  friend bool operator==(const Values& a, const Values& b) {
+    return a.labels == b.labels && a.images.size() == b.images.size() &&
+           std::memcmp(a.images.data(), b.images.data(), a.images.size() * sizeof(float)) == 0;
+  }
+};
+
+Values values_of(const Batch& batch) {
+  const auto* images = static_cast<const float*>(batch.images.data);
+  const auto* labels = static_cast<const std::int32_t*>(batch.labels.data);
+  return {{images, images + batch.images.elements()}, {labels, labels + batch.samples}};
+}
+
+struct Setting {
+  unsigned seed = 0;
+  bool holds = false;  // the device the data set
+  int steps_ahead = 1;
+  LateFaults faults{};
+};
+
+LateDevice device_of(const Setting& setting) { return LateDevice(setting.seed, setting.faults); }
+
+LoaderPlan plan_of(const ImageRecipe& recipe, int steps_ahead) {
+  LoaderPlan plan;
+  plan.batch_size = 7;
+  plan.num_parts = 3;
+  plan.parts = {0, 3};
+  plan.order = {Shuffle::global, 5};
+  plan.steps_ahead = steps_ahead;
+  plan.readers = 2;
+  plan.recipe = recipe;
+  return plan;
+}
+
+constexpr int kSteps = 12;
+
+// What the host's own processor gets, step by step and part by part.
+std::vector<Values> expected_batches(const Dataset& data, const LoaderPlan& plan) {
+  MemoryBackend host;
+  const auto stream = host.make_stream();
+  BatchLoader loader(data, host, plan);
+  std::vector<Values> all;
+  for (int step = 0; step < kSteps; ++step) {
+    for (const Batch& batch : loader.next(*stream).batches) all.push_back(values_of(batch));
+  }
+  return all;
+}
+
+// How many batches were others than on the host when the device came to use them.
+int wrong_batches(const Dataset& data, const ImageRecipe& recipe, const Setting& setting) {
+  const LoaderPlan plan = plan_of(recipe, setting.steps_ahead);
+  const std::vector<Values> expected = expected_batches(data, plan);
+  LateDevice device = device_of(setting);
+  if (setting.holds) {
+    device.make_store = [](LateDevice& on, const HeldImages& images) {
+      return std::make_unique<PlainStore>(on, images);
+    };
+  }
+  const auto stream = device.make_stream();
+  BatchLoader loader(data, device, plan);
+  int wrong = 0;
+  auto next = expected.begin();
+  for (int step = 0; step < kSteps; ++step) {
+    for (const Batch& batch : loader.next(*stream).batches) {
+      device.enqueue(*stream, [&wrong, batch, wanted = *next++] { wrong += values_of(batch) == wanted ? 0 : 1; });
+    }
+  }
+  stream->synchronize();
+  return wrong;
+}
+
+ImageRecipe recipe_of(Augment augment, const Shape& image) {
+  ImageRecipe recipe;
+  recipe.augment = augment;
+  recipe.image = image;
+  recipe.statistics = {.mean = {0.1307, 0.4, 0.5}, .deviation = {0.3081, 0.2, 0.25}};
+  recipe.seed = 3;
+  return recipe;
+}
+
+TEST(BatchFeed, BringsADeviceTheHostsBatchesWhateverOrderItsStreamsWorkIn) {
+  const Noise noise(40, Shape{3, 8, 8});
+  const ImageRecipe recipe = recipe_of(Augment::pad_crop_flip, Shape{3, 8, 8});
+  for (const bool holds : {false, true}) {
+    for (const int steps_ahead : {0, 1, 2}) {
+      for (unsigned seed = 0; seed < 40; ++seed) {
+        ASSERT_EQ(wrong_batches(noise.data(), recipe, {.seed = seed, .holds = holds, .steps_ahead = steps_ahead}), 0)
+            << "seed " << seed << ", " << steps_ahead << " steps ahead" << (holds ? ", held" : "");
+      }
+    }
+  }
+}
+
+TEST(BatchFeed, WouldShowAnyWaitThatIsLeftOut) {
+  const Noise noise(40, Shape{3, 8, 8});
+  const ImageRecipe recipe = recipe_of(Augment::pad_crop_flip, Shape{3, 8, 8});
+  for (const bool holds : {false, true}) {
+    for (const LateFaults& faults :
+         {LateFaults{.lost_follow = 0}, LateFaults{.lost_follow = 1}, LateFaults{.lost_awaits = true}}) {
+      int wrong = 0;
+      for (unsigned seed = 0; seed < 20; ++seed) {
+        wrong += wrong_batches(noise.data(), recipe, {.seed = seed, .holds = holds, .faults = faults});
+      }
+      EXPECT_GT(wrong, 0) << (faults.lost_awaits ? "awaits" : "follows") << (holds ? ", held" : "");
+    }
+  }
+}
+
+TEST(BatchFeed, TellsADeviceThatHoldsTheDataSetHowToMakeTheSameBits) {
+  const std::vector<std::pair<Shape, Shape>> sizes{{Shape{3, 16, 16}, Shape{3, 16, 16}},
+                                                   {Shape{3, 20, 30}, Shape{3, 12, 12}},
+                                                   {Shape{3, 5, 7}, Shape{3, 8, 8}},
+                                                   {Shape{3, 40, 3}, Shape{3, 7, 7}},
+                                                   {Shape{3, 70, 70}, Shape{3, 9, 9}}};
+  for (const Augment augment : {Augment::none, Augment::crop_flip, Augment::pad_crop_flip, Augment::resized_crop}) {
+    for (const auto& [image, wanted] : sizes) {
+      const Noise noise(40, image);
+      EXPECT_EQ(wrong_batches(noise.data(), recipe_of(augment, wanted), {.holds = true}), 0)
+          << name_of(augment) << " of " << image.text();
+    }
+  }
+}
+
+TEST(BatchFeed, DeliversEachPartToOnePlace) {
+  const Noise noise(40, Shape{3, 8, 8});
+  LateDevice device(1);
+  const auto stream = device.make_stream();
+  BatchLoader loader(noise.data(), device, plan_of(recipe_of(Augment::none, Shape{3, 8, 8}), 2));
+  std::map<int, const void*> places;
+  for (int step = 0; step < kSteps; ++step) {
+    for (const Batch& batch : loader.next(*stream).batches) {
+      EXPECT_EQ(places.emplace(batch.part, batch.images.data).first->second, batch.images.data);
+    }
+  }
+  stream->synchronize();
+}
+
+TEST(ChunkReader, ReadsForADeviceWhateverOrderItsStreamsWorkIn) {
+  const Noise noise(40, Shape{3, 8, 8});
+  const ImageRecipe recipe = recipe_of(Augment::crop_flip, Shape{3, 8, 8});
+  const auto wrong_chunks = [&](const Setting& setting) {
+    MemoryBackend host;
+    const auto here = host.make_stream();
+    ChunkReader expected(noise.data(), host, recipe, 8);
+    LateDevice device = device_of(setting);
+    const auto stream = device.make_stream();
+    ChunkReader reader(noise.data(), device, recipe, 8);
+    int wrong = 0;
+    for (std::int64_t first = 0; first < 40; first += 8) {
+      device.enqueue(*stream, [&wrong, batch = reader.read(*stream, first, 8),
+                               wanted = values_of(expected.read(*here, first, 8))] {
+        wrong += values_of(batch) == wanted ? 0 : 1;
+      });
+    }
+    stream->synchronize();
+    return wrong;
+  };
+  int noticed = 0;
+  for (unsigned seed = 0; seed < 40; ++seed) {
+    EXPECT_EQ(wrong_chunks({.seed = seed}), 0);
+    noticed += wrong_chunks({.seed = seed, .faults = {.lost_awaits = true}});
+  }
+  EXPECT_GT(noticed, 0);
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,30 @@
+#pragma once
+// What tests may ask of the stand-in beyond CUDA's calls.
+//
+// Environment: TUTTI_STANDIN_DEVICES is how many GPUs the machine has (1), of which CUDA_VISIBLE_DEVICES shows some;
+// TUTTI_STANDIN_MEMORY is the memory of each in MiB (8192); TUTTI_STANDIN_SEED chooses the order of work;
+// TUTTI_STANDIN_HIDE hides device memory.
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+
+namespace tutti::standin {
+
+// From now on; each seed is another order of streams and of threads within kernels.
+void set_order(std::uint64_t seed);
+// The n-th cudaStreamWaitEvent from now, counted from 1, does nothing; 0: all do. To see that tests need each of them.
+void ignore_wait(std::int64_t n);
+std::int64_t waits_so_far();
+// Whether the host dies when it touches device memory itself. Slow.
+void hide_device_memory(bool hides);
+// That were not freed.
+std::size_t allocations();
+
+// For libraries that put work on streams. `can_run` may be asked again and again, and holds the stream while it says no.
+// Gives a CUDA error. Asynchronous.
+cudaError_t enqueue(cudaStream_t stream, std::function<void()> work, std::function<bool()> can_run = {});
+
+}  // namespace tutti::standin

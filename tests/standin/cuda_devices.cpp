@@ -1,0 +1,130 @@
+// CUDA's calls about devices and versions, and the two of cuDNN that name its version.
+
+#include "standin/runtime.hpp"
+
+#include <cudnn.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <sstream>
+#include <string>
+
+using namespace tutti::standin;
+
+namespace tutti::standin {
+namespace {
+
+thread_local int used_device = 0;
+
+int number_from(const char* variable, int otherwise) {
+  const char* const text = std::getenv(variable);
+  return text == nullptr ? otherwise : std::stoi(text);
+}
+
+// As CUDA reads CUDA_VISIBLE_DEVICES: up to the first that does not exist. Read anew at each call, so that tests can set it.
+std::vector<int> visible_devices() {
+  const int count = number_from("TUTTI_STANDIN_DEVICES", 1);
+  std::vector<int> visible;
+  const char* const chosen = std::getenv("CUDA_VISIBLE_DEVICES");
+  if (chosen == nullptr) {
+    for (int device = 0; device < count; ++device) visible.push_back(device);
+    return visible;
+  }
+  std::istringstream list(chosen);
+  for (int device = 0; list >> device && device >= 0 && device < count; list.ignore(1)) visible.push_back(device);
+  return visible;
+}
+
+}  // namespace
+
+int current_device() { return used_device; }
+int device_count() { return static_cast<int>(visible_devices().size()); }
+std::size_t device_memory_bytes() { return static_cast<std::size_t>(number_from("TUTTI_STANDIN_MEMORY", 8192)) << 20; }
+
+}  // namespace tutti::standin
+
+extern "C" {
+
+cudaError_t cudaDriverGetVersion(int* version) {
+  *version = CUDART_VERSION;
+  return cudaSuccess;
+}
+cudaError_t cudaRuntimeGetVersion(int* version) {
+  *version = CUDART_VERSION;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = device_count();
+  return *count == 0 ? fail(cudaErrorNoDevice) : cudaSuccess;
+}
+cudaError_t cudaSetDevice(int device) {
+  if (device < 0 || device >= device_count()) return fail(cudaErrorInvalidDevice);
+  used_device = device;
+  return cudaSuccess;
+}
+cudaError_t cudaGetDevice(int* device) {
+  *device = used_device;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
+  const std::vector<int> visible = visible_devices();
+  if (device < 0 || device >= static_cast<int>(visible.size())) return fail(cudaErrorInvalidDevice);
+  *properties = {};
+  std::strcpy(properties->name, "Stand-in for a GPU");
+  const int number = visible[static_cast<std::size_t>(device)];
+  for (std::size_t i = 0; i < sizeof properties->uuid.bytes; ++i) properties->uuid.bytes[i] = static_cast<char>(i);
+  properties->uuid.bytes[0] = static_cast<char>(number);
+  properties->pciBusID = number;
+  properties->totalGlobalMem = device_memory_bytes();
+  properties->major = 9;
+  properties->multiProcessorCount = 4;
+  properties->warpSize = 32;
+  properties->maxThreadsPerBlock = 1024;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
+  if (device < 0 || device >= device_count()) return fail(cudaErrorInvalidDevice);
+  switch (attribute) {
+    case cudaDevAttrMultiProcessorCount:
+      *value = 4;
+      return cudaSuccess;
+    case cudaDevAttrComputeCapabilityMajor:
+      *value = 9;
+      return cudaSuccess;
+    case cudaDevAttrComputeCapabilityMinor:
+      *value = 0;
+      return cudaSuccess;
+    case cudaDevAttrMaxThreadsPerMultiProcessor:
+      *value = 2048;
+      return cudaSuccess;
+    default:
+      return fail(cudaErrorInvalidValue);
+  }
+}
+
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+  *least = 0;
+  *greatest = -5;
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemGetInfo(std::size_t* free_bytes, std::size_t* total_bytes) {
+  const Lock lock;
+  std::size_t taken = 0;
+  for (const auto& [place, allocation] : runtime().allocations) {
+    if (allocation.on_device && allocation.device == current_device()) taken += allocation.bytes;
+  }
+  *total_bytes = device_memory_bytes();
+  *free_bytes = *total_bytes - taken;
+  return cudaSuccess;
+}
+
+cudnnStatus_t cudnnGetProperty(libraryPropertyType type, int* value) {
+  *value = type == MAJOR_VERSION ? CUDNN_MAJOR : type == MINOR_VERSION ? CUDNN_MINOR : CUDNN_PATCHLEVEL;
+  return CUDNN_STATUS_SUCCESS;
+}
+const char* cudnnGetErrorString(cudnnStatus_t) { return "reported by the stand-in for cuDNN"; }
+
+}  // extern "C"

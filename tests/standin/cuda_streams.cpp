@@ -1,0 +1,195 @@
+// CUDA's calls about streams and events, and the start of kernels.
+
+#include "standin/device/kernel.cuh"
+#include "standin/finding.hpp"
+#include "standin/runtime.hpp"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+using namespace tutti::standin;
+
+namespace tutti::standin {
+namespace {
+
+cudaError_t make_stream(cudaStream_t* stream, unsigned flags, int priority) {
+  const Lock lock;
+  if (flags != cudaStreamNonBlocking) throw Finding("streams that wait for the default stream are not provided for");
+  auto* const made = new CUstream_st;
+  made->device = current_device();
+  made->priority = priority;
+  made->lane = ++runtime().lanes;
+  runtime().handles.insert(made);
+  *stream = made;
+  return cudaSuccess;
+}
+
+cudaError_t make_event(cudaEvent_t* event) {
+  const Lock lock;
+  auto* const made = new CUevent_st;
+  made->device = current_device();
+  runtime().handles.insert(made);
+  *event = made;
+  return cudaSuccess;
+}
+
+// A stream that is captured, or an event of it, can be neither asked nor waited for; nor any by a thread that captures.
+cudaError_t refuse_captured(const std::shared_ptr<Capture>& capture, cudaError_t error) {
+  if (!capture) return refuse_while_capturing();
+  capture->valid = false;
+  return error;
+}
+
+cudaError_t query(const Point& point) {
+  runtime().schedule.dawdle();
+  if (!reached(point)) runtime().schedule.step();
+  return reached(point) ? cudaSuccess : cudaErrorNotReady;
+}
+
+cudaError_t wait_in_capture(CUstream_st& stream, const CUevent_st& event) {
+  if (!event.capture->active) return cudaErrorCapturedEvent;
+  if (!event.capture->valid) return cudaErrorStreamCaptureInvalidated;
+  if (!stream.capture) {
+    event.capture->members.push_back({&stream, std::exchange(stream.tail, {})});
+    stream.capture = event.capture;
+  } else if (stream.capture != event.capture) {
+    stream.capture->valid = event.capture->valid = false;
+    return cudaErrorStreamCaptureMerge;
+  }
+  join(stream.tail, event.point);
+  return cudaSuccess;
+}
+
+cudaError_t wait_event(CUstream_st& stream, const CUevent_st& event) {
+  if (++runtime().waits == runtime().ignored_wait) return cudaSuccess;
+  if (event.capture) return wait_in_capture(stream, event);
+  if (stream.capture) return refuse_captured(stream.capture, cudaErrorStreamCaptureIsolation);
+  join(stream.tail, event.point);
+  return cudaSuccess;
+}
+
+CUevent_st& event_of(cudaEvent_t event) {
+  refuse_dead(event, "an event");
+  return *event;
+}
+
+bool is_legal(const KernelLaunch& launch) {
+  return launch.blocks > 0 && launch.blocks <= 0x7fffffff && launch.blocks_y > 0 && launch.blocks_y <= 0xffff &&
+         launch.threads > 0 && launch.threads <= 1024;
+}
+
+}  // namespace
+
+void enqueue_kernel(const KernelLaunch& launch, cudaStream_t stream) {
+  const Lock lock;
+  CUstream_st& on = stream_of(stream);
+  if (!is_legal(launch)) return static_cast<void>(fail(cudaErrorInvalidConfiguration));
+  if (on.device != current_device()) return static_cast<void>(fail(cudaErrorInvalidResourceHandle));
+  const dim3 blocks(static_cast<unsigned>(launch.blocks), static_cast<unsigned>(launch.blocks_y));
+  fail(enqueue(on, [=] {
+    run_kernel({blocks, static_cast<unsigned>(launch.threads), launch.body, launch.arguments.get()},
+               runtime().schedule.random().next());
+  }));
+}
+
+void refuse_partial_mask(unsigned mask, const Where& where) {
+  if (mask == 0xffffffffU) return;
+  throw Finding(
+      fmt::format("{}:{}: an exchange within a part of a warp is not provided for", where.file_name(), where.line()));
+}
+
+}  // namespace tutti::standin
+
+extern "C" {
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority) {
+  return make_stream(stream, flags, priority);
+}
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) { return make_stream(stream, flags, 0); }
+
+// What is enqueued is done all the same.
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  const Lock lock;
+  refuse_dead(stream, "a stream");
+  if (stream->capture) throw Finding("a stream is destroyed while it is being captured");
+  runtime().handles.erase(stream);
+  delete stream;
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  const Lock lock;
+  const CUstream_st& asked = stream_of(stream);
+  if (const cudaError_t status = refuse_captured(asked.capture, cudaErrorStreamCaptureUnsupported);
+      status != cudaSuccess) {
+    return fail(status);
+  }
+  return fail(query(Point(asked.tail)));
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  Lock lock;
+  const CUstream_st& waited = stream_of(stream);
+  if (const cudaError_t status = refuse_captured(waited.capture, cudaErrorStreamCaptureUnsupported);
+      status != cudaSuccess) {
+    return fail(status);
+  }
+  run_until(lock, Point(waited.tail));
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceSynchronize() {
+  Lock lock;
+  if (const cudaError_t status = refuse_while_anyone_captures(); status != cudaSuccess) return fail(status);
+  run_everything(lock);
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  const Lock lock;
+  return fail(wait_event(stream_of(stream), event_of(event)));
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) { return make_event(event); }
+cudaError_t cudaEventCreate(cudaEvent_t* event) { return make_event(event); }
+
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  const Lock lock;
+  refuse_dead(event, "an event");
+  runtime().handles.erase(event);
+  delete event;
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  const Lock lock;
+  CUevent_st& marked = event_of(event);
+  const CUstream_st& marking = stream_of(stream);
+  if (marked.device != marking.device) return fail(cudaErrorInvalidResourceHandle);
+  if (marking.capture && !marking.capture->valid) return fail(cudaErrorStreamCaptureInvalidated);
+  marked.point = marking.tail;
+  marked.capture = marking.capture;
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  const Lock lock;
+  const CUevent_st& asked = event_of(event);
+  if (const cudaError_t status = refuse_captured(asked.capture, cudaErrorCapturedEvent); status != cudaSuccess) {
+    return fail(status);
+  }
+  return fail(query(Point(asked.point)));
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  Lock lock;
+  const CUevent_st& waited = event_of(event);
+  if (const cudaError_t status = refuse_captured(waited.capture, cudaErrorCapturedEvent); status != cudaSuccess) {
+    return fail(status);
+  }
+  run_until(lock, Point(waited.point));
+  return cudaSuccess;
+}
+
+}  // extern "C"

@@ -1,0 +1,159 @@
+#pragma once
+// The words of kernels on the host, for src/backend/cuda/device/kernel.cuh: kernels compiled as C++ run under
+// kernel_runner.hpp on the stand-in's streams. Known are: __global__, __device__, __shared__ (fixed size, left as the
+// block before left it), __launch_bounds__; threadIdx, blockIdx (x, y), blockDim, gridDim; __syncthreads;
+// __shfl_xor_sync, __shfl_down_sync, __ballot_sync with the full mask; __threadfence; atomicAdd on integers; arithmetic that rounds
+// (__fadd_rn, __dmul_rn, ...); __umulhi, __mulhi, __popc, __clz, __ffs, bit casts; rsqrtf, __expf, __logf; min, max; what
+// cuda_bf16.h offers the host, and the C++ library's mathematics. Add what more is needed.
+
+#include "backend/cuda/check.hpp"
+#include "standin/kernel_runner.hpp"
+
+#include <cuda_bf16.h>
+#include <cuda_runtime_api.h>
+#include <vector_functions.h>
+
+#undef __shared__
+#define __shared__ static
+#undef __shared__
+#define __shared__ static
+#undef __launch_bounds__
+#define __launch_bounds__(...)
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <source_location>
+#include <tuple>
+#include <utility>
+
+using std::max;
+using std::min;
+
+using Where = std::source_location;
+
+inline void __syncthreads(const Where& where = Where::current()) { tutti::standin::wait_at_barrier(where); }
+
+// Blocks run in turn.
+inline void __threadfence() {}
+
+namespace tutti::standin {
+
+void refuse_partial_mask(unsigned mask, const Where& where);
+
+template <class T>
+T exchange(unsigned mask, T value, Partner partner, unsigned distance, const Where& where) {
+  static_assert(sizeof(T) <= sizeof(std::uint64_t) && std::is_trivially_copyable_v<T>);
+  refuse_partial_mask(mask, where);
+  std::uint64_t word = 0;
+  std::memcpy(&word, &value, sizeof value);
+  word = exchange_words(word, partner, distance, where);
+  std::memcpy(&value, &word, sizeof value);
+  return value;
+}
+
+}  // namespace tutti::standin
+
+template <class T>
+T __shfl_xor_sync(unsigned mask, T value, int lanes, const Where& where = Where::current()) {
+  using tutti::standin::Partner;
+  return tutti::standin::exchange(mask, value, Partner::exclusive_or, static_cast<unsigned>(lanes), where);
+}
+template <class T>
+T __shfl_down_sync(unsigned mask, T value, unsigned lanes, const Where& where = Where::current()) {
+  return tutti::standin::exchange(mask, value, tutti::standin::Partner::sum, lanes, where);
+}
+inline unsigned __ballot_sync(unsigned mask, int vote, const Where& where = Where::current()) {
+  tutti::standin::refuse_partial_mask(mask, where);
+  return tutti::standin::exchange_votes(vote != 0, where);
+}
+
+inline int atomicAdd(int* to, int value) { return std::exchange(*to, *to + value); }
+inline unsigned atomicAdd(unsigned* to, unsigned value) { return std::exchange(*to, *to + value); }
+inline unsigned long long atomicAdd(unsigned long long* to, unsigned long long value) {
+  return std::exchange(*to, *to + value);
+}
+
+// Nothing is contracted on the host.
+inline float __fadd_rn(float a, float b) { return a + b; }
+inline float __fsub_rn(float a, float b) { return a - b; }
+inline float __fmul_rn(float a, float b) { return a * b; }
+inline float __fdiv_rn(float a, float b) { return a / b; }
+inline float __fsqrt_rn(float a) { return std::sqrt(a); }
+inline float __frcp_rn(float a) { return 1.0F / a; }
+inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
+inline double __dadd_rn(double a, double b) { return a + b; }
+inline double __dsub_rn(double a, double b) { return a - b; }
+inline double __dmul_rn(double a, double b) { return a * b; }
+inline double __ddiv_rn(double a, double b) { return a / b; }
+inline double __dsqrt_rn(double a) { return std::sqrt(a); }
+inline double __fma_rn(double a, double b, double c) { return std::fma(a, b, c); }
+
+inline float rsqrtf(float a) { return 1.0F / std::sqrt(a); }
+inline double rsqrt(double a) { return 1.0 / std::sqrt(a); }
+inline float __expf(float a) { return std::exp(a); }
+inline float __logf(float a) { return std::log(a); }
+inline float __fdividef(float a, float b) { return a / b; }
+
+inline unsigned __umulhi(unsigned a, unsigned b) {
+  return static_cast<unsigned>((static_cast<std::uint64_t>(a) * b) >> 32);
+}
+inline int __mulhi(int a, int b) { return static_cast<int>((static_cast<std::int64_t>(a) * b) >> 32); }
+inline int __popc(unsigned a) { return std::popcount(a); }
+inline int __clz(int a) { return std::countl_zero(static_cast<unsigned>(a)); }
+inline int __ffs(int a) { return a == 0 ? 0 : std::countr_zero(static_cast<unsigned>(a)) + 1; }
+inline int __float_as_int(float a) { return std::bit_cast<int>(a); }
+inline unsigned __float_as_uint(float a) { return std::bit_cast<unsigned>(a); }
+inline float __int_as_float(int a) { return std::bit_cast<float>(a); }
+inline float __uint_as_float(unsigned a) { return std::bit_cast<float>(a); }
+inline long long __double_as_longlong(double a) { return std::bit_cast<long long>(a); }
+inline double __longlong_as_double(long long a) { return std::bit_cast<double>(a); }
+
+namespace tutti::standin {
+
+struct KernelLaunch {
+  std::int64_t blocks = 1;
+  std::int64_t blocks_y = 1;
+  int threads = 1;
+  std::shared_ptr<const void> arguments;
+  void (*body)(const void* arguments) = nullptr;
+};
+
+// Leaves what is wrong with the launch as the thread's last error, as CUDA does. Asynchronous.
+void enqueue_kernel(const KernelLaunch& launch, cudaStream_t stream);
+
+}  // namespace tutti::standin
+
+namespace tutti::cuda {
+
+struct Grid {
+  std::int64_t blocks = 1;
+  std::int64_t blocks_y = 1;
+  int threads = 256;  // of a block
+};
+
+// Asynchronous. A grid without blocks is nothing to do.
+template <class... Parameters, class... Arguments>
+void launch(void (*kernel)(Parameters...), const Grid& grid, cudaStream_t stream, const Arguments&... arguments) {
+  static_assert((sizeof(Parameters) + ... + 0) <= 4000, "kernels take 4 KiB of arguments");
+  static_assert((std::is_trivially_copyable_v<Parameters> && ...), "arguments of kernels are copied as bytes");
+  if (grid.blocks == 0 || grid.blocks_y == 0) return;
+  using Call = std::pair<decltype(kernel), std::tuple<Parameters...>>;
+  const auto body = [](const void* given) {
+    const Call& call = *static_cast<const Call*>(given);
+    std::apply(call.first, call.second);
+  };
+  standin::enqueue_kernel(
+      {.blocks = grid.blocks,
+       .blocks_y = grid.blocks_y,
+       .threads = grid.threads,
+       .arguments = std::make_shared<Call>(kernel, std::tuple<Parameters...>(static_cast<Parameters>(arguments)...)),
+       .body = body},
+      stream);
+  check(cudaGetLastError());
+}
+
+}  // namespace tutti::cuda

@@ -1,0 +1,338 @@
+#include "standin/kernel_runner.hpp"
+
+#include "standin/finding.hpp"
+#include "standin/random_source.hpp"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+
+#include <array>
+#include <cstddef>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <new>
+#include <string>
+#include <utility>
+#include <vector>
+
+uint3 threadIdx{};
+uint3 blockIdx{};
+dim3 blockDim{};
+dim3 gridDim{};
+
+// Keeps what a call must keep on the stack that is left, and goes on where `to` was left.
+extern "C" void tutti_standin_switch(void** from, void* to);
+asm(R"(
+.text
+.type tutti_standin_switch, @function
+tutti_standin_switch:
+  pushq %rbp
+  pushq %rbx
+  pushq %r12
+  pushq %r13
+  pushq %r14
+  pushq %r15
+  movq %rsp, (%rdi)
+  movq %rsi, %rsp
+  popq %r15
+  popq %r14
+  popq %r13
+  popq %r12
+  popq %rbx
+  popq %rbp
+  popq %rcx
+  jmp *%rcx
+.size tutti_standin_switch, .-tutti_standin_switch
+)");
+
+// Null except under the address sanitizer, which must know where the stack lies.
+extern "C" {
+[[gnu::weak]] void __sanitizer_start_switch_fiber(void** fake_stack, const void* bottom, std::size_t bytes);
+[[gnu::weak]] void __asan_unpoison_memory_region(const volatile void* first, std::size_t bytes);
+[[gnu::weak]] void __sanitizer_finish_switch_fiber(void* fake_stack, const void** bottom, std::size_t* bytes);
+}
+
+namespace tutti::standin {
+namespace {
+
+constexpr unsigned kWarp = 32;
+constexpr unsigned kMostThreads = 1024;
+constexpr std::size_t kStackBytes = std::size_t{1} << 18;  // touched only as far as it is used
+
+enum class State : unsigned char { unstarted, running, at_barrier, at_exchange, done };
+
+struct Stack {
+  // Stacks begin at different distances from their pages' ends, for the sake of the processor's caches.
+  explicit Stack(std::size_t index)
+      : beginning(kStackBytes - index * 448 % 65536),
+        bottom(static_cast<std::byte*>(::mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE,
+                                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0))) {
+    if (bottom == MAP_FAILED) throw std::bad_alloc();
+    ::mprotect(bottom, 4096, PROT_NONE);
+  }
+  Stack(const Stack&) = delete;
+  Stack& operator=(const Stack&) = delete;
+  ~Stack() { ::munmap(bottom, kStackBytes); }
+
+  std::size_t beginning;
+  std::byte* bottom;
+  void* top = nullptr;  // where it was left
+  void* fake_stack = nullptr;
+};
+
+struct Thread {
+  State state = State::unstarted;
+  Stack* stack = nullptr;
+  std::source_location where;
+  unsigned exchanges = 0;
+};
+
+struct Warp {
+  unsigned waiting = 0;
+  std::array<std::array<std::uint64_t, kWarp>, 2> words{};  // of even and odd exchanges: slow lanes still read the last
+};
+
+// Of 0 .. count - 1: a rotation, forwards or backwards.
+class Order {
+ public:
+  Order() = default;
+  Order(unsigned count, RandomSource& random)
+      : count_(count), turn_(random.below(count)), backwards_(random.below(2) == 1) {}
+  unsigned at(unsigned position) const {
+    const unsigned turned = (position + turn_) % count_;
+    return backwards_ ? count_ - 1 - turned : turned;
+  }
+
+ private:
+  unsigned count_ = 1;
+  unsigned turn_ = 0;
+  bool backwards_ = false;
+};
+
+class BlockRunner {
+ public:
+  void run(const KernelCall& call, std::uint64_t seed);
+  void wait_at_barrier(const std::source_location& where);
+  const std::array<std::uint64_t, kWarp>& exchange(std::uint64_t word, const std::source_location& where);
+
+ private:
+  void take_back_stacks();
+  void run_block(unsigned block);
+  void start_threads();  // on the stack of a thread, until one blocks
+  void resume(unsigned thread);
+  void suspend(State state, const std::source_location& where);
+  void enter(Stack& stack);
+  void leave(void** fake_stack);
+  void release(unsigned first, unsigned count);
+  // Of threads that wait together.
+  void refuse_other_places(unsigned first, unsigned count, const std::source_location& where) const;
+  [[noreturn]] void report_stuck() const;
+  static void stack_main();
+
+  KernelCall call_;
+  RandomSource random_{0};
+  Order start_order_;
+
+  std::vector<std::unique_ptr<Stack>> stacks_;
+  std::vector<Stack*> free_stacks_;
+  Stack* current_ = nullptr;
+  void* main_top_ = nullptr;
+  void* main_fake_stack_ = nullptr;
+  const void* main_bottom_ = nullptr;
+  std::size_t main_bytes_ = 0;
+  std::exception_ptr thrown_;
+
+  std::array<Thread, kMostThreads> threads_;
+  std::array<Warp, kMostThreads / kWarp> warps_;
+  std::vector<unsigned> ready_;
+  unsigned started_ = 0;
+  unsigned done_ = 0;
+  unsigned at_barrier_ = 0;
+};
+
+BlockRunner runner;
+
+void BlockRunner::run(const KernelCall& call, std::uint64_t seed) {
+  call_ = call;
+  random_ = RandomSource(seed);
+  gridDim = call.blocks;
+  blockDim = dim3(call.threads, 1, 1);
+  if (free_stacks_.size() < stacks_.size()) take_back_stacks();
+  const unsigned blocks = call.blocks.x * call.blocks.y;
+  const Order order(blocks, random_);
+  for (unsigned i = 0; i < blocks; ++i) run_block(order.at(i));
+}
+
+// After a kernel that was given up.
+void BlockRunner::take_back_stacks() {
+  free_stacks_.clear();
+  for (const auto& stack : stacks_) {
+    if (__asan_unpoison_memory_region != nullptr) __asan_unpoison_memory_region(stack->bottom, kStackBytes);
+    free_stacks_.push_back(stack.get());
+  }
+}
+
+void BlockRunner::run_block(unsigned block) {
+  blockIdx = {block % call_.blocks.x, block / call_.blocks.x, 0};
+  start_order_ = Order(call_.threads, random_);
+  started_ = done_ = at_barrier_ = 0;
+  for (Warp& warp : warps_) warp.waiting = 0;
+  ready_.clear();
+  while (started_ < call_.threads) {
+    if (free_stacks_.empty()) {
+      stacks_.push_back(std::make_unique<Stack>(stacks_.size()));
+      free_stacks_.push_back(stacks_.back().get());
+    }
+    Stack& stack = *free_stacks_.back();
+    free_stacks_.pop_back();
+    auto* const words = reinterpret_cast<void**>(stack.bottom + stack.beginning);
+    if (__asan_unpoison_memory_region != nullptr) __asan_unpoison_memory_region(words - 512, 512 * sizeof(void*));
+    // As after a call: six registers, where to return to, and what that function takes for its own return address.
+    std::memset(words - 16, 0, 16 * sizeof(void*));
+    words[-2] = reinterpret_cast<void*>(&BlockRunner::stack_main);
+    stack.top = words - 8;
+    stack.fake_stack = nullptr;
+    enter(stack);
+  }
+  while (!ready_.empty()) {
+    const unsigned thread = ready_.back();
+    ready_.pop_back();
+    resume(thread);
+  }
+  if (done_ < call_.threads) report_stuck();
+}
+
+void BlockRunner::start_threads() {
+  while (started_ < call_.threads) {
+    const unsigned thread = start_order_.at(started_++);
+    threads_[thread] = {.state = State::running, .stack = current_, .where = {}, .exchanges = 0};
+    threadIdx = {thread, 0, 0};
+    call_.body(call_.arguments);
+    threads_[thread].state = State::done;
+    ++done_;
+  }
+}
+
+void BlockRunner::stack_main() {
+  BlockRunner& self = runner;
+  if (__sanitizer_finish_switch_fiber != nullptr) {
+    __sanitizer_finish_switch_fiber(nullptr, &self.main_bottom_, &self.main_bytes_);
+  }
+  try {
+    self.start_threads();
+  } catch (...) {
+    self.thrown_ = std::current_exception();
+  }
+  self.free_stacks_.push_back(self.current_);
+  self.leave(nullptr);  // for good
+}
+
+void BlockRunner::resume(unsigned thread) {
+  threads_[thread].state = State::running;
+  threadIdx = {thread, 0, 0};
+  enter(*threads_[thread].stack);
+}
+
+void BlockRunner::enter(Stack& stack) {
+  current_ = &stack;
+  if (__sanitizer_start_switch_fiber != nullptr) {
+    __sanitizer_start_switch_fiber(&main_fake_stack_, stack.bottom, kStackBytes);
+  }
+  tutti_standin_switch(&main_top_, stack.top);
+  if (__sanitizer_finish_switch_fiber != nullptr) {
+    __sanitizer_finish_switch_fiber(main_fake_stack_, nullptr, nullptr);
+  }
+  if (thrown_) std::rethrow_exception(std::exchange(thrown_, nullptr));
+}
+
+void BlockRunner::leave(void** fake_stack) {
+  Stack& stack = *current_;
+  if (__sanitizer_start_switch_fiber != nullptr) {
+    __sanitizer_start_switch_fiber(fake_stack, main_bottom_, main_bytes_);
+  }
+  tutti_standin_switch(&stack.top, main_top_);
+  if (__sanitizer_finish_switch_fiber != nullptr) {
+    __sanitizer_finish_switch_fiber(stack.fake_stack, &main_bottom_, &main_bytes_);
+  }
+}
+
+void BlockRunner::suspend(State state, const std::source_location& where) {
+  threads_[threadIdx.x].state = state;
+  threads_[threadIdx.x].where = where;
+  leave(&current_->fake_stack);
+}
+
+void BlockRunner::release(unsigned first, unsigned count) {
+  const Order order(count, random_);
+  for (unsigned i = 0; i < count; ++i) ready_.push_back(first + order.at(i));
+}
+
+void BlockRunner::refuse_other_places(unsigned first, unsigned count, const std::source_location& where) const {
+  for (unsigned thread = first; thread < first + count; ++thread) {
+    const std::source_location& other = threads_[thread].where;
+    if (thread == threadIdx.x || other.line() == where.line()) continue;
+    throw Finding(fmt::format("threads that must wait together do so in different places: {}:{} and {}:{}",
+                              where.file_name(), where.line(), other.file_name(), other.line()));
+  }
+}
+
+void BlockRunner::wait_at_barrier(const std::source_location& where) {
+  if (++at_barrier_ == call_.threads) {
+    refuse_other_places(0, call_.threads, where);
+    at_barrier_ = 0;
+    release(0, call_.threads);
+  }
+  suspend(State::at_barrier, where);
+}
+
+const std::array<std::uint64_t, kWarp>& BlockRunner::exchange(std::uint64_t word, const std::source_location& where) {
+  const unsigned thread = threadIdx.x;
+  Warp& warp = warps_[thread / kWarp];
+  auto& words = warp.words[threads_[thread].exchanges++ % 2];
+  words[thread % kWarp] = word;
+  if (++warp.waiting == kWarp) {
+    refuse_other_places(thread / kWarp * kWarp, kWarp, where);
+    warp.waiting = 0;
+    release(thread / kWarp * kWarp, kWarp);
+  }
+  suspend(State::at_exchange, where);
+  return words;
+}
+
+void BlockRunner::report_stuck() const {
+  std::string text =
+      fmt::format("block {} of a kernel is stuck: {} of {} threads have left it", blockIdx.x, done_, call_.threads);
+  for (const State state : {State::at_barrier, State::at_exchange}) {
+    for (unsigned thread = 0; thread < call_.threads; ++thread) {
+      if (threads_[thread].state != state) continue;
+      text += fmt::format(", thread {} waits at {}:{} ({})", thread, threads_[thread].where.file_name(),
+                          threads_[thread].where.line(),
+                          state == State::at_barrier ? "barrier" : "exchange within its warp");
+      break;
+    }
+  }
+  throw Finding(text);
+}
+
+}  // namespace
+
+void run_kernel(const KernelCall& call, std::uint64_t seed) { runner.run(call, seed); }
+
+void wait_at_barrier(const std::source_location& where) { runner.wait_at_barrier(where); }
+
+std::uint64_t exchange_words(std::uint64_t word, Partner partner, unsigned mask, const std::source_location& where) {
+  const unsigned lane = threadIdx.x % kWarp;
+  const auto& words = runner.exchange(word, where);
+  const unsigned from = partner == Partner::exclusive_or ? lane ^ mask : lane + mask;
+  return words[from < kWarp ? from : lane];
+}
+
+std::uint32_t exchange_votes(bool vote, const std::source_location& where) {
+  const auto& words = runner.exchange(vote ? 1 : 0, where);
+  std::uint32_t votes = 0;
+  for (unsigned lane = 0; lane < kWarp; ++lane) votes |= static_cast<std::uint32_t>(words[lane]) << lane;
+  return votes;
+}
+
+}  // namespace tutti::standin

@@ -1,0 +1,185 @@
+// Convolutions by plain loops, in place of cuDNN's: enqueued like kernels, so that a stream's order holds for them, too.
+
+#include "backend/cuda/convolution.hpp"
+#include "backend/cuda/element.cuh"
+
+#include <algorithm>
+#include <vector>
+
+namespace tutti::cuda {
+namespace {
+
+std::vector<float> floats(const void* from, std::int64_t values, bool bf16) {
+  std::vector<float> result(static_cast<std::size_t>(values));
+  for (std::int64_t i = 0; i < values; ++i) {
+    result[static_cast<std::size_t>(i)] =
+        bf16 ? to_float(static_cast<const Bf16*>(from)[i]) : static_cast<const float*>(from)[i];
+  }
+  return result;
+}
+
+void store(const std::vector<float>& values, void* to, bool bf16) {
+  if (!bf16) {
+    std::ranges::copy(values, static_cast<float*>(to));
+    return;
+  }
+  for (std::size_t i = 0; i < values.size(); ++i) set(static_cast<Bf16*>(to)[i], values[i]);
+}
+
+// Runs fastest along a row of memory: to[i] += factor * from[i]. Much is zero behind ReLU and in padding.
+void add_scaled(float factor, const float* from, float* to, std::int64_t count) {
+  if (factor == 0) return;
+  for (std::int64_t i = 0; i < count; ++i) to[i] += factor * from[i];
+}
+
+// Calls `visit` with the number of an output pixel, of a pixel of the image under the window, and of the position within
+// the window, for all of one sample.
+template <class Visit>
+void for_each_tap(const ConvolutionShape& shape, std::int64_t sample, const Visit& visit) {
+  const std::int64_t rows = shape.output_height();
+  const std::int64_t columns = shape.output_width();
+  for (std::int64_t row = 0; row < rows; ++row) {
+    for (std::int64_t column = 0; column < columns; ++column) {
+      for (std::int64_t i = 0; i < shape.kernel_height; ++i) {
+        for (std::int64_t j = 0; j < shape.kernel_width; ++j) {
+          const std::int64_t y = row * shape.stride + i - shape.padding;
+          const std::int64_t x = column * shape.stride + j - shape.padding;
+          if (y < 0 || y >= shape.height || x < 0 || x >= shape.width) continue;
+          visit((sample * rows + row) * columns + column, (sample * shape.height + y) * shape.width + x,
+                i * shape.kernel_width + j);
+        }
+      }
+    }
+  }
+}
+
+class Naive {
+ public:
+  Naive(const ConvolutionShape& shape, const ConvolutionTensors& tensors)
+      : shape_(shape), tensors_(tensors), bf16_(shape.precision == Precision::bf16) {}
+
+  void forward() const {
+    const auto input = floats(tensors_.input, inputs(), bf16_);
+    const auto filters = floats(tensors_.filters, weights(), bf16_);
+    std::vector<float> by_channel(filters.size());  // positions, channels, outputs
+    for (std::int64_t k = 0; k < shape_.outputs; ++k) {
+      for (std::int64_t i = 0; i < taps(); ++i)
+        by_channel[index(i * shape_.outputs + k)] = filters[index(k * taps() + i)];
+    }
+    std::vector<float> output(index(outputs()));
+    for (std::int64_t n = 0; n < shape_.samples; ++n) {
+      for_each_tap(shape_, n, [&](std::int64_t to, std::int64_t from, std::int64_t position) {
+        for (std::int64_t c = 0; c < shape_.channels; ++c) {
+          add_scaled(input[index(from * shape_.channels + c)],
+                     &by_channel[index((position * shape_.channels + c) * shape_.outputs)],
+                     &output[index(to * shape_.outputs)], shape_.outputs);
+        }
+      });
+    }
+    store(output, tensors_.output, bf16_);
+  }
+
+  void input_gradient() const {
+    const auto filters = floats(tensors_.filters, weights(), bf16_);
+    const auto gradient = floats(tensors_.output, outputs(), bf16_);
+    std::vector<float> result(index(inputs()));
+    for (std::int64_t n = 0; n < shape_.samples; ++n) {
+      for_each_tap(shape_, n, [&](std::int64_t from, std::int64_t to, std::int64_t position) {
+        for (std::int64_t k = 0; k < shape_.outputs; ++k) {
+          add_scaled(gradient[index(from * shape_.outputs + k)],
+                     &filters[index(k * taps() + position * shape_.channels)], &result[index(to * shape_.channels)],
+                     shape_.channels);
+        }
+      });
+    }
+    store(result, tensors_.input, bf16_);
+  }
+
+  // Sample by sample, so that sums over many pixels stay precise.
+  void weight_gradient() const {
+    const auto input = floats(tensors_.input, inputs(), bf16_);
+    const auto gradient = floats(tensors_.output, outputs(), bf16_);
+    std::vector<float> result(index(weights()));
+    std::vector<float> of_sample(result.size());
+    for (std::int64_t n = 0; n < shape_.samples; ++n) {
+      std::ranges::fill(of_sample, 0.0f);
+      for_each_tap(shape_, n, [&](std::int64_t from, std::int64_t at, std::int64_t position) {
+        for (std::int64_t k = 0; k < shape_.outputs; ++k) {
+          add_scaled(gradient[index(from * shape_.outputs + k)], &input[index(at * shape_.channels)],
+                     &of_sample[index(k * taps() + position * shape_.channels)], shape_.channels);
+        }
+      });
+      add_scaled(1, of_sample.data(), result.data(), weights());
+    }
+    store(result, tensors_.filters, bf16_);
+  }
+
+ private:
+  static std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
+  std::int64_t taps() const { return shape_.kernel_height * shape_.kernel_width * shape_.channels; }
+  std::int64_t weights() const { return shape_.outputs * taps(); }
+  std::int64_t inputs() const { return shape_.samples * shape_.height * shape_.width * shape_.channels; }
+  std::int64_t outputs() const {
+    return shape_.samples * shape_.output_height() * shape_.output_width() * shape_.outputs;
+  }
+
+  ConvolutionShape shape_;
+  ConvolutionTensors tensors_;
+  bool bf16_;
+};
+
+__global__ void compute(ConvolutionPass pass, ConvolutionShape shape, ConvolutionTensors tensors) {
+  const Naive naive(shape, tensors);
+  switch (pass) {
+    case ConvolutionPass::forward:
+      return naive.forward();
+    case ConvolutionPass::input_gradient:
+      return naive.input_gradient();
+    case ConvolutionPass::weight_gradient:
+      return naive.weight_gradient();
+  }
+}
+
+class NaivePlan final : public ConvolutionPlan {
+ public:
+  NaivePlan(ConvolutionPass pass, const ConvolutionShape& shape) : pass_(pass), shape_(shape) {}
+
+  // Asks for some and spoils it, as a library may.
+  std::size_t scratch_bytes() const override { return kScratchBytes; }
+  void run(CudaStream& stream, const ConvolutionTensors& tensors, void* scratch) override {
+    const auto native = static_cast<cudaStream_t>(stream.native());
+    check(cudaMemsetAsync(scratch, 0xFF, kScratchBytes, native));
+    launch(compute, {.threads = 1}, native, pass_, shape_, tensors);
+  }
+
+ private:
+  static constexpr std::size_t kScratchBytes = 1000;
+
+  ConvolutionPass pass_;
+  ConvolutionShape shape_;
+};
+
+class NaivePlanner final : public ConvolutionPlanner {
+ public:
+  std::unique_ptr<ConvolutionPlan> plan(ConvolutionPass pass, const ConvolutionShape& shape) override {
+    return std::make_unique<NaivePlan>(pass, shape);
+  }
+  std::string choices() const override { return choices_; }
+  bool adopt_choices(const std::string& lines) override {
+    choices_ = lines;
+    return true;
+  }
+
+ private:
+  std::string choices_;
+};
+
+}  // namespace
+
+std::unique_ptr<ConvolutionPlanner> make_convolution_planner(const PlannerOptions&) {
+  return std::make_unique<NaivePlanner>();
+}
+
+std::string convolution_library() { return "plain loops"; }
+
+}  // namespace tutti::cuda

@@ -1,0 +1,107 @@
+#pragma once
+// A processor with memory and queues of its own that only holds data. What is enqueued is done late, the queues' heads
+// in an order drawn from a seed, so that whoever forgets to wait gets other data. One thread may enqueue.
+
+#include "support/memory_backend.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <random>
+#include <utility>
+#include <vector>
+
+namespace tutti::testing_support {
+
+// What such a device gets wrong on purpose, so that tests can show that they would notice.
+struct LateFaults {
+  std::optional<int> lost_follow{};  // of every two calls of Stream::follow(), this one does nothing
+  bool lost_awaits = false;
+};
+
+class LateDevice : public MemoryBackend {
+ public:
+  explicit LateDevice(unsigned seed, const LateFaults& faults = {}) : random_(seed), faults_(faults) {}
+
+  // Makes image stores from now on.
+  std::function<std::unique_ptr<ImageStore>(LateDevice&, const HeldImages&)> make_store;
+
+  void enqueue(Stream& stream, std::function<void()> work) {
+    dynamic_cast<LateStream&>(stream).queue.push_back({[] { return true; }, std::move(work)});
+    while (random_() % 3 == 0 && work_once()) {
+    }
+  }
+
+  MemorySpace memory_space() const override { return MemorySpace::cuda; }
+  Buffer allocate_staging(std::size_t bytes) override { return allocate_in(MemorySpace::host, bytes); }
+  std::unique_ptr<Stream> make_stream() override {
+    auto stream = std::make_unique<LateStream>(*this);
+    streams_.push_back(stream.get());
+    return stream;
+  }
+  std::unique_ptr<Event> make_event() override { return std::make_unique<LateEvent>(); }
+  std::unique_ptr<ImageStore> hold_images(const HeldImages& images) override {
+    return make_store ? make_store(*this, images) : nullptr;
+  }
+  void copy(Stream& stream, const Tensor& to, const Tensor& from) override {
+    if (to.bytes() != from.bytes()) refuse();
+    enqueue(stream, [to, from] { std::memcpy(to.data, from.data, to.bytes()); });
+  }
+
+ private:
+  struct Marks {
+    std::int64_t marked = 0;
+    std::int64_t reached = 0;
+  };
+  struct LateEvent : Event {
+    bool reached() override { return marks->reached >= marks->marked; }
+    std::shared_ptr<Marks> marks = std::make_shared<Marks>();
+  };
+  struct Operation {
+    std::function<bool()> may_begin;
+    std::function<void()> work;
+  };
+  struct LateStream : Stream {
+    explicit LateStream(LateDevice& of) : device(of) {}
+    ~LateStream() override { std::erase(device.streams_, this); }
+    void synchronize() override {
+      while (!queue.empty()) device.work_once();
+    }
+    void record(Event& event) override {
+      const auto marks = dynamic_cast<LateEvent&>(event).marks;
+      device.enqueue(*this, [marks, mark = ++marks->marked] { marks->reached = mark; });
+    }
+    void follow(const Event& event) override {
+      if (device.follows_++ % 2 == device.faults_.lost_follow) return;
+      const auto marks = dynamic_cast<const LateEvent&>(event).marks;
+      queue.push_back({[marks, mark = marks->marked] { return marks->reached >= mark; }, [] {}});
+    }
+    void await(Event& event) override {
+      while (!device.faults_.lost_awaits && !event.reached()) device.work_once();
+    }
+    LateDevice& device;
+    std::deque<Operation> queue;
+  };
+
+  // The head of any queue; false when no queue's may begin.
+  bool work_once() {
+    std::ranges::shuffle(streams_, random_);
+    const auto stream = std::ranges::find_if(
+        streams_, [](const LateStream* each) { return !each->queue.empty() && each->queue.front().may_begin(); });
+    if (stream == streams_.end()) return false;
+    const Operation operation = std::move((*stream)->queue.front());
+    (*stream)->queue.pop_front();
+    operation.work();
+    return true;
+  }
+
+  std::mt19937 random_;
+  LateFaults faults_;
+  int follows_ = 0;
+  std::vector<LateStream*> streams_;
+};
+
+}  // namespace tutti::testing_support

@@ -1,0 +1,107 @@
+#include "nn/fake_backend.hpp"
+#include "train/part_team.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace tutti {
+namespace {
+
+using testing_support::FakeBackend;
+
+const Shape kSample{3, 1, 1};
+// The head's weight and bias; then scale and shift of each norm, last first; then their statistics.
+constexpr std::int64_t kHead = 32;
+constexpr std::int64_t kWhole = 160;
+
+NetworkSpec two_norms() {
+  return {"net",
+          Initializer::xavier,
+          {{"a", BatchNormSpec{.relu = true}}, {"b", BatchNormSpec{}}, {"head", LinearSpec{.units = 2}}}};
+}
+
+struct Step {
+  std::vector<float> gradients;
+  std::vector<std::int64_t> ready;
+};
+
+// Some steps of a rank with so many parts on a processor with one queue, the values of their batches new at each step.
+class Rank {
+ public:
+  Rank(bool records, std::size_t parts)
+      : network_(two_norms(), kSample, 2), weights_block_(static_cast<std::size_t>(elements()), 0.5f), parts_(parts) {
+    backend.records = records;
+    weights_ = std::make_unique<NetworkWeights>(network_, backend, view(weights_block_));
+  }
+
+  std::vector<Step> play(int steps, const std::vector<std::int64_t>& stops) {
+    const auto stream = backend.make_stream();
+    PartTeam team({.network = network_, .weights = *weights_, .backend = backend, .stream = *stream});
+    team.plan(2, LayerMode::training);
+    std::vector<float> total(weights_block_.size());
+    team.collect_gradients(view(total), static_cast<std::int64_t>(parts_), stops);
+    std::vector<std::vector<float>> images(parts_, std::vector<float>(6));
+    std::vector<std::int32_t> labels{0, 1};
+    std::vector<Step> played;
+    for (int step = 0; step < steps; ++step) {
+      StepBatches batches;
+      batches.global_samples = static_cast<std::int64_t>(2 * parts_);
+      for (std::size_t part = 0; part < parts_; ++part) {
+        for (std::size_t i = 0; i < 6; ++i) images[part][i] = static_cast<float>((7 * part + 3 * i) % 5 + step);
+        batches.batches.push_back(
+            {.part = static_cast<int>(part),
+             .samples = 2,
+             .first_position = static_cast<std::int64_t>(2 * part),
+             .images = {images[part].data(), kSample.batch_of(2), ElementType::f32, MemorySpace::host},
+             .labels = {labels.data(), Shape{2}, ElementType::i32, MemorySpace::host}});
+      }
+      Step& now = played.emplace_back();
+      team.play({.batches = batches, .step = step}, [&](std::int64_t final) { now.ready.push_back(final); });
+      now.gradients = total;
+    }
+    return played;
+  }
+
+  FakeBackend backend;
+
+ private:
+  std::int64_t elements() const { return network_.layout().block_elements(); }
+  Tensor view(std::vector<float>& values) const {
+    return {values.data(), Shape{elements()}, ElementType::f32, MemorySpace::host};
+  }
+
+  Network network_;
+  std::vector<float> weights_block_;
+  std::size_t parts_;
+  std::unique_ptr<NetworkWeights> weights_;
+};
+
+TEST(RecordedParts, AddUpAsPartsPlayedDirectlyDo) {
+  for (const std::size_t parts : {1u, 2u, 5u}) {
+    for (const std::vector<std::int64_t>& stops :
+         {std::vector<std::int64_t>{}, std::vector<std::int64_t>{kHead, kWhole}}) {
+      Rank direct(false, parts);
+      Rank recorded(true, parts);
+      const auto expected = direct.play(5, stops);
+      const auto found = recorded.play(5, stops);
+      for (std::size_t step = 0; step < expected.size(); ++step) {
+        EXPECT_EQ(found[step].gradients, expected[step].gradients) << parts << " parts, step " << step;
+        EXPECT_EQ(found[step].ready.back(), kWhole);
+      }
+      // In one piece, but for the last part, that is cut at the stops.
+      EXPECT_EQ(recorded.backend.recordings, static_cast<int>(parts) + (stops.empty() ? 0 : 1));
+      EXPECT_LT(recorded.backend.log.enqueued, direct.backend.log.enqueued);
+    }
+  }
+}
+
+TEST(RecordedParts, TellAtTheStopsOfTheLastPart) {
+  Rank rank(true, 3);
+  const auto steps = rank.play(4, {kHead, kWhole});
+  EXPECT_EQ(steps.back().ready, (std::vector<std::int64_t>{0, 0, kHead, kWhole, kWhole}));  // and at the end
+}
+
+}  // namespace
+}  // namespace tutti

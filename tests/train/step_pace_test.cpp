@@ -1,0 +1,49 @@
+#include "train/step_pace.hpp"
+
+#include "support/late_device.hpp"
+
+#include <gtest/gtest.h>
+
+namespace tutti {
+namespace {
+
+using testing_support::LateDevice;
+using testing_support::MemoryBackend;
+
+TEST(StepPace, LetsTheHostBeSoManyStepsAheadAndNoMore) {
+  for (const int steps_ahead : {0, 1, 2}) {
+    int furthest = 0;
+    for (unsigned seed = 0; seed < 20; ++seed) {
+      LateDevice device(seed);
+      const auto stream = device.make_stream();
+      StepPace pace(device, *stream, steps_ahead);
+      int done = 0;
+      for (int step = 1; step <= 10; ++step) {
+        pace.begin_step();
+        device.enqueue(*stream, [&done] { ++done; });
+        pace.end_step();
+        ASSERT_GE(done, step - steps_ahead);
+        furthest = std::max(furthest, step - done);
+      }
+      pace.settle();
+      EXPECT_EQ(done, 10);
+    }
+    EXPECT_EQ(furthest, steps_ahead);
+  }
+}
+
+TEST(StepPace, CountsNoTimeWhileNoStepIsUnderWay) {
+  MemoryBackend host;
+  const auto stream = host.make_stream();
+  StepPace pace(host, *stream, 1);
+  EXPECT_EQ(pace.settle(), 0);
+  pace.begin_step();
+  pace.end_step();
+  pace.begin_step();
+  pace.end_step();
+  EXPECT_GT(pace.settle(), 0);
+  EXPECT_EQ(pace.settle(), 0);
+}
+
+}  // namespace
+}  // namespace tutti
