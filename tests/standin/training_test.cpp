@@ -14,6 +14,7 @@
 #include <cmath>
 #include <cstdint>
 #include <memory>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,8 @@ struct Training {
   int steps_ahead = 1;
   bool records = true;
 };
+
+void PrintTo(const Training& training, std::ostream* out) { *out << training.name; }
 
 std::vector<Training> trainings() {
   return {
@@ -60,7 +63,7 @@ class Device {
  public:
   Device(const Training& training, std::unique_ptr<Backend> backend, const TrainerOptions& options)
       : backend_(std::move(backend)),
-        communicator_(make_solo_communicator()),
+        communicator_(make_solo_communicator(backend_.get())),
         data_(open_small(training.data)),
         network_(training.model, data_.pair.train->info().image, data_.pair.train->info().classes),
         trainer_({.backend = *backend_,
