@@ -33,7 +33,7 @@ __device__ inline void about_zero(const Moments<T>& moments, double rows, double
 }
 
 template <class T>
-__global__ void __launch_bounds__(RowGrid::kThreads, 4) norm_sums(NormSums work) {
+__global__ void __launch_bounds__(RowGrid::kThreads, 3) norm_sums(NormSums work) {
   constexpr int kSize = Floats<T>::kSize;
   const int chunk = last_chunk_first();
   const RowShare share = share_of_thread(work.grid, chunk);
@@ -58,8 +58,8 @@ __global__ void __launch_bounds__(RowGrid::kThreads, 4) norm_sums(NormSums work)
   });
   double sums[2 * kSize];
   about_zero(moments, rows, sums);
-  add_lanes({work.grid.width, work.grid.lanes}, sums);
-  if (share.lane != 0 || share.begin >= share.end) return;
+  add_rows({work.grid.width, work.grid.height}, sums);
+  if (share.row != 0 || share.begin >= share.end) return;
   const auto all = static_cast<double>(rows_of_chunk(work.grid, chunk));
   float2* const to = work.partials + (static_cast<std::int64_t>(chunk) * work.grid.packs + share.pack) * kSize;
 #pragma unroll
@@ -72,11 +72,11 @@ __global__ void __launch_bounds__(RowGrid::kThreads, 4) norm_sums(NormSums work)
 
 // The kernels that go on with partial sums: a few channels to a block.
 constexpr int kChannels = 4;
-constexpr int kLanes = RowGrid::kThreads / kChannels;
+constexpr int kHeight = RowGrid::kThreads / kChannels;
 
 struct ChannelOfThread {
   int channel;
-  int lane;
+  int row;
 };
 
 __device__ inline ChannelOfThread channel_of_thread() {
@@ -88,16 +88,16 @@ __global__ void norm_statistics(NormStatistics work, int padded_channels) {
   const ChannelOfThread at = channel_of_thread();
   double sums[2] = {0, 0};
   if (work.partials != nullptr) {
-    for (int chunk = at.lane; chunk < work.grid.chunks; chunk += kLanes) {
+    for (int chunk = at.row; chunk < work.grid.chunks; chunk += kHeight) {
       const float2 part = work.partials[static_cast<std::int64_t>(chunk) * padded_channels + at.channel];
       const double mean = part.x;
       const double sum = mean * static_cast<double>(rows_of_chunk(work.grid, chunk));
       sums[0] += sum;
       sums[1] += part.y + sum * mean;
     }
-    add_lanes({kChannels, kLanes}, sums);
+    add_rows({kChannels, kHeight}, sums);
   }
-  if (at.lane != 0) return;
+  if (at.row != 0) return;
   const int c = at.channel;
   const bool real = c < work.channels;
   double mean = 0;
@@ -196,8 +196,8 @@ __global__ void __launch_bounds__(RowGrid::kThreads, 3) norm_gradient_sums(NormG
     both[2 * k] = sums.values[k];
     both[2 * k + 1] = products.values[k];
   }
-  add_lanes({work.grid.width, work.grid.lanes}, both);
-  if (share.lane != 0 || share.begin >= share.end) return;
+  add_rows({work.grid.width, work.grid.height}, both);
+  if (share.row != 0 || share.begin >= share.end) return;
   float2* const to = work.partials + (static_cast<std::int64_t>(chunk) * work.grid.packs + share.pack) * kSize;
 #pragma unroll
   for (int k = 0; k < kSize; ++k) to[k] = {static_cast<float>(both[2 * k]), static_cast<float>(both[2 * k + 1])};
@@ -207,14 +207,14 @@ __global__ void __launch_bounds__(RowGrid::kThreads, 3) norm_gradient_sums(NormG
 __global__ void norm_gradients(NormGradients work, int padded_channels) {
   const ChannelOfThread at = channel_of_thread();
   double sums[2] = {0, 0};
-  for (int chunk = at.lane; chunk < work.grid.chunks; chunk += kLanes) {
+  for (int chunk = at.row; chunk < work.grid.chunks; chunk += kHeight) {
     const float2 part = work.partials[static_cast<std::int64_t>(chunk) * padded_channels + at.channel];
     sums[0] += part.x;
     sums[1] += part.y;
   }
-  add_lanes({kChannels, kLanes}, sums);
+  add_rows({kChannels, kHeight}, sums);
   const int c = at.channel;
-  if (at.lane != 0 || c >= work.channels) return;
+  if (at.row != 0 || c >= work.channels) return;
   const auto n = static_cast<double>(work.grid.rows);
   const double inverse = 1 / sqrt(work.of.variance[c] + work.epsilon);
   const double factor = work.scale[c] * inverse;
