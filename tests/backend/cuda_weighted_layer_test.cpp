@@ -89,7 +89,7 @@ TEST_P(CudaFilters, ArePackedWithZerosAroundThemAndUnpackedAgain) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, CudaFilters, ::testing::Values(ElementType::f32, ElementType::bf16),
-                         [](const auto& info) { return std::string(name_of(info.param)); });
+                         [](const auto& type) { return std::string(name_of(type.param)); });
 
 }  // namespace
 }  // namespace tutti::testing_support
