@@ -5,7 +5,9 @@
 #include "standin/runtime.hpp"
 
 #include <fmt/format.h>
+#include <sys/mman.h>
 
+#include <cstddef>
 #include <cstring>
 #include <utility>
 
@@ -80,17 +82,24 @@ bool is_legal(const KernelLaunch& launch) {
          launch.threads > 0 && launch.threads <= 1024;
 }
 
-// Takes for an address what looks like one.
+bool is_mapped(std::uint64_t address) {
+  constexpr std::uint64_t kPage = 4096;
+  unsigned char resident = 0;
+  return address < (std::uint64_t{1} << 47) &&
+         ::mincore(reinterpret_cast<void*>(address / kPage * kPage), kPage, &resident) == 0;
+}
+
+// Takes every word that is the address of something for one, unless it may be a bool with what was left behind it. What
+// lies just behind CUDA's memory may be an end.
 void refuse_memory_of_the_host(const KernelLaunch& launch) {
-  constexpr std::uint64_t kLowest = 0x5500'0000'0000;
-  constexpr std::uint64_t kHighest = 0x7fff'ffff'ffff;
   const auto* const bytes = static_cast<const unsigned char*>(launch.arguments.get());
   for (std::size_t at = 0; at + sizeof(std::uint64_t) <= launch.argument_bytes; at += sizeof(std::uint64_t)) {
     std::uint64_t word = 0;
     std::memcpy(&word, bytes + at, sizeof word);
-    if (word < kLowest || word > kHighest || find_allocation(reinterpret_cast<const void*>(word - 1)) != nullptr)
+    const auto* const place = reinterpret_cast<const std::byte*>(word);
+    if (word % 256 <= 1 || !is_mapped(word) || find_allocation(place) != nullptr ||
+        find_allocation(place - 1) != nullptr)
       continue;
-    if (find_allocation(reinterpret_cast<const void*>(word)) != nullptr) continue;
     throw Finding(fmt::format("a kernel is given {:#x}, which is memory of the host alone, or gone", word));
   }
 }
