@@ -19,12 +19,11 @@ const std::string kForward = describe(ConvolutionPass::forward, kShape);
 const std::string kGradient = describe(ConvolutionPass::weight_gradient, kShape);
 const EngineChoice kChoice{57, {{2, 14}, {17, -1}}};
 
-EngineTable table_of(const std::string& library = "cuDNN 9.19.0", const std::string& device = "NVIDIA H200") {
-  return {library, device};
-}
+constexpr auto kCudnn = "cuDNN 9.19.0";
+constexpr auto kDevice = "NVIDIA H200";
 
 TEST(EngineTable, WritesLinesThatStandAlone) {
-  EngineTable table = table_of();
+  EngineTable table({kCudnn, kDevice});
   EXPECT_EQ(table.text(), "");
   table.note(kForward, kChoice);
   EXPECT_EQ(table.text(),
@@ -32,10 +31,10 @@ TEST(EngineTable, WritesLinesThatStandAlone) {
 }
 
 TEST(EngineTable, FindsAgainWhatItWrote) {
-  EngineTable table = table_of();
+  EngineTable table({kCudnn, kDevice});
   table.note(kForward, kChoice);
   table.note(kGradient, {3});
-  EngineTable other = table_of();
+  EngineTable other({kCudnn, kDevice});
   EXPECT_EQ(other.find(kForward), std::nullopt);
   EXPECT_TRUE(other.adopt(table.text()));
   EXPECT_EQ(other.find(kForward), kChoice);
@@ -60,9 +59,10 @@ TEST(EngineTable, TellsEveryTwoPassesAndShapesApart) {
 }
 
 TEST(EngineTable, LeavesOutLinesOfOtherLibrariesAndDevices) {
-  EngineTable table = table_of();
+  EngineTable table({kCudnn, kDevice});
   table.note(kForward, kChoice);
-  for (EngineTable other : {table_of("cuDNN 9.20.0"), table_of("cuDNN 9.19.0", "NVIDIA H100")}) {
+  for (const EngineOwner& owner : {EngineOwner{"cuDNN 9.20.0", kDevice}, EngineOwner{kCudnn, "NVIDIA H100"}}) {
+    EngineTable other(owner);
     EXPECT_FALSE(other.adopt(table.text()));
     EXPECT_EQ(other.find(kForward), std::nullopt);
     EXPECT_EQ(other.text(), "");
@@ -74,13 +74,13 @@ TEST(EngineTable, LeavesOutLinesOfOtherLibrariesAndDevices) {
 }
 
 TEST(EngineTable, FindsNothingInDamagedLines) {
-  EngineTable table = table_of();
+  EngineTable table({kCudnn, kDevice});
   table.note(kForward, kChoice);
   const std::string line = table.text();
   for (const std::string& damaged :
        {line.substr(0, line.size() - 4) + "\n", line.substr(0, line.rfind('=')) + "\n", line.substr(0, 20),
         line.substr(0, line.rfind('|') + 1) + "\n", std::string("\n \n"), line.substr(0, line.size() - 1) + " x=1\n"}) {
-    EngineTable other = table_of();
+    EngineTable other({kCudnn, kDevice});
     other.adopt(damaged);
     EXPECT_EQ(other.find(kForward), std::nullopt) << damaged;
   }

@@ -31,7 +31,6 @@ TEST_F(LateRanks, GivesUpOnARankThatDoesNotCome) {
   auto communicator = make(kDeadlineSeconds);
   const Buffer values = communicator->allocate(4 * 1000);
   const bool late = world.rank() == world.size() - 1;
-  std::string told;
   if (!late) {
     stream_->while_waiting([&] { communicator->progress(); });
     const auto sum_and_wait = [&] {
@@ -41,7 +40,7 @@ TEST_F(LateRanks, GivesUpOnARankThatDoesNotCome) {
     };
     const Error error = thrown_by(sum_and_wait);
     EXPECT_EQ(error.exit_status(), ExitStatus::hang);
-    told = error.what();
+    const std::string told = error.what();
     EXPECT_TRUE(told.starts_with(fmt::format("rank {} on {} gave up after {:g} s in sum 1 of 4000 bytes", world.rank(),
                                              world.host(), kDeadlineSeconds)))
         << told;

@@ -89,14 +89,17 @@ bool is_mapped(std::uint64_t address) {
          ::mincore(reinterpret_cast<void*>(address / kPage * kPage), kPage, &resident) == 0;
 }
 
-// Takes every word that is the address of something for one. What lies just behind CUDA's memory may be an end.
+// Takes every word that is the address of something for one, unless it may be a bool with what was left behind it. What
+// lies just behind CUDA's memory may be an end.
 void refuse_memory_of_the_host(const KernelLaunch& launch) {
   const auto* const bytes = static_cast<const unsigned char*>(launch.arguments.get());
   for (std::size_t at = 0; at + sizeof(std::uint64_t) <= launch.argument_bytes; at += sizeof(std::uint64_t)) {
     std::uint64_t word = 0;
     std::memcpy(&word, bytes + at, sizeof word);
     const auto* const place = reinterpret_cast<const std::byte*>(word);
-    if (!is_mapped(word) || find_allocation(place) != nullptr || find_allocation(place - 1) != nullptr) continue;
+    if (word % 256 <= 1 || !is_mapped(word) || find_allocation(place) != nullptr ||
+        find_allocation(place - 1) != nullptr)
+      continue;
     throw Finding(fmt::format("a kernel is given {:#x}, which is memory of the host alone, or gone", word));
   }
 }

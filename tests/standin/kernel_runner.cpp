@@ -62,24 +62,54 @@ constexpr std::size_t kStackBytes = std::size_t{1} << 18;  // touched only as fa
 
 enum class State : unsigned char { unstarted, running, at_barrier, at_exchange, done };
 
-struct Stack {
+// Where something runs, or was left.
+struct Place {
+  const void* bottom = nullptr;
+  std::size_t bytes = 0;
+  void* top = nullptr;
+  void* fake_stack = nullptr;
+};
+
+class Stack {
+ public:
   // Stacks begin at different distances from their pages' ends, for the sake of the processor's caches.
   explicit Stack(std::size_t index)
-      : beginning(kStackBytes - index * 448 % 65536),
-        bottom(static_cast<std::byte*>(::mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE,
-                                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0))) {
-    if (bottom == MAP_FAILED) throw std::bad_alloc();
-    ::mprotect(bottom, 4096, PROT_NONE);
+      : beginning_(kStackBytes - index * 448 % 65536),
+        bottom_(static_cast<std::byte*>(::mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE,
+                                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0))) {
+    if (bottom_ == MAP_FAILED) throw std::bad_alloc();
+    ::mprotect(bottom_, 4096, PROT_NONE);
   }
   Stack(const Stack&) = delete;
   Stack& operator=(const Stack&) = delete;
-  ~Stack() { ::munmap(bottom, kStackBytes); }
+  ~Stack() { ::munmap(bottom_, kStackBytes); }
 
-  std::size_t beginning;
-  std::byte* bottom;
-  void* top = nullptr;  // where it was left
-  void* fake_stack = nullptr;
+  // So that going to the place calls `begin`, which must not return.
+  void begin_with(void (*begin)()) {
+    auto* const words = reinterpret_cast<void**>(bottom_ + beginning_);
+    if (__asan_unpoison_memory_region != nullptr) __asan_unpoison_memory_region(words - 512, 512 * sizeof(void*));
+    std::memset(words - 16, 0, 16 * sizeof(void*));  // six registers among them
+    words[-2] = reinterpret_cast<void*>(begin);
+    place = {bottom_, kStackBytes, words - 8, nullptr};
+  }
+  void forget() {
+    if (__asan_unpoison_memory_region != nullptr) __asan_unpoison_memory_region(bottom_, kStackBytes);
+  }
+
+  Place place;
+
+ private:
+  std::size_t beginning_;
+  std::byte* bottom_;
 };
+
+void go(Place& from, const Place& to, bool for_good = false) {
+  if (__sanitizer_start_switch_fiber != nullptr) {
+    __sanitizer_start_switch_fiber(for_good ? nullptr : &from.fake_stack, to.bottom, to.bytes);
+  }
+  tutti_standin_switch(&from.top, to.top);
+  if (__sanitizer_finish_switch_fiber != nullptr) __sanitizer_finish_switch_fiber(from.fake_stack, nullptr, nullptr);
+}
 
 struct Thread {
   State state = State::unstarted;
@@ -120,10 +150,9 @@ class BlockRunner {
   void take_back_stacks();
   void run_block(unsigned block);
   void start_threads();  // on the stack of a thread, until one blocks
-  void resume(unsigned thread);
+  unsigned take_ready();
   void suspend(State state, const std::source_location& where);
   void enter(Stack& stack);
-  void leave(void** fake_stack);
   void release(unsigned first, unsigned count);
   // Of threads that wait together.
   void refuse_other_places(unsigned first, unsigned count, const std::source_location& where) const;
@@ -137,10 +166,7 @@ class BlockRunner {
   std::vector<std::unique_ptr<Stack>> stacks_;
   std::vector<Stack*> free_stacks_;
   Stack* current_ = nullptr;
-  void* main_top_ = nullptr;
-  void* main_fake_stack_ = nullptr;
-  const void* main_bottom_ = nullptr;
-  std::size_t main_bytes_ = 0;
+  Place main_;
   std::exception_ptr thrown_;
 
   std::array<Thread, kMostThreads> threads_;
@@ -168,7 +194,7 @@ void BlockRunner::run(const KernelCall& call, std::uint64_t seed) {
 void BlockRunner::take_back_stacks() {
   free_stacks_.clear();
   for (const auto& stack : stacks_) {
-    if (__asan_unpoison_memory_region != nullptr) __asan_unpoison_memory_region(stack->bottom, kStackBytes);
+    stack->forget();
     free_stacks_.push_back(stack.get());
   }
 }
@@ -186,20 +212,10 @@ void BlockRunner::run_block(unsigned block) {
     }
     Stack& stack = *free_stacks_.back();
     free_stacks_.pop_back();
-    auto* const words = reinterpret_cast<void**>(stack.bottom + stack.beginning);
-    if (__asan_unpoison_memory_region != nullptr) __asan_unpoison_memory_region(words - 512, 512 * sizeof(void*));
-    // As after a call: six registers, where to return to, and what that function takes for its own return address.
-    std::memset(words - 16, 0, 16 * sizeof(void*));
-    words[-2] = reinterpret_cast<void*>(&BlockRunner::stack_main);
-    stack.top = words - 8;
-    stack.fake_stack = nullptr;
+    stack.begin_with(&BlockRunner::stack_main);
     enter(stack);
   }
-  while (!ready_.empty()) {
-    const unsigned thread = ready_.back();
-    ready_.pop_back();
-    resume(thread);
-  }
+  while (!ready_.empty()) enter(*threads_[take_ready()].stack);
   if (done_ < call_.threads) report_stuck();
 }
 
@@ -217,7 +233,7 @@ void BlockRunner::start_threads() {
 void BlockRunner::stack_main() {
   BlockRunner& self = runner;
   if (__sanitizer_finish_switch_fiber != nullptr) {
-    __sanitizer_finish_switch_fiber(nullptr, &self.main_bottom_, &self.main_bytes_);
+    __sanitizer_finish_switch_fiber(nullptr, &self.main_.bottom, &self.main_.bytes);
   }
   try {
     self.start_threads();
@@ -225,42 +241,31 @@ void BlockRunner::stack_main() {
     self.thrown_ = std::current_exception();
   }
   self.free_stacks_.push_back(self.current_);
-  self.leave(nullptr);  // for good
+  go(self.current_->place, self.main_, true);
 }
 
-void BlockRunner::resume(unsigned thread) {
+unsigned BlockRunner::take_ready() {
+  const unsigned thread = ready_.back();
+  ready_.pop_back();
   threads_[thread].state = State::running;
   threadIdx = {thread, 0, 0};
-  enter(*threads_[thread].stack);
+  return thread;
 }
 
 void BlockRunner::enter(Stack& stack) {
   current_ = &stack;
-  if (__sanitizer_start_switch_fiber != nullptr) {
-    __sanitizer_start_switch_fiber(&main_fake_stack_, stack.bottom, kStackBytes);
-  }
-  tutti_standin_switch(&main_top_, stack.top);
-  if (__sanitizer_finish_switch_fiber != nullptr) {
-    __sanitizer_finish_switch_fiber(main_fake_stack_, nullptr, nullptr);
-  }
+  go(main_, stack.place);
   if (thrown_) std::rethrow_exception(std::exchange(thrown_, nullptr));
 }
 
-void BlockRunner::leave(void** fake_stack) {
-  Stack& stack = *current_;
-  if (__sanitizer_start_switch_fiber != nullptr) {
-    __sanitizer_start_switch_fiber(fake_stack, main_bottom_, main_bytes_);
-  }
-  tutti_standin_switch(&stack.top, main_top_);
-  if (__sanitizer_finish_switch_fiber != nullptr) {
-    __sanitizer_finish_switch_fiber(stack.fake_stack, &main_bottom_, &main_bytes_);
-  }
-}
-
 void BlockRunner::suspend(State state, const std::source_location& where) {
-  threads_[threadIdx.x].state = state;
-  threads_[threadIdx.x].where = where;
-  leave(&current_->fake_stack);
+  const unsigned thread = threadIdx.x;
+  threads_[thread].state = state;
+  threads_[thread].where = where;
+  Stack& own = *current_;
+  if (ready_.empty() || started_ < call_.threads) return go(own.place, main_);
+  current_ = threads_[take_ready()].stack;
+  if (current_ != &own) go(own.place, current_->place);
 }
 
 void BlockRunner::release(unsigned first, unsigned count) {

@@ -21,6 +21,22 @@
 namespace tutti::standin {
 namespace {
 
+// lenet's layers, with fewer channels.
+NetworkSpec small_lenet() {
+  return parse_model(R"(
+name = "small-lenet"
+layer = [
+  {name = "conv1", type = "conv2d", channels = 5, kernel = 3, relu = true},
+  {name = "pool1", type = "max-pool2d", kernel = 2},
+  {name = "conv2", type = "conv2d", channels = 6, kernel = 3, relu = true},
+  {name = "pool2", type = "max-pool2d", kernel = 2},
+  {name = "dense1", type = "linear", units = 12, relu = true},
+  {name = "dense2", type = "linear", units = "classes"},
+]
+)",
+                     "small_lenet");
+}
+
 struct Training {
   std::string name;
   NetworkSpec model;
@@ -33,17 +49,22 @@ struct Training {
 
 void PrintTo(const Training& training, std::ostream* out) { *out << training.name; }
 
+constexpr std::uint64_t kOrders = 100;  // of each training
+constexpr const char* kGrey = "synthetic:16x1x10x10:3";
+constexpr const char* kColoured = "synthetic:16x3x8x8:3";
+
 std::vector<Training> trainings() {
   return {
-      {.name = "lenet", .model = built_in_model("lenet"), .data = "synthetic:30x1x16x16:3", .steps_ahead = 2},
-      {.name = "resnet", .model = small_resnet(), .data = "synthetic:30x3x8x8:3", .parts = 2},
-      {.name = "unrecorded", .model = small_resnet(), .data = "synthetic:30x3x8x8:3", .records = false},
-      {.name = "side_by_side",
-       .model = built_in_model("lenet"),
-       .data = "synthetic:30x1x16x16:3",
-       .parts = 3,
-       .side_by_side = 2},
+      {.name = "lenet", .model = small_lenet(), .data = kGrey, .steps_ahead = 2},
+      {.name = "lenet_side_by_side", .model = small_lenet(), .data = kGrey, .parts = 3, .side_by_side = 2},
+      {.name = "resnet", .model = small_resnet(), .data = kColoured, .parts = 2},
+      {.name = "resnet_unrecorded", .model = small_resnet(), .data = kColoured, .steps_ahead = 0, .records = false},
   };
+}
+
+std::vector<Training> large_trainings() {
+  return {{.name = "lenet", .model = built_in_model("lenet"), .data = "synthetic:16x1x16x16:3"},
+          {.name = "resnet", .model = small_resnet(), .data = "synthetic:16x3x16x16:3", .parts = 2}};
 }
 
 TrainerOptions options_of(const Training& training) {
@@ -52,7 +73,7 @@ TrainerOptions options_of(const Training& training) {
   options.num_parts = training.parts;
   options.side_by_side = training.side_by_side;
   options.steps_ahead = training.steps_ahead;
-  options.steps = 8;
+  options.steps = 6;
   options.epochs = 2;
   options.learning_rate.base = 0.01;
   options.bucket_bytes = 4096;
@@ -112,20 +133,24 @@ std::string outcome(const Training& training, std::uint64_t seed) {
   return text;
 }
 
-class Trainings : public testing::TestWithParam<Training> {};
-INSTANTIATE_TEST_SUITE_P(OnTheStandIn, Trainings, testing::ValuesIn(trainings()),
+class Losses : public testing::TestWithParam<Training> {};
+INSTANTIATE_TEST_SUITE_P(OnTheStandIn, Losses, testing::ValuesIn(large_trainings()),
                          [](const auto& given) { return given.param.name; });
 
-TEST_P(Trainings, GiveTheLossesOfTheCpu) {
+TEST_P(Losses, AreTheCpus) {
   const std::vector<double> expected = losses(GetParam(), make_cpu_backend());
   const std::vector<double> given = losses(GetParam(), make_gpu(GetParam()));
   ASSERT_EQ(given.size(), expected.size());
   for (std::size_t step = 0; step < given.size(); ++step) EXPECT_NEAR(given[step], expected[step], 1e-3) << step;
 }
 
-TEST_P(Trainings, GiveTheSameBitsInEveryOrder) {
+class Orders : public testing::TestWithParam<Training> {};
+INSTANTIATE_TEST_SUITE_P(OnTheStandIn, Orders, testing::ValuesIn(trainings()),
+                         [](const auto& given) { return given.param.name; });
+
+TEST_P(Orders, OfStreamsChangeNoBit) {
   const std::string expected = outcome(GetParam(), 0);
-  for (std::uint64_t seed = 1; seed <= 300; ++seed) ASSERT_EQ(outcome(GetParam(), seed), expected) << seed;
+  for (std::uint64_t seed = 1; seed <= kOrders; ++seed) ASSERT_EQ(outcome(GetParam(), seed), expected) << seed;
   EXPECT_EQ(allocations(), 0U);
 }
 

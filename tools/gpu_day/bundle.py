@@ -90,7 +90,8 @@ class Bundle:
             properties = {one["name"]: one["value"] for one in test.get("properties", [])}
             tests.append({"name": test["name"], "command": [self.word(word) for word in test["command"]],
                           "labels": properties.get("LABELS", []), "seconds": properties.get("TIMEOUT", 120),
-                          "environment": [self.word(word) for word in properties.get("ENVIRONMENT", [])]})
+                          "environment": [self.word(word) for word in properties.get("ENVIRONMENT", [])
+                                          if not word.startswith(("LSAN_", "TSAN_"))]})
         return tests
 
     def add_ours(self) -> None:

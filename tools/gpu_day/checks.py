@@ -80,7 +80,7 @@ def tests(session: Session, result: PartResult) -> None:
         failed = sorted(set(re.findall(r"\[  FAILED  \] ([\w/.]+)(?: \(|,|$)", output, re.MULTILINE)))
         failures += [] if good else [test["name"]]
         rows.append([test["name"], "passed" if good else f"FAILED ({status})", str(cases_passed(output)),
-                     ", ".join(failed[:4]) + (" ..." if len(failed) > 4 else "")])
+                     (failed or ["-"])[0] + (f" and {len(failed) - 1} more" if len(failed) > 1 else "")])
     result.table("Tests", ["program", "verdict", "cases passed", "failed"], rows)
     if not rows:
         raise PartFailed("the bundle holds no tests: was it made of a build with CUDA?")

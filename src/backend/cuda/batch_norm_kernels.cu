@@ -33,7 +33,7 @@ __device__ inline void about_zero(const Moments<T>& moments, double rows, double
 }
 
 template <class T>
-__global__ void __launch_bounds__(RowGrid::kThreads, 4) norm_sums(NormSums work) {
+__global__ void __launch_bounds__(RowGrid::kThreads, 3) norm_sums(NormSums work) {
   constexpr int kSize = Floats<T>::kSize;
   const int chunk = last_chunk_first();
   const RowShare share = share_of_thread(work.grid, chunk);

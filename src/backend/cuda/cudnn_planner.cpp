@@ -77,7 +77,7 @@ class CudnnPlanner final : public ConvolutionPlanner {
   explicit CudnnPlanner(const PlannerOptions& options)
       : options_(options),
         device_(std::make_shared<CudnnDevice>(options.device)),
-        table_(convolution_library(), query_devices().devices.at(static_cast<std::size_t>(options.device)).name) {}
+        table_({convolution_library(), query_devices().devices.at(static_cast<std::size_t>(options.device)).name}) {}
 
   std::unique_ptr<ConvolutionPlan> plan(ConvolutionPass pass, const ConvolutionShape& shape) override {
     const std::lock_guard lock(mutex_);

@@ -49,8 +49,8 @@ std::string describe(ConvolutionPass pass, const ConvolutionShape& shape) {
                      shape.outputs, shape.kernel_height, shape.kernel_width, shape.stride, shape.padding);
 }
 
-EngineTable::EngineTable(const std::string& library, const std::string& device)
-    : owner_(fmt::format("{}{}{}{}", library, kSeparator, device, kSeparator)) {}
+EngineTable::EngineTable(const EngineOwner& owner)
+    : owner_(fmt::format("{}{}{}{}", owner.library, kSeparator, owner.device, kSeparator)) {}
 
 std::optional<EngineChoice> EngineTable::find(const std::string& description) const {
   const auto found = chosen_.find(description);

@@ -25,13 +25,18 @@ struct EngineChoice {
   friend bool operator==(const EngineChoice&, const EngineChoice&) = default;
 };
 
+// What engines and their numbers belong to.
+struct EngineOwner {
+  std::string library;  // "cuDNN 9.19.0"
+  std::string device;   // "NVIDIA H200"
+};
+
 // "forward bf16 256x28x28x64 to 64, 3x3 stride 1 padding 1"
 std::string describe(ConvolutionPass pass, const ConvolutionShape& shape);
 
 class EngineTable {
  public:
-  // "cuDNN 9.19.0", "NVIDIA H200"
-  EngineTable(const std::string& library, const std::string& device);
+  explicit EngineTable(const EngineOwner& owner);
 
   std::optional<EngineChoice> find(const std::string& description) const;
   void note(const std::string& description, const EngineChoice& choice);
