@@ -167,7 +167,7 @@ void PartContext::record(Stream& stream, const TrainPass& pass, Take& take) {
       }
       for (std::size_t i = begin; i-- > end;) run_backward(stream, i, pass.gradients, pass.sample_share);
     });
-    if (!recording) return;
+    if (!recording) return take.pieces.clear();
     take.pieces.push_back({std::move(recording), final_elements_[end]});
     begin = end;
   }

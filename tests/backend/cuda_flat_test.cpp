@@ -103,7 +103,7 @@ TEST_F(CudaFlat, NormsAndTheirFactorsHaveTheCpusBits) {
   for (int i = 0; i < 150; ++i) values.push_back(random_floats(1 + i * i, "norm " + std::to_string(i), 100));
   values.push_back(random_floats(3 * 4096 * 17 + 5, "long norm"));
   const auto count = static_cast<std::int64_t>(values.size());
-  values.push_back(std::vector<float>(static_cast<std::size_t>(count) + 1));
+  values.push_back(std::vector<float>(static_cast<std::size_t>(3 * count) + 1));  // factors, then sums as they lie
   const auto operation = [count](Device& device, std::span<const Tensor> tensors) {
     const Buffer memory = device.backend().allocate(static_cast<std::size_t>(2 * count) * sizeof(double));
     const Tensor squares = memory.view({count}, ElementType::f64);
@@ -112,16 +112,17 @@ TEST_F(CudaFlat, NormsAndTheirFactorsHaveTheCpusBits) {
     device.backend().sum_squares(device.stream(), all, squares);
     std::ranges::rotate(all, all.begin() + 1);
     device.backend().sum_squares(device.stream(), all, rotated);
+    const MemorySpace space = tensors.back().space;
     auto* const results = static_cast<float*>(tensors.back().data);
-    const Tensor clip{results, {1}, ElementType::f32, tensors.back().space};
+    const Tensor clip{results, {1}, ElementType::f32, space};
     device.backend().clip_factor(device.stream(), squares, 1000, clip);
-    device.backend().trust_factors(device.stream(),
-                                   {.weight_squares = squares,
-                                    .gradient_squares = rotated,
-                                    .gradient_factor = clip,
-                                    .trust = 0.001,
-                                    .weight_decay = 0.1,
-                                    .factors = {results + 1, {count}, ElementType::f32, tensors.back().space}});
+    device.backend().trust_factors(device.stream(), {.weight_squares = squares,
+                                                     .gradient_squares = rotated,
+                                                     .gradient_factor = clip,
+                                                     .trust = 0.001,
+                                                     .weight_decay = 0.1,
+                                                     .factors = {results + 1, {count}, ElementType::f32, space}});
+    device.backend().copy(device.stream(), {results + 1 + count, {2 * count}, ElementType::f32, space}, squares);
     device.stream().synchronize();
   };
   const auto expected = left_by(cpu_, values, 0, operation).back();

@@ -15,13 +15,36 @@ std::unique_ptr<Backend> make_cuda(Precision precision) {
 std::unique_ptr<Backend> make_cuda_in_fp32() { return make_cuda(Precision::fp32); }
 std::unique_ptr<Backend> make_cuda_in_bf16() { return make_cuda(Precision::bf16); }
 
-std::vector<LayoutUnderTest> cuda_layouts(ElementType type) {
-  return {{"plain", cuda::plain_activation_of},
-          {"within", [type](const Shape& shape) { return cuda::activation_of(shape, type); }}};
+LayoutUnderTest within(ElementType type) {
+  return {"within", [type](const Shape& shape) { return cuda::activation_of(shape, type); }};
 }
 
-const BackendUnderTest kCuda{"cuda", make_cuda_in_fp32, 1e-5, 1e-4, cuda_layouts(ElementType::f32)};
-const BackendUnderTest kCudaInBf16{"cuda in bf16", make_cuda_in_bf16, 1e-2, 2e-2, {cuda_layouts(ElementType::bf16)[1]}};
+const BackendUnderTest kCuda{
+    "cuda", make_cuda_in_fp32, 1e-5, 1e-4, {{"plain", cuda::plain_activation_of}, within(ElementType::f32)}};
+const BackendUnderTest kCudaInBf16{"cuda in bf16", make_cuda_in_bf16, 1e-2, 2e-2, {within(ElementType::bf16)}};
+
+// Rows of more packs than a warp reads at once, in more chunks than one.
+std::vector<NetworkCase> wide_cases() {
+  return {{"NormOfManyChannels", 20, {523, 4, 4}, {BatchNormSpec{kAdd, kRelu}}},
+          {"MaxPoolOfAWideWindow", 2, {3, 20, 21}, {Pool2dSpec{Pooling::max, 18, 2, 1}}}};
+}
+
+// Not those that take the greatest of a plain image: rounding it first makes equals of different values.
+std::vector<NetworkCase> coarse_cases() {
+  std::vector<NetworkCase> cases = other_layer_cases();
+  std::erase_if(cases, [](const NetworkCase& network) {
+    const auto* const pool = std::get_if<Pool2dSpec>(&network.layers[0]);
+    return pool != nullptr && pool->pooling == Pooling::max;
+  });
+  return cases;
+}
+
+template <class... Lists>
+std::vector<NetworkCase> all_of(const Lists&... lists) {
+  std::vector<NetworkCase> all;
+  (all.insert(all.end(), lists.begin(), lists.end()), ...);
+  return all;
+}
 
 INSTANTIATE_TEST_SUITE_P(Cuda, LayerContract,
                          ::testing::Combine(::testing::Values(kCuda), ::testing::ValuesIn(all_cases())),
@@ -30,12 +53,107 @@ INSTANTIATE_TEST_SUITE_P(Cuda, SmallLayerContract,
                          ::testing::Combine(::testing::Values(kCuda), ::testing::ValuesIn(small_cases())),
                          layer_contract_name);
 INSTANTIATE_TEST_SUITE_P(Cuda, LayoutContract,
-                         ::testing::Combine(::testing::Values(kCuda), ::testing::ValuesIn(layout_cases())),
-                         layer_contract_name);
-INSTANTIATE_TEST_SUITE_P(CudaInBf16, LayoutContract,
-                         ::testing::Combine(::testing::Values(kCudaInBf16), ::testing::ValuesIn(plain_layout_cases())),
+                         ::testing::Combine(::testing::Values(kCuda),
+                                            ::testing::ValuesIn(all_of(layout_cases(), wide_cases()))),
                          layer_contract_name);
 INSTANTIATE_TEST_SUITE_P(Cuda, NormContract, ::testing::Values(kCuda));
+
+INSTANTIATE_TEST_SUITE_P(CudaInBf16, LayerContract,
+                         ::testing::Combine(::testing::Values(kCudaInBf16),
+                                            ::testing::ValuesIn(all_of(coarse_cases(), norm_cases()))),
+                         layer_contract_name);
+INSTANTIATE_TEST_SUITE_P(CudaInBf16, SmallLayerContract,
+                         ::testing::Combine(::testing::Values(kCudaInBf16), ::testing::ValuesIn(cleared_small_cases())),
+                         layer_contract_name);
+INSTANTIATE_TEST_SUITE_P(CudaInBf16, LayoutContract,
+                         ::testing::Combine(::testing::Values(kCudaInBf16),
+                                            ::testing::ValuesIn(all_of(layout_cases(), wide_cases()))),
+                         layer_contract_name);
+
+// A layer alone, with a batch of random values.
+struct LayerOfCuda {
+  LayerOfCuda(const BackendUnderTest& backend, const LayerSpec& spec, const Shape& batch)
+      : device(backend.make()),
+        activation(backend.layouts.back().of(batch)),
+        network{"Alone", batch[0], batch.without_first(), {spec}},
+        weights(device, network),
+        layer(device, spec, {.input = activation, .residual = takes_residual(spec) ? activation : ActivationSpec{}},
+              weights),
+        values(random_floats(batch.elements(), "values")) {}
+
+  // Whether memory for the activation has values that are no numbers, or not zero, where channels are padded.
+  bool pads_with_zeros(const Buffer& buffer) {
+    const bool coarse = cuda::format_of(activation).type() == ElementType::bf16;
+    const std::int64_t channels = activation.shape[1];
+    const std::int64_t padded = cuda::layout_of(activation).padded_channels;
+    const auto bytes =
+        device.download<std::uint8_t>(buffer.view({static_cast<std::int64_t>(activation.bytes)}, ElementType::u8));
+    const std::size_t of_value = coarse ? 2 : 4;
+    for (std::size_t i = 0; i < bytes.size(); ++i) {
+      const auto channel = static_cast<std::int64_t>(i / of_value) % padded;
+      const bool sign = i % of_value == of_value - 1 && bytes[i] == 0x80;
+      if (channel >= channels && bytes[i] != 0 && !sign) return false;
+    }
+    return true;
+  }
+
+  Device device;
+  ActivationSpec activation;
+  NetworkCase network;
+  NetworkWeights weights;
+  SingleLayer layer;
+  std::vector<float> values;
+};
+
+class CudaLayers : public ::testing::TestWithParam<BackendUnderTest> {};
+INSTANTIATE_TEST_SUITE_P(All, CudaLayers, ::testing::Values(kCuda, kCudaInBf16));
+
+TEST_P(CudaLayers, KeepZerosWhereChannelsAreOnlyPadding) {
+  for (const LayerSpec& spec :
+       std::initializer_list<LayerSpec>{BatchNormSpec{kAdd, kRelu}, BatchNormSpec{}, AddSpec{}, DropoutSpec{},
+                                        Pool2dSpec{Pooling::max, 3, 1, 1}, Pool2dSpec{Pooling::average, 3, 1, 1}}) {
+    SCOPED_TRACE(type_name(spec));
+    LayerOfCuda alone(GetParam(), spec, {2, 13, 5, 3});
+    alone.layer.forward(alone.values, alone.values);
+    alone.layer.backward({alone.values, alone.values});
+    EXPECT_TRUE(alone.pads_with_zeros(alone.layer.output_memory()));
+    EXPECT_TRUE(alone.pads_with_zeros(alone.layer.input_gradient_memory()));
+  }
+}
+
+TEST_P(CudaLayers, AddUpAnyNumberOfGradients) {
+  LayerOfCuda alone(GetParam(), AddSpec{}, {2, 13, 5, 3});
+  alone.layer.forward(alone.values, alone.values);
+  for (std::size_t count = 4; count < 8; ++count) {
+    std::vector<double> sum;
+    for (const float value : alone.values) sum.push_back(static_cast<double>(count) * value);
+    const std::vector<std::vector<float>> gradients(count, alone.values);
+    EXPECT_TRUE(close(alone.layer.backward(gradients).input, sum, GetParam().tolerance)) << count;
+  }
+}
+
+TEST(CudaDropout, RecordedOnceItDropsOtherValuesInEveryStep) {
+  Device device(make_cuda_in_fp32());
+  const ActivationSpec activation = within(ElementType::f32).of({4, 20, 3, 3});
+  const auto layer = device.backend().make_layer(DropoutSpec{0.5}, {.input = activation, .random_purpose = kPurpose});
+  const Buffer input = device.backend().allocate(activation.bytes);
+  const Buffer output = device.backend().allocate(activation.bytes);
+  const auto values = random_floats(activation.shape.elements(), "values");
+  device.set_values(activation, input, values);
+  const auto forward = [&] { layer->forward(device.stream(), {.input = input.data(), .output = output.data()}); };
+  forward();
+  const auto recording = device.backend().record(device.stream(), forward);
+  for (std::uint32_t step = 0; step < 3; ++step) {
+    const SamplePlace place{.seed = 3, .step = step, .first_position = 8};
+    layer->set_place(device.stream(), place);
+    recording->replay(device.stream());
+    const auto got = device.values_of(activation, output);
+    const auto factors = reference::dropout_factors({0.5}, activation.shape, place, kPurpose);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      ASSERT_FLOAT_EQ(got[i], values[i] * static_cast<float>(factors.values[i])) << "step " << step;
+    }
+  }
+}
 
 }  // namespace
 }  // namespace tutti::testing_support

@@ -15,7 +15,7 @@
 namespace tutti {
 namespace {
 
-constexpr int kSums = 5;
+constexpr std::size_t kSums = 5;
 constexpr int kFaultySum = 3;
 
 class NcclFaults : public testing::Test {
@@ -30,11 +30,10 @@ class NcclFaults : public testing::Test {
     const auto communicator = tutti_nccl_library().make_communicator(test_world(), options);
     const auto stream = backend_of_rank().make_stream();
     stream->while_waiting([&] { communicator->progress(); });
-    std::vector<Buffer> values;
+    const Buffer values = communicator->allocate(std::size_t{4} * 1000 * kSums);
     try {
-      for (int i = 0; i < kSums; ++i) {
-        values.push_back(communicator->allocate(std::size_t{4} * 1000));
-        communicator->all_reduce_sum(values.back().view({1000}, ElementType::f32), *stream);
+      for (std::size_t i = 0; i < kSums; ++i) {
+        communicator->all_reduce_sum(values.view({1000}, ElementType::f32, i * 4000), *stream);
       }
       communicator->finish(*stream);
       stream->synchronize();

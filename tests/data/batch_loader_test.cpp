@@ -156,21 +156,23 @@ TEST(BatchLoader, DeliversWhatTheSamplerSaysHoweverManyStepsAheadAndReaders) {
 
 TEST(BatchLoader, GoesOnWhereverItIsSent) {
   const CountingDataset data(40);
-  for (const auto& [steps_ahead, readers] : kPreparations) {
-    LoaderPlan plan = plan_of(8, 2);
-    plan.steps_ahead = steps_ahead;
-    plan.readers = readers;
-    MemoryBackend backend;
-    Loading loader(data, backend, plan);
-    const auto samplers = samplers_of(data, plan);
-    for (std::int64_t turn = 0; turn < 200; ++turn) {
-      const std::int64_t epoch = turn * 7 % 11;
-      loader.seek(epoch, turn % 5);
-      for (std::int64_t more = 0; more <= turn % 3; ++more) {
-        const StepBatches& next = loader.next();
-        const std::int64_t position = epoch * 5 + turn % 5 + more;
-        ASSERT_EQ(next.epoch * 5 + next.step, position);
-        ASSERT_NO_FATAL_FAILURE(expect_step(next, samplers, plan, MemorySpace::host));
+  for (const MemorySpace space : {MemorySpace::host, MemorySpace::cuda}) {
+    for (const auto& [steps_ahead, readers] : kPreparations) {
+      LoaderPlan plan = plan_of(8, 2);
+      plan.steps_ahead = steps_ahead;
+      plan.readers = readers;
+      const auto backend = backend_in(space);
+      Loading loader(data, *backend, plan);
+      const auto samplers = samplers_of(data, plan);
+      for (std::int64_t turn = 0; turn < 200; ++turn) {
+        const std::int64_t epoch = turn * 7 % 11;
+        loader.seek(epoch, turn % 5);
+        for (std::int64_t more = 0; more <= turn % 3; ++more) {
+          const StepBatches& next = loader.next();
+          const std::int64_t position = epoch * 5 + turn % 5 + more;
+          ASSERT_EQ(next.epoch * 5 + next.step, position);
+          ASSERT_NO_FATAL_FAILURE(expect_step(next, samplers, plan, space));
+        }
       }
     }
   }

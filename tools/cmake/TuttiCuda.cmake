@@ -57,7 +57,7 @@ foreach(library cudnn nccl)
     return()
   endif()
   add_library(tutti_${library} INTERFACE)
-  target_include_directories(tutti_${library} SYSTEM INTERFACE ${TUTTI_${name}_INCLUDE_DIR})
+  target_include_directories(tutti_${library} SYSTEM INTERFACE ${TUTTI_${name}_INCLUDE_DIR} ${CUDAToolkit_INCLUDE_DIRS})
   target_link_libraries(tutti_${library} INTERFACE ${TUTTI_${name}_LIBRARY})
 endforeach()
 

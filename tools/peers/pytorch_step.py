@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """The peer's side of a comparison of speed: times PyTorch's training steps and prints one JSON object.
 
-Batches lie in memory in channels_last; SGD with momentum 0.9 in its fused form; the loss is read after the last step.
-The first step, with all that is compiled or chosen in it, counts as start-up, as do the imports.
+Batches lie in the device's memory in channels_last; SGD with momentum 0.9 in its fused form; the loss is read after the
+last step. The first step, with all that is compiled or chosen in it, counts as start-up, as do the imports. On a GPU
+cuDNN chooses by timing, and steps are timed together by the device's own clock, so that nobody waits between them.
 """
 
 import argparse
@@ -12,6 +13,7 @@ import pathlib
 import re
 import resource
 import statistics
+import sys
 import time
 
 import torch
@@ -28,11 +30,15 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--model", choices=sorted(NETWORKS), default="resnet18")
     parser.add_argument("--shape", default="1x28x28", help="of an image; default: %(default)s")
     parser.add_argument("--batch", type=int, default=64)
-    parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32", help="bf16: by autocast")
+    parser.add_argument("--precision", choices=("fp32", "tf32", "bf16"), default="fp32", help="bf16: by autocast")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--warmup-steps", type=int, default=5)
     parser.add_argument("--timed-steps", type=int, default=20)
     parser.add_argument("--compile", action="store_true", help="by torch.compile; else eager")
+    parser.add_argument("--graph", action="store_true", help="the whole step recorded as one CUDA graph")
+    parser.add_argument("--on-demand", action="store_true",
+                        help="time the steps once for every line on stdin; the first object then tells of the start")
     return parser.parse_args()
 
 
@@ -48,14 +54,14 @@ def libraries() -> str:
     return ", ".join([f"PyTorch {torch.__version__}", *(match[0] for match in found if match)])
 
 
-def make_step(options: argparse.Namespace):
-    """A function that plays one step on the images and labels given and returns the loss."""
-    shape = tuple(map(int, options.shape.split("x")))
-    network = make_network(options.model, shape, CLASSES).to(memory_format=torch.channels_last).train()
+def make_step(options: argparse.Namespace, images: torch.Tensor, labels: torch.Tensor):
+    """A function that plays one step on images and labels like these and returns the loss."""
+    network = make_network(options.model, tuple(images.shape[1:]), CLASSES).to(options.device)
+    network = network.to(memory_format=torch.channels_last).train()
     optimizer = torch.optim.SGD(network.parameters(), lr=0.01, momentum=0.9, fused=True)
 
     def loss_of(images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        with torch.autocast("cpu", torch.bfloat16, enabled=options.precision == "bf16"):
+        with torch.autocast(options.device, torch.bfloat16, enabled=options.precision == "bf16"):
             return nn.functional.cross_entropy(network(images), labels)
 
     forward = torch.compile(loss_of) if options.compile else loss_of
@@ -67,7 +73,48 @@ def make_step(options: argparse.Namespace):
         optimizer.step()
         return loss.detach()
 
-    return step, shape
+    return recorded(step, images.clone(), labels.clone()) if options.graph else step
+
+
+def recorded(step, images: torch.Tensor, labels: torch.Tensor):
+    """The step as one CUDA graph, which reads these tensors: every batch is copied into them first."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            step(images, labels)
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        loss = step(images, labels)
+
+    def replay(new_images: torch.Tensor, new_labels: torch.Tensor) -> torch.Tensor:
+        images.copy_(new_images)
+        labels.copy_(new_labels)
+        graph.replay()
+        return loss
+
+    return replay
+
+
+def seconds_of_steps(play, device: str, warmup_steps: int, timed_steps: int) -> float:
+    """Of one step: the median of the timed ones, on a GPU their mean."""
+    if device == "cuda":
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        for i in range(warmup_steps):
+            play(i)
+        begin.record()
+        for i in range(timed_steps):
+            play(i)
+        end.record()
+        torch.cuda.synchronize()
+        return begin.elapsed_time(end) / 1e3 / timed_steps
+    seconds = []
+    for i in range(warmup_steps + timed_steps):
+        begin = time.perf_counter()
+        play(i)
+        seconds.append(time.perf_counter() - begin)
+    return statistics.median(seconds[-timed_steps:])
 
 
 def main() -> None:
@@ -75,27 +122,32 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     torch.set_num_interop_threads(1)
     torch.manual_seed(0)
-    step, shape = make_step(options)
+    torch.backends.cudnn.benchmark = True
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = options.precision == "tf32"
+    shape = tuple(map(int, options.shape.split("x")))
     samples = options.batch * BATCHES_IN_MEMORY
-    images = torch.rand(samples, *shape).contiguous(memory_format=torch.channels_last).split(options.batch)
-    labels = torch.randint(CLASSES, (samples,)).split(options.batch)
+    images = torch.rand(samples, *shape, device=options.device).contiguous(memory_format=torch.channels_last)
+    images, labels = (values.split(options.batch) for values in
+                      (images, torch.randint(CLASSES, (samples,), device=options.device)))
+    step = make_step(options, images[0], labels[0])
 
-    step(images[0], labels[0])
-    first_step = seconds_since_process_start()
-    seconds = []
-    for i in range(1, options.warmup_steps + options.timed_steps):
-        begin = time.perf_counter()
-        loss = step(images[i % BATCHES_IN_MEMORY], labels[i % BATCHES_IN_MEMORY])
-        seconds.append(time.perf_counter() - begin)
-    median = statistics.median(seconds[-options.timed_steps:])
-    print(json.dumps({
-        "libraries": libraries(),
-        "step_seconds_median": median,
-        "images_per_second": options.batch / median,
-        "peak_resident_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-        "first_step_seconds": first_step,
-        "loss": loss.item(),
-    }))
+    def play(i: int) -> torch.Tensor:
+        return step(images[i % BATCHES_IN_MEMORY], labels[i % BATCHES_IN_MEMORY])
+
+    loss = play(0).item()
+    start = {"libraries": libraries(), "first_step_seconds": seconds_since_process_start()}
+
+    def figures() -> dict:
+        seconds = seconds_of_steps(play, options.device, options.warmup_steps, options.timed_steps)
+        return {"step_seconds_median": seconds, "images_per_second": options.batch / seconds,
+                "peak_resident_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, "loss": play(0).item()}
+
+    if not options.on_demand:
+        print(json.dumps(start | figures()))
+        return
+    print(json.dumps(start | {"loss": loss}), flush=True)
+    for _ in sys.stdin:
+        print(json.dumps(figures()), flush=True)
 
 
 if __name__ == "__main__":

@@ -27,14 +27,13 @@ class AddLayer final : public Layer {
   bool leaves_residual_gradient() const override { return true; }
 
   void forward(Stream& stream, const LayerForward& pass) override {
-    launch_addition(type_,
+    launch_addition(native(as_cuda_stream(stream)), type_,
                     {.grid = grid_,
                      .input = pass.input,
                      .residual = pass.residual,
                      .output = pass.output,
                      .relu = spec_.relu,
-                     .positive = positive()},
-                    native(as_cuda_stream(stream)));
+                     .positive = positive()});
   }
 
   void backward(Stream& stream, const LayerBackward& pass) override {
@@ -45,7 +44,7 @@ class AddLayer final : public Layer {
     void* const summed = differs && pass.residual_gradient != nullptr ? pass.output_gradients[0] : nullptr;
     void* const copy = wants_input_gradient_ ? pass.input_gradient : nullptr;
     if (summed == nullptr && copy == nullptr) return;
-    launch_addition_gradient(type_, {grid_, gradients, positive(), summed, copy}, native(ours));
+    launch_addition_gradient(native(ours), type_, {grid_, gradients, positive(), summed, copy});
   }
 
  private:

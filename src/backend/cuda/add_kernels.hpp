@@ -18,7 +18,7 @@ struct Addition {
   bool relu = false;
   std::uint8_t* positive = nullptr;  // a byte for each pack, or null
 };
-void launch_addition(ElementType type, const Addition& work, cudaStream_t stream);
+void launch_addition(cudaStream_t stream, ElementType type, const Addition& work);
 
 struct AdditionGradient {
   RowGrid grid;
@@ -27,6 +27,6 @@ struct AdditionGradient {
   void* summed = nullptr;                  // gets the sum of the gradients where positive; or null
   void* copy = nullptr;                    // gets the same; or null
 };
-void launch_addition_gradient(ElementType type, const AdditionGradient& work, cudaStream_t stream);
+void launch_addition_gradient(cudaStream_t stream, ElementType type, const AdditionGradient& work);
 
 }  // namespace tutti::cuda

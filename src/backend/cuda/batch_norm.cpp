@@ -57,8 +57,9 @@ class BatchNormLayer final : public Layer {
   void forward(Stream& stream, const LayerForward& pass) override {
     const cudaStream_t cuda = native(as_cuda_stream(stream));
     const bool trains = mode_ == LayerMode::training;
-    if (trains) launch_norm_sums(type_, {sums_grid_, pass.input, partials()}, cuda);
-    launch_norm_statistics({.grid = sums_grid_,
+    if (trains) launch_norm_sums(cuda, type_, {sums_grid_, pass.input, partials()});
+    launch_norm_statistics(cuda, type_,
+                           {.grid = sums_grid_,
                             .partials = trains ? partials() : nullptr,
                             .channels = layout_.channels,
                             .scale = values_of(weights_, 0),
@@ -66,17 +67,15 @@ class BatchNormLayer final : public Layer {
                             .running_mean = values_of(weights_, 2),
                             .running_variance = values_of(weights_, 3),
                             .epsilon = BatchNormSpec::kEpsilon,
-                            .result = channels_},
-                           type_, cuda);
-    launch_norm_application(type_,
+                            .result = channels_});
+    launch_norm_application(cuda, type_,
                             {.grid = pass_grid_,
                              .input = pass.input,
                              .residual = spec_.add ? pass.residual : nullptr,
                              .output = pass.output,
                              .relu = spec_.relu,
                              .positive = positive(),
-                             .channels = channels_},
-                            cuda);
+                             .channels = channels_});
   }
 
   void backward(Stream& stream, const LayerBackward& pass) override {
@@ -85,28 +84,26 @@ class BatchNormLayer final : public Layer {
     const cudaStream_t cuda = native(ours);
     const GradientSum gradients = gradients_of(ours, pass, output_);
     // Written where somebody wants it, and where reading it again costs less than summing again.
-    const bool differs = gradients.second != nullptr || spec_.relu;
-    const bool keeps = gradients.second != nullptr || (spec_.add && pass.residual_gradient != nullptr);
-    void* const summed = differs && keeps ? pass.output_gradients[0] : nullptr;
-    launch_norm_gradient_sums(type_,
+    const bool several = gradients.second != nullptr;
+    const bool wanted = (spec_.add && pass.residual_gradient != nullptr) || (several && wants_input_gradient_);
+    void* const summed = wanted && (several || spec_.relu) ? pass.output_gradients[0] : nullptr;
+    launch_norm_gradient_sums(cuda, type_,
                               {.grid = gradient_sums_grid_,
                                .gradients = gradients,
                                .input = pass.input,
                                .positive = positive(),
                                .summed = summed,
                                .rounded_mean = channels_.rounded_mean,
-                               .partials = partials()},
-                              cuda);
-    launch_norm_gradients(gradients_of_channels(pass), type_, cuda);
+                               .partials = partials()});
+    launch_norm_gradients(cuda, type_, gradients_of_channels(pass));
     if (!wants_input_gradient_) return;
-    launch_norm_propagation(type_,
+    launch_norm_propagation(cuda, type_,
                             {.grid = pass_grid_,
                              .gradient = gradients.first,
                              .positive = summed == nullptr ? positive() : nullptr,
                              .input = pass.input,
                              .input_gradient = pass.input_gradient,
-                             .channels = channels_},
-                            cuda);
+                             .channels = channels_});
   }
 
  private:

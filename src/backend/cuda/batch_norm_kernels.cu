@@ -33,7 +33,7 @@ __device__ inline void about_zero(const Moments<T>& moments, double rows, double
 }
 
 template <class T>
-__global__ void __launch_bounds__(RowGrid::kThreads, 4) norm_sums(NormSums work) {
+__global__ void __launch_bounds__(RowGrid::kThreads, 3) norm_sums(NormSums work) {
   constexpr int kSize = Floats<T>::kSize;
   const int chunk = last_chunk_first();
   const RowShare share = share_of_thread(work.grid, chunk);
@@ -58,8 +58,8 @@ __global__ void __launch_bounds__(RowGrid::kThreads, 4) norm_sums(NormSums work)
   });
   double sums[2 * kSize];
   about_zero(moments, rows, sums);
-  add_lanes({work.grid.width, work.grid.lanes}, sums);
-  if (share.lane != 0 || share.begin >= share.end) return;
+  add_rows({work.grid.width, work.grid.height}, sums);
+  if (share.row != 0 || share.begin >= share.end) return;
   const auto all = static_cast<double>(rows_of_chunk(work.grid, chunk));
   float2* const to = work.partials + (static_cast<std::int64_t>(chunk) * work.grid.packs + share.pack) * kSize;
 #pragma unroll
@@ -72,11 +72,11 @@ __global__ void __launch_bounds__(RowGrid::kThreads, 4) norm_sums(NormSums work)
 
 // The kernels that go on with partial sums: a few channels to a block.
 constexpr int kChannels = 4;
-constexpr int kLanes = RowGrid::kThreads / kChannels;
+constexpr int kHeight = RowGrid::kThreads / kChannels;
 
 struct ChannelOfThread {
   int channel;
-  int lane;
+  int row;
 };
 
 __device__ inline ChannelOfThread channel_of_thread() {
@@ -88,16 +88,16 @@ __global__ void norm_statistics(NormStatistics work, int padded_channels) {
   const ChannelOfThread at = channel_of_thread();
   double sums[2] = {0, 0};
   if (work.partials != nullptr) {
-    for (int chunk = at.lane; chunk < work.grid.chunks; chunk += kLanes) {
+    for (int chunk = at.row; chunk < work.grid.chunks; chunk += kHeight) {
       const float2 part = work.partials[static_cast<std::int64_t>(chunk) * padded_channels + at.channel];
       const double mean = part.x;
       const double sum = mean * static_cast<double>(rows_of_chunk(work.grid, chunk));
       sums[0] += sum;
       sums[1] += part.y + sum * mean;
     }
-    add_lanes({kChannels, kLanes}, sums);
+    add_rows({kChannels, kHeight}, sums);
   }
-  if (at.lane != 0) return;
+  if (at.row != 0) return;
   const int c = at.channel;
   const bool real = c < work.channels;
   double mean = 0;
@@ -130,30 +130,31 @@ __global__ void __launch_bounds__(RowGrid::kThreads, 4) norm_application(NormApp
   const auto offset = load_channels<T>(work.channels.offset, share.pack);
   for_each_pack<2>(share, [&](auto count, std::int64_t first) {
     constexpr int kCount = decltype(count)::value;
-    Floats<T> y[kCount];
-    Floats<T> residual[kCount] = {};
+    Pack<T> x[kCount];
+    Pack<T> residual[kCount] = {};
 #pragma unroll
     for (int n = 0; n < kCount; ++n) {
       const std::int64_t i = first + n * share.step;
-      y[n] = load<T>(work.input, i);
-      if (work.residual != nullptr) residual[n] = load<T>(work.residual, i);
+      x[n] = load_pack<T>(work.input, i);
+      if (work.residual != nullptr) residual[n] = load_pack<T>(work.residual, i);
     }
 #pragma unroll
     for (int n = 0; n < kCount; ++n) {
       const std::int64_t i = first + n * share.step;
+      Floats<T> y = floats_of(x[n]);
 #pragma unroll
       for (int k = 0; k < kSize; ++k) {
-        y[n].values[k] = (y[n].values[k] - mean.values[k]) * factor.values[k] + offset.values[k];
+        y.values[k] = (y.values[k] - mean.values[k]) * factor.values[k] + offset.values[k];
       }
-      if (work.residual != nullptr) add(y[n], residual[n]);
-      if (work.positive != nullptr) work.positive[i] = static_cast<std::uint8_t>(positive_bits(y[n]));
-      if (work.relu) rectify(y[n]);
-      store(work.output, i, y[n]);
+      if (work.residual != nullptr) add(y, floats_of(residual[n]));
+      if (work.positive != nullptr) work.positive[i] = static_cast<std::uint8_t>(positive_bits(y));
+      if (work.relu) rectify(y);
+      store(work.output, i, y);
     }
   });
 }
 
-template <class T>
+template <class T, int kGradients>
 __global__ void __launch_bounds__(RowGrid::kThreads, 3) norm_gradient_sums(NormGradientSums work) {
   constexpr int kSize = Floats<T>::kSize;
   const int chunk = last_chunk_first();
@@ -162,37 +163,41 @@ __global__ void __launch_bounds__(RowGrid::kThreads, 3) norm_gradient_sums(NormG
   if (share.begin < share.end) mean = load_channels<T>(work.rounded_mean, share.pack);
   Floats<T> sums{};
   Floats<T> products{};
-  for_each_pack<2>(share, [&](auto count, std::int64_t first) {
-    constexpr int kCount = decltype(count)::value;
-    Floats<T> x[kCount];
-    Floats<T> gradient[kCount];
-    unsigned bits[kCount] = {};
+  for_each_pack < kGradients<3 ? 2 : 1>(
+                      share,
+                      [&](auto count, std::int64_t first) {
+                        constexpr int kCount = decltype(count)::value;
+                        Pack<T> x[kCount];
+                        GradientPacks<T, kGradients> gradients[kCount];
+                        unsigned bits[kCount] = {};
 #pragma unroll
-    for (int n = 0; n < kCount; ++n) {
-      const std::int64_t i = first + n * share.step;
-      x[n] = load<T>(work.input, i);
-      gradient[n] = load<T>(work.gradients, i);
-      if (work.positive != nullptr) bits[n] = work.positive[i];
-    }
+                        for (int n = 0; n < kCount; ++n) {
+                          const std::int64_t i = first + n * share.step;
+                          x[n] = load_pack<T>(work.input, i);
+                          gradients[n] = load_packs<T, kGradients>(work.gradients, i);
+                          if (work.positive != nullptr) bits[n] = work.positive[i];
+                        }
 #pragma unroll
-    for (int n = 0; n < kCount; ++n) {
-      if (work.positive != nullptr) keep_bits(gradient[n], bits[n]);
-      if (work.summed != nullptr) store(work.summed, first + n * share.step, gradient[n]);
-      add(sums, gradient[n]);
+                        for (int n = 0; n < kCount; ++n) {
+                          Floats<T> gradient = sum_of(gradients[n]);
+                          if (work.positive != nullptr) keep_bits(gradient, bits[n]);
+                          if (work.summed != nullptr) store(work.summed, first + n * share.step, gradient);
+                          add(sums, gradient);
+                          const Floats<T> input = floats_of(x[n]);
 #pragma unroll
-      for (int k = 0; k < kSize; ++k) {
-        products.values[k] += gradient[n].values[k] * (x[n].values[k] - mean.values[k]);
-      }
-    }
-  });
+                          for (int k = 0; k < kSize; ++k) {
+                            products.values[k] += gradient.values[k] * (input.values[k] - mean.values[k]);
+                          }
+                        }
+                      });
   double both[2 * kSize];
 #pragma unroll
   for (int k = 0; k < kSize; ++k) {
     both[2 * k] = sums.values[k];
     both[2 * k + 1] = products.values[k];
   }
-  add_lanes({work.grid.width, work.grid.lanes}, both);
-  if (share.lane != 0 || share.begin >= share.end) return;
+  add_rows({work.grid.width, work.grid.height}, both);
+  if (share.row != 0 || share.begin >= share.end) return;
   float2* const to = work.partials + (static_cast<std::int64_t>(chunk) * work.grid.packs + share.pack) * kSize;
 #pragma unroll
   for (int k = 0; k < kSize; ++k) to[k] = {static_cast<float>(both[2 * k]), static_cast<float>(both[2 * k + 1])};
@@ -202,14 +207,14 @@ __global__ void __launch_bounds__(RowGrid::kThreads, 3) norm_gradient_sums(NormG
 __global__ void norm_gradients(NormGradients work, int padded_channels) {
   const ChannelOfThread at = channel_of_thread();
   double sums[2] = {0, 0};
-  for (int chunk = at.lane; chunk < work.grid.chunks; chunk += kLanes) {
+  for (int chunk = at.row; chunk < work.grid.chunks; chunk += kHeight) {
     const float2 part = work.partials[static_cast<std::int64_t>(chunk) * padded_channels + at.channel];
     sums[0] += part.x;
     sums[1] += part.y;
   }
-  add_lanes({kChannels, kLanes}, sums);
+  add_rows({kChannels, kHeight}, sums);
   const int c = at.channel;
-  if (at.lane != 0 || c >= work.channels) return;
+  if (at.row != 0 || c >= work.channels) return;
   const auto n = static_cast<double>(work.grid.rows);
   const double inverse = 1 / sqrt(work.of.variance[c] + work.epsilon);
   const double factor = work.scale[c] * inverse;
@@ -236,27 +241,35 @@ __global__ void __launch_bounds__(RowGrid::kThreads, 3) norm_propagation(NormPro
   const auto offset = load_channels<T>(work.channels.gradient_offset, share.pack);
   for_each_pack<2>(share, [&](auto count, std::int64_t first) {
     constexpr int kCount = decltype(count)::value;
-    Floats<T> x[kCount];
-    Floats<T> gradient[kCount];
+    Pack<T> x[kCount];
+    Pack<T> gradients[kCount];
     unsigned bits[kCount] = {};
 #pragma unroll
     for (int n = 0; n < kCount; ++n) {
       const std::int64_t i = first + n * share.step;
-      x[n] = load<T>(work.input, i);
-      gradient[n] = load<T>(work.gradient, i);
+      x[n] = load_pack<T>(work.input, i);
+      gradients[n] = load_pack<T>(work.gradient, i);
       if (work.positive != nullptr) bits[n] = work.positive[i];
     }
 #pragma unroll
     for (int n = 0; n < kCount; ++n) {
-      if (work.positive != nullptr) keep_bits(gradient[n], bits[n]);
+      const Floats<T> input = floats_of(x[n]);
+      Floats<T> gradient = floats_of(gradients[n]);
+      if (work.positive != nullptr) keep_bits(gradient, bits[n]);
 #pragma unroll
       for (int k = 0; k < kSize; ++k) {
-        gradient[n].values[k] = gradient[n].values[k] * factor.values[k] -
-                                (x[n].values[k] - mean.values[k]) * slope.values[k] - offset.values[k];
+        gradient.values[k] = gradient.values[k] * factor.values[k] -
+                             (input.values[k] - mean.values[k]) * slope.values[k] - offset.values[k];
       }
-      store(work.input_gradient, first + n * share.step, gradient[n]);
+      store(work.input_gradient, first + n * share.step, gradient);
     }
   });
+}
+
+template <class T>
+auto norm_gradient_sums_of(const GradientSum& gradients) {
+  if (gradients.second == nullptr) return norm_gradient_sums<T, 1>;
+  return gradients.third == nullptr ? norm_gradient_sums<T, 2> : norm_gradient_sums<T, 3>;
 }
 
 int padded_channels(const RowGrid& grid, ElementType type) {
@@ -267,31 +280,32 @@ Grid grid_over_channels(int channels) { return {.blocks = channels / kChannels, 
 
 }  // namespace
 
-void launch_norm_sums(ElementType type, const NormSums& work, cudaStream_t stream) {
+void launch_norm_sums(cudaStream_t stream, ElementType type, const NormSums& work) {
   launch(type == ElementType::bf16 ? norm_sums<Bf16> : norm_sums<float>, grid_of(work.grid), stream, work);
 }
 
-void launch_norm_statistics(const NormStatistics& work, ElementType type, cudaStream_t stream) {
+void launch_norm_statistics(cudaStream_t stream, ElementType type, const NormStatistics& work) {
   const int channels = padded_channels(work.grid, type);
   launch(norm_statistics, grid_over_channels(channels), stream, work, channels);
 }
 
-void launch_norm_application(ElementType type, const NormApplication& work, cudaStream_t stream) {
+void launch_norm_application(cudaStream_t stream, ElementType type, const NormApplication& work) {
   launch(type == ElementType::bf16 ? norm_application<Bf16> : norm_application<float>, grid_of(work.grid), stream,
          work);
 }
 
-void launch_norm_gradient_sums(ElementType type, const NormGradientSums& work, cudaStream_t stream) {
-  launch(type == ElementType::bf16 ? norm_gradient_sums<Bf16> : norm_gradient_sums<float>, grid_of(work.grid), stream,
-         work);
+void launch_norm_gradient_sums(cudaStream_t stream, ElementType type, const NormGradientSums& work) {
+  launch(type == ElementType::bf16 ? norm_gradient_sums_of<Bf16>(work.gradients)
+                                   : norm_gradient_sums_of<float>(work.gradients),
+         grid_of(work.grid), stream, work);
 }
 
-void launch_norm_gradients(const NormGradients& work, ElementType type, cudaStream_t stream) {
+void launch_norm_gradients(cudaStream_t stream, ElementType type, const NormGradients& work) {
   const int channels = padded_channels(work.grid, type);
   launch(norm_gradients, grid_over_channels(channels), stream, work, channels);
 }
 
-void launch_norm_propagation(ElementType type, const NormPropagation& work, cudaStream_t stream) {
+void launch_norm_propagation(cudaStream_t stream, ElementType type, const NormPropagation& work) {
   launch(type == ElementType::bf16 ? norm_propagation<Bf16> : norm_propagation<float>, grid_of(work.grid), stream,
          work);
 }

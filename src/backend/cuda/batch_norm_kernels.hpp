@@ -28,7 +28,7 @@ struct NormSums {
   const void* input = nullptr;
   float2* partials = nullptr;
 };
-void launch_norm_sums(ElementType type, const NormSums& work, cudaStream_t stream);
+void launch_norm_sums(cudaStream_t stream, ElementType type, const NormSums& work);
 
 struct NormStatistics {
   RowGrid grid;
@@ -41,7 +41,7 @@ struct NormStatistics {
   double epsilon = 0;
   NormChannels result;
 };
-void launch_norm_statistics(const NormStatistics& work, ElementType type, cudaStream_t stream);
+void launch_norm_statistics(cudaStream_t stream, ElementType type, const NormStatistics& work);
 
 struct NormApplication {
   RowGrid grid;
@@ -52,7 +52,7 @@ struct NormApplication {
   std::uint8_t* positive = nullptr;  // a byte for each pack, or null
   NormChannels channels;
 };
-void launch_norm_application(ElementType type, const NormApplication& work, cudaStream_t stream);
+void launch_norm_application(cudaStream_t stream, ElementType type, const NormApplication& work);
 
 // Of gradients, partial sums are of themselves and of them times x - rounded mean.
 struct NormGradientSums {
@@ -64,7 +64,7 @@ struct NormGradientSums {
   const float* rounded_mean = nullptr;
   float2* partials = nullptr;
 };
-void launch_norm_gradient_sums(ElementType type, const NormGradientSums& work, cudaStream_t stream);
+void launch_norm_gradient_sums(cudaStream_t stream, ElementType type, const NormGradientSums& work);
 
 struct NormGradients {
   RowGrid grid;
@@ -79,7 +79,7 @@ struct NormGradients {
   float* mean = nullptr;      // times the share, as is
   float* variance = nullptr;  // the unbiased one
 };
-void launch_norm_gradients(const NormGradients& work, ElementType type, cudaStream_t stream);
+void launch_norm_gradients(cudaStream_t stream, ElementType type, const NormGradients& work);
 
 struct NormPropagation {
   RowGrid grid;
@@ -89,6 +89,6 @@ struct NormPropagation {
   void* input_gradient = nullptr;
   NormChannels channels;
 };
-void launch_norm_propagation(ElementType type, const NormPropagation& work, cudaStream_t stream);
+void launch_norm_propagation(cudaStream_t stream, ElementType type, const NormPropagation& work);
 
 }  // namespace tutti::cuda

@@ -62,8 +62,8 @@ __global__ void __launch_bounds__(RowGrid::kThreads, 4) output_gradient(OutputGr
   double values[kSize];
 #pragma unroll
   for (int k = 0; k < kSize; ++k) values[k] = sums.values[k];
-  add_lanes({work.grid.width, work.grid.lanes}, values);
-  if (share.lane != 0 || share.begin >= share.end) return;
+  add_rows({work.grid.width, work.grid.height}, values);
+  if (share.row != 0 || share.begin >= share.end) return;
   float* const to = work.partials + (static_cast<std::int64_t>(blockIdx.y) * work.grid.packs + share.pack) * kSize;
 #pragma unroll
   for (int k = 0; k < kSize; ++k) to[k] = static_cast<float>(values[k]);

@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <array>
+
 namespace tutti::cuda {
 
 void check(cudaError_t status, std::source_location where) {
@@ -13,7 +15,10 @@ void check(cudaError_t status, std::source_location where) {
 }
 
 void check(cudnnStatus_t status, std::source_location where) {
-  if (status != CUDNN_STATUS_SUCCESS) throw Error(ErrorSource::cudnn, cudnnGetErrorString(status), where);
+  if (status == CUDNN_STATUS_SUCCESS) return;
+  std::array<char, 1024> details{};
+  cudnnGetLastErrorString(details.data(), details.size());
+  throw Error(ErrorSource::cudnn, fmt::format("{}: {}", cudnnGetErrorString(status), details.data()), where);
 }
 
 }  // namespace tutti::cuda

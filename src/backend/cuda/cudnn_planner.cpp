@@ -1,12 +1,149 @@
 #include "tutti/base/error.hpp"
+#include "tutti/base/unique_handle.hpp"
 
+#include "backend/cuda/check.hpp"
 #include "backend/cuda/convolution.hpp"
+#include "backend/cuda/cudnn_graph.hpp"
+#include "backend/cuda/device_query.hpp"
+#include "backend/cuda/native.hpp"
+#include "backend/cuda/plan_search.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <utility>
 
 namespace tutti::cuda {
+namespace {
 
-std::unique_ptr<ConvolutionPlanner> make_convolution_planner(const PlannerOptions&) {
-  throw Error(ErrorSource::internal, "unfinished");
+// cuDNN on one GPU. Its handle serves one thread at a time.
+class CudnnDevice final : public CudnnTarget {
+ public:
+  explicit CudnnDevice(int device) {
+    use_cuda_device(device);
+    cudnnHandle_t handle = nullptr;
+    check(cudnnCreate(&handle));
+    handle_ = decltype(handle_)(handle);
+  }
+
+  void name_in(CudnnDescriptor& descriptor) const override {
+    if (descriptor.type() == CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR) {
+      descriptor.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, handle_.get());
+    } else if (descriptor.type() == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) {
+      descriptor.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, handle_.get());
+    }
+  }
+
+  void execute(const CudaStream& stream, const CudnnDescriptor& plan, const CudnnDescriptor& tensors) {
+    const std::lock_guard lock(mutex_);
+    check(cudnnSetStream(handle_.get(), native(stream)));
+    check(cudnnBackendExecute(handle_.get(), plan.get(), tensors.get()));
+  }
+
+ private:
+  struct Destroy {
+    void operator()(cudnnHandle_t handle) const noexcept { static_cast<void>(cudnnDestroy(handle)); }
+  };
+
+  UniqueHandle<cudnnHandle_t, Destroy> handle_;
+  std::mutex mutex_;
+};
+
+class CudnnPlan final : public ConvolutionPlan {
+ public:
+  CudnnPlan(std::shared_ptr<CudnnDevice> device, std::shared_ptr<const CudnnEngine> engine)
+      : device_(std::move(device)), engine_(std::move(engine)) {}
+
+  std::size_t scratch_bytes() const override { return engine_->scratch_bytes; }
+
+  void run(CudaStream& stream, const ConvolutionTensors& tensors, void* scratch) override {
+    CudnnDescriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+    pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, std::vector{kInputTensor, kFilterTensor, kOutputTensor});
+    pack.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, std::vector{tensors.input, tensors.filters, tensors.output});
+    pack.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, scratch);
+    pack.finalize();
+    device_->execute(stream, engine_->plan, pack);
+  }
+
+ private:
+  std::shared_ptr<CudnnDevice> device_;
+  std::shared_ptr<const CudnnEngine> engine_;
+};
+
+class CudnnPlanner final : public ConvolutionPlanner {
+ public:
+  explicit CudnnPlanner(const PlannerOptions& options)
+      : options_(options),
+        device_(std::make_shared<CudnnDevice>(options.device)),
+        table_({convolution_library(), query_devices().devices.at(static_cast<std::size_t>(options.device)).name}) {}
+
+  std::unique_ptr<ConvolutionPlan> plan(ConvolutionPass pass, const ConvolutionShape& shape) override {
+    const std::lock_guard lock(mutex_);
+    std::shared_ptr<const CudnnEngine>& engine = engines_[describe(pass, shape)];
+    if (!engine) engine = choose(pass, shape);
+    return std::make_unique<CudnnPlan>(device_, engine);
+  }
+
+  std::string choices() const override {
+    const std::lock_guard lock(mutex_);
+    return table_.text();
+  }
+
+  bool adopt_choices(const std::string& lines) override {
+    const std::lock_guard lock(mutex_);
+    return table_.adopt(lines);
+  }
+
+ private:
+  std::shared_ptr<const CudnnEngine> choose(ConvolutionPass pass, const ConvolutionShape& shape) {
+    const std::string description = describe(pass, shape);
+    const CudnnGraph graph(*device_, pass, shape);
+    if (const auto known = table_.find(description)) {
+      if (auto engine = graph.engine(*known)) return std::make_shared<const CudnnEngine>(std::move(*engine));
+    }
+    std::vector<std::shared_ptr<const CudnnEngine>> engines;
+    for (CudnnEngine& engine : graph.engines())
+      engines.push_back(std::make_shared<const CudnnEngine>(std::move(engine)));
+    if (engines.empty()) {
+      throw Error(ErrorSource::usage,
+                  fmt::format("{} has no way to compute the convolution {}; try another --precision",
+                              convolution_library(), description));
+    }
+    const auto chosen = options_.search && engines.size() > 1 ? fastest(shape, engines) : engines.front();
+    table_.note(description, chosen->choice());
+    return chosen;
+  }
+
+  // Where there is no room to try them the first is taken, which cuDNN thinks the fastest.
+  std::shared_ptr<const CudnnEngine> fastest(const ConvolutionShape& shape,
+                                             const std::vector<std::shared_ptr<const CudnnEngine>>& engines) const {
+    std::size_t scratch = 0;
+    for (const auto& engine : engines) scratch = std::max(scratch, engine->scratch_bytes);
+    if (!PlanSearch::has_room(options_.device, shape, scratch)) return engines.front();
+    PlanSearch search(options_.device, shape, scratch);
+    std::vector<float> times;
+    for (const auto& engine : engines) {
+      CudnnPlan plan(device_, engine);
+      times.push_back(search.milliseconds(plan));
+    }
+    return engines[static_cast<std::size_t>(std::ranges::min_element(times) - times.begin())];
+  }
+
+  PlannerOptions options_;
+  std::shared_ptr<CudnnDevice> device_;
+  mutable std::mutex mutex_;
+  EngineTable table_;
+  std::map<std::string, std::shared_ptr<const CudnnEngine>> engines_;  // by description
+};
+
+}  // namespace
+
+std::unique_ptr<ConvolutionPlanner> make_convolution_planner(const PlannerOptions& options) {
+  return std::make_unique<CudnnPlanner>(options);
 }
-std::string convolution_library() { return "cuDNN"; }
+
+std::string convolution_library() { return fmt::format("cuDNN {}", query_devices().cudnn_version); }
 
 }  // namespace tutti::cuda

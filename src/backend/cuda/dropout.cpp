@@ -22,7 +22,8 @@ class DropoutLayer final : public Layer {
              .place = static_cast<const SamplePlace*>(place_.data()),
              .purpose = request.random_purpose,
              .drop_below = static_cast<std::uint64_t>(std::llrint(spec.rate * 0x1p32)),
-             .factor = static_cast<float>(1 / (1 - spec.rate))};
+             .factor = static_cast<float>(1 / (1 - spec.rate)),
+             .kept = static_cast<std::uint8_t*>(kept_.data())};
   }
 
   const ActivationSpec& output() const override { return output_; }
@@ -31,31 +32,33 @@ class DropoutLayer final : public Layer {
 
   void set_place(Stream& stream, const SamplePlace& place) override {
     if (mode_ == LayerMode::evaluation) return;
-    launch_place(place, static_cast<SamplePlace*>(place_.data()), native(as_cuda_stream(stream)));
+    launch_place(native(as_cuda_stream(stream)), place, static_cast<SamplePlace*>(place_.data()));
   }
 
   void forward(Stream& stream, const LayerForward& pass) override {
     const cudaStream_t cuda = native(as_cuda_stream(stream));
-    if (mode_ == LayerMode::training) return launch_dropout(work_, pass.input, pass.output, kept(), cuda);
-    check(cudaMemcpyAsync(pass.output, pass.input, output_.bytes, cudaMemcpyDeviceToDevice, cuda));
+    if (mode_ == LayerMode::evaluation) {
+      check(cudaMemcpyAsync(pass.output, pass.input, output_.bytes, cudaMemcpyDeviceToDevice, cuda));
+      return;
+    }
+    work_.input = pass.input;
+    work_.output = pass.output;
+    launch_dropout(cuda, work_);
   }
 
   void backward(Stream& stream, const LayerBackward& pass) override {
     require_training(mode_, pass);
     if (!wants_input_gradient_) return;
     CudaStream& ours = as_cuda_stream(stream);
-    launch_dropout_gradient({.type = work_.type,
-                             .layout = work_.layout,
-                             .gradients = gradients_of(ours, pass, output_),
-                             .kept = kept(),
-                             .factor = work_.factor,
-                             .input_gradient = pass.input_gradient},
-                            native(ours));
+    launch_dropout_gradient(native(ours), {.type = work_.type,
+                                           .layout = work_.layout,
+                                           .gradients = gradients_of(ours, pass, output_),
+                                           .kept = work_.kept,
+                                           .factor = work_.factor,
+                                           .input_gradient = pass.input_gradient});
   }
 
  private:
-  std::uint8_t* kept() const { return static_cast<std::uint8_t*>(kept_.data()); }
-
   LayerMode mode_;
   bool wants_input_gradient_;
   ActivationSpec output_;

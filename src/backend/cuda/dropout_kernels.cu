@@ -6,16 +6,6 @@
 namespace tutti::cuda {
 namespace {
 
-struct DropoutPass {
-  Dropout of;
-  Runs samples;
-  int packs;
-  std::uint32_t pixels;
-  const void* input;
-  void* output;
-  std::uint8_t* kept;
-};
-
 __global__ void write_place(SamplePlace place, SamplePlace* to) { *to = place; }
 
 // Value e of a sample in C, H, W order takes word e % 4 of draw e / 4, whatever the layout.
@@ -45,18 +35,19 @@ __device__ inline void drop(Floats<T>& values, unsigned kept, float factor) {
 }
 
 template <class T>
-__global__ void dropout(DropoutPass pass) {
+__global__ void dropout(Dropout work, Runs samples) {
   constexpr int kSize = Floats<T>::kSize;
-  const SamplePlace place = *pass.of.place;
-  for_each_pack(pass.samples, [&](int sample, int at, std::int64_t i) {
-    const auto channel = static_cast<std::uint32_t>(at % pass.packs * kSize);
-    const auto pixel = static_cast<std::uint32_t>(at / pass.packs);
-    Floats<T> values = load<T>(pass.input, i);
-    const unsigned kept = kept_bits<kSize>(pass.of, place, static_cast<std::uint32_t>(sample),
-                                           channel * pass.pixels + pixel, pass.pixels);
-    pass.kept[i] = static_cast<std::uint8_t>(kept);
-    drop(values, kept, pass.of.factor);
-    store(pass.output, i, values);
+  const SamplePlace place = *work.place;
+  const auto packs = static_cast<int>(work.layout.padded_channels) / kSize;
+  const auto pixels = static_cast<std::uint32_t>(work.layout.height * work.layout.width);
+  for_each_pack(samples, [&](int sample, int at, std::int64_t i) {
+    const auto channel = static_cast<std::uint32_t>(at % packs * kSize);
+    const std::uint32_t element = channel * pixels + static_cast<std::uint32_t>(at / packs);
+    Floats<T> values = load<T>(work.input, i);
+    const unsigned kept = kept_bits<kSize>(work, place, static_cast<std::uint32_t>(sample), element, pixels);
+    work.kept[i] = static_cast<std::uint8_t>(kept);
+    drop(values, kept, work.factor);
+    store(work.output, i, values);
   });
 }
 
@@ -75,22 +66,16 @@ Runs samples_of(const ImageLayout& layout, ElementType type) {
 
 }  // namespace
 
-void launch_place(const SamplePlace& place, SamplePlace* to, cudaStream_t stream) {
+void launch_place(cudaStream_t stream, const SamplePlace& place, SamplePlace* to) {
   launch(write_place, Grid{.threads = 1}, stream, place, to);
 }
 
-void launch_dropout(const Dropout& work, const void* input, void* output, std::uint8_t* kept, cudaStream_t stream) {
-  const DropoutPass pass{.of = work,
-                         .samples = samples_of(work.layout, work.type),
-                         .packs = static_cast<int>(packs_of(work.layout, work.type)),
-                         .pixels = static_cast<std::uint32_t>(work.layout.pixels()),
-                         .input = input,
-                         .output = output,
-                         .kept = kept};
-  launch(work.type == ElementType::bf16 ? dropout<Bf16> : dropout<float>, pass.samples.grid(), stream, pass);
+void launch_dropout(cudaStream_t stream, const Dropout& work) {
+  const Runs samples = samples_of(work.layout, work.type);
+  launch(work.type == ElementType::bf16 ? dropout<Bf16> : dropout<float>, samples.grid(), stream, work, samples);
 }
 
-void launch_dropout_gradient(const DropoutGradient& work, cudaStream_t stream) {
+void launch_dropout_gradient(cudaStream_t stream, const DropoutGradient& work) {
   const Runs samples = samples_of(work.layout, work.type);
   launch(work.type == ElementType::bf16 ? dropout_gradient<Bf16> : dropout_gradient<float>, samples.grid(), stream,
          work, samples);

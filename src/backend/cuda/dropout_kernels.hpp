@@ -13,7 +13,7 @@
 namespace tutti::cuda {
 
 // Into the device's memory, so that recorded work finds there what was written since.
-void launch_place(const SamplePlace& place, SamplePlace* to, cudaStream_t stream);
+void launch_place(cudaStream_t stream, const SamplePlace& place, SamplePlace* to);
 
 struct Dropout {
   ElementType type = ElementType::f32;
@@ -22,9 +22,11 @@ struct Dropout {
   std::uint32_t purpose = 0;
   std::uint64_t drop_below = 0;  // what is dropped: of 2^32 random words, those below
   float factor = 1;              // of what is kept
+  const void* input = nullptr;
+  void* output = nullptr;
+  std::uint8_t* kept = nullptr;  // a byte for each pack, with a bit for each value
 };
-// `kept` has a byte for each pack, with a bit for each value.
-void launch_dropout(const Dropout& work, const void* input, void* output, std::uint8_t* kept, cudaStream_t stream);
+void launch_dropout(cudaStream_t stream, const Dropout& work);
 
 struct DropoutGradient {
   ElementType type = ElementType::f32;
@@ -34,6 +36,6 @@ struct DropoutGradient {
   float factor = 1;
   void* input_gradient = nullptr;
 };
-void launch_dropout_gradient(const DropoutGradient& work, cudaStream_t stream);
+void launch_dropout_gradient(cudaStream_t stream, const DropoutGradient& work);
 
 }  // namespace tutti::cuda

@@ -111,7 +111,7 @@ __device__ inline void sum_partials(const FilterGradients& request, std::int64_t
   for (std::int64_t i = thread; i < request.partials; i += kThreads) {
     sum[0] += request.bias_partials[i * request.layout.padded_outputs + output];
   }
-  add_lanes({1, kThreads}, sum);
+  add_rows({1, kThreads}, sum);
   if (thread == 0) request.bias[output] = static_cast<float>(sum[0]);
 }
 

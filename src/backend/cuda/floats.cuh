@@ -12,14 +12,24 @@ struct Floats {
   float values[kSize];
 };
 
-// Pack i of an activation.
 template <class T>
-__device__ inline Floats<T> load(const void* from, std::int64_t i) {
-  const Pack<T> pack = static_cast<const Pack<T>*>(from)[i];
+__device__ inline Floats<T> floats_of(const Pack<T>& pack) {
   Floats<T> floats;
 #pragma unroll
   for (int k = 0; k < Floats<T>::kSize; ++k) floats.values[k] = to_float(pack.values[k]);
   return floats;
+}
+
+// Pack i of an activation. What is loaded on a condition is best read as a pack, all of it, before any is used: the
+// use of a value within the condition would keep what follows from being read meanwhile.
+template <class T>
+__device__ inline Pack<T> load_pack(const void* from, std::int64_t i) {
+  return static_cast<const Pack<T>*>(from)[i];
+}
+
+template <class T>
+__device__ inline Floats<T> load(const void* from, std::int64_t i) {
+  return floats_of(load_pack<T>(from, i));
 }
 
 template <class T>
@@ -41,6 +51,29 @@ __device__ inline Floats<T> load(const GradientSum& gradients, std::int64_t i) {
   Floats<T> sum = load<T>(gradients.first, i);
   if (gradients.second != nullptr) add(sum, load<T>(gradients.second, i));
   if (gradients.third != nullptr) add(sum, load<T>(gradients.third, i));
+  return sum;
+}
+
+// The same of a known number of gradients, in two steps.
+template <class T, int kGradients>
+struct GradientPacks {
+  Pack<T> packs[kGradients];
+};
+
+template <class T, int kGradients>
+__device__ inline GradientPacks<T, kGradients> load_packs(const GradientSum& gradients, std::int64_t i) {
+  GradientPacks<T, kGradients> loaded;
+  loaded.packs[0] = load_pack<T>(gradients.first, i);
+  if constexpr (kGradients > 1) loaded.packs[1] = load_pack<T>(gradients.second, i);
+  if constexpr (kGradients > 2) loaded.packs[2] = load_pack<T>(gradients.third, i);
+  return loaded;
+}
+
+template <class T, int kGradients>
+__device__ inline Floats<T> sum_of(const GradientPacks<T, kGradients>& loaded) {
+  Floats<T> sum = floats_of(loaded.packs[0]);
+#pragma unroll
+  for (int n = 1; n < kGradients; ++n) add(sum, floats_of(loaded.packs[n]));
   return sum;
 }
 

@@ -12,41 +12,43 @@ __device__ inline void divide(Floats<T>& values, int by) {
 }
 
 template <class T>
-__global__ void global_average(GlobalAverage work, Runs outputs, const void* input, void* output) {
+__global__ void global_average(GlobalAverage work, Runs outputs) {
+  const auto pixels = static_cast<int>(work.layout.height * work.layout.width);
   for_each_pack(outputs, [&](int sample, int pack, std::int64_t i) {
-    const std::int64_t first = static_cast<std::int64_t>(sample) * work.pixels * work.packs + pack;
+    const std::int64_t first = static_cast<std::int64_t>(sample) * pixels * outputs.packs + pack;
     Floats<T> sum{};
 #pragma unroll 4
-    for (int pixel = 0; pixel < work.pixels; ++pixel) {
-      add(sum, load<T>(input, first + static_cast<std::int64_t>(pixel) * work.packs));
+    for (int pixel = 0; pixel < pixels; ++pixel) {
+      add(sum, load<T>(work.input, first + static_cast<std::int64_t>(pixel) * outputs.packs));
     }
-    divide(sum, work.pixels);
-    store(output, i, sum);
+    divide(sum, pixels);
+    store(work.output, i, sum);
   });
 }
 
 template <class T>
-__global__ void global_average_gradient(GlobalAverage work, Runs inputs, GradientSum gradients, void* input_gradient) {
+__global__ void global_average_gradient(GlobalAverageGradient work, Runs inputs) {
+  const auto pixels = static_cast<int>(work.layout.height * work.layout.width);
+  const int packs = inputs.packs / pixels;
   for_each_pack(inputs, [&](int sample, int at, std::int64_t i) {
-    auto gradient = load<T>(gradients, static_cast<std::int64_t>(sample) * work.packs + at % work.packs);
-    divide(gradient, work.pixels);
-    store(input_gradient, i, gradient);
+    auto gradient = load<T>(work.gradients, static_cast<std::int64_t>(sample) * packs + at % packs);
+    divide(gradient, pixels);
+    store(work.input_gradient, i, gradient);
   });
 }
 
 }  // namespace
 
-void launch_global_average(const GlobalAverage& work, const void* input, void* output, cudaStream_t stream) {
-  const Runs outputs{work.samples, work.packs};
+void launch_global_average(cudaStream_t stream, const GlobalAverage& work) {
+  const Runs outputs{work.layout.samples, static_cast<int>(packs_of(work.layout, work.type))};
   launch(work.type == ElementType::bf16 ? global_average<Bf16> : global_average<float>, outputs.grid(), stream, work,
-         outputs, input, output);
+         outputs);
 }
 
-void launch_global_average_gradient(const GlobalAverage& work, const GradientSum& gradients, void* input_gradient,
-                                    cudaStream_t stream) {
-  const Runs inputs{work.samples, work.pixels * work.packs};
+void launch_global_average_gradient(cudaStream_t stream, const GlobalAverageGradient& work) {
+  const Runs inputs{work.layout.samples, static_cast<int>(work.layout.pixels() * packs_of(work.layout, work.type))};
   launch(work.type == ElementType::bf16 ? global_average_gradient<Bf16> : global_average_gradient<float>, inputs.grid(),
-         stream, work, inputs, gradients, input_gradient);
+         stream, work, inputs);
 }
 
 }  // namespace tutti::cuda

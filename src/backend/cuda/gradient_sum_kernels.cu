@@ -13,7 +13,7 @@ __global__ void gradient_addition(GradientAddition work) {
 
 }  // namespace
 
-void launch_gradient_addition(ElementType type, const GradientAddition& work, cudaStream_t stream) {
+void launch_gradient_addition(cudaStream_t stream, ElementType type, const GradientAddition& work) {
   const Grid grid{.blocks = (work.packs + kThreads - 1) / kThreads, .threads = kThreads};
   launch(type == ElementType::bf16 ? gradient_addition<Bf16> : gradient_addition<float>, grid, stream, work);
 }

@@ -20,6 +20,6 @@ struct GradientAddition {
   void* to = nullptr;
   std::int64_t packs = 0;
 };
-void launch_gradient_addition(ElementType type, const GradientAddition& work, cudaStream_t stream);
+void launch_gradient_addition(cudaStream_t stream, ElementType type, const GradientAddition& work);
 
 }  // namespace tutti::cuda

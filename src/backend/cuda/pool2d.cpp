@@ -46,7 +46,7 @@ class Pool2dLayer final : public Layer {
   void forward(Stream& stream, const LayerForward& pass) override {
     const cudaStream_t cuda = native(as_cuda_stream(stream));
     const Pool work{type_, extents_, pass.input, pass.output, places_.data()};
-    pooling_ == Pooling::max ? launch_max_pool(work, cuda) : launch_average_pool(work, cuda);
+    pooling_ == Pooling::max ? launch_max_pool(cuda, work) : launch_average_pool(cuda, work);
   }
 
   void backward(Stream& stream, const LayerBackward& pass) override {
@@ -54,8 +54,8 @@ class Pool2dLayer final : public Layer {
     if (!wants_input_gradient_) return;
     CudaStream& ours = as_cuda_stream(stream);
     const PoolGradient work{type_, extents_, gradients_of(ours, pass, output_), places_.data(), pass.input_gradient};
-    pooling_ == Pooling::max ? launch_max_pool_gradient(work, native(ours))
-                             : launch_average_pool_gradient(work, native(ours));
+    pooling_ == Pooling::max ? launch_max_pool_gradient(native(ours), work)
+                             : launch_average_pool_gradient(native(ours), work);
   }
 
  private:

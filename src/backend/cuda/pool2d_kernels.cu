@@ -167,14 +167,14 @@ Runs rows_of_output(const PoolExtents& extents) {
 }
 
 template <class T>
-void run_max_pool(const Pool& work, cudaStream_t stream) {
+void run_max_pool(cudaStream_t stream, const Pool& work) {
   const Runs runs = rows_of_output(work.extents);
   const auto kernel = work.extents.is_narrow() ? max_pool<T, std::uint8_t> : max_pool<T, std::uint32_t>;
   launch(kernel, runs.grid(), stream, work, runs);
 }
 
 template <class T>
-void run_max_pool_gradient(const PoolGradient& work, cudaStream_t stream) {
+void run_max_pool_gradient(cudaStream_t stream, const PoolGradient& work) {
   const Runs runs = rows_of_input(work.extents);
   const auto kernel =
       work.extents.is_narrow() ? max_pool_gradient<T, std::uint8_t> : max_pool_gradient<T, std::uint32_t>;
@@ -183,21 +183,21 @@ void run_max_pool_gradient(const PoolGradient& work, cudaStream_t stream) {
 
 }  // namespace
 
-void launch_max_pool(const Pool& work, cudaStream_t stream) {
-  work.type == ElementType::bf16 ? run_max_pool<Bf16>(work, stream) : run_max_pool<float>(work, stream);
+void launch_max_pool(cudaStream_t stream, const Pool& work) {
+  work.type == ElementType::bf16 ? run_max_pool<Bf16>(stream, work) : run_max_pool<float>(stream, work);
 }
 
-void launch_average_pool(const Pool& work, cudaStream_t stream) {
+void launch_average_pool(cudaStream_t stream, const Pool& work) {
   const Runs runs = rows_of_output(work.extents);
   launch(work.type == ElementType::bf16 ? average_pool<Bf16> : average_pool<float>, runs.grid(), stream, work, runs);
 }
 
-void launch_max_pool_gradient(const PoolGradient& work, cudaStream_t stream) {
-  work.type == ElementType::bf16 ? run_max_pool_gradient<Bf16>(work, stream)
-                                 : run_max_pool_gradient<float>(work, stream);
+void launch_max_pool_gradient(cudaStream_t stream, const PoolGradient& work) {
+  work.type == ElementType::bf16 ? run_max_pool_gradient<Bf16>(stream, work)
+                                 : run_max_pool_gradient<float>(stream, work);
 }
 
-void launch_average_pool_gradient(const PoolGradient& work, cudaStream_t stream) {
+void launch_average_pool_gradient(cudaStream_t stream, const PoolGradient& work) {
   const Runs runs = rows_of_input(work.extents);
   launch(work.type == ElementType::bf16 ? average_pool_gradient<Bf16> : average_pool_gradient<float>, runs.grid(),
          stream, work, runs);

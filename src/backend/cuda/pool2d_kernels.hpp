@@ -34,8 +34,8 @@ struct Pool {
   void* places = nullptr;
 };
 // The first of equals is the greatest; what is no number is greater than all.
-void launch_max_pool(const Pool& work, cudaStream_t stream);
-void launch_average_pool(const Pool& work, cudaStream_t stream);
+void launch_max_pool(cudaStream_t stream, const Pool& work);
+void launch_average_pool(cudaStream_t stream, const Pool& work);
 
 struct PoolGradient {
   ElementType type = ElementType::f32;
@@ -44,7 +44,7 @@ struct PoolGradient {
   const void* places = nullptr;
   void* input_gradient = nullptr;
 };
-void launch_max_pool_gradient(const PoolGradient& work, cudaStream_t stream);
-void launch_average_pool_gradient(const PoolGradient& work, cudaStream_t stream);
+void launch_max_pool_gradient(cudaStream_t stream, const PoolGradient& work);
+void launch_average_pool_gradient(cudaStream_t stream, const PoolGradient& work);
 
 }  // namespace tutti::cuda

@@ -18,8 +18,8 @@ RowGrid share_rows(const ImageLayout& layout, ElementType type, std::int64_t mos
   grid.packs = static_cast<int>(packs_of(layout, type));
   grid.columns = static_cast<int>(quotient_up(grid.packs, kWarp));
   grid.width = static_cast<int>(quotient_up(grid.packs, grid.columns));
-  grid.lanes = RowGrid::kThreads / grid.width;
-  const std::int64_t step = grid.lanes * kLeastRows;
+  grid.height = RowGrid::kThreads / grid.width;
+  const std::int64_t step = grid.height * kLeastRows;
   const std::int64_t wanted = std::max<std::int64_t>(1, most_blocks / grid.columns);
   grid.chunk_rows = quotient_up(quotient_up(grid.rows, wanted), step) * step;
   grid.chunks = static_cast<int>(quotient_up(grid.rows, grid.chunk_rows));

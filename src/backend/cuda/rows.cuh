@@ -15,7 +15,7 @@ inline Grid grid_of(const RowGrid& rows) {
 // Packs begin, begin + step, ... below end of the activation.
 struct RowShare {
   int pack;  // of each row
-  int lane;
+  int row;   // of those that the block has at a time
   std::int64_t begin;
   std::int64_t end;
   std::int64_t step;
@@ -24,14 +24,14 @@ struct RowShare {
 __device__ inline RowShare share_of_thread(const RowGrid& grid, int chunk) {
   const int thread = static_cast<int>(threadIdx.x);
   RowShare share;
-  share.lane = thread / grid.width;
+  share.row = thread / grid.width;
   share.pack = static_cast<int>(blockIdx.x) * grid.width + thread % grid.width;
   const std::int64_t first = chunk * grid.chunk_rows;
   const std::int64_t last = first + grid.chunk_rows < grid.rows ? first + grid.chunk_rows : grid.rows;
-  const bool has_rows = share.lane < grid.lanes && share.pack < grid.packs;
-  share.begin = (first + share.lane) * grid.packs + share.pack;
+  const bool has_rows = share.row < grid.height && share.pack < grid.packs;
+  share.begin = (first + share.row) * grid.packs + share.pack;
   share.end = has_rows ? last * grid.packs : share.begin;
-  share.step = static_cast<std::int64_t>(grid.lanes) * grid.packs;
+  share.step = static_cast<std::int64_t>(grid.height) * grid.packs;
   return share;
 }
 
@@ -46,26 +46,27 @@ __device__ inline void for_each_pack(const RowShare& share, Visit visit) {
   for (; i < share.end; i += share.step) visit(std::integral_constant<int, 1>(), i);
 }
 
-struct Lanes {
-  int width;  // threads of a lane
-  int count;
+// How the threads of a block stand beside and behind each other; there may be more of them.
+struct Tile {
+  int width;
+  int height;
 };
 
-// Adds up the values of the threads at the same place of each lane, as a tree; those of the first lane get the sums.
-// To be called by all threads of the block.
+// Adds up the values of the threads behind each other, as a tree; those of the first row get the sums. To be called by
+// all threads of the block.
 template <int kValues>
-__device__ inline void add_lanes(const Lanes& lanes, double (&values)[kValues]) {
+__device__ inline void add_rows(const Tile& tile, double (&values)[kValues]) {
   __shared__ double others[kValues][RowGrid::kThreads / 2];
   const int thread = static_cast<int>(threadIdx.x);
-  const int lane = thread / lanes.width;
-  for (int left = lanes.count; left > 1;) {
+  const int row = thread / tile.width;
+  for (int left = tile.height; left > 1;) {
     const int half = (left + 1) / 2;
-    if (lane >= half && lane < left) {
+    if (row >= half && row < left) {
 #pragma unroll
-      for (int k = 0; k < kValues; ++k) others[k][thread - half * lanes.width] = values[k];
+      for (int k = 0; k < kValues; ++k) others[k][thread - half * tile.width] = values[k];
     }
     __syncthreads();
-    if (lane < left - half) {
+    if (row < left - half) {
 #pragma unroll
       for (int k = 0; k < kValues; ++k) values[k] += others[k][thread];
     }

@@ -15,7 +15,7 @@ struct RowGrid {
   std::int64_t chunk_rows = 0;  // of a block; the last chunk may have fewer
   int packs = 0;                // from one row to the next
   int width = 0;                // packs of a row that a block has, the last of a row perhaps fewer
-  int lanes = 0;                // rows that a block has at a time; threads beyond width * lanes have none
+  int height = 0;               // rows that a block has at a time; threads beyond width * height have none
   int columns = 0;              // blocks beside each other
   int chunks = 0;
 };

@@ -17,6 +17,10 @@ struct WeightedLayerParts {
   bool relu = false;
 };
 
+// What the specs come to in this precision, on an input within the network.
+WeightedLayerParts parts_of(Precision precision, const Conv2dSpec& spec, const ActivationSpec& input);
+WeightedLayerParts parts_of(Precision precision, const LinearSpec& spec, const ActivationSpec& input);
+
 class WeightedLayer final : public Layer {
  public:
   WeightedLayer(const Processor& processor, const WeightedLayerParts& parts, const LayerRequest& request);

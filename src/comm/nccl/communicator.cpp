@@ -31,6 +31,10 @@ struct Waiting {
   std::string who;  // "rank 1 on node3"
   double deadline_seconds = 0;
 
+  Error failed(const std::string& where, ncclResult_t result) const {
+    const char* const others = result == ncclRemoteError ? "; look at the last lines of the other ranks" : "";
+    return Error(ErrorSource::nccl, fmt::format("{} stopped in {}: {}{}", who, where, text_of(result), others));
+  }
   Error give_up(const std::string& where) const {
     return Error(
         ErrorSource::hang,
@@ -55,7 +59,7 @@ void settle(ncclComm_t communicator, ncclResult_t result, const Waiting& waiting
     if (watch.seconds() > waiting.deadline_seconds) throw waiting.give_up(where);
     result = state_of(communicator);
   }
-  check(result);
+  if (result != ncclSuccess) throw waiting.failed(where, result);
 }
 
 // Each step is voted on, so that a rank that fails alone does not leave the others waiting in the next.
@@ -199,9 +203,7 @@ class NcclCommunicator final : public Communicator {
   void advance() {
     const ncclResult_t state = state_of(communicator_.get());
     if (state != ncclSuccess && state != ncclInProgress) {
-      throw Error(ErrorSource::nccl,
-                  fmt::format("{} stopped in {}: another rank ended or cannot be reached, look at its lines: {}",
-                              waiting_.who, sums_.empty() ? "no sum" : sums_.front().name, text_of(state)));
+      throw waiting_.failed(sums_.empty() ? "no sum" : sums_.front().name, state);
     }
     while (!sums_.empty() && sums_.front().done->reached()) {
       spare_.push_back(std::move(sums_.front()));

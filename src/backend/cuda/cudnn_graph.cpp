@@ -1,0 +1,212 @@
+#include "backend/cuda/cudnn_graph.hpp"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace tutti::cuda {
+namespace {
+
+constexpr std::size_t kMostEngines = 10;
+constexpr std::size_t kMostCompiledEngines = 2;  // at run time, a second each
+constexpr std::size_t kMostScratchBytes = std::size_t{512} << 20;
+constexpr std::int64_t kMostProposals = 128;
+constexpr std::int64_t kMostNotes = 32;
+constexpr std::int64_t kMostKnobs = 64;
+
+// In cuDNN's order N, C, H, W whatever the layout; the channels lie beside each other.
+CudnnDescriptor tensor(std::int64_t number, const std::vector<std::int64_t>& extents, Precision precision) {
+  const std::int64_t pixel = extents[1];
+  const std::int64_t row = extents[3] * pixel;
+  CudnnDescriptor descriptor(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+  descriptor.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, number);
+  descriptor.set(CUDNN_ATTR_TENSOR_DATA_TYPE, precision == Precision::bf16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT);
+  descriptor.set(CUDNN_ATTR_TENSOR_DIMENSIONS, extents);
+  descriptor.set(CUDNN_ATTR_TENSOR_STRIDES, std::vector<std::int64_t>{extents[2] * row, 1, row, pixel});
+  descriptor.set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, std::int64_t{16});
+  descriptor.finalize();
+  return descriptor;
+}
+
+CudnnDescriptor window(const ConvolutionShape& shape) {
+  const std::vector<std::int64_t> padding(2, shape.padding);
+  CudnnDescriptor descriptor(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
+  descriptor.set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_DATA_FLOAT);
+  descriptor.set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_CROSS_CORRELATION);
+  descriptor.set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, std::int64_t{2});
+  descriptor.set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, padding);
+  descriptor.set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, padding);
+  descriptor.set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, std::vector<std::int64_t>(2, shape.stride));
+  descriptor.set(CUDNN_ATTR_CONVOLUTION_DILATIONS, std::vector<std::int64_t>(2, 1));
+  descriptor.finalize();
+  return descriptor;
+}
+
+// What cuDNN calls the operation of a pass and its parts.
+struct OperationNames {
+  cudnnBackendDescriptorType_t type;
+  cudnnBackendAttributeName_t input;
+  cudnnBackendAttributeName_t filters;
+  cudnnBackendAttributeName_t output;
+  cudnnBackendAttributeName_t window;
+  cudnnBackendAttributeName_t result_factor;
+  cudnnBackendAttributeName_t former_factor;
+};
+
+const OperationNames& names_of(ConvolutionPass pass) {
+  static constexpr OperationNames kForward{CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+                                           CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
+                                           CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+                                           CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
+                                           CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+                                           CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
+                                           CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA};
+  static constexpr OperationNames kInputGradient{CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+                                                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
+                                                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+                                                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
+                                                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+                                                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
+                                                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA};
+  static constexpr OperationNames kWeightGradient{CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
+                                                  CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
+                                                  CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
+                                                  CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
+                                                  CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
+                                                  CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
+                                                  CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA};
+  if (pass == ConvolutionPass::forward) return kForward;
+  return pass == ConvolutionPass::input_gradient ? kInputGradient : kWeightGradient;
+}
+
+CudnnDescriptor operation(ConvolutionPass pass, const ConvolutionShape& shape) {
+  const OperationNames& names = names_of(pass);
+  CudnnDescriptor descriptor(names.type);
+  descriptor.set(names.input,
+                 tensor(kInputTensor, {shape.samples, shape.channels, shape.height, shape.width}, shape.precision));
+  descriptor.set(
+      names.filters,
+      tensor(kFilterTensor, {shape.outputs, shape.channels, shape.kernel_height, shape.kernel_width}, shape.precision));
+  descriptor.set(names.output,
+                 tensor(kOutputTensor, {shape.samples, shape.outputs, shape.output_height(), shape.output_width()},
+                        shape.precision));
+  descriptor.set(names.window, window(shape));
+  descriptor.set(names.result_factor, 1.0f);
+  descriptor.set(names.former_factor, 0.0f);
+  descriptor.finalize();
+  return descriptor;
+}
+
+CudnnDescriptor graph_of(const CudnnTarget& target, const CudnnDescriptor& operation) {
+  CudnnDescriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+  graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, operation);
+  target.name_in(graph);
+  graph.finalize();
+  return graph;
+}
+
+CudnnDescriptor engine_of(const CudnnDescriptor& configuration) {
+  return std::move(configuration.descriptors(CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_BACKEND_ENGINE_DESCRIPTOR).at(0));
+}
+
+bool is_compiled_at_run_time(const CudnnDescriptor& engine) {
+  const auto notes = engine.values<cudnnBackendBehaviorNote_t>(CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, kMostNotes);
+  return std::ranges::find(notes, CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION) != notes.end();
+}
+
+}  // namespace
+
+EngineChoice CudnnEngine::choice() const {
+  EngineChoice choice{engine_of(configuration).value<std::int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX)};
+  for (const CudnnDescriptor& knob :
+       configuration.descriptors(CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, kMostKnobs)) {
+    choice.knobs.push_back({knob.value<cudnnBackendKnobType_t>(CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE),
+                            knob.value<std::int64_t>(CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE)});
+  }
+  return choice;
+}
+
+bool CudnnEngine::is_compiled_at_run_time() const { return cuda::is_compiled_at_run_time(engine_of(configuration)); }
+
+CudnnGraph::CudnnGraph(const CudnnTarget& target, ConvolutionPass pass, const ConvolutionShape& shape)
+    : target_(target), precision_(shape.precision), graph_(graph_of(target, operation(pass, shape))) {}
+
+std::vector<CudnnDescriptor> CudnnGraph::proposals(cudnnBackendHeurMode_t mode) const {
+  CudnnDescriptor heuristic(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+  heuristic.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph_);
+  heuristic.set(CUDNN_ATTR_ENGINEHEUR_MODE, mode);
+  target_.name_in(heuristic);
+  if (!heuristic.try_finalize()) return {};
+  return heuristic.descriptors(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, kMostProposals);
+}
+
+// On f32 values "tensor core" means that these are cut to tf32 on the way, with or without the note on down-converted
+// inputs: of the engines that cuDNN 9.19 offers an H200 none has the latter. Large tiles of Winograd's transformation
+// lose digits whatever the type.
+bool CudnnGraph::allows(const CudnnDescriptor& engine) const {
+  static constexpr std::array kNever{CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC,
+                                     CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION,
+                                     CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_4x4, CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_6x6,
+                                     CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13};
+  static constexpr std::array kNeverInFp32{CUDNN_NUMERICAL_NOTE_TENSOR_CORE, CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS};
+  const auto notes = engine.values<cudnnBackendNumericalNote_t>(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, kMostNotes);
+  return std::ranges::none_of(notes, [&](cudnnBackendNumericalNote_t note) {
+    return std::ranges::find(kNever, note) != kNever.end() ||
+           (precision_ == Precision::fp32 && std::ranges::find(kNeverInFp32, note) != kNeverInFp32.end());
+  });
+}
+
+std::optional<CudnnEngine> CudnnGraph::build(CudnnDescriptor configuration) const {
+  CudnnDescriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+  plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration);
+  target_.name_in(plan);
+  if (!plan.try_finalize()) return {};
+  const auto scratch = static_cast<std::size_t>(plan.value<std::int64_t>(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE));
+  if (scratch > kMostScratchBytes) return {};
+  return CudnnEngine{std::move(configuration), std::move(plan), scratch};
+}
+
+std::vector<CudnnEngine> CudnnGraph::engines() const {
+  std::vector<CudnnEngine> engines;
+  std::vector<CudnnDescriptor> compiled;
+  const auto add = [&](CudnnDescriptor& configuration) {
+    if (auto engine = build(std::move(configuration))) engines.push_back(std::move(*engine));
+  };
+  for (const auto mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
+    for (CudnnDescriptor& configuration : proposals(mode)) {
+      const CudnnDescriptor engine = engine_of(configuration);
+      if (!allows(engine)) continue;
+      if (is_compiled_at_run_time(engine)) {
+        compiled.push_back(std::move(configuration));
+      } else if (engines.size() < kMostEngines) {
+        add(configuration);
+      }
+    }
+    if (!engines.empty()) return engines;
+  }
+  for (std::size_t i = 0; i < std::min(compiled.size(), kMostCompiledEngines); ++i) add(compiled[i]);
+  return engines;
+}
+
+std::optional<CudnnEngine> CudnnGraph::engine(const EngineChoice& choice) const {
+  CudnnDescriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+  engine.set(CUDNN_ATTR_ENGINE_OPERATION_GRAPH, graph_);
+  engine.set(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, choice.engine);
+  target_.name_in(engine);
+  if (!engine.try_finalize() || !allows(engine)) return {};
+
+  std::vector<CudnnDescriptor> knobs;
+  for (const EngineKnob& knob : choice.knobs) {
+    CudnnDescriptor& descriptor = knobs.emplace_back(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR);
+    descriptor.set(CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, static_cast<cudnnBackendKnobType_t>(knob.type));
+    descriptor.set(CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, knob.value);
+    if (!descriptor.try_finalize()) return {};
+  }
+  CudnnDescriptor configuration(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+  configuration.set(CUDNN_ATTR_ENGINECFG_ENGINE, engine);
+  if (!knobs.empty()) configuration.set(CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, knobs);
+  if (!configuration.try_finalize()) return {};
+  return build(std::move(configuration));
+}
+
+}  // namespace tutti::cuda

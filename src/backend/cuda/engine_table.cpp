@@ -1,0 +1,84 @@
+#include "backend/cuda/engine_table.hpp"
+
+#include "tutti/base/error.hpp"
+
+#include <fmt/format.h>
+
+#include <sstream>
+
+namespace tutti::cuda {
+namespace {
+
+constexpr std::string_view kSeparator = " | ";
+
+std::string_view name_of(ConvolutionPass pass) {
+  switch (pass) {
+    case ConvolutionPass::forward:
+      return "forward";
+    case ConvolutionPass::input_gradient:
+      return "input-gradient";
+    case ConvolutionPass::weight_gradient:
+      return "weight-gradient";
+  }
+  throw Error(ErrorSource::internal, "a convolution has no such pass");
+}
+
+std::string text_of(const EngineChoice& choice) {
+  std::string text = std::to_string(choice.engine);
+  for (const EngineKnob& knob : choice.knobs) text += fmt::format(" {}={}", knob.type, knob.value);
+  return text;
+}
+
+// Lines come from files that people may have touched.
+std::optional<EngineChoice> choice_in(const std::string& text) {
+  std::istringstream stream(text);
+  EngineChoice choice;
+  if (!(stream >> choice.engine)) return {};
+  EngineKnob knob;
+  char equals = 0;
+  while (stream >> knob.type >> equals >> knob.value && equals == '=') choice.knobs.push_back(knob);
+  const bool complete = text_of(choice) == text;
+  return complete ? std::optional(choice) : std::nullopt;
+}
+
+}  // namespace
+
+std::string describe(ConvolutionPass pass, const ConvolutionShape& shape) {
+  return fmt::format("{} {} {}x{}x{}x{} to {}, {}x{} stride {} padding {}", name_of(pass),
+                     tutti::name_of(shape.precision), shape.samples, shape.height, shape.width, shape.channels,
+                     shape.outputs, shape.kernel_height, shape.kernel_width, shape.stride, shape.padding);
+}
+
+EngineTable::EngineTable(const EngineOwner& owner)
+    : owner_(fmt::format("{}{}{}{}", owner.library, kSeparator, owner.device, kSeparator)) {}
+
+std::optional<EngineChoice> EngineTable::find(const std::string& description) const {
+  const auto found = chosen_.find(description);
+  return found == chosen_.end() ? std::nullopt : choice_in(found->second);
+}
+
+void EngineTable::note(const std::string& description, const EngineChoice& choice) {
+  chosen_[description] = text_of(choice);
+}
+
+std::string EngineTable::text() const {
+  std::string text;
+  for (const auto& [description, choice] : chosen_) {
+    text += fmt::format("{}{}{}{}\n", owner_, description, kSeparator, choice);
+  }
+  return text;
+}
+
+bool EngineTable::adopt(const std::string& text) {
+  bool used = text.empty();
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) {
+    const std::size_t end = line.rfind(kSeparator);
+    if (!line.starts_with(owner_) || end < owner_.size()) continue;
+    chosen_[line.substr(owner_.size(), end - owner_.size())] = line.substr(end + kSeparator.size());
+    used = true;
+  }
+  return used;
+}
+
+}  // namespace tutti::cuda

@@ -1,0 +1,53 @@
+#pragma once
+// Which engine of the convolution library was chosen for which pass over which shape, as lines of text that each name
+// the library's version and the GPU they hold for:
+//   cuDNN 9.19.0 | NVIDIA H200 | forward bf16 256x28x28x64 to 64, 3x3 stride 1 padding 1 | 57 2=14 17=1
+// the last part being the engine's number and its knobs, type=value. Knows nothing of the library itself.
+
+#include "backend/cuda/convolution.hpp"
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tutti::cuda {
+
+struct EngineKnob {
+  std::int64_t type = 0;
+  std::int64_t value = 0;
+  friend bool operator==(const EngineKnob&, const EngineKnob&) = default;
+};
+
+struct EngineChoice {
+  std::int64_t engine = 0;
+  std::vector<EngineKnob> knobs{};
+  friend bool operator==(const EngineChoice&, const EngineChoice&) = default;
+};
+
+// What engines and their numbers belong to.
+struct EngineOwner {
+  std::string library;  // "cuDNN 9.19.0"
+  std::string device;   // "NVIDIA H200"
+};
+
+// "forward bf16 256x28x28x64 to 64, 3x3 stride 1 padding 1"
+std::string describe(ConvolutionPass pass, const ConvolutionShape& shape);
+
+class EngineTable {
+ public:
+  explicit EngineTable(const EngineOwner& owner);
+
+  std::optional<EngineChoice> find(const std::string& description) const;
+  void note(const std::string& description, const EngineChoice& choice);
+
+  std::string text() const;
+  // Takes over the lines for this library and GPU. False where there are lines, but none of these.
+  bool adopt(const std::string& text);
+
+ private:
+  std::string owner_;                          // the beginning of its lines
+  std::map<std::string, std::string> chosen_;  // by description
+};
+
+}  // namespace tutti::cuda

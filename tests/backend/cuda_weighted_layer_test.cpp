@@ -1,0 +1,95 @@
+#include "tutti/backend/cuda_library.hpp"
+
+#include "backend/cuda/filter_kernels.hpp"
+#include "backend/cuda/format.hpp"
+#include "backend/cuda/native.hpp"
+#include "backend/layer_contract.hpp"
+
+#include <bit>
+
+namespace tutti::testing_support {
+namespace {
+
+std::unique_ptr<Backend> make_cuda_in_bf16() {
+  return tutti_cuda_library().make_backend({.precision = Precision::bf16, .search_plans = false});
+}
+
+const BackendUnderTest kCudaInBf16{"cuda in bf16", make_cuda_in_bf16, 1e-2, 2e-2};
+
+INSTANTIATE_TEST_SUITE_P(CudaInBf16, LayerContract,
+                         ::testing::Combine(::testing::Values(kCudaInBf16), ::testing::ValuesIn(convolution_cases())),
+                         layer_contract_name);
+
+cuda::FilterLayout layout_of(std::int64_t outputs, std::int64_t channels, std::int64_t positions, ElementType type) {
+  return {outputs, channels, positions, cuda::padded_channels(outputs, type), cuda::padded_channels(channels, type)};
+}
+
+// Few and many of everything; tiles that end within the positions, and within the channels.
+std::vector<cuda::FilterLayout> awkward_layouts(ElementType type) {
+  return {layout_of(1, 1, 1, type),     layout_of(20, 1, 9, type),   layout_of(50, 20, 25, type),
+          layout_of(10, 513, 9, type),  layout_of(3, 3, 1500, type), layout_of(2, 30, 1153, type),
+          layout_of(7, 10000, 1, type), layout_of(9, 600, 49, type), layout_of(64, 64, 9, type),
+          layout_of(1, 4608, 1, type),  layout_of(2, 8, 577, type),  layout_of(2, 5, 576, type)};
+}
+
+class CudaFilters : public ::testing::TestWithParam<ElementType> {
+ protected:
+  CudaFilters() : device_(tutti_cuda_library().make_backend({})) {}
+
+  // What f32 values are after rounding to the type.
+  std::vector<float> representable(std::int64_t count) const {
+    std::vector<float> values = random_floats(count, "filters");
+    if (type() == ElementType::f32) return values;
+    for (float& value : values) value = std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) & 0xFFFF0000u);
+    return values;
+  }
+
+  std::vector<float> packed_values(const Buffer& packed) {
+    const auto bytes = static_cast<std::int64_t>(packed.bytes());
+    if (type() == ElementType::f32) return device_.download<float>(packed.view({bytes / 4}, ElementType::f32));
+    std::vector<float> values;
+    for (const auto half : device_.download<std::uint16_t>(packed.view({bytes / 2}, ElementType::bf16))) {
+      values.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(half) << 16));
+    }
+    return values;
+  }
+
+  static ElementType type() { return GetParam(); }
+  cudaStream_t stream() { return cuda::native(as_cuda_stream(device_.stream())); }
+
+  Device device_;
+};
+
+TEST_P(CudaFilters, ArePackedWithZerosAroundThemAndUnpackedAgain) {
+  for (const cuda::FilterLayout& layout : awkward_layouts(type())) {
+    const std::int64_t count = layout.outputs * layout.channels * layout.positions;
+    const std::vector<float> values = representable(count);
+    const Buffer canonical = device_.buffer_of(values);
+    const Buffer packed =
+        device_.backend().allocate(static_cast<std::size_t>(layout.packed_values()) * bytes_of(type()));
+    cuda::launch_pack(stream(), {layout, type(), static_cast<const float*>(canonical.data()), packed.data()});
+
+    std::vector<float> expected(static_cast<std::size_t>(layout.packed_values()));
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::int64_t position = i % layout.positions;
+      const std::int64_t channel = i / layout.positions % layout.channels;
+      const std::int64_t output = i / layout.positions / layout.channels;
+      expected[static_cast<std::size_t>((output * layout.positions + position) * layout.padded_channels + channel)] =
+          values[static_cast<std::size_t>(i)];
+    }
+    EXPECT_EQ(packed_values(packed), expected) << layout.outputs << ", " << layout.channels << ", " << layout.positions;
+
+    device_.poison(canonical);
+    cuda::launch_unpack(stream(), {.layout = layout,
+                                   .type = type(),
+                                   .packed = packed.data(),
+                                   .canonical = static_cast<float*>(canonical.data())});
+    EXPECT_EQ(device_.download<float>(canonical.view({count}, ElementType::f32)), values);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, CudaFilters, ::testing::Values(ElementType::f32, ElementType::bf16),
+                         [](const auto& type) { return std::string(name_of(type.param)); });
+
+}  // namespace
+}  // namespace tutti::testing_support

@@ -1,0 +1,78 @@
+#include "gpu_of_rank.hpp"
+#include "standin/control.hpp"
+#include "summed_values.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tutti {
+namespace {
+
+struct RemovedWaitsCase {
+  std::string name;
+  std::function<std::unique_ptr<Communicator>()> make;
+};
+
+// Sums must follow the work that makes their values, and be followed by the work that uses them: without any one of the
+// waits for that, some order of the device's work gives something else.
+class RemovedWaits : public testing::TestWithParam<RemovedWaitsCase> {
+ protected:
+  static constexpr std::int64_t kLength = 100;
+
+  // True when the sum is right on all ranks.
+  bool sums_rightly() {
+    World& world = test_world();
+    std::vector<float> mine = whole_numbers<float>(kLength, world.rank(), 3);
+    std::vector<float> sums(mine.size());
+    const Tensor values = block_.view({kLength}, ElementType::f32);
+    backend_.fill_zero(*stream_, values);
+    backend_.copy(*stream_, values, tensor_over(mine));
+    communicator_->all_reduce_sum(values, *stream_);
+    communicator_->finish(*stream_);
+    backend_.copy(*stream_, tensor_over(sums), values);
+    stream_->synchronize();
+    return world.agree(sums == sum_of_whole_numbers<float>(kLength, world.size(), 3));
+  }
+
+  bool is_right_in_all_orders(int ignored_wait) {
+    for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+      standin::set_order(seed);
+      standin::ignore_wait(ignored_wait);
+      const bool right = sums_rightly();
+      standin::ignore_wait(0);
+      if (!right) return false;
+    }
+    return true;
+  }
+
+  Backend& backend_ = backend_of_rank();
+  std::unique_ptr<Communicator> communicator_ = GetParam().make();
+  std::unique_ptr<Stream> stream_ = backend_.make_stream();
+  Buffer block_ = communicator_->allocate(kLength * sizeof(float));
+};
+
+TEST_P(RemovedWaits, AreNoticed) {
+  const std::int64_t before = standin::waits_so_far();
+  EXPECT_TRUE(sums_rightly());
+  const auto waits = static_cast<int>(standin::waits_so_far() - before);
+  EXPECT_GE(waits, 2);
+  EXPECT_TRUE(is_right_in_all_orders(0));
+  for (int wait = 1; wait <= waits; ++wait) EXPECT_FALSE(is_right_in_all_orders(wait)) << "wait " << wait;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Of, RemovedWaits,
+    testing::Values(
+        RemovedWaitsCase{"nccl", [] { return tutti_nccl_library().make_communicator(test_world(), gpu_of_rank()); }},
+        RemovedWaitsCase{
+            "staged",
+            [] { return make_staged_communicator(backend_of_rank(), make_mpi_ring_communicator(test_world(), {})); }}),
+    [](const testing::TestParamInfo<RemovedWaitsCase>& which) { return which.param.name; });
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,77 @@
+"""The machine at hand: the environment in which a bundle runs there, and what its GPU and libraries are."""
+
+import glob
+import os
+import pathlib
+import shutil
+import site
+import subprocess
+import sys
+import sysconfig
+
+# One node, perhaps as root, perhaps more ranks than cores, no ssh, no memory shared by way of the kernel.
+OPEN_MPI_SETTINGS = {
+    "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_plm": "isolated",
+    "OMPI_MCA_pml": "ob1", "OMPI_MCA_btl": "self,vader", "OMPI_MCA_btl_vader_single_copy_mechanism": "none",
+    "OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_MCA_hwloc_base_binding_policy": "none",
+    "OMPI_MCA_mpi_yield_when_idle": "1"}
+# Debian's Open MPI and PMIx look in absolute folders unless each is named.
+BUNDLE_FOLDERS = {
+    "OPAL_PREFIX": "", "OPAL_BINDIR": "bin", "OPAL_LIBDIR": "lib", "OPAL_PKGLIBDIR": "lib/openmpi",
+    "OPAL_DATADIR": "share", "OPAL_PKGDATADIR": "share/openmpi", "OPAL_SYSCONFDIR": "etc/openmpi", "PMIX_PREFIX": "",
+    "PMIX_PKGDATADIR": "share/pmix", "PMIX_SYSCONFDIR": "etc", "PMIX_LIBDIR": "lib", "PMIX_PKGLIBDIR": "lib/pmix",
+    "HWLOC_PLUGINS_PATH": "lib/none"}
+TOOLKIT_FOLDERS = ("/usr/local/cuda/lib64", "/usr/local/cuda/targets/x86_64-linux/lib")
+DRIVER_FOLDER = "/usr/local/nvidia/lib64"  # where containers mount it, off the loader's cache
+TOOL_FOLDERS = ("/usr/local/cuda/bin", "/usr/local/cuda/compute-sanitizer", "/opt/nvidia/nsight-compute/*",
+                "/usr/local/nvidia/bin")
+
+
+def library_folders() -> list[str]:
+    """Where Python packages keep CUDA's libraries (nvidia/cudnn/lib, ...), this Python's first; then toolkits."""
+    roots = [sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), *sys.path, *site.getsitepackages()]
+    patterns = [f"{root or '.'}/nvidia/*/lib" for root in roots]
+    patterns += [f"/opt/{place}/lib/python3*/site-packages/nvidia/*/lib" for place in ("*/.venv", "*")]
+    patterns += ["/usr/local/lib/python3*/dist-packages/nvidia/*/lib", *TOOLKIT_FOLDERS]
+    found = [folder for pattern in patterns for folder in sorted(glob.glob(pattern)) if glob.glob(f"{folder}/*.so*")]
+    return list(dict.fromkeys(found))
+
+
+def loader_knows(name: str) -> bool:
+    for program in ("ldconfig", "/sbin/ldconfig"):
+        if shutil.which(program):
+            return name in subprocess.run([program, "-p"], capture_output=True, text=True, check=False).stdout
+    return False
+
+
+def environment(root: pathlib.Path, cuda_libraries: list[str]) -> tuple[dict[str, str], list[str]]:
+    """That in which the bundle's programs run, and a line for each thing that is missing."""
+    folders = library_folders()
+    if not loader_knows("libcuda.so.1") and os.path.exists(f"{DRIVER_FOLDER}/libcuda.so.1"):
+        folders.append(DRIVER_FOLDER)
+    missing = [name for name in [*cuda_libraries, "libcuda.so.1"]
+               if not loader_knows(name) and not any(os.path.exists(f"{folder}/{name}") for folder in folders)]
+    variables = os.environ | OPEN_MPI_SETTINGS
+    variables |= {name: str(root / folder) for name, folder in BUNDLE_FOLDERS.items()}
+    variables["PATH"] = f"{root}/bin:{os.environ.get('PATH', os.defpath)}"
+    paths = folders + [path for path in [os.environ.get("LD_LIBRARY_PATH")] if path]
+    if paths:
+        variables["LD_LIBRARY_PATH"] = ":".join(paths)
+    return variables, [f"{name} was not found: programs that use the GPU will not start" for name in missing]
+
+
+def find_tool(name: str) -> str | None:
+    """A program of the CUDA toolkit, which may lie off the PATH."""
+    places = [place for pattern in TOOL_FOLDERS for place in sorted(glob.glob(pattern), reverse=True)]
+    return shutil.which(name) or shutil.which(name, path=":".join(places))
+
+
+def gpu() -> dict[str, str]:
+    """Name and driver of the first GPU; empty where there is none."""
+    program = find_tool("nvidia-smi")
+    if program is None:
+        return {}
+    query = [program, "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"]
+    result = subprocess.run(query, capture_output=True, text=True, check=False)
+    fields = [field.strip() for field in result.stdout.split("\n")[0].split(",")]
+    return dict(zip(("gpu", "driver", "memory"), fields)) if result.returncode == 0 and len(fields) == 3 else {}

@@ -1,0 +1,60 @@
+"""The parts of a GPU day in the order in which they run, and how one is run: whatever it does, the next follows."""
+
+import dataclasses
+import functools
+import sys
+import time
+import traceback
+from typing import Callable
+
+from gpu_day import checks, speed, training
+from gpu_day.session import PartFailed, PartResult, Results, Session
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    name: str
+    purpose: str
+    play: Callable[[Session, PartResult], None]
+
+
+PARTS = [
+    Part("versions", "GPU, driver, libraries, tools, and what the trainer says of itself", checks.versions),
+    Part("ceilings", "bandwidth of a copy and rate of a matrix product", checks.ceilings),
+    Part("tests", "the bundle's tests, one verdict each", checks.tests),
+    *(Part(name, f"images/s beside PyTorch's, {len(workloads)} workloads", functools.partial(speed.speed, name=name))
+      for name, workloads in speed.WORKLOADS.items()),
+    Part("convergence", "resnet18 on Fashion-MNIST, 10 epochs", training.convergence),
+    Part("ranks", "2 and 4 ranks on the one GPU; one of them stopped", training.ranks),
+    Part("in-flight", "--in-flight 0, 1, 2: speed and equal bits", training.in_flight),
+    Part("graphs", "--record-steps on, off: speed and equal bits", training.graphs),
+    Part("mixed", "a GPU rank and CPU ranks in one job", training.mixed),
+    Part("profile", "where a step's time goes, by phase and by kernel", checks.profile),
+    Part("sanitizers", "memcheck and racecheck on the tests of kernels", checks.sanitizers),
+]
+
+
+def choose(names: list[str]) -> list[Part]:
+    for name in names:
+        if not any(part.name == name or part.name.startswith(f"{name}-") for part in PARTS):
+            sys.exit(f"no part is called '{name}': give some of {', '.join(part.name for part in PARTS)}")
+    return [part for part in PARTS if not names or any(part.name == name or part.name.startswith(f"{name}-")
+                                                       for name in names)]
+
+
+def run(part: Part, session: Session, results: Results) -> None:
+    print(f"== {part.name}: {part.purpose}", flush=True)
+    session.note(f"\n== {part.name}")
+    started = time.monotonic()
+    session.start_part()
+    result = PartResult(results, part.name, session.facts())
+    outcome = "ran"
+    try:
+        part.play(session, result)
+    except PartFailed as error:
+        outcome = f"failed: {error}"
+    except Exception as error:  # a mistake of ours must not cost the parts that follow
+        session.note(traceback.format_exc())
+        outcome = f"failed: {type(error).__name__}: {error}"
+    result.end(outcome, time.monotonic() - started)
+    print(f"{part.name}: {outcome}, {time.monotonic() - started:.0f} s\n", flush=True)

@@ -1,0 +1,177 @@
+"""One call of `tools/gpu-day run`: how processes are started, logged and stopped in time, and where results go."""
+
+import argparse
+import datetime
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import tempfile
+import time
+
+from gpu_day import bundle, machine
+from gpu_day.tables import text_table
+
+PEERS = pathlib.Path(__file__).resolve().parents[1] / "peers"
+
+
+class PartFailed(Exception):
+    """Why a part could not give (all of) its figures."""
+
+
+class Results:
+    """What each part gave, by name; in one file, which is written anew after every figure."""
+
+    def __init__(self, path: pathlib.Path):
+        self.path = path
+        self.parts: dict[str, dict] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+    def save(self) -> None:
+        temporary = self.path.with_suffix(".tmp")
+        temporary.write_text(json.dumps(self.parts, indent=1) + "\n", encoding="utf-8")
+        temporary.replace(self.path)
+
+
+class PartResult:
+    """Figures for the targets, and tables for people; kept at once, so that a part cut short keeps what it has."""
+
+    def __init__(self, results: Results, name: str, facts: dict):
+        now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+        self.record = {"when": now, **facts, "outcome": "was stopped", "figures": {}, "tables": []}
+        self.results = results
+        results.parts[name] = self.record
+        results.save()
+
+    def figure(self, name: str, value: float | str) -> None:
+        self.record["figures"][name] = value
+        self.results.save()
+
+    def table(self, title: str, header: list[str], rows: list[list[str]]) -> None:
+        self.record["tables"].append({"title": title, "header": header, "rows": rows})
+        self.results.save()
+        print(f"{title}\n{text_table(header, rows)}\n", flush=True)
+
+    def end(self, outcome: str, seconds: float) -> None:
+        self.record |= {"outcome": outcome, "seconds": round(seconds, 1)}
+        self.results.save()
+
+
+class Session:
+    def __init__(self, options: argparse.Namespace, root: pathlib.Path):
+        self.root = root
+        self.bundle = bundle.facts_of(root)
+        self.rehearses = options.rehearse
+        self.limit = options.limit
+        self.deadline = time.monotonic() + options.limit
+        self.data = options.data.resolve() if options.data else None
+        self.environment, warnings = machine.environment(root, self.bundle["needs"]["cuda"])
+        self.warnings = [] if options.rehearse else warnings
+        self.gpu = machine.gpu()
+        self.log = (options.out / "gpu-day.log").open("a", encoding="utf-8")
+        self._folder = tempfile.TemporaryDirectory(prefix="gpu-day-")
+        self.folder = pathlib.Path(self._folder.name)
+        self.device = "cpu" if options.rehearse else "cuda"
+        # What is chosen by timing is chosen once, for all parts.
+        self.processor: dict[str, object] = {"device": self.device, "plan-cache": options.out.resolve() / "plans.txt"}
+        if options.rehearse:
+            self.processor["threads"] = 1
+
+    def __enter__(self) -> "Session":
+        if not self.gpu and not self.rehearses:
+            self.warnings.append("nvidia-smi names no GPU: what runs here counts for nothing")
+        for line in self.warnings:
+            print(line, flush=True)
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.log.close()
+        self._folder.cleanup()
+
+    def facts(self) -> dict:
+        """What ran without a GPU counts for no more than a rehearsal."""
+        return {"gpu": self.gpu.get("gpu", "none"), "driver": self.gpu.get("driver", "none"),
+                "commit": self.bundle["commit"], "rehearsal": self.rehearses or not self.gpu}
+
+    def start_part(self) -> None:
+        self.deadline = time.monotonic() + self.limit
+
+    def seconds_left(self) -> float:
+        return self.deadline - time.monotonic()
+
+    def full(self, real, rehearsed):
+        """A size: as on a GPU day, or as in a rehearsal."""
+        return rehearsed if self.rehearses else real
+
+    def note(self, text: str) -> None:
+        self.log.write(text.rstrip("\n") + "\n")
+        self.log.flush()
+
+    def start(self, command: list, environment: dict[str, str] | None = None, **pipes) -> subprocess.Popen:
+        """In a process group of its own, so that all of it can be ended."""
+        self.note(f"\n$ {' '.join(map(str, command))}")
+        try:
+            return subprocess.Popen([str(word) for word in command], env=environment or self.environment, text=True,
+                                    errors="replace", process_group=0, **pipes)
+        except OSError as error:
+            raise PartFailed(f"{command[0]} cannot be started: {error.strerror}") from error
+
+    def run(self, command: list, environment: dict[str, str] | None = None, seconds: float = 1e9) -> str:
+        """What the command printed. Fails when it ends with anything but 0, or not in time."""
+        status, output = self.status_of(command, environment, seconds)
+        if status != 0:
+            lines = [line for line in output.strip().splitlines() if line.strip()]
+            raise PartFailed(f"{pathlib.Path(str(command[0])).name} {' '.join(map(str, command[1:4]))} ... ended with "
+                             f"{status}: {' / '.join(lines[-3:])[-400:]}")
+        return output
+
+    def status_of(self, command: list, environment: dict[str, str] | None = None,
+                  seconds: float = 1e9) -> tuple[int | str, str]:
+        """How the command ended, and what it printed; "time" where it was stopped at its limit or the part's."""
+        process = self.start(command, environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                             stderr=subprocess.STDOUT)
+        try:
+            output, _ = process.communicate(timeout=max(1.0, min(seconds, self.seconds_left())))
+            status: int | str = process.returncode
+        except subprocess.TimeoutExpired:
+            end_group(process)
+            status = "time"
+            try:
+                output, _ = process.communicate(timeout=10)
+            except subprocess.TimeoutExpired:  # something of it lives on and holds the pipe
+                output = ""
+        finally:
+            end_group(process)
+        self.note(output)
+        return status, output
+
+    def trainer(self, *words: object, ranks: int = 1) -> list:
+        launcher = ["mpirun", "-np", ranks] if ranks > 1 else []
+        return [*launcher, self.root / "bin/trainer", *words]
+
+    def processor_words(self) -> list:
+        return [word for name, value in self.processor.items() for word in (f"--{name}", value)]
+
+    def fashion_mnist(self) -> str:
+        if self.rehearses:
+            return "glyphs"
+        folder = self.data / "fashion-mnist" if self.data else None
+        if folder is None or not folder.is_dir():
+            raise PartFailed("wants --data, a folder with fashion-mnist/ in it")
+        return str(folder)
+
+
+def end_group(process: subprocess.Popen) -> None:
+    """Stopped processes as well. Programs that a launcher has put into other groups die with it."""
+    if process.poll() is not None:
+        return
+    for number in (signal.SIGTERM, signal.SIGCONT, signal.SIGKILL):
+        try:
+            os.killpg(process.pid, number)
+        except ProcessLookupError:
+            return
+        if number == signal.SIGCONT:
+            try:
+                process.wait(timeout=5)
+            except subprocess.TimeoutExpired:
+                continue

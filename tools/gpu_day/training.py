@@ -1,0 +1,225 @@
+"""The parts that train: several ranks on the one GPU, convergence, GPU and CPU ranks in one job, and switches that
+must not change a bit."""
+
+import json
+import os
+import pathlib
+import shutil
+import signal
+import statistics
+import subprocess
+import time
+
+from gpu_day.session import PartFailed, PartResult, Session, end_group
+from gpu_day.tables import number
+
+STALL_SECONDS = 15
+GRACE_SECONDS = 20  # beyond the deadline, for the job's end
+
+
+def words_of(options: dict[str, object]) -> list:
+    """{"batch-size": 64, "share-device": True} as a command line."""
+    return [word for name, value in options.items() for word in (f"--{name}", value) if word is not True]
+
+
+def records_of(folder: pathlib.Path, event: str) -> list[dict]:
+    lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    return [record for record in map(json.loads, lines) if record["event"] == event]
+
+
+def run_folder(session: Session) -> pathlib.Path:
+    return session.folder / "run"
+
+
+def trainer(session: Session, options: dict[str, object], ranks: int = 1) -> list:
+    return session.trainer(*words_of({**options, "out": run_folder(session)}), ranks=ranks)
+
+
+def train(session: Session, command: list, event: str = "epoch") -> list[dict]:
+    """Runs a training command, one of trainer(), and returns its records of that kind."""
+    shutil.rmtree(run_folder(session), ignore_errors=True)
+    session.run(command)
+    return records_of(run_folder(session), event)
+
+
+def on_ranks(session: Session, ranks: int) -> dict[str, object]:
+    """How so many ranks of one GPU meet."""
+    if ranks == 1:
+        return session.processor
+    shared = {"comm": "nccl", "share-device": True} if not session.rehearses else {"comm": "mpi"}
+    return {**session.processor, **shared, "stall-timeout": 120}
+
+
+def next_losses(session: Session, ranks: int, model: str) -> list[float]:
+    """The losses of the first steps. The weights of the first are equal; the second's come of one exchange."""
+    options = {"data": "synthetic:4096x1x28x28:10", "model": model, "batch-size": 64, "parts": 4, "exchange": "ring",
+               "lr": 0.01, "momentum": 0, "steps": 2, "log-every": 1, "test-every": 0, **on_ranks(session, ranks)}
+    return [record["train_loss"] for record in train(session, trainer(session, options, ranks), "step")]
+
+
+def final_accuracy(session: Session, ranks: int) -> dict:
+    options = {"data": session.fashion_mnist(), "model": "lenet", "batch-size": 256, "lr": 0.05,
+               "epochs": session.full(4, 1), **on_ranks(session, ranks)}
+    return train(session, trainer(session, options, ranks))[-1]
+
+
+def ranks_agree(session: Session, result: PartResult) -> None:
+    rows = []
+    for model in session.full(["lenet", "resnet18"], ["lenet"]):
+        alone = next_losses(session, 1, model)
+        for ranks in (2, 4):
+            together = next_losses(session, ranks, model)
+            apart = max(abs(a - b) / abs(b) for a, b in zip(together, alone, strict=True))
+            rows.append([f"{model}, {ranks} ranks", number(alone[-1]), number(together[-1]), f"{apart:.1e}"])
+            result.figure(f"{model}_loss_apart_{ranks}", apart)
+    result.table("Losses of the first two steps, fp32, 4 parts", ["", "1 rank", "several", "relative, most"], rows)
+
+
+def accuracies_agree(session: Session, result: PartResult) -> None:
+    alone = final_accuracy(session, 1)
+    rows = [["1 rank", f"{alone['test_acc']:.4f}", "", number(alone["images_per_second"])]]
+    for ranks in (2, 4):
+        several = final_accuracy(session, ranks)
+        apart = abs(several["test_acc"] - alone["test_acc"])
+        rows.append([f"{ranks} ranks", f"{several['test_acc']:.4f}", f"{apart:.4f}",
+                     number(several["images_per_second"])])
+        result.figure(f"accuracy_apart_{ranks}", apart)
+    result.table("lenet after the last epoch", ["", "test acc", "apart", "images/s"], rows)
+
+
+def processes_of(launcher: int) -> list[int]:
+    """The ranks that this mpirun has started, by the kernel's list."""
+    children = []
+    for entry in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = entry.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            continue  # it has just ended
+        if int(fields.rpartition(")")[2].split()[1]) == launcher and "(trainer)" in fields:
+            children.append(int(entry.parent.name))
+    return sorted(children)
+
+
+def wait_until(condition, seconds: float) -> bool:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if condition():
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def stopped_rank(session: Session, result: PartResult) -> None:
+    """One of two ranks is stopped in the middle of training; the other has to notice, and to end the job."""
+    folder = run_folder(session)
+    shutil.rmtree(folder, ignore_errors=True)
+    options = {"data": "synthetic:4096x1x28x28:10", "model": "lenet", "batch-size": 64, "epochs": 100000,
+               "log-every": 1, "test-every": 0, **on_ranks(session, 2), "stall-timeout": STALL_SECONDS}
+    process = session.start(trainer(session, options, ranks=2), stdin=subprocess.DEVNULL,
+                            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    victims: list[int] = []
+    try:
+        metrics = folder / "metrics.jsonl"
+        if not wait_until(lambda: metrics.is_file() and '"step":20,' in metrics.read_text(encoding="utf-8"), 120):
+            raise PartFailed("two ranks did not come to their 20th step in two minutes")
+        victims = processes_of(process.pid)[-1:]
+        if not victims:
+            raise PartFailed("the launcher's ranks were not found in /proc")
+        os.kill(victims[0], signal.SIGSTOP)
+        started = time.monotonic()
+        ended = wait_until(lambda: process.poll() is not None, STALL_SECONDS + GRACE_SECONDS)
+        seconds = time.monotonic() - started
+        result.figure("stopped_rank_seconds", seconds)
+        exit_file = folder / "exit.json"
+        status = json.loads(exit_file.read_text(encoding="utf-8"))["status"] if exit_file.is_file() else "none left"
+        result.table("A rank is stopped (SIGSTOP)", ["what", ""],
+                     [["deadline, s", number(STALL_SECONDS)], ["status in exit.json", str(status)],
+                      ["the job ended after, s", f"{seconds:.1f}" if ended else "it did not end"]])
+        if not ended:
+            raise PartFailed(f"the job was still there {seconds:.0f} s after a rank was stopped")
+    finally:
+        for victim in victims:
+            try:
+                os.kill(victim, signal.SIGCONT)
+            except ProcessLookupError:
+                pass
+        end_group(process)
+        session.note(process.communicate()[1])
+
+
+def ranks(session: Session, result: PartResult) -> None:
+    ranks_agree(session, result)
+    accuracies_agree(session, result)
+    if session.rehearses:
+        return  # sums over MPI have no deadline
+    stopped_rank(session, result)
+
+
+def convergence(session: Session, result: PartResult) -> None:
+    options = {"data": session.fashion_mnist(), "model": session.full("resnet18", "lenet"), "batch-size": 256,
+               "lr": 0.1, "momentum": 0, "epochs": session.full(10, 2), "precision": "bf16", **session.processor}
+    records = train(session, trainer(session, options))
+    seconds = statistics.median(record["seconds"] for record in records)
+    rows = [[str(record["epoch"]), f"{record['train_loss']:.4f}", f"{record['train_acc']:.4f}",
+             f"{record['test_acc']:.4f}", f"{record['seconds']:.3f}", number(record["images_per_second"])]
+            for record in records]
+    result.table(f"{options['model']} on {pathlib.Path(options['data']).name}, batch 256, lr 0.1, bf16",
+                 ["epoch", "loss", "train acc", "test acc", "s", "images/s"], rows)
+    result.figure("test_acc", records[-1]["test_acc"])
+    result.figure("seconds_per_epoch", seconds)
+
+
+def mixed(session: Session, result: PartResult) -> None:
+    """The same training by one GPU rank alone, at its best, and with CPU ranks beside it, each with an equal part."""
+    companions = session.full(3, 1)
+    common = {"data": session.fashion_mnist(), "model": "lenet", "batch-size": 256, "lr": 0.05,
+              "epochs": session.full(3, 1), "threads": session.full(4, 1)}
+    alone = train(session, trainer(session, {**common, **session.processor}))[-1]
+    both = {**common, "comm": "mpi"}
+    together = train(session, ["mpirun", "-np", 1, *trainer(session, {**both, **session.processor}), ":",
+                               "-np", companions, *trainer(session, {**both, **session.processor, "device": "cpu"})])[-1]
+    apart = abs(alone["test_acc"] - together["test_acc"])
+    gain = together["images_per_second"] / alone["images_per_second"]
+    result.figure("accuracy_apart", apart)
+    result.figure("gain", gain)
+    result.table("One GPU rank, alone and with CPU ranks (lenet)", ["", "test acc", "images/s"],
+                 [["GPU alone", f"{alone['test_acc']:.4f}", number(alone["images_per_second"])],
+                  [f"and {companions} CPU ranks", f"{together['test_acc']:.4f}", number(together["images_per_second"])],
+                  ["the CPUs were worth it" if gain > 1 else "the CPUs were not worth it", f"{apart:.4f} apart",
+                   f"{gain:.3f} times"]])
+
+
+def compare_values(session: Session, result: PartResult, option: str, values: list[object]) -> None:
+    """The speed of each value of an option, and the weights after some steps, which must be the same."""
+    differing = []
+    for model, batch, steps in session.full([("lenet", 64, 2000), ("resnet18", 256, 100)], [("lenet", 16, 4)]):
+        rows, digests = [], []
+        for value in values:
+            common = {"data": f"synthetic:{64 * batch}x1x28x28:10", "model": model, "batch-size": batch, "lr": 0.01,
+                      "precision": "bf16", **session.processor, option: value}
+            weights = train(session, trainer(session, {**common, "steps": steps // 2, "test-every": 0}))
+            digests.append(weights[-1]["digest"])
+            figures = session.folder / "step.json"
+            bench = words_of({**common, "warmup-steps": steps // 10 + 1, "timed-steps": steps, "json": figures})
+            speeds = []
+            for _ in range(session.full(3, 1)):
+                session.run(session.trainer("bench", "step", *bench))
+                speeds.append(json.loads(figures.read_text(encoding="utf-8"))["images_per_second"])
+            speed = statistics.median(speeds)
+            rows.append([f"--{option} {value}", number(speed), digests[-1]])
+            result.figure(f"{model}_{value}", speed)
+        same = len(set(digests)) == 1
+        differing += [] if same else [model]
+        result.table(f"{model}, batch {batch}, bf16: weights {'are the same' if same else 'DIFFER'}",
+                     ["", "images/s", f"weights after {steps // 2} steps"], rows)
+    result.figure("digests_differ", len(differing))
+    if differing:
+        raise PartFailed(f"--{option} changes bits of {', '.join(differing)}")
+
+
+def in_flight(session: Session, result: PartResult) -> None:
+    compare_values(session, result, "in-flight", [0, 1, 2])
+
+
+def graphs(session: Session, result: PartResult) -> None:
+    compare_values(session, result, "record-steps", ["on", "off"])
