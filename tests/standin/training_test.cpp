@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <memory>
 #include <ostream>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -62,6 +63,7 @@ struct Training {
   int side_by_side = 1;
   int steps_ahead = 1;
   bool records = true;
+  bool held = true;  // are the images by the device
   std::uint64_t orders = 300;
 };
 
@@ -73,7 +75,12 @@ constexpr const char* kColoured = "synthetic:16x3x8x8:3";
 std::vector<Training> trainings() {
   return {
       {.name = "lenet", .model = small_lenet(), .data = kGrey, .steps_ahead = 2, .orders = 1000},
-      {.name = "lenet_side_by_side", .model = small_lenet(), .data = kGrey, .parts = 3, .side_by_side = 2},
+      {.name = "lenet_side_by_side",
+       .model = small_lenet(),
+       .data = kGrey,
+       .parts = 3,
+       .side_by_side = 2,
+       .held = false},
       {.name = "resnet", .model = tiny_resnet(), .data = kColoured, .parts = 2, .orders = 400},
       {.name = "resnet_unrecorded", .model = tiny_resnet(), .data = kColoured, .steps_ahead = 0, .records = false},
   };
@@ -97,17 +104,31 @@ TrainerOptions options_of(const Training& training) {
   return options;
 }
 
+// Data that no device holds, so that each batch comes through pinned memory.
+class Streamed : public Dataset {
+ public:
+  explicit Streamed(const Dataset& data) : data_(data) {}
+  const DatasetInfo& info() const override { return data_.info(); }
+  void read(std::span<const std::int64_t> samples, SampleBatch& batch) const override { data_.read(samples, batch); }
+  std::size_t resident_bytes() const override { return data_.resident_bytes(); }
+  std::uint64_t digest() const override { return data_.digest(); }
+
+ private:
+  const Dataset& data_;
+};
+
 class Device {
  public:
   Device(const Training& training, std::unique_ptr<Backend> backend, const TrainerOptions& options)
       : backend_(std::move(backend)),
         communicator_(make_solo_communicator(backend_.get())),
         data_(open_small(training.data)),
+        streamed_(*data_.pair.train),
         network_(training.model, data_.pair.train->info().image, data_.pair.train->info().classes),
         trainer_({.backend = *backend_,
                   .communicator = *communicator_,
                   .network = network_,
-                  .train = *data_.pair.train,
+                  .train = training.held ? *data_.pair.train : static_cast<const Dataset&>(streamed_),
                   .test = data_.pair.test.get()},
                  options, {.configuration = "c", .model = "m", .versions = "v"}) {}
 
@@ -121,6 +142,7 @@ class Device {
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Communicator> communicator_;
   OwnedData data_;
+  Streamed streamed_;
   Network network_;
   Trainer trainer_;
 };
