@@ -45,12 +45,22 @@ RunConfig config_for_steps(const Invocation& invocation, std::int64_t steps) {
   return config;
 }
 
+TimedSteps steps_for(const Backend& backend, TimedSteps steps) {
+  if (backend.memory_space() != MemorySpace::host) steps.at_once = 10;
+  return steps;
+}
+
 std::vector<double> time_steps(World& world, Trainer& trainer, const TimedSteps& steps) {
+  for (std::int64_t step = 0; step < steps.warmup; ++step) trainer.step();
+  trainer.settle();
   std::vector<double> seconds;
-  for (std::int64_t step = 0; step < steps.warmup + steps.timed; ++step) {
+  for (std::int64_t done = 0; done < steps.timed;) {
+    const std::int64_t several = std::min(steps.at_once, steps.timed - done);
     const Stopwatch watch;
-    trainer.step();
-    if (step >= steps.warmup) seconds.push_back(watch.seconds());
+    for (std::int64_t step = 0; step < several; ++step) trainer.step();
+    trainer.settle();
+    seconds.push_back(watch.seconds() / static_cast<double>(several));
+    done += several;
   }
   return greatest_of_ranks(world, std::move(seconds));
 }

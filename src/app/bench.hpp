@@ -35,7 +35,9 @@ std::vector<double> greatest_of_ranks(World& world, std::vector<double> figures)
 
 // The user's run with data of our own unless others were asked for, and no other end than these steps.
 RunConfig config_for_steps(const Invocation& invocation, std::int64_t steps);
-// Seconds of each step after `warmup` others, as the slowest rank saw it. Collective.
+// The steps to time on this processor: several at once where they are enqueued, so that none waits for its end.
+TimedSteps steps_for(const Backend& backend, TimedSteps steps);
+// Seconds of a step after `warmup` others, one figure for each `at_once` steps, as the slowest rank saw it. Collective.
 std::vector<double> time_steps(World& world, Trainer& trainer, const TimedSteps& steps);
 
 // Writes a benchmark's JSON by rank 0 where the user asked for it. Collective.

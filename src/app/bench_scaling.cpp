@@ -53,7 +53,7 @@ Point measure(World& world, const RunConfig& config, const TimedSteps& steps, co
           .ranks = world.size(),
           .batch = config.batch_size,
           .oversubscribed = busy > assembly.cores.usable,
-          .step = spread_of(time_steps(world, *trainer, steps))};
+          .step = spread_of(time_steps(world, *trainer, steps_for(*assembly.backend, steps)))};
 }
 
 struct Place {

@@ -60,9 +60,10 @@ StepFigures measure(World& world, const Assembly& assembly, TimedSteps steps) {
   build_alike(world, assembly.config, *assembly.backend,
               [&] { trainer.emplace(assembly.parts(), assembly.options, RunFacts{}); });
   trainer->step();
+  trainer->settle();
   StepFigures figures{.step = {}, .first_step = greatest_of_ranks(world, {seconds_since_process_start()}).front()};
   --steps.warmup;  // done above
-  figures.step = spread_of(time_steps(world, *trainer, steps));
+  figures.step = spread_of(time_steps(world, *trainer, steps_for(*assembly.backend, steps)));
   figures.images_per_second = static_cast<double>(assembly.config.batch_size) / figures.step.median;
   figures.peak_mib = greatest_of_ranks(world, {peak_resident_mib()}).front();
   return figures;

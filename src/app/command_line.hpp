@@ -37,6 +37,7 @@ struct AllreduceBench {
 struct TimedSteps {
   std::int64_t warmup = 5;
   std::int64_t timed = 20;
+  std::int64_t at_once = 1;  // steps between two looks at the clock
 };
 
 struct InputBench {

@@ -60,7 +60,8 @@ void build_alike(World& world, const RunConfig& config, Backend& backend, const 
   });
   const auto chosen = all_gather_text(world, first == rank ? backend.choices() : "");
   run_agreed(world, [&] {
-    if (world.rank() == 0 && !config.plan_cache.empty()) add_to_cache(config.plan_cache, chosen);
+    const bool keeps = !config.plan_cache.empty() && config.search_plans == "on";
+    if (world.rank() == 0 && keeps) add_to_cache(config.plan_cache, chosen);
     if (first == rank) return;
     backend.adopt_choices(chosen[first]);
     build();

@@ -21,18 +21,13 @@ Buffer allocate_host_memory(std::size_t bytes) {
   return memory;
 }
 
-void require_summable(const Tensor& values, std::source_location where) {
+void require_summable(const Tensor& values, MemorySpace space, std::source_location where) {
   if (values.type != ElementType::f32 && values.type != ElementType::i64) {
     throw Error(ErrorSource::internal,
                 fmt::format("sums over ranks are made of f32 or i64 values, not of {}", name_of(values.type)), where);
   }
-}
-
-void require_summable_on_host(const Tensor& values, std::source_location where) {
-  require_summable(values, where);
-  if (values.space != MemorySpace::host) {
-    throw Error(ErrorSource::internal, "this communicator adds in host memory; sums in device memory want --comm nccl",
-                where);
+  if (values.space != space) {
+    throw Error(ErrorSource::internal, "a communicator is given values in memory that it does not add in", where);
   }
 }
 

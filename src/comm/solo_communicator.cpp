@@ -16,13 +16,15 @@ class SoloCommunicator final : public Communicator {
   Buffer allocate(std::size_t bytes) override {
     return processor_ == nullptr ? allocate_host_memory(bytes) : processor_->allocate(bytes);
   }
-  void all_reduce_sum(const Tensor& values, Stream&) override { require_summable(values); }
+  void all_reduce_sum(const Tensor& values, Stream&) override { require_summable(values, space()); }
   bool progress() override { return false; }
   void finish(Stream&) override {}
   void abandon() noexcept override {}
   std::uint64_t bytes_sent() const override { return 0; }
 
  private:
+  MemorySpace space() const { return processor_ == nullptr ? MemorySpace::host : processor_->memory_space(); }
+
   Backend* processor_;
 };
 

@@ -76,6 +76,7 @@ class Trainer::Run {
   void restore(const TrainState& state);
   TrainState snapshot();
   void step();
+  void settle() { progress_.epoch_seconds += pace_.settle(); }
   void run(RunObserver& observer);
   LossSums evaluate();
   LossSums global_epoch_sums() { return sum_over_ranks_(*stream_, team_.sums()); }
@@ -94,7 +95,6 @@ class Trainer::Run {
 
  private:
   void update_statistics();
-  void settle() { progress_.epoch_seconds += pace_.settle(); }
   std::int64_t parts_of_rank() const { return loader_plan(options_, communicator_).parts.size(); }
   void report_step(RunObserver& observer);
   void finish_epoch(RunObserver& observer, bool whole);
@@ -367,6 +367,7 @@ Trainer::~Trainer() = default;
 void Trainer::restore(const TrainState& state) { run_->restore(state); }
 TrainState Trainer::snapshot() { return run_->snapshot(); }
 void Trainer::step() { run_->step(); }
+void Trainer::settle() { run_->settle(); }
 void Trainer::run(RunObserver& observer) { run_->run(observer); }
 LossSums Trainer::evaluate() { return run_->evaluate(); }
 std::int64_t Trainer::steps_done() const { return run_->progress().step; }

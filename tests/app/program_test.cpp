@@ -122,7 +122,7 @@ TEST(Program, RefusesMistakesOnceWithTheirStatus) {
       {{"--precision", "tf32"}, 64, "use fp32"},
       {{"eval", "--checkpoint", "/no/such.h5"}, 66, "/no/such.h5"},
       {{"--config", "/tmp"}, 64, "--config /tmp"},
-      {{"--device", "cuda"}, 64, "cuda"},
+      {{"--device", "cuda"}, 64, "choose --device cpu"},
       {{"--data", "no-such-data"}, 74, "no-such-data"},
       {{"--data", "synthetic:64x1x6x6:3", "--model", "lenet"}, 65, "layer conv2"},
       {{"--out", "/proc/none"}, 73, "/proc/none"},

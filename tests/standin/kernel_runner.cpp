@@ -120,6 +120,7 @@ struct Thread {
 
 struct Warp {
   unsigned waiting = 0;
+  std::source_location where;
   std::array<std::array<std::uint64_t, kWarp>, 2> words{};  // of even and odd exchanges: slow lanes still read the last
 };
 
@@ -130,7 +131,8 @@ class Order {
   Order(unsigned count, RandomSource& random)
       : count_(count), turn_(random.below(count)), backwards_(random.below(2) == 1) {}
   unsigned at(unsigned position) const {
-    const unsigned turned = (position + turn_) % count_;
+    const unsigned sum = position + turn_;
+    const unsigned turned = sum < count_ ? sum : sum - count_;
     return backwards_ ? count_ - 1 - turned : turned;
   }
 
@@ -139,6 +141,13 @@ class Order {
   unsigned turn_ = 0;
   bool backwards_ = false;
 };
+
+// Threads that wait together do so in one place.
+void refuse_other_place(const std::source_location& where, const std::source_location& other) {
+  if (other.line() == where.line()) return;
+  throw Finding(fmt::format("threads that must wait together do so in different places: {}:{} and {}:{}",
+                            where.file_name(), where.line(), other.file_name(), other.line()));
+}
 
 class BlockRunner {
  public:
@@ -154,8 +163,6 @@ class BlockRunner {
   void suspend(State state, const std::source_location& where);
   void enter(Stack& stack);
   void release(unsigned first, unsigned count);
-  // Of threads that wait together.
-  void refuse_other_places(unsigned first, unsigned count, const std::source_location& where) const;
   [[noreturn]] void report_stuck() const;
   static void stack_main();
 
@@ -175,6 +182,7 @@ class BlockRunner {
   unsigned started_ = 0;
   unsigned done_ = 0;
   unsigned at_barrier_ = 0;
+  std::source_location barrier_;
 };
 
 BlockRunner runner;
@@ -270,21 +278,15 @@ void BlockRunner::suspend(State state, const std::source_location& where) {
 
 void BlockRunner::release(unsigned first, unsigned count) {
   const Order order(count, random_);
-  for (unsigned i = 0; i < count; ++i) ready_.push_back(first + order.at(i));
-}
-
-void BlockRunner::refuse_other_places(unsigned first, unsigned count, const std::source_location& where) const {
-  for (unsigned thread = first; thread < first + count; ++thread) {
-    const std::source_location& other = threads_[thread].where;
-    if (thread == threadIdx.x || other.line() == where.line()) continue;
-    throw Finding(fmt::format("threads that must wait together do so in different places: {}:{} and {}:{}",
-                              where.file_name(), where.line(), other.file_name(), other.line()));
-  }
+  const std::size_t before = ready_.size();
+  ready_.resize(before + count);
+  for (unsigned i = 0; i < count; ++i) ready_[before + i] = first + order.at(i);
 }
 
 void BlockRunner::wait_at_barrier(const std::source_location& where) {
+  if (at_barrier_ == 0) barrier_ = where;
+  refuse_other_place(where, barrier_);
   if (++at_barrier_ == call_.threads) {
-    refuse_other_places(0, call_.threads, where);
     at_barrier_ = 0;
     release(0, call_.threads);
   }
@@ -296,8 +298,9 @@ const std::array<std::uint64_t, kWarp>& BlockRunner::exchange(std::uint64_t word
   Warp& warp = warps_[thread / kWarp];
   auto& words = warp.words[threads_[thread].exchanges++ % 2];
   words[thread % kWarp] = word;
+  if (warp.waiting == 0) warp.where = where;
+  refuse_other_place(where, warp.where);
   if (++warp.waiting == kWarp) {
-    refuse_other_places(thread / kWarp * kWarp, kWarp, where);
     warp.waiting = 0;
     release(thread / kWarp * kWarp, kWarp);
   }

@@ -78,8 +78,10 @@ class Trainer {
   // longer finite, so that such a state is never kept. Collective.
   TrainState snapshot();
 
-  // One step of training. Collective.
+  // One step of training. Collective. Asynchronous, as far as steps_ahead allows.
   void step();
+  // Returns when all steps so far are done.
+  void settle();
   // Steps, evaluates and reports until the planned end. Collective.
   void run(RunObserver& observer);
   // Over the test set. Collective.

@@ -13,7 +13,7 @@ HostCommunicator::HostCommunicator(MPI_Comm comm, bool helper_thread) : comm_(co
 Buffer HostCommunicator::allocate(std::size_t bytes) { return allocate_host_memory(bytes); }
 
 void HostCommunicator::all_reduce_sum(const Tensor& values, Stream& stream) {
-  require_summable_on_host(values);
+  require_summable(values, MemorySpace::host);
   stream.synchronize();
   if (size_ == 1 || values.elements() == 0) return;
   queue_.push(operations_for(values));

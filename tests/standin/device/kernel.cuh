@@ -2,9 +2,9 @@
 // The words of kernels on the host, for src/backend/cuda/device/kernel.cuh: kernels compiled as C++ run under
 // kernel_runner.hpp on the stand-in's streams. Known are: __global__, __device__, __shared__ (fixed size, left as the
 // block before left it), __launch_bounds__; threadIdx, blockIdx (x, y), blockDim, gridDim; __syncthreads;
-// __shfl_xor_sync, __shfl_down_sync, __ballot_sync with the full mask; __threadfence; atomicAdd on integers; arithmetic that rounds
-// (__fadd_rn, __dmul_rn, ...); __umulhi, __mulhi, __popc, __clz, __ffs, bit casts; rsqrtf, __expf, __logf; min, max; what
-// cuda_bf16.h offers the host, and the C++ library's mathematics. Add what more is needed.
+// __shfl_xor_sync, __shfl_down_sync, __ballot_sync with the full mask; __threadfence; atomicAdd on integers; arithmetic
+// that rounds (__fadd_rn, __dmul_rn, ...); __umulhi, __mulhi, __popc, __clz, __ffs, bit casts; rsqrtf, __expf, __logf;
+// min, max; what cuda_bf16.h offers the host, and the C++ library's mathematics. Add what more is needed.
 
 #include "backend/cuda/check.hpp"
 #include "standin/kernel_runner.hpp"
@@ -28,6 +28,7 @@
 #include <memory>
 #include <source_location>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 
 using std::max;

@@ -1,0 +1,77 @@
+// The program itself, that finds the stand-in where it looks for GPUs.
+
+#include "support/child_process.hpp"
+#include "support/scratch_folder.hpp"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <string>
+#include <vector>
+
+namespace tutti::test {
+namespace {
+
+using Words = std::vector<std::string>;
+
+constexpr const char* kResnet = R"(
+name = "small-resnet"
+init = "kaiming"
+layer = [
+  {name = "stem.conv", type = "conv2d", channels = 8, kernel = 3, padding = 1},
+  {name = "stem.norm", type = "batch-norm", relu = true},
+  {name = "block.shortcut", type = "conv2d", channels = 16, kernel = 1, stride = 2},
+  {name = "block.conv", type = "conv2d", channels = 16, kernel = 3, stride = 2, padding = 1, input = "stem.norm"},
+  {name = "block.norm", type = "batch-norm", add = true, relu = true, residual = "block.shortcut"},
+  {name = "pool", type = "global-average-pool"},
+  {name = "head", type = "linear", units = "classes"},
+]
+)";
+
+struct Launch {
+  int ranks = 1;
+  Words words;
+};
+
+// Of the last epoch line.
+double loss(const Launch& launch, const Words& more) {
+  Words words{"--lr", "0.01", "--momentum", "0", "--batch-size", "16", "--epochs", "1"};
+  words.insert(words.end(), launch.words.begin(), launch.words.end());
+  words.insert(words.end(), more.begin(), more.end());
+  const ChildResult result = launch.ranks == 1 ? run_trainer(words) : run_trainer(launch.ranks, words);
+  EXPECT_EQ(result.status, 0) << result.err;
+  const std::size_t at = result.out.rfind("loss ");
+  if (at == std::string::npos) {
+    ADD_FAILURE() << result.out << result.err;
+    return -1;
+  }
+  return std::stod(result.out.substr(at + 5));
+}
+
+void expect_the_cpus_loss(const Launch& launch, const Words& on_gpus = {}) {
+  Words words{"--device", "cuda"};
+  words.insert(words.end(), on_gpus.begin(), on_gpus.end());
+  EXPECT_NEAR(loss(launch, words), loss(launch, {"--device", "cpu"}), 1e-3);
+}
+
+TEST(ProgramOnGpus, TrainsLenetAsOnTheCpu) {
+  expect_the_cpus_loss({1, {"--model", "lenet", "--data", "synthetic:88x1x16x16:4"}});
+}
+
+TEST(ProgramOnGpus, TrainsAResnetOnAugmentedImagesAsOnTheCpu) {
+  const ScratchFolder folder;
+  const std::string model = folder.path() + "/resnet.toml";
+  std::ofstream(model) << kResnet;
+  expect_the_cpus_loss({1,
+                        {"--model", model, "--data", "synthetic:88x3x10x10:4", "--augment", "crop-flip", "--normalize",
+                         "auto", "--parts", "2", "--exchange", "ring"}});
+}
+
+TEST(ProgramOnGpus, AddsGradientsOfRanksThroughNcclAndThroughTheHost) {
+  const Launch launch{3, {"--model", "lenet", "--data", "synthetic:88x1x16x16:4", "--bucket-mib", "1"}};
+  expect_the_cpus_loss(launch, {"--comm", "nccl"});
+  expect_the_cpus_loss(launch, {"--comm", "mpi"});
+}
+
+}  // namespace
+}  // namespace tutti::test
