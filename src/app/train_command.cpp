@@ -117,6 +117,7 @@ ExitStatus train(World& world, const Assembly& assembly, const std::optional<Res
   reporter->start(run_record(assembly, world, invocation.words));
   trainer->run(*reporter);
   tell_end(*trainer, trainer->weights_digest(), config, log);
+  world.barrier();  // whoever gives its communicator up before the others have the last sum would cut that off
   return ExitStatus::done;
 }
 

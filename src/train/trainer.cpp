@@ -15,6 +15,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
 #include <optional>
 #include <utility>
 
@@ -68,6 +69,9 @@ Backend& entered(Backend& backend, int threads) {
 class Trainer::Run {
  public:
   Run(const TrainerParts& parts, const TrainerOptions& options, RunFacts facts);
+  ~Run();
+  Run(const Run&) = delete;
+  Run& operator=(const Run&) = delete;
 
   void restore(const TrainState& state);
   TrainState snapshot();
@@ -161,6 +165,11 @@ Trainer::Run::Run(const TrainerParts& parts, const TrainerOptions& options, RunF
   weights_.refresh(*stream_);
   start_next_epoch();
   loader_.seek(progress_.epoch, 0);
+}
+
+// Freeing memory waits for the processor, and that for sums under way, which may never end once something has failed.
+Trainer::Run::~Run() {
+  if (std::uncaught_exceptions() > 0) communicator_.abandon();
 }
 
 void Trainer::Run::restore(const TrainState& state) {

@@ -3,6 +3,7 @@
 
 #include "backend/cuda/format.hpp"
 #include "backend/optimizer_contract.hpp"
+#include "support/thrown.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -58,6 +59,17 @@ class CudaFlat : public ::testing::Test {
   Device cpu_{make_cpu_backend()};
   Device cuda_{make_cuda()};
 };
+
+TEST_F(CudaFlat, TellsHowMuchMemoryIsMissingAndGoesOn) {
+  const Error error = thrown_by([&] { cuda_.backend().allocate(std::size_t{1} << 50); });
+  const std::string told = error.what();
+  EXPECT_NE(told.find("no room for 1073741824.0 MiB more"), std::string::npos) << told;
+  EXPECT_NE(told.find("--batch-size"), std::string::npos) << told;
+  const Floats left = left_by(cuda_, {{1, 2}, {3, 4}}, 0, [](Device& device, std::span<const Tensor> tensors) {
+    device.backend().add(device.stream(), tensors[0], tensors[1]);
+  });
+  EXPECT_EQ(left[0], (std::vector<float>{4, 6}));
+}
 
 TEST_F(CudaFlat, AddsAndBlendsToTheCpusBits) {
   expect_equal_bits(2, 0, [](Device& device, std::span<const Tensor> tensors) {

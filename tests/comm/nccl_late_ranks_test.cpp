@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 namespace tutti {
 namespace {
@@ -49,6 +50,27 @@ TEST_F(LateRanks, GivesUpOnARankThatDoesNotCome) {
     EXPECT_FALSE(communicator->progress());
     stream_->synchronize();
     EXPECT_EQ(thrown_by([&] { communicator->finish(*stream_); }).exit_status(), ExitStatus::hang);
+    stream_->while_waiting({});
+  }
+  world.barrier();
+}
+
+// Nothing that the host does meanwhile may wait for the device within the driver.
+TEST_F(LateRanks, AreGivenUpOnByARankThatAllocatesAndCopiesToTheHost) {
+  World& world = test_world();
+  auto communicator = make(kDeadlineSeconds);
+  const Buffer values = communicator->allocate(4 * 1000);
+  std::vector<float> host(1000);
+  if (world.rank() != world.size() - 1) {
+    stream_->while_waiting([&] { communicator->progress(); });
+    const auto sum_and_copy = [&] {
+      const Tensor sums = values.view({1000}, ElementType::f32);
+      communicator->all_reduce_sum(sums, *stream_);
+      communicator->finish(*stream_);
+      const Buffer more = backend_of_rank().allocate(100);
+      backend_of_rank().copy(*stream_, {host.data(), sums.shape, ElementType::f32, MemorySpace::host}, sums);
+    };
+    EXPECT_EQ(thrown_by(sum_and_copy).exit_status(), ExitStatus::hang);
     stream_->while_waiting({});
   }
   world.barrier();

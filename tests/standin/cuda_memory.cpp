@@ -143,6 +143,20 @@ cudaError_t cudaHostAlloc(void** data, std::size_t bytes, unsigned) { return all
 cudaError_t cudaMallocHost(void** data, std::size_t bytes) { return allocate(data, bytes, false); }
 cudaError_t cudaFreeHost(void* data) { return release(data, false); }
 
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* data) {
+  const Lock lock;
+  *attributes = {};
+  const auto* const found = find_allocation(data);
+  if (found == nullptr) {
+    attributes->type = cudaMemoryTypeUnregistered;
+    attributes->device = cudaInvalidDeviceId;
+    return cudaSuccess;
+  }
+  attributes->type = found->second.on_device ? cudaMemoryTypeDevice : cudaMemoryTypeHost;
+  attributes->device = found->second.device;
+  return cudaSuccess;
+}
+
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
   Lock lock;
   return fail(copy(to, from, bytes, kind, stream_of(stream), lock, false));

@@ -16,6 +16,7 @@ void check(cudaError_t status, std::source_location where) {
 
 void check(cudnnStatus_t status, std::source_location where) {
   if (status == CUDNN_STATUS_SUCCESS) return;
+  static_cast<void>(cudaGetLastError());  // what cuDNN met is no failure of the next launch
   std::array<char, 1024> details{};
   cudnnGetLastErrorString(details.data(), details.size());
   throw Error(ErrorSource::cudnn, fmt::format("{}: {}", cudnnGetErrorString(status), details.data()), where);

@@ -44,6 +44,13 @@ cudaMemcpyKind kind_of(MemorySpace to, MemorySpace from) {
   return from == MemorySpace::host ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToDevice;
 }
 
+bool is_pageable(const Tensor& tensor) {
+  if (tensor.space != MemorySpace::host) return false;
+  cudaPointerAttributes attributes{};
+  check(cudaPointerGetAttributes(&attributes, tensor.data));
+  return attributes.type == cudaMemoryTypeUnregistered;
+}
+
 std::int64_t blocks_of(const Tensor& tensor) { return (tensor.elements() + kSquaresBlock - 1) / kSquaresBlock; }
 
 SquaresTable table_of(std::span<const Tensor> tensors) {
@@ -60,6 +67,8 @@ SquaresTable table_of(std::span<const Tensor> tensors) {
 void copy(CudaStream& stream, const Tensor& to, const Tensor& from) {
   require_equal("copying between", to.bytes(), from.bytes());
   if (to.bytes() == 0) return;
+  // The driver waits within such a copy, where nobody would hear that a sum before it never ends.
+  if (is_pageable(to) || is_pageable(from)) stream.synchronize();
   check(cudaMemcpyAsync(to.data, from.data, to.bytes(), kind_of(to.space, from.space), native(stream)));
 }
 

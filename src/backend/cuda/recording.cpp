@@ -26,6 +26,7 @@ GraphHandle capture(CudaStream& stream, const std::function<void()>& enqueue) {
     enqueue();
   } catch (...) {
     static_cast<void>(cudaStreamEndCapture(native(stream), &graph));
+    static_cast<void>(cudaGetLastError());
     if (graph != nullptr) static_cast<void>(cudaGraphDestroy(graph));
     throw;
   }

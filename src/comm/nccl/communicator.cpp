@@ -77,8 +77,10 @@ CommunicatorHandle connect(World& world, const NcclOptions& options, const Waiti
     config.blocking = 0;
     ncclComm_t communicator = nullptr;
     const ncclResult_t result = ncclCommInitRankConfig(&communicator, world.size(), id, world.rank(), &config);
-    handle = CommunicatorHandle(communicator);
+    // Given up before the vote when it fails, so that the others hear of it at once.
+    CommunicatorHandle connecting(communicator);
     settle(communicator, result, waiting, fmt::format("NCCL's connecting of {} ranks", world.size()));
+    handle = std::move(connecting);
   });
   return handle;
 }
@@ -103,9 +105,10 @@ class NcclCommunicator final : public Communicator {
       : rank_(world.rank()),
         size_(world.size()),
         share_device_(options.share_device),
-        waiting_{fmt::format("rank {} on {}", world.rank(), world.host()), options.deadline_seconds},
-        stream_(make_cuda_stream(options.device, CudaPriority::urgent)),
-        communicator_(connect(world, options, waiting_)) {}
+        waiting_{fmt::format("rank {} on {}", world.rank(), world.host()), options.deadline_seconds} {
+    run_agreed(world, [&] { stream_ = make_cuda_stream(options.device, CudaPriority::urgent); });
+    communicator_ = connect(world, options, waiting_);
+  }
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
