@@ -33,19 +33,30 @@ struct Launch {
   Words words;
 };
 
-// Of the last epoch line.
-double loss(const Launch& launch, const Words& more) {
-  Words words{"--lr", "0.01", "--momentum", "0", "--batch-size", "16", "--epochs", "1"};
+ChildResult train(const Launch& launch, const Words& more) {
+  Words words{"--lr", "0.01", "--momentum", "0", "--batch-size", "16"};
   words.insert(words.end(), launch.words.begin(), launch.words.end());
   words.insert(words.end(), more.begin(), more.end());
-  const ChildResult result = launch.ranks == 1 ? run_trainer(words) : run_trainer(launch.ranks, words);
+  ChildResult result = launch.ranks == 1 ? run_trainer(words) : run_trainer(launch.ranks, words);
   EXPECT_EQ(result.status, 0) << result.err;
-  const std::size_t at = result.out.rfind("loss ");
+  return result;
+}
+
+// What follows the word where it stands last.
+std::string last(const std::string& text, const std::string& word) {
+  const std::size_t at = text.rfind(word);
   if (at == std::string::npos) {
-    ADD_FAILURE() << result.out << result.err;
-    return -1;
+    ADD_FAILURE() << text;
+    return {};
   }
-  return std::stod(result.out.substr(at + 5));
+  const std::size_t begin = at + word.size();
+  return text.substr(begin, text.find_first_of(",\n", begin) - begin);
+}
+
+double loss(const Launch& launch, const Words& more) {
+  Words words{"--epochs", "1"};
+  words.insert(words.end(), more.begin(), more.end());
+  return std::stod(last(train(launch, words).out, "loss "));
 }
 
 void expect_the_cpus_loss(const Launch& launch, const Words& on_gpus = {}) {
@@ -54,8 +65,33 @@ void expect_the_cpus_loss(const Launch& launch, const Words& on_gpus = {}) {
   EXPECT_NEAR(loss(launch, words), loss(launch, {"--device", "cpu"}), 1e-3);
 }
 
-TEST(ProgramOnGpus, TrainsLenetAsOnTheCpu) {
-  expect_the_cpus_loss({1, {"--model", "lenet", "--data", "synthetic:88x1x16x16:4"}});
+const Launch kLenet{1, {"--model", "lenet", "--data", "synthetic:88x1x16x16:4"}};
+
+TEST(ProgramOnGpus, TrainsLenetAsOnTheCpu) { expect_the_cpus_loss(kLenet); }
+
+TEST(ProgramOnGpus, TrainsInBf16NearlyAsInFp32) {
+  EXPECT_NEAR(loss(kLenet, {"--device", "cuda", "--precision", "bf16"}), loss(kLenet, {"--device", "cpu"}), 1e-2);
+}
+
+TEST(ProgramOnGpus, GivesTheSameBitsHoweverStepsAreEnqueued) {
+  const auto weights = [](const Words& more) {
+    Words words{"--epochs", "2", "--device", "cuda"};
+    words.insert(words.end(), more.begin(), more.end());
+    return last(train(kLenet, words).err, "weights ");
+  };
+  const std::string expected = weights({});
+  EXPECT_EQ(weights({"--in-flight", "0"}), expected);
+  EXPECT_EQ(weights({"--in-flight", "2"}), expected);
+  EXPECT_EQ(weights({"--record-steps", "off"}), expected);
+}
+
+TEST(ProgramOnGpus, GoesOnWhereACpuStoppedAndBack) {
+  const ScratchFolder folder;
+  const std::string out = folder.path() + "/run";
+  train(kLenet, {"--epochs", "1", "--device", "cuda", "--out", out});
+  EXPECT_EQ(run_trainer({"--out", out, "--resume", "--epochs", "2", "--device", "cpu"}).status, 0);
+  const ChildResult moved = run_trainer({"--out", out, "--resume", "--epochs", "3", "--device", "cuda"});
+  EXPECT_NEAR(std::stod(last(moved.out, "loss ")), loss(kLenet, {"--epochs", "3", "--device", "cpu"}), 1e-3);
 }
 
 TEST(ProgramOnGpus, TrainsAResnetOnAugmentedImagesAsOnTheCpu) {
@@ -68,7 +104,9 @@ TEST(ProgramOnGpus, TrainsAResnetOnAugmentedImagesAsOnTheCpu) {
 }
 
 TEST(ProgramOnGpus, AddsGradientsOfRanksThroughNcclAndThroughTheHost) {
-  const Launch launch{3, {"--model", "lenet", "--data", "synthetic:88x1x16x16:4", "--bucket-mib", "1"}};
+  Launch launch = kLenet;
+  launch.ranks = 3;
+  launch.words.insert(launch.words.end(), {"--bucket-mib", "0.1"});
   expect_the_cpus_loss(launch, {"--comm", "nccl"});
   expect_the_cpus_loss(launch, {"--comm", "mpi"});
 }
