@@ -132,6 +132,32 @@ TEST_P(CudaLayers, AddUpAnyNumberOfGradients) {
   }
 }
 
+TEST(CudaWeights, ArePackedAsTheyAreWhenAPlanComesAfterTheirRefresh) {
+  Device device(make_cuda_in_fp32());
+  Backend& backend = device.backend();
+  const LinearSpec spec{.units = 40};
+  const Shape shape{40, 600};
+  const auto bytes = static_cast<std::size_t>(shape.elements()) * sizeof(float);
+  const Buffer staging = backend.allocate_staging(bytes);
+  const Tensor staged = staging.view(shape, ElementType::f32);
+  const Buffer memory = backend.allocate(bytes);
+  const Buffer bias = backend.allocate(40 * sizeof(float));
+  const std::vector<Tensor> values{memory.view(shape, ElementType::f32), bias.view(Shape{40}, ElementType::f32)};
+  const ActivationSpec activation = within(ElementType::f32).of({1, 600});
+  const Buffer input = device.backend().allocate(activation.bytes);
+  device.set_values(activation, input, std::vector<float>(600, 1.0f));
+  for (int i = 1; i <= 20; ++i) {
+    std::ranges::fill(host_f32(staged), static_cast<float>(i));
+    const auto weights = backend.make_weights(spec, values);
+    backend.copy(device.stream(), values[0], staged);
+    weights->refresh(device.stream());
+    const auto layer = backend.make_layer(spec, {.input = activation, .weights = weights.get()});
+    const Buffer output = backend.allocate(layer->output().bytes);
+    layer->forward(device.stream(), {.input = input.data(), .output = output.data()});
+    EXPECT_EQ(device.values_of(layer->output(), output), std::vector<float>(40, 600.0f * static_cast<float>(i)));
+  }
+}
+
 TEST(CudaDropout, RecordedOnceItDropsOtherValuesInEveryStep) {
   Device device(make_cuda_in_fp32());
   const ActivationSpec activation = within(ElementType::f32).of({4, 20, 3, 3});

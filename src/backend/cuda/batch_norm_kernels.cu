@@ -15,7 +15,7 @@ __device__ inline std::int64_t rows_of_chunk(const RowGrid& grid, std::int64_t c
 
 template <class T>
 struct Moments {
-  Floats<T> about;  // the thread's first value of each channel: little is lost where the mean is large
+  Pack<T> about;  // the thread's first value of each channel: little is lost where the mean is large
   Floats<T> sums;
   Floats<T> squares;
 };
@@ -25,7 +25,7 @@ template <class T>
 __device__ inline void about_zero(const Moments<T>& moments, double rows, double (&values)[2 * Floats<T>::kSize]) {
 #pragma unroll
   for (int k = 0; k < Floats<T>::kSize; ++k) {
-    const double about = moments.about.values[k];
+    const double about = to_float(moments.about.values[k]);
     const double sum = moments.sums.values[k];
     values[2 * k] = sum + rows * about;
     values[2 * k + 1] = moments.squares.values[k] + about * (2 * sum + rows * about);
@@ -38,18 +38,19 @@ __global__ void __launch_bounds__(RowGrid::kThreads, 3) norm_sums(NormSums work)
   const int chunk = last_chunk_first();
   const RowShare share = share_of_thread(work.grid, chunk);
   Moments<T> moments{};
-  if (share.begin < share.end) moments.about = load<T>(work.input, share.begin);
+  if (share.begin < share.end) moments.about = load_pack<T>(work.input, share.begin);
   int rows = 0;
   for_each_pack<4>(share, [&](auto count, std::int64_t i) {
     constexpr int kCount = decltype(count)::value;
-    Floats<T> x[kCount];
+    Pack<T> packs[kCount];
 #pragma unroll
-    for (int n = 0; n < kCount; ++n) x[n] = load<T>(work.input, i + n * share.step);
+    for (int n = 0; n < kCount; ++n) packs[n] = load_pack<T>(work.input, i + n * share.step);
 #pragma unroll
     for (int n = 0; n < kCount; ++n) {
+      const Floats<T> x = floats_of(packs[n]);
 #pragma unroll
       for (int k = 0; k < kSize; ++k) {
-        const float apart = x[n].values[k] - moments.about.values[k];
+        const float apart = x.values[k] - to_float(moments.about.values[k]);
         moments.sums.values[k] += apart;
         moments.squares.values[k] += apart * apart;
       }
@@ -60,11 +61,11 @@ __global__ void __launch_bounds__(RowGrid::kThreads, 3) norm_sums(NormSums work)
   about_zero(moments, rows, sums);
   add_rows({work.grid.width, work.grid.height}, sums);
   if (share.row != 0 || share.begin >= share.end) return;
-  const auto all = static_cast<double>(rows_of_chunk(work.grid, chunk));
+  const double inverse = 1 / static_cast<double>(rows_of_chunk(work.grid, chunk));
   float2* const to = work.partials + (static_cast<std::int64_t>(chunk) * work.grid.packs + share.pack) * kSize;
 #pragma unroll
   for (int k = 0; k < kSize; ++k) {
-    const double mean = sums[2 * k] / all;
+    const double mean = sums[2 * k] * inverse;
     const double squares = sums[2 * k + 1] - sums[2 * k] * mean;
     to[k] = {static_cast<float>(mean), static_cast<float>(squares < 0 ? 0 : squares)};
   }
@@ -157,39 +158,38 @@ __global__ void __launch_bounds__(RowGrid::kThreads, 4) norm_application(NormApp
 template <class T, int kGradients>
 __global__ void __launch_bounds__(RowGrid::kThreads, 3) norm_gradient_sums(NormGradientSums work) {
   constexpr int kSize = Floats<T>::kSize;
+  constexpr int kTogether = kGradients == 3 ? 1 : 2;
   const int chunk = last_chunk_first();
   const RowShare share = share_of_thread(work.grid, chunk);
   Floats<T> mean{};
   if (share.begin < share.end) mean = load_channels<T>(work.rounded_mean, share.pack);
   Floats<T> sums{};
   Floats<T> products{};
-  for_each_pack < kGradients<3 ? 2 : 1>(
-                      share,
-                      [&](auto count, std::int64_t first) {
-                        constexpr int kCount = decltype(count)::value;
-                        Pack<T> x[kCount];
-                        GradientPacks<T, kGradients> gradients[kCount];
-                        unsigned bits[kCount] = {};
+  for_each_pack<kTogether>(share, [&](auto count, std::int64_t first) {
+    constexpr int kCount = decltype(count)::value;
+    Pack<T> x[kCount];
+    GradientPacks<T, kGradients> gradients[kCount];
+    unsigned bits[kCount] = {};
 #pragma unroll
-                        for (int n = 0; n < kCount; ++n) {
-                          const std::int64_t i = first + n * share.step;
-                          x[n] = load_pack<T>(work.input, i);
-                          gradients[n] = load_packs<T, kGradients>(work.gradients, i);
-                          if (work.positive != nullptr) bits[n] = work.positive[i];
-                        }
+    for (int n = 0; n < kCount; ++n) {
+      const std::int64_t i = first + n * share.step;
+      x[n] = load_pack<T>(work.input, i);
+      gradients[n] = load_packs<T, kGradients>(work.gradients, i);
+      if (work.positive != nullptr) bits[n] = work.positive[i];
+    }
 #pragma unroll
-                        for (int n = 0; n < kCount; ++n) {
-                          Floats<T> gradient = sum_of(gradients[n]);
-                          if (work.positive != nullptr) keep_bits(gradient, bits[n]);
-                          if (work.summed != nullptr) store(work.summed, first + n * share.step, gradient);
-                          add(sums, gradient);
-                          const Floats<T> input = floats_of(x[n]);
+    for (int n = 0; n < kCount; ++n) {
+      Floats<T> gradient = sum_of(gradients[n]);
+      if (work.positive != nullptr) keep_bits(gradient, bits[n]);
+      if (work.summed != nullptr) store(work.summed, first + n * share.step, gradient);
+      add(sums, gradient);
+      const Floats<T> input = floats_of(x[n]);
 #pragma unroll
-                          for (int k = 0; k < kSize; ++k) {
-                            products.values[k] += gradient.values[k] * (input.values[k] - mean.values[k]);
-                          }
-                        }
-                      });
+      for (int k = 0; k < kSize; ++k) {
+        products.values[k] += gradient.values[k] * (input.values[k] - mean.values[k]);
+      }
+    }
+  });
   double both[2 * kSize];
 #pragma unroll
   for (int k = 0; k < kSize; ++k) {

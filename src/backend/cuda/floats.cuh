@@ -36,7 +36,7 @@ template <class T>
 __device__ inline void store(void* to, std::int64_t i, const Floats<T>& floats) {
   Pack<T> pack;
 #pragma unroll
-  for (int k = 0; k < Floats<T>::kSize; ++k) set(pack.values[k], floats.values[k]);
+  for (int k = 0; k < Floats<T>::kSize; k += 2) set_pair(&pack.values[k], {floats.values[k], floats.values[k + 1]});
   static_cast<Pack<T>*>(to)[i] = pack;
 }
 

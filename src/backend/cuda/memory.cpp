@@ -43,13 +43,14 @@ bool is_short_of_memory(cudaError_t status) {
 
 Buffer allocate_cuda(int device, std::size_t bytes) {
   use_cuda_device(device);
+  if (bytes == 0) return {nullptr, 0, MemorySpace::cuda, {}};
   void* data = nullptr;
   const cudaError_t status = cudaMalloc(&data, bytes);
   if (is_short_of_memory(status)) throw no_room_on_device(device, bytes);
   check(status);
   Buffer buffer(data, bytes, MemorySpace::cuda, [](void* block) { static_cast<void>(cudaFree(block)); });
-  if (bytes == 0) return buffer;
-  // Waiting for the whole device would be waiting for the ranks that its sums wait for.
+  // Waiting for the whole device would be waiting for the ranks that its sums wait for, and would spoil what another
+  // thread records.
   const auto stream = make_cuda_stream(device);
   check(cudaMemsetAsync(data, 0, bytes, cuda::native(*stream)));
   stream->synchronize();

@@ -18,7 +18,7 @@ struct RowShare {
   int row;   // of those that the block has at a time
   std::int64_t begin;
   std::int64_t end;
-  std::int64_t step;
+  int step;
 };
 
 __device__ inline RowShare share_of_thread(const RowGrid& grid, int chunk) {
@@ -31,7 +31,7 @@ __device__ inline RowShare share_of_thread(const RowGrid& grid, int chunk) {
   const bool has_rows = share.row < grid.height && share.pack < grid.packs;
   share.begin = (first + share.row) * grid.packs + share.pack;
   share.end = has_rows ? last * grid.packs : share.begin;
-  share.step = static_cast<std::int64_t>(grid.height) * grid.packs;
+  share.step = grid.height * grid.packs;
   return share;
 }
 

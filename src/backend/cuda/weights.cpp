@@ -2,6 +2,7 @@
 
 #include "tutti/base/error.hpp"
 
+#include "backend/cuda/check.hpp"
 #include "backend/cuda/device_tensor.hpp"
 #include "backend/cuda/layers.hpp"
 #include "backend/cuda/native.hpp"
@@ -33,6 +34,7 @@ void* CudaWeights::packed(const FilterLayout& layout) {
     layout_ = layout;
     packed_ = allocate_cuda(device_, static_cast<std::size_t>(layout.packed_values()) * bytes_of(type_));
     if (refreshed_) {
+      check(cudaDeviceSynchronize());  // the values may be on their way in any stream
       const auto stream = make_cuda_stream(device_);
       pack(*stream);
       stream->synchronize();
