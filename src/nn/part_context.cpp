@@ -50,9 +50,11 @@ void NetworkWeights::refresh(Stream& stream) {
 }
 
 void NetworkWeights::refresh_layers(Stream& stream) {
+  std::vector<LayerWeights*> with_weights;
   for (const auto& layer : layers_) {
-    if (layer) layer->refresh(stream);
+    if (layer) with_weights.push_back(layer.get());
   }
+  backend_.refresh(stream, with_weights);
 }
 
 // What a recording holds on to; a pass with the same is the same work.

@@ -60,17 +60,31 @@ class CudaFilters : public ::testing::TestWithParam<ElementType> {
   Device device_;
 };
 
-TEST_P(CudaFilters, ArePackedWithZerosAroundThemAndUnpackedAgain) {
-  for (const cuda::FilterLayout& layout : awkward_layouts(type())) {
-    const std::int64_t count = layout.outputs * layout.channels * layout.positions;
-    const std::vector<float> values = representable(count);
-    const Buffer canonical = device_.buffer_of(values);
-    const Buffer packed =
-        device_.backend().allocate(static_cast<std::size_t>(layout.packed_values()) * bytes_of(type()));
-    cuda::launch_pack(stream(), {layout, type(), static_cast<const float*>(canonical.data()), packed.data()});
+// More layers than one launch takes, so that tables of several are read to their ends.
+TEST_P(CudaFilters, ArePackedTogetherWithZerosAroundThemAndUnpackedAgain) {
+  struct Filters {
+    cuda::FilterLayout layout;
+    std::vector<float> values;
+    Buffer canonical;
+    Buffer packed;
+  };
+  std::vector<Filters> layers;
+  std::vector<cuda::FilterPacking> packings;
+  for (int round = 0; round < 6; ++round) {
+    for (const cuda::FilterLayout& layout : awkward_layouts(type())) {
+      const auto bytes = static_cast<std::size_t>(layout.packed_values()) * bytes_of(type());
+      const auto values = representable(layout.outputs * layout.channels * layout.positions);
+      layers.push_back({layout, values, device_.buffer_of(values), device_.backend().allocate(bytes)});
+      const Filters& made = layers.back();
+      packings.push_back({layout, type(), static_cast<const float*>(made.canonical.data()), made.packed.data()});
+    }
+  }
+  ASSERT_GT(layers.size(), 64u);
+  cuda::launch_pack(stream(), packings);
 
+  for (const auto& [layout, values, canonical, packed] : layers) {
     std::vector<float> expected(static_cast<std::size_t>(layout.packed_values()));
-    for (std::int64_t i = 0; i < count; ++i) {
+    for (std::int64_t i = 0; i < std::ssize(values); ++i) {
       const std::int64_t position = i % layout.positions;
       const std::int64_t channel = i / layout.positions % layout.channels;
       const std::int64_t output = i / layout.positions / layout.channels;
@@ -84,7 +98,7 @@ TEST_P(CudaFilters, ArePackedWithZerosAroundThemAndUnpackedAgain) {
                                    .type = type(),
                                    .packed = packed.data(),
                                    .canonical = static_cast<float*>(canonical.data())});
-    EXPECT_EQ(device_.download<float>(canonical.view({count}, ElementType::f32)), values);
+    EXPECT_EQ(device_.download<float>(canonical.view({std::ssize(values)}, ElementType::f32)), values);
   }
 }
 

@@ -120,6 +120,10 @@ class Backend {
   virtual void from_plain(Stream& stream, const ActivationSpec& activation, const Tensor& from, void* to) = 0;
   // `values` are canonical, in the order of parameters(spec, sample). Borrowed. Not yet refreshed.
   virtual std::unique_ptr<LayerWeights> make_weights(const LayerSpec& spec, std::span<const Tensor> values) = 0;
+  // LayerWeights::refresh of several layers, in one go where that is faster. Asynchronous.
+  virtual void refresh(Stream& stream, std::span<LayerWeights* const> layers) {
+    for (LayerWeights* const layer : layers) layer->refresh(stream);
+  }
   virtual std::unique_ptr<Layer> make_layer(const LayerSpec& spec, const LayerRequest& request) = 0;
   // `logits` is N x classes, in any format of this backend. The target is 1 - smoothing for the label's class plus
   // smoothing / classes for every class; the loss reported is that against this target.

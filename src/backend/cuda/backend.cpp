@@ -12,6 +12,7 @@
 #include "backend/cuda/image_store.hpp"
 #include "backend/cuda/layers.hpp"
 #include "backend/cuda/recording.hpp"
+#include "backend/cuda/weights.hpp"
 
 #include <fmt/format.h>
 
@@ -99,6 +100,9 @@ class CudaBackend final : public Backend {
 
   std::unique_ptr<LayerWeights> make_weights(const LayerSpec& spec, std::span<const Tensor> values) override {
     return cuda::make_weights(processor_, spec, values);
+  }
+  void refresh(Stream& stream, std::span<LayerWeights* const> layers) override {
+    CudaWeights::refresh(as_cuda_stream(stream), layers);
   }
   std::unique_ptr<Layer> make_layer(const LayerSpec& spec, const LayerRequest& request) override {
     if (request.input.shape.rank() < 2 || request.input.shape[0] < 1) {

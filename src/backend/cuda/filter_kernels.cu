@@ -55,14 +55,39 @@ __device__ inline Tile tile_at(const Tiles& tiles, std::int64_t index) {
 __device__ inline int slot(int value) { return value + value / 32; }
 constexpr int kSlots = kTileValues + kTileValues / 32;
 
+// Layers whose tiles follow one another in one grid.
+struct PackTable {
+  static constexpr int kMost = 32;
+  struct Entry {
+    Tiles tiles;
+    std::int64_t first_block;
+    const float* canonical;
+    void* packed;
+  };
+  Entry entries[kMost];
+  int layers;
+  std::int64_t blocks;
+};
+static_assert(sizeof(PackTable) < 4096);  // what a kernel can be given
+
+__device__ inline int entry_of(const PackTable& table, std::int64_t block) {
+  int found = 0;
+  for (int stride = PackTable::kMost / 2; stride > 0; stride /= 2) {
+    if (found + stride < table.layers && table.entries[found + stride].first_block <= block) found += stride;
+  }
+  return found;
+}
+
 template <class T>
-__global__ void pack_filters(Tiles tiles, const float* canonical, T* packed) {
+__global__ void pack_filters(const PackTable table) {
   constexpr int kPack = Pack<T>::kSize;
   __shared__ float values[kSlots];
-  const Tile tile = tile_at(tiles, blockIdx.x);
+  const int layer = entry_of(table, blockIdx.x);
+  const Tiles tiles = table.entries[layer].tiles;
+  const Tile tile = tile_at(tiles, blockIdx.x - table.entries[layer].first_block);
   const int threads = static_cast<int>(blockDim.x);
 
-  const float* const from = canonical + tile.canonical;
+  const float* const from = table.entries[layer].canonical + tile.canonical;
   for (int i = static_cast<int>(threadIdx.x); i < tile.channels * tile.positions; i += threads) {
     const int channel = i / tile.positions;
     const int position = i - channel * tile.positions;
@@ -70,7 +95,7 @@ __global__ void pack_filters(Tiles tiles, const float* canonical, T* packed) {
   }
   __syncthreads();
 
-  T* const to = packed + tile.packed;
+  T* const to = static_cast<T*>(table.entries[layer].packed) + tile.packed;
   const int packs = tile.channels / kPack;
   for (int i = static_cast<int>(threadIdx.x); i < tile.positions * packs; i += threads) {
     const int position = i / packs;
@@ -127,10 +152,14 @@ __global__ void unpack_gradients(Tiles tiles, std::int64_t tile_count, FilterGra
 }
 
 template <class T>
-void pack(cudaStream_t stream, const FilterPacking& request) {
-  const Tiles tiles = tiles_of(request.layout, Pack<T>::kSize);
-  launch(pack_filters<T>, {.blocks = tiles.count(), .threads = kThreads}, stream, tiles, request.canonical,
-         static_cast<T*>(request.packed));
+void pack(cudaStream_t stream, std::span<const FilterPacking> requests) {
+  PackTable table{};
+  for (const FilterPacking& request : requests) {
+    const Tiles tiles = tiles_of(request.layout, Pack<T>::kSize);
+    table.entries[table.layers++] = {tiles, table.blocks, request.canonical, request.packed};
+    table.blocks += tiles.count();
+  }
+  launch(pack_filters<T>, {.blocks = table.blocks, .threads = kThreads}, stream, table);
 }
 
 template <class T>
@@ -143,8 +172,12 @@ void unpack(cudaStream_t stream, const FilterGradients& request) {
 
 }  // namespace
 
-void launch_pack(cudaStream_t stream, const FilterPacking& request) {
-  request.type == ElementType::bf16 ? pack<Bf16>(stream, request) : pack<float>(stream, request);
+void launch_pack(cudaStream_t stream, std::span<const FilterPacking> requests) {
+  while (!requests.empty()) {
+    const auto some = requests.first(std::min<std::size_t>(requests.size(), PackTable::kMost));
+    some.front().type == ElementType::bf16 ? pack<Bf16>(stream, some) : pack<float>(stream, some);
+    requests = requests.subspan(some.size());
+  }
 }
 
 void launch_unpack(cudaStream_t stream, const FilterGradients& request) {

@@ -6,6 +6,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
+#include <span>
 
 namespace tutti::cuda {
 
@@ -28,7 +29,8 @@ struct FilterPacking {
   const float* canonical = nullptr;
   void* packed = nullptr;
 };
-void launch_pack(cudaStream_t stream, const FilterPacking& request);
+// Of several layers, all of one type.
+void launch_pack(cudaStream_t stream, std::span<const FilterPacking> requests);
 
 // What is left to do for the gradients of a layer's parameters.
 struct FilterGradients {

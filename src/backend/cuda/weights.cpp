@@ -18,14 +18,23 @@ CudaWeights::CudaWeights(const Processor& processor, const LayerSpec& spec, std:
   for (const Tensor& value : values_) device_f32(value);  // throws unless they are f32 in a GPU's memory
 }
 
-void CudaWeights::pack(CudaStream& stream) const {
-  launch_pack(native(stream), {layout_, type_, device_f32(values_.at(0)), packed_.data()});
-}
+FilterPacking CudaWeights::packing() const { return {layout_, type_, device_f32(values_.at(0)), packed_.data()}; }
 
 void CudaWeights::refresh(Stream& stream) {
-  const std::lock_guard lock(mutex_);
-  refreshed_ = true;
-  if (packed_.data() != nullptr) pack(as_cuda_stream(stream));
+  LayerWeights* const layers[] = {this};
+  refresh(as_cuda_stream(stream), layers);
+}
+
+void CudaWeights::refresh(CudaStream& stream, std::span<LayerWeights* const> layers) {
+  std::vector<FilterPacking> packings;
+  for (LayerWeights* const layer : layers) {
+    CudaWeights& weights = cuda_weights(layer);
+    const std::lock_guard lock(weights.mutex_);
+    weights.refreshed_ = true;
+    if (weights.packed_.data() != nullptr) packings.push_back(weights.packing());
+  }
+  use_cuda_device(stream.device());
+  launch_pack(native(stream), packings);
 }
 
 void* CudaWeights::packed(const FilterLayout& layout) {
@@ -36,7 +45,8 @@ void* CudaWeights::packed(const FilterLayout& layout) {
     if (refreshed_) {
       check(cudaDeviceSynchronize());  // the values may be on their way in any stream
       const auto stream = make_cuda_stream(device_);
-      pack(*stream);
+      const FilterPacking mine[] = {packing()};
+      launch_pack(native(*stream), mine);
       stream->synchronize();
     }
   }

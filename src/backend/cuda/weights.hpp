@@ -19,6 +19,8 @@ class CudaWeights final : public LayerWeights {
  public:
   CudaWeights(const Processor& processor, const LayerSpec& spec, std::span<const Tensor> values);
   void refresh(Stream& stream) override;
+  // In one go, as Backend::refresh.
+  static void refresh(CudaStream& stream, std::span<LayerWeights* const> layers);
 
   // In the order of parameters().
   std::span<const Tensor> canonical() const { return values_; }
@@ -30,7 +32,7 @@ class CudaWeights final : public LayerWeights {
   void require(const LayerSpec& spec, const Shape& sample) const;
 
  private:
-  void pack(CudaStream& stream) const;
+  FilterPacking packing() const;
 
   int device_;
   ElementType type_;
