@@ -8,6 +8,7 @@
 
 #include "assemble.hpp"
 #include "option_table.hpp"
+#include "processors.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -80,19 +81,21 @@ ExitStatus eval_command(World& world, const Invocation& invocation) {
   });
   const Assembly assembly = assemble(world, config, &state, log);
   const Dataset& data = chosen_set(assembly, invocation.eval.on);
-  const LossSums sums = evaluate({.backend = *assembly.backend,
-                                  .communicator = *assembly.communicator,
-                                  .network = *assembly.network,
-                                  .data = data,
-                                  .recipe = assembly.options.recipe,
-                                  .threads = assembly.options.threads,
-                                  .side_by_side = assembly.options.side_by_side},
-                                 state);
-  if (sums.not_finite > 0) {
+  LossSums sums;
+  end_together(world, [&] {
+    sums = evaluate({.backend = *assembly.backend,
+                     .communicator = *assembly.communicator,
+                     .network = *assembly.network,
+                     .data = data,
+                     .recipe = assembly.options.recipe,
+                     .threads = assembly.options.threads,
+                     .side_by_side = assembly.options.side_by_side},
+                    state);
+    if (sums.not_finite == 0) return;
     throw Error(ErrorSource::not_finite,
                 fmt::format("the loss of {} on {} is not finite", invocation.eval.checkpoint, data.info().name))
         .on_all_ranks();
-  }
+  });
   report(world, invocation, state, sums);
   return ExitStatus::done;
 }

@@ -39,11 +39,11 @@ void add_to_cache(const std::string& path, const std::vector<std::string>& chose
 void adopt_known_choices(World& world, const RunConfig& config, const std::string& of_checkpoint, Backend& backend,
                          const Log& log) {
   run_agreed(world, [&] {
-    const std::string known = of_checkpoint.empty() ? read_cache(config.plan_cache) : of_checkpoint;
-    const bool used = known.empty() || backend.adopt_choices(known);
-    if (!used && !of_checkpoint.empty()) {
+    if (!of_checkpoint.empty()) {
+      if (backend.adopt_choices(of_checkpoint)) return;
       log.note("the checkpoint's choice of algorithms was made on another kind of GPU or library: bits will differ");
     }
+    static_cast<void>(backend.adopt_choices(read_cache(config.plan_cache)));
   });
 }
 

@@ -83,4 +83,14 @@ std::unique_ptr<Communicator> choose_communicator(World& world, const RunConfig&
   return by_nccl ? make_nccl(world, config, processor) : make_ring(world, processor, spare_core);
 }
 
+void end_together(World& world, const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    if (error.reach() == ErrorReach::all_ranks) world.barrier();
+    throw;
+  }
+  world.barrier();
+}
+
 }  // namespace tutti

@@ -9,6 +9,7 @@
 
 #include "run_config.hpp"
 
+#include <functional>
 #include <memory>
 
 namespace tutti {
@@ -28,5 +29,9 @@ ChosenProcessor choose_processor(World& world, const RunConfig& config, const Lo
 // `spare_core`: a core that no thread of this host computes on. Collective.
 std::unique_ptr<Communicator> choose_communicator(World& world, const RunConfig& config,
                                                   const ChosenProcessor& processor, bool spare_core);
+
+// For work that sums over ranks. A rank that gives up its communicator before the others have the last sum may cut that
+// off, so none leaves alone: neither with the work done nor with an error that all share. Collective.
+void end_together(World& world, const std::function<void()>& work);
 
 }  // namespace tutti

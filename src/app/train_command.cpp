@@ -9,6 +9,7 @@
 #include "assemble.hpp"
 #include "option_table.hpp"
 #include "plan_choices.hpp"
+#include "processors.hpp"
 #include "run_record.hpp"
 #include "run_reporter.hpp"
 
@@ -115,9 +116,8 @@ ExitStatus train(World& world, const Assembly& assembly, const std::optional<Res
   std::optional<RunReporter> reporter;
   run_agreed(world, [&] { reporter.emplace(world, config, store); });
   reporter->start(run_record(assembly, world, invocation.words));
-  trainer->run(*reporter);
+  end_together(world, [&] { trainer->run(*reporter); });
   tell_end(*trainer, trainer->weights_digest(), config, log);
-  world.barrier();  // whoever gives its communicator up before the others have the last sum would cut that off
   return ExitStatus::done;
 }
 

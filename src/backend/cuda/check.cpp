@@ -11,7 +11,9 @@ namespace tutti::cuda {
 void check(cudaError_t status, std::source_location where) {
   if (status == cudaSuccess) return;
   static_cast<void>(cudaGetLastError());  // so that the next call does not report this failure again
-  throw Error(ErrorSource::cuda, fmt::format("{}: {}", cudaGetErrorName(status), cudaGetErrorString(status)), where);
+  const char* const remedy = status == cudaErrorMemoryAllocation ? "; lower --batch-size" : "";
+  throw Error(ErrorSource::cuda, fmt::format("{}: {}{}", cudaGetErrorName(status), cudaGetErrorString(status), remedy),
+              where);
 }
 
 void check(cudnnStatus_t status, std::source_location where) {

@@ -62,10 +62,10 @@ CudaInventory query_devices() {
   const cudaError_t status = cudaGetDeviceCount(&count);
   if (means_none(status)) {
     static_cast<void>(cudaGetLastError());
-    inventory.why_none =
-        driver == 0 ? "no driver"
-                    : fmt::format("{} (the driver serves CUDA {}, the program has {})", cudaGetErrorString(status),
-                                  inventory.driver_version, inventory.runtime_version);
+    inventory.why_none = driver == 0 ? "no driver" : cudaGetErrorString(status);
+    if (driver != 0 && status == cudaErrorInsufficientDriver) {
+      inventory.why_none += fmt::format(" (CUDA {} against {})", inventory.driver_version, inventory.runtime_version);
+    }
     return inventory;
   }
   check(status);

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 
 namespace tutti {
@@ -14,6 +15,7 @@ namespace {
 using cuda::check;
 
 double mebibytes(std::size_t bytes) { return static_cast<double>(bytes) * 0x1p-20; }
+double asked_for(std::size_t bytes) { return std::max(0.1, mebibytes(bytes)); }
 
 Error no_room_on_device(int device, std::size_t bytes) {
   std::size_t free = 0;
@@ -22,13 +24,13 @@ Error no_room_on_device(int device, std::size_t bytes) {
   return Error(ErrorSource::cuda,
                fmt::format("GPU {} has no room for {:.1f} MiB more, with {:.0f} of its {:.0f} MiB free: lower "
                            "--batch-size, or choose --precision bf16; nvidia-smi shows who else uses it",
-                           device, mebibytes(bytes), mebibytes(free), mebibytes(total)));
+                           device, asked_for(bytes), mebibytes(free), mebibytes(total)));
 }
 
 Error no_room_to_pin(std::size_t bytes) {
   return Error(ErrorSource::cuda, fmt::format("the host has no room to pin {:.1f} MiB: lower --batch-size, or start "
                                               "fewer ranks on this host",
-                                              mebibytes(bytes)));
+                                              asked_for(bytes)));
 }
 
 bool is_short_of_memory(cudaError_t status) {
