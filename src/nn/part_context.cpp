@@ -44,12 +44,6 @@ NetworkWeights::NetworkWeights(const Network& network, Backend& backend, const T
 }
 
 void NetworkWeights::refresh(Stream& stream) {
-  if (++refreshed_ == 2) recording_ = backend_.record(stream, [&] { refresh_layers(stream); });
-  if (recording_) return recording_->replay(stream);
-  refresh_layers(stream);
-}
-
-void NetworkWeights::refresh_layers(Stream& stream) {
   std::vector<LayerWeights*> with_weights;
   for (const auto& layer : layers_) {
     if (layer) with_weights.push_back(layer.get());

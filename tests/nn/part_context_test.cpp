@@ -337,16 +337,5 @@ TEST(PartContext, ForgetsItsRecordingsWhenItsMemoryMoves) {
   EXPECT_EQ(played.backend.recordings, 2);
 }
 
-TEST(NetworkWeights, RecordTheirRefresh) {
-  Played played(two_blocks(), [](std::uint32_t) { return FakeTraits{}; });
-  played.backend.records = true;
-  for (int times = 1; times < 5; ++times) {
-    played.refresh();
-    EXPECT_EQ(played.refreshed(), times);
-  }
-  EXPECT_EQ(played.backend.recordings, 1);
-  EXPECT_EQ(played.backend.log.enqueued, 2 * 6);
-}
-
 }  // namespace
 }  // namespace tutti

@@ -20,19 +20,14 @@ class NetworkWeights {
  public:
   // `block` holds the canonical values. Borrowed, as is the backend.
   NetworkWeights(const Network& network, Backend& backend, const Tensor& block);
-  // To be called after every change of the block; recorded, where the backend does so, when it comes again.
-  // Asynchronous.
+  // To be called after every change of the block. Asynchronous.
   void refresh(Stream& stream);
   // Null for layers without parameters.
   LayerWeights* of(std::size_t layer) const { return layers_.at(layer).get(); }
 
  private:
-  void refresh_layers(Stream& stream);
-
   Backend& backend_;
   std::vector<std::unique_ptr<LayerWeights>> layers_;
-  std::int64_t refreshed_ = 0;
-  std::unique_ptr<Recording> recording_;
 };
 
 // A whole pass over one batch, in training.
