@@ -44,7 +44,9 @@ cudaError_t refuse_captured(const std::shared_ptr<Capture>& capture, cudaError_t
   return error;
 }
 
-cudaError_t query(const Point& point) {
+// Other threads of the host go on meanwhile, now and then.
+cudaError_t query(Lock& lock, const Point& point) {
+  if (runtime().schedule.random().below(16) == 0) lock.pause();
   runtime().schedule.dawdle();
   if (!reached(point)) runtime().schedule.step();
   return reached(point) ? cudaSuccess : cudaErrorNotReady;
@@ -145,13 +147,13 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
-  const Lock lock;
+  Lock lock;
   const CUstream_st& asked = stream_of(stream);
   if (const cudaError_t status = refuse_captured(asked.capture, cudaErrorStreamCaptureUnsupported);
       status != cudaSuccess) {
     return fail(status);
   }
-  return fail(query(Point(asked.tail)));
+  return fail(query(lock, Point(asked.tail)));
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
@@ -200,12 +202,12 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {
-  const Lock lock;
+  Lock lock;
   const CUevent_st& asked = event_of(event);
   if (const cudaError_t status = refuse_captured(asked.capture, cudaErrorCapturedEvent); status != cudaSuccess) {
     return fail(status);
   }
-  return fail(query(Point(asked.point)));
+  return fail(query(lock, Point(asked.point)));
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
