@@ -163,6 +163,8 @@ Assembly assemble(World& world, const RunConfig& config, const TrainState* check
   ChosenProcessor processor = choose_processor(world, config, log);
   // Where GPUs compute, a rank's one thread feeds its own.
   const int fair_threads = processor.all_on_gpus ? 1 : fewest_cores_per_rank(world, assembly.cores);
+  // Large enough that a GPU's steps are recorded in few pieces.
+  if (assembly.config.bucket_mib == 0) assembly.config.bucket_mib = processor.all_on_gpus ? 16 : 4;
   run_agreed(world, [&] { fill_in_ranks(assembly.config, world, fair_threads); });
   adopt_known_choices(world, config, checkpoint == nullptr ? "" : checkpoint->choices, *processor.backend, log);
   assembly.block = load_once(world, data_request(config));

@@ -80,7 +80,7 @@ std::vector<RunOption> running_options(RunConfig& c) {
       {"precision", ranks, "fp32, bf16 or, on GPUs, tf32", fixed, &c.precision},
       {"comm", ranks, "auto, solo, mpi or, between GPUs, nccl", changeable, &c.comm},
       {"exchange", ranks, "how gradients meet: auto or ring", fixed, &c.exchange},
-      {"bucket-mib", ranks, "gradients exchanged at a time, MiB", fixed, &c.bucket_mib},
+      {"bucket-mib", ranks, "gradients exchanged at a time, MiB; 0: 4, between GPUs 16", fixed, &c.bucket_mib},
       {"in-flight", ranks, "batches prepared ahead, on GPUs steps enqueued ahead: 0, 1 or 2; never changes a bit",
        changeable, &c.in_flight},
       {"share-device", ranks, "let several ranks use one GPU: slow, for tests", changeable, &c.share_device},

@@ -64,9 +64,8 @@ void refuse_unknown_words(const RunConfig& config) {
   if (!(config.stall_timeout >= 1 && config.stall_timeout <= 1e6)) {
     throw Error(ErrorSource::usage, fmt::format("--stall-timeout {}: must be 1 second or more", config.stall_timeout));
   }
-  if (!(config.bucket_mib > 0 && config.bucket_mib <= 4096)) {
-    throw Error(ErrorSource::usage,
-                fmt::format("--bucket-mib {}: must be above 0 and at most 4096", config.bucket_mib));
+  if (!(config.bucket_mib >= 0 && config.bucket_mib <= 4096)) {
+    throw Error(ErrorSource::usage, fmt::format("--bucket-mib {}: must be 0 to 4096", config.bucket_mib));
   }
 }
 

@@ -27,7 +27,7 @@ TEST(ResolveOptions, RefusesWordsAndNumbersThatMeanNothing) {
       [](RunConfig& c) { c.steps = -1; },
       [](RunConfig& c) { c.parts = -1; },
       [](RunConfig& c) { c.in_flight = 3; },
-      [](RunConfig& c) { c.bucket_mib = 0; },
+      [](RunConfig& c) { c.bucket_mib = -1; },
       [](RunConfig& c) { c.lr_period = "soon"; },
       [](RunConfig& c) { c.checkpoint_every = "1hour"; },
       [](RunConfig& c) { c.progress = "sometimes"; },
