@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
+
 namespace tutti {
 namespace {
 
@@ -19,16 +21,17 @@ std::unique_ptr<Backend> make_cpu(const RunConfig& config) {
   return make_cpu_backend(precision);
 }
 
-// `auto` takes a library that cannot be opened for a machine without GPUs.
+// A library that is not there, or cannot be opened, is a reason to have no GPU.
 CudaInventory look_for_gpus(const std::string& device) {
-  if (device == "cpu") return {};
+  CudaInventory none;
+  if (device == "cpu") return none;
   try {
-    return load_cuda_libraries().cuda.query();
+    if (std::filesystem::exists(cuda_library_path())) return load_cuda_libraries().cuda.query();
+    none.why_none = "this build has no libtutti_cuda.so (-DTUTTI_CUDA=ON makes it)";
   } catch (const Error& error) {
-    CudaInventory none;
     none.why_none = error.what();
-    return none;
   }
+  return none;
 }
 
 std::unique_ptr<Backend> make_gpu(const RunConfig& config, int device) {
