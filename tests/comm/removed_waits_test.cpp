@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -43,7 +44,9 @@ class RemovedWaits : public testing::TestWithParam<RemovedWaitsCase> {
     for (std::uint64_t seed = 1; seed <= 60; ++seed) {
       standin::set_order(seed);
       standin::ignore_wait(ignored_wait);
+      const std::int64_t before = standin::waits_so_far();
       const bool right = sums_rightly();
+      most_waits_ = std::max(most_waits_, static_cast<int>(standin::waits_so_far() - before));
       standin::ignore_wait(0);
       if (!right) return false;
     }
@@ -54,15 +57,16 @@ class RemovedWaits : public testing::TestWithParam<RemovedWaitsCase> {
   std::unique_ptr<Communicator> communicator_ = GetParam().make();
   std::unique_ptr<Stream> stream_ = backend_.make_stream();
   Buffer block_ = communicator_->allocate(kLength * sizeof(float));
+  int most_waits_ = 0;  // of one sum in any order: where its end is seen in time, nobody waits for it
 };
 
 TEST_P(RemovedWaits, AreNoticed) {
-  const std::int64_t before = standin::waits_so_far();
-  EXPECT_TRUE(sums_rightly());
-  const auto waits = static_cast<int>(standin::waits_so_far() - before);
-  EXPECT_GE(waits, 2);
   EXPECT_TRUE(is_right_in_all_orders(0));
-  for (int wait = 1; wait <= waits; ++wait) EXPECT_FALSE(is_right_in_all_orders(wait)) << "wait " << wait;
+  const int waits = most_waits_;
+  EXPECT_GE(waits, 2);
+  for (int wait = 1; !test_world().agree(wait > waits); ++wait) {
+    EXPECT_FALSE(is_right_in_all_orders(wait)) << "wait " << wait;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(
