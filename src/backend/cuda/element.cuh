@@ -17,7 +17,7 @@ __device__ inline void set_pair(float* to, float2 values) {
   to[1] = values.y;
 }
 __device__ inline void set_pair(Bf16* to, float2 values) {
-  const __nv_bfloat162 rounded = __float22bfloat162_rn(values);
+  const __nv_bfloat162 rounded = __floats2bfloat162_rn(values.x, values.y);
   to[0] = rounded.x;
   to[1] = rounded.y;
 }
