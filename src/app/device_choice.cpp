@@ -21,7 +21,7 @@ class Chooser {
   explicit Chooser(std::span<const DeviceClaim> claims) : claims_(claims), choices_(claims.size()) {}
 
   std::vector<DeviceChoice> choose() {
-    const std::string obstacle = first_obstacle("auto");
+    const std::string obstacle = obstacle_to_auto();
     if (!obstacle.empty()) {
       for (DeviceChoice& choice : choices_) choice.note = "training on processors: " + obstacle;
     }
@@ -63,9 +63,10 @@ class Chooser {
                        claim.visible.size() == 1 ? "" : "s");
   }
 
-  std::string first_obstacle(const char* device) const {
+  // The first rank's that was left the choice.
+  std::string obstacle_to_auto() const {
     for (std::size_t rank = 0; rank < claims_.size(); ++rank) {
-      if (!wants(rank, device)) continue;
+      if (!wants(rank, "auto")) continue;
       if (std::string obstacle = obstacle_of(rank); !obstacle.empty()) return obstacle;
     }
     return {};

@@ -1,3 +1,4 @@
+#include "tutti/backend/backend.hpp"
 #include "tutti/comm/communicator.hpp"
 
 #include "host_memory.hpp"

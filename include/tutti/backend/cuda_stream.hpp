@@ -17,8 +17,6 @@ class CudaStream : public Stream {
   virtual void* native() const = 0;
   // Work enqueued here after this waits for what is now in `other`, of the same device. Asynchronous.
   virtual void wait_for(const CudaStream& other) = 0;
-  // True when all work enqueued so far is done. Throws what the work met.
-  virtual bool idle() = 0;
   // Memory of the device for one operation at a time, at least so many bytes; it stays where it is for as long as
   // nobody asks for more, and what asked earlier keeps what it got until the stream goes.
   virtual void* scratch(std::size_t bytes) = 0;

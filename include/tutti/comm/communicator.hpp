@@ -3,7 +3,6 @@
 // carried out in that order per buffer; who drives them along (a helper thread, or calls between layers)
 // never changes a bit.
 
-#include "tutti/backend/backend.hpp"
 #include "tutti/backend/stream.hpp"
 #include "tutti/backend/tensor.hpp"
 #include "tutti/comm/world.hpp"

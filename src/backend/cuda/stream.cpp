@@ -133,11 +133,6 @@ class OwnedCudaStream final : public CudaStream {
     follow(last_);
   }
 
-  bool idle() override {
-    use_cuda_device(device_);
-    return is_done(cudaStreamQuery(stream_.get()));
-  }
-
   void* scratch(std::size_t bytes) override {
     if (scratch_.empty() || scratch_.back().bytes() < bytes) scratch_.push_back(allocate_cuda(device_, bytes));
     return scratch_.back().data();
