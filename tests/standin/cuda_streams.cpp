@@ -94,10 +94,7 @@ bool is_mapped(std::uint64_t address) {
 // Takes every word that is the address of something for one, unless it may be a bool with what was left behind it. What
 // lies just behind CUDA's memory may be an end.
 void refuse_memory_of_the_host(const KernelLaunch& launch) {
-  const auto* const bytes = static_cast<const unsigned char*>(launch.arguments.get());
-  for (std::size_t at = 0; at + sizeof(std::uint64_t) <= launch.argument_bytes; at += sizeof(std::uint64_t)) {
-    std::uint64_t word = 0;
-    std::memcpy(&word, bytes + at, sizeof word);
+  for (const std::uint64_t word : launch.words) {
     const auto* const place = reinterpret_cast<const std::byte*>(word);
     if (word % 256 <= 1 || !is_mapped(word) || find_allocation(place) != nullptr ||
         find_allocation(place - 1) != nullptr)

@@ -21,6 +21,11 @@ using cuda::check;
 using cuda::launch;
 
 __global__ void add_to_all(float* values, float more) { values[blockIdx.x * blockDim.x + threadIdx.x] += more; }
+struct Padded {
+  float* values;
+  float factor;
+};
+__global__ void scale_all(Padded given) { given.values[blockIdx.x * blockDim.x + threadIdx.x] *= given.factor; }
 __global__ void double_all(float* values) { values[blockIdx.x * blockDim.x + threadIdx.x] *= 2; }
 
 constexpr int kThreads = 64;
@@ -211,6 +216,17 @@ TEST_F(Runtime, SeparatesMemoryOfHostAndDeviceWhenAsked) {
   std::vector<float> pageable(kThreads);
   EXPECT_THROW(launch(double_all, {.threads = kThreads}, first_, pageable.data()), Finding);
   launch(double_all, {.threads = kThreads}, first_, pinned_);
+  separate_memory(false);
+}
+
+TEST_F(Runtime, TakesNoPaddingForAnAddress) {
+  separate_memory(true);
+  const std::vector<float> host(kThreads);
+  const auto address = reinterpret_cast<std::uintptr_t>(host.data()) + sizeof(float);
+  Padded given{device_, 0};
+  static_assert(sizeof given == sizeof given.values + sizeof address);
+  std::memcpy(&given.factor, &address, sizeof address);
+  launch(scale_all, {.threads = kThreads}, first_, given);
   separate_memory(false);
 }
 

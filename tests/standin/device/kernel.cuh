@@ -23,6 +23,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -30,6 +31,7 @@
 #include <tuple>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 using std::max;
 using std::min;
@@ -120,9 +122,22 @@ struct KernelLaunch {
   std::int64_t blocks_y = 1;
   int threads = 1;
   std::shared_ptr<const void> arguments;
-  std::size_t argument_bytes = 0;
+  std::vector<std::uint64_t> words;  // of the arguments, all that may be addresses
   void (*body)(const void* arguments) = nullptr;
 };
+
+// Appends the words of one argument. What its padding holds is left out: it may look like an address, of anything.
+template <class Parameter>
+void append_words(Parameter argument, std::vector<std::uint64_t>& words) {
+#if __has_builtin(__builtin_clear_padding)
+  __builtin_clear_padding(&argument);
+#endif
+  for (std::size_t at = 0; at + sizeof(std::uint64_t) <= sizeof argument; at += sizeof(std::uint64_t)) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, reinterpret_cast<const std::byte*>(&argument) + at, sizeof word);
+    words.push_back(word);
+  }
+}
 
 // Leaves what is wrong with the launch as the thread's last error, as CUDA does. Asynchronous.
 void enqueue_kernel(const KernelLaunch& launch, cudaStream_t stream);
@@ -151,12 +166,14 @@ void launch(void (*kernel)(Parameters...), const Grid& grid, cudaStream_t stream
     const Call& call = *static_cast<const Call*>(given);
     std::apply(call.function, call.arguments);
   };
+  std::vector<std::uint64_t> words;
+  (standin::append_words(static_cast<Parameters>(arguments), words), ...);
   standin::enqueue_kernel(
       {.blocks = grid.blocks,
        .blocks_y = grid.blocks_y,
        .threads = grid.threads,
        .arguments = std::make_shared<Call>(std::tuple<Parameters...>(static_cast<Parameters>(arguments)...), kernel),
-       .argument_bytes = sizeof(std::tuple<Parameters...>),
+       .words = std::move(words),
        .body = body},
       stream);
   check(cudaGetLastError());
