@@ -73,6 +73,10 @@ class StagedCommunicator final : public Communicator {
     drive();
   }
 
+  void share(const SharedSum&, Stream&) override { throw Error(ErrorSource::internal, "unfinished"); }
+  void sum_at_first(const Tensor&, Stream&) override { throw Error(ErrorSource::internal, "unfinished"); }
+  void spread_from_first(const Tensor&, Stream&) override { throw Error(ErrorSource::internal, "unfinished"); }
+
   bool progress() override {
     const std::lock_guard lock(mutex_);
     return drive();

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 namespace tutti {
 namespace {
@@ -14,13 +15,7 @@ std::int64_t first_position(std::int64_t n, int num_parts, std::int64_t part) {
   return part * (n / num_parts) + part * (n % num_parts) / num_parts;
 }
 
-}  // namespace
-
-IndexRange part_positions(std::int64_t n, int num_parts, int part) {
-  return {first_position(n, num_parts, part), first_position(n, num_parts, std::int64_t{part} + 1)};
-}
-
-PartPlan::PartPlan(int num_parts, int num_ranks) : num_parts_(num_parts), num_ranks_(num_ranks) {
+std::vector<int> deal_evenly(int num_parts, int num_ranks) {
   if (num_parts < 1 || num_ranks < 1) {
     throw Error(ErrorSource::usage,
                 fmt::format("there are {} parts for {} ranks; give at least one of each", num_parts, num_ranks));
@@ -30,27 +25,50 @@ PartPlan::PartPlan(int num_parts, int num_ranks) : num_parts_(num_parts), num_ra
                                                 "a new run with --parts {0} or more",
                                                 num_ranks, num_parts));
   }
+  std::vector<int> parts_by_rank(static_cast<std::size_t>(num_ranks), num_parts / num_ranks);
+  std::fill_n(parts_by_rank.begin(), num_parts % num_ranks, num_parts / num_ranks + 1);
+  return parts_by_rank;
+}
+
+}  // namespace
+
+IndexRange part_positions(std::int64_t n, int num_parts, int part) {
+  return {first_position(n, num_parts, part), first_position(n, num_parts, std::int64_t{part} + 1)};
+}
+
+PartPlan::PartPlan(int num_parts, int num_ranks) : PartPlan(deal_evenly(num_parts, num_ranks)) {}
+
+PartPlan::PartPlan(const std::vector<int>& parts_by_rank) {
+  if (parts_by_rank.empty())
+    throw Error(ErrorSource::usage, "a part map for no rank: give each rank's parts, as 3,3,2");
+  for (std::size_t rank = 0; rank < parts_by_rank.size(); ++rank) {
+    if (parts_by_rank[rank] < 1) {
+      throw Error(ErrorSource::usage,
+                  fmt::format("rank {} is given {} parts: every rank plays one or more", rank, parts_by_rank[rank]));
+    }
+    ends_.push_back((ends_.empty() ? 0 : ends_.back()) + parts_by_rank[rank]);
+  }
 }
 
 IndexRange PartPlan::parts_of(int rank) const {
-  if (rank < 0 || rank >= num_ranks_) {
-    throw Error(ErrorSource::internal, fmt::format("parts of rank {} of {}", rank, num_ranks_));
+  if (rank < 0 || rank >= num_ranks()) {
+    throw Error(ErrorSource::internal, fmt::format("parts of rank {} of {}", rank, num_ranks()));
   }
-  const int least = num_parts_ / num_ranks_;
-  const int ranks_with_one_more = num_parts_ % num_ranks_;
-  const int begin = rank * least + std::min(rank, ranks_with_one_more);
-  return {begin, begin + least + (rank < ranks_with_one_more ? 1 : 0)};
+  const auto at = static_cast<std::size_t>(rank);
+  return {at == 0 ? 0 : ends_[at - 1], ends_[at]};
 }
 
 int PartPlan::rank_of(int part) const {
-  if (part < 0 || part >= num_parts_) {
-    throw Error(ErrorSource::internal, fmt::format("rank of part {} of {}", part, num_parts_));
+  if (part < 0 || part >= num_parts()) {
+    throw Error(ErrorSource::internal, fmt::format("rank of part {} of {}", part, num_parts()));
   }
-  const int least = num_parts_ / num_ranks_;
-  const int ranks_with_one_more = num_parts_ % num_ranks_;
-  const int parts_before_even_ranks = ranks_with_one_more * (least + 1);
-  if (part < parts_before_even_ranks) return part / (least + 1);
-  return ranks_with_one_more + (part - parts_before_even_ranks) / least;
+  return static_cast<int>(std::ranges::upper_bound(ends_, part) - ends_.begin());
+}
+
+std::vector<int> PartPlan::parts_by_rank() const {
+  std::vector<int> counts(ends_.size());
+  std::adjacent_difference(ends_.begin(), ends_.end(), counts.begin());
+  return counts;
 }
 
 }  // namespace tutti

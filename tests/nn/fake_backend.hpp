@@ -229,6 +229,9 @@ class FakeBackend final : public Backend {
   void sgd_step(Stream&, const SgdStep&) override { refuse(); }
   void adamw_step(Stream&, const AdamWStep&) override { refuse(); }
   void sum_squares(Stream&, std::span<const Tensor>, const Tensor&) override { refuse(); }
+  void sum_runs(Stream&, const Tensor&, const Tensor&, const Tensor&) override { refuse(); }
+  void to_fixed_point(Stream&, const FixedPointGrid&, const ToFixedPoint&) override { refuse(); }
+  void from_fixed_point(Stream&, const FixedPointGrid&, const FromFixedPoint&) override { refuse(); }
   void clip_factor(Stream&, const Tensor&, double, const Tensor&) override { refuse(); }
   void trust_factors(Stream&, const TrustFactors&) override { refuse(); }
   ActivationSpec plain_activation(const Shape& shape) override {

@@ -30,6 +30,9 @@ class RecordingCommunicator : public Communicator {
     const std::int64_t begin = static_cast<const float*>(values.data) - block_;
     ranges.emplace_back(begin, begin + values.elements());
   }
+  void share(const SharedSum&, Stream&) override { throw Error(ErrorSource::internal, "unfinished"); }
+  void sum_at_first(const Tensor&, Stream&) override { throw Error(ErrorSource::internal, "unfinished"); }
+  void spread_from_first(const Tensor&, Stream&) override { throw Error(ErrorSource::internal, "unfinished"); }
   bool progress() override { return false; }
   void finish(Stream&) override { ++finished; }
   void abandon() noexcept override { ++abandoned; }

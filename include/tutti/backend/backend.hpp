@@ -2,6 +2,7 @@
 // Seam A: what a processor can do. Hold memory, order work, run one layer, and the few flat vector operations that
 // the optimizer and the exchange need. Networks, ranks and files are unknown here.
 
+#include "tutti/backend/fixed_point.hpp"
 #include "tutti/backend/image_store.hpp"
 #include "tutti/backend/layer.hpp"
 #include "tutti/backend/layer_spec.hpp"
@@ -100,12 +101,19 @@ class Backend {
   virtual void add(Stream& stream, const Tensor& to, const Tensor& from) = 0;
   // to = (1 - share) * to + share * from, f32, element by element. Asynchronous.
   virtual void blend(Stream& stream, const Tensor& to, const Tensor& from, float share) = 0;
+  // Sums by way of integers, of one rank's parts and what comes of them. The same bits in every thread, whatever its
+  // treatment of denormal numbers, but that denormal values may count as 0. Asynchronous.
+  virtual void to_fixed_point(Stream& stream, const FixedPointGrid& grid, const ToFixedPoint& request) = 0;
+  virtual void from_fixed_point(Stream& stream, const FixedPointGrid& grid, const FromFixedPoint& request) = 0;
   // Asynchronous.
   virtual void sgd_step(Stream& stream, const SgdStep& step) = 0;
   virtual void adamw_step(Stream& stream, const AdamWStep& step) = 0;
   // The sum of squares of each f32 tensor into f64 [tensors.size()]: added in f64 over fixed blocks of 4,096 elements,
   // then block by block, so that it depends on nothing but the values. Asynchronous.
   virtual void sum_squares(Stream& stream, std::span<const Tensor> tensors, const Tensor& sums) = 0;
+  // sums, f64 [n]: of the values, f64, up to each of `ends`, i64 [n], ascending, from the one before it; added in order.
+  // Asynchronous.
+  virtual void sum_runs(Stream& stream, const Tensor& values, const Tensor& ends, const Tensor& sums) = 0;
   // factor, f32 [1], = min(1, most / (norm + 1e-6)), the norm being the root of the sum of `squares`, f64 [n].
   // Asynchronous.
   virtual void clip_factor(Stream& stream, const Tensor& squares, double most, const Tensor& factor) = 0;

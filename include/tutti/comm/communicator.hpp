@@ -9,12 +9,29 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace tutti {
 
 class Backend;
+
+// A sum of which every rank gets a share, and the shares of all ranks passed on to all. The share of rank r are the
+// elements bounds[r] .. bounds[r + 1] - 1, possibly none; bounds begin with 0 and end with the number of elements.
+struct SharedSum {
+  // f32 or i64, added over the ranks: afterwards this rank's share holds the sum, the rest is unspecified. Empty: there
+  // is nothing to add.
+  Tensor values;
+  std::vector<std::int64_t> bounds;  // ranks + 1, ascending
+  // Work on the given stream with elements begin .. end - 1 of the share, once they hold the sum; called for each piece
+  // of the share, by whichever thread drives the exchange, one piece at a time. Null: there is none.
+  std::function<void(Stream& stream, std::int64_t begin, std::int64_t end)> then;
+  // Of as many elements, of 4 or 8 bytes: what is in this rank's share when `then` is done goes to all ranks. Empty:
+  // nothing does. May be `values`.
+  Tensor results;
+};
 
 // To be destroyed after finish(): a destructor does not wait, and what is under way uses borrowed memory.
 class Communicator {
@@ -32,6 +49,15 @@ class Communicator {
   // until finish(). The f32 sum is the same bits on every rank and for the same number of ranks. Collective.
   // Asynchronous.
   virtual void all_reduce_sum(const Tensor& values, Stream& stream) = 0;
+  // The f32 sum of an element depends on the ranks and the shares alone. Both tensors are borrowed until finish().
+  // Collective. Asynchronous.
+  virtual void share(const SharedSum& sum, Stream& stream) = 0;
+  // What a single server does: rank 0 receives the f32 values of every other rank from that rank itself and adds them to
+  // its own in the order of the ranks; the others' are left as they were. Borrowed until finish(). Collective.
+  // Asynchronous.
+  virtual void sum_at_first(const Tensor& values, Stream& stream) = 0;
+  // Rank 0's values everywhere, sent to every rank by rank 0 itself; of 4 or 8 bytes an element. Likewise.
+  virtual void spread_from_first(const Tensor& values, Stream& stream) = 0;
   // Moves enqueued operations along without waiting; false when none is left. Safe from one helper thread
   // beside the owner's.
   virtual bool progress() = 0;

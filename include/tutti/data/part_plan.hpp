@@ -2,6 +2,7 @@
 // Parts: how a global batch is cut into L fixed slices, and which rank plays which of them. Pure arithmetic.
 
 #include <cstdint>
+#include <vector>
 
 namespace tutti {
 
@@ -17,21 +18,24 @@ struct IndexRange {
 // floor(part * n / num_parts) .. floor((part + 1) * n / num_parts) - 1. Possibly none.
 IndexRange part_positions(std::int64_t n, int num_parts, int part);
 
-// The even part map: contiguous, the first num_parts mod num_ranks ranks carry one part more.
+// The part map: each rank plays one or more parts, consecutive ones, in the order of the ranks.
 class PartPlan {
  public:
-  // Throws a usage error that names both numbers when there are more ranks than parts, or less than one of
-  // either.
+  // The even one: the first num_parts mod num_ranks ranks carry one part more. Throws a usage error that names both
+  // numbers when there are more ranks than parts, or less than one of either.
   PartPlan(int num_parts, int num_ranks);
+  // So many parts for each rank. Throws a usage error when one has none.
+  explicit PartPlan(const std::vector<int>& parts_by_rank);
 
-  int num_parts() const noexcept { return num_parts_; }
-  int num_ranks() const noexcept { return num_ranks_; }
+  int num_parts() const noexcept { return ends_.back(); }
+  int num_ranks() const noexcept { return static_cast<int>(ends_.size()); }
   IndexRange parts_of(int rank) const;
   int rank_of(int part) const;
+  std::vector<int> parts_by_rank() const;
+  friend bool operator==(const PartPlan&, const PartPlan&) = default;
 
  private:
-  int num_parts_;
-  int num_ranks_;
+  std::vector<int> ends_;  // by rank: the part behind its last
 };
 
 }  // namespace tutti

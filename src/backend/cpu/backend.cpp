@@ -1,6 +1,7 @@
 #include "tutti/backend/backend.hpp"
 
 #include "backend/cpu/check.hpp"
+#include "backend/cpu/fixed_point.hpp"
 #include "backend/cpu/flat.hpp"
 #include "backend/cpu/layers.hpp"
 #include "backend/cpu/library.hpp"
@@ -31,6 +32,15 @@ class CpuBackend final : public Backend {
   void fill_zero(Stream&, const Tensor& tensor) override { cpu::fill_zero(tensor); }
   void add(Stream&, const Tensor& to, const Tensor& from) override { cpu::add(to, from); }
   void blend(Stream&, const Tensor& to, const Tensor& from, float share) override { cpu::blend(to, from, share); }
+  void to_fixed_point(Stream&, const FixedPointGrid& grid, const ToFixedPoint& request) override {
+    cpu::to_fixed_point(grid, request);
+  }
+  void from_fixed_point(Stream&, const FixedPointGrid& grid, const FromFixedPoint& request) override {
+    cpu::from_fixed_point(grid, request);
+  }
+  void sum_runs(Stream&, const Tensor& values, const Tensor& ends, const Tensor& sums) override {
+    cpu::sum_runs(values, ends, sums);
+  }
   void sgd_step(Stream&, const SgdStep& step) override { cpu::sgd_step(step); }
   void adamw_step(Stream&, const AdamWStep& step) override { cpu::adamw_step(step); }
   void sum_squares(Stream&, std::span<const Tensor> tensors, const Tensor& sums) override {

@@ -137,6 +137,18 @@ void sum_squares(std::span<const Tensor> tensors, const Tensor& sums) {
   }
 }
 
+void sum_runs(const Tensor& values, const Tensor& ends, const Tensor& sums) {
+  const std::span<const double> all = host_f64(values);
+  const std::span<const std::int64_t> stops = host_i64(ends);
+  require_equal("summing runs into", stops.size(), host_f64(sums).size());
+  std::size_t at = 0;
+  for (std::size_t run = 0; run < stops.size(); ++run) {
+    double sum = 0;
+    for (; at < static_cast<std::size_t>(stops[run]); ++at) sum += all[at];
+    host_f64(sums)[run] = sum;
+  }
+}
+
 // NaN stays NaN.
 void clip_factor(const Tensor& squares, double most, const Tensor& factor) {
   require_equal("a factor among", host_f32(factor).size(), 1);

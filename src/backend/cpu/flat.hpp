@@ -12,6 +12,7 @@ void blend(const Tensor& to, const Tensor& from, float share);
 void sgd_step(const SgdStep& step);
 void adamw_step(const AdamWStep& step);
 void sum_squares(std::span<const Tensor> tensors, const Tensor& sums);
+void sum_runs(const Tensor& values, const Tensor& ends, const Tensor& sums);
 void clip_factor(const Tensor& squares, double most, const Tensor& factor);
 void trust_factors(const TrustFactors& request);
 

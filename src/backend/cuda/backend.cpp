@@ -76,6 +76,15 @@ class CudaBackend final : public Backend {
   void blend(Stream& stream, const Tensor& to, const Tensor& from, float share) override {
     cuda::blend(as_cuda_stream(stream), to, from, share);
   }
+  void to_fixed_point(Stream&, const FixedPointGrid&, const ToFixedPoint&) override {
+    throw Error(ErrorSource::internal, "unfinished");
+  }
+  void from_fixed_point(Stream&, const FixedPointGrid&, const FromFixedPoint&) override {
+    throw Error(ErrorSource::internal, "unfinished");
+  }
+  void sum_runs(Stream&, const Tensor&, const Tensor&, const Tensor&) override {
+    throw Error(ErrorSource::internal, "unfinished");
+  }
   void sgd_step(Stream& stream, const SgdStep& step) override { cuda::sgd_step(as_cuda_stream(stream), step); }
   void adamw_step(Stream& stream, const AdamWStep& step) override { cuda::adamw_step(as_cuda_stream(stream), step); }
   void sum_squares(Stream& stream, std::span<const Tensor> tensors, const Tensor& sums) override {

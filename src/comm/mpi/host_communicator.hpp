@@ -2,6 +2,7 @@
 // What the communicators over MPI share: values in host memory, and operations that a queue drives. How a sum
 // is made of operations is theirs.
 
+#include "tutti/base/error.hpp"
 #include "tutti/comm/communicator.hpp"
 
 #include "operation_queue.hpp"
@@ -22,6 +23,9 @@ class HostCommunicator : public Communicator {
   int size() const override { return size_; }
   Buffer allocate(std::size_t bytes) override;
   void all_reduce_sum(const Tensor& values, Stream& stream) override;
+  void share(const SharedSum&, Stream&) override { throw Error(ErrorSource::internal, "unfinished"); }
+  void sum_at_first(const Tensor&, Stream&) override { throw Error(ErrorSource::internal, "unfinished"); }
+  void spread_from_first(const Tensor&, Stream&) override { throw Error(ErrorSource::internal, "unfinished"); }
   bool progress() override { return queue_.progress(); }
   void finish(Stream& stream) override;
   void abandon() noexcept override { queue_.abandon(); }

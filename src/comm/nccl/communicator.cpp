@@ -130,6 +130,10 @@ class NcclCommunicator final : public Communicator {
     for (Patience patience(kUntilMoved); share_device_ && progress(); patience.wait()) continue;
   }
 
+  void share(const SharedSum&, Stream&) override { throw Error(ErrorSource::internal, "unfinished"); }
+  void sum_at_first(const Tensor&, Stream&) override { throw Error(ErrorSource::internal, "unfinished"); }
+  void spread_from_first(const Tensor&, Stream&) override { throw Error(ErrorSource::internal, "unfinished"); }
+
   bool progress() override {
     const std::lock_guard lock(mutex_);
     if (failure_) return false;
