@@ -20,7 +20,8 @@ struct OptimizerOptions {
   double clip_norm = 0;                  // above 0: the greatest norm of all gradients together
 };
 
-// One block of optimizer state, named as in a checkpoint: of the layout's trained elements.
+// One block of optimizer state, named as in a checkpoint: of the trained elements that this rank owns, one owned range
+// behind the other.
 struct OptimizerSlot {
   std::string name;
   Tensor block;

@@ -8,14 +8,17 @@
 #include "tutti/data/batch_loader.hpp"
 #include "tutti/data/image_recipe.hpp"
 #include "tutti/nn/network.hpp"
+#include "tutti/train/exchange.hpp"
 #include "tutti/train/lr_schedule.hpp"
 #include "tutti/train/optimizer.hpp"
 #include "tutti/train/run_observer.hpp"
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace tutti {
 
@@ -28,11 +31,18 @@ struct TrainerParts {
   const Dataset* test = nullptr;
 };
 
+struct PartMapOptions {
+  std::vector<int> parts_by_rank{};  // empty: even
+  bool measured = false;             // starts so, then follows what each rank's parts take; never changes a bit
+};
+
 struct TrainerOptions {
   std::int64_t batch_size = 128;  // global
   int num_parts = 1;
-  int threads = 1;       // of each part
-  int side_by_side = 1;  // so many parts of this rank at once, at most; never changes a bit
+  ExchangeOptions exchange;
+  PartMapOptions part_map;  // which rank plays which parts
+  int threads = 1;          // of each part
+  int side_by_side = 1;     // so many parts of this rank at once, at most; never changes a bit
   LastBatch last_batch = LastBatch::keep;
   Shuffle shuffle = Shuffle::global;
   std::uint64_t seed = 0;
@@ -53,6 +63,8 @@ struct TrainerOptions {
   std::int64_t checkpoint_every_steps = 0;
   std::int64_t checkpoint_every_epochs = 0;
   bool checkpoint_at_end = false;
+  // For rehearsals: called in the thread that played a part, with the seconds that it took.
+  std::function<void(double seconds)> after_part{};
 };
 
 // What goes into checkpoints besides the trainer's own state.
