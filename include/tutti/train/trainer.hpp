@@ -39,10 +39,10 @@ struct PartMapOptions {
 struct TrainerOptions {
   std::int64_t batch_size = 128;  // global
   int num_parts = 1;
-  ExchangeOptions exchange;
-  PartMapOptions part_map;  // which rank plays which parts
-  int threads = 1;          // of each part
-  int side_by_side = 1;     // so many parts of this rank at once, at most; never changes a bit
+  ExchangeOptions exchange{};
+  PartMapOptions part_map{};  // which rank plays which parts
+  int threads = 1;            // of each part
+  int side_by_side = 1;       // so many parts of this rank at once, at most; never changes a bit
   LastBatch last_batch = LastBatch::keep;
   Shuffle shuffle = Shuffle::global;
   std::uint64_t seed = 0;
