@@ -17,6 +17,7 @@ TEST(ResolveOptions, RefusesWordsAndNumbersThatMeanNothing) {
       [](RunConfig& c) { c.device = "tpu"; },
       [](RunConfig& c) { c.precision = "fp8"; },
       [](RunConfig& c) { c.comm = "carrier"; },
+      [](RunConfig& c) { c.exchange = "nearly"; },
       [](RunConfig& c) { c.last_batch = "drop"; },
       [](RunConfig& c) { c.shuffle = "yes"; },
       [](RunConfig& c) { c.augment = "flip"; },
@@ -45,8 +46,15 @@ TEST(ResolveOptions, RefusesWordsAndNumbersThatMeanNothing) {
   }
 }
 
-TEST(ResolveOptions, PassesTheOptimizersChoicesOn) {
+// As assemble() fills it in.
+RunConfig filled_in() {
   RunConfig config;
+  config.exchange = "ring";
+  return config;
+}
+
+TEST(ResolveOptions, PassesTheOptimizersChoicesOn) {
+  RunConfig config = filled_in();
   config.optimizer = "lars";
   config.no_decay = "norms-biases";
   config.clip_norm = 2;
@@ -58,6 +66,15 @@ TEST(ResolveOptions, PassesTheOptimizersChoicesOn) {
   EXPECT_EQ(options.label_smoothing, 0.1);
   config.clip_norm = -1;
   EXPECT_THROW(resolve_options(config, NetworkSpec{}), Error);
+}
+
+TEST(ResolveOptions, TellsTheTrainerHowGradientsMeet) {
+  RunConfig config = filled_in();
+  EXPECT_EQ(resolve_options(config, NetworkSpec{}).exchange.owners(), Owners::everyone);
+  config.exchange = "exact";
+  EXPECT_EQ(resolve_options(config, NetworkSpec{}).exchange.kind, Exchange::exact);
+  config.shard_optimizer = true;
+  EXPECT_EQ(resolve_options(config, NetworkSpec{}).exchange.owners(), Owners::shares);
 }
 
 TEST(ResolveOptions, ReadsCheckpointIntervals) {
@@ -86,7 +103,7 @@ TEST(Cores, GiveReadersWhatTheComputeLeavesOver) {
 }
 
 TEST(ResolveOptions, TakesTheModelsOwnInitialiserUnlessAsked) {
-  RunConfig config;
+  RunConfig config = filled_in();
   NetworkSpec model;
   model.initializer = Initializer::normal;
   EXPECT_EQ(resolve_options(config, model).initializer, Initializer::normal);
