@@ -35,7 +35,7 @@ struct Kernels {
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,prefer-vector-width=512")
 namespace avx512 {
-constexpr int kWidth = 8;
+constexpr int kWidth = 16;
 #include "backend/cpu/fixed_point_loops.inc"
 }  // namespace avx512
 #pragma GCC pop_options
@@ -43,13 +43,13 @@ constexpr int kWidth = 8;
 #pragma GCC push_options
 #pragma GCC target("avx2")
 namespace avx2 {
-constexpr int kWidth = 4;
+constexpr int kWidth = 8;
 #include "backend/cpu/fixed_point_loops.inc"
 }  // namespace avx2
 #pragma GCC pop_options
 
 namespace generic {
-constexpr int kWidth = 2;
+constexpr int kWidth = 4;
 #include "backend/cpu/fixed_point_loops.inc"
 }  // namespace generic
 
