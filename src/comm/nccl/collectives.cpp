@@ -1,6 +1,6 @@
 #include "collectives.hpp"
 
-#include <fmt/format.h>
+#include "../arguments.hpp"
 
 #include <algorithm>
 
@@ -24,10 +24,6 @@ ncclDataType_t type_of(const Tensor& values) {
   }
 }
 
-void* at(const Tensor& values, std::int64_t element) {
-  return static_cast<std::byte*>(values.data) + static_cast<std::size_t>(element) * bytes_of(values.type);
-}
-
 // What each rank of a ring sends when every rank receives its share, or passes it on to all.
 std::uint64_t ring_bytes(const Tensor& values, int ranks) {
   return static_cast<std::uint64_t>(ranks - 1) * values.bytes() / static_cast<std::uint64_t>(ranks);
@@ -43,55 +39,29 @@ bool are_equal(const std::vector<std::int64_t>& bounds) {
   return true;
 }
 
-struct Share {
-  std::int64_t begin;
-  std::int64_t count;
+struct SingleShare {
   int rank;
+  ElementRange range;
 };
 
-// Those that calls of one rank's own are needed for: the rest of equal shares, or all.
-std::vector<Share> single_shares(const std::vector<std::int64_t>& bounds) {
-  const int ranks = static_cast<int>(bounds.size()) - 1;
-  if (are_equal(bounds)) {
-    const std::int64_t rest = bounds.back() % ranks;
-    return rest == 0 ? std::vector<Share>{} : std::vector<Share>{{bounds.back() - rest, rest, ranks - 1}};
+// Those that calls of their own are needed for: the rest of equal shares, or all.
+std::vector<SingleShare> single_shares(const SharedSum& sum) {
+  const int ranks = static_cast<int>(sum.bounds.size()) - 1;
+  if (are_equal(sum.bounds)) {
+    const std::int64_t end = sum.bounds.back();
+    return {{ranks - 1, {end - end % ranks, end}}};
   }
-  std::vector<Share> shares;
-  for (std::size_t rank = 0; rank + 1 < bounds.size(); ++rank) {
-    const std::int64_t count = bounds[rank + 1] - bounds[rank];
-    if (count > 0) shares.push_back({bounds[rank], count, static_cast<int>(rank)});
-  }
+  std::vector<SingleShare> shares;
+  for (int rank = 0; rank < ranks; ++rank) shares.push_back({rank, share_of(sum, rank)});
   return shares;
 }
 
 // Of what one call takes; 0: nothing.
-std::size_t equal_count(const std::vector<std::int64_t>& bounds) {
-  return are_equal(bounds) ? static_cast<std::size_t>(bounds.back() / (std::ssize(bounds) - 1)) : 0;
+std::int64_t equal_count(const std::vector<std::int64_t>& bounds) {
+  return are_equal(bounds) ? bounds.back() / (std::ssize(bounds) - 1) : 0;
 }
 
 }  // namespace
-
-void require(const Tensor& values, std::initializer_list<ElementType> types) {
-  if (std::ranges::find(types, values.type) == types.end()) {
-    throw Error(ErrorSource::internal, fmt::format("exchanges of {} are not provided for", name_of(values.type)));
-  }
-  if (values.space != MemorySpace::cuda) throw Error(ErrorSource::internal, "NCCL is given memory of the host");
-}
-
-void require_shares(const SharedSum& sum, int ranks) {
-  const std::vector<std::int64_t>& bounds = sum.bounds;
-  if (std::ssize(bounds) != ranks + 1 || bounds.front() != 0 || !std::ranges::is_sorted(bounds)) {
-    throw Error(ErrorSource::internal,
-                fmt::format("{} ranks are given {} bounds of shares, or no ascending ones", ranks, bounds.size()));
-  }
-  if (sum.values.data != nullptr) require(sum.values, kSummable);
-  if (sum.results.data != nullptr) require(sum.results, kSendable);
-  for (const Tensor& tensor : {sum.values, sum.results}) {
-    if (tensor.data == nullptr || tensor.elements() == bounds.back()) continue;
-    throw Error(ErrorSource::internal, fmt::format("the ranks' shares are of {} elements where there are {}",
-                                                   bounds.back(), tensor.elements()));
-  }
-}
 
 std::uint64_t Exchange::all_reduce_sum(const Tensor& values) const {
   connection.settle(ncclAllReduce(values.data, values.data, static_cast<std::size_t>(values.elements()),
@@ -103,26 +73,26 @@ std::uint64_t Exchange::all_reduce_sum(const Tensor& values) const {
 
 std::uint64_t Exchange::share(const SharedSum& sum) const {
   std::uint64_t bytes = 0;
-  if (sum.values.data != nullptr) bytes += sum_shares(sum);
-  const auto rank = static_cast<std::size_t>(connection.rank());
-  if (sum.then && sum.bounds[rank] < sum.bounds[rank + 1]) sum.then(stream, sum.bounds[rank], sum.bounds[rank + 1]);
-  if (sum.results.data != nullptr) bytes += spread_shares(sum);
+  if (!is_empty(sum.values)) bytes += sum_shares(sum);
+  work_on(sum, share_of(sum, connection.rank()), stream);
+  if (!is_empty(sum.results)) bytes += spread_shares(sum);
   return bytes;
 }
 
 std::uint64_t Exchange::sum_shares(const SharedSum& sum) const {
   const Tensor& values = sum.values;
   const ncclDataType_t type = type_of(values);
-  ncclComm_t const communicator = connection.native();
   Group group;
-  if (const std::size_t count = equal_count(sum.bounds); count > 0) {
-    void* const mine = at(values, static_cast<std::int64_t>(count) * connection.rank());
-    group.add(ncclReduceScatter(values.data, mine, count, type, ncclSum, communicator, native()));
+  if (const std::int64_t count = equal_count(sum.bounds); count > 0) {
+    void* const mine = part_of(values, {count * connection.rank(), values.elements()}).data;
+    group.add(ncclReduceScatter(values.data, mine, static_cast<std::size_t>(count), type, ncclSum, connection.native(),
+                                native()));
   }
-  for (const Share& share : single_shares(sum.bounds)) {
-    void* const theirs = at(values, share.begin);
-    group.add(ncclReduce(theirs, theirs, static_cast<std::size_t>(share.count), type, ncclSum, share.rank, communicator,
-                         native()));
+  for (const SingleShare& share : single_shares(sum)) {
+    if (share.range.elements() == 0) continue;
+    void* const theirs = part_of(values, share.range).data;
+    group.add(ncclReduce(theirs, theirs, static_cast<std::size_t>(share.range.elements()), type, ncclSum, share.rank,
+                         connection.native(), native()));
   }
   connection.settle(group.end(), name);
   return ring_bytes(values, connection.size());
@@ -131,16 +101,16 @@ std::uint64_t Exchange::sum_shares(const SharedSum& sum) const {
 std::uint64_t Exchange::spread_shares(const SharedSum& sum) const {
   const Tensor& results = sum.results;
   const ncclDataType_t type = type_of(results);
-  ncclComm_t const communicator = connection.native();
   Group group;
-  if (const std::size_t count = equal_count(sum.bounds); count > 0) {
-    void* const mine = at(results, static_cast<std::int64_t>(count) * connection.rank());
-    group.add(ncclAllGather(mine, results.data, count, type, communicator, native()));
+  if (const std::int64_t count = equal_count(sum.bounds); count > 0) {
+    void* const mine = part_of(results, {count * connection.rank(), results.elements()}).data;
+    group.add(ncclAllGather(mine, results.data, static_cast<std::size_t>(count), type, connection.native(), native()));
   }
-  for (const Share& share : single_shares(sum.bounds)) {
-    void* const theirs = at(results, share.begin);
-    group.add(
-        ncclBroadcast(theirs, theirs, static_cast<std::size_t>(share.count), type, share.rank, communicator, native()));
+  for (const SingleShare& share : single_shares(sum)) {
+    if (share.range.elements() == 0) continue;
+    void* const theirs = part_of(results, share.range).data;
+    group.add(ncclBroadcast(theirs, theirs, static_cast<std::size_t>(share.range.elements()), type, share.rank,
+                            connection.native(), native()));
   }
   connection.settle(group.end(), name);
   return ring_bytes(results, connection.size());
@@ -150,7 +120,7 @@ std::uint64_t Exchange::sum_at_first(const Tensor& values) const {
   const std::int64_t elements = values.elements();
   const std::int64_t longest = std::min<std::int64_t>(elements, kPieceBytes / static_cast<std::int64_t>(sizeof(float)));
   for (std::int64_t begin = 0; begin < elements; begin += longest) {
-    const Tensor piece{at(values, begin), {std::min(longest, elements - begin)}, values.type, values.space};
+    const Tensor piece = part_of(values, {begin, std::min(begin + longest, elements)});
     if (connection.rank() == 0) {
       add_other_ranks(piece);
     } else {

@@ -1,6 +1,7 @@
 #pragma once
 // What ranks exchange, as calls of NCCL on a stream. Each returns how many bytes of payload this rank sends: what a ring
-// would where NCCL chooses the way. All collective and asynchronous, but that a call waits until it is enqueued.
+// would where NCCL chooses the way. Values have been checked, and there are some. All collective and asynchronous, but
+// that a call is waited for until it is on the stream.
 
 #include "tutti/backend/cuda_stream.hpp"
 #include "tutti/comm/communicator.hpp"
@@ -8,18 +9,9 @@
 #include "connection.hpp"
 
 #include <cstdint>
-#include <initializer_list>
 #include <string>
 
 namespace tutti::nccl {
-
-inline constexpr std::initializer_list<ElementType> kSummable = {ElementType::f32, ElementType::i64};
-inline constexpr std::initializer_list<ElementType> kSendable = {ElementType::f32, ElementType::i32, ElementType::f64,
-                                                                 ElementType::i64};
-
-// Throw an internal error for other types, memory of the host, and shares that are not all there.
-void require(const Tensor& values, std::initializer_list<ElementType> types);
-void require_shares(const SharedSum& sum, int ranks);
 
 struct Exchange {
   const Connection& connection;

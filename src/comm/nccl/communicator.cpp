@@ -4,6 +4,7 @@
 #include "tutti/base/error.hpp"
 #include "tutti/base/stopwatch.hpp"
 
+#include "../arguments.hpp"
 #include "../patience.hpp"
 #include "check.hpp"
 #include "collectives.hpp"
@@ -39,28 +40,29 @@ class NcclCommunicator final : public Communicator {
   Buffer allocate(std::size_t bytes) override { return allocate_cuda(stream_->device(), bytes); }
 
   void all_reduce_sum(const Tensor& values, Stream& stream) override {
-    require(values, kSummable);
-    if (values.elements() == 0) return;
+    require_summable(values, MemorySpace::cuda);
+    if (is_empty(values)) return;
     begin({"sum", values.bytes()}, stream, [&](const Exchange& exchange) { return exchange.all_reduce_sum(values); });
   }
 
   void share(const SharedSum& sum, Stream& stream) override {
-    require_shares(sum, size());
+    require_share(sum, size(), MemorySpace::cuda);
     if (sum.bounds.back() == 0) return;
-    const Tensor& named = sum.values.data != nullptr ? sum.values : sum.results;
+    const Tensor& named = is_empty(sum.values) ? sum.results : sum.values;
     begin({"shared sum", named.bytes()}, stream, [&](const Exchange& exchange) { return exchange.share(sum); });
   }
 
   void sum_at_first(const Tensor& values, Stream& stream) override {
-    require(values, {ElementType::f32});
-    if (values.elements() == 0) return;
+    require_summable(values, MemorySpace::cuda);
+    if (values.type != ElementType::f32) throw Error(ErrorSource::internal, "central sums are made of f32 values");
+    if (is_empty(values)) return;
     begin({"central sum", values.bytes()}, stream,
           [&](const Exchange& exchange) { return exchange.sum_at_first(values); });
   }
 
   void spread_from_first(const Tensor& values, Stream& stream) override {
-    require(values, kSendable);
-    if (values.elements() == 0) return;
+    require_passable(values, MemorySpace::cuda);
+    if (is_empty(values)) return;
     begin({"central spread", values.bytes()}, stream,
           [&](const Exchange& exchange) { return exchange.spread_from_first(values); });
   }
@@ -147,6 +149,7 @@ class NcclCommunicator final : public Communicator {
     return sum;
   }
 
+  // To be called again and again while sums are under way.
   void advance() {
     connection_.check_state(sums_.empty() ? "no sum" : sums_.front().name);
     while (!sums_.empty() && sums_.front().done->reached()) {
