@@ -60,6 +60,7 @@ ExactSum::ExactSum(Backend& backend, Communicator& communicator, const Parameter
   const Tensor grid_ends = grid().ends;
   backend.copy(*stream, grid_ends, {ends.data(), grid_ends.shape, ElementType::i64, MemorySpace::host});
   set_exponents(*stream);
+  stream->synchronize();
 }
 
 void ExactSum::begin(Stream& stream) { backend_.fill_zero(stream, own_row()); }
@@ -122,10 +123,11 @@ std::vector<std::int32_t> ExactSum::gather_largest(Stream& stream) {
 }
 
 void ExactSum::set_exponents(Stream& stream) {
-  std::vector<std::int32_t> exponents;
-  for (const GridLevel& level : levels_) exponents.push_back(level.exponent(parts_));
-  backend_.copy(stream, grid().exponents, on_host(exponents));
-  stream.synchronize();
+  std::vector<std::int32_t> wanted;
+  for (const GridLevel& level : levels_) wanted.push_back(level.exponent(parts_));
+  if (wanted == exponents_on_host_) return;
+  exponents_on_host_ = std::move(wanted);
+  backend_.copy(stream, grid().exponents, on_host(exponents_on_host_));
 }
 
 std::vector<NamedArray> ExactSum::state() const {

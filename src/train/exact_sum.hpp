@@ -63,6 +63,7 @@ class ExactSum final : public GradientTotal {
   Tensor rows() const;  // i32 [ranks * slices]: by rank, the greatest |gradient| of each slice
   Tensor own_row() const;
   std::vector<std::int32_t> gather_largest(Stream& stream);
+  // Nothing of the kind is under way. Asynchronous.
   void set_exponents(Stream& stream);
   FixedPointGrid grid() const;
 
@@ -76,6 +77,7 @@ class ExactSum final : public GradientTotal {
   Buffer ends_;
   Buffer exponents_;
   std::vector<GridLevel> levels_;
+  std::vector<std::int32_t> exponents_on_host_;  // unchanged until the stream has been waited for
   std::int64_t replayed_steps_ = 0;
 };
 
