@@ -6,6 +6,7 @@
 #include "elements.hpp"
 #include "evaluator.hpp"
 #include "gradient_sync.hpp"
+#include "ownership.hpp"
 #include "part_team.hpp"
 #include "state_arrays.hpp"
 #include "step_pace.hpp"
@@ -117,6 +118,7 @@ class Trainer::Run {
   BatchLoader loader_;
   PartTeam team_;
   GradientSync sync_;
+  Ownership ownership_;
   std::unique_ptr<Optimizer> optimizer_;
   SumOverRanks sum_over_ranks_;
   std::optional<Evaluator> evaluator_;
@@ -149,7 +151,11 @@ Trainer::Run::Run(const TrainerParts& parts, const TrainerOptions& options, RunF
              .threads = options.threads,
              .label_smoothing = options.label_smoothing}),
       sync_(communicator_, network_.layout(), arena_.gradients(), options.bucket_bytes),
-      optimizer_(make_optimizer(options.optimizer, backend_, network_.layout())),
+      ownership_(options.exchange.owners(), network_.layout(), sync_.bucket_ends(),
+                 {.rank = communicator_.rank(), .size = communicator_.size()}),
+      optimizer_(make_optimizer(
+          options.optimizer,
+          {.backend = backend_, .communicator = communicator_, .layout = network_.layout(), .ownership = ownership_})),
       sum_over_ranks_(backend_, communicator_),
       planned_steps_(count_planned_steps(options, loader_, train_.info().samples)) {
   stream_->while_waiting([this] { communicator_.progress(); });
