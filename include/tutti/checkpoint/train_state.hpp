@@ -31,11 +31,12 @@ struct TrainState {
   std::vector<NamedArray> parameters;
   std::vector<NamedArray> statistics;
   std::vector<NamedArray> optimizer;
-  std::string configuration;      // resolved, TOML
-  std::string model;              // the network, TOML
-  std::string versions;           // of the program and the libraries, for people
-  std::string choices{};          // what processors chose by measuring; empty where they do not
-  std::uint64_t data_digest = 0;  // of the training set
+  std::vector<NamedArray> exchange{};  // what the exchange knows from the steps before; empty where it knows nothing
+  std::string configuration;           // resolved, TOML
+  std::string model;                   // the network, TOML
+  std::string versions;                // of the program and the libraries, for people
+  std::string choices{};               // what processors chose by measuring; empty where they do not
+  std::uint64_t data_digest = 0;       // of the training set
 };
 
 }  // namespace tutti

@@ -8,14 +8,17 @@
 #include "tutti/data/batch_loader.hpp"
 #include "tutti/data/image_recipe.hpp"
 #include "tutti/nn/network.hpp"
+#include "tutti/train/exchange.hpp"
 #include "tutti/train/lr_schedule.hpp"
 #include "tutti/train/optimizer.hpp"
 #include "tutti/train/run_observer.hpp"
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace tutti {
 
@@ -28,11 +31,18 @@ struct TrainerParts {
   const Dataset* test = nullptr;
 };
 
+struct PartMapOptions {
+  std::vector<int> parts_by_rank{};  // empty: even
+  bool measured = false;             // starts so, then follows what each rank's parts take; never changes a bit
+};
+
 struct TrainerOptions {
   std::int64_t batch_size = 128;  // global
   int num_parts = 1;
-  int threads = 1;       // of each part
-  int side_by_side = 1;  // so many parts of this rank at once, at most; never changes a bit
+  ExchangeOptions exchange{};
+  PartMapOptions part_map{};  // which rank plays which parts
+  int threads = 1;            // of each part
+  int side_by_side = 1;       // so many parts of this rank at once, at most; never changes a bit
   LastBatch last_batch = LastBatch::keep;
   Shuffle shuffle = Shuffle::global;
   std::uint64_t seed = 0;
@@ -53,6 +63,8 @@ struct TrainerOptions {
   std::int64_t checkpoint_every_steps = 0;
   std::int64_t checkpoint_every_epochs = 0;
   bool checkpoint_at_end = false;
+  // For rehearsals: called in the thread that played a part, with the seconds that it took.
+  std::function<void(double seconds)> after_part{};
 };
 
 // What goes into checkpoints besides the trainer's own state.
@@ -80,6 +92,11 @@ class Trainer {
 
   // One step of training. Collective. Asynchronous, as far as steps_ahead allows.
   void step();
+  // The last step's gradients: of this rank where it owns them, else of all.
+  Tensor gradients() const;
+  // As a step whose only part of this rank had these gradients, f32, a whole block elsewhere: exchange and update alone,
+  // for measurements. No step of the run: it counts nothing. Collective. Asynchronous likewise.
+  void step_with(const Tensor& gradients);
   // Returns when all steps so far are done.
   void settle();
   // Steps, evaluates and reports until the planned end. Collective.
@@ -96,6 +113,11 @@ class Trainer {
   int players() const;
   // Device memory held for activations, weights, gradients and optimizer state.
   std::size_t memory_bytes() const;
+  // Of it, the block of gradients and what they are added up in; and the optimizer's state.
+  std::size_t exchange_bytes() const;
+  std::size_t optimizer_bytes() const;
+  // Steps that the exact exchange has played again on a wider grid.
+  std::int64_t replayed_steps() const;
   // The sums of the steps since the epoch began, over all ranks. Collective.
   LossSums epoch_sums();
 

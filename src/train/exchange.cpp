@@ -1,0 +1,30 @@
+#include "tutti/train/exchange.hpp"
+
+#include "tutti/base/error.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <utility>
+
+namespace tutti {
+namespace {
+
+constexpr std::array<std::pair<std::string_view, Exchange>, 4> kWords{{{"ring", Exchange::ring},
+                                                                       {"exact", Exchange::exact},
+                                                                       {"sharded", Exchange::sharded},
+                                                                       {"central", Exchange::central}}};
+
+}  // namespace
+
+Exchange parse_exchange(std::string_view word) {
+  for (const auto& [name, exchange] : kWords) {
+    if (name == word) return exchange;
+  }
+  throw Error(ErrorSource::usage,
+              fmt::format("--exchange {}: must be one of auto, ring, exact, sharded, central", word));
+}
+
+std::string_view name_of(Exchange exchange) { return kWords.at(static_cast<std::size_t>(exchange)).first; }
+
+}  // namespace tutti

@@ -1,0 +1,112 @@
+#include "ownership.hpp"
+
+#include "elements.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace tutti {
+namespace {
+
+constexpr std::int64_t kCacheLine = 16;  // elements
+
+// Where in a bucket a share may begin, at or before `place`.
+std::int64_t begin_of_norm_block(const ParameterLayout& layout, IndexRange bucket, std::int64_t place) {
+  const auto& slices = layout.slices();
+  const auto next = std::ranges::upper_bound(slices, place, {}, &ParameterSlice::offset);
+  const std::int64_t slice = std::prev(next)->offset;
+  return std::max(bucket.begin, slice + (place - slice) / kNormBlock * kNormBlock);
+}
+
+std::vector<std::int64_t> cut_shares(Owners owners, const ParameterLayout& layout, IndexRange bucket, int ranks) {
+  std::vector<std::int64_t> bounds{0};
+  for (int rank = 1; rank < ranks; ++rank) {
+    const std::int64_t even = bucket.size() * rank / ranks / kCacheLine * kCacheLine;
+    if (owners == Owners::first) {
+      bounds.push_back(bucket.size());
+    } else if (owners == Owners::everyone) {
+      bounds.push_back(even);
+    } else {
+      bounds.push_back(begin_of_norm_block(layout, bucket, bucket.begin + even) - bucket.begin);
+    }
+  }
+  bounds.push_back(bucket.size());
+  return bounds;
+}
+
+void append(std::vector<IndexRange>& ranges, IndexRange range) {
+  if (range.size() == 0) return;
+  if (!ranges.empty() && ranges.back().end == range.begin) {
+    ranges.back().end = range.end;
+  } else {
+    ranges.push_back(range);
+  }
+}
+
+}  // namespace
+
+std::vector<std::int64_t> cut_buckets(const ParameterLayout& layout, std::size_t bucket_bytes) {
+  const auto& slices = layout.slices();
+  std::vector<std::int64_t> ends;
+  std::int64_t begin = 0;
+  for (std::size_t i = 0; i < slices.size(); ++i) {
+    const bool last = i + 1 == slices.size();
+    const std::int64_t end = last ? layout.block_elements() : slices[i + 1].offset;
+    if (last || static_cast<std::size_t>(end - begin) * sizeof(float) >= bucket_bytes) {
+      ends.push_back(end);
+      begin = end;
+    }
+  }
+  return ends;
+}
+
+Ownership::Ownership(Owners owners, const ParameterLayout& layout, std::vector<std::int64_t> bucket_ends,
+                     RankPlace place)
+    : owners_(owners), ends_(std::move(bucket_ends)) {
+  for (std::size_t i = 0; i < ends_.size(); ++i) {
+    const IndexRange whole = bucket(i);
+    const auto& bounds = bounds_.emplace_back(cut_shares(owners, layout, whole, place.size));
+    const auto rank = static_cast<std::size_t>(place.rank);
+    append(owned_,
+           owners == Owners::everyone ? whole : IndexRange{whole.begin + bounds[rank], whole.begin + bounds[rank + 1]});
+  }
+}
+
+std::vector<OwnedPiece> Ownership::pieces_of(std::span<const IndexRange> ranges) const {
+  std::vector<OwnedPiece> pieces;
+  std::int64_t before = 0;
+  for (const IndexRange& whole : owned_) {
+    for (std::size_t i = 0; i < ranges.size(); ++i) {
+      for (const IndexRange& piece : within({whole}, ranges[i])) {
+        const std::int64_t place = before + piece.begin - whole.begin;
+        pieces.push_back({piece, {place, place + piece.size()}, i});
+      }
+    }
+    before += whole.size();
+  }
+  return pieces;
+}
+
+std::vector<IndexRange> within(const std::vector<IndexRange>& ranges, IndexRange limits) {
+  std::vector<IndexRange> inside;
+  for (const IndexRange& range : ranges) {
+    const IndexRange kept{std::max(range.begin, limits.begin), std::min(range.end, limits.end)};
+    if (kept.begin < kept.end) inside.push_back(kept);
+  }
+  return inside;
+}
+
+void gather_owned(Communicator& communicator, const Ownership& ownership, const Tensor& block, Stream& stream) {
+  if (ownership.owners() == Owners::everyone) return;
+  for (std::size_t bucket = 0; bucket < ownership.bucket_ends().size(); ++bucket) {
+    const Tensor values = elements_of(block, ownership.bucket(bucket));
+    if (ownership.owners() == Owners::first) {
+      communicator.spread_from_first(values, stream);
+    } else {
+      communicator.share({.values = {}, .bounds = ownership.bounds(bucket), .then = {}, .results = values}, stream);
+    }
+  }
+  communicator.finish(stream);
+}
+
+}  // namespace tutti
