@@ -111,5 +111,17 @@ TEST(ProgramOnGpus, AddsGradientsOfRanksThroughNcclAndThroughTheHost) {
   expect_the_cpus_loss(launch, {"--comm", "mpi"});
 }
 
+TEST(ProgramOnGpus, PrintsTheSameFromAnyNumberOfRanks) {
+  const auto account = [](int ranks, const Words& more) {
+    Words words{"--device", "cuda", "--parts", "4", "--epochs", "1", "--bucket-mib", "0.1"};
+    words.insert(words.end(), more.begin(), more.end());
+    const ChildResult result = train({ranks, kLenet.words}, words);
+    return result.out.substr(0, result.out.find(", time")) + last(result.err, "weights ");
+  };
+  const std::string alone = account(1, {});
+  for (const int ranks : {2, 3, 4}) EXPECT_EQ(account(ranks, {}), alone) << ranks << " ranks";
+  EXPECT_EQ(account(3, {"--comm", "mpi", "--shard-optimizer"}), alone);
+}
+
 }  // namespace
 }  // namespace tutti::test
