@@ -57,8 +57,6 @@ LossSums difference(const LossSums& more, const LossSums& less) {
           .not_finite = more.not_finite - less.not_finite};
 }
 
-std::string slot_prefix(const OptimizerSlot& slot) { return slot.name + "/"; }
-
 // The processor is made ready for this thread before the first plan is made on it.
 Backend& entered(Backend& backend, int threads) {
   backend.enter_compute_thread(threads);
@@ -95,6 +93,7 @@ class Trainer::Run {
   Tensor weights_block() const { return arena_.weights(); }
 
  private:
+  OptimizerParts optimizer_parts() { return {backend_, communicator_, arena_.layout(), ownership_}; }
   void update_statistics();
   std::int64_t parts_of_rank() const { return loader_plan(options_, communicator_).parts.size(); }
   void report_step(RunObserver& observer);
@@ -153,9 +152,7 @@ Trainer::Run::Run(const TrainerParts& parts, const TrainerOptions& options, RunF
       sync_(communicator_, network_.layout(), arena_.gradients(), options.bucket_bytes),
       ownership_(options.exchange.owners(), network_.layout(), sync_.bucket_ends(),
                  {.rank = communicator_.rank(), .size = communicator_.size()}),
-      optimizer_(make_optimizer(
-          options.optimizer,
-          {.backend = backend_, .communicator = communicator_, .layout = network_.layout(), .ownership = ownership_})),
+      optimizer_(make_optimizer(options.optimizer, optimizer_parts())),
       sum_over_ranks_(backend_, communicator_),
       planned_steps_(count_planned_steps(options, loader_, train_.info().samples)) {
   stream_->while_waiting([this] { communicator_.progress(); });
@@ -182,9 +179,7 @@ void Trainer::Run::restore(const TrainState& state) {
   const ParameterLayout& layout = arena_.layout();
   fill_from_arrays(backend_, *stream_, arena_.weights(), layout.trained(), "", state.parameters);
   fill_from_arrays(backend_, *stream_, arena_.weights(), layout.statistics(), "", state.statistics);
-  for (const OptimizerSlot& slot : optimizer_->slots()) {
-    fill_from_arrays(backend_, *stream_, slot.block, layout.trained(), slot_prefix(slot), state.optimizer);
-  }
+  restore_state(optimizer_parts(), *stream_, *optimizer_, state.optimizer);
   weights_.refresh(*stream_);
   progress_ = state.progress;
   logged_ = progress_.epoch_sums;
@@ -205,11 +200,7 @@ TrainState Trainer::Run::snapshot() {
   refuse_not_finite(state.progress.epoch_sums);
   state.parameters = arrays_of(backend_, *stream_, arena_.weights(), arena_.layout().trained(), "");
   state.statistics = arrays_of(backend_, *stream_, arena_.weights(), arena_.layout().statistics(), "");
-  for (const OptimizerSlot& slot : optimizer_->slots()) {
-    auto arrays = arrays_of(backend_, *stream_, slot.block, arena_.layout().trained(), slot_prefix(slot));
-    state.optimizer.insert(state.optimizer.end(), std::make_move_iterator(arrays.begin()),
-                           std::make_move_iterator(arrays.end()));
-  }
+  state.optimizer = gather_state(optimizer_parts(), *stream_, *optimizer_);
   refuse_not_finite(state.parameters);
   refuse_not_finite(state.statistics);
   state.configuration = facts_.configuration;
@@ -352,11 +343,8 @@ std::optional<std::uint64_t> Trainer::Run::digest_of_statistics() {
 
 std::uint64_t Trainer::Run::digest_of_optimizer() {
   std::uint64_t sum = 0;
-  for (const OptimizerSlot& slot : optimizer_->slots()) {
-    for (const NamedArray& array :
-         arrays_of(backend_, *stream_, slot.block, arena_.layout().trained(), slot_prefix(slot))) {
-      sum += digest(array.name, std::span<const float>(array.values));
-    }
+  for (const NamedArray& array : gather_state(optimizer_parts(), *stream_, *optimizer_)) {
+    sum += digest(array.name, std::span<const float>(array.values));
   }
   return sum;
 }
