@@ -243,7 +243,7 @@ void Trainer::Run::step() {
   TeamStep step{.batches = loader_.next(*stream_), .seed = options_.seed, .step = progress_.step};
   for (team_.play(step, ready()); !exchanged(); team_.play(step, ready())) step.counts = false;
   if (due(progress_.step + 1, options_.digest_every_steps)) {
-    sync_.gather(arena_.gradients(), *stream_);
+    gather_owned(communicator_, ownership_, arena_.gradients(), *stream_);
     gradients_digest_ = digest_of_block(arena_.gradients());
   }
   update();
@@ -269,7 +269,7 @@ bool Trainer::Run::exchanged() {
 void Trainer::Run::update() {
   optimizer_->apply(*stream_, arena_, learning_rate_, progress_.step + 1);
   update_statistics();
-  sync_.gather(arena_.weights(), *stream_);
+  gather_owned(communicator_, ownership_, arena_.weights(), *stream_);
   weights_.refresh(*stream_);
 }
 
