@@ -28,6 +28,7 @@ struct Course {
   std::string from{};  // a checkpoint that it starts from
   std::string to{};    // a folder for the one that it leaves
   bool helper_thread = false;
+  std::int64_t digest_every = 1;
   // What stands between the trainer and the ring; null: nothing.
   std::function<std::unique_ptr<Communicator>(World& world, std::unique_ptr<Communicator> ring)> wrap{};
 };
@@ -61,7 +62,8 @@ inline std::string follow(const Course& course, World& world, const DataPair& da
   if (course.wrap) communicator = course.wrap(world, std::move(communicator));
   const Network network(course.model, data.train->info().image, data.train->info().classes);
   TrainerOptions options = course.options;
-  options.digest_every_steps = options.log_every_steps = 1;
+  options.digest_every_steps = course.digest_every;
+  options.log_every_steps = 1;
   Scribe scribe;
   try {
     Trainer trainer({.backend = *backend,
