@@ -2,14 +2,23 @@
 // A stretch of a flat block.
 
 #include "tutti/backend/tensor.hpp"
+#include "tutti/data/part_plan.hpp"
 
+#include <cstddef>
 #include <cstdint>
 
 namespace tutti {
 
-// Elements begin .. end - 1 of a flat f32 block.
+// These elements of a flat block.
+inline Tensor elements_of(const Tensor& block, IndexRange range) {
+  auto* const first =
+      static_cast<std::byte*>(block.data) + range.begin * static_cast<std::int64_t>(bytes_of(block.type));
+  return {first, Shape{range.size()}, block.type, block.space};
+}
+
+// Elements begin .. end - 1.
 inline Tensor elements_of(const Tensor& block, std::int64_t begin, std::int64_t end) {
-  return {static_cast<float*>(block.data) + begin, Shape{end - begin}, ElementType::f32, block.space};
+  return elements_of(block, IndexRange{begin, end});
 }
 
 }  // namespace tutti

@@ -8,40 +8,65 @@
 
 namespace tutti {
 
-GradientSync::GradientSync(Communicator& communicator, const ParameterLayout& layout, const Tensor& gradients,
-                           std::size_t bucket_bytes)
-    : communicator_(communicator), gradients_(gradients) {
-  const auto& slices = layout.slices();
-  std::int64_t begin = 0;
-  for (std::size_t i = 0; i < slices.size(); ++i) {
-    const bool last = i + 1 == slices.size();
-    const std::int64_t end = last ? layout.block_elements() : slices[i + 1].offset;
-    if (last || static_cast<std::size_t>(end - begin) * sizeof(float) >= bucket_bytes) {
-      ends_.push_back(end);
-      begin = end;
-    }
-  }
-}
+GradientSync::GradientSync(Communicator& communicator, const Ownership& ownership, const Tensor& gradients,
+                           ExactSum* exact)
+    : communicator_(communicator), ownership_(ownership), gradients_(gradients), exact_(exact) {}
 
 GradientSync::~GradientSync() {
   if (next_ != 0) communicator_.abandon();
 }
 
 void GradientSync::ready(std::int64_t final_elements, Stream& stream) {
-  while (next_ < ends_.size() && ends_[next_] <= final_elements) {
-    const std::int64_t begin = next_ == 0 ? 0 : ends_[next_ - 1];
-    communicator_.all_reduce_sum(elements_of(gradients_, begin, ends_[next_]), stream);
-    ++next_;
-  }
+  const auto& ends = ownership_.bucket_ends();
+  for (; next_ < ends.size() && ends[next_] <= final_elements; ++next_) start(next_, stream);
   communicator_.progress();
 }
 
+void GradientSync::start(std::size_t bucket, Stream& stream) {
+  const IndexRange range = ownership_.bucket(bucket);
+  const Tensor gradients = elements_of(gradients_, range);
+  if (exact_ != nullptr) {
+    const auto convert = [exact = exact_, place = range.begin](Stream& on, std::int64_t begin, std::int64_t end) {
+      exact->convert(on, {place + begin, place + end});
+    };
+    const bool everywhere = ownership_.owners() == Owners::everyone;
+    return communicator_.share({.values = elements_of(exact_->sums(), range),
+                                .bounds = ownership_.bounds(bucket),
+                                .then = convert,
+                                .results = everywhere ? gradients : Tensor{}},
+                               stream);
+  }
+  switch (ownership_.owners()) {
+    case Owners::everyone:
+      return communicator_.all_reduce_sum(gradients, stream);
+    case Owners::shares:
+      return communicator_.share({.values = gradients, .bounds = ownership_.bounds(bucket), .then = {}, .results = {}},
+                                 stream);
+    case Owners::first:
+      return communicator_.sum_at_first(gradients, stream);
+  }
+}
+
 void GradientSync::finish(Stream& stream) {
-  if (next_ != ends_.size()) {
-    throw Error(ErrorSource::internal, fmt::format("the exchange ends with {} of {} buckets", next_, ends_.size()));
+  const std::size_t buckets = ownership_.bucket_ends().size();
+  if (next_ != buckets) {
+    throw Error(ErrorSource::internal, fmt::format("the exchange ends with {} of {} buckets", next_, buckets));
   }
   communicator_.finish(stream);
   next_ = 0;
+}
+
+void GradientSync::gather(const Tensor& block, Stream& stream) {
+  if (ownership_.owners() == Owners::everyone) return;
+  for (std::size_t bucket = 0; bucket < ownership_.bucket_ends().size(); ++bucket) {
+    const Tensor values = elements_of(block, ownership_.bucket(bucket));
+    if (ownership_.owners() == Owners::first) {
+      communicator_.spread_from_first(values, stream);
+    } else {
+      communicator_.share({.values = {}, .bounds = ownership_.bounds(bucket), .then = {}, .results = values}, stream);
+    }
+  }
+  communicator_.finish(stream);
 }
 
 }  // namespace tutti

@@ -1,13 +1,10 @@
 #include "part_sum.hpp"
 
-#include "elements.hpp"
-
 #include <algorithm>
 
 namespace tutti {
 
-PartSum::PartSum(Backend& backend, const Tensor& total, Streams streams)
-    : backend_(backend), total_(total), streams_(streams) {}
+PartSum::PartSum(GradientTotal& total, Streams streams) : total_(total), streams_(streams) {}
 
 void PartSum::begin(std::size_t parts) {
   const std::scoped_lock lock(mutex_);
@@ -15,7 +12,7 @@ void PartSum::begin(std::size_t parts) {
   failure_ = nullptr;
 }
 
-void PartSum::add(Stream& stream, const Part& part, std::int64_t final_elements) {
+void PartSum::add(Stream& stream, const PartGradients& part, std::int64_t final_elements) {
   std::int64_t begin = 0;
   std::int64_t end = final_elements;
   {
@@ -24,9 +21,7 @@ void PartSum::add(Stream& stream, const Part& part, std::int64_t final_elements)
     if (part.number > 0) end = std::min(end, added_[part.number - 1]);
   }
   if (begin >= end) return;
-  if (part.number > 0) {
-    backend_.add(stream, elements_of(total_, begin, end), elements_of(part.gradients, begin, end));
-  }
+  total_.add(stream, part, {begin, end});
   if (streams_ == Streams::several) stream.synchronize();  // the next part's work may lie on another
   {
     const std::scoped_lock lock(mutex_);
@@ -35,8 +30,8 @@ void PartSum::add(Stream& stream, const Part& part, std::int64_t final_elements)
   changed_.notify_all();
 }
 
-void PartSum::finish(Stream& stream, const Part& part) {
-  const std::int64_t whole = total_.elements();
+void PartSum::finish(Stream& stream, const PartGradients& part) {
+  const std::int64_t whole = total_.gradients().elements();
   while (true) {
     add(stream, part, whole);
     std::unique_lock lock(mutex_);

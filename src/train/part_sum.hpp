@@ -2,7 +2,7 @@
 // The sum of the gradients of one rank's parts, made while these are still being played, in any number of threads:
 // each element is added in the order of the parts, so that its bits do not depend on who plays what and when.
 
-#include "tutti/backend/backend.hpp"
+#include "gradient_total.hpp"
 
 #include <condition_variable>
 #include <cstddef>
@@ -15,22 +15,17 @@ namespace tutti {
 
 class PartSum {
  public:
-  struct Part {
-    std::size_t number = 0;  // among those that are added
-    Tensor gradients;        // part 0's are the total itself
-  };
-
   // Borrowed. Parts that are all played on one stream are added in its order, and nobody waits for it.
   enum class Streams { one, several };
-  PartSum(Backend& backend, const Tensor& total, Streams streams);
+  PartSum(GradientTotal& total, Streams streams);
 
   // Starts the sum of so many parts, one or more. Nobody else may be here.
   void begin(std::size_t parts);
   // Gradients [0, final_elements) of this part are final: adds of them what the part before allows by now. Work on
   // the stream, one thread per part.
-  void add(Stream& stream, const Part& part, std::int64_t final_elements);
+  void add(Stream& stream, const PartGradients& part, std::int64_t final_elements);
   // Adds the rest of a part whose gradients are all final. Sleeps until the parts before have been added.
-  void finish(Stream& stream, const Part& part);
+  void finish(Stream& stream, const PartGradients& part);
 
   // Elements [0, n) of the total hold the sum of all parts.
   std::int64_t complete();
@@ -41,8 +36,7 @@ class PartSum {
   void abandon(std::exception_ptr failure);
 
  private:
-  Backend& backend_;
-  Tensor total_;
+  GradientTotal& total_;
   Streams streams_;
   std::mutex mutex_;
   std::condition_variable changed_;

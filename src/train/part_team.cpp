@@ -11,7 +11,10 @@
 namespace tutti {
 namespace {
 
-Tensor sums_of(const Player& player) { return player.sums.view(Shape{LossSums::kFigures}, ElementType::i64); }
+constexpr std::size_t kSumsBytes = LossSums::kFigures * sizeof(std::int64_t);
+
+Tensor figures_of(const Buffer& sums) { return sums.view(Shape{LossSums::kFigures}, ElementType::i64); }
+Tensor sums_of(const Player& player) { return figures_of(player.sums); }
 
 }  // namespace
 
@@ -22,7 +25,8 @@ PartTeam::PartTeam(const TeamRequest& request) : backend_(request.backend) {
         new Player{.number = number,
                    .stream = number == 0 ? request.stream : *streams_.back(),
                    .context = PartContext(request.network, request.weights, backend_, request.label_smoothing),
-                   .sums = backend_.allocate(LossSums::kFigures * sizeof(std::int64_t))}));
+                   .sums = backend_.allocate(kSumsBytes),
+                   .uncounted = backend_.allocate(kSumsBytes)}));
   }
   for (std::size_t i = 1; i < players_.size(); ++i) {
     threads_.emplace_back([this, i](const std::stop_token& stop) { follow(*players_[i], stop); });
@@ -36,13 +40,16 @@ void PartTeam::plan(std::int64_t samples, LayerMode mode) {
   each([&](Player& player) { player.context.plan(samples, mode); });
 }
 
-void PartTeam::collect_gradients(const Tensor& total, std::int64_t parts, std::vector<std::int64_t> stops) {
-  total_ = total;
+void PartTeam::collect_gradients(GradientTotal& total, std::int64_t parts, std::vector<std::int64_t> stops) {
+  total_ = &total;
   stops_ = std::move(stops);
-  sum_ = std::make_unique<PartSum>(backend_, total, size() > 1 ? PartSum::Streams::several : PartSum::Streams::one);
+  sum_ = std::make_unique<PartSum>(total, size() > 1 ? PartSum::Streams::several : PartSum::Streams::one);
   for (const auto& player : players_) {
-    const std::size_t first_added = player->number == 0 ? players_.size() : player->number;
-    if (first_added < static_cast<std::size_t>(parts)) player->gradients = backend_.allocate(total.bytes());
+    std::size_t elsewhere = player->number;  // its first part that needs memory of its own
+    while (elsewhere < static_cast<std::size_t>(parts) && plays_in_total(*player, elsewhere)) elsewhere += size();
+    if (elsewhere < static_cast<std::size_t>(parts)) {
+      player->gradients = backend_.allocate(total.gradients().bytes());
+    }
   }
 }
 
@@ -88,9 +95,11 @@ void PartTeam::play(const TeamStep& step, const Ready& ready) {
     if (batch.samples > 0) played_.push_back(&batch);
   }
   Stream& stream = players_.front()->stream;
+  const std::int64_t elements = total_->gradients().elements();
+  total_->begin(stream);
   if (played_.empty()) {
-    backend_.fill_zero(stream, total_);
-    return ready(total_.elements());
+    total_->clear(stream);
+    return ready(elements);
   }
   if (size() > 1) stream.synchronize();  // the others' streams read the weights
   sum_->begin(played_.size());
@@ -99,7 +108,7 @@ void PartTeam::play(const TeamStep& step, const Ready& ready) {
       play_share(player, step, ready);
       if (player.number > 0) return;
       std::int64_t known = sum_->complete();
-      for (ready(known); known < total_.elements(); ready(known)) known = sum_->await_more_than(known);
+      for (ready(known); known < elements; ready(known)) known = sum_->await_more_than(known);
     } catch (...) {
       sum_->abandon(std::current_exception());
       throw;
@@ -110,17 +119,17 @@ void PartTeam::play(const TeamStep& step, const Ready& ready) {
 // Part 0 is written where the sum is made; every other part waits with its backward pass until the player's last one
 // has been added. What is added of a part but the last concerns nobody until it is whole.
 void PartTeam::play_share(Player& player, const TeamStep& step, const Ready& ready) {
-  std::optional<PartSum::Part> unfinished;
+  std::optional<PartGradients> unfinished;
   for (std::size_t i = player.number; i < played_.size(); i += size()) {
     const Batch& batch = *played_[i];
     const auto global_samples = static_cast<double>(step.batches.global_samples);
-    const PartSum::Part part{i, gradients_for(player, i)};
+    const PartGradients part{i, gradients_for(player, i)};
     player.context.train(
         player.stream,
         {.images = batch.images,
          .labels = batch.labels,
          .gradient_scale = 1.0f / static_cast<float>(step.batches.global_samples),
-         .sums = sums_of(player),
+         .sums = step.counts ? sums_of(player) : figures_of(player.uncounted),
          .gradients = part.gradients,
          .sample_share = static_cast<float>(static_cast<double>(batch.samples) / global_samples),
          .place = {.seed = step.seed,
@@ -141,8 +150,22 @@ void PartTeam::play_share(Player& player, const TeamStep& step, const Ready& rea
   if (unfinished) sum_->finish(player.stream, *unfinished);
 }
 
+void PartTeam::take(const Tensor& gradients, const Ready& ready) {
+  Stream& stream = players_.front()->stream;
+  const Tensor block = total_->gradients();
+  total_->begin(stream);
+  if (total_->starts_in_place()) backend_.copy(stream, block, gradients);
+  total_->add(stream, {0, total_->starts_in_place() ? block : gradients}, {0, block.elements()});
+  ready(block.elements());
+}
+
+bool PartTeam::plays_in_total(const Player& player, std::size_t part) const {
+  return part == 0 || (player.number == 0 && !total_->starts_in_place());
+}
+
 Tensor PartTeam::gradients_for(const Player& player, std::size_t part) const {
-  return part == 0 ? total_ : player.gradients.view(total_.shape, ElementType::f32);
+  const Tensor block = total_->gradients();
+  return plays_in_total(player, part) ? block : player.gradients.view(block.shape, ElementType::f32);
 }
 
 LossSums PartTeam::sums() {

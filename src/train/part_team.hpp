@@ -25,6 +25,7 @@ struct Player {
   Stream& stream;
   PartContext context;
   Buffer sums;         // LossSums of the parts it has played
+  Buffer uncounted;    // likewise, of those played again
   Buffer gradients{};  // of one part, unless it only ever plays the first
 };
 
@@ -43,6 +44,7 @@ struct TeamStep {
   const StepBatches& batches;
   std::uint64_t seed = 0;
   std::int64_t step = 0;
+  bool counts = true;  // the losses go into the sums
 };
 
 class PartTeam {
@@ -58,7 +60,7 @@ class PartTeam {
   void plan(std::int64_t samples, LayerMode mode);
   // To be called before the first play(): `total` (borrowed) gets the gradients of up to so many parts a step. At the
   // `stops`, ascending, the caller wants to be told that so many elements are ready.
-  void collect_gradients(const Tensor& total, std::int64_t parts, std::vector<std::int64_t> stops = {});
+  void collect_gradients(GradientTotal& total, std::int64_t parts, std::vector<std::int64_t> stops = {});
 
   // Runs `work` for every player at once and returns when all are done. Throws what the first to fail threw.
   void each(const std::function<void(Player&)>& work);
@@ -68,6 +70,9 @@ class PartTeam {
   using Ready = std::function<void(std::int64_t final_elements)>;
   // Forward, loss and backward of each batch; gradients added up in the order of the parts.
   void play(const TeamStep& step, const Ready& ready);
+
+  // As if these were the gradients of the rank's only part.
+  void take(const Tensor& gradients, const Ready& ready);
 
   // Of all players together. Waits.
   LossSums sums();
@@ -79,12 +84,14 @@ class PartTeam {
   void follow(Player& player, const std::stop_token& stop);
   void carry_out(Player& player) noexcept;
   void play_share(Player& player, const TeamStep& step, const Ready& ready);
+  // Whether the part leaves its gradients in the block of the total.
+  bool plays_in_total(const Player& player, std::size_t part) const;
   Tensor gradients_for(const Player& player, std::size_t part) const;
 
   Backend& backend_;
   std::vector<std::unique_ptr<Stream>> streams_;  // of all players but the first
   std::vector<std::unique_ptr<Player>> players_;
-  Tensor total_;
+  GradientTotal* total_ = nullptr;
   std::vector<std::int64_t> stops_;
   std::unique_ptr<PartSum> sum_;
   std::vector<const Batch*> played_;  // of the step under way: those with samples

@@ -5,6 +5,7 @@
 
 #include "elements.hpp"
 #include "evaluator.hpp"
+#include "exact_sum.hpp"
 #include "gradient_sync.hpp"
 #include "part_team.hpp"
 #include "state_arrays.hpp"
@@ -21,6 +22,13 @@
 
 namespace tutti {
 namespace {
+
+std::unique_ptr<ExactSum> make_exact_sum(const TrainerParts& parts, const TrainerOptions& options,
+                                         const Tensor& gradients) {
+  if (options.exchange.kind != Exchange::exact) return nullptr;
+  return std::make_unique<ExactSum>(parts.backend, parts.communicator, parts.network.layout(), gradients,
+                                    options.num_parts);
+}
 
 LoaderPlan loader_plan(const TrainerOptions& options, const Communicator& communicator) {
   return {.batch_size = options.batch_size,
@@ -76,6 +84,7 @@ class Trainer::Run {
   void restore(const TrainState& state);
   TrainState snapshot();
   void step();
+  void step_with(const Tensor& gradients);
   void settle() { progress_.epoch_seconds += pace_.settle(); }
   void run(RunObserver& observer);
   LossSums evaluate();
@@ -85,16 +94,27 @@ class Trainer::Run {
   }
   std::optional<std::uint64_t> digest_of_statistics();
   std::uint64_t digest_of_optimizer();
-  std::size_t memory_bytes() const;
+  std::size_t memory_bytes() const {
+    return arena_.layout().block_bytes() + exchange_bytes() + optimizer_bytes() + team_.memory_bytes();
+  }
+  std::size_t exchange_bytes() const { return arena_.layout().block_bytes() + (exact_ ? exact_->bytes() : 0); }
+  std::size_t optimizer_bytes() const;
   int players() const { return static_cast<int>(team_.size()); }
+  std::int64_t replayed_steps() const { return exact_ ? exact_->replayed_steps() : 0; }
 
   const TrainProgress& progress() const { return progress_; }
   std::int64_t planned_steps() const { return planned_steps_; }
   std::int64_t samples_left_over() const;
   Tensor weights_block() const { return arena_.weights(); }
+  Tensor gradients_block() const { return arena_.gradients(); }
 
  private:
+  bool exchanged();
+  void update();
   void update_statistics();
+  PartTeam::Ready ready() {
+    return [this](std::int64_t final_elements) { sync_.ready(final_elements, *stream_); };
+  }
   std::int64_t parts_of_rank() const { return loader_plan(options_, communicator_).parts.size(); }
   void report_step(RunObserver& observer);
   void finish_epoch(RunObserver& observer, bool whole);
@@ -116,6 +136,9 @@ class Trainer::Run {
   NetworkWeights weights_;
   BatchLoader loader_;
   PartTeam team_;
+  FloatTotal float_total_;
+  std::unique_ptr<ExactSum> exact_;  // null: gradients are added as they are
+  Ownership ownership_;
   GradientSync sync_;
   std::unique_ptr<Optimizer> optimizer_;
   SumOverRanks sum_over_ranks_;
@@ -148,7 +171,11 @@ Trainer::Run::Run(const TrainerParts& parts, const TrainerOptions& options, RunF
              .players = static_cast<int>(std::min<std::int64_t>(options.side_by_side, parts_of_rank())),
              .threads = options.threads,
              .label_smoothing = options.label_smoothing}),
-      sync_(communicator_, network_.layout(), arena_.gradients(), options.bucket_bytes),
+      float_total_(backend_, arena_.gradients()),
+      exact_(make_exact_sum(parts, options, arena_.gradients())),
+      ownership_(options.exchange.owners(), network_.layout(), cut_buckets(network_.layout(), options.bucket_bytes),
+                 {.rank = communicator_.rank(), .size = communicator_.size()}),
+      sync_(communicator_, ownership_, arena_.gradients(), exact_.get()),
       optimizer_(make_optimizer(options.optimizer, backend_, network_.layout())),
       sum_over_ranks_(backend_, communicator_),
       planned_steps_(count_planned_steps(options, loader_, train_.info().samples)) {
@@ -156,8 +183,8 @@ Trainer::Run::Run(const TrainerParts& parts, const TrainerOptions& options, RunF
   schedule_.emplace(options.learning_rate, loader_.steps(0), planned_steps_);
   for (const std::int64_t samples : loader_.slice_sizes()) team_.plan(samples, LayerMode::training);
   const bool alone = communicator_.size() == 1;
-  team_.collect_gradients(arena_.gradients(), parts_of_rank(),
-                          alone ? std::vector<std::int64_t>{} : sync_.bucket_ends());
+  GradientTotal& total = exact_ ? static_cast<GradientTotal&>(*exact_) : float_total_;
+  team_.collect_gradients(total, parts_of_rank(), alone ? std::vector<std::int64_t>{} : ownership_.bucket_ends());
   if (parts.test != nullptr && parts.test->info().samples > 0) {
     evaluator_.emplace(EvaluatedData{*parts.test, options_.recipe}, backend_, communicator_, team_);
   }
@@ -180,6 +207,7 @@ void Trainer::Run::restore(const TrainState& state) {
     fill_from_arrays(backend_, *stream_, slot.block, layout.trained(), slot_prefix(slot), state.optimizer);
   }
   weights_.refresh(*stream_);
+  if (exact_) exact_->restore(*stream_, state.exchange);
   progress_ = state.progress;
   logged_ = progress_.epoch_sums;
   team_.set_sums(communicator_.rank() == 0 ? progress_.epoch_sums : LossSums{});
@@ -204,6 +232,7 @@ TrainState Trainer::Run::snapshot() {
     state.optimizer.insert(state.optimizer.end(), std::make_move_iterator(arrays.begin()),
                            std::make_move_iterator(arrays.end()));
   }
+  if (exact_) state.exchange = exact_->state();
   refuse_not_finite(state.parameters);
   refuse_not_finite(state.statistics);
   state.configuration = facts_.configuration;
@@ -217,26 +246,46 @@ TrainState Trainer::Run::snapshot() {
 void Trainer::Run::step() {
   pace_.begin_step();
   learning_rate_ = schedule_->at(progress_.step, progress_.epoch);
-  team_.play({.batches = loader_.next(*stream_), .seed = options_.seed, .step = progress_.step},
-             [this](std::int64_t final_elements) { sync_.ready(final_elements, *stream_); });
-  sync_.finish(*stream_);
-  if (due(progress_.step + 1, options_.digest_every_steps)) gradients_digest_ = digest_of_block(arena_.gradients());
-  optimizer_->apply(*stream_, arena_, learning_rate_, progress_.step + 1);
-  update_statistics();
-  weights_.refresh(*stream_);
+  TeamStep step{.batches = loader_.next(*stream_), .seed = options_.seed, .step = progress_.step};
+  for (team_.play(step, ready()); !exchanged(); team_.play(step, ready())) step.counts = false;
+  if (due(progress_.step + 1, options_.digest_every_steps)) {
+    sync_.gather(arena_.gradients(), *stream_);
+    gradients_digest_ = digest_of_block(arena_.gradients());
+  }
+  update();
   pace_.end_step();
   ++progress_.step;
   ++progress_.step_in_epoch;
 }
 
+void Trainer::Run::step_with(const Tensor& gradients) {
+  pace_.begin_step();
+  for (team_.take(gradients, ready()); !exchanged();) team_.take(gradients, ready());
+  update();
+  pace_.end_step();
+}
+
+// Whether the gradients of the step now stand.
+bool Trainer::Run::exchanged() {
+  sync_.finish(*stream_);
+  return !exact_ || exact_->judge(*stream_, progress_.step + 1);
+}
+
+// Those who own elements update them; then all have all.
+void Trainer::Run::update() {
+  optimizer_->apply(*stream_, arena_, learning_rate_, progress_.step + 1);
+  update_statistics();
+  sync_.gather(arena_.weights(), *stream_);
+  weights_.refresh(*stream_);
+}
+
 // The tail of the gradients holds the step's statistics, averaged over all parts by their samples.
 void Trainer::Run::update_statistics() {
   const ParameterLayout& layout = arena_.layout();
-  const std::int64_t begin = layout.trained_elements();
-  if (begin == layout.block_elements()) return;
-  backend_.blend(*stream_, elements_of(arena_.weights(), begin, layout.block_elements()),
-                 elements_of(arena_.gradients(), begin, layout.block_elements()),
-                 static_cast<float>(BatchNormSpec::kMomentum));
+  for (const IndexRange& own : within(ownership_.owned(), {layout.trained_elements(), layout.block_elements()})) {
+    backend_.blend(*stream_, elements_of(arena_.weights(), own), elements_of(arena_.gradients(), own),
+                   static_cast<float>(BatchNormSpec::kMomentum));
+  }
 }
 
 void Trainer::Run::run(RunObserver& observer) {
@@ -355,9 +404,10 @@ std::uint64_t Trainer::Run::digest_of_optimizer() {
   return sum;
 }
 
-std::size_t Trainer::Run::memory_bytes() const {
-  const std::size_t blocks = 2 + optimizer_->slots().size();
-  return blocks * arena_.layout().block_bytes() + team_.memory_bytes();
+std::size_t Trainer::Run::optimizer_bytes() const {
+  std::size_t bytes = 0;
+  for (const OptimizerSlot& slot : optimizer_->slots()) bytes += slot.block.bytes();
+  return bytes;
 }
 
 Trainer::Trainer(const TrainerParts& parts, const TrainerOptions& options, RunFacts facts)
@@ -376,6 +426,11 @@ std::int64_t Trainer::samples_left_over() const { return run_->samples_left_over
 std::uint64_t Trainer::weights_digest() { return run_->digest_of_block(run_->weights_block()); }
 int Trainer::players() const { return run_->players(); }
 std::size_t Trainer::memory_bytes() const { return run_->memory_bytes(); }
+std::size_t Trainer::exchange_bytes() const { return run_->exchange_bytes(); }
+std::size_t Trainer::optimizer_bytes() const { return run_->optimizer_bytes(); }
+std::int64_t Trainer::replayed_steps() const { return run_->replayed_steps(); }
+Tensor Trainer::gradients() const { return run_->gradients_block(); }
+void Trainer::step_with(const Tensor& gradients) { run_->step_with(gradients); }
 LossSums Trainer::epoch_sums() { return run_->global_epoch_sums(); }
 
 }  // namespace tutti

@@ -57,6 +57,10 @@ class GradientSyncTest : public testing::Test {
     communicator = std::make_unique<RecordingCommunicator>(block.data());
   }
 
+  Ownership owned_by_everyone(std::size_t bucket_bytes) const {
+    return Ownership(Owners::everyone, layout, cut_buckets(layout, bucket_bytes), {.rank = 0, .size = 2});
+  }
+
   ParameterLayout layout;
   std::vector<float> block;
   Tensor gradients;
@@ -67,14 +71,16 @@ class GradientSyncTest : public testing::Test {
 using Ranges = std::vector<std::pair<std::int64_t, std::int64_t>>;
 
 TEST_F(GradientSyncTest, CutsTheBlockIntoWholeSlicesOfTheWantedSize) {
-  GradientSync sync(*communicator, layout, gradients, 64);
-  EXPECT_EQ(sync.bucket_ends(), (std::vector<std::int64_t>{16, 128, 144, 208}));
+  const Ownership own = owned_by_everyone(64);
+  GradientSync sync(*communicator, own, gradients, nullptr);
+  EXPECT_EQ(own.bucket_ends(), (std::vector<std::int64_t>{16, 128, 144, 208}));
   sync.ready(layout.block_elements(), stream);
   EXPECT_EQ(communicator->ranges, (Ranges{{0, 16}, {16, 128}, {128, 144}, {144, 208}}));
 }
 
 TEST_F(GradientSyncTest, LetsABucketGoAsSoonAsItsLastGradientIsFinal) {
-  GradientSync sync(*communicator, layout, gradients, 128 * sizeof(float));
+  const Ownership own = owned_by_everyone(128 * sizeof(float));
+  GradientSync sync(*communicator, own, gradients, nullptr);
   sync.ready(16, stream);
   EXPECT_TRUE(communicator->ranges.empty());
   sync.ready(128, stream);
@@ -86,7 +92,8 @@ TEST_F(GradientSyncTest, LetsABucketGoAsSoonAsItsLastGradientIsFinal) {
 }
 
 TEST_F(GradientSyncTest, BeginsAnewWithEveryStep) {
-  GradientSync sync(*communicator, layout, gradients, 1 << 20);
+  const Ownership own = owned_by_everyone(1 << 20);
+  GradientSync sync(*communicator, own, gradients, nullptr);
   for (int step = 0; step < 3; ++step) {
     sync.ready(layout.block_elements(), stream);
     sync.finish(stream);
@@ -96,20 +103,23 @@ TEST_F(GradientSyncTest, BeginsAnewWithEveryStep) {
 
 TEST_F(GradientSyncTest, AbandonsSumsWhoseStepFailed) {
   {
-    GradientSync whole(*communicator, layout, gradients, 64);
+    const Ownership own = owned_by_everyone(64);
+    GradientSync whole(*communicator, own, gradients, nullptr);
     whole.ready(layout.block_elements(), stream);
     whole.finish(stream);
   }
   EXPECT_EQ(communicator->abandoned, 0);
   {
-    GradientSync torn(*communicator, layout, gradients, 64);
+    const Ownership own = owned_by_everyone(64);
+    GradientSync torn(*communicator, own, gradients, nullptr);
     torn.ready(16, stream);
   }
   EXPECT_EQ(communicator->abandoned, 1);
 }
 
 TEST_F(GradientSyncTest, RefusesToFinishWithGradientsMissing) {
-  GradientSync sync(*communicator, layout, gradients, 64);
+  const Ownership own = owned_by_everyone(64);
+  GradientSync sync(*communicator, own, gradients, nullptr);
   sync.ready(16, stream);
   EXPECT_THROW(sync.finish(stream), Error);
 }

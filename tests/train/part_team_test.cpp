@@ -58,8 +58,8 @@ class Table {
     }
     Played played;
     played.gradients.resize(static_cast<std::size_t>(elements()));
-    team.collect_gradients({played.gradients.data(), Shape{elements()}, ElementType::f32, MemorySpace::host},
-                           static_cast<std::int64_t>(step_.batches.size()));
+    FloatTotal total(*backend_, {played.gradients.data(), Shape{elements()}, ElementType::f32, MemorySpace::host});
+    team.collect_gradients(total, static_cast<std::int64_t>(step_.batches.size()));
     for (int again = 0; again < 2; ++again) {
       played.ready.clear();
       team.set_sums({});
@@ -72,6 +72,7 @@ class Table {
     return played;
   }
 
+  Backend& backend() { return *backend_; }
   std::int64_t elements() const { return network_.layout().block_elements(); }
   std::int32_t& first_label_of(std::size_t part) { return labels_[part][0]; }
   // The other parts are empty, but count in the global batch.
@@ -206,7 +207,8 @@ TEST(PartTeam, HoldsOneMoreGradientBlockForEveryPlayerBeyondTheFirst) {
     PartTeam team = table.team_of(players);
     const std::size_t before = team.memory_bytes();
     std::vector<float> total(static_cast<std::size_t>(table.elements()));
-    team.collect_gradients({total.data(), Shape{table.elements()}, ElementType::f32, MemorySpace::host}, parts);
+    FloatTotal sum(table.backend(), {total.data(), Shape{table.elements()}, ElementType::f32, MemorySpace::host});
+    team.collect_gradients(sum, parts);
     return (team.memory_bytes() - before) / (total.size() * sizeof(float));
   };
   EXPECT_EQ(blocks(1, 1), 0u);

@@ -41,7 +41,8 @@ class Rank {
     PartTeam team({.network = network_, .weights = *weights_, .backend = backend, .stream = *stream});
     team.plan(2, LayerMode::training);
     std::vector<float> total(weights_block_.size());
-    team.collect_gradients(view(total), static_cast<std::int64_t>(parts_), stops);
+    FloatTotal sum(backend, view(total));
+    team.collect_gradients(sum, static_cast<std::int64_t>(parts_), stops);
     std::vector<std::vector<float>> images(parts_, std::vector<float>(6));
     std::vector<std::int32_t> labels{0, 1};
     std::vector<Step> played;

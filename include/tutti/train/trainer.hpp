@@ -92,6 +92,11 @@ class Trainer {
 
   // One step of training. Collective. Asynchronous, as far as steps_ahead allows.
   void step();
+  // The last step's gradients: of this rank where it owns them, else of all.
+  Tensor gradients() const;
+  // As a step whose only part of this rank had these gradients, f32, a whole block elsewhere: exchange and update alone,
+  // for measurements. No step of the run: it counts nothing. Collective. Asynchronous likewise.
+  void step_with(const Tensor& gradients);
   // Returns when all steps so far are done.
   void settle();
   // Steps, evaluates and reports until the planned end. Collective.
@@ -108,6 +113,11 @@ class Trainer {
   int players() const;
   // Device memory held for activations, weights, gradients and optimizer state.
   std::size_t memory_bytes() const;
+  // Of it, the block of gradients and what they are added up in; and the optimizer's state.
+  std::size_t exchange_bytes() const;
+  std::size_t optimizer_bytes() const;
+  // Steps that the exact exchange has played again on a wider grid.
+  std::int64_t replayed_steps() const;
   // The sums of the steps since the epoch began, over all ranks. Collective.
   LossSums epoch_sums();
 

@@ -1,0 +1,171 @@
+#include "exact_sum.hpp"
+
+#include "tutti/base/error.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <utility>
+
+namespace tutti {
+namespace {
+
+constexpr const char* kStateName = "exact/levels";
+constexpr std::int32_t kInfinity = std::bit_cast<std::int32_t>(0x7f800000);
+constexpr int kSumBits = 62;
+constexpr float kUnknown = 1e9F;  // among levels, in a checkpoint
+
+Tensor on_host(std::vector<std::int32_t>& values) {
+  return {values.data(), Shape{static_cast<std::int64_t>(values.size())}, ElementType::i32, MemorySpace::host};
+}
+
+}  // namespace
+
+bool GridLevel::accept(std::int32_t largest_bits) {
+  if (largest_bits == 0) return true;
+  int seen = 0;
+  static_cast<void>(std::frexp(double{std::bit_cast<float>(largest_bits)}, &seen));
+  if (!level || seen > *level + kMargin) {
+    level = seen;
+    return false;
+  }
+  level = std::max(seen, *level - 1);
+  return true;
+}
+
+std::int32_t GridLevel::exponent(int parts) const {
+  const int bits_of_parts = static_cast<int>(std::bit_width(static_cast<unsigned>(parts - 1)));
+  return level ? kSumBits - bits_of_parts - kMargin - *level : 0;
+}
+
+ExactSum::ExactSum(Backend& backend, Communicator& communicator, const ParameterLayout& layout, const Tensor& gradients,
+                   int parts)
+    : backend_(backend),
+      communicator_(communicator),
+      slices_(layout.slices()),
+      gradients_(gradients),
+      parts_(parts),
+      sums_(communicator.allocate(static_cast<std::size_t>(gradients.elements()) * sizeof(std::int64_t))),
+      rows_(
+          communicator.allocate(static_cast<std::size_t>(communicator.size()) * slices_.size() * sizeof(std::int32_t))),
+      ends_(backend.allocate(slices_.size() * sizeof(std::int64_t))),
+      exponents_(backend.allocate(slices_.size() * sizeof(std::int32_t))),
+      levels_(slices_.size()) {
+  std::vector<std::int64_t> ends;
+  for (std::size_t i = 1; i < slices_.size(); ++i) ends.push_back(slices_[i].offset);
+  ends.push_back(gradients.elements());
+  const auto stream = backend.make_stream();
+  const Tensor grid_ends = grid().ends;
+  backend.copy(*stream, grid_ends, {ends.data(), grid_ends.shape, ElementType::i64, MemorySpace::host});
+  set_exponents(*stream);
+  stream->synchronize();
+}
+
+void ExactSum::begin(Stream& stream) { backend_.fill_zero(stream, own_row()); }
+
+void ExactSum::add(Stream& stream, const PartGradients& part, IndexRange elements) {
+  backend_.to_fixed_point(stream, grid(),
+                          {.values = elements_of(part.gradients, elements),
+                           .sums = elements_of(sums(), elements),
+                           .place = elements.begin,
+                           .first = part.number == 0,
+                           .largest = own_row()});
+}
+
+void ExactSum::clear(Stream& stream) { backend_.fill_zero(stream, sums()); }
+
+void ExactSum::convert(Stream& stream, IndexRange elements) {
+  backend_.from_fixed_point(
+      stream, grid(),
+      {.sums = elements_of(sums(), elements), .values = elements_of(gradients_, elements), .place = elements.begin});
+}
+
+bool ExactSum::judge(Stream& stream, std::int64_t step) {
+  const std::vector<std::int32_t> largest = gather_largest(stream);
+  for (std::size_t i = 0; i < slices_.size(); ++i) {
+    if (largest[i] < kInfinity) continue;
+    throw Error(ErrorSource::not_finite,
+                fmt::format("a gradient of {} is no longer a finite number at step {}: lower --lr, or warm up with "
+                            "--warmup-epochs 1",
+                            slices_[i].name, step))
+        .on_all_ranks();
+  }
+  // A step that is to be played again tells nothing of the slices that fit: they will be seen once more.
+  std::vector<GridLevel> next = levels_;
+  std::vector<GridLevel> wider = levels_;
+  bool stands = true;
+  for (std::size_t i = 0; i < slices_.size(); ++i) {
+    if (next[i].accept(largest[i])) continue;
+    wider[i] = next[i];
+    stands = false;
+  }
+  if (!stands) ++replayed_steps_;
+  levels_ = stands ? std::move(next) : std::move(wider);
+  set_exponents(stream);
+  return stands;
+}
+
+// The greatest of all ranks, by slice.
+std::vector<std::int32_t> ExactSum::gather_largest(Stream& stream) {
+  const std::size_t count = slices_.size();
+  std::vector<std::int64_t> bounds;
+  for (int rank = 0; rank <= communicator_.size(); ++rank) bounds.push_back(rank * static_cast<std::int64_t>(count));
+  communicator_.share({.values = {}, .bounds = std::move(bounds), .then = {}, .results = rows()}, stream);
+  communicator_.finish(stream);
+  std::vector<std::int32_t> all(static_cast<std::size_t>(rows().elements()));
+  backend_.copy(stream, on_host(all), rows());
+  stream.synchronize();
+  std::vector<std::int32_t> largest(count);
+  for (std::size_t i = 0; i < all.size(); ++i) largest[i % count] = std::max(largest[i % count], all[i]);
+  return largest;
+}
+
+void ExactSum::set_exponents(Stream& stream) {
+  std::vector<std::int32_t> wanted;
+  for (const GridLevel& level : levels_) wanted.push_back(level.exponent(parts_));
+  if (wanted == exponents_on_host_) return;
+  exponents_on_host_ = std::move(wanted);
+  backend_.copy(stream, grid().exponents, on_host(exponents_on_host_));
+}
+
+std::vector<NamedArray> ExactSum::state() const {
+  NamedArray levels{kStateName, Shape{static_cast<std::int64_t>(levels_.size())}, {}};
+  for (const GridLevel& level : levels_) {
+    levels.values.push_back(level.level ? static_cast<float>(*level.level) : kUnknown);
+  }
+  return {std::move(levels)};
+}
+
+void ExactSum::restore(Stream& stream, const std::vector<NamedArray>& state) {
+  levels_.assign(slices_.size(), {});
+  const auto levels = std::ranges::find(state, kStateName, &NamedArray::name);
+  if (levels == state.end()) return;
+  if (levels->values.size() != levels_.size()) {
+    throw Error(ErrorSource::checkpoint,
+                fmt::format("{} is of {} tensors in the checkpoint, but there are {} in this model", kStateName,
+                            levels->values.size(), levels_.size()));
+  }
+  for (std::size_t i = 0; i < levels_.size(); ++i) {
+    if (levels->values[i] < kUnknown) levels_[i].level = static_cast<int>(levels->values[i]);
+  }
+  set_exponents(stream);
+}
+
+Tensor ExactSum::rows() const {
+  const auto count = static_cast<std::int64_t>(slices_.size());
+  return rows_.view(Shape{communicator_.size() * count}, ElementType::i32);
+}
+
+Tensor ExactSum::own_row() const {
+  const auto count = static_cast<std::int64_t>(slices_.size());
+  return elements_of(rows(), communicator_.rank() * count, (communicator_.rank() + 1) * count);
+}
+
+FixedPointGrid ExactSum::grid() const {
+  const Shape slices{static_cast<std::int64_t>(slices_.size())};
+  return {.ends = ends_.view(slices, ElementType::i64), .exponents = exponents_.view(slices, ElementType::i32)};
+}
+
+}  // namespace tutti

@@ -1,0 +1,65 @@
+#include "train/exact_sum.hpp"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+namespace tutti {
+namespace {
+
+std::int32_t bits(float value) { return std::bit_cast<std::int32_t>(value); }
+
+TEST(GridLevel, IsLearntFromTheFirstStepAndPlayedAgain) {
+  GridLevel level;
+  EXPECT_FALSE(level.accept(bits(0.75F)));
+  EXPECT_EQ(level.level, 0);
+  EXPECT_TRUE(level.accept(bits(0.75F)));
+  EXPECT_EQ(level.level, 0);
+}
+
+TEST(GridLevel, RisesAtOnceAndSinksByOneAStep) {
+  GridLevel level{.level = 0};
+  EXPECT_TRUE(level.accept(bits(100)));
+  EXPECT_EQ(level.level, 7);
+  EXPECT_TRUE(level.accept(bits(1e-10F)));
+  EXPECT_EQ(level.level, 6);
+}
+
+TEST(GridLevel, TakesWhatIsWithinTheMarginAndNothingMore) {
+  GridLevel level{.level = 3};
+  EXPECT_TRUE(level.accept(bits(std::nextafter(0x1p13F, 0.0F))));
+  level.level = 3;
+  EXPECT_FALSE(level.accept(bits(0x1p13F)));
+  EXPECT_EQ(level.level, 14);
+  EXPECT_TRUE(level.accept(bits(0x1p13F)));
+}
+
+TEST(GridLevel, LearnsNothingFromZeros) {
+  GridLevel unknown;
+  EXPECT_TRUE(unknown.accept(0));
+  EXPECT_FALSE(unknown.level);
+  GridLevel known{.level = -5};
+  EXPECT_TRUE(known.accept(0));
+  EXPECT_EQ(known.level, -5);
+}
+
+// So many parts, each as large as the margin allows, add up to 2^62 steps at most; half of that at least is used.
+TEST(GridLevel, LeavesRoomForAllPartsAndWastesNone) {
+  for (const int parts : {1, 2, 3, 7, 8, 9, 64, 1000, 65536}) {
+    for (const float largest : {1.0F, 3e38F, 1e-30F, std::numeric_limits<float>::denorm_min()}) {
+      GridLevel level;
+      EXPECT_FALSE(level.accept(bits(largest)));
+      const double limit = std::ldexp(1.0, level.level.value() + GridLevel::kMargin);
+      const double sum = std::ldexp(limit, level.exponent(parts)) * parts;
+      EXPECT_LE(sum, 0x1p62) << parts << " parts, " << largest;
+      EXPECT_GT(sum, 0x1p61) << parts << " parts, " << largest;
+      EXPECT_LT(std::abs(level.exponent(parts)), 900);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tutti
