@@ -1,6 +1,7 @@
 #include "tutti/backend/backend.hpp"
 #include "tutti/comm/communicator.hpp"
 
+#include "arguments.hpp"
 #include "host_memory.hpp"
 
 namespace tutti {
@@ -19,10 +20,11 @@ class SoloCommunicator final : public Communicator {
   }
   void all_reduce_sum(const Tensor& values, Stream&) override { require_summable(values, space()); }
   void share(const SharedSum& sum, Stream& stream) override {
-    if (sum.then && sum.bounds.back() > 0) sum.then(stream, 0, sum.bounds.back());
+    require_share(sum, 1, space());
+    work_on(sum, share_of(sum, 0), stream);
   }
-  void sum_at_first(const Tensor&, Stream&) override {}
-  void spread_from_first(const Tensor&, Stream&) override {}
+  void sum_at_first(const Tensor& values, Stream&) override { require_summable(values, space()); }
+  void spread_from_first(const Tensor& values, Stream&) override { require_passable(values, space()); }
   bool progress() override { return false; }
   void finish(Stream&) override {}
   void abandon() noexcept override {}

@@ -40,7 +40,10 @@ class CommunicatorContract : public testing::TestWithParam<CommunicatorCase> {
   struct Values {
     Buffer memory;
     std::vector<T> host;
-    Tensor tensor() const { return memory.view({std::ssize(host)}, element_type<T>()); }
+    Tensor tensor() const { return part(0, std::ssize(host)); }
+    Tensor part(std::int64_t begin, std::int64_t end) const {
+      return memory.view({end - begin}, element_type<T>(), static_cast<std::size_t>(begin) * sizeof(T));
+    }
     Tensor on_host() { return tensor_over(host); }
   };
 
@@ -50,13 +53,13 @@ class CommunicatorContract : public testing::TestWithParam<CommunicatorCase> {
   template <class T>
   Values<T> put(Communicator& communicator, std::vector<T> values) {
     Values<T> put{communicator.allocate(values.size() * sizeof(T)), std::move(values)};
-    copy(put.tensor(), put.on_host());
+    copy(stream(), put.tensor(), put.on_host());
     return put;
   }
   // What is there when the stream is done.
   template <class T>
   const std::vector<T>& read(Values<T>& values) {
-    copy(values.on_host(), values.tensor());
+    copy(stream(), values.on_host(), values.tensor());
     stream().synchronize();
     return values.host;
   }
@@ -74,12 +77,12 @@ class CommunicatorContract : public testing::TestWithParam<CommunicatorCase> {
 
   Stream& stream() { return *stream_; }
 
- private:
-  void copy(const Tensor& to, const Tensor& from) {
-    if (backend_ != nullptr) return backend_->copy(stream(), to, from);
+  void copy(Stream& stream, const Tensor& to, const Tensor& from) {
+    if (backend_ != nullptr) return backend_->copy(stream, to, from);
     if (to.bytes() > 0) std::memcpy(to.data, from.data, to.bytes());
   }
 
+ private:
   Backend* backend_ = GetParam().backend == nullptr ? nullptr : &GetParam().backend();
   std::unique_ptr<Stream> stream_ = backend_ == nullptr ? std::make_unique<InlineStream>() : backend_->make_stream();
 };

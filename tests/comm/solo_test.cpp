@@ -1,6 +1,6 @@
 #include "tutti/comm/world.hpp"
 
-#include "communicator_contract.hpp"
+#include "shared_sums_contract.hpp"
 
 #include <algorithm>
 #include <cstddef>
@@ -13,10 +13,10 @@ World& solo_world() {
   return *world;
 }
 
-INSTANTIATE_TEST_SUITE_P(Solo, CommunicatorContract,
-                         testing::Values(CommunicatorCase{"solo", solo_world,
-                                                          [](World&) { return make_solo_communicator(); }}),
-                         case_name);
+const auto solo =
+    testing::Values(CommunicatorCase{"solo", solo_world, [](World&) { return make_solo_communicator(); }});
+INSTANTIATE_TEST_SUITE_P(Solo, CommunicatorContract, solo, case_name);
+INSTANTIATE_TEST_SUITE_P(Solo, SharedSumContract, solo, case_name);
 
 TEST(SoloWorld, IsRankZeroOfOne) {
   World& world = solo_world();

@@ -2,15 +2,14 @@
 // What the communicators over MPI share: values in host memory, and operations that a queue drives. How a sum
 // is made of operations is theirs.
 
-#include "tutti/base/error.hpp"
 #include "tutti/comm/communicator.hpp"
 
+#include "message.hpp"
 #include "operation_queue.hpp"
 
 #include <mpi.h>
 
 #include <atomic>
-#include <vector>
 
 namespace tutti::mpi {
 
@@ -23,21 +22,24 @@ class HostCommunicator : public Communicator {
   int size() const override { return size_; }
   Buffer allocate(std::size_t bytes) override;
   void all_reduce_sum(const Tensor& values, Stream& stream) override;
-  void share(const SharedSum&, Stream&) override { throw Error(ErrorSource::internal, "unfinished"); }
-  void sum_at_first(const Tensor&, Stream&) override { throw Error(ErrorSource::internal, "unfinished"); }
-  void spread_from_first(const Tensor&, Stream&) override { throw Error(ErrorSource::internal, "unfinished"); }
+  void share(const SharedSum& sum, Stream& stream) override;
+  void sum_at_first(const Tensor& values, Stream& stream) override;
+  void spread_from_first(const Tensor& values, Stream& stream) override;
   bool progress() override { return queue_.progress(); }
   void finish(Stream& stream) override;
   void abandon() noexcept override { queue_.abandon(); }
   std::uint64_t bytes_sent() const override { return bytes_sent_.load(std::memory_order_relaxed); }
 
  protected:
-  MPI_Comm comm() const { return comm_; }
-  std::atomic<std::uint64_t>& bytes_sent_counter() { return bytes_sent_; }
+  RankPlace place() { return {.comm = comm_, .rank = rank_, .size = size_, .bytes_sent = bytes_sent_}; }
+  // The second tensor may be empty.
+  void push(const Tensor& memory, const Tensor& more, Operations operations);
 
  private:
-  // `values` are f32 or i64 and not empty; there are two ranks at least.
-  virtual std::vector<std::unique_ptr<Operation>> operations_for(const Tensor& values) = 0;
+  // Arguments are checked and not empty; there are two ranks at least.
+  virtual void push_sum(const Tensor& values) = 0;
+  virtual void push_share(const SharedSum& sum) = 0;
+  virtual void push_star(const Tensor& values, StarDirection direction) = 0;
 
   MPI_Comm comm_;
   int rank_ = 0;

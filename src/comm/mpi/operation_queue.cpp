@@ -6,26 +6,33 @@
 
 #include <algorithm>
 #include <functional>
-#include <iterator>
+#include <utility>
 
 namespace tutti::mpi {
 
-bool Operation::overlaps(const Operation& other) const {
+namespace {
+
+using Memory = std::span<const std::byte>;
+
+bool overlap(const Memory& one, const Memory& other) {
   const std::less<const std::byte*> before;
-  const std::byte* const end = memory_.data() + memory_.size();
-  const std::byte* const other_end = other.memory_.data() + other.memory_.size();
-  return before(memory_.data(), other_end) && before(other.memory_.data(), end);
+  return before(one.data(), other.data() + other.size()) && before(other.data(), one.data() + one.size());
 }
+
+}  // namespace
 
 OperationQueue::OperationQueue(bool helper_thread) {
   if (helper_thread) helper_ = std::jthread([this](const std::stop_token& stop) { serve(stop); });
 }
 
-void OperationQueue::push(std::vector<std::unique_ptr<Operation>> operations) {
+void OperationQueue::push(const OperationMemory& memory, Operations operations) {
   {
     const std::lock_guard lock(mutex_);
+    ++pushes_;
     unfinished_ += operations.size();
-    std::move(operations.begin(), operations.end(), std::back_inserter(waiting_));
+    for (auto& operation : operations) {
+      waiting_.push_back({.operation = std::move(operation), .memory = memory, .push = pushes_});
+    }
   }
   if (helper_.joinable()) {
     changed_.notify_all();
@@ -79,23 +86,25 @@ bool OperationQueue::drive() noexcept {
 bool OperationQueue::admit() {
   bool moved = false;
   while (in_flight_.size() < kInFlight) {
-    std::unique_ptr<Operation> next;
     {
       const std::lock_guard lock(mutex_);
-      if (waiting_.empty() || !may_start_beside_others(*waiting_.front())) return moved;
-      next = std::move(waiting_.front());
+      if (waiting_.empty() || !may_start_beside_others(waiting_.front())) return moved;
+      in_flight_.push_back(std::move(waiting_.front()));
       waiting_.pop_front();
     }
-    in_flight_.push_back({.operation = std::move(next)});
     in_flight_.back().operation->start();
     moved = true;
   }
   return moved;
 }
 
-bool OperationQueue::may_start_beside_others(const Operation& operation) const {
-  return std::none_of(in_flight_.begin(), in_flight_.end(),
-                      [&](const Flight& flight) { return !flight.done && flight.operation->overlaps(operation); });
+bool OperationQueue::may_start_beside_others(const Flight& next) const {
+  return std::ranges::none_of(in_flight_, [&](const Flight& flight) {
+    if (flight.done || flight.push == next.push) return false;
+    return std::ranges::any_of(flight.memory, [&](const Memory& taken) {
+      return std::ranges::any_of(next.memory, [&](const Memory& wanted) { return overlap(taken, wanted); });
+    });
+  });
 }
 
 void OperationQueue::land(std::size_t landed) {

@@ -3,8 +3,10 @@
 // lets a helper thread, other threads or the waiting owner drive them. It does not know what an operation
 // sends.
 
+#include <array>
 #include <condition_variable>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <exception>
 #include <memory>
@@ -16,26 +18,24 @@
 
 namespace tutti::mpi {
 
-// One operation of the same place in the queue on every rank. Borrows the memory it works on.
+// One operation of the same place in the queue on every rank.
 class Operation {
  public:
   enum class State { waiting, moved, done };
 
-  explicit Operation(std::span<const std::byte> memory) : memory_(memory) {}
   virtual ~Operation() = default;
 
   virtual void start() = 0;
   // Never waits. Not called again once done.
   virtual State advance() = 0;
-
-  bool overlaps(const Operation& other) const;
-
- private:
-  std::span<const std::byte> memory_;
 };
 
-// At most kInFlight operations are going at once, all within kInFlight places of the oldest; operations on
-// overlapping memory follow one another. An exception ends the queue and is thrown by finish(), whoever met
+using Operations = std::vector<std::unique_ptr<Operation>>;
+// What operations work on, borrowed: up to two tensors' memory.
+using OperationMemory = std::array<std::span<const std::byte>, 2>;
+
+// At most kInFlight operations are going at once, all within kInFlight places of the oldest. Operations pushed
+// together are of disjoint memory; those of different pushes on overlapping memory follow one another. An exception ends the queue and is thrown by finish(), whoever met
 // it. Destroying a queue with operations in flight does not wait for them; it is for a process about to
 // abort.
 class OperationQueue {
@@ -45,7 +45,7 @@ class OperationQueue {
   explicit OperationQueue(bool helper_thread);
 
   // Without a helper thread, also starts what may start, so that the first messages leave at once.
-  void push(std::vector<std::unique_ptr<Operation>> operations);
+  void push(const OperationMemory& memory, Operations operations);
   // Without waiting; false when nothing is left to move. From any thread.
   bool progress();
   // Returns when nothing is left.
@@ -56,13 +56,15 @@ class OperationQueue {
  private:
   struct Flight {
     std::unique_ptr<Operation> operation;
+    OperationMemory memory;
+    std::uint64_t push = 0;
     bool done = false;
   };
 
   // True when anything moved. `driving_` is held.
   bool drive() noexcept;
   bool admit();
-  bool may_start_beside_others(const Operation& operation) const;
+  bool may_start_beside_others(const Flight& next) const;
   void land(std::size_t landed);
   bool has_failed();
   // Drives until nothing is left or a stop is asked for.
@@ -74,7 +76,8 @@ class OperationQueue {
 
   std::mutex mutex_;
   std::condition_variable_any changed_;
-  std::deque<std::unique_ptr<Operation>> waiting_;  // guarded by mutex_, as the next two are
+  std::deque<Flight> waiting_;  // guarded by mutex_, as the next three are
+  std::uint64_t pushes_ = 0;
   std::size_t unfinished_ = 0;
   std::exception_ptr failure_;
 

@@ -1,6 +1,8 @@
+#include "../host_memory.hpp"
 #include "host_communicator.hpp"
 #include "native.hpp"
 #include "ring_operation.hpp"
+#include "star_operation.hpp"
 
 #include <fmt/format.h>
 
@@ -16,6 +18,16 @@ constexpr std::int64_t kChunkBytes = std::int64_t{512} << 10;
 constexpr std::int64_t kTags = 1024;
 static_assert(static_cast<std::int64_t>(OperationQueue::kInFlight) < kTags);
 
+// Into how many pieces of `chunks` chunks each a sum is cut.
+std::int64_t pieces_of(std::int64_t elements, ElementType type, std::int64_t chunks = 1) {
+  const std::int64_t longest = chunks * (kChunkBytes / static_cast<std::int64_t>(bytes_of(type)));
+  return (elements + longest - 1) / longest;
+}
+
+ElementRange slice_of(const ElementRange& range, std::int64_t number, std::int64_t slices) {
+  return {range.begin + range.elements() * number / slices, range.begin + range.elements() * (number + 1) / slices};
+}
+
 class RingCommunicator final : public HostCommunicator {
  public:
   RingCommunicator(MPI_Comm comm, bool helper_thread)
@@ -26,29 +38,53 @@ class RingCommunicator final : public HostCommunicator {
   }
 
  private:
-  std::vector<std::unique_ptr<Operation>> operations_for(const Tensor& values) override {
-    const std::int64_t element = static_cast<std::int64_t>(bytes_of(values.type));
-    const std::int64_t longest = size() * (kChunkBytes / element);
-    const std::int64_t elements = values.elements();
-    const std::int64_t pieces = (elements + longest - 1) / longest;
-
-    std::vector<std::unique_ptr<Operation>> operations;
-    for (std::int64_t piece = 0; piece < pieces; ++piece) {
-      const std::int64_t first = elements * piece / pieces;
-      const std::int64_t end = elements * (piece + 1) / pieces;
-      const Tensor part{.data = static_cast<std::byte*>(values.data) + first * element,
-                        .shape = {end - first},
-                        .type = values.type,
-                        .space = values.space};
-      operations.push_back(std::make_unique<RingOperation>(RingPlace{.comm = comm(), .rank = rank(), .size = size()},
-                                                           part, static_cast<int>(next_++ % kTags),
-                                                           bytes_sent_counter()));
+  void push_sum(const Tensor& values) override {
+    const std::int64_t ranks = size();
+    const std::int64_t pieces = pieces_of(values.elements(), values.type, ranks);
+    Operations operations;
+    for (std::int64_t number = 0; number < pieces; ++number) {
+      const ElementRange piece = slice_of({0, values.elements()}, number, pieces);
+      RingWork work{.values = values, .results = values, .chunks = {}, .then = {}};
+      for (std::int64_t chunk = 0; chunk < ranks; ++chunk) work.chunks.push_back(slice_of(piece, chunk, ranks));
+      operations.push_back(std::make_unique<RingOperation>(place(), std::move(work), next_tag()));
     }
-    return operations;
+    push(values, {}, std::move(operations));
   }
+
+  // Piece k of the sum is made of the k-th piece of every share.
+  void push_share(const SharedSum& sum) override {
+    const ElementType type = is_empty(sum.values) ? sum.results.type : sum.values.type;
+    std::int64_t pieces = 1;
+    for (int r = 0; r < size(); ++r) pieces = std::max(pieces, pieces_of(share_of(sum, r).elements(), type));
+    Operations operations;
+    for (std::int64_t piece = 0; piece < pieces; ++piece) {
+      RingWork work{.values = sum.values, .results = sum.results, .chunks = {}, .then = {}};
+      for (int chunk = 0; chunk < size(); ++chunk) {
+        work.chunks.push_back(slice_of(share_of(sum, (chunk + size() - 1) % size()), piece, pieces));
+      }
+      if (sum.then) {
+        work.then = [this, then = sum.then](const ElementRange& whole) { then(stream_, whole.begin, whole.end); };
+      }
+      operations.push_back(std::make_unique<RingOperation>(place(), std::move(work), next_tag()));
+    }
+    push(sum.values, sum.results, std::move(operations));
+  }
+
+  void push_star(const Tensor& values, StarDirection direction) override {
+    const std::int64_t pieces = pieces_of(values.elements(), values.type);
+    Operations operations;
+    for (std::int64_t piece = 0; piece < pieces; ++piece) {
+      const Tensor part = part_of(values, slice_of({0, values.elements()}, piece, pieces));
+      operations.push_back(std::make_unique<StarOperation>(place(), part, direction, next_tag()));
+    }
+    push(values, {}, std::move(operations));
+  }
+
+  int next_tag() { return static_cast<int>(next_++ % kTags); }
 
   bool helper_thread_;
   std::int64_t next_ = 0;
+  HostStream stream_;
 };
 
 }  // namespace

@@ -1,65 +1,40 @@
 #include "ring_operation.hpp"
 
-#include "tutti/base/error.hpp"
-
 #include "check.hpp"
 
-#include <fmt/format.h>
-
-#include <cfenv>
+#include <algorithm>
+#include <utility>
 
 namespace tutti::mpi {
-namespace {
 
-// Compute threads may flush denormals to zero and a helper thread may not; sums are the same bits in both.
-class DefaultFloatMode {
- public:
-  DefaultFloatMode() {
-    std::fegetenv(&callers_);
-    std::fesetenv(FE_DFL_ENV);
-  }
-  DefaultFloatMode(const DefaultFloatMode&) = delete;
-  DefaultFloatMode& operator=(const DefaultFloatMode&) = delete;
-  ~DefaultFloatMode() { std::fesetenv(&callers_); }
-
- private:
-  std::fenv_t callers_{};
-};
-
-template <class T>
-void add(std::byte* to, const std::byte* from, std::size_t bytes) {
-  T* const sums = reinterpret_cast<T*>(to);
-  const T* const terms = reinterpret_cast<const T*>(from);
-  const std::size_t elements = bytes / sizeof(T);
-  for (std::size_t i = 0; i < elements; ++i) sums[i] += terms[i];
-}
-
-std::span<const std::byte> memory_of(const Tensor& values) {
-  return {static_cast<const std::byte*>(values.data), values.bytes()};
-}
-
-}  // namespace
-
-RingOperation::RingOperation(const RingPlace& place, const Tensor& values, int tag,
-                             std::atomic<std::uint64_t>& bytes_sent)
-    : Operation(memory_of(values)), place_(place), values_(values), tag_(tag), bytes_sent_(bytes_sent) {}
+RingOperation::RingOperation(const RankPlace& place, RingWork work, int tag)
+    : place_(place),
+      work_(std::move(work)),
+      tag_(tag),
+      step_(is_empty(work_.values) ? place.size - 1 : 0),
+      end_((is_empty(work_.results) ? 1 : 2) * (place.size - 1)) {}
 
 RingOperation::Chunk RingOperation::chunk(int number) const {
-  const int wrapped = (number + 2 * place_.size) % place_.size;
-  const std::int64_t first = values_.elements() * wrapped / place_.size;
-  const std::int64_t end = values_.elements() * (wrapped + 1) / place_.size;
-  const std::size_t element = bytes_of(values_.type);
-  return {.data = static_cast<std::byte*>(values_.data) + static_cast<std::size_t>(first) * element,
-          .bytes = static_cast<std::size_t>(end - first) * element};
+  const ElementRange& range = work_.chunks[static_cast<std::size_t>((number + 2 * place_.size) % place_.size)];
+  const Tensor part = part_of(adding() ? work_.values : work_.results, range);
+  return {.data = static_cast<std::byte*>(part.data), .bytes = part.bytes()};
 }
 
-RingOperation::Chunk RingOperation::outgoing() const { return chunk(place_.rank - step_); }
-RingOperation::Chunk RingOperation::incoming() const { return chunk(place_.rank - step_ - 1); }
-
 void RingOperation::start() {
-  const std::size_t largest = chunk(place_.size - 1).bytes;
-  scratch_ = std::make_unique_for_overwrite<std::byte[]>(largest);
-  post();
+  if (adding()) {
+    const auto longest = std::ranges::max(work_.chunks, {}, &ElementRange::elements);
+    scratch_ = std::make_unique_for_overwrite<std::byte[]>(part_of(work_.values, longest).bytes());
+  }
+  begin_step();
+}
+
+void RingOperation::begin_step() {
+  if (step_ == place_.size - 1) {
+    scratch_.reset();
+    const ElementRange& whole = work_.chunks[static_cast<std::size_t>((place_.rank + 1) % place_.size)];
+    if (work_.then && whole.elements() > 0) work_.then(whole);
+  }
+  if (step_ < end_) post();
 }
 
 void RingOperation::post() {
@@ -74,19 +49,19 @@ void RingOperation::post() {
   }
   if (out.bytes > 0) {
     check(MPI_Isend(out.data, static_cast<int>(out.bytes), MPI_BYTE, next, tag_, place_.comm, &sending_));
-    bytes_sent_.fetch_add(out.bytes, std::memory_order_relaxed);
+    place_.bytes_sent.fetch_add(out.bytes, std::memory_order_relaxed);
   }
 }
 
 Operation::State RingOperation::advance() {
   State state = State::waiting;
-  while (step_is_over()) {
+  while (step_ < end_) {
+    if (!step_is_over()) return state;
     state = State::moved;
     ++step_;
-    if (step_ == 2 * (place_.size - 1)) return State::done;
-    post();
+    begin_step();
   }
-  return state;
+  return State::done;
 }
 
 bool RingOperation::step_is_over() {
@@ -105,22 +80,8 @@ bool RingOperation::step_is_over() {
 void RingOperation::take_in(const MPI_Status& status) {
   const Chunk in = incoming();
   if (in.bytes == 0) return;
-  int bytes = 0;
-  check(MPI_Get_count(&status, MPI_BYTE, &bytes));
-  if (static_cast<std::size_t>(bytes) != in.bytes) {
-    throw Error(
-        ErrorSource::internal,
-        fmt::format("rank {} sent {} bytes of a sum where rank {} expects {}: the ranks enqueued different sums",
-                    status.MPI_SOURCE, bytes, place_.rank, in.bytes));
-  }
-  if (!adding()) return;
-  const DefaultFloatMode mode;
-  if (values_.type == ElementType::f32) {
-    add<float>(in.data, scratch_.get(), in.bytes);
-  } else {
-    // Unsigned, so that a sum beyond the range wraps around as the library's does.
-    add<std::uint64_t>(in.data, scratch_.get(), in.bytes);
-  }
+  require_bytes(status, in.bytes, place_.rank);
+  if (adding()) add(work_.values.type, in.data, scratch_.get(), in.bytes);
 }
 
 }  // namespace tutti::mpi

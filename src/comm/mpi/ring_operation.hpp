@@ -1,33 +1,34 @@
 #pragma once
-// One ring all-reduce in place, as a state machine that never waits. In 2 * (ranks - 1) steps every rank
-// sends a chunk to the next rank and receives one from the one before it: first partial sums go around, then
-// whole ones. A chunk is summed in the order of the ranks, starting at the rank of the chunk's number, and
-// copied from there: the bits depend on the position in the operation, its length and the number of ranks,
-// and on nothing else.
+// One ring over chunks, as a state machine that never waits. In up to 2 * (ranks - 1) steps every rank sends a chunk to
+// the next rank and receives one from the one before it: first partial sums go around, then what came of the whole ones.
+// Chunk c is summed in the order of the ranks, starting at rank c, ends at rank c - 1, and is copied from there: the bits
+// depend on the chunks and the number of ranks, and on nothing else.
 
 #include "tutti/backend/tensor.hpp"
 
+#include "../arguments.hpp"
+#include "message.hpp"
 #include "operation_queue.hpp"
 
-#include <mpi.h>
-
-#include <atomic>
 #include <cstddef>
-#include <cstdint>
+#include <functional>
 #include <memory>
+#include <vector>
 
 namespace tutti::mpi {
 
-struct RingPlace {
-  MPI_Comm comm = MPI_COMM_NULL;
-  int rank = 0;
-  int size = 1;
+struct RingWork {
+  Tensor values;                     // f32 or i64; empty: nothing to add
+  Tensor results;                    // may be `values`; empty: nothing to pass on
+  std::vector<ElementRange> chunks;  // of both, one per rank
+  // Called when the chunk that ends at this rank is whole. Null: nothing to do with it.
+  std::function<void(const ElementRange& chunk)> then;
 };
 
 class RingOperation final : public Operation {
  public:
-  // `values` are f32 or i64; `tag` tells apart the operations that can be going at once.
-  RingOperation(const RingPlace& place, const Tensor& values, int tag, std::atomic<std::uint64_t>& bytes_sent);
+  // `tag` tells apart the operations that can be going at once.
+  RingOperation(const RankPlace& place, RingWork work, int tag);
 
   void start() override;
   State advance() override;
@@ -38,21 +39,22 @@ class RingOperation final : public Operation {
     std::size_t bytes;
   };
 
-  Chunk chunk(int number) const;
-  Chunk outgoing() const;
-  Chunk incoming() const;
   bool adding() const { return step_ < place_.size - 1; }
+  Chunk chunk(int number) const;
+  Chunk outgoing() const { return chunk(place_.rank - step_); }
+  Chunk incoming() const { return chunk(place_.rank - step_ - 1); }
+  void begin_step();
   void post();
   bool step_is_over();
   void take_in(const MPI_Status& status);
 
-  RingPlace place_;
-  Tensor values_;
+  RankPlace place_;
+  RingWork work_;
   int tag_;
-  std::atomic<std::uint64_t>& bytes_sent_;
 
   std::unique_ptr<std::byte[]> scratch_;
-  int step_ = 0;
+  int step_;
+  int end_;
   bool received_ = false;
   MPI_Request sending_ = MPI_REQUEST_NULL;
   MPI_Request receiving_ = MPI_REQUEST_NULL;

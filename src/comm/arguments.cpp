@@ -1,0 +1,68 @@
+#include "arguments.hpp"
+
+#include "tutti/base/error.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace tutti {
+namespace {
+
+void require_space(const Tensor& values, MemorySpace space, std::source_location where) {
+  if (values.space == space) return;
+  throw Error(ErrorSource::internal, "a communicator is given values in memory that it does not work in", where);
+}
+
+void require_length(const Tensor& values, const SharedSum& sum, std::source_location where) {
+  if (values.elements() == sum.bounds.back()) return;
+  throw Error(ErrorSource::internal,
+              fmt::format("shares of {} elements are made of a tensor of {}", sum.bounds.back(), values.elements()),
+              where);
+}
+
+}  // namespace
+
+void require_summable(const Tensor& values, MemorySpace space, std::source_location where) {
+  if (values.type != ElementType::f32 && values.type != ElementType::i64) {
+    throw Error(ErrorSource::internal,
+                fmt::format("sums over ranks are made of f32 or i64 values, not of {}", name_of(values.type)), where);
+  }
+  require_space(values, space, where);
+}
+
+void require_passable(const Tensor& values, MemorySpace space, std::source_location where) {
+  if (bytes_of(values.type) != 4 && bytes_of(values.type) != 8) {
+    throw Error(ErrorSource::internal,
+                fmt::format("ranks pass on elements of 4 or 8 bytes, not {}", name_of(values.type)), where);
+  }
+  require_space(values, space, where);
+}
+
+void require_share(const SharedSum& sum, int ranks, MemorySpace space, std::source_location where) {
+  const auto& bounds = sum.bounds;
+  if (std::ssize(bounds) != ranks + 1 || bounds.front() != 0 || !std::ranges::is_sorted(bounds)) {
+    throw Error(ErrorSource::internal,
+                fmt::format("the shares of {} ranks take {} bounds that ascend from 0, not {}", ranks, ranks + 1,
+                            fmt::join(bounds, ", ")),
+                where);
+  }
+  if (!is_empty(sum.values)) {
+    require_summable(sum.values, space, where);
+    require_length(sum.values, sum, where);
+  }
+  if (!is_empty(sum.results)) {
+    require_passable(sum.results, space, where);
+    require_length(sum.results, sum, where);
+  }
+}
+
+Tensor part_of(const Tensor& values, const ElementRange& range) {
+  const auto offset = static_cast<std::size_t>(range.begin) * bytes_of(values.type);
+  return {.data = static_cast<std::byte*>(values.data) + offset,
+          .shape = {range.elements()},
+          .type = values.type,
+          .space = values.space};
+}
+
+}  // namespace tutti
