@@ -62,6 +62,32 @@ TEST_P(FlatContract, SumsOfSquaresAreThoseOfEachTensorWhereverItLies) {
   }
 }
 
+TEST_P(FlatContract, SumsRunsInOrder) {
+  std::vector<double> values;
+  std::vector<std::int64_t> ends;
+  std::vector<double> expected;
+  for (const int length : {1, 5, 0, 33, 1000, 2}) {
+    double sum = 0;
+    for (const float value : random_floats(length, "run", 1e3)) sum += values.emplace_back(value * 1e-3 / 3);
+    ends.push_back(static_cast<std::int64_t>(values.size()));
+    expected.push_back(sum);
+  }
+  values.push_back(1);  // of no run
+  const auto hold = [&](const auto& held, ElementType type) {
+    Buffer buffer = device_.backend().allocate(held.size() * 8);
+    device_.upload(buffer.view({static_cast<std::int64_t>(held.size())}, type), held);
+    return buffer;
+  };
+  const Buffer all = hold(values, ElementType::f64);
+  const Buffer stops = hold(ends, ElementType::i64);
+  const Buffer sums = hold(std::vector<double>(ends.size(), -1.0), ElementType::f64);
+  const auto runs = static_cast<std::int64_t>(ends.size());
+  const Tensor result = sums.view({runs}, ElementType::f64);
+  device_.backend().sum_runs(device_.stream(), all.view({static_cast<std::int64_t>(values.size())}, ElementType::f64),
+                             stops.view({runs}, ElementType::i64), result);
+  EXPECT_EQ(device_.download<double>(result), expected);
+}
+
 TEST_P(FlatContract, ClipsOnlyWhatIsTooLong) {
   const Buffer squares = device_.backend().allocate(2 * sizeof(double));
   const Tensor sums = squares.view({2}, ElementType::f64);

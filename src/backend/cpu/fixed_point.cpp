@@ -1,33 +1,73 @@
 #include "backend/cpu/fixed_point.hpp"
 
+#include "backend/cpu/library.hpp"
+
 #include <algorithm>
-#include <bit>
 #include <cmath>
-#include <limits>
+#include <cstring>
 #include <span>
 
 namespace tutti::cpu {
 namespace {
 
-constexpr double kGreatest = 0x1p62;
+constexpr double kSmallest = 0x1p-126;  // normal number in f32
 
-struct Run {
-  std::size_t slice = 0;
-  std::size_t begin = 0;  // of the request's values
-  std::size_t end = 0;
-  int exponent = 0;
+// Of values in one slice.
+struct Adding {
+  const float* values;
+  std::int64_t* sums;
+  std::int64_t count;
+  double scale;
+};
+struct Reading {
+  const std::int64_t* sums;
+  float* values;
+  std::int64_t count;
+  double scale;
 };
 
-// Calls `work` for the values of each slice that some values have a share in.
+struct Kernels {
+  std::int32_t (*set)(Adding);  // the bits of the greatest |value|
+  std::int32_t (*add)(Adding);
+  void (*read)(Reading);
+};
+
+#pragma GCC push_options
+#pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,prefer-vector-width=512")
+namespace avx512 {
+constexpr int kWidth = 16;
+#include "backend/cpu/fixed_point_loops.inc"
+}  // namespace avx512
+#pragma GCC pop_options
+
+#pragma GCC push_options
+#pragma GCC target("avx2")
+namespace avx2 {
+constexpr int kWidth = 8;
+#include "backend/cpu/fixed_point_loops.inc"
+}  // namespace avx2
+#pragma GCC pop_options
+
+namespace generic {
+constexpr int kWidth = 4;
+#include "backend/cpu/fixed_point_loops.inc"
+}  // namespace generic
+
+const Kernels& kernels() {
+  if (compiles_for(dnnl::cpu_isa::avx512_core)) return avx512::kKernels;
+  if (compiles_for(dnnl::cpu_isa::avx2)) return avx2::kKernels;
+  return generic::kKernels;
+}
+
+// Calls work(slice, first of the request's values, their number, exponent) for each slice that these have a share in.
 template <class Work>
-void for_each_run(const FixedPointGrid& grid, std::int64_t place, std::size_t count, const Work& work) {
+void for_each_run(const FixedPointGrid& grid, std::int64_t place, std::int64_t count, const Work& work) {
   const std::span<const std::int64_t> ends = host_i64(grid.ends);
-  const std::int64_t stop = place + static_cast<std::int64_t>(count);
+  const std::span<const std::int32_t> exponents = host_i32(grid.exponents);
   auto slice = static_cast<std::size_t>(std::ranges::upper_bound(ends, place) - ends.begin());
-  for (std::int64_t at = place; at < stop; ++slice) {
-    const std::int64_t end = std::min(ends[slice], stop);
-    work(Run{slice, static_cast<std::size_t>(at - place), static_cast<std::size_t>(end - place),
-             host_i32(grid.exponents)[slice]});
+  for (std::int64_t at = 0; at < count; ++slice) {
+    const std::int64_t end = std::min(ends[slice] - place, count);
+    work(slice, at, end - at, exponents[slice]);
     at = end;
   }
 }
@@ -35,33 +75,25 @@ void for_each_run(const FixedPointGrid& grid, std::int64_t place, std::size_t co
 }  // namespace
 
 void to_fixed_point(const FixedPointGrid& grid, const ToFixedPoint& request) {
-  const std::span<const float> values = host_f32(request.values);
-  const std::span<std::int64_t> sums = host_i64(request.sums);
+  const float* const values = host_f32(request.values).data();
+  std::int64_t* const sums = host_i64(request.sums).data();
   const std::span<std::int32_t> largest = host_i32(request.largest);
-  for_each_run(grid, request.place, values.size(), [&](const Run& run) {
-    const double scale = std::ldexp(1.0, run.exponent);
-    std::int32_t most = largest[run.slice];
-    for (std::size_t i = run.begin; i < run.end; ++i) {
-      most = std::max(most, std::bit_cast<std::int32_t>(values[i]) & 0x7fffffff);
-      const double scaled = double{values[i]} * scale;
-      const double kept = scaled > -kGreatest && scaled < kGreatest ? scaled : 0;
-      const auto steps = static_cast<std::int64_t>(std::nearbyint(kept));
-      sums[i] = request.first ? steps : sums[i] + steps;
-    }
-    largest[run.slice] = most;
-  });
+  const auto add = request.first ? kernels().set : kernels().add;
+  for_each_run(grid, request.place, request.values.elements(),
+               [&](std::size_t slice, std::int64_t at, std::int64_t count, int exponent) {
+                 const std::int32_t most = add({values + at, sums + at, count, std::ldexp(1.0, exponent)});
+                 largest[slice] = std::max(largest[slice], most);
+               });
 }
 
 void from_fixed_point(const FixedPointGrid& grid, const FromFixedPoint& request) {
-  const std::span<const std::int64_t> sums = host_i64(request.sums);
-  const std::span<float> values = host_f32(request.values);
-  for_each_run(grid, request.place, values.size(), [&](const Run& run) {
-    const double scale = std::ldexp(1.0, -run.exponent);
-    for (std::size_t i = run.begin; i < run.end; ++i) {
-      const double value = static_cast<double>(sums[i]) * scale;
-      values[i] = std::abs(value) < double{std::numeric_limits<float>::min()} ? 0.0F : static_cast<float>(value);
-    }
-  });
+  const std::int64_t* const sums = host_i64(request.sums).data();
+  float* const values = host_f32(request.values).data();
+  const auto read = kernels().read;
+  for_each_run(grid, request.place, request.values.elements(),
+               [&](std::size_t, std::int64_t at, std::int64_t count, int exponent) {
+                 read({sums + at, values + at, count, std::ldexp(1.0, -exponent)});
+               });
 }
 
 }  // namespace tutti::cpu
