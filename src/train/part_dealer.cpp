@@ -60,7 +60,7 @@ SecondsPerPart PartDealer::of_all_ranks(Stream& stream, double mine) {
   std::vector<std::int64_t> bounds(seconds.size() + 1);
   std::iota(bounds.begin(), bounds.end(), 0);
   backend_.copy(stream, exchanged, host);
-  communicator_.share({.bounds = std::move(bounds), .results = exchanged}, stream);
+  communicator_.share({.values = {}, .bounds = std::move(bounds), .then = {}, .results = exchanged}, stream);
   communicator_.finish(stream);
   backend_.copy(stream, host, exchanged);
   stream.synchronize();

@@ -3,9 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <functional>
 #include <limits>
 #include <random>
+#include <span>
+#include <vector>
 
 namespace tutti {
 namespace {
@@ -64,7 +65,7 @@ TEST(PartMap, SaysWhatItPromisesAndWhetherSlowRanksAreWorthIt) {
       "parts 6,2 on 2 ranks: step 36.0 ms predicted, even map 60.0 ms; without rank 1 48.0 ms: it is worth keeping");
   EXPECT_EQ(
       map_note(PartPlan(Counts{1, 6, 1}), {0.05, 0.006, 0.09}),
-      "parts 1,6,1 on 3 ranks: step 90.0 ms predicted, even map 180.0 ms; without ranks 0, 2 48.0 ms: they are not "
+      "parts 1,6,1 on 3 ranks: step 90.0 ms predicted, even map 180.0 ms; without ranks 0,2 48.0 ms: they are not "
       "worth keeping");
   EXPECT_TRUE(is_better_without_some(PartPlan(2, 2), {1, 4}));
   EXPECT_FALSE(is_better_without_some(PartPlan(2, 2), {1, 2}));
