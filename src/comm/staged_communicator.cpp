@@ -1,51 +1,60 @@
 #include "tutti/backend/backend.hpp"
-#include "tutti/base/error.hpp"
 #include "tutti/comm/communicator.hpp"
 
+#include "arguments.hpp"
+#include "host_memory.hpp"
 #include "patience.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <array>
 #include <deque>
 #include <functional>
+#include <iterator>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 namespace tutti {
 namespace {
 
-// Host memory is ready when it is given away.
-class HostStream final : public Stream {
- public:
-  void synchronize() override {}
-};
-
-// Staging memory and the points at which a sum may go on.
+// Staging memory and the points at which an operation may go on.
 struct Place {
   Buffer staging;
   std::unique_ptr<Event> ready;     // this rank's values are there
   std::unique_ptr<Event> left;      // they are in the staging memory
-  std::unique_ptr<Event> returned;  // the sums are back
+  std::unique_ptr<Event> returned;  // what came of them is back
 };
 
-enum class Stage { waiting, leaving, summing, returning };
+// Work of the processor; then, but for the last step, work over the ranks with what has left.
+struct Step {
+  std::function<void(Stream&)> on_processor;
+  std::function<void()> over_ranks;
+};
 
-struct Sum {
-  Tensor values;
-  Tensor staged;
+enum class Stage { waiting, leaving, over_ranks, returning };
+
+struct Operation {
+  std::array<Tensor, 2> memory;  // the second may be empty
   Place place;
+  std::deque<Step> steps;  // the first is the one under way
   Stage stage = Stage::waiting;
 };
 
 bool overlap(const Tensor& one, const Tensor& other) {
+  if (is_empty(one) || is_empty(other)) return false;
   const std::less<const std::byte*> before;
   const auto* const begin = static_cast<const std::byte*>(one.data);
   const auto* const other_begin = static_cast<const std::byte*>(other.data);
   return before(begin, other_begin + other.bytes()) && before(other_begin, begin + one.bytes());
 }
 
-// One sum after the other over the ranks, while the next is copied out and the last one back.
+bool overlap(const Operation& one, const Operation& other) {
+  return std::ranges::any_of(one.memory, [&](const Tensor& mine) {
+    return std::ranges::any_of(other.memory, [&](const Tensor& theirs) { return overlap(mine, theirs); });
+  });
+}
+
+// One operation after the other over the ranks, while the next is copied out and the last one back.
 class StagedCommunicator final : public Communicator {
  public:
   StagedCommunicator(Backend& backend, std::unique_ptr<Communicator> host)
@@ -58,24 +67,33 @@ class StagedCommunicator final : public Communicator {
   Buffer allocate(std::size_t bytes) override { return backend_.allocate(bytes); }
 
   void all_reduce_sum(const Tensor& values, Stream& stream) override {
-    if (values.type != ElementType::f32 && values.type != ElementType::i64) {
-      throw Error(ErrorSource::internal, fmt::format("sums of {} are not provided for", name_of(values.type)));
-    }
-    if (values.space != backend_.memory_space()) {
-      throw Error(ErrorSource::internal, "a sum is staged for memory of another processor");
-    }
-    if (size() == 1 || values.elements() == 0) return;
-    const std::lock_guard lock(mutex_);
-    Sum sum{.values = values, .staged = {}, .place = place_of(values.bytes())};
-    sum.staged = sum.place.staging.view(values.shape, values.type);
-    stream.record(*sum.place.ready);
-    sums_.push_back(std::move(sum));
-    drive();
+    require_summable(values, backend_.memory_space());
+    pass(values, stream, {.out = true, .back = true, .over_ranks = &Communicator::all_reduce_sum});
   }
 
-  void share(const SharedSum&, Stream&) override { throw Error(ErrorSource::internal, "unfinished"); }
-  void sum_at_first(const Tensor&, Stream&) override { throw Error(ErrorSource::internal, "unfinished"); }
-  void spread_from_first(const Tensor&, Stream&) override { throw Error(ErrorSource::internal, "unfinished"); }
+  void sum_at_first(const Tensor& values, Stream& stream) override {
+    require_summable(values, backend_.memory_space());
+    pass(values, stream, {.out = true, .back = rank() == 0, .over_ranks = &Communicator::sum_at_first});
+  }
+
+  void spread_from_first(const Tensor& values, Stream& stream) override {
+    require_passable(values, backend_.memory_space());
+    pass(values, stream, {.out = rank() == 0, .back = rank() != 0, .over_ranks = &Communicator::spread_from_first});
+  }
+
+  void share(const SharedSum& sum, Stream& stream) override {
+    require_share(sum, size(), backend_.memory_space());
+    if (size() == 1) return work_on(sum, share_of(sum, 0), stream);
+    if (sum.bounds.back() == 0) return;
+    const std::lock_guard lock(mutex_);
+    const std::size_t place_of_results = is_empty(sum.values) ? 0 : (sum.values.bytes() + 63) / 64 * 64;
+    Place place = place_of(place_of_results + (is_empty(sum.results) ? 0 : sum.results.bytes()));
+    SharedSum staged = sum;
+    staged.values = is_empty(sum.values) ? Tensor{} : place.staging.view(sum.values.shape, sum.values.type);
+    staged.results =
+        is_empty(sum.results) ? Tensor{} : place.staging.view(sum.results.shape, sum.results.type, place_of_results);
+    enqueue({.memory = {sum.values, sum.results}, .place = std::move(place), .steps = steps_of(sum, staged)}, stream);
+  }
 
   bool progress() override {
     const std::lock_guard lock(mutex_);
@@ -86,10 +104,10 @@ class StagedCommunicator final : public Communicator {
     for (Patience patience(kUntilMoved); progress(); patience.wait()) {
       const std::lock_guard lock(mutex_);
       // It knows best how to wait for its ranks.
-      if (is_summing()) host_->finish(host_stream_);
+      if (is_over_ranks()) host_->finish(host_stream_);
     }
     const std::lock_guard lock(mutex_);
-    if (!sums_.empty()) stream.follow(*sums_.back().place.returned);
+    for (const Operation& operation : operations_) stream.follow(*operation.place.returned);
   }
 
   void abandon() noexcept override {
@@ -102,6 +120,71 @@ class StagedCommunicator final : public Communicator {
   std::uint64_t bytes_sent() const override { return host_->bytes_sent(); }
 
  private:
+  // Whether values are copied to the host and back, and what is done in between.
+  struct Way {
+    bool out;
+    bool back;
+    void (Communicator::*over_ranks)(const Tensor&, Stream&);
+  };
+
+  void pass(const Tensor& values, Stream& stream, const Way& way) {
+    if (size() == 1 || is_empty(values)) return;
+    const std::lock_guard lock(mutex_);
+    Place place = place_of(values.bytes());
+    const Tensor staged = place.staging.view(values.shape, values.type);
+    std::deque<Step> steps(2);
+    steps[0].on_processor = [=, this](Stream& out) {
+      if (way.out) backend_.copy(out, staged, values);
+    };
+    steps[0].over_ranks = [=, this] { (host_.get()->*way.over_ranks)(staged, host_stream_); };
+    steps[1].on_processor = [=, this](Stream& back) {
+      if (way.back) backend_.copy(back, values, staged);
+    };
+    enqueue({.memory = {values, {}}, .place = std::move(place), .steps = std::move(steps)}, stream);
+  }
+
+  // All values leave, this rank's share of the sum returns and is worked on, what came of it leaves, the others' returns.
+  std::deque<Step> steps_of(const SharedSum& sum, const SharedSum& staged) {
+    const ElementRange own = share_of(sum, rank());
+    const bool adds = !is_empty(sum.values);
+    const bool passes = !is_empty(sum.results);
+    std::deque<Step> steps;
+    if (adds) {
+      steps.push_back({[=, this](Stream& out) { backend_.copy(out, staged.values, sum.values); },
+                       [=, this] {
+                         host_->share({.values = staged.values, .bounds = staged.bounds, .then = {}, .results = {}},
+                                      host_stream_);
+                       }});
+    }
+    steps.push_back({[=, this](Stream& both) {
+                       if (adds) copy(both, sum.values, staged.values, own);
+                       work_on(sum, own, both);
+                       if (passes) copy(both, staged.results, sum.results, own);
+                     },
+                     {}});
+    if (passes) {
+      steps.back().over_ranks = [=, this] {
+        host_->share({.values = {}, .bounds = staged.bounds, .then = {}, .results = staged.results}, host_stream_);
+      };
+      steps.push_back({[=, this](Stream& back) {
+                         copy(back, sum.results, staged.results, {0, own.begin});
+                         copy(back, sum.results, staged.results, {own.end, sum.bounds.back()});
+                       },
+                       {}});
+    }
+    return steps;
+  }
+
+  void copy(Stream& stream, const Tensor& to, const Tensor& from, const ElementRange& range) {
+    if (range.elements() > 0) backend_.copy(stream, part_of(to, range), part_of(from, range));
+  }
+
+  void enqueue(Operation operation, Stream& stream) {
+    stream.record(*operation.place.ready);
+    operations_.push_back(std::move(operation));
+    drive();
+  }
+
   // The smallest that will do, so that every step finds the places of the one before.
   Place place_of(std::size_t bytes) {
     auto best = free_.end();
@@ -120,48 +203,53 @@ class StagedCommunicator final : public Communicator {
     return place;
   }
 
-  // False when all sums are at least on their way back.
+  // False when all operations are at least on their way back.
   bool drive() {
     if (abandoned_) return false;
-    while (!sums_.empty() && sums_.front().stage == Stage::returning && sums_.front().place.returned->reached()) {
-      free_.push_back(std::move(sums_.front().place));
-      sums_.pop_front();
+    while (!operations_.empty() && operations_.front().stage == Stage::returning &&
+           operations_.front().place.returned->reached()) {
+      free_.push_back(std::move(operations_.front().place));
+      operations_.pop_front();
     }
-    for (auto sum = sums_.begin(); sum != sums_.end(); ++sum) {
-      if (sum->stage == Stage::waiting && !leave(*sum)) break;
+    for (Operation& operation : operations_) {
+      if (operation.stage == Stage::waiting && !leave(operation)) break;
     }
-    const auto next =
-        std::find_if(sums_.begin(), sums_.end(), [](const Sum& s) { return s.stage != Stage::returning; });
-    if (next == sums_.end()) return false;
+    const auto next = std::ranges::find_if(operations_, [](const Operation& o) { return o.stage != Stage::returning; });
+    if (next == operations_.end()) return false;
     if (next->stage == Stage::leaving && next->place.left->reached()) {
-      host_->all_reduce_sum(next->staged, host_stream_);
-      next->stage = Stage::summing;
+      next->steps.front().over_ranks();
+      next->stage = Stage::over_ranks;
     }
-    if (next->stage != Stage::summing || host_->progress()) return true;
+    if (next->stage != Stage::over_ranks || host_->progress()) return true;
     host_->finish(host_stream_);  // for what it throws: nothing is left to wait for
-    backend_.copy(*back_, next->values, next->staged);
-    back_->record(*next->place.returned);
-    next->stage = Stage::returning;
-    return std::next(next) != sums_.end();
+    next->steps.pop_front();
+    begin_step(*next, *back_);
+    return next->stage != Stage::returning || std::next(next) != operations_.end();
   }
 
-  bool is_summing() const {
-    return std::any_of(sums_.begin(), sums_.end(), [](const Sum& sum) { return sum.stage == Stage::summing; });
+  bool is_over_ranks() const {
+    return std::ranges::any_of(operations_, [](const Operation& o) { return o.stage == Stage::over_ranks; });
   }
 
-  // Sums over the same memory take what earlier ones have left there.
-  bool leave(Sum& sum) {
-    for (const Sum& earlier : sums_) {
-      if (&earlier == &sum) break;
-      if (!overlap(earlier.values, sum.values)) continue;
+  // Operations on the same memory take what earlier ones have left there.
+  bool leave(Operation& operation) {
+    for (const Operation& earlier : operations_) {
+      if (&earlier == &operation) break;
+      if (!overlap(earlier, operation)) continue;
       if (earlier.stage != Stage::returning) return false;
       out_->follow(*earlier.place.returned);
     }
-    out_->follow(*sum.place.ready);
-    backend_.copy(*out_, sum.staged, sum.values);
-    out_->record(*sum.place.left);
-    sum.stage = Stage::leaving;
+    out_->follow(*operation.place.ready);
+    begin_step(operation, *out_);
     return true;
+  }
+
+  void begin_step(Operation& operation, Stream& stream) {
+    const Step& step = operation.steps.front();
+    step.on_processor(stream);
+    const bool last = !step.over_ranks;
+    stream.record(last ? *operation.place.returned : *operation.place.left);
+    operation.stage = last ? Stage::returning : Stage::leaving;
   }
 
   // Copies wait for nothing but this processor.
@@ -181,7 +269,7 @@ class StagedCommunicator final : public Communicator {
   std::unique_ptr<Stream> back_;
 
   std::mutex mutex_;  // guards all that follows
-  std::deque<Sum> sums_;
+  std::deque<Operation> operations_;
   std::vector<Place> free_;
   bool abandoned_ = false;
 };

@@ -1,4 +1,3 @@
-#include "elements.hpp"
 #include "optimizer_kinds.hpp"
 
 namespace tutti {
@@ -6,22 +5,21 @@ namespace {
 
 class AdamW : public Optimizer {
  public:
-  AdamW(const OptimizerOptions& options, Backend& backend, const ParameterLayout& layout)
+  AdamW(const OptimizerOptions& options, const OptimizerParts& parts)
       : weight_decay_(options.weight_decay),
-        backend_(backend),
-        runs_(trained_runs(layout, options.spares_norms_and_biases && options.weight_decay != 0)),
-        clip_(options.clip_norm, backend, layout),
-        first_moment_(backend, layout),
-        second_moment_(backend, layout) {}
+        backend_(parts.backend),
+        runs_(owned_runs(parts, options.spares_norms_and_biases && options.weight_decay != 0)),
+        clip_(options.clip_norm, parts),
+        first_moment_(parts),
+        second_moment_(parts) {}
 
   void apply(Stream& stream, const ParameterArena& arena, double learning_rate, std::int64_t step) override {
     const Tensor factor = clip_.factor(stream, arena);
-    for (const TrainedRun& run : runs_) {
-      const auto stretch = [&run](const Tensor& block) { return elements_of(block, run.begin, run.end); };
-      backend_.adamw_step(stream, {.weights = stretch(arena.weights()),
-                                   .gradients = stretch(arena.gradients()),
-                                   .first_moment = stretch(first_moment_.values),
-                                   .second_moment = stretch(second_moment_.values),
+    for (const OwnedRun& run : runs_) {
+      backend_.adamw_step(stream, {.weights = elements_of(arena.weights(), run.elements),
+                                   .gradients = elements_of(arena.gradients(), run.elements),
+                                   .first_moment = first_moment_.of(run),
+                                   .second_moment = second_moment_.of(run),
                                    .learning_rate = learning_rate,
                                    .weight_decay = run.spared ? 0 : weight_decay_,
                                    .step = step,
@@ -36,7 +34,7 @@ class AdamW : public Optimizer {
  private:
   double weight_decay_;
   Backend& backend_;
-  std::vector<TrainedRun> runs_;
+  std::vector<OwnedRun> runs_;
   GradientClip clip_;
   StateBlock first_moment_;
   StateBlock second_moment_;
@@ -44,9 +42,8 @@ class AdamW : public Optimizer {
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_adamw(const OptimizerOptions& options, Backend& backend,
-                                      const ParameterLayout& layout) {
-  return std::make_unique<AdamW>(options, backend, layout);
+std::unique_ptr<Optimizer> make_adamw(const OptimizerOptions& options, const OptimizerParts& parts) {
+  return std::make_unique<AdamW>(options, parts);
 }
 
 }  // namespace tutti

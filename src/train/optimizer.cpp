@@ -7,43 +7,54 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <utility>
 
 namespace tutti {
 
-std::vector<TrainedRun> trained_runs(const ParameterLayout& layout, bool spares_norms_and_biases) {
-  std::vector<TrainedRun> runs;
-  for (const ParameterSlice& slice : layout.trained()) {
-    const bool spared = spares_norms_and_biases && slice.kind != ParameterKind::weight;
-    if (runs.empty() || runs.back().spared != spared) runs.push_back({slice.offset, 0, spared});
+namespace {
+
+// A rank whose weights come from another: it keeps no state and sums no norms.
+class Bystander : public Optimizer {
+ public:
+  explicit Bystander(std::unique_ptr<Optimizer> optimizer) : optimizer_(std::move(optimizer)) {}
+  void apply(Stream&, const ParameterArena&, double, std::int64_t) override {}
+  std::vector<OptimizerSlot> slots() const override { return optimizer_->slots(); }
+
+ private:
+  std::unique_ptr<Optimizer> optimizer_;  // over nothing
+};
+
+}  // namespace
+
+std::vector<OwnedRun> owned_runs(const OptimizerParts& parts, bool spares_norms_and_biases) {
+  std::vector<IndexRange> ranges;
+  std::vector<bool> spared;
+  for (const ParameterSlice& slice : parts.layout.trained()) {
+    const bool is_spared = spares_norms_and_biases && slice.kind != ParameterKind::weight;
+    if (!ranges.empty()) ranges.back().end = slice.offset;
+    if (!ranges.empty() && spared.back() == is_spared) continue;
+    ranges.push_back({slice.offset, 0});
+    spared.push_back(is_spared);
   }
-  for (std::size_t i = 0; i < runs.size(); ++i) {
-    runs[i].end = i + 1 < runs.size() ? runs[i + 1].begin : layout.trained_elements();
-  }
+  if (!ranges.empty()) ranges.back().end = parts.layout.trained_elements();
+  std::vector<OwnedRun> runs;
+  for (const OwnedPiece& piece : parts.ownership.pieces_of(ranges)) runs.push_back({piece, spared[piece.range]});
   return runs;
 }
 
-StateBlock::StateBlock(Backend& backend, const ParameterLayout& layout)
-    : memory(backend.allocate(static_cast<std::size_t>(layout.trained_elements()) * sizeof(float))),
-      values(memory.view(Shape{layout.trained_elements()}, ElementType::f32)) {}
-
-SliceSquares::SliceSquares(Backend& backend, std::span<const ParameterSlice> slices)
-    : backend_(backend),
-      slices_(slices.begin(), slices.end()),
-      sums_(backend.allocate(slices.size() * sizeof(double))) {}
-
-Tensor SliceSquares::of(Stream& stream, const Tensor& block) {
-  std::vector<Tensor> tensors;
-  for (const ParameterSlice& slice : slices_) tensors.push_back(slice_of(block, slice));
-  const Tensor sums = sums_.view(Shape{static_cast<std::int64_t>(slices_.size())}, ElementType::f64);
-  backend_.sum_squares(stream, tensors, sums);
-  return sums;
+StateBlock::StateBlock(const OptimizerParts& parts) {
+  const IndexRange trained{0, parts.layout.trained_elements()};
+  std::int64_t elements = 0;
+  for (const OwnedPiece& piece : parts.ownership.pieces_of({&trained, 1})) elements = piece.place.end;
+  memory = parts.backend.allocate(static_cast<std::size_t>(elements) * sizeof(float));
+  values = memory.view(Shape{elements}, ElementType::f32);
 }
 
-GradientClip::GradientClip(double greatest_norm, Backend& backend, const ParameterLayout& layout)
+GradientClip::GradientClip(double greatest_norm, const OptimizerParts& parts)
     : greatest_norm_(greatest_norm),
-      backend_(backend),
-      squares_(backend, layout.trained()),
-      factor_(backend.allocate(sizeof(float))) {}
+      backend_(parts.backend),
+      squares_(parts, greatest_norm == 0 ? std::span<const ParameterSlice>{} : parts.layout.trained()),
+      factor_(backend_.allocate(sizeof(float))) {}
 
 Tensor GradientClip::factor(Stream& stream, const ParameterArena& arena) {
   if (greatest_norm_ == 0) return {};
@@ -73,12 +84,13 @@ void require_sensible(const OptimizerOptions& options) {
   }
 }
 
-std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options, Backend& backend,
-                                          const ParameterLayout& layout) {
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options, const OptimizerParts& parts) {
   require_sensible(options);
-  if (options.kind == "adamw") return make_adamw(options, backend, layout);
-  if (options.kind == "lars") return make_lars(options, backend, layout);
-  return make_sgd(options, backend, layout);
+  const auto make = options.kind == "adamw" ? make_adamw : options.kind == "lars" ? make_lars : make_sgd;
+  auto optimizer = make(options, parts);
+  const Ownership& ownership = parts.ownership;
+  if (ownership.owners() != Owners::first || !ownership.owned().empty()) return optimizer;
+  return std::make_unique<Bystander>(std::move(optimizer));
 }
 
 }  // namespace tutti

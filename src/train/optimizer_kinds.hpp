@@ -1,7 +1,12 @@
 #pragma once
-// The optimizers by kind, and what they share: which elements are decayed, norms of gradients, and their clipping.
+// The optimizers by kind, and what they share: which elements are decayed, norms of gradients, and their clipping. All
+// of them borrow backend and communicator.
 
+#include "tutti/comm/communicator.hpp"
 #include "tutti/train/optimizer.hpp"
+
+#include "elements.hpp"
+#include "ownership.hpp"
 
 #include <cstdint>
 #include <memory>
@@ -10,45 +15,57 @@
 
 namespace tutti {
 
-// `backend` is borrowed by all of these.
-std::unique_ptr<Optimizer> make_sgd(const OptimizerOptions& options, Backend& backend, const ParameterLayout& layout);
-std::unique_ptr<Optimizer> make_adamw(const OptimizerOptions& options, Backend& backend, const ParameterLayout& layout);
-std::unique_ptr<Optimizer> make_lars(const OptimizerOptions& options, Backend& backend, const ParameterLayout& layout);
+std::unique_ptr<Optimizer> make_sgd(const OptimizerOptions& options, const OptimizerParts& parts);
+std::unique_ptr<Optimizer> make_adamw(const OptimizerOptions& options, const OptimizerParts& parts);
+std::unique_ptr<Optimizer> make_lars(const OptimizerOptions& options, const OptimizerParts& parts);
 
-// Elements begin .. end - 1 of the trained ones: neighbouring slices that are treated alike, with their padding.
-struct TrainedRun {
-  std::int64_t begin = 0;
-  std::int64_t end = 0;
+// Trained elements that this rank owns and that are treated alike: of neighbouring slices, with their padding.
+struct OwnedRun : OwnedPiece {
   bool spared = false;
 };
-// In order, covering all trained elements; one run when no kind is spared.
-std::vector<TrainedRun> trained_runs(const ParameterLayout& layout, bool spares_norms_and_biases);
+// In order, covering all trained elements that it owns; one run for each owned range when no kind is spared.
+std::vector<OwnedRun> owned_runs(const OptimizerParts& parts, bool spares_norms_and_biases);
 
-// A block of state for the trained elements.
+// State for the trained elements that this rank owns.
 struct StateBlock {
-  StateBlock(Backend& backend, const ParameterLayout& layout);
+  explicit StateBlock(const OptimizerParts& parts);
+  Tensor of(const OwnedPiece& piece) const { return elements_of(values, piece.place); }
   Buffer memory;
   Tensor values;
 };
 
-// Sums of squares of some slices of a block, kept in the processor's memory.
+// Sums of squares of some slices of a block, kept in the processor's memory. Where shares are owned, each rank adds up
+// the blocks that it owns, and block by block they go to all: the bits are those of whole slices.
 class SliceSquares {
  public:
-  SliceSquares(Backend& backend, std::span<const ParameterSlice> slices);
-  // f64 [slices], valid until the next call. Asynchronous.
+  SliceSquares(const OptimizerParts& parts, std::span<const ParameterSlice> slices);
+  // f64 [slices], valid until the next call. Collective where shares are owned. Asynchronous.
   Tensor of(Stream& stream, const Tensor& block);
 
  private:
+  struct Bucket {
+    std::vector<IndexRange> blocks;  // of this rank
+    Tensor sums;                     // theirs
+    SharedSum all;
+  };
+  void cut_blocks(const Ownership& ownership);
+  void sum(Stream& stream, const Tensor& block, const std::vector<IndexRange>& ranges, const Tensor& sums);
+
   Backend& backend_;
-  std::vector<ParameterSlice> slices_;
+  Communicator& communicator_;
+  std::vector<IndexRange> slices_;
   Buffer sums_;
+  std::vector<Bucket> buckets_;  // none where whole slices are owned
+  Buffer block_sums_;
+  Buffer block_ends_;
+  std::vector<Tensor> tensors_;
 };
 
 // Shrinks all gradients alike when their common norm is above the limit.
 class GradientClip {
  public:
-  GradientClip(double greatest_norm, Backend& backend, const ParameterLayout& layout);
-  // f32 [1] by which gradients are to be multiplied; empty without a limit. Asynchronous.
+  GradientClip(double greatest_norm, const OptimizerParts& parts);
+  // f32 [1] by which gradients are to be multiplied; empty without a limit. As SliceSquares::of.
   Tensor factor(Stream& stream, const ParameterArena& arena);
 
  private:

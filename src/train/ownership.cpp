@@ -1,13 +1,14 @@
 #include "ownership.hpp"
 
+#include "elements.hpp"
+
 #include <algorithm>
 #include <utility>
 
 namespace tutti {
 namespace {
 
-constexpr std::int64_t kCacheLine = 16;    // elements
-constexpr std::int64_t kNormBlock = 4096;  // as Backend::sum_squares adds
+constexpr std::int64_t kCacheLine = 16;  // elements
 
 // Where in a bucket a share may begin, at or before `place`.
 std::int64_t begin_of_norm_block(const ParameterLayout& layout, IndexRange bucket, std::int64_t place) {
@@ -71,6 +72,21 @@ Ownership::Ownership(Owners owners, const ParameterLayout& layout, std::vector<s
   }
 }
 
+std::vector<OwnedPiece> Ownership::pieces_of(std::span<const IndexRange> ranges) const {
+  std::vector<OwnedPiece> pieces;
+  std::int64_t before = 0;
+  for (const IndexRange& whole : owned_) {
+    for (std::size_t i = 0; i < ranges.size(); ++i) {
+      for (const IndexRange& piece : within({whole}, ranges[i])) {
+        const std::int64_t place = before + piece.begin - whole.begin;
+        pieces.push_back({piece, {place, place + piece.size()}, i});
+      }
+    }
+    before += whole.size();
+  }
+  return pieces;
+}
+
 std::vector<IndexRange> within(const std::vector<IndexRange>& ranges, IndexRange limits) {
   std::vector<IndexRange> inside;
   for (const IndexRange& range : ranges) {
@@ -78,6 +94,19 @@ std::vector<IndexRange> within(const std::vector<IndexRange>& ranges, IndexRange
     if (kept.begin < kept.end) inside.push_back(kept);
   }
   return inside;
+}
+
+void gather_owned(Communicator& communicator, const Ownership& ownership, const Tensor& block, Stream& stream) {
+  if (ownership.owners() == Owners::everyone) return;
+  for (std::size_t bucket = 0; bucket < ownership.bucket_ends().size(); ++bucket) {
+    const Tensor values = elements_of(block, ownership.bucket(bucket));
+    if (ownership.owners() == Owners::first) {
+      communicator.spread_from_first(values, stream);
+    } else {
+      communicator.share({.values = {}, .bounds = ownership.bounds(bucket), .then = {}, .results = values}, stream);
+    }
+  }
+  communicator.finish(stream);
 }
 
 }  // namespace tutti

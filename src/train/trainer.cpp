@@ -7,7 +7,11 @@
 #include "evaluator.hpp"
 #include "exact_sum.hpp"
 #include "gradient_sync.hpp"
+<<<<<<< HEAD
 #include "part_dealer.hpp"
+=======
+#include "ownership.hpp"
+>>>>>>> stage-d
 #include "part_team.hpp"
 #include "state_arrays.hpp"
 #include "step_pace.hpp"
@@ -180,7 +184,9 @@ Trainer::Run::Run(const TrainerParts& parts, const TrainerOptions& options, RunF
       ownership_(options.exchange.owners(), network_.layout(), cut_buckets(network_.layout(), options.bucket_bytes),
                  {.rank = communicator_.rank(), .size = communicator_.size()}),
       sync_(communicator_, ownership_, arena_.gradients(), exact_.get()),
-      optimizer_(make_optimizer(options.optimizer, backend_, network_.layout())),
+      optimizer_(make_optimizer(
+          options.optimizer,
+          {.backend = backend_, .communicator = communicator_, .layout = network_.layout(), .ownership = ownership_})),
       sum_over_ranks_(backend_, communicator_),
       planned_steps_(count_planned_steps(options, loader_, train_.info().samples)) {
   stream_->while_waiting([this] { communicator_.progress(); });

@@ -1,7 +1,7 @@
 #include "tutti/comm/nccl_library.hpp"
 
-#include "communicator_contract.hpp"
 #include "gpu_of_rank.hpp"
+#include "shared_sums_contract.hpp"
 
 #include <gtest/gtest.h>
 
@@ -14,11 +14,10 @@ std::unique_ptr<Communicator> make_nccl(World& world, const NcclOptions& options
   return tutti_nccl_library().make_communicator(world, options);
 }
 
-INSTANTIATE_TEST_SUITE_P(Nccl, CommunicatorContract,
-                         testing::Values(CommunicatorCase{"nccl", test_world,
-                                                          [](World& w) { return make_nccl(w, gpu_of_rank()); },
-                                                          backend_of_rank}),
-                         case_name);
+const auto communicators = testing::Values(
+    CommunicatorCase{"nccl", test_world, [](World& w) { return make_nccl(w, gpu_of_rank()); }, backend_of_rank});
+INSTANTIATE_TEST_SUITE_P(Nccl, CommunicatorContract, communicators, case_name);
+INSTANTIATE_TEST_SUITE_P(Nccl, SharedSumContract, communicators, case_name);
 
 class NcclCommunicator : public testing::Test {
  protected:

@@ -1,5 +1,5 @@
-#include "communicator_contract.hpp"
 #include "gpu_of_rank.hpp"
+#include "shared_sums_contract.hpp"
 
 #include <gtest/gtest.h>
 
@@ -17,22 +17,19 @@ Backend& processor() {
   return *backend;
 }
 
-INSTANTIATE_TEST_SUITE_P(Staged, CommunicatorContract,
-                         testing::Values(CommunicatorCase{"gpu", test_world, make_staged, backend_of_rank},
-                                         CommunicatorCase{"gpu_with_helper_thread", test_world,
-                                                          [](World& w) {
-                                                            return make_staged_communicator(
-                                                                backend_of_rank(),
-                                                                make_mpi_ring_communicator(w, {.helper_thread = true}));
-                                                          },
-                                                          backend_of_rank},
-                                         CommunicatorCase{"processor", test_world,
-                                                          [](World& w) {
-                                                            return make_staged_communicator(
-                                                                processor(), make_mpi_ring_communicator(w, {}));
-                                                          },
-                                                          processor}),
-                         case_name);
+const auto communicators = testing::Values(
+    CommunicatorCase{"gpu", test_world, make_staged, backend_of_rank},
+    CommunicatorCase{"gpu_with_helper_thread", test_world,
+                     [](World& w) {
+                       return make_staged_communicator(backend_of_rank(),
+                                                       make_mpi_ring_communicator(w, {.helper_thread = true}));
+                     },
+                     backend_of_rank},
+    CommunicatorCase{"processor", test_world,
+                     [](World& w) { return make_staged_communicator(processor(), make_mpi_ring_communicator(w, {})); },
+                     processor});
+INSTANTIATE_TEST_SUITE_P(Staged, CommunicatorContract, communicators, case_name);
+INSTANTIATE_TEST_SUITE_P(Staged, SharedSumContract, communicators, case_name);
 
 // Buckets of one block, as gradients are exchanged: each summed while the next is still being computed.
 TEST(StagedCommunicator, GivesTheBitsOfTheHostsRingWithManySumsUnderWay) {

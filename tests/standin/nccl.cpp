@@ -1,8 +1,8 @@
 // NCCL's calls that we use, over MPI, on streams of the stand-in for CUDA. A communicator that does not block answers
 // late on purpose: what it was asked for is under way until it has been asked for its state a few times, and only then
-// is a sum on its stream.
+// is an operation on its stream. A group of calls is one operation.
 //
-// Environment: TUTTI_NCCL_FAULT="stall 1 3" lets rank 1 never come to its 3rd sum; "fail" lets it fail there, which the
+// Environment: TUTTI_NCCL_FAULT="stall 1 3" lets rank 1 never come to its 3rd operation; "fail" lets it fail there, which the
 // others hear of; "die" ends its process there.
 
 #include "standin/control.hpp"
@@ -10,8 +10,8 @@
 #include "standin/runtime.hpp"
 
 #include <nccl.h>
-#include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
@@ -37,42 +37,20 @@ struct Origin {
   int number = 0;
 };
 
-int world_rank() {
-  int initialised = 0;
-  int rank = 0;
-  check_mpi(MPI_Initialized(&initialised));
-  if (initialised != 0) check_mpi(MPI_Comm_rank(MPI_COMM_WORLD, &rank));
-  return rank;
-}
-
 struct Fault {
   std::string kind;
   int rank = -1;
-  std::int64_t sum = 0;
+  std::int64_t operation = 0;
 
   static Fault from_environment() {
     Fault fault;
     const char* const text = std::getenv("TUTTI_NCCL_FAULT");
-    if (text != nullptr) std::istringstream(text) >> fault.kind >> fault.rank >> fault.sum;
+    if (text != nullptr) std::istringstream(text) >> fault.kind >> fault.rank >> fault.operation;
     return fault;
   }
 };
 
-RankCard card_of(int rank) {
-  RankCard card{.rank = rank, .world_rank = world_rank()};
-  const char* const given = std::getenv("NCCL_HOSTID");
-  if (given != nullptr) {
-    std::strncpy(card.host.data(), given, card.host.size() - 1);
-  } else if (::gethostname(card.host.data(), card.host.size() - 1) != 0) {
-    throw std::runtime_error("gethostname");
-  }
-  cudaDeviceProp properties{};
-  if (cudaGetDeviceProperties(&properties, current_device()) != cudaSuccess) throw std::runtime_error("no device");
-  std::memcpy(card.uuid.data(), properties.uuid.bytes, card.uuid.size());
-  return card;
-}
-
-// One rank of a communicator. Sums that are still on a stream keep it when the communicator is gone.
+// One rank of a communicator. Operations that are still on a stream keep it when the communicator is gone.
 class Member {
  public:
   Member(int rank, int ranks, const Origin& origin)
@@ -82,6 +60,7 @@ class Member {
         introduction_(card_of(rank), ranks, origin.root, channel_) {}
 
   bool aborted() const { return aborted_; }
+  int rank() const { return rank_; }
   int ranks() const { return ranks_; }
 
   // Of what was asked for last, which goes on a little.
@@ -93,7 +72,7 @@ class Member {
       state_ = meeting();
     }
     if (pending_ && --answers_left_ <= 0) {
-      state_ = enqueue(pending_->stream, pending_->exchange);
+      state_ = enqueue(pending_->stream, pending_->exchanges);
       pending_.reset();
     }
     if (state_ == ncclSuccess && hears_of_failure()) state_ = refuse(ncclRemoteError, "another rank failed");
@@ -102,8 +81,13 @@ class Member {
 
   bool is_busy() const { return !introduced_ || pending_; }
 
-  void begin(cudaStream_t stream, const Exchange::Values& values) {
-    pending_ = Pending{stream, std::make_shared<Exchange>(values)};
+  // Calls that are begun as one.
+  void begin(cudaStream_t stream, const std::vector<Call>& calls) {
+    pending_ = Pending{stream, std::make_shared<Exchanges>()};
+    for (const Call& call : calls) {
+      const int tag = call.is_collective() ? channel_.collective(++collectives_begun_) : channel_.from_rank_to_rank();
+      pending_->exchanges->push_back(std::make_shared<Exchange>(call, rank_, tag));
+    }
     answers_left_ = kLateAnswers;
   }
 
@@ -111,18 +95,19 @@ class Member {
     aborted_ = true;
     pending_.reset();
     if (!introduced_) introduction_.give_up(self_.lock());
-    for (const auto& sum : sums_) {
-      if (const auto exchange = sum.lock()) Exchange::give_up(exchange);
+    for (const auto& begun : begun_) {
+      if (const auto exchange = begun.lock()) Exchange::give_up(exchange);
     }
   }
 
-  // The sums' steps on the stream hold this.
+  // Operations on the stream hold this.
   void hold(const std::shared_ptr<Member>& self) { self_ = self; }
 
  private:
+  using Exchanges = std::vector<std::shared_ptr<Exchange>>;
   struct Pending {
     cudaStream_t stream;
-    std::shared_ptr<Exchange> exchange;
+    std::shared_ptr<Exchanges> exchanges;
   };
 
   // As NCCL: two ranks of one host on one device are an error of the user's.
@@ -139,28 +124,31 @@ class Member {
     return ncclSuccess;
   }
 
-  ncclResult_t enqueue(cudaStream_t stream, const std::shared_ptr<Exchange>& exchange) {
-    const std::int64_t number = ++sums_begun_;
-    sums_.push_back(exchange);
+  ncclResult_t enqueue(cudaStream_t stream, const std::shared_ptr<Exchanges>& exchanges) {
+    const std::int64_t number = ++operations_begun_;
+    begun_.insert(begun_.end(), exchanges->begin(), exchanges->end());
     const auto self = self_.lock();
-    const cudaError_t status = standin::enqueue(
-        stream, [self, exchange] { self->aborted_ ? void() : exchange->add(); },
-        [self, exchange, number] { return self->can_add(*exchange, number); });
+    const auto finish = [self, exchanges] {
+      if (self->aborted_) return;
+      for (const auto& exchange : *exchanges) exchange->finish();
+    };
+    const cudaError_t status =
+        standin::enqueue(stream, finish, [self, exchanges, number] { return self->can_finish(*exchanges, number); });
     return status == cudaSuccess ? ncclSuccess : refuse(ncclUnhandledCudaError, cudaGetErrorName(status));
   }
 
-  bool can_add(Exchange& exchange, std::int64_t number) {
+  bool can_finish(const Exchanges& exchanges, std::int64_t number) {
     if (aborted_) return true;
-    if (!exchange.started()) {
+    if (!exchanges.front()->started()) {
       if (meets_fault(number)) return false;
-      exchange.start(introduction_.ranks(), rank_, channel_.sum(number));
+      for (const auto& exchange : exchanges) exchange->start(introduction_.ranks());
     }
-    return exchange.arrived();
+    return std::ranges::all_of(exchanges, [](const auto& exchange) { return exchange->arrived(); });
   }
 
-  // True where this sum shall not begin.
+  // True where this operation shall not begin.
   bool meets_fault(std::int64_t number) {
-    if (fault_.rank != rank_ || fault_.sum != number) return false;
+    if (fault_.rank != rank_ || fault_.operation != number) return false;
     if (fault_.kind == "die") static_cast<void>(::raise(SIGKILL));
     if (fault_.kind == "fail" && state_ == ncclSuccess) {
       state_ = refuse(ncclSystemError, "told to fail");
@@ -188,8 +176,9 @@ class Member {
   ncclResult_t state_ = ncclInProgress;
   int answers_left_ = 0;
   std::optional<Pending> pending_;
-  std::int64_t sums_begun_ = 0;
-  std::vector<std::weak_ptr<Exchange>> sums_;
+  std::int64_t operations_begun_ = 0;
+  std::int64_t collectives_begun_ = 0;
+  std::vector<std::weak_ptr<Exchange>> begun_;
   Messages failures_;
   std::weak_ptr<Member> self_;
 };
@@ -202,6 +191,76 @@ using namespace tutti::standin;
 struct ncclComm {
   std::shared_ptr<Member> member;
 };
+
+namespace {
+
+// What a thread has asked for since it opened a group.
+struct OpenGroup {
+  int depth = 0;
+  ncclResult_t result = ncclSuccess;
+  ncclComm_t communicator = nullptr;
+  cudaStream_t stream = nullptr;
+  std::vector<Call> calls;
+};
+thread_local OpenGroup group;
+
+bool is_device_memory(const void* values, std::size_t bytes) {
+  const auto* const memory = find_allocation(values);
+  return memory != nullptr && memory->second.on_device &&
+         reinterpret_cast<std::uintptr_t>(values) + bytes <= memory->first + memory->second.bytes;
+}
+
+// Null where nothing is wrong. Where values may lie is what we use: in place.
+const char* mistake_in(const Call& call, const Member& member) {
+  const auto rank = static_cast<std::size_t>(member.rank());
+  const auto* const from = static_cast<const std::byte*>(call.from);
+  const auto* const to = static_cast<const std::byte*>(call.to);
+  if (call.other < 0 || call.other >= member.ranks()) return "a rank that is not there";
+  if (!call.is_collective() && call.other == member.rank()) return "the stand-in sends to other ranks only";
+  if (call.adds() && call.type != ncclFloat32 && call.type != ncclInt64) return "the stand-in adds f32 and i64";
+  if (call.kind == Call::Kind::reduce_scatter ? to != from + rank * call.bytes()
+      : call.kind == Call::Kind::all_gather   ? from != to + rank * call.bytes()
+                                              : call.is_collective() && from != to) {
+    return "the stand-in works in place";
+  }
+  if (call.kind != Call::Kind::receive && !is_device_memory(from, call.bytes_from(member.ranks()))) {
+    return "not memory of a device";
+  }
+  if (call.kind != Call::Kind::send && !is_device_memory(to, call.bytes_to(member.ranks()))) {
+    return "not memory of a device";
+  }
+  return nullptr;
+}
+
+ncclResult_t ask(const Call& call, ncclComm_t communicator, cudaStream_t stream) {
+  if (communicator == nullptr) return refuse(ncclInvalidArgument, "no communicator");
+  const Lock lock;
+  Member& member = *communicator->member;
+  if (member.is_busy()) return refuse(ncclInvalidArgument, "the communicator is still at what it was asked for before");
+  if (const char* const mistake = mistake_in(call, member); mistake != nullptr) {
+    group.result = refuse(ncclInvalidArgument, mistake);
+    return group.result;
+  }
+  if (group.depth == 0) {
+    member.begin(stream, {call});
+    return member.poll();
+  }
+  if (!group.calls.empty() && (group.communicator != communicator || group.stream != stream)) {
+    group.result = refuse(ncclInvalidUsage, "the stand-in's groups are of one communicator and stream");
+    return group.result;
+  }
+  group.communicator = communicator;
+  group.stream = stream;
+  group.calls.push_back(call);
+  return ncclSuccess;
+}
+
+ncclResult_t ask_to_add(const Call& call, ncclRedOp_t operation, ncclComm_t communicator, cudaStream_t stream) {
+  if (operation != ncclSum) return refuse(ncclInvalidArgument, "the stand-in adds");
+  return ask(call, communicator, stream);
+}
+
+}  // namespace
 
 extern "C" {
 
@@ -261,24 +320,59 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t communicator, ncclResult_t* state)
   return ncclSuccess;
 }
 
+ncclResult_t ncclGroupStart() {
+  if (group.depth == 0) group = {};
+  ++group.depth;
+  return ncclSuccess;
+}
+
+ncclResult_t ncclGroupEnd() {
+  if (group.depth == 0) return refuse(ncclInvalidUsage, "no group is open");
+  if (--group.depth > 0 || group.result != ncclSuccess || group.calls.empty()) return group.result;
+  const Lock lock;
+  Member& member = *group.communicator->member;
+  member.begin(group.stream, group.calls);
+  return member.poll();
+}
+
 ncclResult_t ncclAllReduce(const void* from, void* to, std::size_t count, ncclDataType_t type, ncclRedOp_t operation,
                            ncclComm_t communicator, cudaStream_t stream) {
-  if (communicator == nullptr) return refuse(ncclInvalidArgument, "no communicator");
-  const Lock lock;
-  Member& member = *communicator->member;
-  if (member.is_busy()) return refuse(ncclInvalidArgument, "the communicator is still at what it was asked for before");
-  if (from != to || operation != ncclSum || (type != ncclFloat32 && type != ncclInt64)) {
-    return refuse(ncclInvalidArgument, "the stand-in adds f32 and i64 in place");
-  }
-  const Exchange::Values values{to, count, type == ncclFloat32 ? Exchange::Type::f32 : Exchange::Type::i64};
-  const auto* const memory = find_allocation(to);
-  if (memory == nullptr || !memory->second.on_device) return refuse(ncclInvalidArgument, "not memory of a device");
-  member.begin(stream, values);
-  return member.poll();
+  return ask_to_add({Call::Kind::all_reduce, from, to, count, type}, operation, communicator, stream);
+}
+
+ncclResult_t ncclReduce(const void* from, void* to, std::size_t count, ncclDataType_t type, ncclRedOp_t operation,
+                        int root, ncclComm_t communicator, cudaStream_t stream) {
+  return ask_to_add({Call::Kind::reduce, from, to, count, type, root}, operation, communicator, stream);
+}
+
+ncclResult_t ncclReduceScatter(const void* from, void* to, std::size_t count, ncclDataType_t type,
+                               ncclRedOp_t operation, ncclComm_t communicator, cudaStream_t stream) {
+  return ask_to_add({Call::Kind::reduce_scatter, from, to, count, type}, operation, communicator, stream);
+}
+
+ncclResult_t ncclBroadcast(const void* from, void* to, std::size_t count, ncclDataType_t type, int root,
+                           ncclComm_t communicator, cudaStream_t stream) {
+  return ask({Call::Kind::broadcast, from, to, count, type, root}, communicator, stream);
+}
+
+ncclResult_t ncclAllGather(const void* from, void* to, std::size_t count, ncclDataType_t type, ncclComm_t communicator,
+                           cudaStream_t stream) {
+  return ask({Call::Kind::all_gather, from, to, count, type}, communicator, stream);
+}
+
+ncclResult_t ncclSend(const void* from, std::size_t count, ncclDataType_t type, int peer, ncclComm_t communicator,
+                      cudaStream_t stream) {
+  return ask({Call::Kind::send, from, nullptr, count, type, peer}, communicator, stream);
+}
+
+ncclResult_t ncclRecv(void* to, std::size_t count, ncclDataType_t type, int peer, ncclComm_t communicator,
+                      cudaStream_t stream) {
+  return ask({Call::Kind::receive, nullptr, to, count, type, peer}, communicator, stream);
 }
 
 ncclResult_t ncclCommAbort(ncclComm_t communicator) {
   if (communicator == nullptr) return ncclSuccess;
+  if (group.depth > 0) return refuse(ncclInvalidUsage, "a group is open");
   const Lock lock;
   communicator->member->abort();
   delete communicator;

@@ -1,8 +1,13 @@
 #include "standin/nccl_exchange.hpp"
 
 #include "standin/finding.hpp"
+#include "standin/runtime.hpp"
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <cstring>
+#include <stdexcept>
 #include <string>
 
 namespace tutti::standin {
@@ -29,6 +34,28 @@ void add_all(void* sums, std::size_t count, const std::vector<std::vector<std::b
 
 void check_mpi(int status) {
   if (status != MPI_SUCCESS) throw Finding("MPI under the stand-in for NCCL: error " + std::to_string(status));
+}
+
+int world_rank() {
+  int initialised = 0;
+  int rank = 0;
+  check_mpi(MPI_Initialized(&initialised));
+  if (initialised != 0) check_mpi(MPI_Comm_rank(MPI_COMM_WORLD, &rank));
+  return rank;
+}
+
+RankCard card_of(int rank) {
+  RankCard card{.rank = rank, .world_rank = world_rank()};
+  const char* const given = std::getenv("NCCL_HOSTID");
+  if (given != nullptr) {
+    std::strncpy(card.host.data(), given, card.host.size() - 1);
+  } else if (::gethostname(card.host.data(), card.host.size() - 1) != 0) {
+    throw std::runtime_error("gethostname");
+  }
+  cudaDeviceProp properties{};
+  if (cudaGetDeviceProperties(&properties, current_device()) != cudaSuccess) throw std::runtime_error("no device");
+  std::memcpy(card.uuid.data(), properties.uuid.bytes, card.uuid.size());
+  return card;
 }
 
 void Messages::send(const void* data, std::size_t bytes, int to, int tag) {
@@ -91,21 +118,60 @@ void Introduction::give_up(const std::shared_ptr<void>& memory) {
   list_.give_up(memory);
 }
 
-void Exchange::start(const std::vector<RankCard>& ranks, int rank, int tag) {
-  by_rank_.assign(ranks.size(), std::vector<std::byte>(values_.bytes()));
-  auto& mine = by_rank_[static_cast<std::size_t>(rank)];
-  if (!mine.empty()) std::memcpy(mine.data(), values_.data, mine.size());
+std::size_t Call::bytes_from(int ranks) const {
+  return kind == Kind::reduce_scatter ? bytes() * static_cast<std::size_t>(ranks) : bytes();
+}
+
+std::size_t Call::bytes_to(int ranks) const {
+  return kind == Kind::all_gather ? bytes() * static_cast<std::size_t>(ranks) : bytes();
+}
+
+bool Exchange::has_values() const {
+  if (call_.kind == Call::Kind::broadcast) return rank_ == call_.other;
+  return call_.kind != Call::Kind::receive;
+}
+
+bool Exchange::sends_to(int other) const {
+  if (call_.kind == Call::Kind::reduce || call_.kind == Call::Kind::send) return other == call_.other;
+  return has_values();
+}
+
+bool Exchange::receives_from(int other) const {
+  if (call_.kind == Call::Kind::reduce) return rank_ == call_.other;
+  if (call_.kind == Call::Kind::broadcast || call_.kind == Call::Kind::receive) return other == call_.other;
+  return call_.kind != Call::Kind::send;
+}
+
+void Exchange::start(const std::vector<RankCard>& ranks) {
+  started_ = true;
+  const bool scatters = call_.kind == Call::Kind::reduce_scatter;
+  if (has_values()) mine_.resize(call_.bytes_from(static_cast<int>(ranks.size())));
+  if (!mine_.empty()) std::memcpy(mine_.data(), call_.from, mine_.size());
+  by_rank_.resize(ranks.size());
   for (const RankCard& other : ranks) {
-    if (other.rank == rank) continue;
-    messages_.send(mine.data(), mine.size(), other.world_rank, tag);
-    auto& theirs = by_rank_[static_cast<std::size_t>(other.rank)];
-    messages_.receive(theirs.data(), theirs.size(), other.world_rank, tag);
+    const auto at = static_cast<std::size_t>(other.rank);
+    const std::byte* const theirs = mine_.data() + (scatters ? at * call_.bytes() : 0);
+    if (other.rank == rank_) {
+      if (has_values()) by_rank_[at].assign(theirs, theirs + call_.bytes());
+      continue;
+    }
+    if (sends_to(other.rank)) messages_.send(theirs, call_.bytes(), other.world_rank, tag_);
+    if (!receives_from(other.rank)) continue;
+    by_rank_[at].resize(call_.bytes());
+    messages_.receive(by_rank_[at].data(), call_.bytes(), other.world_rank, tag_);
   }
 }
 
-void Exchange::add() {
-  if (values_.type == Type::f32) add_all<float>(values_.data, values_.count, by_rank_);
-  if (values_.type == Type::i64) add_all<std::int64_t>(values_.data, values_.count, by_rank_);
+void Exchange::finish() {
+  if (call_.bytes() == 0 || call_.kind == Call::Kind::send) return;
+  if (call_.kind == Call::Kind::reduce && rank_ != call_.other) return;
+  if (call_.adds() && call_.type == ncclFloat32) return add_all<float>(call_.to, call_.count, by_rank_);
+  if (call_.adds()) return add_all<std::int64_t>(call_.to, call_.count, by_rank_);
+  auto* to = static_cast<std::byte*>(call_.to);
+  for (const auto& values : by_rank_) {
+    std::copy(values.begin(), values.end(), to);
+    if (call_.kind == Call::Kind::all_gather) to += call_.bytes();
+  }
 }
 
 }  // namespace tutti::standin

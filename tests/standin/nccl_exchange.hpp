@@ -2,6 +2,7 @@
 // What the stand-in for NCCL sends between ranks, over MPI: who they are, and the values that they add. Never waits.
 
 #include <mpi.h>
+#include <nccl.h>
 
 #include <array>
 #include <cstddef>
@@ -19,6 +20,10 @@ struct RankCard {
   std::array<char, 16> uuid{};
 };
 
+int world_rank();  // this process's
+// This process's, on the device it uses.
+RankCard card_of(int rank);
+
 // Messages of one communicator: tags that no other uses.
 struct Channel {
   int first_tag = 0;
@@ -26,7 +31,8 @@ struct Channel {
   int cards() const { return first_tag; }
   int list() const { return first_tag + 1; }
   int failure() const { return first_tag + 2; }
-  int sum(std::int64_t number) const { return first_tag + 3 + static_cast<int>(number % (kTags - 3)); }
+  int from_rank_to_rank() const { return first_tag + 3; }  // told apart by their order
+  int collective(std::int64_t number) const { return first_tag + 4 + static_cast<int>(number % (kTags - 4)); }
 };
 
 // Throws a Finding when MPI fails.
@@ -67,27 +73,47 @@ class Introduction {
   Messages list_;
 };
 
-// Each rank's values to each other rank; added in the order of ranks, so that all get the same bits.
+// What a rank asks for. Values that are gathered or scattered are `count` for each rank.
+struct Call {
+  enum class Kind { all_reduce, reduce, reduce_scatter, broadcast, all_gather, send, receive };
+  Kind kind = Kind::all_reduce;
+  const void* from = nullptr;
+  void* to = nullptr;
+  std::size_t count = 0;
+  ncclDataType_t type = ncclFloat32;
+  int other = 0;  // the root, or whom it is sent to or received from
+
+  bool is_collective() const { return kind != Kind::send && kind != Kind::receive; }
+  bool adds() const { return kind == Kind::all_reduce || kind == Kind::reduce || kind == Kind::reduce_scatter; }
+  std::size_t bytes() const { return count * (type == ncclFloat32 || type == ncclInt32 ? 4 : 8); }
+  // Of `from` and of `to`, on a rank that has them.
+  std::size_t bytes_from(int ranks) const;
+  std::size_t bytes_to(int ranks) const;
+};
+
+// Its messages, each from the rank that has the values to the one that wants them; what is added is added there, in the
+// order of ranks, so that all get the same bits.
 class Exchange {
  public:
-  enum class Type { f32, i64 };
-  struct Values {
-    void* data = nullptr;
-    std::size_t count = 0;
-    Type type = Type::f32;
-    std::size_t bytes() const { return count * (type == Type::f32 ? 4 : 8); }
-  };
-  explicit Exchange(const Values& values) : values_(values) {}
+  Exchange(const Call& call, int rank, int tag) : call_(call), rank_(rank), tag_(tag) {}
 
-  bool started() const { return !by_rank_.empty(); }
-  void start(const std::vector<RankCard>& ranks, int rank, int tag);
+  bool started() const { return started_; }
+  void start(const std::vector<RankCard>& ranks);
   bool arrived() { return messages_.arrived(); }
-  void add();
+  void finish();
   static void give_up(const std::shared_ptr<Exchange>& exchange) { exchange->messages_.give_up(exchange); }
 
  private:
-  Values values_;
-  std::vector<std::vector<std::byte>> by_rank_;
+  bool has_values() const;
+  bool sends_to(int other) const;
+  bool receives_from(int other) const;
+
+  Call call_;
+  int rank_;
+  int tag_;
+  bool started_ = false;
+  std::vector<std::byte> mine_;
+  std::vector<std::vector<std::byte>> by_rank_;  // empty where nothing comes
   Messages messages_;
 };
 

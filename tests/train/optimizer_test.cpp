@@ -1,10 +1,12 @@
 #include "tutti/train/optimizer.hpp"
 
 #include "tutti/base/error.hpp"
+#include "tutti/comm/communicator.hpp"
 
 #include "backend/device_values.hpp"
 #include "reference/optimizers.hpp"
 #include "support/thrown.hpp"
+#include "train/ownership.hpp"
 
 #include <gtest/gtest.h>
 
@@ -83,11 +85,13 @@ class OptimizerFormula : public testing::TestWithParam<Case> {
   Device device_;
   ParameterLayout layout_;
   ParameterArena arena_;
+  std::unique_ptr<Communicator> communicator_ = make_solo_communicator();
+  Ownership ownership_{Owners::everyone, layout_, cut_buckets(layout_, 1), {}};
 };
 
 TEST_P(OptimizerFormula, IsPyTorchsOverSeveralSteps) {
   const OptimizerOptions& options = GetParam().options;
-  const auto optimizer = make_optimizer(options, device_.backend(), layout_);
+  const auto optimizer = make_optimizer(options, {device_.backend(), *communicator_, layout_, ownership_});
   const auto start = device_.download<float>(arena_.weights());
   reference::Optimizer expected({.kind = options.kind,
                                  .momentum = options.momentum,

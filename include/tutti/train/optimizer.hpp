@@ -1,6 +1,6 @@
 #pragma once
-// How weights follow from gradients. Optimizers mean what PyTorch's mean, work on the whole flat block, and keep
-// their state in blocks of the same layout.
+// How weights follow from gradients. Optimizers mean what PyTorch's mean, and work on what this rank owns of the flat
+// block; who passes gradients and weights on between the ranks is not their business.
 
 #include "tutti/backend/backend.hpp"
 #include "tutti/nn/parameter_arena.hpp"
@@ -10,6 +10,9 @@
 #include <vector>
 
 namespace tutti {
+
+class Communicator;
+class Ownership;
 
 struct OptimizerOptions {
   std::string kind = "sgd";  // sgd, adamw or lars
@@ -30,7 +33,8 @@ struct OptimizerSlot {
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
-  // `step` counts the steps of the run from 1. Asynchronous.
+  // Updates the weights that this rank owns, from their gradients; `step` counts the steps of the run from 1. With
+  // Owners::shares all weights are to be there, since norms are added up over the ranks: Collective. Asynchronous.
   virtual void apply(Stream& stream, const ParameterArena& arena, double learning_rate, std::int64_t step) = 0;
   // Empty for an optimizer without state.
   virtual std::vector<OptimizerSlot> slots() const = 0;
@@ -39,8 +43,14 @@ class Optimizer {
 // Throws a usage error for an unknown kind or values out of range.
 void require_sensible(const OptimizerOptions& options);
 
-// Throws as require_sensible does. `backend` is borrowed.
-std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options, Backend& backend,
-                                          const ParameterLayout& layout);
+// Backend and communicator stay borrowed.
+struct OptimizerParts {
+  Backend& backend;
+  Communicator& communicator;
+  const ParameterLayout& layout;
+  const Ownership& ownership;
+};
+// Throws as require_sensible does.
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options, const OptimizerParts& parts);
 
 }  // namespace tutti

@@ -7,6 +7,7 @@
 #include "backend/cuda/converting_layer.hpp"
 #include "backend/cuda/convolution.hpp"
 #include "backend/cuda/device_query.hpp"
+#include "backend/cuda/fixed_point.hpp"
 #include "backend/cuda/flat.hpp"
 #include "backend/cuda/format.hpp"
 #include "backend/cuda/image_store.hpp"
@@ -76,19 +77,19 @@ class CudaBackend final : public Backend {
   void blend(Stream& stream, const Tensor& to, const Tensor& from, float share) override {
     cuda::blend(as_cuda_stream(stream), to, from, share);
   }
-  void to_fixed_point(Stream&, const FixedPointGrid&, const ToFixedPoint&) override {
-    throw Error(ErrorSource::internal, "unfinished");
+  void to_fixed_point(Stream& stream, const FixedPointGrid& grid, const ToFixedPoint& request) override {
+    cuda::to_fixed_point(as_cuda_stream(stream), grid, request);
   }
-  void from_fixed_point(Stream&, const FixedPointGrid&, const FromFixedPoint&) override {
-    throw Error(ErrorSource::internal, "unfinished");
-  }
-  void sum_runs(Stream&, const Tensor&, const Tensor&, const Tensor&) override {
-    throw Error(ErrorSource::internal, "unfinished");
+  void from_fixed_point(Stream& stream, const FixedPointGrid& grid, const FromFixedPoint& request) override {
+    cuda::from_fixed_point(as_cuda_stream(stream), grid, request);
   }
   void sgd_step(Stream& stream, const SgdStep& step) override { cuda::sgd_step(as_cuda_stream(stream), step); }
   void adamw_step(Stream& stream, const AdamWStep& step) override { cuda::adamw_step(as_cuda_stream(stream), step); }
   void sum_squares(Stream& stream, std::span<const Tensor> tensors, const Tensor& sums) override {
     cuda::sum_squares(as_cuda_stream(stream), tensors, sums);
+  }
+  void sum_runs(Stream& stream, const Tensor& values, const Tensor& ends, const Tensor& sums) override {
+    cuda::sum_runs(as_cuda_stream(stream), values, ends, sums);
   }
   void clip_factor(Stream& stream, const Tensor& squares, double most, const Tensor& factor) override {
     cuda::clip_factor(as_cuda_stream(stream), squares, most, factor);

@@ -131,6 +131,11 @@ void sum_squares(CudaStream& stream, std::span<const Tensor> tensors, const Tens
   }
 }
 
+void sum_runs(CudaStream& stream, const Tensor& values, const Tensor& ends, const Tensor& sums) {
+  require_equal("summing runs of values into", ends.elements(), sums.elements());
+  launch_sum_runs(native(stream), {device_f64(values), device_i64(ends), ends.elements(), device_f64(sums)});
+}
+
 void clip_factor(CudaStream& stream, const Tensor& squares, double most, const Tensor& factor) {
   require_equal<std::int64_t>("a factor among", factor.elements(), 1);
   launch_clip_factor(native(stream), {device_f64(squares), squares.elements(), most, device_f32(factor)});
@@ -150,3 +155,9 @@ void trust_factors(CudaStream& stream, const TrustFactors& request) {
 }
 
 }  // namespace tutti::cuda
+
+namespace tutti {
+
+void add_on_cuda(CudaStream& stream, const Tensor& to, const Tensor& from) { cuda::add(stream, to, from); }
+
+}  // namespace tutti

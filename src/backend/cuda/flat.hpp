@@ -17,6 +17,7 @@ void blend(CudaStream& stream, const Tensor& to, const Tensor& from, float share
 void sgd_step(CudaStream& stream, const SgdStep& step);
 void adamw_step(CudaStream& stream, const AdamWStep& step);
 void sum_squares(CudaStream& stream, std::span<const Tensor> tensors, const Tensor& sums);
+void sum_runs(CudaStream& stream, const Tensor& values, const Tensor& ends, const Tensor& sums);
 void clip_factor(CudaStream& stream, const Tensor& squares, double most, const Tensor& factor);
 void trust_factors(CudaStream& stream, const TrustFactors& request);
 

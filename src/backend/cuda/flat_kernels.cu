@@ -176,6 +176,12 @@ __global__ void sum_squares_of_tensors(const SquaresTable table, const SquaresSu
   sums.by_tensor[tensor] = sum_in_order(sums.by_block + begin, end - begin);
 }
 
+__global__ void sum_each_run(const RunsWork work) {
+  const std::int64_t run = blockIdx.x;
+  const std::int64_t begin = run == 0 ? 0 : work.ends[run - 1];
+  work.sums[run] = sum_in_order(work.values + begin, work.ends[run] - begin);
+}
+
 // NaN stays NaN.
 __global__ void clip(const ClipWork work) {
   const double clipped = work.most / (sqrt(sum_in_order(work.squares, work.tensors)) + 1e-6);
@@ -214,6 +220,10 @@ void launch_sum_squares(cudaStream_t stream, const SquaresTable& table, const Sq
          Grid{.blocks = (table.blocks + kBlocksAtOnce - 1) / kBlocksAtOnce, .threads = kBlocksAtOnce * kLanes}, stream,
          table, sums.by_block);
   launch(sum_squares_of_tensors, Grid{.blocks = table.tensors, .threads = 1}, stream, table, sums);
+}
+
+void launch_sum_runs(cudaStream_t stream, const RunsWork& work) {
+  launch(sum_each_run, Grid{.blocks = work.runs, .threads = 1}, stream, work);
 }
 
 void launch_clip_factor(cudaStream_t stream, const ClipWork& work) { launch(clip, Grid{.threads = 1}, stream, work); }

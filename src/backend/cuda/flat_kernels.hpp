@@ -77,6 +77,14 @@ struct SquaresSums {
 
 void launch_sum_squares(cudaStream_t stream, const SquaresTable& table, const SquaresSums& sums);
 
+struct RunsWork {
+  const double* values;
+  const std::int64_t* ends;
+  std::int64_t runs;
+  double* sums;
+};
+void launch_sum_runs(cudaStream_t stream, const RunsWork& work);
+
 struct ClipWork {
   const double* squares;
   std::int64_t tensors;

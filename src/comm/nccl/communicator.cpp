@@ -3,94 +3,22 @@
 #include "tutti/backend/cuda_stream.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/base/stopwatch.hpp"
-#include "tutti/base/unique_handle.hpp"
 
+#include "../arguments.hpp"
 #include "../patience.hpp"
 #include "check.hpp"
-#include "shared_device.hpp"
+#include "collectives.hpp"
+#include "connection.hpp"
 
 #include <fmt/format.h>
 
 #include <deque>
 #include <mutex>
 #include <optional>
-#include <span>
 #include <vector>
 
 namespace tutti::nccl {
 namespace {
-
-// Unlike destroying, aborting does not wait for other ranks, so it may be done in a destructor.
-struct AbortCommunicator {
-  void operator()(ncclComm_t communicator) const noexcept { static_cast<void>(ncclCommAbort(communicator)); }
-};
-using CommunicatorHandle = UniqueHandle<ncclComm_t, AbortCommunicator>;
-
-// Who waits for the other ranks, and for how long.
-struct Waiting {
-  std::string who;  // "rank 1 on node3"
-  double deadline_seconds = 0;
-
-  Error failed(const std::string& where, ncclResult_t result) const {
-    const char* const others = result == ncclRemoteError ? "; look at the last lines of the other ranks" : "";
-    return Error(ErrorSource::nccl, fmt::format("{} stopped in {}: {}{}", who, where, text_of(result), others));
-  }
-  Error give_up(const std::string& where) const {
-    return Error(
-        ErrorSource::hang,
-        fmt::format("{} gave up after {:g} s in {}: not all ranks came to it. Look for the one that is late or "
-                    "gone: the oldest last line, a GPU that stands still (nvidia-smi), a node that is down; "
-                    "--stall-timeout allows more time",
-                    who, deadline_seconds, where));
-  }
-};
-
-ncclResult_t state_of(ncclComm_t communicator) {
-  ncclResult_t state = ncclSuccess;
-  check(ncclCommGetAsyncError(communicator, &state));
-  return state;
-}
-
-// What a call of a communicator that does not block has begun goes on in a thread of NCCL's, also the enqueueing of a
-// sum on a stream. Until it is through, nothing else may be asked of the communicator or put on the stream.
-void settle(ncclComm_t communicator, ncclResult_t result, const Waiting& waiting, const std::string& where) {
-  const Stopwatch watch;
-  for (Patience patience(kUntilMoved); result == ncclInProgress; patience.wait()) {
-    if (watch.seconds() > waiting.deadline_seconds) throw waiting.give_up(where);
-    result = state_of(communicator);
-  }
-  if (result != ncclSuccess) throw waiting.failed(where, result);
-}
-
-// Each step is voted on, so that a rank that fails alone does not leave the others waiting in the next.
-CommunicatorHandle connect(World& world, const NcclOptions& options, const Waiting& waiting) {
-  ncclUniqueId id{};
-  run_agreed(world, [&] {
-    use_cuda_device(options.device);
-    if (options.share_device) prepare_shared_device(world);
-    if (world.rank() == 0) check(ncclGetUniqueId(&id));
-  });
-  world.broadcast(std::as_writable_bytes(std::span(&id, 1)), 0);
-  CommunicatorHandle handle;
-  run_agreed(world, [&] {
-    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    config.blocking = 0;
-    ncclComm_t communicator = nullptr;
-    const ncclResult_t result = ncclCommInitRankConfig(&communicator, world.size(), id, world.rank(), &config);
-    // Given up before the vote when it fails, so that the others hear of it at once.
-    CommunicatorHandle connecting(communicator);
-    settle(communicator, result, waiting, fmt::format("NCCL's connecting of {} ranks", world.size()));
-    handle = std::move(connecting);
-  });
-  return handle;
-}
-
-ncclDataType_t nccl_type(const Tensor& values) {
-  if (values.space != MemorySpace::cuda) throw Error(ErrorSource::internal, "NCCL is given memory of the host");
-  if (values.type == ElementType::f32) return ncclFloat32;
-  if (values.type == ElementType::i64) return ncclInt64;
-  throw Error(ErrorSource::internal, fmt::format("sums of {} are not provided for", name_of(values.type)));
-}
 
 // A sum on its way.
 struct Sum {
@@ -102,37 +30,42 @@ struct Sum {
 class NcclCommunicator final : public Communicator {
  public:
   NcclCommunicator(World& world, const NcclOptions& options)
-      : rank_(world.rank()),
-        size_(world.size()),
-        share_device_(options.share_device),
-        waiting_{fmt::format("rank {} on {}", world.rank(), world.host()), options.deadline_seconds} {
-    run_agreed(world, [&] { stream_ = make_cuda_stream(options.device, CudaPriority::urgent); });
-    communicator_ = connect(world, options, waiting_);
-  }
+      : share_device_(options.share_device), stream_(make_stream(world, options)), connection_(world, options) {}
 
-  int rank() const override { return rank_; }
-  int size() const override { return size_; }
+  int rank() const override { return connection_.rank(); }
+  int size() const override { return connection_.size(); }
   std::string description() const override {
     return fmt::format("NCCL {}{}", version(), share_device_ ? ", ranks share a device" : "");
   }
   Buffer allocate(std::size_t bytes) override { return allocate_cuda(stream_->device(), bytes); }
 
   void all_reduce_sum(const Tensor& values, Stream& stream) override {
-    const ncclDataType_t type = nccl_type(values);
-    CudaStream& compute = as_cuda_stream(stream);
-    if (values.elements() == 0) return;
-    // Kernels that compute would keep the other ranks' sums off a shared device, and theirs this one's.
-    if (share_device_) compute.synchronize();
-    {
-      const std::lock_guard lock(mutex_);
-      guarded([&] { enqueue(values, type, compute); });
-    }
-    for (Patience patience(kUntilMoved); share_device_ && progress(); patience.wait()) continue;
+    require_summable(values, MemorySpace::cuda);
+    if (is_empty(values)) return;
+    begin({"sum", values.bytes()}, stream, [&](const Exchange& exchange) { return exchange.all_reduce_sum(values); });
   }
 
-  void share(const SharedSum&, Stream&) override { throw Error(ErrorSource::internal, "unfinished"); }
-  void sum_at_first(const Tensor&, Stream&) override { throw Error(ErrorSource::internal, "unfinished"); }
-  void spread_from_first(const Tensor&, Stream&) override { throw Error(ErrorSource::internal, "unfinished"); }
+  void share(const SharedSum& sum, Stream& stream) override {
+    require_share(sum, size(), MemorySpace::cuda);
+    if (sum.bounds.back() == 0) return;
+    const Tensor& named = is_empty(sum.values) ? sum.results : sum.values;
+    begin({"shared sum", named.bytes()}, stream, [&](const Exchange& exchange) { return exchange.share(sum); });
+  }
+
+  void sum_at_first(const Tensor& values, Stream& stream) override {
+    require_summable(values, MemorySpace::cuda);
+    if (values.type != ElementType::f32) throw Error(ErrorSource::internal, "central sums are made of f32 values");
+    if (is_empty(values)) return;
+    begin({"central sum", values.bytes()}, stream,
+          [&](const Exchange& exchange) { return exchange.sum_at_first(values); });
+  }
+
+  void spread_from_first(const Tensor& values, Stream& stream) override {
+    require_passable(values, MemorySpace::cuda);
+    if (is_empty(values)) return;
+    begin({"central spread", values.bytes()}, stream,
+          [&](const Exchange& exchange) { return exchange.spread_from_first(values); });
+  }
 
   bool progress() override {
     const std::lock_guard lock(mutex_);
@@ -176,25 +109,35 @@ class NcclCommunicator final : public Communicator {
 
   void fail(const Error& error) noexcept {
     if (!failure_) failure_.emplace(error);
-    communicator_.reset();
+    connection_.abort();
   }
 
-  void enqueue(const Tensor& values, ncclDataType_t type, CudaStream& compute) {
-    advance();
-    Sum sum = spare_sum();
-    sum.name = fmt::format("sum {} of {} bytes", ++begun_, values.bytes());
-    compute.record(*sum.ready);
-    stream_->follow(*sum.ready);
-    use_cuda_device(stream_->device());
-    settle(communicator_.get(),
-           ncclAllReduce(values.data, values.data, static_cast<std::size_t>(values.elements()), type, ncclSum,
-                         communicator_.get(), static_cast<cudaStream_t>(stream_->native())),
-           waiting_, sum.name);
-    stream_->record(*sum.done);
-    sums_.push_back(std::move(sum));
-    // What a ring sends per rank; NCCL does not tell what its choice of algorithm did.
-    const auto others = static_cast<std::uint64_t>(size_ - 1);
-    bytes_sent_ += 2 * others * values.bytes() / static_cast<std::uint64_t>(size_);
+  struct Named {
+    std::string_view what;
+    std::size_t bytes;
+  };
+
+  // `enqueue` is given an Exchange, and returns the bytes that this rank sends.
+  template <class Enqueue>
+  void begin(const Named& named, Stream& stream, const Enqueue& enqueue) {
+    CudaStream& compute = as_cuda_stream(stream);
+    // Kernels that compute would keep the other ranks' sums off a shared device, and theirs this one's.
+    if (share_device_) compute.synchronize();
+    {
+      const std::lock_guard lock(mutex_);
+      guarded([&] {
+        advance();
+        Sum sum = spare_sum();
+        sum.name = fmt::format("{} {} of {} bytes", named.what, ++begun_, named.bytes);
+        compute.record(*sum.ready);
+        stream_->follow(*sum.ready);
+        use_cuda_device(stream_->device());
+        bytes_sent_ += enqueue(Exchange{connection_, *stream_, sum.name});
+        stream_->record(*sum.done);
+        sums_.push_back(std::move(sum));
+      });
+    }
+    for (Patience patience(kUntilMoved); share_device_ && progress(); patience.wait()) continue;
   }
 
   Sum spare_sum() {
@@ -206,12 +149,9 @@ class NcclCommunicator final : public Communicator {
     return sum;
   }
 
-  // Failures of other ranks and of the network arrive while work is under way, and only here.
+  // To be called again and again while sums are under way.
   void advance() {
-    const ncclResult_t state = state_of(communicator_.get());
-    if (state != ncclSuccess && state != ncclInProgress) {
-      throw waiting_.failed(sums_.empty() ? "no sum" : sums_.front().name, state);
-    }
+    connection_.check_state(sums_.empty() ? "no sum" : sums_.front().name);
     while (!sums_.empty() && sums_.front().done->reached()) {
       spare_.push_back(std::move(sums_.front()));
       sums_.pop_front();
@@ -220,17 +160,22 @@ class NcclCommunicator final : public Communicator {
     if (sums_.empty()) return;
     // The oldest waits for the others from when it is its turn and this rank has done its own work.
     if (!waited_ && sums_.front().ready->reached()) waited_.emplace();
-    if (waited_ && waited_->seconds() > waiting_.deadline_seconds) throw waiting_.give_up(sums_.front().name);
+    if (waited_ && waited_->seconds() > connection_.deadline_seconds()) {
+      throw connection_.give_up(sums_.front().name);
+    }
   }
 
-  int rank_;
-  int size_;
+  static std::unique_ptr<CudaStream> make_stream(World& world, const NcclOptions& options) {
+    std::unique_ptr<CudaStream> stream;
+    run_agreed(world, [&] { stream = make_cuda_stream(options.device, CudaPriority::urgent); });
+    return stream;
+  }
+
   bool share_device_;
-  Waiting waiting_;
   std::unique_ptr<CudaStream> stream_;
 
-  mutable std::mutex mutex_;         // guards all that follows
-  CommunicatorHandle communicator_;  // gone after a failure
+  mutable std::mutex mutex_;  // guards all that follows
+  Connection connection_;     // aborted after a failure
   std::optional<Error> failure_;
   std::deque<Sum> sums_;
   std::vector<Sum> spare_;

@@ -2,8 +2,8 @@
 // The words of kernels on the host, for src/backend/cuda/device/kernel.cuh: kernels compiled as C++ run under
 // kernel_runner.hpp on the stand-in's streams. Known are: __global__, __device__, __shared__ (fixed size, left as the
 // block before left it), __launch_bounds__; threadIdx, blockIdx (x, y), blockDim, gridDim; __syncthreads;
-// __shfl_xor_sync, __shfl_down_sync, __ballot_sync with the full mask; __threadfence; atomicAdd on integers; arithmetic
-// that rounds (__fadd_rn, __dmul_rn, ...); __umulhi, __mulhi, __popc, __clz, __ffs, bit casts; rsqrtf, __expf, __logf;
+// __shfl_xor_sync, __shfl_down_sync, __ballot_sync with the full mask; __threadfence; atomicAdd, atomicMax on integers;
+// arithmetic that rounds (__fadd_rn, __dmul_rn, ...); __umulhi, __mulhi, __popc, __clz, __ffs, bit casts; rsqrtf, __expf, __logf;
 // min, max; what cuda_bf16.h offers the host, and the C++ library's mathematics. Add what more is needed.
 
 #include "backend/cuda/check.hpp"
@@ -79,6 +79,7 @@ inline unsigned atomicAdd(unsigned* to, unsigned value) { return std::exchange(*
 inline unsigned long long atomicAdd(unsigned long long* to, unsigned long long value) {
   return std::exchange(*to, *to + value);
 }
+inline int atomicMax(int* to, int value) { return std::exchange(*to, max(*to, value)); }
 
 // Nothing is contracted on the host.
 inline float __fadd_rn(float a, float b) { return a + b; }
@@ -113,6 +114,7 @@ inline unsigned __float_as_uint(float a) { return std::bit_cast<unsigned>(a); }
 inline float __int_as_float(int a) { return std::bit_cast<float>(a); }
 inline float __uint_as_float(unsigned a) { return std::bit_cast<float>(a); }
 inline long long __double_as_longlong(double a) { return std::bit_cast<long long>(a); }
+inline long long __double2ll_rn(double a) { return std::llrint(a); }
 inline double __longlong_as_double(long long a) { return std::bit_cast<double>(a); }
 
 namespace tutti::standin {

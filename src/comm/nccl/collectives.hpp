@@ -1,0 +1,33 @@
+#pragma once
+// What ranks exchange, as calls of NCCL on a stream. Each returns how many bytes of payload this rank sends: what a ring
+// would where NCCL chooses the way. Values have been checked, and there are some. All collective and asynchronous, but
+// that a call is waited for until it is on the stream.
+
+#include "tutti/backend/cuda_stream.hpp"
+#include "tutti/comm/communicator.hpp"
+
+#include "connection.hpp"
+
+#include <cstdint>
+#include <string>
+
+namespace tutti::nccl {
+
+struct Exchange {
+  const Connection& connection;
+  CudaStream& stream;
+  const std::string& name;  // for messages
+
+  std::uint64_t all_reduce_sum(const Tensor& values) const;
+  std::uint64_t share(const SharedSum& sum) const;
+  std::uint64_t sum_at_first(const Tensor& values) const;
+  std::uint64_t spread_from_first(const Tensor& values) const;
+
+ private:
+  std::uint64_t sum_shares(const SharedSum& sum) const;
+  std::uint64_t spread_shares(const SharedSum& sum) const;
+  void add_other_ranks(const Tensor& piece) const;
+  cudaStream_t native() const { return static_cast<cudaStream_t>(stream.native()); }
+};
+
+}  // namespace tutti::nccl
