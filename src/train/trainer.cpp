@@ -7,11 +7,8 @@
 #include "evaluator.hpp"
 #include "exact_sum.hpp"
 #include "gradient_sync.hpp"
-<<<<<<< HEAD
-#include "part_dealer.hpp"
-=======
 #include "ownership.hpp"
->>>>>>> stage-d
+#include "part_dealer.hpp"
 #include "part_team.hpp"
 #include "state_arrays.hpp"
 #include "step_pace.hpp"
