@@ -112,6 +112,8 @@ TEST(Program, RefusesMistakesOnceWithTheirStatus) {
       {{"--model", "lenat"}, 64, "no model is called 'lenat'"},
       {{"--parts", "2", "--exchange", "ring"}, 64, "3 ranks cannot share 2 parts"},
       {{"--parts", "8"}, 64, "add --exchange ring"},
+      {{"--parts", "12", "--part-map", "auto", "--exchange", "ring"}, 64, "add --exchange exact"},
+      {{"--parts", "8", "--part-map", "4,4", "--exchange", "ring"}, 64, "--part-map 4,4 deals 8 parts to 2 ranks"},
       {{"--augment", "flip"}, 64, "must be one of none, crop-flip"},
       {{"--normalize", "0.5"}, 64, "give none, auto or M/S"},
       {{"--validation-ratio", "1"}, 64, "--validation-ratio 1"},
