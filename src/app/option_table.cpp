@@ -75,6 +75,9 @@ std::vector<RunOption> running_options(RunConfig& c) {
   const std::string ranks = "Ranks and devices", keeping = "Keeping", watching = "Watching";
   return {
       {"parts", ranks, "slices of every batch, fixed for the life of the run; 0: one per rank", fixed, &c.parts},
+      {"part-map", ranks,
+       "which rank plays which: even, auto (by speed; never changes a bit) or each rank's parts, as 3,3,2", changeable,
+       &c.part_map},
       {"threads", ranks, "of each part; 0: the node's cores shared out", fixed, &c.threads},
       {"device", ranks, "auto, cpu or cuda", changeable, &c.device},
       {"precision", ranks, "fp32, bf16 or, on GPUs, tf32", fixed, &c.precision},

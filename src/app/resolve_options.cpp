@@ -13,6 +13,8 @@
 namespace tutti {
 namespace {
 
+constexpr int kMostParts = 65536;
+
 void refuse_other_than(const char* option, const std::string& word, std::initializer_list<std::string_view> choices) {
   if (std::ranges::find(choices, word) != choices.end()) return;
   throw Error(ErrorSource::usage, fmt::format("--{} {}: must be one of {}", option, word, fmt::join(choices, ", ")));
@@ -40,6 +42,7 @@ void refuse_unknown_words(const RunConfig& config) {
   parse_augment(config.augment);
   parse_shuffle(config.shuffle);
   parse_schedule(config.schedule);
+  parse_part_map(config.part_map);
   parse_checkpoint_every(config.checkpoint_every);
   if (!config.lr_period.empty()) parse_lr_period(config.lr_period);
   if (config.optimizer == "adamw" && config.momentum != 0) {
@@ -56,7 +59,7 @@ void refuse_unknown_words(const RunConfig& config) {
   refuse_outside("image-size", config.image_size, 0, 65536);
   refuse_outside("epochs", config.epochs, 1, 1'000'000);
   refuse_outside("steps", config.steps, 0, kMany);
-  refuse_outside("parts", config.parts, 0, 65536);
+  refuse_outside("parts", config.parts, 0, kMostParts);
   refuse_outside("threads", config.threads, 0, 4096);
   refuse_outside("in-flight", config.in_flight, 0, 2);
   refuse_outside("test-every", config.test_every, 0, kMany);
@@ -102,6 +105,7 @@ TrainerOptions resolve_options(const RunConfig& config, const NetworkSpec& model
                          .checkpoint_every_steps = interval.steps,
                          .checkpoint_every_epochs = interval.epochs,
                          .checkpoint_at_end = !config.out.empty()};
+  options.part_map = parse_part_map(config.part_map);
   require_sensible(options.optimizer);
   require_sensible(options.learning_rate);
   return options;
@@ -118,6 +122,25 @@ CheckpointInterval parse_checkpoint_every(const std::string& text) {
   }
   throw Error(ErrorSource::usage,
               fmt::format("--checkpoint-every {}: give a number of steps (500, 500steps) or epochs (1epochs)", text));
+}
+
+PartMapOptions parse_part_map(const std::string& text) {
+  if (text == "auto") return {.measured = true};
+  PartMapOptions map;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  while (text != "even") {
+    int count = 0;
+    const auto [rest, status] = std::from_chars(at, end, count);
+    if (status != std::errc{} || count < 1 || count > kMostParts || (rest != end && *rest != ',')) {
+      throw Error(ErrorSource::usage,
+                  fmt::format("--part-map {}: give even, auto or each rank's number of parts, as 3,3,2", text));
+    }
+    map.parts_by_rank.push_back(count);
+    if (rest == end) break;
+    at = rest + 1;
+  }
+  return map;
 }
 
 std::vector<int> parse_rank_counts(const std::string& text, int all) {

@@ -39,6 +39,7 @@ struct RunConfig {
   std::int64_t seed = 0;
 
   std::int64_t parts = 0;
+  std::string part_map = "even";
   std::int64_t threads = 0;
   std::string device = "auto";
   std::string precision = "fp32";

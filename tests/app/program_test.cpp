@@ -111,6 +111,8 @@ TEST(Program, RefusesMistakesOnceWithTheirStatus) {
       {{"--last-batch", "drop"}, 64, "keep, discard or rollover"},
       {{"--model", "lenat"}, 64, "no model is called 'lenat'"},
       {{"--parts", "2", "--exchange", "ring"}, 64, "3 ranks cannot share 2 parts"},
+      {{"--parts", "12", "--part-map", "auto", "--exchange", "ring"}, 64, "add --exchange exact"},
+      {{"--parts", "8", "--part-map", "4,4", "--exchange", "ring"}, 64, "--part-map 4,4 deals 8 parts to 2 ranks"},
       {{"--exchange", "nearly"}, 64, "must be one of auto, ring, exact, sharded, central"},
       {{"--shard-optimizer"}, 64, "--shard-optimizer does not go with --exchange ring"},
       {{"--exchange", "central", "--shard-optimizer"}, 64, "rank 0 updates all weights: use --exchange exact"},

@@ -27,6 +27,10 @@ TEST(ResolveOptions, RefusesWordsAndNumbersThatMeanNothing) {
       [](RunConfig& c) { c.epochs = 0; },
       [](RunConfig& c) { c.steps = -1; },
       [](RunConfig& c) { c.parts = -1; },
+      [](RunConfig& c) { c.part_map = ""; },
+      [](RunConfig& c) { c.part_map = "3,"; },
+      [](RunConfig& c) { c.part_map = "3,0"; },
+      [](RunConfig& c) { c.part_map = "3;3"; },
       [](RunConfig& c) { c.in_flight = 3; },
       [](RunConfig& c) { c.bucket_mib = -1; },
       [](RunConfig& c) { c.lr_period = "soon"; },
@@ -51,6 +55,16 @@ RunConfig filled_in() {
   RunConfig config;
   config.exchange = "ring";
   return config;
+}
+
+TEST(ResolveOptions, TakesAPartMapByWordOrByHand) {
+  EXPECT_TRUE(parse_part_map("auto").measured);
+  EXPECT_TRUE(parse_part_map("auto").parts_by_rank.empty());
+  EXPECT_FALSE(parse_part_map("even").measured);
+  EXPECT_TRUE(parse_part_map("even").parts_by_rank.empty());
+  RunConfig config = filled_in();
+  config.part_map = "3,12,1";
+  EXPECT_EQ(resolve_options(config, NetworkSpec{}).part_map.parts_by_rank, (std::vector{3, 12, 1}));
 }
 
 TEST(ResolveOptions, PassesTheOptimizersChoicesOn) {
