@@ -42,7 +42,9 @@ bool concerns_data(const RunOption& option) {
 bool concerns_convert(const RunOption& option) { return concerns_data(option) || option.name == "image-size"; }
 
 // Those of rank counts and of the input also decide on the parts.
-bool concerns_bench(const RunOption& option) { return concerns_bench_step(option) && option.name != "parts"; }
+bool concerns_bench(const RunOption& option) {
+  return concerns_bench_step(option) && option.name != "parts" && option.name != "part-map";
+}
 
 // It compares the ways in which gradients meet.
 bool concerns_bench_exchange(const RunOption& option) {
