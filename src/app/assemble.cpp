@@ -21,20 +21,34 @@
 namespace tutti {
 namespace {
 
+void refuse_part_map(const RunConfig& config, const World& world) {
+  const PartMapOptions map = parse_part_map(config.part_map);
+  PartPlan::chosen(map.parts_by_rank, static_cast<int>(config.parts), world.size());
+  if (!map.measured || config.exchange == "exact") return;
+  throw Error(
+      ErrorSource::usage,
+      fmt::format("--part-map auto moves parts between ranks as it trains, and only --exchange exact gives the same "
+                  "bits then, not {}: add --exchange exact, or deal the parts by hand, as --part-map 3,3,2",
+                  config.exchange));
+}
+
 void fill_in_ranks(RunConfig& config, const World& world, int fair_threads) {
   const bool parts_chosen = config.parts != 0;
   if (!parts_chosen) config.parts = world.size();
   if (config.threads == 0) config.threads = parts_chosen ? 1 : fair_threads;
   if (config.exchange == "auto") config.exchange = parts_chosen ? "exact" : "ring";
-  if (config.exchange != "ring") {
-    throw Error(ErrorSource::usage, fmt::format("--exchange {}: this version has ring{}", config.exchange,
-                                                parts_chosen ? "; with --parts, add --exchange ring" : ""));
+  if (config.shard_optimizer && (config.exchange == "ring" || config.exchange == "central")) {
+    throw Error(ErrorSource::usage,
+                fmt::format("--shard-optimizer does not go with --exchange {}, where {} all weights: use --exchange "
+                            "exact, or sharded, which needs no --shard-optimizer",
+                            config.exchange, config.exchange == "ring" ? "every rank updates" : "rank 0 updates"));
   }
   if (world.size() > config.parts) {
     throw Error(ErrorSource::usage,
                 fmt::format("{} ranks cannot share {} parts: start at most {} ranks, or a run with more --parts",
                             world.size(), config.parts, config.parts));
   }
+  refuse_part_map(config, world);
 }
 
 // How many parts of a rank its share of the cores has room for, and how many cores the host's ranks then keep busy.
@@ -44,8 +58,9 @@ int fitting_players(const RunConfig& config, const World& world, const Cores& co
 }
 
 std::int64_t busy_cores(const RunConfig& config, const World& world, const Cores& cores) {
-  const std::int64_t most_parts = PartPlan(static_cast<int>(config.parts), world.size()).parts_of(0).size();
-  const std::int64_t players = std::min<std::int64_t>(fitting_players(config, world, cores), most_parts);
+  const std::vector<int> chosen = parse_part_map(config.part_map).parts_by_rank;
+  const PartPlan plan = PartPlan::chosen(chosen, static_cast<int>(config.parts), world.size());
+  const int players = std::min(fitting_players(config, world, cores), std::ranges::max(plan.parts_by_rank()));
   return players * config.threads * world.local_size();
 }
 

@@ -75,11 +75,17 @@ std::vector<RunOption> running_options(RunConfig& c) {
   const std::string ranks = "Ranks and devices", keeping = "Keeping", watching = "Watching";
   return {
       {"parts", ranks, "slices of every batch, fixed for the life of the run; 0: one per rank", fixed, &c.parts},
+      {"part-map", ranks,
+       "which rank plays which: even, auto (by speed; never changes a bit) or each rank's parts, as 3,3,2", changeable,
+       &c.part_map},
       {"threads", ranks, "of each part; 0: the node's cores shared out", fixed, &c.threads},
       {"device", ranks, "auto, cpu or cuda", changeable, &c.device},
       {"precision", ranks, "fp32, bf16 or, on GPUs, tf32", fixed, &c.precision},
       {"comm", ranks, "auto, solo, mpi or, between GPUs, nccl", changeable, &c.comm},
-      {"exchange", ranks, "how gradients meet: auto or ring", fixed, &c.exchange},
+      {"exchange", ranks, "how gradients meet: ring, exact, sharded or central; auto: exact with --parts, else ring",
+       fixed, &c.exchange},
+      {"shard-optimizer", ranks, "each rank keeps its share of the optimizer's state; with exact: the bits stay",
+       changeable, &c.shard_optimizer},
       {"bucket-mib", ranks, "gradients exchanged at a time, MiB; 0: 4, between GPUs 16", fixed, &c.bucket_mib},
       {"in-flight", ranks, "batches prepared ahead, on GPUs steps enqueued ahead: 0, 1 or 2; never changes a bit",
        changeable, &c.in_flight},

@@ -13,6 +13,8 @@
 namespace tutti {
 namespace {
 
+constexpr int kMostParts = 65536;
+
 void refuse_other_than(const char* option, const std::string& word, std::initializer_list<std::string_view> choices) {
   if (std::ranges::find(choices, word) != choices.end()) return;
   throw Error(ErrorSource::usage, fmt::format("--{} {}: must be one of {}", option, word, fmt::join(choices, ", ")));
@@ -30,6 +32,7 @@ void refuse_unknown_words(const RunConfig& config) {
   parse_precision(config.precision);
   refuse_other_than("optimizer", config.optimizer, {"sgd", "adamw", "lars"});
   refuse_other_than("no-decay", config.no_decay, {"none", "norms-biases"});
+  if (config.exchange != "auto") parse_exchange(config.exchange);
   refuse_other_than("comm", config.comm, {"auto", "solo", "mpi", "nccl"});
   refuse_other_than("search-plans", config.search_plans, {"on", "off"});
   refuse_other_than("record-steps", config.record_steps, {"on", "off"});
@@ -39,6 +42,7 @@ void refuse_unknown_words(const RunConfig& config) {
   parse_augment(config.augment);
   parse_shuffle(config.shuffle);
   parse_schedule(config.schedule);
+  parse_part_map(config.part_map);
   parse_checkpoint_every(config.checkpoint_every);
   if (!config.lr_period.empty()) parse_lr_period(config.lr_period);
   if (config.optimizer == "adamw" && config.momentum != 0) {
@@ -55,7 +59,7 @@ void refuse_unknown_words(const RunConfig& config) {
   refuse_outside("image-size", config.image_size, 0, 65536);
   refuse_outside("epochs", config.epochs, 1, 1'000'000);
   refuse_outside("steps", config.steps, 0, kMany);
-  refuse_outside("parts", config.parts, 0, 65536);
+  refuse_outside("parts", config.parts, 0, kMostParts);
   refuse_outside("threads", config.threads, 0, 4096);
   refuse_outside("in-flight", config.in_flight, 0, 2);
   refuse_outside("test-every", config.test_every, 0, kMany);
@@ -73,6 +77,7 @@ TrainerOptions resolve_options(const RunConfig& config, const NetworkSpec& model
   const CheckpointInterval interval = parse_checkpoint_every(config.checkpoint_every);
   TrainerOptions options{.batch_size = config.batch_size,
                          .num_parts = static_cast<int>(config.parts),
+                         .exchange = {parse_exchange(config.exchange), config.shard_optimizer},
                          .threads = static_cast<int>(config.threads),
                          .last_batch = parse_last_batch(config.last_batch),
                          .shuffle = parse_shuffle(config.shuffle),
@@ -100,6 +105,7 @@ TrainerOptions resolve_options(const RunConfig& config, const NetworkSpec& model
                          .checkpoint_every_steps = interval.steps,
                          .checkpoint_every_epochs = interval.epochs,
                          .checkpoint_at_end = !config.out.empty()};
+  options.part_map = parse_part_map(config.part_map);
   require_sensible(options.optimizer);
   require_sensible(options.learning_rate);
   return options;
@@ -116,6 +122,25 @@ CheckpointInterval parse_checkpoint_every(const std::string& text) {
   }
   throw Error(ErrorSource::usage,
               fmt::format("--checkpoint-every {}: give a number of steps (500, 500steps) or epochs (1epochs)", text));
+}
+
+PartMapOptions parse_part_map(const std::string& text) {
+  if (text == "auto") return {.measured = true};
+  PartMapOptions map;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  while (text != "even") {
+    int count = 0;
+    const auto [rest, status] = std::from_chars(at, end, count);
+    if (status != std::errc{} || count < 1 || count > kMostParts || (rest != end && *rest != ',')) {
+      throw Error(ErrorSource::usage,
+                  fmt::format("--part-map {}: give even, auto or each rank's number of parts, as 3,3,2", text));
+    }
+    map.parts_by_rank.push_back(count);
+    if (rest == end) break;
+    at = rest + 1;
+  }
+  return map;
 }
 
 std::vector<int> parse_rank_counts(const std::string& text, int all) {

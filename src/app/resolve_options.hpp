@@ -25,6 +25,9 @@ struct CheckpointInterval {
 };
 CheckpointInterval parse_checkpoint_every(const std::string& text);
 
+// even, auto, or a list by rank: "3,3,2". Throws a usage error.
+PartMapOptions parse_part_map(const std::string& text);
+
 // "1,2,4" within 1 .. all, ascending; empty means 1, 2, 4 .. and all. Throws a usage error.
 std::vector<int> parse_rank_counts(const std::string& text, int all);
 

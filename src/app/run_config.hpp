@@ -39,11 +39,13 @@ struct RunConfig {
   std::int64_t seed = 0;
 
   std::int64_t parts = 0;
+  std::string part_map = "even";
   std::int64_t threads = 0;
   std::string device = "auto";
   std::string precision = "fp32";
   std::string comm = "auto";
   std::string exchange = "auto";
+  bool shard_optimizer = false;
   double bucket_mib = 0;
   std::int64_t in_flight = 1;
   bool share_device = false;

@@ -19,7 +19,7 @@ bool wants_bar(const RunConfig& config) {
 }  // namespace
 
 RunReporter::RunReporter(World& world, const RunConfig& config, const CheckpointStore* store)
-    : world_(world), store_(store) {
+    : world_(world), log_(world.rank(), world.host(), config.quiet), store_(store) {
   if (world.rank() != 0) return;
   if (store != nullptr) metrics_.emplace(config.out + "/metrics.jsonl");
   if (wants_bar(config)) bar_.emplace();
@@ -31,6 +31,11 @@ void RunReporter::start(const std::string& run_record) {
 
 void RunReporter::on_step(const StepProgress& progress) {
   if (bar_) bar_->draw(progress);
+}
+
+void RunReporter::on_note(const std::string& text) {
+  if (bar_) bar_->clear();
+  log_.note(text);
 }
 
 void RunReporter::on_stretch(const StretchReport& report) {

@@ -2,6 +2,7 @@
 // Where a training run's reports go: epoch lines to stdout and records to OUT/metrics.jsonl by rank 0, a progress bar
 // to its terminal, checkpoints to the store.
 
+#include "tutti/base/log.hpp"
 #include "tutti/checkpoint/checkpoint_store.hpp"
 #include "tutti/comm/world.hpp"
 #include "tutti/train/metrics_log.hpp"
@@ -24,6 +25,7 @@ class RunReporter : public RunObserver {
   void start(const std::string& run_record);
 
   void on_step(const StepProgress& progress) override;
+  void on_note(const std::string& text) override;
   void on_stretch(const StretchReport& report) override;
   void on_digest(const DigestReport& report) override;
   void on_epoch(const EpochReport& report) override;
@@ -31,6 +33,7 @@ class RunReporter : public RunObserver {
 
  private:
   World& world_;
+  Log log_;
   const CheckpointStore* store_;
   std::optional<MetricsLog> metrics_;
   std::optional<ProgressBar> bar_;

@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <deque>
 #include <exception>
+#include <iterator>
 #include <mutex>
 #include <set>
 #include <stop_token>
@@ -28,8 +29,8 @@ std::set<std::int64_t> sizes_of_slices(std::int64_t length, const LoaderPlan& pl
   const bool is_keep = plan.last_batch == LastBatch::keep;
   const bool has_whole = plan.last_batch == LastBatch::rollover ? length > 0 : length >= plan.batch_size;
   std::set<std::int64_t> sizes;
-  for (std::int64_t part = plan.parts.begin; part < plan.parts.end; ++part) {
-    const auto slice = [&](std::int64_t n) { return part_positions(n, plan.num_parts, static_cast<int>(part)).size(); };
+  for (int part = 0; part < plan.num_parts; ++part) {
+    const auto slice = [&](std::int64_t n) { return part_positions(n, plan.num_parts, part).size(); };
     if (has_whole) sizes.insert(slice(plan.batch_size));
     if (is_keep) sizes.insert(slice(length % plan.batch_size));
   }
@@ -49,6 +50,7 @@ class BatchLoader::Pipeline {
   const SplitBatchSampler& schedule() const { return schedule_; }
   std::vector<std::int64_t> slice_sizes() const { return {slice_sizes_.begin(), slice_sizes_.end()}; }
   void seek(std::int64_t epoch, std::int64_t step);
+  void deal(IndexRange parts);
   const StepBatches& next(Stream& stream);
 
  private:
@@ -74,11 +76,13 @@ class BatchLoader::Pipeline {
     std::size_t failed_piece = 0;
 
     bool has_pieces_left() const { return failure == nullptr && begun < pieces.size(); }
-    bool is_settled() const { return done == begun && !has_pieces_left(); }
+    bool is_under_way() const { return done != begun; }
+    bool is_settled() const { return !is_under_way() && !has_pieces_left(); }
   };
   using Lock = std::unique_lock<std::mutex>;
 
   bool has_steps() const;
+  void change_course(Position target);
   Position first_from(Position position) const;
   void plan_step(Slot& slot, Position position);
   void write_piece(BatchWriter& writer, const Slot& slot, const Piece& piece) const;
@@ -99,16 +103,17 @@ class BatchLoader::Pipeline {
   const std::int64_t length_;
   const SplitBatchSampler schedule_;
   const std::set<std::int64_t> slice_sizes_;
-  std::vector<SplitBatchSampler> samplers_;  // used by whoever opens a step
+  IndexRange parts_;                         // this rank's; this and the next are used by whoever opens a step
+  std::vector<SplitBatchSampler> samplers_;  // by part of this rank
   std::vector<BatchWriter> writers_;         // one per reader
   BatchRoute route_;
-  std::vector<std::unique_ptr<BatchFeed>> feeds_;  // by part of this rank
+  std::vector<std::unique_ptr<BatchFeed>> feeds_;  // likewise, for as many parts as there ever were
   std::vector<Slot> slots_;
 
   std::mutex mutex_;
   std::condition_variable_any changed_;
   Position position_;         // of the step to open next
-  std::uint64_t course_ = 0;  // how often seek() has changed the course
+  std::uint64_t course_ = 0;  // how often it was changed
   bool is_opening_ = false;
   std::vector<Slot*> free_;
   std::deque<Slot*> queue_;  // opened, in order
@@ -123,21 +128,18 @@ BatchLoader::Pipeline::Pipeline(const Dataset& data, Backend& backend, const Loa
       length_(data.info().samples),
       schedule_(length_, plan.batch_size, plan.num_parts, 0, plan.last_batch, plan.order),
       slice_sizes_(sizes_of_slices(length_, plan)),
-      samplers_(SplitBatchSampler::for_parts(length_, plan.batch_size, plan.num_parts, plan.parts, plan.last_batch,
-                                             plan.order)),
       route_(data, backend, recipe_) {
   if (plan.steps_ahead < 0 || plan.readers < 1) {
     throw Error(ErrorSource::usage, fmt::format("{} steps prepared ahead by {} readers: give 0 or more, and 1 or more",
                                                 plan.steps_ahead, plan.readers));
   }
   position_ = first_from({0, 0});
-  const std::int64_t most = slice_sizes_.empty() ? 0 : *slice_sizes_.rbegin();
   slots_.resize(static_cast<std::size_t>(plan.steps_ahead) + 1);
-  for (std::size_t i = 0; i < samplers_.size(); ++i) feeds_.push_back(route_.make_feed(most, slots_.size()));
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     slots_[i].number = i;
     free_.push_back(&slots_[i]);
   }
+  deal(plan.parts);
   for (int i = 0; i < plan.readers; ++i) writers_.emplace_back(data, recipe_);
   if (plan.steps_ahead == 0) return;
   for (BatchWriter& writer : writers_) {
@@ -169,7 +171,7 @@ void BatchLoader::Pipeline::plan_step(Slot& slot, Position position) {
     const auto& samples = slot.samples.emplace_back(samplers_[i].indices(position.epoch, position.step));
     const auto count = static_cast<std::int64_t>(samples.size());
     Batch& batch = slot.step.batches.emplace_back();
-    batch.part = static_cast<int>(plan_.parts.begin) + static_cast<int>(i);
+    batch.part = static_cast<int>(parts_.begin) + static_cast<int>(i);
     batch.samples = count;
     batch.first_position = part_positions(global, plan_.num_parts, batch.part).begin;
     for (std::int64_t row = 0; row < count; row += kRowsPerPiece) {
@@ -191,11 +193,36 @@ void BatchLoader::Pipeline::seek(std::int64_t epoch, std::int64_t step) {
   if (step < 0) throw Error(ErrorSource::internal, fmt::format("step {} of epoch {}", step, epoch));
   const Position target = first_from({epoch, step});
   const std::scoped_lock lock(mutex_);
+  change_course(target);
+}
+
+// What may fail comes first. The step that next() would have delivered is then opened anew, by nobody before all readers
+// have let go of the old parts.
+void BatchLoader::Pipeline::deal(IndexRange parts) {
+  auto samplers =
+      SplitBatchSampler::for_parts(length_, plan_.batch_size, plan_.num_parts, parts, plan_.last_batch, plan_.order);
+  const std::int64_t most = slice_sizes_.empty() ? 0 : *slice_sizes_.rbegin();
+  std::vector<std::unique_ptr<BatchFeed>> more;
+  while (feeds_.size() + more.size() < samplers.size()) more.push_back(route_.make_feed(most, slots_.size()));
+
+  Lock lock(mutex_);
+  changed_.wait(lock, [this] { return !is_opening_; });
+  change_course(queue_.empty() ? position_ : Position{queue_.front()->step.epoch, queue_.front()->step.step});
+  is_opening_ = true;
+  changed_.wait(lock, [this] { return std::ranges::none_of(slots_, &Slot::is_under_way); });
+  parts_ = parts;
+  samplers_ = std::move(samplers);
+  std::ranges::move(more, std::back_inserter(feeds_));
+  is_opening_ = false;
+  changed_.notify_all();
+}
+
+void BatchLoader::Pipeline::change_course(Position target) {
   position_ = target;
   ++course_;
   for (Slot* slot : queue_) {
     slot->is_wanted = false;
-    if (slot->done == slot->begun) release(*slot);
+    if (!slot->is_under_way()) release(*slot);
   }
   queue_.clear();
   changed_.notify_all();
@@ -203,7 +230,7 @@ void BatchLoader::Pipeline::seek(std::int64_t epoch, std::int64_t step) {
 
 const StepBatches& BatchLoader::Pipeline::next(Stream& stream) {
   Slot& slot = plan_.steps_ahead == 0 ? prepare_now(stream) : await_prepared(stream);
-  for (std::size_t i = 0; i < feeds_.size(); ++i) {
+  for (std::size_t i = 0; i < slot.step.batches.size(); ++i) {
     Batch& batch = slot.step.batches[i];
     const Batch delivered = feeds_[i]->deliver(stream, slot.number, batch.samples);
     batch.images = delivered.images;
@@ -305,7 +332,7 @@ void BatchLoader::Pipeline::work_on(Slot& slot, BatchWriter& writer, Lock& lock)
     slot.failure = failure;
     slot.failed_piece = number;
   }
-  if (!slot.is_wanted && slot.done == slot.begun) release(slot);
+  if (!slot.is_wanted && !slot.is_under_way()) release(slot);
   if (slot.is_settled()) changed_.notify_all();
 }
 
@@ -326,6 +353,7 @@ std::int64_t BatchLoader::steps(std::int64_t epoch) const { return pipeline_->sc
 std::int64_t BatchLoader::remainder(std::int64_t epoch) const { return pipeline_->schedule().remainder(epoch); }
 std::vector<std::int64_t> BatchLoader::slice_sizes() const { return pipeline_->slice_sizes(); }
 void BatchLoader::seek(std::int64_t epoch, std::int64_t step) { pipeline_->seek(epoch, step); }
+void BatchLoader::deal(IndexRange parts) { pipeline_->deal(parts); }
 const StepBatches& BatchLoader::next(Stream& stream) { return pipeline_->next(stream); }
 
 }  // namespace tutti

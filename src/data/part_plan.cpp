@@ -3,6 +3,7 @@
 #include "tutti/base/error.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <numeric>
@@ -48,6 +49,17 @@ PartPlan::PartPlan(const std::vector<int>& parts_by_rank) {
     }
     ends_.push_back((ends_.empty() ? 0 : ends_.back()) + parts_by_rank[rank]);
   }
+}
+
+PartPlan PartPlan::chosen(const std::vector<int>& parts_by_rank, int num_parts, int num_ranks) {
+  if (parts_by_rank.empty()) return {num_parts, num_ranks};
+  PartPlan plan(parts_by_rank);
+  if (plan.num_parts() == num_parts && plan.num_ranks() == num_ranks) return plan;
+  throw Error(
+      ErrorSource::usage,
+      fmt::format("--part-map {} deals {} parts to {} ranks, but {} parts have {}: give each rank's parts anew, or "
+                  "even",
+                  fmt::join(parts_by_rank, ","), plan.num_parts(), plan.num_ranks(), num_parts, num_ranks));
 }
 
 IndexRange PartPlan::parts_of(int rank) const {

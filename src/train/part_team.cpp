@@ -1,5 +1,7 @@
 #include "part_team.hpp"
 
+#include "tutti/base/stopwatch.hpp"
+
 #include "sum_over_ranks.hpp"
 
 #include <algorithm>
@@ -16,9 +18,25 @@ constexpr std::size_t kSumsBytes = LossSums::kFigures * sizeof(std::int64_t);
 Tensor figures_of(const Buffer& sums) { return sums.view(Shape{LossSums::kFigures}, ElementType::i64); }
 Tensor sums_of(const Player& player) { return figures_of(player.sums); }
 
+// Time, but for what is done aside.
+class WorkClock {
+ public:
+  template <class Action>
+  void aside(Action action) {
+    const Stopwatch pause;
+    action();
+    pauses_ += pause.seconds();
+  }
+  double seconds() const { return watch_.seconds() - pauses_; }
+
+ private:
+  Stopwatch watch_;
+  double pauses_ = 0;
+};
+
 }  // namespace
 
-PartTeam::PartTeam(const TeamRequest& request) : backend_(request.backend) {
+PartTeam::PartTeam(const TeamRequest& request) : backend_(request.backend), after_part_(request.after_part) {
   for (std::size_t number = 0; number < static_cast<std::size_t>(std::max(1, request.players)); ++number) {
     if (number > 0) streams_.push_back(backend_.make_stream());
     players_.push_back(std::unique_ptr<Player>(
@@ -103,17 +121,20 @@ void PartTeam::play(const TeamStep& step, const Ready& ready) {
   }
   if (size() > 1) stream.synchronize();  // the others' streams read the weights
   sum_->begin(played_.size());
+  WorkClock clock;
+  const Ready ready_aside = [&](std::int64_t known) { clock.aside([&] { ready(known); }); };
   each([&](Player& player) {
     try {
-      play_share(player, step, ready);
+      play_share(player, step, ready_aside);
       if (player.number > 0) return;
       std::int64_t known = sum_->complete();
-      for (ready(known); known < elements; ready(known)) known = sum_->await_more_than(known);
+      for (ready_aside(known); known < elements; ready_aside(known)) known = sum_->await_more_than(known);
     } catch (...) {
       sum_->abandon(std::current_exception());
       throw;
     }
   });
+  seconds_ = clock.seconds();
 }
 
 // Part 0 is written where the sum is made; every other part waits with its backward pass until the player's last one
@@ -124,6 +145,7 @@ void PartTeam::play_share(Player& player, const TeamStep& step, const Ready& rea
     const Batch& batch = *played_[i];
     const auto global_samples = static_cast<double>(step.batches.global_samples);
     const PartGradients part{i, gradients_for(player, i)};
+    WorkClock clock;
     player.context.train(
         player.stream,
         {.images = batch.images,
@@ -138,15 +160,20 @@ void PartTeam::play_share(Player& player, const TeamStep& step, const Ready& rea
         {.stops = i + 1 == played_.size() ? std::span<const std::int64_t>(stops_) : std::span<const std::int64_t>{},
          .before_backward =
              [&] {
-               if (unfinished) sum_->finish(player.stream, *unfinished);
+               if (unfinished) clock.aside([&] { sum_->finish(player.stream, *unfinished); });
              },
          .after_layer =
              [&](std::int64_t final) {
                sum_->add(player.stream, part, final);
-               if (player.number == 0) ready(sum_->complete());
+               if (player.number == 0) clock.aside([&] { ready(sum_->complete()); });
              }});
+    if (after_part_) {
+      player.stream.synchronize();
+      after_part_(clock.seconds());
+    }
     unfinished = part;
   }
+  if (step.measured) player.stream.synchronize();
   if (unfinished) sum_->finish(player.stream, *unfinished);
 }
 

@@ -37,6 +37,7 @@ struct TeamRequest {
   int players = 1;
   int threads = 1;  // of each player
   double label_smoothing = 0;
+  std::function<void(double seconds)> after_part{};  // as TrainerOptions say
 };
 
 // A rank's share of one step of the run.
@@ -44,7 +45,8 @@ struct TeamStep {
   const StepBatches& batches;
   std::uint64_t seed = 0;
   std::int64_t step = 0;
-  bool counts = true;  // the losses go into the sums
+  bool counts = true;     // the losses go into the sums
+  bool measured = false;  // seconds_per_part() is wanted: work is waited for
 };
 
 class PartTeam {
@@ -71,6 +73,10 @@ class PartTeam {
   // Forward, loss and backward of each batch; gradients added up in the order of the parts.
   void play(const TeamStep& step, const Ready& ready);
 
+  // Of the last step played, which was measured: without what others were told of it and did meanwhile; 0: there was no
+  // sample in it.
+  double seconds_per_part() const { return played_.empty() ? 0 : seconds_ / static_cast<double>(played_.size()); }
+
   // As if these were the gradients of the rank's only part.
   void take(const Tensor& gradients, const Ready& ready);
 
@@ -89,12 +95,14 @@ class PartTeam {
   Tensor gradients_for(const Player& player, std::size_t part) const;
 
   Backend& backend_;
+  std::function<void(double seconds)> after_part_;
   std::vector<std::unique_ptr<Stream>> streams_;  // of all players but the first
   std::vector<std::unique_ptr<Player>> players_;
   GradientTotal* total_ = nullptr;
   std::vector<std::int64_t> stops_;
   std::unique_ptr<PartSum> sum_;
   std::vector<const Batch*> played_;  // of the step under way: those with samples
+  double seconds_ = 0;                // that all of them took
 
   std::mutex mutex_;
   std::condition_variable_any called_;

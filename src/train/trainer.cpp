@@ -8,6 +8,7 @@
 #include "exact_sum.hpp"
 #include "gradient_sync.hpp"
 #include "ownership.hpp"
+#include "part_dealer.hpp"
 #include "part_team.hpp"
 #include "state_arrays.hpp"
 #include "step_pace.hpp"
@@ -31,10 +32,10 @@ std::unique_ptr<ExactSum> make_exact_sum(const TrainerParts& parts, const Traine
                                     options.num_parts);
 }
 
-LoaderPlan loader_plan(const TrainerOptions& options, const Communicator& communicator) {
+LoaderPlan loader_plan(const TrainerOptions& options, IndexRange parts) {
   return {.batch_size = options.batch_size,
           .num_parts = options.num_parts,
-          .parts = PartPlan(options.num_parts, communicator.size()).parts_of(communicator.rank()),
+          .parts = parts,
           .last_batch = options.last_batch,
           .order = {.shuffle = options.shuffle, .seed = options.seed},
           .steps_ahead = options.steps_ahead,
@@ -64,8 +65,6 @@ LossSums difference(const LossSums& more, const LossSums& less) {
           .samples = more.samples - less.samples,
           .not_finite = more.not_finite - less.not_finite};
 }
-
-std::string slot_prefix(const OptimizerSlot& slot) { return slot.name + "/"; }
 
 // The processor is made ready for this thread before the first plan is made on it.
 Backend& entered(Backend& backend, int threads) {
@@ -105,18 +104,19 @@ class Trainer::Run {
 
   const TrainProgress& progress() const { return progress_; }
   std::int64_t planned_steps() const { return planned_steps_; }
+  const PartPlan& part_plan() const { return dealer_.plan(); }
   std::int64_t samples_left_over() const;
   Tensor weights_block() const { return arena_.weights(); }
   Tensor gradients_block() const { return arena_.gradients(); }
 
  private:
+  OptimizerParts optimizer_parts() { return {backend_, communicator_, arena_.layout(), ownership_}; }
   bool exchanged();
   void update();
   void update_statistics();
   PartTeam::Ready ready() {
     return [this](std::int64_t final_elements) { sync_.ready(final_elements, *stream_); };
   }
-  std::int64_t parts_of_rank() const { return loader_plan(options_, communicator_).parts.size(); }
   void report_step(RunObserver& observer);
   void finish_epoch(RunObserver& observer, bool whole);
   void refuse_not_finite(const LossSums& sums) const;
@@ -135,6 +135,7 @@ class Trainer::Run {
   StepPace pace_;
   ParameterArena arena_;
   NetworkWeights weights_;
+  PartDealer dealer_;
   BatchLoader loader_;
   PartTeam team_;
   FloatTotal float_total_;
@@ -164,22 +165,22 @@ Trainer::Run::Run(const TrainerParts& parts, const TrainerOptions& options, RunF
       pace_(backend_, *stream_, options.steps_ahead),
       arena_(network_.layout(), backend_, communicator_.allocate(network_.layout().block_bytes())),
       weights_(network_, backend_, arena_.weights()),
-      loader_(train_, backend_, loader_plan(options, communicator_)),
+      dealer_(backend_, communicator_, options.part_map, options.num_parts),
+      loader_(train_, backend_, loader_plan(options, dealer_.parts())),
       team_({.network = network_,
              .weights = weights_,
              .backend = backend_,
              .stream = *stream_,
-             .players = static_cast<int>(std::min<std::int64_t>(options.side_by_side, parts_of_rank())),
+             .players = static_cast<int>(std::min<std::int64_t>(options.side_by_side, dealer_.most_parts())),
              .threads = options.threads,
-             .label_smoothing = options.label_smoothing}),
+             .label_smoothing = options.label_smoothing,
+             .after_part = options.after_part}),
       float_total_(backend_, arena_.gradients()),
       exact_(make_exact_sum(parts, options, arena_.gradients())),
       ownership_(options.exchange.owners(), network_.layout(), cut_buckets(network_.layout(), options.bucket_bytes),
                  {.rank = communicator_.rank(), .size = communicator_.size()}),
       sync_(communicator_, ownership_, arena_.gradients(), exact_.get()),
-      optimizer_(make_optimizer(
-          options.optimizer,
-          {.backend = backend_, .communicator = communicator_, .layout = network_.layout(), .ownership = ownership_})),
+      optimizer_(make_optimizer(options.optimizer, optimizer_parts())),
       sum_over_ranks_(backend_, communicator_),
       planned_steps_(count_planned_steps(options, loader_, train_.info().samples)) {
   stream_->while_waiting([this] { communicator_.progress(); });
@@ -187,7 +188,7 @@ Trainer::Run::Run(const TrainerParts& parts, const TrainerOptions& options, RunF
   for (const std::int64_t samples : loader_.slice_sizes()) team_.plan(samples, LayerMode::training);
   const bool alone = communicator_.size() == 1;
   GradientTotal& total = exact_ ? static_cast<GradientTotal&>(*exact_) : float_total_;
-  team_.collect_gradients(total, parts_of_rank(), alone ? std::vector<std::int64_t>{} : ownership_.bucket_ends());
+  team_.collect_gradients(total, dealer_.most_parts(), alone ? std::vector<std::int64_t>{} : ownership_.bucket_ends());
   if (parts.test != nullptr && parts.test->info().samples > 0) {
     evaluator_.emplace(EvaluatedData{*parts.test, options_.recipe}, backend_, communicator_, team_);
   }
@@ -206,9 +207,7 @@ void Trainer::Run::restore(const TrainState& state) {
   const ParameterLayout& layout = arena_.layout();
   fill_from_arrays(backend_, *stream_, arena_.weights(), layout.trained(), "", state.parameters);
   fill_from_arrays(backend_, *stream_, arena_.weights(), layout.statistics(), "", state.statistics);
-  for (const OptimizerSlot& slot : optimizer_->slots()) {
-    fill_from_arrays(backend_, *stream_, slot.block, layout.trained(), slot_prefix(slot), state.optimizer);
-  }
+  restore_state(optimizer_parts(), *stream_, *optimizer_, state.optimizer);
   weights_.refresh(*stream_);
   if (exact_) exact_->restore(*stream_, state.exchange);
   progress_ = state.progress;
@@ -230,11 +229,7 @@ TrainState Trainer::Run::snapshot() {
   refuse_not_finite(state.progress.epoch_sums);
   state.parameters = arrays_of(backend_, *stream_, arena_.weights(), arena_.layout().trained(), "");
   state.statistics = arrays_of(backend_, *stream_, arena_.weights(), arena_.layout().statistics(), "");
-  for (const OptimizerSlot& slot : optimizer_->slots()) {
-    auto arrays = arrays_of(backend_, *stream_, slot.block, arena_.layout().trained(), slot_prefix(slot));
-    state.optimizer.insert(state.optimizer.end(), std::make_move_iterator(arrays.begin()),
-                           std::make_move_iterator(arrays.end()));
-  }
+  state.optimizer = gather_state(optimizer_parts(), *stream_, *optimizer_);
   if (exact_) state.exchange = exact_->state();
   refuse_not_finite(state.parameters);
   refuse_not_finite(state.statistics);
@@ -249,14 +244,16 @@ TrainState Trainer::Run::snapshot() {
 void Trainer::Run::step() {
   pace_.begin_step();
   learning_rate_ = schedule_->at(progress_.step, progress_.epoch);
-  TeamStep step{.batches = loader_.next(*stream_), .seed = options_.seed, .step = progress_.step};
+  TeamStep step{
+      .batches = loader_.next(*stream_), .seed = options_.seed, .step = progress_.step, .measured = dealer_.measures()};
   for (team_.play(step, ready()); !exchanged(); team_.play(step, ready())) step.counts = false;
   if (due(progress_.step + 1, options_.digest_every_steps)) {
-    sync_.gather(arena_.gradients(), *stream_);
+    gather_owned(communicator_, ownership_, arena_.gradients(), *stream_);
     gradients_digest_ = digest_of_block(arena_.gradients());
   }
   update();
   pace_.end_step();
+  if (dealer_.after_step(*stream_, team_.seconds_per_part())) loader_.deal(dealer_.parts());
   ++progress_.step;
   ++progress_.step_in_epoch;
 }
@@ -278,7 +275,7 @@ bool Trainer::Run::exchanged() {
 void Trainer::Run::update() {
   optimizer_->apply(*stream_, arena_, learning_rate_, progress_.step + 1);
   update_statistics();
-  sync_.gather(arena_.weights(), *stream_);
+  gather_owned(communicator_, ownership_, arena_.weights(), *stream_);
   weights_.refresh(*stream_);
 }
 
@@ -307,6 +304,7 @@ void Trainer::Run::report_step(RunObserver& observer) {
                     .epochs = options_.epochs,
                     .step_in_epoch = progress_.step_in_epoch,
                     .steps_in_epoch = loader_.steps(progress_.epoch)});
+  for (const std::string& note : dealer_.take_notes()) observer.on_note(note);
   if (due(progress_.step, options_.log_every_steps)) {
     settle();
     const LossSums now = global_epoch_sums();
@@ -398,11 +396,8 @@ std::optional<std::uint64_t> Trainer::Run::digest_of_statistics() {
 
 std::uint64_t Trainer::Run::digest_of_optimizer() {
   std::uint64_t sum = 0;
-  for (const OptimizerSlot& slot : optimizer_->slots()) {
-    for (const NamedArray& array :
-         arrays_of(backend_, *stream_, slot.block, arena_.layout().trained(), slot_prefix(slot))) {
-      sum += digest(array.name, std::span<const float>(array.values));
-    }
+  for (const NamedArray& array : gather_state(optimizer_parts(), *stream_, *optimizer_)) {
+    sum += digest(array.name, std::span<const float>(array.values));
   }
   return sum;
 }
@@ -425,6 +420,7 @@ void Trainer::run(RunObserver& observer) { run_->run(observer); }
 LossSums Trainer::evaluate() { return run_->evaluate(); }
 std::int64_t Trainer::steps_done() const { return run_->progress().step; }
 std::int64_t Trainer::planned_steps() const { return run_->planned_steps(); }
+const PartPlan& Trainer::part_plan() const { return run_->part_plan(); }
 std::int64_t Trainer::samples_left_over() const { return run_->samples_left_over(); }
 std::uint64_t Trainer::weights_digest() { return run_->digest_of_block(run_->weights_block()); }
 int Trainer::players() const { return run_->players(); }

@@ -178,6 +178,45 @@ TEST(BatchLoader, GoesOnWhereverItIsSent) {
   }
 }
 
+TEST(BatchLoader, DeliversEachStepOnceWhateverPartsAreDealtMeanwhile) {
+  const CountingDataset data(40);
+  for (const MemorySpace space : {MemorySpace::host, MemorySpace::cuda}) {
+    for (const auto& [steps_ahead, readers] : kPreparations) {
+      LoaderPlan plan = plan_of(9, 7, LastBatch::rollover);
+      plan.steps_ahead = steps_ahead;
+      plan.readers = readers;
+      const SplitBatchSampler schedule(40, 9, 7, 0, plan.last_batch, plan.order);
+      // One rank with the parts before `cut`, one with the others.
+      const auto share = [](int rank, std::int64_t cut) { return rank == 0 ? IndexRange{0, cut} : IndexRange{cut, 7}; };
+      std::vector<std::unique_ptr<MemoryBackend>> backends;
+      std::vector<std::unique_ptr<Loading>> loaders;
+      for (int rank = 0; rank < 2; ++rank) {
+        plan.parts = share(rank, 2);
+        loaders.push_back(std::make_unique<Loading>(data, *backends.emplace_back(backend_in(space)), plan));
+      }
+      std::int64_t epoch = 0;
+      std::int64_t step = 0;
+      for (std::int64_t turn = 0; turn < 120; ++turn, ++step) {
+        if (step == schedule.steps(epoch)) {
+          ++epoch;
+          step = 0;
+        }
+        const std::int64_t cut = turn < 5 ? 2 : 1 + turn / (1 + turn % 3) % 6;
+        for (int rank = 0; rank < 2; ++rank) {
+          plan.parts = share(rank, cut);
+          if (turn >= 5) loaders[static_cast<std::size_t>(rank)]->deal(plan.parts);
+          const StepBatches& next = loaders[static_cast<std::size_t>(rank)]->next();
+          ASSERT_EQ(next.epoch, epoch);
+          ASSERT_EQ(next.step, step);
+          ASSERT_NO_FATAL_FAILURE(expect_step(next, samplers_of(data, plan), plan, space));
+        }
+      }
+      EXPECT_THROW(loaders[0]->deal({6, 8}), Error);
+      EXPECT_EQ(loaders[0]->next().global_samples, 9) << "goes on as before";
+    }
+  }
+}
+
 TEST(BatchLoader, TakesAStepBeyondTheLastForTheNextEpochsFirst) {
   const CountingDataset data(40);
   MemoryBackend backend;
@@ -277,7 +316,6 @@ TEST(BatchLoader, KnowsEverySliceSizeInAdvance) {
     for (std::int64_t length = 0; length < 30; ++length) {
       for (std::int64_t batch_size = 1; batch_size < 12; ++batch_size) {
         LoaderPlan plan = plan_of(batch_size, 4, last_batch);
-        plan.parts = {1, 3};
         plan.steps_ahead = 0;
         const CountingDataset data(length);
         std::set<std::int64_t> seen;
@@ -289,6 +327,7 @@ TEST(BatchLoader, KnowsEverySliceSizeInAdvance) {
           }
         }
         seen.erase(0);
+        plan.parts = {1, 3};  // others may be dealt later
         const BatchLoader loader(data, backend, plan);
         ASSERT_EQ(loader.slice_sizes(), std::vector<std::int64_t>(seen.begin(), seen.end()));
       }

@@ -2,10 +2,14 @@
 
 #include "tutti/base/error.hpp"
 
+#include "support/thrown.hpp"
+
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <numeric>
 #include <string>
+#include <vector>
 
 namespace tutti {
 namespace {
@@ -39,23 +43,59 @@ TEST(PartPlan, GivesTheFirstRanksOnePartMore) {
   EXPECT_EQ(plan.parts_of(2), (IndexRange{6, 8}));
 }
 
+void expect_consecutive_parts(const PartPlan& plan) {
+  std::int64_t next = 0;
+  for (int rank = 0; rank < plan.num_ranks(); ++rank) {
+    const IndexRange own = plan.parts_of(rank);
+    ASSERT_EQ(own.begin, next);
+    ASSERT_GE(own.size(), 1);
+    for (std::int64_t part = own.begin; part < own.end; ++part) {
+      ASSERT_EQ(plan.rank_of(static_cast<int>(part)), rank);
+    }
+    next = own.end;
+  }
+  ASSERT_EQ(next, plan.num_parts());
+}
+
 TEST(PartPlan, CoversAllPartsContiguouslyAndKnowsWhoPlaysEach) {
   for (int parts = 1; parts <= 20; ++parts) {
     for (int ranks = 1; ranks <= parts; ++ranks) {
       const PartPlan plan(parts, ranks);
-      std::int64_t next = 0;
-      for (int rank = 0; rank < ranks; ++rank) {
-        const IndexRange own = plan.parts_of(rank);
-        ASSERT_EQ(own.begin, next);
-        ASSERT_GE(own.size(), 1);
-        for (std::int64_t part = own.begin; part < own.end; ++part) {
-          ASSERT_EQ(plan.rank_of(static_cast<int>(part)), rank);
-        }
-        next = own.end;
-      }
-      ASSERT_EQ(next, parts);
+      ASSERT_EQ(plan.num_parts(), parts);
+      ASSERT_EQ(plan.num_ranks(), ranks);
+      expect_consecutive_parts(plan);
+      ASSERT_EQ(PartPlan(plan.parts_by_rank()), plan);
     }
   }
+}
+
+TEST(PartPlan, GivesEachRankTheCountThatIsAskedFor) {
+  for (const std::vector<int>& counts : {std::vector{5}, {3, 3, 2}, {1, 6, 1}, {1, 1, 1, 9}}) {
+    const PartPlan plan(counts);
+    EXPECT_EQ(plan.num_parts(), std::reduce(counts.begin(), counts.end()));
+    EXPECT_EQ(plan.parts_by_rank(), counts);
+    expect_consecutive_parts(plan);
+  }
+  EXPECT_EQ(PartPlan({3, 3, 2}), PartPlan(8, 3));
+  EXPECT_EQ(PartPlan({1, 6, 1}).parts_of(1), (IndexRange{1, 7}));
+}
+
+TEST(PartPlan, RefusesAListForOtherRanksOrParts) {
+  EXPECT_EQ(PartPlan::chosen({}, 8, 3), PartPlan(8, 3));
+  EXPECT_EQ(PartPlan::chosen({1, 7}, 8, 2), PartPlan(std::vector{1, 7}));
+  for (const int ranks : {1, 2, 3}) {
+    const Error error = thrown_by([&] { PartPlan::chosen({3, 3}, ranks == 2 ? 8 : 6, ranks); });
+    EXPECT_EQ(error.source(), ErrorSource::usage);
+    EXPECT_NE(std::string(error.what()).find("--part-map 3,3 deals 6 parts to 2 ranks"), std::string::npos);
+  }
+}
+
+TEST(PartPlan, RefusesRanksWithoutAPart) {
+  const Error error = thrown_by([] { PartPlan(std::vector{2, 0, 1}); });
+  EXPECT_EQ(error.source(), ErrorSource::usage);
+  EXPECT_NE(std::string(error.what()).find("rank 1 is given 0 parts"), std::string::npos) << error.what();
+  EXPECT_THROW(PartPlan(std::vector{3, -1}), Error);
+  EXPECT_THROW(PartPlan(std::vector<int>{}), Error);
 }
 
 TEST(PartPlan, RefusesMoreRanksThanPartsNamingBoth) {

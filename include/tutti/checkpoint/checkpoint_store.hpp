@@ -8,6 +8,7 @@
 //   /parameters/<layer>/<kind>         f32: weight (OIHW or units x inputs), bias, scale, shift
 //   /statistics/<layer>/<kind>         f32: mean, variance
 //   /optimizer/<slot>/<layer>/<kind>   f32, shaped as the parameter
+//   /exchange/...                      f32, named and shaped by the exchange; absent where it knows nothing
 //   /progress/epoch                    i64 scalar: whole epochs done
 //   /progress/step_in_epoch            i64 scalar: steps done of the epoch under way
 //   /progress/step                     i64 scalar: steps done in all
@@ -38,6 +39,9 @@ class CheckpointStore {
 
   // True when the folder holds any checkpoint file, good or not. Throws an io error when it cannot be listed.
   bool holds_any() const;
+  // The steps of all checkpoint files, good or not, ascending; throws likewise. And where that of a step lies.
+  std::vector<std::int64_t> steps() const;
+  std::string path_of(std::int64_t step) const;
   // Rank 0 writes the file, then the manifest; all ranks learn whether it worked and throw alike if not.
   // Collective.
   void save(World& world, const TrainState& state) const;

@@ -1,7 +1,7 @@
 #pragma once
 // The next batch of each of this rank's parts, on the device and on time: reader threads prepare the steps ahead, at
 // a lower priority than the threads that compute. The host's memory for it is bounded by (steps ahead + 1) batches of
-// this rank's parts; a device of its own has two, or the whole data set where that fits.
+// this rank's parts, when they were most; a device of its own has two, or the whole data set where that fits.
 
 #include "tutti/backend/backend.hpp"
 #include "tutti/data/dataset.hpp"
@@ -17,7 +17,7 @@ namespace tutti {
 struct LoaderPlan {
   std::int64_t batch_size = 0;  // global
   int num_parts = 1;
-  IndexRange parts;  // this rank's
+  IndexRange parts;  // this rank's, until others are dealt
   LastBatch last_batch = LastBatch::keep;
   OrderRule order;
   int steps_ahead = 1;  // prepared in the background; 0 prepares each step when it is asked for
@@ -52,12 +52,14 @@ class BatchLoader {
 
   std::int64_t steps(std::int64_t epoch) const;
   std::int64_t remainder(std::int64_t epoch) const;
-  // Every number of samples that a part of this rank can be given in any step of any epoch: ascending, 0 left
+  // Every number of samples that a part, of whichever rank, can be given in any step of any epoch: ascending, 0 left
   // out.
   std::vector<std::int64_t> slice_sizes() const;
 
   // Lets next() go on at this step. A step beyond the epoch's last is the next epoch's first.
   void seek(std::int64_t epoch, std::int64_t step);
+  // From the next step on, the batches are these parts'. What was prepared for others is dropped.
+  void deal(IndexRange parts);
   // The next step's batches, for what `stream` does from now on: the same at every call. Epochs follow one another
   // without end. Throws what reading the data threw.
   const StepBatches& next(Stream& stream);

@@ -26,6 +26,8 @@ class PartPlan {
   PartPlan(int num_parts, int num_ranks);
   // So many parts for each rank. Throws a usage error when one has none.
   explicit PartPlan(const std::vector<int>& parts_by_rank);
+  // A list by hand, or the even map for an empty one. Throws a usage error for a list that does not fit.
+  static PartPlan chosen(const std::vector<int>& parts_by_rank, int num_parts, int num_ranks);
 
   int num_parts() const noexcept { return ends_.back(); }
   int num_ranks() const noexcept { return static_cast<int>(ends_.size()); }

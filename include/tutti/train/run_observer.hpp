@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 namespace tutti {
 
@@ -50,6 +51,7 @@ class RunObserver {
  public:
   virtual ~RunObserver() = default;
   virtual void on_step(const StepProgress&) {}
+  virtual void on_note(const std::string&) {}
   virtual void on_stretch(const StretchReport&) {}
   virtual void on_digest(const DigestReport&) {}
   virtual void on_epoch(const EpochReport&) {}

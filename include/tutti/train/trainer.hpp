@@ -33,7 +33,7 @@ struct TrainerParts {
 
 struct PartMapOptions {
   std::vector<int> parts_by_rank{};  // empty: even
-  bool measured = false;             // starts so, then follows what each rank's parts take; never changes a bit
+  bool measured = false;             // starts so, then follows what each rank's parts take; keeps the bits of `exact`
 };
 
 struct TrainerOptions {
@@ -63,7 +63,7 @@ struct TrainerOptions {
   std::int64_t checkpoint_every_steps = 0;
   std::int64_t checkpoint_every_epochs = 0;
   bool checkpoint_at_end = false;
-  // For rehearsals: called in the thread that played a part, with the seconds that it took.
+  // For rehearsals: called in the thread that played a part, with the seconds that it took; as if it took as much longer.
   std::function<void(double seconds)> after_part{};
 };
 
@@ -106,6 +106,8 @@ class Trainer {
 
   std::int64_t steps_done() const;
   std::int64_t planned_steps() const;
+  // Of the step to come.
+  const PartPlan& part_plan() const;
   // After whole epochs: samples dealt so far but given to no step (rollover and discard).
   std::int64_t samples_left_over() const;
   std::uint64_t weights_digest();

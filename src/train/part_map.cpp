@@ -1,0 +1,112 @@
+#include "part_map.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <numeric>
+#include <queue>
+#include <utility>
+
+namespace tutti {
+namespace {
+
+constexpr double kWorthwhile = 0.95;  // of the time as it is
+
+struct Turn {
+  double seconds = 0;  // of the rank's parts with one more
+  std::size_t rank = 0;
+  bool operator>(const Turn& other) const { return std::pair(seconds, rank) > std::pair(other.seconds, other.rank); }
+};
+
+// Gives out the parts that are missing, each to the rank that is then done first.
+void complete(std::vector<int>& counts, int num_parts, const SecondsPerPart& seconds) {
+  std::priority_queue<Turn, std::vector<Turn>, std::greater<>> turns;
+  const auto queue = [&](std::size_t rank) { turns.push({(counts[rank] + 1) * seconds[rank], rank}); };
+  for (std::size_t rank = 0; rank < counts.size(); ++rank) queue(rank);
+  for (int given = std::reduce(counts.begin(), counts.end()); given < num_parts; ++given) {
+    const std::size_t rank = turns.top().rank;
+    turns.pop();
+    ++counts[rank];
+    queue(rank);
+  }
+}
+
+// The fastest first.
+std::vector<std::size_t> by_speed(const SecondsPerPart& seconds) {
+  std::vector<std::size_t> ranks(seconds.size());
+  std::iota(ranks.begin(), ranks.end(), std::size_t{0});
+  std::ranges::stable_sort(ranks, {}, [&](std::size_t rank) { return seconds[rank]; });
+  return ranks;
+}
+
+// Some of the ranks left out, so that the others are done as soon as they can be.
+struct Subset {
+  std::vector<std::size_t> left_out;  // ascending
+  double seconds = 0;
+};
+
+Subset best_subset(int num_parts, const SecondsPerPart& seconds) {
+  const std::vector<std::size_t> ranks = by_speed(seconds);
+  Subset best;
+  SecondsPerPart fastest;
+  for (auto next = ranks.begin(); next + 1 != ranks.end(); ++next) {
+    fastest.push_back(seconds[*next]);
+    const double time = step_seconds(deal_by_speed(num_parts, fastest), fastest);
+    if (fastest.size() > 1 && time > best.seconds) continue;
+    best = {.left_out = {next + 1, ranks.end()}, .seconds = time};
+  }
+  std::ranges::sort(best.left_out);
+  return best;
+}
+
+}  // namespace
+
+double step_seconds(const PartPlan& plan, const SecondsPerPart& seconds) {
+  double slowest = 0;
+  for (int rank = 0; rank < plan.num_ranks(); ++rank) {
+    slowest =
+        std::max(slowest, static_cast<double>(plan.parts_of(rank).size()) * seconds.at(static_cast<std::size_t>(rank)));
+  }
+  return slowest;
+}
+
+PartPlan deal_by_speed(int num_parts, const SecondsPerPart& seconds) {
+  std::vector<int> fastest(seconds.size(), 1);
+  complete(fastest, num_parts, seconds);
+  const double limit = step_seconds(PartPlan(fastest), seconds);
+
+  // The even map, less what its slow ranks cannot play in that time.
+  std::vector<int> counts = PartPlan(num_parts, static_cast<int>(seconds.size())).parts_by_rank();
+  for (std::size_t rank = 0; rank < counts.size(); ++rank) {
+    while (counts[rank] * seconds[rank] > limit) --counts[rank];
+  }
+  complete(counts, num_parts, seconds);
+  return PartPlan(counts);
+}
+
+PartPlan deal_anew(const PartPlan& plan, const SecondsPerPart& seconds) {
+  PartPlan best = deal_by_speed(plan.num_parts(), seconds);
+  return step_seconds(best, seconds) < kWorthwhile * step_seconds(plan, seconds) ? best : plan;
+}
+
+std::string map_note(const PartPlan& plan, const SecondsPerPart& seconds) {
+  constexpr double kMilli = 1e-3;
+  const double now = step_seconds(plan, seconds);
+  const Subset subset = best_subset(plan.num_parts(), seconds);
+  const bool one = subset.left_out.size() == 1;
+  return fmt::format(
+      "parts {} on {} ranks: step {:.1f} ms predicted, even map {:.1f} ms; without rank{} {} {:.1f} ms: {} {}worth "
+      "keeping",
+      fmt::join(plan.parts_by_rank(), ","), plan.num_ranks(), now / kMilli,
+      step_seconds(PartPlan(plan.num_parts(), plan.num_ranks()), seconds) / kMilli, one ? "" : "s",
+      fmt::join(subset.left_out, ","), subset.seconds / kMilli, one ? "it is" : "they are",
+      subset.seconds <= now ? "not " : "");
+}
+
+bool is_better_without_some(const PartPlan& plan, const SecondsPerPart& seconds) {
+  return best_subset(plan.num_parts(), seconds).seconds < kWorthwhile * step_seconds(plan, seconds);
+}
+
+}  // namespace tutti

@@ -1,0 +1,115 @@
+#include "tutti/comm/communicator.hpp"
+
+#include "support/mpi_world.hpp"
+#include "train/training_run.hpp"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace tutti {
+namespace {
+
+constexpr int kParts = 16;
+constexpr int kSteps = 58;  // two looks at the speeds, and what follows
+constexpr int kThrottledSteps = 20;
+constexpr double kPartSeconds = 0.02;
+
+using Counts = std::vector<int>;
+
+struct Course {
+  int ranks = 2;
+  bool measured = false;
+  double speed = 1;  // of the last rank, while it is throttled
+};
+
+// What a run came to, step by step.
+class Witness : public RunObserver {
+ public:
+  void on_step(const StepProgress&) override {
+    digests.push_back(trainer->weights_digest());
+    maps.push_back(trainer->part_plan().parts_by_rank());
+  }
+  void on_note(const std::string& text) override { notes.push_back(text); }
+
+  Trainer* trainer = nullptr;
+  std::vector<std::uint64_t> digests;
+  std::vector<Counts> maps;
+  std::vector<std::string> notes;
+};
+
+// Trains lenet on the first ranks of the test's world. In the steps before a look, a part takes as long as on a device of
+// its own: longer, by far, than it does here.
+Witness train_on(const Course& course, const DataPair& data) {
+  const auto world = test_world().split(test_world().rank() < course.ranks ? 0 : -1);
+  Witness witness;
+  if (world) {
+    const auto backend = make_cpu_backend();
+    const auto communicator = make_mpi_ring_communicator(*world, {});
+    const Network network(built_in_model("lenet"), data.train->info().image, data.train->info().classes);
+    TrainerOptions options;
+    options.batch_size = 35;
+    options.num_parts = kParts;
+    options.exchange.kind = Exchange::exact;
+    options.part_map.measured = course.measured;
+    options.epochs = 1000;
+    options.steps = kSteps;
+    options.test_every_epochs = 0;
+    const bool slow = world->rank() == course.ranks - 1;
+    options.after_part = [&](double seconds) {
+      const std::size_t done = witness.digests.size();
+      if (!course.measured || (done > 6 && done < 50)) return;
+      const double wanted = kPartSeconds / (slow && done < kThrottledSteps ? course.speed : 1);
+      std::this_thread::sleep_for(std::chrono::duration<double>(wanted - seconds));
+    };
+    Trainer trainer({.backend = *backend, .communicator = *communicator, .network = network, .train = *data.train},
+                    options, {});
+    witness.trainer = &trainer;
+    trainer.run(witness);
+  }
+  test_world().barrier();
+  return witness;
+}
+
+class ThrottledRanks : public testing::Test {
+ protected:
+  const OwnedData owned_ = open_small("glyphs");
+  const Witness even_ = train_on({.ranks = 2}, owned_.pair);
+};
+
+TEST_F(ThrottledRanks, PlayFewerPartsWhileTheyAreSlowAndNoBitChanges) {
+  for (const int ranks : {2, 4}) {
+    for (const double speed : {0.5, 0.25}) {
+      const Witness run = train_on({.ranks = ranks, .measured = true, .speed = speed}, owned_.pair);
+      if (test_world().rank() != 0) continue;
+      SCOPED_TRACE(testing::Message() << ranks << " ranks, speed " << speed << ", told "
+                                      << testing::PrintToString(run.notes));
+      EXPECT_EQ(run.digests, even_.digests);
+      const Counts even = PartPlan(kParts, ranks).parts_by_rank();
+      EXPECT_EQ(run.maps[4], even);
+      const double ideal = kParts * speed / (ranks - 1 + speed);
+      EXPECT_NEAR(run.maps[kThrottledSteps - 1].back(), ideal, 1.5);
+      EXPECT_LT(run.maps[kThrottledSteps - 1].back(), even.back());
+      for (const int count : run.maps.back()) EXPECT_NEAR(count, even.front(), 1);
+      ASSERT_EQ(run.notes.size(), 2u);
+      EXPECT_TRUE(run.notes[0].starts_with("parts ")) << run.notes[0];
+      EXPECT_NE(run.notes[0].find(" predicted, even map "), std::string::npos) << run.notes[0];
+    }
+  }
+}
+
+TEST_F(ThrottledRanks, KeepTheEvenMapWhereAllAreLikeEachOther) {
+  const Witness run = train_on({.ranks = 2, .measured = true}, owned_.pair);
+  if (test_world().rank() != 0) return;
+  EXPECT_EQ(run.digests, even_.digests);
+  EXPECT_EQ(run.maps.back(), (Counts{8, 8}));
+  EXPECT_TRUE(run.notes.empty());
+}
+
+}  // namespace
+}  // namespace tutti
