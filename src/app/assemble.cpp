@@ -37,9 +37,11 @@ void fill_in_ranks(RunConfig& config, const World& world, int fair_threads) {
   if (!parts_chosen) config.parts = world.size();
   if (config.threads == 0) config.threads = parts_chosen ? 1 : fair_threads;
   if (config.exchange == "auto") config.exchange = parts_chosen ? "exact" : "ring";
-  if (config.exchange != "ring") {
-    throw Error(ErrorSource::usage, fmt::format("--exchange {}: this version has ring{}", config.exchange,
-                                                parts_chosen ? "; with --parts, add --exchange ring" : ""));
+  if (config.shard_optimizer && (config.exchange == "ring" || config.exchange == "central")) {
+    throw Error(ErrorSource::usage,
+                fmt::format("--shard-optimizer does not go with --exchange {}, where {} all weights: use --exchange "
+                            "exact, or sharded, which needs no --shard-optimizer",
+                            config.exchange, config.exchange == "ring" ? "every rank updates" : "rank 0 updates"));
   }
   if (world.size() > config.parts) {
     throw Error(ErrorSource::usage,

@@ -1,11 +1,13 @@
 #include "bench.hpp"
 
+#include "tutti/base/error.hpp"
 #include "tutti/base/stopwatch.hpp"
 #include "tutti/storage/whole_file.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -25,6 +27,20 @@ double quantile(const std::vector<double>& sorted, double fraction) {
 Spread spread_of(std::vector<double> values) {
   std::ranges::sort(values);
   return {.low = quantile(values, 0.25), .median = quantile(values, 0.5), .high = quantile(values, 0.75)};
+}
+
+void on_first_ranks(World& world, int ranks, const std::function<void(World& working)>& work) {
+  const auto working = world.split(world.rank() < ranks ? 0 : -1);
+  std::optional<Error> shared;
+  try {
+    if (working) work(*working);
+  } catch (const Error& error) {
+    if (error.reach() == ErrorReach::this_rank) throw;
+    shared = error;
+  }
+  run_agreed(world, [&] {
+    if (shared) throw *shared;
+  });
 }
 
 std::vector<double> greatest_of_ranks(World& world, std::vector<double> figures) {
@@ -50,14 +66,15 @@ TimedSteps steps_for(const Backend& backend, TimedSteps steps) {
   return steps;
 }
 
-std::vector<double> time_steps(World& world, Trainer& trainer, const TimedSteps& steps) {
-  for (std::int64_t step = 0; step < steps.warmup; ++step) trainer.step();
+std::vector<double> time_steps(World& world, Trainer& trainer, const TimedSteps& steps,
+                               const std::function<void()>& step) {
+  for (std::int64_t i = 0; i < steps.warmup; ++i) step();
   trainer.settle();
   std::vector<double> seconds;
   for (std::int64_t done = 0; done < steps.timed;) {
     const std::int64_t several = std::min(steps.at_once, steps.timed - done);
     const Stopwatch watch;
-    for (std::int64_t step = 0; step < several; ++step) trainer.step();
+    for (std::int64_t i = 0; i < several; ++i) step();
     trainer.settle();
     seconds.push_back(watch.seconds() / static_cast<double>(several));
     done += several;

@@ -7,6 +7,7 @@
 
 #include "command_line.hpp"
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,8 @@ namespace tutti {
 
 // Time and bus bandwidth of sums over the ranks by message size, the ring beside the MPI library's own. Collective.
 ExitStatus bench_allreduce(World& world, const Invocation& invocation);
+// Time of exchange and update, bytes sent and memory held, by how gradients meet and by rank count. Collective.
+ExitStatus bench_exchange(World& world, const Invocation& invocation);
 // Images/s of preparing batches by the number of readers, of the compute, and of both at once: what the readers take
 // from the compute. Collective.
 ExitStatus bench_input(World& world, const Invocation& invocation);
@@ -30,6 +33,10 @@ struct Spread {
 };
 Spread spread_of(std::vector<double> values);
 
+// Work on the first ranks of the world, as a world of their own, while the others sleep. An error that the working ranks
+// share is raised on all; one that a rank met alone ends the job. Collective.
+void on_first_ranks(World& world, int ranks, const std::function<void(World& working)>& work);
+
 // Of each of these figures, the greatest that any rank saw. Every rank gives as many. Collective.
 std::vector<double> greatest_of_ranks(World& world, std::vector<double> figures);
 
@@ -37,8 +44,10 @@ std::vector<double> greatest_of_ranks(World& world, std::vector<double> figures)
 RunConfig config_for_steps(const Invocation& invocation, std::int64_t steps);
 // The steps to time on this processor: several at once where they are enqueued, so that none waits for its end.
 TimedSteps steps_for(const Backend& backend, TimedSteps steps);
-// Seconds of a step after `warmup` others, one figure for each `at_once` steps, as the slowest rank saw it. Collective.
-std::vector<double> time_steps(World& world, Trainer& trainer, const TimedSteps& steps);
+// Seconds of a step, which `step` has the trainer do, after `warmup` others: one figure for each `at_once` steps, as
+// the slowest rank saw it. Collective.
+std::vector<double> time_steps(World& world, Trainer& trainer, const TimedSteps& steps,
+                               const std::function<void()>& step);
 
 // Writes a benchmark's JSON by rank 0 where the user asked for it. Collective.
 void write_bench_json(World& world, const std::string& path, const std::string& json);

@@ -49,38 +49,12 @@ Point measure(World& world, const RunConfig& config, const TimedSteps& steps, co
   build_alike(world, assembly.config, *assembly.backend,
               [&] { trainer.emplace(assembly.parts(), assembly.options, RunFacts{}); });
   const std::int64_t busy = config.threads * world.local_size();
-  return {.mode = mode,
-          .ranks = world.size(),
-          .batch = config.batch_size,
-          .oversubscribed = busy > assembly.cores.usable,
-          .step = spread_of(time_steps(world, *trainer, steps_for(*assembly.backend, steps)))};
-}
-
-struct Place {
-  std::string mode;
-  int ranks = 1;
-  Cores cores;
-};
-
-// One point on the first ranks of the world while the others sleep, and nothing on those others. An error that the
-// measuring ranks share is raised on all; one that a rank met alone ends the job. Collective.
-std::optional<Point> measure_on(World& world, const Invocation& invocation, const Place& place) {
-  const auto part_of_world = world.split(world.rank() < place.ranks ? 0 : -1);
-  std::optional<Point> point;
-  std::optional<Error> shared;
-  try {
-    if (part_of_world) {
-      const RunConfig config = config_for(invocation, place.mode, place.ranks, place.cores, world.local_size());
-      point = measure(*part_of_world, config, invocation.steps, place.mode);
-    }
-  } catch (const Error& error) {
-    if (error.reach() == ErrorReach::this_rank) throw;
-    shared = error;
-  }
-  run_agreed(world, [&] {
-    if (shared) throw *shared;
-  });
-  return point;
+  return {
+      .mode = mode,
+      .ranks = world.size(),
+      .batch = config.batch_size,
+      .oversubscribed = busy > assembly.cores.usable,
+      .step = spread_of(time_steps(world, *trainer, steps_for(*assembly.backend, steps), [&] { trainer->step(); }))};
 }
 
 double efficiency(const Point& point, const Point& first) {
@@ -121,12 +95,14 @@ ExitStatus bench_scaling(World& world, const Invocation& invocation) {
     if (invocation.scaling_mode != "both" && invocation.scaling_mode != mode) continue;
     std::optional<Point> first;
     for (const int count : counts) {
-      const auto point = measure_on(world, invocation, {.mode = mode, .ranks = count, .cores = cores});
-      if (!first) first = point;
-      if (world.rank() == 0) {
-        tell(*point, *first);
-        results.push_back(as_json(*point, *first));
-      }
+      on_first_ranks(world, count, [&](World& working) {
+        const RunConfig config = config_for(invocation, mode, count, cores, world.local_size());
+        const Point point = measure(working, config, invocation.steps, mode);
+        if (!first) first = point;
+        if (world.rank() != 0) return;
+        tell(point, *first);
+        results.push_back(as_json(point, *first));
+      });
     }
   }
   write_bench_json(world, invocation.json,

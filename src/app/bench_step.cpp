@@ -63,7 +63,7 @@ StepFigures measure(World& world, const Assembly& assembly, TimedSteps steps) {
   trainer->settle();
   StepFigures figures{.step = {}, .first_step = greatest_of_ranks(world, {seconds_since_process_start()}).front()};
   --steps.warmup;  // done above
-  figures.step = spread_of(time_steps(world, *trainer, steps_for(*assembly.backend, steps)));
+  figures.step = spread_of(time_steps(world, *trainer, steps_for(*assembly.backend, steps), [&] { trainer->step(); }));
   figures.images_per_second = static_cast<double>(assembly.config.batch_size) / figures.step.median;
   figures.peak_mib = greatest_of_ranks(world, {peak_resident_mib()}).front();
   return figures;

@@ -93,13 +93,17 @@ void add_step_options(CLI::App& app, Invocation& invocation) {
   add_json_option(app, invocation);
 }
 
+void add_exchange_options(CLI::App& app, Invocation& invocation) {
+  add_ranks_option(app, invocation);
+  add_step_options(app, invocation);
+}
+
 void add_scaling_options(CLI::App& app, Invocation& invocation) {
   app.add_option("--mode", invocation.scaling_mode, "strong (one batch shared), weak (a batch per rank) or both")
       ->check(CLI::IsMember({"strong", "weak", "both"}))
       ->capture_default_str()
       ->group("Bench");
-  add_ranks_option(app, invocation);
-  add_step_options(app, invocation);
+  add_exchange_options(app, invocation);
 }
 
 void add_source_word(CLI::App& app, Invocation& invocation) {
@@ -109,6 +113,11 @@ void add_source_word(CLI::App& app, Invocation& invocation) {
 void add_convert_words(CLI::App& app, Invocation& invocation) {
   add_source_word(app, invocation);
   app.add_option("target", invocation.target, "the file to write, DST.h5")->required();
+}
+
+void add_compared_words(CLI::App& app, Invocation& invocation) {
+  app.add_option("a", invocation.compared.a, "a run's folder, its metrics.jsonl or a checkpoint (.h5)")->required();
+  app.add_option("b", invocation.compared.b, "what to compare it with")->required();
 }
 
 struct CommandEntry {
@@ -123,6 +132,8 @@ constexpr std::array kCommands{
     CommandEntry{"train", Command::train, "trains, or goes on from a checkpoint (when no command is given)",
                  concerns_train, add_no_options},
     CommandEntry{"eval", Command::eval, "accuracy and loss of a checkpoint", concerns_eval, add_eval_options},
+    CommandEntry{"diff", Command::diff, "the first step, tensor and element in which two runs differ", concerns_nothing,
+                 add_compared_words},
     CommandEntry{"bench allreduce", Command::bench_allreduce, "sums over the ranks, by message size", concerns_nothing,
                  add_allreduce_options},
     CommandEntry{"bench input", Command::bench_input, "preparing batches beside the compute", concerns_bench,
@@ -143,7 +154,7 @@ std::string list_of_commands() {
 }
 
 constexpr const char* kStatuses =
-    "Exit status: 0 done, 64 usage, 65 bad input, 66 no usable checkpoint, 70 internal, 73 cannot save,\n"
+    "Exit status: 0 done, 1 different, 64 usage, 65 bad input, 66 no usable checkpoint, 70 internal, 73 cannot save,\n"
     "74 cannot read, 88 no longer finite.";
 
 struct NamedCommand {

@@ -14,6 +14,7 @@ enum class Command {
   print_text,
   train,
   eval,
+  diff,
   bench_allreduce,
   bench_input,
   bench_scaling,
@@ -25,6 +26,12 @@ enum class Command {
 struct EvalRequest {
   std::string checkpoint;   // path of the file
   std::string on = "test";  // or train
+};
+
+// Run folders, metrics.jsonl files or checkpoints.
+struct Compared {
+  std::string a;
+  std::string b;
 };
 
 struct AllreduceBench {
@@ -50,10 +57,11 @@ struct Invocation {
   std::vector<std::string> words;  // as given, for the run record
   RunConfig run;
   std::set<std::string> given;  // names of run options that the user chose
-  std::string ranks;            // bench allreduce, scaling: rank counts, comma separated; empty: doubling up to all
-  std::string json;             // bench, eval: where the results go as JSON
-  std::string target;           // data convert: the file to write
+  std::string ranks;   // bench allreduce, exchange, scaling: rank counts, comma separated; empty: doubling up to all
+  std::string json;    // bench, eval: where the results go as JSON
+  std::string target;  // data convert: the file to write
   EvalRequest eval;
+  Compared compared;
   AllreduceBench allreduce;
   InputBench input;
   TimedSteps steps;

@@ -7,6 +7,7 @@
 #include "bench.hpp"
 #include "command_line.hpp"
 #include "data_command.hpp"
+#include "diff_command.hpp"
 #include "eval_command.hpp"
 #include "train_command.hpp"
 
@@ -65,6 +66,8 @@ ExitStatus carry_out(World& world, const Invocation& invocation, FailureRecord& 
       return train_command(world, invocation, record);
     case Command::eval:
       return eval_command(world, invocation);
+    case Command::diff:
+      return diff_command(world, invocation);
     case Command::bench_allreduce:
       return bench_allreduce(world, invocation);
     case Command::bench_input:

@@ -32,6 +32,7 @@ void refuse_unknown_words(const RunConfig& config) {
   parse_precision(config.precision);
   refuse_other_than("optimizer", config.optimizer, {"sgd", "adamw", "lars"});
   refuse_other_than("no-decay", config.no_decay, {"none", "norms-biases"});
+  if (config.exchange != "auto") parse_exchange(config.exchange);
   refuse_other_than("comm", config.comm, {"auto", "solo", "mpi", "nccl"});
   refuse_other_than("search-plans", config.search_plans, {"on", "off"});
   refuse_other_than("record-steps", config.record_steps, {"on", "off"});
@@ -76,6 +77,7 @@ TrainerOptions resolve_options(const RunConfig& config, const NetworkSpec& model
   const CheckpointInterval interval = parse_checkpoint_every(config.checkpoint_every);
   TrainerOptions options{.batch_size = config.batch_size,
                          .num_parts = static_cast<int>(config.parts),
+                         .exchange = {parse_exchange(config.exchange), config.shard_optimizer},
                          .threads = static_cast<int>(config.threads),
                          .last_batch = parse_last_batch(config.last_batch),
                          .shuffle = parse_shuffle(config.shuffle),

@@ -45,6 +45,7 @@ struct RunConfig {
   std::string precision = "fp32";
   std::string comm = "auto";
   std::string exchange = "auto";
+  bool shard_optimizer = false;
   double bucket_mib = 0;
   std::int64_t in_flight = 1;
   bool share_device = false;

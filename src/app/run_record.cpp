@@ -24,6 +24,18 @@ std::string slice_text(const RunConfig& config) {
   return config.batch_size % config.parts == 0 ? fmt::format("{}", whole) : fmt::format("{} or {}", whole, whole + 1);
 }
 
+const char* state_place(const ExchangeOptions& exchange) {
+  switch (exchange.owners()) {
+    case Owners::everyone:
+      return "on every rank";
+    case Owners::shares:
+      return "in shares";
+    case Owners::first:
+      return "on rank 0";
+  }
+  return "";
+}
+
 }  // namespace
 
 void tell_start(const Assembly& assembly, World& world, const Trainer& trainer, const Log& log) {
@@ -37,8 +49,9 @@ void tell_start(const Assembly& assembly, World& world, const Trainer& trainer, 
       "{} on {}, {} of {} cores usable here, {} a part{}", several(world.size(), "rank"), several(num_hosts, "host"),
       assembly.cores.usable, assembly.cores.present, several(config.threads, "thread"),
       trainer.players() > 1 ? fmt::format(", {} parts of a rank side by side", trainer.players()) : ""));
-  log.note(fmt::format("batch {} = {} of {} images, exchange {} ({})", config.batch_size, several(config.parts, "part"),
-                       slice_text(config), config.exchange, assembly.communicator->description()));
+  log.note(fmt::format("batch {} = {} of {} images, exchange {} ({}), optimizer state {}", config.batch_size,
+                       several(config.parts, "part"), slice_text(config), config.exchange,
+                       assembly.communicator->description(), state_place(assembly.options.exchange)));
   const Shape& image = assembly.options.recipe.image;
   const std::string from =
       image == data.image ? "" : fmt::format(" from {}", data.sizes_differ() ? "several sizes" : data.image.text());
@@ -67,7 +80,9 @@ std::string run_record(const Assembly& assembly, const World& world, const std::
                                 {"version", version()},
                                 {"libraries", versions_text(assembly, world)},
                                 {"device", assembly.backend->description()},
-                                {"exchange", assembly.communicator->description()},
+                                {"exchange", config.exchange},
+                                {"optimizer_state", state_place(assembly.options.exchange)},
+                                {"communicator", assembly.communicator->description()},
                                 {"ranks", world.size()},
                                 {"parts", config.parts},
                                 {"threads", config.threads},

@@ -111,6 +111,15 @@ CheckpointStore::CheckpointStore(std::string folder) : folder_(std::move(folder)
 
 bool CheckpointStore::holds_any() const { return !steps_in(folder_).empty(); }
 
+std::vector<std::int64_t> CheckpointStore::steps() const {
+  const NewestFirst steps = steps_in(folder_);
+  return {steps.rbegin(), steps.rend()};
+}
+
+std::string CheckpointStore::path_of(std::int64_t step) const {
+  return folder_ + "/" + name_of_step(step, kImageEnding);
+}
+
 void CheckpointStore::save(World& world, const TrainState& state) const {
   run_agreed(world, [&] {
     if (world.rank() == 0) write(folder_, state);

@@ -54,6 +54,14 @@ TEST(CommandLine, TellsTheBenchesApart) {
   EXPECT_EQ(refusal({"bench", "step", "--ranks", "2"}).substr(0, 4), "The ");
 }
 
+TEST(CommandLine, ReadsWhatToCompare) {
+  const Invocation diff = parse({"diff", "runs/a", "runs/b"});
+  EXPECT_EQ(diff.command, Command::diff);
+  EXPECT_EQ(diff.compared.a, "runs/a");
+  EXPECT_EQ(diff.compared.b, "runs/b");
+  EXPECT_NE(refusal({"diff", "runs/a"}).find("b is required"), std::string::npos);
+}
+
 TEST(CommandLine, ReadsWhatToEvaluate) {
   const Invocation eval =
       parse({"eval", "--checkpoint", "a.h5", "--data", "glyphs", "--on", "train", "--json", "b.json"});

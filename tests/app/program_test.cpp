@@ -111,9 +111,11 @@ TEST(Program, RefusesMistakesOnceWithTheirStatus) {
       {{"--last-batch", "drop"}, 64, "keep, discard or rollover"},
       {{"--model", "lenat"}, 64, "no model is called 'lenat'"},
       {{"--parts", "2", "--exchange", "ring"}, 64, "3 ranks cannot share 2 parts"},
-      {{"--parts", "8"}, 64, "add --exchange ring"},
       {{"--parts", "12", "--part-map", "auto", "--exchange", "ring"}, 64, "add --exchange exact"},
       {{"--parts", "8", "--part-map", "4,4", "--exchange", "ring"}, 64, "--part-map 4,4 deals 8 parts to 2 ranks"},
+      {{"--exchange", "nearly"}, 64, "must be one of auto, ring, exact, sharded, central"},
+      {{"--shard-optimizer"}, 64, "--shard-optimizer does not go with --exchange ring"},
+      {{"--exchange", "central", "--shard-optimizer"}, 64, "rank 0 updates all weights: use --exchange exact"},
       {{"--augment", "flip"}, 64, "must be one of none, crop-flip"},
       {{"--normalize", "0.5"}, 64, "give none, auto or M/S"},
       {{"--validation-ratio", "1"}, 64, "--validation-ratio 1"},
@@ -169,7 +171,8 @@ TEST(Program, RefusesRanksThatWouldNotTrainAlike) {
     words.insert(words.end(), options.begin(), options.end());
     return run_child(words);
   };
-  for (const Words& options : std::vector<Words>{{"--lr", "0.1"}, {"--threads", "2"}, {"--model", "linear"}}) {
+  for (const Words& options :
+       std::vector<Words>{{"--lr", "0.1"}, {"--threads", "2"}, {"--model", "linear"}, {"--exchange", "sharded"}}) {
     const ChildResult result = beside(options);
     EXPECT_EQ(result.status, 65) << result.err;
     EXPECT_EQ(count(result.err, "trainer: "), 1) << result.err;

@@ -17,6 +17,7 @@ TEST(ResolveOptions, RefusesWordsAndNumbersThatMeanNothing) {
       [](RunConfig& c) { c.device = "tpu"; },
       [](RunConfig& c) { c.precision = "fp8"; },
       [](RunConfig& c) { c.comm = "carrier"; },
+      [](RunConfig& c) { c.exchange = "nearly"; },
       [](RunConfig& c) { c.last_batch = "drop"; },
       [](RunConfig& c) { c.shuffle = "yes"; },
       [](RunConfig& c) { c.augment = "flip"; },
@@ -49,18 +50,25 @@ TEST(ResolveOptions, RefusesWordsAndNumbersThatMeanNothing) {
   }
 }
 
+// As assemble() fills it in.
+RunConfig filled_in() {
+  RunConfig config;
+  config.exchange = "ring";
+  return config;
+}
+
 TEST(ResolveOptions, TakesAPartMapByWordOrByHand) {
   EXPECT_TRUE(parse_part_map("auto").measured);
   EXPECT_TRUE(parse_part_map("auto").parts_by_rank.empty());
   EXPECT_FALSE(parse_part_map("even").measured);
   EXPECT_TRUE(parse_part_map("even").parts_by_rank.empty());
-  RunConfig config;
+  RunConfig config = filled_in();
   config.part_map = "3,12,1";
   EXPECT_EQ(resolve_options(config, NetworkSpec{}).part_map.parts_by_rank, (std::vector{3, 12, 1}));
 }
 
 TEST(ResolveOptions, PassesTheOptimizersChoicesOn) {
-  RunConfig config;
+  RunConfig config = filled_in();
   config.optimizer = "lars";
   config.no_decay = "norms-biases";
   config.clip_norm = 2;
@@ -72,6 +80,15 @@ TEST(ResolveOptions, PassesTheOptimizersChoicesOn) {
   EXPECT_EQ(options.label_smoothing, 0.1);
   config.clip_norm = -1;
   EXPECT_THROW(resolve_options(config, NetworkSpec{}), Error);
+}
+
+TEST(ResolveOptions, TellsTheTrainerHowGradientsMeet) {
+  RunConfig config = filled_in();
+  EXPECT_EQ(resolve_options(config, NetworkSpec{}).exchange.owners(), Owners::everyone);
+  config.exchange = "exact";
+  EXPECT_EQ(resolve_options(config, NetworkSpec{}).exchange.kind, Exchange::exact);
+  config.shard_optimizer = true;
+  EXPECT_EQ(resolve_options(config, NetworkSpec{}).exchange.owners(), Owners::shares);
 }
 
 TEST(ResolveOptions, ReadsCheckpointIntervals) {
@@ -100,7 +117,7 @@ TEST(Cores, GiveReadersWhatTheComputeLeavesOver) {
 }
 
 TEST(ResolveOptions, TakesTheModelsOwnInitialiserUnlessAsked) {
-  RunConfig config;
+  RunConfig config = filled_in();
   NetworkSpec model;
   model.initializer = Initializer::normal;
   EXPECT_EQ(resolve_options(config, model).initializer, Initializer::normal);

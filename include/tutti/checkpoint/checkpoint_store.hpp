@@ -38,6 +38,9 @@ class CheckpointStore {
 
   // True when the folder holds any checkpoint file, good or not. Throws an io error when it cannot be listed.
   bool holds_any() const;
+  // The steps of all checkpoint files, good or not, ascending; throws likewise. And where that of a step lies.
+  std::vector<std::int64_t> steps() const;
+  std::string path_of(std::int64_t step) const;
   // Rank 0 writes the file, then the manifest; all ranks learn whether it worked and throw alike if not.
   // Collective.
   void save(World& world, const TrainState& state) const;

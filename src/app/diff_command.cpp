@@ -1,0 +1,110 @@
+#include "diff_command.hpp"
+
+#include "tutti/base/error.hpp"
+#include "tutti/checkpoint/checkpoint_store.hpp"
+
+#include "differences.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <iterator>
+#include <string>
+#include <system_error>
+#include <vector>
+
+namespace tutti {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_folder(const std::string& path) {
+  std::error_code unknown;
+  return fs::is_directory(path, unknown);
+}
+
+bool is_file(const std::string& path) {
+  std::error_code unknown;
+  return fs::exists(path, unknown);
+}
+
+bool is_checkpoint(const std::string& path) { return path.ends_with(".h5"); }
+
+std::string metrics_path(const std::string& path) { return is_folder(path) ? path + "/metrics.jsonl" : path; }
+
+CheckpointStore store_of(const std::string& folder) { return CheckpointStore(folder + "/checkpoints"); }
+
+// By the checkpoints of the steps that both folders hold, up to the first that differs.
+Finding compare_stores(const std::string& a, const std::string& b) {
+  const CheckpointStore store_a = store_of(a);
+  const CheckpointStore store_b = store_of(b);
+  const auto steps_a = store_a.steps();
+  const auto steps_b = store_b.steps();
+  std::vector<std::int64_t> common;
+  std::ranges::set_intersection(steps_a, steps_b, std::back_inserter(common));
+  Finding all{.compared = !common.empty(),
+              .text = fmt::format("checkpoints of both: steps {}\n", fmt::join(common, ", "))};
+  if (common.empty()) all.text = "no step has a checkpoint in both\n";
+  for (const std::int64_t step : common) {
+    const Finding finding = compare_checkpoints(store_a.path_of(step), store_b.path_of(step));
+    if (!finding.differ) continue;
+    all.differ = true;
+    all.text += fmt::format("the checkpoint of step {} is the first to differ:\n{}", step, finding.text);
+    break;
+  }
+  return all;
+}
+
+Finding compare_runs(const std::string& a, const std::string& b) {
+  const bool have_metrics = is_file(metrics_path(a)) && is_file(metrics_path(b));
+  const bool are_folders = is_folder(a) && is_folder(b);
+  Finding finding;
+  if (have_metrics || !are_folders) {
+    const MetricsRecords records_a = read_metrics(metrics_path(a));
+    const MetricsRecords records_b = read_metrics(metrics_path(b));
+    finding = compare_metrics(records_a, records_b);
+    if (!records_a.digests.empty() && !records_b.digests.empty() && finding.compared) return finding;
+  }
+  if (!are_folders) return finding;
+  const Finding by_checkpoints = compare_stores(a, b);
+  finding.compared = finding.compared || by_checkpoints.compared;
+  finding.differ = finding.differ || by_checkpoints.differ;
+  finding.text += by_checkpoints.text;
+  return finding;
+}
+
+Finding compare(const std::string& a, const std::string& b) {
+  if (is_checkpoint(a) && is_checkpoint(b)) return compare_checkpoints(a, b);
+  if (is_checkpoint(a) || is_checkpoint(b)) {
+    throw Error(ErrorSource::input, fmt::format("'{}' is a checkpoint and '{}' is none: give a checkpoint of that run, "
+                                                "RUN/checkpoints/step-N.h5",
+                                                is_checkpoint(a) ? a : b, is_checkpoint(a) ? b : a));
+  }
+  return compare_runs(a, b);
+}
+
+}  // namespace
+
+ExitStatus diff_command(World& world, const Invocation& invocation) {
+  const auto& [a, b] = invocation.compared;
+  bool equal = true;
+  run_agreed(world, [&] {
+    if (world.rank() != 0) return;
+    const Finding finding = compare(a, b);
+    fmt::print("A: {}\nB: {}\n{}", a, b, finding.text);
+    if (!finding.compared) {
+      throw Error(ErrorSource::input, fmt::format("'{}' and '{}' have no step in common: --digest-every or "
+                                                  "--checkpoint-every would give them some",
+                                                  a, b));
+    }
+    equal = !finding.differ;
+    fmt::print("{}\n", equal ? "equal" : "different");
+    std::fflush(stdout);
+  });
+  return world.agree(equal) ? ExitStatus::done : ExitStatus::answer_is_no;
+}
+
+}  // namespace tutti

@@ -1,0 +1,139 @@
+#include "tutti/base/error.hpp"
+#include "tutti/storage/whole_file.hpp"
+
+#include "differences.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <array>
+#include <sstream>
+#include <string_view>
+#include <vector>
+
+namespace tutti {
+namespace {
+
+using Json = nlohmann::json;
+
+// The first of them to differ says most: what a step computes comes before what follows from it.
+constexpr std::array<std::string_view, 4> kOfStep{"gradients", "weights", "optimizer", "statistics"};
+constexpr std::array<std::string_view, 6> kOfEpoch{"digest", "train_loss", "train_acc", "test_loss", "test_acc", "lr"};
+
+Figures figures_of(const Json& record) {
+  Figures figures;
+  for (const auto& [name, value] : record.items()) {
+    figures[name] = value.is_string() ? value.get<std::string>() : value.dump();
+  }
+  return figures;
+}
+
+// False for a line that is no record.
+bool keep(MetricsRecords& records, const std::string& line) {
+  const Json record = Json::parse(line, nullptr, false);
+  if (!record.is_object() || !record.contains("event")) return false;
+  if (record["event"] == "run") {
+    records.run = figures_of(record);
+    return true;
+  }
+  if (!record.contains("step") || !record["step"].is_number_integer()) return false;
+  const auto step = record["step"].get<std::int64_t>();
+  if (record["event"] == "digest") records.digests[step] = figures_of(record);
+  if (record["event"] == "epoch") records.epochs[step] = figures_of(record);
+  return true;
+}
+
+// One step that both have, and what it differs in.
+struct Compared {
+  std::int64_t step = 0;
+  std::string differences;
+};
+
+// A figure that only one of them has, such as the accuracy of a run without evaluation, is none to compare.
+template <class Names>
+void compare(const std::map<std::int64_t, Figures>& a, const std::map<std::int64_t, Figures>& b, const Names& names,
+             std::vector<Compared>& steps) {
+  for (const auto& [step, of_a] : a) {
+    const auto found = b.find(step);
+    if (found == b.end()) continue;
+    steps.push_back({.step = step, .differences = {}});
+    for (const std::string_view name : names) {
+      const auto mine = of_a.find(std::string(name));
+      const auto theirs = found->second.find(std::string(name));
+      if (mine == of_a.end() || theirs == found->second.end()) continue;
+      if (mine->second == theirs->second || mine->second == "null" || theirs->second == "null") continue;
+      steps.back().differences +=
+          beside(std::string(name == "digest" ? "weights" : name), mine->second, theirs->second);
+    }
+  }
+}
+
+std::string facts_that_differ(const Figures& a, const Figures& b) {
+  std::string text;
+  for (const auto& [name, value] : a) {
+    const auto theirs = b.find(name);
+    if (name == "command_line" || theirs == b.end() || theirs->second == value) continue;
+    text += beside(name, value, theirs->second);
+  }
+  return text.empty() ? text : "run otherwise:\n" + text;
+}
+
+std::string extent(const std::map<std::int64_t, Figures>& steps) {
+  return steps.empty() ? "none" : fmt::format("{} to {}", steps.begin()->first, steps.rbegin()->first);
+}
+
+}  // namespace
+
+std::string beside(const std::string& name, const std::string& of_a, const std::string& of_b) {
+  return fmt::format("  {:<12} {}  {}\n", name, of_a, of_b);
+}
+
+MetricsRecords read_metrics(const std::string& path) {
+  const auto bytes = read_whole(path);
+  std::istringstream lines(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+  MetricsRecords records;
+  bool any = false;
+  for (std::string line; std::getline(lines, line);) {
+    const bool good = keep(records, line);
+    any = any || good;
+    if (!good && !line.empty()) ++records.damaged_lines;
+  }
+  if (!any) {
+    throw Error(ErrorSource::input, fmt::format("'{}' holds no records: give a run's folder, its metrics.jsonl or one "
+                                                "of its checkpoints (.h5)",
+                                                path));
+  }
+  return records;
+}
+
+Finding compare_metrics(const MetricsRecords& a, const MetricsRecords& b) {
+  std::vector<Compared> steps;
+  compare(a.digests, b.digests, kOfStep, steps);
+  compare(a.epochs, b.epochs, kOfEpoch, steps);
+  std::ranges::stable_sort(steps, {}, &Compared::step);
+  Finding finding;
+  for (const auto& [name, records] : {std::pair("A", &a), std::pair("B", &b)}) {
+    if (records->damaged_lines > 0) {
+      finding.text += fmt::format("{} has {} damaged lines, which were passed over\n", name, records->damaged_lines);
+    }
+  }
+  finding.text += facts_that_differ(a.run, b.run);
+  if (steps.empty()) {
+    finding.text +=
+        fmt::format("no step has a record in both; digests of steps:\n{}epochs that end at steps:\n{}",
+                    beside("", extent(a.digests), extent(b.digests)), beside("", extent(a.epochs), extent(b.epochs)));
+    return finding;
+  }
+  finding.compared = true;
+  finding.text +=
+      fmt::format("{} records compared, of steps {} to {}\n", steps.size(), steps.front().step, steps.back().step);
+  const auto parted = std::ranges::find_if(steps, [](const Compared& step) { return !step.differences.empty(); });
+  finding.differ = parted != steps.end();
+  if (finding.differ)
+    finding.text += fmt::format("step {} is the first to differ:\n{}", parted->step, parted->differences);
+  return finding;
+}
+
+}  // namespace tutti

@@ -1,0 +1,142 @@
+#include "differences.hpp"
+
+#include "tutti/base/error.hpp"
+#include "tutti/checkpoint/checkpoint_store.hpp"
+
+#include "support/overwrite.hpp"
+#include "support/scratch_folder.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <limits>
+#include <string>
+
+namespace tutti {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+MetricsRecords records(const std::string& text) {
+  const ScratchFolder folder;
+  overwrite(folder.file("metrics.jsonl"), std::as_bytes(std::span(text)));
+  return read_metrics(folder.file("metrics.jsonl"));
+}
+
+std::string digest_line(int step, const std::string& gradients, const std::string& weights) {
+  return "{\"event\":\"digest\",\"step\":" + std::to_string(step) + ",\"weights\":\"" + weights +
+         "\",\"gradients\":\"" + gradients + "\",\"optimizer\":\"00\"}\n";
+}
+
+const std::string kRun = "{\"event\":\"run\",\"command_line\":[\"trainer\"],\"ranks\":4}\n";
+
+TEST(Differences, NameTheFirstStepAndWhatDiffersInIt) {
+  const auto a = records(kRun + digest_line(1, "aa", "bb") + digest_line(2, "cc", "dd") + digest_line(3, "ee", "ff"));
+  const auto b = records(kRun + digest_line(1, "aa", "bb") + digest_line(2, "c0", "d0") + digest_line(3, "e0", "f0"));
+  const Finding finding = compare_metrics(a, b);
+  EXPECT_TRUE(finding.compared && finding.differ);
+  EXPECT_THAT(finding.text, HasSubstr("3 records compared, of steps 1 to 3\nstep 2 is the first to differ:\n"
+                                      "  gradients    cc  c0\n  weights      dd  d0\n"));
+  EXPECT_THAT(finding.text, Not(HasSubstr("optimizer")));
+  EXPECT_FALSE(compare_metrics(a, a).differ);
+}
+
+TEST(Differences, OfARunThatWentOnCountItsLastRecords) {
+  const auto a = records(kRun + digest_line(1, "aa", "bb") + digest_line(2, "xx", "yy") +
+                         "{\"event\":\"run\",\"command_line\":[],\"ranks\":3}\n" + digest_line(2, "cc", "dd"));
+  const Finding finding = compare_metrics(a, records(kRun + digest_line(2, "cc", "dd")));
+  EXPECT_TRUE(finding.compared && !finding.differ) << finding.text;
+  EXPECT_THAT(finding.text, HasSubstr("ranks        3  4\n"));
+}
+
+TEST(Differences, PassOverDamagedLinesAndSaySo) {
+  const auto a =
+      records(kRun + digest_line(1, "aa", "bb") + "{\"event\":\"dig" + kRun + "[1]\n{\"event\":\"digest\"}\n" +
+              digest_line(2, "cc", "dd") + "{\"event\":\"digest\",\"step\":3,\"wei");
+  const Finding finding = compare_metrics(a, records(digest_line(2, "cc", "dd")));
+  EXPECT_TRUE(finding.compared && !finding.differ) << finding.text;
+  EXPECT_THAT(finding.text, HasSubstr("A has 4 damaged lines"));
+  EXPECT_THROW(records("no\nrecord\n"), Error);
+}
+
+TEST(Differences, OfEpochsAreTakenWhereThereAreNoDigests) {
+  const auto epoch = [](const char* accuracy, const char* digest) {
+    return records(std::string("{\"event\":\"epoch\",\"epoch\":1,\"step\":5,\"train_loss\":0.5,\"test_acc\":") +
+                   accuracy + ",\"seconds\":" + accuracy + ",\"digest\":\"" + digest + "\"}\n");
+  };
+  EXPECT_FALSE(compare_metrics(epoch("0.75", "aa"), epoch("null", "aa")).differ);
+  const Finding finding = compare_metrics(epoch("0.75", "aa"), epoch("0.5", "bb"));
+  EXPECT_TRUE(finding.differ);
+  EXPECT_THAT(finding.text, HasSubstr("  weights      aa  bb\n  test_acc     0.75  0.5\n"));
+}
+
+TEST(Differences, CannotBeHadWithoutAStepInCommon) {
+  const Finding finding = compare_metrics(records(digest_line(1, "aa", "bb")), records(digest_line(2, "aa", "bb")));
+  EXPECT_FALSE(finding.compared);
+  EXPECT_THAT(finding.text, HasSubstr("1 to 1  2 to 2"));
+}
+
+// Of two checkpoints, the second changed.
+Finding compare_with(const std::function<void(TrainState&)>& change) {
+  const ScratchFolder folder;
+  const auto world = make_solo_world();
+  TrainState state{.progress = {},
+                   .parameters = {{"dense/weight", Shape{2, 3}, {1, 2, 3, 4, 5, 6}}, {"dense/bias", Shape{2}, {0, 0}}},
+                   .statistics = {},
+                   .optimizer = {{"velocity/dense/bias", Shape{2}, {1, 2}}},
+                   .configuration = "lr = 0.5\n",
+                   .model = "",
+                   .versions = "1"};
+  state.progress.step = 7;
+  const CheckpointStore a(folder.file("a"));
+  const CheckpointStore b(folder.file("b"));
+  a.save(*world, state);
+  change(state);
+  b.save(*world, state);
+  return compare_checkpoints(a.path_of(a.steps().at(0)), b.path_of(b.steps().at(0)));
+}
+
+TEST(Differences, OfCheckpointsNameTensorAndElement) {
+  const Finding finding = compare_with([](TrainState& state) {
+    state.parameters[0].values[4] = 5.5f;
+    state.parameters[0].values[5] = 5;
+    state.optimizer[0].values[0] = -1;
+  });
+  EXPECT_TRUE(finding.differ);
+  EXPECT_THAT(finding.text, HasSubstr("/parameters: 1 of 2 tensors differ, first dense/weight:\n"
+                                      "  [1, 1]       5 (0x40a00000)  5.5 (0x40b00000)\n"
+                                      "  2 of 6 elements differ, by 1 at most\n"));
+  EXPECT_THAT(finding.text, HasSubstr("/optimizer: 1 of 1 tensors differ"));
+}
+
+TEST(Differences, OfCheckpointsAreThoseOfBits) {
+  EXPECT_TRUE(compare_with([](TrainState& state) { state.parameters[1].values[1] = -0.0f; }).differ);
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_THAT(compare_with([&](TrainState& state) { state.parameters[1].values[1] = nan; }).text,
+              HasSubstr("by inf at most"));
+}
+
+TEST(Differences, OfCheckpointsCountProgressAndMissingTensorsButNotTimesAndOptions) {
+  EXPECT_THAT(compare_with([](TrainState& state) { state.progress.step = 8; }).text, HasSubstr("progress"));
+  EXPECT_THAT(compare_with([](TrainState& state) { state.progress.epoch_sums.samples = 8; }).text,
+              HasSubstr("0 correct of 8"));
+  EXPECT_THAT(compare_with([](TrainState& state) { state.optimizer.clear(); }).text, HasSubstr("only A has it"));
+  EXPECT_THAT(compare_with([](TrainState& state) { state.parameters[1].shape = Shape{1, 2}; }).text, HasSubstr("1x2"));
+  const Finding equal = compare_with([](TrainState& state) {
+    state.progress.epoch_seconds = 3;
+    state.configuration = "lr = 0.25\nout = \"elsewhere\"\n";
+    state.model = "name = \"other\"\n";
+    state.versions = "2";
+    state.data_digest = 1;
+  });
+  EXPECT_FALSE(equal.differ);
+  for (const char* told : {"--lr         0.5  0.25\n", "networks differ", "versions     1  2", "data digest"}) {
+    EXPECT_THAT(equal.text, HasSubstr(told));
+  }
+  EXPECT_THAT(equal.text, Not(HasSubstr("--out")));
+}
+
+}  // namespace
+}  // namespace tutti
