@@ -39,7 +39,7 @@ Finding compare_checkpoints(const std::string& a, const std::string& b);
 // A line for each option that belongs to what is computed.
 std::string options_that_differ(RunConfig a, RunConfig b);
 
-// "name  A's  B's" of a difference.
+// "name  A's | B's" of a difference.
 std::string beside(const std::string& name, const std::string& of_a, const std::string& of_b);
 
 }  // namespace tutti

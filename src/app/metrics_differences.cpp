@@ -91,7 +91,7 @@ std::string extent(const std::map<std::int64_t, Figures>& steps) {
 }  // namespace
 
 std::string beside(const std::string& name, const std::string& of_a, const std::string& of_b) {
-  return fmt::format("  {:<12} {}  {}\n", name, of_a, of_b);
+  return fmt::format("  {:<12}  {} | {}\n", name, of_a, of_b);
 }
 
 MetricsRecords read_metrics(const std::string& path) {

@@ -38,7 +38,7 @@ TEST(Differences, NameTheFirstStepAndWhatDiffersInIt) {
   const Finding finding = compare_metrics(a, b);
   EXPECT_TRUE(finding.compared && finding.differ);
   EXPECT_THAT(finding.text, HasSubstr("3 records compared, of steps 1 to 3\nstep 2 is the first to differ:\n"
-                                      "  gradients    cc  c0\n  weights      dd  d0\n"));
+                                      "  gradients     cc | c0\n  weights       dd | d0\n"));
   EXPECT_THAT(finding.text, Not(HasSubstr("optimizer")));
   EXPECT_FALSE(compare_metrics(a, a).differ);
 }
@@ -48,7 +48,7 @@ TEST(Differences, OfARunThatWentOnCountItsLastRecords) {
                          "{\"event\":\"run\",\"command_line\":[],\"ranks\":3}\n" + digest_line(2, "cc", "dd"));
   const Finding finding = compare_metrics(a, records(kRun + digest_line(2, "cc", "dd")));
   EXPECT_TRUE(finding.compared && !finding.differ) << finding.text;
-  EXPECT_THAT(finding.text, HasSubstr("ranks        3  4\n"));
+  EXPECT_THAT(finding.text, HasSubstr("ranks         3 | 4\n"));
 }
 
 TEST(Differences, PassOverDamagedLinesAndSaySo) {
@@ -69,13 +69,13 @@ TEST(Differences, OfEpochsAreTakenWhereThereAreNoDigests) {
   EXPECT_FALSE(compare_metrics(epoch("0.75", "aa"), epoch("null", "aa")).differ);
   const Finding finding = compare_metrics(epoch("0.75", "aa"), epoch("0.5", "bb"));
   EXPECT_TRUE(finding.differ);
-  EXPECT_THAT(finding.text, HasSubstr("  weights      aa  bb\n  test_acc     0.75  0.5\n"));
+  EXPECT_THAT(finding.text, HasSubstr("  weights       aa | bb\n  test_acc      0.75 | 0.5\n"));
 }
 
 TEST(Differences, CannotBeHadWithoutAStepInCommon) {
   const Finding finding = compare_metrics(records(digest_line(1, "aa", "bb")), records(digest_line(2, "aa", "bb")));
   EXPECT_FALSE(finding.compared);
-  EXPECT_THAT(finding.text, HasSubstr("1 to 1  2 to 2"));
+  EXPECT_THAT(finding.text, HasSubstr("1 to 1 | 2 to 2"));
 }
 
 // Of two checkpoints, the second changed.
@@ -106,7 +106,7 @@ TEST(Differences, OfCheckpointsNameTensorAndElement) {
   });
   EXPECT_TRUE(finding.differ);
   EXPECT_THAT(finding.text, HasSubstr("/parameters: 1 of 2 tensors differ, first dense/weight:\n"
-                                      "  [1, 1]       5 (0x40a00000)  5.5 (0x40b00000)\n"
+                                      "  [1, 1]        5 (0x40a00000) | 5.5 (0x40b00000)\n"
                                       "  2 of 6 elements differ, by 1 at most\n"));
   EXPECT_THAT(finding.text, HasSubstr("/optimizer: 1 of 1 tensors differ"));
 }
@@ -132,7 +132,7 @@ TEST(Differences, OfCheckpointsCountProgressAndMissingTensorsButNotTimesAndOptio
     state.data_digest = 1;
   });
   EXPECT_FALSE(equal.differ);
-  for (const char* told : {"--lr         0.5  0.25\n", "networks differ", "versions     1  2", "data digest"}) {
+  for (const char* told : {"--lr          0.5 | 0.25\n", "networks differ", "versions      1 | 2", "data digest"}) {
     EXPECT_THAT(equal.text, HasSubstr(told));
   }
   EXPECT_THAT(equal.text, Not(HasSubstr("--out")));
