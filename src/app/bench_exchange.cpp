@@ -4,6 +4,7 @@
 #include "assemble.hpp"
 #include "bench.hpp"
 #include "plan_choices.hpp"
+#include "processors.hpp"
 #include "resolve_options.hpp"
 
 #include <fmt/format.h>
@@ -57,8 +58,10 @@ Tensor host_tensor(std::vector<float>& values) {
 // What a first step of the model gave, on the host.
 std::vector<float> real_gradients(World& world, const RunConfig& config) {
   Readied run(world, config);
-  run.trainer->step();
-  run.trainer->settle();
+  end_together(world, [&] {
+    run.trainer->step();
+    run.trainer->settle();
+  });
   const Tensor gradients = run.trainer->gradients();
   std::vector<float> values(static_cast<std::size_t>(gradients.elements()));
   const auto stream = run.assembly.backend->make_stream();
