@@ -153,6 +153,7 @@ std::vector<std::byte> checkpoint_image(const TrainState& state) {
   add_arrays(image, "/parameters", state.parameters);
   add_arrays(image, "/statistics", state.statistics);
   add_arrays(image, "/optimizer", state.optimizer);
+  add_arrays(image, "/exchange", state.exchange);
   add_progress(image, state.progress);
   image.add_text("/run/configuration", state.configuration);
   image.add_text("/run/model", state.model);
@@ -175,6 +176,7 @@ TrainState load_checkpoint(const std::string& path) {
                       .parameters = read_arrays(file, "/parameters", bytes),
                       .statistics = read_arrays(file, "/statistics", bytes),
                       .optimizer = read_arrays(file, "/optimizer", bytes),
+                      .exchange = read_arrays(file, "/exchange", bytes),
                       .configuration = file.read_text("/run/configuration"),
                       .model = file.read_text("/run/model"),
                       .versions = file.read_text("/run/versions"),

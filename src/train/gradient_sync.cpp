@@ -56,17 +56,4 @@ void GradientSync::finish(Stream& stream) {
   next_ = 0;
 }
 
-void GradientSync::gather(const Tensor& block, Stream& stream) {
-  if (ownership_.owners() == Owners::everyone) return;
-  for (std::size_t bucket = 0; bucket < ownership_.bucket_ends().size(); ++bucket) {
-    const Tensor values = elements_of(block, ownership_.bucket(bucket));
-    if (ownership_.owners() == Owners::first) {
-      communicator_.spread_from_first(values, stream);
-    } else {
-      communicator_.share({.values = {}, .bounds = ownership_.bounds(bucket), .then = {}, .results = values}, stream);
-    }
-  }
-  communicator_.finish(stream);
-}
-
 }  // namespace tutti

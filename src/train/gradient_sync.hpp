@@ -28,9 +28,6 @@ class GradientSync {
   // Collective.
   void finish(Stream& stream);
 
-  // What each rank owns of a block, of the gradients' length, goes to all. Collective.
-  void gather(const Tensor& block, Stream& stream);
-
  private:
   void start(std::size_t bucket, Stream& stream);
 

@@ -7,24 +7,8 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <utility>
 
 namespace tutti {
-
-namespace {
-
-// A rank whose weights come from another: it keeps no state and sums no norms.
-class Bystander : public Optimizer {
- public:
-  explicit Bystander(std::unique_ptr<Optimizer> optimizer) : optimizer_(std::move(optimizer)) {}
-  void apply(Stream&, const ParameterArena&, double, std::int64_t) override {}
-  std::vector<OptimizerSlot> slots() const override { return optimizer_->slots(); }
-
- private:
-  std::unique_ptr<Optimizer> optimizer_;  // over nothing
-};
-
-}  // namespace
 
 std::vector<OwnedRun> owned_runs(const OptimizerParts& parts, bool spares_norms_and_biases) {
   std::vector<IndexRange> ranges;
@@ -87,10 +71,10 @@ void require_sensible(const OptimizerOptions& options) {
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options, const OptimizerParts& parts) {
   require_sensible(options);
   const auto make = options.kind == "adamw" ? make_adamw : options.kind == "lars" ? make_lars : make_sgd;
-  auto optimizer = make(options, parts);
-  const Ownership& ownership = parts.ownership;
-  if (ownership.owners() != Owners::first || !ownership.owned().empty()) return optimizer;
-  return std::make_unique<Bystander>(std::move(optimizer));
+  // Where rank 0 owns everything, the others have nothing to update and no norms to add up.
+  const bool has_nothing = parts.ownership.owners() == Owners::first && parts.communicator.rank() != 0;
+  const ParameterLayout nothing;
+  return make(options, {parts.backend, parts.communicator, has_nothing ? nothing : parts.layout, parts.ownership});
 }
 
 }  // namespace tutti

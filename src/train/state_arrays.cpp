@@ -2,12 +2,49 @@
 
 #include "tutti/base/error.hpp"
 
+#include "elements.hpp"
+#include "ownership.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace tutti {
+namespace {
+
+const NamedArray& array_of(const ParameterSlice& slice, const std::string& prefix,
+                           const std::vector<NamedArray>& arrays) {
+  const std::string name = prefix + slice.name;
+  const auto array = std::ranges::find(arrays, name, &NamedArray::name);
+  if (array == arrays.end()) {
+    throw Error(ErrorSource::checkpoint, fmt::format("the checkpoint holds no {}", name));
+  }
+  if (array->shape != slice.shape) {
+    throw Error(ErrorSource::checkpoint, fmt::format("{} is {} in the checkpoint, but {} in this model", name,
+                                                     array->shape.text(), slice.shape.text()));
+  }
+  return *array;
+}
+
+// To be read only; a tensor's pointer is writable because most tensors are.
+Tensor values_of(const NamedArray& array) {
+  return {const_cast<float*>(array.values.data()), array.shape, ElementType::f32, MemorySpace::host};
+}
+
+std::string prefix_of(const OptimizerSlot& slot) { return slot.name + "/"; }
+
+// Of every trained slice in turn.
+std::vector<OwnedPiece> owned_pieces(const OptimizerParts& parts) {
+  std::vector<IndexRange> ranges;
+  for (const ParameterSlice& slice : parts.layout.trained()) {
+    ranges.push_back({slice.offset, slice.offset + slice.elements()});
+  }
+  return parts.ownership.pieces_of(ranges);
+}
+
+}  // namespace
 
 std::vector<NamedArray> arrays_of(Backend& backend, Stream& stream, const Tensor& block,
                                   std::span<const ParameterSlice> slices, const std::string& prefix) {
@@ -23,18 +60,43 @@ std::vector<NamedArray> arrays_of(Backend& backend, Stream& stream, const Tensor
 void fill_from_arrays(Backend& backend, Stream& stream, const Tensor& block, std::span<const ParameterSlice> slices,
                       const std::string& prefix, const std::vector<NamedArray>& arrays) {
   for (const ParameterSlice& slice : slices) {
-    const std::string name = prefix + slice.name;
-    const auto array = std::ranges::find(arrays, name, &NamedArray::name);
-    if (array == arrays.end()) {
-      throw Error(ErrorSource::checkpoint, fmt::format("the checkpoint holds no {}", name));
+    backend.copy(stream, slice_of(block, slice), values_of(array_of(slice, prefix, arrays)));
+  }
+  stream.synchronize();
+}
+
+std::vector<NamedArray> gather_state(const OptimizerParts& parts, Stream& stream, const Optimizer& optimizer) {
+  const std::vector<OwnedPiece> pieces = owned_pieces(parts);
+  std::vector<NamedArray> state;
+  for (const OptimizerSlot& slot : optimizer.slots()) {
+    Buffer memory;
+    Tensor block = slot.block;
+    if (parts.ownership.owners() != Owners::everyone) {
+      memory = parts.communicator.allocate(parts.layout.block_bytes());
+      block = memory.view(Shape{parts.layout.block_elements()}, ElementType::f32);
+      for (const OwnedPiece& piece : pieces) {
+        parts.backend.copy(stream, elements_of(block, piece.elements), elements_of(slot.block, piece.place));
+      }
+      gather_owned(parts.communicator, parts.ownership, block, stream);
     }
-    if (array->shape != slice.shape) {
-      throw Error(ErrorSource::checkpoint, fmt::format("{} is {} in the checkpoint, but {} in this model", name,
-                                                       array->shape.text(), slice.shape.text()));
+    auto arrays = arrays_of(parts.backend, stream, block, parts.layout.trained(), prefix_of(slot));
+    std::ranges::move(arrays, std::back_inserter(state));
+  }
+  return state;
+}
+
+void restore_state(const OptimizerParts& parts, Stream& stream, const Optimizer& optimizer,
+                   const std::vector<NamedArray>& state) {
+  const std::vector<OwnedPiece> pieces = owned_pieces(parts);
+  const auto slices = parts.layout.trained();
+  for (const OptimizerSlot& slot : optimizer.slots()) {
+    std::vector<Tensor> values;
+    for (const ParameterSlice& slice : slices) values.push_back(values_of(array_of(slice, prefix_of(slot), state)));
+    for (const OwnedPiece& piece : pieces) {
+      const std::int64_t begin = piece.elements.begin - slices[piece.range].offset;
+      parts.backend.copy(stream, elements_of(slot.block, piece.place),
+                         elements_of(values[piece.range], {begin, begin + piece.elements.size()}));
     }
-    // The copy only reads; a tensor's pointer is writable because most tensors are.
-    backend.copy(stream, slice_of(block, slice),
-                 {const_cast<float*>(array->values.data()), slice.shape, ElementType::f32, MemorySpace::host});
   }
   stream.synchronize();
 }

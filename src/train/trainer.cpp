@@ -1,16 +1,9 @@
 #include "tutti/train/trainer.hpp"
 
-#include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
 
-#include "elements.hpp"
 #include "evaluator.hpp"
-#include "exact_sum.hpp"
-#include "gradient_sync.hpp"
-#include "ownership.hpp"
-#include "part_dealer.hpp"
-#include "part_team.hpp"
-#include "state_arrays.hpp"
+#include "replica.hpp"
 #include "step_pace.hpp"
 #include "sum_over_ranks.hpp"
 
@@ -24,24 +17,6 @@
 
 namespace tutti {
 namespace {
-
-std::unique_ptr<ExactSum> make_exact_sum(const TrainerParts& parts, const TrainerOptions& options,
-                                         const Tensor& gradients) {
-  if (options.exchange.kind != Exchange::exact) return nullptr;
-  return std::make_unique<ExactSum>(parts.backend, parts.communicator, parts.network.layout(), gradients,
-                                    options.num_parts);
-}
-
-LoaderPlan loader_plan(const TrainerOptions& options, IndexRange parts) {
-  return {.batch_size = options.batch_size,
-          .num_parts = options.num_parts,
-          .parts = parts,
-          .last_batch = options.last_batch,
-          .order = {.shuffle = options.shuffle, .seed = options.seed},
-          .steps_ahead = options.steps_ahead,
-          .readers = options.readers,
-          .recipe = options.recipe};
-}
 
 std::int64_t count_planned_steps(const TrainerOptions& options, const BatchLoader& loader, std::int64_t samples) {
   std::int64_t steps = 0;
@@ -66,14 +41,6 @@ LossSums difference(const LossSums& more, const LossSums& less) {
           .not_finite = more.not_finite - less.not_finite};
 }
 
-std::string slot_prefix(const OptimizerSlot& slot) { return slot.name + "/"; }
-
-// The processor is made ready for this thread before the first plan is made on it.
-Backend& entered(Backend& backend, int threads) {
-  backend.enter_compute_thread(threads);
-  return backend;
-}
-
 }  // namespace
 
 class Trainer::Run {
@@ -90,34 +57,15 @@ class Trainer::Run {
   void settle() { progress_.epoch_seconds += pace_.settle(); }
   void run(RunObserver& observer);
   LossSums evaluate();
-  LossSums global_epoch_sums() { return sum_over_ranks_(*stream_, team_.sums()); }
-  std::uint64_t digest_of_block(const Tensor& block) {
-    return digest_of(backend_, *stream_, block, arena_.layout().trained());
-  }
-  std::optional<std::uint64_t> digest_of_statistics();
-  std::uint64_t digest_of_optimizer();
-  std::size_t memory_bytes() const {
-    return arena_.layout().block_bytes() + exchange_bytes() + optimizer_bytes() + team_.memory_bytes();
-  }
-  std::size_t exchange_bytes() const { return arena_.layout().block_bytes() + (exact_ ? exact_->bytes() : 0); }
-  std::size_t optimizer_bytes() const;
-  int players() const { return static_cast<int>(team_.size()); }
-  std::int64_t replayed_steps() const { return exact_ ? exact_->replayed_steps() : 0; }
+  LossSums global_epoch_sums() { return sum_over_ranks_(replica_.stream(), replica_.team().sums()); }
 
+  Replica& replica() { return replica_; }
   const TrainProgress& progress() const { return progress_; }
   std::int64_t planned_steps() const { return planned_steps_; }
-  const PartPlan& part_plan() const { return dealer_.plan(); }
   std::int64_t samples_left_over() const;
-  Tensor weights_block() const { return arena_.weights(); }
-  Tensor gradients_block() const { return arena_.gradients(); }
 
  private:
-  bool exchanged();
-  void update();
-  void update_statistics();
-  PartTeam::Ready ready() {
-    return [this](std::int64_t final_elements) { sync_.ready(final_elements, *stream_); };
-  }
+  StepRequest request();
   void report_step(RunObserver& observer);
   void finish_epoch(RunObserver& observer, bool whole);
   void refuse_not_finite(const LossSums& sums) const;
@@ -125,30 +73,18 @@ class Trainer::Run {
   bool checkpoint_due(bool epoch_ended, bool run_ended) const;
   void start_next_epoch();
 
-  Backend& backend_;
-  Communicator& communicator_;
-  const Network& network_;
-  const Dataset& train_;
   TrainerOptions options_;
   RunFacts facts_;
+  Backend& backend_;
+  Communicator& communicator_;
 
-  std::unique_ptr<Stream> stream_;
+  Replica replica_;
   StepPace pace_;
-  ParameterArena arena_;
-  NetworkWeights weights_;
-  PartDealer dealer_;
-  BatchLoader loader_;
-  PartTeam team_;
-  FloatTotal float_total_;
-  std::unique_ptr<ExactSum> exact_;  // null: gradients are added as they are
-  Ownership ownership_;
-  GradientSync sync_;
-  std::unique_ptr<Optimizer> optimizer_;
   SumOverRanks sum_over_ranks_;
   std::optional<Evaluator> evaluator_;
 
   std::int64_t planned_steps_ = 0;
-  std::optional<LrSchedule> schedule_;
+  LrSchedule schedule_;
   TrainProgress progress_;
   LossSums logged_;  // the sums when the last stretch was reported, counted from the start of the epoch under way
   double learning_rate_ = 0;
@@ -156,49 +92,20 @@ class Trainer::Run {
 };
 
 Trainer::Run::Run(const TrainerParts& parts, const TrainerOptions& options, RunFacts facts)
-    : backend_(entered(parts.backend, options.threads)),
-      communicator_(parts.communicator),
-      network_(parts.network),
-      train_(parts.train),
-      options_(options),
+    : options_(options),
       facts_(std::move(facts)),
-      stream_(backend_.make_stream()),
-      pace_(backend_, *stream_, options.steps_ahead),
-      arena_(network_.layout(), backend_, communicator_.allocate(network_.layout().block_bytes())),
-      weights_(network_, backend_, arena_.weights()),
-      dealer_(backend_, communicator_, options.part_map, options.num_parts),
-      loader_(train_, backend_, loader_plan(options, dealer_.parts())),
-      team_({.network = network_,
-             .weights = weights_,
-             .backend = backend_,
-             .stream = *stream_,
-             .players = static_cast<int>(std::min<std::int64_t>(options.side_by_side, dealer_.most_parts())),
-             .threads = options.threads,
-             .label_smoothing = options.label_smoothing,
-             .after_part = options.after_part}),
-      float_total_(backend_, arena_.gradients()),
-      exact_(make_exact_sum(parts, options, arena_.gradients())),
-      ownership_(options.exchange.owners(), network_.layout(), cut_buckets(network_.layout(), options.bucket_bytes),
-                 {.rank = communicator_.rank(), .size = communicator_.size()}),
-      sync_(communicator_, ownership_, arena_.gradients(), exact_.get()),
-      optimizer_(make_optimizer(
-          options.optimizer,
-          {.backend = backend_, .communicator = communicator_, .layout = network_.layout(), .ownership = ownership_})),
+      backend_(parts.backend),
+      communicator_(parts.communicator),
+      replica_(parts, options),
+      pace_(backend_, replica_.stream(), options.steps_ahead),
       sum_over_ranks_(backend_, communicator_),
-      planned_steps_(count_planned_steps(options, loader_, train_.info().samples)) {
-  stream_->while_waiting([this] { communicator_.progress(); });
-  schedule_.emplace(options.learning_rate, loader_.steps(0), planned_steps_);
-  for (const std::int64_t samples : loader_.slice_sizes()) team_.plan(samples, LayerMode::training);
-  const bool alone = communicator_.size() == 1;
-  GradientTotal& total = exact_ ? static_cast<GradientTotal&>(*exact_) : float_total_;
-  team_.collect_gradients(total, dealer_.most_parts(), alone ? std::vector<std::int64_t>{} : ownership_.bucket_ends());
+      planned_steps_(count_planned_steps(options, replica_.loader(), parts.train.info().samples)),
+      schedule_(options.learning_rate, replica_.loader().steps(0), planned_steps_) {
   if (parts.test != nullptr && parts.test->info().samples > 0) {
-    evaluator_.emplace(EvaluatedData{*parts.test, options_.recipe}, backend_, communicator_, team_);
+    evaluator_.emplace(EvaluatedData{*parts.test, options_.recipe}, backend_, communicator_, replica_.team());
   }
-  initialize(network_, options.initializer, options.seed, backend_, arena_.weights());
-  weights_.refresh(*stream_);
   start_next_epoch();
-  loader_.seek(progress_.epoch, 0);
+  replica_.loader().seek(progress_.epoch, 0);
 }
 
 // Freeing memory waits for the processor, and that for sums under way, which may never end once something has failed.
@@ -207,23 +114,16 @@ Trainer::Run::~Run() {
 }
 
 void Trainer::Run::restore(const TrainState& state) {
-  const ParameterLayout& layout = arena_.layout();
-  fill_from_arrays(backend_, *stream_, arena_.weights(), layout.trained(), "", state.parameters);
-  fill_from_arrays(backend_, *stream_, arena_.weights(), layout.statistics(), "", state.statistics);
-  for (const OptimizerSlot& slot : optimizer_->slots()) {
-    fill_from_arrays(backend_, *stream_, slot.block, layout.trained(), slot_prefix(slot), state.optimizer);
-  }
-  weights_.refresh(*stream_);
-  if (exact_) exact_->restore(*stream_, state.exchange);
+  replica_.restore(state);
   progress_ = state.progress;
   logged_ = progress_.epoch_sums;
-  team_.set_sums(communicator_.rank() == 0 ? progress_.epoch_sums : LossSums{});
-  const std::int64_t steps = loader_.steps(progress_.epoch);
+  replica_.team().set_sums(communicator_.rank() == 0 ? progress_.epoch_sums : LossSums{});
+  const std::int64_t steps = replica_.loader().steps(progress_.epoch);
   if (progress_.step_in_epoch > 0 && progress_.step_in_epoch >= steps) {
     throw Error(ErrorSource::checkpoint,
                 fmt::format("the checkpoint is at step {} of an epoch of {} steps", progress_.step_in_epoch, steps));
   }
-  loader_.seek(progress_.epoch, progress_.step_in_epoch);
+  replica_.loader().seek(progress_.epoch, progress_.step_in_epoch);
 }
 
 TrainState Trainer::Run::snapshot() {
@@ -232,14 +132,7 @@ TrainState Trainer::Run::snapshot() {
   state.progress = progress_;
   state.progress.epoch_sums = global_epoch_sums();
   refuse_not_finite(state.progress.epoch_sums);
-  state.parameters = arrays_of(backend_, *stream_, arena_.weights(), arena_.layout().trained(), "");
-  state.statistics = arrays_of(backend_, *stream_, arena_.weights(), arena_.layout().statistics(), "");
-  for (const OptimizerSlot& slot : optimizer_->slots()) {
-    auto arrays = arrays_of(backend_, *stream_, slot.block, arena_.layout().trained(), slot_prefix(slot));
-    state.optimizer.insert(state.optimizer.end(), std::make_move_iterator(arrays.begin()),
-                           std::make_move_iterator(arrays.end()));
-  }
-  if (exact_) state.exchange = exact_->state();
+  replica_.add_to(state);
   refuse_not_finite(state.parameters);
   refuse_not_finite(state.statistics);
   state.configuration = facts_.configuration;
@@ -250,58 +143,33 @@ TrainState Trainer::Run::snapshot() {
   return state;
 }
 
+StepRequest Trainer::Run::request() {
+  learning_rate_ = schedule_.at(progress_.step, progress_.epoch);
+  return {.step = progress_.step,
+          .learning_rate = learning_rate_,
+          .digests_gradients = due(progress_.step + 1, options_.digest_every_steps)};
+}
+
 void Trainer::Run::step() {
   pace_.begin_step();
-  learning_rate_ = schedule_->at(progress_.step, progress_.epoch);
-  TeamStep step{
-      .batches = loader_.next(*stream_), .seed = options_.seed, .step = progress_.step, .measured = dealer_.measures()};
-  for (team_.play(step, ready()); !exchanged(); team_.play(step, ready())) step.counts = false;
-  if (due(progress_.step + 1, options_.digest_every_steps)) {
-    sync_.gather(arena_.gradients(), *stream_);
-    gradients_digest_ = digest_of_block(arena_.gradients());
-  }
-  update();
+  gradients_digest_ = replica_.step(request());
   pace_.end_step();
-  if (dealer_.after_step(*stream_, team_.seconds_per_part())) loader_.deal(dealer_.parts());
+  replica_.deal();
   ++progress_.step;
   ++progress_.step_in_epoch;
 }
 
 void Trainer::Run::step_with(const Tensor& gradients) {
   pace_.begin_step();
-  for (team_.take(gradients, ready()); !exchanged();) team_.take(gradients, ready());
-  update();
+  replica_.step_with(gradients, request());
   pace_.end_step();
-}
-
-// Whether the gradients of the step now stand.
-bool Trainer::Run::exchanged() {
-  sync_.finish(*stream_);
-  return !exact_ || exact_->judge(*stream_, progress_.step + 1);
-}
-
-// Those who own elements update them; then all have all.
-void Trainer::Run::update() {
-  optimizer_->apply(*stream_, arena_, learning_rate_, progress_.step + 1);
-  update_statistics();
-  sync_.gather(arena_.weights(), *stream_);
-  weights_.refresh(*stream_);
-}
-
-// The tail of the gradients holds the step's statistics, averaged over all parts by their samples.
-void Trainer::Run::update_statistics() {
-  const ParameterLayout& layout = arena_.layout();
-  for (const IndexRange& own : within(ownership_.owned(), {layout.trained_elements(), layout.block_elements()})) {
-    backend_.blend(*stream_, elements_of(arena_.weights(), own), elements_of(arena_.gradients(), own),
-                   static_cast<float>(BatchNormSpec::kMomentum));
-  }
 }
 
 void Trainer::Run::run(RunObserver& observer) {
   while (progress_.step < planned_steps_) {
     step();
     report_step(observer);
-    const bool epoch_ended = progress_.step_in_epoch == loader_.steps(progress_.epoch);
+    const bool epoch_ended = progress_.step_in_epoch == replica_.loader().steps(progress_.epoch);
     const bool run_ended = progress_.step == planned_steps_;
     if (epoch_ended || run_ended) finish_epoch(observer, epoch_ended);
     if (checkpoint_due(epoch_ended, run_ended)) observer.on_checkpoint(snapshot());
@@ -312,8 +180,8 @@ void Trainer::Run::report_step(RunObserver& observer) {
   observer.on_step({.epoch = progress_.epoch + 1,
                     .epochs = options_.epochs,
                     .step_in_epoch = progress_.step_in_epoch,
-                    .steps_in_epoch = loader_.steps(progress_.epoch)});
-  for (const std::string& note : dealer_.take_notes()) observer.on_note(note);
+                    .steps_in_epoch = replica_.loader().steps(progress_.epoch)});
+  for (const std::string& note : replica_.dealer().take_notes()) observer.on_note(note);
   if (due(progress_.step, options_.log_every_steps)) {
     settle();
     const LossSums now = global_epoch_sums();
@@ -323,10 +191,10 @@ void Trainer::Run::report_step(RunObserver& observer) {
   if (gradients_digest_) {
     settle();
     observer.on_digest({.step = progress_.step,
-                        .weights = digest_of_block(arena_.weights()),
+                        .weights = replica_.weights_digest(),
                         .gradients = *std::exchange(gradients_digest_, std::nullopt),
-                        .optimizer = digest_of_optimizer(),
-                        .statistics = digest_of_statistics()});
+                        .optimizer = replica_.optimizer_digest(),
+                        .statistics = replica_.statistics_digest()});
   }
 }
 
@@ -336,10 +204,10 @@ void Trainer::Run::finish_epoch(RunObserver& observer, bool whole) {
   report.train = global_epoch_sums();
   report.seconds = progress_.epoch_seconds;
   report.learning_rate = learning_rate_;
-  report.weights_digest = digest_of_block(arena_.weights());
+  report.weights_digest = replica_.weights_digest();
   const bool last = progress_.step == planned_steps_;
   if (evaluator_ && options_.test_every_epochs > 0 && (last || due(report.epoch, options_.test_every_epochs))) {
-    report.test = evaluator_->run(*stream_);
+    report.test = evaluator_->run(replica_.stream());
   }
   observer.on_epoch(report);
   refuse_not_finite(report.train);
@@ -374,11 +242,11 @@ void Trainer::Run::refuse_not_finite(const std::vector<NamedArray>& parameters) 
 }
 
 void Trainer::Run::start_next_epoch() {
-  while (progress_.epoch < options_.epochs && loader_.steps(progress_.epoch) == 0) ++progress_.epoch;
+  while (progress_.epoch < options_.epochs && replica_.loader().steps(progress_.epoch) == 0) ++progress_.epoch;
   progress_.step_in_epoch = 0;
   progress_.epoch_seconds = 0;
   progress_.epoch_sums = {};
-  team_.set_sums({});
+  replica_.team().set_sums({});
 }
 
 bool Trainer::Run::checkpoint_due(bool epoch_ended, bool run_ended) const {
@@ -388,36 +256,13 @@ bool Trainer::Run::checkpoint_due(bool epoch_ended, bool run_ended) const {
 
 std::int64_t Trainer::Run::samples_left_over() const {
   const bool whole_epochs = progress_.step_in_epoch == 0 && progress_.epoch > 0;
-  return whole_epochs ? loader_.remainder(progress_.epoch - 1) : 0;
+  return whole_epochs ? replica_.loader().remainder(progress_.epoch - 1) : 0;
 }
 
 LossSums Trainer::Run::evaluate() {
   if (!evaluator_) throw Error(ErrorSource::input, "there is no test set to evaluate on: give --test-data");
   settle();
-  return evaluator_->run(*stream_);
-}
-
-std::optional<std::uint64_t> Trainer::Run::digest_of_statistics() {
-  const auto statistics = arena_.layout().statistics();
-  if (statistics.empty()) return std::nullopt;
-  return digest_of(backend_, *stream_, arena_.weights(), statistics);
-}
-
-std::uint64_t Trainer::Run::digest_of_optimizer() {
-  std::uint64_t sum = 0;
-  for (const OptimizerSlot& slot : optimizer_->slots()) {
-    for (const NamedArray& array :
-         arrays_of(backend_, *stream_, slot.block, arena_.layout().trained(), slot_prefix(slot))) {
-      sum += digest(array.name, std::span<const float>(array.values));
-    }
-  }
-  return sum;
-}
-
-std::size_t Trainer::Run::optimizer_bytes() const {
-  std::size_t bytes = 0;
-  for (const OptimizerSlot& slot : optimizer_->slots()) bytes += slot.block.bytes();
-  return bytes;
+  return evaluator_->run(replica_.stream());
 }
 
 Trainer::Trainer(const TrainerParts& parts, const TrainerOptions& options, RunFacts facts)
@@ -432,15 +277,15 @@ void Trainer::run(RunObserver& observer) { run_->run(observer); }
 LossSums Trainer::evaluate() { return run_->evaluate(); }
 std::int64_t Trainer::steps_done() const { return run_->progress().step; }
 std::int64_t Trainer::planned_steps() const { return run_->planned_steps(); }
-const PartPlan& Trainer::part_plan() const { return run_->part_plan(); }
+const PartPlan& Trainer::part_plan() const { return run_->replica().dealer().plan(); }
 std::int64_t Trainer::samples_left_over() const { return run_->samples_left_over(); }
-std::uint64_t Trainer::weights_digest() { return run_->digest_of_block(run_->weights_block()); }
-int Trainer::players() const { return run_->players(); }
-std::size_t Trainer::memory_bytes() const { return run_->memory_bytes(); }
-std::size_t Trainer::exchange_bytes() const { return run_->exchange_bytes(); }
-std::size_t Trainer::optimizer_bytes() const { return run_->optimizer_bytes(); }
-std::int64_t Trainer::replayed_steps() const { return run_->replayed_steps(); }
-Tensor Trainer::gradients() const { return run_->gradients_block(); }
+std::uint64_t Trainer::weights_digest() { return run_->replica().weights_digest(); }
+int Trainer::players() const { return static_cast<int>(run_->replica().team().size()); }
+std::size_t Trainer::memory_bytes() const { return run_->replica().memory_bytes(); }
+std::size_t Trainer::exchange_bytes() const { return run_->replica().exchange_bytes(); }
+std::size_t Trainer::optimizer_bytes() const { return run_->replica().optimizer_bytes(); }
+std::int64_t Trainer::replayed_steps() const { return run_->replica().replayed_steps(); }
+Tensor Trainer::gradients() const { return run_->replica().gradients(); }
 void Trainer::step_with(const Tensor& gradients) { run_->step_with(gradients); }
 LossSums Trainer::epoch_sums() { return run_->global_epoch_sums(); }
 

@@ -262,12 +262,19 @@ TEST_P(FixedPointContract, SumsOf65536PartsAtTheLimitDoNotOverflow) {
   EXPECT_TRUE(same_bits(sums.values(), {65536 * limit, -65536 * limit}));
 }
 
-// Drawn parts: any signs, magnitudes between 2^low and 2^high.
-inline std::vector<Floats> drawn_parts(RandomSequence& random, std::size_t elements, int low, int high) {
-  std::vector<Floats> parts(24, Floats(elements));
+// Of any signs, from 2^low to 2^high.
+struct Drawn {
+  std::size_t parts = 24;
+  std::size_t elements = 150;
+  int low = 0;
+  int high = 0;
+};
+
+inline std::vector<Floats> drawn_parts(RandomSequence& random, const Drawn& drawn) {
+  std::vector<Floats> parts(drawn.parts, Floats(drawn.elements));
   for (Floats& part : parts) {
     for (float& value : part) {
-      const double magnitude = std::ldexp(1 + random.uniform(), random.between(low, high - 1));
+      const double magnitude = std::ldexp(1 + random.uniform(), random.between(drawn.low, drawn.high - 1));
       value = static_cast<float>(random.below(2) == 0 ? magnitude : -magnitude);
     }
   }
@@ -292,7 +299,7 @@ TEST_P(FixedPointContract, NeitherOrderNorGroupingOfThePartsChangesABit) {
   RandomSequence random(1, {.purpose = random_purpose("parts")});
   const std::pair<int, int> magnitudes[] = {{-149, 127}, {-126, 127}, {-149, -120}, {-10, 10}, {100, 127}, {-126, -90}};
   for (const auto& [low, high] : magnitudes) {
-    std::vector<Floats> parts = drawn_parts(random, 150, low, high);
+    std::vector<Floats> parts = drawn_parts(random, {.low = low, .high = high});
     const int exponent = exponent_for(parts, 46);
     Steps whole;
     for (const std::size_t ranks : {1U, 2U, 3U, 7U, 24U}) {
@@ -320,12 +327,13 @@ TEST_P(FixedPointContract, NeitherOrderNorGroupingOfThePartsChangesABit) {
   }
 }
 
-// Where no value is further than 2^20 from the greatest; with ten bits of room above that.
+// Where no value is further than 2^20 from the greatest: up to 256 parts, with ten bits of room above that and 2^62
+// steps in all.
 TEST_P(FixedPointContract, IsNoLessPreciseThanAnyOrderOfSinglePrecision) {
   RandomSequence random(1, {.purpose = random_purpose("precision")});
   for (int low = -120; low < 90; low += 30) {
-    std::vector<Floats> parts = drawn_parts(random, 100, low, low + 20);
-    FixedPointBlock block = this->block(100, exponent_for(parts, 62 - 5 - 10));
+    std::vector<Floats> parts = drawn_parts(random, {.parts = 256, .elements = 40, .low = low, .high = low + 20});
+    FixedPointBlock block = this->block(40, exponent_for(parts, 62 - 8 - 10 - 1));
     for (const Floats& part : parts) block.add(part, &part == parts.data());
     const Floats got = block.values();
     for (std::size_t i = 0; i < got.size(); ++i) {

@@ -5,7 +5,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 namespace tutti {
 namespace {
@@ -24,14 +26,42 @@ class NcclCommunicator : public testing::Test {
   std::unique_ptr<Stream> stream_ = backend_of_rank().make_stream();
 };
 
-TEST_F(NcclCommunicator, CountsWhatARingSends) {
+TEST_F(NcclCommunicator, CountsWhatARingSendsAndWhatGoesToAndFromTheFirstRank) {
   const auto communicator = make_nccl(test_world(), gpu_of_rank());
-  const Buffer values = communicator->allocate(4 * 1200);
-  communicator->all_reduce_sum(values.view({1200}, ElementType::f32), *stream_);
-  communicator->finish(*stream_);
-  stream_->synchronize();
+  const Buffer memory = communicator->allocate(4 * 1200);
+  const Tensor values = memory.view({1200}, ElementType::f32);
+  const auto sent_by = [&](const auto& operation) {
+    const std::uint64_t before = communicator->bytes_sent();
+    operation();
+    communicator->finish(*stream_);
+    stream_->synchronize();
+    return communicator->bytes_sent() - before;
+  };
   const auto ranks = static_cast<std::uint64_t>(test_world().size());
-  EXPECT_EQ(communicator->bytes_sent(), 2 * (ranks - 1) * 4 * 1200 / ranks);
+  const std::uint64_t shares = (ranks - 1) * values.bytes() / ranks;
+  std::vector<std::int64_t> bounds(ranks + 1, 1200);
+  bounds.front() = 0;
+  EXPECT_EQ(sent_by([&] { communicator->all_reduce_sum(values, *stream_); }), 2 * shares);
+  EXPECT_EQ(sent_by([&] { communicator->share({values, bounds, {}, {}}, *stream_); }), shares);
+  EXPECT_EQ(sent_by([&] { communicator->share({values, bounds, {}, values}, *stream_); }), 2 * shares);
+  const bool is_first = communicator->rank() == 0;
+  EXPECT_EQ(sent_by([&] { communicator->sum_at_first(values, *stream_); }), is_first ? 0 : values.bytes());
+  EXPECT_EQ(sent_by([&] { communicator->spread_from_first(values, *stream_); }),
+            is_first ? (ranks - 1) * values.bytes() : 0);
+}
+
+TEST_F(NcclCommunicator, SumsAtTheFirstRankPieceByPiece) {
+  const auto communicator = make_nccl(test_world(), gpu_of_rank());
+  std::vector<float> values = whole_numbers<float>((std::int64_t{2} << 20) + 7, communicator->rank(), 1);
+  const Buffer memory = communicator->allocate(values.size() * sizeof(float));
+  const Tensor tensor = memory.view({std::ssize(values)}, ElementType::f32);
+  backend_of_rank().copy(*stream_, tensor, tensor_over(values));
+  communicator->sum_at_first(tensor, *stream_);
+  communicator->spread_from_first(tensor, *stream_);
+  communicator->finish(*stream_);
+  backend_of_rank().copy(*stream_, tensor_over(values), tensor);
+  stream_->synchronize();
+  EXPECT_TRUE(equal_values(values, sum_of_whole_numbers<float>(std::ssize(values), communicator->size(), 1)));
 }
 
 TEST_F(NcclCommunicator, NamesItselfAndItsVersion) {

@@ -22,8 +22,13 @@ class NcclFaults : public testing::Test {
  protected:
   ~NcclFaults() override { ::unsetenv("TUTTI_NCCL_FAULT"); }
 
+  using Enqueue = void (*)(Communicator& communicator, const Tensor& values, Stream& stream);
+  static void all_reduce(Communicator& communicator, const Tensor& values, Stream& stream) {
+    communicator.all_reduce_sum(values, stream);
+  }
+
   // Enqueues a few sums, waits for them as the trainer does, and tells how that ended.
-  static std::optional<Error> train(const std::string& fault, double deadline_seconds) {
+  static std::optional<Error> train(const std::string& fault, double deadline_seconds, Enqueue enqueue = all_reduce) {
     if (!fault.empty()) ::setenv("TUTTI_NCCL_FAULT", fmt::format("{} 1 {}", fault, kFaultySum).c_str(), 1);
     NcclOptions options = gpu_of_rank();
     options.deadline_seconds = deadline_seconds;
@@ -33,7 +38,7 @@ class NcclFaults : public testing::Test {
     const Buffer values = communicator->allocate(std::size_t{4} * 1000 * kSums);
     try {
       for (std::size_t i = 0; i < kSums; ++i) {
-        communicator->all_reduce_sum(values.view({1000}, ElementType::f32, i * 4000), *stream);
+        enqueue(*communicator, values.view({1000}, ElementType::f32, i * 4000), *stream);
       }
       communicator->finish(*stream);
       stream->synchronize();
@@ -54,6 +59,34 @@ TEST_F(NcclFaults, OfARankThatStallsEndAllRanksAtTheDeadline) {
   EXPECT_EQ(error->exit_status(), ExitStatus::hang);
   EXPECT_TRUE(std::string(error->what()).starts_with(place() + "gave up after 0.5 s in sum 3 of 4000 bytes: "))
       << error->what();
+  test_world().barrier();
+}
+
+// Each is two operations of NCCL's.
+TEST_F(NcclFaults, OfARankThatStallsEndAllRanksInTheirSharedSums) {
+  const auto error = train("stall", 0.5, [](Communicator& communicator, const Tensor& values, Stream& stream) {
+    std::vector<std::int64_t> bounds;
+    for (int rank = 0; rank <= communicator.size(); ++rank)
+      bounds.push_back(values.elements() * rank / communicator.size());
+    communicator.share({.values = values, .bounds = bounds, .then = {}, .results = values}, stream);
+  });
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->exit_status(), ExitStatus::hang);
+  EXPECT_NE(std::string(error->what()).find("0.5 s in shared sum 2 of 4000 bytes: "), std::string::npos)
+      << error->what();
+  test_world().barrier();
+}
+
+// The others have nothing to wait for.
+TEST_F(NcclFaults, OfARankThatStallsEndItselfAndTheFirstInCentralSums) {
+  const auto error = train("stall", 0.5, [](Communicator& communicator, const Tensor& values, Stream& stream) {
+    communicator.sum_at_first(values, stream);
+  });
+  if (test_world().rank() < 2) {
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->exit_status(), ExitStatus::hang);
+    EXPECT_NE(std::string(error->what()).find("central sum 3 of 4000 bytes"), std::string::npos) << error->what();
+  }
   test_world().barrier();
 }
 

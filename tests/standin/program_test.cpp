@@ -73,16 +73,17 @@ TEST(ProgramOnGpus, TrainsInBf16NearlyAsInFp32) {
   EXPECT_NEAR(loss(kLenet, {"--device", "cuda", "--precision", "bf16"}), loss(kLenet, {"--device", "cpu"}), 1e-2);
 }
 
+std::string weights(const Launch& launch, const Words& more) {
+  Words words{"--epochs", "2", "--device", "cuda"};
+  words.insert(words.end(), more.begin(), more.end());
+  return last(train(launch, words).err, "weights ");
+}
+
 TEST(ProgramOnGpus, GivesTheSameBitsHoweverStepsAreEnqueued) {
-  const auto weights = [](const Words& more) {
-    Words words{"--epochs", "2", "--device", "cuda"};
-    words.insert(words.end(), more.begin(), more.end());
-    return last(train(kLenet, words).err, "weights ");
-  };
-  const std::string expected = weights({});
-  EXPECT_EQ(weights({"--in-flight", "0"}), expected);
-  EXPECT_EQ(weights({"--in-flight", "2"}), expected);
-  EXPECT_EQ(weights({"--record-steps", "off"}), expected);
+  const std::string expected = weights(kLenet, {});
+  EXPECT_EQ(weights(kLenet, {"--in-flight", "0"}), expected);
+  EXPECT_EQ(weights(kLenet, {"--in-flight", "2"}), expected);
+  EXPECT_EQ(weights(kLenet, {"--record-steps", "off"}), expected);
 }
 
 TEST(ProgramOnGpus, GoesOnWhereACpuStoppedAndBack) {
@@ -109,6 +110,29 @@ TEST(ProgramOnGpus, AddsGradientsOfRanksThroughNcclAndThroughTheHost) {
   launch.words.insert(launch.words.end(), {"--bucket-mib", "0.1"});
   expect_the_cpus_loss(launch, {"--comm", "nccl"});
   expect_the_cpus_loss(launch, {"--comm", "mpi"});
+}
+
+TEST(ProgramOnGpus, GivesTheSameBitsOfExactSumsHoweverManyRanksMeet) {
+  const ScratchFolder folder;
+  const std::string model = folder.path() + "/resnet.toml";
+  std::ofstream(model) << kResnet;
+  Launch launch{1, {"--model", model, "--data", "synthetic:88x3x10x10:4", "--parts", "4", "--exchange", "exact"}};
+  const std::string alone = weights(launch, {});
+  EXPECT_EQ(weights(launch, {"--bucket-mib", "0.01"}), alone);
+  for (const int ranks : {2, 3, 4}) {
+    launch.ranks = ranks;
+    EXPECT_EQ(weights(launch, {"--comm", "nccl"}), alone) << ranks;
+    EXPECT_EQ(weights(launch, {"--comm", "nccl", "--bucket-mib", "0.01"}), alone) << ranks;
+    EXPECT_EQ(weights(launch, {"--comm", "nccl", "--shard-optimizer"}), alone) << ranks;
+  }
+  EXPECT_EQ(weights(launch, {"--comm", "mpi"}), alone);
+}
+
+TEST(ProgramOnGpus, SharesOutAndServesWeightsThroughNccl) {
+  Launch launch = kLenet;
+  launch.ranks = 4;
+  expect_the_cpus_loss(launch, {"--comm", "nccl", "--exchange", "sharded"});
+  expect_the_cpus_loss(launch, {"--comm", "nccl", "--exchange", "central"});
 }
 
 }  // namespace

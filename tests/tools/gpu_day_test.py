@@ -17,7 +17,7 @@ sys.path.insert(0, str(TOOLS))
 from gpu_day import bundle, command_line, parts, speed, status, tables, targets, training
 from gpu_day.session import Results, Session
 
-# Learns and speaks as the trainer does; with --in-flight 2 its weights come out otherwise where a file says so.
+# Learns and speaks as the trainer does; its weights depend on --in-flight and --bucket-mib where a file says so.
 TRAINER = f"#!{sys.executable}\n" """import json, os, pathlib, sys, time
 words = sys.argv[1:]
 value = lambda name, other: words[words.index(name) + 1] if name in words else other
@@ -30,7 +30,8 @@ if "--out" not in words: sys.exit()
 out = pathlib.Path(value("--out", ""))
 out.mkdir(parents=True, exist_ok=True)
 records = [{"event": "step", "step": step, "train_loss": 2.5 / step} for step in (1, 2, 20)]
-digest = value("--in-flight", "0") if (here / "biased").exists() else "0"
+digest = value("--in-flight", value("--bucket-mib", "0")) if (here / "biased").exists() else "0"
+records += [{"event": "digest", "step": 1, "weights": digest}] if "--digest-every" in words else []
 records += [{"event": "epoch", "epoch": 1, "train_loss": 1, "train_acc": 0.5, "test_acc": 0.95, "seconds": 2,
              "images_per_second": 100, "digest": digest}]
 with open(out / "metrics.jsonl", "w") as file:
@@ -129,6 +130,7 @@ class Rehearsal(Folder):
         self.assertIn("Nothing has ever run on a GPU", (self.root / "out/GPU-STATUS.md").read_text(encoding="utf-8"))
         self.assertEqual(1.5, results["speed-lenet"]["figures"]["lenet_64.ratio_compiled"])
         self.assertEqual(0, results["ranks"]["figures"]["lenet_loss_apart_4"])
+        self.assertEqual(0, results["exchange"]["figures"]["central_loss_apart_4"])
         self.assertEqual(0.0015, results["profile"]["figures"]["lenet_kernel_ms"])
         self.assertIn("batch norms", str(results["profile"]["tables"][0]["rows"]))
 
@@ -154,7 +156,9 @@ class Rehearsal(Folder):
 
     def test_notices_weights_that_an_option_changes(self):
         (self.bundle / "bin/biased").touch()
-        _, output, results = self.run_parts("in-flight", "graphs")
+        _, output, results = self.run_parts("in-flight", "graphs", "exchange")
+        self.assertIn("exact changes bits of lenet", results["exchange"]["outcome"])
+        self.assertRegex(output, r"4 +ring,pat;allreduce:tree +bucket-mib 16 +16 +same")
         self.assertIn("--in-flight changes bits of lenet", results["in-flight"]["outcome"])
         self.assertEqual(1, results["in-flight"]["figures"]["digests_differ"])
         self.assertEqual("ran", results["graphs"]["outcome"])

@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Callable
 
-from gpu_day import speed
+from gpu_day import exchange, speed
 from gpu_day.tables import number
 
 Figures = Callable[[str, str], float | None]  # of a part, by name
@@ -60,6 +60,7 @@ def milliseconds_of_60000(figures: Figures) -> float | None:
 
 LENET, R18, R18_COLOUR, R50 = speed.WORKLOADS
 LOSSES = tuple(f"{model}_loss_apart_{ranks}" for model in ("lenet", "resnet18") for ranks in (2, 4))
+APART = tuple(f"{way}_loss_apart_{ranks}" for way in exchange.INEXACT for ranks in (2, 4))
 AT_LEAST, AT_MOST = True, False
 TARGETS = [
     Target("GPU tests, layers against references: programs that failed", "tests", figure("tests", "failed"), 0,
@@ -81,6 +82,10 @@ TARGETS = [
            0.01, AT_MOST),
     Target("a stopped rank: seconds until the job ends, the deadline being 15", "ranks",
            figure("ranks", "stopped_rank_seconds"), 35, AT_MOST),
+    Target("exact on 1, 2 and 4 ranks: networks whose bits differ", "exchange", figure("exchange", "digests_differ"), 0,
+           AT_MOST),
+    Target("sharded and central on 2 and 4 ranks: losses of the first steps apart, relative", "exchange",
+           most("exchange", APART), 1e-5, AT_MOST),
     Target("resnet18 on Fashion-MNIST, 10 epochs: test accuracy", "convergence", figure("convergence", "test_acc"),
            0.92, AT_LEAST),
     Target("the same: seconds per epoch (the tutorial's: 13.4)", "convergence",

@@ -35,10 +35,10 @@ def trainer(session: Session, options: dict[str, object], ranks: int = 1) -> lis
     return session.trainer(*words_of({**options, "out": run_folder(session)}), ranks=ranks)
 
 
-def train(session: Session, command: list, event: str = "epoch") -> list[dict]:
-    """Runs a training command, one of trainer(), and returns its records of that kind."""
+def train(session: Session, command: list, event: str = "epoch", settings: dict[str, str] | None = None) -> list[dict]:
+    """Runs a training command, one of trainer(), with settings in its environment; returns its records of that kind."""
     shutil.rmtree(run_folder(session), ignore_errors=True)
-    session.run(command)
+    session.run(command, session.environment | (settings or {}))
     return records_of(run_folder(session), event)
 
 
@@ -50,9 +50,9 @@ def on_ranks(session: Session, ranks: int) -> dict[str, object]:
     return {**session.processor, **shared, "stall-timeout": 120}
 
 
-def next_losses(session: Session, ranks: int, model: str) -> list[float]:
+def next_losses(session: Session, ranks: int, model: str, exchange: str = "ring") -> list[float]:
     """The losses of the first steps. The weights of the first are equal; the second's come of one exchange."""
-    options = {"data": "synthetic:4096x1x28x28:10", "model": model, "batch-size": 64, "parts": 4, "exchange": "ring",
+    options = {"data": "synthetic:4096x1x28x28:10", "model": model, "batch-size": 64, "parts": 4, "exchange": exchange,
                "lr": 0.01, "momentum": 0, "steps": 2, "log-every": 1, "test-every": 0, **on_ranks(session, ranks)}
     return [record["train_loss"] for record in train(session, trainer(session, options, ranks), "step")]
 

@@ -8,6 +8,7 @@
 //   /parameters/<layer>/<kind>         f32: weight (OIHW or units x inputs), bias, scale, shift
 //   /statistics/<layer>/<kind>         f32: mean, variance
 //   /optimizer/<slot>/<layer>/<kind>   f32, shaped as the parameter
+//   /exchange/...                      f32, named and shaped by the exchange; absent where it knows nothing
 //   /progress/epoch                    i64 scalar: whole epochs done
 //   /progress/step_in_epoch            i64 scalar: steps done of the epoch under way
 //   /progress/step                     i64 scalar: steps done in all

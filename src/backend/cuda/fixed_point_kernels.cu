@@ -30,18 +30,16 @@ __device__ double power_of_two(int exponent) {
   return __longlong_as_double(static_cast<long long>(1023 + exponent) << 52);
 }
 
-// The first slice that ends behind the element.
+// The first slice that ends behind the element. The warp looks at all: a search would wait for the load of each step.
 __device__ std::int64_t slice_of(const SlicedExtent& extent, std::int64_t element) {
-  std::int64_t first = 0;
-  for (std::int64_t last = extent.slices - 1; first < last;) {
-    const std::int64_t middle = (first + last) / 2;
-    if (extent.ends[middle] > element) {
-      last = middle;
-    } else {
-      first = middle + 1;
-    }
+  int passed = 0;
+#pragma unroll 4
+  for (std::int64_t slice = threadIdx.x % kWarp; slice < extent.slices; slice += kWarp) {
+    passed += extent.ends[slice] <= element ? 1 : 0;
   }
-  return first;
+#pragma unroll
+  for (int lanes = kWarp / 2; lanes > 0; lanes /= 2) passed += __shfl_xor_sync(kWholeWarp, passed, lanes);
+  return passed;
 }
 
 // To be called by all threads of the block, and not again before its next barrier.

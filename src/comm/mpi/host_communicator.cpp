@@ -1,7 +1,6 @@
 #include "host_communicator.hpp"
 
 #include "../arguments.hpp"
-#include "../host_memory.hpp"
 #include "check.hpp"
 
 #include <span>

@@ -4,6 +4,7 @@
 
 #include "tutti/comm/communicator.hpp"
 
+#include "../host_memory.hpp"
 #include "message.hpp"
 #include "operation_queue.hpp"
 
@@ -32,6 +33,7 @@ class HostCommunicator : public Communicator {
 
  protected:
   RankPlace place() { return {.comm = comm_, .rank = rank_, .size = size_, .bytes_sent = bytes_sent_}; }
+  Stream& host_stream() { return host_stream_; }
   // The second tensor may be empty.
   void push(const Tensor& memory, const Tensor& more, Operations operations);
 
@@ -45,7 +47,8 @@ class HostCommunicator : public Communicator {
   int rank_ = 0;
   int size_ = 1;
   std::atomic<std::uint64_t> bytes_sent_ = 0;
-  OperationQueue queue_;
+  HostStream host_stream_;
+  OperationQueue queue_;  // last, so that its helper thread ends before what it uses
 };
 
 }  // namespace tutti::mpi

@@ -1,7 +1,6 @@
 #include "tutti/base/error.hpp"
 
 #include "../arguments.hpp"
-#include "../host_memory.hpp"
 #include "check.hpp"
 #include "host_communicator.hpp"
 #include "native.hpp"
@@ -44,8 +43,8 @@ MPI_Datatype native_type(const Tensor& values) {
   return bytes_of(values.type) == 4 ? MPI_INT32_T : MPI_INT64_T;
 }
 
-// The library does not tell what it sends; bytes are counted as for the least traffic that can do: an all-reduce as a
-// sum to shares and their gathering, each rank sending what is not its own; a star as rank 0 and the others hold it.
+// The library does not tell what it sends; bytes are counted as for the least traffic that can do: as if ranks sent the
+// values of the others' shares to be summed, and results of as many; and in a star one copy for each rank but the first.
 class LibraryCommunicator final : public HostCommunicator {
  public:
   explicit LibraryCommunicator(MPI_Comm comm) : HostCommunicator(comm, false) {}
@@ -60,13 +59,12 @@ class LibraryCommunicator final : public HostCommunicator {
   }
 
   void push_all_reduce(const Tensor& values) {
-    push_pieces(values, [comm = place().comm](const Tensor& piece, int count, MPI_Request* request) {
-      check(MPI_Iallreduce(MPI_IN_PLACE, piece.data, count, native_type(piece), MPI_SUM, comm, request));
+    push_pieces(values, [this](const Tensor& piece, int count, MPI_Request* request) {
+      check(MPI_Iallreduce(MPI_IN_PLACE, piece.data, count, native_type(piece), MPI_SUM, place().comm, request));
     });
   }
 
-  // The values go to all ranks, since the library's sum to shares is no faster; what is done with the share and its
-  // gathering wait for them by being pushed after them.
+  // What is done with the share, and its gathering, wait for the sum by being pushed after it.
   void push_share(const SharedSum& sum) override {
     const auto others = static_cast<std::uint64_t>(sum.bounds.back() - share_of(sum, rank()).elements());
     if (!is_empty(sum.values)) {
@@ -77,7 +75,7 @@ class LibraryCommunicator final : public HostCommunicator {
     Operations last;
     last.push_back(std::make_unique<LibraryOperation>(
         [this, sum, counts = counts_of(sum), places = places_of(sum)](MPI_Request* request) {
-          work_on(sum, share_of(sum, rank()), stream_);
+          work_on(sum, share_of(sum, rank()), host_stream());
           if (is_empty(sum.results)) return;
           check(MPI_Iallgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, sum.results.data, counts.data(), places.data(),
                                 native_type(sum.results), place().comm, request));
@@ -120,8 +118,6 @@ class LibraryCommunicator final : public HostCommunicator {
     }
     push(values, {}, std::move(operations));
   }
-
-  HostStream stream_;
 };
 
 }  // namespace

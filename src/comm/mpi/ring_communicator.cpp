@@ -1,4 +1,3 @@
-#include "../host_memory.hpp"
 #include "host_communicator.hpp"
 #include "native.hpp"
 #include "ring_operation.hpp"
@@ -63,7 +62,7 @@ class RingCommunicator final : public HostCommunicator {
         work.chunks.push_back(slice_of(share_of(sum, (chunk + size() - 1) % size()), piece, pieces));
       }
       if (sum.then) {
-        work.then = [this, then = sum.then](const ElementRange& whole) { then(stream_, whole.begin, whole.end); };
+        work.then = [this, then = sum.then](const ElementRange& whole) { then(host_stream(), whole.begin, whole.end); };
       }
       operations.push_back(std::make_unique<RingOperation>(place(), std::move(work), next_tag()));
     }
@@ -84,7 +83,6 @@ class RingCommunicator final : public HostCommunicator {
 
   bool helper_thread_;
   std::int64_t next_ = 0;
-  HostStream stream_;
 };
 
 }  // namespace

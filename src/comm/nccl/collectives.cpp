@@ -9,7 +9,7 @@ namespace {
 
 // What rank 0 receives of a rank at a time, and of how many ranks: all of it lies in its memory.
 constexpr std::int64_t kPieceBytes = std::int64_t{8} << 20;
-constexpr int kRanksAtOnce = 4;
+constexpr int kRanksAtOnce = 2;
 
 ncclDataType_t type_of(const Tensor& values) {
   switch (values.type) {

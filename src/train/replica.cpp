@@ -1,0 +1,152 @@
+#include "replica.hpp"
+
+#include "tutti/base/digest.hpp"
+
+#include "elements.hpp"
+#include "state_arrays.hpp"
+
+#include <algorithm>
+#include <span>
+#include <vector>
+
+namespace tutti {
+namespace {
+
+// The processor is made ready for this thread before the first plan is made on it.
+Backend& entered(Backend& backend, int threads) {
+  backend.enter_compute_thread(threads);
+  return backend;
+}
+
+std::unique_ptr<ExactSum> make_exact_sum(const TrainerParts& parts, const TrainerOptions& options,
+                                         const Tensor& gradients) {
+  if (options.exchange.kind != Exchange::exact) return nullptr;
+  return std::make_unique<ExactSum>(parts.backend, parts.communicator, parts.network.layout(), gradients,
+                                    options.num_parts);
+}
+
+LoaderPlan loader_plan(const TrainerOptions& options, IndexRange parts) {
+  return {.batch_size = options.batch_size,
+          .num_parts = options.num_parts,
+          .parts = parts,
+          .last_batch = options.last_batch,
+          .order = {.shuffle = options.shuffle, .seed = options.seed},
+          .steps_ahead = options.steps_ahead,
+          .readers = options.readers,
+          .recipe = options.recipe};
+}
+
+}  // namespace
+
+Replica::Replica(const TrainerParts& parts, const TrainerOptions& options)
+    : backend_(entered(parts.backend, options.threads)),
+      communicator_(parts.communicator),
+      seed_(options.seed),
+      stream_(backend_.make_stream()),
+      arena_(parts.network.layout(), backend_, communicator_.allocate(parts.network.layout().block_bytes())),
+      weights_(parts.network, backend_, arena_.weights()),
+      dealer_(backend_, communicator_, options.part_map, options.num_parts),
+      loader_(parts.train, backend_, loader_plan(options, dealer_.parts())),
+      team_({.network = parts.network,
+             .weights = weights_,
+             .backend = backend_,
+             .stream = *stream_,
+             .players = static_cast<int>(std::min<std::int64_t>(options.side_by_side, dealer_.most_parts())),
+             .threads = options.threads,
+             .label_smoothing = options.label_smoothing,
+             .after_part = options.after_part}),
+      float_total_(backend_, arena_.gradients()),
+      exact_(make_exact_sum(parts, options, arena_.gradients())),
+      ownership_(options.exchange.owners(), arena_.layout(), cut_buckets(arena_.layout(), options.bucket_bytes),
+                 {.rank = communicator_.rank(), .size = communicator_.size()}),
+      sync_(communicator_, ownership_, arena_.gradients(), exact_.get()),
+      optimizer_(make_optimizer(options.optimizer, optimizer_parts())) {
+  stream_->while_waiting([this] { communicator_.progress(); });
+  for (const std::int64_t samples : loader_.slice_sizes()) team_.plan(samples, LayerMode::training);
+  const bool alone = communicator_.size() == 1;
+  GradientTotal& total = exact_ ? static_cast<GradientTotal&>(*exact_) : float_total_;
+  team_.collect_gradients(total, dealer_.most_parts(), alone ? std::vector<std::int64_t>{} : ownership_.bucket_ends());
+  initialize(parts.network, options.initializer, options.seed, backend_, arena_.weights());
+  weights_.refresh(*stream_);
+}
+
+std::optional<std::uint64_t> Replica::step(const StepRequest& request) {
+  TeamStep step{.batches = loader_.next(*stream_), .seed = seed_, .step = request.step, .measured = dealer_.measures()};
+  for (team_.play(step, ready()); !exchanged(request.step); team_.play(step, ready())) step.counts = false;
+  std::optional<std::uint64_t> gradients_digest;
+  if (request.digests_gradients) {
+    gather_owned(communicator_, ownership_, arena_.gradients(), *stream_);
+    gradients_digest = digest_of_block(arena_.gradients());
+  }
+  update(request);
+  return gradients_digest;
+}
+
+void Replica::step_with(const Tensor& gradients, const StepRequest& request) {
+  for (team_.take(gradients, ready()); !exchanged(request.step);) team_.take(gradients, ready());
+  update(request);
+}
+
+void Replica::deal() {
+  if (dealer_.after_step(*stream_, team_.seconds_per_part())) loader_.deal(dealer_.parts());
+}
+
+bool Replica::exchanged(std::int64_t step) {
+  sync_.finish(*stream_);
+  return !exact_ || exact_->judge(*stream_, step + 1);
+}
+
+// Those who own elements update them; then all have all.
+void Replica::update(const StepRequest& request) {
+  optimizer_->apply(*stream_, arena_, request.learning_rate, request.step + 1);
+  update_statistics();
+  gather_owned(communicator_, ownership_, arena_.weights(), *stream_);
+  weights_.refresh(*stream_);
+}
+
+// The tail of the gradients holds the step's statistics, averaged over all parts by their samples.
+void Replica::update_statistics() {
+  const ParameterLayout& layout = arena_.layout();
+  for (const IndexRange& own : within(ownership_.owned(), {layout.trained_elements(), layout.block_elements()})) {
+    backend_.blend(*stream_, elements_of(arena_.weights(), own), elements_of(arena_.gradients(), own),
+                   static_cast<float>(BatchNormSpec::kMomentum));
+  }
+}
+
+void Replica::add_to(TrainState& state) {
+  state.parameters = arrays_of(backend_, *stream_, arena_.weights(), arena_.layout().trained(), "");
+  state.statistics = arrays_of(backend_, *stream_, arena_.weights(), arena_.layout().statistics(), "");
+  state.optimizer = gather_state(optimizer_parts(), *stream_, *optimizer_);
+  if (exact_) state.exchange = exact_->state();
+}
+
+void Replica::restore(const TrainState& state) {
+  const ParameterLayout& layout = arena_.layout();
+  fill_from_arrays(backend_, *stream_, arena_.weights(), layout.trained(), "", state.parameters);
+  fill_from_arrays(backend_, *stream_, arena_.weights(), layout.statistics(), "", state.statistics);
+  restore_state(optimizer_parts(), *stream_, *optimizer_, state.optimizer);
+  weights_.refresh(*stream_);
+  if (exact_) exact_->restore(*stream_, state.exchange);
+}
+
+std::optional<std::uint64_t> Replica::statistics_digest() {
+  const auto statistics = arena_.layout().statistics();
+  if (statistics.empty()) return std::nullopt;
+  return digest_of(backend_, *stream_, arena_.weights(), statistics);
+}
+
+std::uint64_t Replica::optimizer_digest() {
+  std::uint64_t sum = 0;
+  for (const NamedArray& array : gather_state(optimizer_parts(), *stream_, *optimizer_)) {
+    sum += digest(array.name, std::span<const float>(array.values));
+  }
+  return sum;
+}
+
+std::size_t Replica::optimizer_bytes() const {
+  std::size_t bytes = 0;
+  for (const OptimizerSlot& slot : optimizer_->slots()) bytes += slot.block.bytes();
+  return bytes;
+}
+
+}  // namespace tutti

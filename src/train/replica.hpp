@@ -1,0 +1,92 @@
+#pragma once
+// One rank's copy of the network in training: everything that a step needs, and the order of a step. Epochs, reports
+// and checkpoints are the trainer's.
+
+#include "tutti/train/trainer.hpp"
+
+#include "exact_sum.hpp"
+#include "gradient_sync.hpp"
+#include "ownership.hpp"
+#include "part_dealer.hpp"
+#include "part_team.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+namespace tutti {
+
+struct StepRequest {
+  std::int64_t step = 0;  // of the run, counted from 0
+  double learning_rate = 0;
+  bool digests_gradients = false;
+};
+
+class Replica {
+ public:
+  Replica(const TrainerParts& parts, const TrainerOptions& options);
+  Replica(const Replica&) = delete;
+  Replica& operator=(const Replica&) = delete;
+
+  Stream& stream() { return *stream_; }
+  BatchLoader& loader() { return loader_; }
+  const BatchLoader& loader() const { return loader_; }
+  PartTeam& team() { return team_; }
+  const PartTeam& team() const { return team_; }
+  PartDealer& dealer() { return dealer_; }
+  const PartDealer& dealer() const { return dealer_; }
+
+  // The loader's next step. Returns the digest of the gradients when it was asked for. Collective. Asynchronous.
+  std::optional<std::uint64_t> step(const StepRequest& request);
+  // Exchange and update alone. Collective. Asynchronous.
+  void step_with(const Tensor& gradients, const StepRequest& request);
+  // After a step: parts may be dealt anew. Collective.
+  void deal();
+
+  // Weights, statistics, optimizer state and what the exchange knows, of and for a checkpoint. Collective. They wait.
+  void add_to(TrainState& state);
+  void restore(const TrainState& state);
+
+  Tensor gradients() const { return arena_.gradients(); }
+  std::uint64_t weights_digest() { return digest_of_block(arena_.weights()); }
+  std::optional<std::uint64_t> statistics_digest();  // of a network that has any
+  std::uint64_t optimizer_digest();                  // Collective.
+
+  std::size_t memory_bytes() const {
+    return arena_.layout().block_bytes() + exchange_bytes() + optimizer_bytes() + team_.memory_bytes();
+  }
+  std::size_t exchange_bytes() const { return arena_.layout().block_bytes() + (exact_ ? exact_->bytes() : 0); }
+  std::size_t optimizer_bytes() const;
+  std::int64_t replayed_steps() const { return exact_ ? exact_->replayed_steps() : 0; }
+
+ private:
+  OptimizerParts optimizer_parts() { return {backend_, communicator_, arena_.layout(), ownership_}; }
+  std::uint64_t digest_of_block(const Tensor& block) {
+    return digest_of(backend_, *stream_, block, arena_.layout().trained());
+  }
+  PartTeam::Ready ready() {
+    return [this](std::int64_t final_elements) { sync_.ready(final_elements, *stream_); };
+  }
+  // Whether the gradients of the step now stand.
+  bool exchanged(std::int64_t step);
+  void update(const StepRequest& request);
+  void update_statistics();
+
+  Backend& backend_;
+  Communicator& communicator_;
+  std::uint64_t seed_;
+  std::unique_ptr<Stream> stream_;
+  ParameterArena arena_;
+  NetworkWeights weights_;
+  PartDealer dealer_;
+  BatchLoader loader_;
+  PartTeam team_;
+  FloatTotal float_total_;
+  std::unique_ptr<ExactSum> exact_;  // null: gradients are added as they are
+  Ownership ownership_;
+  GradientSync sync_;
+  std::unique_ptr<Optimizer> optimizer_;
+};
+
+}  // namespace tutti

@@ -1,0 +1,36 @@
+// The exact exchange's promise in full, which takes long.
+
+#include "train/course.hpp"
+
+#include <tuple>
+
+namespace tutti {
+namespace {
+
+using Choice = std::tuple<const char*, std::int64_t, LastBatch, Shuffle, Precision>;
+
+std::string name(const testing::TestParamInfo<Choice>& given) {
+  const auto [model, batch, last, shuffle, precision] = given.param;
+  return fmt::format("{}_{}_{}_{}_{}", model, batch, name_of(last), name_of(shuffle), name_of(precision));
+}
+
+class ExactCourses : public testing::TestWithParam<Choice> {};
+INSTANTIATE_TEST_SUITE_P(All, ExactCourses,
+                         testing::Combine(testing::Values("lenet", "resnet18"), testing::Values(16, 19),
+                                          testing::Values(LastBatch::keep, LastBatch::discard, LastBatch::rollover),
+                                          testing::Values(Shuffle::global, Shuffle::partition),
+                                          testing::Values(Precision::fp32, Precision::bf16)),
+                         name);
+
+TEST_P(ExactCourses, AreTheSameOnOneToEightRanks) {
+  const auto [model, batch, last, shuffle, precision] = GetParam();
+  Course course = small_course(built_in_model(model), {.kind = Exchange::exact});
+  course.precision = precision;
+  course.options.batch_size = batch;
+  course.options.last_batch = last;
+  course.options.shuffle = shuffle;
+  expect_the_same(on_ranks(course, {1, 7, 2, 6, 3, 5, 4, 8}), open_small("synthetic:200x1x28x28:10").pair);
+}
+
+}  // namespace
+}  // namespace tutti

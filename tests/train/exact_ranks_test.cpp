@@ -1,0 +1,216 @@
+// The promise of the exact exchange: whatever the ranks and their shares of the parts, the same bits after every step.
+
+#include "support/scratch_folder.hpp"
+#include "train/course.hpp"
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <utility>
+
+namespace tutti {
+namespace {
+
+constexpr std::int64_t kSamples = 203;
+constexpr const char* kData = "synthetic:203x1x16x16:5";
+constexpr ExchangeOptions kExact{.kind = Exchange::exact};
+
+enum class Map { even, first_plays_most, last_plays_most, measured };
+
+PartMapOptions part_map(Map map, int parts, int ranks) {
+  if (map == Map::even || map == Map::measured) return {.measured = map == Map::measured};
+  PartMapOptions options{.parts_by_rank = std::vector<int>(static_cast<std::size_t>(ranks), 1)};
+  (map == Map::first_plays_most ? options.parts_by_rank.front() : options.parts_by_rank.back()) += parts - ranks;
+  return options;
+}
+
+OptimizerOptions optimizer(unsigned number) {
+  switch (number) {
+    case 0:
+      return {.weight_decay = 5e-4};
+    case 1:
+      return {.kind = "adamw", .weight_decay = 1e-2};
+    case 2:
+      return {.kind = "lars", .weight_decay = 5e-4};
+    default:
+      return {.weight_decay = 5e-4, .nesterov = true, .spares_norms_and_biases = true, .clip_norm = 0.5};
+  }
+}
+
+// Columns of an orthogonal array, parities of the row's bits: rows 0 to 15 have every pair of choices, but for two of
+// the last batch and the players, which rows 16 and 17 have, with other parts.
+class Row {
+ public:
+  explicit Row(unsigned number) : number_(number) {}
+
+  std::vector<Course> courses() const {
+    Course course = small_course(bit(6) ? small_resnet() : built_in_model("lenet"),
+                                 {.kind = Exchange::exact, .shard_optimizer = bit(7)});
+    course.precision = bit(13) ? Precision::bf16 : Precision::fp32;
+    TrainerOptions& options = course.options;
+    options.optimizer = optimizer(two_bits(1, 2));
+    options.learning_rate.base = options.optimizer.kind == "adamw" ? 0.002 : 0.05;
+    options.batch_size = bit(9) ? 19 : 16;
+    options.shuffle = bit(11) ? Shuffle::partition : Shuffle::global;
+    options.bucket_bytes = std::size_t{bit(14) ? 4u << 20 : 8u << 10};
+    options.last_batch =
+        std::array{LastBatch::keep, LastBatch::discard, LastBatch::rollover, LastBatch::discard}.at(two_bits(5, 10));
+    options.side_by_side = bit(15) ? 2 : 1;
+    if (number_ == 16) {
+      options.num_parts = 12;
+      options.side_by_side = 2;
+    }
+    if (number_ == 17) {
+      options.num_parts = 7;
+      options.side_by_side = 1;
+      options.last_batch = LastBatch::rollover;
+    }
+    course.helper_thread = options.side_by_side == 2;
+    std::vector<Course> courses;
+    for (const int ranks : ranks_of(options.num_parts)) {
+      options.part_map = part_map(static_cast<Map>(two_bits(4, 8)), options.num_parts, ranks);
+      courses.emplace_back(course).ranks = ranks;
+    }
+    return courses;
+  }
+
+ private:
+  bool bit(unsigned mask) const { return std::popcount(number_ & mask & 15) % 2 != 0; }
+  unsigned two_bits(unsigned high, unsigned low) const { return 2u * (bit(high) ? 1u : 0u) + (bit(low) ? 1u : 0u); }
+  // One, and two others, in turn.
+  std::vector<int> ranks_of(int parts) const {
+    const auto in_turn = [&](unsigned n) { return std::min(parts, 2 + static_cast<int>(n % 7)); };
+    return {1, in_turn(number_), in_turn(number_ + 3)};
+  }
+
+  unsigned number_;
+};
+
+class ExactRanks : public testing::TestWithParam<unsigned> {};
+INSTANTIATE_TEST_SUITE_P(Row, ExactRanks, testing::Range(0u, 18u));
+
+TEST_P(ExactRanks, GiveTheSameBitsAfterEveryStep) {
+  expect_the_same(Row(GetParam()).courses(), open_small(kData).pair);
+}
+
+// Where integers were to be added, their f32 sum in the order of the ranks.
+class RankOrderedSum : public Communicator {
+ public:
+  RankOrderedSum(World& world, std::unique_ptr<Communicator> ring) : world_(world), ring_(std::move(ring)) {}
+  int rank() const override { return ring_->rank(); }
+  int size() const override { return ring_->size(); }
+  std::string description() const override { return ring_->description(); }
+  Buffer allocate(std::size_t bytes) override { return ring_->allocate(bytes); }
+  void all_reduce_sum(const Tensor& values, Stream& stream) override { ring_->all_reduce_sum(values, stream); }
+  void share(const SharedSum& sum, Stream& stream) override {
+    SharedSum rest = sum;
+    if (sum.values.data != nullptr && sum.values.type == ElementType::i64) {
+      add(host_i64(sum.values));
+      rest.values = {};
+    }
+    ring_->share(rest, stream);
+  }
+  void sum_at_first(const Tensor& values, Stream& stream) override { ring_->sum_at_first(values, stream); }
+  void spread_from_first(const Tensor& values, Stream& stream) override { ring_->spread_from_first(values, stream); }
+  bool progress() override { return ring_->progress(); }
+  void finish(Stream& stream) override { ring_->finish(stream); }
+  void abandon() noexcept override { ring_->abandon(); }
+  std::uint64_t bytes_sent() const override { return ring_->bytes_sent(); }
+
+ private:
+  void add(std::span<std::int64_t> values) {
+    std::vector<float> sums(values.size());
+    for (const auto& bytes : world_.all_gather(std::as_bytes(values))) {
+      const auto* theirs = reinterpret_cast<const std::int64_t*>(bytes.data());
+      for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += static_cast<float>(theirs[i]);
+    }
+    std::ranges::transform(sums, values.begin(), [](float sum) { return std::llrint(sum); });
+  }
+
+  World& world_;
+  std::unique_ptr<Communicator> ring_;
+};
+
+// The comparison above notices what is no exact sum.
+TEST(ExactRanks, AreToldFromSumsInTheOrderOfTheRanks) {
+  Course course = small_course(built_in_model("lenet"), kExact);
+  course.wrap = [](World& world, std::unique_ptr<Communicator> ring) {
+    return std::make_unique<RankOrderedSum>(world, std::move(ring));
+  };
+  const OwnedData data = open_small(kData);
+  const std::vector<std::string> texts = heard(on_ranks(course, {2, 3}), data.pair);
+  for (const std::string& text : texts) EXPECT_NE(text.find("40 steps, "), std::string::npos) << text;
+  EXPECT_NE(texts[0], texts[1]);
+
+  course.wrap = {};
+  course.options.exchange = {};
+  const std::vector<std::string> rings = heard(on_ranks(course, {2, 3}), data.pair);
+  EXPECT_NE(rings[0], rings[1]);
+}
+
+// One step of a rate that leaves weights a thousand times as large, then none to speak of.
+Course leaping_course(double rate) {
+  Course course = small_course(built_in_model("mlp"), kExact);
+  course.options.batch_size = kSamples;
+  course.options.steps = 8;
+  course.options.optimizer = {.momentum = 0};
+  course.options.learning_rate = {.schedule = Schedule::step, .base = rate, .period_epochs = {1}, .decay = 1e-9};
+  return course;
+}
+
+TEST(ExactRanks, PlayAStepAgainWhoseGradientsLeapAndCountItOnce) {
+  const OwnedData data = open_small(kData);
+  const Course course = leaping_course(1e4);
+  expect_the_same(on_ranks(course, {1, 7, 2, 6, 3, 5, 8}), data.pair);
+  Course ring = course;
+  ring.options.exchange = {};
+  const std::vector<std::string> texts = heard({course, ring}, data.pair);
+  EXPECT_EQ(lines_of(texts[0], "8 steps"), "8 steps, 2 played again\n");  // the first, and the one after the leap
+  EXPECT_EQ(lines_of(texts[0], "step 1: loss"), lines_of(texts[1], "step 1: loss"));
+  for (int step = 1; step <= 8; ++step) {
+    EXPECT_TRUE(lines_of(texts[0], fmt::format("epoch {}:", step)).find(fmt::format("correct of {};", kSamples)) !=
+                std::string::npos)
+        << texts[0];
+  }
+}
+
+TEST(ExactRanks, EndAlikeWhenGradientsAreNoLongerFiniteAndNameTheTensor) {
+  Course course = small_course(built_in_model("mlp"), kExact);
+  course.options.learning_rate.base = 1e20;
+  const std::vector<std::string> texts = heard(on_ranks(course, {1, 7, 3, 5, 8}), open_small(kData).pair);
+  for (const std::string& text : texts) EXPECT_EQ(first_difference(text, texts[0]), "");
+  EXPECT_NE(lines_of(texts[0], "ended: ").find("/weight is no longer a finite number at step 2:"), std::string::npos)
+      << texts[0];
+}
+
+// 17 steps on 4 ranks, 12 on 7 and the rest on one.
+TEST(ExactRanks, GoOnFromACheckpointOfOtherRanksAsIfNothingHadHappened) {
+  std::optional<ScratchFolder> folder;
+  if (test_world().rank() == 0) folder.emplace();
+  const std::string path = broadcast_text(test_world(), folder ? folder->path() : "", 0);
+  const OwnedData data = open_small(kData);
+  for (const bool shards : {false, true}) {
+    Course course = small_course(small_resnet(), {.kind = Exchange::exact, .shard_optimizer = shards});
+    course.options.last_batch = LastBatch::rollover;
+    course.options.optimizer = optimizer(1);
+    course.ranks = 3;
+    const std::string unbroken = heard({course}, data.pair)[0];
+    std::string broken;
+    course.to = path;
+    for (const auto& [ranks, steps] : {std::pair(4, 17), std::pair(7, 29), std::pair(1, 40)}) {
+      course.ranks = ranks;
+      course.options.steps = steps;
+      const std::string text = heard({course}, data.pair)[0];
+      EXPECT_EQ(lines_of(text, fmt::format("{} steps", steps)),
+                fmt::format("{} steps, {} played again\n", steps, course.from.empty() ? 1 : 0));
+      broken += lines_of(text, "step ");
+      course.from = fmt::format("{}/step-{:08}.h5", path, steps);
+    }
+    EXPECT_EQ(first_difference(broken, lines_of(unbroken, "step ")), "");
+  }
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,65 @@
+"""The part that holds the ways in which gradients meet to their promises, over NCCL with ranks that share the GPU."""
+
+import re
+
+from gpu_day import checks
+from gpu_day.session import PartFailed, PartResult, Session
+from gpu_day.tables import number
+from gpu_day.training import next_losses, on_ranks, train, trainer
+
+TESTS = re.compile(r"^(backend\.cuda_fixed_point|comm\.nccl_)")
+RING = "ring"
+# Sums to shares have no trees, and a list of trees alone would leave NCCL without a way.
+OTHERS = "ring,pat;allreduce:tree"
+EXACT = [  # ranks, NCCL_ALGO, options
+    (1, RING, {"bucket-mib": 16}), (1, RING, {"bucket-mib": 1}),
+    *((ranks, algorithm, {"bucket-mib": bucket, **more}) for ranks in (2, 4)
+      for algorithm, bucket, more in ((RING, 16, {}), (RING, 1, {}), (OTHERS, 16, {}),
+                                      (RING, 16, {"shard-optimizer": True})))]
+INEXACT = ("sharded", "central")
+
+
+def bits_of(session: Session, model: str, ranks: int, algorithm: str, options: dict[str, object]) -> list[tuple]:
+    """What the network is after each step."""
+    common = {"data": "synthetic:4096x1x28x28:10", "model": model, "batch-size": 128, "parts": 8, "exchange": "exact",
+              "steps": 6, "digest-every": 1, "test-every": 0, **on_ranks(session, ranks), **options}
+    records = train(session, trainer(session, common, ranks), "digest", {"NCCL_ALGO": algorithm})
+    return [(record["step"], record["weights"], record.get("statistics")) for record in records]
+
+
+def exact_keeps_its_bits(session: Session, result: PartResult) -> list[str]:
+    differing = []
+    for model in session.full(["lenet", "resnet18"], ["lenet"]):
+        rows, first = [], None
+        for ranks, algorithm, options in EXACT:
+            bits = bits_of(session, model, ranks, algorithm, options)
+            first = first or bits
+            told = ", ".join(f"{name} {value}".removesuffix(" True") for name, value in options.items())
+            rows.append([f"{ranks}", algorithm, told, bits[-1][1], "same" if bits == first else "DIFFERS"])
+        result.table(f"{model}, exact, 8 parts: weights after each of 6 steps",
+                     ["ranks", "NCCL_ALGO", "options", "the last", "all"], rows)
+        differing += [model] if any(row[-1] == "DIFFERS" for row in rows) else []
+    result.figure("digests_differ", len(differing))
+    return differing
+
+
+def others_stay_near(session: Session, result: PartResult) -> None:
+    rows = []
+    alone = next_losses(session, 1, "lenet")
+    for exchange in INEXACT:
+        for ranks in (2, 4):
+            together = next_losses(session, ranks, "lenet", exchange)
+            apart = max(abs(a - b) / abs(b) for a, b in zip(together, alone, strict=True))
+            rows.append([f"{exchange}, {ranks} ranks", number(alone[-1]), number(together[-1]), f"{apart:.1e}"])
+            result.figure(f"{exchange}_loss_apart_{ranks}", apart)
+    result.table("lenet: losses of the first two steps, fp32, 4 parts", ["", "1 rank", "several", "relative, most"],
+                 rows)
+
+
+def exchange(session: Session, result: PartResult) -> None:
+    failures = checks.run_tests(session, result, [test for test in session.bundle["tests"] if TESTS.match(test["name"])])
+    differing = exact_keeps_its_bits(session, result)
+    others_stay_near(session, result)
+    if failures or differing:
+        raise PartFailed("; ".join([f"tests failed: {name}" for name in failures] +
+                                   [f"exact changes bits of {model} with the ranks" for model in differing]))
