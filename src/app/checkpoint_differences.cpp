@@ -36,7 +36,7 @@ std::string place_text(const Shape& shape, std::int64_t element) {
   return fmt::format("[{}]", fmt::join(place, ", "));
 }
 
-std::string value_text(float value) {
+std::string bits_text(float value) {
   return fmt::format("{:.9g} (0x{:08x})", value, std::bit_cast<std::uint32_t>(value));
 }
 
@@ -54,8 +54,8 @@ std::string tensor_difference(const NamedArray& a, const NamedArray& b) {
     ++different;
   }
   if (different == 0) return {};
-  return beside(place_text(a.shape, static_cast<std::int64_t>(first)), value_text(a.values[first]),
-                value_text(b.values[first])) +
+  return beside(place_text(a.shape, static_cast<std::int64_t>(first)), bits_text(a.values[first]),
+                bits_text(b.values[first])) +
          fmt::format("  {} of {} elements differ, by {:.3g} at most\n", different, a.values.size(), greatest);
 }
 
@@ -90,32 +90,38 @@ std::string progress_difference(const TrainProgress& a, const TrainProgress& b) 
   return beside("epoch so far", sums_text(a.epoch_sums), sums_text(b.epoch_sums));
 }
 
+RunConfig config_of(const TrainState& state, const std::string& path) {
+  RunConfig config;
+  std::set<std::string> read;
+  read_config_text(state.configuration, path, config, read);
+  return config;
+}
+
 // What was to be computed, on what and by which versions.
 std::string facts_that_differ(const TrainState& a, const std::string& path_a, const TrainState& b,
                               const std::string& path_b) {
-  RunConfig config_a;
-  RunConfig config_b;
-  std::set<std::string> read;
-  read_config_text(a.configuration, path_a, config_a, read);
-  read.clear();
-  read_config_text(b.configuration, path_b, config_b, read);
-  const auto options_a = run_options(config_a);
-  const auto options_b = run_options(config_b);
-  std::string text;
-  for (std::size_t i = 0; i < options_a.size(); ++i) {
-    const auto of_a = tutti::value_text(options_a[i]);
-    const auto of_b = tutti::value_text(options_b[i]);
-    if (options_a[i].use == OptionUse::fixed && of_a != of_b) text += beside("--" + options_a[i].name, of_a, of_b);
-  }
+  std::string text = options_that_differ(config_of(a, path_a), config_of(b, path_b));
   if (a.model != b.model) text += "  their networks differ\n";
   if (a.data_digest != b.data_digest) {
     text += beside("data digest", digest_text(a.data_digest), digest_text(b.data_digest));
   }
   if (a.versions != b.versions) text += beside("versions", a.versions, b.versions);
-  return text.empty() ? text : "run otherwise:\n" + text;
+  return text;
 }
 
 }  // namespace
+
+std::string options_that_differ(RunConfig a, RunConfig b) {
+  const auto options_a = run_options(a);
+  const auto options_b = run_options(b);
+  std::string text;
+  for (std::size_t i = 0; i < options_a.size(); ++i) {
+    const std::string of_a = value_text(options_a[i]);
+    const std::string of_b = value_text(options_b[i]);
+    if (options_a[i].use == OptionUse::fixed && of_a != of_b) text += beside("--" + options_a[i].name, of_a, of_b);
+  }
+  return text;
+}
 
 Finding compare_checkpoints(const std::string& a, const std::string& b) {
   const TrainState of_a = load_checkpoint(a);

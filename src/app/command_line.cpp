@@ -44,6 +44,11 @@ bool concerns_convert(const RunOption& option) { return concerns_data(option) ||
 // Those of rank counts and of the input also decide on the parts.
 bool concerns_bench(const RunOption& option) { return concerns_bench_step(option) && option.name != "parts"; }
 
+// It compares the ways in which gradients meet.
+bool concerns_bench_exchange(const RunOption& option) {
+  return concerns_bench(option) && option.name != "exchange" && option.name != "shard-optimizer";
+}
+
 void add_no_options(CLI::App&, Invocation&) {}
 
 void add_json_option(CLI::App& app, Invocation& invocation) {
@@ -136,6 +141,8 @@ constexpr std::array kCommands{
                  add_compared_words},
     CommandEntry{"bench allreduce", Command::bench_allreduce, "sums over the ranks, by message size", concerns_nothing,
                  add_allreduce_options},
+    CommandEntry{"bench exchange", Command::bench_exchange, "how gradients can meet, by rank count",
+                 concerns_bench_exchange, add_exchange_options},
     CommandEntry{"bench input", Command::bench_input, "preparing batches beside the compute", concerns_bench,
                  add_input_options},
     CommandEntry{"bench scaling", Command::bench_scaling, "training steps, by rank count", concerns_bench,

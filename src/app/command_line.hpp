@@ -16,6 +16,7 @@ enum class Command {
   eval,
   diff,
   bench_allreduce,
+  bench_exchange,
   bench_input,
   bench_scaling,
   bench_step,

@@ -4,6 +4,7 @@
 #include "tutti/checkpoint/checkpoint_store.hpp"
 
 #include "differences.hpp"
+#include "option_table.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -12,8 +13,10 @@
 #include <cstdio>
 #include <filesystem>
 #include <iterator>
+#include <set>
 #include <string>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 namespace tutti {
@@ -58,22 +61,36 @@ Finding compare_stores(const std::string& a, const std::string& b) {
   return all;
 }
 
+// By the resolved options that lie beside the metrics.
+Finding compare_options(const std::string& a, const std::string& b) {
+  RunConfig config_a;
+  RunConfig config_b;
+  for (const auto& [run, config] : {std::pair(&a, &config_a), std::pair(&b, &config_b)}) {
+    const std::string path = (fs::path(metrics_path(*run)).parent_path() / "config.toml").string();
+    std::set<std::string> read;
+    if (!is_file(path)) return {};
+    read_config_file(path, *config, read);
+  }
+  return {.text = options_that_differ(config_a, config_b)};
+}
+
+void add(Finding& all, const Finding& more) {
+  all.compared = all.compared || more.compared;
+  all.differ = all.differ || more.differ;
+  all.text += more.text;
+}
+
 Finding compare_runs(const std::string& a, const std::string& b) {
-  const bool have_metrics = is_file(metrics_path(a)) && is_file(metrics_path(b));
   const bool are_folders = is_folder(a) && is_folder(b);
-  Finding finding;
-  if (have_metrics || !are_folders) {
+  Finding all = compare_options(a, b);
+  if (!are_folders || (is_file(metrics_path(a)) && is_file(metrics_path(b)))) {
     const MetricsRecords records_a = read_metrics(metrics_path(a));
     const MetricsRecords records_b = read_metrics(metrics_path(b));
-    finding = compare_metrics(records_a, records_b);
-    if (!records_a.digests.empty() && !records_b.digests.empty() && finding.compared) return finding;
+    add(all, compare_metrics(records_a, records_b));
+    if (all.compared && !records_a.digests.empty() && !records_b.digests.empty()) return all;
   }
-  if (!are_folders) return finding;
-  const Finding by_checkpoints = compare_stores(a, b);
-  finding.compared = finding.compared || by_checkpoints.compared;
-  finding.differ = finding.differ || by_checkpoints.differ;
-  finding.text += by_checkpoints.text;
-  return finding;
+  if (are_folders) add(all, compare_stores(a, b));
+  return all;
 }
 
 Finding compare(const std::string& a, const std::string& b) {

@@ -2,6 +2,8 @@
 // Where two runs, A and B, part: by the records of their metrics.jsonl, and by their checkpoints. Times and places never
 // count as a difference, nor do options, which are told all the same.
 
+#include "run_config.hpp"
+
 #include <cstdint>
 #include <map>
 #include <string>
@@ -33,6 +35,9 @@ Finding compare_metrics(const MetricsRecords& a, const MetricsRecords& b);
 
 // Names the first tensor and the first element that differ. Throws checkpoint errors as load_checkpoint does.
 Finding compare_checkpoints(const std::string& a, const std::string& b);
+
+// A line for each option that belongs to what is computed.
+std::string options_that_differ(RunConfig a, RunConfig b);
 
 // "name  A's  B's" of a difference.
 std::string beside(const std::string& name, const std::string& of_a, const std::string& of_b);

@@ -21,6 +21,9 @@ using Json = nlohmann::json;
 // The first of them to differ says most: what a step computes comes before what follows from it.
 constexpr std::array<std::string_view, 4> kOfStep{"gradients", "weights", "optimizer", "statistics"};
 constexpr std::array<std::string_view, 6> kOfEpoch{"digest", "train_loss", "train_acc", "test_loss", "test_acc", "lr"};
+// What options do not tell, and may have changed.
+constexpr std::array<const char*, 6> kOfRun{"ranks",     "device",     "communicator",
+                                            "libraries", "parameters", "data_digest"};
 
 Figures figures_of(const Json& record) {
   Figures figures;
@@ -72,12 +75,13 @@ void compare(const std::map<std::int64_t, Figures>& a, const std::map<std::int64
 
 std::string facts_that_differ(const Figures& a, const Figures& b) {
   std::string text;
-  for (const auto& [name, value] : a) {
+  for (const std::string name : kOfRun) {
+    const auto mine = a.find(name);
     const auto theirs = b.find(name);
-    if (name == "command_line" || theirs == b.end() || theirs->second == value) continue;
-    text += beside(name, value, theirs->second);
+    if (mine == a.end() || theirs == b.end() || mine->second == theirs->second) continue;
+    text += beside(name, mine->second, theirs->second);
   }
-  return text.empty() ? text : "run otherwise:\n" + text;
+  return text;
 }
 
 std::string extent(const std::map<std::int64_t, Figures>& steps) {

@@ -274,6 +274,32 @@ TEST(Program, BenchesMeasureEveryRankCountAndKeepTheFigures) {
   EXPECT_GE(count(read_text(json), "\"images_per_second\""), 3);
 }
 
+TEST(Program, BenchExchangeShowsWhatEachWayCosts) {
+  const ScratchFolder folder;
+  const std::string json = folder.path() + "/bench.json";
+  const ChildResult bench =
+      run_trainer(4, {"bench", "exchange", "--model", "mlp", "--data", "synthetic:512x1x16x16:4", "--batch-size", "32",
+                      "--ranks", "2,4", "--warmup-steps", "1", "--timed-steps", "3", "--json", json});
+  ASSERT_EQ(bench.status, 0) << bench.err;
+  EXPECT_EQ(count(bench.out, "sharded"), 4) << bench.out;
+  const std::string figures = read_text(json);
+  const auto figure = [&](const std::string& way, int ranks, const std::string& key) {
+    const std::size_t entry = figures.find(fmt::format("\"exchange\": \"{}\",\n      \"ranks\": {},", way, ranks));
+    const std::size_t found = figures.find("\"" + key + "\": ", entry);
+    EXPECT_NE(std::max(entry, found), std::string::npos) << way << ranks << figures;
+    return std::stod(figures.substr(found + key.size() + 4));
+  };
+  const auto sent = [&](const char* way, int ranks) { return figure(way, ranks, "busiest_rank_sent_bytes"); };
+  const auto state = [&](const char* way, int ranks) { return figure(way, ranks, "optimizer_bytes"); };
+  const double block = 4.0 * (256 * 256 + 256 + 256 * 4 + 4);
+  EXPECT_NEAR(sent("central", 4) / sent("central", 2), 3, 0.01);
+  for (const char* way : {"ring", "sharded"}) EXPECT_NEAR(sent(way, 4), 1.5 * block, 0.02 * block) << way;
+  for (const char* way : {"exact", "exact, sharded"}) EXPECT_NEAR(sent(way, 4), 2.25 * block, 0.02 * block) << way;
+  for (const char* way : {"ring", "exact", "central"}) EXPECT_NEAR(state(way, 4), block, 0.02 * block) << way;
+  for (const char* way : {"exact, sharded", "sharded"}) EXPECT_NEAR(state(way, 4), block / 4, 0.05 * block) << way;
+  EXPECT_GT(figure("exact", 4, "exchange_bytes"), 2.9 * block);
+}
+
 TEST(Program, BenchStepTellsTimeMemoryAndStartUpOfOneTraining) {
   const ScratchFolder folder;
   const std::string json = folder.path() + "/bench.json";

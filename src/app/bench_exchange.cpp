@@ -1,0 +1,152 @@
+#include "tutti/base/log.hpp"
+#include "tutti/train/trainer.hpp"
+
+#include "assemble.hpp"
+#include "bench.hpp"
+#include "plan_choices.hpp"
+#include "resolve_options.hpp"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <string>
+
+namespace tutti {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Way {
+  const char* name;
+  const char* exchange;
+  bool shards_optimizer = false;
+};
+constexpr std::array kWays{Way{"ring", "ring"}, Way{"exact", "exact"}, Way{"exact, sharded", "exact", true},
+                           Way{"sharded", "sharded"}, Way{"central", "central"}};
+
+// One line of the table; bytes are those of the rank that has most.
+struct Point {
+  std::string way;
+  int ranks = 1;
+  bool oversubscribed = false;
+  Spread step;
+  double sent_bytes = 0;  // a step
+  double exchange_bytes = 0;
+  double optimizer_bytes = 0;
+};
+
+// One training, ready for its first step.
+struct Readied {
+  Assembly assembly;
+  std::optional<Trainer> trainer;
+
+  Readied(World& world, const RunConfig& config)
+      : assembly(assemble(world, config, nullptr, Log(world.rank(), world.host(), true))) {
+    build_alike(world, assembly.config, *assembly.backend,
+                [&] { trainer.emplace(assembly.parts(), assembly.options, RunFacts{}); });
+  }
+};
+
+Tensor host_tensor(std::vector<float>& values) {
+  return {.data = values.data(), .shape = Shape{static_cast<std::int64_t>(values.size())}};
+}
+
+// What a first step of the model gave, on the host.
+std::vector<float> real_gradients(World& world, const RunConfig& config) {
+  Readied run(world, config);
+  run.trainer->step();
+  run.trainer->settle();
+  const Tensor gradients = run.trainer->gradients();
+  std::vector<float> values(static_cast<std::size_t>(gradients.elements()));
+  const auto stream = run.assembly.backend->make_stream();
+  run.assembly.backend->copy(*stream, gradients, host_tensor(values));
+  stream->synchronize();
+  return values;
+}
+
+Point measure(World& world, const RunConfig& config, const TimedSteps& steps, std::vector<float>& gradients) {
+  Readied run(world, config);
+  Backend& backend = *run.assembly.backend;
+  Communicator& communicator = *run.assembly.communicator;
+  const Tensor values = host_tensor(gradients);
+  const Buffer memory = backend.allocate(values.bytes());
+  const Tensor on_device = memory.view(values.shape, values.type);
+  const auto stream = backend.make_stream();
+  backend.copy(*stream, values, on_device);
+  stream->synchronize();
+  const auto step = [&] { run.trainer->step_with(on_device); };
+  time_steps(world, *run.trainer, {.warmup = steps.warmup, .timed = 0}, step);
+  const std::uint64_t sent_before = communicator.bytes_sent();
+  const auto seconds = time_steps(world, *run.trainer, steps_for(backend, {.warmup = 0, .timed = steps.timed}), step);
+  const auto sent = static_cast<double>(communicator.bytes_sent() - sent_before) / static_cast<double>(steps.timed);
+  const auto greatest = greatest_of_ranks(world, {sent, static_cast<double>(run.trainer->exchange_bytes()),
+                                                  static_cast<double>(run.trainer->optimizer_bytes())});
+  return {.way = "",
+          .ranks = world.size(),
+          .oversubscribed = config.threads * world.local_size() > run.assembly.cores.usable,
+          .step = spread_of(seconds),
+          .sent_bytes = greatest[0],
+          .exchange_bytes = greatest[1],
+          .optimizer_bytes = greatest[2]};
+}
+
+void tell(const Point& point) {
+  fmt::print("{:>5} {:>14} {:>10.2f} {:>9.2f} {:>9.2f} {:>9.2f} {:>9.2f} {:>9.2f}{}\n", point.ranks, point.way,
+             point.step.median * 1e3, point.step.low * 1e3, point.step.high * 1e3, point.sent_bytes / 0x1p20,
+             point.exchange_bytes / 0x1p20, point.optimizer_bytes / 0x1p20,
+             point.oversubscribed ? "  oversubscribed" : "");
+  std::fflush(stdout);
+}
+
+Json as_json(const Point& point) {
+  return {{"exchange", point.way},
+          {"ranks", point.ranks},
+          {"seconds_median", point.step.median},
+          {"seconds_low_quartile", point.step.low},
+          {"seconds_high_quartile", point.step.high},
+          {"busiest_rank_sent_bytes", point.sent_bytes},
+          {"exchange_bytes", point.exchange_bytes},
+          {"optimizer_bytes", point.optimizer_bytes},
+          {"oversubscribed", point.oversubscribed}};
+}
+
+}  // namespace
+
+ExitStatus bench_exchange(World& world, const Invocation& invocation) {
+  const TimedSteps& steps = invocation.steps;
+  const Cores cores = count_cores(world);
+  std::vector<int> counts;
+  run_agreed(world, [&] { counts = parse_rank_counts(invocation.ranks, world.size()); });
+  RunConfig config = config_for_steps(invocation, steps.warmup + steps.timed + 1);
+  if (config.threads == 0) config.threads = std::max(1, cores.usable / world.local_size());
+  if (world.rank() == 0) {
+    fmt::print("{:>5} {:>14} {:>10} {:>9} {:>9} {:>9} {:>9} {:>9}\n", "ranks", "exchange", "median ms", "25 % ms",
+               "75 % ms", "sent MiB", "sums MiB", "state MiB");
+  }
+  Json results = Json::array();
+  for (const int count : counts) {
+    on_first_ranks(world, count, [&](World& working) {
+      config.parts = count;
+      config.exchange = "ring";
+      config.shard_optimizer = false;
+      std::vector<float> gradients = real_gradients(working, config);
+      for (const Way& way : kWays) {
+        config.exchange = way.exchange;
+        config.shard_optimizer = way.shards_optimizer;
+        Point point = measure(working, config, steps, gradients);
+        point.way = way.name;
+        if (world.rank() != 0) continue;
+        tell(point);
+        results.push_back(as_json(point));
+      }
+    });
+  }
+  write_bench_json(world, invocation.json,
+                   Json{{"bench", "exchange"}, {"model", invocation.run.model}, {"results", results}}.dump(2) + "\n");
+  return ExitStatus::done;
+}
+
+}  // namespace tutti

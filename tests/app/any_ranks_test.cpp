@@ -1,0 +1,94 @@
+// Fixed parts and the exact exchange, seen from outside: whatever the number of ranks, a run is the same.
+
+#include "support/child_process.hpp"
+#include "support/scratch_folder.hpp"
+
+#include <gtest/gtest.h>
+
+#include <regex>
+#include <string>
+#include <vector>
+
+namespace tutti::test {
+namespace {
+
+using Words = std::vector<std::string>;
+
+ChildResult train(int ranks, Words words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  ChildResult result = run_trainer(ranks, words);
+  EXPECT_EQ(result.status, 0) << result.err;
+  return result;
+}
+
+// All that a run prints but its times, and the digest of its weights.
+std::string account_of(const ChildResult& run) {
+  const std::string lines = std::regex_replace(run.out, std::regex("time [^,]*, [^,]*"), "time");
+  const std::size_t at = run.err.find(", weights ");
+  return at == std::string::npos ? run.err : lines + run.err.substr(at, 26);
+}
+
+TEST(AnyRanks, PrintTheSameLossesAccuraciesAndDigest) {
+  const Words lenet{"--parts",        "8",     "--steps", "9",     "--batch-size", "100",
+                    "--weight-decay", "0.001", "--data",  "glyphs"};
+  const std::string alone = account_of(train(1, lenet, {}));
+  EXPECT_EQ(count(alone, "test acc 0."), 1) << alone;
+  for (const int ranks : {2, 3, 5, 8}) EXPECT_EQ(account_of(train(ranks, lenet, {})), alone) << ranks << " ranks";
+}
+
+Words small(const std::string& out, const Words& more = {}) {
+  Words words{"--data",       "synthetic:500x1x12x12:4",
+              "--model",      "mlp",
+              "--parts",      "8",
+              "--epochs",     "2",
+              "--batch-size", "60",
+              "--last-batch", "rollover",
+              "--out",        out,
+              "--quiet"};
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+TEST(AnyRanks, GoOnFromEachOthersCheckpointsToTheSameRun) {
+  const ScratchFolder folder;
+  const std::string whole = folder.path() + "/whole";
+  const std::string broken = folder.path() + "/broken";
+  train(1, small(whole), {"--digest-every", "1"});
+  train(4, small(broken), {"--digest-every", "1", "--steps", "5"});
+  train(3, {"--resume", "--out", broken, "--quiet"}, {"--steps", "11", "--shard-optimizer"});
+  train(2, {"--resume", "--out", broken, "--quiet"}, {"--steps", "0"});
+  const ChildResult runs = run_trainer(2, {"diff", whole, broken});
+  EXPECT_EQ(runs.status, 0) << runs.out << runs.err;
+  EXPECT_EQ(count(runs.out, "18 records compared, of steps 1 to 16\n"), 1) << runs.out;
+  EXPECT_TRUE(runs.out.ends_with("\nequal\n")) << runs.out;
+  const std::string last = "/checkpoints/step-00000016.h5";
+  const ChildResult files = run_trainer({"diff", whole + last, broken + last});
+  EXPECT_EQ(files.status, 0) << files.out << files.err;
+}
+
+TEST(AnyRanks, PartWithoutTheExactExchangeAndDiffNamesWhere) {
+  const ScratchFolder folder;
+  const auto run = [&](int ranks, const Words& more) {
+    const std::string out = folder.path() + "/" + std::to_string(ranks);
+    train(ranks, small(out, {"--exchange", "ring", "--checkpoint-every", "4"}), more);
+    return out;
+  };
+  const std::string one = run(1, {"--digest-every", "1"});
+  const std::string three = run(3, {});
+  const ChildResult by_files = run_trainer({"diff", one, three});
+  EXPECT_EQ(by_files.status, 1) << by_files.out << by_files.err;
+  EXPECT_EQ(count(by_files.out, "the checkpoint of step 4 is the first to differ:\n"), 1) << by_files.out;
+  EXPECT_EQ(count(by_files.out, "/parameters: "), 1) << by_files.out;
+  const std::string two = run(2, {"--digest-every", "1"});
+  const ChildResult by_digests = run_trainer(2, {"diff", one, two + "/metrics.jsonl"});
+  EXPECT_EQ(by_digests.status, 1) << by_digests.out << by_digests.err;
+  EXPECT_EQ(count(by_digests.out, "is the first to differ:\n  gradients "), 1) << by_digests.out;
+
+  const std::string checkpoint = one + "/checkpoints/step-00000004.h5";
+  EXPECT_EQ(run_trainer({"diff", checkpoint, three}).status, 65);
+  EXPECT_EQ(run_trainer({"diff", checkpoint, "no.h5"}).status, 66);
+  EXPECT_EQ(run_trainer({"diff", one, "no-such-run"}).status, 74);
+}
+
+}  // namespace
+}  // namespace tutti::test
