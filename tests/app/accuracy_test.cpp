@@ -22,5 +22,11 @@ TEST(Accuracy, GlyphsAreHardForALinearModelAndNotForLenet) {
   EXPECT_GE(last_test_accuracy(lenet), 0.97) << lenet.out << lenet.err;
 }
 
+TEST(Accuracy, IsTheSameWhetherRanksShareTheOptimizerOrNot) {
+  const double ring = last_test_accuracy(run_trainer(3, {"--epochs", "2", "--exchange", "ring"}));
+  EXPECT_GE(ring, 0.97);
+  EXPECT_NEAR(last_test_accuracy(run_trainer(3, {"--epochs", "2", "--exchange", "sharded"})), ring, 0.01);
+}
+
 }  // namespace
 }  // namespace tutti::test

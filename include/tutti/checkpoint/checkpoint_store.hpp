@@ -8,7 +8,9 @@
 //   /parameters/<layer>/<kind>         f32: weight (OIHW or units x inputs), bias, scale, shift
 //   /statistics/<layer>/<kind>         f32: mean, variance
 //   /optimizer/<slot>/<layer>/<kind>   f32, shaped as the parameter
-//   /exchange/...                      f32, named and shaped by the exchange; absent where it knows nothing
+//   /exchange/exact/levels             f32 [tensors], parameters, then statistics, from the last layer to the first:
+//                                      2^n bounds the last gradients of every part, n sinking by at most one a step;
+//                                      1e9 where nothing is known; absent with other exchanges
 //   /progress/epoch                    i64 scalar: whole epochs done
 //   /progress/step_in_epoch            i64 scalar: steps done of the epoch under way
 //   /progress/step                     i64 scalar: steps done in all
