@@ -25,7 +25,8 @@ std::vector<std::int64_t> cut_shares(Owners owners, const ParameterLayout& layou
     if (owners == Owners::first) {
       bounds.push_back(bucket.size());
     } else if (owners == Owners::everyone) {
-      bounds.push_back(even);
+      // The last takes what is left: of shares that are equal otherwise, GPUs are given all in one call.
+      bounds.push_back(bucket.size() / ranks / kCacheLine * kCacheLine * rank);
     } else {
       bounds.push_back(begin_of_norm_block(layout, bucket, bucket.begin + even) - bucket.begin);
     }

@@ -57,7 +57,8 @@ def others_stay_near(session: Session, result: PartResult) -> None:
 
 
 def exchange(session: Session, result: PartResult) -> None:
-    failures = checks.run_tests(session, result, [test for test in session.bundle["tests"] if TESTS.match(test["name"])])
+    chosen = [test for test in session.bundle["tests"] if TESTS.match(test["name"])]
+    failures = checks.run_tests(session, result, chosen)
     differing = exact_keeps_its_bits(session, result)
     others_stay_near(session, result)
     if failures or differing:

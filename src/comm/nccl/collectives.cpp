@@ -29,14 +29,13 @@ std::uint64_t ring_bytes(const Tensor& values, int ranks) {
   return static_cast<std::uint64_t>(ranks - 1) * values.bytes() / static_cast<std::uint64_t>(ranks);
 }
 
-// Shares that NCCL takes in one call, as far as they are equal; the last may have fewer elements more than there are
-// ranks.
-bool are_equal(const std::vector<std::int64_t>& bounds) {
-  const auto ranks = std::ssize(bounds) - 1;
-  for (std::ptrdiff_t rank = 0; rank < ranks; ++rank) {
-    if (bounds[static_cast<std::size_t>(rank)] != rank * (bounds.back() / ranks)) return false;
+// The elements of each share when NCCL takes all in one call, but for what the last has more of; 0 when it does not.
+std::int64_t equal_count(const std::vector<std::int64_t>& bounds) {
+  const std::int64_t count = bounds[1];
+  for (std::size_t rank = 0; rank + 1 < bounds.size(); ++rank) {
+    if (bounds[rank] != static_cast<std::int64_t>(rank) * count) return 0;
   }
-  return true;
+  return bounds.back() - bounds[bounds.size() - 2] < count ? 0 : count;
 }
 
 struct SingleShare {
@@ -44,21 +43,14 @@ struct SingleShare {
   ElementRange range;
 };
 
-// Those that calls of their own are needed for: the rest of equal shares, or all.
+// Those that calls of their own are needed for: what the last has more of, or all.
 std::vector<SingleShare> single_shares(const SharedSum& sum) {
   const int ranks = static_cast<int>(sum.bounds.size()) - 1;
-  if (are_equal(sum.bounds)) {
-    const std::int64_t end = sum.bounds.back();
-    return {{ranks - 1, {end - end % ranks, end}}};
-  }
+  const std::int64_t count = equal_count(sum.bounds);
+  if (count > 0) return {{ranks - 1, {ranks * count, sum.bounds.back()}}};
   std::vector<SingleShare> shares;
   for (int rank = 0; rank < ranks; ++rank) shares.push_back({rank, share_of(sum, rank)});
   return shares;
-}
-
-// Of what one call takes; 0: nothing.
-std::int64_t equal_count(const std::vector<std::int64_t>& bounds) {
-  return are_equal(bounds) ? bounds.back() / (std::ssize(bounds) - 1) : 0;
 }
 
 }  // namespace
