@@ -5,6 +5,19 @@
 #include <fmt/format.h>
 
 namespace tutti {
+namespace {
+
+void require_fixed_point(const FixedPointGrid& grid, const Tensor& values, const Tensor& sums, const Tensor& largest) {
+  const std::int64_t slices = grid.ends.elements();
+  if (values.elements() == sums.elements() && grid.exponents.elements() == slices && largest.elements() == slices) {
+    return;
+  }
+  throw Error(ErrorSource::internal,
+              fmt::format("{} values and {} sums on a grid of {} slices with {} exponents and {} largest values",
+                          values.elements(), sums.elements(), slices, grid.exponents.elements(), largest.elements()));
+}
+
+}  // namespace
 
 void require_residual(const LayerSpec& spec, const LayerRequest& request) {
   if (request.residual.format != nullptr && request.residual.shape == request.input.shape) return;
@@ -19,6 +32,14 @@ void require_training(LayerMode mode, const LayerBackward& pass) {
     throw Error(ErrorSource::internal, "a plan made for evaluation is asked for gradients");
   }
   if (pass.output_gradients.empty()) throw Error(ErrorSource::internal, "a layer is given no gradient of its output");
+}
+
+void require_fixed_point(const FixedPointGrid& grid, const ToFixedPoint& request) {
+  require_fixed_point(grid, request.values, request.sums, request.largest);
+}
+
+void require_fixed_point(const FixedPointGrid& grid, const FromFixedPoint& request) {
+  require_fixed_point(grid, request.values, request.sums, grid.ends);
 }
 
 }  // namespace tutti

@@ -1,6 +1,7 @@
 #pragma once
-// What layers of every backend demand of who calls them.
+// What layers and sums of every backend demand of who calls them.
 
+#include "tutti/backend/fixed_point.hpp"
 #include "tutti/backend/layer.hpp"
 #include "tutti/backend/layer_spec.hpp"
 
@@ -11,5 +12,9 @@ void require_residual(const LayerSpec& spec, const LayerRequest& request);
 
 // What every backward pass starts with: gradients are of plans made in training mode, and there is one at least.
 void require_training(LayerMode mode, const LayerBackward& pass);
+
+// Throw unless there are as many sums as values, and one exponent, and one largest value, for each slice.
+void require_fixed_point(const FixedPointGrid& grid, const ToFixedPoint& request);
+void require_fixed_point(const FixedPointGrid& grid, const FromFixedPoint& request);
 
 }  // namespace tutti

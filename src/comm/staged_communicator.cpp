@@ -143,7 +143,7 @@ class StagedCommunicator final : public Communicator {
     enqueue({.memory = {values, {}}, .place = std::move(place), .steps = std::move(steps)}, stream);
   }
 
-  // All values leave, this rank's share of the sum returns and is worked on, what came of it leaves, the others' returns.
+  // All values leave, the own share of the sum returns and is worked on, what came of it leaves, the others' returns.
   std::deque<Step> steps_of(const SharedSum& sum, const SharedSum& staged) {
     const ElementRange own = share_of(sum, rank());
     const bool adds = !is_empty(sum.values);

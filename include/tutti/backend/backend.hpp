@@ -111,8 +111,8 @@ class Backend {
   // The sum of squares of each f32 tensor into f64 [tensors.size()]: added in f64 over fixed blocks of 4,096 elements,
   // then block by block, so that it depends on nothing but the values. Asynchronous.
   virtual void sum_squares(Stream& stream, std::span<const Tensor> tensors, const Tensor& sums) = 0;
-  // sums, f64 [n]: of the values, f64, up to each of `ends`, i64 [n], ascending, from the one before it; added in order.
-  // Asynchronous.
+  // sums, f64 [n]: of the values, f64, up to each of `ends`, i64 [n], ascending, from the one before it; added in
+  // order. Asynchronous.
   virtual void sum_runs(Stream& stream, const Tensor& values, const Tensor& ends, const Tensor& sums) = 0;
   // factor, f32 [1], = min(1, most / (norm + 1e-6)), the norm being the root of the sum of `squares`, f64 [n].
   // Asynchronous.

@@ -52,8 +52,8 @@ class Communicator {
   // The f32 sum of an element depends on the ranks and the shares alone. Both tensors are borrowed until finish().
   // Collective. Asynchronous.
   virtual void share(const SharedSum& sum, Stream& stream) = 0;
-  // What a single server does: rank 0 receives the f32 values of every other rank from that rank itself and adds them to
-  // its own in the order of the ranks; the others' are left as they were. Borrowed until finish(). Collective.
+  // What a single server does: rank 0 receives the f32 values of every other rank from that rank itself and adds them
+  // to its own in the order of the ranks; the others' are left as they were. Borrowed until finish(). Collective.
   // Asynchronous.
   virtual void sum_at_first(const Tensor& values, Stream& stream) = 0;
   // Rank 0's values everywhere, sent to every rank by rank 0 itself; of 4 or 8 bytes an element. Likewise.
@@ -82,8 +82,8 @@ struct RingOptions {
 };
 // Ring all-reduce over MPI point-to-point messages, on host memory. Has its own MPI communicator. Collective.
 std::unique_ptr<Communicator> make_mpi_ring_communicator(World& world, const RingOptions& options);
-// The MPI library's own all-reduce behind the same seam: what the ring is compared with. Bytes sent are those
-// of the least traffic an all-reduce can do with. Collective.
+// The same with the MPI library's own all-reduce, with which the ring's is compared. Its bytes are counted as those of
+// the least traffic an all-reduce can do with. Collective.
 std::unique_ptr<Communicator> make_mpi_library_communicator(World& world);
 
 // Sums over a processor's memory by a communicator of host memory: copied out when the values are there, summed, copied

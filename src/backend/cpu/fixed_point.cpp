@@ -1,6 +1,7 @@
 #include "backend/cpu/fixed_point.hpp"
 
 #include "backend/cpu/library.hpp"
+#include "backend/requirements.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -75,6 +76,7 @@ void for_each_run(const FixedPointGrid& grid, std::int64_t place, std::int64_t c
 }  // namespace
 
 void to_fixed_point(const FixedPointGrid& grid, const ToFixedPoint& request) {
+  require_fixed_point(grid, request);
   const float* const values = host_f32(request.values).data();
   std::int64_t* const sums = host_i64(request.sums).data();
   const std::span<std::int32_t> largest = host_i32(request.largest);
@@ -87,6 +89,7 @@ void to_fixed_point(const FixedPointGrid& grid, const ToFixedPoint& request) {
 }
 
 void from_fixed_point(const FixedPointGrid& grid, const FromFixedPoint& request) {
+  require_fixed_point(grid, request);
   const std::int64_t* const sums = host_i64(request.sums).data();
   float* const values = host_f32(request.values).data();
   const auto read = kernels().read;

@@ -1,8 +1,8 @@
 #pragma once
 // One ring over chunks, as a state machine that never waits. In up to 2 * (ranks - 1) steps every rank sends a chunk to
-// the next rank and receives one from the one before it: first partial sums go around, then what came of the whole ones.
-// Chunk c is summed in the order of the ranks, starting at rank c, ends at rank c - 1, and is copied from there: the bits
-// depend on the chunks and the number of ranks, and on nothing else.
+// the next rank and receives one from the rank before: first partial sums go around, then what came of the whole ones.
+// Chunk c is summed in the order of the ranks, from rank c to rank c - 1, and is copied from there: the bits depend on
+// the chunks and the number of ranks, and on nothing else.
 
 #include "tutti/backend/tensor.hpp"
 

@@ -1,6 +1,6 @@
 #pragma once
-// Rank 0 and one other rank after the other, as a state machine that never waits: either rank 0 adds their values to its
-// own, in the order of the ranks, or it sends its own to them.
+// Rank 0 and one other rank after the other, as a state machine that never waits: either rank 0 adds their values to
+// its own, in the order of the ranks, or it sends its own to them.
 
 #include "tutti/backend/tensor.hpp"
 

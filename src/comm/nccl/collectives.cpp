@@ -24,9 +24,8 @@ ncclDataType_t type_of(const Tensor& values) {
   }
 }
 
-// What each rank of a ring sends when every rank receives its share, or passes it on to all.
-std::uint64_t ring_bytes(const Tensor& values, int ranks) {
-  return static_cast<std::uint64_t>(ranks - 1) * values.bytes() / static_cast<std::uint64_t>(ranks);
+std::uint64_t bytes_but(const ElementRange& share, const Tensor& values) {
+  return values.bytes() - part_of(values, share).bytes();
 }
 
 // The elements of each share when NCCL takes all in one call, but for what the last has more of; 0 when it does not.
@@ -87,7 +86,7 @@ std::uint64_t Exchange::sum_shares(const SharedSum& sum) const {
                          connection.native(), native()));
   }
   connection.settle(group.end(), name);
-  return ring_bytes(values, connection.size());
+  return bytes_but(share_of(sum, connection.rank()), values);
 }
 
 std::uint64_t Exchange::spread_shares(const SharedSum& sum) const {
@@ -105,7 +104,7 @@ std::uint64_t Exchange::spread_shares(const SharedSum& sum) const {
                             connection.native(), native()));
   }
   connection.settle(group.end(), name);
-  return ring_bytes(results, connection.size());
+  return bytes_but(share_of(sum, (connection.rank() + 1) % connection.size()), results);
 }
 
 std::uint64_t Exchange::sum_at_first(const Tensor& values) const {

@@ -1,7 +1,7 @@
 #pragma once
-// What ranks exchange, as calls of NCCL on a stream. Each returns how many bytes of payload this rank sends: what a ring
-// would where NCCL chooses the way. Values have been checked, and there are some. All collective and asynchronous, but
-// that a call is waited for until it is on the stream.
+// What ranks exchange, as calls of NCCL on a stream. Each returns how many bytes of payload this rank sends: what it
+// would in a ring where NCCL chooses the way. Values have been checked, and there are some. All collective and
+// asynchronous, but that a call is waited for until it is on the stream.
 
 #include "tutti/backend/cuda_stream.hpp"
 #include "tutti/comm/communicator.hpp"
