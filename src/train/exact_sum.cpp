@@ -94,15 +94,17 @@ bool ExactSum::judge(Stream& stream, std::int64_t step) {
   }
   // A step that is to be played again tells nothing of the slices that fit: they will be seen once more.
   std::vector<GridLevel> next = levels_;
-  std::vector<GridLevel> wider = levels_;
   bool stands = true;
   for (std::size_t i = 0; i < slices_.size(); ++i) {
     if (next[i].accept(largest[i])) continue;
-    wider[i] = next[i];
+    levels_[i] = next[i];
     stands = false;
   }
-  if (!stands) ++replayed_steps_;
-  levels_ = stands ? std::move(next) : std::move(wider);
+  if (stands) {
+    levels_ = std::move(next);
+  } else {
+    ++replayed_steps_;
+  }
   set_exponents(stream);
   return stands;
 }

@@ -33,9 +33,7 @@ class Replica {
   BatchLoader& loader() { return loader_; }
   const BatchLoader& loader() const { return loader_; }
   PartTeam& team() { return team_; }
-  const PartTeam& team() const { return team_; }
   PartDealer& dealer() { return dealer_; }
-  const PartDealer& dealer() const { return dealer_; }
 
   // The loader's next step. Returns the digest of the gradients when it was asked for. Collective. Asynchronous.
   std::optional<std::uint64_t> step(const StepRequest& request);
