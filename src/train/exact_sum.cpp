@@ -82,8 +82,15 @@ void ExactSum::convert(Stream& stream, IndexRange elements) {
       {.sums = elements_of(sums(), elements), .values = elements_of(gradients_, elements), .place = elements.begin});
 }
 
+void ExactSum::pass_on_largest(Stream& stream) {
+  const auto count = static_cast<std::int64_t>(slices_.size());
+  std::vector<std::int64_t> bounds;
+  for (int rank = 0; rank <= communicator_.size(); ++rank) bounds.push_back(rank * count);
+  communicator_.share({.values = {}, .bounds = std::move(bounds), .then = {}, .results = rows()}, stream);
+}
+
 bool ExactSum::judge(Stream& stream, std::int64_t step) {
-  const std::vector<std::int32_t> largest = gather_largest(stream);
+  const std::vector<std::int32_t> largest = largest_of_all(stream);
   for (std::size_t i = 0; i < slices_.size(); ++i) {
     if (largest[i] < kInfinity) continue;
     throw Error(ErrorSource::not_finite,
@@ -109,18 +116,15 @@ bool ExactSum::judge(Stream& stream, std::int64_t step) {
   return stands;
 }
 
-// The greatest of all ranks, by slice.
-std::vector<std::int32_t> ExactSum::gather_largest(Stream& stream) {
-  const std::size_t count = slices_.size();
-  std::vector<std::int64_t> bounds;
-  for (int rank = 0; rank <= communicator_.size(); ++rank) bounds.push_back(rank * static_cast<std::int64_t>(count));
-  communicator_.share({.values = {}, .bounds = std::move(bounds), .then = {}, .results = rows()}, stream);
-  communicator_.finish(stream);
+std::vector<std::int32_t> ExactSum::largest_of_all(Stream& stream) {
   std::vector<std::int32_t> all(static_cast<std::size_t>(rows().elements()));
   backend_.copy(stream, on_host(all), rows());
   stream.synchronize();
-  std::vector<std::int32_t> largest(count);
-  for (std::size_t i = 0; i < all.size(); ++i) largest[i % count] = std::max(largest[i % count], all[i]);
+  std::vector<std::int32_t> largest(slices_.size());
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    std::int32_t& of_slice = largest[i % largest.size()];
+    of_slice = std::max(of_slice, all[i]);
+  }
   return largest;
 }
 
@@ -162,7 +166,7 @@ Tensor ExactSum::rows() const {
 
 Tensor ExactSum::own_row() const {
   const auto count = static_cast<std::int64_t>(slices_.size());
-  return elements_of(rows(), communicator_.rank() * count, (communicator_.rank() + 1) * count);
+  return elements_of(rows(), {communicator_.rank() * count, (communicator_.rank() + 1) * count});
 }
 
 FixedPointGrid ExactSum::grid() const {
