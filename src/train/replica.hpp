@@ -42,8 +42,9 @@ class Replica {
   // After a step: parts may be dealt anew. Collective.
   void deal();
 
-  // Weights, statistics, optimizer state and what the exchange knows, of and for a checkpoint. Collective. They wait.
+  // Weights, statistics, optimizer state and what the exchange knows, for a checkpoint. Collective. Waits.
   void add_to(TrainState& state);
+  // And from one, which every rank has. Waits for nobody else.
   void restore(const TrainState& state);
 
   Tensor gradients() const { return arena_.gradients(); }
