@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <utility>
 
 namespace tutti {
@@ -14,6 +13,7 @@ namespace {
 
 constexpr const char* kStateName = "exact/levels";
 constexpr std::int32_t kInfinity = std::bit_cast<std::int32_t>(0x7f800000);
+constexpr int kMantissaBits = 23;
 constexpr int kSumBits = 62;
 constexpr float kUnknown = 1e9F;  // among levels, in a checkpoint
 
@@ -25,8 +25,9 @@ Tensor on_host(std::vector<std::int32_t>& values) {
 
 bool GridLevel::accept(std::int32_t largest_bits) {
   if (largest_bits == 0) return true;
-  int seen = 0;
-  static_cast<void>(std::frexp(double{std::bit_cast<float>(largest_bits)}, &seen));
+  // By the bits: denormal numbers may be 0 to this thread.
+  const int width = static_cast<int>(std::bit_width(static_cast<std::uint32_t>(largest_bits)));
+  const int seen = width > kMantissaBits ? (largest_bits >> kMantissaBits) - 126 : width - 149;
   if (!level || seen > *level + kMargin) {
     level = seen;
     return false;
