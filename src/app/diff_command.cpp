@@ -87,7 +87,7 @@ Finding compare_runs(const std::string& a, const std::string& b) {
     const MetricsRecords records_a = read_metrics(metrics_path(a));
     const MetricsRecords records_b = read_metrics(metrics_path(b));
     add(all, compare_metrics(records_a, records_b));
-    if (all.compared && !records_a.digests.empty() && !records_b.digests.empty()) return all;
+    if (all.differ && !records_a.digests.empty() && !records_b.digests.empty()) return all;
   }
   if (are_folders) add(all, compare_stores(a, b));
   return all;

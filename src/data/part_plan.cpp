@@ -57,8 +57,8 @@ PartPlan PartPlan::chosen(const std::vector<int>& parts_by_rank, int num_parts, 
   if (plan.num_parts() == num_parts && plan.num_ranks() == num_ranks) return plan;
   throw Error(
       ErrorSource::usage,
-      fmt::format("--part-map {} deals {} parts to {} ranks, but {} parts have {}: give each rank's parts anew, or "
-                  "even",
+      fmt::format("--part-map {} deals {} parts to {} ranks, but there are {} parts and {} ranks: give each rank's "
+                  "parts anew, or even",
                   fmt::join(parts_by_rank, ","), plan.num_parts(), plan.num_ranks(), num_parts, num_ranks));
 }
 

@@ -16,9 +16,4 @@ inline Tensor elements_of(const Tensor& block, IndexRange range) {
   return {first, Shape{range.size()}, block.type, block.space};
 }
 
-// Elements begin .. end - 1.
-inline Tensor elements_of(const Tensor& block, std::int64_t begin, std::int64_t end) {
-  return elements_of(block, IndexRange{begin, end});
-}
-
 }  // namespace tutti

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <utility>
 
 namespace tutti {
@@ -14,6 +13,7 @@ namespace {
 
 constexpr const char* kStateName = "exact/levels";
 constexpr std::int32_t kInfinity = std::bit_cast<std::int32_t>(0x7f800000);
+constexpr int kMantissaBits = 23;
 constexpr int kSumBits = 62;
 constexpr float kUnknown = 1e9F;  // among levels, in a checkpoint
 
@@ -25,8 +25,9 @@ Tensor on_host(std::vector<std::int32_t>& values) {
 
 bool GridLevel::accept(std::int32_t largest_bits) {
   if (largest_bits == 0) return true;
-  int seen = 0;
-  static_cast<void>(std::frexp(double{std::bit_cast<float>(largest_bits)}, &seen));
+  // By the bits: denormal numbers may be 0 to this thread.
+  const int width = static_cast<int>(std::bit_width(static_cast<std::uint32_t>(largest_bits)));
+  const int seen = width > kMantissaBits ? (largest_bits >> kMantissaBits) - 126 : width - 149;
   if (!level || seen > *level + kMargin) {
     level = seen;
     return false;
@@ -82,8 +83,15 @@ void ExactSum::convert(Stream& stream, IndexRange elements) {
       {.sums = elements_of(sums(), elements), .values = elements_of(gradients_, elements), .place = elements.begin});
 }
 
+void ExactSum::pass_on_largest(Stream& stream) {
+  const auto count = static_cast<std::int64_t>(slices_.size());
+  std::vector<std::int64_t> bounds;
+  for (int rank = 0; rank <= communicator_.size(); ++rank) bounds.push_back(rank * count);
+  communicator_.share({.values = {}, .bounds = std::move(bounds), .then = {}, .results = rows()}, stream);
+}
+
 bool ExactSum::judge(Stream& stream, std::int64_t step) {
-  const std::vector<std::int32_t> largest = gather_largest(stream);
+  const std::vector<std::int32_t> largest = largest_of_all(stream);
   for (std::size_t i = 0; i < slices_.size(); ++i) {
     if (largest[i] < kInfinity) continue;
     throw Error(ErrorSource::not_finite,
@@ -94,31 +102,30 @@ bool ExactSum::judge(Stream& stream, std::int64_t step) {
   }
   // A step that is to be played again tells nothing of the slices that fit: they will be seen once more.
   std::vector<GridLevel> next = levels_;
-  std::vector<GridLevel> wider = levels_;
   bool stands = true;
   for (std::size_t i = 0; i < slices_.size(); ++i) {
     if (next[i].accept(largest[i])) continue;
-    wider[i] = next[i];
+    levels_[i] = next[i];
     stands = false;
   }
-  if (!stands) ++replayed_steps_;
-  levels_ = stands ? std::move(next) : std::move(wider);
+  if (stands) {
+    levels_ = std::move(next);
+  } else {
+    ++replayed_steps_;
+  }
   set_exponents(stream);
   return stands;
 }
 
-// The greatest of all ranks, by slice.
-std::vector<std::int32_t> ExactSum::gather_largest(Stream& stream) {
-  const std::size_t count = slices_.size();
-  std::vector<std::int64_t> bounds;
-  for (int rank = 0; rank <= communicator_.size(); ++rank) bounds.push_back(rank * static_cast<std::int64_t>(count));
-  communicator_.share({.values = {}, .bounds = std::move(bounds), .then = {}, .results = rows()}, stream);
-  communicator_.finish(stream);
+std::vector<std::int32_t> ExactSum::largest_of_all(Stream& stream) {
   std::vector<std::int32_t> all(static_cast<std::size_t>(rows().elements()));
   backend_.copy(stream, on_host(all), rows());
   stream.synchronize();
-  std::vector<std::int32_t> largest(count);
-  for (std::size_t i = 0; i < all.size(); ++i) largest[i % count] = std::max(largest[i % count], all[i]);
+  std::vector<std::int32_t> largest(slices_.size());
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    std::int32_t& of_slice = largest[i % largest.size()];
+    of_slice = std::max(of_slice, all[i]);
+  }
   return largest;
 }
 
@@ -160,7 +167,7 @@ Tensor ExactSum::rows() const {
 
 Tensor ExactSum::own_row() const {
   const auto count = static_cast<std::int64_t>(slices_.size());
-  return elements_of(rows(), communicator_.rank() * count, (communicator_.rank() + 1) * count);
+  return elements_of(rows(), {communicator_.rank() * count, (communicator_.rank() + 1) * count});
 }
 
 FixedPointGrid ExactSum::grid() const {

@@ -44,7 +44,7 @@ PartTeam::PartTeam(const TeamRequest& request) : backend_(request.backend), afte
                    .stream = number == 0 ? request.stream : *streams_.back(),
                    .context = PartContext(request.network, request.weights, backend_, request.label_smoothing),
                    .sums = backend_.allocate(kSumsBytes),
-                   .uncounted = backend_.allocate(kSumsBytes)}));
+                   .kept_sums = backend_.allocate(kSumsBytes)}));
   }
   for (std::size_t i = 1; i < players_.size(); ++i) {
     threads_.emplace_back([this, i](const std::stop_token& stop) { follow(*players_[i], stop); });
@@ -140,6 +140,8 @@ void PartTeam::play(const TeamStep& step, const Ready& ready) {
 // Part 0 is written where the sum is made; every other part waits with its backward pass until the player's last one
 // has been added. What is added of a part but the last concerns nobody until it is whole.
 void PartTeam::play_share(Player& player, const TeamStep& step, const Ready& ready) {
+  // A pass played again is the same to recordings, sums and all.
+  if (!step.counts) backend_.copy(player.stream, figures_of(player.kept_sums), sums_of(player));
   std::optional<PartGradients> unfinished;
   for (std::size_t i = player.number; i < played_.size(); i += size()) {
     const Batch& batch = *played_[i];
@@ -151,7 +153,7 @@ void PartTeam::play_share(Player& player, const TeamStep& step, const Ready& rea
         {.images = batch.images,
          .labels = batch.labels,
          .gradient_scale = 1.0f / static_cast<float>(step.batches.global_samples),
-         .sums = step.counts ? sums_of(player) : figures_of(player.uncounted),
+         .sums = sums_of(player),
          .gradients = part.gradients,
          .sample_share = static_cast<float>(static_cast<double>(batch.samples) / global_samples),
          .place = {.seed = step.seed,
@@ -175,6 +177,7 @@ void PartTeam::play_share(Player& player, const TeamStep& step, const Ready& rea
   }
   if (step.measured) player.stream.synchronize();
   if (unfinished) sum_->finish(player.stream, *unfinished);
+  if (!step.counts) backend_.copy(player.stream, sums_of(player), figures_of(player.kept_sums));
 }
 
 void PartTeam::take(const Tensor& gradients, const Ready& ready) {

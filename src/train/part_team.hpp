@@ -25,7 +25,7 @@ struct Player {
   Stream& stream;
   PartContext context;
   Buffer sums;         // LossSums of the parts it has played
-  Buffer uncounted;    // likewise, of those played again
+  Buffer kept_sums;    // while parts are played that do not count
   Buffer gradients{};  // of one part, unless it only ever plays the first
 };
 

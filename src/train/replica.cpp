@@ -92,6 +92,7 @@ void Replica::deal() {
 }
 
 bool Replica::exchanged(std::int64_t step) {
+  if (exact_) exact_->pass_on_largest(*stream_);
   sync_.finish(*stream_);
   return !exact_ || exact_->judge(*stream_, step + 1);
 }

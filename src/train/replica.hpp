@@ -33,9 +33,7 @@ class Replica {
   BatchLoader& loader() { return loader_; }
   const BatchLoader& loader() const { return loader_; }
   PartTeam& team() { return team_; }
-  const PartTeam& team() const { return team_; }
   PartDealer& dealer() { return dealer_; }
-  const PartDealer& dealer() const { return dealer_; }
 
   // The loader's next step. Returns the digest of the gradients when it was asked for. Collective. Asynchronous.
   std::optional<std::uint64_t> step(const StepRequest& request);
@@ -44,8 +42,9 @@ class Replica {
   // After a step: parts may be dealt anew. Collective.
   void deal();
 
-  // Weights, statistics, optimizer state and what the exchange knows, of and for a checkpoint. Collective. They wait.
+  // Weights, statistics, optimizer state and what the exchange knows, for a checkpoint. Collective. Waits.
   void add_to(TrainState& state);
+  // And from one, which every rank has. Waits for nobody else.
   void restore(const TrainState& state);
 
   Tensor gradients() const { return arena_.gradients(); }

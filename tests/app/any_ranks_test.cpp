@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <regex>
 #include <string>
 #include <vector>
@@ -83,6 +84,12 @@ TEST(AnyRanks, PartWithoutTheExactExchangeAndDiffNamesWhere) {
   const ChildResult by_digests = run_trainer(2, {"diff", one, two + "/metrics.jsonl"});
   EXPECT_EQ(by_digests.status, 1) << by_digests.out << by_digests.err;
   EXPECT_EQ(count(by_digests.out, "is the first to differ:\n  gradients "), 1) << by_digests.out;
+
+  const std::string mixed = folder.path() + "/mixed";  // equal in what it recorded, not in its checkpoints
+  std::filesystem::create_directories(mixed);
+  std::filesystem::copy(three + "/checkpoints", mixed + "/checkpoints", std::filesystem::copy_options::recursive);
+  std::filesystem::copy(one + "/metrics.jsonl", mixed + "/metrics.jsonl");
+  EXPECT_EQ(run_trainer({"diff", one, mixed}).status, 1);
 
   const std::string checkpoint = one + "/checkpoints/step-00000004.h5";
   EXPECT_EQ(run_trainer({"diff", checkpoint, three}).status, 65);

@@ -67,6 +67,10 @@ TEST(Differences, OfEpochsAreTakenWhereThereAreNoDigests) {
                    accuracy + ",\"seconds\":" + accuracy + ",\"digest\":\"" + digest + "\"}\n");
   };
   EXPECT_FALSE(compare_metrics(epoch("0.75", "aa"), epoch("null", "aa")).differ);
+  const auto loss = [](const char* text) {
+    return records(std::string("{\"event\":\"epoch\",\"step\":5,\"train_loss\":") + text + "}\n");
+  };
+  EXPECT_TRUE(compare_metrics(loss("0.5"), loss("null")).differ) << "a loss that is no number";
   const Finding finding = compare_metrics(epoch("0.75", "aa"), epoch("0.5", "bb"));
   EXPECT_TRUE(finding.differ);
   EXPECT_THAT(finding.text, HasSubstr("  weights       aa | bb\n  test_acc      0.75 | 0.5\n"));

@@ -20,6 +20,16 @@ TEST(GridLevel, IsLearntFromTheFirstStepAndPlayedAgain) {
   EXPECT_EQ(level.level, 0);
 }
 
+TEST(GridLevel, IsAboveTheGreatestByAFactorOfTwoAtMost) {
+  for (const float largest : {1e-45F, 3e-42F, 0x1p-127F, 0x1p-126F, 0.3F, 1.0F, 1.5F, 2.0F, 3e38F}) {
+    GridLevel level;
+    level.accept(bits(largest));
+    int exponent = 0;
+    std::frexp(largest, &exponent);
+    EXPECT_EQ(level.level, exponent) << largest;
+  }
+}
+
 TEST(GridLevel, RisesAtOnceAndSinksByOneAStep) {
   GridLevel level{.level = 0};
   EXPECT_TRUE(level.accept(bits(100)));

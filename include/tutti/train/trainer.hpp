@@ -92,7 +92,7 @@ class Trainer {
 
   // One step of training. Collective. Asynchronous, as far as steps_ahead allows.
   void step();
-  // The last step's gradients: of this rank where it owns them, else of all.
+  // The last step's gradients, of what this rank updates: with ring and exact, of everything.
   Tensor gradients() const;
   // As a step whose only part of this rank had these gradients, f32, a whole block elsewhere: exchange and update alone,
   // for measurements. No step of the run: it counts nothing. Collective. Asynchronous likewise.
