@@ -15,7 +15,10 @@ constexpr const char* kStateName = "exact/levels";
 constexpr std::int32_t kInfinity = std::bit_cast<std::int32_t>(0x7f800000);
 constexpr int kMantissaBits = 23;
 constexpr int kSumBits = 62;
-constexpr float kUnknown = 1e9F;  // among levels, in a checkpoint
+// Among levels, in a checkpoint: what stands for none, and what the bits of a float can bring.
+constexpr float kUnknown = 1e9F;
+constexpr int kLeast = -148;
+constexpr int kMost = 128;
 
 Tensor on_host(std::vector<std::int32_t>& values) {
   return {values.data(), Shape{static_cast<std::int64_t>(values.size())}, ElementType::i32, MemorySpace::host};
@@ -155,7 +158,13 @@ void ExactSum::restore(Stream& stream, const std::vector<NamedArray>& state) {
                             levels->values.size(), levels_.size()));
   }
   for (std::size_t i = 0; i < levels_.size(); ++i) {
-    if (levels->values[i] < kUnknown) levels_[i].level = static_cast<int>(levels->values[i]);
+    const float level = levels->values[i];
+    if (level == kUnknown) continue;
+    if (!(level >= kLeast && level <= kMost)) {
+      throw Error(ErrorSource::checkpoint, fmt::format("{} is {} for {} in the checkpoint: must be {} to {}",
+                                                       kStateName, level, slices_[i].name, kLeast, kMost));
+    }
+    levels_[i].level = static_cast<int>(level);
   }
   set_exponents(stream);
 }

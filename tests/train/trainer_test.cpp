@@ -116,6 +116,18 @@ TEST(Trainer, RefusesACheckpointOfAnotherNetworkAndNamesTheTensor) {
   EXPECT_THROW(run.trainer.restore(state), Error);
 }
 
+TEST(Trainer, RefusesGridLevelsThatNoGradientHas) {
+  TrainerOptions options;
+  options.exchange.kind = Exchange::exact;
+  TrainingRun run(options);
+  run.trainer.step();
+  for (const float level : {NAN, -149.0F, 129.0F, -INFINITY}) {
+    TrainState state = run.trainer.snapshot();
+    state.exchange.at(0).values[0] = level;
+    EXPECT_THROW(run.trainer.restore(state), Error) << level;
+  }
+}
+
 TEST(Trainer, TellsWhatRolloverLeavesOverAfterWholeEpochs) {
   TrainerOptions options = small();
   options.last_batch = LastBatch::rollover;
