@@ -219,13 +219,16 @@ TEST_F(Runtime, SeparatesMemoryOfHostAndDeviceWhenAsked) {
   separate_memory(false);
 }
 
+// Padding holds what lay there before: here addresses, in whatever memory the launch will take.
 TEST_F(Runtime, TakesNoPaddingForAnAddress) {
   separate_memory(true);
   const std::vector<float> host(kThreads);
   const auto address = reinterpret_cast<std::uintptr_t>(host.data()) + sizeof(float);
   Padded given{device_, 0};
-  static_assert(sizeof given == sizeof given.values + sizeof address);
-  std::memcpy(&given.factor, &address, sizeof address);
+  std::memcpy(&given.factor, &address, sizeof given.factor);
+  for (std::size_t words = 1; words < 32; ++words) {
+    std::vector<std::vector<std::uintptr_t>> left(4, std::vector<std::uintptr_t>(words, address));
+  }
   launch(scale_all, {.threads = kThreads}, first_, given);
   separate_memory(false);
 }
