@@ -21,13 +21,13 @@ std::int64_t begin_of_norm_block(const ParameterLayout& layout, IndexRange bucke
 std::vector<std::int64_t> cut_shares(Owners owners, const ParameterLayout& layout, IndexRange bucket, int ranks) {
   std::vector<std::int64_t> bounds{0};
   for (int rank = 1; rank < ranks; ++rank) {
-    const std::int64_t even = bucket.size() * rank / ranks / kCacheLine * kCacheLine;
     if (owners == Owners::first) {
       bounds.push_back(bucket.size());
     } else if (owners == Owners::everyone) {
       // The last takes what is left: of shares that are equal otherwise, GPUs are given all in one call.
       bounds.push_back(bucket.size() / ranks / kCacheLine * kCacheLine * rank);
     } else {
+      const std::int64_t even = bucket.size() * rank / ranks / kCacheLine * kCacheLine;
       bounds.push_back(begin_of_norm_block(layout, bucket, bucket.begin + even) - bucket.begin);
     }
   }

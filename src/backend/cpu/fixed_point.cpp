@@ -33,32 +33,11 @@ struct Kernels {
   void (*read)(Reading);
 };
 
-#pragma GCC push_options
-#pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,prefer-vector-width=512")
-namespace avx512 {
-constexpr int kWidth = 16;
-#include "backend/cpu/fixed_point_loops.inc"
-}  // namespace avx512
-#pragma GCC pop_options
+#define TUTTI_LOOPS "backend/cpu/fixed_point_loops.inc"
+#include "backend/cpu/instruction_sets.inc"
+#undef TUTTI_LOOPS
 
-#pragma GCC push_options
-#pragma GCC target("avx2")
-namespace avx2 {
-constexpr int kWidth = 8;
-#include "backend/cpu/fixed_point_loops.inc"
-}  // namespace avx2
-#pragma GCC pop_options
-
-namespace generic {
-constexpr int kWidth = 4;
-#include "backend/cpu/fixed_point_loops.inc"
-}  // namespace generic
-
-const Kernels& kernels() {
-  if (compiles_for(dnnl::cpu_isa::avx512_core)) return avx512::kKernels;
-  if (compiles_for(dnnl::cpu_isa::avx2)) return avx2::kKernels;
-  return generic::kKernels;
-}
+const Kernels& kernels() { return for_this_processor(avx512::kKernels, avx2::kKernels, generic::kKernels); }
 
 // Calls work(slice, first of the request's values, their number, exponent) for each slice that these have a share in.
 template <class Work>
