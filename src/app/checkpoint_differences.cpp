@@ -124,8 +124,8 @@ std::string options_that_differ(RunConfig a, RunConfig b) {
 }
 
 Finding compare_checkpoints(const std::string& a, const std::string& b) {
-  const TrainState of_a = load_checkpoint(a);
-  const TrainState of_b = load_checkpoint(b);
+  const TrainState of_a = load_checkpoint(a).state;
+  const TrainState of_b = load_checkpoint(b).state;
   std::string differences = progress_difference(of_a.progress, of_b.progress);
   for (const auto& [group, arrays] : kGroups) differences += group_difference(group, of_a.*arrays, of_b.*arrays);
   return {.compared = true, .differ = !differences.empty(), .text = facts_that_differ(of_a, a, of_b, b) + differences};

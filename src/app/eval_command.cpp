@@ -78,7 +78,7 @@ ExitStatus eval_command(World& world, const Invocation& invocation) {
   TrainState state;
   RunConfig config;
   run_agreed(world, [&] {
-    state = load_checkpoint(invocation.eval.checkpoint);
+    state = load_checkpoint(invocation.eval.checkpoint).state;
     config = config_for(invocation, state);
   });
   const Assembly assembly = assemble(world, config, &state, log);

@@ -19,6 +19,7 @@ struct RunConfig {
   std::string shuffle = "global";
 
   std::string model = "lenet";
+  std::string init_from;
   std::string init = "model";
 
   std::int64_t epochs = 5;
@@ -57,10 +58,14 @@ struct RunConfig {
   std::string out;
   bool resume = false;
   std::string checkpoint_every;
+  std::int64_t keep_checkpoints = 3;
+  bool keep_best = false;
+  std::string time_limit;
 
   std::int64_t test_every = 1;
   std::int64_t log_every = 0;
   std::int64_t digest_every = 0;
+  std::string sample_log;
   std::string progress = "auto";
   bool quiet = false;
 

@@ -55,8 +55,8 @@ void RunReporter::on_epoch(const EpochReport& report) {
   if (metrics_) metrics_->write(report);
 }
 
-void RunReporter::on_checkpoint(const TrainState& state) {
-  if (store_ != nullptr) store_->save(world_, state);
+void RunReporter::on_checkpoint(TrainState state) {
+  if (store_ != nullptr) store_->save(state);
 }
 
 }  // namespace tutti

@@ -29,7 +29,7 @@ class RunReporter : public RunObserver {
   void on_stretch(const StretchReport& report) override;
   void on_digest(const DigestReport& report) override;
   void on_epoch(const EpochReport& report) override;
-  void on_checkpoint(const TrainState& state) override;
+  void on_checkpoint(TrainState state) override;
 
  private:
   World& world_;

@@ -26,12 +26,6 @@
 namespace tutti {
 namespace {
 
-// What a resume starts from.
-struct Resumed {
-  std::string path;
-  TrainState state;
-};
-
 void prepare_folder(World& world, const RunConfig& config, const CheckpointStore& store) {
   run_agreed(world, [&] {
     if (world.rank() != 0) return;
@@ -51,20 +45,15 @@ void prepare_folder(World& world, const RunConfig& config, const CheckpointStore
   });
 }
 
-std::optional<Resumed> find_checkpoint(World& world, const RunConfig& config, const CheckpointStore& store,
-                                       const Log& log) {
+std::optional<LoadedCheckpoint> find_checkpoint(World& world, const RunConfig& config, const CheckpointStore& store,
+                                                const Log& log) {
   if (!config.resume) return std::nullopt;
-  const auto path = store.newest(world, log);
-  if (!path) {
-    log.note(fmt::format("--resume: {} holds no checkpoint; starting afresh", config.out));
-    return std::nullopt;
-  }
-  Resumed resumed{.path = *path, .state = {}};
-  run_agreed(world, [&] { resumed.state = load_checkpoint(resumed.path); });
-  return resumed;
+  auto newest = store.newest(world, log);
+  if (!newest) log.note(fmt::format("--resume: {} holds no checkpoint; starting afresh", config.out));
+  return newest;
 }
 
-void refuse_other_data(const Resumed& resumed, const Assembly& assembly) {
+void refuse_other_data(const LoadedCheckpoint& resumed, const Assembly& assembly) {
   if (resumed.state.data_digest == assembly.data_digest) return;
   throw Error(
       ErrorSource::input,
@@ -91,7 +80,7 @@ void tell_end(const Trainer& trainer, std::uint64_t digest, const RunConfig& con
   }
 }
 
-ExitStatus train(World& world, const Assembly& assembly, const std::optional<Resumed>& resumed,
+ExitStatus train(World& world, const Assembly& assembly, const std::optional<LoadedCheckpoint>& resumed,
                  const CheckpointStore* store, const Invocation& invocation, const Log& log) {
   const RunConfig& config = assembly.config;
   const RunFacts facts{.configuration = config_text(config),
@@ -139,7 +128,7 @@ ExitStatus train_command(World& world, const Invocation& invocation, FailureReco
     prepare_folder(world, config, store);
     record.folder = config.out;
   }
-  const std::optional<Resumed> resumed = find_checkpoint(world, config, store, log);
+  const std::optional<LoadedCheckpoint> resumed = find_checkpoint(world, config, store, log);
   if (resumed) {
     run_agreed(world, [&] {
       config = merge_for_resume(config, invocation.given, resumed->state.configuration, resumed->path);

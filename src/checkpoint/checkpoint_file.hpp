@@ -1,18 +1,23 @@
 #pragma once
-// One training state as the bytes of one HDF5 file. Reading it back is load_checkpoint's, in
-// tutti/checkpoint/checkpoint_store.hpp, where the format is described.
+// One training state as the bytes of HDF5 files and back. The format is described in
+// tutti/checkpoint/checkpoint_store.hpp.
 
 #include "tutti/checkpoint/train_state.hpp"
+#include "tutti/storage/array_file.hpp"
+#include "tutti/storage/image_arrays.hpp"
 
-#include <cstddef>
+#include <span>
 #include <string>
-#include <vector>
 
 namespace tutti {
 
-std::vector<std::byte> checkpoint_image(const TrainState& state);
+// The arrays that the state holds, and all else.
+StoredImage checkpoint_image(const TrainState& state);
 
-// Only the progress of a checkpoint file, whose bytes are taken on trust. Throws what load_checkpoint throws.
-TrainProgress load_progress(const std::string& path);
+// The state whose arrays are shared out among these images. Throws input errors that name the image and what is wrong:
+// something missing, an impossible count, a value that is not finite.
+TrainState state_of(std::span<const ImageArrays> images);
+// Likewise, through HDF5. Its digests are checked.
+TrainState state_of(const ArrayFile& file);
 
 }  // namespace tutti

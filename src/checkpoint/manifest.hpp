@@ -2,26 +2,38 @@
 // The small JSON file beside a checkpoint: what the checkpoint must look like to count. Field by field in
 // tutti/checkpoint/checkpoint_store.hpp.
 
+#include "tutti/storage/array_file.hpp"
+
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace tutti {
 
-struct Manifest {
+struct ManifestFile {
   std::string file;  // name without folder
   std::int64_t bytes = 0;
-  std::uint64_t digest = 0;
+  std::string sha256;  // 64 hexadecimal digits
+  std::vector<StoredArray> arrays;
+  friend bool operator==(const ManifestFile&, const ManifestFile&) = default;
+};
+
+struct Manifest {
   std::int64_t step = 0;
   std::int64_t epoch = 0;
+  std::uint64_t weights = 0;  // digest
+  std::uint64_t data_digest = 0;
+  std::string model;
+  std::string versions;
+  std::vector<ManifestFile> files;
   friend bool operator==(const Manifest&, const Manifest&) = default;
 };
 
-std::uint64_t image_digest(std::span<const std::byte> image);
-
 std::string manifest_text(const Manifest& manifest);
-// Throws a checkpoint error that says what is wrong, but not where: the caller knows the file.
+// Throws a checkpoint error that says what is wrong, but not where: the caller knows the file. Text that
+// manifest_text() would not have written is refused.
 Manifest parse_manifest(std::span<const std::byte> text);
 
 }  // namespace tutti

@@ -1,18 +1,28 @@
 #pragma once
-// Whether a checkpoint file is, byte for byte, what its manifest says. To be asked before HDF5 sees the
-// bytes: the library trusts its own structures and may crash on damaged ones.
+// Whether a checkpoint is, byte for byte, what its manifest says: asked before anything in it is believed.
+
+#include "tutti/checkpoint/train_state.hpp"
 
 #include "manifest.hpp"
 
+#include <cstddef>
 #include <string>
+#include <vector>
 
 namespace tutti {
 
-// Where the manifest of a checkpoint file lies.
+struct CheckpointBytes {
+  std::vector<std::byte> manifest;
+  std::vector<std::vector<std::byte>> images;  // of its files, in order
+};
+
+// Where the manifest of a checkpoint's first file lies.
 std::string manifest_path(const std::string& checkpoint_path);
 
-// The manifest of a file that agrees with it. Throws an error that says what is wrong; the caller knows the
-// file.
-Manifest verified_manifest(const std::string& checkpoint_path);
+// Reads manifest and files; sizes and checksums are right. Throws a checkpoint error that says what is wrong and calls
+// for no name of the file, or an io error where the system cannot read.
+CheckpointBytes read_checkpoint_bytes(const std::string& checkpoint_path);
+// What such bytes hold. Throws likewise when they, though undamaged, do not make a state, or not that of the manifest.
+TrainState state_of(const CheckpointBytes& bytes, const std::string& checkpoint_path);
 
 }  // namespace tutti

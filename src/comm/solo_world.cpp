@@ -28,6 +28,8 @@ class SoloWorld final : public World {
   std::string description() const override { return "no launcher"; }
 
   bool agree(bool mine) override { return mine; }
+  void begin_greatest(std::int64_t mine) override { mine_ = mine; }
+  std::int64_t end_greatest() override { return mine_; }
   void barrier() override {}
 
   void broadcast(std::span<std::byte>, int root) override {
@@ -50,6 +52,7 @@ class SoloWorld final : public World {
 
  private:
   std::string host_ = host_name();
+  std::int64_t mine_ = 0;
 };
 
 }  // namespace

@@ -55,7 +55,7 @@ class Trainer::Run {
   void step();
   void step_with(const Tensor& gradients);
   void settle() { progress_.epoch_seconds += pace_.settle(); }
-  void run(RunObserver& observer);
+  RunEnd run(RunObserver& observer);
   LossSums evaluate();
   LossSums global_epoch_sums() { return sum_over_ranks_(replica_.stream(), replica_.team().sums()); }
 
@@ -165,15 +165,18 @@ void Trainer::Run::step_with(const Tensor& gradients) {
   pace_.end_step();
 }
 
-void Trainer::Run::run(RunObserver& observer) {
+RunEnd Trainer::Run::run(RunObserver& observer) {
   while (progress_.step < planned_steps_) {
     step();
     report_step(observer);
     const bool epoch_ended = progress_.step_in_epoch == replica_.loader().steps(progress_.epoch);
     const bool run_ended = progress_.step == planned_steps_;
     if (epoch_ended || run_ended) finish_epoch(observer, epoch_ended);
-    if (checkpoint_due(epoch_ended, run_ended)) observer.on_checkpoint(snapshot());
+    const BoundaryWish wish = run_ended ? BoundaryWish::go_on : observer.at_boundary(progress_.step);
+    if (wish != BoundaryWish::go_on || checkpoint_due(epoch_ended, run_ended)) observer.on_checkpoint(snapshot());
+    if (wish == BoundaryWish::save_and_stop) return RunEnd::stopped;
   }
+  return RunEnd::planned;
 }
 
 void Trainer::Run::report_step(RunObserver& observer) {
@@ -270,10 +273,11 @@ Trainer::Trainer(const TrainerParts& parts, const TrainerOptions& options, RunFa
 Trainer::~Trainer() = default;
 
 void Trainer::restore(const TrainState& state) { run_->restore(state); }
-TrainState Trainer::snapshot() { return run_->snapshot(); }
+TrainState Trainer::snapshot(std::optional<FileShare>) { return run_->snapshot(); }
+std::vector<std::string> Trainer::start_from(const TrainState&) { throw Error(ErrorSource::internal, "unfinished"); }
 void Trainer::step() { run_->step(); }
 void Trainer::settle() { run_->settle(); }
-void Trainer::run(RunObserver& observer) { run_->run(observer); }
+RunEnd Trainer::run(RunObserver& observer) { return run_->run(observer); }
 LossSums Trainer::evaluate() { return run_->evaluate(); }
 std::int64_t Trainer::steps_done() const { return run_->progress().step; }
 std::int64_t Trainer::planned_steps() const { return run_->planned_steps(); }

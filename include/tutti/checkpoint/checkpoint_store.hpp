@@ -1,10 +1,10 @@
 #pragma once
-// A folder of complete snapshots, newest last. One HDF5 file per checkpoint and a small manifest beside it,
-// whose appearance makes the checkpoint count. Equal states make equal bytes: no times, arrays in order of
-// their names.
+// A folder of complete checkpoints. Each is one HDF5 file, a few for very large states, and a small manifest, whose
+// appearance makes it count. HDF5 is the format, and only that: the file is made in memory, written and read by our own
+// code, and found by the manifest's table, so that no full disk and no damaged file can harm the process.
 //
-// step-<8 digits>.h5, format version 1. Datasets are contiguous, little-endian and uncompressed:
-//   /format_version                    i32 scalar: 1
+// step-<8 digits>.h5, format version 2. Datasets are contiguous, little-endian and uncompressed:
+//   /format_version                    i32 scalar: 2
 //   /parameters/<layer>/<kind>         f32: weight (OIHW or units x inputs), bias, scale, shift
 //   /statistics/<layer>/<kind>         f32: mean, variance
 //   /optimizer/<slot>/<layer>/<kind>   f32, shaped as the parameter
@@ -14,53 +14,97 @@
 //   /progress/epoch                    i64 scalar: whole epochs done
 //   /progress/step_in_epoch            i64 scalar: steps done of the epoch under way
 //   /progress/step                     i64 scalar: steps done in all
+//   /progress/samples_in_epoch         i64 scalar: of the epoch's order, taken by these steps
+//   /progress/carried_over             i64 scalar: samples at the front of that order that earlier epochs left over
+//   /progress/planned_steps            i64 scalar: of the whole run
+//   /progress/learning_rate            f64 scalar: of the last step
+//   /progress/seed, /progress/parts    i64 scalars
 //   /progress/epoch_sums               i64 [4]: loss steps of 2^-24, correct, samples, calls not finite
 //   /progress/epoch_seconds            f64 scalar: training time of the epoch under way, seconds
+//   /progress/best                     i64 [3]: step (-1: none), correct and samples of the best evaluation so far
 //   /run/configuration                 text: the resolved options, TOML
+//   /run/command_line                  text
 //   /run/model                         text: the network, TOML
 //   /run/versions                      text
 //   /run/choices                       text: what processors chose by measuring; absent where they do not
 //   /run/data_digest                   text: 16 hexadecimal digits
-// step-<8 digits>.json, the manifest: "format_version" 1, "file", "bytes" and "digest" of the .h5 (16
-// hexadecimal digits: digest("image", all bytes)), "step", "epoch".
+//   /run/digests                       text: a line for every other dataset of the file, in order of their names, 16
+//                                      hexadecimal digits and its name; then their sum and "all"
+// Files 1, 2 .. of a state in several are called step-<8 digits>.<file>.h5; the arrays are shared out, all else is in
+// each.
+//
+// step-<8 digits>.json, the manifest, text as this program writes it and no other:
+//   "format_version" 2, "step", "epoch", "weights" (digest of /parameters), "data_digest", "model" (its name),
+//   "versions"
+//   "files"   of each: "file" (name), "bytes", "sha256", and "arrays", of each: "name", "type" (f32, f64, i32, i64,
+//             text), "shape", "offset", "bytes", "crc32c" (8 hexadecimal digits) of the bytes there
+//   "seal"    16 hexadecimal digits: digest("manifest", all bytes before this line)
+// A damaged checkpoint that a resume has passed over is renamed, with ".bad" behind its names.
 
 #include "tutti/base/log.hpp"
 #include "tutti/checkpoint/train_state.hpp"
 #include "tutti/comm/world.hpp"
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
 namespace tutti {
 
+// Which checkpoints stay when a new one has been proven good.
+struct KeepRule {
+  std::int64_t newest = 3;  // so many; 0: all
+  bool best = false;        // and that of the best evaluation
+};
+
+struct SaveReport {
+  std::int64_t step = 0;
+  std::string path;
+  std::int64_t bytes = 0;  // of all files of this rank
+  double seconds = 0;
+  std::string failure{};  // why it failed, and the remedy; empty: it is good
+};
+
+struct LoadedCheckpoint {
+  TrainState state;
+  std::string path;
+  bool verified = true;  // false: a file without a manifest, read through HDF5 and on trust
+};
+
 class CheckpointStore {
  public:
   // `folder` need not exist yet.
   explicit CheckpointStore(std::string folder);
 
-  // True when the folder holds any checkpoint file, good or not. Throws an io error when it cannot be listed.
+  const std::string& folder() const { return folder_; }
+  // True when the folder holds any checkpoint, good or not, those marked bad included. Throws an io error when it
+  // cannot be listed.
   bool holds_any() const;
-  // The steps of all checkpoint files, good or not, ascending; throws likewise. And where that of a step lies.
+  // The steps of all that have a manifest, good or not, ascending; throws likewise. And where that of a step lies.
   std::vector<std::int64_t> steps() const;
   std::string path_of(std::int64_t step) const;
-  // Rank 0 writes the file, then the manifest; all ranks learn whether it worked and throw alike if not.
-  // Collective.
-  void save(World& world, const TrainState& state) const;
-  // The newest checkpoint whose manifest and bytes agree; others are passed over with one warning each. Empty
-  // when the folder holds none at all; throws a checkpoint error when it holds some but none is good. All
-  // ranks get rank 0's finding. Collective.
-  std::optional<std::string> newest(World& world, const Log& log) const;
 
-  const std::string& folder() const { return folder_; }
+  // Makes this rank's file, proves it, and (file 0, which waits for the others) commits the whole. Throws save errors.
+  // The others of several files lie in the same folder, seen by all who make them.
+  SaveReport save(const TrainState& state, FileShare share = {}) const;
+  // Removes what is no longer to be kept, but never the last good one, and leftovers of saves that were cut short.
+  // Throws save errors.
+  void prune(const KeepRule& keep) const;
+  // Removes what saves of killed processes have left. For whoever has the folder alone. Throws save errors.
+  void clear_leftovers() const;
+  // The newest good checkpoint, read by rank 0 and alike on all ranks. Damaged ones are passed over with one warning
+  // each, and marked bad. Empty when the folder holds none at all; throws a checkpoint error when it holds some but
+  // none is good. Collective.
+  std::optional<LoadedCheckpoint> newest(World& world, const Log& log) const;
 
  private:
   std::string folder_;
 };
 
-// Reads one checkpoint file; arrays come in order of their names. Throws a checkpoint error that names the
-// file and what is wrong in it. The file must agree with the manifest beside it; without one it is taken on
-// trust.
-TrainState load_checkpoint(const std::string& path);
+// Reads one checkpoint; arrays come in order of their names. Everything is checked: sizes, checksums, names, shapes,
+// finite values. Throws a checkpoint error that names the file and what is wrong in it. A file without a manifest
+// beside it is read through HDF5, unverified but for its own digests.
+LoadedCheckpoint load_checkpoint(const std::string& path);
 
 }  // namespace tutti

@@ -5,6 +5,7 @@
 #include "tutti/backend/tensor.hpp"
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
@@ -28,6 +29,10 @@ class World {
 
   // True only if every rank says so. Collective.
   virtual bool agree(bool mine) = 0;
+  // Starts to find the greatest of the numbers that all ranks give; end_greatest() returns it. What is begun at one
+  // step and ended at the next costs next to nothing. One at a time; other calls may come between. Collective.
+  virtual void begin_greatest(std::int64_t mine) = 0;
+  virtual std::int64_t end_greatest() = 0;
   // Collective.
   virtual void barrier() = 0;
   // The root's bytes everywhere; every rank passes as many. Collective.

@@ -14,6 +14,24 @@
 
 namespace tutti {
 
+enum class StoredType { f32, f64, u8, i32, i64, text };
+
+// Where an array lies in its file, and what its bytes are.
+struct StoredArray {
+  std::string name;
+  StoredType type = StoredType::f32;
+  Shape shape;               // of a text: {}
+  std::int64_t offset = 0;   // 0 where there are no bytes
+  std::int64_t bytes = 0;    // of a text, with the zero byte at its end
+  std::uint32_t crc32c = 0;  // of these bytes
+  friend bool operator==(const StoredArray&, const StoredArray&) = default;
+};
+
+struct StoredImage {
+  std::vector<std::byte> bytes;     // the finished file, byte for byte
+  std::vector<StoredArray> arrays;  // in the order in which they were added
+};
+
 class ArrayImage {
  public:
   ArrayImage();
@@ -30,8 +48,8 @@ class ArrayImage {
   // Without zero bytes.
   void add_text(const std::string& name, const std::string& text);
 
-  // The finished file, byte for byte. Nothing can be added afterwards.
-  std::vector<std::byte> finish();
+  // Nothing can be added afterwards.
+  StoredImage finish();
 
  private:
   class File;

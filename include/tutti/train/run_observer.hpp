@@ -1,6 +1,6 @@
 #pragma once
-// What a run tells while it goes on, and to whom. The trainer calls these on every rank with equal arguments but for times; what is
-// printed, written or ignored is the observer's business.
+// What a run tells while it goes on, and to whom. The trainer calls these on every rank with equal arguments but for
+// times; what is printed, written or ignored is the observer's business.
 
 #include "tutti/backend/layer.hpp"
 #include "tutti/checkpoint/train_state.hpp"
@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace tutti {
 
@@ -47,15 +48,29 @@ struct StepProgress {
   std::int64_t steps_in_epoch = 0;
 };
 
+// The samples of one global batch, part by part.
+struct SampleReport {
+  std::int64_t step = 0;   // steps done in the run, this one included
+  std::int64_t epoch = 0;  // counted from 1
+  std::vector<std::vector<std::int64_t>> parts;
+};
+
+// What the run is to do after a step besides what its options say.
+enum class BoundaryWish { go_on, save, save_and_stop };
+
 class RunObserver {
  public:
   virtual ~RunObserver() = default;
+  // Asked after every step but the last; all ranks answer alike.
+  virtual BoundaryWish at_boundary(std::int64_t /*step*/) { return BoundaryWish::go_on; }
+  virtual void on_samples(const SampleReport&) {}  // of options that ask for it
   virtual void on_step(const StepProgress&) {}
   virtual void on_note(const std::string&) {}
   virtual void on_stretch(const StretchReport&) {}
   virtual void on_digest(const DigestReport&) {}
   virtual void on_epoch(const EpochReport&) {}
-  virtual void on_checkpoint(const TrainState&) {}
+  // Owns the state, whose arrays are those of TrainerOptions::file_share alone.
+  virtual void on_checkpoint(TrainState) {}
 };
 
 }  // namespace tutti

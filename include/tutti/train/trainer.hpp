@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -63,6 +64,10 @@ struct TrainerOptions {
   std::int64_t checkpoint_every_steps = 0;
   std::int64_t checkpoint_every_epochs = 0;
   bool checkpoint_at_end = false;
+  bool checkpoint_at_best = false;  // after every evaluation that is better than all before it
+  // Of each checkpoint's arrays, those that this rank hands to on_checkpoint; none: nothing is copied here.
+  std::optional<FileShare> file_share = FileShare{};
+  bool reports_samples = false;
   // For rehearsals: called in the thread that played a part, with the seconds that it took; as if it took as much longer.
   std::function<void(double seconds)> after_part{};
 };
@@ -70,10 +75,13 @@ struct TrainerOptions {
 // What goes into checkpoints besides the trainer's own state.
 struct RunFacts {
   std::string configuration;
+  std::string command_line{};
   std::string model;
   std::string versions;
   std::uint64_t data_digest = 0;  // of the training set
 };
+
+enum class RunEnd { planned, stopped };
 
 class Trainer {
  public:
@@ -86,9 +94,14 @@ class Trainer {
 
   // Goes on from there. Throws a checkpoint error that names the first tensor that does not fit.
   void restore(const TrainState& state);
-  // Everything that restore() needs, the same on every rank. Throws on all ranks when the loss or a weight is no
-  // longer finite, so that such a state is never kept. Collective.
-  TrainState snapshot();
+  // Starts from these weights and statistics instead of drawn ones, before the first step. Those of the last layer with
+  // any may be missing or of another shape: they stay as drawn, and their names are returned. Throws an input error
+  // that names any other tensor that does not fit.
+  std::vector<std::string> start_from(const TrainState& state);
+  // Everything that restore() needs, the same on every rank; of its arrays, only those of `share`, and without one
+  // none. Throws on all ranks when the loss or a weight is no longer finite, so that such a state is never kept.
+  // Collective.
+  TrainState snapshot(std::optional<FileShare> share = FileShare{});
 
   // One step of training. Collective. Asynchronous, as far as steps_ahead allows.
   void step();
@@ -99,8 +112,8 @@ class Trainer {
   void step_with(const Tensor& gradients);
   // Returns when all steps so far are done.
   void settle();
-  // Steps, evaluates and reports until the planned end. Collective.
-  void run(RunObserver& observer);
+  // Steps, evaluates and reports until the planned end, or until the observer wants it to stop. Collective.
+  RunEnd run(RunObserver& observer);
   // Over the test set. Collective.
   LossSums evaluate();
 

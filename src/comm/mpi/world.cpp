@@ -67,6 +67,8 @@ class MpiWorld final : public World {
   std::string description() const override { return library_name(); }
 
   bool agree(bool mine) override;
+  void begin_greatest(std::int64_t mine) override;
+  std::int64_t end_greatest() override;
   void barrier() override { arrive(comm_); }
   void broadcast(std::span<std::byte> bytes, int root) override;
   std::vector<std::vector<std::byte>> all_gather(std::span<const std::byte> mine) override;
@@ -89,6 +91,8 @@ class MpiWorld final : public World {
   int size_ = 1;
   int local_rank_ = 0;
   int local_size_ = 1;
+  std::int64_t greatest_ = 0;
+  MPI_Request finding_ = MPI_REQUEST_NULL;  // the greatest
 };
 
 bool MpiWorld::agree(bool mine) {
@@ -97,6 +101,16 @@ bool MpiWorld::agree(bool mine) {
   check(MPI_Iallreduce(MPI_IN_PLACE, &all, 1, MPI_INT, MPI_LAND, comm_, &request));
   wait_for(request, kUntilArrival);
   return all != 0;
+}
+
+void MpiWorld::begin_greatest(std::int64_t mine) {
+  greatest_ = mine;
+  check(MPI_Iallreduce(MPI_IN_PLACE, &greatest_, 1, MPI_INT64_T, MPI_MAX, comm_, &finding_));
+}
+
+std::int64_t MpiWorld::end_greatest() {
+  wait_for(finding_, kUntilArrival);
+  return greatest_;
 }
 
 // Also lets all ranks arrive, so that the data can then move without long sleeps.

@@ -45,7 +45,7 @@ class ArrayImage::File {
     file_.add_text(name, text);
   }
 
-  std::vector<std::byte> finish() {
+  StoredImage finish() {
     const auto turn = take_turn();
     FileHandle file = file_.release();
     if (!file) throw Error(ErrorSource::internal, "an image is finished twice");
@@ -53,7 +53,7 @@ class ArrayImage::File {
     std::vector<std::byte> bytes(static_cast<std::size_t>(check(hid_t{H5Fget_file_image(file.get(), nullptr, 0)})));
     check(hid_t{H5Fget_file_image(file.get(), bytes.data(), bytes.size())});
     check(H5Fclose(file.release()));
-    return bytes;
+    return {.bytes = std::move(bytes), .arrays = {}};
   }
 
  private:
@@ -86,6 +86,6 @@ void ArrayImage::add(const std::string& name, const Shape& shape, std::span<cons
 
 void ArrayImage::add_text(const std::string& name, const std::string& text) { file_->add_text(name, text); }
 
-std::vector<std::byte> ArrayImage::finish() { return file_->finish(); }
+StoredImage ArrayImage::finish() { return file_->finish(); }
 
 }  // namespace tutti
