@@ -106,5 +106,7 @@ class CheckpointStore {
 // finite values. Throws a checkpoint error that names the file and what is wrong in it. A file without a manifest
 // beside it is read through HDF5, unverified but for its own digests.
 LoadedCheckpoint load_checkpoint(const std::string& path);
+// Likewise, alike on all ranks: rank 0 reads the file, unless it has no manifest. Collective.
+LoadedCheckpoint load_checkpoint(World& world, const std::string& path);
 
 }  // namespace tutti

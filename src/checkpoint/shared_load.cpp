@@ -1,0 +1,54 @@
+#include "shared_load.hpp"
+
+#include "tutti/checkpoint/checkpoint_store.hpp"
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+namespace tutti {
+namespace {
+
+void broadcast_bytes(World& world, std::vector<std::byte>& bytes) {
+  std::uint64_t length = bytes.size();
+  world.broadcast(std::as_writable_bytes(std::span(&length, 1)), 0);
+  bytes.resize(length);
+  world.broadcast(bytes, 0);
+}
+
+bool has_manifest(const std::string& path) {
+  std::error_code unknown;
+  return std::filesystem::exists(manifest_path(path), unknown);
+}
+
+}  // namespace
+
+CheckpointBytes broadcast_checkpoint(World& world, CheckpointBytes mine) {
+  if (world.size() == 1) return mine;
+  std::uint64_t files = mine.images.size();
+  world.broadcast(std::as_writable_bytes(std::span(&files, 1)), 0);
+  mine.images.resize(files);
+  broadcast_bytes(world, mine.manifest);
+  for (std::vector<std::byte>& image : mine.images) broadcast_bytes(world, image);
+  return mine;
+}
+
+LoadedCheckpoint load_checkpoint(World& world, const std::string& path) {
+  LoadedCheckpoint loaded{.state = {}, .path = path, .verified = world.agree(world.rank() != 0 || has_manifest(path))};
+  if (!loaded.verified) {
+    run_agreed(world, [&] { loaded = load_checkpoint(path); });
+    return loaded;
+  }
+  CheckpointBytes bytes;
+  run_agreed(world, [&] {
+    if (world.rank() == 0) bytes = read_checkpoint_bytes(path);
+  });
+  bytes = broadcast_checkpoint(world, std::move(bytes));
+  run_agreed(world, [&] { loaded.state = state_of(bytes, path); });
+  return loaded;
+}
+
+}  // namespace tutti
