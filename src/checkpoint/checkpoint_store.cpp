@@ -14,6 +14,5 @@ SaveReport CheckpointStore::save(const TrainState&, FileShare) const {
 void CheckpointStore::prune(const KeepRule&) const {}
 void CheckpointStore::clear_leftovers() const {}
 std::optional<LoadedCheckpoint> CheckpointStore::newest(World&, const Log&) const { return std::nullopt; }
-LoadedCheckpoint load_checkpoint(const std::string&) { throw Error(ErrorSource::internal, "unfinished"); }
 
 }  // namespace tutti
