@@ -1,4 +1,5 @@
 #include "tutti/base/error.hpp"
+#include "tutti/base/host_name.hpp"
 #include "tutti/comm/world.hpp"
 
 #include "host_memory.hpp"
@@ -11,12 +12,6 @@
 
 namespace tutti {
 namespace {
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  if (::gethostname(name.data(), name.size() - 1) != 0) return "localhost";
-  return name.data();
-}
 
 class SoloWorld final : public World {
  public:
