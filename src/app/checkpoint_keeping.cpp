@@ -55,9 +55,9 @@ CheckpointKeeping::CheckpointKeeping(World& world, const RunConfig& config, cons
                                      std::optional<FileShare> share, RunControl& control)
     : world_(world), log_(world.rank(), world.host(), config.quiet), control_(control), folder_(store.folder()) {
   if (!share) return;
-  writer_.emplace(store, WriterOptions{.share = *share,
-                                       .keep_checkpoints = config.keep_checkpoints,
-                                       .keep_best = config.keep_best});
+  writer_.emplace(
+      store,
+      WriterOptions{.share = *share, .keep_checkpoints = config.keep_checkpoints, .keep_best = config.keep_best});
 }
 
 void CheckpointKeeping::take(TrainState state, double copy_seconds) {
@@ -108,10 +108,11 @@ void CheckpointKeeping::tell_cost() const {
   std::vector<double> stalls;
   for (const SaveReport& report : good_) saves.push_back(report.seconds);
   for (const Stall& stall : stalls_) stalls.push_back(stall.seconds);
-  log_.note(fmt::format("{} checkpoint{} of {:.1f} MiB in {}: {:.3f} s each beside training, which stood still for "
-                        "{:.3f} s ({:.3f} s at most)",
-                        good_.size(), good_.size() == 1 ? "" : "s", static_cast<double>(good_.back().bytes) / 0x1p20,
-                        folder_, median(saves), median(stalls), std::ranges::max(stalls)));
+  log_.note(
+      fmt::format("{} checkpoint{} of {:.1f} MiB in {}: {:.3f} s each beside training, which stood still for "
+                  "{:.3f} s ({:.3f} s at most)",
+                  good_.size(), good_.size() == 1 ? "" : "s", static_cast<double>(good_.back().bytes) / 0x1p20, folder_,
+                  median(saves), median(stalls), std::ranges::max(stalls)));
 }
 
 }  // namespace tutti

@@ -53,7 +53,7 @@ std::uint64_t weights_digest(const TrainState& state) {
 void gather_files(const std::string& folder, double patience_seconds, int files, Manifest& manifest) {
   const Stopwatch watch;
   for (int file = 1; file < files; ++file) {
-    const std::string path = folder + "/" + name_of(StepFile{manifest.step, file, StepFileKind::manifest});
+    const std::string path = folder + "/" + manifest_name(manifest.step, file);
     std::error_code unknown;
     while (!fs::exists(path, unknown)) {
       if (watch.seconds() > patience_seconds) {
@@ -83,13 +83,13 @@ std::vector<std::int64_t> CheckpointStore::steps() const {
   return {steps.begin(), steps.end()};
 }
 
-std::string CheckpointStore::path_of(std::int64_t step) const { return folder_ + "/" + name_of(StepFile{step}); }
+std::string CheckpointStore::path_of(std::int64_t step) const { return folder_ + "/" + image_name(step); }
 
 SaveReport CheckpointStore::save(const TrainState& state, FileShare share) const {
   const Stopwatch watch;
   make_folder(folder_);
   const std::int64_t step = state.progress.step;
-  const std::string name = name_of(StepFile{step, share.file, StepFileKind::image});
+  const std::string name = image_name(step, share.file);
   StoredImage image = checkpoint_image(state);
   Manifest manifest{.step = step,
                     .epoch = state.progress.epoch,
@@ -105,7 +105,7 @@ SaveReport CheckpointStore::save(const TrainState& state, FileShare share) const
     const double patience = std::max(kLeastPatienceSeconds, kPatienceTimesOwn * watch.seconds());
     gather_files(folder_, patience, share.files, manifest);
   }
-  write_text(folder_ + "/" + name_of(StepFile{step, share.file, StepFileKind::manifest}), manifest_text(manifest));
+  write_text(folder_ + "/" + manifest_name(step, share.file), manifest_text(manifest));
   return {.step = step, .path = path_of(step), .bytes = std::ssize(image.bytes), .seconds = watch.seconds()};
 }
 
