@@ -10,6 +10,7 @@
 #include "option_table.hpp"
 #include "plan_choices.hpp"
 #include "processors.hpp"
+#include "resolve_options.hpp"
 #include "run_record.hpp"
 #include "run_reporter.hpp"
 
@@ -115,12 +116,7 @@ ExitStatus train(World& world, const Assembly& assembly, const std::optional<Loa
 ExitStatus train_command(World& world, const Invocation& invocation, FailureRecord& record) {
   RunConfig config = invocation.run;
   const Log log(world.rank(), world.host(), config.quiet);
-  if (config.resume && config.out.empty()) {
-    throw Error(ErrorSource::usage, "--resume wants --out, the folder of the run to go on with").on_all_ranks();
-  }
-  if (!config.checkpoint_every.empty() && config.out.empty()) {
-    throw Error(ErrorSource::usage, "--checkpoint-every wants --out, the folder to keep checkpoints in").on_all_ranks();
-  }
+  run_agreed(world, [&] { refuse_without_out(config); });
 
   const CheckpointStore store(config.out + "/checkpoints");
   const bool keeps = !config.out.empty() && !config.dry_run;
