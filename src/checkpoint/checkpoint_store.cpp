@@ -1,18 +1,95 @@
 #include "tutti/checkpoint/checkpoint_store.hpp"
 
 #include "tutti/base/error.hpp"
+#include "tutti/base/stopwatch.hpp"
+#include "tutti/storage/whole_file.hpp"
+
+#include "checkpoint_file.hpp"
+#include "manifest.hpp"
+#include "shared_load.hpp"
+#include "step_folder.hpp"
+#include "step_names.hpp"
+#include "verification.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <span>
+#include <string_view>
+#include <system_error>
+#include <thread>
+#include <utility>
 
 namespace tutti {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Of the other files of a checkpoint, after this rank's own.
+constexpr double kLeastPatienceSeconds = 60;
+constexpr double kPatienceTimesOwn = 5;
+
+void make_folder(const std::string& folder) {
+  std::error_code failure;
+  fs::create_directories(folder, failure);
+  if (!failure) return;
+  throw Error(ErrorSource::save,
+              fmt::format("cannot make the folder '{}': {}; choose another one", folder, failure.message()));
+}
+
+void write_text(const std::string& path, const std::string& text) { write_whole(path, std::as_bytes(std::span(text))); }
+
+// Of the files that have not come yet, by what their writers leave beside them. All files are good when they are told of.
+void gather_files(const std::string& folder, double patience_seconds, int files, Manifest& manifest) {
+  const Stopwatch watch;
+  for (int file = 1; file < files; ++file) {
+    const std::string path = folder + "/" + manifest_name(manifest.step, file);
+    std::error_code unknown;
+    while (!fs::exists(path, unknown)) {
+      if (watch.seconds() > patience_seconds) {
+        throw Error(ErrorSource::save,
+                    fmt::format("'{}' has not come in {:.0f} s: its writer tells why, or does not see this folder",
+                                path, patience_seconds));
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    const Manifest part = parse_manifest(read_whole(path));
+    manifest.weights += part.weights;
+    manifest.files.push_back(part.files.at(0));
+  }
+}
+
+}  // namespace
 
 CheckpointStore::CheckpointStore(std::string folder) : folder_(std::move(folder)) {}
-bool CheckpointStore::holds_any() const { return false; }
-std::vector<std::int64_t> CheckpointStore::steps() const { return {}; }
-std::string CheckpointStore::path_of(std::int64_t) const { return folder_; }
-SaveReport CheckpointStore::save(const TrainState&, FileShare) const {
-  throw Error(ErrorSource::internal, "unfinished");
+
+bool CheckpointStore::holds_any() const {
+  const StepFolder listing = list_steps(folder_);
+  return listing.any_bad || !listing.files.empty();
 }
-void CheckpointStore::prune(const KeepRule&) const {}
-void CheckpointStore::clear_leftovers() const {}
-std::optional<LoadedCheckpoint> CheckpointStore::newest(World&, const Log&) const { return std::nullopt; }
+
+std::vector<std::int64_t> CheckpointStore::steps() const {
+  const auto steps = list_steps(folder_).complete();
+  return {steps.begin(), steps.end()};
+}
+
+std::string CheckpointStore::path_of(std::int64_t step) const { return folder_ + "/" + image_name(step); }
+
+SaveReport CheckpointStore::save(const TrainState& state, FileShare share) const {
+  const Stopwatch watch;
+  make_folder(folder_);
+  const std::int64_t step = state.progress.step;
+  const StoredImage image = checkpoint_image(state);
+  Manifest manifest = manifest_of(state, image, share);
+  write_whole(folder_ + "/" + image_name(step, share.file), image.bytes);
+  if (share.file == 0) {
+    const double patience = std::max(kLeastPatienceSeconds, kPatienceTimesOwn * watch.seconds());
+    gather_files(folder_, patience, share.files, manifest);
+  }
+  write_text(folder_ + "/" + manifest_name(step, share.file), manifest_text(manifest));
+  return {.step = step, .path = path_of(step), .bytes = std::ssize(image.bytes), .seconds = watch.seconds()};
+}
 
 }  // namespace tutti

@@ -195,10 +195,10 @@ void refuse_broken_seal(std::string_view text) {
 
 std::string manifest_text(const Manifest& manifest) {
   std::string text = fmt::format(
-      "{}{},\n  \"step\": {},\n  \"epoch\": {},\n  \"weights\": \"{}\",\n  \"data_digest\": \"{}\",\n  \"model\": {},\n"
+      "{}{},\n  \"step\": {},\n  \"epoch\": {},\n  \"weights\": \"{}\",\n  \"data_digest\": \"{}\",\n"
       "  \"versions\": {},\n  \"files\": [\n",
       kFormatField, kCheckpointFormat, manifest.step, manifest.epoch, digest_text(manifest.weights),
-      digest_text(manifest.data_digest), quoted(manifest.model), quoted(manifest.versions));
+      digest_text(manifest.data_digest), quoted(manifest.versions));
   for (const ManifestFile& file : manifest.files) {
     add_file(text, file);
     text += &file == &manifest.files.back() ? "\n" : ",\n";
@@ -222,8 +222,6 @@ Manifest parse_manifest(std::span<const std::byte> bytes) {
   manifest.weights = scan.digest();
   scan.expect(",\n  \"data_digest\": ");
   manifest.data_digest = scan.digest();
-  scan.expect(",\n  \"model\": ");
-  manifest.model = scan.text();
   scan.expect(",\n  \"versions\": ");
   manifest.versions = scan.text();
   scan.expect(",\n  \"files\": [\n");

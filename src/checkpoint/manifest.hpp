@@ -25,7 +25,6 @@ struct Manifest {
   std::int64_t epoch = 0;
   std::uint64_t weights = 0;  // digest
   std::uint64_t data_digest = 0;
-  std::string model;
   std::string versions;
   std::vector<ManifestFile> files;
   friend bool operator==(const Manifest&, const Manifest&) = default;

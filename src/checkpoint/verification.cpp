@@ -38,14 +38,6 @@ std::string beside(const std::string& path, const std::string& name) {
   return fs::path(path).replace_filename(name).string();
 }
 
-// The first line of a network's text, where its name stands.
-std::string name_of_model(std::string_view text) {
-  constexpr std::string_view kFront = "name = \"";
-  if (!text.starts_with(kFront)) return {};
-  text.remove_prefix(kFront.size());
-  return std::string(text.substr(0, text.find('"')));
-}
-
 Manifest parse(std::span<const std::byte> text, const std::string& path) {
   try {
     return parse_manifest(text);
@@ -97,7 +89,6 @@ Manifest manifest_of(const TrainState& state, const StoredImage& image, FileShar
           .epoch = state.progress.epoch,
           .weights = weights_digest(state),
           .data_digest = state.data_digest,
-          .model = name_of_model(state.model),
           .versions = state.versions,
           .files = {{.file = image_name(state.progress.step, share.file),
                      .bytes = static_cast<std::int64_t>(image.bytes.size()),

@@ -9,6 +9,8 @@
 
 #include <array>
 #include <cstdlib>
+#include <optional>
+#include <utility>
 
 namespace tutti {
 namespace {
@@ -23,8 +25,14 @@ class SoloWorld final : public World {
   std::string description() const override { return "no launcher"; }
 
   bool agree(bool mine) override { return mine; }
-  void begin_greatest(std::int64_t mine) override { mine_ = mine; }
-  std::int64_t end_greatest() override { return mine_; }
+  void begin_greatest(std::int64_t mine) override {
+    if (greatest_) throw Error(ErrorSource::internal, "begin_greatest before the end of the one under way");
+    greatest_ = mine;
+  }
+  std::int64_t end_greatest() override {
+    if (!greatest_) throw Error(ErrorSource::internal, "end_greatest without a begin_greatest");
+    return *std::exchange(greatest_, std::nullopt);
+  }
   void barrier() override {}
 
   void broadcast(std::span<std::byte>, int root) override {
@@ -43,11 +51,11 @@ class SoloWorld final : public World {
   std::unique_ptr<World> split(int colour) override { return colour < 0 ? nullptr : make_solo_world(); }
 
   [[noreturn]] void abort(int status) noexcept override { std::_Exit(status); }
-  void close() override {}
+  void close() override { greatest_.reset(); }
 
  private:
   std::string host_ = host_name();
-  std::int64_t mine_ = 0;
+  std::optional<std::int64_t> greatest_;  // between begin and end
 };
 
 }  // namespace

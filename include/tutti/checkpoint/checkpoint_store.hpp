@@ -35,8 +35,7 @@
 // each.
 //
 // step-<8 digits>.json, the manifest, text as this program writes it and no other:
-//   "format_version" 2, "step", "epoch", "weights" (digest of /parameters), "data_digest", "model" (its name),
-//   "versions"
+//   "format_version" 2, "step", "epoch", "weights" (digest of /parameters), "data_digest", "versions"
 //   "files"   of each: "file" (name), "bytes", "sha256", and "arrays", of each: "name", "type" (f32, f64, i32, i64,
 //             text), "shape", "offset", "bytes", "crc32c" (8 hexadecimal digits) of the bytes there
 //   "seal"    16 hexadecimal digits: digest("manifest", all bytes before this line)
@@ -55,16 +54,17 @@ namespace tutti {
 
 // Which checkpoints stay when a new one has been proven good.
 struct KeepRule {
-  std::int64_t newest = 3;  // so many; 0: all
-  bool best = false;        // and that of the best evaluation
+  std::int64_t newest = 3;      // so many; 0: all
+  std::int64_t best_step = -1;  // and that of this step
 };
 
 struct SaveReport {
   std::int64_t step = 0;
   std::string path;
-  std::int64_t bytes = 0;  // of all files of this rank
+  std::int64_t bytes = 0;  // of this rank's file
   double seconds = 0;
-  std::string failure{};  // why it failed, and the remedy; empty: it is good
+  std::string failure{};        // why it failed, and the remedy; empty: it is good
+  std::string prune_failure{};  // why one that is no longer to be kept could not be removed; likewise
 };
 
 struct LoadedCheckpoint {
@@ -89,10 +89,10 @@ class CheckpointStore {
   // Makes this rank's file, proves it, and (file 0, which waits for the others) commits the whole. Throws save errors.
   // The others of several files lie in the same folder, seen by all who make them.
   SaveReport save(const TrainState& state, FileShare share = {}) const;
-  // Removes what is no longer to be kept, but never the last good one, and leftovers of saves that were cut short.
-  // Throws save errors.
+  // Removes what is no longer to be kept, and files older than the newest checkpoint that belong to none. Throws save
+  // errors.
   void prune(const KeepRule& keep) const;
-  // Removes what saves of killed processes have left. For whoever has the folder alone. Throws save errors.
+  // Removes what saves of killed processes have left unfinished. For whoever has the folder alone. Throws save errors.
   void clear_leftovers() const;
   // The newest good checkpoint, read by rank 0 and alike on all ranks. Damaged ones are passed over with one warning
   // each, and marked bad. Empty when the folder holds none at all; throws a checkpoint error when it holds some but

@@ -9,10 +9,16 @@
 
 namespace tutti {
 
+struct WriterOptions {
+  FileShare share{};                  // of every checkpoint, made by this rank
+  std::int64_t keep_checkpoints = 3;  // so many of the newest stay; 0: all
+  bool keep_best = false;             // and that of the best evaluation
+};
+
 class CheckpointWriter {
  public:
-  // This rank makes `share` of every checkpoint. Prunes by `keep` after each that was proven good.
-  CheckpointWriter(CheckpointStore store, FileShare share, KeepRule keep);
+  // Prunes after each checkpoint that was proven good.
+  CheckpointWriter(CheckpointStore store, const WriterOptions& options);
   // Waits for what is under way.
   ~CheckpointWriter();
   CheckpointWriter(const CheckpointWriter&) = delete;

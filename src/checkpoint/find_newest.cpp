@@ -1,0 +1,82 @@
+#include "tutti/base/error.hpp"
+#include "tutti/checkpoint/checkpoint_store.hpp"
+
+#include "shared_load.hpp"
+#include "step_folder.hpp"
+#include "verification.hpp"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <ranges>
+#include <set>
+#include <string>
+#include <utility>
+
+namespace tutti {
+namespace {
+
+struct Found {
+  std::string path;  // empty: none
+  CheckpointBytes bytes;
+};
+
+bool is_damage(const Error& error) { return error.source() == ErrorSource::checkpoint; }
+
+// So that no later start tries it again. Where that fails, it will be: nothing is lost but time.
+void mark_bad(const std::string& folder, const StepFolder& listing, std::int64_t step) {
+  for (const StepName& file : listing.files) {
+    if (file.step != step) continue;
+    StepName bad = file;
+    bad.bad = true;
+    const std::string path = folder + "/" + file.text();
+    static_cast<void>(std::rename(path.c_str(), (folder + "/" + bad.text()).c_str()));
+  }
+}
+
+// Killed before its manifest was written; such a file has never counted.
+void tell_of_torn(const std::string& folder, const StepFolder& listing, const std::set<std::int64_t>& complete,
+                  const Log& log) {
+  for (const StepName& file : listing.files) {
+    if (file.kind != StepName::Kind::image || file.file != 0 || complete.contains(file.step)) continue;
+    log.warn(fmt::format("passed over '{}/{}': it has no manifest, so saving it was cut short", folder, file.text()));
+  }
+}
+
+Found find_newest(const std::string& folder, const Log& log) {
+  const StepFolder listing = list_steps(folder);
+  const std::set<std::int64_t> steps = listing.complete();
+  tell_of_torn(folder, listing, steps, log);
+  for (const std::int64_t step : std::views::reverse(steps)) {
+    Found found{.path = folder + "/" + image_name(step), .bytes = {}};
+    try {
+      found.bytes = read_checkpoint_bytes(found.path);
+      static_cast<void>(state_of(found.bytes, found.path));
+      return found;
+    } catch (const Error& error) {
+      if (!is_damage(error) && error.source() != ErrorSource::io) throw;
+      log.warn(fmt::format("passed over checkpoint '{}': {}", found.path, error.what()));
+      if (is_damage(error)) mark_bad(folder, listing, step);
+    }
+  }
+  if (steps.empty() && !listing.any_bad) return {};
+  throw Error(
+      ErrorSource::checkpoint,
+      fmt::format("no checkpoint in '{}' is good: restore one from a copy, or start anew in another folder", folder));
+}
+
+}  // namespace
+
+std::optional<LoadedCheckpoint> CheckpointStore::newest(World& world, const Log& log) const {
+  Found found;
+  run_agreed(world, [&] {
+    if (world.rank() == 0) found = find_newest(folder_, log);
+  });
+  LoadedCheckpoint loaded{.state = {}, .path = broadcast_text(world, found.path, 0)};
+  if (loaded.path.empty()) return std::nullopt;
+  const CheckpointBytes bytes = broadcast_checkpoint(world, std::move(found.bytes));
+  run_agreed(world, [&] { loaded.state = state_of(bytes, loaded.path); });
+  return loaded;
+}
+
+}  // namespace tutti
