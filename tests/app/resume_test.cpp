@@ -74,7 +74,8 @@ TEST(Resume, OfAnAdamwRunNeedsNoOptionsAndGivesTheSameDigest) {
 TEST(Resume, GoesOnToThePlannedEndWithoutBeingToldItAgain) {
   const ScratchFolder whole;
   const ScratchFolder broken;
-  const Words plan{"--epochs", "4", "--schedule", "cosine", "--checkpoint-every", "5"};
+  const Words plan{"--epochs",           "4", "--schedule",         "cosine",
+                   "--checkpoint-every", "5", "--keep-checkpoints", "0"};
   ASSERT_EQ(run_trainer(2, run_words(whole.path(), plan)).status, 0);
   // The run is cut short by taking its later checkpoints away.
   ASSERT_EQ(run_trainer(2, run_words(broken.path(), plan)).status, 0);
