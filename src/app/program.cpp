@@ -70,6 +70,8 @@ ExitStatus carry_out(World& world, const Invocation& invocation, EndRecord& reco
       return diff_command(world, invocation);
     case Command::bench_allreduce:
       return bench_allreduce(world, invocation);
+    case Command::bench_checkpoint:
+      return bench_checkpoint(world, invocation);
     case Command::bench_exchange:
       return bench_exchange(world, invocation);
     case Command::bench_input:
