@@ -33,17 +33,6 @@
 namespace tutti {
 namespace {
 
-void refuse_keeping_nowhere(const RunConfig& config) {
-  if (!config.out.empty()) return;
-  const auto want = [](const char* option, const char* why) {
-    throw Error(ErrorSource::usage, fmt::format("{} wants --out, the folder {}", option, why)).on_all_ranks();
-  };
-  if (config.resume) want("--resume", "of the run to go on with");
-  if (!config.checkpoint_every.empty()) want("--checkpoint-every", "to keep checkpoints in");
-  if (config.keep_best) want("--keep-best", "to keep checkpoints in");
-  if (!config.time_limit.empty()) want("--time-limit", "to save in before the time is up");
-}
-
 std::optional<LoadedCheckpoint> find_checkpoint(World& world, const RunConfig& config, const Log& log) {
   auto newest = CheckpointStore(config.out + "/checkpoints").newest(world, log);
   if (!newest) log.note(fmt::format("--resume: {} holds no checkpoint; starting afresh", config.out));
@@ -96,7 +85,7 @@ std::string beginning_text(const LoadedCheckpoint& weights, const std::vector<st
 // Everything of one run between its assembly and its end.
 class TrainRun {
  public:
-  TrainRun(World& world, Assembly& assembly, const LoadedCheckpoint* resumed, const Log& log)
+  TrainRun(World& world, Assembly& assembly, LoadedCheckpoint* resumed, const Log& log)
       : world_(world), assembly_(assembly), resumed_(resumed), log_(log) {}
 
   // Keeps what it has trained in the folder, and stops for its signals.
@@ -120,8 +109,8 @@ class TrainRun {
 
   World& world_;
   Assembly& assembly_;
-  const LoadedCheckpoint* resumed_;
-  std::optional<LoadedCheckpoint> weights_;
+  LoadedCheckpoint* resumed_;
+  std::optional<LoadedCheckpoint> weights_{};
   const Log& log_;
   std::optional<RunControl> control_;
   std::optional<CheckpointKeeping> checkpoints_;
@@ -142,6 +131,7 @@ void TrainRun::build(const Invocation& invocation) {
     if (resumed_ != nullptr) trainer_->restore(resumed_->state);
     if (weights_) drawn = trainer_->start_from(weights_->state);
   });
+  if (resumed_ != nullptr) resumed_->state = {};
   tell_start(assembly_, world_, *trainer_, log_);
   if (resumed_ != nullptr) {
     log_.note(fmt::format("going on from {}: {} of {} steps done", resumed_->path, trainer_->steps_done(),
@@ -164,7 +154,10 @@ std::string TrainRun::train(const Invocation& invocation) {
   end_together(world_, [&] { end = trainer_->run(*reporter); });
   const std::uint64_t digest = trainer_->weights_digest();
   reporter->finish();
-  if (end == RunEnd::stopped) return control_->reason();
+  if (end == RunEnd::stopped) {
+    return fmt::format("stopped by {} with {} of {} steps done and saved; --resume goes on from there",
+                       control_->reason(), trainer_->steps_done(), trainer_->planned_steps());
+  }
   tell_end(*trainer_, digest, assembly_.config, log_);
   return {};
 }
@@ -174,7 +167,7 @@ std::string TrainRun::train(const Invocation& invocation) {
 ExitStatus train_command(World& world, const Invocation& invocation, EndRecord& record) {
   RunConfig config = invocation.run;
   const Log log(world.rank(), world.host(), config.quiet);
-  refuse_keeping_nowhere(config);
+  run_agreed(world, [&] { refuse_without_out(config); });
   std::optional<StopSignals> signals;
   std::optional<RunFolder> folder;
   std::optional<LoadedCheckpoint> resumed;
