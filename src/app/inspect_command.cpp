@@ -17,7 +17,6 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
-#include <set>
 #include <span>
 #include <sstream>
 #include <string_view>
@@ -89,14 +88,18 @@ std::string progress_lines(const TrainProgress& progress) {
   return text;
 }
 
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
 // Those that are not as they are when nobody chooses them.
 std::vector<std::string> chosen_options(const std::string& configuration) {
-  const std::string defaults = "\n" + config_text({});
-  std::vector<std::string> chosen;
-  std::istringstream lines(configuration);
-  for (std::string option; std::getline(lines, option);) {
-    if (defaults.find("\n" + option + "\n") == std::string::npos) chosen.push_back(option);
-  }
+  const std::vector<std::string> defaults = lines_of(config_text({}));
+  std::vector<std::string> chosen = lines_of(configuration);
+  std::erase_if(chosen, [&](const std::string& option) { return std::ranges::count(defaults, option) > 0; });
   return chosen;
 }
 
@@ -180,8 +183,7 @@ void print_checkpoint(const LoadedCheckpoint& loaded) {
   fmt::print("{}\n{}{}{}", loaded.path, file_lines(loaded), progress_lines(loaded.state.progress),
              run_lines(loaded.state));
   fmt::print("network\n");
-  std::istringstream model(loaded.state.model);
-  for (std::string text; std::getline(model, text);) fmt::print("  {}\n", text);
+  for (const std::string& text : lines_of(loaded.state.model)) fmt::print("  {}\n", text);
   for (const TensorGroup& group : kTensorGroups) fmt::print("{}", group_lines(group, loaded.state.*group.arrays));
 }
 
