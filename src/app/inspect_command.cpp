@@ -45,7 +45,10 @@ TensorFigures figures_of(const NamedArray& tensor) {
   return {.least = least, .greatest = greatest, .norm = std::sqrt(squares), .digest = figures.digest};
 }
 
-std::string megabytes(std::int64_t bytes) { return fmt::format("{:.2f} MiB", static_cast<double>(bytes) / 0x1p20); }
+std::string size_text(std::int64_t bytes) {
+  const auto size = static_cast<double>(bytes);
+  return size < 0x1p20 ? fmt::format("{:.1f} KiB", size / 0x1p10) : fmt::format("{:.1f} MiB", size / 0x1p20);
+}
 
 std::string line(std::string_view name, std::string_view text) { return fmt::format("  {:<14}{}\n", name, text); }
 
@@ -108,6 +111,9 @@ std::string run_lines(const TrainState& state) {
   text += line("command line", state.command_line);
   const std::vector<std::string> options = chosen_options(state.configuration);
   for (std::size_t i = 0; i < options.size(); ++i) text += line(i == 0 ? "options" : "", options[i]);
+  const std::vector<std::string> model = lines_of(state.model);  // the first names the network
+  text += line("network", fmt::format("{}, {} layers", model.empty() ? "" : model.front(),
+                                      std::ranges::count(model, "[[layer]]")));
   text += line("data", "digest " + digest_text(state.data_digest));
   text += line("versions", state.versions);
   if (!state.choices.empty()) {
@@ -132,7 +138,7 @@ std::string group_lines(const TensorGroup& group, const std::vector<NamedArray>&
   }
   if (tensors.empty()) return fmt::format("{}: none\n", group.name);
   return fmt::format("{}: {} tensors of {} f32 values, {}, digest {}\n{}", group.name, tensors.size(), elements,
-                     megabytes(elements * std::int64_t{sizeof(float)}), digest_text(sum), text);
+                     size_text(elements * std::int64_t{sizeof(float)}), digest_text(sum), text);
 }
 
 Json tensor_json(const NamedArray& tensor) {
@@ -182,8 +188,6 @@ Json checkpoint_json(const LoadedCheckpoint& loaded) {
 void print_checkpoint(const LoadedCheckpoint& loaded) {
   fmt::print("{}\n{}{}{}", loaded.path, file_lines(loaded), progress_lines(loaded.state.progress),
              run_lines(loaded.state));
-  fmt::print("network\n");
-  for (const std::string& text : lines_of(loaded.state.model)) fmt::print("  {}\n", text);
   for (const TensorGroup& group : kTensorGroups) fmt::print("{}", group_lines(group, loaded.state.*group.arrays));
 }
 
