@@ -15,6 +15,7 @@ enum class Command {
   train,
   eval,
   diff,
+  inspect,
   bench_allreduce,
   bench_checkpoint,
   bench_exchange,
@@ -26,8 +27,13 @@ enum class Command {
 };
 
 struct EvalRequest {
-  std::string checkpoint;   // path of the file
+  std::string checkpoint;   // path of the file, or of a folder of such
   std::string on = "test";  // or train
+};
+
+struct InspectRequest {
+  std::string checkpoint;  // path of the file, or of a folder of such
+  std::string tensor;      // whose values are asked for; empty: everything but values
 };
 
 // Run folders, metrics.jsonl files or checkpoints.
@@ -65,9 +71,10 @@ struct Invocation {
   RunConfig run;
   std::set<std::string> given;  // names of run options that the user chose
   std::string ranks;   // bench allreduce, exchange, scaling: rank counts, comma separated; empty: doubling up to all
-  std::string json;    // bench, eval: where the results go as JSON
+  std::string json;    // bench, eval, inspect: where the results go as JSON
   std::string target;  // data convert: the file to write
   EvalRequest eval;
+  InspectRequest inspect;
   Compared compared;
   AllreduceBench allreduce;
   CheckpointBench checkpoint;
