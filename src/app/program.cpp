@@ -9,6 +9,7 @@
 #include "data_command.hpp"
 #include "diff_command.hpp"
 #include "eval_command.hpp"
+#include "inspect_command.hpp"
 #include "train_command.hpp"
 
 #include <fcntl.h>
@@ -68,8 +69,12 @@ ExitStatus carry_out(World& world, const Invocation& invocation, EndRecord& reco
       return eval_command(world, invocation);
     case Command::diff:
       return diff_command(world, invocation);
+    case Command::inspect:
+      return inspect_command(world, invocation);
     case Command::bench_allreduce:
       return bench_allreduce(world, invocation);
+    case Command::bench_checkpoint:
+      return bench_checkpoint(world, invocation);
     case Command::bench_exchange:
       return bench_exchange(world, invocation);
     case Command::bench_input:
