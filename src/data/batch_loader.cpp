@@ -349,8 +349,7 @@ BatchLoader::BatchLoader(const Dataset& data, Backend& backend, const LoaderPlan
 
 BatchLoader::~BatchLoader() = default;
 
-std::int64_t BatchLoader::steps(std::int64_t epoch) const { return pipeline_->schedule().steps(epoch); }
-std::int64_t BatchLoader::remainder(std::int64_t epoch) const { return pipeline_->schedule().remainder(epoch); }
+const SplitBatchSampler& BatchLoader::schedule() const { return pipeline_->schedule(); }
 std::vector<std::int64_t> BatchLoader::slice_sizes() const { return pipeline_->slice_sizes(); }
 void BatchLoader::seek(std::int64_t epoch, std::int64_t step) { pipeline_->seek(epoch, step); }
 void BatchLoader::deal(IndexRange parts) { pipeline_->deal(parts); }

@@ -19,7 +19,6 @@ namespace {
 
 // Keeps every product of an epoch or a part number with a length within 64 bits.
 constexpr std::int64_t kMostSamples = std::numeric_limits<std::uint32_t>::max();
-constexpr std::int64_t kMostEpochs = std::numeric_limits<std::int32_t>::max();
 
 template <class Choice>
 using Words = std::array<std::pair<std::string_view, Choice>, 3>;
@@ -62,8 +61,19 @@ class SplitBatchSampler::Deals {
 
   int num_parts() const { return num_parts_; }
   std::int64_t steps(std::int64_t epoch) const;
+  std::int64_t steps_before(std::int64_t epoch) const {
+    return last_batch_ == LastBatch::rollover ? (epoch * length_ - carried_over(epoch)) / batch_size_
+                                              : epoch * steps(epoch);
+  }
   IndexRange batch(std::int64_t epoch, std::int64_t step) const;
   std::int64_t remainder(std::int64_t epoch) const;
+  std::int64_t carried_over(std::int64_t epoch) const {
+    check_epoch(epoch);
+    return last_batch_ == LastBatch::rollover ? epoch * length_ % batch_size_ : 0;
+  }
+  std::int64_t samples_before(std::int64_t epoch, std::int64_t step) const {
+    return std::min(step * batch_size_, carried_over(epoch) + length_);
+  }
   std::int64_t samples(std::int64_t epoch, int part) const;
   std::vector<std::int64_t> indices(std::int64_t epoch, std::int64_t step, int part);
 
@@ -71,7 +81,6 @@ class SplitBatchSampler::Deals {
   using Order = std::vector<std::int64_t>;
 
   void check_epoch(std::int64_t epoch) const;
-  std::int64_t carried_into(std::int64_t epoch) const { return epoch * length_ % batch_size_; }
   std::int64_t positions_below(std::int64_t n, int part) const { return part_positions(n, num_parts_, part).begin; }
   std::int64_t taken_below(int part, std::int64_t deal, std::int64_t places) const;
   void append(std::vector<std::int64_t>& list, IndexRange places, std::int64_t deal, int part);
@@ -111,7 +120,7 @@ std::int64_t SplitBatchSampler::Deals::steps(std::int64_t epoch) const {
     case LastBatch::discard:
       return length_ / batch_size_;
     case LastBatch::rollover:
-      return (carried_into(epoch) + length_) / batch_size_;
+      return (carried_over(epoch) + length_) / batch_size_;
   }
   return 0;
 }
@@ -123,8 +132,7 @@ IndexRange SplitBatchSampler::Deals::batch(std::int64_t epoch, std::int64_t step
                 fmt::format("step {} of epoch {}, which has {} steps", step, epoch, steps(epoch)));
   }
   const std::int64_t dealt_before = epoch * length_;
-  const std::int64_t carried = last_batch_ == LastBatch::rollover ? carried_into(epoch) : 0;
-  const std::int64_t begin = dealt_before - carried + step * batch_size_;
+  const std::int64_t begin = dealt_before - carried_over(epoch) + step * batch_size_;
   return {begin, std::min(begin + batch_size_, dealt_before + length_)};
 }
 
@@ -136,7 +144,7 @@ std::int64_t SplitBatchSampler::Deals::remainder(std::int64_t epoch) const {
     case LastBatch::discard:
       return length_ % batch_size_;
     case LastBatch::rollover:
-      return carried_into(epoch + 1);
+      return (carried_over(epoch) + length_) % batch_size_;
   }
   return 0;
 }
@@ -248,6 +256,7 @@ std::vector<SplitBatchSampler> SplitBatchSampler::for_parts(std::int64_t length,
 }
 
 std::int64_t SplitBatchSampler::steps(std::int64_t epoch) const { return deals_->steps(epoch); }
+std::int64_t SplitBatchSampler::steps_before(std::int64_t epoch) const { return deals_->steps_before(epoch); }
 
 std::int64_t SplitBatchSampler::batch_samples(std::int64_t epoch, std::int64_t step) const {
   return deals_->batch(epoch, step).size();
@@ -256,6 +265,11 @@ std::int64_t SplitBatchSampler::batch_samples(std::int64_t epoch, std::int64_t s
 std::int64_t SplitBatchSampler::samples(std::int64_t epoch) const { return deals_->samples(epoch, part_index_); }
 
 std::int64_t SplitBatchSampler::remainder(std::int64_t epoch) const { return deals_->remainder(epoch); }
+std::int64_t SplitBatchSampler::carried_over(std::int64_t epoch) const { return deals_->carried_over(epoch); }
+
+std::int64_t SplitBatchSampler::samples_before(std::int64_t epoch, std::int64_t step) const {
+  return deals_->samples_before(epoch, step);
+}
 
 std::vector<std::int64_t> SplitBatchSampler::indices(std::int64_t epoch, std::int64_t step) const {
   return deals_->indices(epoch, step, part_index_);

@@ -2,6 +2,8 @@
 
 #include "tutti/base/error.hpp"
 
+#include "ownership.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -86,12 +88,7 @@ void ExactSum::convert(Stream& stream, IndexRange elements) {
       {.sums = elements_of(sums(), elements), .values = elements_of(gradients_, elements), .place = elements.begin});
 }
 
-void ExactSum::pass_on_largest(Stream& stream) {
-  const auto count = static_cast<std::int64_t>(slices_.size());
-  std::vector<std::int64_t> bounds;
-  for (int rank = 0; rank <= communicator_.size(); ++rank) bounds.push_back(rank * count);
-  communicator_.share({.values = {}, .bounds = std::move(bounds), .then = {}, .results = rows()}, stream);
-}
+void ExactSum::pass_on_largest(Stream& stream) { pass_on_rows(communicator_, rows(), stream); }
 
 bool ExactSum::judge(Stream& stream, std::int64_t step) {
   const std::vector<std::int32_t> largest = largest_of_all(stream);

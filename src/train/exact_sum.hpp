@@ -50,8 +50,8 @@ class ExactSum final : public GradientTotal {
 
   // After the parts of a step, before the exchange is finished: what judge() goes by. Collective. Asynchronous.
   void pass_on_largest(Stream& stream);
-  // After the exchange: whether this step's sum stands, or the step is to be played again; alike on all ranks. Throws on
-  // all of them when a gradient of any part is not finite. Waits.
+  // After the exchange: whether this step's sum stands, or the step is to be played again; alike on all ranks. Throws
+  // on all of them when a gradient of any part is not finite. Waits.
   bool judge(Stream& stream, std::int64_t step);
   // Of the steps so far.
   std::int64_t replayed_steps() const noexcept { return replayed_steps_; }

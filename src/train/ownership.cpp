@@ -110,4 +110,11 @@ void gather_owned(Communicator& communicator, const Ownership& ownership, const 
   communicator.finish(stream);
 }
 
+void pass_on_rows(Communicator& communicator, const Tensor& rows, Stream& stream) {
+  std::vector<std::int64_t> bounds;
+  const std::int64_t row = rows.elements() / communicator.size();
+  for (int rank = 0; rank <= communicator.size(); ++rank) bounds.push_back(rank * row);
+  communicator.share({.values = {}, .bounds = std::move(bounds), .then = {}, .results = rows}, stream);
+}
+
 }  // namespace tutti

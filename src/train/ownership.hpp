@@ -40,7 +40,7 @@ class Ownership {
   const std::vector<std::int64_t>& bucket_ends() const noexcept { return ends_; }
   IndexRange bucket(std::size_t number) const { return {number == 0 ? 0 : ends_[number - 1], ends_[number]}; }
   // SharedSum::bounds of a bucket, counted from its first element. With shares, they lie where blocks of 4,096 elements
-  // of a slice begin, so that norms can be added up by those who own the blocks; else they are equal but for cache lines.
+  // of a slice begin, so that norms can be added up by those who own the blocks; else equal but for cache lines.
   const std::vector<std::int64_t>& bounds(std::size_t bucket) const { return bounds_.at(bucket); }
   // What this rank updates, ascending: of the block, trained elements and statistics.
   const std::vector<IndexRange>& owned() const noexcept { return owned_; }
@@ -59,5 +59,7 @@ std::vector<IndexRange> within(const std::vector<IndexRange>& ranges, IndexRange
 
 // What each rank owns of a block goes to all. Collective. Waits as Communicator::finish does.
 void gather_owned(Communicator& communicator, const Ownership& ownership, const Tensor& block, Stream& stream);
+// Of `rows`, as many elements for each rank, this rank's go to all. Collective. Asynchronous.
+void pass_on_rows(Communicator& communicator, const Tensor& rows, Stream& stream);
 
 }  // namespace tutti

@@ -1,9 +1,10 @@
 #include "part_dealer.hpp"
 
+#include "ownership.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 namespace tutti {
@@ -57,10 +58,8 @@ SecondsPerPart PartDealer::of_all_ranks(Stream& stream, double mine) {
   const Tensor exchanged = exchanged_.view(by_rank, ElementType::f64);
   SecondsPerPart seconds(static_cast<std::size_t>(communicator_.size()), mine);
   const Tensor host{seconds.data(), by_rank, ElementType::f64, MemorySpace::host};
-  std::vector<std::int64_t> bounds(seconds.size() + 1);
-  std::iota(bounds.begin(), bounds.end(), 0);
   backend_.copy(stream, exchanged, host);
-  communicator_.share({.values = {}, .bounds = std::move(bounds), .then = {}, .results = exchanged}, stream);
+  pass_on_rows(communicator_, exchanged, stream);
   communicator_.finish(stream);
   backend_.copy(stream, host, exchanged);
   stream.synchronize();

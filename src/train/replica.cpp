@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <span>
-#include <vector>
 
 namespace tutti {
 namespace {
@@ -114,11 +113,13 @@ void Replica::update_statistics() {
   }
 }
 
-void Replica::add_to(TrainState& state) {
-  state.parameters = arrays_of(backend_, *stream_, arena_.weights(), arena_.layout().trained(), "");
-  state.statistics = arrays_of(backend_, *stream_, arena_.weights(), arena_.layout().statistics(), "");
-  state.optimizer = gather_state(optimizer_parts(), *stream_, *optimizer_);
-  if (exact_) state.exchange = exact_->state();
+void Replica::add_to(TrainState& state, const std::optional<FileShare>& share) {
+  const ParameterLayout& layout = arena_.layout();
+  ArrayDeal deal = deal_arrays(share, layout, *optimizer_);
+  state.parameters = arrays_of(backend_, *stream_, arena_.weights(), deal.take(layout.trained()), "");
+  state.statistics = arrays_of(backend_, *stream_, arena_.weights(), deal.take(layout.statistics()), "");
+  state.optimizer = gather_state(optimizer_parts(), *stream_, *optimizer_, deal);
+  if (exact_ && share && share->file == 0) state.exchange = exact_->state();
 }
 
 void Replica::restore(const TrainState& state) {
@@ -130,6 +131,12 @@ void Replica::restore(const TrainState& state) {
   if (exact_) exact_->restore(*stream_, state.exchange);
 }
 
+std::vector<std::string> Replica::start_from(const TrainState& state) {
+  auto left = fill_but_for_head(backend_, *stream_, {arena_.layout(), arena_.weights()}, state);
+  weights_.refresh(*stream_);
+  return left;
+}
+
 std::optional<std::uint64_t> Replica::statistics_digest() {
   const auto statistics = arena_.layout().statistics();
   if (statistics.empty()) return std::nullopt;
@@ -138,7 +145,8 @@ std::optional<std::uint64_t> Replica::statistics_digest() {
 
 std::uint64_t Replica::optimizer_digest() {
   std::uint64_t sum = 0;
-  for (const NamedArray& array : gather_state(optimizer_parts(), *stream_, *optimizer_)) {
+  ArrayDeal all = deal_arrays(FileShare{}, arena_.layout(), *optimizer_);
+  for (const NamedArray& array : gather_state(optimizer_parts(), *stream_, *optimizer_, all)) {
     sum += digest(array.name, std::span<const float>(array.values));
   }
   return sum;

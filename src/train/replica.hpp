@@ -14,6 +14,8 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 namespace tutti {
 
@@ -42,10 +44,13 @@ class Replica {
   // After a step: parts may be dealt anew. Collective.
   void deal();
 
-  // Weights, statistics, optimizer state and what the exchange knows, for a checkpoint. Collective. Waits.
-  void add_to(TrainState& state);
+  // Weights, statistics, optimizer state and what the exchange knows, for a checkpoint: of them, those that the share
+  // takes. Collective. Waits.
+  void add_to(TrainState& state, const std::optional<FileShare>& share);
   // And from one, which every rank has. Waits for nobody else.
   void restore(const TrainState& state);
+  // Weights and statistics alone, as Trainer::start_from() says.
+  std::vector<std::string> start_from(const TrainState& state);
 
   Tensor gradients() const { return arena_.gradients(); }
   std::uint64_t weights_digest() { return digest_of_block(arena_.weights()); }

@@ -8,7 +8,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <iterator>
+#include <map>
+#include <string_view>
 #include <utility>
 
 namespace tutti {
@@ -33,6 +36,8 @@ Tensor values_of(const NamedArray& array) {
   return {const_cast<float*>(array.values.data()), array.shape, ElementType::f32, MemorySpace::host};
 }
 
+std::string_view layer_of(std::string_view name) { return name.substr(0, name.rfind('/')); }
+
 std::string prefix_of(const OptimizerSlot& slot) { return slot.name + "/"; }
 
 // Of every trained slice in turn.
@@ -45,6 +50,23 @@ std::vector<OwnedPiece> owned_pieces(const OptimizerParts& parts) {
 }
 
 }  // namespace
+
+std::vector<ParameterSlice> ArrayDeal::take(std::span<const ParameterSlice> next) {
+  std::vector<ParameterSlice> taken;
+  for (const ParameterSlice& slice : next) {
+    const std::int64_t twice_the_middle = 2 * dealt_ + slice.elements();
+    dealt_ += slice.elements();
+    if (share_ && twice_the_middle * share_->files / (2 * elements_) == share_->file) taken.push_back(slice);
+  }
+  return taken;
+}
+
+ArrayDeal deal_arrays(const std::optional<FileShare>& share, const ParameterLayout& layout,
+                      const Optimizer& optimizer) {
+  std::int64_t elements = layout.parameters() * (1 + std::ssize(optimizer.slots()));
+  for (const ParameterSlice& slice : layout.statistics()) elements += slice.elements();
+  return {share, elements};
+}
 
 std::vector<NamedArray> arrays_of(Backend& backend, Stream& stream, const Tensor& block,
                                   std::span<const ParameterSlice> slices, const std::string& prefix) {
@@ -65,7 +87,55 @@ void fill_from_arrays(Backend& backend, Stream& stream, const Tensor& block, std
   stream.synchronize();
 }
 
-std::vector<NamedArray> gather_state(const OptimizerParts& parts, Stream& stream, const Optimizer& optimizer) {
+std::vector<std::string> fill_but_for_head(Backend& backend, Stream& stream, const LayoutBlock& weights,
+                                           const TrainState& state) {
+  std::map<std::string_view, const NamedArray*> unused;
+  for (const auto* arrays : {&state.parameters, &state.statistics}) {
+    for (const NamedArray& array : *arrays) unused.emplace(array.name, &array);
+  }
+  std::vector<std::string> left;
+  bool other_head = false;
+  for (const ParameterSlice& slice : weights.layout.slices()) {
+    const auto found = unused.find(slice.name);
+    const NamedArray* const array = found == unused.end() ? nullptr : found->second;
+    const bool in_head = layer_of(slice.name) == layer_of(weights.layout.slices().front().name);
+    if (array != nullptr && array->shape == slice.shape) {
+      backend.copy(stream, slice_of(weights.block, slice), values_of(*array));
+    } else if (in_head) {
+      left.push_back(slice.name);
+      other_head = other_head || array == nullptr;
+    } else {
+      throw Error(ErrorSource::input,
+                  fmt::format("{} is {} in the checkpoint, but {} in this model: give the model that "
+                              "was trained; only its last layer may differ",
+                              slice.name, array == nullptr ? "missing" : array->shape.text(), slice.shape.text()));
+    }
+    if (array != nullptr) unused.erase(found);
+  }
+  for (const auto& [name, array] : unused) {
+    if (other_head && layer_of(name) == layer_of(unused.begin()->first)) continue;
+    throw Error(ErrorSource::input, fmt::format("{} is {} in the checkpoint, but missing in this model: give the model "
+                                                "that was trained; only its last layer may differ",
+                                                name, array->shape.text()));
+  }
+  stream.synchronize();
+  return left;
+}
+
+const NamedArray* find_not_finite(const std::vector<NamedArray>& arrays) {
+  constexpr std::int32_t kInfinity = 0x7f800000;
+  for (const NamedArray& array : arrays) {
+    std::int32_t greatest = 0;  // by the bits without sign: several at once
+    for (const float value : array.values) {
+      greatest = std::max(greatest, std::bit_cast<std::int32_t>(value) & 0x7fffffff);
+    }
+    if (greatest >= kInfinity) return &array;
+  }
+  return nullptr;
+}
+
+std::vector<NamedArray> gather_state(const OptimizerParts& parts, Stream& stream, const Optimizer& optimizer,
+                                     ArrayDeal& deal) {
   const std::vector<OwnedPiece> pieces = owned_pieces(parts);
   std::vector<NamedArray> state;
   for (const OptimizerSlot& slot : optimizer.slots()) {
@@ -79,7 +149,7 @@ std::vector<NamedArray> gather_state(const OptimizerParts& parts, Stream& stream
       }
       gather_owned(parts.communicator, parts.ownership, block, stream);
     }
-    auto arrays = arrays_of(parts.backend, stream, block, parts.layout.trained(), prefix_of(slot));
+    auto arrays = arrays_of(parts.backend, stream, block, deal.take(parts.layout.trained()), prefix_of(slot));
     std::ranges::move(arrays, std::back_inserter(state));
   }
   return state;

@@ -5,30 +5,31 @@
 
 #include "evaluator.hpp"
 #include "replica.hpp"
+#include "state_arrays.hpp"
 #include "step_pace.hpp"
 #include "sum_over_ranks.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <exception>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 namespace tutti {
 namespace {
 
-std::int64_t count_planned_steps(const TrainerOptions& options, const BatchLoader& loader, std::int64_t samples) {
+std::int64_t count_planned_steps(const TrainerOptions& options, const SplitBatchSampler& samples, std::int64_t length) {
   std::int64_t steps = 0;
   for (std::int64_t epoch = 0; epoch < options.epochs; ++epoch) {
-    steps += loader.steps(epoch);
+    steps += samples.steps(epoch);
     if (options.steps > 0 && steps >= options.steps) return options.steps;
   }
   if (steps == 0 && options.epochs > 0) {
     throw Error(ErrorSource::usage,
                 fmt::format("{} samples fill no batch of {} with --last-batch {}: lower --batch-size or use keep",
-                            samples, options.batch_size, name_of(options.last_batch)));
+                            length, options.batch_size, name_of(options.last_batch)));
   }
   return steps;
 }
@@ -52,7 +53,8 @@ class Trainer::Run {
   Run& operator=(const Run&) = delete;
 
   void restore(const TrainState& state);
-  TrainState snapshot();
+  std::vector<std::string> start_from(const TrainState& state) { return replica_.start_from(state); }
+  TrainState snapshot(const std::optional<FileShare>& share);
   void step();
   void step_with(const Tensor& gradients);
   void settle() { progress_.epoch_seconds += pace_.settle(); }
@@ -66,14 +68,17 @@ class Trainer::Run {
   std::int64_t samples_left_over() const;
 
  private:
-  StepRequest request();
+  const SplitBatchSampler& schedule() const { return replica_.loader().schedule(); }
+  StepRequest request() const;
   void keep(RunObserver& observer);
   void report_step(RunObserver& observer);
   void finish_epoch(RunObserver& observer, bool whole);
+  void refuse_misfit(const TrainProgress& theirs) const;
   void refuse_not_finite(const LossSums& sums) const;
-  void refuse_not_finite(const std::vector<NamedArray>& parameters) const;
+  void refuse_not_finite(const TrainState& state);
   bool checkpoint_due(bool epoch_ended, bool run_ended) const;
   void start_next_epoch();
+  void skip_empty_epochs();
 
   TrainerOptions options_;
   RunFacts facts_;
@@ -86,10 +91,10 @@ class Trainer::Run {
   std::optional<Evaluator> evaluator_;
 
   std::int64_t planned_steps_ = 0;
-  LrSchedule schedule_;
+  LrSchedule learning_rate_;
+  std::vector<SplitBatchSampler> reported_;  // of all parts, where their samples are told
   TrainProgress progress_;
   LossSums logged_;  // the sums when the last stretch was reported, counted from the start of the epoch under way
-  double learning_rate_ = 0;
   std::optional<std::uint64_t> gradients_digest_;
 };
 
@@ -101,8 +106,16 @@ Trainer::Run::Run(const TrainerParts& parts, const TrainerOptions& options, RunF
       replica_(parts, options),
       pace_(backend_, replica_.stream(), options.steps_ahead),
       sum_over_ranks_(backend_, communicator_),
-      planned_steps_(count_planned_steps(options, replica_.loader(), parts.train.info().samples)),
-      schedule_(options.learning_rate, replica_.loader().steps(0), planned_steps_) {
+      planned_steps_(count_planned_steps(options, schedule(), parts.train.info().samples)),
+      learning_rate_(options.learning_rate, schedule().steps(0), planned_steps_) {
+  progress_.planned_steps = planned_steps_;
+  progress_.seed = static_cast<std::int64_t>(options.seed);
+  progress_.parts = options.num_parts;
+  if (options.reports_samples) {
+    reported_ = SplitBatchSampler::for_parts(parts.train.info().samples, options.batch_size, options.num_parts,
+                                             {0, options.num_parts}, options.last_batch,
+                                             {.shuffle = options.shuffle, .seed = options.seed});
+  }
   if (parts.test != nullptr && parts.test->info().samples > 0) {
     evaluator_.emplace(EvaluatedData{*parts.test, options_.recipe}, backend_, communicator_, replica_.team());
   }
@@ -116,28 +129,53 @@ Trainer::Run::~Run() {
 }
 
 void Trainer::Run::restore(const TrainState& state) {
+  settle();
+  refuse_misfit(state.progress);
   replica_.restore(state);
   progress_ = state.progress;
+  progress_.planned_steps = planned_steps_;
   logged_ = progress_.epoch_sums;
   replica_.team().set_sums(communicator_.rank() == 0 ? progress_.epoch_sums : LossSums{});
-  const std::int64_t steps = replica_.loader().steps(progress_.epoch);
-  if (progress_.step_in_epoch > 0 && progress_.step_in_epoch >= steps) {
-    throw Error(ErrorSource::checkpoint,
-                fmt::format("the checkpoint is at step {} of an epoch of {} steps", progress_.step_in_epoch, steps));
-  }
+  if (progress_.step_in_epoch == 0) skip_empty_epochs();
   replica_.loader().seek(progress_.epoch, progress_.step_in_epoch);
 }
 
-TrainState Trainer::Run::snapshot() {
+// What follows from the options and the data is to be as it was.
+void Trainer::Run::refuse_misfit(const TrainProgress& theirs) const {
+  const auto require = [](std::string_view item, std::int64_t found, IndexRange wanted) {
+    if (found >= wanted.begin && found < wanted.end) return;
+    throw Error(
+        ErrorSource::checkpoint,
+        fmt::format("{} is {} in the checkpoint, but {} with these options and this data: give those of the run", item,
+                    found,
+                    wanted.size() == 1 ? fmt::format("{}", wanted.begin)
+                                       : fmt::format("{} to {}", wanted.begin, wanted.end - 1)));
+  };
+  const auto expect = [&](std::string_view item, std::int64_t found, std::int64_t wanted) {
+    require(item, found, {wanted, wanted + 1});
+  };
+  const SplitBatchSampler& samples = schedule();
+  expect("seed", theirs.seed, progress_.seed);
+  expect("parts", theirs.parts, progress_.parts);
+  require("epoch", theirs.epoch, {0, SplitBatchSampler::kMostEpochs});
+  require("step_in_epoch", theirs.step_in_epoch, {0, std::max<std::int64_t>(samples.steps(theirs.epoch), 1)});
+  expect("step", theirs.step, samples.steps_before(theirs.epoch) + theirs.step_in_epoch);
+  expect("samples_in_epoch", theirs.samples_in_epoch, samples.samples_before(theirs.epoch, theirs.step_in_epoch));
+  expect("carried_over", theirs.carried_over, samples.carried_over(theirs.epoch));
+}
+
+TrainState Trainer::Run::snapshot(const std::optional<FileShare>& share) {
   settle();
   TrainState state;
   state.progress = progress_;
+  state.progress.samples_in_epoch = schedule().samples_before(progress_.epoch, progress_.step_in_epoch);
+  state.progress.carried_over = schedule().carried_over(progress_.epoch);
   state.progress.epoch_sums = global_epoch_sums();
   refuse_not_finite(state.progress.epoch_sums);
-  replica_.add_to(state);
-  refuse_not_finite(state.parameters);
-  refuse_not_finite(state.statistics);
+  replica_.add_to(state, share);
+  refuse_not_finite(state);
   state.configuration = facts_.configuration;
+  state.command_line = facts_.command_line;
   state.model = facts_.model;
   state.versions = facts_.versions;
   state.choices = backend_.choices();
@@ -145,20 +183,21 @@ TrainState Trainer::Run::snapshot() {
   return state;
 }
 
-StepRequest Trainer::Run::request() {
-  learning_rate_ = schedule_.at(progress_.step, progress_.epoch);
+StepRequest Trainer::Run::request() const {
   return {.step = progress_.step,
-          .learning_rate = learning_rate_,
+          .learning_rate = learning_rate_.at(progress_.step, progress_.epoch),
           .digests_gradients = due(progress_.step + 1, options_.digest_every_steps)};
 }
 
 void Trainer::Run::step() {
   pace_.begin_step();
-  gradients_digest_ = replica_.step(request());
+  const StepRequest now = request();
+  gradients_digest_ = replica_.step(now);
   pace_.end_step();
   replica_.deal();
   ++progress_.step;
   ++progress_.step_in_epoch;
+  progress_.learning_rate = now.learning_rate;
 }
 
 void Trainer::Run::step_with(const Tensor& gradients) {
@@ -171,7 +210,7 @@ RunEnd Trainer::Run::run(RunObserver& observer) {
   while (progress_.step < planned_steps_) {
     step();
     report_step(observer);
-    const bool epoch_ended = progress_.step_in_epoch == replica_.loader().steps(progress_.epoch);
+    const bool epoch_ended = progress_.step_in_epoch == schedule().steps(progress_.epoch);
     const bool run_ended = progress_.step == planned_steps_;
     if (epoch_ended || run_ended) finish_epoch(observer, epoch_ended);
     const BoundaryWish wish = run_ended ? BoundaryWish::go_on : observer.at_boundary();
@@ -183,7 +222,7 @@ RunEnd Trainer::Run::run(RunObserver& observer) {
 
 void Trainer::Run::keep(RunObserver& observer) {
   const Stopwatch watch;
-  TrainState state = snapshot();
+  TrainState state = snapshot(options_.file_share);
   observer.on_checkpoint(std::move(state), watch.seconds());
 }
 
@@ -191,12 +230,20 @@ void Trainer::Run::report_step(RunObserver& observer) {
   observer.on_step({.epoch = progress_.epoch + 1,
                     .epochs = options_.epochs,
                     .step_in_epoch = progress_.step_in_epoch,
-                    .steps_in_epoch = replica_.loader().steps(progress_.epoch)});
+                    .steps_in_epoch = schedule().steps(progress_.epoch)});
+  if (!reported_.empty()) {
+    SampleReport report{.step = progress_.step, .epoch = progress_.epoch + 1, .parts = {}};
+    for (const SplitBatchSampler& part : reported_) {
+      report.parts.push_back(part.indices(progress_.epoch, progress_.step_in_epoch - 1));
+    }
+    observer.on_samples(report);
+  }
   for (const std::string& note : replica_.dealer().take_notes()) observer.on_note(note);
   if (due(progress_.step, options_.log_every_steps)) {
     settle();
     const LossSums now = global_epoch_sums();
-    observer.on_stretch({.step = progress_.step, .train = difference(now, logged_), .learning_rate = learning_rate_});
+    observer.on_stretch(
+        {.step = progress_.step, .train = difference(now, logged_), .learning_rate = progress_.learning_rate});
     logged_ = now;
   }
   if (gradients_digest_) {
@@ -214,7 +261,7 @@ void Trainer::Run::finish_epoch(RunObserver& observer, bool whole) {
   EpochReport report{.epoch = progress_.epoch + 1, .epochs = options_.epochs, .step = progress_.step};
   report.train = global_epoch_sums();
   report.seconds = progress_.epoch_seconds;
-  report.learning_rate = learning_rate_;
+  report.learning_rate = progress_.learning_rate;
   report.weights_digest = replica_.weights_digest();
   const bool last = progress_.step == planned_steps_;
   if (evaluator_ && options_.test_every_epochs > 0 && (last || due(report.epoch, options_.test_every_epochs))) {
@@ -222,7 +269,12 @@ void Trainer::Run::finish_epoch(RunObserver& observer, bool whole) {
   }
   observer.on_epoch(report);
   refuse_not_finite(report.train);
-  if (report.test) refuse_not_finite(*report.test);
+  if (report.test) {
+    refuse_not_finite(*report.test);
+    const BestTest now{.step = progress_.step, .correct = report.test->correct, .samples = report.test->samples};
+    BestTest& best = progress_.best;
+    if (best.step < 0 || now.samples != best.samples || now.correct > best.correct) best = now;
+  }
   if (whole) {
     logged_ = difference(logged_, report.train);
     ++progress_.epoch;
@@ -241,19 +293,26 @@ void Trainer::Run::refuse_not_finite(const LossSums& sums) const {
       .on_all_ranks();
 }
 
-// A last step can break weights that no loss has seen yet; such weights are never kept.
-void Trainer::Run::refuse_not_finite(const std::vector<NamedArray>& parameters) const {
-  for (const NamedArray& array : parameters) {
-    if (std::ranges::all_of(array.values, [](float value) { return std::isfinite(value); })) continue;
-    throw Error(
-        ErrorSource::not_finite,
-        fmt::format("{} holds values that are no longer finite after step {}: lower --lr", array.name, progress_.step))
-        .on_all_ranks();
+// A last step can break weights that no loss has seen yet; such weights are never kept. Not every rank has all arrays.
+void Trainer::Run::refuse_not_finite(const TrainState& state) {
+  const NamedArray* broken = nullptr;
+  for (const auto* arrays : {&state.parameters, &state.statistics, &state.optimizer}) {
+    if (broken == nullptr) broken = find_not_finite(*arrays);
   }
+  const LossSums mine{.not_finite = broken == nullptr ? 0 : 1};
+  if (sum_over_ranks_(replica_.stream(), mine).not_finite == 0) return;
+  throw Error(ErrorSource::not_finite,
+              fmt::format("{} holds values that are no longer finite after step {}: lower --lr",
+                          broken == nullptr ? "the state on another rank" : broken->name, progress_.step))
+      .on_all_ranks();
+}
+
+void Trainer::Run::skip_empty_epochs() {
+  while (progress_.epoch < options_.epochs && schedule().steps(progress_.epoch) == 0) ++progress_.epoch;
 }
 
 void Trainer::Run::start_next_epoch() {
-  while (progress_.epoch < options_.epochs && replica_.loader().steps(progress_.epoch) == 0) ++progress_.epoch;
+  skip_empty_epochs();
   progress_.step_in_epoch = 0;
   progress_.epoch_seconds = 0;
   progress_.epoch_sums = {};
@@ -262,12 +321,13 @@ void Trainer::Run::start_next_epoch() {
 
 bool Trainer::Run::checkpoint_due(bool epoch_ended, bool run_ended) const {
   return (run_ended && options_.checkpoint_at_end) || due(progress_.step, options_.checkpoint_every_steps) ||
+         (options_.checkpoint_at_best && progress_.best.step == progress_.step) ||
          (epoch_ended && due(progress_.epoch, options_.checkpoint_every_epochs));
 }
 
 std::int64_t Trainer::Run::samples_left_over() const {
   const bool whole_epochs = progress_.step_in_epoch == 0 && progress_.epoch > 0;
-  return whole_epochs ? replica_.loader().remainder(progress_.epoch - 1) : 0;
+  return whole_epochs ? schedule().remainder(progress_.epoch - 1) : 0;
 }
 
 LossSums Trainer::Run::evaluate() {
@@ -281,8 +341,8 @@ Trainer::Trainer(const TrainerParts& parts, const TrainerOptions& options, RunFa
 Trainer::~Trainer() = default;
 
 void Trainer::restore(const TrainState& state) { run_->restore(state); }
-TrainState Trainer::snapshot(std::optional<FileShare>) { return run_->snapshot(); }
-std::vector<std::string> Trainer::start_from(const TrainState&) { throw Error(ErrorSource::internal, "unfinished"); }
+TrainState Trainer::snapshot(std::optional<FileShare> share) { return run_->snapshot(share); }
+std::vector<std::string> Trainer::start_from(const TrainState& state) { return run_->start_from(state); }
 void Trainer::step() { run_->step(); }
 void Trainer::settle() { run_->settle(); }
 RunEnd Trainer::run(RunObserver& observer) { return run_->run(observer); }

@@ -307,7 +307,7 @@ std::uint64_t digest_of_epochs(const Dataset& data, const ImageRecipe& recipe, c
                     .recipe = recipe};
     BatchLoader loader(data, *backend, plan);
     const auto stream = backend->make_stream();
-    const std::int64_t steps = loader.steps(0) + loader.steps(1);
+    const std::int64_t steps = loader.schedule().steps(0) + loader.schedule().steps(1);
     for (std::int64_t step = 0; step < steps; ++step) {
       for (const Batch& batch : loader.next(*stream).batches) {
         const auto name = std::to_string(step) + " part " + std::to_string(batch.part);

@@ -233,8 +233,8 @@ TEST(BatchLoader, PassesOverEpochsWithoutSteps) {
   const CountingDataset data(3);
   MemoryBackend backend;
   Loading loader(data, backend, plan_of(8, 2, LastBatch::rollover));
-  EXPECT_EQ(loader.steps(0), 0);
-  EXPECT_EQ(loader.remainder(1), 6);
+  EXPECT_EQ(loader.schedule().steps(0), 0);
+  EXPECT_EQ(loader.schedule().remainder(1), 6);
   EXPECT_EQ(loader.next().epoch, 2);
   EXPECT_EQ(loader.next().epoch, 5);
 }

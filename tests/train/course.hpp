@@ -15,7 +15,10 @@
 #include <algorithm>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tutti {
@@ -25,8 +28,9 @@ struct Course {
   NetworkSpec model;
   Precision precision = Precision::fp32;
   TrainerOptions options;
-  std::string from{};  // a checkpoint that it starts from
-  std::string to{};    // a folder for the one that it leaves
+  std::string from{};              // a checkpoint that it starts from
+  std::string to{};                // a folder for the one that it leaves
+  std::set<std::int64_t> stops{};  // steps after which another trainer goes on from what the last one left
   bool helper_thread = false;
   std::int64_t digest_every = 1;
   // What stands between the trainer and the ring; null: nothing.
@@ -35,6 +39,11 @@ struct Course {
 
 class Scribe : public RunObserver {
  public:
+  explicit Scribe(std::set<std::int64_t> stops) : stops_(std::move(stops)) {}
+  BoundaryWish at_boundary(std::int64_t step) override {
+    return stops_.contains(step) ? BoundaryWish::save_and_stop : BoundaryWish::go_on;
+  }
+  void on_checkpoint(TrainState state) override { left = std::move(state); }
   void on_digest(const DigestReport& report) override {
     text += fmt::format("step {}: weights {:016x} gradients {:016x} optimizer {:016x} statistics {:016x}\n",
                         report.step, report.weights, report.gradients, report.optimizer, report.statistics.value_or(0));
@@ -48,8 +57,10 @@ class Scribe : public RunObserver {
   }
 
   std::string text;
+  std::optional<TrainState> left;
 
  private:
+  std::set<std::int64_t> stops_;
   static std::string words(const LossSums& sums) {
     return fmt::format("loss {}, {} correct of {}", sums.loss_steps, sums.correct, sums.samples);
   }
@@ -64,18 +75,26 @@ inline std::string follow(const Course& course, World& world, const DataPair& da
   TrainerOptions options = course.options;
   options.digest_every_steps = course.digest_every;
   options.log_every_steps = 1;
-  Scribe scribe;
+  Scribe scribe(course.stops);
+  if (!course.from.empty()) scribe.left = load_checkpoint(course.from).state;
+  std::int64_t replayed = 0;
+  RunEnd end = RunEnd::stopped;
   try {
-    Trainer trainer({.backend = *backend,
-                     .communicator = *communicator,
-                     .network = network,
-                     .train = *data.train,
-                     .test = data.test.get()},
-                    options, {});
-    if (!course.from.empty()) trainer.restore(load_checkpoint(course.from));
-    trainer.run(scribe);
-    if (!course.to.empty()) CheckpointStore(course.to).save(world, trainer.snapshot());
-    scribe.text += fmt::format("{} steps, {} played again\n", trainer.steps_done(), trainer.replayed_steps());
+    while (end == RunEnd::stopped) {
+      Trainer trainer({.backend = *backend,
+                       .communicator = *communicator,
+                       .network = network,
+                       .train = *data.train,
+                       .test = data.test.get()},
+                      options, {});
+      if (scribe.left) trainer.restore(*scribe.left);
+      end = trainer.run(scribe);
+      replayed += trainer.replayed_steps();
+      if (end == RunEnd::stopped) continue;
+      const TrainState state = trainer.snapshot();
+      if (!course.to.empty() && world.rank() == 0) CheckpointStore(course.to).save(state);
+      scribe.text += fmt::format("{} steps, {} played again\n", trainer.steps_done(), replayed);
+    }
   } catch (const Error& error) {
     scribe.text += fmt::format("ended: {}\n", error.what());
   }

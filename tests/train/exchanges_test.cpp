@@ -70,6 +70,23 @@ TEST(Exchanges, AreNotChangedByDigests) {
   }
 }
 
+// In mid-epoch and at an epoch's end, in turn: 203 samples in batches of 16 are 12 or 13 steps each.
+TEST(Exchanges, GoOnFromWhatAStopLeftAsIfNothingHadHappened) {
+  const OwnedData data = open_small(kData);
+  for (const ExchangeOptions& exchange : {ExchangeOptions{},
+                                          {.kind = Exchange::exact},
+                                          {.kind = Exchange::exact, .shard_optimizer = true},
+                                          {.kind = Exchange::sharded},
+                                          {.kind = Exchange::central}}) {
+    Course course = small_course(small_resnet(), exchange);
+    course.ranks = 4;
+    course.options.last_batch = LastBatch::rollover;
+    Course broken = course;
+    broken.stops = {1, 12, 25, 30};
+    expect_the_same({course, broken}, data.pair);
+  }
+}
+
 // By rank.
 std::vector<std::int64_t> optimizer_bytes(const ExchangeOptions& exchange, const Network& network,
                                           const Dataset& data) {

@@ -220,9 +220,9 @@ TEST(Trainer, RestoredFromAFileGoesOnToTheSameBitsWithEveryOptimizer) {
     const CheckpointStore store(folder.path());
     TrainingRun stretch(options, data);
     for (int step = 0; step < 5; ++step) stretch.trainer.step();
-    store.save(*world, stretch.trainer.snapshot());
+    store.save(stretch.trainer.snapshot());
     TrainingRun rest(options, data);
-    rest.trainer.restore(load_checkpoint(store.newest(*world, Log{}).value()));
+    rest.trainer.restore(store.newest(*world, Log{}).value().state);
     Recorder resumed;
     rest.trainer.run(resumed);
     ASSERT_EQ(resumed.digests.size(), 9u);

@@ -8,6 +8,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tutti {
@@ -55,7 +56,7 @@ class TrainingRun {
                  .network = network_,
                  .train = *data_.pair.train,
                  .test = data_.pair.test.get()},
-                options, {.configuration = "c", .model = "m", .versions = "v"}) {}
+                options, {.configuration = "c", .command_line = "trainer", .model = "m", .versions = "v"}) {}
 
  private:
   std::unique_ptr<Backend> backend_;
@@ -73,12 +74,14 @@ class Recorder : public RunObserver {
   void on_stretch(const StretchReport& report) override { stretches.push_back(report); }
   void on_digest(const DigestReport& report) override { digests.push_back(report); }
   void on_epoch(const EpochReport& report) override { epochs.push_back(report); }
+  void on_samples(const SampleReport& report) override { samples.push_back(report); }
   void on_checkpoint(TrainState state, double) override { checkpoints.push_back(std::move(state)); }
 
   std::vector<std::int64_t> steps;
   std::vector<StretchReport> stretches;
   std::vector<DigestReport> digests;
   std::vector<EpochReport> epochs;
+  std::vector<SampleReport> samples;
   std::vector<TrainState> checkpoints;
 };
 

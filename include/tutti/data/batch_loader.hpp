@@ -50,8 +50,8 @@ class BatchLoader {
   BatchLoader(const BatchLoader&) = delete;
   BatchLoader& operator=(const BatchLoader&) = delete;
 
-  std::int64_t steps(std::int64_t epoch) const;
-  std::int64_t remainder(std::int64_t epoch) const;
+  // Steps and positions of its epochs; of some part.
+  const SplitBatchSampler& schedule() const;
   // Every number of samples that a part, of whichever rank, can be given in any step of any epoch: ascending, 0 left
   // out.
   std::vector<std::int64_t> slice_sizes() const;

@@ -7,6 +7,7 @@
 #include "tutti/data/part_plan.hpp"
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string_view>
 #include <vector>
@@ -49,14 +50,22 @@ class SplitBatchSampler {
   static std::vector<SplitBatchSampler> for_parts(std::int64_t length, std::int64_t batch_size, int num_parts,
                                                   IndexRange parts, LastBatch last_batch, OrderRule rule);
 
-  // Steps of an epoch; equal for all parts.
+  static constexpr std::int64_t kMostEpochs = std::numeric_limits<std::int32_t>::max();
+
+  // Steps of an epoch, and of all epochs before it; equal for all parts. Throws a usage error for an epoch that is not
+  // among 0 .. kMostEpochs - 1, as all here do.
   std::int64_t steps(std::int64_t epoch) const;
+  std::int64_t steps_before(std::int64_t epoch) const;
   // Samples of the whole batch of that step, over all parts.
   std::int64_t batch_samples(std::int64_t epoch, std::int64_t step) const;
   // Samples of this part in the whole epoch.
   std::int64_t samples(std::int64_t epoch) const;
   // Samples dealt by the end of the epoch that no step has seen: for rollover c_{e+1}, for discard N mod B.
   std::int64_t remainder(std::int64_t epoch) const;
+  // Samples at the front of the epoch's order that earlier ones left over: for rollover c_e, else 0.
+  std::int64_t carried_over(std::int64_t epoch) const;
+  // Of the epoch's order, those that the steps before this one take.
+  std::int64_t samples_before(std::int64_t epoch, std::int64_t step) const;
   // This part's share of that step's batch, possibly empty. Not thread-safe: keeps the orders last dealt.
   std::vector<std::int64_t> indices(std::int64_t epoch, std::int64_t step) const;
 

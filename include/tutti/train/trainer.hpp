@@ -68,7 +68,7 @@ struct TrainerOptions {
   // Of each checkpoint's arrays, those that this rank hands to on_checkpoint; none: nothing is copied here.
   std::optional<FileShare> file_share = FileShare{};
   bool reports_samples = false;
-  // For rehearsals: called in the thread that played a part, with the seconds that it took; as if it took as much longer.
+  // For rehearsals: called in the thread that played a part, with the seconds that it took; as if it took as much more.
   std::function<void(double seconds)> after_part{};
 };
 
@@ -92,7 +92,8 @@ class Trainer {
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
-  // Goes on from there. Throws a checkpoint error that names the first tensor that does not fit.
+  // Goes on from there. Throws a checkpoint error that names the first tensor, or item of the progress, that does not
+  // fit. The planned end may be another than it was.
   void restore(const TrainState& state);
   // Starts from these weights and statistics instead of drawn ones, before the first step. Those of the last layer with
   // any may be missing or of another shape: they stay as drawn, and their names are returned. Throws an input error
@@ -107,8 +108,8 @@ class Trainer {
   void step();
   // The last step's gradients, of what this rank updates: with ring and exact, of everything.
   Tensor gradients() const;
-  // As a step whose only part of this rank had these gradients, f32, a whole block elsewhere: exchange and update alone,
-  // for measurements. No step of the run: it counts nothing. Collective. Asynchronous likewise.
+  // As a step whose only part of this rank had these gradients, f32, a whole block elsewhere: exchange and update
+  // alone, for measurements. No step of the run: it counts nothing. Collective. Asynchronous likewise.
   void step_with(const Tensor& gradients);
   // Returns when all steps so far are done.
   void settle();

@@ -1,0 +1,101 @@
+// What ranks hand over of one state, each its share.
+
+#include "tutti/base/error.hpp"
+#include "tutti/comm/communicator.hpp"
+
+#include "support/mpi_world.hpp"
+#include "support/thrown.hpp"
+#include "train/training_run.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <iterator>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tutti {
+namespace {
+
+class SnapshotRanks : public testing::Test {
+ protected:
+  SnapshotRanks() {
+    options_.num_parts = test_world().size();
+    options_.batch_size = 16;
+    options_.file_share = share();
+  }
+
+  // Of two files, made by the second rank and the last.
+  static std::optional<FileShare> share() {
+    const int rank = test_world().rank();
+    if (rank == 0) return std::nullopt;
+    return FileShare{.file = rank - 1, .files = 2};
+  }
+  static std::size_t arrays(const TrainState& state) {
+    return state.parameters.size() + state.statistics.size() + state.optimizer.size() + state.exchange.size();
+  }
+
+  void make_trainer() {
+    trainer_.emplace(
+        TrainerParts{
+            .backend = *backend_, .communicator = *communicator_, .network = network_, .train = *data_.pair.train},
+        options_, RunFacts{});
+  }
+
+  TrainerOptions options_;
+  std::unique_ptr<Backend> backend_ = make_cpu_backend();
+  std::unique_ptr<Communicator> communicator_ = make_mpi_ring_communicator(test_world(), {});
+  OwnedData data_ = open_small("synthetic:100x1x8x8:3");
+  Network network_{small_resnet(), data_.pair.train->info().image, data_.pair.train->info().classes};
+  std::optional<Trainer> trainer_;
+};
+
+TEST_F(SnapshotRanks, HoldOnlyTheArraysOfTheirShareUnderEveryExchange) {
+  for (const Exchange kind : {Exchange::ring, Exchange::exact, Exchange::sharded, Exchange::central}) {
+    options_.exchange.kind = kind;
+    options_.checkpoint_every_steps = 2;
+    options_.steps = 2;
+    make_trainer();
+    Recorder seen;
+    trainer_->run(seen);
+    const TrainState& mine = seen.checkpoints.at(0);
+    const TrainState whole = trainer_->snapshot();
+    EXPECT_EQ(mine.progress, whole.progress);
+    const auto sizes = all_gather_text(test_world(), std::to_string(arrays(mine)));
+    EXPECT_EQ(std::stoul(sizes[1]) + std::stoul(sizes[2]), arrays(whole));
+    if (!share()) {
+      EXPECT_EQ(arrays(mine), 0u);
+      continue;
+    }
+    const bool first = share()->file == 0;
+    EXPECT_GT(arrays(mine), 0u);
+    EXPECT_LT(arrays(mine), arrays(whole));
+    EXPECT_EQ(mine.exchange.empty(), !first || kind != Exchange::exact);
+    for (const auto list : {&TrainState::parameters, &TrainState::statistics, &TrainState::optimizer}) {
+      const std::vector<NamedArray>& all = whole.*list;
+      for (const NamedArray& array : mine.*list) {
+        const auto same = std::ranges::find(all, array.name, &NamedArray::name);
+        ASSERT_NE(same, all.end()) << array.name;
+        EXPECT_EQ(array.values, same->values) << array.name;
+      }
+    }
+  }
+}
+
+// Weight decay that carries the first array of the second file, and all others, beyond all bounds.
+TEST_F(SnapshotRanks, RefuseAStateThatIsNoLongerFiniteAllTogether) {
+  options_.learning_rate.base = 1e30;
+  options_.optimizer.weight_decay = 1e30;
+  make_trainer();
+  trainer_->step();
+  const Error error = thrown_by([&] { trainer_->snapshot(share()); });
+  EXPECT_EQ(error.source(), ErrorSource::not_finite);
+  EXPECT_EQ(error.reach(), ErrorReach::all_ranks);
+  const std::string words = error.what();
+  EXPECT_TRUE(words.starts_with(share() ? "" : "the state on another rank holds")) << words;
+  EXPECT_EQ(words.find('/') != std::string::npos, share().has_value()) << words;
+}
+
+}  // namespace
+}  // namespace tutti

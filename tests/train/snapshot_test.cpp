@@ -1,0 +1,298 @@
+// What a trainer hands over for a checkpoint, and what it takes back.
+
+#include "tutti/data/split_batch_sampler.hpp"
+
+#include "support/thrown.hpp"
+#include "train/training_run.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <iterator>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tutti {
+namespace {
+
+constexpr std::int64_t kSamples = 100;
+constexpr std::int64_t kBatch = 16;
+
+TrainerOptions small() {
+  TrainerOptions options;
+  options.batch_size = kBatch;
+  options.num_parts = 3;
+  options.epochs = 3;
+  return options;
+}
+
+void expect_equal(const std::vector<NamedArray>& found, const std::vector<NamedArray>& expected) {
+  ASSERT_EQ(found.size(), expected.size());
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    EXPECT_EQ(found[i].name, expected[i].name);
+    EXPECT_EQ(found[i].shape, expected[i].shape) << expected[i].name;
+    EXPECT_EQ(found[i].values, expected[i].values) << expected[i].name;
+  }
+}
+
+void append(std::vector<NamedArray>& arrays, std::vector<NamedArray> more) {
+  std::ranges::move(more, std::back_inserter(arrays));
+}
+
+std::int64_t elements(const std::vector<NamedArray>& arrays) {
+  std::int64_t sum = 0;
+  for (const NamedArray& array : arrays) sum += array.shape.elements();
+  return sum;
+}
+
+class Snapshot : public testing::Test {
+ protected:
+  Snapshot() {
+    TrainerOptions options = small();
+    options.exchange.kind = Exchange::exact;
+    options.optimizer.kind = "adamw";
+    run_.emplace(options, RunData{.model = small_resnet()});
+    for (int step = 0; step < 2; ++step) run_->trainer.step();
+    whole_ = run_->trainer.snapshot();
+  }
+
+  std::optional<TrainingRun> run_;
+  TrainState whole_;
+};
+
+TEST_F(Snapshot, OfSeveralSharesMakesTheWholeState) {
+  for (const int files : {2, 3}) {
+    TrainState merged;
+    for (int file = 0; file < files; ++file) {
+      TrainState share = run_->trainer.snapshot(FileShare{.file = file, .files = files});
+      EXPECT_EQ(share.progress, whole_.progress);
+      EXPECT_EQ(share.command_line, "trainer");
+      EXPECT_EQ(share.exchange.empty(), file > 0);
+      const std::int64_t size = elements(share.parameters) + elements(share.statistics) + elements(share.optimizer);
+      EXPECT_GT(size * files, 1000) << file;
+      append(merged.parameters, std::move(share.parameters));
+      append(merged.statistics, std::move(share.statistics));
+      append(merged.optimizer, std::move(share.optimizer));
+      append(merged.exchange, std::move(share.exchange));
+    }
+    expect_equal(merged.parameters, whole_.parameters);
+    expect_equal(merged.statistics, whole_.statistics);
+    expect_equal(merged.optimizer, whole_.optimizer);
+    expect_equal(merged.exchange, whole_.exchange);
+  }
+}
+
+TEST_F(Snapshot, WithoutAShareHoldsNoArrays) {
+  const TrainState state = run_->trainer.snapshot({});
+  EXPECT_EQ(state.progress, whole_.progress);
+  EXPECT_EQ(state.configuration, whole_.configuration);
+  EXPECT_TRUE(state.parameters.empty() && state.statistics.empty() && state.optimizer.empty() &&
+              state.exchange.empty());
+}
+
+TEST(Progress, TellsWhereTheSamplerStands) {
+  for (const LastBatch last : {LastBatch::keep, LastBatch::discard, LastBatch::rollover}) {
+    TrainerOptions options = small();
+    options.last_batch = last;
+    options.seed = std::numeric_limits<std::uint64_t>::max();
+    options.checkpoint_every_steps = 1;
+    options.learning_rate.warmup_epochs = 1;
+    TrainingRun run(options);
+    Recorder seen;
+    run.trainer.run(seen);
+    const SplitBatchSampler sampler(kSamples, kBatch, 1, 0, last);
+    std::int64_t epoch = 0;
+    std::int64_t step = 0;
+    std::int64_t taken = 0;
+    for (const TrainState& state : seen.checkpoints) {
+      taken += sampler.batch_samples(epoch, step++);
+      if (step == sampler.steps(epoch)) {
+        ++epoch;
+        step = taken = 0;
+      }
+      const TrainProgress& found = state.progress;
+      EXPECT_EQ(found.epoch, epoch);
+      EXPECT_EQ(found.step_in_epoch, step);
+      EXPECT_EQ(found.samples_in_epoch, taken);
+      EXPECT_EQ(found.carried_over, last == LastBatch::rollover && epoch > 0 ? sampler.remainder(epoch - 1) : 0);
+      EXPECT_EQ(found.planned_steps, run.trainer.planned_steps());
+      EXPECT_EQ(found.learning_rate, 0.05 * static_cast<double>(std::min<std::int64_t>(found.step, sampler.steps(0))) /
+                                         static_cast<double>(sampler.steps(0)));
+      EXPECT_EQ(found.seed, -1);
+      EXPECT_EQ(found.parts, 3);
+    }
+    EXPECT_EQ(std::ssize(seen.checkpoints), run.trainer.planned_steps());
+  }
+}
+
+TEST(Progress, ThatDoesNotFitIsRefusedByNameWithBothValues) {
+  TrainerOptions options = small();
+  options.last_batch = LastBatch::rollover;
+  options.checkpoint_every_steps = 9;
+  TrainingRun run(options);
+  Recorder seen;
+  run.trainer.run(seen);
+  const TrainState good = seen.checkpoints.at(0);  // three steps into the second epoch, that begins with 4 samples
+  const auto refusal = [&](std::int64_t TrainProgress::*item, std::int64_t value) {
+    TrainState state = good;
+    state.progress.*item = value;
+    const Error error = thrown_by([&] { run.trainer.restore(state); });
+    EXPECT_EQ(error.source(), ErrorSource::checkpoint);
+    return std::string(error.what()).substr(0, std::string(error.what()).find(" with"));
+  };
+  EXPECT_EQ(refusal(&TrainProgress::seed, 7), "seed is 7 in the checkpoint, but 0");
+  EXPECT_EQ(refusal(&TrainProgress::parts, 4), "parts is 4 in the checkpoint, but 3");
+  EXPECT_EQ(refusal(&TrainProgress::samples_in_epoch, 47), "samples_in_epoch is 47 in the checkpoint, but 48");
+  EXPECT_EQ(refusal(&TrainProgress::carried_over, 5), "carried_over is 5 in the checkpoint, but 4");
+  EXPECT_EQ(refusal(&TrainProgress::step, 10), "step is 10 in the checkpoint, but 9");
+  EXPECT_EQ(refusal(&TrainProgress::step_in_epoch, 6), "step_in_epoch is 6 in the checkpoint, but 0 to 5");
+  EXPECT_EQ(refusal(&TrainProgress::epoch, -1), "epoch is -1 in the checkpoint, but 0 to 2147483646");
+  TrainState state = good;
+  state.progress.planned_steps = 99;
+  run.trainer.restore(state);
+  EXPECT_EQ(run.trainer.snapshot().progress, good.progress);
+}
+
+// Batches of more than the data set: every third epoch has a step.
+TEST(Progress, GoesOnBehindEpochsWithoutSteps) {
+  TrainerOptions options = small();
+  options.batch_size = 250;
+  options.last_batch = LastBatch::rollover;
+  options.epochs = 4;
+  Recorder seen;
+  TrainingRun part(options);
+  EXPECT_EQ(part.trainer.run(seen), RunEnd::planned);
+  options.epochs = 6;
+  TrainingRun rest(options);
+  rest.trainer.restore(part.trainer.snapshot());
+  rest.trainer.run(seen);
+  TrainingRun whole(options);
+  Recorder unbroken;
+  whole.trainer.run(unbroken);
+  ASSERT_EQ(seen.epochs.size(), unbroken.epochs.size());
+  EXPECT_EQ(seen.epochs.back().epoch, unbroken.epochs.back().epoch);
+  EXPECT_EQ(rest.trainer.weights_digest(), whole.trainer.weights_digest());
+}
+
+TEST(BestTest, IsTheEarliestEvaluationOfTheMostCorrectAnswersAndIsKeptInACheckpoint) {
+  TrainerOptions options = small();
+  options.epochs = 12;
+  options.checkpoint_at_best = true;
+  TrainingRun run(options);
+  Recorder seen;
+  run.trainer.run(seen);
+  BestTest best;
+  std::vector<std::int64_t> improved;
+  for (const EpochReport& epoch : seen.epochs) {
+    if (best.step >= 0 && epoch.test->correct <= best.correct) continue;
+    best = {.step = epoch.step, .correct = epoch.test->correct, .samples = epoch.test->samples};
+    improved.push_back(epoch.step);
+  }
+  EXPECT_LT(improved.size(), seen.epochs.size());
+  std::vector<std::int64_t> kept;
+  for (const TrainState& state : seen.checkpoints) {
+    kept.push_back(state.progress.best.step);
+    EXPECT_EQ(state.progress.step, state.progress.best.step);
+  }
+  EXPECT_EQ(kept, improved);
+  EXPECT_EQ(run.trainer.snapshot().progress.best, best);
+  TrainingRun rest(options);
+  rest.trainer.restore(seen.checkpoints.at(0));
+  Recorder after;
+  rest.trainer.run(after);
+  EXPECT_EQ(after.checkpoints.size() + 1, kept.size());
+  EXPECT_EQ(rest.trainer.snapshot().progress.best, best);
+}
+
+TEST(Samples, AreToldOfEveryStepAsTheSamplerDealsThem) {
+  TrainerOptions options = small();
+  options.last_batch = LastBatch::rollover;
+  options.shuffle = Shuffle::partition;
+  options.seed = 5;
+  const OrderRule rule{.shuffle = options.shuffle, .seed = options.seed};
+  Recorder silent;
+  TrainingRun(options).trainer.run(silent);
+  EXPECT_TRUE(silent.samples.empty());
+  options.reports_samples = true;
+  Recorder seen;
+  TrainingRun(options).trainer.run(seen);
+  std::size_t told = 0;
+  for (std::int64_t epoch = 0; epoch < options.epochs; ++epoch) {
+    const auto parts = SplitBatchSampler::for_parts(kSamples, kBatch, 3, {0, 3}, options.last_batch, rule);
+    for (std::int64_t step = 0; step < parts[0].steps(epoch); ++step) {
+      const SampleReport& report = seen.samples.at(told++);
+      EXPECT_EQ(report.step, static_cast<std::int64_t>(told));
+      EXPECT_EQ(report.epoch, epoch + 1);
+      ASSERT_EQ(report.parts.size(), 3u);
+      for (std::size_t part = 0; part < 3; ++part) EXPECT_EQ(report.parts[part], parts[part].indices(epoch, step));
+    }
+  }
+  EXPECT_EQ(told, seen.samples.size());
+}
+
+class StartFrom : public testing::Test {
+ protected:
+  StartFrom() {
+    trained_.trainer.step();
+    state_ = trained_.trainer.snapshot();
+  }
+
+  NamedArray& array(const std::string& name) { return *std::ranges::find(state_.parameters, name, &NamedArray::name); }
+  std::string refusal() {
+    TrainingRun run(small(), {.model = small_resnet()});
+    const Error error = thrown_by([&] { run.trainer.start_from(state_); });
+    EXPECT_EQ(error.source(), ErrorSource::input);
+    return error.what();
+  }
+
+  TrainingRun trained_{small(), {.model = small_resnet()}};
+  TrainState state_;
+};
+
+TEST_F(StartFrom, TakesWeightsAndStatisticsAndNothingElse) {
+  TrainingRun run(small(), {.model = small_resnet()});
+  EXPECT_TRUE(run.trainer.start_from(state_).empty());
+  const TrainState started = run.trainer.snapshot();
+  expect_equal(started.parameters, state_.parameters);
+  expect_equal(started.statistics, state_.statistics);
+  EXPECT_EQ(started.optimizer.at(0).values, std::vector<float>(started.optimizer.at(0).values.size()));
+  EXPECT_EQ(started.progress.step, 0);
+  EXPECT_EQ(run.trainer.evaluate(), trained_.trainer.evaluate());
+}
+
+TEST_F(StartFrom, LeavesAHeadOfOtherClassesOrAnotherNameAsDrawn) {
+  const RunData five{.name = "synthetic:100x1x8x8:5", .model = small_resnet()};
+  const std::vector<std::string> head{"head/weight", "head/bias"};
+  const auto drawn = TrainingRun(small(), five).trainer.snapshot().parameters;
+  for (const bool renamed : {false, true}) {
+    if (renamed) {
+      for (const std::string& name : head) array(name).name.replace(0, 4, "fc");
+    }
+    TrainingRun run(small(), five);
+    EXPECT_EQ(run.trainer.start_from(state_), head);
+    const auto started = run.trainer.snapshot().parameters;
+    for (std::size_t i = 0; i < started.size(); ++i) {
+      EXPECT_EQ(started[i].values, i < 2 ? drawn[i].values : state_.parameters[i].values) << started[i].name;
+    }
+  }
+}
+
+TEST_F(StartFrom, RefusesAnyOtherMisfitByNameAndShapes) {
+  array("stem.conv/weight").shape = Shape{8, 3, 3, 3};
+  EXPECT_TRUE(refusal().starts_with("stem.conv/weight is 8x3x3x3 in the checkpoint, but 8x1x3x3 in this model"))
+      << refusal();
+  array("stem.conv/weight").name = "stem.other/weight";
+  EXPECT_TRUE(refusal().starts_with("stem.conv/weight is missing in the checkpoint, but 8x1x3x3 in this model"))
+      << refusal();
+  state_ = trained_.trainer.snapshot();
+  state_.parameters.push_back({"block3.conv/weight", Shape{2}, {1, 2}});
+  EXPECT_TRUE(refusal().starts_with("block3.conv/weight is 2 in the checkpoint, but missing in this model"))
+      << refusal();
+  array("head/weight").name = "fc/weight";
+  EXPECT_NE(refusal().find("missing in this model"), std::string::npos) << refusal();
+}
+
+}  // namespace
+}  // namespace tutti
