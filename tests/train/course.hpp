@@ -43,7 +43,7 @@ class Scribe : public RunObserver {
   BoundaryWish at_boundary(std::int64_t step) override {
     return stops_.contains(step) ? BoundaryWish::save_and_stop : BoundaryWish::go_on;
   }
-  void on_checkpoint(TrainState state) override { left = std::move(state); }
+  void on_checkpoint(TrainState state, double) override { left = std::move(state); }
   void on_digest(const DigestReport& report) override {
     text += fmt::format("step {}: weights {:016x} gradients {:016x} optimizer {:016x} statistics {:016x}\n",
                         report.step, report.weights, report.gradients, report.optimizer, report.statistics.value_or(0));
