@@ -41,7 +41,7 @@ inline TrainState sample_state() {
                        .parts = 4,
                        .epoch_sums = {.loss_steps = 123456789, .correct = 70, .samples = 80, .not_finite = 0},
                        .epoch_seconds = 0.1,
-                       .best = {.step = 36, .correct = 90, .samples = 100}},
+                       .best = {.step = 0, .correct = 90, .samples = 100}},
           .parameters = {sample_array("conv1/bias", {2}, -1), sample_array("conv1/weight", {2, 1, 3, 3}, 0.5f),
                          unusual_array("odd/weight"), sample_array("stage1.block1.norm1/scale", {4}, 1)},
           .statistics = {sample_array("stage1.block1.norm1/mean", {4}, 0),
