@@ -23,7 +23,7 @@ namespace tutti {
 namespace {
 
 // Best effort: the message on stderr is the report, and this must not fail in its turn.
-void leave_exit_json(const FailureRecord& record, const World& world, ExitStatus status, const std::string& reason) {
+void leave_exit_json(const EndRecord& record, const World& world, ExitStatus status, const std::string& reason) {
   if (record.folder.empty()) return;
   const std::string path = record.folder + "/exit.json";
   const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
@@ -37,7 +37,7 @@ void leave_exit_json(const FailureRecord& record, const World& world, ExitStatus
   ::close(file);
 }
 
-int end_job(World& world, const FailureRecord& record, ExitStatus status, const std::string& reason) {
+int end_job(World& world, const EndRecord& record, ExitStatus status, const std::string& reason) {
   const std::string who = world.size() > 1 ? fmt::format("rank {} on {}: ", world.rank(), world.host()) : "";
   write_stderr_line(fmt::format("trainer: {}{}", who, reason));
   leave_exit_json(record, world, status, reason);
@@ -45,7 +45,7 @@ int end_job(World& world, const FailureRecord& record, ExitStatus status, const 
   return static_cast<int>(status);
 }
 
-int leave_together(World& world, const FailureRecord& record, ExitStatus status, const std::string& reason) {
+int leave_together(World& world, const EndRecord& record, ExitStatus status, const std::string& reason) {
   if (world.rank() == 0) {
     write_stderr_line(fmt::format("trainer: {}", reason));
     leave_exit_json(record, world, status, reason);
@@ -58,7 +58,7 @@ int leave_together(World& world, const FailureRecord& record, ExitStatus status,
   return static_cast<int>(status);
 }
 
-ExitStatus carry_out(World& world, const Invocation& invocation, FailureRecord& record) {
+ExitStatus carry_out(World& world, const Invocation& invocation, EndRecord& record) {
   switch (invocation.command) {
     case Command::print_text:
       break;
@@ -88,9 +88,10 @@ ExitStatus carry_out(World& world, const Invocation& invocation, FailureRecord& 
 
 }  // namespace
 
-int run_guarded(World& world, const FailureRecord& record, const std::function<ExitStatus()>& work) {
+int run_guarded(World& world, const EndRecord& record, const std::function<ExitStatus()>& work) {
   try {
     const ExitStatus status = work();
+    if (status == ExitStatus::stopped) return leave_together(world, record, status, record.reason);
     world.close();
     return static_cast<int>(status);
   } catch (const Error& error) {
@@ -120,7 +121,7 @@ int run_program(int argc, const char* const* argv) {
   }
   try {
     const auto world = make_world();
-    FailureRecord record;
+    EndRecord record;
     return run_guarded(*world, record, [&] {
       run_agreed(*world, [&] {
         if (mistake) throw *mistake;

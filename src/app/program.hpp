@@ -12,14 +12,16 @@ namespace tutti {
 
 int run_program(int argc, const char* const* argv);
 
-// Where a failure is recorded besides stderr: the first rank to fail leaves folder/exit.json. Empty: nowhere.
-struct FailureRecord {
+// Where an early end is recorded besides stderr: the first rank to fail, or rank 0 of a run that was stopped, leaves
+// folder/exit.json. Empty: nowhere.
+struct EndRecord {
   std::string folder;
+  std::string reason{};  // of a run that was stopped
 };
 
 // Carries out `work` on this rank and returns the process's exit status. An error that all ranks raise alike is
 // printed by rank 0 and all leave in order; one that this rank met alone is printed here, with rank and host, and the
 // whole job is ended. Collective.
-int run_guarded(World& world, const FailureRecord& record, const std::function<ExitStatus()>& work);
+int run_guarded(World& world, const EndRecord& record, const std::function<ExitStatus()>& work);
 
 }  // namespace tutti

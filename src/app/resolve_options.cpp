@@ -6,14 +6,18 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <initializer_list>
+#include <optional>
 #include <string_view>
+#include <utility>
 
 namespace tutti {
 namespace {
 
 constexpr int kMostParts = 65536;
+constexpr double kLongestSeconds = 1e9;
 
 void refuse_other_than(const char* option, const std::string& word, std::initializer_list<std::string_view> choices) {
   if (std::ranges::find(choices, word) != choices.end()) return;
@@ -23,6 +27,54 @@ void refuse_other_than(const char* option, const std::string& word, std::initial
 void refuse_outside(const char* option, std::int64_t value, std::int64_t low, std::int64_t high) {
   if (value >= low && value <= high) return;
   throw Error(ErrorSource::usage, fmt::format("--{} {}: must be {} to {}", option, value, low, high));
+}
+
+// Reads a number from the front of `text`; empty when there is none.
+template <class Number>
+std::optional<Number> take_number(std::string_view& text) {
+  Number number{};
+  const auto [rest, status] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (status != std::errc{}) return std::nullopt;
+  text.remove_prefix(static_cast<std::size_t>(rest - text.data()));
+  return number;
+}
+
+// "1h30m", units from the longest to the shortest; or seconds without one.
+std::optional<std::int64_t> seconds_by_units(std::string_view text) {
+  constexpr std::string_view kUnits = "dhms";
+  constexpr std::array<std::int64_t, 4> kSeconds{86400, 3600, 60, 1};
+  std::int64_t seconds = 0;
+  for (std::size_t next = 0; !text.empty();) {
+    const auto count = take_number<std::uint32_t>(text);
+    const bool is_bare = text.empty() && next == 0;
+    const std::size_t unit = is_bare ? kUnits.size() - 1 : text.empty() ? kUnits.npos : kUnits.find(text.front());
+    if (!count || unit == kUnits.npos || unit < next) return std::nullopt;
+    seconds += *count * kSeconds[unit];
+    next = unit + 1;
+    if (!is_bare) text.remove_prefix(1);
+  }
+  return seconds;
+}
+
+// "HH:MM:SS" or "D-HH:MM:SS"
+std::optional<std::int64_t> seconds_by_clock(std::string_view text) {
+  std::int64_t days = 0;
+  if (const auto dash = text.find('-'); dash != text.npos) {
+    const auto count = take_number<std::uint32_t>(text);
+    if (!count || !text.starts_with('-')) return std::nullopt;
+    text.remove_prefix(1);
+    days = *count;
+  }
+  std::int64_t seconds = 0;
+  for (int colons = 0; colons < 3; ++colons) {
+    if (colons > 0 && !text.starts_with(':')) return std::nullopt;
+    if (colons > 0) text.remove_prefix(1);
+    const auto count = take_number<std::uint32_t>(text);
+    if (!count || (colons > 0 && *count >= 60)) return std::nullopt;
+    seconds = 60 * seconds + *count;
+  }
+  if (!text.empty()) return std::nullopt;
+  return 86400 * days + seconds;
 }
 
 }  // namespace
@@ -44,6 +96,7 @@ void refuse_unknown_words(const RunConfig& config) {
   parse_schedule(config.schedule);
   parse_part_map(config.part_map);
   parse_checkpoint_every(config.checkpoint_every);
+  parse_time_limit(config.time_limit);
   if (!config.lr_period.empty()) parse_lr_period(config.lr_period);
   if (config.optimizer == "adamw" && config.momentum != 0) {
     throw Error(ErrorSource::usage,
@@ -65,6 +118,7 @@ void refuse_unknown_words(const RunConfig& config) {
   refuse_outside("test-every", config.test_every, 0, kMany);
   refuse_outside("log-every", config.log_every, 0, kMany);
   refuse_outside("digest-every", config.digest_every, 0, kMany);
+  if (config.keep_checkpoints != 0) refuse_outside("keep-checkpoints", config.keep_checkpoints, 2, kMany);
   if (!(config.stall_timeout >= 1 && config.stall_timeout <= 1e6)) {
     throw Error(ErrorSource::usage, fmt::format("--stall-timeout {}: must be 1 second or more", config.stall_timeout));
   }
@@ -111,17 +165,39 @@ TrainerOptions resolve_options(const RunConfig& config, const NetworkSpec& model
   return options;
 }
 
+void refuse_without_out(const RunConfig& config) {
+  if (!config.out.empty()) return;
+  const std::array<std::pair<const char*, bool>, 4> wanting{{{"resume", config.resume},
+                                                             {"checkpoint-every", !config.checkpoint_every.empty()},
+                                                             {"keep-best", config.keep_best},
+                                                             {"time-limit", !config.time_limit.empty()}}};
+  for (const auto& [option, is_given] : wanting) {
+    if (!is_given) continue;
+    throw Error(ErrorSource::usage, fmt::format("--{} wants --out, the folder of the run's checkpoints", option));
+  }
+}
+
 CheckpointInterval parse_checkpoint_every(const std::string& text) {
   if (text.empty()) return {};
-  std::int64_t count = 0;
-  const auto [rest, status] = std::from_chars(text.data(), text.data() + text.size(), count);
-  const std::string_view unit(rest, static_cast<std::size_t>(text.data() + text.size() - rest));
-  if (status == std::errc{} && count >= 1) {
-    if (unit.empty() || unit == "steps") return {.steps = count};
-    if (unit == "epochs") return {.epochs = count};
-  }
+  std::string_view unit = text;
+  const auto count = take_number<std::int64_t>(unit);
+  if (count && *count >= 1 && (unit.empty() || unit == "steps")) return {.steps = *count};
+  if (count && *count >= 1 && unit == "epochs") return {.epochs = *count};
+  std::string_view rest = text;
+  const auto seconds = take_number<double>(rest);
+  if (seconds && rest == "s" && *seconds > 0 && *seconds <= kLongestSeconds) return {.seconds = *seconds};
   throw Error(ErrorSource::usage,
-              fmt::format("--checkpoint-every {}: give a number of steps (500, 500steps) or epochs (1epochs)", text));
+              fmt::format("--checkpoint-every {}: give a number of steps (500, 500steps), epochs (1epochs) or seconds "
+                          "(600s)",
+                          text));
+}
+
+double parse_time_limit(const std::string& text) {
+  if (text.empty()) return 0;
+  const auto seconds = text.find(':') == text.npos ? seconds_by_units(text) : seconds_by_clock(text);
+  if (seconds && *seconds > 0 && static_cast<double>(*seconds) <= kLongestSeconds) return static_cast<double>(*seconds);
+  throw Error(ErrorSource::usage,
+              fmt::format("--time-limit {}: give seconds (3600), or as 90m, 1h30m, 12:00:00 or 1-12:00:00", text));
 }
 
 PartMapOptions parse_part_map(const std::string& text) {

@@ -18,12 +18,19 @@ void refuse_unknown_words(const RunConfig& config);
 // `config` has its zeros filled in. Throws usage errors for numbers out of range.
 TrainerOptions resolve_options(const RunConfig& config, const NetworkSpec& model);
 
-// "--checkpoint-every": a number of steps or epochs; empty means neither.
+// Throws a usage error for options that are for nothing without --out, when that is missing. Only training has it.
+void refuse_without_out(const RunConfig& config);
+
+// "--checkpoint-every": a number of steps, epochs or seconds; empty means none of them. Throws a usage error.
 struct CheckpointInterval {
   std::int64_t steps = 0;
   std::int64_t epochs = 0;
+  double seconds = 0;
 };
 CheckpointInterval parse_checkpoint_every(const std::string& text);
+
+// "--time-limit" in seconds: 3600, 90s, 90m, 1h30m, HH:MM:SS or D-HH:MM:SS; empty means none, 0. Throws a usage error.
+double parse_time_limit(const std::string& text);
 
 // even, auto, or a list by rank: "3,3,2". Throws a usage error.
 PartMapOptions parse_part_map(const std::string& text);

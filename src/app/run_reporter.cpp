@@ -1,11 +1,14 @@
 #include "run_reporter.hpp"
 
+#include "tutti/base/error.hpp"
 #include "tutti/train/epoch_line.hpp"
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 #include <unistd.h>
 
 #include <cstdio>
+#include <utility>
 
 namespace tutti {
 namespace {
@@ -18,15 +21,54 @@ bool wants_bar(const RunConfig& config) {
 
 }  // namespace
 
-RunReporter::RunReporter(World& world, const RunConfig& config, const CheckpointStore* store)
-    : world_(world), log_(world.rank(), world.host(), config.quiet), store_(store) {
+RunReporter::RunReporter(World& world, const RunConfig& config, const RunKeeping* keeping)
+    : world_(world), log_(world.rank(), world.host(), config.quiet), keeping_(keeping) {
   if (world.rank() != 0) return;
-  if (store != nullptr) metrics_.emplace(config.out + "/metrics.jsonl");
+  if (keeping != nullptr) metrics_.emplace(config.out + "/metrics.jsonl");
+  if (!config.sample_log.empty()) samples_.emplace(config.sample_log);
   if (wants_bar(config)) bar_.emplace();
 }
 
-void RunReporter::start(const std::string& run_record) {
-  if (metrics_) metrics_->write_line(run_record);
+// What is wrong with the disk is said once, not at every record.
+template <class Write>
+void RunReporter::recording(Write write) {
+  try {
+    write();
+    last_trouble_.clear();
+  } catch (const Error& error) {
+    if (error.source() != ErrorSource::save) throw;
+    if (error.what() == std::exchange(last_trouble_, error.what())) return;
+    if (bar_) bar_->clear();
+    log_.warn(fmt::format("a record is lost, and training goes on: {}", error.what()));
+  }
+}
+
+template <class Report>
+void RunReporter::record(const Report& report) {
+  if (metrics_) recording([&] { metrics_->write(report); });
+}
+
+void RunReporter::record_line(const std::string& json) {
+  if (metrics_) recording([&] { metrics_->write_line(json); });
+}
+
+void RunReporter::start(const std::string& run_record) { record_line(run_record); }
+
+void RunReporter::finish() {
+  if (bar_) bar_->clear();
+  if (keeping_ != nullptr) keeping_->checkpoints.finish([this](const std::string& json) { record_line(json); });
+}
+
+BoundaryWish RunReporter::at_boundary() {
+  if (keeping_ == nullptr) return BoundaryWish::go_on;
+  keeping_->checkpoints.tell([this](const std::string& json) { record_line(json); });
+  return keeping_->control.at_boundary();
+}
+
+void RunReporter::on_samples(const SampleReport& report) {
+  if (!samples_) return;
+  const nlohmann::ordered_json json{{"step", report.step}, {"epoch", report.epoch}, {"parts", report.parts}};
+  recording([&] { samples_->append(json.dump()); });
 }
 
 void RunReporter::on_step(const StepProgress& progress) {
@@ -38,13 +80,9 @@ void RunReporter::on_note(const std::string& text) {
   log_.note(text);
 }
 
-void RunReporter::on_stretch(const StretchReport& report) {
-  if (metrics_) metrics_->write(report);
-}
+void RunReporter::on_stretch(const StretchReport& report) { record(report); }
 
-void RunReporter::on_digest(const DigestReport& report) {
-  if (metrics_) metrics_->write(report);
-}
+void RunReporter::on_digest(const DigestReport& report) { record(report); }
 
 void RunReporter::on_epoch(const EpochReport& report) {
   if (bar_) bar_->clear();
@@ -52,11 +90,11 @@ void RunReporter::on_epoch(const EpochReport& report) {
     fmt::print("{}\n", epoch_line(report));
     std::fflush(stdout);
   }
-  if (metrics_) metrics_->write(report);
+  record(report);
 }
 
-void RunReporter::on_checkpoint(TrainState state) {
-  if (store_ != nullptr) store_->save(state);
+void RunReporter::on_checkpoint(TrainState state, double copy_seconds) {
+  if (keeping_ != nullptr) keeping_->checkpoints.take(std::move(state), copy_seconds);
 }
 
 }  // namespace tutti

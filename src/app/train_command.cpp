@@ -7,48 +7,31 @@
 #include "tutti/storage/whole_file.hpp"
 
 #include "assemble.hpp"
+#include "checkpoint_keeping.hpp"
 #include "option_table.hpp"
 #include "plan_choices.hpp"
 #include "processors.hpp"
+#include "resolve_options.hpp"
+#include "run_control.hpp"
+#include "run_folder.hpp"
 #include "run_record.hpp"
 #include "run_reporter.hpp"
+#include "stop_signals.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
+#include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
-#include <system_error>
 
 namespace tutti {
 namespace {
 
-void prepare_folder(World& world, const RunConfig& config, const CheckpointStore& store) {
-  run_agreed(world, [&] {
-    if (world.rank() != 0) return;
-    std::error_code failure;
-    std::filesystem::create_directories(store.folder(), failure);
-    if (failure) {
-      throw Error(ErrorSource::save, fmt::format("--out {}: cannot make {}: {}; choose a folder that can be written",
-                                                 config.out, store.folder(), failure.message()));
-    }
-    if (!config.resume && store.holds_any()) {
-      throw Error(ErrorSource::input,
-                  fmt::format("--out {} holds checkpoints of an earlier run: add --resume to go on with it, or choose "
-                              "another folder",
-                              config.out));
-    }
-    std::filesystem::remove(std::filesystem::path(config.out) / "exit.json", failure);
-  });
-}
-
-std::optional<LoadedCheckpoint> find_checkpoint(World& world, const RunConfig& config, const CheckpointStore& store,
-                                                const Log& log) {
-  if (!config.resume) return std::nullopt;
-  auto newest = store.newest(world, log);
+std::optional<LoadedCheckpoint> find_checkpoint(World& world, const RunConfig& config, const Log& log) {
+  auto newest = CheckpointStore(config.out + "/checkpoints").newest(world, log);
   if (!newest) log.note(fmt::format("--resume: {} holds no checkpoint; starting afresh", config.out));
   return newest;
 }
@@ -80,68 +63,120 @@ void tell_end(const Trainer& trainer, std::uint64_t digest, const RunConfig& con
   }
 }
 
-ExitStatus train(World& world, const Assembly& assembly, const std::optional<LoadedCheckpoint>& resumed,
-                 const CheckpointStore* store, const Invocation& invocation, const Log& log) {
-  const RunConfig& config = assembly.config;
+// Generous: parameters, their two moments at most, and the texts.
+std::size_t most_state_bytes(const Network& network) {
+  return 3 * network.layout().block_bytes() + (std::size_t{1} << 20);
+}
+
+RunLimits limits_of(const Assembly& assembly) {
+  return {.save_every = parse_checkpoint_every(assembly.config.checkpoint_every).seconds,
+          .time_limit = parse_time_limit(assembly.config.time_limit),
+          .checkpoint_bytes = static_cast<std::int64_t>(most_state_bytes(*assembly.network))};
+}
+
+// Everything of one run between its assembly and its end.
+class TrainRun {
+ public:
+  TrainRun(World& world, Assembly& assembly, LoadedCheckpoint* resumed, const Log& log)
+      : world_(world), assembly_(assembly), resumed_(resumed), log_(log) {}
+
+  // Keeps what it has trained in the folder, and stops for its signals.
+  void keep_in(const RunFolder& folder, const StopSignals& signals) {
+    const auto share = file_share(world_, most_state_bytes(*assembly_.network));
+    assembly_.options.file_share = share;
+    control_.emplace(world_, signals, limits_of(assembly_));
+    checkpoints_.emplace(world_, assembly_.config, folder.store(), share, *control_);
+    keeping_.emplace(RunKeeping{*checkpoints_, *control_});
+    save_resolved_options(world_, assembly_.config);
+  }
+
+  // Why it stopped; empty when it came to its end. Collective.
+  std::string train(const Invocation& invocation);
+
+ private:
+  void build(const Invocation& invocation);
+
+  World& world_;
+  Assembly& assembly_;
+  LoadedCheckpoint* resumed_;
+  const Log& log_;
+  std::optional<RunControl> control_;
+  std::optional<CheckpointKeeping> checkpoints_;
+  std::optional<RunKeeping> keeping_;
+  std::optional<Trainer> trainer_;
+};
+
+void TrainRun::build(const Invocation& invocation) {
+  const RunConfig& config = assembly_.config;
   const RunFacts facts{.configuration = config_text(config),
-                       .model = model_text(assembly.network->spec()),
-                       .versions = versions_text(assembly, world),
-                       .data_digest = assembly.data_digest};
-  std::optional<Trainer> trainer;
-  build_alike(world, config, *assembly.backend, [&] {
-    trainer.emplace(assembly.parts(), assembly.options, facts);
-    if (resumed) trainer->restore(resumed->state);
+                       .command_line = fmt::format("{}", fmt::join(invocation.words, " ")),
+                       .model = model_text(assembly_.network->spec()),
+                       .versions = versions_text(assembly_, world_),
+                       .data_digest = assembly_.data_digest};
+  build_alike(world_, config, *assembly_.backend, [&] {
+    trainer_.emplace(assembly_.parts(), assembly_.options, facts);
+    if (resumed_ != nullptr) trainer_->restore(resumed_->state);
   });
-  tell_start(assembly, world, *trainer, log);
-  if (resumed) {
-    log.note(fmt::format("going on from {}: {} of {} steps done", resumed->path, trainer->steps_done(),
-                         trainer->planned_steps()));
+  if (resumed_ != nullptr) resumed_->state = {};
+  tell_start(assembly_, world_, *trainer_, log_);
+  if (resumed_ != nullptr) {
+    log_.note(fmt::format("going on from {}: {} of {} steps done", resumed_->path, trainer_->steps_done(),
+                          trainer_->planned_steps()));
   }
-  if (trainer->steps_done() >= trainer->planned_steps()) {
-    log.note(fmt::format("nothing left to do: all {} steps are done; --epochs or --steps makes the run longer",
-                         trainer->planned_steps()));
+  if (trainer_->steps_done() >= trainer_->planned_steps()) {
+    log_.note(fmt::format("nothing left to do: all {} steps are done; --epochs or --steps makes the run longer",
+                          trainer_->planned_steps()));
   }
-  if (store != nullptr) save_resolved_options(world, config);
+}
+
+std::string TrainRun::train(const Invocation& invocation) {
+  build(invocation);
   std::optional<RunReporter> reporter;
-  run_agreed(world, [&] { reporter.emplace(world, config, store); });
-  reporter->start(run_record(assembly, world, invocation.words));
-  end_together(world, [&] { trainer->run(*reporter); });
-  tell_end(*trainer, trainer->weights_digest(), config, log);
-  return ExitStatus::done;
+  run_agreed(world_, [&] { reporter.emplace(world_, assembly_.config, keeping_ ? &*keeping_ : nullptr); });
+  reporter->start(run_record(assembly_, world_, invocation.words));
+  RunEnd end = RunEnd::planned;
+  end_together(world_, [&] { end = trainer_->run(*reporter); });
+  const std::uint64_t digest = trainer_->weights_digest();
+  reporter->finish();
+  if (end == RunEnd::stopped) {
+    return fmt::format("stopped by {} with {} of {} steps done and saved; --resume goes on from there",
+                       control_->reason(), trainer_->steps_done(), trainer_->planned_steps());
+  }
+  tell_end(*trainer_, digest, assembly_.config, log_);
+  return {};
 }
 
 }  // namespace
 
-ExitStatus train_command(World& world, const Invocation& invocation, FailureRecord& record) {
+ExitStatus train_command(World& world, const Invocation& invocation, EndRecord& record) {
   RunConfig config = invocation.run;
   const Log log(world.rank(), world.host(), config.quiet);
-  if (config.resume && config.out.empty()) {
-    throw Error(ErrorSource::usage, "--resume wants --out, the folder of the run to go on with").on_all_ranks();
-  }
-  if (!config.checkpoint_every.empty() && config.out.empty()) {
-    throw Error(ErrorSource::usage, "--checkpoint-every wants --out, the folder to keep checkpoints in").on_all_ranks();
-  }
-
-  const CheckpointStore store(config.out + "/checkpoints");
-  const bool keeps = !config.out.empty() && !config.dry_run;
-  if (keeps) {
-    prepare_folder(world, config, store);
+  run_agreed(world, [&] { refuse_without_out(config); });
+  std::optional<StopSignals> signals;
+  std::optional<RunFolder> folder;
+  std::optional<LoadedCheckpoint> resumed;
+  if (!config.out.empty() && !config.dry_run) {
+    signals.emplace();
+    folder.emplace(world, config, log);
     record.folder = config.out;
   }
-  const std::optional<LoadedCheckpoint> resumed = find_checkpoint(world, config, store, log);
+  if (config.resume) resumed = find_checkpoint(world, config, log);
   if (resumed) {
     run_agreed(world, [&] {
       config = merge_for_resume(config, invocation.given, resumed->state.configuration, resumed->path);
     });
   }
 
-  const Assembly assembly = assemble(world, config, resumed ? &resumed->state : nullptr, log);
+  Assembly assembly = assemble(world, config, resumed ? &resumed->state : nullptr, log);
   if (resumed) refuse_other_data(*resumed, assembly);
   if (config.dry_run) {
     if (world.rank() == 0) fmt::print("{}", config_text(assembly.config));
     return ExitStatus::done;
   }
-  return train(world, assembly, resumed, keeps ? &store : nullptr, invocation, log);
+  TrainRun run(world, assembly, resumed ? &*resumed : nullptr, log);
+  if (folder) run.keep_in(*folder, *signals);
+  record.reason = run.train(invocation);
+  return record.reason.empty() ? ExitStatus::done : ExitStatus::stopped;
 }
 
 }  // namespace tutti

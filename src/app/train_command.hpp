@@ -10,6 +10,6 @@
 namespace tutti {
 
 // Sets record.folder once the run has a folder of its own. Collective.
-ExitStatus train_command(World& world, const Invocation& invocation, FailureRecord& record);
+ExitStatus train_command(World& world, const Invocation& invocation, EndRecord& record);
 
 }  // namespace tutti

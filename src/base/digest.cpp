@@ -8,6 +8,7 @@ namespace tutti {
 namespace {
 
 std::uint64_t bits(float x) { return std::bit_cast<std::uint32_t>(x); }
+std::uint64_t bits(double x) { return std::bit_cast<std::uint64_t>(x); }
 std::uint64_t bits(std::uint8_t x) { return x; }
 std::uint64_t bits(std::int32_t x) { return static_cast<std::uint32_t>(x); }
 std::uint64_t bits(std::int64_t x) { return static_cast<std::uint64_t>(x); }
@@ -27,6 +28,7 @@ std::uint64_t sum_of_mixes(std::string_view name, std::span<const T> values, std
 }  // namespace
 
 std::uint64_t digest(std::string_view name, std::span<const float> values) { return sum_of_mixes(name, values); }
+std::uint64_t digest(std::string_view name, std::span<const double> values) { return sum_of_mixes(name, values); }
 std::uint64_t digest(std::string_view name, std::span<const std::uint8_t> values, std::uint64_t first) {
   return sum_of_mixes(name, values, first);
 }

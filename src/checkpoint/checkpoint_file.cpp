@@ -1,11 +1,331 @@
 #include "checkpoint_file.hpp"
 
+#include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
 
-namespace tutti {
+#include "digest_word.hpp"
+#include "format_version.hpp"
 
-StoredImage checkpoint_image(const TrainState&) { throw Error(ErrorSource::internal, "unfinished"); }
-TrainState state_of(std::span<const ImageArrays>) { throw Error(ErrorSource::internal, "unfinished"); }
-TrainState state_of(const ArrayFile&) { throw Error(ErrorSource::internal, "unfinished"); }
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <iterator>
+#include <limits>
+#include <map>
+#include <string_view>
+#include <utility>
+
+namespace tutti {
+namespace {
+
+constexpr const char* kDigests = "/run/digests";
+
+struct ArrayGroup {
+  const char* name;
+  std::vector<NamedArray> TrainState::*arrays;
+};
+constexpr std::array kArrayGroups{
+    ArrayGroup{"/parameters", &TrainState::parameters}, ArrayGroup{"/statistics", &TrainState::statistics},
+    ArrayGroup{"/optimizer", &TrainState::optimizer}, ArrayGroup{"/exchange", &TrainState::exchange}};
+
+bool are_finite(const std::vector<float>& values) {
+  return std::ranges::all_of(values, [](float value) { return std::isfinite(value); });
+}
+
+// What no run can have reached; empty when all is well.
+std::string impossibility(const TrainProgress& progress) {
+  const LossSums& sums = progress.epoch_sums;
+  const BestTest& best = progress.best;
+  const bool negative = std::ranges::any_of(
+      std::array{progress.epoch, progress.step_in_epoch, progress.step, progress.samples_in_epoch,
+                 progress.carried_over, progress.planned_steps, sums.correct, sums.samples, best.correct, best.samples},
+      [](std::int64_t count) { return count < 0; });
+  if (negative) return "a count in /progress is negative";
+  if (progress.step_in_epoch > progress.step) {
+    return fmt::format("/progress/step_in_epoch is {}, more than the {} steps in all", progress.step_in_epoch,
+                       progress.step);
+  }
+  if (progress.parts < 1) return fmt::format("/progress/parts is {}", progress.parts);
+  if (sums.correct > sums.samples || best.correct > best.samples) {
+    return fmt::format("/progress has {} correct of {} samples, and {} of {} at best", sums.correct, sums.samples,
+                       best.correct, best.samples);
+  }
+  if (best.step < -1 || best.step > progress.step || (best.step == -1 && best.samples > 0)) {
+    return fmt::format("/progress/best is of step {}, after {} steps in all", best.step, progress.step);
+  }
+  if (sums.not_finite != 0) return "/progress/epoch_sums has losses that are not finite";
+  if (!std::isfinite(progress.epoch_seconds) || progress.epoch_seconds < 0) {
+    return fmt::format("/progress/epoch_seconds is {}", progress.epoch_seconds);
+  }
+  if (!std::isfinite(progress.learning_rate)) {
+    return fmt::format("/progress/learning_rate is {}", progress.learning_rate);
+  }
+  return {};
+}
+
+// The text of /run/digests.
+class DigestList {
+ public:
+  // An array's own digest, the one that is printed while training, goes by its name without the group's.
+  template <class T>
+  void add(const std::string& path, std::span<const T> values) {
+    digests_[path] = digest(std::string_view(path).substr(path.find('/', 1) + 1), values);
+  }
+  void add_text(const std::string& path, const std::string& text) {
+    add(path, std::span(reinterpret_cast<const std::uint8_t*>(text.data()), text.size()));
+  }
+
+  std::string text() const {
+    std::string lines;
+    for (const auto& [path, digest] : digests_) lines += line(digest, path);
+    return lines + sum_line();
+  }
+  // The first array that these lines have not, or not so; empty when they are text().
+  std::string first_fault(std::string_view lines) const {
+    for (const auto& [path, digest] : digests_) {
+      const std::string expected = line(digest, path);
+      if (!lines.starts_with(expected)) return path;
+      lines.remove_prefix(expected.size());
+    }
+    return lines == sum_line() ? std::string() : kDigests;
+  }
+  bool covers(std::vector<std::string> paths) const {
+    std::erase(paths, kDigests);
+    return std::ranges::equal(
+        paths, digests_, {}, {}, [](const auto& digest) -> auto& { return digest.first; });
+  }
+
+ private:
+  static std::string line(std::uint64_t digest, std::string_view name) {
+    return fmt::format("{} {}\n", digest_text(digest), name);
+  }
+  std::string sum_line() const {
+    std::uint64_t sum = 0;
+    for (const auto& [path, digest] : digests_) sum += digest;
+    return line(sum, "all");
+  }
+
+  std::map<std::string, std::uint64_t> digests_;
+};
+
+class ImageWriter {
+ public:
+  template <class T>
+  void add(const std::string& path, const Shape& shape, std::span<const T> values) {
+    image_.add(path, shape, values);
+    digests_.add(path, values);
+  }
+  template <class T>
+  void add_scalar(const std::string& path, T value) {
+    add(path, Shape{}, std::span<const T>(&value, 1));
+  }
+  void add_text(const std::string& path, const std::string& text) {
+    image_.add_text(path, text);
+    digests_.add_text(path, text);
+  }
+  void add_arrays(const std::string& group, const std::vector<NamedArray>& arrays) {
+    std::vector<std::reference_wrapper<const NamedArray>> sorted(arrays.begin(), arrays.end());
+    std::ranges::sort(sorted, {}, &NamedArray::name);
+    for (const NamedArray& array : sorted) {
+      if (!are_finite(array.values)) {
+        throw Error(ErrorSource::not_finite,
+                    fmt::format("{}/{} is no longer finite, and not worth saving", group, array.name));
+      }
+      add(group + "/" + array.name, array.shape, std::span<const float>(array.values));
+    }
+  }
+  StoredImage finish() {
+    image_.add_text(kDigests, digests_.text());
+    return image_.finish();
+  }
+
+ private:
+  ArrayImage image_;
+  DigestList digests_;
+};
+
+// A damaged extent may be as large as it likes, so memory is asked for only within what the file can hold.
+std::int64_t most_elements(const ArrayFile& file) {
+  return static_cast<std::int64_t>(std::filesystem::file_size(file.path()) / sizeof(float));
+}
+std::int64_t most_elements(const ImageArrays&) { return std::numeric_limits<std::int64_t>::max(); }
+
+// Reads an ArrayFile or ImageArrays, and keeps the digests of what it has read.
+template <class Source>
+class FileReader {
+ public:
+  explicit FileReader(const Source& source) : source_(source) {}
+
+  template <class T, std::size_t kCount>
+  std::array<T, kCount> read(const std::string& path, const Shape& shape) {
+    std::array<T, kCount> values{};
+    source_.read(path, shape, std::span<T>(values));
+    digests_.add(path, std::span<const T>(values));
+    return values;
+  }
+  template <class T>
+  T scalar(const std::string& path) {
+    return read<T, 1>(path, Shape{}).front();
+  }
+  std::int64_t number(const std::string& path) { return scalar<std::int64_t>(path); }
+  std::string text(const std::string& path) {
+    std::string text = source_.read_text(path);
+    digests_.add_text(path, text);
+    return text;
+  }
+  std::string text_if_there(const std::string& path) { return source_.contains(path) ? text(path) : std::string(); }
+
+  std::vector<NamedArray> arrays(const std::string& group) {
+    std::vector<NamedArray> arrays;
+    for (const std::string& path : source_.names(group)) {
+      NamedArray array{.name = path.substr(group.size() + 1), .shape = source_.shape(path), .values = {}};
+      if (array.shape.elements() > most_elements(source_)) {
+        refuse(fmt::format("array '{}': the shape {} is larger than the file", path, array.shape.text()));
+      }
+      array.values.resize(static_cast<std::size_t>(array.shape.elements()));
+      source_.read(path, array.shape, std::span<float>(array.values));
+      if (!are_finite(array.values)) refuse(fmt::format("array '{}': a value is not finite", path));
+      digests_.add(path, std::span<const float>(array.values));
+      arrays.push_back(std::move(array));
+    }
+    return arrays;
+  }
+
+  // After all else.
+  void check_digests() const {
+    if (!digests_.covers(source_.names("/"))) refuse("it holds arrays that no checkpoint has");
+    if (const std::string fault = digests_.first_fault(source_.read_text(kDigests)); !fault.empty()) {
+      refuse(fmt::format("array '{}': its digest is not the one in {}", fault, kDigests));
+    }
+  }
+  [[noreturn]] void refuse(const std::string& fault) const {
+    throw Error(ErrorSource::input, fmt::format("'{}': {}", source_.path(), fault));
+  }
+
+ private:
+  const Source& source_;
+  DigestList digests_;
+};
+
+void add_progress(ImageWriter& image, const TrainProgress& progress) {
+  const LossSums& sums = progress.epoch_sums;
+  image.add_scalar("/progress/epoch", progress.epoch);
+  image.add_scalar("/progress/step_in_epoch", progress.step_in_epoch);
+  image.add_scalar("/progress/step", progress.step);
+  image.add_scalar("/progress/samples_in_epoch", progress.samples_in_epoch);
+  image.add_scalar("/progress/carried_over", progress.carried_over);
+  image.add_scalar("/progress/planned_steps", progress.planned_steps);
+  image.add_scalar("/progress/learning_rate", progress.learning_rate);
+  image.add_scalar("/progress/seed", progress.seed);
+  image.add_scalar("/progress/parts", progress.parts);
+  const std::array figures{sums.loss_steps, sums.correct, sums.samples, sums.not_finite};
+  image.add("/progress/epoch_sums", Shape{std::ssize(figures)}, std::span<const std::int64_t>(figures));
+  image.add_scalar("/progress/epoch_seconds", progress.epoch_seconds);
+  const std::array best{progress.best.step, progress.best.correct, progress.best.samples};
+  image.add("/progress/best", Shape{std::ssize(best)}, std::span<const std::int64_t>(best));
+}
+
+template <class Source>
+TrainProgress read_progress(FileReader<Source>& file) {
+  const auto sums = file.template read<std::int64_t, LossSums::kFigures>("/progress/epoch_sums", {LossSums::kFigures});
+  const auto best = file.template read<std::int64_t, 3>("/progress/best", {3});
+  const TrainProgress progress{.epoch = file.number("/progress/epoch"),
+                               .step_in_epoch = file.number("/progress/step_in_epoch"),
+                               .step = file.number("/progress/step"),
+                               .samples_in_epoch = file.number("/progress/samples_in_epoch"),
+                               .carried_over = file.number("/progress/carried_over"),
+                               .planned_steps = file.number("/progress/planned_steps"),
+                               .learning_rate = file.template scalar<double>("/progress/learning_rate"),
+                               .seed = file.number("/progress/seed"),
+                               .parts = file.number("/progress/parts"),
+                               .epoch_sums = {sums[0], sums[1], sums[2], sums[3]},
+                               .epoch_seconds = file.template scalar<double>("/progress/epoch_seconds"),
+                               .best = {best[0], best[1], best[2]}};
+  if (const std::string fault = impossibility(progress); !fault.empty()) file.refuse(fault);
+  return progress;
+}
+
+template <class Source>
+TrainState read_state(const Source& source) {
+  FileReader<Source> file(source);
+  if (const std::string fault = fault_of_format(file.template scalar<std::int32_t>("/format_version"));
+      !fault.empty()) {
+    file.refuse("it " + fault);
+  }
+  TrainState state;
+  state.progress = read_progress(file);
+  for (const ArrayGroup& group : kArrayGroups) state.*group.arrays = file.arrays(group.name);
+  state.configuration = file.text("/run/configuration");
+  state.command_line = file.text("/run/command_line");
+  state.model = file.text("/run/model");
+  state.versions = file.text("/run/versions");
+  state.choices = file.text_if_there("/run/choices");
+  const auto data_digest = parse_digest(file.text("/run/data_digest"));
+  if (!data_digest) file.refuse("/run/data_digest is not 16 hexadecimal digits");
+  state.data_digest = *data_digest;
+  file.check_digests();
+  return state;
+}
+
+bool agree_but_for_arrays(const TrainState& a, const TrainState& b) {
+  return a.progress == b.progress && a.configuration == b.configuration && a.command_line == b.command_line &&
+         a.model == b.model && a.versions == b.versions && a.choices == b.choices && a.data_digest == b.data_digest;
+}
+
+}  // namespace
+
+StoredImage checkpoint_image(const TrainState& state) {
+  if (const std::string fault = impossibility(state.progress); !fault.empty()) {
+    throw Error(ErrorSource::internal, fmt::format("a checkpoint is to be saved in which {}", fault));
+  }
+  ImageWriter image;
+  image.add_scalar("/format_version", kCheckpointFormat);
+  for (const ArrayGroup& group : kArrayGroups) image.add_arrays(group.name, state.*group.arrays);
+  add_progress(image, state.progress);
+  image.add_text("/run/configuration", state.configuration);
+  image.add_text("/run/command_line", state.command_line);
+  image.add_text("/run/model", state.model);
+  image.add_text("/run/versions", state.versions);
+  if (!state.choices.empty()) image.add_text("/run/choices", state.choices);
+  image.add_text("/run/data_digest", digest_text(state.data_digest));
+  return image.finish();
+}
+
+TrainState state_of(std::span<const ImageArrays> images) {
+  if (images.empty()) throw Error(ErrorSource::input, "a checkpoint of no files");
+  TrainState whole = read_state(images.front());
+  for (const ImageArrays& image : images.subspan(1)) {
+    TrainState more = read_state(image);
+    if (!agree_but_for_arrays(more, whole)) {
+      throw Error(ErrorSource::input,
+                  fmt::format("'{}' and '{}' are not of one checkpoint", image.path(), images.front().path()));
+    }
+    for (const ArrayGroup& group : kArrayGroups) {
+      std::ranges::move(more.*group.arrays, std::back_inserter(whole.*group.arrays));
+    }
+  }
+  for (const ArrayGroup& group : kArrayGroups) {
+    std::ranges::sort(whole.*group.arrays, {}, &NamedArray::name);
+    const auto twin = std::ranges::adjacent_find(whole.*group.arrays, {}, &NamedArray::name);
+    if (twin != (whole.*group.arrays).end()) {
+      throw Error(ErrorSource::input, fmt::format("'{}': '{}/{}' is in several of the checkpoint's files",
+                                                  images.front().path(), group.name, twin->name));
+    }
+  }
+  return whole;
+}
+
+TrainState state_of(const ArrayFile& file) { return read_state(file); }
+
+std::uint64_t weights_digest(const TrainState& state) {
+  std::uint64_t sum = 0;
+  for (const NamedArray& array : state.parameters) sum += digest(array.name, std::span<const float>(array.values));
+  return sum;
+}
 
 }  // namespace tutti

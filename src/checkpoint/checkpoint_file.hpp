@@ -6,6 +6,7 @@
 #include "tutti/storage/array_file.hpp"
 #include "tutti/storage/image_arrays.hpp"
 
+#include <cstdint>
 #include <span>
 #include <string>
 
@@ -19,5 +20,8 @@ StoredImage checkpoint_image(const TrainState& state);
 TrainState state_of(std::span<const ImageArrays> images);
 // Likewise, through HDF5. Its digests are checked.
 TrainState state_of(const ArrayFile& file);
+
+// That of its parameters, as printed while training.
+std::uint64_t weights_digest(const TrainState& state);
 
 }  // namespace tutti

@@ -1,8 +1,6 @@
 #include "tutti/checkpoint/checkpoint_store.hpp"
 
-#include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
-#include "tutti/base/sha256.hpp"
 #include "tutti/base/stopwatch.hpp"
 #include "tutti/storage/whole_file.hpp"
 
@@ -43,17 +41,11 @@ void make_folder(const std::string& folder) {
 
 void write_text(const std::string& path, const std::string& text) { write_whole(path, std::as_bytes(std::span(text))); }
 
-std::uint64_t weights_digest(const TrainState& state) {
-  std::uint64_t sum = 0;
-  for (const NamedArray& array : state.parameters) sum += digest(array.name, std::span<const float>(array.values));
-  return sum;
-}
-
 // Of the files that have not come yet, by what their writers leave beside them. All files are good when they are told of.
 void gather_files(const std::string& folder, double patience_seconds, int files, Manifest& manifest) {
   const Stopwatch watch;
   for (int file = 1; file < files; ++file) {
-    const std::string path = folder + "/" + name_of(StepFile{manifest.step, file, StepFileKind::manifest});
+    const std::string path = folder + "/" + manifest_name(manifest.step, file);
     std::error_code unknown;
     while (!fs::exists(path, unknown)) {
       if (watch.seconds() > patience_seconds) {
@@ -83,29 +75,20 @@ std::vector<std::int64_t> CheckpointStore::steps() const {
   return {steps.begin(), steps.end()};
 }
 
-std::string CheckpointStore::path_of(std::int64_t step) const { return folder_ + "/" + name_of(StepFile{step}); }
+std::string CheckpointStore::path_of(std::int64_t step) const { return folder_ + "/" + image_name(step); }
 
 SaveReport CheckpointStore::save(const TrainState& state, FileShare share) const {
   const Stopwatch watch;
   make_folder(folder_);
   const std::int64_t step = state.progress.step;
-  const std::string name = name_of(StepFile{step, share.file, StepFileKind::image});
-  StoredImage image = checkpoint_image(state);
-  Manifest manifest{.step = step,
-                    .epoch = state.progress.epoch,
-                    .weights = weights_digest(state),
-                    .data_digest = state.data_digest,
-                    .versions = state.versions,
-                    .files = {{.file = name,
-                               .bytes = std::ssize(image.bytes),
-                               .sha256 = sha256_text(image.bytes),
-                               .arrays = std::move(image.arrays)}}};
-  write_whole(folder_ + "/" + name, image.bytes);
+  const StoredImage image = checkpoint_image(state);
+  Manifest manifest = manifest_of(state, image, share);
+  write_whole(folder_ + "/" + image_name(step, share.file), image.bytes);
   if (share.file == 0) {
     const double patience = std::max(kLeastPatienceSeconds, kPatienceTimesOwn * watch.seconds());
     gather_files(folder_, patience, share.files, manifest);
   }
-  write_text(folder_ + "/" + name_of(StepFile{step, share.file, StepFileKind::manifest}), manifest_text(manifest));
+  write_text(folder_ + "/" + manifest_name(step, share.file), manifest_text(manifest));
   return {.step = step, .path = path_of(step), .bytes = std::ssize(image.bytes), .seconds = watch.seconds()};
 }
 

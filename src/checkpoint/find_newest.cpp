@@ -25,19 +25,21 @@ bool is_damage(const Error& error) { return error.source() == ErrorSource::check
 
 // So that no later start tries it again. Where that fails, it will be: nothing is lost but time.
 void mark_bad(const std::string& folder, const StepFolder& listing, std::int64_t step) {
-  for (const StepFile& file : listing.files) {
+  for (const StepName& file : listing.files) {
     if (file.step != step) continue;
-    const std::string path = folder + "/" + name_of(file);
-    static_cast<void>(std::rename(path.c_str(), (path + std::string(kBadEnding)).c_str()));
+    StepName bad = file;
+    bad.bad = true;
+    const std::string path = folder + "/" + file.text();
+    static_cast<void>(std::rename(path.c_str(), (folder + "/" + bad.text()).c_str()));
   }
 }
 
 // Killed before its manifest was written; such a file has never counted.
 void tell_of_torn(const std::string& folder, const StepFolder& listing, const std::set<std::int64_t>& complete,
                   const Log& log) {
-  for (const StepFile& file : listing.files) {
-    if (file.kind != StepFileKind::image || file.file != 0 || complete.contains(file.step)) continue;
-    log.warn(fmt::format("passed over '{}/{}': it has no manifest, so saving it was cut short", folder, name_of(file)));
+  for (const StepName& file : listing.files) {
+    if (file.kind != StepName::Kind::image || file.file != 0 || complete.contains(file.step)) continue;
+    log.warn(fmt::format("passed over '{}/{}': it has no manifest, so saving it was cut short", folder, file.text()));
   }
 }
 
@@ -46,7 +48,7 @@ Found find_newest(const std::string& folder, const Log& log) {
   const std::set<std::int64_t> steps = listing.complete();
   tell_of_torn(folder, listing, steps, log);
   for (const std::int64_t step : std::views::reverse(steps)) {
-    Found found{.path = folder + "/" + name_of(StepFile{step}), .bytes = {}};
+    Found found{.path = folder + "/" + image_name(step), .bytes = {}};
     try {
       found.bytes = read_checkpoint_bytes(found.path);
       static_cast<void>(state_of(found.bytes, found.path));

@@ -16,11 +16,12 @@ namespace fs = std::filesystem;
 constexpr std::string_view kTemporary = ".tmp.";
 
 void add(StepFolder& listing, const std::string& name) {
-  if (const auto file = parse_step_file(name)) {
+  const auto file = parse_step_name(name);
+  if (file && file->bad) {
+    listing.any_bad = true;
+  } else if (file) {
     listing.files.push_back(*file);
-  } else if (name.ends_with(kBadEnding)) {
-    listing.any_bad |= parse_step_file(std::string_view(name).substr(0, name.size() - kBadEnding.size())).has_value();
-  } else if (parse_step_file(std::string_view(name).substr(0, name.find(kTemporary)))) {
+  } else if (parse_step_name(std::string_view(name).substr(0, name.find(kTemporary)))) {
     listing.temporary.push_back(name);
   }
 }
@@ -29,8 +30,8 @@ void add(StepFolder& listing, const std::string& name) {
 
 std::set<std::int64_t> StepFolder::complete() const {
   std::set<std::int64_t> steps;
-  for (const StepFile& file : files) {
-    if (file.kind == StepFileKind::manifest && file.file == 0) steps.insert(file.step);
+  for (const StepName& file : files) {
+    if (file.kind == StepName::Kind::manifest && file.file == 0) steps.insert(file.step);
   }
   return steps;
 }

@@ -11,9 +11,9 @@
 namespace tutti {
 
 struct StepFolder {
-  std::vector<StepFile> files;
+  std::vector<StepName> files;         // but for those marked bad
   std::vector<std::string> temporary;  // names under which a file of a checkpoint is, or was, being written
-  bool any_bad = false;                // a file of a damaged checkpoint, marked as such
+  bool any_bad = false;
 
   // Those that have the manifest of the whole, ascending.
   std::set<std::int64_t> complete() const;

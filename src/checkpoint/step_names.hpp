@@ -1,7 +1,9 @@
 #pragma once
-// The names of a checkpoint's files, made and read back: step-<8 digits>[.<file>].h5 and .json. File 0 carries no
-// number; a .json with one tells of that file alone, until the manifest of the whole is written.
+// What the files of a step are called, in words of tutti/checkpoint/checkpoint_store.hpp, and back.
 
+#include <fmt/format.h>
+
+#include <charconv>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -9,20 +11,39 @@
 
 namespace tutti {
 
-enum class StepFileKind { image, manifest };
+struct StepName {
+  enum class Kind { image, manifest };
 
-struct StepFile {
   std::int64_t step = 0;
-  int file = 0;
-  StepFileKind kind = StepFileKind::image;
-  friend bool operator==(const StepFile&, const StepFile&) = default;
+  int file = 0;  // a manifest of a later file is there only until that of the whole is
+  Kind kind = Kind::image;
+  bool bad = false;
+
+  std::string text() const {
+    return fmt::format("step-{:08}{}.{}{}", step, file == 0 ? "" : fmt::format(".{}", file),
+                       kind == Kind::image ? "h5" : "json", bad ? ".bad" : "");
+  }
+  friend bool operator==(const StepName&, const StepName&) = default;
 };
 
-std::string name_of(const StepFile& file);
-// Nothing unless name_of() makes this very name.
-std::optional<StepFile> parse_step_file(std::string_view name);
+inline std::string image_name(std::int64_t step, int file = 0) { return StepName{.step = step, .file = file}.text(); }
+inline std::string manifest_name(std::int64_t step, int file = 0) {
+  return StepName{.step = step, .file = file, .kind = StepName::Kind::manifest}.text();
+}
 
-// Behind the name of a file of a damaged checkpoint.
-inline constexpr std::string_view kBadEnding = ".bad";
+// Nothing unless the name is exactly one that text() gives.
+inline std::optional<StepName> parse_step_name(std::string_view name) {
+  constexpr std::string_view kStem = "step-";
+  if (!name.starts_with(kStem)) return std::nullopt;
+  const char* end = name.data() + name.size();
+  StepName parsed;
+  auto rest = std::from_chars(name.data() + kStem.size(), end, parsed.step);
+  if (rest.ec != std::errc() || rest.ptr == end) return std::nullopt;
+  std::from_chars(rest.ptr + 1, end, parsed.file);
+  parsed.bad = name.ends_with(".bad");
+  if (name.find(".json") != std::string_view::npos) parsed.kind = StepName::Kind::manifest;
+  if (parsed.step < 0 || parsed.file < 0 || parsed.text() != name) return std::nullopt;
+  return parsed;
+}
 
 }  // namespace tutti

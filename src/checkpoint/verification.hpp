@@ -16,6 +16,9 @@ struct CheckpointBytes {
   std::vector<std::vector<std::byte>> images;  // of its files, in order
 };
 
+// What proves this image, which holds a share of the state.
+Manifest manifest_of(const TrainState& state, const StoredImage& image, FileShare share = {});
+
 // Where the manifest of a checkpoint's first file lies.
 std::string manifest_path(const std::string& checkpoint_path);
 

@@ -1,4 +1,5 @@
 #include "tutti/base/error.hpp"
+#include "tutti/base/host_name.hpp"
 #include "tutti/comm/world.hpp"
 
 #include "host_memory.hpp"
@@ -8,15 +9,11 @@
 
 #include <array>
 #include <cstdlib>
+#include <optional>
+#include <utility>
 
 namespace tutti {
 namespace {
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  if (::gethostname(name.data(), name.size() - 1) != 0) return "localhost";
-  return name.data();
-}
 
 class SoloWorld final : public World {
  public:
@@ -28,8 +25,14 @@ class SoloWorld final : public World {
   std::string description() const override { return "no launcher"; }
 
   bool agree(bool mine) override { return mine; }
-  void begin_greatest(std::int64_t mine) override { mine_ = mine; }
-  std::int64_t end_greatest() override { return mine_; }
+  void begin_greatest(std::int64_t mine) override {
+    if (greatest_) throw Error(ErrorSource::internal, "begin_greatest before the end of the one under way");
+    greatest_ = mine;
+  }
+  std::int64_t end_greatest() override {
+    if (!greatest_) throw Error(ErrorSource::internal, "end_greatest without a begin_greatest");
+    return *std::exchange(greatest_, std::nullopt);
+  }
   void barrier() override {}
 
   void broadcast(std::span<std::byte>, int root) override {
@@ -48,11 +51,11 @@ class SoloWorld final : public World {
   std::unique_ptr<World> split(int colour) override { return colour < 0 ? nullptr : make_solo_world(); }
 
   [[noreturn]] void abort(int status) noexcept override { std::_Exit(status); }
-  void close() override {}
+  void close() override { greatest_.reset(); }
 
  private:
   std::string host_ = host_name();
-  std::int64_t mine_ = 0;
+  std::optional<std::int64_t> greatest_;  // between begin and end
 };
 
 }  // namespace

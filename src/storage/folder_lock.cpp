@@ -1,7 +1,113 @@
 #include "tutti/storage/folder_lock.hpp"
 
-namespace tutti {
+#include "tutti/base/error.hpp"
+#include "tutti/base/host_name.hpp"
 
-FolderLock::FolderLock(const std::string&, double, const Log&) {}
+#include "saving.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <chrono>
+#include <cstdlib>
+#include <string_view>
+#include <system_error>
+#include <thread>
+
+namespace tutti {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::milliseconds kBetweenTries{50};
+constexpr std::string_view kJob = ", Slurm job ";
+constexpr std::string_view kRestart = " restart ";
+
+// What a holder writes: "host n1, process 17", and under Slurm ", Slurm job 4711 restart 2".
+std::string own_text() {
+  std::string text = fmt::format("host {}, process {}", host_name(), ::getpid());
+  const char* job = std::getenv("SLURM_JOB_ID");
+  const char* restart = std::getenv("SLURM_RESTART_COUNT");  // not set at a job's first start
+  if (job != nullptr) text += fmt::format("{}{}{}{}", kJob, job, kRestart, restart != nullptr ? restart : "0");
+  return text;
+}
+
+struct SlurmStart {
+  std::string_view job;  // empty: not under Slurm
+  int restart = 0;
+};
+
+SlurmStart slurm_start(std::string_view text) {
+  const auto at = text.find(kJob);
+  if (at == text.npos) return {};
+  text.remove_prefix(at + kJob.size());
+  const auto end = text.find(kRestart);
+  if (end == text.npos) return {};
+  SlurmStart start{text.substr(0, end)};
+  text.remove_prefix(end + kRestart.size());
+  std::from_chars(text.data(), text.data() + text.size(), start.restart);
+  return start;
+}
+
+bool is_a_later_start_of_its_job(std::string_view own, std::string_view holder) {
+  const SlurmStart ours = slurm_start(own);
+  const SlurmStart theirs = slurm_start(holder);
+  return !ours.job.empty() && ours.job == theirs.job && ours.restart > theirs.restart;
+}
+
+// 0 when it was got, or why not. The lock is that of this descriptor: closing another one of the file does not drop it.
+int try_lock(int descriptor) {
+  struct flock whole_file {};
+  whole_file.l_type = F_WRLCK;
+  whole_file.l_whence = SEEK_SET;
+  return uninterrupted([&] { return ::fcntl(descriptor, F_OFD_SETLK, &whole_file); }) == 0 ? 0 : errno;
+}
+
+bool is_held(int error) { return error == EAGAIN || error == EACCES; }
+
+int try_lock_until(int descriptor, Clock::time_point deadline) {
+  int error = try_lock(descriptor);
+  while (is_held(error) && Clock::now() < deadline) {
+    std::this_thread::sleep_for(kBetweenTries);
+    error = try_lock(descriptor);
+  }
+  return error;
+}
+
+std::string read_holder(int descriptor) {
+  std::array<char, 512> text{};
+  const ssize_t got = uninterrupted([&] { return ::pread(descriptor, text.data(), text.size(), 0); });
+  const std::string_view line(text.data(), got > 0 ? static_cast<std::size_t>(got) : 0);
+  return got > 0 ? std::string(line.substr(0, line.find('\n'))) : "a process that has not said who it is";
+}
+
+}  // namespace
+
+FolderLock::FolderLock(const std::string& folder, double patience_seconds, const Log& log) {
+  const std::string path = folder + "/lock";
+  descriptor_ = Descriptor(uninterrupted([&] { return ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666); }));
+  if (!descriptor_) fail_saving(path, "opening", errno);
+  const std::string own = own_text();
+  const auto patience = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(patience_seconds));
+  const int error = try_lock_until(descriptor_.get(), Clock::now() + patience);
+  if (is_held(error)) {
+    const std::string holder = read_holder(descriptor_.get());
+    if (!is_a_later_start_of_its_job(own, holder)) {
+      throw Error(ErrorSource::input,
+                  fmt::format("'{}' is in use by {}: wait for it, end it, or choose another --out", folder, holder));
+    }
+    log.warn(fmt::format("'{}' is still held by an earlier start of this job, {}: it is passed by", folder, holder));
+  } else if (error != 0) {
+    log.warn(fmt::format("'{}' cannot be locked ({}): see to it yourself that no other run writes there", folder,
+                         std::generic_category().message(error)));
+  }
+  if (uninterrupted([&] { return ::ftruncate(descriptor_.get(), 0); }) != 0) fail_saving(path, "emptying", errno);
+  const std::string line = own + "\n";
+  if (!write_all(descriptor_.get(), std::as_bytes(std::span(line))).empty()) fail_saving(path, "writing", errno);
+}
 
 }  // namespace tutti

@@ -1,15 +1,21 @@
 #include "tutti/storage/whole_file.hpp"
 
 #include "tutti/base/error.hpp"
+#include "tutti/base/host_name.hpp"
+#include "tutti/base/sha256.hpp"
+
+#include "saving.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <array>
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstring>
+#include <future>
 #include <string_view>
 #include <system_error>
 
@@ -17,38 +23,8 @@ namespace tutti {
 namespace {
 
 constexpr int kMostLeftovers = 100;
-
-std::string_view remedy(int error) {
-  switch (error) {
-    case ENOSPC:
-      return "free space on this file system, or choose another folder";
-    case EDQUOT:
-      return "free some of your quota, or choose another folder";
-    case EFBIG:
-      return "raise the file size limit (ulimit -f)";
-    case EACCES:
-    case EPERM:
-      return "allow this user to write in the folder, or choose another one";
-    case EROFS:
-      return "choose a folder on a file system that can be written";
-    case ENOENT:
-    case ENOTDIR:
-      return "make the folder first, or correct the path";
-    case EISDIR:
-      return "remove or rename the folder of this name";
-    case ENAMETOOLONG:
-      return "choose a shorter name";
-    case EIO:
-      return "check the disk or the file server";
-    default:
-      return "see the system's messages about this file system";
-  }
-}
-
-[[noreturn]] void fail(const std::string& path, std::string_view action, int error) {
-  throw Error(ErrorSource::save, fmt::format("cannot save '{}': {}: {}; {}", path, action,
-                                             std::generic_category().message(error), remedy(error)));
-}
+constexpr std::size_t kBytesBeforeTheDiskBegins = std::size_t{8} << 20;
+constexpr std::size_t kBytesReadBackAtOnce = std::size_t{1} << 20;
 
 std::string folder_of(const std::string& path) {
   const auto slash = path.rfind('/');
@@ -56,17 +32,13 @@ std::string folder_of(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
-std::string host_name() {
-  std::array<char, 256> name{};
-  if (::gethostname(name.data(), name.size() - 1) != 0) return "localhost";
-  return name.data();
-}
-
 // Makes the rename itself last. Some file systems cannot flush folders and say so with EINVAL.
 void flush_folder(const std::string& path) {
-  const Descriptor folder(::open(folder_of(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!folder) fail(path, "opening its folder", errno);
-  if (::fsync(folder.get()) != 0 && errno != EINVAL) fail(path, "flushing its folder", errno);
+  const Descriptor folder(
+      uninterrupted([&] { return ::open(folder_of(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
+  if (!folder) fail_saving(path, "opening its folder", errno);
+  if (uninterrupted([&] { return ::fsync(folder.get()); }) != 0 && errno != EINVAL)
+    fail_saving(path, "flushing its folder", errno);
 }
 
 [[noreturn]] void fail_reading(const std::string& path, int error) {
@@ -83,10 +55,11 @@ WholeFile::WholeFile(const std::string& path) : path_(path) {
   const std::string stem = fmt::format("{}.tmp.{}.{}", path, host_name(), ::getpid());
   for (int leftover = 0; !descriptor_; ++leftover) {
     temporary_ = leftover == 0 ? stem : fmt::format("{}.{}", stem, leftover);
-    descriptor_ = Descriptor(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666));
+    descriptor_ = Descriptor(uninterrupted(
+        [&] { return ::open(temporary_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666); }));
     const int error = errno;
     if (!descriptor_ && (error != EEXIST || leftover == kMostLeftovers)) {
-      fail(path_, fmt::format("creating '{}'", temporary_), error);
+      fail_saving(path_, fmt::format("creating '{}'", temporary_), error);
     }
   }
 }
@@ -96,19 +69,48 @@ WholeFile::~WholeFile() {
 }
 
 void WholeFile::append(std::span<const std::byte> bytes) {
+  flushed_ = false;
   while (!bytes.empty()) {
-    const ssize_t written = ::write(descriptor_.get(), bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) fail(path_, "writing", errno);
-    bytes = bytes.subspan(static_cast<std::size_t>(written));
+    const auto next = bytes.first(std::min(bytes.size(), kBytesBeforeTheDiskBegins));
+    if (!write_all(descriptor_.get(), next).empty()) fail_saving(path_, "writing", errno);
+    bytes = bytes.subspan(next.size());
+    // The disk begins now with what it has. Where it cannot, or fails, flushing will do it, or say so.
+    if (!bytes.empty()) static_cast<void>(::sync_file_range(descriptor_.get(), 0, 0, SYNC_FILE_RANGE_WRITE));
   }
 }
 
 // Full disks and quotas on network file systems may show here for the first time.
+void WholeFile::flush() {
+  if (uninterrupted([&] { return ::fsync(descriptor_.get()); }) != 0) fail_saving(path_, "flushing to the disk", errno);
+  flushed_ = true;
+}
+
+void WholeFile::prove(std::span<const std::byte> bytes) {
+  flush();
+  // Systems that keep their copy in memory all the same give that back.
+  static_cast<void>(::posix_fadvise(descriptor_.get(), 0, 0, POSIX_FADV_DONTNEED));
+  static_cast<void>(::posix_fadvise(descriptor_.get(), 0, 0, POSIX_FADV_SEQUENTIAL));
+  std::vector<std::byte> read(std::min(bytes.size(), kBytesReadBackAtOnce));
+  for (std::size_t at = 0; at < bytes.size();) {
+    const std::size_t wanted = std::min(read.size(), bytes.size() - at);
+    const ssize_t got =
+        uninterrupted([&] { return ::pread(descriptor_.get(), read.data(), wanted, static_cast<off_t>(at)); });
+    if (got < 0) fail_saving(path_, "reading back", errno);
+    if (got == 0 || std::memcmp(read.data(), bytes.data() + at, static_cast<std::size_t>(got)) != 0) {
+      throw Error(
+          ErrorSource::save,
+          fmt::format("cannot save '{}': what was read back differs from what was written; check the disk", path_));
+    }
+    at += static_cast<std::size_t>(got);
+  }
+}
+
 void WholeFile::keep() {
-  if (::fsync(descriptor_.get()) != 0) fail(path_, "flushing to the disk", errno);
-  if (::close(descriptor_.release()) != 0 && errno != EINTR) fail(path_, "closing", errno);
-  if (std::rename(temporary_.c_str(), path_.c_str()) != 0) fail(path_, "renaming", errno);
+  if (!flushed_) flush();
+  if (::close(descriptor_.release()) != 0 && errno != EINTR) fail_saving(path_, "closing", errno);  // closed even so
+  if (uninterrupted([&] { return std::rename(temporary_.c_str(), path_.c_str()); }) != 0) {
+    fail_saving(path_, "renaming", errno);
+  }
   temporary_.clear();
   flush_folder(path_);
 }
@@ -116,11 +118,18 @@ void WholeFile::keep() {
 void write_whole(const std::string& path, std::span<const std::byte> bytes) {
   WholeFile file(path);
   file.append(bytes);
+  file.prove(bytes);
   file.keep();
 }
 
+std::string write_whole_and_sum(const std::string& path, std::span<const std::byte> bytes) {
+  auto sum = std::async(std::launch::async | std::launch::deferred, [bytes] { return sha256_text(bytes); });
+  write_whole(path, bytes);
+  return sum.get();
+}
+
 std::vector<std::byte> read_whole(const std::string& path) {
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  const Descriptor file(uninterrupted([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); }));
   struct stat status {};
   if (!file || ::fstat(file.get(), &status) != 0) fail_reading(path, errno);
   if (!S_ISREG(status.st_mode)) {
@@ -129,8 +138,7 @@ std::vector<std::byte> read_whole(const std::string& path) {
   std::vector<std::byte> bytes(static_cast<std::size_t>(status.st_size));
   std::span<std::byte> rest(bytes);
   while (!rest.empty()) {
-    const ssize_t got = ::read(file.get(), rest.data(), rest.size());
-    if (got < 0 && errno == EINTR) continue;
+    const ssize_t got = uninterrupted([&] { return ::read(file.get(), rest.data(), rest.size()); });
     if (got < 0) fail_reading(path, errno);
     if (got == 0) break;  // it became shorter meanwhile
     rest = rest.subspan(static_cast<std::size_t>(got));

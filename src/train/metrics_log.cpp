@@ -1,46 +1,19 @@
 #include "tutti/train/metrics_log.hpp"
 
 #include "tutti/base/digest.hpp"
-#include "tutti/base/error.hpp"
 
-#include <fcntl.h>
-#include <fmt/format.h>
 #include <nlohmann/json.hpp>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
-#include <string_view>
 
 namespace tutti {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-Error cannot_write(const std::string& path) {
-  return Error(ErrorSource::save, fmt::format("cannot write {}: {}: check the folder, its permissions and free space",
-                                              path, std::strerror(errno)));
-}
-
 }  // namespace
 
-MetricsLog::MetricsLog(const std::string& path)
-    : path_(path), descriptor_(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666)) {
-  if (descriptor_ < 0) throw cannot_write(path_);
-}
+MetricsLog::MetricsLog(const std::string& path) : file_(path) {}
 
-MetricsLog::~MetricsLog() { ::close(descriptor_); }
-
-void MetricsLog::write_line(const std::string& json) {
-  const std::string line = json + "\n";
-  std::string_view rest = line;
-  while (!rest.empty()) {
-    const ssize_t written = ::write(descriptor_, rest.data(), rest.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) throw cannot_write(path_);
-    rest.remove_prefix(static_cast<std::size_t>(written));
-  }
-}
+void MetricsLog::write_line(const std::string& json) { file_.append(json); }
 
 void MetricsLog::write(const EpochReport& report) {
   Json record{{"event", "epoch"},

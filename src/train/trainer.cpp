@@ -1,6 +1,7 @@
 #include "tutti/train/trainer.hpp"
 
 #include "tutti/base/error.hpp"
+#include "tutti/base/stopwatch.hpp"
 
 #include "evaluator.hpp"
 #include "replica.hpp"
@@ -69,6 +70,7 @@ class Trainer::Run {
  private:
   const SplitBatchSampler& schedule() const { return replica_.loader().schedule(); }
   StepRequest request() const;
+  void keep(RunObserver& observer);
   void report_step(RunObserver& observer);
   void finish_epoch(RunObserver& observer, bool whole);
   void refuse_misfit(const TrainProgress& theirs) const;
@@ -211,12 +213,17 @@ RunEnd Trainer::Run::run(RunObserver& observer) {
     const bool epoch_ended = progress_.step_in_epoch == schedule().steps(progress_.epoch);
     const bool run_ended = progress_.step == planned_steps_;
     if (epoch_ended || run_ended) finish_epoch(observer, epoch_ended);
-    const BoundaryWish wish = run_ended ? BoundaryWish::go_on : observer.at_boundary(progress_.step);
-    if (wish != BoundaryWish::go_on || checkpoint_due(epoch_ended, run_ended))
-      observer.on_checkpoint(snapshot(options_.file_share));
+    const BoundaryWish wish = run_ended ? BoundaryWish::go_on : observer.at_boundary();
+    if (wish != BoundaryWish::go_on || checkpoint_due(epoch_ended, run_ended)) keep(observer);
     if (wish == BoundaryWish::save_and_stop) return RunEnd::stopped;
   }
   return RunEnd::planned;
+}
+
+void Trainer::Run::keep(RunObserver& observer) {
+  const Stopwatch watch;
+  TrainState state = snapshot(options_.file_share);
+  observer.on_checkpoint(std::move(state), watch.seconds());
 }
 
 void Trainer::Run::report_step(RunObserver& observer) {

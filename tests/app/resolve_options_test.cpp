@@ -3,10 +3,14 @@
 #include "tutti/base/error.hpp"
 
 #include "cores.hpp"
+#include "support/thrown.hpp"
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <functional>
+#include <string>
+#include <utility>
 #include <vector>
 
 namespace tutti {
@@ -35,6 +39,7 @@ TEST(ResolveOptions, RefusesWordsAndNumbersThatMeanNothing) {
       [](RunConfig& c) { c.bucket_mib = -1; },
       [](RunConfig& c) { c.lr_period = "soon"; },
       [](RunConfig& c) { c.checkpoint_every = "1hour"; },
+      [](RunConfig& c) { c.time_limit = "soon"; },
       [](RunConfig& c) { c.progress = "sometimes"; },
       [](RunConfig& c) { c.init = "zeros"; },
       [](RunConfig& c) { c.optimizer = "adam"; },
@@ -95,8 +100,58 @@ TEST(ResolveOptions, ReadsCheckpointIntervals) {
   EXPECT_EQ(parse_checkpoint_every("500").steps, 500);
   EXPECT_EQ(parse_checkpoint_every("500steps").steps, 500);
   EXPECT_EQ(parse_checkpoint_every("2epochs").epochs, 2);
-  for (const char* wrong : {"0", "-1", "x", "5 steps", "1h"})
+  EXPECT_EQ(parse_checkpoint_every("600s").seconds, 600);
+  EXPECT_EQ(parse_checkpoint_every("0.25s").seconds, 0.25);
+  EXPECT_EQ(parse_checkpoint_every("600s").steps, 0);
+  for (const char* wrong : {"0", "-1", "x", "5 steps", "1h", "1.5", "1.5epochs", "0s", "-1s", "infs", "nans", "s"})
     EXPECT_THROW(parse_checkpoint_every(wrong), Error) << wrong;
+}
+
+TEST(ResolveOptions, ReadsTimeLimitsAsPeopleAndSlurmWriteThem) {
+  EXPECT_EQ(parse_time_limit(""), 0);
+  EXPECT_EQ(parse_time_limit("3600"), 3600);
+  EXPECT_EQ(parse_time_limit("90s"), 90);
+  EXPECT_EQ(parse_time_limit("90m"), 5400);
+  EXPECT_EQ(parse_time_limit("2h"), 7200);
+  EXPECT_EQ(parse_time_limit("1h30m"), 5400);
+  EXPECT_EQ(parse_time_limit("1d2h3m4s"), 93784);
+  EXPECT_EQ(parse_time_limit("01:02:03"), 3723);
+  EXPECT_EQ(parse_time_limit("48:00:00"), 172800);
+  EXPECT_EQ(parse_time_limit("1-12:00:00"), 129600);
+  for (const char* wrong :
+       {"0", "-5", "1.5h", "x", "1h30", "30m1h", "1h1h", "h", "10:00", "1:2:3:4", "00:60:00", "1:00:00s", "1-", "1-2",
+        "-1-00:00:01", "00:00:00", "99999999999", "4000000000h", "1:-1:00"})
+    EXPECT_THROW(parse_time_limit(wrong), Error) << wrong;
+}
+
+TEST(ResolveOptions, RefusesWhatNeedsAFolderWithoutOne) {
+  const std::vector<std::pair<std::string, std::function<void(RunConfig&)>>> wanting{
+      {"--resume", [](RunConfig& c) { c.resume = true; }},
+      {"--checkpoint-every", [](RunConfig& c) { c.checkpoint_every = "5"; }},
+      {"--keep-best", [](RunConfig& c) { c.keep_best = true; }},
+      {"--time-limit", [](RunConfig& c) { c.time_limit = "1h"; }}};
+  EXPECT_NO_THROW(refuse_without_out(RunConfig{}));
+  for (const auto& [option, ask] : wanting) {
+    RunConfig config;
+    ask(config);
+    const Error error = thrown_by([&] { refuse_without_out(config); });
+    EXPECT_EQ(error.source(), ErrorSource::usage);
+    EXPECT_EQ(std::string(error.what()).find(option + " wants --out"), 0U) << error.what();
+    config.out = "runs/a";
+    EXPECT_NO_THROW(refuse_without_out(config));
+  }
+}
+
+TEST(ResolveOptions, KeepsTwoCheckpointsAtLeast) {
+  RunConfig config;
+  for (const std::int64_t wrong : {-1, 1}) {
+    config.keep_checkpoints = wrong;
+    EXPECT_THROW(refuse_unknown_words(config), Error) << wrong;
+  }
+  for (const std::int64_t right : {0, 2, 100}) {
+    config.keep_checkpoints = right;
+    EXPECT_NO_THROW(refuse_unknown_words(config)) << right;
+  }
 }
 
 TEST(ResolveOptions, ReadsRankCounts) {

@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <functional>
 #include <optional>
 
 namespace tutti {
@@ -34,45 +35,35 @@ class SharedFolder : public testing::Test {
 };
 
 TEST_F(SharedFolder, GivesEveryRankTheCheckpointThatRankZeroFinds) {
-  const CheckpointStore store(path_ + "/checkpoints");
-  EXPECT_EQ(store.newest(world_, log()), std::nullopt);
-  TrainState state = sample_state();
-  store.save(world_, state);
-  state.progress.step = 43;
-  store.save(world_, state);
-  if (first()) fs::resize_file(path_ + "/checkpoints/step-00000043.h5", 100);
-  const auto newest = store.newest(world_, log());
-  ASSERT_EQ(newest, path_ + "/checkpoints/step-00000042.h5");
-  if (first()) expect_equal_bits(load_checkpoint(*newest), sample_state());
-}
-
-TEST_F(SharedFolder, WritesOnlyTheStateOfRankZero) {
   const CheckpointStore store(path_);
-  TrainState state = sample_state();
-  state.progress.step += world_.rank();
-  store.save(world_, state);
+  EXPECT_FALSE(store.newest(world_, log()));
   if (first()) {
-    EXPECT_EQ(folder_->entries(), 2u);
+    TrainState state = sample_state();
+    store.save(state);
+    state.progress.step = 43;
+    store.save(state);
+    fs::resize_file(store.path_of(43), 100);
   }
-  EXPECT_EQ(store.newest(world_, log()), path_ + "/step-00000042.h5");
-}
-
-TEST_F(SharedFolder, FailsAlikeOnEveryRankWhenRankZeroCannotSave) {
-  if (first()) fs::create_directory(path_ + "/step-00000042.h5");
-  const Error error = thrown_by([&] { CheckpointStore(path_).save(world_, sample_state()); });
-  EXPECT_EQ(error.source(), ErrorSource::save);
-  EXPECT_EQ(error.reach(), ErrorReach::all_ranks);
-  EXPECT_THAT(error.what(), HasSubstr(path_ + "/step-00000042.h5"));
+  const auto newest = store.newest(world_, log());
+  ASSERT_TRUE(newest);
+  EXPECT_EQ(newest->path, store.path_of(42));
+  expect_equal_bits(newest->state, sample_state());
+  expect_equal_bits(load_checkpoint(world_, newest->path).state, sample_state());
 }
 
 TEST_F(SharedFolder, FailsAlikeOnEveryRankWhenNoCheckpointIsGood) {
   const CheckpointStore store(path_);
-  store.save(world_, sample_state());
-  if (first()) fs::remove(path_ + "/step-00000042.json");
-  const Error error = thrown_by([&] { store.newest(world_, log()); });
-  EXPECT_EQ(error.source(), ErrorSource::checkpoint);
-  EXPECT_EQ(error.reach(), ErrorReach::all_ranks);
-  EXPECT_THAT(error.what(), HasSubstr("none of the 1 checkpoints"));
+  if (first()) {
+    store.save(sample_state());
+    fs::resize_file(store.path_of(42), 100);
+  }
+  for (const auto& finding : {std::function([&] { load_checkpoint(world_, store.path_of(42)); }),
+                              std::function([&] { store.newest(world_, log()); })}) {
+    const Error error = thrown_by(finding);
+    EXPECT_EQ(error.source(), ErrorSource::checkpoint);
+    EXPECT_EQ(error.reach(), ErrorReach::all_ranks);
+    EXPECT_THAT(error.what(), HasSubstr(path_));
+  }
 }
 
 }  // namespace

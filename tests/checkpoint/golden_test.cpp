@@ -1,18 +1,54 @@
 #include "tutti/checkpoint/checkpoint_store.hpp"
+#include "tutti/storage/whole_file.hpp"
 
 #include "checkpoint/sample_state.hpp"
 #include "checkpoint/state_equality.hpp"
+#include "checkpoint/written_checkpoint.hpp"
+#include "support/scratch_folder.hpp"
+#include "support/thrown.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <filesystem>
 
 namespace tutti {
 namespace {
 
-TEST(GoldenCheckpoint, OfAnEarlierBuildCountsAndLoadsBitForBit) {
-  const auto world = make_solo_world();
-  const auto newest = CheckpointStore(TUTTI_GOLDEN_FOLDER).newest(*world, Log{});
-  ASSERT_TRUE(newest.has_value());
-  expect_equal_bits(load_checkpoint(*newest), sample_state());
+using testing::HasSubstr;
+namespace fs = std::filesystem;
+
+std::string golden(int format, const std::string& name) {
+  return fmt::format("{}/format-{}/{}", TUTTI_GOLDEN_FOLDER, format, name);
+}
+
+TEST(GoldenCheckpoint, OfAnEarlierBuildLoadsBitForBitWithAndWithoutItsManifest) {
+  const LoadedCheckpoint loaded = load_checkpoint(golden(2, "step-00000042.h5"));
+  EXPECT_TRUE(loaded.verified);
+  expect_equal_bits(loaded.state, sample_state());
+
+  const ScratchFolder folder;
+  fs::copy_file(golden(2, "step-00000042.h5"), folder.file("best.h5"));
+  const LoadedCheckpoint alone = load_checkpoint(folder.file("best.h5"));
+  EXPECT_FALSE(alone.verified);
+  expect_equal_bits(alone.state, sample_state());
+}
+
+TEST(GoldenCheckpoint, IsMadeAgainByteForByte) {
+  for (const auto& [name, bytes] : checkpoint_files({sample_state()})) {
+    EXPECT_EQ(bytes, read_whole(golden(2, name))) << name;
+  }
+}
+
+TEST(GoldenCheckpoint, OfAnEarlierFormatIsRefusedByNameWithAndWithoutItsManifest) {
+  const ScratchFolder folder;
+  fs::copy_file(golden(1, "step-00000042.h5"), folder.file("best.h5"));
+  for (const std::string& path : {golden(1, "step-00000042.h5"), folder.file("best.h5")}) {
+    const Error error = thrown_by([&] { load_checkpoint(path); });
+    EXPECT_EQ(error.source(), ErrorSource::checkpoint);
+    EXPECT_THAT(error.what(),
+                HasSubstr("it has format 1, this program reads 2: go on with the version of this program"));
+  }
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 #pragma once
 // A small training state with every kind of content, the same whenever it is asked for. The files in
-// tests/checkpoint/golden hold it; write_golden.cpp made them.
+// tests/checkpoint/golden/format-2 hold it; write_golden.cpp made them.
 
 #include "tutti/checkpoint/train_state.hpp"
 
@@ -18,11 +18,10 @@ inline NamedArray sample_array(std::string name, const Shape& shape, float first
   return array;
 }
 
-// Zero of either sign, denormals, infinities, and NaNs with a payload.
+// Zero of either sign, denormals, and the largest of either sign.
 inline NamedArray unusual_array(std::string name) {
-  NamedArray array{.name = std::move(name), .shape = {7}, .values = {}};
-  for (const std::uint32_t bits :
-       {0x80000000u, 0x00000001u, 0x807FFFFFu, 0x7F800000u, 0xFF800000u, 0x7FC12345u, 0xFFC00001u}) {
+  NamedArray array{.name = std::move(name), .shape = {6}, .values = {}};
+  for (const std::uint32_t bits : {0x80000000u, 0x00000000u, 0x00000001u, 0x807FFFFFu, 0x7F7FFFFFu, 0xFF7FFFFFu}) {
     array.values.push_back(std::bit_cast<float>(bits));
   }
   return array;
@@ -33,17 +32,27 @@ inline TrainState sample_state() {
   return {.progress = {.epoch = 3,
                        .step_in_epoch = 5,
                        .step = 42,
-                       .epoch_sums = {.loss_steps = 123456789, .correct = 70, .samples = 80, .not_finite = 1},
-                       .epoch_seconds = 0.1},
+                       .samples_in_epoch = 80,
+                       .carried_over = 3,
+                       .planned_steps = 260,
+                       .learning_rate = 0.05,
+                       .seed = -7,
+                       .parts = 4,
+                       .epoch_sums = {.loss_steps = 123456789, .correct = 70, .samples = 80, .not_finite = 0},
+                       .epoch_seconds = 0.1,
+                       .best = {.step = 36, .correct = 90, .samples = 100}},
           .parameters = {sample_array("conv1/bias", {2}, -1), sample_array("conv1/weight", {2, 1, 3, 3}, 0.5f),
                          unusual_array("odd/weight"), sample_array("stage1.block1.norm1/scale", {4}, 1)},
           .statistics = {sample_array("stage1.block1.norm1/mean", {4}, 0),
                          sample_array("stage1.block1.norm1/variance", {4}, 2)},
           .optimizer = {sample_array("velocity/conv1/bias", {2}, 0.25f),
                         sample_array("velocity/conv1/weight", {2, 1, 3, 3}, -0.5f)},
-          .configuration = "model = \"lenet\"\nbatch-size = 16\n",
-          .model = "[[layer]]\nname = \"conv1\"\n",
-          .versions = "tutti 0.1.0",
+          .exchange = {sample_array("exact/levels", {6}, -7)},
+          .configuration = "model = \"sample\"\nbatch-size = 16\n",
+          .command_line = "trainer --model sample.toml",
+          .model = "name = \"sample\"\n\n[[layer]]\nname = \"conv1\"\n",
+          .versions = "tutti 0.2.0; déjà vu",
+          .choices = "conv 1x28x28 engine 4\n",
           .data_digest = 0x0123456789ABCDEFu};
 }
 

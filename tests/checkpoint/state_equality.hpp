@@ -29,6 +29,7 @@ inline void expect_equal_bits(const TrainState& found, const TrainState& expecte
   expect_equal_bits(found.optimizer, expected.optimizer);
   expect_equal_bits(found.exchange, expected.exchange);
   EXPECT_EQ(found.configuration, expected.configuration);
+  EXPECT_EQ(found.command_line, expected.command_line);
   EXPECT_EQ(found.model, expected.model);
   EXPECT_EQ(found.versions, expected.versions);
   EXPECT_EQ(found.choices, expected.choices);

@@ -1,10 +1,10 @@
 // Writes the golden checkpoint anew; only for a new format version. From the root of the checkout:
 //   cmake --build --preset release --target checkpoint_write_golden
-//   build/release/tests/checkpoint_write_golden tests/checkpoint/golden
+//   build/release/tests/checkpoint_write_golden tests/checkpoint/golden/format-2
 
-#include "tutti/checkpoint/checkpoint_store.hpp"
-
+#include "checkpoint/checkpoint_file.hpp"
 #include "checkpoint/sample_state.hpp"
+#include "checkpoint/written_checkpoint.hpp"
 
 #include <cstdio>
 #include <exception>
@@ -15,8 +15,7 @@ int main(int argc, char** argv) {
     return 64;
   }
   try {
-    const auto world = tutti::make_solo_world();
-    tutti::CheckpointStore(argv[1]).save(*world, tutti::sample_state());
+    tutti::write_checkpoint(argv[1], {tutti::sample_state()});
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 73;

@@ -35,6 +35,15 @@ TEST(SoloWorld, AgreesWithItself) {
   EXPECT_EQ(all_gather_text(solo_world(), "alone"), std::vector<std::string>{"alone"});
 }
 
+TEST(SoloWorld, HasTheGreatestNumberOfAllOnceBegun) {
+  World& world = solo_world();
+  EXPECT_THROW(world.end_greatest(), Error);
+  world.begin_greatest(-5);
+  EXPECT_THROW(world.begin_greatest(1), Error);
+  EXPECT_EQ(world.end_greatest(), -5);
+  EXPECT_THROW(world.end_greatest(), Error);
+}
+
 TEST(SoloWorld, RefusesABroadcastFromARankItHasNot) { EXPECT_THROW(broadcast_text(solo_world(), "x", 1), Error); }
 
 TEST(SoloWorld, HasTheMemoryOfItsNodeToItself) {

@@ -51,6 +51,48 @@ TEST(World, AgreesOnlyWhenEveryRankDoes) {
   }
 }
 
+TEST(World, FindsTheGreatestWhateverComesBetween) {
+  World& world = test_world();
+  for (int step = 0; step < 100; ++step) {
+    const int chosen = step % world.size();
+    const std::int64_t mine = (world.rank() == chosen ? std::int64_t{1} << 40 : -world.rank()) + step;
+    world.begin_greatest(mine);
+    if (step % 2 == 0) {
+      EXPECT_TRUE(world.agree(true));
+    }
+    if (step % 3 == 0) {
+      EXPECT_EQ(broadcast_text(world, std::to_string(world.rank()), chosen), std::to_string(chosen));
+    }
+    if (step % 5 == 0) {
+      EXPECT_EQ(std::ssize(all_gather_text(world, "x")), world.size());
+    }
+    EXPECT_EQ(world.end_greatest(), (std::int64_t{1} << 40) + step);
+  }
+}
+
+TEST(World, FindsOneGreatestAtATime) {
+  World& world = test_world();
+  EXPECT_EQ(thrown_by([&] { world.end_greatest(); }).source(), ErrorSource::internal);
+  world.begin_greatest(world.rank());
+  EXPECT_EQ(thrown_by([&] { world.begin_greatest(100); }).source(), ErrorSource::internal);
+  EXPECT_EQ(world.end_greatest(), world.size() - 1);
+  EXPECT_EQ(thrown_by([&] { world.end_greatest(); }).source(), ErrorSource::internal);
+}
+
+TEST(World, FindsTheGreatestOfASubWorldBesides) {
+  World& world = test_world();
+  const int parity = world.rank() % 2;
+  const auto sub = world.split(parity);
+  world.begin_greatest(world.rank());
+  sub->begin_greatest(world.rank());
+  EXPECT_EQ(world.end_greatest(), world.size() - 1);
+  EXPECT_EQ(sub->end_greatest(), 2 * (sub->size() - 1) + parity);
+  sub->begin_greatest(7);
+  sub->close();  // ends it
+  const auto left = world.split(0);
+  left->begin_greatest(8);  // its buffer outlives it
+}
+
 TEST(World, HoldsEveryRankAtABarrierUntilTheLastOneArrives) {
   World& world = test_world();
   for (int late = 0; late < world.size(); ++late) {

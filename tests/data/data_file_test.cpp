@@ -170,7 +170,7 @@ TEST_F(DataFile, IsRefusedByNameWhenItIsForeignOrDamaged) {
   EXPECT_THAT(thrown_by([&] { open(0); }).what(), HasSubstr("set.h5' is damaged"));
   ArrayImage foreign;
   foreign.add_text("/format", "something else");
-  write_whole(path(), foreign.finish());
+  write_whole(path(), foreign.finish().bytes);
   EXPECT_THAT(thrown_by([&] { open(0); }).what(), HasSubstr("has no seal"));
   RowFileWriter sealed(path());
   sealed.add_text("/format", "something else");

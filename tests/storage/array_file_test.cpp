@@ -41,7 +41,7 @@ std::string small_file(const ScratchFolder& folder) {
   ArrayImage image;
   image.add("/group/array", {2, 3}, view(std::vector<float>{1, 2, 3, 4, 5, 6}));
   image.add_text("/text", "words");
-  write_whole(folder.file("small.h5"), image.finish());
+  write_whole(folder.file("small.h5"), image.finish().bytes);
   return folder.file("small.h5");
 }
 
@@ -60,7 +60,7 @@ TYPED_TEST(ArrayFileOf, EveryTypeKeepsItsExtremesInEveryShape) {
   image.add("/a/scalar", {}, view(values).subspan(3));
   image.add("/a/empty", {3, 0, 2}, view(values).first(0));
   image.add("/a/deep/down/below", {2, 3, 4, 5}, view(many));
-  write_whole(folder.file("f.h5"), image.finish());
+  write_whole(folder.file("f.h5"), image.finish().bytes);
 
   const ArrayFile file(folder.file("f.h5"));
   EXPECT_EQ(read_back<TypeParam>(file, "/a/four", {4}), values);
@@ -75,7 +75,7 @@ TYPED_TEST(ArrayFileOf, EveryTypeIsRefusedAsAnyOther) {
   const ScratchFolder folder;
   ArrayImage image;
   image.add("/array", {4}, view(extremes<TypeParam>()));
-  write_whole(folder.file("f.h5"), image.finish());
+  write_whole(folder.file("f.h5"), image.finish().bytes);
   const ArrayFile file(folder.file("f.h5"));
   const auto refuses = [&]<class T>(T) {
     if constexpr (!std::is_same_v<T, TypeParam>) {
@@ -97,7 +97,7 @@ TEST(ArrayFile, KeepsEveryBitOfUnusualFloats) {
   for (const std::uint32_t b : bits) values.push_back(std::bit_cast<float>(b));
   ArrayImage image;
   image.add("/odd", {7}, view(values));
-  write_whole(folder.file("f.h5"), image.finish());
+  write_whole(folder.file("f.h5"), image.finish().bytes);
   const auto read = read_back<float>(ArrayFile(folder.file("f.h5")), "/odd", {7});
   for (std::size_t i = 0; i < bits.size(); ++i) EXPECT_EQ(std::bit_cast<std::uint32_t>(read[i]), bits[i]);
 }
@@ -109,7 +109,7 @@ TEST(ArrayFile, KeepsTextsOfAnyLength) {
   image.add_text("/empty", "");
   image.add_text("/lines", "[model]\nname = \"lenet\"  # größer\n ");
   image.add_text("/long", longest);
-  write_whole(folder.file("f.h5"), image.finish());
+  write_whole(folder.file("f.h5"), image.finish().bytes);
   const ArrayFile file(folder.file("f.h5"));
   EXPECT_EQ(file.read_text("/empty"), "");
   EXPECT_EQ(file.read_text("/lines"), "[model]\nname = \"lenet\"  # größer\n ");
@@ -122,7 +122,7 @@ TEST(ArrayFile, ListsArraysBelowAGroupInOrderOfTheirNames) {
   for (const char* name : {"/b/z", "/b/a/weight", "/b/a/bias", "/c", "/b2"}) {
     image.add(name, {}, view(std::vector<float>{1}));
   }
-  write_whole(folder.file("f.h5"), image.finish());
+  write_whole(folder.file("f.h5"), image.finish().bytes);
   const ArrayFile file(folder.file("f.h5"));
   EXPECT_THAT(file.names("/b"), ElementsAre("/b/a/bias", "/b/a/weight", "/b/z"));
   EXPECT_THAT(file.names("/"), ElementsAre("/b/a/bias", "/b/a/weight", "/b/z", "/b2", "/c"));
@@ -199,7 +199,7 @@ TEST(ArrayImage, EqualContentMakesEqualBytesWhateverTheTimeAndTheMemory) {
     ArrayImage image;
     image.add("/a/b", {3}, view(std::vector<float>{1, 2, 3}));
     image.add_text("/t", "text");
-    return image.finish();
+    return image.finish().bytes;
   };
   const auto first = bytes();
   { const std::vector<std::byte> dirty(1 << 20, std::byte{0xA5}); }
@@ -214,8 +214,8 @@ TEST(ArrayImage, SeveralAreBuiltSideBySide) {
   ArrayImage two;
   one.add_text("/which", "one");
   two.add_text("/which", "two");
-  write_whole(folder.file("1.h5"), one.finish());
-  write_whole(folder.file("2.h5"), two.finish());
+  write_whole(folder.file("1.h5"), one.finish().bytes);
+  write_whole(folder.file("2.h5"), two.finish().bytes);
   EXPECT_EQ(ArrayFile(folder.file("1.h5")).read_text("/which"), "one");
   EXPECT_EQ(ArrayFile(folder.file("2.h5")).read_text("/which"), "two");
 }

@@ -1,5 +1,7 @@
 #include "tutti/storage/whole_file.hpp"
 
+#include "tutti/base/sha256.hpp"
+
 #include "support/scratch_folder.hpp"
 #include "support/thrown.hpp"
 
@@ -56,6 +58,33 @@ TEST(WholeFile, ReadsBackWhatItWrote) {
     write_whole(folder.file("f"), pattern(size));
     EXPECT_EQ(read_whole(folder.file("f")), pattern(size));
   }
+  EXPECT_EQ(folder.entries(), 1u);
+}
+
+TEST(WholeFile, GivesTheSumOfWhatItWrote) {
+  const ScratchFolder folder;
+  const std::vector<std::byte> bytes = pattern(std::size_t{20} << 20);
+  EXPECT_EQ(write_whole_and_sum(folder.file("f"), bytes), sha256_text(bytes));
+  EXPECT_EQ(read_whole(folder.file("f")), bytes);
+}
+
+TEST(WholeFile, IsNotKeptWhenTheDiskGivesBackOtherBytes) {
+  const ScratchFolder folder;
+  write_whole(folder.file("f"), bytes_of("precious"));
+  for (const std::size_t written : {std::size_t{3} << 20, std::size_t{1000}}) {  // another byte, or too few
+    std::vector<std::byte> bytes = pattern(written);
+    const Error error = thrown_by([&] {
+      WholeFile file(folder.file("f"));
+      file.append(bytes);
+      bytes.resize(std::size_t{3} << 20);
+      bytes[2'500'000] ^= std::byte{1};
+      file.prove(bytes);
+      file.keep();
+    });
+    EXPECT_EQ(error.source(), ErrorSource::save);
+    EXPECT_THAT(error.what(), HasSubstr("differs from what was written; check the disk"));
+  }
+  EXPECT_EQ(read_whole(folder.file("f")), bytes_of("precious"));
   EXPECT_EQ(folder.entries(), 1u);
 }
 

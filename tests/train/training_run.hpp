@@ -75,7 +75,7 @@ class Recorder : public RunObserver {
   void on_digest(const DigestReport& report) override { digests.push_back(report); }
   void on_epoch(const EpochReport& report) override { epochs.push_back(report); }
   void on_samples(const SampleReport& report) override { samples.push_back(report); }
-  void on_checkpoint(TrainState state) override { checkpoints.push_back(std::move(state)); }
+  void on_checkpoint(TrainState state, double) override { checkpoints.push_back(std::move(state)); }
 
   std::vector<std::int64_t> steps;
   std::vector<StretchReport> stretches;

@@ -26,6 +26,7 @@ constexpr std::uint64_t hash64(std::string_view text) {
 }
 
 std::uint64_t digest(std::string_view name, std::span<const float> values);
+std::uint64_t digest(std::string_view name, std::span<const double> values);
 // Of a piece of a long tensor, whose digest is the sum over its pieces: `first` elements lie before it.
 std::uint64_t digest(std::string_view name, std::span<const std::uint8_t> values, std::uint64_t first = 0);
 std::uint64_t digest(std::string_view name, std::span<const std::int32_t> values);

@@ -29,7 +29,8 @@
 //   /run/choices                       text: what processors chose by measuring; absent where they do not
 //   /run/data_digest                   text: 16 hexadecimal digits
 //   /run/digests                       text: a line for every other dataset of the file, in order of their names, 16
-//                                      hexadecimal digits and its name; then their sum and "all"
+//                                      hexadecimal digits, those of tutti/base/digest.hpp under its name without the
+//                                      first group's (of a text: of its bytes), and its name; then their sum and "all"
 // Files 1, 2 .. of a state in several are called step-<8 digits>.<file>.h5; the arrays are shared out, all else is in
 // each.
 //

@@ -30,7 +30,8 @@ class World {
   // True only if every rank says so. Collective.
   virtual bool agree(bool mine) = 0;
   // Starts to find the greatest of the numbers that all ranks give; end_greatest() returns it. What is begun at one
-  // step and ended at the next costs next to nothing. One at a time; other calls may come between. Collective.
+  // step and ended at the next costs next to nothing. One at a time; other calls may come between, and close() ends it.
+  // Collective.
   virtual void begin_greatest(std::int64_t mine) = 0;
   virtual std::int64_t end_greatest() = 0;
   // Collective.

@@ -30,6 +30,11 @@ class ImageArrays {
   std::string read_text(const std::string& name) const;
 
  private:
+  [[noreturn]] void refuse(const std::string& name, const std::string& fault) const;
+  const StoredArray& find(const std::string& name) const;
+  template <class T>
+  void read_values(const std::string& name, const Shape& expected, std::span<T> values) const;
+
   std::span<const std::byte> image_;
   std::vector<StoredArray> arrays_;  // by name
   std::string origin_;

@@ -1,6 +1,6 @@
 #pragma once
-// A file that appears whole or not at all: written under a temporary name in the same folder, flushed to the
-// disk, renamed, and the folder flushed. Until the rename the old file, if any, is untouched.
+// A file that appears whole or not at all: written under a temporary name in the same folder, flushed to the disk, read
+// back, renamed, and the folder flushed. Until the rename the old file, if any, is untouched.
 
 #include "tutti/base/unique_handle.hpp"
 
@@ -28,16 +28,23 @@ class WholeFile {
   const std::string& temporary() const { return temporary_; }
   // Behind all that anybody has written so far.
   void append(std::span<const std::byte> bytes);
+  // Flushes the file, and throws unless the disk, as far as the system asks it, gives back these bytes.
+  void prove(std::span<const std::byte> bytes);
   void keep();
 
  private:
+  void flush();
+
   std::string path_;
   std::string temporary_;
   Descriptor descriptor_;
+  bool flushed_ = false;
 };
 
 // Throws a save error with path, errno text and remedy; the temporary file is removed then.
 void write_whole(const std::string& path, std::span<const std::byte> bytes);
+// Likewise; returns the bytes' SHA-256 as sha256_text does, found in another thread while the disk is at work.
+std::string write_whole_and_sum(const std::string& path, std::span<const std::byte> bytes);
 
 // All bytes of a file. Throws an io error with path and errno text.
 std::vector<std::byte> read_whole(const std::string& path);

@@ -9,6 +9,7 @@
 //   {"event":"digest","step":50,"weights":"..","gradients":"..","optimizer":"..","statistics":".."}
 //                                                                     statistics only where the network has any
 
+#include "tutti/storage/line_file.hpp"
 #include "tutti/train/run_observer.hpp"
 
 #include <string>
@@ -17,11 +18,8 @@ namespace tutti {
 
 class MetricsLog {
  public:
-  // Opens for appending; throws a save error that names the path.
+  // Opens for appending. All throw save errors that name the path; after one, the next record may be written.
   explicit MetricsLog(const std::string& path);
-  ~MetricsLog();
-  MetricsLog(const MetricsLog&) = delete;
-  MetricsLog& operator=(const MetricsLog&) = delete;
 
   // One whole JSON object on one line.
   void write_line(const std::string& json);
@@ -30,8 +28,7 @@ class MetricsLog {
   void write(const DigestReport& report);
 
  private:
-  std::string path_;
-  int descriptor_ = -1;
+  LineFile file_;
 };
 
 }  // namespace tutti

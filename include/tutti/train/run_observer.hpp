@@ -62,15 +62,15 @@ class RunObserver {
  public:
   virtual ~RunObserver() = default;
   // Asked after every step but the last; all ranks answer alike.
-  virtual BoundaryWish at_boundary(std::int64_t /*step*/) { return BoundaryWish::go_on; }
+  virtual BoundaryWish at_boundary() { return BoundaryWish::go_on; }
   virtual void on_samples(const SampleReport&) {}  // of options that ask for it
   virtual void on_step(const StepProgress&) {}
   virtual void on_note(const std::string&) {}
   virtual void on_stretch(const StretchReport&) {}
   virtual void on_digest(const DigestReport&) {}
   virtual void on_epoch(const EpochReport&) {}
-  // Owns the state, whose arrays are those of TrainerOptions::file_share alone.
-  virtual void on_checkpoint(TrainState) {}
+  // The state's arrays are those of TrainerOptions::file_share alone. Copying it took so long.
+  virtual void on_checkpoint(TrainState, double /*copy_seconds*/) {}
 };
 
 }  // namespace tutti

@@ -17,7 +17,9 @@
 #include <climits>
 #include <cstdint>
 #include <cstdlib>
+#include <memory>
 #include <numeric>
+#include <utility>
 
 namespace tutti::mpi {
 namespace {
@@ -58,6 +60,9 @@ class MpiWorld final : public World {
     check(MPI_Comm_rank(node_, &local_rank_));
     check(MPI_Comm_size(node_, &local_size_));
   }
+  ~MpiWorld() override { static_cast<void>(greatest_.release()); }  // the library may still write there
+  MpiWorld(const MpiWorld&) = delete;
+  MpiWorld& operator=(const MpiWorld&) = delete;
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
@@ -91,8 +96,8 @@ class MpiWorld final : public World {
   int size_ = 1;
   int local_rank_ = 0;
   int local_size_ = 1;
-  std::int64_t greatest_ = 0;
-  MPI_Request finding_ = MPI_REQUEST_NULL;  // the greatest
+  std::unique_ptr<std::int64_t> greatest_;  // while it is being found
+  MPI_Request finding_ = MPI_REQUEST_NULL;
 };
 
 bool MpiWorld::agree(bool mine) {
@@ -104,13 +109,16 @@ bool MpiWorld::agree(bool mine) {
 }
 
 void MpiWorld::begin_greatest(std::int64_t mine) {
-  greatest_ = mine;
-  check(MPI_Iallreduce(MPI_IN_PLACE, &greatest_, 1, MPI_INT64_T, MPI_MAX, comm_, &finding_));
+  if (greatest_) throw Error(ErrorSource::internal, "begin_greatest before the end of the one under way");
+  greatest_ = std::make_unique<std::int64_t>(mine);
+  check(MPI_Iallreduce(MPI_IN_PLACE, greatest_.get(), 1, MPI_INT64_T, MPI_MAX, comm_, &finding_));
 }
 
+// All ranks have begun, or are about to: none may sleep long.
 std::int64_t MpiWorld::end_greatest() {
-  wait_for(finding_, kUntilArrival);
-  return greatest_;
+  if (!greatest_) throw Error(ErrorSource::internal, "end_greatest without a begin_greatest");
+  wait_for(finding_, kUntilMoved);
+  return *std::exchange(greatest_, nullptr);
 }
 
 // Also lets all ranks arrive, so that the data can then move without long sleeps.
@@ -219,6 +227,7 @@ void MpiWorld::abort(int status) noexcept {
 }
 
 void MpiWorld::close() {
+  if (greatest_) end_greatest();
   arrive(comm_);
   check(MPI_Comm_free(&node_));
   check(MPI_Comm_free(&comm_));

@@ -1,3 +1,4 @@
+#include "tutti/base/crc32c.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/storage/array_file.hpp"
 
@@ -53,7 +54,13 @@ class ArrayImage::File {
     std::vector<std::byte> bytes(static_cast<std::size_t>(check(hid_t{H5Fget_file_image(file.get(), nullptr, 0)})));
     check(hid_t{H5Fget_file_image(file.get(), bytes.data(), bytes.size())});
     check(H5Fclose(file.release()));
-    return {.bytes = std::move(bytes), .arrays = {}};
+    StoredImage image{.bytes = std::move(bytes), .arrays = file_.arrays()};
+    for (StoredArray& array : image.arrays) {
+      array.crc32c =
+          crc32c(std::span(image.bytes)
+                     .subspan(static_cast<std::size_t>(array.offset), static_cast<std::size_t>(array.bytes)));
+    }
+    return image;
   }
 
  private:

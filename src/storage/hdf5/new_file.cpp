@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <string_view>
 #include <utility>
 
@@ -64,9 +65,21 @@ DatasetHandle NewFile::make(const std::string& name, hid_t stored, const Shape& 
       check(H5Dcreate2(file_.get(), name.c_str(), stored, space_of(shape).get(), links_.get(), layout, H5P_DEFAULT)));
 }
 
+// Space in the file is given when values are written, and none to an array without any.
+void NewFile::note(hid_t dataset, StoredArray array) {
+  if (array.bytes > 0) {
+    const haddr_t offset = H5Dget_offset(dataset);
+    if (offset == HADDR_UNDEF) throw Error(ErrorSource::hdf5, fmt::format("'{}' has no place in its file", array.name));
+    array.offset = static_cast<std::int64_t>(offset);
+  }
+  arrays_.push_back(std::move(array));
+}
+
 void NewFile::add(const std::string& name, const Shape& shape, const Element& element, const void* values) {
   const DatasetHandle dataset = make(name, element.stored, shape, layout_.get());
   if (shape.elements() > 0) check(H5Dwrite(dataset.get(), element.native, H5S_ALL, H5S_ALL, H5P_DEFAULT, values));
+  const std::int64_t bytes = shape.elements() * static_cast<std::int64_t>(element.bytes);
+  note(dataset.get(), {.name = name, .type = element.type, .shape = shape, .bytes = bytes});
 }
 
 void NewFile::add_text(const std::string& name, const std::string& text) {
@@ -78,6 +91,7 @@ void NewFile::add_text(const std::string& name, const std::string& text) {
   check(H5Tset_cset(type.get(), H5T_CSET_UTF8));
   const DatasetHandle dataset = make(name, type.get(), Shape{}, layout_.get());
   check(H5Dwrite(dataset.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, text.c_str()));
+  note(dataset.get(), {.name = name, .type = StoredType::text, .shape = {}, .bytes = std::ssize(text) + 1});
 }
 
 DatasetHandle NewFile::add_rows(const std::string& name, const Shape& shape, std::int64_t rows_per_chunk) {

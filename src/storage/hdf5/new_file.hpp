@@ -4,6 +4,7 @@
 
 #include "tutti/base/error.hpp"
 #include "tutti/base/shape.hpp"
+#include "tutti/storage/array_file.hpp"
 
 #include "element.hpp"
 #include "handles.hpp"
@@ -13,6 +14,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace tutti::hdf5 {
 
@@ -33,16 +35,20 @@ class NewFile {
   DatasetHandle add_rows(const std::string& name, const Shape& shape, std::int64_t rows_per_chunk);
 
   hid_t get() const { return file_.get(); }
+  // Of all values and texts added so far, but for their checksums.
+  const std::vector<StoredArray>& arrays() const { return arrays_; }
   // Nothing can be added afterwards.
   FileHandle release();
 
  private:
   DatasetHandle make(const std::string& name, hid_t stored, const Shape& shape, hid_t layout);
   void add(const std::string& name, const Shape& shape, const Element& element, const void* values);
+  void note(hid_t dataset, StoredArray array);
 
   FileHandle file_;
   PropertiesHandle links_;
   PropertiesHandle layout_;
+  std::vector<StoredArray> arrays_;
 };
 
 }  // namespace tutti::hdf5

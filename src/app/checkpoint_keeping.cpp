@@ -1,0 +1,118 @@
+#include "checkpoint_keeping.hpp"
+
+#include "tutti/base/error.hpp"
+#include "tutti/base/stopwatch.hpp"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <utility>
+
+namespace tutti {
+namespace {
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + std::ssize(values) / 2;
+  std::ranges::nth_element(values, middle);
+  return *middle;
+}
+
+std::string record_of(const SaveReport& report, double stall_seconds) {
+  nlohmann::ordered_json json{{"event", "checkpoint"},
+                              {"step", report.step},
+                              {"file", std::filesystem::path(report.path).filename().string()},
+                              {"bytes", report.bytes},
+                              {"seconds", report.seconds},
+                              {"stall_seconds", stall_seconds}};
+  if (!report.failure.empty()) json["failure"] = report.failure;
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+}  // namespace
+
+std::optional<FileShare> file_share(World& world, std::size_t state_bytes, std::size_t most_bytes_per_file) {
+  const std::uint8_t leads = world.local_rank() == 0 ? 1 : 0;
+  int leaders = 0;
+  int leaders_before = 0;
+  const auto all = world.all_gather(std::as_bytes(std::span(&leads, 1)));
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    if (all[rank][0] == std::byte{0}) continue;
+    if (static_cast<int>(rank) < world.rank()) ++leaders_before;
+    ++leaders;
+  }
+  const std::size_t wanted = std::max<std::size_t>(1, (state_bytes + most_bytes_per_file - 1) / most_bytes_per_file);
+  const int files = static_cast<int>(std::min<std::size_t>(wanted, static_cast<std::size_t>(leaders)));
+  if (leads == 0 || leaders_before >= files) return std::nullopt;
+  return FileShare{.file = leaders_before, .files = files};
+}
+
+CheckpointKeeping::CheckpointKeeping(World& world, const RunConfig& config, const CheckpointStore& store,
+                                     std::optional<FileShare> share, RunControl& control)
+    : world_(world), log_(world.rank(), world.host(), config.quiet), control_(control), folder_(store.folder()) {
+  if (!share) return;
+  writer_.emplace(
+      store,
+      WriterOptions{.share = *share, .keep_checkpoints = config.keep_checkpoints, .keep_best = config.keep_best});
+}
+
+void CheckpointKeeping::take(TrainState state, double copy_seconds) {
+  if (!writer_) return;
+  const Stopwatch watch;
+  const std::int64_t step = state.progress.step;
+  writer_->save(std::move(state));
+  stalls_.push_back({step, copy_seconds + watch.seconds()});
+}
+
+void CheckpointKeeping::tell(const Record& record) {
+  if (!writer_) return;
+  for (const SaveReport& report : writer_->take_reports()) tell_of(report, record);
+}
+
+void CheckpointKeeping::tell_of(const SaveReport& report, const Record& record) {
+  if (report.failure.empty()) {
+    good_.push_back(report);
+    control_.saved(report.seconds + stall_at(report.step));
+  } else {
+    last_failure_ = report.failure;
+    log_.warn(fmt::format("checkpoint of step {} is not saved, and training goes on: {}", report.step, report.failure));
+  }
+  if (!report.prune_failure.empty()) log_.warn(report.prune_failure);
+  if (world_.rank() == 0) record(record_of(report, stall_at(report.step)));
+}
+
+double CheckpointKeeping::stall_at(std::int64_t step) const {
+  const auto stall = std::ranges::find(stalls_, step, &Stall::step);
+  return stall == stalls_.end() ? 0 : stall->seconds;
+}
+
+void CheckpointKeeping::finish(const Record& record) {
+  run_agreed(world_, [&] {
+    if (!writer_) return;
+    tell(record);
+    writer_->finish();
+    tell(record);
+    if (writer_->newest_is_saved()) return;
+    throw Error(ErrorSource::save, fmt::format("the last state could not be saved: {}", last_failure_));
+  });
+  tell_cost();
+}
+
+void CheckpointKeeping::tell_cost() const {
+  if (good_.empty()) return;
+  std::vector<double> saves;
+  std::vector<double> stalls;
+  for (const SaveReport& report : good_) saves.push_back(report.seconds);
+  for (const Stall& stall : stalls_) stalls.push_back(stall.seconds);
+  log_.note(
+      fmt::format("{} checkpoint{} of {:.1f} MiB in {}: {:.3f} s each beside training, which stood still for "
+                  "{:.3f} s ({:.3f} s at most)",
+                  good_.size(), good_.size() == 1 ? "" : "s", static_cast<double>(good_.back().bytes) / 0x1p20, folder_,
+                  median(saves), median(stalls), std::ranges::max(stalls)));
+}
+
+}  // namespace tutti

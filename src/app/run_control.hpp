@@ -1,0 +1,59 @@
+#pragma once
+// When a run is to save, or to save and stop, besides what its plan says: because a signal came to any rank, because
+// its time ends soon, or because so many seconds have passed. Asked at step boundaries; all ranks answer alike, at most
+// two boundaries after the cause.
+
+#include "tutti/comm/world.hpp"
+#include "tutti/train/run_observer.hpp"
+
+#include "process_clock.hpp"
+#include "stop_signals.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+namespace tutti {
+
+struct RunLimits {
+  double save_every = 0;              // seconds between two saves; 0: none by the clock
+  double time_limit = 0;              // seconds of `clock`; 0: none
+  std::int64_t checkpoint_bytes = 0;  // of one, for what it may take as long as none has been saved
+};
+
+class RunControl {
+ public:
+  // World and signals are borrowed. The clock counts from the program's start, and that of rank 0 decides.
+  RunControl(World& world, const StopSignals& signals, const RunLimits& limits,
+             std::function<double()> clock = process_clock());
+
+  // After save_and_stop it is not to be asked again. Collective.
+  BoundaryWish at_boundary();
+  // What a save has taken from the copy of the state until it was proven good. For rank 0; others may call it.
+  void saved(double seconds);
+  // Why the run stops, on all ranks: "SIGUSR1 at rank 2 on host n1".
+  const std::string& reason() const { return reason_; }
+
+ private:
+  BoundaryWish follow(std::int64_t word);
+  std::int64_t own_word() const;
+  void watch_pace();
+  double seconds_to_stop() const;
+
+  World& world_;
+  const StopSignals& signals_;
+  RunLimits limits_;
+  std::function<double()> clock_;
+  bool is_asking_ = false;
+  double now_;
+  double last_save_;
+  std::optional<double> last_boundary_{};
+  double last_gap_ = 0;
+  double longest_two_gaps_ = 0;
+  double longest_save_;
+  bool has_saved_ = false;
+  std::string reason_;
+};
+
+}  // namespace tutti

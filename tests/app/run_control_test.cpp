@@ -1,0 +1,117 @@
+#include "run_control.hpp"
+
+#include "support/mpi_world.hpp"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <optional>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+namespace tutti {
+namespace {
+
+using enum BoundaryWish;
+
+// A control whose time passes when told to.
+class RunControlTest : public testing::Test {
+ protected:
+  RunControl control(const RunLimits& limits) {
+    return {test_world(), *signals_, limits, [this] { return seconds_; }};
+  }
+  // The wishes at so many boundaries, so many seconds apart.
+  std::vector<BoundaryWish> wishes(RunControl& control, int boundaries, double apart) {
+    std::vector<BoundaryWish> all;
+    for (int i = 0; i < boundaries; ++i) {
+      seconds_ += apart;
+      all.push_back(control.at_boundary());
+    }
+    return all;
+  }
+  // Boundaries, as far apart, until it wants to stop; the time then.
+  double stops_at(RunControl& control, double apart) {
+    while (wishes(control, 1, apart).front() != save_and_stop) {
+      if (seconds_ > 1e6) throw std::runtime_error("it does not stop");
+    }
+    EXPECT_TRUE(test_world().agree(true));
+    return seconds_;
+  }
+
+  std::optional<StopSignals> signals_{std::in_place};
+  double seconds_ = 0;
+};
+
+TEST_F(RunControlTest, GoesOnWhileNothingHappens) {
+  auto quiet = control({});
+  EXPECT_EQ(wishes(quiet, 50, 1000), std::vector(50, go_on));
+  EXPECT_EQ(quiet.reason(), "");
+  test_world().end_greatest();
+}
+
+TEST_F(RunControlTest, StopsTwoBoundariesAfterASignalToAnyRank) {
+  World& world = test_world();
+  for (int rank = 0; rank < world.size(); ++rank) {
+    for (const int signal : {SIGUSR1, SIGTERM, SIGINT}) {
+      signals_.reset();
+      signals_.emplace();
+      auto control_of_run = control({});
+      EXPECT_EQ(wishes(control_of_run, 3, 1), std::vector(3, go_on));
+      if (world.rank() == rank) std::raise(signal);
+      EXPECT_EQ(wishes(control_of_run, 2, 1), (std::vector{go_on, save_and_stop}));
+      const std::string host = all_gather_text(world, world.host())[static_cast<std::size_t>(rank)];
+      EXPECT_EQ(control_of_run.reason(), fmt::format("{} at rank {} on host {}", signal_name(signal), rank, host));
+    }
+  }
+}
+
+TEST_F(RunControlTest, SavesByTheClockOfRankZero) {
+  auto clocked = control({.save_every = 10});
+  if (test_world().rank() != 0) seconds_ = 1e6;
+  EXPECT_EQ(wishes(clocked, 9, 4), (std::vector{go_on, go_on, go_on, save, go_on, go_on, go_on, save, go_on}));
+  test_world().end_greatest();
+}
+
+TEST_F(RunControlTest, StopsInTimeForWhatItHasSeenToTakeLong) {
+  // Told first at the boundary after which less is left than 1.5 x (2 steps + 2 saves) + 1 s, followed one later.
+  const auto end = [&](double save_seconds, double step_seconds) {
+    seconds_ = 0;
+    auto limited = control({.time_limit = 1000, .checkpoint_bytes = 50'000'000});
+    if (save_seconds > 0) limited.saved(save_seconds);
+    const double stopped = stops_at(limited, step_seconds);
+    EXPECT_EQ(limited.reason(), "the time limit of 1000 s");
+    return stopped;
+  };
+  EXPECT_EQ(end(0, 1), 992);    // 991 + 1: a save is thought to take 2 s, so 10 s are wanted
+  EXPECT_EQ(end(20, 1), 938);   // 64 s are wanted
+  EXPECT_EQ(end(20, 10), 920);  // 91 s
+  EXPECT_EQ(end(1, 50), 900);   // 154 s, first missing at 850
+}
+
+TEST_F(RunControlTest, RemembersTheLongestGapAndSave) {
+  auto limited = control({.time_limit = 1000});
+  limited.saved(2);
+  limited.saved(0.1);
+  wishes(limited, 3, 1);
+  wishes(limited, 1, 40);                // an evaluation
+  EXPECT_EQ(stops_at(limited, 1), 933);  // 1.5 * (41 + 4) + 1 = 68.5 s are wanted
+}
+
+TEST_F(RunControlTest, StopsSoonWhenTheTimeIsUpFromTheStart) {
+  seconds_ = 5000;
+  auto late = control({.time_limit = 1000});
+  EXPECT_EQ(wishes(late, 2, 1), (std::vector{go_on, save_and_stop}));
+}
+
+TEST(ProcessClock, GoesOnFromTheProcessesAge) {
+  const auto clock = process_clock();
+  EXPECT_GT(clock(), 0);
+  const double before = clock();
+  EXPECT_GE(clock(), before);
+  EXPECT_GE(seconds_since_process_start() + 0.02, before);
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,92 @@
+#include "tutti/checkpoint/checkpoint_writer.hpp"
+
+#include "checkpoint/sample_state.hpp"
+#include "checkpoint/state_equality.hpp"
+#include "support/scratch_folder.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <optional>
+
+namespace tutti {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+class Writing : public testing::Test {
+ protected:
+  void save(std::int64_t step) {
+    TrainState state = sample_state();
+    state.progress.step = step;
+    state.progress.best.step = 2;
+    writer_->save(std::move(state));
+  }
+  std::vector<std::int64_t> steps() const { return store_.steps(); }
+
+  ScratchFolder folder_;
+  CheckpointStore store_{folder_.path()};
+  std::optional<CheckpointWriter> writer_{std::in_place, store_, WriterOptions{.keep_checkpoints = 2}};
+};
+
+TEST_F(Writing, SavesEveryStateAndKeepsTheNewest) {
+  for (std::int64_t step = 10; step <= 14; ++step) save(step);
+  writer_->finish();
+  EXPECT_TRUE(writer_->newest_is_saved());
+  const auto reports = writer_->take_reports();
+  ASSERT_EQ(reports.size(), 5u);
+  for (std::int64_t i = 0; i < 5; ++i) {
+    const SaveReport& report = reports[static_cast<std::size_t>(i)];
+    EXPECT_EQ(report.step, 10 + i);
+    EXPECT_EQ(report.failure + report.prune_failure, "");
+    EXPECT_GT(report.bytes, 0);
+    EXPECT_GT(report.seconds, 0);
+  }
+  EXPECT_TRUE(writer_->take_reports().empty());
+  EXPECT_EQ(steps(), (std::vector<std::int64_t>{13, 14}));
+}
+
+TEST_F(Writing, KeepsTheBestBesides) {
+  writer_.emplace(store_, WriterOptions{.keep_checkpoints = 2, .keep_best = true});
+  for (std::int64_t step = 10; step >= 6; --step) save(2 * step);
+  writer_->finish();
+  EXPECT_EQ(steps(), (std::vector<std::int64_t>{18, 20}));
+  save(2);
+  save(40);
+  save(41);
+  writer_->finish();
+  EXPECT_EQ(steps(), (std::vector<std::int64_t>{2, 40, 41}));
+}
+
+TEST_F(Writing, LosesNothingWhenItEndsUnasked) {
+  save(10);
+  writer_.reset();
+  EXPECT_EQ(steps(), std::vector<std::int64_t>{10});
+}
+
+TEST_F(Writing, ReportsAFailedSaveAndTriesTheNewestOnceMore) {
+  save(10);
+  writer_->finish();
+  fs::create_directory(store_.path_of(11));
+  save(11);
+  save(12);
+  fs::create_directory(store_.path_of(13));
+  save(13);
+  writer_->finish();
+  EXPECT_FALSE(writer_->newest_is_saved());
+  const auto reports = writer_->take_reports();
+  ASSERT_EQ(reports.size(), 5u);
+  const std::vector<bool> good{true, false, true, false, false};
+  for (std::size_t i = 0; i < reports.size(); ++i) EXPECT_EQ(reports[i].failure.empty(), good[i]) << reports[i].failure;
+  EXPECT_THAT(reports[1].failure, HasSubstr(store_.path_of(11)));
+  EXPECT_EQ(steps(), (std::vector<std::int64_t>{10, 12}));
+  fs::remove(store_.path_of(13));
+  writer_->finish();
+  EXPECT_TRUE(writer_->newest_is_saved());
+  EXPECT_EQ(steps(), (std::vector<std::int64_t>{12, 13}));
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,59 @@
+#pragma once
+// A checkpoint as files, without the care of a save: of one state, or of shares of one that differ in their arrays.
+
+#include "checkpoint/checkpoint_file.hpp"
+#include "checkpoint/step_names.hpp"
+#include "checkpoint/verification.hpp"
+#include "support/overwrite.hpp"
+
+#include <cstddef>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace tutti {
+
+using CheckpointFiles = std::map<std::string, std::vector<std::byte>>;  // by name
+
+inline std::vector<std::byte> bytes_of(const std::string& text) {
+  const auto bytes = std::as_bytes(std::span(text));
+  return {bytes.begin(), bytes.end()};
+}
+
+// The arrays dealt out in turn, all else in each.
+inline std::vector<TrainState> shares_of(const TrainState& whole, std::size_t files) {
+  std::vector<TrainState> shares(files, whole);
+  for (const auto arrays :
+       {&TrainState::parameters, &TrainState::statistics, &TrainState::optimizer, &TrainState::exchange}) {
+    for (TrainState& share : shares) (share.*arrays).clear();
+    for (std::size_t i = 0; i < (whole.*arrays).size(); ++i) {
+      (shares[i % files].*arrays).push_back((whole.*arrays)[i]);
+    }
+  }
+  return shares;
+}
+
+inline CheckpointFiles checkpoint_files(const std::vector<TrainState>& shares) {
+  CheckpointFiles files;
+  Manifest whole;
+  for (std::size_t i = 0; i < shares.size(); ++i) {
+    StoredImage image = checkpoint_image(shares[i]);
+    Manifest part = manifest_of(shares[i], image, {static_cast<int>(i), static_cast<int>(shares.size())});
+    files[part.files.front().file] = std::move(image.bytes);
+    part.files.insert(part.files.begin(), whole.files.begin(), whole.files.end());
+    part.weights += whole.weights;
+    whole = std::move(part);
+  }
+  files[manifest_path(whole.files.front().file)] = bytes_of(manifest_text(whole));
+  return files;
+}
+
+// Tells the path of the first file.
+inline std::string write_checkpoint(const std::string& folder, const std::vector<TrainState>& shares) {
+  const CheckpointFiles files = checkpoint_files(shares);
+  for (const auto& [name, bytes] : files) overwrite(folder + "/" + name, bytes);
+  return folder + "/" + image_name(shares.front().progress.step);
+}
+
+}  // namespace tutti

@@ -1,0 +1,130 @@
+#include "tutti/storage/folder_lock.hpp"
+
+#include "tutti/base/host_name.hpp"
+
+#include "support/scratch_folder.hpp"
+#include "support/thrown.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <csignal>
+#include <cstdlib>
+
+namespace tutti {
+namespace {
+
+using testing::HasSubstr;
+
+void pretend_slurm(const char* job, const char* restart) {
+  ::setenv("SLURM_JOB_ID", job, 1);
+  ::unsetenv("SLURM_RESTART_COUNT");
+  if (restart != nullptr) ::setenv("SLURM_RESTART_COUNT", restart, 1);
+}
+
+class FolderLocks : public testing::Test {
+ protected:
+  void SetUp() override { leave_slurm(); }
+  void TearDown() override { leave_slurm(); }
+
+  static void leave_slurm() {
+    ::unsetenv("SLURM_JOB_ID");
+    ::unsetenv("SLURM_RESTART_COUNT");
+  }
+
+  ScratchFolder folder_;
+};
+
+// Another process that holds the lock until it is killed.
+class Holder {
+ public:
+  explicit Holder(const std::string& folder) {
+    std::array<int, 2> ready{};
+    if (::pipe(ready.data()) != 0) throw std::runtime_error("no pipe");
+    process_ = ::fork();
+    if (process_ == 0) {
+      const FolderLock lock(folder, 0, Log());
+      if (::write(ready[1], "x", 1) != 1) ::_exit(1);
+      for (;;) ::pause();
+    }
+    ::close(ready[1]);
+    char byte = 0;
+    if (::read(ready[0], &byte, 1) != 1) throw std::runtime_error("the holder has not got the lock");
+    ::close(ready[0]);
+  }
+  Holder(const Holder&) = delete;
+  Holder& operator=(const Holder&) = delete;
+  ~Holder() { kill(); }
+
+  pid_t process() const { return process_; }
+  void kill() {
+    if (process_ > 0) {
+      ::kill(process_, SIGKILL);
+      ::waitpid(process_, nullptr, 0);
+    }
+    process_ = 0;
+  }
+
+ private:
+  pid_t process_ = 0;
+};
+
+TEST_F(FolderLocks, RefuseASecondHolderAndNameTheFirst) {
+  const Holder holder(folder_.path());
+  const Error error = thrown_by([&] { FolderLock(folder_.path(), 0.1, Log()); });
+  EXPECT_EQ(error.source(), ErrorSource::input);
+  EXPECT_THAT(error.what(), HasSubstr(folder_.path()));
+  EXPECT_THAT(error.what(), HasSubstr("host " + host_name() + ", process " + std::to_string(holder.process()) + ":"));
+  EXPECT_THAT(error.what(), HasSubstr("choose another --out"));
+}
+
+TEST_F(FolderLocks, AreFreeAgainWhenTheirHolderIsKilled) {
+  Holder holder(folder_.path());
+  holder.kill();
+  { const FolderLock lock(folder_.path(), 0, Log()); }
+  const Holder next(folder_.path());
+}
+
+TEST_F(FolderLocks, WaitForAHolderThatIsEnding) {
+  const Holder holder(folder_.path());
+  const pid_t ender = ::fork();
+  if (ender == 0) {
+    ::usleep(100'000);
+    ::_exit(::kill(holder.process(), SIGKILL));
+  }
+  const FolderLock lock(folder_.path(), 60, Log());
+  ::waitpid(ender, nullptr, 0);
+}
+
+TEST_F(FolderLocks, LetALaterStartOfTheSameSlurmJobPass) {
+  pretend_slurm("4711", nullptr);
+  const Holder holder(folder_.path());
+  testing::internal::CaptureStderr();
+  pretend_slurm("4711", "2");
+  { const FolderLock lock(folder_.path(), 0, Log()); }
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("Slurm job 4711 restart 0: it is passed by"));
+  EXPECT_THAT(thrown_by([&] { FolderLock(folder_.path(), 0, Log()); }).what(), HasSubstr("Slurm job 4711 restart 2:"));
+}
+
+TEST_F(FolderLocks, RefuseOtherSlurmJobsAndEqualStarts) {
+  pretend_slurm("4711", "1");
+  const Holder holder(folder_.path());
+  for (const char* job : {"4711", "471", "47112"}) {
+    pretend_slurm(job, job == std::string_view("4711") ? "1" : "2");
+    EXPECT_THAT(thrown_by([&] { FolderLock(folder_.path(), 0, Log()); }).what(), HasSubstr("job 4711 restart 1:"));
+  }
+  leave_slurm();
+  EXPECT_EQ(thrown_by([&] { FolderLock(folder_.path(), 0, Log()); }).source(), ErrorSource::input);
+}
+
+TEST_F(FolderLocks, SayWhatToDoWhereTheFolderCannotBeWritten) {
+  const Error error = thrown_by([&] { FolderLock(folder_.file("none"), 0, Log()); });
+  EXPECT_EQ(error.source(), ErrorSource::save);
+  EXPECT_THAT(error.what(), HasSubstr("make the folder first"));
+}
+
+}  // namespace
+}  // namespace tutti

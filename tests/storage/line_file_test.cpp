@@ -1,0 +1,89 @@
+#include "tutti/storage/line_file.hpp"
+
+#include "support/overwrite.hpp"
+#include "support/scratch_folder.hpp"
+#include "support/thrown.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <csignal>
+#include <string_view>
+
+namespace tutti {
+namespace {
+
+using testing::HasSubstr;
+
+void put(const std::string& path, std::string_view text) { overwrite(path, std::as_bytes(std::span(text))); }
+
+std::string content(const std::string& path) {
+  const std::vector<std::byte> bytes = read_whole(path);
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+// What a full disk does, to this process alone: files end at so many bytes.
+class SizeLimit {
+ public:
+  explicit SizeLimit(rlim_t bytes) : before_handler_(std::signal(SIGXFSZ, SIG_IGN)) {
+    ::getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit limit{bytes, before_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  SizeLimit(const SizeLimit&) = delete;
+  SizeLimit& operator=(const SizeLimit&) = delete;
+  ~SizeLimit() {
+    ::setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, before_handler_);
+  }
+
+ private:
+  sighandler_t before_handler_;
+  rlimit before_{};
+};
+
+TEST(LineFile, AppendsBehindWhatIsThere) {
+  const ScratchFolder folder;
+  LineFile(folder.file("f")).append("one");
+  LineFile(folder.file("f")).append("two");
+  EXPECT_EQ(content(folder.file("f")), "one\ntwo\n");
+}
+
+TEST(LineFile, EndsALineThatAKilledProcessHasCutShort) {
+  const ScratchFolder folder;
+  put(folder.file("f"), "one\ntw");
+  LineFile file(folder.file("f"));
+  file.append("three");
+  file.append("four");
+  EXPECT_EQ(content(folder.file("f")), "one\ntw\nthree\nfour\n");
+}
+
+TEST(LineFile, GoesOnInANewLineAfterADiskThatWasFull) {
+  const ScratchFolder folder;
+  LineFile file(folder.file("f"));
+  file.append("one");
+  for (int attempt = 0; attempt < 2; ++attempt) {  // the second finds the line torn, and cannot even end it
+    const SizeLimit limit(6);
+    const Error error = thrown_by([&] { file.append("two"); });
+    EXPECT_EQ(error.source(), ErrorSource::save);
+    EXPECT_THAT(error.what(), HasSubstr(folder.file("f")));
+    EXPECT_THAT(error.what(), HasSubstr("ulimit -f"));
+  }
+  {
+    const SizeLimit limit(7);  // room for the end of the torn line, and no more
+    thrown_by([&] { file.append("three"); });
+  }
+  file.append("four");
+  EXPECT_EQ(content(folder.file("f")), "one\ntw\nfour\n");
+}
+
+TEST(LineFile, SaysWhyItCannotWriteAndWhatToDo) {
+  const ScratchFolder folder;
+  EXPECT_THAT(thrown_by([&] { LineFile(folder.file("no/f")); }).what(), HasSubstr("make the folder first"));
+  LineFile full("/dev/full");
+  EXPECT_THAT(thrown_by([&] { full.append("x"); }).what(), HasSubstr("No space left on device; free space"));
+}
+
+}  // namespace
+}  // namespace tutti
