@@ -55,6 +55,8 @@ const NamedArray* find_not_finite(const std::vector<NamedArray>& arrays);
 // The state of those elements that `deal` takes, each named slot + "/" + slice name. Collective. Waits for the stream.
 std::vector<NamedArray> gather_state(const OptimizerParts& parts, Stream& stream, const Optimizer& optimizer,
                                      ArrayDeal& deal);
+// Likewise, of all elements.
+std::vector<NamedArray> gather_state(const OptimizerParts& parts, Stream& stream, const Optimizer& optimizer);
 // What this rank owns of such state. Throws as fill_from_arrays does, on every rank alike. Waits for the stream.
 void restore_state(const OptimizerParts& parts, Stream& stream, const Optimizer& optimizer,
                    const std::vector<NamedArray>& state);
