@@ -59,7 +59,7 @@ void RunReporter::finish() {
   if (keeping_ != nullptr) keeping_->checkpoints.finish([this](const std::string& json) { record_line(json); });
 }
 
-BoundaryWish RunReporter::at_boundary() {
+BoundaryWish RunReporter::at_boundary(std::int64_t /*step*/) {
   if (keeping_ == nullptr) return BoundaryWish::go_on;
   keeping_->checkpoints.tell([this](const std::string& json) { record_line(json); });
   return keeping_->control.at_boundary();

@@ -35,7 +35,7 @@ class RunReporter : public RunObserver {
   // After the last step. Throws on all ranks when the last state could not be saved. Collective.
   void finish();
 
-  BoundaryWish at_boundary() override;
+  BoundaryWish at_boundary(std::int64_t step) override;
   void on_samples(const SampleReport& report) override;
   void on_step(const StepProgress& progress) override;
   void on_note(const std::string& text) override;

@@ -12,6 +12,7 @@
 #include "verification.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -39,8 +40,6 @@ void make_folder(const std::string& folder) {
               fmt::format("cannot make the folder '{}': {}; choose another one", folder, failure.message()));
 }
 
-void write_text(const std::string& path, const std::string& text) { write_whole(path, std::as_bytes(std::span(text))); }
-
 // Of the files that have not come yet, by what their writers leave beside them. All files are good when they are told of.
 void gather_files(const std::string& folder, double patience_seconds, int files, Manifest& manifest) {
   const Stopwatch watch;
@@ -58,6 +57,22 @@ void gather_files(const std::string& folder, double patience_seconds, int files,
     const Manifest part = parse_manifest(read_whole(path));
     manifest.weights += part.weights;
     manifest.files.push_back(part.files.at(0));
+  }
+}
+
+// The manifest lies there under its temporary name before the image gets its own: so an image that was never committed
+// can be told from one that has lost its manifest.
+void commit(WholeFile& image, const std::string& image_path, const Manifest& manifest, const std::string& path) {
+  const std::string text = manifest_text(manifest);
+  WholeFile file(path);
+  file.append(std::as_bytes(std::span(text)));
+  file.prove(std::as_bytes(std::span(text)));
+  try {
+    image.keep();
+    file.keep();
+  } catch (const Error&) {
+    static_cast<void>(::unlink(image_path.c_str()));
+    throw;
   }
 }
 
@@ -81,15 +96,15 @@ SaveReport CheckpointStore::save(const TrainState& state, FileShare share) const
   const Stopwatch watch;
   make_folder(folder_);
   const std::int64_t step = state.progress.step;
-  const StoredImage image = checkpoint_image(state);
-  Manifest manifest = manifest_of(state, image, share);
-  write_whole(folder_ + "/" + image_name(step, share.file), image.bytes);
+  const std::string image_path = folder_ + "/" + image_name(step, share.file);
+  const StoredImage stored = checkpoint_image(state);
+  WholeFile image(image_path);
+  Manifest manifest = manifest_of(state, stored, append_and_sum(image, stored.bytes), share);
   if (share.file == 0) {
-    const double patience = std::max(kLeastPatienceSeconds, kPatienceTimesOwn * watch.seconds());
-    gather_files(folder_, patience, share.files, manifest);
+    gather_files(folder_, std::max(kLeastPatienceSeconds, kPatienceTimesOwn * watch.seconds()), share.files, manifest);
   }
-  write_text(folder_ + "/" + manifest_name(step, share.file), manifest_text(manifest));
-  return {.step = step, .path = path_of(step), .bytes = std::ssize(image.bytes), .seconds = watch.seconds()};
+  commit(image, image_path, manifest, folder_ + "/" + manifest_name(step, share.file));
+  return {.step = step, .path = path_of(step), .bytes = std::ssize(stored.bytes), .seconds = watch.seconds()};
 }
 
 }  // namespace tutti

@@ -34,19 +34,9 @@ void mark_bad(const std::string& folder, const StepFolder& listing, std::int64_t
   }
 }
 
-// Killed before its manifest was written; such a file has never counted.
-void tell_of_torn(const std::string& folder, const StepFolder& listing, const std::set<std::int64_t>& complete,
-                  const Log& log) {
-  for (const StepName& file : listing.files) {
-    if (file.kind != StepName::Kind::image || file.file != 0 || complete.contains(file.step)) continue;
-    log.warn(fmt::format("passed over '{}/{}': it has no manifest, so saving it was cut short", folder, file.text()));
-  }
-}
-
 Found find_newest(const std::string& folder, const Log& log) {
   const StepFolder listing = list_steps(folder);
   const std::set<std::int64_t> steps = listing.complete();
-  tell_of_torn(folder, listing, steps, log);
   for (const std::int64_t step : std::views::reverse(steps)) {
     Found found{.path = folder + "/" + image_name(step), .bytes = {}};
     try {
@@ -59,10 +49,12 @@ Found find_newest(const std::string& folder, const Log& log) {
       if (is_damage(error)) mark_bad(folder, listing, step);
     }
   }
-  if (steps.empty() && !listing.any_bad) return {};
+  if (listing.files.empty() && !listing.any_bad) return {};
   throw Error(
       ErrorSource::checkpoint,
-      fmt::format("no checkpoint in '{}' is good: restore one from a copy, or start anew in another folder", folder));
+      fmt::format("no checkpoint in '{}' is good and has its manifest: restore one from a copy, or start anew in "
+                  "another folder",
+                  folder));
 }
 
 }  // namespace

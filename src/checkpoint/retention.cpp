@@ -30,32 +30,38 @@ void remove_files(const std::string& folder, std::vector<StepName> files) {
   for (const StepName& file : files) remove_file(folder, file.text());
 }
 
+// Killed between the last two renames of its save: its manifest is still called temporary.
+bool is_uncommitted(const StepName& file, const StepFolder& listing, const std::set<std::int64_t>& complete) {
+  const std::string manifest = manifest_name(file.step, file.file) + ".";
+  return file.kind == StepName::Kind::image && !complete.contains(file.step) &&
+         std::ranges::any_of(listing.temporary, [&](const std::string& name) { return name.starts_with(manifest); });
+}
+
 }  // namespace
 
 void CheckpointStore::prune(const KeepRule& keep) const {
-  if (keep.newest == 0) return;
   StepFolder listing = list_steps(folder_);
   const std::set<std::int64_t> complete = listing.complete();
-  if (complete.empty()) return;
-  const std::int64_t most = std::ssize(complete) - std::max<std::int64_t>(keep.newest, 1);
   std::set<std::int64_t> superfluous;
-  for (const StepName& file : listing.files) {
-    const auto older = std::distance(complete.begin(), complete.lower_bound(file.step));
-    const bool is_complete = complete.contains(file.step);
-    if (is_complete ? older < most : file.step < *complete.rbegin()) superfluous.insert(file.step);
+  if (keep.newest > 0) {
+    const auto older = std::max<std::ptrdiff_t>(std::ssize(complete) - keep.newest, 0);
+    superfluous.insert(complete.begin(), std::next(complete.begin(), older));
+    superfluous.erase(keep.best_step);
   }
-  superfluous.erase(keep.best_step);
   std::erase_if(listing.files, [&](const StepName& file) {
-    return !superfluous.contains(file.step) && !(is_of_a_part(file) && complete.contains(file.step));
+    const bool is_told_of = is_of_a_part(file) && !complete.empty() && file.step <= *complete.rbegin();
+    return !is_told_of && !superfluous.contains(file.step);
   });
-  remove_files(folder_, listing.files);
+  remove_files(folder_, std::move(listing.files));
 }
 
 void CheckpointStore::clear_leftovers() const {
   StepFolder listing = list_steps(folder_);
-  for (const std::string& name : listing.temporary) remove_file(folder_, name);
-  std::erase_if(listing.files, [](const StepName& file) { return !is_of_a_part(file); });
+  const std::set<std::int64_t> complete = listing.complete();
+  std::erase_if(listing.files,
+                [&](const StepName& file) { return !is_of_a_part(file) && !is_uncommitted(file, listing, complete); });
   remove_files(folder_, std::move(listing.files));
+  for (const std::string& name : listing.temporary) remove_file(folder_, name);
 }
 
 }  // namespace tutti

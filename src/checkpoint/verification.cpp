@@ -84,7 +84,7 @@ void refuse_other_content(const TrainState& state, const Manifest& manifest, con
 
 }  // namespace
 
-Manifest manifest_of(const TrainState& state, const StoredImage& image, FileShare share) {
+Manifest manifest_of(const TrainState& state, const StoredImage& image, std::string sha256, FileShare share) {
   return {.step = state.progress.step,
           .epoch = state.progress.epoch,
           .weights = weights_digest(state),
@@ -92,7 +92,7 @@ Manifest manifest_of(const TrainState& state, const StoredImage& image, FileShar
           .versions = state.versions,
           .files = {{.file = image_name(state.progress.step, share.file),
                      .bytes = static_cast<std::int64_t>(image.bytes.size()),
-                     .sha256 = sha256_text(image.bytes),
+                     .sha256 = std::move(sha256),
                      .arrays = image.arrays}}};
 }
 

@@ -17,7 +17,7 @@ struct CheckpointBytes {
 };
 
 // What proves this image, which holds a share of the state.
-Manifest manifest_of(const TrainState& state, const StoredImage& image, FileShare share = {});
+Manifest manifest_of(const TrainState& state, const StoredImage& image, std::string sha256, FileShare share = {});
 
 // Where the manifest of a checkpoint's first file lies.
 std::string manifest_path(const std::string& checkpoint_path);

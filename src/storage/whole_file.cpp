@@ -122,9 +122,10 @@ void write_whole(const std::string& path, std::span<const std::byte> bytes) {
   file.keep();
 }
 
-std::string write_whole_and_sum(const std::string& path, std::span<const std::byte> bytes) {
+std::string append_and_sum(WholeFile& file, std::span<const std::byte> bytes) {
   auto sum = std::async(std::launch::async | std::launch::deferred, [bytes] { return sha256_text(bytes); });
-  write_whole(path, bytes);
+  file.append(bytes);
+  file.prove(bytes);
   return sum.get();
 }
 

@@ -213,7 +213,7 @@ RunEnd Trainer::Run::run(RunObserver& observer) {
     const bool epoch_ended = progress_.step_in_epoch == schedule().steps(progress_.epoch);
     const bool run_ended = progress_.step == planned_steps_;
     if (epoch_ended || run_ended) finish_epoch(observer, epoch_ended);
-    const BoundaryWish wish = run_ended ? BoundaryWish::go_on : observer.at_boundary();
+    const BoundaryWish wish = run_ended ? BoundaryWish::go_on : observer.at_boundary(progress_.step);
     if (wish != BoundaryWish::go_on || checkpoint_due(epoch_ended, run_ended)) keep(observer);
     if (wish == BoundaryWish::save_and_stop) return RunEnd::stopped;
   }

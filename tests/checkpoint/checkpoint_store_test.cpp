@@ -200,7 +200,6 @@ TEST_F(CheckpointFolder, TakesAFileWithoutManifestForNoneButNeverRemovesIt) {
   fs::remove(manifest(1));
   fs::remove(manifest(3));
   EXPECT_EQ(newest(), "step-00000002.h5");
-  EXPECT_THAT(said_, HasSubstr("no manifest"));
   EXPECT_EQ(store_.steps(), std::vector<std::int64_t>{2});
   save(4);
   store_.clear_leftovers();

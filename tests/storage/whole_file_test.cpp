@@ -64,7 +64,9 @@ TEST(WholeFile, ReadsBackWhatItWrote) {
 TEST(WholeFile, GivesTheSumOfWhatItWrote) {
   const ScratchFolder folder;
   const std::vector<std::byte> bytes = pattern(std::size_t{20} << 20);
-  EXPECT_EQ(write_whole_and_sum(folder.file("f"), bytes), sha256_text(bytes));
+  WholeFile file(folder.file("f"));
+  EXPECT_EQ(append_and_sum(file, bytes), sha256_text(bytes));
+  file.keep();
   EXPECT_EQ(read_whole(folder.file("f")), bytes);
 }
 

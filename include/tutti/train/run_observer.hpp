@@ -62,7 +62,7 @@ class RunObserver {
  public:
   virtual ~RunObserver() = default;
   // Asked after every step but the last; all ranks answer alike.
-  virtual BoundaryWish at_boundary() { return BoundaryWish::go_on; }
+  virtual BoundaryWish at_boundary(std::int64_t /*step*/) { return BoundaryWish::go_on; }
   virtual void on_samples(const SampleReport&) {}  // of options that ask for it
   virtual void on_step(const StepProgress&) {}
   virtual void on_note(const std::string&) {}
