@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <string>
 #include <system_error>
@@ -14,6 +15,7 @@ namespace tutti::test {
 namespace {
 
 constexpr int kCannotSave = 73;
+constexpr int kMostPages = 64;
 
 void check_mounted(int result) {
   if (result != 0) throw std::system_error(errno, std::generic_category(), "cannot mount a disk of a given size");
@@ -38,27 +40,35 @@ class SmallDisk {
   ScratchFolder folder_;
 };
 
-// From one page to more than all files together take.
+// Whether a save can be made out to have succeeded: training began, and did not say of all of them that they failed.
+bool has_saved(const ChildResult& run) {
+  if (run.status != 0 && run.err.find("is not saved") == std::string::npos) return false;
+  return std::ranges::any_of(std::array{"step 2 is not", "step 4 is not", "step 6 is not", "step 8 is not"},
+                             [&](const char* failure) { return run.err.find(failure) == std::string::npos; });
+}
+
+// From a few pages, where nothing fits, to more than all files together take.
 TEST(FullDisk, LosesNoAcceptedWorkWhateverItsSize) {
   check_mounted(::unshare(CLONE_NEWNS));
   check_mounted(::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr));
   const int sizes = std::stoi(std::getenv("TUTTI_DISK_SIZES"));
-  int without_room = 0;
+  int ended = 0;
   for (int i = 1; i <= sizes; ++i) {
-    const int kib = 4 * (100 * i / sizes);
+    const int kib = 4 * (kMostPages * i / sizes);
     SCOPED_TRACE(testing::Message() << "a disk of " << kib << " KiB");
     SmallDisk disk(kib);
     const ChildResult run = run_saving(disk.path());
     EXPECT_TRUE(run.status == 0 || run.status == kCannotSave) << run.status << ": " << run.err;
     EXPECT_EQ(count(run.err, "\n"), count(run.err, "No space left on device; ")) << run.err;
-    EXPECT_EQ(run.err.empty(), kib >= 400) << run.err;
-    without_room += run.status == kCannotSave ? 1 : 0;
-    EXPECT_TRUE(newest_good(disk.path()) || run.err.find("step 2 is not saved") != std::string::npos || kib < 100);
-    disk.grow_to(1000);
+    if (has_saved(run)) {
+      EXPECT_TRUE(newest_good(disk.path())) << "no good checkpoint is left";
+    }
+    ended += run.status == 0 ? 1 : 0;
+    disk.grow_to(2 * 4 * kMostPages);
     expect_good_end(disk.path(), run);
   }
-  EXPECT_GT(without_room, 0);
-  EXPECT_LT(without_room, sizes);
+  EXPECT_GT(ended, 0);
+  EXPECT_LT(ended, sizes);
 }
 
 }  // namespace
