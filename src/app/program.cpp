@@ -9,6 +9,7 @@
 #include "data_command.hpp"
 #include "diff_command.hpp"
 #include "eval_command.hpp"
+#include "inspect_command.hpp"
 #include "stop_signals.hpp"
 #include "train_command.hpp"
 
@@ -74,8 +75,12 @@ ExitStatus carry_out(World& world, const Invocation& invocation, const StopSigna
       return eval_command(world, invocation);
     case Command::diff:
       return diff_command(world, invocation);
+    case Command::inspect:
+      return inspect_command(world, invocation);
     case Command::bench_allreduce:
       return bench_allreduce(world, invocation);
+    case Command::bench_checkpoint:
+      return bench_checkpoint(world, invocation);
     case Command::bench_exchange:
       return bench_exchange(world, invocation);
     case Command::bench_input:

@@ -42,7 +42,7 @@ Manifest parse(std::span<const std::byte> text, const std::string& path) {
   try {
     return parse_manifest(text);
   } catch (const Error& error) {
-    throw fault(path, error.what());
+    throw Error(error.source(), fmt::format("'{}': {}", path, error.what()));
   }
 }
 
@@ -98,6 +98,11 @@ Manifest manifest_of(const TrainState& state, const StoredImage& image, std::str
 
 std::string manifest_path(const std::string& checkpoint_path) {
   return fs::path(checkpoint_path).replace_extension(".json").string();
+}
+
+bool has_manifest(const std::string& checkpoint_path) {
+  std::error_code unknown;
+  return fs::exists(manifest_path(checkpoint_path), unknown) || unknown;
 }
 
 CheckpointBytes read_checkpoint_bytes(const std::string& checkpoint_path) {

@@ -40,7 +40,7 @@ init = "kaiming"
 [[layer]]
 name = "stem.conv"
 type = "conv2d"
-channels = 8
+channels = 16
 kernel = 3
 padding = 1
 [[layer]]
@@ -50,7 +50,7 @@ relu = true
 [[layer]]
 name = "block.conv"
 type = "conv2d"
-channels = 8
+channels = 16
 kernel = 3
 padding = 1
 [[layer]]
@@ -69,7 +69,7 @@ Words run_words(const std::string& model, const std::string& out) {
   return {"--model",
           model,
           "--data",
-          "synthetic:1500x1x16x16:4",
+          "synthetic:1500x1x28x28:4",
           "--out",
           out,
           "--lr",
@@ -177,6 +177,7 @@ class KilledRuns : public ::testing::Test {
   Account whole_;
   int runs_ = 0;
   int kills_ = 0;
+  int early_ = 0;    // of them, before a first step was to come
   int resumes_ = 0;  // from a checkpoint
   int stillborn_ = 0;
   int replayed_ = 0;
@@ -236,6 +237,7 @@ void KilledRuns::run_broken(const std::string& out) {
     ASSERT_LE(files.size(), kMostFiles) << ::testing::PrintToString(files);
     for (const std::string& name : files) ASSERT_EQ(name.find(".bad"), std::string::npos) << name << "\n" << told;
     if (status == 0) return;
+    if (!status && count(told, "steps planned") == 0) ++early_;
     if (!status) continue;
     ASSERT_TRUE(told.find("trainer: ") == std::string::npos && told.find("[rank ") == std::string::npos)
         << "start " << start << " on " << ranks << " ranks ended with status " << *status << "\n"
@@ -271,9 +273,10 @@ TEST_F(KilledRuns, EndAsTheUnbrokenRunDoes) {
     std::filesystem::remove_all(out);
   }
   fmt::print(
-      "{} kills in {} runs of {} steps, {} resumes from a checkpoint, {} steps played again ({} at most at once), "
+      "{} kills in {} runs of {} steps, {} of them at start-up, {} resumes from a checkpoint, {} steps played again "
+      "({} at most at once), "
       "{} starts that MPI did not survive; TUTTI_KILL_SEED={}\n",
-      kills_, runs_, kSteps, resumes_, replayed_, most_replayed_, stillborn_, seed_);
+      kills_, runs_, kSteps, early_, resumes_, replayed_, most_replayed_, stillborn_, seed_);
   EXPECT_GT(resumes_, 0);
   EXPECT_GT(replayed_, 0);
 }

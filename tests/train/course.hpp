@@ -40,8 +40,8 @@ struct Course {
 class Scribe : public RunObserver {
  public:
   explicit Scribe(std::set<std::int64_t> stops) : stops_(std::move(stops)) {}
-  BoundaryWish at_boundary(std::int64_t step) override {
-    return stops_.contains(step) ? BoundaryWish::save_and_stop : BoundaryWish::go_on;
+  BoundaryWish at_boundary() override {
+    return stops_.contains(step_) ? BoundaryWish::save_and_stop : BoundaryWish::go_on;
   }
   void on_checkpoint(TrainState state, double) override { left = std::move(state); }
   void on_digest(const DigestReport& report) override {
@@ -49,6 +49,7 @@ class Scribe : public RunObserver {
                         report.step, report.weights, report.gradients, report.optimizer, report.statistics.value_or(0));
   }
   void on_stretch(const StretchReport& report) override {
+    step_ = report.step;
     text += fmt::format("step {}: {}\n", report.step, words(report.train));
   }
   void on_epoch(const EpochReport& report) override {
@@ -61,6 +62,7 @@ class Scribe : public RunObserver {
 
  private:
   std::set<std::int64_t> stops_;
+  std::int64_t step_ = 0;
   static std::string words(const LossSums& sums) {
     return fmt::format("loss {}, {} correct of {}", sums.loss_steps, sums.correct, sums.samples);
   }
@@ -78,6 +80,7 @@ inline std::string follow(const Course& course, World& world, const DataPair& da
   Scribe scribe(course.stops);
   if (!course.from.empty()) scribe.left = load_checkpoint(course.from).state;
   std::int64_t replayed = 0;
+  std::size_t stopped = 0;
   RunEnd end = RunEnd::stopped;
   try {
     while (end == RunEnd::stopped) {
@@ -90,7 +93,11 @@ inline std::string follow(const Course& course, World& world, const DataPair& da
       if (scribe.left) trainer.restore(*scribe.left);
       end = trainer.run(scribe);
       replayed += trainer.replayed_steps();
-      if (end == RunEnd::stopped) continue;
+      if (end == RunEnd::stopped) {
+        ++stopped;
+        continue;
+      }
+      EXPECT_EQ(stopped, course.stops.size());
       const TrainState state = trainer.snapshot();
       if (!course.to.empty() && world.rank() == 0) CheckpointStore(course.to).save(state);
       scribe.text += fmt::format("{} steps, {} played again\n", trainer.steps_done(), replayed);
