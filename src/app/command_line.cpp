@@ -86,6 +86,14 @@ void add_allreduce_options(CLI::App& app, Invocation& invocation) {
   add_json_option(app, invocation);
 }
 
+void add_checkpoint_options(CLI::App& app, Invocation& invocation) {
+  app.add_option("--folder", invocation.checkpoint.folder, "on the disk to measure; what is written there goes again")
+      ->capture_default_str()
+      ->group("Bench");
+  add_count(app, "--rounds", invocation.checkpoint.rounds, "of each measurement, in turns");
+  add_json_option(app, invocation);
+}
+
 void add_input_options(CLI::App& app, Invocation& invocation) {
   app.add_option("--seconds", invocation.input.seconds, "of each measurement")
       ->check(CLI::Range(0.01, 3600.0))
@@ -153,6 +161,8 @@ constexpr std::array kCommands{
                  add_inspect_options},
     CommandEntry{"bench allreduce", Command::bench_allreduce, "sums over the ranks, by message size", concerns_nothing,
                  add_allreduce_options},
+    CommandEntry{"bench checkpoint", Command::bench_checkpoint, "what saving and loading the training state costs",
+                 concerns_bench_step, add_checkpoint_options},
     CommandEntry{"bench exchange", Command::bench_exchange, "how gradients can meet, by rank count",
                  concerns_bench_exchange, add_exchange_options},
     CommandEntry{"bench input", Command::bench_input, "preparing batches beside the compute", concerns_bench,

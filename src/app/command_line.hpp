@@ -17,6 +17,7 @@ enum class Command {
   diff,
   inspect,
   bench_allreduce,
+  bench_checkpoint,
   bench_exchange,
   bench_input,
   bench_scaling,
@@ -47,6 +48,11 @@ struct AllreduceBench {
   std::int64_t repeats = 20;
 };
 
+struct CheckpointBench {
+  std::string folder = ".";  // on the disk to be measured
+  std::int64_t rounds = 7;
+};
+
 // Of the benches that train.
 struct TimedSteps {
   std::int64_t warmup = 5;
@@ -71,6 +77,7 @@ struct Invocation {
   InspectRequest inspect;
   Compared compared;
   AllreduceBench allreduce;
+  CheckpointBench checkpoint;
   InputBench input;
   TimedSteps steps;
   std::string scaling_mode = "both";  // strong, weak or both
