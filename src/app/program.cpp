@@ -10,6 +10,7 @@
 #include "diff_command.hpp"
 #include "eval_command.hpp"
 #include "inspect_command.hpp"
+#include "stop_signals.hpp"
 #include "train_command.hpp"
 
 #include <fcntl.h>
@@ -59,12 +60,17 @@ int leave_together(World& world, const EndRecord& record, ExitStatus status, con
   return static_cast<int>(status);
 }
 
-ExitStatus carry_out(World& world, const Invocation& invocation, EndRecord& record) {
+// Only what leaves a checkpoint behind may hold signals up.
+bool keeps_checkpoints(const Invocation& invocation) {
+  return invocation.command == Command::train && !invocation.run.out.empty() && !invocation.run.dry_run;
+}
+
+ExitStatus carry_out(World& world, const Invocation& invocation, const StopSignals* signals, EndRecord& record) {
   switch (invocation.command) {
     case Command::print_text:
       break;
     case Command::train:
-      return train_command(world, invocation, record);
+      return train_command(world, invocation, signals, record);
     case Command::eval:
       return eval_command(world, invocation);
     case Command::diff:
@@ -125,13 +131,15 @@ int run_program(int argc, const char* const* argv) {
     return static_cast<int>(ExitStatus::done);
   }
   try {
+    std::optional<StopSignals> signals;  // longer than MPI is in use, which takes its time to start and to end
+    if (!mistake && keeps_checkpoints(invocation)) signals.emplace();
     const auto world = make_world();
     EndRecord record;
     return run_guarded(*world, record, [&] {
       run_agreed(*world, [&] {
         if (mistake) throw *mistake;
       });
-      return carry_out(*world, invocation, record);
+      return carry_out(*world, invocation, signals ? &*signals : nullptr, record);
     });
   } catch (const Error& error) {
     write_stderr_line(fmt::format("trainer: {}", error.describe()));

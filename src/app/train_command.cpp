@@ -164,15 +164,13 @@ std::string TrainRun::train(const Invocation& invocation) {
 
 }  // namespace
 
-ExitStatus train_command(World& world, const Invocation& invocation, EndRecord& record) {
+ExitStatus train_command(World& world, const Invocation& invocation, const StopSignals* signals, EndRecord& record) {
   RunConfig config = invocation.run;
   const Log log(world.rank(), world.host(), config.quiet);
   run_agreed(world, [&] { refuse_without_out(config); });
-  std::optional<StopSignals> signals;
   std::optional<RunFolder> folder;
   std::optional<LoadedCheckpoint> resumed;
-  if (!config.out.empty() && !config.dry_run) {
-    signals.emplace();
+  if (signals != nullptr) {
     folder.emplace(world, config, log);
     record.folder = config.out;
   }

@@ -102,6 +102,7 @@ class Scan {
     if (!value) fail();
     return *value;
   }
+  std::string_view rest() const { return rest_; }
   [[noreturn]] void fail() const {
     const auto line = 1 + std::ranges::count(text_.substr(0, text_.size() - rest_.size()), '\n');
     throw Error(ErrorSource::checkpoint, fmt::format("it is damaged: line {} is not as this program writes it", line));
@@ -175,20 +176,24 @@ ManifestFile parse_file(Scan& scan) {
   return file;
 }
 
-// Of another format is told before anything that formats may differ in.
+bool is_sealed(std::string_view text) {
+  const std::size_t before = std::min(text.rfind(kSealField), text.size());
+  return text.substr(before) == fmt::format("{}\"{}\"\n}}\n", kSealField, digest_text(seal_of(text.substr(0, before))));
+}
+
+// Of another format is told before anything that formats may differ in; but where the seal fits this program's own, it
+// is only the version that is damaged.
 void refuse_other_formats(std::string_view text) {
   Scan scan(text);
   scan.expect(kFormatField);
-  if (const std::string fault = fault_of_format(scan.count()); !fault.empty()) {
-    throw Error(ErrorSource::checkpoint, "it " + fault);
-  }
+  const std::string fault = fault_of_format(scan.count());
+  if (fault.empty() || is_sealed(fmt::format("{}{}{}", kFormatField, kCheckpointFormat, scan.rest()))) return;
+  throw Error(ErrorSource::input, "it " + fault);
 }
 
 void refuse_broken_seal(std::string_view text) {
-  const std::size_t before = std::min(text.rfind(kSealField), text.size());
-  if (text.substr(before) != fmt::format("{}\"{}\"\n}}\n", kSealField, digest_text(seal_of(text.substr(0, before))))) {
-    throw Error(ErrorSource::checkpoint, "it is damaged or cut short: its seal is not that of what it says");
-  }
+  if (is_sealed(text)) return;
+  throw Error(ErrorSource::checkpoint, "it is damaged or cut short: its seal is not that of what it says");
 }
 
 }  // namespace

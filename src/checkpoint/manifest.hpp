@@ -32,7 +32,7 @@ struct Manifest {
 
 std::string manifest_text(const Manifest& manifest);
 // Throws a checkpoint error that says what is wrong, but not where: the caller knows the file. Text that
-// manifest_text() would not have written is refused.
+// manifest_text() would not have written is refused; that of another format by an input error, since it is no damage.
 Manifest parse_manifest(std::span<const std::byte> text);
 
 }  // namespace tutti

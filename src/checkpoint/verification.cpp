@@ -42,7 +42,7 @@ Manifest parse(std::span<const std::byte> text, const std::string& path) {
   try {
     return parse_manifest(text);
   } catch (const Error& error) {
-    throw fault(path, error.what());
+    throw Error(error.source(), fmt::format("'{}': {}", path, error.what()));
   }
 }
 

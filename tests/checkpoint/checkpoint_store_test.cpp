@@ -23,13 +23,6 @@ namespace {
 using testing::HasSubstr;
 namespace fs = std::filesystem;
 
-TrainState state_at(std::int64_t step) {
-  TrainState state = sample_state();
-  state.progress.step = step;
-  state.progress.step_in_epoch = std::min<std::int64_t>(step, 5);
-  return state;
-}
-
 class CheckpointFolder : public testing::Test {
  protected:
   // The newest checkpoint's name without folder, "" for none; what was said meanwhile is in said_.
@@ -172,7 +165,7 @@ TEST_F(CheckpointFolder, IsRefusedWholeWhenItsNewestHasAnotherFormat) {
   std::string text(reinterpret_cast<const char*>(read_whole(manifest(2)).data()), fs::file_size(manifest(2)));
   const std::string version = "\"format_version\": 2";
   ASSERT_NE(text.find(version), std::string::npos);
-  write_text(manifest(2), text.replace(text.find(version), version.size(), "\"format_version\": 3"));
+  write_text(manifest(2), text.replace(text.find(version), version.size(), "\"format_version\": 3,\n  \"more\": 0"));
   const Error error = thrown_by([&] { newest(); });
   EXPECT_EQ(error.source(), ErrorSource::input);
   EXPECT_THAT(error.what(), HasSubstr("has format 3"));
@@ -268,6 +261,7 @@ TEST_F(CheckpointFolder, HoldsAStateInSeveralFilesUnderOneManifest) {
   first.optimizer.clear();
   second.parameters.clear();
   second.statistics.clear();
+  second.exchange.clear();
   std::thread other([&] { store_.save(second, {.file = 1, .files = 2}); });
   store_.save(first, {.file = 0, .files = 2});
   other.join();

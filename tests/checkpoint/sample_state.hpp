@@ -4,6 +4,7 @@
 
 #include "tutti/checkpoint/train_state.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <string>
@@ -40,7 +41,7 @@ inline TrainState sample_state() {
                        .parts = 4,
                        .epoch_sums = {.loss_steps = 123456789, .correct = 70, .samples = 80, .not_finite = 0},
                        .epoch_seconds = 0.1,
-                       .best = {.step = 36, .correct = 90, .samples = 100}},
+                       .best = {.step = 0, .correct = 90, .samples = 100}},
           .parameters = {sample_array("conv1/bias", {2}, -1), sample_array("conv1/weight", {2, 1, 3, 3}, 0.5f),
                          unusual_array("odd/weight"), sample_array("stage1.block1.norm1/scale", {4}, 1)},
           .statistics = {sample_array("stage1.block1.norm1/mean", {4}, 0),
@@ -54,6 +55,15 @@ inline TrainState sample_state() {
           .versions = "tutti 0.2.0; déjà vu",
           .choices = "conv 1x28x28 engine 4\n",
           .data_digest = 0x0123456789ABCDEFu};
+}
+
+// The same, as if it had come about after so many steps.
+inline TrainState state_at(std::int64_t step) {
+  TrainState state = sample_state();
+  state.progress.step = step;
+  state.progress.step_in_epoch = std::min(step, state.progress.step_in_epoch);
+  state.progress.best.step = std::min(step, state.progress.best.step);
+  return state;
 }
 
 }  // namespace tutti
