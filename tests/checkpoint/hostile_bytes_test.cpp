@@ -9,6 +9,7 @@
 
 #include "checkpoint/victim.hpp"
 #include "support/allocation_watch.hpp"
+#include "support/thrown.hpp"
 
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -336,9 +337,8 @@ TEST(LoneFile, ThatIsDamagedIsNeverTriedByAResume) {
                       image.begin() + static_cast<std::ptrdiff_t>(at));
     overwrite(path, image);
     ++outcomes[outcome_through_hdf5(path, right)];
-    testing::internal::CaptureStderr();
-    EXPECT_FALSE(CheckpointStore(folder.path()).newest(*world, Log{}).has_value());
-    testing::internal::GetCapturedStderr();
+    const Error error = thrown_by([&] { CheckpointStore(folder.path()).newest(*world, Log{}); });
+    EXPECT_EQ(error.source(), ErrorSource::checkpoint) << error.what();
   }
   for (const auto& [outcome, count] : outcomes) std::printf("lone file through HDF5: outcome %d: %d\n", outcome, count);
   EXPECT_EQ(outcomes[loaded_wrong], 0);
