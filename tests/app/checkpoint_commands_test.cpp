@@ -1,7 +1,6 @@
 // What is done with checkpoints besides going on from them: looked into, evaluated, compared, and begun with.
 
 #include "support/child_process.hpp"
-#include "support/overwrite.hpp"
 #include "support/scratch_folder.hpp"
 #include "support/trainer_words.hpp"
 
@@ -140,7 +139,6 @@ TEST_F(Checkpoints, WithoutAManifestServeWithAWordOfCaution) {
 }
 
 TEST_F(Checkpoints, GiveTheirWeightsToAnotherRun) {
-  // One step of a rate too small to change anything but biases near 0.
   const ChildResult same = run_trainer(2, with(tiny(), {"--data", "synthetic:120x1x8x8:4", "--epochs", "1", "--lr", "0",
                                                         "--momentum", "0", "--init-from", alone()}));
   ASSERT_EQ(same.status, 0) << same.err;
