@@ -15,6 +15,8 @@ namespace tutti {
 
 // Time and bus bandwidth of sums over the ranks by message size, the ring beside the MPI library's own. Collective.
 ExitStatus bench_allreduce(World& world, const Invocation& invocation);
+// What saving costs, beside training and by itself, and against a plain write of as many bytes; and loading. Collective.
+ExitStatus bench_checkpoint(World& world, const Invocation& invocation);
 // Time of exchange and update, bytes sent and memory held, by how gradients meet and by rank count. Collective.
 ExitStatus bench_exchange(World& world, const Invocation& invocation);
 // Images/s of preparing batches by the number of readers, of the compute, and of both at once: what the readers take
@@ -33,8 +35,8 @@ struct Spread {
 };
 Spread spread_of(std::vector<double> values);
 
-// Work on the first ranks of the world, as a world of their own, while the others sleep. An error that the working ranks
-// share is raised on all; one that a rank met alone ends the job. Collective.
+// Work on the first ranks of the world, as a world of their own, while the others sleep. An error that the working
+// ranks share is raised on all; one that a rank met alone ends the job. Collective.
 void on_first_ranks(World& world, int ranks, const std::function<void(World& working)>& work);
 
 // Of each of these figures, the greatest that any rank saw. Every rank gives as many. Collective.

@@ -2,6 +2,8 @@
 #include "tutti/base/error.hpp"
 #include "tutti/checkpoint/checkpoint_store.hpp"
 
+#include "checkpoint_choice.hpp"
+#include "checkpoint_tensors.hpp"
 #include "differences.hpp"
 #include "option_table.hpp"
 
@@ -9,32 +11,14 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cmath>
-#include <limits>
 #include <set>
 #include <utility>
 #include <vector>
 
 namespace tutti {
 namespace {
-
-using Arrays = std::vector<NamedArray> TrainState::*;
-
-constexpr std::array<std::pair<const char*, Arrays>, 4> kGroups{{{"parameters", &TrainState::parameters},
-                                                                 {"statistics", &TrainState::statistics},
-                                                                 {"optimizer", &TrainState::optimizer},
-                                                                 {"exchange", &TrainState::exchange}}};
-
-std::string place_text(const Shape& shape, std::int64_t element) {
-  std::vector<std::int64_t> place(static_cast<std::size_t>(shape.rank()));
-  for (int axis = shape.rank() - 1; axis >= 0; --axis) {
-    place[static_cast<std::size_t>(axis)] = element % shape[axis];
-    element /= shape[axis];
-  }
-  return fmt::format("[{}]", fmt::join(place, ", "));
-}
 
 std::string bits_text(float value) {
   return fmt::format("{:.9g} (0x{:08x})", value, std::bit_cast<std::uint32_t>(value));
@@ -49,7 +33,7 @@ std::string tensor_difference(const NamedArray& a, const NamedArray& b) {
   for (std::size_t i = a.values.size(); i-- > 0;) {
     if (std::bit_cast<std::uint32_t>(a.values[i]) == std::bit_cast<std::uint32_t>(b.values[i])) continue;
     const double difference = std::abs(static_cast<double>(a.values[i]) - static_cast<double>(b.values[i]));
-    greatest = std::max(greatest, std::isnan(difference) ? std::numeric_limits<double>::infinity() : difference);
+    greatest = std::max(greatest, difference);
     first = i;
     ++different;
   }
@@ -77,17 +61,23 @@ std::string group_difference(const char* group, const std::vector<NamedArray>& a
   return fmt::format("/{}: {} of {} tensors differ, {}", group, different, tensors.size(), first);
 }
 
+// What options and evaluations decide besides is no difference of what was trained.
 std::string progress_difference(const TrainProgress& a, const TrainProgress& b) {
   const auto text = [](const TrainProgress& progress) {
-    return fmt::format("step {}, epoch {} with {} steps of the next", progress.step, progress.epoch,
-                       progress.step_in_epoch);
+    return fmt::format("step {}, epoch {} with {} steps and {} samples of the next, {} carried over", progress.step,
+                       progress.epoch, progress.step_in_epoch, progress.samples_in_epoch, progress.carried_over);
   };
   if (text(a) != text(b)) return beside("progress", text(a), text(b));
-  if (a.epoch_sums == b.epoch_sums) return {};
+  std::string differences;
+  if (a.learning_rate != b.learning_rate) {
+    differences += beside("last lr", fmt::format("{}", a.learning_rate), fmt::format("{}", b.learning_rate));
+  }
   const auto sums_text = [](const LossSums& sums) {
     return fmt::format("{} correct of {}, loss sum {}", sums.correct, sums.samples, sums.loss_steps);
   };
-  return beside("epoch so far", sums_text(a.epoch_sums), sums_text(b.epoch_sums));
+  if (a.epoch_sums != b.epoch_sums)
+    differences += beside("epoch so far", sums_text(a.epoch_sums), sums_text(b.epoch_sums));
+  return differences;
 }
 
 RunConfig config_of(const TrainState& state, const std::string& path) {
@@ -102,6 +92,12 @@ std::string facts_that_differ(const TrainState& a, const std::string& path_a, co
                               const std::string& path_b) {
   std::string text = options_that_differ(config_of(a, path_a), config_of(b, path_b));
   if (a.model != b.model) text += "  their networks differ\n";
+  if (a.progress.best != b.progress.best) {
+    const auto best_text = [](const BestTest& best) {
+      return fmt::format("{} of {} after step {}", best.correct, best.samples, best.step);
+    };
+    text += beside("best test", best_text(a.progress.best), best_text(b.progress.best));
+  }
   if (a.data_digest != b.data_digest) {
     text += beside("data digest", digest_text(a.data_digest), digest_text(b.data_digest));
   }
@@ -124,11 +120,18 @@ std::string options_that_differ(RunConfig a, RunConfig b) {
 }
 
 Finding compare_checkpoints(const std::string& a, const std::string& b) {
-  const TrainState of_a = load_checkpoint(a).state;
-  const TrainState of_b = load_checkpoint(b).state;
+  const LoadedCheckpoint loaded_a = load_checkpoint(a);
+  const LoadedCheckpoint loaded_b = load_checkpoint(b);
+  const TrainState& of_a = loaded_a.state;
+  const TrainState& of_b = loaded_b.state;
+  std::string told;
+  for (const LoadedCheckpoint* loaded : {&loaded_a, &loaded_b}) {
+    if (!loaded->verified) told += word_of_caution(loaded->path) + "\n";
+  }
   std::string differences = progress_difference(of_a.progress, of_b.progress);
-  for (const auto& [group, arrays] : kGroups) differences += group_difference(group, of_a.*arrays, of_b.*arrays);
-  return {.compared = true, .differ = !differences.empty(), .text = facts_that_differ(of_a, a, of_b, b) + differences};
+  for (const auto& [group, arrays] : kTensorGroups) differences += group_difference(group, of_a.*arrays, of_b.*arrays);
+  told += facts_that_differ(of_a, a, of_b, b);
+  return {.compared = true, .differ = !differences.empty(), .text = told + differences};
 }
 
 }  // namespace tutti

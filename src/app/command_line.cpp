@@ -58,7 +58,7 @@ void add_json_option(CLI::App& app, Invocation& invocation) {
 }
 
 void add_eval_options(CLI::App& app, Invocation& invocation) {
-  app.add_option("--checkpoint", invocation.eval.checkpoint, "file of the trained weights")
+  app.add_option("--checkpoint", invocation.eval.checkpoint, "file of the trained weights, or the run's folder")
       ->required()
       ->group("Evaluation");
   app.add_option("--on", invocation.eval.on, "which of the sets: test or train")
@@ -83,6 +83,14 @@ void add_allreduce_options(CLI::App& app, Invocation& invocation) {
   add_count(app, "--min-bytes", bench.min_bytes, "smallest message");
   add_count(app, "--max-bytes", bench.max_bytes, "largest message");
   add_count(app, "--repeats", bench.repeats, "timed repetitions of each");
+  add_json_option(app, invocation);
+}
+
+void add_checkpoint_options(CLI::App& app, Invocation& invocation) {
+  app.add_option("--folder", invocation.checkpoint.folder, "on the disk to measure; what is written there goes again")
+      ->capture_default_str()
+      ->group("Bench");
+  add_count(app, "--rounds", invocation.checkpoint.rounds, "of each measurement, in turns");
   add_json_option(app, invocation);
 }
 
@@ -127,6 +135,14 @@ void add_compared_words(CLI::App& app, Invocation& invocation) {
   app.add_option("b", invocation.compared.b, "what to compare it with")->required();
 }
 
+void add_inspect_options(CLI::App& app, Invocation& invocation) {
+  app.add_option("checkpoint", invocation.inspect.checkpoint, "a checkpoint (.h5), a run's folder or its checkpoints")
+      ->required();
+  app.add_option("--tensor", invocation.inspect.tensor, "print its values: parameters/conv1/weight, or conv1/weight")
+      ->group("Results");
+  add_json_option(app, invocation);
+}
+
 struct CommandEntry {
   const char* words;
   Command command;
@@ -141,8 +157,12 @@ constexpr std::array kCommands{
     CommandEntry{"eval", Command::eval, "accuracy and loss of a checkpoint", concerns_eval, add_eval_options},
     CommandEntry{"diff", Command::diff, "the first step, tensor and element in which two runs differ", concerns_nothing,
                  add_compared_words},
+    CommandEntry{"inspect", Command::inspect, "what a checkpoint holds, verified", concerns_nothing,
+                 add_inspect_options},
     CommandEntry{"bench allreduce", Command::bench_allreduce, "sums over the ranks, by message size", concerns_nothing,
                  add_allreduce_options},
+    CommandEntry{"bench checkpoint", Command::bench_checkpoint, "what saving and loading the training state costs",
+                 concerns_bench_step, add_checkpoint_options},
     CommandEntry{"bench exchange", Command::bench_exchange, "how gradients can meet, by rank count",
                  concerns_bench_exchange, add_exchange_options},
     CommandEntry{"bench input", Command::bench_input, "preparing batches beside the compute", concerns_bench,

@@ -15,7 +15,9 @@ enum class Command {
   train,
   eval,
   diff,
+  inspect,
   bench_allreduce,
+  bench_checkpoint,
   bench_exchange,
   bench_input,
   bench_scaling,
@@ -25,8 +27,13 @@ enum class Command {
 };
 
 struct EvalRequest {
-  std::string checkpoint;   // path of the file
+  std::string checkpoint;   // path of the file, or of a folder of such
   std::string on = "test";  // or train
+};
+
+struct InspectRequest {
+  std::string checkpoint;  // path of the file, or of a folder of such
+  std::string tensor;      // whose values are asked for; empty: everything but values
 };
 
 // Run folders, metrics.jsonl files or checkpoints.
@@ -39,6 +46,11 @@ struct AllreduceBench {
   std::int64_t min_bytes = 4;
   std::int64_t max_bytes = std::int64_t{64} << 20;
   std::int64_t repeats = 20;
+};
+
+struct CheckpointBench {
+  std::string folder = ".";  // on the disk to be measured
+  std::int64_t rounds = 7;
 };
 
 // Of the benches that train.
@@ -59,11 +71,13 @@ struct Invocation {
   RunConfig run;
   std::set<std::string> given;  // names of run options that the user chose
   std::string ranks;   // bench allreduce, exchange, scaling: rank counts, comma separated; empty: doubling up to all
-  std::string json;    // bench, eval: where the results go as JSON
+  std::string json;    // bench, eval, inspect: where the results go as JSON
   std::string target;  // data convert: the file to write
   EvalRequest eval;
+  InspectRequest inspect;
   Compared compared;
   AllreduceBench allreduce;
+  CheckpointBench checkpoint;
   InputBench input;
   TimedSteps steps;
   std::string scaling_mode = "both";  // strong, weak or both

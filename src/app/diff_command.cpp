@@ -3,6 +3,7 @@
 #include "tutti/base/error.hpp"
 #include "tutti/checkpoint/checkpoint_store.hpp"
 
+#include "checkpoint_choice.hpp"
 #include "differences.hpp"
 #include "option_table.hpp"
 
@@ -23,11 +24,6 @@ namespace tutti {
 namespace {
 
 namespace fs = std::filesystem;
-
-bool is_folder(const std::string& path) {
-  std::error_code unknown;
-  return fs::is_directory(path, unknown);
-}
 
 bool is_file(const std::string& path) {
   std::error_code unknown;

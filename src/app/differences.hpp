@@ -1,6 +1,6 @@
 #pragma once
-// Where two runs, A and B, part: by the records of their metrics.jsonl, and by their checkpoints. Times and places never
-// count as a difference, nor do options, which are told all the same.
+// Where two runs, A and B, part: by the records of their metrics.jsonl, and by their checkpoints. Times and places
+// never count as a difference, nor do options, which are told all the same.
 
 #include "run_config.hpp"
 

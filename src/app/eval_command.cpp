@@ -2,11 +2,11 @@
 
 #include "tutti/base/error.hpp"
 #include "tutti/base/log.hpp"
-#include "tutti/checkpoint/checkpoint_store.hpp"
 #include "tutti/storage/whole_file.hpp"
 #include "tutti/train/evaluation.hpp"
 
 #include "assemble.hpp"
+#include "checkpoint_choice.hpp"
 #include "option_table.hpp"
 #include "processors.hpp"
 
@@ -21,11 +21,11 @@ namespace tutti {
 namespace {
 
 // The checkpoint's own configuration but for where the data lie and what this call runs on.
-RunConfig config_for(const Invocation& invocation, const TrainState& state) {
+RunConfig config_for(const Invocation& invocation, const LoadedCheckpoint& loaded) {
   const RunConfig& asked = invocation.run;
   RunConfig config;
   std::set<std::string> read;
-  read_config_text(state.configuration, invocation.eval.checkpoint, config, read);
+  read_config_text(loaded.state.configuration, loaded.path, config, read);
   const bool other_data = invocation.given.contains("data");
   const bool other_test_data = invocation.given.contains("test-data");
   if (other_data) config.data = asked.data;
@@ -53,7 +53,7 @@ const Dataset& chosen_set(const Assembly& assembly, const std::string& on) {
       .on_all_ranks();
 }
 
-void report(World& world, const Invocation& invocation, const TrainState& state, const LossSums& sums) {
+void report(World& world, const Invocation& invocation, const LoadedCheckpoint& loaded, const LossSums& sums) {
   const EvalRequest& request = invocation.eval;
   run_agreed(world, [&] {
     if (world.rank() != 0) return;
@@ -63,8 +63,9 @@ void report(World& world, const Invocation& invocation, const TrainState& state,
     if (invocation.json.empty()) return;
     const std::string json =
         nlohmann::ordered_json{
-            {"checkpoint", request.checkpoint}, {"step", state.progress.step}, {"set", request.on},
-            {"loss", sums.mean_loss()},         {"accuracy", sums.accuracy()}, {"images", sums.samples}}
+            {"checkpoint", loaded.path}, {"verified", loaded.verified}, {"step", loaded.state.progress.step},
+            {"set", request.on},         {"loss", sums.mean_loss()},    {"accuracy", sums.accuracy()},
+            {"images", sums.samples}}
             .dump(2, ' ', false, nlohmann::json::error_handler_t::replace) +
         "\n";
     write_whole(invocation.json, std::as_bytes(std::span(json)));
@@ -75,12 +76,10 @@ void report(World& world, const Invocation& invocation, const TrainState& state,
 
 ExitStatus eval_command(World& world, const Invocation& invocation) {
   const Log log(world.rank(), world.host(), invocation.run.quiet);
-  TrainState state;
+  const LoadedCheckpoint loaded = load_named_checkpoint(world, invocation.eval.checkpoint, log);
+  const TrainState& state = loaded.state;
   RunConfig config;
-  run_agreed(world, [&] {
-    state = load_checkpoint(invocation.eval.checkpoint).state;
-    config = config_for(invocation, state);
-  });
+  run_agreed(world, [&] { config = config_for(invocation, loaded); });
   const Assembly assembly = assemble(world, config, &state, log);
   const Dataset& data = chosen_set(assembly, invocation.eval.on);
   LossSums sums;
@@ -95,10 +94,10 @@ ExitStatus eval_command(World& world, const Invocation& invocation) {
                     state);
     if (sums.not_finite == 0) return;
     throw Error(ErrorSource::not_finite,
-                fmt::format("the loss of {} on {} is not finite", invocation.eval.checkpoint, data.info().name))
+                fmt::format("the loss of {} on {} is not finite", loaded.path, data.info().name))
         .on_all_ranks();
   });
-  report(world, invocation, state, sums);
+  report(world, invocation, loaded, sums);
   return ExitStatus::done;
 }
 

@@ -54,8 +54,8 @@ struct Compared {
   std::string differences;
 };
 
-// What only one of them has, as the test figures of a run that evaluates, is nothing to compare; a loss that is no number
-// is.
+// What only one of them has, as the test figures of a run that evaluates, is nothing to compare; a loss that is no
+// number is.
 template <class Names>
 void compare(const std::map<std::int64_t, Figures>& a, const std::map<std::int64_t, Figures>& b, const Names& names,
              std::vector<Compared>& steps) {

@@ -10,6 +10,8 @@
 #include "data_command.hpp"
 #include "diff_command.hpp"
 #include "eval_command.hpp"
+#include "inspect_command.hpp"
+#include "stop_signals.hpp"
 #include "train_command.hpp"
 
 #include <fcntl.h>
@@ -60,18 +62,27 @@ int leave_together(World& world, const EndRecord& record, ExitStatus status, con
   return static_cast<int>(status);
 }
 
-ExitStatus carry_out(World& world, const Invocation& invocation, EndRecord& record) {
+// Only what leaves a checkpoint behind may hold signals up.
+bool keeps_checkpoints(const Invocation& invocation) {
+  return invocation.command == Command::train && !invocation.run.out.empty() && !invocation.run.dry_run;
+}
+
+ExitStatus carry_out(World& world, const Invocation& invocation, const StopSignals* signals, EndRecord& record) {
   switch (invocation.command) {
     case Command::print_text:
       break;
     case Command::train:
-      return train_command(world, invocation, record);
+      return train_command(world, invocation, signals, record);
     case Command::eval:
       return eval_command(world, invocation);
     case Command::diff:
       return diff_command(world, invocation);
+    case Command::inspect:
+      return inspect_command(world, invocation);
     case Command::bench_allreduce:
       return bench_allreduce(world, invocation);
+    case Command::bench_checkpoint:
+      return bench_checkpoint(world, invocation);
     case Command::bench_exchange:
       return bench_exchange(world, invocation);
     case Command::bench_input:
@@ -122,13 +133,15 @@ int run_program(int argc, const char* const* argv) {
     return static_cast<int>(ExitStatus::done);
   }
   try {
+    std::optional<StopSignals> signals;  // longer than MPI is in use, which takes its time to start and to end
+    if (!mistake && keeps_checkpoints(invocation)) signals.emplace();
     const auto world = make_world();
     EndRecord record;
     return run_guarded(*world, record, [&] {
       run_agreed(*world, [&] {
         if (mistake) throw *mistake;
       });
-      return carry_out(*world, invocation, record);
+      return carry_out(*world, invocation, signals ? &*signals : nullptr, record);
     });
   } catch (const Error& error) {
     write_stderr_line(fmt::format("trainer: {}", error.describe()));

@@ -7,6 +7,7 @@
 #include "tutti/storage/whole_file.hpp"
 
 #include "assemble.hpp"
+#include "checkpoint_choice.hpp"
 #include "checkpoint_keeping.hpp"
 #include "option_table.hpp"
 #include "plan_choices.hpp"
@@ -26,6 +27,8 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace tutti {
 namespace {
@@ -74,6 +77,11 @@ RunLimits limits_of(const Assembly& assembly) {
           .checkpoint_bytes = static_cast<std::int64_t>(most_state_bytes(*assembly.network))};
 }
 
+std::string beginning_text(const LoadedCheckpoint& weights, const std::vector<std::string>& drawn) {
+  return fmt::format("begins with the weights of {}, after its {} steps{}", weights.path, weights.state.progress.step,
+                     drawn.empty() ? "" : fmt::format("; drawn anew: {}", fmt::join(drawn, ", ")));
+}
+
 // Everything of one run between its assembly and its end.
 class TrainRun {
  public:
@@ -90,6 +98,9 @@ class TrainRun {
     save_resolved_options(world_, assembly_.config);
   }
 
+  // Begins with the weights of another run.
+  void begin_with(LoadedCheckpoint weights) { weights_ = std::move(weights); }
+
   // Why it stopped; empty when it came to its end. Collective.
   std::string train(const Invocation& invocation);
 
@@ -99,6 +110,7 @@ class TrainRun {
   World& world_;
   Assembly& assembly_;
   LoadedCheckpoint* resumed_;
+  std::optional<LoadedCheckpoint> weights_{};
   const Log& log_;
   std::optional<RunControl> control_;
   std::optional<CheckpointKeeping> checkpoints_;
@@ -113,9 +125,11 @@ void TrainRun::build(const Invocation& invocation) {
                        .model = model_text(assembly_.network->spec()),
                        .versions = versions_text(assembly_, world_),
                        .data_digest = assembly_.data_digest};
+  std::vector<std::string> drawn;
   build_alike(world_, config, *assembly_.backend, [&] {
     trainer_.emplace(assembly_.parts(), assembly_.options, facts);
     if (resumed_ != nullptr) trainer_->restore(resumed_->state);
+    if (weights_) drawn = trainer_->start_from(weights_->state);
   });
   if (resumed_ != nullptr) resumed_->state = {};
   tell_start(assembly_, world_, *trainer_, log_);
@@ -123,6 +137,8 @@ void TrainRun::build(const Invocation& invocation) {
     log_.note(fmt::format("going on from {}: {} of {} steps done", resumed_->path, trainer_->steps_done(),
                           trainer_->planned_steps()));
   }
+  if (weights_) log_.note(beginning_text(*weights_, drawn));
+  weights_.reset();
   if (trainer_->steps_done() >= trainer_->planned_steps()) {
     log_.note(fmt::format("nothing left to do: all {} steps are done; --epochs or --steps makes the run longer",
                           trainer_->planned_steps()));
@@ -148,15 +164,13 @@ std::string TrainRun::train(const Invocation& invocation) {
 
 }  // namespace
 
-ExitStatus train_command(World& world, const Invocation& invocation, EndRecord& record) {
+ExitStatus train_command(World& world, const Invocation& invocation, const StopSignals* signals, EndRecord& record) {
   RunConfig config = invocation.run;
   const Log log(world.rank(), world.host(), config.quiet);
   run_agreed(world, [&] { refuse_without_out(config); });
-  std::optional<StopSignals> signals;
   std::optional<RunFolder> folder;
   std::optional<LoadedCheckpoint> resumed;
-  if (!config.out.empty() && !config.dry_run) {
-    signals.emplace();
+  if (signals != nullptr) {
     folder.emplace(world, config, log);
     record.folder = config.out;
   }
@@ -174,6 +188,7 @@ ExitStatus train_command(World& world, const Invocation& invocation, EndRecord& 
     return ExitStatus::done;
   }
   TrainRun run(world, assembly, resumed ? &*resumed : nullptr, log);
+  if (!resumed && !config.init_from.empty()) run.begin_with(load_named_checkpoint(world, config.init_from, log));
   if (folder) run.keep_in(*folder, *signals);
   record.reason = run.train(invocation);
   return record.reason.empty() ? ExitStatus::done : ExitStatus::stopped;

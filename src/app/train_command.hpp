@@ -6,10 +6,12 @@
 
 #include "command_line.hpp"
 #include "program.hpp"
+#include "stop_signals.hpp"
 
 namespace tutti {
 
-// Sets record.folder once the run has a folder of its own. Collective.
-ExitStatus train_command(World& world, const Invocation& invocation, EndRecord& record);
+// Keeps checkpoints and stops for signals when there are `signals` (borrowed); sets record.folder once the run has a
+// folder of its own. Collective.
+ExitStatus train_command(World& world, const Invocation& invocation, const StopSignals* signals, EndRecord& record);
 
 }  // namespace tutti

@@ -1,13 +1,14 @@
 #include "tutti/base/error.hpp"
 #include "tutti/checkpoint/checkpoint_store.hpp"
+#include "tutti/storage/whole_file.hpp"
 
 #include "checkpoint_file.hpp"
 #include "verification.hpp"
 
 #include <fmt/format.h>
 
-#include <filesystem>
-#include <system_error>
+#include <string>
+#include <vector>
 
 namespace tutti {
 namespace {
@@ -25,8 +26,7 @@ void refuse_marked(const std::string& path) {
 LoadedCheckpoint load_checkpoint(const std::string& path) {
   try {
     refuse_marked(path);
-    std::error_code unknown;
-    if (std::filesystem::exists(manifest_path(path), unknown) || unknown) {
+    if (has_manifest(path)) {
       return {.state = state_of(read_checkpoint_bytes(path), path), .path = path, .verified = true};
     }
     return {.state = state_of(ArrayFile(path)), .path = path, .verified = false};
@@ -34,6 +34,15 @@ LoadedCheckpoint load_checkpoint(const std::string& path) {
     if (error.source() == ErrorSource::checkpoint) throw;
     throw Error(ErrorSource::checkpoint, error.what(), error.where());
   }
+}
+
+std::vector<CheckpointFile> files_of(const std::string& path) {
+  std::vector<CheckpointFile> files;
+  if (!has_manifest(path)) return files;
+  for (const ManifestFile& file : parse_manifest(read_whole(manifest_path(path))).files) {
+    files.push_back({.name = file.file, .bytes = file.bytes, .sha256 = file.sha256});
+  }
+  return files;
 }
 
 }  // namespace tutti

@@ -3,9 +3,7 @@
 #include "tutti/checkpoint/checkpoint_store.hpp"
 
 #include <cstdint>
-#include <filesystem>
 #include <span>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -17,11 +15,6 @@ void broadcast_bytes(World& world, std::vector<std::byte>& bytes) {
   world.broadcast(std::as_writable_bytes(std::span(&length, 1)), 0);
   bytes.resize(length);
   world.broadcast(bytes, 0);
-}
-
-bool has_manifest(const std::string& path) {
-  std::error_code unknown;
-  return std::filesystem::exists(manifest_path(path), unknown);
 }
 
 }  // namespace

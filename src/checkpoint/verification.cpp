@@ -100,6 +100,11 @@ std::string manifest_path(const std::string& checkpoint_path) {
   return fs::path(checkpoint_path).replace_extension(".json").string();
 }
 
+bool has_manifest(const std::string& checkpoint_path) {
+  std::error_code unknown;
+  return fs::exists(manifest_path(checkpoint_path), unknown) || unknown;
+}
+
 CheckpointBytes read_checkpoint_bytes(const std::string& checkpoint_path) {
   const std::string path = manifest_path(checkpoint_path);
   if (size_of(path) > kLargestManifest) throw fault(path, "it is too large for a manifest");

@@ -21,6 +21,8 @@ Manifest manifest_of(const TrainState& state, const StoredImage& image, std::str
 
 // Where the manifest of a checkpoint's first file lies.
 std::string manifest_path(const std::string& checkpoint_path);
+// Or may have: where nobody can say, it is not to be read without.
+bool has_manifest(const std::string& checkpoint_path);
 
 // Reads manifest and files; sizes and checksums are right. Throws a checkpoint error that says what is wrong and calls
 // for no name of the file, or an io error where the system cannot read.

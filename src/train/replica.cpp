@@ -145,8 +145,7 @@ std::optional<std::uint64_t> Replica::statistics_digest() {
 
 std::uint64_t Replica::optimizer_digest() {
   std::uint64_t sum = 0;
-  ArrayDeal all = deal_arrays(FileShare{}, arena_.layout(), *optimizer_);
-  for (const NamedArray& array : gather_state(optimizer_parts(), *stream_, *optimizer_, all)) {
+  for (const NamedArray& array : gather_state(optimizer_parts(), *stream_, *optimizer_)) {
     sum += digest(array.name, std::span<const float>(array.values));
   }
   return sum;

@@ -155,6 +155,11 @@ std::vector<NamedArray> gather_state(const OptimizerParts& parts, Stream& stream
   return state;
 }
 
+std::vector<NamedArray> gather_state(const OptimizerParts& parts, Stream& stream, const Optimizer& optimizer) {
+  ArrayDeal all = deal_arrays(FileShare{}, parts.layout, optimizer);
+  return gather_state(parts, stream, optimizer, all);
+}
+
 void restore_state(const OptimizerParts& parts, Stream& stream, const Optimizer& optimizer,
                    const std::vector<NamedArray>& state) {
   const std::vector<OwnedPiece> pieces = owned_pieces(parts);

@@ -15,7 +15,7 @@
 
 namespace tutti {
 
-// The arrays of a state are shared out among its files by their bytes, in their order: each file gets a stretch of them.
+// The arrays of a state are shared out among its files by their bytes, in their order: each file gets a stretch.
 class ArrayDeal {
  public:
   // Of so many elements in all; without a share nothing is taken.
@@ -39,13 +39,13 @@ std::vector<NamedArray> arrays_of(Backend& backend, Stream& stream, const Tensor
 void fill_from_arrays(Backend& backend, Stream& stream, const Tensor& block, std::span<const ParameterSlice> slices,
                       const std::string& prefix, const std::vector<NamedArray>& arrays);
 
-// All parameters and statistics, from a state of a network that may end otherwise: arrays of the last layer may be missing
-// or of another shape, and stay as they are. Returns their names. Throws an input error for any other array, on either
-// side, that the other has not or has of another shape. Waits for the stream.
 struct LayoutBlock {
   const ParameterLayout& layout;
   Tensor block;
 };
+// All parameters and statistics, from a state of a network that may end otherwise: arrays of the last layer may be
+// missing or of another shape, and stay as they are. Returns their names. Throws an input error for any other array, on
+// either side, that the other has not or has of another shape. Waits for the stream.
 std::vector<std::string> fill_but_for_head(Backend& backend, Stream& stream, const LayoutBlock& weights,
                                            const TrainState& state);
 
@@ -55,6 +55,8 @@ const NamedArray* find_not_finite(const std::vector<NamedArray>& arrays);
 // The state of those elements that `deal` takes, each named slot + "/" + slice name. Collective. Waits for the stream.
 std::vector<NamedArray> gather_state(const OptimizerParts& parts, Stream& stream, const Optimizer& optimizer,
                                      ArrayDeal& deal);
+// Likewise, of all elements.
+std::vector<NamedArray> gather_state(const OptimizerParts& parts, Stream& stream, const Optimizer& optimizer);
 // What this rank owns of such state. Throws as fill_from_arrays does, on every rank alike. Waits for the stream.
 void restore_state(const OptimizerParts& parts, Stream& stream, const Optimizer& optimizer,
                    const std::vector<NamedArray>& state);

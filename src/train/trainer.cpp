@@ -221,6 +221,7 @@ RunEnd Trainer::Run::run(RunObserver& observer) {
 }
 
 void Trainer::Run::keep(RunObserver& observer) {
+  settle();
   const Stopwatch watch;
   TrainState state = snapshot(options_.file_share);
   observer.on_checkpoint(std::move(state), watch.seconds());

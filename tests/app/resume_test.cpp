@@ -74,7 +74,7 @@ TEST(Resume, OfAnAdamwRunNeedsNoOptionsAndGivesTheSameDigest) {
 TEST(Resume, GoesOnToThePlannedEndWithoutBeingToldItAgain) {
   const ScratchFolder whole;
   const ScratchFolder broken;
-  const Words plan{"--epochs", "4", "--schedule", "cosine", "--checkpoint-every", "5"};
+  const Words plan{"--epochs", "4", "--schedule", "cosine", "--checkpoint-every", "5", "--keep-checkpoints", "0"};
   ASSERT_EQ(run_trainer(2, run_words(whole.path(), plan)).status, 0);
   // The run is cut short by taking its later checkpoints away.
   ASSERT_EQ(run_trainer(2, run_words(broken.path(), plan)).status, 0);
@@ -111,13 +111,33 @@ TEST(Resume, RefusesAFolderWithCheckpointsUnlessAsked) {
   EXPECT_NE(again.err.find("add --resume"), std::string::npos) << again.err;
 }
 
-TEST(Resume, RefusesAnotherBatchSizeAndNamesBoth) {
+TEST(Resume, RefusesWhatContradictsTheRunAndNamesBoth) {
   const ScratchFolder folder;
   ASSERT_EQ(run_trainer(run_words(folder.path(), {"--steps", "2"})).status, 0);
-  const ChildResult other = run_trainer({"--resume", "--out", folder.path(), "--batch-size", "32"});
-  EXPECT_EQ(other.status, 65);
-  EXPECT_NE(other.err.find("--batch-size 32 contradicts"), std::string::npos) << other.err;
-  EXPECT_NE(other.err.find("which has 64"), std::string::npos) << other.err;
+  struct Contradiction {
+    std::string option, asked, of_run;
+  };
+  for (const auto& [option, asked, of_run] :
+       {Contradiction{"--batch-size", "32", "64"}, Contradiction{"--parts", "3", "1"},
+        Contradiction{"--model", "lenet", "\"mlp\""}, Contradiction{"--optimizer", "lars", "\"sgd\""},
+        Contradiction{"--precision", "bf16", "\"fp32\""}}) {
+    const ChildResult other = run_trainer({"--resume", "--out", folder.path(), option, asked});
+    EXPECT_EQ(other.status, 65);
+    EXPECT_NE(other.err.find(option + " "), std::string::npos) << other.err;
+    EXPECT_NE(other.err.find("which has " + of_run), std::string::npos) << other.err;
+  }
+}
+
+TEST(Resume, RefusesCheckpointsOfAnEarlierFormatByNameWithTheRemedy) {
+  const ScratchFolder folder;
+  std::filesystem::copy(std::string(TUTTI_GOLDEN_FOLDER) + "/format-1", folder.file("checkpoints"));
+  const ChildResult result = run_trainer(2, {"--resume", "--out", folder.path()});
+  EXPECT_EQ(result.status, 65) << result.err;
+  EXPECT_NE(result.err.find("step-00000042"), std::string::npos) << result.err;
+  EXPECT_NE(result.err.find("has format 1, this program reads 2: go on with the version of this program that wrote"),
+            std::string::npos)
+      << result.err;
+  EXPECT_TRUE(std::filesystem::exists(folder.file("checkpoints/step-00000042.h5"))) << "still there for that version";
 }
 
 TEST(Resume, OfAnEmptyFolderStartsAfreshAndSaysSo) {

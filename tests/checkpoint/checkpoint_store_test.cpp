@@ -23,13 +23,6 @@ namespace {
 using testing::HasSubstr;
 namespace fs = std::filesystem;
 
-TrainState state_at(std::int64_t step) {
-  TrainState state = sample_state();
-  state.progress.step = step;
-  state.progress.step_in_epoch = std::min<std::int64_t>(step, 5);
-  return state;
-}
-
 class CheckpointFolder : public testing::Test {
  protected:
   // The newest checkpoint's name without folder, "" for none; what was said meanwhile is in said_.

@@ -19,8 +19,7 @@ using testing::HasSubstr;
 class Writing : public testing::Test {
  protected:
   void save(std::int64_t step) {
-    TrainState state = sample_state();
-    state.progress.step = step;
+    TrainState state = state_at(step);
     state.progress.best.step = 2;
     writer_->save(std::move(state));
   }

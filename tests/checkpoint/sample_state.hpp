@@ -4,6 +4,7 @@
 
 #include "tutti/checkpoint/train_state.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <string>
@@ -54,6 +55,15 @@ inline TrainState sample_state() {
           .versions = "tutti 0.2.0; déjà vu",
           .choices = "conv 1x28x28 engine 4\n",
           .data_digest = 0x0123456789ABCDEFu};
+}
+
+// The same, as if it had come about after so many steps.
+inline TrainState state_at(std::int64_t step) {
+  TrainState state = sample_state();
+  state.progress.step = step;
+  state.progress.step_in_epoch = std::min(step, state.progress.step_in_epoch);
+  state.progress.best.step = std::min(step, state.progress.best.step);
+  return state;
 }
 
 }  // namespace tutti

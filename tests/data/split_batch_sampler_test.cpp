@@ -159,6 +159,25 @@ TEST(SplitBatchSampler, EntersALateEpochAtOnce) {
   EXPECT_EQ(SplitBatchSampler(60'000, 512, 8, 3, LastBatch::rollover, rule).indices(kLate, last), share);
 }
 
+TEST(SplitBatchSampler, TellsWhatStepsBeforeOneHaveTaken) {
+  for (const LastBatch last : {LastBatch::keep, LastBatch::discard, LastBatch::rollover}) {
+    for (const std::int64_t length : {7, 30, 103}) {
+      const SplitBatchSampler sampler(length, 20, 1, 0, last);
+      std::int64_t steps = 0;
+      for (std::int64_t epoch = 0; epoch < 7; ++epoch) {
+        EXPECT_EQ(sampler.steps_before(epoch), steps);
+        std::int64_t samples = 0;
+        for (std::int64_t step = 0; step < sampler.steps(epoch); ++step, ++steps) {
+          EXPECT_EQ(sampler.samples_before(epoch, step), samples);
+          samples += sampler.batch_samples(epoch, step);
+        }
+        EXPECT_EQ(sampler.samples_before(epoch, sampler.steps(epoch)), samples);
+        EXPECT_EQ(sampler.carried_over(epoch + 1), last == LastBatch::rollover ? sampler.remainder(epoch) : 0);
+      }
+    }
+  }
+}
+
 TEST(SplitBatchSampler, OfAnEmptySetHasNoSteps) {
   for (const LastBatch mode : {LastBatch::keep, LastBatch::discard, LastBatch::rollover}) {
     const SplitBatchSampler sampler(0, 4, 2, 1, mode);

@@ -2,15 +2,21 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
+#include <charconv>
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
+#include <functional>
 #include <sstream>
 #include <stdexcept>
+#include <thread>
 
 namespace tutti::test {
 namespace {
@@ -47,6 +53,28 @@ void drain(int out, int err, ChildResult& result) {
   }
 }
 
+int status_of(int waited) { return WIFEXITED(waited) ? WEXITSTATUS(waited) : 128 + WTERMSIG(waited); }
+
+// Of a process that may end at any moment: nothing then.
+std::string text_of(pid_t process, const char* file) {
+  std::ifstream stream("/proc/" + std::to_string(process) + "/" + file, std::ios::binary);
+  std::ostringstream text;
+  text << stream.rdbuf();
+  return text.str();
+}
+
+std::vector<pid_t> processes_that(const std::function<bool(pid_t)>& fit) {
+  std::vector<pid_t> found;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename();
+    pid_t process = 0;
+    const bool is_number =
+        std::from_chars(name.data(), name.data() + name.size(), process).ptr == name.data() + name.size();
+    if (is_number && process != ::getpid() && fit(process)) found.push_back(process);
+  }
+  return found;
+}
+
 std::string required_environment(const char* name) {
   const char* value = std::getenv(name);
   if (value == nullptr) throw std::runtime_error(std::string(name) + " is not set: run this test by ctest");
@@ -73,22 +101,72 @@ ChildResult run_child(const std::vector<std::string>& words, const std::map<std:
   drain(out[0], err[0], result);
   int status = 0;
   if (::waitpid(child, &status, 0) != child) throw std::runtime_error("the child is lost");
-  result.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  result.status = status_of(status);
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return result;
 }
 
-ChildResult run_trainer(const std::vector<std::string>& options) {
-  std::vector<std::string> words{required_environment("TUTTI_TRAINER")};
-  words.insert(words.end(), options.begin(), options.end());
-  return run_child(words);
+ChildProcess::ChildProcess(const std::vector<std::string>& words, const std::string& log,
+                           const std::map<std::string, std::string>& environment)
+    : pid_(::fork()) {
+  if (pid_ < 0) throw std::runtime_error("no process");
+  if (pid_ > 0) return;
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  const int file = ::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0666);
+  ::dup2(file, STDOUT_FILENO);
+  ::dup2(file, STDERR_FILENO);
+  become(words, environment);
 }
 
-ChildResult run_trainer(int ranks, const std::vector<std::string>& options) {
-  std::vector<std::string> words{required_environment("TUTTI_MPIEXEC"), "-n", std::to_string(ranks),
-                                 required_environment("TUTTI_TRAINER")};
+ChildProcess::~ChildProcess() {
+  if (status_) return;
+  ::kill(pid_, SIGKILL);
+  ::waitpid(pid_, nullptr, 0);
+}
+
+std::optional<int> ChildProcess::wait(double seconds) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+  while (!status_) {
+    int waited = 0;
+    const pid_t gone = ::waitpid(pid_, &waited, WNOHANG);
+    if (gone < 0) throw std::runtime_error("the child is lost");
+    if (gone == pid_) {
+      status_ = status_of(waited);
+    } else if (std::chrono::steady_clock::now() >= end) {
+      break;
+    } else {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+  return status_;
+}
+
+std::vector<pid_t> ChildProcess::children() const {
+  return processes_that([this](pid_t process) {
+    const std::string text = text_of(process, "stat");  // number, (name), state, parent
+    std::istringstream rest(text.substr(text.rfind(')') + 1));
+    char state = 0;
+    pid_t parent = 0;
+    return rest >> state >> parent && parent == pid_;
+  });
+}
+
+std::vector<pid_t> processes_naming(const std::string& words) {
+  return processes_that([&](pid_t process) { return text_of(process, "cmdline").find(words) != std::string::npos; });
+}
+
+std::vector<std::string> trainer_words(int ranks, const std::vector<std::string>& options) {
+  std::vector<std::string> words;
+  if (ranks > 0) words = {required_environment("TUTTI_MPIEXEC"), "-n", std::to_string(ranks)};
+  words.push_back(required_environment("TUTTI_TRAINER"));
   words.insert(words.end(), options.begin(), options.end());
-  return run_child(words);
+  return words;
+}
+
+ChildResult run_trainer(const std::vector<std::string>& options) { return run_child(trainer_words(0, options)); }
+
+ChildResult run_trainer(int ranks, const std::vector<std::string>& options) {
+  return run_child(trainer_words(ranks, options));
 }
 
 int count(const std::string& text, const std::string& needle) {

@@ -1,7 +1,10 @@
 #pragma once
 // Runs a program as a user would and keeps what it printed: for tests of the whole trainer.
 
+#include <sys/types.h>
+
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,7 +21,31 @@ struct ChildResult {
 ChildResult run_child(const std::vector<std::string>& words,
                       const std::map<std::string, std::string>& environment = {});
 
-// The trainer of this build ($TUTTI_TRAINER), alone or under mpiexec with so many ranks.
+// A program that runs beside the test, which may wait for it, send it signals and look at its children; what it prints
+// goes to the end of the file `log`. It is killed at the latest when this or the test ends.
+class ChildProcess {
+ public:
+  ChildProcess(const std::vector<std::string>& words, const std::string& log,
+               const std::map<std::string, std::string>& environment = {});
+  ChildProcess(const ChildProcess&) = delete;
+  ChildProcess& operator=(const ChildProcess&) = delete;
+  ~ChildProcess();
+
+  pid_t pid() const { return pid_; }
+  // Its exit status, or 128 + signal, if it ends within so long.
+  std::optional<int> wait(double seconds);
+  std::vector<pid_t> children() const;
+
+ private:
+  pid_t pid_;
+  std::optional<int> status_;
+};
+
+// All processes, this one left out, whose command line holds `words`.
+std::vector<pid_t> processes_naming(const std::string& words);
+
+// The trainer of this build ($TUTTI_TRAINER), alone (0 ranks) or under mpiexec with so many ranks.
+std::vector<std::string> trainer_words(int ranks, const std::vector<std::string>& options);
 ChildResult run_trainer(const std::vector<std::string>& options);
 ChildResult run_trainer(int ranks, const std::vector<std::string>& options);
 

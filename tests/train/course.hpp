@@ -78,6 +78,7 @@ inline std::string follow(const Course& course, World& world, const DataPair& da
   Scribe scribe(course.stops);
   if (!course.from.empty()) scribe.left = load_checkpoint(course.from).state;
   std::int64_t replayed = 0;
+  std::size_t stopped = 0;
   RunEnd end = RunEnd::stopped;
   try {
     while (end == RunEnd::stopped) {
@@ -90,7 +91,11 @@ inline std::string follow(const Course& course, World& world, const DataPair& da
       if (scribe.left) trainer.restore(*scribe.left);
       end = trainer.run(scribe);
       replayed += trainer.replayed_steps();
-      if (end == RunEnd::stopped) continue;
+      if (end == RunEnd::stopped) {
+        ++stopped;
+        continue;
+      }
+      EXPECT_EQ(stopped, course.stops.size());
       const TrainState state = trainer.snapshot();
       if (!course.to.empty() && world.rank() == 0) CheckpointStore(course.to).save(state);
       scribe.text += fmt::format("{} steps, {} played again\n", trainer.steps_done(), replayed);

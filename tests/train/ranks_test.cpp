@@ -1,13 +1,11 @@
 #include "tutti/base/digest.hpp"
-#include "tutti/comm/communicator.hpp"
 
 #include "support/mpi_world.hpp"
-#include "train/training_run.hpp"
+#include "train/rank_run.hpp"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -35,15 +33,8 @@ Curve train_on(const Course& course, const DataPair& data, const TrainerOptions&
   const auto world = test_world().split(test_world().rank() < course.ranks ? 0 : -1);
   Curve curve;
   if (world) {
-    const auto backend = make_cpu_backend();
-    const auto communicator = make_mpi_ring_communicator(*world, {.helper_thread = false});
-    const Network network(course.model, data.train->info().image, data.train->info().classes);
-    Trainer trainer({.backend = *backend,
-                     .communicator = *communicator,
-                     .network = network,
-                     .train = *data.train,
-                     .test = data.test.get()},
-                    options, {});
+    RankRun run(*world, course.model, data, options);
+    Trainer& trainer = run.trainer;
     curve.evaluation = trainer.evaluate();
     LossSums before;
     for (int step = 0; step < course.steps; ++step) {

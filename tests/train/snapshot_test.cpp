@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -118,8 +119,8 @@ TEST(Progress, TellsWhereTheSamplerStands) {
       EXPECT_EQ(found.samples_in_epoch, taken);
       EXPECT_EQ(found.carried_over, last == LastBatch::rollover && epoch > 0 ? sampler.remainder(epoch - 1) : 0);
       EXPECT_EQ(found.planned_steps, run.trainer.planned_steps());
-      EXPECT_EQ(found.learning_rate, 0.05 * static_cast<double>(std::min<std::int64_t>(found.step, sampler.steps(0))) /
-                                         static_cast<double>(sampler.steps(0)));
+      const auto warm = static_cast<double>(std::min(found.step, sampler.steps(0)));
+      EXPECT_DOUBLE_EQ(found.learning_rate, 0.05 * warm / static_cast<double>(sampler.steps(0)));
       EXPECT_EQ(found.seed, -1);
       EXPECT_EQ(found.parts, 3);
     }

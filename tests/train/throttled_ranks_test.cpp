@@ -1,15 +1,13 @@
 #include "tutti/base/stopwatch.hpp"
-#include "tutti/comm/communicator.hpp"
 
 #include "support/mpi_world.hpp"
-#include "train/training_run.hpp"
+#include "train/rank_run.hpp"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <chrono>
-#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -65,9 +63,6 @@ Witness train_on(const Course& course, const DataPair& data) {
   const auto world = test_world().split(test_world().rank() < course.ranks ? 0 : -1);
   Witness witness;
   if (world) {
-    const auto backend = make_cpu_backend();
-    const auto communicator = make_mpi_ring_communicator(*world, {});
-    const Network network(built_in_model("lenet"), data.train->info().image, data.train->info().classes);
     TrainerOptions options;
     options.batch_size = 35;
     options.num_parts = kParts;
@@ -83,10 +78,9 @@ Witness train_on(const Course& course, const DataPair& data) {
       const double wanted = kPartSeconds / (slow && done < kThrottledSteps ? course.speed : 1);
       std::this_thread::sleep_for(std::chrono::duration<double>(wanted - seconds));
     };
-    Trainer trainer({.backend = *backend, .communicator = *communicator, .network = network, .train = *data.train},
-                    options, {});
-    witness.trainer = &trainer;
-    trainer.run(witness);
+    RankRun run(*world, built_in_model("lenet"), data, options);
+    witness.trainer = &run.trainer;
+    run.trainer.run(witness);
   }
   test_world().barrier();
   return witness;

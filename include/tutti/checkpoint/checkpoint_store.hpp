@@ -73,6 +73,12 @@ struct LoadedCheckpoint {
   bool verified = true;  // false: a file without a manifest, read through HDF5 and on trust
 };
 
+struct CheckpointFile {
+  std::string name;  // without folder
+  std::int64_t bytes = 0;
+  std::string sha256;  // 64 hexadecimal digits
+};
+
 class CheckpointStore {
  public:
   // `folder` need not exist yet.
@@ -109,5 +115,7 @@ class CheckpointStore {
 LoadedCheckpoint load_checkpoint(const std::string& path);
 // Likewise, alike on all ranks: rank 0 reads the file, unless it has no manifest. Collective.
 LoadedCheckpoint load_checkpoint(World& world, const std::string& path);
+// A checkpoint's files, as its manifest has them; none without one. Throws as load_checkpoint does.
+std::vector<CheckpointFile> files_of(const std::string& path);
 
 }  // namespace tutti

@@ -1,0 +1,292 @@
+#include "tutti/base/error.hpp"
+#include "tutti/base/log.hpp"
+#include "tutti/base/stopwatch.hpp"
+#include "tutti/checkpoint/checkpoint_writer.hpp"
+#include "tutti/nn/model_file.hpp"
+#include "tutti/storage/whole_file.hpp"
+#include "tutti/train/trainer.hpp"
+
+#include "assemble.hpp"
+#include "bench.hpp"
+#include "option_table.hpp"
+#include "plan_choices.hpp"
+#include "run_record.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <ctime>
+#include <filesystem>
+#include <functional>
+#include <iterator>
+#include <optional>
+#include <span>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+namespace tutti {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::int64_t kWarmupSteps = 2;
+
+[[noreturn]] void fail(const std::string& folder, const char* action) {
+  throw Error(ErrorSource::save, fmt::format("--folder {}: {} fails: {}; choose a folder with room that can be written",
+                                             folder, action, std::generic_category().message(errno)));
+}
+
+// A folder of this measurement's own, removed with all it holds.
+class OwnFolder {
+ public:
+  explicit OwnFolder(const std::string& parent) : path_(parent + "/tutti-bench-XXXXXX") {
+    if (::mkdtemp(path_.data()) == nullptr) fail(parent, "making a folder in it");
+  }
+  OwnFolder(const OwnFolder&) = delete;
+  OwnFolder& operator=(const OwnFolder&) = delete;
+  ~OwnFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+// The least that a save can be: bytes handed to the system, and the disk waited for.
+void write_plainly(const std::string& folder, std::span<const std::byte> bytes) {
+  const std::string path = folder + "/plain";
+  const Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  if (!file) fail(folder, "making a file");
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(file.get(), bytes.data(), bytes.size());
+    if (written < 0 && errno != EINTR) fail(folder, "writing");
+    if (written > 0) bytes = bytes.subspan(static_cast<std::size_t>(written));
+  }
+  if (::fsync(file.get()) != 0) fail(folder, "flushing a file");
+}
+
+// Seconds on the clock, and of all of this process's threads on processors.
+struct Cost {
+  std::vector<double> seconds;
+  std::vector<double> processor;
+
+  void measure(const std::function<void()>& work) {
+    const std::clock_t before = std::clock();
+    const Stopwatch watch;
+    work();
+    seconds.push_back(watch.seconds());
+    processor.push_back(static_cast<double>(std::clock() - before) / CLOCKS_PER_SEC);
+  }
+};
+
+struct Figures {
+  std::int64_t bytes = 0;  // of a checkpoint
+  Cost step;
+  Cost stall;  // of training, for one checkpoint: the copy and handing it over
+  Cost save;   // while training waits
+  Cost plain;
+  Cost load;
+  Cost step_beside;                 // while one is saved
+  std::vector<double> save_beside;  // seconds, while training goes on
+};
+
+// One training whose state is saved again and again, by rank 0.
+class SavedTraining {
+ public:
+  SavedTraining(World& world, Assembly& assembly, const std::string& folder);
+
+  void round();
+  const Figures& figures() const { return figures_; }
+
+ private:
+  // The slowest rank's counts.
+  void measure_together(Cost& cost, const std::function<void()>& work);
+  void on_rank_0(const std::function<void()>& work) {
+    run_agreed(world_, [&] {
+      if (world_.rank() == 0) work();
+    });
+  }
+  void step() {
+    trainer_->step();
+    trainer_->settle();
+  }
+  void hand_over();
+  // Of the last state that was handed over; empty as long as it is under way.
+  std::optional<SaveReport> take_report();
+
+  World& world_;
+  std::optional<OwnFolder> folder_;
+  std::optional<CheckpointWriter> writer_;
+  std::optional<Trainer> trainer_;
+  Figures figures_;
+};
+
+SavedTraining::SavedTraining(World& world, Assembly& assembly, const std::string& folder) : world_(world) {
+  on_rank_0([&] {
+    folder_.emplace(folder);
+    writer_.emplace(CheckpointStore(folder_->path()), WriterOptions{.keep_checkpoints = 2});
+  });
+  const RunFacts facts{.configuration = config_text(assembly.config),
+                       .model = model_text(assembly.network->spec()),
+                       .versions = versions_text(assembly, world),
+                       .data_digest = assembly.data_digest};
+  build_alike(world, assembly.config, *assembly.backend,
+              [&] { trainer_.emplace(assembly.parts(), assembly.options, facts); });
+  for (std::int64_t i = 0; i < kWarmupSteps; ++i) step();
+}
+
+void SavedTraining::measure_together(Cost& cost, const std::function<void()>& work) {
+  world_.barrier();
+  cost.measure(work);
+  const auto greatest = greatest_of_ranks(world_, {cost.seconds.back(), cost.processor.back()});
+  cost.seconds.back() = greatest[0];
+  cost.processor.back() = greatest[1];
+}
+
+void SavedTraining::hand_over() {
+  measure_together(figures_.stall, [&] {
+    TrainState state = trainer_->snapshot(world_.rank() == 0 ? std::optional(FileShare{}) : std::nullopt);
+    if (writer_) writer_->save(std::move(state));
+  });
+}
+
+std::optional<SaveReport> SavedTraining::take_report() {
+  const auto reports = writer_->take_reports();
+  if (reports.empty()) return std::nullopt;
+  if (!reports.front().failure.empty()) throw Error(ErrorSource::save, reports.front().failure);
+  return reports.front();
+}
+
+void SavedTraining::round() {
+  measure_together(figures_.step, [this] { step(); });
+  hand_over();
+  on_rank_0([this] {
+    const std::clock_t before = std::clock();
+    writer_->finish();
+    figures_.save.processor.push_back(static_cast<double>(std::clock() - before) / CLOCKS_PER_SEC);
+    const SaveReport report = take_report().value();
+    figures_.save.seconds.push_back(report.seconds);
+    figures_.bytes = report.bytes;
+    const std::vector<std::byte> bytes = read_whole(report.path);
+    figures_.plain.measure([&] { write_plainly(folder_->path(), bytes); });
+    figures_.load.measure([&] { static_cast<void>(load_checkpoint(report.path)); });
+  });
+  step();
+  hand_over();
+  for (bool saved = false; !saved;) {
+    measure_together(figures_.step_beside, [this] { step(); });
+    std::optional<SaveReport> report;
+    on_rank_0([&] { report = take_report(); });
+    if (report) figures_.save_beside.push_back(report->seconds);
+    saved = world_.agree(world_.rank() != 0 || report.has_value());
+  }
+}
+
+// Of each round's own, so that a disk or a machine that is busy for a while does not tilt them.
+double median_ratio(const std::vector<double>& a, const std::vector<double>& b) {
+  std::vector<double> ratios;
+  std::ranges::transform(a, b, std::back_inserter(ratios), [](double x, double y) { return x / y; });
+  return spread_of(ratios).median;
+}
+
+struct Summary {
+  std::int64_t bytes = 0;
+  double bandwidth_of_plain = 0;
+  double stall_of_step = 0;
+};
+
+Summary summary_of(const Figures& figures) {
+  return {.bytes = figures.bytes,
+          .bandwidth_of_plain = median_ratio(figures.plain.seconds, figures.save.seconds),
+          .stall_of_step = spread_of(figures.stall.seconds).median / spread_of(figures.step.seconds).median};
+}
+
+struct Row {
+  const char* name;
+  const Cost Figures::*cost;
+  bool moves_bytes = true;
+};
+
+constexpr std::array kRows{Row{"step", &Figures::step, false},
+                           Row{"stall: copy and hand over", &Figures::stall},
+                           Row{"save", &Figures::save},
+                           Row{"plain write and fsync", &Figures::plain},
+                           Row{"verify and load", &Figures::load},
+                           Row{"step beside a save", &Figures::step_beside, false}};
+
+void tell(const Figures& figures, const RunConfig& config, const std::string& libraries, int ranks) {
+  const Summary summary = summary_of(figures);
+  const double mib = static_cast<double>(figures.bytes) / 0x1p20;
+  fmt::print("{}\n", libraries);
+  fmt::print("{} {}, {}, batch {} in {} parts on {} ranks, checkpoints of {:.1f} MiB\n", config.model, config.precision,
+             config.optimizer, config.batch_size, config.parts, ranks, mib);
+  fmt::print("{:<25} {:>10} {:>9} {:>9} {:>12} {:>8}\n", "", "median ms", "25 % ms", "75 % ms", "processor ms",
+             "MiB/s");
+  for (const Row& row : kRows) {
+    const Spread time = spread_of((figures.*row.cost).seconds);
+    fmt::print("{:<25} {:>10.2f} {:>9.2f} {:>9.2f} {:>12.2f} {:>8}\n", row.name, time.median * 1e3, time.low * 1e3,
+               time.high * 1e3, spread_of((figures.*row.cost).processor).median * 1e3,
+               row.moves_bytes ? fmt::format("{:.0f}", mib / time.median) : "");
+  }
+  fmt::print("{:<25} {:>10.2f}\n", "save beside steps", spread_of(figures.save_beside).median * 1e3);
+  fmt::print(
+      "a save has {:.2f} of the bandwidth of a plain write and fsync; training stands still for {:.3f} of a step\n",
+      summary.bandwidth_of_plain, summary.stall_of_step);
+}
+
+Json as_json(const Figures& figures, const RunConfig& config, const std::string& libraries, int ranks) {
+  const Summary summary = summary_of(figures);
+  Json json{{"bench", "checkpoint"},
+            {"libraries", libraries},
+            {"model", config.model},
+            {"data", config.data},
+            {"precision", config.precision},
+            {"optimizer", config.optimizer},
+            {"batch", config.batch_size},
+            {"ranks", ranks},
+            {"parts", config.parts},
+            {"checkpoint_bytes", figures.bytes},
+            {"bandwidth_of_plain", summary.bandwidth_of_plain},
+            {"stall_of_step", summary.stall_of_step},
+            {"save_beside_steps_seconds_median", spread_of(figures.save_beside).median}};
+  for (const Row& row : kRows) {
+    const Cost& cost = figures.*row.cost;
+    const Spread time = spread_of(cost.seconds);
+    json["measured"].push_back({{"what", row.name},
+                                {"seconds_median", time.median},
+                                {"seconds_low_quartile", time.low},
+                                {"seconds_high_quartile", time.high},
+                                {"processor_seconds_median", spread_of(cost.processor).median}});
+  }
+  return json;
+}
+
+}  // namespace
+
+ExitStatus bench_checkpoint(World& world, const Invocation& invocation) {
+  RunConfig config = config_for_steps(invocation, 1'000'000'000);
+  if (!invocation.given.contains("model")) config.model = "resnet18";
+  Assembly assembly = assemble(world, config, nullptr, Log(world.rank(), world.host(), true));
+  SavedTraining training(world, assembly, invocation.checkpoint.folder);
+  for (std::int64_t round = 0; round < invocation.checkpoint.rounds; ++round) training.round();
+  const std::string libraries = versions_text(assembly, world);
+  Json json;
+  if (world.rank() == 0) {
+    tell(training.figures(), assembly.config, libraries, world.size());
+    json = as_json(training.figures(), assembly.config, libraries, world.size());
+  }
+  write_bench_json(world, invocation.json, json.dump(2) + "\n");
+  return ExitStatus::done;
+}
+
+}  // namespace tutti

@@ -1,0 +1,97 @@
+#include "checkpoint_choice.hpp"
+
+#include "tutti/base/error.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <iterator>
+#include <ranges>
+#include <system_error>
+
+namespace tutti {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string fault_of(const std::string& path) {
+  try {
+    static_cast<void>(load_checkpoint(path));
+    return {};
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+// First files of checkpoints that a resume has marked bad, or whose saving has not come to its end.
+std::vector<JudgedCheckpoint> untried(const std::string& folder) {
+  std::vector<JudgedCheckpoint> found;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    fs::path first = entry.path();
+    const bool bad = first.extension() == ".bad";
+    if (bad) first.replace_extension();
+    if (first.extension() != ".h5" || first.stem().has_extension()) continue;
+    if (bad) found.push_back({entry.path(), "a resume has found it damaged"});
+    if (!bad && !fs::exists(fs::path(first).replace_extension(".json"))) {
+      found.push_back({entry.path(), "it has no manifest: it is being saved, or that was cut short"});
+    }
+  }
+  std::ranges::sort(found, std::greater(), &JudgedCheckpoint::path);
+  return found;
+}
+
+}  // namespace
+
+bool is_folder(const std::string& path) {
+  std::error_code unknown;
+  return fs::is_directory(path, unknown);
+}
+
+std::vector<JudgedCheckpoint> judge_checkpoints(const std::string& folder, JudgeUntil until) {
+  const CheckpointStore store(is_folder(folder + "/checkpoints") ? folder + "/checkpoints" : folder);
+  std::vector<JudgedCheckpoint> judged;
+  for (const std::int64_t step : std::views::reverse(store.steps())) {
+    const std::string path = store.path_of(step);
+    judged.push_back({path, fault_of(path)});
+    if (until == JudgeUntil::newest_good && judged.back().fault.empty()) return judged;
+  }
+  std::ranges::move(untried(store.folder()), std::back_inserter(judged));
+  return judged;
+}
+
+const std::string& newest_good(const std::vector<JudgedCheckpoint>& judged, const std::string& folder) {
+  const auto good = std::ranges::find(judged, std::string(), &JudgedCheckpoint::fault);
+  if (good != judged.end()) return good->path;
+  throw Error(ErrorSource::checkpoint,
+              judged.empty()
+                  ? fmt::format("'{}' holds no checkpoints: give a run's folder, or a checkpoint (.h5)", folder)
+                  : fmt::format("no checkpoint in '{}' is good", folder));
+}
+
+std::string word_of_caution(const std::string& path) {
+  return fmt::format(
+      "'{}' has no manifest beside it: it was read through HDF5, and nothing but its own digests vouches "
+      "for it",
+      path);
+}
+
+LoadedCheckpoint load_named_checkpoint(World& world, const std::string& path, const Log& log) {
+  std::string file = path;
+  run_agreed(world, [&] {
+    if (world.rank() != 0 || !is_folder(path)) return;
+    const std::vector<JudgedCheckpoint> judged = judge_checkpoints(path, JudgeUntil::newest_good);
+    file = newest_good(judged, path);
+    for (const JudgedCheckpoint& other : judged) {
+      if (!other.fault.empty()) log.warn(fmt::format("passed over checkpoint '{}': {}", other.path, other.fault));
+    }
+    log.note(fmt::format("the newest good checkpoint of {} is {}", path, file));
+  });
+  LoadedCheckpoint loaded = load_checkpoint(world, broadcast_text(world, file, 0));
+  if (world.rank() == 0 && !loaded.verified) log.warn(word_of_caution(loaded.path));
+  return loaded;
+}
+
+}  // namespace tutti

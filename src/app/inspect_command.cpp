@@ -1,0 +1,285 @@
+#include "inspect_command.hpp"
+
+#include "tutti/base/digest.hpp"
+#include "tutti/base/error.hpp"
+#include "tutti/checkpoint/checkpoint_store.hpp"
+#include "tutti/storage/whole_file.hpp"
+
+#include "checkpoint_choice.hpp"
+#include "checkpoint_tensors.hpp"
+#include "option_table.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <span>
+#include <sstream>
+#include <string_view>
+#include <vector>
+
+namespace tutti {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::int64_t kValuesPerLine = 8;
+
+struct TensorFigures {
+  double least = 0;
+  double greatest = 0;
+  double norm = 0;
+  std::uint64_t digest = 0;
+};
+
+TensorFigures figures_of(const NamedArray& tensor) {
+  TensorFigures figures{.digest = digest(tensor.name, std::span<const float>(tensor.values))};
+  if (tensor.values.empty()) return figures;
+  const auto [least, greatest] = std::ranges::minmax(tensor.values);
+  double squares = 0;
+  for (const double value : tensor.values) squares += value * value;
+  return {.least = least, .greatest = greatest, .norm = std::sqrt(squares), .digest = figures.digest};
+}
+
+std::string size_text(std::int64_t bytes) {
+  const auto size = static_cast<double>(bytes);
+  return size < 0x1p20 ? fmt::format("{:.1f} KiB", size / 0x1p10) : fmt::format("{:.1f} MiB", size / 0x1p20);
+}
+
+std::string line(std::string_view name, std::string_view text) { return fmt::format("  {:<14}{}\n", name, text); }
+
+std::string file_lines(const LoadedCheckpoint& loaded) {
+  if (!loaded.verified) return line("unverified", word_of_caution(loaded.path));
+  std::string text = line("verified", "sizes, SHA-256, checksums and digests are those of its manifest");
+  for (const CheckpointFile& file : files_of(loaded.path)) {
+    text += line("", fmt::format("{}, {} bytes, sha256 {}", file.name, file.bytes, file.sha256));
+  }
+  return text;
+}
+
+std::string position_text(const TrainProgress& progress) {
+  std::string text = fmt::format("{} done", progress.epoch);
+  if (progress.step_in_epoch > 0) {
+    text += fmt::format(", {} steps and {} samples of the next", progress.step_in_epoch, progress.samples_in_epoch);
+  }
+  if (progress.carried_over > 0) text += fmt::format(", {} samples carried over", progress.carried_over);
+  return text;
+}
+
+std::string progress_lines(const TrainProgress& progress) {
+  std::string text = "progress\n";
+  text += line("step", fmt::format("{} of {} planned", progress.step, progress.planned_steps));
+  text += line("epochs", position_text(progress));
+  if (const LossSums& sums = progress.epoch_sums; sums.samples > 0) {
+    text += line("epoch so far", fmt::format("loss {:.4f}, acc {:.4f}, {} images in {:.1f} sec", sums.mean_loss(),
+                                             sums.accuracy(), sums.samples, progress.epoch_seconds));
+  }
+  text += line("learning rate", fmt::format("{}", progress.learning_rate));
+  text += line("seed", fmt::format("{}", progress.seed));
+  text += line("parts", fmt::format("{}", progress.parts));
+  const BestTest& best = progress.best;
+  text += line("best test", best.step < 0
+                                ? "none yet"
+                                : fmt::format("{} of {} correct ({:.4f}) after step {}", best.correct, best.samples,
+                                              static_cast<double>(best.correct) /
+                                                  static_cast<double>(std::max<std::int64_t>(best.samples, 1)),
+                                              best.step));
+  return text;
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+// Those that are not as they are when nobody chooses them.
+std::vector<std::string> chosen_options(const std::string& configuration) {
+  const std::vector<std::string> defaults = lines_of(config_text({}));
+  std::vector<std::string> chosen = lines_of(configuration);
+  std::erase_if(chosen, [&](const std::string& option) { return std::ranges::count(defaults, option) > 0; });
+  return chosen;
+}
+
+std::string run_lines(const TrainState& state) {
+  std::string text = "run\n";
+  text += line("command line", state.command_line);
+  const std::vector<std::string> options = chosen_options(state.configuration);
+  for (std::size_t i = 0; i < options.size(); ++i) text += line(i == 0 ? "options" : "", options[i]);
+  const std::vector<std::string> model = lines_of(state.model);  // the first names the network
+  text += line("network", fmt::format("{}, {} layers", model.empty() ? "" : model.front(),
+                                      std::ranges::count(model, "[[layer]]")));
+  text += line("data", "digest " + digest_text(state.data_digest));
+  text += line("versions", state.versions);
+  if (!state.choices.empty()) {
+    text += line("algorithms", fmt::format("{} chosen by measuring", std::ranges::count(state.choices, '\n')));
+  }
+  return text;
+}
+
+std::string group_lines(const TensorGroup& group, const std::vector<NamedArray>& tensors) {
+  std::size_t widest = 0;
+  std::int64_t elements = 0;
+  std::uint64_t sum = 0;
+  for (const NamedArray& tensor : tensors) widest = std::max(widest, tensor.name.size());
+  std::string text;
+  for (const NamedArray& tensor : tensors) {
+    const TensorFigures figures = figures_of(tensor);
+    text += fmt::format("  {:<{}}  {:<14} {:>10}  {:>11.4g} .. {:<11.4g} norm {:<10.4g} {}\n", tensor.name, widest,
+                        tensor.shape.text(), tensor.shape.elements(), figures.least, figures.greatest, figures.norm,
+                        digest_text(figures.digest));
+    elements += tensor.shape.elements();
+    sum += figures.digest;
+  }
+  if (tensors.empty()) return fmt::format("{}: none\n", group.name);
+  return fmt::format("{}: {} tensors of {} f32 values, {}, digest {}\n{}", group.name, tensors.size(), elements,
+                     size_text(elements * std::int64_t{sizeof(float)}), digest_text(sum), text);
+}
+
+Json tensor_json(const NamedArray& tensor) {
+  const TensorFigures figures = figures_of(tensor);
+  return {{"name", tensor.name},
+          {"shape", tensor.shape.extents()},
+          {"type", "f32"},
+          {"least", figures.least},
+          {"greatest", figures.greatest},
+          {"norm", figures.norm},
+          {"digest", digest_text(figures.digest)}};
+}
+
+Json progress_json(const TrainProgress& progress) {
+  const BestTest& best = progress.best;
+  return {{"step", progress.step},
+          {"planned_steps", progress.planned_steps},
+          {"epoch", progress.epoch},
+          {"step_in_epoch", progress.step_in_epoch},
+          {"samples_in_epoch", progress.samples_in_epoch},
+          {"carried_over", progress.carried_over},
+          {"learning_rate", progress.learning_rate},
+          {"seed", progress.seed},
+          {"parts", progress.parts},
+          {"best", {{"step", best.step}, {"correct", best.correct}, {"samples", best.samples}}}};
+}
+
+Json checkpoint_json(const LoadedCheckpoint& loaded) {
+  const TrainState& state = loaded.state;
+  Json json{{"checkpoint", loaded.path}, {"verified", loaded.verified}, {"files", Json::array()}};
+  for (const CheckpointFile& file : files_of(loaded.path)) {
+    json["files"].push_back({{"file", file.name}, {"bytes", file.bytes}, {"sha256", file.sha256}});
+  }
+  json["progress"] = progress_json(state.progress);
+  json["run"] = {{"command_line", state.command_line},
+                 {"configuration", state.configuration},
+                 {"model", state.model},
+                 {"versions", state.versions},
+                 {"data_digest", digest_text(state.data_digest)}};
+  for (const TensorGroup& group : kTensorGroups) {
+    Json& tensors = json[group.name] = Json::array();
+    for (const NamedArray& tensor : state.*group.arrays) tensors.push_back(tensor_json(tensor));
+  }
+  return json;
+}
+
+void print_checkpoint(const LoadedCheckpoint& loaded) {
+  fmt::print("{}\n{}{}{}", loaded.path, file_lines(loaded), progress_lines(loaded.state.progress),
+             run_lines(loaded.state));
+  for (const TensorGroup& group : kTensorGroups) fmt::print("{}", group_lines(group, loaded.state.*group.arrays));
+}
+
+// By "parameters/conv1/weight", or without the group where no other has such a tensor.
+const NamedArray& find_tensor(const LoadedCheckpoint& loaded, const std::string& asked) {
+  std::vector<const NamedArray*> found;
+  std::vector<std::string> names;
+  for (const TensorGroup& group : kTensorGroups) {
+    for (const NamedArray& tensor : loaded.state.*group.arrays) {
+      const std::string name = fmt::format("{}/{}", group.name, tensor.name);
+      if (asked != tensor.name && asked != name && asked != "/" + name) continue;
+      found.push_back(&tensor);
+      names.push_back(name);
+    }
+  }
+  if (found.size() == 1) return *found.front();
+  throw Error(ErrorSource::usage,
+              found.empty() ? fmt::format("--tensor {}: '{}' holds none of that name; without --tensor all are listed",
+                                          asked, loaded.path)
+                            : fmt::format("--tensor {}: '{}' holds {}: give the whole name", asked, loaded.path,
+                                          fmt::join(names, " and ")));
+}
+
+// A row of the last extent after the other, each line led by the place of its first value; an empty line between
+// matrices.
+void print_values(const NamedArray& tensor) {
+  const Shape& shape = tensor.shape;
+  const std::int64_t row = shape.rank() > 0 ? shape[shape.rank() - 1] : 1;
+  const std::int64_t matrix = shape.rank() > 1 ? row * shape[shape.rank() - 2] : row;
+  const std::size_t width = place_text(shape, shape.elements() - 1).size();
+  for (std::int64_t first = 0; first < shape.elements();) {
+    const std::int64_t end = std::min(first + kValuesPerLine, (first / row + 1) * row);
+    if (first > 0 && first % matrix == 0) fmt::print("\n");
+    fmt::print("{:<{}}", place_text(shape, first), width);
+    for (std::int64_t i = first; i < end; ++i) fmt::print(" {:>12.6g}", tensor.values[static_cast<std::size_t>(i)]);
+    fmt::print("\n");
+    first = end;
+  }
+}
+
+Json inspect_tensor(const LoadedCheckpoint& loaded, const std::string& name) {
+  const NamedArray& tensor = find_tensor(loaded, name);
+  const TensorFigures figures = figures_of(tensor);
+  fmt::print("{} of {}: {} f32, {:.6g} .. {:.6g}, norm {:.6g}, digest {}\n", tensor.name, loaded.path,
+             tensor.shape.text(), figures.least, figures.greatest, figures.norm, digest_text(figures.digest));
+  print_values(tensor);
+  Json json = tensor_json(tensor);
+  json["values"] = tensor.values;
+  return {{"checkpoint", loaded.path}, {"verified", loaded.verified}, {"tensor", std::move(json)}};
+}
+
+// Tells of all checkpoints of a folder, and names the newest good one.
+std::string survey(const std::string& folder, Json& json) {
+  const std::vector<JudgedCheckpoint> judged = judge_checkpoints(folder, JudgeUntil::all);
+  for (const JudgedCheckpoint& checkpoint : judged) {
+    const std::string name = std::filesystem::path(checkpoint.path).filename().string();
+    fmt::print("{:<22}{}\n", name, checkpoint.fault.empty() ? "good" : "not good: " + checkpoint.fault);
+    json.push_back({{"path", checkpoint.path}, {"fault", checkpoint.fault}});
+  }
+  return newest_good(judged, folder);
+}
+
+void inspect(const Invocation& invocation) {
+  std::string path = invocation.inspect.checkpoint;
+  Json all = Json::array();
+  if (is_folder(path)) {
+    path = survey(path, all);
+    fmt::print("\n");
+  }
+  const LoadedCheckpoint loaded = load_checkpoint(path);
+  Json json;
+  if (invocation.inspect.tensor.empty()) {
+    print_checkpoint(loaded);
+    json = checkpoint_json(loaded);
+  } else {
+    json = inspect_tensor(loaded, invocation.inspect.tensor);
+  }
+  if (!all.empty()) json["folder"] = std::move(all);
+  if (invocation.json.empty()) return;
+  const std::string text = json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  write_whole(invocation.json, std::as_bytes(std::span(text)));
+}
+
+}  // namespace
+
+ExitStatus inspect_command(World& world, const Invocation& invocation) {
+  run_agreed(world, [&] {
+    if (world.rank() != 0) return;
+    inspect(invocation);
+    std::fflush(stdout);
+  });
+  return ExitStatus::done;
+}
+
+}  // namespace tutti

@@ -1,0 +1,84 @@
+// Going on with other ranks, whatever way gradients meet and wherever the optimizer's state lies.
+
+#include "support/child_process.hpp"
+#include "support/scratch_folder.hpp"
+#include "support/trainer_words.hpp"
+
+#include <gtest/gtest.h>
+
+#include <ostream>
+#include <string>
+
+namespace tutti::test {
+namespace {
+
+struct Way {
+  const char* name;
+  Words words;
+  bool any_ranks;  // gives the same bits on any number of them
+};
+void PrintTo(const Way& way, std::ostream* out) { *out << way.name; }
+
+class AnyResume : public testing::TestWithParam<Way> {
+ protected:
+  std::string folder(const std::string& name) const { return folder_.file(name); }
+  // Eight steps a run, across the ends of epochs.
+  void start(int ranks, const std::string& out, const Words& more) const {
+    expect_success(ranks, with(with({"--data",       "synthetic:210x1x12x12:4",
+                                     "--model",      "mlp",
+                                     "--parts",      "4",
+                                     "--batch-size", "48",
+                                     "--epochs",     "2",
+                                     "--steps",      "8",
+                                     "--last-batch", "rollover",
+                                     "--lr",         "0.01",
+                                     "--momentum",   "0",
+                                     "--log-every",  "1",
+                                     "--quiet",      "--out",
+                                     folder(out)},
+                                    GetParam().words),
+                               more));
+  }
+  void go_on(int ranks, const std::string& out, const Words& more) const {
+    expect_success(ranks, with({"--resume", "--quiet", "--out", folder(out)}, more));
+  }
+  double loss(const std::string& out, int step) const {
+    const std::string record = last_word(read_text(folder(out) + "/metrics.jsonl"),
+                                         "{\"event\":\"step\",\"step\":" + std::to_string(step) + ",\"train_loss\":");
+    return record.empty() ? -1 : std::stod(record);
+  }
+  void expect_success(int ranks, const Words& words) const {
+    const ChildResult result = run_trainer(ranks, words);
+    EXPECT_EQ(result.status, 0) << result.err;
+  }
+
+  ScratchFolder folder_;
+};
+
+TEST_P(AnyResume, GoesOnOnTwoThreeAndOneAsTheUnbrokenRunOnFour) {
+  start(4, "whole", {});
+  start(4, "broken", {"--steps", "3"});
+  go_on(2, "broken", {"--steps", "5"});
+  go_on(3, "broken", {"--steps", "7"});
+  go_on(1, "broken", {"--steps", "8"});
+  if (GetParam().any_ranks) {
+    const std::string last = "/checkpoints/step-00000008.h5";
+    const ChildResult compared = run_trainer({"diff", folder("whole") + last, folder("broken") + last});
+    EXPECT_EQ(compared.status, 0) << compared.out;
+  }
+  for (int step = 4; step <= 8; ++step) EXPECT_NEAR(loss("broken", step), loss("whole", step), 1e-5) << step;
+}
+
+// With momentum, whose loss would be seen within the tolerance: the learning rate is small.
+INSTANTIATE_TEST_SUITE_P(
+    Exchanges, AnyResume,
+    testing::Values(Way{"ring", {"--exchange", "ring"}, false},
+                    Way{"sharded", {"--exchange", "sharded", "--momentum", "0.9"}, false},
+                    Way{"central", {"--exchange", "central", "--momentum", "0.9"}, false},
+                    Way{"exactShardedLars", {"--optimizer", "lars", "--momentum", "0.9", "--shard-optimizer"}, true},
+                    Way{"exactAdamw", {"--optimizer", "adamw", "--lr", "0.001"}, true},
+                    Way{"shardedAdamw", {"--exchange", "sharded", "--optimizer", "adamw", "--lr", "0.0001"}, false}),
+    [](const auto& test) { return std::string(test.param.name); });
+
+}  // namespace
+}  // namespace tutti::test

@@ -1,0 +1,176 @@
+// What is done with checkpoints besides going on from them: looked into, evaluated, compared, and begun with.
+
+#include "support/child_process.hpp"
+#include "support/overwrite.hpp"
+#include "support/scratch_folder.hpp"
+#include "support/trainer_words.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <string>
+
+namespace tutti::test {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+namespace fs = std::filesystem;
+
+constexpr const char* kTiny = R"(
+name = "tiny"
+layer = [
+  {name = "conv", type = "conv2d", channels = 3, kernel = 3},
+  {name = "norm", type = "batch-norm", relu = true},
+  {name = "pool", type = "global-average-pool"},
+  {name = "head", type = "linear", units = "classes"},
+]
+)";
+
+// A run with checkpoints of steps 4 and 8, the last one also without its manifest; each test has its own copy.
+class Checkpoints : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    trained_.emplace();
+    std::ofstream(trained_->file("tiny.toml")) << kTiny;
+    const ChildResult run = run_trainer(
+        with(model(trained_->file("tiny.toml")), {"--data", "synthetic:120x1x8x8:4", "--epochs", "2",
+                                                  "--checkpoint-every", "4", "--out", trained_->file("run")}));
+    ASSERT_EQ(run.status, 0) << run.err;
+    weights_ = last_word(run.err, "weights ");
+    fs::copy_file(trained_->file("run/checkpoints/step-00000008.h5"), trained_->file("alone.h5"));
+  }
+  static void TearDownTestSuite() { trained_.reset(); }
+  void SetUp() override { fs::copy(trained_->path(), folder_.path(), fs::copy_options::recursive); }
+
+  static Words model(const std::string& path) { return {"--model", path, "--batch-size", "30", "--seed", "3"}; }
+  Words tiny() const { return model(folder_.file("tiny.toml")); }
+  std::string run() const { return folder_.file("run"); }
+  std::string alone() const { return folder_.file("alone.h5"); }
+  std::string of_step(int step) const {
+    return folder_.file("run/checkpoints/step-0000000" + std::to_string(step) + ".h5");
+  }
+  static void damage(const std::string& path) {
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(-9, std::ios::end);
+    file.put('\x5a');
+  }
+
+  static std::optional<ScratchFolder> trained_;
+  static std::string weights_;  // digest
+  ScratchFolder folder_;
+};
+std::optional<ScratchFolder> Checkpoints::trained_;
+std::string Checkpoints::weights_;
+
+TEST_F(Checkpoints, AreInspectedOnceWhateverTheRanks) {
+  const ChildResult seen = run_trainer(2, {"inspect", of_step(8), "--json", folder_.file("seen.json")});
+  ASSERT_EQ(seen.status, 0) << seen.err;
+  EXPECT_EQ(count(seen.out, "progress\n"), 1) << seen.out;
+  for (const std::string& told :
+       {std::string("verified      sizes, SHA-256"), std::string("step-00000008.h5, "), std::string("8 of 8 planned"),
+        std::string("2 done"), std::string("correct ("), std::string("--checkpoint-every 4"),
+        std::string("batch-size = 30"), std::string("name = \"tiny\", 4 layers"),
+        "parameters: 6 tensors of 52 f32 values, 0.2 KiB, digest " + weights_, std::string("conv/weight  3x1x3x3"),
+        std::string("statistics: 2 tensors"), std::string("velocity/head/bias"), std::string("exchange: none")}) {
+    EXPECT_THAT(seen.out, HasSubstr(told));
+  }
+  EXPECT_THAT(seen.out, Not(HasSubstr("momentum =")));  // as it is by default
+  const std::string json = read_text(folder_.file("seen.json"));
+  for (const char* told : {"\"verified\": true", "\"sha256\": \"", "\"planned_steps\": 8", "\"name\": \"norm/mean\""}) {
+    EXPECT_THAT(json, HasSubstr(told));
+  }
+}
+
+TEST_F(Checkpoints, PrintATensorLineByLineWithPlaces) {
+  const ChildResult kernel = run_trainer({"inspect", of_step(8), "--tensor", "parameters/conv/weight"});
+  ASSERT_EQ(kernel.status, 0) << kernel.err;
+  EXPECT_EQ(count(kernel.out, "\n["), 9) << kernel.out;
+  EXPECT_EQ(count(kernel.out, "\n\n["), 2) << kernel.out;
+  EXPECT_THAT(kernel.out, HasSubstr("\n[2, 0, 1, 0] "));
+  EXPECT_EQ(run_trainer({"inspect", of_step(8), "--tensor", "norm/mean"}).status, 0);
+  const ChildResult none = run_trainer({"inspect", of_step(8), "--tensor", "norm/weight"});
+  EXPECT_EQ(none.status, 64);
+  EXPECT_THAT(none.err, HasSubstr("holds none of that name"));
+}
+
+TEST_F(Checkpoints, OfAFolderAreAllJudgedAndTheNewestGoodOneIsShown) {
+  damage(of_step(8));
+  for (const std::string& folder : {run(), run() + "/checkpoints"}) {
+    const ChildResult seen = run_trainer({"inspect", folder});
+    ASSERT_EQ(seen.status, 0) << seen.err;
+    EXPECT_THAT(seen.out, HasSubstr("step-00000008.h5      not good: "));
+    EXPECT_THAT(seen.out, HasSubstr("step-00000004.h5      good\n"));
+    EXPECT_THAT(seen.out, HasSubstr("4 of 8 planned"));
+  }
+  const ChildResult evaluated = run_trainer(2, {"eval", "--checkpoint", run()});
+  EXPECT_EQ(evaluated.status, 0) << evaluated.err;
+  EXPECT_EQ(count(evaluated.err, "warning: passed over checkpoint"), 1) << evaluated.err;
+  fs::remove(of_step(8));
+  fs::rename(of_step(4), of_step(4) + ".bad");
+  const ChildResult none = run_trainer({"inspect", run()});
+  EXPECT_EQ(none.status, 66) << none.err;
+  EXPECT_THAT(none.out, HasSubstr("step-00000004.h5.bad  not good: a resume has found it damaged"));
+  EXPECT_TRUE(fs::exists(folder_.file("run/checkpoints/step-00000008.json"))) << "nothing is changed there";
+}
+
+TEST_F(Checkpoints, ThatAreDamagedOrMissingAreRefusedWithTheReason) {
+  damage(of_step(8));
+  for (const Words& command : {Words{"inspect"}, Words{"eval", "--checkpoint"}}) {
+    const ChildResult damaged = run_trainer(2, with(command, {of_step(8)}));
+    EXPECT_EQ(damaged.status, 66) << damaged.err;
+    EXPECT_THAT(damaged.err, HasSubstr("SHA-256"));
+    EXPECT_EQ(run_trainer(2, with(command, {"none.h5"})).status, 66);
+  }
+}
+
+TEST_F(Checkpoints, WithoutAManifestServeWithAWordOfCaution) {
+  const ChildResult seen = run_trainer({"inspect", alone()});
+  EXPECT_EQ(seen.status, 0) << seen.err;
+  EXPECT_THAT(seen.out, HasSubstr("unverified    '" + alone() + "' has no manifest"));
+  const ChildResult evaluated = run_trainer(2, {"eval", "--checkpoint", alone()});
+  EXPECT_EQ(evaluated.out, run_trainer({"eval", "--checkpoint", run()}).out);
+  EXPECT_EQ(count(evaluated.err, "warning: '" + alone() + "' has no manifest"), 1) << evaluated.err;
+  const ChildResult compared = run_trainer({"diff", alone(), of_step(8)});
+  EXPECT_EQ(compared.status, 0) << compared.out;
+  EXPECT_EQ(count(compared.out, "has no manifest"), 1) << compared.out;
+}
+
+TEST_F(Checkpoints, GiveTheirWeightsToAnotherRun) {
+  // One step of a rate too small to change anything but biases near 0.
+  const ChildResult same = run_trainer(2, with(tiny(), {"--data", "synthetic:120x1x8x8:4", "--epochs", "1", "--lr", "0",
+                                                        "--momentum", "0", "--init-from", alone()}));
+  ASSERT_EQ(same.status, 0) << same.err;
+  EXPECT_EQ(last_word(same.err, "weights "), weights_);
+  EXPECT_EQ(count(same.err, "has no manifest"), 1) << same.err;
+  EXPECT_THAT(same.err, HasSubstr("begins with the weights of " + alone() + ", after its 8 steps\n"));
+}
+
+TEST_F(Checkpoints, BeginARunOnOtherClassesAlikeOnAnyRanksAndAreNeededOnce) {
+  const Words other{"--data", "synthetic:120x1x8x8:6", "--normalize", "auto", "--epochs", "2", "--parts",
+                    "3",      "--init-from",           of_step(8)};
+  const std::string out = folder_.file("other");
+  const ChildResult whole = run_trainer(with(tiny(), other));
+  ASSERT_EQ(whole.status, 0) << whole.err;
+  EXPECT_THAT(whole.err, HasSubstr("drawn anew: head/weight, head/bias\n"));
+  const ChildResult broken = run_trainer(3, with(tiny(), with(other, {"--steps", "3", "--out", out, "--resume"})));
+  ASSERT_EQ(broken.status, 0) << broken.err;
+  fs::remove_all(run());
+  const ChildResult rest = run_trainer(2, {"--resume", "--out", out, "--steps", "0"});
+  ASSERT_EQ(rest.status, 0) << rest.err;
+  EXPECT_EQ(last_word(rest.err, "weights "), last_word(whole.err, "weights "));
+}
+
+TEST_F(Checkpoints, OfAnotherNetworkAreNoBeginning) {
+  const ChildResult other =
+      run_trainer(2, {"--model", "mlp", "--data", "synthetic:120x1x8x8:4", "--init-from", of_step(8)});
+  EXPECT_EQ(other.status, 65) << other.err;
+  EXPECT_THAT(other.err, HasSubstr("in the checkpoint, but"));
+  EXPECT_EQ(run_trainer(2, with(tiny(), {"--data", "synthetic:120x1x8x8:4", "--init-from", "none.h5"})).status, 66);
+}
+
+}  // namespace
+}  // namespace tutti::test

@@ -1,0 +1,285 @@
+// Kill anywhere: a run that is killed by SIGKILL at random moments, start-up and saving included, and resumed each time
+// on another number of ranks, ends as the unbroken run does. $TUTTI_KILLS: so many kills at least, over as many runs as
+// that takes. $TUTTI_KILL_SEED draws the same ranks, moments and victims again.
+
+#include "support/child_process.hpp"
+#include "support/scratch_folder.hpp"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <random>
+#include <regex>
+#include <set>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace tutti::test {
+namespace {
+
+using Words = std::vector<std::string>;
+
+constexpr int kMostRanks = 8;
+constexpr int kSteps = 40;
+constexpr double kPatienceSeconds = 60;
+// Three that are kept and one more before the oldest goes, two files each, and what a kill has left of the next.
+constexpr std::size_t kMostFiles = 10;
+
+constexpr const char* kModel = R"(name = "small residual"
+init = "kaiming"
+[[layer]]
+name = "stem.conv"
+type = "conv2d"
+channels = 16
+kernel = 3
+padding = 1
+[[layer]]
+name = "stem.norm"
+type = "batch-norm"
+relu = true
+[[layer]]
+name = "block.conv"
+type = "conv2d"
+channels = 16
+kernel = 3
+padding = 1
+[[layer]]
+name = "block.norm"
+type = "batch-norm"
+residual = "stem.norm"
+add = true
+relu = true
+[[layer]]
+name = "head"
+type = "linear"
+units = "classes"
+)";
+
+Words run_words(const std::string& model, const std::string& out) {
+  return {"--model",
+          model,
+          "--data",
+          "synthetic:1500x1x28x28:4",
+          "--out",
+          out,
+          "--lr",
+          "0.02",
+          "--parts",
+          "8",
+          "--steps",
+          std::to_string(kSteps),
+          "--batch-size",
+          "128",
+          "--last-batch",
+          "rollover",
+          "--checkpoint-every",
+          "2",
+          "--sample-log",
+          out + "/samples.jsonl",
+          "--resume"};
+}
+
+std::uint64_t number_from_environment(const char* name, std::uint64_t otherwise) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? otherwise : std::strtoull(value, nullptr, 10);
+}
+
+std::vector<std::string> lines_of(const std::string& path) {
+  std::istringstream text(std::filesystem::exists(path) ? read_text(path) : "");
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(text, line);) lines.push_back(line);
+  return lines;
+}
+
+// The number behind `"key":`; below 0: there is none.
+int number_of(const std::string& record, const std::string& key) {
+  const std::size_t at = record.find("\"" + key + "\":");
+  return at == std::string::npos ? -1 : std::atoi(record.c_str() + at + key.size() + 3);
+}
+
+// What a run leaves, but times: the last record of each step's samples and of each epoch.
+struct Account {
+  std::map<int, std::string> samples;
+  std::map<int, std::string> epochs;
+  std::vector<int> steps;  // as they were played, again after each kill
+  friend bool operator==(const Account& a, const Account& b) { return a.samples == b.samples && a.epochs == b.epochs; }
+};
+
+Account account_of(const std::string& out) {
+  Account account;
+  for (const std::string& line : lines_of(out + "/samples.jsonl")) {
+    if (!line.starts_with("{\"step\":") || !line.ends_with("]]}")) continue;  // cut short by a kill
+    account.steps.push_back(number_of(line, "step"));
+    account.samples[account.steps.back()] = line;
+  }
+  static const std::regex times("\"(seconds|images_per_second)\":[^,}]*,?");
+  for (const std::string& line : lines_of(out + "/metrics.jsonl")) {
+    if (line.starts_with("{\"event\":\"epoch\"") && line.ends_with("}")) {
+      account.epochs[number_of(line, "epoch")] = std::regex_replace(line, times, "");
+    }
+  }
+  return account;
+}
+
+std::set<std::string> names_in(const std::string& folder) {
+  std::set<std::string> names;
+  if (!std::filesystem::exists(folder)) return names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) names.insert(entry.path().filename());
+  return names;
+}
+
+bool all_gone(const std::string& out) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(kPatienceSeconds);
+  while (!processes_naming(out).empty()) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return true;
+}
+
+class KilledRuns : public ::testing::Test {
+ protected:
+  KilledRuns() { std::ofstream(model_) << kModel; }
+
+  void run_unbroken() {
+    for (const int ranks : {1, kMostRanks}) {
+      const ChildResult run = run_trainer(ranks, run_words(model_, unbroken(ranks)));
+      ASSERT_EQ(run.status, 0) << run.err;
+      seconds_[ranks] = run.seconds;
+    }
+    whole_ = account_of(unbroken(1));
+    ASSERT_EQ(static_cast<int>(whole_.samples.size()), kSteps);
+    ASSERT_EQ(whole_.epochs.size(), 4U);
+    ASSERT_EQ(account_of(unbroken(kMostRanks)), whole_);
+  }
+
+  // From its first start to its end, killed on the way.
+  void run_broken(const std::string& out);
+  void compare(const std::string& out);
+
+  int draw(int below) { return static_cast<int>(random_() % static_cast<std::uint64_t>(below)); }
+
+  ScratchFolder folder_;
+  std::string model_ = folder_.file("small.toml");
+  std::uint64_t seed_ = number_from_environment("TUTTI_KILL_SEED", std::random_device{}());
+  std::mt19937_64 random_{seed_};
+  std::map<int, double> seconds_;  // of an unbroken run, by ranks
+  Account whole_;
+  int runs_ = 0;
+  int kills_ = 0;
+  int early_ = 0;    // of them, before a first step was to come
+  int resumes_ = 0;  // from a checkpoint
+  int stillborn_ = 0;
+  int replayed_ = 0;
+  int most_replayed_ = 0;
+
+ private:
+  std::string unbroken(int ranks) const { return folder_.file(fmt::format("unbroken-{}", ranks)); }
+  // Its exit status; nothing when it was killed.
+  std::optional<int> start_and_kill(const std::string& out, int ranks, const std::string& log);
+  void kill_some(const ChildProcess& job);
+};
+
+void KilledRuns::kill_some(const ChildProcess& job) {
+  std::vector<pid_t> victims = job.children();
+  const int kind = draw(4);  // all of it twice, some rank, the launcher
+  if (kind == 2 && !victims.empty()) {
+    victims = {victims[static_cast<std::size_t>(draw(static_cast<int>(victims.size())))]};
+  } else if (kind == 3) {
+    victims = {job.pid()};
+  } else {
+    victims.push_back(job.pid());
+    std::shuffle(victims.begin(), victims.end(), random_);
+  }
+  for (const pid_t victim : victims) ::kill(victim, SIGKILL);
+}
+
+std::optional<int> KilledRuns::start_and_kill(const std::string& out, int ranks, const std::string& log) {
+  const double longest = std::lerp(seconds_[1], seconds_[kMostRanks], (ranks - 1) / (kMostRanks - 1.0));
+  const double moment = std::uniform_real_distribution<>(0, longest)(random_);
+  // What killed MPI jobs leave of their own goes where the test cleans up.
+  ChildProcess job(trainer_words(ranks == 1 ? 0 : ranks, run_words(model_, out)), log,
+                   {{"TMPDIR", folder_.path()}, {"OMPI_MCA_btl_vader_backing_directory", folder_.path()}});
+  if (const auto status = job.wait(moment)) return status;
+  kill_some(job);
+  const auto status = job.wait(kPatienceSeconds);
+  EXPECT_TRUE(status) << "the launcher goes on after a kill\n" << read_text(log);
+  if (status == 0) return 0;  // done before the kill met it
+  ++kills_;
+  return std::nullopt;
+}
+
+void KilledRuns::run_broken(const std::string& out) {
+  ++runs_;
+  int ranks = 0;
+  for (int start = 0;; ++start) {
+    const std::string log = out + fmt::format("-{}.log", start);
+    const int before = ranks;
+    while (ranks == before) ranks = 1 + draw(kMostRanks);
+    const auto status = start_and_kill(out, ranks, log);
+    const std::string told = read_text(log);
+    resumes_ += count(told, "going on from ") > 0 ? 1 : 0;
+    // Sometimes the next start finds the last one still going: the folder's lock is to make it wait.
+    if (draw(2) == 0 || status) {
+      ASSERT_TRUE(all_gone(out)) << "processes go on after a kill\n" << told;
+    }
+    const auto files = names_in(out + "/checkpoints");
+    ASSERT_LE(files.size(), kMostFiles) << ::testing::PrintToString(files);
+    for (const std::string& name : files) ASSERT_EQ(name.find(".bad"), std::string::npos) << name << "\n" << told;
+    if (status == 0) return;
+    if (!status && count(told, "steps planned") == 0) ++early_;
+    if (!status) continue;
+    ASSERT_TRUE(told.find("trainer: ") == std::string::npos && told.find("[rank ") == std::string::npos)
+        << "start " << start << " on " << ranks << " ranks ended with status " << *status << "\n"
+        << told;
+    ASSERT_LT(++stillborn_, 3 + kills_ / 20) << "MPI does not start\n" << told;
+  }
+}
+
+void KilledRuns::compare(const std::string& out) {
+  const Account account = account_of(out);
+  EXPECT_EQ(account.samples, whole_.samples);
+  EXPECT_EQ(account.epochs, whole_.epochs);
+  const ChildResult diff = run_trainer({"diff", out, unbroken(1)});
+  EXPECT_EQ(diff.status, 0) << diff.out << diff.err;
+  EXPECT_EQ(names_in(out + "/checkpoints"),
+            (std::set<std::string>{"step-00000036.h5", "step-00000036.json", "step-00000038.h5", "step-00000038.json",
+                                   "step-00000040.h5", "step-00000040.json"}));
+  for (const std::string& name : names_in(out)) EXPECT_EQ(name.find(".tmp."), std::string::npos) << name;
+  for (std::size_t i = 1; i < account.steps.size(); ++i) {
+    const int again = std::max(0, account.steps[i - 1] - account.steps[i] + 1);
+    replayed_ += again;
+    most_replayed_ = std::max(most_replayed_, again);
+  }
+}
+
+TEST_F(KilledRuns, EndAsTheUnbrokenRunDoes) {
+  const auto wanted = static_cast<int>(number_from_environment("TUTTI_KILLS", 8));
+  ASSERT_NO_FATAL_FAILURE(run_unbroken());
+  while (kills_ < wanted && !HasFailure()) {
+    const std::string out = folder_.file(fmt::format("broken-{}", runs_));
+    ASSERT_NO_FATAL_FAILURE(run_broken(out)) << "TUTTI_KILL_SEED=" << seed_ << " draws this again";
+    compare(out);
+    std::filesystem::remove_all(out);
+  }
+  fmt::print(
+      "{} kills in {} runs of {} steps, {} of them at start-up, {} resumes from a checkpoint, {} steps played again "
+      "({} at most at once), "
+      "{} starts that MPI did not survive; TUTTI_KILL_SEED={}\n",
+      kills_, runs_, kSteps, early_, resumes_, replayed_, most_replayed_, stillborn_, seed_);
+  EXPECT_GT(resumes_, 0);
+  EXPECT_GT(replayed_, 0);
+}
+
+}  // namespace
+}  // namespace tutti::test

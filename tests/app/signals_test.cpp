@@ -1,0 +1,220 @@
+// Stops on request: whichever ranks get whatever signals at random moments, start-up, saving and evaluation included,
+// the run leaves one good checkpoint and status 75, and goes on from there on another number of ranks to the unbroken
+// run's end. $TUTTI_SIGNALS: so many stops at least, over as many runs as that takes. $TUTTI_SIGNAL_SEED draws the same
+// ranks, signals and moments again.
+
+#include "support/child_process.hpp"
+#include "support/scratch_folder.hpp"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <random>
+#include <regex>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace tutti::test {
+namespace {
+
+using Words = std::vector<std::string>;
+
+constexpr int kMostRanks = 4;
+constexpr double kPatienceSeconds = 60;
+
+Words run_words(const std::string& out) {
+  return {"--data",   "synthetic:3000x1x28x28:10",
+          "--out",    out,
+          "--resume", "--validation-ratio",
+          "0.4",      "--parts",
+          "4",        "--batch-size",
+          "60",       "--last-batch",
+          "rollover", "--lr",
+          "0.01",     "--epochs",
+          "12",       "--checkpoint-every",
+          "7"};
+}
+
+std::uint64_t number_from_environment(const char* name, std::uint64_t otherwise) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? otherwise : std::strtoull(value, nullptr, 10);
+}
+
+// By /proc, whether a process is the trainer, not a launcher about to become it, and notes SIGUSR1 rather than die of it.
+bool listens(pid_t process) {
+  std::ifstream status(fmt::format("/proc/{}/status", process));
+  bool is_trainer = false;
+  for (std::string line; std::getline(status, line);) {
+    if (line == "Name:\ttrainer") is_trainer = true;
+    if (line.starts_with("SigCgt:")) {
+      return is_trainer && (std::stoull(line.substr(7), nullptr, 16) >> (SIGUSR1 - 1) & 1) != 0;
+    }
+  }
+  return false;
+}
+
+bool holds_half_a_save(const std::string& folder) {
+  if (!std::filesystem::exists(folder)) return false;
+  return std::ranges::any_of(std::filesystem::directory_iterator(folder), [](const auto& entry) {
+    return entry.path().filename().string().find(".tmp.") != std::string::npos;
+  });
+}
+
+// The newest checkpoint that counts; -1: there is none.
+int newest_step(const std::string& out) {
+  int newest = -1;
+  if (!std::filesystem::exists(out + "/checkpoints")) return newest;
+  for (const auto& entry : std::filesystem::directory_iterator(out + "/checkpoints")) {
+    int step = -1;
+    const std::string name = entry.path().filename();
+    if (name.ends_with(".json") && std::sscanf(name.c_str(), "step-%d", &step) == 1) newest = std::max(newest, step);
+  }
+  return newest;
+}
+
+struct Leg {
+  int ranks = 0;  // 0: one, without a launcher
+  std::vector<int> signals;
+  int victims = 1;
+  int moment = 0;  // 0: as soon as all ranks listen, 1: during a save, else at any time
+};
+
+class Signals : public ::testing::Test {
+ protected:
+  void run_unbroken() {
+    const ChildResult run = run_trainer(2, run_words(unbroken_));
+    ASSERT_EQ(run.status, 0) << run.err;
+    seconds_ = run.seconds;
+  }
+  // From its first start to its end, stopped on the way until there are as many stops as wanted.
+  void run_stopped(const std::string& out, int wanted);
+
+  int draw(int below) { return static_cast<int>(random_() % static_cast<std::uint64_t>(below)); }
+
+  ScratchFolder folder_;
+  std::string unbroken_ = folder_.file("unbroken");
+  std::uint64_t seed_ = number_from_environment("TUTTI_SIGNAL_SEED", std::random_device{}());
+  std::mt19937_64 random_{seed_};
+  double seconds_ = 0;  // of an unbroken run
+  int stops_ = 0;
+  int runs_ = 0;
+
+ private:
+  Leg draw_leg(int ranks_before);
+  bool wait_until(const ChildProcess& job, const std::function<bool()>& condition);
+  void send(ChildProcess& job, const Leg& leg, const std::string& out);
+  void expect_stop(const Leg& leg, const std::string& out, const std::string& told, int step_before);
+};
+
+Leg Signals::draw_leg(int ranks_before) {
+  Leg leg{.ranks = draw(3) == 0 ? 4 : draw(kMostRanks), .signals = {}, .victims = 1, .moment = draw(4)};
+  if (leg.ranks == ranks_before) leg.ranks = (leg.ranks + 1) % (kMostRanks + 1);
+  const std::array<int, 3> choices{SIGUSR1, SIGTERM, SIGINT};
+  leg.signals = {choices[static_cast<std::size_t>(draw(3))]};
+  if (draw(3) == 0) leg.victims = kMostRanks;
+  // Repeated; but a second interrupt ends the process.
+  if (draw(3) == 0) leg.signals.push_back(leg.signals.front() == SIGINT ? SIGTERM : leg.signals.front());
+  return leg;
+}
+
+bool Signals::wait_until(const ChildProcess& job, const std::function<bool()>& condition) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(kPatienceSeconds);
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > end || ::kill(job.pid(), 0) != 0) return false;
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
+  return true;
+}
+
+void Signals::send(ChildProcess& job, const Leg& leg, const std::string& out) {
+  std::vector<pid_t> ranks{job.pid()};
+  ASSERT_TRUE(wait_until(job, [&] {
+    if (leg.ranks > 0) ranks = job.children();
+    return std::ssize(ranks) == std::max(leg.ranks, 1) && std::ranges::all_of(ranks, listens);
+  })) << "the ranks do not listen to signals";
+  if (leg.moment == 1) {
+    wait_until(job, [&] { return holds_half_a_save(out + "/checkpoints") || job.wait(0); });
+  } else if (leg.moment > 1) {
+    job.wait(std::uniform_real_distribution<>(0, seconds_ / 2)(random_));
+  }
+  std::ranges::shuffle(ranks, random_);
+  ranks.resize(std::min(ranks.size(), static_cast<std::size_t>(leg.victims)));
+  for (const int signal : leg.signals) {
+    for (const pid_t rank : ranks) ::kill(rank, signal);
+    if (draw(2) == 0) job.wait(0.02);
+  }
+}
+
+void Signals::expect_stop(const Leg& leg, const std::string& out, const std::string& told, int step_before) {
+  const std::string note = read_text(out + "/exit.json");
+  EXPECT_NE(note.find("\"status\":75"), std::string::npos) << note;
+  EXPECT_TRUE(std::regex_search(note, std::regex("SIG(USR1|TERM|INT) at rank [0-3] on host "))) << note;
+  if (leg.ranks == 0) {
+    EXPECT_NE(note.find("at rank 0 on"), std::string::npos) << note;
+  }
+  EXPECT_GT(newest_step(out), step_before) << told;
+  EXPECT_FALSE(holds_half_a_save(out + "/checkpoints"));
+}
+
+void Signals::run_stopped(const std::string& out, int wanted) {
+  ++runs_;
+  Leg leg;
+  for (int start = 0;; ++start) {
+    const int step_before = newest_step(out);
+    leg = draw_leg(leg.ranks);
+    const std::string log = out + fmt::format("-{}.log", start);
+    ChildProcess job(trainer_words(leg.ranks, run_words(out)), log);
+    if (stops_ < wanted) {
+      ASSERT_NO_FATAL_FAILURE(send(job, leg, out)) << read_text(log);
+    }
+    const auto status = job.wait(kPatienceSeconds);
+    const std::string told = read_text(log);
+    ASSERT_TRUE(status) << "it does not stop\n" << told;
+    if (step_before >= 0) {
+      EXPECT_NE(told.find(fmt::format("step-{:08}.h5: {} of ", step_before, step_before)), std::string::npos) << told;
+    }
+    if (status == 0) return;  // done before the signal met it
+    ASSERT_EQ(*status, 75) << told;
+    ++stops_;
+    ASSERT_NO_FATAL_FAILURE(expect_stop(leg, out, told, step_before));
+  }
+}
+
+TEST_F(Signals, LeaveOneGoodCheckpointAndStatus75) {
+  const auto wanted = static_cast<int>(number_from_environment("TUTTI_SIGNALS", 8));
+  ASSERT_NO_FATAL_FAILURE(run_unbroken());
+  while (stops_ < wanted && !HasFailure()) {
+    const std::string out = folder_.file(fmt::format("stopped-{}", runs_));
+    ASSERT_NO_FATAL_FAILURE(run_stopped(out, wanted)) << "TUTTI_SIGNAL_SEED=" << seed_ << " draws this again";
+    const ChildResult diff = run_trainer({"diff", out, unbroken_});
+    EXPECT_EQ(diff.status, 0) << diff.out << diff.err << "TUTTI_SIGNAL_SEED=" << seed_;
+  }
+  fmt::print("{} stops in {} runs; TUTTI_SIGNAL_SEED={}\n", stops_, runs_, seed_);
+}
+
+TEST_F(Signals, AreNotNeededToStopWithinATimeLimit) {
+  const std::string out = folder_.file("limited");
+  Words words = run_words(out);
+  words.insert(words.end(), {"--time-limit", "1s"});
+  const ChildResult stretch = run_trainer(3, words);
+  EXPECT_EQ(stretch.status, 75) << stretch.err;
+  const std::string note = read_text(out + "/exit.json");
+  EXPECT_NE(note.find("the time limit of 1 s"), std::string::npos) << note;
+  const int step = newest_step(out);
+  EXPECT_GT(step, 0);
+  const ChildResult rest = run_trainer(2, {"--resume", "--out", out, "--steps", std::to_string(step + 1)});
+  EXPECT_EQ(rest.status, 0) << rest.err;
+  EXPECT_FALSE(std::filesystem::exists(out + "/exit.json"));
+}
+
+}  // namespace
+}  // namespace tutti::test

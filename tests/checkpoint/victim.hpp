@@ -1,0 +1,163 @@
+#pragma once
+// A checkpoint on the disk that is damaged again and again, and what a resume makes of it each time: it must be refused
+// with an error that names a file of it, or hold what its manifest says. Never anything else.
+
+#include "tutti/base/error.hpp"
+#include "tutti/base/random.hpp"
+#include "tutti/base/stopwatch.hpp"
+
+#include "checkpoint/sample_state.hpp"
+#include "checkpoint/written_checkpoint.hpp"
+#include "support/scratch_folder.hpp"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <optional>
+
+namespace tutti {
+
+// How many changes of a kind that are drawn: so many, or what TUTTI_MUTANTS says. And every how manieth of those that
+// are counted up.
+inline std::uint32_t mutants() {
+  const char* wanted = std::getenv("TUTTI_MUTANTS");
+  return wanted == nullptr ? 500 : static_cast<std::uint32_t>(std::stoul(wanted));
+}
+inline std::size_t stride() { return std::max<std::size_t>(1, 10'000 / mutants()); }
+
+inline TrainState lenet_state() {
+  TrainState state = sample_state();
+  state.statistics.clear();
+  state.parameters = {sample_array("conv1/bias", {20}, 0),   sample_array("conv1/weight", {20, 1, 5, 5}, 1),
+                      sample_array("conv2/bias", {50}, 2),   sample_array("conv2/weight", {50, 20, 5, 5}, 3),
+                      sample_array("dense1/bias", {500}, 4), sample_array("dense1/weight", {500, 800}, 5),
+                      sample_array("dense2/bias", {10}, 6),  sample_array("dense2/weight", {10, 500}, 7)};
+  state.optimizer = state.parameters;
+  for (NamedArray& array : state.optimizer) array.name = "velocity/" + array.name;
+  return state;
+}
+
+// Of a checkpoint of several shapes, by name.
+inline std::vector<TrainState> victim_shares(const std::string& shape) {
+  if (shape == "several") return shares_of(sample_state(), 3);
+  return {shape == "lenet" ? lenet_state() : sample_state()};
+}
+
+class Victim {
+ public:
+  explicit Victim(const std::vector<TrainState>& shares)
+      : path_(folder_.file(image_name(shares.front().progress.step))), files_(checkpoint_files(shares)) {
+    for (const auto& [name, bytes] : files_) restore(name);
+  }
+
+  const CheckpointFiles& files() const { return files_; }
+  const std::string& path() const { return path_; }
+  std::string path_of(const std::string& name) const { return folder_.file(name); }
+  std::string manifest_name() const { return std::filesystem::path(manifest_path(path_)).filename(); }
+  const std::vector<std::byte>& manifest() const { return files_.at(manifest_name()); }
+
+  void put(const std::string& name, std::span<const std::byte> bytes) const { overwrite(path_of(name), bytes); }
+  void restore(const std::string& name) const {
+    std::filesystem::remove_all(path_of(name));
+    put(name, files_.at(name));
+  }
+  void patch(const std::string& name, std::size_t at, std::span<const std::byte> bytes) const {
+    std::fstream file(path_of(name), std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(static_cast<std::streamoff>(at));
+    file.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+    if (!file.flush()) throw std::runtime_error("cannot patch " + path_of(name));
+  }
+  void restore(const std::string& name, std::size_t at, std::size_t bytes) const {
+    patch(name, at, std::span(files_.at(name)).subspan(at, bytes));
+  }
+
+  // What the folder holds now, with a manifest of these words; tells what of the checkpoint was loaded, if it was.
+  bool loads(const std::string& change, std::span<const std::byte> manifest) {
+    const Stopwatch watch;
+    std::optional<TrainState> state;
+    std::string refusal;
+    try {
+      state = state_of(read_checkpoint_bytes(path_), path_);
+    } catch (const Error& error) {
+      refusal = error.what();
+      const bool other_format = refusal.find("has format") != std::string::npos;
+      const bool expected = error.source() == ErrorSource::checkpoint || error.source() == ErrorSource::io ||
+                            (error.source() == ErrorSource::input && other_format);
+      EXPECT_TRUE(expected && refusal.find(folder_.path()) != std::string::npos) << change << ": " << refusal;
+    }
+    if (watch.seconds() > slowest_) {
+      slowest_ = watch.seconds();
+      slowest_change_ = change;
+    }
+    ++cases_;
+    (state ? loaded_ : refused_) += 1;
+    if (state) {
+      EXPECT_TRUE(content_of(checkpoint_image(*state).arrays) == told_by(manifest)) << change << ": a wrong load";
+    }
+    return state.has_value();
+  }
+  bool loads(const std::string& change) { return loads(change, manifest()); }
+
+  void tell(const char* what, const std::string& shape) const {
+    std::printf("%s, %s: %lld cases, %lld refused, %lld harmless; slowest %.0f ms (%s)\n", what, shape.c_str(), cases_,
+                refused_, loaded_, slowest_ * 1e3, slowest_change_.c_str());
+  }
+  long long harmless() const { return loaded_; }
+
+ private:
+  // Of the arrays that a state is made of: all but where they lie.
+  static std::vector<StoredArray> content_of(std::vector<StoredArray> arrays) {
+    for (StoredArray& array : arrays) array.offset = 0;
+    std::erase_if(arrays, [](const StoredArray& array) { return array.name == "/run/digests"; });
+    std::ranges::sort(arrays, {}, &StoredArray::name);
+    return arrays;
+  }
+  static std::vector<StoredArray> told_by(std::span<const std::byte> manifest) {
+    std::vector<StoredArray> all;
+    for (const ManifestFile& file : parse_manifest(manifest).files) {
+      for (const StoredArray& array : content_of(file.arrays)) {
+        if (std::ranges::find(all, array) == all.end()) all.push_back(array);
+      }
+    }
+    return content_of(std::move(all));
+  }
+
+  ScratchFolder folder_;
+  std::string path_;
+  CheckpointFiles files_;
+  long long cases_ = 0;
+  long long refused_ = 0;
+  long long loaded_ = 0;
+  double slowest_ = 0;
+  std::string slowest_change_;
+};
+
+// One draw after another, of numbers and of bytes.
+class Draw {
+ public:
+  Draw(std::uint32_t number, std::string_view purpose)
+      : random_(4711, {.item = number, .purpose = random_purpose(purpose)}) {}
+
+  std::size_t below(std::size_t bound) { return random_.below(static_cast<std::uint32_t>(bound)); }
+  // Short lengths as often as long ones.
+  std::size_t length(std::size_t most) { return 1 + below(std::min(most, std::size_t{1} << below(13))); }
+  std::vector<std::byte> bytes(std::size_t count) {
+    const std::size_t kind = below(4);
+    std::vector<std::byte> bytes(count, kind == 0 ? std::byte{0} : std::byte{0xFF});
+    if (kind > 1) std::ranges::generate(bytes, [&] { return static_cast<std::byte>(below(256)); });
+    return bytes;
+  }
+  template <class Range>
+  auto& one_of(Range& range) {
+    return *std::next(std::begin(range), static_cast<std::ptrdiff_t>(below(std::size(range))));
+  }
+
+ private:
+  RandomSequence random_;
+};
+
+}  // namespace tutti

@@ -1,0 +1,29 @@
+#pragma once
+// The words of a trainer's command line, and those that it prints.
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace tutti::test {
+
+using Words = std::vector<std::string>;
+
+inline Words with(Words words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+// What follows the word where it stands last, up to a comma or the line's end.
+inline std::string last_word(const std::string& text, const std::string& word) {
+  const std::size_t at = text.rfind(word);
+  if (at == std::string::npos) {
+    ADD_FAILURE() << "no '" << word << "' in: " << text;
+    return {};
+  }
+  const std::size_t begin = at + word.size();
+  return text.substr(begin, text.find_first_of(",\n", begin) - begin);
+}
+
+}  // namespace tutti::test

@@ -1,0 +1,29 @@
+#pragma once
+// A trainer on one rank of a world, and all that it borrows but the data.
+
+#include "tutti/comm/communicator.hpp"
+
+#include "train/training_run.hpp"
+
+#include <memory>
+
+namespace tutti {
+
+struct RankRun {
+  RankRun(World& world, const NetworkSpec& model, const DataPair& data, const TrainerOptions& options)
+      : communicator(make_mpi_ring_communicator(world, {})),
+        network(model, data.train->info().image, data.train->info().classes),
+        trainer({.backend = *backend,
+                 .communicator = *communicator,
+                 .network = network,
+                 .train = *data.train,
+                 .test = data.test.get()},
+                options, {}) {}
+
+  std::unique_ptr<Backend> backend = make_cpu_backend();
+  std::unique_ptr<Communicator> communicator;
+  Network network;
+  Trainer trainer;
+};
+
+}  // namespace tutti
