@@ -274,7 +274,7 @@ Json as_json(const Figures& figures, const RunConfig& config, const std::string&
 }  // namespace
 
 ExitStatus bench_checkpoint(World& world, const Invocation& invocation) {
-  RunConfig config = config_for_steps(invocation, std::int64_t{1} << 40);
+  RunConfig config = config_for_steps(invocation, 1'000'000'000);
   if (!invocation.given.contains("model")) config.model = "resnet18";
   Assembly assembly = assemble(world, config, nullptr, Log(world.rank(), world.host(), true));
   SavedTraining training(world, assembly, invocation.checkpoint.folder);

@@ -40,8 +40,8 @@ struct Course {
 class Scribe : public RunObserver {
  public:
   explicit Scribe(std::set<std::int64_t> stops) : stops_(std::move(stops)) {}
-  BoundaryWish at_boundary() override {
-    return stops_.contains(step_) ? BoundaryWish::save_and_stop : BoundaryWish::go_on;
+  BoundaryWish at_boundary(std::int64_t step) override {
+    return stops_.contains(step) ? BoundaryWish::save_and_stop : BoundaryWish::go_on;
   }
   void on_checkpoint(TrainState state, double) override { left = std::move(state); }
   void on_digest(const DigestReport& report) override {
@@ -49,7 +49,6 @@ class Scribe : public RunObserver {
                         report.step, report.weights, report.gradients, report.optimizer, report.statistics.value_or(0));
   }
   void on_stretch(const StretchReport& report) override {
-    step_ = report.step;
     text += fmt::format("step {}: {}\n", report.step, words(report.train));
   }
   void on_epoch(const EpochReport& report) override {
@@ -62,7 +61,6 @@ class Scribe : public RunObserver {
 
  private:
   std::set<std::int64_t> stops_;
-  std::int64_t step_ = 0;
   static std::string words(const LossSums& sums) {
     return fmt::format("loss {}, {} correct of {}", sums.loss_steps, sums.correct, sums.samples);
   }
