@@ -13,7 +13,6 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <limits>
 #include <set>
 #include <utility>
 #include <vector>
@@ -34,7 +33,7 @@ std::string tensor_difference(const NamedArray& a, const NamedArray& b) {
   for (std::size_t i = a.values.size(); i-- > 0;) {
     if (std::bit_cast<std::uint32_t>(a.values[i]) == std::bit_cast<std::uint32_t>(b.values[i])) continue;
     const double difference = std::abs(static_cast<double>(a.values[i]) - static_cast<double>(b.values[i]));
-    greatest = std::max(greatest, std::isnan(difference) ? std::numeric_limits<double>::infinity() : difference);
+    greatest = std::max(greatest, difference);
     first = i;
     ++different;
   }

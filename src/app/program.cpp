@@ -1,6 +1,7 @@
 #include "program.hpp"
 
 #include "tutti/base/error.hpp"
+#include "tutti/base/uninterrupted.hpp"
 #include "tutti/base/log.hpp"
 
 #include "assemble.hpp"
@@ -35,8 +36,9 @@ void leave_exit_json(const EndRecord& record, const World& world, ExitStatus sta
           {"status", static_cast<int>(status)}, {"rank", world.rank()}, {"host", world.host()}, {"reason", reason}}
           .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) +
       "\n";
-  if (::write(file, text.data(), text.size()) < 0) write_stderr_line(fmt::format("trainer: cannot write {}", path));
+  const ssize_t written = uninterrupted([&] { return ::write(file, text.data(), text.size()); });
   ::close(file);
+  if (written != std::ssize(text)) ::unlink(path.c_str());  // a torn record would mislead its readers
 }
 
 int end_job(World& world, const EndRecord& record, ExitStatus status, const std::string& reason) {

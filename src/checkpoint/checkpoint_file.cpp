@@ -18,6 +18,7 @@
 #include <limits>
 #include <map>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 namespace tutti {
@@ -151,7 +152,9 @@ class ImageWriter {
 
 // A damaged extent may be as large as it likes, so memory is asked for only within what the file can hold.
 std::int64_t most_elements(const ArrayFile& file) {
-  return static_cast<std::int64_t>(std::filesystem::file_size(file.path()) / sizeof(float));
+  std::error_code failure;
+  const auto bytes = std::filesystem::file_size(file.path(), failure);
+  return failure ? 0 : static_cast<std::int64_t>(bytes / sizeof(float));
 }
 std::int64_t most_elements(const ImageArrays&) { return std::numeric_limits<std::int64_t>::max(); }
 

@@ -92,9 +92,11 @@ class Scan {
     std::size_t end = 1;
     while (end < rest_.size() && rest_[end] != '"' && rest_[end] != '\n') end += rest_[end] == '\\' ? 2 : 1;
     if (!rest_.starts_with('"') || end >= rest_.size() || rest_[end] != '"') fail();
-    const Json json = Json::parse(rest_.substr(0, end + 1), nullptr, /*allow_exceptions=*/false);
+    const std::string_view word = rest_.substr(0, end + 1);
+    rest_.remove_prefix(word.size());
+    if (word.find('\\') == std::string_view::npos) return std::string(word.substr(1, end - 1));
+    const Json json = Json::parse(word, nullptr, /*allow_exceptions=*/false);
     if (!json.is_string()) fail();
-    rest_.remove_prefix(end + 1);
     return json.get<std::string>();
   }
   std::uint64_t digest() {

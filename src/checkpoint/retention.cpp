@@ -1,4 +1,5 @@
 #include "tutti/base/error.hpp"
+#include "tutti/base/uninterrupted.hpp"
 #include "tutti/checkpoint/checkpoint_store.hpp"
 
 #include "step_folder.hpp"
@@ -17,7 +18,7 @@ namespace {
 
 void remove_file(const std::string& folder, const std::string& name) {
   const std::string path = folder + "/" + name;
-  if (::unlink(path.c_str()) == 0 || errno == ENOENT) return;
+  if (uninterrupted([&] { return ::unlink(path.c_str()); }) == 0 || errno == ENOENT) return;
   throw Error(ErrorSource::save, fmt::format("cannot remove '{}', which is no longer needed: {}; remove it by hand",
                                              path, std::generic_category().message(errno)));
 }

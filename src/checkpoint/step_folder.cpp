@@ -39,7 +39,11 @@ std::set<std::int64_t> StepFolder::complete() const {
 StepFolder list_steps(const std::string& folder) {
   StepFolder listing;
   std::error_code error;
-  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+  fs::directory_iterator entry;
+  do {
+    entry = fs::directory_iterator(folder, error);
+  } while (error == std::errc::interrupted);
+  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
     add(listing, entry->path().filename().string());
   }
   if (error && error != std::errc::no_such_file_or_directory) {

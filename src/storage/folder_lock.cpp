@@ -2,6 +2,7 @@
 
 #include "tutti/base/error.hpp"
 #include "tutti/base/host_name.hpp"
+#include "tutti/base/uninterrupted.hpp"
 
 #include "saving.hpp"
 

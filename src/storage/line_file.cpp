@@ -1,5 +1,7 @@
 #include "tutti/storage/line_file.hpp"
 
+#include "tutti/base/uninterrupted.hpp"
+
 #include "saving.hpp"
 
 #include <fcntl.h>

@@ -1,10 +1,12 @@
 #include "saving.hpp"
 
 #include "tutti/base/error.hpp"
+#include "tutti/base/uninterrupted.hpp"
 
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <system_error>
 
 namespace tutti {

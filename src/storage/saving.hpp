@@ -1,22 +1,12 @@
 #pragma once
-// What all that write files have in common: calls that a signal may interrupt, the loop around write(), and the words
-// when a file cannot be saved.
+// What all that write files have in common: the loop around write(), and the words when a file cannot be saved.
 
-#include <cerrno>
 #include <cstddef>
 #include <span>
 #include <string>
 #include <string_view>
 
 namespace tutti {
-
-// The result of a call of the system's, repeated for as long as signals interrupt it.
-template <class Call>
-auto uninterrupted(Call call) {
-  auto result = call();
-  while (result < 0 && errno == EINTR) result = call();
-  return result;
-}
 
 // Writes all, in as many calls as it takes. Returns what an error has left unwritten; errno says why.
 std::span<const std::byte> write_all(int descriptor, std::span<const std::byte> bytes);

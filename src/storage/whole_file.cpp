@@ -3,6 +3,7 @@
 #include "tutti/base/error.hpp"
 #include "tutti/base/host_name.hpp"
 #include "tutti/base/sha256.hpp"
+#include "tutti/base/uninterrupted.hpp"
 
 #include "saving.hpp"
 

@@ -71,7 +71,7 @@ TEST(AnyRanks, PartWithoutTheExactExchangeAndDiffNamesWhere) {
   const ScratchFolder folder;
   const auto run = [&](int ranks, const Words& more) {
     const std::string out = folder.path() + "/" + std::to_string(ranks);
-    train(ranks, small(out, {"--exchange", "ring", "--checkpoint-every", "4"}), more);
+    train(ranks, small(out, {"--exchange", "ring", "--checkpoint-every", "4", "--keep-checkpoints", "0"}), more);
     return out;
   };
   const std::string one = run(1, {"--digest-every", "1"});

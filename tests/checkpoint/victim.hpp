@@ -106,7 +106,6 @@ class Victim {
     std::printf("%s, %s: %lld cases, %lld refused, %lld harmless; slowest %.0f ms (%s)\n", what, shape.c_str(), cases_,
                 refused_, loaded_, slowest_ * 1e3, slowest_change_.c_str());
   }
-  long long cases() const { return cases_; }
   long long harmless() const { return loaded_; }
 
  private:

@@ -1,6 +1,8 @@
 #pragma once
 // A checkpoint as files, without the care of a save: of one state, or of shares of one that differ in their arrays.
 
+#include "tutti/base/sha256.hpp"
+
 #include "checkpoint/checkpoint_file.hpp"
 #include "checkpoint/step_names.hpp"
 #include "checkpoint/verification.hpp"
@@ -39,7 +41,8 @@ inline CheckpointFiles checkpoint_files(const std::vector<TrainState>& shares) {
   Manifest whole;
   for (std::size_t i = 0; i < shares.size(); ++i) {
     StoredImage image = checkpoint_image(shares[i]);
-    Manifest part = manifest_of(shares[i], image, sha256_text(image.bytes), {static_cast<int>(i), static_cast<int>(shares.size())});
+    Manifest part =
+        manifest_of(shares[i], image, sha256_text(image.bytes), {static_cast<int>(i), static_cast<int>(shares.size())});
     files[part.files.front().file] = std::move(image.bytes);
     part.files.insert(part.files.begin(), whole.files.begin(), whole.files.end());
     part.weights += whole.weights;

@@ -79,82 +79,90 @@ TEST(ImageArrays, RefuseOtherTypesShapesAndNames) {
   EXPECT_THAT(refusal([&] { static_cast<void>(arrays.shape("/g")); }), HasSubstr("no array of this name"));
 }
 
-TEST(ImageArrays, RefuseATableThatDoesNotFitTheImage) {
-  const StoredImage whole = sample_image();
-  const auto refuses = [&](const std::string& name, const std::function<void(StoredArray&, StoredImage&)>& change,
-                           const std::string& reason) {
-    StoredImage image = whole;
-    const auto array = std::ranges::find(image.arrays, name, &StoredArray::name);
-    ASSERT_NE(array, image.arrays.end());
-    StoredArray changed = *array;
-    change(changed, image);
-    *array = changed;
-    const Error error = thrown_by([&] { ImageArrays(image.bytes, image.arrays, "image"); });
-    EXPECT_EQ(error.source(), ErrorSource::input);
-    EXPECT_THAT(error.what(), HasSubstr(reason));
-  };
-  const auto size = std::ssize(whole.bytes);
-  const auto at = [](std::int64_t offset) { return [offset](StoredArray& a, StoredImage&) { a.offset = offset; }; };
-  const auto long_as = [](std::int64_t bytes) { return [bytes](StoredArray& a, StoredImage&) { a.bytes = bytes; }; };
-  const auto called = [](std::string name) { return [name](StoredArray& a, StoredImage&) { a.name = name; }; };
-  const auto shaped = [](Shape shape) { return [shape](StoredArray& a, StoredImage&) { a.shape = shape; }; };
+using Change = std::function<void(StoredArray&, StoredImage&)>;
 
-  for (const std::int64_t offset : {-1L, -kMost - 1, size - 23, size, size + 1, kMost - 8, kMost}) {
-    refuses("/g/floats", at(offset), "not within the file");
-  }
-  for (const std::int64_t bytes : {-1L, -kMost - 1, size, kMost}) refuses("/g/floats", long_as(bytes), "not within");
-  for (const std::int64_t bytes : {23, 25, 48}) refuses("/g/floats", long_as(bytes), "not those of the shape");
-  refuses("/g/floats", long_as(0), "no bytes");
-  refuses("/g/none", at(8), "no bytes");
-  refuses("/g/none", shaped({0, 1 << 30}), "larger than the file");
-  refuses("/g/floats", shaped({3}), "not those of the shape 3");
-  refuses("/g/floats", shaped({std::int64_t{1} << 62}), "larger than the file");
-  refuses(
-      "/g/floats", [](StoredArray& a, StoredImage&) { a.type = StoredType::i64; }, "not those of the shape");
-  refuses(
-      "/g/floats", [](StoredArray& a, StoredImage&) { a.crc32c ^= 1; }, "checksum");
-  refuses(
-      "/g/floats", [](StoredArray& a, StoredImage& i) { i.bytes[static_cast<std::size_t>(a.offset)] ^= std::byte{1}; },
-      "checksum");
-  refuses("/text", shaped({1}), "not those of the shape");
-  refuses(
-      "/g/none",
-      [](StoredArray& a, StoredImage&) {
-        a.type = StoredType::text;
-        a.shape = {};
-      },
-      "not those");
-  const auto recounted = [](StoredArray& a, StoredImage& image) {
-    a.crc32c =
-        crc32c(std::span(image.bytes).subspan(static_cast<std::size_t>(a.offset), static_cast<std::size_t>(a.bytes)));
+void expect_refusal(const std::string& name, const Change& change, const std::string& reason) {
+  StoredImage image = sample_image();
+  const auto array = std::ranges::find(image.arrays, name, &StoredArray::name);
+  ASSERT_NE(array, image.arrays.end());
+  StoredArray changed = *array;
+  change(changed, image);
+  *array = changed;
+  const Error error = thrown_by([&] { ImageArrays(image.bytes, image.arrays, "image"); });
+  EXPECT_EQ(error.source(), ErrorSource::input);
+  EXPECT_THAT(error.what(), HasSubstr(reason));
+}
+
+Change lies_at(std::int64_t offset) {
+  return [=](StoredArray& array, StoredImage&) { array.offset = offset; };
+}
+Change has_bytes(std::int64_t bytes) {
+  return [=](StoredArray& array, StoredImage&) { array.bytes = bytes; };
+}
+Change has_shape(const Shape& shape) {
+  return [=](StoredArray& array, StoredImage&) { array.shape = shape; };
+}
+Change is_called(const std::string& name) {
+  return [=](StoredArray& array, StoredImage&) { array.name = name; };
+}
+// Its checksum is right again afterwards.
+Change with_its_checksum(const Change& change) {
+  return [=](StoredArray& array, StoredImage& image) {
+    change(array, image);
+    array.crc32c = crc32c(
+        std::span(image.bytes).subspan(static_cast<std::size_t>(array.offset), static_cast<std::size_t>(array.bytes)));
   };
-  refuses(
-      "/text",
-      [&](StoredArray& a, StoredImage& i) {
-        --a.bytes;
-        recounted(a, i);
-      },
-      "does not end in a zero");
-  refuses(
-      "/text",
-      [&](StoredArray& a, StoredImage& i) {
-        i.bytes[static_cast<std::size_t>(a.offset)] = std::byte{0};
-        recounted(a, i);
-      },
-      "does not end in a zero");
-  for (const char* name : {"", "/", "text", "//text", "/a//b", "/a/", "/./b", "/a/..", "/."}) {
-    refuses("/text", called(name), "no name");
+}
+std::byte& first_byte(const StoredArray& array, StoredImage& image) {
+  return image.bytes[static_cast<std::size_t>(array.offset)];
+}
+
+TEST(ImageArrays, RefuseAPlaceThatIsNotInTheImageOrAnotherArrays) {
+  const std::int64_t size = std::ssize(sample_image().bytes);
+  for (const std::int64_t offset : {-1L, -kMost - 1, size - 23, size, size + 1, kMost - 8, kMost}) {
+    expect_refusal("/g/floats", lies_at(offset), "not within the file");
   }
-  refuses("/text", called("/" + std::string(2000, 'x')), "no name");
-  refuses("/text", called(std::string("/a\0b", 4)), "'/a");
-  refuses("/text", called("/int"), "two of this name");
-  refuses(
-      "/long",
-      [&](StoredArray& a, StoredImage& i) {
-        a.offset = std::ranges::find(i.arrays, "/g/floats", &StoredArray::name)->offset + 4;
-        recounted(a, i);
-      },
-      "within another array");
+  for (const std::int64_t bytes : {-1L, -kMost - 1, size, kMost}) {
+    expect_refusal("/g/floats", has_bytes(bytes), "not within");
+  }
+  expect_refusal("/g/none", lies_at(8), "no bytes");
+  expect_refusal("/g/floats", has_bytes(0), "no bytes");
+  expect_refusal("/long", with_its_checksum([](StoredArray& array, StoredImage& image) {
+                   array.offset = std::ranges::find(image.arrays, "/g/floats", &StoredArray::name)->offset + 4;
+                 }),
+                 "within another array");
+}
+
+TEST(ImageArrays, RefuseShapesAndTypesOfOtherSizes) {
+  for (const std::int64_t bytes : {23, 25, 48}) {
+    expect_refusal("/g/floats", has_bytes(bytes), "not those of the shape");
+  }
+  expect_refusal("/g/none", has_shape({0, 1 << 30}), "larger than the file");
+  expect_refusal("/g/floats", has_shape({std::int64_t{1} << 62}), "larger than the file");
+  expect_refusal("/g/floats", has_shape({3}), "not those of the shape 3");
+  expect_refusal("/text", has_shape({1}), "not those of the shape");
+  const auto typed = [](StoredType type) { return [=](StoredArray& array, StoredImage&) { array.type = type; }; };
+  expect_refusal("/g/floats", typed(StoredType::i64), "not those of the shape");
+  expect_refusal("/g/none", typed(StoredType::text), "not those of the shape");
+}
+
+TEST(ImageArrays, RefuseOtherBytesThanWereAdded) {
+  expect_refusal(
+      "/g/floats", [](StoredArray& array, StoredImage&) { array.crc32c ^= 1; }, "checksum");
+  const Change change = [](StoredArray& array, StoredImage& image) { first_byte(array, image) ^= std::byte{1}; };
+  expect_refusal("/g/floats", change, "checksum");
+  const Change cut = [](StoredArray& array, StoredImage& image) { first_byte(array, image) = std::byte{0}; };
+  expect_refusal("/text", with_its_checksum(cut), "does not end in a zero");
+  expect_refusal("/text", with_its_checksum(has_bytes(5)), "does not end in a zero");
+}
+
+TEST(ImageArrays, RefuseNamesThatHdf5WouldNotHaveOrHasTwice) {
+  for (const char* name : {"", "/", "text", "//text", "/a//b", "/a/", "/./b", "/a/..", "/."}) {
+    expect_refusal("/text", is_called(name), "no name");
+  }
+  expect_refusal("/text", is_called("/" + std::string(2000, 'x')), "no name");
+  expect_refusal("/text", is_called(std::string("/a\0b", 4)), "'/a");
+  expect_refusal("/text", is_called("/int"), "two of this name");
 }
 
 }  // namespace

@@ -155,5 +155,38 @@ class Tests(Scripts):
                 self.assertTrue(result.stdout.startswith(f"usage: tools/{script}"), result.stdout)
 
 
+class TrainJob(Scripts):
+    def run_job(self, srun):
+        """The status of jobs/train.sbatch and what it asks of scontrol, with `srun` so."""
+        shutil.copy(TOOLS.parent / "jobs" / "train.sbatch", self.root)
+        (self.root / "trainer").symlink_to("/bin/true")
+        self.program("srun", srun)
+        self.program("scontrol", f'echo "$*" >>{self.root}/calls')
+        self.program("sleep", "exit 0")
+        environment = os.environ | {"PATH": f"{self.programs}:{os.environ['PATH']}", "SLURM_JOB_NAME": "tutti",
+                                    "SLURM_JOB_ID": "7"}
+        (self.root / "runs/tutti-7").mkdir(parents=True)
+        (self.root / "runs/tutti-7/exit.json").write_text('{"status":75,"rank":0}', encoding="utf-8")  # the last one's
+        result = subprocess.run(["bash", "train.sbatch"], cwd=self.root, env=environment, capture_output=True, text=True,
+                                check=False, timeout=60)
+        calls = self.root / "calls"
+        return result.returncode, calls.read_text(encoding="utf-8") if calls.exists() else "", result.stderr
+
+    def test_passes_warnings_on_and_goes_back_into_the_queue(self):
+        self.assertEqual((75, "requeue 7\n", ""),
+                         self.run_job("trap 'exit 75' USR1; while :; do kill -USR1 $PPID; /bin/sleep 0.05; done"))
+
+    def test_finds_the_status_that_a_launcher_has_hidden(self):
+        self.assertEqual((143, "requeue 7\n", ""),
+                         self.run_job("""echo '{"status":75,"rank":0}' >runs/tutti-7/exit.json; exit 143"""))
+
+    def test_ends_as_the_training_does(self):
+        self.assertEqual((70, "", ""), self.run_job("exit 70"))
+
+    def test_outlives_warnings_that_come_late(self):
+        self.assertEqual((0, "", ""), self.run_job("trap : USR1; kill -USR1 $PPID; /bin/sleep 0.1; kill -TERM $PPID; "
+                                                   "/bin/sleep 0.1; exit 0"))
+
+
 if __name__ == "__main__":
     unittest.main()
