@@ -18,6 +18,7 @@ namespace {
 using namespace hdf5;
 
 constexpr std::size_t kGrowthBytes = std::size_t{1} << 20;
+constexpr std::size_t kLengthAt = 40;  // the file's end in a superblock of version 0, little-endian
 
 // HDF5 takes files in memory of one name for the same file, so every image gets its own.
 std::string fresh_name() {
@@ -86,6 +87,8 @@ class ArrayImage::File {
     const hid_t bytes = check(hid_t{H5Fget_file_image(file.get(), nullptr, 0)});
     check(H5Fclose(file.release()));
     room_.resize(static_cast<std::size_t>(bytes));
+    // Closing has given back what is unused at the end; the image keeps it, and says so.
+    for (std::size_t i = 0; i < sizeof(bytes); ++i) room_.at(kLengthAt + i) = static_cast<std::byte>(bytes >> (8 * i));
     StoredImage image{.bytes = std::move(room_), .arrays = file_.arrays()};
     for (StoredArray& array : image.arrays) {
       array.crc32c =
