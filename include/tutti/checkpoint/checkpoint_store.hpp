@@ -45,6 +45,7 @@
 #include "tutti/checkpoint/train_state.hpp"
 #include "tutti/comm/world.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -95,6 +96,8 @@ class CheckpointStore {
   // Makes this rank's file, proves it, and (file 0, which waits for the others) commits the whole. Throws save errors.
   // The others of several files lie in the same folder, seen by all who make them.
   SaveReport save(const TrainState& state, FileShare share = {}) const;
+  // Likewise; the file is made in `room`, which the next save finds as large as it needs.
+  SaveReport save(const TrainState& state, FileShare share, std::vector<std::byte>& room) const;
   // Removes what is no longer to be kept, and files older than the newest checkpoint that belong to none. Throws save
   // errors.
   void prune(const KeepRule& keep) const;
