@@ -32,7 +32,7 @@
 //                                      hexadecimal digits, those of tutti/base/digest.hpp under its name without the
 //                                      first group's (of a text: of its bytes), and its name; then their sum and "all"
 // Files 1, 2 .. of a state in several are called step-<8 digits>.<file>.h5; the arrays are shared out, all else is in
-// each.
+// each; of what may differ, epoch_seconds and the texts of /run but for the model, those of the first file count.
 //
 // step-<8 digits>.json, the manifest, text as this program writes it and no other:
 //   "format_version" 2, "step", "epoch", "weights" (digest of /parameters), "data_digest", "versions"
