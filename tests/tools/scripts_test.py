@@ -173,12 +173,13 @@ class Tests(Scripts):
 
 
 class TrainJob(Scripts):
-    def run_job(self, srun):
-        """The status of jobs/train.sbatch and what it asks of scontrol, with `srun` so."""
+    def run_job(self, srun, state="RUNNING None"):
+        """The status of jobs/train.sbatch and what it asks of scontrol, with `srun` so and Slurm's view of the job."""
         shutil.copy(TOOLS.parent / "jobs" / "train.sbatch", self.root)
         (self.root / "trainer").symlink_to("/bin/true")
         self.program("srun", srun)
         self.program("scontrol", f'echo "$*" >>{self.root}/calls')
+        self.program("squeue", f"echo '{state}'")
         self.program("sleep", "exit 0")
         environment = os.environ | {"PATH": f"{self.programs}:{os.environ['PATH']}", "SLURM_JOB_NAME": "tutti",
                                     "SLURM_JOB_ID": "7"}
@@ -196,6 +197,12 @@ class TrainJob(Scripts):
     def test_finds_the_status_that_a_launcher_has_hidden(self):
         self.assertEqual((143, "requeue 7\n", ""),
                          self.run_job("""echo '{"status":75,"rank":0}' >runs/tutti-7/exit.json; exit 143"""))
+
+    def test_stays_away_once_cancelled_but_not_for_lack_of_time(self):
+        self.assertEqual((75, "", ""), self.run_job("exit 75", "COMPLETING None"))
+        (self.root / "trainer").unlink()
+        shutil.rmtree(self.root / "runs")
+        self.assertEqual((75, "requeue 7\n", ""), self.run_job("exit 75", "COMPLETING TimeLimit"))
 
     def test_ends_as_the_training_does(self):
         self.assertEqual((70, "", ""), self.run_job("exit 70"))
