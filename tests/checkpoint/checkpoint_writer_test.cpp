@@ -49,7 +49,7 @@ TEST_F(Writing, SavesEveryStateAndKeepsTheNewest) {
 
 TEST_F(Writing, KeepsTheBestBesides) {
   writer_.emplace(store_, WriterOptions{.keep_checkpoints = 2, .keep_best = true});
-  for (std::int64_t step = 10; step >= 6; --step) save(2 * step);
+  for (std::int64_t step = 6; step <= 10; ++step) save(2 * step);
   writer_->finish();
   EXPECT_EQ(steps(), (std::vector<std::int64_t>{18, 20}));
   save(2);

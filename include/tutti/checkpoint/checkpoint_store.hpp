@@ -47,6 +47,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -57,6 +58,8 @@ namespace tutti {
 struct KeepRule {
   std::int64_t newest = 3;      // so many; 0: all
   std::int64_t best_step = -1;  // and that of this step
+  // Those of later steps, which only a run that could not read them has passed over, stay and do not count.
+  std::int64_t last_step = std::numeric_limits<std::int64_t>::max();
 };
 
 struct SaveReport {
@@ -98,8 +101,7 @@ class CheckpointStore {
   SaveReport save(const TrainState& state, FileShare share = {}) const;
   // Likewise; the file is made in `room`, which the next save finds as large as it needs.
   SaveReport save(const TrainState& state, FileShare share, std::vector<std::byte>& room) const;
-  // Removes what is no longer to be kept, and files older than the newest checkpoint that belong to none. Throws save
-  // errors.
+  // Removes what is no longer to be kept, and what is left of older steps whose saves have failed. Throws save errors.
   void prune(const KeepRule& keep) const;
   // Removes what saves of killed processes have left unfinished. For whoever has the folder alone. Throws save errors.
   void clear_leftovers() const;
