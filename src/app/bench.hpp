@@ -15,7 +15,7 @@ namespace tutti {
 
 // Time and bus bandwidth of sums over the ranks by message size, the ring beside the MPI library's own. Collective.
 ExitStatus bench_allreduce(World& world, const Invocation& invocation);
-// What saving costs, beside training and by itself, and against a plain write of as many bytes; and loading. Collective.
+// What saving costs, beside training, by itself and against a plain write of as many bytes; and loading. Collective.
 ExitStatus bench_checkpoint(World& world, const Invocation& invocation);
 // Time of exchange and update, bytes sent and memory held, by how gradients meet and by rank count. Collective.
 ExitStatus bench_exchange(World& world, const Invocation& invocation);

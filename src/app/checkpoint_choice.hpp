@@ -1,6 +1,6 @@
 #pragma once
-// Which checkpoint a user means who names a file, a run's folder or its folder of checkpoints. Nothing there is changed:
-// the folder may be that of a run under way.
+// Which checkpoint a user means who names a file, a run's folder or its folder of checkpoints. Nothing there is
+// changed: the folder may be that of a run under way.
 
 #include "tutti/base/log.hpp"
 #include "tutti/checkpoint/checkpoint_store.hpp"
@@ -17,7 +17,7 @@ struct JudgedCheckpoint {
 };
 
 bool is_folder(const std::string& path);
-// The checkpoints in such a folder, each read and verified, the newest first; after all of them, those that nobody tries.
+// The checkpoints in such a folder, each read and verified, the newest first; then those that nobody tries.
 std::vector<JudgedCheckpoint> judge_checkpoints(const std::string& folder);
 // The newest good one. Throws a checkpoint error when there is none.
 const std::string& newest_good(const std::vector<JudgedCheckpoint>& judged, const std::string& folder);

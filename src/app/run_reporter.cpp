@@ -13,7 +13,7 @@
 namespace tutti {
 namespace {
 
-// Only stderr may be drawn upon: stdout is for results, and under mpirun it looks like a terminal even where it is none.
+// Only stderr may be drawn upon: stdout is for results, and under mpirun it looks like a terminal even if it is none.
 bool wants_bar(const RunConfig& config) {
   const bool terminal = ::isatty(STDERR_FILENO) == 1 && !config.quiet;
   return config.progress == "always" || (config.progress == "auto" && terminal);

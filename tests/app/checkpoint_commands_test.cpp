@@ -3,7 +3,6 @@
 #include "tutti/checkpoint/checkpoint_store.hpp"
 
 #include "support/child_process.hpp"
-#include "support/overwrite.hpp"
 #include "support/scratch_folder.hpp"
 #include "support/trainer_words.hpp"
 
@@ -160,7 +159,6 @@ TEST_F(Checkpoints, WithoutAManifestServeWithAWordOfCaution) {
 }
 
 TEST_F(Checkpoints, GiveTheirWeightsToAnotherRun) {
-  // One step of a rate too small to change anything but biases near 0.
   const ChildResult same = run_trainer(2, with(tiny(), {"--data", "synthetic:120x1x8x8:4", "--epochs", "1", "--lr", "0",
                                                         "--momentum", "0", "--init-from", alone()}));
   ASSERT_EQ(same.status, 0) << same.err;

@@ -9,6 +9,7 @@
 
 #include "checkpoint/victim.hpp"
 #include "support/allocation_watch.hpp"
+#include "support/thrown.hpp"
 
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -295,7 +296,8 @@ TEST(HostileManifest, OfAnySizeAndDepthIsRefused) {
   victim.tell("of any size and depth", "tiny");
 }
 
-enum LoneOutcome : int { loaded_right, loaded_wrong, refused, other_exception };
+// Statuses that nobody else gives.
+enum LoneOutcome : int { loaded_right = 10, loaded_wrong, refused, other_exception };
 
 // In a process of its own, with little memory and time: nobody vouches for HDF5.
 int outcome_through_hdf5(const std::string& path, const StoredImage& right) {
@@ -337,8 +339,10 @@ TEST(LoneFile, ThatIsDamagedIsNeverTriedByAResume) {
     overwrite(path, image);
     ++outcomes[outcome_through_hdf5(path, right)];
     testing::internal::CaptureStderr();
-    EXPECT_FALSE(CheckpointStore(folder.path()).newest(*world, Log{}).has_value());
+    const Error error = thrown_by([&] { CheckpointStore(folder.path()).newest(*world, Log{}); });
     testing::internal::GetCapturedStderr();
+    EXPECT_EQ(error.source(), ErrorSource::checkpoint);
+    EXPECT_NE(std::string(error.what()).find("has its manifest"), std::string::npos) << error.what();
   }
   for (const auto& [outcome, count] : outcomes) std::printf("lone file through HDF5: outcome %d: %d\n", outcome, count);
   EXPECT_EQ(outcomes[loaded_wrong], 0);

@@ -2,17 +2,15 @@
 
 #include "support/child_process.hpp"
 #include "support/scratch_folder.hpp"
+#include "support/trainer_words.hpp"
 
 #include <gtest/gtest.h>
 
 #include <fstream>
 #include <string>
-#include <vector>
 
 namespace tutti::test {
 namespace {
-
-using Words = std::vector<std::string>;
 
 constexpr const char* kResnet = R"(
 name = "small-resnet"
@@ -34,35 +32,18 @@ struct Launch {
 };
 
 ChildResult train(const Launch& launch, const Words& more) {
-  Words words{"--lr", "0.01", "--momentum", "0", "--batch-size", "16"};
-  words.insert(words.end(), launch.words.begin(), launch.words.end());
-  words.insert(words.end(), more.begin(), more.end());
+  const Words words = with(with({"--lr", "0.01", "--momentum", "0", "--batch-size", "16"}, launch.words), more);
   ChildResult result = launch.ranks == 1 ? run_trainer(words) : run_trainer(launch.ranks, words);
   EXPECT_EQ(result.status, 0) << result.err;
   return result;
 }
 
-// What follows the word where it stands last.
-std::string last(const std::string& text, const std::string& word) {
-  const std::size_t at = text.rfind(word);
-  if (at == std::string::npos) {
-    ADD_FAILURE() << text;
-    return {};
-  }
-  const std::size_t begin = at + word.size();
-  return text.substr(begin, text.find_first_of(",\n", begin) - begin);
-}
-
 double loss(const Launch& launch, const Words& more) {
-  Words words{"--epochs", "1"};
-  words.insert(words.end(), more.begin(), more.end());
-  return std::stod(last(train(launch, words).out, "loss "));
+  return std::stod(last_word(train(launch, with({"--epochs", "1"}, more)).out, "loss "));
 }
 
 void expect_the_cpus_loss(const Launch& launch, const Words& on_gpus = {}) {
-  Words words{"--device", "cuda"};
-  words.insert(words.end(), on_gpus.begin(), on_gpus.end());
-  EXPECT_NEAR(loss(launch, words), loss(launch, {"--device", "cpu"}), 1e-3);
+  EXPECT_NEAR(loss(launch, with({"--device", "cuda"}, on_gpus)), loss(launch, {"--device", "cpu"}), 1e-3);
 }
 
 const Launch kLenet{1, {"--model", "lenet", "--data", "synthetic:88x1x16x16:4"}};
@@ -74,9 +55,7 @@ TEST(ProgramOnGpus, TrainsInBf16NearlyAsInFp32) {
 }
 
 std::string weights(const Launch& launch, const Words& more) {
-  Words words{"--epochs", "2", "--device", "cuda"};
-  words.insert(words.end(), more.begin(), more.end());
-  return last(train(launch, words).err, "weights ");
+  return last_word(train(launch, with({"--epochs", "2", "--device", "cuda"}, more)).err, "weights ");
 }
 
 TEST(ProgramOnGpus, GivesTheSameBitsHoweverStepsAreEnqueued) {
@@ -89,10 +68,11 @@ TEST(ProgramOnGpus, GivesTheSameBitsHoweverStepsAreEnqueued) {
 TEST(ProgramOnGpus, GoesOnWhereACpuStoppedAndBack) {
   const ScratchFolder folder;
   const std::string out = folder.path() + "/run";
-  train(kLenet, {"--epochs", "1", "--device", "cuda", "--out", out});
+  train(kLenet, {"--epochs", "1", "--device", "cuda", "--momentum", "0.9", "--out", out});
   EXPECT_EQ(run_trainer({"--out", out, "--resume", "--epochs", "2", "--device", "cpu"}).status, 0);
   const ChildResult moved = run_trainer({"--out", out, "--resume", "--epochs", "3", "--device", "cuda"});
-  EXPECT_NEAR(std::stod(last(moved.out, "loss ")), loss(kLenet, {"--epochs", "3", "--device", "cpu"}), 1e-3);
+  EXPECT_NEAR(std::stod(last_word(moved.out, "loss ")),
+              loss(kLenet, {"--epochs", "3", "--device", "cpu", "--momentum", "0.9"}), 1e-3);
 }
 
 TEST(ProgramOnGpus, TrainsAResnetOnAugmentedImagesAsOnTheCpu) {

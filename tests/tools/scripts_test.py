@@ -101,19 +101,29 @@ class Setup(Scripts):
 class Demo(Scripts):
     def setUp(self):
         super().setUp()
-        self.program("cmake", "mkdir -p build/demo && touch build/demo/trainer")
-        self.training = f"printf '{EPOCHS}'"
+        self.program("cmake", "mkdir -p build/demo && cp programs/trainer build/demo/")
+        self.training = f"printf '{EPOCHS}'; echo done after 2 steps, weights 0a"
+        self.goes_on = "echo done after 2 steps, weights 0a"
 
     def demo(self, folder=None):
-        self.program("mpirun", f"[[ $* != *true ]] || exit 0\n{self.training}")
+        """mpirun starts the trainer once, which waits to be killed when it is to keep checkpoints on the way."""
+        self.program("mpirun", '[[ $* != *true ]] || exit 0\nshift 2\n"$@"')
+        self.program("trainer", f"""case $* in
+          diff*) echo equal ;;
+          *--resume*) {self.goes_on} ;;
+          *--checkpoint-every*) printf '{EPOCHS}'; sleep 60 ;;
+          *) {self.training} ;;
+        esac""")
         return self.run_script("demo", folder=folder)
 
-    def test_ends_with_the_last_test_accuracy_from_any_folder(self):
+    def test_ends_with_equal_bits_and_the_last_test_accuracy_from_any_folder(self):
         elsewhere = self.root / "elsewhere"
         elsewhere.mkdir()
         result = self.demo(elsewhere)
         self.assertEqual((0, ""), (result.returncode, result.stderr))
-        self.assertIn(EPOCHS, result.stdout)
+        self.assertEqual(3, result.stdout.count(EPOCHS))
+        self.assertEqual(2, result.stdout.count(": weights 0a, the same bits\n"))
+        self.assertRegex(result.stdout, r"\$ ./trainer diff \S+/4-ranks \S+/killed\nequal\n")
         self.assertIn("names 91.25 % of the test digits rightly", result.stdout)
         self.assertIn("The last test accuracy was 0.9125", result.stdout)
         self.assertEqual("build/demo/trainer", os.readlink(self.root / "trainer"))
@@ -124,12 +134,19 @@ class Demo(Scripts):
         self.assertEqual(1, result.returncode)
         self.assertIn("no memory", result.stderr)
         self.assertIn("status 70", result.stderr)
+        self.assertIn("build/logs/demo-4-ranks.log", result.stderr)
 
     def test_is_not_content_without_an_accuracy(self):
         self.training = "echo epoch 1/1, loss 0.5, train acc 0.8, test acc -, time 1 sec"
         result = self.demo()
         self.assertEqual(1, result.returncode)
         self.assertIn("no test accuracy", result.stderr)
+
+    def test_is_not_content_with_other_bits_after_the_kill(self):
+        self.goes_on = "echo done after 2 steps, weights 0b"
+        result = self.demo()
+        self.assertEqual(1, result.returncode)
+        self.assertRegex(result.stderr, "weights 0b, not 0a; .*demo-resumed.log")
 
     def test_tells_a_failed_build(self):
         self.program("cmake", "[[ $* != *--build* ]] || { echo 'error: no such type'; exit 2; }")

@@ -1,8 +1,10 @@
 // What ranks hand over of one state, each its share.
 
 #include "tutti/base/error.hpp"
+#include "tutti/checkpoint/checkpoint_store.hpp"
 
 #include "support/mpi_world.hpp"
+#include "support/scratch_folder.hpp"
 #include "support/thrown.hpp"
 #include "train/rank_run.hpp"
 
@@ -68,6 +70,22 @@ TEST_F(SnapshotRanks, HoldOnlyTheArraysOfTheirShareUnderEveryExchange) {
       }
     }
   }
+}
+
+TEST_F(SnapshotRanks, MakeTogetherWhatIsLoadedAsOne) {
+  RankRun run(test_world(), small_resnet(), data_.pair, options_);
+  run.trainer.step();
+  std::optional<ScratchFolder> folder;
+  if (test_world().rank() == 0) folder.emplace();
+  const CheckpointStore store(broadcast_text(test_world(), folder ? folder->path() : "", 0));
+  const TrainState whole = run.trainer.snapshot();
+  const TrainState mine = run.trainer.snapshot(share());
+  if (share()) store.save(mine, *share());
+  test_world().barrier();
+  const auto loaded = store.newest(test_world(), Log());
+  ASSERT_TRUE(loaded);
+  EXPECT_EQ(arrays(loaded->state), arrays(whole));
+  EXPECT_EQ(loaded->state.progress.step, 1);
 }
 
 // Weight decay that carries the weights beyond all bounds, of which one rank has some; velocities are still within.

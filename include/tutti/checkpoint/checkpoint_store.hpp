@@ -32,7 +32,7 @@
 //                                      hexadecimal digits, those of tutti/base/digest.hpp under its name without the
 //                                      first group's (of a text: of its bytes), and its name; then their sum and "all"
 // Files 1, 2 .. of a state in several are called step-<8 digits>.<file>.h5; the arrays are shared out, all else is in
-// each.
+// each; of what may differ, epoch_seconds and the texts of /run but for the model, those of the first file count.
 //
 // step-<8 digits>.json, the manifest, text as this program writes it and no other:
 //   "format_version" 2, "step", "epoch", "weights" (digest of /parameters), "data_digest", "versions"
@@ -45,6 +45,7 @@
 #include "tutti/checkpoint/train_state.hpp"
 #include "tutti/comm/world.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -98,6 +99,8 @@ class CheckpointStore {
   // Makes this rank's file, proves it, and (file 0, which waits for the others) commits the whole. Throws save errors.
   // The others of several files lie in the same folder, seen by all who make them.
   SaveReport save(const TrainState& state, FileShare share = {}) const;
+  // Likewise; the file is made in `room`, which the next save finds as large as it needs.
+  SaveReport save(const TrainState& state, FileShare share, std::vector<std::byte>& room) const;
   // Removes what is no longer to be kept, and files older than the newest checkpoint that belong to none. Throws save
   // errors.
   void prune(const KeepRule& keep) const;
