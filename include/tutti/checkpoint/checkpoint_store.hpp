@@ -71,6 +71,9 @@ struct SaveReport {
   std::string prune_failure{};  // why one that is no longer to be kept could not be removed; likewise
 };
 
+// What becomes of damaged checkpoints that are passed over; only whoever has the folder alone may mark them bad.
+enum class Damaged { marked, left };
+
 struct LoadedCheckpoint {
   TrainState state;
   std::string path;
@@ -106,9 +109,9 @@ class CheckpointStore {
   // Removes what saves of killed processes have left unfinished. For whoever has the folder alone. Throws save errors.
   void clear_leftovers() const;
   // The newest good checkpoint, read by rank 0 and alike on all ranks. Damaged ones are passed over with one warning
-  // each, and marked bad. Empty when the folder holds none at all; throws a checkpoint error when it holds some but
+  // each. Empty when the folder holds none at all; throws a checkpoint error when it holds some but
   // none is good. Collective.
-  std::optional<LoadedCheckpoint> newest(World& world, const Log& log) const;
+  std::optional<LoadedCheckpoint> newest(World& world, const Log& log, Damaged damaged = Damaged::marked) const;
 
  private:
   std::string folder_;
