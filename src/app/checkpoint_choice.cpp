@@ -43,6 +43,15 @@ std::vector<JudgedCheckpoint> untried(const std::string& folder) {
   return found;
 }
 
+CheckpointStore store_in(const std::string& folder) {
+  return CheckpointStore(is_folder(folder + "/checkpoints") ? folder + "/checkpoints" : folder);
+}
+
+Error no_checkpoints_in(const std::string& folder) {
+  return {ErrorSource::checkpoint,
+          fmt::format("'{}' holds no checkpoints: give a run's folder, or a checkpoint (.h5)", folder)};
+}
+
 }  // namespace
 
 bool is_folder(const std::string& path) {
@@ -50,13 +59,12 @@ bool is_folder(const std::string& path) {
   return fs::is_directory(path, unknown);
 }
 
-std::vector<JudgedCheckpoint> judge_checkpoints(const std::string& folder, JudgeUntil until) {
-  const CheckpointStore store(is_folder(folder + "/checkpoints") ? folder + "/checkpoints" : folder);
+std::vector<JudgedCheckpoint> judge_checkpoints(const std::string& folder) {
+  const CheckpointStore store = store_in(folder);
   std::vector<JudgedCheckpoint> judged;
   for (const std::int64_t step : std::views::reverse(store.steps())) {
     const std::string path = store.path_of(step);
     judged.push_back({path, fault_of(path)});
-    if (until == JudgeUntil::newest_good && judged.back().fault.empty()) return judged;
   }
   std::ranges::move(untried(store.folder()), std::back_inserter(judged));
   return judged;
@@ -65,10 +73,8 @@ std::vector<JudgedCheckpoint> judge_checkpoints(const std::string& folder, Judge
 const std::string& newest_good(const std::vector<JudgedCheckpoint>& judged, const std::string& folder) {
   const auto good = std::ranges::find(judged, std::string(), &JudgedCheckpoint::fault);
   if (good != judged.end()) return good->path;
-  throw Error(ErrorSource::checkpoint,
-              judged.empty()
-                  ? fmt::format("'{}' holds no checkpoints: give a run's folder, or a checkpoint (.h5)", folder)
-                  : fmt::format("no checkpoint in '{}' is good", folder));
+  if (judged.empty()) throw no_checkpoints_in(folder);
+  throw Error(ErrorSource::checkpoint, fmt::format("no checkpoint in '{}' is good", folder));
 }
 
 std::string word_of_caution(const std::string& path) {
@@ -79,17 +85,13 @@ std::string word_of_caution(const std::string& path) {
 }
 
 LoadedCheckpoint load_named_checkpoint(World& world, const std::string& path, const Log& log) {
-  std::string file = path;
-  run_agreed(world, [&] {
-    if (world.rank() != 0 || !is_folder(path)) return;
-    const std::vector<JudgedCheckpoint> judged = judge_checkpoints(path, JudgeUntil::newest_good);
-    file = newest_good(judged, path);
-    for (const JudgedCheckpoint& other : judged) {
-      if (!other.fault.empty()) log.warn(fmt::format("passed over checkpoint '{}': {}", other.path, other.fault));
-    }
-    log.note(fmt::format("the newest good checkpoint of {} is {}", path, file));
-  });
-  LoadedCheckpoint loaded = load_checkpoint(world, broadcast_text(world, file, 0));
+  if (world.agree(world.rank() != 0 || is_folder(path))) {
+    auto newest = store_in(path).newest(world, log, Damaged::left);
+    if (!newest) throw no_checkpoints_in(path).on_all_ranks();
+    log.note(fmt::format("the newest good checkpoint of {} is {}", path, newest->path));
+    return std::move(*newest);
+  }
+  LoadedCheckpoint loaded = load_checkpoint(world, path);
   if (world.rank() == 0 && !loaded.verified) log.warn(word_of_caution(loaded.path));
   return loaded;
 }

@@ -15,11 +15,10 @@ struct JudgedCheckpoint {
   std::string path;
   std::string fault;  // empty: it is good
 };
-enum class JudgeUntil { newest_good, all };
 
 bool is_folder(const std::string& path);
 // The checkpoints in such a folder, each read and verified, the newest first; then those that nobody tries.
-std::vector<JudgedCheckpoint> judge_checkpoints(const std::string& folder, JudgeUntil until);
+std::vector<JudgedCheckpoint> judge_checkpoints(const std::string& folder);
 // The newest good one. Throws a checkpoint error when there is none.
 const std::string& newest_good(const std::vector<JudgedCheckpoint>& judged, const std::string& folder);
 

@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <span>
@@ -74,20 +73,21 @@ void CheckpointKeeping::tell(const Record& record) {
 }
 
 void CheckpointKeeping::tell_of(const SaveReport& report, const Record& record) {
+  if (world_.rank() == 0) record(record_of(report, stall_at(report.step)));
   if (report.failure.empty()) {
-    good_.push_back(report);
+    good_saves_.push_back(report.seconds);
+    bytes_ = report.bytes;
     control_.saved(report.seconds + stall_at(report.step));
   } else {
     last_failure_ = report.failure;
-    log_.warn(fmt::format("checkpoint of step {} is not saved, and training goes on: {}", report.step, report.failure));
+    log_.warn(fmt::format("checkpoint of step {} is not saved, those before it stay: {}", report.step, report.failure));
   }
   if (!report.prune_failure.empty()) log_.warn(report.prune_failure);
-  if (world_.rank() == 0) record(record_of(report, stall_at(report.step)));
 }
 
 double CheckpointKeeping::stall_at(std::int64_t step) const {
-  const auto stall = std::ranges::find(stalls_, step, &Stall::step);
-  return stall == stalls_.end() ? 0 : stall->seconds;
+  const auto stall = std::ranges::find(stalls_.rbegin(), stalls_.rend(), step, &Stall::step);
+  return stall == stalls_.rend() ? 0 : stall->seconds;
 }
 
 void CheckpointKeeping::finish(const Record& record) {
@@ -103,16 +103,14 @@ void CheckpointKeeping::finish(const Record& record) {
 }
 
 void CheckpointKeeping::tell_cost() const {
-  if (good_.empty()) return;
-  std::vector<double> saves;
+  if (good_saves_.empty()) return;
   std::vector<double> stalls;
-  for (const SaveReport& report : good_) saves.push_back(report.seconds);
   for (const Stall& stall : stalls_) stalls.push_back(stall.seconds);
   log_.note(
       fmt::format("{} checkpoint{} of {:.1f} MiB in {}: {:.3f} s each beside training, which stood still for "
                   "{:.3f} s ({:.3f} s at most)",
-                  good_.size(), good_.size() == 1 ? "" : "s", static_cast<double>(good_.back().bytes) / 0x1p20, folder_,
-                  median(saves), median(stalls), std::ranges::max(stalls)));
+                  good_saves_.size(), good_saves_.size() == 1 ? "" : "s", static_cast<double>(bytes_) / 0x1p20, folder_,
+                  median(good_saves_), median(stalls), std::ranges::max(stalls)));
 }
 
 }  // namespace tutti

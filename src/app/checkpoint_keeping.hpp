@@ -9,6 +9,7 @@
 #include "run_control.hpp"
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -25,7 +26,7 @@ std::optional<FileShare> file_share(World& world, std::size_t state_bytes,
 
 class CheckpointKeeping {
  public:
-  // Gets a JSON line for every attempt.
+  // Gets a JSON line for every attempt, before anything is said of it.
   using Record = std::function<void(const std::string& json)>;
 
   // Borrowed.
@@ -56,7 +57,8 @@ class CheckpointKeeping {
   std::string folder_;
   std::optional<CheckpointWriter> writer_;
   std::vector<Stall> stalls_;
-  std::vector<SaveReport> good_;
+  std::vector<double> good_saves_;  // seconds
+  std::int64_t bytes_ = 0;          // of the last of them
   std::string last_failure_;
 };
 

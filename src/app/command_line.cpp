@@ -184,7 +184,7 @@ std::string list_of_commands() {
 
 constexpr const char* kStatuses =
     "Exit status: 0 done, 1 different, 64 usage, 65 bad input, 66 no usable checkpoint, 70 internal, 73 cannot save,\n"
-    "74 cannot read, 88 no longer finite.";
+    "74 cannot read, 75 stopped on request after a good checkpoint, 86 a rank hangs, 88 no longer finite.";
 
 struct NamedCommand {
   const CommandEntry* entry;  // null: the list of commands is asked for

@@ -215,6 +215,7 @@ const NamedArray& find_tensor(const LoadedCheckpoint& loaded, const std::string&
 // matrices.
 void print_values(const NamedArray& tensor) {
   const Shape& shape = tensor.shape;
+  if (shape.elements() == 0) return;
   const std::int64_t row = shape.rank() > 0 ? shape[shape.rank() - 1] : 1;
   const std::int64_t matrix = shape.rank() > 1 ? row * shape[shape.rank() - 2] : row;
   const std::size_t width = place_text(shape, shape.elements() - 1).size();
@@ -241,7 +242,7 @@ Json inspect_tensor(const LoadedCheckpoint& loaded, const std::string& name) {
 
 // Tells of all checkpoints of a folder, and names the newest good one.
 std::string survey(const std::string& folder, Json& json) {
-  const std::vector<JudgedCheckpoint> judged = judge_checkpoints(folder, JudgeUntil::all);
+  const std::vector<JudgedCheckpoint> judged = judge_checkpoints(folder);
   for (const JudgedCheckpoint& checkpoint : judged) {
     const std::string name = std::filesystem::path(checkpoint.path).filename().string();
     fmt::print("{:<22}{}\n", name, checkpoint.fault.empty() ? "good" : "not good: " + checkpoint.fault);

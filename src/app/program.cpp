@@ -1,8 +1,8 @@
 #include "program.hpp"
 
 #include "tutti/base/error.hpp"
-#include "tutti/base/uninterrupted.hpp"
 #include "tutti/base/log.hpp"
+#include "tutti/base/uninterrupted.hpp"
 
 #include "assemble.hpp"
 #include "bench.hpp"

@@ -34,10 +34,9 @@ template <class Write>
 void RunReporter::recording(Write write) {
   try {
     write();
-    last_trouble_.clear();
   } catch (const Error& error) {
     if (error.source() != ErrorSource::save) throw;
-    if (error.what() == std::exchange(last_trouble_, error.what())) return;
+    if (!troubles_.insert(error.what()).second) return;
     if (bar_) bar_->clear();
     log_.warn(fmt::format("a record is lost, and training goes on: {}", error.what()));
   }
@@ -49,6 +48,7 @@ void RunReporter::record(const Report& report) {
 }
 
 void RunReporter::record_line(const std::string& json) {
+  if (bar_) bar_->clear();
   if (metrics_) recording([&] { metrics_->write_line(json); });
 }
 

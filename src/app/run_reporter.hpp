@@ -15,6 +15,7 @@
 #include "run_control.hpp"
 
 #include <optional>
+#include <set>
 #include <string>
 
 namespace tutti {
@@ -57,7 +58,7 @@ class RunReporter : public RunObserver {
   std::optional<MetricsLog> metrics_;
   std::optional<LineFile> samples_;
   std::optional<ProgressBar> bar_;
-  std::string last_trouble_;
+  std::set<std::string> troubles_;  // told already
 };
 
 }  // namespace tutti

@@ -3,56 +3,60 @@
 #include "tutti/base/error.hpp"
 
 #include <fmt/format.h>
+#include <pthread.h>
 
-#include <atomic>
-#include <cerrno>
-#include <cstring>
+#include <ctime>
 
 namespace tutti {
 namespace {
 
-// A handler reaches nothing but what is static.
-std::atomic<int> first_signal{0};
-static_assert(std::atomic<int>::is_always_lock_free);
-std::atomic_flag is_listening;
+bool is_ignored(int signal) {
+  struct sigaction now {};
+  return sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
+}
 
-extern "C" void note_signal(int signal) {
-  int none = 0;
-  first_signal.compare_exchange_strong(none, signal);
+// With the signal's usual action, whatever is blocked elsewhere.
+void end_process_by(int signal) {
+  sigset_t one;
+  sigemptyset(&one);
+  sigaddset(&one, signal);
+  pthread_sigmask(SIG_UNBLOCK, &one, nullptr);
+  std::raise(signal);
 }
 
 }  // namespace
 
 StopSignals::StopSignals() {
-  if (is_listening.test_and_set()) throw Error(ErrorSource::internal, "stop signals are listened to already");
-  first_signal = 0;
-  for (const int signal : {SIGTERM, SIGUSR1, SIGINT}) {
-    struct sigaction note {};
-    note.sa_handler = note_signal;
-    note.sa_flags = SA_RESTART | (signal == SIGINT ? static_cast<int>(SA_RESETHAND) : 0);
-    struct sigaction before {};
-    const bool stays_ignored =
-        signal == SIGINT && sigaction(signal, nullptr, &before) == 0 && before.sa_handler == SIG_IGN;
-    if (stays_ignored) continue;
-    if (sigaction(signal, &note, &before) != 0) {
-      const int failure = errno;
-      restore();
-      throw Error(ErrorSource::internal,
-                  fmt::format("cannot listen to {}: {}", signal_name(signal), std::strerror(failure)));
-    }
-    before_.emplace_back(signal, before);
+  sigemptyset(&awaited_);
+  sigaddset(&awaited_, SIGTERM);
+  sigaddset(&awaited_, SIGUSR1);
+  if (!is_ignored(SIGINT)) sigaddset(&awaited_, SIGINT);
+  if (const int failure = pthread_sigmask(SIG_BLOCK, &awaited_, &blocked_before_); failure != 0) {
+    throw Error(ErrorSource::internal, fmt::format("cannot block the signals to stop for: error {}", failure));
+  }
+  listener_ = std::thread([this] { listen(); });
+}
+
+StopSignals::~StopSignals() {
+  is_ending_ = true;
+  pthread_kill(listener_.native_handle(), SIGTERM);  // it may be waiting
+  listener_.join();
+  const timespec at_once{};
+  while (sigtimedwait(&awaited_, nullptr, &at_once) > 0) continue;  // they came too late to stop anything
+  pthread_sigmask(SIG_SETMASK, &blocked_before_, nullptr);
+}
+
+void StopSignals::listen() {
+  int interrupts = 0;
+  while (true) {
+    int signal = 0;
+    if (sigwait(&awaited_, &signal) != 0) continue;  // interrupted
+    if (is_ending_) return;
+    int none = 0;
+    first_.compare_exchange_strong(none, signal);
+    if (signal == SIGINT && ++interrupts == 2) end_process_by(SIGINT);
   }
 }
-
-StopSignals::~StopSignals() { restore(); }
-
-// Nothing can be done about a failure here; the noting handler is harmless.
-void StopSignals::restore() const noexcept {
-  for (const auto& [signal, before] : before_) static_cast<void>(sigaction(signal, &before, nullptr));
-  is_listening.clear();
-}
-
-int StopSignals::first() const noexcept { return first_signal; }
 
 std::string signal_name(int signal) {
   switch (signal) {

@@ -2,17 +2,20 @@
 // While one of these lives, SIGTERM, SIGUSR1 and SIGINT no longer end the process but are noted, for the training loop
 // to see. A second SIGINT ends it at once; the others may be repeated. A SIGINT that is ignored, as that of a shell's
 // background job, stays so.
+//
+// No handler runs. Compiled kernels of the CPU library keep their stack pointer inside arrays for a while, where a
+// handler's frame would be written over the heap; so the signals are blocked, and a thread of its own waits for them.
 
+#include <atomic>
 #include <csignal>
 #include <string>
-#include <utility>
-#include <vector>
+#include <thread>
 
 namespace tutti {
 
 class StopSignals {
  public:
-  // At most one at a time in a process.
+  // At most one at a time in a process, and before any other thread is started, which is to inherit what is blocked.
   StopSignals();
   // What these signals did before, they do again.
   ~StopSignals();
@@ -20,12 +23,16 @@ class StopSignals {
   StopSignals& operator=(const StopSignals&) = delete;
 
   // The one that came first; 0: none has come.
-  int first() const noexcept;
+  int first() const noexcept { return first_; }
 
  private:
-  void restore() const noexcept;
+  void listen();
 
-  std::vector<std::pair<int, struct sigaction>> before_;
+  sigset_t awaited_{};
+  sigset_t blocked_before_{};
+  std::atomic<int> first_ = 0;
+  std::atomic<bool> is_ending_ = false;
+  std::thread listener_;
 };
 
 // "SIGUSR1"

@@ -22,6 +22,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -33,8 +34,24 @@
 namespace tutti {
 namespace {
 
+// These decide which collectives a rank comes to before all else is compared.
+void refuse_different_ways(World& world, const RunConfig& config) {
+  using Way = std::pair<const char*, std::string>;
+  for (const auto& [option, value] : {Way("--out", config.out), Way("--resume", config.resume ? "true" : "false"),
+                                      Way("--dry-run", config.dry_run ? "true" : "false")}) {
+    const auto all = all_gather_text(world, value);
+    const auto other = std::ranges::find_if(all, [&](const std::string& theirs) { return theirs != all.front(); });
+    if (other == all.end()) continue;
+    throw Error(ErrorSource::input, fmt::format("rank {} has another {} than rank 0, '{}' against '{}': give all ranks "
+                                                "the same",
+                                                other - all.begin(), option, *other, all.front()))
+        .on_all_ranks();
+  }
+}
+
 std::optional<LoadedCheckpoint> find_checkpoint(World& world, const RunConfig& config, const Log& log) {
-  auto newest = CheckpointStore(config.out + "/checkpoints").newest(world, log);
+  auto newest =
+      CheckpointStore(config.out + "/checkpoints").newest(world, log, config.dry_run ? Damaged::left : Damaged::marked);
   if (!newest) log.note(fmt::format("--resume: {} holds no checkpoint; starting afresh", config.out));
   return newest;
 }
@@ -168,6 +185,7 @@ ExitStatus train_command(World& world, const Invocation& invocation, const StopS
   RunConfig config = invocation.run;
   const Log log(world.rank(), world.host(), config.quiet);
   run_agreed(world, [&] { refuse_without_out(config); });
+  refuse_different_ways(world, config);
   std::optional<RunFolder> folder;
   std::optional<LoadedCheckpoint> resumed;
   if (signals != nullptr) {

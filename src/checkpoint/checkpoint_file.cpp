@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <future>
 #include <iterator>
 #include <limits>
 #include <map>
@@ -81,6 +82,8 @@ class DigestList {
     add(path, std::span(reinterpret_cast<const std::uint8_t*>(text.data()), text.size()));
   }
 
+  void merge(DigestList others) { digests_.merge(others.digests_); }
+
   std::string text() const {
     std::string lines;
     for (const auto& [path, digest] : digests_) lines += line(digest, path);
@@ -114,8 +117,28 @@ class DigestList {
   std::map<std::string, std::uint64_t> digests_;
 };
 
+std::string path_of(const ArrayGroup& group, const NamedArray& array) {
+  return fmt::format("{}/{}", group.name, array.name);
+}
+
+DigestList digests_of_arrays(const TrainState& state) {
+  DigestList digests;
+  for (const ArrayGroup& group : kArrayGroups) {
+    for (const NamedArray& array : state.*group.arrays) {
+      if (!are_finite(array.values)) {
+        throw Error(ErrorSource::not_finite,
+                    fmt::format("{} is no longer finite, and not worth saving", path_of(group, array)));
+      }
+      digests.add(path_of(group, array), std::span<const float>(array.values));
+    }
+  }
+  return digests;
+}
+
 class ImageWriter {
  public:
+  explicit ImageWriter(std::vector<std::byte> room) : image_(std::move(room)) {}
+
   template <class T>
   void add(const std::string& path, const Shape& shape, std::span<const T> values) {
     image_.add(path, shape, values);
@@ -129,16 +152,19 @@ class ImageWriter {
     image_.add_text(path, text);
     digests_.add_text(path, text);
   }
-  void add_arrays(const std::string& group, const std::vector<NamedArray>& arrays) {
-    std::vector<std::reference_wrapper<const NamedArray>> sorted(arrays.begin(), arrays.end());
-    std::ranges::sort(sorted, {}, &NamedArray::name);
-    for (const NamedArray& array : sorted) {
-      if (!are_finite(array.values)) {
-        throw Error(ErrorSource::not_finite,
-                    fmt::format("{}/{} is no longer finite, and not worth saving", group, array.name));
+  // Their digests are found in another thread meanwhile.
+  void add_arrays(const TrainState& state) {
+    auto digests =
+        std::async(std::launch::async | std::launch::deferred, [&state] { return digests_of_arrays(state); });
+    for (const ArrayGroup& group : kArrayGroups) {
+      const auto& arrays = state.*group.arrays;
+      std::vector<std::reference_wrapper<const NamedArray>> sorted(arrays.begin(), arrays.end());
+      std::ranges::sort(sorted, {}, &NamedArray::name);
+      for (const NamedArray& array : sorted) {
+        image_.add(path_of(group, array), array.shape, std::span<const float>(array.values));
       }
-      add(group + "/" + array.name, array.shape, std::span<const float>(array.values));
     }
+    digests_.merge(digests.get());
   }
   StoredImage finish() {
     image_.add_text(kDigests, digests_.text());
@@ -284,13 +310,13 @@ bool are_of_one_state(const TrainState& a, const TrainState& b) {
 
 }  // namespace
 
-StoredImage checkpoint_image(const TrainState& state) {
+StoredImage checkpoint_image(const TrainState& state, std::vector<std::byte> room) {
   if (const std::string fault = impossibility(state.progress); !fault.empty()) {
     throw Error(ErrorSource::internal, fmt::format("a checkpoint is to be saved in which {}", fault));
   }
-  ImageWriter image;
+  ImageWriter image(std::move(room));
   image.add_scalar("/format_version", kCheckpointFormat);
-  for (const ArrayGroup& group : kArrayGroups) image.add_arrays(group.name, state.*group.arrays);
+  image.add_arrays(state);
   add_progress(image, state.progress);
   image.add_text("/run/configuration", state.configuration);
   image.add_text("/run/command_line", state.command_line);

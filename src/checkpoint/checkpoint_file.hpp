@@ -6,14 +6,16 @@
 #include "tutti/storage/array_file.hpp"
 #include "tutti/storage/image_arrays.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace tutti {
 
-// The arrays that the state holds, and all else.
-StoredImage checkpoint_image(const TrainState& state);
+// The arrays that the state holds, and all else. Built in `room`, as ArrayImage is.
+StoredImage checkpoint_image(const TrainState& state, std::vector<std::byte> room = {});
 
 // The state whose arrays are shared out among these images. Throws input errors that name the image and what is wrong:
 // something missing, an impossible count, a value that is not finite.

@@ -97,18 +97,24 @@ std::vector<std::int64_t> CheckpointStore::steps() const {
 std::string CheckpointStore::path_of(std::int64_t step) const { return folder_ + "/" + image_name(step); }
 
 SaveReport CheckpointStore::save(const TrainState& state, FileShare share) const {
+  std::vector<std::byte> room;
+  return save(state, share, room);
+}
+
+SaveReport CheckpointStore::save(const TrainState& state, FileShare share, std::vector<std::byte>& room) const {
   const Stopwatch watch;
   make_folder(folder_);
   const std::int64_t step = state.progress.step;
   const std::string image_path = folder_ + "/" + image_name(step, share.file);
-  const StoredImage stored = checkpoint_image(state);
+  StoredImage stored = checkpoint_image(state, std::move(room));
   WholeFile image(image_path);
   Manifest manifest = manifest_of(state, stored, append_and_sum(image, stored.bytes), share);
   if (share.file == 0) {
     gather_files(folder_, std::max(kLeastPatienceSeconds, kPatienceTimesOwn * watch.seconds()), share.files, manifest);
   }
   commit(image, image_path, manifest, folder_ + "/" + manifest_name(step, share.file));
-  return {.step = step, .path = path_of(step), .bytes = std::ssize(stored.bytes), .seconds = watch.seconds()};
+  room = std::move(stored.bytes);
+  return {.step = step, .path = path_of(step), .bytes = std::ssize(room), .seconds = watch.seconds()};
 }
 
 }  // namespace tutti

@@ -5,12 +5,14 @@
 #include <unistd.h>
 
 #include <condition_variable>
+#include <cstddef>
 #include <exception>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 namespace tutti {
 namespace {
@@ -98,7 +100,7 @@ class CheckpointWriter::Desk {
     SaveReport report{.step = state.progress.step, .path = store_.path_of(state.progress.step)};
     const Stopwatch watch;
     try {
-      report = store_.save(state, options_.share);
+      report = store_.save(state, options_.share, room_);
     } catch (...) {
       report.failure = words_of(std::current_exception());
     }
@@ -120,6 +122,7 @@ class CheckpointWriter::Desk {
   std::optional<TrainState> waiting_;  // or being saved
   std::optional<TrainState> unsaved_;  // the newest, when saving it has failed
   std::vector<SaveReport> reports_;
+  std::vector<std::byte> room_;  // of the thread's files, kept: the system's giving it anew takes as long as writing
   bool ending_ = false;
   std::thread thread_;
 };

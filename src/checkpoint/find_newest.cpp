@@ -34,7 +34,7 @@ void mark_bad(const std::string& folder, const StepFolder& listing, std::int64_t
   }
 }
 
-Found find_newest(const std::string& folder, const Log& log) {
+Found find_newest(const std::string& folder, const Log& log, Damaged damaged) {
   const StepFolder listing = list_steps(folder);
   const std::set<std::int64_t> steps = listing.complete();
   for (const std::int64_t step : std::views::reverse(steps)) {
@@ -46,7 +46,7 @@ Found find_newest(const std::string& folder, const Log& log) {
     } catch (const Error& error) {
       if (!is_damage(error) && error.source() != ErrorSource::io) throw;
       log.warn(fmt::format("passed over checkpoint '{}': {}", found.path, error.what()));
-      if (is_damage(error)) mark_bad(folder, listing, step);
+      if (is_damage(error) && damaged == Damaged::marked) mark_bad(folder, listing, step);
     }
   }
   if (listing.files.empty() && !listing.any_bad) return {};
@@ -59,10 +59,10 @@ Found find_newest(const std::string& folder, const Log& log) {
 
 }  // namespace
 
-std::optional<LoadedCheckpoint> CheckpointStore::newest(World& world, const Log& log) const {
+std::optional<LoadedCheckpoint> CheckpointStore::newest(World& world, const Log& log, Damaged damaged) const {
   Found found;
   run_agreed(world, [&] {
-    if (world.rank() == 0) found = find_newest(folder_, log);
+    if (world.rank() == 0) found = find_newest(folder_, log, damaged);
   });
   LoadedCheckpoint loaded{.state = {}, .path = broadcast_text(world, found.path, 0)};
   if (loaded.path.empty()) return std::nullopt;

@@ -5,9 +5,7 @@
 #include "host_memory.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <array>
 #include <cstdlib>
 #include <optional>
 #include <utility>

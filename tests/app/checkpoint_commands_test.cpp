@@ -1,5 +1,7 @@
 // What is done with checkpoints besides going on from them: looked into, evaluated, compared, and begun with.
 
+#include "tutti/checkpoint/checkpoint_store.hpp"
+
 #include "support/child_process.hpp"
 #include "support/scratch_folder.hpp"
 #include "support/trainer_words.hpp"
@@ -114,6 +116,24 @@ TEST_F(Checkpoints, OfAFolderAreAllJudgedAndTheNewestGoodOneIsShown) {
   EXPECT_EQ(none.status, 66) << none.err;
   EXPECT_THAT(none.out, HasSubstr("step-00000004.h5.bad  not good: a resume has found it damaged"));
   EXPECT_TRUE(fs::exists(folder_.file("run/checkpoints/step-00000008.json"))) << "nothing is changed there";
+}
+
+TEST_F(Checkpoints, AreNotTouchedByADryRun) {
+  damage(of_step(8));
+  const ChildResult dry = run_trainer({"--dry-run", "--resume", "--out", run()});
+  EXPECT_EQ(dry.status, 0) << dry.err;
+  EXPECT_EQ(count(dry.err, "warning: passed over checkpoint"), 1) << dry.err;
+  EXPECT_TRUE(fs::exists(of_step(8)));
+}
+
+TEST_F(Checkpoints, MayHoldATensorWithoutValues) {
+  TrainState state;
+  state.parameters = {{"head/weight", Shape{0, 3}, {}}};
+  const std::string path = CheckpointStore(folder_.path()).save(state).path;
+  for (const Words& options : {Words{}, Words{"--tensor", "head/weight"}}) {
+    const ChildResult seen = run_trainer(with({"inspect", path}, options));
+    EXPECT_EQ(seen.status, 0) << seen.err;
+  }
 }
 
 TEST_F(Checkpoints, ThatAreDamagedOrMissingAreRefusedWithTheReason) {

@@ -171,8 +171,12 @@ TEST(Program, RefusesRanksThatWouldNotTrainAlike) {
     words.insert(words.end(), options.begin(), options.end());
     return run_child(words);
   };
-  for (const Words& options :
-       std::vector<Words>{{"--lr", "0.1"}, {"--threads", "2"}, {"--model", "linear"}, {"--exchange", "sharded"}}) {
+  for (const Words& options : std::vector<Words>{{"--lr", "0.1"},
+                                                 {"--threads", "2"},
+                                                 {"--model", "linear"},
+                                                 {"--exchange", "sharded"},
+                                                 {"--out", "nowhere"},
+                                                 {"--dry-run"}}) {
     const ChildResult result = beside(options);
     EXPECT_EQ(result.status, 65) << result.err;
     EXPECT_EQ(count(result.err, "trainer: "), 1) << result.err;

@@ -4,10 +4,13 @@
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <pthread.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <optional>
 #include <stdexcept>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -15,6 +18,14 @@ namespace tutti {
 namespace {
 
 using enum BoundaryWish;
+
+// As in the program: before MPI starts its threads, which would die of the signals otherwise.
+[[maybe_unused]] const int blocked_for_all_threads = [] {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int signal : {SIGTERM, SIGUSR1, SIGINT}) sigaddset(&signals, signal);
+  return pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+}();
 
 // A control whose time passes when told to.
 class RunControlTest : public testing::Test {
@@ -59,7 +70,8 @@ TEST_F(RunControlTest, StopsTwoBoundariesAfterASignalToAnyRank) {
       signals_.emplace();
       auto control_of_run = control({});
       EXPECT_EQ(wishes(control_of_run, 3, 1), std::vector(3, go_on));
-      if (world.rank() == rank) std::raise(signal);
+      if (world.rank() == rank) ::kill(::getpid(), signal);
+      while (world.rank() == rank && signals_->first() == 0) std::this_thread::yield();
       EXPECT_EQ(wishes(control_of_run, 2, 1), (std::vector{go_on, save_and_stop}));
       const std::string host = all_gather_text(world, world.host())[static_cast<std::size_t>(rank)];
       EXPECT_EQ(control_of_run.reason(), fmt::format("{} at rank {} on host {}", signal_name(signal), rank, host));

@@ -49,13 +49,13 @@ std::uint64_t number_from_environment(const char* name, std::uint64_t otherwise)
   return value == nullptr ? otherwise : std::strtoull(value, nullptr, 10);
 }
 
-// By /proc, whether a process is the trainer, not a launcher about to become it, and notes SIGUSR1 rather than die of it.
+// By /proc, whether a process is the trainer, not a launcher about to become it, and holds SIGUSR1 up rather than die of it.
 bool listens(pid_t process) {
   std::ifstream status(fmt::format("/proc/{}/status", process));
   bool is_trainer = false;
   for (std::string line; std::getline(status, line);) {
     if (line == "Name:\ttrainer") is_trainer = true;
-    if (line.starts_with("SigCgt:")) {
+    if (line.starts_with("SigBlk:")) {
       return is_trainer && (std::stoull(line.substr(7), nullptr, 16) >> (SIGUSR1 - 1) & 1) != 0;
     }
   }

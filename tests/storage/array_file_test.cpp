@@ -45,6 +45,18 @@ std::string small_file(const ScratchFolder& folder) {
   return folder.file("small.h5");
 }
 
+TEST(ArrayImage, IsTheSameInTheRoomOfAnother) {
+  const auto image_in = [](std::vector<std::byte> room) {
+    ArrayImage image(std::move(room));
+    image.add("/group/array", {3}, view(std::vector<float>{1, 2, 3}));
+    image.add_text("/text", "words");
+    return image.finish().bytes;
+  };
+  const std::vector<std::byte> fresh = image_in({});
+  EXPECT_EQ(image_in(std::vector<std::byte>(100, std::byte{0xff})), fresh);
+  EXPECT_EQ(image_in(std::vector<std::byte>(std::size_t{4} << 20, std::byte{0xff})), fresh);
+}
+
 template <class T>
 class ArrayFileOf : public testing::Test {};
 using Elements = testing::Types<float, double, std::uint8_t, std::int32_t, std::int64_t>;

@@ -101,19 +101,29 @@ class Setup(Scripts):
 class Demo(Scripts):
     def setUp(self):
         super().setUp()
-        self.program("cmake", "mkdir -p build/demo && touch build/demo/trainer")
-        self.training = f"printf '{EPOCHS}'"
+        self.program("cmake", "mkdir -p build/demo && cp programs/trainer build/demo/")
+        self.training = f"printf '{EPOCHS}'; echo done after 2 steps, weights 0a"
+        self.goes_on = "echo done after 2 steps, weights 0a"
 
     def demo(self, folder=None):
-        self.program("mpirun", f"[[ $* != *true ]] || exit 0\n{self.training}")
+        """mpirun starts the trainer once, which waits to be killed when it is to keep checkpoints on the way."""
+        self.program("mpirun", '[[ $* != *true ]] || exit 0\nshift 2\n"$@"')
+        self.program("trainer", f"""case $* in
+          diff*) echo equal ;;
+          *--resume*) {self.goes_on} ;;
+          *--checkpoint-every*) printf '{EPOCHS}'; sleep 60 ;;
+          *) {self.training} ;;
+        esac""")
         return self.run_script("demo", folder=folder)
 
-    def test_ends_with_the_last_test_accuracy_from_any_folder(self):
+    def test_ends_with_equal_bits_and_the_last_test_accuracy_from_any_folder(self):
         elsewhere = self.root / "elsewhere"
         elsewhere.mkdir()
         result = self.demo(elsewhere)
         self.assertEqual((0, ""), (result.returncode, result.stderr))
-        self.assertIn(EPOCHS, result.stdout)
+        self.assertEqual(3, result.stdout.count(EPOCHS))
+        self.assertEqual(2, result.stdout.count(": weights 0a, the same bits\n"))
+        self.assertRegex(result.stdout, r"\$ ./trainer diff \S+/4-ranks \S+/killed\nequal\n")
         self.assertIn("names 91.25 % of the test digits rightly", result.stdout)
         self.assertIn("The last test accuracy was 0.9125", result.stdout)
         self.assertEqual("build/demo/trainer", os.readlink(self.root / "trainer"))
@@ -124,12 +134,19 @@ class Demo(Scripts):
         self.assertEqual(1, result.returncode)
         self.assertIn("no memory", result.stderr)
         self.assertIn("status 70", result.stderr)
+        self.assertIn("build/logs/demo-4-ranks.log", result.stderr)
 
     def test_is_not_content_without_an_accuracy(self):
         self.training = "echo epoch 1/1, loss 0.5, train acc 0.8, test acc -, time 1 sec"
         result = self.demo()
         self.assertEqual(1, result.returncode)
         self.assertIn("no test accuracy", result.stderr)
+
+    def test_is_not_content_with_other_bits_after_the_kill(self):
+        self.goes_on = "echo done after 2 steps, weights 0b"
+        result = self.demo()
+        self.assertEqual(1, result.returncode)
+        self.assertRegex(result.stderr, "weights 0b, not 0a; .*demo-resumed.log")
 
     def test_tells_a_failed_build(self):
         self.program("cmake", "[[ $* != *--build* ]] || { echo 'error: no such type'; exit 2; }")
@@ -156,12 +173,13 @@ class Tests(Scripts):
 
 
 class TrainJob(Scripts):
-    def run_job(self, srun):
-        """The status of jobs/train.sbatch and what it asks of scontrol, with `srun` so."""
+    def run_job(self, srun, state="RUNNING None"):
+        """The status of jobs/train.sbatch and what it asks of scontrol, with `srun` so and Slurm's view of the job."""
         shutil.copy(TOOLS.parent / "jobs" / "train.sbatch", self.root)
         (self.root / "trainer").symlink_to("/bin/true")
         self.program("srun", srun)
         self.program("scontrol", f'echo "$*" >>{self.root}/calls')
+        self.program("squeue", f"echo '{state}'")
         self.program("sleep", "exit 0")
         environment = os.environ | {"PATH": f"{self.programs}:{os.environ['PATH']}", "SLURM_JOB_NAME": "tutti",
                                     "SLURM_JOB_ID": "7"}
@@ -179,6 +197,12 @@ class TrainJob(Scripts):
     def test_finds_the_status_that_a_launcher_has_hidden(self):
         self.assertEqual((143, "requeue 7\n", ""),
                          self.run_job("""echo '{"status":75,"rank":0}' >runs/tutti-7/exit.json; exit 143"""))
+
+    def test_stays_away_once_cancelled_but_not_for_lack_of_time(self):
+        self.assertEqual((75, "", ""), self.run_job("exit 75", "COMPLETING None"))
+        (self.root / "trainer").unlink()
+        shutil.rmtree(self.root / "runs")
+        self.assertEqual((75, "requeue 7\n", ""), self.run_job("exit 75", "COMPLETING TimeLimit"))
 
     def test_ends_as_the_training_does(self):
         self.assertEqual((70, "", ""), self.run_job("exit 70"))

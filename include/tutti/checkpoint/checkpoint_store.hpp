@@ -45,6 +45,7 @@
 #include "tutti/checkpoint/train_state.hpp"
 #include "tutti/comm/world.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -69,6 +70,9 @@ struct SaveReport {
   std::string failure{};        // why it failed, and the remedy; empty: it is good
   std::string prune_failure{};  // why one that is no longer to be kept could not be removed; likewise
 };
+
+// What becomes of damaged checkpoints that are passed over; only whoever has the folder alone may mark them bad.
+enum class Damaged { marked, left };
 
 struct LoadedCheckpoint {
   TrainState state;
@@ -98,14 +102,16 @@ class CheckpointStore {
   // Makes this rank's file, proves it, and (file 0, which waits for the others) commits the whole. Throws save errors.
   // The others of several files lie in the same folder, seen by all who make them.
   SaveReport save(const TrainState& state, FileShare share = {}) const;
+  // Likewise; the file is made in `room`, which the next save finds as large as it needs.
+  SaveReport save(const TrainState& state, FileShare share, std::vector<std::byte>& room) const;
   // Removes what is no longer to be kept, and what is left of older steps whose saves have failed. Throws save errors.
   void prune(const KeepRule& keep) const;
   // Removes what saves of killed processes have left unfinished. For whoever has the folder alone. Throws save errors.
   void clear_leftovers() const;
   // The newest good checkpoint, read by rank 0 and alike on all ranks. Damaged ones are passed over with one warning
-  // each, and marked bad. Empty when the folder holds none at all; throws a checkpoint error when it holds some but
+  // each. Empty when the folder holds none at all; throws a checkpoint error when it holds some but
   // none is good. Collective.
-  std::optional<LoadedCheckpoint> newest(World& world, const Log& log) const;
+  std::optional<LoadedCheckpoint> newest(World& world, const Log& log, Damaged damaged = Damaged::marked) const;
 
  private:
   std::string folder_;

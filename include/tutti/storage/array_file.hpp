@@ -34,7 +34,8 @@ struct StoredImage {
 
 class ArrayImage {
  public:
-  ArrayImage();
+  // Built in `room`, where that is large enough: the bytes of an earlier image, of no more use.
+  explicit ArrayImage(std::vector<std::byte> room = {});
   ~ArrayImage();
   ArrayImage(ArrayImage&&) noexcept;
   ArrayImage& operator=(ArrayImage&&) noexcept;

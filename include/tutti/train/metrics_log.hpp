@@ -8,6 +8,8 @@
 //   {"event":"step","step":50,"train_loss":..,"train_acc":..,"lr":..}     means since the last such record, or a resume
 //   {"event":"digest","step":50,"weights":"..","gradients":"..","optimizer":"..","statistics":".."}
 //                                                                     statistics only where the network has any
+//   {"event":"checkpoint","step":50,"file":"step-00000050.h5","bytes":..,"seconds":..,"stall_seconds":..}
+//                               of every attempt to save, written by the program; one that failed has "failure", too
 
 #include "tutti/storage/line_file.hpp"
 #include "tutti/train/run_observer.hpp"
