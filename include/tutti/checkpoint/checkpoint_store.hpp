@@ -109,8 +109,8 @@ class CheckpointStore {
   // Removes what saves of killed processes have left unfinished. For whoever has the folder alone. Throws save errors.
   void clear_leftovers() const;
   // The newest good checkpoint, read by rank 0 and alike on all ranks. Damaged ones are passed over with one warning
-  // each. Empty when the folder holds none at all; throws a checkpoint error when it holds some but
-  // none is good. Collective.
+  // each. Empty when the folder holds none at all; throws a checkpoint error when it holds some but none is good.
+  // Collective.
   std::optional<LoadedCheckpoint> newest(World& world, const Log& log, Damaged damaged = Damaged::marked) const;
 
  private:
@@ -123,7 +123,7 @@ class CheckpointStore {
 LoadedCheckpoint load_checkpoint(const std::string& path);
 // Likewise, alike on all ranks: rank 0 reads the file, unless it has no manifest. Collective.
 LoadedCheckpoint load_checkpoint(World& world, const std::string& path);
-// A checkpoint's files, as its manifest has them; none without one. Throws as load_checkpoint does.
+// The files of a checkpoint that loads, as its manifest has them; none without one.
 std::vector<CheckpointFile> files_of(const std::string& path);
 
 }  // namespace tutti
