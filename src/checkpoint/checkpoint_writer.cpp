@@ -108,7 +108,7 @@ class CheckpointWriter::Desk {
     if (!report.failure.empty() || options_.share.file != 0) return report;
     try {
       const std::int64_t best = options_.keep_best ? state.progress.best.step : -1;
-      store_.prune({.newest = options_.keep_checkpoints, .best_step = best});
+      store_.prune({.newest = options_.keep_checkpoints, .best_step = best, .last_step = report.step});
     } catch (...) {
       report.prune_failure = words_of(std::current_exception());
     }

@@ -45,7 +45,8 @@ void CheckpointStore::prune(const KeepRule& keep) const {
   const std::set<std::int64_t> complete = listing.complete();
   std::set<std::int64_t> superfluous;
   if (keep.newest > 0) {
-    const auto older = std::max<std::ptrdiff_t>(std::ssize(complete) - keep.newest, 0);
+    const auto counted = std::distance(complete.begin(), complete.upper_bound(keep.last_step));
+    const auto older = std::max<std::ptrdiff_t>(counted - keep.newest, 0);
     superfluous.insert(complete.begin(), std::next(complete.begin(), older));
     superfluous.erase(keep.best_step);
   }

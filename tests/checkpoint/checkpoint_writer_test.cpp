@@ -49,7 +49,7 @@ TEST_F(Writing, SavesEveryStateAndKeepsTheNewest) {
 
 TEST_F(Writing, KeepsTheBestBesides) {
   writer_.emplace(store_, WriterOptions{.keep_checkpoints = 2, .keep_best = true});
-  for (std::int64_t step = 10; step >= 6; --step) save(2 * step);
+  for (std::int64_t step = 6; step <= 10; ++step) save(2 * step);
   writer_->finish();
   EXPECT_EQ(steps(), (std::vector<std::int64_t>{18, 20}));
   save(2);
@@ -57,6 +57,13 @@ TEST_F(Writing, KeepsTheBestBesides) {
   save(41);
   writer_->finish();
   EXPECT_EQ(steps(), (std::vector<std::int64_t>{2, 40, 41}));
+}
+
+// Two later ones could not be read when the run went on.
+TEST_F(Writing, NeverRemovesWhatItHasJustProvenGood) {
+  for (const std::int64_t step : {30, 31, 10, 11, 12}) save(step);
+  writer_->finish();
+  EXPECT_EQ(steps(), (std::vector<std::int64_t>{11, 12, 30, 31}));
 }
 
 TEST_F(Writing, LosesNothingWhenItEndsUnasked) {

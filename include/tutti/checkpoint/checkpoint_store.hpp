@@ -47,6 +47,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -57,6 +58,9 @@ namespace tutti {
 struct KeepRule {
   std::int64_t newest = 3;      // so many; 0: all
   std::int64_t best_step = -1;  // and that of this step
+  // Counted back from this step. Later ones, which could not be read when the run went on, say nothing about what is
+  // good, and stay.
+  std::int64_t last_step = std::numeric_limits<std::int64_t>::max();
 };
 
 struct SaveReport {
