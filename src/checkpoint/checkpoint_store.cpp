@@ -71,8 +71,11 @@ void commit(WholeFile& image, const std::string& image_path, const Manifest& man
     image.keep();
     file.keep();
   } catch (const Error&) {
-    // A file without a temporary name has its own by now, even where its folder could not be flushed.
-    if (image.temporary().empty() && !file.temporary().empty()) static_cast<void>(::unlink(image_path.c_str()));
+    // A file without a temporary name has its own by now, even where its folder could not be flushed. A checkpoint that
+    // counts already, and is only saved once more, keeps its image.
+    if (image.temporary().empty() && !file.temporary().empty() && !fs::is_regular_file(path)) {
+      static_cast<void>(::unlink(image_path.c_str()));
+    }
     throw;
   }
 }

@@ -9,61 +9,94 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <iterator>
 #include <set>
+#include <string>
 #include <system_error>
+#include <vector>
 
 namespace tutti {
 namespace {
 
-void remove_file(const std::string& folder, const std::string& name) {
-  const std::string path = folder + "/" + name;
-  if (uninterrupted([&] { return ::unlink(path.c_str()); }) == 0 || errno == ENOENT) return;
+// Behind the name of a manifest whose checkpoint counts no longer, for as long as files of it are there: whoever finds
+// them takes them for those of a save that never came to its end.
+constexpr const char* kRetired = ".tmp.old";
+
+[[noreturn]] void fail_removing(const std::string& path) {
   throw Error(ErrorSource::save, fmt::format("cannot remove '{}', which is no longer needed: {}; remove it by hand",
                                              path, std::generic_category().message(errno)));
 }
 
-bool is_of_a_part(const StepName& file) { return file.kind == StepName::Kind::manifest && file.file != 0; }
-
-// A checkpoint counts as long as its manifest is there, so that goes first.
-void remove_files(const std::string& folder, std::vector<StepName> files) {
-  std::ranges::stable_sort(files, {}, [](const StepName& file) { return file.kind == StepName::Kind::image; });
-  for (const StepName& file : files) remove_file(folder, file.text());
+void remove_file(const std::string& path) {
+  if (uninterrupted([&] { return ::unlink(path.c_str()); }) != 0 && errno != ENOENT) fail_removing(path);
 }
 
-// Killed between the last two renames of its save: its manifest is still called temporary.
+bool is_of_a_part(const StepName& file) { return file.kind == StepName::Kind::manifest && file.file != 0; }
+
+void remove_files(const std::string& folder, const std::vector<StepName>& files) {
+  std::vector<std::string> images;
+  std::vector<std::string> manifests;
+  for (const StepName& file : files) {
+    const std::string path = folder + "/" + file.text();
+    if (file.kind == StepName::Kind::image) {
+      images.push_back(path);
+    } else if (is_of_a_part(file)) {
+      manifests.push_back(path);
+    } else {
+      manifests.push_back(path + kRetired);
+      if (std::rename(path.c_str(), manifests.back().c_str()) != 0) fail_removing(path);
+    }
+  }
+  for (const std::string& image : images) remove_file(image);
+  for (const std::string& manifest : manifests) remove_file(manifest);
+}
+
+// Killed between the last two renames of its save: a manifest is still called temporary. Or one of several files, of
+// which another has never come: the manifest is its own alone.
 bool is_uncommitted(const StepName& file, const StepFolder& listing, const std::set<std::int64_t>& complete) {
-  const std::string manifest = manifest_name(file.step, file.file) + ".";
-  return file.kind == StepName::Kind::image && !complete.contains(file.step) &&
-         std::ranges::any_of(listing.temporary, [&](const std::string& name) { return name.starts_with(manifest); });
+  if (file.kind != StepName::Kind::image || complete.contains(file.step)) return false;
+  StepName own = file;
+  own.kind = StepName::Kind::manifest;
+  const auto is_its_manifest = [&](const std::string& name) {
+    return name.starts_with(own.text() + ".") || name.starts_with(manifest_name(file.step) + ".");
+  };
+  return std::ranges::any_of(listing.temporary, is_its_manifest) ||
+         std::ranges::find(listing.files, own) != listing.files.end();
+}
+
+// Where no save of its step is under way.
+bool is_left_over(const StepName& file, const StepFolder& listing, const std::set<std::int64_t>& complete) {
+  return is_of_a_part(file) || is_uncommitted(file, listing, complete);
 }
 
 }  // namespace
 
 void CheckpointStore::prune(const KeepRule& keep) const {
-  StepFolder listing = list_steps(folder_);
-  const std::set<std::int64_t> complete = listing.complete();
+  const StepFolder listing = list_steps(folder_);
+  std::set<std::int64_t> complete = listing.complete();
+  complete.erase(complete.upper_bound(keep.last_step), complete.end());
   std::set<std::int64_t> superfluous;
   if (keep.newest > 0) {
-    const auto counted = std::distance(complete.begin(), complete.upper_bound(keep.last_step));
-    const auto older = std::max<std::ptrdiff_t>(counted - keep.newest, 0);
+    const auto older = std::max<std::ptrdiff_t>(std::ssize(complete) - keep.newest, 0);
     superfluous.insert(complete.begin(), std::next(complete.begin(), older));
     superfluous.erase(keep.best_step);
   }
-  std::erase_if(listing.files, [&](const StepName& file) {
-    const bool is_told_of = is_of_a_part(file) && !complete.empty() && file.step <= *complete.rbegin();
-    return !is_told_of && !superfluous.contains(file.step);
+  std::vector<StepName> files = listing.files;
+  std::erase_if(files, [&](const StepName& file) {
+    const bool is_settled = !complete.empty() && file.step <= *complete.rbegin();
+    return !superfluous.contains(file.step) && !(is_settled && is_left_over(file, listing, complete));
   });
-  remove_files(folder_, std::move(listing.files));
+  remove_files(folder_, files);
 }
 
 void CheckpointStore::clear_leftovers() const {
-  StepFolder listing = list_steps(folder_);
+  const StepFolder listing = list_steps(folder_);
   const std::set<std::int64_t> complete = listing.complete();
-  std::erase_if(listing.files,
-                [&](const StepName& file) { return !is_of_a_part(file) && !is_uncommitted(file, listing, complete); });
-  remove_files(folder_, std::move(listing.files));
-  for (const std::string& name : listing.temporary) remove_file(folder_, name);
+  std::vector<StepName> files = listing.files;
+  std::erase_if(files, [&](const StepName& file) { return !is_left_over(file, listing, complete); });
+  remove_files(folder_, files);
+  for (const std::string& name : listing.temporary) remove_file(folder_ + "/" + name);
 }
 
 }  // namespace tutti

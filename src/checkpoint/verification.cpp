@@ -30,6 +30,7 @@ Error fault(const std::string& path, std::string_view text) {
 std::int64_t size_of(const std::string& path) {
   std::error_code error;
   const auto bytes = fs::file_size(path, error);
+  if (error == std::errc::no_such_file_or_directory) throw fault(path, "it is missing");
   if (error) throw Error(ErrorSource::io, fmt::format("cannot read '{}': {}", path, error.message()));
   return static_cast<std::int64_t>(bytes);
 }

@@ -1,11 +1,12 @@
 #include "node_memory.hpp"
 
 #include "tutti/base/error.hpp"
-#include "tutti/base/unique_handle.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -13,15 +14,15 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
+#include <ctime>
+#include <filesystem>
 #include <random>
+#include <system_error>
 #include <utility>
 
 namespace tutti {
 namespace {
 
-struct CloseFile {
-  void operator()(int file) const noexcept { ::close(file); }
-};
 using File = UniqueHandle<int, CloseFile, -1>;
 
 constexpr const char* kRemedy =
@@ -34,9 +35,31 @@ constexpr const char* kRemedy =
                                            what, name, std::strerror(status)));
 }
 
+constexpr std::string_view kStem = "tutti-";
+constexpr std::time_t kSecondsToLock = 60;  // more than enough
+
 std::string random_name() {
   std::random_device device;
-  return fmt::format("/tutti-{:08x}{:08x}", device(), device());
+  return fmt::format("/{}{:08x}{:08x}", kStem, device(), device());
+}
+
+// Whose maker has ended: it would hold the lock.
+bool is_abandoned(int file) {
+  struct stat status {};
+  return ::fstat(file, &status) == 0 && std::time(nullptr) - status.st_mtime > kSecondsToLock &&
+         ::flock(file, LOCK_EX | LOCK_NB) == 0;
+}
+
+// What cannot be seen or removed is somebody else's.
+void remove_abandoned() {
+  std::error_code failure;
+  for (std::filesystem::directory_iterator entry("/dev/shm", failure), end; !failure && entry != end;
+       entry.increment(failure)) {
+    const std::string name = entry->path().filename().string();
+    if (!name.starts_with(kStem)) continue;
+    const File file(::shm_open(("/" + name).c_str(), O_RDWR | O_CLOEXEC, 0));
+    if (file && is_abandoned(file.get())) ::shm_unlink(("/" + name).c_str());
+  }
 }
 
 void require_space(int file, std::size_t bytes) {
@@ -61,12 +84,17 @@ Buffer map(int file, const std::string& name, std::size_t bytes) {
 
 }  // namespace
 
+void CloseFile::operator()(int file) const noexcept { ::close(file); }
+
 NodeMemory NodeMemory::create(std::size_t bytes) {
+  remove_abandoned();
   NodeMemory made;
   const std::string name = random_name();
-  const File file(::shm_open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  made.locked_ = File(::shm_open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  const File& file = made.locked_;
   if (!file) refuse("create", name, errno);
   made.name_ = name;
+  if (::flock(file.get(), LOCK_EX) != 0) refuse("lock", name, errno);
   require_space(file.get(), bytes);
   const auto length = static_cast<off_t>(mapped_bytes(bytes));
   if (::ftruncate(file.get(), length) != 0) refuse("size", name, errno);
@@ -88,12 +116,13 @@ NodeMemory NodeMemory::open(const std::string& name, std::size_t bytes) {
 }
 
 NodeMemory::NodeMemory(NodeMemory&& other) noexcept
-    : name_(std::exchange(other.name_, {})), memory_(std::move(other.memory_)) {}
+    : name_(std::exchange(other.name_, {})), locked_(std::move(other.locked_)), memory_(std::move(other.memory_)) {}
 
 NodeMemory& NodeMemory::operator=(NodeMemory&& other) noexcept {
   if (this != &other) {
     unname();
     name_ = std::exchange(other.name_, {});
+    locked_ = std::move(other.locked_);
     memory_ = std::move(other.memory_);
   }
   return *this;
@@ -102,6 +131,7 @@ NodeMemory& NodeMemory::operator=(NodeMemory&& other) noexcept {
 void NodeMemory::unname() noexcept {
   if (!name_.empty()) ::shm_unlink(name_.c_str());
   name_.clear();
+  locked_ = {};
 }
 
 }  // namespace tutti

@@ -1,13 +1,19 @@
 #pragma once
 // Memory that several processes of one host map: POSIX shared memory in /dev/shm. Its name lives only until all have
-// mapped it; who tells them the name, and when all have, is the world's business.
+// mapped it; who tells them the name, and when all have, is the world's business. Names that killed processes have left
+// are removed by the next one that makes one.
 
 #include "tutti/backend/tensor.hpp"
+#include "tutti/base/unique_handle.hpp"
 
 #include <cstddef>
 #include <string>
 
 namespace tutti {
+
+struct CloseFile {
+  void operator()(int file) const noexcept;
+};
 
 class NodeMemory {
  public:
@@ -28,7 +34,8 @@ class NodeMemory {
   Buffer take() { return std::move(memory_); }
 
  private:
-  std::string name_;  // empty where there is none to remove
+  std::string name_;                         // empty where there is none to remove
+  UniqueHandle<int, CloseFile, -1> locked_;  // as long as it has its name
   Buffer memory_;
 };
 

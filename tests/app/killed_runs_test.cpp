@@ -252,9 +252,14 @@ void KilledRuns::compare(const std::string& out) {
   EXPECT_EQ(account.epochs, whole_.epochs);
   const ChildResult diff = run_trainer({"diff", out, unbroken(1)});
   EXPECT_EQ(diff.status, 0) << diff.out << diff.err;
-  EXPECT_EQ(names_in(out + "/checkpoints"),
-            (std::set<std::string>{"step-00000036.h5", "step-00000036.json", "step-00000038.h5", "step-00000038.json",
-                                   "step-00000040.h5", "step-00000040.json"}));
+  auto files = names_in(out + "/checkpoints");
+  for (const int step : {40, 38, 36, 34}) {
+    const auto pair =
+        files.erase(fmt::format("step-000000{}.h5", step)) + files.erase(fmt::format("step-000000{}.json", step));
+    // One too many is there when the last kill came between saving and clearing up.
+    EXPECT_TRUE(pair == 2 || (step == 34 && pair == 0)) << "of step " << step;
+  }
+  EXPECT_EQ(files, std::set<std::string>());
   for (const std::string& name : names_in(out)) EXPECT_EQ(name.find(".tmp."), std::string::npos) << name;
   for (std::size_t i = 1; i < account.steps.size(); ++i) {
     const int again = std::max(0, account.steps[i - 1] - account.steps[i] + 1);

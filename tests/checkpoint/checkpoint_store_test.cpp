@@ -8,14 +8,30 @@
 #include "support/scratch_folder.hpp"
 #include "support/thrown.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstdio>
 #include <filesystem>
 #include <string_view>
 #include <thread>
+
+namespace {
+
+std::string no_renames_to;
+
+}  // namespace
+
+// In place of the system's.
+extern "C" int rename(const char* from, const char* to) noexcept {
+  if (to != no_renames_to) return ::renameat(AT_FDCWD, from, AT_FDCWD, to);
+  errno = EIO;
+  return -1;
+}
 
 namespace tutti {
 namespace {
@@ -130,8 +146,7 @@ TEST_F(CheckpointFolder, PassesOverDamagedOnesWithOneWarningEachAndNeverTriesThe
   overwrite(image(6), std::span(whole).first(whole.size() - 1));
   flip(image(5), 4000, 0x10);
   flip(manifest(4), 40, 0x10);
-  write_text(image(3), "not HDF5");
-  write_text(manifest(3), "not JSON");
+  fs::remove(image(3));
   EXPECT_EQ(newest(), "step-00000002.h5");
   EXPECT_EQ(warnings(), 4);
   for (const int step : {3, 4, 5, 6}) EXPECT_THAT(said_, HasSubstr(fmt::format("step-0000000{}.h5", step)));
@@ -218,12 +233,37 @@ TEST_F(CheckpointFolder, IsClearedOfWhatAKilledSaveLeft) {
   write_text(image(3), "x");
   write_text(manifest(3) + ".tmp.host.7", "x");
   write_text(folder_.file("step-00000004.1.h5.tmp.host.8"), "x");
+  write_text(folder_.file("step-00000004.2.h5"), "x");
   write_text(folder_.file("step-00000004.2.json"), "x");
+  // Or between the first and the last call of a prune.
+  write_text(image(5), "x");
+  write_text(folder_.file("step-00000005.1.h5"), "x");
+  write_text(manifest(5) + ".tmp.old", "x");
   write_text(folder_.file("notes.tmp.host.7"), "x");
   store_.clear_leftovers();
   EXPECT_EQ(folder_.entries(), 3u);
   EXPECT_EQ(newest(), "step-00000001.h5");
   EXPECT_EQ(said_, "");
+}
+
+TEST_F(CheckpointFolder, LosesOlderFilesOfFailedSavesButNoneThatIsBeingSaved) {
+  for (const int step : {2, 4}) {
+    write_text(folder_.file(fmt::format("step-0000000{}.1.h5", step)), "x");
+    write_text(folder_.file(fmt::format("step-0000000{}.1.json", step)), "x");
+  }
+  for (const std::int64_t step : {1, 3, 9}) save(step);
+  store_.prune({.newest = 1, .last_step = 3});
+  EXPECT_EQ(store_.steps(), (std::vector<std::int64_t>{3, 9}));
+  EXPECT_EQ(folder_.entries(), 6u);
+  EXPECT_TRUE(fs::exists(folder_.file("step-00000004.1.h5")));
+}
+
+TEST_F(CheckpointFolder, KeepsWhatCountsAlreadyWhenSavingItOnceMoreFails) {
+  save(1);
+  no_renames_to = manifest(1);
+  EXPECT_EQ(thrown_by([&] { save(1); }).source(), ErrorSource::save);
+  no_renames_to.clear();
+  EXPECT_EQ(newest(), "step-00000001.h5");
 }
 
 TEST_F(CheckpointFolder, KeepsTheOldCheckpointsWhenASaveFails) {

@@ -5,8 +5,11 @@
 #include "support/mpi_world.hpp"
 #include "support/thrown.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -243,6 +246,26 @@ TEST(World, LeavesNoNameBehindInSharedMemory) {
     EXPECT_NE(file.find("(deleted)"), std::string::npos) << file;
     EXPECT_FALSE(std::filesystem::exists(file.substr(0, file.find(' ')))) << file;
   }
+}
+
+// One whose maker lives is locked by it, or very young.
+TEST(World, RemovesFromSharedMemoryWhatKilledProcessesHaveLeft) {
+  World& world = test_world();
+  const auto path = [&](const char* what) { return fmt::format("/dev/shm/tutti-test-{}-{}", ::getpid(), what); };
+  const std::vector<std::string> paths{path("left"), path("locked"), path("young")};
+  for (const std::string& name : paths) std::ofstream(name) << "data";
+  for (const std::string& name : {paths[0], paths[1]}) {
+    std::filesystem::last_write_time(name, std::filesystem::file_time_type::clock::now() - std::chrono::hours(1));
+  }
+  const int locked = ::open(paths[1].c_str(), O_RDWR | O_CLOEXEC);
+  ASSERT_EQ(::flock(locked, LOCK_EX), 0);
+  world.barrier();
+  const Buffer window = world.node_memory(4096);
+  EXPECT_EQ(std::filesystem::exists(paths[0]), world.local_size() == 1);  // which needs none of it
+  EXPECT_TRUE(std::filesystem::exists(paths[1]));
+  EXPECT_TRUE(std::filesystem::exists(paths[2]));
+  ::close(locked);
+  for (const std::string& name : paths) std::filesystem::remove(name);
 }
 
 TEST(World, RefusesOnAllRanksMoreSharedMemoryThanThereIs) {

@@ -58,8 +58,7 @@ namespace tutti {
 struct KeepRule {
   std::int64_t newest = 3;      // so many; 0: all
   std::int64_t best_step = -1;  // and that of this step
-  // Counted back from this step. Later ones, which could not be read when the run went on, say nothing about what is
-  // good, and stay.
+  // Those of later steps, which only a run that could not read them has passed over, stay and do not count.
   std::int64_t last_step = std::numeric_limits<std::int64_t>::max();
 };
 
@@ -105,8 +104,7 @@ class CheckpointStore {
   SaveReport save(const TrainState& state, FileShare share = {}) const;
   // Likewise; the file is made in `room`, which the next save finds as large as it needs.
   SaveReport save(const TrainState& state, FileShare share, std::vector<std::byte>& room) const;
-  // Removes what is no longer to be kept, and files older than the newest checkpoint that belong to none. Throws save
-  // errors.
+  // Removes what is no longer to be kept, and what is left of older steps whose saves have failed. Throws save errors.
   void prune(const KeepRule& keep) const;
   // Removes what saves of killed processes have left unfinished. For whoever has the folder alone. Throws save errors.
   void clear_leftovers() const;
