@@ -64,8 +64,8 @@ std::uint64_t word_at(const std::byte* at) {
   return word;
 }
 
-[[gnu::target("sse4.2")]] std::uint32_t by_instruction(std::span<const std::byte> bytes, std::uint32_t before) {
-  std::uint64_t crc = ~before;
+[[gnu::target("sse4.2")]] std::uint32_t by_instruction(std::span<const std::byte> bytes) {
+  std::uint64_t crc = 0xFFFFFFFFu;
   const std::byte* at = bytes.data();
   std::size_t left = bytes.size();
   for (; left >= 3 * kRunBytes; left -= 3 * kRunBytes, at += 3 * kRunBytes) {
@@ -87,8 +87,8 @@ std::uint64_t word_at(const std::byte* at) {
 
 }  // namespace
 
-std::uint32_t portable_crc32c(std::span<const std::byte> bytes, std::uint32_t before) {
-  std::uint32_t crc = ~before;
+std::uint32_t portable_crc32c(std::span<const std::byte> bytes) {
+  std::uint32_t crc = 0xFFFFFFFFu;
   const std::byte* at = bytes.data();
   std::size_t left = bytes.size();
   for (; left >= 8; left -= 8, at += 8) {
@@ -100,9 +100,9 @@ std::uint32_t portable_crc32c(std::span<const std::byte> bytes, std::uint32_t be
   return ~crc;
 }
 
-std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t before) {
+std::uint32_t crc32c(std::span<const std::byte> bytes) {
   static const auto loop = __builtin_cpu_supports("sse4.2") ? by_instruction : portable_crc32c;
-  return loop(bytes, before);
+  return loop(bytes);
 }
 
 }  // namespace tutti

@@ -8,7 +8,7 @@
 
 namespace tutti {
 
-std::uint32_t portable_crc32c(std::span<const std::byte> bytes, std::uint32_t before);
+std::uint32_t portable_crc32c(std::span<const std::byte> bytes);
 
 // Takes whole blocks of 64 bytes into the state of a SHA-256.
 using Sha256State = std::array<std::uint32_t, 8>;

@@ -108,39 +108,19 @@ void take_blocks(Sha256State& state, std::span<const std::byte> blocks) {
   loop(state, blocks);
 }
 
-Sha256::Sha256() : state_(kStart) {}
-
-void Sha256::update(std::span<const std::byte> bytes) {
-  const std::size_t waiting = bytes_ % kBlock;
-  bytes_ += bytes.size();
-  if (waiting != 0) {
-    const auto taken = bytes.first(std::min(kBlock - waiting, bytes.size()));
-    std::ranges::copy(taken, waiting_.begin() + static_cast<std::ptrdiff_t>(waiting));
-    bytes = bytes.subspan(taken.size());
-    if (waiting + taken.size() < kBlock) return;
-    take_blocks(state_, waiting_);
-  }
-  const std::size_t whole = bytes.size() / kBlock * kBlock;
-  take_blocks(state_, bytes.first(whole));
-  std::ranges::copy(bytes.subspan(whole), waiting_.begin());
-}
-
-std::array<std::uint8_t, 32> Sha256::finish() {
-  const std::uint64_t bits = 8 * bytes_;
-  std::array<std::byte, kBlock + kLengthBytes> end{std::byte{0x80}};
-  const std::size_t padding = (2 * kBlock - kLengthBytes - 1 - bytes_ % kBlock) % kBlock + 1;
-  for (std::size_t i = 0; i < kLengthBytes; ++i) end[padding + i] = static_cast<std::byte>(bits >> (56 - 8 * i));
-  update(std::span(end).first(padding + kLengthBytes));
-  std::array<std::uint8_t, 32> sum{};
-  for (std::size_t i = 0; i < sum.size(); ++i) sum[i] = static_cast<std::uint8_t>(state_[i / 4] >> (24 - 8 * (i % 4)));
-  return sum;
-}
-
 std::string sha256_text(std::span<const std::byte> bytes) {
-  Sha256 sum;
-  sum.update(bytes);
+  Sha256State state = kStart;
+  const auto rest = bytes.last(bytes.size() % kBlock);
+  take_blocks(state, bytes.first(bytes.size() - rest.size()));
+  std::array<std::byte, 2 * kBlock> end{};
+  std::ranges::copy(rest, end.begin());
+  end[rest.size()] = std::byte{0x80};
+  const std::size_t size = rest.size() < kBlock - kLengthBytes ? kBlock : 2 * kBlock;
+  const std::uint64_t bits = 8 * std::uint64_t{bytes.size()};
+  for (std::size_t i = 0; i < kLengthBytes; ++i) end[size - 1 - i] = static_cast<std::byte>(bits >> (8 * i));
+  take_blocks(state, std::span(end).first(size));
   std::string text;
-  for (const std::uint8_t byte : sum.finish()) text += fmt::format("{:02x}", byte);
+  for (const std::uint32_t word : state) text += fmt::format("{:08x}", word);
   return text;
 }
 

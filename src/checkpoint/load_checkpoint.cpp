@@ -3,11 +3,13 @@
 #include "tutti/storage/whole_file.hpp"
 
 #include "checkpoint_file.hpp"
+#include "shared_load.hpp"
 #include "verification.hpp"
 
 #include <fmt/format.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tutti {
@@ -21,19 +23,42 @@ void refuse_marked(const std::string& path) {
       fmt::format("'{}' was found damaged; to have it looked at again, take \".bad\" off its files' names", path));
 }
 
+// Whoever has named a checkpoint has none to use, whatever is wrong with it.
+template <class Load>
+auto blaming_the_checkpoint(Load load) {
+  try {
+    return load();
+  } catch (const Error& error) {
+    if (error.source() == ErrorSource::checkpoint) throw;
+    throw Error(ErrorSource::checkpoint, error.what(), error.where());
+  }
+}
+
 }  // namespace
 
 LoadedCheckpoint load_checkpoint(const std::string& path) {
-  try {
+  return blaming_the_checkpoint([&]() -> LoadedCheckpoint {
     refuse_marked(path);
     if (has_manifest(path)) {
       return {.state = state_of(read_checkpoint_bytes(path), path), .path = path, .verified = true};
     }
     return {.state = state_of(ArrayFile(path)), .path = path, .verified = false};
-  } catch (const Error& error) {
-    if (error.source() == ErrorSource::checkpoint) throw;
-    throw Error(ErrorSource::checkpoint, error.what(), error.where());
+  });
+}
+
+LoadedCheckpoint load_checkpoint(World& world, const std::string& path) {
+  LoadedCheckpoint loaded{.state = {}, .path = path, .verified = world.agree(world.rank() != 0 || has_manifest(path))};
+  if (!loaded.verified) {
+    run_agreed(world, [&] { loaded = load_checkpoint(path); });
+    return loaded;
   }
+  CheckpointBytes bytes;
+  run_agreed(world, [&] {
+    if (world.rank() == 0) bytes = blaming_the_checkpoint([&] { return read_checkpoint_bytes(path); });
+  });
+  bytes = broadcast_checkpoint(world, std::move(bytes));
+  run_agreed(world, [&] { loaded.state = state_of(bytes, path); });
+  return loaded;
 }
 
 std::vector<CheckpointFile> files_of(const std::string& path) {

@@ -23,13 +23,16 @@ namespace {
 // them takes them for those of a save that never came to its end.
 constexpr const char* kRetired = ".tmp.old";
 
-[[noreturn]] void fail_removing(const std::string& path) {
+// `call` removes it, unless that has been done already.
+template <class Call>
+void take_away(const std::string& path, Call call) {
+  if (uninterrupted(call) == 0 || errno == ENOENT) return;
   throw Error(ErrorSource::save, fmt::format("cannot remove '{}', which is no longer needed: {}; remove it by hand",
                                              path, std::generic_category().message(errno)));
 }
 
 void remove_file(const std::string& path) {
-  if (uninterrupted([&] { return ::unlink(path.c_str()); }) != 0 && errno != ENOENT) fail_removing(path);
+  take_away(path, [&] { return ::unlink(path.c_str()); });
 }
 
 bool is_of_a_part(const StepName& file) { return file.kind == StepName::Kind::manifest && file.file != 0; }
@@ -45,7 +48,7 @@ void remove_files(const std::string& folder, const std::vector<StepName>& files)
       manifests.push_back(path);
     } else {
       manifests.push_back(path + kRetired);
-      if (std::rename(path.c_str(), manifests.back().c_str()) != 0) fail_removing(path);
+      take_away(path, [&] { return std::rename(path.c_str(), manifests.back().c_str()); });
     }
   }
   for (const std::string& image : images) remove_file(image);

@@ -1,7 +1,5 @@
 #include "shared_load.hpp"
 
-#include "tutti/checkpoint/checkpoint_store.hpp"
-
 #include <cstdint>
 #include <span>
 #include <utility>
@@ -27,21 +25,6 @@ CheckpointBytes broadcast_checkpoint(World& world, CheckpointBytes mine) {
   broadcast_bytes(world, mine.manifest);
   for (std::vector<std::byte>& image : mine.images) broadcast_bytes(world, image);
   return mine;
-}
-
-LoadedCheckpoint load_checkpoint(World& world, const std::string& path) {
-  LoadedCheckpoint loaded{.state = {}, .path = path, .verified = world.agree(world.rank() != 0 || has_manifest(path))};
-  if (!loaded.verified) {
-    run_agreed(world, [&] { loaded = load_checkpoint(path); });
-    return loaded;
-  }
-  CheckpointBytes bytes;
-  run_agreed(world, [&] {
-    if (world.rank() == 0) bytes = read_checkpoint_bytes(path);
-  });
-  bytes = broadcast_checkpoint(world, std::move(bytes));
-  run_agreed(world, [&] { loaded.state = state_of(bytes, path); });
-  return loaded;
 }
 
 }  // namespace tutti

@@ -79,6 +79,12 @@ int try_lock_until(int descriptor, Clock::time_point deadline) {
   return error;
 }
 
+Descriptor open_lock(const std::string& path) {
+  Descriptor lock(uninterrupted([&] { return ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666); }));
+  if (!lock) fail_saving(path, "opening", errno);
+  return lock;
+}
+
 std::string read_holder(int descriptor) {
   std::array<char, 512> text{};
   const ssize_t got = uninterrupted([&] { return ::pread(descriptor, text.data(), text.size(), 0); });
@@ -90,19 +96,24 @@ std::string read_holder(int descriptor) {
 
 FolderLock::FolderLock(const std::string& folder, double patience_seconds, const Log& log) {
   const std::string path = folder + "/lock";
-  descriptor_ = Descriptor(uninterrupted([&] { return ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666); }));
-  if (!descriptor_) fail_saving(path, "opening", errno);
+  descriptor_ = open_lock(path);
   const std::string own = own_text();
   const auto patience = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(patience_seconds));
-  const int error = try_lock_until(descriptor_.get(), Clock::now() + patience);
-  if (is_held(error)) {
-    const std::string holder = read_holder(descriptor_.get());
-    if (!is_a_later_start_of_its_job(own, holder)) {
-      throw Error(ErrorSource::input,
-                  fmt::format("'{}' is in use by {}: wait for it, end it, or choose another --out", folder, holder));
-    }
+  int error = try_lock_until(descriptor_.get(), Clock::now() + patience);
+  std::string holder = is_held(error) ? read_holder(descriptor_.get()) : std::string();
+  if (is_a_later_start_of_its_job(own, holder)) {
     log.warn(fmt::format("'{}' is still held by an earlier start of this job, {}: it is passed by", folder, holder));
-  } else if (error != 0) {
+    // It keeps the file that it has locked, without a name; ours keeps all others out.
+    static_cast<void>(::unlink(path.c_str()));
+    descriptor_ = open_lock(path);
+    error = try_lock(descriptor_.get());
+    holder = read_holder(descriptor_.get());
+  }
+  if (is_held(error)) {
+    throw Error(ErrorSource::input,
+                fmt::format("'{}' is in use by {}: wait for it, end it, or choose another --out", folder, holder));
+  }
+  if (error != 0) {
     log.warn(fmt::format("'{}' cannot be locked ({}): see to it yourself that no other run writes there", folder,
                          std::generic_category().message(error)));
   }

@@ -126,7 +126,7 @@ const StoredArray& ImageArrays::find(const std::string& name) const {
 }
 
 template <class T>
-void ImageArrays::read_values(const std::string& name, const Shape& expected, std::span<T> values) const {
+void ImageArrays::read(const std::string& name, const Shape& expected, std::span<T> values) const {
   const StoredArray& array = find(name);
   if (array.type != type_of(T{})) refuse(name, "its elements are of another type");
   if (array.shape != expected) {
@@ -138,19 +138,12 @@ void ImageArrays::read_values(const std::string& name, const Shape& expected, st
   if (!values.empty()) std::memcpy(values.data(), image_.data() + array.offset, values.size_bytes());
 }
 
+template void ImageArrays::read(const std::string&, const Shape&, std::span<float>) const;
+template void ImageArrays::read(const std::string&, const Shape&, std::span<double>) const;
+template void ImageArrays::read(const std::string&, const Shape&, std::span<std::int32_t>) const;
+template void ImageArrays::read(const std::string&, const Shape&, std::span<std::int64_t>) const;
+
 Shape ImageArrays::shape(const std::string& name) const { return find(name).shape; }
-void ImageArrays::read(const std::string& name, const Shape& expected, std::span<float> values) const {
-  read_values(name, expected, values);
-}
-void ImageArrays::read(const std::string& name, const Shape& expected, std::span<double> values) const {
-  read_values(name, expected, values);
-}
-void ImageArrays::read(const std::string& name, const Shape& expected, std::span<std::int32_t> values) const {
-  read_values(name, expected, values);
-}
-void ImageArrays::read(const std::string& name, const Shape& expected, std::span<std::int64_t> values) const {
-  read_values(name, expected, values);
-}
 
 std::string ImageArrays::read_text(const std::string& name) const {
   const StoredArray& array = find(name);

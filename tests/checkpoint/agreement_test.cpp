@@ -66,5 +66,18 @@ TEST_F(SharedFolder, FailsAlikeOnEveryRankWhenNoCheckpointIsGood) {
   }
 }
 
+TEST_F(SharedFolder, BlamesTheCheckpointThatWasNamedOnEveryRank) {
+  const CheckpointStore store(path_);
+  if (first()) {
+    fs::create_directory(path_ + "/step-00000001.json");  // which nobody can read
+    fs::copy(TUTTI_GOLDEN_FOLDER "/format-1", path_);
+  }
+  for (const std::int64_t step : {1, 42}) {
+    const Error error = thrown_by([&] { load_checkpoint(world_, store.path_of(step)); });
+    EXPECT_EQ(error.source(), ErrorSource::checkpoint) << error.what();
+    EXPECT_EQ(error.reach(), ErrorReach::all_ranks);
+  }
+}
+
 }  // namespace
 }  // namespace tutti

@@ -96,7 +96,9 @@ class Victim {
     ++cases_;
     (state ? loaded_ : refused_) += 1;
     if (state) {
-      EXPECT_TRUE(content_of(checkpoint_image(*state).arrays) == told_by(manifest)) << change << ": a wrong load";
+      StoredImage again = checkpoint_image(*state, std::move(room_));
+      EXPECT_TRUE(content_of(again.arrays) == told_by(manifest)) << change << ": a wrong load";
+      room_ = std::move(again.bytes);
     }
     return state.has_value();
   }
@@ -116,11 +118,18 @@ class Victim {
     std::ranges::sort(arrays, {}, &StoredArray::name);
     return arrays;
   }
+  // Of which a checkpoint's first file has the word.
+  static bool may_differ(const std::string& name) {
+    return name == "/progress/epoch_seconds" ||
+           (name.starts_with("/run/") && name != "/run/model" && name != "/run/data_digest");
+  }
   static std::vector<StoredArray> told_by(std::span<const std::byte> manifest) {
     std::vector<StoredArray> all;
     for (const ManifestFile& file : parse_manifest(manifest).files) {
       for (const StoredArray& array : content_of(file.arrays)) {
-        if (std::ranges::find(all, array) == all.end()) all.push_back(array);
+        const bool told = may_differ(array.name) ? std::ranges::find(all, array.name, &StoredArray::name) != all.end()
+                                                 : std::ranges::find(all, array) != all.end();
+        if (!told) all.push_back(array);
       }
     }
     return content_of(std::move(all));
@@ -129,6 +138,7 @@ class Victim {
   ScratchFolder folder_;
   std::string path_;
   CheckpointFiles files_;
+  std::vector<std::byte> room_ = std::vector<std::byte>(std::size_t{16} << 20);  // so that only loading asks for memory
   long long cases_ = 0;
   long long refused_ = 0;
   long long loaded_ = 0;

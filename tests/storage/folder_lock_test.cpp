@@ -101,11 +101,12 @@ TEST_F(FolderLocks, WaitForAHolderThatIsEnding) {
 
 TEST_F(FolderLocks, LetALaterStartOfTheSameSlurmJobPass) {
   pretend_slurm("4711", nullptr);
-  const Holder holder(folder_.path());
+  Holder holder(folder_.path());
   testing::internal::CaptureStderr();
   pretend_slurm("4711", "2");
-  { const FolderLock lock(folder_.path(), 0, Log()); }
+  const FolderLock lock(folder_.path(), 0, Log());
   EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("Slurm job 4711 restart 0: it is passed by"));
+  holder.kill();
   EXPECT_THAT(thrown_by([&] { FolderLock(folder_.path(), 0, Log()); }).what(), HasSubstr("Slurm job 4711 restart 2:"));
 }
 

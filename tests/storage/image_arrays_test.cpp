@@ -71,10 +71,10 @@ TEST(ImageArrays, RefuseOtherTypesShapesAndNames) {
   };
   std::array<float, 6> six{};
   std::array<std::int32_t, 6> numbers{};
-  EXPECT_THAT(refusal([&] { arrays.read("/g/floats", {6}, std::span(six)); }), HasSubstr("2x3 instead of 6"));
+  EXPECT_THAT(refusal([&] { arrays.read<float>("/g/floats", {6}, six); }), HasSubstr("2x3 instead of 6"));
   EXPECT_THAT(refusal([&] { arrays.read("/g/floats", {2, 3}, std::span(six).first(5)); }), HasSubstr("room for 5"));
-  EXPECT_THAT(refusal([&] { arrays.read("/g/floats", {2, 3}, std::span(numbers)); }), HasSubstr("another type"));
-  EXPECT_THAT(refusal([&] { arrays.read("/g/floaty", {6}, std::span(six)); }), HasSubstr("no array of this name"));
+  EXPECT_THAT(refusal([&] { arrays.read<std::int32_t>("/g/floats", {2, 3}, numbers); }), HasSubstr("another type"));
+  EXPECT_THAT(refusal([&] { arrays.read<float>("/g/floaty", {6}, six); }), HasSubstr("no array of this name"));
   EXPECT_THAT(refusal([&] { arrays.read_text("/int"); }), HasSubstr("no text"));
   EXPECT_THAT(refusal([&] { static_cast<void>(arrays.shape("/g")); }), HasSubstr("no array of this name"));
 }

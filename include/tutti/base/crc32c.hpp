@@ -8,7 +8,6 @@
 
 namespace tutti {
 
-// Of a piece of longer bytes: `before` is that of all bytes before it.
-std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t before = 0);
+std::uint32_t crc32c(std::span<const std::byte> bytes);
 
 }  // namespace tutti

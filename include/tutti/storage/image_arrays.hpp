@@ -23,17 +23,13 @@ class ImageArrays {
   bool contains(const std::string& name) const;
   std::vector<std::string> names(const std::string& group) const;
   Shape shape(const std::string& name) const;
-  void read(const std::string& name, const Shape& expected, std::span<float> values) const;
-  void read(const std::string& name, const Shape& expected, std::span<double> values) const;
-  void read(const std::string& name, const Shape& expected, std::span<std::int32_t> values) const;
-  void read(const std::string& name, const Shape& expected, std::span<std::int64_t> values) const;
+  template <class T>  // of float, double and signed integers of 32 and 64 bits
+  void read(const std::string& name, const Shape& expected, std::span<T> values) const;
   std::string read_text(const std::string& name) const;
 
  private:
   [[noreturn]] void refuse(const std::string& name, const std::string& fault) const;
   const StoredArray& find(const std::string& name) const;
-  template <class T>
-  void read_values(const std::string& name, const Shape& expected, std::span<T> values) const;
 
   std::span<const std::byte> image_;
   std::vector<StoredArray> arrays_;  // by name

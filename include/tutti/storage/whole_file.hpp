@@ -1,6 +1,6 @@
 #pragma once
 // A file that appears whole or not at all: written under a temporary name in the same folder, flushed to the disk, read
-// back, renamed, and the folder flushed. Until the rename the old file, if any, is untouched.
+// back where that is asked for, renamed, and the folder flushed. Until the rename the old file, if any, is untouched.
 
 #include "tutti/base/unique_handle.hpp"
 
