@@ -24,20 +24,10 @@ class AnyResume : public testing::TestWithParam<Way> {
   std::string folder(const std::string& name) const { return folder_.file(name); }
   // Eight steps a run, across the ends of epochs.
   void start(int ranks, const std::string& out, const Words& more) const {
-    expect_success(ranks, with(with({"--data",       "synthetic:210x1x12x12:4",
-                                     "--model",      "mlp",
-                                     "--parts",      "4",
-                                     "--batch-size", "48",
-                                     "--epochs",     "2",
-                                     "--steps",      "8",
-                                     "--last-batch", "rollover",
-                                     "--lr",         "0.01",
-                                     "--momentum",   "0",
-                                     "--log-every",  "1",
-                                     "--quiet",      "--out",
-                                     folder(out)},
-                                    GetParam().words),
-                               more));
+    const Words common = words_of(
+        "--data synthetic:210x1x12x12:4 --model mlp --parts 4 --batch-size 48 --epochs 2 --steps 8 "
+        "--last-batch rollover --lr 0.01 --momentum 0 --log-every 1 --quiet --out");
+    expect_success(ranks, with(common, with({folder(out)}, with(GetParam().words, more))));
   }
   void go_on(int ranks, const std::string& out, const Words& more) const {
     expect_success(ranks, with({"--resume", "--quiet", "--out", folder(out)}, more));

@@ -4,6 +4,7 @@
 
 #include "support/child_process.hpp"
 #include "support/scratch_folder.hpp"
+#include "support/trainer_words.hpp"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -26,8 +27,6 @@
 
 namespace tutti::test {
 namespace {
-
-using Words = std::vector<std::string>;
 
 constexpr int kMostRanks = 8;
 constexpr int kSteps = 40;
@@ -66,27 +65,10 @@ units = "classes"
 )";
 
 Words run_words(const std::string& model, const std::string& out) {
-  return {"--model",
-          model,
-          "--data",
-          "synthetic:1500x1x28x28:4",
-          "--out",
-          out,
-          "--lr",
-          "0.02",
-          "--parts",
-          "8",
-          "--steps",
-          std::to_string(kSteps),
-          "--batch-size",
-          "128",
-          "--last-batch",
-          "rollover",
-          "--checkpoint-every",
-          "2",
-          "--sample-log",
-          out + "/samples.jsonl",
-          "--resume"};
+  return with(
+      words_of("--data synthetic:1500x1x28x28:4 --lr 0.02 --parts 8 --batch-size 128 --last-batch rollover "
+               "--checkpoint-every 2 --resume"),
+      {"--model", model, "--out", out, "--steps", std::to_string(kSteps), "--sample-log", out + "/samples.jsonl"});
 }
 
 std::uint64_t number_from_environment(const char* name, std::uint64_t otherwise) {

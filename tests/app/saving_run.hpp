@@ -8,6 +8,7 @@
 
 #include "support/child_process.hpp"
 #include "support/scratch_folder.hpp"
+#include "support/trainer_words.hpp"
 
 #include <gtest/gtest.h>
 
@@ -25,30 +26,10 @@ using Environment = std::map<std::string, std::string>;
 constexpr int kHasHung = 124;
 
 inline ChildResult run_saving(const std::string& out, const Environment& environment = {}) {
-  return run_child({"timeout",
-                    "60",
-                    std::getenv("TUTTI_TRAINER"),
-                    "--data",
-                    "synthetic:64x1x4x4:4",
-                    "--model",
-                    "mlp",
-                    "--batch-size",
-                    "16",
-                    "--steps",
-                    "8",
-                    "--momentum",
-                    "0.9",
-                    "--threads",
-                    "1",
-                    "--quiet",
-                    "--checkpoint-every",
-                    "2",
-                    "--keep-checkpoints",
-                    "2",
-                    "--resume",
-                    "--out",
-                    out},
-                   environment);
+  const Words options = words_of(
+      "--data synthetic:64x1x4x4:4 --model mlp --batch-size 16 --steps 8 --momentum 0.9 --threads 1 --quiet "
+      "--checkpoint-every 2 --keep-checkpoints 2 --resume --out");
+  return run_child(with({"timeout", "60", std::getenv("TUTTI_TRAINER")}, with(options, {out})), environment);
 }
 
 // Step and digest of a state.

@@ -5,6 +5,7 @@
 
 #include "support/child_process.hpp"
 #include "support/scratch_folder.hpp"
+#include "support/trainer_words.hpp"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -26,22 +27,13 @@
 namespace tutti::test {
 namespace {
 
-using Words = std::vector<std::string>;
-
 constexpr int kMostRanks = 4;
 constexpr double kPatienceSeconds = 60;
 
 Words run_words(const std::string& out) {
-  return {"--data",   "synthetic:3000x1x28x28:10",
-          "--out",    out,
-          "--resume", "--validation-ratio",
-          "0.4",      "--parts",
-          "4",        "--batch-size",
-          "60",       "--last-batch",
-          "rollover", "--lr",
-          "0.01",     "--epochs",
-          "12",       "--checkpoint-every",
-          "7"};
+  return with(words_of("--data synthetic:3000x1x28x28:10 --resume --validation-ratio 0.4 --parts 4 --batch-size 60 "
+                       "--last-batch rollover --lr 0.01 --epochs 12 --checkpoint-every 7 --out"),
+              {out});
 }
 
 std::uint64_t number_from_environment(const char* name, std::uint64_t otherwise) {
@@ -203,9 +195,7 @@ TEST_F(Signals, LeaveOneGoodCheckpointAndStatus75) {
 
 TEST_F(Signals, AreNotNeededToStopWithinATimeLimit) {
   const std::string out = folder_.file("limited");
-  Words words = run_words(out);
-  words.insert(words.end(), {"--time-limit", "1s"});
-  const ChildResult stretch = run_trainer(3, words);
+  const ChildResult stretch = run_trainer(3, with(run_words(out), {"--time-limit", "1s"}));
   EXPECT_EQ(stretch.status, 75) << stretch.err;
   const std::string note = read_text(out + "/exit.json");
   EXPECT_NE(note.find("the time limit of 1 s"), std::string::npos) << note;

@@ -59,6 +59,13 @@ TEST_F(Writing, KeepsTheBestBesides) {
   EXPECT_EQ(steps(), (std::vector<std::int64_t>{2, 40, 41}));
 }
 
+// Two later ones could not be read when the run went on.
+TEST_F(Writing, NeverRemovesWhatItHasJustProvenGood) {
+  for (const std::int64_t step : {30, 31, 10, 11, 12}) save(step);
+  writer_->finish();
+  EXPECT_EQ(steps(), (std::vector<std::int64_t>{11, 12, 30, 31}));
+}
+
 TEST_F(Writing, LosesNothingWhenItEndsUnasked) {
   save(10);
   writer_.reset();

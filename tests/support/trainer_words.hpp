@@ -3,12 +3,20 @@
 
 #include <gtest/gtest.h>
 
+#include <iterator>
+#include <sstream>
 #include <string>
 #include <vector>
 
 namespace tutti::test {
 
 using Words = std::vector<std::string>;
+
+// Those of a text, which blanks part.
+inline Words words_of(const std::string& text) {
+  std::istringstream stream(text);
+  return {std::istream_iterator<std::string>(stream), {}};
+}
 
 inline Words with(Words words, const Words& more) {
   words.insert(words.end(), more.begin(), more.end());
