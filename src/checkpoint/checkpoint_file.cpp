@@ -35,10 +35,6 @@ constexpr std::array kArrayGroups{
     ArrayGroup{"/parameters", &TrainState::parameters}, ArrayGroup{"/statistics", &TrainState::statistics},
     ArrayGroup{"/optimizer", &TrainState::optimizer}, ArrayGroup{"/exchange", &TrainState::exchange}};
 
-bool are_finite(const std::vector<float>& values) {
-  return std::ranges::all_of(values, [](float value) { return std::isfinite(value); });
-}
-
 // What no run can have reached; empty when all is well.
 std::string impossibility(const TrainProgress& progress) {
   const LossSums& sums = progress.epoch_sums;
@@ -125,7 +121,7 @@ DigestList digests_of_arrays(const TrainState& state) {
   DigestList digests;
   for (const ArrayGroup& group : kArrayGroups) {
     for (const NamedArray& array : state.*group.arrays) {
-      if (!are_finite(array.values)) {
+      if (!is_finite(array)) {
         throw Error(ErrorSource::not_finite,
                     fmt::format("{} is no longer finite, and not worth saving", path_of(group, array)));
       }
@@ -218,7 +214,7 @@ class FileReader {
       }
       array.values.resize(static_cast<std::size_t>(array.shape.elements()));
       source_.read(path, array.shape, std::span<float>(array.values));
-      if (!are_finite(array.values)) refuse(fmt::format("array '{}': a value is not finite", path));
+      if (!is_finite(array)) refuse(fmt::format("array '{}': a value is not finite", path));
       digests_.add(path, std::span<const float>(array.values));
       arrays.push_back(std::move(array));
     }

@@ -8,7 +8,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <iterator>
 #include <map>
 #include <string_view>
@@ -123,15 +122,8 @@ std::vector<std::string> fill_but_for_head(Backend& backend, Stream& stream, con
 }
 
 const NamedArray* find_not_finite(const std::vector<NamedArray>& arrays) {
-  constexpr std::int32_t kInfinity = 0x7f800000;
-  for (const NamedArray& array : arrays) {
-    std::int32_t greatest = 0;  // by the bits without sign: several at once
-    for (const float value : array.values) {
-      greatest = std::max(greatest, std::bit_cast<std::int32_t>(value) & 0x7fffffff);
-    }
-    if (greatest >= kInfinity) return &array;
-  }
-  return nullptr;
+  const auto broken = std::ranges::find_if_not(arrays, is_finite);
+  return broken == arrays.end() ? nullptr : &*broken;
 }
 
 std::vector<NamedArray> gather_state(const OptimizerParts& parts, Stream& stream, const Optimizer& optimizer,

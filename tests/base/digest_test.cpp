@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
+#include <cstdint>
+#include <span>
 #include <vector>
 
 namespace tutti {
@@ -30,6 +33,17 @@ TEST(Digest, OfALongTensorIsTheSumOverItsPieces) {
   const std::vector<std::uint8_t> values{5, 0, 255, 7, 9};
   const std::span<const std::uint8_t> all(values);
   EXPECT_EQ(digest("x", all), digest("x", all.first(2)) + digest("x", all.subspan(2), 2));
+}
+
+// However many elements a processor takes at once.
+TEST(Digest, OfAnyLengthIsTheSumOverItsElements) {
+  std::vector<float> values;
+  for (int i = 0; i < 100; ++i) values.push_back(0.37f * static_cast<float>(i) - 11);
+  std::uint64_t sum = 0;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    EXPECT_EQ(digest("x", std::span<const float>(values).first(i)), sum) << i;
+    sum += mix64(std::bit_cast<std::uint32_t>(values[i]) + (i + 1) * 0x9E3779B97F4A7C15u + hash64("x"));
+  }
 }
 
 TEST(Digest, IsPrintedAsSixteenDigits) { EXPECT_EQ(digest_text(0xABCu), "0000000000000abc"); }

@@ -16,6 +16,7 @@ struct NamedArray {
   Shape shape;
   std::vector<float> values;
 };
+bool is_finite(const NamedArray& array);
 
 // The evaluation with the most correct answers so far, the earliest of several.
 struct BestTest {
