@@ -24,13 +24,13 @@ value = lambda name, other: words[words.index(name) + 1] if name in words else o
 here = pathlib.Path(__file__).resolve().parent
 if (here / "broken").exists(): sys.exit("a broken trainer")
 if "bench" in words:
-    json.dump({"images_per_second": 300, "libraries": "ours"}, open(value("--json", os.devnull), "w"))
+    json.dump({"images_per_second": 300, "libraries": "ours", "stall_of_step": 0.5, "bandwidth_of_plain": 0.5}, open(value("--json", os.devnull), "w"))
     sys.exit()
 if "--out" not in words: sys.exit()
 out = pathlib.Path(value("--out", ""))
 out.mkdir(parents=True, exist_ok=True)
 records = [{"event": "step", "step": step, "train_loss": 2.5 / step} for step in (1, 2, 20)]
-digest = value("--in-flight", value("--bucket-mib", "0")) if (here / "biased").exists() else "0"
+digest = value("--in-flight", value("--bucket-mib", value("--comm", "0"))) if (here / "biased").exists() else "0"
 records += [{"event": "digest", "step": 1, "weights": digest}] if "--digest-every" in words else []
 records += [{"event": "epoch", "epoch": 1, "train_loss": 1, "train_acc": 0.5, "test_acc": 0.95, "seconds": 2,
              "images_per_second": 100, "digest": digest}]
@@ -156,7 +156,8 @@ class Rehearsal(Folder):
 
     def test_notices_weights_that_an_option_changes(self):
         (self.bundle / "bin/biased").touch()
-        _, output, results = self.run_parts("in-flight", "graphs", "exchange")
+        _, output, results = self.run_parts("in-flight", "graphs", "exchange", "checkpoints")
+        self.assertIn("exact changes bits where a run goes on", results["checkpoints"]["outcome"])
         self.assertIn("exact changes bits of lenet", results["exchange"]["outcome"])
         self.assertRegex(output, r"4 +ring,pat;allreduce:tree +bucket-mib 16 +16 +same")
         self.assertIn("--in-flight changes bits of lenet", results["in-flight"]["outcome"])

@@ -7,7 +7,7 @@ import time
 import traceback
 from typing import Callable
 
-from gpu_day import checks, exchange, speed, training
+from gpu_day import checkpoints, checks, exchange, speed, training
 from gpu_day.session import PartFailed, PartResult, Results, Session
 
 
@@ -27,6 +27,8 @@ PARTS = [
     Part("convergence", "resnet18 on Fashion-MNIST, 10 epochs", training.convergence),
     Part("ranks", "2 and 4 ranks on the one GPU; one of them stopped", training.ranks),
     Part("exchange", "exact on 1, 2 and 4 ranks: equal bits; sharded and central: near losses", exchange.exchange),
+    Part("checkpoints", "stopped and gone on: with other ranks, equal bits; between GPU and CPU; the stall",
+         checkpoints.checkpoints),
     Part("in-flight", "--in-flight 0, 1, 2: speed and equal bits", training.in_flight),
     Part("graphs", "--record-steps on, off: speed and equal bits", training.graphs),
     Part("mixed", "a GPU rank and CPU ranks in one job", training.mixed),
