@@ -86,6 +86,13 @@ TARGETS = [
            AT_MOST),
     Target("sharded and central on 2 and 4 ranks: losses of the first steps apart, relative", "exchange",
            most("exchange", APART), 1e-5, AT_MOST),
+    Target("stopped, and gone on with 2 ranks: networks whose bits differ", "checkpoints",
+           figure("checkpoints", "digests_differ"), 0, AT_MOST),
+    Target("stopped on the GPU, gone on on CPUs, and back: next losses apart, relative", "checkpoints",
+           most("checkpoints", tuple(f"{model}_{way}_loss_apart" for model in ("lenet", "resnet18")
+                                     for way in ("gpu_to_cpu", "cpu_to_gpu"))), 1e-4, AT_MOST),
+    Target("training stands still for a checkpoint: share of a step", "checkpoints",
+           figure("checkpoints", "stall_of_step"), 1, AT_MOST),
     Target("resnet18 on Fashion-MNIST, 10 epochs: test accuracy", "convergence", figure("convergence", "test_acc"),
            0.92, AT_LEAST),
     Target("the same: seconds per epoch (the tutorial's: 13.4)", "convergence",
