@@ -31,7 +31,7 @@ StopSignals::StopSignals() {
   sigaddset(&awaited_, SIGTERM);
   sigaddset(&awaited_, SIGUSR1);
   if (!is_ignored(SIGINT)) sigaddset(&awaited_, SIGINT);
-  if (const int failure = pthread_sigmask(SIG_BLOCK, &awaited_, &blocked_before_); failure != 0) {
+  if (const int failure = pthread_sigmask(SIG_BLOCK, &awaited_, nullptr); failure != 0) {
     throw Error(ErrorSource::internal, fmt::format("cannot block the signals to stop for: error {}", failure));
   }
   listener_ = std::thread([this] { listen(); });
@@ -43,7 +43,6 @@ StopSignals::~StopSignals() {
   listener_.join();
   const timespec at_once{};
   while (sigtimedwait(&awaited_, nullptr, &at_once) > 0) continue;  // they came too late to stop anything
-  pthread_sigmask(SIG_SETMASK, &blocked_before_, nullptr);
 }
 
 void StopSignals::listen() {

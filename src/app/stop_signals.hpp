@@ -17,7 +17,7 @@ class StopSignals {
  public:
   // At most one at a time in a process, and before any other thread is started, which is to inherit what is blocked.
   StopSignals();
-  // What these signals did before, they do again.
+  // The signals stay blocked, so that one more of them does not take its status from a process that is leaving.
   ~StopSignals();
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
@@ -29,7 +29,6 @@ class StopSignals {
   void listen();
 
   sigset_t awaited_{};
-  sigset_t blocked_before_{};
   std::atomic<int> first_ = 0;
   std::atomic<bool> is_ending_ = false;
   std::thread listener_;
