@@ -43,8 +43,8 @@ class WholeFile {
 
 // Throws a save error with path, errno text and remedy; the temporary file is removed then.
 void write_whole(const std::string& path, std::span<const std::byte> bytes);
-// Appends these bytes to an empty file and proves them. Returns their SHA-256 as sha256_text does, found in another thread
-// while the disk is at work.
+// Appends these bytes to an empty file and proves them. Returns their SHA-256 as sha256_text does, found in another
+// thread while the disk is at work.
 std::string append_and_sum(WholeFile& file, std::span<const std::byte> bytes);
 
 // All bytes of a file. Throws an io error with path and errno text.
