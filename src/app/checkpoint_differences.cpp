@@ -129,7 +129,7 @@ Finding compare_checkpoints(const std::string& a, const std::string& b) {
     if (!loaded->verified) told += word_of_caution(loaded->path) + "\n";
   }
   std::string differences = progress_difference(of_a.progress, of_b.progress);
-  for (const auto& [group, arrays] : kTensorGroups) differences += group_difference(group, of_a.*arrays, of_b.*arrays);
+  for (const auto& [group, arrays] : kArrayGroups) differences += group_difference(group, of_a.*arrays, of_b.*arrays);
   told += facts_that_differ(of_a, a, of_b, b);
   return {.compared = true, .differ = !differences.empty(), .text = told + differences};
 }

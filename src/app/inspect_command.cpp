@@ -122,7 +122,7 @@ std::string run_lines(const TrainState& state) {
   return text;
 }
 
-std::string group_lines(const TensorGroup& group, const std::vector<NamedArray>& tensors) {
+std::string group_lines(const ArrayGroup& group, const std::vector<NamedArray>& tensors) {
   std::size_t widest = 0;
   std::int64_t elements = 0;
   std::uint64_t sum = 0;
@@ -178,7 +178,7 @@ Json checkpoint_json(const LoadedCheckpoint& loaded) {
                  {"model", state.model},
                  {"versions", state.versions},
                  {"data_digest", digest_text(state.data_digest)}};
-  for (const TensorGroup& group : kTensorGroups) {
+  for (const ArrayGroup& group : kArrayGroups) {
     Json& tensors = json[group.name] = Json::array();
     for (const NamedArray& tensor : state.*group.arrays) tensors.push_back(tensor_json(tensor));
   }
@@ -188,14 +188,14 @@ Json checkpoint_json(const LoadedCheckpoint& loaded) {
 void print_checkpoint(const LoadedCheckpoint& loaded) {
   fmt::print("{}\n{}{}{}", loaded.path, file_lines(loaded), progress_lines(loaded.state.progress),
              run_lines(loaded.state));
-  for (const TensorGroup& group : kTensorGroups) fmt::print("{}", group_lines(group, loaded.state.*group.arrays));
+  for (const ArrayGroup& group : kArrayGroups) fmt::print("{}", group_lines(group, loaded.state.*group.arrays));
 }
 
 // By "parameters/conv1/weight", or without the group where no other has such a tensor.
 const NamedArray& find_tensor(const LoadedCheckpoint& loaded, const std::string& asked) {
   std::vector<const NamedArray*> found;
   std::vector<std::string> names;
-  for (const TensorGroup& group : kTensorGroups) {
+  for (const ArrayGroup& group : kArrayGroups) {
     for (const NamedArray& tensor : loaded.state.*group.arrays) {
       const std::string name = fmt::format("{}/{}", group.name, tensor.name);
       if (asked != tensor.name && asked != name && asked != "/" + name) continue;

@@ -27,13 +27,10 @@ namespace {
 
 constexpr const char* kDigests = "/run/digests";
 
-struct ArrayGroup {
-  const char* name;
-  std::vector<NamedArray> TrainState::*arrays;
-};
-constexpr std::array kArrayGroups{
-    ArrayGroup{"/parameters", &TrainState::parameters}, ArrayGroup{"/statistics", &TrainState::statistics},
-    ArrayGroup{"/optimizer", &TrainState::optimizer}, ArrayGroup{"/exchange", &TrainState::exchange}};
+std::string path_of(const ArrayGroup& group) { return fmt::format("/{}", group.name); }
+std::string path_of(const ArrayGroup& group, const NamedArray& array) {
+  return fmt::format("/{}/{}", group.name, array.name);
+}
 
 // What no run can have reached; empty when all is well.
 std::string impossibility(const TrainProgress& progress) {
@@ -112,10 +109,6 @@ class DigestList {
 
   std::map<std::string, std::uint64_t> digests_;
 };
-
-std::string path_of(const ArrayGroup& group, const NamedArray& array) {
-  return fmt::format("{}/{}", group.name, array.name);
-}
 
 DigestList digests_of_arrays(const TrainState& state) {
   DigestList digests;
@@ -284,7 +277,7 @@ TrainState read_state(const Source& source) {
   }
   TrainState state;
   state.progress = read_progress(file);
-  for (const ArrayGroup& group : kArrayGroups) state.*group.arrays = file.arrays(group.name);
+  for (const ArrayGroup& group : kArrayGroups) state.*group.arrays = file.arrays(path_of(group));
   state.configuration = file.text("/run/configuration");
   state.command_line = file.text("/run/command_line");
   state.model = file.text("/run/model");
@@ -340,7 +333,7 @@ TrainState state_of(std::span<const ImageArrays> images) {
     std::ranges::sort(whole.*group.arrays, {}, &NamedArray::name);
     const auto twin = std::ranges::adjacent_find(whole.*group.arrays, {}, &NamedArray::name);
     if (twin != (whole.*group.arrays).end()) {
-      throw Error(ErrorSource::input, fmt::format("'{}': '{}/{}' is in several of the checkpoint's files",
+      throw Error(ErrorSource::input, fmt::format("'{}': '/{}/{}' is in several of the checkpoint's files",
                                                   images.front().path(), group.name, twin->name));
     }
   }

@@ -1,8 +1,7 @@
 #include "tutti/checkpoint/checkpoint_writer.hpp"
 
+#include "tutti/base/give_way.hpp"
 #include "tutti/base/stopwatch.hpp"
-
-#include <unistd.h>
 
 #include <condition_variable>
 #include <cstddef>
@@ -16,9 +15,6 @@
 
 namespace tutti {
 namespace {
-
-// Of this thread alone: saving has time until the next checkpoint, training has none.
-void give_way_to_compute() { static_cast<void>(::nice(5)); }
 
 std::string words_of(const std::exception_ptr& failure) {
   try {

@@ -17,7 +17,7 @@ namespace tutti {
 namespace {
 
 struct Found {
-  std::string path;  // empty: none
+  LoadedCheckpoint loaded;  // without a path: none
   CheckpointBytes bytes;
 };
 
@@ -38,14 +38,14 @@ Found find_newest(const std::string& folder, const Log& log, Damaged damaged) {
   const StepFolder listing = list_steps(folder);
   const std::set<std::int64_t> steps = listing.complete();
   for (const std::int64_t step : std::views::reverse(steps)) {
-    Found found{.path = folder + "/" + image_name(step), .bytes = {}};
+    const std::string path = folder + "/" + image_name(step);
     try {
-      found.bytes = read_checkpoint_bytes(found.path);
-      static_cast<void>(state_of(found.bytes, found.path));
-      return found;
+      CheckpointBytes bytes = read_checkpoint_bytes(path);
+      TrainState state = state_of(bytes, path);
+      return {.loaded = {.state = std::move(state), .path = path}, .bytes = std::move(bytes)};
     } catch (const Error& error) {
       if (!is_damage(error) && error.source() != ErrorSource::io) throw;
-      log.warn(fmt::format("passed over checkpoint '{}': {}", found.path, error.what()));
+      log.warn(fmt::format("passed over checkpoint '{}': {}", path, error.what()));
       if (is_damage(error) && damaged == Damaged::marked) mark_bad(folder, listing, step);
     }
   }
@@ -64,11 +64,14 @@ std::optional<LoadedCheckpoint> CheckpointStore::newest(World& world, const Log&
   run_agreed(world, [&] {
     if (world.rank() == 0) found = find_newest(folder_, log, damaged);
   });
-  LoadedCheckpoint loaded{.state = {}, .path = broadcast_text(world, found.path, 0)};
+  LoadedCheckpoint& loaded = found.loaded;
+  loaded.path = broadcast_text(world, loaded.path, 0);
   if (loaded.path.empty()) return std::nullopt;
   const CheckpointBytes bytes = broadcast_checkpoint(world, std::move(found.bytes));
-  run_agreed(world, [&] { loaded.state = state_of(bytes, loaded.path); });
-  return loaded;
+  run_agreed(world, [&] {
+    if (world.rank() != 0) loaded.state = state_of(bytes, loaded.path);
+  });
+  return std::move(loaded);
 }
 
 }  // namespace tutti

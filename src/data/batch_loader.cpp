@@ -1,12 +1,12 @@
 #include "tutti/data/batch_loader.hpp"
 
 #include "tutti/base/error.hpp"
+#include "tutti/base/give_way.hpp"
 
 #include "batch_feed.hpp"
 #include "batch_writer.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <condition_variable>
@@ -37,9 +37,6 @@ std::set<std::int64_t> sizes_of_slices(std::int64_t length, const LoaderPlan& pl
   sizes.erase(0);
   return sizes;
 }
-
-// Whoever computes goes first. On Linux this concerns the calling thread alone; where it fails, all compete alike.
-void give_way_to_compute() { static_cast<void>(::nice(5)); }
 
 }  // namespace
 

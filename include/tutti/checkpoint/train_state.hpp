@@ -5,6 +5,7 @@
 #include "tutti/backend/layer.hpp"
 #include "tutti/base/shape.hpp"
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -55,6 +56,15 @@ struct TrainState {
   std::string choices{};               // what processors chose by measuring; empty where they do not
   std::uint64_t data_digest = 0;       // of the training set
 };
+
+// The arrays of a state by group, in the order in which they are saved and told of.
+struct ArrayGroup {
+  const char* name;
+  std::vector<NamedArray> TrainState::*arrays;
+};
+inline constexpr std::array kArrayGroups{
+    ArrayGroup{"parameters", &TrainState::parameters}, ArrayGroup{"statistics", &TrainState::statistics},
+    ArrayGroup{"optimizer", &TrainState::optimizer}, ArrayGroup{"exchange", &TrainState::exchange}};
 
 // Which of a checkpoint's files some rank makes, and so which arrays it needs. One file holds all but the largest
 // states, and is rank 0's.
