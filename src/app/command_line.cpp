@@ -114,10 +114,22 @@ void add_exchange_options(CLI::App& app, Invocation& invocation) {
 }
 
 void add_scaling_options(CLI::App& app, Invocation& invocation) {
-  app.add_option("--mode", invocation.scaling_mode, "strong (one batch shared), weak (a batch per rank) or both")
+  ScalingBench& bench = invocation.scaling;
+  app.add_option("--mode", bench.mode, "strong (one batch shared), weak (a batch per rank) or both")
       ->check(CLI::IsMember({"strong", "weak", "both"}))
       ->capture_default_str()
       ->group("Bench");
+  app.add_option("--nodes", bench.nodes, "counts of whole nodes to measure, as 1,2,4; none: all that --ranks leaves")
+      ->group("Bench");
+  app.add_option("--exchanges", bench.exchanges, "how gradients meet, as ring,exact,sharded,central; none: --exchange")
+      ->group("Bench");
+  add_count(app, "--rounds", bench.rounds, "of all points, in turns; medians over them are told");
+  app.add_flag("--paced", bench.paced, "sleep through the compute as long as one rank's steps take: the exchange alone")
+      ->group("Bench");
+  app.add_option("--forecast", bench.forecast, "also forecast so many ranks, as 2..1024 or 3,5,7")->group("Forecast");
+  app.add_option("--forecast-from", bench.forecast_from,
+                 "measure nothing: inputs of the forecast from what --json has kept, or written by hand")
+      ->group("Forecast");
   add_exchange_options(app, invocation);
 }
 

@@ -60,6 +60,16 @@ struct TimedSteps {
   std::int64_t at_once = 1;  // steps between two looks at the clock
 };
 
+struct ScalingBench {
+  std::string mode = "both";  // strong, weak or both
+  std::string nodes;          // node counts to measure, whole nodes each, comma separated; empty: up to all
+  std::string exchanges;      // to measure, comma separated; empty: the run's
+  std::int64_t rounds = 1;    // of all points, in turns
+  bool paced = false;         // compute is slept through, as one rank's steps were measured
+  std::string forecast;       // ranks to forecast, as 2..1024; empty: none
+  std::string forecast_from;  // file of a forecast's inputs; nothing is measured then
+};
+
 struct InputBench {
   double seconds = 1;  // of each measurement
 };
@@ -80,7 +90,7 @@ struct Invocation {
   CheckpointBench checkpoint;
   InputBench input;
   TimedSteps steps;
-  std::string scaling_mode = "both";  // strong, weak or both
+  ScalingBench scaling;
 };
 
 // Throws a usage error in one line that says what is wrong and where help is.

@@ -5,7 +5,7 @@
 #include "tutti/base/uninterrupted.hpp"
 
 #include "assemble.hpp"
-#include "bench.hpp"
+#include "bench/bench.hpp"
 #include "command_line.hpp"
 #include "data_command.hpp"
 #include "diff_command.hpp"

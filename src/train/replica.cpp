@@ -1,8 +1,10 @@
 #include "replica.hpp"
 
 #include "tutti/base/digest.hpp"
+#include "tutti/base/stopwatch.hpp"
 
 #include "elements.hpp"
+#include "paced_time.hpp"
 #include "state_arrays.hpp"
 
 #include <algorithm>
@@ -63,8 +65,8 @@ Replica::Replica(const TrainerParts& parts, const TrainerOptions& options)
   stream_->while_waiting([this] { communicator_.progress(); });
   for (const std::int64_t samples : loader_.slice_sizes()) team_.plan(samples, LayerMode::training);
   const bool alone = communicator_.size() == 1;
-  GradientTotal& total = exact_ ? static_cast<GradientTotal&>(*exact_) : float_total_;
-  team_.collect_gradients(total, dealer_.most_parts(), alone ? std::vector<std::int64_t>{} : ownership_.bucket_ends());
+  team_.collect_gradients(total(), dealer_.most_parts(),
+                          alone ? std::vector<std::int64_t>{} : ownership_.bucket_ends());
   initialize(parts.network, options.initializer, options.seed, backend_, arena_.weights());
   weights_.refresh(*stream_);
 }
@@ -98,10 +100,68 @@ bool Replica::exchanged(std::int64_t step) {
 
 // Those who own elements update them; then all have all.
 void Replica::update(const StepRequest& request) {
+  update_own(request);
+  pass_on_weights();
+  weights_.refresh(*stream_);
+}
+
+void Replica::update_own(const StepRequest& request) {
   optimizer_->apply(*stream_, arena_, request.learning_rate, request.step + 1);
   update_statistics();
-  gather_owned(communicator_, ownership_, arena_.weights(), *stream_);
+}
+
+void Replica::pass_on_weights() { gather_owned(communicator_, ownership_, arena_.weights(), *stream_); }
+
+StepTimes Replica::timed_step(const StepRequest& request) {
+  StepTimes times;
+  stream_->synchronize();
+  Stopwatch watch;
+  const auto lap = [&] {
+    stream_->synchronize();
+    const double seconds = watch.seconds();
+    watch.restart();
+    return seconds;
+  };
+  TeamStep step{.batches = loader_.next(*stream_), .seed = seed_, .step = request.step};
+  times.input = lap();
+  const auto ready = [&](std::int64_t final_elements) {
+    times.compute.push_back({.seconds = lap(), .final_elements = final_elements});
+    sync_.ready(final_elements, *stream_);
+    times.driving += lap();
+  };
+  for (team_.play(step, ready); !exchanged(request.step); team_.play(step, ready)) {
+    step.counts = false;
+    times.waiting += lap();
+  }
+  times.waiting += lap();
+  update_own(request);
+  times.update = lap();
+  pass_on_weights();
+  times.waiting += lap();
   weights_.refresh(*stream_);
+  times.update += lap();
+  return times;
+}
+
+StepTimes Replica::paced_step(const StepTimes& pace, std::int64_t step) {
+  StepTimes times;
+  PacedTime time;
+  times.input = time.sleep(pace.input);
+  backend_.fill_zero(*stream_, arena_.gradients());
+  GradientTotal& total = this->total();
+  total.begin(*stream_);
+  total.add(*stream_, {0, arena_.gradients()}, {0, arena_.gradients().elements()});
+  for (const StepTimes::Stretch& stretch : pace.compute) {
+    times.compute.push_back({.seconds = time.sleep(stretch.seconds), .final_elements = stretch.final_elements});
+    sync_.ready(stretch.final_elements, *stream_);
+    times.driving += time.lap();
+  }
+  while (!exchanged(step)) team_.take(arena_.gradients(), ready());
+  times.waiting = time.lap();
+  times.update = time.sleep(pace.update);
+  pass_on_weights();
+  times.waiting += time.lap();
+  return times;
 }
 
 // The tail of the gradients holds the step's statistics, averaged over all parts by their samples.

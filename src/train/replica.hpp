@@ -39,6 +39,10 @@ class Replica {
 
   // The loader's next step. Returns the digest of the gradients when it was asked for. Collective. Asynchronous.
   std::optional<std::uint64_t> step(const StepRequest& request);
+  // The same, timed; and one whose input, compute and update are slept through. Collective.
+  StepTimes timed_step(const StepRequest& request);
+  StepTimes paced_step(const StepTimes& pace, std::int64_t step);
+  const std::vector<std::int64_t>& bucket_ends() const { return ownership_.bucket_ends(); }
   // Exchange and update alone. Collective. Asynchronous.
   void step_with(const Tensor& gradients, const StepRequest& request);
   // After a step: parts may be dealt anew. Collective.
@@ -69,13 +73,18 @@ class Replica {
   std::uint64_t digest_of_block(const Tensor& block) {
     return digest_of(backend_, *stream_, block, arena_.layout().trained());
   }
+  GradientTotal& total() { return exact_ ? static_cast<GradientTotal&>(*exact_) : float_total_; }
   PartTeam::Ready ready() {
     return [this](std::int64_t final_elements) { sync_.ready(final_elements, *stream_); };
   }
   // Whether the gradients of the step now stand.
   bool exchanged(std::int64_t step);
   void update(const StepRequest& request);
+  // Of what this rank owns.
+  void update_own(const StepRequest& request);
   void update_statistics();
+  // Those who own weights pass them on.
+  void pass_on_weights();
 
   Backend& backend_;
   Communicator& communicator_;

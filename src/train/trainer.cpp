@@ -56,6 +56,8 @@ class Trainer::Run {
   std::vector<std::string> start_from(const TrainState& state) { return replica_.start_from(state); }
   TrainState snapshot(const std::optional<FileShare>& share);
   void step();
+  StepTimes timed_step();
+  StepTimes paced_step(const StepTimes& pace) { return replica_.paced_step(pace, progress_.step); }
   void step_with(const Tensor& gradients);
   void settle() { progress_.epoch_seconds += pace_.settle(); }
   RunEnd run(RunObserver& observer);
@@ -70,6 +72,7 @@ class Trainer::Run {
  private:
   const SplitBatchSampler& schedule() const { return replica_.loader().schedule(); }
   StepRequest request() const;
+  void advance(const StepRequest& done);
   void keep(RunObserver& observer);
   void report_step(RunObserver& observer);
   void finish_epoch(RunObserver& observer, bool whole);
@@ -194,10 +197,21 @@ void Trainer::Run::step() {
   const StepRequest now = request();
   gradients_digest_ = replica_.step(now);
   pace_.end_step();
+  advance(now);
+}
+
+StepTimes Trainer::Run::timed_step() {
+  const StepRequest now = request();
+  const StepTimes times = replica_.timed_step(now);
+  advance(now);
+  return times;
+}
+
+void Trainer::Run::advance(const StepRequest& done) {
   replica_.deal();
   ++progress_.step;
   ++progress_.step_in_epoch;
-  progress_.learning_rate = now.learning_rate;
+  progress_.learning_rate = done.learning_rate;
 }
 
 void Trainer::Run::step_with(const Tensor& gradients) {
@@ -359,6 +373,9 @@ std::size_t Trainer::exchange_bytes() const { return run_->replica().exchange_by
 std::size_t Trainer::optimizer_bytes() const { return run_->replica().optimizer_bytes(); }
 std::int64_t Trainer::replayed_steps() const { return run_->replica().replayed_steps(); }
 Tensor Trainer::gradients() const { return run_->replica().gradients(); }
+StepTimes Trainer::timed_step() { return run_->timed_step(); }
+StepTimes Trainer::paced_step(const StepTimes& pace) { return run_->paced_step(pace); }
+std::vector<std::int64_t> Trainer::bucket_ends() const { return run_->replica().bucket_ends(); }
 void Trainer::step_with(const Tensor& gradients) { run_->step_with(gradients); }
 LossSums Trainer::epoch_sums() { return run_->global_epoch_sums(); }
 

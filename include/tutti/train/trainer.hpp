@@ -12,6 +12,7 @@
 #include "tutti/train/lr_schedule.hpp"
 #include "tutti/train/optimizer.hpp"
 #include "tutti/train/run_observer.hpp"
+#include "tutti/train/step_times.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -106,6 +107,14 @@ class Trainer {
 
   // One step of training. Collective. Asynchronous, as far as steps_ahead allows.
   void step();
+  // The same, with work waited for between its phases and layers. Collective.
+  StepTimes timed_step();
+  // A step of the exchange alone, for measurements: input, compute and update are slept through, as long as `pace`
+  // says, which has the stretches of a timed_step() of the same network. No step of the run: it counts nothing, and
+  // leaves gradients and weights unspecified. Collective.
+  StepTimes paced_step(const StepTimes& pace);
+  // Buckets of the exchange: where each ends, in elements of the block of gradients, ascending.
+  std::vector<std::int64_t> bucket_ends() const;
   // The last step's gradients, of what this rank updates: with ring and exact, of everything.
   Tensor gradients() const;
   // As a step whose only part of this rank had these gradients, f32, a whole block elsewhere: exchange and update

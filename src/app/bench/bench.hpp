@@ -6,6 +6,7 @@
 #include "tutti/train/trainer.hpp"
 
 #include "command_line.hpp"
+#include "link_fit.hpp"
 
 #include <functional>
 #include <string>
@@ -50,6 +51,10 @@ TimedSteps steps_for(const Backend& backend, TimedSteps steps);
 // the slowest rank saw it. Collective.
 std::vector<double> time_steps(World& world, Trainer& trainer, const TimedSteps& steps,
                                const std::function<void()>& step);
+
+// What an all-reduce of so many bytes of f32 takes, as the slowest rank saw it: medians. Collective.
+std::vector<TimedSum> time_all_reduce(World& world, Communicator& communicator, const std::vector<std::int64_t>& bytes,
+                                      std::int64_t repeats);
 
 // Writes a benchmark's JSON by rank 0 where the user asked for it. Collective.
 void write_bench_json(World& world, const std::string& path, const std::string& json);

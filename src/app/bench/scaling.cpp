@@ -92,7 +92,7 @@ ExitStatus bench_scaling(World& world, const Invocation& invocation) {
   }
   Json results = Json::array();
   for (const std::string mode : {"strong", "weak"}) {
-    if (invocation.scaling_mode != "both" && invocation.scaling_mode != mode) continue;
+    if (invocation.scaling.mode != "both" && invocation.scaling.mode != mode) continue;
     std::optional<Point> first;
     for (const int count : counts) {
       on_first_ranks(world, count, [&](World& working) {
