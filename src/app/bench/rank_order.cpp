@@ -7,16 +7,15 @@
 
 namespace tutti {
 
-RankOrder::RankOrder(World& world) {
-  const auto host_of_rank = all_gather_text(world, world.host());
+RankOrder::RankOrder(const std::vector<std::string>& host_of_rank, int rank) {
   for (const std::string& host : host_of_rank) {
     if (std::ranges::find(hosts_, host) == hosts_.end()) hosts_.push_back(host);
   }
   int placed = 0;
   for (const std::string& host : hosts_) {
-    for (int rank = 0; rank < world.size(); ++rank) {
-      if (host_of_rank[static_cast<std::size_t>(rank)] != host) continue;
-      if (rank == world.rank()) position_ = placed;
+    for (std::size_t other = 0; other < host_of_rank.size(); ++other) {
+      if (host_of_rank[other] != host) continue;
+      if (static_cast<int>(other) == rank) position_ = placed;
       ++placed;
     }
     end_of_node_.push_back(placed);

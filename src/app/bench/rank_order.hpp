@@ -10,8 +10,10 @@ namespace tutti {
 
 class RankOrder {
  public:
+  // Seen by this rank.
+  RankOrder(const std::vector<std::string>& host_of_rank, int rank);
   // Collective.
-  explicit RankOrder(World& world);
+  explicit RankOrder(World& world) : RankOrder(all_gather_text(world, world.host()), world.rank()) {}
 
   // This rank's place in the order.
   int position() const { return position_; }
