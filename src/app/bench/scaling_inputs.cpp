@@ -67,7 +67,8 @@ std::vector<TimedSum> time_between(World& world, bool takes_part, const RunConfi
   std::vector<TimedSum> sums;
   on_ranks(world, takes_part, [&](World& pair) {
     const Assembly assembly = assemble(pair, config, nullptr, Log(pair.rank(), pair.host(), true));
-    sums = time_all_reduce(pair, *assembly.communicator, {kLinkBytes.begin(), kLinkBytes.end()}, kLinkRepeats);
+    sums = time_all_reduce(pair, {*assembly.backend, *assembly.communicator}, {kLinkBytes.begin(), kLinkBytes.end()},
+                           kLinkRepeats);
   });
   return sums;
 }
