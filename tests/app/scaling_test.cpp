@@ -56,8 +56,8 @@ TEST(BenchScaling, TellsOfEveryPointWhereItsTimeGoes) {
 TEST(BenchScaling, ForecastsFromWhatItMeasuredAndFromTheFileItWrote) {
   const ScratchFolder folder;
   const std::string kept = folder.path() + "/s.json";
-  const ChildResult bench =
-      run_trainer(2, test::with(kSmall, {"--mode", "weak", "--forecast", "2..16", "--json", kept}));
+  const ChildResult bench = run_trainer(
+      2, test::with(kSmall, {"--mode", "weak", "--between", "20,0.1", "--forecast", "2..16", "--json", kept}));
   ASSERT_EQ(bench.status, 0) << bench.err;
   const Json forecast = json_of(folder).at("forecast");
   EXPECT_EQ(forecast.at("points").size(), 4U);
@@ -85,8 +85,9 @@ TEST(BenchScaling, OfPacedStepsIsNeverOversubscribed) {
 }
 
 TEST(BenchScaling, RefusesWhatItCannotMeasureByTheOptionsName) {
-  for (const auto& [option, value] : {std::pair{"--nodes", "2"}, std::pair{"--ranks", "4"},
-                                      std::pair{"--exchanges", "tree"}, std::pair{"--forecast", "8..2"}}) {
+  for (const auto& [option, value] :
+       {std::pair{"--nodes", "2"}, std::pair{"--ranks", "4"}, std::pair{"--exchanges", "tree"},
+        std::pair{"--forecast", "8..2"}, std::pair{"--forecast", "2..8"}}) {
     const ChildResult bench = run_trainer(2, test::with(kSmall, {option, value}));
     EXPECT_NE(bench.status, 0) << option;
     EXPECT_NE(bench.err.find(value), std::string::npos) << bench.err;

@@ -22,9 +22,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// How far `--forecast` looks for the count at which nodes stop paying, beyond what it was asked for.
-constexpr int kMostForecast = 1 << 16;
-
 std::vector<ScalingMode> modes_of(const ScalingBench& bench) {
   if (bench.mode == "strong") return {ScalingMode::strong};
   if (bench.mode == "weak") return {ScalingMode::weak};
@@ -100,17 +97,27 @@ Json tell_forecast(const ForecastInputs& inputs, const Invocation& invocation) {
       points.push_back(forecast_json(foretold.back(), question));
     }
     fmt::print("\n{}", forecast_table(foretold, question));
-    const auto limit = stops_paying(inputs, question, std::max(counts.back(), kMostForecast));
+    const auto limit = stops_paying(inputs, question, counts.back());
     if (limit) {
       fmt::print("forecast: from {} ranks on, another node adds less than half of what a node does alone\n", *limit);
     } else {
-      fmt::print("forecast: up to {} ranks, every node adds more than half of what it does alone\n", kMostForecast);
+      fmt::print("forecast: up to {} ranks, every node adds more than half of what it does alone\n", counts.back());
     }
     limits.push_back({{"mode", name_of(question.mode)},
                       {"exchange", name_of(question.exchange.kind)},
                       {"ranks", limit ? Json(*limit) : Json(nullptr)}});
   }
   return {{"inputs", Json::parse(forecast_inputs_text(inputs))}, {"points", points}, {"stops_paying", limits}};
+}
+
+void refuse_forecast_without_link(const Invocation& invocation, const RankOrder& order) {
+  const ScalingBench& bench = invocation.scaling;
+  if (bench.forecast.empty() || order.nodes() > 1 || !bench.between.empty()) return;
+  if (parse_forecast_ranks(bench.forecast).back() <= order.ranks()) return;
+  throw Error(ErrorSource::usage,
+              fmt::format("--forecast {} asks for ranks on other nodes, and this launch has {} ranks on one: start it "
+                          "on two nodes, or give the link between nodes in microseconds and GB/s, as --between 2,12.5",
+                          bench.forecast, order.ranks()));
 }
 
 ExitStatus forecast_from_file(World& world, const Invocation& invocation) {
@@ -138,7 +145,7 @@ ExitStatus bench_scaling(World& world, const Invocation& invocation) {
   std::vector<ScalingPoint> points;
   run_agreed(world, [&] {
     points = plan_points(invocation, order);
-    if (!invocation.scaling.forecast.empty()) parse_forecast_ranks(invocation.scaling.forecast);
+    refuse_forecast_without_link(invocation, order);
   });
   const RunConfig all = config_for(invocation, points.back(), threads);
   const std::string libraries = libraries_of(world, all);
@@ -164,6 +171,7 @@ ExitStatus bench_scaling(World& world, const Invocation& invocation) {
     for (const ScalingPoint& point : points) results.push_back(scaling_json(point, first_of(points, point)));
   }
   json["results"] = results;
+  write_bench_json(world, invocation.json, json.dump(2) + "\n");  // whatever becomes of the forecast
   if (!invocation.scaling.forecast.empty()) {
     ForecastInputs inputs = measure_forecast_inputs(world, order, invocation, threads);
     run_agreed(world, [&] {

@@ -73,6 +73,12 @@ std::vector<TimedSum> time_between(World& world, bool takes_part, const RunConfi
   return sums;
 }
 
+// Then, and on GPUs, sums go on while a rank computes.
+bool leaves_cores_free(World& world, const Invocation& invocation, int threads) {
+  const RunConfig config = config_for(invocation, {.exchange = "ring", .batch = 1}, threads);
+  return count_cores(world).usable > config.threads * world.local_size();
+}
+
 // Ascending.
 std::set<std::int64_t> images_a_rank(const Invocation& invocation) {
   const std::int64_t batch = invocation.run.batch_size;
@@ -112,10 +118,11 @@ MeasuredCompute measure_compute(World& world, const RunConfig& config, const Tim
 ForecastInputs measure_forecast_inputs(World& world, const RankOrder& order, const Invocation& invocation,
                                        int threads) {
   ForecastInputs inputs;
-  inputs.source = fmt::format("measured on {} ranks of {} hosts", order.ranks(), order.nodes());
+  inputs.source = fmt::format("measured here, hosts: {}; ranks: {}", order.nodes(), order.ranks());
   inputs.model = invocation.run.model;
   inputs.ranks_per_node = order.ranks_of(1);
   const bool paced = invocation.scaling.paced;
+  inputs.helper_thread = leaves_cores_free(world, invocation, threads);
   const ScalingPoint alone{.exchange = "ring", .batch = invocation.run.batch_size};
   for (const std::int64_t images : images_a_rank(invocation)) {
     RunConfig config = config_for(invocation, alone, threads);
@@ -134,7 +141,12 @@ ForecastInputs measure_forecast_inputs(World& world, const RankOrder& order, con
     return sums.empty() ? Link{} : fit_link(sums, 2);
   };
   if (order.ranks_of(1) > 1) inputs.within = link_between(0, 1);
-  if (order.nodes() > 1) inputs.between = link_between(0, order.ranks_of(1));
+  if (const auto& given = invocation.scaling.between; !given.empty()) {
+    inputs.between = Link{.latency = given[0] / 1e6, .bytes_per_second = given[1] * 1e9};
+    inputs.source += "; the link between nodes: given";
+  } else if (order.nodes() > 1) {
+    inputs.between = link_between(0, order.ranks_of(1));
+  }
   return inputs;
 }
 
