@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <numeric>
 #include <system_error>
 
 namespace tutti {
@@ -203,9 +204,9 @@ int read_ranks(const std::string& text, const std::string& word) {
   return ranks;
 }
 
-const char* name_of(ScalingMode mode) { return mode == ScalingMode::strong ? "strong" : "weak"; }
-
 }  // namespace
+
+std::string_view name_of(ScalingMode mode) { return mode == ScalingMode::strong ? "strong" : "weak"; }
 
 ForecastPoint forecast(const ForecastInputs& inputs, const ForecastQuestion& question, int ranks) {
   constexpr double kQuarter = 0.25;
@@ -236,13 +237,17 @@ std::optional<int> stops_paying(const ForecastInputs& inputs, const ForecastQues
   };
   const int node = inputs.ranks_per_node;
   const double alone = speed(node);
-  double before = alone;
-  for (int ranks = node; ranks + node <= most; ranks += node) {
-    const double now = speed(ranks + node);
-    if (now - before < alone / 2) return ranks;
-    before = now;
+  const auto pays = [&](int nodes) { return speed((nodes + 1) * node) - speed(nodes * node) >= alone / 2; };
+  // Between a number at which one more pays and one at which it does not, what it adds taken to dwindle.
+  int paying = 0;
+  int not_paying = 1;
+  for (; not_paying * node < most && pays(not_paying); not_paying *= 2) paying = not_paying;
+  if (not_paying * node >= most) return std::nullopt;
+  while (not_paying - paying > 1) {
+    const int middle = std::midpoint(paying, not_paying);
+    (pays(middle) ? paying : not_paying) = middle;
   }
-  return std::nullopt;
+  return not_paying * node;
 }
 
 std::vector<int> parse_forecast_ranks(const std::string& text) {

@@ -9,11 +9,13 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tutti {
 
 enum class ScalingMode { strong, weak };
+std::string_view name_of(ScalingMode mode);
 
 struct ForecastQuestion {
   ScalingMode mode = ScalingMode::weak;
@@ -40,8 +42,8 @@ ForecastPoint forecast(const ForecastInputs& inputs, const ForecastQuestion& que
 // "2..1024": 2, 4, 8 .. 1024; "3,5,7"; a usage error otherwise.
 std::vector<int> parse_forecast_ranks(const std::string& text);
 
-// The smallest number of ranks to which one node more would add less than half of what a node does alone; none up to
-// `most` ranks.
+// The number of ranks, whole nodes, to which one node more would add less than half of what a node does alone; none
+// below `most`.
 std::optional<int> stops_paying(const ForecastInputs& inputs, const ForecastQuestion& question, int most);
 
 // Inputs and points as people read them; every line of a point says that it is a forecast.
