@@ -35,22 +35,6 @@ struct Line {
   }
 };
 
-StepTimes times_for(const std::vector<ComputeProfile>& profiles, double images) {
-  std::size_t above = std::min<std::size_t>(1, profiles.size() - 1);
-  while (above + 1 < profiles.size() && static_cast<double>(profiles[above].images) < images) ++above;
-  const ComputeProfile& high = profiles[above];
-  const ComputeProfile& low = profiles[above - std::min<std::size_t>(1, above)];
-  const Line line{.low = static_cast<double>(low.images), .high = static_cast<double>(high.images), .images = images};
-  StepTimes times;
-  times.input = line(low.times.input, high.times.input);
-  for (std::size_t i = 0; i < low.times.compute.size(); ++i) {
-    times.compute.push_back({.seconds = line(low.times.compute[i].seconds, high.times.compute[i].seconds),
-                             .final_elements = low.times.compute[i].final_elements});
-  }
-  times.update = low.times.update;  // of the weights, however many images
-  return times;
-}
-
 // What one bucket, or all at once, is made of on the wire.
 class Traffic {
  public:
@@ -174,9 +158,7 @@ PlayedStep play_step(const ForecastInputs& inputs, const StepTimes& times, const
 }
 
 PlayedStep play_question(const ForecastInputs& inputs, const ForecastQuestion& question, int ranks, double slowness) {
-  const auto batch = static_cast<double>(question.batch);
-  const bool strong = question.mode == ScalingMode::strong;
-  StepTimes times = times_for(inputs.compute, strong ? std::ceil(batch / ranks) : batch);
+  StepTimes times = times_for(inputs.compute, static_cast<double>(question.images_a_rank(ranks)));
   for (StepTimes::Stretch& stretch : times.compute) stretch.seconds *= slowness;
   return play_step(inputs, times, question.exchange, ranks);
 }
@@ -205,6 +187,22 @@ int read_ranks(const std::string& text, const std::string& word) {
 }
 
 }  // namespace
+
+StepTimes times_for(const std::vector<ComputeProfile>& profiles, double images) {
+  std::size_t above = std::min<std::size_t>(1, profiles.size() - 1);
+  while (above + 1 < profiles.size() && static_cast<double>(profiles[above].images) < images) ++above;
+  const ComputeProfile& high = profiles[above];
+  const ComputeProfile& low = profiles[above - std::min<std::size_t>(1, above)];
+  const Line line{.low = static_cast<double>(low.images), .high = static_cast<double>(high.images), .images = images};
+  StepTimes times;
+  times.input = line(low.times.input, high.times.input);
+  for (std::size_t i = 0; i < low.times.compute.size(); ++i) {
+    times.compute.push_back({.seconds = line(low.times.compute[i].seconds, high.times.compute[i].seconds),
+                             .final_elements = low.times.compute[i].final_elements});
+  }
+  times.update = low.times.update;  // however many images
+  return times;
+}
 
 std::string_view name_of(ScalingMode mode) { return mode == ScalingMode::strong ? "strong" : "weak"; }
 

@@ -21,6 +21,11 @@ struct ForecastQuestion {
   ScalingMode mode = ScalingMode::weak;
   ExchangeOptions exchange{};
   std::int64_t batch = 0;  // strong: of all ranks; weak: of each
+
+  // Of the rank that has most.
+  std::int64_t images_a_rank(int ranks) const {
+    return mode == ScalingMode::strong ? (batch + ranks - 1) / ranks : batch;
+  }
 };
 
 struct ForecastPoint {
@@ -35,6 +40,10 @@ struct ForecastPoint {
   double efficiency_low = 0;
   double efficiency_high = 0;
 };
+
+// Of so many images: between two that were measured and beyond the outermost two, on a straight line; below one, or with
+// one alone, no less than in proportion. The update is that of all weights.
+StepTimes times_for(const std::vector<ComputeProfile>& profiles, double images);
 
 // Throws an input error when the inputs cannot answer: several nodes without a link between them.
 ForecastPoint forecast(const ForecastInputs& inputs, const ForecastQuestion& question, int ranks);

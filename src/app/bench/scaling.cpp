@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <sstream>
 #include <string>
@@ -74,9 +75,11 @@ const ScalingPoint& first_of(const std::vector<ScalingPoint>& points, const Scal
 }
 
 void measure_points(World& world, const RankOrder& order, const Invocation& invocation, int threads,
-                    const std::optional<StepTimes>& pace, std::vector<ScalingPoint>& points) {
+                    const std::optional<MeasuredCompute>& paced, std::vector<ScalingPoint>& points) {
   for (std::int64_t round = 1; round <= invocation.scaling.rounds; ++round) {
     for (ScalingPoint& point : points) {
+      std::optional<StepTimes> pace;
+      if (paced) pace = times_for(paced->profiles, std::ceil(static_cast<double>(point.batch) / point.ranks));
       on_ranks(world, order.position() < point.ranks, [&](World& working) {
         measure_round(working, config_for(invocation, point, threads), invocation.steps, pace, point);
       });
@@ -142,13 +145,10 @@ ExitStatus bench_scaling(World& world, const Invocation& invocation) {
   });
   const RunConfig all = config_for(invocation, points.back(), threads);
   const std::string libraries = libraries_of(world, all);
-  std::optional<StepTimes> pace;
-  if (invocation.scaling.paced) {
-    const RunConfig one = config_for(invocation, {.exchange = "ring", .batch = invocation.run.batch_size}, threads);
-    pace = measure_compute(world, one, invocation.steps, ComputingRanks::first_alone).profile.times;
-  }
+  std::optional<MeasuredCompute> compute;
+  if (invocation.scaling.paced) compute = measure_compute(world, invocation, threads);
   if (world.rank() == 0) fmt::print("{}\n{}", libraries, scaling_head());
-  measure_points(world, order, invocation, threads, pace, points);
+  measure_points(world, order, invocation, threads, compute, points);
 
   Json results = Json::array();
   Json json{{"bench", "scaling"},
@@ -165,7 +165,8 @@ ExitStatus bench_scaling(World& world, const Invocation& invocation) {
   }
   json["results"] = results;
   if (!invocation.scaling.forecast.empty()) {
-    ForecastInputs inputs = measure_forecast_inputs(world, order, invocation, threads);
+    if (!compute) compute = measure_compute(world, invocation, threads);
+    ForecastInputs inputs = measure_forecast_inputs(world, order, invocation, threads, *compute);
     run_agreed(world, [&] {
       if (world.rank() != 0) return;
       inputs.misfit = misfit_of(inputs, points, invocation);
