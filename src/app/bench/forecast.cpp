@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <numeric>
 #include <system_error>
 
 namespace tutti {
@@ -33,22 +34,6 @@ struct Line {
     return images > high ? std::max(straight, at_high) : straight;
   }
 };
-
-StepTimes times_for(const std::vector<ComputeProfile>& profiles, double images) {
-  std::size_t above = std::min<std::size_t>(1, profiles.size() - 1);
-  while (above + 1 < profiles.size() && static_cast<double>(profiles[above].images) < images) ++above;
-  const ComputeProfile& high = profiles[above];
-  const ComputeProfile& low = profiles[above - std::min<std::size_t>(1, above)];
-  const Line line{.low = static_cast<double>(low.images), .high = static_cast<double>(high.images), .images = images};
-  StepTimes times;
-  times.input = line(low.times.input, high.times.input);
-  for (std::size_t i = 0; i < low.times.compute.size(); ++i) {
-    times.compute.push_back({.seconds = line(low.times.compute[i].seconds, high.times.compute[i].seconds),
-                             .final_elements = low.times.compute[i].final_elements});
-  }
-  times.update = low.times.update;  // of the weights, however many images
-  return times;
-}
 
 // What one bucket, or all at once, is made of on the wire.
 class Traffic {
@@ -172,11 +157,17 @@ PlayedStep play_step(const ForecastInputs& inputs, const StepTimes& times, const
   return {.seconds = messages.play(weights, updated), .compute = table.end + update};
 }
 
+// Of the compute as it is on a full node, what it takes when so many ranks share the first.
+double share_of_crowding(const ForecastInputs& inputs, int ranks) {
+  if (ranks >= inputs.ranks_per_node) return 1;
+  const double others = static_cast<double>(ranks - 1) / (inputs.ranks_per_node - 1);
+  return std::lerp(1 / inputs.crowding, 1.0, others);
+}
+
 PlayedStep play_question(const ForecastInputs& inputs, const ForecastQuestion& question, int ranks, double slowness) {
-  const auto batch = static_cast<double>(question.batch);
-  const bool strong = question.mode == ScalingMode::strong;
-  StepTimes times = times_for(inputs.compute, strong ? std::ceil(batch / ranks) : batch);
-  for (StepTimes::Stretch& stretch : times.compute) stretch.seconds *= slowness;
+  StepTimes times = times_for(inputs.compute, static_cast<double>(question.images_a_rank(ranks)));
+  const double factor = slowness * share_of_crowding(inputs, ranks);
+  for (StepTimes::Stretch& stretch : times.compute) stretch.seconds *= factor;
   return play_step(inputs, times, question.exchange, ranks);
 }
 
@@ -203,9 +194,25 @@ int read_ranks(const std::string& text, const std::string& word) {
   return ranks;
 }
 
-const char* name_of(ScalingMode mode) { return mode == ScalingMode::strong ? "strong" : "weak"; }
-
 }  // namespace
+
+StepTimes times_for(const std::vector<ComputeProfile>& profiles, double images) {
+  std::size_t above = std::min<std::size_t>(1, profiles.size() - 1);
+  while (above + 1 < profiles.size() && static_cast<double>(profiles[above].images) < images) ++above;
+  const ComputeProfile& high = profiles[above];
+  const ComputeProfile& low = profiles[above - std::min<std::size_t>(1, above)];
+  const Line line{.low = static_cast<double>(low.images), .high = static_cast<double>(high.images), .images = images};
+  StepTimes times;
+  times.input = line(low.times.input, high.times.input);
+  for (std::size_t i = 0; i < low.times.compute.size(); ++i) {
+    times.compute.push_back({.seconds = line(low.times.compute[i].seconds, high.times.compute[i].seconds),
+                             .final_elements = low.times.compute[i].final_elements});
+  }
+  times.update = low.times.update;  // however many images
+  return times;
+}
+
+std::string_view name_of(ScalingMode mode) { return mode == ScalingMode::strong ? "strong" : "weak"; }
 
 ForecastPoint forecast(const ForecastInputs& inputs, const ForecastQuestion& question, int ranks) {
   constexpr double kQuarter = 0.25;
@@ -235,14 +242,18 @@ std::optional<int> stops_paying(const ForecastInputs& inputs, const ForecastQues
     return images_per_second(question, ranks, play_question(inputs, question, ranks, slowest.expected(ranks)).seconds);
   };
   const int node = inputs.ranks_per_node;
-  const double alone = speed(node);
-  double before = alone;
-  for (int ranks = node; ranks + node <= most; ranks += node) {
-    const double now = speed(ranks + node);
-    if (now - before < alone / 2) return ranks;
-    before = now;
+  const double enough = speed(node) / 2;
+  const auto pays = [&](int nodes) { return speed((nodes + 1) * node) - speed(nodes * node) >= enough; };
+  // What one more node adds falls with the nodes there are.
+  const int last = most / node - 1;
+  int unpaid = 1;
+  while (unpaid <= last && pays(unpaid)) unpaid *= 2;
+  int paid = unpaid / 2;
+  for (unpaid = std::min(unpaid, last + 1); unpaid - paid > 1;) {
+    const int middle = paid + (unpaid - paid) / 2;
+    (pays(middle) ? paid : unpaid) = middle;
   }
-  return std::nullopt;
+  return unpaid > last ? std::nullopt : std::optional(unpaid * node);
 }
 
 std::vector<int> parse_forecast_ranks(const std::string& text) {
@@ -282,6 +293,9 @@ std::string forecast_inputs_table(const ForecastInputs& inputs) {
     text += fmt::format("  {:<20} {:.2f} ms, input {:.2f}, update {:.2f}\n",
                         fmt::format("compute of {} images", profile.images), profile.times.compute_seconds() * 1e3,
                         profile.times.input * 1e3, profile.times.update * 1e3);
+  }
+  if (inputs.ranks_per_node > 1) {
+    text += fmt::format("  {:<20} {:.2f} times the compute of one rank alone\n", "a full node's", inputs.crowding);
   }
   text += line("link within a node", inputs.within) + line("link between nodes", inputs.between);
   text += fmt::format("  {:<20} {:.3f} to {:.3f} of the median, {} steps\n", "jitter of compute",

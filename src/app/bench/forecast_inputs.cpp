@@ -133,6 +133,7 @@ void refuse_misfit(const ForecastInputs& inputs, const Entry& root) {
 }
 
 ForecastInputs read_inputs(const Entry& root) {
+  constexpr double kLeastCrowding = 1e-3;
   ForecastInputs inputs;
   inputs.source = root["source"].text();
   inputs.model = root["model"].text();
@@ -141,6 +142,7 @@ ForecastInputs read_inputs(const Entry& root) {
   inputs.helper_thread = root["helper_thread"].flag();
   inputs.bucket_ends = root["bucket_ends"].list([](const Entry& end) { return end.count(1); });
   inputs.compute = root["compute"].list(read_profile);
+  inputs.crowding = root["crowding"].number(kLeastCrowding);
   inputs.jitter = root["jitter"].list([](const Entry& ratio) { return ratio.number(0); });
   inputs.within = read_link(root["within"]);
   inputs.between = read_link(root["between"]);
@@ -161,6 +163,7 @@ std::string forecast_inputs_text(const ForecastInputs& inputs) {
                   {"helper_thread", inputs.helper_thread},
                   {"bucket_ends", inputs.bucket_ends},
                   {"compute", std::move(compute)},
+                  {"crowding", inputs.crowding},
                   {"jitter", inputs.jitter},
                   {"within", as_json(inputs.within)},
                   {"between", as_json(inputs.between)},

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <sstream>
 #include <string>
@@ -71,9 +72,11 @@ const ScalingPoint& first_of(const std::vector<ScalingPoint>& points, const Scal
 }
 
 void measure_points(World& world, const RankOrder& order, const Invocation& invocation, int threads,
-                    const std::optional<StepTimes>& pace, std::vector<ScalingPoint>& points) {
+                    const std::optional<MeasuredCompute>& paced, std::vector<ScalingPoint>& points) {
   for (std::int64_t round = 1; round <= invocation.scaling.rounds; ++round) {
     for (ScalingPoint& point : points) {
+      std::optional<StepTimes> pace;
+      if (paced) pace = times_for(paced->profiles, std::ceil(static_cast<double>(point.batch) / point.ranks));
       on_ranks(world, order.position() < point.ranks, [&](World& working) {
         measure_round(working, config_for(invocation, point, threads), invocation.steps, pace, point);
       });
@@ -132,8 +135,15 @@ ExitStatus forecast_from_file(World& world, const Invocation& invocation) {
   return ExitStatus::done;
 }
 
-std::string libraries_of(World& world, const RunConfig& config) {
-  return versions_text(assemble(world, config, nullptr, Log(world.rank(), world.host(), true)), world);
+// What is as it is whatever is measured: with all ranks at work.
+struct WholeLaunch {
+  std::string libraries;
+  bool exchange_has_core = false;
+};
+
+WholeLaunch look_at_launch(World& world, const RunConfig& config) {
+  const Assembly assembly = assemble(world, config, nullptr, Log(world.rank(), world.host(), true));
+  return {.libraries = versions_text(assembly, world), .exchange_has_core = assembly.exchange_has_core};
 }
 
 }  // namespace
@@ -147,22 +157,21 @@ ExitStatus bench_scaling(World& world, const Invocation& invocation) {
     points = plan_points(invocation, order);
     refuse_forecast_without_link(invocation, order);
   });
-  const RunConfig all = config_for(invocation, points.back(), threads);
-  const std::string libraries = libraries_of(world, all);
-  std::optional<StepTimes> pace;
-  if (invocation.scaling.paced) {
-    const RunConfig one = config_for(invocation, {.exchange = "ring", .batch = invocation.run.batch_size}, threads);
-    pace = measure_compute(world, one, invocation.steps, ComputingRanks::first_alone).profile.times;
-  }
-  if (world.rank() == 0) fmt::print("{}\n{}", libraries, scaling_head());
-  measure_points(world, order, invocation, threads, pace, points);
+  const RunConfig all = config_for(
+      invocation, {.exchange = "ring", .ranks = order.ranks(), .batch = invocation.run.batch_size * order.ranks()},
+      threads);
+  const WholeLaunch launch = look_at_launch(world, all);
+  std::optional<MeasuredCompute> compute;
+  if (invocation.scaling.paced) compute = measure_compute(world, invocation, threads);
+  if (world.rank() == 0) fmt::print("{}\n{}", launch.libraries, scaling_head());
+  measure_points(world, order, invocation, threads, compute, points);
 
   Json results = Json::array();
   Json json{{"bench", "scaling"},
             {"model", invocation.run.model},
             {"data", all.data},
             {"precision", invocation.run.precision},
-            {"libraries", libraries},
+            {"libraries", launch.libraries},
             {"hosts", order.hosts()},
             {"threads", all.threads},
             {"rounds", invocation.scaling.rounds},
@@ -173,9 +182,11 @@ ExitStatus bench_scaling(World& world, const Invocation& invocation) {
   json["results"] = results;
   write_bench_json(world, invocation.json, json.dump(2) + "\n");  // whatever becomes of the forecast
   if (!invocation.scaling.forecast.empty()) {
-    ForecastInputs inputs = measure_forecast_inputs(world, order, invocation, threads);
+    if (!compute) compute = measure_compute(world, invocation, threads);
+    ForecastInputs inputs = measure_forecast_inputs(world, order, invocation, threads, *compute);
     run_agreed(world, [&] {
       if (world.rank() != 0) return;
+      inputs.helper_thread = launch.exchange_has_core;
       inputs.misfit = misfit_of(inputs, points, invocation);
       json["forecast"] = tell_forecast(inputs, invocation);
     });
