@@ -160,7 +160,7 @@ void RingCommunicator::choose(World& world) {
   std::vector<SumAlgorithm> candidates{SumAlgorithm::ring};
   if (size_ > 2) candidates.push_back(SumAlgorithm::direct);  // of two ranks, a ring is the same
   if (window_) candidates.push_back(SumAlgorithm::window);
-  if (size_ == 1 || candidates.size() == 1) return;
+  if (candidates.size() == 1) return;
   const Buffer memory = allocate(kLongestMeasured);
   choice_ = measured_choice(world, candidates, [&](SumAlgorithm algorithm, std::int64_t bytes) {
     choice_ = SumChoice(algorithm);
@@ -186,16 +186,17 @@ namespace tutti {
 std::unique_ptr<Communicator> make_mpi_ring_communicator(World& world, const RingOptions& options) {
   const MPI_Comm comm = mpi::duplicate_communicator(world);
   const bool measures = options.algorithm == SumAlgorithm::automatic;
+  const bool by_window = options.algorithm == SumAlgorithm::window;
   std::unique_ptr<Window> window;
-  if (measures || options.algorithm == SumAlgorithm::window) window = Window::open(world);
-  if (!window && options.algorithm == SumAlgorithm::window) {
+  if (by_window || (measures && world.size() > 1)) window = Window::open(world);
+  if (by_window && !window) {
     throw Error(ErrorSource::usage, "the ranks cannot see each other's memory, so that no sum can go by it")
         .on_all_ranks();
   }
   auto made =
       std::make_unique<mpi::RingCommunicator>(comm, options.helper_thread, std::move(window),
                                               mpi::SumChoice(measures ? SumAlgorithm::ring : options.algorithm));
-  if (measures) made->choose(world);
+  if (measures && world.size() > 1) made->choose(world);
   return made;
 }
 
