@@ -1,5 +1,7 @@
 #include "sum_choice.hpp"
 
+#include "tutti/base/stopwatch.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,18 +16,18 @@ namespace {
 constexpr std::int64_t kShortest = std::int64_t{1} << 10;
 constexpr std::int64_t kGrowth = 4;
 constexpr int kRounds = 2;
-// A size is left out, and all above it, when it would take longer than this, going by the one before.
-constexpr double kMostSeconds = 0.03;
+// A size is left out, and all above it, when all would take longer with it than this, going by the one before.
+constexpr double kMostSeconds = 0.04;
 
-// Where ranks differ the slowest counts; of several rounds, the fastest.
-std::vector<double> times_of_slowest(World& world, const std::vector<double>& mine) {
-  std::vector<double> slowest(mine.size());
+// Of each figure: the slowest rank counts.
+std::vector<double> greatest_of_all(World& world, const std::vector<double>& mine) {
+  std::vector<double> greatest(mine.size());
   for (const auto& bytes : world.all_gather(std::as_bytes(std::span(mine)))) {
     std::vector<double> theirs(mine.size());
     std::memcpy(theirs.data(), bytes.data(), std::min(bytes.size(), theirs.size() * sizeof(double)));
-    std::ranges::transform(slowest, theirs, slowest.begin(), [](double a, double b) { return std::max(a, b); });
+    std::ranges::transform(greatest, theirs, greatest.begin(), [](double a, double b) { return std::max(a, b); });
   }
-  return slowest;
+  return greatest;
 }
 
 std::string text_of_bytes(std::int64_t bytes) {
@@ -57,18 +59,23 @@ std::string SumChoice::text() const {
 
 SumChoice measured_choice(World& world, const std::vector<SumAlgorithm>& candidates, const TimeSum& time) {
   std::vector<SumThreshold> thresholds;
-  double expected = 0;
+  const Stopwatch watch;
+  bool goes_on = true;
   std::int64_t bytes = kShortest;
-  for (; bytes <= kLongestMeasured && expected < kMostSeconds; bytes *= kGrowth) {
+  for (; bytes <= kLongestMeasured && goes_on; bytes *= kGrowth) {
     std::vector<double> seconds(candidates.size(), std::numeric_limits<double>::infinity());
     for (int round = 0; round < kRounds; ++round) {
       for (std::size_t i = 0; i < candidates.size(); ++i) seconds[i] = std::min(seconds[i], time(candidates[i], bytes));
     }
-    seconds = times_of_slowest(world, seconds);
+    seconds.push_back(watch.seconds());
+    seconds = greatest_of_all(world, seconds);
+    const double so_far = seconds.back();
+    seconds.pop_back();
     const auto fastest = std::ranges::min_element(seconds) - seconds.begin();
     // Between two sizes, in the middle of their orders.
     thresholds.push_back({2 * bytes, candidates[static_cast<std::size_t>(fastest)]});
-    expected = kRounds * kSums * kGrowth * std::reduce(seconds.begin(), seconds.end());
+    const double expected = kRounds * kSums * kGrowth * std::reduce(seconds.begin(), seconds.end());
+    goes_on = so_far + expected < kMostSeconds;
   }
   // What many messages at once do to a network that is slow already was not seen; a ring sends no more than it must.
   const bool seen = bytes > kLongestMeasured || thresholds.back().algorithm == SumAlgorithm::window;
