@@ -36,8 +36,9 @@ struct Spread {
 };
 Spread spread_of(std::vector<double> values);
 
-// Work on the first ranks of the world, as a world of their own, while the others sleep. An error that the working
-// ranks share is raised on all; one that a rank met alone ends the job. Collective.
+// Work on the ranks that say so, as a world of their own, while the others sleep. An error that the working ranks share
+// is raised on all; one that a rank met alone ends the job. Collective.
+void on_ranks(World& world, bool works, const std::function<void(World& working)>& work);
 void on_first_ranks(World& world, int ranks, const std::function<void(World& working)>& work);
 
 // Of each of these figures, the greatest that any rank saw. Every rank gives as many. Collective.
