@@ -23,6 +23,7 @@ from compare_speed import BATCHES_IN_MEMORY, PEER, Range, environment, with_prog
 
 SIDES = ("tutti", "pytorch")
 WAYS = ("together", "apart", "alone")
+CASES = ("resnet18:fp32:8", "resnet18:bf16:10", "lenet:fp32:200")
 SECONDS_TO_END = 300
 # A round of one run of everything: (side, way) -> images/s of all its ranks.
 Round = dict[tuple[str, str], float]
@@ -150,7 +151,7 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
                                      epilog=f"A Python with torch: {peer_python.REMEDY}")
     parser.add_argument("--case", action="append", type=Case.of, metavar="MODEL:PRECISION:STEPS",
-                        help="steps are timed in each run; default: resnet18:fp32:8, resnet18:bf16:10, lenet:fp32:200")
+                        help="steps are timed in each run; default: " + ", ".join(CASES))
     parser.add_argument("--ranks", type=int, default=2, help="default: %(default)s")
     parser.add_argument("--batch", type=int, default=64, help="of a rank; default: %(default)s")
     parser.add_argument("--shape", default="1x28x28", help="of an image; default: %(default)s")
@@ -159,7 +160,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--launcher", default="mpirun -np {ranks} --bind-to core",
                         help="of our ranks; default: %(default)s, which 2 ranks get from Open MPI unasked")
     options = with_programs(parser)
-    options.case = options.case or [Case("resnet18", "fp32", 8), Case("resnet18", "bf16", 10), Case("lenet", "fp32", 200)]
+    options.case = options.case or [Case.of(text) for text in CASES]
     if len(os.sched_getaffinity(0)) < options.ranks:
         parser.error(f"{options.ranks} ranks of a core each, but this process may use "
                      f"{len(os.sched_getaffinity(0))} cores: give fewer --ranks")
@@ -182,8 +183,8 @@ def main() -> None:
     for side, text in results[0]["libraries"].items():
         print(f"{side}: {text}")
     if options.json:
-        text = json.dumps({"options": vars(options) | {"case": list(map(str, options.case))}, "results": results}, indent=2)
-        pathlib.Path(options.json).write_text(text + "\n", encoding="utf-8")
+        everything = {"options": vars(options) | {"case": list(map(str, options.case))}, "results": results}
+        pathlib.Path(options.json).write_text(json.dumps(everything, indent=2) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
