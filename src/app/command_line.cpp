@@ -51,6 +51,11 @@ bool concerns_bench_exchange(const RunOption& option) {
   return concerns_bench(option) && option.name != "exchange" && option.name != "shard-optimizer";
 }
 
+// It trains nothing.
+bool concerns_bench_allreduce(const RunOption& option) {
+  return option.name == "device" || option.name == "share-device" || option.name == "comm";
+}
+
 void add_no_options(CLI::App&, Invocation&) {}
 
 void add_json_option(CLI::App& app, Invocation& invocation) {
@@ -171,8 +176,8 @@ constexpr std::array kCommands{
                  add_compared_words},
     CommandEntry{"inspect", Command::inspect, "what a checkpoint holds, verified", concerns_nothing,
                  add_inspect_options},
-    CommandEntry{"bench allreduce", Command::bench_allreduce, "sums over the ranks, by message size", concerns_nothing,
-                 add_allreduce_options},
+    CommandEntry{"bench allreduce", Command::bench_allreduce, "sums over the ranks, by message size",
+                 concerns_bench_allreduce, add_allreduce_options},
     CommandEntry{"bench checkpoint", Command::bench_checkpoint, "what saving and loading the training state costs",
                  concerns_bench_step, add_checkpoint_options},
     CommandEntry{"bench exchange", Command::bench_exchange, "how gradients can meet, by rank count",

@@ -221,7 +221,9 @@ PartMapOptions parse_part_map(const std::string& text) {
   return map;
 }
 
-std::vector<int> parse_rank_counts(const std::string& text, int all) {
+std::vector<int> parse_rank_counts(const std::string& text, int all) { return parse_counts("ranks", text, all); }
+
+std::vector<int> parse_counts(std::string_view option, const std::string& text, int all) {
   std::vector<int> counts;
   if (text.empty()) {
     for (int count = 1; count < all; count *= 2) counts.push_back(count);
@@ -235,7 +237,8 @@ std::vector<int> parse_rank_counts(const std::string& text, int all) {
     const auto [rest, status] = std::from_chars(at, end, count);
     const bool ascending = counts.empty() || count > counts.back();
     if (status != std::errc{} || count < 1 || count > all || !ascending || (rest != end && *rest != ',')) {
-      throw Error(ErrorSource::usage, fmt::format("--ranks {}: give ascending counts of 1 to {}, as 1,2,4", text, all));
+      throw Error(ErrorSource::usage,
+                  fmt::format("--{} {}: give ascending counts of 1 to {}, as 1,2,4", option, text, all));
     }
     counts.push_back(count);
     if (rest == end) return counts;

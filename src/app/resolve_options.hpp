@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tutti {
@@ -37,5 +38,7 @@ PartMapOptions parse_part_map(const std::string& text);
 
 // "1,2,4" within 1 .. all, ascending; empty means 1, 2, 4 .. and all. Throws a usage error.
 std::vector<int> parse_rank_counts(const std::string& text, int all);
+// The same for another option of that kind.
+std::vector<int> parse_counts(std::string_view option, const std::string& text, int all);
 
 }  // namespace tutti

@@ -131,7 +131,8 @@ StepTimes Replica::timed_step(const StepRequest& request) {
   };
   for (team_.play(step, ready); !exchanged(request.step); team_.play(step, ready)) {
     step.counts = false;
-    times.waiting += lap();
+    times.waiting += times.compute_seconds() + lap();
+    times.compute.clear();
   }
   times.waiting += lap();
   update_own(request);

@@ -1,16 +1,22 @@
 #include "tutti/backend/backend.hpp"
 #include "tutti/base/error.hpp"
-#include "tutti/base/stopwatch.hpp"
+#include "tutti/base/log.hpp"
+#include "tutti/base/version.hpp"
 #include "tutti/comm/communicator.hpp"
 
 #include "bench.hpp"
+#include "processors.hpp"
 #include "resolve_options.hpp"
+#include "sum_times.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
+#include <array>
 #include <functional>
 #include <memory>
+#include <set>
 #include <utility>
 
 namespace tutti {
@@ -18,59 +24,209 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::int64_t kWarmUps = 3;
-
-struct Algorithm {
-  const char* name;
-  std::function<std::unique_ptr<Communicator>(World&)> make;
+// One way to add values up over the ranks.
+struct Contender {
+  std::string algorithm;
+  std::shared_ptr<Communicator> communicator;
+  bool exact = false;  // by way of whole multiples of a power of two
 };
 
-const std::vector<Algorithm>& algorithms() {
-  static const std::vector<Algorithm> all{
-      {"ring", [](World& world) { return make_mpi_ring_communicator(world, {.helper_thread = false}); }},
-      {"mpi", make_mpi_library_communicator}};
-  return all;
+// What a rank gives and what all get: whole numbers, of which every partial sum is exact in f32.
+float value_of(std::int64_t element, int rank) { return static_cast<float>((element + 7 * rank) % 61 - 30); }
+float sum_of(std::int64_t element, int ranks) {
+  float sum = 0;
+  for (int rank = 0; rank < ranks; ++rank) sum += value_of(element, rank);
+  return sum;
 }
 
-// Seconds of each repetition as the slowest rank saw it.
-std::vector<double> time_sums(World& world, Communicator& communicator, Stream& stream, const Tensor& values,
-                              std::int64_t repeats) {
-  std::vector<double> seconds;
-  for (std::int64_t i = 0; i < kWarmUps + repeats; ++i) {
-    world.barrier();
-    const Stopwatch watch;
-    communicator.all_reduce_sum(values, stream);
-    communicator.finish(stream);
-    const double mine = watch.seconds();
-    if (i >= kWarmUps) seconds.push_back(mine);
+// Values of one size, and their sum by one contender.
+class Sums {
+ public:
+  Sums(Backend& backend, const Contender& contender, std::int64_t elements)
+      : backend_(backend), contender_(contender), elements_(elements), stream_(backend.make_stream()) {
+    values_ = communicator().allocate(static_cast<std::size_t>(elements) * sizeof(float));
+    if (contender.exact) make_grid();
   }
-  return greatest_of_ranks(world, std::move(seconds));
+
+  void once() {
+    if (contender_.exact) {
+      sum_exactly();
+    } else {
+      communicator().all_reduce_sum(values(), *stream_);
+    }
+    communicator().finish(*stream_);
+    stream_->synchronize();
+  }
+
+  void meet() {
+    communicator().all_reduce_sum(values_.view(Shape{1}, ElementType::f32), *stream_);
+    communicator().finish(*stream_);
+    stream_->synchronize();
+  }
+
+  // How many elements of a sum are not what they must be. Leaves zeros.
+  std::int64_t count_wrong() {
+    const int ranks = communicator().size();
+    std::vector<float> host(static_cast<std::size_t>(elements_));
+    const Tensor on_host{host.data(), Shape{elements_}};
+    for (std::int64_t i = 0; i < elements_; ++i) {
+      host[static_cast<std::size_t>(i)] = value_of(i, communicator().rank());
+    }
+    backend_.copy(*stream_, values(), on_host);
+    once();
+    backend_.copy(*stream_, on_host, values());
+    backend_.fill_zero(*stream_, values());
+    stream_->synchronize();
+    std::int64_t wrong = 0;
+    for (std::int64_t i = 0; i < elements_; ++i) {
+      wrong += static_cast<std::int64_t>(host[static_cast<std::size_t>(i)] != sum_of(i, ranks));
+    }
+    return wrong;
+  }
+
+ private:
+  Communicator& communicator() const { return *contender_.communicator; }
+  Tensor values() const { return values_.view(Shape{elements_}, ElementType::f32); }
+  Tensor sums() const { return sums_.view(Shape{elements_}, ElementType::i64); }
+  // A block of one slice, in steps of 2^-20.
+  FixedPointGrid grid() const {
+    return {.ends = facts_.view(Shape{1}, ElementType::i64), .exponents = facts_.view(Shape{1}, ElementType::i32, 8)};
+  }
+  static Tensor elements_of(const Tensor& all, std::int64_t begin, std::int64_t end) {
+    return {static_cast<std::byte*>(all.data) + static_cast<std::size_t>(begin) * bytes_of(all.type),
+            Shape{end - begin}, all.type, all.space};
+  }
+
+  void make_grid() {
+    sums_ = communicator().allocate(static_cast<std::size_t>(elements_) * sizeof(std::int64_t));
+    facts_ = backend_.allocate(3 * sizeof(std::int64_t));
+    std::int32_t exponent = 20;
+    backend_.copy(*stream_, grid().ends, {&elements_, Shape{1}, ElementType::i64});
+    backend_.copy(*stream_, grid().exponents, {&exponent, Shape{1}, ElementType::i32});
+    stream_->synchronize();
+  }
+
+  // As a bucket of gradients of --exchange exact is.
+  void sum_exactly() {
+    backend_.to_fixed_point(
+        *stream_, grid(),
+        {.values = values(), .sums = sums(), .first = true, .largest = facts_.view(Shape{1}, ElementType::i32, 16)});
+    std::vector<std::int64_t> bounds;
+    const int ranks = communicator().size();
+    for (int rank = 0; rank <= ranks; ++rank) bounds.push_back(elements_ * rank / ranks);
+    const auto convert = [this](Stream& on, std::int64_t begin, std::int64_t end) {
+      backend_.from_fixed_point(
+          on, grid(),
+          {.sums = elements_of(sums(), begin, end), .values = elements_of(values(), begin, end), .place = begin});
+    };
+    communicator().share({.values = sums(), .bounds = bounds, .then = convert, .results = values()}, *stream_);
+  }
+
+  Backend& backend_;
+  const Contender& contender_;
+  std::int64_t elements_;
+  std::unique_ptr<Stream> stream_;
+  Buffer values_;
+  Buffer sums_;
+  Buffer facts_;  // of the grid: where its slice ends, the exponent, the greatest value
+};
+
+struct Point {
+  std::string algorithm;
+  int ranks = 1;
+  int hosts = 1;
+  std::int64_t bytes = 0;
+  Spread seconds;
+  std::int64_t wrong = 0;
+
+  double gigabytes_per_second() const { return static_cast<double>(bytes) / seconds.median / 1e9; }
+  // What each rank would send at least, so that figures of different rank counts compare.
+  double bus_gigabytes_per_second() const { return 2.0 * (ranks - 1) / ranks * gigabytes_per_second(); }
+};
+
+void tell_header(const std::string& libraries) {
+  fmt::print("{}\n", libraries);
+  fmt::print("{:>5} {:>12} {:>10} {:>5} {:>9} {:>11} {:>11} {:>11} {:>9} {:>9} {:>7}\n", "ranks", "bytes", "count",
+             "type", "by", "median us", "25 % us", "75 % us", "alg GB/s", "bus GB/s", "#wrong");
 }
 
-void bench_ranks(World& world, const AllreduceBench& bench, Json& results) {
-  const auto backend = make_cpu_backend();
-  const auto stream = backend->make_stream();
-  const int ranks = world.size();
+void tell(const Point& point) {
+  fmt::print("{:>5} {:>12} {:>10} {:>5} {:>9} {:>11.1f} {:>11.1f} {:>11.1f} {:>9.3f} {:>9.3f} {:>7}\n", point.ranks,
+             point.bytes, point.bytes / 4, "f32", point.algorithm, point.seconds.median * 1e6, point.seconds.low * 1e6,
+             point.seconds.high * 1e6, point.gigabytes_per_second(), point.bus_gigabytes_per_second(), point.wrong);
+  std::fflush(stdout);
+}
+
+Json as_json(const Point& point) {
+  return {{"ranks", point.ranks},
+          {"hosts", point.hosts},
+          {"bytes", point.bytes},
+          {"algorithm", point.algorithm},
+          {"seconds_median", point.seconds.median},
+          {"seconds_low_quartile", point.seconds.low},
+          {"seconds_high_quartile", point.seconds.high},
+          {"gigabytes_per_second", point.gigabytes_per_second()},
+          {"bus_gigabytes_per_second", point.bus_gigabytes_per_second()},
+          {"wrong", point.wrong}};
+}
+
+// What the run's own would be, beside what it is made of.
+std::vector<Contender> contenders_of(World& world, const Invocation& invocation, const ChosenProcessor& processor) {
+  std::shared_ptr<Communicator> own = choose_communicator(world, invocation.run, processor, false);
+  std::vector<Contender> contenders;
+  if (!processor.is_gpu()) {
+    contenders = {{"ring", make_mpi_ring_communicator(world, {.helper_thread = false})},
+                  {"mpi", make_mpi_library_communicator(world)}};
+  }
+  contenders.push_back({processor.is_gpu() && invocation.run.comm != "mpi" ? "nccl" : "auto", own});
+  contenders.push_back({"exact", own, true});
+  return contenders;
+}
+
+int hosts_of(World& world) {
+  const auto hosts = all_gather_text(world, world.host());
+  return static_cast<int>(std::set<std::string>(hosts.begin(), hosts.end()).size());
+}
+
+std::vector<Point> measure(World& world, Backend& backend, const std::vector<Contender>& contenders,
+                           std::int64_t elements, std::int64_t rounds) {
+  std::vector<std::unique_ptr<Sums>> sums;
+  std::vector<SumTrial> trials;
+  std::vector<double> wrong;
+  for (const Contender& contender : contenders) {
+    Sums& own = *sums.emplace_back(std::make_unique<Sums>(backend, contender, elements));
+    wrong.push_back(static_cast<double>(own.count_wrong()));
+    trials.push_back({.algorithm = contender.algorithm,
+                      .once = [&own] { own.once(); },
+                      .meet = [&own] { own.meet(); },
+                      .at_once = sums_at_once(elements * 4)});
+  }
+  wrong = greatest_of_ranks(world, wrong);
+  const auto seconds = time_in_rounds(world, trials, rounds);
+  std::vector<Point> points;
+  for (std::size_t i = 0; i < trials.size(); ++i) {
+    points.push_back({.algorithm = trials[i].algorithm,
+                      .ranks = world.size(),
+                      .hosts = 1,
+                      .bytes = elements * 4,
+                      .seconds = spread_of(seconds[i]),
+                      .wrong = static_cast<std::int64_t>(wrong[i])});
+  }
+  world.barrier();  // nobody's memory goes while others still look there
+  return points;
+}
+
+void bench_ranks(World& world, const Invocation& invocation, const ChosenProcessor& processor, Json& results) {
+  const AllreduceBench& bench = invocation.allreduce;
+  const int hosts = hosts_of(world);
+  const std::vector<Contender> contenders = contenders_of(world, invocation, processor);
   for (std::int64_t bytes = bench.min_bytes; bytes <= bench.max_bytes; bytes *= 4) {
-    const std::int64_t elements = std::max<std::int64_t>(1, bytes / 4);
-    for (const Algorithm& algorithm : algorithms()) {
-      const auto communicator = algorithm.make(world);
-      const Buffer memory = communicator->allocate(static_cast<std::size_t>(elements) * 4);
-      const Tensor values = memory.view(Shape{elements}, ElementType::f32);
-      const Spread time = spread_of(time_sums(world, *communicator, *stream, values, bench.repeats));
-      const double bus = 2.0 * (ranks - 1) / ranks * static_cast<double>(elements) * 4 / time.median / 1e9;
-      if (world.rank() == 0) {
-        fmt::print("{:>5} {:>12} {:>9} {:>12.1f} {:>12.1f} {:>12.1f} {:>10.3f}\n", ranks, elements * 4, algorithm.name,
-                   time.median * 1e6, time.low * 1e6, time.high * 1e6, bus);
-        results.push_back({{"ranks", ranks},
-                           {"bytes", elements * 4},
-                           {"algorithm", algorithm.name},
-                           {"seconds_median", time.median},
-                           {"seconds_low_quartile", time.low},
-                           {"seconds_high_quartile", time.high},
-                           {"bus_gigabytes_per_second", bus}});
-      }
-      world.barrier();
+    for (Point& point :
+         measure(world, *processor.backend, contenders, std::max<std::int64_t>(1, bytes / 4), bench.repeats)) {
+      point.hosts = hosts;
+      if (world.rank() != 0) continue;
+      tell(point);
+      results.push_back(as_json(point));
     }
   }
 }
@@ -86,18 +242,19 @@ ExitStatus bench_allreduce(World& world, const Invocation& invocation) {
     }
     counts = parse_rank_counts(invocation.ranks, world.size());
   });
-  if (world.rank() == 0) {
-    fmt::print("{:>5} {:>12} {:>9} {:>12} {:>12} {:>12} {:>10}\n", "ranks", "bytes", "by", "median us", "25 % us",
-               "75 % us", "bus GB/s");
-  }
+  const ChosenProcessor processor = choose_processor(world, invocation.run, Log(world.rank(), world.host(), true));
+  const std::string libraries =
+      fmt::format("tutti {}; {}; {}", version(), processor.backend->description(), world.description());
+  if (world.rank() == 0) tell_header(libraries);
   Json results = Json::array();
   for (const int count : counts) {
     if (count == 1 && counts.size() > 1) continue;
-    const auto part_of_world = world.split(world.rank() < count ? 0 : -1);
-    if (part_of_world) bench_ranks(*part_of_world, invocation.allreduce, results);
-    world.barrier();
+    on_first_ranks(world, count, [&](World& working) {
+      end_together(working, [&] { bench_ranks(working, invocation, processor, results); });
+    });
   }
-  write_bench_json(world, invocation.json, Json{{"bench", "allreduce"}, {"results", results}}.dump(2) + "\n");
+  write_bench_json(world, invocation.json,
+                   Json{{"bench", "allreduce"}, {"libraries", libraries}, {"results", results}}.dump(2) + "\n");
   return ExitStatus::done;
 }
 

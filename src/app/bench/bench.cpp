@@ -30,7 +30,11 @@ Spread spread_of(std::vector<double> values) {
 }
 
 void on_first_ranks(World& world, int ranks, const std::function<void(World& working)>& work) {
-  const auto working = world.split(world.rank() < ranks ? 0 : -1);
+  on_ranks(world, world.rank() < ranks, work);
+}
+
+void on_ranks(World& world, bool works, const std::function<void(World& working)>& work) {
+  const auto working = world.split(works ? 0 : -1);
   std::optional<Error> shared;
   try {
     if (working) work(*working);

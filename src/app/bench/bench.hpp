@@ -14,7 +14,7 @@
 
 namespace tutti {
 
-// Time and bus bandwidth of sums over the ranks by message size, the ring beside the MPI library's own. Collective.
+// Time and bus bandwidth of sums over the ranks by message size, ours beside the MPI library's own. Collective.
 ExitStatus bench_allreduce(World& world, const Invocation& invocation);
 // What saving costs, beside training, by itself and against a plain write of as many bytes; and loading. Collective.
 ExitStatus bench_checkpoint(World& world, const Invocation& invocation);
@@ -36,8 +36,9 @@ struct Spread {
 };
 Spread spread_of(std::vector<double> values);
 
-// Work on the first ranks of the world, as a world of their own, while the others sleep. An error that the working
-// ranks share is raised on all; one that a rank met alone ends the job. Collective.
+// Work on the ranks that say so, as a world of their own, while the others sleep. An error that the working ranks share
+// is raised on all; one that a rank met alone ends the job. Collective.
+void on_ranks(World& world, bool works, const std::function<void(World& working)>& work);
 void on_first_ranks(World& world, int ranks, const std::function<void(World& working)>& work);
 
 // Of each of these figures, the greatest that any rank saw. Every rank gives as many. Collective.
@@ -52,8 +53,13 @@ TimedSteps steps_for(const Backend& backend, TimedSteps steps);
 std::vector<double> time_steps(World& world, Trainer& trainer, const TimedSteps& steps,
                                const std::function<void()>& step);
 
-// What an all-reduce of so many bytes of f32 takes, as the slowest rank saw it: medians. Collective.
-std::vector<TimedSum> time_all_reduce(World& world, Communicator& communicator, const std::vector<std::int64_t>& bytes,
+// Where sums are made, and by whom.
+struct Summing {
+  Backend& backend;
+  Communicator& communicator;
+};
+// What an all-reduce of so many bytes of f32, 4 at least, takes, as the slowest rank saw it: medians. Collective.
+std::vector<TimedSum> time_all_reduce(World& world, const Summing& summing, const std::vector<std::int64_t>& bytes,
                                       std::int64_t repeats);
 
 // Writes a benchmark's JSON by rank 0 where the user asked for it. Collective.

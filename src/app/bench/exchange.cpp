@@ -1,10 +1,6 @@
-#include "tutti/base/log.hpp"
-#include "tutti/train/trainer.hpp"
-
-#include "assemble.hpp"
 #include "bench.hpp"
-#include "plan_choices.hpp"
 #include "processors.hpp"
+#include "readied.hpp"
 #include "resolve_options.hpp"
 
 #include <fmt/format.h>
@@ -12,7 +8,6 @@
 
 #include <algorithm>
 #include <array>
-#include <optional>
 #include <string>
 
 namespace tutti {
@@ -37,18 +32,6 @@ struct Point {
   double sent_bytes = 0;  // a step
   double exchange_bytes = 0;
   double optimizer_bytes = 0;
-};
-
-// One training, ready for its first step.
-struct Readied {
-  Assembly assembly;
-  std::optional<Trainer> trainer;
-
-  Readied(World& world, const RunConfig& config)
-      : assembly(assemble(world, config, nullptr, Log(world.rank(), world.host(), true))) {
-    build_alike(world, assembly.config, *assembly.backend,
-                [&] { trainer.emplace(assembly.parts(), assembly.options, RunFacts{}); });
-  }
 };
 
 Tensor host_tensor(std::vector<float>& values) {

@@ -1,112 +1,178 @@
 #include "tutti/base/error.hpp"
-#include "tutti/base/log.hpp"
-#include "tutti/nn/model_file.hpp"
-#include "tutti/train/trainer.hpp"
 
-#include "assemble.hpp"
 #include "bench.hpp"
-#include "plan_choices.hpp"
-#include "resolve_options.hpp"
+#include "forecast.hpp"
+#include "rank_order.hpp"
+#include "run_record.hpp"
+#include "scaling_inputs.hpp"
+#include "scaling_point.hpp"
+#include "scaling_report.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <optional>
+#include <sstream>
 #include <string>
+#include <utility>
 
 namespace tutti {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-// One line of the table.
-struct Point {
-  std::string mode;
-  int ranks = 1;
-  std::int64_t batch = 0;
-  bool oversubscribed = false;
-  Spread step;
+// How far `--forecast` looks for the count at which nodes stop paying, beyond what it was asked for.
+constexpr int kMostForecast = 1 << 16;
 
-  double images_per_second() const { return static_cast<double>(batch) / step.median; }
-};
-
-// Every rank count runs the same steps on as many threads a rank, so that only the ranks differ.
-RunConfig config_for(const Invocation& invocation, const std::string& mode, int ranks, const Cores& cores,
-                     int ranks_on_host) {
-  RunConfig config = config_for_steps(invocation, invocation.steps.warmup + invocation.steps.timed);
-  if (config.threads == 0) config.threads = std::max(1, cores.usable / ranks_on_host);
-  if (config.exchange == "auto") config.exchange = "ring";
-  if (mode == "weak") config.batch_size *= ranks;
-  config.parts = ranks;
-  return config;
+std::vector<ScalingMode> modes_of(const ScalingBench& bench) {
+  if (bench.mode == "strong") return {ScalingMode::strong};
+  if (bench.mode == "weak") return {ScalingMode::weak};
+  return {ScalingMode::strong, ScalingMode::weak};
 }
 
-Point measure(World& world, const RunConfig& config, const TimedSteps& steps, const std::string& mode) {
-  const Log log(world.rank(), world.host(), true);
-  const Assembly assembly = assemble(world, config, nullptr, log);
-  std::optional<Trainer> trainer;
-  build_alike(world, assembly.config, *assembly.backend,
-              [&] { trainer.emplace(assembly.parts(), assembly.options, RunFacts{}); });
-  const std::int64_t busy = config.threads * world.local_size();
-  return {
-      .mode = mode,
-      .ranks = world.size(),
-      .batch = config.batch_size,
-      .oversubscribed = busy > assembly.cores.usable,
-      .step = spread_of(time_steps(world, *trainer, steps_for(*assembly.backend, steps), [&] { trainer->step(); }))};
+std::vector<std::string> exchanges_of(const Invocation& invocation) {
+  std::string text = invocation.scaling.exchanges;
+  if (text.empty()) text = invocation.run.exchange == "auto" ? "ring" : invocation.run.exchange;
+  std::vector<std::string> exchanges;
+  std::istringstream words(text);
+  for (std::string word; std::getline(words, word, ',');) exchanges.emplace_back(name_of(parse_exchange(word)));
+  return exchanges;
 }
 
-double efficiency(const Point& point, const Point& first) {
-  return point.images_per_second() / first.images_per_second() * first.ranks / point.ranks;
+std::vector<ForecastQuestion> questions_of(const Invocation& invocation) {
+  std::vector<ForecastQuestion> questions;
+  for (const ScalingMode mode : modes_of(invocation.scaling)) {
+    for (const std::string& exchange : exchanges_of(invocation)) {
+      questions.push_back(
+          {.mode = mode,
+           .exchange = {.kind = parse_exchange(exchange), .shard_optimizer = invocation.run.shard_optimizer},
+           .batch = invocation.run.batch_size});
+    }
+  }
+  return questions;
 }
 
-void tell(const Point& point, const Point& first) {
-  fmt::print("{:>6} {:>5} {:>7} {:>10.2f} {:>9.2f} {:>9.2f} {:>10.0f} {:>10.2f}{}\n", point.mode, point.ranks,
-             point.batch, point.step.median * 1e3, point.step.low * 1e3, point.step.high * 1e3,
-             point.images_per_second(), efficiency(point, first), point.oversubscribed ? "  oversubscribed" : "");
-  std::fflush(stdout);
+// All points, those of one mode and exchange together, by ranks ascending.
+std::vector<ScalingPoint> plan_points(const Invocation& invocation, const RankOrder& order) {
+  std::vector<ScalingPoint> points;
+  for (const ScalingMode mode : modes_of(invocation.scaling)) {
+    for (const std::string& exchange : exchanges_of(invocation)) {
+      for (const int ranks : order.counts(invocation.ranks, invocation.scaling.nodes)) {
+        const std::int64_t batch = invocation.run.batch_size * (mode == ScalingMode::weak ? ranks : 1);
+        points.push_back(
+            {.mode = mode, .exchange = exchange, .nodes = order.nodes_of(ranks), .ranks = ranks, .batch = batch});
+      }
+    }
+  }
+  return points;
 }
 
-Json as_json(const Point& point, const Point& first) {
-  return {{"mode", point.mode},
-          {"ranks", point.ranks},
-          {"batch", point.batch},
-          {"step_seconds_median", point.step.median},
-          {"step_seconds_low_quartile", point.step.low},
-          {"step_seconds_high_quartile", point.step.high},
-          {"images_per_second", point.images_per_second()},
-          {"efficiency", efficiency(point, first)},
-          {"oversubscribed", point.oversubscribed}};
+const ScalingPoint& first_of(const std::vector<ScalingPoint>& points, const ScalingPoint& point) {
+  return *std::ranges::find_if(
+      points, [&](const ScalingPoint& other) { return other.mode == point.mode && other.exchange == point.exchange; });
+}
+
+void measure_points(World& world, const RankOrder& order, const Invocation& invocation, int threads,
+                    const std::optional<StepTimes>& pace, std::vector<ScalingPoint>& points) {
+  for (std::int64_t round = 1; round <= invocation.scaling.rounds; ++round) {
+    for (ScalingPoint& point : points) {
+      on_ranks(world, order.position() < point.ranks, [&](World& working) {
+        measure_round(working, config_for(invocation, point, threads), invocation.steps, pace, point);
+      });
+      if (world.rank() != 0 || round < invocation.scaling.rounds) continue;
+      fmt::print("{}", scaling_line(point, first_of(points, point)));
+      std::fflush(stdout);
+    }
+  }
+}
+
+// Prints the forecasts and returns them as JSON.
+Json tell_forecast(const ForecastInputs& inputs, const Invocation& invocation) {
+  Json points = Json::array();
+  Json limits = Json::array();
+  fmt::print("\n{}", forecast_inputs_table(inputs));
+  const std::vector<int> counts = parse_forecast_ranks(invocation.scaling.forecast);
+  for (const ForecastQuestion& question : questions_of(invocation)) {
+    std::vector<ForecastPoint> foretold;
+    for (const int ranks : counts) {
+      foretold.push_back(forecast(inputs, question, ranks));
+      points.push_back(forecast_json(foretold.back(), question));
+    }
+    fmt::print("\n{}", forecast_table(foretold, question));
+    const auto limit = stops_paying(inputs, question, std::max(counts.back(), kMostForecast));
+    if (limit) {
+      fmt::print("forecast: from {} ranks on, another node adds less than half of what a node does alone\n", *limit);
+    } else {
+      fmt::print("forecast: up to {} ranks, every node adds more than half of what it does alone\n", kMostForecast);
+    }
+    limits.push_back({{"mode", name_of(question.mode)},
+                      {"exchange", name_of(question.exchange.kind)},
+                      {"ranks", limit ? Json(*limit) : Json(nullptr)}});
+  }
+  return {{"inputs", Json::parse(forecast_inputs_text(inputs))}, {"points", points}, {"stops_paying", limits}};
+}
+
+ExitStatus forecast_from_file(World& world, const Invocation& invocation) {
+  Json told;
+  run_agreed(world, [&] {
+    if (invocation.scaling.forecast.empty()) {
+      throw Error(ErrorSource::usage, "--forecast-from needs --forecast with the ranks to forecast, as 2..1024");
+    }
+    if (world.rank() == 0) told = tell_forecast(read_forecast_inputs(invocation.scaling.forecast_from), invocation);
+  });
+  write_bench_json(world, invocation.json, Json{{"bench", "scaling"}, {"forecast", told}}.dump(2) + "\n");
+  return ExitStatus::done;
+}
+
+std::string libraries_of(World& world, const RunConfig& config) {
+  return versions_text(assemble(world, config, nullptr, Log(world.rank(), world.host(), true)), world);
 }
 
 }  // namespace
 
 ExitStatus bench_scaling(World& world, const Invocation& invocation) {
-  const Cores cores = count_cores(world);
-  std::vector<int> counts;
-  run_agreed(world, [&] { counts = parse_rank_counts(invocation.ranks, world.size()); });
-  if (world.rank() == 0) {
-    fmt::print("{:>6} {:>5} {:>7} {:>10} {:>9} {:>9} {:>10} {:>10}\n", "mode", "ranks", "batch", "median ms", "25 % ms",
-               "75 % ms", "images/s", "efficiency");
+  if (!invocation.scaling.forecast_from.empty()) return forecast_from_file(world, invocation);
+  const RankOrder order(world);
+  const int threads = fewest_cores_per_rank(world, count_cores(world));
+  std::vector<ScalingPoint> points;
+  run_agreed(world, [&] {
+    points = plan_points(invocation, order);
+    if (!invocation.scaling.forecast.empty()) parse_forecast_ranks(invocation.scaling.forecast);
+  });
+  const RunConfig all = config_for(invocation, points.back(), threads);
+  const std::string libraries = libraries_of(world, all);
+  std::optional<StepTimes> pace;
+  if (invocation.scaling.paced) {
+    const RunConfig one = config_for(invocation, {.exchange = "ring", .batch = invocation.run.batch_size}, threads);
+    pace = measure_compute(world, one, invocation.steps, ComputingRanks::first_alone).profile.times;
   }
+  if (world.rank() == 0) fmt::print("{}\n{}", libraries, scaling_head());
+  measure_points(world, order, invocation, threads, pace, points);
+
   Json results = Json::array();
-  for (const std::string mode : {"strong", "weak"}) {
-    if (invocation.scaling.mode != "both" && invocation.scaling.mode != mode) continue;
-    std::optional<Point> first;
-    for (const int count : counts) {
-      on_first_ranks(world, count, [&](World& working) {
-        const RunConfig config = config_for(invocation, mode, count, cores, world.local_size());
-        const Point point = measure(working, config, invocation.steps, mode);
-        if (!first) first = point;
-        if (world.rank() != 0) return;
-        tell(point, *first);
-        results.push_back(as_json(point, *first));
-      });
-    }
+  Json json{{"bench", "scaling"},
+            {"model", invocation.run.model},
+            {"data", all.data},
+            {"precision", invocation.run.precision},
+            {"libraries", libraries},
+            {"hosts", order.hosts()},
+            {"threads", all.threads},
+            {"rounds", invocation.scaling.rounds},
+            {"paced", invocation.scaling.paced}};
+  if (world.rank() == 0) {
+    for (const ScalingPoint& point : points) results.push_back(scaling_json(point, first_of(points, point)));
   }
-  write_bench_json(world, invocation.json,
-                   Json{{"bench", "scaling"}, {"model", invocation.run.model}, {"results", results}}.dump(2) + "\n");
+  json["results"] = results;
+  if (!invocation.scaling.forecast.empty()) {
+    ForecastInputs inputs = measure_forecast_inputs(world, order, invocation, threads);
+    run_agreed(world, [&] {
+      if (world.rank() != 0) return;
+      inputs.misfit = misfit_of(inputs, points, invocation);
+      json["forecast"] = tell_forecast(inputs, invocation);
+    });
+  }
+  write_bench_json(world, invocation.json, json.dump(2) + "\n");
   return ExitStatus::done;
 }
 

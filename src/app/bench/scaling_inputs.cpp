@@ -1,0 +1,155 @@
+#include "scaling_inputs.hpp"
+
+#include "readied.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <set>
+#include <span>
+#include <utility>
+
+namespace tutti {
+namespace {
+
+constexpr std::array<std::int64_t, 5> kLinkBytes{4 << 10, 64 << 10, 1 << 20, 4 << 20, 16 << 20};
+constexpr std::int64_t kLinkRepeats = 7;
+// Strong scaling asks for the compute of so many times smaller batches, too.
+constexpr std::array<std::int64_t, 3> kSmallerBatches{2, 4, 16};
+
+// As doubles, so that ranks can pass them on.
+std::vector<double> packed(const StepTimes& times) {
+  std::vector<double> figures{times.input, times.update};
+  for (const StepTimes::Stretch& stretch : times.compute) {
+    figures.push_back(stretch.seconds);
+    figures.push_back(static_cast<double>(stretch.final_elements));
+  }
+  return figures;
+}
+
+StepTimes unpacked(std::span<const double> figures) {
+  StepTimes times{.input = figures[0], .compute = {}, .update = figures[1]};
+  for (std::size_t i = 2; i + 1 < figures.size(); i += 2) {
+    times.compute.push_back({.seconds = figures[i], .final_elements = static_cast<std::int64_t>(figures[i + 1])});
+  }
+  return times;
+}
+
+std::vector<std::vector<double>> gather(World& world, const std::vector<double>& mine) {
+  std::vector<std::vector<double>> all;
+  for (const auto& bytes : world.all_gather(std::as_bytes(std::span(mine)))) {
+    std::vector<double> figures(bytes.size() / sizeof(double));
+    std::memcpy(figures.data(), bytes.data(), bytes.size());
+    all.push_back(std::move(figures));
+  }
+  return all;
+}
+
+struct SoloRun {
+  std::vector<StepTimes> steps;
+  std::vector<std::int64_t> bucket_ends;
+};
+
+SoloRun compute_alone(World& alone, const RunConfig& config, const TimedSteps& steps) {
+  Readied run(alone, config);
+  SoloRun solo{.steps = {}, .bucket_ends = run.trainer->bucket_ends()};
+  for (std::int64_t i = 0; i < steps.warmup + steps.timed; ++i) {
+    StepTimes times = run.trainer->timed_step();
+    if (i >= steps.warmup) solo.steps.push_back(std::move(times));
+  }
+  return solo;
+}
+
+std::vector<TimedSum> time_between(World& world, bool takes_part, const RunConfig& config) {
+  std::vector<TimedSum> sums;
+  on_ranks(world, takes_part, [&](World& pair) {
+    const Assembly assembly = assemble(pair, config, nullptr, Log(pair.rank(), pair.host(), true));
+    sums = time_all_reduce(pair, {*assembly.backend, *assembly.communicator}, {kLinkBytes.begin(), kLinkBytes.end()},
+                           kLinkRepeats);
+  });
+  return sums;
+}
+
+// Ascending.
+std::set<std::int64_t> images_a_rank(const Invocation& invocation) {
+  const std::int64_t batch = invocation.run.batch_size;
+  std::set<std::int64_t> images{batch};
+  if (invocation.scaling.mode == "weak") return images;
+  for (const std::int64_t times : kSmallerBatches) images.insert(std::max<std::int64_t>(1, batch / times));
+  return images;
+}
+
+}  // namespace
+
+MeasuredCompute measure_compute(World& world, const RunConfig& config, const TimedSteps& steps, ComputingRanks who) {
+  SoloRun solo;
+  if (who == ComputingRanks::first_alone) {
+    on_first_ranks(world, 1, [&](World& alone) { solo = compute_alone(alone, config, steps); });
+  } else {
+    const auto alone = world.split(world.rank());
+    run_agreed(world, [&] { solo = compute_alone(*alone, config, steps); });
+  }
+  MeasuredCompute measured;
+  std::vector<StepTimes> by_rank;
+  for (const auto& figures :
+       gather(world, solo.steps.empty() ? std::vector<double>{} : packed(median_of(solo.steps)))) {
+    if (!figures.empty()) by_rank.push_back(unpacked(figures));
+  }
+  measured.profile = {.images = config.batch_size, .times = median_of(by_rank)};
+  std::vector<double> seconds;
+  for (const StepTimes& step : solo.steps) seconds.push_back(step.compute_seconds());
+  for (const auto& theirs : gather(world, seconds)) {
+    for (const double its : theirs) measured.ratios.push_back(its / measured.profile.times.compute_seconds());
+  }
+  std::ranges::sort(measured.ratios);
+  measured.bucket_ends = solo.bucket_ends;
+  return measured;
+}
+
+ForecastInputs measure_forecast_inputs(World& world, const RankOrder& order, const Invocation& invocation,
+                                       int threads) {
+  ForecastInputs inputs;
+  inputs.source = fmt::format("measured on {} ranks of {} hosts", order.ranks(), order.nodes());
+  inputs.model = invocation.run.model;
+  inputs.ranks_per_node = order.ranks_of(1);
+  const bool paced = invocation.scaling.paced;
+  const ScalingPoint alone{.exchange = "ring", .batch = invocation.run.batch_size};
+  for (const std::int64_t images : images_a_rank(invocation)) {
+    RunConfig config = config_for(invocation, alone, threads);
+    config.batch_size = images;
+    MeasuredCompute measured = measure_compute(world, config, invocation.steps,
+                                               paced ? ComputingRanks::first_alone : ComputingRanks::all_at_once);
+    inputs.compute.push_back(std::move(measured.profile));
+    inputs.bucket_ends = std::move(measured.bucket_ends);
+    if (!paced) inputs.jitter = std::move(measured.ratios);
+  }
+  ScalingPoint pair = alone;
+  pair.ranks = 2;
+  const RunConfig config = config_for(invocation, pair, threads);
+  const auto link_between = [&](int one, int other) {
+    const auto sums = time_between(world, order.position() == one || order.position() == other, config);
+    return sums.empty() ? Link{} : fit_link(sums, 2);
+  };
+  if (order.ranks_of(1) > 1) inputs.within = link_between(0, 1);
+  if (order.nodes() > 1) inputs.between = link_between(0, order.ranks_of(1));
+  return inputs;
+}
+
+double misfit_of(const ForecastInputs& inputs, const std::vector<ScalingPoint>& points, const Invocation& invocation) {
+  double misfit = 0;
+  for (const ScalingPoint& point : points) {
+    if (point.oversubscribed || point.nodes > 2) continue;
+    const ForecastQuestion question{
+        .mode = point.mode,
+        .exchange = {.kind = parse_exchange(point.exchange), .shard_optimizer = invocation.run.shard_optimizer},
+        .batch = invocation.run.batch_size};
+    const double foretold = forecast(inputs, question, point.ranks).step_seconds;
+    misfit = std::max(misfit, std::abs(foretold / point.spread().median - 1));
+  }
+  return misfit;
+}
+
+}  // namespace tutti
