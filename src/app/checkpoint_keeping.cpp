@@ -1,6 +1,7 @@
 #include "checkpoint_keeping.hpp"
 
 #include "tutti/base/error.hpp"
+#include "tutti/base/spread.hpp"
 #include "tutti/base/stopwatch.hpp"
 
 #include <fmt/format.h>
@@ -14,12 +15,6 @@
 
 namespace tutti {
 namespace {
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + std::ssize(values) / 2;
-  std::ranges::nth_element(values, middle);
-  return *middle;
-}
 
 std::string record_of(const SaveReport& report, double stall_seconds) {
   nlohmann::ordered_json json{{"event", "checkpoint"},
@@ -110,7 +105,7 @@ void CheckpointKeeping::tell_cost() const {
       fmt::format("{} checkpoint{} of {:.1f} MiB in {}: {:.3f} s each beside training, which stood still for "
                   "{:.3f} s ({:.3f} s at most)",
                   good_saves_.size(), good_saves_.size() == 1 ? "" : "s", static_cast<double>(bytes_) / 0x1p20, folder_,
-                  median(good_saves_), median(stalls), std::ranges::max(stalls)));
+                  spread_of(good_saves_).median, spread_of(stalls).median, std::ranges::max(stalls)));
 }
 
 }  // namespace tutti

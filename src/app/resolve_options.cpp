@@ -159,8 +159,7 @@ TrainerOptions resolve_options(const RunConfig& config, const NetworkSpec& model
                          .checkpoint_every_steps = interval.steps,
                          .checkpoint_every_epochs = interval.epochs,
                          .checkpoint_at_end = !config.out.empty(),
-                         .checkpoint_at_best = config.keep_best,
-                         .reports_samples = !config.sample_log.empty()};
+                         .checkpoint_at_best = config.keep_best};
   options.part_map = parse_part_map(config.part_map);
   require_sensible(options.optimizer);
   require_sensible(options.learning_rate);

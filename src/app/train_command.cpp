@@ -142,6 +142,7 @@ void TrainRun::build(const Invocation& invocation) {
                        .model = model_text(assembly_.network->spec()),
                        .versions = versions_text(assembly_, world_),
                        .data_digest = assembly_.data_digest};
+  assembly_.options.reports_samples = world_.rank() == 0 && !config.sample_log.empty();  // it alone writes them
   std::vector<std::string> drawn;
   build_alike(world_, config, *assembly_.backend, [&] {
     trainer_.emplace(assembly_.parts(), assembly_.options, facts);

@@ -23,8 +23,6 @@
 namespace tutti {
 namespace {
 
-using File = UniqueHandle<int, CloseFile, -1>;
-
 constexpr const char* kRemedy =
     "make it larger (mount -o remount,size=.. /dev/shm; in a container --shm-size), start one rank a host with more "
     "--threads, or use a smaller data set";
@@ -57,7 +55,7 @@ void remove_abandoned() {
        entry.increment(failure)) {
     const std::string name = entry->path().filename().string();
     if (!name.starts_with(kStem)) continue;
-    const File file(::shm_open(("/" + name).c_str(), O_RDWR | O_CLOEXEC, 0));
+    const Descriptor file(::shm_open(("/" + name).c_str(), O_RDWR | O_CLOEXEC, 0));
     if (file && is_abandoned(file.get())) ::shm_unlink(("/" + name).c_str());
   }
 }
@@ -84,14 +82,12 @@ Buffer map(int file, const std::string& name, std::size_t bytes) {
 
 }  // namespace
 
-void CloseFile::operator()(int file) const noexcept { ::close(file); }
-
 NodeMemory NodeMemory::create(std::size_t bytes) {
   remove_abandoned();
   NodeMemory made;
   const std::string name = random_name();
-  made.locked_ = File(::shm_open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-  const File& file = made.locked_;
+  made.locked_ = Descriptor(::shm_open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  const Descriptor& file = made.locked_;
   if (!file) refuse("create", name, errno);
   made.name_ = name;
   if (::flock(file.get(), LOCK_EX) != 0) refuse("lock", name, errno);
@@ -109,7 +105,7 @@ NodeMemory NodeMemory::create(std::size_t bytes) {
 
 NodeMemory NodeMemory::open(const std::string& name, std::size_t bytes) {
   NodeMemory opened;
-  const File file(::shm_open(name.c_str(), O_RDWR | O_CLOEXEC, 0));
+  const Descriptor file(::shm_open(name.c_str(), O_RDWR | O_CLOEXEC, 0));
   if (!file) refuse("open", name, errno);
   opened.memory_ = map(file.get(), name, bytes);
   return opened;

@@ -4,16 +4,12 @@
 // are removed by the next one that makes one.
 
 #include "tutti/backend/tensor.hpp"
-#include "tutti/base/unique_handle.hpp"
+#include "tutti/base/descriptor.hpp"
 
 #include <cstddef>
 #include <string>
 
 namespace tutti {
-
-struct CloseFile {
-  void operator()(int file) const noexcept;
-};
 
 class NodeMemory {
  public:
@@ -34,8 +30,8 @@ class NodeMemory {
   Buffer take() { return std::move(memory_); }
 
  private:
-  std::string name_;                         // empty where there is none to remove
-  UniqueHandle<int, CloseFile, -1> locked_;  // as long as it has its name
+  std::string name_;   // empty where there is none to remove
+  Descriptor locked_;  // as long as it has its name
   Buffer memory_;
 };
 

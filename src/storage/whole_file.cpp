@@ -48,8 +48,6 @@ void flush_folder(const std::string& path) {
 
 }  // namespace
 
-void CloseDescriptor::operator()(int descriptor) const noexcept { static_cast<void>(::close(descriptor)); }
-
 WholeFile::WholeFile(const std::string& path) : path_(path) {
   // A killed process of the same number may have left its file behind, and on a shared file system another
   // container may have the same host name and number; so an existing file is passed by, never touched.

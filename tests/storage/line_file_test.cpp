@@ -1,5 +1,7 @@
 #include "tutti/storage/line_file.hpp"
 
+#include "tutti/storage/whole_file.hpp"
+
 #include "support/overwrite.hpp"
 #include "support/scratch_folder.hpp"
 #include "support/thrown.hpp"

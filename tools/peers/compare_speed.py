@@ -124,6 +124,19 @@ def tell(options: argparse.Namespace, rounds: list[dict[str, dict]]) -> None:
         print(f"{side}: {rounds[0][side]['libraries']}")
 
 
+def with_programs(parser: argparse.ArgumentParser) -> argparse.Namespace:
+    """The options, with those that every comparison has; both programs are there."""
+    parser.add_argument("--trainer", default=str(ROOT / "build/release/trainer"), help="default: %(default)s")
+    parser.add_argument("--python", default=peer_python.interpreter(), help="one with torch; default: %(default)s")
+    parser.add_argument("--json", help="write every run's figures to this file, too")
+    options = parser.parse_args()
+    if not pathlib.Path(options.trainer).is_file():
+        parser.error(f"{options.trainer} is not built: cmake --preset release && cmake --build --preset release")
+    if subprocess.run([options.python, "-c", "import torch"], capture_output=True, check=False).returncode != 0:
+        parser.error(f"{options.python} has no torch: {peer_python.REMEDY}")
+    return options
+
+
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
                                      epilog=f"A Python with torch: {peer_python.REMEDY}")
@@ -135,15 +148,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=5, help="default: %(default)s")
     parser.add_argument("--steps", type=int, default=20, help="timed in each run; default: %(default)s")
     parser.add_argument("--warmup-steps", type=int, default=5, help="before them; default: %(default)s")
-    parser.add_argument("--trainer", default=str(ROOT / "build/release/trainer"), help="default: %(default)s")
-    parser.add_argument("--python", default=peer_python.interpreter(), help="one with torch; default: %(default)s")
-    parser.add_argument("--json", help="write every run's figures to this file, too")
-    options = parser.parse_args()
-    if not pathlib.Path(options.trainer).is_file():
-        parser.error(f"{options.trainer} is not built: cmake --preset release && cmake --build --preset release")
-    if subprocess.run([options.python, "-c", "import torch"], capture_output=True, check=False).returncode != 0:
-        parser.error(f"{options.python} has no torch: {peer_python.REMEDY}")
-    return options
+    return with_programs(parser)
 
 
 def main() -> None:

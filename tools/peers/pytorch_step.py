@@ -4,9 +4,12 @@
 Batches lie in the device's memory in channels_last; SGD with momentum 0.9 in its fused form; the loss is read after the
 last step. The first step, with all that is compiled or chosen in it, counts as start-up, as do the imports. On a GPU
 cuDNN chooses by timing, and steps are timed together by the device's own clock, so that nobody waits between them.
+As a rank of several it trains by DistributedDataParallel over gloo, set as fast as it goes: a graph that stays, buckets
+that are the gradients, and running statistics that each rank keeps to itself. The slowest rank's seconds count then.
 """
 
 import argparse
+import datetime
 import json
 import os
 import pathlib
@@ -17,7 +20,7 @@ import sys
 import time
 
 import torch
-from torch import nn
+from torch import distributed, nn
 
 from reference_nets import NETWORKS, make_network
 
@@ -39,6 +42,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--graph", action="store_true", help="the whole step recorded as one CUDA graph")
     parser.add_argument("--on-demand", action="store_true",
                         help="time the steps once for every line on stdin; the first object then tells of the start")
+    parser.add_argument("--meet", help="where this rank finds the others: file://PATH?rank=R&world_size=N")
     return parser.parse_args()
 
 
@@ -58,6 +62,9 @@ def make_step(options: argparse.Namespace, images: torch.Tensor, labels: torch.T
     """A function that plays one step on images and labels like these and returns the loss."""
     network = make_network(options.model, tuple(images.shape[1:]), CLASSES).to(options.device)
     network = network.to(memory_format=torch.channels_last).train()
+    if distributed.is_initialized():
+        network = nn.parallel.DistributedDataParallel(network, static_graph=True, gradient_as_bucket_view=True,
+                                                      broadcast_buffers=False)
     optimizer = torch.optim.SGD(network.parameters(), lr=0.01, momentum=0.9, fused=True)
 
     def loss_of(images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
@@ -114,7 +121,10 @@ def seconds_of_steps(play, device: str, warmup_steps: int, timed_steps: int) -> 
         begin = time.perf_counter()
         play(i)
         seconds.append(time.perf_counter() - begin)
-    return statistics.median(seconds[-timed_steps:])
+    timed = torch.tensor(seconds[-timed_steps:], dtype=torch.float64)
+    if distributed.is_initialized():
+        distributed.all_reduce(timed, distributed.ReduceOp.MAX)
+    return statistics.median(timed.tolist())
 
 
 def main() -> None:
@@ -122,6 +132,8 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     torch.set_num_interop_threads(1)
     torch.manual_seed(0)
+    if options.meet:
+        distributed.init_process_group("gloo", options.meet, timeout=datetime.timedelta(seconds=60))
     torch.backends.cudnn.benchmark = True
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = options.precision == "tf32"
     shape = tuple(map(int, options.shape.split("x")))
@@ -144,6 +156,8 @@ def main() -> None:
 
     if not options.on_demand:
         print(json.dumps(start | figures()))
+        if distributed.is_initialized():
+            distributed.destroy_process_group()
         return
     print(json.dumps(start | {"loss": loss}), flush=True)
     for _ in sys.stdin:

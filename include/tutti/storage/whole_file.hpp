@@ -2,7 +2,7 @@
 // A file that appears whole or not at all: written under a temporary name in the same folder, flushed to the disk, read
 // back where that is asked for, renamed, and the folder flushed. Until the rename the old file, if any, is untouched.
 
-#include "tutti/base/unique_handle.hpp"
+#include "tutti/base/descriptor.hpp"
 
 #include <cstddef>
 #include <span>
@@ -10,11 +10,6 @@
 #include <vector>
 
 namespace tutti {
-
-struct CloseDescriptor {
-  void operator()(int descriptor) const noexcept;
-};
-using Descriptor = UniqueHandle<int, CloseDescriptor, -1>;
 
 // A file under its temporary name, empty at first, for writers that need a path; removed again unless it is kept.
 // Throws save errors as write_whole does.

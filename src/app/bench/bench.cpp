@@ -5,29 +5,12 @@
 #include "tutti/storage/whole_file.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <optional>
 #include <span>
 #include <utility>
 
 namespace tutti {
-namespace {
-
-// `sorted` is ascending; between two values the nearer one counts by its distance.
-double quantile(const std::vector<double>& sorted, double fraction) {
-  const double place = fraction * static_cast<double>(sorted.size() - 1);
-  const auto below = static_cast<std::size_t>(std::floor(place));
-  const std::size_t above = std::min(below + 1, sorted.size() - 1);
-  return std::lerp(sorted[below], sorted[above], place - static_cast<double>(below));
-}
-
-}  // namespace
-
-Spread spread_of(std::vector<double> values) {
-  std::ranges::sort(values);
-  return {.low = quantile(values, 0.25), .median = quantile(values, 0.5), .high = quantile(values, 0.75)};
-}
 
 void on_first_ranks(World& world, int ranks, const std::function<void(World& working)>& work) {
   on_ranks(world, world.rank() < ranks, work);

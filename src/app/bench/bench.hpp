@@ -2,6 +2,7 @@
 // trainer bench: measurements inside one launch. Where rank counts are measured, ranks that one leaves out sleep.
 
 #include "tutti/base/exit_status.hpp"
+#include "tutti/base/spread.hpp"
 #include "tutti/comm/world.hpp"
 #include "tutti/train/trainer.hpp"
 
@@ -27,14 +28,6 @@ ExitStatus bench_input(World& world, const Invocation& invocation);
 ExitStatus bench_scaling(World& world, const Invocation& invocation);
 // Time per step, images/s, memory and start-up of a training on all ranks, the slowest counting. Collective.
 ExitStatus bench_step(World& world, const Invocation& invocation);
-
-// Median and quartiles of a sample of times, not empty.
-struct Spread {
-  double low = 0;
-  double median = 0;
-  double high = 0;
-};
-Spread spread_of(std::vector<double> values);
 
 // Work on the ranks that say so, as a world of their own, while the others sleep. An error that the working ranks share
 // is raised on all; one that a rank met alone ends the job. Collective.

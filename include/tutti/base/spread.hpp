@@ -1,0 +1,17 @@
+#pragma once
+// What a sample of times is told by: its median and quartiles. Between two values the nearer one counts by its distance.
+
+#include <vector>
+
+namespace tutti {
+
+struct Spread {
+  double low = 0;
+  double median = 0;
+  double high = 0;
+};
+
+// Of at least one value.
+Spread spread_of(std::vector<double> values);
+
+}  // namespace tutti

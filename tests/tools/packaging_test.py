@@ -1,0 +1,80 @@
+"""Holds tools/packaging to the libraries that tools/setup lists, and to the syntax of each kind of file."""
+
+import pathlib
+import re
+import subprocess
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "tools/packaging"
+
+# What each Debian package is called in Spack and on conda-forge; None: the site's own compiler.
+NAMES = {
+    "build-essential": (None, "cxx-compiler"), "cmake": ("cmake", "cmake"), "ninja-build": ("ninja", "ninja"),
+    "pkg-config": ("pkgconf", "pkg-config"), "python3": ("python", "python"), "libopenmpi-dev": ("openmpi", "openmpi"),
+    "openmpi-bin": ("openmpi", "openmpi"), "libhdf5-dev": ("hdf5", "hdf5"), "libdnnl-dev": ("onednn", "onednn"),
+    "libgtest-dev": ("googletest", "gtest"), "libgmock-dev": ("googletest", "gmock"),
+    "libcli11-dev": ("cli11", "cli11"), "libfmt-dev": ("fmt", "fmt"),
+    "nlohmann-json3-dev": ("nlohmann-json", "nlohmann_json"),
+    "libtoml11-dev": ("toml11", "toml11"), "zlib1g-dev": ("zlib", "zlib"),
+    "libjpeg62-turbo-dev": ("libjpeg-turbo", "libjpeg-turbo"), "libpng-dev": ("libpng", "libpng")}
+
+# The little of YAML that the recipes keep to: comments, keys, plain values and items. A plain one with a colon at its
+# end or before a space would be a mapping.
+PLAIN = r"""[\w.-](?:[^\s:#'"]|:(?=\S)| (?!#))*"""
+YAML_LINE = re.compile(rf'(?:  )*(?:#.*|[\w-]+:(?: {PLAIN})?|- (?P<item>{PLAIN}|"[^"\\]+"))')
+
+
+def read(name):
+    return (FOLDER / name).read_text(encoding="utf-8")
+
+
+def yaml_items(test, text):
+    """The names of packages among the items, without their versions."""
+    matches = [YAML_LINE.fullmatch(line) for line in text.splitlines()]
+    test.assertNotIn(None, matches, text.splitlines()[matches.index(None)] if None in matches else "")
+    return {re.match(r"[\w.-]+", match["item"].strip('"'))[0] for match in matches if match["item"]}
+
+
+class Packaging(unittest.TestCase):
+    def test_names_every_library_that_setup_installs(self):
+        listed = subprocess.run([ROOT / "tools/setup", "--list"], capture_output=True, text=True, check=True).stdout
+        self.assertEqual(sorted(NAMES), sorted(listed.split()))
+        spack, conda = zip(*NAMES.values())
+        self.assertEqual(set(), {name for name in spack if name} - yaml_items(self, read("spack.yaml")))
+        self.assertEqual(set(), set(conda) - yaml_items(self, read("environment.yml")))
+
+    def test_takes_no_item_for_text_that_yaml_reads_as_a_mapping(self):
+        for line in ("- cmake@3.23:", "- hdf5@1.10.7: ~mpi", "\tname: tutti", "   - three", "- 'one", "name:tutti"):
+            self.assertIsNone(YAML_LINE.fullmatch(line), line)
+
+    def test_builds_an_image_in_two_stages_from_files_that_are_there(self):
+        sections = {}
+        for line in read("tutti.def").splitlines():
+            if line.startswith(("%", "Bootstrap:")):
+                sections.setdefault(line, []).append(text := [])
+            elif line.strip() and not line.startswith("#"):
+                text.append(line.strip())
+        self.assertEqual({"Bootstrap: docker", "%files", "%files from build", "%post", "%environment", "%runscript",
+                          "%test", "%help"}, set(sections))
+        self.assertEqual([["From: debian:12", "Stage: build"], ["From: debian:12", "Stage: run"]],
+                         sections["Bootstrap: docker"])
+        for line in sections["%files"][0]:
+            self.assertTrue((ROOT / line.split()[0]).exists(), line)
+        build, _ = sections["%post"]
+        self.assertIn("tools/setup", build)
+        self.assertIn("cmake --install build/release --prefix /opt/tutti", build)
+        self.assertIn("/opt/tutti/bin", " ".join(sections["%environment"][0]))
+
+    def test_has_a_modulefile_of_what_is_installed(self):
+        text = read("modulefile")
+        self.assertTrue(text.startswith("#%Module1.0\n"), text)
+        self.assertEqual(text.count("{"), text.count("}"))
+        self.assertIn("prepend-path PATH $prefix/bin", text)
+        self.assertRegex(text, r"foreach folder \{lib lib64\}")
+        version = re.search(r"VERSION ([\d.]+) ", (ROOT / "CMakeLists.txt").read_text(encoding="utf-8"))[1]
+        self.assertEqual({version}, set(re.findall(r"\d+\.\d+\.\d+", text)))
+
+
+if __name__ == "__main__":
+    unittest.main()
