@@ -30,8 +30,6 @@ choose_launcher() {
 # Runs a training in the folder `out` and sets its `status`. Warnings of Slurm reach all ranks as USR1, and a training
 # that did not end well after one counts as saved: it may have begun too late to say so.
 train() { # OPTIONS
-  local run='' warned=
-  trap 'warned=1; kill -USR1 $run 2>/dev/null || true' USR1 TERM
   mkdir -p "$out"
   rm -f "$out/exit.json"
   "${launcher[@]}" ./trainer "$@" --out "$out" --resume &
@@ -45,15 +43,20 @@ train() { # OPTIONS
 # Trains as far as Slurm lets it. A job that was stopped in time goes back into the queue, and then on from the newest
 # checkpoint; but not when scancel stopped it, or when it may not be requeued.
 train_and_go_on() { # OPTIONS
+  local run='' warned='' job
+  trap 'warned=1; kill -USR1 $run 2>/dev/null || true' USR1 TERM
   local task=${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}
   task=${task:-$SLURM_JOB_ID}
   out=${TUTTI_OUT:-runs/$SLURM_JOB_NAME-$task}
   choose_launcher
   train "$@"
   ((status == 75)) || exit "$status"
-  if [[ $(squeue -h -j "$task" -o '%T %r') == 'COMPLETING None' ]]; then
+  job=$(scontrol show job "$task")
+  if [[ $job =~ Restarts=([0-9]+) ]] && ((BASH_REMATCH[1] > ${SLURM_RESTART_COUNT:-0})); then
+    say "saved in time; Slurm has put the job back into the queue"
+  elif [[ $job == *JobState=COMPLETING\ Reason=None\ * ]]; then
     say "saved and cancelled; TUTTI_OUT=$out sbatch ... goes on"
-  elif scontrol show job "$SLURM_JOB_ID" | grep -qw Requeue=0; then
+  elif [[ $job == *\ Requeue=0\ * ]]; then
     say "saved in time; a job with TUTTI_OUT=$out goes on"
   else
     say "saved in time; back into the queue"
