@@ -9,4 +9,7 @@ namespace tutti::mpi {
 std::optional<int> launched_size();
 std::optional<int> launched_local_size();
 
+// Whether this is one of several tasks of a Slurm step whose library must find the others by another means than PMIx.
+bool started_by_slurm_without_pmix();
+
 }  // namespace tutti::mpi
