@@ -262,9 +262,9 @@ void require_own_launcher() {
   const std::string library = library_name();
   check(MPI_Finalize());
   throw Error(ErrorSource::usage,
-              fmt::format("the launcher started {} processes, but {} sees only this one: start them with the mpirun "
-                          "of that library, or with srun --mpi=pmix where it is built for Slurm",
-                          launched, library));
+              fmt::format("{} started {} processes, but {} sees only this one: start them with the mpiexec of that "
+                          "library, or with srun --mpi={} where it is built for Slurm",
+                          mpi::launcher_name(), launched, library, library.starts_with("Open MPI") ? "pmix" : "pmi2"));
 }
 
 }  // namespace
