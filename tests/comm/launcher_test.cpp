@@ -76,7 +76,9 @@ TEST_F(Launcher, IsSeenUnderSlurmWithPmi2) {
 TEST_F(Launcher, IsSeenUnderSlurmWithPmix) {
   set("SLURM_PROCID", "5");
   set("PMIX_RANK", "5");
+  set("SLURM_STEP_NUM_TASKS", "8");
   EXPECT_TRUE(started_by_launcher());
+  EXPECT_FALSE(mpi::started_by_slurm_without_pmix());
   EXPECT_EQ(launcher_rank(), 5);
 }
 
@@ -87,6 +89,7 @@ TEST_F(Launcher, IsSeenInAStepOfSeveralTasksEvenWithoutPmi) {
   EXPECT_TRUE(started_by_launcher());
   EXPECT_EQ(launcher_rank(), 7);
   EXPECT_EQ(mpi::launched_size(), 8);
+  EXPECT_TRUE(mpi::started_by_slurm_without_pmix());
 }
 
 TEST_F(Launcher, IsAbsentInABatchScript) {
@@ -123,6 +126,7 @@ TEST_F(Launcher, IsMpichsInsideASlurmJob) {
   EXPECT_EQ(launcher_rank(), 0);
   EXPECT_EQ(mpi::launched_size(), 1);
   EXPECT_EQ(mpi::launcher_name(), "MPICH's mpiexec");
+  EXPECT_FALSE(mpi::started_by_slurm_without_pmix());
 }
 
 TEST_F(Launcher, IgnoresWhatIsNoNumber) {

@@ -55,4 +55,9 @@ std::string mpi::launcher_name() {
 
 std::optional<int> mpi::launched_local_size() { return number_in_environment("OMPI_COMM_WORLD_LOCAL_SIZE"); }
 
+bool mpi::started_by_slurm_without_pmix() {
+  return number_in_environment("SLURM_STEP_NUM_TASKS").value_or(1) > 1 &&
+         !first_number({"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "MPI_LOCALNRANKS"});
+}
+
 }  // namespace tutti

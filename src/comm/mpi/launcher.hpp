@@ -12,4 +12,7 @@ std::optional<int> launched_local_size();
 // Who started this process, for messages: "Open MPI's mpirun".
 std::string launcher_name();
 
+// Whether this is one of several tasks of a Slurm step whose library must find the others by another means than PMIx.
+bool started_by_slurm_without_pmix();
+
 }  // namespace tutti::mpi
