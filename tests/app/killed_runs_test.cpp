@@ -173,8 +173,8 @@ class KilledRuns : public ::testing::Test {
 };
 
 void KilledRuns::kill_some(const ChildProcess& job) {
-  std::vector<pid_t> victims = job.children();
-  const int kind = draw(4);  // all of it twice, some rank, the launcher
+  std::vector<pid_t> victims = job.descendants();
+  const int kind = draw(4);  // all of it twice, one of what the launcher started, the launcher
   if (kind == 2 && !victims.empty()) {
     victims = {victims[static_cast<std::size_t>(draw(static_cast<int>(victims.size())))]};
   } else if (kind == 3) {

@@ -253,15 +253,20 @@ void require_full_threads(int provided) {
       .on_all_ranks();
 }
 
-constexpr std::string_view kLaunchers =
-    "start them with srun --mpi=pmix (Open MPI) or --mpi=pmi2 (MPICH), where `srun --mpi=list` names it, or with the "
-    "mpirun of that library inside sbatch";
+bool is_open_mpi(const std::string& library) { return library.starts_with("Open MPI"); }
+
+std::string launchers_of(const std::string& library) {
+  return fmt::format(
+      "start them with the mpiexec of that library, or with srun --mpi={} where `srun --mpi=list` names it",
+      is_open_mpi(library) ? "pmix" : "pmi2");
+}
 
 // Open MPI ends a process to which srun does not speak as it expects by itself, with advice to build Slurm anew.
 void note_deaf_start() {
-  if (!mpi::started_by_slurm_without_pmix() || launcher_rank() != 0) return;
+  const std::string library = library_name();
+  if (!is_open_mpi(library) || !mpi::started_by_slurm_without_pmix() || launcher_rank() != 0) return;
   write_stderr_line(fmt::format("trainer: srun started {} tasks without PMIx. Should {} refuse to start here: {}",
-                                mpi::launched_size().value_or(0), library_name(), kLaunchers));
+                                mpi::launched_size().value_or(0), library, launchers_of(library)));
 }
 
 // The launcher of another MPI starts as many lone processes as ranks were asked for, each of which would
@@ -273,8 +278,8 @@ void require_own_launcher() {
   if (size > 1 || launched <= 1) return;
   const std::string library = library_name();
   check(MPI_Finalize());
-  throw Error(ErrorSource::usage, fmt::format("the launcher started {} processes, but {} sees only this one: {}",
-                                              launched, library, kLaunchers));
+  throw Error(ErrorSource::usage, fmt::format("{} started {} processes, but {} sees only this one: {}",
+                                              mpi::launcher_name(), launched, library, launchers_of(library)));
 }
 
 }  // namespace
