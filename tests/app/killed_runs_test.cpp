@@ -191,7 +191,9 @@ std::optional<int> KilledRuns::start_and_kill(const std::string& out, int ranks,
   const double moment = std::uniform_real_distribution<>(0, longest)(random_);
   // What killed MPI jobs leave of their own goes where the test cleans up.
   ChildProcess job(trainer_words(ranks == 1 ? 0 : ranks, run_words(model_, out)), log,
-                   {{"TMPDIR", folder_.path()}, {"OMPI_MCA_btl_vader_backing_directory", folder_.path()}});
+                   {{"TMPDIR", folder_.path()},
+                    {"OMPI_MCA_btl_vader_backing_directory", folder_.path()},  // of Open MPI 4
+                    {"OMPI_MCA_btl_sm_backing_directory", folder_.path()}});   // and of 5
   if (const auto status = job.wait(moment)) return status;
   kill_some(job);
   const auto status = job.wait(kPatienceSeconds);

@@ -249,7 +249,7 @@ void require_full_threads(int provided) {
   check(MPI_Finalize());
   throw Error(ErrorSource::usage, fmt::format("{} gives thread support {}, and MPI_THREAD_MULTIPLE ({}) is needed; "
                                               "use a build of the MPI library with full thread support",
-                                              library_name(), provided, MPI_THREAD_MULTIPLE))
+                                              library_name(), provided, int{MPI_THREAD_MULTIPLE}))
       .on_all_ranks();
 }
 
