@@ -44,7 +44,7 @@ class Run:
         return max((record["step"] for record in self.epochs + self.stretches + self.checkpoints), default=0)
 
     def epochs_at(self, step: int) -> float:
-        """Epochs done after so many steps; whole numbers at the epochs' own records, but for a last one cut short."""
+        """Epochs done after so many steps, or the steps before any has ended; whole numbers at the epochs' own records, but for a last one cut short."""
         before = {"step": 0, "epoch": 0}
         longest = 1.0
         for record in self.epochs:
