@@ -21,8 +21,8 @@ sys.path.insert(0, str(TOOLS))
 from plotting import allreduce, bench_file, command_line, learning, run_folder, scaling, sheet, time_shares
 from plotting.errors import PlotError
 
-START = {"event": "run", "command_line": ["trainer", "--out", "a<b"], "ranks": 4, "model": "lenet", "data": "/data/glyphs",
-         "exchange": "exact"}
+START = {"event": "run", "command_line": ["trainer", "--out", "a<b"], "ranks": 4, "model": "lenet",
+         "data": "/data/glyphs", "exchange": "exact"}
 
 
 def epoch(number, loss=0.5, test=0.9):
@@ -41,16 +41,17 @@ def checkpoint(step, **more):
 
 def point(ranks, mode="weak", exchange="ring", efficiency=1.0, **more):
     seconds = 0.1 / efficiency
-    return {"mode": mode, "exchange": exchange, "nodes": 1, "ranks": ranks, "batch": 64 * (ranks if mode == "weak" else 1),
+    batch = 64 * (ranks if mode == "weak" else 1)
+    return {"mode": mode, "exchange": exchange, "nodes": 1, "ranks": ranks, "batch": batch,
             "step_seconds_median": seconds, "step_seconds_low_quartile": seconds * 0.9,
             "step_seconds_high_quartile": seconds * 1.25, "images_per_second": 640 * ranks * efficiency,
             "efficiency": efficiency, "oversubscribed": ranks > 2,
-            "time": {"input": 0.01, "compute": 0.08, "imbalance": 0.0, "exchange": seconds - 0.1, "update": 0.01}} | more
+            "time": {"input": 0.01, "compute": 0.08, "imbalance": 0, "exchange": seconds - 0.1, "update": 0.01}} | more
 
 
 def forecast(ranks, exchange="ring", mode="weak"):
-    return {"mode": mode, "exchange": exchange, "nodes": ranks, "ranks": ranks, "step_seconds": 0.125, "efficiency": 0.8,
-            "efficiency_low": 0.7, "efficiency_high": 0.9, "label": "forecast"}
+    return {"mode": mode, "exchange": exchange, "nodes": ranks, "ranks": ranks, "step_seconds": 0.125,
+            "efficiency": 0.8, "efficiency_low": 0.7, "efficiency_high": 0.9, "label": "forecast"}
 
 
 def sums(ranks, size, algorithm, **more):
@@ -73,7 +74,8 @@ class Plot(unittest.TestCase):
     def run_of(self, *records, name="run", tail=""):
         folder = self.root / name
         folder.mkdir(exist_ok=True)
-        (folder / "metrics.jsonl").write_text("".join(json.dumps(one) + "\n" for one in records) + tail, encoding="utf-8")
+        lines = "".join(json.dumps(one) + "\n" for one in records)
+        (folder / "metrics.jsonl").write_text(lines + tail, encoding="utf-8")
         return folder
 
     def file_of(self, bench, results, name="figures.json", **more):
@@ -98,13 +100,14 @@ class Plot(unittest.TestCase):
 
 class RunFolder(Plot):
     def test_keeps_the_last_record_of_each_event_and_step(self):
-        run = run_folder.read(self.run_of(START, stretch(50), epoch(1, 0.9), epoch(2), START | {"ranks": 3}, epoch(1, 0.7)))
+        run = run_folder.read(self.run_of(START, stretch(50), epoch(1, 0.9), epoch(2), START, epoch(1, 0.7)))
         self.assertEqual([0.7, 0.5], [one["train_loss"] for one in run.epochs])
         self.assertEqual([50], [one["step"] for one in run.stretches])
 
     def test_finds_the_checkpoint_that_a_resume_began_at(self):
-        run = run_folder.read(self.run_of(START, checkpoint(50), checkpoint(60, failure="disk full"), checkpoint(90), epoch(1),
-                                          START | {"ranks": 3}, stretch(70), epoch(1), checkpoint(150), START, epoch(2)))
+        run = run_folder.read(self.run_of(
+            START, checkpoint(50), checkpoint(60, failure="full"), checkpoint(90), epoch(1),
+            START | {"ranks": 3}, stretch(70), epoch(1), checkpoint(150), START, epoch(2)))
         self.assertEqual([(50, 3), (150, 4)], [(one.step, one.record["ranks"]) for one in run.resumes])
 
     def test_leaves_a_half_written_last_line_to_the_next_reading(self):
@@ -164,10 +167,12 @@ class Learning(Plot):
         self.assertEqual("no epoch has ended yet", drawing.panels[0][2].texts[0].get_text())
 
     def test_gives_each_of_several_runs_its_colour_and_name(self):
-        drawing = self.draw(self.run_of(START, epoch(1), name="a"), self.run_of(START | {"ranks": 1}, epoch(1), name="b"),
+        drawing = self.draw(self.run_of(START, epoch(1), name="a"),
+                            self.run_of(START | {"ranks": 1}, epoch(1), name="b"),
                             self.run_of(START, stretch(10), name="c"))
         self.assertEqual(["a (4 ranks)", "b (1 rank)", "c (4 ranks, no epoch yet)"], drawing.labels[:3])
-        self.assertEqual([sheet.colour(0), sheet.colour(1)], [line.get_color() for line in drawing.panels[0][2].get_lines()])
+        self.assertEqual([sheet.colour(0), sheet.colour(1)],
+                         [line.get_color() for line in drawing.panels[0][2].get_lines()])
 
     def test_is_logarithmic_only_where_losses_span_magnitudes(self):
         self.assertEqual("linear", self.draw(self.run_of(START, epoch(1, 0.5))).panels[0][0].get_yscale())
@@ -207,9 +212,11 @@ class Scaling(Plot):
                                  "points": [forecast(8), forecast(4), forecast(16)],
                                  "stops_paying": [{"mode": "weak", "exchange": "ring", "ranks": 16}]})
         speed_up, efficiency = drawing.panels[:, 0]
-        self.assertEqual(["ring", "exact", "oversubscribed: more ranks than cores", "forecast: another node stops paying",
-                          "forecast", "forecast: band of error", "ideal"], drawing.labels)
-        self.assertEqual(("log", "log", "linear"), (speed_up.get_xscale(), speed_up.get_yscale(), efficiency.get_yscale()))
+        self.assertEqual(["ring", "exact", "oversubscribed: more ranks than cores",
+                          "forecast: another node stops paying", "forecast",
+                          "forecast: band of error", "ideal"], drawing.labels)
+        self.assertEqual(("log", "log", "linear"),
+                         (speed_up.get_xscale(), speed_up.get_yscale(), efficiency.get_yscale()))
         self.assertIn([1, 1.8, 2], [list(line.get_ydata()) for line in speed_up.get_lines()])
         self.assertIn([4, 8, 16], [list(line.get_xdata()) for line in efficiency.get_lines()])
         open_ones = [line.get_xdata()[0] for line in efficiency.get_lines() if line.get_markerfacecolor() == "white"]
@@ -220,8 +227,8 @@ class Scaling(Plot):
         bars = efficiency.containers[0].lines[2][0].get_segments()[0]  # a fourth slower at the high quartile
         self.assertAlmostEqual(0.8, bars[0][1])
         self.assertAlmostEqual(1 / 0.9, bars[1][1])
-        for words in ("Scaling of lenet on glyphs", "fp32", "batch 64 a rank (weak)", "1 to 4 ranks of 1 node", "5 rounds",
-                      "compute slept through"):
+        for words in ("Scaling of lenet on glyphs", "fp32", "batch 64 a rank (weak)", "1 to 4 ranks of 1 node",
+                      "5 rounds", "compute slept through"):
             self.assertIn(words, self.heading(drawing))
 
     def test_draws_one_point_or_a_forecast_alone(self):
@@ -247,8 +254,7 @@ class TimeShares(Plot):
         drawing = self.drawn(time_shares, [point(1), point(4, efficiency=0.5), point(2, mode="strong")])
         strong, weak = drawing.panels[0]
         self.assertEqual(["Strong, ring", "Weak, ring"], [one.get_title(loc="left") for one in (strong, weak)])
-        tops = [max(bar.get_y() + bar.get_height() for bars in weak.containers for bar in bars if round(bar.get_x()) == place)
-                for place in (0, 1)]
+        tops = [max(bars[place].get_y() + bars[place].get_height() for bars in weak.containers) for place in (0, 1)]
         self.assertEqual([1.0, 2.0], [round(top, 9) for top in tops])
         self.assertEqual(["1", "4*"], [one.get_text() for one in weak.get_xticklabels()])
         self.assertIn("* oversubscribed: more ranks than cores", drawing.labels)
@@ -265,8 +271,8 @@ class AllReduce(Plot):
                              choices=[{"ranks": 2, "up_to_bytes": 64, "algorithm": "ring"},
                                       {"ranks": 2, "up_to_bytes": None, "algorithm": "mpi"}])
         self.assertEqual(["2 ranks", "4 ranks"], [one.get_title(loc="left") for one in drawing.panels[0]])
-        self.assertEqual(["ring", "mpi (the library's own)", "new one", "strip on top, in these colours: taken by training"],
-                         drawing.labels)
+        self.assertEqual(["ring", "mpi (the library's own)", "new one",
+                          "strip on top, in these colours: taken by training"], drawing.labels)
         self.assertEqual([4, 4096, 1 << 20], list(drawing.panels[0][0].get_lines()[0].get_xdata()))
         self.assertEqual([3, 3, 3, 3], [len(panel.get_lines()) for panel in drawing.panels.flat])
         self.assertEqual([2, 0], [len(panel.patches) for panel in drawing.panels[0]])
@@ -336,7 +342,7 @@ class Files(Plot):
                 (("scaling", torn), r"torn.json is no JSON.*whole"), (("time", list_of), r"list.json holds no bench"),
                 (("allreduce", good), r"figures.json holds a bench scaling; give what `trainer bench allreduce"),
                 (("scaling", self.file_of("scaling", [], name="a.json")), r"a.json holds no result.*Measure again"),
-                (("scaling", self.file_of("scaling", [lacking], name="b.json")), r"b.json: point 1 lacks efficiency; measure"),
+                (("scaling", self.file_of("scaling", [lacking], name="b.json")), r"b.json: point 1 lacks efficiency"),
                 (("run", self.root), r"metrics.jsonl: No such file"),
                 (("scaling", good, "--out", good), r"figures-scaling.png: .*; choose a folder.*--out")):
             status, out, err = self.plot(*words)

@@ -1,4 +1,4 @@
-"""Sums over ranks: bus bandwidth and time by size of message, a line for each algorithm, a panel for each rank count."""
+"""Sums over ranks: bus bandwidth and time by size, a line for each algorithm, a panel for each rank count."""
 
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
@@ -49,7 +49,8 @@ def draw_world(sheet: Sheet, panels: list[Axes], file: BenchFile, world: tuple[i
     bandwidth, time = panels
     ranks, hosts = world
     for name in algorithms_of(file):
-        points = sorted((one for one in file.results if (one["ranks"], one["hosts"], one["algorithm"]) == (*world, name)),
+        points = sorted((one for one in file.results
+                         if (one["ranks"], one["hosts"], one["algorithm"]) == (*world, name)),
                         key=lambda one: one["bytes"])
         if points:
             draw_algorithm(sheet, panels, points, name)
@@ -79,11 +80,11 @@ def draw_algorithm(sheet: Sheet, panels: list[Axes], points: list[dict], name: s
                              for key in ("low_quartile", "median", "high_quartile"))
         panel.plot(sizes, middle, **looks)
         panel.fill_between(sizes, low, high, color=looks["color"], alpha=0.15, linewidth=0)
+        crossed = {"color": "#C00000", "marker": "x", "markersize": 9, "markeredgewidth": 2, "linestyle": "none"}
         wrong = [(size, value) for size, value, one in zip(sizes, middle, points) if one.get("wrong")]
         if wrong:
-            panel.plot(*zip(*wrong), color="#C00000", marker="x", markersize=9, markeredgewidth=2, linestyle="none")
-            sheet.explain("the sum was WRONG",
-                          Line2D([], [], color="#C00000", marker="x", markersize=8, markeredgewidth=2, linestyle="none"))
+            panel.plot(*zip(*wrong), **crossed)
+            sheet.explain("the sum was WRONG", Line2D([], [], **crossed))
     sheet.name({"mpi": "mpi (the library's own)", "auto": "auto (chosen by size)"}.get(name, name),
                Line2D([], [], **looks))
 
@@ -104,7 +105,8 @@ def heading(file: BenchFile) -> tuple[str, str]:
     worlds = worlds_of(file)
     sizes = [one["bytes"] for one in file.results]
     facts = [file.content.get("libraries", ""), f"{bytes_text(min(sizes))} to {bytes_text(max(sizes))} of fp32",
-             span([hosts for _, hosts in worlds], "host"), "median and quartiles; bus bandwidth = bytes / time × 2(P−1)/P",
+             span([hosts for _, hosts in worlds], "host"),
+             "median and quartiles; bus bandwidth = bytes / time × 2(P−1)/P",
              file.date]
     return (f"All-reduce over {span([ranks for ranks, _ in worlds], 'rank')}: speed by size of the message",
             "; ".join(fact for fact in facts if fact))

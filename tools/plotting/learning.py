@@ -29,7 +29,7 @@ def draw(runs: list[Run]) -> Sheet:
         panel.set_ylabel(unit)
         panel.set_xlabel("epoch" if in_epochs else "step")
         panel.xaxis.set_major_locator(MaxNLocator(nbins=7, steps=[1, 2, 2.5, 5, 10], integer=end >= 3))
-        panel.set_xlim(0, max(1e-3, end) * 1.02)
+        panel.set_xlim(0, (end or 1) * 1.02)
         if not panel.has_data():
             panel.text(0.5, 0.5, "no epoch has ended yet", transform=panel.transAxes, ha="center", color=GREY)
     scale_loss(loss)
@@ -99,8 +99,8 @@ def draw_marks(sheet: Sheet, run: Run, place: int, hue: str) -> None:
             ("checkpoint failed", {"marker": "x", "color": colour(1)},
              [one for one in run.checkpoints if "failure" in one])):
         if chosen:
-            foot.plot([run.epochs_at(one["step"]) for one in chosen], [0.02 + 0.03 * place] * len(chosen), linestyle="none",
-                               transform=foot.get_xaxis_transform(), clip_on=False, markersize=7, **looks)
+            foot.plot([run.epochs_at(one["step"]) for one in chosen], [0.02 + 0.03 * place] * len(chosen),
+                      linestyle="none", transform=foot.get_xaxis_transform(), clip_on=False, markersize=7, **looks)
             sheet.explain(label, Line2D([], [], linestyle="none", markersize=7, **looks | {"color": GREY}))
 
 
@@ -121,7 +121,7 @@ def heading(runs: list[Run]) -> tuple[str, str]:
     run = runs[0]
     ranks = ", then ".join(dict.fromkeys(several(one["ranks"], "rank") for one in run.starts if "ranks" in one))
     facts = [ranks, f"batch {run.options['batch-size']}" if "batch-size" in run.options else "",
-             str(run.options.get("precision", "")), f"exchange {told('exchange')}",
+             str(run.options.get("precision", "")), f"exchange {told('exchange')}" if "exchange" in starts[0] else "",
              "no test set" if run.epochs and all(one.get("test_acc") is None for one in run.epochs) else "",
              run.state(), run.date]
     return title, "; ".join(fact for fact in facts if fact)
@@ -155,8 +155,8 @@ def record_tables(run: Run) -> list[Table]:
     rows = [[name.replace("_", " "), *(words(start.get(name)) for start in run.starts)] for name in names]
     tables = [Table(f"{run.name}: what ran", ["", *steps], rows)]
     if run.options:
-        tables.append(Table(f"{run.name}: options", ["", ""], [[key, words(value)] for key, value in run.options.items()],
-                            folded=True))
+        rows = [[key, words(value)] for key, value in run.options.items()]
+        tables.append(Table(f"{run.name}: options", ["", ""], rows, folded=True))
     return tables
 
 

@@ -1,4 +1,4 @@
-"""Speed-up and efficiency over ranks: measured points with their quartiles, the ideal, and the forecast with its band."""
+"""Speed-up and efficiency over ranks: measured points with quartiles, the ideal, and the forecast with its band."""
 
 import dataclasses
 import json
@@ -34,12 +34,14 @@ def series_of(files: list[BenchFile]) -> list[Series]:
 
 
 def modes_of(files: list[BenchFile]) -> list[str]:
-    return [mode for mode in MODES if any(one["mode"] == mode for file in files for one in file.results + file.forecast)]
+    seen = {one["mode"] for file in files for one in file.results + file.forecast}
+    return [mode for mode in MODES if mode in seen]
 
 
 def draw(files: list[BenchFile]) -> Sheet:
     modes = modes_of(files)
-    sheet = Sheet(2, len(modes), (5.5 * max(1.3, len(modes)), 6.2), sharex="col", gridspec_kw={"height_ratios": [1.3, 1]})
+    sheet = Sheet(2, len(modes), (5.5 * max(1.3, len(modes)), 6.2), sharex="col",
+                  gridspec_kw={"height_ratios": [1.3, 1]})
     for column, mode in enumerate(modes):
         draw_mode(sheet, column, mode, series_of(files), several_files=len(files) > 1)
     sheet.finish(*heading(files))
@@ -73,7 +75,7 @@ def draw_mode(sheet: Sheet, column: int, mode: str, series: list[Series], severa
 
 
 def draw_measured(sheet: Sheet, column: int, points: list[dict], place: int, label: str) -> None:
-    """A line joins the points of each rank count that use the fewest nodes; others of that count stand by themselves."""
+    """A line joins the points that use the fewest nodes for their rank count; others stand by themselves."""
     joined = list({one["ranks"]: one for one in reversed(points)}.values())[::-1]
     for panel, of_ranks in ((sheet.panels[0][column], True), (sheet.panels[1][column], False)):
         def value(one: dict, key: str) -> float:

@@ -94,7 +94,7 @@ class Sheet:
         """The same bytes for the same figures. PNG in 256 colours, which are enough, for a third of the size."""
         file = io.BytesIO()
         if form == "svg":
-            self.figure.savefig(file, format=form, metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+            self.figure.savefig(file, format=form, metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
             return file.getvalue()
         self.figure.savefig(file, format=form, dpi=dots_per_inch)
         small = io.BytesIO()
