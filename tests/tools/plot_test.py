@@ -237,6 +237,10 @@ class Scaling(Plot):
         self.assertEqual(["forecast", "forecast: band of error", "ideal"], alone.labels)
         self.assertEqual(2, alone.panels.shape[1])
 
+    def test_leaves_the_scale_to_lines_when_a_band_is_very_wide(self):
+        wide = forecast(4) | {"efficiency_high": 9.0}
+        self.assertEqual(1.08, self.drawn(scaling, [], forecast={"points": [forecast(2), wide]}).panels[1][0].get_ylim()[1])
+
     def test_names_the_files_of_several(self):
         files = [bench_file.read(self.file_of("scaling", [point(1), point(2)], name=name), "scaling")
                  for name in ("before.json", "after.json")]

@@ -66,7 +66,8 @@ def draw_mode(sheet: Sheet, column: int, mode: str, series: list[Series], severa
     log2_ranks(speed_up, counts)
     if column > 0:
         efficiency.sharey(sheet.panels[1][0])
-    efficiency.set_ylim(0, max(1.08, efficiency.get_ylim()[1]))
+    lines = [max(line.get_ydata(), default=0) for panel in sheet.panels[1][:column + 1] for line in panel.get_lines()]
+    efficiency.set_ylim(0, max(1.08, 1.05 * max(lines)))  # a band wider than that would flatten all else
     efficiency.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0%}"))
     efficiency.set_xlabel("ranks")
     if column == 0:
@@ -125,7 +126,8 @@ def heading(files: list[BenchFile]) -> tuple[str, str]:
     def told(key: str) -> str:
         return ", ".join(dict.fromkeys(short(file.content[key]) for file in files if file.content.get(key)))
 
-    title = f"Scaling of {told('model') or 'a network'}" + (f" on {told('data')}" if told("data") else "")
+    forecast_of = (files[0].content.get("forecast") or {}).get("inputs") or {}
+    title = f"Scaling of {told('model') or forecast_of.get('model') or 'a network'}" + (f" on {told('data')}" if told("data") else "")
     results = [one for file in files for one in file.results]
     facts = [told("precision")]
     for mode in MODES:
@@ -136,7 +138,7 @@ def heading(files: list[BenchFile]) -> tuple[str, str]:
         facts.append(f"measured on {span([one['ranks'] for one in results], 'rank')}"
                      + f" of {span([one['nodes'] for one in results], 'node')}")
         rounds = told("rounds")
-        facts.append("median and quartiles of steps" + (f" in {rounds} rounds" if rounds else ""))
+        facts.append("median and quartiles of steps" + (f" in {rounds} round{'s' * (rounds != '1')}" if rounds else ""))
     if any(file.content.get("paced") for file in files):
         facts.append("compute slept through, so that only exchanges are real")
     return title, "; ".join(fact for fact in [*facts, max(file.date for file in files)] if fact)

@@ -65,7 +65,7 @@ def draw_panel(sheet: Sheet, row: int, column: int, points: list[dict]) -> None:
                        ha="center", fontsize=7.5, color=GREY,
                        bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.4, "alpha": 0.85})
     panel.set_xticks(range(len(points)), [tick(one, points) for one in points])
-    panel.set_xlim(-0.6, max(3, len(points)) - 0.4)
+    panel.set_xlim(-0.6, max(2, len(points)) - 0.4)
     panel.set_ylim(0, max([*floor, panel.get_ylim()[1] / 1.12]) * 1.12)
     panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0%}"))
     panel.tick_params(labelleft=column == 0, axis="y")
