@@ -228,7 +228,7 @@ class Scaling(Plot):
         self.assertAlmostEqual(0.8, bars[0][1])
         self.assertAlmostEqual(1 / 0.9, bars[1][1])
         for words in ("Scaling of lenet on glyphs", "fp32", "batch 64 a rank (weak)", "1 to 4 ranks of 1 node",
-                      "5 rounds", "compute slept through"):
+                      "5 round(s)", "compute slept through"):
             self.assertIn(words, self.heading(drawing))
 
     def test_draws_one_point_or_a_forecast_alone(self):
@@ -239,7 +239,8 @@ class Scaling(Plot):
 
     def test_leaves_the_scale_to_lines_when_a_band_is_very_wide(self):
         wide = forecast(4) | {"efficiency_high": 9.0}
-        self.assertEqual(1.08, self.drawn(scaling, [], forecast={"points": [forecast(2), wide]}).panels[1][0].get_ylim()[1])
+        drawing = self.drawn(scaling, [], forecast={"points": [forecast(2), wide]})
+        self.assertEqual(1.08, drawing.panels[1][0].get_ylim()[1])
 
     def test_names_the_files_of_several(self):
         files = [bench_file.read(self.file_of("scaling", [point(1), point(2)], name=name), "scaling")
