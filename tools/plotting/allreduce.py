@@ -1,7 +1,8 @@
-"""Sums over ranks: bus bandwidth and time by size of message, a line for each algorithm, a panel for each rank count."""
+"""Sums over ranks: bus bandwidth and time by size, a line for each algorithm, a panel for each rank count."""
 
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from plotting.bench_file import BenchFile
@@ -27,7 +28,7 @@ def draw(files: list[BenchFile]) -> Sheet:
     worlds = worlds_of(file)
     columns = min(MOST_COLUMNS, len(worlds))
     rows = -(-len(worlds) // columns)
-    sheet = Sheet(2 * rows, columns, (max(7.0, 3.6 * columns), 5.6 * rows), sharex=True)
+    sheet = Sheet(2 * rows, columns, (max(7.0, 3.6 * columns), 5.0 * rows), sharex=True)
     for row in range(2):  # all panels of a kind share their scale
         for panel in sheet.panels[row::2].flat:
             panel.sharey(sheet.panels[row][0]) if panel is not sheet.panels[row][0] else None
@@ -48,7 +49,8 @@ def draw_world(sheet: Sheet, panels: list[Axes], file: BenchFile, world: tuple[i
     bandwidth, time = panels
     ranks, hosts = world
     for name in algorithms_of(file):
-        points = sorted((one for one in file.results if (one["ranks"], one["hosts"], one["algorithm"]) == (*world, name)),
+        points = sorted((one for one in file.results
+                         if (one["ranks"], one["hosts"], one["algorithm"]) == (*world, name)),
                         key=lambda one: one["bytes"])
         if points:
             draw_algorithm(sheet, panels, points, name)
@@ -62,6 +64,7 @@ def draw_world(sheet: Sheet, panels: list[Axes], file: BenchFile, world: tuple[i
         panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: bytes_text(value)))
         panel.yaxis.set_major_formatter(FuncFormatter(text))
         panel.tick_params(labelbottom=panel is time, axis="x", labelsize=8.5)
+        panel.tick_params(labelleft=panel in sheet.panels[:, 0], axis="y")
     draw_choices(sheet, bandwidth, file, ranks)
 
 
@@ -77,11 +80,11 @@ def draw_algorithm(sheet: Sheet, panels: list[Axes], points: list[dict], name: s
                              for key in ("low_quartile", "median", "high_quartile"))
         panel.plot(sizes, middle, **looks)
         panel.fill_between(sizes, low, high, color=looks["color"], alpha=0.15, linewidth=0)
+        crossed = {"color": "#C00000", "marker": "x", "markersize": 9, "markeredgewidth": 2, "linestyle": "none"}
         wrong = [(size, value) for size, value, one in zip(sizes, middle, points) if one.get("wrong")]
         if wrong:
-            panel.plot(*zip(*wrong), color="#C00000", marker="x", markersize=9, markeredgewidth=2, linestyle="none")
-            sheet.name("the sum was WRONG",
-                       Line2D([], [], color="#C00000", marker="x", markersize=8, markeredgewidth=2, linestyle="none"))
+            panel.plot(*zip(*wrong), **crossed)
+            sheet.explain("the sum was WRONG", Line2D([], [], **crossed))
     sheet.name({"mpi": "mpi (the library's own)", "auto": "auto (chosen by size)"}.get(name, name),
                Line2D([], [], **looks))
 
@@ -93,19 +96,19 @@ def draw_choices(sheet: Sheet, panel: Axes, file: BenchFile, ranks: int) -> None
     for choice in (one for one in file.content.get("choices", []) if one["ranks"] == ranks):
         end = min(choice["up_to_bytes"] or max(sizes), max(sizes))
         place = PLACES.get(choice["algorithm"], len(PLACES))
-        strip = panel.axvspan(start, max(start, end), ymin=0.975, ymax=1, color=colour(place), linewidth=0)
+        panel.axvspan(start, max(start, end), ymin=0.975, ymax=1, color=colour(place), linewidth=0)
         start = max(start, end)
-        sheet.name("strip on top: taken by training for this size", strip)
+        sheet.explain("strip on top, in these colours: taken by training", Patch(color="#BBBBBB"))
 
 
 def heading(file: BenchFile) -> tuple[str, str]:
     worlds = worlds_of(file)
-    hosts = span([hosts for _, hosts in worlds])
     sizes = [one["bytes"] for one in file.results]
     facts = [file.content.get("libraries", ""), f"{bytes_text(min(sizes))} to {bytes_text(max(sizes))} of fp32",
-             f"{hosts} host" + "s" * (hosts != "1"), "median and quartiles; bus bandwidth = bytes / time x 2 (P-1) / P",
+             span([hosts for _, hosts in worlds], "host"),
+             "median and quartiles; bus bandwidth = bytes / time × 2(P−1)/P",
              file.date]
-    return (f"Sums over {span([ranks for ranks, _ in worlds])} ranks: speed by size of the message",
+    return (f"All-reduce over {span([ranks for ranks, _ in worlds], 'rank')}: speed by size of the message",
             "; ".join(fact for fact in facts if fact))
 
 

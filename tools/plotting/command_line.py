@@ -17,7 +17,6 @@ import os
 import pathlib
 import sys
 import time
-from collections.abc import Callable
 
 from plotting import allreduce, bench_file, learning, run_folder, scaling, time_shares
 from plotting.errors import PlotError
@@ -100,7 +99,7 @@ def tell(options: argparse.Namespace, files: list[str]) -> None:
             told.add(file)
 
 
-def follow(options: argparse.Namespace, sleep: Callable[[float], None] = time.sleep) -> None:
+def follow(options: argparse.Namespace) -> None:
     """Until no run holds its lock; with records that are unchanged nothing is drawn."""
     seen: object = None
     while True:
@@ -113,7 +112,7 @@ def follow(options: argparse.Namespace, sleep: Callable[[float], None] = time.sl
             if seen is None:
                 print(f"waiting for the run to begin ({error})", file=sys.stderr, flush=True)
                 seen = ()
-            sleep(options.every)
+            time.sleep(options.every)
             continue
         now = [(run.under_way, run.starts, run.epochs, run.stretches, run.checkpoints) for run in runs]
         if now != seen:
@@ -122,7 +121,7 @@ def follow(options: argparse.Namespace, sleep: Callable[[float], None] = time.sl
         if not any(run.under_way for run in runs):
             print("\n".join(f"{run.name}: {run.state()}" for run in runs))
             return
-        sleep(options.every)
+        time.sleep(options.every)
 
 
 def plot_bench(options: argparse.Namespace) -> None:

@@ -4,11 +4,11 @@ import pathlib
 
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 
 from plotting.page import Page, Table
 from plotting.run_folder import Run
-from plotting.sheet import GREY, Sheet, colour, marker, several
+from plotting.sheet import GREY, Sheet, colour, marker, several, short
 
 MANY_POINTS = 30  # from here on a line needs no markers
 
@@ -16,48 +16,59 @@ MANY_POINTS = 30  # from here on a line needs no markers
 def draw(runs: list[Run]) -> Sheet:
     sheet = Sheet(1, 3, (11, 3.1), gridspec_kw={"width_ratios": [1.15, 1.15, 1]})
     loss, accuracy, speed = sheet.panels[0]
+    for place, run in enumerate(runs if len(runs) > 1 else []):
+        sheet.name(run_label(run), Line2D([], [], color=colour(place), marker=marker(place)))
+    end = max(run.epochs_at(run.last_step) for run in [run for run in runs if run.epochs] or runs)
+    in_epochs = any(run.epochs for run in runs)  # before the first has ended, only steps can be told
     for place, run in enumerate(runs):
-        draw_run(sheet, run, place, alone=len(runs) == 1)
+        if run.epochs or not in_epochs:
+            draw_run(sheet, run, place, alone=len(runs) == 1)
     for panel, title, unit in ((loss, "Loss", "mean cross-entropy"), (accuracy, "Accuracy", "share named rightly"),
                                (speed, "Speed", "images/s")):
         panel.set_title(title, loc="left")
         panel.set_ylabel(unit)
-        panel.set_xlabel("epoch")
-        panel.xaxis.set_major_locator(MaxNLocator(nbins=7, integer=last_epoch(runs) >= 3))
-        panel.set_xlim(0, max(1e-3, last_epoch(runs)) * 1.02)
+        panel.set_xlabel("epoch" if in_epochs else "step")
+        panel.xaxis.set_major_locator(MaxNLocator(nbins=7, steps=[1, 2, 2.5, 5, 10], integer=end >= 3))
+        panel.set_xlim(0, (end or 1) * 1.02)
         if not panel.has_data():
             panel.text(0.5, 0.5, "no epoch has ended yet", transform=panel.transAxes, ha="center", color=GREY)
-    loss.set_ylim(bottom=0)
+    scale_loss(loss)
+    speed.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
     speed.set_ylim(0, 1.12 * max((epoch["images_per_second"] for run in runs for epoch in run.epochs), default=1))
     sheet.finish(*heading(runs))
     return sheet
 
 
-def last_epoch(runs: list[Run]) -> float:
-    return max(run.epochs_at(run.last_step) for run in runs)
+def scale_loss(panel: Axes) -> None:
+    """Logarithmic where the least loss would lie on the floor otherwise."""
+    values = [value for line in panel.get_lines() if line.get_linestyle() != ":" for value in line.get_ydata()]
+    if values and min(values) > 0 and max(values) > 15 * min(values):
+        panel.set_yscale("log")
+        panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        panel.yaxis.set_minor_formatter(NullFormatter())
+    else:
+        panel.set_ylim(bottom=0)
 
 
 def draw_run(sheet: Sheet, run: Run, place: int, alone: bool) -> None:
     """One run has a colour for training and one for test; of several, each run has its own."""
     loss, accuracy, speed = sheet.panels[0]
     hues = {"train": colour(0), "test": colour(1)} if alone else {"train": colour(place), "test": colour(place)}
-    if not alone:
-        sheet.name(run_label(run), Line2D([], [], color=colour(place), marker=marker(place)))
     for panel, key in ((loss, "loss"), (accuracy, "acc")):
         for part, dashes in (("train", "-"), ("test", (0, (4, 1.6)))):
             line = draw_points(panel, run, f"{part}_{key}", color=hues[part], linestyle=dashes,
                                marker=("o" if part == "train" else "s") if alone else marker(place))
             if line:
-                sheet.name(f"{part} (epoch)" if part == "train" else part,
-                           line if alone else Line2D([], [], color=GREY, linestyle=dashes))
+                sheet.explain("train (mean of the epoch)" if part == "train" else "test",
+                              line if alone else Line2D([], [], color=GREY, linestyle=dashes))
         if run.stretches:
             thin, = panel.plot([run.epochs_at(one["step"]) for one in run.stretches],
                                [one[f"train_{key}"] for one in run.stretches],
                                color=hues["train"], alpha=0.45, linewidth=0.9, zorder=1.5)
-            sheet.name(f"train ({stretch_text(run)})" if alone else "train (stretches of steps)",
-                       thin if alone else Line2D([], [], color=GREY, alpha=0.6, linewidth=0.9))
+            sheet.explain(f"train ({stretch_text(run)})" if alone else "train (stretches of steps)",
+                          thin if alone else Line2D([], [], color=GREY, alpha=0.6, linewidth=0.9))
     draw_points(speed, run, "images_per_second", color=hues["train"], marker="o" if alone else marker(place))
-    draw_marks(sheet, run, hues["train"] if not alone else GREY)
+    draw_marks(sheet, run, place, GREY if alone else colour(place))
 
 
 def stretch_text(run: Run) -> str:
@@ -75,43 +86,43 @@ def draw_points(panel: Axes, run: Run, key: str, **looks: object) -> Line2D | No
     return line
 
 
-def draw_marks(sheet: Sheet, run: Run, hue: str) -> None:
+def draw_marks(sheet: Sheet, run: Run, place: int, hue: str) -> None:
     """Resumes across all panels, checkpoints at the foot of the last one."""
     for resume in run.resumes:
         for panel in sheet.panels[0]:
-            line = panel.axvline(run.epochs_at(resume.step), color=hue, linestyle=":", linewidth=1.1, zorder=1)
-        sheet.name("resumed", line)
+            panel.axvline(run.epochs_at(resume.step), color=hue, linestyle=":", linewidth=1.1, zorder=1)
+        sheet.explain("resumed", Line2D([], [], color=GREY, linestyle=":", linewidth=1.1))
     foot = sheet.panels[0][2]
     for label, looks, chosen in (
-            ("checkpoint", {"marker": "^", "color": GREY},
+            ("checkpoint", {"marker": "|", "color": hue, "markeredgewidth": 1.5},
              [one for one in run.checkpoints if "failure" not in one]),
             ("checkpoint failed", {"marker": "x", "color": colour(1)},
              [one for one in run.checkpoints if "failure" in one])):
         if chosen:
-            marks, = foot.plot([run.epochs_at(one["step"]) for one in chosen], [0.02] * len(chosen), linestyle="none",
-                               transform=foot.get_xaxis_transform(), clip_on=False, markersize=4, **looks)
-            sheet.name(label, marks)
+            foot.plot([run.epochs_at(one["step"]) for one in chosen], [0.02 + 0.03 * place] * len(chosen),
+                      linestyle="none", transform=foot.get_xaxis_transform(), clip_on=False, markersize=7, **looks)
+            sheet.explain(label, Line2D([], [], linestyle="none", markersize=7, **looks | {"color": GREY}))
 
 
 def run_label(run: Run) -> str:
     start = run.starts[-1] if run.starts else {}
-    return f"{run.name} ({several(start.get('ranks', 1), 'rank')})"
+    return f"{run.name} ({several(start.get('ranks', 1), 'rank')}{'' if run.epochs else ', no epoch yet'})"
 
 
 def heading(runs: list[Run]) -> tuple[str, str]:
     starts = [run.starts[-1] if run.starts else {} for run in runs]
 
     def told(key: str) -> str:
-        return " and ".join(dict.fromkeys(str(one.get(key, "?")) for one in starts))
+        return " and ".join(dict.fromkeys(short(one.get(key, "?")) for one in starts))
 
-    title = f"{told('model')} learns {told('data')}"
+    title = f"{told('model')} trained on {told('data')}"
     if len(runs) > 1:
         return title, f"{len(runs)} runs; {max(run.date for run in runs)}"
     run = runs[0]
     ranks = ", then ".join(dict.fromkeys(several(one["ranks"], "rank") for one in run.starts if "ranks" in one))
     facts = [ranks, f"batch {run.options['batch-size']}" if "batch-size" in run.options else "",
-             str(run.options.get("precision", "")), f"exchange {told('exchange')}",
-             f"no test set" if run.epochs and all(one.get("test_acc") is None for one in run.epochs) else "",
+             str(run.options.get("precision", "")), f"exchange {told('exchange')}" if "exchange" in starts[0] else "",
+             "no test set" if run.epochs and all(one.get("test_acc") is None for one in run.epochs) else "",
              run.state(), run.date]
     return title, "; ".join(fact for fact in facts if fact)
 
@@ -144,8 +155,8 @@ def record_tables(run: Run) -> list[Table]:
     rows = [[name.replace("_", " "), *(words(start.get(name)) for start in run.starts)] for name in names]
     tables = [Table(f"{run.name}: what ran", ["", *steps], rows)]
     if run.options:
-        tables.append(Table(f"{run.name}: options", ["", ""], [[key, words(value)] for key, value in run.options.items()],
-                            folded=True))
+        rows = [[key, words(value)] for key, value in run.options.items()]
+        tables.append(Table(f"{run.name}: options", ["", ""], rows, folded=True))
     return tables
 
 

@@ -4,7 +4,7 @@ import dataclasses
 import html
 import re
 
-LOOKS = """body{font:15px/1.45 system-ui,"DejaVu Sans",sans-serif;max-width:72rem;margin:2rem auto;padding:0 1rem;color:#222}
+LOOKS = """body{font:15px/1.45 system-ui,"DejaVu Sans",sans-serif;max-width:72rem;margin:2rem auto;padding:0 1rem}
 h2{font-size:1rem;margin:1.6rem 0 .4rem}
 figure{margin:0;overflow-x:auto}svg{max-width:100%;height:auto}div{overflow-x:auto}
 table{border-collapse:collapse;font-size:.85rem;font-variant-numeric:tabular-nums}

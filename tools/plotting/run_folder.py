@@ -1,5 +1,5 @@
-"""What a run folder tells: metrics.jsonl (its format is in include/tutti/train/metrics_log.hpp), config.toml, exit.json,
-and by its lock whether the run is still under way."""
+"""What a run folder tells: metrics.jsonl (its format: include/tutti/train/metrics_log.hpp), config.toml, exit.json, and
+by its lock whether the run is still under way."""
 
 import dataclasses
 import datetime
@@ -44,7 +44,8 @@ class Run:
         return max((record["step"] for record in self.epochs + self.stretches + self.checkpoints), default=0)
 
     def epochs_at(self, step: int) -> float:
-        """Epochs done after so many steps; whole numbers at the epochs' own records, but for a last one cut short."""
+        """Epochs done after so many steps, or these steps where no epoch has ended. Each epoch's own record lies at its
+        number, also that of one cut short."""
         before = {"step": 0, "epoch": 0}
         longest = 1.0
         for record in self.epochs:
@@ -114,7 +115,8 @@ def take_records(run: Run, records: list[dict]) -> None:
                 after = next((later["step"] for later in records[place:] if "step" in later), None)
                 steps = [earlier["step"] for earlier in records[:place]
                          if earlier["event"] == "checkpoint" and "failure" not in earlier]
-                run.resumes.append(Resume(max((one for one in steps if after is None or one < after), default=0), record))
+                begun = max((one for one in steps if after is None or one < after), default=0)
+                run.resumes.append(Resume(begun, record))
             run.starts.append(record)
         elif record["event"] in latest:
             latest[record["event"]][record["step"]] = record

@@ -1,4 +1,4 @@
-"""Speed-up and efficiency over ranks: measured points with their quartiles, the ideal, and the forecast with its band."""
+"""Speed-up and efficiency over ranks: measured points with quartiles, the ideal, and the forecast with its band."""
 
 import dataclasses
 import json
@@ -9,7 +9,7 @@ from matplotlib.ticker import FuncFormatter
 
 from plotting.bench_file import MODES, BenchFile
 from plotting.page import Page, Table
-from plotting.sheet import GREY, Sheet, colour, log2_ranks, marker, seconds_text, several, span
+from plotting.sheet import GREY, Sheet, colour, log2_ranks, marker, seconds_text, short, span
 
 TITLES = {"strong": "Strong scaling: one batch shared", "weak": "Weak scaling: a batch for every rank"}
 
@@ -34,12 +34,14 @@ def series_of(files: list[BenchFile]) -> list[Series]:
 
 
 def modes_of(files: list[BenchFile]) -> list[str]:
-    return [mode for mode in MODES if any(one["mode"] == mode for file in files for one in file.results + file.forecast)]
+    seen = {one["mode"] for file in files for one in file.results + file.forecast}
+    return [mode for mode in MODES if mode in seen]
 
 
 def draw(files: list[BenchFile]) -> Sheet:
     modes = modes_of(files)
-    sheet = Sheet(2, len(modes), (5.5 * max(1.3, len(modes)), 6.2), sharex="col", gridspec_kw={"height_ratios": [1.3, 1]})
+    sheet = Sheet(2, len(modes), (5.5 * max(1.3, len(modes)), 6.2), sharex="col",
+                  gridspec_kw={"height_ratios": [1.3, 1]})
     for column, mode in enumerate(modes):
         draw_mode(sheet, column, mode, series_of(files), several_files=len(files) > 1)
     sheet.finish(*heading(files))
@@ -55,12 +57,17 @@ def draw_mode(sheet: Sheet, column: int, mode: str, series: list[Series], severa
         label = f"{each.file.path.stem}: {each.exchange}" if several_files else each.exchange
         draw_measured(sheet, column, each.measured(mode), place, label)
         draw_forecast(sheet, column, each, mode, place)
-    sheet.name("ideal", ideal)
+    sheet.explain("ideal", ideal)
     speed_up.set_title(TITLES[mode], loc="left")
     speed_up.set_yscale("log", base=2)
     speed_up.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    low, high = speed_up.get_ylim()
+    speed_up.set_ylim(min(low, 0.7), max(high, 1.5))
     log2_ranks(speed_up, counts)
-    efficiency.set_ylim(0, None)
+    if column > 0:
+        efficiency.sharey(sheet.panels[1][0])
+    lines = [max(line.get_ydata(), default=0) for panel in sheet.panels[1][:column + 1] for line in panel.get_lines()]
+    efficiency.set_ylim(0, max(1.08, 1.05 * max(lines)))  # a band wider than that would flatten all else
     efficiency.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0%}"))
     efficiency.set_xlabel("ranks")
     if column == 0:
@@ -69,8 +76,8 @@ def draw_mode(sheet: Sheet, column: int, mode: str, series: list[Series], severa
 
 
 def draw_measured(sheet: Sheet, column: int, points: list[dict], place: int, label: str) -> None:
-    """A line joins the points of each rank count that use the fewest nodes; others of that count stand by themselves."""
-    joined = list({one["ranks"]: one for one in reversed(points)}.values())
+    """A line joins the points that use the fewest nodes for their rank count; others stand by themselves."""
+    joined = list({one["ranks"]: one for one in reversed(points)}.values())[::-1]
     for panel, of_ranks in ((sheet.panels[0][column], True), (sheet.panels[1][column], False)):
         def value(one: dict, key: str) -> float:
             """What the efficiency would be with this step time."""
@@ -89,8 +96,8 @@ def draw_measured(sheet: Sheet, column: int, points: list[dict], place: int, lab
     if points:
         sheet.name(label, Line2D([], [], color=colour(place), marker=marker(place)))
     if any(one["oversubscribed"] for one in points):
-        sheet.name("oversubscribed: more ranks than cores",
-                   Line2D([], [], color=GREY, marker="o", markerfacecolor="white", linestyle="none"))
+        sheet.explain("oversubscribed: more ranks than cores",
+                      Line2D([], [], color=GREY, marker="o", markerfacecolor="white", linestyle="none"))
 
 
 def draw_forecast(sheet: Sheet, column: int, series: Series, mode: str, place: int) -> None:
@@ -108,30 +115,30 @@ def draw_forecast(sheet: Sheet, column: int, series: Series, mode: str, place: i
         end = series.file.stops_paying(mode, series.exchange)
         if end in ranks:
             panel.plot(end, middle[ranks.index(end)], color=colour(place), marker="|", markersize=14, markeredgewidth=2)
-            sheet.name("forecast: another node stops paying",
-                       Line2D([], [], color=GREY, marker="|", markersize=11, markeredgewidth=2, linestyle="none"))
+            sheet.explain("forecast: another node stops paying",
+                          Line2D([], [], color=GREY, marker="|", markersize=11, markeredgewidth=2, linestyle="none"))
     if points:
-        sheet.name("forecast", Line2D([], [], color=GREY, linestyle=(0, (4, 1.6)), linewidth=1.3))
-        sheet.name("forecast: band of error", Patch(color=GREY, alpha=0.2, linewidth=0))
+        sheet.explain("forecast", Line2D([], [], color=GREY, linestyle=(0, (4, 1.6)), linewidth=1.3))
+        sheet.explain("forecast: band of error", Patch(color=GREY, alpha=0.2, linewidth=0))
 
 
 def heading(files: list[BenchFile]) -> tuple[str, str]:
     def told(key: str) -> str:
-        return ", ".join(dict.fromkeys(str(file.content[key]) for file in files if file.content.get(key)))
+        return ", ".join(dict.fromkeys(short(file.content[key]) for file in files if file.content.get(key)))
 
-    title = f"Scaling of {told('model') or 'a network'}" + (f" on {told('data')}" if told("data") else "")
+    forecast_of = (files[0].content.get("forecast") or {}).get("inputs") or {}
+    title = f"Scaling of {told('model') or forecast_of.get('model') or 'a network'}" + (f" on {told('data')}" if told("data") else "")
     results = [one for file in files for one in file.results]
     facts = [told("precision")]
     for mode in MODES:
         batches = [one["batch"] // (one["ranks"] if mode == "weak" else 1) for one in results if one["mode"] == mode]
         if batches:
             facts.append(f"batch {span(batches)}" + (" a rank (weak)" if mode == "weak" else " in all (strong)"))
-    hosts = [host for file in files for host in file.content.get("hosts", [])]
     if results:
-        facts.append(f"measured on {span([one['ranks'] for one in results])} ranks"
-                     + (f" of {several(len(set(hosts)), 'host')}" if hosts else ""))
+        facts.append(f"measured on {span([one['ranks'] for one in results], 'rank')}"
+                     + f" of {span([one['nodes'] for one in results], 'node')}")
         rounds = told("rounds")
-        facts.append("median and quartiles of steps" + (f" in {rounds} rounds" if rounds else ""))
+        facts.append("median and quartiles of steps" + (f" in {rounds} round(s)" if rounds else ""))
     if any(file.content.get("paced") for file in files):
         facts.append("compute slept through, so that only exchanges are real")
     return title, "; ".join(fact for fact in [*facts, max(file.date for file in files)] if fact)

@@ -1,6 +1,7 @@
 """A figure with a title that says what was measured, panels, and a legend below them that covers no data."""
 
 import io
+import pathlib
 import textwrap
 from collections.abc import Sequence
 
@@ -11,12 +12,12 @@ matplotlib.use("Agg")
 from matplotlib import pyplot, ticker
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from PIL import Image
 
 # Okabe and Ito's colours, told apart by colour-blind people, in print too with the markers beside them.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 GREY = "#666666"
-INCH = 72.0
 
 STYLE = {
     "font.family": "DejaVu Sans", "font.size": 9.5, "axes.titlesize": 10, "axes.titleweight": "bold",
@@ -41,29 +42,35 @@ class Sheet:
         matplotlib.rcParams.update(STYLE)
         self._size = size
         self.figure, self.panels = pyplot.subplots(rows, columns, figsize=size, squeeze=False, **grid)
-        self._legend: dict[str, Artist] = {}
+        self._names: dict[str, Artist] = {}
+        self._keys: dict[str, Artist] = {}
 
     def name(self, label: str, artist: Artist) -> None:
-        """Once for each label, in the order in which they come."""
-        self._legend.setdefault(label, artist)
+        """An entry of the legend: what was measured. Once for each label, in the order in which they come."""
+        self._names.setdefault(label, artist)
+
+    def explain(self, label: str, artist: Artist) -> None:
+        """An entry behind all those: how to read the drawing."""
+        self._keys.setdefault(label, artist)
 
     @property
     def labels(self) -> list[str]:
-        return list(self._legend)
+        return [*self._names, *self._keys]
 
     def finish(self, title: str, details: str) -> None:
         """Places title, panels and legend; the figure grows by what title and legend need."""
         width, height = self._size
-        heading = textwrap.wrap(title, int(width * 9.2)) or [""]
-        below = textwrap.wrap(details, int(width * 12.2))
-        top = 0.14 + 0.23 * len(heading) + 0.17 * len(below) + 0.1
+        heading = textwrap.wrap(title, int(width * 9.2), break_on_hyphens=False)
+        below = textwrap.wrap(details, int(width * 14), break_on_hyphens=False)
+        under = 0.16 + 0.2 * len(heading)
+        top = under + 0.155 * len(below) + 0.1
         legend, rows = self._place_legend()
         bottom = 0.1 + rows * 0.2 if legend else 0.05
         total = height + top + bottom
         self.figure.set_size_inches(width, total)
         self.figure.text(0.12 / width, 1 - 0.12 / total, "\n".join(heading), va="top", fontsize=12, weight="bold",
                          linespacing=1.15)
-        self.figure.text(0.12 / width, 1 - (0.14 + 0.23 * len(heading)) / total, "\n".join(below), va="top", fontsize=9,
+        self.figure.text(0.12 / width, 1 - under / total, "\n".join(below), va="top", fontsize=9,
                          color=GREY, linespacing=1.15)
         self.figure.set_layout_engine("constrained", rect=(0, bottom / total, 1, height / total))
         if legend:
@@ -71,22 +78,28 @@ class Sheet:
 
     def _place_legend(self) -> tuple[Artist | None, int]:
         """In as few rows as its entries fit into."""
-        if not self._legend:
+        entries = self._names | self._keys
+        if not entries:
             return None, 0
-        for columns in range(len(self._legend), 0, -1):
-            legend = self.figure.legend(self._legend.values(), self._legend.keys(), loc="lower center", ncols=columns,
+        for columns in range(len(entries), 0, -1):
+            legend = self.figure.legend(entries.values(), entries.keys(), loc="lower center", ncols=columns,
                                         fontsize=9, handlelength=2.4, columnspacing=1.6, labelspacing=0.35,
                                         borderaxespad=0)
             if columns == 1 or legend.get_window_extent().width <= self.figure.bbox.width * 0.97:
                 break
             legend.remove()
-        return legend, -(-len(self._legend) // columns)
+        return legend, -(-len(entries) // columns)
 
     def render(self, form: str, dots_per_inch: int) -> bytes:
+        """The same bytes for the same figures. PNG in 256 colours, which are enough, for a third of the size."""
         file = io.BytesIO()
-        facts = {"Date": None, "Creator": None, "Format": None, "Type": None} if form == "svg" else {"Software": None}
-        self.figure.savefig(file, format=form, dpi=dots_per_inch, metadata=facts)
-        return file.getvalue()
+        if form == "svg":
+            self.figure.savefig(file, format=form, metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
+            return file.getvalue()
+        self.figure.savefig(file, format=form, dpi=dots_per_inch)
+        small = io.BytesIO()
+        Image.open(file).convert("RGB").quantize(256, dither=Image.Dither.NONE).save(small, form, optimize=True)
+        return small.getvalue()
 
     def close(self) -> None:
         pyplot.close(self.figure)
@@ -120,9 +133,15 @@ def seconds_text(value: float) -> str:
     return f"{value * 1e6:.4g} µs"
 
 
+def short(name: object) -> str:
+    """Of a path, its last part; all else as it is."""
+    return pathlib.PurePath(name).name if isinstance(name, str) and "/" in name else str(name)
+
+
 def several(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-def span(values: Sequence[int]) -> str:
-    return f"{min(values)}" if min(values) == max(values) else f"{min(values)} to {max(values)}"
+def span(values: Sequence[int], noun: str = "") -> str:
+    text = f"{min(values)}" if min(values) == max(values) else f"{min(values)} to {max(values)}"
+    return f"{text} {noun}{'s' * (text != '1')}" if noun else text

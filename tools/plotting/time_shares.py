@@ -1,5 +1,6 @@
 """Where the time of a step went, at every measured point, as a share of the step that ideal scaling would have."""
 
+from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter
 
 from plotting.bench_file import BenchFile
@@ -56,12 +57,15 @@ def draw_panel(sheet: Sheet, row: int, column: int, points: list[dict]) -> None:
         floor = [below + share for below, share in zip(floor, shares)]
         sheet.name(label, bars)
     line = panel.axhline(1, color="black", linewidth=1, linestyle=(0, (1, 1.5)))
-    sheet.name("the ideal step", line)
+    sheet.explain("the ideal step", line)
+    if any(one["oversubscribed"] for one in points):
+        sheet.explain("* oversubscribed: more ranks than cores", Line2D([], [], linestyle="none"))
     for place, (one, height) in enumerate(zip(points, floor)):
         panel.annotate(seconds_text(one["step_seconds_median"]), (place, height), (0, 2), textcoords="offset points",
-                       ha="center", fontsize=7.5, color=GREY)
+                       ha="center", fontsize=7.5, color=GREY,
+                       bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.4, "alpha": 0.85})
     panel.set_xticks(range(len(points)), [tick(one, points) for one in points])
-    panel.set_xlim(-0.6, max(3, len(points)) - 0.4)
+    panel.set_xlim(-0.6, max(2, len(points)) - 0.4)
     panel.set_ylim(0, max([*floor, panel.get_ylim()[1] / 1.12]) * 1.12)
     panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0%}"))
     panel.tick_params(labelleft=column == 0, axis="y")
