@@ -201,6 +201,7 @@ Assembly assemble(World& world, const RunConfig& config, const TrainState* check
   const bool spare_core = assembly.cores.usable > busy_cores(assembly.config, world, assembly.cores);
   run_agreed(world,
              [&] { assembly.communicator = choose_communicator(world, assembly.config, processor, spare_core); });
+  assembly.exchange_has_core = spare_core || processor.is_gpu();
   if (!processor.all_on_gpus) tell_of_cores(assembly.config, world, assembly.cores, log);
   assembly.backend = std::move(processor.backend);
   return assembly;

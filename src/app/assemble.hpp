@@ -25,7 +25,8 @@ struct Assembly {
   Cores cores;
   std::unique_ptr<Backend> backend;
   std::unique_ptr<Communicator> communicator;
-  LoadedBlock block;  // under the data sets
+  bool exchange_has_core = false;  // to move on by, beside the compute; on GPUs it needs none
+  LoadedBlock block;               // under the data sets
   DataPair data;
   std::unique_ptr<Network> network;
   TrainerOptions options;

@@ -61,13 +61,14 @@ struct TimedSteps {
 };
 
 struct ScalingBench {
-  std::string mode = "both";  // strong, weak or both
-  std::string nodes;          // node counts to measure, whole nodes each, comma separated; empty: up to all
-  std::string exchanges;      // to measure, comma separated; empty: the run's
-  std::int64_t rounds = 1;    // of all points, in turns
-  bool paced = false;         // compute is slept through, as one rank's steps were measured
-  std::string forecast;       // ranks to forecast, as 2..1024; empty: none
-  std::string forecast_from;  // file of a forecast's inputs; nothing is measured then
+  std::string mode = "both";    // strong, weak or both
+  std::string nodes;            // node counts to measure, whole nodes each, comma separated; empty: up to all
+  std::string exchanges;        // to measure, comma separated; empty: the run's
+  std::int64_t rounds = 1;      // of all points, in turns
+  bool paced = false;           // compute is slept through, as one rank's steps were measured
+  std::string forecast;         // ranks to forecast, as 2..1024; empty: none
+  std::vector<double> between;  // microseconds and GB/s of a link between nodes that is not measured; empty: none
+  std::string forecast_from;    // file of a forecast's inputs; nothing is measured then
 };
 
 struct InputBench {

@@ -1,4 +1,5 @@
 #include "tutti/base/error.hpp"
+#include "tutti/base/toml_line.hpp"
 #include "tutti/storage/whole_file.hpp"
 
 #include "option_table.hpp"
@@ -24,7 +25,7 @@ struct Assign {
   // Returns what would have been right, or nothing when the value was taken.
   const char* operator()(std::string* target) const {
     if (value.is_string()) {
-      *target = value.as_string().str;
+      *target = toml::get<std::string>(value);
     } else if (value.is_integer()) {
       *target = fmt::format("{}", value.as_integer());
     } else {
@@ -59,7 +60,7 @@ toml::value parse(const std::string& text, const std::string& origin) {
     std::istringstream stream(text);
     return toml::parse(stream, origin);
   } catch (const toml::syntax_error& error) {
-    refuse(origin, error.location().line(), "this is no TOML: write one 'name = value' a line, texts in quotes");
+    refuse(origin, line_of_error(error), "this is no TOML: write one 'name = value' a line, texts in quotes");
   } catch (const std::exception&) {
     refuse(origin, 1, "this is no TOML: write one 'name = value' a line, texts in quotes");
   }
@@ -73,7 +74,7 @@ void read_config_text(const std::string& text, const std::string& origin, RunCon
   const auto options = run_options(config);
   std::set<std::string> read;
   for (const auto& [key, value] : root.as_table()) {
-    const std::int64_t line = value.location().line();
+    const std::int64_t line = line_of_place(value.location());
     const auto option = std::ranges::find(options, key, &RunOption::name);
     if (option == options.end()) refuse(origin, line, fmt::format("no option is called '{}': see trainer --help", key));
     if (option->use == OptionUse::call) {

@@ -1,6 +1,7 @@
 #include "tutti/nn/model_file.hpp"
 
 #include "tutti/base/error.hpp"
+#include "tutti/base/toml_line.hpp"
 #include "tutti/nn/network_spec.hpp"
 
 #include <fmt/format.h>
@@ -23,7 +24,8 @@ namespace {
 using TomlTable = toml::value::table_type;
 
 [[noreturn]] void refuse(const toml::value& at, const std::string& why) {
-  throw Error(ErrorSource::input, fmt::format("{}:{}: {}", at.location().file_name(), at.location().line(), why));
+  throw Error(ErrorSource::input,
+              fmt::format("{}:{}: {}", at.location().file_name(), line_of_place(at.location()), why));
 }
 
 // One table of the file whose keys are asked for one by one; a key that nobody asked for is refused.
@@ -43,7 +45,7 @@ class KeyReader {
   std::string text(const std::string& key) {
     const toml::value& value = required(key);
     if (!value.is_string()) refuse(value, fmt::format("'{}' must be a text in quotes", key));
-    return value.as_string().str;
+    return toml::get<std::string>(value);
   }
 
   std::int64_t number(const std::string& key, std::int64_t least = 1) {
@@ -91,7 +93,7 @@ class KeyReader {
     std::string name;
     for (const auto& [key, value] : table()) {
       if (known_.contains(key)) continue;
-      if (first == nullptr || value.location().line() < first->location().line()) {
+      if (first == nullptr || line_of_place(value.location()) < line_of_place(first->location())) {
         first = &value;
         name = key;
       }
@@ -133,7 +135,7 @@ LayerSpec pool2d(KeyReader& keys, Pooling pooling) {
 std::int64_t units_of(KeyReader& keys) {
   const toml::value& units = keys.required("units");
   if (units.is_integer() && units.as_integer() >= 1) return units.as_integer();
-  if (units.is_string() && units.as_string().str == "classes") return kUnitsAsClasses;
+  if (units.is_string() && toml::get<std::string>(units) == "classes") return kUnitsAsClasses;
   refuse(units, "'units' must be a whole number above 0, or \"classes\"");
 }
 
@@ -278,8 +280,7 @@ NetworkSpec parse_model(const std::string& text, const std::string& origin) {
     std::istringstream stream(text);
     return read_network(toml::parse(stream, origin));
   } catch (const toml::syntax_error& error) {
-    throw Error(ErrorSource::input,
-                fmt::format("{}:{}: {}", origin, error.location().line(), first_line(error.what())));
+    throw Error(ErrorSource::input, fmt::format("{}:{}: {}", origin, line_of_error(error), first_line(error.what())));
   } catch (const std::exception& error) {
     if (dynamic_cast<const Error*>(&error) != nullptr) throw;
     throw Error(ErrorSource::input, fmt::format("{}: {}", origin, first_line(error.what())));

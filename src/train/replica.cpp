@@ -144,6 +144,12 @@ StepTimes Replica::timed_step(const StepRequest& request) {
   return times;
 }
 
+double Replica::owned_share() const {
+  std::int64_t elements = 0;
+  for (const IndexRange& own : ownership_.owned()) elements += own.size();
+  return static_cast<double>(elements) / static_cast<double>(arena_.layout().block_elements());
+}
+
 StepTimes Replica::paced_step(const StepTimes& pace, std::int64_t step) {
   StepTimes times;
   PacedTime time;
@@ -159,7 +165,7 @@ StepTimes Replica::paced_step(const StepTimes& pace, std::int64_t step) {
   }
   while (!exchanged(step)) team_.take(arena_.gradients(), ready());
   times.waiting = time.lap();
-  times.update = time.sleep(pace.update);
+  times.update = time.sleep(pace.update * owned_share());
   pass_on_weights();
   times.waiting += time.lap();
   return times;

@@ -83,6 +83,8 @@ class Replica {
   // Of what this rank owns.
   void update_own(const StepRequest& request);
   void update_statistics();
+  // Of the block, what this rank updates.
+  double owned_share() const;
   // Those who own weights pass them on.
   void pass_on_weights();
 

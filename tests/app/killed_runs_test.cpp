@@ -173,8 +173,8 @@ class KilledRuns : public ::testing::Test {
 };
 
 void KilledRuns::kill_some(const ChildProcess& job) {
-  std::vector<pid_t> victims = job.children();
-  const int kind = draw(4);  // all of it twice, some rank, the launcher
+  std::vector<pid_t> victims = job.descendants();
+  const int kind = draw(4);  // all of it twice, one of what the launcher started, the launcher
   if (kind == 2 && !victims.empty()) {
     victims = {victims[static_cast<std::size_t>(draw(static_cast<int>(victims.size())))]};
   } else if (kind == 3) {
@@ -191,7 +191,9 @@ std::optional<int> KilledRuns::start_and_kill(const std::string& out, int ranks,
   const double moment = std::uniform_real_distribution<>(0, longest)(random_);
   // What killed MPI jobs leave of their own goes where the test cleans up.
   ChildProcess job(trainer_words(ranks == 1 ? 0 : ranks, run_words(model_, out)), log,
-                   {{"TMPDIR", folder_.path()}, {"OMPI_MCA_btl_vader_backing_directory", folder_.path()}});
+                   {{"TMPDIR", folder_.path()},
+                    {"OMPI_MCA_btl_vader_backing_directory", folder_.path()},  // of Open MPI 4
+                    {"OMPI_MCA_btl_sm_backing_directory", folder_.path()}});   // and of 5
   if (const auto status = job.wait(moment)) return status;
   kill_some(job);
   const auto status = job.wait(kPatienceSeconds);

@@ -41,7 +41,7 @@ std::uint64_t number_from_environment(const char* name, std::uint64_t otherwise)
   return value == nullptr ? otherwise : std::strtoull(value, nullptr, 10);
 }
 
-// By /proc, whether a process is the trainer, not a launcher about to become it, and would not die of SIGUSR1.
+// By /proc, whether a process is the trainer, not a launcher or about to become it, and would not die of SIGUSR1.
 bool listens(pid_t process) {
   std::ifstream status(fmt::format("/proc/{}/status", process));
   bool is_trainer = false;
@@ -128,10 +128,11 @@ bool Signals::wait_until(const ChildProcess& job, const std::function<bool()>& c
 }
 
 void Signals::send(ChildProcess& job, const Leg& leg, const std::string& out) {
-  std::vector<pid_t> ranks{job.pid()};
+  std::vector<pid_t> ranks;
   ASSERT_TRUE(wait_until(job, [&] {
-    if (leg.ranks > 0) ranks = job.children();
-    return std::ssize(ranks) == std::max(leg.ranks, 1) && std::ranges::all_of(ranks, listens);
+    ranks = leg.ranks > 0 ? job.descendants() : std::vector{job.pid()};
+    std::erase_if(ranks, [](pid_t process) { return !listens(process); });
+    return std::ssize(ranks) == std::max(leg.ranks, 1);
   })) << "the ranks do not listen to signals";
   if (leg.moment == 1) {
     wait_until(job, [&] { return holds_half_a_save(out + "/checkpoints") || job.wait(0); });

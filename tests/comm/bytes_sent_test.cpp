@@ -22,7 +22,7 @@ class BytesSent : public testing::Test {
 
   const std::int64_t ranks_ = test_world().size();
   const std::int64_t rank_ = test_world().rank();
-  std::unique_ptr<Communicator> ring_ = make_mpi_ring_communicator(test_world(), {});
+  std::unique_ptr<Communicator> ring_ = make_mpi_ring_communicator(test_world(), {.algorithm = SumAlgorithm::ring});
   InlineStream stream_;
 };
 

@@ -6,20 +6,23 @@
 
 #include <gtest/gtest.h>
 
-#include <vector>
+#include <string>
+#include <tuple>
 
 namespace tutti {
 namespace {
 
 // Ranks that enqueue different sums break the promise of the seam; both ranks must hear of it from finish().
-class MismatchedSums : public testing::TestWithParam<bool> {};
+class MismatchedSums : public testing::TestWithParam<std::tuple<SumAlgorithm, bool>> {};
 
 TEST_P(MismatchedSums, AreReportedByFinishWhoeverDrives) {
   World& world = test_world();
-  const auto communicator = make_mpi_ring_communicator(world, {.helper_thread = GetParam()});
+  const auto [algorithm, helper_thread] = GetParam();
+  const auto communicator = make_mpi_ring_communicator(world, {.helper_thread = helper_thread, .algorithm = algorithm});
   InlineStream stream;
-  std::vector<float> values(world.rank() == 0 ? 8 : 16);
-  communicator->all_reduce_sum(tensor_over(values), stream);
+  const std::int64_t elements = world.rank() == 0 ? 8 : 16;
+  const Buffer memory = communicator->allocate(64);
+  communicator->all_reduce_sum(memory.view(Shape{elements}, ElementType::f32), stream);
   EXPECT_THROW(communicator->finish(stream), Error);
   EXPECT_FALSE(communicator->progress());
   EXPECT_THROW(communicator->finish(stream), Error);
@@ -27,9 +30,15 @@ TEST_P(MismatchedSums, AreReportedByFinishWhoeverDrives) {
   world.barrier();
 }
 
-INSTANTIATE_TEST_SUITE_P(Ring, MismatchedSums, testing::Bool(), [](const testing::TestParamInfo<bool>& which) {
-  return which.param ? "with_helper_thread" : "driven_by_the_caller";
-});
+std::string name_of_case(const testing::TestParamInfo<std::tuple<SumAlgorithm, bool>>& which) {
+  return name_of(std::get<0>(which.param)) +
+         std::string(std::get<1>(which.param) ? "_with_helper_thread" : "_driven_by_the_caller");
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Mpi, MismatchedSums,
+    testing::Combine(testing::Values(SumAlgorithm::ring, SumAlgorithm::direct, SumAlgorithm::window), testing::Bool()),
+    name_of_case);
 
 }  // namespace
 }  // namespace tutti

@@ -18,7 +18,8 @@ enum class Driver { finish_only, caller, helper_thread, foreign_thread };
 // The sum of rough values, cut into operations as gradients are, with the given driver.
 std::vector<float> driven_by(Driver driver) {
   World& world = test_world();
-  const auto communicator = make_mpi_ring_communicator(world, {.helper_thread = driver == Driver::helper_thread});
+  const auto communicator = make_mpi_ring_communicator(
+      world, {.helper_thread = driver == Driver::helper_thread, .algorithm = SumAlgorithm::ring});
   InlineStream stream;
   std::vector<float> values = rough_values(900'001, world.rank());
   std::jthread foreign;
@@ -60,7 +61,7 @@ TEST(RingCommunicator, AddsEachChunkInTheOrderOfRanksFromItsOwn) {
       }
     }
   }
-  const auto communicator = make_mpi_ring_communicator(world, {});
+  const auto communicator = make_mpi_ring_communicator(world, {.algorithm = SumAlgorithm::ring});
   InlineStream stream;
   std::vector<float> values = rough_values(kLength, world.rank());
   communicator->all_reduce_sum(tensor_over(values), stream);
@@ -70,7 +71,7 @@ TEST(RingCommunicator, AddsEachChunkInTheOrderOfRanksFromItsOwn) {
 
 TEST(RingCommunicator, KeepsDenormalsWhateverTheCallersMode) {
   World& world = test_world();
-  const auto communicator = make_mpi_ring_communicator(world, {});
+  const auto communicator = make_mpi_ring_communicator(world, {.algorithm = SumAlgorithm::ring});
   InlineStream stream;
   const float tiny = std::bit_cast<float>(std::uint32_t{3});
   std::vector<float> values(100, tiny);
@@ -99,7 +100,7 @@ std::uint64_t elements_sent(std::int64_t length, std::int64_t rank, std::int64_t
 
 TEST(RingCommunicator, CountsThePayloadThatItSends) {
   World& world = test_world();
-  const auto communicator = make_mpi_ring_communicator(world, {});
+  const auto communicator = make_mpi_ring_communicator(world, {.algorithm = SumAlgorithm::ring});
   InlineStream stream;
   std::uint64_t expected = 0;
   EXPECT_EQ(communicator->bytes_sent(), 0U);
@@ -117,7 +118,7 @@ TEST(RingCommunicator, CountsThePayloadThatItSends) {
 
 TEST(RingCommunicator, SendsNoMoreThanARingDoesHoweverLongTheSum) {
   World& world = test_world();
-  const auto communicator = make_mpi_ring_communicator(world, {});
+  const auto communicator = make_mpi_ring_communicator(world, {.algorithm = SumAlgorithm::ring});
   InlineStream stream;
   std::vector<float> values(2'345'677);
   communicator->all_reduce_sum(tensor_over(values), stream);
@@ -130,7 +131,7 @@ TEST(RingCommunicator, SendsNoMoreThanARingDoesHoweverLongTheSum) {
 }
 
 TEST(RingCommunicator, NamesItselfAndTheLibrary) {
-  const auto communicator = make_mpi_ring_communicator(test_world(), {});
+  const auto communicator = make_mpi_ring_communicator(test_world(), {.algorithm = SumAlgorithm::ring});
   EXPECT_EQ(communicator->description(), "ring over " + test_world().description());
 }
 

@@ -9,7 +9,8 @@ namespace tutti {
 namespace {
 
 std::unique_ptr<Communicator> make_staged(World& world) {
-  return make_staged_communicator(backend_of_rank(), make_mpi_ring_communicator(world, {}));
+  return make_staged_communicator(backend_of_rank(),
+                                  make_mpi_ring_communicator(world, {.algorithm = SumAlgorithm::ring}));
 }
 
 Backend& processor() {
@@ -39,7 +40,7 @@ TEST(StagedCommunicator, GivesTheBitsOfTheHostsRingWithManySumsUnderWay) {
   constexpr std::int64_t kAll = 90'001;
 
   std::vector<float> expected = rough_values(kAll, world.rank());
-  const auto ring = make_mpi_ring_communicator(world, {});
+  const auto ring = make_mpi_ring_communicator(world, {.algorithm = SumAlgorithm::ring});
   InlineStream inline_stream;
   std::int64_t first = 0;
   for (const std::int64_t length : lengths) {

@@ -63,6 +63,15 @@ std::string text_of(pid_t process, const char* file) {
   return text.str();
 }
 
+// 0: it has ended.
+pid_t parent_of(pid_t process) {
+  const std::string text = text_of(process, "stat");  // number, (name), state, parent
+  std::istringstream rest(text.substr(text.rfind(')') + 1));
+  char state = 0;
+  pid_t parent = 0;
+  return rest >> state >> parent ? parent : 0;
+}
+
 std::vector<pid_t> processes_that(const std::function<bool(pid_t)>& fit) {
   std::vector<pid_t> found;
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
@@ -141,13 +150,11 @@ std::optional<int> ChildProcess::wait(double seconds) {
   return status_;
 }
 
-std::vector<pid_t> ChildProcess::children() const {
+std::vector<pid_t> ChildProcess::descendants() const {
   return processes_that([this](pid_t process) {
-    const std::string text = text_of(process, "stat");  // number, (name), state, parent
-    std::istringstream rest(text.substr(text.rfind(')') + 1));
-    char state = 0;
-    pid_t parent = 0;
-    return rest >> state >> parent && parent == pid_;
+    pid_t parent = parent_of(process);
+    while (parent > 1 && parent != pid_) parent = parent_of(parent);
+    return parent == pid_;
   });
 }
 

@@ -21,7 +21,7 @@ struct ChildResult {
 ChildResult run_child(const std::vector<std::string>& words,
                       const std::map<std::string, std::string>& environment = {});
 
-// A program that runs beside the test, which may wait for it, send it signals and look at its children; what it prints
+// A program that runs beside the test, which may wait for it, send it signals and look at what it started; what it prints
 // goes to the end of the file `log`. It is killed at the latest when this or the test ends.
 class ChildProcess {
  public:
@@ -34,7 +34,7 @@ class ChildProcess {
   pid_t pid() const { return pid_; }
   // Its exit status, or 128 + signal, if it ends within so long.
   std::optional<int> wait(double seconds);
-  std::vector<pid_t> children() const;
+  std::vector<pid_t> descendants() const;
 
  private:
   pid_t pid_;

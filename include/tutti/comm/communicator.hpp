@@ -33,6 +33,20 @@ struct SharedSum {
   Tensor results;
 };
 
+// The ways a sum can go over MPI's ranks. All but the last give the same bits.
+enum class SumAlgorithm {
+  ring,       // each rank to the next: the least traffic, and many steps
+  direct,     // each rank to all others: two steps
+  window,     // in memory that the ranks of one host share, where allocate() made it; in a ring where it did not
+  automatic,  // whichever is fastest at a sum's size, as measured
+};
+const char* name_of(SumAlgorithm algorithm);
+
+struct SumThreshold {
+  std::int64_t up_to_bytes = 0;  // the last one holds for all that is longer, too
+  SumAlgorithm algorithm = SumAlgorithm::ring;
+};
+
 // To be destroyed after finish(): a destructor does not wait, and what is under way uses borrowed memory.
 class Communicator {
  public:
@@ -42,7 +56,11 @@ class Communicator {
   virtual int size() const = 0;
   virtual std::string description() const = 0;  // "ring over MPI", "solo"
 
-  // Zeroed memory that sums over it can use without a copy, aligned to 64 bytes at least.
+  // What was chosen by measuring, by ascending size; empty: nothing was.
+  virtual std::vector<SumThreshold> thresholds() const { return {}; }
+
+  // Zeroed memory that sums over it can use without a copy, aligned to 64 bytes at least. All ranks give a sum such
+  // memory, or none does.
   virtual Buffer allocate(std::size_t bytes) = 0;
 
   // Adds the f32 or i64 values of all ranks, in place, after the work now in `stream`. `values` is borrowed
@@ -69,7 +87,7 @@ class Communicator {
   // follow.
   virtual void abandon() noexcept = 0;
 
-  // Payload bytes that this rank has sent so far.
+  // Payload bytes that this rank has sent so far, or has given and let others take where they share memory.
   virtual std::uint64_t bytes_sent() const = 0;
 };
 
@@ -79,11 +97,15 @@ std::unique_ptr<Communicator> make_solo_communicator(Backend* processor = nullpt
 struct RingOptions {
   // Drive operations from a helper thread; wants a core that does not compute.
   bool helper_thread = false;
+  SumAlgorithm algorithm = SumAlgorithm::automatic;
 };
-// Ring all-reduce over MPI point-to-point messages, on host memory. Has its own MPI communicator. Collective.
+// Sums of host memory whose bits are those of a ring of point-to-point messages, whichever way they go; so how long
+// each way takes may be measured anew at every start. Has its own MPI communicator. Throws a usage error on all ranks
+// when `window` is asked for and the ranks do not share memory. Collective.
 std::unique_ptr<Communicator> make_mpi_ring_communicator(World& world, const RingOptions& options);
-// The same with the MPI library's own all-reduce, with which the ring's is compared. Its bytes are counted as those of
-// the least traffic an all-reduce can do with. Collective.
+// The same with the MPI library's own all-reduce, with which ours are compared: its bits may be others at every size,
+// and differ between libraries, so it is never chosen. Its bytes are counted as those of the least traffic an
+// all-reduce can do with. Collective.
 std::unique_ptr<Communicator> make_mpi_library_communicator(World& world);
 
 // Sums over a processor's memory by a communicator of host memory: copied out when the values are there, summed, copied

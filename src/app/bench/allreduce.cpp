@@ -170,13 +170,27 @@ Json as_json(const Point& point) {
           {"wrong", point.wrong}};
 }
 
+// Null where the ranks share no memory, and it takes that.
+std::unique_ptr<Communicator> make_if_possible(World& world, SumAlgorithm algorithm) {
+  try {
+    return make_mpi_ring_communicator(world, {.algorithm = algorithm});
+  } catch (const Error& error) {
+    if (error.source() != ErrorSource::usage) throw;
+    return nullptr;
+  }
+}
+
 // What the run's own would be, beside what it is made of.
 std::vector<Contender> contenders_of(World& world, const Invocation& invocation, const ChosenProcessor& processor) {
   std::shared_ptr<Communicator> own = choose_communicator(world, invocation.run, processor, false);
   std::vector<Contender> contenders;
   if (!processor.is_gpu()) {
-    contenders = {{"ring", make_mpi_ring_communicator(world, {.helper_thread = false})},
-                  {"mpi", make_mpi_library_communicator(world)}};
+    for (const SumAlgorithm algorithm : {SumAlgorithm::ring, SumAlgorithm::direct, SumAlgorithm::window}) {
+      if (auto communicator = make_if_possible(world, algorithm)) {
+        contenders.push_back({name_of(algorithm), std::move(communicator)});
+      }
+    }
+    contenders.push_back({"mpi", make_mpi_library_communicator(world)});
   }
   contenders.push_back({processor.is_gpu() && invocation.run.comm != "mpi" ? "nccl" : "auto", own});
   contenders.push_back({"exact", own, true});
@@ -216,17 +230,31 @@ std::vector<Point> measure(World& world, Backend& backend, const std::vector<Con
   return points;
 }
 
-void bench_ranks(World& world, const Invocation& invocation, const ChosenProcessor& processor, Json& results) {
+Json choices_of(const Communicator& communicator) {
+  Json choices = Json::array();
+  for (const SumThreshold& threshold : communicator.thresholds()) {
+    choices.push_back({{"ranks", communicator.size()},
+                       {"up_to_bytes", threshold.up_to_bytes},
+                       {"algorithm", name_of(threshold.algorithm)}});
+  }
+  if (!choices.empty()) choices.back()["up_to_bytes"] = nullptr;
+  return choices;
+}
+
+void bench_ranks(World& world, const Invocation& invocation, const ChosenProcessor& processor, Json& json) {
   const AllreduceBench& bench = invocation.allreduce;
   const int hosts = hosts_of(world);
   const std::vector<Contender> contenders = contenders_of(world, invocation, processor);
+  const Communicator& own = *contenders.back().communicator;
+  if (world.rank() == 0) fmt::print("{} ranks on {} hosts: {}\n", world.size(), hosts, own.description());
+  for (Json& choice : choices_of(own)) json["choices"].push_back(std::move(choice));
   for (std::int64_t bytes = bench.min_bytes; bytes <= bench.max_bytes; bytes *= 4) {
     for (Point& point :
          measure(world, *processor.backend, contenders, std::max<std::int64_t>(1, bytes / 4), bench.repeats)) {
       point.hosts = hosts;
       if (world.rank() != 0) continue;
       tell(point);
-      results.push_back(as_json(point));
+      json["results"].push_back(as_json(point));
     }
   }
 }
@@ -246,15 +274,14 @@ ExitStatus bench_allreduce(World& world, const Invocation& invocation) {
   const std::string libraries =
       fmt::format("tutti {}; {}; {}", version(), processor.backend->description(), world.description());
   if (world.rank() == 0) tell_header(libraries);
-  Json results = Json::array();
+  Json json{{"bench", "allreduce"}, {"libraries", libraries}, {"results", Json::array()}, {"choices", Json::array()}};
   for (const int count : counts) {
     if (count == 1 && counts.size() > 1) continue;
     on_first_ranks(world, count, [&](World& working) {
-      end_together(working, [&] { bench_ranks(working, invocation, processor, results); });
+      end_together(working, [&] { bench_ranks(working, invocation, processor, json); });
     });
   }
-  write_bench_json(world, invocation.json,
-                   Json{{"bench", "allreduce"}, {"libraries", libraries}, {"results", results}}.dump(2) + "\n");
+  write_bench_json(world, invocation.json, json.dump(2) + "\n");
   return ExitStatus::done;
 }
 

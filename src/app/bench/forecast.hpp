@@ -9,16 +9,23 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tutti {
 
 enum class ScalingMode { strong, weak };
+std::string_view name_of(ScalingMode mode);
 
 struct ForecastQuestion {
   ScalingMode mode = ScalingMode::weak;
   ExchangeOptions exchange{};
   std::int64_t batch = 0;  // strong: of all ranks; weak: of each
+
+  // Of the rank that has most.
+  std::int64_t images_a_rank(int ranks) const {
+    return mode == ScalingMode::strong ? (batch + ranks - 1) / ranks : batch;
+  }
 };
 
 struct ForecastPoint {
@@ -34,14 +41,18 @@ struct ForecastPoint {
   double efficiency_high = 0;
 };
 
+// Of so many images: between two that were measured and beyond the outermost two, on a straight line; below one, or with
+// one alone, no less than in proportion. The update is that of all weights.
+StepTimes times_for(const std::vector<ComputeProfile>& profiles, double images);
+
 // Throws an input error when the inputs cannot answer: several nodes without a link between them.
 ForecastPoint forecast(const ForecastInputs& inputs, const ForecastQuestion& question, int ranks);
 
 // "2..1024": 2, 4, 8 .. 1024; "3,5,7"; a usage error otherwise.
 std::vector<int> parse_forecast_ranks(const std::string& text);
 
-// The smallest number of ranks to which one node more would add less than half of what a node does alone; none up to
-// `most` ranks.
+// The number of ranks, whole nodes, to which one node more would add less than half of what a node does alone; none
+// below `most`.
 std::optional<int> stops_paying(const ForecastInputs& inputs, const ForecastQuestion& question, int most);
 
 // Inputs and points as people read them; every line of a point says that it is a forecast.

@@ -3,9 +3,9 @@
 // from there or from a file that was written by hand.
 //
 //   {"source": "measured on 2 hosts", "model": "resnet18", "ranks_per_node": 1, "overlaps": true,
-//    "bucket_ends": [1048576, ...],
+//    "helper_thread": false, "bucket_ends": [1048576, ...],
 //    "compute": [{"images": 64, "input": 0.001, "update": 0.01, "stretches": [[seconds, final_elements], ...]}],
-//    "jitter": [0.98, 1.0, 1.05], "within": {"latency": 1e-6, "bytes_per_second": 4e9}, "between": null,
+//    "crowding": 1.05, "jitter": [0.98, 1.0, 1.05], "within": {"latency": 1e-6, "bytes_per_second": 4e9}, "between": null,
 //    "misfit": 0.03}
 
 #include "tutti/train/step_times.hpp"
@@ -29,13 +29,15 @@ struct ForecastInputs {
   std::string source;  // in words, printed with every forecast
   std::string model;
   int ranks_per_node = 1;
-  bool overlaps = true;  // the exchange goes on beside the backward pass
+  bool overlaps = true;        // buckets are sent as soon as they are final; else after the backward pass
+  bool helper_thread = false;  // messages move at any time, as they do on GPUs; else during compute between layers only
   std::vector<std::int64_t> bucket_ends;
   std::vector<ComputeProfile> compute;  // by images ascending, one at least
-  std::vector<double> jitter{1.0};      // a sample of a step's compute on one rank, over its median; ascending
-  std::optional<Link> within;           // between ranks of a node; none: no two were measured
-  std::optional<Link> between;          // between nodes
-  double misfit = 0;                    // of this model against what was measured where it was fitted, relative
+  double crowding = 1;  // compute when all ranks of a node compute, as it is given here, over that of a rank alone
+  std::vector<double> jitter{1.0};  // a sample of a step's compute on one rank, over its median; ascending
+  std::optional<Link> within;       // between ranks of a node; none: no two were measured
+  std::optional<Link> between;      // between nodes
+  double misfit = 0;                // of this model against what was measured where it was fitted, relative
 };
 
 // As JSON. Throws an input error that names the file and the key.

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <sstream>
 #include <string>
@@ -21,9 +22,6 @@ namespace tutti {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-// How far `--forecast` looks for the count at which nodes stop paying, beyond what it was asked for.
-constexpr int kMostForecast = 1 << 16;
 
 std::vector<ScalingMode> modes_of(const ScalingBench& bench) {
   if (bench.mode == "strong") return {ScalingMode::strong};
@@ -74,9 +72,11 @@ const ScalingPoint& first_of(const std::vector<ScalingPoint>& points, const Scal
 }
 
 void measure_points(World& world, const RankOrder& order, const Invocation& invocation, int threads,
-                    const std::optional<StepTimes>& pace, std::vector<ScalingPoint>& points) {
+                    const std::optional<MeasuredCompute>& paced, std::vector<ScalingPoint>& points) {
   for (std::int64_t round = 1; round <= invocation.scaling.rounds; ++round) {
     for (ScalingPoint& point : points) {
+      std::optional<StepTimes> pace;
+      if (paced) pace = times_for(paced->profiles, std::ceil(static_cast<double>(point.batch) / point.ranks));
       on_ranks(world, order.position() < point.ranks, [&](World& working) {
         measure_round(working, config_for(invocation, point, threads), invocation.steps, pace, point);
       });
@@ -100,17 +100,27 @@ Json tell_forecast(const ForecastInputs& inputs, const Invocation& invocation) {
       points.push_back(forecast_json(foretold.back(), question));
     }
     fmt::print("\n{}", forecast_table(foretold, question));
-    const auto limit = stops_paying(inputs, question, std::max(counts.back(), kMostForecast));
+    const auto limit = stops_paying(inputs, question, counts.back());
     if (limit) {
       fmt::print("forecast: from {} ranks on, another node adds less than half of what a node does alone\n", *limit);
     } else {
-      fmt::print("forecast: up to {} ranks, every node adds more than half of what it does alone\n", kMostForecast);
+      fmt::print("forecast: up to {} ranks, every node adds more than half of what it does alone\n", counts.back());
     }
     limits.push_back({{"mode", name_of(question.mode)},
                       {"exchange", name_of(question.exchange.kind)},
                       {"ranks", limit ? Json(*limit) : Json(nullptr)}});
   }
   return {{"inputs", Json::parse(forecast_inputs_text(inputs))}, {"points", points}, {"stops_paying", limits}};
+}
+
+void refuse_forecast_without_link(const Invocation& invocation, const RankOrder& order) {
+  const ScalingBench& bench = invocation.scaling;
+  if (bench.forecast.empty() || order.nodes() > 1 || !bench.between.empty()) return;
+  if (parse_forecast_ranks(bench.forecast).back() <= order.ranks()) return;
+  throw Error(ErrorSource::usage,
+              fmt::format("--forecast {} asks for ranks on other nodes, and this launch has {} ranks on one: start it "
+                          "on two nodes, or give the link between nodes in microseconds and GB/s, as --between 2,12.5",
+                          bench.forecast, order.ranks()));
 }
 
 ExitStatus forecast_from_file(World& world, const Invocation& invocation) {
@@ -125,8 +135,15 @@ ExitStatus forecast_from_file(World& world, const Invocation& invocation) {
   return ExitStatus::done;
 }
 
-std::string libraries_of(World& world, const RunConfig& config) {
-  return versions_text(assemble(world, config, nullptr, Log(world.rank(), world.host(), true)), world);
+// What is as it is whatever is measured: with all ranks at work.
+struct WholeLaunch {
+  std::string libraries;
+  bool exchange_has_core = false;
+};
+
+WholeLaunch look_at_launch(World& world, const RunConfig& config) {
+  const Assembly assembly = assemble(world, config, nullptr, Log(world.rank(), world.host(), true));
+  return {.libraries = versions_text(assembly, world), .exchange_has_core = assembly.exchange_has_core};
 }
 
 }  // namespace
@@ -138,24 +155,23 @@ ExitStatus bench_scaling(World& world, const Invocation& invocation) {
   std::vector<ScalingPoint> points;
   run_agreed(world, [&] {
     points = plan_points(invocation, order);
-    if (!invocation.scaling.forecast.empty()) parse_forecast_ranks(invocation.scaling.forecast);
+    refuse_forecast_without_link(invocation, order);
   });
-  const RunConfig all = config_for(invocation, points.back(), threads);
-  const std::string libraries = libraries_of(world, all);
-  std::optional<StepTimes> pace;
-  if (invocation.scaling.paced) {
-    const RunConfig one = config_for(invocation, {.exchange = "ring", .batch = invocation.run.batch_size}, threads);
-    pace = measure_compute(world, one, invocation.steps, ComputingRanks::first_alone).profile.times;
-  }
-  if (world.rank() == 0) fmt::print("{}\n{}", libraries, scaling_head());
-  measure_points(world, order, invocation, threads, pace, points);
+  const RunConfig all = config_for(
+      invocation, {.exchange = "ring", .ranks = order.ranks(), .batch = invocation.run.batch_size * order.ranks()},
+      threads);
+  const WholeLaunch launch = look_at_launch(world, all);
+  std::optional<MeasuredCompute> compute;
+  if (invocation.scaling.paced) compute = measure_compute(world, invocation, threads);
+  if (world.rank() == 0) fmt::print("{}\n{}", launch.libraries, scaling_head());
+  measure_points(world, order, invocation, threads, compute, points);
 
   Json results = Json::array();
   Json json{{"bench", "scaling"},
             {"model", invocation.run.model},
             {"data", all.data},
             {"precision", invocation.run.precision},
-            {"libraries", libraries},
+            {"libraries", launch.libraries},
             {"hosts", order.hosts()},
             {"threads", all.threads},
             {"rounds", invocation.scaling.rounds},
@@ -164,10 +180,13 @@ ExitStatus bench_scaling(World& world, const Invocation& invocation) {
     for (const ScalingPoint& point : points) results.push_back(scaling_json(point, first_of(points, point)));
   }
   json["results"] = results;
+  write_bench_json(world, invocation.json, json.dump(2) + "\n");  // whatever becomes of the forecast
   if (!invocation.scaling.forecast.empty()) {
-    ForecastInputs inputs = measure_forecast_inputs(world, order, invocation, threads);
+    if (!compute) compute = measure_compute(world, invocation, threads);
+    ForecastInputs inputs = measure_forecast_inputs(world, order, invocation, threads, *compute);
     run_agreed(world, [&] {
       if (world.rank() != 0) return;
+      inputs.helper_thread = launch.exchange_has_core;
       inputs.misfit = misfit_of(inputs, points, invocation);
       json["forecast"] = tell_forecast(inputs, invocation);
     });

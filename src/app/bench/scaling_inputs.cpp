@@ -82,66 +82,84 @@ std::set<std::int64_t> images_a_rank(const Invocation& invocation) {
   return images;
 }
 
-}  // namespace
-
-MeasuredCompute measure_compute(World& world, const RunConfig& config, const TimedSteps& steps, ComputingRanks who) {
-  SoloRun solo;
-  if (who == ComputingRanks::first_alone) {
-    on_first_ranks(world, 1, [&](World& alone) { solo = compute_alone(alone, config, steps); });
-  } else {
-    const auto alone = world.split(world.rank());
-    run_agreed(world, [&] { solo = compute_alone(*alone, config, steps); });
-  }
-  MeasuredCompute measured;
+// Adds what the ranks saw who computed.
+void add_profile(World& world, const SoloRun& solo, std::int64_t images, MeasuredCompute& measured) {
   std::vector<StepTimes> by_rank;
   for (const auto& figures :
        gather(world, solo.steps.empty() ? std::vector<double>{} : packed(median_of(solo.steps)))) {
     if (!figures.empty()) by_rank.push_back(unpacked(figures));
   }
-  measured.profile = {.images = config.batch_size, .times = median_of(by_rank)};
+  measured.profiles.push_back({.images = images, .times = median_of(by_rank)});
   std::vector<double> seconds;
   for (const StepTimes& step : solo.steps) seconds.push_back(step.compute_seconds());
   for (const auto& theirs : gather(world, seconds)) {
-    for (const double its : theirs) measured.ratios.push_back(its / measured.profile.times.compute_seconds());
+    for (const double its : theirs) {
+      measured.ratios.push_back(its / measured.profiles.back().times.compute_seconds());
+    }
+  }
+  measured.bucket_ends = solo.bucket_ends;
+}
+
+// Of the largest measured batch.
+double compute_seconds(const ForecastInputs& inputs) { return inputs.compute.back().times.compute_seconds(); }
+
+RunConfig config_alone(const Invocation& invocation, std::int64_t images, int threads) {
+  return config_for(invocation, {.exchange = "ring", .batch = images}, threads);
+}
+
+}  // namespace
+
+MeasuredCompute measure_compute(World& world, const Invocation& invocation, int threads) {
+  MeasuredCompute measured;
+  for (const std::int64_t images : images_a_rank(invocation)) {
+    const RunConfig config = config_alone(invocation, images, threads);
+    SoloRun solo;
+    if (invocation.scaling.paced) {
+      on_first_ranks(world, 1, [&](World& alone) { solo = compute_alone(alone, config, invocation.steps); });
+    } else {
+      const auto alone = world.split(world.rank());
+      run_agreed(world, [&] { solo = compute_alone(*alone, config, invocation.steps); });
+    }
+    add_profile(world, solo, images, measured);
   }
   std::ranges::sort(measured.ratios);
-  measured.bucket_ends = solo.bucket_ends;
   return measured;
 }
 
-ForecastInputs measure_forecast_inputs(World& world, const RankOrder& order, const Invocation& invocation,
-                                       int threads) {
+ForecastInputs measure_forecast_inputs(World& world, const RankOrder& order, const Invocation& invocation, int threads,
+                                       const MeasuredCompute& compute) {
   ForecastInputs inputs;
-  inputs.source = fmt::format("measured on {} ranks of {} hosts", order.ranks(), order.nodes());
+  inputs.source = fmt::format("measured here, hosts: {}; ranks: {}", order.nodes(), order.ranks());
   inputs.model = invocation.run.model;
   inputs.ranks_per_node = order.ranks_of(1);
-  const bool paced = invocation.scaling.paced;
-  const ScalingPoint alone{.exchange = "ring", .batch = invocation.run.batch_size};
-  for (const std::int64_t images : images_a_rank(invocation)) {
-    RunConfig config = config_for(invocation, alone, threads);
-    config.batch_size = images;
-    MeasuredCompute measured = measure_compute(world, config, invocation.steps,
-                                               paced ? ComputingRanks::first_alone : ComputingRanks::all_at_once);
-    inputs.compute.push_back(std::move(measured.profile));
-    inputs.bucket_ends = std::move(measured.bucket_ends);
-    if (!paced) inputs.jitter = std::move(measured.ratios);
+  inputs.compute = compute.profiles;
+  inputs.bucket_ends = compute.bucket_ends;
+  RunConfig config = config_alone(invocation, invocation.run.batch_size, threads);
+  if (!invocation.scaling.paced) {
+    inputs.jitter = compute.ratios;
+    SoloRun first;
+    on_first_ranks(world, 1, [&](World& alone) { first = compute_alone(alone, config, invocation.steps); });
+    if (world.rank() == 0) inputs.crowding = compute_seconds(inputs) / median_of(first.steps).compute_seconds();
   }
-  ScalingPoint pair = alone;
-  pair.ranks = 2;
-  const RunConfig config = config_for(invocation, pair, threads);
+  config.parts = 2;
   const auto link_between = [&](int one, int other) {
     const auto sums = time_between(world, order.position() == one || order.position() == other, config);
     return sums.empty() ? Link{} : fit_link(sums, 2);
   };
   if (order.ranks_of(1) > 1) inputs.within = link_between(0, 1);
-  if (order.nodes() > 1) inputs.between = link_between(0, order.ranks_of(1));
+  if (const auto& given = invocation.scaling.between; !given.empty()) {
+    inputs.between = Link{.latency = given[0] / 1e6, .bytes_per_second = given[1] * 1e9};
+    inputs.source += "; the link between nodes: given";
+  } else if (order.nodes() > 1) {
+    inputs.between = link_between(0, order.ranks_of(1));
+  }
   return inputs;
 }
 
 double misfit_of(const ForecastInputs& inputs, const std::vector<ScalingPoint>& points, const Invocation& invocation) {
   double misfit = 0;
   for (const ScalingPoint& point : points) {
-    if (point.oversubscribed || point.nodes > 2) continue;
+    if (point.oversubscribed || point.nodes > 2 || point.ranks % inputs.ranks_per_node != 0) continue;
     const ForecastQuestion question{
         .mode = point.mode,
         .exchange = {.kind = parse_exchange(point.exchange), .shard_optimizer = invocation.run.shard_optimizer},

@@ -11,20 +11,21 @@
 
 namespace tutti {
 
-// Compute of one rank with a batch of its own of so many images: medians over steps and ranks, and how much single
-// steps differ. Either the first rank computes alone, or all of them at once. The same everywhere. Collective.
+// Compute of one rank by the images of a batch of its own, medians over steps and ranks, and how much single steps
+// differ. Where the compute is slept through, the first rank computes alone; else all do at once. The same everywhere.
+// Collective.
 struct MeasuredCompute {
-  ComputeProfile profile;
-  std::vector<double> ratios;  // ascending
+  std::vector<ComputeProfile> profiles;  // by images ascending
+  std::vector<double> ratios;            // ascending
   std::vector<std::int64_t> bucket_ends;
 };
-enum class ComputingRanks { first_alone, all_at_once };
-MeasuredCompute measure_compute(World& world, const RunConfig& config, const TimedSteps& steps, ComputingRanks who);
+MeasuredCompute measure_compute(World& world, const Invocation& invocation, int threads);
 
-// Collective; on rank 0 alone the result counts.
-ForecastInputs measure_forecast_inputs(World& world, const RankOrder& order, const Invocation& invocation, int threads);
+// All but who moves the exchange on, and the misfit. Collective; on rank 0 alone the result counts.
+ForecastInputs measure_forecast_inputs(World& world, const RankOrder& order, const Invocation& invocation, int threads,
+                                       const MeasuredCompute& compute);
 
-// How far forecasts are from what was measured on up to two nodes, at most, relative.
+// How far forecasts are from what was measured on one whole node and two, at most, relative.
 double misfit_of(const ForecastInputs& inputs, const std::vector<ScalingPoint>& points, const Invocation& invocation);
 
 }  // namespace tutti

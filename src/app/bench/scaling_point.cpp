@@ -38,8 +38,6 @@ Spread ScalingPoint::spread() const {
   return spread;
 }
 
-std::string_view name_of(ScalingMode mode) { return mode == ScalingMode::strong ? "strong" : "weak"; }
-
 RunConfig config_for(const Invocation& invocation, const ScalingPoint& point, int threads) {
   const TimedSteps& steps = invocation.steps;
   RunConfig config = config_for_steps(invocation, steps.warmup + steps.timed + kMostTimedApart);

@@ -29,8 +29,6 @@ struct ScalingPoint {
   double images_per_second() const { return static_cast<double>(batch) / spread().median; }
 };
 
-std::string_view name_of(ScalingMode mode);
-
 // Every rank count runs the same steps on as many threads a rank, so that only the ranks differ.
 RunConfig config_for(const Invocation& invocation, const ScalingPoint& point, int threads);
 

@@ -1,34 +1,13 @@
 #include "backend/cpu/channel_layout.hpp"
 
-#include "tutti/base/error.hpp"
-
-#include <fmt/format.h>
-
 #include <functional>
 #include <numeric>
 
 namespace tutti::cpu {
 namespace {
 
-using Dims = dnnl::memory::dims;
-using Tag = dnnl::memory::format_tag;
-
 // Elements of one stretch where a whole tensor is one block: enough to be worth a call, few enough to share out.
 constexpr std::int64_t kStretchElements = std::int64_t{1} << 15;
-
-// Only the layout's own name gives its descriptor again.
-Tag tag_of(const Desc& desc) {
-  const auto is = [&](Tag tag) { return Desc(desc.dims(), desc.data_type(), tag) == desc; };
-  if (desc.dims().size() == 2 && is(Tag::nc)) return Tag::nc;
-  if (desc.dims().size() == 4) {
-    for (const Tag tag : {Tag::nchw, Tag::nhwc, Tag::nChw8c, Tag::nChw16c}) {
-      if (is(tag)) return tag;
-    }
-  }
-  throw Error(ErrorSource::internal, fmt::format("an activation with {} axes lies in a layout that the cpu backend's "
-                                                 "own layers do not know",
-                                                 desc.dims().size()));
-}
 
 std::int64_t period_of(Tag tag, std::int64_t channels) {
   if (tag == Tag::nchw) return 1;
@@ -39,12 +18,12 @@ std::int64_t period_of(Tag tag, std::int64_t channels) {
 }  // namespace
 
 ChannelLayout::ChannelLayout(const Desc& desc)
-    : type_(desc.data_type()),
+    : type_(type_of(desc)),
       tag_(tag_of(desc)),
-      samples_(desc.dims().at(0)),
-      channels_(desc.dims().at(1)),
+      samples_(dims_of(desc).at(0)),
+      channels_(dims_of(desc).at(1)),
       period_(period_of(tag_, channels_)) {
-  const Dims dims = desc.dims();
+  const auto dims = dims_of(desc);
   pixels_ = std::accumulate(dims.begin() + 2, dims.end(), std::int64_t{1}, std::multiplies());
   blocks_ = (channels_ + period_ - 1) / period_;
 }
@@ -64,6 +43,6 @@ Stretch ChannelLayout::stretch(std::int64_t block, std::int64_t index) const {
 
 Desc ChannelLayout::one_pixel() const { return {{samples_, channels_, 1, 1}, type_, tag_}; }
 
-bool is_bf16(const Desc& desc) { return desc.data_type() == dnnl::memory::data_type::bf16; }
+bool is_bf16(const Desc& desc) { return type_of(desc) == dnnl::memory::data_type::bf16; }
 
 }  // namespace tutti::cpu

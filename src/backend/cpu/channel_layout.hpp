@@ -43,8 +43,8 @@ class ChannelLayout {
   Desc one_pixel() const;
 
  private:
-  dnnl::memory::data_type type_;
-  dnnl::memory::format_tag tag_;
+  Type type_;
+  Tag tag_;
   std::int64_t samples_;
   std::int64_t channels_;
   std::int64_t pixels_;

@@ -1,5 +1,6 @@
 #include "backend/cpu/check.hpp"
 #include "backend/cpu/layers.hpp"
+#include "backend/cpu/make_plan.hpp"
 #include "backend/cpu/weighted_layer.hpp"
 
 #include <algorithm>
@@ -38,24 +39,21 @@ class Conv2dPlanner {
   enum class Merit { reference_loops, image_unrolled, channels_padded, best };
 
   Forward forward(const Layout& layout, LayerMode mode, Algorithm algorithm = kDirect) const {
-    return {{forward_kind(mode), algorithm, layout.input, any(weight_, type_), bias_, layout.output, strides_, padding_,
-             padding_},
-            attributes(relu_),
-            engine_};
+    return make_plan<dnnl::convolution_forward>({engine_, attributes(relu_)}, forward_kind(mode), algorithm,
+                                                layout.input, any(weight_, type_), bias_, layout.output, strides_,
+                                                padding_, padding_);
   }
 
   BackwardWeights backward_weights(const Forward& hint, Algorithm algorithm = kDirect) const {
-    return {{algorithm, hint.src_desc(), any(weight_, Type::f32), bias_, hint.dst_desc(), strides_, padding_, padding_},
-            attributes(),
-            engine_,
-            hint};
+    return make_backward_plan<dnnl::convolution_backward_weights>({engine_, attributes()}, hint, algorithm,
+                                                                  hint.src_desc(), any(weight_, Type::f32), bias_,
+                                                                  hint.dst_desc(), strides_, padding_, padding_);
   }
 
   BackwardData backward_data(const Forward& hint, const Layout& layout, Algorithm algorithm = kDirect) const {
-    return {{algorithm, layout.input, any(weight_, type_), layout.output, strides_, padding_, padding_},
-            attributes(),
-            engine_,
-            hint};
+    return make_backward_plan<dnnl::convolution_backward_data>({engine_, attributes()}, hint, algorithm, layout.input,
+                                                               any(weight_, type_), layout.output, strides_, padding_,
+                                                               padding_);
   }
 
   Merit merit(const Forward& candidate, LayerMode mode) const;

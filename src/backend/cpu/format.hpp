@@ -24,6 +24,12 @@ class Format final : public ActivationFormat {
 dnnl::memory::dims dims_of(const Shape& shape);
 
 using Type = dnnl::memory::data_type;
+using Tag = dnnl::memory::format_tag;
+
+dnnl::memory::dims dims_of(const Desc& desc);
+Type type_of(const Desc& desc);
+// The name of the layout: plain, channels last, or blocks of 8 or 16 channels. Throws an internal error for others.
+Tag tag_of(const Desc& desc);
 
 // Dense, row-major: how canonical values lie.
 Desc plain(const dnnl::memory::dims& dims, Type type = Type::f32);

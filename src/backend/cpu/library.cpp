@@ -7,6 +7,8 @@
 #include <omp.h>
 #include <xmmintrin.h>
 
+#include <utility>
+
 namespace tutti::cpu {
 
 std::string library_version() {
@@ -14,36 +16,23 @@ std::string library_version() {
   return fmt::format("oneDNN {}.{}.{}", version.major, version.minor, version.patch);
 }
 
-std::string instruction_set() {
-  switch (dnnl::get_effective_cpu_isa()) {
-    case dnnl::cpu_isa::sse41:
-      return "SSE4.1";
-    case dnnl::cpu_isa::avx:
-      return "AVX";
-    case dnnl::cpu_isa::avx2:
-      return "AVX2";
-    case dnnl::cpu_isa::avx2_vnni:
-      return "AVX2 with VNNI";
-    case dnnl::cpu_isa::avx512_mic:
-    case dnnl::cpu_isa::avx512_mic_4ops:
-      return "AVX-512 of Xeon Phi";
-    case dnnl::cpu_isa::avx512_core:
-      return "AVX-512";
-    case dnnl::cpu_isa::avx512_core_vnni:
-      return "AVX-512 with VNNI";
-    case dnnl::cpu_isa::avx512_core_bf16:
-      return "AVX-512 with bf16";
-    case dnnl::cpu_isa::avx512_core_amx:
-      return "AVX-512 with AMX";
-    default:
-      return "generic instructions";
-  }
-}
-
 // The values of isa are sets of bits; each set holds those of its predecessors.
 bool compiles_for(dnnl::cpu_isa instructions) {
   const auto wanted = static_cast<unsigned>(instructions);
   return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & wanted) == wanted;
+}
+
+// The greatest of those that all versions of oneDNN know.
+std::string instruction_set() {
+  using Isa = dnnl::cpu_isa;
+  for (const auto& [isa, name] :
+       {std::pair(Isa::avx512_core_amx, "AVX-512 with AMX"), std::pair(Isa::avx512_core_bf16, "AVX-512 with bf16"),
+        std::pair(Isa::avx512_core_vnni, "AVX-512 with VNNI"), std::pair(Isa::avx512_core, "AVX-512"),
+        std::pair(Isa::avx2_vnni, "AVX2 with VNNI"), std::pair(Isa::avx2, "AVX2"), std::pair(Isa::avx, "AVX"),
+        std::pair(Isa::sse41, "SSE4.1")}) {
+    if (compiles_for(isa)) return name;
+  }
+  return "generic instructions";
 }
 
 dnnl::memory::data_type compute_type(Precision precision) {

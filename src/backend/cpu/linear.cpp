@@ -1,5 +1,6 @@
 #include "backend/cpu/check.hpp"
 #include "backend/cpu/layers.hpp"
+#include "backend/cpu/make_plan.hpp"
 #include "backend/cpu/weighted_layer.hpp"
 
 namespace tutti::cpu {
@@ -23,22 +24,22 @@ class LinearPlanner {
     WeightedPlans plans{chosen, {}, {}};
     if (request.mode == LayerMode::evaluation) return plans;
     const Desc gradient = with_type(output_, type_);
-    plans.backward_weights =
-        BackwardWeights({chosen.src_desc(), any(weight_, Type::f32), bias_, gradient}, attributes(), engine_, chosen);
+    const PlanContext context{engine_, attributes()};
+    plans.backward_weights = make_backward_plan<dnnl::inner_product_backward_weights>(
+        context, chosen, chosen.src_desc(), any(weight_, Type::f32), bias_, gradient);
     if (request.wants_input_gradient) {
-      plans.backward_data =
-          BackwardData({chosen.src_desc(), any(weight_, type_), gradient}, attributes(), engine_, chosen);
+      plans.backward_data = make_backward_plan<dnnl::inner_product_backward_data>(context, chosen, chosen.src_desc(),
+                                                                                  any(weight_, type_), gradient);
     }
     return plans;
   }
 
  private:
   using Forward = dnnl::inner_product_forward::primitive_desc;
-  using BackwardWeights = dnnl::inner_product_backward_weights::primitive_desc;
-  using BackwardData = dnnl::inner_product_backward_data::primitive_desc;
 
   Forward forward(const Desc& input, LayerMode mode) const {
-    return {{forward_kind(mode), input, any(weight_, type_), bias_, output_}, attributes(relu_), engine_};
+    return make_plan<dnnl::inner_product_forward>({engine_, attributes(relu_)}, forward_kind(mode), input,
+                                                  any(weight_, type_), bias_, output_);
   }
 
   Forward choose_forward(const Desc& given, LayerMode mode) const {

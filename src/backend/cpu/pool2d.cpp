@@ -1,6 +1,7 @@
 #include "backend/cpu/check.hpp"
 #include "backend/cpu/gradient_sum.hpp"
 #include "backend/cpu/layers.hpp"
+#include "backend/cpu/make_plan.hpp"
 #include "backend/cpu/primitive.hpp"
 #include "backend/cpu/staging.hpp"
 
@@ -23,15 +24,18 @@ Pool2dPlans plan(const dnnl::engine& engine, const Pool2dSpec& spec, const Layer
   const dnnl::memory::dims strides{spec.stride, spec.stride};
   const dnnl::memory::dims window{spec.kernel, spec.kernel};
   const dnnl::memory::dims padding{spec.padding, spec.padding};
+  const dnnl::memory::dims none_left_out{0, 0};
+  const OnlyIn3 spacing{none_left_out};
   const Desc& input = desc_of(request.input);
-  const Desc result = any(dims_of(output), input.data_type());
+  const Desc result = any(dims_of(output), type_of(input));
 
-  Pool2dPlans plans{Forward({forward_kind(request.mode), algorithm, input, result, strides, window, padding, padding},
-                            attributes(), engine),
+  const PlanContext context{engine, attributes()};
+  Pool2dPlans plans{make_plan<dnnl::pooling_forward>(context, forward_kind(request.mode), algorithm, input, result,
+                                                     strides, window, spacing, padding, padding),
                     {}};
   if (request.mode == LayerMode::training && request.wants_input_gradient) {
-    plans.backward = Backward({algorithm, input, plans.forward.dst_desc(), strides, window, padding, padding},
-                              attributes(), engine, plans.forward);
+    plans.backward = make_backward_plan<dnnl::pooling_backward>(
+        context, plans.forward, algorithm, input, plans.forward.dst_desc(), strides, window, spacing, padding, padding);
   }
   return plans;
 }

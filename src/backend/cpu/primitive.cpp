@@ -1,6 +1,7 @@
 #include "backend/cpu/primitive.hpp"
 
 #include "backend/cpu/check.hpp"
+#include "backend/cpu/make_plan.hpp"
 
 #include <string_view>
 #include <utility>
@@ -13,7 +14,7 @@ dnnl::primitive_attr attributes(bool relu) {
   attributes.set_fpmath_mode(dnnl::fpmath_mode::strict);
   if (!relu) return attributes;
   dnnl::post_ops after;
-  after.append_eltwise(1.0f, dnnl::algorithm::eltwise_relu, 0.0f, 0.0f);
+  append_relu(after);
   attributes.set_post_ops(after);
   return attributes;
 }

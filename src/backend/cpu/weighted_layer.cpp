@@ -34,7 +34,7 @@ WeightedLayer::WeightPass WeightedLayer::make_weight_pass(const dnnl::engine& en
   const auto& plan = *parts.plans.backward_weights;
   const Desc weight = plan.diff_weights_desc(0);
   const StagedInput output_gradient(engine, result_gradient_.memory().get_desc(), plan.diff_dst_desc());
-  const StagedOutput weight_gradient(engine, plain(weight.dims()), weight);
+  const StagedOutput weight_gradient(engine, plain(dims_of(weight)), weight);
 
   Arguments arguments{{DNNL_ARG_SRC, input_.memory()},
                       {DNNL_ARG_DIFF_DST, output_gradient.memory()},

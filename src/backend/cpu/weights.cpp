@@ -21,7 +21,7 @@ void CpuWeights::refresh(Stream& stream) {
 dnnl::memory CpuWeights::prepared(std::size_t index, const Desc& wanted) {
   // The canonical order of a weight is the same whether it is seen as units x inputs or with channels, rows
   // and columns, so the wanted dimensions say how to see it.
-  const Desc canonical = plain(wanted.dims());
+  const Desc canonical = plain(dims_of(wanted));
   const dnnl::memory values(canonical, engine_, values_.at(index).data);
   if (wanted == canonical) return values;
 

@@ -46,6 +46,18 @@ std::optional<int> mpi::launched_size() {
   return first_number({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"});
 }
 
+// In the order of first_number: each launcher leaves the variables of the one outside it in place.
+std::string mpi::launcher_name() {
+  if (number_in_environment("OMPI_COMM_WORLD_SIZE")) return "Open MPI's mpirun";
+  if (number_in_environment("MPI_LOCALNRANKS")) return "MPICH's mpiexec";
+  return number_in_environment("SLURM_STEP_NUM_TASKS") ? "srun" : "the launcher";
+}
+
 std::optional<int> mpi::launched_local_size() { return number_in_environment("OMPI_COMM_WORLD_LOCAL_SIZE"); }
+
+bool mpi::started_by_slurm_without_pmix() {
+  return number_in_environment("SLURM_STEP_NUM_TASKS").value_or(1) > 1 &&
+         !first_number({"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "MPI_LOCALNRANKS"});
+}
 
 }  // namespace tutti

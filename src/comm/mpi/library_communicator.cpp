@@ -38,7 +38,7 @@ class LibraryOperation final : public Operation {
 // The library does not tell what it sends.
 class LibraryCommunicator final : public RingCommunicator {
  public:
-  explicit LibraryCommunicator(MPI_Comm comm) : RingCommunicator(comm, false) {}
+  explicit LibraryCommunicator(MPI_Comm comm) : RingCommunicator(comm, false, nullptr, SumChoice(SumAlgorithm::ring)) {}
 
   std::string description() const override { return fmt::format("all-reduce of {}", library_name()); }
 

@@ -37,13 +37,17 @@ void add_as(std::byte* to, const std::byte* from, std::size_t bytes) {
 
 }  // namespace
 
+void require_bytes(const Given& given, std::size_t bytes, int rank) {
+  if (given.bytes == bytes) return;
+  throw Error(ErrorSource::internal,
+              fmt::format("rank {} gave {} bytes to a sum where rank {} expects {}: the ranks enqueued different sums",
+                          given.rank, given.bytes, rank, bytes));
+}
+
 void require_bytes(const MPI_Status& status, std::size_t bytes, int rank) {
   int came = 0;
   check(MPI_Get_count(&status, MPI_BYTE, &came));
-  if (static_cast<std::size_t>(came) == bytes) return;
-  throw Error(ErrorSource::internal,
-              fmt::format("rank {} sent {} bytes of a sum where rank {} expects {}: the ranks enqueued different sums",
-                          status.MPI_SOURCE, came, rank, bytes));
+  require_bytes(Given{status.MPI_SOURCE, static_cast<std::size_t>(came)}, bytes, rank);
 }
 
 void add(ElementType type, std::byte* to, const std::byte* from, std::size_t bytes) {

@@ -21,7 +21,13 @@ struct RankPlace {
   std::atomic<std::uint64_t>& bytes_sent;
 };
 
-// Throws when the message that came is not of this size: the ranks enqueued different operations.
+struct Given {
+  int rank;
+  std::size_t bytes;
+};
+// Throws when what another rank gave is not of this size: the ranks enqueued different operations.
+void require_bytes(const Given& given, std::size_t bytes, int rank);
+// Likewise of the message that came.
 void require_bytes(const MPI_Status& status, std::size_t bytes, int rank);
 
 // to += from, f32 or i64; the same bits in every thread, whatever its treatment of denormal numbers.

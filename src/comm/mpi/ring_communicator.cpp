@@ -1,10 +1,15 @@
 #include "ring_communicator.hpp"
 
+#include "tutti/base/error.hpp"
+#include "tutti/base/stopwatch.hpp"
+
 #include "../arguments.hpp"
 #include "check.hpp"
+#include "direct_operation.hpp"
 #include "native.hpp"
 #include "ring_operation.hpp"
 #include "star_operation.hpp"
+#include "window_operation.hpp"
 
 #include <fmt/format.h>
 
@@ -34,14 +39,18 @@ ElementRange slice_of(const ElementRange& range, std::int64_t number, std::int64
 
 }  // namespace
 
-RingCommunicator::RingCommunicator(MPI_Comm comm, bool helper_thread)
-    : comm_(comm), helper_thread_(helper_thread), queue_(helper_thread) {
+RingCommunicator::RingCommunicator(MPI_Comm comm, bool helper_thread, std::unique_ptr<Window> window, SumChoice choice)
+    : comm_(comm),
+      helper_thread_(helper_thread),
+      window_(std::move(window)),
+      choice_(std::move(choice)),
+      queue_(helper_thread) {
   check(MPI_Comm_rank(comm_, &rank_));
   check(MPI_Comm_size(comm_, &size_));
 }
 
 std::string RingCommunicator::description() const {
-  return fmt::format("ring over {}{}", library_name(), helper_thread_ ? ", helper thread" : "");
+  return fmt::format("{} over {}{}", choice_.text(), library_name(), helper_thread_ ? ", helper thread" : "");
 }
 
 void RingCommunicator::all_reduce_sum(const Tensor& values, Stream& stream) {
@@ -82,14 +91,13 @@ void RingCommunicator::push(const Tensor& memory, const Tensor& more, Operations
 void RingCommunicator::push_sum(const Tensor& values) {
   const std::int64_t ranks = size();
   const std::int64_t pieces = pieces_of(values.elements(), values.type, ranks);
-  Operations operations;
+  std::vector<SumWork> works;
   for (std::int64_t number = 0; number < pieces; ++number) {
     const ElementRange piece = slice_of({0, values.elements()}, number, pieces);
-    RingWork work{.values = values, .results = values, .chunks = {}, .then = {}};
+    SumWork& work = works.emplace_back(SumWork{.values = values, .results = values, .chunks = {}, .then = {}});
     for (std::int64_t chunk = 0; chunk < ranks; ++chunk) work.chunks.push_back(slice_of(piece, chunk, ranks));
-    operations.push_back(std::make_unique<RingOperation>(place(), std::move(work), next_tag()));
   }
-  push(values, {}, std::move(operations));
+  push_works(std::move(works));
 }
 
 // Piece k of the sum is made of the k-th piece of every share.
@@ -97,18 +105,45 @@ void RingCommunicator::push_share(const SharedSum& sum) {
   const ElementType type = is_empty(sum.values) ? sum.results.type : sum.values.type;
   std::int64_t pieces = 1;
   for (int r = 0; r < size(); ++r) pieces = std::max(pieces, pieces_of(share_of(sum, r).elements(), type));
-  Operations operations;
+  std::vector<SumWork> works;
   for (std::int64_t piece = 0; piece < pieces; ++piece) {
-    RingWork work{.values = sum.values, .results = sum.results, .chunks = {}, .then = {}};
+    SumWork& work = works.emplace_back(SumWork{.values = sum.values, .results = sum.results, .chunks = {}, .then = {}});
     for (int chunk = 0; chunk < size(); ++chunk) {
       work.chunks.push_back(slice_of(share_of(sum, (chunk + size() - 1) % size()), piece, pieces));
     }
     if (sum.then) {
       work.then = [this, then = sum.then](const ElementRange& whole) { then(host_stream_, whole.begin, whole.end); };
     }
-    operations.push_back(std::make_unique<RingOperation>(place(), std::move(work), next_tag()));
   }
-  push(sum.values, sum.results, std::move(operations));
+  push_works(std::move(works));
+}
+
+SumAlgorithm RingCommunicator::algorithm_for(const SumWork& work) const {
+  const std::int64_t elements = std::max(work.values.elements(), work.results.elements());
+  const SumAlgorithm chosen = choice_.of(elements * static_cast<std::int64_t>(sizeof(float)));
+  const auto outside = [&](const Tensor& tensor) { return !is_empty(tensor) && !window_->find(tensor); };
+  if (chosen == SumAlgorithm::window && (outside(work.values) || outside(work.results))) return SumAlgorithm::ring;
+  return chosen;
+}
+
+// All works of a push are of the same tensors.
+void RingCommunicator::push_works(std::vector<SumWork> works) {
+  const Tensor values = works.front().values;
+  const Tensor results = works.front().results;
+  const SumAlgorithm algorithm = algorithm_for(works.front());
+  Operations operations;
+  if (algorithm == SumAlgorithm::window) {
+    operations.push_back(std::make_unique<WindowOperation>(*window_, place(), std::move(works), ++windows_));
+    return push(values, results, std::move(operations));
+  }
+  for (SumWork& work : works) {
+    if (algorithm == SumAlgorithm::direct) {
+      operations.push_back(std::make_unique<DirectOperation>(place(), std::move(work), next_tag()));
+    } else {
+      operations.push_back(std::make_unique<RingOperation>(place(), std::move(work), next_tag()));
+    }
+  }
+  push(values, results, std::move(operations));
 }
 
 void RingCommunicator::push_star(const Tensor& values, StarDirection direction) {
@@ -121,6 +156,27 @@ void RingCommunicator::push_star(const Tensor& values, StarDirection direction) 
   push(values, {}, std::move(operations));
 }
 
+void RingCommunicator::choose(World& world) {
+  std::vector<SumAlgorithm> candidates{SumAlgorithm::ring};
+  if (size_ > 2) candidates.push_back(SumAlgorithm::direct);  // of two ranks, a ring is the same
+  if (window_) candidates.push_back(SumAlgorithm::window);
+  if (candidates.size() == 1) return;
+  const Buffer memory = allocate(kLongestMeasured);
+  choice_ = measured_choice(world, candidates, [&](SumAlgorithm algorithm, std::int64_t bytes) {
+    choice_ = SumChoice(algorithm);
+    const auto sums = [&](int number) {
+      for (int i = 0; i < number; ++i) {
+        all_reduce_sum(memory.view(Shape{bytes / 4}, ElementType::f32), host_stream_);
+        finish(host_stream_);
+      }
+    };
+    sums(1);  // brings the ranks together, and their memory
+    const Stopwatch watch;
+    sums(kSums - 1);
+    return watch.seconds() / (kSums - 1);
+  });
+}
+
 int RingCommunicator::next_tag() { return static_cast<int>(next_tag_++ % kTags); }
 
 }  // namespace tutti::mpi
@@ -128,7 +184,20 @@ int RingCommunicator::next_tag() { return static_cast<int>(next_tag_++ % kTags);
 namespace tutti {
 
 std::unique_ptr<Communicator> make_mpi_ring_communicator(World& world, const RingOptions& options) {
-  return std::make_unique<mpi::RingCommunicator>(mpi::duplicate_communicator(world), options.helper_thread);
+  const MPI_Comm comm = mpi::duplicate_communicator(world);
+  const bool measures = options.algorithm == SumAlgorithm::automatic;
+  const bool by_window = options.algorithm == SumAlgorithm::window;
+  std::unique_ptr<Window> window;
+  if (by_window || (measures && world.size() > 1)) window = Window::open(world);
+  if (by_window && !window) {
+    throw Error(ErrorSource::usage, "the ranks cannot see each other's memory, so that no sum can go by it")
+        .on_all_ranks();
+  }
+  auto made =
+      std::make_unique<mpi::RingCommunicator>(comm, options.helper_thread, std::move(window),
+                                              mpi::SumChoice(measures ? SumAlgorithm::ring : options.algorithm));
+  if (measures && world.size() > 1) made->choose(world);
+  return made;
 }
 
 }  // namespace tutti

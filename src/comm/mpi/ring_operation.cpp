@@ -7,7 +7,7 @@
 
 namespace tutti::mpi {
 
-RingOperation::RingOperation(const RankPlace& place, RingWork work, int tag)
+RingOperation::RingOperation(const RankPlace& place, SumWork work, int tag)
     : place_(place),
       work_(std::move(work)),
       tag_(tag),
@@ -31,7 +31,7 @@ void RingOperation::start() {
 void RingOperation::begin_step() {
   if (step_ == place_.size - 1) {
     scratch_.reset();
-    const ElementRange& whole = work_.chunks[static_cast<std::size_t>((place_.rank + 1) % place_.size)];
+    const ElementRange& whole = work_.ending_at(place_.rank);
     if (work_.then && whole.elements() > 0) work_.then(whole);
   }
   if (step_ < end_) post();

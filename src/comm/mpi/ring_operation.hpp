@@ -1,34 +1,20 @@
 #pragma once
 // One ring over chunks, as a state machine that never waits. In up to 2 * (ranks - 1) steps every rank sends a chunk to
 // the next rank and receives one from the rank before: first partial sums go around, then what came of the whole ones.
-// Chunk c is summed in the order of the ranks, from rank c to rank c - 1, and is copied from there: the bits depend on
-// the chunks and the number of ranks, and on nothing else.
 
-#include "tutti/backend/tensor.hpp"
-
-#include "../arguments.hpp"
 #include "message.hpp"
 #include "operation_queue.hpp"
+#include "sum_work.hpp"
 
 #include <cstddef>
-#include <functional>
 #include <memory>
-#include <vector>
 
 namespace tutti::mpi {
-
-struct RingWork {
-  Tensor values;                     // f32 or i64; empty: nothing to add
-  Tensor results;                    // may be `values`; empty: nothing to pass on
-  std::vector<ElementRange> chunks;  // of both, one per rank
-  // Called when the chunk that ends at this rank is whole. Null: nothing to do with it.
-  std::function<void(const ElementRange& chunk)> then;
-};
 
 class RingOperation final : public Operation {
  public:
   // `tag` tells apart the operations that can be going at once.
-  RingOperation(const RankPlace& place, RingWork work, int tag);
+  RingOperation(const RankPlace& place, SumWork work, int tag);
 
   void start() override;
   State advance() override;
@@ -49,7 +35,7 @@ class RingOperation final : public Operation {
   void take_in(const MPI_Status& status);
 
   RankPlace place_;
-  RingWork work_;
+  SumWork work_;
   int tag_;
 
   std::unique_ptr<std::byte[]> scratch_;

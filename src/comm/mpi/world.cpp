@@ -1,6 +1,7 @@
 #include "tutti/comm/world.hpp"
 
 #include "tutti/base/error.hpp"
+#include "tutti/base/log.hpp"
 
 #include "../host_memory.hpp"
 #include "../node_memory.hpp"
@@ -248,8 +249,24 @@ void require_full_threads(int provided) {
   check(MPI_Finalize());
   throw Error(ErrorSource::usage, fmt::format("{} gives thread support {}, and MPI_THREAD_MULTIPLE ({}) is needed; "
                                               "use a build of the MPI library with full thread support",
-                                              library_name(), provided, MPI_THREAD_MULTIPLE))
+                                              library_name(), provided, int{MPI_THREAD_MULTIPLE}))
       .on_all_ranks();
+}
+
+bool is_open_mpi(const std::string& library) { return library.starts_with("Open MPI"); }
+
+std::string launchers_of(const std::string& library) {
+  return fmt::format(
+      "start them with the mpiexec of that library, or with srun --mpi={} where `srun --mpi=list` names it",
+      is_open_mpi(library) ? "pmix" : "pmi2");
+}
+
+// Open MPI ends a process to which srun does not speak as it expects by itself, with advice to build Slurm anew.
+void note_deaf_start() {
+  const std::string library = library_name();
+  if (!is_open_mpi(library) || !mpi::started_by_slurm_without_pmix() || launcher_rank() != 0) return;
+  write_stderr_line(fmt::format("trainer: srun started {} tasks without PMIx. Should {} refuse to start here: {}",
+                                mpi::launched_size().value_or(0), library, launchers_of(library)));
 }
 
 // The launcher of another MPI starts as many lone processes as ranks were asked for, each of which would
@@ -261,10 +278,8 @@ void require_own_launcher() {
   if (size > 1 || launched <= 1) return;
   const std::string library = library_name();
   check(MPI_Finalize());
-  throw Error(ErrorSource::usage,
-              fmt::format("the launcher started {} processes, but {} sees only this one: start them with the mpirun "
-                          "of that library, or with srun --mpi=pmix where it is built for Slurm",
-                          launched, library));
+  throw Error(ErrorSource::usage, fmt::format("{} started {} processes, but {} sees only this one: {}",
+                                              mpi::launcher_name(), launched, library, launchers_of(library)));
 }
 
 }  // namespace
@@ -305,6 +320,7 @@ std::unique_ptr<World> make_mpi_world() {
   if (already != 0) throw Error(ErrorSource::internal, "MPI is initialised already; it can be once per process");
 
   mpi::yield_when_crowded();
+  mpi::note_deaf_start();
   int provided = MPI_THREAD_SINGLE;
   mpi::check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided));
   mpi::check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));

@@ -1,0 +1,76 @@
+# shellcheck shell=bash
+# What the Slurm jobs beside this file share: how ranks are started, and how a training is warned, saved and gone on
+# with. The jobs source it; it runs nothing by itself.
+
+say() { printf '%s: %s\n' "${SLURM_JOB_NAME:-job}" "$*" >&2; }
+
+if [[ ! -x ./trainer ]]; then
+  say "no ./trainer in $PWD: run tools/demo or tools/test there, or submit from where it is"
+  exit 66
+fi
+
+# Sets `launcher`, which starts one rank per task: srun by itself where Slurm can tell the ranks of each other, else
+# mpirun, which reads the job's nodes from Slurm. TUTTI_LAUNCHER=srun or =mpirun chooses by hand.
+choose_launcher() {
+  local pmi=pmix by=${TUTTI_LAUNCHER:-mpirun}
+  if [[ $(./trainer --version) == *MPICH* ]]; then pmi=pmi2; fi
+  if [[ ! ${TUTTI_LAUNCHER:-} ]] && srun --mpi=list 2>&1 | grep -qw "$pmi"; then by=srun; fi
+  case $by in
+    srun) launcher=(srun --mpi="$pmi" --cpus-per-task="${SLURM_CPUS_PER_TASK:-1}" --kill-on-bad-exit=1) ;;
+    mpirun)
+      launcher=(mpirun -np "$SLURM_NTASKS")
+      if ((${SLURM_CPUS_PER_TASK:-1} > 1)) && [[ $pmi == pmix ]]; then
+        launcher+=(--map-by "slot:PE=$SLURM_CPUS_PER_TASK")
+      fi
+      ;;
+    *) say "TUTTI_LAUNCHER is srun or mpirun, not '$by'" && exit 64 ;;
+  esac
+}
+
+# Runs a training in the folder `out` and sets its `status`, which launchers may hide. Warnings of Slurm reach all ranks
+# as USR1, and a training that did not end well after one counts as saved: it may have begun too late to say so.
+train() { # OPTIONS
+  mkdir -p "$out"
+  rm -f "$out/exit.json"
+  "${launcher[@]}" ./trainer "$@" --out "$out" --resume &
+  run=$!
+  while kill -0 "$run" 2>/dev/null; do wait "$run" || true; done # a warning ends `wait`, too
+  status=0
+  wait "$run" || status=$?
+  if ((status)) && [[ -r $out/exit.json && $(<"$out/exit.json") =~ \"status\":([0-9]+) ]]; then
+    status=${BASH_REMATCH[1]}
+  fi
+  if ((status)) && [[ $warned ]]; then status=75; fi
+}
+
+# Whether a lost node, or the launcher, may have ended the training; but not more often than three times.
+was_struck() {
+  ((status == 70 || status > 128)) || return
+  echo "$(date '+%F %T') job $task on $SLURM_JOB_NODELIST: status $status" >>"$out/crashes"
+  (($(wc -l <"$out/crashes") <= 3))
+}
+
+# Trains as far as Slurm lets it. A job that was stopped in time, or struck, goes back into the queue, and then on from
+# the newest checkpoint; but not when scancel stopped it, or when it may not be requeued.
+train_and_go_on() { # OPTIONS
+  local run='' warned='' job task=${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}
+  trap 'warned=1; kill -USR1 $run 2>/dev/null || true' USR1 TERM
+  task=${task:-$SLURM_JOB_ID}
+  out=${TUTTI_OUT:-runs/$SLURM_JOB_NAME-$task}
+  choose_launcher
+  train "$@"
+  ((status == 75)) || was_struck || exit "$status"
+  job=$(scontrol show job "$task")
+  if [[ $job =~ Restarts=([0-9]+) ]] && ((BASH_REMATCH[1] > ${SLURM_RESTART_COUNT:-0})); then
+    say "status $status; Slurm has put the job back into the queue"
+  elif [[ $job == *JobState=COMPLETING\ Reason=None\ * ]]; then
+    say "saved and cancelled; TUTTI_OUT=$out sbatch ... goes on"
+  elif [[ $job == *\ Requeue=0\ * ]]; then
+    say "status $status; a job with TUTTI_OUT=$out goes on"
+  else
+    say "status $status; back into the queue"
+    scontrol requeue "$task"
+    sleep 600 # until Slurm ends it: one that ends by itself after a warning counts as completed
+  fi
+  exit "$status"
+}

@@ -1,0 +1,104 @@
+#include "sum_choice.hpp"
+
+#include "tutti/base/stopwatch.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <numeric>
+#include <span>
+
+namespace tutti::mpi {
+namespace {
+
+constexpr std::int64_t kShortest = std::int64_t{1} << 10;
+constexpr std::int64_t kGrowth = 4;
+constexpr int kRounds = 2;
+// A size is left out, and all above it, when all would take longer with it than this, going by the one before.
+constexpr double kMostSeconds = 0.04;
+
+// Of each figure: the slowest rank counts.
+std::vector<double> greatest_of_all(World& world, const std::vector<double>& mine) {
+  std::vector<double> greatest(mine.size());
+  for (const auto& bytes : world.all_gather(std::as_bytes(std::span(mine)))) {
+    std::vector<double> theirs(mine.size());
+    std::memcpy(theirs.data(), bytes.data(), std::min(bytes.size(), theirs.size() * sizeof(double)));
+    std::ranges::transform(greatest, theirs, greatest.begin(), [](double a, double b) { return std::max(a, b); });
+  }
+  return greatest;
+}
+
+std::string text_of_bytes(std::int64_t bytes) {
+  return bytes < (1 << 20) ? fmt::format("{} KiB", bytes >> 10) : fmt::format("{} MiB", bytes >> 20);
+}
+
+}  // namespace
+
+SumChoice::SumChoice(const std::vector<SumThreshold>& thresholds) {
+  for (const SumThreshold& threshold : thresholds) {
+    if (!thresholds_.empty() && thresholds_.back().algorithm == threshold.algorithm) thresholds_.pop_back();
+    thresholds_.push_back(threshold);
+  }
+}
+
+SumAlgorithm SumChoice::of(std::int64_t bytes) const {
+  const auto found =
+      std::ranges::find_if(thresholds_, [=](const SumThreshold& threshold) { return bytes <= threshold.up_to_bytes; });
+  return found == thresholds_.end() ? thresholds_.back().algorithm : found->algorithm;
+}
+
+std::string SumChoice::text() const {
+  std::string text;
+  for (std::size_t i = 0; i + 1 < thresholds_.size(); ++i) {
+    text += fmt::format("{} to {}, ", name_of(thresholds_[i].algorithm), text_of_bytes(thresholds_[i].up_to_bytes));
+  }
+  return text + name_of(thresholds_.back().algorithm) + (thresholds_.size() > 1 ? " above" : "");
+}
+
+SumChoice measured_choice(World& world, const std::vector<SumAlgorithm>& candidates, const TimeSum& time) {
+  std::vector<SumThreshold> thresholds;
+  const Stopwatch watch;
+  bool goes_on = true;
+  std::int64_t bytes = kShortest;
+  for (; bytes <= kLongestMeasured && goes_on; bytes *= kGrowth) {
+    std::vector<double> seconds(candidates.size(), std::numeric_limits<double>::infinity());
+    for (int round = 0; round < kRounds; ++round) {
+      for (std::size_t i = 0; i < candidates.size(); ++i) seconds[i] = std::min(seconds[i], time(candidates[i], bytes));
+    }
+    seconds.push_back(watch.seconds());
+    seconds = greatest_of_all(world, seconds);
+    const double so_far = seconds.back();
+    seconds.pop_back();
+    const auto fastest = std::ranges::min_element(seconds) - seconds.begin();
+    // Between two sizes, in the middle of their orders.
+    thresholds.push_back({2 * bytes, candidates[static_cast<std::size_t>(fastest)]});
+    const double expected = kRounds * kSums * kGrowth * std::reduce(seconds.begin(), seconds.end());
+    goes_on = so_far + expected < kMostSeconds;
+  }
+  // What many messages at once do to a network that is slow already was not seen; a ring sends no more than it must.
+  const bool seen = bytes > kLongestMeasured || thresholds.back().algorithm == SumAlgorithm::window;
+  if (!seen) thresholds.push_back({0, SumAlgorithm::ring});
+  return SumChoice(thresholds);
+}
+
+}  // namespace tutti::mpi
+
+namespace tutti {
+
+const char* name_of(SumAlgorithm algorithm) {
+  switch (algorithm) {
+    case SumAlgorithm::ring:
+      return "ring";
+    case SumAlgorithm::direct:
+      return "direct";
+    case SumAlgorithm::window:
+      return "window";
+    case SumAlgorithm::automatic:
+      return "automatic";
+  }
+  return "";
+}
+
+}  // namespace tutti

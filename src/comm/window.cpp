@@ -1,0 +1,204 @@
+#include "window.hpp"
+
+#include "tutti/base/error.hpp"
+#include "tutti/base/unique_handle.hpp"
+
+#include "host_memory.hpp"
+#include "node_memory.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <mutex>
+#include <random>
+#include <span>
+#include <string>
+
+namespace tutti {
+namespace {
+
+using File = UniqueHandle<int, CloseFile, -1>;
+
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
+
+[[noreturn]] void refuse(const char* what, std::size_t bytes, int status) {
+  throw Error(ErrorSource::io, fmt::format("cannot {} {:.1f} MiB of memory that the ranks of this host share: {}", what,
+                                           static_cast<double>(bytes) / 0x1p20, std::strerror(status)));
+}
+
+std::uint64_t random_mark() {
+  std::random_device device;
+  return (std::uint64_t{device()} << 32) | device();
+}
+
+// Among a rank's blocks.
+constexpr std::uint64_t kBoard = 0;
+
+std::string name_of_block(std::uint64_t mark, std::uint64_t number) {
+  return fmt::format("tutti-{:016x}-{}", mark, number);
+}
+
+// What the process has open there, or nothing that can be seen from here.
+std::string target_of(const std::string& link) {
+  std::array<char, 128> target{};
+  const auto length = ::readlink(link.c_str(), target.data(), target.size());
+  return {target.data(), length > 0 ? static_cast<std::size_t>(length) : 0};
+}
+
+}  // namespace
+
+class MemoryBlock {
+ public:
+  // New and zeroed, its pages set aside.
+  MemoryBlock(const std::string& name, std::size_t bytes) : bytes_(bytes) {
+    file_ = File(::memfd_create(name.c_str(), MFD_CLOEXEC));
+    if (!file_) refuse("open", bytes, errno);
+    if (::ftruncate(file_.get(), static_cast<off_t>(bytes)) != 0) refuse("size", bytes, errno);
+    if (const int status = ::posix_fallocate(file_.get(), 0, static_cast<off_t>(bytes)); status != 0) {
+      refuse("set aside", bytes, status);
+    }
+    map(MAP_SHARED | MAP_POPULATE);
+  }
+  // Of another process, where it has this name there.
+  MemoryBlock(int process, int file, const std::string& name) {
+    const std::string link = fmt::format("/proc/{}/fd/{}", process, file);
+    // A number may mean another process here than there.
+    if (target_of(link) != fmt::format("/memfd:{} (deleted)", name)) refuse("find", 0, ENOENT);
+    file_ = File(::open(link.c_str(), O_RDWR | O_CLOEXEC));
+    struct stat status {};
+    if (!file_ || ::fstat(file_.get(), &status) != 0) refuse("open", 0, errno);
+    bytes_ = static_cast<std::size_t>(status.st_size);
+    map(MAP_SHARED);
+    file_.reset();
+  }
+  MemoryBlock(const MemoryBlock&) = delete;
+  MemoryBlock& operator=(const MemoryBlock&) = delete;
+  ~MemoryBlock() {
+    if (data_ != nullptr) ::munmap(data_, bytes_);
+  }
+  // Its pages go now, though others hold it mapped; where that cannot be, they go later.
+  void empty() noexcept {
+    static_cast<void>(
+        ::fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(bytes_)));
+  }
+
+  std::byte* data() const noexcept { return data_; }
+  std::size_t bytes() const noexcept { return bytes_; }
+  int file() const noexcept { return file_.get(); }
+
+ private:
+  void map(int flags) {
+    void* const mapped = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, flags, file_.get(), 0);
+    if (mapped == MAP_FAILED) refuse("map", bytes_, errno);
+    data_ = static_cast<std::byte*>(mapped);
+  }
+
+  File file_;
+  std::byte* data_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+// This rank's blocks, as long as their buffers live.
+class OwnBlocks {
+ public:
+  struct Entry {
+    std::uint64_t number;
+    std::unique_ptr<MemoryBlock> block;
+  };
+
+  std::byte* make(std::size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    const std::uint64_t number = next_++;
+    auto block = std::make_unique<MemoryBlock>(name_of_block(mark, number), bytes);
+    std::byte* const data = block->data();
+    blocks_.emplace(data, Entry{number, std::move(block)});
+    return data;
+  }
+  void release(const void* data) {
+    const std::lock_guard lock(mutex_);
+    const auto entry = blocks_.find(static_cast<const std::byte*>(data));
+    entry->second.block->empty();
+    blocks_.erase(entry);
+  }
+  std::optional<PostedValues> find(const std::byte* data, std::size_t bytes) const {
+    const std::lock_guard lock(mutex_);
+    auto after = blocks_.upper_bound(data);
+    if (after == blocks_.begin()) return std::nullopt;
+    const auto& [begin, entry] = *--after;
+    const auto offset = static_cast<std::size_t>(data - begin);
+    if (offset + bytes > entry.block->bytes()) return std::nullopt;
+    return PostedValues{.block = entry.number, .file = entry.block->file(), .offset = offset, .bytes = bytes};
+  }
+
+  const std::uint64_t mark = random_mark();
+
+ private:
+  mutable std::mutex mutex_;
+  std::uint64_t next_ = kBoard + 1;
+  std::map<const std::byte*, Entry, std::less<>> blocks_;
+};
+
+Window::Window()
+    : own_(std::make_shared<OwnBlocks>()),
+      // Others may look there when this rank is through with it: its pages stay as long as anyone maps them.
+      board_(std::make_unique<MemoryBlock>(name_of_block(own_->mark, kBoard), kPosts * sizeof(Post))) {}
+
+Window::~Window() = default;
+
+std::unique_ptr<Window> Window::open(World& world) {
+  if (!world.agree(world.local_size() == world.size())) return nullptr;
+  std::unique_ptr<Window> window(new Window);
+  window->rank_ = world.rank();
+  const Peer self{.process = ::getpid(), .board = window->board_->file(), .mark = window->own_->mark};
+  for (const auto& bytes : world.all_gather(std::as_bytes(std::span(&self, 1)))) {
+    Peer& peer = window->peers_.emplace_back();
+    std::memcpy(&peer, bytes.data(), std::min(bytes.size(), sizeof peer));
+  }
+  const bool opened = window->map_boards();
+  return world.agree(opened) ? std::move(window) : nullptr;
+}
+
+bool Window::map_boards() {
+  try {
+    for (int rank = 0; rank < static_cast<int>(peers_.size()); ++rank) {
+      const PostedValues board{.block = kBoard, .file = peers_[static_cast<std::size_t>(rank)].board};
+      boards_.push_back(reinterpret_cast<Post*>(rank == rank_ ? board_->data() : map(rank, board)));
+    }
+    return true;
+  } catch (const Error&) {
+    return false;  // a way to do without is known
+  }
+}
+
+Buffer Window::allocate(std::size_t bytes) {
+  if (bytes == 0) return allocate_host_memory(0);
+  return {own_->make(bytes), bytes, MemorySpace::host, [own = own_](void* data) { own->release(data); }};
+}
+
+std::optional<PostedValues> Window::find(const Tensor& values) const {
+  return own_->find(static_cast<const std::byte*>(values.data), values.bytes());
+}
+
+Post& Window::own_post(std::uint64_t operation) { return boards_[static_cast<std::size_t>(rank_)][operation % kPosts]; }
+
+const Post& Window::post(int rank, std::uint64_t operation) const {
+  return boards_[static_cast<std::size_t>(rank)][operation % kPosts];
+}
+
+std::byte* Window::map(int rank, const PostedValues& values) {
+  auto& block = mapped_[{rank, values.block}];
+  if (!block) {
+    const Peer& peer = peers_[static_cast<std::size_t>(rank)];
+    block = std::make_unique<MemoryBlock>(peer.process, values.file, name_of_block(peer.mark, values.block));
+  }
+  if (values.offset + values.bytes > block->bytes()) refuse("use", values.bytes, EINVAL);
+  return block->data() + values.offset;
+}
+
+}  // namespace tutti

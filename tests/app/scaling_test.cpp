@@ -1,0 +1,98 @@
+// bench scaling as users start it: points, rounds, where the time goes, and a forecast whose inputs can be read back.
+
+#include "support/child_process.hpp"
+#include "support/scratch_folder.hpp"
+#include "support/trainer_words.hpp"
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <set>
+#include <string>
+#include <vector>
+
+namespace tutti {
+namespace {
+
+using test::ChildResult;
+using test::count;
+using test::read_text;
+using test::run_trainer;
+using test::Words;
+using Json = nlohmann::json;
+
+const Words kSmall{"bench",         "scaling", "--model",   "mlp", "--data",         "synthetic:512x1x8x8:4",
+                   "--batch-size",  "16",      "--threads", "1",   "--warmup-steps", "1",
+                   "--timed-steps", "4"};
+
+Json json_of(const ScratchFolder& folder) { return Json::parse(read_text(folder.path() + "/s.json")); }
+
+TEST(BenchScaling, TellsOfEveryPointWhereItsTimeGoes) {
+  const ScratchFolder folder;
+  const ChildResult bench =
+      run_trainer(3, test::with(kSmall, {"--exchanges", "ring,exact,sharded,central", "--ranks", "1,2", "--rounds", "3",
+                                         "--json", folder.path() + "/s.json"}));
+  ASSERT_EQ(bench.status, 0) << bench.err;
+  const Json json = json_of(folder);
+  std::set<std::string> points;
+  for (const Json& point : json.at("results")) {
+    points.insert(point.at("mode").get<std::string>() + point.at("exchange").get<std::string>() +
+                  std::to_string(point.at("ranks").get<int>()));
+    double sum = 0;
+    for (const char* item : {"input", "compute", "imbalance", "exchange", "update"}) {
+      EXPECT_GE(point.at("time").at(item).get<double>(), 0) << point;
+      sum += point.at("time").at(item).get<double>();
+    }
+    EXPECT_GT(sum, 0);
+    EXPECT_EQ(point.at("batch"), point.at("mode") == "weak" ? 16 * point.at("ranks").get<int>() : 16);
+  }
+  EXPECT_EQ(points.size(), 2U * 4U * 2U);
+  EXPECT_EQ(json.at("rounds"), 3);
+  EXPECT_EQ(json.at("hosts").size(), 1U);
+  EXPECT_FALSE(json.contains("forecast"));
+  EXPECT_EQ(count(bench.out, "weak"), 8) << bench.out;
+}
+
+TEST(BenchScaling, ForecastsFromWhatItMeasuredAndFromTheFileItWrote) {
+  const ScratchFolder folder;
+  const std::string kept = folder.path() + "/s.json";
+  const ChildResult bench = run_trainer(
+      2, test::with(kSmall, {"--mode", "weak", "--between", "20,0.1", "--forecast", "2..16", "--json", kept}));
+  ASSERT_EQ(bench.status, 0) << bench.err;
+  const Json forecast = json_of(folder).at("forecast");
+  EXPECT_EQ(forecast.at("points").size(), 4U);
+  EXPECT_GT(count(bench.out, "forecast"), 4) << bench.out;
+  for (const Json& point : forecast.at("points")) {
+    EXPECT_EQ(point.at("label"), "forecast");
+    EXPECT_LE(point.at("efficiency_low"), point.at("efficiency"));
+    EXPECT_GE(point.at("efficiency_high"), point.at("efficiency"));
+  }
+
+  const ChildResult again = run_trainer({"bench", "scaling", "--mode", "weak", "--batch-size", "16", "--forecast",
+                                         "2..16", "--forecast-from", kept, "--json", kept});
+  ASSERT_EQ(again.status, 0) << again.err;
+  EXPECT_EQ(json_of(folder).at("forecast").at("points"), forecast.at("points"));
+}
+
+TEST(BenchScaling, OfPacedStepsIsNeverOversubscribed) {
+  const ScratchFolder folder;
+  const ChildResult bench = run_trainer(
+      4, test::with(kSmall, {"--mode", "weak", "--paced", "--ranks", "4", "--json", folder.path() + "/s.json"}));
+  ASSERT_EQ(bench.status, 0) << bench.err;
+  const Json json = json_of(folder);
+  EXPECT_EQ(json.at("paced"), true);
+  EXPECT_EQ(json.at("results").at(0).at("oversubscribed"), false);
+}
+
+TEST(BenchScaling, RefusesWhatItCannotMeasureByTheOptionsName) {
+  for (const auto& [option, value] :
+       {std::pair{"--nodes", "2"}, std::pair{"--ranks", "4"}, std::pair{"--exchanges", "tree"},
+        std::pair{"--forecast", "8..2"}, std::pair{"--forecast", "2..8"}}) {
+    const ChildResult bench = run_trainer(2, test::with(kSmall, {option, value}));
+    EXPECT_NE(bench.status, 0) << option;
+    EXPECT_NE(bench.err.find(value), std::string::npos) << bench.err;
+  }
+}
+
+}  // namespace
+}  // namespace tutti

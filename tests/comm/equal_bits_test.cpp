@@ -1,0 +1,126 @@
+#include "tutti/comm/communicator.hpp"
+
+#include "summed_values.hpp"
+#include "support/mpi_world.hpp"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tutti {
+namespace {
+
+constexpr auto kRing = SumAlgorithm::ring;
+
+// Of all magnitudes, so that the order of additions shows, and many denormal.
+std::vector<float> wild_values(std::int64_t length, std::uint32_t salt) {
+  const auto rank = static_cast<std::uint32_t>(test_world().rank());
+  RandomSequence random(salt, {.item = rank, .purpose = random_purpose("wild values")});
+  std::vector<float> values = rough_values(length, static_cast<int>(rank + 100 * salt));
+  for (float& value : values) {
+    const double turn = random.uniform();
+    if (turn < 0.3) {
+      value = std::bit_cast<float>(static_cast<std::uint32_t>(turn * 2e7));
+    } else if (turn < 0.6) {
+      value *= 1e6F;
+    }
+  }
+  return values;
+}
+
+std::vector<std::uint32_t> bits_of(const Tensor& values) {
+  std::vector<std::uint32_t> bits(static_cast<std::size_t>(values.elements()));
+  if (!bits.empty()) std::memcpy(bits.data(), values.data, values.bytes());
+  return bits;
+}
+
+std::vector<std::int64_t> even_bounds(std::int64_t length) {
+  const std::int64_t ranks = test_world().size();
+  std::vector<std::int64_t> bounds;
+  for (std::int64_t rank = 0; rank <= ranks; ++rank) bounds.push_back(length * rank / ranks);
+  return bounds;
+}
+
+// What a choice by timing must never change.
+class EqualBits : public testing::TestWithParam<SumAlgorithm> {
+ protected:
+  enum class Memory { allocated, other };
+
+  // After a sum of all, of a part not at the beginning, and of shares with work in between.
+  std::vector<std::uint32_t> sums_by(Communicator& communicator, std::int64_t length, Memory where) {
+    std::vector<float> values = wild_values(length, 1);
+    const auto bytes = values.size() * sizeof(float);
+    const Buffer memory = where == Memory::allocated ? communicator.allocate(bytes) : Buffer();
+    if (where == Memory::allocated && length > 0) std::memcpy(memory.data(), values.data(), bytes);
+    auto* const data = where == Memory::allocated ? static_cast<float*>(memory.data()) : values.data();
+    const Tensor all{.data = data, .shape = {length}};
+    const Tensor part{.data = data + length / 3, .shape = {length - length / 3}};
+    communicator.all_reduce_sum(all, stream_);
+    communicator.finish(stream_);
+    for (std::int64_t i = 0; i < length; ++i) data[i] *= static_cast<float>(1 + test_world().rank()) / 3;
+    communicator.all_reduce_sum(part, stream_);
+    communicator.share({.values = all,
+                        .bounds = even_bounds(length),
+                        .then =
+                            [=](Stream&, std::int64_t begin, std::int64_t end) {
+                              for (std::int64_t i = begin; i < end; ++i) data[i] /= 7;
+                            },
+                        .results = all},
+                       stream_);
+    communicator.finish(stream_);
+    return bits_of(all);
+  }
+
+  InlineStream stream_;
+};
+
+TEST_P(EqualBits, AreWhatARingGivesAtEverySizeInMemoryOfItsOwnAndInOther) {
+  World& world = test_world();
+  const auto ring = make_mpi_ring_communicator(world, {.algorithm = kRing});
+  const auto communicator = make_mpi_ring_communicator(world, {.algorithm = GetParam()});
+  for (const std::int64_t length : {0, 1, 2, 3, 5, 17, 1009, 16384, 16387, 131'072, 400'003, 1'100'003}) {
+    const auto expected = sums_by(*ring, length, Memory::other);
+    EXPECT_TRUE(equal_values(sums_by(*communicator, length, Memory::allocated), expected)) << length;
+    EXPECT_TRUE(equal_values(sums_by(*communicator, length, Memory::other), expected)) << length;
+  }
+}
+
+TEST_P(EqualBits, HoldWhenMemoryComesAndGoes) {
+  World& world = test_world();
+  const auto ring = make_mpi_ring_communicator(world, {.algorithm = kRing});
+  const auto communicator = make_mpi_ring_communicator(world, {.algorithm = GetParam()});
+  for (std::uint32_t time = 0; time < 20; ++time) {
+    const auto length = static_cast<std::int64_t>(3 + 500 * time);
+    // Mapped where memory of other ranks has just gone, from descriptors that were others' before.
+    const Buffer between = communicator->allocate(world.rank() % 2 == 0 ? 64 : 8192);
+    EXPECT_TRUE(equal_values(sums_by(*communicator, length, Memory::allocated), sums_by(*ring, length, Memory::other)));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Mpi, EqualBits,
+                         testing::Values(SumAlgorithm::direct, SumAlgorithm::window, SumAlgorithm::automatic),
+                         [](const auto& which) { return name_of(which.param); });
+
+TEST(SumAlgorithms, AreToldByDescriptionAndThresholds) {
+  World& world = test_world();
+  const auto direct = make_mpi_ring_communicator(world, {.algorithm = SumAlgorithm::direct});
+  EXPECT_EQ(direct->description(), "direct over " + world.description());
+  const auto chosen = make_mpi_ring_communicator(world, {});
+  const auto thresholds = chosen->thresholds();
+  ASSERT_FALSE(thresholds.empty());
+  std::string alike;
+  for (const SumThreshold& threshold : thresholds) {
+    alike += fmt::format("{} {} ", name_of(threshold.algorithm), threshold.up_to_bytes);
+    EXPECT_NE(chosen->description().find(name_of(threshold.algorithm)), std::string::npos) << chosen->description();
+  }
+  EXPECT_EQ(all_gather_text(world, alike), std::vector<std::string>(static_cast<std::size_t>(world.size()), alike));
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,43 @@
+#include "comm/mpi/sum_choice.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace tutti::mpi {
+namespace {
+
+using enum SumAlgorithm;
+
+// Chosen by a world of one rank that sees these times.
+SumChoice choice_by(const TimeSum& time) { return measured_choice(*make_solo_world(), {ring, direct}, time); }
+
+TEST(SumChoice, TakesAtEachSizeWhatIsFastestThere) {
+  const SumChoice choice = choice_by([](SumAlgorithm algorithm, std::int64_t bytes) {
+    return algorithm == ring ? 1e-6 : 1e-11 * static_cast<double>(bytes);
+  });
+  EXPECT_EQ(choice.of(1), direct);
+  EXPECT_EQ(choice.of(128 << 10), direct);
+  EXPECT_EQ(choice.of((128 << 10) + 1), ring);
+  EXPECT_EQ(choice.of(std::int64_t{1} << 40), ring);
+  EXPECT_EQ(choice.text(), "direct to 128 KiB, ring above");
+}
+
+TEST(SumChoice, OfOneAlgorithmIsItsName) {
+  EXPECT_EQ(choice_by([](SumAlgorithm, std::int64_t) { return 1e-6; }).text(), "ring");
+}
+
+TEST(SumChoice, StopsMeasuringWhereItGetsSlowAndTakesARingThere) {
+  std::int64_t longest = 0;
+  const SumChoice choice = choice_by([&](SumAlgorithm algorithm, std::int64_t bytes) {
+    longest = std::max(longest, bytes);
+    return static_cast<double>(bytes) * (algorithm == ring ? 2e-8 : 1e-8);
+  });
+  EXPECT_EQ(longest, 64 << 10);
+  EXPECT_EQ(choice.of(128 << 10), direct);
+  EXPECT_EQ(choice.of(std::int64_t{1} << 20), ring);
+}
+
+}  // namespace
+}  // namespace tutti::mpi

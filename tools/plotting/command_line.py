@@ -1,0 +1,151 @@
+"""The command line of tools/plot: figures of trainings and of measurements.
+
+  tools/plot run runs/a                       learning curves: runs/a/learning.png, .svg and .html
+  tools/plot run runs/a --follow              the page again every few seconds, until the run ends
+  tools/plot run runs/a runs/b --out .        several runs in one figure
+  tools/plot scaling scaling.json             speed-up and efficiency, of what `trainer bench scaling --json` wrote
+  tools/plot time scaling.json                where the time of each of its steps went
+  tools/plot allreduce allreduce.json         bandwidth and time of sums, of `trainer bench allreduce --json`
+
+The page is one file that opens without server or network. Figures beside a README are made so:
+
+  tools/plot run runs/a --formats png --dpi 72 --out tools/plots
+"""
+
+import argparse
+import os
+import pathlib
+import sys
+import time
+from collections.abc import Callable
+
+from plotting import allreduce, bench_file, learning, run_folder, scaling, time_shares
+from plotting.errors import PlotError
+from plotting.page import Page
+from plotting.sheet import Sheet
+
+FORMATS = ("png", "svg", "html")
+BENCHES = {"scaling": scaling, "time": time_shares, "allreduce": allreduce}
+
+
+def parse(words: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="tools/plot", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    run = commands.add_parser("run", help="learning curves")
+    run.add_argument("inputs", nargs="+", type=pathlib.Path, metavar="RUN_FOLDER", help="what a training had as --out")
+    run.add_argument("--follow", action="store_true", help="draw again while the run goes on; waits for its start")
+    run.add_argument("--every", type=positive, default=3, metavar="SECONDS", help="with --follow; default: %(default)s")
+    for name, several in (("scaling", "+"), ("time", "+"), ("allreduce", 1)):
+        bench = commands.add_parser(name, help=(BENCHES[name].__doc__ or "").split(":")[0].rstrip(".").lower())
+        bench.add_argument("inputs", nargs=several, type=pathlib.Path, metavar="FILE.json")
+    for one in commands.choices.values():
+        one.add_argument("--out", type=pathlib.Path, help="folder for the files; default: beside the (first) input")
+        one.add_argument("--formats", type=formats, default=list(FORMATS), help="of png,svg,html; default: all")
+        one.add_argument("--dpi", type=positive, default=144, help="of the PNG; default: %(default)s")
+    return parser.parse_args(words)
+
+
+def positive(word: str) -> float:
+    value = float(word)
+    if not 0 < value < 10000:
+        raise ValueError(word)
+    return value
+
+
+def formats(words: str) -> list[str]:
+    chosen = words.split(",")
+    if not set(chosen) <= set(FORMATS):
+        raise argparse.ArgumentTypeError(f"'{words}' is no list of {', '.join(FORMATS)}")
+    return chosen
+
+
+def put(path: pathlib.Path, content: bytes) -> None:
+    """Whole or not at all, as a browser may be reading it."""
+    whole = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        whole.write_bytes(content)
+        whole.replace(path)
+    except OSError as error:
+        raise PlotError(f"{path}: {error.strerror}; choose a folder that can be written with --out") from error
+
+
+def write(options: argparse.Namespace, stem: pathlib.Path, sheet: Sheet, page: Page, reload: float | None) -> list[str]:
+    """Returns what was written. With the page comes the drawing inside it, as SVG."""
+    content = {form: sheet.render(form, options.dpi) for form in FORMATS[:2]
+               if form in options.formats or (form == "svg" and "html" in options.formats)}
+    if "html" in options.formats:
+        content["html"] = page.markup(content["svg"].decode("utf-8"), reload).encode("utf-8")
+    sheet.close()
+    for form in options.formats:
+        put(stem.parent / f"{stem.name}.{form}", content[form])
+    return [f"{stem}.{form}" for form in options.formats]
+
+
+def plot_runs(options: argparse.Namespace) -> list[run_folder.Run]:
+    runs = [run_folder.read(folder) for folder in options.inputs]
+    folder, name = learning.place(options.inputs)
+    reload = options.every if options.follow and any(run.under_way for run in runs) else None
+    tell(options, write(options, (options.out or folder) / name, learning.draw(runs), learning.page(runs), reload))
+    return runs
+
+
+def tell(options: argparse.Namespace, files: list[str]) -> None:
+    """Each file once, also when it is written again and again."""
+    told = options.__dict__.setdefault("told", set())
+    for file in files:
+        if file not in told:
+            print(file, flush=True)
+            told.add(file)
+
+
+def follow(options: argparse.Namespace, sleep: Callable[[float], None] = time.sleep) -> None:
+    """Until no run holds its lock; with records that are unchanged nothing is drawn."""
+    seen: object = None
+    while True:
+        try:
+            runs = [run_folder.read(folder) for folder in options.inputs]
+        except PlotError as error:
+            if any((folder / "metrics.jsonl").exists() and (folder / "metrics.jsonl").stat().st_size > 0
+                   for folder in options.inputs):
+                raise
+            if seen is None:
+                print(f"waiting for the run to begin ({error})", file=sys.stderr, flush=True)
+                seen = ()
+            sleep(options.every)
+            continue
+        now = [(run.under_way, run.starts, run.epochs, run.stretches, run.checkpoints) for run in runs]
+        if now != seen:
+            plot_runs(options)
+            seen = now
+        if not any(run.under_way for run in runs):
+            print("\n".join(f"{run.name}: {run.state()}" for run in runs))
+            return
+        sleep(options.every)
+
+
+def plot_bench(options: argparse.Namespace) -> None:
+    kind = BENCHES[options.command]
+    files = [bench_file.read(path, "allreduce" if options.command == "allreduce" else "scaling")
+             for path in options.inputs]
+    first = options.inputs[0]
+    name = first.stem if first.stem == options.command else f"{first.stem}-{options.command}"
+    tell(options, write(options, (options.out or first.parent) / name, kind.draw(files), kind.page(files), None))
+
+
+def main(words: list[str] | None = None) -> int:
+    options = parse(words)
+    try:
+        if options.command != "run":
+            plot_bench(options)
+        elif options.follow:
+            follow(options)
+        else:
+            plot_runs(options)
+    except PlotError as error:
+        print(f"tools/plot: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0

@@ -1,0 +1,158 @@
+"""Learning curves: loss and accuracy in training and test, and speed, over epochs, of one run or of several."""
+
+import pathlib
+
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
+
+from plotting.page import Page, Table
+from plotting.run_folder import Run
+from plotting.sheet import GREY, Sheet, colour, marker, several
+
+MANY_POINTS = 30  # from here on a line needs no markers
+
+
+def draw(runs: list[Run]) -> Sheet:
+    sheet = Sheet(1, 3, (11, 3.1), gridspec_kw={"width_ratios": [1.15, 1.15, 1]})
+    loss, accuracy, speed = sheet.panels[0]
+    for place, run in enumerate(runs):
+        draw_run(sheet, run, place, alone=len(runs) == 1)
+    for panel, title, unit in ((loss, "Loss", "mean cross-entropy"), (accuracy, "Accuracy", "share named rightly"),
+                               (speed, "Speed", "images/s")):
+        panel.set_title(title, loc="left")
+        panel.set_ylabel(unit)
+        panel.set_xlabel("epoch")
+        panel.xaxis.set_major_locator(MaxNLocator(nbins=7, integer=last_epoch(runs) >= 3))
+        panel.set_xlim(0, max(1e-3, last_epoch(runs)) * 1.02)
+        if not panel.has_data():
+            panel.text(0.5, 0.5, "no epoch has ended yet", transform=panel.transAxes, ha="center", color=GREY)
+    loss.set_ylim(bottom=0)
+    speed.set_ylim(0, 1.12 * max((epoch["images_per_second"] for run in runs for epoch in run.epochs), default=1))
+    sheet.finish(*heading(runs))
+    return sheet
+
+
+def last_epoch(runs: list[Run]) -> float:
+    return max(run.epochs_at(run.last_step) for run in runs)
+
+
+def draw_run(sheet: Sheet, run: Run, place: int, alone: bool) -> None:
+    """One run has a colour for training and one for test; of several, each run has its own."""
+    loss, accuracy, speed = sheet.panels[0]
+    hues = {"train": colour(0), "test": colour(1)} if alone else {"train": colour(place), "test": colour(place)}
+    if not alone:
+        sheet.name(run_label(run), Line2D([], [], color=colour(place), marker=marker(place)))
+    for panel, key in ((loss, "loss"), (accuracy, "acc")):
+        for part, dashes in (("train", "-"), ("test", (0, (4, 1.6)))):
+            line = draw_points(panel, run, f"{part}_{key}", color=hues[part], linestyle=dashes,
+                               marker=("o" if part == "train" else "s") if alone else marker(place))
+            if line:
+                sheet.name(f"{part} (epoch)" if part == "train" else part,
+                           line if alone else Line2D([], [], color=GREY, linestyle=dashes))
+        if run.stretches:
+            thin, = panel.plot([run.epochs_at(one["step"]) for one in run.stretches],
+                               [one[f"train_{key}"] for one in run.stretches],
+                               color=hues["train"], alpha=0.45, linewidth=0.9, zorder=1.5)
+            sheet.name(f"train ({stretch_text(run)})" if alone else "train (stretches of steps)",
+                       thin if alone else Line2D([], [], color=GREY, alpha=0.6, linewidth=0.9))
+    draw_points(speed, run, "images_per_second", color=hues["train"], marker="o" if alone else marker(place))
+    draw_marks(sheet, run, hues["train"] if not alone else GREY)
+
+
+def stretch_text(run: Run) -> str:
+    every = run.options.get("log-every")
+    return f"each {several(every, 'step')}" if every else "stretches of steps"
+
+
+def draw_points(panel: Axes, run: Run, key: str, **looks: object) -> Line2D | None:
+    known = [epoch for epoch in run.epochs if epoch.get(key) is not None]
+    if not known:
+        return None
+    if len(known) > MANY_POINTS:
+        looks["marker"] = None
+    line, = panel.plot([run.epochs_at(epoch["step"]) for epoch in known], [epoch[key] for epoch in known], **looks)
+    return line
+
+
+def draw_marks(sheet: Sheet, run: Run, hue: str) -> None:
+    """Resumes across all panels, checkpoints at the foot of the last one."""
+    for resume in run.resumes:
+        for panel in sheet.panels[0]:
+            line = panel.axvline(run.epochs_at(resume.step), color=hue, linestyle=":", linewidth=1.1, zorder=1)
+        sheet.name("resumed", line)
+    foot = sheet.panels[0][2]
+    for label, looks, chosen in (
+            ("checkpoint", {"marker": "^", "color": GREY},
+             [one for one in run.checkpoints if "failure" not in one]),
+            ("checkpoint failed", {"marker": "x", "color": colour(1)},
+             [one for one in run.checkpoints if "failure" in one])):
+        if chosen:
+            marks, = foot.plot([run.epochs_at(one["step"]) for one in chosen], [0.02] * len(chosen), linestyle="none",
+                               transform=foot.get_xaxis_transform(), clip_on=False, markersize=4, **looks)
+            sheet.name(label, marks)
+
+
+def run_label(run: Run) -> str:
+    start = run.starts[-1] if run.starts else {}
+    return f"{run.name} ({several(start.get('ranks', 1), 'rank')})"
+
+
+def heading(runs: list[Run]) -> tuple[str, str]:
+    starts = [run.starts[-1] if run.starts else {} for run in runs]
+
+    def told(key: str) -> str:
+        return " and ".join(dict.fromkeys(str(one.get(key, "?")) for one in starts))
+
+    title = f"{told('model')} learns {told('data')}"
+    if len(runs) > 1:
+        return title, f"{len(runs)} runs; {max(run.date for run in runs)}"
+    run = runs[0]
+    ranks = ", then ".join(dict.fromkeys(several(one["ranks"], "rank") for one in run.starts if "ranks" in one))
+    facts = [ranks, f"batch {run.options['batch-size']}" if "batch-size" in run.options else "",
+             str(run.options.get("precision", "")), f"exchange {told('exchange')}",
+             f"no test set" if run.epochs and all(one.get("test_acc") is None for one in run.epochs) else "",
+             run.state(), run.date]
+    return title, "; ".join(fact for fact in facts if fact)
+
+
+def page(runs: list[Run]) -> Page:
+    result = Page(*heading(runs))
+    for run in runs:
+        result.tables.append(figures_table(run))
+    for run in runs:
+        result.tables += record_tables(run)
+    return result
+
+
+def text(value: object, form: str = "{}") -> str:
+    return "-" if value is None else form.format(value)
+
+
+def figures_table(run: Run) -> Table:
+    rows = [[str(one["epoch"]), str(one["step"]), text(one["train_loss"], "{:.4f}"), text(one["train_acc"], "{:.4f}"),
+             text(one.get("test_loss"), "{:.4f}"), text(one.get("test_acc"), "{:.4f}"), f"{one['seconds']:.1f}",
+             f"{one['images_per_second']:.0f}", f"{one['lr']:g}", one.get("digest", "-")] for one in run.epochs]
+    return Table(f"{run.name}: {run.state()}", ["epoch", "step", "train loss", "train acc", "test loss", "test acc",
+                                                "seconds", "images/s", "lr", "weights"], rows)
+
+
+def record_tables(run: Run) -> list[Table]:
+    """What ran, once for the start and for each resume; and all options."""
+    names = list(dict.fromkeys(key for start in run.starts for key in start if key != "event"))
+    steps = ["start", *(f"resumed at step {resume.step}" for resume in run.resumes)]
+    rows = [[name.replace("_", " "), *(words(start.get(name)) for start in run.starts)] for name in names]
+    tables = [Table(f"{run.name}: what ran", ["", *steps], rows)]
+    if run.options:
+        tables.append(Table(f"{run.name}: options", ["", ""], [[key, words(value)] for key, value in run.options.items()],
+                            folded=True))
+    return tables
+
+
+def words(value: object) -> str:
+    return " ".join(map(str, value)) if isinstance(value, list) else text(value)
+
+
+def place(folders: list[pathlib.Path]) -> tuple[pathlib.Path, str]:
+    """Where the files go by default, and their name."""
+    return folders[0], "learning" if len(folders) == 1 else f"learning-of-{len(folders)}-runs"

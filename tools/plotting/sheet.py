@@ -1,0 +1,128 @@
+"""A figure with a title that says what was measured, panels, and a legend below them that covers no data."""
+
+import io
+import textwrap
+from collections.abc import Sequence
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+from matplotlib import pyplot, ticker
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+
+# Okabe and Ito's colours, told apart by colour-blind people, in print too with the markers beside them.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+GREY = "#666666"
+INCH = 72.0
+
+STYLE = {
+    "font.family": "DejaVu Sans", "font.size": 9.5, "axes.titlesize": 10, "axes.titleweight": "bold",
+    "axes.spines.top": False, "axes.spines.right": False, "axes.edgecolor": GREY, "axes.axisbelow": True,
+    "axes.grid": True, "grid.color": "#E4E4E4", "grid.linewidth": 0.7, "xtick.color": "#333333",
+    "ytick.color": "#333333", "lines.linewidth": 1.7, "lines.markersize": 5, "legend.frameon": False,
+    "figure.facecolor": "white", "svg.hashsalt": "tutti", "axes.formatter.useoffset": False,
+}
+
+
+def colour(place: int) -> str:
+    return COLOURS[place % len(COLOURS)]
+
+
+def marker(place: int) -> str:
+    return MARKERS[(place + place // len(MARKERS)) % len(MARKERS)]  # no pair of colour and marker soon again
+
+
+class Sheet:
+    def __init__(self, rows: int, columns: int, size: tuple[float, float], **grid: object) -> None:
+        """Size in inches, of the panels alone."""
+        matplotlib.rcParams.update(STYLE)
+        self._size = size
+        self.figure, self.panels = pyplot.subplots(rows, columns, figsize=size, squeeze=False, **grid)
+        self._legend: dict[str, Artist] = {}
+
+    def name(self, label: str, artist: Artist) -> None:
+        """Once for each label, in the order in which they come."""
+        self._legend.setdefault(label, artist)
+
+    @property
+    def labels(self) -> list[str]:
+        return list(self._legend)
+
+    def finish(self, title: str, details: str) -> None:
+        """Places title, panels and legend; the figure grows by what title and legend need."""
+        width, height = self._size
+        heading = textwrap.wrap(title, int(width * 9.2)) or [""]
+        below = textwrap.wrap(details, int(width * 12.2))
+        top = 0.14 + 0.23 * len(heading) + 0.17 * len(below) + 0.1
+        legend, rows = self._place_legend()
+        bottom = 0.1 + rows * 0.2 if legend else 0.05
+        total = height + top + bottom
+        self.figure.set_size_inches(width, total)
+        self.figure.text(0.12 / width, 1 - 0.12 / total, "\n".join(heading), va="top", fontsize=12, weight="bold",
+                         linespacing=1.15)
+        self.figure.text(0.12 / width, 1 - (0.14 + 0.23 * len(heading)) / total, "\n".join(below), va="top", fontsize=9,
+                         color=GREY, linespacing=1.15)
+        self.figure.set_layout_engine("constrained", rect=(0, bottom / total, 1, height / total))
+        if legend:
+            legend.set_bbox_to_anchor((0.5, 0.04 / total), transform=self.figure.transFigure)
+
+    def _place_legend(self) -> tuple[Artist | None, int]:
+        """In as few rows as its entries fit into."""
+        if not self._legend:
+            return None, 0
+        for columns in range(len(self._legend), 0, -1):
+            legend = self.figure.legend(self._legend.values(), self._legend.keys(), loc="lower center", ncols=columns,
+                                        fontsize=9, handlelength=2.4, columnspacing=1.6, labelspacing=0.35,
+                                        borderaxespad=0)
+            if columns == 1 or legend.get_window_extent().width <= self.figure.bbox.width * 0.97:
+                break
+            legend.remove()
+        return legend, -(-len(self._legend) // columns)
+
+    def render(self, form: str, dots_per_inch: int) -> bytes:
+        file = io.BytesIO()
+        facts = {"Date": None, "Creator": None, "Format": None, "Type": None} if form == "svg" else {"Software": None}
+        self.figure.savefig(file, format=form, dpi=dots_per_inch, metadata=facts)
+        return file.getvalue()
+
+    def close(self) -> None:
+        pyplot.close(self.figure)
+
+
+def log2_ranks(panel: Axes, counts: Sequence[int]) -> None:
+    """Ticks at powers of two over all counts, and at the counts themselves when they are few."""
+    panel.set_xscale("log", base=2)
+    most = max(counts)
+    ticks = [1 << power for power in range(most.bit_length() + 1) if min(counts) <= 1 << power <= most]
+    if len(set(counts)) <= 6:
+        ticks = sorted(set(counts))
+    panel.set_xticks(ticks)
+    panel.set_xticks([], minor=True)
+    panel.xaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
+    panel.set_xlim(min(counts) / 1.25, most * 1.25)
+
+
+def bytes_text(value: float) -> str:
+    for unit in ("B", "KiB", "MiB"):
+        if value < 1024:
+            return f"{value:.3g} {unit}"
+        value /= 1024
+    return f"{value:.3g} GiB"
+
+
+def seconds_text(value: float) -> str:
+    for unit, size in (("s", 1.0), ("ms", 1e-3)):
+        if value >= size:
+            return f"{value / size:.4g} {unit}"
+    return f"{value * 1e6:.4g} µs"
+
+
+def several(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def span(values: Sequence[int]) -> str:
+    return f"{min(values)}" if min(values) == max(values) else f"{min(values)} to {max(values)}"
