@@ -63,6 +63,7 @@ HEADERS = {".hpp", ".cuh"}
 LINES_PER_SOURCE = 400
 LINES_PER_HEADER = 200
 LINES_PER_FUNCTION = 60
+COLUMNS = 120
 EMPTY_NAMES = {"util", "utils", "helper", "helpers", "common", "manager", "impl"}
 HEADER_LIST = "include/tutti/CMakeLists.txt"
 
@@ -112,6 +113,9 @@ class Tree:
         self.public = self._files("include")
         self.private = self._files("src")
         self.tests = self._files("tests")
+        self.builds = [File(root, path) for folder in ("include", "src", "tests", "tools/cmake")
+                       for path in sorted((root / folder).rglob("*"))
+                       if path.name == "CMakeLists.txt" or path.suffix == ".cmake"]
         self.ours = self.public + self.private
         self.findings = []
 
@@ -250,6 +254,14 @@ def check_sizes(tree):
                                          "give its steps names")
 
 
+def check_columns(tree):
+    """In all files; clang-format leaves comments as they are, and CMake's files have nobody else."""
+    for file in tree.ours + tree.tests + tree.builds:
+        for number, line in enumerate(file.text.split("\n"), 1):
+            if len(line) > COLUMNS:
+                tree.report(file, number, f"{len(line)} columns, the limit is {COLUMNS}: wrap the line")
+
+
 def kind_of_block(head):
     """What a brace after `head` opens, outside of functions: "scope", "function" or "value"."""
     head = re.sub(r"\[\[.*?\]\]", "", head).strip()
@@ -306,7 +318,7 @@ def check(root):
     """Returns the findings of a tree as (path, line, text), in order."""
     tree = Tree(root)
     for rule in (check_modules, check_one_file_libraries, check_public_headers, check_preprocessor, check_names,
-                 check_sizes):
+                 check_sizes, check_columns):
         rule(tree)
     return sorted(tree.findings), len(tree.ours) + len(tree.tests)
 

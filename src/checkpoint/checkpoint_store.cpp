@@ -40,7 +40,7 @@ void make_folder(const std::string& folder) {
               fmt::format("cannot make the folder '{}': {}; choose another one", folder, failure.message()));
 }
 
-// Of the files that have not come yet, by what their writers leave beside them. All files are good when they are told of.
+// Of the files that have not come yet, by what their writers leave beside them. All are good when they are told of.
 void gather_files(const std::string& folder, double patience_seconds, int files, Manifest& manifest) {
   const Stopwatch watch;
   for (int file = 1; file < files; ++file) {

@@ -193,8 +193,8 @@ void BatchLoader::Pipeline::seek(std::int64_t epoch, std::int64_t step) {
   change_course(target);
 }
 
-// What may fail comes first. The step that next() would have delivered is then opened anew, by nobody before all readers
-// have let go of the old parts.
+// What may fail comes first. The step that next() would have delivered is then opened anew, by nobody before all
+// readers have let go of the old parts.
 void BatchLoader::Pipeline::deal(IndexRange parts) {
   auto samplers =
       SplitBatchSampler::for_parts(length_, plan_.batch_size, plan_.num_parts, parts, plan_.last_batch, plan_.order);

@@ -5,7 +5,7 @@
 
 namespace tutti {
 
-// As tutorials define them for small images: a 3x3 stem without pooling, convolutions with bias, shortcuts without norm.
+// As tutorials have them for small images: a 3x3 stem without pooling, convolutions with bias, shortcuts without norm.
 NetworkSpec resnet18();
 NetworkSpec resnet34();
 // For large images, with the parameters of torchvision's.

@@ -41,7 +41,7 @@ std::uint64_t number_from_environment(const char* name, std::uint64_t otherwise)
   return value == nullptr ? otherwise : std::strtoull(value, nullptr, 10);
 }
 
-// By /proc, whether a process is the trainer, not a launcher or about to become it, and holds SIGUSR1 up rather than die of it.
+// By /proc, whether a process is the trainer, not a launcher or about to become it, and would not die of SIGUSR1.
 bool listens(pid_t process) {
   std::ifstream status(fmt::format("/proc/{}/status", process));
   bool is_trainer = false;

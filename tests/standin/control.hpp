@@ -18,14 +18,14 @@ void set_order(std::uint64_t seed);
 // The n-th cudaStreamWaitEvent from now, counted from 1, does nothing; 0: all do. To see that tests need each of them.
 void ignore_wait(std::int64_t n);
 std::int64_t waits_so_far();
-// Whether the host dies when it touches device memory itself, and kernels that are given memory that is the host's alone
-// are found. Slow.
+// Whether the host dies when it touches device memory itself, and kernels that are given memory that is the host's
+// alone are found. Slow.
 void separate_memory(bool separate);
 // That were not freed.
 std::size_t allocations();
 
-// For libraries that put work on streams. `can_run` may be asked again and again, and holds the stream while it says no.
-// Gives a CUDA error. Asynchronous.
+// For libraries that put work on streams. `can_run` may be asked again and again, and holds the stream while it says
+// no. Gives a CUDA error. Asynchronous.
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> work, std::function<bool()> can_run = {});
 
 }  // namespace tutti::standin

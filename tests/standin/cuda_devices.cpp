@@ -21,7 +21,7 @@ int number_from(const char* variable, int otherwise) {
   return text == nullptr ? otherwise : std::stoi(text);
 }
 
-// As CUDA reads CUDA_VISIBLE_DEVICES: up to the first that does not exist. Read anew at each call, so that tests can set it.
+// As CUDA reads CUDA_VISIBLE_DEVICES: up to the first that does not exist. Read at each call, so that tests can set it.
 std::vector<int> visible_devices() {
   const int count = number_from("TUTTI_STANDIN_DEVICES", 1);
   std::vector<int> visible;

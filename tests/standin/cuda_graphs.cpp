@@ -1,5 +1,5 @@
-// CUDA's calls about captures and graphs. A graph's nodes are run like any other work, each after what it came after when
-// it was captured, so that branches of a graph meet in any order too.
+// CUDA's calls about captures and graphs. A graph's nodes are run like any other work, each after what it came after
+// when it was captured, so that branches of a graph meet in any order too.
 
 #include "standin/finding.hpp"
 #include "standin/runtime.hpp"

@@ -1,5 +1,5 @@
-// CUDA's calls about memory. Memory of the device is the host's, between guards that are looked at when it is freed, and
-// filled with what reads as NaN.
+// CUDA's calls about memory. Memory of the device is the host's, between guards that are looked at when it is freed,
+// and filled with what reads as NaN.
 
 #include "standin/finding.hpp"
 #include "standin/runtime.hpp"

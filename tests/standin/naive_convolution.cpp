@@ -1,4 +1,4 @@
-// Convolutions by plain loops, in place of cuDNN's: enqueued like kernels, so that a stream's order holds for them, too.
+// Convolutions by plain loops, in place of cuDNN's: enqueued like kernels, so that a stream's order holds for them.
 
 #include "backend/cuda/convolution.hpp"
 #include "backend/cuda/element.cuh"
@@ -32,8 +32,8 @@ void add_scaled(float factor, const float* from, float* to, std::int64_t count) 
   for (std::int64_t i = 0; i < count; ++i) to[i] += factor * from[i];
 }
 
-// Calls `visit` with the number of an output pixel, of a pixel of the image under the window, and of the position within
-// the window, for all of one sample.
+// Calls `visit` with the number of an output pixel, of a pixel of the image under the window, and of the position
+// within the window, for all of one sample.
 template <class Visit>
 void for_each_tap(const ConvolutionShape& shape, std::int64_t sample, const Visit& visit) {
   const std::int64_t rows = shape.output_height();

@@ -2,8 +2,8 @@
 // late on purpose: what it was asked for is under way until it has been asked for its state a few times, and only then
 // is an operation on its stream. A group of calls is one operation.
 //
-// Environment: TUTTI_NCCL_FAULT="stall 1 3" lets rank 1 never come to its 3rd operation; "fail" lets it fail there, which
-// the others hear of; "die" ends its process there.
+// Environment: TUTTI_NCCL_FAULT="stall 1 3" lets rank 1 never come to its 3rd operation; "fail" lets it fail there,
+// which the others hear of; "die" ends its process there.
 
 #include "standin/control.hpp"
 #include "standin/nccl_exchange.hpp"

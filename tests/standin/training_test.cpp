@@ -1,5 +1,5 @@
-// Whole trainings on the stand-in: what the CPU gives, the same bits in every order of streams, and all the waits between
-// streams are needed for it.
+// Whole trainings on the stand-in: what the CPU gives, the same bits in every order of streams, and all the waits
+// between streams are needed for it.
 
 #include "tutti/base/error.hpp"
 

@@ -21,8 +21,8 @@ struct ChildResult {
 ChildResult run_child(const std::vector<std::string>& words,
                       const std::map<std::string, std::string>& environment = {});
 
-// A program that runs beside the test, which may wait for it, send it signals and look at what it started; what it prints
-// goes to the end of the file `log`. It is killed at the latest when this or the test ends.
+// A program that runs beside the test, which may wait for it, send it signals and look at what it started; what it
+// prints goes to the end of the file `log`. It is killed at the latest when this or the test ends.
 class ChildProcess {
  public:
   ChildProcess(const std::vector<std::string>& words, const std::string& log,

@@ -161,6 +161,14 @@ class LayerCheck(unittest.TestCase):
         self.expect({"src/app/a.cpp": "\n\n" + function_of(60)}, "src/app/a.cpp", 3, "a function of 60 lines")
 
 
+    def test_no_line_is_longer_than_120_columns(self):
+        for path in ("src/app/a.cpp", "tests/app/a_test.cpp", "src/app/CMakeLists.txt", "tools/cmake/Tests.cmake"):
+            with self.subTest(path):
+                comment = "#" if "cmake" in path.lower() else "//"
+                self.expect_nothing({path: comment.ljust(120, "x") + "\n"})
+                self.expect({path: "\n" + comment.ljust(121, "x") + "\n"}, path, 2, "121 columns")
+
+
 class FunctionLengths(unittest.TestCase):
     def expect(self, text, expected):
         self.assertEqual(expected, list(check_layers.functions(text)))

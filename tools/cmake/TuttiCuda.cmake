@@ -43,7 +43,8 @@ if(NOT DEFINED CMAKE_CUDA20_STANDARD_COMPILE_OPTION) # CMake 3.25 and older do n
 endif()
 find_package(CUDAToolkit REQUIRED)
 if(CUDAToolkit_VERSION VERSION_LESS 12)
-  message(${severity} "CUDA: not built; ${CUDAToolkit_VERSION} was found in ${CUDAToolkit_BIN_DIR}, 12 or newer is needed")
+  message(${severity}
+          "CUDA: not built; ${CUDAToolkit_VERSION} was found in ${CUDAToolkit_BIN_DIR}, 12 or newer is needed")
   return()
 endif()
 

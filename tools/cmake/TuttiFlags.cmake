@@ -5,11 +5,14 @@ target_include_directories(tutti_flags INTERFACE ${PROJECT_SOURCE_DIR}/include)
 # Equal bits on every x86-64: no contraction, no fast-math, no global -march.
 target_compile_options(
   tutti_flags
-  INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off;-Wall;-Wextra;-Wshadow;-Wnon-virtual-dtor;-Wold-style-cast;-Woverloaded-virtual;-Wundef>)
+  INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off;-Wall;-Wextra;-Wshadow;-Wnon-virtual-dtor;-Wold-style-cast>"
+            "$<$<COMPILE_LANGUAGE:CXX>:-Woverloaded-virtual;-Wundef>")
 if(TUTTI_WERROR)
   target_compile_options(tutti_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
 endif()
 if(TUTTI_SANITIZE)
-  target_compile_options(tutti_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${TUTTI_SANITIZE};-fno-omit-frame-pointer;-fno-sanitize-recover=all>)
+  target_compile_options(
+    tutti_flags INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${TUTTI_SANITIZE}>"
+                          "$<$<COMPILE_LANGUAGE:CXX>:-fno-omit-frame-pointer;-fno-sanitize-recover=all>")
   target_link_options(tutti_flags INTERFACE -fsanitize=${TUTTI_SANITIZE})
 endif()

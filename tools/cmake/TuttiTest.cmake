@@ -1,9 +1,10 @@
 # tutti_add_test(MODULE/SUBJECT [LABELS ...] [RANKS 1 2 4 ...] [LIBRARIES ...] [SECONDS n] [ENVIRONMENT ...]
 #                [VARIANT name])
 #
-# Builds tests/MODULE/SUBJECT_test.cpp; once more under another name where a variant is given. Without RANKS: one test, label `unit`, no launcher. With RANKS: one test per
-# rank count, label `mpi`, started by mpiexec, with one verdict over all ranks (tests/support/mpi_main.cpp).
-# Open MPI's consent to root and to more ranks than cores is given by environment, so that MPICH needs no other line.
+# Builds tests/MODULE/SUBJECT_test.cpp; once more under another name where a variant is given. Without RANKS: one
+# test, label `unit`, no launcher. With RANKS: one test per rank count, label `mpi`, started by mpiexec, with one
+# verdict over all ranks (tests/support/mpi_main.cpp). Open MPI's consent to root and to more ranks than cores is given
+# by environment, so that MPICH needs no other line.
 set(TUTTI_MPI_TEST_ENVIRONMENT
     OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
     OMPI_MCA_hwloc_base_binding_policy=none PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
@@ -35,8 +36,9 @@ function(tutti_add_test path)
       set(test ${name}.${ranks}_ranks)
       add_test(NAME ${test} COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${ranks} $<TARGET_FILE:${target}>)
       set_tests_properties(
-        ${test} PROPERTIES LABELS "mpi;${ARG_LABELS}" TIMEOUT ${ARG_SECONDS} PROCESSORS 2
-                           ENVIRONMENT "${TUTTI_MPI_TEST_ENVIRONMENT};${TUTTI_SANITIZER_ENVIRONMENT};${ARG_ENVIRONMENT}")
+        ${test}
+        PROPERTIES LABELS "mpi;${ARG_LABELS}" TIMEOUT ${ARG_SECONDS} PROCESSORS 2
+                   ENVIRONMENT "${TUTTI_MPI_TEST_ENVIRONMENT};${TUTTI_SANITIZER_ENVIRONMENT};${ARG_ENVIRONMENT}")
     endforeach()
   else()
     target_link_libraries(${target} PRIVATE GTest::gtest_main)

@@ -36,8 +36,8 @@ struct SgdStep {
 };
 
 // One step of AdamW over flat f32 blocks of equal length, with PyTorch's meaning (decoupled decay, corrected bias):
-//   g = g * gradient_factor;  w -= learning_rate * weight_decay * w;  m = beta1 * m + (1 - beta1) * g;
-//   v = beta2 * v + (1 - beta2) * g^2;  w -= learning_rate * (m / (1 - beta1^step)) / (sqrt(v / (1 - beta2^step)) + epsilon)
+//   g = g * gradient_factor;  w -= rate * weight_decay * w;  m = beta1 * m + (1 - beta1) * g;
+//   v = beta2 * v + (1 - beta2) * g^2;  w -= rate * (m / (1 - beta1^step)) / (sqrt(v / (1 - beta2^step)) + epsilon)
 struct AdamWStep {
   Tensor weights;
   Tensor gradients;  // left unchanged
@@ -83,8 +83,8 @@ class Backend {
   virtual Buffer allocate_staging(std::size_t bytes) { return allocate(bytes); }
   // Null where images are best read from the host's memory, and where there is no room for these.
   virtual std::unique_ptr<ImageStore> hold_images(const HeldImages&) { return nullptr; }
-  // Calls `enqueue` to note what it enqueues on the stream, without doing it; everything must have been done once before.
-  // Null, with `enqueue` not called, where nothing is gained by it.
+  // Calls `enqueue` to note what it enqueues on the stream, without doing it; everything must have been done once
+  // before. Null, with `enqueue` not called, where nothing is gained by it.
   virtual std::unique_ptr<Recording> record(Stream&, const std::function<void()>& enqueue) {
     static_cast<void>(enqueue);
     return nullptr;

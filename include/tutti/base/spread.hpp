@@ -1,5 +1,5 @@
 #pragma once
-// What a sample of times is told by: its median and quartiles. Between two values the nearer one counts by its distance.
+// What is told of a sample of times: median and quartiles. Between two values the nearer one counts by its distance.
 
 #include <vector>
 

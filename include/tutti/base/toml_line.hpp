@@ -1,6 +1,6 @@
 #pragma once
-// In which line of a TOML file something stands, from 1. Versions 3 and 4 of toml11 tell it by different names; which of
-// them is at hand is read off the types given.
+// In which line of a TOML file something stands, from 1. Versions 3 and 4 of toml11 tell it by different names; which
+// of them is at hand is read off the types given.
 
 #include <cstdint>
 

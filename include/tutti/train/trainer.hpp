@@ -110,8 +110,8 @@ class Trainer {
   // The same, with work waited for between its phases and layers. Collective.
   StepTimes timed_step();
   // A step of the exchange alone, for measurements: input, compute and update are slept through, as long as `pace`
-  // says, which has the stretches of a timed_step() of the same network, and the update of all its weights. No step of the run: it counts nothing, and
-  // leaves gradients and weights unspecified. Collective.
+  // says, which has the stretches of a timed_step() of the same network, and the update of all its weights. No step of
+  // the run: it counts nothing, and leaves gradients and weights unspecified. Collective.
   StepTimes paced_step(const StepTimes& pace);
   // Buckets of the exchange: where each ends, in elements of the block of gradients, ascending.
   std::vector<std::int64_t> bucket_ends() const;

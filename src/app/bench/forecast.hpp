@@ -41,8 +41,8 @@ struct ForecastPoint {
   double efficiency_high = 0;
 };
 
-// Of so many images: between two that were measured and beyond the outermost two, on a straight line; below one, or with
-// one alone, no less than in proportion. The update is that of all weights.
+// Of so many images: between two that were measured and beyond the outermost two, on a straight line; below one, or
+// with one alone, no less than in proportion. The update is that of all weights.
 StepTimes times_for(const std::vector<ComputeProfile>& profiles, double images);
 
 // Throws an input error when the inputs cannot answer: several nodes without a link between them.

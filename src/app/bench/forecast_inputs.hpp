@@ -5,8 +5,8 @@
 //   {"source": "measured on 2 hosts", "model": "resnet18", "ranks_per_node": 1, "overlaps": true,
 //    "helper_thread": false, "bucket_ends": [1048576, ...],
 //    "compute": [{"images": 64, "input": 0.001, "update": 0.01, "stretches": [[seconds, final_elements], ...]}],
-//    "crowding": 1.05, "jitter": [0.98, 1.0, 1.05], "within": {"latency": 1e-6, "bytes_per_second": 4e9}, "between": null,
-//    "misfit": 0.03}
+//    "crowding": 1.05, "jitter": [0.98, 1.0, 1.05], "within": {"latency": 1e-6, "bytes_per_second": 4e9},
+//    "between": null, "misfit": 0.03}
 
 #include "tutti/train/step_times.hpp"
 

@@ -1,7 +1,7 @@
 #pragma once
 // What versions 2 and 3 of oneDNN spell differently. Version 2 describes what a primitive computes by an object of its
-// own, of which a plan is then made; version 3 makes the plan at once, and wants a little more said. Which of them is at
-// hand is read off the library's types.
+// own, of which a plan is then made; version 3 makes the plan at once, and wants a little more said. Which of them is
+// at hand is read off the library's types.
 
 #include "backend/cpu/format.hpp"
 

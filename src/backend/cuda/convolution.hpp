@@ -14,8 +14,8 @@ namespace tutti::cuda {
 
 enum class ConvolutionPass { forward, input_gradient, weight_gradient };
 
-// Images are samples, rows, columns, channels; filters are outputs, rows, columns, channels. Dense, channels and outputs
-// with their padding, in bf16 when the precision is bf16, else in f32.
+// Images are samples, rows, columns, channels; filters are outputs, rows, columns, channels. Dense, channels and
+// outputs with their padding, in bf16 when the precision is bf16, else in f32.
 struct ConvolutionShape {
   std::int64_t samples = 0;
   std::int64_t channels = 0;

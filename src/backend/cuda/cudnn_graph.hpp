@@ -1,6 +1,6 @@
 #pragma once
-// One pass of a convolution as a cuDNN graph, and the ways in which cuDNN would compute it. Nothing is run here, so that
-// a GPU can be planned for that is not there.
+// One pass of a convolution as a cuDNN graph, and the ways in which cuDNN would compute it. Nothing is run here, so
+// that a GPU can be planned for that is not there.
 
 #include "backend/cuda/cudnn_descriptor.hpp"
 #include "backend/cuda/engine_table.hpp"

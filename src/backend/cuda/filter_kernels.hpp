@@ -10,7 +10,7 @@
 
 namespace tutti::cuda {
 
-// Canonical: outputs, channels, positions (rows x columns), f32. Packed: the padded outputs, positions, padded channels.
+// Canonical: outputs, channels, positions (rows x columns), f32. Packed: padded outputs, positions, padded channels.
 struct FilterLayout {
   std::int64_t outputs = 0;
   std::int64_t channels = 0;

@@ -1,7 +1,7 @@
 #pragma once
 // How activations lie in a GPU's memory. Within the network: samples, rows, columns, channels, in the type that layers
-// compute in, the channels followed by zeros up to a multiple of 16 bytes; every layer leaves zeros there. Plain: f32 in
-// canonical order, as loaders deliver and tests ask for.
+// compute in, the channels followed by zeros up to a multiple of 16 bytes; every layer leaves zeros there. Plain: f32
+// in canonical order, as loaders deliver and tests ask for.
 
 #include "tutti/backend/layer.hpp"
 

@@ -29,8 +29,8 @@ struct Pool {
   PoolExtents extents;
   const void* input = nullptr;
   void* output = nullptr;
-  // Of the greatest of each window and channel its place there, row by row, in a byte if narrow, else in four. Null: not
-  // wanted.
+  // Of the greatest of each window and channel its place there, row by row, in a byte if narrow, else in four. Null:
+  // not wanted.
   void* places = nullptr;
 };
 // The first of equals is the greatest; what is no number is greater than all.

@@ -1,7 +1,8 @@
 #pragma once
 // All ranks to all others at once, as a state machine that never waits: every rank sends its values of each chunk to
-// the rank where that ends, adds up what it receives in the ring's order, and sends what came of it to all. Two messages
-// one after the other, however many the ranks: for sums so short that a ring's many steps take longer than their bytes.
+// the rank where that ends, adds up what it receives in the ring's order, and sends what came of it to all. Two
+// messages one after the other, however many the ranks: for sums so short that a ring's many steps take longer than
+// their bytes.
 
 #include "message.hpp"
 #include "operation_queue.hpp"

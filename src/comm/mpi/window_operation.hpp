@@ -1,7 +1,7 @@
 #pragma once
 // A sum in memory that all ranks see, as a state machine that never waits for others: once all ranks have posted their
-// values, each adds up the chunks that end at it where they lie, in the ring's order, and writes what comes of them into
-// the memory of all. Two meetings, and no copies in between.
+// values, each adds up the chunks that end at it where they lie, in the ring's order, and writes what comes of them
+// into the memory of all. Two meetings, and no copies in between.
 
 #include "../window.hpp"
 #include "message.hpp"

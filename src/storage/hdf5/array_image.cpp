@@ -26,8 +26,8 @@ std::string fresh_name() {
   return fmt::format("image {} in memory", images++);
 }
 
-// The room that HDF5 builds a file in: ours, so that nothing has to be copied out of it in the end, and nothing new asked
-// of the system where an earlier image has left enough. What it holds before does not matter.
+// The room that HDF5 builds a file in: ours, so that nothing has to be copied out of it in the end, and nothing new
+// asked of the system where an earlier image has left enough. What it holds before does not matter.
 using Room = std::vector<std::byte>;
 
 void* grow(void* room, std::size_t bytes) {

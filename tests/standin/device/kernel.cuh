@@ -4,7 +4,7 @@
 // block before left it), __launch_bounds__; threadIdx, blockIdx (x, y), blockDim, gridDim; __syncthreads;
 // __shfl_xor_sync, __shfl_down_sync, __ballot_sync with the full mask; __threadfence; atomicAdd, atomicMax on integers;
 // arithmetic that rounds (__fadd_rn, __dmul_rn, ...); __umulhi, __mulhi, __popc, __clz, __ffs, bit casts; rsqrtf,
-// __expf, __logf; min, max; what cuda_bf16.h offers the host, and the C++ library's mathematics. Add what more is needed.
+// __expf, __logf; min, max; what cuda_bf16.h offers the host, and the C++ library's mathematics. Add what is needed.
 
 #include "backend/cuda/check.hpp"
 #include "standin/kernel_runner.hpp"
