@@ -1,7 +1,7 @@
 #include "window.hpp"
 
+#include "tutti/base/descriptor.hpp"
 #include "tutti/base/error.hpp"
-#include "tutti/base/unique_handle.hpp"
 
 #include "host_memory.hpp"
 #include "node_memory.hpp"
@@ -22,8 +22,6 @@
 
 namespace tutti {
 namespace {
-
-using File = UniqueHandle<int, CloseFile, -1>;
 
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
@@ -57,7 +55,7 @@ class MemoryBlock {
  public:
   // New and zeroed, its pages set aside.
   MemoryBlock(const std::string& name, std::size_t bytes) : bytes_(bytes) {
-    file_ = File(::memfd_create(name.c_str(), MFD_CLOEXEC));
+    file_ = Descriptor(::memfd_create(name.c_str(), MFD_CLOEXEC));
     if (!file_) refuse("open", bytes, errno);
     if (::ftruncate(file_.get(), static_cast<off_t>(bytes)) != 0) refuse("size", bytes, errno);
     if (const int status = ::posix_fallocate(file_.get(), 0, static_cast<off_t>(bytes)); status != 0) {
@@ -70,7 +68,7 @@ class MemoryBlock {
     const std::string link = fmt::format("/proc/{}/fd/{}", process, file);
     // A number may mean another process here than there.
     if (target_of(link) != fmt::format("/memfd:{} (deleted)", name)) refuse("find", 0, ENOENT);
-    file_ = File(::open(link.c_str(), O_RDWR | O_CLOEXEC));
+    file_ = Descriptor(::open(link.c_str(), O_RDWR | O_CLOEXEC));
     struct stat status {};
     if (!file_ || ::fstat(file_.get(), &status) != 0) refuse("open", 0, errno);
     bytes_ = static_cast<std::size_t>(status.st_size);
@@ -99,7 +97,7 @@ class MemoryBlock {
     data_ = static_cast<std::byte*>(mapped);
   }
 
-  File file_;
+  Descriptor file_;
   std::byte* data_ = nullptr;
   std::size_t bytes_ = 0;
 };
