@@ -17,7 +17,7 @@ constexpr std::int64_t kShortest = std::int64_t{1} << 10;
 constexpr std::int64_t kGrowth = 4;
 constexpr int kRounds = 2;
 // A size is left out, and all above it, when all would take longer with it than this, going by the one before.
-constexpr double kMostSeconds = 0.04;
+constexpr double kMostSeconds = 0.1;
 
 // Of each figure: the slowest rank counts.
 std::vector<double> greatest_of_all(World& world, const std::vector<double>& mine) {
@@ -54,7 +54,7 @@ std::string SumChoice::text() const {
   for (std::size_t i = 0; i + 1 < thresholds_.size(); ++i) {
     text += fmt::format("{} to {}, ", name_of(thresholds_[i].algorithm), text_of_bytes(thresholds_[i].up_to_bytes));
   }
-  return text + name_of(thresholds_.back().algorithm) + (thresholds_.size() > 1 ? " above" : "");
+  return text + name_of(thresholds_.back().algorithm) + (thresholds_.size() > 1 ? " above," : "");
 }
 
 SumChoice measured_choice(World& world, const std::vector<SumAlgorithm>& candidates, const TimeSum& time) {

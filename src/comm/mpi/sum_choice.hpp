@@ -20,7 +20,7 @@ class SumChoice {
 
   SumAlgorithm of(std::int64_t bytes) const;
   const std::vector<SumThreshold>& thresholds() const { return thresholds_; }
-  // "direct to 64 KiB, ring above", or "ring".
+  // "direct to 64 KiB, ring above," or "ring": what it goes over is to follow.
   std::string text() const;
 
  private:
@@ -33,7 +33,7 @@ constexpr std::int64_t kLongestMeasured = std::int64_t{4} << 20;
 constexpr int kSums = 5;
 using TimeSum = std::function<double(SumAlgorithm algorithm, std::int64_t bytes)>;
 
-// From sums of a few sizes up to kLongestMeasured, or to what a few dozen milliseconds allow. The same on all ranks.
+// From sums of a few sizes up to kLongestMeasured, or to what a tenth of a second allows. The same on all ranks.
 // Collective.
 SumChoice measured_choice(World& world, const std::vector<SumAlgorithm>& candidates, const TimeSum& time);
 

@@ -1,0 +1,45 @@
+// bench allreduce as users start it: every way a sum can go, every element checked, and what is chosen.
+
+#include "support/child_process.hpp"
+#include "support/scratch_folder.hpp"
+#include "support/trainer_words.hpp"
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <set>
+#include <string>
+
+namespace tutti {
+namespace {
+
+using test::ChildResult;
+using test::count;
+using test::read_text;
+using test::run_trainer;
+using Json = nlohmann::json;
+
+TEST(BenchAllreduce, ChecksEveryWayAtEverySizeAndTellsWhatIsChosen) {
+  const ScratchFolder folder;
+  const std::string kept = folder.path() + "/a.json";
+  const ChildResult bench = run_trainer(3, {"bench", "allreduce", "--device", "cpu", "--ranks", "2,3", "--min-bytes",
+                                            "4", "--max-bytes", "70000", "--repeats", "2", "--json", kept});
+  ASSERT_EQ(bench.status, 0) << bench.err;
+  const Json json = Json::parse(read_text(kept));
+  std::set<std::string> points;
+  for (const Json& point : json.at("results")) {
+    EXPECT_EQ(point.at("wrong"), 0) << point;
+    EXPECT_EQ(point.at("hosts"), 1);
+    EXPECT_GT(point.at("seconds_median").get<double>(), 0);
+    points.insert(point.at("algorithm").get<std::string>() + point.at("ranks").dump() + " " + point.at("bytes").dump());
+  }
+  EXPECT_EQ(points.size(), 2U * 8U * 6U);
+  for (const std::string way : {"ring", "direct", "window", "mpi", "auto", "exact"}) {
+    EXPECT_TRUE(points.contains(way + "3 16384")) << way;
+  }
+  EXPECT_TRUE(json.at("choices").back().at("up_to_bytes").is_null());
+  EXPECT_EQ(count(bench.out, "ranks on 1 hosts: "), 2) << bench.out;
+}
+
+}  // namespace
+}  // namespace tutti
