@@ -244,6 +244,10 @@ void yield_when_crowded() {
   if (launched_local_size().value_or(1) > CPU_COUNT(&usable)) ::setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
 }
 
+// Over TCP Open MPI would have the receiver of a long message ask for it piece by piece, which leaves a third of the
+// cable's time unused; sent straight away, none is.
+void send_long_messages_straight() { ::setenv("OMPI_MCA_btl_tcp_flags", "send,inplace,need-ack,need-csum", 0); }
+
 void require_full_threads(int provided) {
   if (provided >= MPI_THREAD_MULTIPLE) return;
   check(MPI_Finalize());
@@ -321,6 +325,7 @@ std::unique_ptr<World> make_mpi_world() {
 
   mpi::yield_when_crowded();
   mpi::note_deaf_start();
+  mpi::send_long_messages_straight();
   int provided = MPI_THREAD_SINGLE;
   mpi::check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided));
   mpi::check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
