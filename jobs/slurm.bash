@@ -27,8 +27,8 @@ choose_launcher() {
   esac
 }
 
-# Runs a training in the folder `out` and sets its `status`. Warnings of Slurm reach all ranks as USR1, and a training
-# that did not end well after one counts as saved: it may have begun too late to say so.
+# Runs a training in the folder `out` and sets its `status`, which launchers may hide. Warnings of Slurm reach all ranks
+# as USR1, and a training that did not end well after one counts as saved: it may have begun too late to say so.
 train() { # OPTIONS
   mkdir -p "$out"
   rm -f "$out/exit.json"
@@ -37,31 +37,40 @@ train() { # OPTIONS
   while kill -0 "$run" 2>/dev/null; do wait "$run" || true; done # a warning ends `wait`, too
   status=0
   wait "$run" || status=$?
-  if [[ $status != 0 && $warned ]] || grep -qs '"status":75,' "$out/exit.json"; then status=75; fi
+  if ((status)) && [[ -r $out/exit.json && $(<"$out/exit.json") =~ \"status\":([0-9]+) ]]; then
+    status=${BASH_REMATCH[1]}
+  fi
+  if ((status)) && [[ $warned ]]; then status=75; fi
 }
 
-# Trains as far as Slurm lets it. A job that was stopped in time goes back into the queue, and then on from the newest
-# checkpoint; but not when scancel stopped it, or when it may not be requeued.
+# Whether a lost node, or the launcher, may have ended the training; but not more often than three times.
+was_struck() {
+  ((status == 70 || status > 128)) || return
+  echo "$(date '+%F %T') job $task on $SLURM_JOB_NODELIST: status $status" >>"$out/crashes"
+  (($(wc -l <"$out/crashes") <= 3))
+}
+
+# Trains as far as Slurm lets it. A job that was stopped in time, or struck, goes back into the queue, and then on from
+# the newest checkpoint; but not when scancel stopped it, or when it may not be requeued.
 train_and_go_on() { # OPTIONS
-  local run='' warned='' job
+  local run='' warned='' job task=${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}
   trap 'warned=1; kill -USR1 $run 2>/dev/null || true' USR1 TERM
-  local task=${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}
   task=${task:-$SLURM_JOB_ID}
   out=${TUTTI_OUT:-runs/$SLURM_JOB_NAME-$task}
   choose_launcher
   train "$@"
-  ((status == 75)) || exit "$status"
+  ((status == 75)) || was_struck || exit "$status"
   job=$(scontrol show job "$task")
   if [[ $job =~ Restarts=([0-9]+) ]] && ((BASH_REMATCH[1] > ${SLURM_RESTART_COUNT:-0})); then
-    say "saved in time; Slurm has put the job back into the queue"
+    say "status $status; Slurm has put the job back into the queue"
   elif [[ $job == *JobState=COMPLETING\ Reason=None\ * ]]; then
     say "saved and cancelled; TUTTI_OUT=$out sbatch ... goes on"
   elif [[ $job == *\ Requeue=0\ * ]]; then
-    say "saved in time; a job with TUTTI_OUT=$out goes on"
+    say "status $status; a job with TUTTI_OUT=$out goes on"
   else
-    say "saved in time; back into the queue"
+    say "status $status; back into the queue"
     scontrol requeue "$task"
     sleep 600 # until Slurm ends it: one that ends by itself after a warning counts as completed
   fi
-  exit 75
+  exit "$status"
 }
