@@ -165,51 +165,123 @@ class Tests(Scripts):
         self.assertRegex(result.stdout, r"ctest: .*--label-exclude \^\(gpu\|slow\|slurm\|data\)\$ -R comm\n$")
 
     def test_of_every_script_explain_themselves(self):
-        for script in ("setup", "demo", "test", "dev"):
+        for script in ("setup", "demo", "test", "dev", "cluster-test", "cluster/slurm"):
             with self.subTest(script):
                 result = self.run_script(script, "--help")
                 self.assertEqual((0, ""), (result.returncode, result.stderr))
                 self.assertTrue(result.stdout.startswith(f"usage: tools/{script}"), result.stdout)
 
 
-class TrainJob(Scripts):
-    def run_job(self, srun, state="RUNNING None"):
-        """The status of jobs/train.sbatch and what it asks of scontrol, with `srun` so and Slurm's view of the job."""
-        shutil.copy(TOOLS.parent / "jobs" / "train.sbatch", self.root)
+class Jobs(Scripts):
+    """Those of jobs/, in a copy, with programs put in place of Slurm's and PBS's, which note how they are called."""
+
+    def setUp(self):
+        super().setUp()
+        shutil.copytree(TOOLS.parent / "jobs", self.root / "jobs")
         (self.root / "trainer").symlink_to("/bin/true")
-        self.program("srun", srun)
-        self.program("scontrol", f'echo "$*" >>{self.root}/calls')
-        self.program("squeue", f"echo '{state}'")
-        self.program("sleep", "exit 0")
-        environment = os.environ | {"PATH": f"{self.programs}:{os.environ['PATH']}", "SLURM_JOB_NAME": "tutti",
-                                    "SLURM_JOB_ID": "7"}
-        (self.root / "runs/tutti-7").mkdir(parents=True)
-        (self.root / "runs/tutti-7/exit.json").write_text('{"status":75,"rank":0}', encoding="utf-8")  # the last one's
-        result = subprocess.run(["bash", "train.sbatch"], cwd=self.root, env=environment, capture_output=True, text=True,
-                                check=False, timeout=60)
+
+    def run_job(self, script, *words, **environment):
+        """The job's status, and the calls it made."""
         calls = self.root / "calls"
-        return result.returncode, calls.read_text(encoding="utf-8") if calls.exists() else "", result.stderr
+        calls.write_text("", encoding="utf-8")
+        environment = os.environ | {"PATH": f"{self.programs}:{os.environ['PATH']}"} | environment
+        result = subprocess.run(["bash", f"jobs/{script}", *words], cwd=self.root, env=environment, capture_output=True,
+                                text=True, check=False, timeout=60)
+        return result.returncode, calls.read_text(encoding="utf-8")
+
+    def test_are_valid_and_have_two_lines_to_edit(self):
+        for job in sorted((TOOLS.parent / "jobs").iterdir()):
+            text = job.read_text(encoding="utf-8") if job.is_file() else ""
+            if job.suffix != ".bash" and not text.startswith("#!/bin/bash"):
+                continue
+            with self.subTest(job.name):
+                checks = [["bash", "-n"]] + ([["shellcheck", "-x"]] if shutil.which("shellcheck") else [])
+                for check in checks:
+                    result = subprocess.run([*check, job], cwd=TOOLS.parent, capture_output=True, text=True, check=False)
+                    self.assertEqual(("", "", 0), (result.stdout, result.stderr, result.returncode))
+                if job.name not in ("slurm.bash", "chain"):
+                    self.assertEqual(2, text.count("\n# EDIT: "))
+
+
+class SlurmJob(Jobs):
+    def train(self, srun, job="", **environment):
+        """jobs/train.sbatch, where a rank does `srun` and Slurm shows the job as `job`."""
+        self.program("srun", srun)
+        self.program("scontrol", f'[[ $1 == show ]] || exec echo "$*" >>calls; echo " {job} Restarts=0 Requeue=1 "')
+        self.program("sleep", "exit 0")
+        (self.root / "runs/tutti-7").mkdir(parents=True, exist_ok=True)
+        (self.root / "runs/tutti-7/exit.json").write_text('{"status":75,"rank":0}', encoding="utf-8")  # the last one's
+        return self.run_job("train.sbatch", **{"SLURM_JOB_NAME": "tutti", "SLURM_JOB_ID": "7", "TUTTI_LAUNCHER": "srun",
+                                               "SLURM_JOB_NODELIST": "n1"} | environment)
 
     def test_passes_warnings_on_and_goes_back_into_the_queue(self):
-        self.assertEqual((75, "requeue 7\n", ""),
-                         self.run_job("trap 'exit 75' USR1; while :; do kill -USR1 $PPID; /bin/sleep 0.05; done"))
+        self.assertEqual((75, "requeue 7\n"),
+                         self.train("trap 'exit 75' USR1; while :; do kill -USR1 $PPID; /bin/sleep 0.05; done"))
+
+    def test_goes_back_into_the_queue_when_the_warning_came_too_early_for_the_ranks(self):
+        self.assertEqual((75, "requeue 7\n"), self.train("kill -USR1 $PPID; kill -USR1 $$; /bin/sleep 9"))
 
     def test_finds_the_status_that_a_launcher_has_hidden(self):
-        self.assertEqual((143, "requeue 7\n", ""),
-                         self.run_job("""echo '{"status":75,"rank":0}' >runs/tutti-7/exit.json; exit 143"""))
+        self.assertEqual((75, "requeue 7\n"),
+                         self.train("""echo '{"status":75,"rank":0}' >runs/tutti-7/exit.json; exit 143"""))
+        self.assertEqual((65, ""), self.train("""echo '{"status":65,"rank":0}' >runs/tutti-7/exit.json; exit 143"""))
+
+    def test_names_its_task_in_an_array(self):
+        self.assertEqual((75, "requeue 5_2\n"),
+                         self.train("exit 75", SLURM_ARRAY_JOB_ID="5", SLURM_ARRAY_TASK_ID="2"))
 
     def test_stays_away_once_cancelled_but_not_for_lack_of_time(self):
-        self.assertEqual((75, "", ""), self.run_job("exit 75", "COMPLETING None"))
-        (self.root / "trainer").unlink()
-        shutil.rmtree(self.root / "runs")
-        self.assertEqual((75, "requeue 7\n", ""), self.run_job("exit 75", "COMPLETING TimeLimit"))
+        self.assertEqual((75, ""), self.train("exit 75", "JobState=COMPLETING Reason=None"))
+        self.assertEqual((75, "requeue 7\n"), self.train("exit 75", "JobState=COMPLETING Reason=TimeLimit"))
+
+    def test_leaves_the_queue_alone_when_another_requeued_it_or_nobody_may(self):
+        self.assertEqual((75, ""), self.train("exit 75", "Restarts=1"))
+        self.assertEqual((75, ""), self.train("exit 75", "Requeue=0"))
 
     def test_ends_as_the_training_does(self):
-        self.assertEqual((70, "", ""), self.run_job("exit 70"))
+        self.assertEqual((65, ""), self.train("exit 65"))
+        self.assertEqual((0, ""), self.train("trap : USR1; kill -USR1 $PPID; /bin/sleep 0.1; kill -TERM $PPID; "
+                                             "/bin/sleep 0.1; exit 0"))
 
-    def test_outlives_warnings_that_come_late(self):
-        self.assertEqual((0, "", ""), self.run_job("trap : USR1; kill -USR1 $PPID; /bin/sleep 0.1; kill -TERM $PPID; "
-                                                   "/bin/sleep 0.1; exit 0"))
+    def test_tries_again_after_three_crashes_and_no_more(self):
+        self.assertEqual([(137, "requeue 7\n")] * 3 + [(137, "")], [self.train("exit 137") for _ in range(4)])
+
+    def test_takes_mpirun_where_srun_cannot_tell_ranks_of_each_other(self):
+        self.program("mpirun", 'echo "mpirun $1 $2" >>calls')
+        unset = {"TUTTI_LAUNCHER": "", "SLURM_NTASKS": "4"}
+        self.assertEqual((0, "mpirun -np 4\n"), self.train("echo none pmi2", **unset))
+        self.assertEqual((0, "srun --mpi=pmix\n"),
+                         self.train("[[ $1 != --mpi=list ]] || exec echo none pmix; echo srun $1 >>calls", **unset))
+
+    def test_in_a_chain_each_wants_all_before_it_not_done(self):
+        self.program("sbatch", 'echo "$TUTTI_OUT: $*" >>calls; wc -l <calls')
+        status, calls = self.run_job("chain", "3", "--time=5", "jobs/train.sbatch", "--lr", "1", TUTTI_OUT="runs/a")
+        self.assertEqual(0, status)
+        usual = "runs/a: --parsable --no-requeue --kill-on-invalid-dep=yes "
+        self.assertEqual([usual + after + "--time=5 jobs/train.sbatch --lr 1" for after in
+                          ("", "--dependency=afternotok:1 ", "--dependency=afternotok:1:2 ")], calls.splitlines())
+        self.assertEqual(64, self.run_job("chain", "jobs/train.sbatch")[0])
+
+
+class PbsJob(Jobs):
+    def train(self, mpirun):
+        self.program("mpirun", f'echo "mpirun ${{@: -1}}" >>calls\n{mpirun}')
+        self.program("qsub", 'echo "qsub $*" >>calls; echo 8.server')
+        self.program("qstat", "echo '    Resource_List.walltime = 01:30:00'")
+        (self.root / "nodes").write_text("n1\nn2\n", encoding="utf-8")
+        return self.run_job("train.pbs", PBS_O_WORKDIR=str(self.root), PBS_JOBNAME="tutti", PBS_JOBID="7.server",
+                            PBS_NODEFILE=str(self.root / "nodes"))
+
+    def test_submits_itself_again_when_out_of_time(self):
+        self.assertEqual((75, "mpirun 5280\nqsub -v TUTTI_OUT=runs/tutti-7 jobs/train.pbs\n"), self.train("exit 75"))
+
+    def test_saves_and_stays_away_when_deleted(self):
+        self.assertEqual((75, "mpirun 5280\n"),
+                         self.train("trap 'exit 75' USR1; while :; do kill -TERM $PPID; /bin/sleep 0.05; done"))
+
+    def test_ends_as_the_training_does(self):
+        self.assertEqual((0, "mpirun 5280\n"), self.train("exit 0"))
+        self.assertEqual((65, "mpirun 5280\n"), self.train("exit 65"))
 
 
 if __name__ == "__main__":
