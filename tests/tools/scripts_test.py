@@ -98,6 +98,17 @@ class Setup(Scripts):
         self.assertIn("'--all'", result.stderr)
 
 
+class TryOn(Scripts):
+    def test_leaves_folders_alone_that_are_not_of_its_making(self):
+        self.program("debootstrap", "exit 1")
+        own = self.root / "own"
+        own.mkdir()
+        result = self.run_script("try-on", "--in", str(own), "--remove", "trixie")
+        self.assertEqual(1, result.returncode)
+        self.assertRegex(result.stderr, "not of this program's making" if os.geteuid() == 0 else "only root")
+        self.assertTrue(own.is_dir())
+
+
 class Demo(Scripts):
     def setUp(self):
         super().setUp()
