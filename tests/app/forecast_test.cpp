@@ -85,6 +85,9 @@ TEST(Forecast, HidesWhatTheComputeCovers) {
   EXPECT_GT(seconds(inputs, weak(Exchange::ring), 2), 2 + wire / 4);
   inputs.helper_thread = true;
   EXPECT_DOUBLE_EQ(seconds(inputs, weak(Exchange::ring), 2), 2);
+  inputs.between = Link{.latency = 1e-4, .bytes_per_second = 4.0 * kElements};  // the first half lasts half a second
+  inputs.bucket_ends = {kElements / 2, kElements};
+  EXPECT_NEAR(seconds(inputs, weak(Exchange::central), 2), 2 + 0.5 + 1, 1e-2);
 }
 
 TEST(Forecast, LetsACentralServerPayForEveryRank) {

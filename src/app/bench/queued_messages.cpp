@@ -9,11 +9,10 @@ double QueuedMessages::play(const std::vector<QueuedOperation>& operations, doub
   const auto over = [&](std::size_t i) { return flights[i].run == operations[i].runs.size(); };
   std::size_t oldest = 0;
   std::size_t admitted = 0;
-  double done = after;  // all before the oldest
+  double done = 0;  // all before the oldest
   while (oldest < operations.size()) {
     for (; admitted < std::min(operations.size(), oldest + kInFlight); ++admitted) {
-      const bool waited = admitted >= kInFlight;
-      flights[admitted].time = next_look(std::max(operations[admitted].ready, waited ? done : 0));
+      flights[admitted].time = next_look(std::max(operations[admitted].ready, done));
     }
     Flight* next = nullptr;
     for (std::size_t i = oldest; i < admitted; ++i) {
@@ -22,7 +21,7 @@ double QueuedMessages::play(const std::vector<QueuedOperation>& operations, doub
     if (next != nullptr) send(operations[static_cast<std::size_t>(next - flights.data())], *next);
     for (; oldest < admitted && over(oldest); ++oldest) done = std::max(done, flights[oldest].time);
   }
-  return done;
+  return std::max(done, after);
 }
 
 double QueuedMessages::next_look(double time) const {

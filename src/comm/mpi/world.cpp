@@ -244,9 +244,13 @@ void yield_when_crowded() {
   if (launched_local_size().value_or(1) > CPU_COUNT(&usable)) ::setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
 }
 
-// Over TCP Open MPI would have the receiver of a long message ask for it piece by piece, which leaves a third of the
-// cable's time unused; sent straight away, none is.
-void send_long_messages_straight() { ::setenv("OMPI_MCA_btl_tcp_flags", "send,inplace,need-ack,need-csum", 0); }
+// Over TCP Open MPI would first announce a message as long as those of sums, and have its receiver ask for it, for which
+// the cable stands idle; such messages are sent straight away.
+void send_long_messages_straight() {
+  ::setenv("OMPI_MCA_btl_tcp_eager_limit", "1048576", 0);
+  ::setenv("OMPI_MCA_btl_tcp_rndv_eager_limit", "1048576", 0);
+  ::setenv("OMPI_MCA_btl_tcp_max_send_size", "1048577", 0);
+}
 
 void require_full_threads(int provided) {
   if (provided >= MPI_THREAD_MULTIPLE) return;
