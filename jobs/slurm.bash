@@ -12,13 +12,18 @@ fi
 # Sets `launcher`, which starts one rank per task: srun by itself where Slurm can tell the ranks of each other, else
 # mpirun, which reads the job's nodes from Slurm. TUTTI_LAUNCHER=srun or =mpirun chooses by hand.
 choose_launcher() {
-  local pmi=pmix by=${TUTTI_LAUNCHER:-mpirun}
+  local pmi=pmix by=${TUTTI_LAUNCHER:-mpirun} ranks=${SLURM_NTASKS:-1}
+  # Slurm goes on telling the number that was submitted, when the job's nodes have become fewer.
+  local fit=$((${SLURM_JOB_NUM_NODES:-1} * ${SLURM_NTASKS_PER_NODE:-$ranks}))
+  ((fit >= ranks)) || ranks=$fit
   if [[ $(./trainer --version) == *MPICH* ]]; then pmi=pmi2; fi
   if [[ ! ${TUTTI_LAUNCHER:-} ]] && srun --mpi=list 2>&1 | grep -qw "$pmi"; then by=srun; fi
   case $by in
-    srun) launcher=(srun --mpi="$pmi" --cpus-per-task="${SLURM_CPUS_PER_TASK:-1}" --kill-on-bad-exit=1) ;;
+    srun)
+      launcher=(srun --mpi="$pmi" --ntasks="$ranks" --cpus-per-task="${SLURM_CPUS_PER_TASK:-1}" --kill-on-bad-exit=1)
+      ;;
     mpirun)
-      launcher=(mpirun -np "$SLURM_NTASKS")
+      launcher=(mpirun -np "$ranks")
       if ((${SLURM_CPUS_PER_TASK:-1} > 1)) && [[ $pmi == pmix ]]; then
         launcher+=(--map-by "slot:PE=$SLURM_CPUS_PER_TASK")
       fi
