@@ -3,6 +3,7 @@
 #include "support/scratch_folder.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -140,44 +141,38 @@ TEST(Program, RefusesMistakesOnceWithTheirStatus) {
   }
 }
 
-TEST(Program, NamesTheOneRankThatWasGivenOtherOptions) {
-  const char* trainer = std::getenv("TUTTI_TRAINER");
-  const char* mpiexec = std::getenv("TUTTI_MPIEXEC");
-  const Words start{mpiexec, "-n", "2", trainer, "--data", "synthetic:64x1x8x8:2", "--model", "linear"};
-  Words lost = start;
-  lost.insert(lost.end(), {":", "-n", "1", trainer, "--data", "synthetic:64x1x8x8:2", "--model", "no/such/model"});
-  const ChildResult result = run_child(lost);
-  EXPECT_EQ(result.status, 74) << result.err;
-  EXPECT_EQ(count(result.err, "trainer: "), 1) << result.err;
-  EXPECT_NE(result.err.find("rank 2 on "), std::string::npos) << result.err;
+// A job whose last rank is given other options than those before it. By a shell, since mpirun of Open MPI 5.0.7 dies of
+// two programs with a colon between them.
+ChildResult run_unlike(int ranks, const Words& options, const Words& of_last) {
+  const std::string script =
+      fmt::format("[ ${{OMPI_COMM_WORLD_RANK:-$PMI_RANK}} -lt {} ] || exec \"$0\" {}; exec \"$0\" {}", ranks - 1,
+                  fmt::join(of_last, " "), fmt::join(options, " "));
+  return run_child({std::getenv("TUTTI_MPIEXEC"), "-n", std::to_string(ranks), "/bin/sh", "-c", script,
+                    std::getenv("TUTTI_TRAINER")});
+}
 
-  Words other = start;
-  other.insert(other.end(), {":", "-n", "1", trainer, "--data", "synthetic:80x1x8x8:2", "--model", "linear"});
-  const ChildResult different = run_child(other);
-  EXPECT_EQ(different.status, 65) << different.err;
-  EXPECT_NE(different.err.find("rank 2 wants other data than rank 0 on the same host"), std::string::npos)
-      << different.err;
+TEST(Program, NamesTheOneRankThatWasGivenOtherOptions) {
+  const Words options{"--data", "synthetic:64x1x8x8:2", "--model", "linear"};
+  const ChildResult lost = run_unlike(3, options, {"--data", "synthetic:64x1x8x8:2", "--model", "no/such/model"});
+  EXPECT_EQ(lost.status, 74) << lost.err;
+  EXPECT_EQ(count(lost.err, "trainer: "), 1) << lost.err;
+  EXPECT_NE(lost.err.find("rank 2 on "), std::string::npos) << lost.err;
+
+  const ChildResult other = run_unlike(3, options, {"--data", "synthetic:80x1x8x8:2", "--model", "linear"});
+  EXPECT_EQ(other.status, 65) << other.err;
+  EXPECT_NE(other.err.find("rank 2 wants other data than rank 0 on the same host"), std::string::npos) << other.err;
 }
 
 TEST(Program, RefusesRanksThatWouldNotTrainAlike) {
-  const char* trainer = std::getenv("TUTTI_TRAINER");
-  const char* mpiexec = std::getenv("TUTTI_MPIEXEC");
-  const auto beside = [&](const Words& options) {
-    Words words{mpiexec, "-n", "1", trainer};
-    const Words common = quick();
-    words.insert(words.end(), common.begin(), common.end());
-    words.insert(words.end(), {":", "-n", "1", trainer});
-    words.insert(words.end(), common.begin(), common.end());
-    words.insert(words.end(), options.begin(), options.end());
-    return run_child(words);
-  };
   for (const Words& options : std::vector<Words>{{"--lr", "0.1"},
                                                  {"--threads", "2"},
                                                  {"--model", "linear"},
                                                  {"--exchange", "sharded"},
                                                  {"--out", "nowhere"},
                                                  {"--dry-run"}}) {
-    const ChildResult result = beside(options);
+    Words of_last = quick();
+    of_last.insert(of_last.end(), options.begin(), options.end());
+    const ChildResult result = run_unlike(2, quick(), of_last);
     EXPECT_EQ(result.status, 65) << result.err;
     EXPECT_EQ(count(result.err, "trainer: "), 1) << result.err;
     EXPECT_NE(result.err.find("rank 1 has another " + options[0] + " than rank 0"), std::string::npos) << result.err;
