@@ -157,9 +157,11 @@ void RingCommunicator::push_star(const Tensor& values, StarDirection direction) 
 }
 
 void RingCommunicator::choose(World& world) {
-  std::vector<SumAlgorithm> candidates{SumAlgorithm::ring};
-  if (size_ > 2) candidates.push_back(SumAlgorithm::direct);  // of two ranks, a ring is the same
+  // First what is best for long sums: no copies, or no more messages at once than a slow network can take.
+  std::vector<SumAlgorithm> candidates;
   if (window_) candidates.push_back(SumAlgorithm::window);
+  candidates.push_back(SumAlgorithm::ring);
+  if (size_ > 2) candidates.push_back(SumAlgorithm::direct);  // of two ranks, a ring is the same
   if (candidates.size() == 1) return;
   const Buffer memory = allocate(kLongestMeasured);
   choice_ = measured_choice(world, candidates, [&](SumAlgorithm algorithm, std::int64_t bytes) {

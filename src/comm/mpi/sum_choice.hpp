@@ -33,7 +33,8 @@ constexpr std::int64_t kLongestMeasured = std::int64_t{4} << 20;
 constexpr int kSums = 5;
 using TimeSum = std::function<double(SumAlgorithm algorithm, std::int64_t bytes)>;
 
-// From sums of a few sizes up to kLongestMeasured, or to what a tenth of a second allows. The same on all ranks.
+// From sums of a few sizes up to kLongestMeasured, or to what a tenth of a second allows. The first candidate is
+// taken where none is clearly faster, and for what was not measured. The same on all ranks.
 // Collective.
 SumChoice measured_choice(World& world, const std::vector<SumAlgorithm>& candidates, const TimeSum& time);
 
