@@ -244,7 +244,7 @@ void yield_when_crowded() {
   if (launched_local_size().value_or(1) > CPU_COUNT(&usable)) ::setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
 }
 
-// Over TCP Open MPI would first announce a message as long as those of sums, and have its receiver ask for it, while the
+// Over TCP Open MPI would first announce messages as long as those of sums, and have receivers ask for them, while the
 // cable stands idle; such messages are sent straight away.
 void send_long_messages_straight() {
   ::setenv("OMPI_MCA_btl_tcp_eager_limit", "1048576", 0);
