@@ -251,13 +251,6 @@ TEST(Program, PlaysPartsSideBySideToTheSameDigestWhateverTheCores) {
 TEST(Program, BenchesMeasureEveryRankCountAndKeepTheFigures) {
   const ScratchFolder folder;
   const std::string json = folder.path() + "/bench.json";
-  const ChildResult sums =
-      run_trainer(3, {"bench", "allreduce", "--max-bytes", "64", "--repeats", "2", "--ranks", "2,3", "--json", json});
-  EXPECT_EQ(sums.status, 0) << sums.err;
-  EXPECT_EQ(count(sums.out, " ring "), 6) << sums.out;
-  EXPECT_EQ(count(sums.out, " mpi "), 6) << sums.out;
-  EXPECT_EQ(count(read_text(json), "\"algorithm\""), 12);
-
   const ChildResult scaling = run_trainer(3, {"bench", "scaling", "--model", "mlp", "--data", "synthetic:512x1x8x8:4",
                                               "--timed-steps", "3", "--json", json});
   EXPECT_EQ(scaling.status, 0) << scaling.err;
