@@ -17,7 +17,7 @@ choose_launcher() {
   local fit=$((${SLURM_JOB_NUM_NODES:-1} * ${SLURM_NTASKS_PER_NODE:-$ranks}))
   ((fit >= ranks)) || ranks=$fit
   if [[ $(./trainer --version) == *MPICH* ]]; then pmi=pmi2; fi
-  if [[ ! ${TUTTI_LAUNCHER:-} ]] && srun --mpi=list 2>&1 | grep -qw "$pmi"; then by=srun; fi
+  if [[ ! ${TUTTI_LAUNCHER:-} ]] && grep -qw "$pmi" <<<"$(srun --mpi=list 2>&1)"; then by=srun; fi
   case $by in
     srun)
       launcher=(srun --mpi="$pmi" --ntasks="$ranks" --cpus-per-task="${SLURM_CPUS_PER_TASK:-1}" --kill-on-bad-exit=1)
@@ -39,6 +39,7 @@ train() { # OPTIONS
   rm -f "$out/exit.json"
   "${launcher[@]}" ./trainer "$@" --out "$out" --resume &
   run=$!
+  if [[ $warned ]]; then kill -USR1 "$run" || true; fi # what warned before it had a number
   while kill -0 "$run" 2>/dev/null; do wait "$run" || true; done # a warning ends `wait`, too
   status=0
   wait "$run" || status=$?
@@ -65,7 +66,7 @@ train_and_go_on() { # OPTIONS
   choose_launcher
   train "$@"
   ((status == 75)) || was_struck || exit "$status"
-  job=$(scontrol show job "$task")
+  job=$(scontrol show job "$task") || true
   if [[ $job =~ Restarts=([0-9]+) ]] && ((BASH_REMATCH[1] > ${SLURM_RESTART_COUNT:-0})); then
     say "status $status; Slurm has put the job back into the queue"
   elif [[ $job == *JobState=COMPLETING\ Reason=None\ * ]]; then
@@ -74,8 +75,8 @@ train_and_go_on() { # OPTIONS
     say "status $status; a job with TUTTI_OUT=$out goes on"
   else
     say "status $status; back into the queue"
-    scontrol requeue "$task"
-    sleep 600 # until Slurm ends it: one that ends by itself after a warning counts as completed
+    # Waits until Slurm ends it: one that ends by itself after a warning counts as completed.
+    if scontrol requeue "$task"; then sleep 600; fi
   fi
   exit "$status"
 }

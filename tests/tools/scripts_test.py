@@ -176,7 +176,7 @@ class Tests(Scripts):
         self.assertRegex(result.stdout, r"ctest: .*--label-exclude \^\(gpu\|slow\|slurm\|data\)\$ -R comm\n$")
 
     def test_of_every_script_explain_themselves(self):
-        for script in ("setup", "demo", "test", "dev", "cluster-test", "cluster/slurm"):
+        for script in ("setup", "demo", "test", "dev", "try-on", "plot", "cluster-test", "cluster/slurm", "cluster/hosts"):
             with self.subTest(script):
                 result = self.run_script(script, "--help")
                 self.assertEqual((0, ""), (result.returncode, result.stderr))
@@ -231,6 +231,12 @@ class SlurmJob(Jobs):
 
     def test_goes_back_into_the_queue_when_the_warning_came_too_early_for_the_ranks(self):
         self.assertEqual((75, "requeue 7\n"), self.train("kill -USR1 $PPID; kill -USR1 $$; /bin/sleep 9"))
+
+    def test_goes_back_into_the_queue_when_the_warning_came_before_the_ranks(self):
+        (self.root / "trainer").unlink()
+        self.program("../trainer", "kill -USR1 $PPID")  # asked for its version
+        self.assertEqual((75, "requeue 7\n"),
+                         self.train("trap 'exit 75' USR1; for _ in {1..40}; do /bin/sleep 0.05; done"))
 
     def test_finds_the_status_that_a_launcher_has_hidden(self):
         self.assertEqual((75, "requeue 7\n"),
