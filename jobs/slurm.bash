@@ -37,9 +37,10 @@ choose_launcher() {
 train() { # OPTIONS
   mkdir -p "$out"
   rm -f "$out/exit.json"
+  status=75
+  if [[ $warned ]]; then return; fi # before there were ranks
   "${launcher[@]}" ./trainer "$@" --out "$out" --resume &
   run=$!
-  if [[ $warned ]]; then kill -USR1 "$run" || true; fi # what warned before it had a number
   while kill -0 "$run" 2>/dev/null; do wait "$run" || true; done # a warning ends `wait`, too
   status=0
   wait "$run" || status=$?
