@@ -127,7 +127,8 @@ def heading(files: list[BenchFile]) -> tuple[str, str]:
         return ", ".join(dict.fromkeys(short(file.content[key]) for file in files if file.content.get(key)))
 
     forecast_of = (files[0].content.get("forecast") or {}).get("inputs") or {}
-    title = f"Scaling of {told('model') or forecast_of.get('model') or 'a network'}" + (f" on {told('data')}" if told("data") else "")
+    model = told("model") or forecast_of.get("model") or "a network"
+    title = f"Scaling of {model}" + (f" on {told('data')}" if told("data") else "")
     results = [one for file in files for one in file.results]
     facts = [told("precision")]
     for mode in MODES:

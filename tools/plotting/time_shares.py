@@ -6,7 +6,7 @@ from matplotlib.ticker import FuncFormatter
 from plotting.bench_file import BenchFile
 from plotting.errors import PlotError
 from plotting.page import Page, Table
-from plotting.scaling import TITLES, heading, modes_of, record_tables, series_of
+from plotting.scaling import heading, modes_of, record_tables, series_of
 from plotting.sheet import GREY, Sheet, colour, seconds_text
 
 # From what training is for, at the foot, to what is lost.
