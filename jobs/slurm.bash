@@ -12,9 +12,10 @@ fi
 # Sets `launcher`, which starts one rank per task: srun by itself where Slurm can tell the ranks of each other, else
 # mpirun, which reads the job's nodes from Slurm. TUTTI_LAUNCHER=srun or =mpirun chooses by hand.
 choose_launcher() {
-  local pmi=pmix by=${TUTTI_LAUNCHER:-mpirun} ranks=${SLURM_NTASKS:-1}
+  local pmi=pmix by=${TUTTI_LAUNCHER:-mpirun}
+  local fit=$((${SLURM_JOB_NUM_NODES:-1} * ${SLURM_NTASKS_PER_NODE:-${SLURM_NTASKS:-1}}))
   # Slurm goes on telling the number that was submitted, when the job's nodes have become fewer.
-  local fit=$((${SLURM_JOB_NUM_NODES:-1} * ${SLURM_NTASKS_PER_NODE:-$ranks}))
+  local ranks=${SLURM_NTASKS:-$fit}
   ((fit >= ranks)) || ranks=$fit
   if [[ $(./trainer --version) == *MPICH* ]]; then pmi=pmi2; fi
   if [[ ! ${TUTTI_LAUNCHER:-} ]] && grep -qw "$pmi" <<<"$(srun --mpi=list 2>&1)"; then by=srun; fi

@@ -176,7 +176,8 @@ class Tests(Scripts):
         self.assertRegex(result.stdout, r"ctest: .*--label-exclude \^\(gpu\|slow\|slurm\|data\)\$ -R comm\n$")
 
     def test_of_every_script_explain_themselves(self):
-        for script in ("setup", "demo", "test", "dev", "try-on", "plot", "cluster-test", "cluster/slurm", "cluster/hosts"):
+        for script in ("setup", "demo", "test", "dev", "try-on", "plot", "cluster-test", "cluster/slurm",
+                       "cluster/hosts"):
             with self.subTest(script):
                 result = self.run_script(script, "--help")
                 self.assertEqual((0, ""), (result.returncode, result.stderr))
@@ -208,7 +209,8 @@ class Jobs(Scripts):
             with self.subTest(job.name):
                 checks = [["bash", "-n"]] + ([["shellcheck", "-x"]] if shutil.which("shellcheck") else [])
                 for check in checks:
-                    result = subprocess.run([*check, job], cwd=TOOLS.parent, capture_output=True, text=True, check=False)
+                    result = subprocess.run([*check, job], cwd=TOOLS.parent, capture_output=True, text=True,
+                                            check=False)
                     self.assertEqual(("", "", 0), (result.stdout, result.stderr, result.returncode))
                 if job.name not in ("slurm.bash", "chain"):
                     self.assertEqual(2, text.count("\n# EDIT: "))

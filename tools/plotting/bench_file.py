@@ -8,12 +8,12 @@ import pathlib
 from plotting.errors import PlotError
 
 NEEDED = {
-    "scaling": ("mode", "ranks", "batch", "step_seconds_median", "step_seconds_low_quartile",
+    "scaling": ("mode", "exchange", "nodes", "ranks", "batch", "step_seconds_median", "step_seconds_low_quartile",
                 "step_seconds_high_quartile", "images_per_second", "efficiency", "oversubscribed"),
-    "allreduce": ("ranks", "bytes", "algorithm", "seconds_median", "seconds_low_quartile", "seconds_high_quartile",
-                  "bus_gigabytes_per_second"),
+    "allreduce": ("ranks", "hosts", "bytes", "algorithm", "seconds_median", "seconds_low_quartile",
+                  "seconds_high_quartile", "bus_gigabytes_per_second"),
 }
-FORECAST = ("mode", "exchange", "ranks", "step_seconds", "efficiency", "efficiency_low", "efficiency_high")
+FORECAST = ("mode", "exchange", "nodes", "ranks", "step_seconds", "efficiency", "efficiency_low", "efficiency_high")
 MODES = ("strong", "weak")
 
 
@@ -55,10 +55,6 @@ def read(path: pathlib.Path, bench: str) -> BenchFile:
     check(path, file.forecast, FORECAST)
     if not file.results and not file.forecast:
         raise PlotError(f"{path} holds no result: was the measurement stopped? Measure again")
-    for point in file.results:
-        point.setdefault("exchange", "ring")
-        point.setdefault("nodes", 1)
-        point.setdefault("hosts", 1)
     return file
 
 

@@ -164,7 +164,7 @@ def points_table(file: BenchFile) -> Table:
 def forecast_tables(file: BenchFile) -> list[Table]:
     if not file.forecast:
         return []
-    rows = [[one["mode"], one["exchange"], str(one.get("nodes", "-")), str(one["ranks"]),
+    rows = [[one["mode"], one["exchange"], str(one["nodes"]), str(one["ranks"]),
              seconds_text(one["step_seconds"]), f"{one['efficiency']:.3f}",
              f"{one['efficiency_low']:.3f}", f"{one['efficiency_high']:.3f}",
              "another node stops paying" if one["ranks"] == file.stops_paying(one["mode"], one["exchange"]) else ""]
