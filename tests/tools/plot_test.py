@@ -228,7 +228,7 @@ class Scaling(Plot):
         self.assertAlmostEqual(0.8, bars[0][1])
         self.assertAlmostEqual(1 / 0.9, bars[1][1])
         for words in ("Scaling of lenet on glyphs", "fp32", "batch 64 a rank (weak)", "1 to 4 ranks of 1 node",
-                      "5 round(s)", "compute slept through"):
+                      "5 rounds", "compute slept through"):
             self.assertIn(words, self.heading(drawing))
 
     def test_draws_one_point_or_a_forecast_alone(self):

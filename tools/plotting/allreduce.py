@@ -63,6 +63,7 @@ def draw_world(sheet: Sheet, panels: list[Axes], file: BenchFile, world: tuple[i
         panel.xaxis.set_minor_formatter(NullFormatter())
         panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: bytes_text(value)))
         panel.yaxis.set_major_formatter(FuncFormatter(text))
+        panel.yaxis.set_minor_formatter(NullFormatter())
         panel.tick_params(labelbottom=panel is time, axis="x", labelsize=8.5)
         panel.tick_params(labelleft=panel in sheet.panels[:, 0], axis="y")
     draw_choices(sheet, bandwidth, file, ranks)

@@ -138,8 +138,8 @@ def heading(files: list[BenchFile]) -> tuple[str, str]:
     if results:
         facts.append(f"measured on {span([one['ranks'] for one in results], 'rank')}"
                      + f" of {span([one['nodes'] for one in results], 'node')}")
-        rounds = told("rounds")
-        facts.append("median and quartiles of steps" + (f" in {rounds} round(s)" if rounds else ""))
+        rounds = [file.content["rounds"] for file in files if file.content.get("rounds")]
+        facts.append("median and quartiles of steps" + (f" in {span(rounds, 'round')}" if rounds else ""))
     if any(file.content.get("paced") for file in files):
         facts.append("compute slept through, so that only exchanges are real")
     return title, "; ".join(fact for fact in [*facts, max(file.date for file in files)] if fact)
