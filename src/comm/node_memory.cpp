@@ -82,6 +82,12 @@ Buffer map(int file, const std::string& name, std::size_t bytes) {
 
 }  // namespace
 
+int set_aside(int file, std::size_t bytes) {
+  int status = EINTR;
+  while (status == EINTR) status = ::posix_fallocate(file, 0, static_cast<off_t>(bytes));
+  return status;
+}
+
 NodeMemory NodeMemory::create(std::size_t bytes) {
   remove_abandoned();
   NodeMemory made;
@@ -92,10 +98,9 @@ NodeMemory NodeMemory::create(std::size_t bytes) {
   made.name_ = name;
   if (::flock(file.get(), LOCK_EX) != 0) refuse("lock", name, errno);
   require_space(file.get(), bytes);
-  const auto length = static_cast<off_t>(mapped_bytes(bytes));
-  if (::ftruncate(file.get(), length) != 0) refuse("size", name, errno);
+  if (::ftruncate(file.get(), static_cast<off_t>(mapped_bytes(bytes))) != 0) refuse("size", name, errno);
   // Without this a page that finds no space would end the process by a signal when it is first touched.
-  if (const int status = ::posix_fallocate(file.get(), 0, length); status != 0) {
+  if (const int status = set_aside(file.get(), mapped_bytes(bytes)); status != 0) {
     throw Error(ErrorSource::io, fmt::format("cannot set aside {:.1f} MiB in /dev/shm: {}; {}",
                                              static_cast<double>(bytes) / 0x1p20, std::strerror(status), kRemedy));
   }

@@ -11,6 +11,9 @@
 
 namespace tutti {
 
+// All pages of a file in memory, however many signals come meanwhile. Returns posix_fallocate's status.
+int set_aside(int file, std::size_t bytes);
+
 class NodeMemory {
  public:
   NodeMemory() = default;

@@ -26,8 +26,10 @@ namespace {
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
 [[noreturn]] void refuse(const char* what, std::size_t bytes, int status) {
-  throw Error(ErrorSource::io, fmt::format("cannot {} {:.1f} MiB of memory that the ranks of this host share: {}", what,
-                                           static_cast<double>(bytes) / 0x1p20, std::strerror(status)));
+  const bool too_little = status == ENOMEM || status == ENOSPC;
+  throw Error(ErrorSource::io, fmt::format("cannot {} {:.1f} MiB of memory that the ranks of this host share: {}{}",
+                                           what, static_cast<double>(bytes) / 0x1p20, std::strerror(status),
+                                           too_little ? "; ask for more memory, or start fewer ranks on a host" : ""));
 }
 
 std::uint64_t random_mark() {
@@ -58,9 +60,7 @@ class MemoryBlock {
     file_ = Descriptor(::memfd_create(name.c_str(), MFD_CLOEXEC));
     if (!file_) refuse("open", bytes, errno);
     if (::ftruncate(file_.get(), static_cast<off_t>(bytes)) != 0) refuse("size", bytes, errno);
-    if (const int status = ::posix_fallocate(file_.get(), 0, static_cast<off_t>(bytes)); status != 0) {
-      refuse("set aside", bytes, status);
-    }
+    if (const int status = set_aside(file_.get(), bytes); status != 0) refuse("set aside", bytes, status);
     map(MAP_SHARED | MAP_POPULATE);
   }
   // Of another process, where it has this name there.
@@ -150,8 +150,13 @@ Window::Window()
 Window::~Window() = default;
 
 std::unique_ptr<Window> Window::open(World& world) {
-  if (!world.agree(world.local_size() == world.size())) return nullptr;
-  std::unique_ptr<Window> window(new Window);
+  std::unique_ptr<Window> window;
+  try {
+    if (world.local_size() == world.size()) window.reset(new Window);
+  } catch (const Error&) {
+    // Where a system or a container allows no such memory, there is a way to do without.
+  }
+  if (!world.agree(window != nullptr)) return nullptr;
   window->rank_ = world.rank();
   const Peer self{.process = ::getpid(), .board = window->board_->file(), .mark = window->own_->mark};
   for (const auto& bytes : world.all_gather(std::as_bytes(std::span(&self, 1)))) {
@@ -170,7 +175,7 @@ bool Window::map_boards() {
     }
     return true;
   } catch (const Error&) {
-    return false;  // a way to do without is known
+    return false;
   }
 }
 

@@ -164,9 +164,11 @@ StepTimes Replica::paced_step(const StepTimes& pace, std::int64_t step) {
     times.driving += time.lap();
   }
   while (!exchanged(step)) team_.take(arena_.gradients(), ready());
+  stream_->synchronize();
   times.waiting = time.lap();
   times.update = time.sleep(pace.update * owned_share());
   pass_on_weights();
+  stream_->synchronize();
   times.waiting += time.lap();
   return times;
 }

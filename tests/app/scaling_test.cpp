@@ -92,6 +92,9 @@ TEST(BenchScaling, RefusesWhatItCannotMeasureByTheOptionsName) {
     EXPECT_NE(bench.status, 0) << option;
     EXPECT_NE(bench.err.find(value), std::string::npos) << bench.err;
   }
+  const ChildResult bench = run_trainer(2, test::with(kSmall, {"--between", "20,0.1", "--forecast", "8..2"}));
+  EXPECT_NE(bench.status, 0);
+  EXPECT_EQ(bench.out.find("median"), std::string::npos) << "measured first: " << bench.out;
 }
 
 }  // namespace

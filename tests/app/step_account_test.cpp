@@ -1,5 +1,6 @@
 #include "bench/step_account.hpp"
 
+#include "bench/scaling_point.hpp"
 #include "support/mpi_world.hpp"
 
 #include <gtest/gtest.h>
@@ -42,6 +43,14 @@ TEST(StepAccount, MediansGoByStretch) {
   EXPECT_NEAR(median.compute[1].seconds, 1, 1e-12);
   EXPECT_EQ(median.compute[1].final_elements, 20);
   EXPECT_NEAR(median.waiting, 0.2, 1e-12);
+}
+
+TEST(ScalingPoint, IsMeasuredByWholeBatchesHoweverFewTheSamples) {
+  const ScalingPoint point{.exchange = "ring", .ranks = 64, .batch = 8192};
+  EXPECT_EQ(config_for({}, point, 1).last_batch, "rollover");
+  Invocation chosen;
+  chosen.given.insert("last-batch");
+  EXPECT_EQ(config_for(chosen, point, 1).last_batch, RunConfig().last_batch);
 }
 
 }  // namespace

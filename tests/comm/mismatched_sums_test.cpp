@@ -3,9 +3,11 @@
 
 #include "summed_values.hpp"
 #include "support/mpi_world.hpp"
+#include "support/size_limit.hpp"
 
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <string>
 #include <tuple>
 
@@ -28,6 +30,22 @@ TEST_P(MismatchedSums, AreReportedByFinishWhoeverDrives) {
   EXPECT_THROW(communicator->finish(stream), Error);
   // Until both are past their errors the memory must stay.
   world.barrier();
+}
+
+std::unique_ptr<SizeLimit> limit_of_rank_0(rlim_t bytes) {
+  return test_world().rank() == 0 ? std::make_unique<SizeLimit>(bytes) : nullptr;
+}
+
+TEST(SharedMemory, IsDoneWithoutWhereOneRankCanMakeNone) {
+  World& world = test_world();
+  const auto limit = limit_of_rank_0(0);
+  const auto communicator = make_mpi_ring_communicator(world, {});
+  EXPECT_EQ(communicator->description(), "ring over " + world.description());
+}
+
+TEST(SharedMemory, OfWhichOneRankHasTooLittleIsToldByAll) {
+  const auto limit = limit_of_rank_0(1 << 16);
+  EXPECT_THROW(make_mpi_ring_communicator(test_world(), {}), Error);
 }
 
 std::string name_of_case(const testing::TestParamInfo<std::tuple<SumAlgorithm, bool>>& which) {

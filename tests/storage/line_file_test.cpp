@@ -4,13 +4,12 @@
 
 #include "support/overwrite.hpp"
 #include "support/scratch_folder.hpp"
+#include "support/size_limit.hpp"
 #include "support/thrown.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 
-#include <csignal>
 #include <string_view>
 
 namespace tutti {
@@ -24,26 +23,6 @@ std::string content(const std::string& path) {
   const std::vector<std::byte> bytes = read_whole(path);
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
-
-// What a full disk does, to this process alone: files end at so many bytes.
-class SizeLimit {
- public:
-  explicit SizeLimit(rlim_t bytes) : before_handler_(std::signal(SIGXFSZ, SIG_IGN)) {
-    ::getrlimit(RLIMIT_FSIZE, &before_);
-    const rlimit limit{bytes, before_.rlim_max};
-    ::setrlimit(RLIMIT_FSIZE, &limit);
-  }
-  SizeLimit(const SizeLimit&) = delete;
-  SizeLimit& operator=(const SizeLimit&) = delete;
-  ~SizeLimit() {
-    ::setrlimit(RLIMIT_FSIZE, &before_);
-    std::signal(SIGXFSZ, before_handler_);
-  }
-
- private:
-  sighandler_t before_handler_;
-  rlimit before_{};
-};
 
 TEST(LineFile, AppendsBehindWhatIsThere) {
   const ScratchFolder folder;

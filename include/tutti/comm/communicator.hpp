@@ -56,7 +56,7 @@ class Communicator {
   virtual int size() const = 0;
   virtual std::string description() const = 0;  // "ring over MPI", "solo"
 
-  // What was chosen by measuring, by ascending size; empty: nothing was.
+  // Which way sums go, by ascending size; empty: none of these.
   virtual std::vector<SumThreshold> thresholds() const { return {}; }
 
   // Zeroed memory that sums over it can use without a copy, aligned to 64 bytes at least. All ranks give a sum such

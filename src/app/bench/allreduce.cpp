@@ -226,7 +226,6 @@ std::vector<Point> measure(World& world, Backend& backend, const std::vector<Con
                       .seconds = spread_of(seconds[i]),
                       .wrong = static_cast<std::int64_t>(wrong[i])});
   }
-  world.barrier();  // nobody's memory goes while others still look there
   return points;
 }
 

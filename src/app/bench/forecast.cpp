@@ -221,7 +221,7 @@ ForecastPoint forecast(const ForecastInputs& inputs, const ForecastQuestion& que
   const PlayedStep step = play(slowest.expected(ranks));
   ForecastPoint point{.ranks = ranks, .nodes = (ranks + inputs.ranks_per_node - 1) / inputs.ranks_per_node};
   point.step_seconds = step.seconds;
-  const double misfit = ranks == 1 ? 0 : inputs.misfit;
+  const double misfit = ranks == 1 ? 0 : inputs.misfit.value_or(0);
   point.low = std::min(step.seconds, play(slowest.quantile(ranks, kQuarter)).seconds) / (1 + misfit);
   point.high = std::max(step.seconds, play(slowest.quantile(ranks, 1 - kQuarter)).seconds) * (1 + misfit);
   point.exposed_seconds = step.seconds - step.compute;
@@ -300,7 +300,10 @@ std::string forecast_inputs_table(const ForecastInputs& inputs) {
   text += line("link within a node", inputs.within) + line("link between nodes", inputs.between);
   text += fmt::format("  {:<20} {:.3f} to {:.3f} of the median, {} steps\n", "jitter of compute",
                       std::ranges::min(inputs.jitter), std::ranges::max(inputs.jitter), inputs.jitter.size());
-  return text + fmt::format("  {:<20} {:.1f} %\n", "misfit where fitted", inputs.misfit * 100);
+  return text + fmt::format("  {:<20} {}\n", "misfit where fitted",
+                            inputs.misfit
+                                ? fmt::format("{:.1f} %", *inputs.misfit * 100)
+                                : "unknown and not in the band: no whole node was measured with a core a thread");
 }
 
 std::string forecast_table(const std::vector<ForecastPoint>& points, const ForecastQuestion& question) {

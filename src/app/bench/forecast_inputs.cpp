@@ -146,7 +146,7 @@ ForecastInputs read_inputs(const Entry& root) {
   inputs.jitter = root["jitter"].list([](const Entry& ratio) { return ratio.number(0); });
   inputs.within = read_link(root["within"]);
   inputs.between = read_link(root["between"]);
-  inputs.misfit = root["misfit"].number(0);
+  if (const Entry misfit = root["misfit"]; !misfit.is_null()) inputs.misfit = misfit.number(0);
   refuse_misfit(inputs, root);
   return inputs;
 }
@@ -167,7 +167,7 @@ std::string forecast_inputs_text(const ForecastInputs& inputs) {
                   {"jitter", inputs.jitter},
                   {"within", as_json(inputs.within)},
                   {"between", as_json(inputs.between)},
-                  {"misfit", inputs.misfit}};
+                  {"misfit", inputs.misfit ? Json(*inputs.misfit) : Json(nullptr)}};
   return json.dump(2) + "\n";
 }
 

@@ -37,7 +37,8 @@ struct ForecastInputs {
   std::vector<double> jitter{1.0};  // a sample of a step's compute on one rank, over its median; ascending
   std::optional<Link> within;       // between ranks of a node; none: no two were measured
   std::optional<Link> between;      // between nodes
-  double misfit = 0;                // of this model against what was measured where it was fitted, relative
+  // Of this model against what was measured where it was fitted, relative; none: nothing there could be compared.
+  std::optional<double> misfit;
 };
 
 // As JSON. Throws an input error that names the file and the key.

@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
 
 namespace tutti {
@@ -49,14 +48,6 @@ Link fit_link(const std::vector<TimedSum>& sums, int ranks) {
                             sums.size(), ranks));
   }
   return {.latency = latency, .bytes_per_second = 1 / byte};
-}
-
-double misfit(const Link& link, const std::vector<TimedSum>& sums, int ranks) {
-  double greatest = 0;
-  for (const TimedSum& sum : sums) {
-    greatest = std::max(greatest, std::abs(all_reduce_seconds(link, sum.bytes, ranks) / sum.seconds - 1));
-  }
-  return greatest;
 }
 
 double all_reduce_seconds(const Link& link, std::int64_t bytes, int ranks) {

@@ -20,8 +20,6 @@ struct TimedSum {
 // From all-reduces of f32 over so many ranks that are alike, in a ring; two sizes at least. What all_reduce_seconds()
 // of it gives comes closest to the measured, in proportion to each. Throws an input error when nothing fits.
 Link fit_link(const std::vector<TimedSum>& sums, int ranks);
-// The greatest of |fitted / measured - 1|.
-double misfit(const Link& link, const std::vector<TimedSum>& sums, int ranks);
 
 // 2 (P - 1) messages one after the other, of bytes / P each.
 double all_reduce_seconds(const Link& link, std::int64_t bytes, int ranks);

@@ -115,8 +115,9 @@ Json tell_forecast(const ForecastInputs& inputs, const Invocation& invocation) {
 
 void refuse_forecast_without_link(const Invocation& invocation, const RankOrder& order) {
   const ScalingBench& bench = invocation.scaling;
-  if (bench.forecast.empty() || order.nodes() > 1 || !bench.between.empty()) return;
-  if (parse_forecast_ranks(bench.forecast).back() <= order.ranks()) return;
+  if (bench.forecast.empty()) return;
+  const int most = parse_forecast_ranks(bench.forecast).back();
+  if (most <= order.ranks() || order.nodes() > 1 || !bench.between.empty()) return;
   throw Error(ErrorSource::usage,
               fmt::format("--forecast {} asks for ranks on other nodes, and this launch has {} ranks on one: start it "
                           "on two nodes, or give the link between nodes in microseconds and GB/s, as --between 2,12.5",
@@ -138,12 +139,15 @@ ExitStatus forecast_from_file(World& world, const Invocation& invocation) {
 // What is as it is whatever is measured: with all ranks at work.
 struct WholeLaunch {
   std::string libraries;
+  int threads = 1;  // of each rank
   bool exchange_has_core = false;
 };
 
 WholeLaunch look_at_launch(World& world, const RunConfig& config) {
   const Assembly assembly = assemble(world, config, nullptr, Log(world.rank(), world.host(), true));
-  return {.libraries = versions_text(assembly, world), .exchange_has_core = assembly.exchange_has_core};
+  return {.libraries = versions_text(assembly, world),
+          .threads = static_cast<int>(assembly.config.threads),
+          .exchange_has_core = assembly.exchange_has_core};
 }
 
 }  // namespace
@@ -151,20 +155,19 @@ WholeLaunch look_at_launch(World& world, const RunConfig& config) {
 ExitStatus bench_scaling(World& world, const Invocation& invocation) {
   if (!invocation.scaling.forecast_from.empty()) return forecast_from_file(world, invocation);
   const RankOrder order(world);
-  const int threads = fewest_cores_per_rank(world, count_cores(world));
   std::vector<ScalingPoint> points;
   run_agreed(world, [&] {
     points = plan_points(invocation, order);
     refuse_forecast_without_link(invocation, order);
   });
-  const RunConfig all = config_for(
-      invocation, {.exchange = "ring", .ranks = order.ranks(), .batch = invocation.run.batch_size * order.ranks()},
-      threads);
+  RunConfig all = config_for(
+      invocation, {.exchange = "ring", .ranks = order.ranks(), .batch = invocation.run.batch_size * order.ranks()}, 0);
+  all.parts = 0;  // as many threads as a training that chooses neither
   const WholeLaunch launch = look_at_launch(world, all);
   std::optional<MeasuredCompute> compute;
-  if (invocation.scaling.paced) compute = measure_compute(world, invocation, threads);
+  if (invocation.scaling.paced) compute = measure_compute(world, invocation, launch.threads);
   if (world.rank() == 0) fmt::print("{}\n{}", launch.libraries, scaling_head());
-  measure_points(world, order, invocation, threads, compute, points);
+  measure_points(world, order, invocation, launch.threads, compute, points);
 
   Json results = Json::array();
   Json json{{"bench", "scaling"},
@@ -173,7 +176,7 @@ ExitStatus bench_scaling(World& world, const Invocation& invocation) {
             {"precision", invocation.run.precision},
             {"libraries", launch.libraries},
             {"hosts", order.hosts()},
-            {"threads", all.threads},
+            {"threads", launch.threads},
             {"rounds", invocation.scaling.rounds},
             {"paced", invocation.scaling.paced}};
   if (world.rank() == 0) {
@@ -182,16 +185,16 @@ ExitStatus bench_scaling(World& world, const Invocation& invocation) {
   json["results"] = results;
   write_bench_json(world, invocation.json, json.dump(2) + "\n");  // whatever becomes of the forecast
   if (!invocation.scaling.forecast.empty()) {
-    if (!compute) compute = measure_compute(world, invocation, threads);
-    ForecastInputs inputs = measure_forecast_inputs(world, order, invocation, threads, *compute);
+    if (!compute) compute = measure_compute(world, invocation, launch.threads);
+    ForecastInputs inputs = measure_forecast_inputs(world, order, invocation, launch.threads, *compute);
     run_agreed(world, [&] {
       if (world.rank() != 0) return;
       inputs.helper_thread = launch.exchange_has_core;
       inputs.misfit = misfit_of(inputs, points, invocation);
       json["forecast"] = tell_forecast(inputs, invocation);
     });
+    write_bench_json(world, invocation.json, json.dump(2) + "\n");
   }
-  write_bench_json(world, invocation.json, json.dump(2) + "\n");
   return ExitStatus::done;
 }
 

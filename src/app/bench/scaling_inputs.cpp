@@ -104,7 +104,9 @@ void add_profile(World& world, const SoloRun& solo, std::int64_t images, Measure
 double compute_seconds(const ForecastInputs& inputs) { return inputs.compute.back().times.compute_seconds(); }
 
 RunConfig config_alone(const Invocation& invocation, std::int64_t images, int threads) {
-  return config_for(invocation, {.exchange = "ring", .batch = images}, threads);
+  RunConfig config = config_for(invocation, {.exchange = "ring", .batch = images}, threads);
+  config.record_steps = "off";  // a recorded step does not tell when its layers are done
+  return config;
 }
 
 }  // namespace
@@ -144,7 +146,11 @@ ForecastInputs measure_forecast_inputs(World& world, const RankOrder& order, con
   config.parts = 2;
   const auto link_between = [&](int one, int other) {
     const auto sums = time_between(world, order.position() == one || order.position() == other, config);
-    return sums.empty() ? Link{} : fit_link(sums, 2);
+    Link link;
+    run_agreed(world, [&] {
+      if (!sums.empty()) link = fit_link(sums, 2);
+    });
+    return link;
   };
   if (order.ranks_of(1) > 1) inputs.within = link_between(0, 1);
   if (const auto& given = invocation.scaling.between; !given.empty()) {
@@ -156,8 +162,9 @@ ForecastInputs measure_forecast_inputs(World& world, const RankOrder& order, con
   return inputs;
 }
 
-double misfit_of(const ForecastInputs& inputs, const std::vector<ScalingPoint>& points, const Invocation& invocation) {
-  double misfit = 0;
+std::optional<double> misfit_of(const ForecastInputs& inputs, const std::vector<ScalingPoint>& points,
+                                const Invocation& invocation) {
+  std::optional<double> misfit;
   for (const ScalingPoint& point : points) {
     if (point.oversubscribed || point.nodes > 2 || point.ranks % inputs.ranks_per_node != 0) continue;
     const ForecastQuestion question{
@@ -165,7 +172,7 @@ double misfit_of(const ForecastInputs& inputs, const std::vector<ScalingPoint>& 
         .exchange = {.kind = parse_exchange(point.exchange), .shard_optimizer = invocation.run.shard_optimizer},
         .batch = invocation.run.batch_size};
     const double foretold = forecast(inputs, question, point.ranks).step_seconds;
-    misfit = std::max(misfit, std::abs(foretold / point.spread().median - 1));
+    misfit = std::max(misfit.value_or(0), std::abs(foretold / point.spread().median - 1));
   }
   return misfit;
 }

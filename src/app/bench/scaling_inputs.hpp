@@ -7,6 +7,7 @@
 #include "rank_order.hpp"
 #include "scaling_point.hpp"
 
+#include <optional>
 #include <vector>
 
 namespace tutti {
@@ -25,7 +26,9 @@ MeasuredCompute measure_compute(World& world, const Invocation& invocation, int 
 ForecastInputs measure_forecast_inputs(World& world, const RankOrder& order, const Invocation& invocation, int threads,
                                        const MeasuredCompute& compute);
 
-// How far forecasts are from what was measured on one whole node and two, at most, relative.
-double misfit_of(const ForecastInputs& inputs, const std::vector<ScalingPoint>& points, const Invocation& invocation);
+// How far forecasts are from what was measured on one whole node and two, at most, relative; none: neither was, or not
+// without ranks sharing cores.
+std::optional<double> misfit_of(const ForecastInputs& inputs, const std::vector<ScalingPoint>& points,
+                                const Invocation& invocation);
 
 }  // namespace tutti

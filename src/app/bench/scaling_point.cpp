@@ -45,6 +45,8 @@ RunConfig config_for(const Invocation& invocation, const ScalingPoint& point, in
   config.parts = point.ranks;
   if (config.threads == 0) config.threads = threads;
   config.exchange = point.exchange;
+  // Every step is of a whole batch, though it were larger than the data.
+  if (!invocation.given.contains("last-batch")) config.last_batch = "rollover";
   return config;
 }
 

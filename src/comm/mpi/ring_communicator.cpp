@@ -27,6 +27,8 @@ constexpr std::int64_t kChunkBytes = std::int64_t{512} << 10;
 constexpr std::int64_t kTags = 1024;
 static_assert(static_cast<std::int64_t>(OperationQueue::kInFlight) < kTags);
 
+constexpr int kMostDirect = 64;
+
 // Into how many pieces of `chunks` chunks each a sum is cut.
 std::int64_t pieces_of(std::int64_t elements, ElementType type, std::int64_t chunks = 1) {
   const std::int64_t longest = chunks * (kChunkBytes / static_cast<std::int64_t>(bytes_of(type)));
@@ -161,9 +163,11 @@ void RingCommunicator::choose(World& world) {
   std::vector<SumAlgorithm> candidates;
   if (window_) candidates.push_back(SumAlgorithm::window);
   candidates.push_back(SumAlgorithm::ring);
-  if (size_ > 2) candidates.push_back(SumAlgorithm::direct);  // of two ranks, a ring is the same
+  // Of two ranks, a ring is the same; of many, connections to all others would be opened for trying alone.
+  if (size_ > 2 && size_ <= kMostDirect) candidates.push_back(SumAlgorithm::direct);
   if (candidates.size() == 1) return;
-  const Buffer memory = allocate(kLongestMeasured);
+  Buffer memory;
+  run_agreed(world, [&] { memory = allocate(kLongestMeasured); });
   choice_ = measured_choice(world, candidates, [&](SumAlgorithm algorithm, std::int64_t bytes) {
     choice_ = SumChoice(algorithm);
     const auto sums = [&](int number) {
