@@ -61,10 +61,12 @@ was_struck() {
 # Trains as far as Slurm lets it. A job that was stopped in time, or struck, goes back into the queue, and then on from
 # the newest checkpoint; but not when scancel stopped it, or when it may not be requeued.
 train_and_go_on() { # OPTIONS
-  local run='' warned='' job task=${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}
+  local run='' warned='' job element=${SLURM_ARRAY_TASK_ID:+_$SLURM_ARRAY_TASK_ID}
   trap 'warned=1; kill -USR1 $run 2>/dev/null || true' USR1 TERM
-  task=${task:-$SLURM_JOB_ID}
-  out=${TUTTI_OUT:-runs/$SLURM_JOB_NAME-$task}
+  local task=${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}
+  local folder=${TUTTI_OUT:-runs/$SLURM_JOB_NAME-$task} # of an array, the beginning of its folders' names
+  task+=$element
+  out=$folder$element
   choose_launcher
   train "$@"
   ((status == 75)) || was_struck || exit "$status"
@@ -72,9 +74,9 @@ train_and_go_on() { # OPTIONS
   if [[ $job =~ Restarts=([0-9]+) ]] && ((BASH_REMATCH[1] > ${SLURM_RESTART_COUNT:-0})); then
     say "status $status; Slurm has put the job back into the queue"
   elif [[ $job == *JobState=COMPLETING\ Reason=None\ * ]]; then
-    say "saved and cancelled; TUTTI_OUT=$out sbatch ... goes on"
+    say "saved and cancelled; TUTTI_OUT=$folder sbatch ... goes on"
   elif [[ $job == *\ Requeue=0\ * ]]; then
-    say "status $status; a job with TUTTI_OUT=$out goes on"
+    say "status $status; a job with TUTTI_OUT=$folder goes on"
   else
     say "status $status; back into the queue"
     # Waits until Slurm ends it: one that ends by itself after a warning counts as completed.

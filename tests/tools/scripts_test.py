@@ -244,9 +244,10 @@ class SlurmJob(Jobs):
                          self.train("""echo '{"status":75,"rank":0}' >runs/tutti-7/exit.json; exit 143"""))
         self.assertEqual((65, ""), self.train("""echo '{"status":65,"rank":0}' >runs/tutti-7/exit.json; exit 143"""))
 
-    def test_names_its_task_in_an_array(self):
+    def test_of_an_array_has_a_name_and_a_folder_of_its_own(self):
         self.assertEqual((75, "requeue 5_2\n"),
-                         self.train("exit 75", SLURM_ARRAY_JOB_ID="5", SLURM_ARRAY_TASK_ID="2"))
+                         self.train("exit 75", SLURM_ARRAY_JOB_ID="5", SLURM_ARRAY_TASK_ID="2", TUTTI_OUT="runs/a"))
+        self.assertTrue((self.root / "runs/a_2").is_dir())
 
     def test_stays_away_once_cancelled_but_not_for_lack_of_time(self):
         self.assertEqual((75, ""), self.train("exit 75", "JobState=COMPLETING Reason=None"))
