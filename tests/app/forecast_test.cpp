@@ -185,7 +185,7 @@ TEST(Forecast, ReadsRanksAsASpanOrOneByOne) {
 }
 
 TEST(Forecast, SaysOnEveryLineThatItIsOne) {
-  const ForecastInputs inputs = two_layers(1, 0);
+  ForecastInputs inputs = two_layers(1, 0);
   const ForecastQuestion question = weak(Exchange::ring);
   EXPECT_THAT(forecast_table({forecast(inputs, question, 4)}, question), HasSubstr("\nforecast   weak     ring"));
   EXPECT_THAT(forecast_inputs_table(inputs), HasSubstr("link between nodes   100.0 us, 0.100 GB/s"));
