@@ -30,11 +30,18 @@ void on_ranks(World& world, bool works, const std::function<void(World& working)
   });
 }
 
+std::vector<std::vector<double>> gather_figures(World& world, const std::vector<double>& mine) {
+  std::vector<std::vector<double>> all;
+  for (const auto& bytes : world.all_gather(std::as_bytes(std::span(mine)))) {
+    std::vector<double>& theirs = all.emplace_back(bytes.size() / sizeof(double));
+    if (!bytes.empty()) std::memcpy(theirs.data(), bytes.data(), bytes.size());
+  }
+  return all;
+}
+
 std::vector<double> greatest_of_ranks(World& world, std::vector<double> figures) {
   if (figures.empty()) return figures;
-  for (const auto& bytes : world.all_gather(std::as_bytes(std::span(figures)))) {
-    std::vector<double> theirs(bytes.size() / sizeof(double));
-    std::memcpy(theirs.data(), bytes.data(), bytes.size());
+  for (const auto& theirs : gather_figures(world, figures)) {
     for (std::size_t i = 0; i < figures.size(); ++i) figures[i] = std::max(figures[i], theirs.at(i));
   }
   return figures;

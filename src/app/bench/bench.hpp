@@ -34,6 +34,8 @@ ExitStatus bench_step(World& world, const Invocation& invocation);
 void on_ranks(World& world, bool works, const std::function<void(World& working)>& work);
 void on_first_ranks(World& world, int ranks, const std::function<void(World& working)>& work);
 
+// Every rank's figures, by rank; any number of them. Collective.
+std::vector<std::vector<double>> gather_figures(World& world, const std::vector<double>& mine);
 // Of each of these figures, the greatest that any rank saw. Every rank gives as many. Collective.
 std::vector<double> greatest_of_ranks(World& world, std::vector<double> figures);
 

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstring>
 #include <set>
 #include <span>
 #include <utility>
@@ -36,16 +35,6 @@ StepTimes unpacked(std::span<const double> figures) {
     times.compute.push_back({.seconds = figures[i], .final_elements = static_cast<std::int64_t>(figures[i + 1])});
   }
   return times;
-}
-
-std::vector<std::vector<double>> gather(World& world, const std::vector<double>& mine) {
-  std::vector<std::vector<double>> all;
-  for (const auto& bytes : world.all_gather(std::as_bytes(std::span(mine)))) {
-    std::vector<double> figures(bytes.size() / sizeof(double));
-    std::memcpy(figures.data(), bytes.data(), bytes.size());
-    all.push_back(std::move(figures));
-  }
-  return all;
 }
 
 struct SoloRun {
@@ -86,13 +75,13 @@ std::set<std::int64_t> images_a_rank(const Invocation& invocation) {
 void add_profile(World& world, const SoloRun& solo, std::int64_t images, MeasuredCompute& measured) {
   std::vector<StepTimes> by_rank;
   for (const auto& figures :
-       gather(world, solo.steps.empty() ? std::vector<double>{} : packed(median_of(solo.steps)))) {
+       gather_figures(world, solo.steps.empty() ? std::vector<double>{} : packed(median_of(solo.steps)))) {
     if (!figures.empty()) by_rank.push_back(unpacked(figures));
   }
   measured.profiles.push_back({.images = images, .times = median_of(by_rank)});
   std::vector<double> seconds;
   for (const StepTimes& step : solo.steps) seconds.push_back(step.compute_seconds());
-  for (const auto& theirs : gather(world, seconds)) {
+  for (const auto& theirs : gather_figures(world, seconds)) {
     for (const double its : theirs) {
       measured.ratios.push_back(its / measured.profiles.back().times.compute_seconds());
     }
