@@ -41,5 +41,11 @@ TEST(BenchAllreduce, ChecksEveryWayAtEverySizeAndTellsWhatIsChosen) {
   EXPECT_EQ(count(bench.out, "ranks on 1 hosts: "), 2) << bench.out;
 }
 
+TEST(BenchAllreduce, RefusesWhatSeveralRanksCannotUseOnce) {
+  const ChildResult bench = run_trainer(2, {"bench", "allreduce", "--device", "cpu", "--comm", "solo"});
+  EXPECT_EQ(bench.status, 64);
+  EXPECT_EQ(count(bench.err, "--comm solo is for one rank"), 1) << bench.err;
+}
+
 }  // namespace
 }  // namespace tutti

@@ -182,7 +182,8 @@ std::unique_ptr<Communicator> make_if_possible(World& world, SumAlgorithm algori
 
 // What the run's own would be, beside what it is made of.
 std::vector<Contender> contenders_of(World& world, const Invocation& invocation, const ChosenProcessor& processor) {
-  std::shared_ptr<Communicator> own = choose_communicator(world, invocation.run, processor, false);
+  std::shared_ptr<Communicator> own;
+  run_agreed(world, [&] { own = choose_communicator(world, invocation.run, processor, false); });
   std::vector<Contender> contenders;
   if (!processor.is_gpu()) {
     for (const SumAlgorithm algorithm : {SumAlgorithm::ring, SumAlgorithm::direct, SumAlgorithm::window}) {
