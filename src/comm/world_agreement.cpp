@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <exception>
 #include <new>
 #include <optional>
@@ -93,6 +94,22 @@ std::vector<std::string> all_gather_text(World& world, const std::string& mine) 
   std::vector<std::string> texts;
   for (const auto& bytes : world.all_gather(std::as_bytes(std::span(mine)))) texts.push_back(text_of(bytes));
   return texts;
+}
+
+std::vector<std::vector<double>> all_gather_figures(World& world, const std::vector<double>& mine) {
+  std::vector<std::vector<double>> all;
+  for (const auto& bytes : world.all_gather(std::as_bytes(std::span(mine)))) {
+    std::vector<double>& theirs = all.emplace_back(bytes.size() / sizeof(double));
+    if (!bytes.empty()) std::memcpy(theirs.data(), bytes.data(), bytes.size());
+  }
+  return all;
+}
+
+std::vector<double> greatest_of_ranks(World& world, std::vector<double> figures) {
+  for (const auto& theirs : all_gather_figures(world, figures)) {
+    for (std::size_t i = 0; i < figures.size(); ++i) figures[i] = std::max(figures[i], theirs.at(i));
+  }
+  return figures;
 }
 
 void run_agreed(World& world, const std::function<void()>& action) {

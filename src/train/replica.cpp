@@ -1,7 +1,6 @@
 #include "replica.hpp"
 
 #include "tutti/base/digest.hpp"
-#include "tutti/base/stopwatch.hpp"
 
 #include "elements.hpp"
 #include "paced_time.hpp"
@@ -72,20 +71,32 @@ Replica::Replica(const TrainerParts& parts, const TrainerOptions& options)
 }
 
 std::optional<std::uint64_t> Replica::step(const StepRequest& request) {
+  StepClock clock(*stream_, request.times);
   TeamStep step{.batches = loader_.next(*stream_), .seed = seed_, .step = request.step, .measured = dealer_.measures()};
-  for (team_.play(step, ready()); !exchanged(request.step); team_.play(step, ready())) step.counts = false;
+  clock.end(&StepTimes::input);
+  const auto ready = [&](std::int64_t final_elements) {
+    clock.end_stretch(final_elements);
+    sync_.ready(final_elements, *stream_);
+    clock.end(&StepTimes::driving);
+  };
+  for (team_.play(step, ready); !exchanged(request.step); team_.play(step, ready)) {
+    step.counts = false;
+    clock.start_again();
+  }
+  clock.end(&StepTimes::waiting);
   std::optional<std::uint64_t> gradients_digest;
   if (request.digests_gradients) {
     gather_owned(communicator_, ownership_, arena_.gradients(), *stream_);
     gradients_digest = digest_of_block(arena_.gradients());
   }
-  update(request);
+  update(request, clock);
   return gradients_digest;
 }
 
 void Replica::step_with(const Tensor& gradients, const StepRequest& request) {
   for (team_.take(gradients, ready()); !exchanged(request.step);) team_.take(gradients, ready());
-  update(request);
+  StepClock clock(*stream_, request.times);
+  update(request, clock);
 }
 
 void Replica::deal() {
@@ -99,50 +110,17 @@ bool Replica::exchanged(std::int64_t step) {
 }
 
 // Those who own elements update them; then all have all.
-void Replica::update(const StepRequest& request) {
-  update_own(request);
-  pass_on_weights();
-  weights_.refresh(*stream_);
-}
-
-void Replica::update_own(const StepRequest& request) {
+void Replica::update(const StepRequest& request, StepClock& clock) {
   optimizer_->apply(*stream_, arena_, request.learning_rate, request.step + 1);
   update_statistics();
+  clock.end(&StepTimes::update);
+  pass_on_weights();
+  clock.end(&StepTimes::waiting);
+  weights_.refresh(*stream_);
+  clock.end(&StepTimes::update);
 }
 
 void Replica::pass_on_weights() { gather_owned(communicator_, ownership_, arena_.weights(), *stream_); }
-
-StepTimes Replica::timed_step(const StepRequest& request) {
-  StepTimes times;
-  stream_->synchronize();
-  Stopwatch watch;
-  const auto lap = [&] {
-    stream_->synchronize();
-    const double seconds = watch.seconds();
-    watch.restart();
-    return seconds;
-  };
-  TeamStep step{.batches = loader_.next(*stream_), .seed = seed_, .step = request.step};
-  times.input = lap();
-  const auto ready = [&](std::int64_t final_elements) {
-    times.compute.push_back({.seconds = lap(), .final_elements = final_elements});
-    sync_.ready(final_elements, *stream_);
-    times.driving += lap();
-  };
-  for (team_.play(step, ready); !exchanged(request.step); team_.play(step, ready)) {
-    step.counts = false;
-    times.waiting += times.compute_seconds() + lap();
-    times.compute.clear();
-  }
-  times.waiting += lap();
-  update_own(request);
-  times.update = lap();
-  pass_on_weights();
-  times.waiting += lap();
-  weights_.refresh(*stream_);
-  times.update += lap();
-  return times;
-}
 
 double Replica::owned_share() const {
   std::int64_t elements = 0;

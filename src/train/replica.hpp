@@ -9,6 +9,7 @@
 #include "ownership.hpp"
 #include "part_dealer.hpp"
 #include "part_team.hpp"
+#include "step_clock.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -23,6 +24,7 @@ struct StepRequest {
   std::int64_t step = 0;  // of the run, counted from 0
   double learning_rate = 0;
   bool digests_gradients = false;
+  StepTimes* times = nullptr;  // wanted there, borrowed: phases and layers are then waited for
 };
 
 class Replica {
@@ -39,8 +41,7 @@ class Replica {
 
   // The loader's next step. Returns the digest of the gradients when it was asked for. Collective. Asynchronous.
   std::optional<std::uint64_t> step(const StepRequest& request);
-  // The same, timed; and one whose input, compute and update are slept through. Collective.
-  StepTimes timed_step(const StepRequest& request);
+  // One whose input, compute and update are slept through. Collective.
   StepTimes paced_step(const StepTimes& pace, std::int64_t step);
   const std::vector<std::int64_t>& bucket_ends() const { return ownership_.bucket_ends(); }
   // Exchange and update alone. Collective. Asynchronous.
@@ -79,9 +80,7 @@ class Replica {
   }
   // Whether the gradients of the step now stand.
   bool exchanged(std::int64_t step);
-  void update(const StepRequest& request);
-  // Of what this rank owns.
-  void update_own(const StepRequest& request);
+  void update(const StepRequest& request, StepClock& clock);
   void update_statistics();
   // Of the block, what this rank updates.
   double owned_share() const;

@@ -201,8 +201,10 @@ void Trainer::Run::step() {
 }
 
 StepTimes Trainer::Run::timed_step() {
-  const StepRequest now = request();
-  const StepTimes times = replica_.timed_step(now);
+  StepTimes times;
+  StepRequest now = request();
+  now.times = &times;
+  replica_.step(now);
   advance(now);
   return times;
 }

@@ -94,6 +94,10 @@ class Communicator {
 // One rank: sums are what they are. Memory is the processor's (borrowed), or else the host's.
 std::unique_ptr<Communicator> make_solo_communicator(Backend* processor = nullptr);
 
+// How sums over MPI go on their way: so many operations at once, in messages of at most so many bytes.
+constexpr std::size_t kSumsInFlight = 4;
+constexpr std::int64_t kLongestMessageBytes = std::int64_t{512} << 10;
+
 struct RingOptions {
   // Drive operations from a helper thread; wants a core that does not compute.
   bool helper_thread = false;

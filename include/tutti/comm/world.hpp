@@ -74,6 +74,11 @@ std::unique_ptr<World> make_mpi_world();
 std::string broadcast_text(World& world, const std::string& text, int root);
 std::vector<std::string> all_gather_text(World& world, const std::string& mine);
 
+// Every rank's figures, by rank; any number of them. Collective.
+std::vector<std::vector<double>> all_gather_figures(World& world, const std::vector<double>& mine);
+// Of each figure, the greatest that any rank gave. Every rank gives as many. Collective.
+std::vector<double> greatest_of_ranks(World& world, std::vector<double> figures);
+
 // Runs `action` on every rank and votes; a collective inside it must be reached by all ranks or by none. When
 // any rank's action threw, every rank throws: the lowest failing rank's error, marked as raised on all ranks,
 // with that rank and host named when not all failed alike. Collective.

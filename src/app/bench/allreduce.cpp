@@ -6,6 +6,7 @@
 
 #include "bench.hpp"
 #include "processors.hpp"
+#include "rank_order.hpp"
 #include "resolve_options.hpp"
 #include "sum_times.hpp"
 
@@ -16,7 +17,6 @@
 #include <array>
 #include <functional>
 #include <memory>
-#include <set>
 #include <utility>
 
 namespace tutti {
@@ -198,11 +198,6 @@ std::vector<Contender> contenders_of(World& world, const Invocation& invocation,
   return contenders;
 }
 
-int hosts_of(World& world) {
-  const auto hosts = all_gather_text(world, world.host());
-  return static_cast<int>(std::set<std::string>(hosts.begin(), hosts.end()).size());
-}
-
 std::vector<Point> measure(World& world, Backend& backend, const std::vector<Contender>& contenders,
                            std::int64_t elements, std::int64_t rounds) {
   std::vector<std::unique_ptr<Sums>> sums;
@@ -243,7 +238,7 @@ Json choices_of(const Communicator& communicator) {
 
 void bench_ranks(World& world, const Invocation& invocation, const ChosenProcessor& processor, Json& json) {
   const AllreduceBench& bench = invocation.allreduce;
-  const int hosts = hosts_of(world);
+  const int hosts = RankOrder(world).nodes();
   const std::vector<Contender> contenders = contenders_of(world, invocation, processor);
   const Communicator& own = *contenders.back().communicator;
   if (world.rank() == 0) fmt::print("{} ranks on {} hosts: {}\n", world.size(), hosts, own.description());

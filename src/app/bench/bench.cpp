@@ -5,7 +5,6 @@
 #include "tutti/storage/whole_file.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <optional>
 #include <span>
 #include <utility>
@@ -28,23 +27,6 @@ void on_ranks(World& world, bool works, const std::function<void(World& working)
   run_agreed(world, [&] {
     if (shared) throw *shared;
   });
-}
-
-std::vector<std::vector<double>> gather_figures(World& world, const std::vector<double>& mine) {
-  std::vector<std::vector<double>> all;
-  for (const auto& bytes : world.all_gather(std::as_bytes(std::span(mine)))) {
-    std::vector<double>& theirs = all.emplace_back(bytes.size() / sizeof(double));
-    if (!bytes.empty()) std::memcpy(theirs.data(), bytes.data(), bytes.size());
-  }
-  return all;
-}
-
-std::vector<double> greatest_of_ranks(World& world, std::vector<double> figures) {
-  if (figures.empty()) return figures;
-  for (const auto& theirs : gather_figures(world, figures)) {
-    for (std::size_t i = 0; i < figures.size(); ++i) figures[i] = std::max(figures[i], theirs.at(i));
-  }
-  return figures;
 }
 
 RunConfig config_for_steps(const Invocation& invocation, std::int64_t steps) {

@@ -34,11 +34,6 @@ ExitStatus bench_step(World& world, const Invocation& invocation);
 void on_ranks(World& world, bool works, const std::function<void(World& working)>& work);
 void on_first_ranks(World& world, int ranks, const std::function<void(World& working)>& work);
 
-// Every rank's figures, by rank; any number of them. Collective.
-std::vector<std::vector<double>> gather_figures(World& world, const std::vector<double>& mine);
-// Of each of these figures, the greatest that any rank saw. Every rank gives as many. Collective.
-std::vector<double> greatest_of_ranks(World& world, std::vector<double> figures);
-
 // The user's run with data of our own unless others were asked for, and no other end than these steps.
 RunConfig config_for_steps(const Invocation& invocation, std::int64_t steps);
 // The steps to time on this processor: several at once where they are enqueued, so that none waits for its end.

@@ -81,7 +81,7 @@ class Traffic {
                     "two of them, or give latency and bytes_per_second",
                     inputs.source, link, ranks, inputs.ranks_per_node)};
   }
-  static double pieces_of(double bytes) { return std::max(1.0, std::ceil(bytes / QueuedMessages::kLongestMessage)); }
+  static double pieces_of(double bytes) { return std::max(1.0, std::ceil(bytes / kLongestMessageBytes)); }
 
   // In a ring every message waits for the slowest of its round.
   std::size_t slower_for(double bytes) const {

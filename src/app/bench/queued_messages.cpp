@@ -11,7 +11,7 @@ double QueuedMessages::play(const std::vector<QueuedOperation>& operations, doub
   std::size_t admitted = 0;
   double done = 0;  // all before the oldest
   while (oldest < operations.size()) {
-    for (; admitted < std::min(operations.size(), oldest + kInFlight); ++admitted) {
+    for (; admitted < std::min(operations.size(), oldest + kSumsInFlight); ++admitted) {
       flights[admitted].time = next_look(std::max(operations[admitted].ready, done));
     }
     Flight* next = nullptr;

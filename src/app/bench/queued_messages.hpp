@@ -2,6 +2,8 @@
 // Operations of the exchange on their way, as one rank sees them: messages one after the other within an operation, a
 // few operations at once, and links that serve one message at a time. Plays out src/comm/mpi/operation_queue.
 
+#include "tutti/comm/communicator.hpp"
+
 #include "link_fit.hpp"
 
 #include <cstddef>
@@ -25,10 +27,6 @@ struct QueuedOperation {
 
 class QueuedMessages {
  public:
-  // Operations going at once, and the bytes of a message at most: those of the exchange over MPI.
-  static constexpr std::size_t kInFlight = 4;
-  static constexpr double kLongestMessage = 512 << 10;
-
   explicit QueuedMessages(std::vector<Link> links) : links_(std::move(links)), free_(links_.size()) {}
 
   // Until the last of these times, ascending, messages are sent and taken in at them alone; then, and with none, at any

@@ -42,10 +42,7 @@ std::vector<ForecastQuestion> questions_of(const Invocation& invocation) {
   std::vector<ForecastQuestion> questions;
   for (const ScalingMode mode : modes_of(invocation.scaling)) {
     for (const std::string& exchange : exchanges_of(invocation)) {
-      questions.push_back(
-          {.mode = mode,
-           .exchange = {.kind = parse_exchange(exchange), .shard_optimizer = invocation.run.shard_optimizer},
-           .batch = invocation.run.batch_size});
+      questions.push_back(question_for(invocation, mode, exchange));
     }
   }
   return questions;

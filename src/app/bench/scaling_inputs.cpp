@@ -75,22 +75,19 @@ std::set<std::int64_t> images_a_rank(const Invocation& invocation) {
 void add_profile(World& world, const SoloRun& solo, std::int64_t images, MeasuredCompute& measured) {
   std::vector<StepTimes> by_rank;
   for (const auto& figures :
-       gather_figures(world, solo.steps.empty() ? std::vector<double>{} : packed(median_of(solo.steps)))) {
+       all_gather_figures(world, solo.steps.empty() ? std::vector<double>{} : packed(median_of(solo.steps)))) {
     if (!figures.empty()) by_rank.push_back(unpacked(figures));
   }
   measured.profiles.push_back({.images = images, .times = median_of(by_rank)});
   std::vector<double> seconds;
   for (const StepTimes& step : solo.steps) seconds.push_back(step.compute_seconds());
-  for (const auto& theirs : gather_figures(world, seconds)) {
+  for (const auto& theirs : all_gather_figures(world, seconds)) {
     for (const double its : theirs) {
       measured.ratios.push_back(its / measured.profiles.back().times.compute_seconds());
     }
   }
   measured.bucket_ends = solo.bucket_ends;
 }
-
-// Of the largest measured batch.
-double compute_seconds(const ForecastInputs& inputs) { return inputs.compute.back().times.compute_seconds(); }
 
 RunConfig config_alone(const Invocation& invocation, std::int64_t images, int threads) {
   RunConfig config = config_for(invocation, {.exchange = "ring", .batch = images}, threads);
@@ -130,7 +127,9 @@ ForecastInputs measure_forecast_inputs(World& world, const RankOrder& order, con
     inputs.jitter = compute.ratios;
     SoloRun first;
     on_first_ranks(world, 1, [&](World& alone) { first = compute_alone(alone, config, invocation.steps); });
-    if (world.rank() == 0) inputs.crowding = compute_seconds(inputs) / median_of(first.steps).compute_seconds();
+    if (world.rank() == 0) {
+      inputs.crowding = inputs.compute.back().times.compute_seconds() / median_of(first.steps).compute_seconds();
+    }
   }
   config.parts = 2;
   const auto link_between = [&](int one, int other) {
@@ -156,10 +155,7 @@ std::optional<double> misfit_of(const ForecastInputs& inputs, const std::vector<
   std::optional<double> misfit;
   for (const ScalingPoint& point : points) {
     if (point.oversubscribed || point.nodes > 2 || point.ranks % inputs.ranks_per_node != 0) continue;
-    const ForecastQuestion question{
-        .mode = point.mode,
-        .exchange = {.kind = parse_exchange(point.exchange), .shard_optimizer = invocation.run.shard_optimizer},
-        .batch = invocation.run.batch_size};
+    const ForecastQuestion question = question_for(invocation, point.mode, point.exchange);
     const double foretold = forecast(inputs, question, point.ranks).step_seconds;
     misfit = std::max(misfit.value_or(0), std::abs(foretold / point.spread().median - 1));
   }

@@ -38,6 +38,12 @@ Spread ScalingPoint::spread() const {
   return spread;
 }
 
+ForecastQuestion question_for(const Invocation& invocation, ScalingMode mode, const std::string& exchange) {
+  return {.mode = mode,
+          .exchange = {.kind = parse_exchange(exchange), .shard_optimizer = invocation.run.shard_optimizer},
+          .batch = invocation.run.batch_size};
+}
+
 RunConfig config_for(const Invocation& invocation, const ScalingPoint& point, int threads) {
   const TimedSteps& steps = invocation.steps;
   RunConfig config = config_for_steps(invocation, steps.warmup + steps.timed + kMostTimedApart);

@@ -29,6 +29,9 @@ struct ScalingPoint {
   double images_per_second() const { return static_cast<double>(batch) / spread().median; }
 };
 
+// What a forecast is asked of points of this kind.
+ForecastQuestion question_for(const Invocation& invocation, ScalingMode mode, const std::string& exchange);
+
 // Every rank count runs the same steps on as many threads a rank, so that only the ranks differ.
 RunConfig config_for(const Invocation& invocation, const ScalingPoint& point, int threads);
 

@@ -19,9 +19,8 @@ StepAccount lost(const ScalingPoint& point, const ScalingPoint& first) {
   const StepAccount now = point.account();
   const StepAccount ideal = first.account();
   StepAccount lost;
-  for (const auto item : {&StepAccount::input, &StepAccount::compute, &StepAccount::imbalance, &StepAccount::exchange,
-                          &StepAccount::update}) {
-    lost.*item = 100 * (now.*item - share * ideal.*item) / now.total();
+  for (const StepItem& item : kStepItems) {
+    lost.*item.seconds = 100 * (now.*item.seconds - share * ideal.*item.seconds) / now.total();
   }
   return lost;
 }
@@ -49,7 +48,9 @@ std::string scaling_line(const ScalingPoint& point, const ScalingPoint& first) {
 
 Json scaling_json(const ScalingPoint& point, const ScalingPoint& first) {
   const Spread step = point.spread();
-  const StepAccount time = point.account();
+  const StepAccount account = point.account();
+  Json time;
+  for (const StepItem& item : kStepItems) time[item.name] = account.*item.seconds;
   return {{"mode", name_of(point.mode)},
           {"exchange", point.exchange},
           {"nodes", point.nodes},
@@ -61,12 +62,7 @@ Json scaling_json(const ScalingPoint& point, const ScalingPoint& first) {
           {"images_per_second", point.images_per_second()},
           {"efficiency", efficiency(point, first)},
           {"oversubscribed", point.oversubscribed},
-          {"time",
-           {{"input", time.input},
-            {"compute", time.compute},
-            {"imbalance", time.imbalance},
-            {"exchange", time.exchange},
-            {"update", time.update}}}};
+          {"time", time}};
 }
 
 Json forecast_json(const ForecastPoint& point, const ForecastQuestion& question) {

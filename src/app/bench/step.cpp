@@ -1,18 +1,14 @@
 #include "tutti/base/error.hpp"
-#include "tutti/base/log.hpp"
-#include "tutti/train/trainer.hpp"
 
-#include "assemble.hpp"
 #include "bench.hpp"
-#include "plan_choices.hpp"
 #include "process_clock.hpp"
+#include "readied.hpp"
 #include "run_record.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include <sys/resource.h>
 
-#include <optional>
 #include <string>
 
 namespace tutti {
@@ -33,16 +29,14 @@ struct StepFigures {
   double peak_mib = 0;
 };
 
-StepFigures measure(World& world, const Assembly& assembly, TimedSteps steps) {
-  std::optional<Trainer> trainer;
-  build_alike(world, assembly.config, *assembly.backend,
-              [&] { trainer.emplace(assembly.parts(), assembly.options, RunFacts{}); });
-  trainer->step();
-  trainer->settle();
+StepFigures measure(World& world, Readied& run, TimedSteps steps) {
+  run.trainer->step();
+  run.trainer->settle();
   StepFigures figures{.step = {}, .first_step = greatest_of_ranks(world, {seconds_since_process_start()}).front()};
   --steps.warmup;  // done above
-  figures.step = spread_of(time_steps(world, *trainer, steps_for(*assembly.backend, steps), [&] { trainer->step(); }));
-  figures.images_per_second = static_cast<double>(assembly.config.batch_size) / figures.step.median;
+  figures.step =
+      spread_of(time_steps(world, *run.trainer, steps_for(*run.assembly.backend, steps), [&] { run.trainer->step(); }));
+  figures.images_per_second = static_cast<double>(run.assembly.config.batch_size) / figures.step.median;
   figures.peak_mib = greatest_of_ranks(world, {peak_resident_mib()}).front();
   return figures;
 }
@@ -80,12 +74,12 @@ Json as_json(const StepFigures& figures, const RunConfig& config, const std::str
 
 ExitStatus bench_step(World& world, const Invocation& invocation) {
   const TimedSteps& steps = invocation.steps;
-  const RunConfig config = config_for_steps(invocation, steps.warmup + steps.timed);
-  const Assembly assembly = assemble(world, config, nullptr, Log(world.rank(), world.host(), true));
-  const StepFigures figures = measure(world, assembly, steps);
-  const std::string libraries = versions_text(assembly, world);
-  if (world.rank() == 0) tell(figures, assembly.config, libraries);
-  write_bench_json(world, invocation.json, as_json(figures, assembly.config, libraries, world.size()).dump(2) + "\n");
+  Readied run(world, config_for_steps(invocation, steps.warmup + steps.timed));
+  const StepFigures figures = measure(world, run, steps);
+  const RunConfig& config = run.assembly.config;
+  const std::string libraries = versions_text(run.assembly, world);
+  if (world.rank() == 0) tell(figures, config, libraries);
+  write_bench_json(world, invocation.json, as_json(figures, config, libraries, world.size()).dump(2) + "\n");
   return ExitStatus::done;
 }
 

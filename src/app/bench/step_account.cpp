@@ -1,44 +1,22 @@
 #include "step_account.hpp"
 
-#include "bench.hpp"
+#include "tutti/base/spread.hpp"
 
 #include <algorithm>
-#include <array>
-#include <cstring>
-#include <span>
+#include <utility>
 
 namespace tutti {
 namespace {
 
-// What the others need to know of a rank's step.
-struct Phases {
-  double input = 0;
-  double compute = 0;
-  double exchange = 0;
-  double update = 0;
-};
-
-StepAccount account_for(const std::vector<Phases>& ranks) {
-  StepAccount account;
-  double slowest = 0;
-  for (const Phases& mine : ranks) {
-    account.input += mine.input;
-    account.compute += mine.compute;
-    account.exchange += mine.exchange;
-    account.update += mine.update;
-    slowest = std::max(slowest, mine.compute);
-  }
-  for (double* sum : {&account.input, &account.compute, &account.exchange, &account.update}) {
-    *sum /= static_cast<double>(ranks.size());
-  }
+// Of one step, from what each rank saw.
+StepAccount account_of_step(const std::vector<StepAccount>& ranks) {
+  StepAccount account = mean_of(ranks);
   // Who is early waits in the exchange for who is late.
+  const double slowest = std::ranges::max(ranks, {}, &StepAccount::compute).compute;
   account.imbalance = std::min(slowest - account.compute, account.exchange);
   account.exchange -= account.imbalance;
   return account;
 }
-
-constexpr std::array kItems{&StepAccount::input, &StepAccount::compute, &StepAccount::imbalance, &StepAccount::exchange,
-                            &StepAccount::update};
 
 template <class Item>
 double median_by(const Item& item, std::size_t count) {
@@ -50,21 +28,26 @@ double median_by(const Item& item, std::size_t count) {
 }  // namespace
 
 StepAccount account_for(World& world, const std::vector<StepTimes>& steps) {
-  std::vector<Phases> mine;
+  std::vector<double> mine;
   for (const StepTimes& step : steps) {
-    mine.push_back({step.input, step.compute_seconds(), step.exchange(), step.update});
+    const StepAccount seen{
+        .input = step.input, .compute = step.compute_seconds(), .exchange = step.exchange(), .update = step.update};
+    for (const StepItem& item : kStepItems) mine.push_back(seen.*item.seconds);
   }
-  std::vector<std::vector<Phases>> by_step(steps.size());
-  for (const auto& bytes : world.all_gather(std::as_bytes(std::span(mine)))) {
-    std::vector<Phases> theirs(steps.size());
-    std::memcpy(theirs.data(), bytes.data(), bytes.size());
-    for (std::size_t i = 0; i < theirs.size(); ++i) by_step[i].push_back(theirs[i]);
-  }
+  const auto figures = all_gather_figures(world, mine);
   std::vector<StepAccount> accounts;
-  for (const auto& ranks : by_step) accounts.push_back(account_for(ranks));
+  for (std::size_t step = 0; step < steps.size(); ++step) {
+    std::vector<StepAccount> ranks(figures.size());
+    for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+      for (std::size_t i = 0; i < kStepItems.size(); ++i) {
+        ranks[rank].*kStepItems[i].seconds = figures[rank].at(step * kStepItems.size() + i);
+      }
+    }
+    accounts.push_back(account_of_step(ranks));
+  }
   StepAccount median;
-  for (const auto item : kItems) {
-    median.*item = median_by([&](std::size_t i) { return accounts[i].*item; }, accounts.size());
+  for (const StepItem& item : kStepItems) {
+    median.*item.seconds = median_by([&](std::size_t i) { return accounts[i].*item.seconds; }, accounts.size());
   }
   return median;
 }
@@ -82,8 +65,10 @@ StepTimes median_of(const std::vector<StepTimes>& steps) {
 
 StepAccount mean_of(const std::vector<StepAccount>& accounts) {
   StepAccount mean;
-  for (const auto item : kItems) {
-    for (const StepAccount& account : accounts) mean.*item += account.*item / static_cast<double>(accounts.size());
+  for (const StepItem& item : kStepItems) {
+    for (const StepAccount& account : accounts) {
+      mean.*item.seconds += account.*item.seconds / static_cast<double>(accounts.size());
+    }
   }
   return mean;
 }

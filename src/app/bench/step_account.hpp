@@ -5,6 +5,7 @@
 #include "tutti/comm/world.hpp"
 #include "tutti/train/step_times.hpp"
 
+#include <array>
 #include <vector>
 
 namespace tutti {
@@ -18,6 +19,16 @@ struct StepAccount {
 
   double total() const { return input + compute + imbalance + exchange + update; }
 };
+
+// By name.
+struct StepItem {
+  const char* name;
+  double StepAccount::*seconds;
+};
+inline constexpr std::array kStepItems{
+    StepItem{"input", &StepAccount::input}, StepItem{"compute", &StepAccount::compute},
+    StepItem{"imbalance", &StepAccount::imbalance}, StepItem{"exchange", &StepAccount::exchange},
+    StepItem{"update", &StepAccount::update}};
 
 // Of the same steps on every rank, one at least: medians over the steps. Collective.
 StepAccount account_for(World& world, const std::vector<StepTimes>& steps);

@@ -21,7 +21,7 @@ void DirectOperation::send_values() {
   const std::size_t bytes = part_of(work_.values, work_.ending_at(place_.rank)).bytes();
   received_ = std::make_unique_for_overwrite<std::byte[]>(bytes * static_cast<std::size_t>(place_.size - 1));
   for (int places = 1; places < place_.size; ++places) {
-    const int rank = rank_after(places);
+    const int rank = place_.rank_after(places);
     post_receive(rank, received_.get() + bytes * static_cast<std::size_t>(places - 1), bytes);
     post_send(rank, part_of(work_.values, work_.ending_at(rank)));
   }
@@ -46,7 +46,7 @@ void DirectOperation::pass_on() {
   if (work_.then && own.elements() > 0) work_.then(own);
   if (is_empty(work_.results)) return;
   for (int places = 1; places < place_.size; ++places) {
-    const int rank = rank_after(places);
+    const int rank = place_.rank_after(places);
     const Tensor theirs = part_of(work_.results, work_.ending_at(rank));
     post_receive(rank, static_cast<std::byte*>(theirs.data), theirs.bytes());
     post_send(rank, part_of(work_.results, own));

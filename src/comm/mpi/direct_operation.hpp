@@ -25,8 +25,6 @@ class DirectOperation final : public Operation {
  private:
   enum class Stage { adding, passing_on, over };
 
-  // The rank that is so many places behind this one.
-  int rank_after(int places) const { return (place_.rank + places) % place_.size; }
   void send_values();
   void add_up();
   void pass_on();

@@ -19,6 +19,9 @@ struct RankPlace {
   int rank = 0;
   int size = 1;
   std::atomic<std::uint64_t>& bytes_sent;
+
+  // The rank that is so many places behind this one, less than `size`.
+  int rank_after(int places) const { return (rank + places) % size; }
 };
 
 struct Given {

@@ -1,6 +1,7 @@
 #include "operation_queue.hpp"
 
 #include "tutti/base/error.hpp"
+#include "tutti/comm/communicator.hpp"
 
 #include "../patience.hpp"
 
@@ -85,7 +86,7 @@ bool OperationQueue::drive() noexcept {
 
 bool OperationQueue::admit() {
   bool moved = false;
-  while (in_flight_.size() < kInFlight) {
+  while (in_flight_.size() < kSumsInFlight) {
     {
       const std::lock_guard lock(mutex_);
       if (waiting_.empty() || !may_start_beside_others(waiting_.front())) return moved;

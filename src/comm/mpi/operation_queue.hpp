@@ -34,14 +34,12 @@ using Operations = std::vector<std::unique_ptr<Operation>>;
 // What operations work on, borrowed: up to two tensors' memory.
 using OperationMemory = std::array<std::span<const std::byte>, 2>;
 
-// At most kInFlight operations are going at once, all within kInFlight places of the oldest. Operations pushed together
-// are of disjoint memory; those of different pushes on overlapping memory follow one another. An exception ends the
-// queue and is thrown by finish(), whoever met it. Destroying a queue with operations in flight does not wait for them;
-// it is for a process about to abort.
+// At most kSumsInFlight operations are going at once, all within as many places of the oldest. Operations pushed
+// together are of disjoint memory; those of different pushes on overlapping memory follow one another. An exception ends
+// the queue and is thrown by finish(), whoever met it. Destroying a queue with operations in flight does not wait for
+// them; it is for a process about to abort.
 class OperationQueue {
  public:
-  static constexpr std::size_t kInFlight = 4;
-
   explicit OperationQueue(bool helper_thread);
 
   // Without a helper thread, also starts what may start, so that the first messages leave at once.

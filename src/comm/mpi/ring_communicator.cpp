@@ -20,18 +20,16 @@
 namespace tutti::mpi {
 namespace {
 
-// A long sum is cut into rings with chunks of this size at most, so that adding one overlaps receiving the
-// next, and a chunk stays in the cache between the two.
-constexpr std::int64_t kChunkBytes = std::int64_t{512} << 10;
 // Rings that can be going at once are few; tags up to 32767 are every MPI library's.
 constexpr std::int64_t kTags = 1024;
-static_assert(static_cast<std::int64_t>(OperationQueue::kInFlight) < kTags);
+static_assert(static_cast<std::int64_t>(kSumsInFlight) < kTags);
 
 constexpr int kMostDirect = 64;
 
-// Into how many pieces of `chunks` chunks each a sum is cut.
+// Into how many pieces of `chunks` chunks each a sum is cut. A chunk is a message: adding one overlaps receiving the
+// next, and it stays in the cache between the two.
 std::int64_t pieces_of(std::int64_t elements, ElementType type, std::int64_t chunks = 1) {
-  const std::int64_t longest = chunks * (kChunkBytes / static_cast<std::int64_t>(bytes_of(type)));
+  const std::int64_t longest = chunks * (kLongestMessageBytes / static_cast<std::int64_t>(bytes_of(type)));
   return (elements + longest - 1) / longest;
 }
 

@@ -40,8 +40,8 @@ void RingOperation::begin_step() {
 void RingOperation::post() {
   const Chunk in = incoming();
   const Chunk out = outgoing();
-  const int next = (place_.rank + 1) % place_.size;
-  const int previous = (place_.rank + place_.size - 1) % place_.size;
+  const int next = place_.rank_after(1);
+  const int previous = place_.rank_after(place_.size - 1);
   received_ = false;
   if (in.bytes > 0) {
     check(MPI_Irecv(adding() ? scratch_.get() : in.data, static_cast<int>(in.bytes), MPI_BYTE, previous, tag_,

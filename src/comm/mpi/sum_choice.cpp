@@ -5,10 +5,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 #include <numeric>
-#include <span>
+#include <utility>
 
 namespace tutti::mpi {
 namespace {
@@ -19,17 +18,6 @@ constexpr int kRounds = 2;
 constexpr double kClearly = 1.2;
 // A size is left out, and all above it, when all would take longer with it than this, going by the one before.
 constexpr double kMostSeconds = 0.1;
-
-// Of each figure: the slowest rank counts.
-std::vector<double> greatest_of_all(World& world, const std::vector<double>& mine) {
-  std::vector<double> greatest(mine.size());
-  for (const auto& bytes : world.all_gather(std::as_bytes(std::span(mine)))) {
-    std::vector<double> theirs(mine.size());
-    std::memcpy(theirs.data(), bytes.data(), std::min(bytes.size(), theirs.size() * sizeof(double)));
-    std::ranges::transform(greatest, theirs, greatest.begin(), [](double a, double b) { return std::max(a, b); });
-  }
-  return greatest;
-}
 
 // A machine that is busy makes differences of its own: the first is left for one that is much faster.
 std::size_t clearly_fastest(const std::vector<double>& seconds) {
@@ -78,7 +66,7 @@ SumChoice measured_choice(World& world, const std::vector<SumAlgorithm>& candida
       for (std::size_t i = 0; i < candidates.size(); ++i) seconds[i] = std::min(seconds[i], time(candidates[i], bytes));
     }
     seconds.push_back(watch.seconds());
-    seconds = greatest_of_all(world, seconds);
+    seconds = greatest_of_ranks(world, std::move(seconds));
     const double so_far = seconds.back();
     seconds.pop_back();
     // Between two sizes, in the middle of their orders.

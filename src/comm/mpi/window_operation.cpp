@@ -89,7 +89,9 @@ void WindowOperation::add_up(const ElementRange& range) {
   const Tensor own = part_of(pieces_.front().values, range);
   const std::size_t bytes = own.bytes();
   const auto offset = static_cast<std::size_t>(range.begin) * bytes_of(own.type);
-  const auto values_of = [&](int places) { return values_[static_cast<std::size_t>(rank_after(places))] + offset; };
+  const auto values_of = [&](int places) {
+    return values_[static_cast<std::size_t>(place_.rank_after(places))] + offset;
+  };
   const std::byte* sum = values_of(1);
   for (int places = 2; places < place_.size; ++places) {
     if (places == 2) std::memcpy(partial_sums_.get(), sum, bytes);
@@ -103,7 +105,7 @@ void WindowOperation::pass_on(const ElementRange& range) {
   const Tensor own = part_of(pieces_.front().results, range);
   const auto offset = static_cast<std::size_t>(range.begin) * bytes_of(own.type);
   for (int places = 1; places < place_.size; ++places) {
-    std::memcpy(results_[static_cast<std::size_t>(rank_after(places))] + offset, own.data, own.bytes());
+    std::memcpy(results_[static_cast<std::size_t>(place_.rank_after(places))] + offset, own.data, own.bytes());
   }
 }
 

@@ -26,7 +26,6 @@ class WindowOperation final : public Operation {
   State advance() override;
 
  private:
-  int rank_after(int places) const { return (place_.rank + places) % place_.size; }
   // Whether all ranks have set this word of their posts.
   bool have_all(std::atomic<std::uint64_t> Post::*word);
   void look_up_memory();
