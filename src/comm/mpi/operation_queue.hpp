@@ -35,9 +35,9 @@ using Operations = std::vector<std::unique_ptr<Operation>>;
 using OperationMemory = std::array<std::span<const std::byte>, 2>;
 
 // At most kSumsInFlight operations are going at once, all within as many places of the oldest. Operations pushed
-// together are of disjoint memory; those of different pushes on overlapping memory follow one another. An exception ends
-// the queue and is thrown by finish(), whoever met it. Destroying a queue with operations in flight does not wait for
-// them; it is for a process about to abort.
+// together are of disjoint memory; those of different pushes on overlapping memory follow one another. An exception
+// ends the queue and is thrown by finish(), whoever met it. Destroying a queue with operations in flight does not wait
+// for them; it is for a process about to abort.
 class OperationQueue {
  public:
   explicit OperationQueue(bool helper_thread);
