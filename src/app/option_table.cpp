@@ -74,7 +74,7 @@ std::vector<RunOption> training_options(RunConfig& c) {
 // Where and how, and what is kept of it.
 std::vector<RunOption> running_options(RunConfig& c) {
   using enum OptionUse;
-  const std::string ranks = "Ranks and devices", keeping = "Keeping", watching = "Watching";
+  const std::string ranks = "Ranks and devices", keeping = "Keeping", watching = "Watching", trust = "Trust";
   return {
       {"parts", ranks, "slices of every batch, fixed for the life of the run; 0: one per rank", fixed, &c.parts},
       {"part-map", ranks,
@@ -92,8 +92,6 @@ std::vector<RunOption> running_options(RunConfig& c) {
       {"in-flight", ranks, "batches prepared ahead, on GPUs steps enqueued ahead: 0, 1 or 2; never changes a bit",
        changeable, &c.in_flight},
       {"share-device", ranks, "let several ranks use one GPU: slow, for tests", changeable, &c.share_device},
-      {"stall-timeout", ranks, "seconds after which a sum between GPUs is given up, and the job ended", changeable,
-       &c.stall_timeout},
       {"search-plans", ranks, "on GPUs, choose each convolution's algorithm by timing: on or off", changeable,
        &c.search_plans},
       {"plan-cache", ranks, "file that keeps what was chosen so; read at the start, written when it has grown",
@@ -118,6 +116,19 @@ std::vector<RunOption> running_options(RunConfig& c) {
        &c.sample_log},
       {"progress", watching, "bar on stderr: auto (a terminal; mpirun hides it), always or never", output, &c.progress},
       {"quiet", watching, "results only: no banner, no notes", output, &c.quiet},
+      {"trace", watching, "file that gets what every rank did when, for chrome://tracing or Perfetto", output,
+       &c.trace},
+      {"stall-timeout", trust, "seconds without progress after which the job names who is late, and ends with 86",
+       changeable, &c.stall_timeout},
+      {"watch-interface", trust, "network interface that hosts tell each other by where their ranks are; none: chosen",
+       output, &c.watch_interface},
+      {"verify-replicas", trust, "compare all ranks' weights, statistics and optimizer state every so many steps",
+       changeable, &c.verify_replicas},
+      {"on-divergence", trust, "stop with 87, or heal: go back to the last equal state and play the steps again",
+       changeable, &c.on_divergence},
+      {"on-nonfinite", trust, "when a loss or gradient is NaN or infinite: stop with 88, or skip the step", changeable,
+       &c.on_nonfinite},
+      {"rehearse", trust, "a fault to have on purpose, as kill:rank=2,step=17; see the README", call, &c.rehearse},
       {"config", keeping, "TOML file of options, keys as here; the command line goes before it", call, &c.config},
       {"dry-run", keeping, "print the resolved options as TOML and end", call, &c.dry_run},
   };

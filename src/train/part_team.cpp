@@ -36,7 +36,8 @@ class WorkClock {
 
 }  // namespace
 
-PartTeam::PartTeam(const TeamRequest& request) : backend_(request.backend), after_part_(request.after_part) {
+PartTeam::PartTeam(const TeamRequest& request)
+    : backend_(request.backend), after_part_(request.after_part), whereabouts_(request.whereabouts) {
   for (std::size_t number = 0; number < static_cast<std::size_t>(std::max(1, request.players)); ++number) {
     if (number > 0) streams_.push_back(backend_.make_stream());
     players_.push_back(std::unique_ptr<Player>(
@@ -148,6 +149,7 @@ void PartTeam::play_share(Player& player, const TeamStep& step, const Ready& rea
     const auto global_samples = static_cast<double>(step.batches.global_samples);
     const PartGradients part{i, gradients_for(player, i)};
     WorkClock clock;
+    if (player.number == 0) whereabouts_.enter(Phase::forward);
     player.context.train(
         player.stream,
         {.images = batch.images,
@@ -162,6 +164,7 @@ void PartTeam::play_share(Player& player, const TeamStep& step, const Ready& rea
         {.stops = i + 1 == played_.size() ? std::span<const std::int64_t>(stops_) : std::span<const std::int64_t>{},
          .before_backward =
              [&] {
+               if (player.number == 0) whereabouts_.enter(Phase::backward);
                if (unfinished) clock.aside([&] { sum_->finish(player.stream, *unfinished); });
              },
          .after_layer =

@@ -5,6 +5,7 @@
 
 #include "tutti/data/batch_loader.hpp"
 #include "tutti/nn/part_context.hpp"
+#include "tutti/watch/whereabouts.hpp"
 
 #include "part_sum.hpp"
 
@@ -38,6 +39,7 @@ struct TeamRequest {
   int threads = 1;  // of each player
   double label_smoothing = 0;
   std::function<void(double seconds)> after_part{};  // as TrainerOptions say
+  Whereabouts& whereabouts;
 };
 
 // A rank's share of one step of the run.
@@ -80,6 +82,8 @@ class PartTeam {
   // As if these were the gradients of the rank's only part.
   void take(const Tensor& gradients, const Ready& ready);
 
+  // Told of what the first player does.
+  Whereabouts& whereabouts() { return whereabouts_; }
   // Of all players together. Waits.
   LossSums sums();
   void set_sums(const LossSums& sums);
@@ -96,6 +100,7 @@ class PartTeam {
 
   Backend& backend_;
   std::function<void(double seconds)> after_part_;
+  Whereabouts& whereabouts_;
   std::vector<std::unique_ptr<Stream>> streams_;  // of all players but the first
   std::vector<std::unique_ptr<Player>> players_;
   GradientTotal* total_ = nullptr;

@@ -38,9 +38,10 @@ LoaderPlan loader_plan(const TrainerOptions& options, IndexRange parts) {
 
 }  // namespace
 
-Replica::Replica(const TrainerParts& parts, const TrainerOptions& options)
+Replica::Replica(const TrainerParts& parts, const TrainerOptions& options, Whereabouts& whereabouts)
     : backend_(entered(parts.backend, options.threads)),
       communicator_(parts.communicator),
+      whereabouts_(whereabouts),
       seed_(options.seed),
       stream_(backend_.make_stream()),
       arena_(parts.network.layout(), backend_, communicator_.allocate(parts.network.layout().block_bytes())),
@@ -54,7 +55,8 @@ Replica::Replica(const TrainerParts& parts, const TrainerOptions& options)
              .players = static_cast<int>(std::min<std::int64_t>(options.side_by_side, dealer_.most_parts())),
              .threads = options.threads,
              .label_smoothing = options.label_smoothing,
-             .after_part = options.after_part}),
+             .after_part = options.after_part,
+             .whereabouts = whereabouts}),
       float_total_(backend_, arena_.gradients()),
       exact_(make_exact_sum(parts, options, arena_.gradients())),
       ownership_(options.exchange.owners(), arena_.layout(), cut_buckets(arena_.layout(), options.bucket_bytes),
@@ -72,12 +74,15 @@ Replica::Replica(const TrainerParts& parts, const TrainerOptions& options)
 
 std::optional<std::uint64_t> Replica::step(const StepRequest& request) {
   StepClock clock(*stream_, request.times);
+  whereabouts_.begin_step(request.step + 1, Phase::data);
   TeamStep step{.batches = loader_.next(*stream_), .seed = seed_, .step = request.step, .measured = dealer_.measures()};
   clock.end(&StepTimes::input);
   const auto ready = [&](std::int64_t final_elements) {
     clock.end_stretch(final_elements);
+    whereabouts_.enter(Phase::exchange);
     sync_.ready(final_elements, *stream_);
     clock.end(&StepTimes::driving);
+    whereabouts_.enter(Phase::backward);
   };
   for (team_.play(step, ready); !exchanged(request.step); team_.play(step, ready)) {
     step.counts = false;
@@ -104,23 +109,30 @@ void Replica::deal() {
 }
 
 bool Replica::exchanged(std::int64_t step) {
+  whereabouts_.enter(Phase::exchange);
   if (exact_) exact_->pass_on_largest(*stream_);
+  whereabouts_.enter(Phase::waiting);
   sync_.finish(*stream_);
   return !exact_ || exact_->judge(*stream_, step + 1);
 }
 
 // Those who own elements update them; then all have all.
 void Replica::update(const StepRequest& request, StepClock& clock) {
+  whereabouts_.enter(Phase::update);
   optimizer_->apply(*stream_, arena_, request.learning_rate, request.step + 1);
   update_statistics();
   clock.end(&StepTimes::update);
   pass_on_weights();
   clock.end(&StepTimes::waiting);
+  whereabouts_.enter(Phase::update);
   weights_.refresh(*stream_);
   clock.end(&StepTimes::update);
 }
 
-void Replica::pass_on_weights() { gather_owned(communicator_, ownership_, arena_.weights(), *stream_); }
+void Replica::pass_on_weights() {
+  whereabouts_.enter(Phase::waiting);
+  gather_owned(communicator_, ownership_, arena_.weights(), *stream_);
+}
 
 double Replica::owned_share() const {
   std::int64_t elements = 0;

@@ -29,7 +29,8 @@ struct StepRequest {
 
 class Replica {
  public:
-  Replica(const TrainerParts& parts, const TrainerOptions& options);
+  // All borrowed.
+  Replica(const TrainerParts& parts, const TrainerOptions& options, Whereabouts& whereabouts);
   Replica(const Replica&) = delete;
   Replica& operator=(const Replica&) = delete;
 
@@ -89,6 +90,7 @@ class Replica {
 
   Backend& backend_;
   Communicator& communicator_;
+  Whereabouts& whereabouts_;
   std::uint64_t seed_;
   std::unique_ptr<Stream> stream_;
   ParameterArena arena_;

@@ -88,6 +88,8 @@ class Trainer::Run {
   Backend& backend_;
   Communicator& communicator_;
 
+  Whereabouts own_whereabouts_;  // unless told to the caller's
+  Whereabouts& whereabouts_;
   Replica replica_;
   StepPace pace_;
   SumOverRanks sum_over_ranks_;
@@ -106,7 +108,8 @@ Trainer::Run::Run(const TrainerParts& parts, const TrainerOptions& options, RunF
       facts_(std::move(facts)),
       backend_(parts.backend),
       communicator_(parts.communicator),
-      replica_(parts, options),
+      whereabouts_(parts.whereabouts == nullptr ? own_whereabouts_ : *parts.whereabouts),
+      replica_(parts, options, whereabouts_),
       pace_(backend_, replica_.stream(), options.steps_ahead),
       sum_over_ranks_(backend_, communicator_),
       planned_steps_(count_planned_steps(options, schedule(), parts.train.info().samples)),
@@ -225,6 +228,7 @@ void Trainer::Run::step_with(const Tensor& gradients) {
 RunEnd Trainer::Run::run(RunObserver& observer) {
   while (progress_.step < planned_steps_) {
     step();
+    whereabouts_.enter(Phase::reports);
     report_step(observer);
     const bool epoch_ended = progress_.step_in_epoch == schedule().steps(progress_.epoch);
     const bool run_ended = progress_.step == planned_steps_;
@@ -238,9 +242,11 @@ RunEnd Trainer::Run::run(RunObserver& observer) {
 
 void Trainer::Run::keep(RunObserver& observer) {
   settle();
+  whereabouts_.enter(Phase::checkpoint);
   const Stopwatch watch;
   TrainState state = snapshot(options_.file_share);
   observer.on_checkpoint(std::move(state), watch.seconds());
+  whereabouts_.enter(Phase::reports);
 }
 
 void Trainer::Run::report_step(RunObserver& observer) {
@@ -282,7 +288,9 @@ void Trainer::Run::finish_epoch(RunObserver& observer, bool whole) {
   report.weights_digest = replica_.weights_digest();
   const bool last = progress_.step == planned_steps_;
   if (evaluator_ && options_.test_every_epochs > 0 && (last || due(report.epoch, options_.test_every_epochs))) {
+    whereabouts_.enter(Phase::evaluation);
     report.test = evaluator_->run(replica_.stream());
+    whereabouts_.enter(Phase::reports);
   }
   observer.on_epoch(report);
   refuse_not_finite(report.train);

@@ -12,7 +12,9 @@
 #include "tutti/train/lr_schedule.hpp"
 #include "tutti/train/optimizer.hpp"
 #include "tutti/train/run_observer.hpp"
+#include "tutti/train/safeguards.hpp"
 #include "tutti/train/step_times.hpp"
+#include "tutti/watch/whereabouts.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -24,13 +26,14 @@
 
 namespace tutti {
 
-// All borrowed; `test` may be null.
+// All borrowed; the pointers may be null.
 struct TrainerParts {
   Backend& backend;
   Communicator& communicator;
   const Network& network;
   const Dataset& train;
   const Dataset* test = nullptr;
+  Whereabouts* whereabouts = nullptr;
 };
 
 struct PartMapOptions {
@@ -68,6 +71,7 @@ struct TrainerOptions {
   bool checkpoint_at_best = false;  // after every evaluation that is better than all before it
   // Of each checkpoint's arrays, those that this rank hands to on_checkpoint; none: nothing is copied here.
   std::optional<FileShare> file_share = FileShare{};
+  Safeguards safeguards{};
   bool reports_samples = false;
   // For rehearsals: called in the thread that played a part, with the seconds that it took; as if it took as much more.
   std::function<void(double seconds)> after_part{};
