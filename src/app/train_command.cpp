@@ -102,8 +102,10 @@ std::string beginning_text(const LoadedCheckpoint& weights, const std::vector<st
 // Everything of one run between its assembly and its end.
 class TrainRun {
  public:
-  TrainRun(World& world, Assembly& assembly, LoadedCheckpoint* resumed, const Log& log)
-      : world_(world), assembly_(assembly), resumed_(resumed), log_(log) {}
+  TrainRun(World& world, Assembly& assembly, Whereabouts& whereabouts, const Log& log)
+      : world_(world), assembly_(assembly), whereabouts_(whereabouts), log_(log) {}
+
+  void go_on_from(LoadedCheckpoint& resumed) { resumed_ = &resumed; }
 
   // Keeps what it has trained in the folder, and stops for its signals.
   void keep_in(const RunFolder& folder, const StopSignals& signals) {
@@ -126,7 +128,8 @@ class TrainRun {
 
   World& world_;
   Assembly& assembly_;
-  LoadedCheckpoint* resumed_;
+  Whereabouts& whereabouts_;
+  LoadedCheckpoint* resumed_ = nullptr;
   std::optional<LoadedCheckpoint> weights_{};
   const Log& log_;
   std::optional<RunControl> control_;
@@ -145,7 +148,9 @@ void TrainRun::build(const Invocation& invocation) {
   assembly_.options.reports_samples = world_.rank() == 0 && !config.sample_log.empty();  // it alone writes them
   std::vector<std::string> drawn;
   build_alike(world_, config, *assembly_.backend, [&] {
-    trainer_.emplace(assembly_.parts(), assembly_.options, facts);
+    TrainerParts parts = assembly_.parts();
+    parts.whereabouts = &whereabouts_;
+    trainer_.emplace(parts, assembly_.options, facts);
     if (resumed_ != nullptr) trainer_->restore(resumed_->state);
     if (weights_) drawn = trainer_->start_from(weights_->state);
   });
@@ -170,6 +175,7 @@ std::string TrainRun::train(const Invocation& invocation) {
   reporter->start(run_record(assembly_, world_, invocation.words));
   RunEnd end = RunEnd::planned;
   end_together(world_, [&] { end = trainer_->run(*reporter); });
+  whereabouts_.enter(Phase::ending);
   const std::uint64_t digest = trainer_->weights_digest();
   reporter->finish();
   if (end == RunEnd::stopped) {
@@ -185,6 +191,7 @@ std::string TrainRun::train(const Invocation& invocation) {
 ExitStatus train_command(World& world, const Invocation& invocation, const StopSignals* signals, EndRecord& record) {
   RunConfig config = invocation.run;
   const Log log(world.rank(), world.host(), config.quiet);
+  Whereabouts whereabouts;
   run_agreed(world, [&] { refuse_without_out(config); });
   refuse_different_ways(world, config);
   std::optional<RunFolder> folder;
@@ -206,7 +213,8 @@ ExitStatus train_command(World& world, const Invocation& invocation, const StopS
     if (world.rank() == 0) fmt::print("{}", config_text(assembly.config));
     return ExitStatus::done;
   }
-  TrainRun run(world, assembly, resumed ? &*resumed : nullptr, log);
+  TrainRun run(world, assembly, whereabouts, log);
+  if (resumed) run.go_on_from(*resumed);
   if (!resumed && !config.init_from.empty()) run.begin_with(load_named_checkpoint(world, config.init_from, log));
   if (folder) run.keep_in(*folder, *signals);
   record.reason = run.train(invocation);
