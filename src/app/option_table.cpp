@@ -108,6 +108,16 @@ std::vector<RunOption> running_options(RunConfig& c) {
        &c.keep_best},
       {"time-limit", keeping, "stop with a checkpoint and status 75 within so long, as 3600, 90m or 12:00:00; none: no",
        output, &c.time_limit},
+      {"config", keeping, "TOML file of options, keys as here; the command line goes before it", call, &c.config},
+      {"dry-run", keeping, "print the resolved options as TOML and end", call, &c.dry_run},
+  };
+}
+
+// What is told of it while it goes on, and what it does when something goes wrong.
+std::vector<RunOption> watching_options(RunConfig& c) {
+  using enum OptionUse;
+  const std::string watching = "Watching", trust = "Trust";
+  return {
       {"test-every", watching, "evaluate after every so many epochs and the last; 0: never", changeable, &c.test_every},
       {"log-every", watching, "record the loss of every so many steps in metrics.jsonl", changeable, &c.log_every},
       {"digest-every", watching, "record digests of weights, gradients and optimizer every so many steps", changeable,
@@ -129,8 +139,6 @@ std::vector<RunOption> running_options(RunConfig& c) {
       {"on-nonfinite", trust, "when a loss or gradient is NaN or infinite: stop with 88, or skip the step", changeable,
        &c.on_nonfinite},
       {"rehearse", trust, "a fault to have on purpose, as kill:rank=2,step=17; see the README", call, &c.rehearse},
-      {"config", keeping, "TOML file of options, keys as here; the command line goes before it", call, &c.config},
-      {"dry-run", keeping, "print the resolved options as TOML and end", call, &c.dry_run},
   };
 }
 
@@ -143,7 +151,9 @@ bool contradicts(const std::string& asked, const std::string& chosen) {
 
 std::vector<RunOption> run_options(RunConfig& config) {
   std::vector<RunOption> options = training_options(config);
-  for (RunOption& option : running_options(config)) options.push_back(std::move(option));
+  for (const auto& more : {running_options, watching_options}) {
+    for (RunOption& option : more(config)) options.push_back(std::move(option));
+  }
   return options;
 }
 
