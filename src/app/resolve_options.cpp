@@ -97,6 +97,7 @@ void refuse_unknown_words(const RunConfig& config) {
   parse_part_map(config.part_map);
   parse_on_divergence(config.on_divergence);
   parse_on_not_finite(config.on_nonfinite);
+  parse_rehearsal(config.rehearse);
   parse_checkpoint_every(config.checkpoint_every);
   parse_time_limit(config.time_limit);
   if (!config.lr_period.empty()) parse_lr_period(config.lr_period);

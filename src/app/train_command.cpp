@@ -5,6 +5,7 @@
 #include "tutti/checkpoint/checkpoint_store.hpp"
 #include "tutti/nn/model_file.hpp"
 #include "tutti/storage/whole_file.hpp"
+#include "tutti/watch/rehearsal.hpp"
 
 #include "assemble.hpp"
 #include "checkpoint_choice.hpp"
@@ -37,8 +38,9 @@ namespace {
 // These decide which collectives a rank comes to before all else is compared.
 void refuse_different_ways(World& world, const RunConfig& config) {
   using Way = std::pair<const char*, std::string>;
-  for (const auto& [option, value] : {Way("--out", config.out), Way("--resume", config.resume ? "true" : "false"),
-                                      Way("--dry-run", config.dry_run ? "true" : "false")}) {
+  for (const auto& [option, value] :
+       {Way("--out", config.out), Way("--resume", config.resume ? "true" : "false"),
+        Way("--dry-run", config.dry_run ? "true" : "false"), Way("--rehearse", config.rehearse)}) {
     const auto all = all_gather_text(world, value);
     const auto other = std::ranges::find_if(all, [&](const std::string& theirs) { return theirs != all.front(); });
     if (other == all.end()) continue;
@@ -125,6 +127,7 @@ class TrainRun {
 
  private:
   void build(const Invocation& invocation);
+  void begin_rehearsal();
 
   World& world_;
   Assembly& assembly_;
@@ -135,6 +138,7 @@ class TrainRun {
   std::optional<RunControl> control_;
   std::optional<CheckpointKeeping> checkpoints_;
   std::optional<RunKeeping> keeping_;
+  std::optional<Rehearsal> rehearsal_;
   std::optional<Trainer> trainer_;
 };
 
@@ -146,6 +150,10 @@ void TrainRun::build(const Invocation& invocation) {
                        .versions = versions_text(assembly_, world_),
                        .data_digest = assembly_.data_digest};
   assembly_.options.reports_samples = world_.rank() == 0 && !config.sample_log.empty();  // it alone writes them
+  if (!config.rehearse.empty()) {
+    rehearsal_.emplace(log_);
+    assembly_.communicator = rehearsal_->between(std::move(assembly_.communicator));
+  }
   std::vector<std::string> drawn;
   build_alike(world_, config, *assembly_.backend, [&] {
     TrainerParts parts = assembly_.parts();
@@ -168,14 +176,37 @@ void TrainRun::build(const Invocation& invocation) {
   }
 }
 
+// The last thing before the run, so that no incident meets ranks that are still being made.
+void TrainRun::begin_rehearsal() {
+  std::vector<Incident> incidents;
+  run_agreed(world_, [&] {
+    incidents = plan_incidents(parse_rehearsal(assembly_.config.rehearse),
+                               {.ranks = world_.size(),
+                                .steps = {trainer_->steps_done() + 1, trainer_->planned_steps()},
+                                .buckets = std::ssize(trainer_->bucket_ends()),
+                                .tensors = trainer_->held_tensors()});
+  });
+  for (const Incident& incident : incidents) {
+    if (world_.rank() == 0) log_.warn(fmt::format("rehearsal: {}", text_of(incident)));
+  }
+  whereabouts_.add(*rehearsal_);
+  rehearsal_->begin(incidents, [this](const BitFlip& flip) { trainer_->flip(flip); });
+}
+
 std::string TrainRun::train(const Invocation& invocation) {
   build(invocation);
+  if (rehearsal_) begin_rehearsal();
   std::optional<RunReporter> reporter;
   run_agreed(world_, [&] { reporter.emplace(world_, assembly_.config, keeping_ ? &*keeping_ : nullptr); });
   reporter->start(run_record(assembly_, world_, invocation.words));
   RunEnd end = RunEnd::planned;
   end_together(world_, [&] { end = trainer_->run(*reporter); });
   whereabouts_.enter(Phase::ending);
+  if (rehearsal_) {
+    for (const Incident& missed : rehearsal_->missed()) {
+      log_.warn(fmt::format("rehearsal: it never came to this: {}", text_of(missed)));
+    }
+  }
   const std::uint64_t digest = trainer_->weights_digest();
   reporter->finish();
   if (end == RunEnd::stopped) {

@@ -262,6 +262,21 @@ void Replica::state_is_back(const std::vector<NamedArray>& exchange) {
   if (exact_) exact_->restore(*stream_, exchange);
 }
 
+std::vector<HeldBlock> Replica::held_blocks() const {
+  const ParameterLayout& layout = arena_.layout();
+  std::vector<HeldBlock> blocks{{"weights", arena_.weights(), layout.trained()},
+                                {"statistics", arena_.weights(), layout.statistics()}};
+  if (ownership_.owners() != Owners::everyone) return blocks;
+  blocks.push_back({"gradients", arena_.gradients(), layout.slices()});
+  for (const OptimizerSlot& slot : optimizer_->slots()) blocks.push_back({slot.name, slot.block, layout.trained()});
+  return blocks;
+}
+
+void Replica::flip(const BitFlip& flip) {
+  flip_bit(backend_, *stream_, held_blocks(), flip);
+  weights_.refresh(*stream_);
+}
+
 std::size_t Replica::optimizer_bytes() const {
   std::size_t bytes = 0;
   for (const OptimizerSlot& slot : optimizer_->slots()) bytes += slot.block.bytes();

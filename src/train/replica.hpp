@@ -6,6 +6,7 @@
 
 #include "exact_sum.hpp"
 #include "gradient_sync.hpp"
+#include "held_state.hpp"
 #include "ownership.hpp"
 #include "part_dealer.hpp"
 #include "part_team.hpp"
@@ -73,6 +74,10 @@ class Replica {
   // The blocks are as they were, and the exchange is to be. Asynchronous.
   void state_is_back(const std::vector<NamedArray>& exchange);
 
+  // For rehearsals.
+  std::vector<HeldTensor> held_tensors() const { return tensors_of(held_blocks()); }
+  void flip(const BitFlip& flip);
+
   Tensor gradients() const { return arena_.gradients(); }
   std::uint64_t weights_digest() { return digest_of(backend_, *stream_, arena_.weights(), arena_.layout().trained()); }
   std::optional<std::uint64_t> statistics_digest();  // of a network that has any
@@ -101,6 +106,7 @@ class Replica {
   void update_statistics();
   // Of the block, what this rank updates.
   double owned_share() const;
+  std::vector<HeldBlock> held_blocks() const;
   // Those who own weights pass them on.
   void pass_on_weights();
 
