@@ -93,6 +93,11 @@ void RunReporter::on_epoch(const EpochReport& report) {
   record(report);
 }
 
+void RunReporter::on_divergence(const DivergenceReport& report) {
+  record(report);
+  if (report.heals) on_note(report.text);
+}
+
 void RunReporter::on_checkpoint(TrainState state, double copy_seconds) {
   if (keeping_ != nullptr) keeping_->checkpoints.take(std::move(state), copy_seconds);
 }

@@ -43,6 +43,7 @@ class RunReporter : public RunObserver {
   void on_stretch(const StretchReport& report) override;
   void on_digest(const DigestReport& report) override;
   void on_epoch(const EpochReport& report) override;
+  void on_divergence(const DivergenceReport& report) override;
   void on_checkpoint(TrainState state, double copy_seconds) override;
 
  private:

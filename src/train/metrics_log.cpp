@@ -53,4 +53,11 @@ void MetricsLog::write(const DigestReport& report) {
   write_line(record.dump());
 }
 
+void MetricsLog::write(const DivergenceReport& report) {
+  Json record{{"event", "divergence"}, {"step", report.step},       {"equal_after", nullptr},
+              {"ranks", report.ranks}, {"tensors", report.tensors}, {"heals", report.heals}};
+  if (report.equal_after) record["equal_after"] = *report.equal_after;
+  write_line(record.dump());
+}
+
 }  // namespace tutti

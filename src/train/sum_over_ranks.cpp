@@ -24,6 +24,18 @@ LossSums SumOverRanks::operator()(Stream& stream, const LossSums& mine) {
   return read_sums(backend_, stream, exchanged);
 }
 
+std::uint64_t sum_over_ranks(Backend& backend, Communicator& communicator, Stream& stream, std::uint64_t mine) {
+  const Buffer memory = communicator.allocate(sizeof mine);
+  const Tensor sum = memory.view(Shape{1}, ElementType::i64);
+  const Tensor host{&mine, sum.shape, ElementType::i64, MemorySpace::host};
+  backend.copy(stream, sum, host);
+  communicator.all_reduce_sum(sum, stream);
+  communicator.finish(stream);
+  backend.copy(stream, host, sum);
+  stream.synchronize();
+  return mine;
+}
+
 LossSums sum_of(const LossSums& one, const LossSums& other) {
   // Modulo 2^64, as the devices add.
   const auto loss_steps = static_cast<std::uint64_t>(one.loss_steps) + static_cast<std::uint64_t>(other.loss_steps);

@@ -4,6 +4,8 @@
 #include "tutti/backend/backend.hpp"
 #include "tutti/comm/communicator.hpp"
 
+#include <cstdint>
+
 namespace tutti {
 
 class SumOverRanks {
@@ -18,6 +20,9 @@ class SumOverRanks {
   Communicator& communicator_;
   Buffer exchanged_;
 };
+
+// Modulo 2^64. Waits. Collective.
+std::uint64_t sum_over_ranks(Backend& backend, Communicator& communicator, Stream& stream, std::uint64_t mine);
 
 LossSums sum_of(const LossSums& one, const LossSums& other);
 

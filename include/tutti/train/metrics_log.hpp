@@ -8,6 +8,8 @@
 //   {"event":"step","step":50,"train_loss":..,"train_acc":..,"lr":..}     means since the last such record, or a resume
 //   {"event":"digest","step":50,"weights":"..","gradients":"..","optimizer":"..","statistics":".."}
 //                                                                     statistics only where the network has any
+//   {"event":"divergence","step":50,"equal_after":40,"ranks":[2],"tensors":["parameters/conv1/weight"],"heals":true}
+//                                                  equal_after null where replicas were never shown to be equal
 //   {"event":"checkpoint","step":50,"file":"step-00000050.h5","bytes":..,"seconds":..,"stall_seconds":..}
 //                               of every attempt to save, written by the program; one that failed has "failure", too
 
@@ -28,6 +30,7 @@ class MetricsLog {
   void write(const EpochReport& report);
   void write(const StretchReport& report);
   void write(const DigestReport& report);
+  void write(const DivergenceReport& report);
 
  private:
   LineFile file_;

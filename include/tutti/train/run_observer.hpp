@@ -55,6 +55,16 @@ struct SampleReport {
   std::vector<std::vector<std::int64_t>> parts;
 };
 
+// Replicas that should be equal are not, after so many steps of the run.
+struct DivergenceReport {
+  std::int64_t step = 0;
+  std::optional<std::int64_t> equal_after{};  // steps; none: they never were
+  std::vector<std::string> tensors{};         // that differ: as in a checkpoint, with their group
+  std::vector<int> ranks{};                   // that hold them otherwise than most; all, where most do not agree
+  bool heals = false;                         // the run goes on from equal_after, or else it ends
+  std::string text;                           // all of this in words
+};
+
 // What the run is to do after a step besides what its options say.
 enum class BoundaryWish { go_on, save, save_and_stop };
 
@@ -69,6 +79,8 @@ class RunObserver {
   virtual void on_stretch(const StretchReport&) {}
   virtual void on_digest(const DigestReport&) {}
   virtual void on_epoch(const EpochReport&) {}
+  // Steps after equal_after will be told of once more where it heals.
+  virtual void on_divergence(const DivergenceReport&) {}
   // The state's arrays are those of TrainerOptions::file_share alone. Copying it took so long.
   virtual void on_checkpoint(TrainState, double /*copy_seconds*/) {}
 };
