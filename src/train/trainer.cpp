@@ -111,7 +111,7 @@ Trainer::Run::Run(const TrainerParts& parts, const TrainerOptions& options, RunF
       whereabouts_(parts.whereabouts == nullptr ? own_whereabouts_ : *parts.whereabouts),
       replica_(parts, options, whereabouts_),
       pace_(backend_, replica_.stream(), options.steps_ahead),
-      sum_over_ranks_(backend_, communicator_),
+      sum_over_ranks_(backend_, communicator_, whereabouts_),
       planned_steps_(count_planned_steps(options, schedule(), parts.train.info().samples)),
       learning_rate_(options.learning_rate, schedule().steps(0), planned_steps_) {
   progress_.planned_steps = planned_steps_;
@@ -227,6 +227,7 @@ void Trainer::Run::step_with(const Tensor& gradients) {
 
 RunEnd Trainer::Run::run(RunObserver& observer) {
   while (progress_.step < planned_steps_) {
+    const std::int64_t epoch = progress_.epoch + 1;
     step();
     whereabouts_.enter(Phase::reports);
     report_step(observer);
@@ -235,7 +236,9 @@ RunEnd Trainer::Run::run(RunObserver& observer) {
     if (epoch_ended || run_ended) finish_epoch(observer, epoch_ended);
     const BoundaryWish wish = run_ended ? BoundaryWish::go_on : observer.at_boundary(progress_.step);
     if (wish != BoundaryWish::go_on || checkpoint_due(epoch_ended, run_ended)) keep(observer);
-    if (wish == BoundaryWish::save_and_stop) return RunEnd::stopped;
+    const bool stops = wish == BoundaryWish::save_and_stop;
+    if (epoch_ended || run_ended || stops) observer.on_epoch_left({.epoch = epoch, .step = progress_.step});
+    if (stops) return RunEnd::stopped;
   }
   return RunEnd::planned;
 }
