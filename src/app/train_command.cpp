@@ -196,8 +196,9 @@ void TrainRun::begin_rehearsal() {
 std::string TrainRun::train(const Invocation& invocation) {
   build(invocation);
   if (rehearsal_) begin_rehearsal();
+  TimeAccount account(world_, whereabouts_);
   std::optional<RunReporter> reporter;
-  run_agreed(world_, [&] { reporter.emplace(world_, assembly_.config, keeping_ ? &*keeping_ : nullptr); });
+  run_agreed(world_, [&] { reporter.emplace(world_, assembly_.config, keeping_ ? &*keeping_ : nullptr, account); });
   reporter->start(run_record(assembly_, world_, invocation.words));
   RunEnd end = RunEnd::planned;
   end_together(world_, [&] { end = trainer_->run(*reporter); });
