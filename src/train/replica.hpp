@@ -4,6 +4,7 @@
 
 #include "tutti/train/trainer.hpp"
 
+#include "device_timeline.hpp"
 #include "exact_sum.hpp"
 #include "gradient_sync.hpp"
 #include "held_state.hpp"
@@ -44,6 +45,7 @@ class Replica {
   const BatchLoader& loader() const { return loader_; }
   PartTeam& team() { return team_; }
   PartDealer& dealer() { return dealer_; }
+  DeviceTimeline& timeline() { return timeline_; }
 
   // The loader's next step. Returns the digest of the gradients when it was asked for. Collective. Asynchronous.
   std::optional<std::uint64_t> step(const StepRequest& request);
@@ -115,6 +117,7 @@ class Replica {
   Whereabouts& whereabouts_;
   std::uint64_t seed_;
   std::unique_ptr<Stream> stream_;
+  DeviceTimeline timeline_;
   ParameterArena arena_;
   NetworkWeights weights_;
   PartDealer dealer_;
