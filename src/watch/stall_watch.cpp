@@ -28,8 +28,9 @@ namespace {
 constexpr int kBeatMilliseconds = 100;
 constexpr double kLateBeatSeconds = 1;  // a beat so late was held up, and with it perhaps all else
 
-// The launcher that saw a process go, or was asked to end the job, gets so long to end this one.
-constexpr double kLauncherSeconds = 1;
+// The launcher that saw a process go gets so long to end this one, which then asks for the end, and so long again.
+constexpr double kLauncherSeconds = 2;
+constexpr double kAbortSeconds = 1;
 constexpr double kActionSeconds = 1;
 // Other hosts hear of the end before what ends it shows there.
 constexpr int kAnnouncements = 3;
@@ -189,7 +190,7 @@ void StallWatch::Watcher::end_job(const Verdict& verdict) {
   }
   action_.carry_out(kActionSeconds);
   std::thread([world = world_] { world->abort(static_cast<int>(ExitStatus::hang)); }).detach();
-  wait_for_launcher(kLauncherSeconds);
+  wait_for_launcher(kAbortSeconds);
   host_->kill_stopped();
   std::_Exit(static_cast<int>(ExitStatus::hang));
 }
