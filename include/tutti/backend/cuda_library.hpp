@@ -39,7 +39,7 @@ struct CudaOptions {
 };
 
 // Raised with every change of the tables: program and library must come from the same build.
-inline constexpr int kCudaInterfaceVersion = 3;
+inline constexpr int kCudaInterfaceVersion = 4;
 
 struct CudaLibrary {
   int interface_version = kCudaInterfaceVersion;  // first in every version
