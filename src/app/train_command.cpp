@@ -12,6 +12,8 @@
 #include "checkpoint_keeping.hpp"
 #include "option_table.hpp"
 #include "plan_choices.hpp"
+#include "preflight/brief.hpp"
+#include "preflight/out_folder.hpp"
 #include "processors.hpp"
 #include "resolve_options.hpp"
 #include "run_control.hpp"
@@ -35,38 +37,11 @@
 namespace tutti {
 namespace {
 
-// These decide which collectives a rank comes to before all else is compared.
-void refuse_different_ways(World& world, const RunConfig& config) {
-  using Way = std::pair<const char*, std::string>;
-  for (const auto& [option, value] :
-       {Way("--out", config.out), Way("--resume", config.resume ? "true" : "false"),
-        Way("--dry-run", config.dry_run ? "true" : "false"), Way("--rehearse", config.rehearse)}) {
-    const auto all = all_gather_text(world, value);
-    const auto other = std::ranges::find_if(all, [&](const std::string& theirs) { return theirs != all.front(); });
-    if (other == all.end()) continue;
-    throw Error(ErrorSource::input, fmt::format("rank {} has another {} than rank 0, '{}' against '{}': give all ranks "
-                                                "the same",
-                                                other - all.begin(), option, *other, all.front()))
-        .on_all_ranks();
-  }
-}
-
 std::optional<LoadedCheckpoint> find_checkpoint(World& world, const RunConfig& config, const Log& log) {
   auto newest =
       CheckpointStore(config.out + "/checkpoints").newest(world, log, config.dry_run ? Damaged::left : Damaged::marked);
   if (!newest) log.note(fmt::format("--resume: {} holds no checkpoint; starting afresh", config.out));
   return newest;
-}
-
-void refuse_other_data(const LoadedCheckpoint& resumed, const Assembly& assembly) {
-  if (resumed.state.data_digest == assembly.data_digest) return;
-  throw Error(
-      ErrorSource::input,
-      fmt::format("--data {} has digest {}, but the checkpoint {} was trained on digest {}: give the data of the "
-                  "run",
-                  assembly.config.data, digest_text(assembly.data_digest), resumed.path,
-                  digest_text(resumed.state.data_digest)))
-      .on_all_ranks();
 }
 
 void save_resolved_options(World& world, const RunConfig& config) {
@@ -196,8 +171,9 @@ void TrainRun::begin_rehearsal() {
 std::string TrainRun::train(const Invocation& invocation) {
   build(invocation);
   if (rehearsal_) begin_rehearsal();
+  TimeAccount account(world_, whereabouts_);
   std::optional<RunReporter> reporter;
-  run_agreed(world_, [&] { reporter.emplace(world_, assembly_.config, keeping_ ? &*keeping_ : nullptr); });
+  run_agreed(world_, [&] { reporter.emplace(world_, assembly_.config, keeping_ ? &*keeping_ : nullptr, account); });
   reporter->start(run_record(assembly_, world_, invocation.words));
   RunEnd end = RunEnd::planned;
   end_together(world_, [&] { end = trainer_->run(*reporter); });
@@ -224,11 +200,12 @@ ExitStatus train_command(World& world, const Invocation& invocation, const StopS
   const Log log(world.rank(), world.host(), config.quiet);
   Whereabouts whereabouts;
   run_agreed(world, [&] { refuse_without_out(config); });
-  refuse_different_ways(world, config);
+  refuse_or_tell(world, preflight_in_brief(world, config), log);
   std::optional<RunFolder> folder;
   std::optional<LoadedCheckpoint> resumed;
   if (signals != nullptr) {
     folder.emplace(world, config, log);
+    refuse_or_tell(world, judge_sharing(world, config.out, false), log);
     record.folder = config.out;
   }
   if (config.resume) resumed = find_checkpoint(world, config, log);
@@ -239,7 +216,7 @@ ExitStatus train_command(World& world, const Invocation& invocation, const StopS
   }
 
   Assembly assembly = assemble(world, config, resumed ? &resumed->state : nullptr, log);
-  if (resumed) refuse_other_data(*resumed, assembly);
+  if (resumed) refuse_other_data(*resumed, assembly.config.data, assembly.data_digest);
   if (config.dry_run) {
     if (world.rank() == 0) fmt::print("{}", config_text(assembly.config));
     return ExitStatus::done;

@@ -3,6 +3,7 @@
 
 #include "tutti/backend/backend.hpp"
 #include "tutti/comm/communicator.hpp"
+#include "tutti/watch/whereabouts.hpp"
 
 #include <cstdint>
 
@@ -11,13 +12,14 @@ namespace tutti {
 class SumOverRanks {
  public:
   // Borrowed.
-  SumOverRanks(Backend& backend, Communicator& communicator);
+  SumOverRanks(Backend& backend, Communicator& communicator, Whereabouts& whereabouts);
   // Waits. Collective.
   LossSums operator()(Stream& stream, const LossSums& mine);
 
  private:
   Backend& backend_;
   Communicator& communicator_;
+  Whereabouts& whereabouts_;
   Buffer exchanged_;
 };
 

@@ -35,7 +35,7 @@ Trainer::Run::Run(const TrainerParts& parts, const TrainerOptions& options, RunF
       whereabouts_(parts.whereabouts == nullptr ? own_whereabouts_ : *parts.whereabouts),
       replica_(parts, options, whereabouts_),
       pace_(backend_, replica_.stream(), options.steps_ahead),
-      sum_over_ranks_(backend_, communicator_),
+      sum_over_ranks_(backend_, communicator_, whereabouts_),
       planned_steps_(count_planned_steps(options, schedule(), parts.train.info().samples)),
       learning_rate_(options.learning_rate, schedule().steps(0), planned_steps_) {
   progress_.planned_steps = planned_steps_;
@@ -132,6 +132,7 @@ void Trainer::Run::step_with(const Tensor& gradients) {
 RunEnd Trainer::Run::run(RunObserver& observer) {
   if (guard_ && progress_.step < planned_steps_ && is_proven(observer)) keep_position();
   while (progress_.step < planned_steps_) {
+    const std::int64_t epoch = progress_.epoch + 1;
     if (!step_stands(observer)) continue;
     report_step(observer);
     const bool epoch_ended = progress_.step_in_epoch == schedule().steps(progress_.epoch);
@@ -148,7 +149,9 @@ RunEnd Trainer::Run::run(RunObserver& observer) {
       }
       keep(observer);
     }
-    if (wish == BoundaryWish::save_and_stop) return RunEnd::stopped;
+    const bool stops = wish == BoundaryWish::save_and_stop;
+    if (epoch_ended || run_ended || stops) observer.on_epoch_left({.epoch = epoch, .step = progress_.step});
+    if (stops) return RunEnd::stopped;
     if (has_proof()) keep_position();
   }
   return RunEnd::planned;

@@ -26,6 +26,12 @@ struct EpochReport {
   double images_per_second() const { return seconds > 0 ? static_cast<double>(train.samples) / seconds : 0; }
 };
 
+// The whole epoch, or the stretch of it that a run has seen, with its evaluation and its checkpoint.
+struct EpochEnd {
+  std::int64_t epoch = 0;  // counted from 1
+  std::int64_t step = 0;   // steps done in the run
+};
+
 // The steps since the last such report.
 struct StretchReport {
   std::int64_t step = 0;
@@ -83,6 +89,8 @@ class RunObserver {
   virtual void on_divergence(const DivergenceReport&) {}
   // The state's arrays are those of TrainerOptions::file_share alone. Copying it took so long.
   virtual void on_checkpoint(TrainState, double /*copy_seconds*/) {}
+  // Nothing is under way on the processor.
+  virtual void on_epoch_left(const EpochEnd&) {}
 };
 
 }  // namespace tutti
