@@ -146,10 +146,12 @@ void TrainRun::build(const Invocation& invocation) {
                        .versions = versions_text(assembly_, world_),
                        .data_digest = assembly_.data_digest};
   assembly_.options.reports_samples = world_.rank() == 0 && !config.sample_log.empty();  // it alone writes them
+  const auto hosts = all_gather_text(world_, world_.host());
   std::vector<std::string> drawn;
   build_alike(world_, config, *assembly_.backend, [&] {
     TrainerParts parts = assembly_.parts();
     parts.whereabouts = &whereabouts_;
+    parts.hosts = hosts;
     trainer_.emplace(parts, assembly_.options, facts);
     if (resumed_ != nullptr) trainer_->restore(resumed_->state);
     if (weights_) drawn = trainer_->start_from(weights_->state);

@@ -53,4 +53,9 @@ void MetricsLog::write(const DigestReport& report) {
   write_line(record.dump());
 }
 
+void MetricsLog::write(const SkippedReport& report) {
+  write_line(
+      Json{{"event", "skipped"}, {"step", report.step}, {"rank", report.rank}, {"tensor", report.tensor}}.dump());
+}
+
 }  // namespace tutti

@@ -8,6 +8,7 @@
 //   {"event":"step","step":50,"train_loss":..,"train_acc":..,"lr":..}     means since the last such record, or a resume
 //   {"event":"digest","step":50,"weights":"..","gradients":"..","optimizer":"..","statistics":".."}
 //                                                                     statistics only where the network has any
+//   {"event":"skipped","step":50,"rank":0,"tensor":"conv1/weight"}       of a step that has changed nothing
 //   {"event":"checkpoint","step":50,"file":"step-00000050.h5","bytes":..,"seconds":..,"stall_seconds":..}
 //                               of every attempt to save, written by the program; one that failed has "failure", too
 
@@ -28,6 +29,7 @@ class MetricsLog {
   void write(const EpochReport& report);
   void write(const StretchReport& report);
   void write(const DigestReport& report);
+  void write(const SkippedReport& report);
 
  private:
   LineFile file_;
