@@ -174,7 +174,7 @@ ExitStatus train_command(World& world, const Invocation& invocation, const StopS
   std::optional<LoadedCheckpoint> resumed;
   if (signals != nullptr) {
     folder.emplace(world, config, log);
-    refuse_or_tell(world, judge_sharing(world, config.out, false), log);
+    if (world.local_size() < world.size()) refuse_or_tell(world, judge_sharing(world, config.out, false), log);
     record.folder = config.out;
   }
   if (config.resume) resumed = find_checkpoint(world, config, log);
@@ -190,6 +190,7 @@ ExitStatus train_command(World& world, const Invocation& invocation, const StopS
     if (world.rank() == 0) fmt::print("{}", config_text(assembly.config));
     return ExitStatus::done;
   }
+  refuse_or_tell(world, judge_load(world, assembly), log);
   TrainRun run(world, assembly, whereabouts, log);
   if (resumed) run.go_on_from(*resumed);
   if (!resumed && !config.init_from.empty()) run.begin_with(load_named_checkpoint(world, config.init_from, log));
