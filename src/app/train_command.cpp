@@ -221,7 +221,7 @@ ExitStatus train_command(World& world, const Invocation& invocation, const StopS
   std::optional<LoadedCheckpoint> resumed;
   if (signals != nullptr) {
     folder.emplace(world, config, log);
-    refuse_or_tell(world, judge_sharing(world, config.out, false), log);
+    if (world.local_size() < world.size()) refuse_or_tell(world, judge_sharing(world, config.out, false), log);
     record.folder = config.out;
     if (record.watch != nullptr) leave_note_in(config.out, *record.watch);
   }
@@ -239,6 +239,7 @@ ExitStatus train_command(World& world, const Invocation& invocation, const StopS
     if (world.rank() == 0) fmt::print("{}", config_text(assembly.config));
     return ExitStatus::done;
   }
+  refuse_or_tell(world, judge_load(world, assembly), log);
   const AbandonAtEnd abandoning(record.watch, *assembly.communicator);
   TrainRun run(world, assembly, whereabouts, log);
   if (resumed) run.go_on_from(*resumed);
