@@ -1,5 +1,5 @@
 // Checkpoints whose manifest, table and checksums fit what the file holds, as a careful forger's would: the words of a
-// manifest in front, then the file.
+// manifest in front, then the file from its signature on.
 
 #include "tutti/base/crc32c.hpp"
 #include "tutti/base/sha256.hpp"
@@ -24,7 +24,8 @@ std::string fitted(const std::string& words, std::span<const std::byte> image) {
     file.sha256 = sha256_text(image);
     for (StoredArray& array : file.arrays) {
       if (array.offset > file.bytes || array.bytes > file.bytes - array.offset) continue;
-      array.crc32c = crc32c(image.subspan(static_cast<std::size_t>(array.offset), static_cast<std::size_t>(array.bytes)));
+      array.crc32c =
+          crc32c(image.subspan(static_cast<std::size_t>(array.offset), static_cast<std::size_t>(array.bytes)));
     }
     return manifest_text(manifest);
   } catch (const Error&) {
@@ -42,10 +43,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     std::filesystem::create_symlink(image.path(), folder.file("step-00000042.h5"));
     return folder.file("step-00000042.h5");
   }();
-  fuzz::Input input(data, size);
-  const std::string words = fitted(fuzz::text_of(fuzz::take_part(input)), std::as_bytes(input));
+  constexpr std::string_view kSignature = "\x89HDF";
+  const fuzz::Input input(data, size);
+  const auto file = std::ranges::search(input, kSignature).begin();
+  const fuzz::Input bytes(file, input.end());
+  const std::string words = fitted({input.begin(), file}, std::as_bytes(bytes));
   manifest.hold({reinterpret_cast<const std::uint8_t*>(words.data()), words.size()});
-  image.hold(input);
+  image.hold(bytes);
   fuzz::takes({ErrorSource::checkpoint, ErrorSource::io, ErrorSource::input},
               [&] { state_of(read_checkpoint_bytes(path), path); });
   return 0;

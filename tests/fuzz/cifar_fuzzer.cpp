@@ -22,7 +22,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       read_cifar_class_names(folder.path());
       return;
     }
-    const LabelledImages read = read_cifar({batch.path(), batch.path()});
+    const LabelledImages read = read_cifar({batch.path()});
     if (read.images.size() != read.labels.size() * 3072) fuzz::report("read other images than there are labels");
   });
   return 0;

@@ -1,13 +1,12 @@
 // Options whose words have a grammar of their own.
 
+#include "tutti/data/image_recipe.hpp"
 #include "tutti/data/part_plan.hpp"
 
 #include "bench/forecast.hpp"
 #include "fuzz/parsed_input.hpp"
 #include "resolve_options.hpp"
 #include "synthetic.hpp"
-
-#include "tutti/data/image_recipe.hpp"
 
 using namespace tutti;
 

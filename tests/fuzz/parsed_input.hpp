@@ -61,7 +61,8 @@ inline Input take_part(Input& input) {
 // A file in memory for readers that want a path.
 class MemoryFile {
  public:
-  MemoryFile() : descriptor_(::memfd_create("input", MFD_CLOEXEC)), path_("/proc/self/fd/" + std::to_string(descriptor_)) {
+  MemoryFile()
+      : descriptor_(::memfd_create("input", MFD_CLOEXEC)), path_("/proc/self/fd/" + std::to_string(descriptor_)) {
     if (descriptor_ < 0) throw std::runtime_error("no file in memory");
   }
   MemoryFile(const MemoryFile&) = delete;
