@@ -65,7 +65,7 @@ void tell_start(const Assembly& assembly, World& world, const Trainer& trainer, 
 
 std::string run_record(const Assembly& assembly, const World& world, const std::vector<std::string>& words) {
   const RunConfig& config = assembly.config;
-  return nlohmann::ordered_json{{"event", "run"},
+  nlohmann::ordered_json record{{"event", "run"},
                                 {"command_line", words},
                                 {"version", version()},
                                 {"libraries", versions_text(assembly, world)},
@@ -80,8 +80,9 @@ std::string run_record(const Assembly& assembly, const World& world, const std::
                                 {"model", assembly.network->spec().name},
                                 {"parameters", assembly.network->layout().parameters()},
                                 {"data", config.data},
-                                {"data_digest", digest_text(assembly.data_digest)}}
-      .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+                                {"data_digest", digest_text(assembly.data_digest)}};
+  if (!config.rehearse.empty()) record["rehearse"] = config.rehearse;
+  return record.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 std::string versions_text(const Assembly& assembly, const World& world) {

@@ -58,7 +58,8 @@ std::vector<Claim> option_claims(RunConfig config) {
 std::vector<Claim> way_claims(const RunConfig& config) {
   return {{"--out", fmt::format("'{}'", config.out), kSame},
           {"--resume", config.resume ? "'true'" : "'false'", kSame},
-          {"--dry-run", config.dry_run ? "'true'" : "'false'", kSame}};
+          {"--dry-run", config.dry_run ? "'true'" : "'false'", kSame},
+          {"--rehearse", fmt::format("'{}'", config.rehearse), kSame}};
 }
 
 std::vector<Claim> version_claims(const std::string& description) {
