@@ -49,8 +49,9 @@ class Mutation {
       case 2:
         return put_field(rest.first(std::min<std::size_t>(4 * kind_, rest.size())));
       case 3:
-        return std::ranges::generate(rest.first(1 + below(std::min<std::size_t>(64, rest.size()))),
-                                     [&] { return static_cast<std::byte>(below(256)); });
+        std::ranges::generate(rest.first(1 + below(std::min<std::size_t>(64, rest.size()))),
+                              [&] { return static_cast<std::byte>(below(256)); });
+        return;
       default:
         bytes.resize(at);
     }
@@ -77,11 +78,12 @@ bool same(const Contents& a, const Contents& b) { return a.images == b.images &&
 class DataFileMutants : public ::testing::Test {
  protected:
   DataFileMutants() {
-    write_data_file(open_named("synthetic:30x1x6x5:4", "synthetic:10x1x6x5:4").pair, path_);
-    good_ = read_whole(path_);
     DataRequest request;
-    request.train = path_;
-    const OwnedData data = open_data(request);
+    request.train = "synthetic:40x1x6x5:4";
+    request.validation_ratio = 0.25;
+    write_data_file(open_data(request).pair, path_);
+    good_ = read_whole(path_);
+    const OwnedData data = open_named(path_);
     train_ = contents_of(*data.pair.train);
     test_ = contents_of(*data.pair.test);
   }
