@@ -20,8 +20,9 @@ MODULES = {
     "nn": {"backend", "base"},
     "data": {"storage", "backend", "base"},
     "checkpoint": {"comm", "storage", "backend", "base"},
-    "train": {"checkpoint", "data", "nn", "storage", "comm", "backend", "base"},
-    "app": {"train", "checkpoint", "data", "nn", "storage", "comm", "backend", "base"},
+    "watch": {"comm", "backend", "base"},
+    "train": {"watch", "checkpoint", "data", "nn", "storage", "comm", "backend", "base"},
+    "app": {"train", "watch", "checkpoint", "data", "nn", "storage", "comm", "backend", "base"},
 }
 
 

@@ -74,7 +74,7 @@ std::vector<RunOption> training_options(RunConfig& c) {
 // Where and how, and what is kept of it.
 std::vector<RunOption> running_options(RunConfig& c) {
   using enum OptionUse;
-  const std::string ranks = "Ranks and devices", keeping = "Keeping", watching = "Watching";
+  const std::string ranks = "Ranks and devices", keeping = "Keeping", watching = "Watching", trust = "Trust";
   return {
       {"parts", ranks, "slices of every batch, fixed for the life of the run; 0: one per rank", fixed, &c.parts},
       {"part-map", ranks,
@@ -92,8 +92,6 @@ std::vector<RunOption> running_options(RunConfig& c) {
       {"in-flight", ranks, "batches prepared ahead, on GPUs steps enqueued ahead: 0, 1 or 2; never changes a bit",
        changeable, &c.in_flight},
       {"share-device", ranks, "let several ranks use one GPU: slow, for tests", changeable, &c.share_device},
-      {"stall-timeout", ranks, "seconds after which a sum between GPUs is given up, and the job ended", changeable,
-       &c.stall_timeout},
       {"search-plans", ranks, "on GPUs, choose each convolution's algorithm by timing: on or off", changeable,
        &c.search_plans},
       {"plan-cache", ranks, "file that keeps what was chosen so; read at the start, written when it has grown",
@@ -110,6 +108,16 @@ std::vector<RunOption> running_options(RunConfig& c) {
        &c.keep_best},
       {"time-limit", keeping, "stop with a checkpoint and status 75 within so long, as 3600, 90m or 12:00:00; none: no",
        output, &c.time_limit},
+      {"config", keeping, "TOML file of options, keys as here; the command line goes before it", call, &c.config},
+      {"dry-run", keeping, "print the resolved options as TOML and end", call, &c.dry_run},
+  };
+}
+
+// What is told of it while it goes on, and what it does when something goes wrong.
+std::vector<RunOption> watching_options(RunConfig& c) {
+  using enum OptionUse;
+  const std::string watching = "Watching", trust = "Trust";
+  return {
       {"test-every", watching, "evaluate after every so many epochs and the last; 0: never", changeable, &c.test_every},
       {"log-every", watching, "record the loss of every so many steps in metrics.jsonl", changeable, &c.log_every},
       {"digest-every", watching, "record digests of weights, gradients and optimizer every so many steps", changeable,
@@ -118,8 +126,19 @@ std::vector<RunOption> running_options(RunConfig& c) {
        &c.sample_log},
       {"progress", watching, "bar on stderr: auto (a terminal; mpirun hides it), always or never", output, &c.progress},
       {"quiet", watching, "results only: no banner, no notes", output, &c.quiet},
-      {"config", keeping, "TOML file of options, keys as here; the command line goes before it", call, &c.config},
-      {"dry-run", keeping, "print the resolved options as TOML and end", call, &c.dry_run},
+      {"trace", watching, "file that gets what every rank did when, for chrome://tracing or Perfetto", output,
+       &c.trace},
+      {"stall-timeout", trust, "seconds without progress after which the job names who is late, and ends with 86",
+       changeable, &c.stall_timeout},
+      {"watch-interface", trust, "network interface that hosts tell each other by where their ranks are; none: chosen",
+       output, &c.watch_interface},
+      {"verify-replicas", trust, "compare all ranks' weights, statistics and optimizer state every so many steps",
+       changeable, &c.verify_replicas},
+      {"on-divergence", trust, "stop with 87, or heal: go back to the last equal state and play the steps again",
+       changeable, &c.on_divergence},
+      {"on-nonfinite", trust, "when a loss or gradient is NaN or infinite: stop with 88, or skip the step", changeable,
+       &c.on_nonfinite},
+      {"rehearse", trust, "a fault to have on purpose, as kill:rank=2,step=17; see the README", call, &c.rehearse},
   };
 }
 
@@ -132,7 +151,9 @@ bool contradicts(const std::string& asked, const std::string& chosen) {
 
 std::vector<RunOption> run_options(RunConfig& config) {
   std::vector<RunOption> options = training_options(config);
-  for (RunOption& option : running_options(config)) options.push_back(std::move(option));
+  for (const auto& more : {running_options, watching_options}) {
+    for (RunOption& option : more(config)) options.push_back(std::move(option));
+  }
   return options;
 }
 

@@ -95,6 +95,9 @@ void refuse_unknown_words(const RunConfig& config) {
   parse_shuffle(config.shuffle);
   parse_schedule(config.schedule);
   parse_part_map(config.part_map);
+  parse_on_divergence(config.on_divergence);
+  parse_on_not_finite(config.on_nonfinite);
+  parse_rehearsal(config.rehearse);
   parse_checkpoint_every(config.checkpoint_every);
   parse_time_limit(config.time_limit);
   if (!config.lr_period.empty()) parse_lr_period(config.lr_period);
@@ -118,6 +121,7 @@ void refuse_unknown_words(const RunConfig& config) {
   refuse_outside("test-every", config.test_every, 0, kMany);
   refuse_outside("log-every", config.log_every, 0, kMany);
   refuse_outside("digest-every", config.digest_every, 0, kMany);
+  refuse_outside("verify-replicas", config.verify_replicas, 0, kMany);
   if (config.keep_checkpoints != 0) refuse_outside("keep-checkpoints", config.keep_checkpoints, 2, kMany);
   if (!(config.stall_timeout >= 1 && config.stall_timeout <= 1e6)) {
     throw Error(ErrorSource::usage, fmt::format("--stall-timeout {}: must be 1 second or more", config.stall_timeout));
@@ -161,6 +165,9 @@ TrainerOptions resolve_options(const RunConfig& config, const NetworkSpec& model
                          .checkpoint_at_end = !config.out.empty(),
                          .checkpoint_at_best = config.keep_best};
   options.part_map = parse_part_map(config.part_map);
+  options.safeguards = {.verify_every_steps = config.verify_replicas,
+                        .on_divergence = parse_on_divergence(config.on_divergence),
+                        .on_not_finite = parse_on_not_finite(config.on_nonfinite)};
   require_sensible(options.optimizer);
   require_sensible(options.learning_rate);
   return options;

@@ -51,6 +51,10 @@ struct RunConfig {
   std::int64_t in_flight = 1;
   bool share_device = false;
   double stall_timeout = 300;
+  std::string watch_interface;
+  std::int64_t verify_replicas = 0;
+  std::string on_divergence = "stop";
+  std::string on_nonfinite = "stop";
   std::string search_plans = "on";
   std::string plan_cache;
   std::string record_steps = "on";
@@ -68,6 +72,8 @@ struct RunConfig {
   std::string sample_log;
   std::string progress = "auto";
   bool quiet = false;
+  std::string trace;
+  std::string rehearse;
 
   std::string config;
   bool dry_run = false;

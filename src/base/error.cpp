@@ -54,6 +54,8 @@ ExitStatus Error::exit_status() const noexcept {
       return ExitStatus::input_io;
     case ErrorSource::hang:
       return ExitStatus::hang;
+    case ErrorSource::diverged:
+      return ExitStatus::diverged;
     case ErrorSource::not_finite:
       return ExitStatus::not_finite;
     default:

@@ -16,13 +16,16 @@ LossSums evaluate(const EvaluationRequest& request, const TrainState& state) {
   fill_from_arrays(backend, *stream, block, layout.trained(), "", state.parameters);
   fill_from_arrays(backend, *stream, block, layout.statistics(), "", state.statistics);
 
+  Whereabouts own_whereabouts;
   NetworkWeights weights(request.network, backend, block);
   PartTeam team({.network = request.network,
                  .weights = weights,
                  .backend = backend,
                  .stream = *stream,
                  .players = request.side_by_side,
-                 .threads = request.threads});
+                 .threads = request.threads,
+                 .whereabouts = request.whereabouts == nullptr ? own_whereabouts : *request.whereabouts});
+  team.whereabouts().enter(Phase::evaluation);
   Evaluator evaluator({request.data, request.recipe}, backend, request.communicator, team);
   weights.refresh(*stream);
   return evaluator.run(*stream);

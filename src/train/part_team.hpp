@@ -5,6 +5,7 @@
 
 #include "tutti/data/batch_loader.hpp"
 #include "tutti/nn/part_context.hpp"
+#include "tutti/watch/whereabouts.hpp"
 
 #include "part_sum.hpp"
 
@@ -25,7 +26,7 @@ struct Player {
   Stream& stream;
   PartContext context;
   Buffer sums;         // LossSums of the parts it has played
-  Buffer kept_sums;    // while parts are played that do not count
+  Buffer kept_sums;    // as they were before the last step played
   Buffer gradients{};  // of one part, unless it only ever plays the first
 };
 
@@ -38,6 +39,7 @@ struct TeamRequest {
   int threads = 1;  // of each player
   double label_smoothing = 0;
   std::function<void(double seconds)> after_part{};  // as TrainerOptions say
+  Whereabouts& whereabouts;
 };
 
 // A rank's share of one step of the run.
@@ -45,7 +47,6 @@ struct TeamStep {
   const StepBatches& batches;
   std::uint64_t seed = 0;
   std::int64_t step = 0;
-  bool counts = true;     // the losses go into the sums
   bool measured = false;  // seconds_per_part() is wanted: work is waited for
 };
 
@@ -73,6 +74,11 @@ class PartTeam {
   // Forward, loss and backward of each batch; gradients added up in the order of the parts.
   void play(const TeamStep& step, const Ready& ready);
 
+  // The sums are again what they were before the last step played.
+  void take_back();
+  // By player, how many of the losses in its sums were not finite: i64 [1] in the processor's memory.
+  std::vector<Tensor> bad_losses() const;
+
   // Of the last step played, which was measured: without what others were told of it and did meanwhile; 0: there was no
   // sample in it.
   double seconds_per_part() const { return played_.empty() ? 0 : seconds_ / static_cast<double>(played_.size()); }
@@ -80,6 +86,8 @@ class PartTeam {
   // As if these were the gradients of the rank's only part.
   void take(const Tensor& gradients, const Ready& ready);
 
+  // Told of what the first player does.
+  Whereabouts& whereabouts() { return whereabouts_; }
   // Of all players together. Waits.
   LossSums sums();
   void set_sums(const LossSums& sums);
@@ -96,6 +104,7 @@ class PartTeam {
 
   Backend& backend_;
   std::function<void(double seconds)> after_part_;
+  Whereabouts& whereabouts_;
   std::vector<std::unique_ptr<Stream>> streams_;  // of all players but the first
   std::vector<std::unique_ptr<Player>> players_;
   GradientTotal* total_ = nullptr;

@@ -134,7 +134,7 @@ TEST(ResolveOptions, ReadsTimeLimitsAsPeopleAndSlurmWriteThem) {
 TEST(ResolveOptions, RefusesWhatNeedsAFolderWithoutOne) {
   const std::vector<std::pair<std::string, std::function<void(RunConfig&)>>> wanting{
       {"--resume", [](RunConfig& c) { c.resume = true; }},
-      {"--checkpoint-every", [](RunConfig& c) { c.checkpoint_every = "5"; }},
+      {"--checkpoint-every", [](RunConfig& c) { c.checkpoint_every = std::string("5"); }},
       {"--keep-best", [](RunConfig& c) { c.keep_best = true; }},
       {"--time-limit", [](RunConfig& c) { c.time_limit = "1h"; }}};
   EXPECT_NO_THROW(refuse_without_out(RunConfig{}));

@@ -46,8 +46,12 @@ class Table {
   }
 
   PartTeam team_of(int players) {
-    return PartTeam(
-        {.network = network_, .weights = *weights_, .backend = *backend_, .stream = *stream_, .players = players});
+    return PartTeam({.network = network_,
+                     .weights = *weights_,
+                     .backend = *backend_,
+                     .stream = *stream_,
+                     .players = players,
+                     .whereabouts = whereabouts_});
   }
 
   // Twice, so that what a step leaves behind would show in the next.
@@ -102,6 +106,7 @@ class Table {
   std::unique_ptr<Stream> stream_;
   Network network_;
   Buffer weights_block_;
+  Whereabouts whereabouts_;
   std::unique_ptr<NetworkWeights> weights_;
   std::vector<std::vector<float>> images_;
   std::vector<std::vector<std::int32_t>> labels_;

@@ -39,7 +39,11 @@ class Rank {
   // Each step so often, of which the first counts.
   std::vector<Step> play(int steps, const std::vector<std::int64_t>& stops, int times = 1) {
     const auto stream = backend.make_stream();
-    PartTeam team({.network = network_, .weights = *weights_, .backend = backend, .stream = *stream});
+    PartTeam team({.network = network_,
+                   .weights = *weights_,
+                   .backend = backend,
+                   .stream = *stream,
+                   .whereabouts = whereabouts_});
     team.plan(2, LayerMode::training);
     std::vector<float> total(weights_block_.size());
     FloatTotal sum(backend, view(total));
@@ -61,8 +65,8 @@ class Rank {
       }
       Step& now = played.emplace_back();
       for (int time = 0; time < times; ++time) {
-        team.play({.batches = batches, .step = step, .counts = time == 0},
-                  [&](std::int64_t final) { now.ready.push_back(final); });
+        if (time > 0) team.take_back();
+        team.play({.batches = batches, .step = step}, [&](std::int64_t final) { now.ready.push_back(final); });
       }
       now.gradients = total;
     }
@@ -82,6 +86,7 @@ class Rank {
   Network network_;
   std::vector<float> weights_block_;
   std::size_t parts_;
+  Whereabouts whereabouts_;
   std::unique_ptr<NetworkWeights> weights_;
 };
 

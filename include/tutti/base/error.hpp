@@ -17,6 +17,7 @@ enum class ErrorSource {
   save,        // a file could not be written
   io,          // a file could not be read
   hang,        // other ranks did not come to a sum within the time allowed
+  diverged,    // replicas that should be equal are not
   not_finite,  // loss or weights are no longer finite
   internal,    // a broken promise of our own
   mpi,

@@ -8,10 +8,11 @@
 #include "tutti/data/dataset.hpp"
 #include "tutti/data/image_recipe.hpp"
 #include "tutti/nn/network.hpp"
+#include "tutti/watch/whereabouts.hpp"
 
 namespace tutti {
 
-// All borrowed.
+// All borrowed; the pointer may be null.
 struct EvaluationRequest {
   Backend& backend;
   Communicator& communicator;
@@ -20,6 +21,7 @@ struct EvaluationRequest {
   const ImageRecipe& recipe;  // its image size and normalisation count
   int threads = 1;            // of each player
   int side_by_side = 1;       // players of this rank; they never change the result
+  Whereabouts* whereabouts = nullptr;
 };
 
 // Every sample counts once, on any number of ranks. Throws a checkpoint error that names the first tensor that does

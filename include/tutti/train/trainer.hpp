@@ -12,7 +12,10 @@
 #include "tutti/train/lr_schedule.hpp"
 #include "tutti/train/optimizer.hpp"
 #include "tutti/train/run_observer.hpp"
+#include "tutti/train/safeguards.hpp"
 #include "tutti/train/step_times.hpp"
+#include "tutti/watch/incident.hpp"
+#include "tutti/watch/whereabouts.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -24,13 +27,15 @@
 
 namespace tutti {
 
-// All borrowed; `test` may be null.
+// All borrowed; the pointers may be null.
 struct TrainerParts {
   Backend& backend;
   Communicator& communicator;
   const Network& network;
   const Dataset& train;
   const Dataset* test = nullptr;
+  Whereabouts* whereabouts = nullptr;
+  std::vector<std::string> hosts{};  // by rank, for messages that name one; empty: not told
 };
 
 struct PartMapOptions {
@@ -68,6 +73,7 @@ struct TrainerOptions {
   bool checkpoint_at_best = false;  // after every evaluation that is better than all before it
   // Of each checkpoint's arrays, those that this rank hands to on_checkpoint; none: nothing is copied here.
   std::optional<FileShare> file_share = FileShare{};
+  Safeguards safeguards{};
   bool reports_samples = false;
   // For rehearsals: called in the thread that played a part, with the seconds that it took; as if it took as much more.
   std::function<void(double seconds)> after_part{};
@@ -143,6 +149,10 @@ class Trainer {
   std::size_t optimizer_bytes() const;
   // Steps that the exact exchange has played again on a wider grid.
   std::int64_t replayed_steps() const;
+  // For rehearsals: tensors of which this rank has a copy of its own, and a bit of it, as PlaceListener::on_begin() may
+  // turn it. Waits.
+  std::vector<HeldTensor> held_tensors() const;
+  void flip(const BitFlip& flip);
   // The sums of the steps since the epoch began, over all ranks. Collective.
   LossSums epoch_sums();
 

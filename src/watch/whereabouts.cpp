@@ -1,0 +1,63 @@
+#include "tutti/watch/whereabouts.hpp"
+
+#include <chrono>
+
+namespace tutti {
+
+const char* name_of(Phase phase) {
+  switch (phase) {
+    case Phase::starting:
+      return "starting";
+    case Phase::data:
+      return "data";
+    case Phase::forward:
+      return "forward";
+    case Phase::backward:
+      return "backward";
+    case Phase::exchange:
+      return "exchange";
+    case Phase::waiting:
+      return "waiting";
+    case Phase::update:
+      return "update";
+    case Phase::evaluation:
+      return "evaluation";
+    case Phase::checkpoint:
+      return "checkpoint";
+    case Phase::reports:
+      return "reports";
+    case Phase::ending:
+      return "ending";
+  }
+  return "unknown";
+}
+
+std::int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+Whereabouts::Whereabouts() : since_ns_(now_ns()) { publish(); }
+
+void Whereabouts::publish_in(PlaceSlot& slot) {
+  slot_ = &slot;
+  publish();
+}
+
+void Whereabouts::move_to(const Place& place) {
+  const Stay ended{.place = place_, .begin_ns = since_ns_, .end_ns = now_ns()};
+  place_ = place;
+  since_ns_ = ended.end_ns;
+  publish();
+  for (PlaceListener* const listener : listeners_) listener->on_end(ended);
+  for (PlaceListener* const listener : listeners_) listener->on_begin(place_);
+}
+
+void Whereabouts::publish() {
+  slot_->step.store(place_.step, std::memory_order_relaxed);
+  slot_->phase.store(place_.phase, std::memory_order_relaxed);
+  slot_->since_ns.store(since_ns_, std::memory_order_relaxed);
+  slot_->signs.fetch_add(1, std::memory_order_release);
+}
+
+}  // namespace tutti
