@@ -16,6 +16,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <map>
 
 namespace tutti {
@@ -102,6 +103,17 @@ class DataFileMutants : public ::testing::Test {
     });
   }
 
+  Bytes good_without_seal() const {
+    std::uint64_t length = 0;
+    std::memcpy(&length, &good_[good_.size() - 24], sizeof length);
+    return {good_.begin(), good_.begin() + static_cast<std::ptrdiff_t>(length)};
+  }
+  void write_sealed(Bytes bytes) const {
+    overwrite(path_, bytes);
+    std::ranges::copy(seal_for(path_, {}), std::back_inserter(bytes));
+    overwrite(path_, bytes);
+  }
+
   void tell(const char* what, const std::map<int, int>& outcomes) const {
     for (const auto& [outcome, count] : outcomes) {
       std::printf("%s: %s: %d\n", what, name_of_outcome(outcome).c_str(), count);
@@ -129,23 +141,31 @@ TEST_F(DataFileMutants, AreRefusedOrHarmless) {
   EXPECT_GT(outcomes[refused], 0);
 }
 
-// As somebody would who wants harm: what HDF5 makes of these is its own affair, but never other images or labels.
+// As somebody would write them who wants harm: what HDF5 makes of these is its own affair, but never other images or
+// labels.
 TEST_F(DataFileMutants, WithAForgedSealAreNeverReadAsSomethingElse) {
   std::map<int, int> outcomes;
-  std::uint64_t length = 0;
-  std::memcpy(&length, &good_[good_.size() - 24], sizeof length);
   for (std::uint32_t number = 0; number < mutants() / 5; ++number) {
-    Bytes bytes(good_.begin(), good_.begin() + static_cast<std::ptrdiff_t>(length));
+    Bytes bytes = good_without_seal();
     Mutation(number).apply(bytes);
-    overwrite(path_, bytes);
-    const Bytes seal = seal_for(path_, {});
-    bytes.insert(bytes.end(), seal.begin(), seal.end());
-    overwrite(path_, bytes);
+    write_sealed(bytes);
     ++outcomes[outcome(/*resident=*/true)];
   }
   tell("mutants with a forged seal", outcomes);
-  EXPECT_EQ(outcomes[read_wrong], 0);
+  EXPECT_EQ(outcomes[read_wrong] + outcomes[other_exception], 0);
   EXPECT_GT(outcomes[refused], 0);
+}
+
+TEST_F(DataFileMutants, ThatPromiseMoreThanTheyHoldAreRefused) {
+  const std::array<std::uint64_t, 4> extents{30, 1, 6, 5};
+  const std::uint64_t more = std::uint64_t{1} << 40;
+  Bytes bytes = good_without_seal();
+  const auto place = std::ranges::search(bytes, std::as_bytes(std::span(extents)));
+  ASSERT_FALSE(place.empty());
+  std::ranges::copy(std::as_bytes(std::span(&more, 1)), place.begin());
+  write_sealed(bytes);
+  EXPECT_EQ(name_of_outcome(outcome(/*resident=*/true)), "refused");
+  EXPECT_EQ(name_of_outcome(outcome(/*resident=*/false)), "refused");
 }
 
 }  // namespace
