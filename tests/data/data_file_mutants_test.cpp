@@ -1,5 +1,5 @@
-// Mutants of a data file, each opened in a process of its own whose verdict counts: it must be refused with an Error, or
-// do no harm. HDF5 itself does crash on files that lie; so none of them may get as far, but those whose seal is forged.
+// Mutants of a data file, each opened in a process of its own whose verdict counts: it must be refused with an Error,
+// or do no harm. HDF5 itself does crash on files that lie; so none may get as far, but those whose seal is forged.
 
 #include "tutti/base/random.hpp"
 #include "tutti/data/data_file.hpp"
