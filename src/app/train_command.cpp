@@ -129,10 +129,12 @@ void TrainRun::build(const Invocation& invocation) {
     rehearsal_.emplace(log_);
     assembly_.communicator = rehearsal_->between(std::move(assembly_.communicator));
   }
+  const auto hosts = all_gather_text(world_, world_.host());
   std::vector<std::string> drawn;
   build_alike(world_, config, *assembly_.backend, [&] {
     TrainerParts parts = assembly_.parts();
     parts.whereabouts = &whereabouts_;
+    parts.hosts = hosts;
     trainer_.emplace(parts, assembly_.options, facts);
     if (resumed_ != nullptr) trainer_->restore(resumed_->state);
     if (weights_) drawn = trainer_->start_from(weights_->state);

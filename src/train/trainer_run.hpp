@@ -31,7 +31,7 @@ class Trainer::Run {
   StepTimes timed_step();
   StepTimes paced_step(const StepTimes& pace) { return replica_.paced_step(pace, progress_.step); }
   void step_with(const Tensor& gradients);
-  void settle() { progress_.epoch_seconds += pace_.settle(); }
+  void settle();
   RunEnd run(RunObserver& observer);
   LossSums evaluate();
   LossSums global_epoch_sums() { return sum_over_ranks_(replica_.stream(), replica_.team().sums()); }
@@ -80,6 +80,7 @@ class Trainer::Run {
   TrainProgress progress_;
   LossSums logged_;  // the sums when the last stretch was reported, counted from the start of the epoch under way
   std::optional<std::uint64_t> gradients_digest_;
+  std::optional<SkippedReport> skipped_;
   BoundaryWish owed_ = BoundaryWish::go_on;  // the observer's, which a divergence came before
 };
 
