@@ -189,10 +189,7 @@ Assembly assemble(World& world, const RunConfig& config, const TrainState* check
   run_agreed(world,
              [&] { assembly.communicator = choose_communicator(world, assembly.config, processor, spare_core); });
   assembly.exchange_has_core = spare_core || processor.is_gpu();
-  if (!processor.all_on_gpus) {
-    tell_of_cores(assembly.config, world, assembly.cores, log);
-    refuse_or_tell(world, judge_load(world, assembly), log);
-  }
+  if (!processor.all_on_gpus) tell_of_cores(assembly.config, world, assembly.cores, log);
   assembly.backend = std::move(processor.backend);
   return assembly;
 }

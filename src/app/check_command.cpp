@@ -77,6 +77,8 @@ void Check::go_on_with_rank_0s_options() {
   words >> first.resume;
   given_.clear();
   for (std::string name; words >> name;) given_.insert(name);
+  first.data = config().data;  // hosts may have theirs elsewhere: its digest counts
+  first.test_data = config().test_data;
   config() = first;
 }
 

@@ -7,9 +7,11 @@
 #include "tutti/storage/whole_file.hpp"
 #include "tutti/watch/rehearsal.hpp"
 
+#include "abandon_at_end.hpp"
 #include "assemble.hpp"
 #include "checkpoint_choice.hpp"
 #include "checkpoint_keeping.hpp"
+#include "exit_record.hpp"
 #include "option_table.hpp"
 #include "plan_choices.hpp"
 #include "preflight/brief.hpp"
@@ -195,26 +197,40 @@ std::string TrainRun::train(const Invocation& invocation) {
   return {};
 }
 
+// Whoever judges leaves the note, beside ranks that may be stuck anywhere.
+void leave_note_in(const std::string& folder, StallWatch& watch) {
+  watch.tell_end_to([folder](const StallReport& report) {
+    leave_exit_record(folder, {.status = ExitStatus::hang,
+                               .rank = report.rank,
+                               .host = report.host,
+                               .reason = report.reason,
+                               .place = report.place});
+  });
+}
+
 }  // namespace
 
 ExitStatus train_command(World& world, const Invocation& invocation, const StopSignals* signals, EndRecord& record) {
   RunConfig config = invocation.run;
   const Log log(world.rank(), world.host(), config.quiet);
   Whereabouts whereabouts;
+  if (record.watch != nullptr) whereabouts.publish_in(record.watch->place_slot());
   run_agreed(world, [&] { refuse_without_out(config); });
   refuse_or_tell(world, preflight_in_brief(world, config), log);
   std::optional<RunFolder> folder;
   std::optional<LoadedCheckpoint> resumed;
   if (signals != nullptr) {
     folder.emplace(world, config, log);
-    refuse_or_tell(world, judge_sharing(world, config.out, false), log);
+    if (world.local_size() < world.size()) refuse_or_tell(world, judge_sharing(world, config.out, false), log);
     record.folder = config.out;
+    if (record.watch != nullptr) leave_note_in(config.out, *record.watch);
   }
   if (config.resume) resumed = find_checkpoint(world, config, log);
   if (resumed) {
     run_agreed(world, [&] {
       config = merge_for_resume(config, invocation.given, resumed->state.configuration, resumed->path);
     });
+    if (record.watch != nullptr) record.watch->set_timeout(config.stall_timeout);
   }
 
   Assembly assembly = assemble(world, config, resumed ? &resumed->state : nullptr, log);
@@ -223,6 +239,8 @@ ExitStatus train_command(World& world, const Invocation& invocation, const StopS
     if (world.rank() == 0) fmt::print("{}", config_text(assembly.config));
     return ExitStatus::done;
   }
+  refuse_or_tell(world, judge_load(world, assembly), log);
+  const AbandonAtEnd abandoning(record.watch, *assembly.communicator);
   TrainRun run(world, assembly, whereabouts, log);
   if (resumed) run.go_on_from(*resumed);
   if (!resumed && !config.init_from.empty()) run.begin_with(load_named_checkpoint(world, config.init_from, log));
