@@ -117,6 +117,11 @@ void FiniteCheck::settle(Stream& stream) {
   for (std::size_t i = 0; i < told_.size(); ++i) verdict_on(stream, told_[(next_ + i) % told_.size()]);
 }
 
+void FiniteCheck::forget() {
+  for (Told& told : told_) told.step = 0;
+  in_a_row_ = 0;
+}
+
 bool FiniteCheck::verdict_on(Stream& stream, Told& told) {
   const std::int64_t step = std::exchange(told.step, 0);
   if (step == 0) return true;

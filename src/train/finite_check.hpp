@@ -55,6 +55,8 @@ class FiniteCheck {
   bool judge(Stream& stream, std::int64_t step);
   // Waits for the verdicts on all steps. Throws likewise.
   void settle(Stream& stream);
+  // Of verdicts that are still to come, and of steps that were left out.
+  void forget();
 
   // The step judged last, if it is left out.
   std::optional<SkippedReport> take_skipped() { return std::exchange(skipped_, std::nullopt); }
