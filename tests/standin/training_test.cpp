@@ -229,7 +229,7 @@ TEST(NotFinite, IsToldOfTheStepThatItAppearedInHoweverFarAheadTheHostIs) {
     const Training training{.name = "", .model = small_lenet(), .data = kGrey, .steps_ahead = steps_ahead};
     TrainerOptions options = options_of(training);
     options.learning_rate.base = 1e30;
-    const Error error = test::thrown_by([&] { Device(training, make_gpu(training), options).run(); });
+    const Error error = thrown_by([&] { Device(training, make_gpu(training), options).run(); });
     EXPECT_EQ(error.source(), ErrorSource::not_finite);
     EXPECT_NE(std::string(error.what()).find("is no longer a finite number at step 2"), std::string::npos)
         << error.what();
@@ -237,7 +237,7 @@ TEST(NotFinite, IsToldOfTheStepThatItAppearedInHoweverFarAheadTheHostIs) {
     options.epochs = 6;
     options.steps = 12;
     options.test_every_epochs = 0;
-    const Error later = test::thrown_by([&] { Device(training, make_gpu(training), options).run(); });
+    const Error later = thrown_by([&] { Device(training, make_gpu(training), options).run(); });
     EXPECT_NE(std::string(later.what()).find("10 steps in a row were left out"), std::string::npos) << later.what();
   }
 }
