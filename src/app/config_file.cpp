@@ -56,6 +56,9 @@ struct Assign {
 };
 
 toml::value parse(const std::string& text, const std::string& origin) {
+  if (const auto line = line_of_hostile_depth(text)) {
+    refuse(origin, *line, "this goes deeper than options do: write one 'name = value' a line");
+  }
   try {
     std::istringstream stream(text);
     return toml::parse(stream, origin);

@@ -4,6 +4,7 @@
 
 #include "tutti/base/exit_status.hpp"
 #include "tutti/comm/world.hpp"
+#include "tutti/watch/stall_watch.hpp"
 
 #include <functional>
 #include <string>
@@ -16,7 +17,8 @@ int run_program(int argc, const char* const* argv);
 // folder/exit.json. Empty: nowhere.
 struct EndRecord {
   std::string folder;
-  std::string reason{};  // of a run that was stopped
+  std::string reason{};         // of a run that was stopped
+  StallWatch* watch = nullptr;  // borrowed; null: nobody watches for stalled ranks
 };
 
 // Carries out `work` on this rank and returns the process's exit status. An error that all ranks raise alike is

@@ -21,8 +21,8 @@ bool wants_bar(const RunConfig& config) {
 
 }  // namespace
 
-RunReporter::RunReporter(World& world, const RunConfig& config, const RunKeeping* keeping)
-    : world_(world), log_(world.rank(), world.host(), config.quiet), keeping_(keeping) {
+RunReporter::RunReporter(World& world, const RunConfig& config, const RunKeeping* keeping, TimeAccount& account)
+    : world_(world), log_(world.rank(), world.host(), config.quiet), keeping_(keeping), account_(account) {
   if (world.rank() != 0) return;
   if (keeping != nullptr) metrics_.emplace(config.out + "/metrics.jsonl");
   if (!config.sample_log.empty()) samples_.emplace(config.sample_log);
@@ -74,6 +74,7 @@ void RunReporter::on_samples(const SampleReport& report) {
 
 void RunReporter::on_step(const StepProgress& progress) {
   if (bar_) bar_->draw(progress);
+  account_.count_step();
 }
 
 void RunReporter::on_note(const std::string& text) {
@@ -103,8 +104,19 @@ void RunReporter::on_epoch(const EpochReport& report) {
   record(report);
 }
 
+void RunReporter::on_divergence(const DivergenceReport& report) {
+  record(report);
+  if (report.heals) on_note(report.text);
+}
+
 void RunReporter::on_checkpoint(TrainState state, double copy_seconds) {
   if (keeping_ != nullptr) keeping_->checkpoints.take(std::move(state), copy_seconds);
+}
+
+void RunReporter::on_epoch_left(const EpochEnd& end) {
+  const TimeReport time = account_.report();
+  on_note(time_line(time));
+  if (metrics_) recording([&] { metrics_->write(end, time); });
 }
 
 }  // namespace tutti

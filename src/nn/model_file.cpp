@@ -276,6 +276,11 @@ std::string first_line(std::string_view text) {
 }  // namespace
 
 NetworkSpec parse_model(const std::string& text, const std::string& origin) {
+  if (const auto line = line_of_hostile_depth(text)) {
+    throw Error(ErrorSource::input, fmt::format("{}:{}: this goes deeper than a model does: write one [[layer]] after "
+                                                "another, with one 'name = value' a line",
+                                                origin, *line));
+  }
   try {
     std::istringstream stream(text);
     return read_network(toml::parse(stream, origin));

@@ -154,6 +154,7 @@ void ExactSum::restore(Stream& stream, const std::vector<NamedArray>& state) {
     }
     levels_[i].level = static_cast<int>(level);
   }
+  exponents_on_host_.clear();  // those in the processor's memory may have come to harm
   set_exponents(stream);
 }
 

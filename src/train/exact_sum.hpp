@@ -58,6 +58,9 @@ class ExactSum final : public GradientTotal {
   // Of the steps so far.
   std::int64_t replayed_steps() const noexcept { return replayed_steps_; }
 
+  // i32 [slices], of the grid: equal on all ranks.
+  Tensor exponents() const { return grid().exponents; }
+
   std::vector<NamedArray> state() const;
   // Without any, nothing is known, as at the start.
   void restore(Stream& stream, const std::vector<NamedArray>& state);

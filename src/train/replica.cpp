@@ -4,9 +4,12 @@
 
 #include "elements.hpp"
 #include "paced_time.hpp"
+#include "replica_proof.hpp"
 #include "state_arrays.hpp"
+#include "sum_over_ranks.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <span>
 
 namespace tutti {
@@ -34,6 +37,11 @@ LoaderPlan loader_plan(const TrainerOptions& options, IndexRange parts) {
           .steps_ahead = options.steps_ahead,
           .readers = options.readers,
           .recipe = options.recipe};
+}
+
+// Of a piece's digest under its tensor's name.
+std::uint64_t start_of(const std::string& name, const ParameterSlice& slice, const OwnedPiece& piece) {
+  return digest_start(name, static_cast<std::uint64_t>(piece.elements.begin - slice.offset));
 }
 
 }  // namespace
@@ -106,10 +114,8 @@ std::optional<std::uint64_t> Replica::step(const StepRequest& request) {
     return std::nullopt;
   }
   std::optional<std::uint64_t> gradients_digest;
-  if (request.digests_gradients) {
-    gather_owned(communicator_, ownership_, arena_.gradients(), *stream_);
-    gradients_digest = digest_of_block(arena_.gradients());
-  }
+  if (request.digests_gradients) gradients_digest = this->gradients_digest();
+  if (request.proof != nullptr) request.proof->note(*stream_);
   update(request, clock);
   return gradients_digest;
 }
@@ -228,12 +234,73 @@ std::optional<std::uint64_t> Replica::statistics_digest() {
   return digest_of(backend_, *stream_, arena_.weights(), statistics);
 }
 
-std::uint64_t Replica::optimizer_digest() {
-  std::uint64_t sum = 0;
-  for (const NamedArray& array : gather_state(optimizer_parts(), *stream_, *optimizer_)) {
-    sum += digest(array.name, std::span<const float>(array.values));
+std::uint64_t Replica::gradients_digest() {
+  std::vector<DigestedTensor> pieces;
+  for (const OwnedPiece& piece : owned_pieces(optimizer_parts())) {
+    const ParameterSlice& slice = arena_.layout().trained()[piece.range];
+    pieces.push_back({elements_of(arena_.gradients(), piece.elements), start_of(slice.name, slice, piece)});
   }
-  return sum;
+  return sum_of_owned(pieces);
+}
+
+std::uint64_t Replica::optimizer_digest() {
+  std::vector<DigestedTensor> pieces;
+  for (const OptimizerSlot& slot : optimizer_->slots()) {
+    for (const OwnedPiece& piece : owned_pieces(optimizer_parts())) {
+      const ParameterSlice& slice = arena_.layout().trained()[piece.range];
+      pieces.push_back({elements_of(slot.block, piece.place), start_of(slot.name + "/" + slice.name, slice, piece)});
+    }
+  }
+  return sum_of_owned(pieces);
+}
+
+std::uint64_t Replica::sum_of_owned(const std::vector<DigestedTensor>& pieces) {
+  const auto digests = digests_of(backend_, *stream_, pieces);
+  const std::uint64_t sum = std::accumulate(digests.begin(), digests.end(), std::uint64_t{0});
+  return passes_on_weights() ? sum_over_ranks(backend_, communicator_, *stream_, sum) : sum;
+}
+
+std::vector<ReplicatedTensor> Replica::replicated() const {
+  const ParameterLayout& layout = arena_.layout();
+  std::vector<ReplicatedTensor> tensors;
+  const auto append = [&](const std::string& group, const Tensor& block, std::span<const ParameterSlice> slices) {
+    for (const ParameterSlice& slice : slices) tensors.push_back({group + slice.name, slice_of(block, slice)});
+  };
+  append("parameters/", arena_.weights(), layout.trained());
+  append("statistics/", arena_.weights(), layout.statistics());
+  for (const OptimizerSlot& slot : optimizer_->slots()) {
+    if (!passes_on_weights()) append("optimizer/" + slot.name + "/", slot.block, layout.trained());
+  }
+  if (exact_) tensors.push_back({"exchange/exact/exponents", exact_->exponents()});
+  return tensors;
+}
+
+std::vector<Tensor> Replica::state_blocks() const {
+  std::vector<Tensor> blocks{arena_.weights()};
+  for (const OptimizerSlot& slot : optimizer_->slots()) blocks.push_back(slot.block);
+  return blocks;
+}
+
+std::vector<NamedArray> Replica::exchange_state() const { return exact_ ? exact_->state() : std::vector<NamedArray>{}; }
+
+void Replica::state_is_back(const std::vector<NamedArray>& exchange) {
+  weights_.refresh(*stream_);
+  if (exact_) exact_->restore(*stream_, exchange);
+}
+
+std::vector<HeldBlock> Replica::held_blocks() const {
+  const ParameterLayout& layout = arena_.layout();
+  std::vector<HeldBlock> blocks{{"weights", arena_.weights(), layout.trained()},
+                                {"statistics", arena_.weights(), layout.statistics()}};
+  if (ownership_.owners() != Owners::everyone) return blocks;
+  blocks.push_back({"gradients", arena_.gradients(), layout.slices()});
+  for (const OptimizerSlot& slot : optimizer_->slots()) blocks.push_back({slot.name, slot.block, layout.trained()});
+  return blocks;
+}
+
+void Replica::flip(const BitFlip& flip) {
+  flip_bit(backend_, *stream_, held_blocks(), flip);
+  weights_.refresh(*stream_);
 }
 
 std::size_t Replica::optimizer_bytes() const {

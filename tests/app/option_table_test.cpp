@@ -69,6 +69,22 @@ TEST(ConfigFile, NamesFileAndLineOfAMistake) {
   EXPECT_TRUE(refusal("lr = 1\nlr = \n").starts_with("run.toml:2: this is no TOML")) << refusal("lr = 1\nlr = \n");
 }
 
+TEST(ConfigFile, ThatGoesTooDeepIsRefusedBeforeTheStackEnds) {
+  for (const std::string piece : {"[", "{a = ", "[\n", "[ # ]\n", "[ \"]\",\n"}) {
+    std::string text = "seed = 1\ndata = ";
+    for (int depth = 0; depth < 200'000; ++depth) text += piece;
+    EXPECT_NE(refusal(text).find("this goes deeper than options do"), std::string::npos) << piece;
+  }
+  std::string key = "a";
+  for (int depth = 0; depth < 200'000; ++depth) key += ".a";
+  EXPECT_EQ(refusal(key + " = 1\n").substr(0, 25), "run.toml:1: this goes dee");
+  EXPECT_EQ(refusal("[" + key + "]\n").substr(0, 25), "run.toml:1: this goes dee");
+  EXPECT_EQ(refusal("# " + std::string(1000, '.') + std::string(1000, '[') + "\ndata = \"" + std::string(60, '[') +
+                    "\"\nlr = 0\nlr = 0\n")
+                .substr(0, 11),
+            "run.toml:4:");
+}
+
 TEST(Resume, TakesWhatIsFixedFromTheCheckpointAndTheRestFromTheUser) {
   RunConfig before;
   before.batch_size = 64;

@@ -3,12 +3,14 @@
 // they left it in forward, use up all gradients given to them, and note how they were called.
 
 #include "tutti/backend/backend.hpp"
+#include "tutti/base/digest.hpp"
 
 #include "nn/fake_math.hpp"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdlib>
 #include <cstring>
 #include <limits>
@@ -235,6 +237,16 @@ class FakeBackend final : public Backend {
   void from_fixed_point(Stream&, const FixedPointGrid&, const FromFixedPoint&) override { refuse(); }
   void clip_factor(Stream&, const Tensor&, double, const Tensor&) override { refuse(); }
   void trust_factors(Stream&, const TrustFactors&) override { refuse(); }
+  void add_digests(Stream&, std::span<const DigestedTensor> tensors, const Tensor& digests) override {
+    std::int64_t* digest = host_i64(digests).data();
+    for (const auto& [values, start] : tensors) {
+      std::uint64_t at = start;
+      for (const float value : host_f32(values)) {
+        *digest += static_cast<std::int64_t>(mix64(std::bit_cast<std::uint32_t>(value) + (at += kDigestStride)));
+      }
+      ++digest;
+    }
+  }
   ActivationSpec plain_activation(const Shape& shape) override {
     return {shape, nullptr, static_cast<std::size_t>(shape.elements()) * sizeof(float)};
   }

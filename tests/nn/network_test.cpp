@@ -64,6 +64,16 @@ TEST(Network, NamesNoLeastSizeWhereNoneWouldDo) {
   EXPECT_EQ(text.find("least size"), std::string::npos) << text;
 }
 
+TEST(Network, RefusesMoreParametersThanCanBeCounted) {
+  const LayerSpec widest = LinearSpec{.units = std::int64_t{1} << 30};
+  std::vector<LayerNode> layers;
+  for (int i = 0; i < 12; ++i) layers.push_back({fmt::format("wide{}", i), widest});
+  layers.push_back({"head", LinearSpec{.units = kUnitsAsClasses}});
+  EXPECT_NE(refusal(spec_of(layers), kImageShape).find("more than 72057594037927936 parameters, wide11/weight"),
+            std::string::npos)
+      << refusal(spec_of(layers), kImageShape);
+}
+
 TEST(Network, ReadsAnyEarlierLayerOrTheImage) {
   const Network network(spec_of({{"a", kConvolution},
                                  {"b", kConvolution, "image"},

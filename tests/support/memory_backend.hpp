@@ -39,6 +39,7 @@ class MemoryBackend : public Backend {
   void sum_squares(Stream&, std::span<const Tensor>, const Tensor&) override { refuse(); }
   void clip_factor(Stream&, const Tensor&, double, const Tensor&) override { refuse(); }
   void trust_factors(Stream&, const TrustFactors&) override { refuse(); }
+  void add_digests(Stream&, std::span<const DigestedTensor>, const Tensor&) override { refuse(); }
   ActivationSpec plain_activation(const Shape&) override { refuse(); }
   void to_plain(Stream&, const ActivationSpec&, const void*, const Tensor&) override { refuse(); }
   void from_plain(Stream&, const ActivationSpec&, const Tensor&, void*) override { refuse(); }

@@ -62,6 +62,12 @@ struct TrustFactors {
   Tensor factors;  // f32 [n]
 };
 
+// A tensor of f32, i32 or i64, and the start of its digest (base/digest.hpp).
+struct DigestedTensor {
+  Tensor values;
+  std::uint64_t start = 0;
+};
+
 // For NaN and infinity among elements place .. place + n - 1 of a block that is cut into slices as for fixed-point sums.
 // All tensors are in this processor's memory.
 struct NotFiniteSearch {
@@ -129,6 +135,8 @@ class Backend {
   // Asynchronous.
   virtual void clip_factor(Stream& stream, const Tensor& squares, double most, const Tensor& factor) = 0;
   virtual void trust_factors(Stream& stream, const TrustFactors& request) = 0;
+  // Adds to each of `digests`, i64 [tensors.size()], the digest of a tensor, as base/digest.hpp has it. Asynchronous.
+  virtual void add_digests(Stream& stream, std::span<const DigestedTensor> tensors, const Tensor& digests) = 0;
 
   // A dense f32 batch in canonical order: what a loader delivers and a network's first layer takes.
   virtual ActivationSpec plain_activation(const Shape& shape) = 0;

@@ -39,13 +39,15 @@ struct CudaOptions {
 };
 
 // Raised with every change of the tables: program and library must come from the same build.
-inline constexpr int kCudaInterfaceVersion = 3;
+inline constexpr int kCudaInterfaceVersion = 4;
 
 struct CudaLibrary {
   int interface_version = kCudaInterfaceVersion;  // first in every version
   // Works without a driver and without a device.
   CudaInventory (*query)() = nullptr;
   std::unique_ptr<Backend> (*make_backend)(const CudaOptions& options) = nullptr;
+  // Of a device's memory, what nobody holds. Makes the device ready for use.
+  std::int64_t (*free_bytes)(int device) = nullptr;
 };
 
 extern "C" const CudaLibrary& tutti_cuda_library();

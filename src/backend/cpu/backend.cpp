@@ -1,6 +1,7 @@
 #include "tutti/backend/backend.hpp"
 
 #include "backend/cpu/check.hpp"
+#include "backend/cpu/digest.hpp"
 #include "backend/cpu/finite.hpp"
 #include "backend/cpu/fixed_point.hpp"
 #include "backend/cpu/flat.hpp"
@@ -52,6 +53,9 @@ class CpuBackend final : public Backend {
     cpu::clip_factor(squares, most, factor);
   }
   void trust_factors(Stream&, const TrustFactors& request) override { cpu::trust_factors(request); }
+  void add_digests(Stream&, std::span<const DigestedTensor> tensors, const Tensor& digests) override {
+    cpu::add_digests(tensors, digests);
+  }
 
   ActivationSpec plain_activation(const Shape& shape) override {
     return cpu::activation_of(shape, cpu::plain(cpu::dims_of(shape)));

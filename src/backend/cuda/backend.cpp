@@ -7,6 +7,7 @@
 #include "backend/cuda/converting_layer.hpp"
 #include "backend/cuda/convolution.hpp"
 #include "backend/cuda/device_query.hpp"
+#include "backend/cuda/digest.hpp"
 #include "backend/cuda/fixed_point.hpp"
 #include "backend/cuda/flat.hpp"
 #include "backend/cuda/format.hpp"
@@ -99,6 +100,9 @@ class CudaBackend final : public Backend {
   }
   void trust_factors(Stream& stream, const TrustFactors& request) override {
     cuda::trust_factors(as_cuda_stream(stream), request);
+  }
+  void add_digests(Stream& stream, std::span<const DigestedTensor> tensors, const Tensor& digests) override {
+    cuda::add_digests(as_cuda_stream(stream), tensors, digests);
   }
 
   ActivationSpec plain_activation(const Shape& shape) override { return plain_activation_of(shape); }

@@ -1,0 +1,44 @@
+#include "tutti/nn/activation_estimate.hpp"
+
+#include "activation_plan.hpp"
+
+#include <utility>
+
+namespace tutti {
+namespace {
+
+std::size_t stored_bytes(const Shape& sample, std::int64_t samples, const ActivationStorage& storage) {
+  std::int64_t values = samples * sample.elements();
+  if (sample.rank() == 3) {
+    const std::int64_t blocks = (sample[0] + storage.channel_block - 1) / storage.channel_block;
+    values = samples * blocks * storage.channel_block * sample[1] * sample[2];
+  }
+  return static_cast<std::size_t>(values) * storage.bytes_per_value;
+}
+
+// As backends do: what can be known of the gradient from the result alone needs no input.
+ActivationUse use_of(const NetworkLayer& layer) {
+  const bool relu = std::visit(
+      [](const auto& spec) {
+        if constexpr (requires { spec.relu; }) return spec.relu;
+        return false;
+      },
+      layer.spec);
+  const bool reads_input = std::holds_alternative<Conv2dSpec>(layer.spec) ||
+                           std::holds_alternative<LinearSpec>(layer.spec) ||
+                           std::holds_alternative<BatchNormSpec>(layer.spec);
+  return {.output_bytes = 0, .reads_input = reads_input, .reads_output = relu, .leaves_residual_gradient = true};
+}
+
+}  // namespace
+
+std::size_t estimate_activations(const Network& network, const PassSize& pass, const ActivationStorage& storage) {
+  std::vector<ActivationUse> uses;
+  for (const NetworkLayer& layer : network.layers()) {
+    uses.push_back(use_of(layer));
+    uses.back().output_bytes = stored_bytes(layer.output, pass.samples, storage);
+  }
+  return ActivationPlan(network, std::move(uses), pass.mode).memory().bytes();
+}
+
+}  // namespace tutti
