@@ -28,8 +28,9 @@ namespace {
 constexpr int kBeatMilliseconds = 100;
 constexpr double kLateBeatSeconds = 1;  // a beat so late was held up, and with it perhaps all else
 
-// The launcher that saw a process go, or was asked to end the job, gets so long to end this one.
-constexpr double kLauncherSeconds = 1;
+// The launcher that saw a process go gets so long to end this one, which then asks for the end, and so long again.
+constexpr double kLauncherSeconds = 2;
+constexpr double kAbortSeconds = 1;
 constexpr double kActionSeconds = 1;
 // Other hosts hear of the end before what ends it shows there.
 constexpr int kAnnouncements = 3;
@@ -39,6 +40,14 @@ constexpr std::chrono::milliseconds kBetweenAnnouncements{30};
 constexpr double kExplainsSeconds = 0.5;
 
 constexpr std::int64_t in_ns(double seconds) { return static_cast<std::int64_t>(seconds * 1e9); }
+
+void refuse_timeout(double seconds) {
+  if (seconds >= 1 && seconds <= 1e6) return;
+  throw Error(ErrorSource::usage,
+              fmt::format("--stall-timeout {}: must be 1 to 1000000 seconds; a rank tells of itself "
+                          "every {} s, and a busy machine may hold it up for several times that",
+                          seconds, kBeatMilliseconds * 1e-3));
+}
 
 [[noreturn]] void wait_for_end() {
   while (true) std::this_thread::sleep_for(std::chrono::hours(1));
@@ -89,6 +98,7 @@ class StallWatch::Watcher {
 };
 
 void StallWatch::Watcher::begin(World& world, const StallWatchOptions& options, const Log& log) {
+  run_agreed(world, [&] { refuse_timeout(options.timeout_seconds); });
   set_timeout(options.timeout_seconds);
   std::unique_ptr<HostWatch> host;
   try {
@@ -189,7 +199,7 @@ void StallWatch::Watcher::end_job(const Verdict& verdict) {
   }
   action_.carry_out(kActionSeconds);
   std::thread([world = world_] { world->abort(static_cast<int>(ExitStatus::hang)); }).detach();
-  wait_for_launcher(kLauncherSeconds);
+  wait_for_launcher(kAbortSeconds);
   host_->kill_stopped();
   std::_Exit(static_cast<int>(ExitStatus::hang));
 }
