@@ -5,6 +5,7 @@
 #include "tutti/storage/whole_file.hpp"
 #include "tutti/train/evaluation.hpp"
 
+#include "abandon_at_end.hpp"
 #include "assemble.hpp"
 #include "checkpoint_choice.hpp"
 #include "option_table.hpp"
@@ -36,6 +37,7 @@ RunConfig config_for(const Invocation& invocation, const LoadedCheckpoint& loade
   config.search_plans = "off";  // each rank for itself, and once
   config.comm = asked.comm;
   config.quiet = asked.quiet;
+  config.stall_timeout = asked.stall_timeout;
   config.exchange = "ring";
   config.shard_optimizer = false;
   constexpr std::int64_t kManyParts = 65536;  // an evaluation has none, and no number of ranks is too large for it
@@ -74,7 +76,7 @@ void report(World& world, const Invocation& invocation, const LoadedCheckpoint& 
 
 }  // namespace
 
-ExitStatus eval_command(World& world, const Invocation& invocation) {
+ExitStatus eval_command(World& world, const Invocation& invocation, const EndRecord& record) {
   const Log log(world.rank(), world.host(), invocation.run.quiet);
   const LoadedCheckpoint loaded = load_named_checkpoint(world, invocation.eval.checkpoint, log);
   const TrainState& state = loaded.state;
@@ -82,6 +84,9 @@ ExitStatus eval_command(World& world, const Invocation& invocation) {
   run_agreed(world, [&] { config = config_for(invocation, loaded); });
   const Assembly assembly = assemble(world, config, &state, log);
   const Dataset& data = chosen_set(assembly, invocation.eval.on);
+  const AbandonAtEnd abandoning(record.watch, *assembly.communicator);
+  Whereabouts whereabouts;
+  if (record.watch != nullptr) whereabouts.publish_in(record.watch->place_slot());
   LossSums sums;
   end_together(world, [&] {
     sums = evaluate({.backend = *assembly.backend,
@@ -90,7 +95,8 @@ ExitStatus eval_command(World& world, const Invocation& invocation) {
                      .data = data,
                      .recipe = assembly.options.recipe,
                      .threads = assembly.options.threads,
-                     .side_by_side = assembly.options.side_by_side},
+                     .side_by_side = assembly.options.side_by_side,
+                     .whereabouts = &whereabouts},
                     state);
     if (sums.not_finite == 0) return;
     throw Error(ErrorSource::not_finite,

@@ -5,10 +5,11 @@
 #include "tutti/comm/world.hpp"
 
 #include "command_line.hpp"
+#include "program.hpp"
 
 namespace tutti {
 
 // Network, image size and normalisation are the checkpoint's; the data may be given anew. Collective.
-ExitStatus eval_command(World& world, const Invocation& invocation);
+ExitStatus eval_command(World& world, const Invocation& invocation, const EndRecord& record);
 
 }  // namespace tutti

@@ -1,6 +1,7 @@
 #include "processors.hpp"
 
 #include "tutti/base/error.hpp"
+#include "tutti/watch/stall_watch.hpp"
 
 #include "cuda_loader.hpp"
 #include "device_choice.hpp"
@@ -33,9 +34,10 @@ std::unique_ptr<Communicator> make_nccl(World& world, const RunConfig& config, c
     throw Error(ErrorSource::usage,
                 "--comm nccl adds between GPUs, and not every rank computes on one: use --comm mpi");
   }
+  // The watch speaks first, and lets a rank that is slow have that much time.
+  const double deadline = (StallWatch::kSlowFactor + 1) * config.stall_timeout;
   return load_cuda_libraries().nccl.make_communicator(
-      world,
-      {.device = processor.device, .deadline_seconds = config.stall_timeout, .share_device = processor.shares_device});
+      world, {.device = processor.device, .deadline_seconds = deadline, .share_device = processor.shares_device});
 }
 
 std::unique_ptr<Communicator> make_ring(World& world, const ChosenProcessor& processor, bool spare_core) {

@@ -2,7 +2,6 @@
 
 #include "tutti/base/error.hpp"
 #include "tutti/base/log.hpp"
-#include "tutti/base/uninterrupted.hpp"
 
 #include "assemble.hpp"
 #include "bench/bench.hpp"
@@ -11,61 +10,83 @@
 #include "data_command.hpp"
 #include "diff_command.hpp"
 #include "eval_command.hpp"
+#include "exit_record.hpp"
 #include "inspect_command.hpp"
 #include "stop_signals.hpp"
 #include "train_command.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
-#include <unistd.h>
 
+#include <csignal>
 #include <exception>
 #include <optional>
 
 namespace tutti {
 namespace {
 
-// Best effort: the message on stderr is the report, and this must not fail in its turn.
-void leave_exit_json(const EndRecord& record, const World& world, ExitStatus status, const std::string& reason) {
-  if (record.folder.empty()) return;
-  const std::string path = record.folder + "/exit.json";
-  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (file < 0) return;
-  const std::string text =
-      nlohmann::ordered_json{
-          {"status", static_cast<int>(status)}, {"rank", world.rank()}, {"host", world.host()}, {"reason", reason}}
-          .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) +
-      "\n";
-  const ssize_t written = uninterrupted([&] { return ::write(file, text.data(), text.size()); });
-  ::close(file);
-  if (written != std::ssize(text)) ::unlink(path.c_str());  // a torn record would mislead its readers
+ExitRecord record_of(const World& world, ExitStatus status, const std::string& reason) {
+  return {.status = status, .rank = world.rank(), .host = world.host(), .reason = reason};
 }
 
 int end_job(World& world, const EndRecord& record, ExitStatus status, const std::string& reason) {
   const std::string who = world.size() > 1 ? fmt::format("rank {} on {}: ", world.rank(), world.host()) : "";
+  if (record.watch != nullptr) record.watch->fail();
   write_stderr_line(fmt::format("trainer: {}{}", who, reason));
-  leave_exit_json(record, world, status, reason);
+  leave_exit_record(record.folder, record_of(world, status, reason));
   world.abort(static_cast<int>(status));
   return static_cast<int>(status);
+}
+
+void close(World& world, const EndRecord& record) {
+  world.close();
+  if (record.watch != nullptr) record.watch->leave();
 }
 
 int leave_together(World& world, const EndRecord& record, ExitStatus status, const std::string& reason) {
   if (world.rank() == 0) {
     write_stderr_line(fmt::format("trainer: {}", reason));
-    leave_exit_json(record, world, status, reason);
+    leave_exit_record(record.folder, record_of(world, status, reason));
   }
   try {
-    world.close();
+    close(world, record);
   } catch (const std::exception&) {
     world.abort(static_cast<int>(status));
   }
   return static_cast<int>(status);
 }
 
+// Commands whose ranks meet again and again. Reading and writing of data takes as long as it takes, and so does what a
+// process measures by itself.
+bool is_watched(Command command) {
+  switch (command) {
+    case Command::train:
+    case Command::eval:
+      return true;
+    case Command::bench_allreduce:
+    case Command::bench_checkpoint:
+    case Command::bench_exchange:
+    case Command::bench_input:
+    case Command::bench_scaling:
+    case Command::bench_step:
+      return started_by_launcher();
+    default:
+      return false;
+  }
+}
+
+// Alone, a process is told by nobody that another one is gone.
+StallWatch::Signals watched_signals(bool has_stop_signals) {
+  return has_stop_signals || !started_by_launcher() ? StallWatch::Signals::left : StallWatch::Signals::last;
+}
+
 // Only what leaves a checkpoint behind may hold signals up.
 bool keeps_checkpoints(const Invocation& invocation) {
   return invocation.command == Command::train && !invocation.run.out.empty() && !invocation.run.dry_run;
+}
+
+void begin_watch(StallWatch& watch, World& world, const RunConfig& config) {
+  watch.begin(world, {.timeout_seconds = config.stall_timeout, .interface = config.watch_interface},
+              Log(world.rank(), world.host(), config.quiet));
 }
 
 ExitStatus carry_out(World& world, const Invocation& invocation, const StopSignals* signals, EndRecord& record) {
@@ -77,7 +98,7 @@ ExitStatus carry_out(World& world, const Invocation& invocation, const StopSigna
     case Command::check:
       return check_command(world, invocation);
     case Command::eval:
-      return eval_command(world, invocation);
+      return eval_command(world, invocation, record);
     case Command::diff:
       return diff_command(world, invocation);
     case Command::inspect:
@@ -108,7 +129,7 @@ int run_guarded(World& world, const EndRecord& record, const std::function<ExitS
   try {
     const ExitStatus status = work();
     if (status == ExitStatus::stopped) return leave_together(world, record, status, record.reason);
-    world.close();
+    close(world, record);
     return static_cast<int>(status);
   } catch (const Error& error) {
     const auto end = error.reach() == ErrorReach::this_rank ? end_job : leave_together;
@@ -138,12 +159,17 @@ int run_program(int argc, const char* const* argv) {
   try {
     std::optional<StopSignals> signals;  // longer than MPI is in use, which takes its time to start and to end
     if (!mistake && keeps_checkpoints(invocation)) signals.emplace();
+    std::optional<StallWatch> watch;  // likewise
+    if (!mistake && is_watched(invocation.command)) watch.emplace(watched_signals(signals.has_value()));
+    if (watch && signals) watch->notice_signals([&signals] { return signals->first() == SIGTERM; });
     const auto world = make_world();
     EndRecord record;
+    record.watch = watch ? &*watch : nullptr;
     return run_guarded(*world, record, [&] {
       run_agreed(*world, [&] {
         if (mistake) throw *mistake;
       });
+      if (watch) begin_watch(*watch, *world, invocation.run);
       return carry_out(*world, invocation, signals ? &*signals : nullptr, record);
     });
   } catch (const Error& error) {

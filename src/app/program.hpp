@@ -4,6 +4,7 @@
 
 #include "tutti/base/exit_status.hpp"
 #include "tutti/comm/world.hpp"
+#include "tutti/watch/stall_watch.hpp"
 
 #include <functional>
 #include <string>
@@ -15,8 +16,9 @@ int run_program(int argc, const char* const* argv);
 // Where an early end is recorded besides stderr: the first rank to fail, or rank 0 of a run that was stopped, leaves
 // folder/exit.json. Empty: nowhere.
 struct EndRecord {
-  std::string folder;
-  std::string reason{};  // of a run that was stopped
+  std::string folder{};
+  std::string reason{};         // of a run that was stopped
+  StallWatch* watch = nullptr;  // borrowed; null: nobody watches for stalled ranks
 };
 
 // Carries out `work` on this rank and returns the process's exit status. An error that all ranks raise alike is

@@ -123,9 +123,6 @@ void refuse_unknown_words(const RunConfig& config) {
   refuse_outside("digest-every", config.digest_every, 0, kMany);
   refuse_outside("verify-replicas", config.verify_replicas, 0, kMany);
   if (config.keep_checkpoints != 0) refuse_outside("keep-checkpoints", config.keep_checkpoints, 2, kMany);
-  if (!(config.stall_timeout >= 1 && config.stall_timeout <= 1e6)) {
-    throw Error(ErrorSource::usage, fmt::format("--stall-timeout {}: must be 1 second or more", config.stall_timeout));
-  }
   if (!(config.bucket_mib >= 0 && config.bucket_mib <= 4096)) {
     throw Error(ErrorSource::usage, fmt::format("--bucket-mib {}: must be 0 to 4096", config.bucket_mib));
   }
@@ -213,13 +210,17 @@ PartMapOptions parse_part_map(const std::string& text) {
   PartMapOptions map;
   const char* at = text.data();
   const char* const end = at + text.size();
+  int parts_left = kMostParts;
   while (text != "even") {
     int count = 0;
     const auto [rest, status] = std::from_chars(at, end, count);
-    if (status != std::errc{} || count < 1 || count > kMostParts || (rest != end && *rest != ',')) {
+    if (status != std::errc{} || count < 1 || count > parts_left || (rest != end && *rest != ',')) {
       throw Error(ErrorSource::usage,
-                  fmt::format("--part-map {}: give even, auto or each rank's number of parts, as 3,3,2", text));
+                  fmt::format("--part-map {}: give even, auto or each rank's number of parts, as 3,3,2, {} in all at "
+                              "most",
+                              text, kMostParts));
     }
+    parts_left -= count;
     map.parts_by_rank.push_back(count);
     if (rest == end) break;
     at = rest + 1;

@@ -56,6 +56,7 @@ void RunReporter::start(const std::string& run_record) { record_line(run_record)
 
 void RunReporter::finish() {
   if (bar_) bar_->clear();
+  if (skipped_steps_ > 0) log_.note(fmt::format("{} steps were left out (--on-nonfinite skip)", skipped_steps_));
   if (keeping_ != nullptr) keeping_->checkpoints.finish([this](const std::string& json) { record_line(json); });
 }
 
@@ -79,6 +80,15 @@ void RunReporter::on_step(const StepProgress& progress) {
 void RunReporter::on_note(const std::string& text) {
   if (bar_) bar_->clear();
   log_.note(text);
+}
+
+// What happens more often is only counted.
+void RunReporter::on_skipped(const SkippedReport& report) {
+  constexpr std::int64_t kMostNotes = 10;
+  record(report);
+  if (++skipped_steps_ > kMostNotes) return;
+  on_note(fmt::format("{}: the step is left out{}", report.finding,
+                      skipped_steps_ == kMostNotes ? "; more such steps will only be counted" : ""));
 }
 
 void RunReporter::on_stretch(const StretchReport& report) { record(report); }

@@ -42,6 +42,7 @@ class RunReporter : public RunObserver {
   void on_samples(const SampleReport& report) override;
   void on_step(const StepProgress& progress) override;
   void on_note(const std::string& text) override;
+  void on_skipped(const SkippedReport& report) override;
   void on_stretch(const StretchReport& report) override;
   void on_digest(const DigestReport& report) override;
   void on_epoch(const EpochReport& report) override;
@@ -67,6 +68,7 @@ class RunReporter : public RunObserver {
   std::optional<ProgressBar> bar_;
   std::vector<EpochEnd> epochs_;
   std::set<std::string> troubles_;  // told already
+  std::int64_t skipped_steps_ = 0;
 };
 
 }  // namespace tutti

@@ -7,9 +7,11 @@
 #include "tutti/storage/whole_file.hpp"
 #include "tutti/watch/rehearsal.hpp"
 
+#include "abandon_at_end.hpp"
 #include "assemble.hpp"
 #include "checkpoint_choice.hpp"
 #include "checkpoint_keeping.hpp"
+#include "exit_record.hpp"
 #include "option_table.hpp"
 #include "plan_choices.hpp"
 #include "preflight/brief.hpp"
@@ -26,7 +28,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -130,10 +131,12 @@ void TrainRun::build(const Invocation& invocation) {
     rehearsal_.emplace(log_);
     assembly_.communicator = rehearsal_->between(std::move(assembly_.communicator));
   }
+  const auto hosts = all_gather_text(world_, world_.host());
   std::vector<std::string> drawn;
   build_alike(world_, config, *assembly_.backend, [&] {
     TrainerParts parts = assembly_.parts();
     parts.whereabouts = &whereabouts_;
+    parts.hosts = hosts;
     trainer_.emplace(parts, assembly_.options, facts);
     if (resumed_ != nullptr) trainer_->restore(resumed_->state);
     if (weights_) drawn = trainer_->start_from(weights_->state);
@@ -197,20 +200,33 @@ std::string TrainRun::train(const Invocation& invocation) {
   return {};
 }
 
+// Whoever judges leaves the note, beside ranks that may be stuck anywhere.
+void leave_note_in(const std::string& folder, StallWatch& watch) {
+  watch.tell_end_to([folder](const StallReport& report) {
+    leave_exit_record(folder, {.status = ExitStatus::hang,
+                               .rank = report.rank,
+                               .host = report.host,
+                               .reason = report.reason,
+                               .place = report.place});
+  });
+}
+
 }  // namespace
 
 ExitStatus train_command(World& world, const Invocation& invocation, const StopSignals* signals, EndRecord& record) {
   RunConfig config = invocation.run;
   const Log log(world.rank(), world.host(), config.quiet);
   Whereabouts whereabouts;
+  if (record.watch != nullptr) whereabouts.publish_in(record.watch->place_slot());
   run_agreed(world, [&] { refuse_without_out(config); });
   refuse_or_tell(world, preflight_in_brief(world, config), log);
   std::optional<RunFolder> folder;
   std::optional<LoadedCheckpoint> resumed;
   if (signals != nullptr) {
     folder.emplace(world, config, log);
-    refuse_or_tell(world, judge_sharing(world, config.out, false), log);
+    if (world.local_size() < world.size()) refuse_or_tell(world, judge_sharing(world, config.out, false), log);
     record.folder = config.out;
+    if (record.watch != nullptr) leave_note_in(config.out, *record.watch);
   }
   if (!config.trace.empty()) refuse_unwritable_trace(world, config.trace);
   if (config.resume) resumed = find_checkpoint(world, config, log);
@@ -218,6 +234,7 @@ ExitStatus train_command(World& world, const Invocation& invocation, const StopS
     run_agreed(world, [&] {
       config = merge_for_resume(config, invocation.given, resumed->state.configuration, resumed->path);
     });
+    if (record.watch != nullptr) record.watch->set_timeout(config.stall_timeout);
   }
 
   Assembly assembly = assemble(world, config, resumed ? &resumed->state : nullptr, log);
@@ -226,6 +243,8 @@ ExitStatus train_command(World& world, const Invocation& invocation, const StopS
     if (world.rank() == 0) fmt::print("{}", config_text(assembly.config));
     return ExitStatus::done;
   }
+  refuse_or_tell(world, judge_load(world, assembly), log);
+  const AbandonAtEnd abandoning(record.watch, *assembly.communicator);
   TrainRun run(world, assembly, whereabouts, log);
   if (resumed) run.go_on_from(*resumed);
   if (!resumed && !config.init_from.empty()) run.begin_with(load_named_checkpoint(world, config.init_from, log));

@@ -56,4 +56,12 @@ void require_digests(std::span<const DigestedTensor> tensors, const Tensor& dige
   }
 }
 
+void require_search(const NotFiniteSearch& search) {
+  const bool always = search.only_if.data == nullptr;
+  if (search.found.elements() == 1 && (always || search.only_if.elements() == 1) && search.ends.elements() > 0) return;
+  throw Error(ErrorSource::internal,
+              fmt::format("values are looked for in {} slices, with {} numbers to raise and {} to go by",
+                          search.ends.elements(), search.found.elements(), search.only_if.elements()));
+}
+
 }  // namespace tutti

@@ -12,6 +12,7 @@ namespace tutti {
 namespace {
 
 constexpr std::int64_t kSliceAlignment = 64 / sizeof(float);
+constexpr std::int64_t kMostElements = std::int64_t{1} << 56;  // beyond any machine, and far from what 64 bits hold
 
 }  // namespace
 
@@ -19,6 +20,11 @@ int ParameterLayout::add(std::string name, ParameterKind kind, const Shape& shap
   const bool trained = !is_statistic(kind);
   if (trained && trained_slices_ < slices_.size()) {
     throw Error(ErrorSource::internal, fmt::format("the slice {} comes after the statistics", name));
+  }
+  if (shape.elements() > kMostElements - block_elements_) {
+    throw Error(ErrorSource::input,
+                fmt::format("the network has more than {} parameters, {} with its {} among them: use smaller layers",
+                            kMostElements, name, shape.text()));
   }
   slices_.push_back({std::move(name), kind, shape, block_elements_});
   block_elements_ += (shape.elements() + kSliceAlignment - 1) / kSliceAlignment * kSliceAlignment;

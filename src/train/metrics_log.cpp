@@ -82,4 +82,9 @@ void MetricsLog::write(const EpochEnd& end, const TimeReport& time) {
   write_line(record.dump());
 }
 
+void MetricsLog::write(const SkippedReport& report) {
+  write_line(
+      Json{{"event", "skipped"}, {"step", report.step}, {"rank", report.rank}, {"tensor", report.tensor}}.dump());
+}
+
 }  // namespace tutti

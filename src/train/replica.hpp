@@ -6,6 +6,7 @@
 
 #include "device_timeline.hpp"
 #include "exact_sum.hpp"
+#include "finite_check.hpp"
 #include "gradient_sync.hpp"
 #include "held_state.hpp"
 #include "ownership.hpp"
@@ -17,6 +18,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -26,7 +28,8 @@ class ReplicaProof;
 struct ReplicatedTensor;
 
 struct StepRequest {
-  std::int64_t step = 0;  // of the run, counted from 0
+  std::int64_t step = 0;     // of the run, counted from 0
+  std::int64_t updates = 0;  // so many steps before it have changed the weights
   double learning_rate = 0;
   bool digests_gradients = false;
   ReplicaProof* proof = nullptr;  // notes the weights before their update; borrowed
@@ -46,8 +49,10 @@ class Replica {
   PartTeam& team() { return team_; }
   PartDealer& dealer() { return dealer_; }
   DeviceTimeline& timeline() { return timeline_; }
+  FiniteCheck& finite_check() { return finite_check_; }
 
-  // The loader's next step. Returns the digest of the gradients when it was asked for. Collective. Asynchronous.
+  // The loader's next step. Returns the digest of the gradients when it was asked for and the step is not left out.
+  // Collective. Asynchronous.
   std::optional<std::uint64_t> step(const StepRequest& request);
   // One whose input, compute and update are slept through. Collective.
   StepTimes paced_step(const StepTimes& pace, std::int64_t step);
@@ -99,11 +104,13 @@ class Replica {
   // Of what ranks digested of what they own.
   std::uint64_t sum_of_owned(const std::vector<DigestedTensor>& pieces);
   GradientTotal& total() { return exact_ ? static_cast<GradientTotal&>(*exact_) : float_total_; }
-  PartTeam::Ready ready() {
-    return [this](std::int64_t final_elements) { sync_.ready(final_elements, *stream_); };
+  void ready(std::int64_t final_elements) {
+    finite_check_.look(*stream_, final_elements);
+    sync_.ready(final_elements, *stream_);
   }
-  // Whether the gradients of the step now stand.
-  bool exchanged(std::int64_t step);
+  // What is to become of a step: gradients stand, or are to be made once more, or it changes nothing.
+  enum class Verdict { stands, again, left_out };
+  Verdict exchanged(std::int64_t step, std::span<const Batch> batches = {});
   void update(const StepRequest& request, StepClock& clock);
   void update_statistics();
   // Of the block, what this rank updates.
@@ -125,6 +132,7 @@ class Replica {
   PartTeam team_;
   FloatTotal float_total_;
   std::unique_ptr<ExactSum> exact_;  // null: gradients are added as they are
+  FiniteCheck finite_check_;
   Ownership ownership_;
   GradientSync sync_;
   std::unique_ptr<Optimizer> optimizer_;

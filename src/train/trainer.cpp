@@ -73,6 +73,11 @@ void Trainer::Run::restore(const TrainState& state) {
   replica_.loader().seek(progress_.epoch, progress_.step_in_epoch);
 }
 
+void Trainer::Run::settle() {
+  progress_.epoch_seconds += pace_.settle();
+  replica_.finite_check().settle(replica_.stream());
+}
+
 TrainState Trainer::Run::snapshot(const std::optional<FileShare>& share) {
   settle();
   TrainState state;
@@ -94,6 +99,7 @@ TrainState Trainer::Run::snapshot(const std::optional<FileShare>& share) {
 
 StepRequest Trainer::Run::request() {
   return {.step = progress_.step,
+          .updates = progress_.step - progress_.skipped_steps,
           .learning_rate = learning_rate_.at(progress_.step, progress_.epoch),
           .digests_gradients = due(progress_.step + 1, options_.digest_every_steps),
           .proof = guard_ ? guard_->noting() : nullptr};
@@ -123,6 +129,8 @@ StepTimes Trainer::Run::timed_step() {
 
 void Trainer::Run::advance(const StepRequest& done) {
   replica_.deal();
+  skipped_ = replica_.finite_check().take_skipped();
+  if (skipped_) ++progress_.skipped_steps;
   ++progress_.step;
   ++progress_.step_in_epoch;
   progress_.learning_rate = done.learning_rate;
@@ -163,18 +171,23 @@ RunEnd Trainer::Run::run(RunObserver& observer) {
 }
 
 bool Trainer::Run::step_stands(RunObserver& observer) {
+  bool wants_proof = false;
   try {
     step();
+    // What is reported of an epoch is never taken back.
+    const bool ends = progress_.step_in_epoch == schedule().steps(progress_.epoch) || progress_.step == planned_steps_;
+    wants_proof = guard_ && (ends || guard_->is_due(progress_.step));
+    if (wants_proof) settle();
   } catch (const Error& error) {
     // It may come of a bit that flipped.
     const bool everywhere = error.source() == ErrorSource::not_finite && error.reach() == ErrorReach::all_ranks;
-    if (!guard_ || !everywhere || is_proven(observer)) throw;
+    if (!guard_ || !everywhere) throw;
+    replica_.finite_check().forget();
+    if (is_proven(observer)) throw;
     return false;
   }
   whereabouts_.enter(Phase::reports);
-  // What is reported of an epoch is never taken back.
-  const bool ends = progress_.step_in_epoch == schedule().steps(progress_.epoch) || progress_.step == planned_steps_;
-  return !guard_ || !(ends || guard_->is_due(progress_.step)) || is_proven(observer);
+  return !wants_proof || is_proven(observer);
 }
 
 bool Trainer::Run::is_proven(RunObserver& observer) {
@@ -195,6 +208,8 @@ void Trainer::Run::go_back() {
   if (same_epoch) progress_.epoch_seconds = seconds;  // they did pass
   logged_ = position.logged;
   gradients_digest_.reset();
+  skipped_.reset();
+  replica_.finite_check().forget();
   replica_.team().set_sums(position.sums);
   replica_.loader().seek(progress_.epoch, progress_.step_in_epoch);
 }
@@ -224,6 +239,7 @@ void Trainer::Run::report_step(RunObserver& observer) {
     }
     observer.on_samples(report);
   }
+  if (skipped_) observer.on_skipped(*std::exchange(skipped_, std::nullopt));
   for (const std::string& note : replica_.dealer().take_notes()) observer.on_note(note);
   if (due(progress_.step, options_.log_every_steps)) {
     settle();
@@ -273,12 +289,8 @@ void Trainer::Run::finish_epoch(RunObserver& observer, bool whole) {
 // The sums, and so the verdict, are equal on all ranks.
 void Trainer::Run::refuse_not_finite(const LossSums& sums) const {
   if (sums.not_finite == 0) return;
-  throw Error(
-      ErrorSource::not_finite,
-      fmt::format("the loss is no longer a finite number in epoch {}, at step {} or before: lower --lr, or warm "
-                  "up with --warmup-epochs 1",
-                  progress_.epoch + 1, progress_.step))
-      .on_all_ranks();
+  throw not_finite_error(fmt::format("the loss is no longer a finite number in epoch {}, at step {} or before",
+                                     progress_.epoch + 1, progress_.step));
 }
 
 // A last step can break weights that no loss has seen yet; such weights are never kept. Not every rank has all arrays.
@@ -289,10 +301,8 @@ void Trainer::Run::refuse_not_finite(const TrainState& state) {
   }
   const LossSums mine{.not_finite = broken == nullptr ? 0 : 1};
   if (sum_over_ranks_(replica_.stream(), mine).not_finite == 0) return;
-  throw Error(ErrorSource::not_finite,
-              fmt::format("{} holds values that are no longer finite after step {}: lower --lr",
-                          broken == nullptr ? "the state on another rank" : broken->name, progress_.step))
-      .on_all_ranks();
+  throw not_finite_error(fmt::format("{} holds values that are no longer finite after step {}",
+                                     broken == nullptr ? "the state on another rank" : broken->name, progress_.step));
 }
 
 void Trainer::Run::skip_empty_epochs() {

@@ -80,6 +80,7 @@ class Trainer::Run {
   TrainProgress progress_;
   LossSums logged_;  // the sums when the last stretch was reported, counted from the start of the epoch under way
   std::optional<std::uint64_t> gradients_digest_;
+  std::optional<SkippedReport> skipped_;
   BoundaryWish owed_ = BoundaryWish::go_on;  // the observer's, which a divergence came before
 };
 

@@ -73,11 +73,22 @@ std::string choose_name(const Draws& draws, std::string_view item, const std::ve
   return *wanted;
 }
 
+// "momentum" is the optimizer's, whatever it calls the first that it keeps.
+std::optional<std::string> state_name(const std::optional<std::string>& wanted,
+                                      const std::vector<HeldTensor>& tensors) {
+  if (wanted != "momentum") return wanted;
+  const auto first = std::ranges::find_if(tensors, [](const HeldTensor& held) {
+    return held.of != "weights" && held.of != "statistics" && held.of != kGradients;
+  });
+  return first == tensors.end() ? wanted : first->of;
+}
+
 BitFlip plan_flip(const IncidentWish& wish, const Draws& draws, const std::vector<HeldTensor>& tensors) {
   const auto all = names_among(tensors, &HeldTensor::name, &HeldTensor::of, {});
   if (wish.tensor) choose_name(draws, "tensor", all, wish.tensor);
   BitFlip flip;
-  flip.of = choose_name(draws, "of", names_among(tensors, &HeldTensor::of, &HeldTensor::name, wish.tensor), wish.of);
+  flip.of = choose_name(draws, "of", names_among(tensors, &HeldTensor::of, &HeldTensor::name, wish.tensor),
+                        state_name(wish.of, tensors));
   flip.tensor =
       choose_name(draws, "tensor", names_among(tensors, &HeldTensor::name, &HeldTensor::of, flip.of), wish.tensor);
   const auto tensor = std::ranges::find_if(

@@ -68,7 +68,9 @@ void Rehearsal::on_begin(const Place& place) {
   if (place.phase == Phase::data) link_ = {};
   for (Planned& planned : planned_) {
     if (!is_due(planned, place)) continue;
-    if (!planned.done_to) log_.warn(fmt::format("rehearsal, now: {}", text_of(planned.incident)));
+    if (!planned.done_to) {
+      log_.warn(fmt::format("rehearsal, now in step {}: {}", place.step, text_of(planned.incident)));
+    }
     planned.done_to = place.step;
     happen(planned.incident);
   }

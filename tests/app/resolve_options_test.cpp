@@ -55,6 +55,13 @@ TEST(ResolveOptions, RefusesWordsAndNumbersThatMeanNothing) {
   }
 }
 
+TEST(ResolveOptions, RefusesAPartMapOfMorePartsThanThereMayBe) {
+  EXPECT_EQ(parse_part_map("65535,1").parts_by_rank.size(), 2u);
+  std::string many = "65536";
+  for (int rank = 1; rank < 40'000; ++rank) many += ",65536";  // more than an int holds
+  for (const std::string& text : {std::string("65536,1"), many}) EXPECT_THROW(parse_part_map(text), Error);
+}
+
 // As assemble() fills it in.
 RunConfig filled_in() {
   RunConfig config;

@@ -1,6 +1,5 @@
-#include "tutti/backend/cuda_stream.hpp"
-
-#include "backend/device_values.hpp"
+#include "tutti/backend/cuda_library.hpp"
+#include "tutti/base/error.hpp"
 
 #include <gtest/gtest.h>
 

@@ -33,6 +33,7 @@ class MemoryBackend : public Backend {
   void to_fixed_point(Stream&, const FixedPointGrid&, const ToFixedPoint&) override { refuse(); }
   void from_fixed_point(Stream&, const FixedPointGrid&, const FromFixedPoint&) override { refuse(); }
   void sum_runs(Stream&, const Tensor&, const Tensor&, const Tensor&) override { refuse(); }
+  void find_not_finite(Stream&, const NotFiniteSearch&) override { refuse(); }
   void sgd_step(Stream&, const SgdStep&) override { refuse(); }
   void adamw_step(Stream&, const AdamWStep&) override { refuse(); }
   void sum_squares(Stream&, std::span<const Tensor>, const Tensor&) override { refuse(); }

@@ -42,6 +42,7 @@ TEST(Incident, HappensAsItIsWritten) {
             "rank 1 is delayed by 0.02 s in the first checkpoint from step 5 on");
   EXPECT_EQ(planned("flip:rank=1,step=8,tensor=conv1/weight,of=velocity,element=499,bit=31"),
             "rank 1 has bit 31 of element 499 of velocity conv1/weight flipped at the end of step 8");
+  EXPECT_EQ(planned("flip:of=momentum,seed=1"), planned("flip:of=velocity,seed=1"));
   EXPECT_EQ(planned("flip:rank=1,step=8,tensor=norm1/mean,of=gradients,element=0,bit=0"),
             "rank 1 has bit 0 of element 0 of gradients norm1/mean flipped after the exchange of step 8");
   EXPECT_EQ(planned("drop-bucket:rank=0,step=40,bucket=3"), "rank 0 drops bucket 3 of step 40");
@@ -80,7 +81,7 @@ TEST(Incident, IsRefusedWithTheWordThatIsWrongAndWhatItCouldBe) {
   expect("delay:seconds=nan", "give a number above 0");
   expect("slow-link:mbps=1,ms=1", "give ms or mbps");
   expect("flip:bit=32", "--rehearse bit=32: give 0 to 31");
-  expect("flip:of=momentum", "of 'momentum' is nothing that every rank holds: choose one of weights, statistics,");
+  expect("flip:of=moment", "of 'moment' is nothing that every rank holds: choose one of weights, statistics,");
   expect("flip:tensor=conv9", "tensor 'conv9' is nothing that every rank holds: choose one of conv1/weight,");
   expect("flip:tensor=conv1/bias,of=velocity", "of 'velocity' is nothing that every rank holds: choose one of weights");
   expect("flip:tensor=conv1/bias,element=20", "element 20 is not there: conv1/bias has element 0 to 19");

@@ -55,7 +55,7 @@ TEST(RehearsalDeathTest, KillsItsRankInThatPhaseOfThatStepAndTellsOfItBefore) {
   RehearsedRank rank({.kind = IncidentKind::kill, .first_step = 2, .last_step = 2, .phase = Phase::backward});
   rank.step(1);
   EXPECT_EXIT(rank.step(2), testing::KilledBySignal(SIGKILL),
-              "rank 1 host. warning: rehearsal, now: rank 1 is killed at step 2 in backward");
+              "rank 1 host. warning: rehearsal, now in step 2: rank 1 is killed at step 2 in backward");
   EXPECT_EQ(rank.missed(), 1u);
 }
 

@@ -3,6 +3,7 @@
 // blocking and rare; sums over gradients are the Communicator's. Waiting ranks sleep rather than spin.
 
 #include "tutti/backend/tensor.hpp"
+#include "tutti/comm/meetings.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -56,6 +57,15 @@ class World {
   // Ends the use of MPI, or of this sub-world alone; nothing but rank() and size() may follow. A world
   // destroyed unclosed just leaves. Collective.
   virtual void close() = 0;
+
+  // Counts what is begun and done here, in sub-worlds made from now on, and in sums of communicators made with them.
+  Meetings& meetings() { return *meetings_; }
+  // Counts there from now on; borrowed.
+  void count_in(Meetings& meetings) { meetings_ = &meetings; }
+
+ private:
+  Meetings own_meetings_;
+  Meetings* meetings_ = &own_meetings_;
 };
 
 // A world of one process, without MPI.

@@ -26,7 +26,8 @@ struct ParameterSlice {
 // Where each parameter lies in a block of f32 elements; slices are padded to 64 bytes.
 class ParameterLayout {
  public:
-  // Appends a slice and returns its number. All statistics come after all else.
+  // Appends a slice and returns its number. All statistics come after all else. Throws an input error when there are
+  // too many elements to count.
   int add(std::string name, ParameterKind kind, const Shape& shape);
 
   const std::vector<ParameterSlice>& slices() const noexcept { return slices_; }

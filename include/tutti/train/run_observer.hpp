@@ -71,6 +71,14 @@ struct DivergenceReport {
   std::string text;                           // all of this in words
 };
 
+// A step that has changed nothing, since a loss or gradient in it was not finite.
+struct SkippedReport {
+  std::int64_t step = 0;
+  int rank = 0;         // the first that met it
+  std::string tensor;   // "conv1/weight": a weight's or a gradient's; or "loss"
+  std::string finding;  // in words
+};
+
 // What the run is to do after a step besides what its options say.
 enum class BoundaryWish { go_on, save, save_and_stop };
 
@@ -82,6 +90,7 @@ class RunObserver {
   virtual void on_samples(const SampleReport&) {}  // of options that ask for it
   virtual void on_step(const StepProgress&) {}
   virtual void on_note(const std::string&) {}
+  virtual void on_skipped(const SkippedReport&) {}
   virtual void on_stretch(const StretchReport&) {}
   virtual void on_digest(const DigestReport&) {}
   virtual void on_epoch(const EpochReport&) {}

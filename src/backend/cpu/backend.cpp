@@ -2,6 +2,7 @@
 
 #include "backend/cpu/check.hpp"
 #include "backend/cpu/digest.hpp"
+#include "backend/cpu/finite.hpp"
 #include "backend/cpu/fixed_point.hpp"
 #include "backend/cpu/flat.hpp"
 #include "backend/cpu/layers.hpp"
@@ -42,6 +43,7 @@ class CpuBackend final : public Backend {
   void sum_runs(Stream&, const Tensor& values, const Tensor& ends, const Tensor& sums) override {
     cpu::sum_runs(values, ends, sums);
   }
+  void find_not_finite(Stream&, const NotFiniteSearch& search) override { cpu::find_not_finite(search); }
   void sgd_step(Stream&, const SgdStep& step) override { cpu::sgd_step(step); }
   void adamw_step(Stream&, const AdamWStep& step) override { cpu::adamw_step(step); }
   void sum_squares(Stream&, std::span<const Tensor> tensors, const Tensor& sums) override {

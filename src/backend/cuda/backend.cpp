@@ -87,6 +87,9 @@ class CudaBackend final : public Backend {
   void from_fixed_point(Stream& stream, const FixedPointGrid& grid, const FromFixedPoint& request) override {
     cuda::from_fixed_point(as_cuda_stream(stream), grid, request);
   }
+  void find_not_finite(Stream& stream, const NotFiniteSearch& search) override {
+    cuda::find_not_finite(as_cuda_stream(stream), search);
+  }
   void sgd_step(Stream& stream, const SgdStep& step) override { cuda::sgd_step(as_cuda_stream(stream), step); }
   void adamw_step(Stream& stream, const AdamWStep& step) override { cuda::adamw_step(as_cuda_stream(stream), step); }
   void sum_squares(Stream& stream, std::span<const Tensor> tensors, const Tensor& sums) override {

@@ -61,7 +61,9 @@ class LibraryCommunicator final : public RingCommunicator {
 namespace tutti {
 
 std::unique_ptr<Communicator> make_mpi_library_communicator(World& world) {
-  return std::make_unique<mpi::LibraryCommunicator>(mpi::duplicate_communicator(world));
+  auto made = std::make_unique<mpi::LibraryCommunicator>(mpi::duplicate_communicator(world));
+  made->count_in(world.meetings());
+  return made;
 }
 
 }  // namespace tutti

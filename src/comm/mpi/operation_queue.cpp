@@ -31,6 +31,7 @@ void OperationQueue::push(const OperationMemory& memory, Operations operations) 
     const std::lock_guard lock(mutex_);
     ++pushes_;
     unfinished_ += operations.size();
+    meetings_->begun.fetch_add(operations.size(), std::memory_order_relaxed);
     for (auto& operation : operations) {
       waiting_.push_back({.operation = std::move(operation), .memory = memory, .push = pushes_});
     }
@@ -111,6 +112,7 @@ bool OperationQueue::may_start_beside_others(const Flight& next) const {
 void OperationQueue::land(std::size_t landed) {
   const std::lock_guard lock(mutex_);
   unfinished_ -= landed;
+  meetings_->done.fetch_add(landed, std::memory_order_relaxed);
   if (unfinished_ == 0) changed_.notify_all();
 }
 

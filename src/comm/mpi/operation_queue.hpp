@@ -3,6 +3,8 @@
 // lets a helper thread, other threads or the waiting owner drive them. It does not know what an operation
 // sends.
 
+#include "tutti/comm/meetings.hpp"
+
 #include <array>
 #include <condition_variable>
 #include <cstddef>
@@ -41,6 +43,8 @@ using OperationMemory = std::array<std::span<const std::byte>, 2>;
 class OperationQueue {
  public:
   explicit OperationQueue(bool helper_thread);
+  // To be told before the first push; borrowed. An operation is begun when it is pushed.
+  void count_in(Meetings& meetings) { meetings_ = &meetings; }
 
   // Without a helper thread, also starts what may start, so that the first messages leave at once.
   void push(const OperationMemory& memory, Operations operations);
@@ -68,6 +72,9 @@ class OperationQueue {
   // Drives until nothing is left or a stop is asked for.
   void drive_all(const std::stop_token& stop);
   void serve(const std::stop_token& stop);
+
+  Meetings own_meetings_;
+  Meetings* meetings_ = &own_meetings_;
 
   std::mutex driving_;
   std::deque<Flight> in_flight_;  // guarded by driving_

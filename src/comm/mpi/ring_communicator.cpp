@@ -200,6 +200,7 @@ std::unique_ptr<Communicator> make_mpi_ring_communicator(World& world, const Rin
   auto made =
       std::make_unique<mpi::RingCommunicator>(comm, options.helper_thread, std::move(window),
                                               mpi::SumChoice(measures ? SumAlgorithm::ring : options.algorithm));
+  made->count_in(world.meetings());
   if (measures && world.size() > 1) made->choose(world);
   return made;
 }

@@ -24,6 +24,8 @@ class RingCommunicator : public Communicator {
  public:
   // `comm` is this communicator's own (duplicate_communicator). Without a window (null) none is chosen.
   RingCommunicator(MPI_Comm comm, bool helper_thread, std::unique_ptr<Window> window, SumChoice choice);
+  // Where sums are counted; to be told before the first one.
+  void count_in(Meetings& meetings) { queue_.count_in(meetings); }
   // Chooses by measuring. Collective.
   void choose(World& world);
 

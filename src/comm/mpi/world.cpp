@@ -75,11 +75,17 @@ class MpiWorld final : public World {
   bool agree(bool mine) override;
   void begin_greatest(std::int64_t mine) override;
   std::int64_t end_greatest() override;
-  void barrier() override { arrive(comm_); }
+  void barrier() override {
+    const Meeting here(meetings());
+    arrive(comm_);
+  }
   void broadcast(std::span<std::byte> bytes, int root) override;
   std::vector<std::vector<std::byte>> all_gather(std::span<const std::byte> mine) override;
   Buffer node_memory(std::size_t bytes) override;
-  void node_barrier() override { arrive(node_); }
+  void node_barrier() override {
+    const Meeting here(meetings());
+    arrive(node_);
+  }
   std::unique_ptr<World> split(int colour) override;
   [[noreturn]] void abort(int status) noexcept override;
   void close() override;
@@ -102,6 +108,7 @@ class MpiWorld final : public World {
 };
 
 bool MpiWorld::agree(bool mine) {
+  const Meeting here(meetings());
   int all = mine ? 1 : 0;
   MPI_Request request = MPI_REQUEST_NULL;
   check(MPI_Iallreduce(MPI_IN_PLACE, &all, 1, MPI_INT, MPI_LAND, comm_, &request));
@@ -118,6 +125,7 @@ void MpiWorld::begin_greatest(std::int64_t mine) {
 // All ranks have begun, or are about to: none may sleep long.
 std::int64_t MpiWorld::end_greatest() {
   if (!greatest_) throw Error(ErrorSource::internal, "end_greatest without a begin_greatest");
+  const Meeting here(meetings());
   wait_for(finding_, kUntilMoved);
   return *std::exchange(greatest_, nullptr);
 }
@@ -143,6 +151,7 @@ void MpiWorld::require_same_broadcast(std::size_t bytes, int root) {
 }
 
 void MpiWorld::broadcast(std::span<std::byte> bytes, int root) {
+  const Meeting here(meetings());
   require_same_broadcast(bytes.size(), root);
   while (!bytes.empty()) {
     const std::span<std::byte> piece = bytes.first(std::min(bytes.size(), kPieceBytes));
@@ -154,6 +163,7 @@ void MpiWorld::broadcast(std::span<std::byte> bytes, int root) {
 }
 
 std::vector<std::vector<std::byte>> MpiWorld::all_gather(std::span<const std::byte> mine) {
+  const Meeting here(meetings());
   const auto ranks = static_cast<std::size_t>(size_);
   const std::uint64_t length = mine.size();
   std::vector<std::uint64_t> lengths(ranks);
@@ -213,11 +223,14 @@ Buffer MpiWorld::node_memory(std::size_t bytes) {
 }
 
 std::unique_ptr<World> MpiWorld::split(int colour) {
+  const Meeting here(meetings());
   arrive(comm_);
   MPI_Comm group = MPI_COMM_NULL;
   check(MPI_Comm_split(comm_, colour < 0 ? MPI_UNDEFINED : colour, rank_, &group));
   if (group == MPI_COMM_NULL) return nullptr;
-  return std::make_unique<MpiWorld>(group, Extent::some_ranks);
+  auto made = std::make_unique<MpiWorld>(group, Extent::some_ranks);
+  made->count_in(meetings());
+  return made;
 }
 
 void MpiWorld::abort(int status) noexcept {
@@ -228,6 +241,7 @@ void MpiWorld::abort(int status) noexcept {
 }
 
 void MpiWorld::close() {
+  const Meeting here(meetings());
   if (greatest_) end_greatest();
   arrive(comm_);
   check(MPI_Comm_free(&node_));
@@ -299,6 +313,7 @@ MPI_Comm duplicate_communicator(World& world) {
                 fmt::format("a communicator over MPI wants a world over MPI, not '{}'; one rank alone takes solo",
                             world.description()));
   }
+  const Meeting here(world.meetings());
   return duplicate(over_mpi->native());
 }
 

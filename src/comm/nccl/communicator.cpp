@@ -12,6 +12,7 @@
 
 #include <fmt/format.h>
 
+#include <cstddef>
 #include <deque>
 #include <mutex>
 #include <optional>
@@ -30,7 +31,10 @@ struct Sum {
 class NcclCommunicator final : public Communicator {
  public:
   NcclCommunicator(World& world, const NcclOptions& options)
-      : share_device_(options.share_device), stream_(make_stream(world, options)), connection_(world, options) {}
+      : share_device_(options.share_device),
+        meetings_(world.meetings()),
+        stream_(make_stream(world, options)),
+        connection_(world, options) {}
 
   int rank() const override { return connection_.rank(); }
   int size() const override { return connection_.size(); }
@@ -152,14 +156,21 @@ class NcclCommunicator final : public Communicator {
   // To be called again and again while sums are under way.
   void advance() {
     connection_.check_state(sums_.empty() ? "no sum" : sums_.front().name);
-    while (!sums_.empty() && sums_.front().done->reached()) {
+    // A rank comes to a sum when its values are there, not when that is enqueued.
+    while (come_ < sums_.size() && sums_[come_].ready->reached()) {
+      ++come_;
+      meetings_.begun.fetch_add(1, std::memory_order_relaxed);
+    }
+    while (come_ > 0 && sums_.front().done->reached()) {
       spare_.push_back(std::move(sums_.front()));
       sums_.pop_front();
+      --come_;
+      meetings_.done.fetch_add(1, std::memory_order_relaxed);
       waited_.reset();
     }
     if (sums_.empty()) return;
     // The oldest waits for the others from when it is its turn and this rank has done its own work.
-    if (!waited_ && sums_.front().ready->reached()) waited_.emplace();
+    if (!waited_ && come_ > 0) waited_.emplace();
     if (waited_ && waited_->seconds() > connection_.deadline_seconds()) {
       throw connection_.give_up(sums_.front().name);
     }
@@ -172,12 +183,14 @@ class NcclCommunicator final : public Communicator {
   }
 
   bool share_device_;
+  Meetings& meetings_;
   std::unique_ptr<CudaStream> stream_;
 
   mutable std::mutex mutex_;  // guards all that follows
   Connection connection_;     // aborted after a failure
   std::optional<Error> failure_;
   std::deque<Sum> sums_;
+  std::size_t come_ = 0;  // so many of them have this rank's values
   std::vector<Sum> spare_;
   std::optional<Stopwatch> waited_;
   std::uint64_t begun_ = 0;

@@ -1,0 +1,102 @@
+#include "heartbeats.hpp"
+
+#include "tutti/base/error.hpp"
+#include "tutti/base/uninterrupted.hpp"
+
+#include "interfaces.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <random>
+#include <span>
+
+namespace tutti {
+namespace {
+
+sockaddr_in address_of(std::uint32_t host, std::uint16_t port) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(host);
+  address.sin_port = htons(port);
+  return address;
+}
+
+const sockaddr* generic(const sockaddr_in& address) { return reinterpret_cast<const sockaddr*>(&address); }
+
+// The port it got; 0: it got none.
+std::uint16_t bind_anywhere(int socket, std::uint32_t host) {
+  sockaddr_in address = address_of(host, 0);
+  socklen_t length = sizeof address;
+  if (::bind(socket, generic(address), sizeof address) != 0) return 0;
+  if (::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &length) != 0) return 0;
+  return ntohs(address.sin_port);
+}
+
+std::vector<Interface> own_interfaces(const World& world, const std::string& wanted) {
+  std::vector<Interface> all = usable_interfaces();
+  if (wanted.empty()) return all;
+  const auto chosen = std::ranges::find(all, wanted, &Interface::name);
+  if (chosen != all.end()) return {*chosen};
+  std::vector<std::string> names;
+  for (const Interface& interface : all) names.push_back(interface.name);
+  throw Error(ErrorSource::usage, fmt::format("--watch-interface {}: {} has none of that name that is up and has an "
+                                              "IPv4 address; there are: {}",
+                                              wanted, world.host(), fmt::join(names, ", ")));
+}
+
+}  // namespace
+
+Heartbeats::Heartbeats(World& world, const Roster& roster, const std::string& interface)
+    : description_("no network that they share"), nonce_(std::random_device{}()) {
+  nonce_ = nonce_ << 32 | std::random_device{}();
+  world.broadcast(std::as_writable_bytes(std::span(&nonce_, 1)), 0);
+  std::vector<Interface> own;
+  run_agreed(world, [&] { own = own_interfaces(world, interface); });
+  const auto texts = all_gather_text(world, text_of(own));
+  std::optional<Interface> chosen;
+  if (!interface.empty()) {
+    chosen = own.front();
+  } else {
+    std::vector<std::vector<Interface>> hosts;
+    for (const HostRanks& host : roster.hosts) {
+      hosts.push_back(interfaces_of(texts[static_cast<std::size_t>(host.ranks.front())]));
+    }
+    chosen = shared_interface(hosts, roster.host_of_rank[static_cast<std::size_t>(world.rank())]);
+  }
+  Address mine;
+  if (chosen) {
+    description_ = fmt::format("{} ({})", chosen->name, address_text(chosen->address));
+    socket_ = Descriptor(::socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    if (socket_) mine = {.host = chosen->address, .port = bind_anywhere(socket_.get(), chosen->address)};
+  }
+  for (const auto& bytes : world.all_gather(std::as_bytes(std::span(&mine, 1)))) {
+    std::memcpy(&addresses_.emplace_back(), bytes.data(), sizeof(Address));
+  }
+}
+
+void Heartbeats::send(const Datagram& datagram, int rank) const {
+  const Address& to = addresses_[static_cast<std::size_t>(rank)];
+  if (!socket_ || to.port == 0) return;
+  const sockaddr_in address = address_of(to.host, to.port);
+  for (const auto& bytes : pack(datagram, nonce_)) {
+    static_cast<void>(::sendto(socket_.get(), bytes.data(), bytes.size(), 0, generic(address), sizeof address));
+  }
+}
+
+std::optional<Datagram> Heartbeats::receive() const {
+  if (!socket_) return std::nullopt;
+  std::array<std::byte, 65536> bytes;
+  while (true) {
+    const ssize_t length = uninterrupted([&] { return ::recv(socket_.get(), bytes.data(), bytes.size(), 0); });
+    if (length < 0) return std::nullopt;
+    auto datagram = unpack(std::span(bytes).first(static_cast<std::size_t>(length)), nonce_);
+    if (datagram && datagram->sender >= 0 && datagram->sender < std::ssize(addresses_)) return datagram;
+  }
+}
+
+}  // namespace tutti

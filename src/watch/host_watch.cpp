@@ -1,0 +1,168 @@
+#include "host_watch.hpp"
+
+#include "stall_text.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <csignal>
+
+namespace tutti {
+namespace {
+
+// Those on the first hosts judge; of each, so many ranks are told.
+constexpr std::size_t kJudgingHosts = 2;
+constexpr std::size_t kJudgesPerHost = 2;
+
+// Datagrams that come to one judge stay below some 300 a second.
+constexpr std::int64_t kReportNs = 200'000'000;
+constexpr std::int64_t kReportNsPerHost = 3'000'000;
+
+constexpr double kLostSeconds = 2;    // without a report
+constexpr double kMeetSeconds = 2.5;  // after the start all hosts should have been heard
+
+}  // namespace
+
+HostWatch::HostWatch(World& world, const std::string& interface, const Log& log)
+    : world_(world),
+      log_(log),
+      page_(world),
+      roster_(make_roster(world, page_.head().first_rank)),
+      begun_ns_(now_ns()),
+      reader_(page_, begun_ns_),
+      view_(roster_, world.rank(), begun_ns_),
+      judge_(begun_ns_) {
+  if (roster_.hosts.size() > 1) beats_.emplace(world, roster_, interface);
+  world.count_in(own().meetings);
+}
+
+std::int64_t HostWatch::report_interval_ns() const {
+  return std::max(kReportNs, kReportNsPerHost * std::ssize(roster_.hosts));
+}
+
+std::optional<Verdict> HostWatch::beat(const StallJudge::Look& look) {
+  const std::int64_t now = look.now_ns;
+  own().beat_ns = now;
+  receive(now);
+  const bool acts = reader_.acts(now);
+  reader_.look_when_quiet_for(look.timeout_seconds / 4);
+  view_.take_own(reader_.read(now), now);
+  if (acts && now - reported_ns_ >= report_interval_ns()) report(now);
+  const double interval = static_cast<double>(report_interval_ns()) * 1e-9;
+  const double lost_seconds = std::max(5 * interval, std::min(kLostSeconds, look.timeout_seconds / 2));
+  const std::span<const RankView> ranks = view_.look(now, lost_seconds);
+  // Whoever does not act keeps the time as well: it may have to.
+  const Finding finding = judge_.look(look, ranks);
+  if (!acts) return std::nullopt;
+  if (auto gone = find_gone(now)) return gone;
+  if (view_.own_host() == 0) tell_unheard(now);
+  return is_to_judge(now, lost_seconds) ? tell(finding, ranks) : std::nullopt;
+}
+
+bool HostWatch::is_to_judge(std::int64_t now_ns, double lost_seconds) const {
+  for (std::size_t host = 0; host < std::min(kJudgingHosts, view_.own_host()); ++host) {
+    if (view_.silent_seconds(host, now_ns) < lost_seconds) return false;
+  }
+  return true;
+}
+
+std::optional<Verdict> HostWatch::tell(const Finding& finding, std::span<const RankView> ranks) {
+  switch (finding.kind) {
+    case Finding::Kind::nothing:
+      break;
+    case Finding::Kind::late:
+      log_.warn(late_text(finding.late, ranks, false));
+      break;
+    case Finding::Kind::moves:
+      log_.warn(arrival_text(finding.late, ranks, finding.still_seconds));
+      break;
+    case Finding::Kind::stuck:
+      return verdict(finding.late, ranks);
+  }
+  return std::nullopt;
+}
+
+Verdict HostWatch::verdict(const LateRanks& late, std::span<const RankView> ranks) const {
+  const RankView& first = ranks[late.places.front()];
+  return {.report = {.rank = first.state.rank,
+                     .host = std::string(first.host),
+                     .place = {.step = first.state.step, .phase = first.state.phase},
+                     .reason = late_text(late, ranks, true)},
+          .table = table_text(late, ranks),
+          .by_launcher = late.lateness == Lateness::gone};
+}
+
+std::optional<Verdict> HostWatch::find_gone(std::int64_t now_ns) {
+  // Others go when a rank has failed.
+  if (std::ranges::any_of(page_.slots(), [](const RankSlot& slot) { return slot.end == RankEnd::failed; })) {
+    return std::nullopt;
+  }
+  const RankState* const gone = reader_.find_gone(now_ns);
+  if (gone == nullptr) return std::nullopt;
+  const auto place = static_cast<std::size_t>(gone->rank);
+  view_.take_own(std::span(gone, 1), now_ns);
+  const std::span<const RankView> ranks = view_.look(now_ns, kLostSeconds);
+  LateRanks late{.lateness = Lateness::gone, .places = {place}};
+  late.waiting = static_cast<int>(std::ranges::count_if(ranks, [&](const RankView& rank) {
+    return rank.state.rank != gone->rank && rank.state.end == RankEnd::none && waits(rank.state);
+  }));
+  return verdict(late, ranks);
+}
+
+void HostWatch::report(std::int64_t now_ns) {
+  reported_ns_ = now_ns;
+  if (!beats_) return;
+  const Datagram datagram{.kind = DatagramKind::report, .sender = world_.rank(), .states = reader_.read(now_ns)};
+  for (std::size_t host = 0; host < std::min(kJudgingHosts, roster_.hosts.size()); ++host) {
+    if (host == view_.own_host()) continue;
+    const auto& ranks = roster_.hosts[host].ranks;
+    for (std::size_t i = 0; i < std::min(kJudgesPerHost, ranks.size()); ++i) beats_->send(datagram, ranks[i]);
+  }
+}
+
+void HostWatch::receive(std::int64_t now_ns) {
+  if (!beats_) return;
+  while (const auto datagram = beats_->receive()) {
+    if (datagram->kind == DatagramKind::ending) {
+      end_host(now_ns + static_cast<std::int64_t>(kEndSeconds * 1e9));
+      continue;
+    }
+    view_.take(*datagram, now_ns);
+    if (datagram->kind != DatagramKind::report) continue;
+    beats_->send({.kind = DatagramKind::heard, .sender = world_.rank()}, datagram->sender);
+  }
+}
+
+void HostWatch::tell_unheard(std::int64_t now_ns) {
+  if (!beats_ || told_unheard_ || static_cast<double>(now_ns - begun_ns_) * 1e-9 < kMeetSeconds) return;
+  told_unheard_ = true;
+  const auto names = view_.hosts_never_heard();
+  if (names.empty()) return;
+  log_.warn(
+      fmt::format("the stall watch does not hear {} over {}, and so watches each host alone: name another "
+                  "interface by --watch-interface, or let UDP pass between the hosts",
+                  fmt::join(names, ", "), beats_->description()));
+}
+
+void HostWatch::announce_end() const {
+  if (!beats_) return;
+  for (std::size_t rank = 0; rank < roster_.host_of_rank.size(); ++rank) {
+    if (roster_.host_of_rank[rank] == view_.own_host()) continue;
+    beats_->send({.kind = DatagramKind::ending, .sender = world_.rank()}, static_cast<int>(rank));
+  }
+}
+
+void HostWatch::end_host(std::int64_t at_ns) {
+  std::int64_t none = 0;
+  head().end_at_ns.compare_exchange_strong(none, at_ns);
+}
+
+void HostWatch::kill_stopped() {
+  for (const RankSlot& slot : page_.slots()) {
+    const auto process = read_process(slot.process);
+    if (process && process->started == slot.started && process->state == 'T') ::kill(slot.process, SIGKILL);
+  }
+}
+
+}  // namespace tutti

@@ -1,0 +1,78 @@
+#include "interfaces.hpp"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <set>
+#include <sstream>
+
+namespace tutti {
+namespace {
+
+std::uint32_t ipv4_of(const sockaddr& address) {
+  sockaddr_in internet{};
+  std::memcpy(&internet, &address, sizeof internet);
+  return ntohl(internet.sin_addr.s_addr);
+}
+
+// Null where the host has no address there.
+const Interface* find_in(const std::vector<Interface>& host, const Interface& wanted) {
+  const auto found = std::ranges::find_if(host, [&](const Interface& interface) {
+    return interface.mask == wanted.mask && interface.network() == wanted.network();
+  });
+  return found == host.end() ? nullptr : &*found;
+}
+
+}  // namespace
+
+std::vector<Interface> usable_interfaces() {
+  ifaddrs* first = nullptr;
+  if (::getifaddrs(&first) != 0) return {};
+  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> list(first, &::freeifaddrs);
+  std::vector<Interface> found;
+  for (const ifaddrs* entry = first; entry != nullptr; entry = entry->ifa_next) {
+    if (entry->ifa_addr == nullptr || entry->ifa_addr->sa_family != AF_INET || entry->ifa_netmask == nullptr) continue;
+    if ((entry->ifa_flags & IFF_UP) == 0 || (entry->ifa_flags & IFF_LOOPBACK) != 0) continue;
+    found.push_back(
+        {.name = entry->ifa_name, .address = ipv4_of(*entry->ifa_addr), .mask = ipv4_of(*entry->ifa_netmask)});
+  }
+  return found;
+}
+
+std::string address_text(std::uint32_t address) {
+  return fmt::format("{}.{}.{}.{}", address >> 24, address >> 16 & 255, address >> 8 & 255, address & 255);
+}
+
+std::string text_of(std::span<const Interface> interfaces) {
+  std::string text;
+  for (const Interface& interface : interfaces) {
+    text += fmt::format("{} {} {}\n", interface.name, interface.address, interface.mask);
+  }
+  return text;
+}
+
+std::vector<Interface> interfaces_of(const std::string& text) {
+  std::vector<Interface> interfaces;
+  std::istringstream words(text);
+  for (Interface next; words >> next.name >> next.address >> next.mask;) interfaces.push_back(next);
+  return interfaces;
+}
+
+std::optional<Interface> shared_interface(std::span<const std::vector<Interface>> hosts, std::size_t own_host) {
+  for (const Interface& candidate : hosts.front()) {
+    std::set<std::uint32_t> addresses;  // bridges to containers have the same one on every host
+    for (const auto& host : hosts) {
+      if (const Interface* const found = find_in(host, candidate)) addresses.insert(found->address);
+    }
+    if (addresses.size() == hosts.size()) return *find_in(hosts[own_host], candidate);
+  }
+  return std::nullopt;
+}
+
+}  // namespace tutti

@@ -1,0 +1,33 @@
+#pragma once
+// The network that the hosts' watchers talk over: which interface of this host has an address in it.
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace tutti {
+
+// Of IPv4, in the host's byte order.
+struct Interface {
+  std::string name;
+  std::uint32_t address = 0;
+  std::uint32_t mask = 0;
+
+  std::uint32_t network() const { return address & mask; }
+};
+
+// Those that are up and not this host's alone.
+std::vector<Interface> usable_interfaces();
+std::string address_text(std::uint32_t address);
+
+// As words between ranks: "eth0 10.78.0.1/24"-like, one line each.
+std::string text_of(std::span<const Interface> interfaces);
+std::vector<Interface> interfaces_of(const std::string& text);
+
+// Of the first host's interfaces, the first whose network all hosts share at addresses of their own; this host's
+// interface there. Empty: there is none.
+std::optional<Interface> shared_interface(std::span<const std::vector<Interface>> hosts, std::size_t own_host);
+
+}  // namespace tutti

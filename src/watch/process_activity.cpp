@@ -1,0 +1,79 @@
+#include "process_activity.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+namespace tutti {
+namespace {
+
+constexpr double kStretchSeconds = 0.25;
+constexpr double kBusyCores = 0.05;  // a rank that waits uses less
+
+std::uint64_t disk_bytes(pid_t process) {
+  std::ifstream file(fmt::format("/proc/{}/io", process));
+  std::uint64_t bytes = 0;
+  std::string name;
+  for (std::uint64_t value = 0; file >> name >> value;) {
+    if (name == "read_bytes:" || name == "write_bytes:") bytes += value;
+  }
+  return bytes;
+}
+
+Activity activity_between(const ProcessReading& begin, const ProcessReading& end, double seconds) {
+  if (end.state == 'T') return Activity::stopped;
+  if (end.state == 't') return Activity::traced;
+  if (end.cpu_seconds - begin.cpu_seconds > kBusyCores * seconds) return Activity::computing;
+  if (end.bytes != begin.bytes) return Activity::using_disk;
+  return end.state == 'D' ? Activity::waiting_for_disk : Activity::idle;
+}
+
+}  // namespace
+
+std::optional<ProcessReading> read_process(pid_t process) {
+  std::ifstream file(fmt::format("/proc/{}/stat", process));
+  std::string line;
+  if (!std::getline(file, line)) return std::nullopt;
+  const std::size_t name_end = line.rfind(')');  // a name may hold anything
+  if (name_end == std::string::npos) return std::nullopt;
+  std::istringstream fields(line.substr(name_end + 1));
+  ProcessReading reading;
+  fields >> reading.state;
+  std::int64_t value = 0;
+  double ticks = 0;
+  constexpr int kUserTime = 14, kSystemTime = 15, kStart = 22;
+  for (int field = 4; field <= kStart && fields >> value; ++field) {
+    if (field == kUserTime || field == kSystemTime) ticks += static_cast<double>(value);
+    if (field == kStart) reading.started = static_cast<std::uint64_t>(value);
+  }
+  if (!fields) return std::nullopt;
+  static const auto ticks_per_second = static_cast<double>(::sysconf(_SC_CLK_TCK));
+  reading.cpu_seconds = ticks / ticks_per_second;
+  reading.bytes = disk_bytes(process);
+  return reading;
+}
+
+bool exists(pid_t process) { return ::kill(process, 0) == 0 || errno != ESRCH; }
+
+Activity ActivityMeter::measure(pid_t process, std::int64_t now_ns, bool quiet) {
+  if (!quiet) {
+    begun_.reset();
+    return activity_ = Activity::unknown;
+  }
+  const double seconds = static_cast<double>(now_ns - begun_ns_) * 1e-9;
+  if (begun_ && seconds < kStretchSeconds) return activity_;
+  const std::optional<ProcessReading> reading = read_process(process);
+  if (!reading || reading->state == 'Z' || reading->state == 'X') return activity_ = Activity::gone;
+  if (begun_) activity_ = activity_between(*begun_, *reading, seconds);
+  if (!begun_ && reading->state == 'T') activity_ = Activity::stopped;
+  begun_ = reading;
+  begun_ns_ = now_ns;
+  return activity_;
+}
+
+}  // namespace tutti

@@ -1,0 +1,103 @@
+#include "watch/watch_page.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <thread>
+
+namespace tutti {
+namespace {
+
+constexpr std::int64_t kSecondNs = 1'000'000'000;
+
+// A process that sleeps until it is told to end.
+class Sleeper {
+ public:
+  Sleeper() : process_(::fork()) {
+    while (process_ == 0) ::pause();
+  }
+  ~Sleeper() { kill(SIGKILL); }
+
+  pid_t process() const { return process_; }
+  void kill(int signal) {
+    if (process_ <= 0) return;
+    ::kill(process_, signal);
+    ::waitpid(process_, nullptr, signal == SIGSTOP ? WUNTRACED : 0);
+    if (signal == SIGKILL) process_ = 0;
+  }
+
+ private:
+  pid_t process_;
+};
+
+class OwnPage : public ::testing::Test {
+ protected:
+  std::unique_ptr<World> world_ = make_solo_world();
+  WatchPage page_{*world_};
+};
+
+TEST_F(OwnPage, TellsOfProgressAndOfQuiet) {
+  PageReader reader(page_, 0);
+  page_.own().place.signs += 1;
+  EXPECT_EQ(reader.read(kSecondNs).front().quiet_seconds, 0);
+  EXPECT_EQ(reader.read(3 * kSecondNs).front().quiet_seconds, 2);
+  page_.own().meetings.begun += 1;
+  EXPECT_EQ(reader.read(4 * kSecondNs).front().quiet_seconds, 0);
+}
+
+TEST_F(OwnPage, IsActedOnByItsOnlyRankUntilThatLeaves) {
+  const PageReader reader(page_, now_ns());
+  EXPECT_TRUE(reader.acts(now_ns()));
+  page_.own().end = RankEnd::left;
+  EXPECT_FALSE(reader.acts(now_ns()));
+}
+
+TEST_F(OwnPage, TellsOfProcessesThatAreGoneUnlessTheyCameToAnEnd) {
+  Sleeper sleeper;
+  page_.own().process = sleeper.process();
+  page_.own().started = read_process(sleeper.process())->started;
+  PageReader reader(page_, 0);
+  EXPECT_EQ(reader.find_gone(0), nullptr);
+  sleeper.kill(SIGKILL);
+  const RankState* const gone = reader.find_gone(0);
+  ASSERT_NE(gone, nullptr);
+  EXPECT_EQ(gone->activity, Activity::gone);
+  page_.own().end = RankEnd::left;
+  EXPECT_EQ(reader.find_gone(0), nullptr);
+}
+
+TEST_F(OwnPage, DoesNotTakeAnotherProcessOfThatNumberForTheRank) {
+  page_.own().process = ::getppid();
+  PageReader reader(page_, 0);
+  page_.own().process = 0x3fffffff;
+  EXPECT_EQ(reader.find_gone(0), nullptr);
+}
+
+TEST(ProcessActivity, TellsStoppedFromAsleepAndGone) {
+  Sleeper sleeper;
+  ActivityMeter meter;
+  const auto measured = [&](double seconds) {
+    return meter.measure(sleeper.process(), static_cast<std::int64_t>(seconds * 1e9), true);
+  };
+  EXPECT_EQ(measured(0), Activity::unknown);
+  EXPECT_EQ(measured(1), Activity::idle);
+  sleeper.kill(SIGSTOP);
+  EXPECT_EQ(measured(2), Activity::stopped);
+  EXPECT_EQ(meter.measure(sleeper.process(), 2, false), Activity::unknown);
+  const pid_t process = sleeper.process();
+  sleeper.kill(SIGKILL);
+  EXPECT_EQ(meter.measure(process, 4 * kSecondNs, true), Activity::gone);
+}
+
+TEST(ProcessActivity, TellsThatAProcessComputes) {
+  ActivityMeter meter;
+  meter.measure(::getpid(), 0, true);
+  const double before = read_process(::getpid())->cpu_seconds;
+  while (read_process(::getpid())->cpu_seconds < before + 0.1) continue;
+  EXPECT_EQ(meter.measure(::getpid(), kSecondNs, true), Activity::computing);
+}
+
+}  // namespace
+}  // namespace tutti
