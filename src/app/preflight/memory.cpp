@@ -72,9 +72,8 @@ MemoryEstimate estimate_memory(const EstimateRequest& request) {
   estimate.checkpoint = block + all_state;
   const std::int64_t batch = samples * parts * request.network.sample().elements() * kFloatBytes;
   estimate.copies = 2 * block + (options.steps_ahead + 1) * batch;
-  if (options.safeguards.verify_every_steps > 0 && request.config.on_divergence == "heal") {
-    estimate.copies += block + state;
-  }
+  const bool heals = options.safeguards.on_divergence == OnDivergence::heal && request.ranks > 1;
+  if (options.safeguards.verify_every_steps > 0 && heals) estimate.network += block + state;
   // The state beside training, and the file made of it.
   if (!request.config.out.empty() && request.rank == 0) estimate.copies += 2 * estimate.checkpoint;
   return estimate;
