@@ -24,8 +24,9 @@
 
 namespace tutti {
 
-// What ends a run in which `finding` has come about; all ranks throw it. With its remedy.
-Error not_finite_error(const std::string& finding);
+// What ends a run in which `finding` has come about; all ranks throw it.
+inline constexpr const char* kNotFiniteRemedy = "lower --lr, or warm up with --warmup-epochs 1";
+Error not_finite_error(const std::string& finding, const char* remedy = kNotFiniteRemedy);
 
 // All borrowed but the names.
 struct FiniteCheckRequest {
@@ -55,6 +56,8 @@ class FiniteCheck {
   bool judge(Stream& stream, std::int64_t step);
   // Waits for the verdicts on all steps. Throws likewise.
   void settle(Stream& stream);
+  // Of verdicts that are still to come, and of steps that were left out.
+  void forget();
 
   // The step judged last, if it is left out.
   std::optional<SkippedReport> take_skipped() { return std::exchange(skipped_, std::nullopt); }

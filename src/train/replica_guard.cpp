@@ -13,6 +13,7 @@ namespace tutti {
 ReplicaGuard::ReplicaGuard(const TrainerParts& parts, const Safeguards& safeguards, Whereabouts& whereabouts,
                            Replica& replica)
     : replica_(replica),
+      hosts_(parts.hosts),
       every_(safeguards.verify_every_steps),
       notes_(replica.passes_on_weights()),
       proof_(parts.backend, parts.communicator, whereabouts, replica.replicated()) {
@@ -20,7 +21,7 @@ ReplicaGuard::ReplicaGuard(const TrainerParts& parts, const Safeguards& safeguar
 }
 
 std::optional<DivergenceReport> ReplicaGuard::look(std::int64_t step) {
-  const auto found = proof_.compare(replica_.stream());
+  const auto found = compare();
   if (!found) {
     proven_ = step;
     if (kept_) kept_->keep();
@@ -47,6 +48,12 @@ std::optional<DivergenceReport> ReplicaGuard::look(std::int64_t step) {
   return report;
 }
 
+std::optional<Divergence> ReplicaGuard::compare() {
+  auto found = proof_.compare(replica_.stream());
+  if (found) found->hosts = hosts_;
+  return found;
+}
+
 int ReplicaGuard::times_in_a_row(const Divergence& found) {
   std::vector<std::string> tensors = found.tensors();
   std::ranges::sort(tensors);
@@ -66,7 +73,7 @@ void ReplicaGuard::keep_position(const RunPosition& position) {
 const RunPosition& ReplicaGuard::go_back() {
   kept_->bring_back();
   proof_.forget(replica_.stream());
-  if (const auto found = proof_.compare(replica_.stream())) {
+  if (const auto found = compare()) {
     throw Error(ErrorSource::diverged,
                 fmt::format("what was kept of step {} has changed since: {}; this host's memory or processor is not to "
                             "be trusted: go on from the last checkpoint with --resume, without it",

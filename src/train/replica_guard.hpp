@@ -42,10 +42,12 @@ class ReplicaGuard {
  private:
   static constexpr int kMostInARow = 3;
 
+  std::optional<Divergence> compare();
   // How often, with this one, the same tensor differed on the same ranks in a row.
   int times_in_a_row(const Divergence& found);
 
   Replica& replica_;
+  std::vector<std::string> hosts_;
   std::int64_t every_;
   bool notes_;
   ReplicaProof proof_;

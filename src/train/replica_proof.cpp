@@ -1,7 +1,6 @@
 #include "replica_proof.hpp"
 
 #include "tutti/base/digest.hpp"
-#include "tutti/base/host_name.hpp"
 
 #include "elements.hpp"
 #include "ownership.hpp"
@@ -10,7 +9,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cstring>
 #include <map>
 #include <numeric>
 #include <set>
@@ -19,24 +17,9 @@
 namespace tutti {
 namespace {
 
-constexpr std::size_t kHostWords = 8;  // of 8 characters
-
 std::int64_t total_of(const std::vector<std::int64_t>& digests) {
   const auto add = [](std::uint64_t sum, std::int64_t digest) { return sum + static_cast<std::uint64_t>(digest); };
   return static_cast<std::int64_t>(std::accumulate(digests.begin(), digests.end(), std::uint64_t{0}, add));
-}
-
-void append_host(std::vector<std::int64_t>& row) {
-  char name[kHostWords * sizeof(std::int64_t)] = {};
-  const std::string host = host_name();
-  std::memcpy(name, host.data(), std::min(host.size(), sizeof name));
-  row.resize(row.size() + kHostWords);
-  std::memcpy(&*(row.end() - kHostWords), name, sizeof name);
-}
-
-std::string host_at(const std::int64_t* words) {
-  const auto* const name = reinterpret_cast<const char*>(words);
-  return {name, ::strnlen(name, kHostWords * sizeof(std::int64_t))};
 }
 
 // The ranks that hold something else than more than half of them do.
@@ -64,7 +47,7 @@ std::vector<int> Divergence::ranks() const {
   std::set<int> all;
   for (const Difference& each : differences) {
     all.insert(each.ranks.begin(), each.ranks.end());
-    for (int rank = 0; each.ranks.empty() && rank < static_cast<int>(hosts.size()); ++rank) all.insert(rank);
+    for (int rank = 0; each.ranks.empty() && rank < of_ranks; ++rank) all.insert(rank);
   }
   return {all.begin(), all.end()};
 }
@@ -73,13 +56,14 @@ std::string Divergence::text() const {
   std::map<std::vector<int>, std::vector<std::string>> tensors_of;
   for (const Difference& each : differences) tensors_of[each.ranks].push_back(each.tensor);
   const auto named = [&](int rank) {
-    return fmt::format("rank {} on {}", rank, hosts.at(static_cast<std::size_t>(rank)));
+    return hosts.empty() ? fmt::format("rank {}", rank)
+                         : fmt::format("rank {} on {}", rank, hosts.at(static_cast<std::size_t>(rank)));
   };
   std::vector<std::string> sentences;
   for (const auto& [ranks, tensors] : tensors_of) {
     std::vector<std::string> who;
     if (ranks.empty()) {
-      for (int rank = 0; rank < static_cast<int>(hosts.size()); ++rank) who.push_back(named(rank));
+      for (int rank = 0; rank < of_ranks; ++rank) who.push_back(named(rank));
       sentences.push_back(fmt::format("{} differ in {}, and no majority says who is right", fmt::join(who, " and "),
                                       fmt::join(tensors, ", ")));
     } else {
@@ -144,28 +128,22 @@ ReplicaProof::Words ReplicaProof::gather(Stream& stream, const Words& mine, cons
   const Tensor rows = memory.view(shape, ElementType::i64);
   const Tensor host{all.data(), shape, ElementType::i64, MemorySpace::host};
   backend_.copy(stream, elements_of(rows, {begin, begin + row}), elements_of(host, {begin, begin + row}));
-  const Phase before = whereabouts_.place().phase;
-  whereabouts_.enter(Phase::waiting);
-  pass_on_rows(communicator_, rows, stream);
-  communicator_.finish(stream);
-  backend_.copy(stream, host, rows);
-  stream.synchronize();
-  whereabouts_.enter(before);
-  return all;
+  return whereabouts_.meet([&] {
+    pass_on_rows(communicator_, rows, stream);
+    communicator_.finish(stream);
+    backend_.copy(stream, host, rows);
+    stream.synchronize();
+    return std::move(all);
+  });
 }
 
 Divergence ReplicaProof::divergence(Stream& stream, const Words& digests) {
-  Words row = digests;
-  append_host(row);
   const auto ranks = static_cast<std::size_t>(communicator_.size());
-  const Words all = gather(stream, row, communicator_.allocate(ranks * row.size() * sizeof(std::int64_t)));
-  Divergence found;
-  for (std::size_t rank = 0; rank < ranks; ++rank) {
-    found.hosts.push_back(host_at(&all[rank * row.size() + digests.size()]));
-  }
+  const Words all = gather(stream, digests, communicator_.allocate(ranks * digests.size() * sizeof(std::int64_t)));
+  Divergence found{.differences = {}, .of_ranks = communicator_.size(), .hosts = {}};
   for (std::size_t i = 0; i < digests.size(); ++i) {
     Words by_rank;
-    for (std::size_t rank = 0; rank < ranks; ++rank) by_rank.push_back(all[rank * row.size() + i]);
+    for (std::size_t rank = 0; rank < ranks; ++rank) by_rank.push_back(all[rank * digests.size() + i]);
     if (std::ranges::count(by_rank, by_rank.front()) == std::ssize(by_rank)) continue;
     found.differences.push_back({names_[i], minority_of(by_rank)});
   }

@@ -28,7 +28,8 @@ struct Divergence {
     std::vector<int> ranks;  // that differ from what more than half of all ranks hold; empty: no value has so many
   };
   std::vector<Difference> differences;
-  std::vector<std::string> hosts;  // by rank
+  int of_ranks = 0;
+  std::vector<std::string> hosts;  // by rank, for text(); empty: not told
 
   std::vector<std::string> tensors() const;
   // In the minority, ascending; all, where some tensor has no majority.

@@ -14,7 +14,10 @@ Tensor host_view(Figures& figures) { return {figures.data(), kFiguresShape, Elem
 }  // namespace
 
 SumOverRanks::SumOverRanks(Backend& backend, Communicator& communicator, Whereabouts& whereabouts)
-    : backend_(backend), communicator_(communicator), whereabouts_(whereabouts), exchanged_(communicator.allocate(sizeof(Figures))) {}
+    : backend_(backend),
+      communicator_(communicator),
+      whereabouts_(whereabouts),
+      exchanged_(communicator.allocate(sizeof(Figures))) {}
 
 LossSums SumOverRanks::operator()(Stream& stream, const LossSums& mine) {
   const Tensor exchanged = exchanged_.view(kFiguresShape, ElementType::i64);

@@ -166,18 +166,23 @@ RunEnd Trainer::Run::run(RunObserver& observer) {
 }
 
 bool Trainer::Run::step_stands(RunObserver& observer) {
+  bool wants_proof = false;
   try {
     step();
+    // What is reported of an epoch is never taken back.
+    const bool ends = progress_.step_in_epoch == schedule().steps(progress_.epoch) || progress_.step == planned_steps_;
+    wants_proof = guard_ && (ends || guard_->is_due(progress_.step));
+    if (wants_proof) settle();
   } catch (const Error& error) {
     // It may come of a bit that flipped.
     const bool everywhere = error.source() == ErrorSource::not_finite && error.reach() == ErrorReach::all_ranks;
-    if (!guard_ || !everywhere || is_proven(observer)) throw;
+    if (!guard_ || !everywhere) throw;
+    replica_.finite_check().forget();
+    if (is_proven(observer)) throw;
     return false;
   }
   whereabouts_.enter(Phase::reports);
-  // What is reported of an epoch is never taken back.
-  const bool ends = progress_.step_in_epoch == schedule().steps(progress_.epoch) || progress_.step == planned_steps_;
-  return !guard_ || !(ends || guard_->is_due(progress_.step)) || is_proven(observer);
+  return !wants_proof || is_proven(observer);
 }
 
 bool Trainer::Run::is_proven(RunObserver& observer) {
@@ -198,6 +203,8 @@ void Trainer::Run::go_back() {
   if (same_epoch) progress_.epoch_seconds = seconds;  // they did pass
   logged_ = position.logged;
   gradients_digest_.reset();
+  skipped_.reset();
+  replica_.finite_check().forget();
   replica_.team().set_sums(position.sums);
   replica_.loader().seek(progress_.epoch, progress_.step_in_epoch);
 }

@@ -73,7 +73,6 @@ TEST_F(ReplicaProofTest, NamesTheTensorAndTheRankOfAnyOneFlippedBit) {
         ASSERT_EQ(found->differences.size(), 1U);
         EXPECT_EQ(found->differences[0].ranks, size() == 2 ? std::vector<int>{} : std::vector{of});
         EXPECT_EQ(found->ranks(), size() == 2 ? (std::vector{0, 1}) : std::vector{of});
-        EXPECT_EQ(found->hosts, std::vector(static_cast<std::size_t>(size()), test_world().host()));
       }
     }
   }
@@ -83,13 +82,14 @@ TEST_F(ReplicaProofTest, NamesTheTensorAndTheRankOfAnyOneFlippedBit) {
 TEST_F(ReplicaProofTest, SaysInWordsWhoDiffersInWhat) {
   if (rank() == size() - 1) flip(1, 3, 7);
   if (rank() == size() - 1) flip(3, 1000, 30);
-  const std::string& host = test_world().host();
-  const std::string expected = size() == 2
-                                   ? "rank 0 on " + host + " and rank 1 on " + host +
-                                         " differ in parameters/10, parameters/5003, and no majority says who is right"
-                                   : "rank " + std::to_string(size() - 1) + " on " + host +
-                                         " differs from all others in parameters/10, parameters/5003";
-  EXPECT_EQ(proof_->compare(*stream_).value().text(), expected);
+  Divergence found = proof_->compare(*stream_).value();
+  EXPECT_EQ(found.text(), size() == 2 ? "rank 0 and rank 1 differ in parameters/10, parameters/5003, and no majority "
+                                        "says who is right"
+                                      : "rank " + std::to_string(size() - 1) +
+                                            " differs from all others in parameters/10, parameters/5003");
+  found.hosts = {"a", "b", "c", "d"};
+  const std::string whom[] = {"rank 0 on a and rank 1 on b differ", "rank 2 on c differs", "rank 3 on d differs"};
+  EXPECT_TRUE(found.text().starts_with(whom[size() - 2])) << found.text();
 }
 
 TEST_F(ReplicaProofTest, NamesBothSidesWhereRanksAreOfTwoMindsAndAllTheMinorityElsewhere) {
