@@ -14,6 +14,7 @@
 #include "tutti/train/run_observer.hpp"
 #include "tutti/train/safeguards.hpp"
 #include "tutti/train/step_times.hpp"
+#include "tutti/watch/incident.hpp"
 #include "tutti/watch/whereabouts.hpp"
 
 #include <cstddef>
@@ -34,6 +35,7 @@ struct TrainerParts {
   const Dataset& train;
   const Dataset* test = nullptr;
   Whereabouts* whereabouts = nullptr;
+  std::vector<std::string> hosts{};  // by rank, for messages that name one; empty: not told
 };
 
 struct PartMapOptions {
@@ -147,6 +149,10 @@ class Trainer {
   std::size_t optimizer_bytes() const;
   // Steps that the exact exchange has played again on a wider grid.
   std::int64_t replayed_steps() const;
+  // For rehearsals: tensors of which this rank has a copy of its own, and a bit of it, as PlaceListener::on_begin() may
+  // turn it. Waits.
+  std::vector<HeldTensor> held_tensors() const;
+  void flip(const BitFlip& flip);
   // The sums of the steps since the epoch began, over all ranks. Collective.
   LossSums epoch_sums();
 

@@ -1,0 +1,134 @@
+#include "tutti/watch/incident.hpp"
+
+#include "tutti/base/error.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace tutti::test {
+namespace {
+
+RehearsalStage stage_of(int ranks) {
+  return {.ranks = ranks,
+          .steps = {3, 40},
+          .buckets = 4,
+          .tensors = {{"weights", "conv1/weight", 500},
+                      {"weights", "conv1/bias", 20},
+                      {"statistics", "norm1/mean", 20},
+                      {"gradients", "conv1/weight", 500},
+                      {"gradients", "norm1/mean", 20},
+                      {"velocity", "conv1/weight", 500}}};
+}
+
+std::string planned(const std::string& text) {
+  std::string texts;
+  for (const Incident& incident : plan_incidents(parse_rehearsal(text), stage_of(4))) {
+    texts += (texts.empty() ? "" : "; ") + text_of(incident);
+  }
+  return texts;
+}
+
+TEST(Incident, HappensAsItIsWritten) {
+  EXPECT_EQ(planned("kill:rank=2,step=17,phase=backward"), "rank 2 is killed at step 17 in backward");
+  EXPECT_EQ(planned("stop:rank=0,phase=starting"), "rank 0 is stopped in starting");
+  EXPECT_EQ(planned("stop:rank=3,step=9,phase=evaluation"), "rank 3 is stopped in the first evaluation from step 9 on");
+  EXPECT_EQ(planned(" delay: rank=1, step=5-9, phase=data, seconds=0.5 ;kill:rank=0,step=3,phase=update"),
+            "rank 1 is delayed by 0.5 s at steps 5 to 9 in data; rank 0 is killed at step 3 in update");
+  EXPECT_EQ(planned("delay:rank=1,step=5,phase=checkpoint,ms=20"),
+            "rank 1 is delayed by 0.02 s in the first checkpoint from step 5 on");
+  EXPECT_EQ(planned("flip:rank=1,step=8,tensor=conv1/weight,of=velocity,element=499,bit=31"),
+            "rank 1 has bit 31 of element 499 of velocity conv1/weight flipped at the end of step 8");
+  EXPECT_EQ(planned("flip:of=momentum,seed=1"), planned("flip:of=velocity,seed=1"));
+  EXPECT_EQ(planned("flip:rank=1,step=8,tensor=norm1/mean,of=gradients,element=0,bit=0"),
+            "rank 1 has bit 0 of element 0 of gradients norm1/mean flipped after the exchange of step 8");
+  EXPECT_EQ(planned("drop-bucket:rank=0,step=40,bucket=3"), "rank 0 drops bucket 3 of step 40");
+  EXPECT_EQ(planned("slow-link:rank=0,steps=4-6,mbps=100"), "rank 0 has a link of 100 Mbit/s in steps 4 to 6");
+  EXPECT_EQ(planned("slow-link:rank=0,steps=4-6,ms=2.5"), "rank 0 has a link of 2.5 ms a sum in steps 4 to 6");
+}
+
+std::string refusal(const std::string& text) {
+  try {
+    plan_incidents(parse_rehearsal(text), stage_of(4));
+  } catch (const Error& error) {
+    EXPECT_EQ(error.source(), ErrorSource::usage);
+    return error.what();
+  }
+  return "none";
+}
+
+TEST(Incident, IsRefusedWithTheWordThatIsWrongAndWhatItCouldBe) {
+  const auto expect = [](const std::string& text, const std::string& part) {
+    EXPECT_NE(refusal(text).find(part), std::string::npos) << text << ": " << refusal(text);
+  };
+  expect("kil:rank=1", "--rehearse kil:rank=1: 'kil' is no incident; choose one of kill, stop, delay, flip,");
+  expect("kill:rank=1;", "none");
+  expect(";", "'' is no incident");
+  expect("kill:bit=1", "'bit' is not one of seed, rank, step, phase");
+  expect("kill:rank=one", "--rehearse rank=one: give 0 to");
+  expect("kill:rank=-1", "--rehearse rank=-1: give 0 to");
+  expect("kill:rank=4", "rank 4 is not there: this job has rank 0 to 3");
+  expect("kill:step=2", "step 2 is not one of this run, which goes from step 3 to 40");
+  expect("delay:step=30-41", "step 41 is not one of this run");
+  expect("delay:step=9-5", "--rehearse step=9-5: give a step (17)");
+  expect("kill:step=5-9", "happens once: give one step");
+  expect("kill:phase=lunch", "--rehearse phase=lunch: phase is one of starting, data, forward");
+  expect("kill:phase=starting,step=5", "starting is before all steps");
+  expect("delay:seconds=0", "--rehearse seconds=0: give a number above 0");
+  expect("delay:seconds=nan", "give a number above 0");
+  expect("slow-link:mbps=1,ms=1", "give ms or mbps");
+  expect("flip:bit=32", "--rehearse bit=32: give 0 to 31");
+  expect("flip:of=moment", "of 'moment' is nothing that every rank holds: choose one of weights, statistics,");
+  expect("flip:tensor=conv9", "tensor 'conv9' is nothing that every rank holds: choose one of conv1/weight,");
+  expect("flip:tensor=conv1/bias,of=velocity", "of 'velocity' is nothing that every rank holds: choose one of weights");
+  expect("flip:tensor=conv1/bias,element=20", "element 20 is not there: conv1/bias has element 0 to 19");
+  expect("drop-bucket:bucket=4", "bucket 4 is not there: the exchange has bucket 0 to 3");
+  expect("seed=7,rank=2", "'rank' is not one of seed");
+}
+
+TEST(Incident, FitsTheRunWhateverTheSeed) {
+  std::set<IncidentKind> kinds;
+  std::set<Phase> phases;
+  std::set<std::string> flipped;
+  for (int ranks = 1; ranks <= 64; ++ranks) {
+    const RehearsalStage stage = stage_of(ranks);
+    for (int seed = 0; seed < 300; ++seed) {
+      const Incident it = plan_incidents(parse_rehearsal("seed=" + std::to_string(seed)), stage).front();
+      EXPECT_TRUE(it.rank >= 0 && it.rank < ranks);
+      EXPECT_TRUE(it.first_step >= 3 && it.first_step <= it.last_step && it.last_step <= 40);
+      EXPECT_TRUE(it.bucket >= 0 && it.bucket < 4);
+      EXPECT_TRUE(it.flip.bit >= 0 && it.flip.bit < 32);
+      EXPECT_EQ(it.seconds > 0, it.kind == IncidentKind::delay);
+      EXPECT_EQ(it.mbps > 0, it.kind == IncidentKind::slow_link);
+      if (it.kind == IncidentKind::flip) {
+        const auto held = std::ranges::find_if(
+            stage.tensors, [&](const HeldTensor& t) { return t.of == it.flip.of && t.name == it.flip.tensor; });
+        ASSERT_NE(held, stage.tensors.end());
+        EXPECT_TRUE(it.flip.element >= 0 && it.flip.element < held->elements);
+        flipped.insert(it.flip.of + it.flip.tensor);
+      }
+      kinds.insert(it.kind);
+      phases.insert(it.phase);
+    }
+  }
+  EXPECT_EQ(kinds.size(), 6u);
+  EXPECT_EQ(phases.size(), 5u);
+  EXPECT_EQ(flipped.size(), 6u);
+}
+
+TEST(Incident, IsTheSameWithTheSameSeedAndNamingOneThingChangesNoOther) {
+  EXPECT_EQ(planned("stop:seed=7"), planned("stop:seed=7"));
+  EXPECT_NE(planned("stop:seed=7"), planned("stop:seed=8"));
+  const auto plan = [](const std::string& text) { return plan_incidents(parse_rehearsal(text), stage_of(4)).front(); };
+  const Incident drawn = plan("stop:seed=7");
+  const Incident named = plan("stop:seed=7,rank=" + std::to_string(3 - drawn.rank));
+  EXPECT_NE(named.rank, drawn.rank);
+  EXPECT_EQ(named.first_step, drawn.first_step);
+  EXPECT_EQ(named.phase, drawn.phase);
+}
+
+}  // namespace
+}  // namespace tutti::test

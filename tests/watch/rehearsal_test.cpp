@@ -1,0 +1,137 @@
+#include "tutti/watch/rehearsal.hpp"
+
+#include "tutti/comm/communicator.hpp"
+
+#include "comm/summed_values.hpp"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tutti::test {
+namespace {
+
+// Rank 1's rehearsal of one incident, told of steps as a run tells them.
+class RehearsedRank {
+ public:
+  explicit RehearsedRank(Incident incident) {
+    incident.rank = 1;
+    communicator_ = rehearsal_.between(make_solo_communicator());
+    whereabouts_.add(rehearsal_);
+    rehearsal_.begin({incident}, [this](const BitFlip&) { flipped_in.push_back(whereabouts_.place()); });
+  }
+
+  void step(std::int64_t number) {
+    whereabouts_.begin_step(number, Phase::data);
+    for (const Phase phase : {Phase::forward, Phase::backward, Phase::exchange, Phase::backward, Phase::exchange,
+                              Phase::waiting, Phase::update, Phase::waiting, Phase::update, Phase::reports}) {
+      whereabouts_.enter(phase);
+    }
+  }
+  std::int64_t milliseconds_of_step(std::int64_t number) {
+    const std::int64_t begin = now_ns();
+    step(number);
+    return (now_ns() - begin) / 1'000'000;
+  }
+  void enter(Phase phase) { whereabouts_.enter(phase); }
+  Communicator& communicator() { return *communicator_; }
+  std::size_t missed() const { return rehearsal_.missed().size(); }
+
+  std::vector<Place> flipped_in;
+
+ private:
+  Rehearsal rehearsal_{Log(1, "host", true)};
+  std::unique_ptr<Communicator> communicator_;
+  Whereabouts whereabouts_;
+};
+
+using RehearsalDeathTest = testing::Test;
+
+TEST(RehearsalDeathTest, KillsItsRankInThatPhaseOfThatStepAndTellsOfItBefore) {
+  RehearsedRank rank({.kind = IncidentKind::kill, .first_step = 2, .last_step = 2, .phase = Phase::backward});
+  rank.step(1);
+  EXPECT_EXIT(rank.step(2), testing::KilledBySignal(SIGKILL),
+              "rank 1 host. warning: rehearsal, now in step 2: rank 1 is killed at step 2 in backward");
+  EXPECT_EQ(rank.missed(), 1u);
+}
+
+TEST(RehearsalDeathTest, KillsBeforeTheFirstStep) {
+  EXPECT_EXIT(RehearsedRank rank({.kind = IncidentKind::kill, .phase = Phase::starting}),
+              testing::KilledBySignal(SIGKILL), "in starting");
+}
+
+TEST(RehearsalDeathTest, KillsInTheFirstEvaluationFromThatStepOn) {
+  RehearsedRank rank({.kind = IncidentKind::kill, .first_step = 2, .last_step = 2, .phase = Phase::evaluation});
+  rank.step(1);
+  rank.enter(Phase::evaluation);
+  rank.step(2);
+  rank.step(3);
+  EXPECT_EXIT(rank.enter(Phase::evaluation), testing::KilledBySignal(SIGKILL), "");
+}
+
+TEST(Rehearsal, DelaysOnceInEachStepOfItsRange) {
+  RehearsedRank rank(
+      {.kind = IncidentKind::delay, .first_step = 2, .last_step = 3, .phase = Phase::exchange, .seconds = 0.2});
+  EXPECT_LT(rank.milliseconds_of_step(1), 200);
+  for (const int step : {2, 3}) {
+    const std::int64_t taken = rank.milliseconds_of_step(step);
+    EXPECT_TRUE(taken >= 200 && taken < 400) << taken;
+  }
+  EXPECT_LT(rank.milliseconds_of_step(4), 200);
+  EXPECT_LT(rank.milliseconds_of_step(2), 200) << "a step played again is not delayed again";
+  EXPECT_EQ(rank.missed(), 0u);
+}
+
+TEST(Rehearsal, FlipsGradientsBeforeTheUpdateAndTheRestAtTheStepsEnd) {
+  for (const auto& [of, phase] : {std::pair("gradients", Phase::update), std::pair("weights", Phase::reports)}) {
+    RehearsedRank rank({.kind = IncidentKind::flip, .first_step = 2, .last_step = 2, .flip = {.of = of}});
+    for (const int step : {1, 2, 3}) rank.step(step);
+    ASSERT_EQ(rank.flipped_in.size(), 1u);
+    EXPECT_EQ(rank.flipped_in.front().step, 2);
+    EXPECT_EQ(rank.flipped_in.front().phase, phase);
+  }
+}
+
+class SentSums : public testing::Test {
+ protected:
+  void sum(RehearsedRank& rank) { rank.communicator().all_reduce_sum(values_, stream_); }
+
+  std::vector<float> numbers_ = std::vector<float>(250);  // 8,000 bits
+  Tensor values_{numbers_.data(), Shape{250}};
+  InlineStream stream_;
+};
+using SentSumsDeathTest = SentSums;
+
+TEST_F(SentSumsDeathTest, WithADroppedOneNeverEnd) {
+  RehearsedRank rank({.kind = IncidentKind::drop_bucket, .first_step = 2, .last_step = 2, .bucket = 1});
+  const auto play = [&](int step) {
+    rank.step(step);
+    for (int i = 0; i < 3; ++i) sum(rank);
+    rank.communicator().finish(stream_);
+  };
+  play(1);
+  EXPECT_EXIT(::alarm(1); play(2), testing::KilledBySignal(SIGALRM), "drops bucket 1 of step 2");
+}
+
+TEST_F(SentSums, TakeAsLongAsASlowLinkSendsTheirBytes) {
+  RehearsedRank rank({.kind = IncidentKind::slow_link, .first_step = 2, .last_step = 2, .mbps = 0.1});
+  const auto milliseconds = [&](int step) {
+    rank.step(step);
+    const std::int64_t begin = now_ns();
+    sum(rank);
+    sum(rank);
+    EXPECT_EQ(rank.communicator().progress(), step == 2);
+    rank.communicator().finish(stream_);
+    return (now_ns() - begin) / 1'000'000;
+  };
+  EXPECT_LT(milliseconds(1), 80);
+  EXPECT_GE(milliseconds(2), 160);
+  EXPECT_LT(milliseconds(3), 80);
+}
+
+}  // namespace
+}  // namespace tutti::test
