@@ -6,8 +6,9 @@
 #include "tutti/nn/model_file.hpp"
 #include "tutti/nn/models.hpp"
 
-#include "option_table.hpp"
 #include "plan_choices.hpp"
+#include "preflight/brief.hpp"
+#include "preflight/load.hpp"
 #include "processors.hpp"
 #include "resolve_options.hpp"
 
@@ -15,7 +16,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <sstream>
+#include <cstdlib>
 #include <vector>
 
 namespace tutti {
@@ -65,12 +66,6 @@ std::int64_t busy_cores(const RunConfig& config, const World& world, const Cores
 }
 
 void tell_of_cores(const RunConfig& config, const World& world, const Cores& cores, const Log& log) {
-  if (cores.mine < config.threads) {
-    log.warn(
-        fmt::format("bound to {} of the host's {} cores, but --threads is {}: start mpirun with --bind-to none, or "
-                    "srun with --cpus-per-task {}",
-                    cores.mine, cores.present, config.threads, config.threads));
-  }
   const std::int64_t busy = busy_cores(config, world, cores);
   if (world.rank() == 0 && busy < cores.usable) {
     log.note(fmt::format("{} of {} usable cores stay idle: more ranks, --parts or --threads would use them",
@@ -81,62 +76,11 @@ void tell_of_cores(const RunConfig& config, const World& world, const Cores& cor
   }
 }
 
-NetworkSpec choose_model(const std::string& model) {
-  const bool is_path = model.find('/') != std::string::npos || model.ends_with(".toml");
-  return is_path ? read_model_file(model) : built_in_model(model);
-}
-
 RecipeRequest recipe_request(const RunConfig& config) {
   return {.augment = config.augment,
           .normalize = config.normalize,
           .image_size = config.image_size,
           .seed = static_cast<std::uint64_t>(config.seed)};
-}
-
-// What every rank must be about to do alike.
-struct Claim {
-  std::string what;
-  std::string value;
-  std::string remedy;
-};
-
-std::vector<Claim> claims_of(const Assembly& assembly) {
-  RunConfig config = assembly.config;
-  std::vector<Claim> claims;
-  for (const RunOption& option : run_options(config)) {
-    if (option.use != OptionUse::fixed && option.use != OptionUse::changeable) continue;
-    if (option.name == "device") continue;  // judged by choose_communicator()
-    claims.push_back({"--" + option.name, value_text(option), "give all ranks the same"});
-  }
-  const Dataset* test = assembly.data.test.get();
-  claims.push_back(
-      {"network", digest_text(hash64(model_text(assembly.network->spec()))), "give all ranks the same --model"});
-  claims.push_back({"training data", digest_text(assembly.data_digest), "give all ranks the same --data"});
-  claims.push_back(
-      {"test data", test == nullptr ? "none" : digest_text(test->digest()), "give all ranks the same test set"});
-  return claims;
-}
-
-void refuse_different_runs(World& world, const Assembly& assembly) {
-  const std::vector<Claim> claims = claims_of(assembly);
-  std::string mine;
-  for (const Claim& claim : claims) mine += claim.value + "\n";
-  const auto all = all_gather_text(world, mine);
-  for (std::size_t rank = 1; rank < all.size(); ++rank) {
-    if (all[rank] == all[0]) continue;
-    std::istringstream theirs(all[rank]);
-    std::istringstream expected(all[0]);
-    for (const Claim& claim : claims) {
-      std::string value;
-      std::string wanted;
-      std::getline(theirs, value);
-      std::getline(expected, wanted);
-      if (value == wanted) continue;
-      throw Error(ErrorSource::input, fmt::format("rank {} has another {} than rank 0, {} against {}: {}", rank,
-                                                  claim.what, value, wanted, claim.remedy))
-          .on_all_ranks();
-    }
-  }
 }
 
 // Larger sets are read piece by piece, so that the system keeps room for caching what it reads.
@@ -148,6 +92,11 @@ std::size_t most_resident_bytes() {
 
 }  // namespace
 
+NetworkSpec choose_model(const std::string& model) {
+  const bool is_path = model.find('/') != std::string::npos || model.ends_with(".toml");
+  return is_path ? read_model_file(model) : built_in_model(model);
+}
+
 DataRequest data_request(const RunConfig& config) {
   return {.train = config.data,
           .test = config.test_data,
@@ -157,12 +106,70 @@ DataRequest data_request(const RunConfig& config) {
           .most_resident_bytes = most_resident_bytes()};
 }
 
+std::int64_t Assembly::busy_cores(const World& world) const { return tutti::busy_cores(config, world, cores); }
+
 TrainerParts Assembly::parts() const {
   return {.backend = *backend,
           .communicator = *communicator,
           .network = *network,
           .train = *data.train,
           .test = data.test.get()};
+}
+
+void settle_ranks(World& world, Assembly& assembly, bool all_on_gpus) {
+  // Where GPUs compute, a rank's one thread feeds its own.
+  const int fair_threads = all_on_gpus ? 1 : fewest_cores_per_rank(world, assembly.cores);
+  // Large enough that a GPU's steps are recorded in few pieces.
+  if (assembly.config.bucket_mib == 0) assembly.config.bucket_mib = all_on_gpus ? 16 : 4;
+  run_agreed(world, [&] { fill_in_ranks(assembly.config, world, fair_threads); });
+}
+
+void settle_data(World& world, Assembly& assembly) {
+  assembly.block = load_once(world, data_request(assembly.config));
+  run_agreed(world, [&] {
+    assembly.data = open_loaded(assembly.block.bytes());
+    assembly.data_digest = assembly.data.train->digest();
+  });
+}
+
+void settle_network(World& world, Assembly& assembly, const NetworkSpec& model, bool on_gpu) {
+  run_agreed(world, [&] {
+    const DatasetInfo& info = assembly.data.train->info();
+    assembly.options = resolve_options(assembly.config, model);
+    assembly.options.recipe = make_recipe(recipe_request(assembly.config), info);
+    // Whoever goes on from a checkpoint, with whichever data, normalises as it was trained.
+    if (assembly.config.normalize == "auto") {
+      assembly.config.normalize = normalize_text(assembly.options.recipe.statistics);
+    }
+    assembly.options.side_by_side = on_gpu ? 1 : fitting_players(assembly.config, world, assembly.cores);
+    assembly.options.readers = budget_readers(world, assembly.cores, assembly.busy_cores(world) / world.local_size());
+    assembly.network = std::make_unique<Network>(model, assembly.options.recipe.image, info.classes);
+  });
+}
+
+std::vector<Claim> assembly_claims(const Assembly& assembly) {
+  std::vector<Claim> claims = option_claims(assembly.config);
+  const Dataset* test = assembly.data.test.get();
+  claims.push_back(
+      {"network", digest_text(hash64(model_text(assembly.network->spec()))), "give all ranks the same --model"});
+  claims.push_back({"training data", digest_text(assembly.data_digest), "give all ranks the same --data"});
+  claims.push_back(
+      {"test data", test == nullptr ? "none" : digest_text(test->digest()), "give all ranks the same test set"});
+  return claims;
+}
+
+Findings judge_load(World& world, const Assembly& assembly) {
+  Findings mine = judge_parts(assembly.config, !assembly.network->layout().statistics().empty());
+  const HostLoad load{.host = world.host(),
+                      .ranks = world.local_size(),
+                      .threads = assembly.config.threads,
+                      .busy_threads = assembly.busy_cores(world),
+                      .cores = assembly.cores,
+                      .quota = Machine().group_limits().cores};
+  const char* const setting = std::getenv("OMPI_MCA_mpi_yield_when_idle");
+  mine.add(judge_cores(load));
+  mine.add(judge_waiting(load, world.description(), setting == nullptr ? "" : setting));
+  return gather(world, mine);
 }
 
 Assembly assemble(World& world, const RunConfig& config, const TrainState* checkpoint, const Log& log) {
@@ -176,29 +183,13 @@ Assembly assemble(World& world, const RunConfig& config, const TrainState* check
         checkpoint == nullptr ? choose_model(config.model) : parse_model(checkpoint->model, "the checkpoint's model");
   });
   ChosenProcessor processor = choose_processor(world, config, log);
-  // Where GPUs compute, a rank's one thread feeds its own.
-  const int fair_threads = processor.all_on_gpus ? 1 : fewest_cores_per_rank(world, assembly.cores);
-  // Large enough that a GPU's steps are recorded in few pieces.
-  if (assembly.config.bucket_mib == 0) assembly.config.bucket_mib = processor.all_on_gpus ? 16 : 4;
-  run_agreed(world, [&] { fill_in_ranks(assembly.config, world, fair_threads); });
+  settle_ranks(world, assembly, processor.all_on_gpus);
   adopt_known_choices(world, config, checkpoint == nullptr ? "" : checkpoint->choices, *processor.backend, log);
-  assembly.block = load_once(world, data_request(config));
-  run_agreed(world, [&] {
-    assembly.data = open_loaded(assembly.block.bytes());
-    const DatasetInfo& info = assembly.data.train->info();
-    assembly.options = resolve_options(assembly.config, model);
-    assembly.options.recipe = make_recipe(recipe_request(config), info);
-    // Whoever goes on from a checkpoint, with whichever data, normalises as it was trained.
-    if (config.normalize == "auto") assembly.config.normalize = normalize_text(assembly.options.recipe.statistics);
-    assembly.options.side_by_side = processor.is_gpu() ? 1 : fitting_players(assembly.config, world, assembly.cores);
-    assembly.options.readers =
-        budget_readers(world, assembly.cores, busy_cores(assembly.config, world, assembly.cores) / world.local_size());
-    assembly.network = std::make_unique<Network>(model, assembly.options.recipe.image, info.classes);
-    assembly.data_digest = assembly.data.train->digest();
-  });
+  settle_data(world, assembly);
+  settle_network(world, assembly, model, processor.is_gpu());
   for (const std::string& note : assembly.data.notes) log.note(note);
-  refuse_different_runs(world, assembly);
-  const bool spare_core = assembly.cores.usable > busy_cores(assembly.config, world, assembly.cores);
+  refuse_or_tell(world, compare(world, assembly_claims(assembly)), log);
+  const bool spare_core = assembly.cores.usable > assembly.busy_cores(world);
   run_agreed(world,
              [&] { assembly.communicator = choose_communicator(world, assembly.config, processor, spare_core); });
   assembly.exchange_has_core = spare_core || processor.is_gpu();

@@ -11,11 +11,13 @@
 
 #include "cores.hpp"
 #include "load_once.hpp"
+#include "preflight/agreement.hpp"
 #include "run_config.hpp"
 
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace tutti {
 
@@ -33,7 +35,20 @@ struct Assembly {
   std::uint64_t data_digest = 0;
 
   TrainerParts parts() const;
+  // That all ranks of this host keep busy.
+  std::int64_t busy_cores(const World& world) const;
 };
+
+// The steps of assemble(), for whoever goes on after one that fails. All but the first throw alike on all ranks, and
+// are collective; network and load want ranks and data settled.
+NetworkSpec choose_model(const std::string& model);
+void settle_ranks(World& world, Assembly& assembly, bool all_on_gpus);
+void settle_data(World& world, Assembly& assembly);
+void settle_network(World& world, Assembly& assembly, const NetworkSpec& model, bool on_gpu);
+// What every rank must be about to do alike.
+std::vector<Claim> assembly_claims(const Assembly& assembly);
+// What the host's cores and the parts make slow. Collective.
+Findings judge_load(World& world, const Assembly& assembly);
 
 // What goes on from a checkpoint (null: nothing does) takes network and choices of algorithms from it. Throws alike on
 // all ranks, also when they see different data. Collective.

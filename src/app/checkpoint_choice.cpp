@@ -1,5 +1,6 @@
 #include "checkpoint_choice.hpp"
 
+#include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
 
 #include <fmt/format.h>
@@ -94,6 +95,15 @@ LoadedCheckpoint load_named_checkpoint(World& world, const std::string& path, co
   LoadedCheckpoint loaded = load_checkpoint(world, path);
   if (world.rank() == 0 && !loaded.verified) log.warn(word_of_caution(loaded.path));
   return loaded;
+}
+
+void refuse_other_data(const LoadedCheckpoint& resumed, const std::string& data, std::uint64_t digest) {
+  if (resumed.state.data_digest == digest) return;
+  throw Error(ErrorSource::input,
+              fmt::format("--data {} has digest {}, but the checkpoint {} was trained on digest {}: give the data of "
+                          "the run",
+                          data, digest_text(digest), resumed.path, digest_text(resumed.state.data_digest)))
+      .on_all_ranks();
 }
 
 }  // namespace tutti

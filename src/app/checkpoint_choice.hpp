@@ -6,6 +6,7 @@
 #include "tutti/checkpoint/checkpoint_store.hpp"
 #include "tutti/comm/world.hpp"
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -28,5 +29,8 @@ std::string word_of_caution(const std::string& path);
 // That file's, or the folder's newest good one, read by rank 0 for all. Rank 0 tells of those passed over, and says the
 // word of caution. Collective.
 LoadedCheckpoint load_named_checkpoint(World& world, const std::string& path, const Log& log);
+
+// Throws, on all ranks, unless the data of this digest are those that it was trained on.
+void refuse_other_data(const LoadedCheckpoint& resumed, const std::string& data, std::uint64_t digest);
 
 }  // namespace tutti

@@ -183,6 +183,8 @@ struct CommandEntry {
 constexpr std::array kCommands{
     CommandEntry{"train", Command::train, "trains, or goes on from a checkpoint (when no command is given)",
                  concerns_train, add_no_options},
+    CommandEntry{"check", Command::check, "refuses a training that cannot go well, and says what to do; trains nothing",
+                 concerns_train, add_json_option},
     CommandEntry{"eval", Command::eval, "accuracy and loss of a checkpoint", concerns_eval, add_eval_options},
     CommandEntry{"diff", Command::diff, "the first step, tensor and element in which two runs differ", concerns_nothing,
                  add_compared_words},
@@ -212,8 +214,9 @@ std::string list_of_commands() {
 }
 
 constexpr const char* kStatuses =
-    "Exit status: 0 done, 1 different, 64 usage, 65 bad input, 66 no usable checkpoint, 70 internal, 73 cannot save,\n"
-    "74 cannot read, 75 stopped on request after a good checkpoint, 86 a rank hangs, 88 no longer finite.";
+    "Exit status: 0 done, 1 different or doomed, 64 usage, 65 bad input, 66 no usable checkpoint, 70 internal,\n"
+    "73 cannot save, 74 cannot read, 75 stopped on request after a good checkpoint, 86 a rank hangs, 88 no longer "
+    "finite.";
 
 struct NamedCommand {
   const CommandEntry* entry;  // null: the list of commands is asked for

@@ -13,6 +13,7 @@ namespace tutti {
 enum class Command {
   print_text,
   train,
+  check,
   eval,
   diff,
   inspect,
@@ -82,7 +83,7 @@ struct Invocation {
   RunConfig run;
   std::set<std::string> given;  // names of run options that the user chose
   std::string ranks;   // bench allreduce, exchange, scaling: rank counts, comma separated; empty: doubling up to all
-  std::string json;    // bench, eval, inspect: where the results go as JSON
+  std::string json;    // bench, check, eval, inspect: where the results go as JSON
   std::string target;  // data convert: the file to write
   EvalRequest eval;
   InspectRequest inspect;

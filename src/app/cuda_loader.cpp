@@ -38,13 +38,13 @@ Entry entry(const LibraryHandle& library, const char* name, const std::string& p
 
 }  // namespace
 
-std::string cuda_library_path() {
+std::string library_path() {
   Dl_info place{};
-  if (::dladdr(reinterpret_cast<const void*>(&version), &place) == 0 || place.dli_fname == nullptr) {
-    return std::string(kFileName);
-  }
-  return (std::filesystem::path(place.dli_fname).parent_path() / kFileName).string();
+  const bool known = ::dladdr(reinterpret_cast<const void*>(&version), &place) != 0 && place.dli_fname != nullptr;
+  return known ? place.dli_fname : "";
 }
+
+std::string cuda_library_path() { return (std::filesystem::path(library_path()).parent_path() / kFileName).string(); }
 
 CudaLibraries load_cuda_libraries(const std::string& path) {
   const LibraryHandle library(::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE));

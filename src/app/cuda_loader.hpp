@@ -14,6 +14,8 @@ struct CudaLibraries {
   const NcclLibrary& nccl;
 };
 
+// Of this program's own library, and of the one for GPUs beside it.
+std::string library_path();
 std::string cuda_library_path();
 
 // Throws a usage error that names the library, the reason and the remedy when it is missing, lacks a library

@@ -25,6 +25,9 @@ constexpr std::array<std::string_view, 6> kOfEpoch{"digest", "train_loss", "trai
 constexpr std::array<const char*, 6> kOfRun{"ranks",     "device",     "communicator",
                                             "libraries", "parameters", "data_digest"};
 
+// Of what a record holds; what lies deeper is left out, since writing it takes a stack as deep.
+constexpr int kDeepest = 16;
+
 Figures figures_of(const Json& record) {
   Figures figures;
   for (const auto& [name, value] : record.items()) {
@@ -35,7 +38,8 @@ Figures figures_of(const Json& record) {
 
 // False for a line that is no record.
 bool keep(MetricsRecords& records, const std::string& line) {
-  const Json record = Json::parse(line, nullptr, false);
+  const auto is_shallow = [](int depth, Json::parse_event_t, const Json&) { return depth <= kDeepest; };
+  const Json record = Json::parse(line, is_shallow, false);
   if (!record.is_object() || !record.contains("event")) return false;
   if (record["event"] == "run") {
     records.run = figures_of(record);

@@ -22,19 +22,6 @@ std::unique_ptr<Backend> make_cpu(const RunConfig& config) {
   return make_cpu_backend(precision);
 }
 
-// A library that is not there, or cannot be opened, is a reason to have no GPU.
-CudaInventory look_for_gpus(const std::string& device) {
-  CudaInventory none;
-  if (device == "cpu") return none;
-  try {
-    if (std::filesystem::exists(cuda_library_path())) return load_cuda_libraries().cuda.query();
-    none.why_none = "this build has no libtutti_cuda.so (-DTUTTI_CUDA=ON makes it)";
-  } catch (const Error& error) {
-    none.why_none = error.what();
-  }
-  return none;
-}
-
 std::unique_ptr<Backend> make_gpu(const RunConfig& config, int device) {
   return load_cuda_libraries().cuda.make_backend({.device = device,
                                                   .precision = parse_precision(config.precision),
@@ -65,13 +52,27 @@ std::unique_ptr<Communicator> make_ring(World& world, const ChosenProcessor& pro
 
 }  // namespace
 
+CudaInventory look_for_gpus(const std::string& device) {
+  CudaInventory none;
+  if (device == "cpu") return none;
+  try {
+    if (std::filesystem::exists(cuda_library_path())) return load_cuda_libraries().cuda.query();
+    none.why_none = "this build has no libtutti_cuda.so (-DTUTTI_CUDA=ON makes it)";
+  } catch (const Error& error) {
+    none.why_none = error.what();
+  }
+  return none;
+}
+
 ChosenProcessor choose_processor(World& world, const RunConfig& config, const Log& log) {
   const DeviceChoice choice =
       choose_device(world, look_for_gpus(config.device),
                     {.device = config.device, .share = config.share_device, .mixed = config.comm == "mpi"});
   if (!choice.note.empty()) log.note(choice.note);
-  ChosenProcessor chosen{
-      .backend = nullptr, .device = choice.device.value_or(-1), .shares_device = config.share_device};
+  ChosenProcessor chosen{.backend = nullptr,
+                         .device = choice.device.value_or(-1),
+                         .shares_device = config.share_device,
+                         .note = choice.note};
   run_agreed(world, [&] { chosen.backend = chosen.is_gpu() ? make_gpu(config, chosen.device) : make_cpu(config); });
   chosen.all_on_gpus = world.agree(chosen.is_gpu());
   return chosen;

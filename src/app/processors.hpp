@@ -3,6 +3,7 @@
 // with them, for the machine at hand.
 
 #include "tutti/backend/backend.hpp"
+#include "tutti/backend/cuda_library.hpp"
 #include "tutti/base/log.hpp"
 #include "tutti/comm/communicator.hpp"
 #include "tutti/comm/world.hpp"
@@ -11,6 +12,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 
 namespace tutti {
 
@@ -19,9 +21,13 @@ struct ChosenProcessor {
   int device = -1;             // the GPU's number; below 0: the CPU
   bool all_on_gpus = false;    // every rank of the world
   bool shares_device = false;  // with other ranks, as asked for
+  std::string note{};          // why ranks left free to choose did not take GPUs
 
   bool is_gpu() const { return device >= 0; }
 };
+
+// A library that is not there, or cannot be opened, is a reason to have no GPU.
+CudaInventory look_for_gpus(const std::string& device);
 
 // Says in one line why --device auto did not take GPUs. Throws alike on all ranks. Collective.
 ChosenProcessor choose_processor(World& world, const RunConfig& config, const Log& log);

@@ -5,6 +5,7 @@
 
 #include "assemble.hpp"
 #include "bench/bench.hpp"
+#include "check_command.hpp"
 #include "command_line.hpp"
 #include "data_command.hpp"
 #include "diff_command.hpp"
@@ -94,6 +95,8 @@ ExitStatus carry_out(World& world, const Invocation& invocation, const StopSigna
       break;
     case Command::train:
       return train_command(world, invocation, signals, record);
+    case Command::check:
+      return check_command(world, invocation);
     case Command::eval:
       return eval_command(world, invocation, record);
     case Command::diff:
@@ -170,6 +173,7 @@ int run_program(int argc, const char* const* argv) {
       return carry_out(*world, invocation, signals ? &*signals : nullptr, record);
     });
   } catch (const Error& error) {
+    if (!mistake && invocation.command == Command::check) return static_cast<int>(check_alone(invocation, error));
     write_stderr_line(fmt::format("trainer: {}", error.describe()));
     return static_cast<int>(error.exit_status());
   } catch (const std::exception& error) {

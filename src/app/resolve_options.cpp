@@ -210,13 +210,17 @@ PartMapOptions parse_part_map(const std::string& text) {
   PartMapOptions map;
   const char* at = text.data();
   const char* const end = at + text.size();
+  int parts_left = kMostParts;
   while (text != "even") {
     int count = 0;
     const auto [rest, status] = std::from_chars(at, end, count);
-    if (status != std::errc{} || count < 1 || count > kMostParts || (rest != end && *rest != ',')) {
+    if (status != std::errc{} || count < 1 || count > parts_left || (rest != end && *rest != ',')) {
       throw Error(ErrorSource::usage,
-                  fmt::format("--part-map {}: give even, auto or each rank's number of parts, as 3,3,2", text));
+                  fmt::format("--part-map {}: give even, auto or each rank's number of parts, as 3,3,2, {} in all at "
+                              "most",
+                              text, kMostParts));
     }
+    parts_left -= count;
     map.parts_by_rank.push_back(count);
     if (rest == end) break;
     at = rest + 1;

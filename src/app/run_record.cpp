@@ -12,9 +12,6 @@
 namespace tutti {
 namespace {
 
-// Of a part with batch norm.
-constexpr std::int64_t kFewSamples = 16;
-
 std::string several(std::int64_t count, const char* noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }
@@ -60,13 +57,6 @@ void tell_start(const Assembly& assembly, World& world, const Trainer& trainer, 
   log.note(fmt::format("{}: {} parameters, {:.2f} million multiply-adds an image, {} steps planned",
                        assembly.network->spec().name, assembly.network->layout().parameters(),
                        static_cast<double>(assembly.network->multiply_adds()) / 1e6, trainer.planned_steps()));
-  const std::int64_t smallest = config.batch_size / config.parts;
-  if (world.rank() == 0 && smallest < kFewSamples && !assembly.network->layout().statistics().empty()) {
-    log.warn(
-        fmt::format("batch norm sees parts of {} samples, each alone: below {} its statistics are noisy; a larger "
-                    "--batch-size or fewer --parts would help",
-                    smallest, kFewSamples));
-  }
   const std::size_t data_bytes =
       assembly.data.train->resident_bytes() + (assembly.data.test ? assembly.data.test->resident_bytes() : 0);
   log.note(fmt::format("memory about {:.0f} MiB of network a rank and {:.0f} MiB of data a host",

@@ -21,8 +21,8 @@ bool wants_bar(const RunConfig& config) {
 
 }  // namespace
 
-RunReporter::RunReporter(World& world, const RunConfig& config, const RunKeeping* keeping)
-    : world_(world), log_(world.rank(), world.host(), config.quiet), keeping_(keeping) {
+RunReporter::RunReporter(World& world, const RunConfig& config, const RunKeeping* keeping, TimeAccount& account)
+    : world_(world), log_(world.rank(), world.host(), config.quiet), keeping_(keeping), account_(account) {
   if (world.rank() != 0) return;
   if (keeping != nullptr) metrics_.emplace(config.out + "/metrics.jsonl");
   if (!config.sample_log.empty()) samples_.emplace(config.sample_log);
@@ -56,6 +56,7 @@ void RunReporter::start(const std::string& run_record) { record_line(run_record)
 
 void RunReporter::finish() {
   if (bar_) bar_->clear();
+  if (skipped_steps_ > 0) log_.note(fmt::format("{} steps were left out (--on-nonfinite skip)", skipped_steps_));
   if (keeping_ != nullptr) keeping_->checkpoints.finish([this](const std::string& json) { record_line(json); });
 }
 
@@ -73,11 +74,21 @@ void RunReporter::on_samples(const SampleReport& report) {
 
 void RunReporter::on_step(const StepProgress& progress) {
   if (bar_) bar_->draw(progress);
+  account_.count_step();
 }
 
 void RunReporter::on_note(const std::string& text) {
   if (bar_) bar_->clear();
   log_.note(text);
+}
+
+// What happens more often is only counted.
+void RunReporter::on_skipped(const SkippedReport& report) {
+  constexpr std::int64_t kMostNotes = 10;
+  record(report);
+  if (++skipped_steps_ > kMostNotes) return;
+  on_note(fmt::format("{}: the step is left out{}", report.finding,
+                      skipped_steps_ == kMostNotes ? "; more such steps will only be counted" : ""));
 }
 
 void RunReporter::on_stretch(const StretchReport& report) { record(report); }
@@ -93,8 +104,19 @@ void RunReporter::on_epoch(const EpochReport& report) {
   record(report);
 }
 
+void RunReporter::on_divergence(const DivergenceReport& report) {
+  record(report);
+  if (report.heals) on_note(report.text);
+}
+
 void RunReporter::on_checkpoint(TrainState state, double copy_seconds) {
   if (keeping_ != nullptr) keeping_->checkpoints.take(std::move(state), copy_seconds);
+}
+
+void RunReporter::on_epoch_left(const EpochEnd& end) {
+  const TimeReport time = account_.report();
+  on_note(time_line(time));
+  if (metrics_) recording([&] { metrics_->write(end, time); });
 }
 
 }  // namespace tutti

@@ -9,6 +9,7 @@
 #include "tutti/train/metrics_log.hpp"
 #include "tutti/train/progress_bar.hpp"
 #include "tutti/train/run_observer.hpp"
+#include "tutti/watch/time_account.hpp"
 
 #include "checkpoint_keeping.hpp"
 #include "run_config.hpp"
@@ -29,7 +30,7 @@ struct RunKeeping {
 class RunReporter : public RunObserver {
  public:
   // Borrowed. `keeping` is null for a run that keeps nothing.
-  RunReporter(World& world, const RunConfig& config, const RunKeeping* keeping);
+  RunReporter(World& world, const RunConfig& config, const RunKeeping* keeping, TimeAccount& account);
 
   // The first record of the run.
   void start(const std::string& run_record);
@@ -40,10 +41,13 @@ class RunReporter : public RunObserver {
   void on_samples(const SampleReport& report) override;
   void on_step(const StepProgress& progress) override;
   void on_note(const std::string& text) override;
+  void on_skipped(const SkippedReport& report) override;
   void on_stretch(const StretchReport& report) override;
   void on_digest(const DigestReport& report) override;
   void on_epoch(const EpochReport& report) override;
+  void on_divergence(const DivergenceReport& report) override;
   void on_checkpoint(TrainState state, double copy_seconds) override;
+  void on_epoch_left(const EpochEnd& end) override;
 
  private:
   template <class Write>
@@ -55,10 +59,12 @@ class RunReporter : public RunObserver {
   World& world_;
   Log log_;
   const RunKeeping* keeping_;
+  TimeAccount& account_;
   std::optional<MetricsLog> metrics_;
   std::optional<LineFile> samples_;
   std::optional<ProgressBar> bar_;
   std::set<std::string> troubles_;  // told already
+  std::int64_t skipped_steps_ = 0;
 };
 
 }  // namespace tutti

@@ -14,6 +14,8 @@
 #include "exit_record.hpp"
 #include "option_table.hpp"
 #include "plan_choices.hpp"
+#include "preflight/brief.hpp"
+#include "preflight/out_folder.hpp"
 #include "processors.hpp"
 #include "resolve_options.hpp"
 #include "run_control.hpp"
@@ -25,7 +27,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -37,38 +38,11 @@
 namespace tutti {
 namespace {
 
-// These decide which collectives a rank comes to before all else is compared.
-void refuse_different_ways(World& world, const RunConfig& config) {
-  using Way = std::pair<const char*, std::string>;
-  for (const auto& [option, value] :
-       {Way("--out", config.out), Way("--resume", config.resume ? "true" : "false"),
-        Way("--dry-run", config.dry_run ? "true" : "false"), Way("--rehearse", config.rehearse)}) {
-    const auto all = all_gather_text(world, value);
-    const auto other = std::ranges::find_if(all, [&](const std::string& theirs) { return theirs != all.front(); });
-    if (other == all.end()) continue;
-    throw Error(ErrorSource::input, fmt::format("rank {} has another {} than rank 0, '{}' against '{}': give all ranks "
-                                                "the same",
-                                                other - all.begin(), option, *other, all.front()))
-        .on_all_ranks();
-  }
-}
-
 std::optional<LoadedCheckpoint> find_checkpoint(World& world, const RunConfig& config, const Log& log) {
   auto newest =
       CheckpointStore(config.out + "/checkpoints").newest(world, log, config.dry_run ? Damaged::left : Damaged::marked);
   if (!newest) log.note(fmt::format("--resume: {} holds no checkpoint; starting afresh", config.out));
   return newest;
-}
-
-void refuse_other_data(const LoadedCheckpoint& resumed, const Assembly& assembly) {
-  if (resumed.state.data_digest == assembly.data_digest) return;
-  throw Error(
-      ErrorSource::input,
-      fmt::format("--data {} has digest {}, but the checkpoint {} was trained on digest {}: give the data of the "
-                  "run",
-                  assembly.config.data, digest_text(assembly.data_digest), resumed.path,
-                  digest_text(resumed.state.data_digest)))
-      .on_all_ranks();
 }
 
 void save_resolved_options(World& world, const RunConfig& config) {
@@ -156,10 +130,12 @@ void TrainRun::build(const Invocation& invocation) {
     rehearsal_.emplace(log_);
     assembly_.communicator = rehearsal_->between(std::move(assembly_.communicator));
   }
+  const auto hosts = all_gather_text(world_, world_.host());
   std::vector<std::string> drawn;
   build_alike(world_, config, *assembly_.backend, [&] {
     TrainerParts parts = assembly_.parts();
     parts.whereabouts = &whereabouts_;
+    parts.hosts = hosts;
     trainer_.emplace(parts, assembly_.options, facts);
     if (resumed_ != nullptr) trainer_->restore(resumed_->state);
     if (weights_) drawn = trainer_->start_from(weights_->state);
@@ -198,8 +174,9 @@ void TrainRun::begin_rehearsal() {
 std::string TrainRun::train(const Invocation& invocation) {
   build(invocation);
   if (rehearsal_) begin_rehearsal();
+  TimeAccount account(world_, whereabouts_);
   std::optional<RunReporter> reporter;
-  run_agreed(world_, [&] { reporter.emplace(world_, assembly_.config, keeping_ ? &*keeping_ : nullptr); });
+  run_agreed(world_, [&] { reporter.emplace(world_, assembly_.config, keeping_ ? &*keeping_ : nullptr, account); });
   reporter->start(run_record(assembly_, world_, invocation.words));
   RunEnd end = RunEnd::planned;
   end_together(world_, [&] { end = trainer_->run(*reporter); });
@@ -238,11 +215,12 @@ ExitStatus train_command(World& world, const Invocation& invocation, const StopS
   Whereabouts whereabouts;
   if (record.watch != nullptr) whereabouts.publish_in(record.watch->place_slot());
   run_agreed(world, [&] { refuse_without_out(config); });
-  refuse_different_ways(world, config);
+  refuse_or_tell(world, preflight_in_brief(world, config), log);
   std::optional<RunFolder> folder;
   std::optional<LoadedCheckpoint> resumed;
   if (signals != nullptr) {
     folder.emplace(world, config, log);
+    if (world.local_size() < world.size()) refuse_or_tell(world, judge_sharing(world, config.out, false), log);
     record.folder = config.out;
     if (record.watch != nullptr) leave_note_in(config.out, *record.watch);
   }
@@ -255,11 +233,12 @@ ExitStatus train_command(World& world, const Invocation& invocation, const StopS
   }
 
   Assembly assembly = assemble(world, config, resumed ? &resumed->state : nullptr, log);
-  if (resumed) refuse_other_data(*resumed, assembly);
+  if (resumed) refuse_other_data(*resumed, assembly.config.data, assembly.data_digest);
   if (config.dry_run) {
     if (world.rank() == 0) fmt::print("{}", config_text(assembly.config));
     return ExitStatus::done;
   }
+  refuse_or_tell(world, judge_load(world, assembly), log);
   const AbandonAtEnd abandoning(record.watch, *assembly.communicator);
   TrainRun run(world, assembly, whereabouts, log);
   if (resumed) run.go_on_from(*resumed);

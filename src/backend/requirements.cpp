@@ -42,4 +42,26 @@ void require_fixed_point(const FixedPointGrid& grid, const FromFixedPoint& reque
   require_fixed_point(grid, request.values, request.sums, grid.ends);
 }
 
+void require_digests(std::span<const DigestedTensor> tensors, const Tensor& digests, MemorySpace space) {
+  if (digests.elements() != std::ssize(tensors)) {
+    throw Error(ErrorSource::internal,
+                fmt::format("{} tensors are digested into {} digests", tensors.size(), digests.elements()));
+  }
+  for (const auto& [values, start] : tensors) {
+    const bool fits =
+        values.type == ElementType::f32 || values.type == ElementType::i32 || values.type == ElementType::i64;
+    if (fits && values.space == space) continue;
+    throw Error(ErrorSource::internal, fmt::format("a tensor of {} {} in other memory, or that has no digest",
+                                                   values.shape.text(), name_of(values.type)));
+  }
+}
+
+void require_search(const NotFiniteSearch& search) {
+  const bool always = search.only_if.data == nullptr;
+  if (search.found.elements() == 1 && (always || search.only_if.elements() == 1) && search.ends.elements() > 0) return;
+  throw Error(ErrorSource::internal,
+              fmt::format("values are looked for in {} slices, with {} numbers to raise and {} to go by",
+                          search.ends.elements(), search.found.elements(), search.only_if.elements()));
+}
+
 }  // namespace tutti

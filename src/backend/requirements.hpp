@@ -1,6 +1,7 @@
 #pragma once
 // What layers and sums of every backend demand of who calls them.
 
+#include "tutti/backend/backend.hpp"
 #include "tutti/backend/fixed_point.hpp"
 #include "tutti/backend/layer.hpp"
 #include "tutti/backend/layer_spec.hpp"
@@ -16,5 +17,11 @@ void require_training(LayerMode mode, const LayerBackward& pass);
 // Throw unless there are as many sums as values, and one exponent, and one largest value, for each slice.
 void require_fixed_point(const FixedPointGrid& grid, const ToFixedPoint& request);
 void require_fixed_point(const FixedPointGrid& grid, const FromFixedPoint& request);
+
+// Throws unless there is a digest for each tensor, and all are of types that can be digested, in this memory.
+void require_digests(std::span<const DigestedTensor> tensors, const Tensor& digests, MemorySpace space);
+
+// Throws unless all values lie in the slices, and there is one number to raise and one to go by, if any.
+void require_search(const NotFiniteSearch& search);
 
 }  // namespace tutti

@@ -14,28 +14,25 @@ constexpr std::uint64_t bits(std::uint8_t x) { return x; }
 constexpr std::uint64_t bits(std::int32_t x) { return static_cast<std::uint32_t>(x); }
 constexpr std::uint64_t bits(std::int64_t x) { return static_cast<std::uint64_t>(x); }
 
-constexpr std::uint64_t kStride = 0x9E3779B97F4A7C15u;
-
 template <class T>
-[[gnu::always_inline]] inline std::uint64_t sum_from(std::uint64_t position, const T* values, std::size_t count) {
+[[gnu::always_inline]] inline std::uint64_t sum_from(std::uint64_t start, const T* values, std::size_t count) {
   std::uint64_t sum = 0;
-  for (std::size_t i = 0; i < count; ++i) sum += mix64(bits(values[i]) + position + (i + 1) * kStride);
+  for (std::size_t i = 0; i < count; ++i) sum += mix64(bits(values[i]) + start + (i + 1) * kDigestStride);
   return sum;
 }
 
 // The same for processors that multiply eight 64-bit integers at once.
 template <class T>
-[[gnu::target("avx512f,avx512dq")]] std::uint64_t wide_sum_from(std::uint64_t position, const T* values,
+[[gnu::target("avx512f,avx512dq")]] std::uint64_t wide_sum_from(std::uint64_t start, const T* values,
                                                                 std::size_t count) {
-  return sum_from(position, values, count);
+  return sum_from(start, values, count);
 }
 
 template <class T>
 std::uint64_t sum_of_mixes(std::string_view name, std::span<const T> values, std::uint64_t first = 0) {
   static const bool is_wide = __builtin_cpu_supports("avx512dq") > 0;
-  const std::uint64_t position = hash64(name) + first * kStride;
-  return is_wide ? wide_sum_from(position, values.data(), values.size())
-                 : sum_from(position, values.data(), values.size());
+  const std::uint64_t start = digest_start(name, first);
+  return is_wide ? wide_sum_from(start, values.data(), values.size()) : sum_from(start, values.data(), values.size());
 }
 
 }  // namespace

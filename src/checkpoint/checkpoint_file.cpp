@@ -36,11 +36,16 @@ std::string path_of(const ArrayGroup& group, const NamedArray& array) {
 std::string impossibility(const TrainProgress& progress) {
   const LossSums& sums = progress.epoch_sums;
   const BestTest& best = progress.best;
-  const bool negative = std::ranges::any_of(
-      std::array{progress.epoch, progress.step_in_epoch, progress.step, progress.samples_in_epoch,
-                 progress.carried_over, progress.planned_steps, sums.correct, sums.samples, best.correct, best.samples},
-      [](std::int64_t count) { return count < 0; });
+  const bool negative =
+      std::ranges::any_of(std::array{progress.epoch, progress.step_in_epoch, progress.step, progress.skipped_steps,
+                                     progress.samples_in_epoch, progress.carried_over, progress.planned_steps,
+                                     sums.correct, sums.samples, best.correct, best.samples},
+                          [](std::int64_t count) { return count < 0; });
   if (negative) return "a count in /progress is negative";
+  if (progress.skipped_steps > progress.step) {
+    return fmt::format("/progress/skipped_steps is {}, more than the {} steps in all", progress.skipped_steps,
+                       progress.step);
+  }
   if (progress.step_in_epoch > progress.step) {
     return fmt::format("/progress/step_in_epoch is {}, more than the {} steps in all", progress.step_in_epoch,
                        progress.step);
@@ -196,6 +201,7 @@ class FileReader {
     digests_.add_text(path, text);
     return text;
   }
+  std::int64_t number_if_there(const std::string& path) { return source_.contains(path) ? number(path) : 0; }
   std::string text_if_there(const std::string& path) { return source_.contains(path) ? text(path) : std::string(); }
 
   std::vector<NamedArray> arrays(const std::string& group) {
@@ -235,6 +241,7 @@ void add_progress(ImageWriter& image, const TrainProgress& progress) {
   image.add_scalar("/progress/epoch", progress.epoch);
   image.add_scalar("/progress/step_in_epoch", progress.step_in_epoch);
   image.add_scalar("/progress/step", progress.step);
+  if (progress.skipped_steps > 0) image.add_scalar("/progress/skipped_steps", progress.skipped_steps);
   image.add_scalar("/progress/samples_in_epoch", progress.samples_in_epoch);
   image.add_scalar("/progress/carried_over", progress.carried_over);
   image.add_scalar("/progress/planned_steps", progress.planned_steps);
@@ -255,6 +262,7 @@ TrainProgress read_progress(FileReader<Source>& file) {
   const TrainProgress progress{.epoch = file.number("/progress/epoch"),
                                .step_in_epoch = file.number("/progress/step_in_epoch"),
                                .step = file.number("/progress/step"),
+                               .skipped_steps = file.number_if_there("/progress/skipped_steps"),
                                .samples_in_epoch = file.number("/progress/samples_in_epoch"),
                                .carried_over = file.number("/progress/carried_over"),
                                .planned_steps = file.number("/progress/planned_steps"),

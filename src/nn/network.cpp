@@ -91,7 +91,14 @@ void Network::add_slices(bool statistics) {
 
 std::int64_t Network::multiply_adds() const {
   std::int64_t sum = 0;
-  for (const NetworkLayer& layer : layers_) sum += tutti::multiply_adds(layer.spec, layer.input);
+  for (const NetworkLayer& layer : layers_) {
+    if (__builtin_add_overflow(sum, tutti::multiply_adds(layer.spec, layer.input), &sum)) {
+      throw Error(ErrorSource::input,
+                  fmt::format("the network {} needs more multiplications up to layer {} than can be "
+                              "counted: use smaller layers",
+                              spec_.name, layer.name));
+    }
+  }
   return sum;
 }
 

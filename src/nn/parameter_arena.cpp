@@ -5,12 +5,14 @@
 
 #include <fmt/format.h>
 
+#include <numeric>
 #include <utility>
 
 namespace tutti {
 namespace {
 
 constexpr std::int64_t kSliceAlignment = 64 / sizeof(float);
+constexpr std::int64_t kMostElements = std::int64_t{1} << 56;  // beyond any machine, and far from what 64 bits hold
 
 }  // namespace
 
@@ -18,6 +20,11 @@ int ParameterLayout::add(std::string name, ParameterKind kind, const Shape& shap
   const bool trained = !is_statistic(kind);
   if (trained && trained_slices_ < slices_.size()) {
     throw Error(ErrorSource::internal, fmt::format("the slice {} comes after the statistics", name));
+  }
+  if (shape.elements() > kMostElements - block_elements_) {
+    throw Error(ErrorSource::input,
+                fmt::format("the network has more than {} parameters, {} with its {} among them: use smaller layers",
+                            kMostElements, name, shape.text()));
   }
   slices_.push_back({std::move(name), kind, shape, block_elements_});
   block_elements_ += (shape.elements() + kSliceAlignment - 1) / kSliceAlignment * kSliceAlignment;
@@ -45,13 +52,22 @@ std::vector<std::vector<float>> read_slices(Backend& backend, Stream& stream, co
   return values;
 }
 
+std::vector<std::uint64_t> digests_of(Backend& backend, Stream& stream, std::span<const DigestedTensor> tensors) {
+  const Shape shape{std::ssize(tensors)};
+  std::vector<std::int64_t> digests(tensors.size());
+  const Buffer memory = backend.allocate(digests.size() * sizeof(std::int64_t));
+  const Tensor sums = memory.view(shape, ElementType::i64);
+  backend.add_digests(stream, tensors, sums);
+  backend.copy(stream, {digests.data(), shape, ElementType::i64, MemorySpace::host}, sums);
+  stream.synchronize();
+  return {digests.begin(), digests.end()};
+}
+
 std::uint64_t digest_of(Backend& backend, Stream& stream, const Tensor& block, std::span<const ParameterSlice> slices) {
-  const auto values = read_slices(backend, stream, block, slices);
-  std::uint64_t sum = 0;
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    sum += digest(slices[i].name, std::span<const float>(values[i]));
-  }
-  return sum;
+  std::vector<DigestedTensor> tensors;
+  for (const ParameterSlice& slice : slices) tensors.push_back({slice_of(block, slice), digest_start(slice.name)});
+  const auto digests = digests_of(backend, stream, tensors);
+  return std::accumulate(digests.begin(), digests.end(), std::uint64_t{0});
 }
 
 ParameterArena::ParameterArena(ParameterLayout layout, Backend& backend, Buffer gradients)

@@ -4,7 +4,7 @@
 
 #include "tutti/nn/part_context.hpp"
 
-#include "memory_plan.hpp"
+#include "activation_plan.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -13,15 +13,6 @@
 #include <vector>
 
 namespace tutti {
-
-// Numbers of memory blocks, for one layer.
-struct LayerBlocks {
-  std::size_t output = 0;
-  // One for each layer that reads the output, in the order in which these write them.
-  std::vector<std::size_t> output_gradients{};
-  std::optional<std::size_t> input_gradient{};
-  std::optional<std::size_t> residual_gradient{};
-};
 
 struct PassRequest {
   std::int64_t samples = 0;
@@ -36,27 +27,17 @@ class PassPlan {
   LayerMode mode() const noexcept { return mode_; }
   Layer& layer(std::size_t number) const { return *layers_.at(number); }
   LossLayer& loss() const { return *loss_; }
-  const LayerBlocks& blocks(std::size_t layer) const { return layer_blocks_.at(layer); }
-  const MemoryPlan& memory() const noexcept { return memory_; }
+  const LayerBlocks& blocks(std::size_t layer) const { return activations_->blocks(layer); }
+  const MemoryPlan& memory() const noexcept { return activations_->memory(); }
 
  private:
   void prepare_layers(const NetworkWeights& weights, Backend& backend, const PassRequest& request);
-  void place_activations();
-  void place_gradients();
-  std::size_t add_block(std::size_t layer, int begin);
-  void keep(std::size_t block, int moment);
-  // Moments: the layers forward, the loss, the layers backward.
-  static int forward_moment(std::size_t layer) { return static_cast<int>(layer); }
-  int loss_moment() const { return static_cast<int>(layers_.size()); }
-  int backward_moment(std::size_t layer) const { return 2 * loss_moment() - static_cast<int>(layer); }
 
   const Network& network_;
   LayerMode mode_;
   std::vector<std::unique_ptr<Layer>> layers_;
   std::unique_ptr<LossLayer> loss_;
-  std::vector<LayerBlocks> layer_blocks_;
-  std::vector<MemoryBlock> lifetimes_;
-  MemoryPlan memory_;
+  std::optional<ActivationPlan> activations_;
 };
 
 }  // namespace tutti

@@ -9,7 +9,7 @@ Evaluator::Evaluator(const EvaluatedData& evaluated, Backend& backend, Communica
       communicator_(communicator),
       team_(team),
       samples_(evaluated.data.info().samples),
-      sum_over_ranks_(backend, communicator) {
+      sum_over_ranks_(backend, communicator, team.whereabouts()) {
   const std::int64_t chunks = (samples_ + kChunk - 1) / kChunk;
   const std::int64_t most_of_a_rank = (chunks + communicator.size() - 1) / communicator.size();
   const auto desks = std::min(static_cast<std::int64_t>(team.size()), most_of_a_rank);

@@ -14,7 +14,6 @@ namespace tutti {
 namespace {
 
 constexpr const char* kStateName = "exact/levels";
-constexpr std::int32_t kInfinity = std::bit_cast<std::int32_t>(0x7f800000);
 constexpr int kMantissaBits = 23;
 constexpr int kSumBits = 62;
 // Among levels, in a checkpoint: what stands for none, and what the bits of a float can bring.
@@ -69,7 +68,7 @@ ExactSum::ExactSum(Backend& backend, Communicator& communicator, const Parameter
   stream->synchronize();
 }
 
-void ExactSum::begin(Stream& stream) { backend_.fill_zero(stream, own_row()); }
+void ExactSum::begin(Stream& stream) { backend_.fill_zero(stream, largest()); }
 
 void ExactSum::add(Stream& stream, const PartGradients& part, IndexRange elements) {
   backend_.to_fixed_point(stream, grid(),
@@ -77,7 +76,7 @@ void ExactSum::add(Stream& stream, const PartGradients& part, IndexRange element
                            .sums = elements_of(sums(), elements),
                            .place = elements.begin,
                            .first = part.number == 0,
-                           .largest = own_row()});
+                           .largest = largest()});
 }
 
 void ExactSum::clear(Stream& stream) { backend_.fill_zero(stream, sums()); }
@@ -90,16 +89,8 @@ void ExactSum::convert(Stream& stream, IndexRange elements) {
 
 void ExactSum::pass_on_largest(Stream& stream) { pass_on_rows(communicator_, rows(), stream); }
 
-bool ExactSum::judge(Stream& stream, std::int64_t step) {
+bool ExactSum::judge(Stream& stream) {
   const std::vector<std::int32_t> largest = largest_of_all(stream);
-  for (std::size_t i = 0; i < slices_.size(); ++i) {
-    if (largest[i] < kInfinity) continue;
-    throw Error(ErrorSource::not_finite,
-                fmt::format("a gradient of {} is no longer a finite number at step {}: lower --lr, or warm up with "
-                            "--warmup-epochs 1",
-                            slices_[i].name, step))
-        .on_all_ranks();
-  }
   // A step that is to be played again tells nothing of the slices that fit: they will be seen once more.
   std::vector<GridLevel> next = levels_;
   bool stands = true;
@@ -163,6 +154,7 @@ void ExactSum::restore(Stream& stream, const std::vector<NamedArray>& state) {
     }
     levels_[i].level = static_cast<int>(level);
   }
+  exponents_on_host_.clear();  // those in the processor's memory may have come to harm
   set_exponents(stream);
 }
 
@@ -171,7 +163,7 @@ Tensor ExactSum::rows() const {
   return rows_.view(Shape{communicator_.size() * count}, ElementType::i32);
 }
 
-Tensor ExactSum::own_row() const {
+Tensor ExactSum::largest() const {
   const auto count = static_cast<std::int64_t>(slices_.size());
   return elements_of(rows(), {communicator_.rank() * count, (communicator_.rank() + 1) * count});
 }

@@ -50,11 +50,16 @@ class ExactSum final : public GradientTotal {
 
   // After the parts of a step, before the exchange is finished: what judge() goes by. Collective. Asynchronous.
   void pass_on_largest(Stream& stream);
-  // After the exchange: whether this step's sum stands, or the step is to be played again; alike on all ranks. Throws
-  // on all of them when a gradient of any part is not finite. Waits.
-  bool judge(Stream& stream, std::int64_t step);
+  // After the exchange of gradients that are all finite: whether this step's sum stands, or the step is to be played
+  // again; alike on all ranks. Waits.
+  bool judge(Stream& stream);
+  // i32 [slices]: ToFixedPoint::largest of this rank's parts.
+  Tensor largest() const;
   // Of the steps so far.
   std::int64_t replayed_steps() const noexcept { return replayed_steps_; }
+
+  // i32 [slices], of the grid: equal on all ranks.
+  Tensor exponents() const { return grid().exponents; }
 
   std::vector<NamedArray> state() const;
   // Without any, nothing is known, as at the start.
@@ -63,7 +68,6 @@ class ExactSum final : public GradientTotal {
 
  private:
   Tensor rows() const;  // i32 [ranks * slices]: by rank, the greatest |gradient| of each slice
-  Tensor own_row() const;
   std::vector<std::int32_t> largest_of_all(Stream& stream);  // by slice
   // Nothing of the kind is under way. Asynchronous.
   void set_exponents(Stream& stream);

@@ -9,6 +9,14 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr std::size_t kMostRanksTold = 64;
+
+Json json_of(const TimeShares& shares) {
+  Json json;
+  for (std::size_t i = 0; i < kTimeShares; ++i) json[name_of(static_cast<TimeShare>(i))] = shares.seconds[i];
+  return json;
+}
+
 }  // namespace
 
 MetricsLog::MetricsLog(const std::string& path) : file_(path) {}
@@ -51,6 +59,32 @@ void MetricsLog::write(const DigestReport& report) {
               {"optimizer", digest_text(report.optimizer)}};
   if (report.statistics) record["statistics"] = digest_text(*report.statistics);
   write_line(record.dump());
+}
+
+void MetricsLog::write(const DivergenceReport& report) {
+  Json record{{"event", "divergence"}, {"step", report.step},       {"equal_after", nullptr},
+              {"ranks", report.ranks}, {"tensors", report.tensors}, {"heals", report.heals}};
+  if (report.equal_after) record["equal_after"] = *report.equal_after;
+  write_line(record.dump());
+}
+
+void MetricsLog::write(const EpochEnd& end, const TimeReport& time) {
+  Json record{{"event", "time"}, {"epoch", end.epoch}, {"step", end.step}, {"seconds", time.seconds()}};
+  record.update(json_of(time.mean()));
+  record["worst"] = nullptr;
+  if (const auto& worst = time.latest) {
+    record["worst"] = {
+        {"rank", worst->rank}, {"host", worst->host}, {"phase", name_of(worst->cause)}, {"seconds", worst->seconds}};
+  }
+  if (time.ranks.size() <= kMostRanksTold) {
+    for (const TimeShares& rank : time.ranks) record["ranks"].push_back(json_of(rank));
+  }
+  write_line(record.dump());
+}
+
+void MetricsLog::write(const SkippedReport& report) {
+  write_line(
+      Json{{"event", "skipped"}, {"step", report.step}, {"rank", report.rank}, {"tensor", report.tensor}}.dump());
 }
 
 }  // namespace tutti

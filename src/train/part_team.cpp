@@ -2,6 +2,7 @@
 
 #include "tutti/base/stopwatch.hpp"
 
+#include "elements.hpp"
 #include "sum_over_ranks.hpp"
 
 #include <algorithm>
@@ -17,6 +18,7 @@ constexpr std::size_t kSumsBytes = LossSums::kFigures * sizeof(std::int64_t);
 
 Tensor figures_of(const Buffer& sums) { return sums.view(Shape{LossSums::kFigures}, ElementType::i64); }
 Tensor sums_of(const Player& player) { return figures_of(player.sums); }
+Tensor kept_sums_of(const Player& player) { return figures_of(player.kept_sums); }
 
 // Time, but for what is done aside.
 class WorkClock {
@@ -116,6 +118,7 @@ void PartTeam::play(const TeamStep& step, const Ready& ready) {
   Stream& stream = players_.front()->stream;
   const std::int64_t elements = total_->gradients().elements();
   total_->begin(stream);
+  for (const auto& player : players_) backend_.copy(player->stream, kept_sums_of(*player), sums_of(*player));
   if (played_.empty()) {
     total_->clear(stream);
     return ready(elements);
@@ -141,8 +144,6 @@ void PartTeam::play(const TeamStep& step, const Ready& ready) {
 // Part 0 is written where the sum is made; every other part waits with its backward pass until the player's last one
 // has been added. What is added of a part but the last concerns nobody until it is whole.
 void PartTeam::play_share(Player& player, const TeamStep& step, const Ready& ready) {
-  // A pass played again is the same to recordings, sums and all.
-  if (!step.counts) backend_.copy(player.stream, figures_of(player.kept_sums), sums_of(player));
   std::optional<PartGradients> unfinished;
   for (std::size_t i = player.number; i < played_.size(); i += size()) {
     const Batch& batch = *played_[i];
@@ -180,7 +181,6 @@ void PartTeam::play_share(Player& player, const TeamStep& step, const Ready& rea
   }
   if (step.measured) player.stream.synchronize();
   if (unfinished) sum_->finish(player.stream, *unfinished);
-  if (!step.counts) backend_.copy(player.stream, sums_of(player), figures_of(player.kept_sums));
 }
 
 void PartTeam::take(const Tensor& gradients, const Ready& ready) {
@@ -190,6 +190,18 @@ void PartTeam::take(const Tensor& gradients, const Ready& ready) {
   if (total_->starts_in_place()) backend_.copy(stream, block, gradients);
   total_->add(stream, {0, total_->starts_in_place() ? block : gradients}, {0, block.elements()});
   ready(block.elements());
+}
+
+void PartTeam::take_back() {
+  for (const auto& player : players_) backend_.copy(player->stream, sums_of(*player), kept_sums_of(*player));
+}
+
+std::vector<Tensor> PartTeam::bad_losses() const {
+  std::vector<Tensor> counts;
+  for (const auto& player : players_) {
+    counts.push_back(elements_of(sums_of(*player), {LossSums::kFigures - 1, LossSums::kFigures}));
+  }
+  return counts;
 }
 
 bool PartTeam::plays_in_total(const Player& player, std::size_t part) const {

@@ -26,7 +26,7 @@ struct Player {
   Stream& stream;
   PartContext context;
   Buffer sums;         // LossSums of the parts it has played
-  Buffer kept_sums;    // while parts are played that do not count
+  Buffer kept_sums;    // as they were before the last step played
   Buffer gradients{};  // of one part, unless it only ever plays the first
 };
 
@@ -47,7 +47,6 @@ struct TeamStep {
   const StepBatches& batches;
   std::uint64_t seed = 0;
   std::int64_t step = 0;
-  bool counts = true;     // the losses go into the sums
   bool measured = false;  // seconds_per_part() is wanted: work is waited for
 };
 
@@ -74,6 +73,11 @@ class PartTeam {
   using Ready = std::function<void(std::int64_t final_elements)>;
   // Forward, loss and backward of each batch; gradients added up in the order of the parts.
   void play(const TeamStep& step, const Ready& ready);
+
+  // The sums are again what they were before the last step played.
+  void take_back();
+  // By player, how many of the losses in its sums were not finite: i64 [1] in the processor's memory.
+  std::vector<Tensor> bad_losses() const;
 
   // Of the last step played, which was measured: without what others were told of it and did meanwhile; 0: there was no
   // sample in it.

@@ -4,9 +4,12 @@
 
 #include "elements.hpp"
 #include "paced_time.hpp"
+#include "replica_proof.hpp"
 #include "state_arrays.hpp"
+#include "sum_over_ranks.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <span>
 
 namespace tutti {
@@ -36,6 +39,11 @@ LoaderPlan loader_plan(const TrainerOptions& options, IndexRange parts) {
           .recipe = options.recipe};
 }
 
+// Of a piece's digest under its tensor's name.
+std::uint64_t start_of(const std::string& name, const ParameterSlice& slice, const OwnedPiece& piece) {
+  return digest_start(name, static_cast<std::uint64_t>(piece.elements.begin - slice.offset));
+}
+
 }  // namespace
 
 Replica::Replica(const TrainerParts& parts, const TrainerOptions& options, Whereabouts& whereabouts)
@@ -59,6 +67,14 @@ Replica::Replica(const TrainerParts& parts, const TrainerOptions& options, Where
              .whereabouts = whereabouts}),
       float_total_(backend_, arena_.gradients()),
       exact_(make_exact_sum(parts, options, arena_.gradients())),
+      finite_check_({.backend = backend_,
+                     .communicator = communicator_,
+                     .arena = arena_,
+                     .exact = exact_.get(),
+                     .most_players = options.side_by_side,
+                     .steps_late = options.steps_ahead,
+                     .on_not_finite = options.safeguards.on_not_finite,
+                     .hosts = parts.hosts}),
       ownership_(options.exchange.owners(), arena_.layout(), cut_buckets(arena_.layout(), options.bucket_bytes),
                  {.rank = communicator_.rank(), .size = communicator_.size()}),
       sync_(communicator_, ownership_, arena_.gradients(), exact_.get()),
@@ -75,31 +91,43 @@ Replica::Replica(const TrainerParts& parts, const TrainerOptions& options, Where
 std::optional<std::uint64_t> Replica::step(const StepRequest& request) {
   StepClock clock(*stream_, request.times);
   whereabouts_.begin_step(request.step + 1, Phase::data);
-  TeamStep step{.batches = loader_.next(*stream_), .seed = seed_, .step = request.step, .measured = dealer_.measures()};
+  const TeamStep step{
+      .batches = loader_.next(*stream_), .seed = seed_, .step = request.step, .measured = dealer_.measures()};
   clock.end(&StepTimes::input);
   const auto ready = [&](std::int64_t final_elements) {
     clock.end_stretch(final_elements);
     whereabouts_.enter(Phase::exchange);
-    sync_.ready(final_elements, *stream_);
+    this->ready(final_elements);
     clock.end(&StepTimes::driving);
     whereabouts_.enter(Phase::backward);
   };
-  for (team_.play(step, ready); !exchanged(request.step); team_.play(step, ready)) {
-    step.counts = false;
+  team_.play(step, ready);
+  Verdict verdict = exchanged(request.step, step.batches.batches);
+  for (; verdict == Verdict::again; verdict = exchanged(request.step, step.batches.batches)) {
+    team_.take_back();
     clock.start_again();
+    team_.play(step, ready);
   }
   clock.end(&StepTimes::waiting);
-  std::optional<std::uint64_t> gradients_digest;
-  if (request.digests_gradients) {
-    gather_owned(communicator_, ownership_, arena_.gradients(), *stream_);
-    gradients_digest = digest_of_block(arena_.gradients());
+  if (verdict == Verdict::left_out) {
+    team_.take_back();
+    return std::nullopt;
   }
+  std::optional<std::uint64_t> gradients_digest;
+  if (request.digests_gradients) gradients_digest = this->gradients_digest();
+  if (request.proof != nullptr) request.proof->note(*stream_);
   update(request, clock);
   return gradients_digest;
 }
 
 void Replica::step_with(const Tensor& gradients, const StepRequest& request) {
-  for (team_.take(gradients, ready()); !exchanged(request.step);) team_.take(gradients, ready());
+  const auto ready = [this](std::int64_t final_elements) { this->ready(final_elements); };
+  Verdict verdict = Verdict::again;
+  while (verdict == Verdict::again) {
+    team_.take(gradients, ready);
+    verdict = exchanged(request.step);
+  }
+  if (verdict == Verdict::left_out) return;
   StepClock clock(*stream_, request.times);
   update(request, clock);
 }
@@ -108,18 +136,20 @@ void Replica::deal() {
   if (dealer_.after_step(*stream_, team_.seconds_per_part())) loader_.deal(dealer_.parts());
 }
 
-bool Replica::exchanged(std::int64_t step) {
+Replica::Verdict Replica::exchanged(std::int64_t step, std::span<const Batch> batches) {
   whereabouts_.enter(Phase::exchange);
   if (exact_) exact_->pass_on_largest(*stream_);
+  finite_check_.pass_on(*stream_, team_.bad_losses(), batches);
   whereabouts_.enter(Phase::waiting);
   sync_.finish(*stream_);
-  return !exact_ || exact_->judge(*stream_, step + 1);
+  if (!finite_check_.judge(*stream_, step + 1)) return Verdict::left_out;
+  return !exact_ || exact_->judge(*stream_) ? Verdict::stands : Verdict::again;
 }
 
 // Those who own elements update them; then all have all.
 void Replica::update(const StepRequest& request, StepClock& clock) {
   whereabouts_.enter(Phase::update);
-  optimizer_->apply(*stream_, arena_, request.learning_rate, request.step + 1);
+  optimizer_->apply(*stream_, arena_, request.learning_rate, request.updates + 1);
   update_statistics();
   clock.end(&StepTimes::update);
   pass_on_weights();
@@ -150,10 +180,12 @@ StepTimes Replica::paced_step(const StepTimes& pace, std::int64_t step) {
   total.add(*stream_, {0, arena_.gradients()}, {0, arena_.gradients().elements()});
   for (const StepTimes::Stretch& stretch : pace.compute) {
     times.compute.push_back({.seconds = time.sleep(stretch.seconds), .final_elements = stretch.final_elements});
-    sync_.ready(stretch.final_elements, *stream_);
+    ready(stretch.final_elements);
     times.driving += time.lap();
   }
-  while (!exchanged(step)) team_.take(arena_.gradients(), ready());
+  while (exchanged(step) == Verdict::again) {
+    team_.take(arena_.gradients(), [this](std::int64_t final_elements) { ready(final_elements); });
+  }
   stream_->synchronize();
   times.waiting = time.lap();
   times.update = time.sleep(pace.update * owned_share());
@@ -202,12 +234,58 @@ std::optional<std::uint64_t> Replica::statistics_digest() {
   return digest_of(backend_, *stream_, arena_.weights(), statistics);
 }
 
-std::uint64_t Replica::optimizer_digest() {
-  std::uint64_t sum = 0;
-  for (const NamedArray& array : gather_state(optimizer_parts(), *stream_, *optimizer_)) {
-    sum += digest(array.name, std::span<const float>(array.values));
+std::uint64_t Replica::gradients_digest() {
+  std::vector<DigestedTensor> pieces;
+  for (const OwnedPiece& piece : owned_pieces(optimizer_parts())) {
+    const ParameterSlice& slice = arena_.layout().trained()[piece.range];
+    pieces.push_back({elements_of(arena_.gradients(), piece.elements), start_of(slice.name, slice, piece)});
   }
-  return sum;
+  return sum_of_owned(pieces);
+}
+
+std::uint64_t Replica::optimizer_digest() {
+  std::vector<DigestedTensor> pieces;
+  for (const OptimizerSlot& slot : optimizer_->slots()) {
+    for (const OwnedPiece& piece : owned_pieces(optimizer_parts())) {
+      const ParameterSlice& slice = arena_.layout().trained()[piece.range];
+      pieces.push_back({elements_of(slot.block, piece.place), start_of(slot.name + "/" + slice.name, slice, piece)});
+    }
+  }
+  return sum_of_owned(pieces);
+}
+
+std::uint64_t Replica::sum_of_owned(const std::vector<DigestedTensor>& pieces) {
+  const auto digests = digests_of(backend_, *stream_, pieces);
+  const std::uint64_t sum = std::accumulate(digests.begin(), digests.end(), std::uint64_t{0});
+  return passes_on_weights() ? sum_over_ranks(backend_, communicator_, *stream_, sum) : sum;
+}
+
+std::vector<ReplicatedTensor> Replica::replicated() const {
+  const ParameterLayout& layout = arena_.layout();
+  std::vector<ReplicatedTensor> tensors;
+  const auto append = [&](const std::string& group, const Tensor& block, std::span<const ParameterSlice> slices) {
+    for (const ParameterSlice& slice : slices) tensors.push_back({group + slice.name, slice_of(block, slice)});
+  };
+  append("parameters/", arena_.weights(), layout.trained());
+  append("statistics/", arena_.weights(), layout.statistics());
+  for (const OptimizerSlot& slot : optimizer_->slots()) {
+    if (!passes_on_weights()) append("optimizer/" + slot.name + "/", slot.block, layout.trained());
+  }
+  if (exact_) tensors.push_back({"exchange/exact/exponents", exact_->exponents()});
+  return tensors;
+}
+
+std::vector<Tensor> Replica::state_blocks() const {
+  std::vector<Tensor> blocks{arena_.weights()};
+  for (const OptimizerSlot& slot : optimizer_->slots()) blocks.push_back(slot.block);
+  return blocks;
+}
+
+std::vector<NamedArray> Replica::exchange_state() const { return exact_ ? exact_->state() : std::vector<NamedArray>{}; }
+
+void Replica::state_is_back(const std::vector<NamedArray>& exchange) {
+  weights_.refresh(*stream_);
+  if (exact_) exact_->restore(*stream_, exchange);
 }
 
 std::vector<HeldBlock> Replica::held_blocks() const {

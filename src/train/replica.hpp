@@ -5,6 +5,7 @@
 #include "tutti/train/trainer.hpp"
 
 #include "exact_sum.hpp"
+#include "finite_check.hpp"
 #include "gradient_sync.hpp"
 #include "held_state.hpp"
 #include "ownership.hpp"
@@ -16,16 +17,22 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 namespace tutti {
 
+class ReplicaProof;
+struct ReplicatedTensor;
+
 struct StepRequest {
-  std::int64_t step = 0;  // of the run, counted from 0
+  std::int64_t step = 0;     // of the run, counted from 0
+  std::int64_t updates = 0;  // so many steps before it have changed the weights
   double learning_rate = 0;
   bool digests_gradients = false;
-  StepTimes* times = nullptr;  // wanted there, borrowed: phases and layers are then waited for
+  ReplicaProof* proof = nullptr;  // notes the weights before their update; borrowed
+  StepTimes* times = nullptr;     // wanted there, borrowed: phases and layers are then waited for
 };
 
 class Replica {
@@ -40,8 +47,10 @@ class Replica {
   const BatchLoader& loader() const { return loader_; }
   PartTeam& team() { return team_; }
   PartDealer& dealer() { return dealer_; }
+  FiniteCheck& finite_check() { return finite_check_; }
 
-  // The loader's next step. Returns the digest of the gradients when it was asked for. Collective. Asynchronous.
+  // The loader's next step. Returns the digest of the gradients when it was asked for and the step is not left out.
+  // Collective. Asynchronous.
   std::optional<std::uint64_t> step(const StepRequest& request);
   // One whose input, compute and update are slept through. Collective.
   StepTimes paced_step(const StepTimes& pace, std::int64_t step);
@@ -59,12 +68,23 @@ class Replica {
   // Weights and statistics alone, as Trainer::start_from() says.
   std::vector<std::string> start_from(const TrainState& state);
 
+  // What is equal on all ranks between two steps: weights, statistics, and where every rank updates everything, the
+  // optimizer's state; and what the exchange goes by.
+  std::vector<ReplicatedTensor> replicated() const;
+  // Whether weights and statistics are one rank's before they are everyone's.
+  bool passes_on_weights() const { return ownership_.owners() != Owners::everyone; }
+  // For copies of all that a step changes on this rank: its blocks, and what the exchange knows.
+  std::vector<Tensor> state_blocks() const;
+  std::vector<NamedArray> exchange_state() const;
+  // The blocks are as they were, and the exchange is to be. Asynchronous.
+  void state_is_back(const std::vector<NamedArray>& exchange);
+
   // For rehearsals.
   std::vector<HeldTensor> held_tensors() const { return tensors_of(held_blocks()); }
   void flip(const BitFlip& flip);
 
   Tensor gradients() const { return arena_.gradients(); }
-  std::uint64_t weights_digest() { return digest_of_block(arena_.weights()); }
+  std::uint64_t weights_digest() { return digest_of(backend_, *stream_, arena_.weights(), arena_.layout().trained()); }
   std::optional<std::uint64_t> statistics_digest();  // of a network that has any
   std::uint64_t optimizer_digest();                  // Collective.
 
@@ -77,15 +97,18 @@ class Replica {
 
  private:
   OptimizerParts optimizer_parts() { return {backend_, communicator_, arena_.layout(), ownership_}; }
-  std::uint64_t digest_of_block(const Tensor& block) {
-    return digest_of(backend_, *stream_, block, arena_.layout().trained());
-  }
+  // Of the gradients after the exchange. Collective.
+  std::uint64_t gradients_digest();
+  // Of what ranks digested of what they own.
+  std::uint64_t sum_of_owned(const std::vector<DigestedTensor>& pieces);
   GradientTotal& total() { return exact_ ? static_cast<GradientTotal&>(*exact_) : float_total_; }
-  PartTeam::Ready ready() {
-    return [this](std::int64_t final_elements) { sync_.ready(final_elements, *stream_); };
+  void ready(std::int64_t final_elements) {
+    finite_check_.look(*stream_, final_elements);
+    sync_.ready(final_elements, *stream_);
   }
-  // Whether the gradients of the step now stand.
-  bool exchanged(std::int64_t step);
+  // What is to become of a step: gradients stand, or are to be made once more, or it changes nothing.
+  enum class Verdict { stands, again, left_out };
+  Verdict exchanged(std::int64_t step, std::span<const Batch> batches = {});
   void update(const StepRequest& request, StepClock& clock);
   void update_statistics();
   // Of the block, what this rank updates.
@@ -106,6 +129,7 @@ class Replica {
   PartTeam team_;
   FloatTotal float_total_;
   std::unique_ptr<ExactSum> exact_;  // null: gradients are added as they are
+  FiniteCheck finite_check_;
   Ownership ownership_;
   GradientSync sync_;
   std::unique_ptr<Optimizer> optimizer_;

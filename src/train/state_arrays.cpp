@@ -3,7 +3,6 @@
 #include "tutti/base/error.hpp"
 
 #include "elements.hpp"
-#include "ownership.hpp"
 
 #include <fmt/format.h>
 
@@ -39,7 +38,8 @@ std::string_view layer_of(std::string_view name) { return name.substr(0, name.rf
 
 std::string prefix_of(const OptimizerSlot& slot) { return slot.name + "/"; }
 
-// Of every trained slice in turn.
+}  // namespace
+
 std::vector<OwnedPiece> owned_pieces(const OptimizerParts& parts) {
   std::vector<IndexRange> ranges;
   for (const ParameterSlice& slice : parts.layout.trained()) {
@@ -47,8 +47,6 @@ std::vector<OwnedPiece> owned_pieces(const OptimizerParts& parts) {
   }
   return parts.ownership.pieces_of(ranges);
 }
-
-}  // namespace
 
 std::vector<ParameterSlice> ArrayDeal::take(std::span<const ParameterSlice> next) {
   std::vector<ParameterSlice> taken;

@@ -7,6 +7,8 @@
 #include "tutti/nn/parameter_arena.hpp"
 #include "tutti/train/optimizer.hpp"
 
+#include "ownership.hpp"
+
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -52,6 +54,8 @@ std::vector<std::string> fill_but_for_head(Backend& backend, Stream& stream, con
 // The first that holds a value that is not finite; null: none does.
 const NamedArray* find_not_finite(const std::vector<NamedArray>& arrays);
 
+// Of every trained slice in turn.
+std::vector<OwnedPiece> owned_pieces(const OptimizerParts& parts);
 // The state of those elements that `deal` takes, each named slot + "/" + slice name. Collective. Waits for the stream.
 std::vector<NamedArray> gather_state(const OptimizerParts& parts, Stream& stream, const Optimizer& optimizer,
                                      ArrayDeal& deal);

@@ -13,15 +13,32 @@ Tensor host_view(Figures& figures) { return {figures.data(), kFiguresShape, Elem
 
 }  // namespace
 
-SumOverRanks::SumOverRanks(Backend& backend, Communicator& communicator)
-    : backend_(backend), communicator_(communicator), exchanged_(communicator.allocate(sizeof(Figures))) {}
+SumOverRanks::SumOverRanks(Backend& backend, Communicator& communicator, Whereabouts& whereabouts)
+    : backend_(backend),
+      communicator_(communicator),
+      whereabouts_(whereabouts),
+      exchanged_(communicator.allocate(sizeof(Figures))) {}
 
 LossSums SumOverRanks::operator()(Stream& stream, const LossSums& mine) {
   const Tensor exchanged = exchanged_.view(kFiguresShape, ElementType::i64);
   write_sums(backend_, stream, exchanged, mine);
-  communicator_.all_reduce_sum(exchanged, stream);
-  communicator_.finish(stream);
-  return read_sums(backend_, stream, exchanged);
+  return whereabouts_.meet([&] {
+    communicator_.all_reduce_sum(exchanged, stream);
+    communicator_.finish(stream);
+    return read_sums(backend_, stream, exchanged);
+  });
+}
+
+std::uint64_t sum_over_ranks(Backend& backend, Communicator& communicator, Stream& stream, std::uint64_t mine) {
+  const Buffer memory = communicator.allocate(sizeof mine);
+  const Tensor sum = memory.view(Shape{1}, ElementType::i64);
+  const Tensor host{&mine, sum.shape, ElementType::i64, MemorySpace::host};
+  backend.copy(stream, sum, host);
+  communicator.all_reduce_sum(sum, stream);
+  communicator.finish(stream);
+  backend.copy(stream, host, sum);
+  stream.synchronize();
+  return mine;
 }
 
 LossSums sum_of(const LossSums& one, const LossSums& other) {

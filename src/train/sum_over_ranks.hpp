@@ -3,21 +3,28 @@
 
 #include "tutti/backend/backend.hpp"
 #include "tutti/comm/communicator.hpp"
+#include "tutti/watch/whereabouts.hpp"
+
+#include <cstdint>
 
 namespace tutti {
 
 class SumOverRanks {
  public:
   // Borrowed.
-  SumOverRanks(Backend& backend, Communicator& communicator);
+  SumOverRanks(Backend& backend, Communicator& communicator, Whereabouts& whereabouts);
   // Waits. Collective.
   LossSums operator()(Stream& stream, const LossSums& mine);
 
  private:
   Backend& backend_;
   Communicator& communicator_;
+  Whereabouts& whereabouts_;
   Buffer exchanged_;
 };
+
+// Modulo 2^64. Waits. Collective.
+std::uint64_t sum_over_ranks(Backend& backend, Communicator& communicator, Stream& stream, std::uint64_t mine);
 
 LossSums sum_of(const LossSums& one, const LossSums& other);
 

@@ -3,36 +3,18 @@
 #include "tutti/base/error.hpp"
 #include "tutti/base/stopwatch.hpp"
 
-#include "evaluator.hpp"
-#include "replica.hpp"
+#include "run_plan.hpp"
 #include "state_arrays.hpp"
-#include "step_pace.hpp"
-#include "sum_over_ranks.hpp"
+#include "trainer_run.hpp"
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <exception>
 #include <optional>
-#include <string_view>
 #include <utility>
 
 namespace tutti {
 namespace {
-
-std::int64_t count_planned_steps(const TrainerOptions& options, const SplitBatchSampler& samples, std::int64_t length) {
-  std::int64_t steps = 0;
-  for (std::int64_t epoch = 0; epoch < options.epochs; ++epoch) {
-    steps += samples.steps(epoch);
-    if (options.steps > 0 && steps >= options.steps) return options.steps;
-  }
-  if (steps == 0 && options.epochs > 0) {
-    throw Error(ErrorSource::usage,
-                fmt::format("{} samples fill no batch of {} with --last-batch {}: lower --batch-size or use keep",
-                            length, options.batch_size, name_of(options.last_batch)));
-  }
-  return steps;
-}
 
 bool due(std::int64_t count, std::int64_t every) { return every > 0 && count % every == 0; }
 
@@ -45,64 +27,6 @@ LossSums difference(const LossSums& more, const LossSums& less) {
 
 }  // namespace
 
-class Trainer::Run {
- public:
-  Run(const TrainerParts& parts, const TrainerOptions& options, RunFacts facts);
-  ~Run();
-  Run(const Run&) = delete;
-  Run& operator=(const Run&) = delete;
-
-  void restore(const TrainState& state);
-  std::vector<std::string> start_from(const TrainState& state) { return replica_.start_from(state); }
-  TrainState snapshot(const std::optional<FileShare>& share);
-  void step();
-  StepTimes timed_step();
-  StepTimes paced_step(const StepTimes& pace) { return replica_.paced_step(pace, progress_.step); }
-  void step_with(const Tensor& gradients);
-  void settle() { progress_.epoch_seconds += pace_.settle(); }
-  RunEnd run(RunObserver& observer);
-  LossSums evaluate();
-  LossSums global_epoch_sums() { return sum_over_ranks_(replica_.stream(), replica_.team().sums()); }
-
-  Replica& replica() { return replica_; }
-  const TrainProgress& progress() const { return progress_; }
-  std::int64_t planned_steps() const { return planned_steps_; }
-  std::int64_t samples_left_over() const;
-
- private:
-  const SplitBatchSampler& schedule() const { return replica_.loader().schedule(); }
-  StepRequest request() const;
-  void advance(const StepRequest& done);
-  void keep(RunObserver& observer);
-  void report_step(RunObserver& observer);
-  void finish_epoch(RunObserver& observer, bool whole);
-  void refuse_misfit(const TrainProgress& theirs) const;
-  void refuse_not_finite(const LossSums& sums) const;
-  void refuse_not_finite(const TrainState& state);
-  bool checkpoint_due(bool epoch_ended, bool run_ended) const;
-  void start_next_epoch();
-  void skip_empty_epochs();
-
-  TrainerOptions options_;
-  RunFacts facts_;
-  Backend& backend_;
-  Communicator& communicator_;
-
-  Whereabouts own_whereabouts_;  // unless told to the caller's
-  Whereabouts& whereabouts_;
-  Replica replica_;
-  StepPace pace_;
-  SumOverRanks sum_over_ranks_;
-  std::optional<Evaluator> evaluator_;
-
-  std::int64_t planned_steps_ = 0;
-  LrSchedule learning_rate_;
-  std::vector<SplitBatchSampler> reported_;  // of all parts, where their samples are told
-  TrainProgress progress_;
-  LossSums logged_;  // the sums when the last stretch was reported, counted from the start of the epoch under way
-  std::optional<std::uint64_t> gradients_digest_;
-};
-
 Trainer::Run::Run(const TrainerParts& parts, const TrainerOptions& options, RunFacts facts)
     : options_(options),
       facts_(std::move(facts)),
@@ -111,7 +35,7 @@ Trainer::Run::Run(const TrainerParts& parts, const TrainerOptions& options, RunF
       whereabouts_(parts.whereabouts == nullptr ? own_whereabouts_ : *parts.whereabouts),
       replica_(parts, options, whereabouts_),
       pace_(backend_, replica_.stream(), options.steps_ahead),
-      sum_over_ranks_(backend_, communicator_),
+      sum_over_ranks_(backend_, communicator_, whereabouts_),
       planned_steps_(count_planned_steps(options, schedule(), parts.train.info().samples)),
       learning_rate_(options.learning_rate, schedule().steps(0), planned_steps_) {
   progress_.planned_steps = planned_steps_;
@@ -125,6 +49,9 @@ Trainer::Run::Run(const TrainerParts& parts, const TrainerOptions& options, RunF
   if (parts.test != nullptr && parts.test->info().samples > 0) {
     evaluator_.emplace(EvaluatedData{*parts.test, options_.recipe}, backend_, communicator_, replica_.team());
   }
+  if (options.safeguards.verify_every_steps > 0 && communicator_.size() > 1) {
+    guard_.emplace(parts, options.safeguards, whereabouts_, replica_);
+  }
   start_next_epoch();
   replica_.loader().seek(progress_.epoch, 0);
 }
@@ -136,7 +63,7 @@ Trainer::Run::~Run() {
 
 void Trainer::Run::restore(const TrainState& state) {
   settle();
-  refuse_misfit(state.progress);
+  refuse_misfit(state.progress, progress_, schedule());
   replica_.restore(state);
   progress_ = state.progress;
   progress_.planned_steps = planned_steps_;
@@ -146,28 +73,9 @@ void Trainer::Run::restore(const TrainState& state) {
   replica_.loader().seek(progress_.epoch, progress_.step_in_epoch);
 }
 
-// What follows from the options and the data is to be as it was.
-void Trainer::Run::refuse_misfit(const TrainProgress& theirs) const {
-  const auto require = [](std::string_view item, std::int64_t found, IndexRange wanted) {
-    if (found >= wanted.begin && found < wanted.end) return;
-    throw Error(
-        ErrorSource::checkpoint,
-        fmt::format("{} is {} in the checkpoint, but {} with these options and this data: give those of the run", item,
-                    found,
-                    wanted.size() == 1 ? fmt::format("{}", wanted.begin)
-                                       : fmt::format("{} to {}", wanted.begin, wanted.end - 1)));
-  };
-  const auto expect = [&](std::string_view item, std::int64_t found, std::int64_t wanted) {
-    require(item, found, {wanted, wanted + 1});
-  };
-  const SplitBatchSampler& samples = schedule();
-  expect("seed", theirs.seed, progress_.seed);
-  expect("parts", theirs.parts, progress_.parts);
-  require("epoch", theirs.epoch, {0, SplitBatchSampler::kMostEpochs});
-  require("step_in_epoch", theirs.step_in_epoch, {0, std::max<std::int64_t>(samples.steps(theirs.epoch), 1)});
-  expect("step", theirs.step, samples.steps_before(theirs.epoch) + theirs.step_in_epoch);
-  expect("samples_in_epoch", theirs.samples_in_epoch, samples.samples_before(theirs.epoch, theirs.step_in_epoch));
-  expect("carried_over", theirs.carried_over, samples.carried_over(theirs.epoch));
+void Trainer::Run::settle() {
+  progress_.epoch_seconds += pace_.settle();
+  replica_.finite_check().settle(replica_.stream());
 }
 
 TrainState Trainer::Run::snapshot(const std::optional<FileShare>& share) {
@@ -189,10 +97,12 @@ TrainState Trainer::Run::snapshot(const std::optional<FileShare>& share) {
   return state;
 }
 
-StepRequest Trainer::Run::request() const {
+StepRequest Trainer::Run::request() {
   return {.step = progress_.step,
+          .updates = progress_.step - progress_.skipped_steps,
           .learning_rate = learning_rate_.at(progress_.step, progress_.epoch),
-          .digests_gradients = due(progress_.step + 1, options_.digest_every_steps)};
+          .digests_gradients = due(progress_.step + 1, options_.digest_every_steps),
+          .proof = guard_ ? guard_->noting() : nullptr};
 }
 
 void Trainer::Run::step() {
@@ -214,6 +124,8 @@ StepTimes Trainer::Run::timed_step() {
 
 void Trainer::Run::advance(const StepRequest& done) {
   replica_.deal();
+  skipped_ = replica_.finite_check().take_skipped();
+  if (skipped_) ++progress_.skipped_steps;
   ++progress_.step;
   ++progress_.step_in_epoch;
   progress_.learning_rate = done.learning_rate;
@@ -226,18 +138,79 @@ void Trainer::Run::step_with(const Tensor& gradients) {
 }
 
 RunEnd Trainer::Run::run(RunObserver& observer) {
+  if (guard_ && progress_.step < planned_steps_ && is_proven(observer)) keep_position();
   while (progress_.step < planned_steps_) {
-    step();
-    whereabouts_.enter(Phase::reports);
+    const std::int64_t epoch = progress_.epoch + 1;
+    if (!step_stands(observer)) continue;
     report_step(observer);
     const bool epoch_ended = progress_.step_in_epoch == schedule().steps(progress_.epoch);
     const bool run_ended = progress_.step == planned_steps_;
     if (epoch_ended || run_ended) finish_epoch(observer, epoch_ended);
-    const BoundaryWish wish = run_ended ? BoundaryWish::go_on : observer.at_boundary(progress_.step);
-    if (wish != BoundaryWish::go_on || checkpoint_due(epoch_ended, run_ended)) keep(observer);
-    if (wish == BoundaryWish::save_and_stop) return RunEnd::stopped;
+    const BoundaryWish owed = std::exchange(owed_, BoundaryWish::go_on);
+    const BoundaryWish wish = run_ended                     ? BoundaryWish::go_on
+                              : owed != BoundaryWish::go_on ? owed
+                                                            : observer.at_boundary(progress_.step);
+    if (wish != BoundaryWish::go_on || checkpoint_due(epoch_ended, run_ended)) {
+      if (guard_ && !has_proof() && !is_proven(observer)) {
+        owed_ = wish;
+        continue;
+      }
+      keep(observer);
+    }
+    const bool stops = wish == BoundaryWish::save_and_stop;
+    if (epoch_ended || run_ended || stops) observer.on_epoch_left({.epoch = epoch, .step = progress_.step});
+    if (stops) return RunEnd::stopped;
+    if (has_proof()) keep_position();
   }
   return RunEnd::planned;
+}
+
+bool Trainer::Run::step_stands(RunObserver& observer) {
+  bool wants_proof = false;
+  try {
+    step();
+    // What is reported of an epoch is never taken back.
+    const bool ends = progress_.step_in_epoch == schedule().steps(progress_.epoch) || progress_.step == planned_steps_;
+    wants_proof = guard_ && (ends || guard_->is_due(progress_.step));
+    if (wants_proof) settle();
+  } catch (const Error& error) {
+    // It may come of a bit that flipped.
+    const bool everywhere = error.source() == ErrorSource::not_finite && error.reach() == ErrorReach::all_ranks;
+    if (!guard_ || !everywhere) throw;
+    replica_.finite_check().forget();
+    if (is_proven(observer)) throw;
+    return false;
+  }
+  whereabouts_.enter(Phase::reports);
+  return !wants_proof || is_proven(observer);
+}
+
+bool Trainer::Run::is_proven(RunObserver& observer) {
+  settle();
+  const auto found = guard_->look(progress_.step);
+  if (!found) return true;
+  observer.on_divergence(*found);
+  if (!found->heals) throw Error(ErrorSource::diverged, found->text).on_all_ranks();
+  go_back();
+  return false;
+}
+
+void Trainer::Run::go_back() {
+  const RunPosition& position = guard_->go_back();
+  const double seconds = progress_.epoch_seconds;
+  const bool same_epoch = progress_.epoch == position.progress.epoch;
+  progress_ = position.progress;
+  if (same_epoch) progress_.epoch_seconds = seconds;  // they did pass
+  logged_ = position.logged;
+  gradients_digest_.reset();
+  skipped_.reset();
+  replica_.finite_check().forget();
+  replica_.team().set_sums(position.sums);
+  replica_.loader().seek(progress_.epoch, progress_.step_in_epoch);
+}
+
+void Trainer::Run::keep_position() {
+  guard_->keep_position({.progress = progress_, .sums = replica_.team().sums(), .logged = logged_});
 }
 
 void Trainer::Run::keep(RunObserver& observer) {
@@ -261,6 +234,7 @@ void Trainer::Run::report_step(RunObserver& observer) {
     }
     observer.on_samples(report);
   }
+  if (skipped_) observer.on_skipped(*std::exchange(skipped_, std::nullopt));
   for (const std::string& note : replica_.dealer().take_notes()) observer.on_note(note);
   if (due(progress_.step, options_.log_every_steps)) {
     settle();
@@ -310,12 +284,8 @@ void Trainer::Run::finish_epoch(RunObserver& observer, bool whole) {
 // The sums, and so the verdict, are equal on all ranks.
 void Trainer::Run::refuse_not_finite(const LossSums& sums) const {
   if (sums.not_finite == 0) return;
-  throw Error(
-      ErrorSource::not_finite,
-      fmt::format("the loss is no longer a finite number in epoch {}, at step {} or before: lower --lr, or warm "
-                  "up with --warmup-epochs 1",
-                  progress_.epoch + 1, progress_.step))
-      .on_all_ranks();
+  throw not_finite_error(fmt::format("the loss is no longer a finite number in epoch {}, at step {} or before",
+                                     progress_.epoch + 1, progress_.step));
 }
 
 // A last step can break weights that no loss has seen yet; such weights are never kept. Not every rank has all arrays.
@@ -326,10 +296,8 @@ void Trainer::Run::refuse_not_finite(const TrainState& state) {
   }
   const LossSums mine{.not_finite = broken == nullptr ? 0 : 1};
   if (sum_over_ranks_(replica_.stream(), mine).not_finite == 0) return;
-  throw Error(ErrorSource::not_finite,
-              fmt::format("{} holds values that are no longer finite after step {}: lower --lr",
-                          broken == nullptr ? "the state on another rank" : broken->name, progress_.step))
-      .on_all_ranks();
+  throw not_finite_error(fmt::format("{} holds values that are no longer finite after step {}",
+                                     broken == nullptr ? "the state on another rank" : broken->name, progress_.step));
 }
 
 void Trainer::Run::skip_empty_epochs() {
@@ -378,7 +346,7 @@ const PartPlan& Trainer::part_plan() const { return run_->replica().dealer().pla
 std::int64_t Trainer::samples_left_over() const { return run_->samples_left_over(); }
 std::uint64_t Trainer::weights_digest() { return run_->replica().weights_digest(); }
 int Trainer::players() const { return static_cast<int>(run_->replica().team().size()); }
-std::size_t Trainer::memory_bytes() const { return run_->replica().memory_bytes(); }
+std::size_t Trainer::memory_bytes() const { return run_->memory_bytes(); }
 std::size_t Trainer::exchange_bytes() const { return run_->replica().exchange_bytes(); }
 std::size_t Trainer::optimizer_bytes() const { return run_->replica().optimizer_bytes(); }
 std::int64_t Trainer::replayed_steps() const { return run_->replica().replayed_steps(); }

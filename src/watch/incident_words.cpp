@@ -74,7 +74,7 @@ struct Field {
 
 Phase phase_of(const Field& field) {
   std::vector<std::string_view> names;
-  for (const Phase phase : kPhases) {
+  for (const Phase phase : kAllPhases) {
     names.emplace_back(name_of(phase));
     if (names.back() == field.value) return phase;
   }

@@ -50,6 +50,12 @@ TEST(Differences, OfARunThatWentOnCountItsLastRecords) {
   EXPECT_THAT(finding.text, HasSubstr("ranks         3 | 4\n"));
 }
 
+TEST(Differences, LeaveOutWhatLiesSoDeepThatTheStackWouldEnd) {
+  const std::string deep = std::string(1'000'000, '[') + std::string(1'000'000, ']');
+  const auto a = records("{\"event\":\"run\",\"device\":" + deep + ",\"ranks\":[[4]]}\n");
+  EXPECT_EQ(a.run.at("ranks"), "[[4]]");
+}
+
 TEST(Differences, PassOverDamagedLinesAndSaySo) {
   const auto a =
       records(kRun + digest_line(1, "aa", "bb") + "{\"event\":\"dig" + kRun + "[1]\n{\"event\":\"digest\"}\n" +

@@ -339,8 +339,24 @@ TEST(Program, StopsWithItsOwnStatusWhenTheLossIsNoLongerFinite) {
   const ScratchFolder folder;
   const ChildResult result = run_trainer(2, quick({"--lr", "1e30", "--out", folder.path()}));
   EXPECT_EQ(result.status, 88) << result.err;
-  EXPECT_EQ(count(result.err, "no longer a finite number"), 1) << result.err;
+  EXPECT_EQ(count(result.err, "no longer a finite number at step 2 on every rank"), 1) << result.err;
   EXPECT_NE(read_text(folder.path() + "/exit.json").find("\"status\":88"), std::string::npos);
+}
+
+TEST(Program, TellsOfTheStepsThatItLeavesOutAndEndsWhenNothingElseIsLeft) {
+  const ScratchFolder folder;
+  const ChildResult result =
+      run_trainer(2, quick({"--normalize", "0/1e-42", "--on-nonfinite", "skip", "--out", folder.path()}));
+  EXPECT_EQ(result.status, 88) << result.err;
+  EXPECT_EQ(count(result.err, " is no longer a finite number at step "), 10) << result.err;
+  EXPECT_EQ(count(result.err, ": the step is left out"), 9) << result.err;
+  EXPECT_EQ(count(result.err, "at step 10 on every rank"), 1) << result.err;
+  EXPECT_EQ(count(result.err, "10 steps in a row were left out"), 1) << result.err;
+  const std::string metrics = read_text(folder.path() + "/metrics.jsonl");
+  EXPECT_EQ(count(metrics, "\"event\":\"skipped\""), 9) << metrics;
+  EXPECT_NE(metrics.find("{\"event\":\"skipped\",\"step\":9,\"rank\":0,\"tensor\":\"dense1/weight\"}\n"),
+            std::string::npos)
+      << metrics;
 }
 
 TEST(Program, ConvertsDataAndTellsWhatTheyHold) {

@@ -55,6 +55,13 @@ TEST(ResolveOptions, RefusesWordsAndNumbersThatMeanNothing) {
   }
 }
 
+TEST(ResolveOptions, RefusesAPartMapOfMorePartsThanThereMayBe) {
+  EXPECT_EQ(parse_part_map("65535,1").parts_by_rank.size(), 2u);
+  std::string many = "65536";
+  for (int rank = 1; rank < 40'000; ++rank) many += ",65536";  // more than an int holds
+  for (const std::string& text : {std::string("65536,1"), many}) EXPECT_THROW(parse_part_map(text), Error);
+}
+
 // As assemble() fills it in.
 RunConfig filled_in() {
   RunConfig config;
@@ -127,7 +134,7 @@ TEST(ResolveOptions, ReadsTimeLimitsAsPeopleAndSlurmWriteThem) {
 TEST(ResolveOptions, RefusesWhatNeedsAFolderWithoutOne) {
   const std::vector<std::pair<std::string, std::function<void(RunConfig&)>>> wanting{
       {"--resume", [](RunConfig& c) { c.resume = true; }},
-      {"--checkpoint-every", [](RunConfig& c) { c.checkpoint_every = "5"; }},
+      {"--checkpoint-every", [](RunConfig& c) { c.checkpoint_every = std::string("5"); }},
       {"--keep-best", [](RunConfig& c) { c.keep_best = true; }},
       {"--time-limit", [](RunConfig& c) { c.time_limit = "1h"; }}};
   EXPECT_NO_THROW(refuse_without_out(RunConfig{}));

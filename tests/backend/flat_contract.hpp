@@ -7,6 +7,9 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <iterator>
+#include <limits>
+#include <vector>
 
 namespace tutti::testing_support {
 
@@ -146,6 +149,39 @@ TEST_P(FlatContract, AddsElementByElement) {
     device_.backend().add(device_.stream(), tensor_of(sum), tensor_of(addend));
     for (std::size_t i = 0; i < expected.size(); ++i) expected[i] += more[i];
     EXPECT_TRUE(same_bits(values_of(sum), expected)) << size;
+  }
+}
+
+// In a block of three slices, of which these are some elements in the middle.
+TEST_P(FlatContract, FindsTheFirstSliceWithAValueThatIsNotFinite) {
+  constexpr std::int64_t kPlace = 3;
+  constexpr std::int64_t kEnds[] = {16, 1016, 5000};
+  const Buffer ends = device_.backend().allocate(sizeof kEnds);
+  device_.upload(ends.view({3}, ElementType::i64), std::vector<std::int64_t>(std::begin(kEnds), std::end(kEnds)));
+  const Buffer found = device_.backend().allocate(2 * sizeof(std::int32_t));
+  const auto at = [&](std::size_t i) { return found.view({1}, ElementType::i32, i * sizeof(std::int32_t)); };
+  const auto search = [&](const std::vector<float>& values, const Tensor& only_if = {}) {
+    const Buffer memory = device_.buffer_of(values);
+    device_.backend().find_not_finite(device_.stream(),
+                                      {tensor_of(memory), ends.view({3}, ElementType::i64), kPlace, at(0), only_if});
+    return device_.download<std::int32_t>(at(0))[0];
+  };
+  constexpr float kBad[] = {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()};
+  for (const std::size_t size : {1u, 13u, 1000u, 4099u}) {
+    for (std::size_t bad = 0; bad < size; bad += 1 + bad / 2) {
+      device_.backend().fill_zero(device_.stream(), at(0));
+      auto values = random_floats(static_cast<std::int64_t>(size), "finite", 3e38);
+      EXPECT_EQ(search(values), 0) << size;
+      values[bad] = kBad[bad % 2];
+      values.back() = kBad[1];
+      EXPECT_EQ(search(values, at(1)), 0) << size;
+      const std::int64_t element = static_cast<std::int64_t>(bad) + kPlace;
+      const int expected = element < kEnds[0] ? 3 : element < kEnds[1] ? 2 : 1;
+      EXPECT_EQ(search(values), expected) << bad << " of " << size;
+      EXPECT_EQ(search(values, at(0)), expected) << bad << " of " << size;
+      values[bad] = 0;
+      EXPECT_EQ(search(values), expected) << "what was found is never lowered";
+    }
   }
 }
 

@@ -9,11 +9,8 @@
 
 #include "checkpoint/victim.hpp"
 #include "support/allocation_watch.hpp"
+#include "support/lone_child.hpp"
 #include "support/thrown.hpp"
-
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <array>
 #include <cstring>
@@ -296,34 +293,6 @@ TEST(HostileManifest, OfAnySizeAndDepthIsRefused) {
   victim.tell("of any size and depth", "tiny");
 }
 
-// Statuses that nobody else gives.
-enum LoneOutcome : int { loaded_right = 10, loaded_wrong, refused, other_exception };
-
-// In a process of its own, with little memory and time: nobody vouches for HDF5.
-int outcome_through_hdf5(const std::string& path, const StoredImage& right) {
-  const pid_t child = ::fork();
-  if (child == 0) {
-    rlimit room{};
-    ::getrlimit(RLIMIT_AS, &room);
-    std::size_t pages = 0;
-    std::ifstream("/proc/self/statm") >> pages;
-    room.rlim_cur = pages * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)) + (std::size_t{1} << 30);
-    ::setrlimit(RLIMIT_AS, &room);
-    ::alarm(10);
-    try {
-      const LoadedCheckpoint loaded = load_checkpoint(path);
-      ::_exit(checkpoint_image(loaded.state).bytes == right.bytes ? loaded_right : loaded_wrong);
-    } catch (const Error&) {
-      ::_exit(refused);
-    } catch (...) {
-      ::_exit(other_exception);
-    }
-  }
-  int status = 0;
-  EXPECT_EQ(::waitpid(child, &status, 0), child);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
 TEST(LoneFile, ThatIsDamagedIsNeverTriedByAResume) {
   const ScratchFolder folder;
   const auto world = make_solo_world();
@@ -337,15 +306,17 @@ TEST(LoneFile, ThatIsDamagedIsNeverTriedByAResume) {
     std::ranges::copy(draw.bytes(draw.length(std::min<std::size_t>(64, image.size() - at))),
                       image.begin() + static_cast<std::ptrdiff_t>(at));
     overwrite(path, image);
-    ++outcomes[outcome_through_hdf5(path, right)];
+    ++outcomes[outcome_in_child([&] { return checkpoint_image(load_checkpoint(path).state).bytes == right.bytes; })];
     testing::internal::CaptureStderr();
     const Error error = thrown_by([&] { CheckpointStore(folder.path()).newest(*world, Log{}); });
     testing::internal::GetCapturedStderr();
     EXPECT_EQ(error.source(), ErrorSource::checkpoint);
     EXPECT_NE(std::string(error.what()).find("has its manifest"), std::string::npos) << error.what();
   }
-  for (const auto& [outcome, count] : outcomes) std::printf("lone file through HDF5: outcome %d: %d\n", outcome, count);
-  EXPECT_EQ(outcomes[loaded_wrong], 0);
+  for (const auto& [outcome, count] : outcomes) {
+    std::printf("lone file through HDF5: %s: %d\n", name_of_outcome(outcome).c_str(), count);
+  }
+  EXPECT_EQ(outcomes[read_wrong], 0);
 }
 
 }  // namespace

@@ -3,12 +3,14 @@
 // they left it in forward, use up all gradients given to them, and note how they were called.
 
 #include "tutti/backend/backend.hpp"
+#include "tutti/base/digest.hpp"
 
 #include "nn/fake_math.hpp"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdlib>
 #include <cstring>
 #include <limits>
@@ -226,6 +228,7 @@ class FakeBackend final : public Backend {
     std::ranges::transform(host_f32(to), addends, host_f32(to).begin(), std::plus<>());
   }
   void blend(Stream&, const Tensor&, const Tensor&, float) override { refuse(); }
+  void find_not_finite(Stream&, const NotFiniteSearch&) override { refuse(); }
   void sgd_step(Stream&, const SgdStep&) override { refuse(); }
   void adamw_step(Stream&, const AdamWStep&) override { refuse(); }
   void sum_squares(Stream&, std::span<const Tensor>, const Tensor&) override { refuse(); }
@@ -234,6 +237,16 @@ class FakeBackend final : public Backend {
   void from_fixed_point(Stream&, const FixedPointGrid&, const FromFixedPoint&) override { refuse(); }
   void clip_factor(Stream&, const Tensor&, double, const Tensor&) override { refuse(); }
   void trust_factors(Stream&, const TrustFactors&) override { refuse(); }
+  void add_digests(Stream&, std::span<const DigestedTensor> tensors, const Tensor& digests) override {
+    std::int64_t* digest = host_i64(digests).data();
+    for (const auto& [values, start] : tensors) {
+      std::uint64_t at = start;
+      for (const float value : host_f32(values)) {
+        *digest += static_cast<std::int64_t>(mix64(std::bit_cast<std::uint32_t>(value) + (at += kDigestStride)));
+      }
+      ++digest;
+    }
+  }
   ActivationSpec plain_activation(const Shape& shape) override {
     return {shape, nullptr, static_cast<std::size_t>(shape.elements()) * sizeof(float)};
   }

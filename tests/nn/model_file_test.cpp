@@ -179,6 +179,11 @@ TEST(ModelFile, NamesTheLineOfBrokenText) {
   EXPECT_NE(refusal(""), "no error");
 }
 
+TEST(ModelFile, ThatGoesTooDeepIsRefusedBeforeTheStackEnds) {
+  const std::string text = "name = \"x\"\nlayer = " + std::string(200'000, '[');
+  EXPECT_TRUE(refusal(text).starts_with("net.toml:2: this is nested too deep")) << refusal(text);
+}
+
 TEST(ModelFile, ThatCannotBeReadIsNamed) {
   try {
     read_model_file("/no/such/model.toml");

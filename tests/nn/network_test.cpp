@@ -4,6 +4,8 @@
 
 #include "support/thrown.hpp"
 
+#include <fmt/format.h>
+
 #include <map>
 #include <string>
 #include <vector>
@@ -62,6 +64,13 @@ TEST(Network, NamesNoLeastSizeWhereNoneWouldDo) {
   const std::string text =
       refusal(spec_of({{"conv", Conv2dSpec{.channels = 4, .kernel = 3, .padding = 3}}}), kImageShape);
   EXPECT_EQ(text.find("least size"), std::string::npos) << text;
+}
+
+TEST(Network, RefusesMoreParametersThanCanBeCounted) {
+  std::vector<LayerNode> layers;
+  for (int i = 0; i < 12; ++i) layers.push_back({fmt::format("wide{}", i), LinearSpec{.units = std::int64_t{1} << 30}});
+  const std::string text = refusal(spec_of(layers), kImageShape);
+  EXPECT_TRUE(text.starts_with("the network has more than 72057594037927936 parameters, wide11/weight")) << text;
 }
 
 TEST(Network, ReadsAnyEarlierLayerOrTheImage) {

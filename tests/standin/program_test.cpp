@@ -116,5 +116,33 @@ TEST(ProgramOnGpus, SharesOutAndServesWeightsThroughNccl) {
   expect_the_cpus_loss(launch, {"--comm", "nccl", "--exchange", "central"});
 }
 
+TEST(ProgramOnGpus, FindsAndHealsABitThatFlipsInADevicesMemory) {
+  for (const char* exchange : {"exact", "sharded"}) {
+    Launch launch = kLenet;
+    launch.ranks = 3;
+    launch.words = with(launch.words, {"--momentum", "0.9", "--comm", "nccl", "--exchange", exchange,
+                                       "--verify-replicas", "3", "--on-divergence", "heal"});
+    const Words flip{"--rehearse", "flip:rank=2,step=4,of=weights,tensor=dense1/weight,element=9,bit=21"};
+    const std::string expected = weights(launch, {});
+    EXPECT_EQ(weights(launch, flip), expected) << exchange;
+    const std::string told = train(launch, with({"--epochs", "1", "--device", "cuda"}, flip)).err;
+    EXPECT_NE(told.find("in parameters/dense1/weight; all ranks go back to step 3"), std::string::npos) << told;
+  }
+}
+
+TEST(ProgramOnGpus, ChecksWhetherEveryRankHasAGpuWithRoom) {
+  const Words words = with({"check", "--device", "cuda"}, kLenet.words);
+  EXPECT_EQ(run_trainer(2, words).status, 0);
+  const ChildResult crowd = run_child(trainer_words(2, words), {{"TUTTI_STANDIN_DEVICES", "1"}});
+  EXPECT_EQ(crowd.status, 1);
+  EXPECT_NE(crowd.out.find("2 ranks on "), std::string::npos) << crowd.out;
+  EXPECT_NE(crowd.out.find(" see the same 1 GPU: start as many ranks as GPUs"), std::string::npos) << crowd.out;
+  const ChildResult small =
+      run_child(trainer_words(0, with(words, {"--batch-size", "6000"})), {{"TUTTI_STANDIN_MEMORY", "32"}});
+  EXPECT_EQ(small.status, 1);
+  EXPECT_NE(small.out.find(" MiB are needed on the GPU, and 32 are free: give a smaller"), std::string::npos)
+      << small.out << small.err;
+}
+
 }  // namespace
 }  // namespace tutti::test

@@ -33,11 +33,13 @@ class MemoryBackend : public Backend {
   void to_fixed_point(Stream&, const FixedPointGrid&, const ToFixedPoint&) override { refuse(); }
   void from_fixed_point(Stream&, const FixedPointGrid&, const FromFixedPoint&) override { refuse(); }
   void sum_runs(Stream&, const Tensor&, const Tensor&, const Tensor&) override { refuse(); }
+  void find_not_finite(Stream&, const NotFiniteSearch&) override { refuse(); }
   void sgd_step(Stream&, const SgdStep&) override { refuse(); }
   void adamw_step(Stream&, const AdamWStep&) override { refuse(); }
   void sum_squares(Stream&, std::span<const Tensor>, const Tensor&) override { refuse(); }
   void clip_factor(Stream&, const Tensor&, double, const Tensor&) override { refuse(); }
   void trust_factors(Stream&, const TrustFactors&) override { refuse(); }
+  void add_digests(Stream&, std::span<const DigestedTensor>, const Tensor&) override { refuse(); }
   ActivationSpec plain_activation(const Shape&) override { refuse(); }
   void to_plain(Stream&, const ActivationSpec&, const void*, const Tensor&) override { refuse(); }
   void from_plain(Stream&, const ActivationSpec&, const Tensor&, void*) override { refuse(); }

@@ -35,6 +35,8 @@ struct Course {
   std::int64_t digest_every = 1;
   // What stands between the trainer and the ring; null: nothing.
   std::function<std::unique_ptr<Communicator>(World& world, std::unique_ptr<Communicator> ring)> wrap{};
+  // What befalls a rank: at once, or where the listener hears of a phase. Collective. Null: nothing.
+  std::function<std::unique_ptr<PlaceListener>(int rank, Trainer& trainer)> befall{};
 };
 
 class Scribe : public RunObserver {
@@ -51,6 +53,7 @@ class Scribe : public RunObserver {
   void on_stretch(const StretchReport& report) override {
     text += fmt::format("step {}: {}\n", report.step, words(report.train));
   }
+  void on_skipped(const SkippedReport& report) override { text += fmt::format("step {}: left out\n", report.step); }
   void on_epoch(const EpochReport& report) override {
     text += fmt::format("epoch {}: {}; test {}\n", report.epoch, words(report.train),
                         words(report.test.value_or(LossSums{})));
@@ -80,16 +83,21 @@ inline std::string follow(const Course& course, World& world, const DataPair& da
   std::int64_t replayed = 0;
   std::size_t stopped = 0;
   RunEnd end = RunEnd::stopped;
+  Whereabouts whereabouts;
   try {
     while (end == RunEnd::stopped) {
       Trainer trainer({.backend = *backend,
                        .communicator = *communicator,
                        .network = network,
                        .train = *data.train,
-                       .test = data.test.get()},
+                       .test = data.test.get(),
+                       .whereabouts = &whereabouts},
                       options, {});
       if (scribe.left) trainer.restore(*scribe.left);
+      const auto listener = course.befall ? course.befall(world.rank(), trainer) : nullptr;
+      if (listener) whereabouts.add(*listener);
       end = trainer.run(scribe);
+      if (listener) whereabouts.remove(*listener);
       replayed += trainer.replayed_steps();
       if (end == RunEnd::stopped) {
         ++stopped;

@@ -10,14 +10,16 @@
 namespace tutti {
 
 struct RankRun {
-  RankRun(World& world, const NetworkSpec& model, const DataPair& data, const TrainerOptions& options)
+  RankRun(World& world, const NetworkSpec& model, const DataPair& data, const TrainerOptions& options,
+          Whereabouts* whereabouts = nullptr)
       : communicator(make_mpi_ring_communicator(world, {})),
         network(model, data.train->info().image, data.train->info().classes),
         trainer({.backend = *backend,
                  .communicator = *communicator,
                  .network = network,
                  .train = *data.train,
-                 .test = data.test.get()},
+                 .test = data.test.get(),
+                 .whereabouts = whereabouts},
                 options, {}) {}
 
   std::unique_ptr<Backend> backend = make_cpu_backend();

@@ -65,8 +65,8 @@ class Rank {
       }
       Step& now = played.emplace_back();
       for (int time = 0; time < times; ++time) {
-        team.play({.batches = batches, .step = step, .counts = time == 0},
-                  [&](std::int64_t final) { now.ready.push_back(final); });
+        if (time > 0) team.take_back();
+        team.play({.batches = batches, .step = step}, [&](std::int64_t final) { now.ready.push_back(final); });
       }
       now.gradients = total;
     }

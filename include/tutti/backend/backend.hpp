@@ -62,6 +62,22 @@ struct TrustFactors {
   Tensor factors;  // f32 [n]
 };
 
+// A tensor of f32, i32 or i64, and the start of its digest (base/digest.hpp).
+struct DigestedTensor {
+  Tensor values;
+  std::uint64_t start = 0;
+};
+
+// For NaN and infinity among elements place .. place + n - 1 of a block that is cut into slices as for sums by way of
+// integers. All tensors are in this processor's memory.
+struct NotFiniteSearch {
+  Tensor values;           // f32 [n]
+  Tensor ends;             // i64 [slices], ascending: the element of the block behind each slice
+  std::int64_t place = 0;  // of values in the block
+  Tensor found;            // i32 [1]: raised to slices - s, where s is the first slice, counted from 0, that has one
+  Tensor only_if{};        // i32 [1], or empty: where it is 0 nothing is looked at
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -106,6 +122,7 @@ class Backend {
   virtual void to_fixed_point(Stream& stream, const FixedPointGrid& grid, const ToFixedPoint& request) = 0;
   virtual void from_fixed_point(Stream& stream, const FixedPointGrid& grid, const FromFixedPoint& request) = 0;
   // Asynchronous.
+  virtual void find_not_finite(Stream& stream, const NotFiniteSearch& search) = 0;
   virtual void sgd_step(Stream& stream, const SgdStep& step) = 0;
   virtual void adamw_step(Stream& stream, const AdamWStep& step) = 0;
   // The sum of squares of each f32 tensor into f64 [tensors.size()]: added in f64 over fixed blocks of 4,096 elements,
@@ -118,6 +135,8 @@ class Backend {
   // Asynchronous.
   virtual void clip_factor(Stream& stream, const Tensor& squares, double most, const Tensor& factor) = 0;
   virtual void trust_factors(Stream& stream, const TrustFactors& request) = 0;
+  // Adds to each of `digests`, i64 [tensors.size()], the digest of a tensor, as base/digest.hpp has it. Asynchronous.
+  virtual void add_digests(Stream& stream, std::span<const DigestedTensor> tensors, const Tensor& digests) = 0;
 
   // A dense f32 batch in canonical order: what a loader delivers and a network's first layer takes.
   virtual ActivationSpec plain_activation(const Shape& shape) = 0;

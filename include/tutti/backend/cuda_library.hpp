@@ -46,6 +46,8 @@ struct CudaLibrary {
   // Works without a driver and without a device.
   CudaInventory (*query)() = nullptr;
   std::unique_ptr<Backend> (*make_backend)(const CudaOptions& options) = nullptr;
+  // Of a device's memory, what nobody holds. Makes the device ready for use.
+  std::int64_t (*free_bytes)(int device) = nullptr;
 };
 
 extern "C" const CudaLibrary& tutti_cuda_library();

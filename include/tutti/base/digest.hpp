@@ -25,6 +25,12 @@ constexpr std::uint64_t hash64(std::string_view text) {
   return mix64(hash);
 }
 
+inline constexpr std::uint64_t kDigestStride = 0x9E3779B97F4A7C15u;
+// What all bits of a tensor, or of a piece with `first` elements before it, are added to besides their place in it.
+constexpr std::uint64_t digest_start(std::string_view name, std::uint64_t first = 0) {
+  return hash64(name) + first * kDigestStride;
+}
+
 std::uint64_t digest(std::string_view name, std::span<const float> values);
 std::uint64_t digest(std::string_view name, std::span<const double> values);
 // Of a piece of a long tensor, whose digest is the sum over its pieces: `first` elements lie before it.

@@ -14,6 +14,7 @@
 //   /progress/epoch                    i64 scalar: whole epochs done
 //   /progress/step_in_epoch            i64 scalar: steps done of the epoch under way
 //   /progress/step                     i64 scalar: steps done in all
+//   /progress/skipped_steps            i64 scalar: of them, those that have changed nothing; absent where none has
 //   /progress/samples_in_epoch         i64 scalar: of the epoch's order, taken by these steps
 //   /progress/carried_over             i64 scalar: samples at the front of that order that earlier epochs left over
 //   /progress/planned_steps            i64 scalar: of the whole run

@@ -31,6 +31,7 @@ struct TrainProgress {
   std::int64_t epoch = 0;             // whole epochs done
   std::int64_t step_in_epoch = 0;     // steps done of the epoch that is under way
   std::int64_t step = 0;              // steps done in all
+  std::int64_t skipped_steps = 0;     // of them, those that have changed nothing
   std::int64_t samples_in_epoch = 0;  // of the epoch's order, taken by these steps: where the next one begins
   std::int64_t carried_over = 0;      // samples at the front of that order that earlier epochs dealt to no step
   std::int64_t planned_steps = 0;     // what a schedule over the whole run goes by

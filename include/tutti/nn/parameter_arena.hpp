@@ -26,7 +26,8 @@ struct ParameterSlice {
 // Where each parameter lies in a block of f32 elements; slices are padded to 64 bytes.
 class ParameterLayout {
  public:
-  // Appends a slice and returns its number. All statistics come after all else.
+  // Appends a slice and returns its number. All statistics come after all else. Throws an input error when there are
+  // too many elements to count.
   int add(std::string name, ParameterKind kind, const Shape& shape);
 
   const std::vector<ParameterSlice>& slices() const noexcept { return slices_; }
@@ -55,6 +56,8 @@ Tensor slice_of(const Tensor& block, const ParameterSlice& slice);
 // The values of some slices of a block in host memory. Waits for the stream.
 std::vector<std::vector<float>> read_slices(Backend& backend, Stream& stream, const Tensor& block,
                                             std::span<const ParameterSlice> slices);
+// The digest of each tensor. Waits for the stream.
+std::vector<std::uint64_t> digests_of(Backend& backend, Stream& stream, std::span<const DigestedTensor> tensors);
 // The sum of the digests of these slices under their names; padding does not count. Waits for the stream.
 std::uint64_t digest_of(Backend& backend, Stream& stream, const Tensor& block, std::span<const ParameterSlice> slices);
 

@@ -8,11 +8,19 @@
 //   {"event":"step","step":50,"train_loss":..,"train_acc":..,"lr":..}     means since the last such record, or a resume
 //   {"event":"digest","step":50,"weights":"..","gradients":"..","optimizer":"..","statistics":".."}
 //                                                                     statistics only where the network has any
+//   {"event":"divergence","step":50,"equal_after":40,"ranks":[2],"tensors":["parameters/conv1/weight"],"heals":true}
+//                                                  equal_after null where replicas were never shown to be equal
+//   {"event":"time","epoch":1,"step":235,"seconds":..,"data":..,"compute":..,"communication":..,"waiting":..,
+//    "evaluation":..,"checkpoint":..,"other":..,"worst":{"rank":2,"host":"n1","phase":"data","seconds":..},
+//    "ranks":[{"data":..,..},..]}     where the time since the last such record went: seconds, means over the ranks, and
+//                                     rank by rank up to 64; worst, null for one rank, kept each other waiting so long
+//   {"event":"skipped","step":50,"rank":0,"tensor":"conv1/weight"}       of a step that has changed nothing
 //   {"event":"checkpoint","step":50,"file":"step-00000050.h5","bytes":..,"seconds":..,"stall_seconds":..}
 //                               of every attempt to save, written by the program; one that failed has "failure", too
 
 #include "tutti/storage/line_file.hpp"
 #include "tutti/train/run_observer.hpp"
+#include "tutti/watch/time_report.hpp"
 
 #include <string>
 
@@ -28,6 +36,9 @@ class MetricsLog {
   void write(const EpochReport& report);
   void write(const StretchReport& report);
   void write(const DigestReport& report);
+  void write(const DivergenceReport& report);
+  void write(const EpochEnd& end, const TimeReport& time);
+  void write(const SkippedReport& report);
 
  private:
   LineFile file_;

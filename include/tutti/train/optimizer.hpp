@@ -33,7 +33,7 @@ struct OptimizerSlot {
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
-  // Updates the weights that this rank owns, from their gradients; `step` counts the steps of the run from 1.
+  // Updates the weights that this rank owns, from their gradients; `step` counts such updates of the run from 1.
   // Collective: norms are added up over the ranks. Asynchronous.
   virtual void apply(Stream& stream, const ParameterArena& arena, double learning_rate, std::int64_t step) = 0;
   // Empty for an optimizer without state.

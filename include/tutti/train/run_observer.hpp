@@ -26,6 +26,12 @@ struct EpochReport {
   double images_per_second() const { return seconds > 0 ? static_cast<double>(train.samples) / seconds : 0; }
 };
 
+// The whole epoch, or the stretch of it that a run has seen, with its evaluation and its checkpoint.
+struct EpochEnd {
+  std::int64_t epoch = 0;  // counted from 1
+  std::int64_t step = 0;   // steps done in the run
+};
+
 // The steps since the last such report.
 struct StretchReport {
   std::int64_t step = 0;
@@ -55,6 +61,24 @@ struct SampleReport {
   std::vector<std::vector<std::int64_t>> parts;
 };
 
+// Replicas that should be equal are not, after so many steps of the run.
+struct DivergenceReport {
+  std::int64_t step = 0;
+  std::optional<std::int64_t> equal_after{};  // steps; none: they never were
+  std::vector<std::string> tensors{};         // that differ: as in a checkpoint, with their group
+  std::vector<int> ranks{};                   // that hold them otherwise than most; all, where most do not agree
+  bool heals = false;                         // the run goes on from equal_after, or else it ends
+  std::string text;                           // all of this in words
+};
+
+// A step that has changed nothing, since a loss or gradient in it was not finite.
+struct SkippedReport {
+  std::int64_t step = 0;
+  int rank = 0;         // the first that met it
+  std::string tensor;   // "conv1/weight": a weight's or a gradient's; or "loss"
+  std::string finding;  // in words
+};
+
 // What the run is to do after a step besides what its options say.
 enum class BoundaryWish { go_on, save, save_and_stop };
 
@@ -66,11 +90,16 @@ class RunObserver {
   virtual void on_samples(const SampleReport&) {}  // of options that ask for it
   virtual void on_step(const StepProgress&) {}
   virtual void on_note(const std::string&) {}
+  virtual void on_skipped(const SkippedReport&) {}
   virtual void on_stretch(const StretchReport&) {}
   virtual void on_digest(const DigestReport&) {}
   virtual void on_epoch(const EpochReport&) {}
+  // Steps after equal_after will be told of once more where it heals.
+  virtual void on_divergence(const DivergenceReport&) {}
   // The state's arrays are those of TrainerOptions::file_share alone. Copying it took so long.
   virtual void on_checkpoint(TrainState, double /*copy_seconds*/) {}
+  // Nothing is under way on the processor.
+  virtual void on_epoch_left(const EpochEnd&) {}
 };
 
 }  // namespace tutti

@@ -35,6 +35,7 @@ struct TrainerParts {
   const Dataset& train;
   const Dataset* test = nullptr;
   Whereabouts* whereabouts = nullptr;
+  std::vector<std::string> hosts{};  // by rank, for messages that name one; empty: not told
 };
 
 struct PartMapOptions {

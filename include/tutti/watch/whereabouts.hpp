@@ -4,6 +4,7 @@
 // and ends. It draws no conclusions.
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -22,6 +23,7 @@ enum class Phase : std::uint32_t {
   reports,     // between two steps
   ending,
 };
+inline constexpr std::size_t kPhases = 11;
 const char* name_of(Phase phase);
 
 struct Place {
@@ -72,6 +74,15 @@ class Whereabouts {
   // Ends one phase and begins the next, also one of the same name.
   void enter(Phase phase) { move_to({place_.step, phase}); }
   void begin_step(std::int64_t step, Phase phase) { move_to({step, phase}); }
+  // Waits in `action` for all ranks, within a phase that goes on afterwards.
+  template <class Action>
+  auto meet(Action action) {
+    const Phase within = place_.phase;
+    enter(Phase::waiting);
+    auto result = action();
+    enter(within);
+    return result;
+  }
   // There is progress within the phase: a layer, a chunk.
   void sign() { slot_->signs.fetch_add(1, std::memory_order_relaxed); }
 

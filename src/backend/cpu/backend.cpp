@@ -1,6 +1,8 @@
 #include "tutti/backend/backend.hpp"
 
 #include "backend/cpu/check.hpp"
+#include "backend/cpu/digest.hpp"
+#include "backend/cpu/finite.hpp"
 #include "backend/cpu/fixed_point.hpp"
 #include "backend/cpu/flat.hpp"
 #include "backend/cpu/layers.hpp"
@@ -41,6 +43,7 @@ class CpuBackend final : public Backend {
   void sum_runs(Stream&, const Tensor& values, const Tensor& ends, const Tensor& sums) override {
     cpu::sum_runs(values, ends, sums);
   }
+  void find_not_finite(Stream&, const NotFiniteSearch& search) override { cpu::find_not_finite(search); }
   void sgd_step(Stream&, const SgdStep& step) override { cpu::sgd_step(step); }
   void adamw_step(Stream&, const AdamWStep& step) override { cpu::adamw_step(step); }
   void sum_squares(Stream&, std::span<const Tensor> tensors, const Tensor& sums) override {
@@ -50,6 +53,9 @@ class CpuBackend final : public Backend {
     cpu::clip_factor(squares, most, factor);
   }
   void trust_factors(Stream&, const TrustFactors& request) override { cpu::trust_factors(request); }
+  void add_digests(Stream&, std::span<const DigestedTensor> tensors, const Tensor& digests) override {
+    cpu::add_digests(tensors, digests);
+  }
 
   ActivationSpec plain_activation(const Shape& shape) override {
     return cpu::activation_of(shape, cpu::plain(cpu::dims_of(shape)));

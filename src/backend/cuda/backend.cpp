@@ -7,6 +7,7 @@
 #include "backend/cuda/converting_layer.hpp"
 #include "backend/cuda/convolution.hpp"
 #include "backend/cuda/device_query.hpp"
+#include "backend/cuda/digest.hpp"
 #include "backend/cuda/fixed_point.hpp"
 #include "backend/cuda/flat.hpp"
 #include "backend/cuda/format.hpp"
@@ -83,6 +84,9 @@ class CudaBackend final : public Backend {
   void from_fixed_point(Stream& stream, const FixedPointGrid& grid, const FromFixedPoint& request) override {
     cuda::from_fixed_point(as_cuda_stream(stream), grid, request);
   }
+  void find_not_finite(Stream& stream, const NotFiniteSearch& search) override {
+    cuda::find_not_finite(as_cuda_stream(stream), search);
+  }
   void sgd_step(Stream& stream, const SgdStep& step) override { cuda::sgd_step(as_cuda_stream(stream), step); }
   void adamw_step(Stream& stream, const AdamWStep& step) override { cuda::adamw_step(as_cuda_stream(stream), step); }
   void sum_squares(Stream& stream, std::span<const Tensor> tensors, const Tensor& sums) override {
@@ -96,6 +100,9 @@ class CudaBackend final : public Backend {
   }
   void trust_factors(Stream& stream, const TrustFactors& request) override {
     cuda::trust_factors(as_cuda_stream(stream), request);
+  }
+  void add_digests(Stream& stream, std::span<const DigestedTensor> tensors, const Tensor& digests) override {
+    cuda::add_digests(as_cuda_stream(stream), tensors, digests);
   }
 
   ActivationSpec plain_activation(const Shape& shape) override { return plain_activation_of(shape); }

@@ -74,4 +74,12 @@ CudaInventory query_devices() {
   return inventory;
 }
 
+std::int64_t free_bytes(int device) {
+  check(cudaSetDevice(device));
+  std::size_t free = 0;
+  std::size_t total = 0;
+  check(cudaMemGetInfo(&free, &total));
+  return static_cast<std::int64_t>(free);
+}
+
 }  // namespace tutti::cuda

@@ -6,5 +6,7 @@
 namespace tutti::cuda {
 
 CudaInventory query_devices();
+// As CudaLibrary says.
+std::int64_t free_bytes(int device);
 
 }  // namespace tutti::cuda

@@ -6,6 +6,7 @@
 #include "backend/cuda/device_tensor.hpp"
 #include "backend/cuda/flat_kernels.hpp"
 #include "backend/cuda/native.hpp"
+#include "backend/requirements.hpp"
 
 #include <fmt/format.h>
 
@@ -86,6 +87,18 @@ void add(CudaStream& stream, const Tensor& to, const Tensor& from) {
 
 void blend(CudaStream& stream, const Tensor& to, const Tensor& from, float share) {
   launch_blend(native(stream), {device_f32(to), device_f32(from), 1 - share, share}, extent_of("blending", {to, from}));
+}
+
+void find_not_finite(CudaStream& stream, const NotFiniteSearch& search) {
+  require_search(search);
+  launch_search(native(stream),
+                {.values = device_f32(search.values),
+                 .ends = device_i64(search.ends),
+                 .slices = search.ends.elements(),
+                 .place = search.place,
+                 .found = device_i32(search.found),
+                 .only_if = search.only_if.data == nullptr ? nullptr : device_i32(search.only_if)},
+                extent_of("looking at", {search.values}));
 }
 
 void sgd_step(CudaStream& stream, const SgdStep& step) {

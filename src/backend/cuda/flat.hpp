@@ -14,6 +14,7 @@ void copy(CudaStream& stream, const Tensor& to, const Tensor& from);
 void fill_zero(CudaStream& stream, const Tensor& tensor);
 void add(CudaStream& stream, const Tensor& to, const Tensor& from);
 void blend(CudaStream& stream, const Tensor& to, const Tensor& from, float share);
+void find_not_finite(CudaStream& stream, const NotFiniteSearch& search);
 void sgd_step(CudaStream& stream, const SgdStep& step);
 void adamw_step(CudaStream& stream, const AdamWStep& step);
 void sum_squares(CudaStream& stream, std::span<const Tensor> tensors, const Tensor& sums);

@@ -43,6 +43,33 @@ __device__ void step(const BlendElements& work, std::int64_t at) {
   store(work.to, at, to);
 }
 
+// The first slice that ends behind the element.
+__device__ std::int64_t slice_of(const SearchElements& work, std::int64_t element) {
+  std::int64_t first = 0;
+  for (std::int64_t last = work.slices; first < last;) {
+    const std::int64_t middle = (first + last) / 2;
+    if (work.ends[middle] <= element) {
+      first = middle + 1;
+    } else {
+      last = middle;
+    }
+  }
+  return first;
+}
+
+template <int kSize>
+__device__ void step(const SearchElements& work, std::int64_t at) {
+  constexpr int kInfinity = 0x7F800000;
+  if (work.only_if != nullptr && *work.only_if == 0) return;
+  const Run<kSize> values = load<kSize>(work.values, at);
+  for (int i = 0; i < kSize; ++i) {
+    if ((__float_as_int(values.values[i]) & 0x7FFFFFFF) < kInfinity) continue;
+    const auto from_end = static_cast<int>(work.slices - slice_of(work, work.place + at + i));
+    if (*work.found < from_end) atomicMax(work.found, from_end);
+    return;
+  }
+}
+
 template <int kSize>
 __device__ void step(const SgdElements& work, std::int64_t at) {
   const float gradient_factor = factor_at(work.gradient_factor);
@@ -204,6 +231,10 @@ void launch_add(cudaStream_t stream, const AddElements& work, const FlatExtent& 
 }
 
 void launch_blend(cudaStream_t stream, const BlendElements& work, const FlatExtent& extent) {
+  launch_steps(stream, work, extent);
+}
+
+void launch_search(cudaStream_t stream, const SearchElements& work, const FlatExtent& extent) {
   launch_steps(stream, work, extent);
 }
 

@@ -22,6 +22,15 @@ struct BlendElements {
   float share;
 };
 
+struct SearchElements {
+  const float* values;
+  const std::int64_t* ends;
+  std::int64_t slices;
+  std::int64_t place;
+  std::int32_t* found;
+  const std::int32_t* only_if;  // or null
+};
+
 struct SgdElements {
   float* weights;
   const float* gradients;
@@ -51,6 +60,7 @@ struct FlatExtent {
 // All asynchronous.
 void launch_add(cudaStream_t stream, const AddElements& work, const FlatExtent& extent);
 void launch_blend(cudaStream_t stream, const BlendElements& work, const FlatExtent& extent);
+void launch_search(cudaStream_t stream, const SearchElements& work, const FlatExtent& extent);
 void launch_sgd(cudaStream_t stream, const SgdElements& work, const FlatExtent& extent);
 void launch_adamw(cudaStream_t stream, const AdamWElements& work, const FlatExtent& extent);
 

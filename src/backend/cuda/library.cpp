@@ -6,7 +6,8 @@
 namespace tutti {
 
 extern "C" const CudaLibrary& tutti_cuda_library() {
-  static const CudaLibrary library{.query = cuda::query_devices, .make_backend = cuda::make_backend};
+  static const CudaLibrary library{
+      .query = cuda::query_devices, .make_backend = cuda::make_backend, .free_bytes = cuda::free_bytes};
   return library;
 }
 

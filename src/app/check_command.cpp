@@ -1,0 +1,242 @@
+#include "check_command.hpp"
+
+#include "tutti/checkpoint/checkpoint_store.hpp"
+#include "tutti/nn/model_file.hpp"
+#include "tutti/storage/whole_file.hpp"
+
+#include "assemble.hpp"
+#include "checkpoint_choice.hpp"
+#include "cuda_loader.hpp"
+#include "option_table.hpp"
+#include "preflight/brief.hpp"
+#include "preflight/cards.hpp"
+#include "preflight/load.hpp"
+#include "preflight/memory.hpp"
+#include "preflight/out_folder.hpp"
+#include "processors.hpp"
+#include "resolve_options.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <span>
+#include <sstream>
+#include <string>
+
+namespace tutti {
+namespace {
+
+constexpr double kMebi = 0x1p20;
+
+std::string several(std::size_t count, const char* noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
+class Check {
+ public:
+  Check(World& world, const Invocation& invocation, const Findings& before)
+      : world_(world), given_(invocation.given), hosts_(all_gather_text(world, world.host())), findings_(before) {
+    assembly_.config = invocation.run;
+  }
+
+  void run();
+  ExitStatus tell(const std::string& json) const;
+
+ private:
+  RunConfig& config() { return assembly_.config; }
+  void go_on_with_rank_0s_options();
+  void look_at_checkpoint();
+  void look_at_gpus(const ChosenProcessor& processor);
+  void look_at_memory(const ChosenProcessor& processor);
+  std::string ready_text() const;
+  void write_json(const std::string& path, const std::string& verdict) const;
+
+  World& world_;
+  std::set<std::string> given_;
+  Hosts hosts_;
+  Findings findings_;
+  Assembly assembly_;
+  Machine machine_;
+  std::optional<LoadedCheckpoint> resumed_;
+  MemoryEstimate estimate_;  // zeros: something stood in the way
+  std::int64_t most_memory_ = 0;
+};
+
+// So that all of them come to the same collectives from here on.
+void Check::go_on_with_rank_0s_options() {
+  RunConfig first;
+  std::set<std::string> read;
+  const bool resume = config().resume;
+  const std::string facts = broadcast_text(world_, fmt::format("{:d} {}", resume, fmt::join(given_, " ")), 0);
+  read_config_text(broadcast_text(world_, config_text(config()), 0), "rank 0", first, read);
+  std::istringstream words(facts);
+  words >> first.resume;
+  given_.clear();
+  for (std::string name; words >> name;) given_.insert(name);
+  first.data = config().data;  // hosts may have theirs elsewhere: its digest counts
+  first.test_data = config().test_data;
+  config() = first;
+}
+
+void Check::look_at_checkpoint() {
+  if (config().out.empty()) return;
+  findings_.attempt([&] {
+    const CheckpointStore store(config().out + "/checkpoints");
+    resumed_ = store.newest(world_, Log(world_.rank(), world_.host(), true), Damaged::left);
+    if (!resumed_) return;
+    run_agreed(world_,
+               [&] { config() = merge_for_resume(config(), given_, resumed_->state.configuration, resumed_->path); });
+  });
+}
+
+void Check::look_at_gpus(const ChosenProcessor& processor) {
+  if (config().device == "cpu") return;
+  findings_.add(gather(world_, judge_cards({.device = config().device,
+                                            .note = processor.note,
+                                            .has_card = machine_.has_nvidia_card(),
+                                            .has_driver = machine_.has_nvidia_driver(),
+                                            .inventory = look_for_gpus(config().device)})));
+}
+
+void Check::look_at_memory(const ChosenProcessor& processor) {
+  const bool on_gpu = processor.is_gpu();
+  estimate_ = estimate_memory({.network = *assembly_.network,
+                               .options = assembly_.options,
+                               .config = config(),
+                               .rank = world_.rank(),
+                               .ranks = world_.size(),
+                               .test_samples = assembly_.data.test ? assembly_.data.test->info().samples : 0});
+  const std::int64_t of_host = on_gpu ? estimate_.copies : estimate_.together();
+  MemoryAtHand memory{.host = world_.host(),
+                      .local_ranks = world_.local_size(),
+                      .host_bytes = sum_over_host(world_, hosts_, of_host),
+                      .available = machine_.memory_available(),
+                      .group_left = machine_.group_limits().memory_left,
+                      .device_bytes = estimate_.network};
+  findings_.attempt([&] {
+    run_agreed(world_, [&] {
+      if (on_gpu) memory.device_free = load_cuda_libraries().cuda.free_bytes(processor.device);
+    });
+  });
+  most_memory_ = memory.available.value_or(0);
+  if (memory.group_left) most_memory_ = std::min(most_memory_, *memory.group_left);
+  Findings mine = judge_memory(memory);
+  mine.add(judge_limits(process_limits(), {.local_ranks = world_.local_size(),
+                                           .on_gpu = on_gpu,
+                                           .has_fast_network = machine_.has_fast_network(),
+                                           .memory_bytes = of_host,
+                                           .file_bytes = config().out.empty() ? 0 : estimate_.checkpoint}));
+  findings_.add(gather(world_, mine));
+}
+
+void Check::run() {
+  std::vector<Claim> options = option_claims(config());
+  findings_.add(compare(world_, options));
+  findings_.add(preflight_in_brief(world_, config()));
+  go_on_with_rank_0s_options();
+  findings_.attempt([&] { run_agreed(world_, [&] { refuse_without_out(config()); }); });
+  if (config().resume) look_at_checkpoint();
+  const bool can_read = findings_.attempt([&] { run_agreed(world_, [&] { refuse_unknown_words(config()); }); });
+
+  std::optional<NetworkSpec> model;
+  findings_.attempt([&] {
+    run_agreed(world_, [&] {
+      model = resumed_ ? parse_model(resumed_->state.model, "the checkpoint's model") : choose_model(config().model);
+    });
+  });
+  assembly_.cores = count_cores(world_);
+  ChosenProcessor processor;
+  const Log silent(world_.rank(), world_.host(), true);
+  const bool has_processor =
+      can_read && findings_.attempt([&] { processor = choose_processor(world_, config(), silent); });
+  if (can_read) look_at_gpus(processor);
+  const bool has_ranks = can_read && findings_.attempt([&] { settle_ranks(world_, assembly_, processor.all_on_gpus); });
+  const bool has_data = findings_.attempt([&] { settle_data(world_, assembly_); });
+  if (resumed_ && has_data) {
+    findings_.attempt([&] { refuse_other_data(*resumed_, config().data, assembly_.data_digest); });
+  } else if (!resumed_ && !config().init_from.empty()) {
+    findings_.attempt([&] { load_named_checkpoint(world_, config().init_from, silent); });
+  }
+  const bool has_network = model && has_ranks && has_data &&
+                           findings_.attempt([&] { settle_network(world_, assembly_, *model, processor.is_gpu()); });
+  if (has_network) {
+    findings_.add(compare(world_, assembly_claims(assembly_)));
+    findings_.add(judge_load(world_, assembly_));
+    look_at_memory(processor);
+  } else if (can_read && model) {
+    findings_.attempt([&] { run_agreed(world_, [&] { resolve_options(config(), *model); }); });
+  }
+  if (has_processor && has_ranks) {
+    findings_.attempt([&] { run_agreed(world_, [&] { choose_communicator(world_, config(), processor, true); }); });
+  }
+  if (!config().out.empty()) findings_.add(judge_out_folder(world_, config(), estimate_.checkpoint));
+}
+
+std::string Check::ready_text() const {
+  const std::set<std::string> hosts(hosts_.begin(), hosts_.end());
+  const Assembly& made = assembly_;
+  const DatasetInfo& data = made.data.train->info();
+  return fmt::format("{} on {}, {} of {} cores, about {:.1f} MiB a rank of {:.1f} GiB, {} with {} training images",
+                     several(hosts_.size(), "rank"), several(hosts.size(), "host"), made.busy_cores(world_),
+                     made.cores.usable, static_cast<double>(estimate_.together()) / kMebi,
+                     static_cast<double>(most_memory_) / 0x1p30, data.name, data.samples);
+}
+
+void Check::write_json(const std::string& path, const std::string& verdict) const {
+  run_agreed(world_, [&] {
+    if (world_.rank() != 0 || path.empty()) return;
+    nlohmann::ordered_json list = nlohmann::ordered_json::array();
+    for (const Finding& finding : findings_.all()) {
+      const bool doomed = finding.severity == Severity::doomed;
+      list.push_back({{"severity", doomed ? "doomed" : "warning"}, {"text", finding.text}, {"ranks", finding.ranks}});
+    }
+    const std::string json = nlohmann::ordered_json{{"verdict", verdict},
+                                                    {"ranks", world_.size()},
+                                                    {"hosts", hosts_},
+                                                    {"bytes_per_rank", estimate_.together()},
+                                                    {"checkpoint_bytes", estimate_.checkpoint},
+                                                    {"findings", list}}
+                                 .dump(2, ' ', false, nlohmann::json::error_handler_t::replace) +
+                             "\n";
+    write_whole(path, std::as_bytes(std::span(json)));
+  });
+}
+
+ExitStatus Check::tell(const std::string& json) const {
+  const std::size_t doomed = findings_.count(Severity::doomed);
+  const std::size_t warnings = findings_.count(Severity::warning);
+  if (world_.rank() == 0) {
+    for (const Finding& finding : findings_.all()) {
+      fmt::print("{}: {}\n", finding.severity == Severity::doomed ? "doomed" : "warning", line_of(finding, hosts_));
+    }
+    fmt::print("{}; {}\n",
+               doomed > 0 ? fmt::format("doomed: {}", several(doomed, "finding")) : "ready: " + ready_text(),
+               several(warnings, "warning"));
+  }
+  write_json(json, doomed > 0 ? "doomed" : "ready");
+  return doomed > 0 ? ExitStatus::answer_is_no : ExitStatus::done;
+}
+
+ExitStatus check_from(World& world, const Invocation& invocation, const Findings& before) {
+  Check check(world, invocation, before);
+  check.run();
+  return check.tell(invocation.json);
+}
+
+}  // namespace
+
+ExitStatus check_command(World& world, const Invocation& invocation) { return check_from(world, invocation, {}); }
+
+ExitStatus check_alone(const Invocation& invocation, const Error& failure) {
+  if (launcher_rank() != 0) return ExitStatus::done;  // the first one's status is the job's
+  Findings found;
+  found.doom(failure.source(), failure.describe());
+  const auto world = make_solo_world();
+  return check_from(*world, invocation, found);
+}
+
+}  // namespace tutti

@@ -1,0 +1,109 @@
+#include "agreement.hpp"
+
+#include "tutti/backend/backend.hpp"
+#include "tutti/base/crc32c.hpp"
+#include "tutti/base/version.hpp"
+#include "tutti/storage/array_file.hpp"
+#include "tutti/storage/whole_file.hpp"
+
+#include "../cuda_loader.hpp"
+#include "../option_table.hpp"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <map>
+#include <sstream>
+#include <system_error>
+
+namespace tutti {
+namespace {
+
+constexpr const char* kSame = "give all ranks the same";
+
+std::string content_of(const std::string& path) {
+  std::error_code absent;
+  if (!std::filesystem::exists(path, absent)) return "none";
+  const auto bytes = read_whole(path);
+  return fmt::format("{} bytes {:08x}", bytes.size(), crc32c(bytes));
+}
+
+// Equal on one host for one and the same file.
+std::string place_of(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) return "none";
+  return fmt::format("{}:{}", status.st_dev, status.st_ino);
+}
+
+std::vector<Claim> file_claims(std::string (*text_of)(const std::string& path)) {
+  const std::string remedy = "install one build where all hosts find it, and start that";
+  return {{"program file", text_of("/proc/self/exe"), remedy},
+          {"libtutti.so", text_of(library_path()), remedy},
+          {"libtutti_cuda.so", text_of(cuda_library_path()), remedy}};
+}
+
+}  // namespace
+
+std::vector<Claim> option_claims(RunConfig config) {
+  std::vector<Claim> claims;
+  for (const RunOption& option : run_options(config)) {
+    if (option.use != OptionUse::fixed && option.use != OptionUse::changeable) continue;
+    if (option.name == "device") continue;  // judged by choose_communicator()
+    claims.push_back({"--" + option.name, value_text(option), kSame});
+  }
+  return claims;
+}
+
+std::vector<Claim> way_claims(const RunConfig& config) {
+  return {{"--out", fmt::format("'{}'", config.out), kSame},
+          {"--resume", config.resume ? "'true'" : "'false'", kSame},
+          {"--dry-run", config.dry_run ? "'true'" : "'false'", kSame},
+          {"--rehearse", fmt::format("'{}'", config.rehearse), kSame}};
+}
+
+std::vector<Claim> version_claims(const std::string& description) {
+  const std::string remedy = "load the same modules on all hosts";
+  return {{"version of Tutti", std::string(version()), remedy},
+          {"MPI library", description, remedy},
+          {"compute library", cpu_library_version(), remedy},
+          {"HDF5", array_library_version(), remedy}};
+}
+
+Findings compare(World& world, const std::vector<Claim>& claims) {
+  std::string mine;
+  for (const Claim& claim : claims) mine += claim.value + "\n";
+  const auto all = all_gather_text(world, mine);
+  std::vector<std::istringstream> lines(all.begin(), all.end());
+  Findings findings;
+  for (const Claim& claim : claims) {
+    std::map<std::string, std::vector<int>> ranks_by_value;
+    std::string expected;
+    for (std::size_t rank = 0; rank < lines.size(); ++rank) {
+      std::string value;
+      std::getline(lines[rank], value);
+      if (rank == 0) expected = value;
+      if (value != expected) ranks_by_value[value].push_back(static_cast<int>(rank));
+    }
+    for (const auto& [value, ranks] : ranks_by_value) {
+      findings.doom(ErrorSource::input,
+                    fmt::format("{} {} another {} than rank 0, {} against {}: {}", ranks_text(ranks),
+                                ranks.size() == 1 ? "has" : "have", claim.what, value, expected, claim.remedy));
+    }
+  }
+  return findings;
+}
+
+Findings compare_programs(World& world) {
+  const bool on_one_host = world.local_size() == world.size();
+  if (on_one_host && compare(world, file_claims(place_of)).all().empty()) return {};
+  Findings findings;
+  findings.attempt([&] {
+    std::vector<Claim> claims;
+    run_agreed(world, [&] { claims = file_claims(content_of); });
+    findings.add(compare(world, claims));
+  });
+  return findings;
+}
+
+}  // namespace tutti

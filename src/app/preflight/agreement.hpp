@@ -1,0 +1,33 @@
+#pragma once
+// What every rank must have alike, and which ranks have it otherwise.
+
+#include "tutti/comm/world.hpp"
+
+#include "../run_config.hpp"
+#include "finding.hpp"
+
+#include <string>
+#include <vector>
+
+namespace tutti {
+
+// One thing that all ranks must have alike.
+struct Claim {
+  std::string what;
+  std::string value;
+  std::string remedy;
+};
+
+// The options that decide on what is computed, and those that decide which collectives a rank comes to.
+std::vector<Claim> option_claims(RunConfig config);
+std::vector<Claim> way_claims(const RunConfig& config);
+// The libraries' versions; `description` is the world's.
+std::vector<Claim> version_claims(const std::string& description);
+
+// Every claim in which some rank differs from rank 0; all ranks make the same claims. Collective.
+Findings compare(World& world, const std::vector<Claim>& claims);
+
+// The files of the program and its libraries, which are read only where they are not one and the same. Collective.
+Findings compare_programs(World& world);
+
+}  // namespace tutti

@@ -1,0 +1,54 @@
+#pragma once
+// What stands in a run's way, or will slow it down, found before it starts: one line each, with the remedy. Probes add
+// what they find; gather() makes of every rank's findings the same list on all of them.
+
+#include "tutti/base/error.hpp"
+#include "tutti/comm/world.hpp"
+
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace tutti {
+
+enum class Severity { doomed, warning };
+
+struct Finding {
+  Severity severity = Severity::warning;
+  ErrorSource source = ErrorSource::usage;  // of a doomed one, the status with which a start refuses
+  std::string text;                         // "what is wrong: the remedy"
+  std::vector<int> ranks{};                 // that have it; none: the text says whom it concerns
+  friend bool operator==(const Finding&, const Finding&) = default;
+};
+
+class Findings {
+ public:
+  // One that is there already only gets more ranks.
+  void add(Finding finding);
+  void add(const Findings& others);
+  void doom(ErrorSource source, const std::string& text) { add({Severity::doomed, source, text}); }
+  void warn(const std::string& text) { add({.text = text}); }
+  // Runs what throws alike on all ranks, if it throws; that becomes a finding. Whether it came to its end. Collective.
+  bool attempt(const std::function<void()>& work);
+
+  bool is_doomed() const;
+  std::size_t count(Severity severity) const;
+  // The doomed ones first.
+  const std::vector<Finding>& all() const { return findings_; }
+
+ private:
+  std::vector<Finding> findings_;
+};
+
+// Where the ranks run, for naming them.
+using Hosts = std::vector<std::string>;
+
+// Of what each rank has found by itself, all of it, with its ranks; the same on all of them. Collective.
+Findings gather(World& world, const Findings& mine);
+// "rank 4", "ranks 0-2, 4".
+std::string ranks_text(const std::vector<int>& ranks);
+// "ranks 0-2 on n1: what is wrong: the remedy".
+std::string line_of(const Finding& finding, std::span<const std::string> hosts);
+
+}  // namespace tutti

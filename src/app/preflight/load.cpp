@@ -1,0 +1,168 @@
+#include "load.hpp"
+
+#include "tutti/base/error.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <net/if.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <set>
+
+namespace tutti {
+namespace {
+
+constexpr double kMebi = 0x1p20;
+constexpr std::int64_t kFewLockedBytes = std::int64_t{64} << 20;
+constexpr double kClockSeconds = 1;
+// Of a part with batch norm.
+constexpr std::int64_t kFewSamples = 16;
+
+double clock_seconds() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
+Findings judge_cores(const HostLoad& load) {
+  Findings findings;
+  const Cores& cores = load.cores;
+  if (cores.mine < load.threads && cores.mine < cores.present) {
+    findings.warn(fmt::format(
+        "bound to {} of the host's {} cores, but --threads is {}: start mpirun with --bind-to none, or srun with "
+        "--cpus-per-task {}",
+        cores.mine, cores.present, load.threads, load.threads));
+  }
+  const std::string crowd = fmt::format("{}: {} rank{} compute{} with {} threads", load.host, load.ranks,
+                                        load.ranks == 1 ? "" : "s", load.ranks == 1 ? "s" : "", load.busy_threads);
+  if (load.busy_threads > cores.usable) {
+    const bool is_bound = cores.usable < cores.present;
+    findings.warn(fmt::format("{} on {} of {} cores: {}", crowd, cores.usable, cores.present,
+                              is_bound ? "let the launcher bind them to more, as mpirun --bind-to none does"
+                                       : "start fewer ranks there, or give fewer --threads"));
+  }
+  if (load.quota && static_cast<double>(load.busy_threads) > *load.quota + 0.5) {
+    findings.warn(
+        fmt::format("{}, but their control group allows {:.1f} cores: ask for more (docker --cpus, Slurm's "
+                    "--cpus-per-task), or give fewer --threads",
+                    crowd, *load.quota));
+  }
+  return findings;
+}
+
+Findings judge_waiting(const HostLoad& load, const std::string& mpi_library, const std::string& setting) {
+  Findings findings;
+  const bool yields = setting == "1" || setting == "true";
+  if (load.ranks > load.cores.usable && mpi_library.starts_with("Open MPI") && !yields) {
+    findings.warn(
+        fmt::format("{}: {} ranks on {} cores wait for each other without giving way: export "
+                    "OMPI_MCA_mpi_yield_when_idle=1",
+                    load.host, load.ranks, load.cores.usable));
+  }
+  return findings;
+}
+
+ProcessLimits process_limits() {
+  const auto limit_of = [](auto resource) -> std::optional<std::int64_t> {
+    rlimit limit{};
+    if (::getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return std::nullopt;
+    return static_cast<std::int64_t>(limit.rlim_cur);
+  };
+  return {.address_space = limit_of(RLIMIT_AS),
+          .file_size = limit_of(RLIMIT_FSIZE),
+          .open_files = limit_of(RLIMIT_NOFILE),
+          .locked_memory = limit_of(RLIMIT_MEMLOCK)};
+}
+
+Findings judge_limits(const ProcessLimits& limits, const LimitedNeeds& needs) {
+  Findings findings;
+  if (limits.address_space && needs.memory_bytes > *limits.address_space) {
+    findings.doom(
+        ErrorSource::usage,
+        fmt::format("a rank needs about {:.0f} MiB, and its processes may have {:.0f} (ulimit -v): raise that "
+                    "limit, or give a smaller --batch-size",
+                    static_cast<double>(needs.memory_bytes) / kMebi,
+                    static_cast<double>(*limits.address_space) / kMebi));
+  } else if (limits.address_space && needs.on_gpu) {
+    findings.warn(
+        fmt::format("the address space ends at {:.0f} MiB (ulimit -v), and CUDA sets aside much more than it "
+                    "uses: ulimit -v unlimited",
+                    static_cast<double>(*limits.address_space) / kMebi));
+  }
+  if (limits.file_size && needs.file_bytes > *limits.file_size) {
+    findings.doom(ErrorSource::save, fmt::format("a checkpoint takes about {:.1f} MiB, and files end at {:.1f} (ulimit "
+                                                 "-f): raise that limit",
+                                                 static_cast<double>(needs.file_bytes) / kMebi,
+                                                 static_cast<double>(*limits.file_size) / kMebi));
+  }
+  // Those of the MPI library and its connections, and the other ranks' memory.
+  const std::int64_t files = 128 + 4 * std::int64_t{needs.local_ranks};
+  if (limits.open_files && *limits.open_files < files) {
+    findings.warn(
+        fmt::format("only {} files may be open at once (ulimit -n), and a rank among {} on its host wants {}: "
+                    "raise that limit",
+                    *limits.open_files, needs.local_ranks, files));
+  }
+  if (limits.locked_memory && *limits.locked_memory < kFewLockedBytes && (needs.on_gpu || needs.has_fast_network)) {
+    findings.warn(
+        fmt::format("only {:.1f} MiB may be locked in memory (ulimit -l), which NCCL and fast networks want "
+                    "more of: ulimit -l unlimited",
+                    static_cast<double>(*limits.locked_memory) / kMebi));
+  }
+  return findings;
+}
+
+Findings judge_clocks(const Hosts& hosts, const std::vector<ClockReading>& readings) {
+  Findings findings;
+  std::set<std::string> told{hosts.front()};
+  for (std::size_t rank = 1; rank < hosts.size(); ++rank) {
+    const double ahead = readings[rank].before - readings[0].after;
+    const double behind = readings[0].before - readings[rank].after;
+    if (std::max(ahead, behind) <= kClockSeconds || !told.insert(hosts[rank]).second) continue;
+    findings.warn(
+        fmt::format("the clock of {} is {:.1f} s {} that of {}: let both keep network time (chrony, ntp), or "
+                    "their logs tell another order of events",
+                    hosts[rank], std::max(ahead, behind), ahead > behind ? "ahead of" : "behind", hosts.front()));
+  }
+  return findings;
+}
+
+std::vector<ClockReading> read_clocks(World& world) {
+  const auto before = all_gather_figures(world, {clock_seconds()});
+  const auto after = all_gather_figures(world, {clock_seconds()});
+  std::vector<ClockReading> readings;
+  for (std::size_t rank = 0; rank < before.size(); ++rank) readings.push_back({before[rank][0], after[rank][0]});
+  return readings;
+}
+
+void refuse_missing_interface(const std::string& name) {
+  if (name.empty() || ::if_nametoindex(name.c_str()) != 0) return;
+  std::vector<std::string> names;
+  const std::unique_ptr<struct if_nameindex, decltype(&::if_freenameindex)> all(::if_nameindex(), ::if_freenameindex);
+  for (const auto* one = all.get(); one != nullptr && one->if_name != nullptr; ++one) names.emplace_back(one->if_name);
+  throw Error(ErrorSource::usage, fmt::format("--watch-interface {}: there is no such network interface; choose one of "
+                                              "{}, or leave it out",
+                                              name, fmt::join(names, ", ")));
+}
+
+Findings judge_parts(const RunConfig& config, bool has_batch_norm) {
+  Findings findings;
+  const std::int64_t smallest = config.batch_size / config.parts;
+  if (smallest == 0) {
+    findings.warn(
+        fmt::format("a batch of {} samples leaves {} of {} parts empty: give a larger --batch-size, or fewer "
+                    "--parts or ranks",
+                    config.batch_size, config.parts - config.batch_size, config.parts));
+  } else if (smallest < kFewSamples && has_batch_norm) {
+    findings.warn(
+        fmt::format("batch norm sees parts of {} samples, each alone, and below {} its statistics are noisy: give a "
+                    "larger --batch-size or fewer --parts",
+                    smallest, kFewSamples));
+  }
+  return findings;
+}
+
+}  // namespace tutti

@@ -1,0 +1,64 @@
+#pragma once
+// What a host's ranks ask of its cores, of the limits of their processes and of its clock, against what is there.
+
+#include "tutti/comm/world.hpp"
+
+#include "../cores.hpp"
+#include "../run_config.hpp"
+#include "finding.hpp"
+#include "machine.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tutti {
+
+struct HostLoad {
+  std::string host;
+  int ranks = 1;
+  std::int64_t threads = 1;       // of each part
+  std::int64_t busy_threads = 1;  // of all ranks of the host
+  Cores cores{};                  // of this rank
+  std::optional<double> quota{};  // of cores, by the control group
+};
+Findings judge_cores(const HostLoad& load);
+// Whether ranks that wait in the MPI library leave their core to others; `setting` is Open MPI's, as the environment
+// has it.
+Findings judge_waiting(const HostLoad& load, const std::string& mpi_library, const std::string& setting);
+
+// Of the process; empty: none.
+struct ProcessLimits {
+  std::optional<std::int64_t> address_space{};
+  std::optional<std::int64_t> file_size{};
+  std::optional<std::int64_t> open_files{};
+  std::optional<std::int64_t> locked_memory{};
+};
+ProcessLimits process_limits();
+
+struct LimitedNeeds {
+  int local_ranks = 1;
+  bool on_gpu = false;
+  bool has_fast_network = false;
+  std::int64_t memory_bytes = 0;  // of a rank; 0: not known
+  std::int64_t file_bytes = 0;    // of the largest file that is written; likewise
+};
+Findings judge_limits(const ProcessLimits& limits, const LimitedNeeds& needs);
+
+// Seconds of one rank's clock before and after a moment that all ranks share.
+struct ClockReading {
+  double before = 0;
+  double after = 0;
+};
+// Names hosts whose clock cannot be within a second of that of rank 0's host.
+Findings judge_clocks(const Hosts& hosts, const std::vector<ClockReading>& readings);
+// Collective.
+std::vector<ClockReading> read_clocks(World& world);
+
+// Throws a usage error when this host has no network interface of that name.
+void refuse_missing_interface(const std::string& name);
+// Parts that are empty or too small for their statistics.
+Findings judge_parts(const RunConfig& config, bool has_batch_norm);
+
+}  // namespace tutti

@@ -1,0 +1,155 @@
+#include "out_folder.hpp"
+
+#include "tutti/base/descriptor.hpp"
+#include "tutti/base/error.hpp"
+#include "tutti/storage/folder_lock.hpp"
+
+#include "../checkpoint_keeping.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+#include <system_error>
+#include <vector>
+
+namespace tutti {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Removed with this.
+class ProbeFile {
+ public:
+  explicit ProbeFile(const std::string& folder) : path_(fmt::format("{}/.seen-by-all-{}", folder, ::getpid())) {
+    const Descriptor file(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    if (file) return;
+    throw Error(ErrorSource::save, fmt::format("--out {}: cannot write there: {}; choose a folder that can be written",
+                                               folder, std::strerror(errno)));
+  }
+  ProbeFile(const ProbeFile&) = delete;
+  ProbeFile& operator=(const ProbeFile&) = delete;
+  ~ProbeFile() { ::unlink(path_.c_str()); }
+
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+// Folders that were not there go again with this.
+class TrialFolder {
+ public:
+  TrialFolder(const RunConfig& config, const std::string& folder) {
+    for (fs::path missing = fs::absolute(folder); !fs::exists(missing); missing = missing.parent_path()) {
+      made_.push_back(missing);
+    }
+    make_run_folder(config, folder);
+  }
+  TrialFolder(const TrialFolder&) = delete;
+  TrialFolder& operator=(const TrialFolder&) = delete;
+  ~TrialFolder() {
+    std::error_code ignored;  // as where somebody else has put something there
+    for (const fs::path& folder : made_) fs::remove(folder, ignored);
+  }
+
+ private:
+  std::vector<fs::path> made_;  // the innermost first
+};
+
+void judge_room(const RunConfig& config, std::int64_t checkpoint_bytes, Findings& findings) {
+  std::error_code unknown;
+  const fs::space_info room = fs::space(config.out, unknown);
+  const auto wanted = static_cast<std::uintmax_t>(checkpoint_bytes);
+  if (unknown || room.available >= 2 * wanted) return;
+  const std::string text = fmt::format(
+      "--out {}: {:.1f} MiB are free, and a checkpoint takes about {:.1f} and goes only when the next one is proven: "
+      "make room for two, or choose another disk",
+      config.out, static_cast<double>(room.available) / 0x1p20, static_cast<double>(wanted) / 0x1p20);
+  if (room.available < wanted) {
+    findings.doom(ErrorSource::save, text);
+  } else {
+    findings.warn(text);
+  }
+}
+
+void refuse_locked(const RunConfig& config) {
+  if (fs::exists(fs::path(config.out) / "lock")) FolderLock(config.out, 0, Log(0, {}, true));
+}
+
+}  // namespace
+
+void make_run_folder(const RunConfig& config, const std::string& folder) {
+  std::error_code failure;
+  fs::create_directories(folder, failure);
+  if (!failure) return;
+  throw Error(ErrorSource::save, fmt::format("--out {}: cannot make {}: {}; choose a folder that can be written",
+                                             config.out, folder, failure.message()));
+}
+
+void refuse_old_checkpoints(const RunConfig& config, const CheckpointStore& store) {
+  if (config.resume || !store.holds_any()) return;
+  throw Error(ErrorSource::input,
+              fmt::format("--out {} holds checkpoints of an earlier run: add --resume to go on with it, or choose "
+                          "another folder",
+                          config.out));
+}
+
+Findings judge_sharing(World& world, const std::string& folder, bool saves_several_files) {
+  Findings findings;
+  std::optional<ProbeFile> probe;
+  if (!findings.attempt([&] {
+        run_agreed(world, [&] {
+          if (world.rank() == 0) probe.emplace(folder);
+        });
+      })) {
+    return findings;
+  }
+  const std::string path = broadcast_text(world, probe ? probe->path() : "", 0);
+  Findings mine;
+  std::error_code unseen;
+  if (!fs::exists(path, unseen)) {
+    const std::string text = fmt::format("cannot see what rank 0 writes to --out {}", folder);
+    if (saves_several_files) {
+      mine.doom(ErrorSource::save, text + ", where several hosts save: choose a folder that all of them share");
+    } else {
+      mine.warn(text + ", so that the run can be gone on with from that host alone: choose a folder that all share");
+    }
+  }
+  return gather(world, mine);
+}
+
+Findings judge_out_folder(World& world, const RunConfig& config, std::int64_t checkpoint_bytes) {
+  Findings findings;
+  const CheckpointStore store(config.out + "/checkpoints");
+  std::optional<TrialFolder> trial;
+  if (!findings.attempt([&] {
+        run_agreed(world, [&] {
+          if (world.rank() == 0) trial.emplace(config, store.folder());
+        });
+      })) {
+    return findings;
+  }
+  const bool several = static_cast<std::size_t>(checkpoint_bytes) > kMostBytesPerFile;
+  findings.add(judge_sharing(world, config.out, several));
+  findings.attempt([&] {
+    run_agreed(world, [&] {
+      if (world.rank() == 0) refuse_locked(config);
+    });
+  });
+  findings.attempt([&] {
+    run_agreed(world, [&] {
+      if (world.rank() == 0) refuse_old_checkpoints(config, store);
+    });
+  });
+  Findings mine;
+  if (world.rank() == 0) judge_room(config, checkpoint_bytes, mine);
+  findings.add(gather(world, mine));
+  return findings;
+}
+
+}  // namespace tutti

@@ -1,0 +1,49 @@
+#include "run_plan.hpp"
+
+#include "tutti/base/error.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+
+namespace tutti {
+
+std::int64_t count_planned_steps(const TrainerOptions& options, const SplitBatchSampler& schedule,
+                                 std::int64_t samples) {
+  std::int64_t steps = 0;
+  for (std::int64_t epoch = 0; epoch < options.epochs; ++epoch) {
+    steps += schedule.steps(epoch);
+    if (options.steps > 0 && steps >= options.steps) return options.steps;
+  }
+  if (steps == 0 && options.epochs > 0) {
+    throw Error(ErrorSource::usage,
+                fmt::format("{} samples fill no batch of {} with --last-batch {}: lower --batch-size or use keep",
+                            samples, options.batch_size, name_of(options.last_batch)));
+  }
+  return steps;
+}
+
+void refuse_misfit(const TrainProgress& theirs, const TrainProgress& ours, const SplitBatchSampler& schedule) {
+  const auto require = [](std::string_view item, std::int64_t found, IndexRange wanted) {
+    if (found >= wanted.begin && found < wanted.end) return;
+    throw Error(
+        ErrorSource::checkpoint,
+        fmt::format("{} is {} in the checkpoint, but {} with these options and this data: give those of the run", item,
+                    found,
+                    wanted.size() == 1 ? fmt::format("{}", wanted.begin)
+                                       : fmt::format("{} to {}", wanted.begin, wanted.end - 1)));
+  };
+  const auto expect = [&](std::string_view item, std::int64_t found, std::int64_t wanted) {
+    require(item, found, {wanted, wanted + 1});
+  };
+  expect("seed", theirs.seed, ours.seed);
+  expect("parts", theirs.parts, ours.parts);
+  require("epoch", theirs.epoch, {0, SplitBatchSampler::kMostEpochs});
+  require("step_in_epoch", theirs.step_in_epoch, {0, std::max<std::int64_t>(schedule.steps(theirs.epoch), 1)});
+  expect("step", theirs.step, schedule.steps_before(theirs.epoch) + theirs.step_in_epoch);
+  expect("samples_in_epoch", theirs.samples_in_epoch, schedule.samples_before(theirs.epoch, theirs.step_in_epoch));
+  expect("carried_over", theirs.carried_over, schedule.carried_over(theirs.epoch));
+}
+
+}  // namespace tutti

@@ -1,0 +1,87 @@
+#pragma once
+// What a trainer holds: a replica, where the run is, and the order of what happens between its steps.
+
+#include "tutti/train/trainer.hpp"
+
+#include "evaluator.hpp"
+#include "replica.hpp"
+#include "replica_guard.hpp"
+#include "step_pace.hpp"
+#include "sum_over_ranks.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tutti {
+
+class Trainer::Run {
+ public:
+  Run(const TrainerParts& parts, const TrainerOptions& options, RunFacts facts);
+  ~Run();
+  Run(const Run&) = delete;
+  Run& operator=(const Run&) = delete;
+
+  void restore(const TrainState& state);
+  std::vector<std::string> start_from(const TrainState& state) { return replica_.start_from(state); }
+  TrainState snapshot(const std::optional<FileShare>& share);
+  void step();
+  StepTimes timed_step();
+  StepTimes paced_step(const StepTimes& pace) { return replica_.paced_step(pace, progress_.step); }
+  void step_with(const Tensor& gradients);
+  void settle();
+  RunEnd run(RunObserver& observer);
+  LossSums evaluate();
+  LossSums global_epoch_sums() { return sum_over_ranks_(replica_.stream(), replica_.team().sums()); }
+
+  Replica& replica() { return replica_; }
+  const TrainProgress& progress() const { return progress_; }
+  std::int64_t planned_steps() const { return planned_steps_; }
+  std::int64_t samples_left_over() const;
+  std::size_t memory_bytes() const { return replica_.memory_bytes() + (guard_ ? guard_->memory_bytes() : 0); }
+
+ private:
+  const SplitBatchSampler& schedule() const { return replica_.loader().schedule(); }
+  StepRequest request();
+  void advance(const StepRequest& done);
+  void keep(RunObserver& observer);
+  void report_step(RunObserver& observer);
+  void finish_epoch(RunObserver& observer, bool whole);
+  void refuse_not_finite(const LossSums& sums) const;
+  void refuse_not_finite(const TrainState& state);
+  bool checkpoint_due(bool epoch_ended, bool run_ended) const;
+  // False: the run has gone back to a state that was proven, from where it goes on.
+  bool step_stands(RunObserver& observer);
+  bool is_proven(RunObserver& observer);
+  bool has_proof() const { return guard_ && guard_->has_proven(progress_.step); }
+  void go_back();
+  void keep_position();
+  void start_next_epoch();
+  void skip_empty_epochs();
+
+  TrainerOptions options_;
+  RunFacts facts_;
+  Backend& backend_;
+  Communicator& communicator_;
+
+  Whereabouts own_whereabouts_;  // unless told to the caller's
+  Whereabouts& whereabouts_;
+  Replica replica_;
+  StepPace pace_;
+  std::optional<ReplicaGuard> guard_;
+  SumOverRanks sum_over_ranks_;
+  std::optional<Evaluator> evaluator_;
+
+  std::int64_t planned_steps_ = 0;
+  LrSchedule learning_rate_;
+  std::vector<SplitBatchSampler> reported_;  // of all parts, where their samples are told
+  TrainProgress progress_;
+  LossSums logged_;  // the sums when the last stretch was reported, counted from the start of the epoch under way
+  std::optional<std::uint64_t> gradients_digest_;
+  std::optional<SkippedReport> skipped_;
+  BoundaryWish owed_ = BoundaryWish::go_on;  // the observer's, which a divergence came before
+};
+
+}  // namespace tutti

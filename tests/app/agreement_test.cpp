@@ -1,0 +1,45 @@
+#include "preflight/agreement.hpp"
+
+#include "support/mpi_world.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace tutti {
+namespace {
+
+// Of data and libraries on other hosts, for which one host stands in.
+TEST(Agreement, NamesTheRanksThatHaveSomethingElseAndWhat) {
+  const int rank = test_world().rank();
+  const Findings findings =
+      compare(test_world(), {{"training data", rank == 2 ? "0b" : "0a", "give all ranks the same --data"},
+                             {"seed", "7", "give all ranks the same"},
+                             {"HDF5", rank == 0 ? "1.10" : "1.12", "load the same modules"}});
+  ASSERT_EQ(findings.all().size(), 2U);
+  EXPECT_EQ(findings.all()[0].text,
+            "rank 2 has another training data than rank 0, 0b against 0a: give all ranks the same --data");
+  EXPECT_EQ(findings.all()[1].text,
+            "ranks 1-2 have another HDF5 than rank 0, 1.12 against 1.10: load the same modules");
+  EXPECT_TRUE(findings.is_doomed());
+}
+
+TEST(Agreement, OfProgramsIsThereWhereAllRanksStartedOneFile) {
+  EXPECT_THAT(compare_programs(test_world()).all(), testing::IsEmpty());
+  EXPECT_THAT(compare(test_world(), version_claims("Open MPI 4.1.4")).all(), testing::IsEmpty());
+}
+
+TEST(Findings, OfEachRankAreGatheredWithTheirRanks) {
+  Findings mine;
+  if (test_world().rank() > 0) mine.warn("slow: mend it");
+  if (test_world().rank() == 1) mine.doom(ErrorSource::save, "full: empty it");
+  const Findings all = gather(test_world(), mine);
+  ASSERT_EQ(all.all().size(), 2U);
+  EXPECT_EQ(all.all()[0].ranks, std::vector{1});
+  EXPECT_EQ(all.all()[0].source, ErrorSource::save);
+  EXPECT_EQ(all.all()[1].ranks, (std::vector{1, 2}));
+}
+
+}  // namespace
+}  // namespace tutti

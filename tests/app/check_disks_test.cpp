@@ -1,0 +1,66 @@
+// trainer check on folders and shared memory that are smaller than it wants, or another one on some ranks: each in a
+// mount namespace of its own.
+
+#include "support/child_process.hpp"
+#include "support/scratch_folder.hpp"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace tutti::test {
+namespace {
+
+using testing::HasSubstr;
+
+const char* const kOptions = "--model mlp --batch-size 64 --threads 1 --data synthetic:256x1x8x8:4";
+
+ChildResult on_two_ranks(const std::string& script) {
+  return run_child({std::getenv("TUTTI_MPIEXEC"), "-n", "2", "/bin/sh", "-c",
+                    "RANK=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}; " + script, std::getenv("TUTTI_TRAINER")},
+                   {{"OMPI_MCA_btl_vader_backing_directory", "/tmp"}});
+}
+
+TEST(CheckOnDisks, NamesRanksThatDoNotSeeTheFolderOfTheRun) {
+  const ScratchFolder folder;
+  const ChildResult result = on_two_ranks(
+      fmt::format("[ $RANK = 0 ] && exec \"$0\" check {0} --out {1}; exec unshare --mount sh -c 'mount -t tmpfs none "
+                  "{1} && exec \"$0\" check {0} --out {1}' \"$0\"",
+                  kOptions, folder.path()));
+  EXPECT_EQ(result.status, 0) << result.out << result.err;
+  EXPECT_THAT(result.out, HasSubstr("warning: rank 1 on "));
+  EXPECT_THAT(result.out, HasSubstr(": cannot see what rank 0 writes to --out " + folder.path()));
+  EXPECT_THAT(result.out, HasSubstr("choose a folder that all share"));
+  EXPECT_EQ(folder.entries(), 0U);
+}
+
+TEST(CheckOnDisks, NamesADiskTooSmallForTwoCheckpoints) {
+  for (const auto& [size, line] : {std::pair{"100k", "doomed: --out "}, {"200k", "warning: --out "}}) {
+    const ScratchFolder folder;
+    const ChildResult result =
+        run_child({"unshare", "--mount", "sh", "-c",
+                   fmt::format("mount -t tmpfs -o size={} none {} && exec \"$0\" check {} --out {}", size,
+                               folder.path(), kOptions, folder.path()),
+                   std::getenv("TUTTI_TRAINER")});
+    EXPECT_THAT(result.out, HasSubstr(line)) << result.err;
+    EXPECT_THAT(result.out, HasSubstr(" goes only when the next one is proven: make room for two"));
+  }
+}
+
+TEST(CheckOnDisks, NamesSharedMemoryTooSmallForTheData) {
+  const ChildResult result = run_child(
+      {"unshare", "--mount", "sh", "-c",
+       fmt::format("mount -t tmpfs -o size=16m none /dev/shm && exec {} -n 2 \"$0\" check --model mlp --threads 1 "
+                   "--data synthetic:40000x1x32x32:4",
+                   std::getenv("TUTTI_MPIEXEC")),
+       std::getenv("TUTTI_TRAINER")},
+      {{"OMPI_MCA_btl_vader_backing_directory", "/tmp"}});
+  EXPECT_EQ(result.status, 1) << result.out << result.err;
+  EXPECT_THAT(result.out, HasSubstr("MiB of shared memory are wanted, but only "));
+  EXPECT_THAT(result.out, HasSubstr("make it larger (mount -o remount,size=.. /dev/shm"));
+}
+
+}  // namespace
+}  // namespace tutti::test

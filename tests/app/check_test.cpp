@@ -1,0 +1,152 @@
+// trainer check, and the start of a training: each finding planted where the program meets it.
+
+#include "support/child_process.hpp"
+#include "support/scratch_folder.hpp"
+#include "support/trainer_words.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+namespace tutti::test {
+namespace {
+
+using testing::HasSubstr;
+
+const char* const kMlp = "--data synthetic:256x1x8x8:4 --model mlp --batch-size 64 --threads 1 ";
+
+// As the shell runs it on every rank, where $RANK says which it is, and "$T" is the trainer.
+ChildResult on_ranks(int ranks, const std::string& script) {
+  return run_child({std::getenv("TUTTI_MPIEXEC"), "-n", std::to_string(ranks), "/bin/sh", "-c",
+                    "RANK=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}; T=$0; " + script, std::getenv("TUTTI_TRAINER")});
+}
+ChildResult alone(const std::string& script) {
+  return run_child({"/bin/sh", "-c", "T=$0; " + script, std::getenv("TUTTI_TRAINER")});
+}
+ChildResult check(int ranks, const std::string& options) {
+  return run_trainer(ranks, with({"check"}, words_of(kMlp + options)));
+}
+
+void expect_doomed(const ChildResult& result, const std::string& line) {
+  EXPECT_EQ(result.status, 1) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("doomed: ")) << result.err;
+  EXPECT_THAT(result.out, HasSubstr(line));
+}
+
+TEST(Check, FindsNothingWrongWithAGoodRunAndLeavesNothingBehind) {
+  const ScratchFolder folder;
+  const ChildResult result = check(2, "--out " + folder.file("deep/run") + " --json " + folder.file("check.json"));
+  EXPECT_EQ(result.status, 0) << result.out << result.err;
+  EXPECT_THAT(result.out, HasSubstr("ready: 2 ranks on 1 host, 2 of ")) << result.out;
+  EXPECT_THAT(result.out, HasSubstr(" MiB a rank of "));
+  EXPECT_EQ(folder.entries(), 1U) << "check.json alone";
+  const auto json = nlohmann::json::parse(read_text(folder.file("check.json")));
+  EXPECT_EQ(json["verdict"], "ready");
+  EXPECT_EQ(json["ranks"], 2);
+}
+
+TEST(Check, GoesOnAfterAFindingAndSortsThem) {
+  const ScratchFolder folder;
+  const ChildResult result =
+      check(3, "--parts 2 --watch-interface eth99 --momentum 7 --out /proc/none --json " + folder.file("check.json"));
+  EXPECT_EQ(result.status, 1) << result.err;
+  for (const char* line : {"doomed: --watch-interface eth99: there is no such network interface; choose one of ",
+                           "doomed: 3 ranks cannot share 2 parts: start at most 2 ranks", "doomed: --momentum 7",
+                           "/proc/none: cannot make /proc/none/checkpoints", "\ndoomed: 4 findings; "}) {
+    EXPECT_THAT(result.out, HasSubstr(line));
+  }
+  const auto json = nlohmann::json::parse(read_text(folder.file("check.json")));
+  EXPECT_EQ(json["verdict"], "doomed");
+  EXPECT_EQ(json["findings"][0]["severity"], "doomed");
+  EXPECT_EQ(check(1, "--no-such-option").status, 64);
+}
+
+TEST(Check, SpeaksOnceForRanksThatDoNotFindEachOther) {
+  const std::string words = fmt::format("\"$T\" check {}", kMlp);
+  const ChildResult first = alone("PMI_SIZE=2 PMI_RANK=0 " + words);
+  expect_doomed(first, "started 2 processes, but ");
+  EXPECT_THAT(first.out, HasSubstr("start them with the mpiexec of that library"));
+  const ChildResult second = alone("PMI_SIZE=2 PMI_RANK=1 " + words);
+  EXPECT_EQ(second.out, "");
+  EXPECT_EQ(second.status, 0);
+}
+
+TEST(Check, NamesAnMpiWithoutThreads) {
+  const std::string preload = fmt::format("LD_PRELOAD={} ", std::getenv("TUTTI_UNTHREADED_MPI"));
+  const ChildResult result = on_ranks(2, fmt::format("{} exec \"$T\" check {}", preload, kMlp));
+  expect_doomed(result, "gives thread support 0, and MPI_THREAD_MULTIPLE (3) is needed; use a build");
+  EXPECT_EQ(on_ranks(2, fmt::format("{} exec \"$T\" {}", preload, kMlp)).status, 64);
+}
+
+TEST(Check, NamesRanksThatRunAnotherProgramOrOtherOptions) {
+  const ScratchFolder folder;
+  const std::string other = folder.file("trainer");
+  std::filesystem::copy_file(std::getenv("TUTTI_TRAINER"), other);
+  std::ofstream(other, std::ios::app) << '.';
+  const std::string script =
+      fmt::format("[ $RANK -lt 1 ] || T={}; export LD_LIBRARY_PATH=$(dirname $0); exec \"$T\" {{}} {}", other, kMlp);
+  const ChildResult result = on_ranks(3, fmt::format(fmt::runtime(script), "check") + "--lr 0.0$RANK");
+  expect_doomed(result, "ranks 1-2 have another program file than rank 0, ");
+  EXPECT_THAT(result.out, HasSubstr("install one build where all hosts find it, and start that"));
+  EXPECT_THAT(result.out, HasSubstr("doomed: rank 2 has another --lr than rank 0, 0.02 against 0.0: give all"));
+  const ChildResult start = on_ranks(3, fmt::format(fmt::runtime(script), ""));
+  EXPECT_EQ(start.status, 65);
+  EXPECT_THAT(start.err, HasSubstr("ranks 1-2 have another program file than rank 0, "));
+  EXPECT_EQ(start.out, "");
+}
+
+TEST(Check, NamesRanksOfAHostThatWantOtherData) {
+  const ChildResult result =
+      on_ranks(2, "exec \"$T\" check --model mlp --threads 1 --data synthetic:1${RANK}0x1x8x8:4");
+  expect_doomed(result, "doomed: rank 1 wants other data than rank 0 on the same host, --data synthetic:110x");
+}
+
+TEST(Check, NamesWhatIsWrongWithTheFolderOfTheRun) {
+  const ScratchFolder folder;
+  std::ofstream(folder.file("file")) << "in the way";
+  expect_doomed(check(2, "--out " + folder.file("file/run")), "cannot make " + folder.file("file/run/checkpoints"));
+  const std::string out = folder.file("run");
+  ASSERT_EQ(run_trainer(1, with(words_of(kMlp), {"--steps", "1", "--quiet", "--out", out})).status, 0);
+  expect_doomed(check(2, "--out " + out), "holds checkpoints of an earlier run: add --resume to go on with it");
+  const ChildResult resumed = check(2, "--resume --out " + out);
+  EXPECT_EQ(resumed.status, 1) << "of one rank were its parts";
+  EXPECT_THAT(resumed.out, HasSubstr("doomed: 2 ranks cannot share 1 parts"));
+  EXPECT_EQ(check(1, "--resume --out " + out).status, 0);
+  expect_doomed(check(1, "--resume --out " + out + " --data synthetic:99x1x8x8:4"), "give the data of the run");
+}
+
+TEST(Check, NamesLimitsOfItsProcess) {
+  const ScratchFolder folder;
+  const ChildResult result =
+      alone(fmt::format("ulimit -n 60; ulimit -f 128; exec \"$T\" check {} --out {}", kMlp, folder.path()));
+  expect_doomed(result, "MiB, and files end at 0.");
+  EXPECT_THAT(result.out, HasSubstr("warning: only 60 files may be open at once (ulimit -n)"));
+}
+
+TEST(Check, NamesMemoryThatIsNotThereAndThreadsWithoutCores) {
+  const ChildResult large = run_trainer(1, words_of("check --model vgg11 --data synthetic:64x3x32x32:4 --batch-size "
+                                                    "9000000 --threads 4000 --steps 1"));
+  expect_doomed(large, ": 1 rank needs about ");
+  EXPECT_THAT(large.out, HasSubstr("give a smaller --batch-size"));
+  EXPECT_THAT(large.out, HasSubstr("compute"));
+  EXPECT_THAT(large.out, HasSubstr("with 4000 threads on "));
+}
+
+TEST(Check, WarnsOfSmallAndEmptyPartsAndGoesOn) {
+  const ChildResult empty = check(2, "--parts 8 --batch-size 5");
+  EXPECT_EQ(empty.status, 0) << empty.out;
+  EXPECT_THAT(empty.out,
+              HasSubstr("warning: all ranks: a batch of 5 samples leaves 3 of 8 parts empty: give a larger"));
+  const ChildResult start = run_trainer(2, with(words_of(kMlp), words_of("--parts 8 --batch-size 5 --steps 1")));
+  EXPECT_EQ(start.status, 0);
+  EXPECT_EQ(count(start.err, "warning: all ranks: a batch of 5 samples leaves 3 of 8 parts empty"), 1) << start.err;
+}
+
+}  // namespace
+}  // namespace tutti::test

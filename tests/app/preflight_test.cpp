@@ -1,0 +1,253 @@
+#include "tutti/base/error.hpp"
+#include "tutti/data/open_data.hpp"
+#include "tutti/nn/models.hpp"
+
+#include "preflight/agreement.hpp"
+#include "preflight/cards.hpp"
+#include "preflight/load.hpp"
+#include "preflight/machine.hpp"
+#include "preflight/memory.hpp"
+#include "support/scratch_folder.hpp"
+#include "support/thrown.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+namespace tutti {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+// The one finding, and whether it dooms the run.
+std::string only(const Findings& findings) {
+  EXPECT_EQ(findings.all().size(), 1U);
+  if (findings.all().empty()) return "nothing was found";
+  const Finding& found = findings.all().front();
+  return (found.severity == Severity::doomed ? "doomed: " : "warning: ") + found.text;
+}
+
+TEST(Findings, AreSortedAndToldOnceForAllRanksThatHaveThem) {
+  Findings findings;
+  findings.add({Severity::warning, ErrorSource::usage, "slow: mend it", {1}});
+  findings.add({Severity::doomed, ErrorSource::save, "full: empty it", {3}});
+  for (const int rank : {0, 2, 5}) findings.add({Severity::warning, ErrorSource::usage, "slow: mend it", {rank}});
+  const Hosts hosts{"n1", "n1", "n1", "n2", "n2", "n2"};
+  ASSERT_EQ(findings.all().size(), 2U);
+  EXPECT_EQ(line_of(findings.all()[0], hosts), "rank 3 on n2: full: empty it");
+  EXPECT_EQ(line_of(findings.all()[1], hosts), "ranks 0-2, 5: slow: mend it");
+  EXPECT_EQ(line_of({.text = "slow", .ranks = {0, 1}}, Hosts{"n1", "n2"}), "all ranks: slow");
+}
+
+// /proc and /sys of a host that is not there.
+class FakeHost {
+ public:
+  void write(const std::string& path, const std::string& text) {
+    const std::filesystem::path file = folder_.path() + path;
+    std::filesystem::create_directories(file.parent_path());
+    std::ofstream(file) << text;
+  }
+  Machine machine() const { return Machine(folder_.path()); }
+
+ private:
+  ScratchFolder folder_;
+};
+
+TEST(Machine, TellsTheTightestLimitOfAllControlGroupsAbove) {
+  FakeHost host;
+  host.write("/proc/meminfo", "MemTotal:  1000 kB\nMemAvailable:    500 kB\n");
+  host.write("/proc/self/cgroup", "0::/slurm/job_1/step_0\n");
+  EXPECT_EQ(host.machine().memory_available(), 500 * 1024);
+  EXPECT_FALSE(host.machine().group_limits().cores);
+  EXPECT_FALSE(host.machine().group_limits().memory_left);
+  const std::string job = "/sys/fs/cgroup/slurm/job_1";
+  host.write(job + "/cpu.max", "150000 100000\n");
+  host.write(job + "/step_0/cpu.max", "max 100000\n");
+  host.write(job + "/memory.max", "1000000\n");
+  host.write(job + "/memory.current", "700000\n");
+  host.write(job + "/memory.stat", "anon 5\ninactive_file 200000\n");
+  host.write("/sys/fs/cgroup/slurm/memory.max", "max\n");
+  EXPECT_EQ(host.machine().group_limits().cores, 1.5);
+  EXPECT_EQ(host.machine().group_limits().memory_left, 500000);
+}
+
+TEST(Machine, KnowsTheFirstVersionOfControlGroups) {
+  FakeHost host;
+  host.write("/proc/self/cgroup", "4:memory:/docker/a\n2:cpu,cpuacct:/docker/a\n");
+  host.write("/sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+  EXPECT_FALSE(host.machine().group_limits().memory_left);
+  host.write("/sys/fs/cgroup/memory/docker/a/memory.limit_in_bytes", "4096000\n");
+  host.write("/sys/fs/cgroup/memory/docker/a/memory.usage_in_bytes", "96000\n");
+  host.write("/sys/fs/cgroup/cpu/docker/a/cpu.cfs_quota_us", "50000\n");
+  host.write("/sys/fs/cgroup/cpu/docker/a/cpu.cfs_period_us", "100000\n");
+  EXPECT_EQ(host.machine().group_limits().memory_left, 4000000);
+  EXPECT_EQ(host.machine().group_limits().cores, 0.5);
+}
+
+TEST(Machine, SeesCardsAndDriversAndFastNetworks) {
+  FakeHost host;
+  EXPECT_FALSE(host.machine().has_nvidia_card());
+  EXPECT_FALSE(host.machine().has_nvidia_driver());
+  EXPECT_FALSE(host.machine().has_fast_network());
+  host.write("/sys/bus/pci/devices/0000:01:00.0/vendor", "0x10de\n");
+  host.write("/sys/bus/pci/devices/0000:01:00.0/class", "0x030200\n");
+  host.write("/proc/driver/nvidia/version", "NVRM\n");
+  host.write("/sys/class/infiniband/mlx5_0/node_type", "1\n");
+  EXPECT_TRUE(host.machine().has_nvidia_card());
+  EXPECT_TRUE(host.machine().has_nvidia_driver());
+  EXPECT_TRUE(host.machine().has_fast_network());
+}
+
+TEST(Preflight, NamesGpusThatCannotBeUsedAndWhatWouldHelp) {
+  CardFacts facts{.note = "training on processors: rank 0 on a has no GPU: no driver", .has_card = true};
+  facts.inventory.driver_version = "no driver";
+  EXPECT_THAT(only(judge_cards(facts)),
+              HasSubstr("warning: this host has an NVIDIA GPU and no driver for it: install"));
+  facts.has_driver = true;
+  facts.inventory.driver_version = "12.2";
+  facts.inventory.runtime_version = "13.0";
+  EXPECT_THAT(only(judge_cards(facts)), HasSubstr("serves CUDA 12.2, and this build wants 13.0: update the driver"));
+  facts.device = "cuda";
+  EXPECT_THAT(only(judge_cards(facts)), HasSubstr("doomed: the GPU's driver serves CUDA 12.2"));
+  facts.device = "cpu";
+  EXPECT_THAT(judge_cards(facts).all(), IsEmpty());
+  facts = {.note = "training on processors: 3 ranks on a see the same 2 GPUs"};
+  facts.inventory.devices.resize(2);
+  EXPECT_THAT(only(judge_cards(facts)), HasSubstr("the same 2 GPUs: start as many ranks as GPUs"));
+  EXPECT_THAT(judge_cards({.note = "this build has no libtutti_cuda.so"}).all(), IsEmpty());
+}
+
+TEST(Preflight, NamesMoreThreadsThanCoresAndBindings) {
+  HostLoad load{.host = "n1", .ranks = 4, .threads = 1, .busy_threads = 4, .cores = {4, 4, 4}};
+  EXPECT_THAT(judge_cores(load).all(), IsEmpty());
+  load.busy_threads = 8;
+  EXPECT_EQ(only(judge_cores(load)),
+            "warning: n1: 4 ranks compute with 8 threads on 4 of 4 cores: start fewer ranks "
+            "there, or give fewer --threads");
+  load.cores.present = 16;
+  EXPECT_THAT(only(judge_cores(load)), HasSubstr("on 4 of 16 cores: let the launcher bind them to more"));
+  load = {.host = "n1", .ranks = 2, .threads = 2, .busy_threads = 4, .cores = {1, 4, 4}};
+  EXPECT_THAT(only(judge_cores(load)), HasSubstr("bound to 1 of the host's 4 cores, but --threads is 2"));
+  load = {.host = "n1", .busy_threads = 8, .cores = {8, 8, 8}, .quota = 2.0};
+  EXPECT_THAT(only(judge_cores(load)), HasSubstr("8 threads, but their control group allows 2.0 cores: ask for more"));
+}
+
+TEST(Preflight, NamesCrowdedRanksThatDoNotGiveWay) {
+  const HostLoad load{.host = "n1", .ranks = 8, .cores = {2, 2, 2}};
+  EXPECT_THAT(only(judge_waiting(load, "Open MPI 4.1.4", "")), HasSubstr("export OMPI_MCA_mpi_yield_when_idle=1"));
+  EXPECT_THAT(judge_waiting(load, "Open MPI 4.1.4", "1").all(), IsEmpty());
+  EXPECT_THAT(judge_waiting(load, "MPICH 4.0.2", "").all(), IsEmpty());
+}
+
+TEST(Preflight, NamesLimitsOfTheProcessThatARunWouldMeet) {
+  const LimitedNeeds needs{.local_ranks = 2, .memory_bytes = 3 << 20, .file_bytes = 2 << 20};
+  EXPECT_THAT(judge_limits({}, needs).all(), IsEmpty());
+  EXPECT_THAT(only(judge_limits({.address_space = 1 << 20}, needs)), HasSubstr("doomed: a rank needs about 3 MiB"));
+  EXPECT_THAT(only(judge_limits({.file_size = 1 << 20}, needs)), HasSubstr("files end at 1.0 (ulimit -f)"));
+  EXPECT_THAT(only(judge_limits({.open_files = 64}, needs)), HasSubstr("warning: only 64 files may be open at once"));
+  EXPECT_THAT(judge_limits({.locked_memory = 65536}, needs).all(), IsEmpty());
+  EXPECT_THAT(only(judge_limits({.locked_memory = 65536}, {.on_gpu = true})), HasSubstr("ulimit -l unlimited"));
+  EXPECT_THAT(only(judge_limits({.address_space = 1 << 20}, {.on_gpu = true})), HasSubstr("ulimit -v unlimited"));
+}
+
+// Readings of one moment overlap however late a rank is; only clocks that differ do not.
+TEST(Preflight, NamesClocksThatCannotBeRightTogether) {
+  const Hosts hosts{"n1", "n1", "n2", "n3"};
+  EXPECT_THAT(judge_clocks(hosts, {{10, 15}, {11, 15}, {14, 15.5}, {9.5, 15}}).all(), IsEmpty());
+  EXPECT_EQ(only(judge_clocks(hosts, {{10, 11}, {10, 11}, {14, 15}, {10, 11}})),
+            "warning: the clock of n2 is 3.0 s ahead of that of n1: let both keep network time (chrony, ntp), or their "
+            "logs tell another order of events");
+  EXPECT_THAT(only(judge_clocks(hosts, {{10, 11}, {10, 11}, {10, 11}, {5, 6}})), HasSubstr("n3 is 4.0 s behind"));
+}
+
+TEST(Preflight, NamesPartsThatAreEmptyOrTooSmall) {
+  RunConfig config;
+  config.batch_size = 64;
+  config.parts = 8;
+  EXPECT_THAT(judge_parts(config, false).all(), IsEmpty());
+  EXPECT_THAT(only(judge_parts(config, true)), HasSubstr("batch norm sees parts of 8 samples"));
+  config.batch_size = 5;
+  EXPECT_THAT(only(judge_parts(config, true)), HasSubstr("a batch of 5 samples leaves 3 of 8 parts empty"));
+}
+
+TEST(Preflight, NamesANetworkInterfaceThatIsNotThere) {
+  EXPECT_NO_THROW(refuse_missing_interface(""));
+  EXPECT_NO_THROW(refuse_missing_interface("lo"));
+  EXPECT_THAT(thrown_by([] { refuse_missing_interface("eth99"); }).what(), HasSubstr("choose one of lo"));
+}
+
+TEST(Preflight, NamesTooLittleMemoryOfHostGroupAndGpu) {
+  const std::int64_t mib = 1 << 20;
+  MemoryAtHand memory{.host = "n1", .local_ranks = 4, .host_bytes = 1000 * mib, .available = 2000 * mib};
+  EXPECT_THAT(judge_memory(memory).all(), IsEmpty());
+  memory.available = 900 * mib;
+  EXPECT_EQ(only(judge_memory(memory)),
+            "warning: n1: 4 ranks need about 1000 MiB, and the host has 900 MiB: start fewer "
+            "ranks there, or give a smaller --batch-size");
+  memory.available = 700 * mib;
+  EXPECT_THAT(only(judge_memory(memory)), HasSubstr("doomed: n1: 4 ranks need about 1000 MiB"));
+  memory.available.reset();
+  memory.group_left = 100 * mib;
+  EXPECT_THAT(only(judge_memory(memory)), HasSubstr("their control group leaves them 100 MiB: ask for more"));
+  memory.group_left.reset();
+  memory.device_bytes = 300 * mib;
+  memory.device_free = 100 * mib;
+  EXPECT_THAT(only(judge_memory(memory)), HasSubstr("300 MiB are needed on the GPU, and 100 are free"));
+}
+
+struct Estimated {
+  const char* model;
+  const char* data;
+  std::int64_t batch;
+  int parts;
+  Exchange exchange;
+};
+
+TEST(MemoryEstimate, IsWithinAQuarterOfWhatATrainerHolds) {
+  const auto backend = make_cpu_backend();
+  const auto communicator = make_solo_communicator();
+  const char* const small = "synthetic:300x1x28x28:10";
+  const char* const colour = "synthetic:300x3x32x32:10";
+  for (const Estimated& run : {Estimated{"lenet", small, 16, 1, Exchange::ring},
+                               {"lenet", small, 256, 1, Exchange::ring},
+                               {"lenet", small, 240, 4, Exchange::exact},
+                               {"resnet18", colour, 8, 1, Exchange::ring},
+                               {"resnet18", colour, 128, 4, Exchange::ring},
+                               {"resnet18", small, 32, 2, Exchange::exact},
+                               {"vgg11", colour, 8, 1, Exchange::ring},
+                               {"vgg11", colour, 64, 2, Exchange::exact}}) {
+    SCOPED_TRACE(testing::Message() << run.model << ", batch " << run.batch << ", parts " << run.parts);
+    DataRequest request;
+    request.train = run.data;
+    const OwnedData data = open_data(request);
+    const Network network(built_in_model(run.model), data.pair.train->info().image, 10);
+    TrainerOptions options;
+    options.batch_size = run.batch;
+    options.num_parts = run.parts;
+    options.exchange.kind = run.exchange;
+    options.recipe.image = data.pair.train->info().image;
+    options.optimizer.momentum = 0.9;
+    options.side_by_side = 2;
+    const Trainer trainer({.backend = *backend,
+                           .communicator = *communicator,
+                           .network = network,
+                           .train = *data.pair.train,
+                           .test = data.pair.test.get()},
+                          options, {.configuration = "c", .model = "m", .versions = "v"});
+    const RunConfig config;
+    const auto estimate = estimate_memory({.network = network,
+                                           .options = options,
+                                           .config = config,
+                                           .test_samples = data.pair.test ? data.pair.test->info().samples : 0});
+    const double ratio = static_cast<double>(estimate.network) / static_cast<double>(trainer.memory_bytes());
+    EXPECT_GT(ratio, 0.8);
+    EXPECT_LT(ratio, 1.25);
+  }
+}
+
+}  // namespace
+}  // namespace tutti

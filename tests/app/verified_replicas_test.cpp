@@ -1,0 +1,60 @@
+// A bit that flips on one rank of a started program, with and without healing.
+
+#include "support/child_process.hpp"
+#include "support/scratch_folder.hpp"
+#include "support/trainer_words.hpp"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+
+namespace tutti::test {
+namespace {
+
+Words words(const std::string& out, const std::string& more) {
+  return with(words_of("--data synthetic:300x1x12x12:4 --model mlp --batch-size 48 --epochs 2 --exchange exact "
+                       "--checkpoint-every 4steps --digest-every 1 --verify-replicas 3 --out " +
+                       out),
+              words_of(more));
+}
+constexpr const char* kFlip = " --rehearse flip:rank=1,step=4,of=velocity,tensor=dense1/weight,element=7,bit=20";
+
+void expect_in(const std::string& text, const std::string& words) {
+  EXPECT_NE(text.find(words), std::string::npos) << "no '" << words << "' in: " << text;
+}
+
+TEST(VerifiedReplicas, EndTheJobWithTheirStatusAndNothingSavedOfADivergedState) {
+  const ScratchFolder folder;
+  const ChildResult result = run_trainer(3, words(folder.path(), kFlip));
+  EXPECT_EQ(result.status, 87) << result.err;
+  const std::string why = "the replicas were equal after step 3 and differ after step 4: rank 1 on ";
+  const std::string what = " differs from all others in optimizer/velocity/dense1/weight; go on with --resume";
+  expect_in(result.err, why);
+  expect_in(result.err, what);
+  const std::string record = read_text(folder.path() + "/exit.json");
+  expect_in(record, "\"status\":87");
+  expect_in(record, why);
+  expect_in(
+      read_text(folder.path() + "/metrics.jsonl"),
+      R"({"event":"divergence","step":4,"equal_after":3,"ranks":[1],"tensors":["optimizer/velocity/dense1/weight"],)"
+      R"("heals":false})");
+  EXPECT_FALSE(std::filesystem::exists(folder.path() + "/checkpoints/step-00000004.h5"));
+}
+
+TEST(VerifiedReplicas, HealToTheRunInWhichNothingHappened) {
+  const ScratchFolder healed;
+  const ScratchFolder whole;
+  const ChildResult result = run_trainer(3, words(healed.path(), std::string("--on-divergence heal") + kFlip));
+  EXPECT_EQ(result.status, 0) << result.err;
+  expect_in(result.err, "; all ranks go back to step 3 and play the steps again");
+  const ChildResult plain = run_trainer(3, words(whole.path(), "--on-divergence heal"));
+  EXPECT_EQ(plain.status, 0) << plain.err;
+  for (const char* part : {"", "/checkpoints/step-00000004.h5"}) {
+    const ChildResult compared = run_trainer({"diff", healed.path() + part, whole.path() + part});
+    EXPECT_EQ(compared.status, 0) << compared.out << compared.err;
+  }
+}
+
+}  // namespace
+}  // namespace tutti::test

@@ -1,0 +1,25 @@
+// Configuration files, and their options as they are checked before a run; what is written of them must be read again.
+
+#include "fuzz/parsed_input.hpp"
+#include "option_table.hpp"
+#include "resolve_options.hpp"
+
+using namespace tutti;
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string text = fuzz::text_of({data, size});
+  RunConfig config;
+  std::set<std::string> given;
+  if (!fuzz::takes({ErrorSource::usage}, [&] { read_config_text(text, "run.toml", config, given); })) return 0;
+  fuzz::takes({ErrorSource::usage}, [&] {
+    refuse_unknown_words(config);
+    refuse_without_out(config);
+    if (config.exchange != "auto") resolve_options(config, {});
+  });
+  const std::string written = config_text(config);
+  RunConfig again;
+  given.clear();
+  read_config_text(written, "written.toml", again, given);
+  if (config_text(again) != written) fuzz::report("written otherwise after it was read");
+  return 0;
+}

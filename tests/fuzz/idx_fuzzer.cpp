@@ -1,0 +1,22 @@
+// idx files of images and of labels: raw, as whatever zlib finds in them, or packed as they are.
+
+#include "fuzz/gzipped.hpp"
+#include "fuzz/parsed_input.hpp"
+#include "idx_reader.hpp"
+
+using namespace tutti;
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  static const fuzz::MemoryFile images, labels;
+  fuzz::Input input(data, size);
+  const bool packs = fuzz::take_byte(input) % 4 == 1;
+  const fuzz::Input front = fuzz::take_part(input);
+  images.hold(packs ? fuzz::Input(fuzz::gzipped(front)) : front);
+  labels.hold(input);
+  fuzz::takes({ErrorSource::input, ErrorSource::io}, [&] {
+    const LabelledImages read = read_idx({images.path(), labels.path()});
+    const std::int64_t pixels = read.image.elements() * std::ssize(read.labels);
+    if (std::ssize(read.images) != pixels) fuzz::report("read other images than there are labels");
+  });
+  return 0;
+}

@@ -1,0 +1,18 @@
+// Manifests of checkpoints, with the seal that their words have, or the one they come with.
+
+#include "fuzz/parsed_input.hpp"
+#include "fuzz/sealed.hpp"
+#include "manifest.hpp"
+
+using namespace tutti;
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string words = fuzz::text_of({data, size});
+  for (const std::string& text : {words, fuzz::sealed(words)}) {
+    fuzz::takes({ErrorSource::checkpoint, ErrorSource::input}, [&] {
+      const Manifest manifest = parse_manifest(std::as_bytes(std::span(text)));
+      if (manifest_text(manifest) != text) fuzz::report("written otherwise than it was read");
+    });
+  }
+  return 0;
+}

@@ -1,0 +1,14 @@
+// The seal at the end of data files: whatever lies there is refused before HDF5 sees the file.
+
+#include "tutti/storage/row_file.hpp"
+
+#include "fuzz/parsed_input.hpp"
+
+using namespace tutti;
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  static const fuzz::MemoryFile file;
+  file.hold({data, size});
+  fuzz::takes({ErrorSource::input, ErrorSource::io}, [&] { check_seal(file.path()); });
+  return 0;
+}

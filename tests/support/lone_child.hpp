@@ -1,0 +1,67 @@
+#pragma once
+// Does something in a process of its own, with little memory and time, where nobody vouches for what it does: as HDF5
+// does not for files that lie.
+
+#include "tutti/base/error.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <fstream>
+#include <string>
+
+namespace tutti {
+
+// Statuses that nobody else gives.
+enum LoneOutcome : int { read_right = 10, read_wrong, refused, other_exception };
+
+inline std::string name_of_outcome(int outcome) {
+  switch (outcome) {
+    case read_right:
+      return "harmless";
+    case read_wrong:
+      return "read as something else";
+    case refused:
+      return "refused";
+    case other_exception:
+      return "another exception";
+    case 128 + SIGALRM:
+      return "hung";
+    default:
+      return "died with " + std::to_string(outcome);
+  }
+}
+
+// `reads` tells whether what it read is right.
+template <class Reads>
+int outcome_in_child(const Reads& reads) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    constexpr std::size_t kRoom = std::size_t{256} << 20;
+    constexpr unsigned kSeconds = 30;
+    rlimit room{};
+    ::getrlimit(RLIMIT_AS, &room);
+    std::size_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    room.rlim_cur = pages * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)) + kRoom;
+    ::setrlimit(RLIMIT_AS, &room);
+    room.rlim_cur = 0;
+    ::setrlimit(RLIMIT_CORE, &room);
+    ::alarm(kSeconds);
+    try {
+      ::_exit(reads() ? read_right : read_wrong);
+    } catch (const Error&) {
+      ::_exit(refused);
+    } catch (...) {
+      ::_exit(other_exception);
+    }
+  }
+  int status = 0;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+}  // namespace tutti

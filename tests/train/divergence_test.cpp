@@ -1,0 +1,281 @@
+// One bit that flips on one rank: found within the steps between two proofs, named exactly, and healed to the bits of a
+// run in which it never happened.
+
+#include "tutti/base/error.hpp"
+
+#include "support/mpi_world.hpp"
+#include "train/training_run.hpp"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tutti {
+namespace {
+
+constexpr std::int64_t kEpoch = 7;  // steps
+constexpr std::int64_t kSteps = 18;
+
+struct Flip {
+  int rank = 0;
+  std::int64_t step = 0;  // at its end; of gradients, before its update
+  BitFlip bit{};
+  int times = 1;
+};
+
+class Flipper final : public PlaceListener {
+ public:
+  Flipper(Trainer& trainer, const Flip& flip) : trainer_(trainer), flip_(flip) {}
+  void on_begin(const Place& place) override {
+    const Phase phase = flip_.bit.of == "gradients" ? Phase::update : Phase::reports;
+    if (place.step != flip_.step || place.phase != phase || flip_.times == 0) return;
+    --flip_.times;
+    trainer_.flip(flip_.bit);
+  }
+
+ private:
+  Trainer& trainer_;
+  Flip flip_;
+};
+
+// What one rank is told; of each step and kind, the last.
+class Told : public RunObserver {
+ public:
+  BoundaryWish at_boundary(std::int64_t step) override {
+    return step == stop_after ? BoundaryWish::save_and_stop : BoundaryWish::go_on;
+  }
+  void on_digest(const DigestReport& report) override {
+    steps[report.step] = fmt::format("weights {:x} gradients {:x} optimizer {:x} statistics {:x}", report.weights,
+                                     report.gradients, report.optimizer, report.statistics.value_or(0));
+  }
+  void on_stretch(const StretchReport& report) override {
+    steps[report.step] += fmt::format(" loss {} of {}", report.train.loss_steps, report.train.samples);
+  }
+  void on_epoch(const EpochReport& report) override {
+    epochs.push_back(fmt::format("{}: {:x} loss {} correct {}", report.epoch, report.weights_digest,
+                                 report.train.loss_steps, report.train.correct));
+  }
+  void on_divergence(const DivergenceReport& report) override { divergences.push_back(report); }
+  void on_checkpoint(TrainState state, double) override { checkpoints.push_back(std::move(state)); }
+
+  std::int64_t stop_after = -1;
+  std::map<std::int64_t, std::string> steps;
+  std::vector<std::string> epochs;
+  std::vector<DivergenceReport> divergences;
+  std::vector<TrainState> checkpoints;
+  std::string error;
+};
+
+TrainerOptions options_for(Exchange exchange, int every, OnDivergence on_divergence = OnDivergence::heal) {
+  TrainerOptions options;
+  options.batch_size = 16;
+  options.num_parts = 4;
+  options.exchange.kind = exchange;
+  options.epochs = 100;
+  options.steps = kSteps;
+  options.optimizer.weight_decay = 5e-4;
+  options.bucket_bytes = 4096;
+  options.digest_every_steps = 1;
+  options.log_every_steps = 1;
+  options.safeguards = {.verify_every_steps = every, .on_divergence = on_divergence};
+  return options;
+}
+
+class Ranks {
+ public:
+  explicit Ranks(World& world) : world_(world) {}
+
+  void run(Told& told, const TrainerOptions& options, const std::optional<Flip>& flip = {}) {
+    const auto backend = make_cpu_backend();
+    const auto communicator = make_mpi_ring_communicator(world_, {});
+    Whereabouts whereabouts;
+    Trainer trainer({.backend = *backend,
+                     .communicator = *communicator,
+                     .network = network_,
+                     .train = *data_.pair.train,
+                     .whereabouts = &whereabouts},
+                    options, {});
+    if (!told.checkpoints.empty()) trainer.restore(told.checkpoints.back());
+    std::optional<Flipper> flipper;
+    if (flip && flip->rank == world_.rank()) whereabouts.add(flipper.emplace(trainer, *flip));
+    try {
+      trainer.run(told);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.reach(), ErrorReach::all_ranks) << error.what();
+      EXPECT_EQ(error.exit_status(), ExitStatus::diverged) << error.what();
+      told.error = error.what();
+    }
+  }
+
+ private:
+  World& world_;
+  OwnedData data_ = open_small("synthetic:103x1x8x8:5");
+  Network network_{small_resnet(), data_.pair.train->info().image, data_.pair.train->info().classes};
+};
+
+void expect_as_unbroken(const Told& told, const Told& unbroken) {
+  EXPECT_EQ(told.error, "");
+  EXPECT_EQ(told.steps, unbroken.steps);
+  EXPECT_EQ(told.epochs, unbroken.epochs);
+}
+
+// Where the proofs are: at multiples, and at the ends of epochs and of the run.
+std::int64_t proof_at_or_after(std::int64_t step, int every) {
+  while (step % every != 0 && step % kEpoch != 0 && step != kSteps) ++step;
+  return step;
+}
+std::int64_t proof_before(std::int64_t step, int every) {
+  do {
+    --step;
+  } while (step % every != 0 && step % kEpoch != 0);
+  return step;
+}
+
+struct Case {
+  Exchange exchange;
+  int every;
+  int rank;
+  std::int64_t step;
+  const char* of;
+  const char* tensor;
+  std::int64_t element;
+  int bit;
+  std::vector<std::string> arrays;  // of which this tensor is named
+
+  Flip flip() const { return {.rank = rank, .step = step, .bit = {of, tensor, element, bit}}; }
+};
+
+std::vector<Case> cases() {
+  const std::string weights = "parameters/";
+  const std::string velocity = "optimizer/velocity/";
+  const std::string statistics = "statistics/";
+  return {
+      {Exchange::ring, 10, 1, 3, "weights", "head/weight", 17, 22, {velocity, weights}},
+      {Exchange::ring, 3, 2, 4, "velocity", "block1.conv/weight", 100, 25, {velocity, weights}},
+      {Exchange::ring, 1, 3, 7, "statistics", "block1.norm/mean", 3, 0, {statistics}},
+      {Exchange::ring, 3, 0, 13, "gradients", "stem.conv/weight", 5, 24, {velocity, weights}},
+      {Exchange::exact, 3, 3, 9, "velocity", "stem.norm/scale", 0, 31, {velocity}},
+      {Exchange::exact, 10, 1, 1, "weights", "stem.conv/weight", 11, 30, {weights}},
+      {Exchange::exact, 1, 2, 18, "gradients", "head/bias", 0, 22, {velocity, weights}},
+      {Exchange::ring, 10, 2, 2, "weights", "block1.conv/weight", 9, 30, {weights}},
+      {Exchange::sharded, 10, 0, 4, "weights", "block2.conv/weight", 3, 30, {weights}},
+      {Exchange::sharded, 10, 1, 8, "weights", "head/weight", 20, 1, {weights}},
+      {Exchange::sharded, 3, 2, 5, "statistics", "block2.norm/variance", 1, 20, {statistics}},
+      {Exchange::central, 3, 0, 10, "weights", "block2.conv/weight", 7, 15, {weights}},
+      {Exchange::central, 1, 3, 12, "weights", "head/bias", 2, 9, {weights}},
+  };
+}
+
+std::map<Exchange, Told>& unbroken_runs() {
+  static std::map<Exchange, Told> runs;
+  return runs;
+}
+const Told& unbroken(Ranks& ranks, Exchange exchange) {
+  const auto [found, fresh] = unbroken_runs().try_emplace(exchange);
+  TrainerOptions options = options_for(exchange, 1);
+  options.safeguards = {};
+  if (fresh) ranks.run(found->second, options);
+  EXPECT_EQ(found->second.steps.size(), static_cast<std::size_t>(kSteps));
+  return found->second;
+}
+
+TEST(Divergence, IsFoundNamedAndHealedWhereverABitFlips) {
+  Ranks ranks(test_world());
+  for (const Case& each : cases()) {
+    SCOPED_TRACE(fmt::format("{}, every {}: {} {}", name_of(each.exchange), each.every, each.of, each.tensor));
+    Told told;
+    ranks.run(told, options_for(each.exchange, each.every), each.flip());
+    expect_as_unbroken(told, unbroken(ranks, each.exchange));
+    ASSERT_EQ(told.divergences.size(), 1U);
+    const DivergenceReport& found = told.divergences[0];
+    EXPECT_EQ(found.ranks, std::vector{each.rank});
+    EXPECT_TRUE(found.heals);
+    EXPECT_EQ(found.equal_after, proof_before(each.step, each.every));
+    EXPECT_LE(found.step, proof_at_or_after(each.step, each.every));
+    std::vector<std::string> tensors = found.tensors;
+    std::vector<std::string> expected;
+    for (const std::string& array : each.arrays) expected.push_back(array + each.tensor);
+    std::ranges::sort(tensors);
+    EXPECT_EQ(tensors, expected);
+  }
+}
+
+TEST(Divergence, EndsTheRunOnAllRanksBeforeAnythingOfItIsKept) {
+  Ranks ranks(test_world());
+  Told told;
+  TrainerOptions options = options_for(Exchange::ring, 10, OnDivergence::stop);
+  options.checkpoint_every_steps = 2;
+  ranks.run(told, options, Flip{.rank = 2, .step = 4, .bit = {"velocity", "head/bias", 1, 2}});
+  EXPECT_NE(told.error.find("equal after step 2 and differ after step 4: rank 2 differs from all others in "
+                            "optimizer/velocity/head/bias;"),
+            std::string::npos)
+      << told.error;
+  EXPECT_EQ(told.checkpoints.size(), 1U);
+  EXPECT_EQ(told.divergences.size(), 1U);
+}
+
+TEST(Divergence, IsHealedBeforeACheckpointFromWhichAnotherRunGoesOnAsIfNothingHadBeen) {
+  Ranks ranks(test_world());
+  Told told;
+  told.stop_after = 11;
+  ranks.run(told, options_for(Exchange::exact, 10), Flip{.rank = 1, .step = 11, .bit = {"weights", "head/bias", 1, 2}});
+  EXPECT_EQ(told.divergences.size(), 1U);
+  ASSERT_EQ(told.checkpoints.size(), 1U);
+  told.stop_after = -1;
+  ranks.run(told, options_for(Exchange::exact, 10));
+  expect_as_unbroken(told, unbroken(ranks, Exchange::exact));
+}
+
+TEST(Divergence, OfTheSameTensorAndRankThreeTimesInARowEndsARunThatHeals) {
+  Ranks ranks(test_world());
+  Told told;
+  ranks.run(told, options_for(Exchange::ring, 3),
+            Flip{.rank = 3, .step = 8, .bit = {"weights", "block1.norm/scale", 0, 4}, .times = 1000});
+  EXPECT_NE(told.error.find("the 3rd time in a row: this host's memory or processor is not to be trusted"),
+            std::string::npos)
+      << told.error;
+  EXPECT_EQ(told.divergences.size(), 3U);
+}
+
+TEST(Divergence, OfTwoRanksNamesBothAndHeals) {
+  const auto world = test_world().split(test_world().rank() < 2 ? 0 : -1);
+  if (!world) return;
+  Ranks ranks(*world);
+  Told unbroken;
+  TrainerOptions options = options_for(Exchange::ring, 3);
+  ranks.run(unbroken, options);
+  Told told;
+  ranks.run(told, options, Flip{.rank = 1, .step = 5, .bit = {"statistics", "stem.norm/mean", 1, 2}});
+  expect_as_unbroken(told, unbroken);
+  ASSERT_EQ(told.divergences.size(), 1U);
+  EXPECT_EQ(told.divergences[0].ranks, (std::vector{0, 1}));
+  EXPECT_NE(told.divergences[0].text.find("no majority says who is right"), std::string::npos);
+}
+
+TEST(Divergence, BeforeTheFirstStepEndsTheRun) {
+  Ranks ranks(test_world());
+  TrainerOptions options = options_for(Exchange::ring, 3);
+  if (test_world().rank() == 0) options.seed = 7;  // other weights
+  Told told;
+  ranks.run(told, options);
+  EXPECT_NE(told.error.find("the replicas differ before the first step: rank 0 "), std::string::npos) << told.error;
+}
+
+TEST(Divergence, IsNotSeenInRunsWithoutFault) {
+  Ranks ranks(test_world());
+  for (const Exchange exchange : {Exchange::ring, Exchange::exact, Exchange::sharded, Exchange::central}) {
+    Told told;
+    ranks.run(told, options_for(exchange, 1));
+    expect_as_unbroken(told, unbroken(ranks, exchange));
+    EXPECT_TRUE(told.divergences.empty()) << name_of(exchange);
+  }
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,236 @@
+// Values that are not finite: found at their step in every exchange, with rank and tensor named by all ranks alike; and
+// left out where that is asked for.
+
+#include "tutti/data/part_plan.hpp"
+#include "tutti/nn/parameter_arena.hpp"
+
+#include "train/course.hpp"
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+namespace tutti {
+namespace {
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr int kMostRanks = 4;
+
+constexpr ExchangeOptions kExchanges[] = {{},
+                                          {.kind = Exchange::sharded},
+                                          {.kind = Exchange::central},
+                                          {.kind = Exchange::exact},
+                                          {.kind = Exchange::exact, .shard_optimizer = true}};
+
+// Images of two channels, of which the second is 0 but for one pixel of one sample, which a recipe makes infinite.
+struct SpoiltData {
+  static constexpr std::int64_t kSamples = 100;
+  static constexpr std::int64_t kSpoilt = 70;  // among them; with batches of 16 in the file's order, in step 5
+  static constexpr int kStep = 5;
+  static constexpr int kPart = 3;  // of 8
+
+  SpoiltData() : images(kSamples * 2 * kPixels), labels(kSamples) {
+    for (std::int64_t sample = 0; sample < kSamples; ++sample) {
+      labels[static_cast<std::size_t>(sample)] = static_cast<std::int32_t>(sample % 5);
+      for (std::int64_t i = 0; i < kPixels; ++i) {
+        images[static_cast<std::size_t>(2 * kPixels * sample + i)] = static_cast<std::uint8_t>(sample * 31 + i * i);
+      }
+    }
+    images[2 * kPixels * kSpoilt + kPixels + 9] = 255;
+    const DatasetInfo info{.name = "spoilt",
+                           .image = Shape{2, 8, 8},
+                           .classes = 5,
+                           .class_names = {},
+                           .samples = kSamples,
+                           .statistics = {},
+                           .class_samples = {}};
+    pair.train = std::make_unique<MemoryDataset>(info, images, labels);
+  }
+
+  static constexpr std::int64_t kPixels = 64;
+  std::vector<std::uint8_t> images;
+  std::vector<std::int32_t> labels;
+  DataPair pair;
+};
+
+Course spoilt_course(const NetworkSpec& model, const ExchangeOptions& exchange) {
+  Course course = small_course(model, exchange);
+  course.options.shuffle = Shuffle::none;
+  course.options.recipe.statistics = {.mean = {0, 0}, .deviation = {1, 0x1p-140}};
+  course.options.steps = 9;
+  return course;
+}
+
+constexpr const char* kRemedy = "lower --lr, or warm up with --warmup-epochs 1";
+std::string ended(const std::string& what, const char* remedy = kRemedy) {
+  return fmt::format("ended: {}: {}\n", what, remedy);
+}
+
+std::string on_rank(int rank, int ranks) { return ranks == 1 ? "" : fmt::format(" on rank {}", rank); }
+
+// As the rank's own gradients are given away at step 3.
+class SpoiltGradient : public PlaceListener {
+ public:
+  SpoiltGradient(float& gradient, float value) : gradient_(gradient), value_(value) {}
+  void on_begin(const Place& place) override {
+    if (place.step != 3 || place.phase != Phase::exchange) return;
+    if (std::isfinite(value_) && std::exchange(spoilt_, true)) return;
+    gradient_ = value_;
+  }
+
+ private:
+  float& gradient_;
+  float value_;
+  bool spoilt_ = false;
+};
+
+TEST(FiniteCheck, NamesTheRankAndTheGradientAtTheStep) {
+  const OwnedData data = open_small("synthetic:64x2x8x8:5");
+  const Network network(small_resnet(), Shape{2, 8, 8}, 5);
+  for (const std::size_t slice : {std::size_t{1}, network.layout().trained().size() - 1}) {
+    const ParameterSlice& spoilt = network.layout().slices()[slice];
+    for (const ExchangeOptions& exchange : std::span(kExchanges).first(3)) {
+      for (int ranks = 1; ranks <= kMostRanks; ++ranks) {
+        Course course = small_course(small_resnet(), exchange);
+        course.ranks = ranks;
+        course.options.bucket_bytes = 1024;
+        course.befall = [&](int rank, Trainer& trainer) -> std::unique_ptr<PlaceListener> {
+          if (rank != ranks - 1) return nullptr;
+          float& gradient = host_f32(trainer.gradients())[static_cast<std::size_t>(spoilt.offset + 2)];
+          return std::make_unique<SpoiltGradient>(gradient, ranks % 2 == 0 ? kNan : -kInfinity);
+        };
+        const std::string text = heard({course}, data.pair)[0];
+        EXPECT_EQ(lines_of(text, "ended"),
+                  ended(fmt::format("a gradient of {} is no longer a finite number at step 3{}", spoilt.name,
+                                    on_rank(ranks - 1, ranks))));
+        EXPECT_EQ(lines_of(text, "step 3"), "") << text;
+      }
+    }
+  }
+}
+
+TEST(FiniteCheck, NamesTheWeightThatIsBroken) {
+  const OwnedData data = open_small("synthetic:64x2x8x8:5");
+  for (const ExchangeOptions& exchange : kExchanges) {
+    for (const int ranks : {1, kMostRanks}) {
+      Course course = small_course(small_resnet(), exchange);
+      course.ranks = ranks;
+      course.befall = [&](int rank, Trainer& trainer) -> std::unique_ptr<PlaceListener> {
+        TrainState state = trainer.snapshot();
+        if (rank == ranks - 1) {
+          const auto conv = std::ranges::find(state.parameters, "block1.conv/weight", &NamedArray::name);
+          conv->values[7] = kNan;
+          trainer.restore(state);
+        }
+        return nullptr;
+      };
+      EXPECT_EQ(lines_of(heard({course}, data.pair)[0], "ended"),
+                ended(fmt::format("a value of block1.conv/weight is no longer a finite number at step 1{}",
+                                  on_rank(ranks - 1, ranks))));
+    }
+  }
+}
+
+TEST(FiniteCheck, TellsThatTheBatchWasSpoilt) {
+  const SpoiltData data;
+  for (const ExchangeOptions& exchange : kExchanges) {
+    for (const int ranks : {1, 3, kMostRanks}) {
+      Course course = spoilt_course(built_in_model("mlp"), exchange);
+      course.ranks = ranks;
+      const std::string text = heard({course}, data.pair)[0];
+      EXPECT_EQ(lines_of(text, "ended"),
+                ended(fmt::format("the loss is no longer a finite number at step {}{}, and going back from it a "
+                                  "gradient of dense2/weight; neither is a pixel of its batch",
+                                  SpoiltData::kStep, on_rank(PartPlan(8, ranks).rank_of(SpoiltData::kPart), ranks)),
+                      "look at the data, and at --normalize"));
+    }
+  }
+}
+
+// No gradient is infinite before it meets the others, but their sum is; so are the weights then.
+TEST(FiniteCheck, FindsASumBeyondAllNumbersAtTheNextStep) {
+  const OwnedData data = open_small("synthetic:64x2x8x8:5");
+  const Network network(small_resnet(), Shape{2, 8, 8}, 5);
+  const auto place = static_cast<std::size_t>(network.layout().slices()[0].offset);
+  for (const ExchangeOptions& exchange : std::span(kExchanges).first(3)) {
+    Course course = small_course(small_resnet(), exchange);
+    course.ranks = 2;
+    course.befall = [&](int, Trainer& trainer) {
+      return std::make_unique<SpoiltGradient>(host_f32(trainer.gradients())[place], 3e38F);
+    };
+    EXPECT_EQ(lines_of(heard({course}, data.pair)[0], "ended"),
+              ended(fmt::format("a value of {} is no longer a finite number at step 4 on every rank",
+                                network.layout().slices()[0].name)));
+  }
+}
+
+TEST(FiniteCheck, LeavesAStepOutAtAnyNumberOfRanksAlike) {
+  const SpoiltData data;
+  for (const bool shards : {false, true}) {
+    for (const char* optimizer : {"sgd", "adamw"}) {
+      Course course = spoilt_course(small_resnet(), {.kind = Exchange::exact, .shard_optimizer = shards});
+      course.options.safeguards.on_not_finite = OnNotFinite::skip;
+      course.options.optimizer.kind = optimizer;
+      const std::vector<std::string> texts = heard(on_ranks(course, {1, 2, 3, 4}), data.pair);
+      for (const std::string& text : texts) EXPECT_EQ(first_difference(text, texts[0]), "");
+      if (test_world().rank() > 0) continue;
+      EXPECT_NE(texts[0].find(fmt::format("step {}: left out\n", SpoiltData::kStep)), std::string::npos);
+      EXPECT_NE(texts[0].find(" of 84; test"), std::string::npos) << texts[0];  // 100 but for a batch
+      EXPECT_NE(texts[0].find("\n9 steps, 1 played again\n"), std::string::npos) << texts[0];
+    }
+  }
+}
+
+// The same run, but that it is carried over the step by hand.
+TEST(FiniteCheck, LeavesAStateAsIfTheStepHadNotBeen) {
+  const SpoiltData data;
+  for (const ExchangeOptions& exchange : kExchanges) {
+    Course left_out = spoilt_course(small_resnet(), exchange);
+    left_out.ranks = 3;
+    left_out.options.optimizer = {.kind = "adamw", .weight_decay = 1e-2};
+    left_out.options.safeguards.on_not_finite = OnNotFinite::skip;
+    Course without = left_out;
+    without.stops = {SpoiltData::kStep - 1};
+    without.befall = [&](int, Trainer& trainer) -> std::unique_ptr<PlaceListener> {
+      if (trainer.steps_done() == 0) return nullptr;
+      TrainState state = trainer.snapshot();
+      EXPECT_EQ(state.progress.skipped_steps, 0);
+      state.progress.skipped_steps = 1;
+      state.progress.samples_in_epoch += 16;
+      ++state.progress.step;
+      ++state.progress.step_in_epoch;
+      trainer.restore(state);
+      return nullptr;
+    };
+    const std::vector<std::string> texts = heard({left_out}, data.pair);
+    const std::vector<std::string> others = heard({without}, data.pair);
+    for (int step = 1; step <= 9; ++step) {
+      if (step == SpoiltData::kStep) continue;
+      const std::string weights = fmt::format("step {}: weights", step);
+      EXPECT_NE(lines_of(texts[0], weights), "") << texts[0];
+      EXPECT_EQ(lines_of(texts[0], weights), lines_of(others[0], weights));
+    }
+    EXPECT_EQ(lines_of(texts[0], "epoch"), lines_of(others[0], "epoch"));
+  }
+}
+
+TEST(FiniteCheck, EndsARunThatLeavesOutStepAfterStep) {
+  const OwnedData data = open_small("synthetic:64x2x8x8:5");
+  for (const ExchangeOptions& exchange : kExchanges) {
+    Course course = small_course(built_in_model("mlp"), exchange);
+    course.ranks = 2;
+    course.options.safeguards.on_not_finite = OnNotFinite::skip;
+    course.options.learning_rate.base = 1e30;
+    course.options.test_every_epochs = 0;
+    const std::string text = heard({course}, data.pair)[0];
+    EXPECT_EQ(lines_of(text, "step 10: left out"), "step 10: left out\n") << text;
+    EXPECT_NE(lines_of(text, "ended").find(" at step 11 on every rank, "), std::string::npos) << text;
+    EXPECT_NE(lines_of(text, "ended").find(", and 10 steps in a row were left out: "), std::string::npos) << text;
+  }
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,130 @@
+#include "train/replica_proof.hpp"
+
+#include "support/mpi_world.hpp"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tutti {
+namespace {
+
+// The same tensors on every rank, in memory as a network's are.
+class ReplicaProofTest : public ::testing::Test {
+ protected:
+  ReplicaProofTest() {
+    backend_->enter_compute_thread(1);
+    stream_ = backend_->make_stream();
+    std::vector<ReplicatedTensor> tensors;
+    for (const std::int64_t elements : {1, 10, 64, 5003}) {
+      memory_.push_back(backend_->allocate(static_cast<std::size_t>(elements) * sizeof(float)));
+      tensors.push_back(
+          {"parameters/" + std::to_string(elements), memory_.back().view(Shape{elements}, ElementType::f32)});
+      std::uint32_t bits = 1;
+      for (float& value : host_f32(tensors.back().values)) value = std::bit_cast<float>(bits *= 0x9E3779B9u);
+    }
+    proof_.emplace(*backend_, *communicator_, whereabouts_, tensors);
+    tensors_ = std::move(tensors);
+  }
+
+  int rank() const { return test_world().rank(); }
+  int size() const { return test_world().size(); }
+  void flip(std::size_t tensor, std::int64_t element, int bit) {
+    auto* const word = static_cast<std::uint32_t*>(tensors_[tensor].values.data) + element;
+    *word ^= 1u << bit;
+  }
+  // On this rank alone.
+  std::optional<Divergence> compare_with_flip(int of, std::size_t tensor, std::int64_t element, int bit) {
+    if (rank() == of) flip(tensor, element, bit);
+    auto found = proof_->compare(*stream_);
+    if (rank() == of) flip(tensor, element, bit);
+    return found;
+  }
+
+  std::unique_ptr<Backend> backend_ = make_cpu_backend();
+  std::unique_ptr<Communicator> communicator_ = make_mpi_ring_communicator(test_world(), {});
+  Whereabouts whereabouts_;
+  std::unique_ptr<Stream> stream_;
+  std::vector<Buffer> memory_;
+  std::vector<ReplicatedTensor> tensors_;
+  std::optional<ReplicaProof> proof_;
+};
+
+TEST_F(ReplicaProofTest, FindsNothingWhereAllAreEqual) {
+  for (int i = 0; i < 3; ++i) {
+    proof_->note(*stream_);
+    EXPECT_FALSE(proof_->compare(*stream_)) << i;
+  }
+}
+
+TEST_F(ReplicaProofTest, NamesTheTensorAndTheRankOfAnyOneFlippedBit) {
+  for (int of = 0; of < size(); ++of) {
+    for (const std::size_t tensor : {0U, 1U, 2U, 3U}) {
+      const std::int64_t last = tensors_[tensor].values.elements() - 1;
+      for (const int bit : {0, 17, 31}) {
+        const auto found = compare_with_flip(of, tensor, bit == 17 ? 0 : last, bit);
+        ASSERT_TRUE(found) << of;
+        EXPECT_EQ(found->tensors(), std::vector{tensors_[tensor].name});
+        ASSERT_EQ(found->differences.size(), 1U);
+        EXPECT_EQ(found->differences[0].ranks, size() == 2 ? std::vector<int>{} : std::vector{of});
+        EXPECT_EQ(found->ranks(), size() == 2 ? (std::vector{0, 1}) : std::vector{of});
+      }
+    }
+  }
+  EXPECT_FALSE(proof_->compare(*stream_));
+}
+
+TEST_F(ReplicaProofTest, SaysInWordsWhoDiffersInWhat) {
+  if (rank() == size() - 1) flip(1, 3, 7);
+  if (rank() == size() - 1) flip(3, 1000, 30);
+  Divergence found = proof_->compare(*stream_).value();
+  EXPECT_EQ(found.text(), size() == 2 ? "rank 0 and rank 1 differ in parameters/10, parameters/5003, and no majority "
+                                        "says who is right"
+                                      : "rank " + std::to_string(size() - 1) +
+                                            " differs from all others in parameters/10, parameters/5003");
+  found.hosts = {"a", "b", "c", "d"};
+  const std::string whom[] = {"rank 0 on a and rank 1 on b differ", "rank 2 on c differs", "rank 3 on d differs"};
+  EXPECT_TRUE(found.text().starts_with(whom[size() - 2])) << found.text();
+}
+
+TEST_F(ReplicaProofTest, NamesBothSidesWhereRanksAreOfTwoMindsAndAllTheMinorityElsewhere) {
+  if (rank() % 2 == 1) flip(2, 5, 3);
+  const Divergence found = proof_->compare(*stream_).value();
+  const std::vector<int> odd = size() % 2 == 1 ? std::vector{1} : std::vector<int>{};
+  EXPECT_EQ(found.differences[0].ranks, odd);
+  EXPECT_EQ(found.ranks().size(), size() % 2 == 1 ? odd.size() : static_cast<std::size_t>(size()));
+}
+
+TEST_F(ReplicaProofTest, FindsWhatWasNotedThoughItIsEqualAgain) {
+  proof_->note(*stream_);
+  if (rank() == 0) flip(3, 77, 12);
+  proof_->note(*stream_);
+  if (rank() == 0) flip(3, 77, 12);
+  const auto found = proof_->compare(*stream_);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->tensors(), std::vector{tensors_[3].name});
+  EXPECT_FALSE(proof_->compare(*stream_));
+  if (rank() == 0) flip(3, 77, 12);
+  proof_->note(*stream_);
+  if (rank() == 0) flip(3, 77, 12);
+  proof_->forget(*stream_);
+  EXPECT_FALSE(proof_->compare(*stream_));
+}
+
+// All ranks have had the same, but not at the same time.
+TEST_F(ReplicaProofTest, FindsNotesThatChangedPlaces) {
+  for (const bool first : {true, false}) {
+    if ((rank() == 0) == first) flip(3, 77, 12);
+    proof_->note(*stream_);
+    if ((rank() == 0) == first) flip(3, 77, 12);
+  }
+  EXPECT_TRUE(proof_->compare(*stream_));
+}
+
+}  // namespace
+}  // namespace tutti

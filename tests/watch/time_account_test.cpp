@@ -1,0 +1,113 @@
+#include "tutti/watch/time_account.hpp"
+
+#include "support/mpi_world.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+namespace tutti {
+namespace {
+
+constexpr std::int64_t kSecond = 1'000'000'000;
+
+class TimeAccountTest : public testing::Test {
+ protected:
+  // Long before or after everything real.
+  void spend(Phase phase, std::int64_t seconds) {
+    account.on_end({.place = {1, phase}, .begin_ns = now_, .end_ns = now_ + seconds * kSecond});
+    now_ += seconds * kSecond;
+  }
+  // A step whose sums go for two seconds once the last rank has come, for each of whose ranks it is as long.
+  void step(Phase slow_phase, const std::vector<std::int64_t>& slow_seconds) {
+    const std::int64_t mine = slow_seconds[static_cast<std::size_t>(rank)];
+    spend(Phase::forward, 10);
+    spend(slow_phase, mine);
+    spend(Phase::waiting, 2 + *std::ranges::max_element(slow_seconds) - mine);
+  }
+
+  World& world = test_world();
+  const int rank = world.rank();
+  const bool alone = world.size() == 1;
+  Whereabouts whereabouts;
+  TimeAccount account{world, whereabouts};
+
+ private:
+  std::int64_t now_ = 0;
+};
+
+// What is real besides takes less than this.
+constexpr double kReal = 0.9;
+
+TEST_F(TimeAccountTest, TellsTransfersFromWaitingForTheLastRank) {
+  std::vector<std::int64_t> seconds(static_cast<std::size_t>(world.size()), 1);
+  seconds.back() = 31;
+  step(Phase::data, seconds);
+  seconds.back() = 1;
+  seconds.front() = 101;
+  step(Phase::checkpoint, seconds);
+  spend(Phase::exchange, 5);
+  const TimeReport report = account.report();
+  const int last = world.size() - 1;
+  for (int each = 0; each <= last; ++each) {
+    const TimeShares& shares = report.ranks.at(static_cast<std::size_t>(each));
+    EXPECT_NEAR(shares[TimeShare::compute], 20, kReal);
+    EXPECT_NEAR(shares[TimeShare::communication], 2 + 2 + 5, kReal);
+    EXPECT_NEAR(shares[TimeShare::data], each == last ? 31 : 1, kReal);
+    EXPECT_NEAR(shares[TimeShare::checkpoint], each == 0 ? 101 : 1, kReal);
+    EXPECT_NEAR(shares[TimeShare::waiting], alone ? 0 : (each == last ? 0 : 30) + (each == 0 ? 0 : 100), kReal);
+  }
+  EXPECT_EQ(report.latest.has_value(), !alone);
+  if (alone) return;
+  EXPECT_EQ(report.latest->rank, 0);
+  EXPECT_EQ(report.latest->host, all_gather_text(world, world.host()).front());
+  EXPECT_EQ(report.latest->cause, TimeShare::checkpoint);
+  EXPECT_NEAR(report.latest->seconds, 100, kReal);
+}
+
+TEST_F(TimeAccountTest, BringsWaitsTogetherWithinALongEpochThoughSomeRanksKnowOfMore) {
+  constexpr int kSteps = 3000;
+  for (int i = 0; i < kSteps; ++i) {
+    std::vector<std::int64_t> seconds(static_cast<std::size_t>(world.size()), 1);
+    seconds[static_cast<std::size_t>(i) % seconds.size()] = 4;
+    // A processor that is ahead on some ranks, and caught up with in the end.
+    if (rank == 0 || i % 3 != 0) step(Phase::data, seconds);
+    account.count_step();
+    if (rank != 0 && i % 3 == 2) {
+      std::ranges::fill(seconds, 1);
+      seconds[static_cast<std::size_t>(i - 2) % seconds.size()] = 4;
+      step(Phase::data, seconds);
+    }
+  }
+  const TimeReport report = account.report();
+  double waited = 0;
+  for (const TimeShares& shares : report.ranks) {
+    EXPECT_NEAR(shares.sum(), kSteps * (10.0 + 2 + 4), 2 * kReal);
+    waited += shares[TimeShare::waiting];
+  }
+  EXPECT_GE(waited, -kReal);
+}
+
+TEST_F(TimeAccountTest, BeginsAnewWithEveryReport) {
+  spend(Phase::evaluation, 50);
+  account.report();
+  spend(Phase::update, 7);
+  const TimeReport report = account.report();
+  EXPECT_NEAR(report.ranks.front()[TimeShare::evaluation], 0, kReal);
+  EXPECT_NEAR(report.seconds(), 7, kReal);
+}
+
+TEST_F(TimeAccountTest, SaysWhereTheTimeWentInOneLine) {
+  const TimeReport report{
+      .ranks = {{.seconds = {1, 6, 1, 2, 0, 0, 0}}, {.seconds = {3, 6, 1, 0, 0, 0, 0}}},
+      .latest = LateRank{.rank = 1, .host = "n1", .cause = TimeShare::data, .seconds = 2},
+  };
+  EXPECT_EQ(time_line(report),
+            "time 10.0 s: data 20 %, compute 60 %, communication 10 %, waiting 10 % (2.0 s for rank 1 on n1: data), "
+            "evaluation 0 %, checkpoint 0 %, other 0 %");
+}
+
+}  // namespace
+}  // namespace tutti
