@@ -1,6 +1,6 @@
 #pragma once
-// While one of these lives, a communicator's sums are given up before a watch that has found a stall ends the process, so
-// that no device is left spinning.
+// While one of these lives, a communicator's sums are given up before a watch that has found a stall ends the process,
+// so that no device is left spinning.
 
 #include "tutti/comm/communicator.hpp"
 #include "tutti/watch/stall_watch.hpp"

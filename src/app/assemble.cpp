@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <vector>
 
 namespace tutti {
@@ -159,12 +160,15 @@ std::vector<Claim> assembly_claims(const Assembly& assembly) {
 
 Findings judge_load(World& world, const Assembly& assembly) {
   Findings mine = judge_parts(assembly.config, !assembly.network->layout().statistics().empty());
-  mine.add(judge_cores({.host = world.host(),
-                        .ranks = world.local_size(),
-                        .threads = assembly.config.threads,
-                        .busy_threads = assembly.busy_cores(world),
-                        .cores = assembly.cores,
-                        .quota = Machine().group_limits().cores}));
+  const HostLoad load{.host = world.host(),
+                      .ranks = world.local_size(),
+                      .threads = assembly.config.threads,
+                      .busy_threads = assembly.busy_cores(world),
+                      .cores = assembly.cores,
+                      .quota = Machine().group_limits().cores};
+  const char* const setting = std::getenv("OMPI_MCA_mpi_yield_when_idle");
+  mine.add(judge_cores(load));
+  mine.add(judge_waiting(load, world.description(), setting == nullptr ? "" : setting));
   return gather(world, mine);
 }
 

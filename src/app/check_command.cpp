@@ -109,8 +109,7 @@ void Check::look_at_memory(const ChosenProcessor& processor) {
                                .config = config(),
                                .rank = world_.rank(),
                                .ranks = world_.size(),
-                               .test_samples = assembly_.data.test ? assembly_.data.test->info().samples : 0,
-                               .storage = activation_storage(config(), on_gpu)});
+                               .test_samples = assembly_.data.test ? assembly_.data.test->info().samples : 0});
   const std::int64_t of_host = on_gpu ? estimate_.copies : estimate_.together();
   MemoryAtHand memory{.host = world_.host(),
                       .local_ranks = world_.local_size(),
@@ -168,6 +167,8 @@ void Check::run() {
     findings_.add(compare(world_, assembly_claims(assembly_)));
     findings_.add(judge_load(world_, assembly_));
     look_at_memory(processor);
+  } else if (can_read && model) {
+    findings_.attempt([&] { run_agreed(world_, [&] { resolve_options(config(), *model); }); });
   }
   if (has_processor && has_ranks) {
     findings_.attempt([&] { run_agreed(world_, [&] { choose_communicator(world_, config(), processor, true); }); });
@@ -179,7 +180,7 @@ std::string Check::ready_text() const {
   const std::set<std::string> hosts(hosts_.begin(), hosts_.end());
   const Assembly& made = assembly_;
   const DatasetInfo& data = made.data.train->info();
-  return fmt::format("{} on {}, {} of {} cores, about {:.0f} MiB a rank of {:.1f} GiB, {} with {} training images",
+  return fmt::format("{} on {}, {} of {} cores, about {:.1f} MiB a rank of {:.1f} GiB, {} with {} training images",
                      several(hosts_.size(), "rank"), several(hosts.size(), "host"), made.busy_cores(world_),
                      made.cores.usable, static_cast<double>(estimate_.together()) / kMebi,
                      static_cast<double>(most_memory_) / 0x1p30, data.name, data.samples);

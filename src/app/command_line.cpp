@@ -22,16 +22,22 @@ namespace {
 bool concerns_train(const RunOption&) { return true; }
 bool concerns_nothing(const RunOption&) { return false; }
 
+// Ranks may stall whatever they do together.
+bool concerns_watch(const RunOption& option) {
+  return option.name == "stall-timeout" || option.name == "watch-interface";
+}
+
 // All else is the checkpoint's.
 bool concerns_eval(const RunOption& option) {
-  return option.use == OptionUse::place || option.name == "device" || option.name == "share-device" ||
-         option.name == "comm" || option.name == "quiet";
+  return concerns_watch(option) || option.use == OptionUse::place || option.name == "device" ||
+         option.name == "share-device" || option.name == "comm" || option.name == "quiet";
 }
 
 // A measurement decides by itself how long it runs and what it keeps.
 bool concerns_bench_step(const RunOption& option) {
   if (option.name == "epochs" || option.name == "steps") return false;
-  return option.use == OptionUse::fixed || option.use == OptionUse::place || option.group == "Ranks and devices";
+  return concerns_watch(option) || option.use == OptionUse::fixed || option.use == OptionUse::place ||
+         option.group == "Ranks and devices";
 }
 
 bool concerns_data(const RunOption& option) {
@@ -53,7 +59,7 @@ bool concerns_bench_exchange(const RunOption& option) {
 
 // It trains nothing.
 bool concerns_bench_allreduce(const RunOption& option) {
-  return option.name == "device" || option.name == "share-device" || option.name == "comm";
+  return concerns_watch(option) || option.name == "device" || option.name == "share-device" || option.name == "comm";
 }
 
 void add_no_options(CLI::App&, Invocation&) {}

@@ -1,5 +1,6 @@
 #include "tutti/base/error.hpp"
 #include "tutti/base/toml_line.hpp"
+#include "tutti/base/toml_text.hpp"
 #include "tutti/storage/whole_file.hpp"
 
 #include "option_table.hpp"
@@ -56,9 +57,7 @@ struct Assign {
 };
 
 toml::value parse(const std::string& text, const std::string& origin) {
-  if (const auto line = line_of_hostile_depth(text)) {
-    refuse(origin, *line, "this goes deeper than options do: write one 'name = value' a line");
-  }
+  if (const auto fault = fault_of_toml(text)) refuse(origin, fault->line, std::string(fault->why));
   try {
     std::istringstream stream(text);
     return toml::parse(stream, origin);

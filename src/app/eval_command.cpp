@@ -37,6 +37,7 @@ RunConfig config_for(const Invocation& invocation, const LoadedCheckpoint& loade
   config.search_plans = "off";  // each rank for itself, and once
   config.comm = asked.comm;
   config.quiet = asked.quiet;
+  config.stall_timeout = asked.stall_timeout;
   config.exchange = "ring";
   config.shard_optimizer = false;
   constexpr std::int64_t kManyParts = 65536;  // an evaluation has none, and no number of ranks is too large for it

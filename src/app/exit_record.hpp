@@ -1,6 +1,6 @@
 #pragma once
-// What a run that came to an early end leaves in its folder: exit.json, by whoever was the first to fail, since launchers
-// hide exit statuses.
+// What a run that came to an early end leaves in its folder: exit.json, by whoever was the first to fail, since
+// launchers hide exit statuses.
 
 #include "tutti/base/exit_status.hpp"
 #include "tutti/watch/stall_watch.hpp"

@@ -16,7 +16,7 @@ int run_program(int argc, const char* const* argv);
 // Where an early end is recorded besides stderr: the first rank to fail, or rank 0 of a run that was stopped, leaves
 // folder/exit.json. Empty: nowhere.
 struct EndRecord {
-  std::string folder;
+  std::string folder{};
   std::string reason{};         // of a run that was stopped
   StallWatch* watch = nullptr;  // borrowed; null: nobody watches for stalled ranks
 };

@@ -123,9 +123,6 @@ void refuse_unknown_words(const RunConfig& config) {
   refuse_outside("digest-every", config.digest_every, 0, kMany);
   refuse_outside("verify-replicas", config.verify_replicas, 0, kMany);
   if (config.keep_checkpoints != 0) refuse_outside("keep-checkpoints", config.keep_checkpoints, 2, kMany);
-  if (!(config.stall_timeout >= 1 && config.stall_timeout <= 1e6)) {
-    throw Error(ErrorSource::usage, fmt::format("--stall-timeout {}: must be 1 second or more", config.stall_timeout));
-  }
   if (!(config.bucket_mib >= 0 && config.bucket_mib <= 4096)) {
     throw Error(ErrorSource::usage, fmt::format("--bucket-mib {}: must be 0 to 4096", config.bucket_mib));
   }

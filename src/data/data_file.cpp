@@ -17,6 +17,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <filesystem>
 #include <numeric>
 #include <utility>
 
@@ -104,7 +105,8 @@ std::vector<std::string> lines_of(const std::string& text) {
 
 class DataFileReader {
  public:
-  explicit DataFileReader(const std::string& path) : file_(path) {
+  explicit DataFileReader(const std::string& path)
+      : file_(path), bytes_(static_cast<std::int64_t>(std::filesystem::file_size(path))) {
     if (!file_.contains("/format") || file_.read_text("/format") != kFormat) {
       refuse(fmt::format("its format is not '{}'", kFormat));
     }
@@ -162,6 +164,7 @@ class DataFileReader {
     if (shape.rank() != 4 || shape.elements() < 1) {
       refuse(fmt::format("{} is {} instead of N x C x H x W", name, shape.text()));
     }
+    if (shape.elements() > bytes_) refuse(fmt::format("{} of {} is larger than the file", name, shape.text()));
     return shape;
   }
 
@@ -180,6 +183,7 @@ class DataFileReader {
   }
 
   ArrayFile file_;
+  std::int64_t bytes_;
   DatasetInfo info_;
 };
 

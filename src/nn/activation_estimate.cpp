@@ -3,18 +3,11 @@
 #include "activation_plan.hpp"
 
 #include <utility>
+#include <variant>
+#include <vector>
 
 namespace tutti {
 namespace {
-
-std::size_t stored_bytes(const Shape& sample, std::int64_t samples, const ActivationStorage& storage) {
-  std::int64_t values = samples * sample.elements();
-  if (sample.rank() == 3) {
-    const std::int64_t blocks = (sample[0] + storage.channel_block - 1) / storage.channel_block;
-    values = samples * blocks * storage.channel_block * sample[1] * sample[2];
-  }
-  return static_cast<std::size_t>(values) * storage.bytes_per_value;
-}
 
 // As backends do: what can be known of the gradient from the result alone needs no input.
 ActivationUse use_of(const NetworkLayer& layer) {
@@ -32,11 +25,11 @@ ActivationUse use_of(const NetworkLayer& layer) {
 
 }  // namespace
 
-std::size_t estimate_activations(const Network& network, const PassSize& pass, const ActivationStorage& storage) {
+std::size_t estimate_activations(const Network& network, const PassSize& pass) {
   std::vector<ActivationUse> uses;
   for (const NetworkLayer& layer : network.layers()) {
     uses.push_back(use_of(layer));
-    uses.back().output_bytes = stored_bytes(layer.output, pass.samples, storage);
+    uses.back().output_bytes = static_cast<std::size_t>(pass.samples * layer.output.elements()) * pass.bytes_per_value;
   }
   return ActivationPlan(network, std::move(uses), pass.mode).memory().bytes();
 }

@@ -2,6 +2,7 @@
 
 #include "tutti/base/error.hpp"
 #include "tutti/base/toml_line.hpp"
+#include "tutti/base/toml_text.hpp"
 #include "tutti/nn/network_spec.hpp"
 
 #include <fmt/format.h>
@@ -276,10 +277,8 @@ std::string first_line(std::string_view text) {
 }  // namespace
 
 NetworkSpec parse_model(const std::string& text, const std::string& origin) {
-  if (const auto line = line_of_hostile_depth(text)) {
-    throw Error(ErrorSource::input, fmt::format("{}:{}: this goes deeper than a model does: write one [[layer]] after "
-                                                "another, with one 'name = value' a line",
-                                                origin, *line));
+  if (const auto fault = fault_of_toml(text)) {
+    throw Error(ErrorSource::input, fmt::format("{}:{}: {}", origin, fault->line, fault->why));
   }
   try {
     std::istringstream stream(text);

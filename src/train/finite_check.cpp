@@ -29,8 +29,8 @@ Tensor ends_in(const Buffer& buffer, std::size_t count) {
 
 }  // namespace
 
-Error not_finite_error(const std::string& finding) {
-  return Error(ErrorSource::not_finite, finding + ": lower --lr, or warm up with --warmup-epochs 1").on_all_ranks();
+Error not_finite_error(const std::string& finding, const char* remedy) {
+  return Error(ErrorSource::not_finite, fmt::format("{}: {}", finding, remedy)).on_all_ranks();
 }
 
 FiniteCheck::FiniteCheck(FiniteCheckRequest request)
@@ -132,9 +132,10 @@ bool FiniteCheck::verdict_on(Stream& stream, Told& told) {
     return true;
   }
   const std::string found = words(finding, step);
-  if (parts_.on_not_finite == OnNotFinite::stop) throw not_finite_error(found);
+  const char* const remedy = finding.images ? "look at the data, and at --normalize" : kNotFiniteRemedy;
+  if (parts_.on_not_finite == OnNotFinite::stop) throw not_finite_error(found, remedy);
   if (++in_a_row_ == kMostInARow) {
-    throw not_finite_error(fmt::format("{}, and {} steps in a row were left out", found, in_a_row_));
+    throw not_finite_error(fmt::format("{}, and {} steps in a row were left out", found, in_a_row_), remedy);
   }
   const ParameterSlice* const slice = finding.weights != nullptr ? finding.weights : finding.gradients;
   skipped_ = {.step = step, .rank = finding.rank, .tensor = slice == nullptr ? "loss" : slice->name, .finding = found};
@@ -181,7 +182,7 @@ std::string FiniteCheck::words(const Finding& finding, std::int64_t step) const 
   }
   if (finding.weights != nullptr) return text;
   if (finding.loss && finding.gradients != nullptr) text += fmt::format(", and going back from it {}", gradient());
-  if (finding.images) text += "; neither is a pixel of its batch (--normalize)";
+  if (finding.images) text += "; neither is a pixel of its batch";
   return text;
 }
 

@@ -24,8 +24,9 @@
 
 namespace tutti {
 
-// What ends a run in which `finding` has come about; all ranks throw it. With its remedy.
-Error not_finite_error(const std::string& finding);
+// What ends a run in which `finding` has come about; all ranks throw it.
+inline constexpr const char* kNotFiniteRemedy = "lower --lr, or warm up with --warmup-epochs 1";
+Error not_finite_error(const std::string& finding, const char* remedy = kNotFiniteRemedy);
 
 // All borrowed but the names.
 struct FiniteCheckRequest {

@@ -1,5 +1,5 @@
 #pragma once
-// Which ranks a job that stands still waits for. Knows no clock and no other process: what is known of the ranks decides.
+// Which ranks a job that stands still waits for. Knows no clock and no process: what is known of the ranks decides.
 
 #include "rank_state.hpp"
 

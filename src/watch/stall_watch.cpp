@@ -41,6 +41,14 @@ constexpr double kExplainsSeconds = 0.5;
 
 constexpr std::int64_t in_ns(double seconds) { return static_cast<std::int64_t>(seconds * 1e9); }
 
+void refuse_timeout(double seconds) {
+  if (seconds >= 1 && seconds <= 1e6) return;
+  throw Error(ErrorSource::usage,
+              fmt::format("--stall-timeout {}: must be 1 to 1000000 seconds; a rank tells of itself "
+                          "every {} s, and a busy machine may hold it up for several times that",
+                          seconds, kBeatMilliseconds * 1e-3));
+}
+
 [[noreturn]] void wait_for_end() {
   while (true) std::this_thread::sleep_for(std::chrono::hours(1));
 }
@@ -90,6 +98,7 @@ class StallWatch::Watcher {
 };
 
 void StallWatch::Watcher::begin(World& world, const StallWatchOptions& options, const Log& log) {
+  run_agreed(world, [&] { refuse_timeout(options.timeout_seconds); });
   set_timeout(options.timeout_seconds);
   std::unique_ptr<HostWatch> host;
   try {

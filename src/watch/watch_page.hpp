@@ -1,6 +1,6 @@
 #pragma once
-// Memory that all ranks of a host see, where each tells of itself: its place, its meetings, its process, and the beat of
-// its watch thread.
+// Memory that all ranks of a host see, where each tells of itself: its place, its meetings, its process, and the beat
+// of its watch thread.
 
 #include "tutti/comm/world.hpp"
 #include "tutti/watch/whereabouts.hpp"

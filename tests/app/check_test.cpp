@@ -57,8 +57,8 @@ TEST(Check, GoesOnAfterAFindingAndSortsThem) {
       check(3, "--parts 2 --watch-interface eth99 --momentum 7 --out /proc/none --json " + folder.file("check.json"));
   EXPECT_EQ(result.status, 1) << result.err;
   for (const char* line : {"doomed: --watch-interface eth99: there is no such network interface; choose one of ",
-                           "doomed: 3 ranks cannot share 2 parts: start at most 2 ranks",
-                           "/proc/none: cannot make /proc/none/checkpoints", "\ndoomed: 3 findings; "}) {
+                           "doomed: 3 ranks cannot share 2 parts: start at most 2 ranks", "doomed: --momentum 7",
+                           "/proc/none: cannot make /proc/none/checkpoints", "\ndoomed: 4 findings; "}) {
     EXPECT_THAT(result.out, HasSubstr(line));
   }
   const auto json = nlohmann::json::parse(read_text(folder.file("check.json")));
@@ -89,7 +89,8 @@ TEST(Check, NamesRanksThatRunAnotherProgramOrOtherOptions) {
   const std::string other = folder.file("trainer");
   std::filesystem::copy_file(std::getenv("TUTTI_TRAINER"), other);
   std::ofstream(other, std::ios::app) << '.';
-  const std::string script = fmt::format("[ $RANK -lt 1 ] || T={}; exec \"$T\" {{}} {}", other, kMlp);
+  const std::string script =
+      fmt::format("[ $RANK -lt 1 ] || T={}; export LD_LIBRARY_PATH=$(dirname $0); exec \"$T\" {{}} {}", other, kMlp);
   const ChildResult result = on_ranks(3, fmt::format(fmt::runtime(script), "check") + "--lr 0.0$RANK");
   expect_doomed(result, "ranks 1-2 have another program file than rank 0, ");
   EXPECT_THAT(result.out, HasSubstr("install one build where all hosts find it, and start that"));

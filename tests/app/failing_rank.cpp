@@ -1,4 +1,5 @@
-// Trains as the program does, on data that one rank cannot read: for the test that its failure ends the job.
+// Trains as the program does, watched, on data that one rank cannot read: for the test that its failure ends the job,
+// and is not taken for a stall.
 
 #include "tutti/base/error.hpp"
 #include "tutti/comm/communicator.hpp"
@@ -60,6 +61,10 @@ ExitStatus train_on_torn_data(World& world, int failing_rank) {
 
 int main(int argc, char** argv) {
   const int failing_rank = argc > 1 ? std::atoi(argv[1]) : 0;
+  tutti::StallWatch watch(tutti::StallWatch::Signals::last);
   const auto world = tutti::make_mpi_world();
-  return tutti::run_guarded(*world, {}, [&] { return tutti::train_on_torn_data(*world, failing_rank); });
+  return tutti::run_guarded(*world, {.watch = &watch}, [&] {
+    watch.begin(*world, {}, tutti::Log(world->rank(), world->host(), false));
+    return tutti::train_on_torn_data(*world, failing_rank);
+  });
 }

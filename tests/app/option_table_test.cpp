@@ -73,16 +73,25 @@ TEST(ConfigFile, ThatGoesTooDeepIsRefusedBeforeTheStackEnds) {
   for (const std::string piece : {"[", "{a = ", "[\n", "[ # ]\n", "[ \"]\",\n"}) {
     std::string text = "seed = 1\ndata = ";
     for (int depth = 0; depth < 200'000; ++depth) text += piece;
-    EXPECT_NE(refusal(text).find("this goes deeper than options do"), std::string::npos) << piece;
+    EXPECT_NE(refusal(text).find("this is nested too deep"), std::string::npos) << piece;
   }
   std::string key = "a";
   for (int depth = 0; depth < 200'000; ++depth) key += ".a";
-  EXPECT_EQ(refusal(key + " = 1\n").substr(0, 25), "run.toml:1: this goes dee");
-  EXPECT_EQ(refusal("[" + key + "]\n").substr(0, 25), "run.toml:1: this goes dee");
+  EXPECT_EQ(refusal(key + " = 1\n").substr(0, 27), "run.toml:1: this is nested ");
+  EXPECT_EQ(refusal("[" + key + "]\n").substr(0, 27), "run.toml:1: this is nested ");
   EXPECT_EQ(refusal("# " + std::string(1000, '.') + std::string(1000, '[') + "\ndata = \"" + std::string(60, '[') +
                     "\"\nlr = 0\nlr = 0\n")
                 .substr(0, 11),
             "run.toml:4:");
+}
+
+TEST(ConfigFile, ThatIsNoUtf8IsRefusedBeforeItIsTakenApart) {
+  for (const std::string bytes :
+       {"\xFB", "\xC3", "\xC0\xAF", "\xE0\x80\x80", "\xED\xA0\x80", "\xF4\x90\x80\x80", "\x80"}) {
+    EXPECT_TRUE(refusal("lr = 1\nout = 'ada" + bytes + "w'\n").starts_with("run.toml:2: this is no UTF-8")) << bytes;
+  }
+  EXPECT_TRUE(
+      refusal("out = 'd\xC3\xA9j\xC3\xA0 \xE2\x82\xAC \xF0\x9F\x8E\xBB'\nlr = true\n").starts_with("run.toml:2: 'lr'"));
 }
 
 TEST(Resume, TakesWhatIsFixedFromTheCheckpointAndTheRestFromTheUser) {

@@ -1,5 +1,5 @@
-// Mutants of a data file, each opened in a process of its own whose verdict counts: it must be refused with an Error, or
-// do no harm. HDF5 itself does crash on files that lie; so none of them may get as far, but those whose seal is forged.
+// Mutants of a data file, each opened in a process of its own whose verdict counts: it must be refused with an Error,
+// or do no harm. HDF5 itself does crash on files that lie; so none may get as far, but those whose seal is forged.
 
 #include "tutti/base/random.hpp"
 #include "tutti/data/data_file.hpp"
@@ -16,6 +16,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <map>
 
 namespace tutti {
@@ -49,8 +50,9 @@ class Mutation {
       case 2:
         return put_field(rest.first(std::min<std::size_t>(4 * kind_, rest.size())));
       case 3:
-        return std::ranges::generate(rest.first(1 + below(std::min<std::size_t>(64, rest.size()))),
-                                     [&] { return static_cast<std::byte>(below(256)); });
+        std::ranges::generate(rest.first(1 + below(std::min<std::size_t>(64, rest.size()))),
+                              [&] { return static_cast<std::byte>(below(256)); });
+        return;
       default:
         bytes.resize(at);
     }
@@ -77,11 +79,12 @@ bool same(const Contents& a, const Contents& b) { return a.images == b.images &&
 class DataFileMutants : public ::testing::Test {
  protected:
   DataFileMutants() {
-    write_data_file(open_named("synthetic:30x1x6x5:4", "synthetic:10x1x6x5:4").pair, path_);
-    good_ = read_whole(path_);
     DataRequest request;
-    request.train = path_;
-    const OwnedData data = open_data(request);
+    request.train = "synthetic:40x1x6x5:4";
+    request.validation_ratio = 0.25;
+    write_data_file(open_data(request).pair, path_);
+    good_ = read_whole(path_);
+    const OwnedData data = open_named(path_);
     train_ = contents_of(*data.pair.train);
     test_ = contents_of(*data.pair.test);
   }
@@ -98,6 +101,17 @@ class DataFileMutants : public ::testing::Test {
       return resident ? same(train, train_) && same(test, test_)
                       : train.labels == train_.labels && test.labels == test_.labels;
     });
+  }
+
+  Bytes good_without_seal() const {
+    std::uint64_t length = 0;
+    std::memcpy(&length, &good_[good_.size() - 24], sizeof length);
+    return {good_.begin(), good_.begin() + static_cast<std::ptrdiff_t>(length)};
+  }
+  void write_sealed(Bytes bytes) const {
+    overwrite(path_, bytes);
+    std::ranges::copy(seal_for(path_, {}), std::back_inserter(bytes));
+    overwrite(path_, bytes);
   }
 
   void tell(const char* what, const std::map<int, int>& outcomes) const {
@@ -127,23 +141,31 @@ TEST_F(DataFileMutants, AreRefusedOrHarmless) {
   EXPECT_GT(outcomes[refused], 0);
 }
 
-// As somebody would who wants harm: what HDF5 makes of these is its own affair, but never other images or labels.
+// As somebody would write them who wants harm: what HDF5 makes of these is its own affair, but never other images or
+// labels.
 TEST_F(DataFileMutants, WithAForgedSealAreNeverReadAsSomethingElse) {
   std::map<int, int> outcomes;
-  std::uint64_t length = 0;
-  std::memcpy(&length, &good_[good_.size() - 24], sizeof length);
   for (std::uint32_t number = 0; number < mutants() / 5; ++number) {
-    Bytes bytes(good_.begin(), good_.begin() + static_cast<std::ptrdiff_t>(length));
+    Bytes bytes = good_without_seal();
     Mutation(number).apply(bytes);
-    overwrite(path_, bytes);
-    const Bytes seal = seal_for(path_, {});
-    bytes.insert(bytes.end(), seal.begin(), seal.end());
-    overwrite(path_, bytes);
+    write_sealed(bytes);
     ++outcomes[outcome(/*resident=*/true)];
   }
   tell("mutants with a forged seal", outcomes);
-  EXPECT_EQ(outcomes[read_wrong], 0);
+  EXPECT_EQ(outcomes[read_wrong] + outcomes[other_exception], 0);
   EXPECT_GT(outcomes[refused], 0);
+}
+
+TEST_F(DataFileMutants, ThatPromiseMoreThanTheyHoldAreRefused) {
+  const std::array<std::uint64_t, 4> extents{30, 1, 6, 5};
+  const std::uint64_t more = std::uint64_t{1} << 40;
+  Bytes bytes = good_without_seal();
+  const auto place = std::ranges::search(bytes, std::as_bytes(std::span(extents)));
+  ASSERT_FALSE(place.empty());
+  std::ranges::copy(std::as_bytes(std::span(&more, 1)), place.begin());
+  write_sealed(bytes);
+  EXPECT_EQ(name_of_outcome(outcome(/*resident=*/true)), "refused");
+  EXPECT_EQ(name_of_outcome(outcome(/*resident=*/false)), "refused");
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include "tutti/data/image_recipe.hpp"
 #include "tutti/data/part_plan.hpp"
+#include "tutti/watch/incident.hpp"
 
 #include "bench/forecast.hpp"
 #include "fuzz/parsed_input.hpp"
@@ -15,7 +16,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::uint8_t which = fuzz::take_byte(input);
   const std::string text = fuzz::text_of(input);
   fuzz::takes({ErrorSource::usage}, [&] {
-    switch (which % 8) {
+    switch (which % 9) {
       case 0:
         if (const auto counts = parse_part_map(text).parts_by_rank; !counts.empty()) {
           static_cast<void>(PartPlan(counts).num_parts());
@@ -40,8 +41,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         make_recipe({.augment = "none", .normalize = text, .image_size = 0, .seed = 0},
                     {.name = "set", .image = {3, 8, 8}, .samples = 1});
         return;
-      default:
+      case 7:
         parse_forecast_ranks(text);
+        return;
+      default:
+        plan_incidents(parse_rehearsal(text),
+                       {.ranks = 3, .steps = {1, 40}, .buckets = 2, .tensors = {{"weights", "conv1/weight", 500}}});
     }
   });
   return 0;

@@ -181,7 +181,7 @@ TEST(ModelFile, NamesTheLineOfBrokenText) {
 
 TEST(ModelFile, ThatGoesTooDeepIsRefusedBeforeTheStackEnds) {
   const std::string text = "name = \"x\"\nlayer = " + std::string(200'000, '[');
-  EXPECT_TRUE(refusal(text).starts_with("net.toml:2: this goes deeper than a model does")) << refusal(text);
+  EXPECT_TRUE(refusal(text).starts_with("net.toml:2: this is nested too deep")) << refusal(text);
 }
 
 TEST(ModelFile, ThatCannotBeReadIsNamed) {

@@ -4,6 +4,8 @@
 
 #include "support/thrown.hpp"
 
+#include <fmt/format.h>
+
 #include <map>
 #include <string>
 #include <vector>
@@ -65,13 +67,10 @@ TEST(Network, NamesNoLeastSizeWhereNoneWouldDo) {
 }
 
 TEST(Network, RefusesMoreParametersThanCanBeCounted) {
-  const LayerSpec widest = LinearSpec{.units = std::int64_t{1} << 30};
   std::vector<LayerNode> layers;
-  for (int i = 0; i < 12; ++i) layers.push_back({fmt::format("wide{}", i), widest});
-  layers.push_back({"head", LinearSpec{.units = kUnitsAsClasses}});
-  EXPECT_NE(refusal(spec_of(layers), kImageShape).find("more than 72057594037927936 parameters, wide11/weight"),
-            std::string::npos)
-      << refusal(spec_of(layers), kImageShape);
+  for (int i = 0; i < 12; ++i) layers.push_back({fmt::format("wide{}", i), LinearSpec{.units = std::int64_t{1} << 30}});
+  const std::string text = refusal(spec_of(layers), kImageShape);
+  EXPECT_TRUE(text.starts_with("the network has more than 72057594037927936 parameters, wide11/weight")) << text;
 }
 
 TEST(Network, ReadsAnyEarlierLayerOrTheImage) {

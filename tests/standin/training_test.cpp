@@ -6,6 +6,7 @@
 #include "backend/cuda/backend.hpp"
 #include "standin/control.hpp"
 #include "standin/finding.hpp"
+#include "support/thrown.hpp"
 #include "train/training_run.hpp"
 
 #include <fmt/ranges.h>
@@ -220,6 +221,25 @@ TEST(Waits, OfStreamsForEachOtherAreAllNeededOnceARunIsUnderWay) {
     EXPECT_TRUE(needs_wait(training, wait, expected)) << wait << " of " << waits;
   }
   ignore_wait(0);
+}
+
+// Weights that a first step carries beyond all bounds.
+TEST(NotFinite, IsToldOfTheStepThatItAppearedInHoweverFarAheadTheHostIs) {
+  for (const int steps_ahead : {0, 1, 2}) {
+    const Training training{.name = "", .model = small_lenet(), .data = kGrey, .steps_ahead = steps_ahead};
+    TrainerOptions options = options_of(training);
+    options.learning_rate.base = 1e30;
+    const Error error = thrown_by([&] { Device(training, make_gpu(training), options).run(); });
+    EXPECT_EQ(error.source(), ErrorSource::not_finite);
+    EXPECT_NE(std::string(error.what()).find("is no longer a finite number at step 2"), std::string::npos)
+        << error.what();
+    options.safeguards.on_not_finite = OnNotFinite::skip;
+    options.epochs = 6;
+    options.steps = 12;
+    options.test_every_epochs = 0;
+    const Error later = thrown_by([&] { Device(training, make_gpu(training), options).run(); });
+    EXPECT_NE(std::string(later.what()).find("10 steps in a row were left out"), std::string::npos) << later.what();
+  }
 }
 
 TEST(Memory, OfHostAndDeviceAreKeptApart) {

@@ -176,7 +176,7 @@ class Tests(Scripts):
         self.assertRegex(result.stdout, r"ctest: .*--label-exclude \^\(gpu\|slow\|slurm\|data\)\$ -R comm\n$")
 
     def test_of_every_script_explain_themselves(self):
-        for script in ("setup", "demo", "test", "dev", "try-on", "cluster-test", "cluster/slurm",
+        for script in ("setup", "demo", "test", "dev", "fuzz", "try-on", "cluster-test", "cluster/slurm",
                        "cluster/hosts"):
             with self.subTest(script):
                 result = self.run_script(script, "--help")

@@ -64,8 +64,9 @@ Course spoilt_course(const NetworkSpec& model, const ExchangeOptions& exchange) 
   return course;
 }
 
-std::string ended(const std::string& what) {
-  return "ended: " + what + ": lower --lr, or warm up with --warmup-epochs 1\n";
+constexpr const char* kRemedy = "lower --lr, or warm up with --warmup-epochs 1";
+std::string ended(const std::string& what, const char* remedy = kRemedy) {
+  return fmt::format("ended: {}: {}\n", what, remedy);
 }
 
 std::string on_rank(int rank, int ranks) { return ranks == 1 ? "" : fmt::format(" on rank {}", rank); }
@@ -114,7 +115,7 @@ TEST(FiniteCheck, NamesTheRankAndTheGradientAtTheStep) {
 TEST(FiniteCheck, NamesTheWeightThatIsBroken) {
   const OwnedData data = open_small("synthetic:64x2x8x8:5");
   for (const ExchangeOptions& exchange : kExchanges) {
-    for (int ranks = 1; ranks <= kMostRanks; ++ranks) {
+    for (const int ranks : {1, kMostRanks}) {
       Course course = small_course(small_resnet(), exchange);
       course.ranks = ranks;
       course.befall = [&](int rank, Trainer& trainer) -> std::unique_ptr<PlaceListener> {
@@ -136,14 +137,15 @@ TEST(FiniteCheck, NamesTheWeightThatIsBroken) {
 TEST(FiniteCheck, TellsThatTheBatchWasSpoilt) {
   const SpoiltData data;
   for (const ExchangeOptions& exchange : kExchanges) {
-    for (int ranks = 1; ranks <= kMostRanks; ++ranks) {
+    for (const int ranks : {1, 3, kMostRanks}) {
       Course course = spoilt_course(built_in_model("mlp"), exchange);
       course.ranks = ranks;
       const std::string text = heard({course}, data.pair)[0];
       EXPECT_EQ(lines_of(text, "ended"),
                 ended(fmt::format("the loss is no longer a finite number at step {}{}, and going back from it a "
-                                  "gradient of dense2/weight; neither is a pixel of its batch (--normalize)",
-                                  SpoiltData::kStep, on_rank(PartPlan(8, ranks).rank_of(SpoiltData::kPart), ranks))));
+                                  "gradient of dense2/weight; neither is a pixel of its batch",
+                                  SpoiltData::kStep, on_rank(PartPlan(8, ranks).rank_of(SpoiltData::kPart), ranks)),
+                      "look at the data, and at --normalize"));
     }
   }
 }
@@ -225,9 +227,8 @@ TEST(FiniteCheck, EndsARunThatLeavesOutStepAfterStep) {
     course.options.test_every_epochs = 0;
     const std::string text = heard({course}, data.pair)[0];
     EXPECT_EQ(lines_of(text, "step 10: left out"), "step 10: left out\n") << text;
-    EXPECT_NE(lines_of(text, "ended").find(" at step 11 on every rank, and 10 steps in a row were left out: "),
-              std::string::npos)
-        << text;
+    EXPECT_NE(lines_of(text, "ended").find(" at step 11 on every rank, "), std::string::npos) << text;
+    EXPECT_NE(lines_of(text, "ended").find(", and 10 steps in a row were left out: "), std::string::npos) << text;
   }
 }
 

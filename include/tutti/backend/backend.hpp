@@ -68,8 +68,8 @@ struct DigestedTensor {
   std::uint64_t start = 0;
 };
 
-// For NaN and infinity among elements place .. place + n - 1 of a block that is cut into slices as for fixed-point sums.
-// All tensors are in this processor's memory.
+// For NaN and infinity among elements place .. place + n - 1 of a block that is cut into slices as for sums by way of
+// integers. All tensors are in this processor's memory.
 struct NotFiniteSearch {
   Tensor values;           // f32 [n]
   Tensor ends;             // i64 [slices], ascending: the element of the block behind each slice

@@ -10,17 +10,12 @@
 
 namespace tutti {
 
-// How values between layers are stored.
-struct ActivationStorage {
-  std::size_t bytes_per_value = sizeof(float);
-  std::int64_t channel_block = 1;  // channels of images are padded to a multiple of it
-};
-
 struct PassSize {
   std::int64_t samples = 0;
   LayerMode mode = LayerMode::training;
+  std::size_t bytes_per_value = sizeof(float);
 };
 
-std::size_t estimate_activations(const Network& network, const PassSize& pass, const ActivationStorage& storage);
+std::size_t estimate_activations(const Network& network, const PassSize& pass);
 
 }  // namespace tutti

@@ -1,7 +1,7 @@
 #pragma once
-// The stall watchdog: a thread of every rank that tells the others where its rank is, by memory that the ranks of a host
-// share and by datagrams between hosts, whatever the rank itself is stuck in. When nothing moves any more, the late ranks
-// are named, slow or stuck, and the job is ended everywhere.
+// The stall watchdog: a thread of every rank that tells the others where its rank is, by memory that the ranks of a
+// host share and by datagrams between hosts, whatever the rank itself is stuck in. When nothing moves any more, the
+// late ranks are named, slow or stuck, and the job is ended everywhere.
 
 #include "tutti/base/log.hpp"
 #include "tutti/comm/world.hpp"
@@ -44,7 +44,7 @@ class StallWatch {
   ~StallWatch();
 
   // From here on this rank is watched and watches; meetings of the world are counted. The world is borrowed until
-  // leave(). Throws a usage error on all ranks where the interface asked for is missing. Collective.
+  // leave(). Throws a usage error on all ranks for options that cannot be followed. Collective.
   void begin(World& world, const StallWatchOptions& options, const Log& log);
   // From now on.
   void set_timeout(double seconds);

@@ -10,6 +10,7 @@
 #include "../option_table.hpp"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <map>
@@ -21,11 +22,25 @@ namespace {
 
 constexpr const char* kSame = "give all ranks the same";
 
-std::string file_text(const std::string& path) {
+std::string content_of(const std::string& path) {
   std::error_code absent;
   if (!std::filesystem::exists(path, absent)) return "none";
   const auto bytes = read_whole(path);
   return fmt::format("{} bytes {:08x}", bytes.size(), crc32c(bytes));
+}
+
+// Equal on one host for one and the same file.
+std::string place_of(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) return "none";
+  return fmt::format("{}:{}", status.st_dev, status.st_ino);
+}
+
+std::vector<Claim> file_claims(std::string (*text_of)(const std::string& path)) {
+  const std::string remedy = "install one build where all hosts find it, and start that";
+  return {{"program file", text_of("/proc/self/exe"), remedy},
+          {"libtutti.so", text_of(library_path()), remedy},
+          {"libtutti_cuda.so", text_of(cuda_library_path()), remedy}};
 }
 
 }  // namespace
@@ -47,16 +62,12 @@ std::vector<Claim> way_claims(const RunConfig& config) {
           {"--rehearse", fmt::format("'{}'", config.rehearse), kSame}};
 }
 
-std::vector<Claim> program_claims(const std::string& description) {
-  const std::string remedy = "install one build where all hosts find it, and start that";
-  const std::string library = library_path();
-  return {{"program file", file_text("/proc/self/exe"), remedy},
-          {"libtutti.so", file_text(library), remedy},
-          {"libtutti_cuda.so", file_text(cuda_library_path()), remedy},
-          {"version", std::string(version()), remedy},
-          {"MPI library", description, "load the same modules on all hosts"},
-          {"compute library", cpu_library_version(), "load the same modules on all hosts"},
-          {"HDF5", array_library_version(), "load the same modules on all hosts"}};
+std::vector<Claim> version_claims(const std::string& description) {
+  const std::string remedy = "load the same modules on all hosts";
+  return {{"version of Tutti", std::string(version()), remedy},
+          {"MPI library", description, remedy},
+          {"compute library", cpu_library_version(), remedy},
+          {"HDF5", array_library_version(), remedy}};
 }
 
 Findings compare(World& world, const std::vector<Claim>& claims) {
@@ -80,6 +91,18 @@ Findings compare(World& world, const std::vector<Claim>& claims) {
                                 ranks.size() == 1 ? "has" : "have", claim.what, value, expected, claim.remedy));
     }
   }
+  return findings;
+}
+
+Findings compare_programs(World& world) {
+  const bool on_one_host = world.local_size() == world.size();
+  if (on_one_host && compare(world, file_claims(place_of)).all().empty()) return {};
+  Findings findings;
+  findings.attempt([&] {
+    std::vector<Claim> claims;
+    run_agreed(world, [&] { claims = file_claims(content_of); });
+    findings.add(compare(world, claims));
+  });
   return findings;
 }
 

@@ -21,10 +21,13 @@ struct Claim {
 // The options that decide on what is computed, and those that decide which collectives a rank comes to.
 std::vector<Claim> option_claims(RunConfig config);
 std::vector<Claim> way_claims(const RunConfig& config);
-// The program and its libraries, as files and as versions; `description` is the world's.
-std::vector<Claim> program_claims(const std::string& description);
+// The libraries' versions; `description` is the world's.
+std::vector<Claim> version_claims(const std::string& description);
 
 // Every claim in which some rank differs from rank 0; all ranks make the same claims. Collective.
 Findings compare(World& world, const std::vector<Claim>& claims);
+
+// The files of the program and its libraries, which are read only where they are not one and the same. Collective.
+Findings compare_programs(World& world);
 
 }  // namespace tutti

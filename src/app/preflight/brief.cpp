@@ -7,27 +7,27 @@
 
 #include <fmt/format.h>
 
-#include <cstdlib>
+#include <utility>
+#include <vector>
 
 namespace tutti {
 
 Findings preflight_in_brief(World& world, const RunConfig& config) {
   std::vector<Claim> claims = way_claims(config);
-  for (Claim& claim : program_claims(world.description())) claims.push_back(std::move(claim));
+  for (Claim& claim : version_claims(world.description())) claims.push_back(std::move(claim));
   Findings findings = compare(world, claims);
-  const Hosts hosts = all_gather_text(world, world.host());
-  findings.add(judge_clocks(hosts, read_clocks(world)));
+  findings.add(compare_programs(world));
+  if (world.local_size() < world.size()) {
+    findings.add(judge_clocks(all_gather_text(world, world.host()), read_clocks(world)));
+  }
   findings.attempt([&] { run_agreed(world, [&] { refuse_missing_interface(config.watch_interface); }); });
 
-  const char* const setting = std::getenv("OMPI_MCA_mpi_yield_when_idle");
-  const HostLoad load{.host = world.host(), .ranks = world.local_size(), .cores = count_cores(world)};
-  Findings mine = judge_waiting(load, world.description(), setting == nullptr ? "" : setting);
-  mine.add(judge_limits(process_limits(), {.local_ranks = world.local_size()}));
-  findings.add(gather(world, mine));
+  findings.add(gather(world, judge_limits(process_limits(), {.local_ranks = world.local_size()})));
   return findings;
 }
 
 void refuse_or_tell(World& world, const Findings& findings, const Log& log) {
+  if (findings.all().empty()) return;  // on all ranks alike
   const Hosts hosts = all_gather_text(world, world.host());
   for (const Finding& finding : findings.all()) {
     if (finding.severity == Severity::warning) log.note("warning: " + line_of(finding, hosts));

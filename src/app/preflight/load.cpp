@@ -30,7 +30,7 @@ double clock_seconds() {
 Findings judge_cores(const HostLoad& load) {
   Findings findings;
   const Cores& cores = load.cores;
-  if (cores.mine < load.threads) {
+  if (cores.mine < load.threads && cores.mine < cores.present) {
     findings.warn(fmt::format(
         "bound to {} of the host's {} cores, but --threads is {}: start mpirun with --bind-to none, or srun with "
         "--cpus-per-task {}",
@@ -102,8 +102,8 @@ Findings judge_limits(const ProcessLimits& limits, const LimitedNeeds& needs) {
   const std::int64_t files = 128 + 4 * std::int64_t{needs.local_ranks};
   if (limits.open_files && *limits.open_files < files) {
     findings.warn(
-        fmt::format("only {} files may be open at once (ulimit -n), and {} ranks on a host want {}: raise "
-                    "that limit",
+        fmt::format("only {} files may be open at once (ulimit -n), and a rank among {} on its host wants {}: "
+                    "raise that limit",
                     *limits.open_files, needs.local_ranks, files));
   }
   if (limits.locked_memory && *limits.locked_memory < kFewLockedBytes && (needs.on_gpu || needs.has_fast_network)) {

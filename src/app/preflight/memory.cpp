@@ -1,6 +1,7 @@
 #include "memory.hpp"
 
 #include "tutti/data/part_plan.hpp"
+#include "tutti/nn/activation_estimate.hpp"
 
 #include <fmt/format.h>
 
@@ -57,9 +58,10 @@ MemoryEstimate estimate_memory(const EstimateRequest& request) {
 
   const std::int64_t samples = (options.batch_size + options.num_parts - 1) / options.num_parts;
   const std::int64_t tested = std::min(kEvaluationChunk, request.test_samples);
+  const std::size_t value = request.config.precision == "bf16" ? 2 : sizeof(float);
   const auto activations = static_cast<std::int64_t>(
-      std::max(estimate_activations(request.network, {samples, LayerMode::training}, request.storage),
-               estimate_activations(request.network, {tested, LayerMode::evaluation}, request.storage)));
+      std::max(estimate_activations(request.network, {samples, LayerMode::training, value}),
+               estimate_activations(request.network, {tested, LayerMode::evaluation, value})));
   // Every player but the first has gradients of its own; that one too, for parts that are added to others in floats.
   const std::int64_t part_gradients = players - (exact || parts <= players ? 1 : 0);
 
@@ -75,12 +77,6 @@ MemoryEstimate estimate_memory(const EstimateRequest& request) {
   // The state beside training, and the file made of it.
   if (!request.config.out.empty() && request.rank == 0) estimate.copies += 2 * estimate.checkpoint;
   return estimate;
-}
-
-ActivationStorage activation_storage(const RunConfig& config, bool on_gpu) {
-  ActivationStorage storage{.bytes_per_value = config.precision == "bf16" ? 2U : 4U};
-  if (!on_gpu) storage.channel_block = __builtin_cpu_supports("avx512f") ? 16 : 8;
-  return storage;
 }
 
 Findings judge_memory(const MemoryAtHand& memory) {

@@ -3,7 +3,6 @@
 // Trainer then holds.
 
 #include "tutti/comm/world.hpp"
-#include "tutti/nn/activation_estimate.hpp"
 #include "tutti/nn/network.hpp"
 #include "tutti/train/trainer.hpp"
 
@@ -32,11 +31,8 @@ struct EstimateRequest {
   int rank = 0;
   int ranks = 1;
   std::int64_t test_samples = 0;
-  ActivationStorage storage{};
 };
 MemoryEstimate estimate_memory(const EstimateRequest& request);
-// How the processor stores what lies between layers.
-ActivationStorage activation_storage(const RunConfig& config, bool on_gpu);
 
 struct MemoryAtHand {
   std::string host;

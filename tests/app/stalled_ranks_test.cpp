@@ -1,0 +1,130 @@
+// Stalled jobs end: a rank that is stopped or killed from outside is named, with what it was doing, and the job ends
+// everywhere; and nothing is said of jobs that go on, or end for another reason.
+
+#include "support/child_process.hpp"
+#include "support/scratch_folder.hpp"
+#include "support/trainer_words.hpp"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <csignal>
+#include <functional>
+#include <regex>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace tutti::test {
+namespace {
+
+constexpr double kPatienceSeconds = 60;
+constexpr int kHang = 86;
+
+Words endless(const Words& more = {}) {
+  return with(words_of("--data synthetic:3000x1x28x28:10 --batch-size 60 --epochs 100000 --threads 1 --stall-timeout 3 "
+                       "--digest-every 1 --progress never"),
+              more);
+}
+
+bool is_rank(pid_t process, int rank) {
+  const std::string environment = read_text(fmt::format("/proc/{}/environ", process));
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK"}) {
+    if (environment.find(std::string(1, '\0') + name + "=" + std::to_string(rank) + '\0') != std::string::npos) {
+      return read_text(fmt::format("/proc/{}/comm", process)) == "trainer\n";
+    }
+  }
+  return false;
+}
+
+bool is_alive(pid_t process) {
+  const std::string status = read_text(fmt::format("/proc/{}/status", process));
+  return !status.empty() && status.find("State:\tZ") == std::string::npos;
+}
+
+class StalledRanks : public ::testing::Test {
+ protected:
+  bool wait_until(const std::function<bool()>& condition) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(kPatienceSeconds);
+    while (!condition()) {
+      if (std::chrono::steady_clock::now() > end) return false;
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    return true;
+  }
+
+  // The trainer's process of that rank, which has been under way for a while.
+  pid_t victim(const ChildProcess& job, int rank) {
+    pid_t found = 0;
+    EXPECT_TRUE(wait_until([&] {
+      if (read_text(log_).find("multiply-adds") == std::string::npos) return false;  // it has begun
+      for (const pid_t process : job.descendants()) {
+        if (is_rank(process, rank)) found = process;
+      }
+      return found != 0;
+    })) << told();
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    return found;
+  }
+  std::string told() const { return read_text(log_); }
+  bool has_told(const std::string& pattern) const { return std::regex_search(told(), std::regex(pattern)); }
+
+  void expect_stop_of(int rank, const Words& words) {
+    const int ranks = 3;
+    ChildProcess job(trainer_words(ranks, words), log_);
+    const pid_t process = victim(job, rank);
+    ASSERT_NE(process, 0);
+    const std::vector<pid_t> all = job.descendants();
+    ::kill(process, SIGSTOP);
+    EXPECT_EQ(job.wait(kPatienceSeconds), kHang) << told();
+    EXPECT_TRUE(has_told(fmt::format("warning: rank {} on .* is late: .* stopped; 2 ranks wait for it", rank)))
+        << told();
+    EXPECT_TRUE(has_told(fmt::format("rank {} on .* is stuck: .* stopped; 2 ranks wait for it", rank))) << told();
+    EXPECT_TRUE(wait_until([&] { return std::ranges::none_of(all, is_alive); })) << "processes are left";
+  }
+
+  ScratchFolder folder_;
+  std::string log_ = folder_.file("log");
+};
+
+TEST_F(StalledRanks, AreNamedWhenTheyAreStopped) {
+  const std::string out = folder_.file("out");
+  expect_stop_of(2, endless({"--out", out}));
+  const std::string note = read_text(out + "/exit.json");
+  EXPECT_NE(note.find("\"status\":86,\"rank\":2,"), std::string::npos) << note;
+  EXPECT_TRUE(std::regex_search(note, std::regex("\"phase\":\"[a-z]+\",\"step\":[0-9]+"))) << note;
+}
+
+TEST_F(StalledRanks, AreNamedByOthersWhenTheFirstIsStopped) { expect_stop_of(0, endless()); }
+
+TEST_F(StalledRanks, AreNamedInMeasurementsToo) {
+  ChildProcess job(trainer_words(2, words_of("bench allreduce --repeats 1000000 --stall-timeout 3")), log_);
+  job.wait(3);
+  pid_t process = 0;
+  for (const pid_t each : job.descendants()) process = is_rank(each, 1) ? each : process;
+  ASSERT_NE(process, 0) << told();
+  ::kill(process, SIGSTOP);
+  EXPECT_EQ(job.wait(kPatienceSeconds), kHang) << told();
+  EXPECT_TRUE(has_told("rank 1 on .* is stuck")) << told();
+}
+
+TEST_F(StalledRanks, OfJobsThatAreEndedAreNotSpokenOf) {
+  for (const int signal : {SIGTERM, SIGINT}) {
+    ChildProcess job(trainer_words(3, endless()), log_);
+    ASSERT_NE(victim(job, 1), 0);
+    ::kill(job.pid(), signal);
+    EXPECT_TRUE(job.wait(kPatienceSeconds));
+    EXPECT_FALSE(has_told("is gone|is late|is stuck")) << told();
+  }
+}
+
+TEST_F(StalledRanks, AreNotSeenWhereStepsAreShort) {
+  const ChildResult run = run_trainer(3, words_of("--data synthetic:600x1x28x28:10 --batch-size 30 --epochs 40 "
+                                                  "--model mlp --threads 1 --stall-timeout 10"));
+  EXPECT_EQ(run.status, 0) << run.err;
+  EXPECT_FALSE(std::regex_search(run.err, std::regex("is gone|is late|is stuck|not stuck"))) << run.err;
+}
+
+}  // namespace
+}  // namespace tutti::test

@@ -1,0 +1,103 @@
+#include "tutti/watch/stall_watch.hpp"
+
+#include "support/thrown.hpp"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <thread>
+
+namespace tutti {
+namespace {
+
+constexpr std::chrono::seconds kLong{60};
+
+// A rank without others that comes to a phase and no further.
+[[noreturn]] void stall(
+    Phase phase, const std::function<void(StallWatch&)>& prepare = [](StallWatch&) {}) {
+  StallWatch watch(StallWatch::Signals::left);
+  const auto world = make_solo_world();
+  watch.begin(*world, {.timeout_seconds = 1}, {});
+  Whereabouts whereabouts;
+  whereabouts.publish_in(watch.place_slot());
+  whereabouts.begin_step(17, phase);
+  prepare(watch);
+  std::this_thread::sleep_for(kLong);
+  std::_Exit(0);
+}
+
+class StallWatchDeathTest : public ::testing::Test {
+ protected:
+  void SetUp() override { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
+};
+
+TEST_F(StallWatchDeathTest, EndsAProcessThatStandsStill) {
+  EXPECT_EXIT(stall(Phase::forward), ::testing::ExitedWithCode(86),
+              "rank 0 on .* is stuck: in forward of step 17 for 1.*the job ends with status 86");
+}
+
+TEST_F(StallWatchDeathTest, TellsOfTheEndAndGivesUpWhatCanBeGivenUp) {
+  const auto prepare = [](StallWatch& watch) {
+    watch.tell_end_to(
+        [](const StallReport& report) { write_stderr_line(std::string("told of ") + name_of(report.place.phase)); });
+    watch.before_end([] {
+      write_stderr_line("given up");
+      std::this_thread::sleep_for(kLong);
+    });
+  };
+  EXPECT_EXIT(stall(Phase::data, prepare), ::testing::ExitedWithCode(86), "told of data\ngiven up");
+}
+
+TEST_F(StallWatchDeathTest, HoldsARankBackWhoseFailureItsEndBrings) {
+  const auto fail_as_it_ends = [](StallWatch& watch) {
+    std::atomic<bool> is_ending = false;
+    watch.before_end([&] {
+      is_ending = true;
+      std::this_thread::sleep_for(kLong);
+    });
+    while (!is_ending) std::this_thread::yield();
+    watch.fail();
+    std::_Exit(70);
+  };
+  EXPECT_EXIT(stall(Phase::data, fail_as_it_ends), ::testing::ExitedWithCode(86), "is stuck");
+}
+
+TEST_F(StallWatchDeathTest, DiesOfTheSignalsThatItTakes) {
+  const auto die = [] {
+    StallWatch watch(StallWatch::Signals::last);
+    ::kill(::getpid(), SIGTERM);
+    std::this_thread::sleep_for(kLong);
+  };
+  EXPECT_EXIT(die(), ::testing::KilledBySignal(SIGTERM), "");
+}
+
+TEST(StallWatch, LeavesARankAloneThatMovesOrHasLeft) {
+  StallWatch watch(StallWatch::Signals::left);
+  const auto world = make_solo_world();
+  watch.begin(*world, {.timeout_seconds = 2}, {});
+  {
+    Whereabouts whereabouts;
+    whereabouts.publish_in(watch.place_slot());
+    for (int i = 0; i < 60; ++i) {
+      whereabouts.begin_step(i, Phase::data);
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+  }
+  watch.leave();
+  std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+}
+
+TEST(StallWatch, RefusesTimesThatAreTooShortToTell) {
+  StallWatch watch(StallWatch::Signals::left);
+  const auto world = make_solo_world();
+  const Error refusal = thrown_by([&] { watch.begin(*world, {.timeout_seconds = 0.5}, {}); });
+  EXPECT_EQ(refusal.source(), ErrorSource::usage);
+  EXPECT_NE(std::string(refusal.what()).find("--stall-timeout 0.5: must be 1 to"), std::string::npos);
+  watch.leave();
+}
+
+}  // namespace
+}  // namespace tutti
