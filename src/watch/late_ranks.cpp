@@ -90,6 +90,8 @@ std::string_view name_of(Activity activity) {
       return "using the disk";
     case Activity::waiting_for_disk:
       return "waiting for a disk";
+    case Activity::waiting_for_core:
+      return "waiting for a core";
     case Activity::stopped:
       return "stopped";
     case Activity::traced:
@@ -120,8 +122,10 @@ LateRanks late_ranks(std::span<const RankView> ranks) {
   for (const std::size_t place : judged.present()) {
     if (!std::ranges::binary_search(late.places, place) && waits(ranks[place].state)) ++late.waiting;
   }
-  late.is_slow = late.lateness == Lateness::absent && std::ranges::any_of(late.places, [&](std::size_t place) {
-                   return may_take_long(ranks[place].state.phase) && is_at_work(ranks[place].state.activity);
+  late.is_slow = late.lateness >= Lateness::absent && std::ranges::any_of(late.places, [&](std::size_t place) {
+                   const RankState& state = ranks[place].state;
+                   if (state.activity == Activity::waiting_for_core) return true;
+                   return late.lateness == Lateness::absent && may_take_long(state.phase) && is_at_work(state.activity);
                  });
   return late;
 }

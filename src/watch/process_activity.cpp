@@ -25,10 +25,21 @@ std::uint64_t disk_bytes(pid_t process) {
   return bytes;
 }
 
+double core_wait_seconds(pid_t process) {
+  std::ifstream file(fmt::format("/proc/{}/schedstat", process));
+  std::uint64_t running_ns = 0;
+  std::uint64_t waiting_ns = 0;
+  file >> running_ns >> waiting_ns;
+  return static_cast<double>(waiting_ns) * 1e-9;
+}
+
 Activity activity_between(const ProcessReading& begin, const ProcessReading& end, double seconds) {
   if (end.state == 'T') return Activity::stopped;
   if (end.state == 't') return Activity::traced;
   if (end.cpu_seconds - begin.cpu_seconds > kBusyCores * seconds) return Activity::computing;
+  // A wait that goes on is told by the state alone.
+  const double core_wait = end.core_wait_seconds - begin.core_wait_seconds;
+  if (end.state == 'R' || core_wait > seconds / 2) return Activity::waiting_for_core;
   if (end.bytes != begin.bytes) return Activity::using_disk;
   return end.state == 'D' ? Activity::waiting_for_disk : Activity::idle;
 }
@@ -54,6 +65,7 @@ std::optional<ProcessReading> read_process(pid_t process) {
   if (!fields) return std::nullopt;
   static const auto ticks_per_second = static_cast<double>(::sysconf(_SC_CLK_TCK));
   reading.cpu_seconds = ticks / ticks_per_second;
+  reading.core_wait_seconds = core_wait_seconds(process);
   reading.bytes = disk_bytes(process);
   return reading;
 }

@@ -11,10 +11,11 @@
 namespace tutti {
 
 struct ProcessReading {
-  char state = '?';           // R, S, D, T, t, Z ..
-  double cpu_seconds = 0;     // used so far
-  std::uint64_t bytes = 0;    // read from and written to disks so far, where that may be seen
-  std::uint64_t started = 0;  // on the system's clock, which tells it from a later process of the same number
+  char state = '?';              // R, S, D, T, t, Z ..
+  double cpu_seconds = 0;        // used so far
+  double core_wait_seconds = 0;  // ready to run so far, and not running: of its first thread, where that is told
+  std::uint64_t bytes = 0;       // read from and written to disks so far, where that may be seen
+  std::uint64_t started = 0;     // on the system's clock, which tells it from a later process of the same number
 };
 // Empty: there is none, or none that may be seen.
 std::optional<ProcessReading> read_process(pid_t process);

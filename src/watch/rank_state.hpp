@@ -24,6 +24,7 @@ enum class Activity : std::uint32_t {
   computing,
   using_disk,
   waiting_for_disk,
+  waiting_for_core,  // that others use
   stopped,
   traced,  // held by a debugger
   gone,

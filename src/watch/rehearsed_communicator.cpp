@@ -12,6 +12,7 @@ namespace tutti {
 namespace {
 
 constexpr std::chrono::milliseconds kNap{1};
+constexpr std::chrono::milliseconds kStill{50};
 
 class RehearsedCommunicator final : public Communicator {
  public:
@@ -48,7 +49,7 @@ class RehearsedCommunicator final : public Communicator {
   void finish(Stream& stream) override {
     for (release(); lost_ || !held_.empty(); release()) {
       inner_->progress();
-      std::this_thread::sleep_for(kNap);
+      std::this_thread::sleep_for(lost_ ? kStill : kNap);
     }
     inner_->finish(stream);
   }

@@ -38,6 +38,7 @@ std::string state_text(const LateRanks& late, const RankView& rank, bool stuck) 
     case Lateness::unheard:
       return fmt::format("{} late or out of reach: nothing was ever heard of {}", is, rank.host);
     case Lateness::unknown:
+      if (late.is_slow) break;
       return "wait for each other, and none is behind: a message was lost, or the network stands still";
     case Lateness::stopped:
     case Lateness::absent:

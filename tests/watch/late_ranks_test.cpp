@@ -99,13 +99,14 @@ TEST(LateRanks, AreThoseThatEndedOtherwise) {
   EXPECT_EQ(late_ranks(ranks).places, Places{2});
 }
 
-TEST(LateRanks, AreSlowWhileTheyWorkInAPhaseOfAnyLength) {
+TEST(LateRanks, AreSlowWhileTheyWorkInAPhaseOfAnyLengthOrHaveNoCore) {
   auto ranks = waiting_ranks(2);
   for (const auto& [phase, activity, slow] :
        {std::tuple(Phase::checkpoint, Activity::using_disk, true),
         std::tuple(Phase::evaluation, Activity::computing, true),
         std::tuple(Phase::starting, Activity::waiting_for_disk, true),
-        std::tuple(Phase::starting, Activity::idle, false), std::tuple(Phase::forward, Activity::computing, false)}) {
+        std::tuple(Phase::starting, Activity::idle, false), std::tuple(Phase::forward, Activity::computing, false),
+        std::tuple(Phase::forward, Activity::waiting_for_core, true)}) {
     ranks[0].state = {.rank = 0, .phase = phase, .activity = activity};
     EXPECT_EQ(late_ranks(ranks).is_slow, slow) << name_of(phase) << ", " << name_of(activity);
   }

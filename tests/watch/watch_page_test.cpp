@@ -1,9 +1,11 @@
 #include "watch/watch_page.hpp"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <csignal>
 #include <thread>
 
@@ -12,12 +14,14 @@ namespace {
 
 constexpr std::int64_t kSecondNs = 1'000'000'000;
 
-// A process that sleeps until it is told to end.
+// A process that sleeps, or does something else, until it is told to end.
 class Sleeper {
  public:
-  Sleeper() : process_(::fork()) {
-    while (process_ == 0) ::pause();
+  template <class Action>
+  explicit Sleeper(Action action) : process_(::fork()) {
+    while (process_ == 0) action();
   }
+  Sleeper() : Sleeper(::pause) {}
   ~Sleeper() { kill(SIGKILL); }
 
   pid_t process() const { return process_; }
@@ -81,6 +85,7 @@ TEST(ProcessActivity, TellsStoppedFromAsleepAndGone) {
   const auto measured = [&](double seconds) {
     return meter.measure(sleeper.process(), static_cast<std::int64_t>(seconds * 1e9), true);
   };
+  while (read_process(sleeper.process())->state != 'S') std::this_thread::yield();
   EXPECT_EQ(measured(0), Activity::unknown);
   EXPECT_EQ(measured(1), Activity::idle);
   sleeper.kill(SIGSTOP);
@@ -97,6 +102,29 @@ TEST(ProcessActivity, TellsThatAProcessComputes) {
   const double before = read_process(::getpid())->cpu_seconds;
   while (read_process(::getpid())->cpu_seconds < before + 0.1) continue;
   EXPECT_EQ(meter.measure(::getpid(), kSecondNs, true), Activity::computing);
+}
+
+void compute(int policy) {
+  const sched_param parameters{};
+  ::sched_setscheduler(0, policy, &parameters);
+  while (true) continue;
+}
+
+TEST(ProcessActivity, TellsThatAProcessHasNoCoreToWorkOn) {
+  cpu_set_t before;
+  ASSERT_EQ(::sched_getaffinity(0, sizeof before, &before), 0);
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(::sched_getcpu(), &one);
+  ASSERT_EQ(::sched_setaffinity(0, sizeof one, &one), 0);
+  const Sleeper user([] { compute(SCHED_OTHER); });
+  const Sleeper other([] { compute(SCHED_IDLE); });
+  ::sched_setaffinity(0, sizeof before, &before);
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  ActivityMeter meter;
+  meter.measure(other.process(), 0, true);
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  EXPECT_EQ(meter.measure(other.process(), kSecondNs, true), Activity::waiting_for_core);
 }
 
 }  // namespace
