@@ -114,6 +114,7 @@ void RunReporter::on_checkpoint(TrainState state, double copy_seconds) {
 }
 
 void RunReporter::on_epoch_left(const EpochEnd& end) {
+  epochs_.push_back(end);
   const TimeReport time = account_.report();
   on_note(time_line(time));
   if (metrics_) recording([&] { metrics_->write(end, time); });

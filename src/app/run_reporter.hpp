@@ -18,6 +18,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 namespace tutti {
 
@@ -49,6 +50,8 @@ class RunReporter : public RunObserver {
   void on_checkpoint(TrainState state, double copy_seconds) override;
   void on_epoch_left(const EpochEnd& end) override;
 
+  const std::vector<EpochEnd>& epochs() const { return epochs_; }
+
  private:
   template <class Write>
   void recording(Write write);
@@ -63,6 +66,7 @@ class RunReporter : public RunObserver {
   std::optional<MetricsLog> metrics_;
   std::optional<LineFile> samples_;
   std::optional<ProgressBar> bar_;
+  std::vector<EpochEnd> epochs_;
   std::set<std::string> troubles_;  // told already
   std::int64_t skipped_steps_ = 0;
 };

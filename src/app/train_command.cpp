@@ -23,6 +23,7 @@
 #include "run_record.hpp"
 #include "run_reporter.hpp"
 #include "stop_signals.hpp"
+#include "trace_file.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -175,6 +176,8 @@ std::string TrainRun::train(const Invocation& invocation) {
   build(invocation);
   if (rehearsal_) begin_rehearsal();
   TimeAccount account(world_, whereabouts_);
+  std::optional<TraceFile> trace;
+  if (!assembly_.config.trace.empty()) trace.emplace(world_, whereabouts_, assembly_.config.trace);
   std::optional<RunReporter> reporter;
   run_agreed(world_, [&] { reporter.emplace(world_, assembly_.config, keeping_ ? &*keeping_ : nullptr, account); });
   reporter->start(run_record(assembly_, world_, invocation.words));
@@ -188,6 +191,7 @@ std::string TrainRun::train(const Invocation& invocation) {
   }
   const std::uint64_t digest = trainer_->weights_digest();
   reporter->finish();
+  if (trace) trace->write(reporter->epochs(), log_);
   if (end == RunEnd::stopped) {
     return fmt::format("stopped by {} with {} of {} steps done and saved; --resume goes on from there",
                        control_->reason(), trainer_->steps_done(), trainer_->planned_steps());
@@ -224,6 +228,7 @@ ExitStatus train_command(World& world, const Invocation& invocation, const StopS
     record.folder = config.out;
     if (record.watch != nullptr) leave_note_in(config.out, *record.watch);
   }
+  if (!config.trace.empty()) refuse_unwritable_trace(world, config.trace);
   if (config.resume) resumed = find_checkpoint(world, config, log);
   if (resumed) {
     run_agreed(world, [&] {

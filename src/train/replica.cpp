@@ -52,6 +52,7 @@ Replica::Replica(const TrainerParts& parts, const TrainerOptions& options, Where
       whereabouts_(whereabouts),
       seed_(options.seed),
       stream_(backend_.make_stream()),
+      timeline_(backend_, *stream_, whereabouts_),
       arena_(parts.network.layout(), backend_, communicator_.allocate(parts.network.layout().block_bytes())),
       weights_(parts.network, backend_, arena_.weights()),
       dealer_(backend_, communicator_, options.part_map, options.num_parts),
@@ -79,7 +80,10 @@ Replica::Replica(const TrainerParts& parts, const TrainerOptions& options, Where
                  {.rank = communicator_.rank(), .size = communicator_.size()}),
       sync_(communicator_, ownership_, arena_.gradients(), exact_.get()),
       optimizer_(make_optimizer(options.optimizer, optimizer_parts())) {
-  stream_->while_waiting([this] { communicator_.progress(); });
+  stream_->while_waiting([this] {
+    communicator_.progress();
+    timeline_.look();
+  });
   for (const std::int64_t samples : loader_.slice_sizes()) team_.plan(samples, LayerMode::training);
   const bool alone = communicator_.size() == 1;
   team_.collect_gradients(total(), dealer_.most_parts(),

@@ -4,6 +4,7 @@
 
 #include "tutti/train/trainer.hpp"
 
+#include "device_timeline.hpp"
 #include "exact_sum.hpp"
 #include "finite_check.hpp"
 #include "gradient_sync.hpp"
@@ -47,6 +48,7 @@ class Replica {
   const BatchLoader& loader() const { return loader_; }
   PartTeam& team() { return team_; }
   PartDealer& dealer() { return dealer_; }
+  DeviceTimeline& timeline() { return timeline_; }
   FiniteCheck& finite_check() { return finite_check_; }
 
   // The loader's next step. Returns the digest of the gradients when it was asked for and the step is not left out.
@@ -122,6 +124,7 @@ class Replica {
   Whereabouts& whereabouts_;
   std::uint64_t seed_;
   std::unique_ptr<Stream> stream_;
+  DeviceTimeline timeline_;
   ParameterArena arena_;
   NetworkWeights weights_;
   PartDealer dealer_;

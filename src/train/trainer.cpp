@@ -113,6 +113,11 @@ void Trainer::Run::step() {
   advance(now);
 }
 
+void Trainer::Run::settle() {
+  progress_.epoch_seconds += pace_.settle();
+  replica_.timeline().settle();
+}
+
 StepTimes Trainer::Run::timed_step() {
   StepTimes times;
   StepRequest now = request();

@@ -1,5 +1,6 @@
 #include "tutti/watch/whereabouts.hpp"
 
+#include <algorithm>
 #include <chrono>
 
 namespace tutti {
@@ -45,17 +46,22 @@ void Whereabouts::publish_in(PlaceSlot& slot) {
 }
 
 void Whereabouts::move_to(const Place& place) {
-  const Stay ended{.place = place_, .begin_ns = since_ns_, .end_ns = now_ns()};
   place_ = place;
+  if (queue_ == nullptr || !queue_->take(place)) reach(place, now_ns());
+}
+
+void Whereabouts::reach(const Place& place, std::int64_t at_ns) {
+  const Stay ended{.place = reached_, .begin_ns = since_ns_, .end_ns = std::max(since_ns_, at_ns)};
+  reached_ = place;
   since_ns_ = ended.end_ns;
   publish();
   for (PlaceListener* const listener : listeners_) listener->on_end(ended);
-  for (PlaceListener* const listener : listeners_) listener->on_begin(place_);
+  for (PlaceListener* const listener : listeners_) listener->on_begin(place);
 }
 
 void Whereabouts::publish() {
-  slot_->step.store(place_.step, std::memory_order_relaxed);
-  slot_->phase.store(place_.phase, std::memory_order_relaxed);
+  slot_->step.store(reached_.step, std::memory_order_relaxed);
+  slot_->phase.store(reached_.phase, std::memory_order_relaxed);
   slot_->since_ns.store(since_ns_, std::memory_order_relaxed);
   slot_->signs.fetch_add(1, std::memory_order_release);
 }

@@ -14,7 +14,7 @@ namespace {
 
 Words words(const std::string& out, const std::string& more) {
   return with(words_of("--data synthetic:300x1x12x12:4 --model mlp --batch-size 48 --epochs 2 --exchange exact "
-                       "--checkpoint-every 4steps --digest-every 1 --verify-replicas 3 --out " +
+                       "--checkpoint-every 4steps --keep-checkpoints 0 --digest-every 1 --verify-replicas 3 --out " +
                        out),
               words_of(more));
 }

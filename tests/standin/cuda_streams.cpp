@@ -28,10 +28,11 @@ cudaError_t make_stream(cudaStream_t* stream, unsigned flags, int priority) {
   return cudaSuccess;
 }
 
-cudaError_t make_event(cudaEvent_t* event) {
+cudaError_t make_event(cudaEvent_t* event, unsigned flags) {
   const Lock lock;
   auto* const made = new CUevent_st;
   made->device = current_device();
+  made->timed = (flags & cudaEventDisableTiming) == 0;
   runtime().handles.insert(made);
   *event = made;
   return cudaSuccess;
@@ -176,8 +177,8 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   return fail(wait_event(stream_of(stream), event_of(event)));
 }
 
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) { return make_event(event); }
-cudaError_t cudaEventCreate(cudaEvent_t* event) { return make_event(event); }
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) { return make_event(event, flags); }
+cudaError_t cudaEventCreate(cudaEvent_t* event) { return make_event(event, cudaEventDefault); }
 
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
   const Lock lock;
@@ -190,9 +191,13 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   const Lock lock;
   CUevent_st& marked = event_of(event);
-  const CUstream_st& marking = stream_of(stream);
+  CUstream_st& marking = stream_of(stream);
   if (marked.device != marking.device) return fail(cudaErrorInvalidResourceHandle);
   if (marking.capture && !marking.capture->valid) return fail(cudaErrorStreamCaptureInvalidated);
+  if (marked.timed && !marking.capture) {
+    marked.reached_at = std::make_shared<std::chrono::steady_clock::time_point>();
+    enqueue(marking, [at = marked.reached_at] { *at = std::chrono::steady_clock::now(); });
+  }
   marked.point = marking.tail;
   marked.capture = marking.capture;
   return cudaSuccess;
@@ -205,6 +210,18 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
     return fail(status);
   }
   return fail(query(lock, Point(asked.point)));
+}
+
+cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t start, cudaEvent_t end) {
+  const Lock lock;
+  const CUevent_st& first = event_of(start);
+  const CUevent_st& last = event_of(end);
+  if (first.device != last.device || !first.reached_at || !last.reached_at) {
+    return fail(cudaErrorInvalidResourceHandle);
+  }
+  if (!reached(first.point) || !reached(last.point)) return fail(cudaErrorNotReady);
+  *ms = std::chrono::duration<float, std::milli>(*last.reached_at - *first.reached_at).count();
+  return cudaSuccess;
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {

@@ -6,6 +6,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -47,6 +48,8 @@ struct CUevent_st {
   int device = 0;
   tutti::standin::Point point;
   std::shared_ptr<tutti::standin::Capture> capture;  // of the stream it was recorded in last
+  bool timed = false;
+  std::shared_ptr<std::chrono::steady_clock::time_point> reached_at{};
 };
 
 struct CUgraph_st {

@@ -30,9 +30,10 @@ class LateDevice : public MemoryBackend {
   std::function<std::unique_ptr<ImageStore>(LateDevice&, const HeldImages&)> make_store;
 
   void enqueue(Stream& stream, std::function<void()> work) {
-    dynamic_cast<LateStream&>(stream).queue.push_back({[] { return true; }, std::move(work)});
-    while (random_() % 3 == 0 && work_once()) {
-    }
+    push(dynamic_cast<LateStream&>(stream), [this, work = std::move(work)] {
+      work();
+      ++done_;
+    });
   }
 
   MemorySpace memory_space() const override { return MemorySpace::cuda; }
@@ -43,6 +44,7 @@ class LateDevice : public MemoryBackend {
     return stream;
   }
   std::unique_ptr<Event> make_event() override { return std::make_unique<LateEvent>(); }
+  std::unique_ptr<Event> make_timed_event() override { return std::make_unique<LateEvent>(); }
   std::unique_ptr<ImageStore> hold_images(const HeldImages& images) override {
     return make_store ? make_store(*this, images) : nullptr;
   }
@@ -55,9 +57,15 @@ class LateDevice : public MemoryBackend {
   struct Marks {
     std::int64_t marked = 0;
     std::int64_t reached = 0;
+    std::int64_t reached_after = 0;  // so many operations of the device
   };
   struct LateEvent : Event {
     bool reached() override { return marks->reached >= marks->marked; }
+    // An operation takes a second.
+    double seconds_since(const Event& earlier) override {
+      const auto before = dynamic_cast<const LateEvent&>(earlier).marks->reached_after;
+      return static_cast<double>(marks->reached_after - before);
+    }
     std::shared_ptr<Marks> marks = std::make_shared<Marks>();
   };
   struct Operation {
@@ -72,7 +80,10 @@ class LateDevice : public MemoryBackend {
     }
     void record(Event& event) override {
       const auto marks = dynamic_cast<LateEvent&>(event).marks;
-      device.enqueue(*this, [marks, mark = ++marks->marked] { marks->reached = mark; });
+      device.push(*this, [&done = device.done_, marks, mark = ++marks->marked] {
+        marks->reached = mark;
+        marks->reached_after = done;
+      });
     }
     void follow(const Event& event) override {
       if (device.follows_++ % 2 == device.faults_.lost_follow) return;
@@ -85,6 +96,12 @@ class LateDevice : public MemoryBackend {
     LateDevice& device;
     std::deque<Operation> queue;
   };
+
+  void push(LateStream& stream, std::function<void()> work) {
+    stream.queue.push_back({[] { return true; }, std::move(work)});
+    while (random_() % 3 == 0 && work_once()) {
+    }
+  }
 
   // The head of any queue; false when no queue's may begin.
   bool work_once() {
@@ -101,6 +118,7 @@ class LateDevice : public MemoryBackend {
   std::mt19937 random_;
   LateFaults faults_;
   int follows_ = 0;
+  std::int64_t done_ = 0;  // of what was enqueued
   std::vector<LateStream*> streams_;
 };
 

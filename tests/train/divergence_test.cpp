@@ -14,6 +14,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tutti {
@@ -34,7 +35,8 @@ class Flipper final : public PlaceListener {
   Flipper(Trainer& trainer, const Flip& flip) : trainer_(trainer), flip_(flip) {}
   void on_begin(const Place& place) override {
     const Phase phase = flip_.bit.of == "gradients" ? Phase::update : Phase::reports;
-    if (place.step != flip_.step || place.phase != phase || flip_.times == 0) return;
+    if (place.phase == Phase::data) done_ = false;
+    if (place.step != flip_.step || place.phase != phase || flip_.times == 0 || std::exchange(done_, true)) return;
     --flip_.times;
     trainer_.flip(flip_.bit);
   }
@@ -42,6 +44,7 @@ class Flipper final : public PlaceListener {
  private:
   Trainer& trainer_;
   Flip flip_;
+  bool done_ = false;  // in the step under way
 };
 
 // What one rank is told; of each step and kind, the last.

@@ -97,6 +97,10 @@ class Backend {
   // What a processor with memory and a queue of its own does besides.
   // Zeroed host memory that copies reach without waiting.
   virtual Buffer allocate_staging(std::size_t bytes) { return allocate(bytes); }
+  // One that knows when it was reached. Null where work is done at once.
+  virtual std::unique_ptr<Event> make_timed_event() { return nullptr; }
+  // For the processor's profilers: what the calling thread does from here on.
+  virtual void begin_range(const char* name) { static_cast<void>(name); }
   // Null where images are best read from the host's memory, and where there is no room for these.
   virtual std::unique_ptr<ImageStore> hold_images(const HeldImages&) { return nullptr; }
   // Calls `enqueue` to note what it enqueues on the stream, without doing it; everything must have been done once

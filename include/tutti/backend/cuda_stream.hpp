@@ -33,6 +33,7 @@ enum class CudaPriority { usual, urgent };
 // Does not wait for other streams of the process.
 std::unique_ptr<CudaStream> make_cuda_stream(int device, CudaPriority priority = CudaPriority::usual);
 std::unique_ptr<Event> make_cuda_event(int device);
+std::unique_ptr<Event> make_timed_cuda_event(int device);
 // to += from, f32, element by element. Asynchronous.
 void add_on_cuda(CudaStream& stream, const Tensor& to, const Tensor& from);
 // Zeroed memory of the device, aligned to 256 bytes.

@@ -12,8 +12,8 @@
 //                                                  equal_after null where replicas were never shown to be equal
 //   {"event":"time","epoch":1,"step":235,"seconds":..,"data":..,"compute":..,"communication":..,"waiting":..,
 //    "evaluation":..,"checkpoint":..,"other":..,"worst":{"rank":2,"host":"n1","phase":"data","seconds":..},
-//    "ranks":[{"data":..,..},..]}     where the time since the last such record went: seconds, means over the ranks, and
-//                                     rank by rank up to 64; worst, null for one rank, kept each other waiting so long
+//    "ranks":[{"data":..,..},..]}     where the time since the last such record went: seconds, means over the ranks,
+//                                     and rank by rank up to 64; worst, null if alone, kept each other waiting so long
 //   {"event":"skipped","step":50,"rank":0,"tensor":"conv1/weight"}       of a step that has changed nothing
 //   {"event":"checkpoint","step":50,"file":"step-00000050.h5","bytes":..,"seconds":..,"stall_seconds":..}
 //                               of every attempt to save, written by the program; one that failed has "failure", too

@@ -57,6 +57,15 @@ class PlaceListener {
   virtual void on_begin(const Place&) {}
 };
 
+// Where work is enqueued the thread is ahead of what is done: this takes the places that the thread goes on to, and
+// says when they are reached (Whereabouts::reach).
+class PlaceQueue {
+ public:
+  virtual ~PlaceQueue() = default;
+  // False: the place is reached at once.
+  virtual bool take(const Place& place) = 0;
+};
+
 class Whereabouts {
  public:
   Whereabouts();
@@ -70,6 +79,11 @@ class Whereabouts {
   // Borrowed; told in the order of their coming.
   void add(PlaceListener& listener) { listeners_.push_back(&listener); }
   void remove(const PlaceListener& listener) { std::erase(listeners_, &listener); }
+
+  // Borrowed; null, as at first: places are reached as the thread comes to them.
+  void reach_through(PlaceQueue* queue) { queue_ = queue; }
+  // From then on, or from the last place if that was reached later. For the queue.
+  void reach(const Place& place, std::int64_t at_ns);
 
   // Ends one phase and begins the next, also one of the same name.
   void enter(Phase phase) { move_to({place_.step, phase}); }
@@ -86,6 +100,7 @@ class Whereabouts {
   // There is progress within the phase: a layer, a chunk.
   void sign() { slot_->signs.fetch_add(1, std::memory_order_relaxed); }
 
+  // Where the thread is.
   const Place& place() const { return place_; }
 
  private:
@@ -93,6 +108,8 @@ class Whereabouts {
   void publish();
 
   Place place_{};
+  Place reached_{};
+  PlaceQueue* queue_ = nullptr;
   std::int64_t since_ns_;
   PlaceSlot own_{};
   PlaceSlot* slot_ = &own_;

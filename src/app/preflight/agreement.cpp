@@ -59,6 +59,7 @@ std::vector<Claim> way_claims(const RunConfig& config) {
   return {{"--out", fmt::format("'{}'", config.out), kSame},
           {"--resume", config.resume ? "'true'" : "'false'", kSame},
           {"--dry-run", config.dry_run ? "'true'" : "'false'", kSame},
+          {"--trace", fmt::format("'{}'", config.trace), kSame},
           {"--rehearse", fmt::format("'{}'", config.rehearse), kSame}};
 }
 

@@ -13,6 +13,7 @@
 #include "backend/cuda/format.hpp"
 #include "backend/cuda/image_store.hpp"
 #include "backend/cuda/layers.hpp"
+#include "backend/cuda/profiler_range.hpp"
 #include "backend/cuda/recording.hpp"
 #include "backend/cuda/weights.hpp"
 
@@ -59,6 +60,8 @@ class CudaBackend final : public Backend {
   Buffer allocate_staging(std::size_t bytes) override { return allocate_pinned(processor_.device, bytes); }
   std::unique_ptr<Stream> make_stream() override { return make_cuda_stream(processor_.device); }
   std::unique_ptr<Event> make_event() override { return make_cuda_event(processor_.device); }
+  std::unique_ptr<Event> make_timed_event() override { return make_timed_cuda_event(processor_.device); }
+  void begin_range(const char* name) override { range_.begin(name); }
   std::unique_ptr<ImageStore> hold_images(const HeldImages& images) override {
     return cuda::hold_images(processor_.device, images);
   }
@@ -141,6 +144,7 @@ class CudaBackend final : public Backend {
   bool records_;
   std::unique_ptr<ConvolutionPlanner> planner_;
   Processor processor_;
+  ProfilerRange range_;
 };
 
 }  // namespace

@@ -11,7 +11,7 @@ namespace tutti::cuda {
 namespace {
 
 DigestTable table_of(std::span<const DigestedTensor> tensors) {
-  DigestTable table;
+  DigestTable table{};
   for (const auto& [values, start] : tensors) {
     table.entries[table.tensors++] = {.values = values.data,
                                       .elements = values.elements(),

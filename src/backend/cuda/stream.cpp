@@ -36,9 +36,9 @@ StreamHandle create_stream(int device, CudaPriority priority) {
   return StreamHandle(stream);
 }
 
-EventHandle create_event() {
+EventHandle create_event(unsigned flags) {
   cudaEvent_t event = nullptr;
-  check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+  check(cudaEventCreateWithFlags(&event, flags));
   return EventHandle(event);
 }
 
@@ -54,9 +54,9 @@ bool is_done(cudaError_t status) {
 
 class CudaEvent final : public Event {
  public:
-  explicit CudaEvent(int device) : device_(device) {
+  explicit CudaEvent(int device, unsigned flags = cudaEventDisableTiming) : device_(device) {
     use_cuda_device(device);
-    event_ = create_event();
+    event_ = create_event(flags);
   }
   int device() const { return device_; }
   cudaEvent_t native() const { return event_.get(); }
@@ -64,6 +64,8 @@ class CudaEvent final : public Event {
     use_cuda_device(device_);
     return is_done(cudaEventQuery(event_.get()));
   }
+
+  double seconds_since(const Event& earlier) override;
 
  private:
   int device_;
@@ -76,6 +78,13 @@ auto& as_cuda_event(E& event) {
   auto* const found = dynamic_cast<Found*>(&event);
   if (found == nullptr) throw Error(ErrorSource::internal, "a GPU's stream is given another processor's event");
   return *found;
+}
+
+double CudaEvent::seconds_since(const Event& earlier) {
+  use_cuda_device(device_);
+  float milliseconds = 0;
+  check(cudaEventElapsedTime(&milliseconds, as_cuda_event(earlier).native(), native()));
+  return static_cast<double>(milliseconds) / 1e3;
 }
 
 // Never the library's own blocking calls: a collective whose peers are gone would hold this thread for ever.
@@ -161,5 +170,8 @@ std::unique_ptr<CudaStream> make_cuda_stream(int device, CudaPriority priority) 
 }
 
 std::unique_ptr<Event> make_cuda_event(int device) { return std::make_unique<CudaEvent>(device); }
+std::unique_ptr<Event> make_timed_cuda_event(int device) {
+  return std::make_unique<CudaEvent>(device, cudaEventDefault);
+}
 
 }  // namespace tutti

@@ -1,0 +1,25 @@
+#pragma once
+// How a rank's clock stands to that of rank 0. Ranks of one host share a clock; others meet many times, and as nobody
+// leaves a barrier before all have come, every meeting bounds the difference from both sides.
+
+#include "tutti/comm/world.hpp"
+#include "tutti/watch/whereabouts.hpp"
+
+#include <cstdint>
+#include <functional>
+
+namespace tutti {
+
+struct ClockReading {
+  std::int64_t at_ns = 0;      // of this rank's clock
+  std::int64_t offset_ns = 0;  // this rank's clock less that of rank 0
+  std::int64_t error_ns = 0;   // of the offset, at most
+};
+
+// Collective.
+ClockReading read_clock(World& world, const std::function<std::int64_t()>& clock = now_ns);
+
+// This rank's time as rank 0's clock told it, between two readings and beyond; clocks drift evenly.
+std::int64_t time_of_first(const ClockReading& one, const ClockReading& other, std::int64_t own_ns);
+
+}  // namespace tutti

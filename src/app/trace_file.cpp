@@ -1,0 +1,181 @@
+#include "trace_file.hpp"
+
+#include "tutti/base/error.hpp"
+#include "tutti/storage/whole_file.hpp"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+#include <optional>
+#include <span>
+#include <utility>
+
+namespace tutti {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// 8 MiB of a rank, and a file of about 500 MB.
+constexpr std::size_t kMostStaysOfARank = std::size_t{1} << 18;
+constexpr std::size_t kMostStays = std::size_t{1} << 22;
+constexpr std::size_t kStaysAtOnce = std::size_t{1} << 12;
+
+double microseconds(std::int64_t ns) { return static_cast<double>(ns) / 1e3; }
+
+struct Clocks {
+  ClockReading begin;
+  ClockReading end;
+};
+
+template <class T>
+std::vector<T> values_of(std::span<const std::byte> bytes) {
+  std::vector<T> values(bytes.size() / sizeof(T));
+  if (!bytes.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
+  return values;
+}
+
+// Writes on rank 0; from its first failure on it does nothing.
+class Writer {
+ public:
+  Writer(std::string path, const std::vector<EpochEnd>& epochs) : path_(std::move(path)), epochs_(epochs) {}
+
+  void begin(const std::vector<std::string>& hosts, std::vector<Clocks> clocks) {
+    clocks_ = std::move(clocks);
+    Json readings;
+    std::string names;
+    for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
+      const auto& [first, last] = clocks_[rank];
+      readings.push_back({{"rank", rank},
+                          {"host", hosts[rank]},
+                          {"offset_us", microseconds(first.offset_ns)},
+                          {"drift_us", microseconds(last.offset_ns - first.offset_ns)},
+                          {"error_us", microseconds(std::max(first.error_ns, last.error_ns))}});
+      const Json name{{"name", "process_name"},
+                      {"ph", "M"},
+                      {"pid", rank},
+                      {"tid", 0},
+                      {"args", {{"name", fmt::format("rank {} on {}", rank, hosts[rank])}}}};
+      names += fmt::format("{}{}", rank == 0 ? "" : ",\n", name.dump());
+    }
+    const std::string others = Json{{"clocks", readings}}.dump();
+    append(fmt::format("{{\"displayTimeUnit\":\"ms\",\"otherData\":{},\"traceEvents\":[\n{}", others, names));
+  }
+
+  void add(std::size_t rank, const std::vector<Stay>& stays) {
+    const auto& [first, last] = clocks_[rank];
+    const auto since_begin = [&](std::int64_t own_ns) {
+      return time_of_first(first, last, own_ns) - clocks_.front().begin.at_ns;
+    };
+    fmt::memory_buffer text;
+    for (const Stay& stay : stays) {
+      const std::int64_t begin = since_begin(stay.begin_ns);
+      fmt::format_to(
+          std::back_inserter(text),
+          ",\n{{\"name\":\"{}\",\"cat\":\"train\",\"ph\":\"X\",\"pid\":{},\"tid\":0,\"ts\":{:.3f},\"dur\":{:.3f},"
+          "\"args\":{{\"step\":{},\"epoch\":{}}}}}",
+          name_of(stay.place.phase), rank, microseconds(begin), microseconds(since_begin(stay.end_ns) - begin),
+          stay.place.step, epoch_of(stay.place.step));
+    }
+    append({text.data(), text.size()});
+  }
+
+  void end() {
+    append("\n]}\n");
+    attempt([&] { file_->keep(); });
+  }
+  // Empty: there was none.
+  const std::string& failure() const { return failure_; }
+
+ private:
+  void append(std::string_view text) {
+    attempt([&] {
+      if (!file_) file_.emplace(path_);
+      file_->append(std::as_bytes(std::span(text)));
+    });
+  }
+
+  template <class Action>
+  void attempt(Action action) {
+    if (!failure_.empty()) return;
+    try {
+      action();
+    } catch (const Error& error) {
+      failure_ = error.what();
+    }
+  }
+
+  std::int64_t epoch_of(std::int64_t step) const {
+    const auto epoch = std::ranges::lower_bound(epochs_, step, {}, &EpochEnd::step);
+    if (epoch != epochs_.end()) return epoch->epoch;
+    return epochs_.empty() ? 1 : epochs_.back().epoch;
+  }
+
+  std::string path_;
+  const std::vector<EpochEnd>& epochs_;
+  std::vector<Clocks> clocks_;
+  std::optional<WholeFile> file_;
+  std::string failure_;
+};
+
+}  // namespace
+
+void refuse_unwritable_trace(World& world, const std::string& path) {
+  run_agreed(world, [&] {
+    if (world.rank() == 0) WholeFile{path};
+  });
+}
+
+TraceFile::TraceFile(World& world, Whereabouts& whereabouts, std::string path)
+    : world_(world),
+      whereabouts_(whereabouts),
+      path_(std::move(path)),
+      most_(std::min(kMostStaysOfARank, kMostStays / static_cast<std::size_t>(world.size()) + 1)),
+      begin_(read_clock(world)) {
+  whereabouts_.enter(whereabouts_.place().phase);
+  whereabouts_.add(*this);
+}
+
+void TraceFile::on_end(const Stay& stay) {
+  if (stays_.size() < most_) return stays_.push_back(stay);
+  stays_[oldest_] = stay;
+  oldest_ = (oldest_ + 1) % most_;
+}
+
+void TraceFile::put_in_order() {
+  std::ranges::rotate(stays_, stays_.begin() + static_cast<std::ptrdiff_t>(oldest_));
+  oldest_ = 0;
+}
+
+void TraceFile::write(const std::vector<EpochEnd>& epochs, const Log& log) {
+  whereabouts_.enter(whereabouts_.place().phase);
+  whereabouts_.remove(*this);
+  put_in_order();
+  const Clocks mine{.begin = begin_, .end = read_clock(world_)};
+  const auto hosts = all_gather_text(world_, world_.host());
+  std::vector<Clocks> clocks;
+  for (const auto& bytes : world_.all_gather(std::as_bytes(std::span(&mine, 1)))) {
+    clocks.push_back(values_of<Clocks>(bytes).front());
+  }
+  Writer writer(path_, epochs);
+  if (world_.rank() == 0) writer.begin(hosts, std::move(clocks));
+  std::span<const Stay> left = stays_;
+  for (bool all_told = false; !all_told;) {
+    const auto next = left.first(std::min(left.size(), kStaysAtOnce));
+    left = left.subspan(next.size());
+    const auto all = world_.all_gather(std::as_bytes(next));
+    all_told = std::ranges::all_of(all, [](const auto& bytes) { return bytes.empty(); });
+    if (world_.rank() != 0) continue;
+    for (std::size_t rank = 0; rank < all.size(); ++rank) writer.add(rank, values_of<Stay>(all[rank]));
+  }
+  if (world_.rank() != 0) return;
+  writer.end();
+  if (!writer.failure().empty()) return log.warn(fmt::format("--trace: there is none: {}", writer.failure()));
+  log.note(fmt::format("--trace: steps {} to {} of all ranks in {}{}", stays_.front().place.step,
+                       stays_.back().place.step, path_,
+                       stays_.size() < most_ ? "" : "; what came before them was dropped"));
+}
+
+}  // namespace tutti

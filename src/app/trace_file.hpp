@@ -1,0 +1,53 @@
+#pragma once
+// What every rank did when, in one file for Perfetto or chrome://tracing, on rank 0's clock:
+//
+//   {"displayTimeUnit":"ms",
+//    "otherData":{"clocks":[{"rank":1,"host":"n1","offset_us":..,"drift_us":..,"error_us":..},..]},
+//    "traceEvents":[
+//    {"name":"process_name","ph":"M","pid":1,"tid":0,"args":{"name":"rank 1 on n1"}},
+//    {"name":"backward","cat":"train","ph":"X","pid":1,"tid":0,"ts":1234.5,"dur":89.0,"args":{"step":7,"epoch":1}},..]}
+//
+// Microseconds since the trace began. It is held in memory, the oldest stays going first, until the run ends; a run
+// that fails leaves none.
+
+#include "tutti/base/log.hpp"
+#include "tutti/comm/world.hpp"
+#include "tutti/train/run_observer.hpp"
+#include "tutti/watch/rank_clocks.hpp"
+#include "tutti/watch/whereabouts.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tutti {
+
+// Throws a save error on all ranks where rank 0 cannot write there. Collective.
+void refuse_unwritable_trace(World& world, const std::string& path);
+
+class TraceFile : public PlaceListener {
+ public:
+  // Both borrowed; begins here. Collective.
+  TraceFile(World& world, Whereabouts& whereabouts, std::string path);
+  TraceFile(const TraceFile&) = delete;
+  TraceFile& operator=(const TraceFile&) = delete;
+  ~TraceFile() override { whereabouts_.remove(*this); }
+
+  void on_end(const Stay& stay) override;
+  // Says what is in it, or why there is none: that is no failure of the run. Collective.
+  void write(const std::vector<EpochEnd>& epochs, const Log& log);
+
+ private:
+  void put_in_order();
+
+  World& world_;
+  Whereabouts& whereabouts_;
+  std::string path_;
+  std::size_t most_;
+  std::vector<Stay> stays_;
+  std::size_t oldest_ = 0;
+  ClockReading begin_;
+};
+
+}  // namespace tutti

@@ -1,0 +1,80 @@
+#include "device_timeline.hpp"
+
+#include <cmath>
+#include <utility>
+
+namespace tutti {
+
+DeviceTimeline::DeviceTimeline(Backend& backend, Stream& stream, Whereabouts& whereabouts)
+    : backend_(backend), stream_(stream), whereabouts_(whereabouts) {
+  if (auto event = backend.make_timed_event()) {
+    spare_.push_back(std::move(event));
+    whereabouts_.reach_through(this);
+  }
+}
+
+DeviceTimeline::~DeviceTimeline() {
+  if (!spare_.empty() || reached_) whereabouts_.reach_through(nullptr);
+}
+
+bool DeviceTimeline::take(const Place& place) {
+  backend_.begin_range(name_of(place.phase));
+  if (!runs_) {
+    if (place.phase == Phase::data) begin();
+    marked_ = place;
+    return false;
+  }
+  if (!adds_nothing(place)) {
+    marks_.push_back({mark(), place});
+    marked_ = place;
+    look();
+  }
+  return true;
+}
+
+// On an idle processor a mark is reached as it is made.
+void DeviceTimeline::begin() {
+  stream_.synchronize();
+  if (reached_) spare_.push_back(std::move(reached_));
+  reached_ = mark();
+  reached_ns_ = now_ns();
+  runs_ = true;
+}
+
+// The processor's work for sums is enqueued elsewhere, or waited for.
+bool DeviceTimeline::adds_nothing(const Place& place) const {
+  if (place.phase == Phase::exchange) return true;
+  if (place.step != marked_.step) return false;
+  return place.phase == marked_.phase || (place.phase == Phase::forward && marked_.phase == Phase::backward);
+}
+
+std::unique_ptr<Event> DeviceTimeline::mark() {
+  std::unique_ptr<Event> event;
+  if (spare_.empty()) {
+    event = backend_.make_timed_event();
+  } else {
+    event = std::move(spare_.back());
+    spare_.pop_back();
+  }
+  stream_.record(*event);
+  return event;
+}
+
+void DeviceTimeline::look() {
+  while (!marks_.empty() && marks_.front().event->reached()) {
+    Mark next = std::move(marks_.front());
+    marks_.pop_front();
+    reached_ns_ += std::llround(next.event->seconds_since(*reached_) * 1e9);
+    spare_.push_back(std::exchange(reached_, std::move(next.event)));
+    whereabouts_.reach(next.place, reached_ns_);
+  }
+}
+
+void DeviceTimeline::settle() {
+  if (!runs_) return;
+  stream_.synchronize();
+  look();
+  runs_ = false;
+}
+
+}  // namespace tutti

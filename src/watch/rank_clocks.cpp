@@ -1,0 +1,50 @@
+#include "tutti/watch/rank_clocks.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <span>
+
+namespace tutti {
+namespace {
+
+constexpr std::size_t kMeetings = 32;
+
+struct Meeting {
+  std::int64_t came_ns = 0;
+  std::int64_t left_ns = 0;
+};
+using Meetings = std::array<Meeting, kMeetings>;
+
+}  // namespace
+
+ClockReading read_clock(World& world, const std::function<std::int64_t()>& clock) {
+  Meetings mine;
+  for (Meeting& meeting : mine) {
+    meeting.came_ns = clock();
+    world.barrier();
+    meeting.left_ns = clock();
+  }
+  Meetings theirs = mine;
+  world.broadcast(std::as_writable_bytes(std::span(theirs)), 0);
+  std::int64_t least = std::numeric_limits<std::int64_t>::min();
+  std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  for (std::size_t i = 0; i < kMeetings; ++i) {
+    least = std::max(least, mine[i].came_ns - theirs[i].left_ns);
+    most = std::min(most, mine[i].left_ns - theirs[i].came_ns);
+  }
+  const ClockReading same{.at_ns = mine.back().left_ns};
+  const bool of_one_host = broadcast_text(world, world.host(), 0) == world.host();
+  if (of_one_host && least <= 0 && most >= 0) return same;
+  return {.at_ns = same.at_ns, .offset_ns = least + (most - least) / 2, .error_ns = (most - least + 1) / 2};
+}
+
+std::int64_t time_of_first(const ClockReading& one, const ClockReading& other, std::int64_t own_ns) {
+  const auto between = static_cast<double>(other.at_ns - one.at_ns);
+  const auto drift = static_cast<double>(other.offset_ns - one.offset_ns);
+  const double drifted = between > 0 ? drift * static_cast<double>(own_ns - one.at_ns) / between : 0;
+  return own_ns - one.offset_ns - std::llround(drifted);
+}
+
+}  // namespace tutti

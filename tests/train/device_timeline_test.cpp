@@ -1,0 +1,123 @@
+#include "train/device_timeline.hpp"
+
+#include "support/late_device.hpp"
+
+#include <gtest/gtest.h>
+
+#include <utility>
+#include <vector>
+
+namespace tutti {
+namespace {
+
+using testing_support::LateDevice;
+using testing_support::MemoryBackend;
+
+constexpr std::int64_t kSecond = 1'000'000'000;
+
+class Stays : public PlaceListener {
+ public:
+  void on_end(const Stay& stay) override { all.push_back(stay); }
+  std::vector<Stay> all;
+};
+
+// One rank with its device, which needs a second for each piece of work.
+struct Rank {
+  explicit Rank(unsigned seed) : device(seed) { whereabouts.add(stays); }
+
+  void work(Phase phase, int seconds) {
+    whereabouts.enter(phase);
+    for (int i = 0; i < seconds; ++i) device.enqueue(*stream, [] {});
+  }
+  // Two parts and two buckets.
+  void step(std::int64_t number) {
+    whereabouts.begin_step(number, Phase::data);
+    for (int part = 0; part < 2; ++part) {
+      work(Phase::forward, 2);
+      work(Phase::backward, 3);
+      work(Phase::exchange, 0);
+      work(Phase::backward, 1);
+    }
+    work(Phase::exchange, 1);
+    work(Phase::waiting, 4);
+    work(Phase::update, 1);
+    whereabouts.enter(Phase::reports);
+  }
+
+  LateDevice device;
+  std::unique_ptr<Stream> stream = device.make_stream();
+  Whereabouts whereabouts;
+  PlaceSlot slot;
+  Stays stays;
+  DeviceTimeline timeline{device, *stream, whereabouts};
+};
+
+// Phase and seconds of each stay of a step but the last, whose end the host may see late.
+using Course = std::vector<std::pair<Phase, std::int64_t>>;
+
+Course course_of(const std::vector<Stay>& stays, std::int64_t step) {
+  Course course;
+  for (const Stay& stay : stays) {
+    if (stay.place.step == step)
+      course.emplace_back(stay.place.phase, (stay.end_ns - stay.begin_ns + kSecond / 2) / kSecond);
+  }
+  return course;
+}
+
+TEST(DeviceTimeline, TellsOfPhasesByTheDevicesClockHoweverFarTheHostIsAhead) {
+  const Course wanted{{Phase::data, 0},    {Phase::forward, 2}, {Phase::backward, 2 + 2 * 4 + 1},
+                      {Phase::waiting, 4}, {Phase::update, 1},  {Phase::reports, 0}};
+  for (unsigned seed = 0; seed < 20; ++seed) {
+    Rank rank(seed);
+    for (std::int64_t step = 1; step <= 5; ++step) rank.step(step);
+    rank.timeline.settle();
+    rank.whereabouts.enter(Phase::checkpoint);
+    for (std::int64_t step = 1; step <= 5; ++step) EXPECT_EQ(course_of(rank.stays.all, step), wanted);
+    for (std::size_t i = 1; i < rank.stays.all.size(); ++i) {
+      EXPECT_EQ(rank.stays.all[i].begin_ns, rank.stays.all[i - 1].end_ns);
+    }
+  }
+}
+
+TEST(DeviceTimeline, PublishesWhereTheDeviceIsWhileTheHostIsAhead) {
+  int behind = 0;
+  for (unsigned seed = 0; seed < 20; ++seed) {
+    Rank rank(seed);
+    rank.whereabouts.publish_in(rank.slot);
+    rank.step(1);
+    EXPECT_EQ(rank.whereabouts.place().phase, Phase::reports);
+    behind += rank.slot.phase == Phase::reports ? 0 : 1;
+    rank.timeline.settle();
+    EXPECT_EQ(rank.slot.phase, Phase::reports);
+    rank.whereabouts.enter(Phase::evaluation);
+    EXPECT_EQ(rank.slot.phase, Phase::evaluation);
+  }
+  EXPECT_GT(behind, 0);
+}
+
+TEST(DeviceTimeline, LooksAgainAndAgainWithoutWaiting) {
+  Rank rank(3);
+  rank.whereabouts.publish_in(rank.slot);
+  rank.step(1);
+  const auto before = rank.stays.all.size();
+  rank.timeline.look();
+  EXPECT_EQ(rank.stays.all.size(), before);
+  rank.stream->synchronize();
+  rank.timeline.look();
+  EXPECT_EQ(rank.slot.phase, Phase::reports);
+}
+
+TEST(DeviceTimeline, LeavesPlacesToTheHostWhereWorkIsDoneAtOnce) {
+  MemoryBackend host;
+  const auto stream = host.make_stream();
+  Whereabouts whereabouts;
+  PlaceSlot slot;
+  whereabouts.publish_in(slot);
+  DeviceTimeline timeline(host, *stream, whereabouts);
+  whereabouts.begin_step(1, Phase::data);
+  whereabouts.enter(Phase::exchange);
+  EXPECT_EQ(slot.phase, Phase::exchange);
+}
+
+}  // namespace
+}  // namespace tutti
