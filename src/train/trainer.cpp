@@ -75,6 +75,7 @@ void Trainer::Run::restore(const TrainState& state) {
 
 void Trainer::Run::settle() {
   progress_.epoch_seconds += pace_.settle();
+  replica_.timeline().settle();
   replica_.finite_check().settle(replica_.stream());
 }
 
@@ -111,11 +112,6 @@ void Trainer::Run::step() {
   gradients_digest_ = replica_.step(now);
   pace_.end_step();
   advance(now);
-}
-
-void Trainer::Run::settle() {
-  progress_.epoch_seconds += pace_.settle();
-  replica_.timeline().settle();
 }
 
 StepTimes Trainer::Run::timed_step() {

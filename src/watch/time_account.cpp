@@ -105,7 +105,7 @@ TimeReport TimeAccount::report() {
   for (std::size_t phase = 0; phase < kPhases; ++phase) {
     mine[share_of(static_cast<Phase>(phase))] += seconds(spent[phase]);
   }
-  const double transfers = std::exchange(transfers_, 0);
+  const double transfers = std::min(std::exchange(transfers_, 0), mine[TimeShare::waiting]);  // but for rounding
   mine[TimeShare::waiting] -= transfers;
   mine[TimeShare::communication] += transfers;
 
