@@ -36,10 +36,11 @@ double core_wait_seconds(pid_t process) {
 Activity activity_between(const ProcessReading& begin, const ProcessReading& end, double seconds) {
   if (end.state == 'T') return Activity::stopped;
   if (end.state == 't') return Activity::traced;
-  if (end.cpu_seconds - begin.cpu_seconds > kBusyCores * seconds) return Activity::computing;
+  const bool waited_for_core = end.core_wait_seconds - begin.core_wait_seconds > seconds / 2;
+  const bool computed = end.cpu_seconds - begin.cpu_seconds > kBusyCores * seconds;
   // A wait that goes on is told by the state alone.
-  const double core_wait = end.core_wait_seconds - begin.core_wait_seconds;
-  if (end.state == 'R' || core_wait > seconds / 2) return Activity::waiting_for_core;
+  if (waited_for_core || (!computed && end.state == 'R')) return Activity::waiting_for_core;
+  if (computed) return Activity::computing;
   if (end.bytes != begin.bytes) return Activity::using_disk;
   return end.state == 'D' ? Activity::waiting_for_disk : Activity::idle;
 }

@@ -66,6 +66,7 @@ TEST(ConfigFile, NamesFileAndLineOfAMistake) {
   EXPECT_EQ(refusal("nesterov = 1\n"), "run.toml:1: 'nesterov' must be true or false");
   EXPECT_EQ(refusal("data = 1.5\n"), "run.toml:1: 'data' must be a text in quotes");
   EXPECT_EQ(refusal("resume = true\n"), "run.toml:1: 'resume' belongs on the command line, not in a file");
+  EXPECT_EQ(refusal("rehearse = 'kill'\n"), "run.toml:1: 'rehearse' belongs on the command line, not in a file");
   EXPECT_TRUE(refusal("lr = 1\nlr = \n").starts_with("run.toml:2: this is no TOML")) << refusal("lr = 1\nlr = \n");
 }
 

@@ -40,6 +40,7 @@ TEST(ResolveOptions, RefusesWordsAndNumbersThatMeanNothing) {
       [](RunConfig& c) { c.lr_period = "soon"; },
       [](RunConfig& c) { c.checkpoint_every = "1hour"; },
       [](RunConfig& c) { c.time_limit = "soon"; },
+      [](RunConfig& c) { c.rehearse = "trip:rank=1"; },
       [](RunConfig& c) { c.progress = "sometimes"; },
       [](RunConfig& c) { c.init = "zeros"; },
       [](RunConfig& c) { c.optimizer = "adam"; },
