@@ -9,28 +9,28 @@
 namespace tutti {
 namespace {
 
-constexpr std::size_t kMeetings = 32;
+constexpr std::size_t kVisits = 32;
 
-struct Meeting {
+struct Visit {
   std::int64_t came_ns = 0;
   std::int64_t left_ns = 0;
 };
-using Meetings = std::array<Meeting, kMeetings>;
+using Visits = std::array<Visit, kVisits>;
 
 }  // namespace
 
 ClockReading read_clock(World& world, const std::function<std::int64_t()>& clock) {
-  Meetings mine;
-  for (Meeting& meeting : mine) {
-    meeting.came_ns = clock();
+  Visits mine;
+  for (Visit& visit : mine) {
+    visit.came_ns = clock();
     world.barrier();
-    meeting.left_ns = clock();
+    visit.left_ns = clock();
   }
-  Meetings theirs = mine;
+  Visits theirs = mine;
   world.broadcast(std::as_writable_bytes(std::span(theirs)), 0);
   std::int64_t least = std::numeric_limits<std::int64_t>::min();
   std::int64_t most = std::numeric_limits<std::int64_t>::max();
-  for (std::size_t i = 0; i < kMeetings; ++i) {
+  for (std::size_t i = 0; i < kVisits; ++i) {
     least = std::max(least, mine[i].came_ns - theirs[i].left_ns);
     most = std::min(most, mine[i].left_ns - theirs[i].came_ns);
   }
