@@ -9,28 +9,28 @@
 namespace tutti {
 namespace {
 
-constexpr std::size_t kVisits = 32;
+constexpr std::size_t kBarriers = 32;
 
-struct Visit {
+struct Barrier {
   std::int64_t came_ns = 0;
   std::int64_t left_ns = 0;
 };
-using Visits = std::array<Visit, kVisits>;
+using Barriers = std::array<Barrier, kBarriers>;
 
 }  // namespace
 
 ClockReading read_clock(World& world, const std::function<std::int64_t()>& clock) {
-  Visits mine;
-  for (Visit& visit : mine) {
-    visit.came_ns = clock();
+  Barriers mine;
+  for (Barrier& barrier : mine) {
+    barrier.came_ns = clock();
     world.barrier();
-    visit.left_ns = clock();
+    barrier.left_ns = clock();
   }
-  Visits theirs = mine;
+  Barriers theirs = mine;
   world.broadcast(std::as_writable_bytes(std::span(theirs)), 0);
   std::int64_t least = std::numeric_limits<std::int64_t>::min();
   std::int64_t most = std::numeric_limits<std::int64_t>::max();
-  for (std::size_t i = 0; i < kVisits; ++i) {
+  for (std::size_t i = 0; i < kBarriers; ++i) {
     least = std::max(least, mine[i].came_ns - theirs[i].left_ns);
     most = std::min(most, mine[i].left_ns - theirs[i].came_ns);
   }
