@@ -45,11 +45,11 @@ cudaError_t refuse_captured(const std::shared_ptr<Capture>& capture, cudaError_t
   return error;
 }
 
-// Other threads of the host go on meanwhile, now and then.
+// Other threads of the host go on meanwhile, now and then; and so does the work, of which asking is no part.
 cudaError_t query(Lock& lock, const Point& point) {
   if (runtime().schedule.random().below(16) == 0) lock.pause();
   runtime().schedule.dawdle();
-  if (!reached(point)) runtime().schedule.step();
+  if (!reached(point) && runtime().schedule.random().below(4) == 0) runtime().schedule.step();
   return reached(point) ? cudaSuccess : cudaErrorNotReady;
 }
 
