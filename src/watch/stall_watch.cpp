@@ -125,11 +125,15 @@ void StallWatch::Watcher::tell_end_to(std::function<void(const StallReport&)> no
 }
 
 void StallWatch::Watcher::come_to(RankEnd end) noexcept {
-  const std::lock_guard lock(mutex_);  // not given back by whoever ends the job
-  if (!host_) return;
-  if (host_->head().end_at_ns != 0) wait_for_end();
-  host_->own().end = end;
-  host_->report(now_ns());
+  {
+    const std::lock_guard lock(mutex_);  // not given back by whoever ends the job
+    if (!host_) return;
+    if (host_->head().end_at_ns == 0) {
+      host_->own().end = end;
+      return host_->report(now_ns());
+    }
+  }
+  wait_for_end();
 }
 
 void StallWatch::Watcher::stop() noexcept {
