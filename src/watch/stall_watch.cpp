@@ -77,6 +77,7 @@ class StallWatch::Watcher {
   void run();
   void beat(std::int64_t now, bool on_time);
   void follow_signals(std::int64_t now);
+  void leave_note(const StallReport& report) const;
   [[noreturn]] void end_job(const Verdict& verdict);
   [[noreturn]] void end_process();
   void wait_for_launcher(double seconds);
@@ -183,10 +184,18 @@ void StallWatch::Watcher::follow_signals(std::int64_t now) {
     if (gone && !host_->head().is_told.exchange(true)) {
       write_stderr_line(fmt::format("trainer: rank {} on {}: {}\n{}", world_->rank(), world_->host(),
                                     gone->report.reason, gone->table));
-      if (note_) note_(gone->report);
+      leave_note(gone->report);
     }
   }
   end_process_by(signal);
+}
+
+// The folder that it goes to may be what stands still.
+void StallWatch::Watcher::leave_note(const StallReport& report) const {
+  if (!note_) return;
+  EndAction telling;
+  telling.set([note = note_, report] { note(report); });
+  telling.carry_out(kActionSeconds);
 }
 
 void StallWatch::Watcher::end_job(const Verdict& verdict) {
@@ -196,7 +205,7 @@ void StallWatch::Watcher::end_job(const Verdict& verdict) {
                                         static_cast<int>(ExitStatus::hang), timeout_seconds_.load());
   write_stderr_line(fmt::format("trainer: rank {} on {}: {}{}\n{}", world_->rank(), world_->host(),
                                 verdict.report.reason, how, verdict.table));
-  if (note_) note_(verdict.report);
+  leave_note(verdict.report);
   if (verdict.by_launcher) wait_for_launcher(kLauncherSeconds);
   host_->end_host(now_ns() + in_ns(HostWatch::kEndSeconds));
   for (int i = 0; i < kAnnouncements; ++i) {
