@@ -52,7 +52,8 @@ class PageReader {
  public:
   PageReader(WatchPage& page, std::int64_t now_ns);
 
-  // Ranks quiet for so long have their processes looked at.
+  // Ranks quiet for so long have their processes looked at, over stretches half as long: who works on and off is at
+  // work.
   void look_when_quiet_for(double seconds) { quiet_seconds_ = seconds; }
   const std::vector<RankState>& read(std::int64_t now_ns);
   // Whether this rank is the lowest of those whose watch threads beat, and so the one that acts.
