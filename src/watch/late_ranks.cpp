@@ -124,6 +124,8 @@ LateRanks late_ranks(std::span<const RankView> ranks) {
   }
   late.is_slow = late.lateness >= Lateness::absent && std::ranges::any_of(late.places, [&](std::size_t place) {
                    const RankState& state = ranks[place].state;
+                   // A host that is not heard watches itself, and alone knows which of its ranks are slow.
+                   if (late.lateness == Lateness::unheard) return true;
                    if (state.activity == Activity::waiting_for_core) return true;
                    return late.lateness == Lateness::absent && may_take_long(state.phase) && is_at_work(state.activity);
                  });

@@ -78,6 +78,7 @@ TEST(LateRanks, AreElsewhereWhenAllThatAreHeardWait) {
   auto ranks = waiting_ranks(2);
   ranks[1].contact = Contact::never;
   EXPECT_EQ(late_ranks(ranks).lateness, Lateness::unheard);
+  EXPECT_TRUE(late_ranks(ranks).is_slow);
   ranks[0].state.phase = Phase::data;
   EXPECT_EQ(late_ranks(ranks).places, Places{0});
 }
