@@ -171,8 +171,7 @@ void StallWatch::Watcher::beat(std::int64_t now, bool on_time) {
   if (!verdict) return;
   // What ends a job in its good time ends its processes.
   if (verdict->by_launcher && signal_ns_ && now - *signal_ns_ > in_ns(kExplainsSeconds)) return;
-  if (host_->head().is_told.exchange(true)) return;
-  end_job(*verdict);
+  if (host_->is_to_tell(now)) end_job(*verdict);
 }
 
 void StallWatch::Watcher::follow_signals(std::int64_t now) {
@@ -181,7 +180,7 @@ void StallWatch::Watcher::follow_signals(std::int64_t now) {
   if (host_) {
     host_->own().end = RankEnd::signaled;
     const auto gone = host_->find_gone(now);
-    if (gone && !host_->head().is_told.exchange(true)) {
+    if (gone && host_->is_to_tell(now)) {
       write_stderr_line(fmt::format("trainer: rank {} on {}: {}\n{}", world_->rank(), world_->host(),
                                     gone->report.reason, gone->table));
       leave_note(gone->report);

@@ -9,7 +9,7 @@ namespace tutti {
 namespace {
 
 static_assert(std::atomic<std::int64_t>::is_always_lock_free && std::atomic<Phase>::is_always_lock_free &&
-              std::atomic<RankEnd>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
+              std::atomic<RankEnd>::is_always_lock_free);
 
 constexpr double kBeatSeconds = 1;  // without one for so long, a watch thread does not act
 
