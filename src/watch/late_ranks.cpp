@@ -6,9 +6,10 @@
 namespace tutti {
 namespace {
 
-// Phases of any length; what a step does is soon done.
+// Phases of any length; what a step computes is soon done.
 bool may_take_long(Phase phase) {
-  return phase == Phase::starting || phase == Phase::evaluation || phase == Phase::checkpoint || phase == Phase::ending;
+  return phase == Phase::starting || phase == Phase::data || phase == Phase::evaluation || phase == Phase::checkpoint ||
+         phase == Phase::ending;
 }
 
 bool is_at_work(Activity activity) {

@@ -106,6 +106,7 @@ TEST(LateRanks, AreSlowWhileTheyWorkInAPhaseOfAnyLengthOrHaveNoCore) {
        {std::tuple(Phase::checkpoint, Activity::using_disk, true),
         std::tuple(Phase::evaluation, Activity::computing, true),
         std::tuple(Phase::starting, Activity::waiting_for_disk, true),
+        std::tuple(Phase::data, Activity::waiting_for_disk, true), std::tuple(Phase::data, Activity::idle, false),
         std::tuple(Phase::starting, Activity::idle, false), std::tuple(Phase::forward, Activity::computing, false),
         std::tuple(Phase::forward, Activity::waiting_for_core, true)}) {
     ranks[0].state = {.rank = 0, .phase = phase, .activity = activity};

@@ -94,7 +94,7 @@ class Whereabouts {
     enter(within);
     return result;
   }
-  // There is progress within the phase: a layer, a chunk.
+  // There is progress within the phase.
   void sign() { slot_->signs.fetch_add(1, std::memory_order_relaxed); }
 
   // Where the thread is.
