@@ -19,8 +19,9 @@ constexpr std::size_t kJudgesPerHost = 2;
 constexpr std::int64_t kReportNs = 200'000'000;
 constexpr std::int64_t kReportNsPerHost = 3'000'000;
 
-constexpr double kLostSeconds = 2;    // without a report
-constexpr double kMeetSeconds = 2.5;  // after the start all hosts should have been heard
+constexpr double kLostSeconds = 2;     // without a report
+constexpr double kTellerSeconds = 10;  // whoever tells has ended the job by then, or is gone as well
+constexpr double kMeetSeconds = 2.5;   // after the start all hosts should have been heard
 
 }  // namespace
 
@@ -143,6 +144,12 @@ void HostWatch::tell_unheard(std::int64_t now_ns) {
       fmt::format("the stall watch does not hear {} over {}, and so watches each host alone: name another "
                   "interface by --watch-interface, or let UDP pass between the hosts",
                   fmt::join(names, ", "), beats_->description()));
+}
+
+bool HostWatch::is_to_tell(std::int64_t now_ns) {
+  std::int64_t told_ns = head().told_ns;
+  if (told_ns != 0 && static_cast<double>(now_ns - told_ns) * 1e-9 < kTellerSeconds) return false;
+  return head().told_ns.compare_exchange_strong(told_ns, now_ns);
 }
 
 void HostWatch::announce_end() const {

@@ -39,6 +39,8 @@ class HostWatch {
   std::optional<Verdict> find_gone(std::int64_t now_ns);
   // For those who judge, before this rank is gone.
   void report(std::int64_t now_ns);
+  // Whether this rank is the one of its host to tell why the job ends, and to end it: nobody has, or has come to that.
+  bool is_to_tell(std::int64_t now_ns);
   // To all other hosts.
   void announce_end() const;
   // When another host has announced it, this one's processes get so long.

@@ -24,9 +24,6 @@ inline constexpr std::array<IncidentWords, 6> kIncidentWords{
      {IncidentKind::drop_bucket, "drop-bucket", "rank step bucket"},
      {IncidentKind::slow_link, "slow-link", "rank step steps mbps ms"}}};
 
-inline constexpr std::array<Phase, 11> kAllPhases{Phase::starting,   Phase::data,    Phase::forward, Phase::backward,
-                                                  Phase::exchange,   Phase::waiting, Phase::update,  Phase::evaluation,
-                                                  Phase::checkpoint, Phase::reports, Phase::ending};
 // Those that every step of every rank has.
 inline constexpr std::array<Phase, 5> kDrawnPhases{Phase::data, Phase::forward, Phase::backward, Phase::exchange,
                                                    Phase::update};

@@ -74,7 +74,8 @@ struct Field {
 
 Phase phase_of(const Field& field) {
   std::vector<std::string_view> names;
-  for (const Phase phase : kAllPhases) {
+  for (std::uint32_t i = 0; i < kPhases; ++i) {
+    const auto phase = static_cast<Phase>(i);
     names.emplace_back(name_of(phase));
     if (names.back() == field.value) return phase;
   }

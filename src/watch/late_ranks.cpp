@@ -6,9 +6,10 @@
 namespace tutti {
 namespace {
 
-// Phases of any length; what a step does is soon done.
+// Phases of any length; what a step computes is soon done.
 bool may_take_long(Phase phase) {
-  return phase == Phase::starting || phase == Phase::evaluation || phase == Phase::checkpoint || phase == Phase::ending;
+  return phase == Phase::starting || phase == Phase::data || phase == Phase::evaluation || phase == Phase::checkpoint ||
+         phase == Phase::ending;
 }
 
 bool is_at_work(Activity activity) {
@@ -124,6 +125,8 @@ LateRanks late_ranks(std::span<const RankView> ranks) {
   }
   late.is_slow = late.lateness >= Lateness::absent && std::ranges::any_of(late.places, [&](std::size_t place) {
                    const RankState& state = ranks[place].state;
+                   // A host that is not heard watches itself, and alone knows which of its ranks are slow.
+                   if (late.lateness == Lateness::unheard) return true;
                    if (state.activity == Activity::waiting_for_core) return true;
                    return late.lateness == Lateness::absent && may_take_long(state.phase) && is_at_work(state.activity);
                  });

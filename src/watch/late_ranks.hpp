@@ -23,7 +23,7 @@ struct LateRanks {
   Lateness lateness = Lateness::unknown;
   std::vector<std::size_t> places{};  // in what was judged, ascending; empty: no rank is left
   int waiting = 0;                    // others, for them
-  bool is_slow = false;               // not stuck: at work in a phase of any length, or without a core to work on
+  bool is_slow = false;  // not stuck, for all that is known: at work in a phase of any length, without a core, unheard
 };
 
 // Whether it can do nothing but wait for other ranks.

@@ -5,15 +5,35 @@
 
 #include <cerrno>
 #include <csignal>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <system_error>
 
 namespace tutti {
 namespace {
 
-constexpr double kStretchSeconds = 0.25;
 constexpr double kBusyCores = 0.05;  // a rank that waits uses less
+
+// From its state on, what /proc tells of a process or a thread; empty: it is not there.
+std::string stat_of(const std::string& folder) {
+  std::ifstream file(folder + "/stat");
+  std::string line;
+  std::getline(file, line);
+  const std::size_t name_end = line.rfind(") ");  // a name may hold anything
+  return name_end == std::string::npos ? "" : line.substr(name_end + 2);
+}
+
+// Whoever saves or loads beside the first thread does so too.
+bool waits_for_disk(pid_t process) {
+  std::error_code failure;
+  for (std::filesystem::directory_iterator thread(fmt::format("/proc/{}/task", process), failure), end;
+       !failure && thread != end; thread.increment(failure)) {
+    if (stat_of(thread->path().string()).starts_with('D')) return true;
+  }
+  return false;
+}
 
 std::uint64_t disk_bytes(pid_t process) {
   std::ifstream file(fmt::format("/proc/{}/io", process));
@@ -41,19 +61,13 @@ Activity activity_between(const ProcessReading& begin, const ProcessReading& end
   // A wait that goes on is told by the state alone.
   if (waited_for_core || (!computed && end.state == 'R')) return Activity::waiting_for_core;
   if (computed) return Activity::computing;
-  if (end.bytes != begin.bytes) return Activity::using_disk;
-  return end.state == 'D' ? Activity::waiting_for_disk : Activity::idle;
+  return end.bytes != begin.bytes ? Activity::using_disk : Activity::idle;
 }
 
 }  // namespace
 
 std::optional<ProcessReading> read_process(pid_t process) {
-  std::ifstream file(fmt::format("/proc/{}/stat", process));
-  std::string line;
-  if (!std::getline(file, line)) return std::nullopt;
-  const std::size_t name_end = line.rfind(')');  // a name may hold anything
-  if (name_end == std::string::npos) return std::nullopt;
-  std::istringstream fields(line.substr(name_end + 1));
+  std::istringstream fields(stat_of(fmt::format("/proc/{}", process)));
   ProcessReading reading;
   fields >> reading.state;
   std::int64_t value = 0;
@@ -73,17 +87,18 @@ std::optional<ProcessReading> read_process(pid_t process) {
 
 bool exists(pid_t process) { return ::kill(process, 0) == 0 || errno != ESRCH; }
 
-Activity ActivityMeter::measure(pid_t process, std::int64_t now_ns, bool quiet) {
+Activity ActivityMeter::measure(pid_t process, std::int64_t now_ns, bool quiet, double stretch_seconds) {
   if (!quiet) {
     begun_.reset();
     return activity_ = Activity::unknown;
   }
   const double seconds = static_cast<double>(now_ns - begun_ns_) * 1e-9;
-  if (begun_ && seconds < kStretchSeconds) return activity_;
+  if (begun_ && seconds < stretch_seconds) return activity_;
   const std::optional<ProcessReading> reading = read_process(process);
   if (!reading || reading->state == 'Z' || reading->state == 'X') return activity_ = Activity::gone;
   if (begun_) activity_ = activity_between(*begun_, *reading, seconds);
   if (!begun_ && reading->state == 'T') activity_ = Activity::stopped;
+  if (activity_ == Activity::idle && waits_for_disk(process)) activity_ = Activity::waiting_for_disk;
   begun_ = reading;
   begun_ns_ = now_ns;
   return activity_;

@@ -24,8 +24,10 @@ bool exists(pid_t process);
 // Of one process, over stretches long enough to tell use from noise.
 class ActivityMeter {
  public:
-  // Nothing is read as long as the last stretch is young; with `quiet` false it is forgotten.
-  Activity measure(pid_t process, std::int64_t now_ns, bool quiet);
+  static constexpr double kShortestSeconds = 0.25;
+
+  // Nothing is read until a stretch is over; with `quiet` false it is forgotten.
+  Activity measure(pid_t process, std::int64_t now_ns, bool quiet, double stretch_seconds = kShortestSeconds);
 
  private:
   Activity activity_ = Activity::unknown;

@@ -8,10 +8,12 @@
 namespace tutti {
 
 bool StallJudge::has_moved(std::span<const RankView> ranks) {
+  moves_.resize(ranks.size());
   bool moved = false;
-  for (const RankView& rank : ranks) {
-    const std::uint64_t now = rank.state.moves() + static_cast<std::uint64_t>(rank.state.end);
-    moved |= std::exchange(moves_[rank.state.rank], now) != now;
+  for (std::size_t place = 0; place < ranks.size(); ++place) {
+    const RankState& state = ranks[place].state;
+    const std::uint64_t now = state.moves() + static_cast<std::uint64_t>(state.end);
+    moved |= std::exchange(moves_[place], now) != now;
   }
   return moved;
 }

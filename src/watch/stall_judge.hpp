@@ -4,9 +4,8 @@
 #include "late_ranks.hpp"
 
 #include <cstdint>
-#include <map>
-#include <optional>
 #include <span>
+#include <vector>
 
 namespace tutti {
 
@@ -38,7 +37,7 @@ class StallJudge {
   bool has_moved(std::span<const RankView> ranks);
 
   std::int64_t still_since_ns_;
-  std::map<std::int32_t, std::uint64_t> moves_;  // by rank, when last looked at
+  std::vector<std::uint64_t> moves_;  // by place, when last looked at
   bool told_ = false;
   LateRanks told_of_{};
 };

@@ -11,11 +11,25 @@ namespace {
 constexpr std::size_t kMostNames = 8;
 constexpr std::size_t kMostRows = 20;
 
+std::string place_text(const RankState& state) {
+  switch (state.phase) {
+    case Phase::starting:
+    case Phase::ending:
+      return name_of(state.phase);
+    case Phase::evaluation:
+    case Phase::checkpoint:
+    case Phase::reports:
+      return fmt::format("in {} after step {}", name_of(state.phase), state.step);
+    default:
+      return fmt::format("in {} of step {}", name_of(state.phase), state.step);
+  }
+}
+
 std::string names_text(const LateRanks& late, std::span<const RankView> ranks) {
   std::vector<std::string> names;
   for (const std::size_t place : late.places) {
     if (names.size() == kMostNames) break;
-    names.push_back(name_text(ranks[place]));
+    names.push_back(fmt::format("rank {} on {}", ranks[place].state.rank, ranks[place].host));
   }
   const std::size_t more = late.places.size() - names.size();
   return fmt::format("{}{}", fmt::join(names, ", "), more > 0 ? fmt::format(" and {} more", more) : "");
@@ -97,22 +111,6 @@ std::vector<Row> rows_of(const LateRanks& late, std::span<const RankView> ranks)
 }
 
 }  // namespace
-
-std::string place_text(const RankState& state) {
-  switch (state.phase) {
-    case Phase::starting:
-    case Phase::ending:
-      return name_of(state.phase);
-    case Phase::evaluation:
-    case Phase::checkpoint:
-    case Phase::reports:
-      return fmt::format("in {} after step {}", name_of(state.phase), state.step);
-    default:
-      return fmt::format("in {} of step {}", name_of(state.phase), state.step);
-  }
-}
-
-std::string name_text(const RankView& rank) { return fmt::format("rank {} on {}", rank.state.rank, rank.host); }
 
 std::string late_text(const LateRanks& late, std::span<const RankView> ranks, bool stuck) {
   const RankView& first = ranks[late.places.front()];

@@ -8,10 +8,6 @@
 
 namespace tutti {
 
-// "in forward of step 17"
-std::string place_text(const RankState& state);
-// "rank 2 on n1"
-std::string name_text(const RankView& rank);
 // "rank 2 on n1 is late: in forward of step 17 for 15.0 s, computing; 3 ranks wait for it". `stuck`: so it is.
 std::string late_text(const LateRanks& late, std::span<const RankView> ranks, bool stuck);
 // Who was late and is not any more.

@@ -77,6 +77,7 @@ class StallWatch::Watcher {
   void run();
   void beat(std::int64_t now, bool on_time);
   void follow_signals(std::int64_t now);
+  void leave_note(const StallReport& report) const;
   [[noreturn]] void end_job(const Verdict& verdict);
   [[noreturn]] void end_process();
   void wait_for_launcher(double seconds);
@@ -125,11 +126,15 @@ void StallWatch::Watcher::tell_end_to(std::function<void(const StallReport&)> no
 }
 
 void StallWatch::Watcher::come_to(RankEnd end) noexcept {
-  const std::lock_guard lock(mutex_);  // not given back by whoever ends the job
-  if (!host_) return;
-  if (host_->head().end_at_ns != 0) wait_for_end();
-  host_->own().end = end;
-  host_->report(now_ns());
+  {
+    const std::lock_guard lock(mutex_);  // not given back by whoever ends the job
+    if (!host_) return;
+    if (host_->head().end_at_ns == 0) {
+      host_->own().end = end;
+      return host_->report(now_ns());
+    }
+  }
+  wait_for_end();
 }
 
 void StallWatch::Watcher::stop() noexcept {
@@ -166,8 +171,7 @@ void StallWatch::Watcher::beat(std::int64_t now, bool on_time) {
   if (!verdict) return;
   // What ends a job in its good time ends its processes.
   if (verdict->by_launcher && signal_ns_ && now - *signal_ns_ > in_ns(kExplainsSeconds)) return;
-  if (host_->head().is_told.exchange(true)) return;
-  end_job(*verdict);
+  if (host_->is_to_tell(now)) end_job(*verdict);
 }
 
 void StallWatch::Watcher::follow_signals(std::int64_t now) {
@@ -176,13 +180,21 @@ void StallWatch::Watcher::follow_signals(std::int64_t now) {
   if (host_) {
     host_->own().end = RankEnd::signaled;
     const auto gone = host_->find_gone(now);
-    if (gone && !host_->head().is_told.exchange(true)) {
+    if (gone && host_->is_to_tell(now)) {
       write_stderr_line(fmt::format("trainer: rank {} on {}: {}\n{}", world_->rank(), world_->host(),
                                     gone->report.reason, gone->table));
-      if (note_) note_(gone->report);
+      leave_note(gone->report);
     }
   }
   end_process_by(signal);
+}
+
+// The folder that it goes to may be what stands still.
+void StallWatch::Watcher::leave_note(const StallReport& report) const {
+  if (!note_) return;
+  EndAction telling;
+  telling.set([note = note_, report] { note(report); });
+  telling.carry_out(kActionSeconds);
 }
 
 void StallWatch::Watcher::end_job(const Verdict& verdict) {
@@ -192,7 +204,7 @@ void StallWatch::Watcher::end_job(const Verdict& verdict) {
                                         static_cast<int>(ExitStatus::hang), timeout_seconds_.load());
   write_stderr_line(fmt::format("trainer: rank {} on {}: {}{}\n{}", world_->rank(), world_->host(),
                                 verdict.report.reason, how, verdict.table));
-  if (note_) note_(verdict.report);
+  leave_note(verdict.report);
   if (verdict.by_launcher) wait_for_launcher(kLauncherSeconds);
   host_->end_host(now_ns() + in_ns(HostWatch::kEndSeconds));
   for (int i = 0; i < kAnnouncements; ++i) {

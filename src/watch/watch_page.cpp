@@ -9,7 +9,7 @@ namespace tutti {
 namespace {
 
 static_assert(std::atomic<std::int64_t>::is_always_lock_free && std::atomic<Phase>::is_always_lock_free &&
-              std::atomic<RankEnd>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
+              std::atomic<RankEnd>::is_always_lock_free);
 
 constexpr double kBeatSeconds = 1;  // without one for so long, a watch thread does not act
 
@@ -67,7 +67,8 @@ const std::vector<RankState>& PageReader::read(std::int64_t now_ns) {
     if (state.moves() != before) seen_[i].changed_ns = now_ns;
     state.quiet_seconds = static_cast<double>(now_ns - seen_[i].changed_ns) * 1e-9;
     if (seen_[i].visible && state.end == RankEnd::none) {
-      state.activity = seen_[i].meter.measure(slot.process, now_ns, state.quiet_seconds >= quiet_seconds_);
+      state.activity = seen_[i].meter.measure(slot.process, now_ns, state.quiet_seconds >= quiet_seconds_,
+                                              std::max(ActivityMeter::kShortestSeconds, quiet_seconds_ / 2));
     }
   }
   return states_;

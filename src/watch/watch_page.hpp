@@ -26,7 +26,7 @@ struct alignas(64) RankSlot {
 };
 
 struct alignas(64) PageHead {
-  std::atomic<bool> is_told{false};        // somebody of this host has told why the job ends
+  std::atomic<std::int64_t> told_ns{0};    // when somebody of this host began to tell why the job ends; 0: nobody
   std::atomic<std::int64_t> end_at_ns{0};  // when the processes of this host end by themselves; 0: not at all
   std::int32_t first_rank = 0;             // of this host
 };
@@ -52,7 +52,8 @@ class PageReader {
  public:
   PageReader(WatchPage& page, std::int64_t now_ns);
 
-  // Ranks quiet for so long have their processes looked at.
+  // Ranks quiet for so long have their processes looked at, over stretches half as long: who works on and off is at
+  // work.
   void look_when_quiet_for(double seconds) { quiet_seconds_ = seconds; }
   const std::vector<RankState>& read(std::int64_t now_ns);
   // Whether this rank is the lowest of those whose watch threads beat, and so the one that acts.

@@ -62,7 +62,6 @@ void Whereabouts::reach(const Place& place, std::int64_t at_ns) {
 void Whereabouts::publish() {
   slot_->step.store(reached_.step, std::memory_order_relaxed);
   slot_->phase.store(reached_.phase, std::memory_order_relaxed);
-  slot_->since_ns.store(since_ns_, std::memory_order_relaxed);
   slot_->signs.fetch_add(1, std::memory_order_release);
 }
 

@@ -78,6 +78,7 @@ TEST(LateRanks, AreElsewhereWhenAllThatAreHeardWait) {
   auto ranks = waiting_ranks(2);
   ranks[1].contact = Contact::never;
   EXPECT_EQ(late_ranks(ranks).lateness, Lateness::unheard);
+  EXPECT_TRUE(late_ranks(ranks).is_slow);
   ranks[0].state.phase = Phase::data;
   EXPECT_EQ(late_ranks(ranks).places, Places{0});
 }
@@ -105,6 +106,7 @@ TEST(LateRanks, AreSlowWhileTheyWorkInAPhaseOfAnyLengthOrHaveNoCore) {
        {std::tuple(Phase::checkpoint, Activity::using_disk, true),
         std::tuple(Phase::evaluation, Activity::computing, true),
         std::tuple(Phase::starting, Activity::waiting_for_disk, true),
+        std::tuple(Phase::data, Activity::waiting_for_disk, true), std::tuple(Phase::data, Activity::idle, false),
         std::tuple(Phase::starting, Activity::idle, false), std::tuple(Phase::forward, Activity::computing, false),
         std::tuple(Phase::forward, Activity::waiting_for_core, true)}) {
     ranks[0].state = {.rank = 0, .phase = phase, .activity = activity};

@@ -41,8 +41,10 @@ TEST_F(StallWatchDeathTest, EndsAProcessThatStandsStill) {
 
 TEST_F(StallWatchDeathTest, TellsOfTheEndAndGivesUpWhatCanBeGivenUp) {
   const auto prepare = [](StallWatch& watch) {
-    watch.tell_end_to(
-        [](const StallReport& report) { write_stderr_line(std::string("told of ") + name_of(report.place.phase)); });
+    watch.tell_end_to([](const StallReport& report) {
+      write_stderr_line(std::string("told of ") + name_of(report.place.phase));
+      std::this_thread::sleep_for(kLong);
+    });
     watch.before_end([] {
       write_stderr_line("given up");
       std::this_thread::sleep_for(kLong);

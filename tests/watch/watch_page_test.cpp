@@ -1,5 +1,7 @@
 #include "watch/watch_page.hpp"
 
+#include "watch/host_watch.hpp"
+
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/wait.h>
@@ -77,6 +79,22 @@ TEST_F(OwnPage, DoesNotTakeAnotherProcessOfThatNumberForTheRank) {
   PageReader reader(page_, 0);
   page_.own().process = 0x3fffffff;
   EXPECT_EQ(reader.find_gone(0), nullptr);
+}
+
+TEST_F(OwnPage, IsLookedAtOverStretchesOfHalfTheTimeThatARankIsQuietBefore) {
+  PageReader reader(page_, 0);
+  reader.look_when_quiet_for(2);
+  EXPECT_EQ(reader.read(2 * kSecondNs).front().activity, Activity::unknown);
+  EXPECT_EQ(reader.read(5 * kSecondNs / 2).front().activity, Activity::unknown);
+  EXPECT_NE(reader.read(3 * kSecondNs).front().activity, Activity::unknown);
+}
+
+TEST(HostWatch, LetsAnotherTellOfTheEndWhenTheFirstDidNotComeToIt) {
+  const auto world = make_solo_world();
+  HostWatch watch(*world, "", {});
+  EXPECT_TRUE(watch.is_to_tell(100 * kSecondNs));
+  EXPECT_FALSE(watch.is_to_tell(105 * kSecondNs));
+  EXPECT_TRUE(watch.is_to_tell(111 * kSecondNs));
 }
 
 TEST(ProcessActivity, TellsStoppedFromAsleepAndGone) {

@@ -52,7 +52,7 @@ class StallWatch {
   PlaceSlot& place_slot();
   // When a signal to end came that others take; polled in the watch's thread.
   void notice_signals(std::function<bool()> has_come);
-  // Told of the end in the watch's thread, on one rank, before the job is ended.
+  // Told of the end on one rank, before the job is ended, for a second at most and in a thread of its own.
   void tell_end_to(std::function<void(const StallReport&)> note);
   // Called once before this process is ended, for a second at most, in a thread of its own; empty: nothing is.
   // Returns when the one before is not, and will not be, called.

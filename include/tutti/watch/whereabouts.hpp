@@ -45,7 +45,6 @@ std::int64_t now_ns();
 struct PlaceSlot {
   std::atomic<std::int64_t> step{0};
   std::atomic<Phase> phase{Phase::starting};
-  std::atomic<std::int64_t> since_ns{0};
   std::atomic<std::uint64_t> signs{0};  // of progress, this one's number
 };
 
@@ -74,8 +73,6 @@ class Whereabouts {
 
   // Publishes there from now on; borrowed.
   void publish_in(PlaceSlot& slot);
-  // Likewise, as at first, in memory of its own.
-  void publish_privately() { publish_in(own_); }
   // Borrowed; told in the order of their coming.
   void add(PlaceListener& listener) { listeners_.push_back(&listener); }
   void remove(const PlaceListener& listener) { std::erase(listeners_, &listener); }
@@ -97,7 +94,7 @@ class Whereabouts {
     enter(within);
     return result;
   }
-  // There is progress within the phase: a layer, a chunk.
+  // There is progress within the phase.
   void sign() { slot_->signs.fetch_add(1, std::memory_order_relaxed); }
 
   // Where the thread is.
