@@ -28,6 +28,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -169,6 +170,9 @@ void TrainRun::begin_rehearsal() {
     if (world_.rank() == 0) log_.warn(fmt::format("rehearsal: {}", text_of(incident)));
   }
   whereabouts_.add(*rehearsal_);
+  // A bit turns where this thread comes to its place, not once a GPU is found to have gone past it.
+  const auto flip = std::ranges::find(incidents, IncidentKind::flip, &Incident::kind);
+  if (flip != incidents.end()) whereabouts_.reach_through(nullptr);
   rehearsal_->begin(incidents, [this](const BitFlip& flip) { trainer_->flip(flip); });
 }
 

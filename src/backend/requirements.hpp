@@ -21,7 +21,7 @@ void require_fixed_point(const FixedPointGrid& grid, const FromFixedPoint& reque
 // Throws unless there is a digest for each tensor, and all are of types that can be digested, in this memory.
 void require_digests(std::span<const DigestedTensor> tensors, const Tensor& digests, MemorySpace space);
 
-// Throws unless all values lie in the slices, and there is one number to raise and one to go by, if any.
+// Throws unless there is a slice, one number to raise, and one to go by, if any.
 void require_search(const NotFiniteSearch& search);
 
 }  // namespace tutti

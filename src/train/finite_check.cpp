@@ -48,8 +48,8 @@ FiniteCheck::FiniteCheck(FiniteCheckRequest request)
   single_ends.push_back(std::numeric_limits<std::int64_t>::max());
   ends_ = in_memory_of(parts_.backend, std::move(ends));
   single_ends_ = in_memory_of(parts_.backend, std::move(single_ends));
-  const bool waits = parts_.exact != nullptr || parts_.on_not_finite == OnNotFinite::skip ||
-                     parts_.backend.memory_space() == MemorySpace::host;
+  // Alike on all ranks, whatever they compute on: none may end its run while another goes on to the next exchange.
+  const bool waits = parts_.exact != nullptr || parts_.on_not_finite == OnNotFinite::skip;
   told_.resize(waits ? 1 : static_cast<std::size_t>(std::max(0, parts_.steps_late)) + 1);
   for (Told& told : told_) {
     told.rows = parts_.backend.allocate_staging(rows_.bytes());

@@ -34,7 +34,7 @@ struct FiniteCheckRequest {
   Communicator& communicator;
   const ParameterArena& arena;
   ExactSum* exact = nullptr;         // knows the greatest gradients of all parts; null: they are looked at here
-  int most_players = 1;              // of any rank
+  int most_players = 1;              // of any rank; the same on every rank, as is all that follows
   int steps_late = 0;                // the verdict may come, where the host need not wait for it
   OnNotFinite on_not_finite{};       // steps that are to be left out are waited for
   std::vector<std::string> hosts{};  // by rank; empty: not told

@@ -35,8 +35,10 @@ PartDealer::PartDealer(Backend& backend, Communicator& communicator, const PartM
   }
 }
 
-std::int64_t PartDealer::most_parts() const {
-  return looks_ ? plan_.num_parts() - plan_.num_ranks() + 1 : parts().size();
+std::int64_t PartDealer::most_parts() const { return looks_ ? most_parts_of_any() : parts().size(); }
+
+int PartDealer::most_parts_of_any() const {
+  return looks_ ? plan_.num_parts() - plan_.num_ranks() + 1 : std::ranges::max(plan_.parts_by_rank());
 }
 
 bool PartDealer::after_step(Stream& stream, double seconds_per_part) {

@@ -25,6 +25,8 @@ class PartDealer {
   IndexRange parts() const { return plan_.parts_of(communicator_.rank()); }
   // The most parts that this rank can ever have.
   std::int64_t most_parts() const;
+  // That any rank can: the same on every rank.
+  int most_parts_of_any() const;
 
   // Whether the step to come is to be measured; the same on every rank, as is everything but the figures.
   bool measures() const noexcept { return looks_ && steps_ >= next_look_ - kMeasuredSteps; }

@@ -39,6 +39,11 @@ LoaderPlan loader_plan(const TrainerOptions& options, IndexRange parts) {
           .recipe = options.recipe};
 }
 
+// What a bit that flipped has made infinite must not reach all ranks' weights, or no proof finds the rank.
+int steps_late(const TrainerOptions& options) {
+  return options.safeguards.verify_every_steps > 0 ? 0 : options.steps_ahead;
+}
+
 // Of a piece's digest under its tensor's name.
 std::uint64_t start_of(const std::string& name, const ParameterSlice& slice, const OwnedPiece& piece) {
   return digest_start(name, static_cast<std::uint64_t>(piece.elements.begin - slice.offset));
@@ -72,8 +77,8 @@ Replica::Replica(const TrainerParts& parts, const TrainerOptions& options, Where
                      .communicator = communicator_,
                      .arena = arena_,
                      .exact = exact_.get(),
-                     .most_players = options.side_by_side,
-                     .steps_late = options.steps_ahead,
+                     .most_players = dealer_.most_parts_of_any(),
+                     .steps_late = steps_late(options),
                      .on_not_finite = options.safeguards.on_not_finite,
                      .hosts = parts.hosts}),
       ownership_(options.exchange.owners(), arena_.layout(), cut_buckets(arena_.layout(), options.bucket_bytes),

@@ -29,7 +29,7 @@ std::optional<DivergenceReport> ReplicaGuard::look(std::int64_t step) {
   }
   DivergenceReport report{
       .step = step, .equal_after = proven_, .tensors = found->tensors(), .ranks = found->ranks(), .text = {}};
-  report.text = !proven_ ? fmt::format("the replicas differ before the first step: {}", found->text())
+  report.text = !proven_ ? fmt::format("the replicas differ before the first step of this run: {}", found->text())
                          : fmt::format("the replicas were equal after step {} and differ after step {}: {}", *proven_,
                                        step, found->text());
   const int times = times_in_a_row(*found);
@@ -42,8 +42,10 @@ std::optional<DivergenceReport> ReplicaGuard::look(std::int64_t step) {
         "without it, with --resume from the last checkpoint",
         times);
   } else {
-    report.text +=
-        "; go on with --resume from the last checkpoint; with --on-divergence heal a run goes back by itself";
+    report.text += proven_
+                       ? "; go on with --resume from the last checkpoint; with --on-divergence heal a run goes back "
+                         "by itself"
+                       : "; start it again";
   }
   return report;
 }

@@ -117,14 +117,25 @@ TEST(ProgramOnGpus, SharesOutAndServesWeightsThroughNccl) {
 }
 
 TEST(ProgramOnGpus, FindsAndHealsABitThatFlipsInADevicesMemory) {
-  for (const char* exchange : {"exact", "sharded"}) {
+  struct Flip {
+    const char* exchange;
+    const char* bit;
+    const char* tensors;
+  };
+  constexpr Flip kFlips[] = {
+      {"exact", "weights,tensor=dense1/weight,element=9,bit=21", "parameters/dense1/weight"},
+      {"exact", "gradients,tensor=dense2/bias,element=1,bit=22",
+       "parameters/dense2/bias, optimizer/velocity/dense2/bias"},
+      {"sharded", "weights,tensor=dense1/weight,element=9,bit=21", "parameters/dense1/weight"},
+  };
+  for (const auto& [exchange, bit, tensors] : kFlips) {
     Launch launch = kLenet;
     launch.ranks = 3;
     launch.words = with(launch.words, {"--momentum", "0.9", "--comm", "nccl", "--exchange", exchange,
                                        "--verify-replicas", "3", "--on-divergence", "heal"});
-    const Words flip{"--rehearse", "flip:rank=2,step=4,of=weights,tensor=dense1/weight,element=9,bit=21"};
+    const Words flip{"--rehearse", std::string("flip:rank=2,step=4,of=") + bit};
     const std::string told = train(launch, with({"--epochs", "2", "--device", "cuda"}, flip)).err;
-    EXPECT_NE(told.find("in parameters/dense1/weight; all ranks go back to step 3"), std::string::npos) << told;
+    EXPECT_NE(told.find(std::string("in ") + tensors + "; all ranks go back to step 3"), std::string::npos) << told;
     EXPECT_EQ(last_word(told, "weights "), weights(launch, {})) << exchange;
   }
 }

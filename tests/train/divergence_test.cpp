@@ -269,7 +269,8 @@ TEST(Divergence, BeforeTheFirstStepEndsTheRun) {
   if (test_world().rank() == 0) options.seed = 7;  // other weights
   Told told;
   ranks.run(told, options);
-  EXPECT_NE(told.error.find("the replicas differ before the first step: rank 0 "), std::string::npos) << told.error;
+  EXPECT_NE(told.error.find("the replicas differ before the first step of this run: rank 0 "), std::string::npos)
+      << told.error;
 }
 
 TEST(Divergence, IsNotSeenInRunsWithoutFault) {
