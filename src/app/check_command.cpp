@@ -3,6 +3,7 @@
 #include "tutti/checkpoint/checkpoint_store.hpp"
 #include "tutti/nn/model_file.hpp"
 #include "tutti/storage/whole_file.hpp"
+#include "tutti/watch/stall_watch.hpp"
 
 #include "assemble.hpp"
 #include "checkpoint_choice.hpp"
@@ -137,6 +138,11 @@ void Check::run() {
   std::vector<Claim> options = option_claims(config());
   findings_.add(compare(world_, options));
   findings_.add(preflight_in_brief(world_, config()));
+  findings_.attempt([&] {
+    run_agreed(world_, [&] {
+      refuse_unfit({.timeout_seconds = config().stall_timeout, .interface = config().watch_interface});
+    });
+  });
   go_on_with_rank_0s_options();
   findings_.attempt([&] { run_agreed(world_, [&] { refuse_without_out(config()); }); });
   if (config().resume) look_at_checkpoint();

@@ -56,7 +56,7 @@ TEST(Check, GoesOnAfterAFindingAndSortsThem) {
   const ChildResult result =
       check(3, "--parts 2 --watch-interface eth99 --momentum 7 --out /proc/none --json " + folder.file("check.json"));
   EXPECT_EQ(result.status, 1) << result.err;
-  for (const char* line : {"doomed: --watch-interface eth99: there is no such network interface; choose one of ",
+  for (const char* line : {"doomed: --watch-interface eth99: this host has none of that name that is up, ",
                            "doomed: 3 ranks cannot share 2 parts: start at most 2 ranks", "doomed: --momentum 7",
                            "/proc/none: cannot make /proc/none/checkpoints", "\ndoomed: 4 findings; "}) {
     EXPECT_THAT(result.out, HasSubstr(line));

@@ -3,13 +3,10 @@
 #include "tutti/base/error.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
-#include <net/if.h>
 #include <sys/resource.h>
 
 #include <algorithm>
 #include <chrono>
-#include <memory>
 #include <set>
 
 namespace tutti {
@@ -136,16 +133,6 @@ std::vector<ClockReading> read_clocks(World& world) {
   std::vector<ClockReading> readings;
   for (std::size_t rank = 0; rank < before.size(); ++rank) readings.push_back({before[rank][0], after[rank][0]});
   return readings;
-}
-
-void refuse_missing_interface(const std::string& name) {
-  if (name.empty() || ::if_nametoindex(name.c_str()) != 0) return;
-  std::vector<std::string> names;
-  const std::unique_ptr<struct if_nameindex, decltype(&::if_freenameindex)> all(::if_nameindex(), ::if_freenameindex);
-  for (const auto* one = all.get(); one != nullptr && one->if_name != nullptr; ++one) names.emplace_back(one->if_name);
-  throw Error(ErrorSource::usage, fmt::format("--watch-interface {}: there is no such network interface; choose one of "
-                                              "{}, or leave it out",
-                                              name, fmt::join(names, ", ")));
 }
 
 Findings judge_parts(const RunConfig& config, bool has_batch_norm) {

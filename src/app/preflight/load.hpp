@@ -56,8 +56,6 @@ Findings judge_clocks(const Hosts& hosts, const std::vector<ClockReading>& readi
 // Collective.
 std::vector<ClockReading> read_clocks(World& world);
 
-// Throws a usage error when this host has no network interface of that name.
-void refuse_missing_interface(const std::string& name);
 // Parts that are empty or too small for their statistics.
 Findings judge_parts(const RunConfig& config, bool has_batch_norm);
 
