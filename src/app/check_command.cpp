@@ -16,6 +16,7 @@
 #include "preflight/out_folder.hpp"
 #include "processors.hpp"
 #include "resolve_options.hpp"
+#include "trace_file.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -80,6 +81,7 @@ void Check::go_on_with_rank_0s_options() {
   for (std::string name; words >> name;) given_.insert(name);
   first.data = config().data;  // hosts may have theirs elsewhere: its digest counts
   first.test_data = config().test_data;
+  first.rehearse = config().rehearse;
   config() = first;
 }
 
@@ -179,7 +181,11 @@ void Check::run() {
   if (has_processor && has_ranks) {
     findings_.attempt([&] { run_agreed(world_, [&] { choose_communicator(world_, config(), processor, true); }); });
   }
-  if (!config().out.empty()) findings_.add(judge_out_folder(world_, config(), estimate_.checkpoint));
+  if (!config().out.empty()) {
+    findings_.add(judge_out_folder(world_, config(), estimate_.checkpoint));
+  } else if (!config().trace.empty()) {
+    findings_.attempt([&] { refuse_unwritable_trace(world_, config().trace); });
+  }
 }
 
 std::string Check::ready_text() const {

@@ -121,6 +121,17 @@ TEST(Check, NamesWhatIsWrongWithTheFolderOfTheRun) {
   expect_doomed(check(1, "--resume --out " + out + " --data synthetic:99x1x8x8:4"), "give the data of the run");
 }
 
+TEST(Check, NamesFaultsTracesAndTimesThatAStartWouldRefuse) {
+  const ScratchFolder folder;
+  const ChildResult result = check(1, "--trace /proc/none/trace.json --stall-timeout 0.5");
+  expect_doomed(result, "cannot save '/proc/none/trace.json'");
+  EXPECT_THAT(result.out, HasSubstr("doomed: --stall-timeout 0.5: must be 1 to 1000000 seconds"));
+  expect_doomed(check(2, "--rehearse trip:rank=1"), "doomed: --rehearse trip");
+  const std::string out = folder.file("run");
+  EXPECT_EQ(check(1, "--out " + out + " --trace " + out + "/trace.json").status, 0) << "the start makes the folder";
+  EXPECT_EQ(folder.entries(), 0U);
+}
+
 TEST(Check, NamesLimitsOfItsProcess) {
   const ScratchFolder folder;
   const ChildResult result =

@@ -5,6 +5,7 @@
 #include "tutti/storage/folder_lock.hpp"
 
 #include "../checkpoint_keeping.hpp"
+#include "../trace_file.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -149,6 +150,7 @@ Findings judge_out_folder(World& world, const RunConfig& config, std::int64_t ch
       if (world.rank() == 0) refuse_old_checkpoints(config, store);
     });
   });
+  if (!config.trace.empty()) findings.attempt([&] { refuse_unwritable_trace(world, config.trace); });
   Findings mine;
   if (world.rank() == 0) judge_room(config, checkpoint_bytes, mine);
   findings.add(gather(world, mine));
