@@ -21,11 +21,6 @@ using testing::HasSubstr;
 
 const char* const kMlp = "--data synthetic:256x1x8x8:4 --model mlp --batch-size 64 --threads 1 ";
 
-// As the shell runs it on every rank, where $RANK says which it is, and "$T" is the trainer.
-ChildResult on_ranks(int ranks, const std::string& script) {
-  return run_child({std::getenv("TUTTI_MPIEXEC"), "-n", std::to_string(ranks), "/bin/sh", "-c",
-                    "RANK=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}; T=$0; " + script, std::getenv("TUTTI_TRAINER")});
-}
 ChildResult alone(const std::string& script) {
   return run_child({"/bin/sh", "-c", "T=$0; " + script, std::getenv("TUTTI_TRAINER")});
 }
@@ -79,9 +74,9 @@ TEST(Check, SpeaksOnceForRanksThatDoNotFindEachOther) {
 
 TEST(Check, NamesAnMpiWithoutThreads) {
   const std::string preload = fmt::format("LD_PRELOAD={} ", std::getenv("TUTTI_UNTHREADED_MPI"));
-  const ChildResult result = on_ranks(2, fmt::format("{} exec \"$T\" check {}", preload, kMlp));
+  const ChildResult result = run_script(2, fmt::format("{} exec \"$T\" check {}", preload, kMlp));
   expect_doomed(result, "gives thread support 0, and MPI_THREAD_MULTIPLE (3) is needed; use a build");
-  EXPECT_EQ(on_ranks(2, fmt::format("{} exec \"$T\" {}", preload, kMlp)).status, 64);
+  EXPECT_EQ(run_script(2, fmt::format("{} exec \"$T\" {}", preload, kMlp)).status, 64);
 }
 
 TEST(Check, NamesRanksThatRunAnotherProgramOrOtherOptions) {
@@ -91,11 +86,11 @@ TEST(Check, NamesRanksThatRunAnotherProgramOrOtherOptions) {
   std::ofstream(other, std::ios::app) << '.';
   const std::string script =
       fmt::format("[ $RANK -lt 1 ] || T={}; export LD_LIBRARY_PATH=$(dirname $0); exec \"$T\" {{}} {}", other, kMlp);
-  const ChildResult result = on_ranks(3, fmt::format(fmt::runtime(script), "check") + "--lr 0.0$RANK");
+  const ChildResult result = run_script(3, fmt::format(fmt::runtime(script), "check") + "--lr 0.0$RANK");
   expect_doomed(result, "ranks 1-2 have another program file than rank 0, ");
   EXPECT_THAT(result.out, HasSubstr("install one build where all hosts find it, and start that"));
   EXPECT_THAT(result.out, HasSubstr("doomed: rank 2 has another --lr than rank 0, 0.02 against 0.0: give all"));
-  const ChildResult start = on_ranks(3, fmt::format(fmt::runtime(script), ""));
+  const ChildResult start = run_script(3, fmt::format(fmt::runtime(script), ""));
   EXPECT_EQ(start.status, 65);
   EXPECT_THAT(start.err, HasSubstr("ranks 1-2 have another program file than rank 0, "));
   EXPECT_EQ(start.out, "");
@@ -103,7 +98,7 @@ TEST(Check, NamesRanksThatRunAnotherProgramOrOtherOptions) {
 
 TEST(Check, NamesRanksOfAHostThatWantOtherData) {
   const ChildResult result =
-      on_ranks(2, "exec \"$T\" check --model mlp --threads 1 --data synthetic:1${RANK}0x1x8x8:4");
+      run_script(2, "exec \"$T\" check --model mlp --threads 1 --data synthetic:1${RANK}0x1x8x8:4");
   expect_doomed(result, "doomed: rank 1 wants other data than rank 0 on the same host, --data synthetic:110x");
 }
 
