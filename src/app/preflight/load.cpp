@@ -112,7 +112,7 @@ Findings judge_limits(const ProcessLimits& limits, const LimitedNeeds& needs) {
   return findings;
 }
 
-Findings judge_clocks(const Hosts& hosts, const std::vector<ClockReading>& readings) {
+Findings judge_clocks(const Hosts& hosts, const std::vector<TimeOfDay>& readings) {
   Findings findings;
   std::set<std::string> told{hosts.front()};
   for (std::size_t rank = 1; rank < hosts.size(); ++rank) {
@@ -127,10 +127,10 @@ Findings judge_clocks(const Hosts& hosts, const std::vector<ClockReading>& readi
   return findings;
 }
 
-std::vector<ClockReading> read_clocks(World& world) {
+std::vector<TimeOfDay> read_clocks(World& world) {
   const auto before = all_gather_figures(world, {clock_seconds()});
   const auto after = all_gather_figures(world, {clock_seconds()});
-  std::vector<ClockReading> readings;
+  std::vector<TimeOfDay> readings;
   for (std::size_t rank = 0; rank < before.size(); ++rank) readings.push_back({before[rank][0], after[rank][0]});
   return readings;
 }
