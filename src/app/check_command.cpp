@@ -15,6 +15,7 @@
 #include "preflight/memory.hpp"
 #include "preflight/out_folder.hpp"
 #include "processors.hpp"
+#include "program.hpp"
 #include "resolve_options.hpp"
 #include "trace_file.hpp"
 
@@ -243,12 +244,12 @@ ExitStatus check_from(World& world, const Invocation& invocation, const Findings
 
 ExitStatus check_command(World& world, const Invocation& invocation) { return check_from(world, invocation, {}); }
 
-ExitStatus check_alone(const Invocation& invocation, const Error& failure) {
-  if (launcher_rank() != 0) return ExitStatus::done;  // the first one's status is the job's
+int check_alone(const Invocation& invocation, const Error& failure) {
+  if (launcher_rank() != 0) return static_cast<int>(ExitStatus::done);  // the first one's status is the job's
   Findings found;
   found.doom(failure.source(), failure.describe());
   const auto world = make_solo_world();
-  return check_from(*world, invocation, found);
+  return run_guarded(*world, {}, [&] { return check_from(*world, invocation, found); });
 }
 
 }  // namespace tutti

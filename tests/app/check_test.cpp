@@ -70,6 +70,7 @@ TEST(Check, SpeaksOnceForRanksThatDoNotFindEachOther) {
   const ChildResult second = alone("PMI_SIZE=2 PMI_RANK=1 " + words);
   EXPECT_EQ(second.out, "");
   EXPECT_EQ(second.status, 0);
+  EXPECT_EQ(alone("PMI_SIZE=2 PMI_RANK=0 " + words + "--json /proc/none/check.json").status, 73);
 }
 
 TEST(Check, NamesAnMpiWithoutThreads) {
