@@ -107,6 +107,9 @@ TEST(Check, NamesWhatIsWrongWithTheFolderOfTheRun) {
   const ScratchFolder folder;
   std::ofstream(folder.file("file")) << "in the way";
   expect_doomed(check(2, "--out " + folder.file("file/run")), "cannot make " + folder.file("file/run/checkpoints"));
+  std::filesystem::create_symlink("nowhere", folder.file("link"));
+  expect_doomed(check(2, "--out " + folder.file("link")), "cannot make ");
+  EXPECT_TRUE(std::filesystem::is_symlink(folder.file("link")));
   const std::string out = folder.file("run");
   ASSERT_EQ(run_trainer(1, with(words_of(kMlp), {"--steps", "1", "--quiet", "--out", out})).status, 0);
   expect_doomed(check(2, "--out " + out), "holds checkpoints of an earlier run: add --resume to go on with it");

@@ -55,8 +55,8 @@ class TrialFolder {
   TrialFolder(const TrialFolder&) = delete;
   TrialFolder& operator=(const TrialFolder&) = delete;
   ~TrialFolder() {
-    std::error_code ignored;  // as where somebody else has put something there
-    for (const fs::path& folder : made_) fs::remove(folder, ignored);
+    // Not where somebody else has put something there, nor a link that leads nowhere.
+    for (const fs::path& folder : made_) ::rmdir(folder.c_str());
   }
 
  private:
