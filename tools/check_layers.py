@@ -70,6 +70,8 @@ HEADER_LIST = "include/tutti/CMakeLists.txt"
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]')
 CONDITIONAL = re.compile(r"^\s*#\s*(if|ifdef|ifndef|elif|else)\b")
+NAMESPACE = re.compile(r"^namespace ([\w:]+) \{")
+TYPE = re.compile(r"^(?:struct|class|enum(?: class)?) (\w+)\b(?!::)[^;]*\{")
 PRAGMA_OPENMP = re.compile(r"^\s*#\s*pragma\s+omp\b")
 NOT_CODE = re.compile(
     r"""(?P<comment>//[^\n]*|/\*.*?\*/)"""
@@ -242,6 +244,20 @@ def check_names(tree):
             tree.report(file, 1, f"'{word}' says nothing: name the file after its main type")
 
 
+def check_types(tree):
+    """Of two types with one name no compiler need see both, and the linker takes one's members for the other's."""
+    owners = {}
+    for file in tree.ours:
+        scope = ""
+        for number, line in enumerate(file.code_lines if file.is_header else [], 1):
+            if match := NAMESPACE.match(line):
+                scope = match[1]
+            elif match := TYPE.match(line):
+                owner = owners.setdefault((scope, match[1]), file)
+                if owner is not file:
+                    tree.report(file, number, f"{owner.name} has another type {match[1]}: give one a name of its own")
+
+
 def check_sizes(tree):
     for file in tree.ours + tree.tests:
         lines = file.text.count("\n")
@@ -319,7 +335,7 @@ def check(root):
     """Returns the findings of a tree as (path, line, text), in order."""
     tree = Tree(root)
     for rule in (check_modules, check_one_file_libraries, check_public_headers, check_preprocessor, check_names,
-                 check_sizes, check_columns):
+                 check_types, check_sizes, check_columns):
         rule(tree)
     return sorted(tree.findings), len(tree.ours) + len(tree.tests)
 

@@ -3,6 +3,7 @@
 #include "tutti/checkpoint/checkpoint_store.hpp"
 #include "tutti/nn/model_file.hpp"
 #include "tutti/storage/whole_file.hpp"
+#include "tutti/watch/stall_watch.hpp"
 
 #include "assemble.hpp"
 #include "checkpoint_choice.hpp"
@@ -14,7 +15,9 @@
 #include "preflight/memory.hpp"
 #include "preflight/out_folder.hpp"
 #include "processors.hpp"
+#include "program.hpp"
 #include "resolve_options.hpp"
+#include "trace_file.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -79,6 +82,7 @@ void Check::go_on_with_rank_0s_options() {
   for (std::string name; words >> name;) given_.insert(name);
   first.data = config().data;  // hosts may have theirs elsewhere: its digest counts
   first.test_data = config().test_data;
+  first.rehearse = config().rehearse;
   config() = first;
 }
 
@@ -137,6 +141,11 @@ void Check::run() {
   std::vector<Claim> options = option_claims(config());
   findings_.add(compare(world_, options));
   findings_.add(preflight_in_brief(world_, config()));
+  findings_.attempt([&] {
+    run_agreed(world_, [&] {
+      refuse_unfit({.timeout_seconds = config().stall_timeout, .interface = config().watch_interface});
+    });
+  });
   go_on_with_rank_0s_options();
   findings_.attempt([&] { run_agreed(world_, [&] { refuse_without_out(config()); }); });
   if (config().resume) look_at_checkpoint();
@@ -173,7 +182,11 @@ void Check::run() {
   if (has_processor && has_ranks) {
     findings_.attempt([&] { run_agreed(world_, [&] { choose_communicator(world_, config(), processor, true); }); });
   }
-  if (!config().out.empty()) findings_.add(judge_out_folder(world_, config(), estimate_.checkpoint));
+  if (!config().out.empty()) {
+    findings_.add(judge_out_folder(world_, config(), estimate_.checkpoint));
+  } else if (!config().trace.empty()) {
+    findings_.attempt([&] { refuse_unwritable_trace(world_, config().trace); });
+  }
 }
 
 std::string Check::ready_text() const {
@@ -231,12 +244,12 @@ ExitStatus check_from(World& world, const Invocation& invocation, const Findings
 
 ExitStatus check_command(World& world, const Invocation& invocation) { return check_from(world, invocation, {}); }
 
-ExitStatus check_alone(const Invocation& invocation, const Error& failure) {
-  if (launcher_rank() != 0) return ExitStatus::done;  // the first one's status is the job's
+int check_alone(const Invocation& invocation, const Error& failure) {
+  if (launcher_rank() != 0) return static_cast<int>(ExitStatus::done);  // the first one's status is the job's
   Findings found;
   found.doom(failure.source(), failure.describe());
   const auto world = make_solo_world();
-  return check_from(*world, invocation, found);
+  return run_guarded(*world, {}, [&] { return check_from(*world, invocation, found); });
 }
 
 }  // namespace tutti

@@ -12,7 +12,8 @@ namespace tutti {
 
 // Rank 0 prints. answer_is_no: the run is doomed. Collective.
 ExitStatus check_command(World& world, const Invocation& invocation);
-// For ranks that could not find each other, and why: the first one says it, and checks what one rank can.
-ExitStatus check_alone(const Invocation& invocation, const Error& failure);
+// For ranks that could not find each other, and why: the first one says it, and checks what one rank can. Returns the
+// process's exit status.
+int check_alone(const Invocation& invocation, const Error& failure);
 
 }  // namespace tutti

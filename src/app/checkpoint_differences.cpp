@@ -119,7 +119,7 @@ std::string options_that_differ(RunConfig a, RunConfig b) {
   return text;
 }
 
-Finding compare_checkpoints(const std::string& a, const std::string& b) {
+Comparison compare_checkpoints(const std::string& a, const std::string& b) {
   const LoadedCheckpoint loaded_a = load_checkpoint(a);
   const LoadedCheckpoint loaded_b = load_checkpoint(b);
   const TrainState& of_a = loaded_a.state;

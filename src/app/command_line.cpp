@@ -215,8 +215,8 @@ std::string list_of_commands() {
 
 constexpr const char* kStatuses =
     "Exit status: 0 done, 1 different or doomed, 64 usage, 65 bad input, 66 no usable checkpoint, 70 internal,\n"
-    "73 cannot save, 74 cannot read, 75 stopped on request after a good checkpoint, 86 a rank hangs, 87 replicas differ, 88 no longer "
-    "finite.";
+    "73 cannot save, 74 cannot read, 75 stopped on request after a good checkpoint, 86 a rank hangs,\n"
+    "87 replicas differ, 88 no longer finite.";
 
 struct NamedCommand {
   const CommandEntry* entry;  // null: the list of commands is asked for

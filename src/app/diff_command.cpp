@@ -37,18 +37,18 @@ std::string metrics_path(const std::string& path) { return is_folder(path) ? pat
 CheckpointStore store_of(const std::string& folder) { return CheckpointStore(folder + "/checkpoints"); }
 
 // By the checkpoints of the steps that both folders hold, up to the first that differs.
-Finding compare_stores(const std::string& a, const std::string& b) {
+Comparison compare_stores(const std::string& a, const std::string& b) {
   const CheckpointStore store_a = store_of(a);
   const CheckpointStore store_b = store_of(b);
   const auto steps_a = store_a.steps();
   const auto steps_b = store_b.steps();
   std::vector<std::int64_t> common;
   std::ranges::set_intersection(steps_a, steps_b, std::back_inserter(common));
-  Finding all{.compared = !common.empty(),
-              .text = fmt::format("checkpoints of both: steps {}\n", fmt::join(common, ", "))};
+  Comparison all{.compared = !common.empty(),
+                 .text = fmt::format("checkpoints of both: steps {}\n", fmt::join(common, ", "))};
   if (common.empty()) all.text = "no step has a checkpoint in both\n";
   for (const std::int64_t step : common) {
-    const Finding finding = compare_checkpoints(store_a.path_of(step), store_b.path_of(step));
+    const Comparison finding = compare_checkpoints(store_a.path_of(step), store_b.path_of(step));
     if (!finding.differ) continue;
     all.differ = true;
     all.text += fmt::format("the checkpoint of step {} is the first to differ:\n{}", step, finding.text);
@@ -58,7 +58,7 @@ Finding compare_stores(const std::string& a, const std::string& b) {
 }
 
 // By the resolved options that lie beside the metrics.
-Finding compare_options(const std::string& a, const std::string& b) {
+Comparison compare_options(const std::string& a, const std::string& b) {
   RunConfig config_a;
   RunConfig config_b;
   for (const auto& [run, config] : {std::pair(&a, &config_a), std::pair(&b, &config_b)}) {
@@ -70,15 +70,15 @@ Finding compare_options(const std::string& a, const std::string& b) {
   return {.text = options_that_differ(config_a, config_b)};
 }
 
-void add(Finding& all, const Finding& more) {
+void add(Comparison& all, const Comparison& more) {
   all.compared = all.compared || more.compared;
   all.differ = all.differ || more.differ;
   all.text += more.text;
 }
 
-Finding compare_runs(const std::string& a, const std::string& b) {
+Comparison compare_runs(const std::string& a, const std::string& b) {
   const bool are_folders = is_folder(a) && is_folder(b);
-  Finding all = compare_options(a, b);
+  Comparison all = compare_options(a, b);
   if (!are_folders || (is_file(metrics_path(a)) && is_file(metrics_path(b)))) {
     const MetricsRecords records_a = read_metrics(metrics_path(a));
     const MetricsRecords records_b = read_metrics(metrics_path(b));
@@ -89,7 +89,7 @@ Finding compare_runs(const std::string& a, const std::string& b) {
   return all;
 }
 
-Finding compare(const std::string& a, const std::string& b) {
+Comparison compare(const std::string& a, const std::string& b) {
   if (is_checkpoint(a) && is_checkpoint(b)) return compare_checkpoints(a, b);
   if (is_checkpoint(a) || is_checkpoint(b)) {
     throw Error(ErrorSource::input, fmt::format("'{}' is a checkpoint and '{}' is none: give a checkpoint of that run, "
@@ -106,7 +106,7 @@ ExitStatus diff_command(World& world, const Invocation& invocation) {
   bool equal = true;
   run_agreed(world, [&] {
     if (world.rank() != 0) return;
-    const Finding finding = compare(a, b);
+    const Comparison finding = compare(a, b);
     fmt::print("A: {}\nB: {}\n{}", a, b, finding.text);
     if (!finding.compared) {
       throw Error(ErrorSource::input, fmt::format("'{}' and '{}' have no step in common: --digest-every or "

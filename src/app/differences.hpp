@@ -11,7 +11,7 @@
 namespace tutti {
 
 // In words for people, whole lines.
-struct Finding {
+struct Comparison {
   bool compared = false;  // they have something in common
   bool differ = false;
   std::string text;
@@ -31,10 +31,10 @@ struct MetricsRecords {
 // Throws an io error for a file that cannot be read, an input error for one that holds no record at all.
 MetricsRecords read_metrics(const std::string& path);
 // Names the first step that differs, and in what. Epochs count as well as digests.
-Finding compare_metrics(const MetricsRecords& a, const MetricsRecords& b);
+Comparison compare_metrics(const MetricsRecords& a, const MetricsRecords& b);
 
 // Names the first tensor and the first element that differ. Throws checkpoint errors as load_checkpoint does.
-Finding compare_checkpoints(const std::string& a, const std::string& b);
+Comparison compare_checkpoints(const std::string& a, const std::string& b);
 
 // A line for each option that belongs to what is computed.
 std::string options_that_differ(RunConfig a, RunConfig b);

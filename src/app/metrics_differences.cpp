@@ -118,12 +118,12 @@ MetricsRecords read_metrics(const std::string& path) {
   return records;
 }
 
-Finding compare_metrics(const MetricsRecords& a, const MetricsRecords& b) {
+Comparison compare_metrics(const MetricsRecords& a, const MetricsRecords& b) {
   std::vector<Compared> steps;
   compare(a.digests, b.digests, kOfStep, steps);
   compare(a.epochs, b.epochs, kOfEpoch, steps);
   std::ranges::stable_sort(steps, {}, &Compared::step);
-  Finding finding;
+  Comparison finding;
   for (const auto& [name, records] : {std::pair("A", &a), std::pair("B", &b)}) {
     if (records->damaged_lines > 0) {
       finding.text += fmt::format("{} has {} damaged lines, which were passed over\n", name, records->damaged_lines);

@@ -74,7 +74,7 @@ std::vector<RunOption> training_options(RunConfig& c) {
 // Where and how, and what is kept of it.
 std::vector<RunOption> running_options(RunConfig& c) {
   using enum OptionUse;
-  const std::string ranks = "Ranks and devices", keeping = "Keeping", watching = "Watching", trust = "Trust";
+  const std::string ranks = "Ranks and devices", keeping = "Keeping";
   return {
       {"parts", ranks, "slices of every batch, fixed for the life of the run; 0: one per rank", fixed, &c.parts},
       {"part-map", ranks,

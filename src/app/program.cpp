@@ -173,7 +173,7 @@ int run_program(int argc, const char* const* argv) {
       return carry_out(*world, invocation, signals ? &*signals : nullptr, record);
     });
   } catch (const Error& error) {
-    if (!mistake && invocation.command == Command::check) return static_cast<int>(check_alone(invocation, error));
+    if (!mistake && invocation.command == Command::check) return check_alone(invocation, error);
     write_stderr_line(fmt::format("trainer: {}", error.describe()));
     return static_cast<int>(error.exit_status());
   } catch (const std::exception& error) {

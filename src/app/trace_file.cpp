@@ -21,7 +21,8 @@ using Json = nlohmann::ordered_json;
 // 8 MiB of a rank, and a file of about 500 MB.
 constexpr std::size_t kMostStaysOfARank = std::size_t{1} << 18;
 constexpr std::size_t kMostStays = std::size_t{1} << 22;
-constexpr std::size_t kStaysAtOnce = std::size_t{1} << 12;
+// In so many pieces, so that what all ranks tell all of them at once stays below 10 MiB.
+constexpr std::size_t kPieces = 16;
 
 double microseconds(std::int64_t ns) { return static_cast<double>(ns) / 1e3; }
 
@@ -163,7 +164,7 @@ void TraceFile::write(const std::vector<EpochEnd>& epochs, const Log& log) {
   if (world_.rank() == 0) writer.begin(hosts, std::move(clocks));
   std::span<const Stay> left = stays_;
   for (bool all_told = false; !all_told;) {
-    const auto next = left.first(std::min(left.size(), kStaysAtOnce));
+    const auto next = left.first(std::min(left.size(), most_ / kPieces + 1));
     left = left.subspan(next.size());
     const auto all = world_.all_gather(std::as_bytes(next));
     all_told = std::ranges::all_of(all, [](const auto& bytes) { return bytes.empty(); });

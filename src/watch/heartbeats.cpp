@@ -6,7 +6,6 @@
 #include "interfaces.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 
@@ -37,18 +36,6 @@ std::uint16_t bind_anywhere(int socket, std::uint32_t host) {
   return ntohs(address.sin_port);
 }
 
-std::vector<Interface> own_interfaces(const World& world, const std::string& wanted) {
-  std::vector<Interface> all = usable_interfaces();
-  if (wanted.empty()) return all;
-  const auto chosen = std::ranges::find(all, wanted, &Interface::name);
-  if (chosen != all.end()) return {*chosen};
-  std::vector<std::string> names;
-  for (const Interface& interface : all) names.push_back(interface.name);
-  throw Error(ErrorSource::usage, fmt::format("--watch-interface {}: {} has none of that name that is up and has an "
-                                              "IPv4 address; there are: {}",
-                                              wanted, world.host(), fmt::join(names, ", ")));
-}
-
 }  // namespace
 
 Heartbeats::Heartbeats(World& world, const Roster& roster, const std::string& interface)
@@ -56,7 +43,7 @@ Heartbeats::Heartbeats(World& world, const Roster& roster, const std::string& in
   nonce_ = nonce_ << 32 | std::random_device{}();
   world.broadcast(std::as_writable_bytes(std::span(&nonce_, 1)), 0);
   std::vector<Interface> own;
-  run_agreed(world, [&] { own = own_interfaces(world, interface); });
+  run_agreed(world, [&] { own = chosen_interfaces(interface); });
   const auto texts = all_gather_text(world, text_of(own));
   std::optional<Interface> chosen;
   if (!interface.empty()) {

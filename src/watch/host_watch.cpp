@@ -54,7 +54,7 @@ std::optional<Verdict> HostWatch::beat(const StallJudge::Look& look) {
   const double lost_seconds = std::max(5 * interval, std::min(kLostSeconds, look.timeout_seconds / 2));
   const std::span<const RankView> ranks = view_.look(now, lost_seconds);
   // Whoever does not act keeps the time as well: it may have to.
-  const Finding finding = judge_.look(look, ranks);
+  const StallFinding finding = judge_.look(look, ranks);
   if (!acts) return std::nullopt;
   if (auto gone = find_gone(now)) return gone;
   if (view_.own_host() == 0) tell_unheard(now);
@@ -68,17 +68,17 @@ bool HostWatch::is_to_judge(std::int64_t now_ns, double lost_seconds) const {
   return true;
 }
 
-std::optional<Verdict> HostWatch::tell(const Finding& finding, std::span<const RankView> ranks) {
+std::optional<Verdict> HostWatch::tell(const StallFinding& finding, std::span<const RankView> ranks) {
   switch (finding.kind) {
-    case Finding::Kind::nothing:
+    case StallFinding::Kind::nothing:
       break;
-    case Finding::Kind::late:
+    case StallFinding::Kind::late:
       log_.warn(late_text(finding.late, ranks, false));
       break;
-    case Finding::Kind::moves:
+    case StallFinding::Kind::moves:
       log_.warn(arrival_text(finding.late, ranks, finding.still_seconds));
       break;
-    case Finding::Kind::stuck:
+    case StallFinding::Kind::stuck:
       return verdict(finding.late, ranks);
   }
   return std::nullopt;

@@ -53,7 +53,7 @@ class HostWatch {
   void receive(std::int64_t now_ns);
   bool is_to_judge(std::int64_t now_ns, double lost_seconds) const;
   std::int64_t report_interval_ns() const;
-  std::optional<Verdict> tell(const Finding& finding, std::span<const RankView> ranks);
+  std::optional<Verdict> tell(const StallFinding& finding, std::span<const RankView> ranks);
   Verdict verdict(const LateRanks& late, std::span<const RankView> ranks) const;
   void tell_unheard(std::int64_t now_ns);
 

@@ -1,7 +1,10 @@
 #include "interfaces.hpp"
 
+#include "tutti/base/error.hpp"
+
 #include <arpa/inet.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
@@ -43,6 +46,19 @@ std::vector<Interface> usable_interfaces() {
         {.name = entry->ifa_name, .address = ipv4_of(*entry->ifa_addr), .mask = ipv4_of(*entry->ifa_netmask)});
   }
   return found;
+}
+
+std::vector<Interface> chosen_interfaces(const std::string& name) {
+  std::vector<Interface> all = usable_interfaces();
+  if (name.empty()) return all;
+  const auto chosen = std::ranges::find(all, name, &Interface::name);
+  if (chosen != all.end()) return {*chosen};
+  std::vector<std::string> names;
+  for (const Interface& interface : all) names.push_back(interface.name);
+  throw Error(ErrorSource::usage,
+              fmt::format("--watch-interface {}: this host has none of that name that is up, with an "
+                          "IPv4 address that others reach; choose from [{}], or leave it out",
+                          name, fmt::join(names, ", ")));
 }
 
 std::string address_text(std::uint32_t address) {

@@ -20,6 +20,8 @@ struct Interface {
 
 // Those that are up and not this host's alone.
 std::vector<Interface> usable_interfaces();
+// All of those, or the one of this name. Throws a usage error where there is none of that name.
+std::vector<Interface> chosen_interfaces(const std::string& name);
 std::string address_text(std::uint32_t address);
 
 // As words between ranks: "eth0 10.78.0.1/24"-like, one line each.

@@ -18,13 +18,13 @@ bool StallJudge::has_moved(std::span<const RankView> ranks) {
   return moved;
 }
 
-Finding StallJudge::look(const Look& look, std::span<const RankView> ranks) {
+StallFinding StallJudge::look(const Look& look, std::span<const RankView> ranks) {
   const bool moved = has_moved(ranks);
   const double still = static_cast<double>(look.now_ns - still_since_ns_) * 1e-9;
   if (moved || !look.on_time) {
     still_since_ns_ = look.now_ns;
     if (!moved || !std::exchange(told_, false)) return {};
-    return {.kind = Finding::Kind::moves, .late = std::exchange(told_of_, {}), .still_seconds = still};
+    return {.kind = StallFinding::Kind::moves, .late = std::exchange(told_of_, {}), .still_seconds = still};
   }
   if (still < look.timeout_seconds / 2) return {};
   LateRanks late = late_ranks(ranks);
@@ -35,11 +35,11 @@ Finding StallJudge::look(const Look& look, std::span<const RankView> ranks) {
     return {};
   }
   const double timeout = look.timeout_seconds * (late.is_slow ? StallWatch::kSlowFactor : 1);
-  if (still >= timeout) return {.kind = Finding::Kind::stuck, .late = std::move(late), .still_seconds = still};
+  if (still >= timeout) return {.kind = StallFinding::Kind::stuck, .late = std::move(late), .still_seconds = still};
   if (told_ || (late.is_slow && still < look.timeout_seconds)) return {};
   told_ = true;
   told_of_ = late;
-  return {.kind = Finding::Kind::late, .late = std::move(late), .still_seconds = still};
+  return {.kind = StallFinding::Kind::late, .late = std::move(late), .still_seconds = still};
 }
 
 }  // namespace tutti

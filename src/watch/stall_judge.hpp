@@ -9,7 +9,7 @@
 
 namespace tutti {
 
-struct Finding {
+struct StallFinding {
   enum class Kind {
     nothing,
     late,   // told once, in good time
@@ -31,7 +31,7 @@ class StallJudge {
     bool on_time = true;
     double timeout_seconds = 300;
   };
-  Finding look(const Look& look, std::span<const RankView> ranks);
+  StallFinding look(const Look& look, std::span<const RankView> ranks);
 
  private:
   bool has_moved(std::span<const RankView> ranks);

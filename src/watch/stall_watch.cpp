@@ -6,6 +6,7 @@
 
 #include "end_action.hpp"
 #include "host_watch.hpp"
+#include "interfaces.hpp"
 #include "last_signals.hpp"
 
 #include <fmt/format.h>
@@ -42,19 +43,20 @@ constexpr double kExplainsSeconds = 0.5;
 
 constexpr std::int64_t in_ns(double seconds) { return static_cast<std::int64_t>(seconds * 1e9); }
 
-void refuse_timeout(double seconds) {
-  if (seconds >= 1 && seconds <= 1e6) return;
-  throw Error(ErrorSource::usage,
-              fmt::format("--stall-timeout {}: must be 1 to 1000000 seconds; a rank tells of itself "
-                          "every {} s, and a busy machine may hold it up for several times that",
-                          seconds, kBeatMilliseconds * 1e-3));
-}
-
 [[noreturn]] void wait_for_end() {
   while (true) std::this_thread::sleep_for(std::chrono::hours(1));
 }
 
 }  // namespace
+
+void refuse_unfit(const StallWatchOptions& options) {
+  chosen_interfaces(options.interface);
+  if (options.timeout_seconds >= 1 && options.timeout_seconds <= 1e6) return;
+  throw Error(ErrorSource::usage,
+              fmt::format("--stall-timeout {}: must be 1 to 1000000 seconds; a rank tells of itself "
+                          "every {} s, and a busy machine may hold it up for several times that",
+                          options.timeout_seconds, kBeatMilliseconds * 1e-3));
+}
 
 class StallWatch::Watcher {
  public:
@@ -100,7 +102,7 @@ class StallWatch::Watcher {
 };
 
 void StallWatch::Watcher::begin(World& world, const StallWatchOptions& options, const Log& log) {
-  run_agreed(world, [&] { refuse_timeout(options.timeout_seconds); });
+  run_agreed(world, [&] { refuse_unfit(options); });
   set_timeout(options.timeout_seconds);
   std::unique_ptr<HostWatch> host;
   try {

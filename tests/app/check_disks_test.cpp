@@ -17,18 +17,14 @@ using testing::HasSubstr;
 
 const char* const kOptions = "--model mlp --batch-size 64 --threads 1 --data synthetic:256x1x8x8:4";
 
-ChildResult on_two_ranks(const std::string& script) {
-  return run_child({std::getenv("TUTTI_MPIEXEC"), "-n", "2", "/bin/sh", "-c",
-                    "RANK=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}; " + script, std::getenv("TUTTI_TRAINER")},
-                   {{"OMPI_MCA_btl_vader_backing_directory", "/tmp"}});
-}
-
 TEST(CheckOnDisks, NamesRanksThatDoNotSeeTheFolderOfTheRun) {
   const ScratchFolder folder;
-  const ChildResult result = on_two_ranks(
-      fmt::format("[ $RANK = 0 ] && exec \"$0\" check {0} --out {1}; exec unshare --mount sh -c 'mount -t tmpfs none "
-                  "{1} && exec \"$0\" check {0} --out {1}' \"$0\"",
-                  kOptions, folder.path()));
+  const ChildResult result = run_script(
+      2,
+      fmt::format("[ $RANK = 0 ] && exec \"$T\" check {0} --out {1}; exec unshare --mount sh -c 'mount -t tmpfs none "
+                  "{1} && exec \"$0\" check {0} --out {1}' \"$T\"",
+                  kOptions, folder.path()),
+      {{"OMPI_MCA_btl_vader_backing_directory", "/tmp"}});
   EXPECT_EQ(result.status, 0) << result.out << result.err;
   EXPECT_THAT(result.out, HasSubstr("warning: rank 1 on "));
   EXPECT_THAT(result.out, HasSubstr(": cannot see what rank 0 writes to --out " + folder.path()));

@@ -21,11 +21,6 @@ using testing::HasSubstr;
 
 const char* const kMlp = "--data synthetic:256x1x8x8:4 --model mlp --batch-size 64 --threads 1 ";
 
-// As the shell runs it on every rank, where $RANK says which it is, and "$T" is the trainer.
-ChildResult on_ranks(int ranks, const std::string& script) {
-  return run_child({std::getenv("TUTTI_MPIEXEC"), "-n", std::to_string(ranks), "/bin/sh", "-c",
-                    "RANK=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}; T=$0; " + script, std::getenv("TUTTI_TRAINER")});
-}
 ChildResult alone(const std::string& script) {
   return run_child({"/bin/sh", "-c", "T=$0; " + script, std::getenv("TUTTI_TRAINER")});
 }
@@ -56,7 +51,7 @@ TEST(Check, GoesOnAfterAFindingAndSortsThem) {
   const ChildResult result =
       check(3, "--parts 2 --watch-interface eth99 --momentum 7 --out /proc/none --json " + folder.file("check.json"));
   EXPECT_EQ(result.status, 1) << result.err;
-  for (const char* line : {"doomed: --watch-interface eth99: there is no such network interface; choose one of ",
+  for (const char* line : {"doomed: --watch-interface eth99: this host has none of that name that is up, ",
                            "doomed: 3 ranks cannot share 2 parts: start at most 2 ranks", "doomed: --momentum 7",
                            "/proc/none: cannot make /proc/none/checkpoints", "\ndoomed: 4 findings; "}) {
     EXPECT_THAT(result.out, HasSubstr(line));
@@ -75,13 +70,14 @@ TEST(Check, SpeaksOnceForRanksThatDoNotFindEachOther) {
   const ChildResult second = alone("PMI_SIZE=2 PMI_RANK=1 " + words);
   EXPECT_EQ(second.out, "");
   EXPECT_EQ(second.status, 0);
+  EXPECT_EQ(alone("PMI_SIZE=2 PMI_RANK=0 " + words + "--json /proc/none/check.json").status, 73);
 }
 
 TEST(Check, NamesAnMpiWithoutThreads) {
   const std::string preload = fmt::format("LD_PRELOAD={} ", std::getenv("TUTTI_UNTHREADED_MPI"));
-  const ChildResult result = on_ranks(2, fmt::format("{} exec \"$T\" check {}", preload, kMlp));
+  const ChildResult result = run_script(2, fmt::format("{} exec \"$T\" check {}", preload, kMlp));
   expect_doomed(result, "gives thread support 0, and MPI_THREAD_MULTIPLE (3) is needed; use a build");
-  EXPECT_EQ(on_ranks(2, fmt::format("{} exec \"$T\" {}", preload, kMlp)).status, 64);
+  EXPECT_EQ(run_script(2, fmt::format("{} exec \"$T\" {}", preload, kMlp)).status, 64);
 }
 
 TEST(Check, NamesRanksThatRunAnotherProgramOrOtherOptions) {
@@ -91,11 +87,11 @@ TEST(Check, NamesRanksThatRunAnotherProgramOrOtherOptions) {
   std::ofstream(other, std::ios::app) << '.';
   const std::string script =
       fmt::format("[ $RANK -lt 1 ] || T={}; export LD_LIBRARY_PATH=$(dirname $0); exec \"$T\" {{}} {}", other, kMlp);
-  const ChildResult result = on_ranks(3, fmt::format(fmt::runtime(script), "check") + "--lr 0.0$RANK");
+  const ChildResult result = run_script(3, fmt::format(fmt::runtime(script), "check") + "--lr 0.0$RANK");
   expect_doomed(result, "ranks 1-2 have another program file than rank 0, ");
   EXPECT_THAT(result.out, HasSubstr("install one build where all hosts find it, and start that"));
   EXPECT_THAT(result.out, HasSubstr("doomed: rank 2 has another --lr than rank 0, 0.02 against 0.0: give all"));
-  const ChildResult start = on_ranks(3, fmt::format(fmt::runtime(script), ""));
+  const ChildResult start = run_script(3, fmt::format(fmt::runtime(script), ""));
   EXPECT_EQ(start.status, 65);
   EXPECT_THAT(start.err, HasSubstr("ranks 1-2 have another program file than rank 0, "));
   EXPECT_EQ(start.out, "");
@@ -103,7 +99,7 @@ TEST(Check, NamesRanksThatRunAnotherProgramOrOtherOptions) {
 
 TEST(Check, NamesRanksOfAHostThatWantOtherData) {
   const ChildResult result =
-      on_ranks(2, "exec \"$T\" check --model mlp --threads 1 --data synthetic:1${RANK}0x1x8x8:4");
+      run_script(2, "exec \"$T\" check --model mlp --threads 1 --data synthetic:1${RANK}0x1x8x8:4");
   expect_doomed(result, "doomed: rank 1 wants other data than rank 0 on the same host, --data synthetic:110x");
 }
 
@@ -111,6 +107,9 @@ TEST(Check, NamesWhatIsWrongWithTheFolderOfTheRun) {
   const ScratchFolder folder;
   std::ofstream(folder.file("file")) << "in the way";
   expect_doomed(check(2, "--out " + folder.file("file/run")), "cannot make " + folder.file("file/run/checkpoints"));
+  std::filesystem::create_symlink("nowhere", folder.file("link"));
+  expect_doomed(check(2, "--out " + folder.file("link")), "cannot make ");
+  EXPECT_TRUE(std::filesystem::is_symlink(folder.file("link")));
   const std::string out = folder.file("run");
   ASSERT_EQ(run_trainer(1, with(words_of(kMlp), {"--steps", "1", "--quiet", "--out", out})).status, 0);
   expect_doomed(check(2, "--out " + out), "holds checkpoints of an earlier run: add --resume to go on with it");
@@ -119,6 +118,17 @@ TEST(Check, NamesWhatIsWrongWithTheFolderOfTheRun) {
   EXPECT_THAT(resumed.out, HasSubstr("doomed: 2 ranks cannot share 1 parts"));
   EXPECT_EQ(check(1, "--resume --out " + out).status, 0);
   expect_doomed(check(1, "--resume --out " + out + " --data synthetic:99x1x8x8:4"), "give the data of the run");
+}
+
+TEST(Check, NamesFaultsTracesAndTimesThatAStartWouldRefuse) {
+  const ScratchFolder folder;
+  const ChildResult result = check(1, "--trace /proc/none/trace.json --stall-timeout 0.5");
+  expect_doomed(result, "cannot save '/proc/none/trace.json'");
+  EXPECT_THAT(result.out, HasSubstr("doomed: --stall-timeout 0.5: must be 1 to 1000000 seconds"));
+  expect_doomed(check(2, "--rehearse trip:rank=1"), "doomed: --rehearse trip");
+  const std::string out = folder.file("run");
+  EXPECT_EQ(check(1, "--out " + out + " --trace " + out + "/trace.json").status, 0) << "the start makes the folder";
+  EXPECT_EQ(folder.entries(), 0U);
 }
 
 TEST(Check, NamesLimitsOfItsProcess) {

@@ -34,7 +34,7 @@ const std::string kRun = "{\"event\":\"run\",\"command_line\":[\"trainer\"],\"ra
 TEST(Differences, NameTheFirstStepAndWhatDiffersInIt) {
   const auto a = records(kRun + digest_line(1, "aa", "bb") + digest_line(2, "cc", "dd") + digest_line(3, "ee", "ff"));
   const auto b = records(kRun + digest_line(1, "aa", "bb") + digest_line(2, "c0", "d0") + digest_line(3, "e0", "f0"));
-  const Finding finding = compare_metrics(a, b);
+  const Comparison finding = compare_metrics(a, b);
   EXPECT_TRUE(finding.compared && finding.differ);
   EXPECT_THAT(finding.text, HasSubstr("3 records compared, of steps 1 to 3\nstep 2 is the first to differ:\n"
                                       "  gradients     cc | c0\n  weights       dd | d0\n"));
@@ -45,7 +45,7 @@ TEST(Differences, NameTheFirstStepAndWhatDiffersInIt) {
 TEST(Differences, OfARunThatWentOnCountItsLastRecords) {
   const auto a = records(kRun + digest_line(1, "aa", "bb") + digest_line(2, "xx", "yy") +
                          "{\"event\":\"run\",\"command_line\":[],\"ranks\":3}\n" + digest_line(2, "cc", "dd"));
-  const Finding finding = compare_metrics(a, records(kRun + digest_line(2, "cc", "dd")));
+  const Comparison finding = compare_metrics(a, records(kRun + digest_line(2, "cc", "dd")));
   EXPECT_TRUE(finding.compared && !finding.differ) << finding.text;
   EXPECT_THAT(finding.text, HasSubstr("ranks         3 | 4\n"));
 }
@@ -60,7 +60,7 @@ TEST(Differences, PassOverDamagedLinesAndSaySo) {
   const auto a =
       records(kRun + digest_line(1, "aa", "bb") + "{\"event\":\"dig" + kRun + "[1]\n{\"event\":\"digest\"}\n" +
               digest_line(2, "cc", "dd") + "{\"event\":\"digest\",\"step\":3,\"wei");
-  const Finding finding = compare_metrics(a, records(digest_line(2, "cc", "dd")));
+  const Comparison finding = compare_metrics(a, records(digest_line(2, "cc", "dd")));
   EXPECT_TRUE(finding.compared && !finding.differ) << finding.text;
   EXPECT_THAT(finding.text, HasSubstr("A has 4 damaged lines"));
   EXPECT_THROW(records("no\nrecord\n"), Error);
@@ -76,19 +76,19 @@ TEST(Differences, OfEpochsAreTakenWhereThereAreNoDigests) {
     return records(std::string("{\"event\":\"epoch\",\"step\":5,\"train_loss\":") + text + "}\n");
   };
   EXPECT_TRUE(compare_metrics(loss("0.5"), loss("null")).differ) << "a loss that is no number";
-  const Finding finding = compare_metrics(epoch("0.75", "aa"), epoch("0.5", "bb"));
+  const Comparison finding = compare_metrics(epoch("0.75", "aa"), epoch("0.5", "bb"));
   EXPECT_TRUE(finding.differ);
   EXPECT_THAT(finding.text, HasSubstr("  weights       aa | bb\n  test_acc      0.75 | 0.5\n"));
 }
 
 TEST(Differences, CannotBeHadWithoutAStepInCommon) {
-  const Finding finding = compare_metrics(records(digest_line(1, "aa", "bb")), records(digest_line(2, "aa", "bb")));
+  const Comparison finding = compare_metrics(records(digest_line(1, "aa", "bb")), records(digest_line(2, "aa", "bb")));
   EXPECT_FALSE(finding.compared);
   EXPECT_THAT(finding.text, HasSubstr("1 to 1 | 2 to 2"));
 }
 
 // Of two checkpoints, the second changed.
-Finding compare_with(const std::function<void(TrainState&)>& change) {
+Comparison compare_with(const std::function<void(TrainState&)>& change) {
   const ScratchFolder folder;
   TrainState state{.progress = {},
                    .parameters = {{"dense/weight", Shape{2, 3}, {1, 2, 3, 4, 5, 6}}, {"dense/bias", Shape{2}, {0, 0}}},
@@ -107,7 +107,7 @@ Finding compare_with(const std::function<void(TrainState&)>& change) {
 }
 
 TEST(Differences, OfCheckpointsNameTensorAndElement) {
-  const Finding finding = compare_with([](TrainState& state) {
+  const Comparison finding = compare_with([](TrainState& state) {
     state.parameters[0].values[4] = 5.5f;
     state.parameters[0].values[5] = 5;
     state.optimizer[0].values[0] = -1;
@@ -131,7 +131,7 @@ TEST(Differences, OfCheckpointsCountProgressAndMissingTensorsButNotTimesAndOptio
   EXPECT_THAT(compare_with([](TrainState& state) { state.progress.carried_over = 5; }).text, HasSubstr("5 carried"));
   EXPECT_THAT(compare_with([](TrainState& state) { state.optimizer.clear(); }).text, HasSubstr("only A has it"));
   EXPECT_THAT(compare_with([](TrainState& state) { state.parameters[1].shape = Shape{1, 2}; }).text, HasSubstr("1x2"));
-  const Finding equal = compare_with([](TrainState& state) {
+  const Comparison equal = compare_with([](TrainState& state) {
     state.progress.epoch_seconds = 3;
     state.progress.planned_steps = 9;
     state.progress.best = {.step = 7, .correct = 3, .samples = 4};

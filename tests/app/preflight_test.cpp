@@ -8,7 +8,6 @@
 #include "preflight/machine.hpp"
 #include "preflight/memory.hpp"
 #include "support/scratch_folder.hpp"
-#include "support/thrown.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -172,12 +171,6 @@ TEST(Preflight, NamesPartsThatAreEmptyOrTooSmall) {
   EXPECT_THAT(only(judge_parts(config, true)), HasSubstr("batch norm sees parts of 8 samples"));
   config.batch_size = 5;
   EXPECT_THAT(only(judge_parts(config, true)), HasSubstr("a batch of 5 samples leaves 3 of 8 parts empty"));
-}
-
-TEST(Preflight, NamesANetworkInterfaceThatIsNotThere) {
-  EXPECT_NO_THROW(refuse_missing_interface(""));
-  EXPECT_NO_THROW(refuse_missing_interface("lo"));
-  EXPECT_THAT(thrown_by([] { refuse_missing_interface("eth99"); }).what(), HasSubstr("choose one of lo"));
 }
 
 TEST(Preflight, NamesTooLittleMemoryOfHostGroupAndGpu) {

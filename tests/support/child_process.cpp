@@ -176,6 +176,13 @@ ChildResult run_trainer(int ranks, const std::vector<std::string>& options) {
   return run_child(trainer_words(ranks, options));
 }
 
+ChildResult run_script(int ranks, const std::string& script, const std::map<std::string, std::string>& environment) {
+  const std::string whole = "RANK=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}; T=$0; " + script;
+  return run_child({required_environment("TUTTI_MPIEXEC"), "-n", std::to_string(ranks), "/bin/sh", "-c", whole,
+                    required_environment("TUTTI_TRAINER")},
+                   environment);
+}
+
 int count(const std::string& text, const std::string& needle) {
   int found = 0;
   for (std::size_t at = text.find(needle); at != std::string::npos; at = text.find(needle, at + needle.size())) ++found;

@@ -48,6 +48,9 @@ std::vector<pid_t> processes_naming(const std::string& words);
 std::vector<std::string> trainer_words(int ranks, const std::vector<std::string>& options);
 ChildResult run_trainer(const std::vector<std::string>& options);
 ChildResult run_trainer(int ranks, const std::vector<std::string>& options);
+// A script as the shell runs it on every rank, where $RANK says which it is, and "$T" is the trainer.
+ChildResult run_script(int ranks, const std::string& script,
+                       const std::map<std::string, std::string>& environment = {});
 
 // How often `needle` occurs, and the whole content of a file.
 int count(const std::string& text, const std::string& needle);

@@ -169,6 +169,12 @@ class LayerCheck(unittest.TestCase):
                 self.expect({path: "\n" + comment.ljust(121, "x") + "\n"}, path, 2, "121 columns")
 
 
+    def test_reports_two_types_of_one_name(self):
+        text = "#pragma once\nnamespace tutti {\nstruct Finding {\n};\n}\n"
+        self.expect({"src/app/a.hpp": text, "src/comm/b.hpp": text}, "src/comm/b.hpp", 3, "src/app/a.hpp has another")
+        self.expect_nothing({"src/app/a.hpp": text, "src/comm/b.hpp": text.replace("tutti", "tutti::mpi")})
+
+
 class FunctionLengths(unittest.TestCase):
     def expect(self, text, expected):
         self.assertEqual(expected, list(check_layers.functions(text)))

@@ -1,5 +1,7 @@
 #include "watch/datagram.hpp"
 
+#include "tutti/base/error.hpp"
+
 #include "watch/interfaces.hpp"
 #include "watch/job_view.hpp"
 #include "watch/ranks_at_work.hpp"
@@ -115,6 +117,12 @@ TEST(Interfaces, AreSharedWhenAllHostsHaveAddressesOfTheirOwnInOneNetwork) {
   EXPECT_EQ(shared->address, cable(2).address);
   EXPECT_FALSE(shared_interface(std::vector<std::vector<Interface>>{{bridge}, {bridge}}, 0));
   EXPECT_EQ(interfaces_of(text_of(hosts[0])).at(1).address, cable(1).address);
+}
+
+TEST(Interfaces, AreThoseOfThisHostOrTheOneOfThatName) {
+  const auto all = chosen_interfaces("");
+  for (const Interface& each : all) EXPECT_EQ(chosen_interfaces(each.name).size(), 1u);
+  for (const char* name : {"lo", "eth99"}) EXPECT_THROW(chosen_interfaces(name), Error);
 }
 
 }  // namespace

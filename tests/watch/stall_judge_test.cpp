@@ -7,14 +7,14 @@
 namespace tutti {
 namespace {
 
-using Kind = Finding::Kind;
+using Kind = StallFinding::Kind;
 
 constexpr double kTimeout = 10;
 
 // A beat every tenth of a second of a clock of its own.
 class Judged : public ::testing::Test {
  protected:
-  Finding beat(bool on_time = true) {
+  StallFinding beat(bool on_time = true) {
     now_ += 100'000'000;
     return judge_.look({.now_ns = now_, .on_time = on_time, .timeout_seconds = kTimeout}, ranks_);
   }
@@ -22,7 +22,7 @@ class Judged : public ::testing::Test {
   std::pair<Kind, double> first_within(double seconds) {
     const std::int64_t begin = now_;
     while (static_cast<double>(now_ - begin) * 1e-9 < seconds) {
-      if (const Finding finding = beat(); finding.kind != Kind::nothing) {
+      if (const StallFinding finding = beat(); finding.kind != Kind::nothing) {
         return {finding.kind, static_cast<double>(now_ - begin) * 1e-9};
       }
     }
@@ -57,7 +57,7 @@ TEST_F(Judged, RanksThatComeAreToldToHaveBeenSlow) {
   beat();
   first_within(kTimeout);
   ++ranks_[2].state.done;
-  const Finding finding = beat();
+  const StallFinding finding = beat();
   EXPECT_EQ(finding.kind, Kind::moves);
   EXPECT_NEAR(finding.still_seconds, kTimeout / 2, 0.3);
   EXPECT_FALSE(finding.late.places.empty());

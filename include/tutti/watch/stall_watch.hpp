@@ -18,6 +18,9 @@ struct StallWatchOptions {
   std::string interface {};  // between hosts; empty: the first one whose network all hosts share
 };
 
+// Throws a usage error for what cannot be followed on this host.
+void refuse_unfit(const StallWatchOptions& options);
+
 // Why a job is ended.
 struct StallReport {
   int rank = 0;  // the first of the late ones

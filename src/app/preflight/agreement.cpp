@@ -36,11 +36,13 @@ std::string place_of(const std::string& path) {
   return fmt::format("{}:{}", status.st_dev, status.st_ino);
 }
 
-std::vector<Claim> file_claims(std::string (*text_of)(const std::string& path)) {
+// The last one is left out where some host has none: it has no GPU to use then, which is no matter of agreement.
+std::vector<Claim> file_claims(std::string (*text_of)(const std::string& path), bool all_have_cuda) {
   const std::string remedy = "install one build where all hosts find it, and start that";
-  return {{"program file", text_of("/proc/self/exe"), remedy},
-          {"libtutti.so", text_of(library_path()), remedy},
-          {"libtutti_cuda.so", text_of(cuda_library_path()), remedy}};
+  std::vector<Claim> claims{{"program file", text_of("/proc/self/exe"), remedy},
+                            {"libtutti.so", text_of(library_path()), remedy}};
+  if (all_have_cuda) claims.push_back({"libtutti_cuda.so", text_of(cuda_library_path()), remedy});
+  return claims;
 }
 
 }  // namespace
@@ -97,11 +99,13 @@ Findings compare(World& world, const std::vector<Claim>& claims) {
 
 Findings compare_programs(World& world) {
   const bool on_one_host = world.local_size() == world.size();
-  if (on_one_host && compare(world, file_claims(place_of)).all().empty()) return {};
+  std::error_code absent;
+  const bool all_have_cuda = world.agree(std::filesystem::exists(cuda_library_path(), absent));
+  if (on_one_host && compare(world, file_claims(place_of, all_have_cuda)).all().empty()) return {};
   Findings findings;
   findings.attempt([&] {
     std::vector<Claim> claims;
-    run_agreed(world, [&] { claims = file_claims(content_of); });
+    run_agreed(world, [&] { claims = file_claims(content_of, all_have_cuda); });
     findings.add(compare(world, claims));
   });
   return findings;

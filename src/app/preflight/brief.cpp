@@ -20,8 +20,6 @@ Findings preflight_in_brief(World& world, const RunConfig& config) {
   if (world.local_size() < world.size()) {
     findings.add(judge_clocks(all_gather_text(world, world.host()), read_clocks(world)));
   }
-  findings.attempt([&] { run_agreed(world, [&] { refuse_missing_interface(config.watch_interface); }); });
-
   findings.add(gather(world, judge_limits(process_limits(), {.local_ranks = world.local_size()})));
   return findings;
 }

@@ -3,13 +3,10 @@
 #include "tutti/base/error.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
-#include <net/if.h>
 #include <sys/resource.h>
 
 #include <algorithm>
 #include <chrono>
-#include <memory>
 #include <set>
 
 namespace tutti {
@@ -115,7 +112,7 @@ Findings judge_limits(const ProcessLimits& limits, const LimitedNeeds& needs) {
   return findings;
 }
 
-Findings judge_clocks(const Hosts& hosts, const std::vector<ClockReading>& readings) {
+Findings judge_clocks(const Hosts& hosts, const std::vector<TimeOfDay>& readings) {
   Findings findings;
   std::set<std::string> told{hosts.front()};
   for (std::size_t rank = 1; rank < hosts.size(); ++rank) {
@@ -130,22 +127,12 @@ Findings judge_clocks(const Hosts& hosts, const std::vector<ClockReading>& readi
   return findings;
 }
 
-std::vector<ClockReading> read_clocks(World& world) {
+std::vector<TimeOfDay> read_clocks(World& world) {
   const auto before = all_gather_figures(world, {clock_seconds()});
   const auto after = all_gather_figures(world, {clock_seconds()});
-  std::vector<ClockReading> readings;
+  std::vector<TimeOfDay> readings;
   for (std::size_t rank = 0; rank < before.size(); ++rank) readings.push_back({before[rank][0], after[rank][0]});
   return readings;
-}
-
-void refuse_missing_interface(const std::string& name) {
-  if (name.empty() || ::if_nametoindex(name.c_str()) != 0) return;
-  std::vector<std::string> names;
-  const std::unique_ptr<struct if_nameindex, decltype(&::if_freenameindex)> all(::if_nameindex(), ::if_freenameindex);
-  for (const auto* one = all.get(); one != nullptr && one->if_name != nullptr; ++one) names.emplace_back(one->if_name);
-  throw Error(ErrorSource::usage, fmt::format("--watch-interface {}: there is no such network interface; choose one of "
-                                              "{}, or leave it out",
-                                              name, fmt::join(names, ", ")));
 }
 
 Findings judge_parts(const RunConfig& config, bool has_batch_norm) {

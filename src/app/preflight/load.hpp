@@ -47,17 +47,15 @@ struct LimitedNeeds {
 Findings judge_limits(const ProcessLimits& limits, const LimitedNeeds& needs);
 
 // Seconds of one rank's clock before and after a moment that all ranks share.
-struct ClockReading {
+struct TimeOfDay {
   double before = 0;
   double after = 0;
 };
 // Names hosts whose clock cannot be within a second of that of rank 0's host.
-Findings judge_clocks(const Hosts& hosts, const std::vector<ClockReading>& readings);
+Findings judge_clocks(const Hosts& hosts, const std::vector<TimeOfDay>& readings);
 // Collective.
-std::vector<ClockReading> read_clocks(World& world);
+std::vector<TimeOfDay> read_clocks(World& world);
 
-// Throws a usage error when this host has no network interface of that name.
-void refuse_missing_interface(const std::string& name);
 // Parts that are empty or too small for their statistics.
 Findings judge_parts(const RunConfig& config, bool has_batch_norm);
 

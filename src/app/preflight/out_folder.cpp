@@ -5,12 +5,14 @@
 #include "tutti/storage/folder_lock.hpp"
 
 #include "../checkpoint_keeping.hpp"
+#include "../trace_file.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <optional>
@@ -22,11 +24,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Removed with this.
+// Removed with this. Its name is new, so that one left behind is not in its way, as of a process of the same number.
 class ProbeFile {
  public:
-  explicit ProbeFile(const std::string& folder) : path_(fmt::format("{}/.seen-by-all-{}", folder, ::getpid())) {
-    const Descriptor file(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+  explicit ProbeFile(const std::string& folder) : path_(folder + "/.seen-by-all-XXXXXX") {
+    const Descriptor file(::mkostemp(path_.data(), O_CLOEXEC));
     if (file) return;
     throw Error(ErrorSource::save, fmt::format("--out {}: cannot write there: {}; choose a folder that can be written",
                                                folder, std::strerror(errno)));
@@ -41,20 +43,20 @@ class ProbeFile {
   std::string path_;
 };
 
-// Folders that were not there go again with this.
+// Of a folder that is made after this, and those above it, what was not there goes again with this.
 class TrialFolder {
  public:
-  TrialFolder(const RunConfig& config, const std::string& folder) {
-    for (fs::path missing = fs::absolute(folder); !fs::exists(missing); missing = missing.parent_path()) {
+  explicit TrialFolder(const std::string& folder) {
+    std::error_code unseen;  // as below one that this user may not search
+    for (fs::path missing = fs::absolute(folder); !fs::exists(missing, unseen); missing = missing.parent_path()) {
       made_.push_back(missing);
     }
-    make_run_folder(config, folder);
   }
   TrialFolder(const TrialFolder&) = delete;
   TrialFolder& operator=(const TrialFolder&) = delete;
   ~TrialFolder() {
-    std::error_code ignored;  // as where somebody else has put something there
-    for (const fs::path& folder : made_) fs::remove(folder, ignored);
+    // Not where somebody else has put something there, nor a link that leads nowhere.
+    for (const fs::path& folder : made_) ::rmdir(folder.c_str());
   }
 
  private:
@@ -129,7 +131,9 @@ Findings judge_out_folder(World& world, const RunConfig& config, std::int64_t ch
   std::optional<TrialFolder> trial;
   if (!findings.attempt([&] {
         run_agreed(world, [&] {
-          if (world.rank() == 0) trial.emplace(config, store.folder());
+          if (world.rank() != 0) return;
+          trial.emplace(store.folder());
+          make_run_folder(config, store.folder());
         });
       })) {
     return findings;
@@ -146,6 +150,7 @@ Findings judge_out_folder(World& world, const RunConfig& config, std::int64_t ch
       if (world.rank() == 0) refuse_old_checkpoints(config, store);
     });
   });
+  if (!config.trace.empty()) findings.attempt([&] { refuse_unwritable_trace(world, config.trace); });
   Findings mine;
   if (world.rank() == 0) judge_room(config, checkpoint_bytes, mine);
   findings.add(gather(world, mine));

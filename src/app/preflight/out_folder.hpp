@@ -19,7 +19,8 @@ void refuse_old_checkpoints(const RunConfig& config, const CheckpointStore& stor
 // Whether rank 0 can write there, and all ranks see it; a run that saves in several files needs that. Leaves nothing
 // behind. Collective.
 Findings judge_sharing(World& world, const std::string& folder, bool saves_several_files);
-// Everything about config.out, as a run would find it; what this makes is removed again. Collective.
+// Everything about config.out, and a trace that may lie there, as a run would find it. What this makes is removed
+// again. Collective.
 Findings judge_out_folder(World& world, const RunConfig& config, std::int64_t checkpoint_bytes);
 
 }  // namespace tutti
