@@ -171,8 +171,7 @@ void TrainRun::begin_rehearsal() {
   }
   whereabouts_.add(*rehearsal_);
   // A bit turns where this thread comes to its place, not once a GPU is found to have gone past it.
-  const auto flip = std::ranges::find(incidents, IncidentKind::flip, &Incident::kind);
-  if (flip != incidents.end()) whereabouts_.reach_through(nullptr);
+  if (std::ranges::count(incidents, IncidentKind::flip, &Incident::kind) > 0) whereabouts_.reach_through(nullptr);
   rehearsal_->begin(incidents, [this](const BitFlip& flip) { trainer_->flip(flip); });
 }
 
