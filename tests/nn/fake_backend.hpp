@@ -241,10 +241,11 @@ class FakeBackend final : public Backend {
     std::int64_t* digest = host_i64(digests).data();
     for (const auto& [values, start] : tensors) {
       std::uint64_t at = start;
+      auto sum = static_cast<std::uint64_t>(*digest);
       for (const float value : host_f32(values)) {
-        *digest += static_cast<std::int64_t>(mix64(std::bit_cast<std::uint32_t>(value) + (at += kDigestStride)));
+        sum += mix64(std::bit_cast<std::uint32_t>(value) + (at += kDigestStride));
       }
-      ++digest;
+      *digest++ = static_cast<std::int64_t>(sum);
     }
   }
   ActivationSpec plain_activation(const Shape& shape) override {
