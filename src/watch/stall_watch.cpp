@@ -132,6 +132,8 @@ void StallWatch::Watcher::come_to(RankEnd end) noexcept {
     const std::lock_guard lock(mutex_);  // not given back by whoever ends the job
     if (!host_) return;
     if (host_->head().end_at_ns == 0) {
+      // A rank that was late and went on is told of even where the job ends before the next beat.
+      static_cast<void>(host_->beat({.now_ns = now_ns(), .on_time = true, .timeout_seconds = timeout_seconds_}));
       host_->own().end = end;
       return host_->report(now_ns());
     }
