@@ -1,6 +1,7 @@
 #include "stop_signals.hpp"
 
 #include "tutti/base/error.hpp"
+#include "tutti/base/signals.hpp"
 
 #include <fmt/format.h>
 #include <pthread.h>
@@ -8,24 +9,6 @@
 #include <ctime>
 
 namespace tutti {
-namespace {
-
-bool is_ignored(int signal) {
-  struct sigaction now {};
-  return sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
-}
-
-// With the signal's usual action, whatever is blocked elsewhere.
-void end_process_by(int signal) {
-  sigset_t one;
-  sigemptyset(&one);
-  sigaddset(&one, signal);
-  pthread_sigmask(SIG_UNBLOCK, &one, nullptr);
-  std::raise(signal);
-}
-
-}  // namespace
-
 StopSignals::StopSignals() {
   sigemptyset(&awaited_);
   sigaddset(&awaited_, SIGTERM);

@@ -4,8 +4,6 @@
 
 #include "tutti/base/descriptor.hpp"
 
-#include <csignal>
-
 namespace tutti {
 
 class LastSignals {
@@ -21,8 +19,5 @@ class LastSignals {
  private:
   Descriptor descriptor_;
 };
-
-// With the signal's usual action, whatever is blocked elsewhere.
-[[noreturn]] void end_process_by(int signal);
 
 }  // namespace tutti

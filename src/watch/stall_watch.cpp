@@ -3,6 +3,7 @@
 #include "tutti/base/descriptor.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/base/exit_status.hpp"
+#include "tutti/base/signals.hpp"
 
 #include "end_action.hpp"
 #include "host_watch.hpp"
