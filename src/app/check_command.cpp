@@ -17,6 +17,7 @@
 #include "processors.hpp"
 #include "program.hpp"
 #include "resolve_options.hpp"
+#include "several.hpp"
 #include "trace_file.hpp"
 
 #include <fmt/format.h>
@@ -34,10 +35,6 @@ namespace tutti {
 namespace {
 
 constexpr double kMebi = 0x1p20;
-
-std::string several(std::size_t count, const char* noun) {
-  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
-}
 
 class Check {
  public:

@@ -4,6 +4,8 @@
 #include "tutti/base/version.hpp"
 #include "tutti/storage/array_file.hpp"
 
+#include "several.hpp"
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -11,10 +13,6 @@
 
 namespace tutti {
 namespace {
-
-std::string several(std::int64_t count, const char* noun) {
-  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
-}
 
 std::string slice_text(const RunConfig& config) {
   const std::int64_t whole = config.batch_size / config.parts;
