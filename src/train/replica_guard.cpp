@@ -68,10 +68,6 @@ int ReplicaGuard::times_in_a_row(const Divergence& found) {
   return in_a_row_;
 }
 
-void ReplicaGuard::keep_position(const RunPosition& position) {
-  if (kept_) kept_->position = position;
-}
-
 const RunPosition& ReplicaGuard::go_back() {
   kept_->bring_back();
   proof_.forget(replica_.stream());

@@ -31,8 +31,10 @@ class ReplicaGuard {
   // sums and the progress are not. Collective. Waits.
   std::optional<DivergenceReport> look(std::int64_t step);
 
-  // Where the run is in the proven state.
-  void keep_position(const RunPosition& position);
+  // Whether proven states are kept.
+  bool heals() const { return kept_.has_value(); }
+  // Where the run is in the proven state, which is kept.
+  void keep_position(const RunPosition& position) { kept_->position = position; }
   // The proven state is there again, on all ranks: where the run is in it. Throws on all of them when they differ in
   // it. Collective. Waits.
   const RunPosition& go_back();

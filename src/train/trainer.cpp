@@ -211,7 +211,8 @@ void Trainer::Run::go_back() {
 }
 
 void Trainer::Run::keep_position() {
-  guard_->keep_position({.progress = progress_, .sums = replica_.team().sums(), .logged = logged_});
+  if (guard_->heals())
+    guard_->keep_position({.progress = progress_, .sums = replica_.team().sums(), .logged = logged_});
 }
 
 void Trainer::Run::keep(RunObserver& observer) {
