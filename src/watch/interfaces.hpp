@@ -24,7 +24,7 @@ std::vector<Interface> usable_interfaces();
 std::vector<Interface> chosen_interfaces(const std::string& name);
 std::string address_text(std::uint32_t address);
 
-// As words between ranks: "eth0 10.78.0.1/24"-like, one line each.
+// As words between ranks: name, address and mask, one line each.
 std::string text_of(std::span<const Interface> interfaces);
 std::vector<Interface> interfaces_of(const std::string& text);
 
