@@ -38,20 +38,20 @@ class Conv2dPlanner {
   // How well oneDNN serves a layout, worst first.
   enum class Merit { reference_loops, image_unrolled, channels_padded, best };
 
-  Forward forward(const Layout& layout, LayerMode mode, Algorithm algorithm = kDirect) const {
-    return make_plan<dnnl::convolution_forward>({engine_, attributes(relu_)}, forward_kind(mode), algorithm,
-                                                layout.input, any(weight_, type_), bias_, layout.output, strides_,
-                                                padding_, padding_);
+  Forward forward(const Layout& layout, LayerMode mode) const {
+    return make_plan<dnnl::convolution_forward>({engine_, attributes(relu_)}, forward_kind(mode), kDirect, layout.input,
+                                                any(weight_, type_), bias_, layout.output, strides_, padding_,
+                                                padding_);
   }
 
-  BackwardWeights backward_weights(const Forward& hint, Algorithm algorithm = kDirect) const {
-    return make_backward_plan<dnnl::convolution_backward_weights>({engine_, attributes()}, hint, algorithm,
+  BackwardWeights backward_weights(const Forward& hint) const {
+    return make_backward_plan<dnnl::convolution_backward_weights>({engine_, attributes()}, hint, kDirect,
                                                                   hint.src_desc(), any(weight_, Type::f32), bias_,
                                                                   hint.dst_desc(), strides_, padding_, padding_);
   }
 
-  BackwardData backward_data(const Forward& hint, const Layout& layout, Algorithm algorithm = kDirect) const {
-    return make_backward_plan<dnnl::convolution_backward_data>({engine_, attributes()}, hint, algorithm, layout.input,
+  BackwardData backward_data(const Forward& hint, const Layout& layout) const {
+    return make_backward_plan<dnnl::convolution_backward_data>({engine_, attributes()}, hint, kDirect, layout.input,
                                                                any(weight_, type_), layout.output, strides_, padding_,
                                                                padding_);
   }
@@ -60,14 +60,7 @@ class Conv2dPlanner {
   Forward choose_forward(const Desc& given, LayerMode mode) const;
   BackwardData choose_backward_data(const Forward& hint) const;
 
-  bool may_transform() const;
-  void transform(WeightedPlans& plans, const Forward& direct, LayerMode mode) const;
-
   static constexpr Algorithm kDirect = Algorithm::convolution_direct;
-  static constexpr Algorithm kTransformed = Algorithm::convolution_winograd;
-  static constexpr std::int64_t kLeastTransformedChannels = 64;
-  static constexpr std::int64_t kLeastTransformedPixels = 768;
-  static constexpr std::int64_t kGreatestTransformedExtent = 20;  // for the gradient of the weights
 
   const dnnl::engine& engine_;
   Type type_;
@@ -121,42 +114,13 @@ Conv2dPlanner::BackwardData Conv2dPlanner::choose_backward_data(const Forward& h
   return is_direct(same) ? same : backward_data(hint, {any(input_, type_), any(output_, type_)});
 }
 
-// Winograd's transformation spares most multiplications of 3x3 windows; oneDNN has it in f32 for full blocks of
-// channels. Which of its passes pay is a matter of shape: those over narrow images with many channels most, but only
-// where a batch has many pixels. Else reading the transformed weights, four times as many, takes longer than all the
-// rest: on 512 channels and 64 images of 1x1 the passes take 12 times as long, with 16 images of 4x4 twice as long.
-bool Conv2dPlanner::may_transform() const {
-  return type_ == Type::f32 && output_[0] * output_[2] * output_[3] >= kLeastTransformedPixels && weight_[2] == 3 &&
-         weight_[3] == 3 && strides_[0] == 1 && weight_[0] % 16 == 0 && weight_[1] % 16 == 0 &&
-         std::min(weight_[0], weight_[1]) >= kLeastTransformedChannels;
-}
-
-// Keeps the layouts of the direct plans, so that the layers around see no difference.
-void Conv2dPlanner::transform(WeightedPlans& plans, const Forward& direct, LayerMode mode) const {
-  const Layout layout{direct.src_desc(), direct.dst_desc()};
-  const auto replace = [](auto& plan, auto make) {
-    try {
-      plan = make();
-    } catch (const dnnl::error& error) {
-      if (error.status != dnnl_unimplemented) throw;  // no such code for this shape: the direct plan stays
-    }
-  };
-  replace(plans.forward, [&] { return forward(layout, mode, kTransformed); });
-  if (!plans.backward_weights) return;
-  if (input_[2] <= kGreatestTransformedExtent) {
-    replace(*plans.backward_weights, [&] { return backward_weights(direct, kTransformed); });
-  }
-  if (!plans.backward_data) return;
-  replace(*plans.backward_data, [&] { return backward_data(direct, layout, kTransformed); });
-}
-
 WeightedPlans Conv2dPlanner::plan(const Desc& given, const LayerRequest& request) const {
   const Forward chosen = choose_forward(given, request.mode);
   WeightedPlans plans{chosen, {}, {}};
+  plans.tiled = choose_tiled_passes({chosen.src_desc(), chosen.dst_desc(), weight_[2], strides_[0], padding_[0]});
   if (request.mode == LayerMode::evaluation) return plans;
   plans.backward_weights = backward_weights(chosen);
   if (request.wants_input_gradient) plans.backward_data = choose_backward_data(chosen);
-  if (may_transform()) transform(plans, chosen, request.mode);
   return plans;
 }
 

@@ -18,6 +18,7 @@ class Team {
   Team(const Team&) = delete;
   Team& operator=(const Team&) = delete;
 
+  int size() const noexcept { return static_cast<int>(threads_.size()) + 1; }
   // Returns when all of task(0) .. task(tasks - 1) have returned. They must not throw.
   void run(int tasks, const std::function<void(int)>& task);
 

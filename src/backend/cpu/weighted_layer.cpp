@@ -15,6 +15,16 @@ Arguments forward_arguments(const WeightedLayerParts& parts, CpuWeights& weights
   return arguments;
 }
 
+std::function<void(CpuStream&)> running(Primitive primitive) {
+  return [primitive = std::make_shared<Primitive>(std::move(primitive))](CpuStream& stream) { primitive->run(stream); };
+}
+
+const float* canonical(CpuWeights& weights, std::size_t index, const dnnl::memory::dims& dims) {
+  return static_cast<const float*>(weights.prepared(index, plain(dims)).get_data_handle());
+}
+
+float* floats(const dnnl::memory& memory) { return static_cast<float*>(memory.get_data_handle()); }
+
 }  // namespace
 
 WeightedLayer::WeightedLayer(const dnnl::engine& engine, const WeightedLayerParts& parts, CpuWeights& weights)
@@ -22,19 +32,35 @@ WeightedLayer::WeightedLayer(const dnnl::engine& engine, const WeightedLayerPart
       input_(engine, desc_of(parts.input), parts.plans.forward.src_desc()),
       result_(engine, parts.plans.forward.dst_desc()),
       result_gradient_(engine, parts.plans.forward.dst_desc()),
-      forward_(engine, parts.plans.forward, forward_arguments(parts, weights, input_.memory(), result_.memory())) {
+      forward_(make_forward(engine, parts, weights)) {
   if (!parts.plans.backward_weights) return;
   if (parts.relu) mask_.emplace(engine, result_.memory(), result_gradient_.memory());
   weight_pass_ = make_weight_pass(engine, parts);
   if (parts.plans.backward_data) data_pass_ = make_data_pass(engine, parts, weights);
 }
 
+WeightedLayer::Run WeightedLayer::make_forward(const dnnl::engine& engine, const WeightedLayerParts& parts,
+                                               CpuWeights& weights) const {
+  const auto& plan = parts.plans.forward;
+  const dnnl::memory input = input_.memory();
+  const dnnl::memory output = result_.memory();
+  const auto tiled = parts.plans.tiled.forward;
+  if (!tiled) return running(Primitive(engine, plan, forward_arguments(parts, weights, input, output)));
+  const float* const windows = canonical(weights, 0, dims_of(plan.weights_desc(0)));
+  const float* const bias = parts.bias ? canonical(weights, 1, dims_of(plan.weights_desc(1))) : nullptr;
+  return [=, relu = parts.relu](CpuStream& stream) {
+    tiled->forward(stream, {input.get_data_handle(), windows, bias, output.get_data_handle(), relu});
+  };
+}
+
 WeightedLayer::WeightPass WeightedLayer::make_weight_pass(const dnnl::engine& engine,
                                                           const WeightedLayerParts& parts) const {
   const auto& plan = *parts.plans.backward_weights;
-  const Desc weight = plan.diff_weights_desc(0);
-  const StagedInput output_gradient(engine, result_gradient_.memory().get_desc(), plan.diff_dst_desc());
-  const StagedOutput weight_gradient(engine, plain(dims_of(weight)), weight);
+  const auto tiled = parts.plans.tiled.backward_weights;
+  const Desc kept = result_gradient_.memory().get_desc();
+  const Desc canonical_weight = plain(dims_of(plan.diff_weights_desc(0)));
+  const StagedInput output_gradient(engine, kept, tiled ? kept : plan.diff_dst_desc());
+  const StagedOutput weight_gradient(engine, canonical_weight, tiled ? canonical_weight : plan.diff_weights_desc(0));
 
   Arguments arguments{{DNNL_ARG_SRC, input_.memory()},
                       {DNNL_ARG_DIFF_DST, output_gradient.memory()},
@@ -44,26 +70,44 @@ WeightedLayer::WeightPass WeightedLayer::make_weight_pass(const dnnl::engine& en
     bias_gradient.emplace(engine, plan.diff_weights_desc(1));
     arguments.emplace(DNNL_ARG_DIFF_BIAS, bias_gradient->memory());
   }
-  return {output_gradient, weight_gradient, bias_gradient, Primitive(engine, plan, std::move(arguments))};
+  if (!tiled) {
+    return {output_gradient, weight_gradient, bias_gradient, running(Primitive(engine, plan, std::move(arguments)))};
+  }
+  return {output_gradient, weight_gradient, bias_gradient,
+          [=, input = input_.memory(), gradient = output_gradient.memory(), windows = weight_gradient.memory(),
+           bias = bias_gradient ? bias_gradient->memory() : dnnl::memory()](CpuStream& stream) {
+            tiled->backward_weights(stream, {input.get_data_handle(), gradient.get_data_handle(), floats(windows),
+                                             bias ? floats(bias) : nullptr});
+          }};
 }
 
 WeightedLayer::DataPass WeightedLayer::make_data_pass(const dnnl::engine& engine, const WeightedLayerParts& parts,
                                                       CpuWeights& weights) const {
   const auto& plan = *parts.plans.backward_data;
+  if (const auto tiled = parts.plans.tiled.backward_data) {
+    const Desc kept = result_gradient_.memory().get_desc();
+    const StagedInput output_gradient(engine, kept, kept);
+    const StagedOutput input_gradient(engine, desc_of(parts.input), parts.plans.forward.src_desc());
+    const float* const windows = canonical(weights, 0, dims_of(plan.weights_desc(0)));
+    return {output_gradient, input_gradient,
+            [=, from = output_gradient.memory(), to = input_gradient.memory()](CpuStream& stream) {
+              tiled->backward_data(stream, {from.get_data_handle(), windows, to.get_data_handle()});
+            }};
+  }
   const StagedInput output_gradient(engine, result_gradient_.memory().get_desc(), plan.diff_dst_desc());
   const StagedOutput input_gradient(engine, desc_of(parts.input), plan.diff_src_desc());
   return {output_gradient, input_gradient,
-          Primitive(engine, plan,
-                    {{DNNL_ARG_DIFF_DST, output_gradient.memory()},
-                     {DNNL_ARG_WEIGHTS, weights.prepared(0, plan.weights_desc(0))},
-                     {DNNL_ARG_DIFF_SRC, input_gradient.memory()}})};
+          running(Primitive(engine, plan,
+                            {{DNNL_ARG_DIFF_DST, output_gradient.memory()},
+                             {DNNL_ARG_WEIGHTS, weights.prepared(0, plan.weights_desc(0))},
+                             {DNNL_ARG_DIFF_SRC, input_gradient.memory()}}))};
 }
 
 void WeightedLayer::forward(Stream& stream, const LayerForward& pass) {
   CpuStream& ours = cpu_stream(stream);
   input_.load(ours, pass.input);
   result_.place(pass.output);
-  forward_.run(ours);
+  forward_(ours);
 }
 
 void WeightedLayer::backward(Stream& stream, const LayerBackward& pass) {
@@ -84,13 +128,13 @@ void WeightedLayer::backward(Stream& stream, const LayerBackward& pass) {
   weight_pass_->output_gradient.load(ours, pass.output_gradients[0]);
   weight_pass_->weight_gradient.place(pass.gradients[0].data);
   if (weight_pass_->bias_gradient) weight_pass_->bias_gradient->place(pass.gradients[1].data);
-  weight_pass_->run.run(ours);
+  weight_pass_->run(ours);
   weight_pass_->weight_gradient.deliver(ours);
 
   if (!data_pass_) return;
   data_pass_->output_gradient.load(ours, pass.output_gradients[0]);
   data_pass_->input_gradient.place(pass.input_gradient);
-  data_pass_->run.run(ours);
+  data_pass_->run(ours);
   data_pass_->input_gradient.deliver(ours);
 }
 

@@ -5,8 +5,10 @@
 
 #include "backend/cpu/relu_mask.hpp"
 #include "backend/cpu/staging.hpp"
+#include "backend/cpu/tiles/tiled_convolution.hpp"
 #include "backend/cpu/weights.hpp"
 
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -16,6 +18,7 @@ struct WeightedPlans {
   dnnl::primitive_desc_base forward;
   std::optional<dnnl::primitive_desc_base> backward_weights;  // reads the input in the forward's layout
   std::optional<dnnl::primitive_desc_base> backward_data;
+  TiledPasses tiled{};  // instead of these, over the same layouts
 };
 
 struct WeightedLayerParts {
@@ -36,18 +39,20 @@ class WeightedLayer final : public Layer {
   void backward(Stream& stream, const LayerBackward& pass) override;
 
  private:
+  using Run = std::function<void(CpuStream&)>;
   struct WeightPass {
     StagedInput output_gradient;
     StagedOutput weight_gradient;
     std::optional<Placed> bias_gradient;
-    Primitive run;
+    Run run;
   };
   struct DataPass {
     StagedInput output_gradient;
     StagedOutput input_gradient;
-    Primitive run;
+    Run run;
   };
 
+  Run make_forward(const dnnl::engine& engine, const WeightedLayerParts& parts, CpuWeights& weights) const;
   WeightPass make_weight_pass(const dnnl::engine& engine, const WeightedLayerParts& parts) const;
   DataPass make_data_pass(const dnnl::engine& engine, const WeightedLayerParts& parts, CpuWeights& weights) const;
 
@@ -55,7 +60,7 @@ class WeightedLayer final : public Layer {
   StagedInput input_;
   Placed result_;
   Placed result_gradient_;
-  Primitive forward_;
+  Run forward_;
   std::optional<ReluMask> mask_;
   std::optional<WeightPass> weight_pass_;
   std::optional<DataPass> data_pass_;

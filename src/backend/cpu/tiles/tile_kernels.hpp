@@ -1,0 +1,124 @@
+#pragma once
+// The loops of convolutions by tiles (tiled_convolution.hpp), compiled for several instruction sets. The outputs of a
+// 3x3 window that moves by one are cut into square tiles. What a tile takes from the input, and the window itself, are
+// brought to `points` each (Winograd's transformation); there a convolution is a product of matrices, channels by
+// channels, one at each point, and needs a quarter of the multiplications, or with smaller tiles four ninths.
+// Matrices lie point after point, `point_stride` apart; of bf16 products, two numbers make up a word of theirs.
+
+#include "backend/cpu/element.hpp"
+
+#include <cstdint>
+
+namespace tutti::cpu {
+
+inline constexpr int kMostPoints = 36;
+inline constexpr int kWindow = 3;
+inline constexpr int kTaps = kWindow * kWindow;
+
+// An activation as the loops see it: strides count elements, and as many channels as a register holds make up a block,
+// one beside the other.
+template <class T>
+struct TileImage {
+  T* values;
+  std::int64_t image, block, row, column;
+};
+
+struct TileGrid {
+  std::int64_t rows, columns;  // of the image that is read or written
+  std::int64_t tiles_down, tiles_across;
+  std::int64_t padding;  // that the first tile reaches beyond the image
+};
+
+struct TileRange {
+  std::int64_t first, count;
+};
+
+// The points of tiles of an input, or of an output's gradient.
+template <class T>
+struct PointsPass {
+  TileImage<const T> from;
+  TileGrid grid;
+  TileRange tiles;
+  std::int64_t blocks;
+  float* to;
+  std::int64_t point_stride;
+};
+
+// The points of windows, to[point][step][lane], where a step is an input and two blocks of lanes are outputs; turned,
+// for the way back to the input, a step is an output, lanes are inputs, and windows are turned by 180 degrees.
+struct WindowsPass {
+  const float* windows;        // the first of [output][input][tap]
+  std::int64_t output_stride;  // from one output's windows to the next one's
+  std::int64_t steps;          // a multiple of a block
+  bool turned;
+  float* to;
+  std::int64_t point_stride;
+};
+
+// sums[row][lane] = or += sum over steps of a(row, step) * b[step][lane], for two blocks of lanes.
+struct ProductPass {
+  const float* a;  // rows apart: a[row * a_stride + step]; rows adjacent: a[step * a_stride + row]
+  std::int64_t a_stride;
+  const float* b;
+  std::int64_t b_stride;
+  std::int64_t steps;
+  float* sums;
+  bool add;
+};
+
+// Outputs of the sums at the points, [point][tile][lane], then + bias, then max(0, y).
+template <class T>
+struct OutputsPass {
+  const float* from;
+  std::int64_t point_stride;
+  TileImage<T> to;  // from the first of two blocks of channels on
+  TileGrid grid;
+  TileRange tiles;
+  const float* bias;  // of these channels, or null
+  bool relu;
+};
+
+// The gradients of windows, from the sums at the points, [point][output][input in two blocks of lanes].
+struct CollectPass {
+  const float* from;
+  std::int64_t point_stride;
+  std::int64_t outputs;  // a multiple of a block
+  float* windows;
+  std::int64_t output_stride;
+};
+
+// to[lane] = the sum of one image's values in a block of channels, each row's first.
+template <class T>
+struct ChannelSumPass {
+  TileImage<const T> from;
+  TileGrid grid;
+  float* to;
+};
+
+template <class T>
+struct TileKernels {
+  int lanes;                                    // channels of a block
+  int tile;                                     // outputs of a tile in each direction
+  int points;                                   // of a tile
+  int pack;                                     // numbers in a word of a matrix: steps of a product count words
+  int most_rows;                                // of a product
+  void (*inputs)(const PointsPass<T>&);         // to[point][tile][channel]
+  void (*paired_inputs)(const PointsPass<T>&);  // the same, where words pack tiles instead of channels
+  void (*paired_gradients)(const PointsPass<T>&);
+  void (*windows)(const WindowsPass&);
+  void (*const* rows_apart)(const ProductPass&);  // [rows - 1]
+  void (*const* rows_adjacent)(const ProductPass&);
+  void (*outputs)(const OutputsPass<T>&);
+  void (*collect)(const CollectPass&);
+  void (*sum_channels)(const ChannelSumPass<T>&);
+};
+
+// Tiles of four outputs in each direction and products in f32, which are exact enough for both precisions.
+template <class T>
+const TileKernels<T>& wide_tiles_avx512();
+template <class T>
+const TileKernels<T>& wide_tiles_avx2();
+// Tiles of two, whose points bear being rounded to bf16: for processors that multiply these faster.
+const TileKernels<Bf16>& narrow_tiles_avx512_bf16();
+
+}  // namespace tutti::cpu

@@ -1,0 +1,55 @@
+#pragma once
+// A convolution by tiles (tile_kernels.hpp): 3x3 windows that move by one, over full blocks of channels. Its three
+// passes read and write activations where they lie, take windows from their canonical values, and cut their work
+// without regard to threads, so that every number of them leaves the same bits.
+
+#include "backend/cpu/channel_layout.hpp"
+#include "backend/cpu/stream.hpp"
+
+#include <memory>
+
+namespace tutti::cpu {
+
+struct TiledShape {
+  Desc input;
+  Desc output;
+  std::int64_t window = 0;
+  std::int64_t stride = 0;
+  std::int64_t padding = 0;
+};
+
+struct TiledForward {
+  const void* input;
+  const float* windows;  // [output][input][3][3]
+  const float* bias;     // or null
+  void* output;
+  bool relu;
+};
+struct TiledBackwardData {
+  const void* output_gradient;
+  const float* windows;
+  void* input_gradient;
+};
+struct TiledBackwardWeights {
+  const void* input;
+  const void* output_gradient;
+  float* window_gradients;
+  float* bias_gradient;  // or null
+};
+
+class TiledConvolution {
+ public:
+  virtual ~TiledConvolution() = default;
+  virtual void forward(CpuStream& stream, const TiledForward& pass) const = 0;
+  virtual void backward_data(CpuStream& stream, const TiledBackwardData& pass) const = 0;
+  virtual void backward_weights(CpuStream& stream, const TiledBackwardWeights& pass) const = 0;
+};
+
+// Those that are not null take the place of oneDNN's: where there is such code for the shape, its layouts and this
+// processor, and where it is the faster one.
+struct TiledPasses {
+  std::shared_ptr<const TiledConvolution> forward, backward_data, backward_weights;
+};
+TiledPasses choose_tiled_passes(const TiledShape& shape);
+
+}  // namespace tutti::cpu
