@@ -19,7 +19,7 @@ std::unique_ptr<Backend> make_cpu(const RunConfig& config) {
     throw Error(ErrorSource::usage,
                 "--precision tf32 is a number format of GPUs, and this run is on CPUs: use fp32, or bf16 for speed");
   }
-  return make_cpu_backend(precision);
+  return make_cpu_backend(precision, config.tiled_convolutions == "on" ? Convolutions::tiled : Convolutions::direct);
 }
 
 std::unique_ptr<Backend> make_gpu(const RunConfig& config, int device) {

@@ -82,6 +82,7 @@ std::optional<std::int64_t> seconds_by_clock(std::string_view text) {
 void refuse_unknown_words(const RunConfig& config) {
   refuse_other_than("device", config.device, {"auto", "cpu", "cuda"});
   parse_precision(config.precision);
+  refuse_other_than("tiled-convolutions", config.tiled_convolutions, {"on", "off"});
   refuse_other_than("optimizer", config.optimizer, {"sgd", "adamw", "lars"});
   refuse_other_than("no-decay", config.no_decay, {"none", "norms-biases"});
   if (config.exchange != "auto") parse_exchange(config.exchange);

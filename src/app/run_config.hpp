@@ -44,6 +44,7 @@ struct RunConfig {
   std::int64_t threads = 0;
   std::string device = "auto";
   std::string precision = "fp32";
+  std::string tiled_convolutions = "on";
   std::string comm = "auto";
   std::string exchange = "auto";
   bool shard_optimizer = false;

@@ -15,6 +15,10 @@ std::unique_ptr<Backend> make_cpu_in_bf16() { return make_cpu_backend(Precision:
 
 const BackendUnderTest kCpu{"cpu", make_cpu, 1e-5, 1e-4, cpu_layouts(dnnl::memory::data_type::f32)};
 
+const BackendUnderTest kCpuWithoutTiles{"cpu without tiles",
+                                        [] { return make_cpu_backend(Precision::fp32, Convolutions::direct); }, 1e-5,
+                                        1e-4, cpu_layouts(dnnl::memory::data_type::f32)};
+
 bool computes_in_bf16() {
   const auto isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
   constexpr auto kLeast = static_cast<unsigned>(dnnl::cpu_isa::avx512_core);
@@ -26,6 +30,10 @@ const BackendUnderTest kCpuOnBf16{"cpu on bf16", make_cpu, 1e-2, 2e-2, cpu_layou
 
 INSTANTIATE_TEST_SUITE_P(Cpu, LayerContract,
                          ::testing::Combine(::testing::Values(kCpu), ::testing::ValuesIn(all_cases())),
+                         layer_contract_name);
+INSTANTIATE_TEST_SUITE_P(CpuWithoutTiles, LayerContract,
+                         ::testing::Combine(::testing::Values(kCpuWithoutTiles),
+                                            ::testing::ValuesIn(tiled_convolution_cases())),
                          layer_contract_name);
 INSTANTIATE_TEST_SUITE_P(Cpu, SmallLayerContract,
                          ::testing::Combine(::testing::Values(kCpu), ::testing::ValuesIn(small_cases())),
@@ -48,25 +56,42 @@ TEST(CpuPrecision, Bf16IsRefusedWhereTheProcessorCannotAndServedElsewhere) {
   }
 }
 
-TEST(CpuLayers, NormGivesTheSameBitsWithAnyNumberOfThreads) {
-  const NetworkCase network{"Shared", 12, {40, 30, 20}, {BatchNormSpec{kAdd, kRelu}}};
-  const auto values = random_floats(network.sample.batch_of(network.batch).elements(), "values");
-  for (const LayoutUnderTest& layout : kCpu.layouts) {
-    const ActivationSpec activation = layout.of(network.sample.batch_of(network.batch));
+void expect_equal_bits_with_any_threads(const BackendUnderTest& backend, const NetworkCase& network) {
+  const LayerSpec& spec = network.layers[0];
+  const Shape input = network.sample.batch_of(network.batch);
+  const auto values = random_floats(input.elements(), "values");
+  for (const LayoutUnderTest& layout : backend.layouts) {
+    const ActivationSpec activation = layout.of(input);
+    const ActivationSpec residual = takes_residual(spec) ? activation : ActivationSpec{};
     std::vector<std::vector<float>> expected;
     for (const int threads : {1, 2, 5}) {
-      Device device(make_cpu(), threads);
+      Device device(backend.make(), threads);
       const NetworkWeights weights(device, network);
-      SingleLayer layer(device, network.layers[0], {.input = activation, .residual = activation}, weights);
+      SingleLayer layer(device, spec, {.input = activation, .residual = residual}, weights);
+      const auto gradient = random_floats(layer.output().shape.elements(), "gradient");
       for (int again = 0; again < 3; ++again) {
         std::vector<std::vector<float>> got{layer.forward(values, values)};
-        const SingleGradients gradients = layer.backward({values, values});
+        const SingleGradients gradients = layer.backward({gradient, gradient});
         got.insert(got.end(), {gradients.input, gradients.residual});
         got.insert(got.end(), gradients.parameters.begin(), gradients.parameters.end());
         if (expected.empty()) expected = got;
-        for (std::size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(same_bits(got[i], expected[i])) << layout.name << i;
+        for (std::size_t i = 0; i < got.size(); ++i) {
+          EXPECT_TRUE(same_bits(got[i], expected[i])) << network.name << " in " << layout.name << ", values " << i;
+        }
       }
     }
+  }
+}
+
+TEST(CpuLayers, NormGivesTheSameBitsWithAnyNumberOfThreads) {
+  expect_equal_bits_with_any_threads(kCpu, {"Shared", 12, {40, 30, 20}, {BatchNormSpec{kAdd, kRelu}}});
+}
+
+TEST(CpuLayers, ConvolutionsByTilesGiveTheSameBitsWithAnyNumberOfThreads) {
+  const BackendUnderTest bf16{"cpu bf16", make_cpu_in_bf16, 1e-2, 2e-2, cpu_layouts(dnnl::memory::data_type::bf16)};
+  for (const NetworkCase& network : tiled_convolution_cases()) {
+    expect_equal_bits_with_any_threads(kCpu, network);
+    if (computes_in_bf16()) expect_equal_bits_with_any_threads(bf16, network);
   }
 }
 

@@ -33,6 +33,18 @@ inline constexpr bool kNoBias = false;
 inline constexpr bool kRelu = true;
 inline constexpr bool kNoRelu = false;
 
+// 3x3 windows over full blocks of channels.
+inline std::vector<NetworkCase> tiled_convolution_cases() {
+  return {
+      {"ConvByTilesOfOneImage", 1, {32, 14, 14}, {Conv2dSpec{64, 3, 1, 1, kBias, kRelu}}},
+      {"ConvByTilesOverOddImages", 8, {64, 13, 12}, {Conv2dSpec{96, 3, 1, 0, kNoBias, kNoRelu}}},
+      {"ConvByTilesFullyPadded", 2, {64, 6, 5}, {Conv2dSpec{32, 3, 1, 2, kBias, kNoRelu}}},
+      {"ConvByTilesOfManyImages", 9, {32, 18, 17}, {Conv2dSpec{32, 3, 1, 1, kNoBias, kRelu}}},
+      {"ConvByTilesOfManyChannels", 5, {160, 7, 6}, {Conv2dSpec{128, 3, 1, 1, kBias, kRelu}}},
+      {"ConvByNarrowTiles", 7, {128, 9, 10}, {Conv2dSpec{128, 3, 1, 1, kNoBias, kNoRelu}}},
+  };
+}
+
 inline std::vector<NetworkCase> convolution_cases() {
   return {
       {"ConvFirstOfLenet", 3, {1, 28, 28}, {Conv2dSpec{20, 3, 1, 0, kBias, kRelu}}},
@@ -41,8 +53,6 @@ inline std::vector<NetworkCase> convolution_cases() {
       {"ConvSecondOfLenetInABatchOf16", 16, {20, 9, 9}, {Conv2dSpec{50, 5, 1, 0, kBias, kNoRelu}}},
       {"ConvFrom50To20Padded", 1, {50, 9, 9}, {Conv2dSpec{20, 3, 1, 1, kNoBias, kRelu}}},
       {"ConvOfColourImages", 3, {3, 17, 15}, {Conv2dSpec{64, 3, 1, 1, kBias, kRelu}}},
-      {"ConvThatIsTransformed", 4, {64, 14, 14}, {Conv2dSpec{64, 3, 1, 1, kBias, kRelu}}},
-      {"ConvThatIsTransformedOverOddImages", 8, {64, 13, 12}, {Conv2dSpec{80, 3, 1, 0, kNoBias, kNoRelu}}},
       {"ConvOfFullBlocks", 3, {64, 8, 8}, {Conv2dSpec{64, 3, 1, 1, kNoBias, kRelu}}},
       {"ConvOfFullBlocksInABatchOf12", 12, {64, 8, 8}, {Conv2dSpec{64, 3, 1, 1, kBias, kRelu}}},
       {"ConvStridedOverOddImages", 3, {16, 15, 17}, {Conv2dSpec{32, 3, 2, 1, kBias, kNoRelu}}},
@@ -155,7 +165,7 @@ inline std::vector<NetworkCase> norm_cases() {
 
 inline std::vector<NetworkCase> all_cases() {
   std::vector<NetworkCase> all = convolution_cases();
-  for (const auto& cases : {other_layer_cases(), chain_cases(), norm_cases()})
+  for (const auto& cases : {tiled_convolution_cases(), other_layer_cases(), chain_cases(), norm_cases()})
     all.insert(all.end(), cases.begin(), cases.end());
   return all;
 }

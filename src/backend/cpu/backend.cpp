@@ -16,8 +16,9 @@ namespace {
 
 class CpuBackend final : public Backend {
  public:
-  explicit CpuBackend(Precision precision)
-      : engine_(dnnl::engine::kind::cpu, 0), processor_{engine_, cpu::compute_type(precision)} {}
+  CpuBackend(Precision precision, Convolutions convolutions)
+      : engine_(dnnl::engine::kind::cpu, 0),
+        processor_{engine_, cpu::compute_type(precision), convolutions == Convolutions::tiled} {}
 
   std::string description() const override {
     return fmt::format("cpu: {}, {}, {}", cpu::instruction_set(), cpu::library_version(), cpu::threading_library());
@@ -115,8 +116,9 @@ class CpuBackend final : public Backend {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_cpu_backend(Precision precision) {
-  return cpu::check([] { return "opening the processor"; }, [&] { return std::make_unique<CpuBackend>(precision); });
+std::unique_ptr<Backend> make_cpu_backend(Precision precision, Convolutions convolutions) {
+  return cpu::check([] { return "opening the processor"; },
+                    [&] { return std::make_unique<CpuBackend>(precision, convolutions); });
 }
 
 std::string cpu_library_version() { return cpu::library_version(); }

@@ -14,6 +14,7 @@ class Conv2dPlanner {
   Conv2dPlanner(const Processor& processor, const Conv2dSpec& spec, const Shape& input, const Shape& output)
       : engine_(processor.engine),
         type_(processor.type),
+        may_tile_(processor.tiles),
         input_(dims_of(input)),
         output_(dims_of(output)),
         weight_{spec.channels, input[1], spec.kernel, spec.kernel},
@@ -64,6 +65,7 @@ class Conv2dPlanner {
 
   const dnnl::engine& engine_;
   Type type_;
+  bool may_tile_;
   dnnl::memory::dims input_;
   dnnl::memory::dims output_;
   dnnl::memory::dims weight_;
@@ -117,7 +119,7 @@ Conv2dPlanner::BackwardData Conv2dPlanner::choose_backward_data(const Forward& h
 WeightedPlans Conv2dPlanner::plan(const Desc& given, const LayerRequest& request) const {
   const Forward chosen = choose_forward(given, request.mode);
   WeightedPlans plans{chosen, {}, {}};
-  plans.tiled = choose_tiled_passes({chosen.src_desc(), chosen.dst_desc(), weight_[2], strides_[0], padding_[0]});
+  if (may_tile_) plans.tiled = choose_tiled_passes({chosen.src_desc(), chosen.dst_desc(), weight_[2], strides_[0], padding_[0]});
   if (request.mode == LayerMode::evaluation) return plans;
   plans.backward_weights = backward_weights(chosen);
   if (request.wants_input_gradient) plans.backward_data = choose_backward_data(chosen);

@@ -17,10 +17,12 @@ constexpr int kMostRows = 14;  // two registers each, of 32, beside what is mult
 #include "backend/cpu/tiles/tile_words.inc"
 
 inline Floats product(const Floats& a, const Floats& b, const Floats& c) {
-  return reinterpret_cast<Floats>(_mm512_dpbf16_ps(reinterpret_cast<__m512>(c), reinterpret_cast<__m512bh>(a),
-                                                   reinterpret_cast<__m512bh>(b)));
+  return reinterpret_cast<Floats>(
+      _mm512_dpbf16_ps(reinterpret_cast<__m512>(c), reinterpret_cast<__m512bh>(a), reinterpret_cast<__m512bh>(b)));
 }
-inline Halves narrow(const Floats& v) { return reinterpret_cast<Halves>(_mm512_cvtneps_pbh(reinterpret_cast<__m512>(v))); }
+inline Halves narrow(const Floats& v) {
+  return reinterpret_cast<Halves>(_mm512_cvtneps_pbh(reinterpret_cast<__m512>(v)));
+}
 
 #include "backend/cpu/tiles/tile_loops.inc"
 

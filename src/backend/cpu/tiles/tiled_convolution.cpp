@@ -41,6 +41,18 @@ Side side_of(const Desc& desc, int lanes) {
           .channels = dims[1]};
 }
 
+// Windows take as long to be brought to points as some tiles take for their products; and a tile that reaches far
+// beyond the image spares nothing.
+template <class T>
+bool pays(const TiledShape& shape, const TileKernels<T>& kernels) {
+  constexpr std::int64_t kLeastTiles = 4;
+  const Side outputs = side_of(shape.output, kernels.lanes);
+  const std::int64_t tiles =
+      dims_of(shape.output)[0] * parts_of(outputs.rows, kernels.tile) * parts_of(outputs.columns, kernels.tile);
+  const std::int64_t direct = dims_of(shape.output)[0] * outputs.rows * outputs.columns * kTaps;
+  return tiles >= kLeastTiles * kernels.pack * kernels.pack && 5 * tiles * kernels.points <= 4 * direct;
+}
+
 bool fits(const TiledShape& shape, int lanes) {
   const auto suits = [&](const Desc& desc) {
     const ChannelLayout layout(desc);
@@ -397,7 +409,7 @@ class Tiled final : public TiledConvolution {
 
 template <class T>
 std::shared_ptr<const TiledConvolution> make(const TileKernels<T>& kernels, const TiledShape& shape) {
-  if (!fits(shape, kernels.lanes)) return nullptr;
+  if (!fits(shape, kernels.lanes) || !pays(shape, kernels)) return nullptr;
   return std::make_shared<const Tiled<T>>(kernels, shape);
 }
 
