@@ -28,6 +28,7 @@ struct Flip {
   std::int64_t step = 0;  // at its end; of gradients, before its update
   BitFlip bit{};
   int times = 1;
+  std::int64_t apart = 0;  // steps between them; 0: all at the same, played again
 };
 
 class Flipper final : public PlaceListener {
@@ -38,6 +39,7 @@ class Flipper final : public PlaceListener {
     if (place.phase == Phase::data) done_ = false;
     if (place.step != flip_.step || place.phase != phase || flip_.times == 0 || std::exchange(done_, true)) return;
     --flip_.times;
+    flip_.step += flip_.apart;
     trainer_.flip(flip_.bit);
   }
 
@@ -246,6 +248,15 @@ TEST(Divergence, OfTheSameTensorAndRankThreeTimesInARowEndsARunThatHeals) {
             std::string::npos)
       << told.error;
   EXPECT_EQ(told.divergences.size(), 3U);
+}
+
+TEST(Divergence, OfTheSameTensorAndRankIsHealedHoweverOftenWhereProofsComeBetween) {
+  Ranks ranks(test_world());
+  Told told;
+  ranks.run(told, options_for(Exchange::ring, 1),
+            Flip{.rank = 2, .step = 2, .bit = {"weights", "block1.norm/scale", 0, 4}, .times = 5, .apart = 3});
+  expect_as_unbroken(told, unbroken(ranks, Exchange::ring));
+  EXPECT_EQ(told.divergences.size(), 5U);
 }
 
 TEST(Divergence, OfTwoRanksNamesBothAndHeals) {
