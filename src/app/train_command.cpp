@@ -193,7 +193,7 @@ std::string TrainRun::train(const Invocation& invocation) {
     }
   }
   const std::uint64_t digest = trainer_->weights_digest();
-  reporter->finish();
+  reporter->finish(trainer_->skipped_steps());
   if (trace) trace->write(reporter->epochs(), log_);
   if (end == RunEnd::stopped) {
     return fmt::format("stopped by {} with {} of {} steps done and saved; --resume goes on from there",
