@@ -10,10 +10,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -105,6 +108,7 @@ class Ranks {
                      .communicator = *communicator,
                      .network = network_,
                      .train = *data_.pair.train,
+                     .test = data_.pair.test.get(),
                      .whereabouts = &whereabouts},
                     options, {});
     if (!told.checkpoints.empty()) trainer.restore(told.checkpoints.back());
@@ -210,6 +214,60 @@ TEST(Divergence, IsFoundNamedAndHealedWhereverABitFlips) {
     for (const std::string& array : each.arrays) expected.push_back(array + each.tensor);
     std::ranges::sort(tensors);
     EXPECT_EQ(tensors, expected);
+  }
+}
+
+struct Manner {
+  const char* name;
+  Exchange exchange;
+  std::function<void(TrainerOptions&)> choose;
+};
+
+std::vector<Manner> manners() {
+  return {
+      {"adamw", Exchange::ring, [](TrainerOptions& options) { options.optimizer.kind = "adamw"; }},
+      {"lars", Exchange::exact, [](TrainerOptions& options) { options.optimizer.kind = "lars"; }},
+      {"several parts at once", Exchange::exact,
+       [](TrainerOptions& options) {
+         options.num_parts = 12;
+         options.side_by_side = 3;
+       }},
+      {"part-map auto", Exchange::exact,  // the first look at it is played again
+       [](TrainerOptions& options) {
+         options.num_parts = 12;
+         options.part_map.measured = true;
+         options.after_part = [](double) {
+           if (test_world().rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(3));
+         };
+       }},
+      {"best checkpoints", Exchange::ring,
+       [](TrainerOptions& options) {
+         options.checkpoint_at_best = true;
+         options.learning_rate.base = 0.02;
+       }},
+  };
+}
+
+// Once on the way to the end of the first epoch, and once at that of the second.
+TEST(Divergence, IsHealedInEveryMannerOfTraining) {
+  Ranks ranks(test_world());
+  for (const Manner& manner : manners()) {
+    SCOPED_TRACE(manner.name);
+    TrainerOptions options = options_for(manner.exchange, 10);
+    manner.choose(options);
+    Told healed;
+    ranks.run(healed, options,
+              Flip{.rank = 1, .step = 6, .bit = {"weights", "head/weight", 4, 27}, .times = 2, .apart = 8});
+    options.safeguards = {};
+    Told plain;
+    ranks.run(plain, options);
+    expect_as_unbroken(healed, plain);
+    EXPECT_EQ(healed.divergences.size(), 2U);
+    ASSERT_EQ(healed.checkpoints.size(), plain.checkpoints.size());
+    EXPECT_EQ(healed.checkpoints.empty(), !options.checkpoint_at_best);
+    for (std::size_t i = 0; i < plain.checkpoints.size(); ++i) {
+      EXPECT_EQ(healed.checkpoints[i].progress.best, plain.checkpoints[i].progress.best);
+    }
   }
 }
 
