@@ -1,7 +1,9 @@
 // One bit that flips on one rank: found within the steps between two proofs, named exactly, and healed to the bits of a
-// run in which it never happened.
+// run in which it never happened. All of the time that it takes is accounted for, steps played again included.
 
 #include "tutti/base/error.hpp"
+#include "tutti/base/stopwatch.hpp"
+#include "tutti/watch/time_account.hpp"
 
 #include "support/mpi_world.hpp"
 #include "train/training_run.hpp"
@@ -114,8 +116,16 @@ class Ranks {
     if (!told.checkpoints.empty()) trainer.restore(told.checkpoints.back());
     std::optional<Flipper> flipper;
     if (flip && flip->rank == world_.rank()) whereabouts.add(flipper.emplace(trainer, *flip));
+    const Stopwatch outside;
+    TimeAccount account(world_, whereabouts);
+    const Stopwatch inside;
     try {
       trainer.run(told);
+      const double asked = inside.seconds();
+      const TimeShares accounted = account.report().ranks.at(static_cast<std::size_t>(world_.rank()));
+      EXPECT_GE(accounted.sum(), 0.999 * asked);
+      EXPECT_LE(accounted.sum(), 1.001 * outside.seconds());
+      EXPECT_GE(std::ranges::min(accounted.seconds), 0);
     } catch (const Error& error) {
       EXPECT_EQ(error.reach(), ErrorReach::all_ranks) << error.what();
       EXPECT_EQ(error.exit_status(), ExitStatus::diverged) << error.what();
@@ -227,6 +237,8 @@ std::vector<Manner> manners() {
   return {
       {"adamw", Exchange::ring, [](TrainerOptions& options) { options.optimizer.kind = "adamw"; }},
       {"lars", Exchange::exact, [](TrainerOptions& options) { options.optimizer.kind = "lars"; }},
+      {"shares of the optimizer's state", Exchange::exact,
+       [](TrainerOptions& options) { options.exchange.shard_optimizer = true; }},
       {"several parts at once", Exchange::exact,
        [](TrainerOptions& options) {
          options.num_parts = 12;
