@@ -131,6 +131,20 @@ TEST(Check, NamesFaultsTracesAndTimesThatAStartWouldRefuse) {
   EXPECT_EQ(folder.entries(), 0U);
 }
 
+TEST(Check, NamesFilesThatCannotBeWrittenAsAStartDoes) {
+  const ScratchFolder folder;
+  const std::string path = folder.path();
+  for (const std::string option : {"--trace", "--sample-log", "--plan-cache"}) {
+    for (const std::string& file : {path, folder.file("none/file")}) {
+      const std::string words = fmt::format("{} {} --steps 1", option, file);
+      expect_doomed(check(1, words), file);
+      EXPECT_EQ(run_trainer(1, words_of(kMlp + words)).status, 73) << words;
+    }
+  }
+  EXPECT_EQ(check(2, fmt::format("--trace {0}/a --sample-log {0}/b --plan-cache {0}/c", path)).status, 0);
+  EXPECT_EQ(folder.entries(), 0U);
+}
+
 TEST(Check, NamesLimitsOfItsProcess) {
   const ScratchFolder folder;
   const ChildResult result =
@@ -153,7 +167,8 @@ TEST(Check, WarnsOfSmallAndEmptyPartsAndGoesOn) {
   EXPECT_EQ(empty.status, 0) << empty.out;
   EXPECT_THAT(empty.out,
               HasSubstr("warning: all ranks: a batch of 5 samples leaves 3 of 8 parts empty: give a larger"));
-  const ChildResult start = run_trainer(2, with(words_of(kMlp), words_of("--parts 8 --batch-size 5 --steps 1")));
+  const ChildResult start =
+      run_trainer(2, with(words_of(kMlp), words_of("--parts 8 --batch-size 5 --steps 1 --quiet")));
   EXPECT_EQ(start.status, 0);
   EXPECT_EQ(count(start.err, "warning: all ranks: a batch of 5 samples leaves 3 of 8 parts empty"), 1) << start.err;
 }

@@ -3,9 +3,8 @@
 #include "tutti/base/descriptor.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/storage/folder_lock.hpp"
-
-#include "../checkpoint_keeping.hpp"
-#include "../trace_file.hpp"
+#include "tutti/storage/line_file.hpp"
+#include "tutti/storage/whole_file.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -79,6 +78,15 @@ void judge_room(const RunConfig& config, std::int64_t checkpoint_bytes, Findings
   }
 }
 
+// Where a file is to appear as a whole.
+void refuse_unmakeable(const char* option, const std::string& path) {
+  std::error_code unseen;
+  if (fs::exists(path, unseen) && !fs::is_regular_file(path, unseen)) {
+    throw Error(ErrorSource::save, fmt::format("--{} {}: what is there is no file: give another name", option, path));
+  }
+  WholeFile{path};
+}
+
 void refuse_locked(const RunConfig& config) {
   if (fs::exists(fs::path(config.out) / "lock")) FolderLock(config.out, 0, Log(0, {}, true));
 }
@@ -125,7 +133,24 @@ Findings judge_sharing(World& world, const std::string& folder, bool saves_sever
   return gather(world, mine);
 }
 
-Findings judge_out_folder(World& world, const RunConfig& config, std::int64_t checkpoint_bytes) {
+void refuse_unwritable_files(World& world, const RunConfig& config) {
+  run_agreed(world, [&] {
+    if (world.rank() != 0) return;
+    std::error_code unseen;
+    if (!config.trace.empty()) refuse_unmakeable("trace", config.trace);
+    const fs::file_status samples = fs::status(config.sample_log, unseen);
+    if (fs::is_regular_file(samples) || fs::is_directory(samples)) {  // whoever reads a pipe would see it closed
+      LineFile{config.sample_log};
+    } else if (!config.sample_log.empty() && !fs::exists(samples)) {
+      refuse_unmakeable("sample-log", config.sample_log);
+    }
+    // One that is there may be full-grown, and others' who let it be read.
+    const bool is_there = fs::is_regular_file(config.plan_cache, unseen);
+    if (!config.plan_cache.empty() && !is_there) refuse_unmakeable("plan-cache", config.plan_cache);
+  });
+}
+
+Findings judge_out_folder(World& world, const RunConfig& config, const CheckpointSize& checkpoint) {
   Findings findings;
   const CheckpointStore store(config.out + "/checkpoints");
   std::optional<TrialFolder> trial;
@@ -138,8 +163,7 @@ Findings judge_out_folder(World& world, const RunConfig& config, std::int64_t ch
       })) {
     return findings;
   }
-  const bool several = static_cast<std::size_t>(checkpoint_bytes) > kMostBytesPerFile;
-  findings.add(judge_sharing(world, config.out, several));
+  findings.add(judge_sharing(world, config.out, checkpoint.is_split));
   findings.attempt([&] {
     run_agreed(world, [&] {
       if (world.rank() == 0) refuse_locked(config);
@@ -150,9 +174,9 @@ Findings judge_out_folder(World& world, const RunConfig& config, std::int64_t ch
       if (world.rank() == 0) refuse_old_checkpoints(config, store);
     });
   });
-  if (!config.trace.empty()) findings.attempt([&] { refuse_unwritable_trace(world, config.trace); });
+  findings.attempt([&] { refuse_unwritable_files(world, config); });
   Findings mine;
-  if (world.rank() == 0) judge_room(config, checkpoint_bytes, mine);
+  if (world.rank() == 0) judge_room(config, checkpoint.bytes, mine);
   findings.add(gather(world, mine));
   return findings;
 }
