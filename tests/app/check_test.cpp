@@ -24,7 +24,9 @@ const char* const kMlp = "--data synthetic:256x1x8x8:4 --model mlp --batch-size 
 ChildResult alone(const std::string& script) {
   return run_child({"/bin/sh", "-c", "T=$0; " + script, std::getenv("TUTTI_TRAINER")});
 }
+// Of one rank, without a launcher.
 ChildResult check(int ranks, const std::string& options) {
+  if (ranks == 1) return alone(fmt::format("exec \"$T\" check {}{}", kMlp, options));
   return run_trainer(ranks, with({"check"}, words_of(kMlp + options)));
 }
 
@@ -111,7 +113,7 @@ TEST(Check, NamesWhatIsWrongWithTheFolderOfTheRun) {
   expect_doomed(check(2, "--out " + folder.file("link")), "cannot make ");
   EXPECT_TRUE(std::filesystem::is_symlink(folder.file("link")));
   const std::string out = folder.file("run");
-  ASSERT_EQ(run_trainer(1, with(words_of(kMlp), {"--steps", "1", "--quiet", "--out", out})).status, 0);
+  ASSERT_EQ(alone(fmt::format("exec \"$T\" {}--steps 1 --quiet --out {}", kMlp, out)).status, 0);
   expect_doomed(check(2, "--out " + out), "holds checkpoints of an earlier run: add --resume to go on with it");
   const ChildResult resumed = check(2, "--resume --out " + out);
   EXPECT_EQ(resumed.status, 1) << "of one rank were its parts";
@@ -138,7 +140,7 @@ TEST(Check, NamesFilesThatCannotBeWrittenAsAStartDoes) {
     for (const std::string& file : {path, folder.file("none/file")}) {
       const std::string words = fmt::format("{} {} --steps 1", option, file);
       expect_doomed(check(1, words), file);
-      EXPECT_EQ(run_trainer(1, words_of(kMlp + words)).status, 73) << words;
+      EXPECT_EQ(alone(fmt::format("exec \"$T\" {}{}", kMlp, words)).status, 73) << words;
     }
   }
   EXPECT_EQ(check(2, fmt::format("--trace {0}/a --sample-log {0}/b --plan-cache {0}/c", path)).status, 0);
