@@ -153,6 +153,10 @@ TEST(Check, NamesLimitsOfItsProcess) {
       alone(fmt::format("ulimit -n 60; ulimit -f 128; exec \"$T\" check {} --out {}", kMlp, folder.path()));
   expect_doomed(result, "MiB, and files end at 0.");
   EXPECT_THAT(result.out, HasSubstr("warning: only 60 files may be open at once (ulimit -n)"));
+  expect_doomed(run_script(2,
+                           "ulimit -f 200000; exec \"$T\" check --threads 1 --model mlp --data "
+                           "synthetic:120000x1x32x32:4"),
+                "MiB of shared memory are wanted, and files, as which the system has it, end before that (ulimit -f)");
 }
 
 TEST(Check, NamesMemoryThatIsNotThereAndThreadsWithoutCores) {
