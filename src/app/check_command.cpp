@@ -13,6 +13,7 @@
 #include "preflight/brief.hpp"
 #include "preflight/cards.hpp"
 #include "preflight/load.hpp"
+#include "preflight/machine.hpp"
 #include "preflight/memory.hpp"
 #include "preflight/out_folder.hpp"
 #include "processors.hpp"

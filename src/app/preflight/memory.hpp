@@ -2,6 +2,7 @@
 // What memory a run will take, by arithmetic alone, against what is there. Estimates are within a quarter of what a
 // Trainer then holds.
 
+#include "tutti/checkpoint/train_state.hpp"
 #include "tutti/comm/world.hpp"
 #include "tutti/nn/network.hpp"
 #include "tutti/train/trainer.hpp"
