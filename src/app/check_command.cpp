@@ -189,7 +189,7 @@ void Check::run() {
   if (!config().out.empty()) {
     findings_.add(judge_out_folder(world_, config(), {.bytes = estimate_.checkpoint, .is_split = is_split_}));
   } else {
-    findings_.attempt([&] { refuse_unwritable_files(world_, config()); });
+    findings_.add(judge_files(world_, config()));
   }
 }
 

@@ -233,7 +233,7 @@ ExitStatus train_command(World& world, const Invocation& invocation, const StopS
     });
     if (record.watch != nullptr) record.watch->set_timeout(config.stall_timeout);
   }
-  if (!config.dry_run) refuse_unwritable_files(world, config);
+  if (!config.dry_run) refuse_or_tell(world, judge_files(world, config), log);
 
   Assembly assembly = assemble(world, config, resumed ? &resumed->state : nullptr, log);
   if (resumed) refuse_other_data(*resumed, assembly.config.data, assembly.data_digest);

@@ -143,6 +143,7 @@ TEST(Check, NamesFilesThatCannotBeWrittenAsAStartDoes) {
       EXPECT_EQ(alone(fmt::format("exec \"$T\" {}{}", kMlp, words)).status, 73) << words;
     }
   }
+  EXPECT_THAT(check(1, "--trace / --sample-log / --plan-cache /").out, HasSubstr("doomed: 3 findings"));
   EXPECT_EQ(check(2, fmt::format("--trace {0}/a --sample-log {0}/b --plan-cache {0}/c", path)).status, 0);
   EXPECT_EQ(folder.entries(), 0U);
 }

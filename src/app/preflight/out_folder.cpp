@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <system_error>
 #include <vector>
@@ -133,21 +134,28 @@ Findings judge_sharing(World& world, const std::string& folder, bool saves_sever
   return gather(world, mine);
 }
 
-void refuse_unwritable_files(World& world, const RunConfig& config) {
-  run_agreed(world, [&] {
-    if (world.rank() != 0) return;
-    std::error_code unseen;
-    if (!config.trace.empty()) refuse_unmakeable("trace", config.trace);
-    const fs::file_status samples = fs::status(config.sample_log, unseen);
-    if (fs::is_regular_file(samples) || fs::is_directory(samples)) {  // whoever reads a pipe would see it closed
-      LineFile{config.sample_log};
-    } else if (!config.sample_log.empty() && !fs::exists(samples)) {
-      refuse_unmakeable("sample-log", config.sample_log);
-    }
-    // One that is there may be full-grown, and others' who let it be read.
-    const bool is_there = fs::is_regular_file(config.plan_cache, unseen);
-    if (!config.plan_cache.empty() && !is_there) refuse_unmakeable("plan-cache", config.plan_cache);
+Findings judge_files(World& world, const RunConfig& config) {
+  Findings findings;
+  const auto attempt = [&](const std::string& path, const std::function<void()>& write) {
+    findings.attempt([&] {
+      run_agreed(world, [&] {
+        if (world.rank() == 0 && !path.empty()) write();
+      });
+    });
+  };
+  std::error_code unseen;
+  attempt(config.trace, [&] { refuse_unmakeable("trace", config.trace); });
+  attempt(config.sample_log, [&] {
+    const fs::file_status log = fs::status(config.sample_log, unseen);
+    if (!fs::exists(log)) refuse_unmakeable("sample-log", config.sample_log);
+    // Whoever reads a pipe would see it closed.
+    if (fs::is_regular_file(log) || fs::is_directory(log)) LineFile{config.sample_log};
   });
+  attempt(config.plan_cache, [&] {
+    // One that is there may be full-grown, and others' who let it be read.
+    if (!fs::is_regular_file(config.plan_cache, unseen)) refuse_unmakeable("plan-cache", config.plan_cache);
+  });
+  return findings;
 }
 
 Findings judge_out_folder(World& world, const RunConfig& config, const CheckpointSize& checkpoint) {
@@ -174,7 +182,7 @@ Findings judge_out_folder(World& world, const RunConfig& config, const Checkpoin
       if (world.rank() == 0) refuse_old_checkpoints(config, store);
     });
   });
-  findings.attempt([&] { refuse_unwritable_files(world, config); });
+  findings.add(judge_files(world, config));
   Findings mine;
   if (world.rank() == 0) judge_room(config, checkpoint.bytes, mine);
   findings.add(gather(world, mine));

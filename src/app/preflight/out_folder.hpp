@@ -19,9 +19,8 @@ void refuse_old_checkpoints(const RunConfig& config, const CheckpointStore& stor
 // Whether rank 0 can write there, and all ranks see it; a run that saves in several files needs that. Leaves nothing
 // behind. Collective.
 Findings judge_sharing(World& world, const std::string& folder, bool saves_several_files);
-// Throws a save error on all ranks where rank 0 cannot write what --trace, --sample-log or --plan-cache name. Leaves
-// nothing behind. Collective.
-void refuse_unwritable_files(World& world, const RunConfig& config);
+// Whether rank 0 can write what --trace, --sample-log and --plan-cache name. Leaves nothing behind. Collective.
+Findings judge_files(World& world, const RunConfig& config);
 
 struct CheckpointSize {
   std::int64_t bytes = 0;
