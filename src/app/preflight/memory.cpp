@@ -86,6 +86,7 @@ std::vector<SharedMemory> share_pools(World& world, const std::vector<MemoryPool
   std::string mine = fmt::format("{} {}", world.host(), wanted);
   for (const MemoryPool& pool : pools) mine += " " + pool.name;
   std::vector<SharedMemory> shared;
+  shared.reserve(pools.size());
   for (const MemoryPool& pool : pools) shared.push_back({.ranks = 0, .left = pool.left});
   for (const std::string& theirs : all_gather_text(world, mine)) {
     std::istringstream words(theirs);
