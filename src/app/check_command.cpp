@@ -7,29 +7,32 @@
 
 #include "assemble.hpp"
 #include "checkpoint_choice.hpp"
+#include "checkpoint_keeping.hpp"
 #include "cuda_loader.hpp"
 #include "option_table.hpp"
 #include "preflight/brief.hpp"
 #include "preflight/cards.hpp"
 #include "preflight/load.hpp"
+#include "preflight/machine.hpp"
 #include "preflight/memory.hpp"
 #include "preflight/out_folder.hpp"
 #include "processors.hpp"
 #include "program.hpp"
 #include "resolve_options.hpp"
 #include "several.hpp"
-#include "trace_file.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <set>
 #include <span>
 #include <sstream>
 #include <string>
+#include <vector>
 
 namespace tutti {
 namespace {
@@ -63,6 +66,7 @@ class Check {
   Machine machine_;
   std::optional<LoadedCheckpoint> resumed_;
   MemoryEstimate estimate_;  // zeros: something stood in the way
+  bool is_split_ = false;    // of several files is each checkpoint
   std::int64_t most_memory_ = 0;
 };
 
@@ -105,32 +109,35 @@ void Check::look_at_gpus(const ChosenProcessor& processor) {
 
 void Check::look_at_memory(const ChosenProcessor& processor) {
   const bool on_gpu = processor.is_gpu();
+  const std::size_t state_bytes = most_state_bytes(*assembly_.network);
+  const auto share = file_share(world_, state_bytes);
+  is_split_ = state_bytes > kMostBytesPerFile && world_.local_size() < world_.size();
   estimate_ = estimate_memory({.network = *assembly_.network,
                                .options = assembly_.options,
                                .config = config(),
                                .rank = world_.rank(),
                                .ranks = world_.size(),
-                               .test_samples = assembly_.data.test ? assembly_.data.test->info().samples : 0});
+                               .test_samples = assembly_.data.test ? assembly_.data.test->info().samples : 0,
+                               .share = config().out.empty() ? std::nullopt : share});
   const std::int64_t of_host = on_gpu ? estimate_.copies : estimate_.together();
-  MemoryAtHand memory{.host = world_.host(),
-                      .local_ranks = world_.local_size(),
-                      .host_bytes = sum_over_host(world_, hosts_, of_host),
-                      .available = machine_.memory_available(),
-                      .group_left = machine_.group_limits().memory_left,
-                      .device_bytes = estimate_.network};
+  std::vector<MemoryPool> pools = machine_.group_limits().memory;
+  pools.push_back({"host", machine_.memory_available().value_or(std::numeric_limits<std::int64_t>::max())});
+  most_memory_ = std::ranges::min(pools, {}, &MemoryPool::left).left;
+  MemoryAtHand memory{
+      .host = world_.host(), .of_groups = share_pools(world_, pools, of_host), .device_bytes = estimate_.network};
+  memory.of_host = memory.of_groups.back();
+  memory.of_groups.pop_back();
   findings_.attempt([&] {
     run_agreed(world_, [&] {
       if (on_gpu) memory.device_free = load_cuda_libraries().cuda.free_bytes(processor.device);
     });
   });
-  most_memory_ = memory.available.value_or(0);
-  if (memory.group_left) most_memory_ = std::min(most_memory_, *memory.group_left);
   Findings mine = judge_memory(memory);
   mine.add(judge_limits(process_limits(), {.local_ranks = world_.local_size(),
                                            .on_gpu = on_gpu,
                                            .has_fast_network = machine_.has_fast_network(),
                                            .memory_bytes = of_host,
-                                           .file_bytes = config().out.empty() ? 0 : estimate_.checkpoint}));
+                                           .file_bytes = estimate_.file}));
   findings_.add(gather(world_, mine));
 }
 
@@ -180,9 +187,9 @@ void Check::run() {
     findings_.attempt([&] { run_agreed(world_, [&] { choose_communicator(world_, config(), processor, true); }); });
   }
   if (!config().out.empty()) {
-    findings_.add(judge_out_folder(world_, config(), estimate_.checkpoint));
-  } else if (!config().trace.empty()) {
-    findings_.attempt([&] { refuse_unwritable_trace(world_, config().trace); });
+    findings_.add(judge_out_folder(world_, config(), {.bytes = estimate_.checkpoint, .is_split = is_split_}));
+  } else {
+    findings_.add(judge_files(world_, config()));
   }
 }
 

@@ -29,6 +29,10 @@ std::string record_of(const SaveReport& report, double stall_seconds) {
 
 }  // namespace
 
+std::size_t most_state_bytes(const Network& network) {
+  return 3 * network.layout().block_bytes() + (std::size_t{1} << 20);
+}
+
 std::optional<FileShare> file_share(World& world, std::size_t state_bytes, std::size_t most_bytes_per_file) {
   const std::uint8_t leads = world.local_rank() == 0 ? 1 : 0;
   int leaders = 0;

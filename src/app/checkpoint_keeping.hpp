@@ -4,6 +4,7 @@
 #include "tutti/base/log.hpp"
 #include "tutti/checkpoint/checkpoint_writer.hpp"
 #include "tutti/comm/world.hpp"
+#include "tutti/nn/network.hpp"
 
 #include "run_config.hpp"
 #include "run_control.hpp"
@@ -20,6 +21,8 @@ namespace tutti {
 // States above this many bytes are saved in several files, by one rank of each of several hosts.
 inline constexpr std::size_t kMostBytesPerFile = std::size_t{2} << 30;
 
+// Generous: parameters, their two moments at most, and the texts.
+std::size_t most_state_bytes(const Network& network);
 // What this rank saves of states of so many bytes; most ranks, nothing. Collective.
 std::optional<FileShare> file_share(World& world, std::size_t state_bytes,
                                     std::size_t most_bytes_per_file = kMostBytesPerFile);

@@ -2,6 +2,7 @@
 
 #include "tutti/backend/backend.hpp"
 #include "tutti/base/error.hpp"
+#include "tutti/base/utf8.hpp"
 #include "tutti/base/version.hpp"
 #include "tutti/comm/world.hpp"
 #include "tutti/storage/array_file.hpp"
@@ -256,6 +257,16 @@ void add_run_options(CLI::App& app, const std::vector<RunOption>& options, const
   }
 }
 
+// They go into records, which are JSON, and into checkpoints.
+void refuse_other_than_utf8(const std::vector<std::string>& words) {
+  for (const std::string& word : words) {
+    if (is_utf8(word)) continue;
+    std::string shown;
+    for (const char c : word) shown += c < ' ' || c > '~' ? fmt::format("\\x{:02x}", c & 0xFF) : std::string(1, c);
+    throw Error(ErrorSource::usage, fmt::format("'{}' is no UTF-8: give the file or folder another name", shown));
+  }
+}
+
 std::string version_text() {
   return fmt::format("tutti {}\n{}\n{}\nHDF5 {}", version(), cpu_library_version(), mpi_library_version(),
                      array_library_version());
@@ -272,6 +283,7 @@ Invocation& print(Invocation& invocation, std::string text) {
 Invocation parse_command_line(int argc, const char* const* argv) {
   Invocation invocation;
   invocation.words.assign(argv, argv + argc);
+  refuse_other_than_utf8(invocation.words);
   const auto [entry, words] = command_of(argc, argv);
   if (entry == nullptr) return print(invocation, list_of_commands());
   invocation.command = entry->command;

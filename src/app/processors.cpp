@@ -44,10 +44,11 @@ std::unique_ptr<Communicator> make_ring(World& world, const ChosenProcessor& pro
   if (!started_by_launcher()) {
     throw Error(ErrorSource::usage, "--comm mpi wants a launcher: mpirun -np 4 ./trainer");
   }
-  // Staged values lie in memory for fast copies, which the ranks do not share.
-  const SumAlgorithm algorithm = processor.is_gpu() ? SumAlgorithm::ring : SumAlgorithm::automatic;
+  // Staged values lie in memory for fast copies, which the ranks do not share. All ranks add alike, in equal pieces.
+  const bool staged = !world.agree(!processor.is_gpu());
+  const SumAlgorithm algorithm = staged ? SumAlgorithm::ring : SumAlgorithm::automatic;
   auto ring = make_mpi_ring_communicator(world, {.helper_thread = spare_core, .algorithm = algorithm});
-  return processor.is_gpu() ? make_staged_communicator(*processor.backend, std::move(ring)) : std::move(ring);
+  return staged ? make_staged_communicator(*processor.backend, std::move(ring)) : std::move(ring);
 }
 
 }  // namespace

@@ -143,6 +143,7 @@ int run_guarded(World& world, const EndRecord& record, const std::function<ExitS
 }
 
 int run_program(int argc, const char* const* argv) {
+  std::signal(SIGXFSZ, SIG_IGN);  // what writes beyond ulimit -f is told so instead
   Invocation invocation;
   std::optional<Error> mistake;
   try {

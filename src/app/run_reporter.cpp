@@ -3,6 +3,8 @@
 #include "tutti/base/error.hpp"
 #include "tutti/train/epoch_line.hpp"
 
+#include "several.hpp"
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include <unistd.h>
@@ -54,9 +56,9 @@ void RunReporter::record_line(const std::string& json) {
 
 void RunReporter::start(const std::string& run_record) { record_line(run_record); }
 
-void RunReporter::finish() {
+void RunReporter::finish(std::int64_t skipped_steps) {
   if (bar_) bar_->clear();
-  if (skipped_steps_ > 0) log_.note(fmt::format("{} steps were left out (--on-nonfinite skip)", skipped_steps_));
+  if (skipped_steps > 0) log_.note(several(skipped_steps, "step") + " left out (--on-nonfinite skip)");
   if (keeping_ != nullptr) keeping_->checkpoints.finish([this](const std::string& json) { record_line(json); });
 }
 
@@ -86,9 +88,9 @@ void RunReporter::on_note(const std::string& text) {
 void RunReporter::on_skipped(const SkippedReport& report) {
   constexpr std::int64_t kMostNotes = 10;
   record(report);
-  if (++skipped_steps_ > kMostNotes) return;
+  if (report.in_all > kMostNotes) return;
   on_note(fmt::format("{}: the step is left out{}", report.finding,
-                      skipped_steps_ == kMostNotes ? "; more such steps will only be counted" : ""));
+                      report.in_all == kMostNotes ? "; more such steps will only be counted" : ""));
 }
 
 void RunReporter::on_stretch(const StretchReport& report) { record(report); }

@@ -36,7 +36,7 @@ class RunReporter : public RunObserver {
   // The first record of the run.
   void start(const std::string& run_record);
   // After the last step. Throws on all ranks when the last state could not be saved. Collective.
-  void finish();
+  void finish(std::int64_t skipped_steps);
 
   BoundaryWish at_boundary(std::int64_t step) override;
   void on_samples(const SampleReport& report) override;
@@ -68,7 +68,6 @@ class RunReporter : public RunObserver {
   std::optional<ProgressBar> bar_;
   std::vector<EpochEnd> epochs_;
   std::set<std::string> troubles_;  // told already
-  std::int64_t skipped_steps_ = 0;
 };
 
 }  // namespace tutti

@@ -123,12 +123,6 @@ class Writer {
 
 }  // namespace
 
-void refuse_unwritable_trace(World& world, const std::string& path) {
-  run_agreed(world, [&] {
-    if (world.rank() == 0) WholeFile{path};
-  });
-}
-
 TraceFile::TraceFile(World& world, Whereabouts& whereabouts, std::string path)
     : world_(world),
       whereabouts_(whereabouts),

@@ -23,9 +23,6 @@
 
 namespace tutti {
 
-// Throws a save error on all ranks where rank 0 cannot write there. Collective.
-void refuse_unwritable_trace(World& world, const std::string& path);
-
 class TraceFile : public PlaceListener {
  public:
   // Both borrowed; begins here. Collective.

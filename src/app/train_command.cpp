@@ -63,11 +63,6 @@ void tell_end(const Trainer& trainer, std::uint64_t digest, const RunConfig& con
   }
 }
 
-// Generous: parameters, their two moments at most, and the texts.
-std::size_t most_state_bytes(const Network& network) {
-  return 3 * network.layout().block_bytes() + (std::size_t{1} << 20);
-}
-
 RunLimits limits_of(const Assembly& assembly) {
   return {.save_every = parse_checkpoint_every(assembly.config.checkpoint_every).seconds,
           .time_limit = parse_time_limit(assembly.config.time_limit),
@@ -193,7 +188,7 @@ std::string TrainRun::train(const Invocation& invocation) {
     }
   }
   const std::uint64_t digest = trainer_->weights_digest();
-  reporter->finish();
+  reporter->finish(trainer_->skipped_steps());
   if (trace) trace->write(reporter->epochs(), log_);
   if (end == RunEnd::stopped) {
     return fmt::format("stopped by {} with {} of {} steps done and saved; --resume goes on from there",
@@ -231,7 +226,6 @@ ExitStatus train_command(World& world, const Invocation& invocation, const StopS
     record.folder = config.out;
     if (record.watch != nullptr) leave_note_in(config.out, *record.watch);
   }
-  if (!config.trace.empty()) refuse_unwritable_trace(world, config.trace);
   if (config.resume) resumed = find_checkpoint(world, config, log);
   if (resumed) {
     run_agreed(world, [&] {
@@ -239,6 +233,7 @@ ExitStatus train_command(World& world, const Invocation& invocation, const StopS
     });
     if (record.watch != nullptr) record.watch->set_timeout(config.stall_timeout);
   }
+  if (!config.dry_run) refuse_or_tell(world, judge_files(world, config), log);
 
   Assembly assembly = assemble(world, config, resumed ? &resumed->state : nullptr, log);
   if (resumed) refuse_other_data(*resumed, assembly.config.data, assembly.data_digest);

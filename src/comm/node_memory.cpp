@@ -98,7 +98,12 @@ NodeMemory NodeMemory::create(std::size_t bytes) {
   made.name_ = name;
   if (::flock(file.get(), LOCK_EX) != 0) refuse("lock", name, errno);
   require_space(file.get(), bytes);
-  if (::ftruncate(file.get(), static_cast<off_t>(mapped_bytes(bytes))) != 0) refuse("size", name, errno);
+  if (::ftruncate(file.get(), static_cast<off_t>(mapped_bytes(bytes))) != 0) {
+    if (errno != EFBIG) refuse("size", name, errno);
+    throw Error(ErrorSource::io, fmt::format("{:.1f} MiB of shared memory are wanted, and files, as which the system "
+                                             "has it, end before that (ulimit -f): raise that limit",
+                                             static_cast<double>(bytes) / 0x1p20));
+  }
   // Without this a page that finds no space would end the process by a signal when it is first touched.
   if (const int status = set_aside(file.get(), mapped_bytes(bytes)); status != 0) {
     throw Error(ErrorSource::io, fmt::format("cannot set aside {:.1f} MiB in /dev/shm: {}; {}",

@@ -47,7 +47,8 @@ class FiniteCheck {
 
   explicit FiniteCheck(FiniteCheckRequest request);
 
-  // Gradients [0, final_elements) of this rank's total are final, and not yet given away. Asynchronous.
+  // Gradients [0, final_elements) of this rank's total are final, and those not looked at not yet given away: one
+  // search. Asynchronous.
   void look(Stream& stream, std::int64_t final_elements);
   // After all of them: how many losses were not finite, i64 [1] each, and the step's batches. Collective. Asynchronous.
   void pass_on(Stream& stream, const std::vector<Tensor>& bad_losses, std::span<const Batch> batches);

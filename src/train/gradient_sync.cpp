@@ -16,9 +16,13 @@ GradientSync::~GradientSync() {
   if (next_ != 0) communicator_.abandon();
 }
 
-void GradientSync::ready(std::int64_t final_elements, Stream& stream) {
+bool GradientSync::is_due(std::int64_t final_elements) const {
   const auto& ends = ownership_.bucket_ends();
-  for (; next_ < ends.size() && ends[next_] <= final_elements; ++next_) start(next_, stream);
+  return next_ < ends.size() && ends[next_] <= final_elements;
+}
+
+void GradientSync::ready(std::int64_t final_elements, Stream& stream) {
+  for (; is_due(final_elements); ++next_) start(next_, stream);
   communicator_.progress();
 }
 

@@ -22,6 +22,8 @@ class GradientSync {
   GradientSync(const GradientSync&) = delete;
   GradientSync& operator=(const GradientSync&) = delete;
 
+  // Whether ready() would give any away.
+  bool is_due(std::int64_t final_elements) const;
   // Gradients [0, final_elements) of the rank's total are final. Collective, in the same order. Asynchronous.
   void ready(std::int64_t final_elements, Stream& stream);
   // What this rank owns of the gradients now holds the sum over all ranks, for work that follows on the stream.

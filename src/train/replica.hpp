@@ -105,7 +105,7 @@ class Replica {
   std::uint64_t sum_of_owned(const std::vector<DigestedTensor>& pieces);
   GradientTotal& total() { return exact_ ? static_cast<GradientTotal&>(*exact_) : float_total_; }
   void ready(std::int64_t final_elements) {
-    finite_check_.look(*stream_, final_elements);
+    if (sync_.is_due(final_elements)) finite_check_.look(*stream_, final_elements);
     sync_.ready(final_elements, *stream_);
   }
   // What is to become of a step: gradients stand, or are to be made once more, or it changes nothing.

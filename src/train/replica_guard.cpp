@@ -24,6 +24,7 @@ std::optional<DivergenceReport> ReplicaGuard::look(std::int64_t step) {
   const auto found = compare();
   if (!found) {
     proven_ = step;
+    suspects_.clear();
     if (kept_) kept_->keep();
     return std::nullopt;
   }

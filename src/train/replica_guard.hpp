@@ -45,7 +45,7 @@ class ReplicaGuard {
   static constexpr int kMostInARow = 3;
 
   std::optional<Divergence> compare();
-  // How often, with this one, the same tensor differed on the same ranks in a row.
+  // How often, with this one, the same tensor differed on the same ranks, and no proof came between.
   int times_in_a_row(const Divergence& found);
 
   Replica& replica_;

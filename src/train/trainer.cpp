@@ -126,7 +126,7 @@ StepTimes Trainer::Run::timed_step() {
 void Trainer::Run::advance(const StepRequest& done) {
   replica_.deal();
   skipped_ = replica_.finite_check().take_skipped();
-  if (skipped_) ++progress_.skipped_steps;
+  if (skipped_) skipped_->in_all = ++progress_.skipped_steps;
   ++progress_.step;
   ++progress_.step_in_epoch;
   progress_.learning_rate = done.learning_rate;
@@ -148,9 +148,8 @@ RunEnd Trainer::Run::run(RunObserver& observer) {
     const bool run_ended = progress_.step == planned_steps_;
     if (epoch_ended || run_ended) finish_epoch(observer, epoch_ended);
     const BoundaryWish owed = std::exchange(owed_, BoundaryWish::go_on);
-    const BoundaryWish wish = run_ended                     ? BoundaryWish::go_on
-                              : owed != BoundaryWish::go_on ? owed
-                                                            : observer.at_boundary(progress_.step);
+    const bool asks = owed == BoundaryWish::go_on && !run_ended;
+    const BoundaryWish wish = asks ? observer.at_boundary(progress_.step) : owed;
     if (wish != BoundaryWish::go_on || checkpoint_due(epoch_ended, run_ended)) {
       if (guard_ && !has_proof() && !is_proven(observer)) {
         owed_ = wish;
@@ -344,6 +343,7 @@ RunEnd Trainer::run(RunObserver& observer) { return run_->run(observer); }
 LossSums Trainer::evaluate() { return run_->evaluate(); }
 std::int64_t Trainer::steps_done() const { return run_->progress().step; }
 std::int64_t Trainer::planned_steps() const { return run_->planned_steps(); }
+std::int64_t Trainer::skipped_steps() const { return run_->progress().skipped_steps; }
 const PartPlan& Trainer::part_plan() const { return run_->replica().dealer().plan(); }
 std::int64_t Trainer::samples_left_over() const { return run_->samples_left_over(); }
 std::uint64_t Trainer::weights_digest() { return run_->replica().weights_digest(); }

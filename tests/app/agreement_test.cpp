@@ -1,5 +1,6 @@
 #include "preflight/agreement.hpp"
 
+#include "preflight/memory.hpp"
 #include "support/mpi_world.hpp"
 
 #include <gmock/gmock.h>
@@ -28,6 +29,20 @@ TEST(Agreement, NamesTheRanksThatHaveSomethingElseAndWhat) {
 TEST(Agreement, OfProgramsIsThereWhereAllRanksStartedOneFile) {
   EXPECT_THAT(compare_programs(test_world()).all(), testing::IsEmpty());
   EXPECT_THAT(compare(test_world(), version_claims("Open MPI 4.1.4")).all(), testing::IsEmpty());
+}
+
+// As Slurm's tasks may be.
+TEST(MemoryPools, AreSharedByTheRanksOfAHostThatLieInThem) {
+  const int rank = test_world().rank();
+  const auto shared =
+      share_pools(test_world(), {{"host", 1000}, {rank < 2 ? "0:1" : "0:2", 100 + rank}}, rank * rank + 1);
+  ASSERT_EQ(shared.size(), 2U);
+  EXPECT_EQ(shared[0].ranks, 3);
+  EXPECT_EQ(shared[0].wanted, 1 + 2 + 5);
+  EXPECT_EQ(shared[0].left, 1000);
+  EXPECT_EQ(shared[1].ranks, rank < 2 ? 2 : 1);
+  EXPECT_EQ(shared[1].wanted, rank < 2 ? 1 + 2 : 5);
+  EXPECT_EQ(shared[1].left, 100 + rank);
 }
 
 TEST(Findings, OfEachRankAreGatheredWithTheirRanks) {

@@ -24,7 +24,9 @@ const char* const kMlp = "--data synthetic:256x1x8x8:4 --model mlp --batch-size 
 ChildResult alone(const std::string& script) {
   return run_child({"/bin/sh", "-c", "T=$0; " + script, std::getenv("TUTTI_TRAINER")});
 }
+// Of one rank, without a launcher.
 ChildResult check(int ranks, const std::string& options) {
+  if (ranks == 1) return alone(fmt::format("exec \"$T\" check {}{}", kMlp, options));
   return run_trainer(ranks, with({"check"}, words_of(kMlp + options)));
 }
 
@@ -111,7 +113,7 @@ TEST(Check, NamesWhatIsWrongWithTheFolderOfTheRun) {
   expect_doomed(check(2, "--out " + folder.file("link")), "cannot make ");
   EXPECT_TRUE(std::filesystem::is_symlink(folder.file("link")));
   const std::string out = folder.file("run");
-  ASSERT_EQ(run_trainer(1, with(words_of(kMlp), {"--steps", "1", "--quiet", "--out", out})).status, 0);
+  ASSERT_EQ(alone(fmt::format("exec \"$T\" {}--steps 1 --quiet --out {}", kMlp, out)).status, 0);
   expect_doomed(check(2, "--out " + out), "holds checkpoints of an earlier run: add --resume to go on with it");
   const ChildResult resumed = check(2, "--resume --out " + out);
   EXPECT_EQ(resumed.status, 1) << "of one rank were its parts";
@@ -131,12 +133,31 @@ TEST(Check, NamesFaultsTracesAndTimesThatAStartWouldRefuse) {
   EXPECT_EQ(folder.entries(), 0U);
 }
 
+TEST(Check, NamesFilesThatCannotBeWrittenAsAStartDoes) {
+  const ScratchFolder folder;
+  const std::string path = folder.path();
+  for (const std::string option : {"--trace", "--sample-log", "--plan-cache"}) {
+    for (const std::string& file : {path, folder.file("none/file")}) {
+      const std::string words = fmt::format("{} {} --steps 1", option, file);
+      expect_doomed(check(1, words), file);
+      EXPECT_EQ(alone(fmt::format("exec \"$T\" {}{}", kMlp, words)).status, 73) << words;
+    }
+  }
+  EXPECT_THAT(check(1, "--trace / --sample-log / --plan-cache /").out, HasSubstr("doomed: 3 findings"));
+  EXPECT_EQ(check(2, fmt::format("--trace {0}/a --sample-log {0}/b --plan-cache {0}/c", path)).status, 0);
+  EXPECT_EQ(folder.entries(), 0U);
+}
+
 TEST(Check, NamesLimitsOfItsProcess) {
   const ScratchFolder folder;
   const ChildResult result =
       alone(fmt::format("ulimit -n 60; ulimit -f 128; exec \"$T\" check {} --out {}", kMlp, folder.path()));
   expect_doomed(result, "MiB, and files end at 0.");
   EXPECT_THAT(result.out, HasSubstr("warning: only 60 files may be open at once (ulimit -n)"));
+  expect_doomed(run_script(2,
+                           "ulimit -f 200000; exec \"$T\" check --threads 1 --model mlp --data "
+                           "synthetic:120000x1x32x32:4"),
+                "MiB of shared memory are wanted, and files, as which the system has it, end before that (ulimit -f)");
 }
 
 TEST(Check, NamesMemoryThatIsNotThereAndThreadsWithoutCores) {
@@ -153,7 +174,8 @@ TEST(Check, WarnsOfSmallAndEmptyPartsAndGoesOn) {
   EXPECT_EQ(empty.status, 0) << empty.out;
   EXPECT_THAT(empty.out,
               HasSubstr("warning: all ranks: a batch of 5 samples leaves 3 of 8 parts empty: give a larger"));
-  const ChildResult start = run_trainer(2, with(words_of(kMlp), words_of("--parts 8 --batch-size 5 --steps 1")));
+  const ChildResult start =
+      run_trainer(2, with(words_of(kMlp), words_of("--parts 8 --batch-size 5 --steps 1 --quiet")));
   EXPECT_EQ(start.status, 0);
   EXPECT_EQ(count(start.err, "warning: all ranks: a batch of 5 samples leaves 3 of 8 parts empty"), 1) << start.err;
 }

@@ -37,6 +37,11 @@ TEST(CommandLine, KnowsWhatTheUserChose) {
   EXPECT_EQ(invocation.given, (std::set<std::string>{"lr", "nesterov"}));
 }
 
+TEST(CommandLine, RefusesWordsThatNoRecordCouldHold) {
+  EXPECT_EQ(refusal({"--out", "caf\xE9"}), "'caf\\xe9' is no UTF-8: give the file or folder another name");
+  EXPECT_EQ(parse({"--out", "caf\xC3\xA9"}).run.out, "caf\xC3\xA9");
+}
+
 TEST(CommandLine, TellsTheBenchesApart) {
   EXPECT_EQ(parse({"bench", "allreduce", "--max-bytes", "1024"}).allreduce.max_bytes, 1024);
   const Invocation input = parse({"bench", "input", "--augment", "crop-flip", "--seconds", "0.5"});

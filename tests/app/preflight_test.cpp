@@ -56,13 +56,13 @@ class FakeHost {
   ScratchFolder folder_;
 };
 
-TEST(Machine, TellsTheTightestLimitOfAllControlGroupsAbove) {
+TEST(Machine, TellsTheLimitsOfAllControlGroupsAbove) {
   FakeHost host;
   host.write("/proc/meminfo", "MemTotal:  1000 kB\nMemAvailable:    500 kB\n");
   host.write("/proc/self/cgroup", "0::/slurm/job_1/step_0\n");
   EXPECT_EQ(host.machine().memory_available(), 500 * 1024);
   EXPECT_FALSE(host.machine().group_limits().cores);
-  EXPECT_FALSE(host.machine().group_limits().memory_left);
+  EXPECT_THAT(host.machine().group_limits().memory, IsEmpty());
   const std::string job = "/sys/fs/cgroup/slurm/job_1";
   host.write(job + "/cpu.max", "150000 100000\n");
   host.write(job + "/step_0/cpu.max", "max 100000\n");
@@ -71,19 +71,25 @@ TEST(Machine, TellsTheTightestLimitOfAllControlGroupsAbove) {
   host.write(job + "/memory.stat", "anon 5\ninactive_file 200000\n");
   host.write("/sys/fs/cgroup/slurm/memory.max", "max\n");
   EXPECT_EQ(host.machine().group_limits().cores, 1.5);
-  EXPECT_EQ(host.machine().group_limits().memory_left, 500000);
+  host.write("/sys/fs/cgroup/slurm/job_1/step_0/memory.max", "600000\n");
+  const std::vector<MemoryPool> pools = host.machine().group_limits().memory;
+  ASSERT_EQ(pools.size(), 2U);
+  EXPECT_EQ(pools[0].left, 600000);
+  EXPECT_EQ(pools[1].left, 500000);
+  EXPECT_NE(pools[0].name, pools[1].name);
 }
 
 TEST(Machine, KnowsTheFirstVersionOfControlGroups) {
   FakeHost host;
   host.write("/proc/self/cgroup", "4:memory:/docker/a\n2:cpu,cpuacct:/docker/a\n");
   host.write("/sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
-  EXPECT_FALSE(host.machine().group_limits().memory_left);
+  EXPECT_THAT(host.machine().group_limits().memory, IsEmpty());
   host.write("/sys/fs/cgroup/memory/docker/a/memory.limit_in_bytes", "4096000\n");
   host.write("/sys/fs/cgroup/memory/docker/a/memory.usage_in_bytes", "96000\n");
   host.write("/sys/fs/cgroup/cpu/docker/a/cpu.cfs_quota_us", "50000\n");
   host.write("/sys/fs/cgroup/cpu/docker/a/cpu.cfs_period_us", "100000\n");
-  EXPECT_EQ(host.machine().group_limits().memory_left, 4000000);
+  ASSERT_EQ(host.machine().group_limits().memory.size(), 1U);
+  EXPECT_EQ(host.machine().group_limits().memory[0].left, 4000000);
   EXPECT_EQ(host.machine().group_limits().cores, 0.5);
 }
 
@@ -153,14 +159,13 @@ TEST(Preflight, NamesLimitsOfTheProcessThatARunWouldMeet) {
   EXPECT_THAT(only(judge_limits({.address_space = 1 << 20}, {.on_gpu = true})), HasSubstr("ulimit -v unlimited"));
 }
 
-// Readings of one moment overlap however late a rank is; only clocks that differ do not.
 TEST(Preflight, NamesClocksThatCannotBeRightTogether) {
   const Hosts hosts{"n1", "n1", "n2", "n3"};
-  EXPECT_THAT(judge_clocks(hosts, {{10, 15}, {11, 15}, {14, 15.5}, {9.5, 15}}).all(), IsEmpty());
-  EXPECT_EQ(only(judge_clocks(hosts, {{10, 11}, {10, 11}, {14, 15}, {10, 11}})),
+  EXPECT_THAT(judge_clocks(hosts, {0, 0, 0.9, -1}).all(), IsEmpty());
+  EXPECT_EQ(only(judge_clocks(hosts, {0, 0, 3, 0})),
             "warning: the clock of n2 is 3.0 s ahead of that of n1: let both keep network time (chrony, ntp), or their "
             "logs tell another order of events");
-  EXPECT_THAT(only(judge_clocks(hosts, {{10, 11}, {10, 11}, {10, 11}, {5, 6}})), HasSubstr("n3 is 4.0 s behind"));
+  EXPECT_THAT(only(judge_clocks(hosts, {0, 0, 0, -4})), HasSubstr("n3 is 4.0 s behind"));
 }
 
 TEST(Preflight, NamesPartsThatAreEmptyOrTooSmall) {
@@ -175,18 +180,19 @@ TEST(Preflight, NamesPartsThatAreEmptyOrTooSmall) {
 
 TEST(Preflight, NamesTooLittleMemoryOfHostGroupAndGpu) {
   const std::int64_t mib = 1 << 20;
-  MemoryAtHand memory{.host = "n1", .local_ranks = 4, .host_bytes = 1000 * mib, .available = 2000 * mib};
+  MemoryAtHand memory{.host = "n1", .of_host = SharedMemory{4, 1000 * mib, 2000 * mib}};
   EXPECT_THAT(judge_memory(memory).all(), IsEmpty());
-  memory.available = 900 * mib;
+  memory.of_host->left = 900 * mib;
   EXPECT_EQ(only(judge_memory(memory)),
             "warning: n1: 4 ranks need about 1000 MiB, and the host has 900 MiB: start fewer "
             "ranks there, or give a smaller --batch-size");
-  memory.available = 700 * mib;
+  memory.of_host->left = 700 * mib;
   EXPECT_THAT(only(judge_memory(memory)), HasSubstr("doomed: n1: 4 ranks need about 1000 MiB"));
-  memory.available.reset();
-  memory.group_left = 100 * mib;
-  EXPECT_THAT(only(judge_memory(memory)), HasSubstr("their control group leaves them 100 MiB: ask for more"));
-  memory.group_left.reset();
+  memory.of_host.reset();
+  memory.of_groups = {{1, 250 * mib, 200 * mib}, {4, 1000 * mib, 300 * mib}};
+  EXPECT_THAT(only(judge_memory(memory)),
+              HasSubstr("4 ranks need about 1000 MiB, and their control group leaves them 300 MiB: ask for more"));
+  memory.of_groups.clear();
   memory.device_bytes = 300 * mib;
   memory.device_free = 100 * mib;
   EXPECT_THAT(only(judge_memory(memory)), HasSubstr("300 MiB are needed on the GPU, and 100 are free"));
@@ -235,7 +241,9 @@ TEST(MemoryEstimate, IsWithinAQuarterOfWhatATrainerHolds) {
     const auto estimate = estimate_memory({.network = network,
                                            .options = options,
                                            .config = config,
-                                           .test_samples = data.pair.test ? data.pair.test->info().samples : 0});
+                                           .test_samples = data.pair.test ? data.pair.test->info().samples : 0,
+                                           .share = FileShare{.file = 1, .files = 4}});
+    EXPECT_EQ(estimate.file, estimate.checkpoint / 4);
     const double ratio = static_cast<double>(estimate.network) / static_cast<double>(trainer.memory_bytes());
     EXPECT_GT(ratio, 0.8);
     EXPECT_LT(ratio, 1.25);

@@ -56,5 +56,16 @@ TEST(VerifiedReplicas, HealToTheRunInWhichNothingHappened) {
   }
 }
 
+TEST(VerifiedReplicas, CountNoStepThatWasLeftOutForABitThatHasBeenHealed) {
+  const ChildResult result = run_trainer(
+      3, words_of("--data synthetic:300x1x12x12:4 --model mlp --batch-size 48 --steps 7 --on-nonfinite skip "
+                  "--verify-replicas 5 --on-divergence heal --rehearse "
+                  "flip:rank=1,step=2,of=weights,tensor=dense2/weight,element=3,bit=30"));
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(count(result.err, ": the step is left out"), 2) << result.err;
+  expect_in(result.err, "; all ranks go back to step 0 and play the steps again");
+  EXPECT_EQ(count(result.err, "left out (--on-nonfinite skip)"), 0) << result.err;
+}
+
 }  // namespace
 }  // namespace tutti::test

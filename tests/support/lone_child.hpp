@@ -48,8 +48,8 @@ int outcome_in_child(const Reads& reads) {
     std::ifstream("/proc/self/statm") >> pages;
     room.rlim_cur = pages * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)) + kRoom;
     ::setrlimit(RLIMIT_AS, &room);
-    room.rlim_cur = 0;
-    ::setrlimit(RLIMIT_CORE, &room);
+    constexpr rlimit kNone{0, 0};
+    ::setrlimit(RLIMIT_CORE, &kNone);
     ::alarm(kSeconds);
     try {
       ::_exit(reads() ? read_right : read_wrong);

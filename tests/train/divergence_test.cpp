@@ -1,7 +1,9 @@
 // One bit that flips on one rank: found within the steps between two proofs, named exactly, and healed to the bits of a
-// run in which it never happened.
+// run in which it never happened. All of the time that it takes is accounted for, steps played again included.
 
 #include "tutti/base/error.hpp"
+#include "tutti/base/stopwatch.hpp"
+#include "tutti/watch/time_account.hpp"
 
 #include "support/mpi_world.hpp"
 #include "train/training_run.hpp"
@@ -10,10 +12,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -28,6 +33,7 @@ struct Flip {
   std::int64_t step = 0;  // at its end; of gradients, before its update
   BitFlip bit{};
   int times = 1;
+  std::int64_t apart = 0;  // steps between them; 0: all at the same, played again
 };
 
 class Flipper final : public PlaceListener {
@@ -38,6 +44,7 @@ class Flipper final : public PlaceListener {
     if (place.phase == Phase::data) done_ = false;
     if (place.step != flip_.step || place.phase != phase || flip_.times == 0 || std::exchange(done_, true)) return;
     --flip_.times;
+    flip_.step += flip_.apart;
     trainer_.flip(flip_.bit);
   }
 
@@ -103,13 +110,22 @@ class Ranks {
                      .communicator = *communicator,
                      .network = network_,
                      .train = *data_.pair.train,
+                     .test = data_.pair.test.get(),
                      .whereabouts = &whereabouts},
                     options, {});
     if (!told.checkpoints.empty()) trainer.restore(told.checkpoints.back());
     std::optional<Flipper> flipper;
     if (flip && flip->rank == world_.rank()) whereabouts.add(flipper.emplace(trainer, *flip));
+    const Stopwatch outside;
+    TimeAccount account(world_, whereabouts);
+    const Stopwatch inside;
     try {
       trainer.run(told);
+      const double asked = inside.seconds();
+      const TimeShares accounted = account.report().ranks.at(static_cast<std::size_t>(world_.rank()));
+      EXPECT_GE(accounted.sum(), 0.999 * asked);
+      EXPECT_LE(accounted.sum(), 1.001 * outside.seconds());
+      EXPECT_GE(std::ranges::min(accounted.seconds), 0);
     } catch (const Error& error) {
       EXPECT_EQ(error.reach(), ErrorReach::all_ranks) << error.what();
       EXPECT_EQ(error.exit_status(), ExitStatus::diverged) << error.what();
@@ -211,6 +227,62 @@ TEST(Divergence, IsFoundNamedAndHealedWhereverABitFlips) {
   }
 }
 
+struct Manner {
+  const char* name;
+  Exchange exchange;
+  std::function<void(TrainerOptions&)> choose;
+};
+
+std::vector<Manner> manners() {
+  return {
+      {"adamw", Exchange::ring, [](TrainerOptions& options) { options.optimizer.kind = "adamw"; }},
+      {"lars", Exchange::exact, [](TrainerOptions& options) { options.optimizer.kind = "lars"; }},
+      {"shares of the optimizer's state", Exchange::exact,
+       [](TrainerOptions& options) { options.exchange.shard_optimizer = true; }},
+      {"several parts at once", Exchange::exact,
+       [](TrainerOptions& options) {
+         options.num_parts = 12;
+         options.side_by_side = 3;
+       }},
+      {"part-map auto", Exchange::exact,  // the first look at it is played again
+       [](TrainerOptions& options) {
+         options.num_parts = 12;
+         options.part_map.measured = true;
+         options.after_part = [](double) {
+           if (test_world().rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(3));
+         };
+       }},
+      {"best checkpoints", Exchange::ring,
+       [](TrainerOptions& options) {
+         options.checkpoint_at_best = true;
+         options.learning_rate.base = 0.02;
+       }},
+  };
+}
+
+// Once on the way to the end of the first epoch, and once at that of the second.
+TEST(Divergence, IsHealedInEveryMannerOfTraining) {
+  Ranks ranks(test_world());
+  for (const Manner& manner : manners()) {
+    SCOPED_TRACE(manner.name);
+    TrainerOptions options = options_for(manner.exchange, 10);
+    manner.choose(options);
+    Told healed;
+    ranks.run(healed, options,
+              Flip{.rank = 1, .step = 6, .bit = {"weights", "head/weight", 4, 27}, .times = 2, .apart = 8});
+    options.safeguards = {};
+    Told plain;
+    ranks.run(plain, options);
+    expect_as_unbroken(healed, plain);
+    EXPECT_EQ(healed.divergences.size(), 2U);
+    ASSERT_EQ(healed.checkpoints.size(), plain.checkpoints.size());
+    EXPECT_EQ(healed.checkpoints.empty(), !options.checkpoint_at_best);
+    for (std::size_t i = 0; i < plain.checkpoints.size(); ++i) {
+      EXPECT_EQ(healed.checkpoints[i].progress.best, plain.checkpoints[i].progress.best);
+    }
+  }
+}
+
 TEST(Divergence, EndsTheRunOnAllRanksBeforeAnythingOfItIsKept) {
   Ranks ranks(test_world());
   Told told;
@@ -246,6 +318,15 @@ TEST(Divergence, OfTheSameTensorAndRankThreeTimesInARowEndsARunThatHeals) {
             std::string::npos)
       << told.error;
   EXPECT_EQ(told.divergences.size(), 3U);
+}
+
+TEST(Divergence, OfTheSameTensorAndRankIsHealedHoweverOftenWhereProofsComeBetween) {
+  Ranks ranks(test_world());
+  Told told;
+  ranks.run(told, options_for(Exchange::ring, 1),
+            Flip{.rank = 2, .step = 2, .bit = {"weights", "block1.norm/scale", 0, 4}, .times = 5, .apart = 3});
+  expect_as_unbroken(told, unbroken(ranks, Exchange::ring));
+  EXPECT_EQ(told.divergences.size(), 5U);
 }
 
 TEST(Divergence, OfTwoRanksNamesBothAndHeals) {

@@ -4,12 +4,14 @@
 #include "tutti/data/part_plan.hpp"
 #include "tutti/nn/parameter_arena.hpp"
 
+#include "support/scratch_folder.hpp"
 #include "train/course.hpp"
 
 #include <cmath>
 #include <cstdint>
 #include <limits>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 namespace tutti {
@@ -216,6 +218,28 @@ TEST(FiniteCheck, LeavesAStateAsIfTheStepHadNotBeen) {
     }
     EXPECT_EQ(lines_of(texts[0], "epoch"), lines_of(others[0], "epoch"));
   }
+}
+
+TEST(FiniteCheck, CountsTheStepsLeftOutInTheFileFromWhichARunGoesOn) {
+  const SpoiltData data;
+  std::optional<ScratchFolder> folder;
+  if (test_world().rank() == 0) folder.emplace();
+  const std::string path = broadcast_text(test_world(), folder ? folder->path() : "", 0);
+  Course course = spoilt_course(small_resnet(), {});
+  course.ranks = 2;
+  course.options.optimizer = {.kind = "adamw", .weight_decay = 1e-2};  // goes by the count
+  course.options.safeguards.on_not_finite = OnNotFinite::skip;
+  const std::string unbroken = heard({course}, data.pair)[0];
+  std::string broken;
+  course.to = path;
+  for (const std::int64_t steps : {SpoiltData::kStep + 1, 9}) {
+    course.options.steps = steps;
+    broken += lines_of(heard({course}, data.pair)[0], "step ");
+    course.from = fmt::format("{}/step-{:08}.h5", path, steps);
+    if (test_world().rank() > 0) continue;
+    EXPECT_EQ(load_checkpoint(course.from).state.progress.skipped_steps, 1);
+  }
+  EXPECT_EQ(first_difference(broken, lines_of(unbroken, "step ")), "");
 }
 
 TEST(FiniteCheck, EndsARunThatLeavesOutStepAfterStep) {

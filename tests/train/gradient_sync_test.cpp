@@ -81,9 +81,12 @@ TEST_F(GradientSyncTest, CutsTheBlockIntoWholeSlicesOfTheWantedSize) {
 TEST_F(GradientSyncTest, LetsABucketGoAsSoonAsItsLastGradientIsFinal) {
   const Ownership own = owned_by_everyone(128 * sizeof(float));
   GradientSync sync(*communicator, own, gradients, nullptr);
+  EXPECT_FALSE(sync.is_due(16));
   sync.ready(16, stream);
   EXPECT_TRUE(communicator->ranges.empty());
+  EXPECT_TRUE(sync.is_due(128));
   sync.ready(128, stream);
+  EXPECT_FALSE(sync.is_due(144));
   EXPECT_EQ(communicator->ranges, (Ranges{{0, 128}}));
   sync.ready(layout.block_elements(), stream);
   EXPECT_EQ(communicator->ranges, (Ranges{{0, 128}, {128, 208}}));

@@ -74,9 +74,10 @@ struct DivergenceReport {
 // A step that has changed nothing, since a loss or gradient in it was not finite.
 struct SkippedReport {
   std::int64_t step = 0;
-  int rank = 0;         // the first that met it
-  std::string tensor;   // "conv1/weight": a weight's or a gradient's; or "loss"
-  std::string finding;  // in words
+  int rank = 0;             // the first that met it
+  std::string tensor;       // "conv1/weight": a weight's or a gradient's; or "loss"
+  std::string finding;      // in words
+  std::int64_t in_all = 1;  // such steps of the run by now
 };
 
 // What the run is to do after a step besides what its options say.

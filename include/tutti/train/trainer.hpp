@@ -135,6 +135,8 @@ class Trainer {
 
   std::int64_t steps_done() const;
   std::int64_t planned_steps() const;
+  // Of those done, the ones that have changed nothing.
+  std::int64_t skipped_steps() const;
   // Of the step to come.
   const PartPlan& part_plan() const;
   // After whole epochs: samples dealt so far but given to no step (rollover and discard).

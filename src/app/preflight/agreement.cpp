@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <sstream>
@@ -45,6 +46,33 @@ std::vector<Claim> file_claims(std::string (*text_of)(const std::string& path), 
   return claims;
 }
 
+std::string lines_of(const std::vector<Claim>& claims) {
+  std::string lines;
+  for (const Claim& claim : claims) lines += claim.value + "\n";
+  return lines;
+}
+
+Findings differences(const std::vector<Claim>& claims, const std::vector<std::string>& lines_by_rank) {
+  std::vector<std::istringstream> lines(lines_by_rank.begin(), lines_by_rank.end());
+  Findings findings;
+  for (const Claim& claim : claims) {
+    std::map<std::string, std::vector<int>> ranks_by_value;
+    std::string expected;
+    for (std::size_t rank = 0; rank < lines.size(); ++rank) {
+      std::string value;
+      std::getline(lines[rank], value);
+      if (rank == 0) expected = value;
+      if (value != expected) ranks_by_value[value].push_back(static_cast<int>(rank));
+    }
+    for (const auto& [value, ranks] : ranks_by_value) {
+      findings.doom(ErrorSource::input,
+                    fmt::format("{} {} another {} than rank 0, {} against {}: {}", ranks_text(ranks),
+                                ranks.size() == 1 ? "has" : "have", claim.what, value, expected, claim.remedy));
+    }
+  }
+  return findings;
+}
+
 }  // namespace
 
 std::vector<Claim> option_claims(RunConfig config) {
@@ -74,39 +102,28 @@ std::vector<Claim> version_claims(const std::string& description) {
 }
 
 Findings compare(World& world, const std::vector<Claim>& claims) {
-  std::string mine;
-  for (const Claim& claim : claims) mine += claim.value + "\n";
-  const auto all = all_gather_text(world, mine);
-  std::vector<std::istringstream> lines(all.begin(), all.end());
-  Findings findings;
-  for (const Claim& claim : claims) {
-    std::map<std::string, std::vector<int>> ranks_by_value;
-    std::string expected;
-    for (std::size_t rank = 0; rank < lines.size(); ++rank) {
-      std::string value;
-      std::getline(lines[rank], value);
-      if (rank == 0) expected = value;
-      if (value != expected) ranks_by_value[value].push_back(static_cast<int>(rank));
-    }
-    for (const auto& [value, ranks] : ranks_by_value) {
-      findings.doom(ErrorSource::input,
-                    fmt::format("{} {} another {} than rank 0, {} against {}: {}", ranks_text(ranks),
-                                ranks.size() == 1 ? "has" : "have", claim.what, value, expected, claim.remedy));
-    }
-  }
-  return findings;
+  return differences(claims, all_gather_text(world, lines_of(claims)));
 }
 
 Findings compare_programs(World& world) {
-  const bool on_one_host = world.local_size() == world.size();
   std::error_code absent;
   const bool all_have_cuda = world.agree(std::filesystem::exists(cuda_library_path(), absent));
-  if (on_one_host && compare(world, file_claims(place_of, all_have_cuda)).all().empty()) return {};
+  const std::vector<Claim> places = file_claims(place_of, all_have_cuda);
+  const auto all_places = all_gather_text(world, world.host() + "\n" + lines_of(places));
+  const auto first_with = [&](std::size_t rank) {
+    return static_cast<std::size_t>(std::ranges::find(all_places, all_places[rank]) - all_places.begin());
+  };
+  if (std::ranges::count(all_places, all_places.front()) == world.size()) return {};
+  const auto rank = static_cast<std::size_t>(world.rank());
   Findings findings;
   findings.attempt([&] {
-    std::vector<Claim> claims;
-    run_agreed(world, [&] { claims = file_claims(content_of, all_have_cuda); });
-    findings.add(compare(world, claims));
+    std::string mine;
+    run_agreed(world, [&] {
+      if (first_with(rank) == rank) mine = lines_of(file_claims(content_of, all_have_cuda));
+    });
+    auto contents = all_gather_text(world, mine);
+    for (std::size_t other = 0; other < contents.size(); ++other) contents[other] = contents[first_with(other)];
+    findings.add(differences(places, contents));
   });
   return findings;
 }

@@ -27,7 +27,8 @@ std::vector<Claim> version_claims(const std::string& description);
 // Every claim in which some rank differs from rank 0; all ranks make the same claims. Collective.
 Findings compare(World& world, const std::vector<Claim>& claims);
 
-// The files of the program and its libraries, which are read only where they are not one and the same. Collective.
+// The files of the program and its libraries, which are read only where they are not one and the same, and by one rank
+// of those on a host that have the same ones. Collective.
 Findings compare_programs(World& world);
 
 }  // namespace tutti

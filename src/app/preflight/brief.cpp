@@ -18,7 +18,7 @@ Findings preflight_in_brief(World& world, const RunConfig& config) {
   Findings findings = compare(world, claims);
   findings.add(compare_programs(world));
   if (world.local_size() < world.size()) {
-    findings.add(judge_clocks(all_gather_text(world, world.host()), read_clocks(world)));
+    findings.add(judge_clocks(all_gather_text(world, world.host()), seconds_ahead(world)));
   }
   findings.add(gather(world, judge_limits(process_limits(), {.local_ranks = world.local_size()})));
   return findings;
@@ -28,7 +28,7 @@ void refuse_or_tell(World& world, const Findings& findings, const Log& log) {
   if (findings.all().empty()) return;  // on all ranks alike
   const Hosts hosts = all_gather_text(world, world.host());
   for (const Finding& finding : findings.all()) {
-    if (finding.severity == Severity::warning) log.note("warning: " + line_of(finding, hosts));
+    if (finding.severity == Severity::warning && world.rank() == 0) log.warn(line_of(finding, hosts));
   }
   const std::size_t doomed = findings.count(Severity::doomed);
   if (doomed == 0) return;

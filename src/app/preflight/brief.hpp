@@ -13,7 +13,7 @@ namespace tutti {
 
 // What can be found out before anything is opened. Collective.
 Findings preflight_in_brief(World& world, const RunConfig& config);
-// Notes the warnings; throws the first of what dooms the run, on all ranks. Collective.
+// Warns, also where quiet is asked for; throws the first of what dooms the run, on all ranks. Collective.
 void refuse_or_tell(World& world, const Findings& findings, const Log& log);
 
 }  // namespace tutti

@@ -1,12 +1,15 @@
 #include "load.hpp"
 
 #include "tutti/base/error.hpp"
+#include "tutti/watch/rank_clocks.hpp"
 
 #include <fmt/format.h>
 #include <sys/resource.h>
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
+#include <cstdlib>
 #include <set>
 
 namespace tutti {
@@ -17,10 +20,6 @@ constexpr std::int64_t kFewLockedBytes = std::int64_t{64} << 20;
 constexpr double kClockSeconds = 1;
 // Of a part with batch norm.
 constexpr std::int64_t kFewSamples = 16;
-
-double clock_seconds() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
 
 }  // namespace
 
@@ -112,27 +111,28 @@ Findings judge_limits(const ProcessLimits& limits, const LimitedNeeds& needs) {
   return findings;
 }
 
-Findings judge_clocks(const Hosts& hosts, const std::vector<TimeOfDay>& readings) {
+Findings judge_clocks(const Hosts& hosts, const std::vector<double>& ahead) {
   Findings findings;
   std::set<std::string> told{hosts.front()};
   for (std::size_t rank = 1; rank < hosts.size(); ++rank) {
-    const double ahead = readings[rank].before - readings[0].after;
-    const double behind = readings[0].before - readings[rank].after;
-    if (std::max(ahead, behind) <= kClockSeconds || !told.insert(hosts[rank]).second) continue;
+    if (std::abs(ahead[rank]) <= kClockSeconds || !told.insert(hosts[rank]).second) continue;
     findings.warn(
-        fmt::format("the clock of {} is {:.1f} s {} that of {}: let both keep network time (chrony, ntp), or "
-                    "their logs tell another order of events",
-                    hosts[rank], std::max(ahead, behind), ahead > behind ? "ahead of" : "behind", hosts.front()));
+        fmt::format("the clock of {} is {:.1f} s {} that of {}: let both keep network time (chrony, ntp), or their "
+                    "logs tell another order of events",
+                    hosts[rank], std::abs(ahead[rank]), ahead[rank] > 0 ? "ahead of" : "behind", hosts.front()));
   }
   return findings;
 }
 
-std::vector<TimeOfDay> read_clocks(World& world) {
-  const auto before = all_gather_figures(world, {clock_seconds()});
-  const auto after = all_gather_figures(world, {clock_seconds()});
-  std::vector<TimeOfDay> readings;
-  for (std::size_t rank = 0; rank < before.size(); ++rank) readings.push_back({before[rank][0], after[rank][0]});
-  return readings;
+std::vector<double> seconds_ahead(World& world) {
+  const ClockReading mine = read_clock(
+      world, [] { return std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count(); });
+  const auto least = static_cast<double>(std::max<std::int64_t>(0, std::abs(mine.offset_ns) - mine.error_ns));
+  std::vector<double> ahead;
+  for (const auto& figures : all_gather_figures(world, {std::copysign(least, mine.offset_ns) / 1e9})) {
+    ahead.push_back(figures.front());
+  }
+  return ahead;
 }
 
 Findings judge_parts(const RunConfig& config, bool has_batch_norm) {

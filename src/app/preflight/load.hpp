@@ -46,15 +46,10 @@ struct LimitedNeeds {
 };
 Findings judge_limits(const ProcessLimits& limits, const LimitedNeeds& needs);
 
-// Seconds of one rank's clock before and after a moment that all ranks share.
-struct TimeOfDay {
-  double before = 0;
-  double after = 0;
-};
-// Names hosts whose clock cannot be within a second of that of rank 0's host.
-Findings judge_clocks(const Hosts& hosts, const std::vector<TimeOfDay>& readings);
-// Collective.
-std::vector<TimeOfDay> read_clocks(World& world);
+// Names hosts whose clock is a second or more from that of rank 0's host.
+Findings judge_clocks(const Hosts& hosts, const std::vector<double>& ahead);
+// Of each rank's clock, how much it is ahead of rank 0's at least; negative, behind. Collective.
+std::vector<double> seconds_ahead(World& world);
 
 // Parts that are empty or too small for their statistics.
 Findings judge_parts(const RunConfig& config, bool has_batch_norm);

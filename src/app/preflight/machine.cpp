@@ -1,6 +1,7 @@
 #include "machine.hpp"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <charconv>
@@ -34,22 +35,29 @@ std::optional<std::int64_t> number_after(const fs::path& file, std::string_view 
   return std::nullopt;
 }
 
-template <class Number>
-void tighten(std::optional<Number>& limit, Number other) {
-  limit = std::min(limit.value_or(other), other);
-}
-
 // Without one, the first version writes about as many bytes as there are.
 constexpr std::int64_t kNoLimit = std::int64_t{1} << 60;
 
-void tighten_memory(GroupLimits& limits, std::optional<std::int64_t> most, std::optional<std::int64_t> used,
-                    std::optional<std::int64_t> reclaimable) {
-  if (most && *most < kNoLimit) tighten(limits.memory_left, *most - used.value_or(0) + reclaimable.value_or(0));
+struct MemoryFiles {
+  const char* most;
+  const char* used;
+  const char* reclaimable;  // the word in memory.stat
+};
+
+void add_pool(GroupLimits& limits, const fs::path& folder, const MemoryFiles& files) {
+  const auto most = number_in(folder / files.most);
+  struct stat status {};
+  if (!most || *most >= kNoLimit || ::stat(folder.c_str(), &status) != 0) return;
+  const std::int64_t used = number_in(folder / files.used).value_or(0);
+  const std::int64_t reclaimable = number_after(folder / "memory.stat", files.reclaimable).value_or(0);
+  // Containers see groups of their own by the same path.
+  limits.memory.push_back({fmt::format("{}:{}", status.st_dev, status.st_ino), *most - used + reclaimable});
 }
 
 void tighten_cores(GroupLimits& limits, std::optional<std::int64_t> quota, std::optional<std::int64_t> period) {
   if (quota && period && *quota > 0 && *period > 0) {
-    tighten(limits.cores, static_cast<double>(*quota) / static_cast<double>(*period));
+    const double cores = static_cast<double>(*quota) / static_cast<double>(*period);
+    limits.cores = std::min(limits.cores.value_or(cores), cores);
   }
 }
 
@@ -92,15 +100,13 @@ GroupLimits Machine::group_limits() const {
     const auto controls = [&](const char* name) { return controllers.find(name) != std::string::npos; };
     if (controllers == ",,") {
       for_each_above(mounted, group, [&](const fs::path& folder) {
-        tighten_memory(limits, number_in(folder / "memory.max"), number_in(folder / "memory.current"),
-                       number_after(folder / "memory.stat", "inactive_file"));
+        add_pool(limits, folder, {"memory.max", "memory.current", "inactive_file"});
         tighten_cores(limits, folder / "cpu.max");
       });
     }
     if (controls(",memory,")) {
       for_each_above(mounted + "/memory", group, [&](const fs::path& folder) {
-        tighten_memory(limits, number_in(folder / "memory.limit_in_bytes"), number_in(folder / "memory.usage_in_bytes"),
-                       number_after(folder / "memory.stat", "total_inactive_file"));
+        add_pool(limits, folder, {"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"});
       });
     }
     if (controls(",cpu,")) {

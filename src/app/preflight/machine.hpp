@@ -4,13 +4,21 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace tutti {
 
-// What a control group leaves this process; empty: it sets no limit.
+// Memory that processes share.
+struct MemoryPool {
+  std::string name;       // the same for those of one host that share it
+  std::int64_t left = 0;  // bytes, what the system can take back at once counted as free
+};
+
+// What this process's control group and those above it leave it; empty: they set no limit.
 struct GroupLimits {
-  std::optional<double> cores{};
-  std::optional<std::int64_t> memory_left{};  // bytes, what the system can take back at once counted as free
+  std::optional<double> cores{};  // of the tightest
+  std::vector<MemoryPool> memory{};
 };
 
 class Machine {
@@ -20,7 +28,6 @@ class Machine {
 
   // Bytes that can be had without swapping; empty where nobody says.
   std::optional<std::int64_t> memory_available() const;
-  // Of this process's control group and all above it, the tightest.
   GroupLimits group_limits() const;
   bool has_nvidia_card() const;
   bool has_nvidia_driver() const;

@@ -6,6 +6,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
+#include <set>
+#include <sstream>
 #include <string>
 
 namespace tutti {
@@ -74,30 +77,48 @@ MemoryEstimate estimate_memory(const EstimateRequest& request) {
   estimate.copies = 2 * block + (options.steps_ahead + 1) * batch;
   const bool heals = options.safeguards.on_divergence == OnDivergence::heal && request.ranks > 1;
   if (options.safeguards.verify_every_steps > 0 && heals) estimate.network += block + state;
-  // The state beside training, and the file made of it.
-  if (!request.config.out.empty() && request.rank == 0) estimate.copies += 2 * estimate.checkpoint;
+  if (request.share) estimate.file = estimate.checkpoint / request.share->files;
+  estimate.copies += 2 * estimate.file;  // the state beside training, and the file made of it
   return estimate;
+}
+
+std::vector<SharedMemory> share_pools(World& world, const std::vector<MemoryPool>& pools, std::int64_t wanted) {
+  std::string mine = fmt::format("{} {}", world.host(), wanted);
+  for (const MemoryPool& pool : pools) mine += " " + pool.name;
+  std::vector<SharedMemory> shared;
+  shared.reserve(pools.size());
+  for (const MemoryPool& pool : pools) shared.push_back({.ranks = 0, .left = pool.left});
+  for (const std::string& theirs : all_gather_text(world, mine)) {
+    std::istringstream words(theirs);
+    std::string host;
+    std::int64_t bytes = 0;
+    words >> host >> bytes;
+    if (host != world.host()) continue;
+    const std::set<std::string> names{std::istream_iterator<std::string>(words), {}};
+    for (std::size_t i = 0; i < pools.size(); ++i) {
+      if (!names.contains(pools[i].name)) continue;
+      ++shared[i].ranks;
+      shared[i].wanted += bytes;
+    }
+  }
+  return shared;
 }
 
 Findings judge_memory(const MemoryAtHand& memory) {
   Findings findings;
-  const auto told = [&](const char* whose) {
-    return fmt::format("{}: {} rank{} need{} about {:.0f} MiB", memory.host, memory.local_ranks,
-                       memory.local_ranks == 1 ? "" : "s", memory.local_ranks == 1 ? "s" : "",
-                       static_cast<double>(memory.host_bytes) / kMebi) +
-           whose;
+  const auto judge_shared = [&](const SharedMemory& shared, const char* whose, const char* remedy) {
+    judge(shared.wanted, shared.left,
+          fmt::format("{}: {} rank{} need{} about {:.0f} MiB, and {} {:.0f} MiB: {}, or give a smaller --batch-size",
+                      memory.host, shared.ranks, shared.ranks == 1 ? "" : "s", shared.ranks == 1 ? "s" : "",
+                      static_cast<double>(shared.wanted) / kMebi, whose, static_cast<double>(shared.left) / kMebi,
+                      remedy),
+          findings);
   };
-  if (memory.available) {
-    judge(memory.host_bytes, *memory.available,
-          fmt::format("{}{:.0f} MiB: start fewer ranks there, or give a smaller --batch-size",
-                      told(", and the host has "), static_cast<double>(*memory.available) / kMebi),
-          findings);
-  }
-  if (memory.group_left) {
-    judge(memory.host_bytes, *memory.group_left,
-          fmt::format("{}{:.0f} MiB: ask for more (Slurm's --mem, docker --memory), or give a smaller --batch-size",
-                      told(", and their control group leaves them "), static_cast<double>(*memory.group_left) / kMebi),
-          findings);
+  if (memory.of_host) judge_shared(*memory.of_host, "the host has", "start fewer ranks there");
+  const auto to_spare = [](const SharedMemory& shared) { return shared.left - shared.wanted; };
+  if (const auto tightest = std::ranges::min_element(memory.of_groups, {}, to_spare);
+      tightest != memory.of_groups.end()) {
+    judge_shared(*tightest, "their control group leaves them", "ask for more (Slurm's --mem, docker --memory)");
   }
   if (memory.device_free) {
     judge(
@@ -108,15 +129,6 @@ Findings judge_memory(const MemoryAtHand& memory) {
         findings);
   }
   return findings;
-}
-
-std::int64_t sum_over_host(World& world, const Hosts& hosts, std::int64_t mine) {
-  const auto all = all_gather_figures(world, {static_cast<double>(mine)});
-  double sum = 0;
-  for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    if (hosts[rank] == world.host()) sum += all[rank][0];
-  }
-  return static_cast<std::int64_t>(sum);
 }
 
 }  // namespace tutti

@@ -2,6 +2,7 @@
 // What memory a run will take, by arithmetic alone, against what is there. Estimates are within a quarter of what a
 // Trainer then holds.
 
+#include "tutti/checkpoint/train_state.hpp"
 #include "tutti/comm/world.hpp"
 #include "tutti/nn/network.hpp"
 #include "tutti/train/trainer.hpp"
@@ -12,6 +13,8 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <vector>
 
 namespace tutti {
 
@@ -20,6 +23,7 @@ struct MemoryEstimate {
   std::int64_t network = 0;     // as Trainer::memory_bytes(): weights, gradients, optimizer state, activations
   std::int64_t copies = 0;      // weights as layers want them, batches prepared ahead, states kept and saved
   std::int64_t checkpoint = 0;  // on disk
+  std::int64_t file = 0;        // of it, what this rank saves
 
   std::int64_t together() const { return network + copies; }
 };
@@ -31,20 +35,26 @@ struct EstimateRequest {
   int rank = 0;
   int ranks = 1;
   std::int64_t test_samples = 0;
+  std::optional<FileShare> share{};  // of every checkpoint, saved by this rank
 };
 MemoryEstimate estimate_memory(const EstimateRequest& request);
 
+// Of a pool, how many ranks share it and what they want of it together.
+struct SharedMemory {
+  int ranks = 1;
+  std::int64_t wanted = 0;
+  std::int64_t left = 0;
+};
+// Of pools that this rank has, where it wants so many bytes of each. Collective.
+std::vector<SharedMemory> share_pools(World& world, const std::vector<MemoryPool>& pools, std::int64_t wanted);
+
 struct MemoryAtHand {
   std::string host;
-  int local_ranks = 1;
-  std::int64_t host_bytes = 0;               // that the host's ranks want of its memory together
-  std::optional<std::int64_t> available{};   // on the host
-  std::optional<std::int64_t> group_left{};  // of the control group
-  std::int64_t device_bytes = 0;             // that this rank wants on its GPU
+  std::optional<SharedMemory> of_host{};
+  std::vector<SharedMemory> of_groups{};
+  std::int64_t device_bytes = 0;  // that this rank wants on its GPU
   std::optional<std::int64_t> device_free{};
 };
 Findings judge_memory(const MemoryAtHand& memory);
-// Of what the host's ranks each want of its memory, the sum. Collective.
-std::int64_t sum_over_host(World& world, const Hosts& hosts, std::int64_t mine);
 
 }  // namespace tutti

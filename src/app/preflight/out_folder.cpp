@@ -3,9 +3,8 @@
 #include "tutti/base/descriptor.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/storage/folder_lock.hpp"
-
-#include "../checkpoint_keeping.hpp"
-#include "../trace_file.hpp"
+#include "tutti/storage/line_file.hpp"
+#include "tutti/storage/whole_file.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -15,6 +14,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <system_error>
 #include <vector>
@@ -79,6 +79,15 @@ void judge_room(const RunConfig& config, std::int64_t checkpoint_bytes, Findings
   }
 }
 
+// Where a file is to appear as a whole.
+void refuse_unmakeable(const char* option, const std::string& path) {
+  std::error_code unseen;
+  if (fs::exists(path, unseen) && !fs::is_regular_file(path, unseen)) {
+    throw Error(ErrorSource::save, fmt::format("--{} {}: what is there is no file: give another name", option, path));
+  }
+  WholeFile{path};
+}
+
 void refuse_locked(const RunConfig& config) {
   if (fs::exists(fs::path(config.out) / "lock")) FolderLock(config.out, 0, Log(0, {}, true));
 }
@@ -125,7 +134,31 @@ Findings judge_sharing(World& world, const std::string& folder, bool saves_sever
   return gather(world, mine);
 }
 
-Findings judge_out_folder(World& world, const RunConfig& config, std::int64_t checkpoint_bytes) {
+Findings judge_files(World& world, const RunConfig& config) {
+  Findings findings;
+  const auto attempt = [&](const std::string& path, const std::function<void()>& write) {
+    findings.attempt([&] {
+      run_agreed(world, [&] {
+        if (world.rank() == 0 && !path.empty()) write();
+      });
+    });
+  };
+  std::error_code unseen;
+  attempt(config.trace, [&] { refuse_unmakeable("trace", config.trace); });
+  attempt(config.sample_log, [&] {
+    const fs::file_status log = fs::status(config.sample_log, unseen);
+    if (!fs::exists(log)) refuse_unmakeable("sample-log", config.sample_log);
+    // Whoever reads a pipe would see it closed.
+    if (fs::is_regular_file(log) || fs::is_directory(log)) LineFile{config.sample_log};
+  });
+  attempt(config.plan_cache, [&] {
+    // One that is there may be full-grown, and others' who let it be read.
+    if (!fs::is_regular_file(config.plan_cache, unseen)) refuse_unmakeable("plan-cache", config.plan_cache);
+  });
+  return findings;
+}
+
+Findings judge_out_folder(World& world, const RunConfig& config, const CheckpointSize& checkpoint) {
   Findings findings;
   const CheckpointStore store(config.out + "/checkpoints");
   std::optional<TrialFolder> trial;
@@ -138,8 +171,7 @@ Findings judge_out_folder(World& world, const RunConfig& config, std::int64_t ch
       })) {
     return findings;
   }
-  const bool several = static_cast<std::size_t>(checkpoint_bytes) > kMostBytesPerFile;
-  findings.add(judge_sharing(world, config.out, several));
+  findings.add(judge_sharing(world, config.out, checkpoint.is_split));
   findings.attempt([&] {
     run_agreed(world, [&] {
       if (world.rank() == 0) refuse_locked(config);
@@ -150,9 +182,9 @@ Findings judge_out_folder(World& world, const RunConfig& config, std::int64_t ch
       if (world.rank() == 0) refuse_old_checkpoints(config, store);
     });
   });
-  if (!config.trace.empty()) findings.attempt([&] { refuse_unwritable_trace(world, config.trace); });
+  findings.add(judge_files(world, config));
   Findings mine;
-  if (world.rank() == 0) judge_room(config, checkpoint_bytes, mine);
+  if (world.rank() == 0) judge_room(config, checkpoint.bytes, mine);
   findings.add(gather(world, mine));
   return findings;
 }

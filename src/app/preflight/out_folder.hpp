@@ -1,5 +1,5 @@
 #pragma once
-// Whether --out will take what a run keeps there.
+// Whether --out, and the files that options name, will take what a run keeps there.
 
 #include "tutti/checkpoint/checkpoint_store.hpp"
 #include "tutti/comm/world.hpp"
@@ -19,8 +19,15 @@ void refuse_old_checkpoints(const RunConfig& config, const CheckpointStore& stor
 // Whether rank 0 can write there, and all ranks see it; a run that saves in several files needs that. Leaves nothing
 // behind. Collective.
 Findings judge_sharing(World& world, const std::string& folder, bool saves_several_files);
-// Everything about config.out, and a trace that may lie there, as a run would find it. What this makes is removed
-// again. Collective.
-Findings judge_out_folder(World& world, const RunConfig& config, std::int64_t checkpoint_bytes);
+// Whether rank 0 can write what --trace, --sample-log and --plan-cache name. Leaves nothing behind. Collective.
+Findings judge_files(World& world, const RunConfig& config);
+
+struct CheckpointSize {
+  std::int64_t bytes = 0;
+  bool is_split = false;  // into several files, made on several hosts
+};
+// Everything about config.out, and files that may lie there, as a run would find it. What this makes is removed again.
+// Collective.
+Findings judge_out_folder(World& world, const RunConfig& config, const CheckpointSize& checkpoint);
 
 }  // namespace tutti

@@ -1,0 +1,59 @@
+// trainer check on hosts that share neither a program nor a folder: pretend ones (tools/cluster/hosts).
+
+#include "support/child_process.hpp"
+#include "support/scratch_folder.hpp"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+namespace tutti::test {
+namespace {
+
+using testing::HasSubstr;
+
+class TwoHosts {
+ public:
+  TwoHosts() { EXPECT_EQ(run({"up", "2"}).status, 0); }
+  TwoHosts(const TwoHosts&) = delete;
+  TwoHosts& operator=(const TwoHosts&) = delete;
+  ~TwoHosts() { run({"down"}); }
+
+  // Even ranks are on the first. The script finds the program in $0.
+  ChildResult run_ranks(int ranks, const std::string& script) {
+    return run({"mpi", std::to_string(ranks), "sh", "-c", script, std::getenv("TUTTI_TRAINER")});
+  }
+
+ private:
+  static ChildResult run(std::vector<std::string> words) {
+    words.insert(words.begin(), std::getenv("TUTTI_HOSTS_SCRIPT"));
+    return run_child(words, {{"TUTTI_HOSTS", "check"}, {"TUTTI_HOSTS_NETWORK", "10.79.8"}});
+  }
+};
+
+TEST(CheckBetweenHosts, NamesAnotherProgramAndAFolderThatIsNotShared) {
+  const ScratchFolder folder;
+  const ScratchFolder out;
+  const std::string other = folder.file("trainer");
+  std::filesystem::copy_file(std::getenv("TUTTI_TRAINER"), other);
+  std::ofstream(other, std::ios::app) << '.';
+  TwoHosts hosts;
+  const ChildResult result = hosts.run_ranks(
+      4, fmt::format("export LD_LIBRARY_PATH=$(dirname $0) W='check --model mlp --threads 1 --batch-size 64 --data "
+                     "synthetic:256x1x8x8:4 --out {0}'; [ $(hostname) = check1 ] && exec $0 $W; exec unshare --mount "
+                     "sh -c 'mount -t tmpfs none {0} && exec {1} $W'",
+                     out.path(), other));
+  EXPECT_EQ(result.status, 1) << result.out << result.err;
+  EXPECT_THAT(result.out, HasSubstr("doomed: ranks 1, 3 have another program file than rank 0, "));
+  EXPECT_THAT(result.out, HasSubstr("warning: ranks 1, 3 on check2: cannot see what rank 0 writes to --out "));
+  EXPECT_THAT(result.out, HasSubstr("\ndoomed: 1 finding; "));
+  EXPECT_EQ(out.entries(), 0U);
+}
+
+}  // namespace
+}  // namespace tutti::test
