@@ -298,6 +298,21 @@ TEST(BatchLoader, ReadsAndAllocatesNoFurtherAheadThanPlanned) {
   }
 }
 
+TEST(BatchLoader, TellsOfEveryPieceOfABatchOnItsWay) {
+  const CountingDataset data(1000);
+  for (const auto& [steps_ahead, readers] : kPreparations) {
+    std::atomic<int> told = 0;
+    LoaderPlan plan = plan_of(200, 2);
+    plan.steps_ahead = steps_ahead;
+    plan.readers = readers;
+    plan.after_piece = [&] { ++told; };
+    const auto backend = backend_in(MemorySpace::host);
+    Loading loader(data, *backend, plan);
+    loader.next();
+    EXPECT_GE(told, 2 * 4);
+  }
+}
+
 TEST(BatchLoader, EndsAtAnyMomentWithoutBeingReadToTheEnd) {
   const CountingDataset data(1000);
   LateDevice backend(1);
