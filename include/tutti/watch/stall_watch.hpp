@@ -15,7 +15,7 @@ namespace tutti {
 
 struct StallWatchOptions {
   double timeout_seconds = 300;
-  std::string interface {};  // between hosts; empty: the first one whose network all hosts share
+  std::string interface {};  // between hosts; empty: one that leads to all of them
 };
 
 // Throws a usage error for what cannot be followed on this host.
