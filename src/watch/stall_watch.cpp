@@ -184,6 +184,7 @@ void StallWatch::Watcher::follow_signals(std::int64_t now) {
   if (signal == 0) return;
   if (host_) {
     host_->own().end = RankEnd::signaled;
+    host_->report(now);
     const auto gone = host_->find_gone(now);
     if (gone && host_->is_to_tell(now)) {
       write_stderr_line(fmt::format("trainer: rank {} on {}: {}\n{}", world_->rank(), world_->host(),
