@@ -162,7 +162,7 @@ int run_program(int argc, const char* const* argv) {
     if (!mistake && keeps_checkpoints(invocation)) signals.emplace();
     std::optional<StallWatch> watch;  // likewise
     if (!mistake && is_watched(invocation.command)) watch.emplace(watched_signals(signals.has_value()));
-    if (watch && signals) watch->notice_signals([&signals] { return signals->first() == SIGTERM; });
+    if (watch && signals) watch->notice_signals([&signals] { return signals->has_come(SIGTERM); });
     const auto world = make_world();
     EndRecord record;
     record.watch = watch ? &*watch : nullptr;

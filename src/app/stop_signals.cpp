@@ -36,6 +36,7 @@ void StopSignals::listen() {
     if (is_ending_) return;
     int none = 0;
     first_.compare_exchange_strong(none, signal);
+    come_ |= std::uint64_t{1} << signal;
     if (signal == SIGINT && ++interrupts == 2) end_process_by(SIGINT);
   }
 }

@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <csignal>
+#include <cstdint>
 #include <string>
 #include <thread>
 
@@ -24,12 +25,14 @@ class StopSignals {
 
   // The one that came first; 0: none has come.
   int first() const noexcept { return first_; }
+  bool has_come(int signal) const noexcept { return (come_ >> signal & 1) != 0; }
 
  private:
   void listen();
 
   sigset_t awaited_{};
   std::atomic<int> first_ = 0;
+  std::atomic<std::uint64_t> come_ = 0;  // a bit for each
   std::atomic<bool> is_ending_ = false;
   std::thread listener_;
 };

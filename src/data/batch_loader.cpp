@@ -184,6 +184,7 @@ void BatchLoader::Pipeline::write_piece(BatchWriter& writer, const Slot& slot, c
                             {.slot = slot.number,
                              .samples = slot.step.batches[piece.part].samples,
                              .rows = {.samples = samples, .epoch = slot.step.epoch, .first_row = piece.first_row}});
+  plan_.after_piece();
 }
 
 void BatchLoader::Pipeline::seek(std::int64_t epoch, std::int64_t step) {

@@ -187,6 +187,7 @@ void PartContext::run_forward(Stream& stream, const Tensor& images) {
                                {.input = values_of(layer.from),
                                 .residual = takes_residual(layer.spec) ? values_of(layer.residual_from) : nullptr,
                                 .output = address(current_->blocks(i).output)});
+    layer_done_();
   }
 }
 
@@ -223,6 +224,7 @@ void PartContext::run_backward(Stream& stream, std::size_t layer, const Tensor& 
                .residual_gradient = blocks.residual_gradient ? address(*blocks.residual_gradient) : nullptr,
                .gradients = gradients,
                .sample_share = sample_share});
+  layer_done_();
 }
 
 }  // namespace tutti

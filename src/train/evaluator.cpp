@@ -51,7 +51,6 @@ void Evaluator::play(Player& player) {
     const Batch batch = desk.reader->read(player.stream, first, std::min(kChunk, samples_ - first));
     player.context.forward(player.stream, batch.images, LayerMode::evaluation);
     player.context.loss(player.stream, batch.labels, 0, sums);
-    if (player.number == 0) team_.whereabouts().sign();
   }
   player.stream.synchronize();
 }

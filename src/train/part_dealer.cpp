@@ -20,18 +20,20 @@ double median(std::vector<double> values) {
 
 }  // namespace
 
-PartDealer::PartDealer(Backend& backend, Communicator& communicator, const PartMapOptions& options, int num_parts)
+PartDealer::PartDealer(Backend& backend, Communicator& communicator, Whereabouts& whereabouts,
+                       const TrainerOptions& options)
     : backend_(backend),
       communicator_(communicator),
-      plan_(PartPlan::chosen(options.parts_by_rank, num_parts, communicator.size())),
-      looks_(options.measured && communicator.size() > 1) {
+      whereabouts_(whereabouts),
+      plan_(PartPlan::chosen(options.part_map.parts_by_rank, options.num_parts, communicator.size())),
+      looks_(options.part_map.measured && communicator.size() > 1) {
   if (!looks_) return;
   exchanged_ = communicator.allocate(static_cast<std::size_t>(plan_.num_ranks()) * sizeof(double));
   constexpr int kWantedPerRank = 4;
-  if (num_parts < kWantedPerRank * plan_.num_ranks()) {
+  if (options.num_parts < kWantedPerRank * plan_.num_ranks()) {
     notes_.push_back(
         fmt::format("--part-map auto deals {} parts to {} ranks only roughly: {} parts or more serve it better",
-                    num_parts, plan_.num_ranks(), kWantedPerRank * plan_.num_ranks()));
+                    options.num_parts, plan_.num_ranks(), kWantedPerRank * plan_.num_ranks()));
   }
 }
 
@@ -61,11 +63,13 @@ SecondsPerPart PartDealer::of_all_ranks(Stream& stream, double mine) {
   SecondsPerPart seconds(static_cast<std::size_t>(communicator_.size()), mine);
   const Tensor host{seconds.data(), by_rank, ElementType::f64, MemorySpace::host};
   backend_.copy(stream, exchanged, host);
-  pass_on_rows(communicator_, exchanged, stream);
-  communicator_.finish(stream);
-  backend_.copy(stream, host, exchanged);
-  stream.synchronize();
-  return seconds;
+  return whereabouts_.meet([&] {
+    pass_on_rows(communicator_, exchanged, stream);
+    communicator_.finish(stream);
+    backend_.copy(stream, host, exchanged);
+    stream.synchronize();
+    return std::move(seconds);
+  });
 }
 
 }  // namespace tutti

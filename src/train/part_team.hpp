@@ -86,7 +86,7 @@ class PartTeam {
   // As if these were the gradients of the rank's only part.
   void take(const Tensor& gradients, const Ready& ready);
 
-  // Told of what the first player does.
+  // Told of what the first player does, and of signs of progress of all.
   Whereabouts& whereabouts() { return whereabouts_; }
   // Of all players together. Waits.
   LossSums sums();

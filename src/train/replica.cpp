@@ -28,7 +28,7 @@ std::unique_ptr<ExactSum> make_exact_sum(const TrainerParts& parts, const Traine
                                     options.num_parts);
 }
 
-LoaderPlan loader_plan(const TrainerOptions& options, IndexRange parts) {
+LoaderPlan loader_plan(const TrainerOptions& options, IndexRange parts, Whereabouts& whereabouts) {
   return {.batch_size = options.batch_size,
           .num_parts = options.num_parts,
           .parts = parts,
@@ -36,7 +36,8 @@ LoaderPlan loader_plan(const TrainerOptions& options, IndexRange parts) {
           .order = {.shuffle = options.shuffle, .seed = options.seed},
           .steps_ahead = options.steps_ahead,
           .readers = options.readers,
-          .recipe = options.recipe};
+          .recipe = options.recipe,
+          .after_piece = [&whereabouts] { whereabouts.sign(); }};
 }
 
 // What a bit that flipped has made infinite must not reach all ranks' weights, or no proof finds the rank.
@@ -60,8 +61,8 @@ Replica::Replica(const TrainerParts& parts, const TrainerOptions& options, Where
       timeline_(backend_, *stream_, whereabouts_),
       arena_(parts.network.layout(), backend_, communicator_.allocate(parts.network.layout().block_bytes())),
       weights_(parts.network, backend_, arena_.weights()),
-      dealer_(backend_, communicator_, options.part_map, options.num_parts),
-      loader_(parts.train, backend_, loader_plan(options, dealer_.parts())),
+      dealer_(backend_, communicator_, whereabouts_, options),
+      loader_(parts.train, backend_, loader_plan(options, dealer_.parts(), whereabouts_)),
       team_({.network = parts.network,
              .weights = weights_,
              .backend = backend_,
@@ -218,7 +219,8 @@ void Replica::add_to(TrainState& state, const std::optional<FileShare>& share) {
   ArrayDeal deal = deal_arrays(share, layout, *optimizer_);
   state.parameters = arrays_of(backend_, *stream_, arena_.weights(), deal.take(layout.trained()), "");
   state.statistics = arrays_of(backend_, *stream_, arena_.weights(), deal.take(layout.statistics()), "");
-  state.optimizer = gather_state(optimizer_parts(), *stream_, *optimizer_, deal);
+  const auto gather = [&] { return gather_state(optimizer_parts(), *stream_, *optimizer_, deal); };
+  state.optimizer = passes_on_weights() ? whereabouts_.meet(gather) : gather();
   if (exact_ && share && share->file == 0) state.exchange = exact_->state();
 }
 
@@ -266,7 +268,8 @@ std::uint64_t Replica::optimizer_digest() {
 std::uint64_t Replica::sum_of_owned(const std::vector<DigestedTensor>& pieces) {
   const auto digests = digests_of(backend_, *stream_, pieces);
   const std::uint64_t sum = std::accumulate(digests.begin(), digests.end(), std::uint64_t{0});
-  return passes_on_weights() ? sum_over_ranks(backend_, communicator_, *stream_, sum) : sum;
+  if (!passes_on_weights()) return sum;
+  return whereabouts_.meet([&] { return sum_over_ranks(backend_, communicator_, *stream_, sum); });
 }
 
 std::vector<ReplicatedTensor> Replica::replicated() const {

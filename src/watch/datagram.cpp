@@ -14,7 +14,7 @@ struct Head {
   std::int32_t sender = 0;
   std::uint32_t states = 0;
 };
-static_assert(sizeof(Head) == 24 && sizeof(Head) + kMostStates * sizeof(RankState) < 60'000);
+static_assert(sizeof(Head) == 24 && sizeof(Head) + kMostStates * sizeof(RankState) <= kMostDatagram);
 
 bool means_something(const RankState& state) {
   return state.phase <= Phase::ending && state.end <= RankEnd::signaled && state.activity <= Activity::gone &&

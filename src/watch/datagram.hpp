@@ -32,7 +32,8 @@ struct Datagram {
   std::vector<RankState> states{};
 };
 
-constexpr std::size_t kMostStates = 1000;  // in one datagram: less than 60 KB
+constexpr std::size_t kMostStates = 24;      // in one datagram, which stays below
+constexpr std::size_t kMostDatagram = 1400;  // bytes, so that no usual network cuts it up
 
 // In as many datagrams as it takes.
 std::vector<std::vector<std::byte>> pack(const Datagram& datagram, std::uint64_t nonce);

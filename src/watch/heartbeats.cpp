@@ -3,8 +3,6 @@
 #include "tutti/base/error.hpp"
 #include "tutti/base/uninterrupted.hpp"
 
-#include "interfaces.hpp"
-
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -14,9 +12,13 @@
 #include <cstring>
 #include <random>
 #include <span>
+#include <utility>
 
 namespace tutti {
 namespace {
+
+// The watch's thread has more to do than to read.
+constexpr int kMostAtOnce = 100;
 
 sockaddr_in address_of(std::uint32_t host, std::uint16_t port) {
   sockaddr_in address{};
@@ -37,25 +39,30 @@ std::uint16_t bind_anywhere(int socket, std::uint32_t host) {
   return ntohs(address.sin_port);
 }
 
+// Empty: there is none through which this host would hear the others.
+std::optional<Interface> interface_of(World& world, const Roster& roster, const std::string& wanted) {
+  std::vector<Interface> own;
+  run_agreed(world, [&] { own = chosen_interfaces(wanted); });
+  const auto texts = all_gather_text(world, text_of(own));
+  if (!wanted.empty()) return own.front();
+  std::vector<std::vector<Interface>> hosts;
+  for (const HostRanks& host : roster.hosts) {
+    hosts.push_back(interfaces_of(texts[static_cast<std::size_t>(host.ranks.front())]));
+  }
+  const std::size_t own_host = roster.host_of_rank[static_cast<std::size_t>(world.rank())];
+  const auto shared = shared_interface(hosts, own_host);
+  return shared ? shared : routed_interface(own, hosts[own_host == 0 ? 1 : 0]);
+}
+
 }  // namespace
 
 Heartbeats::Heartbeats(World& world, const Roster& roster, const std::string& interface)
-    : description_("no network that they share"), nonce_(std::random_device{}()) {
+    : Heartbeats(world, interface_of(world, roster, interface)) {}
+
+Heartbeats::Heartbeats(World& world, const std::optional<Interface>& chosen)
+    : description_("no network that leads to all of them"), nonce_(std::random_device{}()) {
   nonce_ = nonce_ << 32 | std::random_device{}();
   world.broadcast(std::as_writable_bytes(std::span(&nonce_, 1)), 0);
-  std::vector<Interface> own;
-  run_agreed(world, [&] { own = chosen_interfaces(interface); });
-  const auto texts = all_gather_text(world, text_of(own));
-  std::optional<Interface> chosen;
-  if (!interface.empty()) {
-    chosen = own.front();
-  } else {
-    std::vector<std::vector<Interface>> hosts;
-    for (const HostRanks& host : roster.hosts) {
-      hosts.push_back(interfaces_of(texts[static_cast<std::size_t>(host.ranks.front())]));
-    }
-    chosen = shared_interface(hosts, roster.host_of_rank[static_cast<std::size_t>(world.rank())]);
-  }
   Address mine;
   if (chosen) {
     description_ = fmt::format("{} ({})", chosen->name, address_text(chosen->address));
@@ -76,15 +83,22 @@ void Heartbeats::send(const Datagram& datagram, int rank) const {
   }
 }
 
-std::optional<Datagram> Heartbeats::receive() const {
-  if (!socket_) return std::nullopt;
-  std::array<std::byte, 65536> bytes;
-  while (true) {
-    const ssize_t length = uninterrupted([&] { return ::recv(socket_.get(), bytes.data(), bytes.size(), 0); });
-    if (length < 0) return std::nullopt;
+std::vector<Datagram> Heartbeats::receive() const {
+  std::vector<Datagram> received;
+  std::array<std::byte, kMostDatagram + 1> bytes;  // what is longer is none of ours
+  for (int i = 0; socket_ && i < kMostAtOnce; ++i) {
+    sockaddr_in from{};
+    socklen_t from_length = sizeof from;
+    const ssize_t length = uninterrupted([&] {
+      return ::recvfrom(socket_.get(), bytes.data(), bytes.size(), 0, reinterpret_cast<sockaddr*>(&from), &from_length);
+    });
+    if (length < 0) break;
     auto datagram = unpack(std::span(bytes).first(static_cast<std::size_t>(length)), nonce_);
-    if (datagram && datagram->sender >= 0 && datagram->sender < std::ssize(addresses_)) return datagram;
+    if (!datagram || datagram->sender < 0 || datagram->sender >= std::ssize(addresses_)) continue;
+    const Address sender{.host = ntohl(from.sin_addr.s_addr), .port = ntohs(from.sin_port)};
+    if (sender == addresses_[static_cast<std::size_t>(datagram->sender)]) received.push_back(std::move(*datagram));
   }
+  return received;
 }
 
 }  // namespace tutti

@@ -5,6 +5,7 @@
 #include "tutti/comm/world.hpp"
 
 #include "datagram.hpp"
+#include "interfaces.hpp"
 #include "roster.hpp"
 
 #include <cstdint>
@@ -16,9 +17,11 @@ namespace tutti {
 
 class Heartbeats {
  public:
-  // Over this interface, or one that all hosts share where it is empty. Throws a usage error on all ranks where a host
-  // has none of that name. Collective.
+  // Over this interface, or where it is empty one through which the hosts reach each other. Throws a usage error on all
+  // ranks where a host has none of that name. Collective.
   Heartbeats(World& world, const Roster& roster, const std::string& interface);
+  // Over this one of this host, if any. Collective.
+  Heartbeats(World& world, const std::optional<Interface>& chosen);
 
   // -1: there is no way to other hosts.
   int descriptor() const { return socket_.get(); }
@@ -27,13 +30,14 @@ class Heartbeats {
 
   // What cannot be sent now is lost.
   void send(const Datagram& datagram, int rank) const;
-  // The next one that has come; without waiting. Empty: there is none.
-  std::optional<Datagram> receive() const;
+  // What has come from this job's ranks, without waiting; after a flood not all of it.
+  std::vector<Datagram> receive() const;
 
  private:
   struct Address {
     std::uint32_t host = 0;  // 0: none
     std::uint16_t port = 0;
+    friend bool operator==(const Address&, const Address&) = default;
   };
 
   std::string description_;

@@ -17,7 +17,7 @@ constexpr std::size_t kJudgesPerHost = 2;
 
 // Datagrams that come to one judge stay below some 300 a second.
 constexpr std::int64_t kReportNs = 200'000'000;
-constexpr std::int64_t kReportNsPerHost = 3'000'000;
+constexpr std::int64_t kReportNsPerDatagram = 3'000'000;
 
 constexpr double kLostSeconds = 2;     // without a report
 constexpr double kTellerSeconds = 10;  // whoever tells has ended the job by then, or is gone as well
@@ -39,7 +39,8 @@ HostWatch::HostWatch(World& world, const std::string& interface, const Log& log)
 }
 
 std::int64_t HostWatch::report_interval_ns() const {
-  return std::max(kReportNs, kReportNsPerHost * std::ssize(roster_.hosts));
+  const std::size_t datagrams = roster_.hosts.size() + roster_.host_of_rank.size() / kMostStates;
+  return std::max(kReportNs, kReportNsPerDatagram * static_cast<std::int64_t>(datagrams));
 }
 
 std::optional<Verdict> HostWatch::beat(const StallJudge::Look& look) {
@@ -95,14 +96,13 @@ Verdict HostWatch::verdict(const LateRanks& late, std::span<const RankView> rank
 }
 
 std::optional<Verdict> HostWatch::find_gone(std::int64_t now_ns) {
-  // Others go when a rank has failed.
-  if (std::ranges::any_of(page_.slots(), [](const RankSlot& slot) { return slot.end == RankEnd::failed; })) {
-    return std::nullopt;
-  }
   const RankState* const gone = reader_.find_gone(now_ns);
   if (gone == nullptr) return std::nullopt;
+  // When a rank has failed others go, and that has been told before.
+  receive(now_ns);
+  view_.take_own(reader_.states(), now_ns);
+  if (view_.has_failed()) return std::nullopt;
   const auto place = static_cast<std::size_t>(gone->rank);
-  view_.take_own(std::span(gone, 1), now_ns);
   const std::span<const RankView> ranks = view_.look(now_ns, kLostSeconds);
   LateRanks late{.lateness = Lateness::gone, .places = {place}};
   late.waiting = static_cast<int>(std::ranges::count_if(ranks, [&](const RankView& rank) {
@@ -122,16 +122,20 @@ void HostWatch::report(std::int64_t now_ns) {
   }
 }
 
+void HostWatch::tell_failure(std::int64_t now_ns) {
+  send_to_others({.kind = DatagramKind::report, .sender = world_.rank(), .states = reader_.read(now_ns)});
+}
+
 void HostWatch::receive(std::int64_t now_ns) {
   if (!beats_) return;
-  while (const auto datagram = beats_->receive()) {
-    if (datagram->kind == DatagramKind::ending) {
+  for (const Datagram& datagram : beats_->receive()) {
+    if (datagram.kind == DatagramKind::ending) {
       end_host(now_ns + static_cast<std::int64_t>(kEndSeconds * 1e9));
       continue;
     }
-    view_.take(*datagram, now_ns);
-    if (datagram->kind != DatagramKind::report) continue;
-    beats_->send({.kind = DatagramKind::heard, .sender = world_.rank()}, datagram->sender);
+    view_.take(datagram, now_ns);
+    if (datagram.kind != DatagramKind::report) continue;
+    beats_->send({.kind = DatagramKind::heard, .sender = world_.rank()}, datagram.sender);
   }
 }
 
@@ -152,11 +156,12 @@ bool HostWatch::is_to_tell(std::int64_t now_ns) {
   return head().told_ns.compare_exchange_strong(told_ns, now_ns);
 }
 
-void HostWatch::announce_end() const {
+void HostWatch::announce_end() const { send_to_others({.kind = DatagramKind::ending, .sender = world_.rank()}); }
+
+void HostWatch::send_to_others(const Datagram& datagram) const {
   if (!beats_) return;
   for (std::size_t rank = 0; rank < roster_.host_of_rank.size(); ++rank) {
-    if (roster_.host_of_rank[rank] == view_.own_host()) continue;
-    beats_->send({.kind = DatagramKind::ending, .sender = world_.rank()}, static_cast<int>(rank));
+    if (roster_.host_of_rank[rank] != view_.own_host()) beats_->send(datagram, static_cast<int>(rank));
   }
 }
 

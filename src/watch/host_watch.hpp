@@ -39,6 +39,8 @@ class HostWatch {
   std::optional<Verdict> find_gone(std::int64_t now_ns);
   // For those who judge, before this rank is gone.
   void report(std::int64_t now_ns);
+  // For all, before this rank ends the job by itself.
+  void tell_failure(std::int64_t now_ns);
   // Whether this rank is the one of its host to tell why the job ends, and to end it: nobody has, or has come to that.
   bool is_to_tell(std::int64_t now_ns);
   // To all other hosts.
@@ -51,6 +53,7 @@ class HostWatch {
 
  private:
   void receive(std::int64_t now_ns);
+  void send_to_others(const Datagram& datagram) const;
   bool is_to_judge(std::int64_t now_ns, double lost_seconds) const;
   std::int64_t report_interval_ns() const;
   std::optional<Verdict> tell(const StallFinding& finding, std::span<const RankView> ranks);

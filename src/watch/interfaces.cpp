@@ -1,5 +1,6 @@
 #include "interfaces.hpp"
 
+#include "tutti/base/descriptor.hpp"
 #include "tutti/base/error.hpp"
 
 #include <arpa/inet.h>
@@ -8,6 +9,7 @@
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <cstring>
@@ -22,6 +24,19 @@ std::uint32_t ipv4_of(const sockaddr& address) {
   sockaddr_in internet{};
   std::memcpy(&internet, &address, sizeof internet);
   return ntohl(internet.sin_addr.s_addr);
+}
+
+// Of what this host would send there, though nothing is sent; 0: it has no way.
+std::uint32_t source_towards(std::uint32_t host) {
+  const Descriptor socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(host);
+  address.sin_port = htons(9);  // any
+  auto* const generic = reinterpret_cast<sockaddr*>(&address);
+  socklen_t length = sizeof address;
+  if (!socket || ::connect(socket.get(), generic, length) != 0) return 0;
+  return ::getsockname(socket.get(), generic, &length) == 0 ? ntohl(address.sin_addr.s_addr) : 0;
 }
 
 // Null where the host has no address there.
@@ -41,7 +56,7 @@ std::vector<Interface> usable_interfaces() {
   std::vector<Interface> found;
   for (const ifaddrs* entry = first; entry != nullptr; entry = entry->ifa_next) {
     if (entry->ifa_addr == nullptr || entry->ifa_addr->sa_family != AF_INET || entry->ifa_netmask == nullptr) continue;
-    if ((entry->ifa_flags & IFF_UP) == 0 || (entry->ifa_flags & IFF_LOOPBACK) != 0) continue;
+    if ((entry->ifa_flags & IFF_UP) == 0 || ipv4_of(*entry->ifa_addr) >> 24 == IN_LOOPBACKNET) continue;
     found.push_back(
         {.name = entry->ifa_name, .address = ipv4_of(*entry->ifa_addr), .mask = ipv4_of(*entry->ifa_netmask)});
   }
@@ -87,6 +102,14 @@ std::optional<Interface> shared_interface(std::span<const std::vector<Interface>
       if (const Interface* const found = find_in(host, candidate)) addresses.insert(found->address);
     }
     if (addresses.size() == hosts.size()) return *find_in(hosts[own_host], candidate);
+  }
+  return std::nullopt;
+}
+
+std::optional<Interface> routed_interface(std::span<const Interface> own, std::span<const Interface> other) {
+  for (const Interface& there : other) {
+    const auto found = std::ranges::find(own, source_towards(there.address), &Interface::address);
+    if (found != own.end() && found->address != there.address) return *found;
   }
   return std::nullopt;
 }

@@ -1,5 +1,7 @@
 #include "job_view.hpp"
 
+#include <algorithm>
+
 namespace tutti {
 
 JobView::JobView(const Roster& roster, int own_rank, std::int64_t now_ns)
@@ -39,6 +41,10 @@ std::vector<std::string> JobView::hosts_never_heard() const {
     if (!heard_[host].ever && host != own_host_) names.push_back(roster_.hosts[host].name);
   }
   return names;
+}
+
+bool JobView::has_failed() const {
+  return std::ranges::any_of(views_, [](const RankView& rank) { return rank.state.end == RankEnd::failed; });
 }
 
 std::span<const RankView> JobView::look(std::int64_t now_ns, double lost_seconds) {

@@ -23,6 +23,8 @@ class JobView {
   // Since anything was heard of that host, or since the start.
   double silent_seconds(std::size_t host, std::int64_t now_ns) const;
   std::vector<std::string> hosts_never_heard() const;
+  // Whether any rank, on whichever host, has told of an error of its own.
+  bool has_failed() const;
   // A host that is silent for so long is lost.
   std::span<const RankView> look(std::int64_t now_ns, double lost_seconds);
 

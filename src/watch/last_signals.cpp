@@ -16,7 +16,7 @@ LastSignals::LastSignals(bool taken) {
   if (!taken) return;
   sigset_t awaited;
   sigemptyset(&awaited);
-  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) {
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGUSR1}) {
     if (!is_ignored(signal)) sigaddset(&awaited, signal);
   }
   descriptor_ = Descriptor(::signalfd(-1, &awaited, SFD_NONBLOCK | SFD_CLOEXEC));

@@ -136,7 +136,7 @@ void StallWatch::Watcher::come_to(RankEnd end) noexcept {
       // A rank that was late and went on is told of even where the job ends before the next beat.
       static_cast<void>(host_->beat({.now_ns = now_ns(), .on_time = true, .timeout_seconds = timeout_seconds_}));
       host_->own().end = end;
-      return host_->report(now_ns());
+      return end == RankEnd::failed ? host_->tell_failure(now_ns()) : host_->report(now_ns());
     }
   }
   wait_for_end();
@@ -184,6 +184,7 @@ void StallWatch::Watcher::follow_signals(std::int64_t now) {
   if (signal == 0) return;
   if (host_) {
     host_->own().end = RankEnd::signaled;
+    host_->report(now);
     const auto gone = host_->find_gone(now);
     if (gone && host_->is_to_tell(now)) {
       write_stderr_line(fmt::format("trainer: rank {} on {}: {}\n{}", world_->rank(), world_->host(),

@@ -60,6 +60,8 @@ class PageReader {
   bool acts(std::int64_t now_ns) const;
   // The first rank whose process is gone, though it has not come to an end; null: there is none.
   const RankState* find_gone(std::int64_t now_ns);
+  // As last read.
+  const std::vector<RankState>& states() const { return states_; }
 
  private:
   struct Seen {

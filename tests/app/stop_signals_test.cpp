@@ -29,6 +29,16 @@ TEST(StopSignals, TellWhichCameFirst) {
   }
 }
 
+TEST(StopSignals, HeedASecondOneToo) {
+  const StopSignals signals;
+  send_to_process(SIGUSR1);
+  EXPECT_EQ(wait_for_first(signals), SIGUSR1);
+  EXPECT_FALSE(signals.has_come(SIGTERM));
+  send_to_process(SIGTERM);
+  while (!signals.has_come(SIGTERM)) std::this_thread::yield();
+  EXPECT_EQ(signals.first(), SIGUSR1);
+}
+
 // A frame written where a kernel's stack pointer happens to be has broken the heap.
 TEST(StopSignals, NeverInterruptAThreadThatComputes) {
   const StopSignals signals;

@@ -138,6 +138,8 @@ TEST(BatchLoader, DeliversWhatTheSamplerSaysHoweverManyStepsAheadAndReaders) {
         plan.parts = {1, 2};
         plan.steps_ahead = steps_ahead;
         plan.readers = readers;
+        std::atomic<int> pieces = 0;
+        plan.after_piece = [&] { ++pieces; };
         const auto backend = backend_in(space);
         Loading loader(data, *backend, plan);
         const auto samplers = samplers_of(data, plan);
@@ -149,6 +151,7 @@ TEST(BatchLoader, DeliversWhatTheSamplerSaysHoweverManyStepsAheadAndReaders) {
             ASSERT_NO_FATAL_FAILURE(expect_step(next, samplers, plan, space));
           }
         }
+        EXPECT_GE(pieces, 9);  // three of each of the steps that all orders have
       }
     }
   }

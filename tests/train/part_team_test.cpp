@@ -77,6 +77,8 @@ class Table {
   }
 
   Backend& backend() { return *backend_; }
+  Whereabouts& whereabouts() { return whereabouts_; }
+  std::size_t layers() const { return network_.layers().size(); }
   std::int64_t elements() const { return network_.layout().block_elements(); }
   std::int32_t& first_label_of(std::size_t part) { return labels_[part][0]; }
   // The other parts are empty, but count in the global batch.
@@ -129,6 +131,18 @@ TEST(PartTeam, AddsThePartsInTheirOrderWhoeverPlaysThem) {
       EXPECT_EQ(played.sums, expected.sums);
     }
   }
+}
+
+TEST(PartTeam, ShowsASignOfProgressForEveryLayerOfEveryPlayer) {
+  Table table({2, 2, 2});
+  PartTeam team = table.team_of(2);
+  PlaceSlot slot;
+  table.whereabouts().publish_in(slot);
+  const std::uint64_t before = slot.signs;
+  table.play(team);
+  const std::size_t forwards_and_backwards = 2 * 2 * 3 * table.layers();
+  const std::size_t phases = 2 * 2 * 2;  // of the first player
+  EXPECT_EQ(slot.signs - before, forwards_and_backwards + phases);
 }
 
 TEST(PartTeam, SumIsThatOfThePartsPlayedOneByOne) {

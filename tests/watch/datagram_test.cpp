@@ -2,12 +2,16 @@
 
 #include "tutti/base/error.hpp"
 
+#include "watch/heartbeats.hpp"
 #include "watch/interfaces.hpp"
 #include "watch/job_view.hpp"
 #include "watch/ranks_at_work.hpp"
 
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 
+#include <array>
 #include <random>
 
 namespace tutti {
@@ -32,15 +36,14 @@ TEST(Datagram, ArrivesAsItWasSent) {
   EXPECT_EQ(arrived->states[2].begun, 90u);
 }
 
-TEST(Datagram, IsSplitBelowSixtyKilobytes) {
-  const auto packed = pack(report_of(2500), kNonce);
-  ASSERT_EQ(packed.size(), 3u);
+TEST(Datagram, IsSplitSoThatNoUsualNetworkCutsItUp) {
+  const auto packed = pack(report_of(250), kNonce);
   std::size_t states = 0;
   for (const auto& bytes : packed) {
-    EXPECT_LT(bytes.size(), 60'000u);
+    EXPECT_LE(bytes.size(), 1400u);
     states += unpack(bytes, kNonce)->states.size();
   }
-  EXPECT_EQ(states, 2500u);
+  EXPECT_EQ(states, 250u);
 }
 
 TEST(Datagram, OfAnotherJobSizeOrVersionIsDropped) {
@@ -105,6 +108,15 @@ TEST_F(TwoHosts, TellOnlyOfTheirOwnRanks) {
   EXPECT_EQ(ranks[3].state.begun, 90u);
 }
 
+TEST_F(TwoHosts, KnowOfAFailureOnTheOther) {
+  Datagram report = report_of(4, 1);
+  view_.take(report, 0);
+  EXPECT_FALSE(view_.has_failed());
+  report.states[3].end = RankEnd::failed;
+  view_.take(report, 0);
+  EXPECT_TRUE(view_.has_failed());
+}
+
 TEST(Interfaces, AreSharedWhenAllHostsHaveAddressesOfTheirOwnInOneNetwork) {
   constexpr std::uint32_t kMask = 0xffffff00;
   const Interface bridge{.name = "docker0", .address = 0xac110001, .mask = kMask};
@@ -119,10 +131,44 @@ TEST(Interfaces, AreSharedWhenAllHostsHaveAddressesOfTheirOwnInOneNetwork) {
   EXPECT_EQ(interfaces_of(text_of(hosts[0])).at(1).address, cable(1).address);
 }
 
+TEST(Interfaces, OfNoSharedNetworkAreThoseOfTheRouteToTheOtherHost) {
+  const std::vector<Interface> own{{.name = "other", .address = 0x0a000001, .mask = 0xffffffff},
+                                   {.name = "lo", .address = INADDR_LOOPBACK, .mask = 0xffffffff}};
+  const Interface bridge{.name = "bridge", .address = INADDR_LOOPBACK, .mask = 0xffffffff};  // this host's as well
+  const Interface there{.name = "there", .address = INADDR_LOOPBACK + 1, .mask = 0xffffffff};
+  EXPECT_FALSE(shared_interface(std::vector<std::vector<Interface>>{own, {there}}, 0));
+  EXPECT_FALSE(routed_interface(own, std::vector{bridge}));
+  const auto routed = routed_interface(own, std::vector{bridge, there});
+  ASSERT_TRUE(routed);
+  EXPECT_EQ(routed->name, "lo");
+}
+
 TEST(Interfaces, AreThoseOfThisHostOrTheOneOfThatName) {
   const auto all = chosen_interfaces("");
   for (const Interface& each : all) EXPECT_EQ(chosen_interfaces(each.name).size(), 1u);
-  for (const char* name : {"lo", "eth99"}) EXPECT_THROW(chosen_interfaces(name), Error);
+  for (const Interface& each : all) EXPECT_NE(each.address >> 24, IN_LOOPBACKNET) << each.name;
+  EXPECT_THROW(chosen_interfaces("eth99"), Error);
+}
+
+TEST(Heartbeats, AreTakenFromTheirSendersAloneAndNotAllOfAFloodAtOnce) {
+  const auto world = make_solo_world();
+  const Heartbeats beats(*world, Interface{.name = "lo", .address = INADDR_LOOPBACK});
+  const Datagram ending{.kind = DatagramKind::ending, .sender = 0};
+  beats.send(ending, 0);
+  sockaddr_in to{};
+  socklen_t to_length = sizeof to;
+  auto* const generic = reinterpret_cast<sockaddr*>(&to);
+  ASSERT_EQ(::getsockname(beats.descriptor(), generic, &to_length), 0);
+  std::array<std::byte, 100> bytes;
+  const ssize_t length = ::recv(beats.descriptor(), bytes.data(), bytes.size(), 0);
+  ASSERT_GT(length, 0);
+  const Descriptor stranger(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(::sendto(stranger.get(), bytes.data(), static_cast<std::size_t>(length), 0, generic, to_length), length);
+  EXPECT_TRUE(beats.receive().empty());
+  for (int i = 0; i < 150; ++i) beats.send(ending, 0);
+  const std::size_t first = beats.receive().size();
+  EXPECT_TRUE(first > 0 && first < 150) << first;
+  EXPECT_FALSE(beats.receive().empty());
 }
 
 }  // namespace

@@ -3,8 +3,12 @@
 #include "tutti/comm/world.hpp"
 
 #include "support/mpi_world.hpp"
+#include "train/rank_run.hpp"
 
 #include <gtest/gtest.h>
+
+#include <set>
+#include <utility>
 
 namespace tutti {
 namespace {
@@ -30,6 +34,41 @@ TEST(Meetings, AreCountedInTheWorldItsPartsAndItsSums) {
   EXPECT_EQ(meetings.done, meetings.begun);
   world.barrier();
   world.count_in(before);
+}
+
+// In which phases a rank got through meetings.
+class MetIn : public PlaceListener {
+ public:
+  void on_end(const Stay& stay) override {
+    const std::uint64_t done = test_world().meetings().done;
+    if (std::exchange(done_, done) != done) phases.insert(stay.place.phase);
+  }
+  std::set<Phase> phases;
+
+ private:
+  std::uint64_t done_ = test_world().meetings().done;
+};
+
+TEST(Meetings, OfARunAreWaitedForInThePhaseThatSaysSo) {
+  TrainerOptions options;
+  options.num_parts = 4 * test_world().size();
+  options.batch_size = 2 * options.num_parts;
+  options.part_map.measured = true;
+  options.exchange.kind = Exchange::sharded;
+  options.steps = 7;  // one look at the speeds
+  options.digest_every_steps = 1;
+  options.checkpoint_every_steps = 3;
+  const OwnedData data = open_small("synthetic:200x1x8x8:3");
+  Whereabouts whereabouts;
+  RankRun run(test_world(), small_resnet(), data.pair, options, &whereabouts);
+  Recorder seen;
+  MetIn met;
+  whereabouts.add(met);
+  run.trainer.run(seen);
+  EXPECT_TRUE(met.phases.erase(Phase::waiting));
+  met.phases.erase(Phase::exchange);  // sums that go on meanwhile
+  met.phases.erase(Phase::backward);
+  EXPECT_TRUE(met.phases.empty()) << name_of(*met.phases.begin());
 }
 
 }  // namespace

@@ -68,12 +68,12 @@ TEST_F(StallWatchDeathTest, HoldsARankBackWhoseFailureItsEndBrings) {
 }
 
 TEST_F(StallWatchDeathTest, DiesOfTheSignalsThatItTakes) {
-  const auto die = [] {
+  const auto die = [](int signal) {
     StallWatch watch(StallWatch::Signals::last);
-    ::kill(::getpid(), SIGTERM);
+    ::kill(::getpid(), signal);
     std::this_thread::sleep_for(kLong);
   };
-  EXPECT_EXIT(die(), ::testing::KilledBySignal(SIGTERM), "");
+  for (const int signal : {SIGTERM, SIGUSR1}) EXPECT_EXIT(die(signal), ::testing::KilledBySignal(signal), "");
 }
 
 TEST(StallWatch, LeavesARankAloneThatMovesOrHasLeft) {

@@ -9,6 +9,7 @@
 #include "tutti/data/split_batch_sampler.hpp"
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -23,6 +24,7 @@ struct LoaderPlan {
   int steps_ahead = 1;  // prepared in the background; 0 prepares each step when it is asked for
   int readers = 1;      // threads that prepare them; what they deliver does not depend on their number
   ImageRecipe recipe;
+  std::function<void()> after_piece = [] {};  // told, in any thread, when a piece of a batch has been prepared
 };
 
 // One part's share of one step. Borrowed: valid until next() is called again, and on a device for the work that is in

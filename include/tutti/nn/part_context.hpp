@@ -62,6 +62,8 @@ class PartContext {
   PartContext(const PartContext&) = delete;
   PartContext& operator=(const PartContext&) = delete;
 
+  // Told, in the thread that plays, whenever a layer's forward or backward has been done or enqueued.
+  void after_layers(std::function<void()> told) { layer_done_ = std::move(told); }
   // Prepares for batches of this many samples; to be called for all sizes before the first forward.
   void plan(std::int64_t samples, LayerMode mode);
   // Memory held for activations and their gradients.
@@ -98,6 +100,7 @@ class PartContext {
   NetworkWeights& weights_;
   Backend& backend_;
   double label_smoothing_;
+  std::function<void()> layer_done_ = [] {};
   std::map<std::pair<std::int64_t, LayerMode>, std::unique_ptr<PassPlan>> plans_;
   Buffer arena_;                              // activations and their gradients, for the plan that needs most
   std::vector<std::int64_t> final_elements_;  // by layer: complete after its backward

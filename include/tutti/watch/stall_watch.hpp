@@ -15,7 +15,7 @@ namespace tutti {
 
 struct StallWatchOptions {
   double timeout_seconds = 300;
-  std::string interface {};  // between hosts; empty: the first one whose network all hosts share
+  std::string interface {};  // between hosts; empty: one that leads to all of them
 };
 
 // Throws a usage error for what cannot be followed on this host.
@@ -36,7 +36,8 @@ class StallWatch {
 
   enum class Signals {
     left,  // to others
-    last,  // SIGTERM, SIGINT and SIGHUP end the process, but not before it has told of a rank whose end they follow
+    last,  // SIGTERM, SIGINT, SIGHUP and SIGUSR1 end the process, but not before it has told of a rank whose end they
+           // follow
   };
 
   // `last` wants this before any other thread of the process is started, which is to inherit what is blocked.

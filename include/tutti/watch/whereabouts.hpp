@@ -41,7 +41,7 @@ struct Stay {
 // The host's monotonic clock, the same in all its processes.
 std::int64_t now_ns();
 
-// What is published, by one thread; other threads and processes read it.
+// What is published, by one thread but for signs; other threads and processes read it.
 struct PlaceSlot {
   std::atomic<std::int64_t> step{0};
   std::atomic<Phase> phase{Phase::starting};
@@ -94,7 +94,7 @@ class Whereabouts {
     enter(within);
     return result;
   }
-  // There is progress within the phase.
+  // There is progress within the phase. In any thread.
   void sign() { slot_->signs.fetch_add(1, std::memory_order_relaxed); }
 
   // Where the thread is.
