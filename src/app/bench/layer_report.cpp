@@ -82,17 +82,16 @@ std::string part_line(const char* name, double seconds, double step) {
 
 std::string layer_line(const LayerFigures& layer, double step) {
   const LayerWork& work = layer.work;
+  const double operations = work.forward_operations + work.backward_operations;
   std::string line = fmt::format("{:<28} {:>8.3f} {:>8.3f} {:>6.1f}", layer.name, layer.seconds.forward * 1e3,
                                  layer.seconds.backward * 1e3, 100 * layer.total() / step);
-  if (layer.operations_limit >= layer.memory_limit) {
-    line += fmt::format(" {:>7.3f} {:>6.0f} {:>6.0f} {:>7} {:>5}",
-                        (work.forward_operations + work.backward_operations) * 1e-9,
-                        per_second(work.forward_operations, layer.seconds.forward) * 1e-9,
-                        per_second(work.backward_operations, layer.seconds.backward) * 1e-9, "", "");
-  } else {
-    line += fmt::format(" {:>7} {:>6} {:>6} {:>7.4f} {:>5.1f}", "", "", "", work.bytes * 1e-9,
-                        per_second(work.bytes, layer.total()) * 1e-9);
-  }
+  line += operations == 0 ? fmt::format(" {:>21}", "")
+                          : fmt::format(" {:>7.3f} {:>6.0f} {:>6.0f}", operations * 1e-9,
+                                        per_second(work.forward_operations, layer.seconds.forward) * 1e-9,
+                                        per_second(work.backward_operations, layer.seconds.backward) * 1e-9);
+  line += layer.operations_limit >= layer.memory_limit
+              ? fmt::format(" {:>13}", "")
+              : fmt::format(" {:>7.4f} {:>5.1f}", work.bytes * 1e-9, per_second(work.bytes, layer.total()) * 1e-9);
   line += fmt::format(" {:>8.3f}", layer.limit() * 1e3);
   if (!layer.library) return line + "\n";
   return line + fmt::format(" {:>8.3f} {:>8.3f} {:>8.3f} {:>5.2f}\n", layer.library->forward * 1e3,
@@ -134,7 +133,10 @@ double LayersReport::limit() const {
 }
 
 LayersReport report_of(const MeasuredNetwork& measured, const std::vector<LayersRound>& rounds) {
-  LayersReport report{.layers = {}, .step = median_step(rounds), .rates = median_rates(rounds)};
+  LayersReport report{.layers = {},
+                      .step = median_step(rounds),
+                      .left = median_over(rounds, [](const LayersRound& round) { return round.step.left(); }),
+                      .rates = median_rates(rounds)};
   const bool multiplies_bf16 = measured.precision == Precision::bf16 && report.rates.bf16_operations > 0;
   const double operations = multiplies_bf16 ? report.rates.bf16_operations : report.rates.f32_operations;
   for (std::size_t i = 0; i < report.step.layers.size(); ++i) {
@@ -159,16 +161,17 @@ std::string table_of(const LayersReport& report) {
       "{:>8} {:>5}\n",
       "", "GFLOP/s", "", "limit", "the library's primitives, ms", "layer", "fwd ms", "bwd ms", "%", "GFLOP", "fwd",
       "bwd", "GB", "GB/s", "ms", "fwd", "data", "weights", "ratio");
-  for (const LayerFigures& layer : report.layers) table += layer_line(layer, step.step);
+  for (const LayerFigures& layer : report.layers) table += layer_line(layer, report.parts());
   for (const auto& [name, seconds] :
        {std::pair("loss", step.loss), std::pair("data", step.data), std::pair("exchange", step.exchange),
-        std::pair("update", step.update), std::pair("left", step.left()), std::pair("step", step.step)}) {
-    table += part_line(name, seconds, step.step);
+        std::pair("update", step.update), std::pair("left", report.left), std::pair("all parts", report.parts()),
+        std::pair("a whole step", step.step)}) {
+    table += part_line(name, seconds, report.parts());
   }
   table +=
-      fmt::format("the library's primitives: {:.3f} ms, {:.3f} of the step; the layers' limits: {:.3f} ms, {:.3f}\n",
-                  report.library_seconds() * 1e3, report.library_seconds() / step.step, report.limit() * 1e3,
-                  report.limit() / step.step);
+      fmt::format("the library's primitives: {:.3f} ms, {:.3f} of all parts; the layers' limits: {:.3f} ms, {:.3f}\n",
+                  report.library_seconds() * 1e3, report.library_seconds() / report.parts(), report.limit() * 1e3,
+                  report.limit() / report.parts());
   return table + fmt::format("the processor: {:.0f} GFLOP/s of f32, {:.0f} of bf16 dot products, {:.1f} GB/s copied\n",
                              report.rates.f32_operations * 1e-9, report.rates.bf16_operations * 1e-9,
                              report.rates.copied_bytes * 1e-9);
@@ -183,10 +186,11 @@ Json json_of(const LayersReport& report) {
           {"data_seconds", step.data},
           {"exchange_seconds", step.exchange},
           {"update_seconds", step.update},
-          {"left_seconds", step.left()},
+          {"left_seconds", report.left},
+          {"parts_seconds", report.parts()},
           {"step_seconds_median", step.step},
           {"library_seconds", report.library_seconds()},
-          {"library_ratio", report.library_seconds() / step.step},
+          {"library_ratio", report.library_seconds() / report.parts()},
           {"limit_seconds", report.limit()},
           {"f32_operations_per_second", report.rates.f32_operations},
           {"bf16_operations_per_second", report.rates.bf16_operations},

@@ -47,8 +47,12 @@ struct LayerFigures {
 struct LayersReport {
   std::vector<LayerFigures> layers;
   ProfiledStep step;
+  double left = 0;  // of a step, in none of its parts
   ProcessorRates rates;
 
+  // All parts together, which is what the library's primitives together compare with: of either, what happens to one in
+  // a few rounds does not count. The median of whole steps is longer where the machine has other work.
+  double parts() const { return step.step - step.left() + left; }
   double library_seconds() const;
   double limit() const;
 };
