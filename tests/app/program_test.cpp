@@ -315,26 +315,6 @@ TEST(Program, BenchStepTellsTimeMemoryAndStartUpOfOneTraining) {
   EXPECT_LT(figure("first_step_seconds"), step.seconds + 0.02);  // the kernel counts in hundredths
 }
 
-TEST(Program, BenchLayersTellsEveryLayerOfOneRank) {
-  const ScratchFolder folder;
-  const std::string json = folder.path() + "/bench.json";
-  const Words words{"bench",          "layers", "--model",       "lenet", "--data", "synthetic:512x1x28x28:4",
-                    "--batch-size",   "8",      "--threads",     "2",     "--json", json,
-                    "--warmup-steps", "1",      "--timed-steps", "2"};
-  const ChildResult layers = run_trainer(words);
-  EXPECT_EQ(layers.status, 0) << layers.err;
-  const std::string figures = read_text(json);
-  for (const std::string name : {"conv1", "pool1", "conv2", "pool2", "dense1", "dense2"}) {
-    EXPECT_EQ(count(figures, "\"name\": \"" + name + "\""), 1) << figures;
-    EXPECT_EQ(count(layers.out, "\n" + name + " "), 1) << layers.out;
-  }
-  EXPECT_EQ(count(figures, "\"backward_weights_seconds\""), 6) << figures;
-  EXPECT_EQ(count(figures, "\"library_ratio\""), 1) << figures;
-  const ChildResult several = run_trainer(2, words);
-  EXPECT_EQ(several.status, 64);
-  EXPECT_EQ(count(several.err, "one process, not at 2 ranks"), 1) << several.err;
-}
-
 TEST(Program, EndsTheWholeJobWithOneMessageWhenARankThrows) {
   const ChildResult result =
       run_child({std::getenv("TUTTI_MPIEXEC"), "-n", "3", std::getenv("TUTTI_FAILING_RANK"), "1"});
