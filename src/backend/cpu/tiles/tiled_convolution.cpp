@@ -423,7 +423,7 @@ std::int64_t least_channels(const TiledShape& shape) {
 // tiles take longer to make, which few channels do not repay. Where there are matrix registers, oneDNN uses them well
 // but for the gradients of windows with many channels.
 TiledPasses choose_bf16(const TiledShape& shape) {
-  constexpr std::int64_t kNarrowChannels = 128;
+  constexpr std::int64_t kNarrowChannels = 64;
   constexpr std::int64_t kMatrixChannels = 256;
   if (!compiles_for(dnnl::cpu_isa::avx512_core)) return {};
   const TileKernels<Bf16>& wide = wide_tiles_avx512<Bf16>();
