@@ -57,9 +57,11 @@ class FloorLayerPasses {
     const auto known = std::ranges::find_if(
         arguments_, [&](const Argument& argument) { return argument.name == name && argument.desc == desc; });
     if (known != arguments_.end()) return known->memory;
-    constexpr std::size_t kAlignment = 4096;
+    // No two begin at the same place of a page, where a load may wait for a store to the other.
+    constexpr std::size_t kPage = 4096;
+    constexpr std::size_t kApart = 320;
     arguments_.push_back({name, desc, Placed(engine, desc), bytes_});
-    bytes_ += (desc.get_size() + kAlignment - 1) / kAlignment * kAlignment;
+    bytes_ += (desc.get_size() + kPage - 1) / kPage * kPage + kApart;
     return arguments_.back().memory;
   }
 
