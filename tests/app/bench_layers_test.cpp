@@ -20,7 +20,7 @@ using test::Words;
 using Json = nlohmann::json;
 
 const Words kBench = test::words_of(
-    "bench layers --device cpu --model lenet --data synthetic:512x1x28x28:4 --batch-size 8 --threads 2 "
+    "bench layers --device cpu --model lenet --data synthetic:512x1x28x28:4 --batch-size 8 --threads 1 "
     "--warmup-steps 1 --timed-steps 3");
 
 TEST(BenchLayers, TellsEveryLayerAndPartsThatAddUp) {
