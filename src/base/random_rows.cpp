@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cstddef>
 
-// Many sequences side by side, in loops that compilers turn into wide instructions. The arithmetic is of integers and of
-// doubles that are exact, so that all sets of instructions leave the same bits.
+// Many sequences side by side, in loops that compilers turn into wide instructions. The arithmetic is of integers, and
+// of doubles without rounding, so that all sets of instructions leave the same bits.
 
 namespace tutti {
 namespace {
