@@ -25,6 +25,7 @@ constexpr std::size_t kHugePageBytes = std::size_t{2} << 20;
 // Pages that the system clears when they are first written: clearing them here as well would double the work.
 Buffer allocate_pages(std::size_t bytes) {
   const std::size_t reserved = bytes + kHugePageBytes;
+  if (reserved < bytes) refuse(bytes);
   void* const pages = mmap(nullptr, reserved, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (pages == MAP_FAILED) refuse(bytes);
   auto* const begin = static_cast<std::byte*>(pages);
