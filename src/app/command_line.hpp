@@ -94,6 +94,8 @@ struct Invocation {
   InputBench input;
   TimedSteps steps;
   ScalingBench scaling;
+  double world_begun_at = 0;  // seconds since the start of the process, noted by the program
+  double world_made_at = 0;
 };
 
 // Throws a usage error in one line that says what is wrong and where help is.

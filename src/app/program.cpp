@@ -12,6 +12,7 @@
 #include "eval_command.hpp"
 #include "exit_record.hpp"
 #include "inspect_command.hpp"
+#include "process_clock.hpp"
 #include "stop_signals.hpp"
 #include "train_command.hpp"
 
@@ -166,7 +167,9 @@ int run_program(int argc, const char* const* argv) {
     std::optional<StallWatch> watch;  // likewise
     if (!mistake && is_watched(invocation.command)) watch.emplace(watched_signals(signals.has_value()));
     if (watch && signals) watch->notice_signals([&signals] { return signals->has_come(SIGTERM); });
+    invocation.world_begun_at = seconds_since_process_start();
     const auto world = make_world();
+    invocation.world_made_at = seconds_since_process_start();
     EndRecord record;
     record.watch = watch ? &*watch : nullptr;
     return run_guarded(*world, record, [&] {

@@ -16,7 +16,7 @@ class SoloCommunicator final : public Communicator {
   std::string description() const override { return "solo"; }
 
   Buffer allocate(std::size_t bytes) override {
-    return processor_ == nullptr ? allocate_host_memory(bytes) : processor_->allocate(bytes);
+    return processor_ == nullptr ? allocate_host(bytes) : processor_->allocate(bytes);
   }
   void all_reduce_sum(const Tensor& values, Stream&) override { require_summable(values, space()); }
   void share(const SharedSum& sum, Stream& stream) override {

@@ -43,7 +43,7 @@ class SoloWorld final : public World {
     return {std::vector<std::byte>(mine.begin(), mine.end())};
   }
 
-  Buffer node_memory(std::size_t bytes) override { return allocate_host_memory(bytes); }
+  Buffer node_memory(std::size_t bytes) override { return allocate_host(bytes); }
   void node_barrier() override {}
 
   std::unique_ptr<World> split(int colour) override { return colour < 0 ? nullptr : make_solo_world(); }

@@ -180,7 +180,7 @@ bool Window::map_boards() {
 }
 
 Buffer Window::allocate(std::size_t bytes) {
-  if (bytes == 0) return allocate_host_memory(0);
+  if (bytes == 0) return allocate_host(0);
   return {own_->make(bytes), bytes, MemorySpace::host, [own = own_](void* data) { own->release(data); }};
 }
 

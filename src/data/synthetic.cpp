@@ -43,15 +43,20 @@ std::vector<std::uint8_t> draw_cells(int label, std::int64_t channels) {
 
 void draw_image(std::span<std::uint8_t> pixels, const Shape& image, std::span<const std::uint8_t> cells,
                 RandomSequence& random) {
+  const std::int64_t width = image[2];
   std::size_t next = 0;
   std::uint32_t noise = 0;
   for (std::int64_t channel = 0; channel < image[0]; ++channel) {
     for (std::int64_t row = 0; row < image[1]; ++row) {
       const std::int64_t row_of_cells = channel * kCellsPerSide + row * kCellsPerSide / image[1];
-      for (std::int64_t column = 0; column < image[2]; ++column) {
-        noise = next % 4 == 0 ? random.next() : noise >> 8;
-        const auto cell = static_cast<std::size_t>(row_of_cells * kCellsPerSide + column * kCellsPerSide / image[2]);
-        pixels[next++] = static_cast<std::uint8_t>((cells[cell] + (noise & 0xFF)) / 2);
+      for (std::int64_t i = 0; i < kCellsPerSide; ++i) {
+        const unsigned brightness = cells[static_cast<std::size_t>(row_of_cells * kCellsPerSide + i)];
+        // The columns of the cell: those whose place, as a fraction of the width, rounds down to it.
+        const std::int64_t end = ((i + 1) * width + kCellsPerSide - 1) / kCellsPerSide;
+        for (std::int64_t column = (i * width + kCellsPerSide - 1) / kCellsPerSide; column < end; ++column) {
+          noise = next % 4 == 0 ? random.next() : noise >> 8;
+          pixels[next++] = static_cast<std::uint8_t>((brightness + (noise & 0xFF)) / 2);
+        }
       }
     }
   }

@@ -7,11 +7,16 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <span>
 #include <string_view>
+#include <vector>
 
 namespace tutti {
 namespace {
+
+constexpr std::int64_t kDrawnAtOnce = 1 << 14;  // so that they stay in a core's cache
 
 LayerSpec with_classes(LayerSpec spec, int classes) {
   if (auto* linear = std::get_if<LinearSpec>(&spec); linear != nullptr && linear->units == kUnitsAsClasses) {
@@ -19,6 +24,11 @@ LayerSpec with_classes(LayerSpec spec, int classes) {
   }
   return spec;
 }
+
+struct Initial {
+  Initializer initializer;
+  std::uint64_t seed;
+};
 
 struct Fans {
   double in = 1;
@@ -33,24 +43,19 @@ Fans fans_of(const Shape& weight) {
   return {in, outputs * window};
 }
 
-void fill_weight(std::vector<float>& values, const ParameterSlice& slice, Initializer initializer, std::uint64_t seed) {
+// The values from `first` on, of a slice that is a weight.
+void fill_weight(std::span<float> values, const ParameterSlice& slice, std::int64_t first, const Initial& initial) {
   const Fans fans = fans_of(slice.shape);
-  const double xavier_limit = std::sqrt(6.0 / (fans.in + fans.out));
-  const double kaiming_sigma = std::sqrt(2.0 / fans.in);
-  const std::uint32_t purpose = random_purpose(slice.name);
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    RandomSequence random(seed, {.item = static_cast<std::uint32_t>(i), .purpose = purpose});
-    switch (initializer) {
-      case Initializer::normal:
-        values[i] = static_cast<float>(0.01 * random.normal());
-        break;
-      case Initializer::xavier:
-        values[i] = static_cast<float>(xavier_limit * (2 * random.uniform() - 1));
-        break;
-      case Initializer::kaiming:
-        values[i] = static_cast<float>(kaiming_sigma * random.normal());
-        break;
-    }
+  const RandomCounter start{.item = static_cast<std::uint32_t>(first), .purpose = random_purpose(slice.name)};
+  std::vector<double> drawn(values.size());
+  if (initial.initializer == Initializer::xavier) {
+    const double limit = std::sqrt(6.0 / (fans.in + fans.out));
+    first_uniforms(initial.seed, start, drawn);
+    std::ranges::transform(drawn, values.begin(), [=](double x) { return static_cast<float>(limit * (2 * x - 1)); });
+  } else {
+    const double sigma = initial.initializer == Initializer::normal ? 0.01 : std::sqrt(2.0 / fans.in);
+    first_normals(initial.seed, start, drawn);
+    std::ranges::transform(drawn, values.begin(), [=](double x) { return static_cast<float>(sigma * x); });
   }
 }
 
@@ -105,11 +110,17 @@ std::int64_t Network::multiply_adds() const {
 void initialize(const Network& network, Initializer initializer, std::uint64_t seed, Backend& backend,
                 const Tensor& block) {
   const auto stream = backend.make_stream();
+  std::vector<float> values;
   for (const ParameterSlice& slice : network.layout().slices()) {
-    std::vector<float> values(static_cast<std::size_t>(slice.elements()), constant_start(slice.kind));
-    if (slice.kind == ParameterKind::weight) fill_weight(values, slice, initializer, seed);
-    backend.copy(*stream, slice_of(block, slice), {values.data(), slice.shape, ElementType::f32, MemorySpace::host});
-    stream->synchronize();
+    const Tensor all = slice_of(block, slice);
+    for (std::int64_t first = 0; first < slice.elements(); first += kDrawnAtOnce) {
+      const Shape some{std::min(kDrawnAtOnce, slice.elements() - first)};
+      values.assign(static_cast<std::size_t>(some[0]), constant_start(slice.kind));
+      if (slice.kind == ParameterKind::weight) fill_weight(values, slice, first, {initializer, seed});
+      backend.copy(*stream, {static_cast<float*>(all.data) + first, some, all.type, all.space},
+                   {values.data(), some, ElementType::f32, MemorySpace::host});
+      stream->synchronize();
+    }
   }
 }
 

@@ -89,6 +89,7 @@ void PartContext::plan(std::int64_t samples, LayerMode mode) {
   auto plan = std::make_unique<PassPlan>(network_, weights_, backend_, request);
   if (arena_.bytes() < plan->memory().bytes()) {
     takes_.clear();
+    arena_ = Buffer();
     arena_ = backend_.allocate(plan->memory().bytes());
   }
   plans_.emplace(std::pair(samples, mode), std::move(plan));

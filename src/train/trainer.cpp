@@ -32,6 +32,7 @@ Trainer::Run::Run(const TrainerParts& parts, const TrainerOptions& options, RunF
       facts_(std::move(facts)),
       backend_(parts.backend),
       communicator_(parts.communicator),
+      test_(parts.test),
       whereabouts_(parts.whereabouts == nullptr ? own_whereabouts_ : *parts.whereabouts),
       replica_(parts, options, whereabouts_),
       pace_(backend_, replica_.stream(), options.steps_ahead),
@@ -46,9 +47,7 @@ Trainer::Run::Run(const TrainerParts& parts, const TrainerOptions& options, RunF
                                              {0, options.num_parts}, options.last_batch,
                                              {.shuffle = options.shuffle, .seed = options.seed});
   }
-  if (parts.test != nullptr && parts.test->info().samples > 0) {
-    evaluator_.emplace(EvaluatedData{*parts.test, options_.recipe}, backend_, communicator_, replica_.team());
-  }
+  if (options.test_every_epochs > 0) prepare_evaluation();
   if (options.safeguards.verify_every_steps > 0 && communicator_.size() > 1) {
     guard_.emplace(parts, options.safeguards, whereabouts_, replica_);
   }
@@ -324,7 +323,13 @@ std::int64_t Trainer::Run::samples_left_over() const {
   return whole_epochs ? schedule().remainder(progress_.epoch - 1) : 0;
 }
 
+void Trainer::Run::prepare_evaluation() {
+  if (evaluator_ || test_ == nullptr || test_->info().samples == 0) return;
+  evaluator_.emplace(EvaluatedData{*test_, options_.recipe}, backend_, communicator_, replica_.team());
+}
+
 LossSums Trainer::Run::evaluate() {
+  prepare_evaluation();
   if (!evaluator_) throw Error(ErrorSource::input, "there is no test set to evaluate on: give --test-data");
   settle();
   return evaluator_->run(replica_.stream());

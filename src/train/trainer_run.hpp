@@ -58,6 +58,7 @@ class Trainer::Run {
   bool has_proof() const { return guard_ && guard_->has_proven(progress_.step); }
   void go_back();
   void keep_position();
+  void prepare_evaluation();  // where there is a test set
   void start_next_epoch();
   void skip_empty_epochs();
 
@@ -65,6 +66,7 @@ class Trainer::Run {
   RunFacts facts_;
   Backend& backend_;
   Communicator& communicator_;
+  const Dataset* test_;  // null: none
 
   Whereabouts own_whereabouts_;  // unless told to the caller's
   Whereabouts& whereabouts_;

@@ -313,6 +313,15 @@ TEST(Program, BenchStepTellsTimeMemoryAndStartUpOfOneTraining) {
   EXPECT_GT(figure("peak_resident_mib"), 1);
   EXPECT_GT(figure("first_step_seconds"), figure("step_seconds_low_quartile"));
   EXPECT_LT(figure("first_step_seconds"), step.seconds + 0.02);  // the kernel counts in hundredths
+  double sum = 0;
+  for (const char* item : {"program", "mpi", "assembly", "plans", "step"}) {
+    const double seconds = figure(fmt::format("start_{}_seconds", item));
+    EXPECT_GE(seconds, 0) << item;
+    sum += seconds;
+  }
+  EXPECT_GT(figure("start_mpi_seconds"), 0);
+  EXPECT_NEAR(sum, figure("first_step_seconds"), 1e-9);
+  EXPECT_NEAR(figure("start_seconds") + figure("start_mpi_seconds") + figure("step_seconds_median"), sum, 1e-9);
 }
 
 TEST(Program, EndsTheWholeJobWithOneMessageWhenARankThrows) {

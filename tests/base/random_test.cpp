@@ -51,6 +51,23 @@ TEST(Random, NormalNumbersHaveMeanZeroAndDeviationOne) {
   EXPECT_NEAR(squares / kDraws, 1, 0.02);
 }
 
+TEST(Random, RowsOfSequencesGiveWhatEachOfThemGives) {
+  constexpr std::uint64_t kSeed = 0x0123456789ABCDEFull;
+  for (const std::size_t count : {0u, 1u, 63u, 64u, 200u}) {
+    const RandomCounter start{.draw = 2, .item = 0xFFFFFFC0u, .when = 5, .purpose = 7};  // items wrap around
+    std::vector<double> uniforms(count);
+    std::vector<double> normals(count);
+    first_uniforms(kSeed, start, uniforms);
+    first_normals(kSeed, start, normals);
+    for (std::size_t i = 0; i < count; ++i) {
+      RandomCounter of_item = start;
+      of_item.item += static_cast<std::uint32_t>(i);
+      EXPECT_EQ(uniforms[i], RandomSequence(kSeed, of_item).uniform()) << i;
+      EXPECT_EQ(normals[i], RandomSequence(kSeed, of_item).normal()) << i;
+    }
+  }
+}
+
 TEST(Random, ShufflesReachEveryOrderEquallyOften) {
   std::map<std::vector<std::int64_t>, int> seen;
   constexpr int kShuffles = 24000;

@@ -281,6 +281,15 @@ TEST(Trainer, RunningStatisticsAreThoseOfTheWholeBatchAlsoWithEmptyParts) {
   }
 }
 
+TEST(Evaluation, IsThereForWhoAsksWhereNoEpochIsTested) {
+  TrainerOptions options = small();
+  options.test_every_epochs = 0;
+  TrainingRun untested(options, {.name = "synthetic:300x1x8x8:3", .model = small_resnet()});
+  options.test_every_epochs = 1;
+  TrainingRun tested(options, {.name = "synthetic:300x1x8x8:3", .model = small_resnet()});
+  EXPECT_EQ(untested.trainer.evaluate(), tested.trainer.evaluate());
+}
+
 TEST(Evaluation, OfACheckpointIsThatOfTheRun) {
   TrainerOptions options = small();
   options.num_parts = 3;

@@ -45,6 +45,10 @@ class RandomSequence {
   int left_ = 0;
 };
 
+// Of this many sequences, of start.item and the items after it, the first uniform() or normal() of each.
+void first_uniforms(std::uint64_t seed, const RandomCounter& start, std::span<double> values);
+void first_normals(std::uint64_t seed, const RandomCounter& start, std::span<double> values);
+
 // Shuffles in place, uniformly over all orders.
 void shuffle(std::span<std::int64_t> values, RandomSequence& random);
 

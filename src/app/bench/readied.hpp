@@ -6,6 +6,7 @@
 
 #include "../assemble.hpp"
 #include "../plan_choices.hpp"
+#include "../process_clock.hpp"
 
 #include <optional>
 
@@ -13,11 +14,13 @@ namespace tutti {
 
 struct Readied {
   Assembly assembly;
+  double assembled_at = 0;  // seconds since the start of the process
   std::optional<Trainer> trainer;
 
   // `whereabouts` is borrowed, or null. Collective.
   Readied(World& world, const RunConfig& config, Whereabouts* whereabouts = nullptr)
       : assembly(assemble(world, config, nullptr, Log(world.rank(), world.host(), true))) {
+    assembled_at = seconds_since_process_start();
     build_alike(world, assembly.config, *assembly.backend, [&] {
       TrainerParts parts = assembly.parts();
       parts.whereabouts = whereabouts;

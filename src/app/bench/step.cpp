@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <string>
 
 namespace tutti {
@@ -22,17 +23,46 @@ double peak_resident_mib() {
   return static_cast<double>(usage.ru_maxrss) / 1024;
 }
 
+// Where the time went from the start of the process to the end of its first step, in seconds.
+struct Start {
+  double program = 0;  // its libraries linked, its command line read
+  double mpi = 0;
+  double assembly = 0;  // processor, data, network
+  double plans = 0;     // and initial weights
+  double first_step = 0;
+
+  double total() const { return program + mpi + assembly + plans + first_step; }
+};
+
 struct StepFigures {
   Spread step;
   double images_per_second = 0;
-  double first_step = 0;  // seconds from the start of the process to the end of its first step
+  Start start{};
   double peak_mib = 0;
+
+  // What starting took beside MPI's own start and the work of one step.
+  double start_seconds() const { return start.total() - start.mpi - step.median; }
 };
 
-StepFigures measure(World& world, Readied& run, TimedSteps steps) {
+// Of the rank that was the last to end its first step.
+Start slowest_start(World& world, const Start& mine) {
+  const auto ranks =
+      all_gather_figures(world, {mine.program, mine.mpi, mine.assembly, mine.plans, mine.first_step, mine.total()});
+  const auto& last = *std::ranges::max_element(ranks, {}, [](const auto& figures) { return figures.back(); });
+  return {.program = last[0], .mpi = last[1], .assembly = last[2], .plans = last[3], .first_step = last[4]};
+}
+
+StepFigures measure(World& world, const Invocation& invocation, Readied& run) {
+  const double planned_at = seconds_since_process_start();
   run.trainer->step();
   run.trainer->settle();
-  StepFigures figures{.step = {}, .first_step = greatest_of_ranks(world, {seconds_since_process_start()}).front()};
+  StepFigures figures;
+  figures.start = slowest_start(world, {.program = invocation.world_begun_at,
+                                        .mpi = invocation.world_made_at - invocation.world_begun_at,
+                                        .assembly = run.assembled_at - invocation.world_made_at,
+                                        .plans = planned_at - run.assembled_at,
+                                        .first_step = seconds_since_process_start() - planned_at});
+  TimedSteps steps = invocation.steps;
   --steps.warmup;  // done above
   figures.step =
       spread_of(time_steps(world, *run.trainer, steps_for(*run.assembly.backend, steps), [&] { run.trainer->step(); }));
@@ -49,7 +79,12 @@ void tell(const StepFigures& figures, const RunConfig& config, const std::string
              "first step s");
   fmt::print("{:>10.2f} {:>9.2f} {:>9.2f} {:>10.1f} {:>9.0f} {:>13.2f}\n", figures.step.median * 1e3,
              figures.step.low * 1e3, figures.step.high * 1e3, figures.images_per_second, figures.peak_mib,
-             figures.first_step);
+             figures.start.total());
+  const Start& start = figures.start;
+  fmt::print(
+      "first step: program {:.3f} s, MPI {:.3f}, assembly {:.3f}, plans {:.3f}, step {:.3f}; start beside MPI and one "
+      "step {:.3f} s\n",
+      start.program, start.mpi, start.assembly, start.plans, start.first_step, figures.start_seconds());
 }
 
 Json as_json(const StepFigures& figures, const RunConfig& config, const std::string& libraries, int ranks) {
@@ -67,7 +102,13 @@ Json as_json(const StepFigures& figures, const RunConfig& config, const std::str
           {"step_seconds_high_quartile", figures.step.high},
           {"images_per_second", figures.images_per_second},
           {"peak_resident_mib", figures.peak_mib},
-          {"first_step_seconds", figures.first_step}};
+          {"first_step_seconds", figures.start.total()},
+          {"start_seconds", figures.start_seconds()},
+          {"start_program_seconds", figures.start.program},
+          {"start_mpi_seconds", figures.start.mpi},
+          {"start_assembly_seconds", figures.start.assembly},
+          {"start_plans_seconds", figures.start.plans},
+          {"start_step_seconds", figures.start.first_step}};
 }
 
 }  // namespace
@@ -75,7 +116,7 @@ Json as_json(const StepFigures& figures, const RunConfig& config, const std::str
 ExitStatus bench_step(World& world, const Invocation& invocation) {
   const TimedSteps& steps = invocation.steps;
   Readied run(world, config_for_steps(invocation, steps.warmup + steps.timed));
-  const StepFigures figures = measure(world, run, steps);
+  const StepFigures figures = measure(world, invocation, run);
   const RunConfig& config = run.assembly.config;
   const std::string libraries = versions_text(run.assembly, world);
   if (world.rank() == 0) tell(figures, config, libraries);

@@ -1,4 +1,5 @@
 #include "tutti/backend/backend.hpp"
+#include "tutti/backend/host_memory.hpp"
 
 #include "backend/cpu/check.hpp"
 #include "backend/cpu/digest.hpp"
@@ -7,7 +8,6 @@
 #include "backend/cpu/flat.hpp"
 #include "backend/cpu/layers.hpp"
 #include "backend/cpu/library.hpp"
-#include "backend/cpu/memory.hpp"
 #include "backend/cpu/staging.hpp"
 #include "backend/cpu/weights.hpp"
 
@@ -26,7 +26,7 @@ class CpuBackend final : public Backend {
   MemorySpace memory_space() const override { return MemorySpace::host; }
   void enter_compute_thread(int threads) override { cpu::set_thread_environment(threads); }
 
-  Buffer allocate(std::size_t bytes) override { return cpu::allocate_host(bytes); }
+  Buffer allocate(std::size_t bytes) override { return allocate_host(bytes); }
   std::unique_ptr<Stream> make_stream() override {
     return cpu::check([] { return "making a stream"; }, [&] { return std::make_unique<cpu::CpuStream>(engine_); });
   }

@@ -119,7 +119,8 @@ Conv2dPlanner::BackwardData Conv2dPlanner::choose_backward_data(const Forward& h
 WeightedPlans Conv2dPlanner::plan(const Desc& given, const LayerRequest& request) const {
   const Forward chosen = choose_forward(given, request.mode);
   WeightedPlans plans{chosen, {}, {}};
-  if (may_tile_) plans.tiled = choose_tiled_passes({chosen.src_desc(), chosen.dst_desc(), weight_[2], strides_[0], padding_[0]});
+  if (may_tile_)
+    plans.tiled = choose_tiled_passes({chosen.src_desc(), chosen.dst_desc(), weight_[2], strides_[0], padding_[0]});
   if (request.mode == LayerMode::evaluation) return plans;
   plans.backward_weights = backward_weights(chosen);
   if (request.wants_input_gradient) plans.backward_data = choose_backward_data(chosen);

@@ -1,11 +1,11 @@
 #include "tutti/backend/library_floor.hpp"
 
+#include "tutti/backend/host_memory.hpp"
 #include "tutti/base/stopwatch.hpp"
 
 #include "backend/cpu/check.hpp"
 #include "backend/cpu/floor_plans.hpp"
 #include "backend/cpu/library.hpp"
-#include "backend/cpu/memory.hpp"
 #include "backend/cpu/primitive.hpp"
 #include "backend/cpu/register_loops.hpp"
 
@@ -126,7 +126,7 @@ class LibraryFloor::Measured {
         bytes = std::max(bytes, passes.emplace_back(engine_, plans).bytes());
       }
     }
-    memory_ = cpu::allocate_host(bytes);
+    memory_ = allocate_host(bytes);
     for (auto& passes : candidates) layers_.push_back(fastest(std::move(passes)));
   }
 

@@ -3,6 +3,8 @@
 #include "backend/cpu/make_plan.hpp"
 #include "backend/cpu/weighted_layer.hpp"
 
+#include <string_view>
+
 namespace tutti::cpu {
 namespace {
 
@@ -42,9 +44,16 @@ class LinearPlanner {
                                                   any(weight_, type_), bias_, output_);
   }
 
+  // Products of blocks compile the one kernel that they need; the general product, when it is first used, all that
+  // anybody might, which takes longer than the steps of a small network.
+  static bool multiplies_blocks(const Forward& plan) {
+    return std::string_view(plan.impl_info_str()).starts_with("brgemm");
+  }
   Forward choose_forward(const Desc& given, LayerMode mode) const {
     Forward same = forward(with_type(given, type_), mode);
-    return is_compiled(same) ? same : forward(any(input_, type_), mode);
+    if (multiplies_blocks(same)) return same;
+    Forward any_layout = forward(any(input_, type_), mode);
+    return multiplies_blocks(any_layout) || !is_compiled(same) ? any_layout : same;
   }
 
   const dnnl::engine& engine_;

@@ -1,7 +1,8 @@
 #include "backend/cpu/stream.hpp"
 
+#include "tutti/backend/host_memory.hpp"
+
 #include "backend/cpu/check.hpp"
-#include "backend/cpu/memory.hpp"
 
 #include <omp.h>
 
@@ -12,7 +13,10 @@ void CpuStream::synchronize() {
 }
 
 void* CpuStream::scratch(std::size_t bytes) {
-  if (scratch_.bytes() < bytes) scratch_ = allocate_host(bytes);
+  if (scratch_.bytes() < bytes) {
+    scratch_ = Buffer();  // both at once would be the most that is ever held
+    scratch_ = allocate_host(bytes);
+  }
   return scratch_.data();
 }
 

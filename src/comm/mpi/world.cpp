@@ -204,7 +204,7 @@ Buffer MpiWorld::node_memory(std::size_t bytes) {
   Buffer alone;  // a host's only rank needs nothing of /dev/shm
   run_agreed(*this, [&] {
     if (local_size_ == 1) {
-      alone = allocate_host_memory(bytes);
+      alone = allocate_host(bytes);
     } else if (local_rank_ == 0) {
       memory = NodeMemory::create(bytes);
     }
