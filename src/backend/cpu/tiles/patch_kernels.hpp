@@ -5,8 +5,7 @@
 // Matrices lie point after point, `point_stride` apart; the channels of an activation need not fill its blocks.
 
 #include "backend/cpu/element.hpp"
-
-#include <cstdint>
+#include "backend/cpu/tiles/lane_image.hpp"
 
 namespace tutti::cpu {
 
@@ -15,16 +14,6 @@ inline constexpr int kPatchWindow = 5;
 inline constexpr int kPatchSide = kPatchTile + kPatchWindow - 1;
 inline constexpr int kPatchPoints = kPatchSide * kPatchSide;
 inline constexpr int kPatchTaps = kPatchWindow * kPatchWindow;
-inline constexpr int kPatchLanes = 16;
-
-// One image; strides count elements. Blocks of channels lie `block` apart.
-template <class T>
-struct PatchImage {
-  T* values;
-  std::int64_t block, row, column;
-  std::int64_t rows, columns;
-  std::int64_t channels;  // stored ones
-};
 
 struct PatchGrid {
   std::int64_t down, across;  // tiles of an image
@@ -34,7 +23,7 @@ struct PatchGrid {
 // Between an image and the points of its tiles, points[point][tile][lane]: `blocks` of lanes from block `first_block` on.
 template <class T>
 struct PatchPass {
-  PatchImage<T> image;
+  LaneImage<T> image;
   PatchGrid grid;
   std::int64_t first_block, blocks;
   float* points;
@@ -69,7 +58,7 @@ struct PatchKernels {
   void (*input_gradients)(const PatchScatterPass<T>&);  // from points: the sum of what all patches leave
   void (*windows)(const PatchWindowsPass&);             // to points
   void (*window_gradients)(const PatchWindowsPass&);    // from points
-  void (*sum_channels)(const PatchImage<const T>&, float* sums);
+  void (*sum_channels)(const LaneImage<const T>&, float* sums);
 };
 
 template <class T>

@@ -9,12 +9,12 @@ namespace tutti::cpu {
 namespace patches {
 namespace {
 
-constexpr int kWidth = kPatchLanes;
+constexpr int kWidth = kImageLanes;
 constexpr int kTile = kPatchTile;
 constexpr int kWindow = kPatchWindow;
 constexpr int kSide = kPatchSide;
 
-#include "backend/cpu/tiles/tile_words.inc"
+#include "backend/cpu/tiles/lane_words.inc"
 
 // Winograd's matrices for the points 0, 1, -1, 1/2, -1/2, -2 and infinity: an output is output * ((window * g) x
 // (input * d)) along each axis.
@@ -107,32 +107,8 @@ inline void along_both(const At& at, const Put& put) {
   }
 }
 
-inline Floats load(const float* from) { return reinterpret_cast<Floats>(_mm512_loadu_ps(from)); }
-inline void store(float* to, const Floats& v) { _mm512_storeu_ps(to, reinterpret_cast<__m512>(v)); }
-inline Floats load(const float* from, __mmask16 lanes) {
-  return reinterpret_cast<Floats>(_mm512_maskz_loadu_ps(lanes, from));
-}
-inline Floats load(const Bf16* from, __mmask16 lanes) {
-  const Halves halves = reinterpret_cast<Halves>(_mm256_maskz_loadu_epi16(lanes, from));
-  return bits_of<Floats>(__builtin_convertvector(halves, Words) << 16);
-}
-inline void store(float* to, const Floats& v, __mmask16 lanes) {
-  _mm512_mask_storeu_ps(to, lanes, reinterpret_cast<__m512>(v));
-}
-inline void store(Bf16* to, const Floats& v, __mmask16 lanes) {
-  _mm256_mask_storeu_epi16(to, lanes, reinterpret_cast<__m256i>(narrow_by_bits(v)));
-}
-inline Floats positive(const Floats& v) { return v < 0 ? Floats{} : v; }  // NaN stays NaN
 inline bool is_within(std::int64_t place, std::int64_t extent) {
   return static_cast<std::uint64_t>(place) < static_cast<std::uint64_t>(extent);
-}
-
-// The lanes of a block that hold channels.
-template <class T>
-inline __mmask16 lanes_of(const PatchImage<T>& image, std::int64_t block) {
-  const std::int64_t left = image.channels - block * kWidth;
-  if (left >= kWidth) return 0xFFFF;
-  return left <= 0 ? __mmask16{0} : static_cast<__mmask16>((1u << left) - 1);
 }
 
 // Calls step(row, column, block, its first value there, its lanes, its points) for the first output of every tile.
@@ -168,7 +144,7 @@ void to_points(const PatchPass<T>& given) {
 template <class T>
 void outputs(const PatchOutputsPass<T>& given) {
   const PatchOutputsPass<T> pass = given;
-  const PatchImage<T> image = pass.to.image;
+  const LaneImage<T> image = pass.to.image;
   walk(pass.to, [&](std::int64_t row, std::int64_t column, T* values, __mmask16 lanes, const float* points) {
     const std::int64_t lane = (points - pass.to.points) % (pass.to.blocks * kWidth);
     const Floats bias = pass.bias == nullptr ? Floats{} : load(pass.bias + lane);
@@ -185,7 +161,7 @@ void outputs(const PatchOutputsPass<T>& given) {
 template <class T>
 void input_gradients(const PatchScatterPass<T>& given) {
   const PatchScatterPass<T> pass = given;
-  const PatchImage<T> image = pass.to.image;
+  const LaneImage<T> image = pass.to.image;
   for (std::int64_t i = 0; i < pass.to.blocks; ++i) {
     std::memset(pass.sums, 0, static_cast<std::size_t>(image.rows * image.columns) * sizeof(Floats));
     for (std::int64_t tile = 0; tile < pass.to.grid.down * pass.to.grid.across; ++tile) {
@@ -223,8 +199,8 @@ void window_gradients(const PatchWindowsPass& given) {
 }
 
 template <class T>
-void sum_channels(const PatchImage<const T>& given, float* sums) {
-  const PatchImage<const T> image = given;
+void sum_channels(const LaneImage<const T>& given, float* sums) {
+  const LaneImage<const T> image = given;
   for (std::int64_t block = 0; block * kWidth < image.channels; ++block) {
     Floats sum{};
     for (std::int64_t y = 0; y < image.rows; ++y) {

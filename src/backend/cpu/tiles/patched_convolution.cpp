@@ -1,7 +1,7 @@
 #include "backend/cpu/tiles/patched_convolution.hpp"
 
+#include "backend/cpu/tiles/lane_side.hpp"
 #include "backend/cpu/tiles/patch_kernels.hpp"
-#include "backend/cpu/tiles/tile_work.hpp"
 
 #include <array>
 #include <vector>
@@ -9,39 +9,8 @@
 namespace tutti::cpu {
 namespace {
 
-constexpr std::int64_t kPanel = 2 * kPatchLanes;
 constexpr std::int64_t kSlabTiles = 28;          // worked on at a time, so that their points stay in a core's cache
 constexpr std::int64_t kGradientSlabTiles = 36;  // the same, where each slab's products are added to all sums
-
-// One of the two activations.
-struct Side {
-  explicit Side(const Desc& desc);
-
-  std::int64_t panels() const { return parts_of(channels, kPanel); }
-  std::int64_t blocks() const { return panels() * 2; }
-  std::int64_t lanes() const { return panels() * kPanel; }
-  template <class T>
-  PatchImage<T> image(T* values, std::int64_t index) const {
-    return {values + index * image_stride, block_stride, columns * column_stride, column_stride, rows, columns, stored};
-  }
-
-  std::int64_t image_stride, block_stride, column_stride;
-  std::int64_t rows, columns;
-  std::int64_t channels;
-  std::int64_t stored;  // channels, with those that pad a block
-};
-
-Side::Side(const Desc& desc) {
-  const ChannelLayout layout(desc);
-  const auto dims = dims_of(desc);
-  rows = dims[2];
-  columns = dims[3];
-  channels = dims[1];
-  stored = layout.blocks() * layout.period();
-  image_stride = layout.pixels() * stored;
-  block_stride = layout.blocks() == 1 ? kPatchLanes : layout.pixels() * layout.period();
-  column_stride = layout.period();
-}
 
 struct Images {
   std::int64_t first, count;
@@ -90,8 +59,8 @@ class Patched final : public TiledConvolution {
 
   const PatchKernels<T>& kernels_ = patch_kernels_avx512<T>();
   const TileKernels<float>& products_ = wide_tiles_avx512<float>();
-  Side input_;
-  Side output_;
+  LaneSide input_;
+  LaneSide output_;
   std::int64_t images_;
   PatchGrid grid_;
 };
@@ -99,14 +68,14 @@ class Patched final : public TiledConvolution {
 template <class T>
 void Patched<T>::prepare(CpuStream& stream, const Filters& what, float* to) const {
   const PointMatrices panel = panel_of(what);
-  share_out(stream, parts_of(what.lanes, kPatchLanes) * what.steps, [&](int, std::int64_t item) {
+  share_out(stream, parts_of(what.lanes, kImageLanes) * what.steps, [&](int, std::int64_t item) {
     const std::int64_t step = item % what.steps;
-    const std::int64_t lane = item / what.steps * kPatchLanes;
-    std::array<float, kPatchTaps * kPatchLanes> taps{};
-    for (std::int64_t i = 0; i < std::min<std::int64_t>(kPatchLanes, what.lanes - lane); ++i) {
+    const std::int64_t lane = item / what.steps * kImageLanes;
+    std::array<float, kPatchTaps * kImageLanes> taps{};
+    for (std::int64_t i = 0; i < std::min<std::int64_t>(kImageLanes, what.lanes - lane); ++i) {
       const float* const window = what.windows + step * what.next_step + (lane + i) * what.next_lane;
       for (std::int64_t tap = 0; tap < kPatchTaps; ++tap)
-        taps[static_cast<std::size_t>(tap * kPatchLanes + i)] = window[tap];
+        taps[static_cast<std::size_t>(tap * kImageLanes + i)] = window[tap];
     }
     float* const points = to + lane / kPanel * panel.floats() + step * kPanel + lane % kPanel;
     kernels_.windows({taps.data(), points, panel.stride()});
@@ -122,7 +91,7 @@ void Patched<T>::convolve(CpuStream& stream, const Filters& filters, const Trans
   const std::int64_t each = images_of(kSlabTiles);
   const PointMatrices points{kPatchPoints, each * tiles(), parts_of(filters.steps, kPanel) * kPanel};
   const PointMatrices sums{kPatchPoints, each * tiles(), kPanel};
-  const std::int64_t image_sums = input_.rows * input_.columns * kPatchLanes;
+  const std::int64_t image_sums = input_.rows * input_.columns * kImageLanes;
   const std::int64_t own = points.floats() + sums.floats() + image_sums;
   float* const prepared = static_cast<float*>(
       stream.scratch(static_cast<std::size_t>(panels * panel.floats() + stream.team().size() * own) * sizeof(float)));
@@ -230,16 +199,16 @@ void Patched<T>::backward_weights(CpuStream& stream, const TiledBackwardWeights&
 template <class T>
 void Patched<T>::collect(std::int64_t output, const float* sums, const PointMatrices& matrices,
                          float* window_gradients) const {
-  std::array<float, kPatchTaps * kPatchLanes> taps;
-  for (std::int64_t input = 0; input < input_.channels; input += kPatchLanes) {
+  std::array<float, kPatchTaps * kImageLanes> taps;
+  for (std::int64_t input = 0; input < input_.channels; input += kImageLanes) {
     // The points are only read.
     float* const points =
         const_cast<float*>(sums) + input / kPanel * matrices.floats() + output * kPanel + input % kPanel;
     kernels_.window_gradients({taps.data(), points, matrices.stride()});
-    for (std::int64_t i = 0; i < std::min<std::int64_t>(kPatchLanes, input_.channels - input); ++i) {
+    for (std::int64_t i = 0; i < std::min<std::int64_t>(kImageLanes, input_.channels - input); ++i) {
       float* const window = window_gradients + input_window(output, input + i);
       for (std::int64_t tap = 0; tap < kPatchTaps; ++tap)
-        window[tap] = taps[static_cast<std::size_t>(tap * kPatchLanes + i)];
+        window[tap] = taps[static_cast<std::size_t>(tap * kImageLanes + i)];
     }
   }
 }
@@ -262,17 +231,14 @@ void Patched<T>::sum_bias(CpuStream& stream, const T* gradient, float* to) const
 }
 
 bool fits(const TiledShape& shape) {
-  const auto suits = [](const Desc& desc) {
-    const ChannelLayout layout(desc);
-    return layout.blocks() == 1 || layout.period() == kPatchLanes;
-  };
-  return shape.window == kPatchWindow && shape.stride == 1 && suits(shape.input) && suits(shape.output);
+  return shape.window == kPatchWindow && shape.stride == 1 && LaneSide::holds(shape.input) &&
+         LaneSide::holds(shape.output);
 }
 
 // What patches multiply, with lanes that only fill a panel, against what windows do.
 bool pays(const TiledShape& shape) {
-  const Side input(shape.input);
-  const Side output(shape.output);
+  const LaneSide input(shape.input);
+  const LaneSide output(shape.output);
   const std::int64_t tiles = parts_of(output.rows, kPatchTile) * parts_of(output.columns, kPatchTile);
   const std::int64_t channels = input.channels * output.channels;
   const std::int64_t padded = std::max(input.lanes() * output.channels, output.lanes() * input.channels);

@@ -3,6 +3,7 @@
 #include "backend/cpu/library.hpp"
 #include "backend/cpu/tiles/patch_kernels.hpp"
 #include "backend/cpu/tiles/patched_convolution.hpp"
+#include "backend/cpu/tiles/thin_convolution.hpp"
 #include "backend/cpu/tiles/tile_work.hpp"
 
 #include <algorithm>
@@ -389,6 +390,12 @@ std::shared_ptr<const TiledConvolution> make(const TileKernels<T>& kernels, cons
 
 TiledPasses all_passes(std::shared_ptr<const TiledConvolution> one) { return {one, one, one}; }
 
+template <class T>
+TiledPasses few_channels(const TiledShape& shape) {
+  if (auto thin = make_thin<T>(shape)) return {thin, nullptr, thin, true};
+  return all_passes(make_patched<T>(shape));
+}
+
 std::int64_t least_channels(const TiledShape& shape) {
   return std::min(dims_of(shape.input)[1], dims_of(shape.output)[1]);
 }
@@ -405,7 +412,7 @@ TiledPasses choose_bf16(const TiledShape& shape) {
     if (least_channels(shape) < kMatrixChannels) return {};
     return {.forward = nullptr, .backward_data = nullptr, .backward_weights = make(wide, shape)};
   }
-  if (shape.window == kPatchWindow) return all_passes(make_patched<Bf16>(shape));
+  if (TiledPasses few = few_channels<Bf16>(shape); few.forward) return few;
   const bool narrow = compiles_for(dnnl::cpu_isa::avx512_core_bf16) && __builtin_cpu_is("amd") &&
                       least_channels(shape) >= kNarrowChannels;
   return all_passes(make(narrow ? narrow_tiles_avx512_bf16() : wide, shape));
@@ -416,7 +423,7 @@ TiledPasses choose_bf16(const TiledShape& shape) {
 TiledPasses choose_tiled_passes(const TiledShape& shape) {
   if (is_bf16(shape.input)) return choose_bf16(shape);
   if (compiles_for(dnnl::cpu_isa::avx512_core)) {
-    if (shape.window == kPatchWindow) return all_passes(make_patched<float>(shape));
+    if (TiledPasses few = few_channels<float>(shape); few.forward) return few;
     return all_passes(make(wide_tiles_avx512<float>(), shape));
   }
   if (compiles_for(dnnl::cpu_isa::avx2)) return all_passes(make(wide_tiles_avx2<float>(), shape));
