@@ -10,7 +10,8 @@ namespace thin {
 namespace {
 
 constexpr int kWidth = kImageLanes;
-constexpr int kMostRows = 13;  // two registers each, of 32, beside what is multiplied
+constexpr std::size_t kAhead = 1024;  // bytes: activations of first layers come from far away
+constexpr int kMostRows = 13;         // two registers each, of 32, beside what is multiplied
 
 #include "backend/cpu/tiles/lane_words.inc"
 
@@ -71,6 +72,7 @@ void forward_pixels(const ThinForwardPass<T>& pass, const PanelAt& at) {
 #pragma GCC unroll 13
     for (int i = 0; i < kPixels; ++i) {
       const Floats sum = sums[i][half];
+      __builtin_prefetch(to + i * image.column + kAhead / sizeof(T), 1);
       store(to + i * image.column, pass.relu ? positive(sum) : sum, lanes);
     }
   }
@@ -103,6 +105,8 @@ void sum_values(const ThinWeightsPass<T>& pass, std::int64_t panel, std::int64_t
     const float* input = pass.input + y * window.next_row;
     std::int64_t place = panel * 2 * image.block + y * image.row;
     for (std::int64_t x = 0; x < image.columns; ++x, input += window.next_column, place += image.column) {
+      __builtin_prefetch(image.values + place + kAhead / sizeof(T));
+      if (pass.output != nullptr) __builtin_prefetch(pass.output + place + kAhead / sizeof(T));
       Floats gradient[2];
 #pragma GCC unroll 2
       for (int half = 0; half < 2; ++half) {
