@@ -16,8 +16,8 @@ constexpr int kSide = kPatchSide;
 
 #include "backend/cpu/tiles/lane_words.inc"
 
-// Winograd's matrices for the points 0, 1, -1, 1/2, -1/2, -2 and infinity: an output is output * ((window * g) x
-// (input * d)) along each axis.
+// Winograd's matrices for the points 0, 1, -1, -1/2, 5/8, -2 and infinity, which lose least to rounding: along each axis,
+// the outputs are output * ((window * g) x (input * d)).
 struct Matrices {
   float input[kSide][kSide];
   float window[kSide][kWindow];
@@ -25,7 +25,7 @@ struct Matrices {
 };
 
 constexpr Matrices make_matrices() {
-  constexpr double kPlaces[kSide - 1] = {0, 1, -1, 0.5, -0.5, -2};
+  constexpr double kPlaces[kSide - 1] = {0, 1, -1, -0.5, 0.625, -2};
   Matrices m{};
   for (int point = 0; point < kSide; ++point) {
     double polynomial[kSide] = {1};  // with the other points for roots
