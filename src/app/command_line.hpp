@@ -21,6 +21,7 @@ enum class Command {
   bench_checkpoint,
   bench_exchange,
   bench_input,
+  bench_layers,
   bench_scaling,
   bench_step,
   data_convert,

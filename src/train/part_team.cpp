@@ -48,7 +48,8 @@ PartTeam::PartTeam(const TeamRequest& request)
                    .context = PartContext(request.network, request.weights, backend_, request.label_smoothing),
                    .sums = backend_.allocate(kSumsBytes),
                    .kept_sums = backend_.allocate(kSumsBytes)}));
-    players_.back()->context.after_layers([this] { whereabouts_.sign(); });
+    players_.back()->context.after_layers(
+        [this, number] { number == 0 ? whereabouts_.end_layer() : whereabouts_.sign(); });
   }
   for (std::size_t i = 1; i < players_.size(); ++i) {
     threads_.emplace_back([this, i](const std::stop_token& stop) { follow(*players_[i], stop); });

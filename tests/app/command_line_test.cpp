@@ -56,6 +56,10 @@ TEST(CommandLine, TellsTheBenchesApart) {
   EXPECT_EQ(step.command, Command::bench_step);
   EXPECT_EQ(step.steps.timed, 3);
   EXPECT_EQ(step.run.parts, 2);
+  const Invocation layers = parse({"bench", "layers", "--precision", "bf16", "--tiled-convolutions", "off"});
+  EXPECT_EQ(layers.command, Command::bench_layers);
+  EXPECT_EQ(layers.run.tiled_convolutions, "off");
+  EXPECT_EQ(refusal({"bench", "layers", "--parts", "2"}).substr(0, 4), "The ");
   EXPECT_EQ(refusal({"bench", "step", "--ranks", "2"}).substr(0, 4), "The ");
 }
 

@@ -54,6 +54,8 @@ class PlaceListener {
   // In the thread that trains. What happens in here counts as part of the phase that begins.
   virtual void on_end(const Stay&) {}
   virtual void on_begin(const Place&) {}
+  // A layer's forward or backward has been done, or enqueued.
+  virtual void on_layer() {}
 };
 
 // Where work is enqueued the thread is ahead of what is done: this takes the places that the thread goes on to, and
@@ -96,6 +98,11 @@ class Whereabouts {
   }
   // There is progress within the phase. In any thread.
   void sign() { slot_->signs.fetch_add(1, std::memory_order_relaxed); }
+  // A sign that listeners are told of.
+  void end_layer() {
+    sign();
+    for (PlaceListener* const listener : listeners_) listener->on_layer();
+  }
 
   // Where the thread is.
   const Place& place() const { return place_; }

@@ -15,11 +15,14 @@ struct Readied {
   Assembly assembly;
   std::optional<Trainer> trainer;
 
-  // Collective.
-  Readied(World& world, const RunConfig& config)
+  // `whereabouts` is borrowed, or null. Collective.
+  Readied(World& world, const RunConfig& config, Whereabouts* whereabouts = nullptr)
       : assembly(assemble(world, config, nullptr, Log(world.rank(), world.host(), true))) {
-    build_alike(world, assembly.config, *assembly.backend,
-                [&] { trainer.emplace(assembly.parts(), assembly.options, RunFacts{}); });
+    build_alike(world, assembly.config, *assembly.backend, [&] {
+      TrainerParts parts = assembly.parts();
+      parts.whereabouts = whereabouts;
+      trainer.emplace(parts, assembly.options, RunFacts{});
+    });
   }
 };
 
