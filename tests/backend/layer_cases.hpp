@@ -42,6 +42,19 @@ inline std::vector<NetworkCase> tiled_convolution_cases() {
       {"ConvByTilesOfManyImages", 9, {32, 18, 17}, {Conv2dSpec{32, 3, 1, 1, kNoBias, kRelu}}},
       {"ConvByTilesOfManyChannels", 5, {160, 7, 6}, {Conv2dSpec{128, 3, 1, 1, kBias, kRelu}}},
       {"ConvByNarrowTiles", 7, {128, 9, 10}, {Conv2dSpec{128, 3, 1, 1, kNoBias, kNoRelu}}},
+      {"ConvByPatches", 11, {20, 13, 13}, {Conv2dSpec{50, 5, 1, 0, kBias, kRelu}}},
+      {"ConvByPatchesOverOddImages", 3, {32, 12, 10}, {Conv2dSpec{64, 5, 1, 2, kNoBias, kNoRelu}}},
+      {"ConvByPatchesBeyondTheImage", 2, {27, 7, 6}, {Conv2dSpec{60, 5, 1, 3, kBias, kNoRelu}}},
+  };
+}
+
+// Few values under a window, which has a way of its own where no gradient of the input is wanted.
+inline std::vector<NetworkCase> thin_convolution_cases() {
+  return {
+      {"ConvOfGreyImages", 5, {1, 28, 27}, {Conv2dSpec{20, 3, 1, 0, kBias, kRelu}}},
+      {"ConvOfPaddedColours", 3, {3, 16, 14}, {Conv2dSpec{40, 3, 1, 1, kBias, kRelu}}},
+      {"ConvOfStridedGreyImages", 2, {1, 17, 19}, {Conv2dSpec{70, 5, 2, 2, kNoBias, kRelu}}},
+      {"ConvOfFiveOneByOne", 4, {5, 9, 8}, {Conv2dSpec{12, 1, 1, 0, kBias, kNoRelu}}},
   };
 }
 
@@ -165,7 +178,8 @@ inline std::vector<NetworkCase> norm_cases() {
 
 inline std::vector<NetworkCase> all_cases() {
   std::vector<NetworkCase> all = convolution_cases();
-  for (const auto& cases : {tiled_convolution_cases(), other_layer_cases(), chain_cases(), norm_cases()})
+  for (const auto& cases :
+       {tiled_convolution_cases(), thin_convolution_cases(), other_layer_cases(), chain_cases(), norm_cases()})
     all.insert(all.end(), cases.begin(), cases.end());
   return all;
 }

@@ -23,6 +23,8 @@ const float* canonical(CpuWeights& weights, std::size_t index, const dnnl::memor
   return static_cast<const float*>(weights.prepared(index, plain(dims)).get_data_handle());
 }
 
+bool masks_itself(const WeightedLayerParts& parts) { return parts.plans.tiled.mask && !parts.plans.backward_data; }
+
 float* floats(const dnnl::memory& memory) { return static_cast<float*>(memory.get_data_handle()); }
 
 }  // namespace
@@ -32,9 +34,10 @@ WeightedLayer::WeightedLayer(const dnnl::engine& engine, const WeightedLayerPart
       input_(engine, desc_of(parts.input), parts.plans.forward.src_desc()),
       result_(engine, parts.plans.forward.dst_desc()),
       result_gradient_(engine, parts.plans.forward.dst_desc()),
-      forward_(make_forward(engine, parts, weights)) {
+      forward_(make_forward(engine, parts, weights)),
+      reads_output_(parts.relu && parts.plans.backward_weights) {
   if (!parts.plans.backward_weights) return;
-  if (parts.relu) mask_.emplace(engine, result_.memory(), result_gradient_.memory());
+  if (parts.relu && !masks_itself(parts)) mask_.emplace(engine, result_.memory(), result_gradient_.memory());
   weight_pass_ = make_weight_pass(engine, parts);
   if (parts.plans.backward_data) data_pass_ = make_data_pass(engine, parts, weights);
 }
@@ -74,10 +77,12 @@ WeightedLayer::WeightPass WeightedLayer::make_weight_pass(const dnnl::engine& en
     return {output_gradient, weight_gradient, bias_gradient, running(Primitive(engine, plan, std::move(arguments)))};
   }
   return {output_gradient, weight_gradient, bias_gradient,
-          [=, input = input_.memory(), gradient = output_gradient.memory(), windows = weight_gradient.memory(),
+          [=, masks = parts.relu && masks_itself(parts), input = input_.memory(), output = result_.memory(),
+           gradient = output_gradient.memory(), windows = weight_gradient.memory(),
            bias = bias_gradient ? bias_gradient->memory() : dnnl::memory()](CpuStream& stream) {
-            tiled->backward_weights(stream, {input.get_data_handle(), gradient.get_data_handle(), floats(windows),
-                                             bias ? floats(bias) : nullptr});
+            tiled->backward_weights(
+                stream, {input.get_data_handle(), gradient.get_data_handle(),
+                         masks ? output.get_data_handle() : nullptr, floats(windows), bias ? floats(bias) : nullptr});
           }};
 }
 
@@ -120,10 +125,8 @@ void WeightedLayer::backward(Stream& stream, const LayerBackward& pass) {
   }
   sum_output_gradients(pass, result_gradient_.memory().get_desc());
   result_gradient_.place(pass.output_gradients[0]);
-  if (mask_) {
-    result_.place(pass.output);
-    mask_->run(ours);
-  }
+  if (reads_output_) result_.place(pass.output);
+  if (mask_) mask_->run(ours);
 
   weight_pass_->output_gradient.load(ours, pass.output_gradients[0]);
   weight_pass_->weight_gradient.place(pass.gradients[0].data);

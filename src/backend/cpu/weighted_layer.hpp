@@ -34,7 +34,7 @@ class WeightedLayer final : public Layer {
   WeightedLayer(const dnnl::engine& engine, const WeightedLayerParts& parts, CpuWeights& weights);
 
   const ActivationSpec& output() const override { return output_; }
-  bool reads_output() const override { return mask_.has_value(); }
+  bool reads_output() const override { return reads_output_; }
   void forward(Stream& stream, const LayerForward& pass) override;
   void backward(Stream& stream, const LayerBackward& pass) override;
 
@@ -61,6 +61,7 @@ class WeightedLayer final : public Layer {
   Placed result_;
   Placed result_gradient_;
   Run forward_;
+  bool reads_output_;
   std::optional<ReluMask> mask_;
   std::optional<WeightPass> weight_pass_;
   std::optional<DataPass> data_pass_;

@@ -1,7 +1,10 @@
 #include "backend/cpu/tiles/tiled_convolution.hpp"
 
 #include "backend/cpu/library.hpp"
-#include "backend/cpu/tiles/tile_kernels.hpp"
+#include "backend/cpu/tiles/patch_kernels.hpp"
+#include "backend/cpu/tiles/patched_convolution.hpp"
+#include "backend/cpu/tiles/thin_convolution.hpp"
+#include "backend/cpu/tiles/tile_work.hpp"
 
 #include <algorithm>
 #include <vector>
@@ -12,16 +15,6 @@ namespace {
 constexpr std::int64_t kSlabTiles = 56;           // worked on at a time, so that their points stay in a core's cache
 constexpr std::int64_t kGradientSlabTiles = 112;  // more, since each slab's products are added to all sums
 constexpr std::int64_t kBlockSteps = 128;         // words of a product at a time
-
-std::int64_t parts_of(std::int64_t whole, std::int64_t part) { return (whole + part - 1) / part; }
-
-// A matrix at each point, in floats of scratch memory. The distance between points is no power of two, which would map
-// all of them to the same lines of a cache.
-struct PointMatrices {
-  std::int64_t points, rows, columns;  // columns in words
-  std::int64_t stride() const { return rows * columns + 16; }
-  std::int64_t floats() const { return points * stride(); }
-};
 
 // One of the two activations.
 struct Side {
@@ -67,15 +60,6 @@ TileImage<T> image_of(const Side& side, T* values) {
   return {values, side.image, side.block, side.row, side.column};
 }
 
-// Calls work(worker, item) for each item, with a worker's number that no other one has at the time.
-template <class Work>
-void share_out(CpuStream& stream, std::int64_t items, const Work& work) {
-  const int workers = static_cast<int>(std::min<std::int64_t>(stream.team().size(), items));
-  stream.team().run(workers, [&](int worker) {
-    for (std::int64_t item = worker; item < items; item += workers) work(worker, item);
-  });
-}
-
 // What is common to the passes of one call.
 template <class T>
 class Pass {
@@ -90,17 +74,8 @@ class Pass {
   TileGrid seen_from(const Side& inputs, TileGrid grid, std::int64_t padding) const {
     return {inputs.rows, inputs.columns, grid.tiles_down, grid.tiles_across, padding};
   }
-  // Cuts the rows evenly into as few groups as can be multiplied at once.
-  void multiply(bool apart, std::int64_t rows, ProductPass product) const {
-    const auto* const multiply_rows = apart ? kernels_.rows_apart : kernels_.rows_adjacent;
-    const std::int64_t groups = parts_of(rows, kernels_.most_rows);
-    for (std::int64_t group = 0, first = 0; group < groups; ++group) {
-      const std::int64_t count = rows * (group + 1) / groups - first;
-      multiply_rows[count - 1](product);
-      first += count;
-      product.a += apart ? count * product.a_stride : count;
-      product.sums += count * panel();
-    }
+  void multiply(bool apart, std::int64_t rows, const ProductPass& product) const {
+    cpu::multiply(kernels_, apart, rows, product);
   }
   std::int64_t panel() const { return 2 * kernels_.lanes; }
   std::int64_t words(std::int64_t numbers) const { return parts_of(numbers, kernels_.pack); }
@@ -415,6 +390,12 @@ std::shared_ptr<const TiledConvolution> make(const TileKernels<T>& kernels, cons
 
 TiledPasses all_passes(std::shared_ptr<const TiledConvolution> one) { return {one, one, one}; }
 
+template <class T>
+TiledPasses few_channels(const TiledShape& shape) {
+  if (auto thin = make_thin<T>(shape)) return {thin, nullptr, thin, true};
+  return all_passes(make_patched<T>(shape));
+}
+
 std::int64_t least_channels(const TiledShape& shape) {
   return std::min(dims_of(shape.input)[1], dims_of(shape.output)[1]);
 }
@@ -431,6 +412,7 @@ TiledPasses choose_bf16(const TiledShape& shape) {
     if (least_channels(shape) < kMatrixChannels) return {};
     return {.forward = nullptr, .backward_data = nullptr, .backward_weights = make(wide, shape)};
   }
+  if (TiledPasses few = few_channels<Bf16>(shape); few.forward) return few;
   const bool narrow = compiles_for(dnnl::cpu_isa::avx512_core_bf16) && __builtin_cpu_is("amd") &&
                       least_channels(shape) >= kNarrowChannels;
   return all_passes(make(narrow ? narrow_tiles_avx512_bf16() : wide, shape));
@@ -440,7 +422,10 @@ TiledPasses choose_bf16(const TiledShape& shape) {
 
 TiledPasses choose_tiled_passes(const TiledShape& shape) {
   if (is_bf16(shape.input)) return choose_bf16(shape);
-  if (compiles_for(dnnl::cpu_isa::avx512_core)) return all_passes(make(wide_tiles_avx512<float>(), shape));
+  if (compiles_for(dnnl::cpu_isa::avx512_core)) {
+    if (TiledPasses few = few_channels<float>(shape); few.forward) return few;
+    return all_passes(make(wide_tiles_avx512<float>(), shape));
+  }
   if (compiles_for(dnnl::cpu_isa::avx2)) return all_passes(make(wide_tiles_avx2<float>(), shape));
   return {};
 }

@@ -33,6 +33,7 @@ struct TiledBackwardData {
 struct TiledBackwardWeights {
   const void* input;
   const void* output_gradient;
+  const void* output;  // clears the gradient where it is not positive; null but of passes that mask
   float* window_gradients;
   float* bias_gradient;  // or null
 };
@@ -49,6 +50,7 @@ class TiledConvolution {
 // processor, and where it is the faster one.
 struct TiledPasses {
   std::shared_ptr<const TiledConvolution> forward, backward_data, backward_weights;
+  bool mask = false;  // backward_weights applies the mask of a max(0, y), where there is no backward_data
 };
 TiledPasses choose_tiled_passes(const TiledShape& shape);
 

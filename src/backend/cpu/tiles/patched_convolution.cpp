@@ -1,0 +1,258 @@
+#include "backend/cpu/tiles/patched_convolution.hpp"
+
+#include "backend/cpu/tiles/lane_side.hpp"
+#include "backend/cpu/tiles/patch_kernels.hpp"
+
+#include <array>
+#include <vector>
+
+namespace tutti::cpu {
+namespace {
+
+constexpr std::int64_t kSlabTiles = 28;          // worked on at a time, so that their points stay in a core's cache
+constexpr std::int64_t kGradientSlabTiles = 36;  // the same, where each slab's products are added to all sums
+
+struct Images {
+  std::int64_t first, count;
+};
+
+template <class T>
+class Patched final : public TiledConvolution {
+ public:
+  explicit Patched(const TiledShape& shape)
+      : input_(shape.input),
+        output_(shape.output),
+        images_(dims_of(shape.input)[0]),
+        grid_{parts_of(output_.rows, kPatchTile), parts_of(output_.columns, kPatchTile), shape.padding} {}
+
+  void forward(CpuStream& stream, const TiledForward& pass) const override;
+  void backward_data(CpuStream& stream, const TiledBackwardData& pass) const override;
+  void backward_weights(CpuStream& stream, const TiledBackwardWeights& pass) const override;
+
+ private:
+  std::int64_t tiles() const { return grid_.down * grid_.across; }
+  PatchGrid output_grid() const { return {grid_.down, grid_.across, 0}; }
+  std::int64_t images_of(std::int64_t slab_tiles) const {
+    return std::clamp<std::int64_t>(slab_tiles / tiles(), 1, images_);
+  }
+  Images slab(std::int64_t index, std::int64_t each) const {
+    return {index * each, std::min(each, images_ - index * each)};
+  }
+  std::int64_t input_window(std::int64_t output, std::int64_t input) const {
+    return (output * input_.channels + input) * kPatchTaps;
+  }
+
+  struct Filters {
+    const float* windows;
+    std::int64_t next_step, next_lane;  // in windows
+    std::int64_t steps, lanes;
+  };
+  PointMatrices panel_of(const Filters& what) const { return {kPatchPoints, what.steps, kPanel}; }
+  void prepare(CpuStream& stream, const Filters& what, float* to) const;
+  // Work(images, points of their tiles by the filters in each panel) on every slab.
+  template <class Transform, class Deliver>
+  void convolve(CpuStream& stream, const Filters& filters, const Transform& transform, const Deliver& deliver) const;
+  void transform(const Images& images, const T* values, const PointMatrices& matrices, float* to) const;
+  void transform_gradients(const Images& images, const T* values, const PointMatrices& matrices, float* to) const;
+  void collect(std::int64_t output, const float* sums, const PointMatrices& matrices, float* window_gradients) const;
+  void sum_bias(CpuStream& stream, const T* gradient, float* to) const;
+
+  const PatchKernels<T>& kernels_ = patch_kernels_avx512<T>();
+  const TileKernels<float>& products_ = wide_tiles_avx512<float>();
+  LaneSide input_;
+  LaneSide output_;
+  std::int64_t images_;
+  PatchGrid grid_;
+};
+
+template <class T>
+void Patched<T>::prepare(CpuStream& stream, const Filters& what, float* to) const {
+  const PointMatrices panel = panel_of(what);
+  share_out(stream, parts_of(what.lanes, kImageLanes) * what.steps, [&](int, std::int64_t item) {
+    const std::int64_t step = item % what.steps;
+    const std::int64_t lane = item / what.steps * kImageLanes;
+    std::array<float, kPatchTaps * kImageLanes> taps{};
+    for (std::int64_t i = 0; i < std::min<std::int64_t>(kImageLanes, what.lanes - lane); ++i) {
+      const float* const window = what.windows + step * what.next_step + (lane + i) * what.next_lane;
+      for (std::int64_t tap = 0; tap < kPatchTaps; ++tap)
+        taps[static_cast<std::size_t>(tap * kImageLanes + i)] = window[tap];
+    }
+    float* const points = to + lane / kPanel * panel.floats() + step * kPanel + lane % kPanel;
+    kernels_.windows({taps.data(), points, panel.stride()});
+  });
+}
+
+template <class T>
+template <class Transform, class Deliver>
+void Patched<T>::convolve(CpuStream& stream, const Filters& filters, const Transform& transform,
+                          const Deliver& deliver) const {
+  const PointMatrices panel = panel_of(filters);
+  const std::int64_t panels = parts_of(filters.lanes, kPanel);
+  const std::int64_t each = images_of(kSlabTiles);
+  const PointMatrices points{kPatchPoints, each * tiles(), parts_of(filters.steps, kPanel) * kPanel};
+  const PointMatrices sums{kPatchPoints, each * tiles(), kPanel};
+  const std::int64_t image_sums = input_.rows * input_.columns * kImageLanes;
+  const std::int64_t own = points.floats() + sums.floats() + image_sums;
+  float* const prepared = static_cast<float*>(
+      stream.scratch(static_cast<std::size_t>(panels * panel.floats() + stream.team().size() * own) * sizeof(float)));
+  prepare(stream, filters, prepared);
+  share_out(stream, parts_of(images_, each), [&](int worker, std::int64_t index) {
+    const Images images = slab(index, each);
+    float* const a = prepared + panels * panel.floats() + worker * own;
+    float* const products = a + points.floats();
+    transform(images, points, a);
+    for (std::int64_t i = 0; i < panels; ++i) {
+      for (std::int64_t point = 0; point < kPatchPoints; ++point) {
+        multiply(products_, true, images.count * tiles(),
+                 {a + point * points.stride(), points.columns, prepared + i * panel.floats() + point * panel.stride(),
+                  kPanel, filters.steps, products + point * sums.stride(), false});
+      }
+      for (std::int64_t image = 0; image < images.count; ++image) {
+        deliver(images.first + image, i, products + image * tiles() * kPanel, sums.stride(), products + sums.floats());
+      }
+    }
+  });
+}
+
+template <class T>
+void Patched<T>::transform(const Images& images, const T* values, const PointMatrices& matrices, float* to) const {
+  for (std::int64_t i = 0; i < images.count; ++i) {
+    kernels_.inputs({input_.image(values, images.first + i), grid_, 0, input_.blocks(),
+                     to + i * tiles() * matrices.columns, matrices.stride()});
+  }
+}
+
+template <class T>
+void Patched<T>::transform_gradients(const Images& images, const T* values, const PointMatrices& matrices,
+                                     float* to) const {
+  for (std::int64_t i = 0; i < images.count; ++i) {
+    kernels_.gradients({output_.image(values, images.first + i), output_grid(), 0, output_.blocks(),
+                        to + i * tiles() * matrices.columns, matrices.stride()});
+  }
+}
+
+template <class T>
+void Patched<T>::forward(CpuStream& stream, const TiledForward& pass) const {
+  std::vector<float> bias(static_cast<std::size_t>(output_.lanes()));
+  if (pass.bias != nullptr) std::copy_n(pass.bias, output_.channels, bias.begin());
+  convolve(
+      stream, {pass.windows, kPatchTaps, input_.channels * kPatchTaps, input_.channels, output_.channels},
+      [&](const Images& images, const PointMatrices& matrices, float* points) {
+        transform(images, static_cast<const T*>(pass.input), matrices, points);
+      },
+      [&](std::int64_t image, std::int64_t panel, float* points, std::int64_t stride, float*) {
+        kernels_.outputs(
+            {{output_.image(static_cast<T*>(pass.output), image), output_grid(), panel * 2, 2, points, stride},
+             bias.data() + panel * kPanel,
+             pass.relu});
+      });
+}
+
+template <class T>
+void Patched<T>::backward_data(CpuStream& stream, const TiledBackwardData& pass) const {
+  convolve(
+      stream, {pass.windows, input_.channels * kPatchTaps, kPatchTaps, output_.channels, input_.channels},
+      [&](const Images& images, const PointMatrices& matrices, float* points) {
+        transform_gradients(images, static_cast<const T*>(pass.output_gradient), matrices, points);
+      },
+      [&](std::int64_t image, std::int64_t panel, float* points, std::int64_t stride, float* image_sums) {
+        kernels_.input_gradients(
+            {{input_.image(static_cast<T*>(pass.input_gradient), image), grid_, panel * 2, 2, points, stride},
+             image_sums});
+      });
+}
+
+template <class T>
+void Patched<T>::backward_weights(CpuStream& stream, const TiledBackwardWeights& pass) const {
+  const std::int64_t each = images_of(kGradientSlabTiles);
+  const PointMatrices inputs{kPatchPoints, each * tiles(), input_.lanes()};
+  const PointMatrices gradients{kPatchPoints, each * tiles(), output_.lanes()};
+  const PointMatrices sums{kPatchPoints, output_.channels, kPanel};
+  float* const a = static_cast<float*>(
+      stream.scratch(static_cast<std::size_t>(inputs.floats() + gradients.floats() + input_.panels() * sums.floats()) *
+                     sizeof(float)));
+  float* const b = a + gradients.floats();
+  float* const products = b + inputs.floats();
+  for (std::int64_t first = 0; first < images_; first += each) {
+    const std::int64_t count = std::min(each, images_ - first);
+    share_out(stream, count, [&](int, std::int64_t i) {
+      const Images one{first + i, 1};
+      transform(one, static_cast<const T*>(pass.input), inputs, b + i * tiles() * inputs.columns);
+      transform_gradients(one, static_cast<const T*>(pass.output_gradient), gradients,
+                          a + i * tiles() * gradients.columns);
+    });
+    share_out(stream, input_.panels() * kPatchPoints, [&](int, std::int64_t item) {
+      const std::int64_t panel = item / kPatchPoints;
+      const std::int64_t point = item % kPatchPoints;
+      multiply(products_, false, output_.channels,
+               {a + point * gradients.stride(), gradients.columns, b + point * inputs.stride() + panel * kPanel,
+                inputs.columns, count * tiles(), products + panel * sums.floats() + point * sums.stride(), first > 0});
+    });
+  }
+  share_out(stream, output_.channels,
+            [&](int, std::int64_t output) { collect(output, products, sums, pass.window_gradients); });
+  if (pass.bias_gradient != nullptr) {
+    sum_bias(stream, static_cast<const T*>(pass.output_gradient), pass.bias_gradient);
+  }
+}
+
+template <class T>
+void Patched<T>::collect(std::int64_t output, const float* sums, const PointMatrices& matrices,
+                         float* window_gradients) const {
+  std::array<float, kPatchTaps * kImageLanes> taps;
+  for (std::int64_t input = 0; input < input_.channels; input += kImageLanes) {
+    // The points are only read.
+    float* const points =
+        const_cast<float*>(sums) + input / kPanel * matrices.floats() + output * kPanel + input % kPanel;
+    kernels_.window_gradients({taps.data(), points, matrices.stride()});
+    for (std::int64_t i = 0; i < std::min<std::int64_t>(kImageLanes, input_.channels - input); ++i) {
+      float* const window = window_gradients + input_window(output, input + i);
+      for (std::int64_t tap = 0; tap < kPatchTaps; ++tap)
+        window[tap] = taps[static_cast<std::size_t>(tap * kImageLanes + i)];
+    }
+  }
+}
+
+template <class T>
+void Patched<T>::sum_bias(CpuStream& stream, const T* gradient, float* to) const {
+  const auto lanes = static_cast<std::size_t>(output_.lanes());
+  float* const of_images =
+      static_cast<float*>(stream.scratch(static_cast<std::size_t>(images_) * lanes * sizeof(float)));
+  share_out(stream, images_, [&](int, std::int64_t image) {
+    kernels_.sum_channels(output_.image(gradient, image), of_images + image * output_.lanes());
+  });
+  for (std::int64_t channel = 0; channel < output_.channels; ++channel) {
+    double sum = 0;
+    for (std::int64_t image = 0; image < images_; ++image) {
+      sum += static_cast<double>(of_images[image * output_.lanes() + channel]);
+    }
+    to[channel] = static_cast<float>(sum);
+  }
+}
+
+bool fits(const TiledShape& shape) {
+  return shape.window == kPatchWindow && shape.stride == 1 && LaneSide::holds(shape.input) &&
+         LaneSide::holds(shape.output);
+}
+
+// What patches multiply, with lanes that only fill a panel, against what windows do.
+bool pays(const TiledShape& shape) {
+  const LaneSide input(shape.input);
+  const LaneSide output(shape.output);
+  const std::int64_t tiles = parts_of(output.rows, kPatchTile) * parts_of(output.columns, kPatchTile);
+  const std::int64_t channels = input.channels * output.channels;
+  const std::int64_t padded = std::max(input.lanes() * output.channels, output.lanes() * input.channels);
+  return 2 * tiles * kPatchPoints * padded <= output.rows * output.columns * kPatchTaps * channels;
+}
+
+}  // namespace
+
+template <class T>
+std::shared_ptr<const TiledConvolution> make_patched(const TiledShape& shape) {
+  if (!fits(shape) || !pays(shape)) return nullptr;
+  return std::make_shared<const Patched<T>>(shape);
+}
+template std::shared_ptr<const TiledConvolution> make_patched<float>(const TiledShape&);
+template std::shared_ptr<const TiledConvolution> make_patched<Bf16>(const TiledShape&);
+
+}  // namespace tutti::cpu

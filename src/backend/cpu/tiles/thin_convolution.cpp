@@ -1,0 +1,123 @@
+#include "backend/cpu/tiles/thin_convolution.hpp"
+
+#include "tutti/base/error.hpp"
+
+#include "backend/cpu/tiles/lane_side.hpp"
+#include "backend/cpu/tiles/thin_kernels.hpp"
+
+#include <vector>
+
+namespace tutti::cpu {
+namespace {
+
+template <class T>
+class Thin final : public TiledConvolution {
+ public:
+  explicit Thin(const TiledShape& shape)
+      : layout_(shape.input),
+        output_(shape.output),
+        rows_(dims_of(shape.input)[2]),
+        columns_(dims_of(shape.input)[3]),
+        padding_(shape.padding) {
+    const std::int64_t channels = layout_.channels();
+    const std::int64_t row = (columns_ + 2 * padding_) * channels;
+    window_ = {shape.window, shape.window * channels, row, shape.stride * row, shape.stride * channels};
+  }
+
+  void forward(CpuStream& stream, const TiledForward& pass) const override;
+  void backward_data(CpuStream&, const TiledBackwardData&) const override {
+    throw Error(ErrorSource::internal, "a convolution with few values under its window is asked for the way back");
+  }
+  void backward_weights(CpuStream& stream, const TiledBackwardWeights& pass) const override;
+
+ private:
+  std::int64_t values() const { return window_.rows * window_.run; }
+  std::int64_t padded_input() const { return (rows_ + 2 * padding_) * window_.row; }
+  // Of a value under the window in the canonical order of weights.
+  std::int64_t canonical(std::int64_t value) const {
+    const std::int64_t channels = layout_.channels();
+    const std::int64_t tap = value / window_.run * window_.rows + value % window_.run / channels;
+    return value % channels * window_.rows * window_.rows + tap;
+  }
+  void load(const T* input, std::int64_t image, float* to) const;
+
+  ChannelLayout layout_;
+  LaneSide output_;
+  std::int64_t rows_, columns_, padding_;
+  ThinWindow window_;
+  const ThinKernels<T>& kernels_ = thin_kernels_avx512<T>();
+};
+
+template <class T>
+void Thin<T>::load(const T* input, std::int64_t image, float* to) const {
+  const std::int64_t channels = layout_.channels();
+  std::fill_n(to, padded_input(), 0.0f);
+  for (std::int64_t channel = 0; channel < channels; ++channel) {
+    const T* const from = input + layout_.index_of(image, channel, 0);
+    for (std::int64_t y = 0; y < rows_; ++y) {
+      float* const row = to + (y + padding_) * window_.row + padding_ * channels + channel;
+      for (std::int64_t x = 0; x < columns_; ++x)
+        row[x * channels] = to_float(from[(y * columns_ + x) * layout_.period()]);
+    }
+  }
+}
+
+template <class T>
+void Thin<T>::forward(CpuStream& stream, const TiledForward& pass) const {
+  const std::int64_t lanes = output_.lanes();
+  const std::int64_t kept = lanes * (values() + 1);
+  float* const bias = static_cast<float*>(
+      stream.scratch(static_cast<std::size_t>(kept + stream.team().size() * padded_input()) * sizeof(float)));
+  float* const weights = bias + lanes;
+  std::fill_n(bias, kept, 0.0f);
+  if (pass.bias != nullptr) std::copy_n(pass.bias, output_.channels, bias);
+  for (std::int64_t lane = 0; lane < output_.channels; ++lane) {
+    float* const to = weights + lane / kPanel * values() * kPanel + lane % kPanel;
+    for (std::int64_t i = 0; i < values(); ++i) to[i * kPanel] = pass.windows[lane * values() + canonical(i)];
+  }
+  share_out(stream, layout_.samples(), [&](int worker, std::int64_t image) {
+    float* const input = bias + kept + worker * padded_input();
+    load(static_cast<const T*>(pass.input), image, input);
+    kernels_.forward({window_, input, weights, bias, output_.image(static_cast<T*>(pass.output), image), pass.relu});
+  });
+}
+
+template <class T>
+void Thin<T>::backward_weights(CpuStream& stream, const TiledBackwardWeights& pass) const {
+  const std::int64_t sums = output_.lanes() * (values() + 1);
+  float* const of_images = static_cast<float*>(stream.scratch(
+      static_cast<std::size_t>(layout_.samples() * sums + stream.team().size() * padded_input()) * sizeof(float)));
+  share_out(stream, layout_.samples(), [&](int worker, std::int64_t image) {
+    float* const input = of_images + layout_.samples() * sums + worker * padded_input();
+    load(static_cast<const T*>(pass.input), image, input);
+    const T* const output = static_cast<const T*>(pass.output);
+    kernels_.backward_weights({window_, input, output_.image(static_cast<const T*>(pass.output_gradient), image),
+                               output == nullptr ? nullptr : output_.image(output, image).values,
+                               of_images + image * sums});
+  });
+  std::vector<double> all(static_cast<std::size_t>(sums));
+  for (std::int64_t image = 0; image < layout_.samples(); ++image) {
+    for (std::size_t i = 0; i < all.size(); ++i)
+      all[i] += static_cast<double>(of_images[image * sums + static_cast<std::int64_t>(i)]);
+  }
+  for (std::int64_t lane = 0; lane < output_.channels; ++lane) {
+    const double* const of_lane = all.data() + lane / kPanel * (values() + 1) * kPanel + lane % kPanel;
+    for (std::int64_t i = 0; i < values(); ++i) {
+      pass.window_gradients[lane * values() + canonical(i)] = static_cast<float>(of_lane[i * kPanel]);
+    }
+    if (pass.bias_gradient != nullptr) pass.bias_gradient[lane] = static_cast<float>(of_lane[values() * kPanel]);
+  }
+}
+
+}  // namespace
+
+template <class T>
+std::shared_ptr<const TiledConvolution> make_thin(const TiledShape& shape) {
+  const std::int64_t values = dims_of(shape.input)[1] * shape.window * shape.window;
+  if (values > kMostThinValues || !LaneSide::holds(shape.output)) return nullptr;
+  return std::make_shared<const Thin<T>>(shape);
+}
+template std::shared_ptr<const TiledConvolution> make_thin<float>(const TiledShape&);
+template std::shared_ptr<const TiledConvolution> make_thin<Bf16>(const TiledShape&);
+
+}  // namespace tutti::cpu

@@ -1,0 +1,44 @@
+#pragma once
+// How the work of a convolution by tiles or patches is cut and shared out, and matrices in its scratch memory.
+
+#include "backend/cpu/stream.hpp"
+#include "backend/cpu/tiles/tile_kernels.hpp"
+
+#include <algorithm>
+
+namespace tutti::cpu {
+
+inline std::int64_t parts_of(std::int64_t whole, std::int64_t part) { return (whole + part - 1) / part; }
+
+// Calls work(worker, item) for each item, with a worker's number that no other one has at the time.
+template <class Work>
+void share_out(CpuStream& stream, std::int64_t items, const Work& work) {
+  const int workers = static_cast<int>(std::min<std::int64_t>(stream.team().size(), items));
+  stream.team().run(workers, [&](int worker) {
+    for (std::int64_t item = worker; item < items; item += workers) work(worker, item);
+  });
+}
+
+// A matrix at each point, in floats of scratch memory. The distance between points is no power of two, which would map
+// all of them to the same lines of a cache.
+struct PointMatrices {
+  std::int64_t points, rows, columns;  // columns in words
+  std::int64_t stride() const { return rows * columns + 16; }
+  std::int64_t floats() const { return points * stride(); }
+};
+
+// Cuts the rows evenly into as few groups as can be multiplied at once.
+template <class T>
+void multiply(const TileKernels<T>& kernels, bool apart, std::int64_t rows, ProductPass product) {
+  const auto* const multiply_rows = apart ? kernels.rows_apart : kernels.rows_adjacent;
+  const std::int64_t groups = parts_of(rows, kernels.most_rows);
+  for (std::int64_t group = 0, first = 0; group < groups; ++group) {
+    const std::int64_t count = rows * (group + 1) / groups - first;
+    multiply_rows[count - 1](product);
+    first += count;
+    product.a += apart ? count * product.a_stride : count;
+    product.sums += count * 2 * kernels.lanes;
+  }
+}
+
+}  // namespace tutti::cpu
