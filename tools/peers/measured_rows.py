@@ -131,7 +131,8 @@ def readme_section(results: dict) -> str:
     about = (f"Written by `tools/peers/measure` on {results['date']}: {machine['processor']}, {machine['cores']} "
              f"cores, {machine['memory_gib']} GiB. Batches of 64 images of 1x28x28 and one thread a rank; medians "
              f"(least-most) of {rounds} paired rounds whose order turns. PyTorch is the faster of its eager and "
-             f"compiled modes, in channels_last, bf16 by autocast, with glibc's malloc set to keep freed memory.{disturbed}")
+             f"compiled modes, in channels_last, bf16 by autocast, with glibc's malloc set to keep freed memory."
+             f"{disturbed}")
     lines = [*textwrap.wrap(about, 120), "", *(f"- {text}" for text in results["libraries"].values()), "",
              "| | here | there | ratio |", "|---|---|---|---|"]
     lines += ["| " + " | ".join([row.title, *_cells(row, measurements)[1]]) + " |" for row in ROWS]
