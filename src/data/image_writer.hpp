@@ -30,8 +30,8 @@ class ImageWriter {
     float value(float pixel) const { return (pixel / 255.0f - mean) / deviation; }
   };
 
-  void copy(const Channel& channel, const ImageView& image, const std::uint8_t* pixels, float* values) const;
-  void resample(const Channel& channel, const ImageView& image, const std::uint8_t* pixels, float* values);
+  void copy(const Channel& channel, const ImageView& image, const std::uint8_t* pixels, std::span<float> values) const;
+  void resample(const Channel& channel, const ImageView& image, const std::uint8_t* pixels, std::span<float> values);
 
   Shape shape_;
   std::vector<Channel> channels_;

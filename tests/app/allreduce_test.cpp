@@ -33,8 +33,8 @@ TEST(BenchAllreduce, ChecksEveryWayAtEverySizeAndTellsWhatIsChosen) {
     EXPECT_GT(point.at("seconds_median").get<double>(), 0);
     points.insert(point.at("algorithm").get<std::string>() + point.at("ranks").dump() + " " + point.at("bytes").dump());
   }
-  EXPECT_EQ(points.size(), 2U * 8U * 6U);
-  for (const std::string way : {"ring", "direct", "window", "mpi", "auto", "exact"}) {
+  EXPECT_EQ(points.size(), 2U * 8U * 7U);
+  for (const std::string way : {"ring", "direct", "window", "mpi", "blocking", "auto", "exact"}) {
     EXPECT_TRUE(points.contains(way + "3 16384")) << way;
   }
   EXPECT_TRUE(json.at("choices").back().at("up_to_bytes").is_null());

@@ -78,11 +78,15 @@ def run(side: str, options: argparse.Namespace) -> dict:
         return json.loads(text)
 
 
+def sides_here() -> list[str]:
+    if shutil.which(os.environ.get("CXX", "g++")):
+        return list(SIDES)
+    print("no C++ compiler for torch.compile: eager alone is the peer (give one as CXX)")
+    return [side for side in SIDES if side != "compiled"]
+
+
 def run_rounds(options: argparse.Namespace) -> list[dict[str, dict]]:
-    sides = list(SIDES)
-    if not shutil.which(os.environ.get("CXX", "g++")):
-        print("no C++ compiler for torch.compile: eager alone is the peer (give one as CXX)")
-        sides.remove("compiled")
+    sides = sides_here()
     rounds = []
     for number in range(options.rounds):
         turn = number % len(sides)
@@ -124,15 +128,19 @@ def tell(options: argparse.Namespace, rounds: list[dict[str, dict]]) -> None:
         print(f"{side}: {rounds[0][side]['libraries']}")
 
 
-def with_programs(parser: argparse.ArgumentParser) -> argparse.Namespace:
-    """The options, with those that every comparison has; both programs are there."""
+def has_torch(python: str) -> bool:
+    return subprocess.run([python, "-c", "import torch"], capture_output=True, check=False).returncode == 0
+
+
+def with_programs(parser: argparse.ArgumentParser, needs_peer: bool = True) -> argparse.Namespace:
+    """The options, with those that every comparison has; both programs are there where both are needed."""
     parser.add_argument("--trainer", default=str(ROOT / "build/release/trainer"), help="default: %(default)s")
     parser.add_argument("--python", default=peer_python.interpreter(), help="one with torch; default: %(default)s")
     parser.add_argument("--json", help="write every run's figures to this file, too")
     options = parser.parse_args()
     if not pathlib.Path(options.trainer).is_file():
         parser.error(f"{options.trainer} is not built: cmake --preset release && cmake --build --preset release")
-    if subprocess.run([options.python, "-c", "import torch"], capture_output=True, check=False).returncode != 0:
+    if needs_peer and not has_torch(options.python):
         parser.error(f"{options.python} has no torch: {peer_python.REMEDY}")
     return options
 

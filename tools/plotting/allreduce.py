@@ -10,7 +10,7 @@ from plotting.page import Page, Table
 from plotting.scaling import record_tables
 from plotting.sheet import Sheet, bytes_text, colour, marker, seconds_text, several, span
 
-PLACES = {name: place for place, name in enumerate(("ring", "direct", "window", "mpi", "exact", "nccl", "auto"))}
+PLACES = {name: place for place, name in enumerate(("ring", "direct", "window", "mpi", "blocking", "exact", "nccl", "auto"))}
 MOST_COLUMNS = 4
 
 
@@ -86,8 +86,8 @@ def draw_algorithm(sheet: Sheet, panels: list[Axes], points: list[dict], name: s
         if wrong:
             panel.plot(*zip(*wrong), **crossed)
             sheet.explain("the sum was WRONG", Line2D([], [], **crossed))
-    sheet.name({"mpi": "mpi (the library's own)", "auto": "auto (chosen by size)"}.get(name, name),
-               Line2D([], [], **looks))
+    sheet.name({"mpi": "mpi (the library's own)", "blocking": "blocking (MPI_Allreduce)",
+                "auto": "auto (chosen by size)"}.get(name, name), Line2D([], [], **looks))
 
 
 def draw_choices(sheet: Sheet, panel: Axes, file: BenchFile, ranks: int) -> None:

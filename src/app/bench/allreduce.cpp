@@ -2,7 +2,7 @@
 #include "tutti/base/error.hpp"
 #include "tutti/base/log.hpp"
 #include "tutti/base/version.hpp"
-#include "tutti/comm/communicator.hpp"
+#include "tutti/comm/blocking_sums.hpp"
 
 #include "bench.hpp"
 #include "processors.hpp"
@@ -192,6 +192,7 @@ std::vector<Contender> contenders_of(World& world, const Invocation& invocation,
       }
     }
     contenders.push_back({"mpi", make_mpi_library_communicator(world)});
+    contenders.push_back({"blocking", make_mpi_blocking_communicator(world)});
   }
   contenders.push_back({processor.is_gpu() && invocation.run.comm != "mpi" ? "nccl" : "auto", own});
   contenders.push_back({"exact", own, true});

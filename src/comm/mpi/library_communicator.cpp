@@ -1,3 +1,5 @@
+#include "tutti/comm/blocking_sums.hpp"
+
 #include "../arguments.hpp"
 #include "check.hpp"
 #include "native.hpp"
@@ -16,11 +18,13 @@ constexpr std::int64_t kPieceElements = std::int64_t{1} << 28;  // MPI counts wi
 // One collective call of the library, which matches them between ranks by their order: that of the queue.
 class LibraryOperation final : public Operation {
  public:
-  LibraryOperation(MPI_Comm comm, const Tensor& values) : comm_(comm), values_(values) {}
+  LibraryOperation(MPI_Comm comm, const Tensor& values, bool blocks) : comm_(comm), values_(values), blocks_(blocks) {}
 
   void start() override {
-    check(MPI_Iallreduce(MPI_IN_PLACE, values_.data, static_cast<int>(values_.elements()),
-                         values_.type == ElementType::f32 ? MPI_FLOAT : MPI_INT64_T, MPI_SUM, comm_, &request_));
+    const int count = static_cast<int>(values_.elements());
+    const MPI_Datatype type = values_.type == ElementType::f32 ? MPI_FLOAT : MPI_INT64_T;
+    check(blocks_ ? MPI_Allreduce(MPI_IN_PLACE, values_.data, count, type, MPI_SUM, comm_)
+                  : MPI_Iallreduce(MPI_IN_PLACE, values_.data, count, type, MPI_SUM, comm_, &request_));
   }
 
   State advance() override {
@@ -32,13 +36,15 @@ class LibraryOperation final : public Operation {
  private:
   MPI_Comm comm_;
   Tensor values_;
+  bool blocks_;
   MPI_Request request_ = MPI_REQUEST_NULL;
 };
 
 // The library does not tell what it sends.
 class LibraryCommunicator final : public RingCommunicator {
  public:
-  explicit LibraryCommunicator(MPI_Comm comm) : RingCommunicator(comm, false, nullptr, SumChoice(SumAlgorithm::ring)) {}
+  LibraryCommunicator(MPI_Comm comm, bool blocks)
+      : RingCommunicator(comm, false, nullptr, SumChoice(SumAlgorithm::ring)), blocks_(blocks) {}
 
   std::string description() const override { return fmt::format("all-reduce of {}", library_name()); }
 
@@ -49,11 +55,19 @@ class LibraryCommunicator final : public RingCommunicator {
     Operations operations;
     for (std::int64_t first = 0; first < values.elements(); first += kPieceElements) {
       const Tensor piece = part_of(values, {first, std::min(first + kPieceElements, values.elements())});
-      operations.push_back(std::make_unique<LibraryOperation>(place().comm, piece));
+      operations.push_back(std::make_unique<LibraryOperation>(place().comm, piece, blocks_));
     }
     push(values, {}, std::move(operations));
   }
+
+  bool blocks_;
 };
+
+std::unique_ptr<Communicator> make_library_communicator(World& world, bool blocks) {
+  auto made = std::make_unique<LibraryCommunicator>(duplicate_communicator(world), blocks);
+  made->count_in(world.meetings());
+  return made;
+}
 
 }  // namespace
 }  // namespace tutti::mpi
@@ -61,9 +75,11 @@ class LibraryCommunicator final : public RingCommunicator {
 namespace tutti {
 
 std::unique_ptr<Communicator> make_mpi_library_communicator(World& world) {
-  auto made = std::make_unique<mpi::LibraryCommunicator>(mpi::duplicate_communicator(world));
-  made->count_in(world.meetings());
-  return made;
+  return mpi::make_library_communicator(world, false);
+}
+
+std::unique_ptr<Communicator> make_mpi_blocking_communicator(World& world) {
+  return mpi::make_library_communicator(world, true);
 }
 
 }  // namespace tutti

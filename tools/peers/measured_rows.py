@@ -1,0 +1,149 @@
+"""What tools/peers/measure tells of its measurements: rows of figures, with what must be reached and what is wanted.
+
+A measurement is rounds of {side: {figure: value}}. A row takes one figure of it: ours, and the best of the others',
+round by round. It is judged by the ratio, or by ours alone where it has a unit.
+"""
+
+import dataclasses
+import textwrap
+
+from compare_speed import Range
+
+BEGIN = "<!-- tools/peers/measure writes from here -->"
+END = "<!-- to here -->"
+MISSING = "-"
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    title: str
+    measurement: str
+    figure: str
+    ours: str
+    theirs: tuple[str, ...]
+    must: float
+    stretch: float
+    unit: str = ""  # of ours, where that is judged; else the ratio is
+    digits: int = 1
+    at_most: bool = False
+
+    def values(self, measurement: dict) -> "Values":
+        best = min if self.at_most else max
+        rounds = [one for one in measurement["rounds"] if self.ours in one]
+        pairs = [(one[self.ours][self.figure], best(one[side][self.figure] for side in self.theirs if side in one))
+                 for one in rounds if any(side in one for side in self.theirs)]
+        ours = [one[self.ours][self.figure] for one in rounds]
+        judged = ours if self.unit else [mine / peer for mine, peer in pairs]
+        return Values(*(Range.of(list(of)) if of else None for of in (ours, [peer for _, peer in pairs], judged)))
+
+    def reaches(self, value: float, wanted: float) -> bool:
+        return value <= wanted if self.at_most else value >= wanted
+
+    def verdict(self, judged: Range | None) -> str:
+        if judged is None:
+            return "not measured"
+        for name, wanted in (("stretch", self.stretch), ("must", self.must)):
+            if self.reaches(judged.median, wanted):
+                return name
+        return "MISSED"
+
+
+@dataclasses.dataclass(frozen=True)
+class Values:
+    ours: Range | None
+    theirs: Range | None
+    judged: Range | None
+
+
+def _speed(model: str, precision: str, must: float, stretch: float) -> Row:
+    return Row(f"{model} {precision}, images/s, against PyTorch", f"{model}-{precision}", "images_per_second", "tutti",
+               ("eager", "compiled"), must, stretch)
+
+
+def _alone(title: str, measurement: str, figure: str, must: float, stretch: float, unit: str, digits: int = 0) -> Row:
+    return Row(title, measurement, figure, "tutti", ("eager", "compiled"), must, stretch, unit, digits,
+               unit != "images/s")
+
+
+def _ranks(model: str, single: tuple[float, float]) -> list[Row]:
+    both = (f"ranks-{model}", "images_per_second", "together")
+    return [Row(f"2 ranks, {model} fp32, images/s, against two single processes", *both, ("apart",), *single),
+            Row(f"2 ranks, {model} fp32, images/s, against PyTorch's DDP with gloo", *both, ("ddp",), 1.3, 1.7)]
+
+
+ROWS = (
+    _speed("resnet18", "fp32", 1.2, 1.6),
+    _speed("resnet18", "bf16", 1.2, 1.6),
+    _speed("lenet", "fp32", 1.3, 1.8),
+    _speed("lenet", "bf16", 1.4, 1.8),
+    *(Row(f"resnet18 {precision}, images/s, against oneDNN's own primitives", f"layers-{precision}",
+          "images_per_second", "step", ("primitives",), must, 1.0)
+      for precision, must in (("fp32", 0.92), ("bf16", 0.90))),
+    *_ranks("resnet18", (0.95, 0.98)),
+    *_ranks("lenet", (0.85, 0.95)),
+    Row("sum of 44.7 MB over 2 ranks, GB/s, against MPI_Allreduce", "sum", "gigabytes_per_second", "auto",
+        ("blocking",), 1.0, 4.0, digits=2),
+    _alone("peak memory, resnet18 fp32, MiB", "resnet18-fp32", "peak_resident_mib", 500, 400, "MiB"),
+    _alone("peak memory, resnet18 bf16, MiB", "resnet18-bf16", "peak_resident_mib", 400, 300, "MiB"),
+    _alone("start to first step, less a step, resnet18 fp32, s", "resnet18-fp32", "start_seconds", 0.4, 0.15, "s", 2),
+    _alone("start to first step, less a step, lenet fp32, s", "lenet-fp32", "start_seconds", 0.4, 0.15, "s", 2),
+    *(_alone(f"3x32x32 images, {augment}, a core, images/s", f"augment-{augment}", "images_per_second", 20000, 60000,
+             "images/s") for augment in ("crop-flip", "pad-crop-flip", "resized-crop")),
+)
+
+
+def _cells(row: Row, measurements: dict[str, dict]) -> tuple[Values, list[str]]:
+    """Ours, the others' and the ratio, as text."""
+    values = row.values(measurements.get(row.measurement, {"rounds": []}))
+    ratio = values.judged.text(2) if values.judged and not row.unit else MISSING
+    ours = values.ours and (values.ours.text(row.digits) if row.unit else f"{values.ours.median:.{row.digits}f}")
+    return values, [ours or MISSING, f"{values.theirs.median:.{row.digits}f}" if values.theirs else MISSING, ratio]
+
+
+def terminal_table(measurements: dict[str, dict]) -> str:
+    head = ["", "here", "there", "ratio", "must", "stretch", "reached"]
+    lines = [head]
+    for row in ROWS:
+        values, cells = _cells(row, measurements)
+        sign, digits = ("<=", 2 if row.unit == "s" else 0) if row.at_most else (">=", 0 if row.unit else 2)
+        lines.append([row.title, *cells, *(f"{sign} {wanted:.{digits}f}" for wanted in (row.must, row.stretch)),
+                      row.verdict(values.judged)])
+    widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
+    table = ["  ".join(cell.ljust(width) if i == 0 else cell.rjust(width)
+                       for i, (cell, width) in enumerate(zip(line, widths))) for line in lines]
+    return "\n".join(table + notes(measurements))
+
+
+def notes(measurements: dict[str, dict]) -> list[str]:
+    by_text: dict[str, list[str]] = {}
+    for name, measurement in measurements.items():
+        if measurement.get("note"):
+            by_text.setdefault(measurement["note"], []).append(name)
+    return [f"{', '.join(names)}: {text}" for text, names in by_text.items()]
+
+
+def readme_section(results: dict) -> str:
+    """The README's figures: what was measured, on what, and how much others disturbed it."""
+    machine, measurements = results["machine"], results["measurements"]
+    rounds = max(len(one["rounds"]) for one in measurements.values())
+    busiest = max(one["cores_used_by_others"] for one in measurements.values())
+    disturbed = f" Other programs used up to {busiest:.1f} of the cores meanwhile." if busiest > 0.2 else ""
+    about = (f"Written by `tools/peers/measure` on {results['date']}: {machine['processor']}, {machine['cores']} "
+             f"cores, {machine['memory_gib']} GiB. Batches of 64 images of 1x28x28 and one thread a rank; medians "
+             f"(least-most) of {rounds} paired rounds whose order turns. PyTorch is the faster of its eager and "
+             f"compiled modes, in channels_last, bf16 by autocast, with glibc's malloc set to keep freed memory."
+             f"{disturbed}")
+    lines = [*textwrap.wrap(about, 120), "", *(f"- {text}" for text in results["libraries"].values()), "",
+             "| | here | there | ratio |", "|---|---|---|---|"]
+    lines += ["| " + " | ".join([row.title, *_cells(row, measurements)[1]]) + " |" for row in ROWS]
+    lines += [""] + [f"{text}." for text in notes(measurements)]
+    return "\n".join(lines).rstrip()
+
+
+def with_section(readme: str, section: str) -> str:
+    """The README with this between its two marks; ValueError when they are not there."""
+    before, begin, rest = readme.partition(BEGIN + "\n")
+    _, end, after = rest.partition(END + "\n")
+    if not begin or not end:
+        raise ValueError(f"no lines '{BEGIN}' and '{END}', between which the figures go")
+    return f"{before}{begin}{section}\n{end}{after}"
