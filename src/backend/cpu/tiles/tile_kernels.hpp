@@ -79,7 +79,7 @@ struct OutputsPass {
 };
 
 // The gradients of windows, from the sums at the points, [point][output][input in two blocks of lanes].
-struct CollectPass {
+struct WindowGradientsPass {
   const float* from;
   std::int64_t point_stride;
   std::int64_t outputs;  // a multiple of a block
@@ -109,7 +109,7 @@ struct TileKernels {
   void (*const* rows_apart)(const ProductPass&);  // [rows - 1]
   void (*const* rows_adjacent)(const ProductPass&);
   void (*outputs)(const OutputsPass<T>&);
-  void (*collect)(const CollectPass&);
+  void (*collect)(const WindowGradientsPass&);
   void (*sum_channels)(const ChannelSumPass<T>&);
 };
 
