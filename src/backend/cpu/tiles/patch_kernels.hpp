@@ -1,7 +1,8 @@
 #pragma once
 // The loops of convolutions by patches: what a tile of 3x3 outputs takes from the input under a 5x5 window, 7x7 values.
-// As with the tiles of tile_kernels.hpp, patches, windows and outputs are brought to points, where a convolution is a
-// product of matrices. The ways back are the same steps transposed, so that no pass has more tiles than the way forward.
+// As with the tiles of tile_kernels.hpp, patches, windows and outputs are brought to points, where a convolution is
+// a product of matrices. The ways back are the same steps transposed, so that no pass has more tiles than the forward
+// one.
 // Matrices lie point after point, `point_stride` apart; the channels of an activation need not fill its blocks.
 
 #include "backend/cpu/element.hpp"
@@ -20,7 +21,7 @@ struct PatchGrid {
   std::int64_t padding;       // that the first patch reaches beyond the input
 };
 
-// Between an image and the points of its tiles, points[point][tile][lane]: `blocks` of lanes from block `first_block` on.
+// Between an image and the points of its tiles, points[point][tile][lane]: `blocks` of lanes, `first_block` first.
 template <class T>
 struct PatchPass {
   LaneImage<T> image;

@@ -16,8 +16,8 @@ constexpr int kSide = kPatchSide;
 
 #include "backend/cpu/tiles/lane_words.inc"
 
-// Winograd's matrices for the points 0, 1, -1, -1/2, 5/8, -2 and infinity, which lose least to rounding: along each axis,
-// the outputs are output * ((window * g) x (input * d)).
+// Winograd's matrices for the points 0, 1, -1, -1/2, 5/8, -2 and infinity, which lose least to rounding: along each
+// axis, the outputs are output * ((window * g) x (input * d)).
 struct Matrices {
   float input[kSide][kSide];
   float window[kSide][kWindow];

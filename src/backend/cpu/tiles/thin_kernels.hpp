@@ -1,6 +1,6 @@
 #pragma once
-// The loops of convolutions with few values under a window, as the first of a network is: sums are kept in registers for
-// many outputs at once, and nothing is rearranged but the input, which lies in f32, channels last, with its padding.
+// The loops of convolutions with few values under a window, as the first of a network is: sums of many outputs are kept
+// in registers, and nothing is rearranged but the input, which lies in f32, channels last, with its padding.
 
 #include "backend/cpu/element.hpp"
 #include "backend/cpu/tiles/lane_image.hpp"
