@@ -1,4 +1,5 @@
 #include "tutti/backend/backend.hpp"
+
 #include "tutti/backend/host_memory.hpp"
 
 #include "backend/cpu/check.hpp"

@@ -33,9 +33,7 @@ class RingCommunicator : public Communicator {
   int size() const override { return size_; }
   std::string description() const override;
   std::vector<SumThreshold> thresholds() const override { return choice_.thresholds(); }
-  Buffer allocate(std::size_t bytes) override {
-    return window_ ? window_->allocate(bytes) : allocate_host(bytes);
-  }
+  Buffer allocate(std::size_t bytes) override { return window_ ? window_->allocate(bytes) : allocate_host(bytes); }
   void all_reduce_sum(const Tensor& values, Stream& stream) override;
   void share(const SharedSum& sum, Stream& stream) override;
   void sum_at_first(const Tensor& values, Stream& stream) override;
