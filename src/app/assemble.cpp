@@ -4,8 +4,8 @@
 #include "tutti/base/error.hpp"
 #include "tutti/data/image_recipe.hpp"
 #include "tutti/nn/model_file.hpp"
-#include "tutti/nn/models.hpp"
 
+#include "own_parts.hpp"
 #include "plan_choices.hpp"
 #include "preflight/brief.hpp"
 #include "preflight/load.hpp"
@@ -92,11 +92,6 @@ std::size_t most_resident_bytes() {
 
 }  // namespace
 
-NetworkSpec choose_model(const std::string& model) {
-  const bool is_path = model.find('/') != std::string::npos || model.ends_with(".toml");
-  return is_path ? read_model_file(model) : built_in_model(model);
-}
-
 DataRequest data_request(const RunConfig& config) {
   return {.train = config.data,
           .test = config.test_data,
@@ -125,9 +120,12 @@ void settle_ranks(World& world, Assembly& assembly, bool all_on_gpus) {
 }
 
 void settle_data(World& world, Assembly& assembly) {
-  assembly.block = load_once(world, data_request(assembly.config));
+  const OwnData* own = nullptr;
+  run_agreed(world, [&] { own = find_own_data(assembly.config); });
+  const bool is_own = world.agree(own != nullptr);
+  if (!is_own) assembly.block = load_once(world, data_request(assembly.config));
   run_agreed(world, [&] {
-    assembly.data = open_loaded(assembly.block.bytes());
+    assembly.data = is_own ? open_own(*own) : open_loaded(assembly.block.bytes());
     assembly.data_digest = assembly.data.train->digest();
   });
 }
@@ -179,8 +177,7 @@ Assembly assemble(World& world, const RunConfig& config, const TrainState* check
   NetworkSpec model;
   run_agreed(world, [&] {
     refuse_unknown_words(config);
-    model =
-        checkpoint == nullptr ? choose_model(config.model) : parse_model(checkpoint->model, "the checkpoint's model");
+    model = checkpoint == nullptr ? choose_model(config) : parse_model(checkpoint->model, "the checkpoint's model");
   });
   ChosenProcessor processor = choose_processor(world, config, log);
   settle_ranks(world, assembly, processor.all_on_gpus);

@@ -39,9 +39,8 @@ struct Assembly {
   std::int64_t busy_cores(const World& world) const;
 };
 
-// The steps of assemble(), for whoever goes on after one that fails. All but the first throw alike on all ranks, and
-// are collective; network and load want ranks and data settled.
-NetworkSpec choose_model(const std::string& model);
+// The steps of assemble(), for whoever goes on after one that fails. All throw alike on all ranks, and are collective;
+// network and load want ranks and data settled.
 void settle_ranks(World& world, Assembly& assembly, bool all_on_gpus);
 void settle_data(World& world, Assembly& assembly);
 void settle_network(World& world, Assembly& assembly, const NetworkSpec& model, bool on_gpu);

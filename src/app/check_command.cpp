@@ -10,6 +10,7 @@
 #include "checkpoint_keeping.hpp"
 #include "cuda_loader.hpp"
 #include "option_table.hpp"
+#include "own_parts.hpp"
 #include "preflight/brief.hpp"
 #include "preflight/cards.hpp"
 #include "preflight/load.hpp"
@@ -84,6 +85,7 @@ void Check::go_on_with_rank_0s_options() {
   first.data = config().data;  // hosts may have theirs elsewhere: its digest counts
   first.test_data = config().test_data;
   first.rehearse = config().rehearse;
+  first.own = config().own;
   config() = first;
 }
 
@@ -158,7 +160,7 @@ void Check::run() {
   std::optional<NetworkSpec> model;
   findings_.attempt([&] {
     run_agreed(world_, [&] {
-      model = resumed_ ? parse_model(resumed_->state.model, "the checkpoint's model") : choose_model(config().model);
+      model = resumed_ ? parse_model(resumed_->state.model, "the checkpoint's model") : choose_model(config());
     });
   });
   assembly_.cores = count_cores(world_);

@@ -7,12 +7,19 @@
 #include "tutti/comm/world.hpp"
 #include "tutti/storage/array_file.hpp"
 
+#include "completion.hpp"
+#include "described_commands.hpp"
+#include "manual_page.hpp"
+#include "option_choices.hpp"
 #include "option_table.hpp"
+#include "own_parts.hpp"
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <array>
+#include <filesystem>
+#include <functional>
 #include <memory>
 #include <string_view>
 #include <utility>
@@ -63,6 +70,11 @@ bool concerns_bench_allreduce(const RunOption& option) {
   return concerns_watch(option) || option.name == "device" || option.name == "share-device" || option.name == "comm";
 }
 
+CLI::IsMember is_choice_of(const char* option) {
+  const auto choices = choices_of(option);
+  return CLI::IsMember(std::vector<std::string>(choices.begin(), choices.end()));
+}
+
 void add_no_options(CLI::App&, Invocation&) {}
 
 void add_json_option(CLI::App& app, Invocation& invocation) {
@@ -74,7 +86,7 @@ void add_eval_options(CLI::App& app, Invocation& invocation) {
       ->required()
       ->group("Evaluation");
   app.add_option("--on", invocation.eval.on, "which of the sets: test or train")
-      ->check(CLI::IsMember({"test", "train"}))
+      ->check(is_choice_of("on"))
       ->capture_default_str()
       ->group("Evaluation");
   add_json_option(app, invocation);
@@ -128,7 +140,7 @@ void add_exchange_options(CLI::App& app, Invocation& invocation) {
 void add_scaling_options(CLI::App& app, Invocation& invocation) {
   ScalingBench& bench = invocation.scaling;
   app.add_option("--mode", bench.mode, "strong (one batch shared), weak (a batch per rank) or both")
-      ->check(CLI::IsMember({"strong", "weak", "both"}))
+      ->check(is_choice_of("mode"))
       ->capture_default_str()
       ->group("Bench");
   app.add_option("--nodes", bench.nodes, "counts of whole nodes to measure, as 1,2,4; none: all that --ranks leaves")
@@ -274,6 +286,33 @@ std::string version_text() {
                      array_library_version());
 }
 
+struct WantedText {
+  bool version = false;
+  std::string completion;  // the shell
+  bool manual = false;
+};
+
+// Adds all that the command's words can fill in.
+void furnish(CLI::App& app, const CommandEntry& entry, Invocation& invocation, WantedText& wanted) {
+  app.set_help_flag("-h,--help", "print this and end");
+  app.add_flag("--version", wanted.version, "print the versions of program and libraries and end");
+  if (entry.command == Command::train) {
+    app.add_option("--completion", wanted.completion, "print what completes words in bash, zsh or fish and end")
+        ->check(CLI::IsMember({"bash", "zsh", "fish"}));
+    app.add_flag("--man-page", wanted.manual, "print the manual page and end");
+  }
+  entry.add_own_options(app, invocation);
+  add_run_options(app, run_options(invocation.run), entry);
+}
+
+Invocation begin_invocation(const OwnParts* own) {
+  Invocation invocation;
+  invocation.run.own = own;
+  if (own != nullptr && !own->networks.empty()) invocation.run.model = own->networks.front().name;
+  if (own != nullptr && !own->data.empty()) invocation.run.data = own->data.front().name;
+  return invocation;
+}
+
 Invocation& print(Invocation& invocation, std::string text) {
   invocation.command = Command::print_text;
   invocation.text = std::move(text);
@@ -282,8 +321,18 @@ Invocation& print(Invocation& invocation, std::string text) {
 
 }  // namespace
 
-Invocation parse_command_line(int argc, const char* const* argv) {
-  Invocation invocation;
+void visit_commands(const OwnParts* own, const std::function<void(const FurnishedCommand&)>& visit) {
+  for (const CommandEntry& entry : kCommands) {
+    CLI::App app;
+    Invocation invocation = begin_invocation(own);
+    WantedText wanted;
+    furnish(app, entry, invocation, wanted);
+    visit({entry.words, entry.does, app});
+  }
+}
+
+Invocation parse_command_line(int argc, const char* const* argv, const OwnParts* own) {
+  Invocation invocation = begin_invocation(own);
   invocation.words.assign(argv, argv + argc);
   refuse_other_than_utf8(invocation.words);
   const auto [entry, words] = command_of(argc, argv);
@@ -293,13 +342,9 @@ Invocation parse_command_line(int argc, const char* const* argv) {
   const bool trains = entry->command == Command::train;
   const std::string name = trains ? "trainer" : fmt::format("trainer {}", entry->words);
   CLI::App app(trains ? "Trains image classifiers on MPI ranks: mpirun -np 4 ./trainer" : entry->does, name);
-  app.set_help_flag("-h,--help", "print this and end");
-  bool wants_version = false;
-  app.add_flag("--version", wants_version, "print the versions of program and libraries and end");
   app.footer(trains ? list_of_commands() + kStatuses : kStatuses);
-  const auto options = run_options(invocation.run);
-  entry->add_own_options(app, invocation);
-  add_run_options(app, options, *entry);
+  WantedText wanted;
+  furnish(app, *entry, invocation, wanted);
   try {
     app.parse(argc - words, argv + words);
   } catch (const CLI::CallForHelp&) {
@@ -307,8 +352,13 @@ Invocation parse_command_line(int argc, const char* const* argv) {
   } catch (const CLI::ParseError& error) {
     throw Error(ErrorSource::usage, fmt::format("{}; see {} --help", error.what(), name));
   }
-  if (wants_version) return print(invocation, version_text());
-  for (const RunOption& option : options) {
+  const std::string called = std::filesystem::path(argc > 0 ? argv[0] : "").filename();
+  if (wanted.version) return print(invocation, version_text());
+  if (wanted.manual) return print(invocation, manual_page(called, describe_commands(own), kStatuses));
+  if (!wanted.completion.empty()) {
+    return print(invocation, completion_script(wanted.completion, called, describe_commands(own)));
+  }
+  for (const RunOption& option : run_options(invocation.run)) {
     const CLI::Option* parsed = app.get_option_no_throw("--" + option.name);
     if (parsed != nullptr && parsed->count() > 0) invocation.given.insert(option.name);
   }

@@ -98,7 +98,7 @@ struct Invocation {
   double world_made_at = 0;
 };
 
-// Throws a usage error in one line that says what is wrong and where help is.
-Invocation parse_command_line(int argc, const char* const* argv);
+// Throws a usage error in one line that says what is wrong and where help is. `own` is borrowed, and may be null.
+Invocation parse_command_line(int argc, const char* const* argv, const OwnParts* own = nullptr);
 
 }  // namespace tutti

@@ -6,6 +6,7 @@
 #include "tutti/data/data_file.hpp"
 
 #include "assemble.hpp"
+#include "own_parts.hpp"
 #include "resolve_options.hpp"
 
 #include <fmt/format.h>
@@ -21,8 +22,9 @@ namespace {
 // A source larger than this is not held in memory to be copied.
 constexpr std::size_t kMostResidentBytes = std::size_t{1} << 28;
 
-OwnedData open_noted(const DataRequest& request, const World& world) {
-  OwnedData data = open_data(request);
+OwnedData open_noted(const RunConfig& config, const DataRequest& request, const World& world) {
+  const OwnData* const own = find_own_data(config);
+  OwnedData data = own == nullptr ? open_data(request) : OwnedData{{}, open_own(*own)};
   for (const std::string& note : data.pair.notes) Log(world.rank(), world.host(), false).note(note);
   return data;
 }
@@ -70,7 +72,7 @@ ExitStatus data_convert(World& world, const Invocation& invocation) {
     }
     DataRequest request = data_request(invocation.run);
     request.most_resident_bytes = kMostResidentBytes;
-    const OwnedData data = open_noted(request, world);
+    const OwnedData data = open_noted(invocation.run, request, world);
     write_data_file(data.pair, target, invocation.run.image_size);
     const double size = static_cast<double>(std::filesystem::file_size(target)) / 0x1p20;
     fmt::print("{}: {} training and {} test images, {:.1f} MiB\n", target, data.pair.train->info().samples,
@@ -82,7 +84,7 @@ ExitStatus data_convert(World& world, const Invocation& invocation) {
 ExitStatus data_info(World& world, const Invocation& invocation) {
   run_agreed(world, [&] {
     if (world.rank() != 0) return;
-    const OwnedData data = open_noted(data_request(invocation.run), world);
+    const OwnedData data = open_noted(invocation.run, data_request(invocation.run), world);
     const DatasetInfo& info = data.pair.train->info();
     std::string text = fmt::format("{:<10} {}\n", "name", info.name) + set_line("training", *data.pair.train);
     text += data.pair.test ? set_line("test", *data.pair.test) : fmt::format("{:<10} none\n", "test");

@@ -25,6 +25,7 @@ namespace {
 RunConfig config_for(const Invocation& invocation, const LoadedCheckpoint& loaded) {
   const RunConfig& asked = invocation.run;
   RunConfig config;
+  config.own = asked.own;
   std::set<std::string> read;
   read_config_text(loaded.state.configuration, loaded.path, config, read);
   const bool other_data = invocation.given.contains("data");

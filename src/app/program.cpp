@@ -1,4 +1,4 @@
-#include "program.hpp"
+#include "tutti/app/program.hpp"
 
 #include "tutti/base/error.hpp"
 #include "tutti/base/log.hpp"
@@ -13,6 +13,7 @@
 #include "exit_record.hpp"
 #include "inspect_command.hpp"
 #include "process_clock.hpp"
+#include "program.hpp"
 #include "stop_signals.hpp"
 #include "train_command.hpp"
 
@@ -146,12 +147,12 @@ int run_guarded(World& world, const EndRecord& record, const std::function<ExitS
   }
 }
 
-int run_program(int argc, const char* const* argv) {
+int run_program(int argc, const char* const* argv, const OwnParts& own) {
   std::signal(SIGXFSZ, SIG_IGN);  // what writes beyond ulimit -f is told so instead
   Invocation invocation;
   std::optional<Error> mistake;
   try {
-    invocation = parse_command_line(argc, argv);
+    invocation = parse_command_line(argc, argv, &own);
   } catch (const Error& error) {
     mistake = error;
   } catch (const std::exception& error) {

@@ -1,6 +1,5 @@
 #pragma once
-// The whole program between main's braces: a world is made, the command carried out, and every failure reported once,
-// with its status, in a way that leaves no rank behind.
+// How the program ends: every failure is reported once, with its status, in a way that leaves no rank behind.
 
 #include "tutti/base/exit_status.hpp"
 #include "tutti/comm/world.hpp"
@@ -10,8 +9,6 @@
 #include <string>
 
 namespace tutti {
-
-int run_program(int argc, const char* const* argv);
 
 // Where an early end is recorded besides stderr: the first rank to fail, or rank 0 of a run that was stopped, leaves
 // folder/exit.json. Empty: nowhere.

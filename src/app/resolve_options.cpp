@@ -2,13 +2,14 @@
 
 #include "tutti/base/error.hpp"
 
+#include "option_choices.hpp"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <initializer_list>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -19,7 +20,8 @@ namespace {
 constexpr int kMostParts = 65536;
 constexpr double kLongestSeconds = 1e9;
 
-void refuse_other_than(const char* option, const std::string& word, std::initializer_list<std::string_view> choices) {
+void refuse_other_than_choices(const char* option, const std::string& word) {
+  const auto choices = choices_of(option);
   if (std::ranges::find(choices, word) != choices.end()) return;
   throw Error(ErrorSource::usage, fmt::format("--{} {}: must be one of {}", option, word, fmt::join(choices, ", ")));
 }
@@ -80,17 +82,17 @@ std::optional<std::int64_t> seconds_by_clock(std::string_view text) {
 }  // namespace
 
 void refuse_unknown_words(const RunConfig& config) {
-  refuse_other_than("device", config.device, {"auto", "cpu", "cuda"});
+  refuse_other_than_choices("device", config.device);
   parse_precision(config.precision);
-  refuse_other_than("tiled-convolutions", config.tiled_convolutions, {"on", "off"});
-  refuse_other_than("optimizer", config.optimizer, {"sgd", "adamw", "lars"});
-  refuse_other_than("no-decay", config.no_decay, {"none", "norms-biases"});
+  refuse_other_than_choices("tiled-convolutions", config.tiled_convolutions);
+  refuse_other_than_choices("optimizer", config.optimizer);
+  refuse_other_than_choices("no-decay", config.no_decay);
   if (config.exchange != "auto") parse_exchange(config.exchange);
-  refuse_other_than("comm", config.comm, {"auto", "solo", "mpi", "nccl"});
-  refuse_other_than("search-plans", config.search_plans, {"on", "off"});
-  refuse_other_than("record-steps", config.record_steps, {"on", "off"});
-  refuse_other_than("progress", config.progress, {"auto", "always", "never"});
-  refuse_other_than("init", config.init, {"model", "normal", "xavier", "kaiming"});
+  refuse_other_than_choices("comm", config.comm);
+  refuse_other_than_choices("search-plans", config.search_plans);
+  refuse_other_than_choices("record-steps", config.record_steps);
+  refuse_other_than_choices("progress", config.progress);
+  refuse_other_than_choices("init", config.init);
   parse_last_batch(config.last_batch);
   parse_augment(config.augment);
   parse_shuffle(config.shuffle);

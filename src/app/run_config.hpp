@@ -7,6 +7,8 @@
 
 namespace tutti {
 
+struct OwnParts;
+
 struct RunConfig {
   std::string data = "glyphs";
   std::string test_data;
@@ -78,6 +80,8 @@ struct RunConfig {
 
   std::string config;
   bool dry_run = false;
+
+  const OwnParts* own = nullptr;  // Borrowed: what --model and --data name besides what is built in
 };
 
 }  // namespace tutti

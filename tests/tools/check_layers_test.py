@@ -127,6 +127,10 @@ class LayerCheck(unittest.TestCase):
                      "src/nn/network.cpp": '#include "tutti/nn/network.hpp"\n'},
                     "include/tutti/nn/network.hpp", 1, "move it to src/nn")
 
+    def test_what_the_topmost_module_has_for_programs_outside_is_public_rightly(self):
+        self.expect_nothing({"include/tutti/app/program.hpp": "#pragma once\n",
+                             "include/tutti/CMakeLists.txt": "app/program.hpp\n"})
+
     def test_a_public_header_that_a_used_one_needs_is_public_rightly(self):
         self.expect_nothing({"include/tutti/comm/group.hpp": "#pragma once\n",
                              "include/tutti/CMakeLists.txt": "comm/group.hpp\n",

@@ -25,10 +25,10 @@ struct DatasetInfo {
   std::string name;
   Shape image;  // C, H, W; H and W are 0 where the images differ in size
   int classes = 0;
-  std::vector<std::string> class_names;  // empty where the source names none
+  std::vector<std::string> class_names{};  // empty where the source names none
   std::int64_t samples = 0;
-  ChannelStatistics statistics;             // of the training set that this set belongs to
-  std::vector<std::int64_t> class_samples;  // how many samples each class has; empty where nobody counted
+  ChannelStatistics statistics{};             // of the training set that this set belongs to
+  std::vector<std::int64_t> class_samples{};  // how many samples each class has; empty where nobody counted
 
   bool sizes_differ() const { return image[1] == 0; }
   // The place of a sample in arrays of them. Throws an internal error where there is no such sample.

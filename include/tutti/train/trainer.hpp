@@ -56,9 +56,9 @@ struct TrainerOptions {
   Initializer initializer = Initializer::xavier;
   std::int64_t epochs = 1;
   std::int64_t steps = 0;  // ends the run even inside an epoch; 0: epochs alone end it
-  OptimizerOptions optimizer;
+  OptimizerOptions optimizer{};
   double label_smoothing = 0;
-  LrPlan learning_rate;
+  LrPlan learning_rate{};
   std::size_t bucket_bytes = std::size_t{4} << 20;
   int steps_ahead = 1;                 // batches prepared ahead, and steps queued on the processor ahead of the one
                                        // it works on; never changes a bit

@@ -1,0 +1,13 @@
+#pragma once
+// The words among which a user chooses, for those options that take no others: what is refused otherwise, and what
+// shells complete.
+
+#include <span>
+#include <string_view>
+
+namespace tutti {
+
+// Empty for an option that takes other values; `option` is its name without the dashes.
+std::span<const std::string_view> choices_of(std::string_view option);
+
+}  // namespace tutti

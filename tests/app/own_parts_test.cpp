@@ -1,0 +1,69 @@
+#include "own_parts.hpp"
+
+#include "tutti/base/error.hpp"
+
+#include "command_line.hpp"
+#include "support/thrown.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tutti {
+namespace {
+
+// One image that is always there.
+DataPair open_one() {
+  static constexpr std::array<std::uint8_t, 4> kImage{1, 2, 3, 4};
+  static constexpr std::array<std::int32_t, 1> kLabel{0};
+  DatasetInfo info{.name = "one", .image = {1, 2, 2}, .classes = 2, .class_names = {}, .samples = 1};
+  return {std::make_unique<MemoryDataset>(info, kImage, kLabel), nullptr, {}};
+}
+
+const NetworkSpec kLenet{.name = "lenet", .layers = {{"head", LinearSpec{.units = kUnitsAsClasses}}}};
+const OwnParts kOwn{.networks = {kLenet}, .data = {{"one", open_one}, {"none", [] { return DataPair{}; }}}};
+
+RunConfig config_of(std::vector<const char*> words) {
+  words.insert(words.begin(), "mine");
+  return parse_command_line(static_cast<int>(words.size()), words.data(), &kOwn).run;
+}
+
+TEST(OwnParts, AreWhatAProgramTrainsUnlessOthersAreAskedFor) {
+  const RunConfig config = config_of({});
+  EXPECT_EQ(choose_model(config), kLenet);
+  ASSERT_NE(find_own_data(config), nullptr);
+  EXPECT_EQ(find_own_data(config)->name, "one");
+  EXPECT_EQ(open_own(*find_own_data(config)).train->info().samples, 1);
+  EXPECT_EQ(find_own_data(config_of({"--data", "glyphs"})), nullptr);
+  EXPECT_EQ(choose_model(config_of({"--model", "mlp"})).name, "mlp");
+  EXPECT_GT(choose_model(RunConfig{}).layers.size(), 1u) << "the built-in lenet";
+}
+
+TEST(OwnParts, AreNamedInHelp) {
+  std::vector<const char*> words{"mine", "--help"};
+  const std::string help = parse_command_line(2, words.data(), &kOwn).text;
+  EXPECT_NE(help.find("=one"), std::string::npos) << help;
+}
+
+TEST(OwnParts, RefuseOptionsAboutSetsThatAreRead) {
+  EXPECT_STREQ(thrown_by([] {
+                 find_own_data(config_of({"--validation-ratio", "0.1"}));
+               }).what(),
+               "--validation-ratio is for data that are read from files, and --data one is this program's own, with a "
+               "test set of its own or none: leave the option out");
+  const Error error = thrown_by([] { find_own_data(config_of({"--test-data", "x"})); });
+  EXPECT_TRUE(std::string(error.what()).starts_with("--test-data is for")) << error.what();
+}
+
+TEST(OwnParts, RefuseASetWithoutSamples) {
+  EXPECT_STREQ(thrown_by([] {
+                 open_own(*find_own_data(config_of({"--data", "none"})));
+               }).what(),
+               "the data set 'none' of this program holds no training samples: open() must give some");
+}
+
+}  // namespace
+}  // namespace tutti
