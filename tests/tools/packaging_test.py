@@ -72,8 +72,33 @@ class Packaging(unittest.TestCase):
         self.assertEqual(text.count("{"), text.count("}"))
         self.assertIn("prepend-path PATH $prefix/bin", text)
         self.assertRegex(text, r"foreach folder \{lib lib64\}")
+
+    def test_has_a_spack_recipe_of_the_libraries_of_its_environment(self):
+        recipe = (FOLDER / "spack_repo/tutti/packages/tutti/package.py").read_text(encoding="utf-8")
+        compile(recipe, "package.py", "exec")
+        depends = {re.match(r"[\w-]+", spec)[0] for spec in re.findall(r'depends_on\("([^"]+)"', recipe)}
+        stands_for = {"openmpi": "mpi", "zlib": "zlib-api", "libjpeg-turbo": "jpeg"}
+        for_tests_and_scripts = {"googletest", "python", "pkgconf"}
+        wanted = {stands_for.get(name, name) for name, _ in NAMES.values() if name} - for_tests_and_scripts
+        self.assertEqual(set(), wanted - depends)
+        for requirement in ("cmake@3.23:", "hdf5@1.10.7: ~mpi", "onednn@2.6: cpu_runtime=omp", "toml11@3.7:"):
+            self.assertIn(f'"{requirement}"', recipe)
+            self.assertIn(f'"{requirement}"', read("spack.yaml"))
+
+    def test_have_the_version_from_one_place(self):
         version = re.search(r"VERSION ([\d.]+) ", (ROOT / "CMakeLists.txt").read_text(encoding="utf-8"))[1]
-        self.assertEqual({version}, set(re.findall(r"\d+\.\d+\.\d+", text)))
+        others = [path for path in FOLDER.rglob("*") if path.is_file()]
+        others += [path for path in (ROOT / "tools/cmake").iterdir()] + [ROOT / "tools/docs/doxygen.conf"]
+        for path in others:
+            self.assertNotIn(version, path.read_text(encoding="utf-8"), f"{path}: take it from CMakeLists.txt")
+        changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+        newest = re.search(r"^## \[(?P<name>[^]]+)\](?: - \d{4}-\d\d-\d\d)?\n(?P<text>.*?)(?=^## |\Z)", changelog,
+                           re.MULTILINE | re.DOTALL)
+        self.assertIn(newest["name"], {"Unreleased", version})
+        if newest["name"] == "Unreleased":
+            self.assertIn(f"version {version} ", newest["text"], "say what the next version will hold, or release it")
+        self.assertLessEqual(set(re.findall(r"^### (\w+)", changelog, re.MULTILINE)),
+                             {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"})
 
 
 if __name__ == "__main__":

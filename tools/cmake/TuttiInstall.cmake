@@ -1,27 +1,46 @@
-# cmake --install: bin/tutti, libexec/tutti/trainer (the same program under its name in the checkout), the library
-# and its headers. One binary serves both places: it looks for libtutti.so beside itself, then where it is installed.
-set_target_properties(tutti PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
+# cmake --install, in two components: `program` is what runs (bin/tutti; libexec/tutti/trainer, the same under its name
+# in the checkout; the libraries; manual page and completion), `development` what programs of one's own are built with.
+include(CMakePackageConfigHelpers)
+
+# One binary serves both places: it looks for libtutti.so beside itself, then where it is installed.
+set_target_properties(tutti PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON EXPORT_NAME tutti)
 install(
   TARGETS tutti
-  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
-  FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+  EXPORT tuttiTargets
+  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT program NAMELINK_COMPONENT development
+  FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development)
 if(TARGET tutti_cuda)
-  install(TARGETS tutti_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(TARGETS tutti_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT program)
 endif()
 
-if(TARGET trainer)
-  file(RELATIVE_PATH libraries_from_program ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
-  set_target_properties(
-    trainer PROPERTIES BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH_USE_LINK_PATH ON
-                       INSTALL_RPATH "$ORIGIN;$ORIGIN/${libraries_from_program}")
-  install(PROGRAMS $<TARGET_FILE:trainer> DESTINATION ${CMAKE_INSTALL_BINDIR} RENAME tutti)
+# find_package(tutti), from wherever the prefix comes to lie. Below 1.0 each minor version may break programs.
+set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/tutti)
+install(EXPORT tuttiTargets NAMESPACE tutti:: DESTINATION ${package_folder} COMPONENT development)
+configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/tuttiConfig.cmake.in ${PROJECT_BINARY_DIR}/tuttiConfig.cmake
+                              INSTALL_DESTINATION ${package_folder})
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/tuttiConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/tuttiConfig.cmake ${PROJECT_BINARY_DIR}/tuttiConfigVersion.cmake
+        DESTINATION ${package_folder} COMPONENT development)
 
-  # A link that holds wherever the prefix, or DESTDIR before it, comes to lie.
-  set(alias_folder ${CMAKE_INSTALL_LIBEXECDIR}/tutti)
-  file(RELATIVE_PATH program_from_alias /${alias_folder} /${CMAKE_INSTALL_BINDIR}/tutti)
-  install(
-    CODE "set(alias_folder \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${alias_folder}\")
-          message(STATUS \"Installing: \${alias_folder}/trainer\")
-          file(MAKE_DIRECTORY \"\${alias_folder}\")
-          file(CREATE_LINK \"${program_from_alias}\" \"\${alias_folder}/trainer\" SYMBOLIC)")
+file(RELATIVE_PATH libraries_from_program ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
+set_target_properties(
+  trainer PROPERTIES BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH_USE_LINK_PATH ON
+                     INSTALL_RPATH "$ORIGIN;$ORIGIN/${libraries_from_program}")
+install(PROGRAMS $<TARGET_FILE:trainer> DESTINATION ${CMAKE_INSTALL_BINDIR} RENAME tutti COMPONENT program)
+
+# A link that holds wherever the prefix, or DESTDIR before it, comes to lie.
+set(alias_folder ${CMAKE_INSTALL_LIBEXECDIR}/tutti)
+file(RELATIVE_PATH program_from_alias /${alias_folder} /${CMAKE_INSTALL_BINDIR}/tutti)
+file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/alias)
+file(CREATE_LINK ${program_from_alias} ${PROJECT_BINARY_DIR}/alias/trainer SYMBOLIC)
+install(FILES ${PROJECT_BINARY_DIR}/alias/trainer DESTINATION ${alias_folder} COMPONENT program)
+
+# module use PREFIX/share/modulefiles; packages have no need of it.
+install(FILES ${PROJECT_SOURCE_DIR}/tools/packaging/modulefile RENAME ${PROJECT_VERSION}
+        DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/modulefiles/tutti COMPONENT module)
+
+# What the program itself says, where it can be run here: under a sanitizer it may want more than a build gives.
+find_program(TUTTI_GZIP gzip)
+if(NOT CMAKE_CROSSCOMPILING AND NOT TUTTI_SANITIZE AND TUTTI_GZIP)
+  include(TuttiDocuments)
 endif()

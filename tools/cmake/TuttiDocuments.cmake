@@ -1,0 +1,33 @@
+# The manual page and the shells' completion, printed by the program under the name by which it is installed; it may
+# have been linked without a way to the library beside it.
+set(documents ${PROJECT_BINARY_DIR}/documents)
+set(say ${CMAKE_COMMAND} -E env LD_LIBRARY_PATH=${PROJECT_BINARY_DIR}:$ENV{LD_LIBRARY_PATH} ./tutti)
+set(pack ${TUTTI_GZIP} --best --no-name --force)
+file(MAKE_DIRECTORY ${documents})
+file(CREATE_LINK ../trainer ${documents}/tutti SYMBOLIC)
+
+add_custom_command(
+  OUTPUT ${documents}/tutti.1.gz ${documents}/tutti.bash ${documents}/_tutti ${documents}/tutti.fish
+  COMMAND ${say} --man-page > tutti.1
+  COMMAND ${pack} tutti.1
+  COMMAND ${say} --completion bash > tutti.bash
+  COMMAND ${say} --completion zsh > _tutti
+  COMMAND ${say} --completion fish > tutti.fish
+  DEPENDS trainer tutti
+  WORKING_DIRECTORY ${documents}
+  COMMENT "Manual page and completion"
+  VERBATIM)
+add_custom_command(
+  OUTPUT ${documents}/changelog.gz
+  COMMAND ${pack} --stdout ${PROJECT_SOURCE_DIR}/CHANGELOG.md > changelog.gz
+  DEPENDS ${PROJECT_SOURCE_DIR}/CHANGELOG.md
+  WORKING_DIRECTORY ${documents}
+  VERBATIM)
+add_custom_target(documents ALL DEPENDS ${documents}/tutti.1.gz ${documents}/changelog.gz)
+
+set(shares ${CMAKE_INSTALL_DATAROOTDIR})
+install(FILES ${documents}/tutti.1.gz DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT program)
+install(FILES ${documents}/changelog.gz DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT program)
+install(FILES ${documents}/tutti.bash DESTINATION ${shares}/bash-completion/completions RENAME tutti COMPONENT program)
+install(FILES ${documents}/_tutti DESTINATION ${shares}/zsh/site-functions COMPONENT program)
+install(FILES ${documents}/tutti.fish DESTINATION ${shares}/fish/vendor_completions.d COMPONENT program)
