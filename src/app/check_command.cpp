@@ -111,7 +111,7 @@ void Check::look_at_memory(const ChosenProcessor& processor) {
   const bool on_gpu = processor.is_gpu();
   const std::size_t state_bytes = most_state_bytes(*assembly_.network);
   const auto share = file_share(world_, state_bytes);
-  is_split_ = state_bytes > kMostBytesPerFile && world_.local_size() < world_.size();
+  is_split_ = !world_.agree(!share || share->files == 1);
   estimate_ = estimate_memory({.network = *assembly_.network,
                                .options = assembly_.options,
                                .config = config(),
