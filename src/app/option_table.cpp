@@ -84,7 +84,7 @@ std::vector<RunOption> running_options(RunConfig& c) {
       {"device", ranks, "auto, cpu or cuda", changeable, &c.device},
       {"precision", ranks, "fp32, bf16 or, on GPUs, tf32", fixed, &c.precision},
       {"tiled-convolutions", ranks,
-       "on CPUs, 3x3 windows by tiles, with fewer multiplications, where that is faster: on or off", fixed,
+       "on CPUs, 3x3 and 5x5 windows by tiles, first layers by own loops, where faster: on or off", fixed,
        &c.tiled_convolutions},
       {"comm", ranks, "auto, solo, mpi or, between GPUs, nccl", changeable, &c.comm},
       {"exchange", ranks, "how gradients meet: ring, exact, sharded or central; auto: exact with --parts, else ring",
