@@ -61,8 +61,8 @@ std::string draw_image(const Dataset& data, std::int64_t sample) {
   const double range = std::max(1.0, brightest - darkest);
   std::string text;
   for (std::size_t i = 0; i < values.size(); ++i) {
-    const auto level = static_cast<std::size_t>((values[i] - darkest) / range * (kLetters.size() - 1) + 0.5);
-    text += kLetters[level];
+    const auto level = static_cast<std::size_t>((values[i] - darkest) / range * kLetters.size());
+    text += kLetters[std::min(level, kLetters.size() - 1)];
     if ((i + 1) % kColumns == 0) text += '\n';
   }
   return text + class_name(data.info(), batch.labels.front());

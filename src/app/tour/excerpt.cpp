@@ -94,8 +94,8 @@ ValueScale scale_for(std::span<const std::vector<double>> values) {
   for (; greatest > 0 && greatest * scale.factor < 0.1 && thousands < kMostThousands; ++thousands) {
     scale.factor *= kThousand;
   }
-  if (thousands == 1) scale.words = " times 1000";
-  if (thousands > 1) scale.words = fmt::format(" times 10^{}", 3 * thousands);
+  if (thousands == 1) scale.words = ", times 1000";
+  if (thousands > 1) scale.words = fmt::format(", times 10^{}", 3 * thousands);
   if (greatest * scale.factor >= 10) --scale.decimals;
   return scale;
 }

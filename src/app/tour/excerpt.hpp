@@ -30,7 +30,7 @@ std::vector<double> read_excerpt(Backend& backend, const Tensor& block, const Ex
 struct ValueScale {
   double factor = 1;
   int decimals = 4;
-  std::string words{};  // " times 1000", or nothing
+  std::string words{};  // ", times 1000", or nothing
 
   std::string text(double value) const;  // of at most kWidth columns
   static constexpr int kWidth = 7;

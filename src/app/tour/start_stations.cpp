@@ -147,11 +147,11 @@ void draw_first_images(Tour& tour, const std::vector<double>& samples, Screen& s
 }  // namespace
 
 void show_memory(Tour& tour, Screen& screen) {
-  constexpr int kMostRows = 8;
+  constexpr int kMostRows = 7;
   const Assembly& assembly = tour.run->assembly;
   const ParameterLayout& layout = assembly.network->layout();
   const auto bytes = all_gather_figures(tour.world, memory_of(tour));
-  const auto places = all_gather_text(tour.world, fmt::format("{:<10.10}  {:>8}  {:<32.32}", tour.world.host(),
+  const auto places = all_gather_text(tour.world, fmt::format("{:<10.10}  {:>8}  {:<30.30}", tour.world.host(),
                                                               ::getpid(), short_description(*assembly.backend)));
   screen.say(fmt::format(
       "{}, each a process of its own with a whole replica of {}: {} parameters in {} tensors, all in one block, and a "
@@ -160,29 +160,27 @@ void show_memory(Tour& tour, Screen& screen) {
       several(tour.world.size(), "rank"), assembly.network->spec().name, layout.parameters(), layout.trained().size(),
       several(part_positions(assembly.options.batch_size, assembly.options.num_parts, 0).size(), "image")));
   screen.blank();
-  screen.line(fmt::format("{:>4}  {:<10}  {:>8}  {:<32}{:>9} {:>9} {:>9} {:>11}", "rank", "host", "process",
+  screen.line(fmt::format("{:>4}  {:<10}  {:>8}  {:<30}{:>9} {:>9} {:>9} {:>11}", "rank", "host", "process",
                           "MiB in the memory of", "weights", "gradients", "optimizer", "activations"));
   for (const ToldRanks& told : told_ranks(tour.world.size(), kMostRows)) {
     const auto rank = static_cast<std::size_t>(told.first);
     screen.line(told.is_one() ? fmt::format("{:>4}  {}{}", rank, places[rank], memory_row(bytes[rank]))
                               : fmt::format("  .. {}", told.text()));
   }
-  screen.line(fmt::format("{:>4}  {:<54}{}", "all", "", memory_row(total_of(bytes))));
+  screen.line(fmt::format("{:>4}  {:<52}{}", "all", "", memory_row(total_of(bytes))));
   screen.blank();
   screen.say(
       "Parameters exist in the memory of these processors and nowhere else, and no rank sees another's: what one "
       "has and others want has to be sent. " +
       reading_text(tour.run->trainer->weights()));
-  screen.blank();
   screen.say(data_text(assembly));
-  screen.blank();
   screen.say(
       "With more ranks a replica stays as large as it is; only activations shrink with each rank's share of the "
       "batch. Station 8 shows how the optimizer's share can shrink, too.");
 }
 
 void show_batch(Tour& tour, Screen& screen) {
-  constexpr int kMostRows = 5;
+  constexpr int kMostRows = 4;
   const Assembly& assembly = tour.run->assembly;
   const PartPlan& plan = tour.run->trainer->part_plan();
   std::vector<double> mine;
@@ -194,8 +192,8 @@ void show_batch(Tour& tour, Screen& screen) {
   const auto samples = all_gather_figures(tour.world, mine);
   const std::int64_t n = samplers.front().batch_samples(epoch, 0);
   screen.say(steps_text(samplers.front(), epoch, assembly.data.train->info()) +
-             fmt::format(" Every batch is cut into {}; part p of L takes positions floor(n p / L) up to "
-                         "floor(n (p + 1) / L) of its n. The first batch:",
+             fmt::format(" Every batch is cut into {}; part p of L takes positions floor(n p / L) to "
+                         "floor(n (p + 1) / L) - 1 of its n. The first batch:",
                          several(plan.num_parts(), "part")));
   screen.line(fmt::format("{:>4}  {:<9}  {:<13}  {:>6}  {}", "rank", "parts", "positions", "images",
                           "which of the data set's"));

@@ -148,7 +148,7 @@ void show_gradients(Tour& tour, Screen& screen) {
       "gradients of the parameters that you saw at station 3, as each rank has them before the exchange, "
       "already divided by the images of the whole batch:");
   screen.blank();
-  screen.line(fmt::format("{}{}, over the digest of all gradients:", tour.excerpt.words, scale.words));
+  screen.line(fmt::format("Gradients of {}{}, over the digest of all of them:", tour.excerpt.words, scale.words));
   screen.blank();
   draw_excerpts(screen, tour.excerpt, ranks, scale);
   screen.blank();
@@ -174,9 +174,9 @@ void show_sum(Tour& tour, Screen& screen) {
   const auto columns = static_cast<std::size_t>(tour.excerpt.columns);
   const Addends addends = add_up(before.values, columns, scale);
   screen.say(
-      "An all-reduce adds what the ranks have, element by element, and leaves the sum with all of them. Every "
-      "gradient was divided by the images of the whole batch, so the sum is the batch's mean gradient.");
-  screen.line(fmt::format("{}, first row{}. Before:", tour.excerpt.words, scale.words));
+      "An all-reduce adds what the ranks have, element by element, and leaves the sum with all of them: here the "
+      "mean gradient of the batch, as each rank has divided by all its images.");
+  screen.line(fmt::format("Gradients of {}, first row{}. Before:", tour.excerpt.words, scale.words));
   screen.line(places_row(tour.excerpt));
   for (const std::string& row : addends.rows) screen.line(row);
   screen.line(fmt::format("{:<16}{}", "", fmt::format("{0:>18}{0:>18}{0:>18}", "-------").substr(0, 18 * columns)));
@@ -202,9 +202,10 @@ void show_step(Tour& tour, Screen& screen) {
   const ExcerptOfRanks after = gather_excerpt(tour.world, step.weights_after, trained_digest(tour, weights));
   screen.say(
       fmt::format("Every rank now updates its own replica with the same sum: weight - learning rate x gradient (SGD; "
-                  "its momentum of {} has nothing to remember before the first step). On rank 0, {}:",
-                  tour.run->assembly.options.optimizer.momentum, tour.excerpt.words));
+                  "its momentum of {} has nothing to remember before the first step).",
+                  tour.run->assembly.options.optimizer.momentum));
   screen.blank();
+  screen.line(fmt::format("On rank 0, {}:", tour.excerpt.words));
   screen.line(fmt::format("{:<14}{:>12}      {:<8}  {:>12}      {:>12}", "", "before", "rate", "gradient", "after"));
   for (std::size_t i = 0; i < static_cast<std::size_t>(tour.excerpt.columns); ++i) {
     screen.line(fmt::format("{:<14}{:>12.8f}   -  {:<8}x {:>12.8f}   =  {:>12.8f}",
