@@ -18,10 +18,10 @@ struct Way {
   const char* remembers;  // where the optimizer's state is
 };
 constexpr std::array kWays{
-    Way{Exchange::central, "rank 0 adds and updates all, and sends weights", "on rank 0"},
-    Way{Exchange::sharded, "each rank adds and updates its share", "a share on each"},
-    Way{Exchange::ring, "all add in a ring, each updates all", "all on each"},
-    Way{Exchange::exact, "so, by whole numbers: no rounding of sums", "all on each"},
+    Way{Exchange::central, "rank 0 adds, updates, sends weights", "on rank 0"},
+    Way{Exchange::sharded, "each adds and updates its share", "a share on each"},
+    Way{Exchange::ring, "added in a ring, each updates all", "all on each"},
+    Way{Exchange::exact, "likewise, by sums of whole numbers", "all on each"},
 };
 
 // Bytes that the busiest of so many ranks sends a step, per parameter.
@@ -50,7 +50,7 @@ ExchangeCost measure(Tour& tour, Exchange kind) {
 }
 
 std::string row_of(const Way& way, const ExchangeCost& cost, double parameters) {
-  return fmt::format("{:<8} {:<46}  {:>9.1f} {:>6.2f} {:>9.3f}  {:>9.1f} {}", name_of(way.kind), way.who,
+  return fmt::format("{:<8} {:<35}  {:>9.1f} {:>6.2f} {:>8.3f}  {:>9.1f} {}", name_of(way.kind), way.who,
                      cost.sent_bytes / 0x1p10, cost.sent_bytes / parameters, cost.step.median * 1e3,
                      cost.optimizer_bytes / 0x1p10, way.remembers);
 }
@@ -66,7 +66,7 @@ void show_exchange(Tour& tour, Screen& screen) {
                   "it), and what a rank holds at most of the optimizer's state.",
                   several(tour.world.size(), "rank")));
   screen.blank();
-  screen.line(fmt::format("{:<8} {:<46}  {:>9} {:>6} {:>9}  {:>9}", "", "", "sent KiB", "B/par.", "ms", "state KiB"));
+  screen.line(fmt::format("{:<8} {:<35}  {:>9} {:>6} {:>8}  {:>9}", "", "", "sent KiB", "B/par.", "ms", "state KiB"));
   for (const Way& way : kWays) screen.line(row_of(way, measure(tour, way.kind), parameters));
   tour.run->assembly.options.exchange = usual;
   screen.blank();
