@@ -12,6 +12,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <string_view>
@@ -61,6 +62,14 @@ bool concerns_bench_exchange(const RunOption& option) {
 // It trains nothing.
 bool concerns_bench_allreduce(const RunOption& option) {
   return concerns_watch(option) || option.name == "device" || option.name == "share-device" || option.name == "comm";
+}
+
+// What is looked at, and on what. How gradients meet it shows by itself.
+bool concerns_tour(const RunOption& option) {
+  constexpr std::array<std::string_view, 16> kOthers{
+      "model", "init",    "epochs", "steps",        "batch-size", "lr",           "seed",       "parts",
+      "comm",  "threads", "device", "share-device", "precision",  "search-plans", "plan-cache", "tiled-convolutions"};
+  return concerns_watch(option) || option.group == "Data" || std::ranges::count(kOthers, option.name) > 0;
 }
 
 void add_no_options(CLI::App&, Invocation&) {}
@@ -173,6 +182,14 @@ void add_inspect_options(CLI::App& app, Invocation& invocation) {
   add_json_option(app, invocation);
 }
 
+void add_tour_options(CLI::App& app, Invocation& invocation) {
+  TourRequest& tour = invocation.tour;
+  app.add_option("--to", tour.to, "number or name of the last station; none: all")->group("Tour");
+  app.add_flag("--stations", tour.lists, "list the stations and end")->group("Tour");
+  app.add_flag("--pause", tour.pauses, "wait for Enter after each station, where keys can be read")->group("Tour");
+  invocation.run.epochs = 1;
+}
+
 struct CommandEntry {
   const char* words;
   Command command;
@@ -208,6 +225,8 @@ constexpr std::array kCommands{
     CommandEntry{"data convert", Command::data_convert, "any data set into one HDF5 file", concerns_convert,
                  add_convert_words},
     CommandEntry{"data info", Command::data_info, "what a data set holds", concerns_data, add_source_word},
+    CommandEntry{"tour", Command::tour, "how ranks train together, station by station, on these ranks", concerns_tour,
+                 add_tour_options},
 };
 
 std::string list_of_commands() {

@@ -25,7 +25,8 @@ enum class Command {
   bench_scaling,
   bench_step,
   data_convert,
-  data_info
+  data_info,
+  tour
 };
 
 struct EvalRequest {
@@ -77,6 +78,12 @@ struct InputBench {
   double seconds = 1;  // of each measurement
 };
 
+struct TourRequest {
+  std::string to;       // number or name of the last station; empty: all
+  bool lists = false;   // the stations, and no more
+  bool pauses = false;  // after each, for whoever reads
+};
+
 struct Invocation {
   Command command = Command::train;
   std::string text;                // print_text: help or version
@@ -94,6 +101,7 @@ struct Invocation {
   InputBench input;
   TimedSteps steps;
   ScalingBench scaling;
+  TourRequest tour;
   double world_begun_at = 0;  // seconds since the start of the process, noted by the program
   double world_made_at = 0;
 };
