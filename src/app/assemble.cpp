@@ -76,13 +76,6 @@ void tell_of_cores(const RunConfig& config, const World& world, const Cores& cor
   }
 }
 
-RecipeRequest recipe_request(const RunConfig& config) {
-  return {.augment = config.augment,
-          .normalize = config.normalize,
-          .image_size = config.image_size,
-          .seed = static_cast<std::uint64_t>(config.seed)};
-}
-
 // Larger sets are read piece by piece, so that the system keeps room for caching what it reads.
 std::size_t most_resident_bytes() {
   const long pages = ::sysconf(_SC_PHYS_PAGES);
@@ -104,6 +97,13 @@ DataRequest data_request(const RunConfig& config) {
           .seed = static_cast<std::uint64_t>(config.seed),
           .skip_bad_images = config.skip_bad_images,
           .most_resident_bytes = most_resident_bytes()};
+}
+
+RecipeRequest recipe_request(const RunConfig& config) {
+  return {.augment = config.augment,
+          .normalize = config.normalize,
+          .image_size = config.image_size,
+          .seed = static_cast<std::uint64_t>(config.seed)};
 }
 
 std::int64_t Assembly::busy_cores(const World& world) const { return tutti::busy_cores(config, world, cores); }

@@ -5,6 +5,7 @@
 #include "tutti/base/log.hpp"
 #include "tutti/comm/communicator.hpp"
 #include "tutti/comm/world.hpp"
+#include "tutti/data/image_recipe.hpp"
 #include "tutti/data/open_data.hpp"
 #include "tutti/nn/network.hpp"
 #include "tutti/train/trainer.hpp"
@@ -56,6 +57,7 @@ Assembly assemble(World& world, const RunConfig& config, const TrainState* check
 
 // What the configuration's words ask for; sets too large for this host's memory are read piece by piece.
 DataRequest data_request(const RunConfig& config);
+RecipeRequest recipe_request(const RunConfig& config);
 
 // MPI when a launcher started this process, else a world of its own. Collective.
 std::unique_ptr<World> make_world();

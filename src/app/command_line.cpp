@@ -7,6 +7,7 @@
 #include "tutti/comm/world.hpp"
 #include "tutti/storage/array_file.hpp"
 
+#include "data_options.hpp"
 #include "option_table.hpp"
 
 #include <CLI/CLI.hpp>
@@ -41,13 +42,6 @@ bool concerns_bench_step(const RunOption& option) {
   return concerns_watch(option) || option.use == OptionUse::fixed || option.use == OptionUse::place ||
          option.group == "Ranks and devices";
 }
-
-bool concerns_data(const RunOption& option) {
-  return option.name == "test-data" || option.name == "validation-ratio" || option.name == "skip-bad-images" ||
-         option.name == "seed";
-}
-
-bool concerns_convert(const RunOption& option) { return concerns_data(option) || option.name == "image-size"; }
 
 // Those of rank counts and of the input also decide on the parts.
 bool concerns_bench(const RunOption& option) {
@@ -160,15 +154,6 @@ void add_scaling_options(CLI::App& app, Invocation& invocation) {
   add_exchange_options(app, invocation);
 }
 
-void add_source_word(CLI::App& app, Invocation& invocation) {
-  app.add_option("source", invocation.run.data, "the data set, as --data of train names it")->required();
-}
-
-void add_convert_words(CLI::App& app, Invocation& invocation) {
-  add_source_word(app, invocation);
-  app.add_option("target", invocation.target, "the file to write, DST.h5")->required();
-}
-
 void add_compared_words(CLI::App& app, Invocation& invocation) {
   app.add_option("a", invocation.compared.a, "a run's folder, its metrics.jsonl or a checkpoint (.h5)")->required();
   app.add_option("b", invocation.compared.b, "what to compare it with")->required();
@@ -224,9 +209,13 @@ constexpr std::array kCommands{
                  concerns_bench_step, add_step_options},
     CommandEntry{"data convert", Command::data_convert, "any data set into one HDF5 file", concerns_convert,
                  add_convert_words},
+    CommandEntry{"data fetch", Command::data_fetch, "a published data set out of the network, checked", concerns_fetch,
+                 add_fetch_options},
     CommandEntry{"data info", Command::data_info, "what a data set holds", concerns_data, add_source_word},
     CommandEntry{"tour", Command::tour, "how ranks train together, station by station, on these ranks", concerns_tour,
                  add_tour_options},
+    CommandEntry{"data show", Command::data_show, "a picture of a step's images as the network gets them",
+                 concerns_show, add_show_options},
 };
 
 std::string list_of_commands() {

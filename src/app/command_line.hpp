@@ -25,7 +25,9 @@ enum class Command {
   bench_scaling,
   bench_step,
   data_convert,
+  data_fetch,
   data_info,
+  data_show,
   tour
 };
 
@@ -84,6 +86,19 @@ struct TourRequest {
   bool pauses = false;  // after each, for whoever reads
 };
 
+struct FetchRequest {
+  std::string name;
+  std::string to = "data";  // folder of the set's own folder
+  std::string url;          // of the files, without their names; empty: where they are published
+};
+
+struct ShowRequest {
+  std::int64_t count = 32;
+  std::int64_t epoch = 1;
+  std::int64_t step = 0;  // of the run, counted from 1; 0: the epoch's first
+  bool beside = false;
+};
+
 struct Invocation {
   Command command = Command::train;
   std::string text;                // print_text: help or version
@@ -92,7 +107,10 @@ struct Invocation {
   std::set<std::string> given;  // names of run options that the user chose
   std::string ranks;   // bench allreduce, exchange, scaling: rank counts, comma separated; empty: doubling up to all
   std::string json;    // bench, check, eval, inspect: where the results go as JSON
-  std::string target;  // data convert: the file to write
+  std::string target;  // data convert, data show: the file to write
+  std::int64_t threads = 0;  // data convert: that decode; 0: one per core of this process
+  FetchRequest fetch;
+  ShowRequest show;
   EvalRequest eval;
   InspectRequest inspect;
   Compared compared;

@@ -123,10 +123,14 @@ ExitStatus carry_out(World& world, const Invocation& invocation, const StopSigna
       return bench_step(world, invocation);
     case Command::data_convert:
       return data_convert(world, invocation);
+    case Command::data_fetch:
+      return data_fetch(world, invocation);
     case Command::data_info:
       return data_info(world, invocation);
     case Command::tour:
       return tour_command(world, invocation, record);
+    case Command::data_show:
+      return data_show(world, invocation);
   }
   return ExitStatus::done;
 }

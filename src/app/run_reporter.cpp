@@ -4,31 +4,21 @@
 #include "tutti/train/epoch_line.hpp"
 
 #include "several.hpp"
+#include "terminal.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
-#include <unistd.h>
 
 #include <cstdio>
 #include <utility>
 
 namespace tutti {
-namespace {
-
-// Only stderr may be drawn upon: stdout is for results, and under mpirun it looks like a terminal even if it is none.
-bool wants_bar(const RunConfig& config) {
-  const bool terminal = ::isatty(STDERR_FILENO) == 1 && !config.quiet;
-  return config.progress == "always" || (config.progress == "auto" && terminal);
-}
-
-}  // namespace
-
 RunReporter::RunReporter(World& world, const RunConfig& config, const RunKeeping* keeping, TimeAccount& account)
     : world_(world), log_(world.rank(), world.host(), config.quiet), keeping_(keeping), account_(account) {
   if (world.rank() != 0) return;
   if (keeping != nullptr) metrics_.emplace(config.out + "/metrics.jsonl");
   if (!config.sample_log.empty()) samples_.emplace(config.sample_log);
-  if (wants_bar(config)) bar_.emplace();
+  if (draws_progress(config)) bar_.emplace();
 }
 
 // What is wrong with the disk is said once, not at every record.
