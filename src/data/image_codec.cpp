@@ -1,6 +1,7 @@
 #include "image_codec.hpp"
 
 #include "tutti/base/error.hpp"
+#include "tutti/data/png_image.hpp"
 
 #include <fmt/format.h>
 #include <jerror.h>
@@ -258,6 +259,15 @@ void write_planes(std::span<const std::uint8_t> mixed, std::size_t mixed_channel
   }
 }
 
+// The reverse.
+std::vector<std::uint8_t> mixed_of(const ImageView& image) {
+  const auto channels = static_cast<std::size_t>(image.shape[0]);
+  std::vector<std::uint8_t> mixed(static_cast<std::size_t>(image.shape.elements()));
+  const std::size_t plane = mixed.size() / channels;
+  for (std::size_t i = 0; i < mixed.size(); ++i) mixed[i] = image.pixels[i % channels * plane + i / channels];
+  return mixed;
+}
+
 }  // namespace
 
 Shape image_shape(const ImageFile& file) {
@@ -274,6 +284,26 @@ Shape decode_image(const ImageFile& file, std::int64_t channels, std::vector<std
     write_planes(mixed, static_cast<std::size_t>(found[0]), static_cast<std::size_t>(channels), pixels);
     return image;
   });
+}
+
+std::vector<std::byte> png_bytes(const ImageView& image) {
+  const Shape& shape = image.shape;
+  if (shape.rank() != 3 || (shape[0] != 1 && shape[0] != 3) || shape.elements() == 0) {
+    throw Error(ErrorSource::internal, fmt::format("an image of {} cannot be a PNG file", shape.text()));
+  }
+  const std::vector<std::uint8_t> mixed = mixed_of(image);
+  png_image form{};
+  form.version = PNG_IMAGE_VERSION;
+  form.height = static_cast<png_uint_32>(shape[1]);
+  form.width = static_cast<png_uint_32>(shape[2]);
+  form.format = shape[0] == 1 ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB;
+  std::vector<std::byte> file(PNG_IMAGE_PNG_SIZE_MAX(form));
+  png_alloc_size_t bytes = file.size();
+  if (png_image_write_to_memory(&form, file.data(), &bytes, 0, mixed.data(), 0, nullptr) == 0) {
+    throw Error(ErrorSource::internal, fmt::format("libpng cannot write an image of {}: {}", shape.text(), form.message));
+  }
+  file.resize(bytes);
+  return file;
 }
 
 }  // namespace tutti

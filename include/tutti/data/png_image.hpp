@@ -1,0 +1,14 @@
+#pragma once
+// An image as the bytes of a PNG file, for files that people look at. Nothing is written here.
+
+#include "tutti/data/dataset.hpp"
+
+#include <cstddef>
+#include <vector>
+
+namespace tutti {
+
+// Of 1 channel (gray) or 3 (colour); decoded again, the pixels are the same. Throws an internal error for another shape.
+std::vector<std::byte> png_bytes(const ImageView& image);
+
+}  // namespace tutti
