@@ -17,6 +17,7 @@ enum class Command {
   eval,
   diff,
   inspect,
+  report,
   bench_allreduce,
   bench_checkpoint,
   bench_exchange,
@@ -36,6 +37,12 @@ struct EvalRequest {
 struct InspectRequest {
   std::string checkpoint;  // path of the file, or of a folder of such
   std::string tensor;      // whose values are asked for; empty: everything but values
+};
+
+struct ReportRequest {
+  std::string folder;  // of the run
+  std::string output;  // path of the page; empty: report.html in the folder
+  bool no_images = false;
 };
 
 // Run folders, metrics.jsonl files or checkpoints.
@@ -88,6 +95,7 @@ struct Invocation {
   std::string target;  // data convert: the file to write
   EvalRequest eval;
   InspectRequest inspect;
+  ReportRequest report;
   Compared compared;
   AllreduceBench allreduce;
   CheckpointBench checkpoint;

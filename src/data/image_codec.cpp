@@ -286,7 +286,7 @@ Shape decode_image(const ImageFile& file, std::int64_t channels, std::vector<std
   });
 }
 
-std::vector<std::byte> png_bytes(const ImageView& image) {
+std::vector<std::byte> encode_png(const ImageView& image) {
   const Shape& shape = image.shape;
   if (shape.rank() != 3 || (shape[0] != 1 && shape[0] != 3) || shape.elements() == 0) {
     throw Error(ErrorSource::internal, fmt::format("an image of {} cannot be a PNG file", shape.text()));
@@ -300,7 +300,8 @@ std::vector<std::byte> png_bytes(const ImageView& image) {
   std::vector<std::byte> file(PNG_IMAGE_PNG_SIZE_MAX(form));
   png_alloc_size_t bytes = file.size();
   if (png_image_write_to_memory(&form, file.data(), &bytes, 0, mixed.data(), 0, nullptr) == 0) {
-    throw Error(ErrorSource::internal, fmt::format("libpng cannot write an image of {}: {}", shape.text(), form.message));
+    throw Error(ErrorSource::internal,
+                fmt::format("libpng cannot write an image of {}: {}", shape.text(), form.message));
   }
   file.resize(bytes);
   return file;

@@ -8,7 +8,8 @@
 
 namespace tutti {
 
-// Of 1 channel (gray) or 3 (colour); decoded again, the pixels are the same. Throws an internal error for another shape.
-std::vector<std::byte> png_bytes(const ImageView& image);
+// Of 1 channel (gray) or 3 (colour); decoded again, the pixels are the same. Throws an internal error for any other
+// shape.
+std::vector<std::byte> encode_png(const ImageView& image);
 
 }  // namespace tutti
