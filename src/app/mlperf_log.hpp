@@ -11,7 +11,7 @@
 //   run_start
 //   epoch_start, epoch_stop                   metadata epoch_num, from 1
 //   eval_start, eval_stop, eval_accuracy      of the test set, likewise; where the epoch is followed by an evaluation
-//   tracked_stats                             value {"throughput": images/s, "train_loss": ..}; metadata epoch_num, step
+//   tracked_stats                             value throughput (images/s) and train_loss; metadata epoch_num and step
 //   run_stop                                  metadata status: success, or aborted by a wish to stop; a run that
 //                                             fails leaves none
 // What belongs to submissions alone, as names of systems and clearing of caches, is left out.

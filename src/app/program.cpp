@@ -12,6 +12,7 @@
 #include "eval_command.hpp"
 #include "exit_record.hpp"
 #include "inspect_command.hpp"
+#include "predict_command.hpp"
 #include "process_clock.hpp"
 #include "report/report_command.hpp"
 #include "stop_signals.hpp"
@@ -63,6 +64,7 @@ bool is_watched(Command command) {
   switch (command) {
     case Command::train:
     case Command::eval:
+    case Command::predict:
     case Command::report:
       return true;
     case Command::bench_allreduce:
@@ -107,6 +109,8 @@ ExitStatus carry_out(World& world, const Invocation& invocation, const StopSigna
       return diff_command(world, invocation);
     case Command::inspect:
       return inspect_command(world, invocation);
+    case Command::predict:
+      return predict_command(world, invocation, record);
     case Command::report:
       return report_command(world, invocation, record);
     case Command::bench_allreduce:

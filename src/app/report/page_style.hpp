@@ -84,8 +84,7 @@ pre{background:var(--card);border:1px solid var(--edge);border-radius:.5rem;padd
 font-size:.85rem;margin:.4rem 0}
 footer{margin-top:3rem;color:var(--soft);font-size:.85rem;overflow-wrap:anywhere}
 @media (max-width:34rem){main{padding:1rem .8rem 2rem}h1{font-size:1.35rem}.bar{width:5rem}}
-@media print{:root{--paper:#fff;--ink:#000;--soft:#444;--edge:#ccc;--card:#fff}code{font-size:.85rem;overflow-wrap:anywhere}
-nav{display:none}body{font-size:11px}
+@media print{:root{--paper:#fff;--ink:#000;--soft:#444;--edge:#ccc;--card:#fff}nav{display:none}body{font-size:11px}
 main{max-width:none;padding:0}*{-webkit-print-color-adjust:exact;print-color-adjust:exact}h2{break-after:avoid}
 .charts{grid-template-columns:1fr 1fr}}
 )css";
