@@ -198,6 +198,13 @@ void add_tour_options(CLI::App& app, Invocation& invocation) {
   invocation.run.epochs = 1;
 }
 
+void add_report_options(CLI::App& app, Invocation& invocation) {
+  ReportRequest& report = invocation.report;
+  app.add_option("folder", report.folder, "the run's folder, which it had as --out")->required();
+  app.add_option("-o,--output", report.output, "the page to write; none: report.html in the folder")->group("Results");
+  app.add_flag("--no-images", report.no_images, "leave out the images that are named wrongly")->group("Results");
+}
+
 struct CommandEntry {
   const char* words;
   Command command;
@@ -218,6 +225,8 @@ constexpr std::array kCommands{
                  add_compared_words},
     CommandEntry{"inspect", Command::inspect, "what a checkpoint holds, verified", concerns_nothing,
                  add_inspect_options},
+    CommandEntry{"report", Command::report, "one page, to be sent and printed, of what a run came to", concerns_eval,
+                 add_report_options},
     CommandEntry{"bench allreduce", Command::bench_allreduce, "sums over the ranks, by message size",
                  concerns_bench_allreduce, add_allreduce_options},
     CommandEntry{"bench checkpoint", Command::bench_checkpoint, "what saving and loading the training state costs",
@@ -288,7 +297,8 @@ void add_run_options(CLI::App& app, const std::vector<RunOption>& options, const
         },
         option.target);
     added->group(option.group);
-    const bool of_checkpoint = entry.command == Command::eval || entry.command == Command::predict;
+    const bool of_checkpoint =
+        entry.command == Command::eval || entry.command == Command::predict || entry.command == Command::report;
     if (of_checkpoint && option.use == OptionUse::place) added->default_str("the checkpoint's");
   }
 }

@@ -18,6 +18,7 @@ enum class Command {
   diff,
   inspect,
   predict,
+  report,
   bench_allreduce,
   bench_checkpoint,
   bench_exchange,
@@ -50,6 +51,12 @@ struct PredictRequest {
 struct InspectRequest {
   std::string checkpoint;  // path of the file, or of a folder of such
   std::string tensor;      // whose values are asked for; empty: everything but values
+};
+
+struct ReportRequest {
+  std::string folder;  // of the run
+  std::string output;  // path of the page; empty: report.html in the folder
+  bool no_images = false;
 };
 
 // Run folders, metrics.jsonl files or checkpoints.
@@ -125,6 +132,7 @@ struct Invocation {
   EvalRequest eval;
   InspectRequest inspect;
   PredictRequest predict;
+  ReportRequest report;
   Compared compared;
   AllreduceBench allreduce;
   CheckpointBench checkpoint;

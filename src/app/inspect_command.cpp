@@ -100,14 +100,6 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-// Those that are not as they are when nobody chooses them.
-std::vector<std::string> chosen_options(const std::string& configuration) {
-  const std::vector<std::string> defaults = lines_of(config_text({}));
-  std::vector<std::string> chosen = lines_of(configuration);
-  std::erase_if(chosen, [&](const std::string& option) { return std::ranges::count(defaults, option) > 0; });
-  return chosen;
-}
-
 std::string run_lines(const LoadedCheckpoint& loaded) {
   const TrainState& state = loaded.state;
   std::string text = "run\n";

@@ -14,6 +14,7 @@
 #include "inspect_command.hpp"
 #include "predict_command.hpp"
 #include "process_clock.hpp"
+#include "report/report_command.hpp"
 #include "stop_signals.hpp"
 #include "tour/tour.hpp"
 #include "train_command.hpp"
@@ -65,6 +66,7 @@ bool is_watched(Command command) {
     case Command::train:
     case Command::eval:
     case Command::predict:
+    case Command::report:
       return true;
     case Command::bench_allreduce:
     case Command::bench_checkpoint:
@@ -111,6 +113,8 @@ ExitStatus carry_out(World& world, const Invocation& invocation, const StopSigna
       return inspect_command(world, invocation);
     case Command::predict:
       return predict_command(world, invocation, record);
+    case Command::report:
+      return report_command(world, invocation, record);
     case Command::bench_allreduce:
       return bench_allreduce(world, invocation);
     case Command::bench_checkpoint:

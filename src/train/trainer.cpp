@@ -271,7 +271,9 @@ void Trainer::Run::finish_epoch(RunObserver& observer, bool whole) {
   const bool last = progress_.step == planned_steps_;
   if (evaluator_ && options_.test_every_epochs > 0 && (last || due(report.epoch, options_.test_every_epochs))) {
     whereabouts_.enter(Phase::evaluation);
+    const Stopwatch watch;
     report.test = evaluator_->run(replica_.stream());
+    report.test_seconds = watch.seconds();
     whereabouts_.enter(Phase::reports);
   }
   observer.on_epoch(report);

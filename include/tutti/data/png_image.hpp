@@ -1,5 +1,5 @@
 #pragma once
-// An image as the bytes of a PNG file, for people to look at.
+// An image as the bytes of a PNG file, for files that people look at. Nothing is written here.
 
 #include "tutti/data/dataset.hpp"
 
@@ -8,7 +8,8 @@
 
 namespace tutti {
 
-// Of 1 channel (gray) or 3 (red, green, blue), without loss.
+// Of 1 channel (gray) or 3 (colour); decoded again, the pixels are the same. Throws an internal error for any other
+// shape.
 std::vector<std::byte> encode_png(const ImageView& image);
 
 }  // namespace tutti

@@ -90,8 +90,6 @@ struct RunFacts {
   std::uint64_t data_digest = 0;  // of the training set
 };
 
-enum class RunEnd { planned, stopped };
-
 class Trainer {
  public:
   // Initialises the weights and plans every shape that can occur. To be called, like all else here, in the thread
