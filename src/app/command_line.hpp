@@ -4,6 +4,7 @@
 #include "run_config.hpp"
 
 #include <cstdint>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -25,7 +26,8 @@ enum class Command {
   bench_scaling,
   bench_step,
   data_convert,
-  data_info
+  data_info,
+  sweep
 };
 
 struct EvalRequest {
@@ -77,6 +79,15 @@ struct InputBench {
   double seconds = 1;  // of each measurement
 };
 
+// By option: the words behind it, each of one or more values.
+using ListWords = std::map<std::string, std::vector<std::string>>;
+
+struct SweepRequest {
+  ListWords words;
+  std::vector<std::string> together;  // options whose lists are walked item by item, comma separated
+  bool scale_lr = false;              // with the batch size, from the first one's
+};
+
 struct Invocation {
   Command command = Command::train;
   std::string text;                // print_text: help or version
@@ -84,7 +95,7 @@ struct Invocation {
   RunConfig run;
   std::set<std::string> given;  // names of run options that the user chose
   std::string ranks;   // bench allreduce, exchange, scaling: rank counts, comma separated; empty: doubling up to all
-  std::string json;    // bench, check, eval, inspect: where the results go as JSON
+  std::string json;    // bench, check, eval, inspect, sweep: where the results go as JSON
   std::string target;  // data convert: the file to write
   EvalRequest eval;
   InspectRequest inspect;
@@ -94,6 +105,7 @@ struct Invocation {
   InputBench input;
   TimedSteps steps;
   ScalingBench scaling;
+  SweepRequest sweep;
   double world_begun_at = 0;  // seconds since the start of the process, noted by the program
   double world_made_at = 0;
 };

@@ -14,6 +14,7 @@
 #include "inspect_command.hpp"
 #include "process_clock.hpp"
 #include "stop_signals.hpp"
+#include "sweep/sweep_command.hpp"
 #include "train_command.hpp"
 
 #include <fmt/format.h>
@@ -70,6 +71,7 @@ bool is_watched(Command command) {
     case Command::bench_layers:
     case Command::bench_scaling:
     case Command::bench_step:
+    case Command::sweep:
       return started_by_launcher();
     default:
       return false;
@@ -123,6 +125,8 @@ ExitStatus carry_out(World& world, const Invocation& invocation, const StopSigna
       return data_convert(world, invocation);
     case Command::data_info:
       return data_info(world, invocation);
+    case Command::sweep:
+      return sweep_command(world, invocation, record);
   }
   return ExitStatus::done;
 }

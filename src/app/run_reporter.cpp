@@ -13,15 +13,12 @@
 #include <utility>
 
 namespace tutti {
-namespace {
 
 // Only stderr may be drawn upon: stdout is for results, and under mpirun it looks like a terminal even if it is none.
 bool wants_bar(const RunConfig& config) {
   const bool terminal = ::isatty(STDERR_FILENO) == 1 && !config.quiet;
   return config.progress == "always" || (config.progress == "auto" && terminal);
 }
-
-}  // namespace
 
 RunReporter::RunReporter(World& world, const RunConfig& config, const RunKeeping* keeping, TimeAccount& account)
     : world_(world), log_(world.rank(), world.host(), config.quiet), keeping_(keeping), account_(account) {
