@@ -22,34 +22,15 @@
 namespace tutti {
 namespace {
 
-void refuse_part_map(const RunConfig& config, const World& world) {
+void refuse_part_map(const RunConfig& config, int ranks) {
   const PartMapOptions map = parse_part_map(config.part_map);
-  PartPlan::chosen(map.parts_by_rank, static_cast<int>(config.parts), world.size());
+  PartPlan::chosen(map.parts_by_rank, static_cast<int>(config.parts), ranks);
   if (!map.measured || config.exchange == "exact") return;
   throw Error(
       ErrorSource::usage,
       fmt::format("--part-map auto moves parts between ranks as it trains, and only --exchange exact gives the same "
                   "bits then, not {}: add --exchange exact, or deal the parts by hand, as --part-map 3,3,2",
                   config.exchange));
-}
-
-void fill_in_ranks(RunConfig& config, const World& world, int fair_threads) {
-  const bool parts_chosen = config.parts != 0;
-  if (!parts_chosen) config.parts = world.size();
-  if (config.threads == 0) config.threads = parts_chosen ? 1 : fair_threads;
-  if (config.exchange == "auto") config.exchange = parts_chosen ? "exact" : "ring";
-  if (config.shard_optimizer && (config.exchange == "ring" || config.exchange == "central")) {
-    throw Error(ErrorSource::usage,
-                fmt::format("--shard-optimizer does not go with --exchange {}, where {} all weights: use --exchange "
-                            "exact, or sharded, which needs no --shard-optimizer",
-                            config.exchange, config.exchange == "ring" ? "every rank updates" : "rank 0 updates"));
-  }
-  if (world.size() > config.parts) {
-    throw Error(ErrorSource::usage,
-                fmt::format("{} ranks cannot share {} parts: start at most {} ranks, or a run with more --parts",
-                            world.size(), config.parts, config.parts));
-  }
-  refuse_part_map(config, world);
 }
 
 // How many parts of a rank its share of the cores has room for, and how many cores the host's ranks then keep busy.
@@ -145,12 +126,31 @@ TrainerParts Assembly::parts() const {
           .test = data.test.get()};
 }
 
+void settle_parts(RunConfig& config, int ranks, int fair_threads) {
+  const bool parts_chosen = config.parts != 0;
+  if (!parts_chosen) config.parts = ranks;
+  if (config.threads == 0) config.threads = parts_chosen ? 1 : fair_threads;
+  if (config.exchange == "auto") config.exchange = parts_chosen ? "exact" : "ring";
+  if (config.shard_optimizer && (config.exchange == "ring" || config.exchange == "central")) {
+    throw Error(ErrorSource::usage,
+                fmt::format("--shard-optimizer does not go with --exchange {}, where {} all weights: use --exchange "
+                            "exact, or sharded, which needs no --shard-optimizer",
+                            config.exchange, config.exchange == "ring" ? "every rank updates" : "rank 0 updates"));
+  }
+  if (ranks > config.parts) {
+    throw Error(ErrorSource::usage,
+                fmt::format("{} ranks cannot share {} parts: start at most {} ranks, or a run with more --parts", ranks,
+                            config.parts, config.parts));
+  }
+  refuse_part_map(config, ranks);
+}
+
 void settle_ranks(World& world, Assembly& assembly, bool all_on_gpus) {
   // Where GPUs compute, a rank's one thread feeds its own.
   const int fair_threads = all_on_gpus ? 1 : fewest_cores_per_rank(world, assembly.cores);
   // Large enough that a GPU's steps are recorded in few pieces.
   if (assembly.config.bucket_mib == 0) assembly.config.bucket_mib = all_on_gpus ? 16 : 4;
-  run_agreed(world, [&] { fill_in_ranks(assembly.config, world, fair_threads); });
+  run_agreed(world, [&] { settle_parts(assembly.config, world.size(), fair_threads); });
 }
 
 void settle_data(World& world, Assembly& assembly, const DataRequest& request) {

@@ -42,6 +42,9 @@ struct Assembly {
   std::int64_t busy_cores(const World& world) const;
 };
 
+// Fills in parts, threads and exchange for a run on so many ranks. Throws usage errors for what does not go together.
+void settle_parts(RunConfig& config, int ranks, int fair_threads);
+
 // The steps of assemble(), for whoever goes on after one that fails. All but the first throw alike on all ranks, and
 // are collective; network and load want ranks and data settled.
 NetworkSpec choose_model(const std::string& model);

@@ -9,6 +9,7 @@
 
 #include "data_options.hpp"
 #include "option_table.hpp"
+#include "sweep/sweep_options.hpp"
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -227,6 +228,8 @@ constexpr std::array kCommands{
                  add_inspect_options},
     CommandEntry{"report", Command::report, "one page, to be sent and printed, of what a run came to", concerns_eval,
                  add_report_options},
+    CommandEntry{"sweep", Command::sweep, "short trainings side by side: options take lists, as --lr 0.05,0.1",
+                 concerns_sweep, add_sweep_options},
     CommandEntry{"bench allreduce", Command::bench_allreduce, "sums over the ranks, by message size",
                  concerns_bench_allreduce, add_allreduce_options},
     CommandEntry{"bench checkpoint", Command::bench_checkpoint, "what saving and loading the training state costs",
@@ -283,9 +286,14 @@ NamedCommand command_of(int argc, const char* const* argv) {
                                               is_group && !second.empty() ? first + " " + second : first));
 }
 
-void add_run_options(CLI::App& app, const std::vector<RunOption>& options, const CommandEntry& entry) {
+void add_run_options(CLI::App& app, const std::vector<RunOption>& options, const CommandEntry& entry,
+                     ListWords& lists) {
   for (const RunOption& option : options) {
     if (!entry.takes(option)) continue;
+    if (entry.command == Command::sweep && takes_list(option)) {
+      add_list_option(app, option, lists)->group(option.group);
+      continue;
+    }
     const std::string flag = "--" + option.name;
     CLI::Option* added = std::visit(
         [&](auto* target) -> CLI::Option* {
@@ -343,7 +351,7 @@ Invocation parse_command_line(int argc, const char* const* argv) {
   app.footer(trains ? list_of_commands() + kStatuses : kStatuses);
   const auto options = run_options(invocation.run);
   entry->add_own_options(app, invocation);
-  add_run_options(app, options, *entry);
+  add_run_options(app, options, *entry, invocation.sweep.words);
   try {
     app.parse(argc - words, argv + words);
   } catch (const CLI::CallForHelp&) {

@@ -4,6 +4,7 @@
 #include "run_config.hpp"
 
 #include <cstdint>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -30,6 +31,7 @@ enum class Command {
   data_fetch,
   data_info,
   data_show,
+  sweep,
   tour
 };
 
@@ -117,6 +119,15 @@ struct ShowRequest {
   bool beside = false;
 };
 
+// By option: the words behind it, each of one or more values.
+using ListWords = std::map<std::string, std::vector<std::string>>;
+
+struct SweepRequest {
+  ListWords words;
+  std::vector<std::string> together;  // options whose lists are walked item by item, comma separated
+  bool scale_lr = false;              // with the batch size, from the first one's
+};
+
 struct Invocation {
   Command command = Command::train;
   std::string text;                // print_text: help or version
@@ -124,7 +135,7 @@ struct Invocation {
   RunConfig run;
   std::set<std::string> given;  // names of run options that the user chose
   std::string ranks;   // bench allreduce, exchange, scaling: rank counts, comma separated; empty: doubling up to all
-  std::string json;    // bench, check, eval, inspect, predict: where the results go as JSON
+  std::string json;    // bench, check, eval, inspect, predict, sweep: where the results go as JSON
   std::string target;  // data convert, data show: the file to write
   std::int64_t threads = 0;  // data convert: that decode; 0: one per core of this process
   FetchRequest fetch;
@@ -140,6 +151,7 @@ struct Invocation {
   TimedSteps steps;
   ScalingBench scaling;
   TourRequest tour;
+  SweepRequest sweep;
   double world_begun_at = 0;  // seconds since the start of the process, noted by the program
   double world_made_at = 0;
 };
