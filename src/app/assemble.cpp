@@ -22,34 +22,15 @@
 namespace tutti {
 namespace {
 
-void refuse_part_map(const RunConfig& config, const World& world) {
+void refuse_part_map(const RunConfig& config, int ranks) {
   const PartMapOptions map = parse_part_map(config.part_map);
-  PartPlan::chosen(map.parts_by_rank, static_cast<int>(config.parts), world.size());
+  PartPlan::chosen(map.parts_by_rank, static_cast<int>(config.parts), ranks);
   if (!map.measured || config.exchange == "exact") return;
   throw Error(
       ErrorSource::usage,
       fmt::format("--part-map auto moves parts between ranks as it trains, and only --exchange exact gives the same "
                   "bits then, not {}: add --exchange exact, or deal the parts by hand, as --part-map 3,3,2",
                   config.exchange));
-}
-
-void fill_in_ranks(RunConfig& config, const World& world, int fair_threads) {
-  const bool parts_chosen = config.parts != 0;
-  if (!parts_chosen) config.parts = world.size();
-  if (config.threads == 0) config.threads = parts_chosen ? 1 : fair_threads;
-  if (config.exchange == "auto") config.exchange = parts_chosen ? "exact" : "ring";
-  if (config.shard_optimizer && (config.exchange == "ring" || config.exchange == "central")) {
-    throw Error(ErrorSource::usage,
-                fmt::format("--shard-optimizer does not go with --exchange {}, where {} all weights: use --exchange "
-                            "exact, or sharded, which needs no --shard-optimizer",
-                            config.exchange, config.exchange == "ring" ? "every rank updates" : "rank 0 updates"));
-  }
-  if (world.size() > config.parts) {
-    throw Error(ErrorSource::usage,
-                fmt::format("{} ranks cannot share {} parts: start at most {} ranks, or a run with more --parts",
-                            world.size(), config.parts, config.parts));
-  }
-  refuse_part_map(config, world);
 }
 
 // How many parts of a rank its share of the cores has room for, and how many cores the host's ranks then keep busy.
@@ -76,18 +57,40 @@ void tell_of_cores(const RunConfig& config, const World& world, const Cores& cor
   }
 }
 
-RecipeRequest recipe_request(const RunConfig& config) {
-  return {.augment = config.augment,
-          .normalize = config.normalize,
-          .image_size = config.image_size,
-          .seed = static_cast<std::uint64_t>(config.seed)};
-}
-
 // Larger sets are read piece by piece, so that the system keeps room for caching what it reads.
 std::size_t most_resident_bytes() {
   const long pages = ::sysconf(_SC_PHYS_PAGES);
   const long page_bytes = ::sysconf(_SC_PAGESIZE);
   return pages > 0 && page_bytes > 0 ? static_cast<std::size_t>(pages) * static_cast<std::size_t>(page_bytes) / 4 : 0;
+}
+
+void refuse_labels(const TrainedOn& trained, const DatasetInfo& data) {
+  const std::string fault = fault_of_labels(data, trained);
+  if (fault.empty()) return;
+  throw Error(ErrorSource::input, fmt::format("{}: trainer predict labels the images without them", fault));
+}
+
+// Sizes are fitted as the training's test images were.
+void fit_data(Assembly& assembly, const TrainedOn& trained, bool needs_labels) {
+  const std::int64_t height = trained.image[1];
+  const std::int64_t width = trained.image[2];
+  for (auto* const set : {&assembly.data.train, &assembly.data.test}) {
+    if (!*set) continue;
+    if (needs_labels) refuse_labels(trained, (*set)->info());
+    *set = fit_to(trained, std::move(*set), assembly.data.notes);
+    const DatasetInfo& info = (*set)->info();
+    if (assembly.config.image_size != 0 || (info.image[1] == height && info.image[2] == width)) continue;
+    if (height != width) {
+      throw Error(ErrorSource::input, fmt::format("the images of {} are not {} x {} as the network's are, which are no "
+                                                  "squares that others could be fitted to",
+                                                  info.name, height, width));
+    }
+    assembly.config.image_size = height;
+    const std::string sizes =
+        info.sizes_differ() ? "different sizes" : fmt::format("{} x {}", info.image[1], info.image[2]);
+    assembly.data.notes.push_back(
+        fmt::format("{}: {}, fitted to {} x {} for the network", info.name, sizes, height, width));
+  }
 }
 
 }  // namespace
@@ -101,6 +104,13 @@ DataRequest data_request(const RunConfig& config) {
           .most_resident_bytes = most_resident_bytes()};
 }
 
+RecipeRequest recipe_request(const RunConfig& config) {
+  return {.augment = config.augment,
+          .normalize = config.normalize,
+          .image_size = config.image_size,
+          .seed = static_cast<std::uint64_t>(config.seed)};
+}
+
 std::int64_t Assembly::busy_cores(const World& world) const { return tutti::busy_cores(config, world, cores); }
 
 TrainerParts Assembly::parts() const {
@@ -111,21 +121,40 @@ TrainerParts Assembly::parts() const {
           .test = data.test.get()};
 }
 
+void settle_parts(RunConfig& config, int ranks, int fair_threads) {
+  const bool parts_chosen = config.parts != 0;
+  if (!parts_chosen) config.parts = ranks;
+  if (config.threads == 0) config.threads = parts_chosen ? 1 : fair_threads;
+  if (config.exchange == "auto") config.exchange = parts_chosen ? "exact" : "ring";
+  if (config.shard_optimizer && (config.exchange == "ring" || config.exchange == "central")) {
+    throw Error(ErrorSource::usage,
+                fmt::format("--shard-optimizer does not go with --exchange {}, where {} all weights: use --exchange "
+                            "exact, or sharded, which needs no --shard-optimizer",
+                            config.exchange, config.exchange == "ring" ? "every rank updates" : "rank 0 updates"));
+  }
+  if (ranks > config.parts) {
+    throw Error(ErrorSource::usage,
+                fmt::format("{} ranks cannot share {} parts: start at most {} ranks, or a run with more --parts", ranks,
+                            config.parts, config.parts));
+  }
+  refuse_part_map(config, ranks);
+}
+
 void settle_ranks(World& world, Assembly& assembly, bool all_on_gpus) {
   // Where GPUs compute, a rank's one thread feeds its own.
   const int fair_threads = all_on_gpus ? 1 : fewest_cores_per_rank(world, assembly.cores);
   // Large enough that a GPU's steps are recorded in few pieces.
   if (assembly.config.bucket_mib == 0) assembly.config.bucket_mib = all_on_gpus ? 16 : 4;
-  run_agreed(world, [&] { fill_in_ranks(assembly.config, world, fair_threads); });
+  run_agreed(world, [&] { settle_parts(assembly.config, world.size(), fair_threads); });
 }
 
-void settle_data(World& world, Assembly& assembly) {
+void settle_data(World& world, Assembly& assembly, const DataRequest& request) {
   const OwnData* own = nullptr;
-  run_agreed(world, [&] { own = find_own_data(assembly.config); });
+  run_agreed(world, [&] { own = request.images.empty() ? find_own_data(assembly.config) : nullptr; });
   const bool is_own = world.agree(own != nullptr);
-  if (!is_own) assembly.block = load_once(world, data_request(assembly.config));
+  if (!is_own) assembly.block = load_once(world, request);
   run_agreed(world, [&] {
-    assembly.data = is_own ? open_own(*own) : open_loaded(assembly.block.bytes());
+    assembly.data = is_own ? open_own(*own, request.unlabelled_too) : open_loaded(assembly.block.bytes());
     assembly.data_digest = assembly.data.train->digest();
   });
 }
@@ -170,7 +199,16 @@ Findings judge_load(World& world, const Assembly& assembly) {
   return gather(world, mine);
 }
 
-Assembly assemble(World& world, const RunConfig& config, const TrainState* checkpoint, const Log& log) {
+namespace {
+
+struct AssemblySources {
+  const TrainState* checkpoint = nullptr;
+  DataRequest request{};
+  const AskedData* asked = nullptr;
+};
+
+Assembly assemble_from(World& world, const RunConfig& config, const AssemblySources& sources, const Log& log) {
+  const TrainState* const checkpoint = sources.checkpoint;
   Assembly assembly;
   assembly.config = config;
   assembly.cores = count_cores(world);
@@ -182,7 +220,10 @@ Assembly assemble(World& world, const RunConfig& config, const TrainState* check
   ChosenProcessor processor = choose_processor(world, config, log);
   settle_ranks(world, assembly, processor.all_on_gpus);
   adopt_known_choices(world, config, checkpoint == nullptr ? "" : checkpoint->choices, *processor.backend, log);
-  settle_data(world, assembly);
+  settle_data(world, assembly, sources.request);
+  if (sources.asked != nullptr && sources.asked->trained) {
+    run_agreed(world, [&] { fit_data(assembly, *sources.asked->trained, sources.asked->needs_labels); });
+  }
   settle_network(world, assembly, model, processor.is_gpu());
   for (const std::string& note : assembly.data.notes) log.note(note);
   refuse_or_tell(world, compare(world, assembly_claims(assembly)), log);
@@ -193,6 +234,19 @@ Assembly assemble(World& world, const RunConfig& config, const TrainState* check
   if (!processor.all_on_gpus) tell_of_cores(assembly.config, world, assembly.cores, log);
   assembly.backend = std::move(processor.backend);
   return assembly;
+}
+
+}  // namespace
+
+Assembly assemble(World& world, const RunConfig& config, const TrainState* checkpoint, const Log& log) {
+  return assemble_from(world, config, {.checkpoint = checkpoint, .request = data_request(config)}, log);
+}
+
+Assembly assemble_for(World& world, const RunConfig& config, const AskedData& asked, const Log& log) {
+  DataRequest request = data_request(config);
+  request.images = asked.images;
+  request.unlabelled_too = !asked.needs_labels;
+  return assemble_from(world, config, {.checkpoint = &asked.state, .request = request, .asked = &asked}, log);
 }
 
 std::unique_ptr<World> make_world() { return started_by_launcher() ? make_mpi_world() : make_solo_world(); }

@@ -113,7 +113,7 @@ void Check::look_at_memory(const ChosenProcessor& processor) {
   const bool on_gpu = processor.is_gpu();
   const std::size_t state_bytes = most_state_bytes(*assembly_.network);
   const auto share = file_share(world_, state_bytes);
-  is_split_ = state_bytes > kMostBytesPerFile && world_.local_size() < world_.size();
+  is_split_ = !world_.agree(!share || share->files == 1);
   estimate_ = estimate_memory({.network = *assembly_.network,
                                .options = assembly_.options,
                                .config = config(),
@@ -170,7 +170,7 @@ void Check::run() {
       can_read && findings_.attempt([&] { processor = choose_processor(world_, config(), silent); });
   if (can_read) look_at_gpus(processor);
   const bool has_ranks = can_read && findings_.attempt([&] { settle_ranks(world_, assembly_, processor.all_on_gpus); });
-  const bool has_data = findings_.attempt([&] { settle_data(world_, assembly_); });
+  const bool has_data = findings_.attempt([&] { settle_data(world_, assembly_, data_request(assembly_.config)); });
   if (resumed_ && has_data) {
     findings_.attempt([&] { refuse_other_data(*resumed_, config().data, assembly_.data_digest); });
   } else if (!resumed_ && !config().init_from.empty()) {

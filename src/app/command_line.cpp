@@ -7,12 +7,14 @@
 #include "tutti/comm/world.hpp"
 #include "tutti/storage/array_file.hpp"
 
+#include "command_options.hpp"
 #include "completion.hpp"
+#include "data_options.hpp"
 #include "described_commands.hpp"
 #include "manual_page.hpp"
-#include "option_choices.hpp"
 #include "option_table.hpp"
 #include "own_parts.hpp"
+#include "sweep/sweep_options.hpp"
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -26,164 +28,6 @@
 
 namespace tutti {
 namespace {
-
-bool concerns_train(const RunOption&) { return true; }
-bool concerns_nothing(const RunOption&) { return false; }
-
-// Ranks may stall whatever they do together.
-bool concerns_watch(const RunOption& option) {
-  return option.name == "stall-timeout" || option.name == "watch-interface";
-}
-
-// All else is the checkpoint's.
-bool concerns_eval(const RunOption& option) {
-  return concerns_watch(option) || option.use == OptionUse::place || option.name == "device" ||
-         option.name == "share-device" || option.name == "comm" || option.name == "quiet";
-}
-
-// A measurement decides by itself how long it runs and what it keeps.
-bool concerns_bench_step(const RunOption& option) {
-  if (option.name == "epochs" || option.name == "steps") return false;
-  return concerns_watch(option) || option.use == OptionUse::fixed || option.use == OptionUse::place ||
-         option.group == "Ranks and devices";
-}
-
-bool concerns_data(const RunOption& option) {
-  return option.name == "test-data" || option.name == "validation-ratio" || option.name == "skip-bad-images" ||
-         option.name == "seed";
-}
-
-bool concerns_convert(const RunOption& option) { return concerns_data(option) || option.name == "image-size"; }
-
-// Those of rank counts and of the input also decide on the parts.
-bool concerns_bench(const RunOption& option) {
-  return concerns_bench_step(option) && option.name != "parts" && option.name != "part-map";
-}
-
-// It compares the ways in which gradients meet.
-bool concerns_bench_exchange(const RunOption& option) {
-  return concerns_bench(option) && option.name != "exchange" && option.name != "shard-optimizer";
-}
-
-// It trains nothing.
-bool concerns_bench_allreduce(const RunOption& option) {
-  return concerns_watch(option) || option.name == "device" || option.name == "share-device" || option.name == "comm";
-}
-
-CLI::IsMember is_choice_of(const char* option) {
-  const auto choices = choices_of(option);
-  return CLI::IsMember(std::vector<std::string>(choices.begin(), choices.end()));
-}
-
-void add_no_options(CLI::App&, Invocation&) {}
-
-void add_json_option(CLI::App& app, Invocation& invocation) {
-  app.add_option("--json", invocation.json, "write the results to this file, too")->group("Results");
-}
-
-void add_eval_options(CLI::App& app, Invocation& invocation) {
-  app.add_option("--checkpoint", invocation.eval.checkpoint, "file of the trained weights, or the run's folder")
-      ->required()
-      ->group("Evaluation");
-  app.add_option("--on", invocation.eval.on, "which of the sets: test or train")
-      ->check(is_choice_of("on"))
-      ->capture_default_str()
-      ->group("Evaluation");
-  add_json_option(app, invocation);
-}
-
-void add_ranks_option(CLI::App& app, Invocation& invocation) {
-  app.add_option("--ranks", invocation.ranks, "rank counts to measure, as 1,2,4; none: 1, 2, 4 .. all")->group("Bench");
-}
-
-void add_count(CLI::App& app, const char* flag, std::int64_t& value, const char* help) {
-  const CLI::Range positive(std::int64_t{1}, std::int64_t{1} << 40);
-  app.add_option(flag, value, help)->check(positive)->capture_default_str()->group("Bench");
-}
-
-void add_allreduce_options(CLI::App& app, Invocation& invocation) {
-  AllreduceBench& bench = invocation.allreduce;
-  add_ranks_option(app, invocation);
-  add_count(app, "--min-bytes", bench.min_bytes, "smallest message");
-  add_count(app, "--max-bytes", bench.max_bytes, "largest message");
-  add_count(app, "--repeats", bench.repeats, "timed repetitions of each");
-  add_json_option(app, invocation);
-}
-
-void add_checkpoint_options(CLI::App& app, Invocation& invocation) {
-  app.add_option("--folder", invocation.checkpoint.folder, "on the disk to measure; what is written there goes again")
-      ->capture_default_str()
-      ->group("Bench");
-  add_count(app, "--rounds", invocation.checkpoint.rounds, "of each measurement, in turns");
-  add_json_option(app, invocation);
-}
-
-void add_input_options(CLI::App& app, Invocation& invocation) {
-  app.add_option("--seconds", invocation.input.seconds, "of each measurement")
-      ->check(CLI::Range(0.01, 3600.0))
-      ->capture_default_str()
-      ->group("Bench");
-  add_json_option(app, invocation);
-}
-
-void add_step_options(CLI::App& app, Invocation& invocation) {
-  add_count(app, "--warmup-steps", invocation.steps.warmup, "steps before the clock runs");
-  add_count(app, "--timed-steps", invocation.steps.timed, "steps measured");
-  add_json_option(app, invocation);
-}
-
-void add_exchange_options(CLI::App& app, Invocation& invocation) {
-  add_ranks_option(app, invocation);
-  add_step_options(app, invocation);
-}
-
-void add_scaling_options(CLI::App& app, Invocation& invocation) {
-  ScalingBench& bench = invocation.scaling;
-  app.add_option("--mode", bench.mode, "strong (one batch shared), weak (a batch per rank) or both")
-      ->check(is_choice_of("mode"))
-      ->capture_default_str()
-      ->group("Bench");
-  app.add_option("--nodes", bench.nodes, "counts of whole nodes to measure, as 1,2,4; none: all that --ranks leaves")
-      ->group("Bench");
-  app.add_option("--exchanges", bench.exchanges, "how gradients meet, as ring,exact,sharded,central; none: --exchange")
-      ->group("Bench");
-  add_count(app, "--rounds", bench.rounds, "of all points, in turns; medians over them are told");
-  app.add_flag("--paced", bench.paced, "sleep through the compute as long as one rank's steps take: the exchange alone")
-      ->group("Bench");
-  app.add_option("--forecast", bench.forecast, "also forecast so many ranks, as 2..1024 or 3,5,7")->group("Forecast");
-  app.add_option("--between", bench.between,
-                 "microseconds and GB/s of a link between nodes, as 2,12.5; none: as measured between two of them")
-      ->delimiter(',')
-      ->expected(2)
-      ->check(CLI::PositiveNumber)
-      ->group("Forecast");
-  app.add_option("--forecast-from", bench.forecast_from,
-                 "measure nothing: inputs of the forecast from what --json has kept, or written by hand")
-      ->group("Forecast");
-  add_exchange_options(app, invocation);
-}
-
-void add_source_word(CLI::App& app, Invocation& invocation) {
-  app.add_option("source", invocation.run.data, "the data set, as --data of train names it")->required();
-}
-
-void add_convert_words(CLI::App& app, Invocation& invocation) {
-  add_source_word(app, invocation);
-  app.add_option("target", invocation.target, "the file to write, DST.h5")->required();
-}
-
-void add_compared_words(CLI::App& app, Invocation& invocation) {
-  app.add_option("a", invocation.compared.a, "a run's folder, its metrics.jsonl or a checkpoint (.h5)")->required();
-  app.add_option("b", invocation.compared.b, "what to compare it with")->required();
-}
-
-void add_inspect_options(CLI::App& app, Invocation& invocation) {
-  app.add_option("checkpoint", invocation.inspect.checkpoint, "a checkpoint (.h5), a run's folder or its checkpoints")
-      ->required();
-  app.add_option("--tensor", invocation.inspect.tensor, "print its values: parameters/conv1/weight, or conv1/weight")
-      ->group("Results");
-  add_json_option(app, invocation);
-}
 
 struct CommandEntry {
   const char* words;
@@ -199,10 +43,18 @@ constexpr std::array kCommands{
     CommandEntry{"check", Command::check, "refuses a training that cannot go well, and says what to do; trains nothing",
                  concerns_train, add_json_option},
     CommandEntry{"eval", Command::eval, "accuracy and loss of a checkpoint", concerns_eval, add_eval_options},
+    CommandEntry{"predict", Command::predict, "labels images, or a data set's, by a checkpoint", concerns_predict,
+                 add_predict_options},
     CommandEntry{"diff", Command::diff, "the first step, tensor and element in which two runs differ", concerns_nothing,
                  add_compared_words},
     CommandEntry{"inspect", Command::inspect, "what a checkpoint holds, verified", concerns_nothing,
                  add_inspect_options},
+    CommandEntry{"report", Command::report, "one page, to be sent and printed, of what a run came to", concerns_eval,
+                 add_report_options},
+    CommandEntry{"sweep", Command::sweep, "short trainings side by side: options take lists, as --lr 0.05,0.1",
+                 concerns_sweep, add_sweep_options},
+    CommandEntry{"tour", Command::tour, "how ranks train together, station by station, on these ranks", concerns_tour,
+                 add_tour_options},
     CommandEntry{"bench allreduce", Command::bench_allreduce, "sums over the ranks, by message size",
                  concerns_bench_allreduce, add_allreduce_options},
     CommandEntry{"bench checkpoint", Command::bench_checkpoint, "what saving and loading the training state costs",
@@ -219,7 +71,11 @@ constexpr std::array kCommands{
                  concerns_bench_step, add_step_options},
     CommandEntry{"data convert", Command::data_convert, "any data set into one HDF5 file", concerns_convert,
                  add_convert_words},
+    CommandEntry{"data fetch", Command::data_fetch, "a published data set out of the network, checked", concerns_fetch,
+                 add_fetch_options},
     CommandEntry{"data info", Command::data_info, "what a data set holds", concerns_data, add_source_word},
+    CommandEntry{"data show", Command::data_show, "a picture of a step's images as the network gets them",
+                 concerns_show, add_show_options},
 };
 
 std::string list_of_commands() {
@@ -253,9 +109,14 @@ NamedCommand command_of(int argc, const char* const* argv) {
                                               is_group && !second.empty() ? first + " " + second : first));
 }
 
-void add_run_options(CLI::App& app, const std::vector<RunOption>& options, const CommandEntry& entry) {
+void add_run_options(CLI::App& app, const std::vector<RunOption>& options, const CommandEntry& entry,
+                     ListWords& lists) {
   for (const RunOption& option : options) {
     if (!entry.takes(option)) continue;
+    if (entry.command == Command::sweep && takes_list(option)) {
+      add_list_option(app, option, lists)->group(option.group);
+      continue;
+    }
     const std::string flag = "--" + option.name;
     CLI::Option* added = std::visit(
         [&](auto* target) -> CLI::Option* {
@@ -267,7 +128,9 @@ void add_run_options(CLI::App& app, const std::vector<RunOption>& options, const
         },
         option.target);
     added->group(option.group);
-    if (entry.command == Command::eval && option.use == OptionUse::place) added->default_str("the checkpoint's");
+    const bool of_checkpoint =
+        entry.command == Command::eval || entry.command == Command::predict || entry.command == Command::report;
+    if (of_checkpoint && option.use == OptionUse::place) added->default_str("the checkpoint's");
   }
 }
 
@@ -302,7 +165,7 @@ void furnish(CLI::App& app, const CommandEntry& entry, Invocation& invocation, W
     app.add_flag("--man-page", wanted.manual, "print the manual page and end");
   }
   entry.add_own_options(app, invocation);
-  add_run_options(app, run_options(invocation.run), entry);
+  add_run_options(app, run_options(invocation.run), entry, invocation.sweep.words);
 }
 
 Invocation begin_invocation(const OwnParts* own) {

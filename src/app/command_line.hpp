@@ -4,6 +4,7 @@
 #include "run_config.hpp"
 
 #include <cstdint>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -17,6 +18,8 @@ enum class Command {
   eval,
   diff,
   inspect,
+  predict,
+  report,
   bench_allreduce,
   bench_checkpoint,
   bench_exchange,
@@ -25,17 +28,37 @@ enum class Command {
   bench_scaling,
   bench_step,
   data_convert,
-  data_info
+  data_fetch,
+  data_info,
+  data_show,
+  sweep,
+  tour
 };
 
 struct EvalRequest {
   std::string checkpoint;   // path of the file, or of a folder of such
   std::string on = "test";  // or train
+  bool classes = false;     // class by class, too
+};
+
+struct PredictRequest {
+  std::string checkpoint;           // path of the file, or of a folder of such
+  std::vector<std::string> images;  // files, and folders of such; none: a data set's
+  std::string on;                   // of it: test, train or all; empty: test where there is one, else train
+  std::int64_t top = 1;             // classes told of each image
+  bool probabilities = false;       // of all classes
+  std::string csv;                  // where they go as CSV; "-": stdout
 };
 
 struct InspectRequest {
   std::string checkpoint;  // path of the file, or of a folder of such
   std::string tensor;      // whose values are asked for; empty: everything but values
+};
+
+struct ReportRequest {
+  std::string folder;  // of the run
+  std::string output;  // path of the page; empty: report.html in the folder
+  bool no_images = false;
 };
 
 // Run folders, metrics.jsonl files or checkpoints.
@@ -77,6 +100,34 @@ struct InputBench {
   double seconds = 1;  // of each measurement
 };
 
+struct TourRequest {
+  std::string to;       // number or name of the last station; empty: all
+  bool lists = false;   // the stations, and no more
+  bool pauses = false;  // after each, for whoever reads
+};
+
+struct FetchRequest {
+  std::string name;
+  std::string to = "data";  // folder of the set's own folder
+  std::string url;          // of the files, without their names; empty: where they are published
+};
+
+struct ShowRequest {
+  std::int64_t count = 32;
+  std::int64_t epoch = 1;
+  std::int64_t step = 0;  // of the run, counted from 1; 0: the epoch's first
+  bool beside = false;
+};
+
+// By option: the words behind it, each of one or more values.
+using ListWords = std::map<std::string, std::vector<std::string>>;
+
+struct SweepRequest {
+  ListWords words;
+  std::vector<std::string> together;  // options whose lists are walked item by item, comma separated
+  bool scale_lr = false;              // with the batch size, from the first one's
+};
+
 struct Invocation {
   Command command = Command::train;
   std::string text;                // print_text: help or version
@@ -84,16 +135,23 @@ struct Invocation {
   RunConfig run;
   std::set<std::string> given;  // names of run options that the user chose
   std::string ranks;   // bench allreduce, exchange, scaling: rank counts, comma separated; empty: doubling up to all
-  std::string json;    // bench, check, eval, inspect: where the results go as JSON
-  std::string target;  // data convert: the file to write
+  std::string json;    // bench, check, eval, inspect, predict, sweep: where the results go as JSON
+  std::string target;  // data convert, data show: the file to write
+  std::int64_t threads = 0;  // data convert: that decode; 0: one per core of this process
+  FetchRequest fetch;
+  ShowRequest show;
   EvalRequest eval;
   InspectRequest inspect;
+  PredictRequest predict;
+  ReportRequest report;
   Compared compared;
   AllreduceBench allreduce;
   CheckpointBench checkpoint;
   InputBench input;
   TimedSteps steps;
   ScalingBench scaling;
+  TourRequest tour;
+  SweepRequest sweep;
   double world_begun_at = 0;  // seconds since the start of the process, noted by the program
   double world_made_at = 0;
 };

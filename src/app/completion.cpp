@@ -65,11 +65,22 @@ std::string quoted(const std::string& text) {
 
 bool completes_files(const DescribedOption& option) { return option.value == "TEXT" && option.takes_others; }
 
-// Options by name: they mean the same in every command.
-std::map<std::string, DescribedOption> all_options(const std::vector<DescribedCommand>& commands) {
-  std::map<std::string, DescribedOption> options;
+// An option, and the commands in which it has these words.
+struct SharedOption {
+  DescribedOption option;
+  std::vector<std::string> commands{};
+};
+
+// By name. Few have other words in one command than in those before it.
+std::map<std::string, std::vector<SharedOption>> all_options(const std::vector<DescribedCommand>& commands) {
+  std::map<std::string, std::vector<SharedOption>> options;
   for (const DescribedCommand& command : commands) {
-    for (const DescribedOption& option : command.options) options.insert({option.name, option});
+    for (const DescribedOption& option : command.options) {
+      auto& known = options[option.name];
+      auto same = std::ranges::find(known, option.words, [](const SharedOption& one) { return one.option.words; });
+      if (same == known.end()) same = known.insert(known.end(), SharedOption{.option = option});
+      same->commands.push_back(command.words);
+    }
   }
   return options;
 }
@@ -80,18 +91,31 @@ std::string flags_of(const DescribedCommand& command) {
   return fmt::format("{}", fmt::join(flags, " "));
 }
 
-// What bash offers after an option that takes a value.
+// Patterns of a command and an option: any command, or these.
+std::string bash_patterns(const std::string& option, const std::vector<std::string>& commands) {
+  if (commands.empty()) return fmt::format("*' --{}'", option);
+  std::vector<std::string> patterns;
+  for (const std::string& command : commands) patterns.push_back(fmt::format("'{} --{}'", command, option));
+  return fmt::format("{}", fmt::join(patterns, " | "));
+}
+
+// What bash offers after an option that takes a value. The first pattern that fits counts: those of one command go
+// before those of any.
 std::string bash_values(const std::vector<DescribedCommand>& commands) {
   std::string text;
   std::vector<std::string> numbers;
   std::vector<std::string> files;
-  for (const auto& [name, option] : all_options(commands)) {
-    if (option.value.empty()) continue;
-    if (!option.words.empty()) {
-      text += fmt::format("    --{}) {}words={} ;;\n", name, completes_files(option) ? "files=1 " : "",
-                          quoted(fmt::format("{}", fmt::join(option.words, " "))));
-    } else {
-      (completes_files(option) ? files : numbers).push_back("--" + name);
+  for (const auto& [name, shared] : all_options(commands)) {
+    for (std::size_t i = shared.size(); i-- > 0;) {
+      const DescribedOption& option = shared[i].option;
+      if (option.value.empty()) continue;
+      const std::string patterns = bash_patterns(name, i == 0 ? std::vector<std::string>{} : shared[i].commands);
+      if (!option.words.empty()) {
+        text += fmt::format("    {}) {}words={} ;;\n", patterns, completes_files(option) ? "files=1 " : "",
+                            quoted(fmt::format("{}", fmt::join(option.words, " "))));
+      } else {
+        (completes_files(option) ? files : numbers).push_back(patterns);
+      }
     }
   }
   return text + fmt::format("    {}) ;;\n    {}) files=1 ;;\n", fmt::join(numbers, " | "), fmt::join(files, " | "));
@@ -140,7 +164,7 @@ std::string bash_script(const std::string& program, const std::vector<DescribedC
   esac
   case $command in
 {3}  esac
-  case $before in
+  case "$command $before" in
 {4}    *)
 {5}      ;;
   esac
@@ -180,7 +204,8 @@ std::string zsh_arguments(const DescribedCommand& command) {
                     quoted(fmt::format("--{}{}[{}]{}", option.name, is_flag ? "" : "=", zsh_text(option.help), value)));
   }
   for (const DescribedOption& operand : command.operands) {
-    text += fmt::format(" \\\n        {}", quoted(fmt::format(":{}:{}", zsh_text(operand.name), zsh_value(operand))));
+    text += fmt::format(" \\\n        {}", quoted(fmt::format("{}:{}:{}", operand.is_list ? "*" : "",
+                                                              zsh_text(operand.name), zsh_value(operand))));
   }
   return text;
 }
@@ -236,17 +261,14 @@ if [[ $funcstack[1] == {1} ]]; then {1} "$@"; else compdef {1} {0}; fi
 // What fish says once for all commands that have the option.
 std::string fish_options(const std::string& program, const std::vector<DescribedCommand>& commands) {
   std::string text;
-  for (const auto& [name, option] : all_options(commands)) {
-    std::vector<std::string> having;
-    for (const DescribedCommand& command : commands) {
-      const bool has = std::ranges::find(command.options, name, &DescribedOption::name) != command.options.end();
-      if (has) having.push_back(fmt::format("\"{}\"", command.words));
+  for (const auto& [name, shared] : all_options(commands)) {
+    for (const auto& [option, having] : shared) {
+      std::string value;
+      if (!option.value.empty()) value = completes_files(option) ? " -r -F" : " -x";
+      if (!option.words.empty()) value += fmt::format(" -a '{}'", fmt::join(option.words, " "));
+      text += fmt::format("complete -c {} -n 'contains -- (_{}_command) \"{}\"' -l {}{} -d {}\n", program,
+                          function_name(program), fmt::join(having, "\" \""), name, value, quoted(option.help));
     }
-    std::string value;
-    if (!option.value.empty()) value = completes_files(option) ? " -r -F" : " -x";
-    if (!option.words.empty()) value += fmt::format(" -a '{}'", fmt::join(option.words, " "));
-    text += fmt::format("complete -c {} -n 'contains -- (_{}_command) {}' -l {}{} -d {}\n", program,
-                        function_name(program), fmt::join(having, " "), name, value, quoted(option.help));
   }
   return text;
 }

@@ -3,17 +3,23 @@
 #include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/base/log.hpp"
+#include "tutti/base/stopwatch.hpp"
+#include "tutti/base/terminal_line.hpp"
 #include "tutti/data/data_file.hpp"
 
 #include "assemble.hpp"
 #include "own_parts.hpp"
 #include "resolve_options.hpp"
+#include "several.hpp"
+#include "terminal.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
+#include <memory>
 #include <system_error>
 
 namespace tutti {
@@ -21,13 +27,6 @@ namespace {
 
 // A source larger than this is not held in memory to be copied.
 constexpr std::size_t kMostResidentBytes = std::size_t{1} << 28;
-
-OwnedData open_noted(const RunConfig& config, const DataRequest& request, const World& world) {
-  const OwnData* const own = find_own_data(config);
-  OwnedData data = own == nullptr ? open_data(request) : OwnedData{{}, open_own(*own)};
-  for (const std::string& note : data.pair.notes) Log(world.rank(), world.host(), false).note(note);
-  return data;
-}
 
 std::string size_text(const DatasetInfo& info) {
   return info.sizes_differ() ? fmt::format("{} channels, of different sizes", info.image[0]) : info.image.text();
@@ -59,9 +58,43 @@ std::string classes_text(const DataPair& data) {
   return text;
 }
 
+std::int64_t samples_of(const std::unique_ptr<Dataset>& set) { return set ? set->info().samples : 0; }
+
+// Writes both sets, and tells on a terminal how far it has come.
+void write_watched(const OwnedData& data, const Invocation& invocation, int threads) {
+  const std::int64_t all = samples_of(data.pair.train) + samples_of(data.pair.test);
+  const bool draws = draws_progress(invocation.run);
+  TerminalLine line;
+  const Stopwatch watch;
+  std::int64_t written = 0;
+  const auto tell = [&](std::int64_t more) {
+    written += more;
+    if (!draws) return;
+    line.draw([&] {
+      return fmt::format("{} of {} images, {} %, {:.0f} images/s", written, all, 100 * written / all,
+                         static_cast<double>(written) / watch.seconds());
+    });
+  };
+  write_data_file(data.pair, invocation.target,
+                  {.image_size = invocation.run.image_size, .threads = threads, .after_samples = tell});
+  line.clear();
+  const double size = static_cast<double>(std::filesystem::file_size(invocation.target)) / 0x1p20;
+  fmt::print("{}: {} training and {} test images, {:.1f} MiB, in {:.1f} sec on {}\n", invocation.target,
+             samples_of(data.pair.train), samples_of(data.pair.test), size, watch.seconds(),
+             several(threads, "thread"));
+}
+
 }  // namespace
 
+OwnedData open_noted(const RunConfig& config, const DataRequest& request, const World& world) {
+  const OwnData* const own = find_own_data(config);
+  OwnedData data = own == nullptr ? open_data(request) : OwnedData{{}, open_own(*own, request.unlabelled_too)};
+  for (const std::string& note : data.pair.notes) Log(world.rank(), world.host(), false).note(note);
+  return data;
+}
+
 ExitStatus data_convert(World& world, const Invocation& invocation) {
+  const Cores cores = count_cores(world);
   run_agreed(world, [&] {
     if (world.rank() != 0) return;
     const std::string& target = invocation.target;
@@ -73,10 +106,8 @@ ExitStatus data_convert(World& world, const Invocation& invocation) {
     DataRequest request = data_request(invocation.run);
     request.most_resident_bytes = kMostResidentBytes;
     const OwnedData data = open_noted(invocation.run, request, world);
-    write_data_file(data.pair, target, invocation.run.image_size);
-    const double size = static_cast<double>(std::filesystem::file_size(target)) / 0x1p20;
-    fmt::print("{}: {} training and {} test images, {:.1f} MiB\n", target, data.pair.train->info().samples,
-               data.pair.test ? data.pair.test->info().samples : 0, size);
+    write_watched(data, invocation, invocation.threads > 0 ? static_cast<int>(invocation.threads) : cores.mine);
+    std::fflush(stdout);
   });
   return ExitStatus::done;
 }

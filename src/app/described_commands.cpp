@@ -1,6 +1,7 @@
 #include "described_commands.hpp"
 
 #include "tutti/app/program.hpp"
+#include "tutti/data/published_set.hpp"
 #include "tutti/nn/models.hpp"
 
 #include "option_choices.hpp"
@@ -27,11 +28,15 @@ std::vector<std::string> known_names(const std::string& option, const OwnParts* 
     names.emplace_back("glyphs");
   } else if (option == "completion") {
     names = {"bash", "zsh", "fish"};
+  } else if (option == "name") {
+    names.assign(kFetchedNames.begin(), kFetchedNames.end());
   }
   return names;
 }
 
-DescribedOption described(const CLI::Option& option, const OwnParts* own) {
+bool has_no_other_names(const std::string& option) { return option == "completion" || option == "name"; }
+
+DescribedOption described(const CLI::Option& option, const char* command, const OwnParts* own) {
   const bool is_operand = option.get_positional();
   const std::string type = option.get_type_name();  // "INT", or "INT:" and its bounds
   DescribedOption result{.name = is_operand ? option.get_name(true) : option.get_lnames().front(),
@@ -39,10 +44,12 @@ DescribedOption described(const CLI::Option& option, const OwnParts* own) {
                          .help = option.get_description(),
                          .value = option.get_expected_max() > 0 ? type.substr(0, type.find(':')) : "",
                          .default_value = option.get_default_str()};
-  const auto choices = choices_of(result.name);
+  const auto choices = choices_of(result.name, command);
   result.words.assign(choices.begin(), choices.end());
   if (choices.empty()) result.words = known_names(result.name, own);
-  result.takes_others = choices.empty() && result.name != "completion" && result.value == "TEXT";
+  result.takes_others = choices.empty() && !has_no_other_names(result.name) && result.value == "TEXT";
+  result.is_required = option.get_required();
+  result.is_list = is_operand && option.get_expected_max() > 1;
   return result;
 }
 
@@ -54,7 +61,7 @@ std::vector<DescribedCommand> describe_commands(const OwnParts* own) {
     DescribedCommand command{.words = furnished.words, .does = furnished.does};
     for (const CLI::Option* option : furnished.app.get_options()) {
       auto& list = option->get_positional() ? command.operands : command.options;
-      list.push_back(described(*option, own));
+      list.push_back(described(*option, furnished.words, own));
     }
     commands.push_back(std::move(command));
   });

@@ -15,12 +15,14 @@ struct OwnParts;
 
 struct DescribedOption {
   std::string name;  // without the dashes; an operand's: as help has it
-  std::string group;
-  std::string help;
-  std::string value;                 // TEXT, INT or FLOAT; empty: a flag
-  std::string default_value;         // empty where it has none
+  std::string group{};
+  std::string help{};
+  std::string value{};               // TEXT, INT, FLOAT or LIST; empty: a flag
+  std::string default_value{};       // empty where it has none
   std::vector<std::string> words{};  // values that can be named
   bool takes_others = false;         // values besides these
+  bool is_required = false;
+  bool is_list = false;  // of an operand: any number of them
 };
 
 struct DescribedCommand {

@@ -39,7 +39,8 @@ std::string option_text(const DescribedOption& option) {
 std::string synopsis_of(const std::string& program, const DescribedCommand& command) {
   std::string text = fmt::format("\\fB{} {}\\fR", roff(program), roff(command.words));
   for (const DescribedOption& operand : command.operands) {
-    text += fmt::format(" \\fI{}\\fR", roff(upper(operand.name)));
+    const std::string name = fmt::format("\\fI{}\\fR{}", roff(upper(operand.name)), operand.is_list ? "..." : "");
+    text += operand.is_required ? " " + name : " [" + name + "]";
   }
   return text + (command.options.empty() ? "" : " [\\fIOPTION\\fR]...");
 }
@@ -66,8 +67,10 @@ std::string names_of(const std::vector<const DescribedOption*>& options) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
+// One of the same name may be about something else.
 bool has(const DescribedCommand& command, const DescribedOption& option) {
-  return std::ranges::find(command.options, option.name, &DescribedOption::name) != command.options.end();
+  return std::ranges::any_of(
+      command.options, [&](const DescribedOption& one) { return one.name == option.name && one.help == option.help; });
 }
 
 // What a command has in common with the default one, by name: these options, or all but those.

@@ -1,7 +1,5 @@
-#include "tutti/base/error.hpp"
-#include "tutti/storage/whole_file.hpp"
-
 #include "differences.hpp"
+#include "metrics_lines.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -9,14 +7,13 @@
 
 #include <algorithm>
 #include <array>
-#include <sstream>
 #include <string_view>
 #include <vector>
 
 namespace tutti {
 namespace {
 
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 
 // The first of them to differ says most: what a step computes comes before what follows from it.
 constexpr std::array<std::string_view, 4> kOfStep{"gradients", "weights", "optimizer", "statistics"};
@@ -24,9 +21,6 @@ constexpr std::array<std::string_view, 6> kOfEpoch{"digest", "train_loss", "trai
 // What options do not tell, and may have changed.
 constexpr std::array<const char*, 6> kOfRun{"ranks",     "device",     "communicator",
                                             "libraries", "parameters", "data_digest"};
-
-// Of what a record holds; what lies deeper is left out, since writing it takes a stack as deep.
-constexpr int kDeepest = 16;
 
 Figures figures_of(const Json& record) {
   Figures figures;
@@ -36,20 +30,14 @@ Figures figures_of(const Json& record) {
   return figures;
 }
 
-// False for a line that is no record.
-bool keep(MetricsRecords& records, const std::string& line) {
-  const auto is_shallow = [](int depth, Json::parse_event_t, const Json&) { return depth <= kDeepest; };
-  const Json record = Json::parse(line, is_shallow, false);
-  if (!record.is_object() || !record.contains("event")) return false;
+void keep(MetricsRecords& records, const Json& record) {
   if (record["event"] == "run") {
     records.run = figures_of(record);
-    return true;
+    return;
   }
-  if (!record.contains("step") || !record["step"].is_number_integer()) return false;
   const auto step = record["step"].get<std::int64_t>();
   if (record["event"] == "digest") records.digests[step] = figures_of(record);
   if (record["event"] == "epoch") records.epochs[step] = figures_of(record);
-  return true;
 }
 
 // One step that both have, and what it differs in.
@@ -101,20 +89,10 @@ std::string beside(const std::string& name, const std::string& of_a, const std::
 }
 
 MetricsRecords read_metrics(const std::string& path) {
-  const auto bytes = read_whole(path);
-  std::istringstream lines(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+  const MetricsLines lines = read_metrics_lines(path);
   MetricsRecords records;
-  bool any = false;
-  for (std::string line; std::getline(lines, line);) {
-    const bool good = keep(records, line);
-    any = any || good;
-    if (!good && !line.empty()) ++records.damaged_lines;
-  }
-  if (!any) {
-    throw Error(ErrorSource::input, fmt::format("'{}' holds no records: give a run's folder, its metrics.jsonl or one "
-                                                "of its checkpoints (.h5)",
-                                                path));
-  }
+  records.damaged_lines = lines.damaged;
+  for (const Json& record : lines.records) keep(records, record);
   return records;
 }
 

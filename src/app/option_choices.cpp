@@ -16,6 +16,7 @@ constexpr std::array<std::string_view, 3> kLastBatch{"keep", "discard", "rollove
 constexpr std::array<std::string_view, 3> kMode{"strong", "weak", "both"};
 constexpr std::array<std::string_view, 2> kNoDecay{"none", "norms-biases"};
 constexpr std::array<std::string_view, 2> kOn{"test", "train"};
+constexpr std::array<std::string_view, 3> kOnOfPredict{"test", "train", "all"};
 constexpr std::array<std::string_view, 2> kOnDivergence{"stop", "heal"};
 constexpr std::array<std::string_view, 2> kOnNonfinite{"stop", "skip"};
 constexpr std::array<std::string_view, 3> kOptimizer{"sgd", "adamw", "lars"};
@@ -27,9 +28,10 @@ constexpr std::array<std::string_view, 3> kShuffle{"global", "partition", "none"
 struct OptionChoices {
   std::string_view option;
   std::span<const std::string_view> words;
+  std::string_view command{};  // that alone has these; empty: any other
 };
 
-constexpr std::array<OptionChoices, 19> kChoices{{{"augment", kAugment},
+constexpr std::array<OptionChoices, 20> kChoices{{{"augment", kAugment},
                                                   {"comm", kComm},
                                                   {"device", kDevice},
                                                   {"exchange", kExchange},
@@ -37,6 +39,7 @@ constexpr std::array<OptionChoices, 19> kChoices{{{"augment", kAugment},
                                                   {"last-batch", kLastBatch},
                                                   {"mode", kMode},
                                                   {"no-decay", kNoDecay},
+                                                  {"on", kOnOfPredict, "predict"},
                                                   {"on", kOn},
                                                   {"on-divergence", kOnDivergence},
                                                   {"on-nonfinite", kOnNonfinite},
@@ -51,8 +54,10 @@ constexpr std::array<OptionChoices, 19> kChoices{{{"augment", kAugment},
 
 }  // namespace
 
-std::span<const std::string_view> choices_of(std::string_view option) {
-  const auto found = std::ranges::find(kChoices, option, &OptionChoices::option);
+std::span<const std::string_view> choices_of(std::string_view option, std::string_view command) {
+  const auto found = std::ranges::find_if(kChoices, [&](const OptionChoices& choices) {
+    return choices.option == option && (choices.command.empty() || choices.command == command);
+  });
   return found == kChoices.end() ? std::span<const std::string_view>{} : found->words;
 }
 

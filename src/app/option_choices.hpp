@@ -7,7 +7,8 @@
 
 namespace tutti {
 
-// Empty for an option that takes other values; `option` is its name without the dashes.
-std::span<const std::string_view> choices_of(std::string_view option);
+// Empty for an option that takes other values; `option` is its name without the dashes. Few have other words in one
+// command than in the rest.
+std::span<const std::string_view> choices_of(std::string_view option, std::string_view command = {});
 
 }  // namespace tutti

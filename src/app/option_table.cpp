@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <sstream>
 #include <utility>
 
 namespace tutti {
@@ -84,7 +85,7 @@ std::vector<RunOption> running_options(RunConfig& c) {
       {"device", ranks, "auto, cpu or cuda", changeable, &c.device},
       {"precision", ranks, "fp32, bf16 or, on GPUs, tf32", fixed, &c.precision},
       {"tiled-convolutions", ranks,
-       "on CPUs, 3x3 windows by tiles, with fewer multiplications, where that is faster: on or off", fixed,
+       "on CPUs, 3x3 and 5x5 windows by tiles, first layers by own loops, where faster: on or off", fixed,
        &c.tiled_convolutions},
       {"comm", ranks, "auto, solo, mpi or, between GPUs, nccl", changeable, &c.comm},
       {"exchange", ranks, "how gradients meet: ring, exact, sharded or central; auto: exact with --parts, else ring",
@@ -127,6 +128,9 @@ std::vector<RunOption> watching_options(RunConfig& c) {
        &c.digest_every},
       {"sample-log", watching, "file that gets each step's samples, part by part, a JSON line a step", output,
        &c.sample_log},
+      {"mlperf-log", watching, "file that gets the run in MLPerf's lines, :::MLLOG {..}", output, &c.mlperf_log},
+      {"tensorboard", watching, "folder that gets loss, accuracy, speed and shares of time for TensorBoard", output,
+       &c.tensorboard},
       {"progress", watching, "bar on stderr: auto (a terminal; mpirun hides it), always or never", output, &c.progress},
       {"quiet", watching, "results only: no banner, no notes", output, &c.quiet},
       {"trace", watching,
@@ -170,6 +174,19 @@ std::string config_text(RunConfig config) {
     if (option.use != OptionUse::call) text += fmt::format("{} = {}\n", option.name, value_text(option));
   }
   return text;
+}
+
+std::vector<std::string> chosen_options(const std::string& configuration) {
+  const auto lines_of = [](const std::string& text) {
+    std::vector<std::string> lines;
+    std::istringstream stream(text);
+    for (std::string line; std::getline(stream, line);) lines.push_back(line);
+    return lines;
+  };
+  const std::vector<std::string> defaults = lines_of(config_text({}));
+  std::vector<std::string> chosen = lines_of(configuration);
+  std::erase_if(chosen, [&](const std::string& option) { return std::ranges::count(defaults, option) > 0; });
+  return chosen;
 }
 
 void fit_defaults(RunConfig& config, const std::set<std::string>& given) {

@@ -37,6 +37,8 @@ std::vector<RunOption> run_options(RunConfig& config);
 std::string value_text(const RunOption& option);
 // All options that belong in a file, as TOML, one a line.
 std::string config_text(RunConfig config);
+// Of such lines, those that are not as they are when nobody chooses them.
+std::vector<std::string> chosen_options(const std::string& configuration);
 
 // Reads TOML into the options whose names are not in `given`, and adds the names it read to `given`. Throws a usage
 // error that names the file, the line and the key.

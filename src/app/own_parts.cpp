@@ -41,12 +41,18 @@ const OwnData* find_own_data(const RunConfig& config) {
   return &*found;
 }
 
-DataPair open_own(const OwnData& data) {
+DataPair open_own(const OwnData& data, bool unlabelled_too) {
   DataPair pair = data.open();
   if (!pair.train || pair.train->info().samples == 0) {
     throw Error(
         ErrorSource::input,
         fmt::format("the data set '{}' of this program holds no training samples: open() must give some", data.name));
+  }
+  const bool is_labelled = pair.train->info().labelled && (!pair.test || pair.test->info().labelled);
+  if (!is_labelled && !unlabelled_too) {
+    throw Error(
+        ErrorSource::input,
+        fmt::format("the data set '{}' of this program has no labels: trainer predict labels its images", data.name));
   }
   return pair;
 }

@@ -12,7 +12,7 @@ NetworkSpec choose_model(const RunConfig& config);
 
 // Null where --data names no set of the program's own. Throws a usage error for options about sets that are read.
 const OwnData* find_own_data(const RunConfig& config);
-// Throws an input error that names the set when it holds nothing to train on.
-DataPair open_own(const OwnData& data);
+// Throws an input error that names the set when it holds no samples, or has no labels where they are wanted.
+DataPair open_own(const OwnData& data, bool unlabelled_too = false);
 
 }  // namespace tutti

@@ -12,9 +12,13 @@
 #include "eval_command.hpp"
 #include "exit_record.hpp"
 #include "inspect_command.hpp"
+#include "predict_command.hpp"
 #include "process_clock.hpp"
 #include "program.hpp"
+#include "report/report_command.hpp"
 #include "stop_signals.hpp"
+#include "sweep/sweep_command.hpp"
+#include "tour/tour.hpp"
 #include "train_command.hpp"
 
 #include <fmt/format.h>
@@ -63,6 +67,8 @@ bool is_watched(Command command) {
   switch (command) {
     case Command::train:
     case Command::eval:
+    case Command::predict:
+    case Command::report:
       return true;
     case Command::bench_allreduce:
     case Command::bench_checkpoint:
@@ -71,6 +77,8 @@ bool is_watched(Command command) {
     case Command::bench_layers:
     case Command::bench_scaling:
     case Command::bench_step:
+    case Command::tour:
+    case Command::sweep:
       return started_by_launcher();
     default:
       return false;
@@ -106,6 +114,10 @@ ExitStatus carry_out(World& world, const Invocation& invocation, const StopSigna
       return diff_command(world, invocation);
     case Command::inspect:
       return inspect_command(world, invocation);
+    case Command::predict:
+      return predict_command(world, invocation, record);
+    case Command::report:
+      return report_command(world, invocation, record);
     case Command::bench_allreduce:
       return bench_allreduce(world, invocation);
     case Command::bench_checkpoint:
@@ -122,8 +134,16 @@ ExitStatus carry_out(World& world, const Invocation& invocation, const StopSigna
       return bench_step(world, invocation);
     case Command::data_convert:
       return data_convert(world, invocation);
+    case Command::data_fetch:
+      return data_fetch(world, invocation);
     case Command::data_info:
       return data_info(world, invocation);
+    case Command::tour:
+      return tour_command(world, invocation, record);
+    case Command::data_show:
+      return data_show(world, invocation);
+    case Command::sweep:
+      return sweep_command(world, invocation, record);
   }
   return ExitStatus::done;
 }

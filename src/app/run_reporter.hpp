@@ -1,20 +1,19 @@
 #pragma once
-// Where a training run's reports go: epoch lines to stdout, records to OUT/metrics.jsonl and samples to their log by
-// rank 0, a progress bar to its terminal, checkpoints to those who keep them. A record that cannot be written is told
-// of and costs the run nothing else.
+// Where a training run's reports go: by rank 0 epoch lines to stdout, everything to its recorders, a progress bar to
+// its terminal; checkpoints to those who keep them. A record that cannot be written is told of and costs the run
+// nothing else.
 
 #include "tutti/base/log.hpp"
 #include "tutti/comm/world.hpp"
-#include "tutti/storage/line_file.hpp"
-#include "tutti/train/metrics_log.hpp"
 #include "tutti/train/progress_bar.hpp"
-#include "tutti/train/run_observer.hpp"
+#include "tutti/train/run_recorder.hpp"
 #include "tutti/watch/time_account.hpp"
 
 #include "checkpoint_keeping.hpp"
 #include "run_config.hpp"
 #include "run_control.hpp"
 
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -28,15 +27,19 @@ struct RunKeeping {
   RunControl& control;
 };
 
+// Whether the user wants a progress bar, and has a terminal for it.
+bool wants_bar(const RunConfig& config);
+
 class RunReporter : public RunObserver {
  public:
   // Borrowed. `keeping` is null for a run that keeps nothing.
   RunReporter(World& world, const RunConfig& config, const RunKeeping* keeping, TimeAccount& account);
 
-  // The first record of the run.
-  void start(const std::string& run_record);
+  void add(std::unique_ptr<RunRecorder> recorder) { recorders_.push_back(std::move(recorder)); }
+  // Before the first step.
+  void start(const RunBegin& begin);
   // After the last step. Throws on all ranks when the last state could not be saved. Collective.
-  void finish(std::int64_t skipped_steps);
+  void finish(RunEnd end, std::int64_t skipped_steps);
 
   BoundaryWish at_boundary(std::int64_t step) override;
   void on_samples(const SampleReport& report) override;
@@ -53,18 +56,15 @@ class RunReporter : public RunObserver {
   const std::vector<EpochEnd>& epochs() const { return epochs_; }
 
  private:
-  template <class Write>
-  void recording(Write write);
-  template <class Report>
-  void record(const Report& report);
+  template <class Tell>
+  void record(Tell tell);
   void record_line(const std::string& json);
 
   World& world_;
   Log log_;
   const RunKeeping* keeping_;
   TimeAccount& account_;
-  std::optional<MetricsLog> metrics_;
-  std::optional<LineFile> samples_;
+  std::vector<std::unique_ptr<RunRecorder>> recorders_;
   std::optional<ProgressBar> bar_;
   std::vector<EpochEnd> epochs_;
   std::set<std::string> troubles_;  // told already

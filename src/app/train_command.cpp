@@ -21,9 +21,11 @@
 #include "run_control.hpp"
 #include "run_folder.hpp"
 #include "run_record.hpp"
+#include "run_recorders.hpp"
 #include "run_reporter.hpp"
 #include "stop_signals.hpp"
 #include "trace_file.hpp"
+#include "trained_on.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -121,6 +123,7 @@ void TrainRun::build(const Invocation& invocation) {
                        .command_line = fmt::format("{}", fmt::join(invocation.words, " ")),
                        .model = model_text(assembly_.network->spec()),
                        .versions = versions_text(assembly_, world_),
+                       .data = trained_on_text(*assembly_.network, assembly_.data.train->info()),
                        .data_digest = assembly_.data_digest};
   assembly_.options.reports_samples = world_.rank() == 0 && !config.sample_log.empty();  // it alone writes them
   if (!config.rehearse.empty()) {
@@ -177,8 +180,11 @@ std::string TrainRun::train(const Invocation& invocation) {
   std::optional<TraceFile> trace;
   if (!assembly_.config.trace.empty()) trace.emplace(world_, whereabouts_, assembly_.config.trace);
   std::optional<RunReporter> reporter;
-  run_agreed(world_, [&] { reporter.emplace(world_, assembly_.config, keeping_ ? &*keeping_ : nullptr, account); });
-  reporter->start(run_record(assembly_, world_, invocation.words));
+  run_agreed(world_, [&] {
+    reporter.emplace(world_, assembly_.config, keeping_ ? &*keeping_ : nullptr, account);
+    for (auto& recorder : make_recorders(assembly_, world_)) reporter->add(std::move(recorder));
+  });
+  reporter->start({.record = run_record(assembly_, world_, invocation.words), .step = trainer_->steps_done()});
   RunEnd end = RunEnd::planned;
   end_together(world_, [&] { end = trainer_->run(*reporter); });
   whereabouts_.enter(Phase::ending);
@@ -188,7 +194,7 @@ std::string TrainRun::train(const Invocation& invocation) {
     }
   }
   const std::uint64_t digest = trainer_->weights_digest();
-  reporter->finish(trainer_->skipped_steps());
+  reporter->finish(end, trainer_->skipped_steps());
   if (trace) trace->write(reporter->epochs(), log_);
   if (end == RunEnd::stopped) {
     return fmt::format("stopped by {} with {} of {} steps done and saved; --resume goes on from there",

@@ -1,5 +1,7 @@
 #include "tutti/base/digest.hpp"
 
+#include "tutti/base/wide_registers.hpp"
+
 #include <fmt/format.h>
 
 #include <bit>
@@ -30,9 +32,8 @@ template <class T>
 
 template <class T>
 std::uint64_t sum_of_mixes(std::string_view name, std::span<const T> values, std::uint64_t first = 0) {
-  static const bool is_wide = __builtin_cpu_supports("avx512dq") > 0;
   const std::uint64_t start = digest_start(name, first);
-  return is_wide ? wide_sum_from(start, values.data(), values.size()) : sum_from(start, values.data(), values.size());
+  return (has_avx512() ? wide_sum_from<T> : sum_from<T>)(start, values.data(), values.size());
 }
 
 }  // namespace

@@ -3,25 +3,17 @@
 #include "tutti/base/elementary.hpp"
 #include "tutti/base/error.hpp"
 
+#include "philox_round.hpp"
+
 #include <limits>
 #include <utility>
 
 namespace tutti {
 
 std::array<std::uint32_t, 4> philox(std::uint64_t key, const RandomCounter& counter) {
-  constexpr std::uint64_t kMultiplier0 = 0xD2511F53u;
-  constexpr std::uint64_t kMultiplier1 = 0xCD9E8D57u;
-  auto key0 = static_cast<std::uint32_t>(key);
-  auto key1 = static_cast<std::uint32_t>(key >> 32);
+  PhiloxKeys keys(key);
   std::array<std::uint32_t, 4> x{counter.draw, counter.item, counter.when, counter.purpose};
-  for (int round = 0; round < 10; ++round) {
-    const std::uint64_t product0 = kMultiplier0 * x[0];
-    const std::uint64_t product1 = kMultiplier1 * x[2];
-    x = {static_cast<std::uint32_t>(product1 >> 32) ^ x[1] ^ key0, static_cast<std::uint32_t>(product1),
-         static_cast<std::uint32_t>(product0 >> 32) ^ x[3] ^ key1, static_cast<std::uint32_t>(product0)};
-    key0 += 0x9E3779B9u;
-    key1 += 0xBB67AE85u;
-  }
+  for (int round = 0; round < kPhiloxRounds; ++round, keys.to_next_round()) philox_round(keys, x[0], x[1], x[2], x[3]);
   return x;
 }
 

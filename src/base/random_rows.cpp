@@ -1,5 +1,8 @@
 #include "tutti/base/elementary.hpp"
 #include "tutti/base/random.hpp"
+#include "tutti/base/wide_registers.hpp"
+
+#include "philox_round.hpp"
 
 #include <algorithm>
 #include <cstddef>
@@ -20,8 +23,6 @@ struct Row {
 
 // philox() of as many items; of its four words, two are wanted.
 [[gnu::always_inline]] inline void draw_row(std::uint64_t seed, const RandomCounter& start, Row& row) {
-  constexpr std::uint64_t kMultiplier0 = 0xD2511F53u;
-  constexpr std::uint64_t kMultiplier1 = 0xCD9E8D57u;
   alignas(64) std::uint32_t x2[kRow];
   alignas(64) std::uint32_t x3[kRow];
   for (std::uint32_t i = 0; i < kRow; ++i) {
@@ -30,19 +31,9 @@ struct Row {
     x2[i] = start.when;
     x3[i] = start.purpose;
   }
-  auto key0 = static_cast<std::uint32_t>(seed);
-  auto key1 = static_cast<std::uint32_t>(seed >> 32);
-  for (int round = 0; round < 10; ++round) {
-    for (std::size_t i = 0; i < kRow; ++i) {
-      const std::uint64_t product0 = kMultiplier0 * row.first[i];
-      const std::uint64_t product1 = kMultiplier1 * x2[i];
-      row.first[i] = static_cast<std::uint32_t>(product1 >> 32) ^ row.second[i] ^ key0;
-      row.second[i] = static_cast<std::uint32_t>(product1);
-      x2[i] = static_cast<std::uint32_t>(product0 >> 32) ^ x3[i] ^ key1;
-      x3[i] = static_cast<std::uint32_t>(product0);
-    }
-    key0 += 0x9E3779B9u;
-    key1 += 0xBB67AE85u;
+  PhiloxKeys keys(seed);
+  for (int round = 0; round < kPhiloxRounds; ++round, keys.to_next_round()) {
+    for (std::size_t i = 0; i < kRow; ++i) philox_round(keys, row.first[i], row.second[i], x2[i], x3[i]);
   }
 }
 
@@ -79,7 +70,7 @@ template <int kShift>
 
 template <int kShift>
 void draw(std::uint64_t seed, const RandomCounter& start, std::span<double> numbers) {
-  if (__builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
+  if (has_avx512()) {
     draw_avx512<kShift>(seed, start, numbers);
   } else if (__builtin_cpu_supports("avx2")) {
     draw_avx2<kShift>(seed, start, numbers);

@@ -26,6 +26,14 @@ void ChannelSums::add(std::span<const std::uint8_t> images) {
   }
 }
 
+void ChannelSums::add(const ChannelSums& others) {
+  for (std::size_t channel = 0; channel < sums_.size(); ++channel) {
+    sums_[channel] += others.sums_[channel];
+    square_sums_[channel] += others.square_sums_[channel];
+  }
+  pixels_ += others.pixels_;
+}
+
 ChannelStatistics ChannelSums::statistics() const {
   using Wide = unsigned __int128;
   ChannelStatistics result;

@@ -16,6 +16,7 @@ class ChannelSums {
   ChannelSums(std::int64_t channels, std::int64_t plane);
 
   void add(std::span<const std::uint8_t> images);
+  void add(const ChannelSums& others);  // of images of the same shape
   ChannelStatistics statistics() const;
 
  private:

@@ -6,10 +6,9 @@
 #include "tutti/storage/array_file.hpp"
 #include "tutti/storage/row_file.hpp"
 
-#include "augmentation.hpp"
 #include "channel_sums.hpp"
 #include "data_file_reader.hpp"
-#include "image_writer.hpp"
+#include "fitted_blocks.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -26,35 +25,6 @@ namespace {
 
 constexpr const char* kFormat = "tutti data set 1";
 
-// Images on their way into a file, all in one size.
-class ImageFitter {
- public:
-  explicit ImageFitter(ImageRecipe recipe)
-      : recipe_(std::move(recipe)), writer_(recipe_), values_(static_cast<std::size_t>(recipe_.image.elements())) {}
-
-  const Shape& image() const { return recipe_.image; }
-
-  // Borrowed from `image`, or valid until the next call.
-  std::span<const std::uint8_t> fit(const ImageView& image) {
-    if (image.shape == recipe_.image) return {image.pixels, values_.size()};
-    writer_.write(image, plan_image(recipe_, image.shape, {}), values_);
-    pixels_.resize(values_.size());
-    std::ranges::transform(values_, pixels_.begin(),
-                           [](float value) { return static_cast<std::uint8_t>(value * 255.0f + 0.5f); });
-    return pixels_;
-  }
-
- private:
-  ImageRecipe recipe_;
-  ImageWriter writer_;
-  std::vector<float> values_;  // of 0 to 1
-  std::vector<std::uint8_t> pixels_;
-};
-
-ImageFitter fitter_for(const DatasetInfo& info, std::int64_t image_size) {
-  return ImageFitter(make_recipe({.augment = "none", .normalize = "none", .image_size = image_size, .seed = 0}, info));
-}
-
 void refuse_broken_names(const DatasetInfo& info) {
   for (const std::string& name : info.class_names) {
     if (name.find_first_of(std::string_view("\n\0", 2)) == std::string::npos) continue;
@@ -64,34 +34,53 @@ void refuse_broken_names(const DatasetInfo& info) {
   }
 }
 
-// Writes one set and returns what its pixels sum up to.
-ChannelSums write_set(RowFileWriter& file, const std::string& group, const Dataset& set, ImageFitter fitter) {
-  const DatasetInfo& info = set.info();
-  const Shape& image = fitter.image();
-  ChannelSums sums(image[0], image[1] * image[2]);
-  const std::int64_t at_once = info.samples_at_once();
-  std::vector<std::int32_t> labels;
-  std::vector<std::int64_t> samples;
-  SampleBatch batch;
-  std::uint64_t images_digest = 0;
-  file.begin_rows(group + "/images", image.batch_of(info.samples));
-  for (std::int64_t first = 0; first < info.samples; first += at_once) {
-    samples.resize(static_cast<std::size_t>(std::min(at_once, info.samples - first)));
-    std::iota(samples.begin(), samples.end(), first);
-    set.read(samples, batch);
-    for (std::size_t i = 0; i < samples.size(); ++i) {
-      const std::span<const std::uint8_t> pixels = fitter.fit(batch.images[i]);
-      file.append_rows(pixels);
-      sums.add(pixels);
-      images_digest += digest("images", pixels, static_cast<std::uint64_t>(samples[i]) * pixels.size());
-    }
-    labels.insert(labels.end(), batch.labels.begin(), batch.labels.end());
+// A data file that is being written, set by set.
+class DataFileWriter {
+ public:
+  DataFileWriter(const std::string& path, const DatasetInfo& info, const DataFileOptions& options)
+      : options_(options),
+        recipe_(
+            make_recipe({.augment = "none", .normalize = "none", .image_size = options.image_size, .seed = 0}, info)),
+        file_(path) {
+    file_.add_text("/format", kFormat);
+    file_.add_text("/name", info.name);
+    file_.add_text("/class_names", fmt::format("{}", fmt::join(info.class_names, "\n")));
+    const std::array<std::int32_t, 1> classes{info.classes};
+    file_.add("/classes", Shape{1}, classes);
   }
-  const std::span<const std::int32_t> all_labels(labels);
-  file.add(group + "/labels", Shape{info.samples}, all_labels);
-  file.add_text(group + "/digest", digest_text(images_digest + digest("labels", all_labels)));
-  return sums;
-}
+
+  // Returns what the set's pixels sum up to.
+  ChannelSums write_set(const std::string& group, const Dataset& set) {
+    const Shape& image = recipe_.image;
+    ChannelSums sums(image[0], image[1] * image[2]);
+    std::vector<std::int32_t> labels;
+    std::uint64_t images_digest = 0;
+    file_.begin_rows(group + "/images", image.batch_of(set.info().samples));
+    for_each_block({.set = set, .recipe = recipe_, .threads = options_.threads}, [&](const FittedBlock& block) {
+      file_.append_rows(block.pixels);
+      sums.add(block.sums);
+      images_digest += block.digest;
+      labels.insert(labels.end(), block.labels.begin(), block.labels.end());
+      options_.after_samples(std::ssize(block.labels));
+    });
+    const std::span<const std::int32_t> all_labels(labels);
+    file_.add(group + "/labels", Shape{set.info().samples}, all_labels);
+    file_.add_text(group + "/digest", digest_text(images_digest + digest("labels", all_labels)));
+    return sums;
+  }
+
+  void finish(const ChannelStatistics& statistics) {
+    const Shape channels{recipe_.image[0]};
+    file_.add("/mean", channels, statistics.mean);
+    file_.add("/deviation", channels, statistics.deviation);
+    file_.keep();
+  }
+
+ private:
+  const DataFileOptions& options_;
+  ImageRecipe recipe_;
+  RowFileWriter file_;
+};
 
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
@@ -189,22 +178,13 @@ class DataFileReader {
 
 }  // namespace
 
-void write_data_file(const DataPair& data, const std::string& path, std::int64_t image_size) {
+void write_data_file(const DataPair& data, const std::string& path, const DataFileOptions& options) {
   const DatasetInfo& info = data.train->info();
   refuse_broken_names(info);
-  const ImageFitter fitter = fitter_for(info, image_size);
-  RowFileWriter file(path);
-  file.add_text("/format", kFormat);
-  file.add_text("/name", info.name);
-  file.add_text("/class_names", fmt::format("{}", fmt::join(info.class_names, "\n")));
-  const std::array<std::int32_t, 1> classes{info.classes};
-  file.add("/classes", Shape{1}, classes);
-  const ChannelSums sums = write_set(file, "/train", *data.train, fitter);
-  if (data.test) write_set(file, "/test", *data.test, fitter);
-  const ChannelStatistics statistics = info.statistics.mean.empty() ? sums.statistics() : info.statistics;
-  file.add("/mean", Shape{info.image[0]}, statistics.mean);
-  file.add("/deviation", Shape{info.image[0]}, statistics.deviation);
-  file.keep();
+  DataFileWriter writer(path, info, options);
+  const ChannelSums sums = writer.write_set("/train", *data.train);
+  if (data.test) writer.write_set("/test", *data.test);
+  writer.finish(info.statistics.mean.empty() ? sums.statistics() : info.statistics);
 }
 
 LoadedPair read_data_file(const std::string& path, std::size_t most_resident_bytes) {

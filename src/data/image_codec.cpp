@@ -1,6 +1,7 @@
 #include "image_codec.hpp"
 
 #include "tutti/base/error.hpp"
+#include "tutti/data/png_image.hpp"
 
 #include <fmt/format.h>
 #include <jerror.h>
@@ -12,8 +13,10 @@
 #include <csetjmp>
 #include <cstddef>
 #include <cstring>
+#include <new>
 #include <source_location>
 #include <string_view>
+#include <utility>
 
 namespace tutti {
 namespace {
@@ -77,6 +80,22 @@ struct PngState {
   png_structp png = nullptr;
   png_infop info = nullptr;
 };
+
+struct PngWriteState {
+  PngWriteState() = default;
+  ~PngWriteState() { png_destroy_write_struct(&png, &info); }
+  PngWriteState(const PngWriteState&) = delete;
+  PngWriteState& operator=(const PngWriteState&) = delete;
+
+  png_structp png = nullptr;
+  png_infop info = nullptr;
+};
+
+void leave_png(png_structp png, png_const_charp reason) {
+  auto& landing = *static_cast<Landing*>(png_get_error_ptr(png));
+  std::strncpy(landing.reason.data(), reason, landing.reason.size() - 1);
+  std::longjmp(landing.place, 1);
+}
 
 class JpegDecoder {
  public:
@@ -166,7 +185,7 @@ class JpegDecoder {
 class PngDecoder {
  public:
   explicit PngDecoder(const ImageFile& file) : file_(file), rest_(file.bytes) {
-    png_ = png_create_read_struct(PNG_LIBPNG_VER_STRING, &landing_, leave, [](png_structp, png_const_charp) {});
+    png_ = png_create_read_struct(PNG_LIBPNG_VER_STRING, &landing_, leave_png, [](png_structp, png_const_charp) {});
     if (png_ == nullptr) refuse(file_, "libpng is of another version than the one compiled with, or out of memory");
     perform([&] {
       info_ = png_create_info_struct(png_);
@@ -206,11 +225,6 @@ class PngDecoder {
   }
 
  private:
-  static void leave(png_structp png, png_const_charp reason) {
-    auto& landing = *static_cast<Landing*>(png_get_error_ptr(png));
-    std::strncpy(landing.reason.data(), reason, landing.reason.size() - 1);
-    std::longjmp(landing.place, 1);
-  }
   static void read(png_structp png, png_bytep target, std::size_t bytes) {
     auto& rest = static_cast<PngDecoder*>(png_get_io_ptr(png))->rest_;
     if (bytes > rest.size()) png_error(png, "the file ends too early");
@@ -247,6 +261,61 @@ auto with_decoder(const ImageFile& file, const Action& action) {
   return action(decoder);
 }
 
+// One encoding, step by step, into memory.
+class PngEncoder {
+ public:
+  explicit PngEncoder(const Shape& image) : image_(image) {
+    png_ = png_create_write_struct(PNG_LIBPNG_VER_STRING, &landing_, leave_png, [](png_structp, png_const_charp) {});
+    if (png_ == nullptr) fail("libpng is of another version than the one compiled with, or out of memory");
+  }
+
+  // `rows` have their channels side by side.
+  std::vector<std::byte> encode(std::span<const std::uint8_t> rows) {
+    perform([&] {
+      info_ = png_create_info_struct(png_);
+      if (info_ == nullptr) png_error(png_, "out of memory");
+      png_set_write_fn(png_, this, append, nullptr);
+      png_set_IHDR(png_, info_, static_cast<png_uint_32>(image_[2]), static_cast<png_uint_32>(image_[1]), 8,
+                   image_[0] == 1 ? PNG_COLOR_TYPE_GRAY : PNG_COLOR_TYPE_RGB, PNG_INTERLACE_NONE,
+                   PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
+      png_write_info(png_, info_);
+      const auto row_bytes = static_cast<std::size_t>(image_[0] * image_[2]);
+      for (std::size_t at = 0; at < rows.size(); at += row_bytes) png_write_row(png_, rows.data() + at);
+      png_write_end(png_, info_);
+    });
+    return std::move(bytes_);
+  }
+
+ private:
+  static void append(png_structp png, png_bytep data, std::size_t count) {
+    auto& bytes = static_cast<PngEncoder*>(png_get_io_ptr(png))->bytes_;
+    if (!has_appended(bytes, std::as_bytes(std::span(data, count)))) png_error(png, "out of memory");
+  }
+  // Nothing may be thrown through libpng, nor jumped out of a handler.
+  static bool has_appended(std::vector<std::byte>& bytes, std::span<const std::byte> more) noexcept {
+    try {
+      bytes.insert(bytes.end(), more.begin(), more.end());
+      return true;
+    } catch (const std::bad_alloc&) {
+      return false;
+    }
+  }
+  [[noreturn]] void fail(std::string_view reason) const {
+    throw Error(ErrorSource::internal, fmt::format("an image of {} cannot become a PNG: {}", image_.text(), reason));
+  }
+  template <class Step>
+  void perform(const Step& step) {
+    if (!succeeds(landing_, step)) fail(landing_.reason.data());
+  }
+
+  const Shape image_;
+  std::vector<std::byte> bytes_;
+  Landing landing_;
+  PngWriteState state_;
+  png_structp& png_ = state_.png;
+  png_infop& info_ = state_.info;
+};
+
 // From pixels with their channels side by side to planes.
 void write_planes(std::span<const std::uint8_t> mixed, std::size_t mixed_channels, std::size_t channels,
                   std::span<std::uint8_t> planes) {
@@ -258,7 +327,22 @@ void write_planes(std::span<const std::uint8_t> mixed, std::size_t mixed_channel
   }
 }
 
+std::vector<std::uint8_t> mixed_of(const ImageView& image) {
+  const auto channels = static_cast<std::size_t>(image.shape[0]);
+  const auto plane = static_cast<std::size_t>(image.shape[1] * image.shape[2]);
+  std::vector<std::uint8_t> mixed(channels * plane);
+  for (std::size_t c = 0; c < channels; ++c) {
+    for (std::size_t i = 0; i < plane; ++i) mixed[i * channels + c] = image.pixels[c * plane + i];
+  }
+  return mixed;
+}
+
 }  // namespace
+
+std::vector<std::byte> encode_png(const ImageView& image) {
+  PngEncoder encoder(image.shape);
+  return encoder.encode(mixed_of(image));
+}
 
 Shape image_shape(const ImageFile& file) {
   return with_decoder(file, [](auto& decoder) { return decoder.shape(); });

@@ -1,6 +1,7 @@
 #include "image_writer.hpp"
 
 #include "tutti/base/error.hpp"
+#include "tutti/base/wide_registers.hpp"
 
 #include <fmt/format.h>
 
@@ -97,10 +98,10 @@ ImageWriter::ImageWriter(const ImageRecipe& recipe)
   }
   for (std::size_t c = 0; c < channels_.size(); ++c) {
     Channel& channel = channels_[c];
-    if (!mean.empty()) channel.mean = static_cast<float>(mean[c]);
-    if (!mean.empty()) channel.deviation = static_cast<float>(deviation[c]);
+    if (!mean.empty()) channel.normal.mean = static_cast<float>(mean[c]);
+    if (!mean.empty()) channel.normal.deviation = static_cast<float>(deviation[c]);
     for (std::size_t pixel = 0; pixel < channel.values.size(); ++pixel) {
-      channel.values[pixel] = channel.value(static_cast<float>(pixel));
+      channel.values[pixel] = channel.normal.value(static_cast<float>(pixel));
     }
   }
 }
@@ -145,11 +146,10 @@ void ImageWriter::copy(const Channel& channel, const ImageView& image, const std
 
 void ImageWriter::resample(const Channel& channel, const ImageView& image, const std::uint8_t* pixels,
                            std::span<float> values) {
-  static const bool is_wide = __builtin_cpu_supports("avx512dq") > 0 && __builtin_cpu_supports("avx512vl") > 0;
   row_.resize(static_cast<std::size_t>(image.shape[2]));
-  (is_wide ? gather_widely : gather)({rows_, columns_, {pixels, image.shape[2]}, row_, values});
-  const auto [mean, deviation] = std::pair(channel.mean, channel.deviation);
-  for (float& value : values) value = (value / 255.0f - mean) / deviation;
+  (has_avx512() ? gather_widely : gather)({rows_, columns_, {pixels, image.shape[2]}, row_, values});
+  const Normal normal = channel.normal;  // a copy: stores to values cannot change it
+  for (float& value : values) value = normal.value(value);
 }
 
 }  // namespace tutti

@@ -22,12 +22,15 @@ class ImageWriter {
   void write(const ImageView& image, const ImagePlan& plan, std::span<float> values);
 
  private:
-  struct Channel {
+  struct Normal {
     float mean = 0;
     float deviation = 1;
-    std::array<float, 256> values{};  // by pixel
 
     float value(float pixel) const { return (pixel / 255.0f - mean) / deviation; }
+  };
+  struct Channel {
+    Normal normal;
+    std::array<float, 256> values{};  // by pixel
   };
 
   void copy(const Channel& channel, const ImageView& image, const std::uint8_t* pixels, std::span<float> values) const;

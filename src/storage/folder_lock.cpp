@@ -60,11 +60,16 @@ bool is_a_later_start_of_its_job(std::string_view own, std::string_view holder) 
   return !ours.job.empty() && ours.job == theirs.job && ours.restart > theirs.restart;
 }
 
-// 0 when it was got, or why not. The lock is that of this descriptor: closing another one of the file does not drop it.
-int try_lock(int descriptor) {
+struct flock lock_of_all() {
   struct flock whole_file {};
   whole_file.l_type = F_WRLCK;
   whole_file.l_whence = SEEK_SET;
+  return whole_file;
+}
+
+// 0 when it was got, or why not. The lock is that of this descriptor: closing another one of the file does not drop it.
+int try_lock(int descriptor) {
+  struct flock whole_file = lock_of_all();
   return uninterrupted([&] { return ::fcntl(descriptor, F_OFD_SETLK, &whole_file); }) == 0 ? 0 : errno;
 }
 
@@ -120,6 +125,14 @@ FolderLock::FolderLock(const std::string& folder, double patience_seconds, const
   if (uninterrupted([&] { return ::ftruncate(descriptor_.get(), 0); }) != 0) fail_saving(path, "emptying", errno);
   const std::string line = own + "\n";
   if (!write_all(descriptor_.get(), std::as_bytes(std::span(line))).empty()) fail_saving(path, "writing", errno);
+}
+
+bool is_locked(const std::string& folder) {
+  const std::string path = folder + "/lock";
+  const Descriptor lock(uninterrupted([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC); }));
+  struct flock holder = lock_of_all();
+  if (!lock || uninterrupted([&] { return ::fcntl(lock.get(), F_OFD_GETLK, &holder); }) != 0) return false;
+  return holder.l_type != F_UNLCK;
 }
 
 }  // namespace tutti

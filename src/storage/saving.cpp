@@ -1,12 +1,15 @@
 #include "saving.hpp"
 
+#include "tutti/base/descriptor.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/base/uninterrupted.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <system_error>
 
 namespace tutti {
@@ -39,6 +42,21 @@ std::string_view remedy(int error) {
   }
 }
 
+std::string folder_of(const std::string& path) {
+  const auto slash = path.rfind('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+// Makes the rename itself last. Some file systems cannot flush folders and say so with EINVAL.
+void flush_folder(const std::string& path) {
+  const Descriptor folder(
+      uninterrupted([&] { return ::open(folder_of(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
+  if (!folder) fail_saving(path, "opening its folder", errno);
+  if (uninterrupted([&] { return ::fsync(folder.get()); }) != 0 && errno != EINVAL)
+    fail_saving(path, "flushing its folder", errno);
+}
+
 }  // namespace
 
 std::span<const std::byte> write_all(int descriptor, std::span<const std::byte> bytes) {
@@ -49,6 +67,13 @@ std::span<const std::byte> write_all(int descriptor, std::span<const std::byte> 
     bytes = bytes.subspan(static_cast<std::size_t>(written));
   }
   return bytes;
+}
+
+void rename_for_good(const std::string& temporary, const std::string& path) {
+  if (uninterrupted([&] { return std::rename(temporary.c_str(), path.c_str()); }) != 0) {
+    fail_saving(path, "renaming", errno);
+  }
+  flush_folder(path);
 }
 
 void fail_saving(const std::string& path, std::string_view action, int error) {

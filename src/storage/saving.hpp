@@ -1,5 +1,6 @@
 #pragma once
-// What all that write files have in common: the loop around write(), and the words when a file cannot be saved.
+// What all that write files have in common: the loop around write(), the rename that makes it last, and the words when
+// a file cannot be saved.
 
 #include <cstddef>
 #include <span>
@@ -10,6 +11,9 @@ namespace tutti {
 
 // Writes all, in as many calls as it takes. Returns what an error has left unwritten; errno says why.
 std::span<const std::byte> write_all(int descriptor, std::span<const std::byte> bytes);
+
+// Makes what is written under a temporary name the file, for good: renames, and flushes the folder. Throws save errors.
+void rename_for_good(const std::string& temporary, const std::string& path);
 
 // Throws a save error: path, what was being done, the error's text, and what to do about it.
 [[noreturn]] void fail_saving(const std::string& path, std::string_view action, int error);

@@ -27,21 +27,6 @@ constexpr int kMostLeftovers = 100;
 constexpr std::size_t kBytesBeforeTheDiskBegins = std::size_t{8} << 20;
 constexpr std::size_t kBytesReadBackAtOnce = std::size_t{1} << 20;
 
-std::string folder_of(const std::string& path) {
-  const auto slash = path.rfind('/');
-  if (slash == std::string::npos) return ".";
-  return slash == 0 ? "/" : path.substr(0, slash);
-}
-
-// Makes the rename itself last. Some file systems cannot flush folders and say so with EINVAL.
-void flush_folder(const std::string& path) {
-  const Descriptor folder(
-      uninterrupted([&] { return ::open(folder_of(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
-  if (!folder) fail_saving(path, "opening its folder", errno);
-  if (uninterrupted([&] { return ::fsync(folder.get()); }) != 0 && errno != EINVAL)
-    fail_saving(path, "flushing its folder", errno);
-}
-
 [[noreturn]] void fail_reading(const std::string& path, int error) {
   throw Error(ErrorSource::io, fmt::format("cannot read '{}': {}", path, std::generic_category().message(error)));
 }
@@ -107,11 +92,8 @@ void WholeFile::prove(std::span<const std::byte> bytes) {
 void WholeFile::keep() {
   if (!flushed_) flush();
   if (::close(descriptor_.release()) != 0 && errno != EINTR) fail_saving(path_, "closing", errno);  // closed even so
-  if (uninterrupted([&] { return std::rename(temporary_.c_str(), path_.c_str()); }) != 0) {
-    fail_saving(path_, "renaming", errno);
-  }
+  rename_for_good(temporary_, path_);
   temporary_.clear();
-  flush_folder(path_);
 }
 
 void write_whole(const std::string& path, std::span<const std::byte> bytes) {

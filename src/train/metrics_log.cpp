@@ -21,9 +21,9 @@ Json json_of(const TimeShares& shares) {
 
 MetricsLog::MetricsLog(const std::string& path) : file_(path) {}
 
-void MetricsLog::write_line(const std::string& json) { file_.append(json); }
+void MetricsLog::on_line(const std::string& json) { file_.append(json); }
 
-void MetricsLog::write(const EpochReport& report) {
+void MetricsLog::on_epoch(const EpochReport& report) {
   Json record{{"event", "epoch"},
               {"epoch", report.epoch},
               {"step", report.step},
@@ -39,36 +39,36 @@ void MetricsLog::write(const EpochReport& report) {
     record["test_loss"] = report.test->mean_loss();
     record["test_acc"] = report.test->accuracy();
   }
-  write_line(record.dump());
+  on_line(record.dump());
 }
 
-void MetricsLog::write(const StretchReport& report) {
-  write_line(Json{{"event", "step"},
-                  {"step", report.step},
-                  {"train_loss", report.train.mean_loss()},
-                  {"train_acc", report.train.accuracy()},
-                  {"lr", report.learning_rate}}
-                 .dump());
+void MetricsLog::on_stretch(const StretchReport& report) {
+  on_line(Json{{"event", "step"},
+               {"step", report.step},
+               {"train_loss", report.train.mean_loss()},
+               {"train_acc", report.train.accuracy()},
+               {"lr", report.learning_rate}}
+              .dump());
 }
 
-void MetricsLog::write(const DigestReport& report) {
+void MetricsLog::on_digest(const DigestReport& report) {
   Json record{{"event", "digest"},
               {"step", report.step},
               {"weights", digest_text(report.weights)},
               {"gradients", digest_text(report.gradients)},
               {"optimizer", digest_text(report.optimizer)}};
   if (report.statistics) record["statistics"] = digest_text(*report.statistics);
-  write_line(record.dump());
+  on_line(record.dump());
 }
 
-void MetricsLog::write(const DivergenceReport& report) {
+void MetricsLog::on_divergence(const DivergenceReport& report) {
   Json record{{"event", "divergence"}, {"step", report.step},       {"equal_after", nullptr},
               {"ranks", report.ranks}, {"tensors", report.tensors}, {"heals", report.heals}};
   if (report.equal_after) record["equal_after"] = *report.equal_after;
-  write_line(record.dump());
+  on_line(record.dump());
 }
 
-void MetricsLog::write(const EpochEnd& end, const TimeReport& time) {
+void MetricsLog::on_time(const EpochEnd& end, const TimeReport& time) {
   Json record{{"event", "time"}, {"epoch", end.epoch}, {"step", end.step}, {"seconds", time.seconds()}};
   record.update(json_of(time.mean()));
   record["worst"] = nullptr;
@@ -79,12 +79,11 @@ void MetricsLog::write(const EpochEnd& end, const TimeReport& time) {
   if (time.ranks.size() <= kMostRanksTold) {
     for (const TimeShares& rank : time.ranks) record["ranks"].push_back(json_of(rank));
   }
-  write_line(record.dump());
+  on_line(record.dump());
 }
 
-void MetricsLog::write(const SkippedReport& report) {
-  write_line(
-      Json{{"event", "skipped"}, {"step", report.step}, {"rank", report.rank}, {"tensor", report.tensor}}.dump());
+void MetricsLog::on_skipped(const SkippedReport& report) {
+  on_line(Json{{"event", "skipped"}, {"step", report.step}, {"rank", report.rank}, {"tensor", report.tensor}}.dump());
 }
 
 }  // namespace tutti

@@ -2,12 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <cstdio>
-
 namespace tutti {
 namespace {
 
-constexpr double kSecondsBetweenDrawings = 0.1;
 constexpr int kWidth = 30;
 
 }  // namespace
@@ -27,20 +24,11 @@ void ProgressBar::draw(const StepProgress& progress) {
     first_step_ = progress.step_in_epoch;
     since_first_.restart();
   }
-  if (visible_ && since_drawn_.seconds() < kSecondsBetweenDrawings) return;
-  since_drawn_.restart();
-  visible_ = true;
-  const std::int64_t steps = progress.step_in_epoch - first_step_;
-  const double seconds_per_step = steps > 0 ? since_first_.seconds() / static_cast<double>(steps) : 0;
-  fmt::print(stderr, "\r\x1b[K{}", progress_text(progress, seconds_per_step));
-  std::fflush(stderr);
-}
-
-void ProgressBar::clear() {
-  if (!visible_) return;
-  visible_ = false;
-  fmt::print(stderr, "\r\x1b[K");
-  std::fflush(stderr);
+  line_.draw([&] {
+    const std::int64_t steps = progress.step_in_epoch - first_step_;
+    const double seconds_per_step = steps > 0 ? since_first_.seconds() / static_cast<double>(steps) : 0;
+    return progress_text(progress, seconds_per_step);
+  });
 }
 
 }  // namespace tutti

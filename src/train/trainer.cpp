@@ -93,6 +93,7 @@ TrainState Trainer::Run::snapshot(const std::optional<FileShare>& share) {
   state.model = facts_.model;
   state.versions = facts_.versions;
   state.choices = backend_.choices();
+  state.data = facts_.data;
   state.data_digest = facts_.data_digest;
   return state;
 }
@@ -120,6 +121,13 @@ StepTimes Trainer::Run::timed_step() {
   replica_.step(now);
   advance(now);
   return times;
+}
+
+void Trainer::Run::step_with_stops(const AtStop& at) {
+  StepRequest now = request();
+  now.at_stop = &at;
+  gradients_digest_ = replica_.step(now);
+  advance(now);
 }
 
 void Trainer::Run::advance(const StepRequest& done) {
@@ -263,7 +271,9 @@ void Trainer::Run::finish_epoch(RunObserver& observer, bool whole) {
   const bool last = progress_.step == planned_steps_;
   if (evaluator_ && options_.test_every_epochs > 0 && (last || due(report.epoch, options_.test_every_epochs))) {
     whereabouts_.enter(Phase::evaluation);
+    const Stopwatch watch;
     report.test = evaluator_->run(replica_.stream());
+    report.test_seconds = watch.seconds();
     whereabouts_.enter(Phase::reports);
   }
   observer.on_epoch(report);
@@ -358,12 +368,15 @@ std::size_t Trainer::exchange_bytes() const { return run_->replica().exchange_by
 std::size_t Trainer::optimizer_bytes() const { return run_->replica().optimizer_bytes(); }
 std::int64_t Trainer::replayed_steps() const { return run_->replica().replayed_steps(); }
 Tensor Trainer::gradients() const { return run_->replica().gradients(); }
+Tensor Trainer::weights() const { return run_->replica().weights(); }
 StepTimes Trainer::timed_step() { return run_->timed_step(); }
+void Trainer::step_with_stops(const AtStop& at) { run_->step_with_stops(at); }
 StepTimes Trainer::paced_step(const StepTimes& pace) { return run_->paced_step(pace); }
 std::vector<std::int64_t> Trainer::bucket_ends() const { return run_->replica().bucket_ends(); }
 std::vector<HeldTensor> Trainer::held_tensors() const { return run_->replica().held_tensors(); }
 void Trainer::flip(const BitFlip& flip) { run_->replica().flip(flip); }
 void Trainer::step_with(const Tensor& gradients) { run_->step_with(gradients); }
 LossSums Trainer::epoch_sums() { return run_->global_epoch_sums(); }
+LossSums Trainer::rank_sums() { return run_->replica().team().sums(); }
 
 }  // namespace tutti

@@ -41,6 +41,8 @@ TEST(Completion, OffersCommandsByTheirWords) {
   EXPECT_EQ(offered({"ins"}), Words{"inspect"});
   EXPECT_EQ(offered({"bench", "all"}), Words{"allreduce"});
   EXPECT_EQ(offered({"data", "i"}), Words{"info"});
+  EXPECT_EQ(offered({"data", ""}), (Words{"convert", "fetch", "info", "show"}));
+  EXPECT_EQ(offered({"to"}), Words{"tour"});
   EXPECT_EQ(offered({""}).front(), "train");
 }
 
@@ -50,13 +52,17 @@ TEST(Completion, OffersTheOptionsOfTheCommandAndNoOthers) {
   EXPECT_EQ(offered({"bench", "step", "--timed"}), Words{"--timed-steps"});
   EXPECT_EQ(offered({"diff", "a", "--ep"}), Words{});
   EXPECT_EQ(offered({"eval", "--on", "test", "--batch"}), Words{});
+  EXPECT_EQ(offered({"sweep", "--scal"}), Words{"--scale-lr"});
+  EXPECT_EQ(offered({"data", "show", "--besi"}), Words{"--beside"});
+  EXPECT_EQ(offered({"report", "run", "--no-im"}), Words{"--no-images"});
 }
 
 TEST(Completion, OffersTheWordsThatAnOptionChoosesAmong) {
   EXPECT_EQ(offered({"--optimizer", ""}), (Words{"sgd", "adamw", "lars"}));
   EXPECT_EQ(offered({"--optimizer", "=", "ad"}), Words{"adamw"});
   EXPECT_EQ(offered({"--optimizer", "="}), (Words{"sgd", "adamw", "lars"}));
-  EXPECT_EQ(offered({"eval", "--on", "te"}), Words{"test"});
+  EXPECT_EQ(offered({"eval", "--on", ""}), (Words{"test", "train"}));
+  EXPECT_EQ(offered({"predict", "--on", ""}), (Words{"test", "train", "all"}));
   EXPECT_EQ(offered({"--model", "resnet1"}), Words{"resnet18"});
   EXPECT_EQ(offered({"--epochs", ""}), Words{});
 }

@@ -18,11 +18,14 @@ const DescribedCommand kTrain{.words = "train",
                               .does = "trains",
                               .options = {{"lr", "Training", "learning rate", "FLOAT", "0.05"},
                                           {"keep-best", "Keeping", ".h5 of the best; C:\\run", "", ""}}};
-const DescribedCommand kBench{.words = "bench step",
-                              .does = "training steps",
-                              .operands = {{"source", "", "what to read", "TEXT", ""}},
-                              .options = {{"lr", "Training", "learning rate", "FLOAT", "0.05"},
-                                          {"timed-steps", "Bench", "steps measured", "INT", "20"}}};
+const DescribedCommand kBench{
+    .words = "bench step",
+    .does = "training steps",
+    .operands = {{.name = "source", .help = "what to read", .value = "TEXT", .is_required = true},
+                 {.name = "images", .help = "more", .value = "TEXT", .is_list = true}},
+    .options = {{"lr", "Training", "learning rate", "FLOAT", "0.05"},
+                {"keep-best", "Bench", "the best round alone", "", ""},
+                {"timed-steps", "Bench", "steps measured", "INT", "20"}}};
 
 TEST(ManualPage, TellsTheDefaultCommandsOptionsByGroup) {
   const std::string page = manual_page("tutti", {kTrain}, "Exit status: 0 done");
@@ -33,8 +36,11 @@ TEST(ManualPage, TellsTheDefaultCommandsOptionsByGroup) {
 
 TEST(ManualPage, TellsOfOtherCommandsWhatTheyHaveAlone) {
   const std::string page = manual_page("tutti", {kTrain, kBench}, "Exit status: 0 done");
-  EXPECT_THAT(page, HasSubstr(".SS bench step\n\\fBtutti bench step\\fR \\fISOURCE\\fR [\\fIOPTION\\fR]...\n"));
+  EXPECT_THAT(
+      page,
+      HasSubstr(".SS bench step\n\\fBtutti bench step\\fR \\fISOURCE\\fR [\\fIIMAGES\\fR...] [\\fIOPTION\\fR]...\n"));
   EXPECT_THAT(page, HasSubstr("\\fB\\-\\-timed\\-steps\\fR \\fIINT\\fR\nsteps measured [20]\n"));
+  EXPECT_THAT(page, HasSubstr("\\fB\\-\\-keep\\-best\\fR\nthe best round alone\n"));
   EXPECT_THAT(page, HasSubstr("And of train: \\fB\\-\\-lr\\fR.\n"));
 }
 

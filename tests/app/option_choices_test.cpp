@@ -47,5 +47,11 @@ TEST(OptionChoices, AreWhatIsTakenAndWhatARefusalNames) {
   EXPECT_GT(options_with_choices, 10);
 }
 
+TEST(OptionChoices, MayBeOthersInOneCommand) {
+  EXPECT_EQ(choices_of("on", "eval").size(), 2u);
+  EXPECT_EQ(choices_of("on", "predict").size(), 3u);
+  EXPECT_EQ(choices_of("optimizer", "predict").size(), choices_of("optimizer").size());
+}
+
 }  // namespace
 }  // namespace tutti

@@ -65,5 +65,20 @@ TEST(OwnParts, RefuseASetWithoutSamples) {
                "the data set 'none' of this program holds no training samples: open() must give some");
 }
 
+// One image of which nobody knows what it shows.
+DataPair open_unlabelled() {
+  static constexpr std::array<std::uint8_t, 4> kImage{1, 2, 3, 4};
+  static constexpr std::array<std::int32_t, 1> kLabel{0};
+  DatasetInfo info{.name = "unknown", .image = {1, 2, 2}, .classes = 2, .samples = 1, .labelled = false};
+  return {std::make_unique<MemoryDataset>(info, kImage, kLabel), nullptr, {}};
+}
+
+TEST(OwnParts, RefuseASetWithoutLabelsUnlessNoneAreWanted) {
+  const OwnData data{"unknown", open_unlabelled};
+  EXPECT_STREQ(thrown_by([&] { open_own(data); }).what(),
+               "the data set 'unknown' of this program has no labels: trainer predict labels its images");
+  EXPECT_EQ(open_own(data, true).train->info().samples, 1);
+}
+
 }  // namespace
 }  // namespace tutti

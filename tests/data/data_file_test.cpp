@@ -90,7 +90,7 @@ TEST_F(DataFile, FitsImagesToOneSize) {
   folder_.write("in/a/2.png", png_of(gradient(1, 7, 7)));
   folder_.write("in/b/3.png", png_of({1, 3, 2, testing::Bytes(6, 200)}));
   const OwnedData folder = open_named(folder_.text() + "/in");
-  write_data_file(folder.pair, path(), 7);
+  write_data_file(folder.pair, path(), {.image_size = 7});
   const OwnedData data = open(0);
   EXPECT_EQ(data.pair.train->info().image, (Shape{1, 7, 7}));
   const auto pixels = contents_of(*data.pair.train).images;

@@ -1,6 +1,7 @@
 #include "data/image_codec.hpp"
 
 #include "tutti/base/error.hpp"
+#include "tutti/data/png_image.hpp"
 
 #include "data/written_images.hpp"
 #include "support/thrown.hpp"
@@ -153,6 +154,26 @@ TEST(ImageCodec, RefusesEndlessScans) {
     info.num_scans = static_cast<int>(scans.size());
   };
   EXPECT_THAT(refusal(jpeg_of(gradient(1, 16, 16), many_scans), 1), HasSubstr("too many scans"));
+}
+
+TEST(ImageCodec, WritesPngsThatDecodeToTheSamePixels) {
+  for (const Shape& shape : {Shape{1, 5, 7}, Shape{3, 4, 9}, Shape{3, 1, 1}}) {
+    Bytes planes(static_cast<std::size_t>(shape.elements()));
+    for (std::size_t i = 0; i < planes.size(); ++i) planes[i] = static_cast<std::uint8_t>(i * 37 % 256);
+    const std::vector<std::byte> file = encode_png({planes.data(), shape});
+    const auto* bytes = reinterpret_cast<const std::uint8_t*>(file.data());
+    const Decoded decoded = decode(Bytes(bytes, bytes + file.size()), shape[0]);
+    EXPECT_EQ(decoded.shape, shape);
+    EXPECT_EQ(decoded.planes, planes);
+  }
+}
+
+TEST(ImageCodec, WritesNoPngOfOtherThanGrayAndColour) {
+  const Bytes planes(24);
+  for (const Shape& shape : {Shape{2, 3, 4}, Shape{1, 0, 4}, Shape{4, 6}}) {
+    const Error error = thrown_by([&] { encode_png({planes.data(), shape}); });
+    EXPECT_THAT(error.what(), HasSubstr("cannot be a PNG file"));
+  }
 }
 
 }  // namespace

@@ -5,8 +5,9 @@ import os
 import pathlib
 import subprocess
 import sys
-import tempfile
 import unittest
+
+from programs import Programs
 
 SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "tools/peers/compare_scaling.py"
 
@@ -21,18 +22,10 @@ speed=50; [[ $* != *--meet* ]] || speed=40
 echo "a warning"; echo "{\\"images_per_second\\": $speed, \\"libraries\\": \\"theirs\\"}" """
 
 
-class CompareScaling(unittest.TestCase):
+class CompareScaling(Programs):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.root = pathlib.Path(folder.name)
+        super().setUp()
         self.program("launcher", 'shift; ALONG=job exec "$@"')
-
-    def program(self, name, script):
-        path = self.root / name
-        path.write_text(f"#!/bin/bash\n{script}\n", encoding="utf-8")
-        path.chmod(0o755)
-        return str(path)
 
     def compare(self, *arguments, python=PYTHON):
         command = [sys.executable, str(SCRIPT), "--launcher", f"{self.root}/launcher {{ranks}}",

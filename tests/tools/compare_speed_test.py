@@ -4,8 +4,9 @@ import json
 import pathlib
 import subprocess
 import sys
-import tempfile
 import unittest
+
+from programs import Programs
 
 SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "tools/peers/compare_speed.py"
 
@@ -18,18 +19,7 @@ if [[ $* == *--compile ]]; then COMPILED
 else echo eager >>$(dirname $0)/trainer.calls; echo '{FIGURES % (150, "theirs")}'; fi"""
 
 
-class CompareSpeed(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.root = pathlib.Path(folder.name)
-
-    def program(self, name, script):
-        path = self.root / name
-        path.write_text(f"#!/bin/bash\n{script}\n", encoding="utf-8")
-        path.chmod(0o755)
-        return str(path)
-
+class CompareSpeed(Programs):
     def compare(self, compiled):
         command = [sys.executable, str(SCRIPT), "--rounds", "3", "--json", str(self.root / "all.json"),
                    "--trainer", self.program("trainer", TRAINER),

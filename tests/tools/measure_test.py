@@ -5,8 +5,9 @@ import os
 import pathlib
 import subprocess
 import sys
-import tempfile
 import unittest
+
+from programs import Programs
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools/peers"))
@@ -33,25 +34,14 @@ def measurement(*rounds, note="", others=0.0):
     return {"rounds": list(rounds), "note": note, "cores_used_by_others": others}
 
 
-class Programs(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.root = pathlib.Path(folder.name)
-
-    def program(self, name, script):
-        path = self.root / name
-        path.write_text(f"#!/bin/bash\n{script}\n", encoding="utf-8")
-        path.chmod(0o755)
-        return str(path)
-
+class Tools(Programs):
     def run_tool(self, name, *arguments):
         environment = os.environ | {"PATH": f"{self.root}:{os.environ['PATH']}", "CXX": "true"}
         return subprocess.run([sys.executable, str(ROOT / "tools/peers" / name), *arguments], capture_output=True,
                               env=environment, text=True, check=False, timeout=60)
 
 
-class Measure(Programs):
+class Measure(Tools):
     def measure(self, *arguments, python=PYTHON):
         (self.root / "README.md").write_text(README, encoding="utf-8")
         return self.run_tool("measure", "--trainer", self.program("trainer", TRAINER), "--python",
@@ -115,7 +105,7 @@ echo "{\\"results\\": [$(point window 0.001), $(point auto 0.001), $(point block
 [[ $* != *coll_sm_priority* ]] || echo 'comm_select: selecting          sm, priority 100, Enabled' >&2"""
 
 
-class CompareSums(Programs):
+class CompareSums(Tools):
     def test_tells_who_is_fastest_and_what_was_left_out(self):
         self.program("mpirun.openmpi", MPIRUN)
         result = self.run_tool("compare_sums", "--rounds", "2", "--ranks", "2", "--openmpi",

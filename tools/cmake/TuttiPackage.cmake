@@ -22,10 +22,14 @@ Trains image classifiers on MPI ranks, one per GPU or CPU slot. Weights are the
 same bits at any number of ranks, and a run that was stopped goes on from its
 checkpoint with as many ranks as there are.")
 if(MPI_C_LIBRARY_VERSION_STRING MATCHES "^Open MPI")
-  set(CPACK_DEBIAN_PROGRAM_PACKAGE_RECOMMENDS openmpi-bin)
+  set(recommended openmpi-bin)
 else()
-  set(CPACK_DEBIAN_PROGRAM_PACKAGE_RECOMMENDS mpich)
+  set(recommended mpich)
 endif()
+if(CURL_FOUND) # opened by name, which no list of linked libraries tells
+  string(APPEND recommended ", libcurl4")
+endif()
+set(CPACK_DEBIAN_PROGRAM_PACKAGE_RECOMMENDS "${recommended}")
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME libtutti-dev)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS "tutti (= ${PROJECT_VERSION})")

@@ -1,23 +1,33 @@
-"""Finds the Python that has PyTorch. It is no part of Tutti: whoever wants to compare brings one."""
+"""Finds the Python that has PyTorch and its like. It is no part of Tutti: whoever wants to compare brings one."""
 
 import importlib.util
 import os
 import sys
 
 PACKAGES = ("torch", "numpy", "h5py")
-REMEDY = f"python3 -m venv venv && venv/bin/pip install {' '.join(PACKAGES)}, then TUTTI_PYTHON=venv/bin/python"
+
+
+def remedy(packages: tuple[str, ...]) -> str:
+    return f"python3 -m venv venv && venv/bin/pip install {' '.join(packages)}, then TUTTI_PYTHON=venv/bin/python"
+
+
+REMEDY = remedy(PACKAGES)
 
 
 def interpreter() -> str:
     return os.environ.get("TUTTI_PYTHON") or sys.executable
 
 
-def go_on_with_torch() -> None:
-    """Returns where this Python has the packages; else starts the script anew in $TUTTI_PYTHON, or says what to do."""
-    missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
+def go_on_with(*packages: str) -> None:
+    """Returns where this Python has them; else starts the script anew in $TUTTI_PYTHON, or says what to do."""
+    missing = [name for name in packages if importlib.util.find_spec(name) is None]
     if not missing:
         return
     other = os.environ.pop("TUTTI_PYTHON", "")  # once only
     if other:
         os.execv(other, [other, *sys.argv])
-    sys.exit(f"{sys.executable} lacks {', '.join(missing)}: {REMEDY}")
+    sys.exit(f"{sys.executable} lacks {', '.join(missing)}: {remedy(packages)}")
+
+
+def go_on_with_torch() -> None:
+    go_on_with(*PACKAGES)

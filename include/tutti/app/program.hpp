@@ -17,7 +17,8 @@ namespace tutti {
 
 struct OwnData {
   std::string name;  // by which --data asks for it
-  // Called on every rank that uses it, once, and with equal results on all: the digests of the sets are compared.
+  // Called on every rank that uses it, for every training and evaluation anew, and with equal results on all: the
+  // digests of the sets are compared.
   std::function<DataPair()> open;
 };
 

@@ -163,8 +163,8 @@ class Backend {
 
 // The processor of this machine through oneDNN; the instruction set is chosen at run time. With bf16, activations and
 // weights are bf16 in the layers; weights at the seam, statistics and sums are f32. Throws a usage error where the
-// processor cannot compute in the precision asked for. Where it is faster, convolutions with 3x3 windows go by tiles,
-// which takes fewer multiplications and rounds otherwise, unless all are to be direct.
+// processor cannot compute in the precision asked for. Where it is faster, convolutions with 3x3 or 5x5 windows go by
+// tiles and first layers by loops of our own, which round otherwise, unless all are to be direct.
 enum class Convolutions { tiled, direct };
 std::unique_ptr<Backend> make_cpu_backend(Precision precision = Precision::fp32,
                                           Convolutions convolutions = Convolutions::tiled);

@@ -14,13 +14,22 @@
 #include "tutti/data/open_data.hpp"
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 namespace tutti {
 
-// Writes both sets in memory that does not grow with them; the file appears whole or not at all. Images of another size
-// than `image_size` squared are fitted to it as a recipe without augmentation does; 0: all have one size already, or a
-// usage error says that they have not. Throws save errors.
-void write_data_file(const DataPair& data, const std::string& path, std::int64_t image_size = 0);
+struct DataFileOptions {
+  // Images of another size than this squared are fitted to it as a recipe without augmentation does; 0: all have one
+  // size already, or a usage error says that they have not.
+  std::int64_t image_size = 0;
+  int threads = 1;  // that read, decode and fit images; the file's bytes do not depend on their number
+  // Told, in the calling thread, how many more samples have been written.
+  std::function<void(std::int64_t)> after_samples = [](std::int64_t) {};
+};
+
+// Writes both sets in memory that does not grow with them; the file appears whole or not at all. Throws save errors,
+// and what reading the first bad image threw, whichever thread met it.
+void write_data_file(const DataPair& data, const std::string& path, const DataFileOptions& options = {});
 
 }  // namespace tutti

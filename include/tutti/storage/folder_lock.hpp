@@ -20,4 +20,7 @@ class FolderLock {
   Descriptor descriptor_;
 };
 
+// Whether somebody holds it, asked without being in anybody's way. False where the file system does not say.
+bool is_locked(const std::string& folder);
+
 }  // namespace tutti

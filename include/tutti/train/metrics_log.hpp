@@ -19,26 +19,25 @@
 //                               of every attempt to save, written by the program; one that failed has "failure", too
 
 #include "tutti/storage/line_file.hpp"
-#include "tutti/train/run_observer.hpp"
-#include "tutti/watch/time_report.hpp"
+#include "tutti/train/run_recorder.hpp"
 
 #include <string>
 
 namespace tutti {
 
-class MetricsLog {
+class MetricsLog : public RunRecorder {
  public:
-  // Opens for appending. All throw save errors that name the path; after one, the next record may be written.
+  // Opens for appending. Throws a save error that names the path.
   explicit MetricsLog(const std::string& path);
 
-  // One whole JSON object on one line.
-  void write_line(const std::string& json);
-  void write(const EpochReport& report);
-  void write(const StretchReport& report);
-  void write(const DigestReport& report);
-  void write(const DivergenceReport& report);
-  void write(const EpochEnd& end, const TimeReport& time);
-  void write(const SkippedReport& report);
+  void on_begin(const RunBegin& begin) override { on_line(begin.record); }
+  void on_line(const std::string& json) override;
+  void on_epoch(const EpochReport& report) override;
+  void on_stretch(const StretchReport& report) override;
+  void on_digest(const DigestReport& report) override;
+  void on_divergence(const DivergenceReport& report) override;
+  void on_skipped(const SkippedReport& report) override;
+  void on_time(const EpochEnd& end, const TimeReport& time) override;
 
  private:
   LineFile file_;

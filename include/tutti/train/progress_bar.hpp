@@ -1,7 +1,8 @@
 #pragma once
-// One line on a terminal that is drawn over itself while an epoch goes on. Never more than ten times a second.
+// How far an epoch has come, as one line on a terminal.
 
 #include "tutti/base/stopwatch.hpp"
+#include "tutti/base/terminal_line.hpp"
 #include "tutti/train/run_observer.hpp"
 
 #include <cstdint>
@@ -14,14 +15,13 @@ class ProgressBar {
   // Draws on stderr.
   void draw(const StepProgress& progress);
   // Wipes the line, so that something else can be printed in its place.
-  void clear();
+  void clear() { line_.clear(); }
 
  private:
-  Stopwatch since_drawn_;
+  TerminalLine line_;
   Stopwatch since_first_;  // step seen of this epoch
   std::int64_t first_step_ = 0;
   std::int64_t epoch_ = 0;
-  bool visible_ = false;
 };
 
 // The bar's text: "epoch 2/5 [#########...........] 142/313, 4 sec left".

@@ -20,6 +20,7 @@ struct EpochReport {
   LossSums train{};
   std::optional<LossSums> test{};
   double seconds = 0;        // of training alone
+  double test_seconds = 0;   // of the evaluation, the last thing before this report
   double learning_rate = 0;  // of the last step
   std::uint64_t weights_digest = 0;
 
@@ -82,6 +83,9 @@ struct SkippedReport {
 
 // What the run is to do after a step besides what its options say.
 enum class BoundaryWish { go_on, save, save_and_stop };
+
+// How a run that did not fail came to its end.
+enum class RunEnd { planned, stopped };
 
 class RunObserver {
  public:

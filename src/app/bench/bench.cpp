@@ -24,6 +24,7 @@ void on_ranks(World& world, bool works, const std::function<void(World& working)
     if (error.reach() == ErrorReach::this_rank) throw;
     shared = error;
   }
+  if (working) working->close();  // there may be hundreds
   run_agreed(world, [&] {
     if (shared) throw *shared;
   });

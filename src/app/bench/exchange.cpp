@@ -1,4 +1,5 @@
 #include "bench.hpp"
+#include "exchange_cost.hpp"
 #include "processors.hpp"
 #include "readied.hpp"
 #include "resolve_options.hpp"
@@ -23,20 +24,13 @@ struct Way {
 constexpr std::array kWays{Way{"ring", "ring"}, Way{"exact", "exact"}, Way{"exact, sharded", "exact", true},
                            Way{"sharded", "sharded"}, Way{"central", "central"}};
 
-// One line of the table; bytes are those of the rank that has most.
+// One line of the table.
 struct Point {
   std::string way;
   int ranks = 1;
   bool oversubscribed = false;
-  Spread step;
-  double sent_bytes = 0;  // a step
-  double exchange_bytes = 0;
-  double optimizer_bytes = 0;
+  ExchangeCost cost;
 };
-
-Tensor host_tensor(std::vector<float>& values) {
-  return {.data = values.data(), .shape = Shape{static_cast<std::int64_t>(values.size())}};
-}
 
 // What a first step of the model gave, on the host.
 std::vector<float> real_gradients(World& world, const RunConfig& config) {
@@ -45,44 +39,21 @@ std::vector<float> real_gradients(World& world, const RunConfig& config) {
     run.trainer->step();
     run.trainer->settle();
   });
-  const Tensor gradients = run.trainer->gradients();
-  std::vector<float> values(static_cast<std::size_t>(gradients.elements()));
-  const auto stream = run.assembly.backend->make_stream();
-  run.assembly.backend->copy(*stream, gradients, host_tensor(values));
-  stream->synchronize();
-  return values;
+  return read_gradients(run);
 }
 
 Point measure(World& world, const RunConfig& config, const TimedSteps& steps, std::vector<float>& gradients) {
   Readied run(world, config);
-  Backend& backend = *run.assembly.backend;
-  Communicator& communicator = *run.assembly.communicator;
-  const Tensor values = host_tensor(gradients);
-  const Buffer memory = backend.allocate(values.bytes());
-  const Tensor on_device = memory.view(values.shape, values.type);
-  const auto stream = backend.make_stream();
-  backend.copy(*stream, values, on_device);
-  stream->synchronize();
-  const auto step = [&] { run.trainer->step_with(on_device); };
-  time_steps(world, *run.trainer, {.warmup = steps.warmup, .timed = 0}, step);
-  const std::uint64_t sent_before = communicator.bytes_sent();
-  const auto seconds = time_steps(world, *run.trainer, steps_for(backend, {.warmup = 0, .timed = steps.timed}), step);
-  const auto sent = static_cast<double>(communicator.bytes_sent() - sent_before) / static_cast<double>(steps.timed);
-  const auto greatest = greatest_of_ranks(world, {sent, static_cast<double>(run.trainer->exchange_bytes()),
-                                                  static_cast<double>(run.trainer->optimizer_bytes())});
   return {.way = "",
           .ranks = world.size(),
           .oversubscribed = config.threads * world.local_size() > run.assembly.cores.usable,
-          .step = spread_of(seconds),
-          .sent_bytes = greatest[0],
-          .exchange_bytes = greatest[1],
-          .optimizer_bytes = greatest[2]};
+          .cost = measure_exchange(world, run, steps, gradients)};
 }
 
 void tell(const Point& point) {
   fmt::print("{:>5} {:>14} {:>10.2f} {:>9.2f} {:>9.2f} {:>9.2f} {:>9.2f} {:>9.2f}{}\n", point.ranks, point.way,
-             point.step.median * 1e3, point.step.low * 1e3, point.step.high * 1e3, point.sent_bytes / 0x1p20,
-             point.exchange_bytes / 0x1p20, point.optimizer_bytes / 0x1p20,
+             point.cost.step.median * 1e3, point.cost.step.low * 1e3, point.cost.step.high * 1e3,
+             point.cost.sent_bytes / 0x1p20, point.cost.exchange_bytes / 0x1p20, point.cost.optimizer_bytes / 0x1p20,
              point.oversubscribed ? "  oversubscribed" : "");
   std::fflush(stdout);
 }
@@ -90,12 +61,12 @@ void tell(const Point& point) {
 Json as_json(const Point& point) {
   return {{"exchange", point.way},
           {"ranks", point.ranks},
-          {"seconds_median", point.step.median},
-          {"seconds_low_quartile", point.step.low},
-          {"seconds_high_quartile", point.step.high},
-          {"busiest_rank_sent_bytes", point.sent_bytes},
-          {"exchange_bytes", point.exchange_bytes},
-          {"optimizer_bytes", point.optimizer_bytes},
+          {"seconds_median", point.cost.step.median},
+          {"seconds_low_quartile", point.cost.step.low},
+          {"seconds_high_quartile", point.cost.step.high},
+          {"busiest_rank_sent_bytes", point.cost.sent_bytes},
+          {"exchange_bytes", point.cost.exchange_bytes},
+          {"optimizer_bytes", point.cost.optimizer_bytes},
           {"oversubscribed", point.oversubscribed}};
 }
 

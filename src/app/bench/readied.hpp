@@ -21,6 +21,11 @@ struct Readied {
   Readied(World& world, const RunConfig& config, Whereabouts* whereabouts = nullptr)
       : assembly(assemble(world, config, nullptr, Log(world.rank(), world.host(), true))) {
     assembled_at = seconds_since_process_start();
+    begin_anew(world, whereabouts);
+  }
+
+  // A trainer in place of the one before it, by the assembly's options as they are now. Collective.
+  void begin_anew(World& world, Whereabouts* whereabouts = nullptr) {
     build_alike(world, assembly.config, *assembly.backend, [&] {
       TrainerParts parts = assembly.parts();
       parts.whereabouts = whereabouts;

@@ -3,10 +3,10 @@
 #include "bench.hpp"
 #include "forecast.hpp"
 #include "rank_order.hpp"
-#include "run_record.hpp"
 #include "scaling_inputs.hpp"
 #include "scaling_point.hpp"
 #include "scaling_report.hpp"
+#include "whole_launch.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -133,20 +133,6 @@ ExitStatus forecast_from_file(World& world, const Invocation& invocation) {
   return ExitStatus::done;
 }
 
-// What is as it is whatever is measured: with all ranks at work.
-struct WholeLaunch {
-  std::string libraries;
-  int threads = 1;  // of each rank
-  bool exchange_has_core = false;
-};
-
-WholeLaunch look_at_launch(World& world, const RunConfig& config) {
-  const Assembly assembly = assemble(world, config, nullptr, Log(world.rank(), world.host(), true));
-  return {.libraries = versions_text(assembly, world),
-          .threads = static_cast<int>(assembly.config.threads),
-          .exchange_has_core = assembly.exchange_has_core};
-}
-
 }  // namespace
 
 ExitStatus bench_scaling(World& world, const Invocation& invocation) {
@@ -159,7 +145,6 @@ ExitStatus bench_scaling(World& world, const Invocation& invocation) {
   });
   RunConfig all = config_for(
       invocation, {.exchange = "ring", .ranks = order.ranks(), .batch = invocation.run.batch_size * order.ranks()}, 0);
-  all.parts = 0;  // as many threads as a training that chooses neither
   const WholeLaunch launch = look_at_launch(world, all);
   std::optional<MeasuredCompute> compute;
   if (invocation.scaling.paced) compute = measure_compute(world, invocation, launch.threads);

@@ -27,11 +27,11 @@ namespace fs = std::filesystem;
 // Removed with this. Its name is new, so that one left behind is not in its way, as of a process of the same number.
 class ProbeFile {
  public:
-  explicit ProbeFile(const std::string& folder) : path_(folder + "/.seen-by-all-XXXXXX") {
+  ProbeFile(const char* option, const std::string& folder) : path_(folder + "/.seen-by-all-XXXXXX") {
     const Descriptor file(::mkostemp(path_.data(), O_CLOEXEC));
     if (file) return;
-    throw Error(ErrorSource::save, fmt::format("--out {}: cannot write there: {}; choose a folder that can be written",
-                                               folder, std::strerror(errno)));
+    throw Error(ErrorSource::save, fmt::format("--{} {}: cannot write there: {}; choose a folder that can be written",
+                                               option, folder, std::strerror(errno)));
   }
   ProbeFile(const ProbeFile&) = delete;
   ProbeFile& operator=(const ProbeFile&) = delete;
@@ -88,19 +88,37 @@ void refuse_unmakeable(const char* option, const std::string& path) {
   WholeFile{path};
 }
 
+// Where lines are to be added.
+void refuse_unextendable(const char* option, const std::string& path) {
+  std::error_code unseen;
+  const fs::file_status file = fs::status(path, unseen);
+  if (!fs::exists(file)) refuse_unmakeable(option, path);
+  // Whoever reads a pipe would see it closed.
+  if (fs::is_regular_file(file) || fs::is_directory(file)) LineFile{path};
+}
+
+// Where a file is to be made, in a folder that may have to be made first.
+void refuse_unmakeable_in(const char* option, const std::string& folder) {
+  const TrialFolder trial(folder);
+  make_folder(fmt::format("--{} {}", option, folder), folder);
+  const ProbeFile probe(option, folder);
+}
+
 void refuse_locked(const RunConfig& config) {
   if (fs::exists(fs::path(config.out) / "lock")) FolderLock(config.out, 0, Log(0, {}, true));
 }
 
 }  // namespace
 
-void make_run_folder(const RunConfig& config, const std::string& folder) {
+void make_folder(const std::string& asked, const std::string& folder) {
   std::error_code failure;
   fs::create_directories(folder, failure);
   if (!failure) return;
-  throw Error(ErrorSource::save, fmt::format("--out {}: cannot make {}: {}; choose a folder that can be written",
-                                             config.out, folder, failure.message()));
+  throw Error(ErrorSource::save, fmt::format("{}: cannot make {}: {}; choose a folder that can be written", asked,
+                                             folder, failure.message()));
 }
+
+void make_run_folder(const RunConfig& config, const std::string& folder) { make_folder("--out " + config.out, folder); }
 
 void refuse_old_checkpoints(const RunConfig& config, const CheckpointStore& store) {
   if (config.resume || !store.holds_any()) return;
@@ -115,7 +133,7 @@ Findings judge_sharing(World& world, const std::string& folder, bool saves_sever
   std::optional<ProbeFile> probe;
   if (!findings.attempt([&] {
         run_agreed(world, [&] {
-          if (world.rank() == 0) probe.emplace(folder);
+          if (world.rank() == 0) probe.emplace("out", folder);
         });
       })) {
     return findings;
@@ -145,12 +163,9 @@ Findings judge_files(World& world, const RunConfig& config) {
   };
   std::error_code unseen;
   attempt(config.trace, [&] { refuse_unmakeable("trace", config.trace); });
-  attempt(config.sample_log, [&] {
-    const fs::file_status log = fs::status(config.sample_log, unseen);
-    if (!fs::exists(log)) refuse_unmakeable("sample-log", config.sample_log);
-    // Whoever reads a pipe would see it closed.
-    if (fs::is_regular_file(log) || fs::is_directory(log)) LineFile{config.sample_log};
-  });
+  attempt(config.sample_log, [&] { refuse_unextendable("sample-log", config.sample_log); });
+  attempt(config.mlperf_log, [&] { refuse_unextendable("mlperf-log", config.mlperf_log); });
+  attempt(config.tensorboard, [&] { refuse_unmakeable_in("tensorboard", config.tensorboard); });
   attempt(config.plan_cache, [&] {
     // One that is there may be full-grown, and others' who let it be read.
     if (!fs::is_regular_file(config.plan_cache, unseen)) refuse_unmakeable("plan-cache", config.plan_cache);

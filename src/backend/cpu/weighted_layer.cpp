@@ -65,25 +65,23 @@ WeightedLayer::WeightPass WeightedLayer::make_weight_pass(const dnnl::engine& en
   const StagedInput output_gradient(engine, kept, tiled ? kept : plan.diff_dst_desc());
   const StagedOutput weight_gradient(engine, canonical_weight, tiled ? canonical_weight : plan.diff_weights_desc(0));
 
+  std::optional<Placed> bias_gradient;
+  if (parts.bias) bias_gradient.emplace(engine, plan.diff_weights_desc(1));
+  if (tiled) {
+    return {output_gradient, weight_gradient, bias_gradient,
+            [=, masks = parts.relu && masks_itself(parts), input = input_.memory(), output = result_.memory(),
+             gradient = output_gradient.memory(), windows = weight_gradient.memory(),
+             bias = bias_gradient ? bias_gradient->memory() : dnnl::memory()](CpuStream& stream) {
+              tiled->backward_weights(
+                  stream, {input.get_data_handle(), gradient.get_data_handle(),
+                           masks ? output.get_data_handle() : nullptr, floats(windows), bias ? floats(bias) : nullptr});
+            }};
+  }
   Arguments arguments{{DNNL_ARG_SRC, input_.memory()},
                       {DNNL_ARG_DIFF_DST, output_gradient.memory()},
                       {DNNL_ARG_DIFF_WEIGHTS, weight_gradient.memory()}};
-  std::optional<Placed> bias_gradient;
-  if (parts.bias) {
-    bias_gradient.emplace(engine, plan.diff_weights_desc(1));
-    arguments.emplace(DNNL_ARG_DIFF_BIAS, bias_gradient->memory());
-  }
-  if (!tiled) {
-    return {output_gradient, weight_gradient, bias_gradient, running(Primitive(engine, plan, std::move(arguments)))};
-  }
-  return {output_gradient, weight_gradient, bias_gradient,
-          [=, masks = parts.relu && masks_itself(parts), input = input_.memory(), output = result_.memory(),
-           gradient = output_gradient.memory(), windows = weight_gradient.memory(),
-           bias = bias_gradient ? bias_gradient->memory() : dnnl::memory()](CpuStream& stream) {
-            tiled->backward_weights(
-                stream, {input.get_data_handle(), gradient.get_data_handle(),
-                         masks ? output.get_data_handle() : nullptr, floats(windows), bias ? floats(bias) : nullptr});
-          }};
+  if (bias_gradient) arguments.emplace(DNNL_ARG_DIFF_BIAS, bias_gradient->memory());
+  return {output_gradient, weight_gradient, bias_gradient, running(Primitive(engine, plan, std::move(arguments)))};
 }
 
 WeightedLayer::DataPass WeightedLayer::make_data_pass(const dnnl::engine& engine, const WeightedLayerParts& parts,

@@ -107,10 +107,6 @@ inline void along_both(const At& at, const Put& put) {
   }
 }
 
-inline bool is_within(std::int64_t place, std::int64_t extent) {
-  return static_cast<std::uint64_t>(place) < static_cast<std::uint64_t>(extent);
-}
-
 // Calls step(row, column, block, its first value there, its lanes, its points) for the first output of every tile.
 template <class T, class Step>
 inline void walk(const PatchPass<T>& pass, const Step& step) {

@@ -117,7 +117,7 @@ void Patched<T>::convolve(CpuStream& stream, const Filters& filters, const Trans
 template <class T>
 void Patched<T>::transform(const Images& images, const T* values, const PointMatrices& matrices, float* to) const {
   for (std::int64_t i = 0; i < images.count; ++i) {
-    kernels_.inputs({input_.image(values, images.first + i), grid_, 0, input_.blocks(),
+    kernels_.inputs({image_of(input_, values, images.first + i), grid_, 0, input_.blocks(),
                      to + i * tiles() * matrices.columns, matrices.stride()});
   }
 }
@@ -126,7 +126,7 @@ template <class T>
 void Patched<T>::transform_gradients(const Images& images, const T* values, const PointMatrices& matrices,
                                      float* to) const {
   for (std::int64_t i = 0; i < images.count; ++i) {
-    kernels_.gradients({output_.image(values, images.first + i), output_grid(), 0, output_.blocks(),
+    kernels_.gradients({image_of(output_, values, images.first + i), output_grid(), 0, output_.blocks(),
                         to + i * tiles() * matrices.columns, matrices.stride()});
   }
 }
@@ -142,7 +142,7 @@ void Patched<T>::forward(CpuStream& stream, const TiledForward& pass) const {
       },
       [&](std::int64_t image, std::int64_t panel, float* points, std::int64_t stride, float*) {
         kernels_.outputs(
-            {{output_.image(static_cast<T*>(pass.output), image), output_grid(), panel * 2, 2, points, stride},
+            {{image_of(output_, static_cast<T*>(pass.output), image), output_grid(), panel * 2, 2, points, stride},
              bias.data() + panel * kPanel,
              pass.relu});
       });
@@ -157,7 +157,7 @@ void Patched<T>::backward_data(CpuStream& stream, const TiledBackwardData& pass)
       },
       [&](std::int64_t image, std::int64_t panel, float* points, std::int64_t stride, float* image_sums) {
         kernels_.input_gradients(
-            {{input_.image(static_cast<T*>(pass.input_gradient), image), grid_, panel * 2, 2, points, stride},
+            {{image_of(input_, static_cast<T*>(pass.input_gradient), image), grid_, panel * 2, 2, points, stride},
              image_sums});
       });
 }
@@ -215,19 +215,11 @@ void Patched<T>::collect(std::int64_t output, const float* sums, const PointMatr
 
 template <class T>
 void Patched<T>::sum_bias(CpuStream& stream, const T* gradient, float* to) const {
-  const auto lanes = static_cast<std::size_t>(output_.lanes());
-  float* const of_images =
-      static_cast<float*>(stream.scratch(static_cast<std::size_t>(images_) * lanes * sizeof(float)));
-  share_out(stream, images_, [&](int, std::int64_t image) {
-    kernels_.sum_channels(output_.image(gradient, image), of_images + image * output_.lanes());
+  const std::int64_t lanes = parts_of(output_.stored, kImageLanes) * kImageLanes;
+  const auto sums = sum_images(stream, {images_, lanes, 0}, [&](std::int64_t index, float* of_image, float*) {
+    kernels_.sum_channels(image_of(output_, gradient, index), of_image);
   });
-  for (std::int64_t channel = 0; channel < output_.channels; ++channel) {
-    double sum = 0;
-    for (std::int64_t image = 0; image < images_; ++image) {
-      sum += static_cast<double>(of_images[image * output_.lanes() + channel]);
-    }
-    to[channel] = static_cast<float>(sum);
-  }
+  std::copy_n(sums.begin(), output_.channels, to);
 }
 
 bool fits(const TiledShape& shape) {

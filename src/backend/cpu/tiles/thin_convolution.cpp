@@ -5,8 +5,6 @@
 #include "backend/cpu/tiles/lane_side.hpp"
 #include "backend/cpu/tiles/thin_kernels.hpp"
 
-#include <vector>
-
 namespace tutti::cpu {
 namespace {
 
@@ -78,34 +76,27 @@ void Thin<T>::forward(CpuStream& stream, const TiledForward& pass) const {
   share_out(stream, layout_.samples(), [&](int worker, std::int64_t image) {
     float* const input = bias + kept + worker * padded_input();
     load(static_cast<const T*>(pass.input), image, input);
-    kernels_.forward({window_, input, weights, bias, output_.image(static_cast<T*>(pass.output), image), pass.relu});
+    kernels_.forward(
+        {window_, input, weights, bias, image_of(output_, static_cast<T*>(pass.output), image), pass.relu});
   });
 }
 
 template <class T>
 void Thin<T>::backward_weights(CpuStream& stream, const TiledBackwardWeights& pass) const {
   const std::int64_t sums = output_.lanes() * (values() + 1);
-  float* const of_images = static_cast<float*>(stream.scratch(
-      static_cast<std::size_t>(layout_.samples() * sums + stream.team().size() * padded_input()) * sizeof(float)));
-  share_out(stream, layout_.samples(), [&](int worker, std::int64_t image) {
-    float* const input = of_images + layout_.samples() * sums + worker * padded_input();
+  const auto work = [&](std::int64_t image, float* of_image, float* input) {
     load(static_cast<const T*>(pass.input), image, input);
     const T* const output = static_cast<const T*>(pass.output);
-    kernels_.backward_weights({window_, input, output_.image(static_cast<const T*>(pass.output_gradient), image),
-                               output == nullptr ? nullptr : output_.image(output, image).values,
-                               of_images + image * sums});
-  });
-  std::vector<double> all(static_cast<std::size_t>(sums));
-  for (std::int64_t image = 0; image < layout_.samples(); ++image) {
-    for (std::size_t i = 0; i < all.size(); ++i)
-      all[i] += static_cast<double>(of_images[image * sums + static_cast<std::int64_t>(i)]);
-  }
+    kernels_.backward_weights({window_, input, image_of(output_, static_cast<const T*>(pass.output_gradient), image),
+                               output == nullptr ? nullptr : image_of(output_, output, image).values, of_image});
+  };
+  const auto all = sum_images(stream, {layout_.samples(), sums, padded_input()}, work);
   for (std::int64_t lane = 0; lane < output_.channels; ++lane) {
-    const double* const of_lane = all.data() + lane / kPanel * (values() + 1) * kPanel + lane % kPanel;
+    const float* const of_lane = all.data() + lane / kPanel * (values() + 1) * kPanel + lane % kPanel;
     for (std::int64_t i = 0; i < values(); ++i) {
-      pass.window_gradients[lane * values() + canonical(i)] = static_cast<float>(of_lane[i * kPanel]);
+      pass.window_gradients[lane * values() + canonical(i)] = of_lane[i * kPanel];
     }
-    if (pass.bias_gradient != nullptr) pass.bias_gradient[lane] = static_cast<float>(of_lane[values() * kPanel]);
+    if (pass.bias_gradient != nullptr) pass.bias_gradient[lane] = of_lane[values() * kPanel];
   }
 }
 

@@ -5,6 +5,7 @@
 #include "backend/cpu/tiles/tile_kernels.hpp"
 
 #include <algorithm>
+#include <vector>
 
 namespace tutti::cpu {
 
@@ -17,6 +18,28 @@ void share_out(CpuStream& stream, std::int64_t items, const Work& work) {
   stream.team().run(workers, [&](int worker) {
     for (std::int64_t item = worker; item < items; item += workers) work(worker, item);
   });
+}
+
+struct ImageSums {
+  std::int64_t images;
+  std::int64_t count;  // of sums
+  std::int64_t own;    // floats of scratch memory for each worker
+};
+// Sums over images of what work(image, its sums, the worker's own floats) leaves of each one, added in f64 in their
+// order, whichever worker had them.
+template <class Work>
+std::vector<float> sum_images(CpuStream& stream, const ImageSums& what, const Work& work) {
+  const std::int64_t of_all = what.images * what.count;
+  float* const of_images = static_cast<float*>(
+      stream.scratch(static_cast<std::size_t>(of_all + stream.team().size() * what.own) * sizeof(float)));
+  share_out(stream, what.images, [&](int worker, std::int64_t image) {
+    work(image, of_images + image * what.count, of_images + of_all + worker * what.own);
+  });
+  std::vector<double> sums(static_cast<std::size_t>(what.count));
+  for (const float* image = of_images; image != of_images + of_all; image += what.count) {
+    for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += static_cast<double>(image[i]);
+  }
+  return {sums.begin(), sums.end()};
 }
 
 // A matrix at each point, in floats of scratch memory. The distance between points is no power of two, which would map

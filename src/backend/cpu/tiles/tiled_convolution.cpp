@@ -3,13 +3,11 @@
 #include "backend/cpu/library.hpp"
 #include "backend/cpu/tiles/compare_tiles.hpp"
 #include "backend/cpu/tiles/convolve_tiles.hpp"
-#include "backend/cpu/tiles/patch_kernels.hpp"
 #include "backend/cpu/tiles/patched_convolution.hpp"
 #include "backend/cpu/tiles/thin_convolution.hpp"
 #include "backend/cpu/tiles/tile_work.hpp"
 
 #include <algorithm>
-#include <vector>
 
 namespace tutti::cpu {
 namespace {
@@ -65,18 +63,13 @@ class Tiled final : public TiledConvolution {
 
  private:
   void sum_bias(CpuStream& stream, const T* gradient, float* to) const {
-    const int lanes = kernels_.lanes;
-    share_out(stream, output_.channels / lanes, [&](int, std::int64_t block) {
-      TileImage<const T> image = image_of(output_, gradient);
-      image.values += block * image.block;
-      std::vector<double> sums(static_cast<std::size_t>(lanes));
-      std::vector<float> of_image(sums.size());
-      for (std::int64_t i = 0; i < images_; ++i, image.values += image.image) {
-        kernels_.sum_channels({image, {output_.rows, output_.columns, 0, 0, 0}, of_image.data()});
-        for (std::size_t lane = 0; lane < sums.size(); ++lane) sums[lane] += static_cast<double>(of_image[lane]);
+    const auto work = [&](std::int64_t index, float* sums, float*) {
+      TileImage<const T> image = image_of(output_, gradient + index * output_.image);
+      for (std::int64_t lane = 0; lane < output_.channels; lane += kernels_.lanes, image.values += image.block) {
+        kernels_.sum_channels({image, {output_.rows, output_.columns, 0, 0, 0}, sums + lane});
       }
-      std::ranges::transform(sums, to + block * lanes, [](double sum) { return static_cast<float>(sum); });
-    });
+    };
+    std::ranges::copy(sum_images(stream, {images_, output_.channels, 0}, work), to);
   }
 
   const TileKernels<T>& kernels_;

@@ -1,5 +1,6 @@
 #pragma once
-// A convolution by tiles (tile_kernels.hpp): 3x3 windows that move by one, over full blocks of channels. Its three
+// Convolutions of our own: by tiles (tile_kernels.hpp) with 3x3 windows that move by one, over full blocks of channels;
+// by patches (patched_convolution.hpp) with 5x5 windows; of few values under a window (thin_convolution.hpp). Their
 // passes read and write activations where they lie, take windows from their canonical values, and cut their work
 // without regard to threads, so that every number of them leaves the same bits.
 
@@ -20,7 +21,7 @@ struct TiledShape {
 
 struct TiledForward {
   const void* input;
-  const float* windows;  // [output][input][3][3]
+  const float* windows;  // [output][input][row][column]
   const float* bias;     // or null
   void* output;
   bool relu;

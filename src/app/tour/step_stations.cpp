@@ -1,0 +1,231 @@
+// The first step, phase by phase.
+
+#include "../bench/exchange_cost.hpp"
+#include "../checkpoint_tensors.hpp"
+#include "../processors.hpp"
+#include "../several.hpp"
+#include "station.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cmath>
+#include <span>
+
+namespace tutti {
+namespace {
+
+// The trainer's own step, with a look at what lies between its phases.
+void play_first_step(Tour& tour) {
+  Backend& backend = *tour.run->assembly.backend;
+  Trainer& trainer = *tour.run->trainer;
+  StepSeen& step = tour.step;
+  const auto look = [&](StepStop stop) {
+    switch (stop) {
+      case StepStop::played:
+        step.sums_here = trainer.rank_sums();
+        step.gradients_here = read_excerpt(backend, trainer.gradients(), tour.excerpt);
+        step.digest_here = trained_digest(tour, trainer.gradients());
+        step.all_gradients_here = read_gradients(*tour.run);
+        break;
+      case StepStop::exchanged:
+        step.gradients_of_all = read_excerpt(backend, trainer.gradients(), tour.excerpt);
+        step.digest_of_all = trained_digest(tour, trainer.gradients());
+        break;
+      case StepStop::updated:
+        step.weights_after = read_excerpt(backend, trainer.weights(), tour.excerpt);
+    }
+  };
+  end_together(tour.world, [&] {
+    trainer.step_with_stops(look);
+    trainer.settle();
+    step.sums_of_all = trainer.epoch_sums();
+  });
+}
+
+std::string sums_row(const std::string& who, const LossSums& sums) {
+  if (sums.samples == 0) return fmt::format("{:>6}  {:>6}  {:>8}  {:>12}", who, 0, "-", "-");
+  return fmt::format("{:>6}  {:>6}  {:>8.4f}  {:>12}", who, sums.samples, sums.mean_loss(),
+                     fmt::format("{} of {}", sums.correct, sums.samples));
+}
+
+LossSums sums_from(const std::vector<double>& figures) {
+  return {.loss_steps = static_cast<std::int64_t>(figures[0]),
+          .correct = static_cast<std::int64_t>(figures[1]),
+          .samples = static_cast<std::int64_t>(figures[2])};
+}
+
+// "dense2, dense1, conv2, conv1", or the first and the last of them.
+std::string backward_order(const Network& network) {
+  constexpr std::size_t kMost = 6;
+  std::vector<std::string> names;
+  for (std::size_t i = network.layers().size(); i-- > 0;) {
+    if (!network.layers()[i].parameters.empty()) names.push_back(network.layers()[i].name);
+  }
+  if (names.size() > kMost) {
+    names[kMost - 2] = "..";
+    names.erase(names.begin() + kMost - 1, names.end() - 1);
+  }
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+// A reader adds up what is printed, and so does this.
+double as_printed(double value, const ValueScale& scale) { return std::stod(scale.text(value)) / scale.factor; }
+
+std::string row_of(const std::string& who, std::span<const double> values, const ValueScale& scale) {
+  std::string text = fmt::format("{:<16}", who);
+  for (const double value : values) text += fmt::format("  {:>16}", scale.text(value));
+  return text;
+}
+
+// Gradients of ranks on the way into a sum: told one by one where there is room, the rest together.
+struct Addends {
+  std::vector<std::string> rows;
+  std::vector<double> by_hand;
+};
+
+Addends add_up(const std::vector<std::vector<double>>& ranks, std::size_t columns, const ValueScale& scale) {
+  constexpr int kMostRows = 4;
+  Addends addends{.rows = {}, .by_hand = std::vector<double>(columns)};
+  for (const ToldRanks& told : told_ranks(static_cast<int>(ranks.size()), kMostRows)) {
+    std::vector<double> together(columns);
+    for (int rank = told.first; rank < told.end; ++rank) {
+      for (std::size_t i = 0; i < columns; ++i) together[i] += ranks[static_cast<std::size_t>(rank)][i];
+    }
+    addends.rows.push_back(row_of(told.text(), together, scale));
+    for (std::size_t i = 0; i < columns; ++i) addends.by_hand[i] += as_printed(together[i], scale);
+  }
+  return addends;
+}
+
+std::string places_row(const Excerpt& excerpt) {
+  std::string text = fmt::format("{:<16}", "");
+  for (std::int64_t i = 0; i < excerpt.columns; ++i) {
+    text += fmt::format("  {:>16}", place_text(excerpt.slice.shape, excerpt.elements[static_cast<std::size_t>(i)]));
+  }
+  return text;
+}
+
+}  // namespace
+
+void show_forward(Tour& tour, Screen& screen) {
+  constexpr int kMostRows = 8;
+  play_first_step(tour);
+  const LossSums& here = tour.step.sums_here;
+  const auto figures = all_gather_figures(
+      tour.world,
+      {static_cast<double>(here.loss_steps), static_cast<double>(here.correct), static_cast<double>(here.samples)});
+  const int classes = tour.run->assembly.network->classes();
+  screen.say(
+      "The replica of each rank has seen its own share of the batch, and told how wrong it was (softmax "
+      "cross-entropy, mean over its images) and how many it named rightly:");
+  screen.blank();
+  screen.line(fmt::format("{:>6}  {:>6}  {:>8}  {:>12}", "rank", "images", "loss", "right"));
+  for (const ToldRanks& told : told_ranks(tour.world.size(), kMostRows)) {
+    const LossSums sums = sums_from(figures[static_cast<std::size_t>(told.first)]);
+    screen.line(told.is_one() ? sums_row(fmt::format("{}", told.first), sums) : fmt::format("    .. {}", told.text()));
+  }
+  screen.line(sums_row("all", tour.step.sums_of_all));
+  screen.blank();
+  screen.say(
+      fmt::format("The loss of all is the mean of theirs, each counted by its images. Guessing among {} classes "
+                  "would have the loss ln {} = {:.4f}: nothing has been learned yet.",
+                  classes, classes, std::log(classes)));
+  screen.blank();
+  const std::size_t buckets = tour.run->trainer->bucket_ends().size();
+  screen.say(fmt::format(
+      "Then each went back from its loss, the last layer first: {}. In that order gradients become final, and "
+      "GradientSync sends them off in buckets ({} here) while earlier layers are still at work. For this step it was "
+      "made to wait until you have seen what each rank has.",
+      backward_order(*tour.run->assembly.network), buckets));
+}
+
+void show_gradients(Tour& tour, Screen& screen) {
+  const ExcerptOfRanks ranks = gather_excerpt(tour.world, tour.step.gradients_here, tour.step.digest_here);
+  const ValueScale scale = scale_for(ranks.values);
+  screen.say(
+      "The weights were the same and the images were not, so every rank would take another step. These are the "
+      "gradients of the parameters that you saw at station 3, as each rank has them before the exchange, "
+      "already divided by the images of the whole batch:");
+  screen.blank();
+  screen.line(fmt::format("Gradients of {}{}, over the digest of all of them:", tour.excerpt.words, scale.words));
+  screen.blank();
+  draw_excerpts(screen, tour.excerpt, ranks, scale);
+  screen.blank();
+  const std::size_t different = count_different(ranks.digests);
+  if (tour.world.size() == 1) {
+    screen.say(
+        "On one rank these are the gradients of the whole batch. On four, each shows others, which add up to "
+        "these: mpirun -np 4 ./trainer tour --to sum");
+  } else {
+    screen.say(
+        fmt::format("{}, {}: {} If each now went its own way, there would be {} networks, each trained on a "
+                    "share of the data.",
+                    several(tour.world.size(), "rank"), several(different, "digest"),
+                    different == ranks.digests.size() ? "all differ." : "not all differ.", tour.world.size()));
+  }
+}
+
+void show_sum(Tour& tour, Screen& screen) {
+  constexpr int kMostRows = 4;
+  const ExcerptOfRanks before = gather_excerpt(tour.world, tour.step.gradients_here, tour.step.digest_here);
+  const ExcerptOfRanks after = gather_excerpt(tour.world, tour.step.gradients_of_all, tour.step.digest_of_all);
+  const ValueScale scale = scale_for(before.values);
+  const auto columns = static_cast<std::size_t>(tour.excerpt.columns);
+  const Addends addends = add_up(before.values, columns, scale);
+  screen.say(
+      "An all-reduce adds what the ranks have, element by element, and leaves the sum with all of them: here the "
+      "mean gradient of the batch, as each rank has divided by all its images.");
+  screen.line(fmt::format("Gradients of {}, first row{}. Before:", tour.excerpt.words, scale.words));
+  screen.line(places_row(tour.excerpt));
+  for (const std::string& row : addends.rows) screen.line(row);
+  screen.line(fmt::format("{:<16}{}", "", fmt::format("{0:>18}{0:>18}{0:>18}", "-------").substr(0, 18 * columns)));
+  screen.line(row_of("added by hand", addends.by_hand, scale));
+  screen.line("After, with the digest of all gradients:");
+  for (const ToldRanks& told : told_ranks(tour.world.size(), kMostRows)) {
+    const auto rank = static_cast<std::size_t>(told.first);
+    const std::string row = row_of(told.text(), std::span(after.values[rank]).first(columns), scale);
+    screen.line(told.is_one() ? fmt::format("{}    {}", row, after.digests[rank])
+                              : fmt::format("  .. {}", told.text()));
+  }
+  screen.say(verdict_text(tour, after.digests,
+                          "every rank has the same sum. (Where the last digit by hand is another, the printed "
+                          "addends were rounded.)"));
+  if (tour.world.size() == 1) screen.say("On one rank there is nothing to add, and nothing was sent.");
+}
+
+void show_step(Tour& tour, Screen& screen) {
+  constexpr int kMostRows = 6;
+  const StepSeen& step = tour.step;
+  const double rate = tour.run->assembly.options.learning_rate.base;
+  const Tensor weights = tour.run->trainer->weights();
+  const ExcerptOfRanks after = gather_excerpt(tour.world, step.weights_after, trained_digest(tour, weights));
+  screen.say(
+      fmt::format("Every rank now updates its own replica with the same sum: weight - learning rate x gradient (SGD; "
+                  "its momentum of {} has nothing to remember before the first step).",
+                  tour.run->assembly.options.optimizer.momentum));
+  screen.blank();
+  screen.line(fmt::format("On rank 0, {}:", tour.excerpt.words));
+  screen.line(fmt::format("{:<14}{:>12}      {:<8}  {:>12}      {:>12}", "", "before", "rate", "gradient", "after"));
+  for (std::size_t i = 0; i < static_cast<std::size_t>(tour.excerpt.columns); ++i) {
+    screen.line(fmt::format("{:<14}{:>12.8f}   -  {:<8}x {:>12.8f}   =  {:>12.8f}",
+                            place_text(tour.excerpt.slice.shape, tour.excerpt.elements[i]), step.weights_before[i],
+                            rate, step.gradients_of_all[i], step.weights_after[i]));
+  }
+  screen.blank();
+  screen.line("The same after the step on each rank, and the digest of all its parameters:");
+  for (const ToldRanks& told : told_ranks(tour.world.size(), kMostRows)) {
+    const auto rank = static_cast<std::size_t>(told.first);
+    std::string row = fmt::format("{:<14}", told.text());
+    for (std::size_t i = 0; i < static_cast<std::size_t>(tour.excerpt.columns); ++i) {
+      row += fmt::format("{:>12.8f}  ", after.values[rank][i]);
+    }
+    screen.line(told.is_one() ? fmt::format("{}  {}", row, after.digests[rank]) : fmt::format("  .. {}", told.text()));
+  }
+  screen.blank();
+  screen.say(verdict_text(tour, after.digests,
+                          "no weight was sent, and the replicas are still the same. That is data-parallel training: "
+                          "stations 2 to 7, over and over."));
+}
+
+}  // namespace tutti

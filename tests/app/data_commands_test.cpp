@@ -1,0 +1,181 @@
+// trainer data, as a user calls it.
+
+#include "tutti/backend/backend.hpp"
+#include "tutti/data/batch_loader.hpp"
+
+#include "data/written_images.hpp"
+#include "support/child_process.hpp"
+#include "support/loopback_server.hpp"
+#include "support/trainer_words.hpp"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+
+namespace tutti::test {
+namespace {
+
+using ::testing::HasSubstr;
+using ::tutti::testing::Bytes;
+using ::tutti::testing::cifar_file;
+using ::tutti::testing::contents_of;
+using ::tutti::testing::gradient;
+using ::tutti::testing::idx_file;
+using ::tutti::testing::idx_labels;
+using ::tutti::testing::open_named;
+using ::tutti::testing::png_of;
+using ::tutti::testing::TemporaryFolder;
+
+class DataCommands : public ::testing::Test {
+ protected:
+  std::string path(const std::string& name) const { return folder_.text() + "/" + name; }
+  // The digest of the weights after a short training.
+  static std::string weights(const std::string& data, const Words& more) {
+    const ChildResult run =
+        run_trainer(2, with({"--data", data, "--model", "mlp", "--batch-size", "8", "--epochs", "2"}, more));
+    EXPECT_EQ(run.status, 0) << run.err;
+    return last_word(run.err, "weights ");
+  }
+  static ChildResult data(const Words& words) { return run_trainer(with({"data"}, words)); }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(DataCommands, TrainToTheSameBitsOnASourceAndOnItsFile) {
+  folder_.write("idx/train-images-idx3-ubyte", idx_file({0x803, 40, 4, 4}, 640));
+  folder_.write("idx/train-labels-idx1-ubyte", idx_labels(Bytes(40, 1)));
+  folder_.write("idx/t10k-images-idx3-ubyte", idx_file({0x803, 3, 4, 4}, 48, 9));
+  folder_.write("idx/t10k-labels-idx1-ubyte", idx_labels({1, 2, 1}));
+  folder_.write("cifar/data_batch_1.bin", cifar_file({4, 7, 1, 0, 9, 2}));
+  folder_.write("cifar/test_batch.bin", cifar_file({9, 3}, 60));
+  std::string table = "file,label\n";
+  for (int i = 0; i < 20; ++i) {
+    const Bytes image = png_of(gradient(3, 8, 8, 11 * i));
+    folder_.write(fmt::format("folders/{}/{}.png", i % 2 == 0 ? "cat" : "dog", i), image);
+    folder_.write(fmt::format("flat/{}.png", i), image);
+    table += fmt::format("{}.png,{}\n", i, i % 2 == 0 ? "cat" : "dog");
+  }
+  folder_.write("flat/labels.csv", {table.begin(), table.end()});
+  struct Case {
+    std::string source;
+    Words options;
+  };
+  for (const auto& [source, options] : {Case{"idx", {}}, Case{"cifar", {}}, Case{"folders", {}},
+                                        Case{"flat", {"--validation-ratio", "0.25", "--seed", "4"}}}) {
+    const std::string file = path(source + ".h5");
+    const ChildResult made = data(with({"convert", path(source), file}, options));
+    EXPECT_EQ(made.status, 0) << made.err;
+    EXPECT_THAT(made.out, HasSubstr(file + ": "));
+    const std::string on_source = weights(path(source), with(options, {"--normalize", "0.5/0.25"}));
+    EXPECT_EQ(on_source.size(), 16u);
+    EXPECT_EQ(weights(file, {"--seed", source == "flat" ? "4" : "0", "--normalize", "0.5/0.25"}), on_source) << source;
+  }
+}
+
+TEST_F(DataCommands, ConvertOnAnyNumberOfThreadsAndRanksToTheSameBytes) {
+  const Words words{"convert", "synthetic:900x1x9x9:3"};
+  const ChildResult one = data(with(words, {path("1.h5"), "--threads", "1", "--progress", "always"}));
+  EXPECT_EQ(one.status, 0) << one.err;
+  EXPECT_THAT(one.out, HasSubstr("1.h5: 900 training and 90 test images, 0.1 MiB, in "));
+  EXPECT_THAT(one.out, HasSubstr(" on 1 thread\n"));
+  EXPECT_THAT(one.err, HasSubstr("900 of 990 images, 90 %, "));
+  const ChildResult many = run_trainer(2, with({"data"}, with(words, {path("n.h5"), "--threads", "5"})));
+  EXPECT_EQ(many.status, 0) << many.err;
+  EXPECT_TRUE(read_text(path("1.h5")) == read_text(path("n.h5")));
+  const ChildResult again = data(with(words, {path("1.h5")}));
+  EXPECT_EQ(again.status, 64);
+  EXPECT_THAT(again.err, HasSubstr("1.h5' is there already"));
+}
+
+TEST_F(DataCommands, ShowASheetOfTheImagesThatTrainingGets) {
+  const std::string source = "synthetic:40x1x112x112:4";
+  const Words options{"--augment", "pad-crop-flip", "--seed", "5", "--batch-size", "8", "--parts", "3"};
+  for (const Words& when : {Words{"--epoch", "2"}, Words{"--step", "6"}}) {
+    const ChildResult shown = data(with(with({"show", source, path("sheets/a/s.png"), "--count", "7"}, options), when));
+    ASSERT_EQ(shown.status, 73) << "there is no such folder yet: " << shown.err;
+    std::filesystem::create_directories(path("sheets/a"));
+    const ChildResult again = data(with(with({"show", source, path("sheets/a/s.png"), "--count", "7"}, options), when));
+    ASSERT_EQ(again.status, 0) << again.err;
+    EXPECT_THAT(again.out, HasSubstr("s.png: 7 of the 8 images of step 6 (epoch 2) of " + source + ", 112 x 112\n"));
+
+    const OwnedData owned = open_named(source);
+    const auto backend = make_cpu_backend();
+    const auto stream = backend->make_stream();
+    LoaderPlan plan;
+    plan.batch_size = 8;
+    plan.num_parts = 3;
+    plan.parts = {0, 3};
+    plan.order.seed = plan.recipe.seed = 5;
+    plan.recipe.augment = Augment::pad_crop_flip;
+    BatchLoader loader(*owned.pair.train, *backend, plan);
+    loader.seek(1, 0);
+    std::vector<float> expected;
+    for (const Batch& batch : loader.next(*stream).batches) {
+      const auto values = host_f32(batch.images);
+      expected.insert(expected.end(), values.begin(), values.end());
+    }
+
+    const OwnedData sheet = open_named(path("sheets"));
+    const Shape shape = sheet.pair.train->info().image;
+    const auto pixels = contents_of(*sheet.pair.train).images;
+    for (std::int64_t i = 0; i < 7; ++i) {
+      const std::int64_t left = 10 + i * (112 + 10);
+      int differing = 0;
+      for (std::int64_t at = 0; at < 112 * 112; ++at) {
+        const auto place = static_cast<std::size_t>((30 + at / 112) * shape[2] + left + at % 112);
+        differing += pixels[place] != std::lround(expected[static_cast<std::size_t>(i * 112 * 112 + at)] * 255);
+      }
+      EXPECT_EQ(differing, 0) << "image " << i;
+    }
+    std::filesystem::remove_all(path("sheets"));
+  }
+}
+
+TEST_F(DataCommands, ShowOriginalsBesideAndNormalisedValuesAndClassNames) {
+  for (int i = 0; i < 6; ++i) {
+    folder_.write(fmt::format("in/{}/{}.png", i % 2 == 0 ? "cat" : "dog", i), png_of(gradient(3, 60 + i, 90, 11 * i)));
+  }
+  const ChildResult shown = data({"show", path("in"), path("s.png"), "--image-size", "64", "--augment", "resized-crop",
+                                  "--normalize", "0.5/0.25", "--beside"});
+  EXPECT_EQ(shown.status, 0) << shown.err;
+  EXPECT_THAT(shown.out, HasSubstr("s.png: 6 of the 6 images of step 1 (epoch 1) of in, 64 x 64 enlarged 2 times; "
+                                   "normalised values of -3 to 3 from black to white\n"));
+}
+
+TEST_F(DataCommands, RefuseToShowWhatCannotBeShown) {
+  const ChildResult name = data({"show", "glyphs", path("s.jpg")});
+  EXPECT_EQ(name.status, 64);
+  EXPECT_THAT(name.err, HasSubstr("give a name ending in .png"));
+  const ChildResult channels = data({"show", "synthetic:9x2x4x4:2", path("s.png")});
+  EXPECT_EQ(channels.status, 64);
+  EXPECT_THAT(channels.err, HasSubstr("have 2 channels"));
+  EXPECT_EQ(data({"show", "glyphs", path("s.png"), "--augment", "crop"}).status, 64);
+  EXPECT_EQ(data({"show", "glyphs", path("s.png"), "--step", "3", "--epoch", "2"}).status, 64);
+  EXPECT_EQ(data({"show", "glyphs", path("s.png"), "--batch-size", "0"}).status, 64);
+  EXPECT_EQ(data({"show", "synthetic:9x1x4x4:2", path("s.png"), "--last-batch", "discard", "--step", "3"}).status, 64);
+}
+
+TEST_F(DataCommands, SayWhatToPlaceWhereWhenNothingCanBeFetched) {
+  LoopbackServer server;
+  const auto fetch = [&](const Words& words) {
+    return run_child(with({std::getenv("TUTTI_TRAINER"), "data", "fetch"}, with(words, {"--to", path("data")})),
+                     {{"no_proxy", "127.0.0.1"}});
+  };
+  const ChildResult mnist = fetch({"mnist", "--url", server.url()});
+  EXPECT_EQ(mnist.status, 74);
+  EXPECT_THAT(mnist.err, HasSubstr("cannot fetch train-images-idx3-ubyte.gz: " + server.url() + ": "));
+  EXPECT_THAT(mnist.err, HasSubstr("put into '" + path("data/mnist") + "' by other means"));
+  EXPECT_THAT(mnist.err, HasSubstr("  t10k-labels-idx1-ubyte.gz, 4542 bytes, SHA-256 f7ae60f9"));
+  const ChildResult tiny = fetch({"cifar10-tiny", "--url", server.url() + "nowhere"});
+  EXPECT_EQ(tiny.status, 74);
+  EXPECT_THAT(tiny.err, HasSubstr("put into '" + path("data/cifar10") + "'"));
+  EXPECT_EQ(fetch({"imagenet"}).status, 64);
+  EXPECT_EQ(fetch({"mnist", "--url", "ftp://server/mnist"}).status, 64);
+}
+
+}  // namespace
+}  // namespace tutti::test

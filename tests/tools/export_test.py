@@ -1,0 +1,360 @@
+"""Takes trained networks out of their checkpoints and back again, and lets trainer read what comes back."""
+
+import contextlib
+import hashlib
+import io
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+from unittest import mock
+
+TOOLS = pathlib.Path(__file__).resolve().parents[2] / "tools"
+TRAINER = pathlib.Path(sys.argv.pop(1)) if len(sys.argv) > 1 and not sys.argv[1].startswith("-") else \
+    TOOLS.parent / "trainer"
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(TOOLS))
+
+import numpy as np
+
+from exporting import checkpoint as checkpoints
+from exporting import command_line, data_file, digests, model, onnx_file, protobuf
+from exporting.errors import ExportError
+from exporting.onnx_messages import MODEL
+
+DATA = "synthetic:64x1x28x28:10"
+EVERY_TYPE = """
+name = "every type"
+[[layer]]
+name = "first"
+type = "conv2d"
+channels = 4
+kernel = 3
+[[layer]]
+name = "pool"
+type = "max-pool2d"
+kernel = 3
+padding = 1
+[[layer]]
+name = "mean"
+type = "average-pool2d"
+kernel = 2
+stride = 1
+[[layer]]
+name = "norm"
+type = "batch-norm"
+residual = "mean"
+add = true
+[[layer]]
+name = "sum"
+type = "add"
+input = "mean"
+residual = "norm"
+relu = true
+[[layer]]
+name = "all"
+type = "global-average-pool"
+[[layer]]
+name = "drop"
+type = "dropout"
+rate = 0.25
+[[layer]]
+name = "head"
+type = "linear"
+units = "classes"
+bias = false
+"""
+
+
+def trainer(*words):
+    done = subprocess.run([TRAINER, *map(str, words)], capture_output=True, text=True, check=False, timeout=300)
+    if done.returncode != 0:
+        raise AssertionError(f"trainer {words[0]} ended with {done.returncode}: {done.stderr}")
+    return done.stdout + done.stderr
+
+
+class Trained(unittest.TestCase):
+    """One training for all tests: lenet, normalised, two steps."""
+
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.trained = pathlib.Path(folder.name) / "run"
+        cls.said = trainer("--data", DATA, "--normalize", "0.5/0.25", "--steps", 2, "--batch-size", 32, "--test-every",
+                           0, "--threads", 1, "--out", cls.trained)
+        cls.file = cls.trained / "checkpoints/step-00000002.h5"
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name)
+
+    def export(self, *words):
+        """Status, stdout and stderr."""
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            try:
+                status = command_line.main([str(word) for word in words])
+            except SystemExit as end:
+                status = end.code
+        return status, out.getvalue(), err.getvalue()
+
+    def exported(self, *words):
+        status, out, err = self.export(*words)
+        self.assertEqual((0, ""), (status, err))
+        return out
+
+
+class Checkpoint(Trained):
+    def test_is_read_with_the_digest_that_the_run_has_told(self):
+        read = checkpoints.read(self.file)
+        self.assertIn(f"weights {checkpoints.weights_digest(read)}", self.said)
+        self.assertEqual((2, "lenet"), (read.step, read.model.name))
+        self.assertEqual((20, 1, 3, 3), read.array("/parameters/conv1/weight").shape)
+
+    def test_of_a_run_is_the_newest_good_one(self):
+        read = checkpoints.read(self.trained)
+        self.assertEqual(self.file, read.path)
+
+    def test_that_is_damaged_is_refused_by_name(self):
+        content = bytearray(self.file.read_bytes())
+        content[content.index(checkpoints.read(self.file).array("/parameters/dense1/bias").tobytes())] ^= 1
+        (self.root / self.file.name).write_bytes(content)
+        with self.assertRaisesRegex(ExportError, "step-00000002.h5: it is damaged: its values do not have the digests"):
+            checkpoints.read(self.root / self.file.name)
+        manifest = self.file.with_suffix(".json")
+        (self.root / manifest.name).write_bytes(manifest.read_bytes())
+        with self.assertRaisesRegex(ExportError, "step-00000002.h5: it is damaged: its SHA-256"):
+            checkpoints.read(self.root / self.file.name)
+        with self.assertRaisesRegex(ExportError, "no checkpoint in it is good: .*SHA-256"):
+            checkpoints.read(self.root)
+
+    def test_is_told_apart_from_other_files(self):
+        other = self.root / "other.h5"
+        with self.assertRaisesRegex(ExportError, "other.h5: No such file"):
+            checkpoints.read(other)
+        other.write_bytes(b"no HDF5 at all")
+        with self.assertRaisesRegex(ExportError, "other.h5: it is no readable HDF5 file"):
+            checkpoints.read(other)
+        data_file.write_images(other, np.zeros((2, 1, 4, 4), np.uint8), 2)
+        with self.assertRaisesRegex(ExportError, "other.h5: it is no checkpoint"):
+            checkpoints.read(other)
+        with self.assertRaisesRegex(ExportError, "holds no checkpoints: give a run's folder"):
+            checkpoints.read(self.root)
+
+    def test_with_values_that_are_not_finite_is_not_written(self):
+        read = checkpoints.read(self.file)
+        read.array("/parameters/conv1/bias")[3] = np.nan
+        read.path = self.root / "broken.h5"
+        with self.assertRaisesRegex(ExportError, "conv1/bias holds values that are not finite"):
+            checkpoints.write(read)
+        self.assertEqual([], list(self.root.iterdir()))
+
+    def test_that_cannot_be_written_leaves_nothing(self):
+        read = checkpoints.read(self.file)
+        read.path = self.root / "missing" / "F.h5"
+        with self.assertRaisesRegex(ExportError, "F.h5: it cannot be written"):
+            checkpoints.write(read)
+
+
+class There(Trained):
+    """And back."""
+
+    def back(self):
+        onnx, back = self.root / "F.onnx", self.root / "back.h5"
+        self.exported(self.trained, "--to-onnx", onnx)
+        self.assertIn("back.h5: lenet after 2 steps, weights", self.exported(onnx, "--to-checkpoint", back))
+        return back
+
+    def test_no_bit_has_changed(self):
+        before, after = checkpoints.read(self.file), checkpoints.read(self.back())
+        for place, value in before.values.items():
+            if place.startswith("/optimizer/"):
+                self.assertNotIn(place, after.values)
+            elif isinstance(value, str):
+                self.assertEqual(value, after.values[place], place)
+            else:
+                other = after.array(place)
+                self.assertEqual((value.dtype, value.shape, value.tobytes()),
+                                 (other.dtype, other.shape, other.tobytes()), place)
+
+    def test_trainer_finds_only_the_optimizer_gone(self):
+        back = self.back()
+        found = subprocess.run([TRAINER, "diff", self.file, back], capture_output=True, text=True, check=False)
+        self.assertEqual(1, found.returncode, found.stderr)
+        self.assertRegex(found.stdout, "/optimizer: 8 of 8 tensors differ, .*\n *only A has it")
+        self.assertNotIn("/parameters", found.stdout)
+        self.assertNotIn("progress", found.stdout)
+
+    def test_trainer_evaluates_and_begins_with_what_came_back(self):
+        back = self.back()
+        lines = [trainer("eval", "--checkpoint", file, "--on", "train", "--quiet") for file in (self.file, back)]
+        self.assertIn("train loss", lines[0])
+        self.assertIn(lines[0], lines[1])
+        self.assertIn("nothing but its own digests vouches", lines[1])
+        self.assertIn("begins with the weights of", trainer("--data", DATA, "--init-from", back, "--steps", 1,
+                                                            "--batch-size", 32, "--test-every", 0))
+        told = self.root / "told.json"
+        trainer("inspect", back, "--json", told)
+        self.assertEqual([], json.loads(told.read_text(encoding="utf-8"))["optimizer"])
+
+    def test_a_state_in_several_files_is_one_checkpoint(self):
+        whole = checkpoints.read(self.file)
+        first = {place: value for place, value in whole.values.items() if "dense" not in place}
+        rest = {place: value for place, value in whole.values.items() if "conv" not in place}
+        manifest = {"files": []}
+        for name, values in (("step-00000002.h5", first), ("step-00000002.1.h5", rest)):
+            lines = checkpoints.digest_lines(values)
+            checkpoints.write_datasets(self.root / name, values | {checkpoints.DIGESTS: lines})
+            sha256 = hashlib.sha256((self.root / name).read_bytes()).hexdigest()
+            manifest["files"].append({"file": name, "sha256": sha256})
+        (self.root / "step-00000002.json").write_text(json.dumps(manifest), encoding="utf-8")
+        self.assertEqual(whole.values.keys(), checkpoints.read(self.root).values.keys())
+
+
+class Onnx(Trained):
+    def message(self, *words):
+        path = self.root / "F.onnx"
+        said = self.exported(self.trained, "--to-onnx", path, *words)
+        return protobuf.decode(MODEL, path.read_bytes()), said
+
+    def extents(self, message):
+        dims = message["graph"]["input"][0]["type"]["tensor_type"]["shape"]["dim"]
+        return [dim.get("dim_value", dim.get("dim_param")) for dim in dims]
+
+    def test_has_a_node_for_each_thing_that_a_layer_does(self):
+        message, said = self.message()
+        graph = message["graph"]
+        self.assertEqual(["Conv", "Relu", "MaxPool", "Conv", "Relu", "MaxPool", "Flatten", "Gemm", "Relu", "Gemm"],
+                         [node["op_type"] for node in graph["node"]])
+        self.assertEqual(["conv1", "conv1/relu", "pool1"], [node["name"] for node in graph["node"][:3]])
+        self.assertEqual(["image", "conv1/weight", "conv1/bias"], graph["node"][0]["input"])
+        self.assertEqual("logits", graph["output"][0]["name"])
+        self.assertIn("(pixel / 255 - M) / S, M/S = 0.5/0.25", said)
+
+    def test_says_what_images_it_takes(self):
+        self.assertEqual(["batch", 1, "height", "width"], self.extents(self.message()[0]))  # 28 or 29
+        message, said = self.message("--image", "1x28x28")
+        self.assertEqual(["batch", 1, 28, 28], self.extents(message))
+        self.assertIn("image (batch x 1 x 28 x 28; ", said)
+        status, _, err = self.export(self.trained, "--to-onnx", self.root / "F.onnx", "--image", "1x32x32")
+        self.assertEqual(1, status)
+        self.assertIn("--image 1x32x32 does not fit the network of", err)
+
+    def test_normalises_where_that_is_asked_for(self):
+        message, said = self.message("--with-normalize")
+        graph = message["graph"]
+        self.assertEqual(["Sub", "Div", "Conv"], [node["op_type"] for node in graph["node"][:3]])
+        arrays = {array["name"]: onnx_file.array_of(array, "") for array in graph["initializer"]}
+        self.assertEqual([[[[0.5]]]], arrays["image/mean"].tolist())
+        self.assertEqual([[[[0.25]]]], arrays["image/deviation"].tolist())
+        self.assertIn("; pixel / 255) -> logits", said)
+
+    def test_of_others_makes_no_checkpoint(self):
+        path, target = self.root / "F.onnx", self.root / "F.h5"
+        for content, fault in ((b"\x0a\x05ab", "cut short"), (b"%PDF-1.4 of something else", "F.onnx: "),
+                               (protobuf.encode(MODEL, {"ir_version": 8}), "tools/export has not written it")):
+            path.write_bytes(content)
+            status, out, err = self.export(path, "--to-checkpoint", target)
+            self.assertEqual((1, ""), (status, out))
+            self.assertIn(fault, err)
+        self.assertFalse(target.exists())
+
+    def test_without_one_of_its_arrays_makes_no_checkpoint(self):
+        message, _ = self.message()
+        message["graph"]["initializer"] = [array for array in message["graph"]["initializer"]
+                                           if array["name"] != "conv2/bias"]
+        path = self.root / "less.onnx"
+        path.write_bytes(protobuf.encode(MODEL, message))
+        status, _, err = self.export(path, "--to-checkpoint", self.root / "F.h5")
+        self.assertEqual(1, status)
+        self.assertIn("less.onnx: it has no array conv2/bias any more", err)
+
+
+class Models(unittest.TestCase):
+    def test_have_all_types_of_layers(self):
+        read = model.parse(EVERY_TYPE, "F")
+        self.assertEqual(set(model.SPECS.values()), {type(layer.spec) for layer in read.layers})
+        layers = {layer.name: layer for layer in read.layers}
+        self.assertEqual(model.MaxPool2d(kernel=3, stride=3, padding=1), layers["pool"].spec)
+        self.assertEqual(("mean", "norm"), (layers["sum"].source, layers["sum"].residual))
+        self.assertEqual((model.IMAGE, "drop"), (layers["first"].source, layers["head"].source))
+        self.assertEqual(["/statistics/norm/mean", "/statistics/norm/variance", "/parameters/head/weight"],
+                         [place for _, _, place in read.arrays()][-3:])
+
+    def test_of_a_newer_trainer_are_refused_by_layer(self):
+        for text, fault in ((EVERY_TYPE.replace('"dropout"', '"attention"'), "layer drop is of the type 'attention'"),
+                            (EVERY_TYPE.replace("rate = 0.25", "rate = 0.25\nshape = 3"), "'shape'"),
+                            ("name = 3 4", "cannot be read")):
+            with self.assertRaisesRegex(ExportError, fault):
+                model.parse(text, "F")
+
+    def test_built_in_are_understood(self):
+        for file in sorted((TOOLS.parent / "jobs/models").glob("*.toml")):
+            self.assertTrue(model.parse(file.read_text(encoding="utf-8"), file.name).layers)
+
+    def test_tell_what_images_they_take(self):
+        lenet = model.parse((TOOLS.parent / "jobs/models/lenet.toml").read_text(encoding="utf-8"), "lenet")
+        shapes = {"/parameters/conv1/weight": (20, 3, 3, 3), "/parameters/conv2/weight": (50, 20, 5, 5),
+                  "/parameters/dense1/weight": (128, 50 * 5 * 5), "/parameters/dense2/weight": (10, 128)}
+        self.assertEqual([(3, side, side) for side in (30, 31, 32, 33)], model.fitting_images(lenet, shapes))
+        self.assertTrue(model.fits(lenet, shapes, (3, 32, 33)))
+        linear = model.parse('name = "l"\n[[layer]]\nname = "d"\ntype = "linear"\nunits = 2\n', "l")
+        self.assertEqual([(3, 32, 32)], model.fitting_images(linear, {"/parameters/d/weight": (2, 3072)}))
+
+
+class Words(Trained):
+    def test_that_contradict_each_other_are_refused(self):
+        for words, fault in ((["F.h5"], "say what to make of it: --to-onnx or --to-torch"),
+                             (["F.onnx"], "say what to make of it: --to-checkpoint F.h5"),
+                             (["F.onnx", "--to-torch", "F.pt"], "F.onnx becomes a checkpoint first"),
+                             (["F.h5", "--to-checkpoint", "G.h5"], "--to-checkpoint wants an .onnx"),
+                             (["F.h5", "--to-onnx", "F.onnx", "--module", "F.py"], "--module goes with --to-torch"),
+                             (["F.pt", "--to-checkpoint", "G.h5"], "--like RUN goes with a state dict"),
+                             (["F.h5", "--to-torch", "F.pt", "--with-normalize"], "a state dict alone"),
+                             (["F.h5", "--to-onnx", "F.onnx", "--image", "28"], "--image")):
+            status, out, err = self.export(*words)
+            self.assertEqual((2, ""), (status, out), words)
+            self.assertIn(fault, err)
+
+    def test_that_need_more_packages_say_which_and_how(self):
+        bare = {name: value for name, value in os.environ.items() if name != "TUTTI_PYTHON"}
+        done = subprocess.run([sys.executable, "-I", "-S", TOOLS / "export", "F.h5", "--to-torch", "F.pt"], env=bare,
+                              capture_output=True, text=True, check=False)
+        self.assertEqual(1, done.returncode)
+        self.assertIn("lacks numpy, h5py, torch: python3 -m venv venv && venv/bin/pip install numpy h5py torch",
+                      done.stderr)
+
+    def test_start_another_python_that_has_them(self):
+        other = self.root / "python"
+        other.write_text('#!/bin/sh\necho "other $*"\n', encoding="utf-8")
+        other.chmod(0o755)
+        done = subprocess.run([sys.executable, "-I", "-S", TOOLS / "export", "F.h5", "--to-onnx", "F.onnx"],
+                              env=os.environ | {"TUTTI_PYTHON": str(other)}, capture_output=True, text=True,
+                              check=False)
+        self.assertEqual(f"other {TOOLS}/export F.h5 --to-onnx F.onnx\n", done.stdout)
+
+
+class Data(Trained):
+    def test_is_written_as_trainer_reads_it(self):
+        images = np.random.default_rng(3).integers(256, size=(7, 3, 5, 4), dtype=np.uint8)
+        file = self.root / "data.h5"
+        data_file.write_images(file, images, 3)
+        self.assertIn("7 images of 3x5x4", trainer("data", "info", file))
+        self.assertEqual(images[:4].tolist(), data_file.read_images(file, 4).tolist())
+
+
+class Digest(unittest.TestCase):
+    def test_of_a_long_array_goes_piece_by_piece(self):
+        values = np.arange(digests.PIECE + 3, dtype=np.float32)
+        whole = digests.digest("w", values)
+        with mock.patch.object(digests, "PIECE", 1000):
+            self.assertEqual(whole, digests.digest("w", values))
+
+
+if __name__ == "__main__":
+    unittest.main()

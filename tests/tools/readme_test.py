@@ -1,0 +1,145 @@
+"""Runs the commands of the README, and of those beside what they tell of, as a reader would type them.
+
+    readme_test.py --trainer BUILD/trainer --mpiexec MPIEXEC
+
+Commands stand in blocks of kind sh, one a line. They run file by file and in their order, in a folder that looks like
+a checkout after the build, with a home that holds the data sets they name; large networks train a few steps only. What
+wants another machine, or a build of its own, is listed with the file that runs it instead.
+"""
+
+import argparse
+import gzip
+import os
+import pathlib
+import random
+import re
+import struct
+import subprocess
+import sys
+import tempfile
+import zlib
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+FILES = ("README.md", "jobs/README.md", "tools/README.md", "tests/README.md")
+
+# By the beginning of a command, the file under test that runs it.
+ELSEWHERE = {
+    "tools/demo": "tests/tools/scripts_test.py",
+    "tools/test": ".ci/run",
+    "tools/setup": ".ci/run",
+    "tools/dev": ".ci/run",
+    "tools/fuzz": ".ci/run",
+    "tools/rehearse": "tests/tools/CMakeLists.txt",
+    "tools/gpu-day": "tests/tools/gpu_day_test.py",
+    "tools/cluster-test": "tests/tools/CMakeLists.txt",
+    "tools/peers/": "tests/tools/measure_test.py",
+    "tools/plot ": "tests/tools/plot_test.py",
+    "sbatch": "tools/cluster-test",
+    "srun": "tools/cluster-test",
+    "jobs/chain": "tools/cluster-test",
+}
+BENCHES = "allreduce|checkpoint|exchange|input|layers|scaling|step"
+
+
+def commands_of(text: str) -> list[str]:
+    """The lines of all blocks of kind sh, joined where they go on, without comments."""
+    lines = [line for block in re.findall(r"^```sh\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+             for line in block.replace("\\\n", " ").splitlines()]
+    return [command for line in lines if (command := re.sub(r"(^|\s+)#\s.*", "", line).strip())]
+
+
+def elsewhere(command: str) -> str | None:
+    return next((where for beginning, where in ELSEWHERE.items() if command.startswith(beginning)), None)
+
+
+def shortened(command: str) -> str:
+    """With fewer steps where a large network is trained or measured."""
+    def short(segment: str) -> str:
+        if "resnet" not in segment or "--steps" in segment:
+            return segment
+        if re.search(rf"trainer bench ({BENCHES})", segment):
+            return f"{segment} --batch-size 16 --warmup-steps 1 --timed-steps 2"
+        return f"{segment} --steps 2" if re.search(r"trainer( train)?( -|$)", segment) else segment
+
+    return " && ".join(short(segment) for segment in command.split(" && "))
+
+
+def idx(magic: int, shape: list[int], values: bytes) -> bytes:
+    return gzip.compress(struct.pack(f">{1 + len(shape)}I", magic, *shape) + values)
+
+
+def png(pixels: bytes, width: int, height: int) -> bytes:
+    def chunk(kind: bytes, content: bytes) -> bytes:
+        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+
+    rows = b"".join(b"\0" + pixels[y * width * 3:(y + 1) * width * 3] for y in range(height))
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+
+
+def make_home(home: pathlib.Path) -> None:
+    """A data set of idx files and a folder of photographs, as far as a machine without any has them."""
+    source = random.Random(1)
+    clothes = home / "data/fashion-mnist"
+    clothes.mkdir(parents=True)
+    for name, samples in (("train", 600), ("t10k", 200)):
+        (clothes / f"{name}-images-idx3-ubyte.gz").write_bytes(
+            idx(0x803, [samples, 28, 28], source.randbytes(samples * 784)))
+        (clothes / f"{name}-labels-idx1-ubyte.gz").write_bytes(
+            idx(0x801, [samples], bytes(i % 10 for i in range(samples))))
+    for name in ("cats", "dogs"):
+        folder = home / "photos" / name
+        folder.mkdir(parents=True)
+        for number in range(40):
+            (folder / f"{number}.png").write_bytes(png(source.randbytes(80 * 72 * 3), 80, 72))
+
+
+def make_checkout(folder: pathlib.Path, options: argparse.Namespace) -> dict[str, str]:
+    """Links to what a reader has there; returns the environment."""
+    for path in ROOT.iterdir():
+        if path.name not in (".git", "build", "runs", "trainer"):
+            (folder / path.name).symlink_to(path)
+    (folder / "trainer").symlink_to(options.trainer)
+    programs = folder / "home/programs"
+    programs.mkdir(parents=True)
+    (programs / "mpirun").symlink_to(options.mpiexec)
+    make_home(folder / "home")
+    return os.environ | {"HOME": str(folder / "home"), "PATH": f"{programs}:{os.environ['PATH']}",
+                         "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+                         "OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_MCA_mpi_yield_when_idle": "1",
+                         "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe"}
+
+
+def run(name: str, folder: pathlib.Path, environment: dict[str, str]) -> int:
+    """Runs one file's commands; returns how many failed."""
+    failed = 0
+    for command in commands_of((ROOT / name).read_text(encoding="utf-8")):
+        where = elsewhere(command)
+        if where is not None:
+            assert (ROOT / where).is_file(), f"{command} is said to be run by {where}, which is not there"
+            print(f"{name}: {command}: {where}", flush=True)
+            continue
+        result = subprocess.run(["bash", "-c", shortened(command)], cwd=folder, env=environment, text=True, timeout=300,
+                                stdin=subprocess.DEVNULL, capture_output=True, check=False)
+        print(f"{name}: {command}: {result.returncode}", flush=True)
+        if result.returncode != 0:
+            failed += 1
+            print(f"{result.stdout[-2000:]}\n{result.stderr[-2000:]}", flush=True)
+    return failed
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--trainer", required=True)
+    parser.add_argument("--mpiexec", required=True)
+    options = parser.parse_args()
+    failed = 0
+    for name in FILES:
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder).resolve()
+            failed += run(name, root, make_checkout(root, options))
+    sys.exit(f"{failed} commands failed" if failed else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,165 @@
+"""Checkpoints, as include/tutti/checkpoint/checkpoint_store.hpp describes them field by field.
+
+What is written here has no manifest and no optimizer state: `trainer eval`, `predict`, `inspect`, `diff` and
+--init-from take it with a word of caution, --resume does not."""
+
+import dataclasses
+import hashlib
+import io
+import json
+import pathlib
+import tomllib
+
+import h5py
+import numpy as np
+
+from exporting import digests
+from exporting.errors import ExportError
+from exporting.model import Model, Shapes, parse
+from exporting.whole_file import write_whole
+
+FORMAT = 2
+DIGESTS = "/run/digests"
+KEPT = ("/parameters/", "/statistics/", "/progress/", "/run/", "/format_version")  # in what is written here
+Value = np.ndarray | str
+
+
+@dataclasses.dataclass
+class Checkpoint:
+    path: pathlib.Path
+    values: dict[str, Value]  # all datasets by their places, but for their digests
+
+    def __post_init__(self) -> None:
+        self.model: Model = parse(self.text("/run/model"), str(self.path))
+
+    def text(self, place: str) -> str:
+        value = self.values.get(place)
+        if not isinstance(value, str):
+            raise ExportError(f"{self.path}: it has no text {place}; give a checkpoint that trainer wrote")
+        return value
+
+    def array(self, place: str) -> np.ndarray:
+        value = self.values.get(place)
+        if not isinstance(value, np.ndarray):
+            raise ExportError(f"{self.path}: its model has {place}, but it holds no such array")
+        return value
+
+    def shapes(self) -> Shapes:
+        return {place: self.array(place).shape for _, _, place in self.model.arrays()}
+
+    def classes(self) -> int:
+        return next(self.array(place).shape[0] for _, kind, place in reversed([*self.model.arrays()])
+                    if kind == "weight")
+
+    @property
+    def step(self) -> int:
+        return int(self.array("/progress/step"))
+
+    def option(self, name: str) -> object:
+        """Of the run, as it was resolved."""
+        return tomllib.loads(self.text("/run/configuration")).get(name)
+
+    def trained_on(self) -> dict:
+        """"image", "classes" and "class_names" of the data; empty where an early version saved the checkpoint."""
+        return json.loads(self.text("/run/data")) if "/run/data" in self.values else {}
+
+    def statistics(self, channels: int) -> tuple[np.ndarray, np.ndarray] | None:
+        """Mean and deviation, of pixel / 255, by which the images are normalised."""
+        words = str(self.option("normalize") or "none")
+        if words == "none":
+            return None
+        mean, deviation = (np.array([float(word) for word in part.split(",")]) for part in words.split("/"))
+        return np.broadcast_to(mean, channels), np.broadcast_to(deviation, channels)
+
+
+def read(path: pathlib.Path) -> Checkpoint:
+    """A file, or the newest good one of a run's folder. All is proven: by the manifest where there is one, and by the
+    digests that each file holds."""
+    if not path.is_dir():
+        return read_file(path)
+    folder = path / "checkpoints" if (path / "checkpoints").is_dir() else path
+    faults = []
+    for manifest in sorted(folder.glob("step-*.json"), reverse=True):
+        try:
+            return read_file(manifest.with_suffix(".h5"))
+        except ExportError as error:
+            faults.append(str(error))
+    raise ExportError(f"{path}: " + ("no checkpoint in it is good: " + "; ".join(faults) if faults else
+                                     "it holds no checkpoints: give a run's folder, or a checkpoint (.h5)"))
+
+
+def read_file(path: pathlib.Path) -> Checkpoint:
+    values: dict[str, Value] = {}
+    for name, content in contents(path):
+        values = values_of(content, name) | values
+    return Checkpoint(path, values)
+
+
+def contents(path: pathlib.Path) -> list[tuple[pathlib.Path, bytes]]:
+    """Of a checkpoint's files, which are several where the state is very large; a file without a manifest is one."""
+    manifest = path.with_suffix(".json")
+    try:
+        if not manifest.exists():
+            return [(path, path.read_bytes())]
+        files = json.loads(manifest.read_text(encoding="utf-8"))["files"]
+        found = [(path.with_name(file["file"]), path.with_name(file["file"]).read_bytes()) for file in files]
+    except OSError as error:
+        raise ExportError(f"{error.filename}: {error.strerror}; give a checkpoint (.h5) or a run's folder") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise ExportError(f"{manifest}: it is no manifest of a checkpoint ({error})") from error
+    for (name, content), file in zip(found, files):
+        if hashlib.sha256(content).hexdigest() != file["sha256"]:
+            raise ExportError(f"{name}: it is damaged: its SHA-256 is not what its manifest says")
+    return found
+
+
+def values_of(content: bytes, path: pathlib.Path) -> dict[str, Value]:
+    values: dict[str, Value] = {}
+
+    def take(name: str, item: h5py.HLObject) -> None:
+        if isinstance(item, h5py.Dataset):
+            value = item[()]
+            values[f"/{name}"] = value.decode() if isinstance(value, bytes) else np.asarray(value)
+
+    try:
+        with h5py.File(io.BytesIO(content), "r") as file:
+            file.visititems(take)
+    except (OSError, ValueError) as error:
+        raise ExportError(f"{path}: it is no readable HDF5 file ({error})") from error
+    version = int(values.get("/format_version", -1))
+    if version != FORMAT:
+        raise ExportError(f"{path}: " + (f"it has format {version}, this tool reads {FORMAT}" if version >= 0 else
+                                         "it is no checkpoint: give one that trainer wrote"))
+    if values.pop(DIGESTS, None) != digest_lines(values):
+        raise ExportError(f"{path}: it is damaged: its values do not have the digests that it holds")
+    return values
+
+
+def digest_lines(values: dict[str, Value]) -> str:
+    found = {place: digests.digest(place[place.find("/", 1) + 1:], values[place]) for place in sorted(values)}
+    lines = [f"{digests.text_of(value)} {place}\n" for place, value in found.items()]
+    return "".join(lines) + f"{digests.text_of(sum(found.values()))} all\n"
+
+
+def weights_digest(checkpoint: Checkpoint) -> str:
+    """As trainer prints it."""
+    return digests.text_of(sum(digests.digest(place.removeprefix("/parameters/"), value)
+                               for place, value in checkpoint.values.items() if place.startswith("/parameters/")))
+
+
+def write(checkpoint: Checkpoint) -> None:
+    """Whole or not at all."""
+    values = {place: value for place, value in checkpoint.values.items() if place.startswith(KEPT)}
+    for place, value in values.items():
+        if isinstance(value, np.ndarray) and not np.isfinite(value).all():
+            raise ExportError(f"{checkpoint.path}: {place} holds values that are not finite, which no checkpoint does")
+    values[DIGESTS] = digest_lines(values)
+    write_whole(checkpoint.path, lambda unfinished: write_datasets(unfinished, values))
+
+
+def write_datasets(path: pathlib.Path, values: dict[str, Value]) -> None:
+    with h5py.File(path, "w") as file:
+        for place, value in sorted(values.items()):
+            stored = value.encode() if isinstance(value, str) else value
+            kind = h5py.string_dtype("utf-8", len(stored) + 1) if isinstance(value, str) else value.dtype
+            file.create_dataset(place, data=stored, dtype=kind, track_times=False)

@@ -1,0 +1,96 @@
+"""Takes a trained network to ONNX and PyTorch, and back.
+
+  tools/export runs/a --to-onnx a.onnx                      the run's newest checkpoint, as many runtimes take it
+  tools/export runs/a --to-torch a.pt --module a.py         as a PyTorch state dict, and the module that loads it
+  tools/export runs/a --to-onnx a.onnx --verify ~/data      and plays 1,000 images of them both here and there
+
+  tools/export a.onnx --to-checkpoint back.h5               of a file that was written so
+  tools/export a.pt --to-checkpoint back.h5 --like runs/a   of a state dict, for the network of that run
+
+Weights and statistics go to and fro without a bit changed. What comes back is a checkpoint without optimizer state,
+for `trainer --init-from`, eval, predict, inspect and diff. The networks are those of evaluation: dropout does nothing,
+batch norm goes by its running statistics. Needs Python 3.11 with numpy and h5py (tools/setup --export); torch for state
+dicts; onnxruntime to verify ONNX. Where this Python lacks them, the one in $TUTTI_PYTHON is taken.
+"""
+
+import argparse
+import pathlib
+import sys
+
+from exporting.errors import ExportError
+from peers import peer_python
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+TORCH_ENDINGS = (".pt", ".pth")
+
+
+def parse(words: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="tools/export", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    path = pathlib.Path
+    parser.add_argument("source", type=path, help="checkpoint (.h5), a run's folder, .onnx, .pt or .pth")
+    parser.add_argument("--to-onnx", type=path, metavar="F.onnx", help="write it as an ONNX file")
+    parser.add_argument("--to-torch", type=path, metavar="F.pt", help="write its tensors as a PyTorch state dict")
+    parser.add_argument("--module", type=path, metavar="F.py", help="with --to-torch: the network's source beside it")
+    parser.add_argument("--to-checkpoint", type=path, metavar="F.h5", help="make a checkpoint of an ONNX file that was "
+                        "written here, or of a state dict")
+    parser.add_argument("--like", type=path, metavar="RUN", help="of a state dict: the run folder or checkpoint whose "
+                        "network and options it has")
+    parser.add_argument("--with-normalize", action="store_true", help="let the network take pixel / 255 and normalise "
+                        "it as the run did (--normalize); without, images come normalised")
+    parser.add_argument("--image", type=image, metavar="CxHxW", help="what it takes, where the weights leave more than "
+                        "one size possible; without, any that fits")
+    parser.add_argument("--verify", metavar="DATA|N", help="1,000 images of DATA, or N drawn at random, must get the "
+                        "same labels here and there, and probabilities within 1e-5")
+    parser.add_argument("--trainer", type=path, default=ROOT / "trainer", help="for --verify; default: %(default)s")
+    options = parser.parse_args(words)
+    refuse_contradictions(parser, options)
+    return options
+
+
+def image(word: str) -> tuple[int, int, int]:
+    channels, height, width = (int(extent) for extent in word.split("x"))
+    if min(channels, height, width) < 1:
+        raise ValueError(word)
+    return channels, height, width
+
+
+def refuse_contradictions(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    goes_back = options.source.suffix in (".onnx", *TORCH_ENDINGS)
+    if goes_back and (options.to_onnx or options.to_torch):
+        parser.error(f"{options.source.name} becomes a checkpoint first: --to-checkpoint F.h5, and go on from that")
+    if not goes_back and options.to_checkpoint:
+        parser.error("--to-checkpoint wants an .onnx, .pt or .pth file")
+    if not (options.to_onnx or options.to_torch or options.to_checkpoint):
+        parser.error("say what to make of it: " + ("--to-checkpoint F.h5" if goes_back else "--to-onnx or --to-torch"))
+    if options.module and not options.to_torch:
+        parser.error("--module goes with --to-torch")
+    if (options.source.suffix in TORCH_ENDINGS) != bool(options.like):
+        parser.error("--like RUN goes with a state dict, which holds no network: give a run or checkpoint that has it")
+    if options.with_normalize and options.to_torch and not options.module:
+        parser.error("--with-normalize goes with --to-onnx or --module; a state dict alone normalises nothing")
+
+
+def packages_for(options: argparse.Namespace) -> list[str]:
+    uses_torch = options.to_torch or options.like
+    uses_onnx = options.to_onnx or options.source.suffix == ".onnx"
+    return ["numpy", "h5py", *(["torch"] if uses_torch else []),
+            *(["onnxruntime"] if uses_onnx and options.verify else [])]
+
+
+def main(words: list[str] | None = None) -> int:
+    options = parse(words)
+    peer_python.go_on_with(*packages_for(options))
+    try:
+        return 0 if carry_out(options) else 1
+    except ExportError as error:
+        print(f"tools/export: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def carry_out(options: argparse.Namespace) -> bool:
+    from exporting import conversions
+
+    return conversions.carry_out(options)

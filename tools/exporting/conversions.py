@@ -1,0 +1,104 @@
+"""What the command line asks for, one after another: read, written, told of, and verified."""
+
+import argparse
+
+from exporting import checkpoint as checkpoints
+from exporting import model as nets
+from exporting import onnx_file
+from exporting.checkpoint import Checkpoint
+from exporting.errors import ExportError
+from exporting.model import Extents, Image
+from exporting.whole_file import write_whole
+
+USUAL_SIDE = 32  # of small images
+
+
+def carry_out(options: argparse.Namespace) -> bool:
+    """False where it was to be verified and is not equal."""
+    checkpoint = bring_back(options) if options.to_checkpoint else checkpoints.read(options.source)
+    print(f"{checkpoint.path}: {checkpoint.model.name} after {checkpoint.step} steps, weights "
+          f"{checkpoints.weights_digest(checkpoint)}{', no optimizer state' if options.to_checkpoint else ''}",
+          flush=True)
+    image = image_of(checkpoint, options.image)
+    normalizes = options.with_normalize and checkpoint.statistics(image[0]) is not None
+    if options.to_onnx:
+        onnx_file.write(checkpoint, options.to_onnx, image, normalizes)
+        print(f"{options.to_onnx}: ONNX, opset {onnx_file.OPSET}, image (batch x {' x '.join(map(str, image))}; "
+              f"{meaning(checkpoint, normalizes)}) -> logits", flush=True)
+    if options.to_torch:
+        write_torch(checkpoint, image, normalizes, options)
+    return not options.verify or verify(checkpoint, image, normalizes, options)
+
+
+def bring_back(options: argparse.Namespace) -> Checkpoint:
+    if options.like:
+        from exporting import torch_file
+
+        checkpoint = torch_file.read(options.source, checkpoints.read(options.like), options.to_checkpoint)
+    else:
+        checkpoint = onnx_file.read(options.source, options.to_checkpoint)
+    checkpoints.write(checkpoint)
+    return checkpoint
+
+
+def write_torch(checkpoint: Checkpoint, image: Extents, normalizes: bool, options: argparse.Namespace) -> None:
+    from exporting import torch_file, torch_module
+
+    torch_file.write(checkpoint, options.to_torch)
+    print(f"{options.to_torch}: PyTorch state dict, for images of {meaning(checkpoint, False)}", flush=True)
+    if options.module:
+        source = torch_module.source_of(checkpoint, image, options.to_torch.name, normalizes)
+        write_whole(options.module, lambda unfinished: unfinished.write_text(source, encoding="utf-8"))
+        print(f"{options.module}: class Network, for images of {meaning(checkpoint, normalizes)}", flush=True)
+
+
+def meaning(checkpoint: Checkpoint, normalizes: bool) -> str:
+    """Of the values that an image has."""
+    normalize = checkpoint.option("normalize") or "none"
+    return "pixel / 255" if normalizes or normalize == "none" else f"(pixel / 255 - M) / S, M/S = {normalize}"
+
+
+def image_of(checkpoint: Checkpoint, asked: Image | None) -> Extents:
+    """What the network takes: as asked, or as the checkpoint tells; a name stands for an extent that it leaves open."""
+    shapes = checkpoint.shapes()
+    if asked:
+        if not nets.fits(checkpoint.model, shapes, asked):
+            raise ExportError(f"--image {'x'.join(map(str, asked))} does not fit the network of {checkpoint.path}")
+        return asked
+    possible = possible_images(checkpoint)
+    if len(possible) == 1:
+        return possible[0]
+    channels = {image[0] for image in possible} or {nets.image_channels(checkpoint.model, shapes)}
+    if len(channels) > 1 or None in channels:
+        raise ExportError(f"{checkpoint.path}: its weights do not tell what images it takes: give --image CxHxW")
+    return *channels, "height", "width"
+
+
+def possible_images(checkpoint: Checkpoint) -> list[Image]:
+    if told := checkpoint.trained_on():
+        return [tuple(told["image"])]
+    side = checkpoint.option("image-size") or 0
+    return [image for image in nets.fitting_images(checkpoint.model, checkpoint.shapes())
+            if side in (0, image[1])]
+
+
+def verify(checkpoint: Checkpoint, image: Extents, normalizes: bool, options: argparse.Namespace) -> bool:
+    from exporting import verification
+
+    networks: list[verification.Network] = []
+    if onnx := options.to_onnx or (options.source if options.source.suffix == ".onnx" else None):
+        networks.append(verification.OnnxNetwork(onnx))
+    if state := options.to_torch or (options.source if options.like else None):
+        from exporting import torch_module
+
+        source = torch_module.source_of(checkpoint, image, state.name, normalizes)
+        networks.append(verification.TorchNetwork(state, source, normalizes))
+    return verification.verify(checkpoint, networks, verification.Request(
+        data=options.verify, image=drawn_image(checkpoint, image), trainer=options.trainer))
+
+
+def drawn_image(checkpoint: Checkpoint, image: Extents) -> Image | None:
+    """One size for images that are drawn, where several will do."""
+    if all(isinstance(extent, int) for extent in image):
+        return image
+    return min(possible_images(checkpoint), key=lambda one: abs(one[1] - USUAL_SIDE), default=None)

@@ -1,0 +1,45 @@
+"""Data sets in one HDF5 file, as include/tutti/data/data_file.hpp describes them field by field."""
+
+import pathlib
+import struct
+
+import h5py
+import numpy as np
+
+from exporting import digests
+from exporting.errors import ExportError
+
+FORMAT = "tutti data set 1"
+MARK = b"tuttisea"
+
+
+def read_images(path: pathlib.Path, most: int) -> np.ndarray:
+    """The first images, of the test set where there is one: N x C x H x W bytes."""
+    try:
+        with h5py.File(path, "r") as file:
+            return file["test/images" if "test" in file else "train/images"][:most]
+    except (OSError, KeyError) as error:
+        raise ExportError(f"{path}: it holds no data set: {error}") from error
+
+
+def write_images(path: pathlib.Path, images: np.ndarray, classes: int) -> None:
+    """A training set of these images, for a network that has so many classes; the labels mean nothing."""
+    labels = (np.arange(len(images)) % classes).astype(np.int32)
+    digest = digests.digest("images", images) + digests.digest("labels", labels)
+    spread = images.reshape(*images.shape[:2], -1).swapaxes(0, 1).reshape(images.shape[1], -1) / 255
+    with h5py.File(path, "w") as file:
+        for name, value in (("format", FORMAT), ("name", path.stem), ("class_names", ""),
+                            ("train/digest", digests.text_of(digest))):
+            file.create_dataset(name, data=value.encode(), dtype=h5py.string_dtype("utf-8", len(value) + 1))
+        for name, value in (("classes", np.array([classes], np.int32)), ("mean", spread.mean(1)),
+                            ("deviation", spread.std(1)), ("train/images", images), ("train/labels", labels)):
+            file.create_dataset(name, data=value, track_times=False)
+    seal(path)
+
+
+def seal(path: pathlib.Path) -> None:
+    """As include/tutti/storage/row_file.hpp says, over all bytes: without runs that are left out."""
+    content = path.read_bytes()
+    digest = digests.digest("file", np.frombuffer(content, np.uint8)) + digests.digest("runs", np.empty(0, np.int64))
+    with path.open("ab") as file:
+        file.write(struct.pack("<3Q", 0, len(content), digest % (1 << digests.BITS)) + MARK)

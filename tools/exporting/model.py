@@ -1,0 +1,186 @@
+"""Networks as the text of a model file (include/tutti/nn/model_file.hpp), layer for layer.
+
+Checkpoints hold that text, written by trainer, which has checked it; here it is only taken apart."""
+
+import dataclasses
+import tomllib
+from typing import Iterator
+
+from exporting.errors import ExportError
+
+IMAGE = "image"  # the name under which a layer may take the image itself
+EPSILON = 1e-5  # of batch norm
+MOMENTUM = 0.1  # likewise: the share of each step's statistics in the running ones
+
+
+@dataclasses.dataclass(frozen=True)
+class Conv2d:
+    channels: int
+    kernel: int
+    stride: int = 1
+    padding: int = 0
+    bias: bool = True
+    relu: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class MaxPool2d:
+    kernel: int
+    stride: int
+    padding: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class AveragePool2d:
+    kernel: int
+    stride: int
+    padding: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Linear:
+    units: int | str  # "classes": as many as the data have
+    bias: bool = True
+    relu: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class BatchNorm:
+    add: bool = False
+    relu: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Add:
+    relu: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class GlobalAveragePool:
+    pass
+
+
+@dataclasses.dataclass(frozen=True)
+class Dropout:
+    rate: float
+
+
+Spec = Conv2d | MaxPool2d | AveragePool2d | Linear | BatchNorm | Add | GlobalAveragePool | Dropout
+SPECS = {"conv2d": Conv2d, "max-pool2d": MaxPool2d, "average-pool2d": AveragePool2d, "linear": Linear,
+         "batch-norm": BatchNorm, "add": Add, "global-average-pool": GlobalAveragePool, "dropout": Dropout}
+
+
+@dataclasses.dataclass(frozen=True)
+class Layer:
+    name: str
+    spec: Spec
+    source: str  # the layer whose output it takes, or IMAGE
+    residual: str | None  # and the one whose output it adds
+
+    def kinds(self) -> tuple[str, ...]:
+        """Of its arrays, as checkpoints name them."""
+        match self.spec:
+            case Conv2d(bias=bias) | Linear(bias=bias):
+                return ("weight", "bias") if bias else ("weight",)
+            case BatchNorm():
+                return "scale", "shift", "mean", "variance"
+        return ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Model:
+    name: str
+    layers: tuple[Layer, ...]
+
+    def arrays(self) -> Iterator[tuple[Layer, str, str]]:
+        """Of each array: its layer, its kind and its place in a checkpoint."""
+        for layer in self.layers:
+            for kind in layer.kinds():
+                group = "statistics" if kind in ("mean", "variance") else "parameters"
+                yield layer, kind, f"/{group}/{layer.name}/{kind}"
+
+
+def parse(text: str, origin: str) -> Model:
+    try:
+        root = tomllib.loads(text)
+        layers: list[Layer] = []
+        for table in root["layer"]:
+            layers.append(layer_of(table, layers[-1].name if layers else IMAGE, origin))
+        return Model(root["name"], tuple(layers))
+    except (tomllib.TOMLDecodeError, KeyError, TypeError) as error:
+        raise ExportError(f"{origin}: its model cannot be read ({error}); was it written by a newer trainer? "
+                          "Use the tools/export that came with it") from error
+
+
+def layer_of(table: dict, before: str, origin: str) -> Layer:
+    keys = dict(table)
+    name, word = keys.pop("name"), keys.pop("type")
+    source, residual = keys.pop("input", before), keys.pop("residual", None)
+    if word not in SPECS:
+        raise ExportError(f"{origin}: layer {name} is of the type '{word}', which is not known here: use the "
+                          "tools/export that came with the trainer")
+    if word.endswith("-pool2d"):
+        keys.setdefault("stride", keys["kernel"])
+    return Layer(name, SPECS[word](**keys), source, residual)
+
+
+Image = tuple[int, int, int]  # channels, height, width
+Extents = tuple[int, int | str, int | str]  # likewise; a name for one that is left open
+Shapes = dict[str, tuple[int, ...]]  # of a checkpoint's arrays, by their places in it
+GREATEST_SIDE = 1024
+
+
+def fitting_images(model: Model, shapes: Shapes) -> list[Image]:
+    """The square images that the weights leave possible. Where a linear layer comes first, gray and coloured ones."""
+    channels = image_channels(model, shapes)
+    return [(count, side, side) for count in ([channels] if channels else [1, 3])
+            for side in range(1, GREATEST_SIDE + 1) if fits(model, shapes, (count, side, side))]
+
+
+def image_channels(model: Model, shapes: Shapes) -> int | None:
+    """As the first weights that an image meets tell; a linear layer's do not."""
+    unchanged = {IMAGE}
+    for layer in model.layers:
+        if layer.source not in unchanged:
+            continue
+        match layer.spec:
+            case Conv2d():
+                return shapes[f"/parameters/{layer.name}/weight"][1]
+            case BatchNorm():
+                return shapes[f"/parameters/{layer.name}/scale"][0]
+            case Linear():
+                pass
+            case _:
+                unchanged.add(layer.name)
+    return None
+
+
+def fits(model: Model, shapes: Shapes, image: Image) -> bool:
+    """Follows the image's shape from layer to layer; a vector's height and width are 1."""
+    outputs = {IMAGE: image}
+    for layer in model.layers:
+        channels, *extents = outputs[layer.source]
+        match layer.spec:
+            case Conv2d() | MaxPool2d() | AveragePool2d() as spec:
+                extents = [(extent + 2 * spec.padding - spec.kernel) // spec.stride + 1 for extent in extents]
+                channels = spec.channels if isinstance(spec, Conv2d) else channels
+            case GlobalAveragePool():
+                extents = [1, 1]
+            case Linear():
+                units, values = shapes[f"/parameters/{layer.name}/weight"]
+                if values != channels * extents[0] * extents[1]:
+                    return False
+                channels, extents = units, [1, 1]
+        if min(extents) < 1 or (layer.residual and outputs[layer.residual] != (channels, *extents)):
+            return False
+        outputs[layer.name] = channels, *extents
+    return True
+
+
+def vectors(model: Model) -> set[str]:
+    """The layers whose outputs are no images."""
+    found: set[str] = set()
+    for layer in model.layers:
+        if isinstance(layer.spec, Linear) or layer.source in found:
+            found.add(layer.name)
+    return found

@@ -1,0 +1,81 @@
+"""PyTorch state dicts: written from checkpoints, and read back into them. Needs PyTorch."""
+
+import json
+import pathlib
+from collections import OrderedDict
+
+import numpy as np
+import torch
+
+from exporting.checkpoint import Checkpoint
+from exporting.errors import ExportError
+from exporting.model import Layer, Linear
+from exporting.whole_file import write_whole
+
+NAMES = {"weight": "weight", "bias": "bias", "scale": "weight", "shift": "bias", "mean": "running_mean",
+         "variance": "running_var"}  # PyTorch's, of each kind of array
+COUNTED = "num_batches_tracked"  # of a batch norm; nothing reads it at PyTorch's default momentum
+
+
+def key_of(layer: Layer, kind: str) -> str:
+    return f"{layer.name}.{NAMES[kind]}"
+
+
+def write(checkpoint: Checkpoint, path: pathlib.Path) -> None:
+    state = OrderedDict()
+    for layer, kind, place in checkpoint.model.arrays():
+        key = key_of(layer, kind)
+        if key in state:
+            raise ExportError(f"{checkpoint.path}: two arrays would be called {key} in PyTorch: rename a layer")
+        state[key] = torch.from_numpy(checkpoint.array(place).copy())
+        if kind == "variance":
+            state[f"{layer.name}.{COUNTED}"] = torch.tensor(checkpoint.step)
+    write_whole(path, lambda unfinished: torch.save(state, unfinished))
+
+
+def read(path: pathlib.Path, like: Checkpoint, target: pathlib.Path) -> Checkpoint:
+    """What `like` is, with the values of the state dict, to lie at `target`. Only a layer that has a unit for each
+    class may have another number of them."""
+    state = load(path)
+    values = dict(like.values)
+    expected = set()
+    for layer, kind, place in like.model.arrays():
+        key = key_of(layer, kind)
+        expected |= {key, f"{layer.name}.{COUNTED}"}
+        if not isinstance(state.get(key), torch.Tensor):
+            raise ExportError(f"{path}: it has no tensor {key}, which {like.path} has: give a state dict of its model, "
+                              f"{like.model.name}")
+        tensor = state[key].detach().cpu()
+        free = 1 if isinstance(layer.spec, Linear) and layer.spec.units == "classes" else 0
+        wanted = like.array(place).shape
+        if tensor.ndim != len(wanted) or tuple(tensor.shape)[free:] != wanted[free:]:
+            raise ExportError(f"{path}: {key} is {tuple(tensor.shape)}, but {wanted} in {like.path}")
+        if not tensor.dtype.is_floating_point or tensor.dtype == torch.float64:
+            raise ExportError(f"{path}: {key} is of the type {tensor.dtype}: save it as fp32, as .float() makes it")
+        values[place] = np.ascontiguousarray(tensor.float().numpy())
+    if others := sorted(set(state) - expected):
+        raise ExportError(f"{path}: {others[0]} is in no layer of {like.path}: give a state dict of its model, "
+                          f"{like.model.name}")
+    return with_classes(Checkpoint(target, values))
+
+
+def with_classes(checkpoint: Checkpoint) -> Checkpoint:
+    """What the checkpoint tells of its data fits its last layer, which may be a new one."""
+    told, classes = checkpoint.trained_on(), checkpoint.classes()
+    if told and told["classes"] != classes:
+        told |= {"classes": classes, "class_names": []}
+        checkpoint.values["/run/data"] = json.dumps(told, separators=(",", ":"))
+    return checkpoint
+
+
+def load(path: pathlib.Path) -> dict:
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except OSError as error:
+        raise ExportError(f"{path}: {error.strerror or error}") from error
+    except Exception as error:  # whatever its reader stumbles over
+        raise ExportError(f"{path}: PyTorch cannot read it as a state dict: "
+                          f"{str(error).strip().splitlines()[0]}") from error
+    if not isinstance(state, dict):
+        raise ExportError(f"{path}: it holds a {type(state).__name__}, not a state dict: save network.state_dict()")
+    return state

@@ -1,0 +1,185 @@
+"""A network as the source of a small PyTorch module, readable and on its own, whose state dict is torch_file.py's."""
+
+import keyword
+import re
+
+from torch import nn
+
+from exporting import model as nets
+from exporting.checkpoint import Checkpoint
+from exporting.errors import ExportError
+from exporting.model import IMAGE, Extents, Layer
+
+HEAD = '''"""The network {name}, as trained for {step} steps by Tutti; written by tools/export.
+
+    network = Network()
+    network.load_state_dict(torch.load("{state}"))
+    probabilities = network.eval()(images).softmax(1)
+
+Images are N x {image}, {values}.
+"""
+
+import torch
+from torch import Tensor, nn
+{functions}{constants}
+
+class Network(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+'''
+
+
+def source_of(checkpoint: Checkpoint, image: Extents, state: str, normalizes: bool) -> str:
+    return Writer(checkpoint, image, normalizes).source(state)
+
+
+class Writer:
+    def __init__(self, checkpoint: Checkpoint, image: Extents, normalizes: bool):
+        self.checkpoint = checkpoint
+        self.model = checkpoint.model
+        self.image = image
+        self.statistics = checkpoint.statistics(image[0])
+        self.normalizes = normalizes and self.statistics is not None
+        self.vectors = nets.vectors(self.model)
+        self.variables = {IMAGE: IMAGE}
+        self.functions: set[str] = set()
+
+    def source(self, state: str) -> str:
+        makes, plays = self.makes(), self.plays()
+        functions = ", ".join(sorted(self.functions))
+        is_plain_pixel = self.statistics is None or self.normalizes
+        head = HEAD.format(name=in_docstring(self.model.name), step=self.checkpoint.step, state=in_docstring(state),
+                           image=" x ".join(map(str, self.image)),
+                           values="pixel / 255" if is_plain_pixel else "(pixel / 255 - MEAN) / DEVIATION",
+                           functions=f"from torch.nn.functional import {functions}\n" if functions else "",
+                           constants=self.constants())
+        return head + "".join(f"        {line}\n" for line in makes) + \
+            "\n    def forward(self, image: Tensor) -> Tensor:\n" + "".join(f"        {line}\n" for line in plays)
+
+    def constants(self) -> str:
+        text = ""
+        for name, values in zip(("MEAN", "DEVIATION"), self.statistics or ()):
+            text += f"{name} = torch.tensor({values.tolist()}).view(-1, 1, 1)\n"
+        if names := self.checkpoint.trained_on().get("class_names"):
+            text += "CLASSES = [\n" + "".join(f"    {name!r},\n" for name in names) + "]\n"
+        return text and "\n" + text
+
+    def makes(self) -> list[str]:
+        """The lines of __init__: folders for names with dots, and the layers that hold arrays."""
+        lines = []
+        made: set[str] = set()
+        for layer in self.model.layers:
+            if not layer.kinds():
+                continue
+            folders = layer.name.split(".")[:-1]
+            for depth in range(1, len(folders) + 1):
+                folder = ".".join(folders[:depth])
+                if folder not in made:
+                    lines.append(assignment(folder, "nn.Module()"))
+            lines.append(assignment(layer.name, self.make(layer)))
+            made |= {layer.name, *(".".join(folders[:depth + 1]) for depth in range(len(folders)))}
+        return lines
+
+    def make(self, layer: Layer) -> str:
+        spec = layer.spec
+        weight = None if isinstance(spec, nets.BatchNorm) else self.array(layer, "weight").shape
+        bias = "" if getattr(spec, "bias", True) else ", bias=False"
+        match spec:
+            case nets.Conv2d():
+                return f"nn.Conv2d({weight[1]}, {weight[0]}, {spec.kernel}{window(spec, 1)}{bias})"
+            case nets.Linear():
+                return f"nn.Linear({weight[1]}, {weight[0]}{bias})"
+        return f"nn.BatchNorm2d({self.array(layer, 'scale').shape[0]})"  # its eps and momentum are PyTorch's defaults
+
+    def array(self, layer: Layer, kind: str):
+        return self.checkpoint.array(f"/parameters/{layer.name}/{kind}")
+
+    def plays(self) -> list[str]:
+        """The lines of forward. What only the next layer takes is called x."""
+        lines = []
+        if self.normalizes:
+            lines.append("image = (image - MEAN.to(image)) / DEVIATION.to(image)")
+        layers = self.model.layers
+        for number, layer in enumerate(layers):
+            rest = layers[number + 1:]
+            result = self.play(layer)
+            if not rest:
+                lines.append(f"return {result}")
+                break
+            later = any(layer.name in (other.source, other.residual) for other in rest[1:])
+            name = self.variable(layer.name) if later or rest[0].source != layer.name else "x"
+            self.variables[layer.name] = name
+            lines.append(f"{name} = {result}")
+        return lines
+
+    def variable(self, name: str) -> str:
+        """Of its own, whatever the layers are called."""
+        plain = re.sub(r"\W", "_", name)
+        plain = f"_{plain}" if not plain.isidentifier() or keyword.iskeyword(plain) else plain
+        while plain in TAKEN or plain in self.variables.values():
+            plain += "_"
+        return plain
+
+    def play(self, layer: Layer) -> str:
+        spec, given = layer.spec, self.variables[layer.source]
+        result = self.call(layer, given)
+        if layer.residual is not None:
+            result = f"{result} + {self.variables[layer.residual]}"
+        if getattr(spec, "relu", False):
+            self.functions.add("relu")
+            result = f"relu({result})"
+        return result
+
+    def call(self, layer: Layer, given: str) -> str:
+        match layer.spec:
+            case nets.Add():
+                return given
+            case nets.MaxPool2d() | nets.AveragePool2d() as spec:
+                function = "max_pool2d" if isinstance(spec, nets.MaxPool2d) else "avg_pool2d"
+                self.functions.add(function)
+                return f"{function}({given}, {spec.kernel}{window(spec, spec.kernel)})"
+            case nets.GlobalAveragePool():
+                self.functions.add("adaptive_avg_pool2d")
+                return f"adaptive_avg_pool2d({given}, 1)"
+            case nets.Dropout(rate=rate):
+                self.functions.add("dropout")
+                return f"dropout({given}, {rate}, self.training)"
+            case nets.Linear() if layer.source not in self.vectors:
+                return f"{place_of(layer.name)}({given}.flatten(1))"
+        return f"{place_of(layer.name)}({given})"
+
+
+TAKEN = {"x", "self", "torch", "nn", "relu", "max_pool2d", "avg_pool2d", "adaptive_avg_pool2d", "dropout"}
+
+
+def window(spec: nets.Conv2d | nets.MaxPool2d | nets.AveragePool2d, usual_stride: int) -> str:
+    stride = "" if spec.stride == usual_stride else f", stride={spec.stride}"
+    return stride + (f", padding={spec.padding}" if spec.padding else "")
+
+
+def is_plain(word: str) -> bool:
+    """Whether it can stand behind a dot; a module of any other name is reached by it as a text."""
+    if not word or hasattr(nn.Module(), word):
+        raise ExportError(f"no module can be called '{word}' inside another in PyTorch, as a layer of this network "
+                          "would be: leave out --module, or use --to-onnx")
+    return word.isidentifier() and not keyword.iskeyword(word)
+
+
+def in_docstring(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"')
+
+
+def assignment(name: str, made: str) -> str:
+    place = place_of(name)
+    if not place.endswith(")"):
+        return f"{place} = {made}"
+    folder, _, last = name.rpartition(".")
+    return f'{place_of(folder)}.add_module("{last}", {made})'
+
+
+def place_of(name: str) -> str:
+    """How a method reaches a module: self.stem.conv."""
+    words = name.split(".") if name else []
+    if all(is_plain(word) for word in words):
+        return ".".join(["self", *words])
+    return f'self.get_submodule("{name}")'
