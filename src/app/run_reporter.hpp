@@ -27,9 +27,6 @@ struct RunKeeping {
   RunControl& control;
 };
 
-// Whether the user wants a progress bar, and has a terminal for it.
-bool wants_bar(const RunConfig& config);
-
 class RunReporter : public RunObserver {
  public:
   // Borrowed. `keeping` is null for a run that keeps nothing.

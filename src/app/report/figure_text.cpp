@@ -32,7 +32,7 @@ std::string count_text(std::int64_t count) {
   const std::size_t first = count < 0 ? 1 : 0;
   for (std::size_t i = digits.size(); i > first + 3;) {
     i -= 3;
-    digits.insert(i, ",");
+    digits.insert(i, 1, ',');
   }
   return digits;
 }

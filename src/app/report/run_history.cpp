@@ -237,14 +237,14 @@ double RunHistory::epochs_at(std::int64_t step) const {
   std::int64_t step_before = 0;
   std::int64_t epoch_before = 0;
   double longest = 1;  // steps of an epoch
-  for (const auto& [end, record] : epochs) {
+  for (const auto& [last, record] : epochs) {
     const auto between = static_cast<double>(std::max<std::int64_t>(1, record.epoch - epoch_before));
-    longest = std::max(longest, static_cast<double>(end - step_before) / between);
+    longest = std::max(longest, static_cast<double>(last - step_before) / between);
     // One that was cut short lies at its number, too.
-    if (step <= end) {
-      return static_cast<double>(record.epoch) - std::min(static_cast<double>(end - step) / longest, between);
+    if (step <= last) {
+      return static_cast<double>(record.epoch) - std::min(static_cast<double>(last - step) / longest, between);
     }
-    step_before = end;
+    step_before = last;
     epoch_before = record.epoch;
   }
   return static_cast<double>(epoch_before) + static_cast<double>(step - step_before) / longest;

@@ -10,6 +10,7 @@
 #include "../plan_choices.hpp"
 #include "../processors.hpp"
 #include "../run_reporter.hpp"
+#include "../terminal.hpp"
 
 #include <algorithm>
 
@@ -19,7 +20,7 @@ namespace {
 class SweepReporter : public RunObserver {
  public:
   SweepReporter(const World& world, const RunConfig& config, std::vector<EpochReport>& epochs) : epochs_(epochs) {
-    if (world.rank() == 0 && wants_bar(config)) bar_.emplace();
+    if (world.rank() == 0 && draws_progress(config)) bar_.emplace();
   }
 
   void on_step(const StepProgress& progress) override {
