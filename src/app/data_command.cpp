@@ -52,7 +52,8 @@ std::string classes_text(const DataPair& data) {
   text += fmt::format("{:>5}  {:<{}} {:>9} {:>9}\n", "label", "name", width, "training", "test");
   for (std::size_t label = 0; label < info.class_samples.size(); ++label) {
     const std::string name = label < info.class_names.size() ? info.class_names[label] : "-";
-    const std::string of_test = data.test ? fmt::format("{}", data.test->info().class_samples[label]) : "-";
+    const bool is_counted = data.test && label < data.test->info().class_samples.size();
+    const std::string of_test = is_counted ? fmt::format("{}", data.test->info().class_samples[label]) : "-";
     text += fmt::format("{:>5}  {:<{}} {:>9} {:>9}\n", label, name, width, info.class_samples[label], of_test);
   }
   return text;

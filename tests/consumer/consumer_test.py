@@ -66,6 +66,20 @@ class Consumer(unittest.TestCase):
         self.assertIn(f"test acc {accuracy:.4f}, 1024 images", evaluated)
         described, _ = self.train(1, "stripes", "data", "info", "stripes")
         self.assertIn("training   4096 images of 1x12x12", described)
+        predicted, _ = self.train(2, "stripes", "predict", "--checkpoint", out)
+        self.assertIn(f"test acc {accuracy:.4f}, 1024 images", predicted)
+        _, told = self.train(1, "stripes", "report", out)
+        self.assertNotIn("without classes", told)
+        self.assertTrue((out / "report.html").is_file())
+
+    def test_is_shown_and_tried_out_as_what_is_built_in(self):
+        self.train(1, "stripes", "data", "show", "stripes", self.folder / "stripes.png")
+        self.assertTrue((self.folder / "stripes.png").is_file())
+        toured, _ = self.train(2, "stripes", "tour", "--to", "2")
+        self.assertIn("Station 2 of ", toured)
+        swept, _ = self.train(2, "stripes", "sweep", "--lr", "0.05,0.1", "--steps", "5", "--parts", "2")
+        self.assertIn("data stripes", swept)
+        self.assertIn("model stripes-net", swept)
 
     def test_trains_by_the_classes_alone_to_the_same_bits_on_any_ranks(self):
         printed = {self.train(ranks, "by_hand")[0] for ranks in RANKS}

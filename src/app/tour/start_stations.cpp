@@ -39,6 +39,10 @@ std::string reading_text(const Tensor& weights) {
 
 std::string data_text(const Assembly& assembly) {
   const DatasetInfo& info = assembly.data.train->info();
+  if (assembly.block.bytes().empty()) {
+    return fmt::format("The {} training images are this program's own, and every rank opens them for itself.",
+                       info.samples);
+  }
   const double bytes = static_cast<double>(assembly.data.train->resident_bytes());
   if (bytes == 0) {
     return fmt::format("The {} training images are read from their files as they are needed.", info.samples);
