@@ -4,6 +4,7 @@
 
 #include "../assemble.hpp"
 #include "../option_table.hpp"
+#include "../own_parts.hpp"
 #include "../resolve_options.hpp"
 #include "sweep_lists.hpp"
 #include "sweep_options.hpp"
