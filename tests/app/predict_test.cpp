@@ -239,7 +239,9 @@ TEST_F(Predict, KnowsClassesByTheirNames) {
   EXPECT_THAT(result.out, HasSubstr("train acc "));
   EXPECT_THAT(result.out, HasSubstr(", 6 images\n"));
   for (const Words& row : rows_of(read_text(file("named.csv")))) {
-    if (row[0] != "image") EXPECT_THAT(row[0], HasSubstr("/named/" + row[1] + "/"));
+    if (row[0] != "image") {
+      EXPECT_THAT(row[0], HasSubstr("/named/" + row[1] + "/"));
+    }
   }
   EXPECT_EQ(run_trainer({"eval", "--checkpoint", run(), "--data", file("named"), "--on", "train"}).out, result.out);
 

@@ -88,7 +88,7 @@ class Tour : public testing::TestWithParam<int> {
   static std::size_t ranks() { return static_cast<std::size_t>(GetParam()); }
 };
 INSTANTIATE_TEST_SUITE_P(On, Tour, testing::Values(1, 2, 3, 4),
-                         [](const auto& info) { return std::to_string(info.param) + "Ranks"; });
+                         [](const auto& tour) { return std::to_string(tour.param) + "Ranks"; });
 
 TEST_P(Tour, ShowsEveryStationOnOneScreen) {
   for (const char* station :
