@@ -340,7 +340,11 @@ std::vector<std::uint8_t> mixed_of(const ImageView& image) {
 }  // namespace
 
 std::vector<std::byte> encode_png(const ImageView& image) {
-  PngEncoder encoder(image.shape);
+  const Shape& shape = image.shape;
+  if (shape.rank() != 3 || (shape[0] != 1 && shape[0] != 3) || shape.elements() == 0) {
+    throw Error(ErrorSource::internal, fmt::format("an image of {} cannot be a PNG file", shape.text()));
+  }
+  PngEncoder encoder(shape);
   return encoder.encode(mixed_of(image));
 }
 

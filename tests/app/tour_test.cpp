@@ -295,7 +295,7 @@ TEST(TourPause, GoesOnAtTheKeysThatALauncherHandsOn) {
                                     {{"T", std::getenv("TUTTI_TRAINER")}, {"M", std::getenv("TUTTI_MPIEXEC")}});
   EXPECT_EQ(two.status, 0) << two.err;
   EXPECT_EQ(count(two.out, "Enter goes on."), 3) << two.out;
-  EXPECT_EQ(count(two.out, "Station "), 4) << two.out;
+  EXPECT_EQ(count(two.out, " of 9, "), 4) << two.out;
 }
 
 TEST(TourNames, FilesThatThereAre) {

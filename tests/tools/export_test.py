@@ -237,7 +237,8 @@ class Onnx(Trained):
         self.assertIn("(pixel / 255 - M) / S, M/S = 0.5/0.25", said)
 
     def test_says_what_images_it_takes(self):
-        self.assertEqual(["batch", 1, "height", "width"], self.extents(self.message()[0]))  # 28 or 29
+        message, said = self.message()
+        self.assertEqual(["batch", 1, 28, 28], self.extents(message))
         message, said = self.message("--image", "1x28x28")
         self.assertEqual(["batch", 1, 28, 28], self.extents(message))
         self.assertIn("image (batch x 1 x 28 x 28; ", said)

@@ -151,7 +151,7 @@ void draw_first_images(Tour& tour, const std::vector<double>& samples, Screen& s
 }  // namespace
 
 void show_memory(Tour& tour, Screen& screen) {
-  constexpr int kMostRows = 7;
+  constexpr int kMostRows = 5;
   const Assembly& assembly = tour.run->assembly;
   const ParameterLayout& layout = assembly.network->layout();
   const auto bytes = all_gather_figures(tour.world, memory_of(tour));
@@ -234,8 +234,8 @@ void show_weights(Tour& tour, Screen& screen) {
       "An initial weight follows from the seed, its tensor's name and its place alone, so every rank drew all of "
       "them by itself, and nothing had to be sent.");
   screen.blank();
-  screen.line(fmt::format("{}{}, as each rank has it, over the digest of all its {} parameters:", tour.excerpt.words,
-                          scale.words, tour.run->assembly.network->layout().parameters()));
+  screen.line(fmt::format("{}{}, over the digest of all {} parameters:", tour.excerpt.words, scale.words,
+                          tour.run->assembly.network->layout().parameters()));
   screen.blank();
   draw_excerpts(screen, tour.excerpt, ranks, scale);
   screen.blank();

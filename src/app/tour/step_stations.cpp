@@ -109,7 +109,7 @@ std::string places_row(const Excerpt& excerpt) {
 }  // namespace
 
 void show_forward(Tour& tour, Screen& screen) {
-  constexpr int kMostRows = 8;
+  constexpr int kMostRows = 7;
   play_first_step(tour);
   const LossSums& here = tour.step.sums_here;
   const auto figures = all_gather_figures(
