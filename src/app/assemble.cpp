@@ -90,6 +90,35 @@ std::size_t most_resident_bytes() {
   return pages > 0 && page_bytes > 0 ? static_cast<std::size_t>(pages) * static_cast<std::size_t>(page_bytes) / 4 : 0;
 }
 
+void refuse_labels(const TrainedOn& trained, const DatasetInfo& data) {
+  const std::string fault = fault_of_labels(data, trained);
+  if (fault.empty()) return;
+  throw Error(ErrorSource::input, fmt::format("{}: trainer predict labels the images without them", fault));
+}
+
+// Sizes are fitted as the training's test images were.
+void fit_data(Assembly& assembly, const TrainedOn& trained, bool needs_labels) {
+  const std::int64_t height = trained.image[1];
+  const std::int64_t width = trained.image[2];
+  for (auto* const set : {&assembly.data.train, &assembly.data.test}) {
+    if (!*set) continue;
+    if (needs_labels) refuse_labels(trained, (*set)->info());
+    *set = fit_to(trained, std::move(*set), assembly.data.notes);
+    const DatasetInfo& info = (*set)->info();
+    if (assembly.config.image_size != 0 || (info.image[1] == height && info.image[2] == width)) continue;
+    if (height != width) {
+      throw Error(ErrorSource::input, fmt::format("the images of {} are not {} x {} as the network's are, which are no "
+                                                  "squares that others could be fitted to",
+                                                  info.name, height, width));
+    }
+    assembly.config.image_size = height;
+    const std::string sizes =
+        info.sizes_differ() ? "different sizes" : fmt::format("{} x {}", info.image[1], info.image[2]);
+    assembly.data.notes.push_back(
+        fmt::format("{}: {}, fitted to {} x {} for the network", info.name, sizes, height, width));
+  }
+}
+
 }  // namespace
 
 NetworkSpec choose_model(const std::string& model) {
@@ -124,8 +153,8 @@ void settle_ranks(World& world, Assembly& assembly, bool all_on_gpus) {
   run_agreed(world, [&] { fill_in_ranks(assembly.config, world, fair_threads); });
 }
 
-void settle_data(World& world, Assembly& assembly) {
-  assembly.block = load_once(world, data_request(assembly.config));
+void settle_data(World& world, Assembly& assembly, const DataRequest& request) {
+  assembly.block = load_once(world, request);
   run_agreed(world, [&] {
     assembly.data = open_loaded(assembly.block.bytes());
     assembly.data_digest = assembly.data.train->digest();
@@ -172,7 +201,16 @@ Findings judge_load(World& world, const Assembly& assembly) {
   return gather(world, mine);
 }
 
-Assembly assemble(World& world, const RunConfig& config, const TrainState* checkpoint, const Log& log) {
+namespace {
+
+struct AssemblySources {
+  const TrainState* checkpoint = nullptr;
+  DataRequest request{};
+  const AskedData* asked = nullptr;
+};
+
+Assembly assemble_from(World& world, const RunConfig& config, const AssemblySources& sources, const Log& log) {
+  const TrainState* const checkpoint = sources.checkpoint;
   Assembly assembly;
   assembly.config = config;
   assembly.cores = count_cores(world);
@@ -185,7 +223,10 @@ Assembly assemble(World& world, const RunConfig& config, const TrainState* check
   ChosenProcessor processor = choose_processor(world, config, log);
   settle_ranks(world, assembly, processor.all_on_gpus);
   adopt_known_choices(world, config, checkpoint == nullptr ? "" : checkpoint->choices, *processor.backend, log);
-  settle_data(world, assembly);
+  settle_data(world, assembly, sources.request);
+  if (sources.asked != nullptr && sources.asked->trained) {
+    run_agreed(world, [&] { fit_data(assembly, *sources.asked->trained, sources.asked->needs_labels); });
+  }
   settle_network(world, assembly, model, processor.is_gpu());
   for (const std::string& note : assembly.data.notes) log.note(note);
   refuse_or_tell(world, compare(world, assembly_claims(assembly)), log);
@@ -196,6 +237,19 @@ Assembly assemble(World& world, const RunConfig& config, const TrainState* check
   if (!processor.all_on_gpus) tell_of_cores(assembly.config, world, assembly.cores, log);
   assembly.backend = std::move(processor.backend);
   return assembly;
+}
+
+}  // namespace
+
+Assembly assemble(World& world, const RunConfig& config, const TrainState* checkpoint, const Log& log) {
+  return assemble_from(world, config, {.checkpoint = checkpoint, .request = data_request(config)}, log);
+}
+
+Assembly assemble_for(World& world, const RunConfig& config, const AskedData& asked, const Log& log) {
+  DataRequest request = data_request(config);
+  request.images = asked.images;
+  request.unlabelled_too = !asked.needs_labels;
+  return assemble_from(world, config, {.checkpoint = &asked.state, .request = request, .asked = &asked}, log);
 }
 
 std::unique_ptr<World> make_world() { return started_by_launcher() ? make_mpi_world() : make_solo_world(); }

@@ -5,6 +5,7 @@
 #include "tutti/base/log.hpp"
 #include "tutti/comm/communicator.hpp"
 #include "tutti/comm/world.hpp"
+#include "tutti/data/fitted_dataset.hpp"
 #include "tutti/data/open_data.hpp"
 #include "tutti/nn/network.hpp"
 #include "tutti/train/trainer.hpp"
@@ -16,6 +17,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -43,7 +45,7 @@ struct Assembly {
 // are collective; network and load want ranks and data settled.
 NetworkSpec choose_model(const std::string& model);
 void settle_ranks(World& world, Assembly& assembly, bool all_on_gpus);
-void settle_data(World& world, Assembly& assembly);
+void settle_data(World& world, Assembly& assembly, const DataRequest& request);
 void settle_network(World& world, Assembly& assembly, const NetworkSpec& model, bool on_gpu);
 // What every rank must be about to do alike.
 std::vector<Claim> assembly_claims(const Assembly& assembly);
@@ -53,6 +55,17 @@ Findings judge_load(World& world, const Assembly& assembly);
 // What goes on from a checkpoint (null: nothing does) takes network and choices of algorithms from it. Throws alike on
 // all ranks, also when they see different data. Collective.
 Assembly assemble(World& world, const RunConfig& config, const TrainState* checkpoint, const Log& log);
+
+// What a trained network is put to: the configuration's data or these images, in the form that it takes.
+struct AskedData {
+  const TrainState& state;           // the network's
+  std::optional<TrainedOn> trained;  // where its checkpoint tells
+  std::vector<std::string> images{};
+  bool needs_labels = true;
+};
+// As assemble() does for a checkpoint. Throws an input error besides for labels that are needed and none of the
+// network's. Collective.
+Assembly assemble_for(World& world, const RunConfig& config, const AskedData& asked, const Log& log);
 
 // What the configuration's words ask for; sets too large for this host's memory are read piece by piece.
 DataRequest data_request(const RunConfig& config);

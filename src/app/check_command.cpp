@@ -168,7 +168,7 @@ void Check::run() {
       can_read && findings_.attempt([&] { processor = choose_processor(world_, config(), silent); });
   if (can_read) look_at_gpus(processor);
   const bool has_ranks = can_read && findings_.attempt([&] { settle_ranks(world_, assembly_, processor.all_on_gpus); });
-  const bool has_data = findings_.attempt([&] { settle_data(world_, assembly_); });
+  const bool has_data = findings_.attempt([&] { settle_data(world_, assembly_, data_request(assembly_.config)); });
   if (resumed_ && has_data) {
     findings_.attempt([&] { refuse_other_data(*resumed_, config().data, assembly_.data_digest); });
   } else if (!resumed_ && !config().init_from.empty()) {

@@ -34,6 +34,8 @@ bool concerns_eval(const RunOption& option) {
          option.name == "share-device" || option.name == "comm" || option.name == "quiet";
 }
 
+bool concerns_predict(const RunOption& option) { return concerns_eval(option) || option.name == "skip-bad-images"; }
+
 // A measurement decides by itself how long it runs and what it keeps.
 bool concerns_bench_step(const RunOption& option) {
   if (option.name == "epochs" || option.name == "steps") return false;
@@ -77,7 +79,28 @@ void add_eval_options(CLI::App& app, Invocation& invocation) {
       ->check(CLI::IsMember({"test", "train"}))
       ->capture_default_str()
       ->group("Evaluation");
+  app.add_flag("--classes", invocation.eval.classes, "class by class, and what is taken for what")->group("Results");
   add_json_option(app, invocation);
+}
+
+void add_predict_options(CLI::App& app, Invocation& invocation) {
+  PredictRequest& predict = invocation.predict;
+  app.add_option("images", predict.images, "JPEG and PNG files, and folders of them; none: the images of --data");
+  app.add_option("--checkpoint", predict.checkpoint, "file of the trained weights, or the run's folder")
+      ->required()
+      ->group("Prediction");
+  app.add_option("--on", predict.on, "which sets of --data: test, train or all; none: test where there is one")
+      ->check(CLI::IsMember({"test", "train", "all"}))
+      ->group("Prediction");
+  app.add_option("--top", predict.top, "so many classes of each image, the most probable first")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str()
+      ->group("Prediction");
+  app.add_flag("--probabilities", predict.probabilities, "those of all classes, into --csv or --json")
+      ->group("Results");
+  app.add_option("--csv", predict.csv, "write a line for each image to this file; -: to stdout")->group("Results");
+  app.add_option("--json", invocation.json, "write a JSON object for each image, a line each; -: to stdout")
+      ->group("Results");
 }
 
 void add_ranks_option(CLI::App& app, Invocation& invocation) {
@@ -187,6 +210,8 @@ constexpr std::array kCommands{
     CommandEntry{"check", Command::check, "refuses a training that cannot go well, and says what to do; trains nothing",
                  concerns_train, add_json_option},
     CommandEntry{"eval", Command::eval, "accuracy and loss of a checkpoint", concerns_eval, add_eval_options},
+    CommandEntry{"predict", Command::predict, "labels images, or a data set's, by a checkpoint", concerns_predict,
+                 add_predict_options},
     CommandEntry{"diff", Command::diff, "the first step, tensor and element in which two runs differ", concerns_nothing,
                  add_compared_words},
     CommandEntry{"inspect", Command::inspect, "what a checkpoint holds, verified", concerns_nothing,
@@ -255,7 +280,8 @@ void add_run_options(CLI::App& app, const std::vector<RunOption>& options, const
         },
         option.target);
     added->group(option.group);
-    if (entry.command == Command::eval && option.use == OptionUse::place) added->default_str("the checkpoint's");
+    const bool of_checkpoint = entry.command == Command::eval || entry.command == Command::predict;
+    if (of_checkpoint && option.use == OptionUse::place) added->default_str("the checkpoint's");
   }
 }
 

@@ -17,6 +17,7 @@ enum class Command {
   eval,
   diff,
   inspect,
+  predict,
   bench_allreduce,
   bench_checkpoint,
   bench_exchange,
@@ -31,6 +32,16 @@ enum class Command {
 struct EvalRequest {
   std::string checkpoint;   // path of the file, or of a folder of such
   std::string on = "test";  // or train
+  bool classes = false;     // class by class, too
+};
+
+struct PredictRequest {
+  std::string checkpoint;           // path of the file, or of a folder of such
+  std::vector<std::string> images;  // files, and folders of such; none: a data set's
+  std::string on;                   // of it: test, train or all; empty: test where there is one, else train
+  std::int64_t top = 1;             // classes told of each image
+  bool probabilities = false;       // of all classes
+  std::string csv;                  // where they go as CSV; "-": stdout
 };
 
 struct InspectRequest {
@@ -84,10 +95,11 @@ struct Invocation {
   RunConfig run;
   std::set<std::string> given;  // names of run options that the user chose
   std::string ranks;   // bench allreduce, exchange, scaling: rank counts, comma separated; empty: doubling up to all
-  std::string json;    // bench, check, eval, inspect: where the results go as JSON
+  std::string json;    // bench, check, eval, inspect, predict: where the results go as JSON
   std::string target;  // data convert: the file to write
   EvalRequest eval;
   InspectRequest inspect;
+  PredictRequest predict;
   Compared compared;
   AllreduceBench allreduce;
   CheckpointBench checkpoint;

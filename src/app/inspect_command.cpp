@@ -8,6 +8,7 @@
 #include "checkpoint_choice.hpp"
 #include "checkpoint_tensors.hpp"
 #include "option_table.hpp"
+#include "trained_on.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -28,6 +29,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::int64_t kValuesPerLine = 8;
+constexpr std::size_t kMostNames = 12;  // of classes
 
 struct TensorFigures {
   double least = 0;
@@ -106,7 +108,8 @@ std::vector<std::string> chosen_options(const std::string& configuration) {
   return chosen;
 }
 
-std::string run_lines(const TrainState& state) {
+std::string run_lines(const LoadedCheckpoint& loaded) {
+  const TrainState& state = loaded.state;
   std::string text = "run\n";
   text += line("command line", state.command_line);
   const std::vector<std::string> options = chosen_options(state.configuration);
@@ -115,6 +118,12 @@ std::string run_lines(const TrainState& state) {
   text += line("network", fmt::format("{}, {} layers", model.empty() ? "" : model.front(),
                                       std::ranges::count(model, "[[layer]]")));
   text += line("data", "digest " + digest_text(state.data_digest));
+  if (const auto data = trained_on(loaded)) {
+    text += line("", fmt::format("images of {}, {} classes", data->image.text(), data->classes));
+    const auto names = std::span(data->class_names).first(std::min(kMostNames, data->class_names.size()));
+    const bool has_more = names.size() < data->class_names.size();
+    if (!names.empty()) text += line("", fmt::format("{}{}", fmt::join(names, ", "), has_more ? " .." : ""));
+  }
   text += line("versions", state.versions);
   if (!state.choices.empty()) {
     text += line("algorithms", fmt::format("{} chosen by measuring", std::ranges::count(state.choices, '\n')));
@@ -178,6 +187,7 @@ Json checkpoint_json(const LoadedCheckpoint& loaded) {
                  {"model", state.model},
                  {"versions", state.versions},
                  {"data_digest", digest_text(state.data_digest)}};
+  if (trained_on(loaded)) json["run"]["data"] = Json::parse(state.data);
   for (const ArrayGroup& group : kArrayGroups) {
     Json& tensors = json[group.name] = Json::array();
     for (const NamedArray& tensor : state.*group.arrays) tensors.push_back(tensor_json(tensor));
@@ -186,8 +196,7 @@ Json checkpoint_json(const LoadedCheckpoint& loaded) {
 }
 
 void print_checkpoint(const LoadedCheckpoint& loaded) {
-  fmt::print("{}\n{}{}{}", loaded.path, file_lines(loaded), progress_lines(loaded.state.progress),
-             run_lines(loaded.state));
+  fmt::print("{}\n{}{}{}", loaded.path, file_lines(loaded), progress_lines(loaded.state.progress), run_lines(loaded));
   for (const ArrayGroup& group : kArrayGroups) fmt::print("{}", group_lines(group, loaded.state.*group.arrays));
 }
 

@@ -3,6 +3,7 @@
 #include "tutti/base/error.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstring>
@@ -16,8 +17,11 @@ namespace {
 void refuse_other_data_on_a_host(World& world, const DataRequest& request) {
   const auto hosts = all_gather_text(world, world.host());
   const auto wishes = all_gather_text(
-      world, fmt::format("--data {} --test-data {} --validation-ratio {} --seed {} --skip-bad-images {}", request.train,
-                         request.test, request.validation_ratio, request.seed, request.skip_bad_images));
+      world,
+      request.images.empty()
+          ? fmt::format("--data {} --test-data {} --validation-ratio {} --seed {} --skip-bad-images {}", request.train,
+                        request.test, request.validation_ratio, request.seed, request.skip_bad_images)
+          : fmt::format("{} --skip-bad-images {}", fmt::join(request.images, " "), request.skip_bad_images));
   for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
     const auto first = static_cast<std::size_t>(std::ranges::find(hosts, hosts[rank]) - hosts.begin());
     if (wishes[rank] == wishes[first]) continue;

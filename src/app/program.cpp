@@ -12,6 +12,7 @@
 #include "eval_command.hpp"
 #include "exit_record.hpp"
 #include "inspect_command.hpp"
+#include "predict_command.hpp"
 #include "process_clock.hpp"
 #include "stop_signals.hpp"
 #include "train_command.hpp"
@@ -62,6 +63,7 @@ bool is_watched(Command command) {
   switch (command) {
     case Command::train:
     case Command::eval:
+    case Command::predict:
       return true;
     case Command::bench_allreduce:
     case Command::bench_checkpoint:
@@ -105,6 +107,8 @@ ExitStatus carry_out(World& world, const Invocation& invocation, const StopSigna
       return diff_command(world, invocation);
     case Command::inspect:
       return inspect_command(world, invocation);
+    case Command::predict:
+      return predict_command(world, invocation, record);
     case Command::bench_allreduce:
       return bench_allreduce(world, invocation);
     case Command::bench_checkpoint:

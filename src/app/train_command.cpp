@@ -24,6 +24,7 @@
 #include "run_reporter.hpp"
 #include "stop_signals.hpp"
 #include "trace_file.hpp"
+#include "trained_on.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -121,6 +122,7 @@ void TrainRun::build(const Invocation& invocation) {
                        .command_line = fmt::format("{}", fmt::join(invocation.words, " ")),
                        .model = model_text(assembly_.network->spec()),
                        .versions = versions_text(assembly_, world_),
+                       .data = trained_on_text(*assembly_.network, assembly_.data.train->info()),
                        .data_digest = assembly_.data_digest};
   assembly_.options.reports_samples = world_.rank() == 0 && !config.sample_log.empty();  // it alone writes them
   if (!config.rehearse.empty()) {

@@ -291,6 +291,7 @@ TrainState read_state(const Source& source) {
   state.model = file.text("/run/model");
   state.versions = file.text("/run/versions");
   state.choices = file.text_if_there("/run/choices");
+  state.data = file.text_if_there("/run/data");
   const auto data_digest = parse_digest(file.text("/run/data_digest"));
   if (!data_digest) file.refuse("/run/data_digest is not 16 hexadecimal digits");
   state.data_digest = *data_digest;
@@ -320,6 +321,7 @@ StoredImage checkpoint_image(const TrainState& state, std::vector<std::byte> roo
   image.add_text("/run/model", state.model);
   image.add_text("/run/versions", state.versions);
   if (!state.choices.empty()) image.add_text("/run/choices", state.choices);
+  if (!state.data.empty()) image.add_text("/run/data", state.data);
   image.add_text("/run/data_digest", digest_text(state.data_digest));
   return image.finish();
 }

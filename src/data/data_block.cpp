@@ -97,6 +97,13 @@ void write_set(BlockWriter& writer, const LoadedSet& set) {
   writer.array(set.info.image.extents());
   writer.number(static_cast<std::uint64_t>(set.info.classes));
   writer.texts(set.info.class_names);
+  writer.number(set.info.labelled ? 1 : 0);
+  writer.number(set.info.skipped.size());
+  for (const SkippedImage& skipped : set.info.skipped) {
+    writer.number(static_cast<std::uint64_t>(skipped.before));
+    writer.text(skipped.name);
+    writer.text(skipped.problem);
+  }
   writer.array(std::span<const double>(set.info.statistics.mean));
   writer.array(std::span<const double>(set.info.statistics.deviation));
   writer.array(std::span<const std::int32_t>(set.labels));
@@ -120,6 +127,11 @@ std::unique_ptr<Dataset> read_set(BlockReader& reader) {
   info.image = Shape(reader.array<std::int64_t>());
   info.classes = static_cast<int>(reader.number());
   info.class_names = reader.texts();
+  info.labelled = reader.number() != 0;
+  info.skipped.resize(static_cast<std::size_t>(reader.number()));
+  for (SkippedImage& skipped : info.skipped) {
+    skipped = {.before = static_cast<std::int64_t>(reader.number()), .name = reader.text(), .problem = reader.text()};
+  }
   const auto mean = reader.array<double>();
   const auto deviation = reader.array<double>();
   info.statistics = {{mean.begin(), mean.end()}, {deviation.begin(), deviation.end()}};

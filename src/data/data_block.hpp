@@ -3,6 +3,8 @@
 // process that made it and those started with it; it is no file format. All items begin at multiples of 8 bytes:
 //   u64 number of notes, then each as a text; u64 number of sets, 1 or 2 (training, test), then for each set
 //     text name, array i64 extents of an image, i64 classes, u64 number of class names, then each as a text
+//     u64 1 where there are labels, else 0; u64 number of images left out, then of each i64 the sample that follows, a
+//     text: its name, a text: the reason
 //     array f64 mean, array f64 deviation, array i32 labels, u64 digest
 //     u64 where the pixels are, then
 //       0  array u8: N x C x H x W pixels

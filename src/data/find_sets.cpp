@@ -9,6 +9,7 @@
 #include "idx_reader.hpp"
 #include "label_csv.hpp"
 #include "labelled_images.hpp"
+#include "listed_images.hpp"
 #include "synthetic.hpp"
 
 #include <fmt/format.h>
@@ -124,16 +125,22 @@ LoadedPair draw_synthetic_pair(const std::string& where) {
 
 }  // namespace
 
-LoadedPair find_sets(const std::string& where, bool wants_test, std::size_t most_resident_bytes) {
+LoadedPair find_sets(const DataRequest& request) {
+  const std::string& where = request.train;
   if (where == "glyphs") return draw_glyph_pair();
   if (where.starts_with(kSyntheticPrefix)) return draw_synthetic_pair(where);
   const fs::path place = find_place(where);
-  if (!fs::is_directory(place)) return read_data_file(place.string(), most_resident_bytes);
+  if (!fs::is_directory(place)) return read_data_file(place.string(), request.most_resident_bytes);
   LoadedPair pair;
   auto train = find_train(place, pair.notes);
+  if (!train && request.unlabelled_too && !list_folder(place).images.names.empty()) {
+    pair = list_images({place.string()});
+    pair.train.info.name = name_of_folder(place);
+    return pair;
+  }
   if (!train) refuse_folder(place);
   pair.train = std::move(*train);
-  if (wants_test) pair.test = find_test(place, pair.notes);
+  if (request.test.empty() && request.validation_ratio == 0) pair.test = find_test(place, pair.notes);
   return pair;
 }
 

@@ -2,6 +2,8 @@
 // From the name of a data set to its samples or to where they are: built-in sets, data files, and folders of every
 // kind that open_data.hpp lists. What two sets have in common is settled elsewhere.
 
+#include "tutti/data/open_data.hpp"
+
 #include "data_block.hpp"
 
 #include <string>
@@ -9,9 +11,10 @@
 
 namespace tutti {
 
-// A data file with more bytes of images than `most_resident_bytes` is not read; 0: every one is. Throws usage, input
-// and io errors that name the place.
-LoadedPair find_sets(const std::string& where, bool wants_test, std::size_t most_resident_bytes);
+// The training set, and the test set that lies with it where none is held out or lies apart. A data file with more
+// bytes of images than `most_resident_bytes` is not read; 0: every one is. Throws usage, input and io errors that name
+// the place.
+LoadedPair find_sets(const DataRequest& request);
 // A place given for the test set alone may hold files named as such or as a training set.
 LoadedSet find_test_set(const std::string& where, std::vector<std::string>& notes, std::size_t most_resident_bytes);
 

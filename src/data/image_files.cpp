@@ -73,8 +73,10 @@ class Examination {
     }
     ImageFindings findings;
     findings.image = image_;
-    for (const auto& [index, words] : problems_) findings.bad.push_back(index);
-    if (!problems_.empty()) findings.first_problem = problems_.front().second;
+    for (auto& [index, words] : problems_) {
+      findings.bad.push_back(index);
+      findings.problems.push_back(std::move(words));
+    }
     return findings;
   }
 

@@ -26,9 +26,9 @@ struct FolderListing {
 FolderListing list_folder(const std::filesystem::path& folder);
 
 struct ImageFindings {
-  Shape image;                   // C, H, W for all of them; H and W are 0 where they differ
-  std::vector<std::size_t> bad;  // indices of the files that cannot be decoded, ascending
-  std::string first_problem;     // of the first bad one
+  Shape image;                        // C, H, W for all of them; H and W are 0 where they differ
+  std::vector<std::size_t> bad;       // indices of the files that cannot be decoded, ascending
+  std::vector<std::string> problems;  // of each of these
 };
 
 // Looks at the headers, of as many files as it takes, and throws an input error for one that cannot be read; or, told

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <utility>
 
 namespace tutti {
@@ -20,9 +21,9 @@ ImageFolder::ImageFolder(DatasetInfo info, std::string folder, FileNames names, 
 
 std::string ImageFolder::path_of(std::size_t sample) const {
   const std::uint64_t begin = sample == 0 ? 0 : names_.ends[sample - 1];
-  return folder_ + "/" +
-         std::string(names_.letters.begin() + static_cast<std::ptrdiff_t>(begin),
-                     names_.letters.begin() + static_cast<std::ptrdiff_t>(names_.ends[sample]));
+  const std::string name(names_.letters.begin() + static_cast<std::ptrdiff_t>(begin),
+                         names_.letters.begin() + static_cast<std::ptrdiff_t>(names_.ends[sample]));
+  return (std::filesystem::path(folder_) / name).string();
 }
 
 void ImageFolder::read(std::span<const std::int64_t> samples, SampleBatch& batch) const {

@@ -23,6 +23,7 @@ class ImageFolder : public Dataset {
 
   const DatasetInfo& info() const override { return info_; }
   void read(std::span<const std::int64_t> samples, SampleBatch& batch) const override;
+  std::string file_of(std::int64_t sample) const override { return path_of(info_.index_of(sample)); }
   std::size_t resident_bytes() const override { return 0; }
   std::uint64_t digest() const override { return digest_; }
 

@@ -82,6 +82,10 @@ LoadedSet hold_out(LoadedSet& set, double ratio, std::uint64_t seed) {
   held.info.name += " (validation)";
   held.digest = whole + digest("held out", std::span(rows));
   set.digest = whole + digest("left", std::span(rows));
+  held.info.skipped.clear();
+  for (SkippedImage& skipped : set.info.skipped) {
+    skipped.before -= std::ranges::lower_bound(rows, skipped.before) - rows.begin();
+  }
   return held;
 }
 

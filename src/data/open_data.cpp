@@ -5,6 +5,7 @@
 #include "channel_sums.hpp"
 #include "data_block.hpp"
 #include "find_sets.hpp"
+#include "listed_images.hpp"
 
 #include <fmt/format.h>
 
@@ -22,15 +23,20 @@ namespace fs = std::filesystem;
 void examine_files(LoadedSet& set, bool skip_bad, std::vector<std::string>& notes) {
   const auto* files = std::get_if<ImageFiles>(&set.pixels);
   if (files == nullptr) return;
-  const ImageFindings findings = examine(*files, skip_bad);
+  ImageFindings findings = examine(*files, skip_bad);
   set.info.image = findings.image;
   if (findings.bad.empty()) return;
   if (findings.bad.size() == files->names.size()) {
     throw Error(ErrorSource::input, fmt::format("all {} images of {} are bad: first {}", files->names.size(),
-                                                set.info.name, findings.first_problem));
+                                                set.info.name, findings.problems.front()));
   }
   notes.push_back(fmt::format("{} of {} images of {} skipped: first {}", findings.bad.size(), files->names.size(),
-                              set.info.name, findings.first_problem));
+                              set.info.name, findings.problems.front()));
+  for (std::size_t i = 0; i < findings.bad.size(); ++i) {
+    set.info.skipped.push_back({.before = static_cast<std::int64_t>(findings.bad[i] - i),
+                                .name = (files->folder / files->names[findings.bad[i]]).string(),
+                                .problem = std::move(findings.problems[i])});
+  }
   take_out(set, findings.bad);
 }
 
@@ -110,12 +116,11 @@ void refuse_bad_ratio(const DataRequest& request) {
 LoadedPair load_checked(const DataRequest& request) {
   refuse_bad_ratio(request);
   const bool holds_out = request.validation_ratio > 0;
-  const std::size_t most_bytes = request.most_resident_bytes;
-  LoadedPair pair = find_sets(request.train, request.test.empty() && !holds_out, most_bytes);
-  if (!request.test.empty()) pair.test = find_test_set(request.test, pair.notes, most_bytes);
+  LoadedPair pair = request.images.empty() ? find_sets(request) : list_images(request.images);
+  if (!request.test.empty()) pair.test = find_test_set(request.test, pair.notes, request.most_resident_bytes);
   examine_files(pair.train, request.skip_bad_images, pair.notes);
   if (pair.test) examine_files(*pair.test, request.skip_bad_images, pair.notes);
-  if (holds_out) pair.test = hold_out(pair.train, request.validation_ratio, request.seed);
+  if (holds_out && pair.train.info.labelled) pair.test = hold_out(pair.train, request.validation_ratio, request.seed);
   share_facts(pair);
   return pair;
 }

@@ -192,6 +192,11 @@ void PartContext::run_forward(Stream& stream, const Tensor& images) {
   }
 }
 
+void PartContext::copy_logits(Stream& stream, const Tensor& to) const {
+  const std::size_t last = network_.layers().size() - 1;
+  backend_.to_plain(stream, current_->layer(last).output(), address(current_->blocks(last).output), to);
+}
+
 void PartContext::loss(Stream& stream, const Tensor& labels, float gradient_scale, const Tensor& sums) {
   const LayerBlocks& last = current_->blocks(network_.layers().size() - 1);
   const bool trains = current_->mode() == LayerMode::training;

@@ -28,7 +28,8 @@ LossSums evaluate(const EvaluationRequest& request, const TrainState& state) {
   team.whereabouts().enter(Phase::evaluation);
   Evaluator evaluator({request.data, request.recipe}, backend, request.communicator, team);
   weights.refresh(*stream);
-  return evaluator.run(*stream);
+  if (request.scores == nullptr) return evaluator.run(*stream);
+  return evaluator.run(*stream, *request.scores, request.network.classes());
 }
 
 }  // namespace tutti

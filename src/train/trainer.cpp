@@ -93,6 +93,7 @@ TrainState Trainer::Run::snapshot(const std::optional<FileShare>& share) {
   state.model = facts_.model;
   state.versions = facts_.versions;
   state.choices = backend_.choices();
+  state.data = facts_.data;
   state.data_digest = facts_.data_digest;
   return state;
 }

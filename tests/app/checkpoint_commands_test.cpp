@@ -74,14 +74,16 @@ TEST_F(Checkpoints, AreInspectedOnceWhateverTheRanks) {
   for (const std::string& told :
        {std::string("verified      sizes, SHA-256"), std::string("step-00000008.h5, "), std::string("8 of 8 planned"),
         std::string("2 done"), std::string("correct ("), std::string("--checkpoint-every 4"),
-        std::string("batch-size = 30"), std::string("name = \"tiny\", 4 layers"),
-        "parameters: 6 tensors of 52 f32 values, 0.2 KiB, digest " + weights_, std::string("conv/weight  3x1x3x3"),
-        std::string("statistics: 2 tensors"), std::string("velocity/head/bias"), std::string("exchange: none")}) {
+        std::string("batch-size = 30"), std::string("images of 1x8x8, 4 classes\n"),
+        std::string("name = \"tiny\", 4 layers"), "parameters: 6 tensors of 52 f32 values, 0.2 KiB, digest " + weights_,
+        std::string("conv/weight  3x1x3x3"), std::string("statistics: 2 tensors"), std::string("velocity/head/bias"),
+        std::string("exchange: none")}) {
     EXPECT_THAT(seen.out, HasSubstr(told));
   }
   EXPECT_THAT(seen.out, Not(HasSubstr("momentum =")));  // as it is by default
   const std::string json = read_text(folder_.file("seen.json"));
-  for (const char* told : {"\"verified\": true", "\"sha256\": \"", "\"planned_steps\": 8", "\"name\": \"norm/mean\""}) {
+  for (const char* told :
+       {"\"verified\": true", "\"sha256\": \"", "\"planned_steps\": 8", "\"classes\": 4", "\"name\": \"norm/mean\""}) {
     EXPECT_THAT(json, HasSubstr(told));
   }
 }

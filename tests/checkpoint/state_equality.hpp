@@ -33,6 +33,7 @@ inline void expect_equal_bits(const TrainState& found, const TrainState& expecte
   EXPECT_EQ(found.model, expected.model);
   EXPECT_EQ(found.versions, expected.versions);
   EXPECT_EQ(found.choices, expected.choices);
+  EXPECT_EQ(found.data, expected.data);
   EXPECT_EQ(found.data_digest, expected.data_digest);
 }
 

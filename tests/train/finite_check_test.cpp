@@ -48,7 +48,8 @@ struct SpoiltData {
                            .class_names = {},
                            .samples = kSamples,
                            .statistics = {},
-                           .class_samples = {}};
+                           .class_samples = {},
+                           .skipped = {}};
     pair.train = std::make_unique<MemoryDataset>(info, images, labels);
   }
 

@@ -55,6 +55,7 @@ struct TrainState {
   std::string model;                   // the network, TOML
   std::string versions;                // of the program and the libraries, for people
   std::string choices{};               // what processors chose by measuring; empty where they do not
+  std::string data{};                  // what images and classes the network was trained on; empty: nobody told
   std::uint64_t data_digest = 0;       // of the training set
 };
 

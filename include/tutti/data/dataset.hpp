@@ -21,6 +21,13 @@ struct ChannelStatistics {
   friend bool operator==(const ChannelStatistics&, const ChannelStatistics&) = default;
 };
 
+// An image that was left out of a set.
+struct SkippedImage {
+  std::int64_t before = 0;  // the sample that follows it, or the number of samples
+  std::string name;         // of its file
+  std::string problem;
+};
+
 struct DatasetInfo {
   std::string name;
   Shape image;  // C, H, W; H and W are 0 where the images differ in size
@@ -29,6 +36,8 @@ struct DatasetInfo {
   std::int64_t samples = 0;
   ChannelStatistics statistics;             // of the training set that this set belongs to
   std::vector<std::int64_t> class_samples;  // how many samples each class has; empty where nobody counted
+  bool labelled = true;                     // false: labels are all 0 and mean nothing
+  std::vector<SkippedImage> skipped;        // in their order
 
   bool sizes_differ() const { return image[1] == 0; }
   // The place of a sample in arrays of them. Throws an internal error where there is no such sample.
@@ -57,6 +66,8 @@ class Dataset {
   // Replaces what is in `batch`. The images stay valid until the next read into it, while the set lives.
   // Thread-safe for different batches. Throws input or io errors that name the file and the reason.
   virtual void read(std::span<const std::int64_t> samples, SampleBatch& batch) const = 0;
+  // The file that a sample is in, by itself; empty where there is none.
+  virtual std::string file_of(std::int64_t) const { return {}; }
   // Everything, where it all lies in memory as images of one size: for a processor that can hold it, too. Borrowed.
   virtual std::optional<HeldImages> resident_images() const { return std::nullopt; }
   // The bytes that all the set's samples hold in memory; 0 for one that is read piece by piece.

@@ -23,6 +23,8 @@ struct DataRequest {
   std::uint64_t seed = 0;       // decides which samples are held out
   bool skip_bad_images = false;
   std::size_t most_resident_bytes = 0;  // an HDF5 set with more than this is read piece by piece; 0: all are
+  bool unlabelled_too = false;          // a folder of image files without a table will do, as a set without labels
+  std::vector<std::string> images{};    // such files and folders of them, in place of all else but skip_bad_images
 };
 
 // Null where there is no test set.

@@ -77,6 +77,8 @@ class PartContext {
   // The same piece by piece, and evaluation.
   // `images` is f32 N, C, H, W with an N that was planned for this mode. Borrowed until backward. Asynchronous.
   void forward(Stream& stream, const Tensor& images, LayerMode mode, const SamplePlace& place = {});
+  // What the last forward made of it all: f32 N x classes, into memory of the backend. Asynchronous.
+  void copy_logits(Stream& stream, const Tensor& to) const;
   // Adds to `sums`; in training also starts the gradient, scaled by `gradient_scale`. Asynchronous.
   void loss(Stream& stream, const Tensor& labels, float gradient_scale, const Tensor& sums);
   // Overwrites the gradients of `block`, last layer first, and the statistics in its tail with this batch's times its

@@ -8,11 +8,12 @@
 #include "tutti/data/dataset.hpp"
 #include "tutti/data/image_recipe.hpp"
 #include "tutti/nn/network.hpp"
+#include "tutti/train/sample_scores.hpp"
 #include "tutti/watch/whereabouts.hpp"
 
 namespace tutti {
 
-// All borrowed; the pointer may be null.
+// All borrowed; the pointers may be null.
 struct EvaluationRequest {
   Backend& backend;
   Communicator& communicator;
@@ -22,6 +23,7 @@ struct EvaluationRequest {
   int threads = 1;            // of each player
   int side_by_side = 1;       // players of this rank; they never change the result
   Whereabouts* whereabouts = nullptr;
+  const ScoreOutlet* scores = nullptr;  // besides; they, too, are the same bits on any number of ranks
 };
 
 // Every sample counts once, on any number of ranks. Throws a checkpoint error that names the first tensor that does

@@ -85,6 +85,7 @@ struct RunFacts {
   std::string command_line{};
   std::string model;
   std::string versions;
+  std::string data{};             // as TrainState has it
   std::uint64_t data_digest = 0;  // of the training set
 };
 

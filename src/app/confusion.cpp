@@ -1,0 +1,71 @@
+#include "confusion.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <numeric>
+#include <string_view>
+
+namespace tutti {
+namespace {
+
+constexpr std::size_t kMostColumns = 20;  // of a matrix on the terminal
+constexpr std::size_t kMostMistakes = 3;  // told of a class
+
+}  // namespace
+
+void Confusion::add(const ChunkScores& scores) {
+  for (const SampleScore& score : scores.samples) {
+    ++counts_[static_cast<std::size_t>(score.label) * classes() + static_cast<std::size_t>(score.predicted)];
+  }
+}
+
+std::int64_t Confusion::samples(std::size_t label) const {
+  std::int64_t sum = 0;
+  for (std::size_t predicted = 0; predicted < classes(); ++predicted) sum += count(label, predicted);
+  return sum;
+}
+
+std::string Confusion::text() const {
+  std::size_t width = 5;
+  for (const std::string& name : names_) width = std::max(width, name.size());
+  std::string text = fmt::format("{:<{}} {:>7} {:>7}  taken for\n", "class", width, "images", "acc");
+  for (std::size_t label = 0; label < classes(); ++label) {
+    const std::int64_t images = samples(label);
+    const double accuracy = static_cast<double>(count(label, label)) / static_cast<double>(images);
+    text += fmt::format("{:<{}} {:>7} {:>7}  {}\n", names_[label], width, images,
+                        images == 0 ? "-" : fmt::format("{:.4f}", accuracy), mistakes_text(label));
+  }
+  return classes() <= kMostColumns ? text + "\n" + matrix_text(width) : text;
+}
+
+std::string Confusion::mistakes_text(std::size_t label) const {
+  std::vector<std::size_t> others(classes());
+  std::iota(others.begin(), others.end(), std::size_t{0});
+  std::erase_if(others, [&](std::size_t other) { return other == label || count(label, other) == 0; });
+  std::ranges::stable_sort(others, std::ranges::greater(), [&](std::size_t other) { return count(label, other); });
+  others.resize(std::min(others.size(), kMostMistakes));
+  std::vector<std::string> words;
+  for (const std::size_t other : others) words.push_back(fmt::format("{} {}", names_[other], count(label, other)));
+  return fmt::format("{}", fmt::join(words, ", "));
+}
+
+// Columns go by their numbers, which rows have before their names.
+std::string Confusion::matrix_text(std::size_t width) const {
+  const std::int64_t greatest = std::ranges::max(counts_);
+  const std::size_t digits = std::max<std::size_t>(3, fmt::formatted_size("{}", greatest) + 1);
+  constexpr std::string_view kCorner = "is, taken for";
+  const std::size_t first = std::max(width + 4, kCorner.size());
+  std::string text = fmt::format("{:<{}}", kCorner, first);
+  for (std::size_t predicted = 0; predicted < classes(); ++predicted) text += fmt::format("{:>{}}", predicted, digits);
+  for (std::size_t label = 0; label < classes(); ++label) {
+    text += fmt::format("\n{:>2}  {:<{}}", label, names_[label], first - 4);
+    for (std::size_t predicted = 0; predicted < classes(); ++predicted) {
+      text += fmt::format("{:>{}}", count(label, predicted), digits);
+    }
+  }
+  return text + "\n";
+}
+
+}  // namespace tutti

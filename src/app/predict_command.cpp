@@ -1,0 +1,163 @@
+#include "predict_command.hpp"
+
+#include "tutti/base/error.hpp"
+
+#include "predict/csv_predictions.hpp"
+#include "predict/json_predictions.hpp"
+#include "predict/prediction_table.hpp"
+#include "scoring.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tutti {
+namespace {
+
+void refuse_contradictions(const Invocation& invocation) {
+  const PredictRequest& request = invocation.predict;
+  const auto refuse = [](const std::string& words) { throw Error(ErrorSource::usage, words); };
+  if (!request.images.empty()) {
+    for (const char* const option : {"data", "test-data"}) {
+      if (!invocation.given.contains(option)) continue;
+      refuse(fmt::format("--{} and '{}' both say what to label: give one of them", option, request.images.front()));
+    }
+    if (!request.on.empty()) {
+      refuse(fmt::format("--on {} chooses among the sets of --data, and '{}' is not one", request.on,
+                         request.images.front()));
+    }
+  }
+  if (request.csv == kStdout && invocation.json == kStdout) {
+    refuse("--csv - and --json - both write to stdout: give one of them a file");
+  }
+  if (request.probabilities && request.csv.empty() && invocation.json.empty()) {
+    refuse("--probabilities wants --csv or --json: a table has no room for them");
+  }
+}
+
+struct NamedSet {
+  std::string name;
+  const Dataset* data;
+};
+
+// Unlabelled images are one set without a name of its own.
+std::vector<NamedSet> chosen_sets(const Scoring& scoring, const std::string& on) {
+  const DataPair& data = scoring.data();
+  const NamedSet train{"train", data.train.get()};
+  const NamedSet test{"test", data.test.get()};
+  if (on == "train" || (on.empty() && !data.test)) return {train};
+  if (data.test) return on == "all" ? std::vector<NamedSet>{train, test} : std::vector<NamedSet>{test};
+  if (on == "all") return {train};
+  throw Error(ErrorSource::input, fmt::format("--data {} holds no test set: give --test-data, or --on train to label "
+                                              "the training set",
+                                              scoring.config().data))
+      .on_all_ranks();
+}
+
+PredictionColumns columns_for(const PredictRequest& request, const Scoring& scoring,
+                              const std::vector<NamedSet>& sets) {
+  const DatasetInfo& info = sets.front().data->info();
+  PredictionColumns columns{
+      .class_names = told_class_names(info), .sets = request.on == "all", .probabilities = request.probabilities};
+  columns.best = std::min(static_cast<std::size_t>(request.top), columns.class_names.size());
+  columns.labels = std::ranges::any_of(sets, [](const NamedSet& set) { return set.data->info().labelled; });
+  columns.problems = scoring.config().skip_bad_images;
+  return columns;
+}
+
+// Rows of every set for all who want them; rank 0's alone.
+class Predictions {
+ public:
+  Predictions(const Invocation& invocation, const PredictionColumns& columns) : columns_(columns) {
+    if (!invocation.predict.csv.empty()) {
+      sinks_.push_back(std::make_unique<CsvPredictions>(invocation.predict.csv, columns));
+    }
+    if (!invocation.json.empty()) sinks_.push_back(std::make_unique<JsonPredictions>(invocation.json, columns));
+    if (sinks_.empty()) sinks_.push_back(std::make_unique<PredictionTable>(columns));
+  }
+
+  void add(const NamedSet& set, const ChunkScores& scores) {
+    const DatasetInfo& info = set.data->info();
+    for (std::size_t i = 0; i < scores.samples.size(); ++i) {
+      const std::int64_t number = scores.first + static_cast<std::int64_t>(i);
+      add_skipped(set, number);
+      Prediction prediction{.file = set.data->file_of(number), .number = number, .set = set.name};
+      if (info.labelled) prediction.label = static_cast<std::size_t>(scores.samples[i].label);
+      prediction.best = best_classes(scores, i, columns_.best);
+      for (std::size_t c = 0; columns_.probabilities && c < scores.classes; ++c) {
+        prediction.probabilities.push_back(scores.probability(i, c));
+      }
+      hand_out(prediction);
+    }
+  }
+  void end(const NamedSet& set) {
+    add_skipped(set, set.data->info().samples);
+    skipped_ = 0;
+  }
+  void finish() {
+    for (const auto& sink : sinks_) sink->finish();
+  }
+
+ private:
+  // Those that come before this sample of the set.
+  void add_skipped(const NamedSet& set, std::int64_t number) {
+    const auto& skipped = set.data->info().skipped;
+    for (; skipped_ < skipped.size() && skipped[skipped_].before <= number; ++skipped_) {
+      hand_out({.file = skipped[skipped_].name, .set = set.name, .problem = skipped[skipped_].problem});
+    }
+  }
+  void hand_out(const Prediction& prediction) {
+    for (const auto& sink : sinks_) sink->add(prediction);
+  }
+
+  PredictionColumns columns_;
+  std::vector<std::unique_ptr<PredictionSink>> sinks_;
+  std::size_t skipped_ = 0;  // of the set under way, told already
+};
+
+std::string summary(const NamedSet& set, const LossSums& sums) {
+  const DatasetInfo& info = set.data->info();
+  std::string line = info.labelled ? evaluation_line(set.name, sums) : fmt::format("{} images", info.samples);
+  if (!info.skipped.empty()) line += fmt::format(", {} left out", info.skipped.size());
+  return line;
+}
+
+}  // namespace
+
+ExitStatus predict_command(World& world, const Invocation& invocation, const EndRecord& record) {
+  const PredictRequest& request = invocation.predict;
+  run_agreed(world, [&] { refuse_contradictions(invocation); });
+  Scoring scoring(world, invocation,
+                  {.checkpoint = request.checkpoint, .images = request.images, .needs_labels = false}, record);
+  const std::vector<NamedSet> sets = chosen_sets(scoring, request.on);
+  std::optional<Predictions> predictions;
+  run_agreed(world, [&] {
+    if (world.rank() == 0) predictions.emplace(invocation, columns_for(request, scoring, sets));
+  });
+  std::vector<std::string> lines;
+  for (const NamedSet& set : sets) {
+    const LossSums sums =
+        scoring.evaluate(*set.data, [&](const ChunkScores& scores) { predictions->add(set, scores); });
+    lines.push_back(summary(set, sums));
+    run_agreed(world, [&] {
+      if (predictions) predictions->end(set);
+    });
+  }
+  run_agreed(world, [&] {
+    if (world.rank() != 0) return;
+    predictions->finish();
+    const bool stdout_has_rows = request.csv == kStdout || invocation.json == kStdout;
+    for (const std::string& line : lines) fmt::print(stdout_has_rows ? stderr : stdout, "{}\n", line);
+    std::fflush(stdout);
+  });
+  return ExitStatus::done;
+}
+
+}  // namespace tutti

@@ -1,0 +1,130 @@
+#include "scoring.hpp"
+
+#include "tutti/base/error.hpp"
+#include "tutti/train/evaluation.hpp"
+
+#include "checkpoint_choice.hpp"
+#include "option_table.hpp"
+#include "processors.hpp"
+#include "trained_on.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstdint>
+#include <set>
+
+namespace tutti {
+namespace {
+
+// The checkpoint's own configuration but for where the data lie and what this call runs on.
+RunConfig config_for(const Invocation& invocation, const ScoringRequest& request, const LoadedCheckpoint& loaded) {
+  const RunConfig& asked = invocation.run;
+  RunConfig config;
+  std::set<std::string> read;
+  read_config_text(loaded.state.configuration, loaded.path, config, read);
+  const bool other_data = invocation.given.contains("data");
+  const bool other_test_data = invocation.given.contains("test-data");
+  if (other_data) config.data = asked.data;
+  if (other_data || other_test_data) config.test_data = asked.test_data;
+  if (other_test_data) config.validation_ratio = 0;
+  if (!request.images.empty()) {
+    config.test_data.clear();
+    config.validation_ratio = 0;
+    config.skip_bad_images = false;
+  }
+  config.skip_bad_images = config.skip_bad_images || asked.skip_bad_images;
+  config.device = asked.device;
+  config.share_device = asked.share_device;
+  config.search_plans = "off";  // each rank for itself, and once
+  config.comm = asked.comm;
+  config.quiet = asked.quiet;
+  config.stall_timeout = asked.stall_timeout;
+  config.exchange = "ring";
+  config.shard_optimizer = false;
+  constexpr std::int64_t kManyParts = 65536;  // an evaluation has none, and no number of ranks is too large for it
+  config.parts = kManyParts;
+  config.part_map = "even";
+  return config;
+}
+
+Assembly assemble_scoring(World& world, const Invocation& invocation, const ScoringRequest& request,
+                          const LoadedCheckpoint& loaded, const Log& log) {
+  RunConfig config;
+  std::optional<TrainedOn> trained;
+  run_agreed(world, [&] {
+    config = config_for(invocation, request, loaded);
+    trained = trained_on(loaded);
+    if (trained || request.needs_labels) return;
+    throw Error(ErrorSource::checkpoint,
+                fmt::format("'{}' is of an early version and does not tell what images and classes its network was "
+                            "trained on: go on with its run for a step (--resume), which saves one that does",
+                            loaded.path));
+  });
+  return assemble_for(
+      world, config,
+      {.state = loaded.state, .trained = trained, .images = request.images, .needs_labels = request.needs_labels}, log);
+}
+
+}  // namespace
+
+Scoring::Scoring(World& world, const Invocation& invocation, const ScoringRequest& request, const EndRecord& record)
+    : world_(world),
+      log_(world.rank(), world.host(), invocation.run.quiet),
+      loaded_(load_named_checkpoint(world, request.checkpoint, log_)),
+      assembly_(assemble_scoring(world, invocation, request, loaded_, log_)),
+      abandoning_(record.watch, *assembly_.communicator) {
+  if (record.watch != nullptr) whereabouts_.publish_in(record.watch->place_slot());
+}
+
+LossSums Scoring::evaluate(const Dataset& data) { return run(data, nullptr); }
+
+LossSums Scoring::evaluate(const Dataset& data, const std::function<void(const ChunkScores&)>& receive) {
+  const ScoreOutlet outlet{.world = world_, .receive = [&](const ChunkScores& scores) {
+                             for (std::size_t i = 0; i < scores.samples.size(); ++i) {
+                               if (std::isfinite(scores.samples[i].exponentials)) continue;
+                               throw Error(
+                                   ErrorSource::not_finite,
+                                   fmt::format("the outputs of {} on image {} of {} are not finite", loaded_.path,
+                                               scores.first + static_cast<std::int64_t>(i), data.info().name));
+                             }
+                             receive(scores);
+                           }};
+  return run(data, &outlet);
+}
+
+LossSums Scoring::run(const Dataset& data, const ScoreOutlet* outlet) {
+  LossSums sums;
+  end_together(world_, [&] {
+    sums = tutti::evaluate({.backend = *assembly_.backend,
+                            .communicator = *assembly_.communicator,
+                            .network = *assembly_.network,
+                            .data = data,
+                            .recipe = assembly_.options.recipe,
+                            .threads = assembly_.options.threads,
+                            .side_by_side = assembly_.options.side_by_side,
+                            .whereabouts = &whereabouts_,
+                            .scores = outlet},
+                           loaded_.state);
+    if (sums.not_finite == 0) return;
+    throw Error(ErrorSource::not_finite,
+                fmt::format("the loss of {} on {} is not finite", loaded_.path, data.info().name))
+        .on_all_ranks();
+  });
+  return sums;
+}
+
+std::vector<std::string> told_class_names(const DatasetInfo& data) {
+  std::vector<std::string> names = data.class_names;
+  for (int number = static_cast<int>(names.size()); number < data.classes; ++number) {
+    names.push_back(fmt::format("{}", number));
+  }
+  return names;
+}
+
+std::string evaluation_line(const std::string& set, const LossSums& sums) {
+  return fmt::format("{0} loss {1:.4f}, {0} acc {2:.4f}, {3} images", set, sums.mean_loss(), sums.accuracy(),
+                     sums.samples);
+}
+
+}  // namespace tutti

@@ -1,0 +1,139 @@
+#include "tutti/data/fitted_dataset.hpp"
+
+#include "tutti/base/error.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <span>
+#include <utility>
+
+namespace tutti {
+namespace {
+
+constexpr std::int64_t kColour = 3;
+
+void write_gray(const ImageView& colour, std::span<std::uint8_t> gray) {
+  const std::size_t plane = gray.size();
+  const std::uint8_t* const red = colour.pixels;
+  const std::uint8_t* const green = red + plane;
+  const std::uint8_t* const blue = green + plane;
+  for (std::size_t i = 0; i < plane; ++i) {
+    gray[i] = static_cast<std::uint8_t>((299 * red[i] + 587 * green[i] + 114 * blue[i] + 500) / 1000);
+  }
+}
+
+void write_colour(const ImageView& gray, std::span<std::uint8_t> colour) {
+  const std::size_t plane = colour.size() / static_cast<std::size_t>(kColour);
+  for (std::size_t i = 0; i < colour.size(); ++i) colour[i] = gray.pixels[i % plane];
+}
+
+// By the data's labels, the network's; empty where they are the same.
+std::vector<std::int32_t> network_labels(const DatasetInfo& data, const TrainedOn& network) {
+  if (data.class_names.empty() || network.class_names.empty()) return {};
+  std::vector<std::int32_t> labels;
+  for (const std::string& name : data.class_names) {
+    labels.push_back(
+        static_cast<std::int32_t>(std::ranges::find(network.class_names, name) - network.class_names.begin()));
+  }
+  std::vector<std::int32_t> same(labels.size());
+  std::iota(same.begin(), same.end(), 0);
+  return labels == same ? std::vector<std::int32_t>{} : labels;
+}
+
+class FittedDataset final : public Dataset {
+ public:
+  FittedDataset(const TrainedOn& network, std::unique_ptr<Dataset> data, std::vector<std::int32_t> label_of)
+      : data_(std::move(data)), info_(data_->info()), label_of_(std::move(label_of)) {
+    info_.image = Shape{network.image[0], info_.image[1], info_.image[2]};
+    const bool counts_alike = info_.classes == network.classes && network.class_names.empty();
+    if (!counts_alike) info_.class_names = network.class_names;
+    info_.classes = network.classes;
+    info_.statistics = {};
+    info_.class_samples.clear();
+  }
+  // For data whose labels mean nothing to the network.
+  void drop_labels() {
+    info_.labelled = false;
+    label_of_.assign(static_cast<std::size_t>(data_->info().classes), 0);
+  }
+
+  const DatasetInfo& info() const override { return info_; }
+  void read(std::span<const std::int64_t> samples, SampleBatch& batch) const override {
+    data_->read(samples, batch);
+    if (!label_of_.empty()) {
+      for (std::int32_t& label : batch.labels) label = label_of_[static_cast<std::size_t>(label)];
+    }
+    if (info_.image[0] == data_->info().image[0]) return;
+    const std::size_t taken = samples.size();  // rooms at most, by the set itself
+    batch.room.resize(std::max(batch.room.size(), 2 * taken));
+    for (std::size_t i = 0; i < taken; ++i) recolour(batch.images[i], batch.room[taken + i]);
+  }
+  std::string file_of(std::int64_t sample) const override { return data_->file_of(sample); }
+  std::size_t resident_bytes() const override { return data_->resident_bytes(); }
+  std::uint64_t digest() const override { return data_->digest(); }
+
+ private:
+  void recolour(ImageView& image, std::vector<std::uint8_t>& pixels) const {
+    const Shape shape{info_.image[0], image.shape[1], image.shape[2]};
+    pixels.resize(static_cast<std::size_t>(shape.elements()));
+    if (shape[0] == 1) {
+      write_gray(image, pixels);
+    } else {
+      write_colour(image, pixels);
+    }
+    image = {pixels.data(), shape};
+  }
+
+  std::unique_ptr<Dataset> data_;
+  DatasetInfo info_;
+  std::vector<std::int32_t> label_of_;
+};
+
+void refuse_channels(const DatasetInfo& data, std::int64_t wanted) {
+  const std::int64_t found = data.image[0];
+  if (found == wanted || (found == 1 && wanted == kColour) || (found == kColour && wanted == 1)) return;
+  throw Error(ErrorSource::input, fmt::format("the images of {} have {} channels, and the network takes {}: only gray "
+                                              "(1) and colour (3) are made of each other",
+                                              data.name, found, wanted));
+}
+
+}  // namespace
+
+std::string fault_of_labels(const DatasetInfo& data, const TrainedOn& network) {
+  if (!data.labelled) return {};
+  if (data.class_names.empty() || network.class_names.empty()) {
+    if (data.classes <= network.classes) return {};
+    return fmt::format("{} has {} classes, and the network knows {}", data.name, data.classes, network.classes);
+  }
+  const auto unknown = std::ranges::find_if(data.class_names, [&](const std::string& name) {
+    return std::ranges::find(network.class_names, name) == network.class_names.end();
+  });
+  if (unknown == data.class_names.end()) return {};
+  return fmt::format("{} has the class '{}', which the network does not know", data.name, *unknown);
+}
+
+std::unique_ptr<Dataset> fit_to(const TrainedOn& network, std::unique_ptr<Dataset> data,
+                                std::vector<std::string>& notes) {
+  const DatasetInfo& info = data->info();
+  refuse_channels(info, network.image[0]);
+  const std::string fault = fault_of_labels(info, network);
+  auto labels = fault.empty() ? network_labels(info, network) : std::vector<std::int32_t>{};
+  const bool same_channels = info.image[0] == network.image[0];
+  const bool same_classes =
+      info.classes == network.classes && (network.class_names.empty() || info.class_names == network.class_names);
+  if (fault.empty() && same_channels && same_classes) return data;
+  if (!fault.empty()) notes.push_back(fmt::format("labels are left aside: {}", fault));
+  if (!same_channels) {
+    notes.push_back(info.image[0] == 1 ? fmt::format("{}: gray, made colour for the network", info.name)
+                                       : fmt::format("{}: in colour, made gray for the network", info.name));
+  }
+  auto fitted = std::make_unique<FittedDataset>(network, std::move(data), std::move(labels));
+  if (!fault.empty()) fitted->drop_labels();
+  return fitted;
+}
+
+}  // namespace tutti

@@ -1,0 +1,395 @@
+// What a trained network takes images for: those of a data set and those of files, told alike by any number of ranks.
+
+#include "tutti/checkpoint/checkpoint_store.hpp"
+#include "tutti/data/open_data.hpp"
+
+#include "data/written_images.hpp"
+#include "support/child_process.hpp"
+#include "support/scratch_folder.hpp"
+#include "support/trainer_words.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace tutti::test {
+namespace {
+
+using testing::Bytes;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+using testing::Picture;
+namespace fs = std::filesystem;
+
+using Rows = std::vector<Words>;
+
+// Of lines without quotes.
+Rows rows_of(const std::string& text) {
+  Rows rows;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    Words& row = rows.emplace_back();
+    std::size_t begin = 0;
+    for (std::size_t end = line.find(','); end != line.npos; begin = end + 1, end = line.find(',', begin)) {
+      row.push_back(line.substr(begin, end - begin));
+    }
+    row.push_back(line.substr(begin));
+  }
+  return rows;
+}
+
+double number(const std::string& text) {
+  double value = -1;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
+  EXPECT_TRUE(status == std::errc{} && end == text.data() + text.size()) << text;
+  return value;
+}
+
+// A short training on drawn digits; what it makes of some of them is known of no other.
+class Predict : public ::testing::Test {
+ protected:
+  static constexpr int kPictures = 6;
+
+  static void SetUpTestSuite() {
+    trained_.emplace();
+    const ChildResult run = run_trainer({"--steps", "60", "--batch-size", "64", "--threads", "1", "--normalize",
+                                         "0.1/0.9", "--out", trained_->file("run")});
+    ASSERT_EQ(run.status, 0) << run.err;
+    const auto data = testing::open_named("glyphs");
+    SampleBatch batch;
+    data.pair.test->read(std::vector<std::int64_t>{0, 1, 2, 3, 4, 5}, batch);
+    for (const ImageView& image : batch.images) {
+      pictures_.push_back({1, 28, 28, Bytes(image.pixels, image.pixels + 28 * 28)});
+    }
+    labels_ = batch.labels;
+  }
+  static void TearDownTestSuite() {
+    trained_.reset();
+    pictures_.clear();
+  }
+
+  static std::string run() { return trained_->file("run"); }
+  static Words predict(const Words& more) { return with({"predict", "--checkpoint", run(), "--quiet"}, more); }
+  void write(const std::string& name, const Bytes& bytes) const {
+    fs::create_directories(fs::path(file(name)).parent_path());
+    std::ofstream(file(name), std::ios::binary).write(reinterpret_cast<const char*>(bytes.data()), std::ssize(bytes));
+  }
+  std::string file(const std::string& name) const { return folder_.file(name); }
+  static std::string label(std::size_t picture) { return std::to_string(labels_[picture]); }
+
+  static std::optional<ScratchFolder> trained_;
+  static std::vector<Picture> pictures_;
+  static std::vector<std::int32_t> labels_;
+  ScratchFolder folder_;
+};
+std::optional<ScratchFolder> Predict::trained_;
+std::vector<Picture> Predict::pictures_;
+std::vector<std::int32_t> Predict::labels_;
+
+Picture in_colour(const Picture& gray, int red = 255) {
+  Picture colour{3, gray.height, gray.width, {}};
+  for (const std::uint8_t value : gray.pixels) {
+    const auto first = static_cast<std::uint8_t>(value * red / 255);
+    colour.pixels.insert(colour.pixels.end(), {first, value, value});
+  }
+  return colour;
+}
+
+Picture twice_as_large(const Picture& gray) {
+  Picture large{1, 2 * gray.height, 2 * gray.width, {}};
+  for (int y = 0; y < large.height; ++y) {
+    for (int x = 0; x < large.width; ++x) {
+      large.pixels.push_back(gray.pixels[static_cast<std::size_t>(y / 2 * gray.width + x / 2)]);
+    }
+  }
+  return large;
+}
+
+TEST_F(Predict, TellsTheSameBytesOnAnyNumberOfRanks) {
+  Words told;
+  for (const int ranks : {0, 1, 2, 3}) {
+    const std::string name = file(std::to_string(ranks));
+    const ChildResult result = run_trainer(
+        ranks, predict({"--top", "3", "--probabilities", "--csv", name + ".csv", "--json", name + ".json"}));
+    ASSERT_EQ(result.status, 0) << result.err;
+    told.push_back(read_text(name + ".csv") + read_text(name + ".json") + result.out);
+    EXPECT_EQ(told.back(), told.front()) << ranks << " ranks";
+  }
+  EXPECT_EQ(count(told.front(), "\n"), 1 + 4000 + 4000 + 1);
+}
+
+TEST_F(Predict, EndsWithTheLineOfAnEvaluationAndItsAccuracy) {
+  const ChildResult evaluated = run_trainer({"eval", "--checkpoint", run()});
+  ASSERT_EQ(evaluated.status, 0) << evaluated.err;
+  const ChildResult result = run_trainer(2, predict({"--csv", file("all.csv")}));
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(result.out, evaluated.out);
+
+  const Rows rows = rows_of(read_text(file("all.csv")));
+  ASSERT_EQ(rows.size(), 4001u);
+  EXPECT_THAT(rows[0], ElementsAre("image", "label", "predicted", "probability"));
+  int right = 0;
+  for (std::size_t i = 1; i < rows.size(); ++i) {
+    EXPECT_EQ(rows[i][0], std::to_string(i - 1));
+    if (rows[i][1] == rows[i][2]) ++right;
+  }
+  EXPECT_GT(right, 2000);
+  EXPECT_EQ(number(last_word(evaluated.out, "acc ")), std::round(right * 10000.0 / 4000) / 10000);
+}
+
+TEST_F(Predict, GivesProbabilitiesThatReadBackAndAddUp) {
+  const ChildResult result = run_trainer(predict({"--csv", "-", "--top", "20", "--probabilities"}));
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("test acc 0."));  // rows alone are on stdout
+  const Rows rows = rows_of(result.out);
+  ASSERT_EQ(rows.size(), 4001u);
+  ASSERT_EQ(rows[0].size(), 2u + 2 * 10 + 10);  // as many as there are classes, whatever was asked for
+  EXPECT_EQ(rows[0][4], "predicted_2");
+  EXPECT_EQ(rows[0].back(), "p_9");
+  for (std::size_t i = 1; i < rows.size(); ++i) {
+    double sum = 0;
+    double before = 1;
+    for (std::size_t rank = 0; rank < 10; ++rank) {
+      const std::string& name = rows[i][2 + 2 * rank];
+      const std::string& probability = rows[i][3 + 2 * rank];
+      EXPECT_EQ(probability, rows[i][22 + std::stoul(name)]);
+      EXPECT_LE(number(probability), before);
+      before = number(probability);
+      sum += before;
+    }
+    EXPECT_NEAR(sum, 1, 1e-12);
+  }
+}
+
+TEST_F(Predict, TakesImageFilesInTheNetworksSizeAndChannels) {
+  for (std::size_t i = 0; i < pictures_.size(); ++i) {
+    const std::string name = "in/" + std::to_string(i);
+    write(name + "a.png", testing::png_of(pictures_[i]));
+    write(name + "b.png", testing::png_of(in_colour(pictures_[i])));
+    write(name + "c.JPG", testing::jpeg_of(in_colour(pictures_[i])));
+    write("in/deeper/" + std::to_string(i) + ".jpeg", testing::jpeg_of(twice_as_large(pictures_[i])));
+  }
+  write("in/notes.txt", {'x'});
+  const ChildResult whole = run_trainer(predict({"--csv", file("set.csv")}));
+  const Rows set = rows_of(read_text(file("set.csv")));
+  const ChildResult result = run_trainer(2, {"predict", "--checkpoint", run(), file("in"), "--csv", file("files.csv")});
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(result.out, "24 images\n");
+  EXPECT_EQ(count(result.err, "1 entries are no image files and left out: first " + file("in/notes.txt")), 1);
+  EXPECT_EQ(count(result.err, "the files given: in colour, made gray for the network"), 1) << result.err;
+  const Rows rows = rows_of(read_text(file("files.csv")));
+  ASSERT_EQ(rows.size(), 1u + 24);
+  EXPECT_THAT(rows[0], ElementsAre("image", "predicted", "probability"));
+  for (std::size_t i = 0; i < pictures_.size(); ++i) {
+    const Words& expected = set[1 + i];
+    for (std::size_t form = 0; form < 2; ++form) {
+      const Words& row = rows[1 + 3 * i + form];
+      EXPECT_EQ(row[0], file("in/" + std::to_string(i) + (form == 0 ? "a.png" : "b.png")));
+      EXPECT_EQ(row[1], expected[2]);
+      EXPECT_NEAR(number(row[2]), number(expected[3]), 1e-4);
+    }
+    EXPECT_EQ(rows[1 + 3 * i + 2][1], expected[2]) << "as JPEG";
+    EXPECT_EQ(rows[19 + i][0], file("in/deeper/" + std::to_string(i) + ".jpeg"));
+  }
+}
+
+TEST_F(Predict, PrintsATableForAFewImages) {
+  write("one.png", testing::png_of(pictures_[0]));
+  write("another one.png", testing::png_of(in_colour(pictures_[1], 128)));
+  const ChildResult result = run_trainer(predict({"--top", "2", file("one.png"), file("another one.png")}));
+  ASSERT_EQ(result.status, 0) << result.err;
+  const std::size_t at = result.out.find("predicted");
+  ASSERT_NE(at, std::string::npos) << result.out;
+  const std::size_t width = result.out.find('\n') + 1;
+  EXPECT_THAT(result.out, HasSubstr("image"));
+  EXPECT_EQ(result.out.find(file("one.png")), width);
+  EXPECT_THAT(result.out, HasSubstr("\n2 images\n"));
+  const ChildResult many = run_trainer(predict({}));
+  EXPECT_THAT(many.out, HasSubstr("\nand 3960 more: --csv FILE or --json FILE has all of them\ntest loss"));
+}
+
+TEST_F(Predict, TakesAFolderWithoutLabelsAsADataSet) {
+  for (std::size_t i = 0; i < pictures_.size(); ++i) {
+    write("flat/" + std::to_string(i) + ".png", testing::png_of(pictures_[i]));
+  }
+  const ChildResult as_data = run_trainer(predict({"--data", file("flat"), "--csv", "-"}));
+  ASSERT_EQ(as_data.status, 0) << as_data.err;
+  EXPECT_EQ(as_data.out, run_trainer(predict({file("flat"), "--csv", "-"})).out);
+  EXPECT_EQ(count(as_data.out, "\n"), 7);
+  EXPECT_EQ(run_trainer({"--data", file("flat")}).status, 65) << "it is nothing to train on";
+}
+
+TEST_F(Predict, KnowsClassesByTheirNames) {
+  for (std::size_t i = 0; i < pictures_.size(); ++i) {
+    write("named/" + label(i) + "/" + std::to_string(i) + ".png", testing::png_of(pictures_[i]));
+  }
+  const ChildResult result = run_trainer(predict({"--data", file("named"), "--csv", file("named.csv")}));
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("train acc "));
+  EXPECT_THAT(result.out, HasSubstr(", 6 images\n"));
+  for (const Words& row : rows_of(read_text(file("named.csv")))) {
+    EXPECT_TRUE(row[0] == "image" || row[0].find("/named/" + row[1] + "/") != std::string::npos) << row[0];
+  }
+  EXPECT_EQ(run_trainer({"eval", "--checkpoint", run(), "--data", file("named"), "--on", "train"}).out, result.out);
+
+  write("named/a,b/6.png", testing::png_of(pictures_[0]));
+  const ChildResult strange = run_trainer({"predict", "--checkpoint", run(), "--data", file("named")});
+  ASSERT_EQ(strange.status, 0) << strange.err;
+  EXPECT_THAT(strange.err, HasSubstr("labels are left aside: named has the class 'a,b', which the network does not"));
+  EXPECT_THAT(strange.out, HasSubstr("\n7 images\n"));
+  const ChildResult evaluated =
+      run_trainer(2, {"eval", "--checkpoint", run(), "--data", file("named"), "--on", "train"});
+  EXPECT_EQ(evaluated.status, 65);
+  EXPECT_THAT(evaluated.err, HasSubstr("has the class 'a,b', which the network does not know"));
+}
+
+TEST_F(Predict, QuotesNamesInCsv) {
+  for (int i = 0; i < 4; ++i) {
+    const auto dark = static_cast<std::uint8_t>(i % 2 * 200);
+    write(std::string(i % 2 == 0 ? "set/a,\"b\"/" : "set/c/") + std::to_string(i) + ".png",
+          testing::png_of({1, 8, 8, Bytes(64, dark)}));
+  }
+  ASSERT_EQ(run_trainer({"--data", file("set"), "--model", "mlp", "--epochs", "1", "--out", file("pets")}).status, 0);
+  const ChildResult result = run_trainer(
+      {"predict", "--checkpoint", file("pets"), "--csv", "-", "--json", file("rows.json"), "--probabilities"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr(R"(image,label,predicted,probability,"p_a,""b""",p_c)"));
+  EXPECT_EQ(count(result.out, R"(.png","a,""b""",)"), 2) << result.out;
+  std::istringstream lines(read_text(file("rows.json")));
+  int objects = 0;
+  for (std::string line; std::getline(lines, line); ++objects) {
+    const auto json = nlohmann::json::parse(line);
+    EXPECT_EQ(json.at("label"), objects < 2 ? "a,\"b\"" : "c");
+    EXPECT_EQ(json.at("probabilities").at(json.at("predicted").get<std::string>()), json.at("probability"));
+  }
+  EXPECT_EQ(objects, 4);
+}
+
+TEST_F(Predict, RefusesAnImageThatCannotBeDecodedOrSaysSoInItsRow) {
+  write("in/1.png", testing::png_of(pictures_[0]));
+  Bytes torn = testing::png_of(pictures_[1]);
+  torn.resize(torn.size() - 40);
+  write("in/2.png", torn);
+  write("in/3.png", testing::png_of(pictures_[2]));
+  write("in/4.png", {'n', 'o'});
+  for (const int ranks : {0, 2}) {
+    const ChildResult result = run_trainer(ranks, predict({file("in"), "--csv", file("out.csv")}));
+    EXPECT_EQ(result.status, 65) << result.err;
+    EXPECT_THAT(result.err, HasSubstr("/in/"));
+    EXPECT_THAT(result.err, HasSubstr("cannot be decoded"));
+    EXPECT_FALSE(fs::exists(file("out.csv")));
+    EXPECT_EQ(folder_.entries(), 1u);
+  }
+  const ChildResult result =
+      run_trainer(2, predict({file("in"), "--skip-bad-images", "--csv", "-", "--json", file("rows")}));
+  ASSERT_EQ(result.status, 0) << result.err;
+  const Rows rows = rows_of(result.out);
+  ASSERT_EQ(rows.size(), 5u) << result.out;
+  EXPECT_EQ(rows[0].back(), "problem");
+  EXPECT_EQ(rows[1][1], label(0));
+  EXPECT_EQ(rows[1].back(), "");
+  EXPECT_EQ(rows[2][0], file("in/2.png"));
+  EXPECT_EQ(rows[2][1], "");
+  EXPECT_THAT(rows[2][3], HasSubstr("cannot be decoded"));
+  EXPECT_EQ(rows[3][1], label(2));
+  EXPECT_THAT(rows[4][3], HasSubstr("neither a JPEG nor a PNG"));
+  EXPECT_THAT(result.err, HasSubstr("2 images, 2 left out\n"));
+  EXPECT_THAT(read_text(file("rows")), HasSubstr("in/4.png\",\"problem\":\"the image"));
+}
+
+TEST_F(Predict, RefusesWhatDoesNotGoTogether) {
+  const std::string image = file("one.png");
+  write("one.png", testing::png_of(pictures_[0]));
+  const std::vector<std::pair<int, Words>> cases{{64, {image, "--data", "glyphs"}},
+                                                 {64, {image, "--on", "test"}},
+                                                 {64, {"--csv", "-", "--json", "-"}},
+                                                 {64, {image, "--probabilities"}},
+                                                 {64, {image, "--top", "0"}},
+                                                 {74, {file("none.png")}},
+                                                 {65, {"--data", folder_.path(), "--on", "test"}},
+                                                 {73, {image, "--csv", "/proc/none/x.csv"}}};
+  for (const auto& [status, words] : cases) {
+    const ChildResult result = run_trainer(2, predict(words));
+    EXPECT_EQ(result.status, status) << ::testing::PrintToString(words) << result.err;
+    EXPECT_EQ(count(result.err, "trainer: "), 1) << result.err;
+  }
+  EXPECT_EQ(run_trainer({"predict", image}).status, 64);
+  EXPECT_EQ(run_trainer({"predict", "--checkpoint", "none.h5", image}).status, 66);
+}
+
+TEST_F(Predict, WantsACheckpointThatTellsOfItsData) {
+  LoadedCheckpoint loaded = load_checkpoint(run() + "/checkpoints/step-00000060.h5");
+  EXPECT_THAT(loaded.state.data, HasSubstr(R"({"image":[1,28,28],"classes":10,"class_names":["0","1")"));
+  loaded.state.data.clear();
+  const std::string early = CheckpointStore(file("early")).save(loaded.state).path;
+  const ChildResult refused = run_trainer(2, {"predict", "--checkpoint", early});
+  EXPECT_EQ(refused.status, 66);
+  EXPECT_THAT(refused.err, HasSubstr("is of an early version and does not tell what images and classes"));
+  EXPECT_EQ(run_trainer({"eval", "--checkpoint", early}).out, run_trainer({"eval", "--checkpoint", run()}).out);
+  loaded.state.data = R"({"image":[1,28],"classes":10,"class_names":[]})";
+  const std::string strange = CheckpointStore(file("strange")).save(loaded.state).path;
+  EXPECT_EQ(run_trainer({"predict", "--checkpoint", strange}).status, 66);
+}
+
+TEST_F(Predict, LabelsAllSetsAndDataFiles) {
+  const std::string data = file("set.h5");
+  ASSERT_EQ(run_trainer({"data", "convert", "synthetic:300x3x10x12:10", data}).status, 0);
+  const ChildResult result =
+      run_trainer(3, {"predict", "--checkpoint", run(), "--data", data, "--on", "all", "--csv", file("all.csv")});
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("train loss "));
+  EXPECT_THAT(result.out, HasSubstr(", 30 images\n"));
+  EXPECT_THAT(result.err, HasSubstr("synthetic:300x3x10x12:10: in colour, made gray for the network"));
+  EXPECT_THAT(result.err, HasSubstr("10 x 12, fitted to 28 x 28 for the network"));
+  const Rows rows = rows_of(read_text(file("all.csv")));
+  ASSERT_EQ(rows.size(), 331u);
+  EXPECT_THAT(rows[0], ElementsAre("image", "set", "label", "predicted", "probability"));
+  EXPECT_EQ(rows[300][1], "train");
+  EXPECT_EQ(rows[301][0], "0");
+  EXPECT_EQ(rows[301][1], "test");
+}
+
+TEST_F(Predict, LeavesAnEvaluationByClassWithTheSameFigures) {
+  const ChildResult plain = run_trainer({"eval", "--checkpoint", run()});
+  Words told;
+  for (const int ranks : {0, 2, 3}) {
+    const ChildResult result =
+        run_trainer(ranks, {"eval", "--checkpoint", run(), "--classes", "--json", file("eval.json")});
+    ASSERT_EQ(result.status, 0) << result.err;
+    EXPECT_TRUE(result.out.starts_with(plain.out)) << result.out;
+    EXPECT_THAT(result.out, HasSubstr("\nclass  images     acc  taken for\n"));
+    told.push_back(result.out + read_text(file("eval.json")));
+    EXPECT_EQ(told.back(), told.front()) << ranks << " ranks";
+  }
+  const auto json = nlohmann::json::parse(read_text(file("eval.json")));
+  ASSERT_EQ(json.at("confusion").size(), 10u);
+  int images = 0;
+  int right = 0;
+  for (std::size_t label = 0; label < 10; ++label) {
+    const auto& row = json.at("confusion").at(label);
+    const auto& own = json.at("classes").at(label);
+    int sum = 0;
+    for (const auto& count : row) sum += count.get<int>();
+    EXPECT_EQ(own.at("class"), std::to_string(label));
+    EXPECT_EQ(own.at("images"), sum);
+    EXPECT_EQ(own.at("correct"), row.at(label));
+    images += sum;
+    right += row.at(label).get<int>();
+  }
+  EXPECT_EQ(json.at("images"), images);
+  EXPECT_EQ(json.at("accuracy").get<double>(), static_cast<double>(right) / images);
+}
+
+}  // namespace
+}  // namespace tutti::test

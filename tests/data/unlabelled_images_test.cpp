@@ -1,0 +1,128 @@
+#include "tutti/base/error.hpp"
+#include "tutti/data/open_data.hpp"
+
+#include "data/written_images.hpp"
+#include "data/written_sets.hpp"
+#include "support/thrown.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace tutti {
+namespace {
+
+using testing::Bytes;
+using ::testing::ElementsAre;
+using testing::gradient;
+using ::testing::HasSubstr;
+using testing::png_of;
+using testing::TemporaryFolder;
+
+// A gray image of 2x2 whose pixels all have this value.
+Bytes dot(std::uint8_t value) { return png_of({1, 2, 2, Bytes(4, value)}); }
+
+OwnedData open_images(std::vector<std::string> images, bool skip_bad = false) {
+  DataRequest request;
+  request.skip_bad_images = skip_bad;
+  request.images = std::move(images);
+  return open_data(request);
+}
+
+std::vector<std::string> files_of(const Dataset& data) {
+  std::vector<std::string> files;
+  for (std::int64_t i = 0; i < data.info().samples; ++i) files.push_back(data.file_of(i));
+  return files;
+}
+
+TEST(UnlabelledImages, ComeInTheOrderOfTheWordsAndOfTheNamesInFolders) {
+  const TemporaryFolder folder;
+  for (const char* name : {"b.png", "a.PNG", "deep/er/c.png", "deep/d.png", ".hidden/e.png"})
+    folder.write(name, dot(1));
+  folder.write("odd", dot(9));
+  folder.write("table.csv", {'x'});
+  std::filesystem::create_directory_symlink(folder.path(), folder.path() / "loop");
+  const std::string in = folder.text();
+  const OwnedData data = open_images({in + "/odd", in});
+  EXPECT_THAT(files_of(*data.pair.train),
+              ElementsAre(in + "/odd", in + "/a.PNG", in + "/b.png", in + "/deep/d.png", in + "/deep/er/c.png"));
+  EXPECT_FALSE(data.pair.train->info().labelled);
+  EXPECT_EQ(data.pair.train->info().image, (Shape{1, 2, 2}));
+  EXPECT_EQ(data.pair.test, nullptr);
+  EXPECT_THAT(data.pair.notes,
+              ElementsAre(HasSubstr("3 entries are no image files and left out: first " + in + "/odd")));
+  SampleBatch batch;
+  data.pair.train->read(std::vector<std::int64_t>{0}, batch);
+  EXPECT_EQ(batch.images[0].pixels[0], 9);
+}
+
+TEST(UnlabelledImages, ThatAreBadAreKnownByNamePlaceAndReason) {
+  const TemporaryFolder folder;
+  for (const char* name : {"1.png", "4.png"}) folder.write(name, dot(1));
+  for (const char* name : {"0.png", "2.png", "3.png", "5.png"}) folder.write(name, {'n', 'o'});
+  const Error error = thrown_by([&] { open_images({folder.text()}); });
+  EXPECT_EQ(error.source(), ErrorSource::input);
+  EXPECT_THAT(error.what(), HasSubstr("--skip-bad-images"));
+  const OwnedData data = open_images({folder.text()}, true);
+  const DatasetInfo& info = data.pair.train->info();
+  EXPECT_EQ(info.samples, 2);
+  std::vector<std::string> told;
+  for (const SkippedImage& skipped : info.skipped) {
+    told.push_back(std::filesystem::path(skipped.name).filename().string() + " " + std::to_string(skipped.before));
+    EXPECT_THAT(skipped.problem, HasSubstr("neither a JPEG nor a PNG"));
+  }
+  EXPECT_THAT(told, ElementsAre("0.png 0", "2.png 1", "3.png 1", "5.png 2"));
+}
+
+TEST(UnlabelledImages, ThatAreHeldOutTakeNoSkippedOnesAlong) {
+  const TemporaryFolder folder;
+  for (int i = 0; i < 20; ++i) {
+    const std::string name = (i < 10 ? "a/" : "b/") + std::to_string(10 + i) + ".png";
+    folder.write(name, i % 2 == 0 ? dot(1) : Bytes{'n', 'o'});
+  }
+  DataRequest request;
+  request.train = folder.text();
+  request.skip_bad_images = true;
+  request.validation_ratio = 0.3;
+  const OwnedData data = open_data(request);
+  EXPECT_TRUE(data.pair.test->info().skipped.empty());
+  const DatasetInfo& info = data.pair.train->info();
+  ASSERT_EQ(info.skipped.size(), 10u);
+  for (const SkippedImage& skipped : info.skipped) {
+    EXPECT_TRUE(skipped.before == 0 || data.pair.train->file_of(skipped.before - 1) < skipped.name);
+    EXPECT_TRUE(skipped.before == info.samples || data.pair.train->file_of(skipped.before) > skipped.name);
+  }
+}
+
+TEST(UnlabelledImages, InAFolderAreADataSetOnlyForWhoWantsNoLabels) {
+  const TemporaryFolder folder;
+  folder.write("1.png", dot(1));
+  DataRequest request;
+  request.train = folder.text();
+  EXPECT_EQ(thrown_by([&] { open_data(request); }).source(), ErrorSource::input);
+  request.unlabelled_too = true;
+  request.validation_ratio = 0.5;
+  const OwnedData data = open_data(request);
+  EXPECT_FALSE(data.pair.train->info().labelled);
+  EXPECT_EQ(data.pair.train->info().samples, 1);
+  EXPECT_EQ(data.pair.test, nullptr);
+  folder.write("labels.csv", {'1', ',', 'x'});
+  request.validation_ratio = 0;
+  EXPECT_TRUE(open_data(request).pair.train->info().labelled);
+}
+
+TEST(UnlabelledImages, ThatAreNotThereAreRefusedByName) {
+  const TemporaryFolder folder;
+  const Error missing = thrown_by([&] { open_images({folder.text() + "/x.png"}); });
+  EXPECT_EQ(missing.source(), ErrorSource::io);
+  EXPECT_THAT(missing.what(), HasSubstr("there is no image '" + folder.text() + "/x.png'"));
+  const Error empty = thrown_by([&] { open_images({folder.text()}); });
+  EXPECT_EQ(empty.source(), ErrorSource::input);
+  EXPECT_THAT(empty.what(), HasSubstr("holds no .jpg, .jpeg or .png files"));
+}
+
+}  // namespace
+}  // namespace tutti

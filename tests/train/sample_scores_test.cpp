@@ -1,0 +1,152 @@
+#include "tutti/base/error.hpp"
+#include "tutti/train/evaluation.hpp"
+
+#include "support/mpi_world.hpp"
+#include "train/rank_run.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <string>
+#include <vector>
+
+namespace tutti {
+namespace {
+
+constexpr const char* kData = "synthetic:11000x1x8x8:3";  // 1,100 test images: four chunks and a short one
+
+// Of a short training, which is the same on every rank.
+const TrainState& trained() {
+  static const TrainState state = [] {
+    TrainerOptions options;
+    options.batch_size = 64;
+    options.epochs = 1000;
+    TrainingRun run(options, {.name = kData, .model = small_resnet()});
+    for (int step = 0; step < 20; ++step) run.trainer.step();
+    return run.trainer.snapshot();
+  }();
+  return state;
+}
+
+struct Scores {
+  LossSums sums;
+  std::vector<std::int64_t> firsts;
+  std::vector<SampleScore> samples;
+  std::vector<float> logits;
+};
+
+// All ranks of `world`, each with so many players; only rank 0 has more in the end than the sums.
+Scores score(World& world, int players, const std::function<void(const ChunkScores&)>& also = {}) {
+  static const OwnedData data = open_small(kData);
+  const auto backend = make_cpu_backend();
+  const auto communicator = world.size() == 1 ? make_solo_communicator() : make_mpi_ring_communicator(world, {});
+  const Network network(small_resnet(), data.pair.test->info().image, 3);
+  Scores scores;
+  const ScoreOutlet outlet{.world = world, .receive = [&](const ChunkScores& chunk) {
+                             scores.firsts.push_back(chunk.first);
+                             scores.samples.insert(scores.samples.end(), chunk.samples.begin(), chunk.samples.end());
+                             scores.logits.insert(scores.logits.end(), chunk.logits.begin(), chunk.logits.end());
+                             if (also) also(chunk);
+                           }};
+  const ImageRecipe recipe;
+  scores.sums = evaluate({.backend = *backend,
+                          .communicator = *communicator,
+                          .network = network,
+                          .data = *data.pair.test,
+                          .recipe = recipe,
+                          .side_by_side = players,
+                          .scores = &outlet},
+                         trained());
+  world.barrier();
+  return scores;
+}
+
+std::unique_ptr<World> first_ranks(int count) { return test_world().split(test_world().rank() < count ? 0 : -1); }
+
+TEST(SampleScores, ComeInOrderAndAddUpToTheEvaluation) {
+  const auto world = first_ranks(1);
+  if (world) {
+    double losses = 0;
+    std::int64_t correct = 0;
+    const Scores scores = score(*world, 1, [&](const ChunkScores& chunk) {
+      for (std::size_t i = 0; i < chunk.samples.size(); ++i) {
+        const auto label = static_cast<std::size_t>(chunk.samples[i].label);
+        EXPECT_NEAR(chunk.probability(i, 0) + chunk.probability(i, 1) + chunk.probability(i, 2), 1, 1e-14);
+        EXPECT_NEAR(-std::log(chunk.probability(i, label)), chunk.loss(i), 1e-12);
+        losses += chunk.loss(i);
+        if (chunk.samples[i].predicted == chunk.samples[i].label) ++correct;
+      }
+    });
+    EXPECT_EQ(scores.firsts, (std::vector<std::int64_t>{0, 256, 512, 768, 1024}));
+    EXPECT_EQ(scores.samples.size(), 1100u);
+    EXPECT_EQ(scores.sums.samples, 1100);
+    EXPECT_EQ(scores.sums.correct, correct);
+    EXPECT_GT(correct, 400);
+    EXPECT_NEAR(losses / 1100, scores.sums.mean_loss(), 1e-6);
+  }
+  test_world().barrier();
+}
+
+TEST(SampleScores, AreTheSameBitsOnAnyRanksAndPlayers) {
+  Scores alone;
+  if (const auto world = first_ranks(1)) alone = score(*world, 1);
+  for (int ranks = 1; ranks <= test_world().size(); ++ranks) {
+    const auto world = first_ranks(ranks);
+    // As many players as the rank's number tells: ranks need not have equally many.
+    const Scores scores = world ? score(*world, world->rank() + 2) : Scores{};
+    if (test_world().rank() == 0) {
+      EXPECT_EQ(scores.sums, alone.sums) << ranks;
+      EXPECT_EQ(scores.firsts, alone.firsts) << ranks;
+      EXPECT_EQ(scores.logits, alone.logits) << ranks;
+      ASSERT_EQ(scores.samples.size(), alone.samples.size()) << ranks;
+      for (std::size_t i = 0; i < alone.samples.size(); ++i) {
+        EXPECT_EQ(scores.samples[i].exponentials, alone.samples[i].exponentials) << ranks << ", sample " << i;
+        EXPECT_EQ(scores.samples[i].label, alone.samples[i].label) << ranks << ", sample " << i;
+        EXPECT_EQ(scores.samples[i].predicted, alone.samples[i].predicted) << ranks << ", sample " << i;
+      }
+    } else if (world) {
+      EXPECT_TRUE(scores.firsts.empty());
+    }
+    test_world().barrier();
+  }
+}
+
+TEST(SampleScores, LeaveNoRankBehindWhenTheirReceiverFails) {
+  int caught = 0;
+  try {
+    score(test_world(), 1, [](const ChunkScores& chunk) {
+      if (chunk.first == 256) throw Error(ErrorSource::save, "the disk is full");
+    });
+  } catch (const Error& error) {
+    ++caught;
+    EXPECT_EQ(error.reach(), ErrorReach::all_ranks);
+    EXPECT_EQ(error.source(), ErrorSource::save);
+    EXPECT_NE(std::string(error.what()).find("the disk is full"), std::string::npos);
+  }
+  EXPECT_EQ(caught, 1);
+  test_world().barrier();
+}
+
+TEST(ChunkScores, AreNoNumbersWhereALogitIsNone) {
+  const std::vector<SampleScore> samples{{.exponentials = std::numeric_limits<double>::quiet_NaN()}};
+  const std::vector<float> logits{1, std::numeric_limits<float>::quiet_NaN()};
+  const ChunkScores chunk{.classes = 2, .samples = samples, .logits = logits};
+  EXPECT_TRUE(std::isnan(chunk.probability(0, 0)));
+  EXPECT_TRUE(std::isnan(chunk.loss(0)));
+}
+
+TEST(ChunkScores, GiveLossesWhereProbabilitiesVanish) {
+  const std::vector<SampleScore> samples{{.exponentials = 1, .label = 1, .predicted = 0}};
+  const std::vector<float> logits{1000, -1000};
+  const ChunkScores chunk{.classes = 2, .samples = samples, .logits = logits};
+  EXPECT_EQ(chunk.probability(0, 0), 1);
+  EXPECT_EQ(chunk.probability(0, 1), 0);
+  EXPECT_EQ(chunk.loss(0), 2000);
+}
+
+}  // namespace
+}  // namespace tutti
