@@ -239,12 +239,20 @@ class Onnx(Trained):
     def test_says_what_images_it_takes(self):
         message, said = self.message()
         self.assertEqual(["batch", 1, 28, 28], self.extents(message))
-        message, said = self.message("--image", "1x28x28")
-        self.assertEqual(["batch", 1, 28, 28], self.extents(message))
         self.assertIn("image (batch x 1 x 28 x 28; ", said)
+        self.assertEqual(["batch", 1, 29, 28], self.extents(self.message("--image", "1x29x28")[0]))
         status, _, err = self.export(self.trained, "--to-onnx", self.root / "F.onnx", "--image", "1x32x32")
         self.assertEqual(1, status)
         self.assertIn("--image 1x32x32 does not fit the network of", err)
+
+    def test_of_an_early_checkpoint_takes_any_images_that_fit(self):
+        early, path = checkpoints.read(self.file), self.root / "early.onnx"
+        del early.values["/run/data"]
+        early.path = self.root / "early.h5"
+        checkpoints.write(early)
+        self.assertIn("image (batch x 1 x height x width; ", self.exported(early.path, "--to-onnx", path))
+        message = protobuf.decode(MODEL, path.read_bytes())
+        self.assertEqual(["batch", 1, "height", "width"], self.extents(message))  # 28 or 29
 
     def test_normalises_where_that_is_asked_for(self):
         message, said = self.message("--with-normalize")
