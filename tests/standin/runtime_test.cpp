@@ -213,8 +213,10 @@ TEST_F(Runtime, SeparatesMemoryOfHostAndDeviceWhenAsked) {
   enqueue_add(first_, 2);
   EXPECT_EQ(value(), 2);
   EXPECT_DEATH(device_[0] = 1, "");
-  std::vector<float> pageable(kThreads);
-  EXPECT_THROW(launch(double_all, {.threads = kThreads}, first_, pageable.data()), Finding);
+  std::vector<float> pageable(kThreads + 1);
+  // Words whose lowest byte is that of a bool are not taken for addresses.
+  float* const memory = pageable.data() + (reinterpret_cast<std::uintptr_t>(pageable.data()) % 256 == 0 ? 1 : 0);
+  EXPECT_THROW(launch(double_all, {.threads = kThreads}, first_, memory), Finding);
   launch(double_all, {.threads = kThreads}, first_, pinned_);
   separate_memory(false);
 }
