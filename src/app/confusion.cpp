@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <numeric>
 #include <string_view>
 
 namespace tutti {
@@ -17,14 +16,28 @@ constexpr std::size_t kMostMistakes = 3;  // told of a class
 
 void Confusion::add(const ChunkScores& scores) {
   for (const SampleScore& score : scores.samples) {
-    ++counts_[static_cast<std::size_t>(score.label) * classes() + static_cast<std::size_t>(score.predicted)];
+    ++rows_[static_cast<std::size_t>(score.label)][static_cast<std::size_t>(score.predicted)];
   }
+}
+
+std::int64_t Confusion::count(std::size_t label, std::size_t predicted) const {
+  const auto found = rows_[label].find(predicted);
+  return found == rows_[label].end() ? 0 : found->second;
 }
 
 std::int64_t Confusion::samples(std::size_t label) const {
   std::int64_t sum = 0;
-  for (std::size_t predicted = 0; predicted < classes(); ++predicted) sum += count(label, predicted);
+  for (const auto& [predicted, images] : rows_[label]) sum += images;
   return sum;
+}
+
+std::vector<std::size_t> Confusion::mistaken_for(std::size_t label) const {
+  std::vector<std::size_t> others;
+  for (const auto& [predicted, images] : rows_[label]) {
+    if (predicted != label) others.push_back(predicted);
+  }
+  std::ranges::stable_sort(others, std::ranges::greater(), [&](std::size_t other) { return count(label, other); });
+  return others;
 }
 
 std::string Confusion::text() const {
@@ -41,10 +54,7 @@ std::string Confusion::text() const {
 }
 
 std::string Confusion::mistakes_text(std::size_t label) const {
-  std::vector<std::size_t> others(classes());
-  std::iota(others.begin(), others.end(), std::size_t{0});
-  std::erase_if(others, [&](std::size_t other) { return other == label || count(label, other) == 0; });
-  std::ranges::stable_sort(others, std::ranges::greater(), [&](std::size_t other) { return count(label, other); });
+  std::vector<std::size_t> others = mistaken_for(label);
   others.resize(std::min(others.size(), kMostMistakes));
   std::vector<std::string> words;
   for (const std::size_t other : others) words.push_back(fmt::format("{} {}", names_[other], count(label, other)));
@@ -53,7 +63,10 @@ std::string Confusion::mistakes_text(std::size_t label) const {
 
 // Columns go by their numbers, which rows have before their names.
 std::string Confusion::matrix_text(std::size_t width) const {
-  const std::int64_t greatest = std::ranges::max(counts_);
+  std::int64_t greatest = 0;
+  for (const Row& row : rows_) {
+    for (const auto& [predicted, images] : row) greatest = std::max(greatest, images);
+  }
   const std::size_t digits = std::max<std::size_t>(3, fmt::formatted_size("{}", greatest) + 1);
   constexpr std::string_view kCorner = "is, taken for";
   const std::size_t first = std::max(width + 4, kCorner.size());

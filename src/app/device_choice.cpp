@@ -23,7 +23,7 @@ class Chooser {
   std::vector<DeviceChoice> choose() {
     const std::string obstacle = obstacle_to_auto();
     if (!obstacle.empty()) {
-      for (DeviceChoice& choice : choices_) choice.note = "training on processors: " + obstacle;
+      for (DeviceChoice& choice : choices_) choice.note = "computing on processors: " + obstacle;
     }
     for (std::size_t rank = 0; rank < claims_.size(); ++rank) {
       if (wants(rank, "cuda") || (wants(rank, "auto") && obstacle.empty())) take(rank);

@@ -37,16 +37,32 @@ Json class_json(const Confusion& confusion, std::size_t label) {
   return json;
 }
 
-// The matrix row by row, a label each.
-std::string json_text(Json json, const Confusion& confusion) {
+// Whole, a row for each label, or where that would be much, as what is not zero: label, what it is taken for, how often.
+std::string matrix_json(const Confusion& confusion) {
+  constexpr std::size_t kMostClasses = 1000;
+  const bool whole = confusion.classes() <= kMostClasses;
   std::vector<std::string> rows;
   for (std::size_t label = 0; label < confusion.classes(); ++label) {
+    std::vector<std::int64_t> counts(whole ? confusion.classes() : 0);
+    for (const auto& [predicted, images] : confusion.row(label)) {
+      if (whole) {
+        counts[predicted] = images;
+      } else {
+        rows.push_back(fmt::format("    [{}, {}, {}]", label, predicted, images));
+      }
+    }
+    if (whole) rows.push_back(fmt::format("    [{}]", fmt::join(counts, ", ")));
+  }
+  return fmt::format("  \"{}\": [\n{}\n  ]", whole ? "confusion" : "confusion_entries", fmt::join(rows, ",\n"));
+}
+
+std::string json_text(Json json, const Confusion& confusion) {
+  for (std::size_t label = 0; label < confusion.classes(); ++label) {
     json["classes"].push_back(class_json(confusion, label));
-    rows.push_back(fmt::format("    [{}]", fmt::join(confusion.row(label), ", ")));
   }
   std::string text = json.dump(2, ' ', false, Json::error_handler_t::replace);
   text.resize(text.rfind("\n}"));
-  return fmt::format("{},\n  \"confusion\": [\n{}\n  ]\n}}\n", text, fmt::join(rows, ",\n"));
+  return fmt::format("{},\n{}\n}}\n", text, matrix_json(confusion));
 }
 
 void report(const Invocation& invocation, const LoadedCheckpoint& loaded, const LossSums& sums,

@@ -115,7 +115,7 @@ TEST(DeviceChoice, SharesGpusOnlyWhenAskedTo) {
 TEST(DeviceChoice, WithoutDriverOnOneRankIsTheProcessorForAllOrARefusal) {
   EXPECT_THAT(devices_of({rank_on("a", {0}), rank_on("b", {})}), ElementsAre(kProcessor, kProcessor));
   EXPECT_EQ(note_of({rank_on("a", {0}), rank_on("b", {})}),
-            "training on processors: rank 1 on b has no GPU: no driver");
+            "computing on processors: rank 1 on b has no GPU: no driver");
   EXPECT_EQ(refusal_of({rank_on("a", {0}, kCuda), rank_on("b", {}, kCuda)}),
             "rank 1 on b has no GPU: no driver; choose --device cpu, or auto");
 }
@@ -150,7 +150,7 @@ TEST(DeviceChoice, IsMadeFromWhatAllRanksSee) {
   const DeviceChoice choice = choose_device(world, inventory, {});
   EXPECT_EQ(choice.device, kProcessor);
   EXPECT_EQ(choice.note,
-            fmt::format("training on processors: rank {} on {} has no GPU: no driver", world.size() - 1, world.host()));
+            fmt::format("computing on processors: rank {} on {} has no GPU: no driver", world.size() - 1, world.host()));
 }
 
 }  // namespace

@@ -391,5 +391,23 @@ TEST_F(Predict, LeavesAnEvaluationByClassWithTheSameFigures) {
   EXPECT_EQ(json.at("accuracy").get<double>(), static_cast<double>(right) / images);
 }
 
+TEST_F(Predict, LeavesAnEvaluationOfManyClassesWithoutItsZeros) {
+  const ChildResult trained = run_trainer({"--model", "linear", "--data", "synthetic:64x1x4x4:1500", "--steps", "1",
+                                           "--checkpoint-every", "1steps", "--out", file("many")});
+  ASSERT_EQ(trained.status, 0) << trained.err;
+  const ChildResult result = run_trainer({"eval", "--checkpoint", file("many"), "--on", "train", "--json",
+                                          file("eval.json")});
+  ASSERT_EQ(result.status, 0) << result.err;
+  const auto json = nlohmann::json::parse(read_text(file("eval.json")));
+  EXPECT_FALSE(json.contains("confusion"));
+  EXPECT_EQ(json.at("classes").size(), 1500u);
+  int images = 0;
+  for (const auto& entry : json.at("confusion_entries")) {
+    EXPECT_GE(json.at("classes").at(entry.at(0).get<std::size_t>()).at("images"), entry.at(2));
+    images += entry.at(2).get<int>();
+  }
+  EXPECT_EQ(images, 64);
+}
+
 }  // namespace
 }  // namespace tutti::test

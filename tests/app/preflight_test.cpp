@@ -108,7 +108,7 @@ TEST(Machine, SeesCardsAndDriversAndFastNetworks) {
 }
 
 TEST(Preflight, NamesGpusThatCannotBeUsedAndWhatWouldHelp) {
-  CardFacts facts{.note = "training on processors: rank 0 on a has no GPU: no driver", .has_card = true};
+  CardFacts facts{.note = "computing on processors: rank 0 on a has no GPU: no driver", .has_card = true};
   facts.inventory.driver_version = "no driver";
   EXPECT_THAT(only(judge_cards(facts)),
               HasSubstr("warning: this host has an NVIDIA GPU and no driver for it: install"));
@@ -120,7 +120,7 @@ TEST(Preflight, NamesGpusThatCannotBeUsedAndWhatWouldHelp) {
   EXPECT_THAT(only(judge_cards(facts)), HasSubstr("doomed: the GPU's driver serves CUDA 12.2"));
   facts.device = "cpu";
   EXPECT_THAT(judge_cards(facts).all(), IsEmpty());
-  facts = {.note = "training on processors: 3 ranks on a see the same 2 GPUs"};
+  facts = {.note = "computing on processors: 3 ranks on a see the same 2 GPUs"};
   facts.inventory.devices.resize(2);
   EXPECT_THAT(only(judge_cards(facts)), HasSubstr("the same 2 GPUs: start as many ranks as GPUs"));
   EXPECT_THAT(judge_cards({.note = "this build has no libtutti_cuda.so"}).all(), IsEmpty());

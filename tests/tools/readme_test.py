@@ -13,6 +13,7 @@ import os
 import pathlib
 import random
 import re
+import shlex
 import struct
 import subprocess
 import sys
@@ -108,7 +109,9 @@ def make_checkout(folder: pathlib.Path, options: argparse.Namespace) -> dict[str
     (folder / "trainer").symlink_to(options.trainer)
     programs = folder / "home/programs"
     programs.mkdir(parents=True)
-    (programs / "mpirun").symlink_to(options.mpiexec)
+    mpirun = programs / "mpirun"  # no link: MPICH's launcher looks for its parts beside its own name
+    mpirun.write_text(f'#!/bin/sh\nexec {shlex.quote(options.mpiexec)} "$@"\n', encoding="utf-8")
+    mpirun.chmod(0o755)
     make_home(folder / "home")
     return os.environ | {"HOME": str(folder / "home"), "PATH": f"{programs}:{os.environ['PATH']}",
                          "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",

@@ -26,12 +26,14 @@ class Row:
     unit: str = ""  # of ours, where that is judged; else the ratio is
     digits: int = 1
     at_most: bool = False
+    their_figure: str = ""  # where it is another
 
     def values(self, measurement: dict) -> "Values":
         best = min if self.at_most else max
         rounds = [one for one in measurement["rounds"] if self.ours in one]
-        pairs = [(one[self.ours][self.figure], best(one[side][self.figure] for side in self.theirs if side in one))
-                 for one in rounds if any(side in one for side in self.theirs)]
+        theirs = self.their_figure or self.figure
+        pairs = [(one[self.ours][self.figure], best(one[side][theirs] for side in self.theirs if side in one))
+                 for one in rounds if any(theirs in one.get(side, ()) for side in self.theirs)]
         ours = [one[self.ours][self.figure] for one in rounds]
         judged = ours if self.unit else [mine / peer for mine, peer in pairs]
         return Values(*(Range.of(list(of)) if of else None for of in (ours, [peer for _, peer in pairs], judged)))
@@ -67,7 +69,10 @@ def _alone(title: str, measurement: str, figure: str, must: float, stretch: floa
 
 def _ranks(model: str, single: tuple[float, float]) -> list[Row]:
     both = (f"ranks-{model}", "images_per_second", "together")
-    return [Row(f"2 ranks, {model} fp32, images/s, against two single processes", *both, ("apart",), *single),
+    title = f"2 ranks, {model} fp32, images/s, against two single processes"
+    return [Row(title, *both, ("apart",), *single),
+            Row(f"{title} whose steps wait for each other", *both, ("apart",), *single,
+                their_figure="in_step_images_per_second"),
             Row(f"2 ranks, {model} fp32, images/s, against PyTorch's DDP with gloo", *both, ("ddp",), 1.3, 1.7)]
 
 
@@ -125,7 +130,8 @@ def notes(measurements: dict[str, dict]) -> list[str]:
 def readme_section(results: dict) -> str:
     """The README's figures: what was measured, on what, and how much others disturbed it."""
     machine, measurements = results["machine"], results["measurements"]
-    rounds = max(len(one["rounds"]) for one in measurements.values())
+    counts = [len(one["rounds"]) for one in measurements.values()]
+    rounds = " to ".join(map(str, sorted({min(counts), max(counts)})))
     busiest = max(one["cores_used_by_others"] for one in measurements.values())
     disturbed = f" Other programs used up to {busiest:.1f} of the cores meanwhile." if busiest > 0.2 else ""
     about = (f"Written by `tools/peers/measure` on {results['date']}: {machine['processor']}, {machine['cores']} "

@@ -14,7 +14,6 @@ import json
 import os
 import pathlib
 import re
-import resource
 import statistics
 import sys
 import time
@@ -49,6 +48,12 @@ def parse() -> argparse.Namespace:
 def seconds_since_process_start() -> float:
     ticks = int(pathlib.Path("/proc/self/stat").read_text(encoding="ascii").rpartition(")")[2].split()[19])
     return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+
+
+def peak_resident_mib() -> float:
+    """Of this program; getrusage also counts the one from which it was started."""
+    status = pathlib.Path("/proc/self/status").read_text(encoding="utf-8")
+    return int(re.search(r"VmHWM:\s+(\d+)", status)[1]) / 1024
 
 
 def libraries() -> str:
@@ -152,12 +157,13 @@ def main() -> None:
     def figures() -> dict:
         seconds = seconds_of_steps(play, options.device, options.warmup_steps, options.timed_steps)
         return {"step_seconds_median": seconds, "images_per_second": options.batch / seconds,
-                "peak_resident_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, "loss": play(0).item()}
+                "peak_resident_mib": peak_resident_mib(), "loss": play(0).item()}
 
     if not options.on_demand:
-        print(json.dumps(start | figures()))
+        print(json.dumps(start | figures()), flush=True)
         if distributed.is_initialized():
-            distributed.destroy_process_group()
+            distributed.barrier()
+            os._exit(0)  # the ordinary end aborts now and then, in a thread of PyTorch's
         return
     print(json.dumps(start | {"loss": loss}), flush=True)
     for _ in sys.stdin:

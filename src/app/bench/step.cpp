@@ -7,20 +7,24 @@
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
-#include <sys/resource.h>
 
 #include <algorithm>
+#include <fstream>
 #include <string>
+#include <vector>
 
 namespace tutti {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
+// Of this program; getrusage also counts the one from which it was started.
 double peak_resident_mib() {
-  rusage usage{};
-  if (getrusage(RUSAGE_SELF, &usage) != 0) throw Error(ErrorSource::internal, "getrusage failed");
-  return static_cast<double>(usage.ru_maxrss) / 1024;
+  std::ifstream file("/proc/self/status");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("VmHWM:")) return std::stod(line.substr(6)) / 1024;
+  }
+  throw Error(ErrorSource::io, "cannot read this process's memory from /proc/self/status: is /proc mounted?");
 }
 
 // Where the time went from the start of the process to the end of its first step, in seconds.
@@ -35,6 +39,7 @@ struct Start {
 };
 
 struct StepFigures {
+  std::vector<double> steps;
   Spread step;
   double images_per_second = 0;
   Start start{};
@@ -64,8 +69,9 @@ StepFigures measure(World& world, const Invocation& invocation, Readied& run) {
                                         .first_step = seconds_since_process_start() - planned_at});
   TimedSteps steps = invocation.steps;
   --steps.warmup;  // done above
-  figures.step =
-      spread_of(time_steps(world, *run.trainer, steps_for(*run.assembly.backend, steps), [&] { run.trainer->step(); }));
+  figures.steps =
+      time_steps(world, *run.trainer, steps_for(*run.assembly.backend, steps), [&] { run.trainer->step(); });
+  figures.step = spread_of(figures.steps);
   figures.images_per_second = static_cast<double>(run.assembly.config.batch_size) / figures.step.median;
   figures.peak_mib = greatest_of_ranks(world, {peak_resident_mib()}).front();
   return figures;
@@ -100,6 +106,7 @@ Json as_json(const StepFigures& figures, const RunConfig& config, const std::str
           {"step_seconds_median", figures.step.median},
           {"step_seconds_low_quartile", figures.step.low},
           {"step_seconds_high_quartile", figures.step.high},
+          {"step_seconds", figures.steps},
           {"images_per_second", figures.images_per_second},
           {"peak_resident_mib", figures.peak_mib},
           {"first_step_seconds", figures.start.total()},

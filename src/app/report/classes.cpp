@@ -33,9 +33,9 @@ std::vector<ClassFigures> figures_of(const Confusion& confusion) {
   std::vector<ClassFigures> figures(confusion.classes());
   for (std::size_t label = 0; label < figures.size(); ++label) {
     figures[label].right = confusion.count(label, label);
-    for (std::size_t predicted = 0; predicted < figures.size(); ++predicted) {
-      figures[label].images += confusion.count(label, predicted);
-      figures[predicted].taken_for_it += confusion.count(label, predicted);
+    for (const auto& [predicted, images] : confusion.row(label)) {
+      figures[label].images += images;
+      figures[predicted].taken_for_it += images;
     }
   }
   return figures;
@@ -109,12 +109,9 @@ Html bar_of(double share) {
 }
 
 std::string most_taken_for(const Confusion& confusion, std::size_t label) {
-  std::size_t most = label;
-  for (std::size_t other = 0; other < confusion.classes(); ++other) {
-    const std::int64_t count = confusion.count(label, other);
-    if (other != label && count > (most == label ? 0 : confusion.count(label, most))) most = other;
-  }
-  return most == label ? "-" : fmt::format("{} ({})", confusion.name(most), confusion.count(label, most));
+  const std::vector<std::size_t> others = confusion.mistaken_for(label);
+  if (others.empty()) return "-";
+  return fmt::format("{} ({})", confusion.name(others[0]), confusion.count(label, others[0]));
 }
 
 Html class_row(const Confusion& confusion, std::size_t label, const ClassFigures& figures) {
