@@ -37,7 +37,7 @@ Json class_json(const Confusion& confusion, std::size_t label) {
   return json;
 }
 
-// Whole, a row for each label, or where that would be much, as what is not zero: label, what it is taken for, how often.
+// Whole, a row for each label; or where that would be much, what is not zero: label, what it is taken for, how often.
 std::string matrix_json(const Confusion& confusion) {
   constexpr std::size_t kMostClasses = 1000;
   const bool whole = confusion.classes() <= kMostClasses;

@@ -149,8 +149,8 @@ TEST(DeviceChoice, IsMadeFromWhatAllRanksSee) {
   }
   const DeviceChoice choice = choose_device(world, inventory, {});
   EXPECT_EQ(choice.device, kProcessor);
-  EXPECT_EQ(choice.note,
-            fmt::format("computing on processors: rank {} on {} has no GPU: no driver", world.size() - 1, world.host()));
+  EXPECT_EQ(choice.note, fmt::format("computing on processors: rank {} on {} has no GPU: no driver", world.size() - 1,
+                                     world.host()));
 }
 
 }  // namespace
