@@ -359,6 +359,7 @@ TEST(FigureText, IsNeverAllOrNothingWhereItIsNot) {
   EXPECT_EQ(percent_text(0.999999), "> 99.99 %");
   EXPECT_EQ(percent_text(0.00001), "< 0.01 %");
   EXPECT_EQ(percent_text(0), "0 %");
+  EXPECT_EQ(seconds_text(1.35e-10), "0 ms");
   EXPECT_EQ(seconds_text(0.012), "12 ms");
   EXPECT_EQ(seconds_text(3.21), "3.21 s");
   EXPECT_EQ(seconds_text(312), "5 min 12 s");

@@ -20,6 +20,8 @@ std::string decimal_text(std::optional<double> value, int digits) {
 }
 
 std::string seconds_text(double seconds) {
+  constexpr double kMicrosecond = 1e-6;
+  if (seconds < kMicrosecond) return "0 ms";
   if (seconds < 0.0995) return fmt::format("{:.3g} ms", 1000 * seconds);
   if (seconds < 60) return fmt::format("{:.{}f} s", seconds, seconds < 10 ? 2 : 1);
   const auto whole = static_cast<std::int64_t>(std::lround(std::min(seconds, 1e15)));

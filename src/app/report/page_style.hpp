@@ -33,7 +33,7 @@ overflow-wrap:anywhere}
 dt{color:var(--soft);font-size:.82rem}
 dd{margin:0;display:flex;align-items:baseline;gap:.4rem;flex-wrap:wrap}
 dd b{font-size:1.15rem;font-variant-numeric:tabular-nums;overflow-wrap:anywhere}
-code{font-size:.85rem;overflow-wrap:anywhere}
+code{font-size:.85rem;overflow-wrap:anywhere}.tiles code{font-size:.72rem}
 nav{display:flex;flex-wrap:wrap;gap:.2rem 1.1rem;font-size:.92rem}
 .charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,26rem),1fr));gap:1rem}
 figure{margin:0}
@@ -43,7 +43,7 @@ break-inside:avoid}
 .legend b{font-variant-numeric:tabular-nums}
 .key{display:inline-block;width:.85em;height:.85em;border-radius:.2em;margin-right:.35em;vertical-align:-.08em;
 background:currentColor}
-svg{display:block;width:100%;height:auto;font-size:11px;font-family:inherit}
+svg{display:block;width:100%;max-width:40rem;height:auto;font-size:11px;font-family:inherit}
 svg text{fill:var(--soft);font-variant-numeric:tabular-nums}
 .end{text-anchor:end}.middle{text-anchor:middle}
 .grid{stroke:var(--edge);stroke-width:1}.axis{stroke:var(--soft);stroke-width:1}
@@ -61,7 +61,7 @@ table{border-collapse:collapse;font-size:.88rem;font-variant-numeric:tabular-num
 th,td{padding:.22rem .65rem;text-align:left;vertical-align:top;border-bottom:1px solid var(--edge)}
 th{font-weight:600}thead th{color:var(--soft);vertical-align:bottom}
 .figure{text-align:right;white-space:nowrap}
-.facts td{overflow-wrap:anywhere}.facts td:first-child{color:var(--soft);white-space:nowrap}
+.facts td{overflow-wrap:anywhere;text-align:left;white-space:normal}.facts td:first-child{color:var(--soft);white-space:nowrap}
 .list td:first-child{text-align:right}.list td{overflow-wrap:anywhere}
 .matrix th,.matrix td{border:0;padding:.25rem .4rem;text-align:right}
 .matrix td{min-width:2.5rem;background:rgba(var(--hue),var(--shade));border:1px solid var(--paper)}
@@ -70,6 +70,7 @@ th{font-weight:600}thead th{color:var(--soft);vertical-align:bottom}
 .matrix thead th{text-align:right;vertical-align:bottom;max-width:6rem;overflow-wrap:anywhere}
 .matrix thead .corner{font-weight:400;font-size:.8rem;white-space:nowrap}
 .matrix tbody th{white-space:nowrap;position:sticky;left:0;background:var(--paper)}
+.classes td{white-space:nowrap}
 .classes td:nth-child(2),.classes td:nth-child(3),.classes td:nth-child(5){text-align:right}
 .bar{display:inline-block;width:9rem;height:.7rem;background:var(--edge);border-radius:.2rem;overflow:hidden}
 .bar i{display:block;height:100%;background:var(--train)}
