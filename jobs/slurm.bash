@@ -5,7 +5,7 @@
 say() { printf '%s: %s\n' "${SLURM_JOB_NAME:-job}" "$*" >&2; }
 
 if [[ ! -x ./trainer ]]; then
-  say "no ./trainer in $PWD: run tools/demo or tools/test there, or submit from where it is"
+  say "no ./trainer in $PWD: run tools/demo or tools/test there, link an installed tutti, or submit from where it is"
   exit 66
 fi
 
@@ -51,9 +51,10 @@ train() { # OPTIONS
   if ((status)) && [[ $warned ]]; then status=75; fi
 }
 
-# Whether a lost node, or the launcher, may have ended the training; but not more often than three times.
+# Whether a lost node (86: a rank was gone before Slurm knew), or the launcher, may have ended the training; but not more
+# often than three times.
 was_struck() {
-  ((status == 70 || status > 128)) || return
+  ((status == 70 || status == 86 || status > 128)) || return
   echo "$(date '+%F %T') job $task on $SLURM_JOB_NODELIST: status $status" >>"$out/crashes"
   (($(wc -l <"$out/crashes") <= 3))
 }

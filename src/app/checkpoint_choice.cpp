@@ -86,6 +86,13 @@ std::string word_of_caution(const std::string& path) {
 }
 
 LoadedCheckpoint load_named_checkpoint(World& world, const std::string& path, const Log& log) {
+  std::error_code unknown;
+  if (!world.agree(world.rank() != 0 || fs::exists(path, unknown))) {
+    throw Error(ErrorSource::checkpoint, fmt::format("there is no '{}': give a folder that a training had as --out, or "
+                                                     "a checkpoint (.h5)",
+                                                     path))
+        .on_all_ranks();
+  }
   if (world.agree(world.rank() != 0 || is_folder(path))) {
     auto newest = store_in(path).newest(world, log, Damaged::left);
     if (!newest) throw no_checkpoints_in(path).on_all_ranks();

@@ -23,9 +23,10 @@ using Json = nlohmann::ordered_json;
 const Dataset& chosen_set(const Scoring& scoring, const std::string& on) {
   if (on == "train") return *scoring.data().train;
   if (scoring.data().test) return *scoring.data().test;
-  throw Error(ErrorSource::input, fmt::format("--data {} holds no test set: give --test-data, or --on train to "
-                                              "evaluate on the training set",
-                                              scoring.config().data))
+  throw Error(ErrorSource::input,
+              fmt::format("--data {} holds no test set: give --test-data or --validation-ratio, or --on train to "
+                          "evaluate on the training set",
+                          scoring.config().data))
       .on_all_ranks();
 }
 

@@ -51,6 +51,12 @@ std::unique_ptr<Communicator> make_ring(World& world, const ChosenProcessor& pro
   return staged ? make_staged_communicator(*processor.backend, std::move(ring)) : std::move(ring);
 }
 
+// On machines without NVIDIA's driver, a build for processors alone is what was meant.
+bool may_want_gpus() {
+  std::error_code unknown;
+  return std::filesystem::exists(cuda_library_path()) || std::filesystem::exists("/proc/driver/nvidia", unknown);
+}
+
 }  // namespace
 
 CudaInventory look_for_gpus(const std::string& device) {
@@ -69,7 +75,7 @@ ChosenProcessor choose_processor(World& world, const RunConfig& config, const Lo
   const DeviceChoice choice =
       choose_device(world, look_for_gpus(config.device),
                     {.device = config.device, .share = config.share_device, .mixed = config.comm == "mpi"});
-  if (!choice.note.empty()) log.note(choice.note);
+  if (!choice.note.empty() && may_want_gpus()) log.note(choice.note);
   ChosenProcessor chosen{.backend = nullptr,
                          .device = choice.device.value_or(-1),
                          .shares_device = config.share_device,

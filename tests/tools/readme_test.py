@@ -28,6 +28,7 @@ ELSEWHERE = {
     "tools/demo": "tests/tools/scripts_test.py",
     "tools/test": ".ci/run",
     "tools/setup": ".ci/run",
+    "cmake --preset release": ".ci/run",
     "cmake --install": "tests/consumer/CMakeLists.txt",
     "cmake --preset package": "tests/consumer/package_test.py",
     "mpirun -np 1 ./trainer --device cuda": "tests/standin/CMakeLists.txt",

@@ -101,7 +101,7 @@ class WithPrograms(Tutorials):
     def test_refuses_what_it_does_not_know(self):
         for arguments, words in ((["--table", "imagenet"], "no table is called imagenet: there are mnist, "),
                                  (["--data", "/none"], "--data /none: there is no such folder"),
-                                 (["--trainer", "/none/trainer"], "there is no program /none/trainer: build it")):
+                                 (["--trainer", "/none/trainer"], "there is no program /none/trainer: tools/demo builds it")):
             result = self.run_with_programs(*arguments)
             self.assertEqual(2, result.returncode)
             self.assertIn(words, result.stderr)

@@ -61,7 +61,8 @@ table{border-collapse:collapse;font-size:.88rem;font-variant-numeric:tabular-num
 th,td{padding:.22rem .65rem;text-align:left;vertical-align:top;border-bottom:1px solid var(--edge)}
 th{font-weight:600}thead th{color:var(--soft);vertical-align:bottom}
 .figure{text-align:right;white-space:nowrap}
-.facts td{overflow-wrap:anywhere;text-align:left;white-space:normal}.facts td:first-child{color:var(--soft);white-space:nowrap}
+.facts td{overflow-wrap:anywhere;text-align:left;white-space:normal}
+.facts td:first-child{color:var(--soft);white-space:nowrap}
 .list td:first-child{text-align:right}.list td{overflow-wrap:anywhere}
 .matrix th,.matrix td{border:0;padding:.25rem .4rem;text-align:right}
 .matrix td{min-width:2.5rem;background:rgba(var(--hue),var(--shade));border:1px solid var(--paper)}

@@ -57,6 +57,14 @@ std::string row_of(const Way& way, const ExchangeCost& cost, double parameters) 
 
 }  // namespace
 
+std::string crowding_text(const Tour& tour) {
+  const Assembly& assembly = tour.run->assembly;
+  const int cores = assembly.cores.usable;
+  if (assembly.options.threads * tour.world.local_size() <= cores) return {};
+  return fmt::format(" {} share {} here, which spoils the times.", several(tour.world.local_size(), "rank"),
+                     several(cores, "core"));
+}
+
 void show_exchange(Tour& tour, Screen& screen) {
   const auto parameters = static_cast<double>(tour.run->assembly.network->layout().parameters());
   const ExchangeOptions usual = tour.run->assembly.options.exchange;
@@ -85,8 +93,9 @@ void show_exchange(Tour& tour, Screen& screen) {
   }
   screen.blank();
   screen.say(
-      "A single server sends more with every rank that joins; all others send about the same however many there "
-      "are. For more sizes and rank counts: trainer bench exchange.");
+      "A single server sends more with every rank that joins; all others send about the same however many there are. "
+      "More: trainer bench exchange." +
+      crowding_text(tour));
 }
 
 }  // namespace tutti

@@ -81,8 +81,8 @@ void show_training(Tour& tour, Screen& screen) {
   if (tour.world.size() == 1) {
     screen.blank();
     screen.say(
-        "More ranks end with these very weights if they play the same parts. See it: "
-        "mpirun -np 4 ./trainer tour");
+        "More ranks end with the weights of one if they play the same parts: mpirun -np 4 ./trainer tour shows the "
+        "weights of ./trainer tour --parts 4.");
     return;
   }
   const bool alike = all_alike(tour.world, *tour.run->assembly.backend);
@@ -90,6 +90,7 @@ void show_training(Tour& tour, Screen& screen) {
   tour.config.threads = options.threads;
   tour.config.exchange = "exact";
   tour.config.test_every = 1;
+  const std::string crowding = crowding_text(tour);
   tour.run.reset();
   const LastEpoch alone = train_alone(tour);
   screen.line(row_of(1, alone));
@@ -99,7 +100,8 @@ void show_training(Tour& tour, Screen& screen) {
   if (same) {
     screen.say(
         "The same loss, the same accuracy, and the same bits in every weight: how many ranks play the parts of a "
-        "batch changes how long it takes, and nothing else.");
+        "batch changes how long it takes, and nothing else." +
+        crowding);
   } else {
     screen.say(alike ? "The weights differ, and should not: please report this."
                      : "The weights differ, as these ranks compute on different kinds of processors, which round "
