@@ -145,7 +145,7 @@ def run(words: list) -> str:
     try:
         done = subprocess.run([str(word) for word in words], check=False, capture_output=True, text=True)
     except OSError as error:
-        raise ExportError(f"{words[0]}: {error.strerror}; build trainer, or name it with --trainer") from error
+        raise ExportError(f"{words[0]}: {error.strerror}; tools/demo builds it, or name one with --trainer") from error
     if done.returncode != 0:
         lines = done.stderr.strip().splitlines()
         raise ExportError(lines[-1] if lines else f"{words[0]} {words[1]} ended with {done.returncode}")
