@@ -51,8 +51,8 @@ train() { # OPTIONS
   if ((status)) && [[ $warned ]]; then status=75; fi
 }
 
-# Whether a lost node (86: a rank was gone before Slurm knew), or the launcher, may have ended the training; but not more
-# often than three times.
+# Whether a lost node (86: a rank was gone before Slurm knew), or the launcher, may have ended the training; but not
+# more often than three times.
 was_struck() {
   ((status == 70 || status == 86 || status > 128)) || return
   echo "$(date '+%F %T') job $task on $SLURM_JOB_NODELIST: status $status" >>"$out/crashes"

@@ -112,6 +112,11 @@ class File:
                 yield number, match[1], match[2]
 
 
+def is_script(path):
+    return path.is_file() and (path.suffix in (".py", ".bash", ".sbatch", ".pbs")
+                               or (not path.suffix and path.read_bytes().startswith(b"#!")))
+
+
 class Tree:
     def __init__(self, root):
         self.root = root
@@ -121,6 +126,8 @@ class Tree:
         self.builds = [File(root, path) for folder in ("include", "src", "tests", "tools/cmake")
                        for path in sorted((root / folder).rglob("*"))
                        if path.name == "CMakeLists.txt" or path.suffix == ".cmake"]
+        self.scripts = [File(root, path) for folder in ("tools", "tests", "jobs")
+                        for path in sorted((root / folder).rglob("*")) if is_script(path)]
         self.ours = self.public + self.private
         self.findings = []
 
@@ -276,7 +283,7 @@ def check_sizes(tree):
 
 def check_columns(tree):
     """In all files; clang-format leaves comments as they are, and CMake's files have nobody else."""
-    for file in tree.ours + tree.tests + tree.builds:
+    for file in tree.ours + tree.tests + tree.builds + tree.scripts:
         for number, line in enumerate(file.text.split("\n"), 1):
             if len(line) > COLUMNS:
                 tree.report(file, number, f"{len(line)} columns, the limit is {COLUMNS}: wrap the line")

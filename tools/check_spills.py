@@ -70,8 +70,8 @@ def main():
         for name, stack, stores, loads in properties:
             if stack or stores or loads:
                 findings += 1
-                print(f"{source}: {readable(name)} has a stack frame of {stack} bytes and spills {stores} bytes, read back "
-                      f"as {loads}: use fewer registers at a time, and index local arrays by constants only")
+                print(f"{source}: {readable(name)} has a stack frame of {stack} bytes and spills {stores} bytes, read "
+                      f"back as {loads}: use fewer registers at a time, and index local arrays by constants only")
     if functions == 0:
         sys.exit(f"{options.build}: no kernels were compiled there: give a build folder configured with CUDA")
     print(f"spills: {functions} functions of {len(measured)} files, {findings or 'no'} findings")

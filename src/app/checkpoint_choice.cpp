@@ -85,14 +85,17 @@ std::string word_of_caution(const std::string& path) {
       path);
 }
 
-LoadedCheckpoint load_named_checkpoint(World& world, const std::string& path, const Log& log) {
+void refuse_missing(const std::string& path) {
   std::error_code unknown;
-  if (!world.agree(world.rank() != 0 || fs::exists(path, unknown))) {
-    throw Error(ErrorSource::checkpoint, fmt::format("there is no '{}': give a folder that a training had as --out, or "
-                                                     "a checkpoint (.h5)",
-                                                     path))
-        .on_all_ranks();
-  }
+  if (fs::exists(path, unknown)) return;
+  throw Error(ErrorSource::checkpoint,
+              fmt::format("there is no '{}': give a folder that a training had as --out, or a checkpoint (.h5)", path));
+}
+
+LoadedCheckpoint load_named_checkpoint(World& world, const std::string& path, const Log& log) {
+  run_agreed(world, [&] {
+    if (world.rank() == 0) refuse_missing(path);
+  });
   if (world.agree(world.rank() != 0 || is_folder(path))) {
     auto newest = store_in(path).newest(world, log, Damaged::left);
     if (!newest) throw no_checkpoints_in(path).on_all_ranks();

@@ -18,6 +18,8 @@ struct JudgedCheckpoint {
 };
 
 bool is_folder(const std::string& path);
+// Throws a checkpoint error where there is neither file nor folder.
+void refuse_missing(const std::string& path);
 // The checkpoints in such a folder, each read and verified, the newest first; then those that nobody tries.
 std::vector<JudgedCheckpoint> judge_checkpoints(const std::string& folder);
 // The newest good one. Throws a checkpoint error when there is none.

@@ -12,6 +12,7 @@
 #include "data_options.hpp"
 #include "described_commands.hpp"
 #include "manual_page.hpp"
+#include "nearest_word.hpp"
 #include "option_table.hpp"
 #include "own_parts.hpp"
 #include "sweep/sweep_options.hpp"
@@ -19,6 +20,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <functional>
@@ -105,8 +107,26 @@ NamedCommand command_of(int argc, const char* const* argv) {
     is_group = is_group || std::string_view(entry.words).starts_with(first + " ");
   }
   if (is_group && (second == "--help" || second == "-h")) return {nullptr, 2};
-  throw Error(ErrorSource::usage, fmt::format("no command is called '{}'; see trainer --help",
-                                              is_group && !second.empty() ? first + " " + second : first));
+  const std::string written = is_group && !second.empty() ? first + " " + second : first;
+  std::vector<std::string> known;
+  for (const CommandEntry& entry : kCommands) known.emplace_back(entry.words);
+  throw Error(ErrorSource::usage,
+              fmt::format("no command is called '{}': {}", written, what_to_do(written, known, "trainer --help")));
+}
+
+// The first word that nothing takes goes before what else is wrong: it may be the reason.
+std::string fault_text(const CLI::App& app, const CLI::ParseError& error, const std::string& help) {
+  const std::vector<std::string> left_over = app.remaining();
+  if (left_over.empty()) return fmt::format("{}; see {}", error.what(), help);
+  const auto is_flag = [](const std::string& word) { return word.starts_with('-'); };
+  const auto flag = std::ranges::find_if(left_over, is_flag);
+  if (flag == left_over.end()) return fmt::format("'{}' belongs to no option: see {}", left_over.front(), help);
+  const std::string name = flag->substr(0, flag->find('='));
+  std::vector<std::string> known;
+  for (const CLI::Option* option : app.get_options()) {
+    if (is_flag(option->get_name())) known.push_back(option->get_name());
+  }
+  return fmt::format("no option is called '{}' here: {}", name, what_to_do(name, known, help));
 }
 
 void add_run_options(CLI::App& app, const std::vector<RunOption>& options, const CommandEntry& entry,
@@ -213,7 +233,7 @@ Invocation parse_command_line(int argc, const char* const* argv, const OwnParts*
   } catch (const CLI::CallForHelp&) {
     return print(invocation, app.help());
   } catch (const CLI::ParseError& error) {
-    throw Error(ErrorSource::usage, fmt::format("{}; see {} --help", error.what(), name));
+    throw Error(ErrorSource::usage, fault_text(app, error, name + " --help"));
   }
   const std::string called = std::filesystem::path(argc > 0 ? argv[0] : "").filename();
   if (wanted.version) return print(invocation, version_text());

@@ -3,12 +3,14 @@
 #include "tutti/base/toml_text.hpp"
 #include "tutti/storage/whole_file.hpp"
 
+#include "nearest_word.hpp"
 #include "option_table.hpp"
 
 #include <fmt/format.h>
 #include <toml.hpp>
 
 #include <algorithm>
+#include <iterator>
 #include <sstream>
 #include <type_traits>
 #include <vector>
@@ -74,11 +76,15 @@ void read_config_text(const std::string& text, const std::string& origin, RunCon
                       std::set<std::string>& given) {
   const toml::value root = parse(text, origin);
   const auto options = run_options(config);
+  std::vector<std::string> names;
+  std::ranges::transform(options, std::back_inserter(names), &RunOption::name);
   std::set<std::string> read;
   for (const auto& [key, value] : root.as_table()) {
     const std::int64_t line = line_of_place(value.location());
     const auto option = std::ranges::find(options, key, &RunOption::name);
-    if (option == options.end()) refuse(origin, line, fmt::format("no option is called '{}': see trainer --help", key));
+    if (option == options.end()) {
+      refuse(origin, line, fmt::format("no option is called '{}': {}", key, what_to_do(key, names, "trainer --help")));
+    }
     if (option->use == OptionUse::call) {
       refuse(origin, line, fmt::format("'{}' belongs on the command line, not in a file", key));
     }

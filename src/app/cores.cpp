@@ -24,6 +24,10 @@ std::string allowed_cores() {
 
 }  // namespace
 
+bool has_room_for(const Cores& cores, const World& world, std::int64_t threads_a_rank) {
+  return threads_a_rank * world.local_size() <= cores.usable;
+}
+
 Cores count_cores(World& world) {
   const std::string mine = allowed_cores();
   std::string together(mine.size(), '0');

@@ -13,6 +13,8 @@ struct Cores {
   int present = 1;  // on the host
 };
 
+// Whether each thread of this host's ranks can have a core of its own.
+bool has_room_for(const Cores& cores, const World& world, std::int64_t threads_a_rank);
 // Collective.
 Cores count_cores(World& world);
 // How many threads of each rank of this host prepare batches: the cores that `compute_threads` a rank leave over,

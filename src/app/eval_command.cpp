@@ -39,22 +39,24 @@ Json class_json(const Confusion& confusion, std::size_t label) {
 }
 
 // Whole, a row for each label; or where that would be much, what is not zero: label, what it is taken for, how often.
-std::string matrix_json(const Confusion& confusion) {
-  constexpr std::size_t kMostClasses = 1000;
-  const bool whole = confusion.classes() <= kMostClasses;
+std::string square_json(const Confusion& confusion) {
   std::vector<std::string> rows;
   for (std::size_t label = 0; label < confusion.classes(); ++label) {
-    std::vector<std::int64_t> counts(whole ? confusion.classes() : 0);
-    for (const auto& [predicted, images] : confusion.row(label)) {
-      if (whole) {
-        counts[predicted] = images;
-      } else {
-        rows.push_back(fmt::format("    [{}, {}, {}]", label, predicted, images));
-      }
-    }
-    if (whole) rows.push_back(fmt::format("    [{}]", fmt::join(counts, ", ")));
+    std::vector<std::int64_t> counts(confusion.classes());
+    for (const auto& [predicted, images] : confusion.row(label)) counts[predicted] = images;
+    rows.push_back(fmt::format("    [{}]", fmt::join(counts, ", ")));
   }
-  return fmt::format("  \"{}\": [\n{}\n  ]", whole ? "confusion" : "confusion_entries", fmt::join(rows, ",\n"));
+  return fmt::format("  \"confusion\": [\n{}\n  ]", fmt::join(rows, ",\n"));
+}
+
+std::string entries_json(const Confusion& confusion) {
+  std::vector<std::string> entries;
+  for (std::size_t label = 0; label < confusion.classes(); ++label) {
+    for (const auto& [predicted, images] : confusion.row(label)) {
+      entries.push_back(fmt::format("    [{}, {}, {}]", label, predicted, images));
+    }
+  }
+  return fmt::format("  \"confusion_entries\": [\n{}\n  ]", fmt::join(entries, ",\n"));
 }
 
 std::string json_text(Json json, const Confusion& confusion) {
@@ -63,7 +65,9 @@ std::string json_text(Json json, const Confusion& confusion) {
   }
   std::string text = json.dump(2, ' ', false, Json::error_handler_t::replace);
   text.resize(text.rfind("\n}"));
-  return fmt::format("{},\n{}\n}}\n", text, matrix_json(confusion));
+  constexpr std::size_t kMostOfSquare = 1000;
+  const bool fits = confusion.classes() <= kMostOfSquare;
+  return fmt::format("{},\n{}\n}}\n", text, fits ? square_json(confusion) : entries_json(confusion));
 }
 
 void report(const Invocation& invocation, const LoadedCheckpoint& loaded, const LossSums& sums,

@@ -5,6 +5,7 @@
 
 #include "cuda_loader.hpp"
 #include "device_choice.hpp"
+#include "preflight/machine.hpp"
 
 #include <fmt/format.h>
 
@@ -52,10 +53,7 @@ std::unique_ptr<Communicator> make_ring(World& world, const ChosenProcessor& pro
 }
 
 // On machines without NVIDIA's driver, a build for processors alone is what was meant.
-bool may_want_gpus() {
-  std::error_code unknown;
-  return std::filesystem::exists(cuda_library_path()) || std::filesystem::exists("/proc/driver/nvidia", unknown);
-}
+bool may_want_gpus() { return std::filesystem::exists(cuda_library_path()) || Machine().has_nvidia_driver(); }
 
 }  // namespace
 

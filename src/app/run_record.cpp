@@ -52,9 +52,14 @@ void tell_start(const Assembly& assembly, World& world, const Trainer& trainer, 
       image == data.image ? "" : fmt::format(" from {}", data.sizes_differ() ? "several sizes" : data.image.text());
   log.note(fmt::format("{}: {} training and {} test images of {}{}, {} classes", data.name, data.samples, test_samples,
                        image.text(), from, data.classes));
-  log.note(fmt::format("{}: {} parameters, {:.2f} million multiply-adds an image, {} steps planned",
+  if (config.last_batch == "keep" && data.samples < config.batch_size) {
+    log.warn(fmt::format("{} training images are fewer than --batch-size {}: every step trains on all of them",
+                         data.samples, config.batch_size));
+  }
+  log.note(fmt::format("{}: {} parameters, {:.2f} million multiply-adds an image, {} planned",
                        assembly.network->spec().name, assembly.network->layout().parameters(),
-                       static_cast<double>(assembly.network->multiply_adds()) / 1e6, trainer.planned_steps()));
+                       static_cast<double>(assembly.network->multiply_adds()) / 1e6,
+                       several(trainer.planned_steps(), "step")));
   const std::size_t data_bytes =
       assembly.data.train->resident_bytes() + (assembly.data.test ? assembly.data.test->resident_bytes() : 0);
   log.note(fmt::format("memory about {:.0f} MiB of network a rank and {:.0f} MiB of data a host",

@@ -23,6 +23,7 @@
 #include "run_record.hpp"
 #include "run_recorders.hpp"
 #include "run_reporter.hpp"
+#include "several.hpp"
 #include "stop_signals.hpp"
 #include "trace_file.hpp"
 #include "trained_on.hpp"
@@ -58,7 +59,7 @@ void save_resolved_options(World& world, const RunConfig& config) {
 }
 
 void tell_end(const Trainer& trainer, std::uint64_t digest, const RunConfig& config, const Log& log) {
-  log.note(fmt::format("done after {} steps, weights {}", trainer.steps_done(), digest_text(digest)));
+  log.note(fmt::format("done after {}, weights {}", several(trainer.steps_done(), "step"), digest_text(digest)));
   if (const std::int64_t left = trainer.samples_left_over(); left > 0) {
     log.note(
         fmt::format("{} samples of the last epoch were dealt to no step (--last-batch {})", left, config.last_batch));

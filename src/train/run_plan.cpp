@@ -9,19 +9,18 @@
 
 namespace tutti {
 
-std::int64_t count_planned_steps(const TrainerOptions& options, const SplitBatchSampler& schedule,
-                                 std::int64_t samples) {
+RunPlan plan_run(const TrainerOptions& options, const SplitBatchSampler& schedule, std::int64_t samples) {
   std::int64_t steps = 0;
   for (std::int64_t epoch = 0; epoch < options.epochs; ++epoch) {
     steps += schedule.steps(epoch);
-    if (options.steps > 0 && steps >= options.steps) return options.steps;
+    if (options.steps > 0 && steps >= options.steps) return {.steps = options.steps, .epochs = epoch + 1};
   }
   if (steps == 0 && options.epochs > 0) {
     throw Error(ErrorSource::usage,
                 fmt::format("{} samples fill no batch of {} with --last-batch {}: lower --batch-size or use keep",
                             samples, options.batch_size, name_of(options.last_batch)));
   }
-  return steps;
+  return {.steps = steps, .epochs = options.epochs};
 }
 
 void refuse_misfit(const TrainProgress& theirs, const TrainProgress& ours, const SplitBatchSampler& schedule) {

@@ -9,9 +9,12 @@
 
 namespace tutti {
 
+struct RunPlan {
+  std::int64_t steps = 0;
+  std::int64_t epochs = 0;  // of which the last may end early
+};
 // Throws a usage error where `samples` fill no batch.
-std::int64_t count_planned_steps(const TrainerOptions& options, const SplitBatchSampler& schedule,
-                                 std::int64_t samples);
+RunPlan plan_run(const TrainerOptions& options, const SplitBatchSampler& schedule, std::int64_t samples);
 
 // Throws a checkpoint error for progress that a run with this schedule, seed and number of parts cannot have made.
 void refuse_misfit(const TrainProgress& theirs, const TrainProgress& ours, const SplitBatchSampler& schedule);

@@ -37,9 +37,9 @@ Trainer::Run::Run(const TrainerParts& parts, const TrainerOptions& options, RunF
       replica_(parts, options, whereabouts_),
       pace_(backend_, replica_.stream(), options.steps_ahead),
       sum_over_ranks_(backend_, communicator_, whereabouts_),
-      planned_steps_(count_planned_steps(options, schedule(), parts.train.info().samples)),
-      learning_rate_(options.learning_rate, schedule().steps(0), planned_steps_) {
-  progress_.planned_steps = planned_steps_;
+      plan_(plan_run(options, schedule(), parts.train.info().samples)),
+      learning_rate_(options.learning_rate, schedule().steps(0), plan_.steps) {
+  progress_.planned_steps = plan_.steps;
   progress_.seed = static_cast<std::int64_t>(options.seed);
   progress_.parts = options.num_parts;
   if (options.reports_samples) {
@@ -65,7 +65,7 @@ void Trainer::Run::restore(const TrainState& state) {
   refuse_misfit(state.progress, progress_, schedule());
   replica_.restore(state);
   progress_ = state.progress;
-  progress_.planned_steps = planned_steps_;
+  progress_.planned_steps = plan_.steps;
   logged_ = progress_.epoch_sums;
   replica_.team().set_sums(communicator_.rank() == 0 ? progress_.epoch_sums : LossSums{});
   if (progress_.step_in_epoch == 0) skip_empty_epochs();
@@ -146,13 +146,13 @@ void Trainer::Run::step_with(const Tensor& gradients) {
 }
 
 RunEnd Trainer::Run::run(RunObserver& observer) {
-  if (guard_ && progress_.step < planned_steps_ && is_proven(observer)) keep_position();
-  while (progress_.step < planned_steps_) {
+  if (guard_ && progress_.step < plan_.steps && is_proven(observer)) keep_position();
+  while (progress_.step < plan_.steps) {
     const std::int64_t epoch = progress_.epoch + 1;
     if (!step_stands(observer)) continue;
     report_step(observer);
     const bool epoch_ended = progress_.step_in_epoch == schedule().steps(progress_.epoch);
-    const bool run_ended = progress_.step == planned_steps_;
+    const bool run_ended = progress_.step == plan_.steps;
     if (epoch_ended || run_ended) finish_epoch(observer, epoch_ended);
     const BoundaryWish owed = std::exchange(owed_, BoundaryWish::go_on);
     const bool asks = owed == BoundaryWish::go_on && !run_ended;
@@ -177,7 +177,7 @@ bool Trainer::Run::step_stands(RunObserver& observer) {
   try {
     step();
     // What is reported of an epoch is never taken back.
-    const bool ends = progress_.step_in_epoch == schedule().steps(progress_.epoch) || progress_.step == planned_steps_;
+    const bool ends = progress_.step_in_epoch == schedule().steps(progress_.epoch) || progress_.step == plan_.steps;
     wants_proof = guard_ && (ends || guard_->is_due(progress_.step));
     if (wants_proof) settle();
   } catch (const Error& error) {
@@ -232,7 +232,7 @@ void Trainer::Run::keep(RunObserver& observer) {
 
 void Trainer::Run::report_step(RunObserver& observer) {
   observer.on_step({.epoch = progress_.epoch + 1,
-                    .epochs = options_.epochs,
+                    .epochs = plan_.epochs,
                     .step_in_epoch = progress_.step_in_epoch,
                     .steps_in_epoch = schedule().steps(progress_.epoch)});
   if (!reported_.empty()) {
@@ -263,12 +263,12 @@ void Trainer::Run::report_step(RunObserver& observer) {
 
 void Trainer::Run::finish_epoch(RunObserver& observer, bool whole) {
   settle();
-  EpochReport report{.epoch = progress_.epoch + 1, .epochs = options_.epochs, .step = progress_.step};
+  EpochReport report{.epoch = progress_.epoch + 1, .epochs = plan_.epochs, .step = progress_.step};
   report.train = global_epoch_sums();
   report.seconds = progress_.epoch_seconds;
   report.learning_rate = progress_.learning_rate;
   report.weights_digest = replica_.weights_digest();
-  const bool last = progress_.step == planned_steps_;
+  const bool last = progress_.step == plan_.steps;
   if (evaluator_ && options_.test_every_epochs > 0 && (last || due(report.epoch, options_.test_every_epochs))) {
     whereabouts_.enter(Phase::evaluation);
     const Stopwatch watch;

@@ -6,6 +6,7 @@
 #include "evaluator.hpp"
 #include "replica.hpp"
 #include "replica_guard.hpp"
+#include "run_plan.hpp"
 #include "step_pace.hpp"
 #include "sum_over_ranks.hpp"
 
@@ -39,7 +40,7 @@ class Trainer::Run {
 
   Replica& replica() { return replica_; }
   const TrainProgress& progress() const { return progress_; }
-  std::int64_t planned_steps() const { return planned_steps_; }
+  std::int64_t planned_steps() const { return plan_.steps; }
   std::int64_t samples_left_over() const;
   std::size_t memory_bytes() const { return replica_.memory_bytes() + (guard_ ? guard_->memory_bytes() : 0); }
 
@@ -77,7 +78,7 @@ class Trainer::Run {
   SumOverRanks sum_over_ranks_;
   std::optional<Evaluator> evaluator_;
 
-  std::int64_t planned_steps_ = 0;
+  RunPlan plan_;
   LrSchedule learning_rate_;
   std::vector<SplitBatchSampler> reported_;  // of all parts, where their samples are told
   TrainProgress progress_;

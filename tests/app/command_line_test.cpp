@@ -37,6 +37,21 @@ TEST(CommandLine, KnowsWhatTheUserChose) {
   EXPECT_EQ(invocation.given, (std::set<std::string>{"lr", "nesterov"}));
 }
 
+TEST(CommandLine, SaysWhatAMisspeltWordMayHaveMeant) {
+  EXPECT_EQ(refusal({"--modle", "lenet"}),
+            "no option is called '--modle' here: did you mean '--model'? See trainer --help");
+  EXPECT_EQ(refusal({"-epochs=5"}), "no option is called '-epochs' here: did you mean '--epochs'? See trainer --help");
+  EXPECT_EQ(refusal({"eval", "--chekpoint", "run"}),
+            "no option is called '--chekpoint' here: did you mean '--checkpoint'? See trainer eval --help");
+  EXPECT_EQ(refusal({"eval", "--checkpoint", "run", "--epochs", "5"}),
+            "no option is called '--epochs' here: see trainer eval --help");
+  EXPECT_EQ(refusal({"--lr", "1", "lenet"}), "'lenet' belongs to no option: see trainer --help");
+  EXPECT_EQ(refusal({"evla"}), "no command is called 'evla': did you mean 'eval'? See trainer --help");
+  EXPECT_EQ(refusal({"data", "ifno"}),
+            "no command is called 'data ifno': did you mean 'data info'? See trainer --help");
+  EXPECT_EQ(refusal({"frobnicate"}), "no command is called 'frobnicate': see trainer --help");
+}
+
 TEST(CommandLine, RefusesWordsThatNoRecordCouldHold) {
   EXPECT_EQ(refusal({"--out", "caf\xE9"}), "'caf\\xe9' is no UTF-8: give the file or folder another name");
   EXPECT_EQ(parse({"--out", "caf\xC3\xA9"}).run.out, "caf\xC3\xA9");
@@ -59,8 +74,8 @@ TEST(CommandLine, TellsTheBenchesApart) {
   const Invocation layers = parse({"bench", "layers", "--precision", "bf16", "--tiled-convolutions", "off"});
   EXPECT_EQ(layers.command, Command::bench_layers);
   EXPECT_EQ(layers.run.tiled_convolutions, "off");
-  EXPECT_EQ(refusal({"bench", "layers", "--parts", "2"}).substr(0, 4), "The ");
-  EXPECT_EQ(refusal({"bench", "step", "--ranks", "2"}).substr(0, 4), "The ");
+  EXPECT_EQ(refusal({"bench", "layers", "--parts", "2"}).substr(0, 12), "no option is");
+  EXPECT_EQ(refusal({"bench", "step", "--ranks", "2"}).substr(0, 12), "no option is");
 }
 
 TEST(CommandLine, ReadsWhatToCompare) {
@@ -122,7 +137,7 @@ TEST(CommandLine, RefusesInOneLineThatSaysWhereHelpIs) {
                                                                  {"eval", "--checkpoint", "a", "--epochs", "3"},
                                                                  {"train", "extra"}}) {
     const std::string line = refusal(words);
-    EXPECT_TRUE(line.find("see trainer") != std::string::npos && line.ends_with("--help")) << line;
+    EXPECT_TRUE(line.find("ee trainer") != std::string::npos && line.ends_with("--help")) << line;
     EXPECT_EQ(std::ranges::count(line, '\n'), 0) << line;
   }
   EXPECT_NE(refusal({"trian"}).find("'trian'"), std::string::npos);

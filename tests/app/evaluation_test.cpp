@@ -20,7 +20,8 @@ TEST(EvaluationByClass, HasTheSameFiguresOnAnyRanks) {
   const ScratchFolder folder;
   const auto file = [&](const std::string& name) { return folder.file(name); };
   const std::string run = file("run");
-  const ChildResult trained = run_trainer({"--steps", "60", "--batch-size", "64", "--threads", "1", "--out", run});
+  const ChildResult trained =
+      run_trainer({"--steps", "60", "--batch-size", "64", "--threads", "1", "--normalize", "0.1/0.9", "--out", run});
   ASSERT_EQ(trained.status, 0) << trained.err;
   const ChildResult plain = run_trainer({"eval", "--checkpoint", run});
   Words told;

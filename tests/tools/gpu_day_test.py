@@ -24,7 +24,8 @@ value = lambda name, other: words[words.index(name) + 1] if name in words else o
 here = pathlib.Path(__file__).resolve().parent
 if (here / "broken").exists(): sys.exit("a broken trainer")
 if "bench" in words:
-    json.dump({"images_per_second": 300, "libraries": "ours", "stall_of_step": 0.5, "bandwidth_of_plain": 0.5}, open(value("--json", os.devnull), "w"))
+    json.dump({"images_per_second": 300, "libraries": "ours", "stall_of_step": 0.5, "bandwidth_of_plain": 0.5},
+              open(value("--json", os.devnull), "w"))
     sys.exit()
 if "--out" not in words: sys.exit()
 out = pathlib.Path(value("--out", ""))

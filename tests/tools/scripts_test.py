@@ -265,6 +265,9 @@ class SlurmJob(Jobs):
     def test_tries_again_after_three_crashes_and_no_more(self):
         self.assertEqual([(137, "requeue 7\n")] * 3 + [(137, "")], [self.train("exit 137") for _ in range(4)])
 
+    def test_tries_again_when_a_rank_was_gone(self):
+        self.assertEqual((86, "requeue 7\n"), self.train("exit 86"))
+
     def test_takes_mpirun_where_srun_cannot_tell_ranks_of_each_other(self):
         self.program("mpirun", 'echo "mpirun $1 $2" >>calls')
         unset = {"TUTTI_LAUNCHER": "", "SLURM_NTASKS": "4"}

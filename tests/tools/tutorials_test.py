@@ -24,9 +24,11 @@ if [[ $* == *--fail* ]]; then echo 'no such thing' >&2; exit 64; fi
 ls "$data" 2>/dev/null | sed 's/^/data holds /' >>"$CALLS"
 row() { echo "{\\"options\\": {\\"ranks\\": $1, \\"model\\": \\"lenet\\"}, \\"ranks\\": $1, \\"state\\": \\"trained\\",
   \\"batch_size\\": 64, \\"lr\\": 0.3, \\"step\\": 9, \\"test_acc\\": $3, \\"seconds\\": 2, \\"speed_up\\": $1,
-  \\"images_per_second\\": $2, \\"train_images\\": 60000, \\"oversubscribed\\": false, \\"digest\\": \\"000000000000000$1\\"}"; }
+  \\"images_per_second\\": $2, \\"train_images\\": 60000, \\"oversubscribed\\": false,
+  \\"digest\\": \\"000000000000000$1\\"}"; }
 echo "{\\"sweep\\": [\\"batch-size\\", \\"ranks\\"], \\"libraries\\": \\"all\\", \\"rows\\": [$(row 1 10000 0.91),
-  $(row 2 20000 null), {\\"options\\": {\\"ranks\\": 16}, \\"ranks\\": 16, \\"state\\": \\"failed\\", \\"reason\\": \\"too many\\"}]}" >"$last"
+  $(row 2 20000 null), {\\"options\\": {\\"ranks\\": 16}, \\"ranks\\": 16,
+  \\"state\\": \\"failed\\", \\"reason\\": \\"too many\\"}]}" >"$last"
 """
 
 
@@ -61,7 +63,8 @@ class WithPrograms(Tutorials):
         self.assertRegex(result.stdout, r"^Here: .*, \d+ cores; tutti 0\.1\.0\. ")
         self.assertIn("tutorial: a lab on MXNet Gluon with several GPUs", result.stdout)
         self.assertIn("data: glyphs in place of mnist, which is not there", result.stdout)
-        self.assertRegex(result.stdout, r"\n +1 +64 +0\.3 +0\.9866 +2\.24 +1\.00  \| 0\.9100 +6\.00 +10000 +1\.00  0+1\n")
+        self.assertRegex(result.stdout,
+                         r"\n +1 +64 +0\.3 +0\.9866 +2\.24 +1\.00  \| 0\.9100 +6\.00 +10000 +1\.00  0+1\n")
         self.assertRegex(result.stdout, r"\n +2 +64 +0\.3 +0\.9873 +2\.34 +0\.96  \| - +3\.00 +20000 +2\.00  0+2\n")
         self.assertRegex(result.stdout, r"\n +16 .*\| failed: too many\n")
         if len(os.sched_getaffinity(0)) < 16:
@@ -87,7 +90,8 @@ class WithPrograms(Tutorials):
         result = self.run_with_programs("--data", str(folder.parent), "--table", "cifar-tiny")
         self.assertEqual((0, ""), (result.returncode, result.stderr))
         self.assertIn("data: cifar-10, its first 800 training and 200 test images", result.stdout)
-        self.assertIn("data holds data_batch_1.bin\ndata holds test_batch.bin\n", self.calls.read_text(encoding="utf-8"))
+        self.assertIn("data holds data_batch_1.bin\ndata holds test_batch.bin\n",
+                      self.calls.read_text(encoding="utf-8"))
         self.assertRegex(result.stdout, r"\n +1 +64 +0\.3 +- +38\.2 +-  \| ")
 
     def test_goes_on_after_a_table_that_fails(self):
@@ -101,7 +105,7 @@ class WithPrograms(Tutorials):
     def test_refuses_what_it_does_not_know(self):
         for arguments, words in ((["--table", "imagenet"], "no table is called imagenet: there are mnist, "),
                                  (["--data", "/none"], "--data /none: there is no such folder"),
-                                 (["--trainer", "/none/trainer"], "there is no program /none/trainer: tools/demo builds it")):
+                                 (["--trainer", "/none/it"], "there is no program /none/it: tools/demo builds it")):
             result = self.run_with_programs(*arguments)
             self.assertEqual(2, result.returncode)
             self.assertIn(words, result.stderr)

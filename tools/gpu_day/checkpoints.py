@@ -49,7 +49,8 @@ def checkpoints(session: Session, result: PartResult) -> None:
                                 session.folder, "--json", measured, *session.processor_words()), session.environment)
     bench = json.loads(measured.read_text(encoding="utf-8"))
     result.figure("stall_of_step", bench["stall_of_step"])
-    result.table("resnet18: saving", ["", "ratio"], [["training stands still, of a step", number(bench["stall_of_step"])],
+    result.table("resnet18: saving", ["", "ratio"], [["training stands still, of a step",
+                                                      number(bench["stall_of_step"])],
                                                      ["bandwidth, of a plain write and fsync",
                                                       number(bench["bandwidth_of_plain"])]])
     if differing:

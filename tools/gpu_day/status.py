@@ -17,8 +17,10 @@ TARGETS_HEADER = ["target", "wanted", "figure", "verdict"]
 
 
 def targets_table(records: dict[str, dict]) -> str:
-    note = "\nParts of this were a rehearsal, or had no GPU: they count for nothing." if any(one["rehearsal"] for one in records.values()) else ""
-    return text_table(TARGETS_HEADER, targets.verdicts(records)) + note
+    table = text_table(TARGETS_HEADER, targets.verdicts(records))
+    if not any(one["rehearsal"] for one in records.values()):
+        return table
+    return table + "\nParts of this were a rehearsal, or had no GPU: they count for nothing."
 
 
 def status_text(records: dict[str, dict]) -> str:

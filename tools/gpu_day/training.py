@@ -176,8 +176,9 @@ def mixed(session: Session, result: PartResult) -> None:
               "epochs": session.full(3, 1), "threads": session.full(4, 1)}
     alone = train(session, trainer(session, {**common, **session.processor}))[-1]
     both = {**common, "comm": "mpi"}
-    together = train(session, ["mpirun", "-np", 1, *trainer(session, {**both, **session.processor}), ":",
-                               "-np", companions, *trainer(session, {**both, **session.processor, "device": "cpu"})])[-1]
+    on_gpu = {**both, **session.processor}
+    together = train(session, ["mpirun", "-np", 1, *trainer(session, on_gpu), ":",
+                               "-np", companions, *trainer(session, {**on_gpu, "device": "cpu"})])[-1]
     apart = abs(alone["test_acc"] - together["test_acc"])
     gain = together["images_per_second"] / alone["images_per_second"]
     result.figure("accuracy_apart", apart)

@@ -149,12 +149,13 @@ def has_torch(python: str) -> bool:
 
 def with_programs(parser: argparse.ArgumentParser, needs_peer: bool = True) -> argparse.Namespace:
     """The options, with those that every comparison has; both programs are there where both are needed."""
-    parser.add_argument("--trainer", default=str(ROOT / "build/release/trainer"), help="default: %(default)s")
+    parser.add_argument("--trainer", default=str(ROOT / "trainer"),
+                        help="default: %(default)s, the link that tools/demo and tools/test leave")
     parser.add_argument("--python", default=peer_python.interpreter(), help="one with torch; default: %(default)s")
     parser.add_argument("--json", help="write every run's figures to this file, too")
     options = parser.parse_args()
     if not pathlib.Path(options.trainer).is_file():
-        parser.error(f"{options.trainer} is not built: cmake --preset release && cmake --build --preset release")
+        parser.error(f"{options.trainer} is not there: tools/demo builds it")
     if needs_peer and not has_torch(options.python):
         parser.error(f"{options.python} has no torch: {peer_python.REMEDY}")
     return options

@@ -32,9 +32,9 @@ class Row:
         best = min if self.at_most else max
         rounds = [one for one in measurement["rounds"] if self.ours in one]
         theirs = self.their_figure or self.figure
-        pairs = [(one[self.ours][self.figure], best(one[side][theirs] for side in self.theirs if side in one))
-                 for one in rounds if any(theirs in one.get(side, ()) for side in self.theirs)]
         ours = [one[self.ours][self.figure] for one in rounds]
+        peers = [[one[side][theirs] for side in self.theirs if theirs in one.get(side, ())] for one in rounds]
+        pairs = [(mine, best(others)) for mine, others in zip(ours, peers, strict=True) if others]
         judged = ours if self.unit else [mine / peer for mine, peer in pairs]
         return Values(*(Range.of(list(of)) if of else None for of in (ours, [peer for _, peer in pairs], judged)))
 

@@ -10,7 +10,8 @@ from plotting.page import Page, Table
 from plotting.scaling import record_tables
 from plotting.sheet import Sheet, bytes_text, colour, marker, seconds_text, several, span
 
-PLACES = {name: place for place, name in enumerate(("ring", "direct", "window", "mpi", "blocking", "exact", "nccl", "auto"))}
+PLACES = {name: place for place, name in enumerate(("ring", "direct", "window", "mpi", "blocking", "exact", "nccl",
+                                                    "auto"))}
 MOST_COLUMNS = 4
 
 

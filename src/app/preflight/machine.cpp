@@ -132,7 +132,10 @@ bool Machine::has_nvidia_card() const {
   return false;
 }
 
-bool Machine::has_nvidia_driver() const { return fs::exists(root_ + "/proc/driver/nvidia/version"); }
+bool Machine::has_nvidia_driver() const {
+  std::error_code unknown;
+  return fs::exists(root_ + "/proc/driver/nvidia/version", unknown);
+}
 
 bool Machine::has_fast_network() const {
   std::error_code absent;

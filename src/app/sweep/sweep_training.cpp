@@ -44,7 +44,7 @@ void train(World& working, const RunConfig& config, const TrainingPlace& place, 
   outcome.config = assembly.config;
   outcome.train_images = assembly.data.train->info().samples;
   const int threads = static_cast<int>(assembly.config.threads);
-  outcome.oversubscribed = !working.agree(threads * working.local_size() <= assembly.cores.usable);
+  outcome.oversubscribed = !working.agree(has_room_for(assembly.cores, working, threads));
   int& side_by_side = assembly.options.side_by_side;
   side_by_side = std::min(side_by_side, std::max(1, place.cores / threads));
   const AbandonAtEnd abandoning(place.watch, *assembly.communicator);

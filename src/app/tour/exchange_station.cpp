@@ -59,10 +59,9 @@ std::string row_of(const Way& way, const ExchangeCost& cost, double parameters) 
 
 std::string crowding_text(const Tour& tour) {
   const Assembly& assembly = tour.run->assembly;
-  const int cores = assembly.cores.usable;
-  if (assembly.options.threads * tour.world.local_size() <= cores) return {};
+  if (has_room_for(assembly.cores, tour.world, assembly.options.threads)) return {};
   return fmt::format(" {} share {} here, which spoils the times.", several(tour.world.local_size(), "rank"),
-                     several(cores, "core"));
+                     several(assembly.cores.usable, "core"));
 }
 
 void show_exchange(Tour& tour, Screen& screen) {
