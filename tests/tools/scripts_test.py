@@ -286,10 +286,10 @@ class SlurmJob(Jobs):
 
 
 class PbsJob(Jobs):
-    def train(self, mpirun):
+    def train(self, mpirun, told="Resource_List.walltime = 01:30:00"):
         self.program("mpirun", f'echo "mpirun ${{@: -1}}" >>calls\n{mpirun}')
         self.program("qsub", 'echo "qsub $*" >>calls; echo 8.server')
-        self.program("qstat", "echo '    Resource_List.walltime = 01:30:00'")
+        self.program("qstat", f"echo '    {told}'")
         (self.root / "nodes").write_text("n1\nn2\n", encoding="utf-8")
         return self.run_job("train.pbs", PBS_O_WORKDIR=str(self.root), PBS_JOBNAME="tutti", PBS_JOBID="7.server",
                             PBS_NODEFILE=str(self.root / "nodes"))
@@ -304,6 +304,9 @@ class PbsJob(Jobs):
     def test_ends_as_the_training_does(self):
         self.assertEqual((0, "mpirun 5280\n"), self.train("exit 0"))
         self.assertEqual((65, "mpirun 5280\n"), self.train("exit 65"))
+
+    def test_trains_to_the_end_where_there_is_no_walltime(self):
+        self.assertEqual((0, "mpirun --resume\n"), self.train("exit 0", told="Job_Name = tutti"))
 
 
 if __name__ == "__main__":
