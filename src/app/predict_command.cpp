@@ -6,6 +6,7 @@
 #include "predict/json_predictions.hpp"
 #include "predict/prediction_table.hpp"
 #include "scoring.hpp"
+#include "several.hpp"
 
 #include <fmt/format.h>
 
@@ -125,7 +126,7 @@ class Predictions {
 
 std::string summary(const NamedSet& set, const LossSums& sums) {
   const DatasetInfo& info = set.data->info();
-  std::string line = info.labelled ? evaluation_line(set.name, sums) : fmt::format("{} images", info.samples);
+  std::string line = info.labelled ? evaluation_line(set.name, sums) : several(info.samples, "image");
   if (!info.skipped.empty()) line += fmt::format(", {} left out", info.skipped.size());
   return line;
 }

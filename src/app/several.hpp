@@ -3,13 +3,15 @@
 
 #include <fmt/format.h>
 
-#include <concepts>
 #include <string>
 
 namespace tutti {
 
-std::string several(std::integral auto count, const char* noun) {
-  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+// A number, or the digits of one.
+template <class Count>
+std::string several(const Count& count, const char* noun) {
+  const std::string digits = fmt::format("{}", count);
+  return fmt::format("{} {}{}", digits, noun, digits == "1" ? "" : "s");
 }
 
 }  // namespace tutti

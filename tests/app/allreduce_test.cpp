@@ -38,7 +38,7 @@ TEST(BenchAllreduce, ChecksEveryWayAtEverySizeAndTellsWhatIsChosen) {
     EXPECT_TRUE(points.contains(way + "3 16384")) << way;
   }
   EXPECT_TRUE(json.at("choices").back().at("up_to_bytes").is_null());
-  EXPECT_EQ(count(bench.out, "ranks on 1 hosts: "), 2) << bench.out;
+  EXPECT_EQ(count(bench.out, "ranks on 1 host: "), 2) << bench.out;
 }
 
 TEST(BenchAllreduce, RefusesWhatSeveralRanksCannotUseOnce) {

@@ -108,7 +108,7 @@ struct Refusal {
 
 TEST(Program, RefusesMistakesOnceWithTheirStatus) {
   const std::vector<Refusal> refusals{
-      {{"--bach-size", "3"}, 64, "see trainer --help"},
+      {{"--bach-size", "3"}, 64, "did you mean '--batch-size'? See trainer --help"},
       {{"--last-batch", "drop"}, 64, "keep, discard or rollover"},
       {{"--model", "lenat"}, 64, "no model is called 'lenat'"},
       {{"--parts", "2", "--exchange", "ring"}, 64, "3 ranks cannot share 2 parts"},

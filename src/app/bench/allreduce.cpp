@@ -8,6 +8,7 @@
 #include "processors.hpp"
 #include "rank_order.hpp"
 #include "resolve_options.hpp"
+#include "several.hpp"
 #include "sum_times.hpp"
 
 #include <fmt/format.h>
@@ -242,7 +243,8 @@ void bench_ranks(World& world, const Invocation& invocation, const ChosenProcess
   const int hosts = RankOrder(world).nodes();
   const std::vector<Contender> contenders = contenders_of(world, invocation, processor);
   const Communicator& own = *contenders.back().communicator;
-  if (world.rank() == 0) fmt::print("{} ranks on {} hosts: {}\n", world.size(), hosts, own.description());
+  if (world.rank() == 0)
+    fmt::print("{} on {}: {}\n", several(world.size(), "rank"), several(hosts, "host"), own.description());
   for (Json& choice : choices_of(own)) json["choices"].push_back(std::move(choice));
   for (std::int64_t bytes = bench.min_bytes; bytes <= bench.max_bytes; bytes *= 4) {
     for (Point& point :

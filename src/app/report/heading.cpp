@@ -46,7 +46,7 @@ std::string ranks_text(const RunHistory& history) {
   std::vector<std::string> counts;
   for (const RunStart& start : history.starts) {
     const std::string ranks = start.fact("ranks");
-    const std::string words = ranks == "1" ? "1 rank" : ranks + " ranks";
+    const std::string words = several(ranks, "rank");
     if (!ranks.empty() && (counts.empty() || counts.back() != words)) counts.push_back(words);
   }
   return fmt::format("{}", fmt::join(counts, ", then "));
@@ -55,7 +55,7 @@ std::string ranks_text(const RunHistory& history) {
 std::string conditions_of(const RunHistory& history) {
   std::vector<std::string> facts{ranks_text(history)};
   if (history.options) {
-    facts.push_back(fmt::format("batch {} in {} parts", history.options->batch_size, history.fact("parts")));
+    facts.push_back(fmt::format("batch {} in {}", history.options->batch_size, several(history.fact("parts"), "part")));
     facts.push_back(history.options->precision);
     facts.push_back(history.options->optimizer);
   }
