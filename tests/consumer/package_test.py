@@ -51,6 +51,21 @@ class Package(unittest.TestCase):
         self.assertRegex(self.field("tutti", "Recommends"), r"^(openmpi-bin|mpich)(, libcurl4)?$")
         self.assertEqual(f"tutti (= {ASKED.version})", self.field("libtutti-dev", "Depends"))
 
+    def test_each_say_what_they_are_for(self):
+        told = {package: self.field(package, "Description").splitlines() for package in self.files}
+        self.assertEqual("deep-learning training that behaves like an HPC code", told["tutti"][0])
+        self.assertEqual("training with a network and data set of one's own", told["libtutti-dev"][0])
+        for lines in told.values():
+            self.assertEqual([], [line for line in lines[1:] if line.strip() == lines[0]])
+
+    def test_tell_in_which_package_the_library_is(self):
+        run("dpkg-deb", "--control", self.files["tutti"], self.folder / "control")
+        self.assertRegex((self.folder / "control/shlibs").read_text(encoding="utf-8"), r"libtutti \d+ tutti ")
+
+    def test_hold_no_symbols_that_only_debuggers_read(self):
+        for path in ("usr/bin/tutti", next(iter(self.root.glob("usr/lib/**/libtutti.so.*.*")))):
+            self.assertNotIn(".symtab", run("readelf", "--sections", "--wide", self.root / path).stdout)
+
     def test_part_what_runs_from_what_is_built_with(self):
         program, development = self.contents("tutti"), self.contents("libtutti-dev")
         for path in ("./usr/bin/tutti", "./usr/libexec/tutti/trainer", "./usr/share/man/man1/tutti.1.gz",

@@ -27,6 +27,10 @@ set_target_properties(
   trainer PROPERTIES BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH_USE_LINK_PATH ON
                      INSTALL_RPATH "$ORIGIN;$ORIGIN/${libraries_from_program}")
 install(PROGRAMS $<TARGET_FILE:trainer> DESTINATION ${CMAKE_INSTALL_BINDIR} RENAME tutti COMPONENT program)
+set(installed_program "\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_BINDIR}/tutti")
+install(CODE "if(CMAKE_INSTALL_DO_STRIP) # as it does by itself to targets, which cannot be renamed
+  execute_process(COMMAND \"${CMAKE_STRIP}\" \"${installed_program}\" COMMAND_ERROR_IS_FATAL ANY)
+endif()" COMPONENT program)
 
 # A link that holds wherever the prefix, or DESTDIR before it, comes to lie.
 set(alias_folder ${CMAKE_INSTALL_LIBEXECDIR}/tutti)

@@ -6,6 +6,7 @@ set(CPACK_PACKAGE_NAME tutti)
 set(CPACK_PACKAGE_VENDOR Tutti)
 set(TUTTI_PACKAGER "Tutti <tutti@localhost>" CACHE STRING "Whom users of the packages turn to: NAME <ADDRESS>")
 set(CPACK_PACKAGE_CONTACT "${TUTTI_PACKAGER}")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "") # each package has its own
 set(CPACK_STRIP_FILES ON)
 set(CPACK_COMPONENTS_ALL program development)
 set(CPACK_PACKAGE_DIRECTORY ${PROJECT_BINARY_DIR}/packages)
@@ -16,6 +17,7 @@ set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_NAME tutti)
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
 set(CPACK_COMPONENT_PROGRAM_DESCRIPTION
     "deep-learning training that behaves like an HPC code
 Trains image classifiers on MPI ranks, one per GPU or CPU slot. Weights are the
