@@ -163,7 +163,7 @@ void settle_network(World& world, Assembly& assembly, const NetworkSpec& model, 
   run_agreed(world, [&] {
     const DatasetInfo& info = assembly.data.train->info();
     assembly.options = resolve_options(assembly.config, model);
-    assembly.options.recipe = make_recipe(recipe_request(assembly.config), info);
+    assembly.options.recipe = make_recipe(recipe_request(assembly.config), *assembly.data.train);
     // Whoever goes on from a checkpoint, with whichever data, normalises as it was trained.
     if (assembly.config.normalize == "auto") {
       assembly.config.normalize = normalize_text(assembly.options.recipe.statistics);

@@ -199,10 +199,11 @@ std::string Check::ready_text() const {
   const std::set<std::string> hosts(hosts_.begin(), hosts_.end());
   const Assembly& made = assembly_;
   const DatasetInfo& data = made.data.train->info();
-  return fmt::format("{} on {}, {} of {} cores, about {:.1f} MiB a rank of {:.1f} GiB, {} with {} training images",
-                     several(hosts_.size(), "rank"), several(hosts.size(), "host"), made.busy_cores(world_),
-                     made.cores.usable, static_cast<double>(estimate_.together()) / kMebi,
-                     static_cast<double>(most_memory_) / 0x1p30, data.name, data.samples);
+  return fmt::format("{} on {}, {} on {}, about {:.1f} MiB a rank of {:.1f} GiB, {} with {} training images",
+                     several(hosts_.size(), "rank"), several(hosts.size(), "host"),
+                     several(made.busy_cores(world_), "thread"), several(made.cores.usable, "core"),
+                     static_cast<double>(estimate_.together()) / kMebi, static_cast<double>(most_memory_) / 0x1p30,
+                     data.name, data.samples);
 }
 
 void Check::write_json(const std::string& path, const std::string& verdict) const {

@@ -2,6 +2,7 @@
 
 #include "tutti/backend/backend.hpp"
 #include "tutti/base/error.hpp"
+#include "tutti/base/program_name.hpp"
 #include "tutti/base/utf8.hpp"
 #include "tutti/base/version.hpp"
 #include "tutti/comm/world.hpp"
@@ -91,6 +92,8 @@ constexpr const char* kStatuses =
     "73 cannot save, 74 cannot read, 75 stopped on request after a good checkpoint, 86 a rank hangs,\n"
     "87 replicas differ, 88 no longer finite.";
 
+std::string called_name(const char* const* argv) { return std::filesystem::path(argv[0]).filename(); }
+
 struct NamedCommand {
   const CommandEntry* entry;  // null: the list of commands is asked for
   int words;                  // that the name took
@@ -110,8 +113,8 @@ NamedCommand command_of(int argc, const char* const* argv) {
   const std::string written = is_group && !second.empty() ? first + " " + second : first;
   std::vector<std::string> known;
   for (const CommandEntry& entry : kCommands) known.emplace_back(entry.words);
-  throw Error(ErrorSource::usage,
-              fmt::format("no command is called '{}': {}", written, what_to_do(written, known, "trainer --help")));
+  throw Error(ErrorSource::usage, fmt::format("no command is called '{}': {}", written,
+                                              what_to_do(written, known, called_name(argv) + " --help")));
 }
 
 // The first word that nothing takes goes before what else is wrong: it may be the reason.
@@ -223,8 +226,9 @@ Invocation parse_command_line(int argc, const char* const* argv, const OwnParts*
   invocation.command = entry->command;
 
   const bool trains = entry->command == Command::train;
-  const std::string name = trains ? "trainer" : fmt::format("trainer {}", entry->words);
-  CLI::App app(trains ? "Trains image classifiers on MPI ranks: mpirun -np 4 ./trainer" : entry->does, name);
+  const std::string called = called_name(argv);
+  const std::string name = trains ? called : fmt::format("{} {}", called, entry->words);
+  CLI::App app(trains ? "Trains image classifiers on MPI ranks: mpirun -np 4 " + call_of(argv[0]) : entry->does, name);
   app.footer(trains ? list_of_commands() + kStatuses : kStatuses);
   WantedText wanted;
   furnish(app, *entry, invocation, wanted);
@@ -235,7 +239,6 @@ Invocation parse_command_line(int argc, const char* const* argv, const OwnParts*
   } catch (const CLI::ParseError& error) {
     throw Error(ErrorSource::usage, fault_text(app, error, name + " --help"));
   }
-  const std::string called = std::filesystem::path(argc > 0 ? argv[0] : "").filename();
   if (wanted.version) return print(invocation, version_text());
   if (wanted.manual) return print(invocation, manual_page(called, describe_commands(own), kStatuses));
   if (!wanted.completion.empty()) {

@@ -83,7 +83,7 @@ void read_config_text(const std::string& text, const std::string& origin, RunCon
     const std::int64_t line = line_of_place(value.location());
     const auto option = std::ranges::find(options, key, &RunOption::name);
     if (option == options.end()) {
-      refuse(origin, line, fmt::format("no option is called '{}': {}", key, what_to_do(key, names, "trainer --help")));
+      refuse(origin, line, fmt::format("no option is called '{}': {}", key, what_to_do(key, names, "--help")));
     }
     if (option->use == OptionUse::call) {
       refuse(origin, line, fmt::format("'{}' belongs on the command line, not in a file", key));

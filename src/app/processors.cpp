@@ -52,8 +52,11 @@ std::unique_ptr<Communicator> make_ring(World& world, const ChosenProcessor& pro
   return staged ? make_staged_communicator(*processor.backend, std::move(ring)) : std::move(ring);
 }
 
-// On machines without NVIDIA's driver, a build for processors alone is what was meant.
-bool may_want_gpus() { return std::filesystem::exists(cuda_library_path()) || Machine().has_nvidia_driver(); }
+// On machines without any, processors are what was meant.
+bool may_want_gpus() {
+  const Machine machine;
+  return machine.has_nvidia_driver() || machine.has_nvidia_card();
+}
 
 }  // namespace
 

@@ -2,6 +2,7 @@
 
 #include "tutti/base/error.hpp"
 #include "tutti/base/log.hpp"
+#include "tutti/base/program_name.hpp"
 
 #include "assemble.hpp"
 #include "bench/bench.hpp"
@@ -37,7 +38,7 @@ ExitRecord record_of(const World& world, ExitStatus status, const std::string& r
 int end_job(World& world, const EndRecord& record, ExitStatus status, const std::string& reason) {
   const std::string who = world.size() > 1 ? fmt::format("rank {} on {}: ", world.rank(), world.host()) : "";
   if (record.watch != nullptr) record.watch->fail();
-  write_stderr_line(fmt::format("trainer: {}{}", who, reason));
+  write_stderr_line(fmt::format("{}: {}{}", program_name(), who, reason));
   leave_exit_record(record.folder, record_of(world, status, reason));
   world.abort(static_cast<int>(status));
   return static_cast<int>(status);
@@ -50,7 +51,7 @@ void close(World& world, const EndRecord& record) {
 
 int leave_together(World& world, const EndRecord& record, ExitStatus status, const std::string& reason) {
   if (world.rank() == 0) {
-    write_stderr_line(fmt::format("trainer: {}", reason));
+    write_stderr_line(fmt::format("{}: {}", program_name(), reason));
     leave_exit_record(record.folder, record_of(world, status, reason));
   }
   try {
@@ -202,10 +203,10 @@ int run_program(int argc, const char* const* argv, const OwnParts& own) {
     });
   } catch (const Error& error) {
     if (!mistake && invocation.command == Command::check) return check_alone(invocation, error);
-    write_stderr_line(fmt::format("trainer: {}", error.describe()));
+    write_stderr_line(fmt::format("{}: {}", program_name(), error.describe()));
     return static_cast<int>(error.exit_status());
   } catch (const std::exception& error) {
-    write_stderr_line(fmt::format("trainer: {}", error.what()));
+    write_stderr_line(fmt::format("{}: {}", program_name(), error.what()));
     return static_cast<int>(ExitStatus::internal);
   }
 }

@@ -150,8 +150,8 @@ void TrainRun::build(const Invocation& invocation) {
   if (weights_) log_.note(beginning_text(*weights_, drawn));
   weights_.reset();
   if (trainer_->steps_done() >= trainer_->planned_steps()) {
-    log_.note(fmt::format("nothing left to do: all {} steps are done; --epochs or --steps makes the run longer",
-                          trainer_->planned_steps()));
+    log_.note(fmt::format("nothing left to do: {} done, {} planned; --epochs or --steps makes the run longer",
+                          several(trainer_->steps_done(), "step"), trainer_->planned_steps()));
   }
 }
 

@@ -1,6 +1,7 @@
 #include "find_sets.hpp"
 
 #include "tutti/base/error.hpp"
+#include "tutti/base/program_name.hpp"
 #include "tutti/data/published_set.hpp"
 
 #include "cifar_reader.hpp"
@@ -105,11 +106,11 @@ fs::path find_place(const std::string& where) {
   }
   const bool lacks_root = places.size() == 2;
   const bool can_be_fetched = std::ranges::find(kFetchedNames, where) != kFetchedNames.end();
-  throw Error(
-      ErrorSource::io,
-      fmt::format("there is no data set '{}'; looked for {}{}. {}Built-in sets: glyphs, {}NxCxHxW:classes", where,
-                  fmt::join(places, ", "), lacks_root ? " (TUTTI_DATA is not set)" : "",
-                  can_be_fetched ? fmt::format("trainer data fetch {} brings it. ", where) : "", kSyntheticPrefix));
+  throw Error(ErrorSource::io,
+              fmt::format("there is no data set '{}'; looked for {}{}. {}Built-in sets: glyphs, {}NxCxHxW:classes",
+                          where, fmt::join(places, ", "), lacks_root ? " (TUTTI_DATA is not set)" : "",
+                          can_be_fetched ? fmt::format("{} data fetch {} brings it. ", program_call(), where) : "",
+                          kSyntheticPrefix));
 }
 
 LoadedPair draw_glyph_pair() {

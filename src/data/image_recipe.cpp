@@ -1,6 +1,9 @@
 #include "tutti/data/image_recipe.hpp"
 
 #include "tutti/base/error.hpp"
+#include "tutti/base/program_name.hpp"
+
+#include "channel_sums.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -71,9 +74,9 @@ ChannelStatistics own_statistics(const DatasetInfo& data) {
   if (!data.statistics.mean.empty()) return data.statistics;
   throw Error(
       ErrorSource::usage,
-      fmt::format("--normalize auto: nobody knows the mean and deviation of {}; give them as M/S, for photographs "
-                  "0.485,0.456,0.406/0.229,0.224,0.225",
-                  data.name));
+      fmt::format("--normalize auto: nobody knows the mean and deviation of {}; its HDF5 file would ({} data convert), "
+                  "or give them as M/S, for photographs 0.485,0.456,0.406/0.229,0.224,0.225",
+                  data.name, program_call()));
 }
 
 ChannelStatistics choose_statistics(const std::string& normalize, const DatasetInfo& data) {
@@ -109,6 +112,17 @@ ImageRecipe make_recipe(const RecipeRequest& request, const DatasetInfo& data) {
           .image = image_shape(request, augment, data),
           .statistics = choose_statistics(request.normalize, data),
           .seed = request.seed};
+}
+
+ImageRecipe make_recipe(const RecipeRequest& request, const Dataset& data) {
+  DatasetInfo info = data.info();
+  const auto held = data.resident_images();
+  if (request.normalize == "auto" && info.statistics.mean.empty() && held) {
+    ChannelSums sums(info.image[0], info.image[1] * info.image[2]);
+    sums.add(held->pixels);
+    info.statistics = sums.statistics();
+  }
+  return make_recipe(request, info);
 }
 
 std::string normalize_text(const ChannelStatistics& statistics) {

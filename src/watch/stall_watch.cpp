@@ -3,6 +3,7 @@
 #include "tutti/base/descriptor.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/base/exit_status.hpp"
+#include "tutti/base/program_name.hpp"
 #include "tutti/base/signals.hpp"
 
 #include "end_action.hpp"
@@ -187,7 +188,7 @@ void StallWatch::Watcher::follow_signals(std::int64_t now) {
     host_->report(now);
     const auto gone = host_->find_gone(now);
     if (gone && host_->is_to_tell(now)) {
-      write_stderr_line(fmt::format("trainer: rank {} on {}: {}\n{}", world_->rank(), world_->host(),
+      write_stderr_line(fmt::format("{}: rank {} on {}: {}\n{}", program_name(), world_->rank(), world_->host(),
                                     gone->report.reason, gone->table));
       leave_note(gone->report);
     }
@@ -208,7 +209,7 @@ void StallWatch::Watcher::end_job(const Verdict& verdict) {
       verdict.by_launcher ? ""
                           : fmt::format("; the job ends with status {}, for nothing has moved for --stall-timeout {}",
                                         static_cast<int>(ExitStatus::hang), timeout_seconds_.load());
-  write_stderr_line(fmt::format("trainer: rank {} on {}: {}{}\n{}", world_->rank(), world_->host(),
+  write_stderr_line(fmt::format("{}: rank {} on {}: {}{}\n{}", program_name(), world_->rank(), world_->host(),
                                 verdict.report.reason, how, verdict.table));
   leave_note(verdict.report);
   if (verdict.by_launcher) wait_for_launcher(kLauncherSeconds);

@@ -40,7 +40,7 @@ TEST(Check, FindsNothingWrongWithAGoodRunAndLeavesNothingBehind) {
   const ScratchFolder folder;
   const ChildResult result = check(2, "--out " + folder.file("deep/run") + " --json " + folder.file("check.json"));
   EXPECT_EQ(result.status, 0) << result.out << result.err;
-  EXPECT_THAT(result.out, HasSubstr("ready: 2 ranks on 1 host, 2 of ")) << result.out;
+  EXPECT_THAT(result.out, HasSubstr("ready: 2 ranks on 1 host, 2 threads on ")) << result.out;
   EXPECT_THAT(result.out, HasSubstr(" MiB a rank of "));
   EXPECT_EQ(folder.entries(), 1U) << "check.json alone";
   const auto json = nlohmann::json::parse(read_text(folder.file("check.json")));

@@ -41,6 +41,8 @@ struct RecipeRequest {
   std::uint64_t seed = 0;
 };
 ImageRecipe make_recipe(const RecipeRequest& request, const DatasetInfo& data);
+// Likewise; where a set that lies in memory says nothing of itself, `auto` finds it out.
+ImageRecipe make_recipe(const RecipeRequest& request, const Dataset& data);
 // What `normalize` must be to ask for these statistics of any data, to the last bit.
 std::string normalize_text(const ChannelStatistics& statistics);
 

@@ -1,6 +1,7 @@
 #include "tutti/backend/backend.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/base/log.hpp"
+#include "tutti/base/program_name.hpp"
 #include "tutti/base/version.hpp"
 #include "tutti/comm/blocking_sums.hpp"
 
@@ -263,8 +264,9 @@ ExitStatus bench_allreduce(World& world, const Invocation& invocation) {
   std::vector<int> counts;
   run_agreed(world, [&] {
     if (!started_by_launcher()) {
-      throw Error(ErrorSource::usage,
-                  "bench allreduce measures sums over ranks: mpirun -np 4 ./trainer bench allreduce");
+      throw Error(
+          ErrorSource::usage,
+          fmt::format("bench allreduce measures sums over ranks: mpirun -np 4 {} bench allreduce", program_call()));
     }
     counts = parse_rank_counts(invocation.ranks, world.size());
   });

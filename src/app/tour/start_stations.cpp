@@ -1,6 +1,7 @@
 // What is there before anything is computed.
 
 #include "tutti/base/error.hpp"
+#include "tutti/base/program_name.hpp"
 #include "tutti/data/split_batch_sampler.hpp"
 
 #include "../several.hpp"
@@ -126,7 +127,7 @@ std::string other_ranks_text(std::int64_t n) {
                                              : ",",
                         part_positions(n, kRanks, part).begin);
   }
-  return text + ": mpirun -np 4 ./trainer tour --to batch";
+  return fmt::format("{}: mpirun -np 4 {} tour --to batch", text, program_call());
 }
 
 void draw_first_images(Tour& tour, const std::vector<double>& samples, Screen& screen) {
@@ -240,7 +241,9 @@ void show_weights(Tour& tour, Screen& screen) {
   draw_excerpts(screen, tour.excerpt, ranks, scale);
   screen.blank();
   if (tour.world.size() == 1) {
-    screen.say("More ranks would show the same numbers and the same digest: mpirun -np 4 ./trainer tour --to weights");
+    screen.say(
+        fmt::format("More ranks would show the same numbers and the same digest: mpirun -np 4 {} tour --to weights",
+                    program_call()));
   } else {
     screen.say(verdict_text(tour, ranks.digests, "the replicas are the same, to the last bit of the last parameter."));
   }

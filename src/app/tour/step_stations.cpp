@@ -1,5 +1,7 @@
 // The first step, phase by phase.
 
+#include "tutti/base/program_name.hpp"
+
 #include "../bench/exchange_cost.hpp"
 #include "../checkpoint_tensors.hpp"
 #include "../processors.hpp"
@@ -155,8 +157,9 @@ void show_gradients(Tour& tour, Screen& screen) {
   const std::size_t different = count_different(ranks.digests);
   if (tour.world.size() == 1) {
     screen.say(
-        "On one rank these are the gradients of the whole batch. On four, each shows others, which add up to "
-        "these: mpirun -np 4 ./trainer tour --to sum");
+        fmt::format("On one rank these are the gradients of the whole batch. On four, each shows others, which add up "
+                    "to these: mpirun -np 4 {} tour --to sum",
+                    program_call()));
   } else {
     screen.say(
         fmt::format("{}, {}: {} If each now went its own way, there would be {} networks, each trained on a "

@@ -1,6 +1,7 @@
 // A short training on all ranks, and once more on one.
 
 #include "tutti/base/digest.hpp"
+#include "tutti/base/program_name.hpp"
 
 #include "../bench/bench.hpp"
 #include "../processors.hpp"
@@ -81,8 +82,9 @@ void show_training(Tour& tour, Screen& screen) {
   if (tour.world.size() == 1) {
     screen.blank();
     screen.say(
-        "More ranks end with the weights of one if they play the same parts: mpirun -np 4 ./trainer tour shows the "
-        "weights of ./trainer tour --parts 4.");
+        fmt::format("More ranks end with the weights of one if they play the same parts: mpirun -np 4 {0} tour shows "
+                    "the weights of {0} tour --parts 4.",
+                    program_call()));
     return;
   }
   const bool alike = all_alike(tour.world, *tour.run->assembly.backend);

@@ -2,6 +2,7 @@
 
 #include "tutti/base/error.hpp"
 #include "tutti/base/log.hpp"
+#include "tutti/base/program_name.hpp"
 
 #include "../host_memory.hpp"
 #include "../node_memory.hpp"
@@ -287,8 +288,8 @@ std::string launchers_of(const std::string& library) {
 void note_deaf_start() {
   const std::string library = library_name();
   if (!is_open_mpi(library) || !mpi::started_by_slurm_without_pmix() || launcher_rank() != 0) return;
-  write_stderr_line(fmt::format("trainer: srun started {} tasks without PMIx. Should {} refuse to start here: {}",
-                                mpi::launched_size().value_or(0), library, launchers_of(library)));
+  write_stderr_line(fmt::format("{}: srun started {} tasks without PMIx. Should {} refuse to start here: {}",
+                                program_name(), mpi::launched_size().value_or(0), library, launchers_of(library)));
 }
 
 // The launcher of another MPI starts as many lone processes as ranks were asked for, each of which would

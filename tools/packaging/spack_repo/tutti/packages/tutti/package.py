@@ -1,4 +1,4 @@
-from spack_repo.builtin.build_systems.cmake import CMakePackage
+from spack_repo.builtin.build_systems.cmake import CMakePackage, generator
 from spack_repo.builtin.build_systems.cuda import CudaPackage
 
 from spack.package import *
@@ -9,6 +9,8 @@ class Tutti(CMakePackage, CudaPackage):
 
     # From a checkout, whose version is that of its CMakeLists.txt: spack dev-build tutti@main
     version("main", branch="main")
+
+    generator("ninja")
 
     depends_on("c", type="build")
     depends_on("cxx", type="build")
