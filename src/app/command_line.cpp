@@ -17,9 +17,11 @@
 #include "option_table.hpp"
 #include "own_parts.hpp"
 #include "sweep/sweep_options.hpp"
+#include "word_faults.hpp"
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -102,34 +104,25 @@ struct NamedCommand {
 NamedCommand command_of(int argc, const char* const* argv) {
   const std::string first = argc > 1 ? argv[1] : "";
   if (first.empty() || first.front() == '-') return {&kCommands.front(), 0};
+  if (first == "help") return {nullptr, 1};
   const std::string second = argc > 2 ? argv[2] : "";
-  bool is_group = false;
+  std::vector<std::string> group;
   for (const CommandEntry& entry : kCommands) {
     if (first == entry.words) return {&entry, 1};
     if (first + " " + second == entry.words) return {&entry, 2};
-    is_group = is_group || std::string_view(entry.words).starts_with(first + " ");
+    if (std::string_view(entry.words).starts_with(first + " ")) group.emplace_back(entry.words);
   }
-  if (is_group && (second == "--help" || second == "-h")) return {nullptr, 2};
-  const std::string written = is_group && !second.empty() ? first + " " + second : first;
+  if (!group.empty() && (second == "--help" || second == "-h")) return {nullptr, 2};
+  const std::string help = called_name(argv) + " --help";
+  if (!group.empty() && second.empty()) {
+    throw Error(ErrorSource::usage, fmt::format("'{}' is followed by what to do: there are {}; see {}", first,
+                                                fmt::join(group, ", "), help));
+  }
+  const std::string written = group.empty() ? first : first + " " + second;
   std::vector<std::string> known;
   for (const CommandEntry& entry : kCommands) known.emplace_back(entry.words);
-  throw Error(ErrorSource::usage, fmt::format("no command is called '{}': {}", written,
-                                              what_to_do(written, known, called_name(argv) + " --help")));
-}
-
-// The first word that nothing takes goes before what else is wrong: it may be the reason.
-std::string fault_text(const CLI::App& app, const CLI::ParseError& error, const std::string& help) {
-  const std::vector<std::string> left_over = app.remaining();
-  if (left_over.empty()) return fmt::format("{}; see {}", error.what(), help);
-  const auto is_flag = [](const std::string& word) { return word.starts_with('-'); };
-  const auto flag = std::ranges::find_if(left_over, is_flag);
-  if (flag == left_over.end()) return fmt::format("'{}' belongs to no option: see {}", left_over.front(), help);
-  const std::string name = flag->substr(0, flag->find('='));
-  std::vector<std::string> known;
-  for (const CLI::Option* option : app.get_options()) {
-    if (is_flag(option->get_name())) known.push_back(option->get_name());
-  }
-  return fmt::format("no option is called '{}' here: {}", name, what_to_do(name, known, help));
+  throw Error(ErrorSource::usage,
+              fmt::format("no command is called '{}': {}", written, what_to_do(written, known, help)));
 }
 
 void add_run_options(CLI::App& app, const std::vector<RunOption>& options, const CommandEntry& entry,
@@ -237,7 +230,7 @@ Invocation parse_command_line(int argc, const char* const* argv, const OwnParts*
   } catch (const CLI::CallForHelp&) {
     return print(invocation, app.help());
   } catch (const CLI::ParseError& error) {
-    throw Error(ErrorSource::usage, fault_text(app, error, name + " --help"));
+    throw Error(ErrorSource::usage, fault_of_words(app, error, name + " --help"));
   }
   if (wanted.version) return print(invocation, version_text());
   if (wanted.manual) return print(invocation, manual_page(called, describe_commands(own), kStatuses));

@@ -278,8 +278,12 @@ void Trainer::Run::finish_epoch(RunObserver& observer, bool whole) {
   }
   observer.on_epoch(report);
   refuse_not_finite(report.train);
-  if (report.test) {
-    refuse_not_finite(*report.test);
+  if (report.test && report.test->not_finite > 0) {
+    observer.on_note(
+        fmt::format("epoch {}: the test loss is not finite, and training, whose losses are, goes on: the "
+                    "statistics of batch norms may have seen too few steps yet, or --lr is too high",
+                    report.epoch));
+  } else if (report.test) {
     const BestTest now{.step = progress_.step, .correct = report.test->correct, .samples = report.test->samples};
     BestTest& best = progress_.best;
     if (best.step < 0 || now.samples != best.samples || now.correct > best.correct) best = now;

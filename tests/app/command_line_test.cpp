@@ -49,7 +49,19 @@ TEST(CommandLine, SaysWhatAMisspeltWordMayHaveMeant) {
   EXPECT_EQ(refusal({"evla"}), "no command is called 'evla': did you mean 'eval'? See trainer --help");
   EXPECT_EQ(refusal({"data", "ifno"}),
             "no command is called 'data ifno': did you mean 'data info'? See trainer --help");
+  EXPECT_EQ(refusal({"data"}),
+            "'data' is followed by what to do: there are data convert, data fetch, data info, data "
+            "show; see trainer --help");
+  EXPECT_EQ(parse({"help"}).command, Command::print_text);
   EXPECT_EQ(refusal({"frobnicate"}), "no command is called 'frobnicate': see trainer --help");
+}
+
+TEST(CommandLine, SaysWhatAValueOrAnOperandHasToBe) {
+  EXPECT_EQ(refusal({"--epochs", "five"}), "--epochs cannot be 'five': give a whole number; see trainer --help");
+  EXPECT_EQ(refusal({"--epochs", "1.5"}), "--epochs cannot be '1.5': give a whole number; see trainer --help");
+  EXPECT_EQ(refusal({"--lr", "fast"}), "--lr cannot be 'fast': give a number; see trainer --help");
+  EXPECT_EQ(refusal({"data", "convert", "photos"}),
+            "target is required: trainer data convert source target; see trainer data convert --help");
 }
 
 TEST(CommandLine, RefusesWordsThatNoRecordCouldHold) {

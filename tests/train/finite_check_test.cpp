@@ -34,14 +34,14 @@ struct SpoiltData {
   static constexpr int kStep = 5;
   static constexpr int kPart = 3;  // of 8
 
-  SpoiltData() : images(kSamples * 2 * kPixels), labels(kSamples) {
+  explicit SpoiltData(bool is_spoilt = true) : images(kSamples * 2 * kPixels), labels(kSamples) {
     for (std::int64_t sample = 0; sample < kSamples; ++sample) {
       labels[static_cast<std::size_t>(sample)] = static_cast<std::int32_t>(sample % 5);
       for (std::int64_t i = 0; i < kPixels; ++i) {
         images[static_cast<std::size_t>(2 * kPixels * sample + i)] = static_cast<std::uint8_t>(sample * 31 + i * i);
       }
     }
-    images[2 * kPixels * kSpoilt + kPixels + 9] = 255;
+    if (is_spoilt) images[2 * kPixels * kSpoilt + kPixels + 9] = 255;
     const DatasetInfo info{.name = "spoilt",
                            .image = Shape{2, 8, 8},
                            .classes = 5,
@@ -152,6 +152,18 @@ TEST(FiniteCheck, TellsThatTheBatchWasSpoilt) {
                       "look at the data, and at --normalize"));
     }
   }
+}
+
+TEST(FiniteCheck, GoesOnWhereOnlyTheTestLossIsNotFinite) {
+  SpoiltData calm(false);
+  SpoiltData spoilt;
+  calm.pair.test = std::move(spoilt.pair.train);
+  Course course = spoilt_course(built_in_model("mlp"), {});
+  course.ranks = 2;
+  const std::string text = heard({course}, calm.pair)[0];
+  EXPECT_EQ(lines_of(text, "ended"), "");
+  EXPECT_NE(text.find("epoch 2: "), std::string::npos) << text;
+  EXPECT_NE(text.find("9 steps, 0 played again"), std::string::npos) << text;
 }
 
 // No gradient is infinite before it meets the others, but their sum is; so are the weights then.

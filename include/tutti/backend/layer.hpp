@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 
@@ -101,7 +102,11 @@ struct LossSums {
   std::int64_t samples = 0;
   std::int64_t not_finite = 0;  // calls whose loss was NaN, infinite or too large
 
-  double mean_loss() const { return static_cast<double>(loss_steps) / kLossScale / static_cast<double>(samples); }
+  // NaN where not all of it was finite.
+  double mean_loss() const {
+    if (not_finite > 0) return std::numeric_limits<double>::quiet_NaN();
+    return static_cast<double>(loss_steps) / kLossScale / static_cast<double>(samples);
+  }
   double accuracy() const { return static_cast<double>(correct) / static_cast<double>(samples); }
   friend bool operator==(const LossSums&, const LossSums&) = default;
 };
