@@ -328,8 +328,8 @@ TEST(Program, EndsTheWholeJobWithOneMessageWhenARankThrows) {
   const ChildResult result =
       run_child({std::getenv("TUTTI_MPIEXEC"), "-n", "3", std::getenv("TUTTI_FAILING_RANK"), "1"});
   EXPECT_NE(result.status, 0);
-  EXPECT_EQ(count(result.err, "trainer: "), 1) << result.err;
-  EXPECT_NE(result.err.find("trainer: rank 1 on "), std::string::npos) << result.err;
+  EXPECT_EQ(count(result.err, "failing_rank: "), 1) << result.err;
+  EXPECT_NE(result.err.find("failing_rank: rank 1 on "), std::string::npos) << result.err;
   EXPECT_NE(result.err.find("sample 300 went up in smoke"), std::string::npos) << result.err;
 }
 
