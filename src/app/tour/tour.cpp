@@ -89,7 +89,7 @@ void visit(Tour& tour, std::size_t number) {
   Screen screen;
   station.show(tour, screen);
   screen.say(fmt::format("Computed by {}.", station.computed_by));
-  print_on_first(tour.world, screen.text() + "\n");
+  print_on_first(tour.world, screen.text());
 }
 
 }  // namespace
@@ -110,7 +110,11 @@ ExitStatus tour_command(World& world, const Invocation& invocation, const EndRec
   Keys keys(invocation.tour.pauses && world.rank() == 0, whereabouts);
   for (std::size_t number = 1; number <= stations; ++number) {
     visit(tour, number);
-    if (number < stations) keys.await_enter();
+    // A prompt takes the place of the empty line, so that both leave the heading on the screen.
+    const bool is_last = number == stations;
+    const bool asks = keys.asks() && !is_last;
+    if (!asks) print_on_first(world, "\n");
+    if (invocation.tour.pauses && !is_last && !world.agree(!asks || keys.go_on())) break;
   }
   return world.agree(tour.is_right) ? ExitStatus::done : ExitStatus::answer_is_no;
 }
