@@ -78,7 +78,7 @@ std::vector<int> told_rank_counts(int ranks) {
 
 void tell_formulas(int ranks, Screen& screen) {
   const std::vector<int> counts = told_rank_counts(ranks);
-  std::string header = fmt::format("{:<25}", "Of P ranks, the busiest:");
+  std::string header = fmt::format("{:<25}", "B/par. by formula:");
   for (const int count : counts) header += fmt::format(" {:>9}", fmt::format("P = {}", count));
   screen.line(header);
   for (const Way& way : kWays) {

@@ -15,9 +15,8 @@
 namespace tutti {
 namespace {
 
+// Input that takes longer to come was not lying ready: somebody sits there.
 constexpr int kMillisecondsBetweenSigns = 1000;
-// Input that comes later than this was not lying ready: somebody sits there.
-constexpr int kMillisecondsToBeThere = 500;
 
 bool has_terminal() { return ::isatty(STDIN_FILENO) == 1 && ::isatty(STDOUT_FILENO) == 1; }
 
@@ -56,6 +55,7 @@ Keys::Keys(bool wanted, Whereabouts& whereabouts)
       whereabouts_(whereabouts) {}
 
 bool Keys::go_on() {
+  const NotedInterrupt interrupt;
   fmt::print("Enter goes on, q ends.");
   std::fflush(stdout);
   const Input input = read_line();
@@ -69,17 +69,14 @@ bool Keys::go_on() {
 }
 
 Keys::Input Keys::read_line() {
-  const NotedInterrupt interrupt;
   bool quits = false;
-  int patience = kMillisecondsToBeThere;
   for (bool is_first = true;; is_first = false) {
     char key = 0;
     int ready = 0;
     while (ready == 0) {
       whereabouts_.sign();
       pollfd input{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
-      ready = ::poll(&input, 1, patience);
-      patience = kMillisecondsBetweenSigns;
+      ready = ::poll(&input, 1, kMillisecondsBetweenSigns);
       if (interrupted) return Input::interrupt;
       if (ready < 0 && errno == EINTR) ready = 0;
       if (ready == 0) is_somebody_there_ = true;
