@@ -21,6 +21,7 @@ namespace tutti::test {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 using Lines = std::vector<std::string>;
 
 Lines lines_of(const std::string& text) {
@@ -56,6 +57,13 @@ std::vector<Words> rows_of(const Lines& lines, const std::string& kind) {
     if (std::regex_match(line, found, pattern)) rows.emplace_back(found.begin() + 1, found.end());
   }
   return rows;
+}
+
+// As it reads, however it is wrapped.
+std::string prose_of(const Lines& lines) {
+  std::string prose;
+  for (const std::string& line : lines) prose += line + ' ';
+  return prose;
 }
 
 std::set<std::string> digests_in(const Lines& lines) {
@@ -95,9 +103,34 @@ TEST_P(Tour, ShowsEveryStationOnOneScreen) {
        {"memory", "batch", "weights", "forward", "gradients", "sum", "step", "exchange", "training"}) {
     const Lines& lines = screen(station);
     EXPECT_GT(lines.size(), 6U) << station;
-    EXPECT_LE(lines.size(), 24U) << station;
+    EXPECT_LE(lines.size(), 24U) << station << ", with the empty line in whose place a prompt comes";
     for (const std::string& line : lines) EXPECT_LE(line.size(), 100U) << station << ": " << line;
   }
+}
+
+TEST_P(Tour, SaysOnlyWhatIsTrueOfOneRank) {
+  if (ranks() > 1) return;
+  for (const auto& [station, untrue] :
+       std::vector<std::pair<std::string, std::string>>{{"memory", "each a process of its own"},
+                                                        {"weights", "the replicas are the same"},
+                                                        {"forward", "sends them off"},
+                                                        {"forward", "until you have seen what each rank has"},
+                                                        {"gradients", "every rank would take"},
+                                                        {"sum", "every rank has the same sum"},
+                                                        {"step", "Every rank now"},
+                                                        {"step", "the replicas are still the same. "},
+                                                        {"exchange", "may exceed its formula"}}) {
+    EXPECT_THAT(prose_of(screen(station)), Not(HasSubstr(untrue))) << station;
+    EXPECT_THAT(prose_of(screen(station)), Not(HasSubstr("1 rank, 1 digest"))) << station;
+  }
+  EXPECT_EQ(digests_in(screen("sum")), digests_in(screen("gradients")));
+}
+
+TEST_P(Tour, SaysWhatIsTrueOfMoreRanks) {
+  if (ranks() == 1) return;
+  EXPECT_THAT(prose_of(screen("forward")), HasSubstr("here all in one, which leaves when the first layer is done"));
+  EXPECT_THAT(prose_of(screen("gradients")), HasSubstr("divided by the 128 images of the whole batch"));
+  EXPECT_THAT(prose_of(screen("sum")), HasSubstr("divided by the 128 images of the whole batch"));
 }
 
 TEST_P(Tour, AddsUpTheMemoryOfAllRanks) {
@@ -202,6 +235,22 @@ TEST_P(Tour, CountsTheBytesOfEachExchange) {
   }
 }
 
+TEST_P(Tour, GivesTheFormulasForItsOwnRanksToo) {
+  const Lines& lines = screen("exchange");
+  const auto header =
+      std::ranges::find_if(lines, [](const std::string& line) { return line.starts_with("B/par. by"); });
+  ASSERT_NE(header, lines.end());
+  const std::string own = "P = " + std::to_string(ranks());
+  const std::size_t end = (*header + ' ').find(own + ' ');
+  ASSERT_NE(end, std::string::npos) << *header;
+  const auto p = static_cast<double>(ranks());
+  const std::vector<double> expected{4 * (p - 1), 8 * (p - 1) / p, 8 * (p - 1) / p, 12 * (p - 1) / p};
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const std::string row = *(header + 1 + static_cast<std::ptrdiff_t>(i));
+    EXPECT_NEAR(std::stod(row.substr(end - 4, own.size() + 4)), expected[i], 0.005) << row;
+  }
+}
+
 TEST_P(Tour, TrainsToTheBitsOfOneRank) {
   const auto rows =
       rows_of(screen("training"), R"((\d+) ranks? +(\d+) +([\d.]+) +([\d.]+) +([\d.]+) +[\d.]+ +\d+   ([0-9a-f]{16}))");
@@ -280,22 +329,6 @@ TEST(TourRefuses, WhatItDoesNotKnow) {
     EXPECT_THAT(result.err, HasSubstr(refusal.reason));
     EXPECT_EQ(result.out, "");
   }
-}
-
-TEST(TourPause, WaitsForNobodyWithoutATerminal) {
-  const ChildResult alone =
-      run_child({"sh", "-c", "f=$(mktemp -u); mkfifo $f; exec 3<>$f; rm $f; exec \"$T\" tour --pause --to 2 <&3"},
-                {{"T", std::getenv("TUTTI_TRAINER")}});
-  EXPECT_EQ(alone.status, 0) << alone.err;
-  EXPECT_EQ(count(alone.out, "Enter"), 0) << alone.out;
-}
-
-TEST(TourPause, GoesOnAtTheKeysThatALauncherHandsOn) {
-  const ChildResult two = run_child({"sh", "-c", "printf '\\n\\n' | exec \"$M\" -n 2 \"$T\" tour --pause --to 4"},
-                                    {{"T", std::getenv("TUTTI_TRAINER")}, {"M", std::getenv("TUTTI_MPIEXEC")}});
-  EXPECT_EQ(two.status, 0) << two.err;
-  EXPECT_EQ(count(two.out, "Enter goes on."), 3) << two.out;
-  EXPECT_EQ(count(two.out, " of 9, "), 4) << two.out;
 }
 
 TEST(TourNames, FilesThatThereAre) {

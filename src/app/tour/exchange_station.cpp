@@ -7,7 +7,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <vector>
 
 namespace tutti {
 namespace {
@@ -64,37 +66,62 @@ std::string crowding_text(const Tour& tour) {
                      several(assembly.cores.usable, "core"));
 }
 
-void show_exchange(Tour& tour, Screen& screen) {
-  const auto parameters = static_cast<double>(tour.run->assembly.network->layout().parameters());
-  const ExchangeOptions usual = tour.run->assembly.options.exchange;
-  screen.say(
-      fmt::format("The sum can be had in other ways. Each of these exchanged and applied the gradients of station "
-                  "5 on {}: what the busiest rank sent in a step, the time that took (median; the update is in "
-                  "it), and what a rank holds at most of the optimizer's state.",
-                  several(tour.world.size(), "rank")));
-  screen.blank();
-  screen.line(fmt::format("{:<8} {:<35}  {:>9} {:>6} {:>8}  {:>9}", "", "", "sent KiB", "B/par.", "ms", "state KiB"));
-  for (const Way& way : kWays) screen.line(row_of(way, measure(tour, way.kind), parameters));
-  tour.run->assembly.options.exchange = usual;
-  screen.blank();
-  screen.line("Bytes a parameter that the busiest of P ranks sends:");
-  constexpr std::array kRanks{2, 4, 16, 64, 1024};
-  std::string header = fmt::format("{:<8} {:<16}", "", "");
-  for (const int ranks : kRanks) header += fmt::format(" {:>9}", fmt::format("P = {}", ranks));
+namespace {
+
+// Some numbers of ranks, these among them.
+std::vector<int> told_rank_counts(int ranks) {
+  std::vector<int> counts{2, 4, 16, 64, 1024};
+  if (std::ranges::count(counts, ranks) == 0) counts.push_back(ranks);
+  std::ranges::sort(counts);
+  return counts;
+}
+
+void tell_formulas(int ranks, Screen& screen) {
+  const std::vector<int> counts = told_rank_counts(ranks);
+  std::string header = fmt::format("{:<25}", "B/par. by formula:");
+  for (const int count : counts) header += fmt::format(" {:>9}", fmt::format("P = {}", count));
   screen.line(header);
   for (const Way& way : kWays) {
     const char* const formula = way.kind == Exchange::central ? "4 (P - 1)"
                                 : way.kind == Exchange::exact ? "12 (P - 1) / P"
                                                               : "8 (P - 1) / P";
     std::string row = fmt::format("{:<8} {:<16}", name_of(way.kind), formula);
-    for (const int ranks : kRanks) row += fmt::format(" {:>9.1f}", bytes_a_parameter(way.kind, ranks));
+    for (const int count : counts) row += fmt::format(" {:>9.2f}", bytes_a_parameter(way.kind, count));
     screen.line(row);
   }
-  screen.blank();
+}
+
+// Why what was measured is not what the formulas say.
+std::string measured_text(const Tour& tour) {
+  if (tour.world.size() == 1) return "One rank sends nothing.";
+  const bool has_statistics = !tour.run->assembly.network->layout().statistics().empty();
+  return fmt::format(
+      "B/par. may exceed its formula: padding, {}a check for infinite values and the scales of exact are sent too, and "
+      "shares are whole blocks, "
+      "not quite equal.",
+      has_statistics ? "running statistics, " : "");
+}
+
+}  // namespace
+
+void show_exchange(Tour& tour, Screen& screen) {
+  const auto parameters = static_cast<double>(tour.run->assembly.network->layout().parameters());
+  const ExchangeOptions usual = tour.run->assembly.options.exchange;
   screen.say(
-      "A single server sends more with every rank that joins; all others send about the same however many there are. "
-      "More: trainer bench exchange." +
-      crowding_text(tour));
+      fmt::format("Other ways to the sum, on {}: what the busiest rank sent in a step (B/par.: bytes a parameter), the "
+                  "step's median time with the update, and the most optimizer state on a rank.",
+                  several(tour.world.size(), "rank")));
+  screen.blank();
+  screen.line(fmt::format("{:<8} {:<35}  {:>9} {:>6} {:>8}  {:>9}", "", "", "sent KiB", "B/par.", "ms", "state KiB"));
+  for (const Way& way : kWays) screen.line(row_of(way, measure(tour, way.kind), parameters));
+  tour.run->assembly.options.exchange = usual;
+  screen.blank();
+  tell_formulas(tour.world.size(), screen);
+  screen.blank();
+  screen.say(measured_text(tour) +
+             " A single server sends more with every rank that joins; with the other three ways a rank sends about the "
+             "same however many there are. More: trainer bench exchange." +
+             crowding_text(tour));
 }
 
 }  // namespace tutti

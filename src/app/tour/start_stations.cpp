@@ -1,6 +1,5 @@
 // What is there before anything is computed.
 
-#include "tutti/base/error.hpp"
 #include "tutti/base/program_name.hpp"
 #include "tutti/data/split_batch_sampler.hpp"
 
@@ -28,14 +27,49 @@ std::string short_description(const Backend& backend) {
   return text.substr(0, text.find(','));
 }
 
-std::string reading_text(const Tensor& weights) {
-  try {
-    static_cast<void>(host_f32(weights));
-    return "Here processor and host share their memory, so that this process may read them as they lie.";
-  } catch (const Error& error) {
-    return fmt::format("The host cannot even read them as they lie ({}): this tour copies what it shows.",
-                       error.what());
+std::string ownership_text(const Tour& tour) {
+  const std::string where = tour.run->trainer->weights().space == MemorySpace::host
+                                ? "here the host's main memory, where this tour reads them directly"
+                                : "which the host cannot read directly: this tour copies what it shows";
+  if (tour.world.size() == 1) {
+    return fmt::format(
+        "The parameters exist in the memory of this rank's processor and nowhere else ({}). More ranks would each have "
+        "their own, and none would see another's: what one has and others want has to be sent.",
+        where);
   }
+  return fmt::format(
+      "Parameters exist in the memory of these processors and nowhere else ({}), and no rank sees another's: what one "
+      "has and others want has to be sent.",
+      where);
+}
+
+// Why the optimizer's state may be smaller than the weights.
+std::string statistics_text(const ParameterLayout& layout) {
+  std::int64_t count = 0;
+  for (const ParameterSlice& slice : layout.statistics()) count += slice.elements();
+  if (count == 0) return {};
+  return fmt::format(
+      " Weights and gradients include {} running statistics (means and variances of batch normalisation), of which the "
+      "optimizer remembers nothing.",
+      count);
+}
+
+// Parts differ by one image where they are not equal: "5 or 6 images".
+std::string part_size_text(const TrainerOptions& options) {
+  const std::int64_t fewest = options.batch_size / options.num_parts;
+  if (options.batch_size % options.num_parts == 0) return several(fewest, "image");
+  return fmt::format("{} or {}", fewest, several(fewest + 1, "image"));
+}
+
+std::string replicas_text(const Tour& tour) {
+  const Assembly& assembly = tour.run->assembly;
+  const ParameterLayout& layout = assembly.network->layout();
+  return fmt::format(
+      "{} a whole replica of {}: {} parameters in {} tensors, all in one block, and a block of gradients cut alike; "
+      "what the optimizer remembers; and room for the activations of one part of a batch, here {}.",
+      tour.world.size() == 1 ? "1 rank, which is one process, with"
+                             : fmt::format("{} ranks, each a process of its own with", tour.world.size()),
+      assembly.network->spec().name, layout.parameters(), layout.trained().size(), part_size_text(assembly.options));
 }
 
 std::string data_text(const Assembly& assembly) {
@@ -131,7 +165,8 @@ std::string other_ranks_text(std::int64_t n) {
 }
 
 void draw_first_images(Tour& tour, const std::vector<double>& samples, Screen& screen) {
-  constexpr int kMostDrawn = 5;
+  constexpr int kMostDrawn = 5;  // of kWidest columns, side by side
+  constexpr int kWidest = 18;
   std::string mine;
   run_agreed(tour.world, [&] {
     if (samples.empty()) return;
@@ -143,7 +178,7 @@ void draw_first_images(Tour& tour, const std::vector<double>& samples, Screen& s
     const std::string& image = drawn[static_cast<std::size_t>(told.first)];
     if (!told.is_one() || image.empty()) continue;
     auto& block = blocks.emplace_back(lines_of_drawing(image));
-    block.insert(block.begin(), fmt::format("{}: {}", told.text(), block.back()));
+    block.insert(block.begin(), fmt::format("{:.{}}", fmt::format("{}: {}", told.text(), block.back()), kWidest));
     block.pop_back();
   }
   screen.side_by_side(blocks);
@@ -152,18 +187,12 @@ void draw_first_images(Tour& tour, const std::vector<double>& samples, Screen& s
 }  // namespace
 
 void show_memory(Tour& tour, Screen& screen) {
-  constexpr int kMostRows = 5;
+  constexpr int kMostRows = 4;
   const Assembly& assembly = tour.run->assembly;
-  const ParameterLayout& layout = assembly.network->layout();
   const auto bytes = all_gather_figures(tour.world, memory_of(tour));
   const auto places = all_gather_text(tour.world, fmt::format("{:<10.10}  {:>8}  {:<30.30}", tour.world.host(),
                                                               ::getpid(), short_description(*assembly.backend)));
-  screen.say(fmt::format(
-      "{}, each a process of its own with a whole replica of {}: {} parameters in {} tensors, all in one block, and a "
-      "block of gradients cut alike; what the optimizer remembers; and room for the activations of one part of a "
-      "batch, here {}.",
-      several(tour.world.size(), "rank"), assembly.network->spec().name, layout.parameters(), layout.trained().size(),
-      several(part_positions(assembly.options.batch_size, assembly.options.num_parts, 0).size(), "image")));
+  screen.say(replicas_text(tour));
   screen.blank();
   screen.line(fmt::format("{:>4}  {:<10}  {:>8}  {:<30}{:>9} {:>9} {:>9} {:>11}", "rank", "host", "process",
                           "MiB in the memory of", "weights", "gradients", "optimizer", "activations"));
@@ -174,14 +203,11 @@ void show_memory(Tour& tour, Screen& screen) {
   }
   screen.line(fmt::format("{:>4}  {:<52}{}", "all", "", memory_row(total_of(bytes))));
   screen.blank();
-  screen.say(
-      "Parameters exist in the memory of these processors and nowhere else, and no rank sees another's: what one "
-      "has and others want has to be sent. " +
-      reading_text(tour.run->trainer->weights()));
+  screen.say(ownership_text(tour) + statistics_text(assembly.network->layout()));
   screen.say(data_text(assembly));
   screen.say(
-      "With more ranks a replica stays as large as it is; only activations shrink with each rank's share of the "
-      "batch. Station 8 shows how the optimizer's share can shrink, too.");
+      "With more ranks a replica stays as large as it is; only activations shrink, as each rank's share of a batch "
+      "does. Station 8 shows how the optimizer's share can shrink, too.");
 }
 
 void show_batch(Tour& tour, Screen& screen) {
@@ -232,10 +258,12 @@ void show_weights(Tour& tour, Screen& screen) {
   const ExcerptOfRanks ranks = gather_excerpt(tour.world, tour.step.weights_before, trained_digest(tour, weights));
   const ValueScale scale = scale_for(ranks.values);
   screen.say(
-      "An initial weight follows from the seed, its tensor's name and its place alone, so every rank drew all of "
-      "them by itself, and nothing had to be sent.");
+      fmt::format("An initial weight follows from the seed, its tensor's name and its place alone, so {}.",
+                  tour.world.size() == 1
+                      ? "any number of ranks could each draw all of them by itself, and nothing would have to be sent"
+                      : "every rank drew all of them by itself, and nothing had to be sent"));
   screen.blank();
-  screen.line(fmt::format("{}{}, over the digest of all {} parameters:", tour.excerpt.words, scale.words,
+  screen.line(fmt::format("{}{}; below, the digest (a checksum) of all {} parameters:", tour.excerpt.words, scale.words,
                           tour.run->assembly.network->layout().parameters()));
   screen.blank();
   draw_excerpts(screen, tour.excerpt, ranks, scale);

@@ -108,19 +108,47 @@ std::string places_row(const Excerpt& excerpt) {
   return text;
 }
 
+// An exchange of one rank leaves its gradients alone.
+std::string unchanged_text(Tour& tour) {
+  const bool same = tour.step.digest_here == tour.step.digest_of_all;
+  tour.is_right = tour.is_right && same;
+  return same ? "The digest is that of station 5: the gradients are as they were."
+              : "The digest is not that of station 5, and training cannot go well.";
+}
+
+// When gradients leave a rank.
+std::string sending_text(const Tour& tour) {
+  const std::size_t buckets = tour.run->trainer->bucket_ends().size();
+  if (tour.world.size() == 1) {
+    return "On one rank nothing is sent; more ranks would exchange gradients as these become final.";
+  }
+  const std::string waited = "For this step it was made to wait until you have seen what each rank has.";
+  if (buckets == 1) {
+    return "GradientSync sends them off in buckets, here all in one, which leaves when the first layer is done (of "
+           "several, all but the last leave while earlier layers are still at work). " +
+           waited;
+  }
+  return fmt::format(
+      "GradientSync sends them off in buckets, {} here, and all but the last leave while earlier layers "
+      "are still at work. {}",
+      buckets, waited);
+}
+
 }  // namespace
 
 void show_forward(Tour& tour, Screen& screen) {
-  constexpr int kMostRows = 7;
+  constexpr int kMostRows = 4;
   play_first_step(tour);
   const LossSums& here = tour.step.sums_here;
   const auto figures = all_gather_figures(
       tour.world,
       {static_cast<double>(here.loss_steps), static_cast<double>(here.correct), static_cast<double>(here.samples)});
   const int classes = tour.run->assembly.network->classes();
-  screen.say(
-      "The replica of each rank has seen its own share of the batch, and told how wrong it was (softmax "
-      "cross-entropy, mean over its images) and how many it named rightly:");
+  const bool is_alone = tour.world.size() == 1;
+  screen.say(fmt::format(
+      "The replica of {}, and told how wrong it was (softmax cross-entropy, mean over its images) "
+      "and how many it named rightly:",
+      is_alone ? "the one rank has seen the whole batch" : "each rank has seen its own share of the batch"));
   screen.blank();
   screen.line(fmt::format("{:>6}  {:>6}  {:>8}  {:>12}", "rank", "images", "loss", "right"));
   for (const ToldRanks& told : told_ranks(tour.world.size(), kMostRows)) {
@@ -130,35 +158,43 @@ void show_forward(Tour& tour, Screen& screen) {
   screen.line(sums_row("all", tour.step.sums_of_all));
   screen.blank();
   screen.say(
-      fmt::format("The loss of all is the mean of theirs, each counted by its images. Guessing among {} classes "
-                  "would have the loss ln {} = {:.4f}: nothing has been learned yet.",
-                  classes, classes, std::log(classes)));
+      fmt::format("{}The same probability for each of {} classes would have the loss ln {} = {:.4f}. The weights were "
+                  "still as drawn: whether their loss is above or below that, nothing has been learned yet.",
+                  is_alone ? "" : "The loss of all is the mean of theirs, each counted by its images. ", classes,
+                  classes, std::log(classes)));
   screen.blank();
-  const std::size_t buckets = tour.run->trainer->bucket_ends().size();
-  screen.say(fmt::format(
-      "Then each went back from its loss, the last layer first: {}. In that order gradients become final, and "
-      "GradientSync sends them off in buckets ({} here) while earlier layers are still at work. For this step it was "
-      "made to wait until you have seen what each rank has.",
-      backward_order(*tour.run->assembly.network), buckets));
+  screen.say(
+      fmt::format("Then {} went back from its loss, the last layer first: {}. In that order gradients become "
+                  "final. {}",
+                  is_alone ? "it" : "each", backward_order(*tour.run->assembly.network), sending_text(tour)));
 }
 
 void show_gradients(Tour& tour, Screen& screen) {
   const ExcerptOfRanks ranks = gather_excerpt(tour.world, tour.step.gradients_here, tour.step.digest_here);
   const ValueScale scale = scale_for(ranks.values);
-  screen.say(
-      "The weights were the same and the images were not, so every rank would take another step. These are the "
-      "gradients of the parameters that you saw at station 3, as each rank has them before the exchange, "
-      "already divided by the images of the whole batch:");
+  const std::string images = several(tour.step.sums_of_all.samples, "image");
+  if (tour.world.size() == 1) {
+    screen.say(
+        fmt::format("These are the gradients of the parameters that you saw at station 3: the mean over the {} of the "
+                    "batch, all of which this rank has seen.",
+                    images));
+  } else {
+    screen.say(
+        fmt::format("The weights were the same and the images were not, so every rank would take a different step. "
+                    "These are the gradients of the parameters that you saw at station 3, as each rank has them before "
+                    "the exchange, already divided by the {} of the whole batch.",
+                    images));
+  }
   screen.blank();
-  screen.line(fmt::format("Gradients of {}{}, over the digest of all of them:", tour.excerpt.words, scale.words));
+  screen.line(fmt::format("Gradients of {}{}; below, the digest of all gradients:", tour.excerpt.words, scale.words));
   screen.blank();
   draw_excerpts(screen, tour.excerpt, ranks, scale);
   screen.blank();
   const std::size_t different = count_different(ranks.digests);
   if (tour.world.size() == 1) {
     screen.say(
-        fmt::format("On one rank these are the gradients of the whole batch. On four, each shows others, which add up "
-                    "to these: mpirun -np 4 {} tour --to sum",
+        fmt::format("On four ranks each would have gradients of its own, of a share of the batch, and station 6 would "
+                    "add them up: mpirun -np 4 {} tour --to sum",
                     program_call()));
   } else {
     screen.say(
@@ -176,9 +212,14 @@ void show_sum(Tour& tour, Screen& screen) {
   const ValueScale scale = scale_for(before.values);
   const auto columns = static_cast<std::size_t>(tour.excerpt.columns);
   const Addends addends = add_up(before.values, columns, scale);
+  const bool is_alone = tour.world.size() == 1;
   screen.say(
-      "An all-reduce adds what the ranks have, element by element, and leaves the sum with all of them: here the "
-      "mean gradient of the batch, as each rank has divided by all its images.");
+      is_alone ? "Where there are more ranks, an all-reduce adds what they have, element by element, and leaves the "
+                 "sum with all of them. On one rank there is nothing to add, and nothing is sent."
+               : fmt::format("An all-reduce adds what the ranks have, element by element, and leaves the sum with all "
+                             "of them: here the mean gradient of the batch, as each rank has divided by the {} of the "
+                             "whole batch.",
+                             several(tour.step.sums_of_all.samples, "image")));
   screen.line(fmt::format("Gradients of {}, first row{}. Before:", tour.excerpt.words, scale.words));
   screen.line(places_row(tour.excerpt));
   for (const std::string& row : addends.rows) screen.line(row);
@@ -191,22 +232,25 @@ void show_sum(Tour& tour, Screen& screen) {
     screen.line(told.is_one() ? fmt::format("{}    {}", row, after.digests[rank])
                               : fmt::format("  .. {}", told.text()));
   }
+  if (is_alone) return screen.say(unchanged_text(tour));
   screen.say(verdict_text(tour, after.digests,
                           "every rank has the same sum. (Where the last digit by hand is another, the printed "
                           "addends were rounded.)"));
-  if (tour.world.size() == 1) screen.say("On one rank there is nothing to add, and nothing was sent.");
 }
 
 void show_step(Tour& tour, Screen& screen) {
-  constexpr int kMostRows = 6;
+  constexpr int kMostRows = 5;
+  const bool is_alone = tour.world.size() == 1;
   const StepSeen& step = tour.step;
   const double rate = tour.run->assembly.options.learning_rate.base;
   const Tensor weights = tour.run->trainer->weights();
   const ExcerptOfRanks after = gather_excerpt(tour.world, step.weights_after, trained_digest(tour, weights));
-  screen.say(
-      fmt::format("Every rank now updates its own replica with the same sum: weight - learning rate x gradient (SGD; "
-                  "its momentum of {} has nothing to remember before the first step).",
-                  tour.run->assembly.options.optimizer.momentum));
+  screen.say(fmt::format(
+      "{}: weight - learning rate x gradient (SGD; its momentum of {} has nothing to remember before the "
+      "first step). Values have about 7 digits in 32 bits: where you calculate by hand, the last of those "
+      "printed may be others.",
+      is_alone ? "The rank now updates its replica" : "Every rank now updates its own replica with the same sum",
+      tour.run->assembly.options.optimizer.momentum));
   screen.blank();
   screen.line(fmt::format("On rank 0, {}:", tour.excerpt.words));
   screen.line(fmt::format("{:<14}{:>12}      {:<8}  {:>12}      {:>12}", "", "before", "rate", "gradient", "after"));
@@ -216,7 +260,8 @@ void show_step(Tour& tour, Screen& screen) {
                             rate, step.gradients_of_all[i], step.weights_after[i]));
   }
   screen.blank();
-  screen.line("The same after the step on each rank, and the digest of all its parameters:");
+  screen.line(is_alone ? "The same after the step, and the digest of all parameters:"
+                       : "The same after the step on each rank, and the digest of all its parameters:");
   for (const ToldRanks& told : told_ranks(tour.world.size(), kMostRows)) {
     const auto rank = static_cast<std::size_t>(told.first);
     std::string row = fmt::format("{:<14}", told.text());
@@ -226,6 +271,12 @@ void show_step(Tour& tour, Screen& screen) {
     screen.line(told.is_one() ? fmt::format("{}  {}", row, after.digests[rank]) : fmt::format("  .. {}", told.text()));
   }
   screen.blank();
+  if (is_alone) {
+    return screen.say(
+        fmt::format("Training is stations 2 to 7, over and over. On four ranks all replicas would take the same step, "
+                    "and no weight would be sent: mpirun -np 4 {} tour --to step",
+                    program_call()));
+  }
   screen.say(verdict_text(tour, after.digests,
                           "no weight was sent, and the replicas are still the same. That is data-parallel training: "
                           "stations 2 to 7, over and over."));

@@ -18,31 +18,34 @@ namespace {
 struct Station {
   const char* name;
   const char* title;
+  const char* title_alone;  // of one rank
   void (*show)(Tour&, Screen&);
   const char* computed_by;
 };
 constexpr std::array kStations{
-    Station{"memory", "what exists where, before the first forward pass", show_memory,
+    Station{"memory", "what exists where, before the first forward pass",
+            "what exists where, before the first forward pass", show_memory,
             "ParameterArena (include/tutti/nn/parameter_arena.hpp), PartContext (include/tutti/nn/part_context.hpp), "
             "load_once (src/app/load_once.cpp)"},
-    Station{"batch", "a batch is split over the ranks", show_batch,
+    Station{"batch", "a batch is split over the ranks", "a batch, which more ranks would split", show_batch,
             "SplitBatchSampler (include/tutti/data/split_batch_sampler.hpp), PartPlan "
             "(include/tutti/data/part_plan.hpp)"},
-    Station{"weights", "every rank begins with the same parameters", show_weights,
+    Station{"weights", "every rank begins with the same parameters", "the parameters to begin with", show_weights,
             "initialize (src/nn/network.cpp), philox (src/base/random.cpp), digest (include/tutti/base/digest.hpp)"},
-    Station{"forward", "one forward and backward pass on every rank", show_forward,
+    Station{"forward", "one forward and backward pass on every rank", "one forward and backward pass", show_forward,
             "Replica::step (src/train/replica.cpp), PartTeam (src/train/part_team.cpp), PartContext "
             "(src/nn/part_context.cpp)"},
-    Station{"gradients", "the gradients differ from rank to rank", show_gradients,
+    Station{"gradients", "the gradients differ from rank to rank", "the gradients of the whole batch", show_gradients,
             "PartContext::backward (src/nn/part_context.cpp), PartSum (src/train/part_sum.cpp)"},
-    Station{"sum", "an all-reduce makes them the same", show_sum,
+    Station{"sum", "an all-reduce makes them the same", "an all-reduce, for which one rank has no need", show_sum,
             "GradientSync (src/train/gradient_sync.cpp), Communicator (include/tutti/comm/communicator.hpp)"},
-    Station{"step", "one step, and the replicas are still the same", show_step,
+    Station{"step", "one step, and the replicas are still the same", "one step", show_step,
             "Optimizer (src/train/sgd.cpp), Backend::sgd_step (include/tutti/backend/backend.hpp)"},
-    Station{"exchange", "central, sharded, ring and exact exchanges", show_exchange,
+    Station{"exchange", "central, sharded, ring and exact exchanges", "central, sharded, ring and exact exchanges",
+            show_exchange,
             "Ownership (src/train/ownership.cpp), GradientSync (src/train/gradient_sync.cpp), ExactSum "
             "(src/train/exact_sum.cpp)"},
-    Station{"training", "a short training, and the same on one rank", show_training,
+    Station{"training", "a short training, and the same on one rank", "a short training", show_training,
             "Trainer (src/train/trainer.cpp), ExactSum (src/train/exact_sum.cpp), World::split "
             "(include/tutti/comm/world.hpp)"}};
 
@@ -83,13 +86,13 @@ void print_on_first(const World& world, const std::string& text) {
 // What takes time is announced before it is done.
 void visit(Tour& tour, std::size_t number) {
   const Station& station = kStations[number - 1];
-  const std::string heading =
-      fmt::format("Station {} of {}, {}: {}", number, kStations.size(), station.name, station.title);
+  const std::string heading = fmt::format("Station {} of {}, {}: {}", number, kStations.size(), station.name,
+                                          tour.world.size() == 1 ? station.title_alone : station.title);
   print_on_first(tour.world, fmt::format("{}\n{}\n", heading, std::string(heading.size(), '-')));
   Screen screen;
   station.show(tour, screen);
   screen.say(fmt::format("Computed by {}.", station.computed_by));
-  print_on_first(tour.world, screen.text() + "\n");
+  print_on_first(tour.world, screen.text());
 }
 
 }  // namespace
@@ -110,7 +113,11 @@ ExitStatus tour_command(World& world, const Invocation& invocation, const EndRec
   Keys keys(invocation.tour.pauses && world.rank() == 0, whereabouts);
   for (std::size_t number = 1; number <= stations; ++number) {
     visit(tour, number);
-    if (number < stations) keys.await_enter();
+    // A prompt takes the place of the empty line, so that both leave the heading on the screen.
+    const bool is_last = number == stations;
+    const bool asks = keys.asks() && !is_last;
+    if (!asks) print_on_first(world, "\n");
+    if (invocation.tour.pauses && !is_last && !world.agree(!asks || keys.go_on())) break;
   }
   return world.agree(tour.is_right) ? ExitStatus::done : ExitStatus::answer_is_no;
 }

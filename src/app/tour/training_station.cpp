@@ -73,7 +73,7 @@ void show_training(Tour& tour, Screen& screen) {
   const LastEpoch together = train(tour.world, *tour.run->trainer);
   screen.say(fmt::format(
       "{} trained from the beginning with --parts {} --exchange exact, for {}{}.", several(tour.world.size(), "rank"),
-      options.num_parts, several(together.report().epoch, "epoch"),
+      options.num_parts, several(together.report().step, "step"),
       tour.world.size() == 1 ? "" : "; then rank 0 did all of it once more, alone, while the others slept"));
   screen.blank();
   screen.line(fmt::format("{:<9} {:>6} {:>9} {:>10} {:>9} {:>9} {:>9}   {}", "", "steps", "loss", "train acc",
