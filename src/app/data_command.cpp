@@ -85,6 +85,14 @@ void write_watched(const OwnedData& data, const Invocation& invocation, int thre
              several(threads, "thread"));
 }
 
+// HDF5 under another ending would be taken for what it is not.
+void refuse_other_ending(const std::filesystem::path& target) {
+  if (target.extension() == ".h5" || target.extension() == ".hdf5") return;
+  throw Error(ErrorSource::usage,
+              fmt::format("'{}': data convert writes an HDF5 file, whose name ends in .h5 or .hdf5: call it '{}'",
+                          target.string(), std::filesystem::path(target).replace_extension(".h5").string()));
+}
+
 }  // namespace
 
 OwnedData open_noted(const RunConfig& config, const DataRequest& request, const World& world) {
@@ -99,6 +107,7 @@ ExitStatus data_convert(World& world, const Invocation& invocation) {
   run_agreed(world, [&] {
     if (world.rank() != 0) return;
     const std::string& target = invocation.target;
+    refuse_other_ending(target);
     refuse_unknown_words(invocation.run);
     std::error_code unknown;
     if (std::filesystem::exists(target, unknown)) {

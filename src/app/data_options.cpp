@@ -29,7 +29,7 @@ void add_source_word(CLI::App& app, Invocation& invocation) {
 
 void add_convert_words(CLI::App& app, Invocation& invocation) {
   add_source_word(app, invocation);
-  app.add_option("target", invocation.target, "the file to write, DST.h5")->required();
+  app.add_option("target", invocation.target, "the file to write, DST.h5 (or .hdf5)")->required();
   app.add_option("--threads", invocation.threads, "that read and decode; 0: one per core; never changes a byte")
       ->check(CLI::Range(0, 4096))
       ->capture_default_str()

@@ -76,7 +76,16 @@ void add(Comparison& all, const Comparison& more) {
   all.text += more.text;
 }
 
+// Else the two would only have nothing in common, whatever is done with the other one.
+void refuse_no_run(const std::string& folder) {
+  if (!is_folder(folder) || is_file(metrics_path(folder)) || !store_of(folder).steps().empty()) return;
+  throw Error(ErrorSource::input, fmt::format("'{}' is no run: it holds neither metrics.jsonl nor checkpoints; give a "
+                                              "folder that a training had as --out",
+                                              folder));
+}
+
 Comparison compare_runs(const std::string& a, const std::string& b) {
+  for (const std::string& folder : {a, b}) refuse_no_run(folder);
   const bool are_folders = is_folder(a) && is_folder(b);
   Comparison all = compare_options(a, b);
   if (!are_folders || (is_file(metrics_path(a)) && is_file(metrics_path(b)))) {

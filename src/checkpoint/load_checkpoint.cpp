@@ -23,6 +23,25 @@ void refuse_marked(const std::string& path) {
       fmt::format("'{}' was found damaged; to have it looked at again, take \".bad\" off its files' names", path));
 }
 
+constexpr const char* kRemedy = "give a run's folder, or one of its checkpoints";
+
+// A file without a manifest may be anything.
+ArrayFile open_lone_file(const std::string& path) {
+  const auto open = [&] {
+    try {
+      return ArrayFile(path);
+    } catch (const Error& error) {
+      if (error.source() != ErrorSource::input) throw;
+      throw Error(error.source(), fmt::format("{}: {}", error.what(), kRemedy));
+    }
+  };
+  ArrayFile file = open();
+  if (file.contains("/format_version")) return file;
+  throw Error(ErrorSource::checkpoint,
+              fmt::format("'{}' is no checkpoint ({}): {}", path,
+                          file.contains("/train/images") ? "it is a data set" : "it has no /format_version", kRemedy));
+}
+
 // Whoever has named a checkpoint has none to use, whatever is wrong with it.
 template <class Load>
 auto blaming_the_checkpoint(Load load) {
@@ -42,7 +61,7 @@ LoadedCheckpoint load_checkpoint(const std::string& path) {
     if (has_manifest(path)) {
       return {.state = state_of(read_checkpoint_bytes(path), path), .path = path, .verified = true};
     }
-    return {.state = state_of(ArrayFile(path)), .path = path, .verified = false};
+    return {.state = state_of(open_lone_file(path)), .path = path, .verified = false};
   });
 }
 

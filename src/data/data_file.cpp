@@ -2,6 +2,7 @@
 
 #include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
+#include "tutti/base/program_name.hpp"
 #include "tutti/data/image_recipe.hpp"
 #include "tutti/storage/array_file.hpp"
 #include "tutti/storage/row_file.hpp"
@@ -9,6 +10,7 @@
 #include "channel_sums.hpp"
 #include "data_file_reader.hpp"
 #include "fitted_blocks.hpp"
+#include "refused_place.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -144,8 +146,8 @@ class DataFileReader {
 
  private:
   [[noreturn]] void refuse(const std::string& reason) const {
-    throw Error(ErrorSource::input,
-                fmt::format("'{}' cannot be read: {}; trainer data convert writes it anew", file_.path(), reason));
+    throw Error(ErrorSource::input, fmt::format("'{}' cannot be read: {}; {} data convert writes it anew", file_.path(),
+                                                reason, program_call()));
   }
 
   Shape shape_of(const std::string& name) const {
@@ -191,7 +193,8 @@ LoadedPair read_data_file(const std::string& path, std::size_t most_resident_byt
   try {
     check_seal(path);
   } catch (const Error& error) {
-    throw Error(error.source(), fmt::format("{}; trainer data convert writes data files", error.what()));
+    refuse_foreign_file(path);
+    throw Error(error.source(), fmt::format("{}; {} data convert writes data files", error.what(), program_call()));
   }
   const DataFileReader file(path);
   const std::int64_t bytes = file.bytes_of("/train") + (file.has_test() ? file.bytes_of("/test") : 0);

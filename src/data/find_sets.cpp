@@ -12,6 +12,7 @@
 #include "label_csv.hpp"
 #include "labelled_images.hpp"
 #include "listed_images.hpp"
+#include "refused_place.hpp"
 #include "synthetic.hpp"
 
 #include <fmt/format.h>
@@ -82,15 +83,6 @@ std::optional<LoadedSet> find_test(const fs::path& folder, std::vector<std::stri
   const auto inner = set ? std::nullopt : find_set_folder(folder, /*is_test=*/true);
   if (inner) set = list_class_folders(*inner, notes);
   return named(std::move(set), folder, " (test)");
-}
-
-[[noreturn]] void refuse_folder(const fs::path& folder) {
-  throw Error(ErrorSource::input,
-              fmt::format("'{}' holds no images that can be read: neither idx files (train-images-idx3-ubyte and "
-                          "train-labels-idx1-ubyte) nor CIFAR batches (data_batch_*.bin), raw or .gz, nor folders of "
-                          "the names of classes, here or in train/, with .jpg or .png files in them, nor such files "
-                          "with a table labels.csv",
-                          folder.string()));
 }
 
 // The folder or file that an option names: as a path, or for a bare name the first of the usual places that is there.

@@ -339,6 +339,11 @@ std::vector<std::uint8_t> mixed_of(const ImageView& image) {
 
 }  // namespace
 
+bool begins_as_image(std::span<const std::uint8_t> bytes) {
+  const ImageFile file{bytes, {}};
+  return begins_with(file, kJpegSignature) || begins_with(file, kPngSignature);
+}
+
 std::vector<std::byte> encode_png(const ImageView& image) {
   const Shape& shape = image.shape;
   if (shape.rank() != 3 || (shape[0] != 1 && shape[0] != 3) || shape.elements() == 0) {

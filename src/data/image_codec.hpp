@@ -20,6 +20,9 @@ struct ImageFile {
   std::string name;
 };
 
+// By its first bytes, of which eight tell.
+bool begins_as_image(std::span<const std::uint8_t> bytes);
+
 // What the header says: 1 (gray) or 3 (colour) channels, height and width. Throws an input error that names the file
 // and the reason, as decode_image does.
 Shape image_shape(const ImageFile& file);

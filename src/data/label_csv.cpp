@@ -146,6 +146,17 @@ std::optional<std::string> find_table(const fs::path& folder, const std::vector<
   return (folder / tables[0]).string();
 }
 
+// Why a row is none, where it has not two fields.
+std::string fault_of(const std::vector<std::string>& fields) {
+  const std::size_t wrong = fields.size() == 1 ? fields.front().find_first_of(";\t") : std::string::npos;
+  if (wrong != std::string::npos) {
+    const char* const separator = fields.front()[wrong] == ';' ? "semicolons" : "tabs";
+    return fmt::format("{} separate the fields: put a comma between an image and its label", separator);
+  }
+  return fmt::format("{} field{} instead of an image and its label, as cat.jpg,cat", fields.size(),
+                     fields.size() == 1 ? "" : "s");
+}
+
 struct LabelTable {
   std::vector<std::size_t> images;  // indices
   std::vector<std::string> labels;
@@ -159,9 +170,7 @@ LabelTable read_table(const std::string& path, const ImageIndex& index) {
   bool is_first = true;
   for (Row row = reader.next(); !row.fields.empty(); row = reader.next()) {
     if (std::exchange(is_first, false) && is_header(row, index)) continue;
-    if (row.fields.size() != 2) {
-      refuse(path, row.line, fmt::format("{} fields instead of an image and its label", row.fields.size()));
-    }
+    if (row.fields.size() != 2) refuse(path, row.line, fault_of(row.fields));
     const auto found = index.find(row.fields[0]);
     if (found.empty()) refuse(path, row.line, fmt::format("there is no image '{}' in the folder", row.fields[0]));
     if (found.size() > 1) refuse(path, row.line, fmt::format("'{}' names several images", row.fields[0]));

@@ -56,18 +56,25 @@ void refuse_unlike_sets(const DatasetInfo& train, const DatasetInfo& test) {
                           train.name, train.image.text(), test.name, test.image.text()));
 }
 
+// Where the user can mend it: the folder, where there is one.
+std::string place_of(const LoadedSet& set) {
+  const auto* files = std::get_if<ImageFiles>(&set.pixels);
+  return files == nullptr ? set.info.name : fmt::format("'{}'", files->folder.string());
+}
+
 // Where both sets name their classes, a test label is the number of the training class of that name.
-void rename_labels(LoadedSet& test, const DatasetInfo& train) {
+void rename_labels(LoadedSet& test, const LoadedSet& train) {
   const auto& names = test.info.class_names;
-  if (names.empty() || train.class_names.empty() || names == train.class_names) return;
+  const auto& known = train.info.class_names;
+  if (names.empty() || known.empty() || names == known) return;
   std::vector<std::int32_t> number_of;
   for (const std::string& name : names) {
-    const auto found = std::ranges::find(train.class_names, name);
-    if (found == train.class_names.end()) {
-      throw Error(ErrorSource::input,
-                  fmt::format("{} has the class '{}', which {} lacks", test.info.name, name, train.name));
+    const auto found = std::ranges::find(known, name);
+    if (found == known.end()) {
+      throw Error(ErrorSource::input, fmt::format("{} has the class '{}', which {} lacks: rename or move it",
+                                                  place_of(test), name, place_of(train)));
     }
-    number_of.push_back(static_cast<std::int32_t>(found - train.class_names.begin()));
+    number_of.push_back(static_cast<std::int32_t>(found - known.begin()));
   }
   for (std::int32_t& label : test.labels) label = number_of.at(static_cast<std::size_t>(label));
 }
@@ -85,7 +92,7 @@ void find_statistics(LoadedSet& set) {
 // What the two sets have in common: shape, and the training set's classes and statistics.
 void share_facts(LoadedPair& pair) {
   DatasetInfo& info = pair.train.info;
-  if (pair.test) rename_labels(*pair.test, info);
+  if (pair.test) rename_labels(*pair.test, pair.train);
   if (info.classes == 0) info.classes = static_cast<int>(info.class_names.size());
   if (info.classes == 0) {
     info.classes = std::max({2, classes_shown(pair.train), pair.test ? classes_shown(*pair.test) : 0});
@@ -99,6 +106,17 @@ void share_facts(LoadedPair& pair) {
   pair.test->info.classes = info.classes;
   pair.test->info.class_names = info.class_names;
   pair.test->info.statistics = info.statistics;
+}
+
+void note_one_class(const LoadedSet& train, std::vector<std::string>& notes) {
+  const auto& labels = train.labels;
+  if (!train.info.labelled || labels.empty()) return;
+  if (std::ranges::any_of(labels, [&](std::int32_t label) { return label != labels.front(); })) return;
+  const auto label = static_cast<std::size_t>(labels.front());
+  const auto& names = train.info.class_names;
+  notes.push_back(fmt::format("all {} images of {} are of one class, {}: there is nothing to tell apart", labels.size(),
+                              train.info.name,
+                              label < names.size() ? fmt::format("'{}'", names[label]) : fmt::format("{}", label)));
 }
 
 void refuse_bad_ratio(const DataRequest& request) {
@@ -122,6 +140,7 @@ LoadedPair load_checked(const DataRequest& request) {
   if (pair.test) examine_files(*pair.test, request.skip_bad_images, pair.notes);
   if (holds_out && pair.train.info.labelled) pair.test = hold_out(pair.train, request.validation_ratio, request.seed);
   share_facts(pair);
+  note_one_class(pair.train, pair.notes);
   return pair;
 }
 

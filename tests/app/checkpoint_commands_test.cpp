@@ -148,6 +148,25 @@ TEST_F(Checkpoints, ThatAreDamagedOrMissingAreRefusedWithTheReason) {
   }
 }
 
+TEST_F(Checkpoints, AreAskedForWhereAnotherFileOrFolderIsNamed) {
+  const std::string photos = folder_.file("photos.h5");
+  ASSERT_EQ(run_trainer({"data", "convert", "synthetic:40x1x8x8:4", photos}).status, 0);
+  const ChildResult data = run_trainer(2, {"eval", "--checkpoint", photos});
+  EXPECT_EQ(data.status, 66) << data.err;
+  EXPECT_THAT(data.err, HasSubstr("'" + photos +
+                                  "' is no checkpoint (it is a data set): give a run's folder, or one "
+                                  "of its checkpoints"));
+  std::ofstream(folder_.file("1.jpg")) << "an image";
+  const ChildResult image = run_trainer({"inspect", folder_.file("1.jpg")});
+  EXPECT_EQ(image.status, 66) << image.err;
+  EXPECT_THAT(image.err, HasSubstr("1.jpg' is no readable HDF5 file"));
+  EXPECT_THAT(image.err, HasSubstr(": give a run's folder, or one of its checkpoints"));
+  fs::create_directory(folder_.file("other"));
+  const ChildResult compared = run_trainer({"diff", run(), folder_.file("other")});
+  EXPECT_EQ(compared.status, 65) << compared.err;
+  EXPECT_THAT(compared.err, HasSubstr("other' is no run: it holds neither metrics.jsonl nor checkpoints"));
+}
+
 TEST_F(Checkpoints, WithoutAManifestServeWithAWordOfCaution) {
   const ChildResult seen = run_trainer({"inspect", alone()});
   EXPECT_EQ(seen.status, 0) << seen.err;

@@ -91,6 +91,16 @@ TEST_F(DataCommands, ConvertOnAnyNumberOfThreadsAndRanksToTheSameBytes) {
   EXPECT_THAT(again.err, HasSubstr("1.h5' is there already"));
 }
 
+TEST_F(DataCommands, ConvertIntoNothingButANameOfHdf5) {
+  for (const char* name : {"out.png", "out.txt", "out"}) {
+    const ChildResult refused = data({"convert", "synthetic:20x1x4x4:2", path(name)});
+    EXPECT_EQ(refused.status, 64) << refused.err;
+    EXPECT_THAT(refused.err, HasSubstr("whose name ends in .h5 or .hdf5: call it '" + path("out.h5") + "'"));
+    EXPECT_FALSE(std::filesystem::exists(path(name)));
+  }
+  EXPECT_EQ(data({"convert", "synthetic:20x1x4x4:2", path("out.hdf5")}).status, 0);
+}
+
 TEST_F(DataCommands, ShowASheetOfTheImagesThatTrainingGets) {
   const std::string source = "synthetic:40x1x112x112:4";
   const Words options{"--augment", "pad-crop-flip", "--seed", "5", "--batch-size", "8", "--parts", "3"};

@@ -175,6 +175,7 @@ TEST_F(FetchedSet, SaysWhatToPlaceWhereWhenThereIsNoNetwork) {
   EXPECT_THAT(error.what(), HasSubstr("  f, " + std::to_string(text_.size()) + " bytes, SHA-256 " + file().sha256));
   EXPECT_THAT(error.what(), HasSubstr("which is published at\n  " + set.places[0]));
   EXPECT_THAT(error.what(), Not(HasSubstr(".part")));
+  EXPECT_EQ(folder_.entries(), 0u) << "no empty folder stays that this has made";
 }
 
 // As CIFAR is published, but for its size.

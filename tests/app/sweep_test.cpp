@@ -156,6 +156,24 @@ TEST(SweepRows, TakeWhatIsForAllFromAFileAndKeepNothing) {
   EXPECT_EQ(folder.entries(), 1U) << "something was kept";
 }
 
+TEST(SweepRows, TellASpeedUpOnlyWhereSpeedIsWhatTheyDifferIn) {
+  const Swept rates = sweep(1, std::string(kSmall) + "--steps 3 --lr 0.1,0.2");
+  EXPECT_EQ(count(rates.run.out, "speed-up"), 0) << rates.run.out;
+  const Swept batches = sweep(1, std::string(kSmall) + "--steps 3 --batch-size 20,40");
+  EXPECT_EQ(count(batches.run.out, "speed-up"), 2) << batches.run.out;
+}
+
+TEST(SweepRows, KeepTheirColumnsWhereALossIsHuge) {
+  const Swept swept = sweep(1,
+                            "--data synthetic:500x1x8x8:4 --model linear --threads 1 --steps 8 --batch-size 20 "
+                            "--momentum 0 --lr 0.05,1e5");
+  ASSERT_GT(swept.row(1).at("train_loss"), 1e5) << swept.run.out;
+  const std::string& out = swept.run.out;
+  const auto end_of = [&](std::size_t row) { return out.find(swept.row(row).at("digest").get<std::string>()); };
+  const auto column = [&](std::size_t at) { return at - out.rfind('\n', at); };
+  EXPECT_EQ(column(end_of(0)), column(end_of(1))) << out;
+}
+
 TEST(SweepRefuses, WrongWordsBeforeItTrainsAny) {
   EXPECT_NE(refusal_of(2, std::string(kSmall) + "--exchange ring,rign").find("--exchange rign"), std::string::npos);
   EXPECT_NE(refusal_of(2, std::string(kSmall) + "--ranks 1,3").find("this launch has 2"), std::string::npos);

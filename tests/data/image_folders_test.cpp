@@ -6,6 +6,7 @@
 #include "data/written_sets.hpp"
 #include "support/thrown.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -87,7 +88,9 @@ TEST(ClassFolders, OfTheTestSetMustBeClassesOfTheTrainingSet) {
   const TemporaryFolder folder;
   write_pets(folder, "train/");
   folder.write("test/fox/x.png", dot(9));
-  EXPECT_THAT(refusal(folder.text()), HasSubstr("has the class 'fox', which"));
+  EXPECT_THAT(refusal(folder.text()),
+              HasSubstr(fmt::format("'{0}/test' has the class 'fox', which '{0}/train' lacks: rename or move it",
+                                    folder.text())));
 }
 
 TEST(ClassFolders, AreAllTheClassesThatLabelsWithoutNamesMayBe) {
@@ -266,7 +269,10 @@ TEST_F(LabelCsv, IsRefusedWithTheLineThatIsWrong) {
   EXPECT_THAT(refuse("a,x\n\nb,\n"), HasSubstr("labels.csv:3: 'b' has no label"));
   EXPECT_THAT(refuse("a,x\na.png,y\n"), HasSubstr("labels.csv:2: 'a.png' has a label already, in line 1"));
   EXPECT_THAT(refuse("a,x,y\n"), HasSubstr("labels.csv:1: 3 fields instead of an image and its label"));
-  EXPECT_THAT(refuse("a\n"), HasSubstr("labels.csv:1: 1 fields"));
+  EXPECT_THAT(refuse("a\n"), HasSubstr("labels.csv:1: 1 field instead of an image and its label"));
+  EXPECT_THAT(refuse("file;label\na.png;x\n"),
+              HasSubstr("labels.csv:1: semicolons separate the fields: put a comma between an image and its label"));
+  EXPECT_THAT(refuse("a\tx\n"), HasSubstr("labels.csv:1: tabs separate the fields: put a comma"));
   EXPECT_THAT(refuse("a,\"x\n"), HasSubstr("labels.csv:1: a quoted field never ends"));
   EXPECT_THAT(refuse("a,\"x\"y\n"), HasSubstr("labels.csv:1: something follows a quoted field"));
   EXPECT_THAT(refuse("file,label\n"), HasSubstr("labels.csv:1: the table lists no images"));
@@ -285,7 +291,32 @@ TEST_F(LabelCsv, MayHaveAnotherNameWhenItIsTheOnlyOne) {
 TEST(FlatFolder, WithoutATableIsRefused) {
   const TemporaryFolder folder;
   folder.write("a.png", dot(1));
-  EXPECT_THAT(refusal(folder.text()), HasSubstr("labels.csv"));
+  EXPECT_THAT(refusal(folder.text()),
+              HasSubstr(fmt::format("'{}' holds 1 image file but no class folders: move each class into a folder of "
+                                    "its name, or add labels.csv",
+                                    folder.text())));
+  folder.write("b.png", dot(2));
+  EXPECT_THAT(refusal(folder.text()), HasSubstr("holds 2 image files but no class folders"));
+}
+
+TEST(ImageFile, InPlaceOfItsFolderIsRefusedAsAnImage) {
+  const TemporaryFolder folder;
+  folder.write("cat/a.png", dot(1));
+  folder.write("cat/b", jpeg_of(gradient(1, 2, 2)));
+  for (const char* name : {"/cat/a.png", "/cat/b"}) {
+    EXPECT_THAT(refusal(folder.text() + name),
+                HasSubstr(std::string(name) + "' is an image; --data wants the folder that holds the class folders"));
+  }
+}
+
+TEST(ClassFolders, OfOneClassAreNotedToHaveNothingToTellApart) {
+  const TemporaryFolder folder;
+  folder.write("cat/a.png", dot(1));
+  folder.write("cat/b.png", dot(2));
+  EXPECT_THAT(open_named(folder.text()).pair.notes,
+              ElementsAre(HasSubstr("are of one class, 'cat': there is nothing to tell apart")));
+  folder.write("dog/c.png", dot(3));
+  EXPECT_THAT(open_named(folder.text()).pair.notes, ElementsAre());
 }
 
 }  // namespace

@@ -226,13 +226,30 @@ TEST(OpenData, LooksForABareNameInTheUsualPlaces) {
 TEST(OpenData, RefusesPlacesWithoutData) {
   expect_in(refusal(ErrorSource::usage, ""), "the name of the data set is empty");
   const TemporaryFolder folder;
-  expect_in(refusal(ErrorSource::input, folder.text()), "holds no images that can be read");
+  expect_in(refusal(ErrorSource::input, folder.text()),
+            fmt::format("'{}' is empty: put a folder of images for each class there", folder.text()));
   expect_in(refusal(ErrorSource::io, folder.text() + "/missing"), "/missing'");
   folder.write("file", {1});
-  expect_in(refusal(ErrorSource::input, folder.text() + "/file"), "has no seal");
+  expect_in(refusal(ErrorSource::input, folder.text() + "/file"),
+            "file' is no data set: give a folder, or an HDF5 file that ");
+  expect_in(refusal(ErrorSource::input, folder.text()), "holds no images that can be read: neither idx files");
   std::filesystem::create_directory(folder.path() / "data_batch_1.bin");
   expect_in(refusal(ErrorSource::io, folder.text()), "cannot read");
   expect_in(refusal(ErrorSource::io, folder.text() + "/" + std::string(5000, 'x')), "File name too long");
+}
+
+TEST(OpenData, TellsHowAnEmptyPlaceOfAPublishedSetIsFilled) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directories(folder.path() / "sets/mnist");
+  expect_in(refusal(ErrorSource::input, folder.text() + "/sets/mnist/"),
+            fmt::format(" data fetch mnist --to {}/sets brings it", folder.text()));
+  std::filesystem::create_directories(folder.path() / "data/cifar10");
+  const auto before = std::filesystem::current_path();
+  std::filesystem::current_path(folder.path());
+  const std::string message = refusal(ErrorSource::input, "cifar10");
+  std::filesystem::current_path(before);
+  expect_in(message, "'./data/cifar10' is empty: ");
+  expect_in(message, " data fetch cifar10 brings it");
 }
 
 TEST(OpenData, DrawsSyntheticImagesThatTellTheirLabels) {

@@ -10,24 +10,29 @@ import tempfile
 import unittest
 
 TOOL = pathlib.Path(__file__).resolve().parents[2] / "tools" / "tutorials"
-MPIRUN = """[[ $1 != --version ]] || { echo 'mpirun (Open MPI) 4.1.4'; exit; }
+MPIRUN = """[[ $* != *--version ]] || { echo 'mpirun (Open MPI) 4.1.4'; exit; }
+echo "mpirun $*" >>"$CALLS.whole"
 while [[ $1 == --* ]]; do if [[ $1 == --bind-to ]]; then shift; fi; shift; done
 echo "$2 ${*:4}" >>"$CALLS"
 shift 2
 exec "$@"
 """
-# Two rows, of which the second is twice as fast; --ranks 16 asks for one that fails.
+# Two rows, of an epoch but for --steps, of which the second is twice as fast, or more for --lucky; --ranks 16 asks
+# for one that fails.
 TRAINER = """[[ $1 != --version ]] || { echo 'tutti 0.1.0'; exit; }
 for last; do :; done
 for word; do [[ $before != --data ]] || data=$word; before=$word; done
 if [[ $* == *--fail* ]]; then echo 'no such thing' >&2; exit 64; fi
 ls "$data" 2>/dev/null | sed 's/^/data holds /' >>"$CALLS"
+step=938 gain=2
+if [[ $* == *--steps* ]]; then step=9; fi
+if [[ $* == *--lucky* ]]; then gain=2.31; fi
 row() { echo "{\\"options\\": {\\"ranks\\": $1, \\"model\\": \\"lenet\\"}, \\"ranks\\": $1, \\"state\\": \\"trained\\",
-  \\"batch_size\\": 64, \\"lr\\": 0.3, \\"step\\": 9, \\"test_acc\\": $3, \\"seconds\\": 2, \\"speed_up\\": $1,
+  \\"batch_size\\": 64, \\"lr\\": 0.3, \\"step\\": $step, \\"test_acc\\": $3, \\"seconds\\": 2, \\"speed_up\\": $4,
   \\"images_per_second\\": $2, \\"train_images\\": 60000, \\"oversubscribed\\": false,
   \\"digest\\": \\"000000000000000$1\\"}"; }
-echo "{\\"sweep\\": [\\"batch-size\\", \\"ranks\\"], \\"libraries\\": \\"all\\", \\"rows\\": [$(row 1 10000 0.91),
-  $(row 2 20000 null), {\\"options\\": {\\"ranks\\": 16}, \\"ranks\\": 16,
+echo "{\\"sweep\\": [\\"batch-size\\", \\"ranks\\"], \\"libraries\\": \\"all\\", \\"rows\\": [$(row 1 10000 0.91 1),
+  $(row 2 20000 null $gain), {\\"options\\": {\\"ranks\\": 16}, \\"ranks\\": 16,
   \\"state\\": \\"failed\\", \\"reason\\": \\"too many\\"}]}" >"$last"
 """
 
@@ -81,6 +86,28 @@ class WithPrograms(Tutorials):
         self.assertIn("1 sweep --model lenet --batch-size 256 --augment pad-crop-flip --in-flight 0,1,2 --epochs 1",
                       second)
 
+    def test_marks_what_is_not_measured_in_full_and_says_so_once(self):
+        result = self.run_with_programs("--quick", "--table", "fashion-mnist-resnet18,mnist,cifar-tiny", "--",
+                                        "--lucky", "1")
+        self.assertEqual((0, ""), (result.returncode, result.stderr))
+        first, second, third = result.stdout.split("tutorial: ")[1:]
+        self.assertRegex(first, r"\| 0\.9100 +~6\.00 +10000 +1\.00 +0+1\n")
+        self.assertRegex(first, r"\| - +~3\.00 +20000 +2\.31\? +0+2\n")
+        self.assertIn("\n  ~ an epoch's time as fewer steps than an epoch has tell it\n"
+                      "  ? a speed-up above the number of ranks means that the machine was disturbed\n", first)
+        self.assertRegex(second, r"\| 0\.9100 +6\.00 ")
+        self.assertRegex(third, r"\| 0\.9100 +~6\.00 ")
+        self.assertNotIn("fewer steps", second + third)
+        self.assertNotIn("disturbed", second + third)
+
+    def test_takes_a_launcher_with_options_of_its_own(self):
+        launcher = self.program("mpirun", MPIRUN)
+        result = self.tool("--trainer", self.program("trainer", TRAINER), "--mpiexec",
+                           f"'{launcher}' --oversubscribe --bind-to core", "--table", "mnist")
+        self.assertEqual((0, ""), (result.returncode, result.stderr))
+        called = pathlib.Path(f"{self.calls}.whole").read_text(encoding="utf-8")
+        self.assertRegex(called, r"^mpirun --oversubscribe --bind-to core (--allow-run-as-root )?-np 2 ")
+
     def test_makes_the_tiny_set_of_the_first_images(self):
         folder = self.root / "sets" / "cifar-10"
         folder.mkdir(parents=True)
@@ -105,7 +132,9 @@ class WithPrograms(Tutorials):
     def test_refuses_what_it_does_not_know(self):
         for arguments, words in ((["--table", "imagenet"], "no table is called imagenet: there are mnist, "),
                                  (["--data", "/none"], "--data /none: there is no such folder"),
-                                 (["--trainer", "/none/it"], "there is no program /none/it: tools/demo builds it")):
+                                 (["--trainer", "/none/it"], "there is no program /none/it: tools/demo builds it"),
+                                 (["--mpiexec", "/none/mpirun --oversubscribe"], "cannot start '/none/mpirun --over"),
+                                 (["--mpiexec", "'a"], "cannot start ''a': No closing quotation; --mpiexec names")):
             result = self.run_with_programs(*arguments)
             self.assertEqual(2, result.returncode)
             self.assertIn(words, result.stderr)

@@ -39,6 +39,30 @@ bool are_there(const std::vector<PublishedFile>& files, const std::string& folde
          std::ssize(files);
 }
 
+// Of the folders on the way, those that were not there go again unless something has come into them.
+class MadeFolders {
+ public:
+  explicit MadeFolders(const std::string& folder) {
+    std::error_code unknown;
+    for (fs::path path = (fs::absolute(folder) / "").lexically_normal().parent_path(); !fs::exists(path, unknown);
+         path = path.parent_path()) {
+      made_.push_back(path);
+    }
+    make_folder(folder);
+  }
+  MadeFolders(const MadeFolders&) = delete;
+  MadeFolders& operator=(const MadeFolders&) = delete;
+  ~MadeFolders() {
+    std::error_code failure;
+    for (const fs::path& path : made_) {
+      if (!fs::is_empty(path, failure) || failure || !fs::remove(path, failure)) return;
+    }
+  }
+
+ private:
+  std::vector<fs::path> made_;  // the innermost first
+};
+
 void unpack_set(const PublishedSet& set, const std::string& folder, const SetWatch& watch) {
   const std::string archive = place_of(set.downloads.front(), folder);
   watch.note(fmt::format("unpacking '{}'", archive));
@@ -75,7 +99,7 @@ std::string placing_words(const PublishedSet& set, const std::string& folder) {
 }
 
 void fetch_set(const PublishedSet& set, const std::string& folder, const SetWatch& watch) {
-  make_folder(folder);
+  const MadeFolders made(folder);
   if (are_there(set.files, folder)) {
     watch.note(fmt::format("all files of {} are in '{}' already, and right", set.name, folder));
     return;

@@ -10,6 +10,8 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <array>
+#include <string_view>
 #include <variant>
 
 namespace tutti {
@@ -32,6 +34,21 @@ double speed_up(const SweepPlan& plan, const SweepOutcomes& outcomes, std::size_
   const double base = outcomes[compared_with(plan, outcomes, row)]->images_per_second();
   return base > 0 ? outcomes[row]->images_per_second() / base : 0;
 }
+
+// Of equal work that is done alike, speeds differ by nothing but noise.
+bool tells_speed_up(const SweepPlan& plan) {
+  static constexpr std::array<std::string_view, 5> kOfSpeed{kRanks, "threads", "parts", "batch-size", "precision"};
+  for (std::size_t column = 0; column < plan.columns.size(); ++column) {
+    const std::string& first = plan.cases.front().values[column];
+    const bool varies =
+        std::ranges::any_of(plan.cases, [&](const SweepCase& one) { return one.values[column] != first; });
+    if (varies && std::ranges::find(kOfSpeed, plan.columns[column]) != kOfSpeed.end()) return true;
+  }
+  return false;
+}
+
+// In eight letters at most, also where a rate has blown the weights up.
+std::string loss_text(double loss) { return loss < 1000 ? fmt::format("{:.4f}", loss) : fmt::format("{:.3g}", loss); }
 
 std::size_t width_of(const SweepPlan& plan, std::size_t column) {
   std::size_t width = plan.columns[column].size();
@@ -100,8 +117,8 @@ std::string sweep_head(const SweepPlan& plan) {
   for (std::size_t column = 0; column < plan.columns.size(); ++column) {
     head += fmt::format("{:>{}}  ", plan.columns[column], width_of(plan, column));
   }
-  return head + fmt::format("{:>8} {:>9} {:>9} {:>9} {:>10} {:>9}  {}\n", "loss", "train acc", "test acc", "time s",
-                            "images/s", "speed-up", "weights");
+  return head + fmt::format("{:>8} {:>9} {:>9} {:>9} {:>10}{}  {}\n", "loss", "train acc", "test acc", "time s",
+                            "images/s", tells_speed_up(plan) ? "  speed-up" : "", "weights");
 }
 
 std::string sweep_line(const SweepPlan& plan, const SweepOutcomes& outcomes, std::size_t row) {
@@ -115,15 +132,19 @@ std::string sweep_line(const SweepPlan& plan, const SweepOutcomes& outcomes, std
   if (outcome.trouble) return line + fmt::format("failed: {}\n", outcome.trouble->describe());
   const EpochReport& last = outcome.last();
   const auto test = outcome.test();
-  return line + fmt::format("{:>8.4f} {:>9.4f} {:>9} {:>9.2f} {:>10.0f} {:>9.2f}  {}{}\n", last.train.mean_loss(),
+  const std::string speed = tells_speed_up(plan) ? fmt::format(" {:>9.2f}", speed_up(plan, outcomes, row)) : "";
+  return line + fmt::format("{:>8} {:>9.4f} {:>9} {:>9.2f} {:>10.0f}{}  {}{}\n", loss_text(last.train.mean_loss()),
                             last.train.accuracy(), test ? fmt::format("{:.4f}", test->accuracy()) : "-",
-                            outcome.seconds(), outcome.images_per_second(), speed_up(plan, outcomes, row),
-                            digest_text(last.weights_digest), outcome.oversubscribed ? "  oversubscribed" : "");
+                            outcome.seconds(), outcome.images_per_second(), speed, digest_text(last.weights_digest),
+                            outcome.oversubscribed ? "  oversubscribed" : "");
 }
 
 std::string sweep_foot(const SweepPlan& plan, const SweepOutcomes& outcomes) {
-  std::string foot = fmt::format("speed-up: images/s over the first row of {}\n",
-                                 plan.compares_ranks ? "fewest ranks with all else equal" : "the same model and data");
+  std::string foot;
+  if (tells_speed_up(plan)) {
+    foot = fmt::format("speed-up: images/s over the first row of {}\n",
+                       plan.compares_ranks ? "fewest ranks with all else equal" : "the same model and data");
+  }
   const auto is_crowded = [](const auto& outcome) { return outcome && outcome->oversubscribed; };
   if (std::ranges::any_of(outcomes, is_crowded)) foot += "oversubscribed: more threads than cores, which share them\n";
   if (const auto best = best_row(outcomes, tested_accuracy); best && tested_accuracy(*outcomes[*best]) >= 0) {
