@@ -112,6 +112,8 @@ TEST_P(Tour, SaysOnlyWhatIsTrueOfOneRank) {
   if (ranks() > 1) return;
   for (const auto& [station, untrue] :
        std::vector<std::pair<std::string, std::string>>{{"memory", "each a process of its own"},
+                                                        {"batch", "is split over the ranks"},
+                                                        {"gradients", "differ from rank to rank"},
                                                         {"weights", "the replicas are the same"},
                                                         {"forward", "sends them off"},
                                                         {"forward", "until you have seen what each rank has"},
