@@ -114,8 +114,7 @@ void note_one_class(const LoadedSet& train, std::vector<std::string>& notes) {
   if (std::ranges::any_of(labels, [&](std::int32_t label) { return label != labels.front(); })) return;
   const auto label = static_cast<std::size_t>(labels.front());
   const auto& names = train.info.class_names;
-  notes.push_back(fmt::format("all {} images of {} are of one class, {}: there is nothing to tell apart", labels.size(),
-                              train.info.name,
+  notes.push_back(fmt::format("{} has images of one class alone, {}: there is nothing to tell apart", train.info.name,
                               label < names.size() ? fmt::format("'{}'", names[label]) : fmt::format("{}", label)));
 }
 

@@ -314,7 +314,7 @@ TEST(ClassFolders, OfOneClassAreNotedToHaveNothingToTellApart) {
   folder.write("cat/a.png", dot(1));
   folder.write("cat/b.png", dot(2));
   EXPECT_THAT(open_named(folder.text()).pair.notes,
-              ElementsAre(HasSubstr("are of one class, 'cat': there is nothing to tell apart")));
+              ElementsAre(HasSubstr("has images of one class alone, 'cat': there is nothing to tell apart")));
   folder.write("dog/c.png", dot(3));
   EXPECT_THAT(open_named(folder.text()).pair.notes, ElementsAre());
 }
