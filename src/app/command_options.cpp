@@ -193,7 +193,8 @@ void add_tour_options(CLI::App& app, Invocation& invocation) {
   TourRequest& tour = invocation.tour;
   app.add_option("--to", tour.to, "number or name of the last station; none: all")->group("Tour");
   app.add_flag("--stations", tour.lists, "list the stations and end")->group("Tour");
-  app.add_flag("--pause", tour.pauses, "wait for Enter after each station, where keys can be read")->group("Tour");
+  app.add_flag("--pause", tour.pauses, "ask after each station whether to go on, where keys can be read")
+      ->group("Tour");
   invocation.run.epochs = 1;
 }
 

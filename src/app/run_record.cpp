@@ -52,6 +52,7 @@ void tell_start(const Assembly& assembly, World& world, const Trainer& trainer, 
       image == data.image ? "" : fmt::format(" from {}", data.sizes_differ() ? "several sizes" : data.image.text());
   log.note(fmt::format("{}: {} training and {} test images of {}{}, {} classes", data.name, data.samples, test_samples,
                        image.text(), from, data.classes));
+  if (test_samples == 0) log.note("no test set: --validation-ratio 0.1 would hold one out, --test-data names another");
   if (world.rank() == 0 && config.last_batch == "keep" && data.samples < config.batch_size) {
     log.warn(fmt::format("{} training images are fewer than --batch-size {}: every step trains on all of them",
                          data.samples, config.batch_size));

@@ -9,6 +9,7 @@
 #include "data_file_reader.hpp"
 #include "glyphs.hpp"
 #include "idx_reader.hpp"
+#include "image_files.hpp"
 #include "label_csv.hpp"
 #include "labelled_images.hpp"
 #include "listed_images.hpp"
@@ -69,11 +70,20 @@ std::optional<LoadedSet> named(std::optional<LoadedSet> set, const fs::path& fol
   return set;
 }
 
+// Images that lie in train/ itself are of no class, and train and test are none.
+void refuse_sets_as_classes(const fs::path& folder) {
+  constexpr std::array<std::string_view, 4> kSets{"train", "test", "valid", "val"};
+  if (!fs::is_directory(folder / "train")) return;
+  const auto is_set = [&](const std::string& name) { return std::ranges::find(kSets, name) != kSets.end(); };
+  if (std::ranges::all_of(list_folder(folder).folders, is_set)) refuse_folder(folder / "train");
+}
+
 std::optional<LoadedSet> find_train(const fs::path& folder, std::vector<std::string>& notes) {
   auto set = read_binary_set(folder, {"train"}, "data_batch");
   const auto inner = set ? std::nullopt : find_set_folder(folder, /*is_test=*/false);
   if (inner) set = list_class_folders(*inner, notes);
   if (!set) set = list_labelled_folder(folder, notes);
+  if (!set) refuse_sets_as_classes(folder);
   if (!set) set = list_class_folders(folder, notes);
   return named(std::move(set), folder, "");
 }

@@ -94,7 +94,8 @@ class WithPrograms(Tutorials):
         self.assertRegex(first, r"\| 0\.9100 +~6\.00 +10000 +1\.00 +0+1\n")
         self.assertRegex(first, r"\| - +~3\.00 +20000 +2\.31\? +0+2\n")
         self.assertIn("\n  ~ an epoch's time as fewer steps than an epoch has tell it\n"
-                      "  ? a speed-up above the number of ranks means that the machine was disturbed\n", first)
+                      "  ? a speed-up above the number of ranks: the machine was disturbed, or caches held more "
+                      "together\n", first)
         self.assertRegex(second, r"\| 0\.9100 +6\.00 ")
         self.assertRegex(third, r"\| 0\.9100 +~6\.00 ")
         self.assertNotIn("fewer steps", second + third)
