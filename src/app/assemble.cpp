@@ -2,6 +2,7 @@
 
 #include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
+#include "tutti/base/program_name.hpp"
 #include "tutti/data/image_recipe.hpp"
 #include "tutti/nn/model_file.hpp"
 
@@ -67,7 +68,7 @@ std::size_t most_resident_bytes() {
 void refuse_labels(const TrainedOn& trained, const DatasetInfo& data) {
   const std::string fault = fault_of_labels(data, trained);
   if (fault.empty()) return;
-  throw Error(ErrorSource::input, fmt::format("{}: trainer predict labels the images without them", fault));
+  throw Error(ErrorSource::input, fmt::format("{}: {} predict labels the images without them", fault, program_call()));
 }
 
 // Sizes are fitted as the training's test images were.

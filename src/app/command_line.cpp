@@ -94,7 +94,7 @@ constexpr const char* kStatuses =
     "73 cannot save, 74 cannot read, 75 stopped on request after a good checkpoint, 86 a rank hangs,\n"
     "87 replicas differ, 88 no longer finite.";
 
-std::string called_name(const char* const* argv) { return std::filesystem::path(argv[0]).filename(); }
+std::string name_of(const std::string& call) { return std::filesystem::path(call).filename(); }
 
 struct NamedCommand {
   const CommandEntry* entry;  // null: the list of commands is asked for
@@ -113,7 +113,7 @@ NamedCommand command_of(int argc, const char* const* argv) {
     if (std::string_view(entry.words).starts_with(first + " ")) group.emplace_back(entry.words);
   }
   if (!group.empty() && (second == "--help" || second == "-h")) return {nullptr, 2};
-  const std::string help = called_name(argv) + " --help";
+  const std::string help = name_of(argv[0]) + " --help";
   if (!group.empty() && second.empty()) {
     throw Error(ErrorSource::usage, fmt::format("'{}' is followed by what to do: there are {}; see {}", first,
                                                 fmt::join(group, ", "), help));
@@ -219,9 +219,10 @@ Invocation parse_command_line(int argc, const char* const* argv, const OwnParts*
   invocation.command = entry->command;
 
   const bool trains = entry->command == Command::train;
-  const std::string called = called_name(argv);
+  const std::string call = argc > 0 ? argv[0] : program_call();
+  const std::string called = name_of(call);
   const std::string name = trains ? called : fmt::format("{} {}", called, entry->words);
-  CLI::App app(trains ? "Trains image classifiers on MPI ranks: mpirun -np 4 " + call_of(argv[0]) : entry->does, name);
+  CLI::App app(trains ? "Trains image classifiers on MPI ranks: mpirun -np 4 " + call : entry->does, name);
   app.footer(trains ? list_of_commands() + kStatuses : kStatuses);
   WantedText wanted;
   furnish(app, *entry, invocation, wanted);

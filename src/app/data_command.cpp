@@ -17,6 +17,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -87,10 +88,11 @@ void write_watched(const OwnedData& data, const Invocation& invocation, int thre
 
 // HDF5 under another ending would be taken for what it is not.
 void refuse_other_ending(const std::filesystem::path& target) {
-  if (target.extension() == ".h5" || target.extension() == ".hdf5") return;
+  std::string ending = target.extension();
+  std::ranges::transform(ending, ending.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  if (ending == ".h5" || ending == ".hdf5") return;
   throw Error(ErrorSource::usage,
-              fmt::format("'{}': data convert writes an HDF5 file, whose name ends in .h5 or .hdf5: call it '{}'",
-                          target.string(), std::filesystem::path(target).replace_extension(".h5").string()));
+              fmt::format("'{}': data convert writes an HDF5 file, whose name ends in .h5 or .hdf5", target.string()));
 }
 
 }  // namespace

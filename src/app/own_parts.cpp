@@ -1,6 +1,7 @@
 #include "own_parts.hpp"
 
 #include "tutti/base/error.hpp"
+#include "tutti/base/program_name.hpp"
 #include "tutti/nn/model_file.hpp"
 #include "tutti/nn/models.hpp"
 
@@ -50,9 +51,9 @@ DataPair open_own(const OwnData& data, bool unlabelled_too) {
   }
   const bool is_labelled = pair.train->info().labelled && (!pair.test || pair.test->info().labelled);
   if (!is_labelled && !unlabelled_too) {
-    throw Error(
-        ErrorSource::input,
-        fmt::format("the data set '{}' of this program has no labels: trainer predict labels its images", data.name));
+    throw Error(ErrorSource::input,
+                fmt::format("the data set '{}' of this program has no labels: {} predict labels its images", data.name,
+                            program_call()));
   }
   return pair;
 }

@@ -1,6 +1,7 @@
 #include "processors.hpp"
 
 #include "tutti/base/error.hpp"
+#include "tutti/base/program_name.hpp"
 #include "tutti/watch/stall_watch.hpp"
 
 #include "cuda_loader.hpp"
@@ -43,7 +44,7 @@ std::unique_ptr<Communicator> make_nccl(World& world, const RunConfig& config, c
 
 std::unique_ptr<Communicator> make_ring(World& world, const ChosenProcessor& processor, bool spare_core) {
   if (!started_by_launcher()) {
-    throw Error(ErrorSource::usage, "--comm mpi wants a launcher: mpirun -np 4 ./trainer");
+    throw Error(ErrorSource::usage, fmt::format("--comm mpi wants a launcher: mpirun -np 4 {}", program_call()));
   }
   // Staged values lie in memory for fast copies, which the ranks do not share. All ranks add alike, in equal pieces.
   const bool staged = !world.agree(!processor.is_gpu());

@@ -19,9 +19,11 @@ std::string fault_of_value(const CLI::App& app, const std::string& said) {
   const std::string name = said.substr(colon + 2, equals - colon - 2);
   const CLI::Option* option = app.get_option_no_throw(name);
   if (option == nullptr) return said;
+  const std::string value = said.substr(equals + 3);
   const bool is_whole = option->get_type_name().find("INT") != std::string::npos;
-  return fmt::format("{} cannot be '{}': give a {}", name, said.substr(equals + 3),
-                     is_whole ? "whole number" : "number");
+  const char* wanted = is_whole ? "a whole number" : "a number";
+  if (option->get_expected_max() == 0) wanted = "true or false, or no value";
+  return fmt::format("{} cannot be '{}': give {}", name, value, wanted);
 }
 
 std::string missing_text(const CLI::App& app, const CLI::ParseError& error) {
@@ -41,7 +43,8 @@ std::string told_fault(const CLI::App& app, const CLI::ParseError& error) {
 }  // namespace
 
 std::string fault_of_words(const CLI::App& app, const CLI::ParseError& error, const std::string& help) {
-  const std::vector<std::string> left_over = app.remaining();
+  std::vector<std::string> left_over = app.remaining();
+  std::erase(left_over, "--");
   if (left_over.empty()) return fmt::format("{}; see {}", told_fault(app, error), help);
   const auto is_flag = [](const std::string& word) { return word.starts_with('-'); };
   const auto flag = std::ranges::find_if(left_over, is_flag);

@@ -73,9 +73,13 @@ std::optional<LoadedSet> named(std::optional<LoadedSet> set, const fs::path& fol
 // Images that lie in train/ itself are of no class, and train and test are none.
 void refuse_sets_as_classes(const fs::path& folder) {
   constexpr std::array<std::string_view, 4> kSets{"train", "test", "valid", "val"};
-  if (!fs::is_directory(folder / "train")) return;
+  if (!fs::is_directory(folder / "train") || list_folder(folder / "train").images.names.empty()) return;
+  const FolderListing listing = list_folder(folder);
   const auto is_set = [&](const std::string& name) { return std::ranges::find(kSets, name) != kSets.end(); };
-  if (std::ranges::all_of(list_folder(folder).folders, is_set)) refuse_folder(folder / "train");
+  if (!listing.images.names.empty() || !std::ranges::all_of(listing.folders, is_set)) return;
+  throw Error(ErrorSource::input,
+              fmt::format("'{}' holds images but no class folders: move each class into a folder of its name",
+                          (folder / "train").string()));
 }
 
 std::optional<LoadedSet> find_train(const fs::path& folder, std::vector<std::string>& notes) {

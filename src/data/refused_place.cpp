@@ -45,7 +45,7 @@ void refuse_folder(const fs::path& folder) {
     refuse(fmt::format("'{}' is empty: {}", folder.string(),
                        fetching.empty() ? "put a folder of images for each class there" : fetching));
   }
-  if (images > 0) {
+  if (images > 0 && listing.folders.empty()) {
     refuse(
         fmt::format("'{}' holds {} image file{} but no class folders: move each class into a folder of its name, or "
                     "add labels.csv",
@@ -54,7 +54,8 @@ void refuse_folder(const fs::path& folder) {
   refuse(
       fmt::format("'{}' holds no images that can be read{}: neither idx files (train-images-idx3-ubyte and "
                   "train-labels-idx1-ubyte) nor CIFAR batches (data_batch_*.bin), raw or .gz, nor folders of the "
-                  "names of classes, here or in train/, with .jpg or .png files in them",
+                  "names of classes, here or in train/, with .jpg or .png files in them, nor such files with a table "
+                  "labels.csv",
                   folder.string(), fetching.empty() ? "" : fmt::format(" ({})", fetching)));
 }
 

@@ -59,6 +59,9 @@ TEST(CommandLine, SaysWhatAMisspeltWordMayHaveMeant) {
 TEST(CommandLine, SaysWhatAValueOrAnOperandHasToBe) {
   EXPECT_EQ(refusal({"--epochs", "five"}), "--epochs cannot be 'five': give a whole number; see trainer --help");
   EXPECT_EQ(refusal({"--epochs", "1.5"}), "--epochs cannot be '1.5': give a whole number; see trainer --help");
+  EXPECT_EQ(refusal({"--resume=maybe"}),
+            "--resume cannot be 'maybe': give true or false, or no value; see trainer --help");
+  EXPECT_EQ(refusal({"data", "info", "--", "a", "b"}), "'b' belongs to no option: see trainer data info --help");
   EXPECT_EQ(refusal({"--lr", "fast"}), "--lr cannot be 'fast': give a number; see trainer --help");
   EXPECT_EQ(refusal({"data", "convert", "photos"}),
             "target is required: trainer data convert source target; see trainer data convert --help");

@@ -95,7 +95,7 @@ TEST_F(DataCommands, ConvertIntoNothingButANameOfHdf5) {
   for (const char* name : {"out.png", "out.txt", "out"}) {
     const ChildResult refused = data({"convert", "synthetic:20x1x4x4:2", path(name)});
     EXPECT_EQ(refused.status, 64) << refused.err;
-    EXPECT_THAT(refused.err, HasSubstr("whose name ends in .h5 or .hdf5: call it '" + path("out.h5") + "'"));
+    EXPECT_THAT(refused.err, HasSubstr("whose name ends in .h5 or .hdf5"));
     EXPECT_FALSE(std::filesystem::exists(path(name)));
   }
   EXPECT_EQ(data({"convert", "synthetic:20x1x4x4:2", path("out.hdf5")}).status, 0);

@@ -30,8 +30,8 @@ TEST(FetchedData, FashionMnistIsTakenAsPublishedAndFoundByItsName) {
   EXPECT_EQ(fetched.status, 0) << fetched.err;
   EXPECT_EQ(fetched.out, to +
                              "/fashion-mnist: 60000 training and 10000 test images of 1x28x28, 10 classes; train on "
-                             "it: trainer --data " +
-                             to + "/fashion-mnist\n");
+                             "it: " +
+                             std::getenv("TUTTI_TRAINER") + " --data " + to + "/fashion-mnist\n");
   EXPECT_THAT(fetched.err, HasSubstr("train-labels-idx1-ubyte.gz from " + server.url() + ", SHA-256 as published"));
   EXPECT_THAT(fetched.err, HasSubstr("going on from byte 3000000"));
   EXPECT_THAT(fetched.err, HasSubstr(" of 25.2 MiB, "));

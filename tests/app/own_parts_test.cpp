@@ -1,6 +1,7 @@
 #include "own_parts.hpp"
 
 #include "tutti/base/error.hpp"
+#include "tutti/base/program_name.hpp"
 
 #include "command_line.hpp"
 #include "support/thrown.hpp"
@@ -75,8 +76,8 @@ DataPair open_unlabelled() {
 
 TEST(OwnParts, RefuseASetWithoutLabelsUnlessNoneAreWanted) {
   const OwnData data{"unknown", open_unlabelled};
-  EXPECT_STREQ(thrown_by([&] { open_own(data); }).what(),
-               "the data set 'unknown' of this program has no labels: trainer predict labels its images");
+  EXPECT_EQ(thrown_by([&] { open_own(data); }).what(),
+            "the data set 'unknown' of this program has no labels: " + program_call() + " predict labels its images");
   EXPECT_EQ(open_own(data, true).train->info().samples, 1);
 }
 

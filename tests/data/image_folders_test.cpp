@@ -313,7 +313,7 @@ TEST(ClassFolders, AreWantedInTheFoldersOfTheSets) {
   const TemporaryFolder folder;
   folder.write("train/a.png", dot(1));
   folder.write("test/b.png", dot(2));
-  EXPECT_THAT(refusal(folder.text()), HasSubstr("/train' holds 1 image file but no class folders: move each class"));
+  EXPECT_THAT(refusal(folder.text()), HasSubstr("/train' holds images but no class folders: move each class"));
 }
 
 TEST(ClassFolders, OfOneClassAreNotedToHaveNothingToTellApart) {

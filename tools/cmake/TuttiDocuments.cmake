@@ -1,5 +1,5 @@
-# What is read and copied beside the program: its manual page and the shells' completion, which it prints under the name
-# by which it is installed (it may have been linked without a way to the library beside it), and the jobs.
+# The manual page and the shells' completion, printed by the program under the name by which it is installed; it may
+# have been linked without a way to the library beside it.
 set(documents ${PROJECT_BINARY_DIR}/documents)
 set(say ${CMAKE_COMMAND} -E env LD_LIBRARY_PATH=${PROJECT_BINARY_DIR}:$ENV{LD_LIBRARY_PATH} ./tutti)
 set(pack ${TUTTI_GZIP} --best --no-name --force)
@@ -31,5 +31,3 @@ install(FILES ${documents}/changelog.gz DESTINATION ${CMAKE_INSTALL_DOCDIR} COMP
 install(FILES ${documents}/tutti.bash DESTINATION ${shares}/bash-completion/completions RENAME tutti COMPONENT program)
 install(FILES ${documents}/_tutti DESTINATION ${shares}/zsh/site-functions COMPONENT program)
 install(FILES ${documents}/tutti.fish DESTINATION ${shares}/fish/vendor_completions.d COMPONENT program)
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/jobs DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples USE_SOURCE_PERMISSIONS
-        COMPONENT program)

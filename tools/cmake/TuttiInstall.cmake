@@ -27,10 +27,13 @@ set_target_properties(
   trainer PROPERTIES BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH_USE_LINK_PATH ON
                      INSTALL_RPATH "$ORIGIN;$ORIGIN/${libraries_from_program}")
 install(PROGRAMS $<TARGET_FILE:trainer> DESTINATION ${CMAKE_INSTALL_BINDIR} RENAME tutti COMPONENT program)
-set(installed_program "\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_BINDIR}/tutti")
-install(CODE "if(CMAKE_INSTALL_DO_STRIP) # as it does by itself to targets, which cannot be renamed
-  execute_process(COMMAND \"${CMAKE_STRIP}\" \"${installed_program}\" COMMAND_ERROR_IS_FATAL ANY)
+if(CMAKE_STRIP) # as it is done to targets by itself, which cannot be renamed
+  install(CODE "if(CMAKE_INSTALL_DO_STRIP)
+  set(program_folder \"${CMAKE_INSTALL_BINDIR}\")
+  cmake_path(ABSOLUTE_PATH program_folder BASE_DIRECTORY \"\${CMAKE_INSTALL_PREFIX}\")
+  execute_process(COMMAND \"${CMAKE_STRIP}\" \"\$ENV{DESTDIR}\${program_folder}/tutti\" COMMAND_ERROR_IS_FATAL ANY)
 endif()" COMPONENT program)
+endif()
 
 # A link that holds wherever the prefix, or DESTDIR before it, comes to lie.
 set(alias_folder ${CMAKE_INSTALL_LIBEXECDIR}/tutti)
@@ -38,6 +41,12 @@ file(RELATIVE_PATH program_from_alias /${alias_folder} /${CMAKE_INSTALL_BINDIR}/
 file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/alias)
 file(CREATE_LINK ${program_from_alias} ${PROJECT_BINARY_DIR}/alias/trainer SYMBOLIC)
 install(FILES ${PROJECT_BINARY_DIR}/alias/trainer DESTINATION ${alias_folder} COMPONENT program)
+
+set(jobs_folder ${CMAKE_INSTALL_DOCDIR}/examples)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/jobs DESTINATION ${jobs_folder} COMPONENT program
+        PATTERN chain EXCLUDE PATTERN hosts EXCLUDE)
+install(PROGRAMS ${PROJECT_SOURCE_DIR}/jobs/chain ${PROJECT_SOURCE_DIR}/jobs/hosts DESTINATION ${jobs_folder}/jobs
+        COMPONENT program)
 
 # module use PREFIX/share/modulefiles; packages have no need of it.
 install(FILES ${PROJECT_SOURCE_DIR}/tools/packaging/modulefile RENAME ${PROJECT_VERSION}

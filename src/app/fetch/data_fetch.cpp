@@ -1,5 +1,6 @@
 #include "tutti/base/error.hpp"
 #include "tutti/base/log.hpp"
+#include "tutti/base/program_name.hpp"
 #include "tutti/base/stopwatch.hpp"
 #include "tutti/base/terminal_line.hpp"
 #include "tutti/data/small_set.hpp"
@@ -95,8 +96,8 @@ void fetch(const World& world, const Invocation& invocation) {
   written.train = folder;
   const OwnedData data = open_noted(RunConfig{}, written, world);
   const DatasetInfo& info = data.pair.train->info();
-  fmt::print("{}: {} training and {} test images of {}, {} classes; train on it: trainer --data {}\n", folder,
-             info.samples, data.pair.test ? data.pair.test->info().samples : 0, info.image.text(), info.classes,
+  fmt::print("{}: {} training and {} test images of {}, {} classes; train on it: {} --data {}\n", folder, info.samples,
+             data.pair.test ? data.pair.test->info().samples : 0, info.image.text(), info.classes, program_call(),
              request.to == FetchRequest{}.to ? request.name : folder);
 }
 

@@ -48,14 +48,14 @@ class MadeFolders {
          path = path.parent_path()) {
       made_.push_back(path);
     }
-    make_folder(folder);
   }
   MadeFolders(const MadeFolders&) = delete;
   MadeFolders& operator=(const MadeFolders&) = delete;
   ~MadeFolders() {
     std::error_code failure;
     for (const fs::path& path : made_) {
-      if (!fs::is_empty(path, failure) || failure || !fs::remove(path, failure)) return;
+      if (!fs::is_directory(path, failure) || !fs::is_empty(path, failure) || failure || !fs::remove(path, failure))
+        return;
     }
   }
 
@@ -100,6 +100,7 @@ std::string placing_words(const PublishedSet& set, const std::string& folder) {
 
 void fetch_set(const PublishedSet& set, const std::string& folder, const SetWatch& watch) {
   const MadeFolders made(folder);
+  make_folder(folder);
   if (are_there(set.files, folder)) {
     watch.note(fmt::format("all files of {} are in '{}' already, and right", set.name, folder));
     return;

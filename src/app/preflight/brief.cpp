@@ -1,6 +1,7 @@
 #include "brief.hpp"
 
 #include "tutti/base/error.hpp"
+#include "tutti/base/program_name.hpp"
 
 #include "agreement.hpp"
 #include "load.hpp"
@@ -33,7 +34,8 @@ void refuse_or_tell(World& world, const Findings& findings, const Log& log) {
   const std::size_t doomed = findings.count(Severity::doomed);
   if (doomed == 0) return;
   const Finding& first = findings.all().front();
-  const std::string more = doomed == 1 ? "" : fmt::format(" ({} more: trainer check tells them all)", doomed - 1);
+  const std::string more =
+      doomed == 1 ? "" : fmt::format(" ({} more: {} check tells them all)", doomed - 1, program_call());
   throw Error(first.source, line_of(first, hosts) + more).on_all_ranks();
 }
 

@@ -27,7 +27,7 @@ struct ShownStep {
   std::vector<std::vector<std::uint8_t>> pixels{};  // of each, as the network gets it
 };
 
-LoaderPlan plan_of(const RunConfig& config, const DatasetInfo& info) {
+LoaderPlan plan_of(const RunConfig& config, const Dataset& data) {
   const int parts = config.parts == 0 ? 1 : static_cast<int>(config.parts);
   return {.batch_size = config.batch_size,
           .num_parts = parts,
@@ -35,7 +35,7 @@ LoaderPlan plan_of(const RunConfig& config, const DatasetInfo& info) {
           .last_batch = parse_last_batch(config.last_batch),
           .order = {.shuffle = parse_shuffle(config.shuffle), .seed = static_cast<std::uint64_t>(config.seed)},
           .steps_ahead = 0,
-          .recipe = make_recipe(recipe_request(config), info)};
+          .recipe = make_recipe(recipe_request(config), data)};
 }
 
 // Of the run's k-th step, counted from 1.
@@ -104,7 +104,7 @@ void show(const World& world, const Invocation& invocation) {
   const Dataset& data = *owned.pair.train;
   const DatasetInfo& info = data.info();
   refuse_what_cannot_be_shown(invocation.target, info);
-  const LoaderPlan plan = plan_of(invocation.run, info);
+  const LoaderPlan plan = plan_of(invocation.run, data);
   const Shape& image = plan.recipe.image;
   const ShownStep shown = prepare(data, plan, invocation.show);
   const std::size_t count = std::min(static_cast<std::size_t>(invocation.show.count), shown.samples.size());

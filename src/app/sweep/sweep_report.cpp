@@ -75,7 +75,10 @@ std::optional<std::size_t> best_row(const SweepOutcomes& outcomes, const Figure&
   return best;
 }
 
-double tested_accuracy(const SweepOutcome& outcome) { return outcome.test() ? outcome.test()->accuracy() : -1; }
+double tested_accuracy(const SweepOutcome& outcome) {
+  const auto test = outcome.test();
+  return test && test->not_finite == 0 ? test->accuracy() : -1;
+}
 
 Json sums_json(const std::optional<LossSums>& sums, double (LossSums::*figure)() const) {
   return sums ? Json(((*sums).*figure)()) : Json(nullptr);

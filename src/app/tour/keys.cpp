@@ -78,10 +78,11 @@ Keys::Input Keys::read_line() {
       pollfd input{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
       ready = ::poll(&input, 1, kMillisecondsBetweenSigns);
       if (interrupted) return Input::interrupt;
-      if (ready < 0 && errno == EINTR) ready = 0;
       if (ready == 0) is_somebody_there_ = true;
+      if (ready < 0 && errno == EINTR) ready = 0;
     }
     if (ready < 0 || ::read(STDIN_FILENO, &key, 1) <= 0) return Input::end;
+    if (key == '\n' && interrupted) return Input::interrupt;
     if (key == '\n') return quits ? Input::quit : Input::line;
     if (is_first) quits = key == 'q' || key == 'Q';
   }

@@ -1,6 +1,7 @@
 #include "tour.hpp"
 
 #include "tutti/base/error.hpp"
+#include "tutti/base/program_name.hpp"
 
 #include "keys.hpp"
 #include "station.hpp"
@@ -64,9 +65,9 @@ std::size_t stations_up_to(const std::string& last) {
   }
   if (last.empty()) return kStations.size();
   throw Error(ErrorSource::usage,
-              fmt::format("--to {}: there is no such station; give one of 1 to {}, or its name as trainer tour "
+              fmt::format("--to {}: there is no such station; give one of 1 to {}, or its name as {} tour "
                           "--stations lists them",
-                          last, kStations.size()));
+                          last, kStations.size(), program_call()));
 }
 
 // One part a rank unless others are asked for, so that every rank count is as it is told.
