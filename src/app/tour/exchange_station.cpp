@@ -1,7 +1,5 @@
 // How gradients can meet, measured.
 
-#include "tutti/base/program_name.hpp"
-
 #include "../bench/exchange_cost.hpp"
 #include "../processors.hpp"
 #include "../several.hpp"
@@ -120,10 +118,10 @@ void show_exchange(Tour& tour, Screen& screen) {
   screen.blank();
   tell_formulas(tour.world.size(), screen);
   screen.blank();
-  screen.say(
-      fmt::format("{} A single server sends more with every rank that joins; with the other three ways a rank "
-                  "sends about the same however many there are. More: {} bench exchange.{}",
-                  measured_text(tour), program_call(), crowding_text(tour)));
+  screen.say(measured_text(tour) +
+             " A single server sends more with every rank that joins; with the other three ways a rank sends about the "
+             "same however many there are. More: bench exchange." +
+             crowding_text(tour));
 }
 
 }  // namespace tutti

@@ -1,6 +1,5 @@
 // What is there before anything is computed.
 
-#include "tutti/base/program_name.hpp"
 #include "tutti/data/split_batch_sampler.hpp"
 
 #include "../several.hpp"
@@ -161,7 +160,7 @@ std::string other_ranks_text(std::int64_t n) {
                                              : ",",
                         part_positions(n, kRanks, part).begin);
   }
-  return fmt::format("{}: mpirun -np 4 {} tour --to batch", text, program_call());
+  return fmt::format("{}: mpirun -np 4 {} tour --to batch", text, short_call());
 }
 
 void draw_first_images(Tour& tour, const std::vector<double>& samples, Screen& screen) {
@@ -269,9 +268,8 @@ void show_weights(Tour& tour, Screen& screen) {
   draw_excerpts(screen, tour.excerpt, ranks, scale);
   screen.blank();
   if (tour.world.size() == 1) {
-    screen.say(
-        fmt::format("More ranks would show the same numbers and the same digest: mpirun -np 4 {} tour --to weights",
-                    program_call()));
+    screen.say(fmt::format(
+        "More ranks would show the same numbers and the same digest: mpirun -np 4 {} tour --to weights", short_call()));
   } else {
     screen.say(verdict_text(tour, ranks.digests, "the replicas are the same, to the last bit of the last parameter."));
   }

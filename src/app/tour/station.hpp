@@ -74,6 +74,8 @@ void draw_excerpts(Screen& screen, const Excerpt& excerpt, const ExcerptOfRanks&
 std::size_t count_different(const std::vector<std::string>& digests);
 // "4 ranks, 1 digest: " and what that means. They are to be equal, and the tour is not right where they are not.
 std::string verdict_text(Tour& tour, const std::vector<std::string>& digests, const char* if_equal);
+// How the program was called, so that it fits into a screen.
+std::string short_call();
 // That times are spoilt, where this host's ranks share cores; empty where each thread has its own.
 std::string crowding_text(const Tour& tour);
 std::uint64_t trained_digest(Tour& tour, const Tensor& block);

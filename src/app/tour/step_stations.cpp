@@ -1,7 +1,5 @@
 // The first step, phase by phase.
 
-#include "tutti/base/program_name.hpp"
-
 #include "../bench/exchange_cost.hpp"
 #include "../checkpoint_tensors.hpp"
 #include "../processors.hpp"
@@ -195,7 +193,7 @@ void show_gradients(Tour& tour, Screen& screen) {
     screen.say(
         fmt::format("On four ranks each would have gradients of its own, of a share of the batch, and station 6 would "
                     "add them up: mpirun -np 4 {} tour --to sum",
-                    program_call()));
+                    short_call()));
   } else {
     screen.say(
         fmt::format("{}, {}: {} If each now went its own way, there would be {} networks, each trained on a "
@@ -275,7 +273,7 @@ void show_step(Tour& tour, Screen& screen) {
     return screen.say(
         fmt::format("Training is stations 2 to 7, over and over. On four ranks all replicas would take the same step, "
                     "and no weight would be sent: mpirun -np 4 {} tour --to step",
-                    program_call()));
+                    short_call()));
   }
   screen.say(verdict_text(tour, after.digests,
                           "no weight was sent, and the replicas are still the same. That is data-parallel training: "

@@ -98,6 +98,12 @@ void visit(Tour& tour, std::size_t number) {
 
 }  // namespace
 
+std::string short_call() {
+  constexpr std::size_t kMostLetters = 20;
+  const std::string call = program_call();
+  return call.size() <= kMostLetters ? call : program_name();
+}
+
 ExitStatus tour_command(World& world, const Invocation& invocation, const EndRecord& record) {
   std::size_t stations = 0;
   run_agreed(world, [&] { stations = stations_up_to(invocation.tour.to); });

@@ -1,7 +1,6 @@
 // A short training on all ranks, and once more on one.
 
 #include "tutti/base/digest.hpp"
-#include "tutti/base/program_name.hpp"
 
 #include "../bench/bench.hpp"
 #include "../processors.hpp"
@@ -84,7 +83,7 @@ void show_training(Tour& tour, Screen& screen) {
     screen.say(
         fmt::format("More ranks end with the weights of one if they play the same parts: mpirun -np 4 {0} tour shows "
                     "the weights of {0} tour --parts 4.",
-                    program_call()));
+                    short_call()));
     return;
   }
   const bool alike = all_alike(tour.world, *tour.run->assembly.backend);
