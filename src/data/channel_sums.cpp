@@ -46,4 +46,10 @@ ChannelStatistics ChannelSums::statistics() const {
   return result;
 }
 
+ChannelStatistics statistics_of(std::span<const std::uint8_t> images, const Shape& image) {
+  ChannelSums sums(image[0], image[1] * image[2]);
+  sums.add(images);
+  return sums.statistics();
+}
+
 }  // namespace tutti

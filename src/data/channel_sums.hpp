@@ -26,4 +26,7 @@ class ChannelSums {
   std::vector<std::uint64_t> square_sums_;
 };
 
+// Of whole images of this shape, one after another.
+ChannelStatistics statistics_of(std::span<const std::uint8_t> images, const Shape& image);
+
 }  // namespace tutti

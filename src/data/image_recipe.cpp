@@ -118,9 +118,7 @@ ImageRecipe make_recipe(const RecipeRequest& request, const Dataset& data) {
   DatasetInfo info = data.info();
   const auto held = data.resident_images();
   if (request.normalize == "auto" && info.statistics.mean.empty() && held) {
-    ChannelSums sums(info.image[0], info.image[1] * info.image[2]);
-    sums.add(held->pixels);
-    info.statistics = sums.statistics();
+    info.statistics = statistics_of(held->pixels, info.image);
   }
   return make_recipe(request, info);
 }

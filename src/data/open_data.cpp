@@ -84,9 +84,7 @@ int classes_shown(const LoadedSet& set) { return set.labels.empty() ? 0 : *std::
 void find_statistics(LoadedSet& set) {
   const auto* images = std::get_if<std::vector<std::uint8_t>>(&set.pixels);
   if (images == nullptr || !set.info.statistics.mean.empty()) return;
-  ChannelSums sums(set.info.image[0], set.info.image[1] * set.info.image[2]);
-  sums.add(*images);
-  set.info.statistics = sums.statistics();
+  set.info.statistics = statistics_of(*images, set.info.image);
 }
 
 // What the two sets have in common: shape, and the training set's classes and statistics.

@@ -61,33 +61,34 @@ AtTerminal tour_at_terminal(const Words& words, Words keys) {
   return result;
 }
 
+// In the shell, where $T is the program and $M the launcher.
+ChildResult in_shell(const std::string& line) {
+  return run_child({"sh", "-c", line}, {{"T", std::getenv("TUTTI_TRAINER")}, {"M", std::getenv("TUTTI_MPIEXEC")}});
+}
+
 TEST(TourPause, WaitsForNobodyWithoutATerminal) {
   const ChildResult alone =
-      run_child({"sh", "-c", "f=$(mktemp -u); mkfifo $f; exec 3<>$f; rm $f; exec \"$T\" tour --pause --to 2 <&3"},
-                {{"T", std::getenv("TUTTI_TRAINER")}});
+      in_shell("f=$(mktemp -u); mkfifo $f; exec 3<>$f; rm $f; exec \"$T\" tour --pause --to 2 <&3");
   EXPECT_EQ(alone.status, 0) << alone.err;
   EXPECT_EQ(count(alone.out, "Enter"), 0) << alone.out;
 }
 
 TEST(TourPause, GoesOnWhereALauncherHasNoKeys) {
-  const ChildResult two = run_child({"sh", "-c", "exec \"$M\" -n 2 \"$T\" tour --pause --to 4 </dev/null"},
-                                    {{"T", std::getenv("TUTTI_TRAINER")}, {"M", std::getenv("TUTTI_MPIEXEC")}});
+  const ChildResult two = in_shell("exec \"$M\" -n 2 \"$T\" tour --pause --to 4 </dev/null");
   EXPECT_EQ(two.status, 0) << two.err;
   EXPECT_EQ(count(two.out, "Enter goes on, q ends."), 1) << two.out;
   EXPECT_EQ(count(two.out, " of 9, "), 4) << two.out;
 }
 
 TEST(TourPause, GoesOnAtTheKeysThatALauncherHandsOn) {
-  const ChildResult two = run_child({"sh", "-c", "printf '\\n\\n\\n' | exec \"$M\" -n 2 \"$T\" tour --pause --to 4"},
-                                    {{"T", std::getenv("TUTTI_TRAINER")}, {"M", std::getenv("TUTTI_MPIEXEC")}});
+  const ChildResult two = in_shell("printf '\\n\\n\\n' | exec \"$M\" -n 2 \"$T\" tour --pause --to 4");
   EXPECT_EQ(two.status, 0) << two.err;
   EXPECT_EQ(count(two.out, "Enter goes on, q ends."), 3) << two.out;
   EXPECT_EQ(count(two.out, " of 9, "), 4) << two.out;
 }
 
 TEST(TourPause, EndsAtAQ) {
-  const ChildResult two = run_child({"sh", "-c", "printf '\nq\n\n' | exec \"$M\" -n 2 \"$T\" tour --pause"},
-                                    {{"T", std::getenv("TUTTI_TRAINER")}, {"M", std::getenv("TUTTI_MPIEXEC")}});
+  const ChildResult two = in_shell("printf '\nq\n\n' | exec \"$M\" -n 2 \"$T\" tour --pause");
   EXPECT_EQ(two.status, 0) << two.err;
   EXPECT_EQ(two.err, "");
   EXPECT_EQ(count(two.out, " of 9, "), 2) << two.out;
@@ -95,8 +96,7 @@ TEST(TourPause, EndsAtAQ) {
 
 TEST(TourPause, PutsThePromptWhereAnEmptyLineWas) {
   const std::string keys = "printf '\n\n\n\n\n\n\n\n' | exec \"$M\" -n 4 \"$T\" tour --pause --steps 12";
-  const ChildResult tour =
-      run_child({"sh", "-c", keys}, {{"T", std::getenv("TUTTI_TRAINER")}, {"M", std::getenv("TUTTI_MPIEXEC")}});
+  const ChildResult tour = in_shell(keys);
   ASSERT_EQ(tour.status, 0) << tour.err;
   const auto lines = lines_of_stations(tour.out);
   ASSERT_EQ(lines.size(), 9U);
