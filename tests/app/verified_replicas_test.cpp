@@ -45,7 +45,7 @@ TEST(VerifiedReplicas, EndTheJobWithTheirStatusAndNothingSavedOfADivergedState) 
 TEST(VerifiedReplicas, HealToTheRunInWhichNothingHappened) {
   const ScratchFolder healed;
   const ScratchFolder whole;
-  const ChildResult result = run_trainer(3, words(healed.path(), std::string("--on-divergence heal") + kFlip));
+  const ChildResult result = run_trainer(3, with(words(healed.path(), "--on-divergence heal"), words_of(kFlip)));
   EXPECT_EQ(result.status, 0) << result.err;
   expect_in(result.err, "; all ranks go back to step 3 and play the steps again");
   const ChildResult plain = run_trainer(3, words(whole.path(), "--on-divergence heal"));

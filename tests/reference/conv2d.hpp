@@ -7,24 +7,34 @@
 
 namespace tutti::reference {
 
-// Calls visit(output index n, o, y, x; input index c, h, w; kernel index ky, kx) for every product of the
-// layer.
+// An image's extents, which the loops below ask for at every product.
+struct Planes {
+  explicit Planes(const Shape& shape) : channels(shape[1]), height(shape[2]), width(shape[3]) {}
+  std::int64_t row(std::int64_t n, std::int64_t c, std::int64_t y) const {
+    return ((n * channels + c) * height + y) * width;
+  }
+
+  std::int64_t channels, height, width;
+};
+
+// Calls visit(index in the input, index in the output, index in the kernel) for every product of the layer.
 template <class Visit>
 void for_each_product(const Conv2dSpec& spec, const Shape& input, const Shape& output, Visit visit) {
-  for (std::int64_t n = 0; n < output[0]; ++n)
-    for (std::int64_t o = 0; o < output[1]; ++o)
-      for (std::int64_t y = 0; y < output[2]; ++y)
-        for (std::int64_t x = 0; x < output[3]; ++x)
-          for (std::int64_t c = 0; c < input[1]; ++c)
+  const Planes from(input);
+  const Planes to(output);
+  const std::int64_t images = output[0];
+  for (std::int64_t n = 0; n < images; ++n)
+    for (std::int64_t o = 0; o < to.channels; ++o)
+      for (std::int64_t y = 0; y < to.height; ++y)
+        for (std::int64_t x = 0; x < to.width; ++x)
+          for (std::int64_t c = 0; c < from.channels; ++c)
             for (std::int64_t ky = 0; ky < spec.kernel; ++ky)
               for (std::int64_t kx = 0; kx < spec.kernel; ++kx) {
                 const std::int64_t h = y * spec.stride + ky - spec.padding;
                 const std::int64_t w = x * spec.stride + kx - spec.padding;
-                if (h < 0 || h >= input[2] || w < 0 || w >= input[3]) continue;
-                const std::int64_t in = ((n * input[1] + c) * input[2] + h) * input[3] + w;
-                const std::int64_t out = ((n * output[1] + o) * output[2] + y) * output[3] + x;
-                const std::int64_t weight = ((o * input[1] + c) * spec.kernel + ky) * spec.kernel + kx;
-                visit(in, out, weight);
+                if (h < 0 || h >= from.height || w < 0 || w >= from.width) continue;
+                const std::int64_t weight = ((o * from.channels + c) * spec.kernel + ky) * spec.kernel + kx;
+                visit(from.row(n, c, h) + w, to.row(n, o, y) + x, weight);
               }
 }
 
