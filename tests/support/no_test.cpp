@@ -1,1 +1,1 @@
-// A program of tests that has none: what all of them include is compiled with it.
+// What all tests include is compiled with this one, which has none.

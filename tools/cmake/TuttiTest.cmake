@@ -13,6 +13,13 @@ set(TUTTI_SANITIZER_ENVIRONMENT
     "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/support/leaks.supp:print_suppressions=0"
     "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/support/threads.supp:ignore_noninstrumented_modules=1")
 
+# Every program of GoogleTest's is compiled alike, so that they can share what tests/support has precompiled for them.
+function(tutti_compile_as_test target)
+  target_link_libraries(${target} PRIVATE tutti GTest::gtest fmt::fmt Threads::Threads)
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>) # its own lines run once: what they test is fast
+  set_target_properties(${target} PROPERTIES TUTTI_IS_TEST ON RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+endfunction()
+
 # What the tests labelled `mpi` start, which target mpi_tests builds (tests/CMakeLists.txt).
 function(tutti_needed_by_mpi_tests)
   set_property(GLOBAL APPEND PROPERTY TUTTI_NEEDED_BY_MPI_TESTS ${ARGN})
@@ -32,9 +39,8 @@ function(tutti_add_test path)
 
   add_executable(${target} ${PROJECT_SOURCE_DIR}/tests/${path}_test.cpp)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
-  target_link_libraries(${target} PRIVATE tutti GTest::gtest fmt::fmt Threads::Threads ${ARG_LIBRARIES})
-  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>) # its own lines run once: what they test is fast
-  set_target_properties(${target} PROPERTIES TUTTI_IS_TEST ON RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+  tutti_compile_as_test(${target})
+  target_link_libraries(${target} PRIVATE ${ARG_LIBRARIES})
   target_precompile_headers(${target} REUSE_FROM tutti_test_headers)
   if((ARG_RANKS OR mpi IN_LIST ARG_LABELS) AND NOT slow IN_LIST ARG_LABELS)
     tutti_needed_by_mpi_tests(${target})
