@@ -60,6 +60,9 @@ std::vector<RunOption> training_options(RunConfig& c) {
       {"nesterov", training, "sgd looks ahead by the momentum", fixed, &c.nesterov},
       {"weight-decay", training, "times the weight, added to every gradient; adamw: taken off the weight", fixed,
        &c.weight_decay},
+      {"adam-beta1", training, "adamw: decay of the gradients' running mean", fixed, &c.adam_beta1},
+      {"adam-beta2", training, "adamw: decay of the squared gradients' running mean", fixed, &c.adam_beta2},
+      {"adam-epsilon", training, "adamw: added to the root that a step is divided by", fixed, &c.adam_epsilon},
       {"no-decay", training, "what weight decay, and lars, leave alone: none or norms-biases", fixed, &c.no_decay},
       {"clip-norm", training, "greatest norm of all gradients together; 0: no limit", fixed, &c.clip_norm},
       {"label-smoothing", training, "share of each label spread over all classes, for the training loss", fixed,
@@ -67,6 +70,7 @@ std::vector<RunOption> training_options(RunConfig& c) {
       {"schedule", training, "of the learning rate: constant, step or cosine", fixed, &c.schedule},
       {"lr-period", training, "step schedule: every so many epochs (10), or at these (30,60,80)", fixed, &c.lr_period},
       {"lr-decay", training, "step schedule: factor of each drop", fixed, &c.lr_decay},
+      {"min-lr", training, "step and cosine schedules: least learning rate", fixed, &c.min_lr},
       {"warmup-epochs", training, "linear rise of the learning rate at the start", fixed, &c.warmup_epochs},
       {"seed", training, "of every random number", fixed, &c.seed},
   };

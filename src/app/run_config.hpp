@@ -32,12 +32,16 @@ struct RunConfig {
   double momentum = 0.9;
   bool nesterov = false;
   double weight_decay = 0;
+  double adam_beta1 = 0.9;
+  double adam_beta2 = 0.999;
+  double adam_epsilon = 1e-8;
   std::string no_decay = "none";
   double clip_norm = 0;
   double label_smoothing = 0;
   std::string schedule = "constant";
   std::string lr_period;
   double lr_decay = 0.1;
+  double min_lr = 0;
   double warmup_epochs = 0;
   std::int64_t seed = 0;
 

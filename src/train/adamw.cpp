@@ -6,7 +6,7 @@ namespace {
 class AdamW : public Optimizer {
  public:
   AdamW(const OptimizerOptions& options, const OptimizerParts& parts)
-      : weight_decay_(options.weight_decay),
+      : options_(options),
         backend_(parts.backend),
         runs_(owned_runs(parts, options.spares_norms_and_biases && options.weight_decay != 0)),
         clip_(options.clip_norm, parts),
@@ -21,7 +21,10 @@ class AdamW : public Optimizer {
                                    .first_moment = first_moment_.of(run),
                                    .second_moment = second_moment_.of(run),
                                    .learning_rate = learning_rate,
-                                   .weight_decay = run.spared ? 0 : weight_decay_,
+                                   .beta1 = options_.beta1,
+                                   .beta2 = options_.beta2,
+                                   .epsilon = options_.epsilon,
+                                   .weight_decay = run.spared ? 0 : options_.weight_decay,
                                    .step = step,
                                    .gradient_factor = factor});
     }
@@ -32,7 +35,7 @@ class AdamW : public Optimizer {
   }
 
  private:
-  double weight_decay_;
+  OptimizerOptions options_;
   Backend& backend_;
   std::vector<OwnedRun> runs_;
   GradientClip clip_;

@@ -59,6 +59,17 @@ void require_sensible(const OptimizerOptions& options) {
           "0 or more, and finite");
   require(options.clip_norm >= 0 && std::isfinite(options.clip_norm), "clip-norm", options.clip_norm,
           "0 (no limit) or more, and finite");
+  require(options.beta1 >= 0 && options.beta1 < 1, "adam-beta1", options.beta1, "at least 0 and below 1");
+  require(options.beta2 >= 0 && options.beta2 < 1, "adam-beta2", options.beta2, "at least 0 and below 1");
+  require(options.epsilon >= 1e-30 && options.epsilon <= 1, "adam-epsilon", options.epsilon, "1e-30 to 1");
+  const OptimizerOptions usual;
+  const bool is_usual =
+      options.beta1 == usual.beta1 && options.beta2 == usual.beta2 && options.epsilon == usual.epsilon;
+  if (options.kind != "adamw" && !is_usual) {
+    throw Error(ErrorSource::usage, fmt::format("--adam-beta1, --adam-beta2 and --adam-epsilon belong to adamw, but "
+                                                "--optimizer is {}: leave them out",
+                                                options.kind));
+  }
   if (options.nesterov && options.kind != "sgd") {
     throw Error(ErrorSource::usage,
                 fmt::format("--nesterov belongs to sgd, but --optimizer is {}: leave one of them out", options.kind));

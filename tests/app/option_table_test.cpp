@@ -122,6 +122,14 @@ TEST(Resume, KeepsThePlannedEndUnlessItIsGivenAnew) {
   EXPECT_EQ(merged.out, "moved");
 }
 
+TEST(Resume, TakesDefaultsForOptionsThatAnEarlierVersionDidNotHave) {
+  const RunConfig merged = merge_for_resume({}, {}, "optimizer = 'adamw'\nlr = 0.01\n", "step-1.h5");
+  EXPECT_EQ(merged.adam_beta1, 0.9);
+  EXPECT_EQ(merged.adam_beta2, 0.999);
+  EXPECT_EQ(merged.adam_epsilon, 1e-8);
+  EXPECT_EQ(merged.min_lr, 0);
+}
+
 TEST(Resume, LetsTheDataLieElsewhere) {
   RunConfig before;
   before.data = "/old/place";

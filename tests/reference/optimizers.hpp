@@ -21,6 +21,9 @@ struct OptimizerRule {
   double weight_decay = 0;
   bool nesterov = false;
   double clip_norm = 0;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
 };
 
 class Optimizer {
@@ -88,10 +91,10 @@ class Optimizer {
       double& m = state_["first_moment"][i].values[k];
       double& v = state_["second_moment"][i].values[k];
       if (!weight.spared) weight.values[k] *= 1 - rate * rule_.weight_decay;
-      m = 0.9 * m + 0.1 * g;
-      v = 0.999 * v + 0.001 * g * g;
-      const double corrected = std::sqrt(v / (1 - std::pow(0.999, step))) + 1e-8;
-      weight.values[k] -= rate * m / (1 - std::pow(0.9, step)) / corrected;
+      m = rule_.beta1 * m + (1 - rule_.beta1) * g;
+      v = rule_.beta2 * v + (1 - rule_.beta2) * g * g;
+      const double corrected = std::sqrt(v / (1 - std::pow(rule_.beta2, step))) + rule_.epsilon;
+      weight.values[k] -= rate * m / (1 - std::pow(rule_.beta1, step)) / corrected;
     }
   }
 

@@ -97,7 +97,10 @@ TEST_P(OptimizerFormula, IsPyTorchsOverSeveralSteps) {
                                  .momentum = options.momentum,
                                  .weight_decay = options.weight_decay,
                                  .nesterov = options.nesterov,
-                                 .clip_norm = options.clip_norm},
+                                 .clip_norm = options.clip_norm,
+                                 .beta1 = options.beta1,
+                                 .beta2 = options.beta2,
+                                 .epsilon = options.epsilon},
                                 tensors_of(start));
   for (int step = 1; step <= kSteps; ++step) {
     const auto gradients = gradients_of(step);
@@ -124,6 +127,7 @@ const std::vector<Case> kCases{
     {"sgd_nesterov_clipped", {.weight_decay = 0.05, .nesterov = true, .clip_norm = 3}},
     {"sgd_below_the_limit", {.clip_norm = 60}},
     {"adamw", {.kind = "adamw"}},
+    {"adamw_own_numbers", {.kind = "adamw", .beta1 = 0.8, .beta2 = 0.95, .epsilon = 1e-3}},
     {"adamw_decay", {.kind = "adamw", .weight_decay = 0.1}},
     {"adamw_spared_clipped",
      {.kind = "adamw", .weight_decay = 0.1, .spares_norms_and_biases = true, .clip_norm = 3},
@@ -145,6 +149,9 @@ TEST(Optimizer, RefusesOptionsThatMakeNoSense) {
       {{.momentum = 0, .nesterov = true}, "wants --momentum"},
       {{.kind = "adamw", .nesterov = true}, "--optimizer is adamw"},
       {{.kind = "lars", .nesterov = true}, "--optimizer is lars"},
+      {{.kind = "adamw", .beta1 = 1}, "--adam-beta1 1"},
+      {{.kind = "adamw", .epsilon = 0}, "--adam-epsilon 0"},
+      {{.beta2 = 0.9}, "belong to adamw"},
   };
   for (const auto& [options, reason] : mistakes) {
     const Error error = thrown_by([&, o = options] { require_sensible(o); });

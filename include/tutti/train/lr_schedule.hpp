@@ -20,6 +20,7 @@ struct LrPlan {
   double decay = 0.1;
   // Linear from base / W at the first to base at the W-th of W = warmup_epochs * steps_per_epoch steps.
   double warmup_epochs = 0;
+  double least = 0;  // step falls no further, cosine to this
 };
 
 // "10" is every 10 epochs; "30,60,80" are the epochs at which the rate drops. Throws a usage error.

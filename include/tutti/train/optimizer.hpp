@@ -21,6 +21,9 @@ struct OptimizerOptions {
   bool nesterov = false;
   bool spares_norms_and_biases = false;  // from the decay: only slices of kind weight decay
   double clip_norm = 0;                  // above 0: the greatest norm of all gradients together
+  double beta1 = 0.9;                    // of adamw, as epsilon
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
 };
 
 // One block of optimizer state, named as in a checkpoint: of the trained elements that this rank owns, one owned range
