@@ -127,7 +127,8 @@ std::vector<RunOption> watching_options(RunConfig& c) {
   const std::string watching = "Watching", trust = "Trust";
   return {
       {"test-every", watching, "evaluate after every so many epochs and the last; 0: never", changeable, &c.test_every},
-      {"log-every", watching, "record the loss of every so many steps in metrics.jsonl", changeable, &c.log_every},
+      {"log-every", watching, "print the loss every N steps, and keep it in metrics.jsonl; 0: no", changeable,
+       &c.log_every},
       {"digest-every", watching, "record digests of weights, gradients and optimizer every so many steps", changeable,
        &c.digest_every},
       {"sample-log", watching, "file that gets each step's samples, part by part, a JSON line a step", output,
@@ -135,7 +136,9 @@ std::vector<RunOption> watching_options(RunConfig& c) {
       {"mlperf-log", watching, "file that gets the run in MLPerf's lines, :::MLLOG {..}", output, &c.mlperf_log},
       {"tensorboard", watching, "folder that gets loss, accuracy, speed and shares of time for TensorBoard", output,
        &c.tensorboard},
-      {"progress", watching, "bar on stderr: auto (a terminal; mpirun hides it), always or never", output, &c.progress},
+      {"progress", watching,
+       "on stderr: a bar (auto: on a terminal; always), else a line every 30 s at the latest; or never", output,
+       &c.progress},
       {"quiet", watching, "results only: no banner, no notes", output, &c.quiet},
       {"trace", watching,
        "file that gets what every rank did when, a few KB a step and rank, for Perfetto or chrome://tracing", output,

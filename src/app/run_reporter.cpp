@@ -14,7 +14,9 @@
 namespace tutti {
 RunReporter::RunReporter(World& world, const RunConfig& config, const RunKeeping* keeping, TimeAccount& account)
     : world_(world), log_(world.rank(), world.host(), config.quiet), keeping_(keeping), account_(account) {
-  if (world.rank() == 0 && draws_progress(config)) bar_.emplace();
+  if (world.rank() != 0) return;
+  if (draws_progress(config)) bar_.emplace();
+  prints_lines_ = !bar_ && config.progress != "never" && !config.quiet;
 }
 
 // What is wrong with the disk is said once, not at every record.
@@ -40,13 +42,21 @@ void RunReporter::record_line(const std::string& json) {
 void RunReporter::start(const RunBegin& begin) {
   if (bar_) bar_->clear();
   record([&](RunRecorder& each) { each.on_begin(begin); });
+  since_start_.restart();
 }
 
 void RunReporter::finish(RunEnd end, std::int64_t skipped_steps) {
   if (bar_) bar_->clear();
   if (skipped_steps > 0) log_.note(several(skipped_steps, "step") + " left out (--on-nonfinite skip)");
   if (keeping_ != nullptr) keeping_->checkpoints.finish([this](const std::string& json) { record_line(json); });
+  print_time();
   record([&](RunRecorder& each) { each.on_end(end); });
+}
+
+// Not again what the only epoch of the run has printed.
+void RunReporter::print_time() {
+  if (epochs_.empty() || (epochs_.size() == 1 && has_printed_time_)) return;
+  log_.note("whole run: " + time_line(time_.report()));
 }
 
 BoundaryWish RunReporter::at_boundary(std::int64_t /*step*/) {
@@ -60,7 +70,12 @@ void RunReporter::on_samples(const SampleReport& report) {
 }
 
 void RunReporter::on_step(const StepProgress& progress) {
+  lines_.count(progress);
   if (bar_) bar_->draw(progress);
+  if (prints_lines_ && lines_.is_due(since_start_.seconds())) {
+    const LossSums loss = progress.rank_loss();
+    on_note(lines_.text(since_start_.seconds(), loss) + (world_.size() > 1 ? " (loss of rank 0's images)" : ""));
+  }
   record([&](RunRecorder& each) { each.on_step(progress); });
   account_.count_step();
 }
@@ -81,6 +96,7 @@ void RunReporter::on_skipped(const SkippedReport& report) {
 
 void RunReporter::on_stretch(const StretchReport& report) {
   record([&](RunRecorder& each) { each.on_stretch(report); });
+  on_note(lines_.text(since_start_.seconds(), report.train));
 }
 
 void RunReporter::on_digest(const DigestReport& report) {
@@ -108,7 +124,9 @@ void RunReporter::on_checkpoint(TrainState state, double copy_seconds) {
 void RunReporter::on_epoch_left(const EpochEnd& end) {
   epochs_.push_back(end);
   const TimeReport time = account_.report();
-  on_note(time_line(time));
+  time_.add(time);
+  has_printed_time_ = is_worth_a_look(time);
+  if (has_printed_time_) on_note(time_line(time));
   record([&](RunRecorder& each) {
     each.on_time(end, time);
     each.on_epoch_left(end);

@@ -1,9 +1,10 @@
 #pragma once
-// Where a training run's reports go: by rank 0 epoch lines to stdout, everything to its recorders, a progress bar to
-// its terminal; checkpoints to those who keep them. A record that cannot be written is told of and costs the run
+// Where a training run's reports go: by rank 0 epoch lines to stdout, everything to its recorders, its progress to
+// stderr; checkpoints to those who keep them. A record that cannot be written is told of and costs the run
 // nothing else.
 
 #include "tutti/base/log.hpp"
+#include "tutti/base/stopwatch.hpp"
 #include "tutti/comm/world.hpp"
 #include "tutti/train/progress_bar.hpp"
 #include "tutti/train/run_recorder.hpp"
@@ -56,13 +57,19 @@ class RunReporter : public RunObserver {
   template <class Tell>
   void record(Tell tell);
   void record_line(const std::string& json);
+  void print_time();
 
   World& world_;
   Log log_;
   const RunKeeping* keeping_;
   TimeAccount& account_;
   std::vector<std::unique_ptr<RunRecorder>> recorders_;
+  bool prints_lines_ = false;
   std::optional<ProgressBar> bar_;
+  ProgressLines lines_;
+  Stopwatch since_start_;
+  TimeTotal time_;
+  bool has_printed_time_ = false;  // of the last epoch
   std::vector<EpochEnd> epochs_;
   std::set<std::string> troubles_;  // told already
 };

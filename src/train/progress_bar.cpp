@@ -2,33 +2,73 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace tutti {
 namespace {
 
-constexpr int kWidth = 30;
+constexpr int kWidth = 20;
+constexpr double kSecondsBetweenLosses = 1;
+
+std::string loss_text(const LossSums& loss) {
+  return loss.samples > 0 ? fmt::format(", loss {:.4f}", loss.mean_loss()) : "";
+}
+
+std::string left_text(double seconds) {
+  if (seconds < 100) return fmt::format("{:.0f} sec left", seconds);
+  const auto minutes = static_cast<std::int64_t>(seconds / 60);
+  return minutes < 100 ? fmt::format("{} min left", minutes)
+                       : fmt::format("{} h {} min left", minutes / 60, minutes % 60);
+}
 
 }  // namespace
 
-std::string progress_text(const StepProgress& progress, double seconds_per_step) {
+std::string progress_text(const StepProgress& progress, const LossSums& loss, double seconds_per_step) {
   const double done = static_cast<double>(progress.step_in_epoch) / static_cast<double>(progress.steps_in_epoch);
   const auto filled = static_cast<std::size_t>(done * kWidth);
   const auto steps_left = static_cast<double>(progress.steps_in_epoch - progress.step_in_epoch);
-  return fmt::format("epoch {}/{} [{:.<{}}] {}/{}, {:.0f} sec left", progress.epoch, progress.epochs,
-                     std::string(filled, '#'), kWidth, progress.step_in_epoch, progress.steps_in_epoch,
-                     steps_left * seconds_per_step);
+  return fmt::format("epoch {}/{} [{:.<{}}] {}/{}{}, {}", progress.epoch, progress.epochs, std::string(filled, '#'),
+                     kWidth, progress.step_in_epoch, progress.steps_in_epoch, loss_text(loss),
+                     left_text(steps_left * seconds_per_step));
 }
 
 void ProgressBar::draw(const StepProgress& progress) {
-  if (progress.epoch != epoch_) {
+  const bool is_first = progress.epoch != epoch_;
+  if (is_first) {
     epoch_ = progress.epoch;
     first_step_ = progress.step_in_epoch;
     since_first_.restart();
   }
   line_.draw([&] {
+    if (progress.rank_loss && (is_first || since_loss_.seconds() >= kSecondsBetweenLosses)) {
+      since_loss_.restart();
+      loss_ = progress.rank_loss();
+    }
     const std::int64_t steps = progress.step_in_epoch - first_step_;
     const double seconds_per_step = steps > 0 ? since_first_.seconds() / static_cast<double>(steps) : 0;
-    return progress_text(progress, seconds_per_step);
+    return progress_text(progress, loss_, seconds_per_step);
   });
+}
+
+void ProgressLines::count(const StepProgress& progress) {
+  progress_ = progress;
+  ++steps_;
+  samples_ += progress.samples;
+}
+
+bool ProgressLines::is_due(double now) const {
+  return now - before_ + now / static_cast<double>(std::max<std::int64_t>(1, steps_)) > kMostSeconds;
+}
+
+std::string ProgressLines::text(double now, const LossSums& loss) {
+  const double seconds = now - before_;
+  const double rate = seconds > 0 ? static_cast<double>(samples_ - samples_before_) / seconds : 0;
+  const double seconds_per_step = now / static_cast<double>(std::max<std::int64_t>(1, steps_));
+  before_ = now;
+  samples_before_ = samples_;
+  return fmt::format("epoch {}/{}, step {}/{}{}, {:.0f} images/s, {}", progress_.epoch, progress_.epochs,
+                     progress_.step, progress_.steps, loss_text(loss), rate,
+                     left_text(static_cast<double>(progress_.steps - progress_.step) * seconds_per_step));
 }
 
 }  // namespace tutti

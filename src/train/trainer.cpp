@@ -67,7 +67,8 @@ void Trainer::Run::restore(const TrainState& state) {
   progress_ = state.progress;
   progress_.planned_steps = plan_.steps;
   logged_ = progress_.epoch_sums;
-  replica_.team().set_sums(communicator_.rank() == 0 ? progress_.epoch_sums : LossSums{});
+  asked_ = communicator_.rank() == 0 ? progress_.epoch_sums : LossSums{};
+  replica_.team().set_sums(asked_);
   if (progress_.step_in_epoch == 0) skip_empty_epochs();
   replica_.loader().seek(progress_.epoch, progress_.step_in_epoch);
 }
@@ -213,6 +214,7 @@ void Trainer::Run::go_back() {
   skipped_.reset();
   replica_.finite_check().forget();
   replica_.team().set_sums(position.sums);
+  asked_ = position.sums;
   replica_.loader().seek(progress_.epoch, progress_.step_in_epoch);
 }
 
@@ -234,7 +236,11 @@ void Trainer::Run::report_step(RunObserver& observer) {
   observer.on_step({.epoch = progress_.epoch + 1,
                     .epochs = plan_.epochs,
                     .step_in_epoch = progress_.step_in_epoch,
-                    .steps_in_epoch = schedule().steps(progress_.epoch)});
+                    .steps_in_epoch = schedule().steps(progress_.epoch),
+                    .step = progress_.step,
+                    .steps = plan_.steps,
+                    .samples = schedule().batch_samples(progress_.epoch, progress_.step_in_epoch - 1),
+                    .rank_loss = [this] { return rank_loss(); }});
   if (!reported_.empty()) {
     SampleReport report{.step = progress_.step, .epoch = progress_.epoch + 1, .parts = {}};
     for (const SplitBatchSampler& part : reported_) {
@@ -259,6 +265,11 @@ void Trainer::Run::report_step(RunObserver& observer) {
                         .optimizer = replica_.optimizer_digest(),
                         .statistics = replica_.statistics_digest()});
   }
+}
+
+LossSums Trainer::Run::rank_loss() {
+  const LossSums now = replica_.team().sums();
+  return difference(now, std::exchange(asked_, now));
 }
 
 void Trainer::Run::finish_epoch(RunObserver& observer, bool whole) {
@@ -323,6 +334,7 @@ void Trainer::Run::start_next_epoch() {
   progress_.step_in_epoch = 0;
   progress_.epoch_seconds = 0;
   progress_.epoch_sums = {};
+  asked_ = {};
   replica_.team().set_sums({});
 }
 

@@ -50,6 +50,7 @@ class Trainer::Run {
   void advance(const StepRequest& done);
   void keep(RunObserver& observer);
   void report_step(RunObserver& observer);
+  LossSums rank_loss();
   void finish_epoch(RunObserver& observer, bool whole);
   void refuse_not_finite(const LossSums& sums) const;
   void refuse_not_finite(const TrainState& state);
@@ -83,6 +84,7 @@ class Trainer::Run {
   std::vector<SplitBatchSampler> reported_;  // of all parts, where their samples are told
   TrainProgress progress_;
   LossSums logged_;  // the sums when the last stretch was reported, counted from the start of the epoch under way
+  LossSums asked_;   // this rank's, when rank_loss() was last called
   std::optional<std::uint64_t> gradients_digest_;
   std::optional<SkippedReport> skipped_;
   BoundaryWish owed_ = BoundaryWish::go_on;  // the observer's, which a divergence came before

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <numeric>
 
 namespace tutti {
@@ -35,6 +36,30 @@ TimeShares TimeReport::mean() const {
       mean.seconds[i] += rank.seconds[i] / static_cast<double>(ranks.size());
   }
   return mean;
+}
+
+bool is_worth_a_look(const TimeReport& report) {
+  constexpr double kTenth = 0.1;
+  const TimeShares mean = report.mean();
+  return std::max(mean[TimeShare::waiting], mean[TimeShare::data]) > kTenth * mean.sum();
+}
+
+void TimeTotal::add(const TimeReport& report) {
+  ranks_.resize(report.ranks.size());
+  for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+    for (std::size_t i = 0; i < kTimeShares; ++i) ranks_[rank].seconds[i] += report.ranks[rank].seconds[i];
+  }
+  if (!report.latest) return;
+  const auto [late, is_new] = late_.try_emplace(report.latest->rank, *report.latest);
+  if (!is_new) late->second.seconds += report.latest->seconds;
+}
+
+TimeReport TimeTotal::report() const {
+  TimeReport whole{.ranks = ranks_, .latest = {}};
+  for (const auto& [rank, late] : late_) {
+    if (!whole.latest || late.seconds > whole.latest->seconds) whole.latest = late;
+  }
+  return whole;
 }
 
 std::string time_line(const TimeReport& report) {

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
 namespace tutti {
 namespace {
 
@@ -28,8 +30,46 @@ TEST(EpochLine, SaysSoWhenThereIsNoTestSet) {
 }
 
 TEST(ProgressBar, ShowsHowFarAndHowLong) {
-  const std::string text = progress_text({.epoch = 2, .epochs = 5, .step_in_epoch = 10, .steps_in_epoch = 30}, 0.4);
-  EXPECT_EQ(text, "epoch 2/5 [##########....................] 10/30, 8 sec left");
+  const StepProgress progress{.epoch = 2, .epochs = 5, .step_in_epoch = 10, .steps_in_epoch = 40};
+  EXPECT_EQ(progress_text(progress, sums(0.5871, 1, 64), 0.4),
+            "epoch 2/5 [#####...............] 10/40, loss 0.5871, 12 sec left");
+  EXPECT_EQ(progress_text(progress, {}, 0.4), "epoch 2/5 [#####...............] 10/40, 12 sec left");
+}
+
+StepProgress at_step(std::int64_t step) {
+  return {.epoch = 2, .epochs = 10, .step = step, .steps = 3130, .samples = 100};
+}
+
+TEST(ProgressLines, ComeEveryThirtySecondsAtTheLatest) {
+  ProgressLines lines;
+  std::vector<double> printed;
+  for (int step = 1; step <= 100; ++step) {
+    lines.count(at_step(step));
+    const double now = 0.7 * step;
+    if (!lines.is_due(now)) continue;
+    printed.push_back(now);
+    lines.text(now, {});
+  }
+  ASSERT_EQ(printed.size(), 2U);
+  EXPECT_NEAR(printed[0], 29.4, 0.01);
+  EXPECT_NEAR(printed[1], 58.8, 0.01);
+}
+
+TEST(ProgressLines, ComeAfterEveryStepThatTakesLonger) {
+  ProgressLines lines;
+  for (int step = 1; step <= 3; ++step) {
+    lines.count(at_step(step));
+    EXPECT_TRUE(lines.is_due(40.0 * step));
+    lines.text(40.0 * step, {});
+  }
+}
+
+TEST(ProgressLines, ShowLossSpeedAndTimeLeft) {
+  ProgressLines lines;
+  for (int step = 1; step <= 10; ++step) lines.count(at_step(step));
+  EXPECT_EQ(lines.text(5, sums(0.5871, 1, 64)), "epoch 2/10, step 10/3130, loss 0.5871, 200 images/s, 26 min left");
+  for (int step = 11; step <= 20; ++step) lines.count(at_step(step));
+  EXPECT_EQ(lines.text(105, {}), "epoch 2/10, step 20/3130, 10 images/s, 4 h 32 min left");
 }
 
 }  // namespace

@@ -109,5 +109,29 @@ TEST_F(TimeAccountTest, SaysWhereTheTimeWentInOneLine) {
             "evaluation 0 %, checkpoint 0 %, other 0 %");
 }
 
+TimeReport two_ranks(double waiting, double data, const LateRank& late) {
+  return {.ranks = {{.seconds = {data, 6, 1, 2 * waiting, 0, 0, 0}}, {.seconds = {data, 6, 1, 0, 0, 0, 0}}},
+          .latest = late};
+}
+
+TEST(TimeReportTest, IsWorthALookWhereWaitingOrInputExceedATenth) {
+  EXPECT_FALSE(is_worth_a_look(two_ranks(0.7, 0.7, {})));
+  EXPECT_TRUE(is_worth_a_look(two_ranks(1, 0, {})));
+  EXPECT_TRUE(is_worth_a_look(two_ranks(0, 1, {})));
+}
+
+TEST(TimeReportTest, OfAWholeRunNamesTheRankThatMostWasWaitedFor) {
+  TimeTotal total;
+  total.add(two_ranks(1, 0, {.rank = 1, .host = "n1", .cause = TimeShare::data, .seconds = 2}));
+  total.add(two_ranks(1, 1, {.rank = 0, .host = "n0", .cause = TimeShare::compute, .seconds = 3}));
+  total.add(two_ranks(1, 0, {.rank = 1, .host = "n1", .cause = TimeShare::data, .seconds = 2}));
+  const TimeReport whole = total.report();
+  EXPECT_DOUBLE_EQ(whole.seconds(), 3 * 9 + 1);
+  EXPECT_DOUBLE_EQ(whole.mean()[TimeShare::waiting], 3);
+  ASSERT_TRUE(whole.latest);
+  EXPECT_EQ(whole.latest->rank, 1);
+  EXPECT_DOUBLE_EQ(whole.latest->seconds, 4);
+}
+
 }  // namespace
 }  // namespace tutti

@@ -1,5 +1,6 @@
 #pragma once
-// How far an epoch has come, as one line on a terminal.
+// How far a run has come within an epoch: one line that is drawn over itself on a terminal, or lines now and then where
+// there is none.
 
 #include "tutti/base/stopwatch.hpp"
 #include "tutti/base/terminal_line.hpp"
@@ -22,9 +23,31 @@ class ProgressBar {
   Stopwatch since_first_;  // step seen of this epoch
   std::int64_t first_step_ = 0;
   std::int64_t epoch_ = 0;
+  Stopwatch since_loss_;
+  LossSums loss_;
 };
 
-// The bar's text: "epoch 2/5 [#########...........] 142/313, 4 sec left".
-std::string progress_text(const StepProgress& progress, double seconds_per_step);
+// The bar's text: "epoch 2/5 [######..............] 142/313, loss 0.5871, 4 sec left". No loss without samples.
+std::string progress_text(const StepProgress& progress, const LossSums& loss, double seconds_per_step);
+
+// When a line is due, and what is in it. Times are seconds since the first step began.
+class ProgressLines {
+ public:
+  static constexpr double kMostSeconds = 30;  // between two lines, if the steps are shorter
+
+  // To be called after every step.
+  void count(const StepProgress& progress);
+  // Whether waiting for one more step might be too long.
+  bool is_due(double now) const;
+  // Of the steps since the last line: "epoch 2/10, step 1420/3130, loss 0.5871, 18750 images/s, 12 min left".
+  std::string text(double now, const LossSums& loss);
+
+ private:
+  StepProgress progress_;
+  std::int64_t steps_ = 0;  // since the first
+  std::int64_t samples_ = 0;
+  std::int64_t samples_before_ = 0;  // the last line, which was printed then
+  double before_ = 0;
+};
 
 }  // namespace tutti

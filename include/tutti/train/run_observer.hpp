@@ -6,6 +6,7 @@
 #include "tutti/checkpoint/train_state.hpp"
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -53,6 +54,12 @@ struct StepProgress {
   std::int64_t epochs = 0;
   std::int64_t step_in_epoch = 0;  // done
   std::int64_t steps_in_epoch = 0;
+  std::int64_t step = 0;  // done in the run
+  std::int64_t steps = 0;
+  std::int64_t samples = 0;  // of this step, over all parts
+  // The loss of this rank's parts in the steps since it was last asked for, of this epoch. Waits for the processor, so
+  // it is called now and then, never at every step. No collective.
+  std::function<LossSums()> rank_loss{};
 };
 
 // The samples of one global batch, part by part.

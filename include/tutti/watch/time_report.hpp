@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstddef>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -48,6 +49,20 @@ struct TimeReport {
   TimeShares mean() const;
 };
 
+// Whether the ranks have waited for each other, or for their input, for more than a tenth of the time.
+bool is_worth_a_look(const TimeReport& report);
 std::string time_line(const TimeReport& report);
+
+// The reports of several stretches as one of them all. The rank that others waited for is the one that most was waited
+// for of those that the reports name.
+class TimeTotal {
+ public:
+  void add(const TimeReport& report);
+  TimeReport report() const;
+
+ private:
+  std::vector<TimeShares> ranks_;
+  std::map<int, LateRank> late_;
+};
 
 }  // namespace tutti
