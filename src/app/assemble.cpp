@@ -204,6 +204,7 @@ namespace {
 
 struct AssemblySources {
   const TrainState* checkpoint = nullptr;
+  const NetworkSpec* model = nullptr;  // instead of the configuration's
   DataRequest request{};
   const AskedData* asked = nullptr;
 };
@@ -216,7 +217,11 @@ Assembly assemble_from(World& world, const RunConfig& config, const AssemblySour
   NetworkSpec model;
   run_agreed(world, [&] {
     refuse_unknown_words(config);
-    model = checkpoint == nullptr ? choose_model(config) : parse_model(checkpoint->model, "the checkpoint's model");
+    if (checkpoint != nullptr) {
+      model = parse_model(checkpoint->model, "the checkpoint's model");
+    } else {
+      model = sources.model == nullptr ? choose_model(config) : *sources.model;
+    }
   });
   ChosenProcessor processor = choose_processor(world, config, log);
   settle_ranks(world, assembly, processor.all_on_gpus);
@@ -239,8 +244,9 @@ Assembly assemble_from(World& world, const RunConfig& config, const AssemblySour
 
 }  // namespace
 
-Assembly assemble(World& world, const RunConfig& config, const TrainState* checkpoint, const Log& log) {
-  return assemble_from(world, config, {.checkpoint = checkpoint, .request = data_request(config)}, log);
+Assembly assemble(World& world, const RunConfig& config, const TrainState* checkpoint, const Log& log,
+                  const NetworkSpec* model) {
+  return assemble_from(world, config, {.checkpoint = checkpoint, .model = model, .request = data_request(config)}, log);
 }
 
 Assembly assemble_for(World& world, const RunConfig& config, const AskedData& asked, const Log& log) {

@@ -55,9 +55,11 @@ std::vector<Claim> assembly_claims(const Assembly& assembly);
 // What the host's cores and the parts make slow. Collective.
 Findings judge_load(World& world, const Assembly& assembly);
 
-// What goes on from a checkpoint (null: nothing does) takes network and choices of algorithms from it. Throws alike on
-// all ranks, also when they see different data. Collective.
-Assembly assemble(World& world, const RunConfig& config, const TrainState* checkpoint, const Log& log);
+// What goes on from a checkpoint (null: nothing does) takes network and choices of algorithms from it. Else the network
+// is `model`, or by default the configuration's. Throws alike on all ranks, also when they see different data.
+// Collective.
+Assembly assemble(World& world, const RunConfig& config, const TrainState* checkpoint, const Log& log,
+                  const NetworkSpec* model = nullptr);
 
 // What a trained network is put to: the configuration's data or these images, in the form that it takes.
 struct AskedData {

@@ -158,14 +158,22 @@ void Check::run() {
   const bool can_read = findings_.attempt([&] { run_agreed(world_, [&] { refuse_unknown_words(config()); }); });
 
   std::optional<NetworkSpec> model;
+  const Log silent(world_.rank(), world_.host(), true);
   findings_.attempt([&] {
+    const bool begins_with_weights = !resumed_ && !config().init_from.empty();
+    const bool has_own = begins_with_weights && !given_.contains("model");
     run_agreed(world_, [&] {
-      model = resumed_ ? parse_model(resumed_->state.model, "the checkpoint's model") : choose_model(config());
+      if (resumed_) model = parse_model(resumed_->state.model, "the checkpoint's model");
+      if (!resumed_ && !has_own) model = choose_model(config());
+    });
+    if (!begins_with_weights) return;
+    const LoadedCheckpoint weights = load_named_checkpoint(world_, config().init_from, silent);
+    run_agreed(world_, [&] {
+      if (has_own) model = model_of(weights, config());
     });
   });
   assembly_.cores = count_cores(world_);
   ChosenProcessor processor;
-  const Log silent(world_.rank(), world_.host(), true);
   const bool has_processor =
       can_read && findings_.attempt([&] { processor = choose_processor(world_, config(), silent); });
   if (can_read) look_at_gpus(processor);
@@ -173,8 +181,6 @@ void Check::run() {
   const bool has_data = findings_.attempt([&] { settle_data(world_, assembly_, data_request(assembly_.config)); });
   if (resumed_ && has_data) {
     findings_.attempt([&] { refuse_other_data(*resumed_, config().data, assembly_.data_digest); });
-  } else if (!resumed_ && !config().init_from.empty()) {
-    findings_.attempt([&] { load_named_checkpoint(world_, config().init_from, silent); });
   }
   const bool has_network = model && has_ranks && has_data &&
                            findings_.attempt([&] { settle_network(world_, assembly_, *model, processor.is_gpu()); });

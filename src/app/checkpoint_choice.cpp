@@ -2,15 +2,21 @@
 
 #include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
+#include "tutti/nn/model_file.hpp"
+
+#include "option_table.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <iterator>
+#include <optional>
 #include <ranges>
+#include <set>
 #include <system_error>
 
 namespace tutti {
@@ -48,9 +54,61 @@ CheckpointStore store_in(const std::string& folder) {
   return CheckpointStore(is_folder(folder + "/checkpoints") ? folder + "/checkpoints" : folder);
 }
 
+// "RUN@best" or "RUN@120", parted.
+struct Choice {
+  std::string folder;
+  std::string which;  // "best" or a step
+};
+
+// Nothing for other words, and where there is something of the whole name.
+std::optional<Choice> choice_of(const std::string& named) {
+  const std::size_t at = named.rfind('@');
+  std::error_code unknown;
+  if (at == std::string::npos || at == 0 || fs::exists(named, unknown)) return std::nullopt;
+  Choice choice{.folder = named.substr(0, at), .which = named.substr(at + 1)};
+  constexpr std::size_t kMostDigits = 18;
+  const bool is_step = !choice.which.empty() && choice.which.size() <= kMostDigits &&
+                       choice.which.find_first_not_of("0123456789") == std::string::npos;
+  if (choice.which != "best" && !is_step) return std::nullopt;
+  return choice;
+}
+
+// As the newest good checkpoint knows it; -1: it knows none.
+std::int64_t best_step(const CheckpointStore& store, const std::string& folder) {
+  for (const std::int64_t step : std::views::reverse(store.steps())) {
+    try {
+      return load_checkpoint(store.path_of(step)).state.progress.best.step;
+    } catch (const Error&) {
+      continue;
+    }
+  }
+  throw Error(ErrorSource::checkpoint, fmt::format("no checkpoint in '{}' is good", folder));
+}
+
 Error no_checkpoints_in(const std::string& folder) {
   return {ErrorSource::checkpoint,
           fmt::format("'{}' holds no checkpoints: give a run's folder, or a checkpoint (.h5)", folder)};
+}
+
+// Throws where the folder has no checkpoint of that step.
+std::string path_of_choice(const Choice& choice) {
+  refuse_missing(choice.folder);
+  if (!is_folder(choice.folder)) {
+    throw Error(ErrorSource::checkpoint,
+                fmt::format("'{}' is no folder of a run: leave '@{}' out", choice.folder, choice.which));
+  }
+  const CheckpointStore store = store_in(choice.folder);
+  const std::vector<std::int64_t> steps = store.steps();
+  if (steps.empty()) throw no_checkpoints_in(choice.folder);
+  const bool is_best = choice.which == "best";
+  const std::int64_t step = is_best ? best_step(store, choice.folder) : std::stoll(choice.which);
+  if (std::ranges::binary_search(steps, step)) return store.path_of(step);
+  throw Error(ErrorSource::checkpoint,
+              fmt::format("'{}' holds no checkpoint of step {}{}; there are those of steps {}", choice.folder,
+                          is_best && step < 0 ? "@best, for nothing was evaluated before the newest one"
+                                              : fmt::format("{}", step),
+                          is_best && step >= 0 ? ", the best evaluation's, which --keep-best would have kept" : "",
+                          fmt::join(steps, ", ")));
 }
 
 }  // namespace
@@ -58,6 +116,16 @@ Error no_checkpoints_in(const std::string& folder) {
 bool is_folder(const std::string& path) {
   std::error_code unknown;
   return fs::is_directory(path, unknown);
+}
+
+std::string checkpoint_path(const std::string& named) {
+  const auto choice = choice_of(named);
+  return choice ? path_of_choice(*choice) : named;
+}
+
+std::string run_folder_of(const std::string& named) {
+  const auto choice = choice_of(named);
+  return choice ? choice->folder : named;
 }
 
 std::vector<JudgedCheckpoint> judge_checkpoints(const std::string& folder) {
@@ -89,22 +157,38 @@ void refuse_missing(const std::string& path) {
   std::error_code unknown;
   if (fs::exists(path, unknown)) return;
   throw Error(ErrorSource::checkpoint,
-              fmt::format("there is no '{}': give a folder that a training had as --out, or a checkpoint (.h5)", path));
+              fmt::format("there is no '{}': give a folder that a training had as --out, one of its checkpoints as "
+                          "RUN@best or RUN@STEP, or a checkpoint (.h5)",
+                          path));
 }
 
-LoadedCheckpoint load_named_checkpoint(World& world, const std::string& path, const Log& log) {
+LoadedCheckpoint load_named_checkpoint(World& world, const std::string& named, const Log& log) {
+  std::string path;
   run_agreed(world, [&] {
-    if (world.rank() == 0) refuse_missing(path);
+    if (world.rank() != 0) return;
+    path = checkpoint_path(named);
+    refuse_missing(path);
   });
+  path = broadcast_text(world, path, 0);
   if (world.agree(world.rank() != 0 || is_folder(path))) {
     auto newest = store_in(path).newest(world, log, Damaged::left);
     if (!newest) throw no_checkpoints_in(path).on_all_ranks();
-    log.note(fmt::format("the newest good checkpoint of {} is {}", path, newest->path));
+    log.note(fmt::format("the newest good checkpoint of {} is {}, after step {}", path, newest->path,
+                         newest->state.progress.step));
     return std::move(*newest);
   }
   LoadedCheckpoint loaded = load_checkpoint(world, path);
+  if (path != named) log.note(fmt::format("{} is {}, after step {}", named, path, loaded.state.progress.step));
   if (world.rank() == 0 && !loaded.verified) log.warn(word_of_caution(loaded.path));
   return loaded;
+}
+
+NetworkSpec model_of(const LoadedCheckpoint& weights, RunConfig& config) {
+  RunConfig of_weights;
+  std::set<std::string> read;
+  read_config_text(weights.state.configuration, weights.path, of_weights, read);
+  config.model = of_weights.model;
+  return parse_model(weights.state.model, "the model of " + weights.path);
 }
 
 void refuse_other_data(const LoadedCheckpoint& resumed, const std::string& data, std::uint64_t digest) {

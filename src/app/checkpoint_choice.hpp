@@ -1,10 +1,14 @@
 #pragma once
-// Which checkpoint a user means who names a file, a run's folder or its folder of checkpoints. Nothing there is
-// changed: the folder may be that of a run under way.
+// Which checkpoint a user means who names a file, a run's folder, its folder of checkpoints, or in such a folder the
+// checkpoint of the best evaluation or of one step (RUN@best, RUN@120). Nothing there is changed: the folder may be that
+// of a run under way.
 
 #include "tutti/base/log.hpp"
 #include "tutti/checkpoint/checkpoint_store.hpp"
 #include "tutti/comm/world.hpp"
+#include "tutti/nn/network.hpp"
+
+#include "run_config.hpp"
 
 #include <cstdint>
 #include <string>
@@ -20,6 +24,10 @@ struct JudgedCheckpoint {
 bool is_folder(const std::string& path);
 // Throws a checkpoint error where there is neither file nor folder.
 void refuse_missing(const std::string& path);
+// The file that RUN@best or RUN@STEP names, or else what is named itself. Throws a checkpoint error where there is none.
+std::string checkpoint_path(const std::string& named);
+// The folder in it, without reading anything.
+std::string run_folder_of(const std::string& named);
 // The checkpoints in such a folder, each read and verified, the newest first; then those that nobody tries.
 std::vector<JudgedCheckpoint> judge_checkpoints(const std::string& folder);
 // The newest good one. Throws a checkpoint error when there is none.
@@ -28,9 +36,12 @@ const std::string& newest_good(const std::vector<JudgedCheckpoint>& judged, cons
 // Of a checkpoint without a manifest.
 std::string word_of_caution(const std::string& path);
 
-// That file's, or the folder's newest good one, read by rank 0 for all. Rank 0 tells of those passed over, and says the
-// word of caution. Collective.
-LoadedCheckpoint load_named_checkpoint(World& world, const std::string& path, const Log& log);
+// That file's, or the folder's newest good one, read by rank 0 for all. Rank 0 reports which one it is and those passed
+// over, and prints the word of caution. Collective.
+LoadedCheckpoint load_named_checkpoint(World& world, const std::string& named, const Log& log);
+
+// The network of weights that another run begins with; its name goes into the run's options.
+NetworkSpec model_of(const LoadedCheckpoint& weights, RunConfig& config);
 
 // Throws, on all ranks, unless the data of this digest are those that it was trained on.
 void refuse_other_data(const LoadedCheckpoint& resumed, const std::string& data, std::uint64_t digest);

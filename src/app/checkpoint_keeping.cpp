@@ -59,6 +59,7 @@ CheckpointKeeping::CheckpointKeeping(World& world, const RunConfig& config, cons
 }
 
 void CheckpointKeeping::take(TrainState state, double copy_seconds) {
+  control_.took_state();
   if (!writer_) return;
   const Stopwatch watch;
   const std::int64_t step = state.progress.step;

@@ -19,6 +19,9 @@ bool concerns_watch(const RunOption& option) {
   return option.name == "stall-timeout" || option.name == "watch-interface";
 }
 
+constexpr const char* kCheckpointHelp =
+    "of the trained weights: a file, the run's folder (its newest good one), RUN@best or RUN@STEP";
+
 CLI::IsMember is_choice_of(const char* option, const char* command = "") {
   const auto choices = choices_of(option, command);
   return CLI::IsMember(std::vector<std::string>(choices.begin(), choices.end()));
@@ -83,9 +86,7 @@ void add_json_option(CLI::App& app, Invocation& invocation) {
 }
 
 void add_eval_options(CLI::App& app, Invocation& invocation) {
-  app.add_option("--checkpoint", invocation.eval.checkpoint, "file of the trained weights, or the run's folder")
-      ->required()
-      ->group("Evaluation");
+  app.add_option("--checkpoint", invocation.eval.checkpoint, kCheckpointHelp)->required()->group("Evaluation");
   app.add_option("--on", invocation.eval.on, "which of the sets: test or train")
       ->check(is_choice_of("on"))
       ->capture_default_str()
@@ -97,9 +98,7 @@ void add_eval_options(CLI::App& app, Invocation& invocation) {
 void add_predict_options(CLI::App& app, Invocation& invocation) {
   PredictRequest& predict = invocation.predict;
   app.add_option("images", predict.images, "JPEG and PNG files, and folders of them; none: the images of --data");
-  app.add_option("--checkpoint", predict.checkpoint, "file of the trained weights, or the run's folder")
-      ->required()
-      ->group("Prediction");
+  app.add_option("--checkpoint", predict.checkpoint, kCheckpointHelp)->required()->group("Prediction");
   app.add_option("--on", predict.on, "which sets of --data: test, train or all; none: test where there is one")
       ->check(is_choice_of("on", "predict"))
       ->group("Prediction");
@@ -177,12 +176,15 @@ void add_scaling_options(CLI::App& app, Invocation& invocation) {
 }
 
 void add_compared_words(CLI::App& app, Invocation& invocation) {
-  app.add_option("a", invocation.compared.a, "a run's folder, its metrics.jsonl or a checkpoint (.h5)")->required();
+  app.add_option("a", invocation.compared.a,
+                 "a run's folder, its metrics.jsonl or a checkpoint (.h5, RUN@best, RUN@STEP)")
+      ->required();
   app.add_option("b", invocation.compared.b, "what to compare it with")->required();
 }
 
 void add_inspect_options(CLI::App& app, Invocation& invocation) {
-  app.add_option("checkpoint", invocation.inspect.checkpoint, "a checkpoint (.h5), a run's folder or its checkpoints")
+  app.add_option("checkpoint", invocation.inspect.checkpoint,
+                 "a checkpoint (.h5), RUN@best, RUN@STEP, or a run's folder")
       ->required();
   app.add_option("--tensor", invocation.inspect.tensor, "print its values: parameters/conv1/weight, or conv1/weight")
       ->group("Results");
@@ -200,7 +202,7 @@ void add_tour_options(CLI::App& app, Invocation& invocation) {
 
 void add_report_options(CLI::App& app, Invocation& invocation) {
   ReportRequest& report = invocation.report;
-  app.add_option("folder", report.folder, "the run's folder, which it had as --out")->required();
+  app.add_option("folder", report.folder, "the run's folder, which it had as --out; RUN@best or RUN@STEP")->required();
   app.add_option("-o,--output", report.output, "the page to write; none: report.html in the folder")->group("Results");
   app.add_flag("--no-images", report.no_images, "leave out the images that are named wrongly")->group("Results");
 }

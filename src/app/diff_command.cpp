@@ -102,7 +102,7 @@ Comparison compare(const std::string& a, const std::string& b) {
   if (is_checkpoint(a) && is_checkpoint(b)) return compare_checkpoints(a, b);
   if (is_checkpoint(a) || is_checkpoint(b)) {
     throw Error(ErrorSource::input, fmt::format("'{}' is a checkpoint and '{}' is none: give a checkpoint of that run, "
-                                                "RUN/checkpoints/step-N.h5",
+                                                "as RUN@STEP",
                                                 is_checkpoint(a) ? a : b, is_checkpoint(a) ? b : a));
   }
   return compare_runs(a, b);
@@ -111,10 +111,11 @@ Comparison compare(const std::string& a, const std::string& b) {
 }  // namespace
 
 ExitStatus diff_command(World& world, const Invocation& invocation) {
-  const auto& [a, b] = invocation.compared;
   bool equal = true;
   run_agreed(world, [&] {
     if (world.rank() != 0) return;
+    const std::string a = checkpoint_path(invocation.compared.a);
+    const std::string b = checkpoint_path(invocation.compared.b);
     const Comparison finding = compare(a, b);
     fmt::print("A: {}\nB: {}\n{}", a, b, finding.text);
     if (!finding.compared) {

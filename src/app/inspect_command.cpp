@@ -253,7 +253,7 @@ std::string survey(const std::string& folder, Json& json) {
 }
 
 void inspect(const Invocation& invocation) {
-  std::string path = invocation.inspect.checkpoint;
+  std::string path = checkpoint_path(invocation.inspect.checkpoint);
   refuse_missing(path);
   Json all = Json::array();
   if (is_folder(path)) {

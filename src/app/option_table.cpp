@@ -47,8 +47,9 @@ std::vector<RunOption> training_options(RunConfig& c) {
       {"shuffle", data, "global (all samples, each epoch), partition (each part its block) or none", fixed, &c.shuffle},
       {"model", network, "lenet, resnet18, resnet34, resnet50, vgg11, mlp and others, or the path of a model file",
        fixed, &c.model},
-      {"init-from", network, "checkpoint (.h5) whose weights this run starts from; its head may be another", fixed,
-       &c.init_from},
+      {"init-from", network,
+       "run, RUN@best, RUN@STEP or file whose weights this run starts from, with its network unless --model is given",
+       fixed, &c.init_from},
       {"init", network, "initial weights: model (its own), normal, xavier or kaiming", fixed, &c.init},
       {"epochs", training, "passes over the training set", changeable, &c.epochs},
       {"steps", training, "end after this many steps, even inside an epoch; 0: only epochs count", changeable,
@@ -109,8 +110,10 @@ std::vector<RunOption> running_options(RunConfig& c) {
       {"out", keeping, "folder for checkpoints, metrics.jsonl and the resolved options; none: nothing is written",
        output, &c.out},
       {"resume", keeping, "go on from the newest checkpoint in --out", call, &c.resume},
-      {"checkpoint-every", keeping, "Nsteps, Nepochs or Ns (seconds); always at the end, too", changeable,
-       &c.checkpoint_every},
+      {"checkpoint-every", keeping,
+       "Nsteps, Nepochs, Ns (seconds) or end; none: each epoch, and every 15 minutes of a longer one; always at the "
+       "end",
+       changeable, &c.checkpoint_every},
       {"keep-checkpoints", keeping, "so many of the newest stay, 2 or more; 0: all", changeable, &c.keep_checkpoints},
       {"keep-best", keeping, "save after every best evaluation so far, and keep that one besides", changeable,
        &c.keep_best},
@@ -214,9 +217,10 @@ RunConfig merge_for_resume(const RunConfig& asked, const std::set<std::string>& 
     if (asked_for && targets[i].use != OptionUse::fixed) continue;
     if (asked_for && contradicts(value_text(targets[i]), value_text(sources[i]))) {
       throw Error(ErrorSource::input,
-                  fmt::format("--{} {} contradicts the checkpoint {}, which has {}: leave the option out, or start in "
-                              "another --out",
-                              targets[i].name, value_text(targets[i]), checkpoint_path, value_text(sources[i])));
+                  fmt::format("--{} {} contradicts the checkpoint {}, which has {}: leave the option out, or begin "
+                              "another run with these weights: --init-from {} and another --out",
+                              targets[i].name, value_text(targets[i]), checkpoint_path, value_text(sources[i]),
+                              checkpoint_path));
     }
     std::visit([&](auto* target) { *target = *std::get<std::decay_t<decltype(target)>>(sources[i].target); },
                targets[i].target);

@@ -3,6 +3,7 @@
 #include "tutti/base/error.hpp"
 
 #include "option_choices.hpp"
+#include "several.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -19,6 +20,7 @@ namespace {
 
 constexpr int kMostParts = 65536;
 constexpr double kLongestSeconds = 1e9;
+constexpr double kSecondsBetweenCheckpoints = 900;
 
 void refuse_other_than_choices(const char* option, const std::string& word) {
   const auto choices = choices_of(option);
@@ -132,7 +134,8 @@ void refuse_unknown_words(const RunConfig& config) {
 }
 
 TrainerOptions resolve_options(const RunConfig& config, const NetworkSpec& model) {
-  const CheckpointInterval interval = parse_checkpoint_every(config.checkpoint_every);
+  const CheckpointInterval interval =
+      config.out.empty() ? CheckpointInterval{} : parse_checkpoint_every(config.checkpoint_every);
   TrainerOptions options{.batch_size = config.batch_size,
                          .num_parts = static_cast<int>(config.parts),
                          .exchange = {parse_exchange(config.exchange), config.shard_optimizer},
@@ -190,7 +193,8 @@ void refuse_without_out(const RunConfig& config) {
 }
 
 CheckpointInterval parse_checkpoint_every(const std::string& text) {
-  if (text.empty()) return {};
+  if (text.empty()) return {.epochs = 1, .seconds = kSecondsBetweenCheckpoints};
+  if (text == "end") return {};
   std::string_view unit = text;
   const auto count = take_number<std::int64_t>(unit);
   if (count && *count >= 1 && (unit.empty() || unit == "steps")) return {.steps = *count};
@@ -200,8 +204,19 @@ CheckpointInterval parse_checkpoint_every(const std::string& text) {
   if (seconds && rest == "s" && *seconds > 0 && *seconds <= kLongestSeconds) return {.seconds = *seconds};
   throw Error(ErrorSource::usage,
               fmt::format("--checkpoint-every {}: give a number of steps (500, 500steps), epochs (1epochs) or seconds "
-                          "(600s)",
+                          "(600s), or end for the last state alone",
                           text));
+}
+
+std::string checkpoint_every_text(const CheckpointInterval& interval) {
+  const std::string seconds = fmt::format("{} {}", interval.seconds < 60 ? interval.seconds : interval.seconds / 60,
+                                          interval.seconds < 60 ? "seconds" : "minutes");
+  if (interval.epochs > 0 && interval.seconds > 0) {
+    return fmt::format("each epoch, or every {} where an epoch takes longer", seconds);
+  }
+  if (interval.epochs > 0) return fmt::format("every {} and at the end", several(interval.epochs, "epoch"));
+  if (interval.steps > 0) return fmt::format("every {} and at the end", several(interval.steps, "step"));
+  return interval.seconds > 0 ? fmt::format("every {} and at the end", seconds) : "at the end alone";
 }
 
 double parse_time_limit(const std::string& text) {

@@ -22,13 +22,16 @@ TrainerOptions resolve_options(const RunConfig& config, const NetworkSpec& model
 // Throws a usage error for options that are for nothing without --out, when that is missing. Only training has it.
 void refuse_without_out(const RunConfig& config);
 
-// "--checkpoint-every": a number of steps, epochs or seconds; empty means none of them. Throws a usage error.
+// "--checkpoint-every": a number of steps, epochs or seconds, or "end" for none of them. Empty means each epoch, and
+// 15 minutes within a longer one. Throws a usage error.
 struct CheckpointInterval {
   std::int64_t steps = 0;
   std::int64_t epochs = 0;
-  double seconds = 0;
+  double seconds = 0;  // since the last checkpoint
 };
 CheckpointInterval parse_checkpoint_every(const std::string& text);
+// The same for people: "every 500 steps and at the end".
+std::string checkpoint_every_text(const CheckpointInterval& interval);
 
 // "--time-limit" in seconds: 3600, 90s, 90m, 1h30m, HH:MM:SS or D-HH:MM:SS; empty means none, 0. Throws a usage error.
 double parse_time_limit(const std::string& text);

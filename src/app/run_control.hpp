@@ -30,6 +30,8 @@ class RunControl {
 
   // After save_and_stop it is not to be asked again. Collective.
   BoundaryWish at_boundary();
+  // A state was taken, for whatever reason: the seconds until the next save count from now.
+  void took_state() { last_save_ = clock_(); }
   // What a save has taken from the copy of the state until it was proven good. For rank 0; others may call it.
   void saved(double seconds);
   // Why the run stops, on all ranks: "SIGUSR1 at rank 2 on host n1".

@@ -4,6 +4,7 @@
 #include "tutti/base/version.hpp"
 #include "tutti/storage/array_file.hpp"
 
+#include "resolve_options.hpp"
 #include "several.hpp"
 
 #include <fmt/format.h>
@@ -65,6 +66,11 @@ void tell_start(const Assembly& assembly, World& world, const Trainer& trainer, 
       assembly.data.train->resident_bytes() + (assembly.data.test ? assembly.data.test->resident_bytes() : 0);
   log.note(fmt::format("memory about {:.0f} MiB of network a rank and {:.0f} MiB of data a host",
                        static_cast<double>(trainer.memory_bytes()) / 0x1p20, static_cast<double>(data_bytes) / 0x1p20));
+  if (config.out.empty()) return;
+  log.note(fmt::format("checkpoints in {}/checkpoints: {}; {} stay{}", config.out,
+                       checkpoint_every_text(parse_checkpoint_every(config.checkpoint_every)),
+                       config.keep_checkpoints == 0 ? "all" : fmt::format("the newest {}", config.keep_checkpoints),
+                       config.keep_best && config.keep_checkpoints != 0 ? ", and that of the best evaluation" : ""));
 }
 
 std::string run_record(const Assembly& assembly, const World& world, const std::vector<std::string>& words) {

@@ -242,7 +242,15 @@ ExitStatus train_command(World& world, const Invocation& invocation, const StopS
   }
   if (!config.dry_run) refuse_or_tell(world, judge_files(world, config), log);
 
-  Assembly assembly = assemble(world, config, resumed ? &resumed->state : nullptr, log);
+  std::optional<LoadedCheckpoint> weights;
+  std::optional<NetworkSpec> model;
+  if (!resumed && !config.init_from.empty()) {
+    weights = load_named_checkpoint(world, config.init_from, log);
+    run_agreed(world, [&] {
+      if (!invocation.given.contains("model")) model = model_of(*weights, config);
+    });
+  }
+  Assembly assembly = assemble(world, config, resumed ? &resumed->state : nullptr, log, model ? &*model : nullptr);
   if (resumed) refuse_other_data(*resumed, assembly.config.data, assembly.data_digest);
   if (config.dry_run) {
     if (world.rank() == 0) fmt::print("{}", config_text(assembly.config));
@@ -252,7 +260,7 @@ ExitStatus train_command(World& world, const Invocation& invocation, const StopS
   const AbandonAtEnd abandoning(record.watch, *assembly.communicator);
   TrainRun run(world, assembly, whereabouts, log);
   if (resumed) run.go_on_from(*resumed);
-  if (!resumed && !config.init_from.empty()) run.begin_with(load_named_checkpoint(world, config.init_from, log));
+  if (weights) run.begin_with(*std::exchange(weights, std::nullopt));
   if (folder) run.keep_in(*folder, *signals);
   record.reason = run.train(invocation);
   return record.reason.empty() ? ExitStatus::done : ExitStatus::stopped;

@@ -13,6 +13,7 @@
 #include <fstream>
 #include <optional>
 #include <string>
+#include <utility>
 
 namespace tutti::test {
 namespace {
@@ -186,6 +187,58 @@ TEST_F(Checkpoints, GiveTheirWeightsToAnotherRun) {
   EXPECT_EQ(last_word(same.err, "weights "), weights_);
   EXPECT_EQ(count(same.err, "has no manifest"), 1) << same.err;
   EXPECT_THAT(same.err, HasSubstr("begins with the weights of " + alone() + ", after its 8 steps\n"));
+}
+
+TEST_F(Checkpoints, GiveTheirNetworkTooUnlessAnotherIsNamed) {
+  const Words plan{
+      "--batch-size", "30", "--seed",     "3", "--data", "synthetic:120x1x8x8:4", "--epochs",    "1",
+      "--lr",         "0",  "--momentum", "0", "--out",  folder_.file("next"),    "--init-from", run() + "@4"};
+  const ChildResult checked = run_trainer(with({"check"}, plan));
+  EXPECT_EQ(checked.status, 0) << checked.out;
+  const ChildResult begun = run_trainer(2, plan);
+  ASSERT_EQ(begun.status, 0) << begun.err;
+  EXPECT_THAT(begun.err, HasSubstr("tiny: 52 parameters"));
+  EXPECT_THAT(begun.err, HasSubstr("begins with the weights of " + of_step(4) + ", after its 4 steps\n"));
+  EXPECT_THAT(read_text(folder_.file("next/config.toml")), HasSubstr("/tiny.toml\"\n"));
+  const ChildResult other = run_trainer({"--resume", "--out", run(), "--lr", "0.5"});
+  EXPECT_EQ(other.status, 65);
+  EXPECT_THAT(other.err, HasSubstr("begin another run with these weights: --init-from " + of_step(8)));
+}
+
+TEST_F(Checkpoints, AreNamedByTheirStepOrAsTheBestWhereverOneIsTaken) {
+  for (const char* which : {"4", "8"}) {
+    const ChildResult evaluated = run_trainer(
+        2, {"eval", "--checkpoint", run() + "@" + which, "--on", "train", "--json", folder_.file("e.json")});
+    ASSERT_EQ(evaluated.status, 0) << evaluated.err;
+    EXPECT_THAT(evaluated.err,
+                HasSubstr("@" + std::string(which) + " is " + of_step(which[0] - '0') + ", after step "));
+    EXPECT_THAT(read_text(folder_.file("e.json")), HasSubstr("\"step\": " + std::string(which)));
+  }
+  const ChildResult seen = run_trainer({"inspect", run() + "@best"});
+  ASSERT_EQ(seen.status, 0) << seen.err;
+  EXPECT_THAT(seen.out, HasSubstr("after step " + last_word(seen.out, "\n  step          ").substr(0, 1) + "\n"));
+  EXPECT_EQ(run_trainer({"diff", run() + "/checkpoints@4", of_step(4)}).status, 0);
+  EXPECT_EQ(run_trainer({"diff", run() + "@4", run() + "@8"}).status, 1);
+  EXPECT_EQ(run_trainer({"predict", "--checkpoint", run() + "@4", "--on", "train", "--quiet"}).status, 0);
+  const ChildResult page = run_trainer({"report", run() + "@4"});
+  EXPECT_EQ(page.status, 0) << page.err;
+  EXPECT_THAT(page.out, HasSubstr("/run/report.html: "));
+  EXPECT_THAT(page.out, HasSubstr(", images labelled by step-00000004.h5\n"));
+}
+
+TEST_F(Checkpoints, ThatAreNotThereAreNamedWithThoseThatAre) {
+  for (const auto& [which, told] : {std::pair("@5", "holds no checkpoint of step 5; there are those of steps 4, 8"),
+                                    std::pair("@newest", "one of its checkpoints as RUN@best or RUN@STEP"),
+                                    std::pair("@99999999999999999999", "there is no '")}) {
+    const ChildResult none = run_trainer(2, {"eval", "--checkpoint", run() + which});
+    EXPECT_EQ(none.status, 66);
+    EXPECT_THAT(none.err, HasSubstr(told));
+  }
+  const ChildResult file = run_trainer({"inspect", of_step(8) + "@best"});
+  EXPECT_EQ(file.status, 66);
+  EXPECT_THAT(file.err, HasSubstr("is no folder of a run: leave '@best' out"));
+  fs::rename(run(), folder_.file("run@best"));  // a name of its own comes first
+  EXPECT_EQ(run_trainer({"eval", "--checkpoint", folder_.file("run@best"), "--on", "train"}).status, 0);
 }
 
 TEST_F(Checkpoints, BeginARunOnOtherClassesAlikeOnAnyRanksAndAreNeededOnce) {

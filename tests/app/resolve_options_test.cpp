@@ -104,6 +104,15 @@ TEST(ResolveOptions, TellsTheTrainerHowGradientsMeet) {
   EXPECT_EQ(resolve_options(config, NetworkSpec{}).exchange.owners(), Owners::shares);
 }
 
+TEST(ResolveOptions, SavesEachEpochOnlyWhereThereIsAFolder) {
+  RunConfig config = filled_in();
+  EXPECT_EQ(resolve_options(config, NetworkSpec{}).checkpoint_every_epochs, 0);
+  config.out = "runs/a";
+  EXPECT_EQ(resolve_options(config, NetworkSpec{}).checkpoint_every_epochs, 1);
+  config.checkpoint_every = "end";
+  EXPECT_EQ(resolve_options(config, NetworkSpec{}).checkpoint_every_epochs, 0);
+}
+
 TEST(ResolveOptions, ReadsCheckpointIntervals) {
   EXPECT_EQ(parse_checkpoint_every("500").steps, 500);
   EXPECT_EQ(parse_checkpoint_every("500steps").steps, 500);
@@ -111,6 +120,11 @@ TEST(ResolveOptions, ReadsCheckpointIntervals) {
   EXPECT_EQ(parse_checkpoint_every("600s").seconds, 600);
   EXPECT_EQ(parse_checkpoint_every("0.25s").seconds, 0.25);
   EXPECT_EQ(parse_checkpoint_every("600s").steps, 0);
+  EXPECT_EQ(checkpoint_every_text(parse_checkpoint_every("")),
+            "each epoch, or every 15 minutes where an epoch takes longer");
+  EXPECT_EQ(checkpoint_every_text(parse_checkpoint_every("1")), "every 1 step and at the end");
+  EXPECT_EQ(checkpoint_every_text(parse_checkpoint_every("30s")), "every 30 seconds and at the end");
+  EXPECT_EQ(checkpoint_every_text(parse_checkpoint_every("end")), "at the end alone");
   for (const char* wrong : {"0", "-1", "x", "5 steps", "1h", "1.5", "1.5epochs", "0s", "-1s", "infs", "nans", "s"})
     EXPECT_THROW(parse_checkpoint_every(wrong), Error) << wrong;
 }

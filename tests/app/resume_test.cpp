@@ -104,6 +104,26 @@ TEST(Resume, MidEpochReportsTheWholeEpochsSums) {
             unbroken);
 }
 
+TEST(Resume, FindsACheckpointOfEachEpochUnlessToldOtherwise) {
+  const ScratchFolder each;
+  const ScratchFolder last;
+  const Words plan{"--epochs", "3", "--keep-checkpoints", "0"};
+  const ChildResult run = run_trainer(2, run_words(each.path(), plan));
+  ASSERT_EQ(run.status, 0) << run.err;
+  EXPECT_NE(run.err.find("/checkpoints: each epoch, or every 15 minutes where an epoch takes longer; all stay"),
+            std::string::npos)
+      << run.err;
+  Words seldom = plan;
+  seldom.insert(seldom.end(), {"--checkpoint-every", "end"});
+  ASSERT_EQ(run_trainer(2, run_words(last.path(), seldom)).status, 0);
+  const auto checkpoints = [](const ScratchFolder& folder) {
+    return std::distance(std::filesystem::directory_iterator(folder.path() + "/checkpoints"), {}) / 2;
+  };
+  EXPECT_EQ(checkpoints(each), 3);
+  EXPECT_EQ(checkpoints(last), 1);
+  EXPECT_EQ(last_digest(each.path()), last_digest(last.path()));
+}
+
 TEST(Resume, RefusesAFolderWithCheckpointsUnlessAsked) {
   const ScratchFolder folder;
   ASSERT_EQ(run_trainer(run_words(folder.path(), {"--steps", "2"})).status, 0);

@@ -86,6 +86,14 @@ TEST_F(RunControlTest, SavesByTheClockOfRankZero) {
   test_world().end_greatest();
 }
 
+TEST_F(RunControlTest, CountsTheSecondsFromTheLastSaveWhateverAskedForIt) {
+  auto clocked = control({.save_every = 10});
+  EXPECT_EQ(wishes(clocked, 2, 4), (std::vector{go_on, go_on}));
+  clocked.took_state();  // at 8 s, as at the end of an epoch
+  EXPECT_EQ(wishes(clocked, 5, 4), (std::vector{go_on, go_on, go_on, save, go_on}));
+  test_world().end_greatest();
+}
+
 TEST_F(RunControlTest, StopsInTimeForWhatItHasSeenToTakeLong) {
   // Told first at the boundary after which less is left than 1.5 x (2 steps + 2 saves) + 1 s, followed one later.
   const auto end = [&](double save_seconds, double step_seconds) {

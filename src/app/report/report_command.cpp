@@ -3,6 +3,7 @@
 #include "tutti/base/error.hpp"
 #include "tutti/storage/whole_file.hpp"
 
+#include "../checkpoint_choice.hpp"
 #include "../scoring.hpp"
 #include "page.hpp"
 #include "picture.hpp"
@@ -83,17 +84,20 @@ ScoresOrReason scores_or_reason(World& world, const Invocation& invocation, cons
 
 ExitStatus report_command(World& world, const Invocation& invocation, const EndRecord& record) {
   const ReportRequest& request = invocation.report;
-  const std::string path = request.output.empty() ? request.folder + "/report.html" : request.output;
+  const std::string folder = run_folder_of(request.folder);
+  const std::string path = request.output.empty() ? folder + "/report.html" : request.output;
   RunHistory history;
   run_agreed(world, [&] {
-    if (world.rank() == 0) history = read_run_history(request.folder);
+    if (world.rank() == 0) history = read_run_history(folder);
   });
   const ScoresOrReason scores = scores_or_reason(world, invocation, record);
   run_agreed(world, [&] {
     if (world.rank() != 0) return;
     const std::string page = report_page(history, scores);
     write_whole(path, std::as_bytes(std::span(page)));
-    fmt::print("{}: {}, {:.0f} KiB\n", path, headline(history), static_cast<double>(page.size()) / 0x1p10);
+    const auto* const scored = std::get_if<ScoredSet>(&scores);
+    fmt::print("{}: {}, {:.0f} KiB{}\n", path, headline(history), static_cast<double>(page.size()) / 0x1p10,
+               scored == nullptr ? "" : fmt::format(", images labelled by {}", scored->checkpoint));
     if (const auto* reason = std::get_if<std::string>(&scores)) {
       Log(world.rank(), world.host(), invocation.run.quiet).note("without classes and mistakes. " + *reason);
     }
