@@ -1,7 +1,7 @@
 #pragma once
 // Which checkpoint a user means who names a file, a run's folder, its folder of checkpoints, or in such a folder the
-// checkpoint of the best evaluation or of one step (RUN@best, RUN@120). Nothing there is changed: the folder may be that
-// of a run under way.
+// checkpoint of the best evaluation or of one step (RUN@best, RUN@120). Nothing there is changed: the folder may be
+// that of a run under way.
 
 #include "tutti/base/log.hpp"
 #include "tutti/checkpoint/checkpoint_store.hpp"
@@ -24,7 +24,7 @@ struct JudgedCheckpoint {
 bool is_folder(const std::string& path);
 // Throws a checkpoint error where there is neither file nor folder.
 void refuse_missing(const std::string& path);
-// The file that RUN@best or RUN@STEP names, or else what is named itself. Throws a checkpoint error where there is none.
+// The file that RUN@best or RUN@STEP names, or else the name itself. Throws a checkpoint error where there is none.
 std::string checkpoint_path(const std::string& named);
 // The folder in it, without reading anything.
 std::string run_folder_of(const std::string& named);
