@@ -68,7 +68,8 @@ class Package(unittest.TestCase):
 
     def test_part_what_runs_from_what_is_built_with(self):
         program, development = self.contents("tutti"), self.contents("libtutti-dev")
-        for path in ("./usr/bin/tutti", "./usr/libexec/tutti/trainer", "./usr/share/man/man1/tutti.1.gz",
+        for path in ("./usr/bin/tutti", "./usr/bin/tutti-run", "./usr/libexec/tutti/trainer",
+                     "./usr/share/man/man1/tutti.1.gz",
                      "./usr/share/bash-completion/completions/tutti", "./usr/share/doc/tutti/changelog.gz",
                      "./usr/share/doc/tutti/examples/jobs/train.sbatch"):
             self.assertIn(path, program)

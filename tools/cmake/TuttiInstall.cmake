@@ -34,6 +34,7 @@ if(CMAKE_STRIP) # as it is done to targets by itself, which cannot be renamed
   execute_process(COMMAND \"${CMAKE_STRIP}\" \"\$ENV{DESTDIR}\${program_folder}/tutti\" COMMAND_ERROR_IS_FATAL ANY)
 endif()" COMPONENT program)
 endif()
+install(PROGRAMS ${PROJECT_SOURCE_DIR}/tools/run DESTINATION ${CMAKE_INSTALL_BINDIR} RENAME tutti-run COMPONENT program)
 
 # A link that holds wherever the prefix, or DESTDIR before it, comes to lie.
 set(alias_folder ${CMAKE_INSTALL_LIBEXECDIR}/tutti)
