@@ -10,13 +10,15 @@
 #include <filesystem>
 #include <span>
 #include <sstream>
+#include <system_error>
 #include <vector>
 
 namespace tutti {
 namespace {
 
 std::string read_cache(const std::string& path) {
-  if (path.empty() || !std::filesystem::exists(path)) return {};
+  std::error_code unseen;
+  if (!std::filesystem::is_regular_file(path, unseen)) return {};
   const auto bytes = read_whole(path);
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }

@@ -17,7 +17,7 @@ namespace {
 // --sample-log: {"step":k,"epoch":e,"parts":[[samples]..]}, a line a step.
 class SampleLog : public RunRecorder {
  public:
-  explicit SampleLog(const std::string& path) : file_(path) {}
+  SampleLog(const std::string& path, EarlierLines earlier) : file_(path, earlier) {}
 
   void on_samples(const SampleReport& report) override {
     const nlohmann::ordered_json json{{"step", report.step}, {"epoch", report.epoch}, {"parts", report.parts}};
@@ -43,12 +43,15 @@ MlperfFacts mlperf_facts(const Assembly& assembly) {
 
 }  // namespace
 
-std::vector<std::unique_ptr<RunRecorder>> make_recorders(const Assembly& assembly, const World& world) {
+std::vector<std::unique_ptr<RunRecorder>> make_recorders(const Assembly& assembly, const World& world, bool resumes) {
   const RunConfig& config = assembly.config;
   std::vector<std::unique_ptr<RunRecorder>> recorders;
   if (world.rank() != 0) return recorders;
   if (!config.out.empty()) recorders.push_back(std::make_unique<MetricsLog>(config.out + "/metrics.jsonl"));
-  if (!config.sample_log.empty()) recorders.push_back(std::make_unique<SampleLog>(config.sample_log));
+  if (!config.sample_log.empty()) {
+    const EarlierLines earlier = resumes ? EarlierLines::kept : EarlierLines::dropped;
+    recorders.push_back(std::make_unique<SampleLog>(config.sample_log, earlier));
+  }
   if (!config.mlperf_log.empty()) {
     recorders.push_back(std::make_unique<MlperfLog>(config.mlperf_log, mlperf_facts(assembly)));
   }

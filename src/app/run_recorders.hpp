@@ -11,7 +11,7 @@
 
 namespace tutti {
 
-// Rank 0's; the others have none. Throws save errors.
-std::vector<std::unique_ptr<RunRecorder>> make_recorders(const Assembly& assembly, const World& world);
+// Rank 0's; the others have none. A run that is not resumed begins its sample log anew. Throws save errors.
+std::vector<std::unique_ptr<RunRecorder>> make_recorders(const Assembly& assembly, const World& world, bool resumes);
 
 }  // namespace tutti

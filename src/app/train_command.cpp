@@ -183,7 +183,7 @@ std::string TrainRun::train(const Invocation& invocation) {
   std::optional<RunReporter> reporter;
   run_agreed(world_, [&] {
     reporter.emplace(world_, assembly_.config, keeping_ ? &*keeping_ : nullptr, account);
-    for (auto& recorder : make_recorders(assembly_, world_)) reporter->add(std::move(recorder));
+    for (auto& recorder : make_recorders(assembly_, world_, resumed_ != nullptr)) reporter->add(std::move(recorder));
   });
   reporter->start({.record = run_record(assembly_, world_, invocation.words), .step = trainer_->steps_done()});
   RunEnd end = RunEnd::planned;

@@ -8,6 +8,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -67,6 +68,9 @@ struct flock lock_of_all() {
   return whole_file;
 }
 
+// Neither waits at a pipe, nor follows a link to a file that is not ours to empty.
+constexpr int kOfLock = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+
 // 0 when it was got, or why not. The lock is that of this descriptor: closing another one of the file does not drop it.
 int try_lock(int descriptor) {
   struct flock whole_file = lock_of_all();
@@ -85,8 +89,10 @@ int try_lock_until(int descriptor, Clock::time_point deadline) {
 }
 
 Descriptor open_lock(const std::string& path) {
-  Descriptor lock(uninterrupted([&] { return ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666); }));
+  Descriptor lock(uninterrupted([&] { return ::open(path.c_str(), O_RDWR | O_CREAT | kOfLock, 0666); }));
   if (!lock) fail_saving(path, "opening", errno);
+  struct stat status {};
+  if (::fstat(lock.get(), &status) != 0 || !S_ISREG(status.st_mode)) fail_saving(path, "opening", EEXIST);
   return lock;
 }
 
@@ -129,7 +135,7 @@ FolderLock::FolderLock(const std::string& folder, double patience_seconds, const
 
 bool is_locked(const std::string& folder) {
   const std::string path = folder + "/lock";
-  const Descriptor lock(uninterrupted([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC); }));
+  const Descriptor lock(uninterrupted([&] { return ::open(path.c_str(), O_RDONLY | kOfLock); }));
   struct flock holder = lock_of_all();
   if (!lock || uninterrupted([&] { return ::fcntl(lock.get(), F_OFD_GETLK, &holder); }) != 0) return false;
   return holder.l_type != F_UNLCK;

@@ -9,14 +9,15 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <utility>
 
 namespace tutti {
 namespace {
 
-// Only of files, and of those that this user may read: pipes and terminals have no last line.
+// Only of those that this user may read.
 bool ends_within_a_line(const std::string& path, int descriptor) {
   struct stat status {};
-  if (::fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode) || status.st_size == 0) return false;
+  if (::fstat(descriptor, &status) != 0 || status.st_size == 0) return false;
   const Descriptor reader(uninterrupted([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC); }));
   char last = '\n';
   const ssize_t got = uninterrupted([&] { return ::pread(reader.get(), &last, 1, status.st_size - 1); });
@@ -25,12 +26,14 @@ bool ends_within_a_line(const std::string& path, int descriptor) {
 
 }  // namespace
 
-LineFile::LineFile(const std::string& path)
-    : path_(path),
-      descriptor_(
-          uninterrupted([&] { return ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666); })) {
+LineFile::LineFile(const std::string& path, EarlierLines earlier) : path_(path) {
+  OutputPlace place = find_output(path);
+  descriptor_ = std::move(place.stream);
+  if (descriptor_) return;
+  const int flags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | (earlier == EarlierLines::dropped ? O_TRUNC : 0);
+  descriptor_ = Descriptor(uninterrupted([&] { return ::open(place.path.c_str(), flags, 0666); }));
   if (!descriptor_) fail_saving(path_, "opening", errno);
-  torn_ = ends_within_a_line(path_, descriptor_.get());
+  torn_ = ends_within_a_line(place.path, descriptor_.get());
 }
 
 void LineFile::append(const std::string& line) {

@@ -19,6 +19,7 @@
 #include <future>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 namespace tutti {
 namespace {
@@ -34,9 +35,16 @@ constexpr std::size_t kBytesReadBackAtOnce = std::size_t{1} << 20;
 }  // namespace
 
 WholeFile::WholeFile(const std::string& path) : path_(path) {
+  OutputPlace place = find_output(path);
+  target_ = std::move(place.path);
+  descriptor_ = std::move(place.stream);
+  if (descriptor_) {
+    is_stream_ = true;
+    return;
+  }
   // A killed process of the same number may have left its file behind, and on a shared file system another
   // container may have the same host name and number; so an existing file is passed by, never touched.
-  const std::string stem = fmt::format("{}.tmp.{}.{}", path, host_name(), ::getpid());
+  const std::string stem = fmt::format("{}.tmp.{}.{}", target_, host_name(), ::getpid());
   for (int leftover = 0; !descriptor_; ++leftover) {
     temporary_ = leftover == 0 ? stem : fmt::format("{}.{}", stem, leftover);
     descriptor_ = Descriptor(uninterrupted(
@@ -65,12 +73,15 @@ void WholeFile::append(std::span<const std::byte> bytes) {
 
 // Full disks and quotas on network file systems may show here for the first time.
 void WholeFile::flush() {
-  if (uninterrupted([&] { return ::fsync(descriptor_.get()); }) != 0) fail_saving(path_, "flushing to the disk", errno);
+  const bool fails = uninterrupted([&] { return ::fsync(descriptor_.get()); }) != 0;
+  const bool cannot_flush = is_stream_ && (errno == EINVAL || errno == EROFS || errno == ENOTSUP);
+  if (fails && !cannot_flush) fail_saving(path_, "flushing to the disk", errno);
   flushed_ = true;
 }
 
 void WholeFile::prove(std::span<const std::byte> bytes) {
   flush();
+  if (is_stream_) return;
   // Systems that keep their copy in memory all the same give that back.
   static_cast<void>(::posix_fadvise(descriptor_.get(), 0, 0, POSIX_FADV_DONTNEED));
   static_cast<void>(::posix_fadvise(descriptor_.get(), 0, 0, POSIX_FADV_SEQUENTIAL));
@@ -92,7 +103,8 @@ void WholeFile::prove(std::span<const std::byte> bytes) {
 void WholeFile::keep() {
   if (!flushed_) flush();
   if (::close(descriptor_.release()) != 0 && errno != EINTR) fail_saving(path_, "closing", errno);  // closed even so
-  rename_for_good(temporary_, path_);
+  if (is_stream_) return;
+  rename_for_good(temporary_, target_);
   temporary_.clear();
 }
 

@@ -1,18 +1,21 @@
 #include "tutti/storage/folder_lock.hpp"
 
 #include "tutti/base/host_name.hpp"
+#include "tutti/storage/whole_file.hpp"
 
 #include "support/scratch_folder.hpp"
 #include "support/thrown.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
 
 namespace tutti {
 namespace {
@@ -71,6 +74,19 @@ class Holder {
  private:
   pid_t process_ = 0;
 };
+
+TEST_F(FolderLocks, EmptiesNoFileBehindALinkAndWaitsAtNoPipe) {
+  const ScratchFolder folder;
+  write_whole(folder.file("precious"), std::as_bytes(std::span("text")));
+  std::filesystem::create_symlink("precious", folder.file("lock"));
+  EXPECT_THAT(thrown_by([&] { FolderLock(folder.path(), 0, Log(0, {}, true)); }).what(), HasSubstr("remove or rename"));
+  EXPECT_FALSE(is_locked(folder.path()));
+  EXPECT_EQ(read_whole(folder.file("precious")).size(), sizeof "text");
+  std::filesystem::remove(folder.file("lock"));
+  ASSERT_EQ(::mkfifo(folder.file("lock").c_str(), 0600), 0);
+  EXPECT_THAT(thrown_by([&] { FolderLock(folder.path(), 0, Log(0, {}, true)); }).what(), HasSubstr("remove or rename"));
+  EXPECT_FALSE(is_locked(folder.path()));
+}
 
 TEST_F(FolderLocks, RefuseASecondHolderAndNameTheFirst) {
   const Holder holder(folder_.path());

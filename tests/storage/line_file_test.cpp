@@ -7,8 +7,11 @@
 #include "support/size_limit.hpp"
 #include "support/thrown.hpp"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <string_view>
 
@@ -29,6 +32,26 @@ TEST(LineFile, AppendsBehindWhatIsThere) {
   LineFile(folder.file("f")).append("one");
   LineFile(folder.file("f")).append("two");
   EXPECT_EQ(content(folder.file("f")), "one\ntwo\n");
+}
+
+TEST(LineFile, BeginsAnewWhereItIsAskedTo) {
+  const ScratchFolder folder;
+  put(folder.file("f"), "of another run\nand a torn li");
+  LineFile file(folder.file("f"), EarlierLines::dropped);
+  file.append("one");
+  file.append("two");
+  EXPECT_EQ(content(folder.file("f")), "one\ntwo\n");
+}
+
+TEST(LineFile, GoesToAPipeAndDoesNotWaitForItsReader) {
+  const ScratchFolder folder;
+  ASSERT_EQ(::mkfifo(folder.file("f").c_str(), 0600), 0);
+  EXPECT_THAT(thrown_by([&] { LineFile(folder.file("f")); }).what(), HasSubstr("start what reads from it first"));
+  const Descriptor reader(::open(folder.file("f").c_str(), O_RDONLY | O_NONBLOCK));
+  LineFile(folder.file("f"), EarlierLines::dropped).append("one");
+  std::string got(8, ' ');
+  got.resize(static_cast<std::size_t>(::read(reader.get(), got.data(), got.size())));
+  EXPECT_EQ(got, "one\n");
 }
 
 TEST(LineFile, EndsALineThatAKilledProcessHasCutShort) {

@@ -5,9 +5,11 @@
 #include "support/scratch_folder.hpp"
 #include "support/thrown.hpp"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -147,6 +149,58 @@ TEST(WholeFile, PassesByTheLeftoversOfAKilledProcess) {
   write_whole(folder.file("f"), bytes_of("whole"));
   EXPECT_EQ(read_whole(folder.file("f")), bytes_of("whole"));
   EXPECT_EQ(read_whole(leftover), bytes_of("half"));
+  EXPECT_EQ(folder.entries(), 2u);
+}
+
+TEST(WholeFile, FollowsSymbolicLinksWhichStay) {
+  namespace fs = std::filesystem;
+  const ScratchFolder folder;
+  fs::create_directory(folder.file("far"));
+  write_whole(folder.file("far/f"), bytes_of("old"));
+  fs::create_symlink("far/f", folder.file("link"));
+  fs::create_symlink(folder.file("link"), folder.file("link of a link"));
+  fs::create_symlink("far/new", folder.file("dangling"));
+  write_whole(folder.file("link of a link"), bytes_of("through two"));
+  write_whole(folder.file("dangling"), bytes_of("made"));
+  for (const char* link : {"link", "link of a link", "dangling"})
+    EXPECT_TRUE(fs::is_symlink(folder.file(link))) << link;
+  EXPECT_EQ(read_whole(folder.file("far/f")), bytes_of("through two"));
+  EXPECT_EQ(read_whole(folder.file("far/new")), bytes_of("made"));
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder.file("far")), {}), 2);
+  EXPECT_EQ(folder.entries(), 4u);
+}
+
+TEST(WholeFile, WritesToDevicesAndPipesAndNeverReplacesThem) {
+  namespace fs = std::filesystem;
+  const ScratchFolder folder;
+  fs::create_symlink("/dev/null", folder.file("null"));
+  fs::create_symlink("/dev/full", folder.file("full"));
+  write_whole(folder.file("null"), bytes_of("x"));
+  EXPECT_THAT(thrown_by([&] { write_whole(folder.file("full"), bytes_of("x")); }).what(), HasSubstr("free space"));
+  EXPECT_TRUE(fs::is_symlink(folder.file("null")) && fs::is_symlink(folder.file("full")));
+  EXPECT_TRUE(fs::is_character_file("/dev/null"));
+
+  const std::string pipe = folder.file("pipe");
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_THAT(thrown_by([&] { write_whole(pipe, bytes_of("x")); }).what(), HasSubstr("start what reads from it first"));
+  const Descriptor reader(::open(pipe.c_str(), O_RDONLY | O_NONBLOCK));
+  write_whole(pipe, bytes_of("piped"));
+  std::vector<std::byte> got(8);
+  got.resize(static_cast<std::size_t>(::read(reader.get(), got.data(), got.size())));
+  EXPECT_EQ(got, bytes_of("piped"));
+  EXPECT_TRUE(fs::is_fifo(pipe));
+  EXPECT_EQ(folder.entries(), 3u);
+}
+
+// As of /dev/stdout, where the shell has sent that to a file.
+TEST(WholeFile, GoesOnWhereAnOpenFileIsThatALinkOfProcLeadsTo) {
+  const ScratchFolder folder;
+  const Descriptor open(::open(folder.file("f").c_str(), O_RDWR | O_CREAT, 0600));
+  ASSERT_EQ(::write(open.get(), "first ", 6), 6);
+  std::filesystem::create_symlink("/proc/self/fd/" + std::to_string(open.get()), folder.file("link"));
+  write_whole(folder.file("link"), bytes_of("second "));
+  ASSERT_EQ(::write(open.get(), "third", 5), 5);
+  EXPECT_EQ(read_whole(folder.file("f")), bytes_of("first second third"));
   EXPECT_EQ(folder.entries(), 2u);
 }
 

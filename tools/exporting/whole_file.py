@@ -8,12 +8,16 @@ from exporting.errors import ExportError
 
 
 def write_whole(path: pathlib.Path, write: Callable[[pathlib.Path], object]) -> None:
-    """Gives `write` another name to write to."""
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    """Gives `write` another name to write to. Symbolic links stay, and devices and pipes are written to."""
+    target = path.resolve()
+    is_stream = path.exists() and not path.is_file()
+    unfinished = path if is_stream else target.with_name(f".{target.name}.{os.getpid()}")
     try:
         write(unfinished)
-        unfinished.replace(path)
+        if not is_stream:
+            unfinished.replace(target)
     except OSError as error:
         raise ExportError(f"{path}: it cannot be written: {error.strerror or error}") from error
     finally:
-        unfinished.unlink(missing_ok=True)
+        if not is_stream:
+            unfinished.unlink(missing_ok=True)

@@ -61,11 +61,15 @@ def formats(words: str) -> list[str]:
 
 def put(path: pathlib.Path, content: bytes) -> None:
     """Whole or not at all, as a browser may be reading it."""
-    whole = path.with_name(f".{path.name}.{os.getpid()}")
+    target = path.resolve()  # symbolic links stay
+    whole = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists() and not path.is_file():
+            path.write_bytes(content)  # a device or a pipe
+            return
         whole.write_bytes(content)
-        whole.replace(path)
+        whole.replace(target)
     except OSError as error:
         raise PlotError(f"{path}: {error.strerror}; choose a folder that can be written with --out") from error
 

@@ -1,6 +1,8 @@
 #pragma once
 // A file that appears whole or not at all: written under a temporary name in the same folder, flushed to the disk, read
 // back where that is asked for, renamed, and the folder flushed. Until the rename the old file, if any, is untouched.
+// Symbolic links are followed, and stay. What is neither a regular file nor missing, as a device or a pipe, gets the
+// bytes as they come.
 
 #include "tutti/base/descriptor.hpp"
 
@@ -20,6 +22,7 @@ class WholeFile {
   WholeFile& operator=(const WholeFile&) = delete;
   ~WholeFile();
 
+  // Empty when it is kept, and where bytes go to a device or a pipe.
   const std::string& temporary() const { return temporary_; }
   // Behind all that anybody has written so far.
   void append(std::span<const std::byte> bytes);
@@ -31,8 +34,10 @@ class WholeFile {
   void flush();
 
   std::string path_;
+  std::string target_;  // behind symbolic links
   std::string temporary_;
   Descriptor descriptor_;
+  bool is_stream_ = false;
   bool flushed_ = false;
 };
 

@@ -79,22 +79,27 @@ void judge_room(const RunConfig& config, std::int64_t checkpoint_bytes, Findings
   }
 }
 
+// A device, say, which is written to. It is not opened: whoever reads a pipe would see it closed.
+bool is_stream(const std::string& path) {
+  std::error_code unseen;
+  const fs::file_status file = fs::status(path, unseen);
+  return fs::exists(file) && !fs::is_regular_file(file) && !fs::is_directory(file);
+}
+
 // Where a file is to appear as a whole.
 void refuse_unmakeable(const char* option, const std::string& path) {
   std::error_code unseen;
-  if (fs::exists(path, unseen) && !fs::is_regular_file(path, unseen)) {
-    throw Error(ErrorSource::save, fmt::format("--{} {}: what is there is no file: give another name", option, path));
+  if (fs::is_directory(path, unseen)) {
+    throw Error(ErrorSource::save, fmt::format("--{} {}: what is there is a folder: give another name", option, path));
   }
-  WholeFile{path};
+  if (!is_stream(path)) WholeFile{path};
 }
 
 // Where lines are to be added.
 void refuse_unextendable(const char* option, const std::string& path) {
   std::error_code unseen;
-  const fs::file_status file = fs::status(path, unseen);
-  if (!fs::exists(file)) refuse_unmakeable(option, path);
-  // Whoever reads a pipe would see it closed.
-  if (fs::is_regular_file(file) || fs::is_directory(file)) LineFile{path};
+  if (!fs::is_regular_file(path, unseen)) return refuse_unmakeable(option, path);
+  LineFile{path};
 }
 
 // Where a file is to be made, in a folder that may have to be made first.

@@ -102,6 +102,11 @@ class RowStream {
 class RowFileWriter::File {
  public:
   explicit File(const std::string& path) : path_(path), whole_(path) {
+    if (whole_.temporary().empty()) {
+      throw Error(
+          ErrorSource::save,
+          fmt::format("cannot save '{}': it is no regular file, and HDF5 writes no other; choose another name", path));
+    }
     saving([&] { file_ = std::make_unique<NewFile>(create_without_locks(whole_.temporary())); });
   }
 

@@ -1,0 +1,110 @@
+// Files that commands write, named by links, pipes, devices and folders.
+
+#include "support/child_process.hpp"
+#include "support/scratch_folder.hpp"
+#include "support/trainer_words.hpp"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <string>
+
+namespace tutti::test {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+Words training(const std::string& more) {
+  return words_of("--data synthetic:96x1x6x6:4 --model mlp --batch-size 16 --epochs 1 --threads 1 --quiet " + more);
+}
+
+class OutputFiles : public ::testing::Test {
+ protected:
+  OutputFiles() {
+    const ChildResult trained = run_trainer(training("--out " + run_));
+    EXPECT_EQ(trained.status, 0) << trained.err;
+  }
+
+  const ScratchFolder folder_;
+  const std::string run_ = folder_.file("run");
+};
+
+TEST_F(OutputFiles, OfEveryCommandGoThroughLinks) {
+  const std::string link = folder_.file("link.png");
+  const std::string real = folder_.file("real");
+  fs::create_symlink("real", link);
+  const std::string steps = "--data synthetic:96x1x6x6:4 --model mlp --batch-size 16 --threads 1 ";
+  const std::vector<Words> commands{
+      words_of("eval --checkpoint " + run_ + " --json"),
+      words_of("predict --checkpoint " + run_ + " --csv"),
+      words_of("predict --checkpoint " + run_ + " --json"),
+      words_of("inspect " + run_ + " --json"),
+      words_of("report " + run_ + " --no-images -o"),
+      words_of("check " + steps + "--json"),
+      words_of("bench step " + steps + "--timed-steps 1 --warmup-steps 1 --json"),
+      words_of("sweep " + steps + "--steps 2 --lr 0.1,0.2 --json"),
+      words_of("data show synthetic:96x1x6x6:4"),
+      training("--trace"),
+      training("--mlperf-log"),
+      training("--sample-log"),
+  };
+  for (const Words& command : commands) {
+    const ChildResult result = run_trainer(with(command, {link}));
+    EXPECT_EQ(result.status, 0) << command.front() << " " << command.back() << ": " << result.err;
+    EXPECT_TRUE(fs::is_symlink(link)) << command.front() << " " << command.back();
+    EXPECT_TRUE(fs::remove(real)) << command.front() << " " << command.back();
+  }
+  fs::remove(link);
+  fs::create_symlink("/dev/null", link);
+  EXPECT_EQ(run_trainer(with(commands.front(), {link})).status, 0);
+  EXPECT_TRUE(fs::is_symlink(link));
+}
+
+TEST_F(OutputFiles, GoToPipesThatAreReadAndAreRefusedForOthersAndForFolders) {
+  const std::string pipe = folder_.file("pipe");
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const Words eval = words_of("eval --checkpoint " + run_ + " --json");
+  const ChildResult unread = run_trainer(with(eval, {pipe}));
+  EXPECT_EQ(unread.status, 73) << unread.err;
+  EXPECT_THAT(unread.err, HasSubstr("start what reads from it first"));
+  EXPECT_EQ(run_trainer(training("--sample-log " + pipe)).status, 73);
+  EXPECT_EQ(run_trainer(with(eval, {folder_.path()})).status, 73);
+  EXPECT_EQ(run_trainer(with(eval, {"/dev/full"})).status, 73);
+  EXPECT_TRUE(fs::is_fifo(pipe));
+  for (const std::string read : {"eval --checkpoint $RUN --json $PIPE", "--epochs 1 --mlperf-log $PIPE"}) {
+    const ChildResult result = run_script(
+        1, "cat $PIPE > $PIPE.read & exec 3>$PIPE; \"$T\" " + read + " --quiet; s=$?; exec 3>&-; wait; exit $s",
+        {{"RUN", run_}, {"PIPE", pipe}});
+    EXPECT_EQ(result.status, 0) << result.err;
+    EXPECT_THAT(read_text(pipe + ".read"), HasSubstr("accuracy"));
+  }
+}
+
+TEST_F(OutputFiles, NamedAsTheProgramsOwnStdoutComeBehindWhatItPrinted) {
+  const std::string out = folder_.file("out");
+  const ChildResult result =
+      run_script(1, "echo before > $OUT; \"$T\" eval --checkpoint $RUN --json /dev/stdout --quiet >> $OUT",
+                 {{"RUN", run_}, {"OUT", out}});
+  EXPECT_EQ(result.status, 0) << result.err;
+  const std::string text = read_text(out);
+  EXPECT_TRUE(text.starts_with("before\ntest loss ")) << text;
+  EXPECT_TRUE(text.ends_with("}\n")) << text;
+}
+
+TEST_F(OutputFiles, OfSamplesBeginAnewUnlessTheRunIsResumed) {
+  const std::string log = folder_.file("samples.jsonl");
+  const auto steps = [&] { return count(read_text(log), "\"step\":"); };
+  const std::string more = folder_.file("more");
+  EXPECT_EQ(run_trainer(training("--steps 4 --sample-log " + log)).status, 0);
+  EXPECT_EQ(run_trainer(training("--steps 2 --out " + more + " --sample-log " + log)).status, 0);
+  EXPECT_EQ(steps(), 2);
+  EXPECT_EQ(run_trainer(training("--steps 5 --resume --out " + more + " --sample-log " + log)).status, 0);
+  EXPECT_EQ(steps(), 5);
+}
+
+}  // namespace
+}  // namespace tutti::test
