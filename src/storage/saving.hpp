@@ -11,8 +11,8 @@
 
 namespace tutti {
 
-// Where what is saved as `path` goes. Only a regular file, or nothing, may be replaced by another file; whatever else is
-// there, as a device or a pipe, is written to.
+// Where what is saved as `path` goes. Only a regular file, or nothing, may be replaced by another file; whatever else
+// is there, as a device or a pipe, is written to.
 struct OutputPlace {
   std::string path;   // behind the symbolic links, which stay
   Descriptor stream;  // open where there is something else; /dev/stdout is the stdout of this process

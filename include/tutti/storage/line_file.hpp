@@ -12,8 +12,8 @@ enum class EarlierLines { kept, dropped };
 
 class LineFile {
  public:
-  // Opens for appending; devices and pipes are written to. Both throw save errors that name the path and the remedy; after one, the next line may be
-  // written all the same.
+  // Opens for appending; devices and pipes are written to. Both throw save errors that name the path and the remedy;
+  // after one, the next line may be written all the same.
   explicit LineFile(const std::string& path, EarlierLines earlier = EarlierLines::kept);
   void append(const std::string& line);
 
