@@ -44,31 +44,6 @@ TEST(Program, TrainsWithoutALauncher) {
   EXPECT_NE(result.err.find("no launcher"), std::string::npos) << result.err;
 }
 
-TEST(Program, PrintsTheLossEverySoManySteps) {
-  const ChildResult result = run_trainer(2, quick({"--log-every", "5"}));
-  EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_EQ(count(result.err, "images/s, "), 3) << result.err;
-  EXPECT_NE(result.err.find("epoch 2/2, step 15/16, loss "), std::string::npos) << result.err;
-  EXPECT_EQ(curve(result.out), curve(run_trainer(2, quick()).out));
-}
-
-TEST(Program, DrawsNothingIntoAFile) {
-  const ScratchFolder folder;
-  const std::string log = folder.path() + "/log";
-  std::vector<std::string> words = trainer_words(0, quick({"--progress", "always", "--log-every", "8"}));
-  ChildProcess child(words, log);
-  EXPECT_EQ(child.wait(60), 0);
-  const std::string text = read_text(log);
-  EXPECT_EQ(count(text, "sec left\n"), 2) << text;
-  for (const char control : {'\r', '\x1b'}) EXPECT_EQ(text.find(control), std::string::npos) << text;
-}
-
-TEST(Program, SaysWhereTheTimeWentOnceAtTheEnd) {
-  const ChildResult result = run_trainer(quick({"--threads", "1", "--in-flight", "2"}));
-  EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_EQ(count(result.err, "whole run: time "), 1) << result.err;
-}
-
 TEST(Program, TrainsOnOneFourAndSixteenRanks) {
   for (const int ranks : {1, 4, 16}) {
     const ChildResult result = run_trainer(ranks, quick());

@@ -1,0 +1,48 @@
+#include "support/child_process.hpp"
+#include "support/scratch_folder.hpp"
+#include "support/trainer_words.hpp"
+
+#include <gtest/gtest.h>
+
+#include <regex>
+#include <string>
+
+namespace tutti::test {
+namespace {
+
+// 16 steps, in a second or so.
+Words quick(const Words& more = {}) {
+  return with({"--data", "synthetic:512x1x12x12:4", "--model", "mlp", "--epochs", "2", "--batch-size", "64"}, more);
+}
+
+std::string without_times(const std::string& out) {
+  return std::regex_replace(out, std::regex("time [0-9.]+ sec, [0-9]+ images/s"), "");
+}
+
+TEST(Progress, PrintsTheLossEverySoManySteps) {
+  const ChildResult result = run_trainer(2, quick({"--log-every", "5"}));
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(count(result.err, "images/s, "), 3) << result.err;
+  EXPECT_NE(result.err.find("epoch 2/2, step 15/16, loss "), std::string::npos) << result.err;
+  EXPECT_EQ(without_times(result.out), without_times(run_trainer(2, quick()).out));
+}
+
+TEST(Progress, DrawsNothingIntoAFile) {
+  const ScratchFolder folder;
+  const std::string log = folder.path() + "/log";
+  const Words words = trainer_words(0, quick({"--progress", "always", "--log-every", "8"}));
+  ChildProcess child(words, log);
+  EXPECT_EQ(child.wait(60), 0);
+  const std::string text = read_text(log);
+  EXPECT_EQ(count(text, "sec left\n"), 2) << text;
+  for (const char control : {'\r', '\x1b'}) EXPECT_EQ(text.find(control), std::string::npos) << text;
+}
+
+TEST(Progress, SaysWhereTheTimeWentOnceAtTheEnd) {
+  const ChildResult result = run_trainer(quick({"--threads", "1", "--in-flight", "2"}));
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(count(result.err, "whole run: time "), 1) << result.err;
+}
+
+}  // namespace
+}  // namespace tutti::test
