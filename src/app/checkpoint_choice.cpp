@@ -146,13 +146,6 @@ const std::string& newest_good(const std::vector<JudgedCheckpoint>& judged, cons
   throw Error(ErrorSource::checkpoint, fmt::format("no checkpoint in '{}' is good", folder));
 }
 
-std::string word_of_caution(const std::string& path) {
-  return fmt::format(
-      "'{}' has no manifest beside it: it was read through HDF5, and nothing but its own digests vouches "
-      "for it",
-      path);
-}
-
 void refuse_missing(const std::string& path) {
   std::error_code unknown;
   if (fs::exists(path, unknown)) return;
@@ -179,7 +172,6 @@ LoadedCheckpoint load_named_checkpoint(World& world, const std::string& named, c
   }
   LoadedCheckpoint loaded = load_checkpoint(world, path);
   if (path != named) log.note(fmt::format("{} is {}, after step {}", named, path, loaded.state.progress.step));
-  if (world.rank() == 0 && !loaded.verified) log.warn(word_of_caution(loaded.path));
   return loaded;
 }
 

@@ -33,11 +33,8 @@ std::vector<JudgedCheckpoint> judge_checkpoints(const std::string& folder);
 // The newest good one. Throws a checkpoint error when there is none.
 const std::string& newest_good(const std::vector<JudgedCheckpoint>& judged, const std::string& folder);
 
-// Of a checkpoint without a manifest.
-std::string word_of_caution(const std::string& path);
-
 // That file's, or the folder's newest good one, read by rank 0 for all. Rank 0 reports which one it is and those passed
-// over, and prints the word of caution. Collective.
+// over. Collective.
 LoadedCheckpoint load_named_checkpoint(World& world, const std::string& named, const Log& log);
 
 // The network of weights that another run begins with; its name goes into the run's options.

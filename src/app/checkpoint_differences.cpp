@@ -124,14 +124,9 @@ Comparison compare_checkpoints(const std::string& a, const std::string& b) {
   const LoadedCheckpoint loaded_b = load_checkpoint(b);
   const TrainState& of_a = loaded_a.state;
   const TrainState& of_b = loaded_b.state;
-  std::string told;
-  for (const LoadedCheckpoint* loaded : {&loaded_a, &loaded_b}) {
-    if (!loaded->verified) told += word_of_caution(loaded->path) + "\n";
-  }
   std::string differences = progress_difference(of_a.progress, of_b.progress);
   for (const auto& [group, arrays] : kArrayGroups) differences += group_difference(group, of_a.*arrays, of_b.*arrays);
-  told += facts_that_differ(of_a, a, of_b, b);
-  return {.compared = true, .differ = !differences.empty(), .text = told + differences};
+  return {.compared = true, .differ = !differences.empty(), .text = facts_that_differ(of_a, a, of_b, b) + differences};
 }
 
 }  // namespace tutti

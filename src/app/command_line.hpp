@@ -53,6 +53,7 @@ struct PredictRequest {
 struct InspectRequest {
   std::string checkpoint;  // path of the file, or of a folder of such
   std::string tensor;      // whose values are asked for; empty: everything but values
+  std::string seal;        // the sealed copy to write first
 };
 
 struct ReportRequest {

@@ -188,6 +188,9 @@ void add_inspect_options(CLI::App& app, Invocation& invocation) {
       ->required();
   app.add_option("--tensor", invocation.inspect.tensor, "print its values: parameters/conv1/weight, or conv1/weight")
       ->group("Results");
+  app.add_option("--seal", invocation.inspect.seal,
+                 "write the checkpoint as one file that needs no manifest, of an unsealed one, too, if you trust it")
+      ->group("Results");
   add_json_option(app, invocation);
 }
 

@@ -55,9 +55,10 @@ std::string size_text(std::int64_t bytes) {
 std::string line(std::string_view name, std::string_view text) { return fmt::format("  {:<14}{}\n", name, text); }
 
 std::string file_lines(const LoadedCheckpoint& loaded) {
-  if (!loaded.verified) return line("unverified", word_of_caution(loaded.path));
+  const std::vector<CheckpointFile> files = files_of(loaded.path);
+  if (files.empty()) return line("verified", "its seal and its digests fit; it has no manifest");
   std::string text = line("verified", "sizes, SHA-256, checksums and digests are those of its manifest");
-  for (const CheckpointFile& file : files_of(loaded.path)) {
+  for (const CheckpointFile& file : files) {
     text += line("", fmt::format("{}, {} bytes, sha256 {}", file.name, file.bytes, file.sha256));
   }
   return text;
@@ -169,7 +170,7 @@ Json progress_json(const TrainProgress& progress) {
 
 Json checkpoint_json(const LoadedCheckpoint& loaded) {
   const TrainState& state = loaded.state;
-  Json json{{"checkpoint", loaded.path}, {"verified", loaded.verified}, {"files", Json::array()}};
+  Json json{{"checkpoint", loaded.path}, {"verified", true}, {"files", Json::array()}};
   for (const CheckpointFile& file : files_of(loaded.path)) {
     json["files"].push_back({{"file", file.name}, {"bytes", file.bytes}, {"sha256", file.sha256}});
   }
@@ -238,7 +239,7 @@ Json inspect_tensor(const LoadedCheckpoint& loaded, const std::string& name) {
   print_values(tensor);
   Json json = tensor_json(tensor);
   json["values"] = tensor.values;
-  return {{"checkpoint", loaded.path}, {"verified", loaded.verified}, {"tensor", std::move(json)}};
+  return {{"checkpoint", loaded.path}, {"verified", true}, {"tensor", std::move(json)}};
 }
 
 // Tells of all checkpoints of a folder, and names the newest good one.
@@ -259,6 +260,10 @@ void inspect(const Invocation& invocation) {
   if (is_folder(path)) {
     path = survey(path, all);
     fmt::print("\n");
+  }
+  if (!invocation.inspect.seal.empty()) {
+    seal_checkpoint(path, invocation.inspect.seal);
+    path = invocation.inspect.seal;
   }
   const LoadedCheckpoint loaded = load_checkpoint(path);
   Json json;

@@ -35,6 +35,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -75,6 +76,32 @@ RunLimits limits_of(const Assembly& assembly) {
 std::string beginning_text(const LoadedCheckpoint& weights, const std::vector<std::string>& drawn) {
   return fmt::format("begins with the weights of {}, after its {} steps{}", weights.path, weights.state.progress.step,
                      drawn.empty() ? "" : fmt::format("; drawn anew: {}", fmt::join(drawn, ", ")));
+}
+
+// What nobody could resume from is refused before anything is trained.
+void refuse_unreadable(const RunFacts& facts, const Network& network) {
+  LoadedCheckpoint first{.state = {}, .path = "this run's first"};
+  first.state.configuration = facts.configuration;
+  first.state.command_line = facts.command_line;
+  first.state.model = facts.model;
+  first.state.versions = facts.versions;
+  first.state.data = facts.data;
+  for (const ParameterSlice& slice : network.layout().slices()) {
+    first.state.parameters.push_back({slice.name, Shape{0}, {}});
+    first.state.optimizer.push_back({"second_moment/" + slice.name, Shape{0}, {}});  // no optimizer has a longer name
+  }
+  try {
+    check_readable(first.state);
+    RunConfig read;
+    std::set<std::string> given;
+    read_config_text(facts.configuration, "its options", read, given);
+    parse_model(facts.model, "its model");
+    static_cast<void>(trained_on(first));
+  } catch (const Error& error) {
+    throw Error(ErrorSource::input, fmt::format("the checkpoints of this run could not be read again: {}; give another "
+                                                "--model, or other options",
+                                                error.what()));
+  }
 }
 
 // Everything of one run between its assembly and its end.
@@ -126,6 +153,7 @@ void TrainRun::build(const Invocation& invocation) {
                        .versions = versions_text(assembly_, world_),
                        .data = trained_on_text(*assembly_.network, assembly_.data.train->info()),
                        .data_digest = assembly_.data_digest};
+  if (checkpoints_) run_agreed(world_, [&] { refuse_unreadable(facts, *assembly_.network); });
   assembly_.options.reports_samples = world_.rank() == 0 && !config.sample_log.empty();  // it alone writes them
   if (!config.rehearse.empty()) {
     rehearsal_.emplace(log_);

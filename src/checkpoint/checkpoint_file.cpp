@@ -2,6 +2,7 @@
 
 #include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
+#include "tutti/storage/row_file.hpp"
 
 #include "digest_word.hpp"
 #include "format_version.hpp"
@@ -162,7 +163,9 @@ class ImageWriter {
   }
   StoredImage finish() {
     image_.add_text(kDigests, digests_.text());
-    return image_.finish();
+    StoredImage image = image_.finish();
+    add_seal(image);
+    return image;
   }
 
  private:

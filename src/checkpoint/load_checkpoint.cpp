@@ -1,13 +1,18 @@
 #include "tutti/base/error.hpp"
+#include "tutti/base/program_name.hpp"
+#include "tutti/base/sha256.hpp"
 #include "tutti/checkpoint/checkpoint_store.hpp"
+#include "tutti/storage/row_file.hpp"
 #include "tutti/storage/whole_file.hpp"
 
 #include "checkpoint_file.hpp"
 #include "shared_load.hpp"
+#include "step_names.hpp"
 #include "verification.hpp"
 
 #include <fmt/format.h>
 
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,8 +30,20 @@ void refuse_marked(const std::string& path) {
 
 constexpr const char* kRemedy = "give a run's folder, or one of its checkpoints";
 
-// A file without a manifest may be anything.
-ArrayFile open_lone_file(const std::string& path) {
+// HDF5 crashes on some damaged files, and reads others for ever.
+void refuse_unsealed(const std::string& path) {
+  try {
+    check_seal(path);
+  } catch (const Error& error) {
+    if (error.source() != ErrorSource::input) throw;
+    throw Error(error.source(),
+                fmt::format("{}, and has no manifest beside it: {}. A file of an early version, or of another program, "
+                            "that you trust gets a seal by {} inspect '{}' --seal NEW.h5",
+                            error.what(), kRemedy, program_call(), path));
+  }
+}
+
+TrainState read_lone_file(const std::string& path) {
   const auto open = [&] {
     try {
       return ArrayFile(path);
@@ -36,7 +53,7 @@ ArrayFile open_lone_file(const std::string& path) {
     }
   };
   ArrayFile file = open();
-  if (file.contains("/format_version")) return file;
+  if (file.contains("/format_version")) return state_of(file);
   throw Error(ErrorSource::checkpoint,
               fmt::format("'{}' is no checkpoint ({}): {}", path,
                           file.contains("/train/images") ? "it is a data set" : "it has no /format_version", kRemedy));
@@ -59,15 +76,16 @@ LoadedCheckpoint load_checkpoint(const std::string& path) {
   return blaming_the_checkpoint([&]() -> LoadedCheckpoint {
     refuse_marked(path);
     if (has_manifest(path)) {
-      return {.state = state_of(read_checkpoint_bytes(path), path), .path = path, .verified = true};
+      return {.state = state_of(read_checkpoint_bytes(path), path), .path = path};
     }
-    return {.state = state_of(open_lone_file(path)), .path = path, .verified = false};
+    refuse_unsealed(path);
+    return {.state = read_lone_file(path), .path = path};
   });
 }
 
 LoadedCheckpoint load_checkpoint(World& world, const std::string& path) {
-  LoadedCheckpoint loaded{.state = {}, .path = path, .verified = world.agree(world.rank() != 0 || has_manifest(path))};
-  if (!loaded.verified) {
+  LoadedCheckpoint loaded{.state = {}, .path = path};
+  if (!world.agree(world.rank() != 0 || has_manifest(path))) {
     run_agreed(world, [&] { loaded = load_checkpoint(path); });
     return loaded;
   }
@@ -78,6 +96,26 @@ LoadedCheckpoint load_checkpoint(World& world, const std::string& path) {
   bytes = broadcast_checkpoint(world, std::move(bytes));
   run_agreed(world, [&] { loaded.state = state_of(bytes, path); });
   return loaded;
+}
+
+void check_readable(const TrainState& state) {
+  try {
+    const StoredImage image = checkpoint_image(state);
+    const std::string text = manifest_text(manifest_of(state, image, sha256_text(image.bytes)));
+    const auto manifest = std::as_bytes(std::span(text));
+    static_cast<void>(
+        state_of(CheckpointBytes{{manifest.begin(), manifest.end()}, {image.bytes}}, image_name(state.progress.step)));
+  } catch (const Error& error) {
+    throw Error(ErrorSource::input, error.what());
+  }
+}
+
+void seal_checkpoint(const std::string& path, const std::string& target) {
+  const TrainState state = blaming_the_checkpoint([&] {
+    refuse_marked(path);
+    return has_manifest(path) ? load_checkpoint(path).state : read_lone_file(path);
+  });
+  write_whole(target, checkpoint_image(state).bytes);
 }
 
 std::vector<CheckpointFile> files_of(const std::string& path) {

@@ -185,6 +185,8 @@ void read_sources(KeyReader& keys, LayerNode& node, const std::set<std::string>&
   node.residual = keys.source_or("residual", earlier);
 }
 
+constexpr std::size_t kLongestLayerName = 900;
+
 bool is_layer_name(std::string_view name) {
   const auto allowed = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' ||
@@ -200,6 +202,12 @@ LayerNode read_layer(const toml::value& value, std::size_t number, std::set<std:
   if (!is_layer_name(node.name)) {
     refuse(keys.required("name"),
            fmt::format("'{}' is no layer name: use letters, digits, '.', '_' and '-'", node.name));
+  }
+  if (node.name.size() > kLongestLayerName) {
+    refuse(keys.required("name"),
+           fmt::format("a layer's name has {} characters, {} at most: checkpoints could not hold "
+                       "it",
+                       node.name.size(), kLongestLayerName));
   }
   if (node.name == kImageName) refuse(keys.required("name"), "'image' is the name of the image itself");
   if (names.contains(node.name)) {

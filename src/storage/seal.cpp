@@ -50,8 +50,10 @@ class Reader {
   std::uint64_t bytes_ = 0;
 };
 
-// Of all bytes before `length` that lie in none of the runs, which are in order.
-std::uint64_t digest_around(Reader& file, std::span<const ByteRun> runs, std::uint64_t length) {
+// Of all bytes before `length` that lie in none of the runs, which are in order. `read` fills a piece from an offset
+// on.
+template <class Read>
+std::uint64_t digest_around(const Read& read, std::span<const ByteRun> runs, std::uint64_t length) {
   std::vector<std::uint8_t> piece;
   std::uint64_t sum = 0;
   std::uint64_t covered = 0;
@@ -59,7 +61,7 @@ std::uint64_t digest_around(Reader& file, std::span<const ByteRun> runs, std::ui
   const auto cover_to = [&](std::uint64_t end) {
     while (at < end) {
       piece.resize(static_cast<std::size_t>(std::min<std::uint64_t>(kPieceBytes, end - at)));
-      file.read(at, std::as_writable_bytes(std::span(piece)));
+      read(at, std::as_writable_bytes(std::span(piece)));
       sum += digest("file", std::span<const std::uint8_t>(piece), covered);
       at += piece.size();
       covered += piece.size();
@@ -76,6 +78,10 @@ std::uint64_t digest_around(Reader& file, std::span<const ByteRun> runs, std::ui
     numbers.push_back(static_cast<std::int64_t>(run.length));
   }
   return sum + digest("runs", std::span<const std::int64_t>(numbers));
+}
+
+auto reading(Reader& file) {
+  return [&file](std::uint64_t offset, std::span<std::byte> values) { file.read(offset, values); };
 }
 
 std::vector<ByteRun> joined(std::vector<ByteRun> runs) {
@@ -104,12 +110,10 @@ bool are_in_order(std::span<const ByteRun> runs, std::uint64_t length) {
   throw Error(ErrorSource::input, fmt::format("'{}' {}", path, reason));
 }
 
-}  // namespace
-
-std::vector<std::byte> seal_for(const std::string& path, std::vector<ByteRun> runs) {
-  Reader file(path);
+template <class Read>
+std::vector<std::byte> seal_of(const Read& read, std::vector<ByteRun> runs, std::uint64_t length) {
   const std::vector<ByteRun> all = joined(std::move(runs));
-  const SealTail tail{all.size(), file.bytes(), digest_around(file, all, file.bytes())};
+  const SealTail tail{all.size(), length, digest_around(read, all, length)};
   const auto front = std::as_bytes(std::span(all));
   const auto back = std::as_bytes(std::span(&tail, 1));
   std::vector<std::byte> seal(front.begin(), front.end());
@@ -117,8 +121,29 @@ std::vector<std::byte> seal_for(const std::string& path, std::vector<ByteRun> ru
   return seal;
 }
 
+}  // namespace
+
+std::vector<std::byte> seal_for(const std::string& path, std::vector<ByteRun> runs) {
+  Reader file(path);
+  return seal_of(reading(file), std::move(runs), file.bytes());
+}
+
+void add_seal(StoredImage& image) {
+  std::vector<ByteRun> runs;
+  for (const StoredArray& array : image.arrays) {
+    if (array.type != StoredType::f32 || array.bytes == 0) continue;
+    runs.push_back({static_cast<std::uint64_t>(array.offset), static_cast<std::uint64_t>(array.bytes)});
+  }
+  const auto read = [&](std::uint64_t offset, std::span<std::byte> values) {
+    std::memcpy(values.data(), image.bytes.data() + offset, values.size());
+  };
+  const std::vector<std::byte> seal = seal_of(read, std::move(runs), image.bytes.size());
+  image.bytes.insert(image.bytes.end(), seal.begin(), seal.end());
+}
+
 void check_seal(const std::string& path) {
-  if (!std::filesystem::is_regular_file(path)) {
+  std::error_code unknown;
+  if (!std::filesystem::is_regular_file(path, unknown)) {
     throw Error(ErrorSource::io, fmt::format("cannot open '{}': it is not a file", path));
   }
   Reader file(path);
@@ -133,7 +158,7 @@ void check_seal(const std::string& path) {
   }
   std::vector<ByteRun> runs(static_cast<std::size_t>(tail.runs));
   file.read(tail.length, std::as_writable_bytes(std::span(runs)));
-  if (!are_in_order(runs, tail.length) || digest_around(file, runs, tail.length) != tail.digest) {
+  if (!are_in_order(runs, tail.length) || digest_around(reading(file), runs, tail.length) != tail.digest) {
     refuse(path, "is damaged: its structures do not have the digest that its seal tells");
   }
 }

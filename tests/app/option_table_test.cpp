@@ -87,6 +87,22 @@ TEST(ConfigFile, ThatGoesTooDeepIsRefusedBeforeTheStackEnds) {
             "run.toml:4:");
 }
 
+TEST(ConfigFile, MayHaveTextsWithAnyDotsAndBrackets) {
+  const std::string text = "out = \"" + std::string(1000, '.') + "\\\"" + std::string(1000, '[') + "\"\nnormalize = '" +
+                           std::string(1000, '{') + "' # \"a\nlr = 0.5\n";
+  RunConfig config;
+  std::set<std::string> given;
+  read_config_text(text, "run.toml", config, given);
+  EXPECT_EQ(config.out, std::string(1000, '.') + "\"" + std::string(1000, '['));
+  EXPECT_EQ(config.lr, 0.5);
+  const std::string deep(200'000, '[');
+  for (const std::string& hidden :
+       {"data = \"\" " + deep, "data = \"" + deep, "data = '\\'" + deep + "'", "# \"\ndata = " + deep + "\"",
+        "out = '''\n'\ndata = '''\nout = " + deep + "'", "out = \"\"\"\n\"\"\"\ndata = " + deep}) {
+    EXPECT_NE(refusal(hidden).find("this is nested too deep"), std::string::npos) << hidden.substr(0, 20);
+  }
+}
+
 TEST(ConfigFile, ThatIsNoUtf8IsRefusedBeforeItIsTakenApart) {
   for (const std::string bytes :
        {"\xFB", "\xC3", "\xC0\xAF", "\xE0\x80\x80", "\xED\xA0\x80", "\xF4\x90\x80\x80", "\x80"}) {

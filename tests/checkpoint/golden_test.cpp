@@ -18,33 +18,37 @@ namespace {
 using testing::HasSubstr;
 namespace fs = std::filesystem;
 
-std::string golden(int format, const std::string& name) {
+std::string golden(const std::string& format, const std::string& name) {
   return fmt::format("{}/format-{}/{}", TUTTI_GOLDEN_FOLDER, format, name);
 }
 
-TEST(GoldenCheckpoint, OfAnEarlierBuildLoadsBitForBitWithAndWithoutItsManifest) {
-  const LoadedCheckpoint loaded = load_checkpoint(golden(2, "step-00000042.h5"));
-  EXPECT_TRUE(loaded.verified);
-  expect_equal_bits(loaded.state, sample_state());
-
+TEST(GoldenCheckpoint, OfAnEarlierBuildLoadsBitForBitWithItsManifestOrOnceItIsSealed) {
+  expect_equal_bits(load_checkpoint(golden("2-unsealed", "step-00000042.h5")).state, sample_state());
   const ScratchFolder folder;
-  fs::copy_file(golden(2, "step-00000042.h5"), folder.file("best.h5"));
-  const LoadedCheckpoint alone = load_checkpoint(folder.file("best.h5"));
-  EXPECT_FALSE(alone.verified);
-  expect_equal_bits(alone.state, sample_state());
+  fs::copy_file(golden("2-unsealed", "step-00000042.h5"), folder.file("best.h5"));
+  EXPECT_THAT(thrown_by([&] { load_checkpoint(folder.file("best.h5")); }).what(), HasSubstr("has no seal"));
+  seal_checkpoint(folder.file("best.h5"), folder.file("sealed.h5"));
+  EXPECT_EQ(read_whole(folder.file("sealed.h5")), read_whole(golden("2", "step-00000042.h5")));
+}
+
+TEST(GoldenCheckpoint, LoadsBitForBitWithAndWithoutItsManifest) {
+  expect_equal_bits(load_checkpoint(golden("2", "step-00000042.h5")).state, sample_state());
+  const ScratchFolder folder;
+  fs::copy_file(golden("2", "step-00000042.h5"), folder.file("best.h5"));
+  expect_equal_bits(load_checkpoint(folder.file("best.h5")).state, sample_state());
 }
 
 TEST(GoldenCheckpoint, IsMadeAgainByteForByte) {
   for (const auto& [name, bytes] : checkpoint_files({sample_state()})) {
-    EXPECT_EQ(bytes, read_whole(golden(2, name))) << name;
+    EXPECT_EQ(bytes, read_whole(golden("2", name))) << name;
   }
 }
 
 TEST(GoldenCheckpoint, OfAnEarlierFormatIsRefusedByNameWithAndWithoutItsManifest) {
   const ScratchFolder folder;
-  fs::copy_file(golden(1, "step-00000042.h5"), folder.file("best.h5"));
-  for (const std::string& path : {golden(1, "step-00000042.h5"), folder.file("best.h5")}) {
-    const Error error = thrown_by([&] { load_checkpoint(path); });
+  fs::copy_file(golden("1", "step-00000042.h5"), folder.file("best.h5"));
+  for (const std::string& path : {golden("1", "step-00000042.h5"), folder.file("best.h5")}) {
+    const Error error = thrown_by([&] { seal_checkpoint(path, folder.file("sealed.h5")); });
     EXPECT_EQ(error.source(), ErrorSource::checkpoint);
     EXPECT_THAT(error.what(),
                 HasSubstr("it has format 1, this program reads 2: go on with the version of this program"));

@@ -314,9 +314,9 @@ TEST(LoneFile, ThatIsDamagedIsNeverTriedByAResume) {
     EXPECT_NE(std::string(error.what()).find("has its manifest"), std::string::npos) << error.what();
   }
   for (const auto& [outcome, count] : outcomes) {
-    std::printf("lone file through HDF5: %s: %d\n", name_of_outcome(outcome).c_str(), count);
+    std::printf("lone file: %s: %d\n", name_of_outcome(outcome).c_str(), count);
   }
-  EXPECT_EQ(outcomes[read_wrong], 0);
+  EXPECT_EQ(outcomes[refused] + outcomes[read_right], static_cast<int>(mutants() / 5));
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "tutti/base/digest.hpp"
 #include "tutti/checkpoint/checkpoint_store.hpp"
 #include "tutti/storage/array_file.hpp"
+#include "tutti/storage/row_file.hpp"
 #include "tutti/storage/whole_file.hpp"
 
 #include "checkpoint/sample_state.hpp"
@@ -51,7 +52,7 @@ Field text(std::string value) {
   };
 }
 
-// A checkpoint written array by array, so that each can be left out or replaced. It has no manifest.
+// A checkpoint written array by array, so that each can be left out or replaced. It has a seal and no manifest.
 class HandmadeCheckpoint : public testing::Test {
  protected:
   using Contents = std::map<std::string, Field>;
@@ -91,7 +92,9 @@ class HandmadeCheckpoint : public testing::Test {
     lines += digest_text(sum) + " all\n";
     if (change_digests) change_digests(lines);
     image.add_text("/run/digests", lines);
-    overwrite(folder_.file("hand.h5"), image.finish().bytes);
+    StoredImage stored = image.finish();
+    add_seal(stored);
+    overwrite(folder_.file("hand.h5"), stored.bytes);
     return folder_.file("hand.h5");
   }
 
@@ -113,7 +116,6 @@ class HandmadeCheckpoint : public testing::Test {
 
 TEST_F(HandmadeCheckpoint, LoadsAsTheFormatSays) {
   const LoadedCheckpoint loaded = load_checkpoint(write(good()));
-  EXPECT_FALSE(loaded.verified);
   EXPECT_EQ(loaded.path, folder_.file("hand.h5"));
   EXPECT_EQ(loaded.state.progress, (TrainProgress{.epoch = 1,
                                                   .step_in_epoch = 2,
@@ -215,7 +217,6 @@ TEST(LoadCheckpoint, GivesBackEveryBitOfAStateInSeveralFiles) {
   shares[1].progress.epoch_seconds *= 2;  // by the clock of the rank that made it
   shares[2].versions += ", another processor";
   const LoadedCheckpoint loaded = load_checkpoint(write_checkpoint(folder.path(), shares));
-  EXPECT_TRUE(loaded.verified);
   expect_equal_bits(loaded.state, sample_state());
   EXPECT_EQ(folder.entries(), 4u);
 }
@@ -260,12 +261,38 @@ TEST(LoadCheckpoint, RefusesAManifestWithOtherFactsThanItsFile) {
   EXPECT_THAT(refusal([](Manifest& told) { ++told.files.front().bytes; }), HasSubstr("its manifest says"));
 }
 
+TEST(LoadCheckpoint, RefusesAnyByteOfALoneFileThatItsSealOrDigestsDoNotKnow) {
+  const ScratchFolder folder;
+  const auto whole = checkpoint_image(sample_state()).bytes;
+  const std::string path = folder.file("best.h5");
+  for (std::size_t at = 0; at < whole.size(); at += 37) {
+    auto damaged = whole;
+    damaged[at] ^= std::byte{0x01};
+    overwrite(path, damaged);
+    EXPECT_EQ(thrown_by([&] { load_checkpoint(path); }).source(), ErrorSource::checkpoint) << at;
+    overwrite(path, std::span(whole).first(at));
+    EXPECT_EQ(thrown_by([&] { load_checkpoint(path); }).source(), ErrorSource::checkpoint) << at;
+  }
+}
+
+TEST(LoadCheckpoint, WantsASealOfALoneFileWhichWhoeverTrustsItMayGiveIt) {
+  const ScratchFolder folder;
+  auto bytes = checkpoint_image(sample_state()).bytes;
+  bytes.resize(bytes.size() - 8);
+  overwrite(folder.file("old.h5"), bytes);
+  EXPECT_THAT(thrown_by([&] { load_checkpoint(folder.file("old.h5")); }).what(),
+              AllOf(HasSubstr("old.h5' has no seal"), HasSubstr("inspect '" + folder.file("old.h5") + "' --seal")));
+  seal_checkpoint(folder.file("old.h5"), folder.file("new.h5"));
+  expect_equal_bits(load_checkpoint(folder.file("new.h5")).state, sample_state());
+  const std::string shares = write_checkpoint(folder.path(), shares_of(sample_state(), 3));
+  seal_checkpoint(shares, folder.file("one.h5"));
+  EXPECT_EQ(read_whole(folder.file("one.h5")), read_whole(folder.file("new.h5")));
+}
+
 TEST(LoadCheckpoint, LoadsAFileTakenWithoutItsManifestButNoneThatIsMarkedBad) {
   const ScratchFolder folder;
   std::filesystem::rename(write_checkpoint(folder.path(), {sample_state()}), folder.file("best.h5"));
-  const LoadedCheckpoint loaded = load_checkpoint(folder.file("best.h5"));
-  EXPECT_FALSE(loaded.verified);
-  expect_equal_bits(loaded.state, sample_state());
+  expect_equal_bits(load_checkpoint(folder.file("best.h5")).state, sample_state());
   std::filesystem::rename(folder.file("best.h5"), folder.file("best.h5.bad"));
   EXPECT_THAT(thrown_by([&] { load_checkpoint(folder.file("best.h5.bad")); }).what(), HasSubstr("was found damaged"));
 }

@@ -1,4 +1,5 @@
-// Writes the golden checkpoint anew; only for a new format version. From the root of the checkout:
+// Writes the golden checkpoint anew; only for a new format version, or for files of other bytes. From the root of the
+// checkout:
 //   cmake --build --preset release --target checkpoint_write_golden
 //   build/release/tests/checkpoint_write_golden tests/checkpoint/golden/format-2
 

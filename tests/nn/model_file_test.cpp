@@ -184,6 +184,15 @@ TEST(ModelFile, ThatGoesTooDeepIsRefusedBeforeTheStackEnds) {
   EXPECT_TRUE(refusal(text).starts_with("net.toml:2: this is nested too deep")) << refusal(text);
 }
 
+TEST(ModelFile, RefusesNamesThatNoCheckpointCouldHold) {
+  const auto model = [](std::size_t length) {
+    return "name = \"x\"\n[[layer]]\nname = \"" + std::string(length, 'l') + "\"\ntype = \"linear\"\nunits = 2\n";
+  };
+  EXPECT_EQ(parse_model(model(900), "net.toml").layers.front().name.size(), 900u);
+  EXPECT_EQ(refusal(model(901)),
+            "net.toml:3: a layer's name has 901 characters, 900 at most: checkpoints could not hold it");
+}
+
 TEST(ModelFile, ThatCannotBeReadIsNamed) {
   try {
     read_model_file("/no/such/model.toml");

@@ -4,6 +4,7 @@
 #include "tutti/storage/array_file.hpp"
 #include "tutti/storage/whole_file.hpp"
 
+#include "support/overwrite.hpp"
 #include "support/scratch_folder.hpp"
 #include "support/thrown.hpp"
 
@@ -71,6 +72,35 @@ TEST(RowFile, GivesBackItsRowsAndSmallArrays) {
     file.read_rows("/train/images", first, count, rows);
     EXPECT_TRUE(std::equal(rows.begin(), rows.end(), all.begin() + first * 6)) << first;
   }
+}
+
+TEST(Seal, OfAnImageInMemoryLeavesOutItsFloatsAndHidesNothingFromHdf5) {
+  const ScratchFolder folder;
+  ArrayImage image;
+  const std::vector<float> values(1000, 0.5F);
+  image.add("/a/floats", Shape{1000}, std::span<const float>(values));
+  image.add("/none", Shape{0}, std::span<const float>());
+  image.add_text("/a/text", "words");
+  StoredImage stored = image.finish();
+  const std::size_t bytes = stored.bytes.size();
+  add_seal(stored);
+  EXPECT_EQ(stored.bytes.size(), bytes + 16 + 32);
+  const std::string path = folder.file("f.h5");
+  for (std::size_t at = 0; at < stored.bytes.size(); at += 41) {
+    auto damaged = stored.bytes;
+    damaged[at] ^= std::byte{4};
+    overwrite(path, damaged);
+    const auto& floats = stored.arrays.front();
+    const auto place = static_cast<std::int64_t>(at);
+    if (place >= floats.offset && place < floats.offset + floats.bytes) {
+      check_seal(path);
+    } else {
+      EXPECT_EQ(thrown_by([&] { check_seal(path); }).source(), ErrorSource::input) << at;
+    }
+  }
+  overwrite(path, stored.bytes);
+  check_seal(path);
+  EXPECT_EQ(ArrayFile(path).read_text("/a/text"), "words");
 }
 
 TEST(RowFile, RefusesRowsThatItDoesNotHave) {

@@ -1,7 +1,7 @@
 """Checkpoints, as include/tutti/checkpoint/checkpoint_store.hpp describes them field by field.
 
-What is written here has no manifest and no optimizer state: `trainer eval`, `predict`, `inspect`, `diff` and
---init-from take it with a word of caution, --resume does not."""
+What is written here is sealed, and has no manifest and no optimizer state: `trainer eval`, `predict`, `inspect`, `diff`
+and --init-from take it, --resume does not."""
 
 import dataclasses
 import hashlib
@@ -13,7 +13,7 @@ import tomllib
 import h5py
 import numpy as np
 
-from exporting import digests
+from exporting import digests, seals
 from exporting.errors import ExportError
 from exporting.model import Model, Shapes, parse
 from exporting.whole_file import write_whole
@@ -57,19 +57,39 @@ class Checkpoint:
 
     def option(self, name: str) -> object:
         """Of the run, as it was resolved."""
-        return tomllib.loads(self.text("/run/configuration")).get(name)
+        try:
+            return tomllib.loads(self.text("/run/configuration")).get(name)
+        except (tomllib.TOMLDecodeError, RecursionError) as error:
+            raise ExportError(f"{self.path}: /run/configuration cannot be read: {error}") from error
 
     def trained_on(self) -> dict:
         """"image", "classes" and "class_names" of the data; empty where an early version saved the checkpoint."""
-        return json.loads(self.text("/run/data")) if "/run/data" in self.values else {}
+        if "/run/data" not in self.values:
+            return {}
+        try:
+            told = json.loads(self.text("/run/data"))
+            image, classes, names = told["image"], told["classes"], told["class_names"]
+            right = all(type(extent) is int and extent > 0 for extent in [*image, classes]) and len(image) == 3 and \
+                all(isinstance(name, str) for name in names) and len(names) in (0, classes)
+        except (ValueError, KeyError, TypeError, RecursionError):
+            right = False
+        if not right:
+            raise ExportError(f"{self.path}: /run/data is not what a checkpoint has there")
+        return {"image": image, "classes": classes, "class_names": names}
 
     def statistics(self, channels: int) -> tuple[np.ndarray, np.ndarray] | None:
         """Mean and deviation, of pixel / 255, by which the images are normalised."""
         words = str(self.option("normalize") or "none")
         if words == "none":
             return None
-        mean, deviation = (np.array([float(word) for word in part.split(",")]) for part in words.split("/"))
-        return np.broadcast_to(mean, channels), np.broadcast_to(deviation, channels)
+        try:
+            parts = [np.array([float(word) for word in part.split(",")]) for part in words.split("/")]
+            mean, deviation = (np.broadcast_to(part, channels) for part in parts)
+        except ValueError as error:
+            raise ExportError(f"{self.path}: its normalize = {words!r} is not M/S ({error})") from error
+        if not (np.isfinite([mean, deviation]).all() and (deviation > 0).all()):
+            raise ExportError(f"{self.path}: by its normalize = {words!r} no image can be normalised")
+        return mean, deviation
 
 
 def read(path: pathlib.Path) -> Checkpoint:
@@ -96,11 +116,12 @@ def read_file(path: pathlib.Path) -> Checkpoint:
 
 
 def contents(path: pathlib.Path) -> list[tuple[pathlib.Path, bytes]]:
-    """Of a checkpoint's files, which are several where the state is very large; a file without a manifest is one."""
+    """Of a checkpoint's files, which are several where the state is very large; a file without a manifest is one,
+    with a seal."""
     manifest = path.with_suffix(".json")
     try:
         if not manifest.exists():
-            return [(path, path.read_bytes())]
+            return [(path, sealed(path))]
         files = json.loads(manifest.read_text(encoding="utf-8"))["files"]
         found = [(path.with_name(file["file"]), path.with_name(file["file"]).read_bytes()) for file in files]
     except OSError as error:
@@ -111,6 +132,14 @@ def contents(path: pathlib.Path) -> list[tuple[pathlib.Path, bytes]]:
         if hashlib.sha256(content).hexdigest() != file["sha256"]:
             raise ExportError(f"{name}: it is damaged: its SHA-256 is not what its manifest says")
     return found
+
+
+def sealed(path: pathlib.Path) -> bytes:
+    content = path.read_bytes()
+    if fault := seals.fault(content):
+        raise ExportError(f"{path}: {fault}, and it has no manifest beside it; a file of an early version that you "
+                          f"trust gets a seal by trainer inspect '{path}' --seal NEW.h5")
+    return content
 
 
 def values_of(content: bytes, path: pathlib.Path) -> dict[str, Value]:
@@ -163,3 +192,4 @@ def write_datasets(path: pathlib.Path, values: dict[str, Value]) -> None:
             stored = value.encode() if isinstance(value, str) else value
             kind = h5py.string_dtype("utf-8", len(stored) + 1) if isinstance(value, str) else value.dtype
             file.create_dataset(place, data=stored, dtype=kind, track_times=False)
+    seals.add(path)

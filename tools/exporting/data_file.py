@@ -1,16 +1,14 @@
 """Data sets in one HDF5 file, as include/tutti/data/data_file.hpp describes them field by field."""
 
 import pathlib
-import struct
 
 import h5py
 import numpy as np
 
-from exporting import digests
+from exporting import digests, seals
 from exporting.errors import ExportError
 
 FORMAT = "tutti data set 1"
-MARK = b"tuttisea"
 
 
 def read_images(path: pathlib.Path, most: int) -> np.ndarray:
@@ -34,12 +32,4 @@ def write_images(path: pathlib.Path, images: np.ndarray, classes: int) -> None:
         for name, value in (("classes", np.array([classes], np.int32)), ("mean", spread.mean(1)),
                             ("deviation", spread.std(1)), ("train/images", images), ("train/labels", labels)):
             file.create_dataset(name, data=value, track_times=False)
-    seal(path)
-
-
-def seal(path: pathlib.Path) -> None:
-    """As include/tutti/storage/row_file.hpp says, over all bytes: without runs that are left out."""
-    content = path.read_bytes()
-    digest = digests.digest("file", np.frombuffer(content, np.uint8)) + digests.digest("runs", np.empty(0, np.int64))
-    with path.open("ab") as file:
-        file.write(struct.pack("<3Q", 0, len(content), digest % (1 << digests.BITS)) + MARK)
+    seals.add(path)

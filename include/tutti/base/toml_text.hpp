@@ -13,8 +13,8 @@ struct TomlFault {
   std::string_view why{};
 };
 
-// More brackets or dots than any sensible file has count as too deep, also within texts; not those of comments, and
-// not the brackets of headers such as [[layer]].
+// More brackets or dots than any sensible file has count as too deep; not those of comments and of texts, unless the
+// file has texts of several lines, and not the brackets of headers such as [[layer]].
 std::optional<TomlFault> fault_of_toml(std::string_view text);
 
 }  // namespace tutti

@@ -1,7 +1,8 @@
 #pragma once
 // A folder of complete checkpoints. Each is one HDF5 file, a few for very large states, and a small manifest, whose
 // appearance makes it count. HDF5 is the format, and only that: the file is made in memory, written and read by our own
-// code, and found by the manifest's table, so that no full disk and no damaged file can harm the process.
+// code, and found by the manifest's table, so that no full disk and no damaged file can harm the process. A file that
+// has been taken without its manifest is read through HDF5, once its own seal has shown that it is as it was written.
 //
 // step-<8 digits>.h5, format version 2. Datasets are contiguous, little-endian and uncompressed:
 //   /format_version                    i32 scalar: 2
@@ -35,6 +36,8 @@
 //   /run/digests                       text: a line for every other dataset of the file, in order of their names, 16
 //                                      hexadecimal digits, those of tutti/base/digest.hpp under its name without the
 //                                      first group's (of a text: of its bytes), and its name; then their sum and "all"
+// Behind what HDF5 has written lies the seal of tutti/storage/row_file.hpp, which leaves out the arrays of f32: their
+// digests are in /run/digests. Early versions wrote none.
 // Files 1, 2 .. of a state in several are called step-<8 digits>.<file>.h5; the arrays are shared out, all else is in
 // each; of what may differ, epoch_seconds and the texts of /run but for the model, those of the first file count.
 //
@@ -81,7 +84,6 @@ enum class Damaged { marked, left };
 struct LoadedCheckpoint {
   TrainState state;
   std::string path;
-  bool verified = true;  // false: a file without a manifest, read through HDF5 and on trust
 };
 
 struct CheckpointFile {
@@ -123,10 +125,16 @@ class CheckpointStore {
 
 // Reads one checkpoint; arrays come in order of their names. Everything is checked: sizes, checksums, names, shapes,
 // finite values. Throws a checkpoint error that names the file and what is wrong in it. A file without a manifest
-// beside it is read through HDF5, unverified but for its own digests.
+// beside it needs its seal.
 LoadedCheckpoint load_checkpoint(const std::string& path);
 // Likewise, alike on all ranks: rank 0 reads the file, unless it has no manifest. Collective.
 LoadedCheckpoint load_checkpoint(World& world, const std::string& path);
+// Throws an input error unless what a save of such a state writes would be read back. Values do not matter: its arrays
+// may be empty.
+void check_readable(const TrainState& state);
+// Writes it as one sealed file. It needs no seal itself: for whoever trusts it, since HDF5 may crash on a damaged one.
+// Throws a checkpoint error or a save error.
+void seal_checkpoint(const std::string& path, const std::string& target);
 // The files of a checkpoint that loads, as its manifest has them; none without one.
 std::vector<CheckpointFile> files_of(const std::string& path);
 

@@ -10,6 +10,7 @@
 // digest of 64 bits stop somebody who forges one.
 
 #include "tutti/base/shape.hpp"
+#include "tutti/storage/array_file.hpp"
 
 #include <cstdint>
 #include <memory>
@@ -43,6 +44,9 @@ class RowFileWriter {
   class File;
   std::unique_ptr<File> file_;
 };
+
+// Puts such a seal behind an image of named arrays. Its arrays of f32 are left out as rows are.
+void add_seal(StoredImage& image);
 
 // Throws an input error that names the file and says what is wrong with its seal, or an io error.
 void check_seal(const std::string& path);

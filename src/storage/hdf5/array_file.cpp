@@ -23,6 +23,7 @@ namespace {
 using namespace hdf5;
 
 constexpr int kDeepestGroup = 16;
+constexpr int kMostLinks = 1 << 17;  // of all groups together
 constexpr std::size_t kLongestText = std::size_t{1} << 26;
 
 // Runs `action` in this thread's turn, with every failure in it reported as a fault of the file's content.
@@ -78,16 +79,17 @@ std::string link_name(hid_t group, hsize_t index) {
   return name;
 }
 
-// Links can form a circle, hence the limit.
-void collect(hid_t group, const std::string& prefix, int depth, std::vector<std::string>& names) {
+// Links can form a circle, and a few groups that link to one another make very many paths, hence the limits.
+void collect(hid_t group, const std::string& prefix, int depth, int& links_left, std::vector<std::string>& names) {
   if (depth > kDeepestGroup) throw fault(fmt::format("groups are nested deeper than {}", kDeepestGroup));
   H5G_info_t info{};
   check(H5Gget_info(group, &info));
   for (hsize_t index = 0; index < info.nlinks; ++index) {
+    if (--links_left < 0) throw fault(fmt::format("its groups hold more than {} links", kMostLinks));
     const std::string name = link_name(group, index);
     const ObjectHandle object(check(H5Oopen(group, name.c_str(), H5P_DEFAULT)));
     if (is_a(object, H5I_DATASET)) names.push_back(prefix + name);
-    if (is_a(object, H5I_GROUP)) collect(object.get(), prefix + name + "/", depth + 1, names);
+    if (is_a(object, H5I_GROUP)) collect(object.get(), prefix + name + "/", depth + 1, links_left, names);
   }
 }
 
@@ -157,7 +159,8 @@ class ArrayFile::File {
       const ObjectHandle object = find(file_.get(), group);
       if (!object) return names;
       if (!is_a(object, H5I_GROUP)) throw fault("it is no group");
-      collect(object.get(), group.ends_with('/') ? group : group + "/", 0, names);
+      int links_left = kMostLinks;
+      collect(object.get(), group.ends_with('/') ? group : group + "/", 0, links_left, names);
       std::ranges::sort(names);
       return names;
     });
