@@ -122,6 +122,12 @@ class Checkpoint(Trained):
 
     def test_that_is_damaged_is_refused_by_name(self):
         content = bytearray(self.file.read_bytes())
+        (self.root / self.file.name).write_bytes(content[:1000] + b"x" + content[1001:])
+        with self.assertRaisesRegex(ExportError, "step-00000002.h5: it is damaged: its structures do not have"):
+            checkpoints.read(self.root / self.file.name)
+        (self.root / self.file.name).write_bytes(content[:-3])
+        with self.assertRaisesRegex(ExportError, "step-00000002.h5: it has no seal"):
+            checkpoints.read(self.root / self.file.name)
         content[content.index(checkpoints.read(self.file).array("/parameters/dense1/bias").tobytes())] ^= 1
         (self.root / self.file.name).write_bytes(content)
         with self.assertRaisesRegex(ExportError, "step-00000002.h5: it is damaged: its values do not have the digests"):
@@ -138,13 +144,29 @@ class Checkpoint(Trained):
         with self.assertRaisesRegex(ExportError, "other.h5: No such file"):
             checkpoints.read(other)
         other.write_bytes(b"no HDF5 at all")
-        with self.assertRaisesRegex(ExportError, "other.h5: it is no readable HDF5 file"):
+        with self.assertRaisesRegex(ExportError, "other.h5: it has no seal: .* --seal NEW.h5"):
             checkpoints.read(other)
         data_file.write_images(other, np.zeros((2, 1, 4, 4), np.uint8), 2)
         with self.assertRaisesRegex(ExportError, "other.h5: it is no checkpoint"):
             checkpoints.read(other)
         with self.assertRaisesRegex(ExportError, "holds no checkpoints: give a run's folder"):
             checkpoints.read(self.root)
+
+    def test_whose_texts_are_not_what_belongs_there_is_refused(self):
+        read = checkpoints.read(self.file)
+        options, data = read.text("/run/configuration"), read.text("/run/data")
+        for normalize in ("0.5", "a/b", "nan/1", "0.5/0", "0.5/-1", "1,2/1", "__import__('os')/1"):
+            read.values["/run/configuration"] = options.replace('"0.5/0.25"', f'"{normalize}"')
+            with self.subTest(normalize), self.assertRaisesRegex(ExportError, "normalize = "):
+                read.statistics(1)
+        for wrong in ("[1,28,28.5]", "[28,28]", "[1,-28,28]", '"x"', "[true,28,28]"):
+            read.values["/run/data"] = data.replace("[1,28,28]", wrong)
+            with self.subTest(wrong), self.assertRaisesRegex(ExportError, "/run/data is not what"):
+                read.trained_on()
+        for wrong in ("[" * 100000, '{"image": [1, 2, 3]}', "3"):
+            read.values["/run/data"] = wrong
+            with self.assertRaisesRegex(ExportError, "/run/data is not what"):
+                read.trained_on()
 
     def test_with_values_that_are_not_finite_is_not_written(self):
         read = checkpoints.read(self.file)
@@ -195,7 +217,7 @@ class There(Trained):
         lines = [trainer("eval", "--checkpoint", file, "--on", "train", "--quiet") for file in (self.file, back)]
         self.assertIn("train loss", lines[0])
         self.assertIn(lines[0], lines[1])
-        self.assertIn("nothing but its own digests vouches", lines[1])
+        self.assertNotIn("warning", lines[1])
         self.assertIn("begins with the weights of", trainer("--data", DATA, "--init-from", back, "--steps", 1,
                                                             "--batch-size", 32, "--test-every", 0))
         told = self.root / "told.json"
@@ -245,6 +267,19 @@ class Onnx(Trained):
         self.assertEqual(1, status)
         self.assertIn("--image 1x32x32 does not fit the network of", err)
 
+    def test_has_beside_it_and_in_it_how_images_are_made_for_it(self):
+        message, said = self.message()
+        text = (self.root / "F.onnx.json").read_text(encoding="utf-8")
+        self.assertIn("F.onnx.json: how images are resized", said)
+        told = {entry["key"]: entry["value"] for entry in message["metadata_props"]}
+        self.assertEqual(text, told["image_rule"] + "\n")
+        rule = json.loads(text)
+        self.assertEqual(([1, 28, 28], 32, [0.5], [0.25], False, 10),
+                         (rule["image"], rule["resize"]["short_side"], rule["mean"], rule["deviation"],
+                          rule["normalize_in_graph"], rule["classes"]))
+        self.message("--with-normalize")
+        self.assertTrue(json.loads((self.root / "F.onnx.json").read_text(encoding="utf-8"))["normalize_in_graph"])
+
     def test_of_an_early_checkpoint_takes_any_images_that_fit(self):
         early, path = checkpoints.read(self.file), self.root / "early.onnx"
         del early.values["/run/data"]
@@ -253,6 +288,7 @@ class Onnx(Trained):
         self.assertIn("image (batch x 1 x height x width; ", self.exported(early.path, "--to-onnx", path))
         message = protobuf.decode(MODEL, path.read_bytes())
         self.assertEqual(["batch", 1, "height", "width"], self.extents(message))  # 28 or 29
+        self.assertIsNone(json.loads((self.root / "early.onnx.json").read_text(encoding="utf-8"))["resize"])
 
     def test_normalises_where_that_is_asked_for(self):
         message, said = self.message("--with-normalize")
@@ -301,6 +337,23 @@ class Models(unittest.TestCase):
                             ("name = 3 4", "cannot be read")):
             with self.assertRaisesRegex(ExportError, fault):
                 model.parse(text, "F")
+
+    def test_hold_numbers_where_numbers_belong_and_names_where_names_do(self):
+        evil = "__import__('os').system('touch evil')"
+        for right, wrong in (("rate = 0.25", f'rate = "{evil}"'), ("rate = 0.25", "rate = true"),
+                             ("rate = 0.25", "rate = nan"), ("rate = 0.25", "rate = 1.0"),
+                             ("kernel = 2", f'kernel = "{evil}"'), ("kernel = 2", "kernel = 2.5"),
+                             ("stride = 1", "stride = [1]"), ("padding = 1", "padding = -1"),
+                             ("channels = 4", "channels = 0"), ("bias = false", f'bias = "{evil}"'),
+                             ("relu = true", "relu = 1"), ('units = "classes"', f'units = "{evil}"'),
+                             ('name = "drop"', f'name = "{evil}"'), ('name = "drop"', "name = 3"),
+                             ('name = "drop"', 'name = "image"'), ('name = "drop"', 'name = ".drop"'),
+                             ('name = "drop"', 'name = "drop\\n"'), ('name = "drop"', 'name = "sum"'),
+                             ('input = "mean"', f'input = "{evil}"'), ('residual = "norm"', 'residual = "head"'),
+                             ('residual = "norm"', "residual = [1]"), ('name = "every type"', "name = 3")):
+            self.assertIn(right, EVERY_TYPE)
+            with self.subTest(wrong), self.assertRaisesRegex(ExportError, "^F: "):
+                model.parse(EVERY_TYPE.replace(right, wrong, 1), "F")
 
     def test_built_in_are_understood(self):
         for file in sorted((TOOLS.parent / "jobs/models").glob("*.toml")):

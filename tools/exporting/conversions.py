@@ -25,6 +25,8 @@ def carry_out(options: argparse.Namespace) -> bool:
         onnx_file.write(checkpoint, options.to_onnx, image, normalizes)
         print(f"{options.to_onnx}: ONNX, opset {onnx_file.OPSET}, image (batch x {' x '.join(map(str, image))}; "
               f"{meaning(checkpoint, normalizes)}) -> logits", flush=True)
+        print(f"{options.to_onnx}.json: how images are resized, cut and normalised for it, and its classes; "
+              "tools/exporting/onnx_client.py goes by it", flush=True)
     if options.to_torch:
         write_torch(checkpoint, image, normalizes, options)
     return not options.verify or verify(checkpoint, image, normalizes, options)

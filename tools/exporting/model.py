@@ -1,8 +1,10 @@
 """Networks as the text of a model file (include/tutti/nn/model_file.hpp), layer for layer.
 
-Checkpoints hold that text, written by trainer, which has checked it; here it is only taken apart."""
+Checkpoints hold that text, which may come from anywhere: what is not a number, a name or a flag where trainer writes
+one is refused, since modules are made of it."""
 
 import dataclasses
+import re
 import tomllib
 from typing import Iterator
 
@@ -105,17 +107,46 @@ def parse(text: str, origin: str) -> Model:
         root = tomllib.loads(text)
         layers: list[Layer] = []
         for table in root["layer"]:
-            layers.append(layer_of(table, layers[-1].name if layers else IMAGE, origin))
+            layers.append(layer_of(table, [IMAGE, *(layer.name for layer in layers)], origin))
+        if not layers or not isinstance(root["name"], str):
+            raise TypeError("it has no layers, or no name")
         return Model(root["name"], tuple(layers))
-    except (tomllib.TOMLDecodeError, KeyError, TypeError) as error:
+    except (tomllib.TOMLDecodeError, KeyError, TypeError, RecursionError) as error:
         raise ExportError(f"{origin}: its model cannot be read ({error}); was it written by a newer trainer? "
                           "Use the tools/export that came with it") from error
 
 
-def layer_of(table: dict, before: str, origin: str) -> Layer:
+NAME = re.compile(r"(?!\.)[A-Za-z0-9._-]+", re.ASCII)  # of a layer
+FIELDS = {"kernel": "number", "stride": "number", "channels": "number", "padding": "number", "units": "units",
+          "rate": "share", "bias": "flag", "relu": "flag", "add": "flag"}
+LEAST = {"padding": 0}  # of numbers; all others are 1 or more
+GREATEST = 1 << 31
+
+
+def is_of_kind(field: str, value: object) -> bool:
+    match FIELDS.get(field):
+        case "flag":
+            return isinstance(value, bool)
+        case "share":
+            return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1
+        case "units" if value == "classes":
+            return True
+    return type(value) is int and LEAST.get(field, 1) <= value < GREATEST
+
+
+def layer_of(table: dict, earlier: list[str], origin: str) -> Layer:
     keys = dict(table)
     name, word = keys.pop("name"), keys.pop("type")
-    source, residual = keys.pop("input", before), keys.pop("residual", None)
+    source, residual = keys.pop("input", earlier[-1]), keys.pop("residual", None)
+    if not isinstance(name, str) or not NAME.fullmatch(name) or name in earlier:
+        raise ExportError(f"{origin}: {name!r} is no name of a layer: trainer has not written this model")
+    if source not in earlier or residual not in (None, *earlier):
+        raise ExportError(f"{origin}: layer {name} reads {source!r} and {residual!r}, which are not all layers before "
+                          "it: trainer has not written this model")
+    for field, value in keys.items():
+        if field in FIELDS and not is_of_kind(field, value):
+            raise ExportError(f"{origin}: layer {name} has {field} = {value!r}, which is no {FIELDS[field]} that a "
+                              "layer can have: trainer has not written this model")
     if word not in SPECS:
         raise ExportError(f"{origin}: layer {name} is of the type '{word}', which is not known here: use the "
                           "tools/export that came with the trainer")

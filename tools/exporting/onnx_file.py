@@ -8,7 +8,7 @@ import pathlib
 
 import numpy as np
 
-from exporting import protobuf
+from exporting import image_rule, protobuf
 from exporting.checkpoint import KEPT, Checkpoint, Value
 from exporting.errors import ExportError
 from exporting.model import Extents
@@ -29,6 +29,8 @@ def write(checkpoint: Checkpoint, path: pathlib.Path, image: Extents, normalizes
     told.append({"key": "normalize", "value": f"in the graph: {normalize}" if normalizes else normalize})
     if names := checkpoint.trained_on().get("class_names"):
         told.append({"key": "class_names", "value": json.dumps(names, ensure_ascii=False)})
+    rule = image_rule.text_of(checkpoint, image, normalizes)
+    told.append({"key": "image_rule", "value": rule})
     content = protobuf.encode(MODEL, {
         "ir_version": IR_VERSION, "producer_name": "tutti",
         "producer_version": checkpoint.text("/run/versions").partition(";")[0].removeprefix("tutti "),
@@ -39,6 +41,8 @@ def write(checkpoint: Checkpoint, path: pathlib.Path, image: Extents, normalizes
         raise ExportError(f"{path}: the network takes {len(content)} bytes, and an ONNX file holds at most "
                           f"{MOST_BYTES}: use --to-torch")
     write_whole(path, lambda unfinished: unfinished.write_bytes(content))
+    write_whole(path.with_name(f"{path.name}.json"),
+                lambda unfinished: unfinished.write_text(f"{rule}\n", encoding="utf-8"))
 
 
 def json_of(value: Value) -> str:
@@ -64,8 +68,12 @@ def read(path: pathlib.Path, target: pathlib.Path) -> Checkpoint:
     except ExportError as error:
         raise ExportError(f"{path}: {error}") from error
     told = {entry.get("key", ""): entry.get("value", "") for entry in message.get("metadata_props", [])}
-    values = {key.removeprefix(PREFIX): value_of(text) for key, text in told.items() if key.startswith(f"{PREFIX}/")}
-    if "/run/model" not in values:
+    try:
+        values = {key.removeprefix(PREFIX): value_of(text) for key, text in told.items()
+                  if key.startswith(f"{PREFIX}/")}
+    except (ValueError, TypeError, OverflowError, RecursionError) as error:
+        raise ExportError(f"{path}: tools/export has not written its metadata ({error})") from error
+    if not {"/run/model", "/format_version"} <= values.keys() or isinstance(values["/format_version"], str):
         raise ExportError(f"{path}: tools/export has not written it: of other ONNX files no checkpoint can be made")
     values["/format_version"] = values["/format_version"].astype(np.int32)
     checkpoint = Checkpoint(target, values)

@@ -166,7 +166,8 @@ def is_plain(word: str) -> bool:
 
 
 def in_docstring(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"')
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in escaped)
 
 
 def assignment(name: str, made: str) -> str:
