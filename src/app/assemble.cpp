@@ -12,6 +12,7 @@
 #include "preflight/load.hpp"
 #include "processors.hpp"
 #include "resolve_options.hpp"
+#include "several.hpp"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -134,9 +135,11 @@ void settle_parts(RunConfig& config, int ranks, int fair_threads) {
                             config.exchange, config.exchange == "ring" ? "every rank updates" : "rank 0 updates"));
   }
   if (ranks > config.parts) {
+    const char* const more = config.resume ? "start a new run with --parts N to resume on up to N"
+                                           : "give --parts N to use up to N, or start fewer ranks";
     throw Error(ErrorSource::usage,
-                fmt::format("{} ranks cannot share {} parts: start at most {} ranks, or a run with more --parts", ranks,
-                            config.parts, config.parts));
+                fmt::format("{} ranks cannot share {}: this run has {}, so it can use at most {}; {}", ranks,
+                            several(config.parts, "part"), config.parts, several(config.parts, "rank"), more));
   }
   refuse_part_map(config, ranks);
 }

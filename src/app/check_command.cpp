@@ -95,8 +95,10 @@ void Check::look_at_checkpoint() {
     const CheckpointStore store(config().out + "/checkpoints");
     resumed_ = store.newest(world_, Log(world_.rank(), world_.host(), true), Damaged::left);
     if (!resumed_) return;
-    run_agreed(world_,
-               [&] { config() = merge_for_resume(config(), given_, resumed_->state.configuration, resumed_->path); });
+    run_agreed(world_, [&] {
+      config() = merge_for_resume(config(), given_, resumed_->state.configuration, resumed_->path);
+      drop_stored_part_map(config(), given_, world_.size());
+    });
   });
 }
 

@@ -1,6 +1,7 @@
 #include "option_table.hpp"
 
 #include "tutti/base/error.hpp"
+#include "tutti/train/trainer.hpp"
 
 #include <fmt/format.h>
 
@@ -52,8 +53,8 @@ std::vector<RunOption> training_options(RunConfig& c) {
        fixed, &c.init_from},
       {"init", network, "initial weights: model (its own), normal, xavier or kaiming", fixed, &c.init},
       {"epochs", training, "passes over the training set", changeable, &c.epochs},
-      {"steps", training, "end after this many steps, even inside an epoch; 0: only epochs count", changeable,
-       &c.steps},
+      {"steps", training, "end after this many steps, even inside an epoch, on --epochs' schedule; 0: at its end",
+       changeable, &c.steps},
       {"batch-size", training, "samples per step, over all ranks", fixed, &c.batch_size},
       {"lr", training, "learning rate", fixed, &c.lr},
       {"optimizer", training, "sgd, adamw or lars", fixed, &c.optimizer},
@@ -69,6 +70,9 @@ std::vector<RunOption> training_options(RunConfig& c) {
       {"label-smoothing", training, "share of each label spread over all classes, for the training loss", fixed,
        &c.label_smoothing},
       {"schedule", training, "of the learning rate: constant, step or cosine", fixed, &c.schedule},
+      {"schedule-epochs", training,
+       "epochs over which a cosine schedule falls, for a run that is to be made longer later; 0: --epochs", changeable,
+       &c.schedule_epochs},
       {"lr-period", training, "step schedule: every so many epochs (10), or at these (30,60,80)", fixed, &c.lr_period},
       {"lr-decay", training, "step schedule: factor of each drop", fixed, &c.lr_decay},
       {"min-lr", training, "step and cosine schedules: least learning rate", fixed, &c.min_lr},
@@ -226,6 +230,9 @@ RunConfig merge_for_resume(const RunConfig& asked, const std::set<std::string>& 
     std::visit([&](auto* target) { *target = *std::get<std::decay_t<decltype(target)>>(sources[i].target); },
                targets[i].target);
   }
+  // Before there was --schedule-epochs, --steps ended a cosine schedule, too: a run begun so keeps its bits.
+  const bool is_older = !read.contains("schedule-epochs") && !given.contains("schedule-epochs");
+  if (is_older && merged.schedule == "cosine" && from_checkpoint.steps > 0) merged.schedule_epochs = kScheduleOfLaunch;
   return merged;
 }
 

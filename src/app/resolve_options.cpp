@@ -120,6 +120,9 @@ void refuse_unknown_words(const RunConfig& config) {
   refuse_outside("image-size", config.image_size, 0, 65536);
   refuse_outside("epochs", config.epochs, 1, 1'000'000);
   refuse_outside("steps", config.steps, 0, kMany);
+  if (config.schedule_epochs != kScheduleOfLaunch) {
+    refuse_outside("schedule-epochs", config.schedule_epochs, 0, 1'000'000);
+  }
   refuse_outside("parts", config.parts, 0, kMostParts);
   refuse_outside("threads", config.threads, 0, 4096);
   refuse_outside("in-flight", config.in_flight, 0, 2);
@@ -146,6 +149,7 @@ TrainerOptions resolve_options(const RunConfig& config, const NetworkSpec& model
                          .initializer = config.init == "model" ? model.initializer : parse_initializer(config.init),
                          .epochs = config.epochs,
                          .steps = config.steps,
+                         .schedule_epochs = config.schedule_epochs,
                          .optimizer = {.kind = config.optimizer,
                                        .momentum = config.momentum,
                                        .weight_decay = config.weight_decay,
@@ -248,6 +252,13 @@ PartMapOptions parse_part_map(const std::string& text) {
     at = rest + 1;
   }
   return map;
+}
+
+std::string drop_stored_part_map(RunConfig& config, const std::set<std::string>& given, int ranks) {
+  const auto listed = std::ssize(parse_part_map(config.part_map).parts_by_rank);
+  if (listed == 0 || listed == ranks || given.contains("part-map")) return {};
+  return fmt::format("the checkpoint's --part-map {} is for {} ranks, not {}: parts are spread evenly now",
+                     std::exchange(config.part_map, "even"), listed, ranks);
 }
 
 std::vector<int> parse_rank_counts(const std::string& text, int all) { return parse_counts("ranks", text, all); }

@@ -7,6 +7,7 @@
 #include "run_config.hpp"
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,6 +39,9 @@ double parse_time_limit(const std::string& text);
 
 // even, auto, or a list by rank: "3,3,2". Throws a usage error.
 PartMapOptions parse_part_map(const std::string& text);
+// A list that a checkpoint holds fits one number of ranks, and only says who computes what: on another number, and
+// where none is given anew, it becomes "even". Returns a note that says so, or nothing.
+std::string drop_stored_part_map(RunConfig& config, const std::set<std::string>& given, int ranks);
 
 // "1,2,4" within 1 .. all, ascending; empty means 1, 2, 4 .. and all. Throws a usage error.
 std::vector<int> parse_rank_counts(const std::string& text, int all);

@@ -39,6 +39,7 @@ struct RunConfig {
   double clip_norm = 0;
   double label_smoothing = 0;
   std::string schedule = "constant";
+  std::int64_t schedule_epochs = 0;
   std::string lr_period;
   double lr_decay = 0.1;
   double min_lr = 0;

@@ -104,6 +104,36 @@ void refuse_unreadable(const RunFacts& facts, const Network& network) {
   }
 }
 
+bool schedule_ends_with_launch(const RunConfig& config) {
+  return config.schedule_epochs == kScheduleOfLaunch && config.steps > 0;
+}
+
+std::int64_t schedule_epochs(const RunConfig& config) {
+  return config.schedule_epochs > 0 ? config.schedule_epochs : config.epochs;
+}
+
+std::string schedule_end_text(const RunConfig& config) {
+  return schedule_ends_with_launch(config) ? fmt::format("step {}", config.steps)
+                                           : fmt::format("epoch {}", schedule_epochs(config));
+}
+
+// What the step to come trains at, beside the last one.
+struct RateAtResume {
+  double before = 0;
+  double now = 0;
+};
+
+// Empty unless the schedule's end has moved, which makes the learning rate jump.
+std::string moved_schedule_text(const RunConfig& config, const LoadedCheckpoint& resumed, const RateAtResume& rate) {
+  const RunConfig before = merge_for_resume({}, {}, resumed.state.configuration, resumed.path);
+  if (config.schedule != "cosine" || schedule_end_text(config) == schedule_end_text(before)) return {};
+  return fmt::format(
+      "the cosine schedule ends at {} now, not at {}, so the learning rate jumps from {:.3g} to {:.3g}{}",
+      schedule_end_text(config), schedule_end_text(before), rate.before, rate.now,
+      schedule_ends_with_launch(before) ? ""
+                                        : fmt::format(": --schedule-epochs {} avoids it", schedule_epochs(before)));
+}
+
 // Everything of one run between its assembly and its end.
 class TrainRun {
  public:
@@ -169,15 +199,24 @@ void TrainRun::build(const Invocation& invocation) {
     if (resumed_ != nullptr) trainer_->restore(resumed_->state);
     if (weights_) drawn = trainer_->start_from(weights_->state);
   });
-  if (resumed_ != nullptr) resumed_->state = {};
   tell_start(assembly_, world_, *trainer_, log_);
+  const bool has_steps_left = trainer_->steps_done() < trainer_->planned_steps();
   if (resumed_ != nullptr) {
-    log_.note(fmt::format("going on from {}: {} of {} steps done", resumed_->path, trainer_->steps_done(),
-                          trainer_->planned_steps()));
+    const RateAtResume rate{resumed_->state.progress.learning_rate, trainer_->learning_rate()};
+    log_.note(fmt::format(
+        "going on from {}: {} of {} steps done{}", resumed_->path, trainer_->steps_done(), trainer_->planned_steps(),
+        has_steps_left ? fmt::format(", learning rate {:.3g} before, {:.3g} now", rate.before, rate.now) : ""));
+    const std::string moved = moved_schedule_text(config, *resumed_, rate);
+    if (world_.rank() == 0 && has_steps_left && !moved.empty()) log_.warn(moved);
+    resumed_->state = {};
+  }
+  if (config.schedule == "cosine" && schedule_epochs(config) < config.epochs) {
+    log_.note(fmt::format("the cosine schedule ends at {}: the learning rate is {:g} from there to epoch {}",
+                          schedule_end_text(config), config.min_lr, config.epochs));
   }
   if (weights_) log_.note(beginning_text(*weights_, drawn));
   weights_.reset();
-  if (trainer_->steps_done() >= trainer_->planned_steps()) {
+  if (!has_steps_left) {
     log_.note(fmt::format("nothing left to do: {} done, {} planned; --epochs or --steps makes the run longer",
                           several(trainer_->steps_done(), "step"), trainer_->planned_steps()));
   }
@@ -263,9 +302,12 @@ ExitStatus train_command(World& world, const Invocation& invocation, const StopS
   }
   if (config.resume) resumed = find_checkpoint(world, config, log);
   if (resumed) {
+    std::string note;
     run_agreed(world, [&] {
       config = merge_for_resume(config, invocation.given, resumed->state.configuration, resumed->path);
+      note = drop_stored_part_map(config, invocation.given, world.size());
     });
+    if (!note.empty()) log.note(note);
     if (record.watch != nullptr) record.watch->set_timeout(config.stall_timeout);
   }
   if (!config.dry_run) refuse_or_tell(world, judge_files(world, config), log);

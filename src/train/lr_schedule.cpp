@@ -67,9 +67,10 @@ LrSchedule::LrSchedule(LrPlan plan, std::int64_t steps_per_epoch, std::int64_t t
   require_sensible(plan_);
   warmup_steps_ = std::llround(plan_.warmup_epochs * static_cast<double>(steps_per_epoch));
   if (warmup_steps_ > 0 && warmup_steps_ >= total_steps) {
-    throw Error(ErrorSource::usage,
-                fmt::format("--warmup-epochs {} are {} steps, but the run has {}: shorten the warm-up",
-                            plan_.warmup_epochs, warmup_steps_, total_steps));
+    throw Error(
+        ErrorSource::usage,
+        fmt::format("--warmup-epochs {} are {} steps, but the schedule has {}: shorten the warm-up, or raise --epochs",
+                    plan_.warmup_epochs, warmup_steps_, total_steps));
   }
 }
 

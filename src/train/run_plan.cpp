@@ -9,18 +9,30 @@
 
 namespace tutti {
 
-RunPlan plan_run(const TrainerOptions& options, const SplitBatchSampler& schedule, std::int64_t samples) {
+namespace {
+
+RunPlan plan_launch(const TrainerOptions& options, const SplitBatchSampler& schedule) {
   std::int64_t steps = 0;
   for (std::int64_t epoch = 0; epoch < options.epochs; ++epoch) {
     steps += schedule.steps(epoch);
     if (options.steps > 0 && steps >= options.steps) return {.steps = options.steps, .epochs = epoch + 1};
   }
-  if (steps == 0 && options.epochs > 0) {
+  return {.steps = steps, .epochs = options.epochs};
+}
+
+}  // namespace
+
+RunPlan plan_run(const TrainerOptions& options, const SplitBatchSampler& schedule, std::int64_t samples) {
+  RunPlan plan = plan_launch(options, schedule);
+  const std::int64_t schedule_epochs = options.schedule_epochs > 0 ? options.schedule_epochs : options.epochs;
+  plan.schedule_steps =
+      options.schedule_epochs == kScheduleOfLaunch ? plan.steps : schedule.steps_before(schedule_epochs);
+  if (plan.steps == 0 && options.epochs > 0) {
     throw Error(ErrorSource::usage,
                 fmt::format("{} samples fill no batch of {} with --last-batch {}: lower --batch-size or use keep",
                             samples, options.batch_size, name_of(options.last_batch)));
   }
-  return {.steps = steps, .epochs = options.epochs};
+  return plan;
 }
 
 void refuse_misfit(const TrainProgress& theirs, const TrainProgress& ours, const SplitBatchSampler& schedule) {

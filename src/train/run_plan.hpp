@@ -10,8 +10,9 @@
 namespace tutti {
 
 struct RunPlan {
-  std::int64_t steps = 0;
-  std::int64_t epochs = 0;  // of which the last may end early
+  std::int64_t steps = 0;           // after which this launch ends
+  std::int64_t epochs = 0;          // of which the last may end early
+  std::int64_t schedule_steps = 0;  // over which the learning rate's schedule stretches, wherever this launch ends
 };
 // Throws a usage error where `samples` fill no batch.
 RunPlan plan_run(const TrainerOptions& options, const SplitBatchSampler& schedule, std::int64_t samples);

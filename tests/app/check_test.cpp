@@ -53,9 +53,10 @@ TEST(Check, GoesOnAfterAFindingAndSortsThem) {
   const ChildResult result =
       check(3, "--parts 2 --watch-interface eth99 --momentum 7 --out /proc/none --json " + folder.file("check.json"));
   EXPECT_EQ(result.status, 1) << result.err;
-  for (const char* line : {"doomed: --watch-interface eth99: this host has none of that name that is up, ",
-                           "doomed: 3 ranks cannot share 2 parts: start at most 2 ranks", "doomed: --momentum 7",
-                           "/proc/none: cannot make /proc/none/checkpoints", "\ndoomed: 4 findings; "}) {
+  for (const char* line :
+       {"doomed: --watch-interface eth99: this host has none of that name that is up, ",
+        "doomed: 3 ranks cannot share 2 parts: this run has 2, so it can use at most 2 ranks", "doomed: --momentum 7",
+        "/proc/none: cannot make /proc/none/checkpoints", "\ndoomed: 4 findings; "}) {
     EXPECT_THAT(result.out, HasSubstr(line));
   }
   const auto json = nlohmann::json::parse(read_text(folder.file("check.json")));
@@ -117,7 +118,7 @@ TEST(Check, NamesWhatIsWrongWithTheFolderOfTheRun) {
   expect_doomed(check(2, "--out " + out), "holds checkpoints of an earlier run: add --resume to go on with it");
   const ChildResult resumed = check(2, "--resume --out " + out);
   EXPECT_EQ(resumed.status, 1) << "of one rank were its parts";
-  EXPECT_THAT(resumed.out, HasSubstr("doomed: 2 ranks cannot share 1 parts"));
+  EXPECT_THAT(resumed.out, HasSubstr("doomed: 2 ranks cannot share 1 part: "));
   EXPECT_EQ(check(1, "--resume --out " + out).status, 0);
   expect_doomed(check(1, "--resume --out " + out + " --data synthetic:99x1x8x8:4"), "give the data of the run");
 }

@@ -1,6 +1,7 @@
 #include "option_table.hpp"
 
 #include "tutti/base/error.hpp"
+#include "tutti/train/trainer.hpp"
 
 #include <gtest/gtest.h>
 
@@ -144,6 +145,30 @@ TEST(Resume, TakesDefaultsForOptionsThatAnEarlierVersionDidNotHave) {
   EXPECT_EQ(merged.adam_beta2, 0.999);
   EXPECT_EQ(merged.adam_epsilon, 1e-8);
   EXPECT_EQ(merged.min_lr, 0);
+}
+
+TEST(Resume, OfARunFromBeforeScheduleEpochsEndsItsCosineScheduleWithItsSteps) {
+  RunConfig before;
+  before.schedule = "cosine";
+  before.steps = 400;
+  const std::string newer = config_text(before);
+  std::string older = newer;
+  const std::size_t line = older.find("schedule-epochs = 0\n");
+  ASSERT_NE(line, std::string::npos) << older;
+  older.erase(line, older.find('\n', line) + 1 - line);
+  const auto schedule_epochs = [](const std::set<std::string>& given, const std::string& checkpoint) {
+    RunConfig asked;
+    asked.schedule_epochs = 9;
+    return merge_for_resume(asked, given, checkpoint, "step-1.h5").schedule_epochs;
+  };
+  EXPECT_EQ(schedule_epochs({}, newer), 0);
+  EXPECT_EQ(schedule_epochs({}, older), kScheduleOfLaunch);
+  EXPECT_EQ(schedule_epochs({"steps"}, older), kScheduleOfLaunch);
+  EXPECT_EQ(schedule_epochs({"schedule-epochs"}, older), 9);
+  before.steps = 0;
+  older = config_text(before);
+  older.erase(older.find("schedule-epochs"), 20);
+  EXPECT_EQ(schedule_epochs({"steps"}, older), 0) << "it was on the schedule of its epochs";
 }
 
 TEST(Resume, LetsTheDataLieElsewhere) {

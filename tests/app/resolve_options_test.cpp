@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,6 +31,7 @@ TEST(ResolveOptions, RefusesWordsAndNumbersThatMeanNothing) {
       [](RunConfig& c) { c.batch_size = 0; },
       [](RunConfig& c) { c.epochs = 0; },
       [](RunConfig& c) { c.steps = -1; },
+      [](RunConfig& c) { c.schedule_epochs = -2; },
       [](RunConfig& c) { c.parts = -1; },
       [](RunConfig& c) { c.part_map = ""; },
       [](RunConfig& c) { c.part_map = "3,"; },
@@ -78,6 +80,20 @@ TEST(ResolveOptions, TakesAPartMapByWordOrByHand) {
   RunConfig config = filled_in();
   config.part_map = "3,12,1";
   EXPECT_EQ(resolve_options(config, NetworkSpec{}).part_map.parts_by_rank, (std::vector{3, 12, 1}));
+}
+
+TEST(ResolveOptions, DropsAStoredPartMapOfAnotherNumberOfRanksWithANote) {
+  const auto dropped = [](const char* map, const std::set<std::string>& given, int ranks) {
+    RunConfig config;
+    config.part_map = map;
+    const std::string note = drop_stored_part_map(config, given, ranks);
+    EXPECT_EQ(note.empty(), config.part_map == map) << note;
+    return !note.empty();
+  };
+  EXPECT_TRUE(dropped("3,3,2", {}, 2));
+  EXPECT_FALSE(dropped("3,3,2", {}, 3));
+  EXPECT_FALSE(dropped("3,3,2", {"part-map"}, 2)) << "what is asked for now is refused instead";
+  EXPECT_FALSE(dropped("auto", {}, 2));
 }
 
 TEST(ResolveOptions, PassesTheOptimizersChoicesOn) {

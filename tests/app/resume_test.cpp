@@ -91,6 +91,66 @@ TEST(Resume, GoesOnToThePlannedEndWithoutBeingToldItAgain) {
   EXPECT_NE(done.err.find("nothing left to do: 31 steps done, 31 planned"), std::string::npos) << done.err;
 }
 
+TEST(Resume, OfACosineRunInLegsOnOtherRanksAndPartMapsGivesTheUnbrokenRunsDigest) {
+  const ScratchFolder whole;
+  const ScratchFolder broken;
+  const Words plan{"--epochs", "3", "--schedule", "cosine", "--warmup-epochs", "0.5", "--parts", "4"};
+  const auto with = [](Words words, const Words& more) {
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  };
+  ASSERT_EQ(run_trainer(run_words(whole.path(), plan)).status, 0);
+  const ChildResult first =
+      run_trainer(3, run_words(broken.path(), with(plan, {"--part-map", "2,1,1", "--steps", "5"})));
+  ASSERT_EQ(first.status, 0) << first.err;
+  const Words resumed{"--resume", "--out", broken.path(), "--steps"};
+  const ChildResult second = run_trainer(2, with(resumed, {"13"}));
+  ASSERT_EQ(second.status, 0) << second.err;
+  EXPECT_EQ(count(second.err, "the checkpoint's --part-map 2,1,1 is for 3 ranks, not 2: parts are spread evenly now"),
+            1)
+      << second.err;
+  EXPECT_EQ(count(second.err, "learning rate jumps"), 0) << second.err;
+  const ChildResult many = run_trainer(5, with(resumed, {"0"}));
+  EXPECT_EQ(many.status, 64) << many.err;
+  EXPECT_NE(many.err.find("this run has 4, so it can use at most 4 ranks; start a new run with --parts N to resume on "
+                          "up to N"),
+            std::string::npos)
+      << many.err;
+  const ChildResult last = run_trainer(4, with(resumed, {"0", "--part-map", "1,1,1,1"}));
+  ASSERT_EQ(last.status, 0) << last.err;
+  EXPECT_EQ(last_digest(broken.path()), last_digest(whole.path()));
+}
+
+TEST(Resume, OfACosineRunMadeLongerReportsTheJumpOfTheLearningRateAndScheduleEpochsAvoidsIt) {
+  const ScratchFolder planned;
+  const ScratchFolder longer;
+  const Words plan{"--schedule", "cosine", "--epochs", "2"};
+  const auto run = [&](const std::string& out, const Words& more) {
+    Words words = run_words(out, plan);
+    words.insert(words.end(), more.begin(), more.end());
+    const ChildResult result = run_trainer(words);
+    EXPECT_EQ(result.status, 0) << result.err;
+    return result.err;
+  };
+  const auto lengthen = [&](const std::string& out) {
+    const ChildResult result = run_trainer({"--resume", "--out", out, "--epochs", "4"});
+    EXPECT_EQ(result.status, 0) << result.err;
+    return result.err;
+  };
+  run(longer.path(), {});
+  const std::string jump = lengthen(longer.path());
+  EXPECT_EQ(count(jump,
+                  "warning: the cosine schedule ends at epoch 4 now, not at epoch 2, so the learning rate jumps "
+                  "from "),
+            1)
+      << jump;
+  EXPECT_EQ(count(jump, ": --schedule-epochs 2 avoids it"), 1) << jump;
+  EXPECT_EQ(count(jump, " before, 0.0"), 1) << jump;
+  run(planned.path(), {"--schedule-epochs", "4"});
+  const std::string smooth = lengthen(planned.path());
+  EXPECT_EQ(count(smooth, "jumps"), 0) << smooth;
+}
+
 TEST(Resume, MidEpochReportsTheWholeEpochsSums) {
   const ScratchFolder whole;
   const ScratchFolder broken;

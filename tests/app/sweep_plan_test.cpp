@@ -137,7 +137,7 @@ TEST(SweepPlan, RefusesWhatNoRowCanHave) {
            {"--together lr,lr --lr 0.1,0.2", "'lr' has no list of its own"},
            {"--together lr,seed --together seed,ranks --lr 0.1,0.2 --seed 1,2 --ranks 1,2", "'seed' has no list"},
            {"--scale-lr", "--scale-lr wants several values of --batch-size"},
-           {"--parts 1 --ranks 2,4", "2 ranks cannot share 1 parts"},
+           {"--parts 1 --ranks 2,4", "2 ranks cannot share 1 part: "},
            {"--out runs", "--out"},
            {"--rehearse kill", "--rehearse"},
            {"--lr 0.1 0.2", "0.2"}}) {

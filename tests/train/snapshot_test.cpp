@@ -8,9 +8,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
 #include <iterator>
 #include <limits>
 #include <optional>
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -175,6 +178,63 @@ TEST(Progress, GoesOnBehindEpochsWithoutSteps) {
   ASSERT_EQ(seen.epochs.size(), unbroken.epochs.size());
   EXPECT_EQ(seen.epochs.back().epoch, unbroken.epochs.back().epoch);
   EXPECT_EQ(rest.trainer.weights_digest(), whole.trainer.weights_digest());
+}
+
+constexpr std::array kSchedules{Schedule::constant, Schedule::step, Schedule::cosine};
+constexpr std::array kLastBatches{LastBatch::keep, LastBatch::discard, LastBatch::rollover};
+
+TEST(Progress, OfLegsThatStepsEndGivesTheBitsOfTheUnbrokenRun) {
+  std::minstd_rand random(31);
+  const auto below = [&](std::int64_t limit) { return static_cast<std::int64_t>(random()) % limit; };
+  for (int course = 0; course < 30; ++course) {
+    TrainerOptions options = small();
+    options.last_batch = kLastBatches.at(static_cast<std::size_t>(below(3)));
+    options.learning_rate = {.schedule = kSchedules.at(static_cast<std::size_t>(course % 3)),
+                             .period_epochs = {1 + below(2)},
+                             .warmup_epochs = 0.25 * static_cast<double>(below(5))};
+    if (below(3) == 0) options.schedule_epochs = 2 + below(4);
+    Recorder seen;
+    TrainingRun whole(options);
+    whole.trainer.run(seen);
+    std::optional<TrainState> state;
+    for (std::int64_t done = 0; done < whole.trainer.planned_steps();) {
+      options.steps = done + 1 + below(9);
+      TrainingRun leg(options);
+      if (state) leg.trainer.restore(*state);
+      leg.trainer.run(seen);
+      state = leg.trainer.snapshot();
+      done = state->progress.step;
+    }
+    EXPECT_EQ(state->progress.learning_rate, whole.trainer.snapshot().progress.learning_rate) << course;
+    expect_equal(state->parameters, whole.trainer.snapshot().parameters);
+  }
+}
+
+TEST(Progress, OfARunMadeLongerFollowsTheScheduleThatItBeganWith) {
+  TrainerOptions options = small();
+  options.learning_rate.schedule = Schedule::cosine;
+  options.schedule_epochs = 6;
+  TrainingRun begun(options);
+  Recorder seen;
+  begun.trainer.run(seen);
+  options.epochs = 6;
+  TrainingRun longer(options);
+  longer.trainer.restore(begun.trainer.snapshot());
+  longer.trainer.run(seen);
+  options.schedule_epochs = 0;
+  TrainingRun whole(options);
+  whole.trainer.run(seen);
+  EXPECT_EQ(longer.trainer.weights_digest(), whole.trainer.weights_digest());
+}
+
+TEST(Progress, OfAnOlderRunFollowsTheScheduleThatItsStepsEnd) {
+  TrainerOptions options = small();
+  options.learning_rate.schedule = Schedule::cosine;
+  options.schedule_epochs = kScheduleOfLaunch;
+  options.steps = 12;
+  TrainingRun run(options);
+  for (int step = 0; step < 6; ++step) run.trainer.step();
+  EXPECT_DOUBLE_EQ(run.trainer.learning_rate(), 0.05 / 2);
 }
 
 TEST(BestTest, IsTheEarliestEvaluationOfTheMostCorrectAnswersAndIsKeptInACheckpoint) {

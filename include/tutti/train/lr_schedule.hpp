@@ -31,11 +31,12 @@ void require_sensible(const LrPlan& plan);
 
 class LrSchedule {
  public:
-  // Throws as require_sensible does, and for a warm-up as long as the run.
+  // `total_steps`: those of the schedule, which are not those of one launch. Throws as require_sensible does, and for
+  // a warm-up as long as the schedule.
   LrSchedule(LrPlan plan, std::int64_t steps_per_epoch, std::int64_t total_steps);
 
   // `step` counts from 0 over the whole run and lies in `epoch`, counted from 0. Cosine falls over the steps after
-  // the warm-up, from base at the first towards 0 after the last.
+  // the warm-up, from base at the first towards 0 after the last, and stays there.
   double at(std::int64_t step, std::int64_t epoch) const;
 
  private:

@@ -44,6 +44,10 @@ struct PartMapOptions {
   bool measured = false;             // starts so, then follows what each rank's parts take; keeps the bits of `exact`
 };
 
+// For TrainerOptions::schedule_epochs: the schedule ends where the launch does, --steps included. Runs begun before
+// schedules had an end of their own go on so.
+inline constexpr std::int64_t kScheduleOfLaunch = -1;
+
 struct TrainerOptions {
   std::int64_t batch_size = 128;  // global
   int num_parts = 1;
@@ -56,7 +60,8 @@ struct TrainerOptions {
   std::uint64_t seed = 0;
   Initializer initializer = Initializer::xavier;
   std::int64_t epochs = 1;
-  std::int64_t steps = 0;  // ends the run even inside an epoch; 0: epochs alone end it
+  std::int64_t steps = 0;            // ends the run even inside an epoch; 0: epochs alone end it
+  std::int64_t schedule_epochs = 0;  // over which the learning rate's schedule stretches; 0: epochs
   OptimizerOptions optimizer{};
   double label_smoothing = 0;
   LrPlan learning_rate{};
@@ -140,6 +145,8 @@ class Trainer {
 
   std::int64_t steps_done() const;
   std::int64_t planned_steps() const;
+  // Of the step to come.
+  double learning_rate() const;
   // Of those done, the ones that have changed nothing.
   std::int64_t skipped_steps() const;
   // Of the step to come.
