@@ -1,5 +1,6 @@
 #include "check_command.hpp"
 
+#include "tutti/base/utf8.hpp"
 #include "tutti/checkpoint/checkpoint_store.hpp"
 #include "tutti/nn/model_file.hpp"
 #include "tutti/storage/whole_file.hpp"
@@ -239,7 +240,8 @@ ExitStatus Check::tell(const std::string& json) const {
   const std::size_t warnings = findings_.count(Severity::warning);
   if (world_.rank() == 0) {
     for (const Finding& finding : findings_.all()) {
-      fmt::print("{}: {}\n", finding.severity == Severity::doomed ? "doomed" : "warning", line_of(finding, hosts_));
+      fmt::print("{}: {}\n", finding.severity == Severity::doomed ? "doomed" : "warning",
+                 printable(line_of(finding, hosts_)));
     }
     fmt::print("{}; {}\n",
                doomed > 0 ? fmt::format("doomed: {}", several(doomed, "finding")) : "ready: " + ready_text(),

@@ -66,7 +66,7 @@ constexpr std::array kCommands{
                  concerns_bench_step, add_checkpoint_options},
     CommandEntry{"bench exchange", Command::bench_exchange, "how gradients can meet, by rank count",
                  concerns_bench_exchange, add_exchange_options},
-    CommandEntry{"bench input", Command::bench_input, "preparing batches beside the compute", concerns_bench,
+    CommandEntry{"bench input", Command::bench_input, "preparing batches beside the compute", concerns_bench_input,
                  add_input_options},
     CommandEntry{"bench layers", Command::bench_layers, "one training step layer by layer, against what could be",
                  concerns_bench, add_step_options},
@@ -182,6 +182,7 @@ void furnish(CLI::App& app, const CommandEntry& entry, Invocation& invocation, W
   }
   entry.add_own_options(app, invocation);
   add_run_options(app, run_options(invocation.run), entry, invocation.sweep.words);
+  take_numbers_as_written(app);
 }
 
 Invocation begin_invocation(const OwnParts* own) {

@@ -48,6 +48,7 @@ struct PredictRequest {
   std::int64_t top = 1;             // classes told of each image
   bool probabilities = false;       // of all classes
   std::string csv;                  // where they go as CSV; "-": stdout
+  bool csv_safe = false;            // without what a spreadsheet would compute, or a terminal obey
 };
 
 struct InspectRequest {

@@ -32,7 +32,8 @@ void add_ranks_option(CLI::App& app, Invocation& invocation) {
 }
 
 void add_count(CLI::App& app, const char* flag, std::int64_t& value, const char* help) {
-  const CLI::Range positive(std::int64_t{1}, std::int64_t{1} << 40);
+  CLI::Range positive(std::int64_t{1}, std::int64_t{1} << 40);
+  positive.description("");  // a limit that nobody comes near only lengthens the help
   app.add_option(flag, value, help)->check(positive)->capture_default_str()->group("Bench");
 }
 
@@ -51,7 +52,7 @@ bool concerns_predict(const RunOption& option) { return concerns_eval(option) ||
 
 // A measurement decides by itself how long it runs and what it keeps.
 bool concerns_bench_step(const RunOption& option) {
-  if (option.name == "epochs" || option.name == "steps") return false;
+  if (option.name == "epochs" || option.name == "steps" || option.name == "init-from") return false;
   return concerns_watch(option) || option.use == OptionUse::fixed || option.use == OptionUse::place ||
          option.group == "Ranks and devices";
 }
@@ -59,6 +60,13 @@ bool concerns_bench_step(const RunOption& option) {
 // Those of rank counts and of the input also decide on the parts.
 bool concerns_bench(const RunOption& option) {
   return concerns_bench_step(option) && option.name != "parts" && option.name != "part-map";
+}
+
+// It neither updates weights nor exchanges gradients.
+bool concerns_bench_input(const RunOption& option) {
+  constexpr std::array<std::string_view, 3> kOfExchange{"exchange", "shard-optimizer", "bucket-mib"};
+  if (option.group == "Training") return option.name == "batch-size" || option.name == "seed";
+  return concerns_bench(option) && std::ranges::count(kOfExchange, option.name) == 0;
 }
 
 // It compares the ways in which gradients meet.
@@ -109,6 +117,9 @@ void add_predict_options(CLI::App& app, Invocation& invocation) {
   app.add_flag("--probabilities", predict.probabilities, "those of all classes, into --csv or --json")
       ->group("Results");
   app.add_option("--csv", predict.csv, "write a line for each image to this file; -: to stdout")->group("Results");
+  app.add_flag("--csv-safe", predict.csv_safe,
+               "with --csv: ' before what a spreadsheet takes for a formula, control characters as \\x1b")
+      ->group("Results");
   app.add_option("--json", invocation.json, "write a JSON object for each image, a line each; -: to stdout")
       ->group("Results");
 }

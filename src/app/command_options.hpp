@@ -17,6 +17,7 @@ bool concerns_eval(const RunOption& option);
 bool concerns_predict(const RunOption& option);
 bool concerns_bench_step(const RunOption& option);
 bool concerns_bench(const RunOption& option);
+bool concerns_bench_input(const RunOption& option);
 bool concerns_bench_exchange(const RunOption& option);
 bool concerns_bench_allreduce(const RunOption& option);
 bool concerns_tour(const RunOption& option);

@@ -10,8 +10,12 @@
 #include <toml.hpp>
 
 #include <algorithm>
+#include <charconv>
+#include <cstdint>
 #include <iterator>
+#include <limits>
 #include <sstream>
+#include <system_error>
 #include <type_traits>
 #include <vector>
 
@@ -70,6 +74,31 @@ toml::value parse(const std::string& text, const std::string& origin) {
   }
 }
 
+// What stands behind the '=' of a line, without the underscores that TOML allows within numbers.
+std::string written_value(const std::string& text, std::int64_t line) {
+  std::istringstream stream(text);
+  std::string written;
+  for (std::int64_t i = 0; i < line; ++i) std::getline(stream, written);
+  written.erase(0, written.find('=') + 1);
+  written.erase(0, written.find_first_not_of(" \t+"));
+  written.erase(std::min(written.find_first_of(" \t\r#"), written.size()));
+  std::erase(written, '_');
+  return written;
+}
+
+// For such a number toml11 takes the one next to it.
+bool is_out_of_range(const toml::value& value, const std::string& written) {
+  if (value.is_integer()) {
+    const std::int64_t number = value.as_integer();
+    const bool is_last = number == std::numeric_limits<std::int64_t>::max() ||  //
+                         number == std::numeric_limits<std::int64_t>::min();
+    return is_last && written != fmt::format("{}", number);
+  }
+  double number = 0;
+  return value.is_floating() &&
+         std::from_chars(written.data(), written.data() + written.size(), number).ec == std::errc::result_out_of_range;
+}
+
 }  // namespace
 
 void read_config_text(const std::string& text, const std::string& origin, RunConfig& config,
@@ -89,6 +118,9 @@ void read_config_text(const std::string& text, const std::string& origin, RunCon
       refuse(origin, line, fmt::format("'{}' belongs on the command line, not in a file", key));
     }
     if (given.contains(key)) continue;
+    if (const std::string written = written_value(text, line); is_out_of_range(value, written)) {
+      refuse(origin, line, fmt::format("'{}' = {} is out of range", key, written));
+    }
     if (const char* wanted = std::visit(Assign{value}, option->target)) {
       refuse(origin, line, fmt::format("'{}' must be {}", key, wanted));
     }

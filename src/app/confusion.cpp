@@ -1,5 +1,7 @@
 #include "confusion.hpp"
 
+#include "tutti/base/utf8.hpp"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -42,22 +44,24 @@ std::vector<std::size_t> Confusion::mistaken_for(std::size_t label) const {
 
 std::string Confusion::text() const {
   std::size_t width = 5;
-  for (const std::string& name : names_) width = std::max(width, name.size());
+  for (std::size_t label = 0; label < classes(); ++label) width = std::max(width, shown_name(label).size());
   std::string text = fmt::format("{:<{}} {:>7} {:>7}  taken for\n", "class", width, "images", "acc");
   for (std::size_t label = 0; label < classes(); ++label) {
     const std::int64_t images = samples(label);
     const double accuracy = static_cast<double>(count(label, label)) / static_cast<double>(images);
-    text += fmt::format("{:<{}} {:>7} {:>7}  {}\n", names_[label], width, images,
+    text += fmt::format("{:<{}} {:>7} {:>7}  {}\n", shown_name(label), width, images,
                         images == 0 ? "-" : fmt::format("{:.4f}", accuracy), mistakes_text(label));
   }
   return classes() <= kMostColumns ? text + "\n" + matrix_text(width) : text;
 }
 
+std::string Confusion::shown_name(std::size_t label) const { return printable(names_[label]); }
+
 std::string Confusion::mistakes_text(std::size_t label) const {
   std::vector<std::size_t> others = mistaken_for(label);
   others.resize(std::min(others.size(), kMostMistakes));
   std::vector<std::string> words;
-  for (const std::size_t other : others) words.push_back(fmt::format("{} {}", names_[other], count(label, other)));
+  for (const std::size_t other : others) words.push_back(fmt::format("{} {}", shown_name(other), count(label, other)));
   return fmt::format("{}", fmt::join(words, ", "));
 }
 
@@ -73,7 +77,7 @@ std::string Confusion::matrix_text(std::size_t width) const {
   std::string text = fmt::format("{:<{}}", kCorner, first);
   for (std::size_t predicted = 0; predicted < classes(); ++predicted) text += fmt::format("{:>{}}", predicted, digits);
   for (std::size_t label = 0; label < classes(); ++label) {
-    text += fmt::format("\n{:>2}  {:<{}}", label, names_[label], first - 4);
+    text += fmt::format("\n{:>2}  {:<{}}", label, shown_name(label), first - 4);
     for (std::size_t predicted = 0; predicted < classes(); ++predicted) {
       text += fmt::format("{:>{}}", count(label, predicted), digits);
     }

@@ -35,6 +35,7 @@ class Confusion {
   std::string text() const;
 
  private:
+  std::string shown_name(std::size_t label) const;
   std::string mistakes_text(std::size_t label) const;
   std::string matrix_text(std::size_t width) const;
 

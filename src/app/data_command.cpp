@@ -5,6 +5,7 @@
 #include "tutti/base/log.hpp"
 #include "tutti/base/stopwatch.hpp"
 #include "tutti/base/terminal_line.hpp"
+#include "tutti/base/utf8.hpp"
 #include "tutti/data/data_file.hpp"
 
 #include "assemble.hpp"
@@ -49,10 +50,10 @@ std::string classes_text(const DataPair& data) {
   const DatasetInfo& info = data.train->info();
   std::string text = fmt::format("{:<10} {}\n", "classes", info.classes);
   std::size_t width = 4;
-  for (const std::string& name : info.class_names) width = std::max(width, name.size());
+  for (const std::string& name : info.class_names) width = std::max(width, printable(name).size());
   text += fmt::format("{:>5}  {:<{}} {:>9} {:>9}\n", "label", "name", width, "training", "test");
   for (std::size_t label = 0; label < info.class_samples.size(); ++label) {
-    const std::string name = label < info.class_names.size() ? info.class_names[label] : "-";
+    const std::string name = label < info.class_names.size() ? printable(info.class_names[label]) : "-";
     const bool is_counted = data.test && label < data.test->info().class_samples.size();
     const std::string of_test = is_counted ? fmt::format("{}", data.test->info().class_samples[label]) : "-";
     text += fmt::format("{:>5}  {:<{}} {:>9} {:>9}\n", label, name, width, info.class_samples[label], of_test);

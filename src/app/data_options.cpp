@@ -48,7 +48,8 @@ void add_fetch_options(CLI::App& app, Invocation& invocation) {
 
 void add_show_options(CLI::App& app, Invocation& invocation) {
   ShowRequest& show = invocation.show;
-  const CLI::Range positive(std::int64_t{1}, std::int64_t{1} << 30);
+  CLI::Range positive(std::int64_t{1}, std::int64_t{1} << 30);
+  positive.description("");
   add_source_word(app, invocation);
   app.add_option("target", invocation.target, "the picture to write, OUT.png")->required();
   app.add_option("--count", show.count, "images, at most as many as the step has")

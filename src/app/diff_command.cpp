@@ -1,6 +1,7 @@
 #include "diff_command.hpp"
 
 #include "tutti/base/error.hpp"
+#include "tutti/base/utf8.hpp"
 #include "tutti/checkpoint/checkpoint_store.hpp"
 
 #include "checkpoint_choice.hpp"
@@ -117,7 +118,7 @@ ExitStatus diff_command(World& world, const Invocation& invocation) {
     const std::string a = checkpoint_path(invocation.compared.a);
     const std::string b = checkpoint_path(invocation.compared.b);
     const Comparison finding = compare(a, b);
-    fmt::print("A: {}\nB: {}\n{}", a, b, finding.text);
+    fmt::print("A: {}\nB: {}\n{}", a, b, printable(finding.text, "\n"));
     if (!finding.compared) {
       throw Error(ErrorSource::input, fmt::format("'{}' and '{}' have no step in common: --digest-every or "
                                                   "--checkpoint-every would give them some",

@@ -2,6 +2,7 @@
 
 #include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
+#include "tutti/base/utf8.hpp"
 #include "tutti/checkpoint/checkpoint_store.hpp"
 #include "tutti/storage/whole_file.hpp"
 
@@ -52,7 +53,9 @@ std::string size_text(std::int64_t bytes) {
   return size < 0x1p20 ? fmt::format("{:.1f} KiB", size / 0x1p10) : fmt::format("{:.1f} MiB", size / 0x1p20);
 }
 
-std::string line(std::string_view name, std::string_view text) { return fmt::format("  {:<14}{}\n", name, text); }
+std::string line(std::string_view name, std::string_view text) {
+  return fmt::format("  {:<14}{}\n", name, printable(text));
+}
 
 std::string file_lines(const LoadedCheckpoint& loaded) {
   const std::vector<CheckpointFile> files = files_of(loaded.path);
@@ -247,7 +250,7 @@ std::string survey(const std::string& folder, Json& json) {
   const std::vector<JudgedCheckpoint> judged = judge_checkpoints(folder);
   for (const JudgedCheckpoint& checkpoint : judged) {
     const std::string name = std::filesystem::path(checkpoint.path).filename().string();
-    fmt::print("{:<22}{}\n", name, checkpoint.fault.empty() ? "good" : "not good: " + checkpoint.fault);
+    fmt::print("{:<22}{}\n", name, checkpoint.fault.empty() ? "good" : "not good: " + printable(checkpoint.fault));
     json.push_back({{"path", checkpoint.path}, {"fault", checkpoint.fault}});
   }
   return newest_good(judged, folder);

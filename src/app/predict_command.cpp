@@ -38,6 +38,7 @@ void refuse_contradictions(const Invocation& invocation) {
   if (request.csv == kStdout && invocation.json == kStdout) {
     refuse("--csv - and --json - both write to stdout: give one of them a file");
   }
+  if (request.csv_safe && request.csv.empty()) refuse("--csv-safe belongs to --csv: give that, too");
   if (request.probabilities && request.csv.empty() && invocation.json.empty()) {
     refuse("--probabilities wants --csv or --json: a table has no room for them");
   }
@@ -66,8 +67,10 @@ std::vector<NamedSet> chosen_sets(const Scoring& scoring, const std::string& on)
 PredictionColumns columns_for(const PredictRequest& request, const Scoring& scoring,
                               const std::vector<NamedSet>& sets) {
   const DatasetInfo& info = sets.front().data->info();
-  PredictionColumns columns{
-      .class_names = told_class_names(info), .sets = request.on == "all", .probabilities = request.probabilities};
+  PredictionColumns columns{.class_names = told_class_names(info),
+                            .sets = request.on == "all",
+                            .probabilities = request.probabilities,
+                            .safe = request.csv_safe};
   columns.best = std::min(static_cast<std::size_t>(request.top), columns.class_names.size());
   columns.labels = std::ranges::any_of(sets, [](const NamedSet& set) { return set.data->info().labelled; });
   columns.problems = scoring.config().skip_bad_images;

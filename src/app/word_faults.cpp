@@ -6,6 +6,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <string_view>
+#include <system_error>
+#include <type_traits>
 #include <vector>
 
 namespace tutti {
@@ -40,7 +45,39 @@ std::string told_fault(const CLI::App& app, const CLI::ParseError& error) {
   return error.what();
 }
 
+// CLI11 takes 010 for 8, and for a number out of range the one next to it.
+template <class Number>
+void settle_number(const std::string& option, std::string& word) {
+  const auto refuse = [&](const char* wanted) {
+    throw CLI::ConversionError(fmt::format("{} cannot be '{}': give {}", option, word, wanted));
+  };
+  constexpr bool kIsWhole = std::is_integral_v<Number>;
+  std::string_view digits = word;
+  if (digits.size() > 1 && digits.front() == '+' && digits[1] != '-') digits.remove_prefix(1);
+  Number number{};
+  const char* const end = digits.data() + digits.size();
+  const auto [rest, status] = std::from_chars(digits.data(), end, number);
+  if (status == std::errc::result_out_of_range) {
+    refuse(kIsWhole ? "a whole number from -2^63 to 2^63 - 1" : "0, or a number from 2.3e-308 to 1.7e308");
+  }
+  if (status != std::errc{} || rest != end) refuse(kIsWhole ? "a whole number" : "a number");
+  if constexpr (kIsWhole) word = fmt::format("{}", number);
+}
+
 }  // namespace
+
+void take_numbers_as_written(CLI::App& app) {
+  for (CLI::Option* option : app.get_options()) {
+    const std::string type = option->get_type_name();
+    const bool is_whole = type.starts_with("INT");
+    if (option->get_expected_max() == 0 || (!is_whole && !type.starts_with("FLOAT"))) continue;
+    const auto settle = [is_whole, name = option->get_name()](std::string& word) {
+      is_whole ? settle_number<std::int64_t>(name, word) : settle_number<double>(name, word);
+      return std::string();
+    };
+    option->transform(CLI::Validator(settle, ""));
+  }
+}
 
 std::string fault_of_words(const CLI::App& app, const CLI::ParseError& error, const std::string& help) {
   std::vector<std::string> left_over = app.remaining();

@@ -14,4 +14,7 @@ namespace tutti {
 // reason.
 std::string fault_of_words(const CLI::App& app, const CLI::ParseError& error, const std::string& help);
 
+// For all options that take numbers: one out of range, or not in decimal digits, is refused.
+void take_numbers_as_written(CLI::App& app);
+
 }  // namespace tutti

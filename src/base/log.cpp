@@ -1,5 +1,7 @@
 #include "tutti/base/log.hpp"
 
+#include "tutti/base/utf8.hpp"
+
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -9,7 +11,7 @@ namespace tutti {
 
 void write_stderr_line(std::string_view line) noexcept {
   try {
-    const std::string whole = fmt::format("{}\n", line);
+    const std::string whole = printable(line, "\n\t") + "\n";
     std::string_view rest = whole;
     while (!rest.empty()) {
       const ssize_t written = ::write(STDERR_FILENO, rest.data(), rest.size());

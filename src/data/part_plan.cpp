@@ -22,9 +22,9 @@ std::vector<int> deal_evenly(int num_parts, int num_ranks) {
                 fmt::format("there are {} parts for {} ranks; give at least one of each", num_parts, num_ranks));
   }
   if (num_ranks > num_parts) {
-    throw Error(ErrorSource::usage, fmt::format("{0} ranks cannot share {1} parts: start at most {1} ranks, or begin "
-                                                "a new run with --parts {0} or more",
-                                                num_ranks, num_parts));
+    throw Error(ErrorSource::usage, fmt::format("{0} ranks cannot share {1} part{2}: start at most {1} rank{2}, or "
+                                                "begin a new run with --parts {0} or more",
+                                                num_ranks, num_parts, num_parts == 1 ? "" : "s"));
   }
   std::vector<int> parts_by_rank(static_cast<std::size_t>(num_ranks), num_parts / num_ranks);
   std::fill_n(parts_by_rank.begin(), num_parts % num_ranks, num_parts / num_ranks + 1);

@@ -79,9 +79,9 @@ SyntheticSpec parse_synthetic(std::string_view text) {
   const std::int64_t classes = good ? take_number(rest, kMostClasses) : 0;
   if (classes < 2 || !rest.empty()) {
     throw Error(ErrorSource::usage,
-                fmt::format("--data synthetic:{}: give synthetic:NxCxHxW:classes with 2 classes or more and at most "
-                            "{} bytes in all, for example synthetic:1000x3x32x32:10",
-                            text, kMostBytes));
+                fmt::format("--data synthetic:{}: give synthetic:NxCxHxW:classes with 2 to {} classes, and images of "
+                            "at most {} bytes in all, for example synthetic:1000x3x32x32:10",
+                            text, kMostClasses, kMostBytes));
   }
   return {extents[0], Shape{extents[1], extents[2], extents[3]}, static_cast<int>(classes)};
 }

@@ -10,12 +10,14 @@
 #include <toml.hpp>
 
 #include <algorithm>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <set>
 #include <sstream>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -300,10 +302,23 @@ NetworkSpec parse_model(const std::string& text, const std::string& origin) {
 }
 
 NetworkSpec read_model_file(const std::string& path) {
+  constexpr std::uintmax_t kMostBytes = std::uintmax_t{64} << 20;
+  std::error_code unseen;
+  const auto status = std::filesystem::status(path, unseen);
+  // A pipe may have no end, and nobody who writes to it.
+  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
+    throw Error(ErrorSource::io, fmt::format("cannot read the model file {}: it is no regular file", path));
+  }
+  const std::uintmax_t bytes = std::filesystem::file_size(path, unseen);
+  if (!unseen && bytes > kMostBytes) {
+    throw Error(ErrorSource::input, fmt::format("the model file {} has {} bytes, and {} at most are read: is the path "
+                                                "right?",
+                                                path, bytes, kMostBytes));
+  }
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;
   if (file) text << file.rdbuf();
-  if (!file || text.bad() || std::filesystem::is_directory(path)) {
+  if (!file || text.bad()) {
     throw Error(ErrorSource::io, fmt::format("cannot read the model file {}: is the path right?", path));
   }
   return parse_model(text.str(), path);

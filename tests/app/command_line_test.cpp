@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -67,6 +69,24 @@ TEST(CommandLine, SaysWhatAValueOrAnOperandHasToBe) {
             "target is required: trainer data convert source target; see trainer data convert --help");
 }
 
+TEST(CommandLine, TakesNumbersAsTheyAreWrittenOrRefusesThem) {
+  EXPECT_EQ(parse({"--epochs", "010"}).run.epochs, 10);
+  EXPECT_EQ(parse({"--epochs", "+3", "--lr=+1e-3"}).run.epochs, 3);
+  EXPECT_EQ(parse({"--seed", "-9223372036854775808"}).run.seed, std::numeric_limits<std::int64_t>::min());
+  EXPECT_EQ(refusal({"--seed", "18446744073709551615"}),
+            "--seed cannot be '18446744073709551615': give a whole number from -2^63 to 2^63 - 1; see trainer --help");
+  for (const char* rate : {"1e400", "-1e400", "1e-400"}) {
+    EXPECT_EQ(refusal({"--lr", rate}), std::string("--lr cannot be '") + rate +
+                                           "': give 0, or a number from 2.3e-308 to 1.7e308; see trainer --help");
+  }
+  for (const char* epochs : {"0x10", "0b1", "1e3", "--5", "+-5", ""}) {
+    EXPECT_NE(refusal({(std::string("--epochs=") + epochs).c_str()}), "no error") << epochs;
+  }
+  EXPECT_EQ(refusal({"--lr", "0x1p-3"}), "--lr cannot be '0x1p-3': give a number; see trainer --help");
+  EXPECT_EQ(refusal({"bench", "input", "--seconds", "1e400"}).substr(0, 9), "--seconds");
+  EXPECT_EQ(parse({"bench", "step", "--timed-steps", "010"}).steps.timed, 10);
+}
+
 TEST(CommandLine, RefusesWordsThatNoRecordCouldHold) {
   EXPECT_EQ(refusal({"--out", "caf\xE9"}), "'caf\\xe9' is no UTF-8: give the file or folder another name");
   EXPECT_EQ(parse({"--out", "caf\xC3\xA9"}).run.out, "caf\xC3\xA9");
@@ -90,6 +110,9 @@ TEST(CommandLine, TellsTheBenchesApart) {
   EXPECT_EQ(layers.command, Command::bench_layers);
   EXPECT_EQ(layers.run.tiled_convolutions, "off");
   EXPECT_EQ(refusal({"bench", "layers", "--parts", "2"}).substr(0, 12), "no option is");
+  EXPECT_EQ(refusal({"bench", "step", "--init-from", "run"}).substr(0, 12), "no option is");
+  EXPECT_EQ(refusal({"bench", "input", "--lr", "0.1"}).substr(0, 12), "no option is");
+  EXPECT_EQ(parse({"bench", "step", "--help"}).text.find(" in ["), std::string::npos);
   EXPECT_EQ(refusal({"bench", "step", "--ranks", "2"}).substr(0, 12), "no option is");
 }
 

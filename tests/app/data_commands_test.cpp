@@ -187,5 +187,38 @@ TEST_F(DataCommands, SayWhatToPlaceWhereWhenNothingCanBeFetched) {
   EXPECT_EQ(fetch({"mnist", "--url", "ftp://server/mnist"}).status, 64);
 }
 
+// As a folder's name may be, which whoever makes the data has chosen.
+TEST_F(DataCommands, AndAllOthersShowNoControlCharactersOfNames) {
+  const std::string hostile = "=esc\x1b[31m\xC2\x9B";
+  for (const std::string& name : {hostile, std::string("plain")}) {
+    for (int i = 0; i < 4; ++i) folder_.write(fmt::format("set/{}/{}.png", name, i), png_of(gradient(1, 8, 8, 11 * i)));
+  }
+  const std::string set = path("set");
+  const ChildResult trained =
+      run_trainer(words_of("--model linear --epochs 1 --batch-size 4 --threads 1 "
+                           "--validation-ratio 0.5 --out " +
+                           path("net") + " --data " + set));
+  ASSERT_EQ(trained.status, 0) << trained.err;
+  const std::string of = " --checkpoint " + path("net");
+  const auto expect_plain = [](const std::string& command) {
+    const ChildResult result = run_trainer(words_of(command));
+    for (const std::string& text : {result.out, result.err}) {
+      EXPECT_EQ(text.find_first_of("\x1b\x9b"), text.npos) << command << ": " << text;
+    }
+    EXPECT_THAT(result.out + result.err, HasSubstr("esc\\x1b[31m")) << command;
+  };
+  for (const char* command : {"eval --classes", "predict", "predict --csv-safe --csv -"}) expect_plain(command + of);
+  expect_plain("inspect " + path("net"));
+  expect_plain("data info " + set);
+  ASSERT_EQ(run_trainer(words_of("predict --csv " + path("raw.csv") + of)).status, 0);
+  ASSERT_EQ(run_trainer(words_of("predict --csv-safe --csv " + path("safe.csv") + of)).status, 0);
+  EXPECT_THAT(read_text(path("raw.csv")), HasSubstr("," + hostile + ","));
+  EXPECT_THAT(read_text(path("safe.csv")), HasSubstr(",'=esc\\x1b[31m\\xc2\\x9b,"));
+  EXPECT_EQ(run_trainer(words_of("predict --csv-safe" + of)).status, 64);
+  folder_.write("set/" + hostile + "/bad.png", Bytes{'n', 'o'});
+  expect_plain("--model linear --epochs 1 --skip-bad-images --data " + set);
+  expect_plain("--model linear --epochs 1 --data " + set);
+}
+
 }  // namespace
 }  // namespace tutti::test

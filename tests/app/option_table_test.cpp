@@ -67,6 +67,11 @@ TEST(ConfigFile, NamesFileAndLineOfAMistake) {
   EXPECT_EQ(refusal("\nepochs = \"ten\"\n"), "run.toml:2: 'epochs' must be a whole number");
   EXPECT_EQ(refusal("nesterov = 1\n"), "run.toml:1: 'nesterov' must be true or false");
   EXPECT_EQ(refusal("data = 1.5\n"), "run.toml:1: 'data' must be a text in quotes");
+  EXPECT_EQ(refusal("lr = 1\nseed = 18_446_744_073_709_551_615 # large\n"),
+            "run.toml:2: 'seed' = 18446744073709551615 is out of range");
+  EXPECT_EQ(refusal("lr = 1e400\n"), "run.toml:1: 'lr' = 1e400 is out of range");
+  EXPECT_EQ(refusal("lr = +1e-400\n"), "run.toml:1: 'lr' = 1e-400 is out of range");
+  EXPECT_EQ(refusal("seed = 9223372036854775807\nlr = 0.1\nmomentum = 0.0\n"), "no error");
   EXPECT_EQ(refusal("resume = true\n"), "run.toml:1: 'resume' belongs on the command line, not in a file");
   EXPECT_EQ(refusal("rehearse = 'kill'\n"), "run.toml:1: 'rehearse' belongs on the command line, not in a file");
   EXPECT_TRUE(refusal("lr = 1\nlr = \n").starts_with("run.toml:2: this is no TOML")) << refusal("lr = 1\nlr = \n");

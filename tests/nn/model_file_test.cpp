@@ -5,8 +5,16 @@
 #include "tutti/nn/network.hpp"
 
 #include "nn/fake_backend.hpp"
+#include "support/overwrite.hpp"
+#include "support/scratch_folder.hpp"
+#include "support/thrown.hpp"
 
+#include <gmock/gmock.h>
+#include <sys/stat.h>
+
+#include <cstdint>
 #include <cstdlib>
+#include <filesystem>
 #include <string>
 
 namespace tutti {
@@ -201,6 +209,17 @@ TEST(ModelFile, ThatCannotBeReadIsNamed) {
     EXPECT_EQ(error.source(), ErrorSource::io);
     EXPECT_NE(std::string(error.what()).find("/no/such/model.toml"), std::string::npos);
   }
+}
+
+TEST(ModelFile, IsNeverReadFromWhatMayHaveNoEnd) {
+  const ScratchFolder folder;
+  ASSERT_EQ(::mkfifo(folder.file("pipe").c_str(), 0600), 0);
+  for (const std::string& path : {std::string("/dev/zero"), folder.file("pipe"), folder.path()}) {
+    EXPECT_THAT(thrown_by([&] { read_model_file(path); }).what(), testing::HasSubstr("is no regular file"));
+  }
+  overwrite(folder.file("large"), {});
+  std::filesystem::resize_file(folder.file("large"), std::uintmax_t{1} << 33);
+  EXPECT_THAT(thrown_by([&] { read_model_file(folder.file("large")); }).what(), testing::HasSubstr("at most are read"));
 }
 
 }  // namespace

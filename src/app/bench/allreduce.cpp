@@ -30,8 +30,23 @@ using Json = nlohmann::ordered_json;
 struct Contender {
   std::string algorithm;
   std::shared_ptr<Communicator> communicator;
+  const char* meaning = "";
   bool exact = false;  // by way of whole multiples of a power of two
 };
+
+const char* meaning_of(SumAlgorithm algorithm) {
+  switch (algorithm) {
+    case SumAlgorithm::ring:
+      return "each rank sends to the next";
+    case SumAlgorithm::direct:
+      return "each rank sends to all others";
+    case SumAlgorithm::window:
+      return "through memory that the ranks of a host share";
+    case SumAlgorithm::automatic:
+      return "whichever is fastest at its size, as measured";
+  }
+  return "?";
+}
 
 // What a rank gives and what all get: whole numbers, of which every partial sum is exact in f32.
 float value_of(std::int64_t element, int rank) { return static_cast<float>((element + 7 * rank) % 61 - 30); }
@@ -190,14 +205,15 @@ std::vector<Contender> contenders_of(World& world, const Invocation& invocation,
   if (!processor.is_gpu()) {
     for (const SumAlgorithm algorithm : {SumAlgorithm::ring, SumAlgorithm::direct, SumAlgorithm::window}) {
       if (auto communicator = make_if_possible(world, algorithm)) {
-        contenders.push_back({name_of(algorithm), std::move(communicator)});
+        contenders.push_back({name_of(algorithm), std::move(communicator), meaning_of(algorithm)});
       }
     }
-    contenders.push_back({"mpi", make_mpi_library_communicator(world)});
-    contenders.push_back({"blocking", make_mpi_blocking_communicator(world)});
+    contenders.push_back({"mpi", make_mpi_library_communicator(world), "MPI_Iallreduce"});
+    contenders.push_back({"blocking", make_mpi_blocking_communicator(world), "MPI_Allreduce"});
   }
-  contenders.push_back({processor.is_gpu() && invocation.run.comm != "mpi" ? "nccl" : "auto", own});
-  contenders.push_back({"exact", own, true});
+  const bool is_nccl = processor.is_gpu() && invocation.run.comm != "mpi";
+  contenders.push_back({is_nccl ? "nccl" : "auto", own, is_nccl ? "NCCL's" : meaning_of(SumAlgorithm::automatic)});
+  contenders.push_back({"exact", own, "as auto, of whole numbers of 64 bits: what --exchange exact sums", true});
   return contenders;
 }
 
@@ -246,6 +262,9 @@ void bench_ranks(World& world, const Invocation& invocation, const ChosenProcess
   const Communicator& own = *contenders.back().communicator;
   if (world.rank() == 0)
     fmt::print("{} on {}: {}\n", several(world.size(), "rank"), several(hosts, "host"), own.description());
+  for (const Contender& contender : contenders) {
+    if (world.rank() == 0) fmt::print("  by {:<9} {}\n", contender.algorithm, contender.meaning);
+  }
   for (Json& choice : choices_of(own)) json["choices"].push_back(std::move(choice));
   for (std::int64_t bytes = bench.min_bytes; bytes <= bench.max_bytes; bytes *= 4) {
     for (Point& point :

@@ -11,6 +11,7 @@
 #include "option_table.hpp"
 #include "plan_choices.hpp"
 #include "run_record.hpp"
+#include "several.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -228,8 +229,8 @@ void tell(const Figures& figures, const RunConfig& config, const std::string& li
   const Summary summary = summary_of(figures);
   const double mib = static_cast<double>(figures.bytes) / 0x1p20;
   fmt::print("{}\n", libraries);
-  fmt::print("{} {}, {}, batch {} in {} parts on {} ranks, checkpoints of {:.1f} MiB\n", config.model, config.precision,
-             config.optimizer, config.batch_size, config.parts, ranks, mib);
+  fmt::print("{} {}, {}, batch {} in {} on {}, checkpoints of {:.1f} MiB\n", config.model, config.precision,
+             config.optimizer, config.batch_size, several(config.parts, "part"), several(ranks, "rank"), mib);
   fmt::print("{:<25} {:>10} {:>9} {:>9} {:>12} {:>8}\n", "", "median ms", "25 % ms", "75 % ms", "processor ms",
              "MiB/s");
   for (const Row& row : kRows) {

@@ -6,6 +6,7 @@
 
 #include "assemble.hpp"
 #include "bench.hpp"
+#include "several.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -167,8 +168,9 @@ ExitStatus bench_input(World& world, const Invocation& invocation) {
   const Cores& cores = assembly.cores;
   const int readers = assembly.options.readers;
   if (world.rank() == 0) {
-    fmt::print("{} usable cores, {} ranks on this host of {} compute threads and {} readers each\n", cores.usable,
-               world.local_size(), assembly.options.threads, readers);
+    fmt::print("{}, {} on this host of {} and {} each\n", several(cores.usable, "usable core"),
+               several(world.local_size(), "rank"), several(assembly.options.threads, "compute thread"),
+               several(readers, "reader"));
     fmt::print("{:>8} {:>8} {:>12}\n", "what", "readers", "images/s");
   }
   Json results = Json::array();

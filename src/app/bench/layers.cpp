@@ -5,6 +5,7 @@
 #include "layer_report.hpp"
 #include "readied.hpp"
 #include "run_record.hpp"
+#include "several.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -97,8 +98,8 @@ ExitStatus bench_layers(World& world, const Invocation& invocation) {
   LibraryFloor floor(measured.precision, floor_layers(network, measured.samples));
   const LayersReport report = report_of(measured, measure(*run.trainer, clock, floor, invocation.steps));
   const std::string libraries = versions_text(run.assembly, world);
-  fmt::print("{}\n{} {}, batch {}, {} threads, data {}\n{}", libraries, config.model, config.precision,
-             config.batch_size, config.threads, config.data, table_of(report));
+  fmt::print("{}\n{} {}, batch {}, {}, data {}\n{}", libraries, config.model, config.precision, config.batch_size,
+             several(config.threads, "thread"), config.data, table_of(report));
   write_bench_json(world, invocation.json, as_json(report, config, libraries).dump(2) + "\n");
   return ExitStatus::done;
 }

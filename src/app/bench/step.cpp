@@ -4,6 +4,7 @@
 #include "process_clock.hpp"
 #include "readied.hpp"
 #include "run_record.hpp"
+#include "several.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -79,8 +80,8 @@ StepFigures measure(World& world, const Invocation& invocation, Readied& run) {
 
 void tell(const StepFigures& figures, const RunConfig& config, const std::string& libraries) {
   fmt::print("{}\n", libraries);
-  fmt::print("{} {}, batch {} in {} parts of {} threads, data {}\n", config.model, config.precision, config.batch_size,
-             config.parts, config.threads, config.data);
+  fmt::print("{} {}, batch {} in {} of {}, data {}\n", config.model, config.precision, config.batch_size,
+             several(config.parts, "part"), several(config.threads, "thread"), config.data);
   fmt::print("{:>10} {:>9} {:>9} {:>10} {:>9} {:>13}\n", "median ms", "25 % ms", "75 % ms", "images/s", "peak MiB",
              "first step s");
   fmt::print("{:>10.2f} {:>9.2f} {:>9.2f} {:>10.1f} {:>9.0f} {:>13.2f}\n", figures.step.median * 1e3,

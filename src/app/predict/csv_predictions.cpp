@@ -1,5 +1,7 @@
 #include "csv_predictions.hpp"
 
+#include "tutti/base/utf8.hpp"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -18,7 +20,13 @@ std::string quoted(const std::string& field) {
   return text + '"';
 }
 
-std::string line_of(std::vector<std::string> fields) {
+// Numbers here begin with a digit.
+std::string made_safe(const std::string& field) {
+  return (field.find_first_of("=+-@") == 0 ? "'" : "") + printable(field);
+}
+
+std::string line_of(std::vector<std::string> fields, bool safe) {
+  if (safe) std::ranges::transform(fields, fields.begin(), made_safe);
   std::ranges::transform(fields, fields.begin(), quoted);
   return fmt::format("{}\n", fmt::join(fields, ","));
 }
@@ -43,7 +51,7 @@ std::vector<std::string> header(const PredictionColumns& columns) {
 
 CsvPredictions::CsvPredictions(const std::string& path, PredictionColumns columns)
     : columns_(std::move(columns)), outlet_(path) {
-  outlet_.append(line_of(header(columns_)));
+  outlet_.append(line_of(header(columns_), columns_.safe));
 }
 
 void CsvPredictions::add(const Prediction& prediction) {
@@ -60,7 +68,7 @@ void CsvPredictions::add(const Prediction& prediction) {
     fields.push_back(i < prediction.probabilities.size() ? fmt::format("{}", prediction.probabilities[i]) : "");
   }
   if (columns_.problems) fields.push_back(prediction.problem);
-  outlet_.append(line_of(fields));
+  outlet_.append(line_of(fields, columns_.safe));
 }
 
 }  // namespace tutti

@@ -37,6 +37,7 @@ struct PredictionColumns {
   bool labels = false;
   bool probabilities = false;
   bool problems = false;
+  bool safe = false;  // of the CSV: without formulas and control characters
 };
 
 // Takes predictions in their order; what it makes of them is there after finish() alone.

@@ -1,5 +1,7 @@
 #include "prediction_table.hpp"
 
+#include "tutti/base/utf8.hpp"
+
 #include "text_outlet.hpp"
 
 #include <fmt/format.h>
@@ -13,7 +15,10 @@ namespace {
 constexpr std::size_t kMostRows = 40;
 
 // The last column is not filled up.
-std::string text_of(const std::vector<std::vector<std::string>>& rows) {
+std::string text_of(std::vector<std::vector<std::string>> rows) {
+  for (auto& row : rows) {
+    for (std::string& cell : row) cell = printable(cell);
+  }
   std::vector<std::size_t> widths;
   for (const auto& row : rows) {
     widths.resize(std::max(widths.size(), row.size()));

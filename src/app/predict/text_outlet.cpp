@@ -1,8 +1,10 @@
 #include "text_outlet.hpp"
 
 #include "tutti/base/error.hpp"
+#include "tutti/base/utf8.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstddef>
@@ -40,7 +42,7 @@ void TextOutlet::hand_over() {
   if (file_) {
     file_->append(std::as_bytes(std::span(waiting_)));
   } else {
-    write_stdout(waiting_);
+    write_stdout(::isatty(STDOUT_FILENO) != 0 ? printable(waiting_, "\n\r\t") : waiting_);
   }
   waiting_.clear();
 }

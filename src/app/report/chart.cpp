@@ -21,6 +21,7 @@ constexpr int kMostYTicks = 5;
 constexpr std::size_t kMostSeenMarks = 40;  // from there on they would hide the line
 constexpr std::size_t kMostMarks = 400;     // likewise what tells of them to whoever points there
 constexpr std::size_t kMostLabelledColumns = 12;
+constexpr double kWidestColumn = 96;
 
 double x_of(const Axis& axis, double value) { return kLeft + kPlotWidth * axis.place(value); }
 double y_of(const Axis& axis, double value) { return kTop + kPlotHeight * (1 - axis.place(value)); }
@@ -105,7 +106,7 @@ double sum_of(const std::vector<double>& values) { return std::accumulate(values
 Html column_of(const ColumnChart& chart, const Axis& y, std::size_t place, double width) {
   const ChartColumn& column = chart.columns[place];
   const double whole = sum_of(column.pieces);
-  const double gap = width > 4 ? std::min(0.18 * width, 8.0) : 0;
+  const double gap = width > 4 ? std::max(std::min(0.18 * width, 8.0), width - kWidestColumn) : 0;
   double below = 0;
   Html svg;
   for (std::size_t i = 0; i < column.pieces.size(); ++i) {
@@ -167,7 +168,7 @@ Html draw(const ColumnChart& chart) {
   double most = 0;
   for (const ChartColumn& column : chart.columns) most = std::max(most, sum_of(column.pieces));
   const Axis y = linear_axis({0, most > 0 ? most : 1}, kMostYTicks);
-  const double width = std::min(kPlotWidth / static_cast<double>(chart.columns.size()), 64.0);
+  const double width = kPlotWidth / static_cast<double>(chart.columns.size());
   Html svg = y_axis(y, tick_text) + column_names(chart, width);
   for (std::size_t i = 0; i < chart.columns.size(); ++i) svg += column_of(chart, y, i, width);
   svg += line_between("axis", {kLeft, kTop + kPlotHeight}, {kWidth - kRight, kTop + kPlotHeight});

@@ -1,5 +1,7 @@
 #include "drawn_image.hpp"
 
+#include "tutti/base/utf8.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -41,7 +43,7 @@ double brightness(const ImageView& image, Span rows, Span columns) {
 
 std::string class_name(const DatasetInfo& info, std::int32_t label) {
   const auto at = static_cast<std::size_t>(label);
-  return at < info.class_names.size() ? info.class_names[at] : fmt::format("{}", label);
+  return at < info.class_names.size() ? printable(info.class_names[at]) : fmt::format("{}", label);
 }
 
 }  // namespace
