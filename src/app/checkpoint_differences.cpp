@@ -73,7 +73,7 @@ std::string progress_difference(const TrainProgress& a, const TrainProgress& b) 
     differences += beside("last lr", fmt::format("{}", a.learning_rate), fmt::format("{}", b.learning_rate));
   }
   const auto sums_text = [](const LossSums& sums) {
-    return fmt::format("{} correct of {}, loss sum {}", sums.correct, sums.samples, sums.loss_steps);
+    return fmt::format("{} correct of {}, loss sum {}", sums.correct, sums.samples, sums.loss());
   };
   if (a.epoch_sums != b.epoch_sums)
     differences += beside("epoch so far", sums_text(a.epoch_sums), sums_text(b.epoch_sums));

@@ -26,6 +26,8 @@
 namespace tutti {
 namespace {
 
+using LargeLosses = decltype(LossSums::large_losses);
+
 constexpr const char* kDigests = "/run/digests";
 
 std::string path_of(const ArrayGroup& group) { return fmt::format("/{}", group.name); }
@@ -59,6 +61,7 @@ std::string impossibility(const TrainProgress& progress) {
   if (best.step < -1 || best.step > progress.step || (best.step == -1 && best.samples > 0)) {
     return fmt::format("/progress/best is of step {}, after {} steps in all", best.step, progress.step);
   }
+  if (progress.redone_steps < 0) return fmt::format("/progress/redone_steps is {}", progress.redone_steps);
   if (sums.not_finite != 0) return "/progress/epoch_sums has losses that are not finite";
   if (!std::isfinite(progress.epoch_seconds) || progress.epoch_seconds < 0) {
     return fmt::format("/progress/epoch_seconds is {}", progress.epoch_seconds);
@@ -194,6 +197,10 @@ class FileReader {
     digests_.add(path, std::span<const T>(values));
     return values;
   }
+  template <class T, std::size_t kCount>
+  std::array<T, kCount> read_if_there(const std::string& path, const Shape& shape) {
+    return source_.contains(path) ? read<T, kCount>(path, shape) : std::array<T, kCount>{};
+  }
   template <class T>
   T scalar(const std::string& path) {
     return read<T, 1>(path, Shape{}).front();
@@ -253,6 +260,11 @@ void add_progress(ImageWriter& image, const TrainProgress& progress) {
   image.add_scalar("/progress/parts", progress.parts);
   const std::array figures{sums.loss_steps, sums.correct, sums.samples, sums.not_finite};
   image.add("/progress/epoch_sums", Shape{std::ssize(figures)}, std::span<const std::int64_t>(figures));
+  const LargeLosses& large = sums.large_losses;
+  if (large != LargeLosses{}) {
+    image.add("/progress/epoch_large_losses", Shape{std::ssize(large)}, std::span<const std::int64_t>(large));
+  }
+  if (progress.redone_steps > 0) image.add_scalar("/progress/redone_steps", progress.redone_steps);
   image.add_scalar("/progress/epoch_seconds", progress.epoch_seconds);
   const std::array best{progress.best.step, progress.best.correct, progress.best.samples};
   image.add("/progress/best", Shape{std::ssize(best)}, std::span<const std::int64_t>(best));
@@ -260,7 +272,9 @@ void add_progress(ImageWriter& image, const TrainProgress& progress) {
 
 template <class Source>
 TrainProgress read_progress(FileReader<Source>& file) {
-  const auto sums = file.template read<std::int64_t, LossSums::kFigures>("/progress/epoch_sums", {LossSums::kFigures});
+  const auto sums = file.template read<std::int64_t, 4>("/progress/epoch_sums", {4});
+  const auto large = file.template read_if_there<std::int64_t, std::tuple_size_v<LargeLosses>>(
+      "/progress/epoch_large_losses", {std::tuple_size_v<LargeLosses>});
   const auto best = file.template read<std::int64_t, 3>("/progress/best", {3});
   const TrainProgress progress{.epoch = file.number("/progress/epoch"),
                                .step_in_epoch = file.number("/progress/step_in_epoch"),
@@ -272,7 +286,8 @@ TrainProgress read_progress(FileReader<Source>& file) {
                                .learning_rate = file.template scalar<double>("/progress/learning_rate"),
                                .seed = file.number("/progress/seed"),
                                .parts = file.number("/progress/parts"),
-                               .epoch_sums = {sums[0], sums[1], sums[2], sums[3]},
+                               .epoch_sums = {sums[0], sums[1], sums[2], sums[3], large},
+                               .redone_steps = file.number_if_there("/progress/redone_steps"),
                                .epoch_seconds = file.template scalar<double>("/progress/epoch_seconds"),
                                .best = {best[0], best[1], best[2]}};
   if (const std::string fault = impossibility(progress); !fault.empty()) file.refuse(fault);

@@ -108,7 +108,7 @@ Batch Evaluator::play(Player& player, std::int64_t chunk) {
 LossSums Evaluator::total(Stream& stream) {
   LossSums mine;
   for (const Desk& desk : desks_) {
-    mine = sum_of(mine, read_sums(backend_, stream, desk.sums.view(Shape{LossSums::kFigures}, ElementType::i64)));
+    mine = mine + read_sums(backend_, stream, desk.sums.view(Shape{LossSums::kFigures}, ElementType::i64));
   }
   return sum_over_ranks_(stream, mine);
 }

@@ -36,7 +36,7 @@ bool GridLevel::accept(std::int32_t largest_bits) {
     level = seen;
     return false;
   }
-  level = std::max(seen, *level - 1);
+  level = std::max(seen, std::min(*level - 1, seen + kLag));
   return true;
 }
 

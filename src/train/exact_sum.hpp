@@ -21,6 +21,8 @@ class GridLevel {
  public:
   // A part may reach 2^kMargin times the greatest of the step before.
   static constexpr int kMargin = 10;
+  // The level falls by one a step, and at once to what is at most 2^kLag times the greatest of the step before.
+  static constexpr int kLag = 16;
 
   // f32 bits of the greatest finite |gradient|. False: the step is to be played again, on the grid as it is now.
   bool accept(std::int32_t largest_bits);

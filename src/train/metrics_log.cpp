@@ -34,7 +34,8 @@ void MetricsLog::on_epoch(const EpochReport& report) {
               {"seconds", report.seconds},
               {"images_per_second", report.images_per_second()},
               {"lr", report.learning_rate},
-              {"digest", digest_text(report.weights_digest)}};
+              {"digest", digest_text(report.weights_digest)},
+              {"redone_steps", report.redone_steps}};
   if (report.test) {
     record["test_loss"] = report.test->mean_loss();
     record["test_acc"] = report.test->accuracy();

@@ -201,7 +201,7 @@ void PartTeam::take_back() {
 std::vector<Tensor> PartTeam::bad_losses() const {
   std::vector<Tensor> counts;
   for (const auto& player : players_) {
-    counts.push_back(elements_of(sums_of(*player), {LossSums::kFigures - 1, LossSums::kFigures}));
+    counts.push_back(elements_of(sums_of(*player), {LossSums::kNotFinite, LossSums::kNotFinite + 1}));
   }
   return counts;
 }
@@ -217,7 +217,7 @@ Tensor PartTeam::gradients_for(const Player& player, std::size_t part) const {
 
 LossSums PartTeam::sums() {
   LossSums all;
-  for (const auto& player : players_) all = sum_of(all, read_sums(backend_, player->stream, sums_of(*player)));
+  for (const auto& player : players_) all = all + read_sums(backend_, player->stream, sums_of(*player));
   return all;
 }
 

@@ -1,12 +1,11 @@
 #include "sum_over_ranks.hpp"
 
-#include <array>
 #include <cstdint>
 
 namespace tutti {
 namespace {
 
-using Figures = std::array<std::int64_t, LossSums::kFigures>;
+using Figures = LossSums::Figures;
 const Shape kFiguresShape{LossSums::kFigures};
 
 Tensor host_view(Figures& figures) { return {figures.data(), kFiguresShape, ElementType::i64, MemorySpace::host}; }
@@ -41,24 +40,15 @@ std::uint64_t sum_over_ranks(Backend& backend, Communicator& communicator, Strea
   return mine;
 }
 
-LossSums sum_of(const LossSums& one, const LossSums& other) {
-  // Modulo 2^64, as the devices add.
-  const auto loss_steps = static_cast<std::uint64_t>(one.loss_steps) + static_cast<std::uint64_t>(other.loss_steps);
-  return {.loss_steps = static_cast<std::int64_t>(loss_steps),
-          .correct = one.correct + other.correct,
-          .samples = one.samples + other.samples,
-          .not_finite = one.not_finite + other.not_finite};
-}
-
 LossSums read_sums(Backend& backend, Stream& stream, const Tensor& sums) {
   Figures figures{};
   backend.copy(stream, host_view(figures), sums);
   stream.synchronize();
-  return {figures[0], figures[1], figures[2], figures[3]};
+  return LossSums::from(figures);
 }
 
 void write_sums(Backend& backend, Stream& stream, const Tensor& sums, const LossSums& values) {
-  Figures figures{values.loss_steps, values.correct, values.samples, values.not_finite};
+  Figures figures = values.figures();
   backend.copy(stream, sums, host_view(figures));
   stream.synchronize();
 }

@@ -26,8 +26,6 @@ class SumOverRanks {
 // Modulo 2^64. Waits. Collective.
 std::uint64_t sum_over_ranks(Backend& backend, Communicator& communicator, Stream& stream, std::uint64_t mine);
 
-LossSums sum_of(const LossSums& one, const LossSums& other);
-
 // Host copies of sums (i64 [LossSums::kFigures]) in a processor's memory. They wait for the stream.
 LossSums read_sums(Backend& backend, Stream& stream, const Tensor& sums);
 void write_sums(Backend& backend, Stream& stream, const Tensor& sums, const LossSums& values);

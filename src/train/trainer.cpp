@@ -18,13 +18,6 @@ namespace {
 
 bool due(std::int64_t count, std::int64_t every) { return every > 0 && count % every == 0; }
 
-LossSums difference(const LossSums& more, const LossSums& less) {
-  return {.loss_steps = more.loss_steps - less.loss_steps,
-          .correct = more.correct - less.correct,
-          .samples = more.samples - less.samples,
-          .not_finite = more.not_finite - less.not_finite};
-}
-
 }  // namespace
 
 Trainer::Run::Run(const TrainerParts& parts, const TrainerOptions& options, RunFacts facts)
@@ -135,6 +128,8 @@ void Trainer::Run::advance(const StepRequest& done) {
   replica_.deal();
   skipped_ = replica_.finite_check().take_skipped();
   if (skipped_) skipped_->in_all = ++progress_.skipped_steps;
+  progress_.redone_steps += replica_.replayed_steps() - replayed_steps_;
+  replayed_steps_ = replica_.replayed_steps();
   ++progress_.step;
   ++progress_.step_in_epoch;
   progress_.learning_rate = done.learning_rate;
@@ -253,8 +248,7 @@ void Trainer::Run::report_step(RunObserver& observer) {
   if (due(progress_.step, options_.log_every_steps)) {
     settle();
     const LossSums now = global_epoch_sums();
-    observer.on_stretch(
-        {.step = progress_.step, .train = difference(now, logged_), .learning_rate = progress_.learning_rate});
+    observer.on_stretch({.step = progress_.step, .train = now - logged_, .learning_rate = progress_.learning_rate});
     logged_ = now;
   }
   if (gradients_digest_) {
@@ -269,7 +263,7 @@ void Trainer::Run::report_step(RunObserver& observer) {
 
 LossSums Trainer::Run::rank_loss() {
   const LossSums now = replica_.team().sums();
-  return difference(now, std::exchange(asked_, now));
+  return now - std::exchange(asked_, now);
 }
 
 void Trainer::Run::finish_epoch(RunObserver& observer, bool whole) {
@@ -279,6 +273,7 @@ void Trainer::Run::finish_epoch(RunObserver& observer, bool whole) {
   report.seconds = progress_.epoch_seconds;
   report.learning_rate = progress_.learning_rate;
   report.weights_digest = replica_.weights_digest();
+  report.redone_steps = progress_.redone_steps;
   const bool last = progress_.step == plan_.steps;
   if (evaluator_ && options_.test_every_epochs > 0 && (last || due(report.epoch, options_.test_every_epochs))) {
     whereabouts_.enter(Phase::evaluation);
@@ -300,7 +295,7 @@ void Trainer::Run::finish_epoch(RunObserver& observer, bool whole) {
     if (best.step < 0 || now.samples != best.samples || now.correct > best.correct) best = now;
   }
   if (whole) {
-    logged_ = difference(logged_, report.train);
+    logged_ = logged_ - report.train;
     ++progress_.epoch;
     start_next_epoch();
   }
@@ -334,6 +329,7 @@ void Trainer::Run::start_next_epoch() {
   progress_.step_in_epoch = 0;
   progress_.epoch_seconds = 0;
   progress_.epoch_sums = {};
+  progress_.redone_steps = 0;
   asked_ = {};
   replica_.team().set_sums({});
 }

@@ -83,6 +83,7 @@ class Trainer::Run {
   LrSchedule learning_rate_;
   std::vector<SplitBatchSampler> reported_;  // of all parts, where their samples are told
   TrainProgress progress_;
+  std::int64_t replayed_steps_ = 0;  // the replica's, as far as they are counted in the progress
   LossSums logged_;  // the sums when the last stretch was reported, counted from the start of the epoch under way
   LossSums asked_;   // this rank's, when rank_loss() was last called
   std::optional<std::uint64_t> gradients_digest_;

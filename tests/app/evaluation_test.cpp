@@ -53,6 +53,22 @@ TEST(EvaluationByClass, HasTheSameFiguresOnAnyRanks) {
   EXPECT_EQ(json.at("accuracy").get<double>(), static_cast<double>(right) / images);
 }
 
+// A step of a rate that leaves weights and losses of 1e10 and more.
+TEST(Evaluation, CountsLargeLossesTheSameOnAnyRanks) {
+  const ScratchFolder folder;
+  const std::string run = folder.file("run");
+  const ChildResult trained = run_trainer(
+      {"--model", "linear", "--data", "synthetic:1000x1x12x12:4", "--steps", "1", "--lr", "1e12", "--out", run});
+  ASSERT_EQ(trained.status, 0) << trained.err;
+  const ChildResult alone = run_trainer({"eval", "--checkpoint", run, "--on", "train"});
+  ASSERT_EQ(alone.status, 0) << alone.err;
+  EXPECT_GT(std::stod(alone.out.substr(std::string("train loss ").size())), 1e9) << alone.out;
+  for (const int ranks : {2, 3}) {
+    EXPECT_EQ(run_trainer(ranks, {"eval", "--checkpoint", run, "--on", "train"}).out, alone.out);
+    EXPECT_EQ(run_trainer(ranks, {"predict", "--checkpoint", run, "--on", "train"}).status, 0);
+  }
+}
+
 TEST(EvaluationByClass, OfManyClassesIsWrittenWithoutZeros) {
   const ScratchFolder folder;
   const auto file = [&](const std::string& name) { return folder.file(name); };

@@ -7,6 +7,38 @@ namespace {
 
 INSTANTIATE_TEST_SUITE_P(Cpu, LossContract, ::testing::Values(LossBackend{"cpu", [] { return make_cpu_backend(); }}));
 
+TEST(LossSums, AreExactAndTheSameInAnyOrderWhateverTheLosses) {
+  std::vector<double> losses;
+  for (int i = 0; i < 200; ++i) losses.push_back(std::ldexp(1 + i % 7 * 0.125, i % 151 - 10));
+  LossSums forwards;
+  for (const double loss : losses) forwards.add_loss(loss);
+  LossSums halves;
+  for (std::size_t first : {1, 0}) {
+    LossSums half;
+    for (std::size_t i = losses.size() - 1 - first; i < losses.size(); i -= 2) half.add_loss(losses[i]);
+    halves = halves + half;
+  }
+  EXPECT_EQ(halves, forwards);
+  EXPECT_EQ(halves.not_finite, 0);
+  LossSums rest = forwards;
+  for (const double loss : losses) {
+    LossSums one;
+    one.add_loss(loss);
+    EXPECT_EQ(one.loss(), loss);
+    rest = rest - one;
+  }
+  EXPECT_EQ(rest, LossSums{});
+}
+
+// An epoch of 60,000 images with a mean loss of 2e7 once wrapped.
+TEST(LossSums, HoldAnEpochOfLargeLosses) {
+  LossSums sums{.samples = 60000};
+  for (int call = 0; call < 60000; ++call) sums.add_loss(1.97e7);
+  EXPECT_EQ(sums.mean_loss(), 1.97e7);
+  sums.add_loss(std::numeric_limits<double>::infinity());
+  EXPECT_TRUE(std::isnan(sums.mean_loss()));
+}
+
 TEST(CpuLoss, NamesALabelThatIsNoClass) {
   const auto backend = make_cpu_backend();
   const auto stream = backend->make_stream();

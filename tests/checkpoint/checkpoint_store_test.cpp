@@ -97,6 +97,14 @@ TEST_F(CheckpointFolder, KeepsWhatProcessorsChoseAndTheExchangeKnows) {
   expect_equal_bits(store_.newest(*world_, log_).value().state, state);
 }
 
+TEST_F(CheckpointFolder, KeepsLargeLossesAndRedoneSteps) {
+  TrainState state = sample_state();
+  state.progress.epoch_sums.large_losses = {1, 20, 300, 4000};
+  state.progress.redone_steps = 2;
+  store_.save(state);
+  expect_equal_bits(store_.newest(*world_, log_).value().state, state);
+}
+
 TEST_F(CheckpointFolder, HoldsEqualBytesForEqualStatesInWhateverOrder) {
   TrainState shuffled = sample_state();
   std::ranges::reverse(shuffled.parameters);

@@ -55,8 +55,8 @@ class Scribe : public RunObserver {
   }
   void on_skipped(const SkippedReport& report) override { text += fmt::format("step {}: left out\n", report.step); }
   void on_epoch(const EpochReport& report) override {
-    text += fmt::format("epoch {}: {}; test {}\n", report.epoch, words(report.train),
-                        words(report.test.value_or(LossSums{})));
+    text += fmt::format("epoch {}: {}; test {}; {} redone\n", report.epoch, words(report.train),
+                        words(report.test.value_or(LossSums{})), report.redone_steps);
   }
 
   std::string text;
@@ -65,7 +65,7 @@ class Scribe : public RunObserver {
  private:
   std::set<std::int64_t> stops_;
   static std::string words(const LossSums& sums) {
-    return fmt::format("loss {}, {} correct of {}", sums.loss_steps, sums.correct, sums.samples);
+    return fmt::format("loss {}, {} correct of {}", sums.loss(), sums.correct, sums.samples);
   }
 };
 

@@ -34,8 +34,21 @@ TEST(GridLevel, RisesAtOnceAndSinksByOneAStep) {
   GridLevel level{.level = 0};
   EXPECT_TRUE(level.accept(bits(100)));
   EXPECT_EQ(level.level, 7);
-  EXPECT_TRUE(level.accept(bits(1e-10F)));
+  EXPECT_TRUE(level.accept(bits(1e-3F)));
   EXPECT_EQ(level.level, 6);
+}
+
+// What is large only once must not leave grids on which all that follows is rounded to zero.
+TEST(GridLevel, FallsAtOnceAfterAStepThatStandsOut) {
+  GridLevel level{.level = 0};
+  EXPECT_FALSE(level.accept(bits(0x1p87F)));
+  EXPECT_EQ(level.level, 88);
+  EXPECT_TRUE(level.accept(bits(0x1p87F)));
+  EXPECT_TRUE(level.accept(bits(0.75F)));
+  EXPECT_EQ(level.level, GridLevel::kLag);
+  EXPECT_GT(std::ldexp(0x1p-20, level.exponent(8)), 1);  // not lost
+  for (int step = 0; step < GridLevel::kLag; ++step) EXPECT_TRUE(level.accept(bits(0.75F)));
+  EXPECT_EQ(level.level, 0);
 }
 
 TEST(GridLevel, TakesWhatIsWithinTheMarginAndNothingMore) {

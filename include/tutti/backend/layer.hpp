@@ -5,8 +5,11 @@
 #include "tutti/backend/stream.hpp"
 #include "tutti/backend/tensor.hpp"
 
+#include <array>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <span>
@@ -91,24 +94,79 @@ class Layer {
 };
 
 // Sums over samples that do not depend on the order in which they are added, so that they are equal at any number of
-// ranks: an integer per figure, kept on the device until somebody reads them. Adding two LossSums adds each figure.
+// ranks: integers, kept on the device until somebody reads them. Adding two LossSums adds each figure. The loss of a
+// call is written as digits to the base of kLossBase, each of which has a figure of its own, so that any finite loss is
+// counted, and that of 2^23 calls cannot overflow a figure.
 struct LossSums {
-  static constexpr int kFigures = 4;
-  static constexpr double kLossScale = 16777216.0;         // 2^24 steps per unit of loss
-  static constexpr double kGreatestLoss = 274877906944.0;  // 2^38; a larger sum of one call counts as not finite
+  static constexpr int kFigures = 8;
+  static constexpr int kNotFinite = 3;                  // the figure of that name
+  static constexpr int kLargeLosses = 4;                // the first of those
+  static constexpr double kLossScale = 16777216.0;      // 2^24 steps per unit of loss
+  static constexpr double kLossBase = 1099511627776.0;  // 2^40
+  static constexpr double kLargestUnit = 0x1p136;       // of the last of the large losses
+  using Figures = std::array<std::int64_t, kFigures>;
 
-  std::int64_t loss_steps = 0;  // the sum of losses in units of 1 / kLossScale
+  std::int64_t loss_steps = 0;  // the last digit: the sum of losses in units of 1 / kLossScale, unless some are large
   std::int64_t correct = 0;     // samples whose largest logit (the first of equals) is the label's
   std::int64_t samples = 0;
-  std::int64_t not_finite = 0;  // calls whose loss was NaN, infinite or too large
+  std::int64_t not_finite = 0;                 // calls whose loss was NaN or infinite
+  std::array<std::int64_t, 4> large_losses{};  // of losses of 2^16 and more: units of 2^16, 2^56, 2^96 and 2^136
+
+  // In the order in which devices keep them.
+  Figures figures() const {
+    Figures figures{loss_steps, correct, samples, not_finite};
+    for (std::size_t i = 0; i < large_losses.size(); ++i) figures[kLargeLosses + i] = large_losses[i];
+    return figures;
+  }
+  static LossSums from(const Figures& figures) {
+    LossSums sums{figures[0], figures[1], figures[2], figures[kNotFinite]};
+    for (std::size_t i = 0; i < sums.large_losses.size(); ++i) sums.large_losses[i] = figures[kLargeLosses + i];
+    return sums;
+  }
+  // The loss of one call.
+  void add_loss(double loss) {
+    if (!std::isfinite(loss)) {
+      ++not_finite;
+      return;
+    }
+    // Exact but for the last digit.
+    double unit = kLargestUnit;
+    for (std::size_t i = large_losses.size(); i-- > 0; unit /= kLossBase) {
+      const double digit = std::trunc(loss / unit);
+      large_losses[i] += static_cast<std::int64_t>(digit);
+      loss -= digit * unit;
+    }
+    loss_steps += std::llrint(loss * kLossScale);
+  }
 
   // NaN where not all of it was finite.
-  double mean_loss() const {
+  double loss() const {
     if (not_finite > 0) return std::numeric_limits<double>::quiet_NaN();
-    return static_cast<double>(loss_steps) / kLossScale / static_cast<double>(samples);
+    double loss = 0;
+    double unit = kLargestUnit;
+    for (std::size_t i = large_losses.size(); i-- > 0; unit /= kLossBase) {
+      loss += static_cast<double>(large_losses[i]) * unit;
+    }
+    return loss + static_cast<double>(loss_steps) / kLossScale;
   }
+  double mean_loss() const { return loss() / static_cast<double>(samples); }
   double accuracy() const { return static_cast<double>(correct) / static_cast<double>(samples); }
   friend bool operator==(const LossSums&, const LossSums&) = default;
+  friend LossSums operator+(const LossSums& one, const LossSums& other) { return combine<std::plus<>>(one, other); }
+  friend LossSums operator-(const LossSums& one, const LossSums& other) { return combine<std::minus<>>(one, other); }
+
+ private:
+  // Modulo 2^64, as devices add.
+  template <class Operation>
+  static LossSums combine(const LossSums& one, const LossSums& other) {
+    Figures figures = one.figures();
+    const Figures others = other.figures();
+    for (std::size_t i = 0; i < figures.size(); ++i) {
+      figures[i] = static_cast<std::int64_t>(
+          Operation{}(static_cast<std::uint64_t>(figures[i]), static_cast<std::uint64_t>(others[i])));
+    }
+    return from(figures);
+  }
 };
 
 struct LossPass {

@@ -38,8 +38,9 @@ struct TrainProgress {
   double learning_rate = 0;           // of the last step
   std::int64_t seed = 0;
   std::int64_t parts = 1;
-  LossSums epoch_sums;       // of the steps of the epoch under way
-  double epoch_seconds = 0;  // training time of these steps
+  LossSums epoch_sums;            // of the steps of the epoch under way
+  std::int64_t redone_steps = 0;  // of them, as EpochReport has it
+  double epoch_seconds = 0;       // training time of these steps
   BestTest best;
   friend bool operator==(const TrainProgress&, const TrainProgress&) = default;
 };

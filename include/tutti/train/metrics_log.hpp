@@ -5,8 +5,9 @@
 //   {"event":"run","command_line":[..],"version":"..","libraries":"..","device":"..", ...}
 //                               first, and again after every resume: what ran, written by the program
 //   {"event":"epoch","epoch":1,"step":235,"train_loss":..,"train_acc":..,"test_loss":..,"test_acc":..,"seconds":..,
-//    "images_per_second":..,"lr":..,"digest":"16 hexadecimal digits"}     test figures null without a test set,
-//                                                                     a loss where it is not finite
+//    "images_per_second":..,"lr":..,"digest":"16 hexadecimal digits","redone_steps":1}
+//                               test figures null without a test set, a loss where it is not finite; redone_steps: how
+//                               often a step was computed again on a coarser grid (--exchange exact)
 //   {"event":"step","step":50,"train_loss":..,"train_acc":..,"lr":..}     means since the last such record, or a resume
 //   {"event":"digest","step":50,"weights":"..","gradients":"..","optimizer":"..","statistics":".."}
 //                                                                     statistics only where the network has any

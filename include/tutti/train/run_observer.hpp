@@ -24,6 +24,8 @@ struct EpochReport {
   double test_seconds = 0;   // of the evaluation, the last thing before this report
   double learning_rate = 0;  // of the last step
   std::uint64_t weights_digest = 0;
+  // How often a step was computed again because a gradient was too large for its grid (--exchange exact).
+  std::int64_t redone_steps = 0;
 
   double images_per_second() const { return seconds > 0 ? static_cast<double>(train.samples) / seconds : 0; }
 };

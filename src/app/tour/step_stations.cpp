@@ -50,9 +50,9 @@ std::string sums_row(const std::string& who, const LossSums& sums) {
 }
 
 LossSums sums_from(const std::vector<double>& figures) {
-  return {.loss_steps = static_cast<std::int64_t>(figures[0]),
-          .correct = static_cast<std::int64_t>(figures[1]),
-          .samples = static_cast<std::int64_t>(figures[2])};
+  LossSums sums{.correct = static_cast<std::int64_t>(figures[1]), .samples = static_cast<std::int64_t>(figures[2])};
+  sums.add_loss(figures[0]);
+  return sums;
 }
 
 // "dense2, dense1, conv2, conv1", or the first and the last of them.
@@ -139,8 +139,7 @@ void show_forward(Tour& tour, Screen& screen) {
   play_first_step(tour);
   const LossSums& here = tour.step.sums_here;
   const auto figures = all_gather_figures(
-      tour.world,
-      {static_cast<double>(here.loss_steps), static_cast<double>(here.correct), static_cast<double>(here.samples)});
+      tour.world, {here.loss(), static_cast<double>(here.correct), static_cast<double>(here.samples)});
   const int classes = tour.run->assembly.network->classes();
   const bool is_alone = tour.world.size() == 1;
   screen.say(fmt::format(

@@ -57,12 +57,9 @@ void write_gradient(const LogSumExp& softmax, std::span<const float> logits, con
 }
 
 void add_to(std::span<std::int64_t> totals, const LossSums& sums) {
-  const std::int64_t figures[LossSums::kFigures] = {sums.loss_steps, sums.correct, sums.samples, sums.not_finite};
-  for (std::size_t i = 0; i < totals.size(); ++i) {
-    // Modulo 2^64, since a diverging run may pass the end of the range before its loss stops being finite.
-    totals[i] =
-        static_cast<std::int64_t>(static_cast<std::uint64_t>(totals[i]) + static_cast<std::uint64_t>(figures[i]));
-  }
+  LossSums::Figures figures;
+  std::ranges::copy(totals, figures.begin());
+  std::ranges::copy((LossSums::from(figures) + sums).figures(), totals.begin());
 }
 
 class SoftmaxLoss final : public LossLayer {
@@ -111,12 +108,7 @@ class SoftmaxLoss final : public LossLayer {
       write_gradient(softmax, row, target, pass.gradient_scale, gradients + sample * classes_);
     }
     sums.samples = static_cast<std::int64_t>(samples_);
-    // Written so that NaN fails it.
-    if (std::abs(loss) <= LossSums::kGreatestLoss) {
-      sums.loss_steps = std::llrint(loss * LossSums::kLossScale);
-    } else {
-      sums.not_finite = 1;
-    }
+    sums.add_loss(loss);
     return sums;
   }
 

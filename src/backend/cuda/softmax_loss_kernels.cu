@@ -89,6 +89,21 @@ __device__ void add_figure(std::int64_t* figure, std::int64_t value) {
   atomicAdd(reinterpret_cast<unsigned long long*>(figure), static_cast<unsigned long long>(value));
 }
 
+// As LossSums::add_loss does it.
+__device__ void add_loss(std::int64_t* sums, double loss) {
+  if (!(fabs(loss) < INFINITY)) {
+    add_figure(sums + LossSums::kNotFinite, 1);
+    return;
+  }
+  double unit = LossSums::kLargestUnit;
+  for (int figure = LossSums::kFigures; figure-- > LossSums::kLargeLosses; unit /= LossSums::kLossBase) {
+    const double digit = trunc(loss / unit);
+    if (digit != 0) add_figure(sums + figure, static_cast<std::int64_t>(digit));
+    loss -= digit * unit;
+  }
+  add_figure(sums, llrint(loss * LossSums::kLossScale));
+}
+
 // By one warp, in an order that depends on the number of blocks alone.
 __device__ void add_losses(const SoftmaxWork& work, int lane) {
   const volatile double* const losses = work.losses;  // other blocks wrote them during this launch
@@ -98,12 +113,7 @@ __device__ void add_losses(const SoftmaxWork& work, int lane) {
   if (lane != 0) return;
   *work.blocks_done = 0;
   add_figure(work.sums + 2, work.samples);
-  // Written so that NaN fails it.
-  if (fabs(loss) <= LossSums::kGreatestLoss) {
-    add_figure(work.sums, llrint(loss * LossSums::kLossScale));
-  } else {
-    add_figure(work.sums + 3, 1);
-  }
+  add_loss(work.sums, loss);
 }
 
 // Whether the loss of a call is finite is known when all blocks are done; the last one adds it to the sums.
