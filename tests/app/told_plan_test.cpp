@@ -1,10 +1,13 @@
-// What a training tells of how much it is going to do.
+// What a training tells of how much it is going to do, and how its threads wait for each other.
 
 #include "support/child_process.hpp"
 #include "support/trainer_words.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <map>
+#include <string>
 
 namespace tutti::test {
 namespace {
@@ -33,6 +36,21 @@ TEST(ToldPlan, NamesABatchThatIsNeverFull) {
   EXPECT_THAT(result.err, HasSubstr("--batch-size 64 is more than 20 training images: every step trains on all"));
   EXPECT_THAT(result.err, HasSubstr("1 step planned"));
   EXPECT_THAT(result.err, HasSubstr("done after 1 step, "));
+}
+
+// As GNU's OpenMP reads them, and then shows them.
+TEST(Threads, ThatWaitSleepSoonUnlessTheEnvironmentSaysHowTheyAreToWait) {
+  const auto spins = [](const std::map<std::string, std::string>& given) {
+    std::map<std::string, std::string> environment{{"OMP_DISPLAY_ENV", "verbose"}};
+    environment.insert(given.begin(), given.end());
+    return run_child(trainer_words(0, {"--version"}), environment).err;
+  };
+  const char* const soon = "GOMP_SPINCOUNT = '1000'";
+  EXPECT_EQ(count(spins({}), soon), 1);
+  EXPECT_EQ(count(spins({{"OMP_NUM_THREADS", "2"}}), soon), 1);
+  EXPECT_EQ(count(spins({{"OMP_WAIT_POLICY", "active"}}), soon), 0);
+  EXPECT_EQ(count(spins({{"OMP_WAIT_POLICY", "passive"}}), soon), 0);
+  EXPECT_EQ(count(spins({{"GOMP_SPINCOUNT", "77"}}), "GOMP_SPINCOUNT = '77'"), 1);
 }
 
 }  // namespace
