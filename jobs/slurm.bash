@@ -4,8 +4,9 @@
 
 say() { printf '%s: %s\n' "${SLURM_JOB_NAME:-job}" "$*" >&2; }
 
-if [[ ! -x ./trainer ]]; then
-  say "no ./trainer in $PWD: run tools/demo or tools/test there, link an installed tutti, or submit from where it is"
+trainer=./trainer
+if [[ ! -x $trainer ]] && ! trainer=$(type -P tutti); then
+  say "no ./trainer in $PWD and no tutti in PATH: run tools/demo there, load tutti's module, or submit from elsewhere"
   exit 66
 fi
 
@@ -17,7 +18,7 @@ choose_launcher() {
   # Slurm goes on telling the number that was submitted, when the job's nodes have become fewer.
   local ranks=${SLURM_NTASKS:-$fit}
   ((fit >= ranks)) || ranks=$fit
-  if [[ $(./trainer --version) == *MPICH* ]]; then pmi=pmi2; fi
+  if [[ $("$trainer" --version) == *MPICH* ]]; then pmi=pmi2; fi
   if [[ ! ${TUTTI_LAUNCHER:-} ]] && grep -qw "$pmi" <<<"$(srun --mpi=list 2>&1)"; then by=srun; fi
   case $by in
     srun)
@@ -40,7 +41,7 @@ train() { # OPTIONS
   rm -f "$out/exit.json"
   status=75
   if [[ $warned ]]; then return; fi # before there were ranks
-  "${launcher[@]}" ./trainer "$@" --out "$out" --resume &
+  "${launcher[@]}" "$trainer" "$@" --out "$out" --resume &
   run=$!
   while kill -0 "$run" 2>/dev/null; do wait "$run" || true; done # a warning ends `wait`, too
   status=0

@@ -72,6 +72,18 @@ class Consumer(unittest.TestCase):
         self.assertNotIn("without classes", told)
         self.assertTrue((out / "report.html").is_file())
 
+    def test_has_the_tools_and_all_that_the_documents_link_to(self):
+        shown = run(sys.executable, self.prefix / "bin/tutti-export", "--help")
+        self.assertEqual(0, shown.returncode, shown.stderr)
+        self.assertIn("usage: tutti-export ", shown.stdout)
+        self.assertIn(str(self.prefix / "libexec/tutti/trainer"), re.sub(r"\n\s+", " ", shown.stdout))
+        self.assertTrue((self.prefix / "libexec/tutti/plotting/command_line.py").resolve().is_file())
+        self.assertTrue((self.prefix / "bin/tutti-plot").resolve().is_file())
+        documents = self.prefix / "share/doc/tutti"
+        links = re.findall(r"\]\((?!http)([^)#]+)", (documents / "README.md").read_text(encoding="utf-8"))
+        self.assertIn("jobs/README.md", links)
+        self.assertEqual([], [link for link in links if not (documents / link).is_file()])
+
     def test_is_shown_and_tried_out_as_what_is_built_in(self):
         self.train(1, "stripes", "data", "show", "stripes", self.folder / "stripes.png")
         self.assertTrue((self.folder / "stripes.png").is_file())

@@ -71,7 +71,8 @@ class Package(unittest.TestCase):
         for path in ("./usr/bin/tutti", "./usr/bin/tutti-run", "./usr/libexec/tutti/trainer",
                      "./usr/share/man/man1/tutti.1.gz",
                      "./usr/share/bash-completion/completions/tutti", "./usr/share/doc/tutti/changelog.gz",
-                     "./usr/share/doc/tutti/examples/jobs/train.sbatch"):
+                     "./usr/share/doc/tutti/examples/jobs/train.sbatch", "./usr/share/doc/tutti/README.md",
+                     "./usr/bin/tutti-export", "./usr/bin/tutti-plot"):
             self.assertIn(path, program)
         self.assertIn("./usr/include/tutti/app/program.hpp", development)
         self.assertTrue(any(path.endswith("cmake/tutti/tuttiConfig.cmake") for path in development), development)

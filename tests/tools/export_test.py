@@ -108,6 +108,22 @@ class Trained(unittest.TestCase):
         self.assertEqual((0, ""), (status, err))
         return out
 
+    def test_takes_the_checkpoint_of_a_step_or_the_best_and_prints_which(self):
+        out = self.exported(f"{self.trained}@2", "--to-onnx", self.root / "a.onnx")
+        self.assertIn(f"{self.file}: lenet after 2 steps", out)
+        run = self.root / "evaluated"
+        trainer("--data", DATA, "--validation-ratio", 0.5, "--epochs", 2, "--batch-size", 32, "--lr", 0, "--threads", 1,
+                "--out", run)
+        out = self.exported(f"{run}@best", "--to-onnx", self.root / "b.onnx")
+        self.assertIn("step-00000001.h5: lenet after 1 steps", out)  # the second is no better
+        status, _, err = self.export(f"{run}@7", "--to-onnx", self.root / "c.onnx")
+        self.assertEqual(1, status)
+        self.assertIn("it holds no checkpoint of step 7 (@7); there are those of steps 1, 2", err)
+
+    def test_keeps_the_folder_in_a_trainers_path(self):
+        self.assertEqual(pathlib.Path("trainer").absolute(), command_line.program("./trainer"))
+        self.assertEqual("sh", command_line.program("sh").name)
+
 
 class Checkpoint(Trained):
     def test_is_read_with_the_digest_that_the_run_has_told(self):

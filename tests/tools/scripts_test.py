@@ -285,6 +285,22 @@ class SlurmJob(Jobs):
         self.assertEqual(64, self.run_job("chain", "jobs/train.sbatch")[0])
 
 
+    def test_runs_from_where_it_is_installed_without_a_copy_of_its_folder(self):
+        prefix = self.root / "prefix"
+        shutil.move(self.root / "jobs", prefix / "share/doc/tutti/examples/jobs")
+        (prefix / "bin").mkdir()
+        (self.root / "trainer").unlink()
+        self.program("../prefix/bin/tutti", "exit 0")
+        shutil.copy(prefix / "share/doc/tutti/examples/jobs/train.sbatch", self.programs / "slurm_script")
+        (self.root / "jobs").symlink_to(self.programs)  # of another project
+        self.program("srun", 'echo "srun $*" >>calls')
+        slurm = {"SLURM_JOB_NAME": "tutti", "SLURM_JOB_ID": "7", "TUTTI_LAUNCHER": "srun", "SLURM_NTASKS": "4"}
+        status, calls = self.run_job("slurm_script", **slurm, PATH=f"{prefix}/bin:{self.programs}:{os.environ['PATH']}")
+        self.assertEqual(0, status)
+        self.assertRegex(calls, f"{prefix}/bin/tutti --config {prefix}/share/doc/tutti/examples/jobs/glyphs-lenet.toml")
+        self.assertEqual((1, ""), self.run_job("slurm_script", **slurm))
+
+
 class PbsJob(Jobs):
     def train(self, mpirun, told="Resource_List.walltime = 01:30:00"):
         self.program("mpirun", f'echo "mpirun ${{@: -1}}" >>calls\n{mpirun}')

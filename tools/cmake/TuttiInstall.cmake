@@ -1,5 +1,6 @@
 # cmake --install, in two components: `program` is what runs (bin/tutti; libexec/tutti/trainer, the same under its name
-# in the checkout; the libraries; manual page and completion), `development` what programs of one's own are built with.
+# in the checkout; tutti-export and tutti-plot; the libraries; jobs, documents, manual page and completion),
+# `development` what programs of one's own are built with.
 include(CMakePackageConfigHelpers)
 
 # One binary serves both places: it looks for libtutti.so beside itself, then where it is installed.
@@ -42,6 +43,30 @@ file(RELATIVE_PATH program_from_alias /${alias_folder} /${CMAKE_INSTALL_BINDIR}/
 file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/alias)
 file(CREATE_LINK ${program_from_alias} ${PROJECT_BINARY_DIR}/alias/trainer SYMBOLIC)
 install(FILES ${PROJECT_BINARY_DIR}/alias/trainer DESTINATION ${alias_folder} COMPONENT program)
+
+# The tools in Python lie beside the trainer that they call, and bin has links to them.
+install(PROGRAMS ${PROJECT_SOURCE_DIR}/tools/export ${PROJECT_SOURCE_DIR}/tools/plot DESTINATION ${alias_folder}
+        COMPONENT program)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/tools/exporting ${PROJECT_SOURCE_DIR}/tools/plotting
+        DESTINATION ${alias_folder} COMPONENT program PATTERN __pycache__ EXCLUDE)
+install(FILES ${PROJECT_SOURCE_DIR}/tools/peers/peer_python.py DESTINATION ${alias_folder}/peers COMPONENT program)
+foreach(tool IN ITEMS export plot)
+  file(RELATIVE_PATH tool_from_bin /${CMAKE_INSTALL_BINDIR} /${alias_folder}/${tool})
+  file(CREATE_LINK ${tool_from_bin} ${PROJECT_BINARY_DIR}/alias/tutti-${tool} SYMBOLIC)
+  install(FILES ${PROJECT_BINARY_DIR}/alias/tutti-${tool} DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT program)
+endforeach()
+
+# What the README links to lies as in the checkout, with a link to the jobs.
+install(FILES ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/CONTRIBUTING.md ${PROJECT_SOURCE_DIR}/CHANGELOG.md
+        DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT program)
+install(FILES ${PROJECT_SOURCE_DIR}/tools/README.md ${PROJECT_SOURCE_DIR}/tools/GPU-STATUS.md
+        DESTINATION ${CMAKE_INSTALL_DOCDIR}/tools COMPONENT program)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/tools/plots DESTINATION ${CMAKE_INSTALL_DOCDIR}/tools COMPONENT program)
+install(FILES ${PROJECT_SOURCE_DIR}/tests/README.md DESTINATION ${CMAKE_INSTALL_DOCDIR}/tests COMPONENT program)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/tests/consumer/project DESTINATION ${CMAKE_INSTALL_DOCDIR}/tests/consumer
+        COMPONENT program)
+file(CREATE_LINK examples/jobs ${PROJECT_BINARY_DIR}/alias/jobs SYMBOLIC)
+install(FILES ${PROJECT_BINARY_DIR}/alias/jobs DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT program)
 
 set(jobs_folder ${CMAKE_INSTALL_DOCDIR}/examples)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/jobs DESTINATION ${jobs_folder} COMPONENT program

@@ -8,6 +8,7 @@ import hashlib
 import io
 import json
 import pathlib
+import re
 import tomllib
 
 import h5py
@@ -93,13 +94,34 @@ class Checkpoint:
 
 
 def read(path: pathlib.Path) -> Checkpoint:
-    """A file, or the newest good one of a run's folder. All is proven: by the manifest where there is one, and by the
-    digests that each file holds."""
+    """A file, the newest good one of a run's folder, or RUN@best or RUN@STEP. All is proven: by the manifest where
+    there is one, and by the digests that each file holds."""
+    choice = re.fullmatch(r"(.+)@(best|\d+)", str(path))
+    if choice and not path.exists():
+        return read_choice(pathlib.Path(choice[1]), choice[2])
     if not path.is_dir():
         return read_file(path)
+    return read_newest(path)
+
+
+def read_choice(path: pathlib.Path, which: str) -> Checkpoint:
+    step = int(read_newest(path).array("/progress/best")[0]) if which == "best" else int(which)
+    for manifest in manifests(path):
+        if int(manifest.stem.removeprefix("step-")) == step:
+            return read_file(manifest.with_suffix(".h5"))
+    steps = ", ".join(str(int(manifest.stem.removeprefix("step-"))) for manifest in reversed(manifests(path)))
+    raise ExportError(f"{path}: it holds no checkpoint of step {step} (@{which}); there are those of steps {steps}")
+
+
+def manifests(path: pathlib.Path) -> list[pathlib.Path]:
+    """Of whole checkpoints, the newest first."""
     folder = path / "checkpoints" if (path / "checkpoints").is_dir() else path
+    return [found for found in sorted(folder.glob("step-*.json"), reverse=True) if "." not in found.stem]
+
+
+def read_newest(path: pathlib.Path) -> Checkpoint:
     faults = []
-    for manifest in sorted(folder.glob("step-*.json"), reverse=True):
+    for manifest in manifests(path):
         try:
             return read_file(manifest.with_suffix(".h5"))
         except ExportError as error:

@@ -15,26 +15,32 @@ dicts; onnxruntime to verify ONNX. Where this Python lacks them, the one in $TUT
 
 import argparse
 import pathlib
+import shutil
 import sys
 
 from exporting.errors import ExportError
 from peers import peer_python
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+PLACES = pathlib.Path(__file__).resolve().parents
+# Installed, the trainer lies beside the tools; in a checkout, above them.
+TRAINER = next((place for place in (PLACES[1] / "trainer", PLACES[2] / "trainer") if place.exists()),
+               PLACES[2] / "trainer")
+PROGRAM = "tutti-export" if pathlib.Path(sys.argv[0]).name == "tutti-export" else "tools/export"
 TORCH_ENDINGS = (".pt", ".pth")
 
 
 def parse(words: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="tools/export", description=__doc__,
+    parser = argparse.ArgumentParser(prog=PROGRAM, description=(__doc__ or "").replace("tools/export", PROGRAM),
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     path = pathlib.Path
-    parser.add_argument("source", type=path, help="checkpoint (.h5), a run's folder, .onnx, .pt or .pth")
+    parser.add_argument("source", type=path, help="checkpoint (.h5), a run's folder (its newest good one), "
+                        "RUN@best, RUN@STEP, .onnx, .pt or .pth")
     parser.add_argument("--to-onnx", type=path, metavar="F.onnx", help="write it as an ONNX file")
     parser.add_argument("--to-torch", type=path, metavar="F.pt", help="write its tensors as a PyTorch state dict")
     parser.add_argument("--module", type=path, metavar="F.py", help="with --to-torch: the network's source beside it")
     parser.add_argument("--to-checkpoint", type=path, metavar="F.h5", help="make a checkpoint of an ONNX file that was "
                         "written here, or of a state dict")
-    parser.add_argument("--like", type=path, metavar="RUN", help="of a state dict: the run folder or checkpoint whose "
+    parser.add_argument("--like", type=path, metavar="RUN", help="of a state dict: the run or checkpoint whose "
                         "network and options it has")
     parser.add_argument("--with-normalize", action="store_true", help="let the network take pixel / 255 and normalise "
                         "it as the run did (--normalize); without, images come normalised")
@@ -42,7 +48,7 @@ def parse(words: list[str] | None) -> argparse.Namespace:
                         "one size possible; without, any that fits")
     parser.add_argument("--verify", metavar="DATA|N", help="1,000 images of DATA, or N drawn at random, must get the "
                         "same labels here and there, and probabilities within 1e-5")
-    parser.add_argument("--trainer", type=path, default=ROOT / "trainer", help="for --verify; default: %(default)s")
+    parser.add_argument("--trainer", type=program, default=TRAINER, help="for --verify; default: %(default)s")
     options = parser.parse_args(words)
     refuse_contradictions(parser, options)
     return options
@@ -53,6 +59,12 @@ def image(word: str) -> tuple[int, int, int]:
     if min(channels, height, width) < 1:
         raise ValueError(word)
     return channels, height, width
+
+
+def program(word: str) -> pathlib.Path:
+    """Its whole path, since a path forgets a leading "./", without which the shell's folders would be searched."""
+    found = shutil.which(word)
+    return pathlib.Path(found or word).absolute()
 
 
 def refuse_contradictions(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
@@ -84,7 +96,7 @@ def main(words: list[str] | None = None) -> int:
     try:
         return 0 if carry_out(options) else 1
     except ExportError as error:
-        print(f"tools/export: {error}", file=sys.stderr)
+        print(f"{PROGRAM}: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130

@@ -23,12 +23,13 @@ from plotting.errors import PlotError
 from plotting.page import Page
 from plotting.sheet import Sheet
 
+PROGRAM = "tutti-plot" if pathlib.Path(sys.argv[0]).name == "tutti-plot" else "tools/plot"
 FORMATS = ("png", "svg", "html")
 BENCHES = {"scaling": scaling, "time": time_shares, "allreduce": allreduce}
 
 
 def parse(words: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="tools/plot", description=__doc__,
+    parser = argparse.ArgumentParser(prog=PROGRAM, description=(__doc__ or "").replace("tools/plot ", PROGRAM + " "),
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", help="learning curves")
@@ -147,7 +148,7 @@ def main(words: list[str] | None = None) -> int:
         else:
             plot_runs(options)
     except PlotError as error:
-        print(f"tools/plot: {error}", file=sys.stderr)
+        print(f"{PROGRAM}: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
