@@ -57,6 +57,7 @@ class Check {
   void look_at_checkpoint();
   void look_at_gpus(const ChosenProcessor& processor);
   void look_at_memory(const ChosenProcessor& processor);
+  std::int64_t saves_left() const;
   std::string ready_text() const;
   void write_json(const std::string& path, const std::string& verdict) const;
 
@@ -198,10 +199,26 @@ void Check::run() {
     findings_.attempt([&] { run_agreed(world_, [&] { choose_communicator(world_, config(), processor, true); }); });
   }
   if (!config().out.empty()) {
-    findings_.add(judge_out_folder(world_, config(), {.bytes = estimate_.checkpoint, .is_split = is_split_}));
+    findings_.add(judge_out_folder(world_, config(),
+                                   {.bytes = estimate_.checkpoint, .is_split = is_split_, .saves = saves_left()}));
   } else {
     findings_.add(judge_files(world_, config()));
   }
+}
+
+// Besides those by the clock, which nobody knows beforehand.
+std::int64_t Check::saves_left() const {
+  if (estimate_.checkpoint == 0) return 0;
+  const TrainerOptions& options = assembly_.options;
+  const std::int64_t samples = assembly_.data.train->info().samples;
+  const std::int64_t of_epoch = std::max<std::int64_t>((samples + options.batch_size - 1) / options.batch_size, 1);
+  std::int64_t steps = options.epochs * of_epoch;
+  if (options.steps > 0) steps = std::min(steps, options.steps);
+  if (resumed_) steps = std::max<std::int64_t>(steps - resumed_->state.progress.step, 0);
+  std::int64_t every = steps;
+  if (options.checkpoint_every_steps > 0) every = options.checkpoint_every_steps;
+  if (options.checkpoint_every_epochs > 0) every = options.checkpoint_every_epochs * of_epoch;
+  return steps == 0 ? 0 : (steps + every - 1) / every;
 }
 
 std::string Check::ready_text() const {

@@ -5,6 +5,7 @@
 #include "tutti/base/stopwatch.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -23,6 +24,7 @@ std::string record_of(const SaveReport& report, double stall_seconds) {
                               {"bytes", report.bytes},
                               {"seconds", report.seconds},
                               {"stall_seconds", stall_seconds}};
+  if (!report.given_up.empty()) json["given_up"] = report.given_up;
   if (!report.failure.empty()) json["failure"] = report.failure;
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
@@ -74,6 +76,11 @@ void CheckpointKeeping::tell(const Record& record) {
 
 void CheckpointKeeping::tell_of(const SaveReport& report, const Record& record) {
   if (world_.rank() == 0) record(record_of(report, stall_at(report.step)));
+  if (!report.given_up.empty()) {
+    log_.warn(fmt::format("gave up the oldest checkpoint{}, of step{} {}, to make room for that of step {}: {}",
+                          report.given_up.size() == 1 ? "" : "s", report.given_up.size() == 1 ? "" : "s",
+                          fmt::join(report.given_up, ", "), report.step, report.no_room));
+  }
   if (report.failure.empty()) {
     good_saves_.push_back(report.seconds);
     bytes_ = report.bytes;

@@ -19,6 +19,7 @@
 #include <iterator>
 #include <limits>
 #include <map>
+#include <memory>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -246,6 +247,28 @@ class FileReader {
   DigestList digests_;
 };
 
+// Reserves the memory of an image beforehand, where running out of it is an exception: HDF5, which makes the image,
+// crashes then, or fails in every later image.
+std::vector<std::byte> with_room_for(const TrainState& state, std::vector<std::byte> room) {
+  constexpr std::size_t kPerArray = 4 << 10;  // its name, its place in a group and its digest
+  std::size_t arrays = 64;
+  std::size_t bytes = state.configuration.size() + state.command_line.size() + state.model.size() +
+                      state.versions.size() + state.choices.size() + state.data.size();
+  for (const ArrayGroup& group : kArrayGroups) {
+    for (const NamedArray& array : state.*group.arrays) bytes += std::span(array.values).size_bytes();
+    arrays += (state.*group.arrays).size();
+  }
+  bytes += arrays * kPerArray;
+  if (room.capacity() < bytes) room.clear();  // so that nothing is copied
+  room.reserve(bytes);
+  // HDF5's own memory. In small pieces, which stay with this process when they are freed.
+  constexpr std::size_t kPieceBytes = 32 << 10;
+  const std::size_t spare = (std::size_t{4} << 20) + arrays * 4 * kPerArray;
+  std::vector<std::unique_ptr<std::byte[]>> pieces(spare / kPieceBytes);
+  for (auto& piece : pieces) piece = std::make_unique_for_overwrite<std::byte[]>(kPieceBytes);
+  return room;
+}
+
 void add_progress(ImageWriter& image, const TrainProgress& progress) {
   const LossSums& sums = progress.epoch_sums;
   image.add_scalar("/progress/epoch", progress.epoch);
@@ -330,7 +353,7 @@ StoredImage checkpoint_image(const TrainState& state, std::vector<std::byte> roo
   if (const std::string fault = impossibility(state.progress); !fault.empty()) {
     throw Error(ErrorSource::internal, fmt::format("a checkpoint is to be saved in which {}", fault));
   }
-  ImageWriter image(std::move(room));
+  ImageWriter image(with_room_for(state, std::move(room)));
   image.add_scalar("/format_version", kCheckpointFormat);
   image.add_arrays(state);
   add_progress(image, state.progress);

@@ -2,6 +2,7 @@
 
 #include "tutti/base/give_way.hpp"
 #include "tutti/base/stopwatch.hpp"
+#include "tutti/storage/whole_file.hpp"
 
 #include <condition_variable>
 #include <cstddef>
@@ -95,20 +96,37 @@ class CheckpointWriter::Desk {
   SaveReport attempt(const TrainState& state) {
     SaveReport report{.step = state.progress.step, .path = store_.path_of(state.progress.step)};
     const Stopwatch watch;
+    const KeepRule keep{.newest = options_.keep_checkpoints,
+                        .best_step = options_.keep_best ? state.progress.best.step : -1,
+                        .last_step = report.step};
     try {
-      report = store_.save(state, options_.share, room_);
+      save_making_room(state, keep, report);
     } catch (...) {
       report.failure = words_of(std::current_exception());
     }
     report.seconds = watch.seconds();
     if (!report.failure.empty() || options_.share.file != 0) return report;
     try {
-      const std::int64_t best = options_.keep_best ? state.progress.best.step : -1;
-      store_.prune({.newest = options_.keep_checkpoints, .best_step = best, .last_step = report.step});
+      store_.prune(keep);
     } catch (...) {
       report.prune_failure = words_of(std::current_exception());
     }
     return report;
+  }
+
+  // Where the disk is full, the oldest checkpoints are given up rather than the newest state.
+  void save_making_room(const TrainState& state, const KeepRule& keep, SaveReport& report) {
+    while (true) {
+      try {
+        report.bytes = store_.save(state, options_.share, room_).bytes;
+        return;
+      } catch (const NoRoom& failure) {
+        const auto step = store_.give_up_oldest(keep);
+        if (!step) throw;
+        report.given_up.push_back(*step);
+        if (report.no_room.empty()) report.no_room = failure.what();
+      }
+    }
   }
 
   const CheckpointStore store_;

@@ -3,6 +3,7 @@
 #include "tutti/checkpoint/checkpoint_store.hpp"
 
 #include "step_folder.hpp"
+#include "verification.hpp"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -73,6 +74,15 @@ bool is_left_over(const StepName& file, const StepFolder& listing, const std::se
   return is_of_a_part(file) || is_uncommitted(file, listing, complete);
 }
 
+bool is_good(const std::string& path) {
+  try {
+    static_cast<void>(read_checkpoint_bytes(path));
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 }  // namespace
 
 void CheckpointStore::prune(const KeepRule& keep) const {
@@ -91,6 +101,22 @@ void CheckpointStore::prune(const KeepRule& keep) const {
     return !superfluous.contains(file.step) && !(is_settled && is_left_over(file, listing, complete));
   });
   remove_files(folder_, files);
+}
+
+std::optional<std::int64_t> CheckpointStore::give_up_oldest(const KeepRule& keep) const {
+  const StepFolder listing = list_steps(folder_);
+  std::set<std::int64_t> complete = listing.complete();
+  complete.erase(complete.lower_bound(keep.last_step), complete.end());
+  // The newest good one always stays: it is all that is left of the run if the disk takes nothing more.
+  while (!complete.empty() && !is_good(path_of(*complete.rbegin()))) complete.erase(std::prev(complete.end()));
+  if (!complete.empty()) complete.erase(std::prev(complete.end()));
+  complete.erase(keep.best_step);
+  if (complete.empty()) return std::nullopt;
+  const std::int64_t oldest = *complete.begin();
+  std::vector<StepName> files = listing.files;
+  std::erase_if(files, [&](const StepName& file) { return file.step != oldest; });
+  remove_files(folder_, files);
+  return oldest;
 }
 
 void CheckpointStore::clear_leftovers() const {

@@ -3,6 +3,7 @@
 #include "tutti/base/descriptor.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/base/uninterrupted.hpp"
+#include "tutti/storage/whole_file.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -140,8 +141,10 @@ void rename_for_good(const std::string& temporary, const std::string& path) {
 }
 
 void fail_saving(const std::string& path, std::string_view action, int error) {
-  throw Error(ErrorSource::save, fmt::format("cannot save '{}': {}: {}; {}", path, action,
-                                             std::generic_category().message(error), remedy(error)));
+  const std::string text =
+      fmt::format("cannot save '{}': {}: {}; {}", path, action, std::generic_category().message(error), remedy(error));
+  if (error == ENOSPC || error == EDQUOT) throw NoRoom(text);
+  throw Error(ErrorSource::save, text);
 }
 
 }  // namespace tutti

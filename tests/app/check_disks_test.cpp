@@ -14,6 +14,7 @@ namespace tutti::test {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 const char* const kOptions = "--model mlp --batch-size 64 --threads 1 --data synthetic:256x1x8x8:4";
 
@@ -32,17 +33,36 @@ TEST(CheckOnDisks, NamesRanksThatDoNotSeeTheFolderOfTheRun) {
   EXPECT_EQ(folder.entries(), 0U);
 }
 
-TEST(CheckOnDisks, NamesADiskTooSmallForTwoCheckpoints) {
-  for (const auto& [size, line] : {std::pair{"100k", "doomed: --out "}, {"200k", "warning: --out "}}) {
+// And the run agrees with what the check has found, on a disk of whichever size. A checkpoint takes 0.19 MiB.
+TEST(CheckOnDisks, NamesADiskTooSmallForTwoCheckpointsOrForAllThatAreKept) {
+  bool has_failed = false;
+  bool has_been_warned = false;
+  for (const int kib : {140, 280, 340, 420, 500, 620, 760, 860, 1000}) {
+    SCOPED_TRACE(testing::Message() << "a disk of " << kib << " KiB");
     const ScratchFolder folder;
-    const ChildResult result =
-        run_child({"unshare", "--mount", "sh", "-c",
-                   fmt::format("mount -t tmpfs -o size={} none {} && exec \"$0\" check {} --out {}", size,
-                               folder.path(), kOptions, folder.path()),
-                   std::getenv("TUTTI_TRAINER")});
-    EXPECT_THAT(result.out, HasSubstr(line)) << result.err;
-    EXPECT_THAT(result.out, HasSubstr(" goes only when the next one is proven: make room for two"));
+    const ChildResult result = run_child(
+        {"unshare", "--mount", "sh", "-c",
+         fmt::format("mount -t tmpfs -o size={}k none {} && \"$0\" check {} --epochs 6 --out {}; echo status $?; exec "
+                     "\"$0\" {} --epochs 6 --out {}/a",
+                     kib, folder.path(), kOptions, folder.path(), kOptions, folder.path()),
+         std::getenv("TUTTI_TRAINER")});
+    const bool fails = result.out.find("status 1\n") != std::string::npos;
+    const bool warned = result.out.find("the oldest will be given up early; make room for ") != std::string::npos;
+    if (fails) {
+      EXPECT_THAT(result.out, HasSubstr(" goes only when the next one is proven: make room for 0."));
+    } else {
+      EXPECT_EQ(result.status, 0) << result.err;
+      EXPECT_EQ(result.err.find("gave up the oldest checkpoint") == std::string::npos, !warned) << result.err;
+      EXPECT_THAT(result.err, Not(HasSubstr("is not saved")));
+    }
+    if (fails && kib < 300) {
+      EXPECT_EQ(result.status, 73) << result.err;
+    }
+    has_failed = has_failed || fails;
+    has_been_warned = has_been_warned || warned;
   }
+  EXPECT_TRUE(has_failed);
+  EXPECT_TRUE(has_been_warned);
 }
 
 TEST(CheckOnDisks, NamesSharedMemoryTooSmallForTheData) {

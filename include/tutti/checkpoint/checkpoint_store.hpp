@@ -74,8 +74,10 @@ struct SaveReport {
   std::string path;
   std::int64_t bytes = 0;  // of this rank's file
   double seconds = 0;
-  std::string failure{};        // why it failed, and the remedy; empty: it is good
-  std::string prune_failure{};  // why one that is no longer to be kept could not be removed; likewise
+  std::string failure{};                 // why it failed, and the remedy; empty: it is good
+  std::vector<std::int64_t> given_up{};  // steps of older ones that were removed to make room for it
+  std::string no_room{};                 // why that had to be; empty: it had not
+  std::string prune_failure{};           // why one that is no longer to be kept could not be removed; likewise
 };
 
 // What becomes of damaged checkpoints that are passed over; only whoever has the folder alone may mark them bad.
@@ -112,6 +114,9 @@ class CheckpointStore {
   SaveReport save(const TrainState& state, FileShare share, std::vector<std::byte>& room) const;
   // Removes what is no longer to be kept, and what is left of older steps whose saves have failed. Throws save errors.
   void prune(const KeepRule& keep) const;
+  // Removes the oldest checkpoint before `keep.last_step`, whatever is to be kept but for the best one, and returns its
+  // step; nothing where no later one is proven good now. Throws save errors.
+  std::optional<std::int64_t> give_up_oldest(const KeepRule& keep) const;
   // Removes what saves of killed processes have left unfinished. For whoever has the folder alone. Throws save errors.
   void clear_leftovers() const;
   // The newest good checkpoint, read by rank 0 and alike on all ranks. Damaged ones are passed over with one warning

@@ -17,7 +17,8 @@ struct WriterOptions {
 
 class CheckpointWriter {
  public:
-  // Prunes after each checkpoint that was proven good.
+  // Prunes after each checkpoint that was proven good; before that only where the disk is full, and never the last
+  // good one.
   CheckpointWriter(CheckpointStore store, const WriterOptions& options);
   // Waits for what is under way.
   ~CheckpointWriter();

@@ -5,6 +5,7 @@
 // bytes as they come.
 
 #include "tutti/base/descriptor.hpp"
+#include "tutti/base/error.hpp"
 
 #include <cstddef>
 #include <span>
@@ -12,6 +13,12 @@
 #include <vector>
 
 namespace tutti {
+
+// The save error of a disk or quota that is full: what is removed there makes room.
+class NoRoom : public Error {
+ public:
+  explicit NoRoom(const std::string& message) : Error(ErrorSource::save, message) {}
+};
 
 // A file under its temporary name, empty at first, for writers that need a path; removed again unless it is kept.
 // Throws save errors as write_whole does.

@@ -19,7 +19,8 @@
 //                                     and rank by rank up to 64; worst, null if alone, kept each other waiting so long
 //   {"event":"skipped","step":50,"rank":0,"tensor":"conv1/weight"}       of a step that has changed nothing
 //   {"event":"checkpoint","step":50,"file":"step-00000050.h5","bytes":..,"seconds":..,"stall_seconds":..}
-//                               of every attempt to save, written by the program; one that failed has "failure", too
+//                               of every attempt to save, written by the program; one that failed has "failure", too,
+//                               and where a full disk made older ones go early, "given_up":[10,20], their steps
 
 #include "tutti/storage/line_file.hpp"
 #include "tutti/train/run_recorder.hpp"

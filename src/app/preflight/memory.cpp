@@ -17,6 +17,10 @@ namespace {
 constexpr double kMebi = 0x1p20;
 constexpr std::int64_t kFloatBytes = sizeof(float);
 constexpr std::int64_t kEvaluationChunk = 256;
+// Of a checkpoint: options, versions and whole pages of the disk; and of every tensor, what file and manifest say of
+// it.
+constexpr std::int64_t kTextBytes = 32 << 10;
+constexpr std::int64_t kBytesOfTensorsPlaces = 1280;
 // An estimate above what is there by more than it may be wrong.
 constexpr double kSurely = 1.25;
 
@@ -72,7 +76,8 @@ MemoryEstimate estimate_memory(const EstimateRequest& request) {
   const std::int64_t state = state_bytes(request, all_state);
   MemoryEstimate estimate;
   estimate.network = block * (exact ? 4 : 2) + state + players * activations + part_gradients * block;
-  estimate.checkpoint = block + all_state;
+  const auto tensors = static_cast<std::int64_t>(layout.slices().size()) * (1 + optimizer_slots(options.optimizer));
+  estimate.checkpoint = block + all_state + kTextBytes + tensors * kBytesOfTensorsPlaces;
   const std::int64_t batch = samples * parts * request.network.sample().elements() * kFloatBytes;
   estimate.copies = 2 * block + (options.steps_ahead + 1) * batch;
   const bool heals = options.safeguards.on_divergence == OnDivergence::heal && request.ranks > 1;

@@ -10,11 +10,14 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <functional>
+#include <iterator>
 #include <optional>
 #include <system_error>
 #include <vector>
@@ -63,19 +66,33 @@ class TrialFolder {
   std::vector<fs::path> made_;  // the innermost first
 };
 
-void judge_room(const RunConfig& config, std::int64_t checkpoint_bytes, Findings& findings) {
+void judge_room(const RunConfig& config, const CheckpointPlan& plan, Findings& findings) {
   std::error_code unknown;
   const fs::space_info room = fs::space(config.out, unknown);
-  const auto wanted = static_cast<std::uintmax_t>(checkpoint_bytes);
-  if (unknown || room.available >= 2 * wanted) return;
-  const std::string text = fmt::format(
-      "--out {}: {:.1f} MiB are free, and a checkpoint takes about {:.1f} and goes only when the next one is proven: "
-      "make room for two, or choose another disk",
-      config.out, static_cast<double>(room.available) / 0x1p20, static_cast<double>(wanted) / 0x1p20);
-  if (room.available < wanted) {
-    findings.doom(ErrorSource::save, text);
-  } else {
-    findings.warn(text);
+  if (unknown || plan.bytes == 0 || plan.saves == 0) return;
+  constexpr std::int64_t kOtherFiles = 32 << 10;  // metrics and options, at their beginning
+  const double free = static_cast<double>(room.available) / 0x1p20;
+  const double each = static_cast<double>(plan.bytes) / 0x1p20;
+  const auto available = static_cast<std::int64_t>(std::min<std::uintmax_t>(room.available, INT64_MAX));
+  const std::int64_t fit = std::max<std::int64_t>(available - kOtherFiles, 0) / plan.bytes;
+  const std::int64_t old = config.resume ? std::ssize(CheckpointStore(config.out + "/checkpoints").steps()) : 0;
+  // The last save finds so many older ones, and is made beside them.
+  const std::int64_t older = old + plan.saves - 1;
+  const std::int64_t keeps = config.keep_checkpoints == 0 ? older : config.keep_checkpoints + config.keep_best;
+  const std::int64_t most = std::min(keeps, older) + 1;
+  const std::string remedy = config.keep_checkpoints > 2 && most > 3 ? ", or give --keep-checkpoints 2" : "";
+  const std::string what_is_there = fmt::format(
+      "--out {}: {:.1f} MiB are free, and a checkpoint takes about {:.1f} and goes only when the next one "
+      "is proven",
+      config.out, free, each);
+  if (old + fit < std::min<std::int64_t>(most, 2 + config.keep_best)) {
+    findings.doom(ErrorSource::save, fmt::format("{}: make room for {:.1f} MiB, or choose another disk", what_is_there,
+                                                 each * static_cast<double>(most - old) + 0.1));
+  } else if (old + fit < most) {
+    findings.warn(
+        fmt::format("{}: there is room for {}, and this run wants {}: the oldest will be given up early; "
+                    "make room for {:.1f} MiB{}",
+                    what_is_there, old + fit, most, each * static_cast<double>(most - old) + 0.1, remedy));
   }
 }
 
@@ -178,7 +195,7 @@ Findings judge_files(World& world, const RunConfig& config) {
   return findings;
 }
 
-Findings judge_out_folder(World& world, const RunConfig& config, const CheckpointSize& checkpoint) {
+Findings judge_out_folder(World& world, const RunConfig& config, const CheckpointPlan& checkpoints) {
   Findings findings;
   const CheckpointStore store(config.out + "/checkpoints");
   std::optional<TrialFolder> trial;
@@ -191,7 +208,7 @@ Findings judge_out_folder(World& world, const RunConfig& config, const Checkpoin
       })) {
     return findings;
   }
-  findings.add(judge_sharing(world, config.out, checkpoint.is_split));
+  findings.add(judge_sharing(world, config.out, checkpoints.is_split));
   findings.attempt([&] {
     run_agreed(world, [&] {
       if (world.rank() == 0) refuse_locked(config);
@@ -204,7 +221,7 @@ Findings judge_out_folder(World& world, const RunConfig& config, const Checkpoin
   });
   findings.add(judge_files(world, config));
   Findings mine;
-  if (world.rank() == 0) judge_room(config, checkpoint.bytes, mine);
+  if (world.rank() == 0) judge_room(config, checkpoints, mine);
   findings.add(gather(world, mine));
   return findings;
 }

@@ -24,12 +24,13 @@ Findings judge_sharing(World& world, const std::string& folder, bool saves_sever
 // nothing behind. Collective.
 Findings judge_files(World& world, const RunConfig& config);
 
-struct CheckpointSize {
-  std::int64_t bytes = 0;
-  bool is_split = false;  // into several files, made on several hosts
+struct CheckpointPlan {
+  std::int64_t bytes = 0;  // of each; 0: unknown
+  bool is_split = false;   // into several files, made on several hosts
+  std::int64_t saves = 0;  // in what is left of the run, besides those by the clock and of best evaluations
 };
 // Everything about config.out, and files that may lie there, as a run would find it. What this makes is removed again.
 // Collective.
-Findings judge_out_folder(World& world, const RunConfig& config, const CheckpointSize& checkpoint);
+Findings judge_out_folder(World& world, const RunConfig& config, const CheckpointPlan& checkpoints);
 
 }  // namespace tutti
