@@ -81,18 +81,18 @@ void judge_room(const RunConfig& config, const CheckpointPlan& plan, Findings& f
   const std::int64_t keeps = config.keep_checkpoints == 0 ? older : config.keep_checkpoints + config.keep_best;
   const std::int64_t most = std::min(keeps, older) + 1;
   const std::string remedy = config.keep_checkpoints > 2 && most > 3 ? ", or give --keep-checkpoints 2" : "";
-  const std::string what_is_there = fmt::format(
-      "--out {}: {:.1f} MiB are free, and a checkpoint takes about {:.1f} and goes only when the next one "
-      "is proven",
-      config.out, free, each);
+  const std::string there = fmt::format("--out {}: {:.1f} MiB are free", config.out, free);
+  const double wanted = each * static_cast<double>(most - old) + 0.1;
   if (old + fit < std::min<std::int64_t>(most, 2 + config.keep_best)) {
-    findings.doom(ErrorSource::save, fmt::format("{}: make room for {:.1f} MiB, or choose another disk", what_is_there,
-                                                 each * static_cast<double>(most - old) + 0.1));
+    findings.doom(ErrorSource::save,
+                  fmt::format("{}, and a checkpoint takes about {:.1f} and goes only when the next one is proven: make "
+                              "room for {:.1f} MiB, or choose another disk",
+                              there, each, wanted));
   } else if (old + fit < most) {
     findings.warn(
-        fmt::format("{}: there is room for {}, and this run wants {}: the oldest will be given up early; "
-                    "make room for {:.1f} MiB{}",
-                    what_is_there, old + fit, most, each * static_cast<double>(most - old) + 0.1, remedy));
+        fmt::format("{}, room for {} checkpoints of about {:.1f}, and this run wants {}, one more than it "
+                    "keeps: the oldest will be given up early; make room for {:.1f} MiB{}",
+                    there, fit, each, most - old, wanted, remedy));
   }
 }
 
