@@ -12,8 +12,14 @@
 #include <utility>
 
 namespace tutti {
-RunReporter::RunReporter(World& world, const RunConfig& config, const RunKeeping* keeping, TimeAccount& account)
-    : world_(world), log_(world.rank(), world.host(), config.quiet), keeping_(keeping), account_(account) {
+RunReporter::RunReporter(World& world, const RunConfig& config, const RunKeeping* keeping, TimeAccount& account,
+                         int classes)
+    : world_(world),
+      log_(world.rank(), world.host(), config.quiet),
+      keeping_(keeping),
+      account_(account),
+      classes_(classes),
+      rate_{.base = config.lr, .warmup_epochs = config.warmup_epochs} {
   if (world.rank() != 0) return;
   if (draws_progress(config)) bar_.emplace();
   prints_lines_ = !bar_ && config.progress != "never" && !config.quiet;
@@ -108,6 +114,9 @@ void RunReporter::on_epoch(const EpochReport& report) {
   if (world_.rank() == 0) {
     fmt::print("{}\n", epoch_line(report));
     std::fflush(stdout);
+    const std::string guessing = has_warned_ ? "" : guessing_text(report, classes_, rate_);
+    if (!guessing.empty()) log_.warn(guessing);
+    has_warned_ = has_warned_ || !guessing.empty();
   }
   record([&](RunRecorder& each) { each.on_epoch(report); });
 }

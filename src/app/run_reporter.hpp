@@ -6,6 +6,7 @@
 #include "tutti/base/log.hpp"
 #include "tutti/base/stopwatch.hpp"
 #include "tutti/comm/world.hpp"
+#include "tutti/train/lr_schedule.hpp"
 #include "tutti/train/progress_bar.hpp"
 #include "tutti/train/run_recorder.hpp"
 #include "tutti/watch/time_account.hpp"
@@ -30,8 +31,8 @@ struct RunKeeping {
 
 class RunReporter : public RunObserver {
  public:
-  // Borrowed. `keeping` is null for a run that keeps nothing.
-  RunReporter(World& world, const RunConfig& config, const RunKeeping* keeping, TimeAccount& account);
+  // Borrowed. `keeping` is null for a run that keeps nothing. `classes`: of the network.
+  RunReporter(World& world, const RunConfig& config, const RunKeeping* keeping, TimeAccount& account, int classes);
 
   void add(std::unique_ptr<RunRecorder> recorder) { recorders_.push_back(std::move(recorder)); }
   // Before the first step.
@@ -71,6 +72,9 @@ class RunReporter : public RunObserver {
   TimeTotal time_;
   bool has_printed_time_ = false;  // of the last epoch
   std::vector<EpochEnd> epochs_;
+  int classes_;
+  LrPlan rate_;
+  bool has_warned_ = false;         // that the loss is that of guessing
   std::set<std::string> troubles_;  // told already
 };
 

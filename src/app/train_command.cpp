@@ -249,7 +249,7 @@ std::string TrainRun::train(const Invocation& invocation) {
   if (!assembly_.config.trace.empty()) trace.emplace(world_, whereabouts_, assembly_.config.trace);
   std::optional<RunReporter> reporter;
   run_agreed(world_, [&] {
-    reporter.emplace(world_, assembly_.config, keeping_ ? &*keeping_ : nullptr, account);
+    reporter.emplace(world_, assembly_.config, keeping_ ? &*keeping_ : nullptr, account, assembly_.network->classes());
     for (auto& recorder : make_recorders(assembly_, world_, resumed_ != nullptr)) reporter->add(std::move(recorder));
   });
   reporter->start({.record = run_record(assembly_, world_, invocation.words), .step = trainer_->steps_done()});

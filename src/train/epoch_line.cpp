@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 namespace tutti {
 
 std::string epoch_line(const EpochReport& report) {
@@ -11,6 +13,17 @@ std::string epoch_line(const EpochReport& report) {
       "epoch {:>{}}/{}, loss {:.4f}, train acc {:.4f}, test acc {}, time {:.1f} sec, {:.0f} images/s, lr {:.6g}",
       report.epoch, width, report.epochs, report.train.mean_loss(), report.train.accuracy(), test_accuracy,
       report.seconds, report.images_per_second(), report.learning_rate);
+}
+
+std::string guessing_text(const EpochReport& report, int classes, const LrPlan& rate) {
+  constexpr std::int64_t kFirstSteps = 100;
+  const double guessing = std::log(static_cast<double>(classes));
+  const bool learns = report.train.mean_loss() < 0.99 * guessing || report.train.accuracy() > 1.5 / classes;
+  if (classes < 2 || report.step < kFirstSteps || learns) return {};
+  return fmt::format(
+      "after {} steps the training loss, {:.4f}, is no better than guessing among {} classes ({:.4f}): the network "
+      "learns nothing; start again with --lr below {} or --warmup-epochs above {}",
+      report.step, report.train.mean_loss(), classes, guessing, rate.base, rate.warmup_epochs);
 }
 
 }  // namespace tutti

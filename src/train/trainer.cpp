@@ -31,7 +31,7 @@ Trainer::Run::Run(const TrainerParts& parts, const TrainerOptions& options, RunF
       pace_(backend_, replica_.stream(), options.steps_ahead),
       sum_over_ranks_(backend_, communicator_, whereabouts_),
       plan_(plan_run(options, schedule(), parts.train.info().samples)),
-      learning_rate_(options.learning_rate, schedule().steps(0), plan_.steps) {
+      learning_rate_(options.learning_rate, schedule().steps(0), plan_.schedule_steps) {
   progress_.planned_steps = plan_.steps;
   progress_.seed = static_cast<std::int64_t>(options.seed);
   progress_.parts = options.num_parts;
@@ -95,7 +95,7 @@ TrainState Trainer::Run::snapshot(const std::optional<FileShare>& share) {
 StepRequest Trainer::Run::request() {
   return {.step = progress_.step,
           .updates = progress_.step - progress_.skipped_steps,
-          .learning_rate = learning_rate_.at(progress_.step, progress_.epoch),
+          .learning_rate = learning_rate(),
           .digests_gradients = due(progress_.step + 1, options_.digest_every_steps),
           .proof = guard_ ? guard_->noting() : nullptr};
 }
@@ -370,6 +370,7 @@ RunEnd Trainer::run(RunObserver& observer) { return run_->run(observer); }
 LossSums Trainer::evaluate() { return run_->evaluate(); }
 std::int64_t Trainer::steps_done() const { return run_->progress().step; }
 std::int64_t Trainer::planned_steps() const { return run_->planned_steps(); }
+double Trainer::learning_rate() const { return run_->learning_rate(); }
 std::int64_t Trainer::skipped_steps() const { return run_->progress().skipped_steps; }
 const PartPlan& Trainer::part_plan() const { return run_->replica().dealer().plan(); }
 std::int64_t Trainer::samples_left_over() const { return run_->samples_left_over(); }

@@ -41,6 +41,7 @@ class Trainer::Run {
   Replica& replica() { return replica_; }
   const TrainProgress& progress() const { return progress_; }
   std::int64_t planned_steps() const { return plan_.steps; }
+  double learning_rate() const { return learning_rate_.at(progress_.step, progress_.epoch); }
   std::int64_t samples_left_over() const;
   std::size_t memory_bytes() const { return replica_.memory_bytes() + (guard_ ? guard_->memory_bytes() : 0); }
 

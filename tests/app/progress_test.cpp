@@ -44,5 +44,12 @@ TEST(Progress, SaysWhereTheTimeWentOnceAtTheEnd) {
   EXPECT_EQ(count(result.err, "whole run: time "), 1) << result.err;
 }
 
+TEST(Progress, WarnsOnceOfALossThatStaysAtThatOfGuessing) {
+  const ChildResult stuck = run_trainer(quick({"--lr", "0", "--epochs", "15"}));
+  EXPECT_EQ(stuck.status, 0) << stuck.err;
+  EXPECT_EQ(count(stuck.err, "warning: after 104 steps the training loss, "), 1) << stuck.err;
+  EXPECT_EQ(count(stuck.err, " is no better than guessing among 4 classes (1.3863)"), 1) << stuck.err;
+}
+
 }  // namespace
 }  // namespace tutti::test

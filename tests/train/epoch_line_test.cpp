@@ -29,6 +29,19 @@ TEST(EpochLine, SaysSoWhenThereIsNoTestSet) {
   EXPECT_NE(epoch_line(report).find("test acc -, "), std::string::npos);
 }
 
+TEST(GuessingText, IsForALossAndAnAccuracyThatAreThoseOfGuessingAfterTheFirstHundredSteps) {
+  const auto text = [](double loss, std::int64_t correct, std::int64_t step) {
+    return guessing_text({.step = step, .train = sums(loss, correct, 1000)}, 10, {.base = 0.05, .warmup_epochs = 0.25});
+  };
+  EXPECT_EQ(text(2.3047, 98, 157),
+            "after 157 steps the training loss, 2.3047, is no better than guessing among 10 classes (2.3026): the "
+            "network learns nothing; start again with --lr below 0.05 or --warmup-epochs above 0.25");
+  EXPECT_FALSE(text(7.5, 98, 157).empty()) << "first it was worse";
+  EXPECT_TRUE(text(2.3047, 98, 99).empty());
+  EXPECT_TRUE(text(2.25, 98, 157).empty());
+  EXPECT_TRUE(text(2.3047, 160, 157).empty());
+}
+
 TEST(ProgressBar, ShowsHowFarAndHowLong) {
   const StepProgress progress{.epoch = 2, .epochs = 5, .step_in_epoch = 10, .steps_in_epoch = 40};
   EXPECT_EQ(progress_text(progress, sums(0.5871, 1, 64), 0.4),
