@@ -76,7 +76,7 @@ std::vector<RunOption> training_options(RunConfig& c) {
       {"lr-period", training, "step schedule: every so many epochs (10), or at these (30,60,80)", fixed, &c.lr_period},
       {"lr-decay", training, "step schedule: factor of each drop", fixed, &c.lr_decay},
       {"min-lr", training, "step and cosine schedules: least learning rate", fixed, &c.min_lr},
-      {"warmup-epochs", training, "linear rise of the learning rate at the start", fixed, &c.warmup_epochs},
+      {"warmup-epochs", training, "linear rise of the learning rate at the start; 0: none", fixed, &c.warmup_epochs},
       {"seed", training, "of every random number", fixed, &c.seed},
   };
 }

@@ -43,7 +43,7 @@ struct RunConfig {
   std::string lr_period;
   double lr_decay = 0.1;
   double min_lr = 0;
-  double warmup_epochs = 0;
+  double warmup_epochs = 0.25;
   std::int64_t seed = 0;
 
   std::int64_t parts = 0;

@@ -22,6 +22,14 @@ TEST(Accuracy, GlyphsAreHardForALinearModelAndNotForLenet) {
   EXPECT_GE(last_test_accuracy(lenet), 0.97) << lenet.out << lenet.err;
 }
 
+// Without a warm-up, these starts left the network at chance for good.
+TEST(Accuracy, OfTheDefaultRecipeOnNormalisedImagesIsSoundFromStartsThatWouldCollapse) {
+  for (const char* seed : {"1", "5", "7", "9"}) {
+    const ChildResult lenet = run_trainer(2, {"--epochs", "1", "--normalize", "auto", "--seed", seed});
+    EXPECT_GE(last_test_accuracy(lenet), 0.95) << lenet.out << lenet.err;
+  }
+}
+
 TEST(Accuracy, IsTheSameWhetherRanksShareTheOptimizerOrNot) {
   const double ring = last_test_accuracy(run_trainer(3, {"--epochs", "2", "--exchange", "ring"}));
   EXPECT_GE(ring, 0.97);
