@@ -301,6 +301,7 @@ std::string array_library_version() {
   unsigned major = 0;
   unsigned minor = 0;
   unsigned release = 0;
+  const auto turn = take_turn();
   check(H5get_libversion(&major, &minor, &release));
   return fmt::format("{}.{}.{}", major, minor, release);
 }

@@ -13,7 +13,7 @@
 namespace tutti::hdf5 {
 namespace {
 
-using Text = std::array<char, 256>;
+using Text = std::array<char, 1024>;
 
 // Called by C code, so it neither throws nor allocates.
 herr_t keep_first(unsigned position, const H5E_error2_t* error, void* kept) noexcept {
@@ -28,7 +28,15 @@ herr_t keep_first(unsigned position, const H5E_error2_t* error, void* kept) noex
 std::string innermost_text() {
   Text text{};
   H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, keep_first, &text);
-  return text.front() == '\0' ? std::string("an error without an explanation") : std::string(text.data());
+  if (text.front() == '\0') return "an error without an explanation";
+  // Of a failed read or write, what failed and the system's reason; HDF5 adds addresses, sizes and times.
+  const std::string_view whole(text.data());
+  constexpr std::string_view kReason = "error message = '";
+  const auto reason = whole.find(kReason);
+  const auto details = whole.find(": time = ");
+  if (reason == whole.npos || details > reason) return std::string(whole);
+  const std::string_view rest = whole.substr(reason + kReason.size());
+  return std::string(whole.substr(0, details)) + ": " + std::string(rest.substr(0, rest.find('\'')));
 }
 
 }  // namespace
@@ -44,6 +52,10 @@ herr_t check(herr_t result, std::source_location where) {
 }
 
 std::unique_lock<std::recursive_mutex> take_turn() {
+  // HDF5 keeps the identifier of a file whose closing failed, as on a full disk, and would follow it into freed memory
+  // when it closes everything at the exit of the process. All our files are closed by their owners long before.
+  static const herr_t no_exit_handler = H5dont_atexit();
+  static_cast<void>(no_exit_handler);  // it fails where somebody asked for it before, to the same effect
   static std::recursive_mutex mutex;
   return std::unique_lock(mutex);
 }
