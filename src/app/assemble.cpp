@@ -60,7 +60,8 @@ void tell_of_cores(const RunConfig& config, const World& world, const Cores& cor
 }
 
 // Larger sets are read piece by piece, so that the system keeps room for caching what it reads.
-std::size_t most_resident_bytes() {
+std::size_t most_resident_bytes(const RunConfig& config) {
+  if (config.resident_mib > 0) return static_cast<std::size_t>(config.resident_mib) << 20;
   const long pages = ::sysconf(_SC_PHYS_PAGES);
   const long page_bytes = ::sysconf(_SC_PAGESIZE);
   return pages > 0 && page_bytes > 0 ? static_cast<std::size_t>(pages) * static_cast<std::size_t>(page_bytes) / 4 : 0;
@@ -103,7 +104,9 @@ DataRequest data_request(const RunConfig& config) {
           .validation_ratio = config.validation_ratio,
           .seed = static_cast<std::uint64_t>(config.seed),
           .skip_bad_images = config.skip_bad_images,
-          .most_resident_bytes = most_resident_bytes()};
+          .verification = config.verify_data ? Verification::whole : Verification::start,
+          .data_file_check = config.verify_data ? DataFileCheck::all : DataFileCheck::none,
+          .most_resident_bytes = most_resident_bytes(config)};
 }
 
 RecipeRequest recipe_request(const RunConfig& config) {
@@ -186,6 +189,17 @@ std::vector<Claim> assembly_claims(const Assembly& assembly) {
   claims.push_back({"training data", digest_text(assembly.data_digest), "give all ranks the same --data"});
   claims.push_back(
       {"test data", test == nullptr ? "none" : digest_text(test->digest()), "give all ranks the same test set"});
+  const std::string same_files = "copy the images anew, so that all hosts have the same bytes";
+  for (const auto& [which, set] :
+       {std::pair{"training", assembly.data.train.get()}, std::pair{"test", assembly.data.test.get()}}) {
+    const auto files = set == nullptr ? std::nullopt : set->info().contents;
+    if (!files) continue;
+    claims.push_back(
+        {fmt::format("content of {} of the {} images", files->sampled, which), digest_text(files->sample), same_files});
+    if (files->whole) {
+      claims.push_back({fmt::format("content of all {} images", which), digest_text(*files->whole), same_files});
+    }
+  }
   return claims;
 }
 
@@ -200,7 +214,9 @@ Findings judge_load(World& world, const Assembly& assembly) {
   const char* const setting = std::getenv("OMPI_MCA_mpi_yield_when_idle");
   mine.add(judge_cores(load));
   mine.add(judge_waiting(load, world.description(), setting == nullptr ? "" : setting));
-  return gather(world, mine);
+  Findings all = check_classes(assembly.data.train->info());  // the same on all ranks
+  all.add(gather(world, mine));
+  return all;
 }
 
 namespace {
@@ -256,6 +272,7 @@ Assembly assemble_for(World& world, const RunConfig& config, const AskedData& as
   DataRequest request = data_request(config);
   request.images = asked.images;
   request.unlabelled_too = !asked.needs_labels;
+  request.any_test_labels = true;
   return assemble_from(world, config, {.checkpoint = &asked.state, .request = request, .asked = &asked}, log);
 }
 

@@ -52,7 +52,7 @@ void settle_data(World& world, Assembly& assembly, const DataRequest& request);
 void settle_network(World& world, Assembly& assembly, const NetworkSpec& model, bool on_gpu);
 // What every rank must be about to do alike.
 std::vector<Claim> assembly_claims(const Assembly& assembly);
-// What the host's cores and the parts make slow. Collective.
+// What the host's cores and the parts make slow, and classes that nothing is learnt of. Collective.
 Findings judge_load(World& world, const Assembly& assembly);
 
 // What goes on from a checkpoint (null: nothing does) takes network and choices of algorithms from it. Else the network

@@ -22,6 +22,7 @@
 #include "program.hpp"
 #include "resolve_options.hpp"
 #include "several.hpp"
+#include "trained_on.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -55,6 +56,7 @@ class Check {
   RunConfig& config() { return assembly_.config; }
   void go_on_with_rank_0s_options();
   void look_at_checkpoint();
+  bool look_at_data();
   void look_at_gpus(const ChosenProcessor& processor);
   void look_at_memory(const ChosenProcessor& processor);
   std::int64_t saves_left() const;
@@ -147,6 +149,22 @@ void Check::look_at_memory(const ChosenProcessor& processor) {
   findings_.add(gather(world_, mine));
 }
 
+// Looks further into the data than a start does.
+bool Check::look_at_data() {
+  const bool has_data = findings_.attempt([&] {
+    DataRequest request = data_request(config());
+    if (request.verification == Verification::start) request.verification = Verification::sample;
+    settle_data(world_, assembly_, request);
+  });
+  if (!resumed_ || !has_data) return has_data;
+  findings_.attempt([&] {
+    DataDigests digests = digests_of(assembly_.data);
+    const std::string warning = refuse_other_data(*resumed_, config(), digests);
+    if (!warning.empty()) findings_.warn(warning);
+  });
+  return has_data;
+}
+
 void Check::run() {
   std::vector<Claim> options = option_claims(config());
   findings_.add(compare(world_, options));
@@ -182,10 +200,7 @@ void Check::run() {
       can_read && findings_.attempt([&] { processor = choose_processor(world_, config(), silent); });
   if (can_read) look_at_gpus(processor);
   const bool has_ranks = can_read && findings_.attempt([&] { settle_ranks(world_, assembly_, processor.all_on_gpus); });
-  const bool has_data = findings_.attempt([&] { settle_data(world_, assembly_, data_request(assembly_.config)); });
-  if (resumed_ && has_data) {
-    findings_.attempt([&] { refuse_other_data(*resumed_, config().data, assembly_.data_digest); });
-  }
+  const bool has_data = look_at_data();
   const bool has_network = model && has_ranks && has_data &&
                            findings_.attempt([&] { settle_network(world_, assembly_, *model, processor.is_gpu()); });
   if (has_network) {

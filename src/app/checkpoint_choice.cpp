@@ -1,6 +1,5 @@
 #include "checkpoint_choice.hpp"
 
-#include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/nn/model_file.hpp"
 
@@ -181,15 +180,6 @@ NetworkSpec model_of(const LoadedCheckpoint& weights, RunConfig& config) {
   read_config_text(weights.state.configuration, weights.path, of_weights, read);
   config.model = of_weights.model;
   return parse_model(weights.state.model, "the model of " + weights.path);
-}
-
-void refuse_other_data(const LoadedCheckpoint& resumed, const std::string& data, std::uint64_t digest) {
-  if (resumed.state.data_digest == digest) return;
-  throw Error(ErrorSource::input,
-              fmt::format("--data {} has digest {}, but the checkpoint {} was trained on digest {}: give the data of "
-                          "the run",
-                          data, digest_text(digest), resumed.path, digest_text(resumed.state.data_digest)))
-      .on_all_ranks();
 }
 
 }  // namespace tutti

@@ -40,7 +40,4 @@ LoadedCheckpoint load_named_checkpoint(World& world, const std::string& named, c
 // The network of weights that another run begins with; its name goes into the run's options.
 NetworkSpec model_of(const LoadedCheckpoint& weights, RunConfig& config);
 
-// Throws, on all ranks, unless the data of this digest are those that it was trained on.
-void refuse_other_data(const LoadedCheckpoint& resumed, const std::string& data, std::uint64_t digest);
-
 }  // namespace tutti

@@ -78,7 +78,7 @@ constexpr std::array kCommands{
                  add_convert_words},
     CommandEntry{"data fetch", Command::data_fetch, "a published data set out of the network, checked", concerns_fetch,
                  add_fetch_options},
-    CommandEntry{"data info", Command::data_info, "what a data set holds", concerns_data, add_source_word},
+    CommandEntry{"data info", Command::data_info, "what a data set holds", concerns_data, add_info_words},
     CommandEntry{"data show", Command::data_show, "a picture of a step's images as the network gets them",
                  concerns_show, add_show_options},
 };

@@ -42,6 +42,18 @@ std::string set_line(const char* which, const Dataset& set) {
                      digest_text(set.digest()), where);
 }
 
+std::string verified_text(const DataPair& data) {
+  std::int64_t files = 0;
+  std::int64_t decoded = 0;
+  for (const auto* const set : {data.train.get(), data.test.get()}) {
+    if (set == nullptr || !set->info().contents) continue;
+    files += set->info().samples;
+    decoded += set->info().contents->sampled;
+  }
+  if (files == 0) return "all bytes";
+  return fmt::format("the headers of {} images; {} of them decoded", files, decoded);
+}
+
 std::string statistic_text(const std::vector<double>& values) {
   return values.empty() ? "unknown; data convert finds it" : fmt::format("{:.4f}", fmt::join(values, " "));
 }
@@ -117,7 +129,8 @@ ExitStatus data_convert(World& world, const Invocation& invocation) {
       throw Error(ErrorSource::usage, fmt::format("'{}' is there already: remove it, or choose another name", target));
     }
     DataRequest request = data_request(invocation.run);
-    request.most_resident_bytes = kMostResidentBytes;
+    if (invocation.run.resident_mib == 0) request.most_resident_bytes = kMostResidentBytes;
+    request.data_file_check = DataFileCheck::without_checksums;
     const OwnedData data = open_noted(invocation.run, request, world);
     write_watched(data, invocation, invocation.threads > 0 ? static_cast<int>(invocation.threads) : cores.mine);
     std::fflush(stdout);
@@ -128,10 +141,13 @@ ExitStatus data_convert(World& world, const Invocation& invocation) {
 ExitStatus data_info(World& world, const Invocation& invocation) {
   run_agreed(world, [&] {
     if (world.rank() != 0) return;
-    const OwnedData data = open_noted(invocation.run, data_request(invocation.run), world);
+    DataRequest request = data_request(invocation.run);
+    if (invocation.run.verify_data) request.verification = Verification::sample;
+    const OwnedData data = open_noted(invocation.run, request, world);
     const DatasetInfo& info = data.pair.train->info();
     std::string text = fmt::format("{:<10} {}\n", "name", info.name) + set_line("training", *data.pair.train);
     text += data.pair.test ? set_line("test", *data.pair.test) : fmt::format("{:<10} none\n", "test");
+    if (invocation.run.verify_data) text += fmt::format("{:<10} {}\n", "verified", verified_text(data.pair));
     text += fmt::format("{:<10} {}\n", "mean", statistic_text(info.statistics.mean));
     text += fmt::format("{:<10} {}\n", "deviation", statistic_text(info.statistics.deviation));
     fmt::print("{}{}", text, classes_text(data.pair));

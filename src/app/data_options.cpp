@@ -8,7 +8,7 @@ namespace tutti {
 
 bool concerns_data(const RunOption& option) {
   return option.name == "test-data" || option.name == "validation-ratio" || option.name == "skip-bad-images" ||
-         option.name == "seed";
+         option.name == "seed" || option.name == "resident-mib";
 }
 
 bool concerns_fetch(const RunOption& option) { return option.name == "progress" || option.name == "quiet"; }
@@ -25,6 +25,13 @@ bool concerns_show(const RunOption& option) {
 
 void add_source_word(CLI::App& app, Invocation& invocation) {
   app.add_option("source", invocation.run.data, "the data set, as --data of train names it")->required();
+}
+
+void add_info_words(CLI::App& app, Invocation& invocation) {
+  add_source_word(app, invocation);
+  app.add_flag("--verify", invocation.run.verify_data,
+               "read all image headers and decode a sample of the images; of an HDF5 file, read all")
+      ->group("Data");
 }
 
 void add_convert_words(CLI::App& app, Invocation& invocation) {

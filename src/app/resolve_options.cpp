@@ -118,6 +118,7 @@ void refuse_unknown_words(const RunConfig& config) {
   constexpr std::int64_t kMany = 1'000'000'000;
   refuse_outside("batch-size", config.batch_size, 1, kMany);
   refuse_outside("image-size", config.image_size, 0, 65536);
+  refuse_outside("resident-mib", config.resident_mib, 0, kMany);
   refuse_outside("epochs", config.epochs, 1, 1'000'000);
   refuse_outside("steps", config.steps, 0, kMany);
   if (config.schedule_epochs != kScheduleOfLaunch) {

@@ -14,6 +14,8 @@ struct RunConfig {
   std::string test_data;
   double validation_ratio = 0;
   bool skip_bad_images = false;
+  bool verify_data = false;
+  std::int64_t resident_mib = 0;
   std::int64_t image_size = 0;
   std::string augment = "none";
   std::string normalize = "none";

@@ -138,9 +138,13 @@ std::string moved_schedule_text(const RunConfig& config, const LoadedCheckpoint&
 class TrainRun {
  public:
   TrainRun(World& world, Assembly& assembly, Whereabouts& whereabouts, const Log& log)
-      : world_(world), assembly_(assembly), whereabouts_(whereabouts), log_(log) {}
+      : world_(world), assembly_(assembly), whereabouts_(whereabouts), log_(log), digests_(digests_of(assembly.data)) {}
 
-  void go_on_from(LoadedCheckpoint& resumed) { resumed_ = &resumed; }
+  // The digests are those of its data.
+  void go_on_from(LoadedCheckpoint& resumed, const DataDigests& digests) {
+    resumed_ = &resumed;
+    digests_ = digests;
+  }
 
   // Keeps what it has trained in the folder, and stops for its signals.
   void keep_in(const RunFolder& folder, const StopSignals& signals) {
@@ -168,6 +172,7 @@ class TrainRun {
   LoadedCheckpoint* resumed_ = nullptr;
   std::optional<LoadedCheckpoint> weights_{};
   const Log& log_;
+  DataDigests digests_;
   std::optional<RunControl> control_;
   std::optional<CheckpointKeeping> checkpoints_;
   std::optional<RunKeeping> keeping_;
@@ -181,7 +186,7 @@ void TrainRun::build(const Invocation& invocation) {
                        .command_line = fmt::format("{}", fmt::join(invocation.words, " ")),
                        .model = model_text(assembly_.network->spec()),
                        .versions = versions_text(assembly_, world_),
-                       .data = trained_on_text(*assembly_.network, assembly_.data.train->info()),
+                       .data = trained_on_text(*assembly_.network, assembly_.data.train->info(), digests_),
                        .data_digest = assembly_.data_digest};
   if (checkpoints_) run_agreed(world_, [&] { refuse_unreadable(facts, *assembly_.network); });
   assembly_.options.reports_samples = world_.rank() == 0 && !config.sample_log.empty();  // it alone writes them
@@ -321,7 +326,11 @@ ExitStatus train_command(World& world, const Invocation& invocation, const StopS
     });
   }
   Assembly assembly = assemble(world, config, resumed ? &resumed->state : nullptr, log, model ? &*model : nullptr);
-  if (resumed) refuse_other_data(*resumed, assembly.config.data, assembly.data_digest);
+  DataDigests digests = digests_of(assembly.data);
+  if (resumed) {
+    const std::string warning = refuse_other_data(*resumed, assembly.config, digests);
+    if (world.rank() == 0 && !warning.empty()) log.warn(warning);
+  }
   if (config.dry_run) {
     if (world.rank() == 0) fmt::print("{}", config_text(assembly.config));
     return ExitStatus::done;
@@ -329,7 +338,7 @@ ExitStatus train_command(World& world, const Invocation& invocation, const StopS
   refuse_or_tell(world, judge_load(world, assembly), log);
   const AbandonAtEnd abandoning(record.watch, *assembly.communicator);
   TrainRun run(world, assembly, whereabouts, log);
-  if (resumed) run.go_on_from(*resumed);
+  if (resumed) run.go_on_from(*resumed, digests);
   if (weights) run.begin_with(*std::exchange(weights, std::nullopt));
   if (folder) run.keep_in(*folder, *signals);
   record.reason = run.train(invocation);

@@ -1,5 +1,6 @@
 #include "trained_on.hpp"
 
+#include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/base/utf8.hpp"
 
@@ -8,6 +9,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace tutti {
@@ -30,14 +32,102 @@ TrainedOn parse(const std::string& text) {
   return found;
 }
 
+Json files_json(const std::optional<FileContents>& files) {
+  if (!files) return nullptr;
+  Json json{{"sampled", files->sampled}, {"sample", digest_text(files->sample)}};
+  if (files->whole) json["whole"] = digest_text(*files->whole);
+  return json;
+}
+
+std::uint64_t digest_in(const Json& json) { return std::stoull(json.get<std::string>(), nullptr, 16); }
+
+std::optional<FileContents> files_in(const Json& json) {
+  if (json.is_null()) return std::nullopt;
+  FileContents files{.sampled = json.at("sampled").get<std::int64_t>(), .sample = digest_in(json.at("sample"))};
+  if (json.contains("whole")) files.whole = digest_in(json.at("whole"));
+  return files;
+}
+
+// Nothing where an early version saved the checkpoint.
+std::optional<DataDigests> stored_digests(const LoadedCheckpoint& loaded) {
+  const Json json = Json::parse(loaded.state.data, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || !json.contains("test_digest")) return std::nullopt;
+  try {
+    DataDigests digests{.train = loaded.state.data_digest,
+                        .train_files = files_in(json.at("train_files")),
+                        .test_files = files_in(json.at("test_files"))};
+    if (!json.at("test_digest").is_null()) digests.test = digest_in(json.at("test_digest"));
+    return digests;
+  } catch (const std::exception& fault) {
+    throw Error(ErrorSource::checkpoint,
+                fmt::format("'{}': /run/data is not what a checkpoint has there: {}", loaded.path, fault.what()));
+  }
+}
+
+// Files are compared as a whole where both times all were read.
+void refuse_other_files(const std::string& what, const std::string& path, const std::optional<FileContents>& then,
+                        std::optional<FileContents>& now) {
+  if (!then || !now) return;
+  const bool by_all = then->whole && now->whole;
+  const bool comparable = by_all || then->sampled == now->sampled;
+  const std::uint64_t before = by_all ? *then->whole : then->sample;
+  const std::uint64_t found = by_all ? *now->whole : now->sample;
+  if (comparable && before != found) {
+    throw Error(
+        ErrorSource::input,
+        fmt::format("{} hold other bytes than when the checkpoint {} was saved, under the same names and of the "
+                    "same sizes ({}: digest {} instead of {}): give the data of the run",
+                    what, path, by_all ? "all files read" : fmt::format("{} files read", now->sampled),
+                    digest_text(found), digest_text(before)))
+        .on_all_ranks();
+  }
+  if (comparable && !now->whole) now->whole = then->whole;
+}
+
 }  // namespace
 
-std::string trained_on_text(const Network& network, const DatasetInfo& data) {
+DataDigests digests_of(const DataPair& data) {
+  DataDigests digests{.train = data.train->digest(), .train_files = data.train->info().contents};
+  if (data.test) {
+    digests.test = data.test->digest();
+    digests.test_files = data.test->info().contents;
+  }
+  return digests;
+}
+
+std::string refuse_other_data(const LoadedCheckpoint& resumed, const RunConfig& config, DataDigests& digests) {
+  const auto refuse = [&](const std::string& what, std::uint64_t found, const char* verb, std::uint64_t before) {
+    throw Error(ErrorSource::input, fmt::format("{} has digest {}, but the checkpoint {} was {} digest {}: give the "
+                                                "data of the run",
+                                                what, digest_text(found), resumed.path, verb, digest_text(before)))
+        .on_all_ranks();
+  };
+  const std::string train = "--data " + config.data;
+  if (resumed.state.data_digest != digests.train) {
+    refuse(train, digests.train, "trained on", resumed.state.data_digest);
+  }
+  const auto stored = stored_digests(resumed);
+  if (!stored) return {};
+  const std::string test = "the test set of " + (config.test_data.empty() ? train : "--test-data " + config.test_data);
+  if (stored->test && digests.test && *stored->test != *digests.test) {
+    refuse(test, *digests.test, "evaluated on", *stored->test);
+  }
+  refuse_other_files("the training images of " + train, resumed.path, stored->train_files, digests.train_files);
+  refuse_other_files("the images of " + test, resumed.path, stored->test_files, digests.test_files);
+  if (stored->test.has_value() == digests.test.has_value()) return {};
+  return fmt::format("the run had {} test set until the checkpoint {}, and has {} now", stored->test ? "a" : "no",
+                     resumed.path, digests.test ? "one" : "none");
+}
+
+std::string trained_on_text(const Network& network, const DatasetInfo& data, const DataDigests& digests) {
   const auto image = network.sample().extents();
   const bool names_fit = std::ranges::all_of(data.class_names, is_utf8);  // as JSON wants them
   return Json{{"image", std::vector<std::int64_t>(image.begin(), image.end())},
               {"classes", network.classes()},
-              {"class_names", names_fit ? data.class_names : std::vector<std::string>{}}}
+              {"class_names", names_fit ? data.class_names : std::vector<std::string>{}},
+              {"test_digest", digests.test ? Json(digest_text(*digests.test)) : Json()},
+              {"train_files", files_json(digests.train_files)},
+              {"test_files", files_json(digests.test_files)}}
       .dump();
 }
 

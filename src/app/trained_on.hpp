@@ -4,15 +4,32 @@
 
 #include "tutti/checkpoint/checkpoint_store.hpp"
 #include "tutti/data/fitted_dataset.hpp"
+#include "tutti/data/open_data.hpp"
 #include "tutti/nn/network.hpp"
 
+#include "run_config.hpp"
+
+#include <cstdint>
 #include <optional>
 #include <string>
 
 namespace tutti {
 
-std::string trained_on_text(const Network& network, const DatasetInfo& data);
+// What the data of a run are compared by, when it is resumed and among hosts.
+struct DataDigests {
+  std::uint64_t train = 0;
+  std::optional<std::uint64_t> test{};  // empty: there is no test set
+  std::optional<FileContents> train_files{};
+  std::optional<FileContents> test_files{};
+};
+DataDigests digests_of(const DataPair& data);
+
+std::string trained_on_text(const Network& network, const DatasetInfo& data, const DataDigests& digests);
 // Nothing where an early version saved the checkpoint. Throws a checkpoint error that names it when its text is none.
 std::optional<TrainedOn> trained_on(const LoadedCheckpoint& loaded);
+
+// Throws, on all ranks, unless these are the data that the checkpoint was trained on and evaluated with, as far as it
+// tells. Takes over from it what was not read this time. Returns a warning, or nothing.
+std::string refuse_other_data(const LoadedCheckpoint& resumed, const RunConfig& config, DataDigests& digests);
 
 }  // namespace tutti

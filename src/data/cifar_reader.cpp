@@ -63,7 +63,7 @@ std::vector<std::filesystem::path> find_cifar_files(const std::filesystem::path&
 }
 
 LabelledImages read_cifar(const std::vector<std::filesystem::path>& files) {
-  LabelledImages all{Shape{kChannels, kSide, kSide}, {}, {}};
+  LabelledImages all{Shape{kChannels, kSide, kSide}, {}, {}, {}};
   std::vector<std::uint8_t> buffer(kRecordsAtOnce * kRecordBytes);
   for (const auto& path : files) {
     GzFile file(path);
@@ -73,6 +73,7 @@ LabelledImages read_cifar(const std::vector<std::filesystem::path>& files) {
     }
     while (const std::size_t got = file.read_some(buffer)) append_records(all, file, std::span(buffer).first(got));
     if (file.offset() == 0) file.refuse(0, "the file holds no records");
+    all.label_files.push_back({path.string(), file.offset() / kRecordBytes});
   }
   all.images.shrink_to_fit();
   all.labels.shrink_to_fit();

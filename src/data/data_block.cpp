@@ -92,6 +92,24 @@ void write_files(BlockWriter& writer, const ImageFiles& files) {
   writer.array(std::span<const std::uint64_t>(ends));
 }
 
+void write_contents(BlockWriter& writer, const std::optional<FileContents>& contents) {
+  writer.number(contents ? 1 : 0);
+  if (!contents) return;
+  writer.number(static_cast<std::uint64_t>(contents->sampled));
+  writer.number(contents->sample);
+  writer.number(contents->whole ? 1 : 0);
+  writer.number(contents->whole.value_or(0));
+}
+
+std::optional<FileContents> read_contents(BlockReader& reader) {
+  if (reader.number() == 0) return std::nullopt;
+  FileContents contents{.sampled = static_cast<std::int64_t>(reader.number()), .sample = reader.number()};
+  const bool has_whole = reader.number() != 0;
+  const std::uint64_t whole = reader.number();
+  if (has_whole) contents.whole = whole;
+  return contents;
+}
+
 void write_set(BlockWriter& writer, const LoadedSet& set) {
   writer.text(set.info.name);
   writer.array(set.info.image.extents());
@@ -104,6 +122,7 @@ void write_set(BlockWriter& writer, const LoadedSet& set) {
     writer.text(skipped.name);
     writer.text(skipped.problem);
   }
+  write_contents(writer, set.info.contents);
   writer.array(std::span<const double>(set.info.statistics.mean));
   writer.array(std::span<const double>(set.info.statistics.deviation));
   writer.array(std::span<const std::int32_t>(set.labels));
@@ -116,6 +135,7 @@ void write_set(BlockWriter& writer, const LoadedSet& set) {
     writer.text(stored->array);
     writer.number(stored->digest);
     writer.array(std::span<const std::int64_t>(stored->rows));
+    writer.array(std::span<const std::int32_t>(stored->checksums));
   } else {
     writer.array(std::span<const std::uint8_t>(std::get<std::vector<std::uint8_t>>(set.pixels)));
   }
@@ -132,6 +152,7 @@ std::unique_ptr<Dataset> read_set(BlockReader& reader) {
   for (SkippedImage& skipped : info.skipped) {
     skipped = {.before = static_cast<std::int64_t>(reader.number()), .name = reader.text(), .problem = reader.text()};
   }
+  info.contents = read_contents(reader);
   const auto mean = reader.array<double>();
   const auto deviation = reader.array<double>();
   info.statistics = {{mean.begin(), mean.end()}, {deviation.begin(), deviation.end()}};
@@ -150,7 +171,8 @@ std::unique_ptr<Dataset> read_set(BlockReader& reader) {
   }
   std::string array = reader.text();
   const std::uint64_t digest_in_file = reader.number();
-  StoredRows stored{std::move(place), std::move(array), digest_in_file, reader.array<std::int64_t>()};
+  const auto rows = reader.array<std::int64_t>();
+  StoredRows stored{std::move(place), std::move(array), digest_in_file, rows, reader.array<std::int32_t>()};
   return std::make_unique<StoredSet>(std::move(info), std::move(stored), labels, digest);
 }
 

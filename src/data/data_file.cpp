@@ -56,6 +56,7 @@ class DataFileWriter {
     const Shape& image = recipe_.image;
     ChannelSums sums(image[0], image[1] * image[2]);
     std::vector<std::int32_t> labels;
+    std::vector<std::int32_t> checksums;
     std::uint64_t images_digest = 0;
     file_.begin_rows(group + "/images", image.batch_of(set.info().samples));
     for_each_block({.set = set, .recipe = recipe_, .threads = options_.threads}, [&](const FittedBlock& block) {
@@ -63,10 +64,12 @@ class DataFileWriter {
       sums.add(block.sums);
       images_digest += block.digest;
       labels.insert(labels.end(), block.labels.begin(), block.labels.end());
+      checksums.insert(checksums.end(), block.checksums.begin(), block.checksums.end());
       options_.after_samples(std::ssize(block.labels));
     });
     const std::span<const std::int32_t> all_labels(labels);
     file_.add(group + "/labels", Shape{set.info().samples}, all_labels);
+    file_.add(group + "/checksums", Shape{set.info().samples}, std::span<const std::int32_t>(checksums));
     file_.add_text(group + "/digest", digest_text(images_digest + digest("labels", all_labels)));
     return sums;
   }
@@ -114,6 +117,7 @@ class DataFileReader {
     info_.statistics.deviation = read_statistic("/deviation", images[1]);
   }
 
+  bool has_checksums() const { return file_.contains("/train/checksums"); }
   bool has_test() const { return file_.contains("/test/images"); }
   std::int64_t bytes_of(const std::string& group) const { return shape_of(group + "/images").elements(); }
 
@@ -124,9 +128,9 @@ class DataFileReader {
     set.info.image = images.without_first();
     set.labels.resize(static_cast<std::size_t>(images[0]));
     file_.read(group + "/labels", Shape{images[0]}, std::span<std::int32_t>(set.labels));
-    const std::uint64_t expected = read_digest(group + "/digest");
     if (!resident) {
-      StoredImages stored{file_.path(), group + "/images", {}, expected};
+      StoredImages stored{
+          file_.path(), group + "/images", {}, read_digest(group + "/digest"), read_checksums(group, images[0])};
       stored.rows.resize(set.labels.size());
       std::iota(stored.rows.begin(), stored.rows.end(), 0);
       set.pixels = std::move(stored);
@@ -134,20 +138,52 @@ class DataFileReader {
     }
     std::vector<std::uint8_t> pixels(static_cast<std::size_t>(images.elements()));
     file_.read_rows(group + "/images", 0, images[0], pixels);
-    const std::uint64_t found = digest("images", std::span<const std::uint8_t>(pixels)) +
-                                digest("labels", std::span<const std::int32_t>(set.labels));
-    if (found != expected) {
-      refuse(fmt::format("the images and labels in {} have the digest {} instead of {}: it is damaged", group,
-                         digest_text(found), digest_text(expected)));
-    }
+    refuse_other_digest(group, digest("images", std::span<const std::uint8_t>(pixels)), set.labels);
+    // Early versions stored constants for data in CIFAR format.
+    if (group == "/train" && !has_checksums()) set.info.statistics = statistics_of(pixels, set.info.image);
     set.pixels = std::move(pixels);
     return set;
   }
 
+  // Reads all rows of a set whose images stay in the file.
+  void verify(const std::string& group, const LoadedSet& set) const {
+    const std::int64_t row_bytes = set.info.image.elements();
+    const auto rows = static_cast<std::int64_t>(set.labels.size());
+    const std::int64_t at_once = set.info.samples_at_once();
+    std::vector<std::uint8_t> pixels;
+    std::uint64_t images_digest = 0;
+    for (std::int64_t first = 0; first < rows; first += at_once) {
+      const std::int64_t count = std::min(at_once, rows - first);
+      pixels.resize(static_cast<std::size_t>(count * row_bytes));
+      file_.read_rows(group + "/images", first, count, pixels);
+      images_digest +=
+          digest("images", std::span<const std::uint8_t>(pixels), static_cast<std::uint64_t>(first * row_bytes));
+    }
+    refuse_other_digest(group, images_digest, set.labels);
+  }
+
  private:
   [[noreturn]] void refuse(const std::string& reason) const {
-    throw Error(ErrorSource::input, fmt::format("'{}' cannot be read: {}; {} data convert writes it anew", file_.path(),
-                                                reason, program_call()));
+    throw Error(ErrorSource::input,
+                fmt::format("'{}' cannot be read: {}; {} data convert writes it anew from its source", file_.path(),
+                            reason, program_call()));
+  }
+
+  void refuse_other_digest(const std::string& group, std::uint64_t images_digest,
+                           std::span<const std::int32_t> labels) const {
+    const std::uint64_t expected = read_digest(group + "/digest");
+    const std::uint64_t found = images_digest + digest("labels", labels);
+    if (found == expected) return;
+    refuse(fmt::format("the images and labels in {} have the digest {} instead of {}: it is damaged", group,
+                       digest_text(found), digest_text(expected)));
+  }
+
+  std::vector<std::int32_t> read_checksums(const std::string& group, std::int64_t rows) const {
+    std::vector<std::int32_t> checksums;
+    if (!has_checksums()) return checksums;
+    checksums.resize(static_cast<std::size_t>(rows));
+    file_.read(group + "/checksums", Shape{rows}, std::span<std::int32_t>(checksums));
+    return checksums;
   }
 
   Shape shape_of(const std::string& name) const {
@@ -186,10 +222,10 @@ void write_data_file(const DataPair& data, const std::string& path, const DataFi
   DataFileWriter writer(path, info, options);
   const ChannelSums sums = writer.write_set("/train", *data.train);
   if (data.test) writer.write_set("/test", *data.test);
-  writer.finish(info.statistics.mean.empty() ? sums.statistics() : info.statistics);
+  writer.finish(sums.statistics());
 }
 
-LoadedPair read_data_file(const std::string& path, std::size_t most_resident_bytes) {
+LoadedPair read_data_file(const std::string& path, const DataRequest& request) {
   try {
     check_seal(path);
   } catch (const Error& error) {
@@ -198,12 +234,26 @@ LoadedPair read_data_file(const std::string& path, std::size_t most_resident_byt
   }
   const DataFileReader file(path);
   const std::int64_t bytes = file.bytes_of("/train") + (file.has_test() ? file.bytes_of("/test") : 0);
-  const bool resident = most_resident_bytes == 0 || static_cast<std::size_t>(bytes) <= most_resident_bytes;
+  const bool resident =
+      request.most_resident_bytes == 0 || static_cast<std::size_t>(bytes) <= request.most_resident_bytes;
+  const bool verifies = request.data_file_check == DataFileCheck::all ||
+                        (request.data_file_check == DataFileCheck::without_checksums && !file.has_checksums());
+  const auto read = [&](const std::string& group) {
+    LoadedSet set = file.read(group, resident);
+    if (!resident && verifies) file.verify(group, set);
+    return set;
+  };
   LoadedPair pair;
-  pair.train = file.read("/train", resident);
+  pair.train = read("/train");
   if (file.has_test()) {
-    pair.test = file.read("/test", resident);
+    pair.test = read("/test");
     pair.test->info.name += " (test)";
+  }
+  if (!resident && !verifies && !file.has_checksums()) {
+    pair.notes.push_back(
+        fmt::format("'{}' was written by an early version and has no checksums: damage of its images is not noticed as "
+                    "they are read; {} data convert it to a new file, which verifies them and adds checksums",
+                    path, program_call()));
   }
   return pair;
 }

@@ -3,13 +3,13 @@
 
 #include "data_block.hpp"
 
-#include <cstddef>
 #include <string>
 
 namespace tutti {
 
-// Both sets of the file: their pixels, held against their digests, or where they are when there are more than so many
-// bytes of them (0: never). The structure of the file is held against its seal in any case.
-LoadedPair read_data_file(const std::string& path, std::size_t most_resident_bytes);
+// Both sets of the file: their pixels, compared with their digests, or where they are when there are more than
+// request.most_resident_bytes of them (0: never); then they are compared with their digests now only as the request's
+// verification asks for. The structure of the file is compared with its seal in any case.
+LoadedPair read_data_file(const std::string& path, const DataRequest& request);
 
 }  // namespace tutti

@@ -35,9 +35,6 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kSyntheticPrefix = "synthetic:";
 
-constexpr std::array<double, 3> kCifarMean{0.4914, 0.4822, 0.4465};
-constexpr std::array<double, 3> kCifarDeviation{0.2023, 0.1994, 0.2010};
-
 std::string name_of_folder(const fs::path& folder) {
   const fs::path whole = fs::absolute(folder).lexically_normal();
   return (whole.has_filename() ? whole : whole.parent_path()).filename().string();
@@ -49,7 +46,7 @@ LoadedSet set_of(std::string name, LabelledImages samples, int classes, std::vec
   info.image = samples.image;
   info.classes = classes;
   info.class_names = std::move(class_names);
-  return {std::move(info), std::move(samples.labels), std::move(samples.images), {}};
+  return {std::move(info), std::move(samples.labels), std::move(samples.images), {}, std::move(samples.label_files)};
 }
 
 // The first of the binary sets that the folder holds, or nothing.
@@ -60,9 +57,7 @@ std::optional<LoadedSet> read_binary_set(const fs::path& folder, std::initialize
   }
   const auto files = find_cifar_files(folder, cifar_prefix);
   if (files.empty()) return std::nullopt;
-  auto set = set_of("", read_cifar(files), kCifarClasses, read_cifar_class_names(folder));
-  set.info.statistics = {{kCifarMean.begin(), kCifarMean.end()}, {kCifarDeviation.begin(), kCifarDeviation.end()}};
-  return set;
+  return set_of("", read_cifar(files), kCifarClasses, read_cifar_class_names(folder));
 }
 
 std::optional<LoadedSet> named(std::optional<LoadedSet> set, const fs::path& folder, std::string_view addition) {
@@ -141,7 +136,7 @@ LoadedPair find_sets(const DataRequest& request) {
   if (where == "glyphs") return draw_glyph_pair();
   if (where.starts_with(kSyntheticPrefix)) return draw_synthetic_pair(where);
   const fs::path place = find_place(where);
-  if (!fs::is_directory(place)) return read_data_file(place.string(), request.most_resident_bytes);
+  if (!fs::is_directory(place)) return read_data_file(place.string(), request);
   LoadedPair pair;
   auto train = find_train(place, pair.notes);
   if (!train && request.unlabelled_too && !list_folder(place).images.names.empty()) {
@@ -155,10 +150,11 @@ LoadedPair find_sets(const DataRequest& request) {
   return pair;
 }
 
-LoadedSet find_test_set(const std::string& where, std::vector<std::string>& notes, std::size_t most_resident_bytes) {
-  const fs::path place = find_place(where);
+LoadedSet find_test_set(const DataRequest& request, std::vector<std::string>& notes) {
+  const fs::path place = find_place(request.test);
   if (!fs::is_directory(place)) {
-    LoadedPair pair = read_data_file(place.string(), most_resident_bytes);
+    LoadedPair pair = read_data_file(place.string(), request);
+    notes.insert(notes.end(), pair.notes.begin(), pair.notes.end());
     return pair.test ? std::move(*pair.test) : std::move(pair.train);
   }
   if (auto set = find_test(place, notes)) return std::move(*set);

@@ -15,7 +15,7 @@ namespace tutti {
 // bytes of images than `most_resident_bytes` is not read; 0: every one is. Throws usage, input and io errors that name
 // the place.
 LoadedPair find_sets(const DataRequest& request);
-// A place given for the test set alone may hold files named as such or as a training set.
-LoadedSet find_test_set(const std::string& where, std::vector<std::string>& notes, std::size_t most_resident_bytes);
+// request.test, a place given for the test set alone, may hold files named as such or as a training set.
+LoadedSet find_test_set(const DataRequest& request, std::vector<std::string>& notes);
 
 }  // namespace tutti

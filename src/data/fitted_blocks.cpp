@@ -1,5 +1,6 @@
 #include "fitted_blocks.hpp"
 
+#include "tutti/base/crc32c.hpp"
 #include "tutti/base/digest.hpp"
 
 #include "augmentation.hpp"
@@ -36,7 +37,7 @@ class BlockMaker {
   FittedBlock make(std::int64_t first, std::int64_t count) {
     const DatasetInfo& info = set_.info();
     const Shape& image = recipe_.image;
-    FittedBlock block{{}, {}, 0, ChannelSums(image[0], image[1] * image[2])};
+    FittedBlock block{{}, {}, {}, 0, ChannelSums(image[0], image[1] * image[2])};
     block.pixels.reserve(static_cast<std::size_t>(count * image.elements()));
     const std::int64_t at_once = info.samples_at_once();
     for (std::int64_t read = 0; read < count; read += at_once) {
@@ -48,6 +49,10 @@ class BlockMaker {
     }
     const std::span<const std::uint8_t> pixels(block.pixels);
     block.sums.add(pixels);
+    const auto image_bytes = static_cast<std::size_t>(image.elements());
+    for (std::size_t at = 0; at < pixels.size(); at += image_bytes) {
+      block.checksums.push_back(static_cast<std::int32_t>(crc32c(std::as_bytes(pixels.subspan(at, image_bytes)))));
+    }
     block.digest = digest("images", pixels, static_cast<std::uint64_t>(first * image.elements()));
     return block;
   }

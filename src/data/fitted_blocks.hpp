@@ -16,7 +16,8 @@ namespace tutti {
 struct FittedBlock {
   std::vector<std::uint8_t> pixels;  // N, C, H, W
   std::vector<std::int32_t> labels;
-  std::uint64_t digest = 0;  // of the pixels: what they add to digest("images") of the whole set
+  std::vector<std::int32_t> checksums;  // CRC-32C of each image's pixels
+  std::uint64_t digest = 0;             // of the pixels: what they add to digest("images") of the whole set
   ChannelSums sums;
 };
 

@@ -110,7 +110,7 @@ LabelledImages read_idx(const IdxFiles& files) {
   ImageBlock block = read_images(image_file);
   GzFile label_file(files.labels);
   const std::vector<std::uint8_t> labels = read_labels(label_file, block, files.images);
-  return {block.image, std::move(block.pixels), {labels.begin(), labels.end()}};
+  return {block.image, std::move(block.pixels), {labels.begin(), labels.end()}, {{files.labels.string(), block.count}}};
 }
 
 }  // namespace tutti

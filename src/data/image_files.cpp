@@ -1,5 +1,6 @@
 #include "image_files.hpp"
 
+#include "tutti/base/crc32c.hpp"
 #include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/storage/whole_file.hpp"
@@ -9,8 +10,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <cstring>
 #include <exception>
+#include <fstream>
+#include <functional>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -22,6 +27,10 @@ namespace fs = std::filesystem;
 
 constexpr std::uintmax_t kMostFileBytes = std::uintmax_t{1} << 30;
 constexpr std::int64_t kColour = 3;
+// Files whose contents count at every start, and that are decoded where not all are.
+constexpr std::size_t kSampledFiles = 256;
+// Headers of nearly all files end within so many bytes.
+constexpr std::size_t kHeaderBytes = std::size_t{1} << 16;
 
 std::string in_lower_case(std::string text) {
   for (char& c : text) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
@@ -46,20 +55,59 @@ ImageFile image_in(std::span<const std::byte> bytes, const std::string& path) {
   return {{reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()}, path};
 }
 
+// The first bytes of a file, and whether it ends as a whole JPEG or PNG file does.
+struct FileEnds {
+  std::vector<std::byte> head;
+  bool is_all = false;
+  bool ends_well = false;
+};
+
+FileEnds read_ends(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  FileEnds ends;
+  const auto read = [&](std::size_t bytes) {
+    std::vector<std::byte> piece(bytes);
+    file.read(reinterpret_cast<char*>(piece.data()), static_cast<std::streamsize>(bytes));
+    piece.resize(static_cast<std::size_t>(file.gcount()));
+    return piece;
+  };
+  ends.head = read(kHeaderBytes);
+  ends.is_all = ends.head.size() < kHeaderBytes;
+  constexpr std::array<unsigned char, 2> kEndOfJpeg{0xFF, 0xD9};
+  constexpr std::array<unsigned char, 8> kEndOfPng{'I', 'E', 'N', 'D', 0xAE, 0x42, 0x60, 0x82};
+  if (!ends.is_all) file.seekg(-static_cast<std::streamoff>(kEndOfPng.size()), std::ios::end);
+  const std::vector<std::byte> tail = ends.is_all ? ends.head : read(kEndOfPng.size());
+  const auto closes = [&](const auto& mark) {
+    return tail.size() >= mark.size() && std::memcmp(&*tail.end() - mark.size(), mark.data(), mark.size()) == 0;
+  };
+  ends.ends_well = file.good() || ends.is_all ? closes(kEndOfJpeg) || closes(kEndOfPng) : false;
+  return ends;
+}
+
+// Whether the file of this number is in the sample of so many.
+bool is_sampled(std::size_t index, std::size_t files) {
+  return files <= kSampledFiles || index * kSampledFiles / files != (index + 1) * kSampledFiles / files;
+}
+
+void on_all_cores(const std::function<void()>& work) {
+  std::vector<std::jthread> threads(std::max(1u, std::thread::hardware_concurrency()));
+  for (std::jthread& thread : threads) thread = std::jthread(work);
+}
+
 // What the threads that examine files have found together.
 class Examination {
  public:
-  Examination(const ImageFiles& files, bool find_bad) : files_(files), find_bad_(find_bad) {}
+  Examination(const ImageFiles& files, Verification verification, bool find_bad)
+      : files_(files),
+        decodes_all_(find_bad || verification == Verification::whole),
+        looks_at_all_(decodes_all_ || verification == Verification::sample),
+        find_bad_(find_bad) {}
 
   void work() {
     std::vector<std::uint8_t> pixels;
     for (std::size_t i = next_++; i < files_.names.size() && !settled_; i = next_++) {
-      const std::string path = (files_.folder / files_.names[i]).string();
       try {
-        const auto bytes = read_bytes(path);
-        const Shape shape = image_shape(image_in(bytes, path));
-        if (find_bad_) decode_image(image_in(bytes, path), kColour, pixels);
-        note(shape);
+        note(look_at(i, pixels));
       } catch (const std::exception& error) {
         note(i, error.what());
       }
@@ -69,7 +117,12 @@ class Examination {
   ImageFindings finish() {
     std::ranges::sort(problems_);
     if (!find_bad_ && !problems_.empty()) {
-      throw Error(ErrorSource::input, problems_.front().second + "; --skip-bad-images leaves such files out");
+      const std::string count = looks_at_all_
+                                    ? fmt::format("{} of {} images in '{}' cannot be read: first ", problems_.size(),
+                                                  files_.names.size(), files_.folder.string())
+                                    : "";
+      throw Error(ErrorSource::input,
+                  fmt::format("{}{}; --skip-bad-images leaves such files out", count, problems_.front().second));
     }
     ImageFindings findings;
     findings.image = image_;
@@ -81,21 +134,43 @@ class Examination {
   }
 
  private:
+  Shape look_at(std::size_t index, std::vector<std::uint8_t>& pixels) const {
+    const std::string path = (files_.folder / files_.names[index]).string();
+    const bool decodes = decodes_all_ || (looks_at_all_ && is_sampled(index, files_.names.size()));
+    if (!decodes) {
+      // Whatever is unusual about this file, the whole of it decides.
+      const FileEnds ends = read_ends(path);
+      if (!ends.head.empty() && (ends.ends_well || !looks_at_all_)) {
+        try {
+          return image_shape(image_in(ends.head, path));
+        } catch (const std::exception&) {
+          if (ends.is_all) throw;
+        }
+      }
+    }
+    const auto bytes = read_bytes(path);
+    const Shape shape = image_shape(image_in(bytes, path));
+    if (decodes || looks_at_all_) decode_image(image_in(bytes, path), kColour, pixels);
+    return shape;
+  }
+
   void note(const Shape& shape) {
     const std::lock_guard lock(mutex_);
     const bool is_first = image_.rank() == 0;
     const std::int64_t channels = is_first ? shape[0] : std::max(image_[0], shape[0]);
     const bool is_like_all = is_first || (image_[1] == shape[1] && image_[2] == shape[2]);
     image_ = is_like_all ? Shape{channels, shape[1], shape[2]} : Shape{channels, 0, 0};
-    if (!find_bad_ && channels == kColour && !is_like_all) settled_ = true;
+    if (!looks_at_all_ && channels == kColour && !is_like_all) settled_ = true;
   }
   void note(std::size_t index, std::string words) {
     const std::lock_guard lock(mutex_);
     problems_.emplace_back(index, std::move(words));
-    if (!find_bad_) settled_ = true;
+    if (!looks_at_all_) settled_ = true;
   }
 
   const ImageFiles& files_;
+  bool decodes_all_;
+  bool looks_at_all_;
   bool find_bad_;
   std::atomic<std::size_t> next_{0};
   std::atomic<bool> settled_{false};
@@ -131,13 +206,40 @@ FolderListing list_folder(const fs::path& folder) {
   return listing;
 }
 
-ImageFindings examine(const ImageFiles& files, bool find_bad) {
-  Examination examination(files, find_bad);
-  {
-    std::vector<std::jthread> threads(std::max(1u, std::thread::hardware_concurrency()));
-    for (std::jthread& thread : threads) thread = std::jthread([&] { examination.work(); });
-  }
+ImageFindings examine(const ImageFiles& files, Verification verification, bool find_bad) {
+  Examination examination(files, verification, find_bad);
+  on_all_cores([&] { examination.work(); });
   return examination.finish();
+}
+
+// A sum over the files, so that it may be computed in any order.
+FileContents contents_of(const ImageFiles& files, bool whole) {
+  FileContents contents;
+  std::uint64_t of_all = 0;
+  std::exception_ptr failure;
+  std::mutex mutex;
+  std::atomic<std::size_t> next{0};
+  on_all_cores([&] {
+    for (std::size_t i = next++; i < files.names.size(); i = next++) {
+      const bool sampled = is_sampled(i, files.names.size());
+      if (!sampled && !whole) continue;
+      try {
+        const auto bytes = read_bytes((files.folder / files.names[i]).string());
+        const std::uint64_t of_file = mix64(hash64(files.names[i]) + crc32c(bytes));
+        const std::lock_guard lock(mutex);
+        of_all += of_file;
+        if (sampled) contents.sample += of_file;
+        if (sampled) ++contents.sampled;
+      } catch (...) {
+        const std::lock_guard lock(mutex);
+        failure = std::current_exception();
+        next = files.names.size();
+      }
+    }
+  });
+  if (failure != nullptr) std::rethrow_exception(failure);
+  if (whole || contents.sampled == std::ssize(files.names)) contents.whole = of_all;
+  return contents;
 }
 
 Shape read_image(const std::string& path, std::int64_t channels, std::vector<std::uint8_t>& pixels) {

@@ -2,6 +2,8 @@
 // JPEG and PNG files in folders: which there are, what they show, and which of them are bad.
 
 #include "tutti/base/shape.hpp"
+#include "tutti/data/dataset.hpp"
+#include "tutti/data/open_data.hpp"
 
 #include <cstdint>
 #include <filesystem>
@@ -31,9 +33,13 @@ struct ImageFindings {
   std::vector<std::string> problems;  // of each of these
 };
 
-// Looks at the headers, of as many files as it takes, and throws an input error for one that cannot be read; or, told
-// to find the bad ones, decodes every file. Uses all cores.
-ImageFindings examine(const ImageFiles& files, bool find_bad);
+// Looks at the headers, of as many files as it takes or as asked for, and throws an input error for files that cannot
+// be read; or, told to find the bad ones, decodes every file. Uses all cores.
+ImageFindings examine(const ImageFiles& files, Verification verification, bool find_bad);
+
+// Of a sample of the files, whose choice depends on their number alone; when `whole`, of all of them, too. Uses all
+// cores.
+FileContents contents_of(const ImageFiles& files, bool whole);
 
 // Decodes one file as decode_image does. Throws io and input errors that name it and the remedy.
 Shape read_image(const std::string& path, std::int64_t channels, std::vector<std::uint8_t>& pixels);

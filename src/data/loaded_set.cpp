@@ -62,11 +62,13 @@ std::uint64_t digest_of(const LoadedSet& set) {
 }
 
 LoadedSet take_out(LoadedSet& set, std::span<const std::size_t> chosen) {
+  set.label_files.clear();
   LoadedSet taken{set.info, take_rows(set.labels, chosen), {}, {}};
   if (auto* files = std::get_if<ImageFiles>(&set.pixels)) {
     taken.pixels = ImageFiles{files->folder, take_rows(files->names, chosen), take_rows(files->bytes, chosen)};
   } else if (auto* stored = std::get_if<StoredImages>(&set.pixels)) {
-    taken.pixels = StoredImages{stored->path, stored->array, take_rows(stored->rows, chosen), stored->digest};
+    taken.pixels = StoredImages{stored->path, stored->array, take_rows(stored->rows, chosen), stored->digest,
+                                take_rows(stored->checksums, chosen)};
   } else {
     auto& images = std::get<std::vector<std::uint8_t>>(set.pixels);
     taken.pixels = take_rows(images, chosen, static_cast<std::size_t>(set.info.image.elements()));

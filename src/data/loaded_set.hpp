@@ -5,6 +5,7 @@
 #include "tutti/data/dataset.hpp"
 
 #include "image_files.hpp"
+#include "labelled_images.hpp"
 
 #include <cstdint>
 #include <optional>
@@ -20,7 +21,8 @@ struct StoredImages {
   std::string path;
   std::string array;
   std::vector<std::int64_t> rows;
-  std::uint64_t digest = 0;  // of all the array's rows with their labels, as the file tells it
+  std::uint64_t digest = 0;               // of all the array's rows with their labels, as the file tells it
+  std::vector<std::int32_t> checksums{};  // of each of these rows; empty in a file of an early version
 };
 
 struct LoadedSet {
@@ -28,7 +30,8 @@ struct LoadedSet {
       info;  // classes 0: as many as have names, or as labels show; samples and class_samples are counted at the end
   std::vector<std::int32_t> labels;
   std::variant<std::vector<std::uint8_t>, ImageFiles, StoredImages> pixels;
-  std::optional<std::uint64_t> digest;  // of what was held out and what that left; else that of labels and pixels
+  std::optional<std::uint64_t> digest;   // of what was held out and what that left; else that of labels and pixels
+  std::vector<LabelFile> label_files{};  // as LabelledImages has them, as long as no sample was taken out
 };
 
 std::uint64_t digest_of(const LoadedSet& set);

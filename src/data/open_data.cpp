@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <utility>
 
 namespace tutti {
@@ -20,10 +21,10 @@ namespace {
 namespace fs = std::filesystem;
 
 // Learns the shape of a set of image files, and leaves bad ones out when told to.
-void examine_files(LoadedSet& set, bool skip_bad, std::vector<std::string>& notes) {
+void examine_files(LoadedSet& set, const DataRequest& request, std::vector<std::string>& notes) {
   const auto* files = std::get_if<ImageFiles>(&set.pixels);
   if (files == nullptr) return;
-  ImageFindings findings = examine(*files, skip_bad);
+  ImageFindings findings = examine(*files, request.verification, request.skip_bad_images);
   set.info.image = findings.image;
   if (findings.bad.empty()) return;
   if (findings.bad.size() == files->names.size()) {
@@ -38,6 +39,13 @@ void examine_files(LoadedSet& set, bool skip_bad, std::vector<std::string>& note
                                 .problem = std::move(findings.problems[i])});
   }
   take_out(set, findings.bad);
+}
+
+// Files given one by one are labelled once, and nothing is compared with them later.
+void note_contents(LoadedSet& set, const DataRequest& request) {
+  const auto* files = std::get_if<ImageFiles>(&set.pixels);
+  if (files == nullptr || !request.images.empty() || request.any_test_labels) return;
+  set.info.contents = contents_of(*files, request.verification == Verification::whole);
 }
 
 // Files become colour where the other set is, and are of any size where the other set has another.
@@ -77,6 +85,36 @@ void rename_labels(LoadedSet& test, const LoadedSet& train) {
     number_of.push_back(static_cast<std::int32_t>(found - known.begin()));
   }
   for (std::int32_t& label : test.labels) label = number_of.at(static_cast<std::size_t>(label));
+}
+
+// Where a sample's label was read, for whoever mends it; empty where the program drew the samples, or
+// sealed them in a data file.
+std::string place_of_label(const LoadedSet& set, std::size_t sample) {
+  if (const auto* files = std::get_if<ImageFiles>(&set.pixels)) {
+    return fmt::format("'{}'", (files->folder / files->names[sample]).string());
+  }
+  auto index = static_cast<std::int64_t>(sample);
+  for (const LabelFile& file : set.label_files) {
+    if (index < file.samples) return fmt::format("'{}', label {} (counted from 0)", file.path, index);
+    index -= file.samples;
+  }
+  return {};
+}
+
+// A network cannot learn such a class, and a damaged byte must not add one.
+void refuse_untrained_labels(const LoadedSet& test, const LoadedSet& train) {
+  const std::set<std::int32_t> trained(train.labels.begin(), train.labels.end());
+  const auto found = std::ranges::find_if(test.labels, [&](std::int32_t label) { return !trained.contains(label); });
+  if (found == test.labels.end()) return;
+  const std::string place = place_of_label(test, static_cast<std::size_t>(found - test.labels.begin()));
+  if (place.empty()) return;
+  const auto& names = train.info.class_names;
+  const auto label = static_cast<std::size_t>(*found);
+  const std::string name = label < names.size() ? fmt::format(" ('{}')", names[label]) : "";
+  throw Error(ErrorSource::input,
+              fmt::format("{}: the test label is {}{}, which no sample of the training set {} has: correct or remove "
+                          "that test sample, or add training samples of its class",
+                          place, *found, name, place_of(train)));
 }
 
 int classes_shown(const LoadedSet& set) { return set.labels.empty() ? 0 : *std::ranges::max_element(set.labels) + 1; }
@@ -132,11 +170,15 @@ LoadedPair load_checked(const DataRequest& request) {
   refuse_bad_ratio(request);
   const bool holds_out = request.validation_ratio > 0;
   LoadedPair pair = request.images.empty() ? find_sets(request) : list_images(request.images);
-  if (!request.test.empty()) pair.test = find_test_set(request.test, pair.notes, request.most_resident_bytes);
-  examine_files(pair.train, request.skip_bad_images, pair.notes);
-  if (pair.test) examine_files(*pair.test, request.skip_bad_images, pair.notes);
+  if (!request.test.empty()) pair.test = find_test_set(request, pair.notes);
+  for (LoadedSet* const set : {&pair.train, pair.test ? &*pair.test : nullptr}) {
+    if (set == nullptr) continue;
+    examine_files(*set, request, pair.notes);
+    note_contents(*set, request);
+  }
   if (holds_out && pair.train.info.labelled) pair.test = hold_out(pair.train, request.validation_ratio, request.seed);
   share_facts(pair);
+  if (pair.test && !holds_out && !request.any_test_labels) refuse_untrained_labels(*pair.test, pair.train);
   note_one_class(pair.train, pair.notes);
   return pair;
 }

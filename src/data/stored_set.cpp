@@ -1,7 +1,9 @@
 #include "stored_set.hpp"
 
+#include "tutti/base/crc32c.hpp"
 #include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
+#include "tutti/base/program_name.hpp"
 #include "tutti/storage/row_file.hpp"
 
 #include "class_counts.hpp"
@@ -35,6 +37,17 @@ StoredSet::StoredSet(DatasetInfo info, StoredRows stored, std::span<const std::i
   }
 }
 
+void StoredSet::verify(std::size_t sample, std::span<const std::uint8_t> image) const {
+  if (stored_.checksums.empty()) return;
+  const std::uint32_t found = crc32c(std::as_bytes(image));
+  const auto expected = static_cast<std::uint32_t>(stored_.checksums[sample]);
+  if (found == expected) return;
+  throw Error(ErrorSource::input,
+              fmt::format("'{}' is damaged: row {} of {} has the checksum {:08x} instead of {:08x}; restore the file "
+                          "from a copy, or {} data convert its source again",
+                          stored_.path, stored_.rows[sample], stored_.array, found, expected, program_call()));
+}
+
 // Rows that follow one another are read at once.
 void StoredSet::read(std::span<const std::int64_t> samples, SampleBatch& batch) const {
   const auto image_bytes = static_cast<std::size_t>(info_.image.elements());
@@ -51,7 +64,9 @@ void StoredSet::read(std::span<const std::int64_t> samples, SampleBatch& batch) 
     room.resize((end - begin) * image_bytes);
     file_.read_rows(stored_.array, first, static_cast<std::int64_t>(end - begin), room);
     for (std::size_t i = begin; i < end; ++i) {
-      batch.images.push_back({room.data() + (i - begin) * image_bytes, info_.image});
+      const auto image = std::span(room).subspan((i - begin) * image_bytes, image_bytes);
+      verify(static_cast<std::size_t>(samples[i]), image);
+      batch.images.push_back({image.data(), info_.image});
       batch.labels.push_back(labels_[static_cast<std::size_t>(samples[i])]);
     }
   }

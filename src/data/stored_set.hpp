@@ -10,12 +10,14 @@
 
 namespace tutti {
 
-// Where the images are: which array of which file, its digest as told there, and its row for every sample. Borrowed.
+// Where the images are: which array of which file, its digest as told there, and its row for every sample and
+// that row's checksum. Borrowed.
 struct StoredRows {
   std::string path;
   std::string array;
   std::uint64_t digest = 0;
   std::span<const std::int64_t> rows;
+  std::span<const std::int32_t> checksums;  // empty in a file of an early version, whose rows are not verified
 };
 
 class StoredSet : public Dataset {
@@ -29,6 +31,9 @@ class StoredSet : public Dataset {
   std::uint64_t digest() const override { return digest_; }
 
  private:
+  // Throws an input error unless the image that was read for the sample has its checksum.
+  void verify(std::size_t sample, std::span<const std::uint8_t> image) const;
+
   DatasetInfo info_;
   StoredRows stored_;
   std::span<const std::int32_t> labels_;

@@ -1,5 +1,6 @@
 // trainer check on hosts that share neither a program nor a folder: pretend ones (tools/cluster/hosts).
 
+#include "data/written_images.hpp"
 #include "support/child_process.hpp"
 #include "support/scratch_folder.hpp"
 
@@ -15,7 +16,9 @@
 namespace tutti::test {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
+using ::tutti::testing::Bytes;
+using ::tutti::testing::png_of;
 
 class TwoHosts {
  public:
@@ -53,6 +56,26 @@ TEST(CheckBetweenHosts, NamesAnotherProgramAndAFolderThatIsNotShared) {
   EXPECT_THAT(result.out, HasSubstr("warning: ranks 1, 3 on check2: cannot see what rank 0 writes to --out "));
   EXPECT_THAT(result.out, HasSubstr("\ndoomed: 1 finding; "));
   EXPECT_EQ(out.entries(), 0U);
+}
+
+TEST(TrainingBetweenHosts, NoticesImagesThatDiffer) {
+  const ScratchFolder one;
+  const ScratchFolder other;
+  for (const auto& [folder, brightness] : {std::pair{one.path(), 40}, std::pair{other.path(), 215}}) {
+    for (const char* name : {"cat", "dog"}) {
+      std::filesystem::create_directories(folder + "/" + name);
+      const Bytes image = png_of({1, 16, 16, Bytes(256, static_cast<std::uint8_t>(brightness))});
+      std::ofstream(folder + "/" + name + "/1.png", std::ios::binary)
+          .write(reinterpret_cast<const char*>(image.data()), static_cast<std::streamsize>(image.size()));
+    }
+  }
+  TwoHosts hosts;
+  const ChildResult result = hosts.run_ranks(
+      2, fmt::format("W='--model mlp --threads 1 --epochs 1 --data {0}'; [ $(hostname) = check1 ] && exec $0 $W; "
+                     "exec unshare --mount sh -c \"mount --bind {1} {0} && exec $0 $W\"",
+                     one.path(), other.path()));
+  EXPECT_EQ(result.status, 65) << result.out << result.err;
+  EXPECT_THAT(result.err, HasSubstr("rank 1 has another content of 2 of the training images than rank 0, "));
 }
 
 }  // namespace

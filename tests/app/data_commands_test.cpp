@@ -49,9 +49,9 @@ TEST_F(DataCommands, TrainToTheSameBitsOnASourceAndOnItsFile) {
   folder_.write("idx/train-images-idx3-ubyte", idx_file({0x803, 40, 4, 4}, 640));
   folder_.write("idx/train-labels-idx1-ubyte", idx_labels(Bytes(40, 1)));
   folder_.write("idx/t10k-images-idx3-ubyte", idx_file({0x803, 3, 4, 4}, 48, 9));
-  folder_.write("idx/t10k-labels-idx1-ubyte", idx_labels({1, 2, 1}));
+  folder_.write("idx/t10k-labels-idx1-ubyte", idx_labels({1, 1, 1}));
   folder_.write("cifar/data_batch_1.bin", cifar_file({4, 7, 1, 0, 9, 2}));
-  folder_.write("cifar/test_batch.bin", cifar_file({9, 3}, 60));
+  folder_.write("cifar/test_batch.bin", cifar_file({9, 4}, 60));
   std::string table = "file,label\n";
   for (int i = 0; i < 20; ++i) {
     const Bytes image = png_of(gradient(3, 8, 8, 11 * i));
@@ -89,6 +89,147 @@ TEST_F(DataCommands, ConvertOnAnyNumberOfThreadsAndRanksToTheSameBytes) {
   const ChildResult again = data(with(words, {path("1.h5")}));
   EXPECT_EQ(again.status, 64);
   EXPECT_THAT(again.err, HasSubstr("1.h5' is there already"));
+}
+
+TEST_F(DataCommands, ComputeTheStatisticsOfAFolderInCifarFormatFromItsImages) {
+  folder_.write("black/data_batch_1.bin", Bytes(4 * 3073, 0));
+  const std::string expected = "mean       0.0000 0.0000 0.0000\ndeviation  0.0000 0.0000 0.0000\n";
+  EXPECT_THAT(data({"info", path("black")}).out, HasSubstr(expected));
+  EXPECT_EQ(data({"convert", path("black"), path("black.h5")}).status, 0);
+  EXPECT_THAT(data({"info", path("black.h5")}).out, HasSubstr(expected));
+}
+
+TEST_F(DataCommands, RefuseATestLabelThatNoTrainingSampleHasAndWarnOfEmptyClasses) {
+  folder_.write("idx/train-images-idx3-ubyte", idx_file({0x803, 4, 4, 4}, 64));
+  folder_.write("idx/train-labels-idx1-ubyte", idx_labels({0, 3, 0, 3}));
+  folder_.write("idx/t10k-images-idx3-ubyte", idx_file({0x803, 2, 4, 4}, 32));
+  folder_.write("idx/t10k-labels-idx1-ubyte", idx_labels({3, 0}));
+  const Words train{"--data", path("idx"), "--model", "mlp", "--epochs", "1", "--batch-size", "4"};
+  const std::string warning = "2 of 4 classes have no training samples in idx: 1, 2; the network cannot learn them";
+  const ChildResult trained = run_trainer(train);
+  EXPECT_EQ(trained.status, 0) << trained.err;
+  EXPECT_THAT(trained.err, HasSubstr(warning));
+  EXPECT_THAT(run_trainer(with({"check"}, train)).out, HasSubstr("warning: " + warning));
+
+  folder_.write("idx/t10k-labels-idx1-ubyte", idx_labels({3, 254}));
+  const std::string refusal =
+      "t10k-labels-idx1-ubyte', label 1 (counted from 0): the test label is 254, which no sample";
+  const ChildResult refused = run_trainer(train);
+  EXPECT_EQ(refused.status, 65);
+  EXPECT_THAT(refused.err, HasSubstr(refusal));
+  const ChildResult checked = run_trainer(with({"check"}, train));
+  EXPECT_EQ(checked.status, 1);
+  EXPECT_THAT(checked.out, HasSubstr(refusal));
+}
+
+// Above --resident-mib rows are read, and verified, one by one.
+TEST_F(DataCommands, FindDamageOfAFileThatIsReadAsNeeded) {
+  const std::string file = path("big.h5");
+  ASSERT_EQ(data({"convert", "synthetic:2000x1x28x28:4", file}).status, 0);
+  const Words as_needed{"--resident-mib", "1"};
+  EXPECT_THAT(data(with({"info", file}, as_needed)).out, HasSubstr("read piece by piece"));
+  const ChildResult copied = data(with({"convert", file, path("copy.h5")}, as_needed));
+  EXPECT_EQ(copied.status, 0) << copied.err;
+  EXPECT_TRUE(read_text(file) == read_text(path("copy.h5")));
+
+  std::string bytes = read_text(file);
+  for (std::size_t at = 0; at < 4096; ++at) bytes[bytes.size() / 2 + at] ^= 1;
+  folder_.write("big.h5", Bytes(bytes.begin(), bytes.end()));
+  const std::string found = "big.h5' is damaged: row ";
+  const ChildResult converted = data(with({"convert", file, path("b2.h5")}, as_needed));
+  EXPECT_EQ(converted.status, 65);
+  EXPECT_THAT(converted.err, HasSubstr(found));
+  EXPECT_FALSE(std::filesystem::exists(path("b2.h5")));
+  const Words train{"--data", file, "--model", "mlp", "--epochs", "1"};
+  const ChildResult trained = run_trainer(2, with(train, as_needed));
+  EXPECT_EQ(trained.status, 65);
+  EXPECT_THAT(trained.err, HasSubstr(found));
+  const ChildResult verified = run_trainer(with(with(train, as_needed), {"--verify-data"}));
+  EXPECT_EQ(verified.status, 65);
+  EXPECT_THAT(verified.err, HasSubstr("the images and labels in /train have the digest"));
+  EXPECT_EQ(data(with({"info", file, "--verify"}, as_needed)).status, 65);
+}
+
+TEST_F(DataCommands, NameBrokenImagesBeforeAnythingIsTrained) {
+  for (int i = 0; i < 600; ++i) {
+    folder_.write(fmt::format("in/{}/{}.png", i % 2 == 0 ? "cat" : "dog", i), png_of(gradient(3, 8, 8, i)));
+  }
+  const Words check{"check", "--data", path("in"), "--model", "mlp"};
+  EXPECT_EQ(run_trainer(check).status, 0);
+  const ChildResult good = data({"info", path("in"), "--verify"});
+  EXPECT_THAT(good.out, HasSubstr("verified   the headers of 600 images; 256 of them decoded\n"));
+  for (const char* name : {"in/cat/0.png", "in/dog/311.png", "in/dog/7.png"}) {
+    std::filesystem::resize_file(path(name), std::filesystem::file_size(path(name)) - 20);
+  }
+  const ChildResult checked = run_trainer(check);
+  EXPECT_EQ(checked.status, 1);
+  EXPECT_THAT(checked.out, HasSubstr("3 of 600 images in '" + path("in") + "' cannot be read: first the image '"));
+  EXPECT_THAT(checked.out, HasSubstr("/cat/0.png' cannot be decoded"));
+  EXPECT_EQ(data({"info", path("in"), "--verify"}).status, 65);
+  EXPECT_EQ(run_trainer(with(check, {"--skip-bad-images"})).status, 0);
+}
+
+Bytes plain_png(int brightness) { return png_of({1, 16, 16, Bytes(256, static_cast<std::uint8_t>(brightness))}); }
+
+// Of another brightness in a file of the same length.
+Bytes other_png(int brightness) {
+  int other = brightness + 1;
+  while (plain_png(other % 256).size() != plain_png(brightness).size()) ++other;
+  return plain_png(other % 256);
+}
+
+TEST_F(DataCommands, CompareWhatImageFilesHoldWhenARunIsResumed) {
+  for (int i = 0; i < 600; ++i) {
+    folder_.write(fmt::format("in/train/{}/{}.png", i % 2, i), plain_png(i % 128));
+    if (i < 20) folder_.write(fmt::format("in/test/{}/{}.png", i % 2, i), plain_png(i));
+  }
+  const Words train{"--data", path("in"), "--model", "mlp", "--out", path("run"), "--steps", "2"};
+  const auto resume = [&](const Words& more) {
+    return run_trainer(with(with(train, {"--resume", "--steps", "3"}), more));
+  };
+  ASSERT_EQ(run_trainer(train).status, 0);
+  ASSERT_EQ(resume({"--verify-data"}).status, 0);
+  // All images replaced by others of the same name and size.
+  for (int i = 0; i < 600; ++i) {
+    folder_.write(fmt::format("in/train/{}/{}.png", i % 2, i), other_png(i % 128));
+  }
+  const ChildResult others = resume({});
+  EXPECT_EQ(others.status, 65);
+  EXPECT_THAT(others.err, HasSubstr("the training images of --data " + path("in") + " hold other bytes than when"));
+  EXPECT_THAT(others.err, HasSubstr("(256 files read: digest "));
+  // One image, which may not be in the sample.
+  for (int i = 0; i < 600; ++i) folder_.write(fmt::format("in/train/{}/{}.png", i % 2, i), plain_png(i % 128));
+  folder_.write("in/train/1/301.png", other_png(301 % 128));
+  const ChildResult one = resume({"--verify-data"});
+  EXPECT_EQ(one.status, 65);
+  EXPECT_THAT(one.err, HasSubstr("(all files read: digest "));
+  folder_.write("in/train/1/301.png", plain_png(301 % 128));
+  EXPECT_EQ(resume({}).status, 0);
+  folder_.write("in/test/1/3.png", other_png(3));
+  const ChildResult test = resume({});
+  EXPECT_EQ(test.status, 65);
+  EXPECT_THAT(test.err,
+              HasSubstr("the images of the test set of --data " + path("in") + " hold other bytes than when"));
+}
+
+TEST_F(DataCommands, CompareTheTestSetWhenARunIsResumed) {
+  folder_.write("idx/train-images-idx3-ubyte", idx_file({0x803, 4, 4, 4}, 64));
+  folder_.write("idx/train-labels-idx1-ubyte", idx_labels({0, 1, 0, 1}));
+  folder_.write("idx/t10k-images-idx3-ubyte", idx_file({0x803, 2, 4, 4}, 32));
+  folder_.write("idx/t10k-labels-idx1-ubyte", idx_labels({1, 0}));
+  const Words train{"--data", path("idx"), "--model", "mlp", "--out", path("run"), "--epochs"};
+  const auto resume = [&] { return run_trainer(with(train, {"3", "--resume"})); };
+  ASSERT_EQ(run_trainer(with(train, {"2"})).status, 0);
+  folder_.write("idx/t10k-labels-idx1-ubyte", idx_labels({0, 1}));
+  const ChildResult refused = resume();
+  EXPECT_EQ(refused.status, 65);
+  EXPECT_THAT(refused.err, HasSubstr("the test set of --data " + path("idx") + " has digest "));
+  EXPECT_EQ(run_trainer(with(with({"check"}, train), {"3", "--resume"})).status, 1);
+  std::filesystem::remove(path("idx/t10k-labels-idx1-ubyte"));
+  std::filesystem::remove(path("idx/t10k-images-idx3-ubyte"));
+  const ChildResult without = resume();
+  EXPECT_EQ(without.status, 0) << without.err;
+  EXPECT_THAT(without.err, HasSubstr("the run had a test set until the checkpoint "));
 }
 
 TEST_F(DataCommands, ConvertIntoNothingButANameOfHdf5) {

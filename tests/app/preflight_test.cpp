@@ -178,6 +178,17 @@ TEST(Preflight, NamesPartsThatAreEmptyOrTooSmall) {
   EXPECT_THAT(only(judge_parts(config, true)), HasSubstr("a batch of 5 samples leaves 3 of 8 parts empty"));
 }
 
+TEST(Preflight, WarnsOfClassesWithoutTrainingSamples) {
+  DatasetInfo info{.name = "birds", .image = Shape{1, 2, 2}, .classes = 3, .samples = 9, .class_samples = {4, 5, 3}};
+  EXPECT_THAT(check_classes(info).all(), IsEmpty());
+  info.class_samples = {4, 0, 5};
+  info.class_names = {"emu", "kiwi", "owl"};
+  EXPECT_EQ(only(check_classes(info)),
+            "warning: 1 of 3 classes has no training samples in birds: 1 ('kiwi'); the network cannot learn it");
+  info.labelled = false;
+  EXPECT_THAT(check_classes(info).all(), IsEmpty());
+}
+
 TEST(Preflight, NamesTooLittleMemoryOfHostGroupAndGpu) {
   const std::int64_t mib = 1 << 20;
   MemoryAtHand memory{.host = "n1", .of_host = SharedMemory{4, 1000 * mib, 2000 * mib}};

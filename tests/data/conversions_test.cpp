@@ -69,12 +69,12 @@ void expect_equal_images(const Dataset& one, const Dataset& other) {
 
 TEST_F(Conversions, OfBinarySetsHaveTheSameDigests) {
   folder_.write("idx/train-images-idx3-ubyte.gz", gzipped(idx_file({0x803, 90, 3, 5}, 90 * 15)));
-  folder_.write("idx/train-labels-idx1-ubyte", idx_labels(Bytes(90, 4)));
+  folder_.write("idx/train-labels-idx1-ubyte", idx_labels(Bytes(90, 1)));
   folder_.write("idx/t10k-images-idx3-ubyte", idx_file({0x803, 2, 3, 5}, 30, 9));
-  folder_.write("idx/t10k-labels-idx1-ubyte.gz", gzipped(idx_labels({1, 2})));
+  folder_.write("idx/t10k-labels-idx1-ubyte.gz", gzipped(idx_labels({1, 1})));
   folder_.write("cifar/data_batch_1.bin.gz", gzipped(cifar_file({4, 7, 1})));
   folder_.write("cifar/data_batch_2.bin", cifar_file({0}, 40));
-  folder_.write("cifar/test_batch.bin", cifar_file({9, 3}, 60));
+  folder_.write("cifar/test_batch.bin", cifar_file({7, 4}, 60));
   for (const char* source : {"idx", "cifar"}) {
     const OwnedData data = open(path(source));
     write_data_file(data.pair, path(source) + ".h5", {.threads = 3});

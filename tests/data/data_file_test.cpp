@@ -18,6 +18,7 @@ namespace tutti {
 namespace {
 
 using testing::cifar_file;
+using testing::Contents;
 using testing::contents_of;
 using testing::gradient;
 using ::testing::HasSubstr;
@@ -34,6 +35,16 @@ class DataFile : public ::testing::Test {
     request.most_resident_bytes = most_resident_bytes;
     request.validation_ratio = validation_ratio;
     return open_data(request);
+  }
+  // Of the fifth training image of 16 bytes.
+  void damage_pixel() const {
+    auto bytes = read_whole(path());
+    const auto pixels = contents_of(*open(0).pair.train).images;
+    const auto raw = std::as_bytes(std::span(pixels));
+    const auto found = std::search(bytes.begin(), bytes.end(), raw.begin(), raw.end());
+    ASSERT_NE(found, bytes.end());
+    *(found + 77) ^= std::byte{1};
+    write_whole(path(), bytes);
   }
   TemporaryFolder folder_;
 };
@@ -52,7 +63,7 @@ void expect_equal(const Dataset& one, const Dataset& other) {
 
 TEST_F(DataFile, HoldsWhatAnySourceDoes) {
   folder_.write("cifar/data_batch_1.bin", cifar_file({4, 7, 1}));
-  folder_.write("cifar/test_batch.bin", cifar_file({9, 3}, 60));
+  folder_.write("cifar/test_batch.bin", cifar_file({4, 1}, 60));
   for (const std::string& source :
        {std::string("glyphs"), std::string("synthetic:300x2x5x7:3"), folder_.text() + "/cifar"}) {
     const OwnedData data = open_named(source);
@@ -150,16 +161,65 @@ TEST_F(DataFile, ServesAsATestSet) {
 
 TEST_F(DataFile, IsRefusedByNameWhenItsPixelsChanged) {
   write_data_file(open_named("synthetic:200x1x4x4:5").pair, path());
-  auto bytes = read_whole(path());
-  const auto pixels = contents_of(*open(0).pair.train).images;
-  const auto raw = std::as_bytes(std::span(pixels));
-  const auto found = std::search(bytes.begin(), bytes.end(), raw.begin(), raw.end());
-  ASSERT_NE(found, bytes.end());
-  *(found + 77) ^= std::byte{1};
-  write_whole(path(), bytes);
+  damage_pixel();
   const Error error = thrown_by([&] { open(0); });
   EXPECT_EQ(error.source(), ErrorSource::input);
   EXPECT_THAT(error.what(), HasSubstr("set.h5' cannot be read: the images and labels in /train have the digest "));
+}
+
+// As early versions wrote it: without checksums, and with constants for statistics where data were in CIFAR format.
+void write_early_file(const std::string& path, const Dataset& set) {
+  const Contents contents = contents_of(set);
+  const Shape samples{set.info().samples};
+  RowFileWriter file(path);
+  file.add_text("/format", "tutti data set 1");
+  file.add_text("/name", set.info().name);
+  file.add_text("/class_names", "");
+  file.add("/classes", Shape{1}, std::array<std::int32_t, 1>{set.info().classes});
+  file.begin_rows("/train/images", set.info().image.batch_of(set.info().samples));
+  file.append_rows(contents.images);
+  file.add("/train/labels", samples, std::span<const std::int32_t>(contents.labels));
+  file.add_text("/train/digest", digest_text(set.digest()));
+  file.add("/mean", Shape{1}, std::array<double, 1>{0.4914});
+  file.add("/deviation", Shape{1}, std::array<double, 1>{0.2023});
+  file.keep();
+}
+
+TEST_F(DataFile, OfAnEarlyVersionIsVerifiedAsAWholeWhereItIsAskedFor) {
+  const OwnedData source = open_named("synthetic:200x1x4x4:5");
+  write_early_file(path(), *source.pair.train);
+  EXPECT_EQ(open(0).pair.train->info().statistics, source.pair.train->info().statistics);
+  EXPECT_THAT(open(0).pair.notes, ::testing::IsEmpty());
+  EXPECT_THAT(open(1).pair.notes, ::testing::ElementsAre(HasSubstr("has no checksums")));
+  DataRequest request;
+  request.train = path();
+  request.most_resident_bytes = 1;
+  request.data_file_check = DataFileCheck::without_checksums;
+  EXPECT_EQ(contents_of(*open_data(request).pair.train).images, contents_of(*source.pair.train).images);
+  damage_pixel();
+  EXPECT_EQ(open(1).pair.train->info().samples, 200);
+  EXPECT_THAT(thrown_by([&] { open_data(request); }).what(),
+              HasSubstr("the images and labels in /train have the digest"));
+}
+
+TEST_F(DataFile, IsVerifiedRowByRowWhereItStaysOnTheDisk) {
+  write_data_file(open_named("synthetic:200x1x4x4:5").pair, path());
+  damage_pixel();
+  const OwnedData data = open(1, 0.25);
+  int damaged = 0;
+  SampleBatch batch;
+  for (const Dataset* set : {data.pair.train.get(), data.pair.test.get()}) {
+    for (std::int64_t sample = 0; sample < set->info().samples; ++sample) {
+      try {
+        set->read(std::array<std::int64_t, 1>{sample}, batch);
+      } catch (const Error& error) {
+        ++damaged;
+        EXPECT_EQ(error.source(), ErrorSource::input);
+        EXPECT_THAT(error.what(), HasSubstr("set.h5' is damaged: row 4 of /train/images has the checksum "));
+      }
+    }
+  }
+  EXPECT_EQ(damaged, 1);
 }
 
 TEST_F(DataFile, IsRefusedByNameWhenItIsForeignOrDamaged) {

@@ -105,10 +105,12 @@ TEST(Statistics, AreThoseOfTheTrainingSetAndCarriedByTheTestSet) {
   EXPECT_EQ(data.pair.test->info().statistics, found);
 }
 
-TEST(Statistics, OfCifarAreTheUsualConstants) {
+TEST(Statistics, OfAFolderInCifarFormatAreThoseOfItsImages) {
   const TemporaryFolder folder;
-  folder.write("data_batch_1.bin", cifar_file({1}));
-  EXPECT_EQ(open_named(folder.text()).pair.train->info().statistics.deviation, (std::vector{0.2023, 0.1994, 0.2010}));
+  folder.write("data_batch_1.bin", cifar_file({1, 2}, 10));  // an image of 10s, and one of 11s
+  const ChannelStatistics found = open_named(folder.text()).pair.train->info().statistics;
+  EXPECT_EQ(found.mean, std::vector<double>(3, 10.5 / 255));
+  EXPECT_EQ(found.deviation, std::vector<double>(3, 0.5 / 255));
 }
 
 TEST(DataBlock, ServesSetsWhereverItLies) {

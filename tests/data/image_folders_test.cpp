@@ -101,7 +101,7 @@ TEST(ClassFolders, AreAllTheClassesThatLabelsWithoutNamesMayBe) {
   EXPECT_EQ(open_named(file).pair.train->info().classes, 1);
   folder.write("t10k-images-idx3-ubyte", testing::idx_file({0x803, 1, 2, 2}, 4));
   folder.write("t10k-labels-idx1-ubyte", testing::idx_labels({1}));
-  EXPECT_THAT(refusal(folder.text()), HasSubstr("has label 1, but the classes are 0 .. 0"));
+  EXPECT_THAT(refusal(folder.text()), HasSubstr("the test label is 1, which no sample of the training set"));
 }
 
 TEST(ClassFolders, HoldImagesOfDifferentSizesAndColours) {

@@ -45,7 +45,7 @@ void write_small_idx(const TemporaryFolder& folder) {
   folder.write("train-images-idx3-ubyte", idx_file({0x803, 2, 2, 3}, 12));
   folder.write("train-labels-idx1-ubyte", idx_labels({1, 0}));
   folder.write("t10k-images-idx3-ubyte", idx_file({0x803, 1, 2, 3}, 6, 100));
-  folder.write("t10k-labels-idx1-ubyte", idx_labels({4}));
+  folder.write("t10k-labels-idx1-ubyte", idx_labels({1}));
 }
 
 TEST(OpenData, ReadsAFolderOfIdxFiles) {
@@ -62,9 +62,10 @@ TEST(OpenData, ReadsAFolderOfIdxFiles) {
   EXPECT_EQ(contents_of(*data.pair.test).images, (std::vector<std::uint8_t>{100, 101, 102, 103, 104, 105}));
 }
 
-TEST(OpenData, CountsTheClassesOfIdxFilesOverBothSets) {
+TEST(OpenData, CountsTheClassesOfIdxFilesForBothSets) {
   const TemporaryFolder folder;
   write_small_idx(folder);
+  folder.write("train-labels-idx1-ubyte", idx_labels({1, 4}));
   const OwnedData data = open_named(folder.text());
   EXPECT_EQ(data.pair.train->info().classes, 5);
   EXPECT_EQ(data.pair.test->info().classes, 5);
@@ -128,7 +129,7 @@ TEST(OpenData, ReadsCifarBatchesInTheOrderOfTheirNumbers) {
   folder.write("data_batch_10.bin", cifar_file({7}, 70));
   folder.write("data_batch_2.bin.gz", gzipped(cifar_file({5, 6}, 50)));
   folder.write("data_batch_1.bin", cifar_file({4}, 40));
-  folder.write("test_batch_short.bin", cifar_file({9}, 90));
+  folder.write("test_batch_short.bin", cifar_file({7}, 90));
   const OwnedData data = open_named(folder.text());
   EXPECT_EQ(data.pair.train->info().image, (Shape{3, 32, 32}));
   EXPECT_EQ(data.pair.train->info().classes, 10);
@@ -137,7 +138,7 @@ TEST(OpenData, ReadsCifarBatchesInTheOrderOfTheirNumbers) {
   EXPECT_EQ(train.images[0], 40);
   EXPECT_EQ(train.images[2 * 3072], 51);
   EXPECT_EQ(train.images.back(), 70);
-  EXPECT_EQ(contents_of(*data.pair.test).labels, (std::vector<std::int32_t>{9}));
+  EXPECT_EQ(contents_of(*data.pair.test).labels, (std::vector<std::int32_t>{7}));
 }
 
 TEST(OpenData, ReadsACifarBatchOnceWhenItIsThereBothRawAndCompressed) {
@@ -197,7 +198,28 @@ TEST(OpenData, RefusesTestImagesOfAnotherShapeAndLabelsOfOtherClasses) {
   many_classes.write("train-labels-idx1-ubyte", idx_labels({10}));
   const TemporaryFolder cifar;
   cifar.write("data_batch_1.bin", cifar_file({4}));
-  expect_in(refusal(ErrorSource::input, cifar.text(), many_classes.text()), "has label 10, but the classes are 0 .. 9");
+  expect_in(refusal(ErrorSource::input, cifar.text(), many_classes.text()), "the test label is 10, which no sample");
+}
+
+TEST(OpenData, RefusesTestLabelsThatNoTrainingSampleHas) {
+  const TemporaryFolder idx;
+  write_small_idx(idx);
+  idx.write("t10k-images-idx3-ubyte", idx_file({0x803, 3, 2, 3}, 18));
+  idx.write("t10k-labels-idx1-ubyte", idx_labels({0, 1, 254}));
+  const std::string message = refusal(ErrorSource::input, idx.text());
+  expect_in(message, "t10k-labels-idx1-ubyte', label 2 (counted from 0): the test label is 254, which no sample");
+
+  DataRequest request;
+  request.train = idx.text();
+  request.any_test_labels = true;
+  EXPECT_EQ(open_data(request).pair.test->info().classes, 255);
+
+  const TemporaryFolder cifar;
+  cifar.write("data_batch_1.bin", cifar_file({0, 1}));
+  cifar.write("test_batch_1.bin", cifar_file({1, 0}));
+  cifar.write("test_batch_2.bin", cifar_file({1, 9}));
+  expect_in(refusal(ErrorSource::input, cifar.text()),
+            "test_batch_2.bin', label 1 (counted from 0): the test label is 9");
 }
 
 TEST(OpenData, LooksForABareNameInTheUsualPlaces) {

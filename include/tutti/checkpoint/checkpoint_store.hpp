@@ -31,7 +31,9 @@
 //   /run/choices                       text: what processors chose by measuring; absent where they do not
 //   /run/data                          text: "image", the extents C, H, W that the network gets, "classes", their
 //                                      number, and "class_names", a list, empty where the data named none, as JSON;
-//                                      absent from what early versions saved
+//                                      absent from what early versions saved; and since later, "test_digest" (null:
+//                                      no test set) and, for image files, "train_files" and "test_files": how many
+//                                      were "sampled", the digest of that "sample" and of the "whole", where known
 //   /run/data_digest                   text: 16 hexadecimal digits
 //   /run/digests                       text: a line for every other dataset of the file, in order of their names, 16
 //                                      hexadecimal digits, those of tutti/base/digest.hpp under its name without the

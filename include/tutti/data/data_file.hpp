@@ -7,6 +7,7 @@
 //   /mean, /deviation  f64 C: of pixel / 255 over the training set
 //   /train/images      u8 N, C, H, W, chunked, not compressed
 //   /train/labels      i32 N
+//   /train/checksums   i32 N: the CRC-32C of each image, verified whenever it is read; early files have none
 //   /train/digest      text, 16 hexadecimal digits: digest("images") + digest("labels")
 //   /test/...          likewise, where there is a test set
 // Files of that format are for this program; damaged and foreign ones are refused by name.

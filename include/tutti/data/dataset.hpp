@@ -28,6 +28,14 @@ struct SkippedImage {
   std::string problem;
 };
 
+// What the files of a set of images hold, which its digest() does not cover.
+struct FileContents {
+  std::int64_t sampled = 0;              // so many of them, spread evenly
+  std::uint64_t sample = 0;              // digest of their bytes
+  std::optional<std::uint64_t> whole{};  // of all files' bytes, where all were read
+  friend bool operator==(const FileContents&, const FileContents&) = default;
+};
+
 struct DatasetInfo {
   std::string name;
   Shape image;  // C, H, W; H and W are 0 where the images differ in size
@@ -38,6 +46,7 @@ struct DatasetInfo {
   std::vector<std::int64_t> class_samples{};  // how many samples each class has; empty where nobody counted
   bool labelled = true;                       // false: labels are all 0 and mean nothing
   std::vector<SkippedImage> skipped{};        // in their order
+  std::optional<FileContents> contents{};     // of image files, before samples were held out
 
   bool sizes_differ() const { return image[1] == 0; }
   // The place of a sample in arrays of them. Throws an internal error where there is no such sample.
@@ -73,7 +82,8 @@ class Dataset {
   // The bytes that all the set's samples hold in memory; 0 for one that is read piece by piece.
   virtual std::size_t resident_bytes() const = 0;
   // Equal data give equal digests from any source: digest("images") + digest("labels"), and for samples held out, or
-  // what that left, which ones they are of such data. A folder of image files stands for its names, sizes and labels.
+  // what that left, which ones they are of such data. A folder of image files stands for its names, sizes and labels;
+  // what the files hold is in info().contents.
   virtual std::uint64_t digest() const = 0;
 };
 

@@ -13,6 +13,15 @@
 
 namespace tutti {
 
+// How much of the data is read before it is used.
+//   start    image headers, as many as tell the shape; a sample of the files for the digest of their contents
+//   sample   all image headers, and a sample of the images decoded
+//   whole    everything: all images are decoded, data files are compared with their digest
+enum class Verification { start, sample, whole };
+// Whether data files that are not held in memory are compared with their digest first: those of early versions, without
+// checksums, cannot be verified as they are read.
+enum class DataFileCheck { none, without_checksums, all };
+
 struct DataRequest {
   // "glyphs", "synthetic:NxCxHxW:classes", a folder (idx files, CIFAR batches, class folders of JPEG and PNG, or a
   // flat folder of images with a label CSV), an HDF5 file, or a bare NAME looked up as ./NAME, ./data/NAME and
@@ -22,8 +31,11 @@ struct DataRequest {
   double validation_ratio = 0;  // above 0: this share of the training set is held out and is the test set
   std::uint64_t seed = 0;       // decides which samples are held out
   bool skip_bad_images = false;
+  Verification verification = Verification::start;
+  DataFileCheck data_file_check = DataFileCheck::none;
   std::size_t most_resident_bytes = 0;  // an HDF5 set with more than this is read piece by piece; 0: all are
   bool unlabelled_too = false;          // a folder of image files without a table will do, as a set without labels
+  bool any_test_labels = false;         // the test set may have classes without training samples: nothing is trained
   std::vector<std::string> images{};    // such files and folders of them, in place of all else but skip_bad_images
 };
 

@@ -4,6 +4,7 @@
 #include "tutti/watch/rank_clocks.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -133,6 +134,24 @@ std::vector<double> seconds_ahead(World& world) {
     ahead.push_back(figures.front());
   }
   return ahead;
+}
+
+Findings check_classes(const DatasetInfo& train) {
+  Findings findings;
+  constexpr std::size_t kMostNamed = 5;
+  std::vector<std::string> empty;
+  for (std::size_t label = 0; label < train.class_samples.size(); ++label) {
+    if (train.class_samples[label] != 0) continue;
+    const bool has_name = label < train.class_names.size();
+    empty.push_back(has_name ? fmt::format("{} ('{}')", label, train.class_names[label]) : fmt::format("{}", label));
+  }
+  if (!train.labelled || empty.empty()) return findings;
+  const std::size_t count = empty.size();
+  empty.resize(std::min(count, kMostNamed));
+  findings.warn(fmt::format("{} of {} classes {} no training samples in {}: {}{}; the network cannot learn {}", count,
+                            train.class_samples.size(), count == 1 ? "has" : "have", train.name, fmt::join(empty, ", "),
+                            count > kMostNamed ? ", ..." : "", count == 1 ? "it" : "them"));
+  return findings;
 }
 
 Findings judge_parts(const RunConfig& config, bool has_batch_norm) {

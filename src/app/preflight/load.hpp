@@ -2,6 +2,7 @@
 // What a host's ranks ask of its cores, of the limits of their processes and of its clock, against what is there.
 
 #include "tutti/comm/world.hpp"
+#include "tutti/data/dataset.hpp"
 
 #include "../cores.hpp"
 #include "../run_config.hpp"
@@ -50,6 +51,9 @@ Findings judge_limits(const ProcessLimits& limits, const LimitedNeeds& needs);
 Findings judge_clocks(const Hosts& hosts, const std::vector<double>& ahead);
 // Of each rank's clock, how much it is ahead of rank 0's at least; negative, behind. Collective.
 std::vector<double> seconds_ahead(World& world);
+
+// Classes of the training set that no sample has.
+Findings check_classes(const DatasetInfo& train);
 
 // Parts that are empty or too small for their statistics.
 Findings judge_parts(const RunConfig& config, bool has_batch_norm);
