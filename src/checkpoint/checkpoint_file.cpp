@@ -28,7 +28,6 @@ namespace tutti {
 namespace {
 
 using LargeLosses = decltype(LossSums::large_losses);
-
 constexpr const char* kDigests = "/run/digests";
 
 std::string path_of(const ArrayGroup& group) { return fmt::format("/{}", group.name); }
@@ -43,7 +42,7 @@ std::string impossibility(const TrainProgress& progress) {
   const bool negative =
       std::ranges::any_of(std::array{progress.epoch, progress.step_in_epoch, progress.step, progress.skipped_steps,
                                      progress.samples_in_epoch, progress.carried_over, progress.planned_steps,
-                                     sums.correct, sums.samples, best.correct, best.samples},
+                                     sums.correct, sums.samples, best.correct, best.samples, progress.redone_steps},
                           [](std::int64_t count) { return count < 0; });
   if (negative) return "a count in /progress is negative";
   if (progress.skipped_steps > progress.step) {
@@ -62,7 +61,6 @@ std::string impossibility(const TrainProgress& progress) {
   if (best.step < -1 || best.step > progress.step || (best.step == -1 && best.samples > 0)) {
     return fmt::format("/progress/best is of step {}, after {} steps in all", best.step, progress.step);
   }
-  if (progress.redone_steps < 0) return fmt::format("/progress/redone_steps is {}", progress.redone_steps);
   if (sums.not_finite != 0) return "/progress/epoch_sums has losses that are not finite";
   if (!std::isfinite(progress.epoch_seconds) || progress.epoch_seconds < 0) {
     return fmt::format("/progress/epoch_seconds is {}", progress.epoch_seconds);
@@ -283,10 +281,8 @@ void add_progress(ImageWriter& image, const TrainProgress& progress) {
   image.add_scalar("/progress/parts", progress.parts);
   const std::array figures{sums.loss_steps, sums.correct, sums.samples, sums.not_finite};
   image.add("/progress/epoch_sums", Shape{std::ssize(figures)}, std::span<const std::int64_t>(figures));
-  const LargeLosses& large = sums.large_losses;
-  if (large != LargeLosses{}) {
-    image.add("/progress/epoch_large_losses", Shape{std::ssize(large)}, std::span<const std::int64_t>(large));
-  }
+  const std::span<const std::int64_t> large(sums.large_losses);
+  if (sums.large_losses != LargeLosses{}) image.add("/progress/epoch_large_losses", Shape{std::ssize(large)}, large);
   if (progress.redone_steps > 0) image.add_scalar("/progress/redone_steps", progress.redone_steps);
   image.add_scalar("/progress/epoch_seconds", progress.epoch_seconds);
   const std::array best{progress.best.step, progress.best.correct, progress.best.samples};
