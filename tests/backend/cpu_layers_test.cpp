@@ -5,6 +5,7 @@
 #include "backend/layout_contract.hpp"
 #include "backend/norm_contract.hpp"
 #include "backend/small_layer_contract.hpp"
+#include "reference/conv2d.hpp"
 #include "support/thrown.hpp"
 
 namespace tutti::testing_support {
@@ -91,6 +92,34 @@ TEST(CpuLayers, ConvolutionsByTilesGiveTheSameBitsWithAnyNumberOfThreads) {
     expect_equal_bits_with_any_threads(kCpu, network);
     if (computes_in_bf16()) expect_equal_bits_with_any_threads(bf16, network);
   }
+}
+
+// The greatest error of an output, relative to their root mean square, for inputs as a ReLU leaves them.
+double greatest_error(const BackendUnderTest& backend, const NetworkCase& network) {
+  Device device(backend.make());
+  const NetworkWeights weights(device, network);
+  const Shape input = network.sample.batch_of(network.batch);
+  auto values = random_floats(input.elements(), "values");
+  for (float& value : values) value = std::max(value, 0.0f);
+  const auto got = SingleLayer(device, network.layers[0], {.input = device.backend().plain_activation(input)}, weights)
+                       .forward(values, {});
+  const reference::Array expected =
+      reference::forward(std::get<Conv2dSpec>(network.layers[0]), {input, values},
+                         std::vector{reference::Array(weights.tensors(0)[0].shape, weights.values(0)[0])});
+  double greatest = 0;
+  double squares = 0;
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    greatest = std::max(greatest, std::abs(static_cast<double>(got[i]) - expected.values[i]));
+    squares += expected.values[i] * expected.values[i];
+  }
+  return greatest / std::sqrt(squares / static_cast<double>(got.size()));
+}
+
+// With 1 and 2 for points, it was 3e-5.
+TEST(CpuLayers, ConvolutionsByTilesLoseLittleToRounding) {
+  const NetworkCase network{"Rounded", 4, {256, 8, 8}, {Conv2dSpec{32, 3, 1, 1, kNoBias, kNoRelu}}};
+  EXPECT_LT(greatest_error(kCpu, network), 1e-5);
+  EXPECT_LT(greatest_error(kCpuWithoutTiles, network), 1e-5);
 }
 
 // They round otherwise, by which one knows them.
