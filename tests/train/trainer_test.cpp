@@ -53,6 +53,18 @@ TEST(Trainer, EndedByStepsInsideAnEpochReportsTheStretch) {
   EXPECT_TRUE(seen.epochs[1].test);
 }
 
+TEST(Trainer, TriesAFewStepsOfAPlanWhoseWarmUpIsLonger) {
+  TrainerOptions options = small();
+  options.learning_rate.base = 0.07;
+  options.learning_rate.warmup_epochs = 1;
+  options.steps = 3;
+  TrainingRun run(options);
+  Recorder seen;
+  run.trainer.run(seen);
+  ASSERT_EQ(seen.epochs.size(), 1u);
+  EXPECT_DOUBLE_EQ(seen.epochs[0].learning_rate, 0.07 * 3 / 7);
+}
+
 TEST(Trainer, StretchesAddUpToTheEpoch) {
   TrainerOptions options = small();
   options.epochs = 1;
