@@ -76,7 +76,8 @@ class Consumer(unittest.TestCase):
         shown = run(sys.executable, self.prefix / "bin/tutti-export", "--help")
         self.assertEqual(0, shown.returncode, shown.stderr)
         self.assertIn("usage: tutti-export ", shown.stdout)
-        self.assertIn(str(self.prefix / "libexec/tutti/trainer"), re.sub(r"\n\s+", " ", shown.stdout))
+        trainer = str((self.prefix / "libexec/tutti/trainer").parent.resolve() / "trainer")
+        self.assertIn("".join(trainer.split()), "".join(shown.stdout.split()))  # which breaks lines within a path
         self.assertTrue((self.prefix / "libexec/tutti/plotting/command_line.py").resolve().is_file())
         self.assertTrue((self.prefix / "bin/tutti-plot").resolve().is_file())
         documents = self.prefix / "share/doc/tutti"
