@@ -106,6 +106,7 @@ DataRequest data_request(const RunConfig& config) {
           .skip_bad_images = config.skip_bad_images,
           .verification = config.verify_data ? Verification::whole : Verification::start,
           .data_file_check = config.verify_data ? DataFileCheck::all : DataFileCheck::none,
+          .upright = config.exif == "on",
           .most_resident_bytes = most_resident_bytes(config)};
 }
 
@@ -201,6 +202,16 @@ std::vector<Claim> assembly_claims(const Assembly& assembly) {
     }
   }
   return claims;
+}
+
+EstimateRequest memory_request(const Assembly& assembly, const World& world, const std::optional<FileShare>& share) {
+  return {.network = *assembly.network,
+          .options = assembly.options,
+          .config = assembly.config,
+          .rank = world.rank(),
+          .ranks = world.size(),
+          .test_samples = assembly.data.test ? assembly.data.test->info().samples : 0,
+          .share = share};
 }
 
 Findings judge_load(World& world, const Assembly& assembly) {

@@ -14,6 +14,7 @@
 #include "cores.hpp"
 #include "load_once.hpp"
 #include "preflight/agreement.hpp"
+#include "preflight/memory.hpp"
 #include "run_config.hpp"
 
 #include <cstdint>
@@ -54,6 +55,8 @@ void settle_network(World& world, Assembly& assembly, const NetworkSpec& model, 
 std::vector<Claim> assembly_claims(const Assembly& assembly);
 // What the host's cores and the parts make slow, and classes that nothing is learnt of. Collective.
 Findings judge_load(World& world, const Assembly& assembly);
+// What a training of it wants to know its memory by; `share` is what this rank saves of a checkpoint.
+EstimateRequest memory_request(const Assembly& assembly, const World& world, const std::optional<FileShare>& share);
 
 // What goes on from a checkpoint (null: nothing does) takes network and choices of algorithms from it. Else the network
 // is `model`, or by default the configuration's. Throws alike on all ranks, also when they see different data.

@@ -12,6 +12,7 @@
 #include "cuda_loader.hpp"
 #include "option_table.hpp"
 #include "own_parts.hpp"
+#include "preflight/agreement.hpp"
 #include "preflight/brief.hpp"
 #include "preflight/cards.hpp"
 #include "preflight/load.hpp"
@@ -21,6 +22,7 @@
 #include "processors.hpp"
 #include "program.hpp"
 #include "resolve_options.hpp"
+#include "run_record.hpp"
 #include "several.hpp"
 #include "trained_on.hpp"
 
@@ -120,33 +122,18 @@ void Check::look_at_memory(const ChosenProcessor& processor) {
   const std::size_t state_bytes = most_state_bytes(*assembly_.network);
   const auto share = file_share(world_, state_bytes);
   is_split_ = !world_.agree(!share || share->files == 1);
-  estimate_ = estimate_memory({.network = *assembly_.network,
-                               .options = assembly_.options,
-                               .config = config(),
-                               .rank = world_.rank(),
-                               .ranks = world_.size(),
-                               .test_samples = assembly_.data.test ? assembly_.data.test->info().samples : 0,
-                               .share = config().out.empty() ? std::nullopt : share});
-  const std::int64_t of_host = on_gpu ? estimate_.copies : estimate_.together();
-  std::vector<MemoryPool> pools = machine_.group_limits().memory;
-  pools.push_back({"host", machine_.memory_available().value_or(std::numeric_limits<std::int64_t>::max())});
-  most_memory_ = std::ranges::min(pools, {}, &MemoryPool::left).left;
-  MemoryAtHand memory{
-      .host = world_.host(), .of_groups = share_pools(world_, pools, of_host), .device_bytes = estimate_.network};
-  memory.of_host = memory.of_groups.back();
-  memory.of_groups.pop_back();
+  std::optional<std::int64_t> device_free;
   findings_.attempt([&] {
     run_agreed(world_, [&] {
-      if (on_gpu) memory.device_free = load_cuda_libraries().cuda.free_bytes(processor.device);
+      if (on_gpu) device_free = load_cuda_libraries().cuda.free_bytes(processor.device);
     });
   });
-  Findings mine = judge_memory(memory);
-  mine.add(judge_limits(process_limits(), {.local_ranks = world_.local_size(),
-                                           .on_gpu = on_gpu,
-                                           .has_fast_network = machine_.has_fast_network(),
-                                           .memory_bytes = of_host,
-                                           .file_bytes = estimate_.file}));
-  findings_.add(gather(world_, mine));
+  JobMemory job =
+      judge_job_memory(world_, memory_request(assembly_, world_, config().out.empty() ? std::nullopt : share), machine_,
+                       on_gpu, device_free);
+  estimate_ = job.estimate;
+  most_memory_ = job.most;
+  findings_.add(job.findings);
 }
 
 // Looks further into the data than a start does.
@@ -211,6 +198,7 @@ void Check::run() {
     findings_.attempt([&] { run_agreed(world_, [&] { resolve_options(config(), *model); }); });
   }
   if (has_processor && has_ranks) {
+    findings_.add(judge_processors(world_, config(), processor_kinds(*processor.backend, resumed_)));
     findings_.attempt([&] { run_agreed(world_, [&] { choose_communicator(world_, config(), processor, true); }); });
   }
   if (!config().out.empty()) {

@@ -48,7 +48,9 @@ bool concerns_eval(const RunOption& option) {
          option.name == "share-device" || option.name == "comm" || option.name == "quiet";
 }
 
-bool concerns_predict(const RunOption& option) { return concerns_eval(option) || option.name == "skip-bad-images"; }
+bool concerns_predict(const RunOption& option) {
+  return concerns_eval(option) || option.name == "skip-bad-images" || option.name == "exif";
+}
 
 // A measurement decides by itself how long it runs and what it keeps.
 bool concerns_bench_step(const RunOption& option) {

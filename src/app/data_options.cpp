@@ -8,7 +8,7 @@ namespace tutti {
 
 bool concerns_data(const RunOption& option) {
   return option.name == "test-data" || option.name == "validation-ratio" || option.name == "skip-bad-images" ||
-         option.name == "seed" || option.name == "resident-mib";
+         option.name == "exif" || option.name == "seed" || option.name == "resident-mib";
 }
 
 bool concerns_fetch(const RunOption& option) { return option.name == "progress" || option.name == "quiet"; }

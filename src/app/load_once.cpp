@@ -19,9 +19,11 @@ void refuse_other_data_on_a_host(World& world, const DataRequest& request) {
   const auto wishes = all_gather_text(
       world,
       request.images.empty()
-          ? fmt::format("--data {} --test-data {} --validation-ratio {} --seed {} --skip-bad-images {}", request.train,
-                        request.test, request.validation_ratio, request.seed, request.skip_bad_images)
-          : fmt::format("{} --skip-bad-images {}", fmt::join(request.images, " "), request.skip_bad_images));
+          ? fmt::format("--data {} --test-data {} --validation-ratio {} --seed {} --skip-bad-images {} --exif {}",
+                        request.train, request.test, request.validation_ratio, request.seed, request.skip_bad_images,
+                        request.upright)
+          : fmt::format("{} --skip-bad-images {} --exif {}", fmt::join(request.images, " "), request.skip_bad_images,
+                        request.upright));
   for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
     const auto first = static_cast<std::size_t>(std::ranges::find(hosts, hosts[rank]) - hosts.begin());
     if (wishes[rank] == wishes[first]) continue;

@@ -31,7 +31,8 @@ struct OptionChoices {
   std::string_view command{};  // that alone has these; empty: any other
 };
 
-constexpr std::array<OptionChoices, 20> kChoices{{{"augment", kAugment},
+constexpr std::array<OptionChoices, 21> kChoices{{{"augment", kAugment},
+                                                  {"exif", kSwitch},
                                                   {"comm", kComm},
                                                   {"device", kDevice},
                                                   {"exchange", kExchange},

@@ -45,6 +45,7 @@ std::vector<RunOption> training_options(RunConfig& c) {
        &c.verify_data},
       {"resident-mib", data, "HDF5 data sets above this are read as needed, not held in memory; 0: a quarter of it",
        place, &c.resident_mib},
+      {"exif", data, "turn JPEG images upright as their EXIF orientation says: on or off", fixed, &c.exif},
       {"image-size", data, "side of the images that the network gets; 0: as the data are", fixed, &c.image_size},
       {"augment", data, "of training images: none, crop-flip, pad-crop-flip or resized-crop", fixed, &c.augment},
       {"normalize", data, "none, auto (by the training set's mean and deviation) or M/S, of pixel / 255", fixed,
@@ -78,7 +79,9 @@ std::vector<RunOption> training_options(RunConfig& c) {
       {"schedule-epochs", training,
        "epochs over which a cosine schedule falls, for a run that is to be made longer later; 0: --epochs", changeable,
        &c.schedule_epochs},
-      {"lr-period", training, "step schedule: every so many epochs (10), or at these (30,60,80)", fixed, &c.lr_period},
+      {"lr-period", training,
+       "step schedule: every so many epochs (10), or at these (30,60,80), from the run's start, warm-up included",
+       fixed, &c.lr_period},
       {"lr-decay", training, "step schedule: factor of each drop", fixed, &c.lr_decay},
       {"min-lr", training, "step and cosine schedules: least learning rate", fixed, &c.min_lr},
       {"warmup-epochs", training, "linear rise of the learning rate at the start; 0: none", fixed, &c.warmup_epochs},
@@ -167,6 +170,9 @@ std::vector<RunOption> watching_options(RunConfig& c) {
        changeable, &c.on_divergence},
       {"on-nonfinite", trust, "when a loss or gradient is NaN or infinite: stop with 88, or skip the step", changeable,
        &c.on_nonfinite},
+      {"allow-mixed-processors", trust,
+       "compute, with --exchange exact, on processors of other instructions, which change the bits", changeable,
+       &c.allow_mixed_processors},
       {"rehearse", trust, "a fault to have on purpose, as kill:rank=2,step=17; see the README", call, &c.rehearse},
   };
 }
@@ -218,6 +224,7 @@ RunConfig merge_for_resume(const RunConfig& asked, const std::set<std::string>& 
   RunConfig from_checkpoint;
   std::set<std::string> read;
   read_config_text(checkpoint_config, checkpoint_path, from_checkpoint, read);
+  if (!read.contains("exif")) from_checkpoint.exif = "off";  // when it was made, images were taken as they are stored
   RunConfig merged = asked;
   const auto sources = run_options(from_checkpoint);
   const auto targets = run_options(merged);

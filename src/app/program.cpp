@@ -161,7 +161,7 @@ int run_guarded(World& world, const EndRecord& record, const std::function<ExitS
     const auto end = error.reach() == ErrorReach::this_rank ? end_job : leave_together;
     return end(world, record, error.exit_status(), error.describe());
   } catch (const std::bad_alloc&) {
-    return end_job(world, record, ExitStatus::internal,
+    return end_job(world, record, ExitStatus::bad_input,
                    "out of memory: use fewer ranks on this host or a smaller --batch-size");
   } catch (const std::exception& error) {
     return end_job(world, record, ExitStatus::internal, error.what());

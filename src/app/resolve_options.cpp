@@ -86,6 +86,7 @@ std::optional<std::int64_t> seconds_by_clock(std::string_view text) {
 void refuse_unknown_words(const RunConfig& config) {
   refuse_other_than_choices("device", config.device);
   parse_precision(config.precision);
+  refuse_other_than_choices("exif", config.exif);
   refuse_other_than_choices("tiled-convolutions", config.tiled_convolutions);
   refuse_other_than_choices("optimizer", config.optimizer);
   refuse_other_than_choices("no-decay", config.no_decay);

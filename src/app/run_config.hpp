@@ -16,6 +16,7 @@ struct RunConfig {
   bool skip_bad_images = false;
   bool verify_data = false;
   std::int64_t resident_mib = 0;
+  std::string exif = "on";
   std::int64_t image_size = 0;
   std::string augment = "none";
   std::string normalize = "none";
@@ -65,6 +66,7 @@ struct RunConfig {
   std::int64_t verify_replicas = 0;
   std::string on_divergence = "stop";
   std::string on_nonfinite = "stop";
+  bool allow_mixed_processors = false;
   std::string search_plans = "on";
   std::string plan_cache;
   std::string record_steps = "on";

@@ -95,6 +95,25 @@ std::string run_record(const Assembly& assembly, const World& world, const std::
   return record.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
+std::string processor_of(const Backend& backend) { return processor_in("; " + backend.description()); }
+
+// What follows the first "; ", as "cpu: AVX2, oneDNN 2.6.3".
+std::string processor_in(const std::string& versions) {
+  const std::size_t device = versions.find("; ");
+  const std::size_t begin = versions.find(": ", device);
+  if (device == std::string::npos || begin == std::string::npos) return {};
+  return versions.substr(begin + 2, versions.find_first_of(",;", begin) - begin - 2);
+}
+
+ProcessorKinds processor_kinds(const Backend& backend, const std::optional<LoadedCheckpoint>& resumed) {
+  ProcessorKinds kinds{.mine = processor_of(backend)};
+  if (resumed) {
+    kinds.of_checkpoint = processor_in(resumed->state.versions);
+    kinds.checkpoint = resumed->path;
+  }
+  return kinds;
+}
+
 std::string versions_text(const Assembly& assembly, const World& world) {
   return fmt::format("tutti {}; {}; {}; HDF5 {}", version(), assembly.backend->description(), world.description(),
                      array_library_version());

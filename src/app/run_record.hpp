@@ -3,11 +3,13 @@
 // for checkpoints.
 
 #include "tutti/base/log.hpp"
+#include "tutti/checkpoint/checkpoint_store.hpp"
 #include "tutti/comm/world.hpp"
 #include "tutti/train/trainer.hpp"
 
 #include "assemble.hpp"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,5 +20,9 @@ void tell_start(const Assembly& assembly, World& world, const Trainer& trainer, 
 // One JSON object.
 std::string run_record(const Assembly& assembly, const World& world, const std::vector<std::string>& words);
 std::string versions_text(const Assembly& assembly, const World& world);
+// The kind of processor that decides on the bits, "AVX2": of a backend, and of such a line; empty where it has none.
+std::string processor_of(const Backend& backend);
+std::string processor_in(const std::string& versions);
+ProcessorKinds processor_kinds(const Backend& backend, const std::optional<LoadedCheckpoint>& resumed);
 
 }  // namespace tutti

@@ -24,6 +24,8 @@ RunConfig config_for(const Invocation& invocation, const ScoringRequest& request
   config.own = asked.own;
   std::set<std::string> read;
   read_config_text(loaded.state.configuration, loaded.path, config, read);
+  if (!read.contains("exif")) config.exif = "off";  // as it was trained
+  if (invocation.given.contains("exif")) config.exif = asked.exif;
   const bool other_data = invocation.given.contains("data");
   const bool other_test_data = invocation.given.contains("test-data");
   if (other_data) config.data = asked.data;

@@ -14,7 +14,10 @@
 #include "exit_record.hpp"
 #include "option_table.hpp"
 #include "plan_choices.hpp"
+#include "preflight/agreement.hpp"
 #include "preflight/brief.hpp"
+#include "preflight/machine.hpp"
+#include "preflight/memory.hpp"
 #include "preflight/out_folder.hpp"
 #include "processors.hpp"
 #include "resolve_options.hpp"
@@ -336,6 +339,9 @@ ExitStatus train_command(World& world, const Invocation& invocation, const StopS
     return ExitStatus::done;
   }
   refuse_or_tell(world, judge_load(world, assembly), log);
+  const bool on_gpu = assembly.backend->memory_space() != MemorySpace::host;
+  refuse_or_tell(world, judge_job_memory(world, memory_request(assembly, world, {}), Machine(), on_gpu).findings, log);
+  refuse_or_tell(world, judge_processors(world, assembly.config, processor_kinds(*assembly.backend, resumed)), log);
   const AbandonAtEnd abandoning(record.watch, *assembly.communicator);
   TrainRun run(world, assembly, whereabouts, log);
   if (resumed) run.go_on_from(*resumed, digests);

@@ -17,9 +17,10 @@ constexpr std::size_t kLineBytes = 64;
 constexpr std::size_t kHugePageBytes = std::size_t{2} << 20;
 
 [[noreturn]] void refuse(std::size_t bytes) {
-  throw Error(ErrorSource::internal, fmt::format("cannot allocate {} bytes of host memory; use a smaller batch, or "
-                                                 "fewer ranks on this node",
-                                                 bytes));
+  throw Error(ErrorSource::input,
+              fmt::format("cannot allocate {} bytes of host memory; use a smaller network or batch, "
+                          "or fewer ranks on this node",
+                          bytes));
 }
 
 // Pages that the system clears when they are first written: clearing them here as well would double the work.

@@ -26,7 +26,7 @@ std::optional<Error> error_of(const std::function<void()>& action) {
   } catch (const Error& error) {
     return error;
   } catch (const std::bad_alloc&) {
-    return Error(ErrorSource::internal, "not enough memory; use a smaller batch, or fewer ranks on this host");
+    return Error(ErrorSource::input, "not enough memory; use a smaller batch, or fewer ranks on this host");
   } catch (const std::exception& foreign) {
     return Error(ErrorSource::internal, foreign.what());
   } catch (...) {

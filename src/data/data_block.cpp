@@ -90,6 +90,7 @@ void write_files(BlockWriter& writer, const ImageFiles& files) {
   writer.text(files.folder.string());
   writer.text(letters);
   writer.array(std::span<const std::uint64_t>(ends));
+  writer.number(files.upright ? 1 : 0);
 }
 
 void write_contents(BlockWriter& writer, const std::optional<FileContents>& contents) {
@@ -166,7 +167,8 @@ std::unique_ptr<Dataset> read_set(BlockReader& reader) {
   std::string place = reader.text();
   if (kind == 1) {
     const auto letters = reader.array<char>();
-    const FileNames names{letters, reader.array<std::uint64_t>()};
+    const auto ends = reader.array<std::uint64_t>();
+    const FileNames names{letters, ends, reader.number() != 0};
     return std::make_unique<ImageFolder>(std::move(info), std::move(place), names, labels, digest);
   }
   std::string array = reader.text();

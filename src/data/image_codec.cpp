@@ -3,6 +3,8 @@
 #include "tutti/base/error.hpp"
 #include "tutti/data/png_image.hpp"
 
+#include "exif.hpp"
+
 #include <fmt/format.h>
 #include <jerror.h>
 #include <jpeglib.h>
@@ -118,6 +120,7 @@ class JpegDecoder {
       jpeg_read_header(&info_, TRUE);
     });
     refuse_size(file_, info_.image_height, info_.image_width, kMostJpegPixelsPerByte);
+    if (file_.upright) orientation_ = exif_orientation(file_.bytes);
     if (info_.jpeg_color_space == JCS_UNKNOWN) {
       refuse(file_, fmt::format("a JPEG of {} components without a known meaning", info_.num_components));
     }
@@ -126,6 +129,8 @@ class JpegDecoder {
   Shape shape() const {
     return {info_.jpeg_color_space == JCS_GRAYSCALE ? 1 : 3, info_.image_height, info_.image_width};
   }
+
+  int orientation() const { return orientation_; }
 
   // One byte per channel and pixel, channels side by side.
   std::vector<std::uint8_t> decode() {
@@ -178,6 +183,7 @@ class JpegDecoder {
   Landing landing_;
   jpeg_error_mgr errors_{};
   jpeg_progress_mgr progress_{};
+  int orientation_ = 1;
   JpegState state_;
   jpeg_decompress_struct& info_ = state_.info;
 };
@@ -202,6 +208,8 @@ class PngDecoder {
     const bool is_colour = (png_get_color_type(png_, info_) & PNG_COLOR_MASK_COLOR) != 0;
     return {is_colour ? 3 : 1, png_get_image_height(png_, info_), png_get_image_width(png_, info_)};
   }
+
+  int orientation() const { return 1; }
 
   std::vector<std::uint8_t> decode() {
     const Shape image = shape();
@@ -316,14 +324,17 @@ class PngEncoder {
   png_infop& info_ = state_.info;
 };
 
-// From pixels with their channels side by side to planes.
-void write_planes(std::span<const std::uint8_t> mixed, std::size_t mixed_channels, std::size_t channels,
-                  std::span<std::uint8_t> planes) {
-  const std::size_t plane = planes.size() / channels;
-  for (std::size_t c = 0; c < channels; ++c) {
-    const std::uint8_t* source = mixed.data() + c % mixed_channels;
-    std::uint8_t* target = planes.data() + c * plane;
-    for (std::size_t i = 0; i < plane; ++i) target[i] = source[i * mixed_channels];
+// From stored pixels with their channels side by side to planes of `image`.
+void write_planes(std::span<const std::uint8_t> mixed, std::ptrdiff_t mixed_channels, const Shape& image,
+                  const StoredOrder& order, std::span<std::uint8_t> planes) {
+  std::uint8_t* target = planes.data();
+  for (std::int64_t c = 0; c < image[0]; ++c) {
+    for (std::int64_t row = 0; row < image[1]; ++row) {
+      const std::ptrdiff_t begin = (order.first + row * order.by_row) * mixed_channels + c % mixed_channels;
+      for (std::int64_t column = 0; column < image[2]; ++column) {
+        *target++ = mixed[static_cast<std::size_t>(begin + column * order.by_column * mixed_channels)];
+      }
+    }
   }
 }
 
@@ -354,17 +365,21 @@ std::vector<std::byte> encode_png(const ImageView& image) {
 }
 
 Shape image_shape(const ImageFile& file) {
-  return with_decoder(file, [](auto& decoder) { return decoder.shape(); });
+  return with_decoder(file, [](auto& decoder) {
+    const Shape stored = decoder.shape();
+    return lies_on_its_side(decoder.orientation()) ? Shape{stored[0], stored[2], stored[1]} : stored;
+  });
 }
 
 Shape decode_image(const ImageFile& file, std::int64_t channels, std::vector<std::uint8_t>& pixels) {
   return with_decoder(file, [&](auto& decoder) {
     const Shape found = decoder.shape();
     if (found[0] > channels) refuse(file, "it is in colour, and the others of its set are gray");
-    const Shape image{channels, found[1], found[2]};
+    const bool turned = lies_on_its_side(decoder.orientation());
+    const Shape image{channels, found[turned ? 2 : 1], found[turned ? 1 : 2]};
     const std::vector<std::uint8_t> mixed = decoder.decode();
     pixels.resize(static_cast<std::size_t>(image.elements()));
-    write_planes(mixed, static_cast<std::size_t>(found[0]), static_cast<std::size_t>(channels), pixels);
+    write_planes(mixed, found[0], image, stored_order(decoder.orientation(), found[1], found[2]), pixels);
     return image;
   });
 }

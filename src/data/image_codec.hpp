@@ -1,6 +1,6 @@
 #pragma once
-// JPEG and PNG files as planes of bytes. Orientation tags, colour profiles and gamma are left aside and alpha is
-// dropped, as torchvision does it. Nothing is allocated before the header's promises are held against kMostPixels and
+// JPEG and PNG files as planes of bytes, JPEGs upright as their EXIF orientation says. Colour profiles and gamma
+// are left aside and alpha is dropped, as torchvision does it. Nothing is allocated before the header's promises are held against kMostPixels and
 // against what a file of its size can hold; a file that ends early or whose data are damaged is refused.
 
 #include "tutti/base/shape.hpp"
@@ -18,6 +18,7 @@ inline constexpr std::int64_t kMostPixels = std::int64_t{1} << 26;  // of one im
 struct ImageFile {
   std::span<const std::uint8_t> bytes;
   std::string name;
+  bool upright = true;  // false: the pixels as they are stored, whatever their EXIF orientation says
 };
 
 // By its first bytes, of which eight tell.

@@ -51,8 +51,8 @@ std::vector<std::byte> read_bytes(const std::string& path) {
   return read_whole(path);
 }
 
-ImageFile image_in(std::span<const std::byte> bytes, const std::string& path) {
-  return {{reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()}, path};
+ImageFile image_in(std::span<const std::byte> bytes, const std::string& path, bool upright) {
+  return {{reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()}, path, upright};
 }
 
 // The first bytes of a file, and whether it ends as a whole JPEG or PNG file does.
@@ -142,15 +142,15 @@ class Examination {
       const FileEnds ends = read_ends(path);
       if (!ends.head.empty() && (ends.ends_well || !looks_at_all_)) {
         try {
-          return image_shape(image_in(ends.head, path));
+          return image_shape(image_in(ends.head, path, files_.upright));
         } catch (const std::exception&) {
           if (ends.is_all) throw;
         }
       }
     }
     const auto bytes = read_bytes(path);
-    const Shape shape = image_shape(image_in(bytes, path));
-    if (decodes || looks_at_all_) decode_image(image_in(bytes, path), kColour, pixels);
+    const Shape shape = image_shape(image_in(bytes, path, files_.upright));
+    if (decodes || looks_at_all_) decode_image(image_in(bytes, path, files_.upright), kColour, pixels);
     return shape;
   }
 
@@ -242,10 +242,10 @@ FileContents contents_of(const ImageFiles& files, bool whole) {
   return contents;
 }
 
-Shape read_image(const std::string& path, std::int64_t channels, std::vector<std::uint8_t>& pixels) {
+Shape read_image(const std::string& path, std::int64_t channels, bool upright, std::vector<std::uint8_t>& pixels) {
   const auto bytes = read_bytes(path);
   try {
-    return decode_image(image_in(bytes, path), channels, pixels);
+    return decode_image(image_in(bytes, path, upright), channels, pixels);
   } catch (const Error& error) {
     throw Error(ErrorSource::input, fmt::format("{}; --skip-bad-images leaves such files out", error.what()));
   }

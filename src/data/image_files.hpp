@@ -17,6 +17,7 @@ struct ImageFiles {
   std::filesystem::path folder;
   std::vector<std::string> names;   // relative to the folder
   std::vector<std::int64_t> bytes;  // how long each file is
+  bool upright = true;              // turned as their EXIF orientation says
 };
 
 // What a folder holds itself, sorted; hidden entries and what lies deeper count for nothing.
@@ -42,7 +43,7 @@ ImageFindings examine(const ImageFiles& files, Verification verification, bool f
 FileContents contents_of(const ImageFiles& files, bool whole);
 
 // Decodes one file as decode_image does. Throws io and input errors that name it and the remedy.
-Shape read_image(const std::string& path, std::int64_t channels, std::vector<std::uint8_t>& pixels);
+Shape read_image(const std::string& path, std::int64_t channels, bool upright, std::vector<std::uint8_t>& pixels);
 
 // Stands for the files of a set and their labels: digest("files"), over each one's hash of name and length, +
 // digest("labels").

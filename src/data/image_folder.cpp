@@ -33,7 +33,7 @@ void ImageFolder::read(std::span<const std::int64_t> samples, SampleBatch& batch
   for (std::size_t i = 0; i < samples.size(); ++i) {
     const std::size_t sample = info_.index_of(samples[i]);
     const std::string path = path_of(sample);
-    const Shape shape = read_image(path, info_.image[0], batch.room[i]);
+    const Shape shape = read_image(path, info_.image[0], names_.upright, batch.room[i]);
     if (!info_.sizes_differ() && shape != info_.image) {
       throw Error(ErrorSource::input, fmt::format("the image '{}' is {} now, but was {} when the set was opened", path,
                                                   shape.text(), info_.image.text()));

@@ -13,6 +13,7 @@ namespace tutti {
 struct FileNames {
   std::span<const char> letters;
   std::span<const std::uint64_t> ends;
+  bool upright = true;  // as ImageFiles has it
 };
 
 class ImageFolder : public Dataset {

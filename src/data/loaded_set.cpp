@@ -65,7 +65,8 @@ LoadedSet take_out(LoadedSet& set, std::span<const std::size_t> chosen) {
   set.label_files.clear();
   LoadedSet taken{set.info, take_rows(set.labels, chosen), {}, {}};
   if (auto* files = std::get_if<ImageFiles>(&set.pixels)) {
-    taken.pixels = ImageFiles{files->folder, take_rows(files->names, chosen), take_rows(files->bytes, chosen)};
+    taken.pixels =
+        ImageFiles{files->folder, take_rows(files->names, chosen), take_rows(files->bytes, chosen), files->upright};
   } else if (auto* stored = std::get_if<StoredImages>(&set.pixels)) {
     taken.pixels = StoredImages{stored->path, stored->array, take_rows(stored->rows, chosen), stored->digest,
                                 take_rows(stored->checksums, chosen)};

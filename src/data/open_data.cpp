@@ -22,8 +22,9 @@ namespace fs = std::filesystem;
 
 // Learns the shape of a set of image files, and leaves bad ones out when told to.
 void examine_files(LoadedSet& set, const DataRequest& request, std::vector<std::string>& notes) {
-  const auto* files = std::get_if<ImageFiles>(&set.pixels);
+  auto* files = std::get_if<ImageFiles>(&set.pixels);
   if (files == nullptr) return;
+  files->upright = request.upright;
   ImageFindings findings = examine(*files, request.verification, request.skip_bad_images);
   set.info.image = findings.image;
   if (findings.bad.empty()) return;

@@ -83,6 +83,23 @@ TEST(Check, NamesAnMpiWithoutThreads) {
   EXPECT_EQ(run_script(2, fmt::format("{} exec \"$T\" {}", preload, kMlp)).status, 64);
 }
 
+TEST(Check, NamesTheLargestLayerOfANetworkThatNoMemoryHolds) {
+  const ScratchFolder folder;
+  const std::string model = folder.file("huge.toml");
+  std::ofstream(model) << "name = \"huge\"\n"
+                          "[[layer]]\nname = \"wide\"\ntype = \"linear\"\nunits = 1000000000\n"
+                          "[[layer]]\nname = \"head\"\ntype = \"linear\"\nunits = \"classes\"\n";
+  const std::string words = "--data synthetic:64x1x12x12:4 --batch-size 64 --model " + model;
+  const std::string largest =
+      "(largest layer: wide: 1000000000x144 weights, 553131.1 MiB; output 1000000000 of 32 images";
+  const ChildResult result = run_script(2, "exec \"$T\" check " + words);
+  expect_doomed(result, "2 ranks need about ");
+  EXPECT_THAT(result.out, HasSubstr(largest));
+  const ChildResult start = run_script(2, "exec \"$T\" " + words);
+  EXPECT_EQ(start.status, 65);
+  EXPECT_THAT(start.err, HasSubstr(largest));
+}
+
 TEST(Check, NamesRanksThatRunAnotherProgramOrOtherOptions) {
   const ScratchFolder folder;
   const std::string other = folder.file("trainer");

@@ -148,6 +148,15 @@ TEST(Forecast, WaitsForTheSlowestOfManyRanks) {
   EXPECT_GT(point.high, point.step_seconds * 1.05);
 }
 
+TEST(Forecast, IsRefusedWhereMeasurementsContradictIt) {
+  ForecastInputs inputs;
+  EXPECT_EQ(extrapolation_refusal(inputs), "");
+  inputs.misfit = 0.1;
+  EXPECT_EQ(extrapolation_refusal(inputs), "");
+  inputs.misfit = 0.61;
+  EXPECT_THAT(extrapolation_refusal(inputs), HasSubstr("differ by 61.0 % where both exist"));
+}
+
 TEST(Forecast, NamesTheRanksAtWhichAnotherNodeStopsPaying) {
   ForecastInputs inputs = two_layers(0.1, 0);
   // Images/s of n ranks are in proportion to n / (0.1 + 0.08 (n - 1)).

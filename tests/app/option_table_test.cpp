@@ -176,6 +176,11 @@ TEST(Resume, OfARunFromBeforeScheduleEpochsEndsItsCosineScheduleWithItsSteps) {
   EXPECT_EQ(schedule_epochs({"steps"}, older), 0) << "it was on the schedule of its epochs";
 }
 
+TEST(Resume, TakesImagesAsTheyAreStoredWhereTheRunBeganSo) {
+  EXPECT_EQ(merge_for_resume({}, {}, "lr = 0.01\n", "step-1.h5").exif, "off");
+  EXPECT_EQ(merge_for_resume({}, {}, config_text({}), "step-1.h5").exif, "on");
+}
+
 TEST(Resume, LetsTheDataLieElsewhere) {
   RunConfig before;
   before.data = "/old/place";

@@ -199,6 +199,7 @@ TEST(Preflight, NamesTooLittleMemoryOfHostGroupAndGpu) {
             "ranks there, or give a smaller --batch-size");
   memory.of_host->left = 700 * mib;
   EXPECT_THAT(only(judge_memory(memory)), HasSubstr("doomed: n1: 4 ranks need about 1000 MiB"));
+  EXPECT_EQ(judge_memory(memory).all()[0].source, ErrorSource::input);
   memory.of_host.reset();
   memory.of_groups = {{1, 250 * mib, 200 * mib}, {4, 1000 * mib, 300 * mib}};
   EXPECT_THAT(only(judge_memory(memory)),

@@ -3,6 +3,7 @@
 #include "tutti/base/error.hpp"
 #include "tutti/data/png_image.hpp"
 
+#include "data/exif.hpp"
 #include "data/written_images.hpp"
 #include "support/thrown.hpp"
 
@@ -10,7 +11,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
+#include <utility>
 
 namespace tutti {
 namespace {
@@ -22,6 +25,7 @@ using testing::jpeg_of;
 using testing::Picture;
 using testing::png_of;
 using testing::PngForm;
+using testing::turned;
 
 struct Decoded {
   Shape shape;
@@ -102,6 +106,78 @@ TEST(ImageCodec, MakesGrayColourButNotColourGray) {
     EXPECT_TRUE(std::equal(gray.pixels.begin(), gray.pixels.end(), decoded.planes.begin() + static_cast<long>(16 * c)));
   }
   EXPECT_THAT(refusal(png_of(gradient(3, 4, 4)), 1), HasSubstr("it is in colour, and the others of its set are gray"));
+}
+
+// Where the standard has the stored image's first row and first column, by orientation.
+struct Sides {
+  char row;
+  char column;
+};
+constexpr std::array<Sides, 8> kSides{
+    {{'t', 'l'}, {'t', 'r'}, {'b', 'r'}, {'b', 'l'}, {'l', 't'}, {'r', 't'}, {'r', 'b'}, {'l', 'b'}}};
+
+Picture steep(int height, int width) {
+  Picture picture{3, height, width, {}};
+  for (int y = 0; y < height; ++y) {
+    for (int x = 0; x < width; ++x) {
+      for (int c = 0; c < 3; ++c) picture.pixels.push_back(static_cast<std::uint8_t>(20 * c + 12 * y + 2 * x));
+    }
+  }
+  return picture;
+}
+
+Picture stored_as(const Picture& upright, const Sides& sides) {
+  const bool on_its_side = sides.row == 'l' || sides.row == 'r';
+  Picture stored = upright;
+  if (on_its_side) std::swap(stored.height, stored.width);
+  stored.pixels.clear();
+  for (int row = 0; row < stored.height; ++row) {
+    for (int column = 0; column < stored.width; ++column) {
+      int y = on_its_side ? column : row;
+      int x = on_its_side ? row : column;
+      if (sides.row == 'b' || sides.column == 'b') y = upright.height - 1 - y;
+      if (sides.row == 'r' || sides.column == 'r') x = upright.width - 1 - x;
+      const auto pixel = upright.pixels.begin() + 3 * (y * upright.width + x);
+      stored.pixels.insert(stored.pixels.end(), pixel, pixel + 3);
+    }
+  }
+  return stored;
+}
+
+TEST(ImageCodec, TurnsJpegsUprightAsTheirExifDataSay) {
+  const Picture upright = steep(9, 14);
+  for (int orientation = 1; orientation <= 8; ++orientation) {
+    const Picture stored = stored_as(upright, kSides.at(static_cast<std::size_t>(orientation) - 1));
+    for (const bool little : {true, false}) {
+      const Bytes file = turned(jpeg_of(stored), orientation, little);
+      EXPECT_EQ(exif_orientation(file), orientation);
+      EXPECT_EQ(image_shape({file, "x"}), (Shape{3, 9, 14}));
+      expect_pixels(decode(file), upright, 8);
+      Decoded as_stored;
+      as_stored.shape = decode_image({file, "x", false}, 3, as_stored.planes);
+      expect_pixels(as_stored, stored, 8);
+    }
+  }
+}
+
+TEST(ImageCodec, LeavesJpegsAsTheyAreWhoseExifDataMakeNoSense) {
+  const Bytes jpeg = jpeg_of(steep(8, 8));
+  EXPECT_EQ(exif_orientation(jpeg), 1);
+  for (const int orientation : {0, 9, 255, 0x600}) EXPECT_EQ(exif_orientation(turned(jpeg, orientation)), 1);
+  EXPECT_EQ(exif_orientation(turned(jpeg, 6, true, 2)), 1);
+  const Bytes good = turned(jpeg, 6);
+  for (std::size_t bytes = 0; bytes < 50; ++bytes) {
+    const Bytes cut(good.begin(), good.begin() + static_cast<long>(bytes));
+    EXPECT_EQ(exif_orientation(cut), 1) << bytes;
+  }
+  for (std::size_t at = 2; at < 50; ++at) {
+    for (int value = 0; value < 256; ++value) {
+      Bytes changed = good;
+      changed[at] = static_cast<std::uint8_t>(value);
+      const int found = exif_orientation(changed);
+      EXPECT_TRUE(found >= 1 && found <= 8) << at << ": " << found;
+    }
+  }
 }
 
 TEST(ImageCodec, TellsTheShapeFromTheHeader) {

@@ -122,6 +122,21 @@ TEST(ClassFolders, HoldImagesOfDifferentSizesAndColours) {
   EXPECT_EQ(batch.images[0].shape, (Shape{3, 8, 8}));
 }
 
+TEST(ClassFolders, TurnTheirImagesUprightUnlessToldNotTo) {
+  const TemporaryFolder folder;
+  folder.write("a/1.jpg", testing::turned(jpeg_of(gradient(1, 8, 16)), 6));
+  folder.write("b/1.jpg", testing::turned(jpeg_of(gradient(1, 8, 16)), 8));
+  for (const bool upright : {true, false}) {
+    const auto block = load_data({.train = folder.text(), .test = {}, .upright = upright});
+    const DataPair pair = open_loaded(block);
+    const Shape expected = upright ? Shape{1, 16, 8} : Shape{1, 8, 16};
+    EXPECT_EQ(pair.train->info().image, expected);
+    SampleBatch batch;
+    pair.train->read(std::array<std::int64_t, 1>{0}, batch);
+    EXPECT_EQ(batch.images[0].shape, expected);
+  }
+}
+
 TEST(ClassFolders, AgreeOnColourAndSizeOverBothSets) {
   const TemporaryFolder folder;
   folder.write("train/a/1.png", png_of(gradient(1, 4, 4)));

@@ -31,6 +31,23 @@ inline Picture gradient(int channels, int height, int width, int first = 0) {
   return picture;
 }
 
+// The JPEG file with EXIF data that give it this orientation, in bytes of either order.
+inline Bytes turned(const Bytes& jpeg, int orientation, bool little = true, int type = 3) {
+  const auto number = [&](int value) {
+    const auto low = static_cast<std::uint8_t>(value % 256);
+    const auto high = static_cast<std::uint8_t>(value / 256);
+    return little ? Bytes{low, high} : Bytes{high, low};
+  };
+  Bytes data = little ? Bytes{'I', 'I', 42, 0, 8, 0, 0, 0} : Bytes{'M', 'M', 0, 42, 0, 0, 0, 8};
+  for (const int value : {2, 0x010F, 2, 0, 0, 0, 0, 0x0112, type, 0, 0, orientation, 0, 0, 0}) {
+    for (const std::uint8_t byte : number(value)) data.push_back(byte);
+  }
+  Bytes file{0xFF, 0xD8, 0xFF, 0xE1, 0, static_cast<std::uint8_t>(data.size() + 8), 'E', 'x', 'i', 'f', 0, 0};
+  file.insert(file.end(), data.begin(), data.end());
+  file.insert(file.end(), jpeg.begin() + 2, jpeg.end());
+  return file;
+}
+
 inline J_COLOR_SPACE meaning_of(int channels) {
   return channels == 1 ? JCS_GRAYSCALE : channels == 3 ? JCS_RGB : channels == 4 ? JCS_CMYK : JCS_UNKNOWN;
 }

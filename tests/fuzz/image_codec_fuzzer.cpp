@@ -29,6 +29,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   fuzz::takes({ErrorSource::input}, [&] {
     const Shape image = decode_image({file, "a.jpg"}, 3, pixels);
     if (image_shape({file, "a.jpg"}).without_first() != image.without_first()) fuzz::report("of two shapes");
+    const Shape stored = decode_image({file, "a.jpg", false}, 3, pixels);
+    if (stored.elements() != image.elements()) fuzz::report("pixels are lost in turning");
   });
   return 0;
 }

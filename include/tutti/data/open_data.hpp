@@ -33,6 +33,7 @@ struct DataRequest {
   bool skip_bad_images = false;
   Verification verification = Verification::start;
   DataFileCheck data_file_check = DataFileCheck::none;
+  bool upright = true;                  // JPEG files are turned as their EXIF orientation says
   std::size_t most_resident_bytes = 0;  // an HDF5 set with more than this is read piece by piece; 0: all are
   bool unlabelled_too = false;          // a folder of image files without a table will do, as a set without labels
   bool any_test_labels = false;         // the test set may have classes without training samples: nothing is trained

@@ -236,6 +236,16 @@ ForecastPoint forecast(const ForecastInputs& inputs, const ForecastQuestion& que
   return point;
 }
 
+std::string extrapolation_refusal(const ForecastInputs& inputs) {
+  constexpr double kStatedError = 0.1;
+  if (inputs.misfit.value_or(0) <= kStatedError) return {};
+  return fmt::format(
+      "forecast and measurement differ by {:.1f} % where both exist, and forecasts of more ranks are "
+      "good to {:.0f} %: measure where nothing else runs, or give the JSON to --forecast-from to see them "
+      "all the same",
+      *inputs.misfit * 100, kStatedError * 100);
+}
+
 std::optional<int> stops_paying(const ForecastInputs& inputs, const ForecastQuestion& question, int most) {
   const SlowestOfRanks slowest(inputs.jitter);
   const auto speed = [&](int ranks) {

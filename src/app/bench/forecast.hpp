@@ -48,6 +48,10 @@ StepTimes times_for(const std::vector<ComputeProfile>& profiles, double images);
 // Throws an input error when the inputs cannot answer: several nodes without a link between them.
 ForecastPoint forecast(const ForecastInputs& inputs, const ForecastQuestion& question, int ranks);
 
+// Why these inputs are not to be extrapolated from: where they were measured, they miss by more than the error that
+// forecasts have been shown to have. Empty: they may be.
+std::string extrapolation_refusal(const ForecastInputs& inputs);
+
 // "2..1024": 2, 4, 8 .. 1024; "3,5,7"; a usage error otherwise.
 std::vector<int> parse_forecast_ranks(const std::string& text);
 

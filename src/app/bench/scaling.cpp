@@ -1,5 +1,6 @@
 #include "tutti/base/error.hpp"
 
+#include "../several.hpp"
 #include "bench.hpp"
 #include "forecast.hpp"
 #include "rank_order.hpp"
@@ -84,6 +85,41 @@ void measure_points(World& world, const RankOrder& order, const Invocation& invo
   }
 }
 
+// Prints what is forecast of the points that were measured beside their measurements, and returns it as JSON.
+Json tell_comparison(const ForecastInputs& inputs, const std::vector<ScalingPoint>& points,
+                     const Invocation& invocation) {
+  Json compared = Json::array();
+  fmt::print("\n{:>8} {:>6} {:>8} {:>6} {:>12} {:>12} {:>12} {:>16} {:>16} {:>10}\n", "", "mode", "exchange", "ranks",
+             "measured ms", "forecast ms", "difference", "measured effic.", "forecast effic.", "against");
+  for (const ScalingPoint& point : points) {
+    if (point.ranks % inputs.ranks_per_node != 0 && point.ranks > inputs.ranks_per_node) continue;
+    if (point.nodes > 1 && !inputs.between) continue;
+    const ScalingPoint& first = first_of(points, point);
+    const ForecastQuestion question = question_for(invocation, point.mode, point.exchange);
+    const double measured = point.spread().median;
+    const double foretold = forecast(inputs, question, point.ranks).step_seconds;
+    const double growth =
+        static_cast<double>(point.batch) * first.ranks / (static_cast<double>(first.batch) * point.ranks);
+    const double measured_efficiency = growth * first.spread().median / measured;
+    const double foretold_efficiency = growth * forecast(inputs, question, first.ranks).step_seconds / foretold;
+    fmt::print("{:>8} {:>6} {:>8} {:>6} {:>12.2f} {:>12.2f} {:>10.1f} % {:>16.2f} {:>16.2f} {:>10}{}\n", "compared",
+               name_of(point.mode), point.exchange, point.ranks, measured * 1e3, foretold * 1e3,
+               (foretold / measured - 1) * 100, measured_efficiency, foretold_efficiency, several(first.ranks, "rank"),
+               point.oversubscribed ? "  oversubscribed" : "");
+    compared.push_back({{"mode", name_of(point.mode)},
+                        {"exchange", point.exchange},
+                        {"ranks", point.ranks},
+                        {"measured_seconds", measured},
+                        {"forecast_seconds", foretold},
+                        {"difference", foretold / measured - 1},
+                        {"measured_efficiency", measured_efficiency},
+                        {"forecast_efficiency", foretold_efficiency},
+                        {"baseline_ranks", first.ranks},
+                        {"oversubscribed", point.oversubscribed}});
+  }
+  return compared;
+}
+
 // Prints the forecasts and returns them as JSON.
 Json tell_forecast(const ForecastInputs& inputs, const Invocation& invocation) {
   Json points = Json::array();
@@ -96,7 +132,7 @@ Json tell_forecast(const ForecastInputs& inputs, const Invocation& invocation) {
       foretold.push_back(forecast(inputs, question, ranks));
       points.push_back(forecast_json(foretold.back(), question));
     }
-    fmt::print("\n{}", forecast_table(foretold, question));
+    fmt::print("\n{}efficiency: against 1 rank alone, as it is forecast\n", forecast_table(foretold, question));
     const auto limit = stops_paying(inputs, question, counts.back());
     if (limit) {
       fmt::print("forecast: from {} ranks on, another node adds less than half of what a node does alone\n", *limit);
@@ -173,7 +209,18 @@ ExitStatus bench_scaling(World& world, const Invocation& invocation) {
       if (world.rank() != 0) return;
       inputs.helper_thread = launch.exchange_has_core;
       inputs.misfit = misfit_of(inputs, points, invocation);
-      json["forecast"] = tell_forecast(inputs, invocation);
+      const Json compared = tell_comparison(inputs, points, invocation);
+      const std::string refusal = extrapolation_refusal(inputs);
+      if (refusal.empty()) {
+        json["forecast"] = tell_forecast(inputs, invocation);
+      } else {
+        fmt::print("\n{}no forecast: {}\n", forecast_inputs_table(inputs), refusal);
+        json["forecast"] = {{"inputs", Json::parse(forecast_inputs_text(inputs))},
+                            {"points", Json::array()},
+                            {"stops_paying", Json::array()},
+                            {"refused", refusal}};
+      }
+      json["forecast"]["compared"] = compared;
     });
     write_bench_json(world, invocation.json, json.dump(2) + "\n");
   }

@@ -101,6 +101,38 @@ std::vector<Claim> version_claims(const std::string& description) {
           {"HDF5", array_library_version(), remedy}};
 }
 
+Findings judge_processors(World& world, const RunConfig& config, const ProcessorKinds& kinds) {
+  const bool promises_bits = config.exchange == "exact";
+  const bool refuses = promises_bits && !config.allow_mixed_processors;
+  const std::string remedy =
+      std::string(
+          "use one kind of processor, or set ONEDNN_MAX_CPU_ISA (AVX2, AVX512_CORE) in every rank's "
+          "environment to what all CPUs have") +
+      (refuses ? ", or accept it with --allow-mixed-processors" : "");
+  Findings findings;
+  const auto add = [&](const std::string& text) {
+    findings.add({.severity = refuses ? Severity::doomed : Severity::warning,
+                  .source = ErrorSource::input,
+                  .text = text + ": " + remedy});
+  };
+  const auto by_rank = all_gather_text(world, kinds.mine);
+  const std::string& first = by_rank.front();
+  std::map<std::string, std::vector<int>> others;
+  for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
+    if (by_rank[rank] != first) others[by_rank[rank]].push_back(static_cast<int>(rank));
+  }
+  for (const auto& [kind, ranks] : others) {
+    add(fmt::format("{} with {}, and rank 0 with {}, so the bits depend on which rank computes which part",
+                    ranks_text(ranks) + (ranks.size() == 1 ? " computes" : " compute"), kind, first));
+  }
+  if (!kinds.of_checkpoint.empty() && kinds.of_checkpoint != first) {
+    add(fmt::format(
+        "{} was computed with {}, and rank 0 has {}, so the run will not end with the bits of an unbroken one",
+        kinds.checkpoint, kinds.of_checkpoint, first));
+  }
+  return findings;
+}
+
 Findings compare(World& world, const std::vector<Claim>& claims) {
   return differences(claims, all_gather_text(world, lines_of(claims)));
 }

@@ -24,6 +24,16 @@ std::vector<Claim> way_claims(const RunConfig& config);
 // The libraries' versions; `description` is the world's.
 std::vector<Claim> version_claims(const std::string& description);
 
+// The processor of this rank, and of the checkpoint that it resumes from; empty: none, or not known.
+struct ProcessorKinds {
+  std::string mine;
+  std::string of_checkpoint{};
+  std::string checkpoint{};  // its path
+};
+// Other instructions give other bits: warns, or dooms a run that promises the same bits (--exchange exact) and has not
+// been allowed to break the promise. Collective.
+Findings judge_processors(World& world, const RunConfig& config, const ProcessorKinds& kinds);
+
 // Every claim in which some rank differs from rank 0; all ranks make the same claims. Collective.
 Findings compare(World& world, const std::vector<Claim>& claims);
 

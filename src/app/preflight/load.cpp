@@ -78,11 +78,11 @@ Findings judge_limits(const ProcessLimits& limits, const LimitedNeeds& needs) {
   Findings findings;
   if (limits.address_space && needs.memory_bytes > *limits.address_space) {
     findings.doom(
-        ErrorSource::usage,
+        ErrorSource::input,
         fmt::format("a rank needs about {:.0f} MiB, and its processes may have {:.0f} (ulimit -v): raise that "
-                    "limit, or give a smaller --batch-size",
-                    static_cast<double>(needs.memory_bytes) / kMebi,
-                    static_cast<double>(*limits.address_space) / kMebi));
+                    "limit, or give a smaller --batch-size{}",
+                    static_cast<double>(needs.memory_bytes) / kMebi, static_cast<double>(*limits.address_space) / kMebi,
+                    needs.largest.empty() ? "" : fmt::format(" (largest layer: {})", needs.largest)));
   } else if (limits.address_space && needs.on_gpu) {
     findings.warn(
         fmt::format("the address space ends at {:.0f} MiB (ulimit -v), and CUDA sets aside much more than it "

@@ -44,6 +44,7 @@ struct LimitedNeeds {
   bool has_fast_network = false;
   std::int64_t memory_bytes = 0;  // of a rank; 0: not known
   std::int64_t file_bytes = 0;    // of the largest file that is written; likewise
+  std::string largest{};          // layer, in words
 };
 Findings judge_limits(const ProcessLimits& limits, const LimitedNeeds& needs);
 

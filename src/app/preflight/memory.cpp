@@ -3,10 +3,13 @@
 #include "tutti/data/part_plan.hpp"
 #include "tutti/nn/activation_estimate.hpp"
 
+#include "load.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 #include <set>
 #include <sstream>
 #include <string>
@@ -45,7 +48,7 @@ std::int64_t state_bytes(const EstimateRequest& request, std::int64_t all) {
 void judge(std::int64_t wanted, std::int64_t there, const std::string& text, Findings& findings) {
   if (wanted <= there) return;
   if (static_cast<double>(wanted) > kSurely * static_cast<double>(there)) {
-    findings.doom(ErrorSource::usage, text);
+    findings.doom(ErrorSource::input, text);
   } else {
     findings.warn(text);
   }
@@ -109,14 +112,65 @@ std::vector<SharedMemory> share_pools(World& world, const std::vector<MemoryPool
   return shared;
 }
 
+std::string largest_layer(const Network& network, std::int64_t samples) {
+  const auto mebi = [](std::int64_t elements) { return static_cast<double>(elements) * kFloatBytes / kMebi; };
+  std::int64_t most = -1;
+  std::string text;
+  for (const NetworkLayer& layer : network.layers()) {
+    std::int64_t weights = 0;
+    std::string shape;
+    for (const int slice : layer.parameters) {
+      const ParameterSlice& parameter = network.layout().slice(slice);
+      if (shape.empty()) shape = parameter.shape.text();
+      weights += parameter.elements();
+    }
+    const std::int64_t output = samples * layer.output.elements();
+    if (weights + output <= most) continue;
+    most = weights + output;
+    text = fmt::format("{}: {}output {} of {} images, {:.1f} MiB", layer.name,
+                       weights == 0 ? "" : fmt::format("{} weights, {:.1f} MiB; ", shape, mebi(weights)),
+                       layer.output.text(), samples, mebi(output));
+  }
+  return text;
+}
+
+JobMemory judge_job_memory(World& world, const EstimateRequest& request, const Machine& machine, bool on_gpu,
+                           std::optional<std::int64_t> device_free) {
+  const TrainerOptions& options = request.options;
+  const std::int64_t samples = (options.batch_size + options.num_parts - 1) / options.num_parts;
+  JobMemory job;
+  job.estimate = estimate_memory(request);
+  const std::int64_t of_host = on_gpu ? job.estimate.copies : job.estimate.together();
+  std::vector<MemoryPool> pools = machine.group_limits().memory;
+  pools.push_back({"host", machine.memory_available().value_or(std::numeric_limits<std::int64_t>::max())});
+  job.most = std::ranges::min(pools, {}, &MemoryPool::left).left;
+  MemoryAtHand memory{.host = world.host(),
+                      .of_groups = share_pools(world, pools, of_host),
+                      .device_bytes = job.estimate.network,
+                      .device_free = device_free,
+                      .largest = largest_layer(request.network, samples)};
+  memory.of_host = memory.of_groups.back();
+  memory.of_groups.pop_back();
+  Findings mine = judge_memory(memory);
+  mine.add(judge_limits(process_limits(), {.local_ranks = world.local_size(),
+                                           .on_gpu = on_gpu,
+                                           .has_fast_network = machine.has_fast_network(),
+                                           .memory_bytes = of_host,
+                                           .file_bytes = job.estimate.file,
+                                           .largest = memory.largest}));
+  job.findings = gather(world, mine);
+  return job;
+}
+
 Findings judge_memory(const MemoryAtHand& memory) {
   Findings findings;
+  const std::string largest = memory.largest.empty() ? "" : fmt::format(" (largest layer: {})", memory.largest);
   const auto judge_shared = [&](const SharedMemory& shared, const char* whose, const char* remedy) {
     judge(shared.wanted, shared.left,
-          fmt::format("{}: {} rank{} need{} about {:.0f} MiB, and {} {:.0f} MiB: {}, or give a smaller --batch-size",
+          fmt::format("{}: {} rank{} need{} about {:.0f} MiB, and {} {:.0f} MiB: {}, or give a smaller --batch-size{}",
                       memory.host, shared.ranks, shared.ranks == 1 ? "" : "s", shared.ranks == 1 ? "s" : "",
                       static_cast<double>(shared.wanted) / kMebi, whose, static_cast<double>(shared.left) / kMebi,
-                      remedy),
+                      remedy, largest),
           findings);
   };
   if (memory.of_host) judge_shared(*memory.of_host, "the host has", "start fewer ranks there");
@@ -126,12 +180,12 @@ Findings judge_memory(const MemoryAtHand& memory) {
     judge_shared(*tightest, "their control group leaves them", "ask for more (Slurm's --mem, docker --memory)");
   }
   if (memory.device_free) {
-    judge(
-        memory.device_bytes, *memory.device_free,
-        fmt::format("about {:.0f} MiB are needed on the GPU, and {:.0f} are free: give a smaller --batch-size or "
-                    "--precision bf16, or end what else runs there (nvidia-smi)",
-                    static_cast<double>(memory.device_bytes) / kMebi, static_cast<double>(*memory.device_free) / kMebi),
-        findings);
+    judge(memory.device_bytes, *memory.device_free,
+          fmt::format("about {:.0f} MiB are needed on the GPU, and {:.0f} are free: give a smaller --batch-size or "
+                      "--precision bf16, or end what else runs there (nvidia-smi){}",
+                      static_cast<double>(memory.device_bytes) / kMebi,
+                      static_cast<double>(*memory.device_free) / kMebi, largest),
+          findings);
   }
   return findings;
 }

@@ -54,7 +54,21 @@ struct MemoryAtHand {
   std::vector<SharedMemory> of_groups{};
   std::int64_t device_bytes = 0;  // that this rank wants on its GPU
   std::optional<std::int64_t> device_free{};
+  std::string largest{};  // layer, in words
 };
 Findings judge_memory(const MemoryAtHand& memory);
+
+// The layer with the most weights and output: "dense1: 256x784 weights, 0.8 MiB; output 256 of 32 images, 0.0 MiB".
+std::string largest_layer(const Network& network, std::int64_t samples);
+
+struct JobMemory {
+  MemoryEstimate estimate;
+  std::int64_t most = 0;  // that this rank may have
+  Findings findings;
+};
+// What all ranks want of this host's memory and of their processes' limits; of a GPU's, where it is known how much is
+// free there. Collective.
+JobMemory judge_job_memory(World& world, const EstimateRequest& request, const Machine& machine, bool on_gpu,
+                           std::optional<std::int64_t> device_free = {});
 
 }  // namespace tutti
