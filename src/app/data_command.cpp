@@ -141,6 +141,7 @@ ExitStatus data_convert(World& world, const Invocation& invocation) {
 ExitStatus data_info(World& world, const Invocation& invocation) {
   run_agreed(world, [&] {
     if (world.rank() != 0) return;
+    refuse_unknown_words(invocation.run);
     DataRequest request = data_request(invocation.run);
     if (invocation.run.verify_data) request.verification = Verification::sample;
     const OwnedData data = open_noted(invocation.run, request, world);

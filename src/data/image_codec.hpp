@@ -1,7 +1,8 @@
 #pragma once
-// JPEG and PNG files as planes of bytes, JPEGs upright as their EXIF orientation says. Colour profiles and gamma
-// are left aside and alpha is dropped, as torchvision does it. Nothing is allocated before the header's promises are held against kMostPixels and
-// against what a file of its size can hold; a file that ends early or whose data are damaged is refused.
+// JPEG and PNG files as planes of bytes, JPEGs upright as their EXIF orientation says. Colour profiles and gamma are
+// left aside and alpha is dropped, as torchvision does it. Nothing is allocated before the header's promises are held
+// against kMostPixels and against what a file of its size can hold; a file that ends early or whose data are damaged is
+// refused.
 
 #include "tutti/base/shape.hpp"
 

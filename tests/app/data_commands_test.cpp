@@ -91,6 +91,19 @@ TEST_F(DataCommands, ConvertOnAnyNumberOfThreadsAndRanksToTheSameBytes) {
   EXPECT_THAT(again.err, HasSubstr("1.h5' is there already"));
 }
 
+TEST_F(DataCommands, TurnPhotosUprightUnlessToldNotTo) {
+  for (const char* name : {"in/a/1.jpg", "in/b/1.jpg"}) {
+    folder_.write(name, ::tutti::testing::turned(::tutti::testing::jpeg_of(gradient(3, 8, 16)), 6));
+  }
+  EXPECT_THAT(data({"info", path("in")}).out, HasSubstr("2 images of 3x16x8, "));
+  EXPECT_THAT(data({"info", path("in"), "--exif", "off"}).out, HasSubstr("2 images of 3x8x16, "));
+  EXPECT_EQ(data({"convert", path("in"), path("in.h5"), "--exif", "off"}).status, 0);
+  EXPECT_THAT(data({"info", path("in.h5")}).out, HasSubstr("2 images of 3x8x16, "));
+  const ChildResult refused = data({"info", path("in"), "--exif", "maybe"});
+  EXPECT_EQ(refused.status, 64);
+  EXPECT_THAT(refused.err, HasSubstr("--exif maybe: must be one of on, off"));
+}
+
 TEST_F(DataCommands, ComputeTheStatisticsOfAFolderInCifarFormatFromItsImages) {
   folder_.write("black/data_batch_1.bin", Bytes(4 * 3073, 0));
   const std::string expected = "mean       0.0000 0.0000 0.0000\ndeviation  0.0000 0.0000 0.0000\n";
