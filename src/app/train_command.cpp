@@ -291,6 +291,17 @@ void leave_note_in(const std::string& folder, StallWatch& watch) {
   });
 }
 
+// What has been found of the process's limits before is not told again. Collective.
+Findings judge_memory_of(World& world, const Assembly& assembly, const Findings& early) {
+  const bool on_gpu = assembly.backend->memory_space() != MemorySpace::host;
+  const JobMemory memory = judge_job_memory(world, memory_request(assembly, world, {}), Machine(), on_gpu);
+  Findings found;
+  for (const Finding& finding : memory.findings.all()) {
+    if (std::ranges::find(early.all(), finding) == early.all().end()) found.add(finding);
+  }
+  return found;
+}
+
 }  // namespace
 
 ExitStatus train_command(World& world, const Invocation& invocation, const StopSignals* signals, EndRecord& record) {
@@ -299,7 +310,8 @@ ExitStatus train_command(World& world, const Invocation& invocation, const StopS
   Whereabouts whereabouts;
   if (record.watch != nullptr) whereabouts.publish_in(record.watch->place_slot());
   run_agreed(world, [&] { refuse_without_out(config); });
-  refuse_or_tell(world, preflight_in_brief(world, config), log);
+  const Findings early = preflight_in_brief(world, config);
+  refuse_or_tell(world, early, log);
   std::optional<RunFolder> folder;
   std::optional<LoadedCheckpoint> resumed;
   if (signals != nullptr) {
@@ -339,8 +351,7 @@ ExitStatus train_command(World& world, const Invocation& invocation, const StopS
     return ExitStatus::done;
   }
   refuse_or_tell(world, judge_load(world, assembly), log);
-  const bool on_gpu = assembly.backend->memory_space() != MemorySpace::host;
-  refuse_or_tell(world, judge_job_memory(world, memory_request(assembly, world, {}), Machine(), on_gpu).findings, log);
+  refuse_or_tell(world, judge_memory_of(world, assembly, early), log);
   refuse_or_tell(world, judge_processors(world, assembly.config, processor_kinds(*assembly.backend, resumed)), log);
   const AbandonAtEnd abandoning(record.watch, *assembly.communicator);
   TrainRun run(world, assembly, whereabouts, log);

@@ -178,6 +178,12 @@ TEST(Check, NamesLimitsOfItsProcess) {
                 "MiB of shared memory are wanted, and files, as which the system has it, end before that (ulimit -f)");
 }
 
+TEST(Check, IsPartOfTheStartWhichTellsOfALimitOnce) {
+  const ChildResult start = alone(fmt::format("ulimit -n 60; exec \"$T\" {} --steps 1", kMlp));
+  EXPECT_EQ(start.status, 0) << start.err;
+  EXPECT_EQ(count(start.err, "warning: only 60 files may be open at once (ulimit -n)"), 1) << start.err;
+}
+
 TEST(Check, NamesMemoryThatIsNotThereAndThreadsWithoutCores) {
   const ChildResult large = run_trainer(1, words_of("check --model vgg11 --data synthetic:64x3x32x32:4 --batch-size "
                                                     "9000000 --threads 4000 --steps 1"));
