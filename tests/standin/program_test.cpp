@@ -153,7 +153,8 @@ std::string told_by_mixed_ranks(const std::string& options) {
 }
 
 TEST(ProgramOnGpus, HasReplicasEqualToThoseOfRanksWithoutAGpuAndHealsThem) {
-  for (const char* manner : {"--exchange ring --momentum 0.9", "--exchange exact --allow-mixed-processors --optimizer adamw"}) {
+  for (const char* manner :
+       {"--exchange ring --momentum 0.9", "--exchange exact --allow-mixed-processors --optimizer adamw"}) {
     const std::string options = std::string("--verify-replicas 1 --on-divergence heal ") + manner;
     const std::string plain = told_by_mixed_ranks(options);
     EXPECT_EQ(plain.find("differ"), std::string::npos) << plain;
