@@ -76,13 +76,16 @@ link_trainer() { # PRESET
   ln -sfn "build/$1/trainer" "$root/trainer"
 }
 
+# Those that this process may use. OMP_NUM_THREADS=1, which clusters set, would make nproc count one.
+processors() { env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc; }
+
 configure_and_build() { # PRESET [BUILD ARGUMENTS...]
   local preset=$1
   shift
   stage configure "read the last lines above; after a change of compiler or libraries: rm -rf build/$preset" \
     cmake --preset "$preset"
   stage build "cmake --build --preset $preset, which shows the first error by itself" \
-    env NINJA_STATUS='[%f/%t] ' cmake --build --preset "$preset" --parallel "$(nproc)" "$@"
+    env NINJA_STATUS='[%f/%t] ' cmake --build --preset "$preset" --parallel "$(processors)" "$@"
 }
 
 # The tests that any machine can run: no GPU, Slurm cluster, real data set or much time. One more at a time than there
@@ -90,6 +93,6 @@ configure_and_build() { # PRESET [BUILD ARGUMENTS...]
 run_tests() { # PRESET [CTEST OPTIONS...]
   local preset=$1
   shift
-  ctest --test-dir "build/$preset" --parallel "$(($(nproc) + 1))" --output-on-failure --no-tests=error \
+  ctest --test-dir "build/$preset" --parallel "$(($(processors) + 1))" --output-on-failure --no-tests=error \
     --label-exclude '^(gpu|slow|slurm|data)$' "$@"
 }

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import tempfile
 import unittest
+import unittest.mock
 
 TOOLS = pathlib.Path(__file__).resolve().parents[2] / "tools"
 
@@ -174,6 +175,16 @@ class Tests(Scripts):
         result = self.run_script("test", "-R", "comm")
         self.assertEqual(8, result.returncode)
         self.assertRegex(result.stdout, r"ctest: .*--label-exclude \^\(gpu\|slow\|slurm\|data\)\$ -R comm\n$")
+
+    def test_use_all_processors_whatever_number_of_threads_openmp_is_given(self):
+        self.program("cmake", 'echo "$*" >>calls')
+        self.program("ctest", 'echo "$*" >>calls')
+        with unittest.mock.patch.dict(os.environ, OMP_NUM_THREADS="1", OMP_THREAD_LIMIT="1"):
+            self.assertEqual(0, self.run_script("test").returncode)
+        calls = (self.root / "calls").read_text(encoding="utf-8")
+        processors = len(os.sched_getaffinity(0))
+        self.assertIn(f"--build --preset release --parallel {processors}\n", calls)
+        self.assertIn(f"--parallel {processors + 1} ", calls)
 
     def test_of_every_script_explain_themselves(self):
         for script in ("setup", "demo", "test", "dev", "fuzz", "try-on", "cluster-test", "cluster/slurm",
