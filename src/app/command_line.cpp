@@ -195,6 +195,7 @@ Invocation begin_invocation(const OwnParts* own) {
 
 Invocation& print(Invocation& invocation, std::string text) {
   invocation.command = Command::print_text;
+  invocation.called = "an option that only prints, as --help";
   invocation.text = std::move(text);
   return invocation;
 }
@@ -218,6 +219,7 @@ Invocation parse_command_line(int argc, const char* const* argv, const OwnParts*
   const auto [entry, words] = command_of(argc, argv);
   if (entry == nullptr) return print(invocation, list_of_commands());
   invocation.command = entry->command;
+  invocation.called = entry->words;
 
   const bool trains = entry->command == Command::train;
   const std::string call = argc > 0 ? argv[0] : program_call();

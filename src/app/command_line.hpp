@@ -132,6 +132,7 @@ struct SweepRequest {
 
 struct Invocation {
   Command command = Command::train;
+  std::string called = "train";    // that command, as users write it
   std::string text;                // print_text: help or version
   std::vector<std::string> words;  // as given, for the run record
   RunConfig run;

@@ -8,9 +8,9 @@
 
 namespace tutti {
 
-void leave_exit_record(const std::string& folder, const ExitRecord& record) {
-  if (folder.empty()) return;
-  const std::string path = folder + "/exit.json";
+void leave_exit_record(const OwnedFolder& folder, const ExitRecord& record) {
+  if (folder.path().empty() || !folder.loss().empty()) return;
+  const std::string path = folder.path() + "/exit.json";
   const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (file < 0) return;
   nlohmann::ordered_json json{{"status", static_cast<int>(record.status)},

@@ -3,6 +3,7 @@
 // launchers hide exit statuses.
 
 #include "tutti/base/exit_status.hpp"
+#include "tutti/storage/folder_lock.hpp"
 #include "tutti/watch/stall_watch.hpp"
 
 #include <optional>
@@ -18,7 +19,8 @@ struct ExitRecord {
   std::optional<Place> place{};  // where that rank was
 };
 
-// Best effort: the message on stderr is the report, and this must not fail in its turn. Empty folder: nowhere.
-void leave_exit_record(const std::string& folder, const ExitRecord& record);
+// Best effort: the message on stderr is the report, and this must not fail in its turn. Nowhere where there is no
+// folder, or where it is no longer the run's.
+void leave_exit_record(const OwnedFolder& folder, const ExitRecord& record);
 
 }  // namespace tutti

@@ -1,6 +1,7 @@
 #include "tutti/app/program.hpp"
 
 #include "tutti/base/error.hpp"
+#include "tutti/base/host_name.hpp"
 #include "tutti/base/log.hpp"
 #include "tutti/base/program_name.hpp"
 
@@ -17,16 +18,21 @@
 #include "process_clock.hpp"
 #include "program.hpp"
 #include "report/report_command.hpp"
+#include "standard_streams.hpp"
 #include "stop_signals.hpp"
 #include "sweep/sweep_command.hpp"
 #include "tour/tour.hpp"
 #include "train_command.hpp"
 
 #include <fmt/format.h>
+#include <pthread.h>
 
+#include <algorithm>
 #include <csignal>
+#include <cstdlib>
 #include <exception>
 #include <optional>
+#include <string>
 
 namespace tutti {
 namespace {
@@ -91,6 +97,18 @@ StallWatch::Signals watched_signals(bool has_stop_signals) {
   return has_stop_signals || !started_by_launcher() ? StallWatch::Signals::left : StallWatch::Signals::last;
 }
 
+// What is said at once, by rank 0, since a step and a save may take their time.
+void acknowledge(int signal) {
+  if (launcher_rank() != 0) return;
+  // Open MPI's launcher makes SIGTERM of a Ctrl-C.
+  const bool may_be_killed = signal == SIGTERM && std::getenv("OMPI_COMM_WORLD_RANK") != nullptr;
+  write_stderr_line(fmt::format("[rank 0 {}] {}: the ranks finish their step, save and stop{}", host_name(),
+                                signal_name(signal),
+                                may_be_killed ? "; after Ctrl-C, mpirun of Open MPI kills them in a second (tools/run "
+                                                "in its place waits until they have saved)"
+                                              : ""));
+}
+
 // Only what leaves a checkpoint behind may hold signals up.
 bool keeps_checkpoints(const Invocation& invocation) {
   return invocation.command == Command::train && !invocation.run.out.empty() && !invocation.run.dry_run;
@@ -104,6 +122,7 @@ void begin_watch(StallWatch& watch, World& world, const RunConfig& config) {
 ExitStatus carry_out(World& world, const Invocation& invocation, const StopSignals* signals, EndRecord& record) {
   switch (invocation.command) {
     case Command::print_text:
+      if (world.rank() == 0) fmt::print("{}\n", invocation.text);
       break;
     case Command::train:
       return train_command(world, invocation, signals, record);
@@ -149,12 +168,35 @@ ExitStatus carry_out(World& world, const Invocation& invocation, const StopSigna
   return ExitStatus::done;
 }
 
+// Ranks that do different things would wait for each other in vain.
+void refuse_other_commands(World& world, const Invocation& invocation) {
+  const auto called = all_gather_text(world, invocation.called);
+  const auto other = std::ranges::find_if(called, [&](const std::string& each) { return each != called.front(); });
+  if (other == called.end()) return;
+  const auto rank = other - called.begin();
+  const std::string host = broadcast_text(world, world.host(), static_cast<int>(rank));
+  throw Error(ErrorSource::input, fmt::format("rank {} on host {} was started with {}, and rank 0 with {}: give all "
+                                              "ranks of a job the same command",
+                                              rank, host, *other, called.front()))
+      .on_all_ranks();
+}
+
+// Where MPI cannot start, as under the launcher of another library.
+int print_alone(const Invocation& invocation) {
+  const auto world = make_solo_world();
+  return run_guarded(*world, {}, [&] {
+    if (launcher_rank() == 0) fmt::print("{}\n", invocation.text);
+    return ExitStatus::done;
+  });
+}
+
 }  // namespace
 
 int run_guarded(World& world, const EndRecord& record, const std::function<ExitStatus()>& work) {
   try {
     const ExitStatus status = work();
     if (status == ExitStatus::stopped) return leave_together(world, record, status, record.reason);
+    run_agreed(world, require_stdout);
     close(world, record);
     return static_cast<int>(status);
   } catch (const Error& error) {
@@ -169,6 +211,8 @@ int run_guarded(World& world, const EndRecord& record, const std::function<ExitS
 }
 
 int run_program(int argc, const char* const* argv, const OwnParts& own) {
+  open_standard_streams();
+  const sigset_t unblocked = block_stop_signals();
   std::signal(SIGXFSZ, SIG_IGN);  // what writes beyond ulimit -f is told so instead
   Invocation invocation;
   std::optional<Error> mistake;
@@ -179,13 +223,13 @@ int run_program(int argc, const char* const* argv, const OwnParts& own) {
   } catch (const std::exception& error) {
     mistake = Error(ErrorSource::usage, error.what());
   }
-  if (!mistake && invocation.command == Command::print_text) {
-    if (launcher_rank() == 0) fmt::print("{}\n", invocation.text);
-    return static_cast<int>(ExitStatus::done);
-  }
   try {
     std::optional<StopSignals> signals;  // longer than MPI is in use, which takes its time to start and to end
-    if (!mistake && keeps_checkpoints(invocation)) signals.emplace();
+    if (!mistake && keeps_checkpoints(invocation)) {
+      signals.emplace(acknowledge);
+    } else {
+      pthread_sigmask(SIG_SETMASK, &unblocked, nullptr);
+    }
     std::optional<StallWatch> watch;  // likewise
     if (!mistake && is_watched(invocation.command)) watch.emplace(watched_signals(signals.has_value()));
     if (watch && signals) watch->notice_signals([&signals] { return signals->has_come(SIGTERM); });
@@ -198,11 +242,13 @@ int run_program(int argc, const char* const* argv, const OwnParts& own) {
       run_agreed(*world, [&] {
         if (mistake) throw *mistake;
       });
+      refuse_other_commands(*world, invocation);
       if (watch) begin_watch(*watch, *world, invocation.run);
       return carry_out(*world, invocation, signals ? &*signals : nullptr, record);
     });
   } catch (const Error& error) {
     if (!mistake && invocation.command == Command::check) return check_alone(invocation, error);
+    if (!mistake && invocation.command == Command::print_text) return print_alone(invocation);
     write_stderr_line(fmt::format("{}: {}", program_name(), error.describe()));
     return static_cast<int>(error.exit_status());
   } catch (const std::exception& error) {

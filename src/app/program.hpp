@@ -3,6 +3,7 @@
 
 #include "tutti/base/exit_status.hpp"
 #include "tutti/comm/world.hpp"
+#include "tutti/storage/folder_lock.hpp"
 #include "tutti/watch/stall_watch.hpp"
 
 #include <functional>
@@ -13,7 +14,7 @@ namespace tutti {
 // Where an early end is recorded besides stderr: the first rank to fail, or rank 0 of a run that was stopped, leaves
 // folder/exit.json. Empty: nowhere.
 struct EndRecord {
-  std::string folder{};
+  OwnedFolder folder{};
   std::string reason{};         // of a run that was stopped
   StallWatch* watch = nullptr;  // borrowed; null: nobody watches for stalled ranks
 };

@@ -1,8 +1,13 @@
 #include "run_control.hpp"
 
+#include "tutti/base/error.hpp"
+
+#include "standard_streams.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <csignal>
 #include <utility>
 
 namespace tutti {
@@ -13,10 +18,12 @@ constexpr std::int64_t kNothing = 0;
 constexpr std::int64_t kSave = 1;
 constexpr std::int64_t kTimeIsUp = 2;
 constexpr std::int64_t kOneSignal = std::int64_t{1} << 32;
+constexpr std::int64_t kFolderIsLost = std::int64_t{1} << 62;
 
 constexpr double kSafety = 1.5;
 constexpr double kUnseenBytesPerSecond = 50e6;
 constexpr double kSecondsToLeave = 1;
+constexpr double kSecondsBetweenLooks = 1;
 
 }  // namespace
 
@@ -27,7 +34,8 @@ RunControl::RunControl(World& world, const StopSignals& signals, const RunLimits
       clock_(std::move(clock)),
       now_(clock_()),
       last_save_(now_),
-      longest_save_(1 + static_cast<double>(limits.checkpoint_bytes) / kUnseenBytesPerSecond) {}
+      longest_save_(1 + static_cast<double>(limits.checkpoint_bytes) / kUnseenBytesPerSecond),
+      last_look_(now_) {}
 
 BoundaryWish RunControl::at_boundary() {
   watch_pace();
@@ -38,6 +46,7 @@ BoundaryWish RunControl::at_boundary() {
 
 BoundaryWish RunControl::follow(std::int64_t word) {
   if (word == kNothing) return BoundaryWish::go_on;
+  if (word == kFolderIsLost) throw Error(ErrorSource::save, broadcast_text(world_, loss_, 0)).on_all_ranks();
   last_save_ = now_;
   if (word == kSave) return BoundaryWish::save;
   if (word == kTimeIsUp) {
@@ -50,9 +59,20 @@ BoundaryWish RunControl::follow(std::int64_t word) {
   return BoundaryWish::save_and_stop;
 }
 
-std::int64_t RunControl::own_word() const {
+// For rank 0; asked often, the file system is not.
+bool RunControl::has_lost_folder() {
+  if (loss_.empty() && now_ - last_look_ >= kSecondsBetweenLooks) {
+    last_look_ = now_;
+    loss_ = limits_.folder.loss();
+  }
+  return !loss_.empty();
+}
+
+std::int64_t RunControl::own_word() {
+  if (world_.rank() == 0 && has_lost_folder()) return kFolderIsLost;
   if (const int signal = signals_.first(); signal != 0) return signal * kOneSignal + world_.rank();
   if (world_.rank() != 0) return kNothing;
+  if (stdout_is_abandoned()) return SIGPIPE * kOneSignal;
   if (limits_.time_limit > 0 && limits_.time_limit - now_ < seconds_to_stop()) return kTimeIsUp;
   return limits_.save_every > 0 && now_ - last_save_ >= limits_.save_every ? kSave : kNothing;
 }

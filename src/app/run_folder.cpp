@@ -23,6 +23,8 @@ RunFolder::RunFolder(World& world, const RunConfig& config, const Log& log) : st
     std::error_code absent;
     std::filesystem::remove(std::filesystem::path(config.out) / "exit.json", absent);
   });
+  owned_ = OwnedFolder(config.out, broadcast_text(world, lock_ ? lock_->text() : "", 0));
+  store_ = CheckpointStore(store_.folder(), [owned = owned_] { owned.require(); });
 }
 
 }  // namespace tutti

@@ -19,10 +19,13 @@ class RunFolder {
   RunFolder(World& world, const RunConfig& config, const Log& log);
 
   const CheckpointStore& store() const { return store_; }
+  // On all ranks.
+  const OwnedFolder& owned() const { return owned_; }
 
  private:
   CheckpointStore store_;
   std::optional<FolderLock> lock_;  // rank 0's
+  OwnedFolder owned_;
 };
 
 }  // namespace tutti

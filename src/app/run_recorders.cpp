@@ -43,11 +43,15 @@ MlperfFacts mlperf_facts(const Assembly& assembly) {
 
 }  // namespace
 
-std::vector<std::unique_ptr<RunRecorder>> make_recorders(const Assembly& assembly, const World& world, bool resumes) {
+std::vector<std::unique_ptr<RunRecorder>> make_recorders(const Assembly& assembly, const World& world,
+                                                         const OwnedFolder& folder, bool resumes) {
   const RunConfig& config = assembly.config;
   std::vector<std::unique_ptr<RunRecorder>> recorders;
   if (world.rank() != 0) return recorders;
-  if (!config.out.empty()) recorders.push_back(std::make_unique<MetricsLog>(config.out + "/metrics.jsonl"));
+  if (!config.out.empty()) {
+    recorders.push_back(
+        std::make_unique<MetricsLog>(config.out + "/metrics.jsonl", [folder] { return folder.loss().empty(); }));
+  }
   if (!config.sample_log.empty()) {
     const EarlierLines earlier = resumes ? EarlierLines::kept : EarlierLines::dropped;
     recorders.push_back(std::make_unique<SampleLog>(config.sample_log, earlier));

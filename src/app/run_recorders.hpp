@@ -2,6 +2,7 @@
 // Which forms a run's reports are kept in, as its options say.
 
 #include "tutti/comm/world.hpp"
+#include "tutti/storage/folder_lock.hpp"
 #include "tutti/train/run_recorder.hpp"
 
 #include "assemble.hpp"
@@ -11,7 +12,9 @@
 
 namespace tutti {
 
-// Rank 0's; the others have none. A run that is not resumed begins its sample log anew. Throws save errors.
-std::vector<std::unique_ptr<RunRecorder>> make_recorders(const Assembly& assembly, const World& world, bool resumes);
+// Rank 0's; the others have none. `folder` is that of --out. A run that is not resumed begins its sample log anew.
+// Throws save errors.
+std::vector<std::unique_ptr<RunRecorder>> make_recorders(const Assembly& assembly, const World& world,
+                                                         const OwnedFolder& folder, bool resumes);
 
 }  // namespace tutti

@@ -4,11 +4,13 @@
 #include "tutti/train/epoch_line.hpp"
 
 #include "several.hpp"
+#include "standard_streams.hpp"
 #include "terminal.hpp"
 
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <cstring>
 #include <utility>
 
 namespace tutti {
@@ -117,6 +119,10 @@ void RunReporter::on_epoch(const EpochReport& report) {
     const std::string guessing = has_warned_ ? "" : guessing_text(report, classes_, rate_);
     if (!guessing.empty()) log_.warn(guessing);
     has_warned_ = has_warned_ || !guessing.empty();
+    if (stdout_failure() != 0 && !stdout_is_abandoned() && troubles_.insert("stdout").second) {
+      log_.warn(fmt::format("cannot write to stdout: {}; training goes on, and ends with status 73",
+                            std::strerror(stdout_failure())));
+    }
   }
   record([&](RunRecorder& each) { each.on_epoch(report); });
 }

@@ -7,16 +7,36 @@
 #include <pthread.h>
 
 #include <ctime>
+#include <utility>
 
 namespace tutti {
-StopSignals::StopSignals() {
-  sigemptyset(&awaited_);
-  sigaddset(&awaited_, SIGTERM);
-  sigaddset(&awaited_, SIGUSR1);
-  if (!is_ignored(SIGINT)) sigaddset(&awaited_, SIGINT);
-  if (const int failure = pthread_sigmask(SIG_BLOCK, &awaited_, nullptr); failure != 0) {
+namespace {
+
+sigset_t stop_signals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGUSR1);
+  for (const int signal : {SIGINT, SIGHUP}) {
+    if (!is_ignored(signal)) sigaddset(&signals, signal);
+  }
+  return signals;
+}
+
+}  // namespace
+
+sigset_t block_stop_signals() {
+  const sigset_t signals = stop_signals();
+  sigset_t before;
+  if (const int failure = pthread_sigmask(SIG_BLOCK, &signals, &before); failure != 0) {
     throw Error(ErrorSource::internal, fmt::format("cannot block the signals to stop for: error {}", failure));
   }
+  return before;
+}
+
+StopSignals::StopSignals(std::function<void(int)> on_first) : awaited_(stop_signals()), on_first_(std::move(on_first)) {
+  block_stop_signals();
+  std::signal(SIGPIPE, SIG_IGN);
   listener_ = std::thread([this] { listen(); });
 }
 
@@ -35,7 +55,7 @@ void StopSignals::listen() {
     if (sigwait(&awaited_, &signal) != 0) continue;  // interrupted
     if (is_ending_) return;
     int none = 0;
-    first_.compare_exchange_strong(none, signal);
+    if (first_.compare_exchange_strong(none, signal) && on_first_) on_first_(signal);
     come_ |= std::uint64_t{1} << signal;
     if (signal == SIGINT && ++interrupts == 2) end_process_by(SIGINT);
   }
@@ -49,6 +69,10 @@ std::string signal_name(int signal) {
       return "SIGUSR1";
     case SIGINT:
       return "SIGINT";
+    case SIGHUP:
+      return "SIGHUP";
+    case SIGPIPE:
+      return "a stdout that nobody reads any more";
     default:
       return fmt::format("signal {}", signal);
   }

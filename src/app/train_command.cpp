@@ -54,9 +54,10 @@ std::optional<LoadedCheckpoint> find_checkpoint(World& world, const RunConfig& c
   return newest;
 }
 
-void save_resolved_options(World& world, const RunConfig& config) {
+void save_resolved_options(World& world, const RunConfig& config, const OwnedFolder& folder) {
   run_agreed(world, [&] {
     if (world.rank() != 0) return;
+    folder.require();
     const std::string text = config_text(config);
     write_whole(config.out + "/config.toml", std::as_bytes(std::span(text)));
   });
@@ -70,10 +71,11 @@ void tell_end(const Trainer& trainer, std::uint64_t digest, const RunConfig& con
   }
 }
 
-RunLimits limits_of(const Assembly& assembly) {
+RunLimits limits_of(const Assembly& assembly, const OwnedFolder& folder) {
   return {.save_every = parse_checkpoint_every(assembly.config.checkpoint_every).seconds,
           .time_limit = parse_time_limit(assembly.config.time_limit),
-          .checkpoint_bytes = static_cast<std::int64_t>(most_state_bytes(*assembly.network))};
+          .checkpoint_bytes = static_cast<std::int64_t>(most_state_bytes(*assembly.network)),
+          .folder = folder};
 }
 
 std::string beginning_text(const LoadedCheckpoint& weights, const std::vector<std::string>& drawn) {
@@ -153,10 +155,11 @@ class TrainRun {
   void keep_in(const RunFolder& folder, const StopSignals& signals) {
     const auto share = file_share(world_, most_state_bytes(*assembly_.network));
     assembly_.options.file_share = share;
-    control_.emplace(world_, signals, limits_of(assembly_));
+    control_.emplace(world_, signals, limits_of(assembly_, folder.owned()));
     checkpoints_.emplace(world_, assembly_.config, folder.store(), share, *control_);
     keeping_.emplace(RunKeeping{*checkpoints_, *control_});
-    save_resolved_options(world_, assembly_.config);
+    save_resolved_options(world_, assembly_.config, folder.owned());
+    folder_ = folder.owned();
   }
 
   // Begins with the weights of another run.
@@ -176,6 +179,7 @@ class TrainRun {
   std::optional<LoadedCheckpoint> weights_{};
   const Log& log_;
   DataDigests digests_;
+  OwnedFolder folder_;
   std::optional<RunControl> control_;
   std::optional<CheckpointKeeping> checkpoints_;
   std::optional<RunKeeping> keeping_;
@@ -258,7 +262,8 @@ std::string TrainRun::train(const Invocation& invocation) {
   std::optional<RunReporter> reporter;
   run_agreed(world_, [&] {
     reporter.emplace(world_, assembly_.config, keeping_ ? &*keeping_ : nullptr, account, assembly_.network->classes());
-    for (auto& recorder : make_recorders(assembly_, world_, resumed_ != nullptr)) reporter->add(std::move(recorder));
+    for (auto& recorder : make_recorders(assembly_, world_, folder_, resumed_ != nullptr))
+      reporter->add(std::move(recorder));
   });
   reporter->start({.record = run_record(assembly_, world_, invocation.words), .step = trainer_->steps_done()});
   RunEnd end = RunEnd::planned;
@@ -281,7 +286,7 @@ std::string TrainRun::train(const Invocation& invocation) {
 }
 
 // Whoever judges leaves the note, beside ranks that may be stuck anywhere.
-void leave_note_in(const std::string& folder, StallWatch& watch) {
+void leave_note_in(const OwnedFolder& folder, StallWatch& watch) {
   watch.tell_end_to([folder](const StallReport& report) {
     leave_exit_record(folder, {.status = ExitStatus::hang,
                                .rank = report.rank,
@@ -317,8 +322,8 @@ ExitStatus train_command(World& world, const Invocation& invocation, const StopS
   if (signals != nullptr) {
     folder.emplace(world, config, log);
     if (world.local_size() < world.size()) refuse_or_tell(world, judge_sharing(world, config.out, false), log);
-    record.folder = config.out;
-    if (record.watch != nullptr) leave_note_in(config.out, *record.watch);
+    record.folder = folder->owned();
+    if (record.watch != nullptr) leave_note_in(folder->owned(), *record.watch);
   }
   if (config.resume) resumed = find_checkpoint(world, config, log);
   if (resumed) {

@@ -82,7 +82,8 @@ void commit(WholeFile& image, const std::string& image_path, const Manifest& man
 
 }  // namespace
 
-CheckpointStore::CheckpointStore(std::string folder) : folder_(std::move(folder)) {}
+CheckpointStore::CheckpointStore(std::string folder, std::function<void()> before_write)
+    : folder_(std::move(folder)), before_write_(std::move(before_write)) {}
 
 bool CheckpointStore::holds_any() const {
   const StepFolder listing = list_steps(folder_);
@@ -103,6 +104,7 @@ SaveReport CheckpointStore::save(const TrainState& state, FileShare share) const
 
 SaveReport CheckpointStore::save(const TrainState& state, FileShare share, std::vector<std::byte>& room) const {
   const Stopwatch watch;
+  before_write_();
   make_folder(folder_);
   const std::int64_t step = state.progress.step;
   const std::string image_path = folder_ + "/" + image_name(step, share.file);
@@ -112,6 +114,7 @@ SaveReport CheckpointStore::save(const TrainState& state, FileShare share, std::
   if (share.file == 0) {
     gather_files(folder_, std::max(kLeastPatienceSeconds, kPatienceTimesOwn * watch.seconds()), share.files, manifest);
   }
+  before_write_();
   commit(image, image_path, manifest, folder_ + "/" + manifest_name(step, share.file));
   room = std::move(stored.bytes);
   return {.step = step, .path = path_of(step), .bytes = std::ssize(room), .seconds = watch.seconds()};

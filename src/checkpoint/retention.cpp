@@ -86,6 +86,7 @@ bool is_good(const std::string& path) {
 }  // namespace
 
 void CheckpointStore::prune(const KeepRule& keep) const {
+  before_write_();
   const StepFolder listing = list_steps(folder_);
   std::set<std::int64_t> complete = listing.complete();
   complete.erase(complete.upper_bound(keep.last_step), complete.end());
@@ -120,6 +121,7 @@ std::optional<std::int64_t> CheckpointStore::give_up_oldest(const KeepRule& keep
 }
 
 void CheckpointStore::clear_leftovers() const {
+  before_write_();
   const StepFolder listing = list_steps(folder_);
   const std::set<std::int64_t> complete = listing.complete();
   std::vector<StepName> files = listing.files;

@@ -16,6 +16,7 @@
 #include <charconv>
 #include <chrono>
 #include <cstdlib>
+#include <random>
 #include <string_view>
 #include <system_error>
 #include <thread>
@@ -29,7 +30,7 @@ constexpr std::chrono::milliseconds kBetweenTries{50};
 constexpr std::string_view kJob = ", Slurm job ";
 constexpr std::string_view kRestart = " restart ";
 
-// What a holder writes: "host n1, process 17", and under Slurm ", Slurm job 4711 restart 2".
+// Who holds it: "host n1, process 17", and under Slurm ", Slurm job 4711 restart 2".
 std::string own_text() {
   std::string text = fmt::format("host {}, process {}", host_name(), ::getpid());
   const char* job = std::getenv("SLURM_JOB_ID");
@@ -96,11 +97,29 @@ Descriptor open_lock(const std::string& path) {
   return lock;
 }
 
-std::string read_holder(int descriptor) {
+// All that is in it; nothing where it cannot be read.
+std::string read_text(int descriptor) {
   std::array<char, 512> text{};
   const ssize_t got = uninterrupted([&] { return ::pread(descriptor, text.data(), text.size(), 0); });
-  const std::string_view line(text.data(), got > 0 ? static_cast<std::size_t>(got) : 0);
-  return got > 0 ? std::string(line.substr(0, line.find('\n'))) : "a process that has not said who it is";
+  return {text.data(), got > 0 ? static_cast<std::size_t>(got) : 0};
+}
+
+// Its first line.
+std::string holder_of(const std::string& text) {
+  return text.empty() ? "a process that has not said who it is" : text.substr(0, text.find('\n'));
+}
+
+std::string read_holder(int descriptor) { return holder_of(read_text(descriptor)); }
+
+[[noreturn]] void fail_held(const std::string& folder, const std::string& holder) {
+  throw Error(ErrorSource::input,
+              fmt::format("'{}' is in use by {}: wait for it, end it, or choose another --out", folder, holder));
+}
+
+// Tells this holder's lock from that of an earlier process of the same number.
+std::string new_token() {
+  std::random_device random;
+  return fmt::format("{:08x}{:08x}", random(), random());
 }
 
 }  // namespace
@@ -120,17 +139,42 @@ FolderLock::FolderLock(const std::string& folder, double patience_seconds, const
     error = try_lock(descriptor_.get());
     holder = read_holder(descriptor_.get());
   }
-  if (is_held(error)) {
-    throw Error(ErrorSource::input,
-                fmt::format("'{}' is in use by {}: wait for it, end it, or choose another --out", folder, holder));
-  }
+  if (is_held(error)) fail_held(folder, holder);
   if (error != 0) {
     log.warn(fmt::format("'{}' cannot be locked ({}): see to it yourself that no other run writes there", folder,
                          std::generic_category().message(error)));
   }
   if (uninterrupted([&] { return ::ftruncate(descriptor_.get(), 0); }) != 0) fail_saving(path, "emptying", errno);
-  const std::string line = own + "\n";
-  if (!write_all(descriptor_.get(), std::as_bytes(std::span(line))).empty()) fail_saving(path, "writing", errno);
+  text_ = fmt::format("{}\n{}\n", own, new_token());
+  if (!write_all(descriptor_.get(), std::as_bytes(std::span(text_))).empty()) fail_saving(path, "writing", errno);
+}
+
+std::string OwnedFolder::loss() const {
+  if (folder_.empty()) return {};
+  const std::string path = folder_ + "/lock";
+  const Descriptor lock(uninterrupted([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC); }));
+  if (!lock && (errno == ENOENT || errno == ENOTDIR)) {
+    return fmt::format(
+        "'{}' is gone: the folder was removed or renamed during the run; restore it, and continue with "
+        "--resume from its last checkpoint",
+        path);
+  }
+  const std::string text = lock ? read_text(lock.get()) : "";
+  if (text.empty() || text == lock_) return {};
+  return fmt::format("'{}' is no longer this run's, but in use by {}: nothing more is written there", folder_,
+                     holder_of(text));
+}
+
+void OwnedFolder::require() const {
+  if (const std::string why = loss(); !why.empty()) throw Error(ErrorSource::save, why);
+}
+
+void refuse_locked(const std::string& folder) {
+  if (!is_locked(folder)) return;
+  const std::string path = folder + "/lock";
+  const Descriptor lock(uninterrupted([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC); }));
+  const std::string holder = read_holder(lock.get());
+  if (!is_a_later_start_of_its_job(own_text(), holder)) fail_held(folder, holder);
 }
 
 bool is_locked(const std::string& folder) {

@@ -4,6 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include <utility>
+
 namespace tutti {
 namespace {
 
@@ -19,9 +21,12 @@ Json json_of(const TimeShares& shares) {
 
 }  // namespace
 
-MetricsLog::MetricsLog(const std::string& path) : file_(path) {}
+MetricsLog::MetricsLog(const std::string& path, std::function<bool()> is_ours)
+    : file_(path), is_ours_(std::move(is_ours)) {}
 
-void MetricsLog::on_line(const std::string& json) { file_.append(json); }
+void MetricsLog::on_line(const std::string& json) {
+  if (is_ours_()) file_.append(json);
+}
 
 void MetricsLog::on_epoch(const EpochReport& report) {
   Json record{{"event", "epoch"},

@@ -1,6 +1,10 @@
 #include "run_control.hpp"
 
+#include "tutti/base/error.hpp"
+
 #include "support/mpi_world.hpp"
+#include "support/scratch_folder.hpp"
+#include "support/thrown.hpp"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -8,6 +12,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <filesystem>
 #include <optional>
 #include <stdexcept>
 #include <thread>
@@ -23,7 +28,7 @@ using enum BoundaryWish;
 [[maybe_unused]] const int blocked_for_all_threads = [] {
   sigset_t signals;
   sigemptyset(&signals);
-  for (const int signal : {SIGTERM, SIGUSR1, SIGINT}) sigaddset(&signals, signal);
+  for (const int signal : {SIGTERM, SIGUSR1, SIGINT, SIGHUP}) sigaddset(&signals, signal);
   return pthread_sigmask(SIG_BLOCK, &signals, nullptr);
 }();
 
@@ -77,6 +82,18 @@ TEST_F(RunControlTest, StopsTwoBoundariesAfterASignalToAnyRank) {
       EXPECT_EQ(control_of_run.reason(), fmt::format("{} at rank {} on host {}", signal_name(signal), rank, host));
     }
   }
+}
+
+TEST_F(RunControlTest, EndsWhenTheFolderIsNoLongerTheRuns) {
+  const ScratchFolder folder;
+  const FolderLock lock(folder.path(), 0, Log());
+  auto kept = control({.folder = OwnedFolder(folder.path(), lock.text())});
+  EXPECT_EQ(wishes(kept, 5, 2), std::vector(5, go_on));
+  std::filesystem::remove(folder.file("lock"));
+  EXPECT_EQ(wishes(kept, 1, 2), std::vector{go_on});
+  const Error error = thrown_by([&] { wishes(kept, 1, 2); });
+  EXPECT_EQ(error.source(), ErrorSource::save);
+  EXPECT_EQ(error.reach(), ErrorReach::all_ranks);
 }
 
 TEST_F(RunControlTest, SavesByTheClockOfRankZero) {

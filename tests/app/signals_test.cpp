@@ -207,5 +207,82 @@ TEST_F(Signals, AreNotNeededToStopWithinATimeLimit) {
   EXPECT_FALSE(std::filesystem::exists(out + "/exit.json"));
 }
 
+// A long run on 2 ranks, or on one without a launcher, that has trained for a while.
+class LongRun {
+ public:
+  LongRun(const ScratchFolder& folder, int ranks)
+      : log_(folder.file("log")),
+        job_(trainer_words(ranks, {"--data", "synthetic:6000x1x28x28:10", "--model", "mlp", "--epochs", "100000",
+                                   "--checkpoint-every", "end", "--out", folder.file("run")}),
+             log_) {
+    while (log().find("epoch      2/") == std::string::npos && !job_.wait(0.02)) continue;
+  }
+
+  ChildProcess& job() { return job_; }
+  std::string log() const { return std::filesystem::exists(log_) ? read_text(log_) : ""; }
+
+ private:
+  std::string log_;
+  ChildProcess job_;
+};
+
+std::string names_and_sizes(const std::string& folder) {
+  std::string all;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+    all += fmt::format("{} {}\n", entry.path().string(), entry.is_directory() ? 0 : entry.file_size());
+  }
+  return all;
+}
+
+TEST(LongRuns, SaveWhenTheirTerminalIsClosed) {
+  const ScratchFolder folder;
+  LongRun run(folder, 0);
+  ::kill(run.job().pid(), SIGHUP);
+  EXPECT_EQ(run.job().wait(kPatienceSeconds), 75) << run.log();
+  EXPECT_NE(run.log().find("] SIGHUP: the ranks finish their step, save and stop\n"), std::string::npos) << run.log();
+  EXPECT_GT(newest_step(folder.file("run")), 0);
+}
+
+TEST(LongRuns, SaveWhenNobodyReadsTheirOutputAnyMore) {
+  const ScratchFolder folder;
+  const std::string out = folder.file("run");
+  const ChildResult run = run_child({"bash", "-c", "\"$0\" \"$@\" | head -n 1; exit ${PIPESTATUS[0]}",
+                                     std::getenv("TUTTI_TRAINER"), "--data", "synthetic:6000x1x28x28:10", "--model",
+                                     "mlp", "--epochs", "100000", "--checkpoint-every", "end", "--out", out});
+  EXPECT_EQ(run.status, 75) << run.err;
+  EXPECT_NE(run.err.find("stopped by a stdout that nobody reads any more"), std::string::npos) << run.err;
+  EXPECT_GT(newest_step(out), 0);
+}
+
+TEST(LongRuns, EndWhenTheirFolderIsRemovedOrRenamed) {
+  for (const char* command : {"rm -rf", "mv"}) {
+    const ScratchFolder folder;
+    const std::string out = folder.file("run");
+    const std::string moved = folder.file("moved");
+    LongRun run(folder, 2);
+    EXPECT_EQ(run_child({"sh", "-c", fmt::format("{} {} {}", command, out, command[0] == 'm' ? moved : "")}).status, 0);
+    const auto status = run.job().wait(kPatienceSeconds);
+    ASSERT_TRUE(status) << run.log();
+    EXPECT_NE(*status, 0) << run.log();
+    EXPECT_EQ(count(run.log(), "the folder was removed or renamed during the run"), 1) << run.log();
+    EXPECT_FALSE(std::filesystem::exists(out)) << names_and_sizes(out);
+  }
+}
+
+// Such a one was stopped, and a later start of its job has passed its lock by.
+TEST(LongRuns, WriteNothingOnceTheirFolderIsAnothers) {
+  const ScratchFolder folder;
+  const std::string out = folder.file("run");
+  LongRun run(folder, 0);
+  ::kill(run.job().pid(), SIGSTOP);
+  std::filesystem::remove(out + "/lock");
+  std::ofstream(out + "/lock") << "host n2, process 7\n";
+  const std::string before = names_and_sizes(out);
+  ::kill(run.job().pid(), SIGCONT);
+  EXPECT_EQ(run.job().wait(kPatienceSeconds), 73) << run.log();
+  EXPECT_NE(run.log().find("in use by host n2, process 7"), std::string::npos) << run.log();
+  EXPECT_EQ(names_and_sizes(out), before);
+}
+
 }  // namespace
 }  // namespace tutti::test

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <cstdlib>
 #include <thread>
@@ -19,14 +20,27 @@ int wait_for_first(const StopSignals& signals) {
 }
 
 TEST(StopSignals, TellWhichCameFirst) {
-  for (const int signal : {SIGTERM, SIGUSR1, SIGINT}) {
-    const StopSignals signals;
+  for (const int signal : {SIGTERM, SIGUSR1, SIGINT, SIGHUP}) {
+    std::atomic<int> reported = 0;
+    const StopSignals signals([&](int first) { reported += first; });
     EXPECT_EQ(signals.first(), 0);
     send_to_process(signal);
     EXPECT_EQ(wait_for_first(signals), signal);
+    while (reported == 0) std::this_thread::yield();
+    EXPECT_EQ(reported, signal);
     for (const int again : {SIGTERM, SIGUSR1, SIGTERM}) send_to_process(again);
     EXPECT_EQ(signals.first(), signal);
   }
+}
+
+TEST(StopSignals, HeedThoseThatCameBeforeThem) {
+  const sigset_t before = block_stop_signals();
+  send_to_process(SIGUSR1);
+  {
+    const StopSignals signals;
+    EXPECT_EQ(wait_for_first(signals), SIGUSR1);
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 TEST(StopSignals, HeedASecondOneToo) {
@@ -44,7 +58,7 @@ TEST(StopSignals, NeverInterruptAThreadThatComputes) {
   const StopSignals signals;
   sigset_t blocked;
   std::thread([&] { pthread_sigmask(SIG_BLOCK, nullptr, &blocked); }).join();
-  for (const int signal : {SIGTERM, SIGUSR1, SIGINT}) EXPECT_EQ(sigismember(&blocked, signal), 1) << signal;
+  for (const int signal : {SIGTERM, SIGUSR1, SIGINT, SIGHUP}) EXPECT_EQ(sigismember(&blocked, signal), 1) << signal;
 }
 
 TEST(StopSignalsDeathTest, LetASecondInterruptEndTheProcess) {

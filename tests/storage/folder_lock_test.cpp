@@ -143,5 +143,36 @@ TEST_F(FolderLocks, SayWhatToDoWhereTheFolderCannotBeWritten) {
   EXPECT_THAT(error.what(), HasSubstr("make the folder first"));
 }
 
+TEST_F(FolderLocks, AreKnownByTheirTextUntilAnotherOneIsInTheirPlace) {
+  const FolderLock lock(folder_.path(), 0, Log());
+  const OwnedFolder owned(folder_.path(), lock.text());
+  EXPECT_EQ(owned.loss(), "");
+  EXPECT_NO_THROW(owned.require());
+  EXPECT_EQ(OwnedFolder().loss(), "");
+
+  const std::string moved = folder_.path() + "-moved";
+  std::filesystem::rename(folder_.path(), moved);
+  EXPECT_THAT(owned.loss(), HasSubstr("removed or renamed"));
+  EXPECT_THROW(owned.require(), Error);
+  EXPECT_EQ(OwnedFolder(moved, lock.text()).loss(), "");
+
+  std::filesystem::create_directory(folder_.path());
+  const FolderLock other(folder_.path(), 0, Log());  // of a process of the same number
+  EXPECT_THAT(owned.loss(), HasSubstr("in use by host "));
+  std::filesystem::remove_all(moved);
+}
+
+TEST_F(FolderLocks, AreAskedForWithoutBeingChanged) {
+  EXPECT_NO_THROW(refuse_locked(folder_.path()));
+  EXPECT_FALSE(std::filesystem::exists(folder_.file("lock")));
+  pretend_slurm("4711", "1");
+  const Holder holder(folder_.path());
+  leave_slurm();
+  EXPECT_THAT(thrown_by([&] { refuse_locked(folder_.path()); }).what(), HasSubstr("choose another --out"));
+  pretend_slurm("4711", "2");
+  EXPECT_NO_THROW(refuse_locked(folder_.path()));
+  EXPECT_TRUE(is_locked(folder_.path()));
+}
+
 }  // namespace
 }  // namespace tutti

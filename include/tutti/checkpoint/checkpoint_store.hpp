@@ -56,6 +56,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <string>
@@ -98,8 +99,10 @@ struct CheckpointFile {
 
 class CheckpointStore {
  public:
-  // `folder` need not exist yet.
-  explicit CheckpointStore(std::string folder);
+  // `folder` need not exist yet. `before_write` is called before anything is changed there, and throws a save error
+  // where that must no longer be.
+  explicit CheckpointStore(
+      std::string folder, std::function<void()> before_write = [] {});
 
   const std::string& folder() const { return folder_; }
   // True when the folder holds any checkpoint, good or not, those marked bad included. Throws an io error when it
@@ -128,6 +131,7 @@ class CheckpointStore {
 
  private:
   std::string folder_;
+  std::function<void()> before_write_;
 };
 
 // Reads one checkpoint; arrays come in order of their names. Everything is checked: sizes, checksums, names, shapes,

@@ -25,14 +25,17 @@
 #include "tutti/storage/line_file.hpp"
 #include "tutti/train/run_recorder.hpp"
 
+#include <functional>
 #include <string>
 
 namespace tutti {
 
 class MetricsLog : public RunRecorder {
  public:
-  // Opens for appending. Throws a save error that names the path.
-  explicit MetricsLog(const std::string& path);
+  // Opens for appending. Throws a save error that names the path. Lines are dropped where the file is no longer the
+  // run's to write, which `is_ours` says.
+  explicit MetricsLog(
+      const std::string& path, std::function<bool()> is_ours = [] { return true; });
 
   void on_begin(const RunBegin& begin) override { on_line(begin.record); }
   void on_line(const std::string& json) override;
@@ -45,6 +48,7 @@ class MetricsLog : public RunRecorder {
 
  private:
   LineFile file_;
+  std::function<bool()> is_ours_;
 };
 
 }  // namespace tutti

@@ -126,10 +126,6 @@ void refuse_unmakeable_in(const char* option, const std::string& folder) {
   const ProbeFile probe(option, folder);
 }
 
-void refuse_locked(const RunConfig& config) {
-  if (fs::exists(fs::path(config.out) / "lock")) FolderLock(config.out, 0, Log(0, {}, true));
-}
-
 }  // namespace
 
 void make_folder(const std::string& asked, const std::string& folder) {
@@ -211,7 +207,7 @@ Findings judge_out_folder(World& world, const RunConfig& config, const Checkpoin
   findings.add(judge_sharing(world, config.out, checkpoints.is_split));
   findings.attempt([&] {
     run_agreed(world, [&] {
-      if (world.rank() == 0) refuse_locked(config);
+      if (world.rank() == 0) refuse_locked(config.out);
     });
   });
   findings.attempt([&] {

@@ -1,0 +1,109 @@
+// What every command has in common as it starts and ends: ranks that do the same, descriptors that are closed, results
+// that cannot be printed.
+
+#include "support/child_process.hpp"
+#include "support/scratch_folder.hpp"
+#include "support/trainer_words.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+namespace tutti::test {
+namespace {
+
+constexpr int kCannotSave = 73;
+
+const char* const kTraining = "train --data synthetic:512x1x12x12:4 --model mlp --epochs 2 --batch-size 64";
+
+// By the shell, with a redirection.
+ChildResult run_redirected(const std::string& options, const std::string& redirection) {
+  return run_child({"sh", "-c", fmt::format("\"$0\" {} {}", options, redirection), std::getenv("TUTTI_TRAINER")});
+}
+
+class Output : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const ChildResult run = run_redirected(fmt::format("{} --out {}", kTraining, out_), "");
+    ASSERT_EQ(run.status, 0) << run.err;
+  }
+  // Of commands that print results.
+  std::vector<std::string> commands() const {
+    return {"--help",
+            "--version",
+            "--man-page",
+            "--completion bash",
+            "help",
+            "data --help",
+            "data info synthetic:64x1x8x8:4",
+            fmt::format("{} --dry-run", kTraining),
+            fmt::format("check {}", kTraining + 6),
+            "eval --checkpoint " + out_,
+            "predict --checkpoint " + out_,
+            "predict --csv - --checkpoint " + out_,
+            "inspect " + out_,
+            fmt::format("diff {0} {0}", out_),
+            "report " + out_,
+            "bench step --data synthetic:64x1x8x8:4 --model mlp --warmup-steps 1 --timed-steps 2",
+            "sweep --data synthetic:64x1x8x8:4 --model mlp --steps 2 --lr 0.1,0.2"};
+  }
+
+  ScratchFolder folder_;
+  std::string out_ = folder_.file("run");
+};
+
+TEST_F(Output, ThatIsNotTakenEndsEveryCommandWith73) {
+  for (const std::string& command : commands()) {
+    const ChildResult full = run_redirected(command, "> /dev/full");
+    EXPECT_EQ(full.status, kCannotSave) << command << "\n" << full.err;
+    EXPECT_EQ(count(full.err, "trainer: cannot write to stdout: No space left on device"), 1) << command << full.err;
+    EXPECT_EQ(run_redirected(command, ">&-").status, kCannotSave) << command;
+    EXPECT_EQ(run_redirected(command, "<&- 2>&-").status, 0) << command;
+  }
+}
+
+TEST_F(Output, OfARunThatIsNotTakenCostsNoWork) {
+  const std::string out = folder_.file("other");
+  const ChildResult run = run_redirected(fmt::format("{} --out {}", kTraining, out), "> /dev/full");
+  EXPECT_EQ(run.status, kCannotSave) << run.err;
+  EXPECT_EQ(count(run.err, "training goes on, and ends with status 73"), 1) << run.err;
+  EXPECT_EQ(run_trainer({"diff", out, out_}).status, 0);
+}
+
+TEST_F(Output, IsNeverMixedWithFilesWhereDescriptorsAreClosed) {
+  const std::string out = folder_.file("closed");
+  run_redirected(fmt::format("{} --out {}", kTraining, out), "<&- >&- 2>&-");
+  EXPECT_TRUE(read_text(out + "/lock").starts_with("host "));
+  EXPECT_EQ(read_text(out + "/lock").find("epoch"), std::string::npos);
+  const std::string metrics = read_text(out + "/metrics.jsonl");
+  EXPECT_EQ(count(metrics, "\n"), count(metrics, "}\n")) << metrics;
+  EXPECT_EQ(count(metrics, "\n{"), count(metrics, "\n") - 1) << metrics;
+}
+
+// By a shell, since mpirun of Open MPI 5.0.7 dies of two programs with a colon between them.
+TEST(Ranks, AgreeOnTheirCommandFirst) {
+  struct Pair {
+    const char* first;
+    const char* last;
+    const char* message;
+  };
+  for (const auto& [first, last, message] :
+       std::vector<Pair>{{kTraining, "eval --checkpoint nowhere", "was started with eval, and rank 0 with train:"},
+                         {kTraining, "--help", "was started with an option that only prints, as --help, and rank 0"},
+                         {"--version", kTraining, "was started with train, and rank 0 with an option that only prints"},
+                         {"data info glyphs", "tour", "was started with tour, and rank 0 with data info:"}}) {
+    const ChildResult run = run_script(2, fmt::format("[ $RANK = 0 ] && exec \"$T\" {}; exec \"$T\" {}", first, last));
+    EXPECT_EQ(run.status, 65) << first << last << run.err;
+    EXPECT_EQ(count(run.err, "trainer: "), 1) << run.err;
+    EXPECT_NE(run.err.find(message), std::string::npos) << run.err;
+    EXPECT_EQ(run.out, "");
+  }
+}
+
+}  // namespace
+}  // namespace tutti::test
