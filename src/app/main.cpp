@@ -1,5 +1,7 @@
 #include "tutti/app/program.hpp"
 
+#include "stop_signals.hpp"
+
 #include <sched.h>
 #include <sys/auxv.h>
 #include <unistd.h>
@@ -31,6 +33,7 @@ void wait_briefly(char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  tutti::block_stop_signals();  // which holds through the second start
   wait_briefly(argv);
   return tutti::run_program(argc, argv);
 }

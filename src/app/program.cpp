@@ -25,7 +25,6 @@
 #include "train_command.hpp"
 
 #include <fmt/format.h>
-#include <pthread.h>
 
 #include <algorithm>
 #include <csignal>
@@ -212,7 +211,7 @@ int run_guarded(World& world, const EndRecord& record, const std::function<ExitS
 
 int run_program(int argc, const char* const* argv, const OwnParts& own) {
   open_standard_streams();
-  const sigset_t unblocked = block_stop_signals();
+  block_stop_signals();
   std::signal(SIGXFSZ, SIG_IGN);  // what writes beyond ulimit -f is told so instead
   Invocation invocation;
   std::optional<Error> mistake;
@@ -228,7 +227,7 @@ int run_program(int argc, const char* const* argv, const OwnParts& own) {
     if (!mistake && keeps_checkpoints(invocation)) {
       signals.emplace(acknowledge);
     } else {
-      pthread_sigmask(SIG_SETMASK, &unblocked, nullptr);
+      unblock_stop_signals();
     }
     std::optional<StallWatch> watch;  // likewise
     if (!mistake && is_watched(invocation.command)) watch.emplace(watched_signals(signals.has_value()));

@@ -1,6 +1,5 @@
 #include "stop_signals.hpp"
 
-#include "tutti/base/error.hpp"
 #include "tutti/base/signals.hpp"
 
 #include <fmt/format.h>
@@ -25,13 +24,15 @@ sigset_t stop_signals() {
 
 }  // namespace
 
-sigset_t block_stop_signals() {
+// That cannot fail for sets of valid signals.
+void block_stop_signals() noexcept {
   const sigset_t signals = stop_signals();
-  sigset_t before;
-  if (const int failure = pthread_sigmask(SIG_BLOCK, &signals, &before); failure != 0) {
-    throw Error(ErrorSource::internal, fmt::format("cannot block the signals to stop for: error {}", failure));
-  }
-  return before;
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+}
+
+void unblock_stop_signals() noexcept {
+  const sigset_t signals = stop_signals();
+  pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
 }
 
 StopSignals::StopSignals(std::function<void(int)> on_first) : awaited_(stop_signals()), on_first_(std::move(on_first)) {

@@ -15,9 +15,10 @@
 
 namespace tutti {
 
-// Blocks them before there is one of these, so that none that comes early ends the process; returns what was blocked
-// before, which pthread_sigmask sets again where nothing is to be saved.
-sigset_t block_stop_signals();
+// Blocks them before there is one of these, so that none that comes early ends the process.
+void block_stop_signals() noexcept;
+// Where there is nothing to save: what has come meanwhile ends the process now.
+void unblock_stop_signals() noexcept;
 
 class StopSignals {
  public:

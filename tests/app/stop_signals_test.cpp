@@ -34,13 +34,13 @@ TEST(StopSignals, TellWhichCameFirst) {
 }
 
 TEST(StopSignals, HeedThoseThatCameBeforeThem) {
-  const sigset_t before = block_stop_signals();
+  block_stop_signals();
   send_to_process(SIGUSR1);
   {
     const StopSignals signals;
     EXPECT_EQ(wait_for_first(signals), SIGUSR1);
   }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  unblock_stop_signals();
 }
 
 TEST(StopSignals, HeedASecondOneToo) {
