@@ -30,6 +30,7 @@ struct WatchedRun : Readied {
 
 // The first step as this rank saw it. Of the excerpt, values in its order.
 struct StepSeen {
+  double learning_rate = 0;
   std::vector<double> weights_before{};
   std::vector<double> gradients_here{};
   std::vector<double> gradients_of_all{};

@@ -20,6 +20,7 @@ void play_first_step(Tour& tour) {
   Backend& backend = *tour.run->assembly.backend;
   Trainer& trainer = *tour.run->trainer;
   StepSeen& step = tour.step;
+  step.learning_rate = trainer.learning_rate();
   const auto look = [&](StepStop stop) {
     switch (stop) {
       case StepStop::played:
@@ -239,22 +240,22 @@ void show_step(Tour& tour, Screen& screen) {
   constexpr int kMostRows = 5;
   const bool is_alone = tour.world.size() == 1;
   const StepSeen& step = tour.step;
-  const double rate = tour.run->assembly.options.learning_rate.base;
   const Tensor weights = tour.run->trainer->weights();
   const ExcerptOfRanks after = gather_excerpt(tour.world, step.weights_after, trained_digest(tour, weights));
   screen.say(fmt::format(
       "{}: weight - learning rate x gradient (SGD; its momentum of {} has nothing to remember before the "
-      "first step). Values have about 7 digits in 32 bits: where you calculate by hand, the last of those "
+      "first step{}). Values have about 7 digits in 32 bits: where you calculate by hand, the last of those "
       "printed may be others.",
       is_alone ? "The rank now updates its replica" : "Every rank now updates its own replica with the same sum",
-      tour.run->assembly.options.optimizer.momentum));
+      tour.run->assembly.options.optimizer.momentum,
+      tour.config.warmup_epochs > 0 ? "; the rate is still rising" : ""));
   screen.blank();
   screen.line(fmt::format("On rank 0, {}:", tour.excerpt.words));
-  screen.line(fmt::format("{:<14}{:>12}      {:<8}  {:>12}      {:>12}", "", "before", "rate", "gradient", "after"));
+  screen.line(fmt::format("{:<14}{:>12}      {:<11}  {:>12}      {:>12}", "", "before", "rate", "gradient", "after"));
   for (std::size_t i = 0; i < static_cast<std::size_t>(tour.excerpt.columns); ++i) {
-    screen.line(fmt::format("{:<14}{:>12.8f}   -  {:<8}x {:>12.8f}   =  {:>12.8f}",
+    screen.line(fmt::format("{:<14}{:>12.8f}   -  {:<10.6g} x {:>12.8f}   =  {:>12.8f}",
                             place_text(tour.excerpt.slice.shape, tour.excerpt.elements[i]), step.weights_before[i],
-                            rate, step.gradients_of_all[i], step.weights_after[i]));
+                            step.learning_rate, step.gradients_of_all[i], step.weights_after[i]));
   }
   screen.blank();
   screen.line(is_alone ? "The same after the step, and the digest of all parameters:"
