@@ -110,8 +110,7 @@ TEST_F(CudaLoss, CountsOneCallHoweverManyOfItsSamplesAreNotFinite) {
   LossBench bench(device_, cuda::activation_of({40, 2}, ElementType::f32));
   std::vector<float> logits(80, 0.0f);
   for (std::size_t i = 0; i < logits.size(); i += 2) logits[i] = INFINITY;
-  EXPECT_EQ(bench.run(logits, std::vector<std::int32_t>(40, 1)),
-            (std::vector<std::int64_t>{0, 0, 40, 1, 0, 0, 0, 0}));
+  EXPECT_EQ(bench.run(logits, std::vector<std::int32_t>(40, 1)), (std::vector<std::int64_t>{0, 0, 40, 1, 0, 0, 0, 0}));
 }
 
 TEST_F(CudaLoss, CountsALabelThatIsNoClassAsNotFinite) {
