@@ -93,7 +93,8 @@ class Run(Programs):
         job = self.start(MPIEXEC, *words)
         self.wait_for("epoch ", job)
         self.press(job)
-        self.assertEqual(75, job.wait())
+        # MPICH's mpiexec loses the status of ranks that end within a moment of its signal.
+        self.assertIn(job.wait(), (75, 0) if "mpich" in MPIEXEC else (75,))
         self.assertIn('"status":75', (out / "exit.json").read_text(encoding="utf-8"))
         self.assertTrue(list((out / "checkpoints").glob("step-*.json")))
 
