@@ -37,6 +37,13 @@ class Run(Programs):
     def press(self, job, number=signal.SIGINT):
         os.killpg(job.pid, number)
 
+    def require_saved_by(self, script):
+        """That one Ctrl-C, once this launcher has printed ready, ends it as a saved training ends."""
+        job = self.start(self.program("mpirun", script), "-np", "2")
+        self.wait_for("ready", job)
+        self.press(job)
+        self.assertEqual(75, job.wait())
+
     def test_hands_words_and_status_on(self):
         job = self.start(self.program("mpirun", 'printf "<%s>" "$@"; exit 3'), "-np", "2", "./trainer", "a b")
         self.assertEqual(3, job.wait())
@@ -55,18 +62,11 @@ class Run(Programs):
                 self.assertNotIn("killed", self.log.read_text(encoding="utf-8"))
 
     def test_waits_with_the_signal_until_the_launcher_passes_it_on(self):
-        job = self.start(self.program("mpirun", "echo early; sleep 1; trap 'exit 75' USR1\n"
-                                                "while :; do sleep 0.05; done"), "-np", "2")
-        self.wait_for("early", job)
-        self.press(job)
-        self.assertEqual(75, job.wait())
+        self.require_saved_by("echo ready; sleep 1; trap 'exit 75' USR1\nwhile :; do sleep 0.05; done")
 
     def test_repeats_the_signal_for_ranks_that_start_late(self):
-        job = self.start(self.program("mpirun", "asked=0; trap '((++asked < 2)) || exit 75' USR1\n"
-                                                "echo ready; while :; do sleep 0.05; done"), "-np", "2")
-        self.wait_for("ready", job)
-        self.press(job)
-        self.assertEqual(75, job.wait())
+        self.require_saved_by("asked=0; trap '((++asked < 2)) || exit 75' USR1\n"
+                              "echo ready; while :; do sleep 0.05; done")
 
     def test_ends_the_ranks_at_once_on_a_second_interrupt_only(self):
         job = self.start(self.program("mpirun", "trap 'echo asked' USR1; trap 'exit 9' INT\n"
