@@ -2,6 +2,7 @@
 
 #include "tutti/base/utf8.hpp"
 #include "tutti/checkpoint/checkpoint_store.hpp"
+#include "tutti/data/split_batch_sampler.hpp"
 #include "tutti/nn/model_file.hpp"
 #include "tutti/storage/whole_file.hpp"
 #include "tutti/watch/stall_watch.hpp"
@@ -213,14 +214,15 @@ void Check::run() {
 std::int64_t Check::saves_left() const {
   if (estimate_.checkpoint == 0) return 0;
   const TrainerOptions& options = assembly_.options;
-  const std::int64_t samples = assembly_.data.train->info().samples;
-  const std::int64_t of_epoch = std::max<std::int64_t>((samples + options.batch_size - 1) / options.batch_size, 1);
-  std::int64_t steps = options.epochs * of_epoch;
+  const SplitBatchSampler schedule(assembly_.data.train->info().samples, options.batch_size, 1, 0, options.last_batch);
+  std::int64_t steps = schedule.steps_before(options.epochs);
   if (options.steps > 0) steps = std::min(steps, options.steps);
   if (resumed_) steps = std::max<std::int64_t>(steps - resumed_->state.progress.step, 0);
   std::int64_t every = steps;
   if (options.checkpoint_every_steps > 0) every = options.checkpoint_every_steps;
-  if (options.checkpoint_every_epochs > 0) every = options.checkpoint_every_epochs * of_epoch;
+  if (options.checkpoint_every_epochs > 0) {
+    every = std::max<std::int64_t>(schedule.steps_before(options.checkpoint_every_epochs), 1);
+  }
   return steps == 0 ? 0 : (steps + every - 1) / every;
 }
 

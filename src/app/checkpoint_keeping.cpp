@@ -4,6 +4,8 @@
 #include "tutti/base/spread.hpp"
 #include "tutti/base/stopwatch.hpp"
 
+#include "several.hpp"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
@@ -77,9 +79,9 @@ void CheckpointKeeping::tell(const Record& record) {
 void CheckpointKeeping::tell_of(const SaveReport& report, const Record& record) {
   if (world_.rank() == 0) record(record_of(report, stall_at(report.step)));
   if (!report.given_up.empty()) {
-    log_.warn(fmt::format("gave up the oldest checkpoint{}, of step{} {}, to make room for that of step {}: {}",
-                          report.given_up.size() == 1 ? "" : "s", report.given_up.size() == 1 ? "" : "s",
-                          fmt::join(report.given_up, ", "), report.step, report.no_room));
+    log_.warn(fmt::format("gave up the oldest {}, of step {}, to make room for that of step {}: {}",
+                          several(report.given_up.size(), "checkpoint"), fmt::join(report.given_up, ", "), report.step,
+                          report.no_room));
   }
   if (report.failure.empty()) {
     good_saves_.push_back(report.seconds);
@@ -114,9 +116,9 @@ void CheckpointKeeping::tell_cost() const {
   std::vector<double> stalls;
   for (const Stall& stall : stalls_) stalls.push_back(stall.seconds);
   log_.note(
-      fmt::format("{} checkpoint{} of {:.1f} MiB in {}: {:.3f} s each beside training, which stood still for "
+      fmt::format("{} of {:.1f} MiB in {}: {:.3f} s each beside training, which stood still for "
                   "{:.3f} s ({:.3f} s at most)",
-                  good_saves_.size(), good_saves_.size() == 1 ? "" : "s", static_cast<double>(bytes_) / 0x1p20, folder_,
+                  several(good_saves_.size(), "checkpoint"), static_cast<double>(bytes_) / 0x1p20, folder_,
                   spread_of(good_saves_).median, spread_of(stalls).median, std::ranges::max(stalls)));
 }
 
