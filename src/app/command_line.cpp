@@ -9,6 +9,7 @@
 #include "tutti/storage/array_file.hpp"
 
 #include "command_options.hpp"
+#include "companion.hpp"
 #include "completion.hpp"
 #include "data_options.hpp"
 #include "described_commands.hpp"
@@ -28,6 +29,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -83,9 +85,23 @@ constexpr std::array kCommands{
                  concerns_show, add_show_options},
 };
 
+// Built-in commands, and companions behind those of their group.
+std::vector<std::pair<std::string, std::string>> all_commands() {
+  std::vector<std::pair<std::string, std::string>> commands;
+  for (const CommandEntry& entry : kCommands) commands.emplace_back(entry.words, entry.does);
+  const auto group_of = [](const auto& command) { return command.first.substr(0, command.first.find(' ')); };
+  for (const Companion& companion : find_companions()) {
+    const std::pair<std::string, std::string> added{companion.words, what_it_does(companion)};
+    if (std::ranges::count(commands, added.first, &decltype(added)::first) > 0) continue;
+    const auto last = std::ranges::find(commands.rbegin(), commands.rend(), group_of(added), group_of);
+    commands.insert(last == commands.rend() ? commands.end() : last.base(), added);
+  }
+  return commands;
+}
+
 std::string list_of_commands() {
   std::string text = "Commands, each with its own --help:\n";
-  for (const CommandEntry& entry : kCommands) text += fmt::format("  {:<18}{}\n", entry.words, entry.does);
+  for (const auto& [words, does] : all_commands()) text += fmt::format("  {:<18}{}\n", words, does);
   return text;
 }
 
@@ -97,8 +113,9 @@ constexpr const char* kStatuses =
 std::string name_of(const std::string& call) { return std::filesystem::path(call).filename(); }
 
 struct NamedCommand {
-  const CommandEntry* entry;  // null: the list of commands is asked for
+  const CommandEntry* entry;  // null: a companion, or the list of commands is asked for
   int words;                  // that the name took
+  std::optional<Companion> companion{};
 };
 
 NamedCommand command_of(int argc, const char* const* argv) {
@@ -106,11 +123,19 @@ NamedCommand command_of(int argc, const char* const* argv) {
   if (first.empty() || first.front() == '-') return {&kCommands.front(), 0};
   if (first == "help") return {nullptr, 1};
   const std::string second = argc > 2 ? argv[2] : "";
-  std::vector<std::string> group;
   for (const CommandEntry& entry : kCommands) {
     if (first == entry.words) return {&entry, 1};
     if (first + " " + second == entry.words) return {&entry, 2};
-    if (std::string_view(entry.words).starts_with(first + " ")) group.emplace_back(entry.words);
+  }
+  for (Companion& companion : find_companions()) {
+    if (first == companion.words) return {nullptr, 1, std::move(companion)};
+    if (first + " " + second == companion.words) return {nullptr, 2, std::move(companion)};
+  }
+  std::vector<std::string> known;
+  std::vector<std::string> group;
+  for (const auto& [words, does] : all_commands()) {
+    known.push_back(words);
+    if (words.starts_with(first + " ")) group.push_back(words);
   }
   if (!group.empty() && (second == "--help" || second == "-h")) return {nullptr, 2};
   const std::string help = name_of(argv[0]) + " --help";
@@ -119,8 +144,6 @@ NamedCommand command_of(int argc, const char* const* argv) {
                                                 fmt::join(group, ", "), help));
   }
   const std::string written = group.empty() ? first : first + " " + second;
-  std::vector<std::string> known;
-  for (const CommandEntry& entry : kCommands) known.emplace_back(entry.words);
   throw Error(ErrorSource::usage,
               fmt::format("no command is called '{}': {}", written, what_to_do(written, known, help)));
 }
@@ -216,7 +239,13 @@ Invocation parse_command_line(int argc, const char* const* argv, const OwnParts*
   Invocation invocation = begin_invocation(own);
   invocation.words.assign(argv, argv + argc);
   refuse_other_than_utf8(invocation.words);
-  const auto [entry, words] = command_of(argc, argv);
+  const auto [entry, words, companion] = command_of(argc, argv);
+  if (companion) {
+    invocation.command = Command::companion;
+    invocation.companion = companion->program;
+    invocation.words.erase(invocation.words.begin(), invocation.words.begin() + 1 + words);
+    return invocation;
+  }
   if (entry == nullptr) return print(invocation, list_of_commands());
   invocation.command = entry->command;
   invocation.called = entry->words;
@@ -226,7 +255,7 @@ Invocation parse_command_line(int argc, const char* const* argv, const OwnParts*
   const std::string called = name_of(call);
   const std::string name = trains ? called : fmt::format("{} {}", called, entry->words);
   CLI::App app(trains ? "Trains image classifiers on MPI ranks: mpirun -np 4 " + call : entry->does, name);
-  app.footer(trains ? list_of_commands() + kStatuses : kStatuses);
+  app.footer([trains] { return trains ? list_of_commands() + kStatuses : kStatuses; });
   WantedText wanted;
   furnish(app, *entry, invocation, wanted);
   try {

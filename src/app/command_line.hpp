@@ -4,6 +4,7 @@
 #include "run_config.hpp"
 
 #include <cstdint>
+#include <filesystem>
 #include <map>
 #include <set>
 #include <string>
@@ -13,6 +14,7 @@ namespace tutti {
 
 enum class Command {
   print_text,
+  companion,
   train,
   check,
   eval,
@@ -132,9 +134,10 @@ struct SweepRequest {
 
 struct Invocation {
   Command command = Command::train;
-  std::string called = "train";    // that command, as users write it
-  std::string text;                // print_text: help or version
-  std::vector<std::string> words;  // as given, for the run record
+  std::string called = "train";     // that command, as users write it
+  std::string text;                 // print_text: help or version
+  std::filesystem::path companion;  // the program that takes over
+  std::vector<std::string> words;   // as given, for the run record; a companion's own
   RunConfig run;
   std::set<std::string> given;  // names of run options that the user chose
   std::string ranks;   // bench allreduce, exchange, scaling: rank counts, comma separated; empty: doubling up to all

@@ -9,6 +9,7 @@
 #include "bench/bench.hpp"
 #include "check_command.hpp"
 #include "command_line.hpp"
+#include "companion.hpp"
 #include "data_command.hpp"
 #include "diff_command.hpp"
 #include "eval_command.hpp"
@@ -123,6 +124,8 @@ ExitStatus carry_out(World& world, const Invocation& invocation, const StopSigna
     case Command::print_text:
       if (world.rank() == 0) fmt::print("{}\n", invocation.text);
       break;
+    case Command::companion:  // which has taken over by now
+      break;
     case Command::train:
       return train_command(world, invocation, signals, record);
     case Command::check:
@@ -223,6 +226,9 @@ int run_program(int argc, const char* const* argv, const OwnParts& own) {
     mistake = Error(ErrorSource::usage, error.what());
   }
   try {
+    if (!mistake && invocation.command == Command::companion) {
+      return static_cast<int>(become_companion(invocation.companion, invocation.words));
+    }
     std::optional<StopSignals> signals;  // longer than MPI is in use, which takes its time to start and to end
     if (!mistake && keeps_checkpoints(invocation)) {
       signals.emplace(acknowledge);

@@ -1,0 +1,115 @@
+#include "companion.hpp"
+
+#include "tutti/base/error.hpp"
+#include "tutti/base/program_name.hpp"
+#include "tutti/comm/world.hpp"
+
+#include "stop_signals.hpp"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <system_error>
+
+namespace tutti {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kPrefix = "trainer-";
+
+fs::path program_path() {
+  std::error_code unknown;
+  const fs::path path = fs::read_symlink("/proc/self/exe", unknown);
+  return unknown ? fs::path(program_call()) : path;
+}
+
+// Also of a custom program, which lies elsewhere.
+fs::path library_path() {
+  Dl_info library{};
+  if (::dladdr(reinterpret_cast<const void*>(&find_companions), &library) == 0) return {};
+  std::error_code unknown;
+  return fs::canonical(library.dli_fname, unknown);
+}
+
+fs::path companions_folder() {
+  const fs::path library = library_path().parent_path();
+  const std::array places{program_path().parent_path() / "libexec/tutti", library / "libexec/tutti",
+                          library / TUTTI_COMPANIONS_FROM_LIBRARY};
+  std::error_code unknown;
+  for (const fs::path& place : places) {
+    if (fs::is_directory(place, unknown)) return fs::canonical(place, unknown);
+  }
+  return {};
+}
+
+bool is_in_path(const std::string& program) {
+  const char* const path = std::getenv("PATH");
+  std::istringstream folders(path == nullptr ? "/usr/bin:/bin" : path);
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    if (::access(fmt::format("{}/{}", folder.empty() ? "." : folder, program).c_str(), X_OK) == 0) return true;
+  }
+  return false;
+}
+
+void require_interpreter(const fs::path& program) {
+  std::ifstream file(program);
+  std::string first;
+  std::getline(file, first);
+  if (!first.starts_with("#!") || first.find("python3") == std::string::npos || is_in_path("python3")) return;
+  throw Error(ErrorSource::usage,
+              fmt::format("this command is a Python program, and there is no python3 in PATH: install Python 3.9 or "
+                          "newer (Debian: apt install python3; clusters: module load python); training needs none"));
+}
+
+}  // namespace
+
+std::vector<Companion> find_companions() {
+  std::vector<Companion> companions;
+  std::error_code failure;
+  for (fs::directory_iterator entry(companions_folder(), failure), end; !failure && entry != end;
+       entry.increment(failure)) {
+    const std::string name = entry->path().filename();
+    if (!name.starts_with(kPrefix) || ::access(entry->path().c_str(), X_OK) != 0) continue;
+    std::string words = name.substr(kPrefix.size());
+    std::ranges::replace(words, '-', ' ');
+    companions.push_back({std::move(words), entry->path()});
+  }
+  std::ranges::sort(companions, {}, &Companion::words);
+  return companions;
+}
+
+std::string what_it_does(const Companion& companion) {
+  constexpr std::string_view kQuotes = R"(""")";
+  std::ifstream file(companion.program);
+  std::string line;
+  while (std::getline(file, line) && !line.starts_with(kQuotes)) continue;
+  if (!line.starts_with(kQuotes)) return {};
+  line = line.substr(kQuotes.size(), line.find(kQuotes, kQuotes.size()) - kQuotes.size());
+  const std::size_t colon = line.find(": ");
+  line = colon == std::string::npos ? line : line.substr(colon + 2);
+  return line.ends_with('.') ? line.substr(0, line.size() - 1) : line;
+}
+
+ExitStatus become_companion(const fs::path& program, const std::vector<std::string>& words) {
+  if (launcher_rank() != 0) return ExitStatus::done;
+  require_interpreter(program);
+  ::setenv("TUTTI_TRAINER", program_path().c_str(), 1);
+  ::setenv("TUTTI_CALL", program_call().c_str(), 1);
+  std::vector<char*> arguments{const_cast<char*>(program.c_str())};
+  for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.push_back(nullptr);
+  unblock_stop_signals();
+  ::execv(program.c_str(), arguments.data());
+  throw Error(ErrorSource::io,
+              fmt::format("cannot start '{}': {}", program.string(), std::generic_category().message(errno)));
+}
+
+}  // namespace tutti

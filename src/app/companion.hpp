@@ -1,0 +1,28 @@
+#pragma once
+// Commands that are programs of their own, mostly in Python, found as git finds its commands: `trainer data fetch` runs
+// trainer-data-fetch out of the folder libexec/tutti beside the program or its library, or where it is installed.
+
+#include "tutti/base/exit_status.hpp"
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace tutti {
+
+struct Companion {
+  std::string words;  // "data fetch"
+  std::filesystem::path program;
+};
+
+// All of them, by their words.
+std::vector<Companion> find_companions();
+// The first line of its documentation, without the words and the colon that it begins with.
+std::string what_it_does(const Companion& companion);
+
+// Replaces this process by the program, which finds this one's path in TUTTI_TRAINER, and how it was called in
+// TUTTI_CALL. Companions work alone: returns `done` on ranks other than 0. Before MPI is initialised. Throws an error
+// that says what is missing.
+ExitStatus become_companion(const std::filesystem::path& program, const std::vector<std::string>& words);
+
+}  // namespace tutti
