@@ -59,8 +59,8 @@ std::string line(std::string_view name, std::string_view text) {
 
 std::string file_lines(const LoadedCheckpoint& loaded) {
   const std::vector<CheckpointFile> files = files_of(loaded.path);
-  if (files.empty()) return line("verified", "its seal and its digests fit; it has no manifest");
-  std::string text = line("verified", "sizes, SHA-256, checksums and digests are those of its manifest");
+  if (files.empty()) return line("verified", "its seal and its digests match; it has no manifest");
+  std::string text = line("verified", "sizes, SHA-256 and digests match its manifest");
   for (const CheckpointFile& file : files) {
     text += line("", fmt::format("{}, {} bytes, sha256 {}", file.name, file.bytes, file.sha256));
   }

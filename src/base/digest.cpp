@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <bit>
+#include <charconv>
 #include <cstddef>
 
 namespace tutti {
@@ -47,5 +48,12 @@ std::uint64_t digest(std::string_view name, std::span<const std::int32_t> values
 std::uint64_t digest(std::string_view name, std::span<const std::int64_t> values) { return sum_of_mixes(name, values); }
 
 std::string digest_text(std::uint64_t digest) { return fmt::format("{:016x}", digest); }
+
+std::optional<std::uint64_t> parse_digest(std::string_view text) {
+  std::uint64_t digest = 0;
+  std::from_chars(text.data(), text.data() + text.size(), digest, 16);
+  if (digest_text(digest) != text) return std::nullopt;
+  return digest;
+}
 
 }  // namespace tutti

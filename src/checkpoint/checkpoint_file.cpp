@@ -4,24 +4,19 @@
 #include "tutti/base/error.hpp"
 #include "tutti/storage/row_file.hpp"
 
-#include "digest_word.hpp"
-#include "format_version.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstdint>
-#include <filesystem>
 #include <functional>
 #include <future>
 #include <iterator>
-#include <limits>
 #include <map>
 #include <memory>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
 namespace tutti {
@@ -175,19 +170,10 @@ class ImageWriter {
   DigestList digests_;
 };
 
-// A damaged extent may be as large as it likes, so memory is asked for only within what the file can hold.
-std::int64_t most_elements(const ArrayFile& file) {
-  std::error_code failure;
-  const auto bytes = std::filesystem::file_size(file.path(), failure);
-  return failure ? 0 : static_cast<std::int64_t>(bytes / sizeof(float));
-}
-std::int64_t most_elements(const ImageArrays&) { return std::numeric_limits<std::int64_t>::max(); }
-
-// Reads an ArrayFile or ImageArrays, and keeps the digests of what it has read.
-template <class Source>
+// Keeps the digests of what it has read.
 class FileReader {
  public:
-  explicit FileReader(const Source& source) : source_(source) {}
+  explicit FileReader(const ArrayFile& source) : source_(source) {}
 
   template <class T, std::size_t kCount>
   std::array<T, kCount> read(const std::string& path, const Shape& shape) {
@@ -217,7 +203,8 @@ class FileReader {
     std::vector<NamedArray> arrays;
     for (const std::string& path : source_.names(group)) {
       NamedArray array{.name = path.substr(group.size() + 1), .shape = source_.shape(path), .values = {}};
-      if (array.shape.elements() > most_elements(source_)) {
+      // A damaged extent can be of any size: memory is asked for only within what the file can hold.
+      if (array.shape.elements() > source_.bytes() / static_cast<std::int64_t>(sizeof(float))) {
         refuse(fmt::format("array '{}': the shape {} is larger than the file", path, array.shape.text()));
       }
       array.values.resize(static_cast<std::size_t>(array.shape.elements()));
@@ -241,7 +228,7 @@ class FileReader {
   }
 
  private:
-  const Source& source_;
+  const ArrayFile& source_;
   DigestList digests_;
 };
 
@@ -289,12 +276,11 @@ void add_progress(ImageWriter& image, const TrainProgress& progress) {
   image.add("/progress/best", Shape{std::ssize(best)}, std::span<const std::int64_t>(best));
 }
 
-template <class Source>
-TrainProgress read_progress(FileReader<Source>& file) {
-  const auto sums = file.template read<std::int64_t, 4>("/progress/epoch_sums", {4});
-  const auto large = file.template read_if_there<std::int64_t, std::tuple_size_v<LargeLosses>>(
-      "/progress/epoch_large_losses", {std::tuple_size_v<LargeLosses>});
-  const auto best = file.template read<std::int64_t, 3>("/progress/best", {3});
+TrainProgress read_progress(FileReader& file) {
+  const auto sums = file.read<std::int64_t, 4>("/progress/epoch_sums", {4});
+  const auto large = file.read_if_there<std::int64_t, std::tuple_size_v<LargeLosses>>("/progress/epoch_large_losses",
+                                                                                      {std::tuple_size_v<LargeLosses>});
+  const auto best = file.read<std::int64_t, 3>("/progress/best", {3});
   const TrainProgress progress{.epoch = file.number("/progress/epoch"),
                                .step_in_epoch = file.number("/progress/step_in_epoch"),
                                .step = file.number("/progress/step"),
@@ -302,22 +288,20 @@ TrainProgress read_progress(FileReader<Source>& file) {
                                .samples_in_epoch = file.number("/progress/samples_in_epoch"),
                                .carried_over = file.number("/progress/carried_over"),
                                .planned_steps = file.number("/progress/planned_steps"),
-                               .learning_rate = file.template scalar<double>("/progress/learning_rate"),
+                               .learning_rate = file.scalar<double>("/progress/learning_rate"),
                                .seed = file.number("/progress/seed"),
                                .parts = file.number("/progress/parts"),
                                .epoch_sums = {sums[0], sums[1], sums[2], sums[3], large},
                                .redone_steps = file.number_if_there("/progress/redone_steps"),
-                               .epoch_seconds = file.template scalar<double>("/progress/epoch_seconds"),
+                               .epoch_seconds = file.scalar<double>("/progress/epoch_seconds"),
                                .best = {best[0], best[1], best[2]}};
   if (const std::string fault = impossibility(progress); !fault.empty()) file.refuse(fault);
   return progress;
 }
 
-template <class Source>
-TrainState read_state(const Source& source) {
-  FileReader<Source> file(source);
-  if (const std::string fault = fault_of_format(file.template scalar<std::int32_t>("/format_version"));
-      !fault.empty()) {
+TrainState read_state(const ArrayFile& source) {
+  FileReader file(source);
+  if (const std::string fault = fault_of_format(file.scalar<std::int32_t>("/format_version")); !fault.empty()) {
     file.refuse("it " + fault);
   }
   TrainState state;
@@ -345,6 +329,23 @@ bool are_of_one_state(const TrainState& a, const TrainState& b) {
 
 }  // namespace
 
+bool is_finite(const NamedArray& array) {
+  constexpr std::int32_t kInfinity = 0x7f800000;
+  std::int32_t greatest = 0;  // by the bits without the sign: the compiler compares several at once
+  for (const float value : array.values) {
+    greatest = std::max(greatest, std::bit_cast<std::int32_t>(value) & 0x7fffffff);
+  }
+  return greatest < kInfinity;
+}
+
+std::string fault_of_format(std::int64_t version) {
+  if (version == kCheckpointFormat) return {};
+  const char* remedy = version < kCheckpointFormat
+                           ? "go on with the version of this program that wrote it, or start anew in another folder"
+                           : "use a newer version of this program";
+  return fmt::format("has format {}, this program reads {}: {}", version, kCheckpointFormat, remedy);
+}
+
 StoredImage checkpoint_image(const TrainState& state, std::vector<std::byte> room) {
   if (const std::string fault = impossibility(state.progress); !fault.empty()) {
     throw Error(ErrorSource::internal, fmt::format("a checkpoint is to be saved in which {}", fault));
@@ -363,14 +364,14 @@ StoredImage checkpoint_image(const TrainState& state, std::vector<std::byte> roo
   return image.finish();
 }
 
-TrainState state_of(std::span<const ImageArrays> images) {
-  if (images.empty()) throw Error(ErrorSource::input, "a checkpoint of no files");
-  TrainState whole = read_state(images.front());
-  for (const ImageArrays& image : images.subspan(1)) {
-    TrainState more = read_state(image);
+TrainState state_of(std::span<const ArrayFile> files) {
+  if (files.empty()) throw Error(ErrorSource::input, "a checkpoint of no files");
+  TrainState whole = read_state(files.front());
+  for (const ArrayFile& file : files.subspan(1)) {
+    TrainState more = read_state(file);
     if (!are_of_one_state(more, whole)) {
       throw Error(ErrorSource::input,
-                  fmt::format("'{}' and '{}' are not of one checkpoint", image.path(), images.front().path()));
+                  fmt::format("'{}' and '{}' are not of one checkpoint", file.path(), files.front().path()));
     }
     for (const ArrayGroup& group : kArrayGroups) {
       std::ranges::move(more.*group.arrays, std::back_inserter(whole.*group.arrays));
@@ -381,13 +382,11 @@ TrainState state_of(std::span<const ImageArrays> images) {
     const auto twin = std::ranges::adjacent_find(whole.*group.arrays, {}, &NamedArray::name);
     if (twin != (whole.*group.arrays).end()) {
       throw Error(ErrorSource::input, fmt::format("'{}': '/{}/{}' is in several of the checkpoint's files",
-                                                  images.front().path(), group.name, twin->name));
+                                                  files.front().path(), group.name, twin->name));
     }
   }
   return whole;
 }
-
-TrainState state_of(const ArrayFile& file) { return read_state(file); }
 
 std::uint64_t weights_digest(const TrainState& state) {
   std::uint64_t sum = 0;

@@ -2,22 +2,26 @@
 
 #include "tutti/base/error.hpp"
 #include "tutti/base/stopwatch.hpp"
+#include "tutti/base/uninterrupted.hpp"
 #include "tutti/storage/whole_file.hpp"
 
 #include "checkpoint_file.hpp"
+#include "load_checkpoint.hpp"
 #include "manifest.hpp"
-#include "shared_load.hpp"
 #include "step_folder.hpp"
-#include "step_names.hpp"
-#include "verification.hpp"
 
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
+#include <cstdio>
 #include <filesystem>
+#include <iterator>
+#include <set>
 #include <span>
+#include <string>
 #include <string_view>
 #include <system_error>
 #include <thread>
@@ -80,6 +84,69 @@ void commit(WholeFile& image, const std::string& image_path, const Manifest& man
   }
 }
 
+// Behind the name of a manifest whose checkpoint counts no longer, for as long as files of it are there: whoever finds
+// them takes them for those of a save that never came to its end.
+constexpr const char* kRetired = ".tmp.old";
+
+// `call` removes it, unless that has been done already.
+template <class Call>
+void take_away(const std::string& path, Call call) {
+  if (uninterrupted(call) == 0 || errno == ENOENT) return;
+  throw Error(ErrorSource::save, fmt::format("cannot remove '{}', which is no longer needed: {}; remove it by hand",
+                                             path, std::generic_category().message(errno)));
+}
+
+void remove_file(const std::string& path) {
+  take_away(path, [&] { return ::unlink(path.c_str()); });
+}
+
+bool is_of_a_part(const StepName& file) { return file.kind == StepName::Kind::manifest && file.file != 0; }
+
+void remove_files(const std::string& folder, const std::vector<StepName>& files) {
+  std::vector<std::string> images;
+  std::vector<std::string> manifests;
+  for (const StepName& file : files) {
+    const std::string path = folder + "/" + file.text();
+    if (file.kind == StepName::Kind::image) {
+      images.push_back(path);
+    } else if (is_of_a_part(file)) {
+      manifests.push_back(path);
+    } else {
+      manifests.push_back(path + kRetired);
+      take_away(path, [&] { return std::rename(path.c_str(), manifests.back().c_str()); });
+    }
+  }
+  for (const std::string& image : images) remove_file(image);
+  for (const std::string& manifest : manifests) remove_file(manifest);
+}
+
+// Killed between the last two renames of its save: a manifest is still called temporary. Or one of several files, of
+// which another has never come: the manifest is its own alone.
+bool is_uncommitted(const StepName& file, const StepFolder& listing, const std::set<std::int64_t>& complete) {
+  if (file.kind != StepName::Kind::image || complete.contains(file.step)) return false;
+  StepName own = file;
+  own.kind = StepName::Kind::manifest;
+  const auto is_its_manifest = [&](const std::string& name) {
+    return name.starts_with(own.text() + ".") || name.starts_with(manifest_name(file.step) + ".");
+  };
+  return std::ranges::any_of(listing.temporary, is_its_manifest) ||
+         std::ranges::find(listing.files, own) != listing.files.end();
+}
+
+// Where no save of its step is under way.
+bool is_left_over(const StepName& file, const StepFolder& listing, const std::set<std::int64_t>& complete) {
+  return is_of_a_part(file) || is_uncommitted(file, listing, complete);
+}
+
+bool is_good(const std::string& path) {
+  try {
+    static_cast<void>(read_checkpoint_bytes(path));
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 }  // namespace
 
 CheckpointStore::CheckpointStore(std::string folder, std::function<void()> before_write)
@@ -118,6 +185,51 @@ SaveReport CheckpointStore::save(const TrainState& state, FileShare share, std::
   commit(image, image_path, manifest, folder_ + "/" + manifest_name(step, share.file));
   room = std::move(stored.bytes);
   return {.step = step, .path = path_of(step), .bytes = std::ssize(room), .seconds = watch.seconds()};
+}
+
+void CheckpointStore::prune(const KeepRule& keep) const {
+  before_write_();
+  const StepFolder listing = list_steps(folder_);
+  std::set<std::int64_t> complete = listing.complete();
+  complete.erase(complete.upper_bound(keep.last_step), complete.end());
+  std::set<std::int64_t> superfluous;
+  if (keep.newest > 0) {
+    const auto older = std::max<std::ptrdiff_t>(std::ssize(complete) - keep.newest, 0);
+    superfluous.insert(complete.begin(), std::next(complete.begin(), older));
+    superfluous.erase(keep.best_step);
+  }
+  std::vector<StepName> files = listing.files;
+  std::erase_if(files, [&](const StepName& file) {
+    const bool is_settled = !complete.empty() && file.step <= *complete.rbegin();
+    return !superfluous.contains(file.step) && !(is_settled && is_left_over(file, listing, complete));
+  });
+  remove_files(folder_, files);
+}
+
+std::optional<std::int64_t> CheckpointStore::give_up_oldest(const KeepRule& keep) const {
+  const StepFolder listing = list_steps(folder_);
+  std::set<std::int64_t> complete = listing.complete();
+  complete.erase(complete.lower_bound(keep.last_step), complete.end());
+  // The newest good one always stays: it is all that is left of the run if the disk takes nothing more.
+  while (!complete.empty() && !is_good(path_of(*complete.rbegin()))) complete.erase(std::prev(complete.end()));
+  if (!complete.empty()) complete.erase(std::prev(complete.end()));
+  complete.erase(keep.best_step);
+  if (complete.empty()) return std::nullopt;
+  const std::int64_t oldest = *complete.begin();
+  std::vector<StepName> files = listing.files;
+  std::erase_if(files, [&](const StepName& file) { return file.step != oldest; });
+  remove_files(folder_, files);
+  return oldest;
+}
+
+void CheckpointStore::clear_leftovers() const {
+  before_write_();
+  const StepFolder listing = list_steps(folder_);
+  const std::set<std::int64_t> complete = listing.complete();
+  std::vector<StepName> files = listing.files;
+  std::erase_if(files, [&](const StepName& file) { return !is_left_over(file, listing, complete); });
+  remove_files(folder_, files);
+  for (const std::string& name : listing.temporary) remove_file(folder_ + "/" + name);
 }
 
 }  // namespace tutti

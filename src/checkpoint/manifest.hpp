@@ -2,8 +2,6 @@
 // The small JSON file beside a checkpoint: what the checkpoint must look like to count. Field by field in
 // tutti/checkpoint/checkpoint_store.hpp.
 
-#include "tutti/storage/array_file.hpp"
-
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -16,7 +14,6 @@ struct ManifestFile {
   std::string file;  // name without folder
   std::int64_t bytes = 0;
   std::string sha256;  // 64 hexadecimal digits
-  std::vector<StoredArray> arrays;
   friend bool operator==(const ManifestFile&, const ManifestFile&) = default;
 };
 
@@ -31,8 +28,8 @@ struct Manifest {
 };
 
 std::string manifest_text(const Manifest& manifest);
-// Throws a checkpoint error that says what is wrong, but not where: the caller knows the file. Text that
-// manifest_text() would not have written is refused; that of another format by an input error, since it is no damage.
+// Throws a checkpoint error that says what is wrong, but not where: the caller knows the file. A manifest of another
+// format is refused by an input error, since it is not damaged.
 Manifest parse_manifest(std::span<const std::byte> text);
 
 }  // namespace tutti

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
 #include <filesystem>
 #include <system_error>
 
@@ -27,6 +28,20 @@ void add(StepFolder& listing, const std::string& name) {
 }
 
 }  // namespace
+
+std::optional<StepName> parse_step_name(std::string_view name) {
+  constexpr std::string_view kStem = "step-";
+  if (!name.starts_with(kStem)) return std::nullopt;
+  const char* end = name.data() + name.size();
+  StepName parsed;
+  auto rest = std::from_chars(name.data() + kStem.size(), end, parsed.step);
+  if (rest.ec != std::errc() || rest.ptr == end) return std::nullopt;
+  std::from_chars(rest.ptr + 1, end, parsed.file);
+  parsed.bad = name.ends_with(".bad");
+  if (name.find(".json") != std::string_view::npos) parsed.kind = StepName::Kind::manifest;
+  if (parsed.step < 0 || parsed.file < 0 || parsed.text() != name) return std::nullopt;
+  return parsed;
+}
 
 std::set<std::int64_t> StepFolder::complete() const {
   std::set<std::int64_t> steps;

@@ -129,15 +129,10 @@ std::vector<std::byte> seal_for(const std::string& path, std::vector<ByteRun> ru
 }
 
 void add_seal(StoredImage& image) {
-  std::vector<ByteRun> runs;
-  for (const StoredArray& array : image.arrays) {
-    if (array.type != StoredType::f32 || array.bytes == 0) continue;
-    runs.push_back({static_cast<std::uint64_t>(array.offset), static_cast<std::uint64_t>(array.bytes)});
-  }
   const auto read = [&](std::uint64_t offset, std::span<std::byte> values) {
     std::memcpy(values.data(), image.bytes.data() + offset, values.size());
   };
-  const std::vector<std::byte> seal = seal_of(read, std::move(runs), image.bytes.size());
+  const std::vector<std::byte> seal = seal_of(read, image.floats, image.bytes.size());
   image.bytes.insert(image.bytes.end(), seal.begin(), seal.end());
 }
 

@@ -1,18 +1,13 @@
 #pragma once
 // The seal of row_file.hpp: which bytes it covers, and how it lies at the end of a file.
 
+#include "tutti/storage/array_file.hpp"
+
 #include <cstddef>
-#include <cstdint>
 #include <string>
 #include <vector>
 
 namespace tutti {
-
-// Bytes of a file.
-struct ByteRun {
-  std::uint64_t offset = 0;
-  std::uint64_t length = 0;
-};
 
 // The seal for a file as it is, with rows in these runs, which need not be in order. Throws an io error when the file
 // cannot be read.

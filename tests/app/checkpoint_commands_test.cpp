@@ -172,7 +172,7 @@ TEST_F(Checkpoints, AreAskedForWhereAnotherFileOrFolderIsNamed) {
 TEST_F(Checkpoints, WithoutAManifestServeByTheirSeal) {
   const ChildResult seen = run_trainer({"inspect", alone()});
   EXPECT_EQ(seen.status, 0) << seen.err;
-  EXPECT_THAT(seen.out, HasSubstr("verified      its seal and its digests fit; it has no manifest"));
+  EXPECT_THAT(seen.out, HasSubstr("verified      its seal and its digests match; it has no manifest"));
   const ChildResult evaluated = run_trainer(2, {"eval", "--checkpoint", alone()});
   EXPECT_EQ(evaluated.out, run_trainer({"eval", "--checkpoint", run()}).out);
   EXPECT_EQ(count(evaluated.err, "warning"), 0) << evaluated.err;

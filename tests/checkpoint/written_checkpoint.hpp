@@ -4,8 +4,8 @@
 #include "tutti/base/sha256.hpp"
 
 #include "checkpoint/checkpoint_file.hpp"
-#include "checkpoint/step_names.hpp"
-#include "checkpoint/verification.hpp"
+#include "checkpoint/load_checkpoint.hpp"
+#include "checkpoint/step_folder.hpp"
 #include "support/overwrite.hpp"
 
 #include <cstddef>

@@ -72,15 +72,20 @@ TYPED_TEST(ArrayFileOf, EveryTypeKeepsItsExtremesInEveryShape) {
   image.add("/a/scalar", {}, view(values).subspan(3));
   image.add("/a/empty", {3, 0, 2}, view(values).first(0));
   image.add("/a/deep/down/below", {2, 3, 4, 5}, view(many));
-  write_whole(folder.file("f.h5"), image.finish().bytes);
+  const StoredImage stored = image.finish();
+  write_whole(folder.file("f.h5"), stored.bytes);
 
-  const ArrayFile file(folder.file("f.h5"));
-  EXPECT_EQ(read_back<TypeParam>(file, "/a/four", {4}), values);
-  EXPECT_EQ(read_back<TypeParam>(file, "/a/scalar", {}).front(), values[3]);
-  EXPECT_TRUE(read_back<TypeParam>(file, "/a/empty", {3, 0, 2}).empty());
-  EXPECT_EQ(read_back<TypeParam>(file, "/a/deep/down/below", {2, 3, 4, 5}), many);
-  EXPECT_EQ(file.shape("/a/empty"), (Shape{3, 0, 2}));
-  EXPECT_EQ(file.shape("/a/scalar"), Shape{});
+  const ArrayFile on_disk(folder.file("f.h5"));
+  const ArrayFile in_memory(stored.bytes, "an image");
+  for (const ArrayFile* file : {&on_disk, &in_memory}) {
+    EXPECT_EQ(read_back<TypeParam>(*file, "/a/four", {4}), values);
+    EXPECT_EQ(read_back<TypeParam>(*file, "/a/scalar", {}).front(), values[3]);
+    EXPECT_TRUE(read_back<TypeParam>(*file, "/a/empty", {3, 0, 2}).empty());
+    EXPECT_EQ(read_back<TypeParam>(*file, "/a/deep/down/below", {2, 3, 4, 5}), many);
+    EXPECT_EQ(file->shape("/a/empty"), (Shape{3, 0, 2}));
+    EXPECT_EQ(file->shape("/a/scalar"), Shape{});
+    EXPECT_EQ(file->bytes(), std::ssize(stored.bytes));
+  }
 }
 
 TYPED_TEST(ArrayFileOf, EveryTypeIsRefusedAsAnyOther) {

@@ -91,9 +91,8 @@ TEST(Seal, OfAnImageInMemoryLeavesOutItsFloatsAndHidesNothingFromHdf5) {
     auto damaged = stored.bytes;
     damaged[at] ^= std::byte{4};
     overwrite(path, damaged);
-    const auto& floats = stored.arrays.front();
-    const auto place = static_cast<std::int64_t>(at);
-    if (place >= floats.offset && place < floats.offset + floats.bytes) {
+    const ByteRun& floats = stored.floats.front();
+    if (at >= floats.offset && at < floats.offset + floats.length) {
       check_seal(path);
     } else {
       EXPECT_EQ(thrown_by([&] { check_seal(path); }).source(), ErrorSource::input) << at;

@@ -5,6 +5,7 @@
 // with i counting in canonical order and bits() zero-extended. The digest of a set is the sum of its tensors'.
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -40,5 +41,7 @@ std::uint64_t digest(std::string_view name, std::span<const std::int64_t> values
 
 // Sixteen hexadecimal digits, as printed everywhere.
 std::string digest_text(std::uint64_t digest);
+// Nothing unless the text is exactly what digest_text() writes.
+std::optional<std::uint64_t> parse_digest(std::string_view text);
 
 }  // namespace tutti

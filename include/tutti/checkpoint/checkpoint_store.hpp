@@ -1,8 +1,8 @@
 #pragma once
 // A folder of complete checkpoints. Each is one HDF5 file, a few for very large states, and a small manifest, whose
-// appearance makes it count. HDF5 is the format, and only that: the file is made in memory, written and read by our own
-// code, and found by the manifest's table, so that no full disk and no damaged file can harm the process. A file that
-// has been taken without its manifest is read through HDF5, once its own seal has shown that it is as it was written.
+// appearance makes it count. The file is made in memory and written by our own code, since HDF5 can crash on a full
+// disk. HDF5 can also crash on a damaged file, so it reads bytes only once they are proven: by the SHA-256 in the
+// manifest or, where a file was taken without its manifest, by the file's own seal.
 //
 // step-<8 digits>.h5, format version 2. Datasets are contiguous, little-endian and uncompressed:
 //   /format_version                    i32 scalar: 2
@@ -43,10 +43,9 @@
 // Files 1, 2 .. of a state in several are called step-<8 digits>.<file>.h5; the arrays are shared out, all else is in
 // each; of what may differ, epoch_seconds and the texts of /run but for the model, those of the first file count.
 //
-// step-<8 digits>.json, the manifest, text as this program writes it and no other:
+// step-<8 digits>.json, the manifest:
 //   "format_version" 2, "step", "epoch", "weights" (digest of /parameters), "data_digest", "versions"
-//   "files"   of each: "file" (name), "bytes", "sha256", and "arrays", of each: "name", "type" (f32, f64, i32, i64,
-//             text), "shape", "offset", "bytes", "crc32c" (8 hexadecimal digits) of the bytes there
+//   "files"   of each: "file" (name), "bytes", "sha256"; early versions wrote a table of its arrays as well
 //   "seal"    16 hexadecimal digits: digest("manifest", all bytes before this line)
 // A damaged checkpoint that a resume has passed over is renamed, with ".bad" behind its names.
 

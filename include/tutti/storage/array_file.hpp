@@ -14,22 +14,14 @@
 
 namespace tutti {
 
-enum class StoredType { f32, f64, u8, i32, i64, text };
-
-// Where an array lies in its file, and what its bytes are.
-struct StoredArray {
-  std::string name;
-  StoredType type = StoredType::f32;
-  Shape shape;               // of a text: {}
-  std::int64_t offset = 0;   // 0 where there are no bytes
-  std::int64_t bytes = 0;    // of a text, with the zero byte at its end
-  std::uint32_t crc32c = 0;  // of these bytes
-  friend bool operator==(const StoredArray&, const StoredArray&) = default;
+struct ByteRun {
+  std::uint64_t offset = 0;
+  std::uint64_t length = 0;
 };
 
 struct StoredImage {
-  std::vector<std::byte> bytes;     // the finished file, byte for byte
-  std::vector<StoredArray> arrays;  // in the order in which they were added
+  std::vector<std::byte> bytes;  // the finished file, byte for byte
+  std::vector<ByteRun> floats;   // where the values of the f32 arrays are
 };
 
 class ArrayImage {
@@ -58,15 +50,18 @@ class ArrayImage {
 };
 
 // A file opened read-only and without file locks. Every reader checks name, element type and shape, and
-// throws an input error that names the file and the array.
+// throws an input error that names the file and the array. HDF5 can crash on a damaged file: prove the bytes first.
 class ArrayFile {
  public:
   explicit ArrayFile(const std::string& path);
+  // The same for a file in memory. Borrows the image. `origin` names it in errors.
+  ArrayFile(std::span<const std::byte> image, const std::string& origin);
   ~ArrayFile();
   ArrayFile(ArrayFile&&) noexcept;
   ArrayFile& operator=(ArrayFile&&) noexcept;
 
   const std::string& path() const;
+  std::int64_t bytes() const;  // of the whole file
   bool contains(const std::string& name) const;
   // Full names of all arrays below `group`, sorted; none when there is no such group.
   std::vector<std::string> names(const std::string& group) const;

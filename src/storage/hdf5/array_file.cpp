@@ -5,6 +5,7 @@
 #include "check.hpp"
 #include "element.hpp"
 #include "handles.hpp"
+#include "new_file.hpp"
 
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -52,6 +53,36 @@ FileHandle open_without_locks(const std::string& path) {
   check(H5Pset_file_locking(access.get(), /*use_file_locking=*/false, /*ignore_when_disabled=*/true));
   return blaming(fmt::format("'{}' is no readable HDF5 file", path),
                  [&] { return FileHandle(check(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()))); });
+}
+
+// HDF5 reads the bytes where they are: it "allocates" them, and copies nothing.
+FileHandle open_image(std::span<const std::byte> image, const std::string& origin) {
+  using Purpose = H5FD_file_image_op_t;
+  const auto turn = take_turn();
+  silence_traces();
+  void* const bytes = const_cast<std::byte*>(image.data());  // NOLINT: opened read-only
+  H5FD_file_image_callbacks_t callbacks{
+      .image_malloc = [](std::size_t, Purpose, void* own) { return own; },
+      .image_memcpy = [](void* to, const void*, std::size_t, Purpose, void*) { return to; },
+      .image_realloc = [](void*, std::size_t, Purpose, void*) -> void* { return nullptr; },
+      .image_free = [](void*, Purpose, void*) -> herr_t { return 0; },
+      .udata_copy = [](void* own) { return own; },
+      .udata_free = [](void*) -> herr_t { return 0; },
+      .udata = bytes};
+  return blaming(fmt::format("'{}' is no readable HDF5 file", origin), [&] {
+    const PropertiesHandle access(check(H5Pcreate(H5P_FILE_ACCESS)));
+    check(H5Pset_fapl_core(access.get(), /*increment=*/1, /*backing_store=*/false));
+    check(H5Pset_file_image_callbacks(access.get(), &callbacks));
+    check(H5Pset_file_image(access.get(), bytes, image.size()));
+    return FileHandle(check(H5Fopen(new_image_name().c_str(), H5F_ACC_RDONLY, access.get())));
+  });
+}
+
+std::int64_t bytes_of(const FileHandle& file) {
+  hsize_t bytes = 0;
+  const auto turn = take_turn();
+  check(H5Fget_filesize(file.get(), &bytes));
+  return static_cast<std::int64_t>(bytes);
 }
 
 bool is_a(const ObjectHandle& object, H5I_type_t type) { return H5Iget_type(object.get()) == type; }
@@ -143,8 +174,10 @@ std::string read_fixed_text(hid_t dataset, const TypeHandle& type) {
 class ArrayFile::File {
  public:
   explicit File(const std::string& path) : path_(path), file_(open_without_locks(path)) {}
+  File(std::span<const std::byte> image, const std::string& origin) : path_(origin), file_(open_image(image, origin)) {}
 
   const std::string& path() const { return path_; }
+  std::int64_t bytes() const { return bytes_of(file_); }
 
   bool contains(const std::string& name) const {
     return blaming(place(name), [&] {
@@ -267,11 +300,14 @@ class ArrayFile::File {
 };
 
 ArrayFile::ArrayFile(const std::string& path) : file_(std::make_unique<File>(path)) {}
+ArrayFile::ArrayFile(std::span<const std::byte> image, const std::string& origin)
+    : file_(std::make_unique<File>(image, origin)) {}
 ArrayFile::~ArrayFile() = default;
 ArrayFile::ArrayFile(ArrayFile&&) noexcept = default;
 ArrayFile& ArrayFile::operator=(ArrayFile&&) noexcept = default;
 
 const std::string& ArrayFile::path() const { return file_->path(); }
+std::int64_t ArrayFile::bytes() const { return file_->bytes(); }
 bool ArrayFile::contains(const std::string& name) const { return file_->contains(name); }
 std::vector<std::string> ArrayFile::names(const std::string& group) const { return file_->names(group); }
 Shape ArrayFile::shape(const std::string& name) const { return file_->shape(name); }

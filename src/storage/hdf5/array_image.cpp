@@ -1,4 +1,3 @@
-#include "tutti/base/crc32c.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/storage/array_file.hpp"
 
@@ -6,9 +5,6 @@
 #include "handles.hpp"
 #include "new_file.hpp"
 
-#include <fmt/format.h>
-
-#include <atomic>
 #include <new>
 #include <utility>
 
@@ -19,12 +15,6 @@ using namespace hdf5;
 
 constexpr std::size_t kGrowthBytes = std::size_t{1} << 20;
 constexpr std::size_t kLengthAt = 40;  // the file's end in a superblock of version 0, little-endian
-
-// HDF5 takes files in memory of one name for the same file, so every image gets its own.
-std::string fresh_name() {
-  static std::atomic<unsigned> images{0};
-  return fmt::format("image {} in memory", images++);
-}
 
 // The room that HDF5 builds a file in: ours, so that nothing has to be copied out of it in the end, and nothing new
 // asked of the system where an earlier image has left enough. What it holds before does not matter.
@@ -58,7 +48,7 @@ FileHandle create_in(Room& room) {
   H5FD_file_image_callbacks_t callbacks = building_in(room);
   check(H5Pset_file_image_callbacks(access.get(), &callbacks));
   check(H5Pset_libver_bounds(access.get(), H5F_LIBVER_EARLIEST, H5F_LIBVER_LATEST));
-  return FileHandle(check(H5Fcreate(fresh_name().c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.get())));
+  return FileHandle(check(H5Fcreate(new_image_name().c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.get())));
 }
 
 }  // namespace
@@ -89,13 +79,7 @@ class ArrayImage::File {
     room_.resize(static_cast<std::size_t>(bytes));
     // Closing has given back what is unused at the end; the image keeps it, and says so.
     for (std::size_t i = 0; i < sizeof(bytes); ++i) room_.at(kLengthAt + i) = static_cast<std::byte>(bytes >> (8 * i));
-    StoredImage image{.bytes = std::move(room_), .arrays = file_.arrays()};
-    for (StoredArray& array : image.arrays) {
-      array.crc32c =
-          crc32c(std::span(image.bytes)
-                     .subspan(static_cast<std::size_t>(array.offset), static_cast<std::size_t>(array.bytes)));
-    }
-    return image;
+    return {.bytes = std::move(room_), .floats = file_.floats()};
   }
 
  private:

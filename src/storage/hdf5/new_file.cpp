@@ -6,7 +6,7 @@
 
 #include <algorithm>
 #include <array>
-#include <iterator>
+#include <atomic>
 #include <string_view>
 #include <utility>
 
@@ -53,6 +53,11 @@ void refuse_ambiguous(const std::string& name) {
 
 }  // namespace
 
+std::string new_image_name() {
+  static std::atomic<unsigned> images{0};
+  return fmt::format("image {} in memory", images++);
+}
+
 NewFile::NewFile(FileHandle file)
     : file_(std::move(file)), links_(with_groups_on_the_way()), layout_(layout_without_times()) {
   check(H5Pset_layout(layout_.get(), H5D_CONTIGUOUS));
@@ -65,21 +70,15 @@ DatasetHandle NewFile::make(const std::string& name, hid_t stored, const Shape& 
       check(H5Dcreate2(file_.get(), name.c_str(), stored, space_of(shape).get(), links_.get(), layout, H5P_DEFAULT)));
 }
 
-// Space in the file is given when values are written, and none to an array without any.
-void NewFile::note(hid_t dataset, StoredArray array) {
-  if (array.bytes > 0) {
-    const haddr_t offset = H5Dget_offset(dataset);
-    if (offset == HADDR_UNDEF) throw Error(ErrorSource::hdf5, fmt::format("'{}' has no place in its file", array.name));
-    array.offset = static_cast<std::int64_t>(offset);
-  }
-  arrays_.push_back(std::move(array));
-}
-
+// HDF5 gives an array its place in the file when values are written, and none to an array without any.
 void NewFile::add(const std::string& name, const Shape& shape, const Element& element, const void* values) {
   const DatasetHandle dataset = make(name, element.stored, shape, layout_.get());
-  if (shape.elements() > 0) check(H5Dwrite(dataset.get(), element.native, H5S_ALL, H5S_ALL, H5P_DEFAULT, values));
-  const std::int64_t bytes = shape.elements() * static_cast<std::int64_t>(element.bytes);
-  note(dataset.get(), {.name = name, .type = element.type, .shape = shape, .bytes = bytes});
+  if (shape.elements() == 0) return;
+  check(H5Dwrite(dataset.get(), element.native, H5S_ALL, H5S_ALL, H5P_DEFAULT, values));
+  if (element.name != kFloatName) return;
+  const haddr_t offset = H5Dget_offset(dataset.get());
+  if (offset == HADDR_UNDEF) throw Error(ErrorSource::hdf5, fmt::format("'{}' has no place in its file", name));
+  floats_.push_back({offset, static_cast<std::uint64_t>(shape.elements()) * element.bytes});
 }
 
 void NewFile::add_text(const std::string& name, const std::string& text) {
@@ -91,7 +90,6 @@ void NewFile::add_text(const std::string& name, const std::string& text) {
   check(H5Tset_cset(type.get(), H5T_CSET_UTF8));
   const DatasetHandle dataset = make(name, type.get(), Shape{}, layout_.get());
   check(H5Dwrite(dataset.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, text.c_str()));
-  note(dataset.get(), {.name = name, .type = StoredType::text, .shape = {}, .bytes = std::ssize(text) + 1});
 }
 
 DatasetHandle NewFile::add_rows(const std::string& name, const Shape& shape, std::int64_t rows_per_chunk) {

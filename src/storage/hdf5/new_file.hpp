@@ -18,6 +18,9 @@
 
 namespace tutti::hdf5 {
 
+// HDF5 takes files in memory of one name for the same file, so each gets its own.
+std::string new_image_name();
+
 class NewFile {
  public:
   explicit NewFile(FileHandle file);
@@ -35,20 +38,19 @@ class NewFile {
   DatasetHandle add_rows(const std::string& name, const Shape& shape, std::int64_t rows_per_chunk);
 
   hid_t get() const { return file_.get(); }
-  // Of all values and texts added so far, but for their checksums.
-  const std::vector<StoredArray>& arrays() const { return arrays_; }
+  // Where the f32 values are that were added so far.
+  const std::vector<ByteRun>& floats() const { return floats_; }
   // Nothing can be added afterwards.
   FileHandle release();
 
  private:
   DatasetHandle make(const std::string& name, hid_t stored, const Shape& shape, hid_t layout);
   void add(const std::string& name, const Shape& shape, const Element& element, const void* values);
-  void note(hid_t dataset, StoredArray array);
 
   FileHandle file_;
   PropertiesHandle links_;
   PropertiesHandle layout_;
-  std::vector<StoredArray> arrays_;
+  std::vector<ByteRun> floats_;
 };
 
 }  // namespace tutti::hdf5

@@ -2,6 +2,7 @@
 // Whether a checkpoint is, byte for byte, what its manifest says: asked before anything in it is believed.
 
 #include "tutti/checkpoint/train_state.hpp"
+#include "tutti/storage/array_file.hpp"
 
 #include "manifest.hpp"
 
