@@ -8,7 +8,7 @@
 #include "tutti/data/batch_loader.hpp"
 #include "tutti/data/dataset.hpp"
 
-#include "batch_writer.hpp"
+#include "image_writer.hpp"
 
 #include <cstddef>
 #include <cstdint>

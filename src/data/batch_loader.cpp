@@ -4,7 +4,7 @@
 #include "tutti/base/give_way.hpp"
 
 #include "batch_feed.hpp"
-#include "batch_writer.hpp"
+#include "image_writer.hpp"
 
 #include <fmt/format.h>
 

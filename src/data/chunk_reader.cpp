@@ -2,7 +2,7 @@
 #include "tutti/data/batch_loader.hpp"
 
 #include "batch_feed.hpp"
-#include "batch_writer.hpp"
+#include "image_writer.hpp"
 
 #include <fmt/format.h>
 

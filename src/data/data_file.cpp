@@ -7,10 +7,10 @@
 #include "tutti/storage/array_file.hpp"
 #include "tutti/storage/row_file.hpp"
 
-#include "channel_sums.hpp"
-#include "data_file_reader.hpp"
+#include "data_block.hpp"
+#include "find_sets.hpp"
 #include "fitted_blocks.hpp"
-#include "refused_place.hpp"
+#include "loaded_set.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -5,7 +5,7 @@
 #include "tutti/data/dataset.hpp"
 #include "tutti/data/image_recipe.hpp"
 
-#include "channel_sums.hpp"
+#include "loaded_set.hpp"
 
 #include <cstdint>
 #include <functional>

@@ -3,7 +3,7 @@
 #include "tutti/base/error.hpp"
 #include "tutti/base/program_name.hpp"
 
-#include "channel_sums.hpp"
+#include "loaded_set.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

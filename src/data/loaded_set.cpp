@@ -3,11 +3,13 @@
 #include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/base/random.hpp"
+#include "tutti/data/dataset.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <numeric>
 #include <utility>
 
@@ -90,6 +92,104 @@ LoadedSet hold_out(LoadedSet& set, double ratio, std::uint64_t seed) {
     skipped.before -= std::ranges::lower_bound(rows, skipped.before) - rows.begin();
   }
   return held;
+}
+
+std::vector<std::int64_t> count_classes(const DatasetInfo& info, std::span<const std::int32_t> labels) {
+  std::vector<std::int64_t> counts(static_cast<std::size_t>(info.classes));
+  for (std::size_t sample = 0; sample < labels.size(); ++sample) {
+    const std::int32_t label = labels[sample];
+    if (label < 0 || label >= info.classes) {
+      throw Error(ErrorSource::input, fmt::format("sample {} of {} has label {}, but the classes are 0 .. {}", sample,
+                                                  info.name, label, info.classes - 1));
+    }
+    ++counts[static_cast<std::size_t>(label)];
+  }
+  return counts;
+}
+
+std::size_t DatasetInfo::index_of(std::int64_t sample) const {
+  if (sample >= 0 && sample < samples) return static_cast<std::size_t>(sample);
+  throw Error(ErrorSource::internal, fmt::format("sample {} of {}, which has {}", sample, name, samples));
+}
+
+std::int64_t DatasetInfo::samples_at_once() const {
+  constexpr std::int64_t kBytes = std::int64_t{4} << 20;
+  return sizes_differ() ? 1 : std::max<std::int64_t>(1, kBytes / image.elements());
+}
+
+MemoryDataset::MemoryDataset(DatasetInfo info, std::span<const std::uint8_t> images,
+                             std::span<const std::int32_t> labels, std::optional<std::uint64_t> known_digest)
+    : info_(std::move(info)), images_(images), labels_(labels), known_digest_(known_digest) {
+  const Shape all = info_.image.batch_of(info_.samples);
+  if (static_cast<std::int64_t>(images_.size()) != all.elements() ||
+      static_cast<std::int64_t>(labels_.size()) != info_.samples) {
+    throw Error(ErrorSource::internal, fmt::format("the data set {} of shape {} is given {} pixels and {} labels",
+                                                   info_.name, all.text(), images_.size(), labels_.size()));
+  }
+  info_.class_samples = count_classes(info_, labels_);
+}
+
+void MemoryDataset::read(std::span<const std::int64_t> samples, SampleBatch& batch) const {
+  const auto image_bytes = static_cast<std::size_t>(info_.image.elements());
+  batch.images.clear();
+  batch.labels.clear();
+  for (const std::int64_t sample : samples) {
+    const std::size_t index = info_.index_of(sample);
+    batch.images.push_back({images_.data() + index * image_bytes, info_.image});
+    batch.labels.push_back(labels_[index]);
+  }
+}
+
+std::uint64_t MemoryDataset::digest() const {
+  return known_digest_ ? *known_digest_ : tutti::digest("images", images_) + tutti::digest("labels", labels_);
+}
+
+ChannelSums::ChannelSums(std::int64_t channels, std::int64_t plane)
+    : plane_(static_cast<std::size_t>(plane)),
+      sums_(static_cast<std::size_t>(channels)),
+      square_sums_(static_cast<std::size_t>(channels)) {}
+
+void ChannelSums::add(std::span<const std::uint8_t> images) {
+  while (!images.empty()) {
+    for (std::size_t channel = 0; channel < sums_.size(); ++channel) {
+      std::uint64_t sum = 0;
+      std::uint64_t squares = 0;
+      for (const std::uint32_t pixel : images.first(plane_)) {
+        sum += pixel;
+        squares += pixel * pixel;
+      }
+      sums_[channel] += sum;
+      square_sums_[channel] += squares;
+      images = images.subspan(plane_);
+    }
+    pixels_ += plane_;
+  }
+}
+
+void ChannelSums::add(const ChannelSums& others) {
+  for (std::size_t channel = 0; channel < sums_.size(); ++channel) {
+    sums_[channel] += others.sums_[channel];
+    square_sums_[channel] += others.square_sums_[channel];
+  }
+  pixels_ += others.pixels_;
+}
+
+ChannelStatistics ChannelSums::statistics() const {
+  using Wide = unsigned __int128;
+  ChannelStatistics result;
+  const double scale = 255.0 * static_cast<double>(pixels_);
+  for (std::size_t channel = 0; channel < sums_.size() && pixels_ > 0; ++channel) {
+    const Wide spread = Wide{pixels_} * square_sums_[channel] - Wide{sums_[channel]} * sums_[channel];
+    result.mean.push_back(static_cast<double>(sums_[channel]) / scale);
+    result.deviation.push_back(std::sqrt(static_cast<double>(spread)) / scale);
+  }
+  return result;
+}
+
+ChannelStatistics statistics_of(std::span<const std::uint8_t> images, const Shape& image) {
+  ChannelSums sums(image[0], image[1] * image[2]);
+  sums.add(images);
+  return sums.statistics();
 }
 
 }  // namespace tutti

@@ -2,10 +2,10 @@
 // A data set on its way from a source into a block: what is known of it, its labels, and either its pixels or where
 // they can be read.
 
+#include "tutti/base/shape.hpp"
 #include "tutti/data/dataset.hpp"
 
 #include "image_files.hpp"
-#include "labelled_images.hpp"
 
 #include <cstdint>
 #include <optional>
@@ -15,6 +15,21 @@
 #include <vector>
 
 namespace tutti {
+
+// A file that the labels of some samples, one after another, were read from.
+struct LabelFile {
+  std::string path;
+  std::int64_t samples = 0;
+};
+
+// What every reader and generator returns: all images of a set, one after another, and one label for each.
+// MemoryDataset checks them and makes a data set of them.
+struct LabelledImages {
+  Shape image;  // C, H, W
+  std::vector<std::uint8_t> images;
+  std::vector<std::int32_t> labels;
+  std::vector<LabelFile> label_files{};  // in the order of the samples; empty for drawn images and data files
+};
 
 // Images in a data file, one row of an array for each sample.
 struct StoredImages {
@@ -26,8 +41,7 @@ struct StoredImages {
 };
 
 struct LoadedSet {
-  DatasetInfo
-      info;  // classes 0: as many as have names, or as labels show; samples and class_samples are counted at the end
+  DatasetInfo info;  // classes 0: as many as have names or labels; samples and class_samples are counted at the end
   std::vector<std::int32_t> labels;
   std::variant<std::vector<std::uint8_t>, ImageFiles, StoredImages> pixels;
   std::optional<std::uint64_t> digest;   // of what was held out and what that left; else that of labels and pixels
@@ -44,5 +58,29 @@ LoadedSet take_out(LoadedSet& set, std::span<const std::size_t> chosen);
 // set and of what was chosen, so that they do not hang on where the pixels are.
 // Throws a usage error when one of the two would be empty.
 LoadedSet hold_out(LoadedSet& set, double ratio, std::uint64_t seed);
+
+// Mean and deviation of each channel over many images, by exact integer sums: the same in any order and on any machine.
+class ChannelSums {
+ public:
+  // Whole images of C planes of `plane` pixels each.
+  ChannelSums(std::int64_t channels, std::int64_t plane);
+
+  void add(std::span<const std::uint8_t> images);
+  void add(const ChannelSums& others);  // of images of the same shape
+  ChannelStatistics statistics() const;
+
+ private:
+  std::size_t plane_;
+  std::uint64_t pixels_ = 0;  // of each channel
+  std::vector<std::uint64_t> sums_;
+  std::vector<std::uint64_t> square_sums_;
+};
+
+// Of whole images of this shape, one after another.
+ChannelStatistics statistics_of(std::span<const std::uint8_t> images, const Shape& image);
+
+// How many samples each class has. Throws an input error that names the set and the first sample with a label that no
+// class has.
+std::vector<std::int64_t> count_classes(const DatasetInfo& info, std::span<const std::int32_t> labels);
 
 }  // namespace tutti

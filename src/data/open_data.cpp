@@ -2,10 +2,10 @@
 
 #include "tutti/base/error.hpp"
 
-#include "channel_sums.hpp"
 #include "data_block.hpp"
 #include "find_sets.hpp"
-#include "listed_images.hpp"
+#include "image_folders.hpp"
+#include "loaded_set.hpp"
 
 #include <fmt/format.h>
 

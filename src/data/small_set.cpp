@@ -3,7 +3,7 @@
 #include "tutti/base/error.hpp"
 #include "tutti/storage/whole_file.hpp"
 
-#include "cifar_reader.hpp"
+#include "binary_formats.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

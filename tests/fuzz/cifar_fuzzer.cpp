@@ -1,6 +1,6 @@
 // CIFAR's batches, raw or as whatever zlib finds in them, and the names of its classes.
 
-#include "cifar_reader.hpp"
+#include "binary_formats.hpp"
 #include "fuzz/parsed_input.hpp"
 #include "support/scratch_folder.hpp"
 

@@ -1,8 +1,8 @@
 // idx files of images and of labels: raw, as whatever zlib finds in them, or packed as they are.
 
+#include "binary_formats.hpp"
 #include "fuzz/gzipped.hpp"
 #include "fuzz/parsed_input.hpp"
-#include "idx_reader.hpp"
 
 using namespace tutti;
 

@@ -6,8 +6,8 @@
 
 #include "bench/forecast.hpp"
 #include "fuzz/parsed_input.hpp"
+#include "generated_sets.hpp"
 #include "resolve_options.hpp"
-#include "synthetic.hpp"
 
 using namespace tutti;
 

@@ -1,11 +1,13 @@
-#include "glyphs.hpp"
+#include "generated_sets.hpp"
 
+#include "tutti/base/error.hpp"
 #include "tutti/base/random.hpp"
 
-#include "glyph_outlines.hpp"
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstddef>
 #include <limits>
 #include <numeric>
@@ -15,7 +17,73 @@
 namespace tutti {
 namespace {
 
-constexpr std::uint64_t kSetSeed = 0x676C79706873u;
+// The ideal shapes of the ten digits as pen strokes.
+
+// In eighths of a pixel from the digit's centre, x to the right and y downwards.
+struct OutlinePoint {
+  std::int32_t x = 0;
+  std::int32_t y = 0;
+};
+
+enum class Bend { straight, curved };
+
+struct Stroke {
+  Bend bend = Bend::straight;
+  std::vector<OutlinePoint> points;
+};
+
+using Writing = std::vector<Stroke>;
+
+constexpr Bend kStraight = Bend::straight;
+constexpr Bend kCurved = Bend::curved;
+
+// The ways in which people write each digit 0 .. 9; at least one.
+std::array<std::vector<Writing>, 10> digit_writings() {
+  return {{
+      {{{kCurved, {{0, -72}, {36, -50}, {46, 0}, {36, 50}, {0, 72}, {-36, 50}, {-46, 0}, {-36, -50}, {0, -72}}}}},
+      {{{kStraight, {{-24, -44}, {6, -72}, {6, 72}}}},
+       {{kStraight, {{2, -72}, {2, 72}}}},
+       {{kStraight, {{-24, -46}, {4, -72}, {4, 72}}}, {kStraight, {{-28, 72}, {36, 72}}}}},
+      {{{kCurved, {{-40, -40}, {-26, -66}, {8, -72}, {38, -50}, {32, -14}, {0, 26}, {-42, 70}}},
+        {kStraight, {{-42, 70}, {44, 70}}}},
+       {{kCurved,
+         {{-38, -42},
+          {-22, -66},
+          {8, -72},
+          {36, -52},
+          {32, -16},
+          {4, 22},
+          {-30, 58},
+          {-44, 62},
+          {-34, 46},
+          {-4, 58},
+          {24, 70},
+          {46, 58}}}}},
+      {{{kCurved, {{-38, -58}, {-8, -72}, {30, -58}, {32, -28}, {-6, -6}}},
+        {kCurved, {{-6, -6}, {36, 12}, {38, 50}, {2, 72}, {-40, 54}}}},
+       {{kStraight, {{-36, -70}, {36, -70}, {-4, -12}}},
+        {kCurved, {{-4, -12}, {36, 8}, {38, 48}, {2, 72}, {-38, 56}}}}},
+      {{{kStraight, {{18, 72}, {18, -72}, {-44, 26}, {46, 26}}}},
+       {{kStraight, {{-32, -70}, {-40, 12}, {44, 12}}}, {kStraight, {{22, -52}, {18, 72}}}}},
+      {{{kStraight, {{38, -70}, {-28, -70}, {-34, -10}}},
+        {kCurved, {{-34, -10}, {0, -22}, {36, 0}, {38, 38}, {6, 72}, {-38, 56}}}}},
+      {{{kCurved, {{32, -66}, {-6, -50}, {-36, -4}, {-38, 40}, {-2, 72}, {36, 48}, {32, 12}, {0, -4}, {-34, 24}}}},
+       {{kStraight, {{14, -72}, {-34, 14}}},
+        {kCurved, {{-36, 30}, {-20, 2}, {16, 0}, {36, 34}, {16, 68}, {-18, 68}, {-36, 30}}}}},
+      {{{kStraight, {{-42, -70}, {42, -70}, {-8, 72}}}},
+       {{kStraight, {{-42, -70}, {42, -70}, {-10, 72}}}, {kStraight, {{-18, 2}, {30, 2}}}},
+       {{kCurved, {{-42, -62}, {0, -68}, {42, -70}, {16, -14}, {-4, 72}}}}},
+      {{{kCurved, {{0, -6}, {-34, -38}, {0, -72}, {34, -38}, {0, -6}}},
+        {kCurved, {{0, -6}, {-40, 34}, {0, 72}, {40, 34}, {0, -6}}}},
+       {{kCurved,
+         {{30, -54}, {0, -72}, {-32, -44}, {0, -8}, {36, 36}, {0, 72}, {-36, 36}, {0, -2}, {32, -40}, {24, -62}}}}},
+      {{{kCurved, {{-30, 66}, {6, 50}, {36, 4}, {38, -40}, {2, -72}, {-36, -48}, {-32, -12}, {0, 4}, {34, -24}}}},
+       {{kCurved, {{34, -34}, {18, -66}, {-18, -66}, {-36, -34}, {-18, -4}, {18, -6}, {34, -34}}},
+        {kStraight, {{34, -38}, {26, 72}}}}},
+  }};
+}
+
+constexpr std::uint64_t kGlyphSeed = 0x676C79706873u;
 constexpr int kSide = 28;
 constexpr int kPixels = kSide * kSide;
 constexpr int kUnit = 256;  // of canvas length in one pixel
@@ -208,10 +276,60 @@ void draw_noise(Image image, RandomSequence& random) {
 int digit_of(std::int64_t sample) {
   std::array<std::int64_t, 10> digits;
   std::iota(digits.begin(), digits.end(), 0);
-  RandomSequence random(kSetSeed,
+  RandomSequence random(kGlyphSeed,
                         {.item = static_cast<std::uint32_t>(sample / 10), .purpose = random_purpose("glyph labels")});
   shuffle(digits, random);
   return static_cast<int>(digits[static_cast<std::size_t>(sample % 10)]);
+}
+
+constexpr std::uint64_t kSyntheticSeed = 0x73796E7468u;
+constexpr std::int64_t kCellsPerSide = 4;
+constexpr std::int64_t kMostBytes = std::int64_t{1} << 40;
+constexpr std::int64_t kMostClasses = 65'536;
+
+// One number of 1 .. most, which `text` must begin with; 0 when it does not.
+std::int64_t take_number(std::string_view& text, std::int64_t most) {
+  std::int64_t number = 0;
+  const auto [end, failure] = std::from_chars(text.begin(), text.end(), number);
+  if (failure != std::errc{} || number < 1 || number > most) return 0;
+  text.remove_prefix(static_cast<std::size_t>(end - text.begin()));
+  return number;
+}
+
+bool take_sign(std::string_view& text, char sign) {
+  if (!text.starts_with(sign)) return false;
+  text.remove_prefix(1);
+  return true;
+}
+
+// The mean brightness of every cell of a class's pattern.
+std::vector<std::uint8_t> draw_cells(int label, std::int64_t channels) {
+  RandomSequence random(kSyntheticSeed,
+                        {.item = static_cast<std::uint32_t>(label), .purpose = random_purpose("cells")});
+  std::vector<std::uint8_t> cells(static_cast<std::size_t>(channels * kCellsPerSide * kCellsPerSide));
+  for (auto& cell : cells) cell = static_cast<std::uint8_t>(random.next() >> 24);
+  return cells;
+}
+
+void draw_image(std::span<std::uint8_t> pixels, const Shape& image, std::span<const std::uint8_t> cells,
+                RandomSequence& random) {
+  const std::int64_t width = image[2];
+  std::size_t next = 0;
+  std::uint32_t noise = 0;
+  for (std::int64_t channel = 0; channel < image[0]; ++channel) {
+    for (std::int64_t row = 0; row < image[1]; ++row) {
+      const std::int64_t row_of_cells = channel * kCellsPerSide + row * kCellsPerSide / image[1];
+      for (std::int64_t i = 0; i < kCellsPerSide; ++i) {
+        const unsigned brightness = cells[static_cast<std::size_t>(row_of_cells * kCellsPerSide + i)];
+        // The columns of the cell: those whose place, as a fraction of the width, rounds down to it.
+        const std::int64_t end = ((i + 1) * width + kCellsPerSide - 1) / kCellsPerSide;
+        for (std::int64_t column = (i * width + kCellsPerSide - 1) / kCellsPerSide; column < end; ++column) {
+          noise = next % 4 == 0 ? random.next() : noise >> 8;
+          pixels[next++] = static_cast<std::uint8_t>((brightness + (noise & 0xFF)) / 2);
+        }
+      }
+    }
+  }
 }
 
 }  // namespace
@@ -225,11 +343,52 @@ LabelledImages draw_glyphs(std::int64_t first, std::int64_t count) {
     const std::int64_t sample = first + i;
     const Image image(drawn.images.data() + i * kPixels, kPixels);
     const int digit = digit_of(sample);
-    RandomSequence random(kSetSeed, {.item = static_cast<std::uint32_t>(sample), .purpose = random_purpose("glyph")});
+    RandomSequence random(kGlyphSeed, {.item = static_cast<std::uint32_t>(sample), .purpose = random_purpose("glyph")});
     draw_digit(image, writings[static_cast<std::size_t>(digit)], random);
     draw_distractors(image, random);
     draw_noise(image, random);
     drawn.labels.push_back(digit);
+  }
+  return drawn;
+}
+
+// A curve that ends where it began is closed.
+SyntheticSpec parse_synthetic(std::string_view text) {
+  std::string_view rest = text;
+  std::array<std::int64_t, 4> extents{};
+  std::int64_t bytes = 1;
+  bool good = true;
+  for (std::size_t i = 0; i < extents.size() && good; ++i) {
+    good = i == 0 || take_sign(rest, 'x');
+    extents[i] = good ? take_number(rest, kMostBytes / bytes) : 0;
+    good = extents[i] > 0;
+    if (good) bytes *= extents[i];
+  }
+  good = good && take_sign(rest, ':');
+  const std::int64_t classes = good ? take_number(rest, kMostClasses) : 0;
+  if (classes < 2 || !rest.empty()) {
+    throw Error(ErrorSource::usage,
+                fmt::format("--data synthetic:{}: give synthetic:NxCxHxW:classes with 2 to {} classes, and images of "
+                            "at most {} bytes in all, for example synthetic:1000x3x32x32:10",
+                            text, kMostClasses, kMostBytes));
+  }
+  return {extents[0], Shape{extents[1], extents[2], extents[3]}, static_cast<int>(classes)};
+}
+
+LabelledImages draw_synthetic(const SyntheticSpec& spec, std::int64_t first, std::int64_t count) {
+  std::vector<std::vector<std::uint8_t>> cells_of_class;
+  for (int label = 0; label < spec.classes; ++label) cells_of_class.push_back(draw_cells(label, spec.image[0]));
+
+  const auto image_bytes = static_cast<std::size_t>(spec.image.elements());
+  LabelledImages drawn{spec.image, std::vector<std::uint8_t>(static_cast<std::size_t>(count) * image_bytes), {}};
+  drawn.labels.reserve(static_cast<std::size_t>(count));
+  for (std::int64_t i = 0; i < count; ++i) {
+    RandomSequence random(kSyntheticSeed,
+                          {.item = static_cast<std::uint32_t>(first + i), .purpose = random_purpose("synthetic")});
+    const auto label = static_cast<std::int32_t>(random.below(static_cast<std::uint32_t>(spec.classes)));
+    draw_image(std::span(drawn.images).subspan(static_cast<std::size_t>(i) * image_bytes, image_bytes), spec.image,
+               cells_of_class[static_cast<std::size_t>(label)], random);
+    drawn.labels.push_back(label);
   }
   return drawn;
 }

@@ -1,13 +1,17 @@
-#include "label_csv.hpp"
+#include "image_folders.hpp"
 
 #include "tutti/base/error.hpp"
 #include "tutti/storage/whole_file.hpp"
+
+#include "image_files.hpp"
+#include "loaded_set.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <filesystem>
 #include <map>
 #include <string_view>
 #include <unordered_map>
@@ -15,6 +19,66 @@
 
 namespace tutti {
 namespace {
+
+namespace fs = std::filesystem;
+
+bool has_class_folders(const fs::path& folder) {
+  if (!fs::is_directory(folder)) return false;
+  return std::ranges::any_of(list_folder(folder).folders,
+                             [&](const std::string& name) { return !list_folder(folder / name).images.names.empty(); });
+}
+
+namespace fs = std::filesystem;
+
+class ImageList {
+ public:
+  void add(const fs::path& place) {
+    if (!fs::exists(place)) throw Error(ErrorSource::io, fmt::format("there is no image '{}'", place.string()));
+    if (!fs::is_directory(place)) return add_file(place, static_cast<std::int64_t>(fs::file_size(place)));
+    const std::size_t before = files_.names.size();
+    add_folder(place);
+    if (files_.names.size() > before) return;
+    throw Error(ErrorSource::input, fmt::format("'{}' holds no .jpg, .jpeg or .png files", place.string()));
+  }
+
+  LoadedPair finish() {
+    LoadedPair pair;
+    if (!others_.empty()) {
+      pair.notes.push_back(
+          fmt::format("{} entries are no image files and left out: first {}", others_.size(), others_.front()));
+    }
+    LoadedSet& set = pair.train;
+    set.info.name = "the files given";
+    set.info.classes = 1;
+    set.info.labelled = false;
+    set.labels.resize(files_.names.size(), 0);
+    set.pixels = std::move(files_);
+    return pair;
+  }
+
+ private:
+  void add_file(const fs::path& path, std::int64_t bytes) {
+    files_.names.push_back(path.string());
+    files_.bytes.push_back(bytes);
+  }
+  void add_folder(const fs::path& folder) {
+    const FolderListing listing = list_folder(folder);
+    for (std::size_t i = 0; i < listing.images.names.size(); ++i) {
+      add_file(folder / listing.images.names[i], listing.images.bytes[i]);
+    }
+    for (const std::string& name : listing.others) others_.push_back((folder / name).string());
+    for (const std::string& name : listing.folders) {
+      if (fs::is_symlink(folder / name)) {
+        others_.push_back((folder / name).string());  // it may lead back here
+      } else {
+        add_folder(folder / name);
+      }
+    }
+  }
+
+  ImageFiles files_;
+  std::vector<std::string> others_;
+};
 
 namespace fs = std::filesystem;
 
@@ -186,6 +250,82 @@ LabelTable read_table(const std::string& path, const ImageIndex& index) {
 }
 
 }  // namespace
+
+std::optional<LoadedSet> list_class_folders(const fs::path& folder, std::vector<std::string>& notes) {
+  LoadedSet set;
+  ImageFiles files{folder, {}, {}};
+  std::vector<std::string> others;
+  std::string empty_class;
+  for (const std::string& name : list_folder(folder).folders) {
+    const FolderListing listing = list_folder(folder / name);
+    if (listing.images.names.empty() && empty_class.empty()) empty_class = (folder / name).string();
+    const auto label = static_cast<std::int32_t>(set.info.class_names.size());
+    set.info.class_names.push_back(name);
+    for (const std::string& image : listing.images.names) files.names.push_back(fmt::format("{}/{}", name, image));
+    files.bytes.insert(files.bytes.end(), listing.images.bytes.begin(), listing.images.bytes.end());
+    set.labels.resize(files.names.size(), label);
+    for (const auto& left_out : {listing.folders, listing.others}) {
+      for (const std::string& other : left_out) others.push_back(fmt::format("{}/{}", name, other));
+    }
+  }
+  if (files.names.empty()) return std::nullopt;
+  if (!empty_class.empty()) {
+    throw Error(ErrorSource::input, fmt::format("the class folder '{}' holds no .jpg, .jpeg or .png files; remove it "
+                                                "or put its images there",
+                                                empty_class));
+  }
+  if (!others.empty()) {
+    notes.push_back(fmt::format("{} entries of '{}' are no image files and left out: first {}", others.size(),
+                                folder.string(), others.front()));
+  }
+  set.pixels = std::move(files);
+  return set;
+}
+
+std::optional<fs::path> find_set_folder(const fs::path& folder, bool is_test) {
+  using Names = std::vector<std::string_view>;
+  const Names names = is_test ? Names{"test", "valid", "val"} : Names{"train"};
+  for (const std::string_view name : names) {
+    if (has_class_folders(folder / name)) return folder / name;
+  }
+  return std::nullopt;
+}
+
+ImageFolder::ImageFolder(DatasetInfo info, std::string folder, FileNames names, std::span<const std::int32_t> labels,
+                         std::uint64_t digest)
+    : info_(std::move(info)), folder_(std::move(folder)), names_(names), labels_(labels), digest_(digest) {
+  info_.class_samples = count_classes(info_, labels_);
+}
+
+std::string ImageFolder::path_of(std::size_t sample) const {
+  const std::uint64_t begin = sample == 0 ? 0 : names_.ends[sample - 1];
+  const std::string name(names_.letters.begin() + static_cast<std::ptrdiff_t>(begin),
+                         names_.letters.begin() + static_cast<std::ptrdiff_t>(names_.ends[sample]));
+  return (std::filesystem::path(folder_) / name).string();
+}
+
+void ImageFolder::read(std::span<const std::int64_t> samples, SampleBatch& batch) const {
+  batch.images.clear();
+  batch.labels.clear();
+  batch.room.resize(std::max(batch.room.size(), samples.size()));
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    const std::size_t sample = info_.index_of(samples[i]);
+    const std::string path = path_of(sample);
+    const Shape shape = read_image(path, info_.image[0], names_.upright, batch.room[i]);
+    if (!info_.sizes_differ() && shape != info_.image) {
+      throw Error(ErrorSource::input, fmt::format("the image '{}' is {} now, but was {} when the set was opened", path,
+                                                  shape.text(), info_.image.text()));
+    }
+    batch.images.push_back({batch.room[i].data(), shape});
+    batch.labels.push_back(labels_[sample]);
+  }
+}
+
+LoadedPair list_images(const std::vector<std::string>& words) {
+  ImageList list;
+  for (const std::string& word : words) list.add(word);
+  return list.finish();
+}
 
 std::optional<LoadedSet> list_labelled_folder(const fs::path& folder, std::vector<std::string>& notes) {
   const FolderListing listing = list_folder(folder);
