@@ -5,7 +5,7 @@
 say() { printf '%s: %s\n' "${SLURM_JOB_NAME:-job}" "$*" >&2; }
 
 trainer=./trainer
-if [[ ! -x $trainer ]] && ! trainer=$(type -P tutti); then
+if [[ ! -f $trainer || ! -x $trainer ]] && ! trainer=$(type -P tutti); then
   say "no ./trainer in $PWD and no tutti in PATH: run tools/demo there, load tutti's module, or submit from elsewhere"
   exit 66
 fi

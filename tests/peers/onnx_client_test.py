@@ -41,7 +41,17 @@ class Client(unittest.TestCase):
                 pixels += 60 * np.sign(np.sin(np.arange(width) / 3))[:, np.newaxis]
             path = folder / kind / f"{number}.{'jpg' if number % 2 else 'png'}"
             path.parent.mkdir(parents=True, exist_ok=True)
-            Image.fromarray(pixels.clip(0, 255).astype(np.uint8)).save(path)
+            bytes_ = pixels.clip(0, 255).astype(np.uint8)
+            if number % 5 == 3 and number % 2:  # turned by its EXIF orientation
+                exif = Image.Exif()
+                exif[0x0112] = 6
+                Image.fromarray(bytes_).save(path, exif=exif)
+            elif number % 5 == 2 and number % 2 == 0:  # 16 bits of gray
+                Image.fromarray(bytes_[:, :, 0].astype(np.uint16) * 256 + 200).save(path)
+            elif number % 5 == 1 and number % 2:
+                Image.fromarray(bytes_).convert("CMYK").save(path)
+            else:
+                Image.fromarray(bytes_).save(path)
 
     def check(self, *more):
         with tempfile.TemporaryDirectory() as name:

@@ -79,7 +79,7 @@ class Run(Programs):
         self.wait_for("asked\nasked", job)
         self.press(job)
         self.assertEqual(9, job.wait())
-        self.assertIn("ended without saving", self.log.read_text(encoding="utf-8"))
+        self.assertIn("ended at once", self.log.read_text(encoding="utf-8"))
 
     def test_explains_itself_and_a_launcher_that_is_missing(self):
         self.assertEqual(0, self.start("mpirun", "--help").wait())

@@ -9,12 +9,17 @@ import sys
 
 import numpy as np
 import onnxruntime
-from PIL import Image
+from PIL import Image, ImageOps
 
 
 def prepare(path, rule):
     channels, height, width = rule["image"]
-    image = Image.open(path).convert("RGB" if channels == 3 else "L")
+    image = Image.open(path)
+    if image.format == "JPEG":
+        image = ImageOps.exif_transpose(image)
+    if image.mode.startswith("I"):  # 16 bits
+        image = Image.fromarray((np.asarray(image).astype(np.uint32) / 257 + 0.5).astype(np.uint8))
+    image = image.convert("RGB" if channels == 3 else "L")
     if image.size == (width, height):
         planes = image.split()
     else:
