@@ -78,8 +78,6 @@ constexpr std::array kCommands{
                  concerns_bench_step, add_step_options},
     CommandEntry{"data convert", Command::data_convert, "any data set into one HDF5 file", concerns_convert,
                  add_convert_words},
-    CommandEntry{"data fetch", Command::data_fetch, "a published data set out of the network, checked", concerns_fetch,
-                 add_fetch_options},
     CommandEntry{"data info", Command::data_info, "what a data set holds", concerns_data, add_info_words},
     CommandEntry{"data show", Command::data_show, "a picture of a step's images as the network gets them",
                  concerns_show, add_show_options},
@@ -240,6 +238,7 @@ Invocation parse_command_line(int argc, const char* const* argv, const OwnParts*
   invocation.words.assign(argv, argv + argc);
   refuse_other_than_utf8(invocation.words);
   const auto [entry, words, companion] = command_of(argc, argv);
+  if (companion && invocation.words.back() == "--version") return print(invocation, version_text());
   if (companion) {
     invocation.command = Command::companion;
     invocation.companion = companion->program;

@@ -30,7 +30,6 @@ enum class Command {
   bench_scaling,
   bench_step,
   data_convert,
-  data_fetch,
   data_info,
   data_show,
   sweep,
@@ -110,12 +109,6 @@ struct TourRequest {
   bool pauses = false;  // after each, for whoever reads
 };
 
-struct FetchRequest {
-  std::string name;
-  std::string to = "data";  // folder of the set's own folder
-  std::string url;          // of the files, without their names; empty: where they are published
-};
-
 struct ShowRequest {
   std::int64_t count = 32;
   std::int64_t epoch = 1;
@@ -144,7 +137,6 @@ struct Invocation {
   std::string json;    // bench, check, eval, inspect, predict, sweep: where the results go as JSON
   std::string target;  // data convert, data show: the file to write
   std::int64_t threads = 0;  // data convert: that decode; 0: one per core of this process
-  FetchRequest fetch;
   ShowRequest show;
   EvalRequest eval;
   InspectRequest inspect;

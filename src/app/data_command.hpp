@@ -1,6 +1,6 @@
 #pragma once
-// trainer data: what a data set holds and looks like, any data set in one HDF5 file, and published ones out of the
-// network. Rank 0 works; others wait for it.
+// trainer data: what a data set holds and looks like, and any data set in one HDF5 file. Rank 0 works; others wait for
+// it.
 
 #include "tutti/base/exit_status.hpp"
 #include "tutti/comm/world.hpp"
@@ -12,7 +12,6 @@ namespace tutti {
 
 // Collective.
 ExitStatus data_convert(World& world, const Invocation& invocation);
-ExitStatus data_fetch(World& world, const Invocation& invocation);
 ExitStatus data_info(World& world, const Invocation& invocation);
 ExitStatus data_show(World& world, const Invocation& invocation);
 

@@ -11,10 +11,8 @@ bool concerns_data(const RunOption& option) {
          option.name == "exif" || option.name == "seed" || option.name == "resident-mib";
 }
 
-bool concerns_fetch(const RunOption& option) { return option.name == "progress" || option.name == "quiet"; }
-
 bool concerns_convert(const RunOption& option) {
-  return concerns_data(option) || concerns_fetch(option) || option.name == "image-size";
+  return concerns_data(option) || option.name == "progress" || option.name == "quiet" || option.name == "image-size";
 }
 
 // What decides on the images of a step.
@@ -40,16 +38,6 @@ void add_convert_words(CLI::App& app, Invocation& invocation) {
   app.add_option("--threads", invocation.threads, "that read and decode; 0: one per core; never changes a byte")
       ->check(CLI::Range(0, 4096))
       ->capture_default_str()
-      ->group("Data");
-}
-
-void add_fetch_options(CLI::App& app, Invocation& invocation) {
-  FetchRequest& fetch = invocation.fetch;
-  app.add_option("name", fetch.name, "mnist, fashion-mnist, cifar10 or cifar10-tiny (of its first images)")->required();
-  app.add_option("--to", fetch.to, "folder in which a folder of that name is made")
-      ->capture_default_str()
-      ->group("Data");
-  app.add_option("--url", fetch.url, "fetch from here alone, a folder of the published files; none: where they are")
       ->group("Data");
 }
 

@@ -12,13 +12,11 @@ namespace tutti {
 
 bool concerns_data(const RunOption& option);
 bool concerns_convert(const RunOption& option);
-bool concerns_fetch(const RunOption& option);
 bool concerns_show(const RunOption& option);
 
 void add_source_word(CLI::App& app, Invocation& invocation);
 void add_info_words(CLI::App& app, Invocation& invocation);
 void add_convert_words(CLI::App& app, Invocation& invocation);
-void add_fetch_options(CLI::App& app, Invocation& invocation);
 void add_show_options(CLI::App& app, Invocation& invocation);
 
 }  // namespace tutti

@@ -1,7 +1,6 @@
 #include "described_commands.hpp"
 
 #include "tutti/app/program.hpp"
-#include "tutti/data/published_set.hpp"
 #include "tutti/nn/models.hpp"
 
 #include "option_choices.hpp"
@@ -28,13 +27,11 @@ std::vector<std::string> known_names(const std::string& option, const OwnParts* 
     names.emplace_back("glyphs");
   } else if (option == "completion") {
     names = {"bash", "zsh", "fish"};
-  } else if (option == "name") {
-    names.assign(kFetchedNames.begin(), kFetchedNames.end());
   }
   return names;
 }
 
-bool has_no_other_names(const std::string& option) { return option == "completion" || option == "name"; }
+bool has_no_other_names(const std::string& option) { return option == "completion"; }
 
 DescribedOption described(const CLI::Option& option, const char* command, const OwnParts* own) {
   const bool is_operand = option.get_positional();

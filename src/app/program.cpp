@@ -156,8 +156,6 @@ ExitStatus carry_out(World& world, const Invocation& invocation, const StopSigna
       return bench_step(world, invocation);
     case Command::data_convert:
       return data_convert(world, invocation);
-    case Command::data_fetch:
-      return data_fetch(world, invocation);
     case Command::data_info:
       return data_info(world, invocation);
     case Command::tour:

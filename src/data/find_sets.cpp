@@ -2,7 +2,6 @@
 
 #include "tutti/base/error.hpp"
 #include "tutti/base/program_name.hpp"
-#include "tutti/data/published_set.hpp"
 
 #include "binary_formats.hpp"
 #include "data_block.hpp"
@@ -94,6 +93,12 @@ std::optional<LoadedSet> find_test(const fs::path& folder, std::vector<std::stri
   return named(std::move(set), folder, " (test)");
 }
 
+// Whether the command data fetch (tools/companions/trainer-data-fetch) brings a set of this name.
+bool can_be_fetched(std::string_view name) {
+  constexpr std::array<std::string_view, 4> kNames{"mnist", "fashion-mnist", "cifar10", "cifar10-tiny"};
+  return std::ranges::find(kNames, name) != kNames.end();
+}
+
 // The folder or file that an option names: as a path, or for a bare name the first of the usual places that is there.
 fs::path find_place(const std::string& where) {
   if (where.empty()) throw Error(ErrorSource::usage, "the name of the data set is empty; see --data");
@@ -106,12 +111,12 @@ fs::path find_place(const std::string& where) {
     if (fs::exists(place)) return place;
   }
   const bool lacks_root = places.size() == 2;
-  const bool can_be_fetched = std::ranges::find(kFetchedNames, where) != kFetchedNames.end();
-  throw Error(ErrorSource::io,
-              fmt::format("there is no data set '{}'; looked for {}{}. {}Built-in sets: glyphs, {}NxCxHxW:classes",
-                          where, fmt::join(places, ", "), lacks_root ? " (TUTTI_DATA is not set)" : "",
-                          can_be_fetched ? fmt::format("{} data fetch {} brings it. ", program_call(), where) : "",
-                          kSyntheticPrefix));
+  throw Error(
+      ErrorSource::io,
+      fmt::format("there is no data set '{}'; looked for {}{}. {}Built-in sets: glyphs, {}NxCxHxW:classes", where,
+                  fmt::join(places, ", "), lacks_root ? " (TUTTI_DATA is not set)" : "",
+                  can_be_fetched(where) ? fmt::format("{} data fetch {} brings it. ", program_call(), where) : "",
+                  kSyntheticPrefix));
 }
 
 LoadedPair draw_glyph_pair() {
@@ -139,7 +144,7 @@ constexpr std::array<std::uint8_t, 8> kHdf5Signature{0x89, 'H', 'D', 'F', '\r', 
 std::string fetching_words(const fs::path& folder) {
   const fs::path whole = (fs::absolute(folder) / "").lexically_normal().parent_path();
   const std::string name = whole.filename().string();
-  if (std::ranges::find(kFetchedNames, name) == kFetchedNames.end()) return {};
+  if (!can_be_fetched(name)) return {};
   const bool is_usual = whole.parent_path() == fs::absolute("data");
   const std::string to = is_usual ? "" : fmt::format(" --to {}", whole.parent_path().string());
   return fmt::format("{} data fetch {}{} brings it", program_call(), name, to);

@@ -52,8 +52,8 @@ TEST(CommandLine, SaysWhatAMisspeltWordMayHaveMeant) {
   EXPECT_EQ(refusal({"data", "ifno"}),
             "no command is called 'data ifno': did you mean 'data info'? See trainer --help");
   EXPECT_EQ(refusal({"data"}),
-            "'data' is followed by what to do: there are data convert, data fetch, data info, data "
-            "show; see trainer --help");
+            "'data' is followed by what to do: there are data convert, data info, data show, data "
+            "fetch; see trainer --help");
   EXPECT_EQ(parse({"help"}).command, Command::print_text);
   EXPECT_EQ(refusal({"frobnicate"}), "no command is called 'frobnicate': see trainer --help");
 }
@@ -149,15 +149,15 @@ TEST(CommandLine, TellsWhatToDoWithData) {
   EXPECT_EQ(convert.run.validation_ratio, 0.2);
   EXPECT_EQ(convert.run.image_size, 16);
   EXPECT_EQ(parse({"data", "info", "glyphs", "--test-data", "d"}).run.test_data, "d");
-  const Invocation fetch = parse({"data", "fetch", "mnist", "--to", "d", "--url=https://h/m", "--progress", "never"});
-  EXPECT_EQ(fetch.command, Command::data_fetch);
-  EXPECT_EQ(fetch.fetch.name + fetch.fetch.to + fetch.fetch.url + fetch.run.progress, "mnistdhttps://h/mnever");
+  const Invocation fetch = parse({"data", "fetch", "mnist", "--to", "d"});
+  EXPECT_EQ(fetch.command, Command::companion);
+  EXPECT_EQ(fetch.companion.filename(), "trainer-data-fetch");
+  EXPECT_EQ(fetch.words, (std::vector<std::string>{"mnist", "--to", "d"}));
   const Invocation show = parse({"data", "show", "glyphs", "s.png", "--count=8", "--beside", "--augment", "crop-flip"});
   EXPECT_EQ(show.command, Command::data_show);
   EXPECT_EQ(show.run.data + show.target + show.run.augment, "glyphss.pngcrop-flip");
   EXPECT_EQ(show.show.count, 8);
   EXPECT_TRUE(show.show.beside);
-  EXPECT_NE(refusal({"data", "fetch"}).find("name"), std::string::npos);
   EXPECT_NE(refusal({"data", "show", "glyphs", "s.png", "--epoch", "0"}).find("--epoch"), std::string::npos);
   EXPECT_NE(parse({"data", "--help"}).text.find("data convert"), std::string::npos);
   EXPECT_NE(refusal({"data", "convert", "glyphs"}).find("target"), std::string::npos);

@@ -5,7 +5,6 @@
 
 #include "data/written_images.hpp"
 #include "support/child_process.hpp"
-#include "support/loopback_server.hpp"
 #include "support/trainer_words.hpp"
 
 #include <fmt/format.h>
@@ -321,24 +320,6 @@ TEST_F(DataCommands, RefuseToShowWhatCannotBeShown) {
   EXPECT_EQ(data({"show", "glyphs", path("s.png"), "--step", "3", "--epoch", "2"}).status, 64);
   EXPECT_EQ(data({"show", "glyphs", path("s.png"), "--batch-size", "0"}).status, 64);
   EXPECT_EQ(data({"show", "synthetic:9x1x4x4:2", path("s.png"), "--last-batch", "discard", "--step", "3"}).status, 64);
-}
-
-TEST_F(DataCommands, SayWhatToPlaceWhereWhenNothingCanBeFetched) {
-  LoopbackServer server;
-  const auto fetch = [&](const Words& words) {
-    return run_child(with({std::getenv("TUTTI_TRAINER"), "data", "fetch"}, with(words, {"--to", path("data")})),
-                     {{"no_proxy", "127.0.0.1"}});
-  };
-  const ChildResult mnist = fetch({"mnist", "--url", server.url()});
-  EXPECT_EQ(mnist.status, 74);
-  EXPECT_THAT(mnist.err, HasSubstr("cannot fetch train-images-idx3-ubyte.gz: " + server.url() + ": "));
-  EXPECT_THAT(mnist.err, HasSubstr("put into '" + path("data/mnist") + "' by other means"));
-  EXPECT_THAT(mnist.err, HasSubstr("  t10k-labels-idx1-ubyte.gz, 4542 bytes, SHA-256 f7ae60f9"));
-  const ChildResult tiny = fetch({"cifar10-tiny", "--url", server.url() + "nowhere"});
-  EXPECT_EQ(tiny.status, 74);
-  EXPECT_THAT(tiny.err, HasSubstr("put into '" + path("data/cifar10") + "'"));
-  EXPECT_EQ(fetch({"imagenet"}).status, 64);
-  EXPECT_EQ(fetch({"mnist", "--url", "ftp://server/mnist"}).status, 64);
 }
 
 // As a folder's name may be, which whoever makes the data has chosen.

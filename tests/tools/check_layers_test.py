@@ -91,7 +91,7 @@ class LayerCheck(unittest.TestCase):
                   "cudnn.h": "src/nn/a.cpp", "cublas_v2.h": "src/train/a.cpp", "dnnl.hpp": "src/nn/a.cpp",
                   "oneapi/dnnl/dnnl.hpp": "src/backend/a.cpp", "omp.h": "src/train/a.cpp",
                   "hdf5.h": "src/checkpoint/a.cpp", "H5public.h": "src/storage/a.cpp", "zlib.h": "src/storage/a.cpp",
-                  "jpeglib.h": "src/app/a.cpp", "png.h": "src/storage/a.cpp", "curl/curl.h": "src/data/a.cpp",
+                  "jpeglib.h": "src/app/a.cpp", "png.h": "src/storage/a.cpp",
                   "CLI/CLI.hpp": "src/train/a.cpp", "toml.hpp": "src/checkpoint/a.cpp",
                   "nlohmann/json.hpp": "src/nn/a.cpp"}
         for header, path in strays.items():

@@ -17,8 +17,7 @@ NAMES = {
     "libcli11-dev": ("cli11", "cli11"), "libfmt-dev": ("fmt", "fmt"),
     "nlohmann-json3-dev": ("nlohmann-json", "nlohmann_json"),
     "libtoml11-dev": ("toml11", "toml11"), "zlib1g-dev": ("zlib", "zlib"),
-    "libjpeg62-turbo-dev": ("libjpeg-turbo", "libjpeg-turbo"), "libpng-dev": ("libpng", "libpng"),
-    "libcurl4-openssl-dev": ("curl", "libcurl")}
+    "libjpeg62-turbo-dev": ("libjpeg-turbo", "libjpeg-turbo"), "libpng-dev": ("libpng", "libpng")}
 
 # The little of YAML that the recipes keep to: comments, keys, plain values and items. A plain one with a colon at its
 # end or before a space would be a mapping.

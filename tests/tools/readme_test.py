@@ -41,7 +41,7 @@ ELSEWHERE = {
     "tools/plot ": "tests/tools/plot_test.py",
     "tools/tutorials": "tests/tools/tutorials_test.py",
     "tools/export": "tests/tools/export_test.py",
-    "./trainer data fetch": "tests/app/data_commands_test.cpp",
+    "./trainer data fetch": "tests/companions/data_fetch_test.py",
     "sbatch": "tools/cluster-test",
     "srun": "tools/cluster-test",
     "jobs/chain": "tools/cluster-test",

@@ -21,7 +21,6 @@ find_package(nlohmann_json REQUIRED)
 find_package(ZLIB REQUIRED)
 find_package(JPEG REQUIRED)
 find_package(PNG REQUIRED)
-find_package(CURL) # for its header: the library is opened when data are fetched, where that can be done
 find_package(CLI11 REQUIRED)
 find_package(toml11 REQUIRED)
 if(TUTTI_TESTS)

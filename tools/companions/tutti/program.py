@@ -1,6 +1,8 @@
 """How a companion starts and ends: its exit status, and one line on stderr for what went wrong, as the trainer does."""
 
 import argparse
+import difflib
+import io
 import os
 import pathlib
 import signal
@@ -48,6 +50,18 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, words, description):
         super().__init__(prog=f"{name()} {words}", description=description, allow_abbrev=False)
 
+    def parse_args(self, words):
+        options, unknown = self.parse_known_args(words)
+        if unknown and unknown[0].startswith("-"):
+            written = unknown[0].split("=")[0]
+            known = [flag for action in self._actions for flag in action.option_strings]
+            nearest = difflib.get_close_matches(written, known, 1)
+            meant = f"did you mean '{nearest[0]}'? See" if nearest else "see"
+            raise Failure(USAGE, f"no option is called '{written}' here: {meant} {self.prog} --help")
+        if unknown:
+            raise Failure(USAGE, f"'{unknown[0]}' belongs to no option: see {self.prog} --help")
+        return options
+
     def error(self, message):
         raise Failure(USAGE, f"{message}; see {self.prog} --help")
 
@@ -57,36 +71,78 @@ def describe(error):
     return error.strerror or str(error)
 
 
+def printable(text):
+    """Without characters that a terminal would obey."""
+    return "".join(c if c.isprintable() or c in "\n\t" else f"\\x{ord(c):02x}" for c in text)
+
+
+def print_note(text):
+    """A line on stderr, which may be full or closed."""
+    try:
+        print(printable(text), file=sys.stderr, flush=True)
+    except OSError:
+        pass
+
+
+class _Stdout(io.RawIOBase):
+    """Descriptor 1. Printing never fails, but for a reader that is gone: a failure is reported when the program ends."""
+
+    failure = None
+
+    def fileno(self):
+        return 1
+
+    def writable(self):
+        return True
+
+    def isatty(self):
+        return os.isatty(1)
+
+    def write(self, data):
+        rest = memoryview(data)
+        try:
+            while rest:
+                rest = rest[os.write(1, rest):]
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            self.failure = self.failure or error
+        return len(data)
+
+
 def run(main):
     """Calls main(words) and ends the process with the status that it returns."""
+    stdout = _Stdout()
+    sys.stdout = io.TextIOWrapper(io.BufferedWriter(stdout), encoding="utf-8", line_buffering=stdout.isatty())
     try:
-        status = main(sys.argv[1:]) or DONE
-    except Failure as failure:
-        status = _report(failure)
-    except KeyboardInterrupt:
-        status = -signal.SIGINT
+        status = _status_of(main)
+        sys.stdout.flush()
+        if stdout.failure and status == DONE:
+            status = _report(Failure(CANNOT_SAVE, f"cannot write to stdout: {describe(stdout.failure)}; what was "
+                                                  "printed is lost: give it a file, a pipe or a terminal that takes it"))
     except BrokenPipeError:
-        status = -signal.SIGPIPE
-    sys.exit(_close_stdout(status))
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for what Python flushes at its end
+        _end_by(signal.SIGPIPE)
+    sys.exit(status)
+
+
+def _status_of(main):
+    try:
+        return main(sys.argv[1:]) or DONE
+    except SystemExit as end:  # --help
+        return end.code or DONE
+    except Failure as failure:
+        return _report(failure)
+    except KeyboardInterrupt:
+        return _end_by(signal.SIGINT)
 
 
 def _report(failure):
-    print(f"{name()}: {failure}", file=sys.stderr)
+    print_note(f"{name()}: {failure}")
     return failure.status
 
 
-def _close_stdout(status):
-    try:
-        if sys.stdout is not None:
-            sys.stdout.flush()
-    except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for what Python flushes at its end
-        if isinstance(error, BrokenPipeError):
-            status = -signal.SIGPIPE
-        elif status == DONE:
-            status = _report(Failure(CANNOT_SAVE, f"cannot write to stdout: {describe(error)}; what was printed is "
-                                                  "lost: give it a file, a pipe or a terminal that takes it"))
-    if status < 0:  # ended by a signal, as the shell is to see
-        signal.signal(-status, signal.SIG_DFL)
-        os.kill(os.getpid(), -status)
-    return status
+def _end_by(number):
+    """Ends the process as if it had not noticed the signal, for the shell to see."""
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)

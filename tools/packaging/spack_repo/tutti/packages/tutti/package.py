@@ -24,7 +24,7 @@ class Tutti(CMakePackage, CudaPackage):
     depends_on("zlib-api")
     depends_on("jpeg")
     depends_on("libpng")
-    depends_on("curl")
+    depends_on("python@3.9:", type="run")
     depends_on("cli11", type="build")
     depends_on("nlohmann-json", type="build")
     depends_on("toml11@3.7:", type="build")
