@@ -8,12 +8,10 @@
 #include "tutti/comm/world.hpp"
 #include "tutti/storage/array_file.hpp"
 
+#include "command_listing.hpp"
 #include "command_options.hpp"
 #include "companion.hpp"
-#include "completion.hpp"
 #include "data_options.hpp"
-#include "described_commands.hpp"
-#include "manual_page.hpp"
 #include "nearest_word.hpp"
 #include "option_table.hpp"
 #include "own_parts.hpp"
@@ -102,11 +100,6 @@ std::string list_of_commands() {
   for (const auto& [words, does] : all_commands()) text += fmt::format("  {:<18}{}\n", words, does);
   return text;
 }
-
-constexpr const char* kStatuses =
-    "Exit status: 0 done, 1 different or doomed, 64 usage, 65 bad input, 66 no usable checkpoint, 70 internal,\n"
-    "73 cannot save, 74 cannot read, 75 stopped on request after a good checkpoint, 86 a rank hangs,\n"
-    "87 replicas differ, 88 no longer finite.";
 
 std::string name_of(const std::string& call) { return std::filesystem::path(call).filename(); }
 
@@ -221,7 +214,21 @@ Invocation& print(Invocation& invocation, std::string text) {
   return invocation;
 }
 
+// Printed by a companion, which finds a listing of all options in its stdin.
+Invocation& print_by_companion(Invocation& invocation, const std::string& which, const std::string& program) {
+  invocation.command = Command::companion;
+  invocation.companion = companions_folder() / "command-texts";
+  invocation.words = {which};
+  invocation.text = command_listing(program, invocation.run.own);
+  return invocation;
+}
+
 }  // namespace
+
+const char* const kStatuses =
+    "Exit status: 0 done, 1 different or doomed, 64 usage, 65 bad input, 66 no usable checkpoint, 70 internal,\n"
+    "73 cannot save, 74 cannot read, 75 stopped on request after a good checkpoint, 86 a rank hangs,\n"
+    "87 replicas differ, 88 no longer finite.";
 
 void visit_commands(const OwnParts* own, const std::function<void(const FurnishedCommand&)>& visit) {
   for (const CommandEntry& entry : kCommands) {
@@ -254,21 +261,19 @@ Invocation parse_command_line(int argc, const char* const* argv, const OwnParts*
   const std::string called = name_of(call);
   const std::string name = trains ? called : fmt::format("{} {}", called, entry->words);
   CLI::App app(trains ? "Trains image classifiers on MPI ranks: mpirun -np 4 " + call : entry->does, name);
-  app.footer([trains] { return trains ? list_of_commands() + kStatuses : kStatuses; });
   WantedText wanted;
   furnish(app, *entry, invocation, wanted);
   try {
     app.parse(argc - words, argv + words);
   } catch (const CLI::CallForHelp&) {
+    app.footer(trains ? list_of_commands() + kStatuses : kStatuses);
     return print(invocation, app.help());
   } catch (const CLI::ParseError& error) {
     throw Error(ErrorSource::usage, fault_of_words(app, error, name + " --help"));
   }
   if (wanted.version) return print(invocation, version_text());
-  if (wanted.manual) return print(invocation, manual_page(called, describe_commands(own), kStatuses));
-  if (!wanted.completion.empty()) {
-    return print(invocation, completion_script(wanted.completion, called, describe_commands(own)));
-  }
+  if (wanted.manual) return print_by_companion(invocation, "man", called);
+  if (!wanted.completion.empty()) return print_by_companion(invocation, wanted.completion, called);
   for (const RunOption& option : run_options(invocation.run)) {
     const CLI::Option* parsed = app.get_option_no_throw("--" + option.name);
     if (parsed != nullptr && parsed->count() > 0) invocation.given.insert(option.name);

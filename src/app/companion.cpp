@@ -2,12 +2,14 @@
 
 #include "tutti/base/error.hpp"
 #include "tutti/base/program_name.hpp"
+#include "tutti/base/uninterrupted.hpp"
 #include "tutti/comm/world.hpp"
 
 #include "stop_signals.hpp"
 
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,6 +17,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <fstream>
+#include <span>
 #include <sstream>
 #include <system_error>
 
@@ -39,17 +42,6 @@ fs::path library_path() {
   return fs::canonical(library.dli_fname, unknown);
 }
 
-fs::path companions_folder() {
-  const fs::path library = library_path().parent_path();
-  const std::array places{program_path().parent_path() / "libexec/tutti", library / "libexec/tutti",
-                          library / TUTTI_COMPANIONS_FROM_LIBRARY};
-  std::error_code unknown;
-  for (const fs::path& place : places) {
-    if (fs::is_directory(place, unknown)) return fs::canonical(place, unknown);
-  }
-  return {};
-}
-
 bool is_in_path(const std::string& program) {
   const char* const path = std::getenv("PATH");
   std::istringstream folders(path == nullptr ? "/usr/bin:/bin" : path);
@@ -61,6 +53,10 @@ bool is_in_path(const std::string& program) {
 
 void require_interpreter(const fs::path& program) {
   std::ifstream file(program);
+  if (!file) {
+    throw Error(ErrorSource::io,
+                fmt::format("'{}' is missing: install the folder libexec/tutti with the program", program.string()));
+  }
   std::string first;
   std::getline(file, first);
   if (!first.starts_with("#!") || first.find("python3") == std::string::npos || is_in_path("python3")) return;
@@ -69,7 +65,31 @@ void require_interpreter(const fs::path& program) {
                           "newer (Debian: apt install python3; clusters: module load python); training needs none"));
 }
 
+void put_into_stdin(const std::string& text) {
+  const int file = ::memfd_create("tutti", 0);
+  std::span<const char> rest(text);
+  while (!rest.empty()) {
+    const ssize_t written = uninterrupted([&] { return ::write(file, rest.data(), rest.size()); });
+    if (written <= 0) break;
+    rest = rest.subspan(static_cast<std::size_t>(written));
+  }
+  if (!rest.empty() || ::lseek(file, 0, SEEK_SET) != 0 || ::dup2(file, STDIN_FILENO) < 0) {
+    throw Error(ErrorSource::internal, fmt::format("no file in memory: {}", std::generic_category().message(errno)));
+  }
+}
+
 }  // namespace
+
+fs::path companions_folder() {
+  const fs::path library = library_path().parent_path();
+  const std::array places{program_path().parent_path() / "libexec/tutti", library / "libexec/tutti",
+                          library / TUTTI_COMPANIONS_FROM_LIBRARY};
+  std::error_code unknown;
+  for (const fs::path& place : places) {
+    if (fs::is_directory(place, unknown)) return fs::canonical(place, unknown);
+  }
+  return {};
+}
 
 std::vector<Companion> find_companions() {
   std::vector<Companion> companions;
@@ -98,7 +118,7 @@ std::string what_it_does(const Companion& companion) {
   return line.ends_with('.') ? line.substr(0, line.size() - 1) : line;
 }
 
-ExitStatus become_companion(const fs::path& program, const std::vector<std::string>& words) {
+ExitStatus become_companion(const fs::path& program, const std::vector<std::string>& words, const std::string& input) {
   if (launcher_rank() != 0) return ExitStatus::done;
   require_interpreter(program);
   ::setenv("TUTTI_TRAINER", program_path().c_str(), 1);
@@ -106,6 +126,7 @@ ExitStatus become_companion(const fs::path& program, const std::vector<std::stri
   std::vector<char*> arguments{const_cast<char*>(program.c_str())};
   for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
+  if (!input.empty()) put_into_stdin(input);
   unblock_stop_signals();
   ::execv(program.c_str(), arguments.data());
   throw Error(ErrorSource::io,

@@ -225,7 +225,7 @@ int run_program(int argc, const char* const* argv, const OwnParts& own) {
   }
   try {
     if (!mistake && invocation.command == Command::companion) {
-      return static_cast<int>(become_companion(invocation.companion, invocation.words));
+      return static_cast<int>(become_companion(invocation.companion, invocation.words, invocation.text));
     }
     std::optional<StopSignals> signals;  // longer than MPI is in use, which takes its time to start and to end
     if (!mistake && keeps_checkpoints(invocation)) {

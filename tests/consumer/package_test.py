@@ -88,6 +88,8 @@ class Package(unittest.TestCase):
         program = self.root / "usr/bin/tutti"
         shown = run(program, "--version")
         self.assertEqual(f"tutti {ASKED.version}", shown.stdout.splitlines()[0], shown.stderr)
+        companion = run(program, "data", "fetch", "--help")
+        self.assertIn("usage: tutti data fetch", companion.stdout, companion.stderr)
         trained = run(ASKED.mpiexec, ASKED.numproc, "2", program, "--data", "synthetic:256x1x12x12:4", "--model", "mlp",
                       "--epochs", "2", "--threads", "1")
         self.assertEqual(0, trained.returncode, trained.stderr)

@@ -1,7 +1,10 @@
 # The manual page and the shells' completion, printed by the program under the name by which it is installed; it may
 # have been linked without a way to the library beside it.
 set(documents ${PROJECT_BINARY_DIR}/documents)
-set(say ${CMAKE_COMMAND} -E env LD_LIBRARY_PATH=${PROJECT_BINARY_DIR}:$ENV{LD_LIBRARY_PATH} ./tutti)
+set(say ${CMAKE_COMMAND} -E env PYTHONDONTWRITEBYTECODE=1 LD_LIBRARY_PATH=${PROJECT_BINARY_DIR}:$ENV{LD_LIBRARY_PATH}
+        ./tutti)
+file(GLOB_RECURSE companions CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tools/companions/*)
+list(FILTER companions EXCLUDE REGEX __pycache__)
 set(pack ${TUTTI_GZIP} --best --no-name --force)
 file(MAKE_DIRECTORY ${documents})
 file(CREATE_LINK ../trainer ${documents}/tutti SYMBOLIC)
@@ -13,7 +16,7 @@ add_custom_command(
   COMMAND ${say} --completion bash > tutti.bash
   COMMAND ${say} --completion zsh > _tutti
   COMMAND ${say} --completion fish > tutti.fish
-  DEPENDS trainer tutti
+  DEPENDS trainer tutti ${companions}
   WORKING_DIRECTORY ${documents}
   COMMENT "Manual page and completion"
   VERBATIM)

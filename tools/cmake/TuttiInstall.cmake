@@ -84,6 +84,7 @@ install(FILES ${PROJECT_SOURCE_DIR}/tools/packaging/modulefile RENAME ${PROJECT_
 
 # What the program itself says, where it can be run here: under a sanitizer it may want more than a build gives.
 find_program(TUTTI_GZIP gzip)
-if(NOT CMAKE_CROSSCOMPILING AND NOT TUTTI_SANITIZE AND TUTTI_GZIP)
+find_program(TUTTI_PYTHON3 python3)
+if(NOT CMAKE_CROSSCOMPILING AND NOT TUTTI_SANITIZE AND TUTTI_GZIP AND TUTTI_PYTHON3)
   include(TuttiDocuments)
 endif()

@@ -49,7 +49,8 @@ SETS = {published.name: published for published in (
     PublishedSet(
         "mnist", "60000 training and 10000 test images of 1x28x28, 10 classes",
         ("https://storage.googleapis.com/cvdf-datasets/mnist/", "https://ossci-datasets.s3.amazonaws.com/mnist/"),
-        (File("train-images-idx3-ubyte.gz", 9912422, "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609"),
+        (File("train-images-idx3-ubyte.gz", 9912422,
+              "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609"),
          File("train-labels-idx1-ubyte.gz", 28881, "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c"),
          File("t10k-images-idx3-ubyte.gz", 1648877, "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6"),
          File("t10k-labels-idx1-ubyte.gz", 4542, "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6"))),
@@ -66,7 +67,8 @@ SETS = {published.name: published for published in (
         "cifar10", "50000 training and 10000 test images of 3x32x32, 10 classes",
         ("https://www.cs.toronto.edu/~kriz/",
          "https://storage.googleapis.com/s4tf-hosted-binaries/datasets/CIFAR10/"),
-        (File("cifar-10-binary.tar.gz", 170052171, "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd"),),
+        (File("cifar-10-binary.tar.gz", 170052171,
+              "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd"),),
         "cifar-10-batches-bin",
         (File("data_batch_1.bin", 30730000, "cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5"),
          File("data_batch_2.bin", 30730000, "a591ca11fa1708a91ee40f54b3da4784ccd871ecf2137de63f51ada8b3fa57ed"),
@@ -320,7 +322,8 @@ def made_folder(folder):
     try:
         os.makedirs(folder, exist_ok=True)
     except OSError as error:
-        raise Failure(CANNOT_SAVE, f"cannot make the folder '{folder}': {describe(error)}; choose another --to") from error
+        raise Failure(CANNOT_SAVE,
+                      f"cannot make the folder '{folder}': {describe(error)}; choose another --to") from error
     try:
         yield
     finally:

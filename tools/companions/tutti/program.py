@@ -3,6 +3,7 @@
 import argparse
 import difflib
 import io
+import json
 import os
 import pathlib
 import signal
@@ -48,9 +49,15 @@ class Parser(argparse.ArgumentParser):
     """Options of the command `words` ("data fetch"); a mistake in them is a Failure with status 64."""
 
     def __init__(self, words, description):
-        super().__init__(prog=f"{name()} {words}", description=description, allow_abbrev=False)
+        super().__init__(prog=f"{name()} {words}", description=description, allow_abbrev=False, add_help=False)
+        self.add_argument("-h", "--help", action="help", help="print this and end")
+        # The trainer does this itself, before it would start a companion.
+        self.add_argument("--version", action="store_true", help="print the versions of program and libraries and end")
 
     def parse_args(self, words):
+        if words == ["--list-options"]:  # asked by tutti.listing
+            print(json.dumps(self._listing()))
+            raise SystemExit
         options, unknown = self.parse_known_args(words)
         if unknown and unknown[0].startswith("-"):
             written = unknown[0].split("=")[0]
@@ -61,6 +68,18 @@ class Parser(argparse.ArgumentParser):
         if unknown:
             raise Failure(USAGE, f"'{unknown[0]}' belongs to no option: see {self.prog} --help")
         return options
+
+    def _listing(self):
+        operands, options = [], []
+        for action in self._actions:
+            value = "" if action.nargs == 0 else {int: "INT", float: "FLOAT"}.get(action.type, "TEXT")
+            listed = {"name": (action.option_strings or [action.dest])[-1].lstrip("-"),
+                      "help": self._get_formatter()._expand_help(action),  # with the default in it
+                      "value": value, "words": list(action.choices or ()),
+                      "paths": value == "TEXT" and not action.choices, "required": action.required,
+                      "list": not action.option_strings and action.nargs in ("*", "+")}
+            (options if action.option_strings else operands).append(listed)
+        return {"operands": operands, "options": options}
 
     def error(self, message):
         raise Failure(USAGE, f"{message}; see {self.prog} --help")
@@ -85,7 +104,7 @@ def print_note(text):
 
 
 class _Stdout(io.RawIOBase):
-    """Descriptor 1. Printing never fails, but for a reader that is gone: a failure is reported when the program ends."""
+    """Printing fails only where nobody reads any more. Other failures are reported when the program ends."""
 
     failure = None
 
@@ -118,8 +137,9 @@ def run(main):
         status = _status_of(main)
         sys.stdout.flush()
         if stdout.failure and status == DONE:
-            status = _report(Failure(CANNOT_SAVE, f"cannot write to stdout: {describe(stdout.failure)}; what was "
-                                                  "printed is lost: give it a file, a pipe or a terminal that takes it"))
+            status = _report(Failure(
+                CANNOT_SAVE, f"cannot write to stdout: {describe(stdout.failure)}; what was printed is lost: give it a "
+                             "file, a pipe or a terminal that takes it"))
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for what Python flushes at its end
         _end_by(signal.SIGPIPE)
