@@ -1,13 +1,20 @@
 #pragma once
-// Where messages go from, and what becomes of those that arrive: their size checked, their values added to this rank's.
+// Messages between ranks: their size is checked, and their values are added to this rank's.
 
 #include "tutti/backend/tensor.hpp"
+
+#include "../arguments.hpp"
+#include "../patience.hpp"
+#include "check.hpp"
 
 #include <mpi.h>
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <source_location>
+#include <vector>
 
 namespace tutti::mpi {
 
@@ -35,5 +42,21 @@ void require_bytes(const MPI_Status& status, std::size_t bytes, int rank);
 
 // to += from, f32 or i64; the same bits in every thread, whatever its treatment of denormal numbers.
 void add(ElementType type, std::byte* to, const std::byte* from, std::size_t bytes);
+
+// Returns when the request is complete.
+void wait_for(MPI_Request& request, std::chrono::microseconds longest_sleep,
+              std::source_location where = std::source_location::current());
+
+// What one operation of a sum is to do, whichever way it goes: chunk c is summed in the order of the ranks, from rank c
+// to rank c - 1, and ends at rank c - 1. The bits depend on the chunks and the number of ranks, and on nothing else.
+struct SumWork {
+  Tensor values;                     // f32 or i64; empty: nothing to add
+  Tensor results;                    // may be `values`; empty: nothing to pass on
+  std::vector<ElementRange> chunks;  // of both, one per rank
+  // Called when the chunk that ends at this rank is whole. Null: nothing to do with it.
+  std::function<void(const ElementRange& chunk)> then;
+
+  const ElementRange& ending_at(int rank) const { return chunks[(static_cast<std::size_t>(rank) + 1) % chunks.size()]; }
+};
 
 }  // namespace tutti::mpi

@@ -5,11 +5,8 @@
 
 #include "../arguments.hpp"
 #include "check.hpp"
-#include "direct_operation.hpp"
 #include "native.hpp"
-#include "ring_operation.hpp"
-#include "star_operation.hpp"
-#include "window_operation.hpp"
+#include "sum_operations.hpp"
 
 #include <fmt/format.h>
 

@@ -9,7 +9,6 @@
 #include "message.hpp"
 #include "operation_queue.hpp"
 #include "sum_choice.hpp"
-#include "sum_work.hpp"
 
 #include <mpi.h>
 

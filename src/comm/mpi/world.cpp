@@ -8,8 +8,8 @@
 #include "../node_memory.hpp"
 #include "check.hpp"
 #include "launcher.hpp"
+#include "message.hpp"
 #include "native.hpp"
-#include "wait_for.hpp"
 
 #include <fmt/format.h>
 #include <sched.h>

@@ -1,0 +1,146 @@
+#pragma once
+// The ways in which an all_reduce is carried out, each a state machine that never waits. All add in the ring's order, so
+// that all give the same bits.
+
+#include "tutti/backend/tensor.hpp"
+
+#include "../window.hpp"
+#include "message.hpp"
+#include "operation_queue.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace tutti::mpi {
+
+// Every rank sends its values of each chunk to the rank where that chunk ends, adds up what it receives, and sends the
+// result to all. Two messages one after the other for any number of ranks: for sums so short that a ring's many steps
+// take longer than their bytes.
+class DirectOperation final : public Operation {
+ public:
+  // `tag` tells apart the operations that can be going at once.
+  DirectOperation(const RankPlace& place, SumWork work, int tag);
+
+  void start() override;
+  State advance() override;
+
+ private:
+  enum class Stage { adding, passing_on, over };
+
+  void send_values();
+  void add_up();
+  void pass_on();
+  void post_send(int rank, const Tensor& part);
+  void post_receive(int rank, std::byte* to, std::size_t bytes);
+
+  RankPlace place_;
+  SumWork work_;
+  int tag_;
+
+  Stage stage_ = Stage::adding;
+  std::unique_ptr<std::byte[]> received_;  // values of the chunk that ends here, by rank, from the next one on
+  std::vector<MPI_Request> requests_;
+  std::vector<std::size_t> awaited_bytes_;  // by request; of a sending: 0
+};
+
+// One ring over chunks. In up to 2 * (ranks - 1) steps every rank sends a chunk to the next rank and receives one from
+// the rank before: first partial sums go around, then the whole ones.
+class RingOperation final : public Operation {
+ public:
+  // `tag` tells apart the operations that can be going at once.
+  RingOperation(const RankPlace& place, SumWork work, int tag);
+
+  void start() override;
+  State advance() override;
+
+ private:
+  struct Chunk {
+    std::byte* data;
+    std::size_t bytes;
+  };
+
+  bool adding() const { return step_ < place_.size - 1; }
+  Chunk chunk(int number) const;
+  Chunk outgoing() const { return chunk(place_.rank - step_); }
+  Chunk incoming() const { return chunk(place_.rank - step_ - 1); }
+  void begin_step();
+  void post();
+  bool step_is_over();
+  void take_in(const MPI_Status& status);
+
+  RankPlace place_;
+  SumWork work_;
+  int tag_;
+
+  std::unique_ptr<std::byte[]> scratch_;
+  int step_;
+  int end_;
+  bool received_ = false;
+  MPI_Request sending_ = MPI_REQUEST_NULL;
+  MPI_Request receiving_ = MPI_REQUEST_NULL;
+};
+
+// Rank 0 and one other rank after the other: either rank 0 adds their values to its own, in the order of the ranks, or
+// it sends its own to them.
+class StarOperation final : public Operation {
+ public:
+  // `tag` tells apart the operations that can be going at once.
+  StarOperation(const RankPlace& place, const Tensor& values, StarDirection direction, int tag);
+
+  void start() override;
+  State advance() override;
+
+ private:
+  bool first() const { return place_.rank == 0; }
+  bool receiving() const { return first() == (direction_ == StarDirection::sum_at_first); }
+  void post();
+  void take_in(const MPI_Status& status);
+
+  RankPlace place_;
+  Tensor values_;
+  StarDirection direction_;
+  int tag_;
+
+  std::unique_ptr<std::byte[]> scratch_;
+  int peer_;
+  int last_peer_;
+  MPI_Request request_ = MPI_REQUEST_NULL;
+};
+
+// A sum in memory that all ranks see: once all ranks have posted their values, each adds up the chunks that end at it
+// where they are, and writes the result into the memory of all. Two synchronisations, and no copies in between.
+class WindowOperation final : public Operation {
+ public:
+  // All pieces are of the same tensors, which lie in the window. `number` counts the window's operations from 1, alike
+  // on all ranks; fewer than Window::kPosts are going at once.
+  WindowOperation(Window& window, const RankPlace& place, std::vector<SumWork> pieces, std::uint64_t number);
+
+  void start() override;
+  // Does one piece at a time.
+  State advance() override;
+
+ private:
+  // Whether all ranks have set this word of their posts.
+  bool have_all(std::atomic<std::uint64_t> Post::*word);
+  void look_up_memory();
+  void work_on(const SumWork& piece);
+  void add_up(const ElementRange& range);
+  void pass_on(const ElementRange& range);
+  void count_bytes(const SumWork& piece);
+
+  Window& window_;
+  RankPlace place_;
+  std::vector<SumWork> pieces_;
+  std::uint64_t number_;
+
+  std::size_t next_piece_ = 0;
+  int seen_ = 0;  // ranks that have set the word that is looked at
+  // By rank, where the tensors begin.
+  std::vector<std::byte*> values_;
+  std::vector<std::byte*> results_;
+  std::unique_ptr<std::byte[]> partial_sums_;
+};
+
+}  // namespace tutti::mpi
