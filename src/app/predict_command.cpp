@@ -1,6 +1,7 @@
 #include "predict_command.hpp"
 
 #include "tutti/base/error.hpp"
+#include "tutti/base/log.hpp"
 
 #include "predict/csv_predictions.hpp"
 #include "predict/json_predictions.hpp"
@@ -159,7 +160,13 @@ ExitStatus predict_command(World& world, const Invocation& invocation, const End
     if (world.rank() != 0) return;
     predictions->finish();
     const bool stdout_has_rows = request.csv == kStdout || invocation.json == kStdout;
-    for (const std::string& line : lines) fmt::print(stdout_has_rows ? stderr : stdout, "{}\n", line);
+    for (const std::string& line : lines) {
+      if (stdout_has_rows) {
+        write_stderr_line(line);
+      } else {
+        fmt::print("{}\n", line);
+      }
+    }
     std::fflush(stdout);
   });
   return ExitStatus::done;

@@ -1,7 +1,5 @@
 #include "tutti/base/terminal_line.hpp"
 
-#include <fmt/format.h>
-
 #include <cstdio>
 
 namespace tutti {
@@ -15,8 +13,9 @@ void TerminalLine::draw(const std::function<std::string()>& text) {
   if (visible_ && since_drawn_.seconds() < kSecondsBetweenDrawings) return;
   since_drawn_.restart();
   visible_ = true;
-  fmt::print(stderr, "\r\x1b[K{}", text());
-  std::fflush(stderr);
+  // The terminal may be gone: a run does not end because nobody watches it.
+  static_cast<void>(std::fputs(("\r\x1b[K" + text()).c_str(), stderr));
+  static_cast<void>(std::fflush(stderr));
 }
 
 void TerminalLine::clear() noexcept {

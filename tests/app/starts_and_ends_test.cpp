@@ -75,6 +75,15 @@ TEST_F(Output, OfARunThatIsNotTakenCostsNoWork) {
   EXPECT_EQ(run_trainer({"diff", out, out_}).status, 0);
 }
 
+// As when the terminal is closed.
+TEST_F(Output, ToStderrThatIsNotTakenEndsNothing) {
+  const std::string out = folder_.file("unseen");
+  const ChildResult run = run_redirected(fmt::format("{} --out {} --progress always", kTraining, out), "2> /dev/full");
+  EXPECT_EQ(run.status, 0);
+  EXPECT_EQ(run_trainer({"diff", out, out_}).status, 0);
+  EXPECT_EQ(run_redirected(fmt::format("predict --checkpoint {} --csv -", out), "2> /dev/full").status, 0);
+}
+
 TEST_F(Output, IsNeverMixedWithFilesWhereDescriptorsAreClosed) {
   const std::string out = folder_.file("closed");
   run_redirected(fmt::format("{} --out {}", kTraining, out), "<&- >&- 2>&-");
