@@ -17,7 +17,8 @@ def text_of(checkpoint: Checkpoint, image: Extents, normalizes: bool) -> str:
     rule = {
         "format": FORMAT, "model": checkpoint.model.name, "step": checkpoint.step,
         "input": "image", "image": list(image), "layout": "batch x channels x height x width, f32",
-        "channels": {1: "gray: 0.299 R + 0.587 G + 0.114 B, rounded to a byte before resizing (Pillow's L)", 3: "R, G, B"}.get(channels, "as in the data"),
+        "channels": {1: "gray: 0.299 R + 0.587 G + 0.114 B, rounded to a byte before resizing (Pillow's L)",
+                     3: "R, G, B"}.get(channels, "as in the data"),
         "decoding": "16 bits become round(value / 257); alpha is dropped; JPEG is turned as EXIF says",
         "resize": None if is_open else {
             "when": "the image is not of this height and width already",

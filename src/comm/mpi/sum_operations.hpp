@@ -1,6 +1,6 @@
 #pragma once
-// The ways in which an all_reduce is carried out, each a state machine that never waits. All add in the ring's order, so
-// that all give the same bits.
+// The ways in which an all_reduce is carried out, each a state machine that never waits. All of them add in the ring's
+// order, and so give the same bits.
 
 #include "tutti/backend/tensor.hpp"
 
