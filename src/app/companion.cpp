@@ -60,9 +60,10 @@ void require_interpreter(const fs::path& program) {
   std::string first;
   std::getline(file, first);
   if (!first.starts_with("#!") || first.find("python3") == std::string::npos || is_in_path("python3")) return;
-  throw Error(ErrorSource::usage,
-              fmt::format("this command is a Python program, and there is no python3 in PATH: install Python 3.9 or "
-                          "newer (Debian: apt install python3; clusters: module load python); training needs none"));
+  throw Error(
+      ErrorSource::usage,
+      fmt::format("this command is a Python program, and there is no python3 in PATH: install Python 3.9 or "
+                  "newer (Debian: apt install python3; clusters: module load python); training needs no Python"));
 }
 
 void put_into_stdin(const std::string& text) {
