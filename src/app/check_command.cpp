@@ -76,6 +76,8 @@ class Check {
   MemoryEstimate estimate_;  // zeros: something stood in the way
   bool is_split_ = false;    // of several files is each checkpoint
   std::int64_t most_memory_ = 0;
+  bool on_gpus_ = false;   // all ranks
+  std::string libraries_;  // empty: there is no processor to compute on
 };
 
 // So that all of them come to the same collectives from here on.
@@ -199,6 +201,8 @@ void Check::run() {
     findings_.attempt([&] { run_agreed(world_, [&] { resolve_options(config(), *model); }); });
   }
   if (has_processor && has_ranks) {
+    on_gpus_ = processor.all_on_gpus;
+    libraries_ = versions_text(*processor.backend, world_);
     findings_.add(judge_processors(world_, config(), processor_kinds(*processor.backend, resumed_)));
     findings_.attempt([&] { run_agreed(world_, [&] { choose_communicator(world_, config(), processor, true); }); });
   }
@@ -248,6 +252,9 @@ void Check::write_json(const std::string& path, const std::string& verdict) cons
     const std::string json = nlohmann::ordered_json{{"verdict", verdict},
                                                     {"ranks", world_.size()},
                                                     {"hosts", hosts_},
+                                                    {"device", on_gpus_ ? "cuda" : "cpu"},
+                                                    {"threads", assembly_.config.threads},
+                                                    {"libraries", libraries_},
                                                     {"bytes_per_rank", estimate_.together()},
                                                     {"checkpoint_bytes", estimate_.checkpoint},
                                                     {"findings", list}}

@@ -15,7 +15,6 @@
 #include "nearest_word.hpp"
 #include "option_table.hpp"
 #include "own_parts.hpp"
-#include "sweep/sweep_options.hpp"
 #include "word_faults.hpp"
 
 #include <CLI/CLI.hpp>
@@ -56,8 +55,6 @@ constexpr std::array kCommands{
                  add_inspect_options},
     CommandEntry{"report", Command::report, "one page, to be sent and printed, of what a run came to", concerns_eval,
                  add_report_options},
-    CommandEntry{"sweep", Command::sweep, "short trainings side by side: options take lists, as --lr 0.05,0.1",
-                 concerns_sweep, add_sweep_options},
     CommandEntry{"tour", Command::tour, "how ranks train together, station by station, on these ranks", concerns_tour,
                  add_tour_options},
     CommandEntry{"bench allreduce", Command::bench_allreduce, "sums over the ranks, by message size",
@@ -139,14 +136,9 @@ NamedCommand command_of(int argc, const char* const* argv) {
               fmt::format("no command is called '{}': {}", written, what_to_do(written, known, help)));
 }
 
-void add_run_options(CLI::App& app, const std::vector<RunOption>& options, const CommandEntry& entry,
-                     ListWords& lists) {
+void add_run_options(CLI::App& app, const std::vector<RunOption>& options, const CommandEntry& entry) {
   for (const RunOption& option : options) {
     if (!entry.takes(option)) continue;
-    if (entry.command == Command::sweep && takes_list(option)) {
-      add_list_option(app, option, lists)->group(option.group);
-      continue;
-    }
     const std::string flag = "--" + option.name;
     CLI::Option* added = std::visit(
         [&](auto* target) -> CLI::Option* {
@@ -195,7 +187,7 @@ void furnish(CLI::App& app, const CommandEntry& entry, Invocation& invocation, W
     app.add_flag("--man-page", wanted.manual, "print the manual page and end");
   }
   entry.add_own_options(app, invocation);
-  add_run_options(app, run_options(invocation.run), entry, invocation.sweep.words);
+  add_run_options(app, run_options(invocation.run), entry);
   take_numbers_as_written(app);
 }
 

@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -32,7 +31,6 @@ enum class Command {
   data_convert,
   data_info,
   data_show,
-  sweep,
   tour
 };
 
@@ -89,14 +87,14 @@ struct TimedSteps {
 };
 
 struct ScalingBench {
-  std::string mode = "both";    // strong, weak or both
-  std::string nodes;            // node counts to measure, whole nodes each, comma separated; empty: up to all
-  std::string exchanges;        // to measure, comma separated; empty: the run's
-  std::int64_t rounds = 1;      // of all points, in turns
-  bool paced = false;           // compute is slept through, as one rank's steps were measured
-  std::string forecast;         // ranks to forecast, as 2..1024; empty: none
-  std::vector<double> between;  // microseconds and GB/s of a link between nodes that is not measured; empty: none
-  std::string forecast_from;    // file of a forecast's inputs; nothing is measured then
+  std::string mode = "both";  // strong, weak or both
+  std::string nodes;          // node counts to measure, whole nodes each, comma separated; empty: up to all
+  std::string exchanges;      // to measure, comma separated; empty: the run's
+  std::int64_t rounds = 1;    // of all points, in turns
+  bool paced = false;         // compute is slept through, as one rank's steps were measured
+  std::string forecast;       // of earlier versions, as the two below: what `trainer forecast` does now
+  std::string between;
+  std::string forecast_from;
 };
 
 struct InputBench {
@@ -116,15 +114,6 @@ struct ShowRequest {
   bool beside = false;
 };
 
-// By option: the words behind it, each of one or more values.
-using ListWords = std::map<std::string, std::vector<std::string>>;
-
-struct SweepRequest {
-  ListWords words;
-  std::vector<std::string> together;  // options whose lists are walked item by item, comma separated
-  bool scale_lr = false;              // with the batch size, from the first one's
-};
-
 struct Invocation {
   Command command = Command::train;
   std::string called = "train";     // that command, as users write it
@@ -134,7 +123,7 @@ struct Invocation {
   RunConfig run;
   std::set<std::string> given;  // names of run options that the user chose
   std::string ranks;   // bench allreduce, exchange, scaling: rank counts, comma separated; empty: doubling up to all
-  std::string json;    // bench, check, eval, inspect, predict, sweep: where the results go as JSON
+  std::string json;    // bench, check, eval, inspect, predict: where the results go as JSON
   std::string target;  // data convert, data show: the file to write
   std::int64_t threads = 0;  // data convert: that decode; 0: one per core of this process
   ShowRequest show;
@@ -149,7 +138,6 @@ struct Invocation {
   TimedSteps steps;
   ScalingBench scaling;
   TourRequest tour;
-  SweepRequest sweep;
   double world_begun_at = 0;  // seconds since the start of the process, noted by the program
   double world_made_at = 0;
 };

@@ -175,16 +175,11 @@ void add_scaling_options(CLI::App& app, Invocation& invocation) {
   add_count(app, "--rounds", bench.rounds, "of all points, in turns; medians over them are told");
   app.add_flag("--paced", bench.paced, "sleep through the compute as long as one rank's steps take: the exchange alone")
       ->group("Bench");
-  app.add_option("--forecast", bench.forecast, "also forecast so many ranks, as 2..1024 or 3,5,7")->group("Forecast");
-  app.add_option("--between", bench.between,
-                 "microseconds and GB/s of a link between nodes, as 2,12.5; none: as measured between two of them")
-      ->delimiter(',')
-      ->expected(2)
-      ->check(CLI::PositiveNumber)
-      ->group("Forecast");
-  app.add_option("--forecast-from", bench.forecast_from,
-                 "measure nothing: inputs of the forecast from what --json has kept, or written by hand")
-      ->group("Forecast");
+  for (const auto& [option, target] : {std::pair{"--forecast", &bench.forecast},
+                                       {"--between", &bench.between},
+                                       {"--forecast-from", &bench.forecast_from}}) {
+    app.add_option(option, *target, "see trainer forecast")->group("");  // not in the help
+  }
   add_exchange_options(app, invocation);
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 // What the command line of each command takes: which of the run's options, and its own. Those of trainer data are in
-// data_options.hpp, those of trainer sweep in sweep/sweep_options.hpp.
+// data_options.hpp.
 
 #include "command_line.hpp"
 #include "option_table.hpp"

@@ -21,7 +21,6 @@
 #include "report/report_command.hpp"
 #include "standard_streams.hpp"
 #include "stop_signals.hpp"
-#include "sweep/sweep_command.hpp"
 #include "tour/tour.hpp"
 #include "train_command.hpp"
 
@@ -85,7 +84,6 @@ bool is_watched(Command command) {
     case Command::bench_scaling:
     case Command::bench_step:
     case Command::tour:
-    case Command::sweep:
       return started_by_launcher();
     default:
       return false;
@@ -162,8 +160,6 @@ ExitStatus carry_out(World& world, const Invocation& invocation, const StopSigna
       return tour_command(world, invocation, record);
     case Command::data_show:
       return data_show(world, invocation);
-    case Command::sweep:
-      return sweep_command(world, invocation, record);
   }
   return ExitStatus::done;
 }

@@ -4,6 +4,7 @@
 #include "tutti/base/version.hpp"
 #include "tutti/storage/array_file.hpp"
 
+#include "cores.hpp"
 #include "resolve_options.hpp"
 #include "several.hpp"
 
@@ -86,11 +87,14 @@ std::string run_record(const Assembly& assembly, const World& world, const std::
                                 {"ranks", world.size()},
                                 {"parts", config.parts},
                                 {"threads", config.threads},
+                                {"oversubscribed", !has_room_for(assembly.cores, world, config.threads)},
                                 {"seed", config.seed},
                                 {"model", assembly.network->spec().name},
                                 {"parameters", assembly.network->layout().parameters()},
                                 {"data", config.data},
-                                {"data_digest", digest_text(assembly.data_digest)}};
+                                {"data_digest", digest_text(assembly.data_digest)},
+                                {"train_samples", assembly.data.train->info().samples},
+                                {"batch_size", config.batch_size}};
   if (!config.rehearse.empty()) record["rehearse"] = config.rehearse;
   return record.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
@@ -115,7 +119,11 @@ ProcessorKinds processor_kinds(const Backend& backend, const std::optional<Loade
 }
 
 std::string versions_text(const Assembly& assembly, const World& world) {
-  return fmt::format("tutti {}; {}; {}; HDF5 {}", version(), assembly.backend->description(), world.description(),
+  return versions_text(*assembly.backend, world);
+}
+
+std::string versions_text(const Backend& backend, const World& world) {
+  return fmt::format("tutti {}; {}; {}; HDF5 {}", version(), backend.description(), world.description(),
                      array_library_version());
 }
 

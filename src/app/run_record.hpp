@@ -19,6 +19,7 @@ namespace tutti {
 void tell_start(const Assembly& assembly, World& world, const Trainer& trainer, const Log& log);
 // One JSON object.
 std::string run_record(const Assembly& assembly, const World& world, const std::vector<std::string>& words);
+std::string versions_text(const Backend& backend, const World& world);
 std::string versions_text(const Assembly& assembly, const World& world);
 // The kind of processor that decides on the bits, "AVX2": of a backend, and of such a line; empty where it has none.
 std::string processor_of(const Backend& backend);

@@ -46,7 +46,6 @@ TEST_F(OutputFiles, OfEveryCommandGoThroughLinks) {
       words_of("report " + run_ + " --no-images -o"),
       words_of("check " + steps + "--json"),
       words_of("bench step " + steps + "--timed-steps 1 --warmup-steps 1 --json"),
-      words_of("sweep " + steps + "--steps 2 --lr 0.1,0.2 --json"),
       words_of("data show synthetic:96x1x6x6:4"),
       training("--trace"),
       training("--mlperf-log"),

@@ -1,4 +1,4 @@
-// bench scaling as users start it: points, rounds, where the time goes, and a forecast whose inputs can be read back.
+// bench scaling as users start it: points, rounds, where the time goes, and what a forecast starts from.
 
 #include "support/child_process.hpp"
 #include "support/scratch_folder.hpp"
@@ -49,40 +49,26 @@ TEST(BenchScaling, TellsOfEveryPointWhereItsTimeGoes) {
   EXPECT_EQ(points.size(), 2U * 4U * 2U);
   EXPECT_EQ(json.at("rounds"), 3);
   EXPECT_EQ(json.at("hosts").size(), 1U);
-  EXPECT_FALSE(json.contains("forecast"));
   EXPECT_EQ(count(bench.out, "weak"), 8) << bench.out;
 }
 
-TEST(BenchScaling, ForecastsFromWhatItMeasuredAndFromTheFileItWrote) {
+TEST(BenchScaling, KeepsWhatAForecastStartsFrom) {
   const ScratchFolder folder;
   const std::string kept = folder.path() + "/s.json";
-  const ChildResult bench = run_trainer(
-      2, test::with(kSmall, {"--mode", "weak", "--between", "20,0.1", "--forecast", "2..16", "--json", kept}));
+  const ChildResult bench = run_trainer(2, test::with(kSmall, {"--mode", "strong", "--json", kept}));
   ASSERT_EQ(bench.status, 0) << bench.err;
-  const Json forecast = json_of(folder).at("forecast");
-  ASSERT_EQ(forecast.at("compared").size(), json_of(folder).at("results").size()) << bench.out;
-  for (const Json& point : forecast.at("compared")) {
-    const double measured = point.at("measured_seconds");
-    EXPECT_NEAR(point.at("difference"), point.at("forecast_seconds").get<double>() / measured - 1, 1e-9);
-    EXPECT_EQ(point.at("baseline_ranks"), json_of(folder).at("results").at(0).at("ranks"));
-  }
-  const bool refused = forecast.contains("refused");  // as a busy machine may have it
-  EXPECT_EQ(forecast.at("points").size(), refused ? 0U : 4U);
-  EXPECT_EQ(count(bench.out, "no forecast: forecast and measurement differ by "), refused ? 1 : 0) << bench.out;
+  const Json inputs = json_of(folder).at("forecast").at("inputs");
+  std::vector<int> images;
+  for (const Json& profile : inputs.at("compute")) images.push_back(profile.at("images").get<int>());
+  EXPECT_EQ(images, (std::vector<int>{1, 4, 8, 16}));
+  EXPECT_GE(inputs.at("within").at("sums_of_two").size(), 2U);
+  EXPECT_TRUE(inputs.at("between").is_null());
 
-  const ChildResult again = run_trainer({"bench", "scaling", "--mode", "weak", "--batch-size", "16", "--forecast",
-                                         "2..16", "--forecast-from", kept, "--json", kept});
-  ASSERT_EQ(again.status, 0) << again.err;
-  const Json points = json_of(folder).at("forecast").at("points");
-  EXPECT_EQ(points.size(), 4U);
-  if (!refused) {
-    EXPECT_EQ(points, forecast.at("points"));
-  }
-  for (const Json& point : points) {
-    EXPECT_EQ(point.at("label"), "forecast");
-    EXPECT_LE(point.at("efficiency_low"), point.at("efficiency"));
-    EXPECT_GE(point.at("efficiency_high"), point.at("efficiency"));
-  }
+  const ChildResult forecast =
+      run_trainer({"forecast", kept, "--anyway", "--between", "20,0.1", "--ranks", "2..16", "--json", kept});
+  ASSERT_EQ(forecast.status, 0) << forecast.err;
+  EXPECT_EQ(json_of(folder).at("forecast").at("compared").size(), json_of(folder).at("results").size());
+  EXPECT_EQ(json_of(folder).at("forecast").at("points").size(), 4U);
 }
 
 TEST(BenchScaling, OfPacedStepsIsNeverOversubscribed) {
@@ -96,15 +82,15 @@ TEST(BenchScaling, OfPacedStepsIsNeverOversubscribed) {
 }
 
 TEST(BenchScaling, RefusesWhatItCannotMeasureByTheOptionsName) {
-  for (const auto& [option, value] :
-       {std::pair{"--nodes", "2"}, std::pair{"--ranks", "4"}, std::pair{"--exchanges", "tree"},
-        std::pair{"--forecast", "8..2"}, std::pair{"--forecast", "2..8"}}) {
+  for (const auto& [option, value] : {std::pair{"--nodes", "2"}, std::pair{"--ranks", "4"},
+                                      std::pair{"--exchanges", "tree"}, std::pair{"--forecast", "2..8"}}) {
     const ChildResult bench = run_trainer(2, test::with(kSmall, {option, value}));
     EXPECT_NE(bench.status, 0) << option;
     EXPECT_NE(bench.err.find(value), std::string::npos) << bench.err;
   }
-  const ChildResult bench = run_trainer(2, test::with(kSmall, {"--between", "20,0.1", "--forecast", "8..2"}));
-  EXPECT_NE(bench.status, 0);
+  const ChildResult bench = run_trainer(2, test::with(kSmall, {"--between", "20,0.1", "--forecast", "2..8"}));
+  EXPECT_EQ(bench.status, 64);
+  EXPECT_NE(bench.err.find("forecast scaling.json --ranks 2..8 --between 20,0.1"), std::string::npos) << bench.err;
   EXPECT_EQ(bench.out.find("median"), std::string::npos) << "measured first: " << bench.out;
 }
 

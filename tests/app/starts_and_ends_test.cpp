@@ -49,8 +49,7 @@ class Output : public ::testing::Test {
             "inspect " + out_,
             fmt::format("diff {0} {0}", out_),
             "report " + out_,
-            "bench step --data synthetic:64x1x8x8:4 --model mlp --warmup-steps 1 --timed-steps 2",
-            "sweep --data synthetic:64x1x8x8:4 --model mlp --steps 2 --lr 0.1,0.2"};
+            "bench step --data synthetic:64x1x8x8:4 --model mlp --warmup-steps 1 --timed-steps 2"};
   }
 
   ScratchFolder folder_;

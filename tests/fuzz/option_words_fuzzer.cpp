@@ -4,7 +4,6 @@
 #include "tutti/data/part_plan.hpp"
 #include "tutti/watch/incident.hpp"
 
-#include "bench/forecast.hpp"
 #include "fuzz/parsed_input.hpp"
 #include "generated_sets.hpp"
 #include "resolve_options.hpp"
@@ -16,7 +15,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::uint8_t which = fuzz::take_byte(input);
   const std::string text = fuzz::text_of(input);
   fuzz::takes({ErrorSource::usage}, [&] {
-    switch (which % 9) {
+    switch (which % 8) {
       case 0:
         if (const auto counts = parse_part_map(text).parts_by_rank; !counts.empty()) {
           static_cast<void>(PartPlan(counts).num_parts());
@@ -40,9 +39,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       case 6:
         make_recipe({.augment = "none", .normalize = text, .image_size = 0, .seed = 0},
                     {.name = "set", .image = {3, 8, 8}, .samples = 1});
-        return;
-      case 7:
-        parse_forecast_ranks(text);
         return;
       default:
         plan_incidents(parse_rehearsal(text),

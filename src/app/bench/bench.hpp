@@ -7,8 +7,8 @@
 #include "tutti/train/trainer.hpp"
 
 #include "command_line.hpp"
-#include "link_fit.hpp"
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -45,6 +45,11 @@ TimedSteps steps_for(const Backend& backend, TimedSteps steps);
 // the slowest rank saw it. Collective.
 std::vector<double> time_steps(World& world, Trainer& trainer, const TimedSteps& steps,
                                const std::function<void()>& step);
+
+struct TimedSum {
+  std::int64_t bytes = 0;
+  double seconds = 0;
+};
 
 // Where sums are made, and by whom.
 struct Summing {

@@ -1,8 +1,12 @@
 #include "scaling_inputs.hpp"
 
+#include "bench.hpp"
 #include "readied.hpp"
+#include "scaling_point.hpp"
+#include "step_account.hpp"
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <array>
@@ -13,6 +17,8 @@
 
 namespace tutti {
 namespace {
+
+using Json = nlohmann::ordered_json;
 
 constexpr std::array<std::int64_t, 5> kLinkBytes{4 << 10, 64 << 10, 1 << 20, 4 << 20, 16 << 20};
 constexpr std::int64_t kLinkRepeats = 7;
@@ -95,7 +101,50 @@ RunConfig config_alone(const Invocation& invocation, std::int64_t images, int th
   return config;
 }
 
+// Seconds on the straight line through two measured numbers of images. Below both, and with one alone, no less than in
+// proportion to the images; beyond both, no less than measured.
+struct Line {
+  double low = 0;
+  double high = 0;
+  double images = 0;
+
+  double operator()(double at_low, double at_high) const {
+    const double in_proportion = at_low * images / low;
+    if (low == high) return in_proportion;
+    const double straight = std::lerp(at_low, at_high, (images - low) / (high - low));
+    if (images < low) return std::max(straight, in_proportion);
+    return images > high ? std::max(straight, at_high) : straight;
+  }
+};
+
+Json as_json(const ComputeProfile& profile) {
+  Json stretches = Json::array();
+  for (const StepTimes::Stretch& stretch : profile.times.compute) {
+    stretches.push_back({stretch.seconds, stretch.final_elements});
+  }
+  return {{"images", profile.images},
+          {"input", profile.times.input},
+          {"update", profile.times.update},
+          {"stretches", stretches}};
+}
+
 }  // namespace
+
+StepTimes times_for(const std::vector<ComputeProfile>& profiles, double images) {
+  std::size_t above = std::min<std::size_t>(1, profiles.size() - 1);
+  while (above + 1 < profiles.size() && static_cast<double>(profiles[above].images) < images) ++above;
+  const ComputeProfile& high = profiles[above];
+  const ComputeProfile& low = profiles[above - std::min<std::size_t>(1, above)];
+  const Line line{.low = static_cast<double>(low.images), .high = static_cast<double>(high.images), .images = images};
+  StepTimes times;
+  times.input = line(low.times.input, high.times.input);
+  for (std::size_t i = 0; i < low.times.compute.size(); ++i) {
+    times.compute.push_back({.seconds = line(low.times.compute[i].seconds, high.times.compute[i].seconds),
+                             .final_elements = low.times.compute[i].final_elements});
+  }
+  times.update = low.times.update;  // however many images
+  return times;
+}
 
 MeasuredCompute measure_compute(World& world, const Invocation& invocation, int threads) {
   MeasuredCompute measured;
@@ -114,52 +163,39 @@ MeasuredCompute measure_compute(World& world, const Invocation& invocation, int 
   return measured;
 }
 
-ForecastInputs measure_forecast_inputs(World& world, const RankOrder& order, const Invocation& invocation, int threads,
-                                       const MeasuredCompute& compute) {
-  ForecastInputs inputs;
-  inputs.source = fmt::format("measured here, hosts: {}; ranks: {}", order.nodes(), order.ranks());
-  inputs.model = invocation.run.model;
-  inputs.ranks_per_node = order.ranks_of(1);
-  inputs.compute = compute.profiles;
-  inputs.bucket_ends = compute.bucket_ends;
+Json measure_forecast_inputs(World& world, const RankOrder& order, const Invocation& invocation, int threads,
+                             const MeasuredCompute& compute) {
   RunConfig config = config_alone(invocation, invocation.run.batch_size, threads);
+  double crowding = 1;
   if (!invocation.scaling.paced) {
-    inputs.jitter = compute.ratios;
     SoloRun first;
     on_first_ranks(world, 1, [&](World& alone) { first = compute_alone(alone, config, invocation.steps); });
     if (world.rank() == 0) {
-      inputs.crowding = inputs.compute.back().times.compute_seconds() / median_of(first.steps).compute_seconds();
+      crowding = compute.profiles.back().times.compute_seconds() / median_of(first.steps).compute_seconds();
     }
   }
   config.parts = 2;
-  const auto link_between = [&](int one, int other) {
-    const auto sums = time_between(world, order.position() == one || order.position() == other, config);
-    Link link;
-    run_agreed(world, [&] {
-      if (!sums.empty()) link = fit_link(sums, 2);
-    });
-    return link;
+  const auto sums_between = [&](int one, int other) {
+    Json sums = Json::array();
+    for (const TimedSum& sum : time_between(world, order.position() == one || order.position() == other, config)) {
+      sums.push_back({sum.bytes, sum.seconds});
+    }
+    return Json{{"sums_of_two", sums}};
   };
-  if (order.ranks_of(1) > 1) inputs.within = link_between(0, 1);
-  if (const auto& given = invocation.scaling.between; !given.empty()) {
-    inputs.between = Link{.latency = given[0] / 1e6, .bytes_per_second = given[1] * 1e9};
-    inputs.source += "; the link between nodes: given";
-  } else if (order.nodes() > 1) {
-    inputs.between = link_between(0, order.ranks_of(1));
-  }
-  return inputs;
-}
-
-std::optional<double> misfit_of(const ForecastInputs& inputs, const std::vector<ScalingPoint>& points,
-                                const Invocation& invocation) {
-  std::optional<double> misfit;
-  for (const ScalingPoint& point : points) {
-    if (point.oversubscribed || point.nodes > 2 || point.ranks % inputs.ranks_per_node != 0) continue;
-    const ForecastQuestion question = question_for(invocation, point.mode, point.exchange);
-    const double foretold = forecast(inputs, question, point.ranks).step_seconds;
-    misfit = std::max(misfit.value_or(0), std::abs(foretold / point.spread().median - 1));
-  }
-  return misfit;
+  const Json within = order.ranks_of(1) > 1 ? sums_between(0, 1) : Json();
+  const Json between = order.nodes() > 1 ? sums_between(0, order.ranks_of(1)) : Json();
+  Json profiles = Json::array();
+  for (const ComputeProfile& profile : compute.profiles) profiles.push_back(as_json(profile));
+  return {{"source", fmt::format("measured here, hosts: {}; ranks: {}", order.nodes(), order.ranks())},
+          {"model", invocation.run.model},
+          {"ranks_per_node", order.ranks_of(1)},
+          {"overlaps", true},
+          {"bucket_ends", compute.bucket_ends},
+          {"compute", profiles},
+          {"crowding", crowding},
+          {"jitter", invocation.scaling.paced ? std::vector{1.0} : compute.ratios},
+          {"within", within},
+          {"between", between}};
 }
 
 }  // namespace tutti

@@ -1,16 +1,28 @@
 #pragma once
-// What a forecast rests on, measured inside the launch: the compute of ranks that do not wait for each other, and sums
-// between two ranks of a node and between two nodes.
+// What `trainer forecast` (tools/companions/trainer-forecast) starts from, measured inside the launch: the compute of
+// ranks that do not wait for each other, and sums between two ranks of a node and between two nodes.
+
+#include "tutti/train/step_times.hpp"
 
 #include "command_line.hpp"
-#include "forecast_inputs.hpp"
 #include "rank_order.hpp"
-#include "scaling_point.hpp"
 
-#include <optional>
+#include <nlohmann/json_fwd.hpp>
+
+#include <cstdint>
 #include <vector>
 
 namespace tutti {
+
+// A step on one rank with this many images; of `times`, the exchange does not count.
+struct ComputeProfile {
+  std::int64_t images = 0;
+  StepTimes times;
+};
+
+// With this many images: between two profiles and beyond the outermost two, on a straight line; below one, or with one
+// alone, no less than in proportion. The update is that of all weights.
+StepTimes times_for(const std::vector<ComputeProfile>& profiles, double images);
 
 // Compute of one rank by the images of a batch of its own, medians over steps and ranks, and how much single steps
 // differ. Where the compute is slept through, the first rank computes alone; else all do at once. The same everywhere.
@@ -22,13 +34,8 @@ struct MeasuredCompute {
 };
 MeasuredCompute measure_compute(World& world, const Invocation& invocation, int threads);
 
-// All but who moves the exchange on, and the misfit. Collective; on rank 0 alone the result counts.
-ForecastInputs measure_forecast_inputs(World& world, const RankOrder& order, const Invocation& invocation, int threads,
-                                       const MeasuredCompute& compute);
-
-// How far forecasts are from what was measured on one whole node and two, at most, relative; none: neither was, or not
-// without ranks sharing cores.
-std::optional<double> misfit_of(const ForecastInputs& inputs, const std::vector<ScalingPoint>& points,
-                                const Invocation& invocation);
+// As JSON; on rank 0 alone the result counts. Collective.
+nlohmann::ordered_json measure_forecast_inputs(World& world, const RankOrder& order, const Invocation& invocation,
+                                               int threads, const MeasuredCompute& compute);
 
 }  // namespace tutti

@@ -32,16 +32,12 @@ Timing time_round(World& working, Readied& run, const TimedSteps& steps, const s
 
 }  // namespace
 
+std::string_view name_of(ScalingMode mode) { return mode == ScalingMode::strong ? "strong" : "weak"; }
+
 Spread ScalingPoint::spread() const {
   Spread spread = spread_of(steps);
   spread.median = spread_of(round_medians).median;
   return spread;
-}
-
-ForecastQuestion question_for(const Invocation& invocation, ScalingMode mode, const std::string& exchange) {
-  return {.mode = mode,
-          .exchange = {.kind = parse_exchange(exchange), .shard_optimizer = invocation.run.shard_optimizer},
-          .batch = invocation.run.batch_size};
 }
 
 RunConfig config_for(const Invocation& invocation, const ScalingPoint& point, int threads) {

@@ -2,15 +2,18 @@
 // One set of ranks under one exchange, measured in rounds: what a step takes, and where that goes.
 
 #include "bench.hpp"
-#include "forecast.hpp"
 #include "rank_order.hpp"
 #include "step_account.hpp"
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tutti {
+
+enum class ScalingMode { strong, weak };
+std::string_view name_of(ScalingMode mode);
 
 struct ScalingPoint {
   ScalingMode mode = ScalingMode::weak;
@@ -28,9 +31,6 @@ struct ScalingPoint {
   StepAccount account() const { return mean_of(rounds); }
   double images_per_second() const { return static_cast<double>(batch) / spread().median; }
 };
-
-// What a forecast is asked of points of this kind.
-ForecastQuestion question_for(const Invocation& invocation, ScalingMode mode, const std::string& exchange);
 
 // Every rank count runs the same steps on as many threads a rank, so that only the ranks differ.
 RunConfig config_for(const Invocation& invocation, const ScalingPoint& point, int threads);

@@ -65,20 +65,4 @@ Json scaling_json(const ScalingPoint& point, const ScalingPoint& first) {
           {"time", time}};
 }
 
-Json forecast_json(const ForecastPoint& point, const ForecastQuestion& question) {
-  return {{"mode", name_of(question.mode)},
-          {"exchange", name_of(question.exchange.kind)},
-          {"nodes", point.nodes},
-          {"ranks", point.ranks},
-          {"step_seconds", point.step_seconds},
-          {"step_seconds_low", point.low},
-          {"step_seconds_high", point.high},
-          {"exposed_seconds", point.exposed_seconds},
-          {"images_per_second", point.images_per_second},
-          {"efficiency", point.efficiency},
-          {"efficiency_low", point.efficiency_low},
-          {"efficiency_high", point.efficiency_high},
-          {"label", "forecast"}};
-}
-
 }  // namespace tutti

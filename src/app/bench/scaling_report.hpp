@@ -14,6 +14,4 @@ std::string scaling_head();
 std::string scaling_line(const ScalingPoint& point, const ScalingPoint& first);
 nlohmann::ordered_json scaling_json(const ScalingPoint& point, const ScalingPoint& first);
 
-nlohmann::ordered_json forecast_json(const ForecastPoint& point, const ForecastQuestion& question);
-
 }  // namespace tutti

@@ -1,0 +1,192 @@
+"""How a companion starts the trainer on ranks: as it was launched itself, else by srun or mpirun."""
+
+import ctypes
+import os
+import pathlib
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+
+from tutti import program
+from tutti.program import USAGE, Failure
+
+LAUNCHER_NAME = re.compile(r"(mpirun|mpiexec|orterun|prterun)")
+SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
+# What launchers set for a rank, which would make a launcher that is started below it believe to be a rank, too.
+OF_A_RANK = re.compile(r"(OMPI_(COMM_WORLD|APP_CTX|UNIVERSE|FIRST_RANKS|FILE_LOCATION|COMMAND|ARGV|NUM_APP|MCA_orte_|"
+                       r"MCA_ess|MCA_pmix|MCA_initial_wdir|MCA_mpi_oversubscribe)|PMIX_|PMI_|PMI2_|PRTE_|HYD|MPIR_|"
+                       r"MPI_LOCAL|SLURM_(STEP|PROCID|LOCALID|NODEID|GTIDS|TASK_PID|CPU_BIND|DISTRIBUTION|NTASKS$|"
+                       r"NPROCS$|MPI_TYPE|LAUNCH|SRUN|UMASK|PRIO))")
+SECONDS_TO_END = 10
+
+
+class Launcher:
+    """Starts programs on 1 to `ranks` ranks of one launch."""
+
+    def __init__(self, words, ranks, environment, is_local=True, cores=None, is_limited=False):
+        self.words = words  # none: no launcher, for one rank
+        self.ranks = ranks
+        self.is_limited = is_limited  # to that many ranks
+        self.is_local = is_local  # all ranks run on this host
+        # In a Slurm job, also for what mpirun starts on other nodes: the step of a launcher above has all of them.
+        self._environment = {**environment, "SLURM_OVERLAP": "1"}
+        self._cores = sorted(cores or os.sched_getaffinity(0))
+
+    def start(self, ranks, words, threads=1):
+        """A process with stderr as a pipe. On one host, ranks that are fewer than all of the launch compute on as many
+        cores each as all of them would."""
+        cores = self._cores
+        if self.is_local and ranks < self.ranks:
+            cores = cores[:ranks * max(threads, len(cores) // self.ranks)]
+        try:
+            return subprocess.Popen([*self._launcher_words(ranks), *words], env=self._environment,
+                                    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                                    start_new_session=True, preexec_fn=lambda: _prepare(cores))
+        except OSError as error:
+            raise Failure(USAGE, f"cannot start {self.words[0] if self.words else words[0]}: "
+                                 f"{program.describe(error)}; --launcher names what starts ranks here") from error
+
+    def _launcher_words(self, ranks):
+        if not self.words:
+            return []
+        name = pathlib.PurePath(self.words[0]).name
+        if name.startswith("srun"):
+            return [*self.words, f"--ntasks={ranks}", *_srun_nodes(ranks, self._environment)]
+        unbound = []
+        # Open MPI would bind each of one or two ranks to a single core.
+        if ranks < self.ranks and not re.search(r"--?bind-to|--?map-by|--?rankfile|--?cpu", " ".join(self.words)) and \
+                _is_open_mpi(self.words[0], self._environment):
+            unbound = ["--bind-to", "none"]
+        return [self.words[0], "-n", str(ranks), *unbound, *self.words[1:]]
+
+
+def stop(process):
+    """Ends a launcher with its ranks."""
+    process.terminate()
+    try:
+        process.wait(SECONDS_TO_END)
+    except subprocess.TimeoutExpired:
+        pass
+    try:
+        os.killpg(process.pid, signal.SIGKILL)  # what it has left
+    except ProcessLookupError:
+        pass
+    process.wait()
+
+
+def find_launcher(asked, most_ranks, words):
+    """Of `asked` ("mpirun --oversubscribe"), of TUTTI_LAUNCHER, of the launcher above this process, which was given
+    `words` for it, of a Slurm allocation, or mpirun. `most_ranks`: where no launcher gives their number."""
+    ranks = _ranks_of_launch()
+    if asked:
+        return Launcher(shlex.split(asked), ranks or most_ranks, environment_without_ranks(), is_local=False,
+                        is_limited=ranks > 0)
+    above = _launcher_above(words) if ranks else None
+    if above:
+        return Launcher(above.words, ranks, above.environment, above.is_local, above.cores, is_limited=True)
+    if "SLURM_JOB_ID" in os.environ:
+        return _slurm_launcher(ranks or _ranks_of_allocation())
+    if not ranks and most_ranks <= 1:
+        return Launcher([], 1, environment_without_ranks())
+    is_local = not any(name in os.environ for name in ("PBS_NODEFILE", "LSB_HOSTS", "PE_HOSTFILE"))
+    return Launcher(["mpirun"], ranks or most_ranks, environment_without_ranks(), is_local, is_limited=ranks > 0)
+
+
+def _ranks_of_launch():
+    is_step = "SLURM_STEP_ID" in os.environ
+    for name in SIZES:
+        value = os.environ.get(name, "")
+        if value.isdigit() and (is_step or not name.startswith("SLURM")):
+            return int(value)
+    return 0
+
+
+def _ranks_of_allocation():
+    fit = int(os.environ.get("SLURM_JOB_NUM_NODES", 1)) * \
+        int(os.environ.get("SLURM_NTASKS_PER_NODE", os.environ.get("SLURM_NTASKS", 1)))
+    return min(fit, int(os.environ.get("SLURM_NTASKS", fit)))
+
+
+def environment_without_ranks():
+    """This one, without what a launcher has set for this rank."""
+    return {name: value for name, value in os.environ.items() if not OF_A_RANK.match(name)}
+
+
+def _slurm_launcher(ranks):
+    by = os.environ.get("TUTTI_LAUNCHER", "")
+    if by not in ("", "srun", "mpirun"):
+        raise Failure(USAGE, f"TUTTI_LAUNCHER is srun or mpirun, not '{by}'")
+    environment = environment_without_ranks()
+    version = _output_of([program.trainer(), "--version"], environment)
+    pmi = "pmi2" if "MPICH" in version else "pmix"
+    if by != "mpirun" and (by == "srun" or re.search(rf"\b{pmi}\b", _output_of(["srun", "--mpi=list"], environment))):
+        words = ["srun", f"--mpi={pmi}", f"--cpus-per-task={os.environ.get('SLURM_CPUS_PER_TASK', 1)}",
+                 "--kill-on-bad-exit=1"]
+    else:
+        words = ["mpirun"]
+    return Launcher(words, ranks, environment, is_local=False, is_limited=True)
+
+
+def _srun_nodes(ranks, environment):
+    """Ranks fill one node after the other."""
+    nodes = int(environment.get("SLURM_JOB_NUM_NODES", 1))
+    per_node = environment.get("SLURM_NTASKS_PER_NODE") or -(-_ranks_of_allocation() // nodes)
+    return [f"--nodes={min(nodes, -(-ranks // max(1, int(per_node))))}"]
+
+
+def _is_open_mpi(launcher, environment):
+    return bool(re.search(r"Open MPI|OpenRTE|PRRTE", _output_of([launcher, "--version"], environment)))
+
+
+def _output_of(words, environment):
+    if not shutil.which(words[0]):
+        return ""
+    return subprocess.run(words, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, check=False).stdout.decode("utf-8", "replace")
+
+
+class _LauncherAbove:
+    """A launcher that has started this process, as /proc knows it: it is started again in the same way."""
+
+    def __init__(self, process, call, words):
+        at = len(call) - len(words) - 2  # behind the launcher's options: the program, and the name of the command
+        self.words = _without_count(call[:at])
+        text = (process / "environ").read_bytes().decode("utf-8", "surrogateescape")
+        self.environment = dict(entry.split("=", 1) for entry in text.split("\0") if "=" in entry)
+        self.cores = os.sched_getaffinity(int(process.name))
+        self.is_local = not re.search(r"-(H|f)\b|host|machinefile", " ".join(self.words)) and not any(
+            name in self.environment for name in ("SLURM_JOB_ID", "PBS_NODEFILE", "LSB_HOSTS", "PE_HOSTFILE"))
+
+
+def _launcher_above(words):
+    """None where it runs on another host, or calls the command in another way than by its words."""
+    pid = os.getppid()
+    while pid > 1:
+        process = pathlib.Path("/proc") / str(pid)
+        try:
+            call = (process / "cmdline").read_bytes().decode("utf-8", "surrogateescape").split("\0")[:-1]
+            pid = int((process / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1])
+            if call and LAUNCHER_NAME.match(pathlib.PurePath(call[0]).name) and len(call) > len(words) + 2 and \
+                    call[len(call) - len(words):] == list(words):
+                return _LauncherAbove(process, call, words)
+        except OSError:
+            return None
+    return None
+
+
+def _without_count(words):
+    kept = []
+    skips = False
+    for word in words:
+        if not skips and word not in ("-n", "-np", "--n", "--np", "-c"):
+            kept.append(word)
+        skips = not skips and word in ("-n", "-np", "--n", "--np", "-c")
+    return kept
+
+
+def _prepare(cores):
+    os.sched_setaffinity(0, cores)
+    # A companion that is killed takes what it has started with it.
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
