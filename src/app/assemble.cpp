@@ -4,8 +4,10 @@
 #include "tutti/base/error.hpp"
 #include "tutti/base/program_name.hpp"
 #include "tutti/data/image_recipe.hpp"
+#include "tutti/data/split_batch_sampler.hpp"
 #include "tutti/nn/model_file.hpp"
 
+#include "option_table.hpp"
 #include "own_parts.hpp"
 #include "plan_choices.hpp"
 #include "preflight/brief.hpp"
@@ -19,6 +21,8 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <set>
+#include <utility>
 #include <vector>
 
 namespace tutti {
@@ -71,6 +75,20 @@ void refuse_labels(const TrainedOn& trained, const DatasetInfo& data) {
   const std::string fault = fault_of_labels(data, trained);
   if (fault.empty()) return;
   throw Error(ErrorSource::input, fmt::format("{}: {} predict labels the images without them", fault, program_call()));
+}
+
+// Data that a call names are used whole, unless they are the run's own, wherever they lie: those are split as in the run.
+void settle_named_data(World& world, Assembly& assembly, DataRequest request, const TrainState& state) {
+  const double ratio = std::exchange(request.validation_ratio, 0);
+  assembly.config.validation_ratio = 0;
+  settle_data(world, assembly, request);
+  const bool is_own =
+      ratio > 0 && is_left_of(state.data_digest, *assembly.data.train, ratio, static_cast<std::uint64_t>(request.seed));
+  if (!world.agree(is_own)) return;
+  request.validation_ratio = ratio;
+  assembly.config.validation_ratio = ratio;
+  assembly.data = {};
+  settle_data(world, assembly, request);
 }
 
 // Sizes are fitted as the training's test images were.
@@ -214,6 +232,24 @@ EstimateRequest memory_request(const Assembly& assembly, const World& world, con
           .share = share};
 }
 
+namespace {
+
+struct PlannedSteps {
+  std::int64_t all = 0;
+  std::int64_t scheduled = 0;  // that a schedule of its own length covers; else all
+};
+
+PlannedSteps planned_steps(const Assembly& assembly) {
+  const TrainerOptions& options = assembly.options;
+  const SplitBatchSampler sampler(assembly.data.train->info().samples, options.batch_size, 1, 0, options.last_batch);
+  PlannedSteps planned{.all = sampler.steps_before(options.epochs)};
+  if (options.steps > 0) planned.all = std::min(planned.all, options.steps);
+  planned.scheduled = options.schedule_epochs > 0 ? sampler.steps_before(options.schedule_epochs) : planned.all;
+  return planned;
+}
+
+}  // namespace
+
 Findings judge_load(World& world, const Assembly& assembly) {
   Findings mine = judge_parts(assembly.config, !assembly.network->layout().statistics().empty());
   const HostLoad load{.host = world.host(),
@@ -226,6 +262,8 @@ Findings judge_load(World& world, const Assembly& assembly) {
   mine.add(judge_cores(load));
   mine.add(judge_waiting(load, world.description(), setting == nullptr ? "" : setting));
   Findings all = check_classes(assembly.data.train->info());  // the same on all ranks
+  const auto [planned, scheduled] = planned_steps(assembly);
+  all.add(judge_rates(assembly.config, planned, scheduled));
   all.add(gather(world, mine));
   return all;
 }
@@ -238,6 +276,13 @@ struct AssemblySources {
   DataRequest request{};
   const AskedData* asked = nullptr;
 };
+
+bool names_data(const TrainState& checkpoint, const std::string& data) {
+  RunConfig stored;
+  std::set<std::string> read;
+  read_config_text(checkpoint.configuration, "the checkpoint", stored, read);
+  return stored.data == data;
+}
 
 Assembly assemble_from(World& world, const RunConfig& config, const AssemblySources& sources, const Log& log) {
   const TrainState* const checkpoint = sources.checkpoint;
@@ -256,7 +301,11 @@ Assembly assemble_from(World& world, const RunConfig& config, const AssemblySour
   ChosenProcessor processor = choose_processor(world, config, log);
   settle_ranks(world, assembly, processor.all_on_gpus);
   adopt_known_choices(world, config, checkpoint == nullptr ? "" : checkpoint->choices, *processor.backend, log);
-  settle_data(world, assembly, sources.request);
+  if (sources.asked != nullptr && sources.asked->named) {
+    settle_named_data(world, assembly, sources.request, sources.asked->state);
+  } else {
+    settle_data(world, assembly, sources.request);
+  }
   if (sources.asked != nullptr && sources.asked->trained) {
     run_agreed(world, [&] { fit_data(assembly, *sources.asked->trained, sources.asked->needs_labels); });
   }
@@ -276,7 +325,10 @@ Assembly assemble_from(World& world, const RunConfig& config, const AssemblySour
 
 Assembly assemble(World& world, const RunConfig& config, const TrainState* checkpoint, const Log& log,
                   const NetworkSpec* model) {
-  return assemble_from(world, config, {.checkpoint = checkpoint, .model = model, .request = data_request(config)}, log);
+  DataRequest request = data_request(config);
+  request.any_class_names = checkpoint != nullptr;
+  request.from_checkpoint = checkpoint != nullptr && names_data(*checkpoint, config.data);
+  return assemble_from(world, config, {.checkpoint = checkpoint, .model = model, .request = request}, log);
 }
 
 Assembly assemble_for(World& world, const RunConfig& config, const AskedData& asked, const Log& log) {
@@ -284,6 +336,8 @@ Assembly assemble_for(World& world, const RunConfig& config, const AskedData& as
   request.images = asked.images;
   request.unlabelled_too = !asked.needs_labels;
   request.any_test_labels = true;
+  request.any_class_names = true;
+  request.from_checkpoint = !asked.named;
   return assemble_from(world, config, {.checkpoint = &asked.state, .request = request, .asked = &asked}, log);
 }
 

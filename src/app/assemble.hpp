@@ -70,6 +70,7 @@ struct AskedData {
   std::optional<TrainedOn> trained;  // where its checkpoint tells
   std::vector<std::string> images{};
   bool needs_labels = true;
+  bool named = false;  // by --data of this call
 };
 // As assemble() does for a checkpoint. Throws an input error besides for labels that are needed and none of the
 // network's. Collective.

@@ -144,13 +144,13 @@ bool Check::look_at_data() {
   const bool has_data = findings_.attempt([&] {
     DataRequest request = data_request(config());
     if (request.verification == Verification::start) request.verification = Verification::sample;
+    request.any_class_names = resumed_.has_value();
     settle_data(world_, assembly_, request);
   });
   if (!resumed_ || !has_data) return has_data;
   findings_.attempt([&] {
     DataDigests digests = digests_of(assembly_.data);
-    const std::string warning = refuse_other_data(*resumed_, config(), digests);
-    if (!warning.empty()) findings_.warn(warning);
+    for (const std::string& warning : refuse_other_data(*resumed_, config(), digests)) findings_.warn(warning);
   });
   return has_data;
 }
@@ -170,6 +170,7 @@ void Check::run() {
   const bool can_read = findings_.attempt([&] { run_agreed(world_, [&] { refuse_unknown_words(config()); }); });
 
   std::optional<NetworkSpec> model;
+  std::optional<LoadedCheckpoint> weights;
   const Log silent(world_.rank(), world_.host(), true);
   findings_.attempt([&] {
     const bool begins_with_weights = !resumed_ && !config().init_from.empty();
@@ -179,9 +180,9 @@ void Check::run() {
       if (!resumed_ && !has_own) model = choose_model(config());
     });
     if (!begins_with_weights) return;
-    const LoadedCheckpoint weights = load_named_checkpoint(world_, config().init_from, silent);
+    weights = load_named_checkpoint(world_, config().init_from, silent);
     run_agreed(world_, [&] {
-      if (has_own) model = model_of(weights, config());
+      if (has_own) model = model_of(*weights, config());
     });
   });
   assembly_.cores = count_cores(world_);
@@ -196,6 +197,9 @@ void Check::run() {
   if (has_network) {
     findings_.add(compare(world_, assembly_claims(assembly_)));
     findings_.add(judge_load(world_, assembly_));
+    if (weights) {
+      findings_.add(judge_weights(*weights, config(), *assembly_.network, assembly_.data.train->info()));
+    }
     look_at_memory(processor);
   } else if (can_read && model) {
     findings_.attempt([&] { run_agreed(world_, [&] { resolve_options(config(), *model); }); });

@@ -35,9 +35,9 @@ enum class Command {
 };
 
 struct EvalRequest {
-  std::string checkpoint;   // path of the file, or of a folder of such
-  std::string on = "test";  // or train
-  bool classes = false;     // class by class, too
+  std::string checkpoint;  // path of the file, or of a folder of such
+  std::string on;          // test or train; empty: test, or all images of other data that hold no test set
+  bool classes = false;    // class by class, too
 };
 
 struct PredictRequest {

@@ -97,9 +97,9 @@ void add_json_option(CLI::App& app, Invocation& invocation) {
 
 void add_eval_options(CLI::App& app, Invocation& invocation) {
   app.add_option("--checkpoint", invocation.eval.checkpoint, kCheckpointHelp)->required()->group("Evaluation");
-  app.add_option("--on", invocation.eval.on, "which of the sets: test or train")
+  app.add_option("--on", invocation.eval.on,
+                 "which of the sets: test or train; none: test, or all images of other data without one")
       ->check(is_choice_of("on"))
-      ->capture_default_str()
       ->group("Evaluation");
   app.add_flag("--classes", invocation.eval.classes, "class by class, and what is taken for what")->group("Results");
   add_json_option(app, invocation);
@@ -107,13 +107,15 @@ void add_eval_options(CLI::App& app, Invocation& invocation) {
 
 void add_predict_options(CLI::App& app, Invocation& invocation) {
   PredictRequest& predict = invocation.predict;
+  CLI::Range at_least_one(std::int64_t{1}, std::int64_t{1} << 30);
+  at_least_one.description("");
   app.add_option("images", predict.images, "JPEG and PNG files, and folders of them; none: the images of --data");
   app.add_option("--checkpoint", predict.checkpoint, kCheckpointHelp)->required()->group("Prediction");
   app.add_option("--on", predict.on, "which sets of --data: test, train or all; none: test where there is one")
       ->check(is_choice_of("on", "predict"))
       ->group("Prediction");
   app.add_option("--top", predict.top, "so many classes of each image, the most probable first")
-      ->check(CLI::PositiveNumber)
+      ->check(at_least_one)
       ->capture_default_str()
       ->group("Prediction");
   app.add_flag("--probabilities", predict.probabilities, "those of all classes, into --csv or --json")

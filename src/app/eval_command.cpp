@@ -20,13 +20,15 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-const Dataset& chosen_set(const Scoring& scoring, const std::string& on) {
-  if (on == "train") return *scoring.data().train;
-  if (scoring.data().test) return *scoring.data().test;
-  throw Error(ErrorSource::input,
-              fmt::format("--data {} holds no test set: give --test-data or --validation-ratio, or --on train to "
-                          "evaluate on the training set",
-                          scoring.config().data))
+// The images that a run was trained on are evaluated when asked for alone; other data are not known to be a training set.
+std::string chosen_set(const Scoring& scoring, const std::string& on) {
+  if (on == "train") return on;
+  if (scoring.data().test) return "test";
+  if (on.empty() && !scoring.is_of_run()) return "train";
+  throw Error(
+      ErrorSource::input,
+      fmt::format("--data {} holds no test set: give --test-data, or --on train to evaluate on the training set",
+                  scoring.config().data))
       .on_all_ranks();
 }
 
@@ -71,16 +73,15 @@ std::string json_text(Json json, const Confusion& confusion) {
 }
 
 void report(const Invocation& invocation, const LoadedCheckpoint& loaded, const LossSums& sums,
-            const Confusion& confusion) {
-  const EvalRequest& request = invocation.eval;
-  fmt::print("{}\n", evaluation_line(request.on, sums));
-  if (request.classes) fmt::print("\n{}", confusion.text());
+            const Confusion& confusion, const std::string& set) {
+  fmt::print("{}\n", evaluation_line(set, sums));
+  if (invocation.eval.classes) fmt::print("\n{}", confusion.text());
   std::fflush(stdout);
   if (invocation.json.empty()) return;
   const std::string json = json_text({{"checkpoint", loaded.path},
                                       {"verified", true},
                                       {"step", loaded.state.progress.step},
-                                      {"set", request.on},
+                                      {"set", set},
                                       {"loss", sums.mean_loss()},
                                       {"accuracy", sums.accuracy()},
                                       {"images", sums.samples}},
@@ -92,13 +93,14 @@ void report(const Invocation& invocation, const LoadedCheckpoint& loaded, const 
 
 ExitStatus eval_command(World& world, const Invocation& invocation, const EndRecord& record) {
   Scoring scoring(world, invocation, {.checkpoint = invocation.eval.checkpoint}, record);
-  const Dataset& data = chosen_set(scoring, invocation.eval.on);
+  const std::string set = chosen_set(scoring, invocation.eval.on);
+  const Dataset& data = set == "train" ? *scoring.data().train : *scoring.data().test;
   const bool by_class = invocation.eval.classes || !invocation.json.empty();
   Confusion confusion(by_class ? told_class_names(data.info()) : std::vector<std::string>{});
   const LossSums sums = by_class ? scoring.evaluate(data, [&](const ChunkScores& scores) { confusion.add(scores); })
                                  : scoring.evaluate(data);
   run_agreed(world, [&] {
-    if (world.rank() == 0) report(invocation, scoring.checkpoint(), sums, confusion);
+    if (world.rank() == 0) report(invocation, scoring.checkpoint(), sums, confusion, set);
   });
   return ExitStatus::done;
 }

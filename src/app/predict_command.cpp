@@ -59,8 +59,7 @@ std::vector<NamedSet> chosen_sets(const Scoring& scoring, const std::string& on)
   if (data.test) return on == "all" ? std::vector<NamedSet>{train, test} : std::vector<NamedSet>{test};
   if (on == "all") return {train};
   throw Error(ErrorSource::input,
-              fmt::format("--data {} holds no test set: give --test-data or --validation-ratio, or --on train to label "
-                          "the training set",
+              fmt::format("--data {} holds no test set: give --test-data, or --on train to label the training set",
                           scoring.config().data))
       .on_all_ranks();
 }

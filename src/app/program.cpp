@@ -30,6 +30,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <exception>
+#include <mutex>
 #include <optional>
 #include <string>
 
@@ -95,21 +96,45 @@ StallWatch::Signals watched_signals(bool has_stop_signals) {
   return has_stop_signals || !started_by_launcher() ? StallWatch::Signals::left : StallWatch::Signals::last;
 }
 
-// What is said at once, by rank 0, since a step and a save may take their time.
-void acknowledge(int signal) {
-  if (launcher_rank() != 0) return;
-  // Open MPI's launcher makes SIGTERM of a Ctrl-C.
-  const bool may_be_killed = signal == SIGTERM && std::getenv("OMPI_COMM_WORLD_RANK") != nullptr;
-  write_stderr_line(fmt::format("[rank 0 {}] {}: the ranks finish their step, save and stop{}", host_name(),
-                                signal_name(signal),
-                                may_be_killed ? "; after Ctrl-C, mpirun of Open MPI kills them in a second (tools/run "
-                                                "in its place waits until they have saved)"
-                                              : ""));
-}
+// Acknowledges a signal at once, on rank 0, since a step and a save may take a while. A job that is failing already,
+// whose launcher sends the signal, saves nothing.
+class Acknowledgement {
+ public:
+  explicit Acknowledgement(bool saves) : saves_(saves) {}
 
-// Only what leaves a checkpoint behind may hold signals up.
-bool keeps_checkpoints(const Invocation& invocation) {
-  return invocation.command == Command::train && !invocation.run.out.empty() && !invocation.run.dry_run;
+  // Borrowed until the next call; null: there is no watch to ask.
+  void ask(const StallWatch* watch) {
+    const std::lock_guard lock(mutex_);
+    watch_ = watch;
+  }
+  void operator()(int signal) {
+    if (launcher_rank() != 0) return;
+    {
+      const std::lock_guard lock(mutex_);
+      if (watch_ != nullptr && watch_->is_ending()) return;
+    }
+    write_stderr_line(fmt::format("[rank 0 {}] {}: {}", host_name(), signal_name(signal), text(signal)));
+  }
+
+ private:
+  const char* text(int signal) const {
+    if (!saves_) return "the ranks finish their step and stop";
+    // Open MPI's launcher makes SIGTERM of a Ctrl-C.
+    const bool may_be_killed = signal == SIGTERM && std::getenv("OMPI_COMM_WORLD_RANK") != nullptr;
+    return may_be_killed ? "the ranks may not be able to save: after Ctrl-C, mpirun of Open MPI kills them in a second "
+                           "(tools/run in its place waits until they have saved); otherwise they finish their step, "
+                           "save and stop"
+                         : "the ranks finish their step, save and stop";
+  }
+
+  bool saves_;
+  std::mutex mutex_;
+  const StallWatch* watch_ = nullptr;
+};
+
+// A training stops after a step, and saves where it has a folder to save in.
+bool stops_for_signals(const Invocation& invocation) {
+  return invocation.command == Command::train && !invocation.run.dry_run;
 }
 
 void begin_watch(StallWatch& watch, World& world, const RunConfig& config) {
@@ -223,15 +248,21 @@ int run_program(int argc, const char* const* argv, const OwnParts& own) {
     if (!mistake && invocation.command == Command::companion) {
       return static_cast<int>(become_companion(invocation.companion, invocation.words, invocation.text));
     }
+    Acknowledgement acknowledgement(!invocation.run.out.empty());
     std::optional<StopSignals> signals;  // longer than MPI is in use, which takes its time to start and to end
-    if (!mistake && keeps_checkpoints(invocation)) {
-      signals.emplace(acknowledge);
+    if (!mistake && stops_for_signals(invocation)) {
+      signals.emplace([&acknowledgement](int signal) { acknowledgement(signal); });
     } else {
       unblock_stop_signals();
     }
     std::optional<StallWatch> watch;  // likewise
     if (!mistake && is_watched(invocation.command)) watch.emplace(watched_signals(signals.has_value()));
     if (watch && signals) watch->notice_signals([&signals] { return signals->has_come(SIGTERM); });
+    acknowledgement.ask(watch ? &*watch : nullptr);
+    const struct AskNobody {
+      Acknowledgement& acknowledgement;
+      ~AskNobody() { acknowledgement.ask(nullptr); }
+    } ask_nobody{acknowledgement};  // before the watch goes
     invocation.world_begun_at = seconds_since_process_start();
     const auto world = make_world();
     invocation.world_made_at = seconds_since_process_start();

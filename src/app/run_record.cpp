@@ -56,8 +56,10 @@ void tell_start(const Assembly& assembly, World& world, const Trainer& trainer, 
                        image.text(), from, data.classes));
   if (test_samples == 0) log.note("no test set: --validation-ratio 0.1 would hold one out, --test-data names another");
   if (world.rank() == 0 && config.last_batch == "keep" && data.samples < config.batch_size) {
-    log.warn(fmt::format("--batch-size {} is more than {}: every step trains on all of them", config.batch_size,
-                         several(data.samples, "training image")));
+    log.warn(
+        fmt::format("--batch-size {} is more than {}: every step trains on all of them; a smaller --batch-size "
+                    "makes more steps an epoch",
+                    config.batch_size, several(data.samples, "training image")));
   }
   log.note(fmt::format("{}: {} parameters, {:.2f} million multiply-adds an image, {} planned",
                        assembly.network->spec().name, assembly.network->layout().parameters(),

@@ -50,13 +50,14 @@ void RunReporter::record_line(const std::string& json) {
 void RunReporter::start(const RunBegin& begin) {
   if (bar_) bar_->clear();
   record([&](RunRecorder& each) { each.on_begin(begin); });
+  resumes_ = begin.step > 0;
   since_start_.restart();
 }
 
 void RunReporter::finish(RunEnd end, std::int64_t skipped_steps) {
   if (bar_) bar_->clear();
   if (skipped_steps > 0) log_.note(several(skipped_steps, "step") + " left out (--on-nonfinite skip)");
-  if (keeping_ != nullptr) keeping_->checkpoints.finish([this](const std::string& json) { record_line(json); });
+  if (keeps_checkpoints()) keeping_->checkpoints->finish([this](const std::string& json) { record_line(json); });
   print_time();
   record([&](RunRecorder& each) { each.on_end(end); });
 }
@@ -64,12 +65,12 @@ void RunReporter::finish(RunEnd end, std::int64_t skipped_steps) {
 // Not again what the only epoch of the run has printed.
 void RunReporter::print_time() {
   if (epochs_.empty() || (epochs_.size() == 1 && has_printed_time_)) return;
-  log_.note("whole run: " + time_line(time_.report()));
+  log_.note((resumes_ ? "this launch: " : "whole run: ") + time_line(time_.report()));
 }
 
 BoundaryWish RunReporter::at_boundary(std::int64_t /*step*/) {
   if (keeping_ == nullptr) return BoundaryWish::go_on;
-  keeping_->checkpoints.tell([this](const std::string& json) { record_line(json); });
+  if (keeps_checkpoints()) keeping_->checkpoints->tell([this](const std::string& json) { record_line(json); });
   return keeping_->control.at_boundary();
 }
 
@@ -133,7 +134,7 @@ void RunReporter::on_divergence(const DivergenceReport& report) {
 }
 
 void RunReporter::on_checkpoint(TrainState state, double copy_seconds) {
-  if (keeping_ != nullptr) keeping_->checkpoints.take(std::move(state), copy_seconds);
+  if (keeps_checkpoints()) keeping_->checkpoints->take(std::move(state), copy_seconds);
 }
 
 void RunReporter::on_epoch_left(const EpochEnd& end) {

@@ -23,15 +23,15 @@
 
 namespace tutti {
 
-// What a run that keeps something has besides. Borrowed.
+// What a run of the command line has besides. Borrowed.
 struct RunKeeping {
-  CheckpointKeeping& checkpoints;
+  CheckpointKeeping* checkpoints;  // null: the run has no folder
   RunControl& control;
 };
 
 class RunReporter : public RunObserver {
  public:
-  // Borrowed. `keeping` is null for a run that keeps nothing. `classes`: of the network.
+  // Borrowed. `keeping` is null for a run that nothing stops early. `classes`: of the network.
   RunReporter(World& world, const RunConfig& config, const RunKeeping* keeping, TimeAccount& account, int classes);
 
   void add(std::unique_ptr<RunRecorder> recorder) { recorders_.push_back(std::move(recorder)); }
@@ -58,6 +58,7 @@ class RunReporter : public RunObserver {
   template <class Tell>
   void record(Tell tell);
   void record_line(const std::string& json);
+  bool keeps_checkpoints() const { return keeping_ != nullptr && keeping_->checkpoints != nullptr; }
   void print_time();
 
   World& world_;
@@ -71,6 +72,7 @@ class RunReporter : public RunObserver {
   Stopwatch since_start_;
   TimeTotal time_;
   bool has_printed_time_ = false;  // of the last epoch
+  bool resumes_ = false;
   std::vector<EpochEnd> epochs_;
   int classes_;
   LrPlan rate_;

@@ -64,9 +64,13 @@ Assembly assemble_scoring(World& world, const Invocation& invocation, const Scor
                             "trained on: go on with its run for a step (--resume), which saves one that does",
                             loaded.path));
   });
-  return assemble_for(
-      world, config,
-      {.state = loaded.state, .trained = trained, .images = request.images, .needs_labels = request.needs_labels}, log);
+  return assemble_for(world, config,
+                      {.state = loaded.state,
+                       .trained = trained,
+                       .images = request.images,
+                       .needs_labels = request.needs_labels,
+                       .named = invocation.given.contains("data")},
+                      log);
 }
 
 }  // namespace

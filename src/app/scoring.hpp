@@ -33,6 +33,8 @@ class Scoring {
   const LoadedCheckpoint& checkpoint() const { return loaded_; }
   const DataPair& data() const { return assembly_.data; }
   const RunConfig& config() const { return assembly_.config; }
+  // Whether the training set is the one that the network was trained on.
+  bool is_of_run() const { return assembly_.data_digest == loaded_.state.data_digest; }
   // Throws when a loss is not finite.
   LossSums evaluate(const Dataset& data);
   // Likewise; rank 0 is given the scores of every sample besides.

@@ -79,7 +79,8 @@ RunLimits limits_of(const Assembly& assembly, const OwnedFolder& folder) {
 }
 
 std::string beginning_text(const LoadedCheckpoint& weights, const std::vector<std::string>& drawn) {
-  return fmt::format("begins with the weights of {}, after its {} steps{}", weights.path, weights.state.progress.step,
+  return fmt::format("begins with the weights of {}, after its {}{}", weights.path,
+                     several(weights.state.progress.step, "step"),
                      drawn.empty() ? "" : fmt::format("; drawn anew: {}", fmt::join(drawn, ", ")));
 }
 
@@ -128,15 +129,19 @@ struct RateAtResume {
   double now = 0;
 };
 
-// Empty unless the schedule's end has moved, which makes the learning rate jump.
+// Empty unless the schedule's end has moved, which makes the learning rate jump. Keeping the old end is a remedy only
+// where it leaves no epochs at a learning rate of 0.
 std::string moved_schedule_text(const RunConfig& config, const LoadedCheckpoint& resumed, const RateAtResume& rate) {
   const RunConfig before = merge_for_resume({}, {}, resumed.state.configuration, resumed.path);
   if (config.schedule != "cosine" || schedule_end_text(config) == schedule_end_text(before)) return {};
+  const bool is_over = resumed.state.progress.epoch >= schedule_epochs(before);
+  const bool would_stop = config.min_lr == 0 && config.epochs > schedule_epochs(before);
+  const bool can_keep = !schedule_ends_with_launch(before) && !is_over && !would_stop;
   return fmt::format(
-      "the cosine schedule ends at {} now, not at {}, so the learning rate jumps from {:.3g} to {:.3g}{}",
+      "the cosine schedule ends at {} now, not at {}, so the learning rate jumps from {:.3g} to {:.3g}; {}",
       schedule_end_text(config), schedule_end_text(before), rate.before, rate.now,
-      schedule_ends_with_launch(before) ? ""
-                                        : fmt::format(": --schedule-epochs {} avoids it", schedule_epochs(before)));
+      can_keep ? fmt::format("--schedule-epochs {} avoids that", schedule_epochs(before))
+               : fmt::format("for a schedule of its own, start a new run with --init-from {}", resumed.path));
 }
 
 // Everything of one run between its assembly and its end.
@@ -157,10 +162,12 @@ class TrainRun {
     assembly_.options.file_share = share;
     control_.emplace(world_, signals, limits_of(assembly_, folder.owned()));
     checkpoints_.emplace(world_, assembly_.config, folder.store(), share, *control_);
-    keeping_.emplace(RunKeeping{*checkpoints_, *control_});
     save_resolved_options(world_, assembly_.config, folder.owned());
     folder_ = folder.owned();
   }
+
+  // Keeps nothing, and stops for its signals.
+  void stop_for(const StopSignals& signals) { control_.emplace(world_, signals, RunLimits{}); }
 
   // Begins with the weights of another run.
   void begin_with(LoadedCheckpoint weights) { weights_ = std::move(weights); }
@@ -170,6 +177,7 @@ class TrainRun {
 
  private:
   void build(const Invocation& invocation);
+  std::vector<std::string> start_from_weights();
   void begin_rehearsal();
 
   World& world_;
@@ -182,10 +190,23 @@ class TrainRun {
   OwnedFolder folder_;
   std::optional<RunControl> control_;
   std::optional<CheckpointKeeping> checkpoints_;
-  std::optional<RunKeeping> keeping_;
   std::optional<Rehearsal> rehearsal_;
   std::optional<Trainer> trainer_;
 };
+
+std::vector<std::string> TrainRun::start_from_weights() {
+  try {
+    return trainer_->start_from(weights_->state);
+  } catch (const Error& error) {
+    const auto trained = trained_on(*weights_);
+    const std::int64_t channels = assembly_.network->sample()[0];
+    if (error.source() != ErrorSource::input || !trained || trained->image[0] == channels) throw;
+    throw Error(
+        ErrorSource::input,
+        fmt::format("--init-from {}: the images have {}, the checkpoint's had {}; give images with as many ({})",
+                    weights_->path, several(channels, "channel"), trained->image[0], error.what()));
+  }
+}
 
 void TrainRun::build(const Invocation& invocation) {
   const RunConfig& config = assembly_.config;
@@ -209,7 +230,7 @@ void TrainRun::build(const Invocation& invocation) {
     parts.hosts = hosts;
     trainer_.emplace(parts, assembly_.options, facts);
     if (resumed_ != nullptr) trainer_->restore(resumed_->state);
-    if (weights_) drawn = trainer_->start_from(weights_->state);
+    if (weights_) drawn = start_from_weights();
   });
   tell_start(assembly_, world_, *trainer_, log_);
   const bool has_steps_left = trainer_->steps_done() < trainer_->planned_steps();
@@ -218,11 +239,12 @@ void TrainRun::build(const Invocation& invocation) {
     log_.note(fmt::format(
         "going on from {}: {} of {} steps done{}", resumed_->path, trainer_->steps_done(), trainer_->planned_steps(),
         has_steps_left ? fmt::format(", learning rate {:.3g} before, {:.3g} now", rate.before, rate.now) : ""));
-    const std::string moved = moved_schedule_text(config, *resumed_, rate);
+    const bool is_chosen = invocation.given.contains("schedule-epochs");
+    const std::string moved = is_chosen ? "" : moved_schedule_text(config, *resumed_, rate);
     if (world_.rank() == 0 && has_steps_left && !moved.empty()) log_.warn(moved);
     resumed_->state = {};
   }
-  if (config.schedule == "cosine" && schedule_epochs(config) < config.epochs) {
+  if (config.schedule == "cosine" && config.min_lr > 0 && schedule_epochs(config) < config.epochs) {
     log_.note(fmt::format("the cosine schedule ends at {}: the learning rate is {:g} from there to epoch {}",
                           schedule_end_text(config), config.min_lr, config.epochs));
   }
@@ -259,9 +281,10 @@ std::string TrainRun::train(const Invocation& invocation) {
   TimeAccount account(world_, whereabouts_);
   std::optional<TraceFile> trace;
   if (!assembly_.config.trace.empty()) trace.emplace(world_, whereabouts_, assembly_.config.trace);
+  const RunKeeping keeping{.checkpoints = checkpoints_ ? &*checkpoints_ : nullptr, .control = *control_};
   std::optional<RunReporter> reporter;
   run_agreed(world_, [&] {
-    reporter.emplace(world_, assembly_.config, keeping_ ? &*keeping_ : nullptr, account, assembly_.network->classes());
+    reporter.emplace(world_, assembly_.config, &keeping, account, assembly_.network->classes());
     for (auto& recorder : make_recorders(assembly_, world_, folder_, resumed_ != nullptr))
       reporter->add(std::move(recorder));
   });
@@ -277,6 +300,10 @@ std::string TrainRun::train(const Invocation& invocation) {
   const std::uint64_t digest = trainer_->weights_digest();
   reporter->finish(end, trainer_->skipped_steps());
   if (trace) trace->write(reporter->epochs(), log_);
+  if (end == RunEnd::stopped && !checkpoints_) {
+    return fmt::format("stopped by {} after {}; without --out nothing is saved", control_->reason(),
+                       several(trainer_->steps_done(), "step"));
+  }
   if (end == RunEnd::stopped) {
     return fmt::format("stopped by {} with {} of {} steps done and saved; --resume goes on from there",
                        control_->reason(), trainer_->steps_done(), trainer_->planned_steps());
@@ -319,7 +346,7 @@ ExitStatus train_command(World& world, const Invocation& invocation, const StopS
   refuse_or_tell(world, early, log);
   std::optional<RunFolder> folder;
   std::optional<LoadedCheckpoint> resumed;
-  if (signals != nullptr) {
+  if (!config.out.empty() && !config.dry_run) {
     folder.emplace(world, config, log);
     if (world.local_size() < world.size()) refuse_or_tell(world, judge_sharing(world, config.out, false), log);
     record.folder = folder->owned();
@@ -348,21 +375,33 @@ ExitStatus train_command(World& world, const Invocation& invocation, const StopS
   Assembly assembly = assemble(world, config, resumed ? &resumed->state : nullptr, log, model ? &*model : nullptr);
   DataDigests digests = digests_of(assembly.data);
   if (resumed) {
-    const std::string warning = refuse_other_data(*resumed, assembly.config, digests);
-    if (world.rank() == 0 && !warning.empty()) log.warn(warning);
+    for (const std::string& warning : refuse_other_data(*resumed, assembly.config, digests)) {
+      if (world.rank() == 0) log.warn(warning);
+    }
   }
   if (config.dry_run) {
     if (world.rank() == 0) fmt::print("{}", config_text(assembly.config));
     return ExitStatus::done;
   }
   refuse_or_tell(world, judge_load(world, assembly), log);
+  if (weights) {
+    Findings found;
+    run_agreed(world, [&] {
+      found = judge_weights(*weights, assembly.config, *assembly.network, assembly.data.train->info());
+    });
+    refuse_or_tell(world, found, log);
+  }
   refuse_or_tell(world, judge_memory_of(world, assembly, early), log);
   refuse_or_tell(world, judge_processors(world, assembly.config, processor_kinds(*assembly.backend, resumed)), log);
   const AbandonAtEnd abandoning(record.watch, *assembly.communicator);
   TrainRun run(world, assembly, whereabouts, log);
   if (resumed) run.go_on_from(*resumed, digests);
   if (weights) run.begin_with(*std::exchange(weights, std::nullopt));
-  if (folder) run.keep_in(*folder, *signals);
+  if (folder) {
+    run.keep_in(*folder, *signals);
+  } else {
+    run.stop_for(*signals);
+  }
   record.reason = run.train(invocation);
   return record.reason.empty() ? ExitStatus::done : ExitStatus::stopped;
 }

@@ -4,11 +4,14 @@
 #include "tutti/base/error.hpp"
 #include "tutti/base/utf8.hpp"
 
+#include "option_table.hpp"
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -95,7 +98,43 @@ DataDigests digests_of(const DataPair& data) {
   return digests;
 }
 
-std::string refuse_other_data(const LoadedCheckpoint& resumed, const RunConfig& config, DataDigests& digests) {
+Findings judge_weights(const LoadedCheckpoint& weights, const RunConfig& config, const Network& network,
+                       const DatasetInfo& data) {
+  Findings findings;
+  RunConfig theirs;
+  std::set<std::string> read;
+  read_config_text(weights.state.configuration, weights.path, theirs, read);
+  if (theirs.normalize != config.normalize) {
+    findings.warn(
+        fmt::format("--normalize is {} here, and the weights of {} were trained with {}: unless that is meant, "
+                    "give --normalize {}",
+                    config.normalize, weights.path, theirs.normalize, theirs.normalize));
+  }
+  const auto trained = trained_on(weights);
+  if (!trained) return findings;
+  const Shape image = network.sample();
+  if (trained->image[1] != image[1] || trained->image[2] != image[2]) {
+    findings.warn(
+        fmt::format("the images are {} x {} here, and {} x {} where the weights of {} were trained: "
+                    "--image-size {} fits them",
+                    image[1], image[2], trained->image[1], trained->image[2], weights.path, trained->image[1]));
+  }
+  // Where their number differs, the last layer is drawn anew.
+  const auto& before = trained->class_names;
+  const auto& now = data.class_names;
+  if (trained->classes != network.classes() || before.size() != now.size()) return findings;
+  const auto [was, is] = std::ranges::mismatch(before, now);
+  if (was != before.end()) {
+    findings.warn(
+        fmt::format("class {} is '{}' here, and was '{}' where the weights of {} were trained: the last layer "
+                    "begins with the weights of other classes",
+                    is - now.begin(), *is, *was, weights.path));
+  }
+  return findings;
+}
+
+std::vector<std::string> refuse_other_data(const LoadedCheckpoint& resumed, const RunConfig& config,
+                                           DataDigests& digests) {
   const auto refuse = [&](const std::string& what, std::uint64_t found, const char* verb, std::uint64_t before) {
     throw Error(ErrorSource::input, fmt::format("{} has digest {}, but the checkpoint {} was {} digest {}: give the "
                                                 "data of the run",
@@ -108,15 +147,25 @@ std::string refuse_other_data(const LoadedCheckpoint& resumed, const RunConfig& 
   }
   const auto stored = stored_digests(resumed);
   if (!stored) return {};
+  std::vector<std::string> warnings;
   const std::string test = "the test set of " + (config.test_data.empty() ? train : "--test-data " + config.test_data);
   if (stored->test && digests.test && *stored->test != *digests.test) {
     refuse(test, *digests.test, "evaluated on", *stored->test);
   }
+  const auto& files = stored->train_files;
+  if (config.verify_data && files && !files->whole && digests.train_files) {
+    warnings.push_back(
+        fmt::format("--verify-data has decoded all images, but the run knows the bytes of only {} of them from before: "
+                    "whether the others are the same cannot be checked this time",
+                    files->sampled));
+  }
   refuse_other_files("the training images of " + train, resumed.path, stored->train_files, digests.train_files);
   refuse_other_files("the images of " + test, resumed.path, stored->test_files, digests.test_files);
-  if (stored->test.has_value() == digests.test.has_value()) return {};
-  return fmt::format("the run had {} test set until the checkpoint {}, and has {} now", stored->test ? "a" : "no",
-                     resumed.path, digests.test ? "one" : "none");
+  if (stored->test.has_value() != digests.test.has_value()) {
+    warnings.push_back(fmt::format("the run had {} test set until the checkpoint {}, and has {} now",
+                                   stored->test ? "a" : "no", resumed.path, digests.test ? "one" : "none"));
+  }
+  return warnings;
 }
 
 std::string trained_on_text(const Network& network, const DatasetInfo& data, const DataDigests& digests) {

@@ -3,6 +3,7 @@
 #include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/base/program_name.hpp"
+#include "tutti/base/utf8.hpp"
 #include "tutti/data/image_recipe.hpp"
 #include "tutti/storage/array_file.hpp"
 #include "tutti/storage/row_file.hpp"
@@ -29,10 +30,11 @@ constexpr const char* kFormat = "tutti data set 1";
 
 void refuse_broken_names(const DatasetInfo& info) {
   for (const std::string& name : info.class_names) {
-    if (name.find_first_of(std::string_view("\n\0", 2)) == std::string::npos) continue;
-    throw Error(
-        ErrorSource::input,
-        fmt::format("a class of {} has a line break or a zero byte in its name '{}'; rename it", info.name, name));
+    const bool breaks = name.find_first_of(std::string_view("\n\0", 2)) != std::string::npos;
+    if (!breaks && is_utf8(name)) continue;
+    throw Error(ErrorSource::input,
+                fmt::format("a class of {} has {} in its name '{}'; rename it", info.name,
+                            breaks ? "a line break or a zero byte" : "bytes that are not UTF-8", printable(name)));
   }
 }
 

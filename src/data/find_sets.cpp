@@ -2,6 +2,7 @@
 
 #include "tutti/base/error.hpp"
 #include "tutti/base/program_name.hpp"
+#include "tutti/base/utf8.hpp"
 
 #include "binary_formats.hpp"
 #include "data_block.hpp"
@@ -100,7 +101,7 @@ bool can_be_fetched(std::string_view name) {
 }
 
 // The folder or file that an option names: as a path, or for a bare name the first of the usual places that is there.
-fs::path find_place(const std::string& where) {
+fs::path find_place(const std::string& where, bool from_checkpoint) {
   if (where.empty()) throw Error(ErrorSource::usage, "the name of the data set is empty; see --data");
   std::vector<std::string> places{where};
   if (where.find('/') == std::string::npos) {
@@ -113,10 +114,20 @@ fs::path find_place(const std::string& where) {
   const bool lacks_root = places.size() == 2;
   throw Error(
       ErrorSource::io,
-      fmt::format("there is no data set '{}'; looked for {}{}. {}Built-in sets: glyphs, {}NxCxHxW:classes", where,
+      fmt::format("there is no data set '{}'; looked for {}{}. {}Built-in sets: glyphs, {}NxCxHxW:classes{}", where,
                   fmt::join(places, ", "), lacks_root ? " (TUTTI_DATA is not set)" : "",
                   can_be_fetched(where) ? fmt::format("{} data fetch {} brings it. ", program_call(), where) : "",
-                  kSyntheticPrefix));
+                  kSyntheticPrefix, from_checkpoint ? ". The checkpoint names that path: --data gives another" : ""));
+}
+
+// JSON, which checkpoints and records are written in, knows no other text.
+void refuse_other_than_utf8(const fs::path& place, const std::vector<std::string>& class_names) {
+  const auto found = std::ranges::find_if_not(class_names, is_utf8);
+  if (found == class_names.end()) return;
+  throw Error(ErrorSource::input,
+              fmt::format("'{}' has the class '{}', and that name is not UTF-8: rename its folder, or save the table "
+                          "that names it as UTF-8",
+                          place.string(), printable(*found)));
 }
 
 LoadedPair draw_glyph_pair() {
@@ -140,6 +151,16 @@ constexpr std::array<std::uint8_t, 8> kHdf5Signature{0x89, 'H', 'D', 'F', '\r', 
 
 [[noreturn]] void refuse(const std::string& words) { throw Error(ErrorSource::input, words); }
 
+// The first folder of images inside a class folder; empty: there is none.
+std::string images_too_deep(const fs::path& folder, const FolderListing& classes) {
+  for (const std::string& name : classes.folders) {
+    for (const std::string& inner : list_folder(folder / name).folders) {
+      if (!list_folder(folder / name / inner).images.names.empty()) return fmt::format("{}/{}", name, inner);
+    }
+  }
+  return {};
+}
+
 // How `data fetch` brings the set that has its place there; empty: none has.
 std::string fetching_words(const fs::path& folder) {
   const fs::path whole = (fs::absolute(folder) / "").lexically_normal().parent_path();
@@ -156,7 +177,7 @@ LoadedPair find_sets(const DataRequest& request) {
   const std::string& where = request.train;
   if (where == "glyphs") return draw_glyph_pair();
   if (where.starts_with(kSyntheticPrefix)) return draw_synthetic_pair(where);
-  const fs::path place = find_place(where);
+  const fs::path place = find_place(where, request.from_checkpoint);
   if (!fs::is_directory(place)) return read_data_file(place.string(), request);
   LoadedPair pair;
   auto train = find_train(place, pair.notes);
@@ -167,12 +188,13 @@ LoadedPair find_sets(const DataRequest& request) {
   }
   if (!train) refuse_folder(place);
   pair.train = std::move(*train);
+  if (!request.any_class_names) refuse_other_than_utf8(place, pair.train.info.class_names);
   if (request.test.empty() && request.validation_ratio == 0) pair.test = find_test(place, pair.notes);
   return pair;
 }
 
 LoadedSet find_test_set(const DataRequest& request, std::vector<std::string>& notes) {
-  const fs::path place = find_place(request.test);
+  const fs::path place = find_place(request.test, false);
   if (!fs::is_directory(place)) {
     LoadedPair pair = read_data_file(place.string(), request);
     notes.insert(notes.end(), pair.notes.begin(), pair.notes.end());
@@ -196,6 +218,12 @@ void refuse_folder(const fs::path& folder) {
         fmt::format("'{}' holds {} image file{} but no class folders: move each class into a folder of its name, or "
                     "add labels.csv",
                     folder.string(), images, images == 1 ? "" : "s"));
+  }
+  if (const std::string deeper = images_too_deep(folder, listing); !deeper.empty()) {
+    refuse(
+        fmt::format("'{}' holds no images that can be read: folders inside a class folder, as '{}', are not read; "
+                    "move their images into the class folder itself",
+                    folder.string(), deeper));
   }
   refuse(
       fmt::format("'{}' holds no images that can be read{}: neither idx files (train-images-idx3-ubyte and "

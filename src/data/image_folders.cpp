@@ -255,6 +255,7 @@ std::optional<LoadedSet> list_class_folders(const fs::path& folder, std::vector<
   LoadedSet set;
   ImageFiles files{folder, {}, {}};
   std::vector<std::string> others;
+  std::vector<std::string> folders;
   std::string empty_class;
   for (const std::string& name : list_folder(folder).folders) {
     const FolderListing listing = list_folder(folder / name);
@@ -264,19 +265,27 @@ std::optional<LoadedSet> list_class_folders(const fs::path& folder, std::vector<
     for (const std::string& image : listing.images.names) files.names.push_back(fmt::format("{}/{}", name, image));
     files.bytes.insert(files.bytes.end(), listing.images.bytes.begin(), listing.images.bytes.end());
     set.labels.resize(files.names.size(), label);
-    for (const auto& left_out : {listing.folders, listing.others}) {
-      for (const std::string& other : left_out) others.push_back(fmt::format("{}/{}", name, other));
-    }
+    for (const std::string& other : listing.others) others.push_back(fmt::format("{}/{}", name, other));
+    for (const std::string& inner : listing.folders) folders.push_back(fmt::format("{}/{}", name, inner));
   }
   if (files.names.empty()) return std::nullopt;
   if (!empty_class.empty()) {
-    throw Error(ErrorSource::input, fmt::format("the class folder '{}' holds no .jpg, .jpeg or .png files; remove it "
-                                                "or put its images there",
-                                                empty_class));
+    const auto& inside = list_folder(empty_class).folders;
+    throw Error(
+        ErrorSource::input,
+        fmt::format(
+            "the class folder '{}' holds no .jpg, .jpeg or .png files{}; remove it or put its images "
+            "there",
+            empty_class,
+            inside.empty() ? "" : fmt::format(", and folders inside it, as '{}', are not read", inside.front())));
   }
   if (!others.empty()) {
     notes.push_back(fmt::format("{} entries of '{}' are no image files and left out: first {}", others.size(),
                                 folder.string(), others.front()));
+  }
+  if (!folders.empty()) {
+    notes.push_back(fmt::format("folders inside the class folders of '{}' are not read: {}, first {}", folder.string(),
+                                folders.size(), folders.front()));
   }
   set.pixels = std::move(files);
   return set;

@@ -4,6 +4,7 @@
 #include "tutti/base/error.hpp"
 #include "tutti/base/random.hpp"
 #include "tutti/data/dataset.hpp"
+#include "tutti/data/open_data.hpp"
 
 #include <fmt/format.h>
 
@@ -36,8 +37,12 @@ std::vector<T> take_rows(std::vector<T>& rows, std::span<const std::size_t> chos
   return taken;
 }
 
+std::int64_t held_out_samples(std::int64_t samples, double ratio) {
+  return std::max<std::int64_t>(1, std::llround(ratio * static_cast<double>(samples)));
+}
+
 std::vector<std::size_t> choose(std::int64_t samples, double ratio, std::uint64_t seed) {
-  const auto count = std::max<std::int64_t>(1, std::llround(ratio * static_cast<double>(samples)));
+  const std::int64_t count = held_out_samples(samples, ratio);
   if (count >= samples) {
     throw Error(ErrorSource::usage, fmt::format("--validation-ratio {} holds out {} of {} samples: nothing is left to "
                                                 "train on; give a smaller one",
@@ -77,6 +82,14 @@ LoadedSet take_out(LoadedSet& set, std::span<const std::size_t> chosen) {
     taken.pixels = take_rows(images, chosen, static_cast<std::size_t>(set.info.image.elements()));
   }
   return taken;
+}
+
+bool is_left_of(std::uint64_t digest, const Dataset& whole, double ratio, std::uint64_t seed) {
+  const std::int64_t samples = whole.info().samples;
+  if (held_out_samples(samples, ratio) >= samples) return false;
+  const auto chosen = choose(samples, ratio, seed);
+  const std::vector<std::int64_t> rows(chosen.begin(), chosen.end());
+  return digest == whole.digest() + tutti::digest("left", std::span(rows));
 }
 
 LoadedSet hold_out(LoadedSet& set, double ratio, std::uint64_t seed) {

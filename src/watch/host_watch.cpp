@@ -156,6 +156,11 @@ bool HostWatch::is_to_tell(std::int64_t now_ns) {
   return head().told_ns.compare_exchange_strong(told_ns, now_ns);
 }
 
+bool HostWatch::is_ending() {
+  return head().end_at_ns != 0 || head().told_ns != 0 ||
+         std::ranges::any_of(page_.slots(), [](const RankSlot& slot) { return slot.end == RankEnd::failed; });
+}
+
 void HostWatch::announce_end() const { send_to_others({.kind = DatagramKind::ending, .sender = world_.rank()}); }
 
 void HostWatch::send_to_others(const Datagram& datagram) const {

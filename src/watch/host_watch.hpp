@@ -43,6 +43,8 @@ class HostWatch {
   void tell_failure(std::int64_t now_ns);
   // Whether this rank is the one of its host to tell why the job ends, and to end it: nobody has, or has come to that.
   bool is_to_tell(std::int64_t now_ns);
+  // Whether the end of the job was begun here, or a rank of this host has failed.
+  bool is_ending();
   // To all other hosts.
   void announce_end() const;
   // When another host has announced it, this one's processes get so long.

@@ -74,6 +74,7 @@ class StallWatch::Watcher {
   void notice_signals(std::function<bool()> has_come);
   void tell_end_to(std::function<void(const StallReport&)> note);
   void before_end(std::function<void()> action) { action_.set(std::move(action)); }
+  bool is_ending() noexcept;
   void come_to(RankEnd end) noexcept;
   void stop() noexcept;
 
@@ -127,6 +128,15 @@ void StallWatch::Watcher::notice_signals(std::function<bool()> has_come) {
 void StallWatch::Watcher::tell_end_to(std::function<void(const StallReport&)> note) {
   const std::lock_guard lock(mutex_);
   note_ = std::move(note);
+}
+
+// A beat takes far less time; whoever holds the lock longer ends the job.
+bool StallWatch::Watcher::is_ending() noexcept {
+  for (int attempt = 0; attempt < 50; ++attempt) {
+    if (const std::unique_lock lock(mutex_, std::try_to_lock); lock) return host_ && host_->is_ending();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
 }
 
 void StallWatch::Watcher::come_to(RankEnd end) noexcept {
@@ -252,6 +262,7 @@ PlaceSlot& StallWatch::place_slot() { return watcher_->place_slot(); }
 void StallWatch::notice_signals(std::function<bool()> has_come) { watcher_->notice_signals(std::move(has_come)); }
 void StallWatch::tell_end_to(std::function<void(const StallReport&)> note) { watcher_->tell_end_to(std::move(note)); }
 void StallWatch::before_end(std::function<void()> action) { watcher_->before_end(std::move(action)); }
+bool StallWatch::is_ending() const noexcept { return watcher_->is_ending(); }
 void StallWatch::fail() noexcept { watcher_->come_to(RankEnd::failed); }
 void StallWatch::leave() noexcept {
   watcher_->come_to(RankEnd::left);

@@ -200,7 +200,9 @@ TEST_F(DataCommands, CompareWhatImageFilesHoldWhenARunIsResumed) {
     return run_trainer(with(with(train, {"--resume", "--steps", "3"}), more));
   };
   ASSERT_EQ(run_trainer(train).status, 0);
-  ASSERT_EQ(resume({"--verify-data"}).status, 0);
+  const ChildResult verified = resume({"--verify-data"});
+  ASSERT_EQ(verified.status, 0) << verified.err;
+  EXPECT_THAT(verified.err, HasSubstr("the run knows the bytes of only 256 of them"));
   // All images replaced by others of the same name and size.
   for (int i = 0; i < 600; ++i) {
     folder_.write(fmt::format("in/train/{}/{}.png", i % 2, i), other_png(i % 128));
@@ -237,11 +239,97 @@ TEST_F(DataCommands, CompareTheTestSetWhenARunIsResumed) {
   EXPECT_EQ(refused.status, 65);
   EXPECT_THAT(refused.err, HasSubstr("the test set of --data " + path("idx") + " has digest "));
   EXPECT_EQ(run_trainer(with(with({"check"}, train), {"3", "--resume"})).status, 1);
+  std::filesystem::rename(path("idx"), path("away"));
+  const ChildResult away = run_trainer({"--resume", "--out", path("run")});
+  EXPECT_EQ(away.status, 74);
+  EXPECT_THAT(away.err, HasSubstr("The checkpoint names that path: --data gives another"));
+  std::filesystem::rename(path("away"), path("idx"));
   std::filesystem::remove(path("idx/t10k-labels-idx1-ubyte"));
   std::filesystem::remove(path("idx/t10k-images-idx3-ubyte"));
   const ChildResult without = resume();
   EXPECT_EQ(without.status, 0) << without.err;
   EXPECT_THAT(without.err, HasSubstr("the run had a test set until the checkpoint "));
+}
+
+TEST_F(DataCommands, OfOthersAreEvaluatedWholeAndThoseOfTheRunAsItSplitThem) {
+  for (int i = 0; i < 20; ++i) {
+    const Bytes image = png_of(gradient(1, 8, 8, 11 * i));
+    for (const char* place : {"own", "moved"}) {
+      folder_.write(fmt::format("{}/{}/{}.png", place, i % 2 == 0 ? "cat" : "dog", i), image);
+    }
+    if (i < 8) folder_.write(fmt::format("other/{}/other-{}.png", i % 2 == 0 ? "cat" : "dog", i), image);
+  }
+  const ChildResult trained = run_trainer({"--data", path("own"), "--validation-ratio", "0.25", "--model", "linear",
+                                           "--batch-size", "8", "--steps", "2", "--out", path("run")});
+  ASSERT_EQ(trained.status, 0) << trained.err;
+  const auto expect = [&](const Words& words, const std::string& begin, const std::string& end) {
+    const ChildResult result = run_trainer(with(words, {"--checkpoint", path("run")}));
+    EXPECT_EQ(result.status, 0) << result.err;
+    EXPECT_TRUE(result.out.starts_with(begin) && result.out.ends_with(end)) << result.out;
+  };
+  expect({"eval"}, "test loss", ", 5 images\n");
+  expect({"eval", "--data", path("own")}, "test loss", ", 5 images\n");
+  expect({"eval", "--data", path("moved")}, "test loss", ", 5 images\n");
+  expect({"eval", "--data", path("other")}, "train loss", ", 8 images\n");
+  expect({"eval", "--data", "synthetic:200x1x8x8:2"}, "test loss", ", 20 images\n");
+  expect({"predict", "--data", path("other"), "--csv", path("rows.csv")}, "train loss", ", 8 images\n");
+}
+
+TEST_F(DataCommands, RefuseClassNamesThatAreNotUtf8AndShowThemEscaped) {
+  const std::string latin = "caf\xe9";
+  const std::string broken = "two\nlines";
+  for (int i = 0; i < 8; ++i) {
+    const Bytes image = png_of(gradient(1, 8, 8, 11 * i));
+    folder_.write(fmt::format("latin/{}/{}.png", i % 2 == 0 ? "cat" : latin, i), image);
+    folder_.write(fmt::format("broken/{}/{}.png", i % 2 == 0 ? "cat" : broken, i), image);
+  }
+  const Words train{"--data", path("latin"), "--model", "linear", "--steps", "1"};
+  const ChildResult trained = run_trainer(train);
+  EXPECT_EQ(trained.status, 65);
+  EXPECT_THAT(trained.err, HasSubstr("has the class 'caf\\xe9', and that name is not UTF-8: rename its folder"));
+  const ChildResult checked = run_trainer(with({"check"}, train));
+  EXPECT_EQ(checked.status, 1);
+  EXPECT_THAT(checked.out, HasSubstr("has the class 'caf\\xe9'"));
+  EXPECT_EQ(data({"convert", path("latin"), path("latin.h5")}).status, 65);
+  const ChildResult converted = data({"convert", path("broken"), path("broken.h5")});
+  EXPECT_EQ(converted.status, 65);
+  EXPECT_THAT(converted.err, HasSubstr("in its name 'two\\x0alines'; rename it"));
+}
+
+TEST_F(DataCommands, SayThatFoldersInsideAClassFolderAreNotRead) {
+  for (int i = 0; i < 4; ++i) {
+    folder_.write(fmt::format("deep/{}/more/{}.png", i % 2, i), png_of(gradient(1, 8, 8, i)));
+    folder_.write(fmt::format("half/{}/{}{}.png", i % 2, i == 1 || i == 3 ? "more/" : "", i),
+                  png_of(gradient(1, 8, 8, i)));
+  }
+  EXPECT_THAT(data({"info", path("deep")}).err, HasSubstr("folders inside a class folder, as '0/more', are not read"));
+  EXPECT_THAT(data({"info", path("half")}).err, HasSubstr("and folders inside it, as 'more', are not read"));
+}
+
+TEST_F(DataCommands, ThatDifferFromThoseOfTheFirstWeightsAreReportedWithBothValues) {
+  for (int i = 0; i < 8; ++i) {
+    folder_.write(fmt::format("gray/{}/{}.png", i % 2 == 0 ? "cat" : "dog", i), png_of(gradient(1, 28, 28, 11 * i)));
+    folder_.write(fmt::format("named/{}/{}.png", i % 2 == 0 ? "ant" : "cat", i), png_of(gradient(1, 28, 28, 11 * i)));
+    folder_.write(fmt::format("colour/{}/{}.png", i % 2 == 0 ? "cat" : "dog", i), png_of(gradient(3, 28, 28, 11 * i)));
+  }
+  const auto train = [&](const std::string& source, const Words& more) {
+    return run_trainer(with({"--data", path(source), "--steps", "1"}, more));
+  };
+  ASSERT_EQ(train("gray", {"--normalize", "0.5/0.25", "--out", path("run")}).status, 0);
+  const Words from_run{"--init-from", path("run")};
+  const ChildResult same = train("gray", with(from_run, {"--normalize", "0.5/0.25"}));
+  EXPECT_EQ(same.status, 0) << same.err;
+  EXPECT_THAT(same.err, ::testing::Not(HasSubstr("were trained")));
+  EXPECT_THAT(same.err, HasSubstr("after its 1 step"));
+  const ChildResult other = train("named", from_run);
+  EXPECT_EQ(other.status, 0) << other.err;
+  EXPECT_THAT(other.err, HasSubstr("warning: --normalize is none here, and the weights of "));
+  EXPECT_THAT(other.err, HasSubstr(" were trained with 0.5/0.25: "));
+  EXPECT_THAT(other.err, HasSubstr("warning: class 0 is 'ant' here, and was 'cat' where the weights of "));
+  const ChildResult colour = train("colour", from_run);
+  EXPECT_EQ(colour.status, 65);
+  EXPECT_THAT(colour.err, HasSubstr("the images have 3 channels, the checkpoint's had 1; give images with as many"));
+  EXPECT_EQ(run_trainer(with({"check", "--data", path("named")}, from_run)).status, 0);
 }
 
 TEST_F(DataCommands, ConvertIntoNothingButANameOfHdf5) {

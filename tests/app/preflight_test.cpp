@@ -178,6 +178,23 @@ TEST(Preflight, NamesPartsThatAreEmptyOrTooSmall) {
   EXPECT_THAT(only(judge_parts(config, true)), HasSubstr("a batch of 5 samples leaves 3 of 8 parts empty"));
 }
 
+TEST(Preflight, WarnsOfLearningRatesOfZeroAndOfSchedulesWithoutEffect) {
+  RunConfig config;
+  EXPECT_THAT(judge_rates(config, 40, 40).all(), IsEmpty());
+  config.schedule_epochs = 3;
+  EXPECT_THAT(only(judge_rates(config, 40, 24)),
+              HasSubstr("--schedule-epochs 3 has no effect with --schedule constant"));
+  config.schedule = "cosine";
+  EXPECT_THAT(judge_rates(config, 24, 24).all(), IsEmpty());
+  EXPECT_THAT(only(judge_rates(config, 40, 24)),
+              HasSubstr("ends at epoch 3, and --epochs is 5: from there on the learning rate is 0 and the weights will "
+                        "not change; give --schedule-epochs 5, or "));
+  config.min_lr = 1e-4;
+  EXPECT_THAT(judge_rates(config, 40, 24).all(), IsEmpty());
+  config.lr = 0;
+  EXPECT_THAT(only(judge_rates(config, 40, 24)), HasSubstr("--lr 0: the weights will not change"));
+}
+
 TEST(Preflight, WarnsOfClassesWithoutTrainingSamples) {
   DatasetInfo info{.name = "birds", .image = Shape{1, 2, 2}, .classes = 3, .samples = 9, .class_samples = {4, 5, 3}};
   EXPECT_THAT(check_classes(info).all(), IsEmpty());

@@ -121,7 +121,7 @@ TEST(Resume, OfACosineRunInLegsOnOtherRanksAndPartMapsGivesTheUnbrokenRunsDigest
   EXPECT_EQ(last_digest(broken.path()), last_digest(whole.path()));
 }
 
-TEST(Resume, OfACosineRunMadeLongerReportsTheJumpOfTheLearningRateAndScheduleEpochsAvoidsIt) {
+TEST(Resume, OfACosineRunMadeLongerReportsTheJumpOfTheLearningRateAndNeverRecommendsARateOfZero) {
   const ScratchFolder planned;
   const ScratchFolder longer;
   const Words plan{"--schedule", "cosine", "--epochs", "2"};
@@ -144,11 +144,17 @@ TEST(Resume, OfACosineRunMadeLongerReportsTheJumpOfTheLearningRateAndScheduleEpo
                   "from "),
             1)
       << jump;
-  EXPECT_EQ(count(jump, ": --schedule-epochs 2 avoids it"), 1) << jump;
+  EXPECT_EQ(count(jump, "; for a schedule of its own, start a new run with --init-from "), 1) << jump;
+  EXPECT_EQ(count(jump, "this launch: time "), 1) << jump;
   EXPECT_EQ(count(jump, " before, 0.0"), 1) << jump;
   run(planned.path(), {"--schedule-epochs", "4"});
   const std::string smooth = lengthen(planned.path());
   EXPECT_EQ(count(smooth, "jumps"), 0) << smooth;
+  const ChildResult still =
+      run_trainer({"--resume", "--out", planned.path(), "--epochs", "5", "--schedule-epochs", "4"});
+  EXPECT_EQ(still.status, 0) << still.err;
+  EXPECT_EQ(count(still.err, "jumps"), 0) << still.err;
+  EXPECT_EQ(count(still.err, "warning: the cosine schedule ends at epoch 4, and --epochs is 5: "), 1) << still.err;
 }
 
 TEST(Resume, MidEpochReportsTheWholeEpochsSums) {

@@ -210,10 +210,11 @@ TEST_F(Signals, AreNotNeededToStopWithinATimeLimit) {
 // A long run on 2 ranks, or on one without a launcher, that has trained for a while.
 class LongRun {
  public:
-  LongRun(const ScratchFolder& folder, int ranks)
+  LongRun(const ScratchFolder& folder, int ranks, bool saves = true)
       : log_(folder.file("log")),
-        job_(trainer_words(ranks, {"--data", "synthetic:6000x1x28x28:10", "--model", "mlp", "--epochs", "100000",
-                                   "--checkpoint-every", "end", "--out", folder.file("run")}),
+        job_(trainer_words(ranks,
+                           with({"--data", "synthetic:6000x1x28x28:10", "--model", "mlp", "--epochs", "100000"},
+                                saves ? Words{"--checkpoint-every", "end", "--out", folder.file("run")} : Words{})),
              log_) {
     while (log().find("epoch      2/") == std::string::npos && !job_.wait(0.02)) continue;
   }
@@ -241,6 +242,20 @@ TEST(LongRuns, SaveWhenTheirTerminalIsClosed) {
   EXPECT_EQ(run.job().wait(kPatienceSeconds), 75) << run.log();
   EXPECT_NE(run.log().find("] SIGHUP: the ranks finish their step, save and stop\n"), std::string::npos) << run.log();
   EXPECT_GT(newest_step(folder.file("run")), 0);
+}
+
+TEST(LongRuns, WithoutAFolderStopAfterTheirStepAndPromiseNothing) {
+  for (const int ranks : {0, 2}) {
+    const ScratchFolder folder;
+    LongRun run(folder, ranks, /*saves=*/false);
+    std::vector<pid_t> processes = ranks > 0 ? run.job().descendants() : std::vector{run.job().pid()};
+    std::erase_if(processes, [](pid_t process) { return !listens(process); });
+    ASSERT_FALSE(processes.empty()) << run.log();
+    ::kill(processes.front(), SIGUSR1);
+    EXPECT_EQ(run.job().wait(kPatienceSeconds), 75) << run.log();
+    EXPECT_NE(run.log().find("; without --out nothing is saved\n"), std::string::npos) << run.log();
+    EXPECT_EQ(run.log().find("save and stop"), std::string::npos) << run.log();
+  }
 }
 
 TEST(LongRuns, SaveWhenNobodyReadsTheirOutputAnyMore) {

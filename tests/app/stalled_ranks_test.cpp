@@ -90,6 +90,7 @@ class StalledRanks : public ::testing::Test {
     EXPECT_TRUE(has_told(fmt::format("warning: rank {} on .* is late: .* stopped; 2 ranks wait for it", rank)))
         << told();
     EXPECT_TRUE(has_told(fmt::format("rank {} on .* is stuck: .* stopped; 2 ranks wait for it", rank))) << told();
+    EXPECT_FALSE(has_told("finish their step")) << "a job that fails promises nothing\n" << told();
     EXPECT_TRUE(wait_until([&] { return std::ranges::none_of(all, is_alive); })) << "processes are left";
   }
 

@@ -42,6 +42,22 @@ TEST(GuessingText, IsForALossAndAnAccuracyThatAreThoseOfGuessingAfterTheFirstHun
   EXPECT_TRUE(text(2.3047, 160, 157).empty());
 }
 
+TEST(GuessingText, IsForATestSetThatIsGuessedAtTheEndOfAShortEpochThatBeganWell) {
+  const auto text = [](double test_loss, std::int64_t correct, std::int64_t step) {
+    EpochReport report{.step = step, .train = sums(3.0785, 5912, 20000)};
+    report.test = sums(test_loss, correct, 4000);
+    return guessing_text(report, 10, {.base = 0.2, .warmup_epochs = 0.25});
+  };
+  EXPECT_EQ(text(2.3125, 400, 40),
+            "after 40 steps the test loss, 2.3125, and accuracy, 0.1000, are no better than guessing among 10 classes "
+            "(2.3026 and 0.1000); unless the next epochs learn, start again with --lr below 0.2 or --warmup-epochs "
+            "above 0.25");
+  EXPECT_FALSE(text(2.3125, 450, 40).empty()) << "within the noise";
+  EXPECT_TRUE(text(2.3125, 500, 40).empty());
+  EXPECT_TRUE(text(2.2, 400, 40).empty());
+  EXPECT_TRUE(text(2.3125, 400, 19).empty()) << "too early";
+}
+
 TEST(ProgressBar, ShowsHowFarAndHowLong) {
   const StepProgress progress{.epoch = 2, .epochs = 5, .step_in_epoch = 10, .steps_in_epoch = 40};
   EXPECT_EQ(progress_text(progress, sums(0.5871, 1, 64), 0.4),

@@ -103,6 +103,8 @@ def compare(checkpoint: Checkpoint, network: Network, images: np.ndarray, ours: 
         values = (values - mean) / deviation
     theirs = probabilities(np.concatenate([network.logits(values[first:first + AT_ONCE])
                                            for first in range(0, len(values), AT_ONCE)]))
+    if len(theirs) != len(ours):
+        raise ExportError(f"trainer predicted {len(ours)} of {len(theirs)} images, so that nothing can be compared")
     if theirs.shape != ours.shape:
         raise ExportError(f"{network.name} gives {theirs.shape[1]} values for an image, trainer {ours.shape[1]}")
     alike = int((theirs.argmax(1) == ours.argmax(1)).sum())

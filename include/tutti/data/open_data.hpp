@@ -37,6 +37,8 @@ struct DataRequest {
   std::size_t most_resident_bytes = 0;  // an HDF5 set with more than this is read piece by piece; 0: all are
   bool unlabelled_too = false;          // a folder of image files without a table will do, as a set without labels
   bool any_test_labels = false;         // the test set may have classes without training samples: nothing is trained
+  bool any_class_names = false;         // names that are not UTF-8 are no fault: what was trained on them goes on
+  bool from_checkpoint = false;         // it is a checkpoint that names the data
   std::vector<std::string> images{};    // such files and folders of them, in place of all else but skip_bad_images
 };
 
@@ -52,6 +54,9 @@ struct DataPair {
 std::vector<std::byte> load_data(const DataRequest& request);
 // `block` is borrowed by the sets and aligned to 8 bytes. Throws as load_data does.
 DataPair open_loaded(std::span<const std::byte> block);
+
+// Whether holding out such a share of these samples leaves a training set of that digest.
+bool is_left_of(std::uint64_t digest, const Dataset& whole, double validation_ratio, std::uint64_t seed);
 
 // Both at once, for one process: the pair owns its block.
 struct OwnedData {

@@ -62,6 +62,8 @@ class StallWatch {
   // Returns when the one before is not, and will not be, called.
   void before_end(std::function<void()> action);
 
+  // Whether the job is being ended: by a watch, or by a rank of this host that failed. For any thread.
+  bool is_ending() const noexcept;
   // This rank ends the job by itself, for a reason that it has told. Does not return while the watch ends the job.
   void fail() noexcept;
   // This rank has done its work and the world is closed. Does not return while the watch ends the job.

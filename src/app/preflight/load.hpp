@@ -57,6 +57,9 @@ std::vector<double> seconds_ahead(World& world);
 Findings check_classes(const DatasetInfo& train);
 
 // Parts that are empty or too small for their statistics.
+// A learning rate of 0, which leaves the weights as they are, and options of a schedule that have no effect. `planned`
+// steps, of which the schedule covers `scheduled`.
+Findings judge_rates(const RunConfig& config, std::int64_t planned, std::int64_t scheduled);
 Findings judge_parts(const RunConfig& config, bool has_batch_norm);
 
 }  // namespace tutti
