@@ -62,6 +62,7 @@ std::string command_listing(const std::string& program, const OwnParts* own) {
     Json operands = Json::array();
     Json options = Json::array();
     for (const CLI::Option* option : furnished.app.get_options()) {
+      if (option->get_group().empty()) continue;  // which help does not list, either
       (option->get_positional() ? operands : options).push_back(listed(*option, furnished.words, own));
     }
     commands.push_back(
