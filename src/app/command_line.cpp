@@ -53,8 +53,6 @@ constexpr std::array kCommands{
                  add_compared_words},
     CommandEntry{"inspect", Command::inspect, "what a checkpoint holds, verified", concerns_nothing,
                  add_inspect_options},
-    CommandEntry{"report", Command::report, "one page, to be sent and printed, of what a run came to", concerns_eval,
-                 add_report_options},
     CommandEntry{"tour", Command::tour, "how ranks train together, station by station, on these ranks", concerns_tour,
                  add_tour_options},
     CommandEntry{"bench allreduce", Command::bench_allreduce, "sums over the ranks, by message size",
@@ -150,8 +148,7 @@ void add_run_options(CLI::App& app, const std::vector<RunOption>& options, const
         },
         option.target);
     added->group(option.group);
-    const bool of_checkpoint =
-        entry.command == Command::eval || entry.command == Command::predict || entry.command == Command::report;
+    const bool of_checkpoint = entry.command == Command::eval || entry.command == Command::predict;
     if (of_checkpoint && option.use == OptionUse::place) added->default_str("the checkpoint's");
   }
 }

@@ -20,7 +20,6 @@ enum class Command {
   diff,
   inspect,
   predict,
-  report,
   bench_allreduce,
   bench_checkpoint,
   bench_exchange,
@@ -36,8 +35,9 @@ enum class Command {
 
 struct EvalRequest {
   std::string checkpoint;  // path of the file, or of a folder of such
-  std::string on;          // test or train; empty: test, or all images of other data that hold no test set
+  std::string on;          // test, train or any; empty: test, or all images of other data that hold no test set
   bool classes = false;    // class by class, too
+  std::string mistakes;    // folder for the pictures of the most confident mistakes; empty: none
 };
 
 struct PredictRequest {
@@ -54,12 +54,6 @@ struct InspectRequest {
   std::string checkpoint;  // path of the file, or of a folder of such
   std::string tensor;      // whose values are asked for; empty: everything but values
   std::string seal;        // the sealed copy to write first
-};
-
-struct ReportRequest {
-  std::string folder;  // of the run
-  std::string output;  // path of the page; empty: report.html in the folder
-  bool no_images = false;
 };
 
 // Run folders, metrics.jsonl files or checkpoints.
@@ -130,7 +124,6 @@ struct Invocation {
   EvalRequest eval;
   InspectRequest inspect;
   PredictRequest predict;
-  ReportRequest report;
   Compared compared;
   AllreduceBench allreduce;
   CheckpointBench checkpoint;

@@ -98,10 +98,14 @@ void add_json_option(CLI::App& app, Invocation& invocation) {
 void add_eval_options(CLI::App& app, Invocation& invocation) {
   app.add_option("--checkpoint", invocation.eval.checkpoint, kCheckpointHelp)->required()->group("Evaluation");
   app.add_option("--on", invocation.eval.on,
-                 "which of the sets: test or train; none: test, or all images of other data without one")
+                 "which of the sets: test, train or any (test if there is one); none: test, or all images of other "
+                 "data without one")
       ->check(is_choice_of("on"))
       ->group("Evaluation");
   app.add_flag("--classes", invocation.eval.classes, "class by class, and what is taken for what")->group("Results");
+  app.add_option("--mistakes", invocation.eval.mistakes,
+                 "save the images of the 24 most confident mistakes to this folder; --json lists them")
+      ->group("Results");
   add_json_option(app, invocation);
 }
 
@@ -211,13 +215,6 @@ void add_tour_options(CLI::App& app, Invocation& invocation) {
   app.add_flag("--pause", tour.pauses, "ask after each station whether to go on, where keys can be read")
       ->group("Tour");
   invocation.run.epochs = 1;
-}
-
-void add_report_options(CLI::App& app, Invocation& invocation) {
-  ReportRequest& report = invocation.report;
-  app.add_option("folder", report.folder, "the run's folder, which it had as --out; RUN@best or RUN@STEP")->required();
-  app.add_option("-o,--output", report.output, "the page to write; none: report.html in the folder")->group("Results");
-  app.add_flag("--no-images", report.no_images, "leave out the images that are named wrongly")->group("Results");
 }
 
 }  // namespace tutti

@@ -35,6 +35,5 @@ void add_scaling_options(CLI::App& app, Invocation& invocation);
 void add_compared_words(CLI::App& app, Invocation& invocation);
 void add_inspect_options(CLI::App& app, Invocation& invocation);
 void add_tour_options(CLI::App& app, Invocation& invocation);
-void add_report_options(CLI::App& app, Invocation& invocation);
 
 }  // namespace tutti

@@ -4,6 +4,7 @@
 #include "tutti/storage/whole_file.hpp"
 
 #include "confusion.hpp"
+#include "mistakes.hpp"
 #include "scoring.hpp"
 
 #include <fmt/format.h>
@@ -20,10 +21,13 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// The images that a run was trained on are evaluated when asked for alone; other data are not known to be a training set.
+constexpr std::size_t kMostMistakes = 24;
+
+// The images that a run was trained on are evaluated only on request; other data need not be a training set.
 std::string chosen_set(const Scoring& scoring, const std::string& on) {
   if (on == "train") return on;
   if (scoring.data().test) return "test";
+  if (on == "any") return "train";
   if (on.empty() && !scoring.is_of_run()) return "train";
   throw Error(
       ErrorSource::input,
@@ -72,35 +76,62 @@ std::string json_text(Json json, const Confusion& confusion) {
   return fmt::format("{},\n{}\n}}\n", text, fits ? square_json(confusion) : entries_json(confusion));
 }
 
-void report(const Invocation& invocation, const LoadedCheckpoint& loaded, const LossSums& sums,
-            const Confusion& confusion, const std::string& set) {
+Json mistakes_json(const std::string& folder, const Dataset& data, const Confusion& confusion,
+                   const std::vector<Mistake>& mistakes) {
+  const std::vector<std::string> pictures = write_pictures(folder, data, mistakes);
+  Json list = Json::array();
+  for (std::size_t i = 0; i < mistakes.size(); ++i) {
+    const Mistake& mistake = mistakes[i];
+    const std::string file = data.file_of(mistake.sample);
+    list.push_back({{"image", file.empty() ? Json(mistake.sample) : Json(file)},
+                    {"label", confusion.name(mistake.label)},
+                    {"predicted", confusion.name(mistake.predicted)},
+                    {"probability", mistake.probability},
+                    {"probability_of_label", mistake.probability_of_label},
+                    {"picture", pictures[i]}});
+  }
+  return list;
+}
+
+void report(const Invocation& invocation, const Scoring& scoring, const Dataset& data, const std::string& set,
+            const LossSums& sums, const Confusion& confusion, const Mistakes& mistakes) {
+  const EvalRequest& request = invocation.eval;
   fmt::print("{}\n", evaluation_line(set, sums));
-  if (invocation.eval.classes) fmt::print("\n{}", confusion.text());
+  if (request.classes) fmt::print("\n{}", confusion.text());
   std::fflush(stdout);
+  Json list;
+  if (!request.mistakes.empty()) list = mistakes_json(request.mistakes, data, confusion, mistakes.sorted());
   if (invocation.json.empty()) return;
-  const std::string json = json_text({{"checkpoint", loaded.path},
-                                      {"verified", true},
-                                      {"step", loaded.state.progress.step},
-                                      {"set", set},
-                                      {"loss", sums.mean_loss()},
-                                      {"accuracy", sums.accuracy()},
-                                      {"images", sums.samples}},
-                                     confusion);
-  write_whole(invocation.json, std::as_bytes(std::span(json)));
+  Json json{{"checkpoint", scoring.checkpoint().path},
+            {"verified", true},
+            {"step", scoring.checkpoint().state.progress.step},
+            {"data", scoring.config().data},
+            {"set", set},
+            {"loss", sums.mean_loss()},
+            {"accuracy", sums.accuracy()},
+            {"images", sums.samples}};
+  if (!request.mistakes.empty()) json["mistakes"] = list;
+  const std::string text = json_text(json, confusion);
+  write_whole(invocation.json, std::as_bytes(std::span(text)));
 }
 
 }  // namespace
 
 ExitStatus eval_command(World& world, const Invocation& invocation, const EndRecord& record) {
   Scoring scoring(world, invocation, {.checkpoint = invocation.eval.checkpoint}, record);
-  const std::string set = chosen_set(scoring, invocation.eval.on);
+  const EvalRequest& request = invocation.eval;
+  const std::string set = chosen_set(scoring, request.on);
   const Dataset& data = set == "train" ? *scoring.data().train : *scoring.data().test;
-  const bool by_class = invocation.eval.classes || !invocation.json.empty();
+  const bool by_class = request.classes || !request.mistakes.empty() || !invocation.json.empty();
   Confusion confusion(by_class ? told_class_names(data.info()) : std::vector<std::string>{});
-  const LossSums sums = by_class ? scoring.evaluate(data, [&](const ChunkScores& scores) { confusion.add(scores); })
-                                 : scoring.evaluate(data);
+  Mistakes mistakes(request.mistakes.empty() ? 0 : kMostMistakes);
+  const auto receive = [&](const ChunkScores& scores) {
+    confusion.add(scores);
+    mistakes.add(scores);
+  };
+  const LossSums sums = by_class ? scoring.evaluate(data, receive) : scoring.evaluate(data);
   run_agreed(world, [&] {
-    if (world.rank() == 0) report(invocation, scoring.checkpoint(), sums, confusion, set);
+    if (world.rank() == 0) report(invocation, scoring, data, set, sums, confusion, mistakes);
   });
   return ExitStatus::done;
 }

@@ -26,12 +26,13 @@ bool is_record(const Json& json) {
   return step >= 0 && step <= kMostSteps;
 }
 
-}  // namespace
-
+// One JSON value without what is nested deeper; discarded where it is none.
 Json parse_shallow(const std::string& text) {
   return Json::parse(
       text, [](int depth, Json::parse_event_t, const Json&) { return depth <= kDeepest; }, false);
 }
+
+}  // namespace
 
 MetricsLines read_metrics_lines(const std::string& path) {
   const auto bytes = read_whole(path);

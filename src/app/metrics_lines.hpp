@@ -13,8 +13,6 @@ struct MetricsLines {
   int damaged = 0;                              // lines that are none, and were passed over
 };
 
-// One JSON value, of which what lies very deep is left out; discarded where it is none.
-nlohmann::ordered_json parse_shallow(const std::string& text);
 // Throws an io error when it cannot be read, and an input error when it holds no record.
 MetricsLines read_metrics_lines(const std::string& path);
 

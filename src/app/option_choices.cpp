@@ -15,7 +15,7 @@ constexpr std::array<std::string_view, 4> kInit{"model", "normal", "xavier", "ka
 constexpr std::array<std::string_view, 3> kLastBatch{"keep", "discard", "rollover"};
 constexpr std::array<std::string_view, 3> kMode{"strong", "weak", "both"};
 constexpr std::array<std::string_view, 2> kNoDecay{"none", "norms-biases"};
-constexpr std::array<std::string_view, 2> kOn{"test", "train"};
+constexpr std::array<std::string_view, 3> kOn{"test", "train", "any"};
 constexpr std::array<std::string_view, 3> kOnOfPredict{"test", "train", "all"};
 constexpr std::array<std::string_view, 2> kOnDivergence{"stop", "heal"};
 constexpr std::array<std::string_view, 2> kOnNonfinite{"stop", "skip"};

@@ -18,7 +18,6 @@
 #include "predict_command.hpp"
 #include "process_clock.hpp"
 #include "program.hpp"
-#include "report/report_command.hpp"
 #include "standard_streams.hpp"
 #include "stop_signals.hpp"
 #include "tour/tour.hpp"
@@ -75,7 +74,6 @@ bool is_watched(Command command) {
     case Command::train:
     case Command::eval:
     case Command::predict:
-    case Command::report:
       return true;
     case Command::bench_allreduce:
     case Command::bench_checkpoint:
@@ -161,8 +159,6 @@ ExitStatus carry_out(World& world, const Invocation& invocation, const StopSigna
       return inspect_command(world, invocation);
     case Command::predict:
       return predict_command(world, invocation, record);
-    case Command::report:
-      return report_command(world, invocation, record);
     case Command::bench_allreduce:
       return bench_allreduce(world, invocation);
     case Command::bench_checkpoint:

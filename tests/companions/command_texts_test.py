@@ -58,7 +58,7 @@ class Completion(unittest.TestCase):
         self.assertEqual(["sgd", "adamw", "lars"], self.offered("--optimizer", ""))
         self.assertEqual(["adamw"], self.offered("--optimizer", "=", "ad"))
         self.assertEqual(["sgd", "adamw", "lars"], self.offered("--optimizer", "="))
-        self.assertEqual(["test", "train"], self.offered("eval", "--on", ""))
+        self.assertEqual(["test", "train", "any"], self.offered("eval", "--on", ""))
         self.assertEqual(["test", "train", "all"], self.offered("predict", "--on", ""))
         self.assertEqual(["auto", "always", "never"], self.offered("data", "fetch", "--progress", ""))
         self.assertEqual(["resnet18"], self.offered("--model", "resnet1"))

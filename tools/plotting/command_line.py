@@ -17,11 +17,14 @@ import os
 import pathlib
 import sys
 import time
+from typing import TextIO
 
-from plotting import allreduce, bench_file, learning, run_folder, scaling, time_shares
+from plotting import allreduce, bench_file, learning, scaling, time_shares
 from plotting.errors import PlotError
 from plotting.page import Page
-from plotting.sheet import Sheet
+from plotting.sheet import Sheet, several
+from tutti import run_folder
+from tutti.program import Failure
 
 PROGRAM = "tutti-plot" if pathlib.Path(sys.argv[0]).name == "tutti-plot" else "tools/plot"
 FORMATS = ("png", "svg", "html")
@@ -89,19 +92,24 @@ def write(options: argparse.Namespace, stem: pathlib.Path, sheet: Sheet, page: P
 
 def plot_runs(options: argparse.Namespace) -> list[run_folder.Run]:
     runs = [run_folder.read(folder) for folder in options.inputs]
+    for run in runs:
+        damaged = run.damaged[:-1] if run.is_cut_off else run.damaged
+        if damaged:
+            lines = several(len(damaged), "damaged line")
+            tell(options, [f"{run.folder}/metrics.jsonl: skipped {lines}, the first is line {damaged[0]}"], sys.stderr)
     folder, name = learning.place(options.inputs)
     reload = options.every if options.follow and any(run.under_way for run in runs) else None
     tell(options, write(options, (options.out or folder) / name, learning.draw(runs), learning.page(runs), reload))
     return runs
 
 
-def tell(options: argparse.Namespace, files: list[str]) -> None:
-    """Each file once, also when it is written again and again."""
+def tell(options: argparse.Namespace, lines: list[str], stream: TextIO | None = None) -> None:
+    """Each line once, also when it comes again and again."""
     told = options.__dict__.setdefault("told", set())
-    for file in files:
-        if file not in told:
-            print(file, flush=True)
-            told.add(file)
+    for line in lines:
+        if line not in told:
+            print(line, file=stream, flush=True)
+            told.add(line)
 
 
 def follow(options: argparse.Namespace) -> None:
@@ -110,7 +118,7 @@ def follow(options: argparse.Namespace) -> None:
     while True:
         try:
             runs = [run_folder.read(folder) for folder in options.inputs]
-        except PlotError as error:
+        except Failure as error:
             if any((folder / "metrics.jsonl").exists() and (folder / "metrics.jsonl").stat().st_size > 0
                    for folder in options.inputs):
                 raise
@@ -147,7 +155,7 @@ def main(words: list[str] | None = None) -> int:
             follow(options)
         else:
             plot_runs(options)
-    except PlotError as error:
+    except (Failure, PlotError) as error:
         print(f"{PROGRAM}: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

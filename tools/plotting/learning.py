@@ -7,8 +7,8 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 
 from plotting.page import Page, Table
-from plotting.run_folder import Run
 from plotting.sheet import GREY, Sheet, colour, marker, several, short
+from tutti.run_folder import Run
 
 MANY_POINTS = 30  # from here on a line needs no markers
 
@@ -117,13 +117,13 @@ def heading(runs: list[Run]) -> tuple[str, str]:
 
     title = f"{told('model')} trained on {told('data')}"
     if len(runs) > 1:
-        return title, f"{len(runs)} runs; {max(run.date for run in runs)}"
+        return title, f"{len(runs)} runs; {max(run.changed for run in runs):%Y-%m-%d}"
     run = runs[0]
     ranks = ", then ".join(dict.fromkeys(several(one["ranks"], "rank") for one in run.starts if "ranks" in one))
     facts = [ranks, f"batch {run.options['batch-size']}" if "batch-size" in run.options else "",
              str(run.options.get("precision", "")), f"exchange {told('exchange')}" if "exchange" in starts[0] else "",
              "no test set" if run.epochs and all(one.get("test_acc") is None for one in run.epochs) else "",
-             run.state(), run.date]
+             run.state(), f"{run.changed:%Y-%m-%d}"]
     return title, "; ".join(fact for fact in facts if fact)
 
 
