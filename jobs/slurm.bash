@@ -52,10 +52,11 @@ train() { # OPTIONS
   if ((status)) && [[ $warned ]]; then status=75; fi
 }
 
-# Whether a lost node (86: a rank was gone before Slurm knew), or the launcher, may have ended the training; but not
-# more often than three times.
+# Whether the training may be tried again: a lost node (86: a rank was gone before Slurm knew), a bit that flipped on
+# one rank (87: the replicas differed; each checkpoint was verified before it was saved), or the launcher may have ended
+# it. Three times at most.
 was_struck() {
-  ((status == 70 || status == 86 || status > 128)) || return
+  ((status == 70 || status == 86 || status == 87 || status > 128)) || return
   echo "$(date '+%F %T') job $task on $SLURM_JOB_NODELIST: status $status" >>"$out/crashes"
   (($(wc -l <"$out/crashes") <= 3))
 }

@@ -17,7 +17,7 @@ constexpr std::array<std::string_view, 3> kMode{"strong", "weak", "both"};
 constexpr std::array<std::string_view, 2> kNoDecay{"none", "norms-biases"};
 constexpr std::array<std::string_view, 3> kOn{"test", "train", "any"};
 constexpr std::array<std::string_view, 3> kOnOfPredict{"test", "train", "all"};
-constexpr std::array<std::string_view, 2> kOnDivergence{"stop", "heal"};
+constexpr std::array<std::string_view, 1> kOnDivergence{"stop"};
 constexpr std::array<std::string_view, 2> kOnNonfinite{"stop", "skip"};
 constexpr std::array<std::string_view, 3> kOptimizer{"sgd", "adamw", "lars"};
 constexpr std::array<std::string_view, 3> kPrecision{"fp32", "tf32", "bf16"};

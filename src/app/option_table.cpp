@@ -166,7 +166,7 @@ std::vector<RunOption> watching_options(RunConfig& c) {
       {"verify-replicas", trust,
        "compare all ranks' state every so many steps, the optimizer's not with sharded or central: it has one owner",
        changeable, &c.verify_replicas},
-      {"on-divergence", trust, "stop with 87, or heal: go back to the last equal state and play the steps again",
+      {"on-divergence", trust, "stop with 87; --resume then continues from the newest checkpoint, which was equal",
        changeable, &c.on_divergence},
       {"on-nonfinite", trust, "when a loss or gradient is NaN or infinite: stop with 88, or skip the step", changeable,
        &c.on_nonfinite},
@@ -219,12 +219,18 @@ void fit_defaults(RunConfig& config, const std::set<std::string>& given) {
   if (config.optimizer == "adamw" && !given.contains("momentum")) config.momentum = 0;
 }
 
+void read_stored_config(const std::string& text, const std::string& checkpoint, RunConfig& config,
+                        std::set<std::string>& given) {
+  read_config_text(text, checkpoint, config, given);
+  if (!given.contains("exif")) config.exif = "off";  // when it was made, images were taken as they are stored
+  if (config.on_divergence == "heal") config.on_divergence = "stop";
+}
+
 RunConfig merge_for_resume(const RunConfig& asked, const std::set<std::string>& given,
                            const std::string& checkpoint_config, const std::string& checkpoint_path) {
   RunConfig from_checkpoint;
   std::set<std::string> read;
-  read_config_text(checkpoint_config, checkpoint_path, from_checkpoint, read);
-  if (!read.contains("exif")) from_checkpoint.exif = "off";  // when it was made, images were taken as they are stored
+  read_stored_config(checkpoint_config, checkpoint_path, from_checkpoint, read);
   RunConfig merged = asked;
   const auto sources = run_options(from_checkpoint);
   const auto targets = run_options(merged);

@@ -44,6 +44,9 @@ std::vector<std::string> chosen_options(const std::string& configuration);
 // error that names the file, the line and the key.
 void read_config_text(const std::string& text, const std::string& origin, RunConfig& config,
                       std::set<std::string>& given);
+// Likewise what a checkpoint holds of its run, as this program takes it: an older one may have written it.
+void read_stored_config(const std::string& text, const std::string& checkpoint, RunConfig& config,
+                        std::set<std::string>& given);
 void read_config_file(const std::string& path, RunConfig& config, std::set<std::string>& given);
 
 // Defaults that hang on what else was chosen, for options that are not in `given`.

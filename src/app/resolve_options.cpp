@@ -28,6 +28,14 @@ void refuse_other_than_choices(const char* option, const std::string& word) {
   throw Error(ErrorSource::usage, fmt::format("--{} {}: must be one of {}", option, word, fmt::join(choices, ", ")));
 }
 
+void refuse_healing(const std::string& on_divergence) {
+  if (on_divergence != "heal") return;
+  throw Error(ErrorSource::usage,
+              "--on-divergence heal no longer exists: leave it out. A run whose replicas differ ends with 87, and "
+              "--resume continues it from its newest checkpoint, to the same bits; the scripts in jobs/ do so by "
+              "themselves");
+}
+
 void refuse_outside(const char* option, std::int64_t value, std::int64_t low, std::int64_t high) {
   if (value >= low && value <= high) return;
   throw Error(ErrorSource::usage, fmt::format("--{} {}: must be {} to {}", option, value, low, high));
@@ -101,7 +109,8 @@ void refuse_unknown_words(const RunConfig& config) {
   parse_shuffle(config.shuffle);
   parse_schedule(config.schedule);
   parse_part_map(config.part_map);
-  parse_on_divergence(config.on_divergence);
+  refuse_healing(config.on_divergence);
+  refuse_other_than_choices("on-divergence", config.on_divergence);
   parse_on_not_finite(config.on_nonfinite);
   parse_rehearsal(config.rehearse);
   parse_checkpoint_every(config.checkpoint_every);
@@ -179,7 +188,6 @@ TrainerOptions resolve_options(const RunConfig& config, const NetworkSpec& model
                          .checkpoint_at_best = config.keep_best};
   options.part_map = parse_part_map(config.part_map);
   options.safeguards = {.verify_every_steps = config.verify_replicas,
-                        .on_divergence = parse_on_divergence(config.on_divergence),
                         .on_not_finite = parse_on_not_finite(config.on_nonfinite)};
   require_sensible(options.optimizer);
   require_sensible(options.learning_rate);

@@ -130,7 +130,6 @@ void RunReporter::on_epoch(const EpochReport& report) {
 
 void RunReporter::on_divergence(const DivergenceReport& report) {
   record([&](RunRecorder& each) { each.on_divergence(report); });
-  if (report.heals) on_note(report.text);
 }
 
 void RunReporter::on_checkpoint(TrainState state, double copy_seconds) {

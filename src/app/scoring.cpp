@@ -23,8 +23,7 @@ RunConfig config_for(const Invocation& invocation, const ScoringRequest& request
   RunConfig config;
   config.own = asked.own;
   std::set<std::string> read;
-  read_config_text(loaded.state.configuration, loaded.path, config, read);
-  if (!read.contains("exif")) config.exif = "off";  // as it was trained
+  read_stored_config(loaded.state.configuration, loaded.path, config, read);
   if (invocation.given.contains("exif")) config.exif = asked.exif;
   const bool other_data = invocation.given.contains("data");
   const bool other_test_data = invocation.given.contains("test-data");

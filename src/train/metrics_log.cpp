@@ -68,8 +68,11 @@ void MetricsLog::on_digest(const DigestReport& report) {
 }
 
 void MetricsLog::on_divergence(const DivergenceReport& report) {
-  Json record{{"event", "divergence"}, {"step", report.step},       {"equal_after", nullptr},
-              {"ranks", report.ranks}, {"tensors", report.tensors}, {"heals", report.heals}};
+  Json record{{"event", "divergence"},
+              {"step", report.step},
+              {"equal_after", nullptr},
+              {"ranks", report.ranks},
+              {"tensors", report.tensors}};
   if (report.equal_after) record["equal_after"] = *report.equal_after;
   on_line(record.dump());
 }

@@ -301,19 +301,6 @@ std::vector<ReplicatedTensor> Replica::replicated() const {
   return tensors;
 }
 
-std::vector<Tensor> Replica::state_blocks() const {
-  std::vector<Tensor> blocks{arena_.weights()};
-  for (const OptimizerSlot& slot : optimizer_->slots()) blocks.push_back(slot.block);
-  return blocks;
-}
-
-std::vector<NamedArray> Replica::exchange_state() const { return exact_ ? exact_->state() : std::vector<NamedArray>{}; }
-
-void Replica::state_is_back(const std::vector<NamedArray>& exchange) {
-  weights_.refresh(*stream_);
-  if (exact_) exact_->restore(*stream_, exchange);
-}
-
 std::vector<HeldBlock> Replica::held_blocks() const {
   const ParameterLayout& layout = arena_.layout();
   std::vector<HeldBlock> blocks{{"weights", arena_.weights(), layout.trained()},

@@ -76,11 +76,6 @@ class Replica {
   std::vector<ReplicatedTensor> replicated() const;
   // Whether weights and statistics are one rank's before they are everyone's.
   bool passes_on_weights() const { return ownership_.owners() != Owners::everyone; }
-  // For copies of all that a step changes on this rank: its blocks, and what the exchange knows.
-  std::vector<Tensor> state_blocks() const;
-  std::vector<NamedArray> exchange_state() const;
-  // The blocks are as they were, and the exchange is to be. Asynchronous.
-  void state_is_back(const std::vector<NamedArray>& exchange);
 
   // For rehearsals.
   std::vector<HeldTensor> held_tensors() const { return tensors_of(held_blocks()); }

@@ -96,11 +96,6 @@ void ReplicaProof::note(Stream& stream) {
   backend_.add_digests(stream, tensors_, digests_.view(Shape{std::ssize(tensors_)}, ElementType::i64));
 }
 
-void ReplicaProof::forget(Stream& stream) {
-  notes_ = 0;
-  backend_.fill_zero(stream, digests_.view(Shape{std::ssize(tensors_)}, ElementType::i64));
-}
-
 std::optional<Divergence> ReplicaProof::compare(Stream& stream) {
   const Words mine = digests(stream);
   const Words totals = gather(stream, {total_of(mine)}, totals_);
@@ -115,7 +110,8 @@ ReplicaProof::Words ReplicaProof::digests(Stream& stream) {
   backend_.copy(stream, {digests.data(), shape, ElementType::i64, MemorySpace::host},
                 digests_.view(shape, ElementType::i64));
   stream.synchronize();
-  forget(stream);
+  notes_ = 0;
+  backend_.fill_zero(stream, digests_.view(shape, ElementType::i64));
   return digests;
 }
 

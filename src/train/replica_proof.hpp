@@ -49,12 +49,11 @@ class ReplicaProof {
   void note(Stream& stream);
   // Empty: they are equal on all ranks. Collective. Waits.
   std::optional<Divergence> compare(Stream& stream);
-  // What was noted is forgotten. Asynchronous.
-  void forget(Stream& stream);
 
  private:
   using Words = std::vector<std::int64_t>;
 
+  // Of what was noted and of what the tensors hold now. Nothing is noted any more.
   Words digests(Stream& stream);
   // Of all ranks, by rank. `memory` is the communicator's, for all of them. Collective. Waits.
   Words gather(Stream& stream, const Words& mine, const Buffer& memory);

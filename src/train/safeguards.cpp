@@ -6,12 +6,6 @@
 
 namespace tutti {
 
-OnDivergence parse_on_divergence(const std::string& text) {
-  if (text == "stop") return OnDivergence::stop;
-  if (text == "heal") return OnDivergence::heal;
-  throw Error(ErrorSource::usage, fmt::format("--on-divergence {}: must be one of stop, heal", text));
-}
-
 OnNotFinite parse_on_not_finite(const std::string& text) {
   if (text == "stop") return OnNotFinite::stop;
   if (text == "skip") return OnNotFinite::skip;

@@ -26,6 +26,7 @@ Trainer::Run::Run(const TrainerParts& parts, const TrainerOptions& options, RunF
       backend_(parts.backend),
       communicator_(parts.communicator),
       test_(parts.test),
+      hosts_(parts.hosts),
       whereabouts_(parts.whereabouts == nullptr ? own_whereabouts_ : *parts.whereabouts),
       replica_(parts, options, whereabouts_),
       pace_(backend_, replica_.stream(), options.steps_ahead),
@@ -42,7 +43,7 @@ Trainer::Run::Run(const TrainerParts& parts, const TrainerOptions& options, RunF
   }
   if (options.test_every_epochs > 0) prepare_evaluation();
   if (options.safeguards.verify_every_steps > 0 && communicator_.size() > 1) {
-    guard_.emplace(parts, options.safeguards, whereabouts_, replica_);
+    proof_.emplace(backend_, communicator_, whereabouts_, replica_.replicated());
   }
   start_next_epoch();
   replica_.loader().seek(progress_.epoch, 0);
@@ -57,6 +58,7 @@ void Trainer::Run::restore(const TrainState& state) {
   settle();
   refuse_misfit(state.progress, progress_, schedule());
   replica_.restore(state);
+  verified_.reset();
   progress_ = state.progress;
   progress_.planned_steps = plan_.steps;
   logged_ = progress_.epoch_sums;
@@ -97,7 +99,7 @@ StepRequest Trainer::Run::request() {
           .updates = progress_.step - progress_.skipped_steps,
           .learning_rate = learning_rate(),
           .digests_gradients = due(progress_.step + 1, options_.digest_every_steps),
-          .proof = guard_ ? guard_->noting() : nullptr};
+          .proof = proof_ && replica_.passes_on_weights() ? &*proof_ : nullptr};
 }
 
 void Trainer::Run::step() {
@@ -142,83 +144,70 @@ void Trainer::Run::step_with(const Tensor& gradients) {
 }
 
 RunEnd Trainer::Run::run(RunObserver& observer) {
-  if (guard_ && progress_.step < plan_.steps && is_proven(observer)) keep_position();
+  if (progress_.step < plan_.steps) verify(observer);
   while (progress_.step < plan_.steps) {
     const std::int64_t epoch = progress_.epoch + 1;
-    if (!step_stands(observer)) continue;
+    verified_step(observer);
     report_step(observer);
-    const bool epoch_ended = progress_.step_in_epoch == schedule().steps(progress_.epoch);
-    const bool run_ended = progress_.step == plan_.steps;
-    if (epoch_ended || run_ended) finish_epoch(observer, epoch_ended);
-    const BoundaryWish owed = std::exchange(owed_, BoundaryWish::go_on);
-    const bool asks = owed == BoundaryWish::go_on && !run_ended;
-    const BoundaryWish wish = asks ? observer.at_boundary(progress_.step) : owed;
-    if (wish != BoundaryWish::go_on || checkpoint_due(epoch_ended, run_ended)) {
-      if (guard_ && !has_proof() && !is_proven(observer)) {
-        owed_ = wish;
-        continue;
-      }
-      keep(observer);
-    }
+    const bool run_ends = progress_.step == plan_.steps;
+    const bool epoch_ends = progress_.step_in_epoch == schedule().steps(progress_.epoch);
+    if (epoch_ends || run_ends) finish_epoch(observer, epoch_ends);
+    const BoundaryWish wish = run_ends ? BoundaryWish::go_on : observer.at_boundary(progress_.step);
+    if (wish != BoundaryWish::go_on || checkpoint_due(epoch_ends, run_ends)) save(observer);
     const bool stops = wish == BoundaryWish::save_and_stop;
-    if (epoch_ended || run_ended || stops) observer.on_epoch_left({.epoch = epoch, .step = progress_.step});
+    if (epoch_ends || run_ends || stops) observer.on_epoch_left({.epoch = epoch, .step = progress_.step});
     if (stops) return RunEnd::stopped;
-    if (has_proof()) keep_position();
   }
   return RunEnd::planned;
 }
 
-bool Trainer::Run::step_stands(RunObserver& observer) {
-  bool wants_proof = false;
+void Trainer::Run::verified_step(RunObserver& observer) {
+  bool is_due = false;
   try {
     step();
-    // What is reported of an epoch is never taken back.
+    // What is reported of an epoch has been verified.
     const bool ends = progress_.step_in_epoch == schedule().steps(progress_.epoch) || progress_.step == plan_.steps;
-    wants_proof = guard_ && (ends || guard_->is_due(progress_.step));
-    if (wants_proof) settle();
+    is_due = proof_ && (ends || due(progress_.step, options_.safeguards.verify_every_steps));
+    if (is_due) settle();
   } catch (const Error& error) {
-    // It may come of a bit that flipped.
+    // A value that is not finite may come from a bit that flipped on one rank: then the replicas differ.
     const bool everywhere = error.source() == ErrorSource::not_finite && error.reach() == ErrorReach::all_ranks;
-    if (!guard_ || !everywhere) throw;
-    replica_.finite_check().forget();
-    if (is_proven(observer)) throw;
-    return false;
+    if (proof_ && everywhere) {
+      replica_.finite_check().forget();
+      verify(observer);
+    }
+    throw;
   }
   whereabouts_.enter(Phase::reports);
-  return !wants_proof || is_proven(observer);
+  if (is_due) verify(observer);
 }
 
-bool Trainer::Run::is_proven(RunObserver& observer) {
+void Trainer::Run::verify(RunObserver& observer) {
+  if (!proof_) return;
   settle();
-  const auto found = guard_->look(progress_.step);
-  if (!found) return true;
-  observer.on_divergence(*found);
-  if (!found->heals) throw Error(ErrorSource::diverged, found->text).on_all_ranks();
-  go_back();
-  return false;
+  auto found = proof_->compare(replica_.stream());
+  if (!found) {
+    verified_ = progress_.step;
+    return;
+  }
+  found->hosts = hosts_;
+  const std::string text =
+      verified_
+          ? fmt::format(
+                "the replicas were equal after step {} and differ after step {}: {}; resume from the "
+                "newest checkpoint (--resume), and without that host if it happens there again",
+                *verified_, progress_.step, found->text())
+          : fmt::format("the replicas differ before the first step of this run: {}; start it again", found->text());
+  observer.on_divergence({.step = progress_.step,
+                          .equal_after = verified_,
+                          .tensors = found->tensors(),
+                          .ranks = found->ranks(),
+                          .text = text});
+  throw Error(ErrorSource::diverged, text).on_all_ranks();
 }
 
-void Trainer::Run::go_back() {
-  const RunPosition& position = guard_->go_back();
-  const double seconds = progress_.epoch_seconds;
-  const bool same_epoch = progress_.epoch == position.progress.epoch;
-  progress_ = position.progress;
-  if (same_epoch) progress_.epoch_seconds = seconds;  // they did pass
-  logged_ = position.logged;
-  gradients_digest_.reset();
-  skipped_.reset();
-  replica_.finite_check().forget();
-  replica_.team().set_sums(position.sums);
-  asked_ = position.sums;
-  replica_.loader().seek(progress_.epoch, progress_.step_in_epoch);
-}
-
-void Trainer::Run::keep_position() {
-  if (guard_->heals())
-    guard_->keep_position({.progress = progress_, .sums = replica_.team().sums(), .logged = logged_});
-}
-
-void Trainer::Run::keep(RunObserver& observer) {
+void Trainer::Run::save(RunObserver& observer) {
+  if (verified_ != progress_.step) verify(observer);
   settle();
   whereabouts_.enter(Phase::checkpoint);
   const Stopwatch watch;

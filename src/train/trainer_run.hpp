@@ -5,7 +5,7 @@
 
 #include "evaluator.hpp"
 #include "replica.hpp"
-#include "replica_guard.hpp"
+#include "replica_proof.hpp"
 #include "run_plan.hpp"
 #include "step_pace.hpp"
 #include "sum_over_ranks.hpp"
@@ -43,25 +43,24 @@ class Trainer::Run {
   std::int64_t planned_steps() const { return plan_.steps; }
   double learning_rate() const { return learning_rate_.at(progress_.step, progress_.epoch); }
   std::int64_t samples_left_over() const;
-  std::size_t memory_bytes() const { return replica_.memory_bytes() + (guard_ ? guard_->memory_bytes() : 0); }
+  std::size_t memory_bytes() const { return replica_.memory_bytes(); }
 
  private:
   const SplitBatchSampler& schedule() const { return replica_.loader().schedule(); }
   StepRequest request();
   void advance(const StepRequest& done);
-  void keep(RunObserver& observer);
+  // A step whose replicas are verified where that is due.
+  void verified_step(RunObserver& observer);
+  // Throws on all ranks when the replicas differ, after the observer has the report.
+  void verify(RunObserver& observer);
+  // Verifies the replicas first.
+  void save(RunObserver& observer);
   void report_step(RunObserver& observer);
   LossSums rank_loss();
   void finish_epoch(RunObserver& observer, bool whole);
   void refuse_not_finite(const LossSums& sums) const;
   void refuse_not_finite(const TrainState& state);
   bool checkpoint_due(bool epoch_ended, bool run_ended) const;
-  // False: the run has gone back to a state that was proven, from where it goes on.
-  bool step_stands(RunObserver& observer);
-  bool is_proven(RunObserver& observer);
-  bool has_proof() const { return guard_ && guard_->has_proven(progress_.step); }
-  void go_back();
-  void keep_position();
   void prepare_evaluation();  // where there is a test set
   void start_next_epoch();
   void skip_empty_epochs();
@@ -70,13 +69,14 @@ class Trainer::Run {
   RunFacts facts_;
   Backend& backend_;
   Communicator& communicator_;
-  const Dataset* test_;  // null: none
+  const Dataset* test_;             // null: none
+  std::vector<std::string> hosts_;  // by rank, for messages; empty: not named
 
   Whereabouts own_whereabouts_;  // unless told to the caller's
   Whereabouts& whereabouts_;
   Replica replica_;
   StepPace pace_;
-  std::optional<ReplicaGuard> guard_;
+  std::optional<ReplicaProof> proof_;  // where replicas are verified
   SumOverRanks sum_over_ranks_;
   std::optional<Evaluator> evaluator_;
 
@@ -89,7 +89,7 @@ class Trainer::Run {
   LossSums asked_;   // this rank's, when rank_loss() was last called
   std::optional<std::uint64_t> gradients_digest_;
   std::optional<SkippedReport> skipped_;
-  BoundaryWish owed_ = BoundaryWish::go_on;  // the observer's, which a divergence came before
+  std::optional<std::int64_t> verified_;  // the state after so many steps was equal on all ranks
 };
 
 }  // namespace tutti

@@ -152,6 +152,10 @@ TEST(Resume, TakesDefaultsForOptionsThatAnEarlierVersionDidNotHave) {
   EXPECT_EQ(merged.min_lr, 0);
 }
 
+TEST(Resume, OfARunThatHealedDivergencesStopsAtThem) {
+  EXPECT_EQ(merge_for_resume({}, {}, "on-divergence = 'heal'\n", "step-1.h5").on_divergence, "stop");
+}
+
 TEST(Resume, OfARunFromBeforeScheduleEpochsEndsItsCosineScheduleWithItsSteps) {
   RunConfig before;
   before.schedule = "cosine";

@@ -1,4 +1,4 @@
-// A bit that flips on one rank of a started program, with and without healing.
+// A bit that flips on one rank of a started program, and the run that is resumed from before it.
 
 #include "support/child_process.hpp"
 #include "support/scratch_folder.hpp"
@@ -30,7 +30,7 @@ TEST(VerifiedReplicas, EndTheJobWithTheirStatusAndNothingSavedOfADivergedState) 
   const ChildResult result = run_trainer(3, words(folder.path(), kFlip));
   EXPECT_EQ(result.status, 87) << result.err;
   const std::string why = "the replicas were equal after step 3 and differ after step 4: rank 1 on ";
-  const std::string what = " differs from all others in optimizer/velocity/dense1/weight; go on with --resume";
+  const std::string what = " differs from all others in optimizer/velocity/dense1/weight; resume from the newest";
   expect_in(result.err, why);
   expect_in(result.err, what);
   const std::string record = read_text(folder.path() + "/exit.json");
@@ -38,27 +38,28 @@ TEST(VerifiedReplicas, EndTheJobWithTheirStatusAndNothingSavedOfADivergedState) 
   expect_in(record, why);
   expect_in(
       read_text(folder.path() + "/metrics.jsonl"),
-      R"({"event":"divergence","step":4,"equal_after":3,"ranks":[1],"tensors":["optimizer/velocity/dense1/weight"],)"
-      R"("heals":false})");
+      R"({"event":"divergence","step":4,"equal_after":3,"ranks":[1],"tensors":["optimizer/velocity/dense1/weight"]})");
   EXPECT_FALSE(std::filesystem::exists(folder.path() + "/checkpoints/step-00000004.h5"));
 }
 
-TEST(VerifiedReplicas, HealToTheRunInWhichNothingHappened) {
-  const ScratchFolder healed;
+TEST(VerifiedReplicas, ResumeToTheBitsOfTheRunInWhichNothingHappened) {
+  const ScratchFolder broken;
   const ScratchFolder whole;
-  const ChildResult result = run_trainer(3, with(words(healed.path(), "--on-divergence heal"), words_of(kFlip)));
-  EXPECT_EQ(result.status, 0) << result.err;
-  expect_in(result.err, "; all ranks go back to step 3 and play the steps again");
-  const ChildResult plain = run_trainer(3, words(whole.path(), "--on-divergence heal"));
-  EXPECT_EQ(plain.status, 0) << plain.err;
-  for (const char* part : {"", "/checkpoints/step-00000004.h5"}) {
-    const ChildResult compared = run_trainer({"diff", healed.path() + part, whole.path() + part});
+  const std::string flip = " --rehearse flip:rank=1,step=7,of=velocity,tensor=dense1/weight,element=7,bit=20";
+  EXPECT_EQ(run_trainer(3, words(broken.path(), flip)).status, 87);
+  const ChildResult resumed = run_trainer(3, words(broken.path(), "--resume"));
+  EXPECT_EQ(resumed.status, 0) << resumed.err;
+  expect_in(resumed.err, "/checkpoints/step-00000004.h5");
+  EXPECT_EQ(run_trainer(3, words(whole.path(), "")).status, 0);
+  for (const char* checkpoint : {"step-00000008.h5", "step-00000014.h5"}) {
+    const std::string file = std::string("/checkpoints/") + checkpoint;
+    const ChildResult compared = run_trainer({"diff", broken.path() + file, whole.path() + file});
     EXPECT_EQ(compared.status, 0) << compared.out << compared.err;
   }
 }
 
 // The scale of a norm lies near 1, where this bit makes it infinite or too large for what it multiplies.
-TEST(VerifiedReplicas, CountNoStepThatWasLeftOutForABitThatHasBeenHealed) {
+TEST(VerifiedReplicas, EndWithTheirStatusWhereTheBitMakesLossesInfinite) {
   const ScratchFolder folder;
   std::ofstream(folder.file("normed.toml")) << R"(name = "normed"
 [[layer]]
@@ -74,15 +75,23 @@ name = "head"
 type = "linear"
 units = "classes"
 )";
-  const ChildResult result =
-      run_trainer(3, with(words_of("--data synthetic:300x1x12x12:4 --batch-size 48 --steps 7 --on-nonfinite skip "
-                                   "--verify-replicas 5 --on-divergence heal --rehearse "
-                                   "flip:rank=1,step=2,of=weights,tensor=norm/scale,element=3,bit=30"),
-                          {"--model", folder.file("normed.toml")}));
-  EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_EQ(count(result.err, ": the step is left out"), 2) << result.err;
-  expect_in(result.err, "; all ranks go back to step 0 and play the steps again");
-  EXPECT_EQ(count(result.err, "left out (--on-nonfinite skip)"), 0) << result.err;
+  for (const char* manner : {"stop", "skip"}) {
+    const ChildResult result = run_trainer(
+        3, with(words_of("--data synthetic:300x1x12x12:4 --batch-size 48 --steps 7 --verify-replicas 5 --rehearse "
+                         "flip:rank=1,step=2,of=weights,tensor=norm/scale,element=3,bit=30"),
+                {"--model", folder.file("normed.toml"), "--on-nonfinite", manner}));
+    EXPECT_EQ(result.status, 87) << result.err;
+    expect_in(result.err, "rank 1 on ");
+    expect_in(result.err, "parameters/norm/scale");
+  }
+}
+
+TEST(VerifiedReplicas, AreNoLongerHealedAndTheOptionSaysWhatToDo) {
+  const ScratchFolder folder;
+  const ChildResult result = run_trainer(2, words(folder.path(), "--on-divergence heal"));
+  EXPECT_EQ(result.status, 64) << result.err;
+  expect_in(result.err, "--on-divergence heal no longer exists: leave it out.");
+  EXPECT_EQ(run_trainer(2, words(folder.path(), "--on-divergence stop --steps 1")).status, 0);
 }
 
 }  // namespace

@@ -279,6 +279,9 @@ class SlurmJob(Jobs):
     def test_tries_again_when_a_rank_was_gone(self):
         self.assertEqual((86, "requeue 7\n"), self.train("exit 86"))
 
+    def test_tries_again_three_times_when_the_replicas_differed(self):
+        self.assertEqual([(87, "requeue 7\n")] * 3 + [(87, "")], [self.train("exit 87") for _ in range(4)])
+
     def test_takes_mpirun_where_srun_cannot_tell_ranks_of_each_other(self):
         self.program("mpirun", 'echo "mpirun $1 $2" >>calls')
         unset = {"TUTTI_LAUNCHER": "", "SLURM_NTASKS": "4"}
@@ -323,6 +326,10 @@ class PbsJob(Jobs):
 
     def test_submits_itself_again_when_out_of_time(self):
         self.assertEqual((75, "mpirun 5280\nqsub -v TUTTI_OUT=runs/tutti-7 jobs/train.pbs\n"), self.train("exit 75"))
+
+    def test_submits_itself_again_three_times_when_the_replicas_differed(self):
+        again = "mpirun 5280\nqsub -v TUTTI_OUT=runs/tutti-7 jobs/train.pbs\n"
+        self.assertEqual([(87, again)] * 3 + [(87, "mpirun 5280\n")], [self.train("exit 87") for _ in range(4)])
 
     def test_saves_and_stays_away_when_deleted(self):
         self.assertEqual((75, "mpirun 5280\n"),

@@ -77,7 +77,6 @@ struct DivergenceReport {
   std::optional<std::int64_t> equal_after{};  // steps; none: they never were
   std::vector<std::string> tensors{};         // that differ: as in a checkpoint, with their group
   std::vector<int> ranks{};                   // that hold them otherwise than most; all, where most do not agree
-  bool heals = false;                         // the run goes on from equal_after, or else it ends
   std::string text;                           // all of this in words
 };
 
@@ -108,7 +107,7 @@ class RunObserver {
   virtual void on_stretch(const StretchReport&) {}
   virtual void on_digest(const DigestReport&) {}
   virtual void on_epoch(const EpochReport&) {}
-  // Steps after equal_after will be told of once more where it heals.
+  // The run ends after it.
   virtual void on_divergence(const DivergenceReport&) {}
   // The state's arrays are those of TrainerOptions::file_share alone. Copying it took so long.
   virtual void on_checkpoint(TrainState, double /*copy_seconds*/) {}

@@ -83,8 +83,6 @@ MemoryEstimate estimate_memory(const EstimateRequest& request) {
   estimate.checkpoint = block + all_state + kTextBytes + tensors * kBytesOfTensorsPlaces;
   const std::int64_t batch = samples * parts * request.network.sample().elements() * kFloatBytes;
   estimate.copies = 2 * block + (options.steps_ahead + 1) * batch;
-  const bool heals = options.safeguards.on_divergence == OnDivergence::heal && request.ranks > 1;
-  if (options.safeguards.verify_every_steps > 0 && heals) estimate.network += block + state;
   if (request.share) estimate.file = estimate.checkpoint / request.share->files;
   estimate.copies += 2 * estimate.file;  // the state beside training, and the file made of it
   return estimate;
