@@ -20,7 +20,7 @@
 #include "program.hpp"
 #include "standard_streams.hpp"
 #include "stop_signals.hpp"
-#include "tour/tour.hpp"
+#include "tour.hpp"
 #include "train_command.hpp"
 
 #include <fmt/format.h>

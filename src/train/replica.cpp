@@ -111,37 +111,23 @@ std::optional<std::uint64_t> Replica::step(const StepRequest& request) {
     clock.end(&StepTimes::driving);
     whereabouts_.enter(Phase::backward);
   };
-  const auto play = [&] {
-    if (request.at_stop == nullptr) return team_.play(step, give_away);
-    team_.play(step, [](std::int64_t) {});
-    stop_at(StepStop::played, request);
-    give_away(arena_.gradients().elements());
-  };
-  play();
+  team_.play(step, give_away);
   Verdict verdict = exchanged(request.step, step.batches.batches);
   for (; verdict == Verdict::again; verdict = exchanged(request.step, step.batches.batches)) {
     team_.take_back();
     clock.start_again();
-    play();
+    team_.play(step, give_away);
   }
   clock.end(&StepTimes::waiting);
   if (verdict == Verdict::left_out) {
     team_.take_back();
     return std::nullopt;
   }
-  stop_at(StepStop::exchanged, request);
   std::optional<std::uint64_t> gradients_digest;
   if (request.digests_gradients) gradients_digest = this->gradients_digest();
   if (request.proof != nullptr) request.proof->note(*stream_);
   update(request, clock);
-  stop_at(StepStop::updated, request);
   return gradients_digest;
-}
-
-void Replica::stop_at(StepStop stop, const StepRequest& request) {
-  if (request.at_stop == nullptr) return;
-  stream_->synchronize();
-  (*request.at_stop)(stop);
 }
 
 void Replica::step_with(const Tensor& gradients, const StepRequest& request) {

@@ -33,7 +33,6 @@ struct StepRequest {
   double learning_rate = 0;
   bool digests_gradients = false;
   ReplicaProof* proof = nullptr;    // notes the weights before their update; borrowed
-  const AtStop* at_stop = nullptr;  // the step is to be looked at on its way; borrowed
   StepTimes* times = nullptr;       // wanted there, borrowed: phases and layers are then waited for
 };
 
@@ -82,7 +81,6 @@ class Replica {
   void flip(const BitFlip& flip);
 
   Tensor gradients() const { return arena_.gradients(); }
-  Tensor weights() const { return arena_.weights(); }
   std::uint64_t weights_digest() { return digest_of(backend_, *stream_, arena_.weights(), arena_.layout().trained()); }
   std::optional<std::uint64_t> statistics_digest();  // of a network that has any
   std::uint64_t optimizer_digest();                  // Collective.
@@ -105,7 +103,6 @@ class Replica {
     if (sync_.is_due(final_elements)) finite_check_.look(*stream_, final_elements);
     sync_.ready(final_elements, *stream_);
   }
-  void stop_at(StepStop stop, const StepRequest& request);
   // What is to become of a step: gradients stand, or are to be made once more, or it changes nothing.
   enum class Verdict { stands, again, left_out };
   Verdict exchanged(std::int64_t step, std::span<const Batch> batches = {});

@@ -119,13 +119,6 @@ StepTimes Trainer::Run::timed_step() {
   return times;
 }
 
-void Trainer::Run::step_with_stops(const AtStop& at) {
-  StepRequest now = request();
-  now.at_stop = &at;
-  gradients_digest_ = replica_.step(now);
-  advance(now);
-}
-
 void Trainer::Run::advance(const StepRequest& done) {
   replica_.deal();
   skipped_ = replica_.finite_check().take_skipped();
@@ -370,15 +363,12 @@ std::size_t Trainer::exchange_bytes() const { return run_->replica().exchange_by
 std::size_t Trainer::optimizer_bytes() const { return run_->replica().optimizer_bytes(); }
 std::int64_t Trainer::replayed_steps() const { return run_->replica().replayed_steps(); }
 Tensor Trainer::gradients() const { return run_->replica().gradients(); }
-Tensor Trainer::weights() const { return run_->replica().weights(); }
 StepTimes Trainer::timed_step() { return run_->timed_step(); }
-void Trainer::step_with_stops(const AtStop& at) { run_->step_with_stops(at); }
 StepTimes Trainer::paced_step(const StepTimes& pace) { return run_->paced_step(pace); }
 std::vector<std::int64_t> Trainer::bucket_ends() const { return run_->replica().bucket_ends(); }
 std::vector<HeldTensor> Trainer::held_tensors() const { return run_->replica().held_tensors(); }
 void Trainer::flip(const BitFlip& flip) { run_->replica().flip(flip); }
 void Trainer::step_with(const Tensor& gradients) { run_->step_with(gradients); }
 LossSums Trainer::epoch_sums() { return run_->global_epoch_sums(); }
-LossSums Trainer::rank_sums() { return run_->replica().team().sums(); }
 
 }  // namespace tutti

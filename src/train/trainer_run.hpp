@@ -30,7 +30,6 @@ class Trainer::Run {
   TrainState snapshot(const std::optional<FileShare>& share);
   void step();
   StepTimes timed_step();
-  void step_with_stops(const AtStop& at);
   StepTimes paced_step(const StepTimes& pace) { return replica_.paced_step(pace, progress_.step); }
   void step_with(const Tensor& gradients);
   void settle();

@@ -13,7 +13,6 @@
 #include "tutti/train/optimizer.hpp"
 #include "tutti/train/run_observer.hpp"
 #include "tutti/train/safeguards.hpp"
-#include "tutti/train/step_stop.hpp"
 #include "tutti/train/step_times.hpp"
 #include "tutti/watch/incident.hpp"
 #include "tutti/watch/whereabouts.hpp"
@@ -120,9 +119,6 @@ class Trainer {
   void step();
   // The same, with work waited for between its phases and layers. Collective.
   StepTimes timed_step();
-  // The same, to be looked at on its way: no sum begins before this rank's gradients are whole, and `at` is called at
-  // each stop, in this thread and with nothing under way. Never changes a bit. Collective.
-  void step_with_stops(const AtStop& at);
   // A step of the exchange alone, for measurements: input, compute and update are slept through, as long as `pace`
   // says, which has the stretches of a timed_step() of the same network, and the update of all its weights. No step of
   // the run: it counts nothing, and leaves gradients and weights unspecified. Collective.
@@ -131,8 +127,6 @@ class Trainer {
   std::vector<std::int64_t> bucket_ends() const;
   // The last step's gradients, of what this rank updates: with ring and exact, of everything.
   Tensor gradients() const;
-  // The block, padding and statistics included.
-  Tensor weights() const;
   // As a step whose only part of this rank had these gradients, f32, a whole block elsewhere: exchange and update
   // alone, for measurements. No step of the run: it counts nothing. Collective. Asynchronous likewise.
   void step_with(const Tensor& gradients);
@@ -169,8 +163,6 @@ class Trainer {
   void flip(const BitFlip& flip);
   // The sums of the steps since the epoch began, over all ranks. Collective.
   LossSums epoch_sums();
-  // The same of this rank's parts alone; after a restore, rank 0's have in them what came before. Waits.
-  LossSums rank_sums();
 
  private:
   class Run;

@@ -1,0 +1,126 @@
+#pragma once
+// A data-parallel step, phase by phase: what src/train does, without what makes it fast (parts side by side, sums that
+// overlap the backward pass) and safe (checks of values and replicas). The tour shows it; its bits are the trainer's.
+
+#include "tutti/data/batch_loader.hpp"
+#include "tutti/nn/part_context.hpp"
+
+#include "assemble.hpp"
+
+#include <memory>
+
+namespace tutti {
+
+// These elements of a block of f32.
+inline Tensor range_of(const Tensor& block, std::int64_t begin, std::int64_t end) {
+  return {static_cast<float*>(block.data) + begin, Shape{end - begin}, block.type, block.space};
+}
+
+struct StepByHand {
+  explicit StepByHand(Assembly& assembly, IndexRange parts)
+      : options(assembly.options),
+        backend(*assembly.backend),
+        communicator(*assembly.communicator),
+        stream(backend.make_stream()),
+        arena(assembly.network->layout(), backend, communicator.allocate(assembly.network->layout().block_bytes())),
+        weights(*assembly.network, backend, arena.weights()),
+        context(*assembly.network, weights, backend, options.label_smoothing),
+        loader(*assembly.data.train, backend,
+               {.batch_size = options.batch_size,
+                .num_parts = options.num_parts,
+                .parts = parts,
+                .last_batch = options.last_batch,
+                .order = {.shuffle = options.shuffle, .seed = options.seed},
+                .steps_ahead = 0,
+                .recipe = options.recipe}),
+        part_gradients(backend.allocate(arena.gradients().bytes())),
+        velocity(backend.allocate(arena.gradients().bytes())),
+        sums(backend.allocate(sizeof(LossSums::Figures))) {
+    while (loader.schedule().steps(epoch) == 0) ++epoch;  // where a batch takes more samples than an epoch has
+    loader.seek(epoch, 0);
+    for (const std::int64_t samples : loader.slice_sizes()) context.plan(samples, LayerMode::training);
+    // Every rank draws the same weights: each follows from the seed, its tensor's name and its place.
+    initialize(*assembly.network, options.initializer, options.seed, backend, arena.weights());
+    weights.refresh(*stream);
+    backend.fill_zero(*stream, velocity.view(arena.gradients().shape, ElementType::f32));
+    backend.fill_zero(*stream, sums.view(Shape{LossSums::kFigures}, ElementType::i64));
+  }
+
+  // Forward, loss and backward of each part of this rank. The gradients of its parts are added up. Each loss is divided
+  // by the samples of the whole batch, so that sums over parts and ranks are means.
+  LossSums compute() {
+    const StepBatches& step = loader.next(*stream);
+    const Tensor figures = sums.view(Shape{LossSums::kFigures}, ElementType::i64);
+    const auto all_samples = static_cast<double>(step.global_samples);
+    bool is_first = true;
+    for (const Batch& batch : step.batches) {
+      if (batch.samples == 0) continue;
+      const Tensor block = arena.gradients();
+      const Tensor gradients = is_first ? block : part_gradients.view(block.shape, block.type);
+      context.forward(*stream, batch.images, LayerMode::training,
+                      {.seed = options.seed, .first_position = static_cast<std::uint32_t>(batch.first_position)});
+      context.loss(*stream, batch.labels, 1.0f / static_cast<float>(step.global_samples), figures);
+      context.backward(*stream, gradients, static_cast<float>(static_cast<double>(batch.samples) / all_samples),
+                       [](std::int64_t) {});
+      if (!is_first) backend.add(*stream, block, gradients);
+      is_first = false;
+    }
+    if (is_first) backend.fill_zero(*stream, arena.gradients());
+    LossSums::Figures on_host{};
+    backend.copy(*stream, {on_host.data(), figures.shape, ElementType::i64, MemorySpace::host}, figures);
+    stream->synchronize();
+    return LossSums::from(on_host);
+  }
+
+  // One all-reduce for each bucket of whole tensors. Returns the number of buckets.
+  int exchange() {
+    const auto& slices = arena.layout().slices();
+    int buckets = 0;
+    std::int64_t begin = 0;
+    for (std::size_t i = 0; i < slices.size(); ++i) {
+      const bool is_last = i + 1 == slices.size();
+      const std::int64_t end = is_last ? arena.layout().block_elements() : slices[i + 1].offset;
+      if (!is_last && static_cast<std::size_t>(end - begin) * sizeof(float) < options.bucket_bytes) continue;
+      communicator.all_reduce_sum(range_of(arena.gradients(), begin, end), *stream);
+      begin = end;
+      ++buckets;
+    }
+    communicator.finish(*stream);
+    return buckets;
+  }
+
+  // Every rank takes the same step, so nothing is sent. Running statistics of batch norms move by a tenth.
+  void update(double learning_rate) {
+    backend.sgd_step(*stream, {.weights = arena.trained_weights(),
+                               .gradients = arena.trained_gradients(),
+                               .velocity = velocity.view(arena.trained_weights().shape, ElementType::f32),
+                               .learning_rate = static_cast<float>(learning_rate),
+                               .momentum = static_cast<float>(options.optimizer.momentum),
+                               .weight_decay = static_cast<float>(options.optimizer.weight_decay)});
+    const std::int64_t trained = arena.layout().trained_elements();
+    const std::int64_t all = arena.layout().block_elements();
+    if (trained < all) {
+      backend.blend(*stream, range_of(arena.weights(), trained, all), range_of(arena.gradients(), trained, all),
+                    static_cast<float>(BatchNormSpec::kMomentum));
+    }
+    weights.refresh(*stream);
+    stream->synchronize();
+  }
+
+  std::uint64_t digest(const Tensor& block) { return digest_of(backend, *stream, block, arena.layout().trained()); }
+
+  const TrainerOptions& options;
+  Backend& backend;
+  Communicator& communicator;
+  std::unique_ptr<Stream> stream;
+  ParameterArena arena;    // weights and gradients, each in one block
+  NetworkWeights weights;  // as the layers want them
+  PartContext context;     // activations of one part
+  BatchLoader loader;
+  Buffer part_gradients;
+  Buffer velocity;
+  Buffer sums;
+  std::int64_t epoch = 0;
+};
+
+}  // namespace tutti
