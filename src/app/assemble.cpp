@@ -77,7 +77,8 @@ void refuse_labels(const TrainedOn& trained, const DatasetInfo& data) {
   throw Error(ErrorSource::input, fmt::format("{}: {} predict labels the images without them", fault, program_call()));
 }
 
-// Data that a call names are used whole, unless they are the run's own, wherever they lie: those are split as in the run.
+// Data that a call names are used whole, unless they are the run's own: those are split as in the run, wherever they
+// lie.
 void settle_named_data(World& world, Assembly& assembly, DataRequest request, const TrainState& state) {
   const double ratio = std::exchange(request.validation_ratio, 0);
   assembly.config.validation_ratio = 0;

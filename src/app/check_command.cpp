@@ -73,8 +73,9 @@ class Check {
   Assembly assembly_;
   Machine machine_;
   std::optional<LoadedCheckpoint> resumed_;
-  MemoryEstimate estimate_;  // zeros: something stood in the way
-  bool is_split_ = false;    // of several files is each checkpoint
+  std::optional<LoadedCheckpoint> weights_;  // of another run
+  MemoryEstimate estimate_;                  // zeros: something stood in the way
+  bool is_split_ = false;                    // of several files is each checkpoint
   std::int64_t most_memory_ = 0;
   bool on_gpus_ = false;   // all ranks
   std::string libraries_;  // empty: there is no processor to compute on
@@ -150,7 +151,7 @@ bool Check::look_at_data() {
   if (!resumed_ || !has_data) return has_data;
   findings_.attempt([&] {
     DataDigests digests = digests_of(assembly_.data);
-    for (const std::string& warning : refuse_other_data(*resumed_, config(), digests)) findings_.warn(warning);
+    findings_.add(refuse_other_data(*resumed_, config(), digests));
   });
   return has_data;
 }
@@ -170,7 +171,6 @@ void Check::run() {
   const bool can_read = findings_.attempt([&] { run_agreed(world_, [&] { refuse_unknown_words(config()); }); });
 
   std::optional<NetworkSpec> model;
-  std::optional<LoadedCheckpoint> weights;
   const Log silent(world_.rank(), world_.host(), true);
   findings_.attempt([&] {
     const bool begins_with_weights = !resumed_ && !config().init_from.empty();
@@ -180,9 +180,9 @@ void Check::run() {
       if (!resumed_ && !has_own) model = choose_model(config());
     });
     if (!begins_with_weights) return;
-    weights = load_named_checkpoint(world_, config().init_from, silent);
+    weights_ = load_named_checkpoint(world_, config().init_from, silent);
     run_agreed(world_, [&] {
-      if (has_own) model = model_of(*weights, config());
+      if (has_own) model = model_of(*weights_, config());
     });
   });
   assembly_.cores = count_cores(world_);
@@ -197,9 +197,7 @@ void Check::run() {
   if (has_network) {
     findings_.add(compare(world_, assembly_claims(assembly_)));
     findings_.add(judge_load(world_, assembly_));
-    if (weights) {
-      findings_.add(judge_weights(*weights, config(), *assembly_.network, assembly_.data.train->info()));
-    }
+    findings_.add(judge_weights(weights_, config(), *assembly_.network, assembly_.data.train->info()));
     look_at_memory(processor);
   } else if (can_read && model) {
     findings_.attempt([&] { run_agreed(world_, [&] { resolve_options(config(), *model); }); });

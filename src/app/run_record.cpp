@@ -5,6 +5,7 @@
 #include "tutti/storage/array_file.hpp"
 
 #include "cores.hpp"
+#include "option_table.hpp"
 #include "resolve_options.hpp"
 #include "several.hpp"
 
@@ -33,7 +34,39 @@ const char* state_place(const ExchangeOptions& exchange) {
   return "";
 }
 
+bool schedule_ends_with_launch(const RunConfig& config) {
+  return config.schedule_epochs == kScheduleOfLaunch && config.steps > 0;
+}
+
+std::int64_t schedule_epochs(const RunConfig& config) {
+  return config.schedule_epochs > 0 ? config.schedule_epochs : config.epochs;
+}
+
+std::string schedule_end_text(const RunConfig& config) {
+  return schedule_ends_with_launch(config) ? fmt::format("step {}", config.steps)
+                                           : fmt::format("epoch {}", schedule_epochs(config));
+}
+
 }  // namespace
+
+std::string moved_schedule_text(const RunConfig& config, const LoadedCheckpoint& resumed, const RateAtResume& rate) {
+  const RunConfig before = merge_for_resume({}, {}, resumed.state.configuration, resumed.path);
+  if (config.schedule != "cosine" || schedule_end_text(config) == schedule_end_text(before)) return {};
+  const bool is_over = resumed.state.progress.epoch >= schedule_epochs(before);
+  const bool would_stop = config.min_lr == 0 && config.epochs > schedule_epochs(before);
+  const bool can_keep = !schedule_ends_with_launch(before) && !is_over && !would_stop;
+  return fmt::format(
+      "the cosine schedule ends at {} now, not at {}, so the learning rate jumps from {:.3g} to {:.3g}; {}",
+      schedule_end_text(config), schedule_end_text(before), rate.before, rate.now,
+      can_keep ? fmt::format("--schedule-epochs {} avoids that", schedule_epochs(before))
+               : fmt::format("for a schedule of its own, start a new run with --init-from {}", resumed.path));
+}
+
+std::string late_schedule_text(const RunConfig& config) {
+  if (config.schedule != "cosine" || config.min_lr == 0 || schedule_epochs(config) >= config.epochs) return {};
+  return fmt::format("the cosine schedule ends at {}: the learning rate is {:g} from there to epoch {}",
+                     schedule_end_text(config), config.min_lr, config.epochs);
+}
 
 void tell_start(const Assembly& assembly, World& world, const Trainer& trainer, const Log& log) {
   const auto hosts = all_gather_text(world, world.host());

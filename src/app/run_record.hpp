@@ -17,6 +17,16 @@ namespace tutti {
 
 // Rank 0's lines on stderr before the first step. Collective.
 void tell_start(const Assembly& assembly, World& world, const Trainer& trainer, const Log& log);
+// What the step to come trains at, beside the last one.
+struct RateAtResume {
+  double before = 0;
+  double now = 0;
+};
+// Empty unless the schedule's end has moved, which makes the learning rate jump. Keeping the old end is a remedy only
+// where it leaves no epochs at a learning rate of 0.
+std::string moved_schedule_text(const RunConfig& config, const LoadedCheckpoint& resumed, const RateAtResume& rate);
+// Empty unless epochs follow the end of a cosine schedule at the least learning rate.
+std::string late_schedule_text(const RunConfig& config);
 // One JSON object.
 std::string run_record(const Assembly& assembly, const World& world, const std::vector<std::string>& words);
 std::string versions_text(const Backend& backend, const World& world);

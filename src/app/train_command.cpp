@@ -110,40 +110,6 @@ void refuse_unreadable(const RunFacts& facts, const Network& network) {
   }
 }
 
-bool schedule_ends_with_launch(const RunConfig& config) {
-  return config.schedule_epochs == kScheduleOfLaunch && config.steps > 0;
-}
-
-std::int64_t schedule_epochs(const RunConfig& config) {
-  return config.schedule_epochs > 0 ? config.schedule_epochs : config.epochs;
-}
-
-std::string schedule_end_text(const RunConfig& config) {
-  return schedule_ends_with_launch(config) ? fmt::format("step {}", config.steps)
-                                           : fmt::format("epoch {}", schedule_epochs(config));
-}
-
-// What the step to come trains at, beside the last one.
-struct RateAtResume {
-  double before = 0;
-  double now = 0;
-};
-
-// Empty unless the schedule's end has moved, which makes the learning rate jump. Keeping the old end is a remedy only
-// where it leaves no epochs at a learning rate of 0.
-std::string moved_schedule_text(const RunConfig& config, const LoadedCheckpoint& resumed, const RateAtResume& rate) {
-  const RunConfig before = merge_for_resume({}, {}, resumed.state.configuration, resumed.path);
-  if (config.schedule != "cosine" || schedule_end_text(config) == schedule_end_text(before)) return {};
-  const bool is_over = resumed.state.progress.epoch >= schedule_epochs(before);
-  const bool would_stop = config.min_lr == 0 && config.epochs > schedule_epochs(before);
-  const bool can_keep = !schedule_ends_with_launch(before) && !is_over && !would_stop;
-  return fmt::format(
-      "the cosine schedule ends at {} now, not at {}, so the learning rate jumps from {:.3g} to {:.3g}; {}",
-      schedule_end_text(config), schedule_end_text(before), rate.before, rate.now,
-      can_keep ? fmt::format("--schedule-epochs {} avoids that", schedule_epochs(before))
-               : fmt::format("for a schedule of its own, start a new run with --init-from {}", resumed.path));
-}
-
 // Everything of one run between its assembly and its end.
 class TrainRun {
  public:
@@ -244,10 +210,7 @@ void TrainRun::build(const Invocation& invocation) {
     if (world_.rank() == 0 && has_steps_left && !moved.empty()) log_.warn(moved);
     resumed_->state = {};
   }
-  if (config.schedule == "cosine" && config.min_lr > 0 && schedule_epochs(config) < config.epochs) {
-    log_.note(fmt::format("the cosine schedule ends at {}: the learning rate is {:g} from there to epoch {}",
-                          schedule_end_text(config), config.min_lr, config.epochs));
-  }
+  if (const std::string late = late_schedule_text(config); !late.empty()) log_.note(late);
   if (weights_) log_.note(beginning_text(*weights_, drawn));
   weights_.reset();
   if (!has_steps_left) {
@@ -334,6 +297,13 @@ Findings judge_memory_of(World& world, const Assembly& assembly, const Findings&
   return found;
 }
 
+Findings judge_first_weights(World& world, const std::optional<LoadedCheckpoint>& weights, const Assembly& assembly) {
+  Findings found;
+  run_agreed(world,
+             [&] { found = judge_weights(weights, assembly.config, *assembly.network, assembly.data.train->info()); });
+  return found;
+}
+
 }  // namespace
 
 ExitStatus train_command(World& world, const Invocation& invocation, const StopSignals* signals, EndRecord& record) {
@@ -374,34 +344,21 @@ ExitStatus train_command(World& world, const Invocation& invocation, const StopS
   }
   Assembly assembly = assemble(world, config, resumed ? &resumed->state : nullptr, log, model ? &*model : nullptr);
   DataDigests digests = digests_of(assembly.data);
-  if (resumed) {
-    for (const std::string& warning : refuse_other_data(*resumed, assembly.config, digests)) {
-      if (world.rank() == 0) log.warn(warning);
-    }
-  }
+  if (resumed) refuse_or_tell(world, refuse_other_data(*resumed, assembly.config, digests), log);
   if (config.dry_run) {
     if (world.rank() == 0) fmt::print("{}", config_text(assembly.config));
     return ExitStatus::done;
   }
   refuse_or_tell(world, judge_load(world, assembly), log);
-  if (weights) {
-    Findings found;
-    run_agreed(world, [&] {
-      found = judge_weights(*weights, assembly.config, *assembly.network, assembly.data.train->info());
-    });
-    refuse_or_tell(world, found, log);
-  }
+  refuse_or_tell(world, judge_first_weights(world, weights, assembly), log);
   refuse_or_tell(world, judge_memory_of(world, assembly, early), log);
   refuse_or_tell(world, judge_processors(world, assembly.config, processor_kinds(*assembly.backend, resumed)), log);
   const AbandonAtEnd abandoning(record.watch, *assembly.communicator);
   TrainRun run(world, assembly, whereabouts, log);
   if (resumed) run.go_on_from(*resumed, digests);
   if (weights) run.begin_with(*std::exchange(weights, std::nullopt));
-  if (folder) {
-    run.keep_in(*folder, *signals);
-  } else {
-    run.stop_for(*signals);
-  }
+  if (folder) run.keep_in(*folder, *signals);
+  if (!folder) run.stop_for(*signals);
   record.reason = run.train(invocation);
   return record.reason.empty() ? ExitStatus::done : ExitStatus::stopped;
 }

@@ -98,9 +98,11 @@ DataDigests digests_of(const DataPair& data) {
   return digests;
 }
 
-Findings judge_weights(const LoadedCheckpoint& weights, const RunConfig& config, const Network& network,
+Findings judge_weights(const std::optional<LoadedCheckpoint>& first, const RunConfig& config, const Network& network,
                        const DatasetInfo& data) {
   Findings findings;
+  if (!first) return findings;
+  const LoadedCheckpoint& weights = *first;
   RunConfig theirs;
   std::set<std::string> read;
   read_config_text(weights.state.configuration, weights.path, theirs, read);
@@ -133,8 +135,7 @@ Findings judge_weights(const LoadedCheckpoint& weights, const RunConfig& config,
   return findings;
 }
 
-std::vector<std::string> refuse_other_data(const LoadedCheckpoint& resumed, const RunConfig& config,
-                                           DataDigests& digests) {
+Findings refuse_other_data(const LoadedCheckpoint& resumed, const RunConfig& config, DataDigests& digests) {
   const auto refuse = [&](const std::string& what, std::uint64_t found, const char* verb, std::uint64_t before) {
     throw Error(ErrorSource::input, fmt::format("{} has digest {}, but the checkpoint {} was {} digest {}: give the "
                                                 "data of the run",
@@ -147,14 +148,14 @@ std::vector<std::string> refuse_other_data(const LoadedCheckpoint& resumed, cons
   }
   const auto stored = stored_digests(resumed);
   if (!stored) return {};
-  std::vector<std::string> warnings;
+  Findings warnings;
   const std::string test = "the test set of " + (config.test_data.empty() ? train : "--test-data " + config.test_data);
   if (stored->test && digests.test && *stored->test != *digests.test) {
     refuse(test, *digests.test, "evaluated on", *stored->test);
   }
   const auto& files = stored->train_files;
   if (config.verify_data && files && !files->whole && digests.train_files) {
-    warnings.push_back(
+    warnings.warn(
         fmt::format("--verify-data has decoded all images, but the run knows the bytes of only {} of them from before: "
                     "whether the others are the same cannot be checked this time",
                     files->sampled));
@@ -162,8 +163,8 @@ std::vector<std::string> refuse_other_data(const LoadedCheckpoint& resumed, cons
   refuse_other_files("the training images of " + train, resumed.path, stored->train_files, digests.train_files);
   refuse_other_files("the images of " + test, resumed.path, stored->test_files, digests.test_files);
   if (stored->test.has_value() != digests.test.has_value()) {
-    warnings.push_back(fmt::format("the run had {} test set until the checkpoint {}, and has {} now",
-                                   stored->test ? "a" : "no", resumed.path, digests.test ? "one" : "none"));
+    warnings.warn(fmt::format("the run had {} test set until the checkpoint {}, and has {} now",
+                              stored->test ? "a" : "no", resumed.path, digests.test ? "one" : "none"));
   }
   return warnings;
 }

@@ -13,7 +13,6 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <vector>
 
 namespace tutti {
 
@@ -30,13 +29,13 @@ std::string trained_on_text(const Network& network, const DatasetInfo& data, con
 // Nothing where an early version saved the checkpoint. Throws a checkpoint error that names it when its text is none.
 std::optional<TrainedOn> trained_on(const LoadedCheckpoint& loaded);
 
-// What this run's network gets or gives that differs from what the weights of another run were trained for.
-Findings judge_weights(const LoadedCheckpoint& weights, const RunConfig& config, const Network& network,
+// What this run's network gets or gives that differs from what the weights of another run (if any) were
+// trained for.
+Findings judge_weights(const std::optional<LoadedCheckpoint>& weights, const RunConfig& config, const Network& network,
                        const DatasetInfo& data);
 
 // Throws, on all ranks, unless these are the data that the checkpoint was trained on and evaluated with, as far as it
 // tells. Takes over from it what was not read this time. Returns warnings.
-std::vector<std::string> refuse_other_data(const LoadedCheckpoint& resumed, const RunConfig& config,
-                                           DataDigests& digests);
+Findings refuse_other_data(const LoadedCheckpoint& resumed, const RunConfig& config, DataDigests& digests);
 
 }  // namespace tutti

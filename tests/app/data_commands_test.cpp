@@ -251,30 +251,6 @@ TEST_F(DataCommands, CompareTheTestSetWhenARunIsResumed) {
   EXPECT_THAT(without.err, HasSubstr("the run had a test set until the checkpoint "));
 }
 
-TEST_F(DataCommands, OfOthersAreEvaluatedWholeAndThoseOfTheRunAsItSplitThem) {
-  for (int i = 0; i < 20; ++i) {
-    const Bytes image = png_of(gradient(1, 8, 8, 11 * i));
-    for (const char* place : {"own", "moved"}) {
-      folder_.write(fmt::format("{}/{}/{}.png", place, i % 2 == 0 ? "cat" : "dog", i), image);
-    }
-    if (i < 8) folder_.write(fmt::format("other/{}/other-{}.png", i % 2 == 0 ? "cat" : "dog", i), image);
-  }
-  const ChildResult trained = run_trainer({"--data", path("own"), "--validation-ratio", "0.25", "--model", "linear",
-                                           "--batch-size", "8", "--steps", "2", "--out", path("run")});
-  ASSERT_EQ(trained.status, 0) << trained.err;
-  const auto expect = [&](const Words& words, const std::string& begin, const std::string& end) {
-    const ChildResult result = run_trainer(with(words, {"--checkpoint", path("run")}));
-    EXPECT_EQ(result.status, 0) << result.err;
-    EXPECT_TRUE(result.out.starts_with(begin) && result.out.ends_with(end)) << result.out;
-  };
-  expect({"eval"}, "test loss", ", 5 images\n");
-  expect({"eval", "--data", path("own")}, "test loss", ", 5 images\n");
-  expect({"eval", "--data", path("moved")}, "test loss", ", 5 images\n");
-  expect({"eval", "--data", path("other")}, "train loss", ", 8 images\n");
-  expect({"eval", "--data", "synthetic:200x1x8x8:2"}, "test loss", ", 20 images\n");
-  expect({"predict", "--data", path("other"), "--csv", path("rows.csv")}, "train loss", ", 8 images\n");
-}
-
 TEST_F(DataCommands, RefuseClassNamesThatAreNotUtf8AndShowThemEscaped) {
   const std::string latin = "caf\xe9";
   const std::string broken = "two\nlines";
@@ -304,32 +280,6 @@ TEST_F(DataCommands, SayThatFoldersInsideAClassFolderAreNotRead) {
   }
   EXPECT_THAT(data({"info", path("deep")}).err, HasSubstr("folders inside a class folder, as '0/more', are not read"));
   EXPECT_THAT(data({"info", path("half")}).err, HasSubstr("and folders inside it, as 'more', are not read"));
-}
-
-TEST_F(DataCommands, ThatDifferFromThoseOfTheFirstWeightsAreReportedWithBothValues) {
-  for (int i = 0; i < 8; ++i) {
-    folder_.write(fmt::format("gray/{}/{}.png", i % 2 == 0 ? "cat" : "dog", i), png_of(gradient(1, 28, 28, 11 * i)));
-    folder_.write(fmt::format("named/{}/{}.png", i % 2 == 0 ? "ant" : "cat", i), png_of(gradient(1, 28, 28, 11 * i)));
-    folder_.write(fmt::format("colour/{}/{}.png", i % 2 == 0 ? "cat" : "dog", i), png_of(gradient(3, 28, 28, 11 * i)));
-  }
-  const auto train = [&](const std::string& source, const Words& more) {
-    return run_trainer(with({"--data", path(source), "--steps", "1"}, more));
-  };
-  ASSERT_EQ(train("gray", {"--normalize", "0.5/0.25", "--out", path("run")}).status, 0);
-  const Words from_run{"--init-from", path("run")};
-  const ChildResult same = train("gray", with(from_run, {"--normalize", "0.5/0.25"}));
-  EXPECT_EQ(same.status, 0) << same.err;
-  EXPECT_THAT(same.err, ::testing::Not(HasSubstr("were trained")));
-  EXPECT_THAT(same.err, HasSubstr("after its 1 step"));
-  const ChildResult other = train("named", from_run);
-  EXPECT_EQ(other.status, 0) << other.err;
-  EXPECT_THAT(other.err, HasSubstr("warning: --normalize is none here, and the weights of "));
-  EXPECT_THAT(other.err, HasSubstr(" were trained with 0.5/0.25: "));
-  EXPECT_THAT(other.err, HasSubstr("warning: class 0 is 'ant' here, and was 'cat' where the weights of "));
-  const ChildResult colour = train("colour", from_run);
-  EXPECT_EQ(colour.status, 65);
-  EXPECT_THAT(colour.err, HasSubstr("the images have 3 channels, the checkpoint's had 1; give images with as many"));
-  EXPECT_EQ(run_trainer(with({"check", "--data", path("named")}, from_run)).status, 0);
 }
 
 TEST_F(DataCommands, ConvertIntoNothingButANameOfHdf5) {

@@ -14,8 +14,8 @@ namespace tutti {
 std::string epoch_line(const EpochReport& report);
 
 // A warning for a network that gives the same answer for every image, as one whose units have died does for good.
-// Empty where it learns. The training loss of the first hundred steps, in which a sound run looks alike, does not count;
-// the test set counts after twenty.
+// Empty where it learns. The training loss of the first hundred steps does not count, since a sound run looks alike
+// then; the test set counts after twenty.
 std::string guessing_text(const EpochReport& report, int classes, const LrPlan& rate);
 
 }  // namespace tutti
