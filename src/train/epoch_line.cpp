@@ -31,7 +31,7 @@ std::string epoch_line(const EpochReport& report) {
 std::string guessing_text(const EpochReport& report, int classes, const LrPlan& rate) {
   constexpr std::int64_t kFirstSteps = 100;
   constexpr std::int64_t kFirstTestedSteps = 20;
-  if (classes < 2) return {};
+  if (classes < 2 || rate.base == 0) return {};
   const double guessing = std::log(static_cast<double>(classes));
   const bool learns = report.train.mean_loss() < 0.99 * guessing || report.train.accuracy() > 1.5 / classes;
   if (!learns && report.step >= kFirstSteps) {
