@@ -109,11 +109,6 @@ TEST_F(ReplicaProofTest, FindsWhatWasNotedThoughItIsEqualAgain) {
   ASSERT_TRUE(found);
   EXPECT_EQ(found->tensors(), std::vector{tensors_[3].name});
   EXPECT_FALSE(proof_->compare(*stream_));
-  if (rank() == 0) flip(3, 77, 12);
-  proof_->note(*stream_);
-  if (rank() == 0) flip(3, 77, 12);
-  proof_->forget(*stream_);
-  EXPECT_FALSE(proof_->compare(*stream_));
 }
 
 // All ranks have had the same, but not at the same time.
