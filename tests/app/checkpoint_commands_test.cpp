@@ -257,7 +257,7 @@ TEST_F(Checkpoints, AreNamedByTheirStepOrAsTheBestWhereverOneIsTaken) {
   const ChildResult page = run_trainer({"report", run() + "@4"});
   EXPECT_EQ(page.status, 0) << page.err;
   EXPECT_THAT(page.out, HasSubstr("/run/report.html: "));
-  EXPECT_THAT(page.out, HasSubstr(", images labelled by step-00000004.h5\n"));
+  EXPECT_THAT(page.out, HasSubstr(", images classified by step-00000004.h5\n"));
 }
 
 TEST_F(Checkpoints, ThatAreNotThereAreNamedWithThoseThatAre) {

@@ -48,7 +48,7 @@ TEST(OptionChoices, AreWhatIsTakenAndWhatARefusalNames) {
 }
 
 TEST(OptionChoices, MayBeOthersInOneCommand) {
-  EXPECT_EQ(choices_of("on", "eval").size(), 2u);
+  EXPECT_EQ(choices_of("on", "eval").size(), 3u);
   EXPECT_EQ(choices_of("on", "predict").size(), 3u);
   EXPECT_EQ(choices_of("optimizer", "predict").size(), choices_of("optimizer").size());
 }
