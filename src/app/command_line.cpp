@@ -63,8 +63,6 @@ constexpr std::array kCommands{
                  concerns_bench_exchange, add_exchange_options},
     CommandEntry{"bench input", Command::bench_input, "preparing batches beside the compute", concerns_bench_input,
                  add_input_options},
-    CommandEntry{"bench layers", Command::bench_layers, "one training step layer by layer, against what could be",
-                 concerns_bench, add_step_options},
     CommandEntry{"bench scaling", Command::bench_scaling, "training steps, by rank count", concerns_bench,
                  add_scaling_options},
     CommandEntry{"bench step", Command::bench_step, "training steps, memory and start-up as they are",

@@ -24,7 +24,6 @@ enum class Command {
   bench_checkpoint,
   bench_exchange,
   bench_input,
-  bench_layers,
   bench_scaling,
   bench_step,
   data_convert,

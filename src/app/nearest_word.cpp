@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <numeric>
 #include <utility>
 
@@ -42,7 +43,16 @@ std::string nearest_word(std::string_view written, const std::vector<std::string
   return nearest;
 }
 
+std::string_view moved_to(std::string_view written) {
+  constexpr std::pair<std::string_view, std::string_view> kMoved[]{
+      {"bench layers", "'trainer bench step' times whole steps, ONEDNN_VERBOSE=1 with it each call of oneDNN"}};
+  if (written.starts_with("--")) written.remove_prefix(2);
+  const auto* const found = std::ranges::find(kMoved, written, &std::pair<std::string_view, std::string_view>::first);
+  return found == std::end(kMoved) ? std::string_view() : found->second;
+}
+
 std::string what_to_do(std::string_view written, const std::vector<std::string>& known, std::string_view help) {
+  if (!moved_to(written).empty()) return std::string(moved_to(written));
   const std::string nearest = nearest_word(written, known);
   return nearest.empty() ? fmt::format("see {}", help) : fmt::format("did you mean '{}'? See {}", nearest, help);
 }

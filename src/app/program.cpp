@@ -79,7 +79,6 @@ bool is_watched(Command command) {
     case Command::bench_checkpoint:
     case Command::bench_exchange:
     case Command::bench_input:
-    case Command::bench_layers:
     case Command::bench_scaling:
     case Command::bench_step:
     case Command::tour:
@@ -167,8 +166,6 @@ ExitStatus carry_out(World& world, const Invocation& invocation, const StopSigna
       return bench_exchange(world, invocation);
     case Command::bench_input:
       return bench_input(world, invocation);
-    case Command::bench_layers:
-      return bench_layers(world, invocation);
     case Command::bench_scaling:
       return bench_scaling(world, invocation);
     case Command::bench_step:

@@ -74,7 +74,6 @@ class SplitBatchSampler::Deals {
   std::int64_t samples_before(std::int64_t epoch, std::int64_t step) const {
     return std::min(step * batch_size_, carried_over(epoch) + length_);
   }
-  std::int64_t samples(std::int64_t epoch, int part) const;
   std::vector<std::int64_t> indices(std::int64_t epoch, std::int64_t step, int part);
 
  private:
@@ -147,14 +146,6 @@ std::int64_t SplitBatchSampler::Deals::remainder(std::int64_t epoch) const {
       return (carried_over(epoch) + length_) % batch_size_;
   }
   return 0;
-}
-
-std::int64_t SplitBatchSampler::Deals::samples(std::int64_t epoch, int part) const {
-  const std::int64_t batches = steps(epoch);
-  if (batches == 0) return 0;
-  const std::int64_t last = batch(epoch, batches - 1).size();
-  return (batches - 1) * part_positions(batch_size_, num_parts_, part).size() +
-         part_positions(last, num_parts_, part).size();
 }
 
 // How many of the first `places` places of a deal go to parts below `part`.
@@ -261,8 +252,6 @@ std::int64_t SplitBatchSampler::steps_before(std::int64_t epoch) const { return 
 std::int64_t SplitBatchSampler::batch_samples(std::int64_t epoch, std::int64_t step) const {
   return deals_->batch(epoch, step).size();
 }
-
-std::int64_t SplitBatchSampler::samples(std::int64_t epoch) const { return deals_->samples(epoch, part_index_); }
 
 std::int64_t SplitBatchSampler::remainder(std::int64_t epoch) const { return deals_->remainder(epoch); }
 std::int64_t SplitBatchSampler::carried_over(std::int64_t epoch) const { return deals_->carried_over(epoch); }

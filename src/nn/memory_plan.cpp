@@ -72,16 +72,4 @@ void MemoryPlan::place(std::span<const MemoryBlock> blocks, std::span<const std:
   }
 }
 
-std::size_t greatest_demand(std::span<const MemoryBlock> blocks) {
-  std::size_t greatest = 0;
-  for (const MemoryBlock& start : blocks) {
-    std::size_t alive = 0;
-    for (const MemoryBlock& block : blocks) {
-      if (block.begin <= start.begin && start.begin <= block.end) alive += aligned(block.bytes);
-    }
-    greatest = std::max(greatest, alive);
-  }
-  return greatest;
-}
-
 }  // namespace tutti

@@ -33,7 +33,4 @@ class MemoryPlan {
   std::size_t bytes_ = 0;
 };
 
-// What is alive at the moment when it is most: no plan takes less.
-std::size_t greatest_demand(std::span<const MemoryBlock> blocks);
-
 }  // namespace tutti

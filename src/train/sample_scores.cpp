@@ -10,10 +10,4 @@ double ChunkScores::probability(std::size_t i, std::size_t of_class) const {
   return std::exp(all[of_class] - greatest) / samples[i].exponentials;
 }
 
-double ChunkScores::loss(std::size_t i) const {
-  const std::span<const float> all = logits_of(i);
-  const double greatest = all[static_cast<std::size_t>(samples[i].predicted)];
-  return std::log(samples[i].exponentials) + greatest - all[static_cast<std::size_t>(samples[i].label)];
-}
-
 }  // namespace tutti

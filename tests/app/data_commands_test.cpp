@@ -302,6 +302,7 @@ TEST_F(DataCommands, ShowASheetOfTheImagesThatTrainingGets) {
     const ChildResult again = data(with(with({"show", source, path("sheets/a/s.png"), "--count", "7"}, options), when));
     ASSERT_EQ(again.status, 0) << again.err;
     EXPECT_THAT(again.out, HasSubstr("s.png: 7 of the 8 images of step 6 (epoch 2) of " + source + ", 112 x 112\n"));
+    EXPECT_EQ(count(again.out, "\n  1 "), 7) << "all in the first row: " << again.out;
 
     const OwnedData owned = open_named(source);
     const auto backend = make_cpu_backend();
@@ -327,7 +328,7 @@ TEST_F(DataCommands, ShowASheetOfTheImagesThatTrainingGets) {
       const std::int64_t left = 10 + i * (112 + 10);
       int differing = 0;
       for (std::int64_t at = 0; at < 112 * 112; ++at) {
-        const auto place = static_cast<std::size_t>((30 + at / 112) * shape[2] + left + at % 112);
+        const auto place = static_cast<std::size_t>((10 + at / 112) * shape[2] + left + at % 112);
         differing += pixels[place] != std::lround(expected[static_cast<std::size_t>(i * 112 * 112 + at)] * 255);
       }
       EXPECT_EQ(differing, 0) << "image " << i;
@@ -345,6 +346,9 @@ TEST_F(DataCommands, ShowOriginalsBesideAndNormalisedValuesAndClassNames) {
   EXPECT_EQ(shown.status, 0) << shown.err;
   EXPECT_THAT(shown.out, HasSubstr("s.png: 6 of the 6 images of step 1 (epoch 1) of in, 64 x 64 enlarged 2 times; "
                                    "normalised values of -3 to 3 from black to white\n"));
+  for (const char* line : {"  1      1          0  cat\n", "  1      3          4  cat\n", "  2      1 "}) {
+    EXPECT_THAT(shown.out, HasSubstr(line));
+  }
 }
 
 TEST_F(DataCommands, RefuseToShowWhatCannotBeShown) {
@@ -383,6 +387,7 @@ TEST_F(DataCommands, AndAllOthersShowNoControlCharactersOfNames) {
   for (const char* command : {"eval --classes", "predict", "predict --csv-safe --csv -"}) expect_plain(command + of);
   expect_plain("inspect " + path("net"));
   expect_plain("data info " + set);
+  expect_plain("data show " + set + " " + path("sheet.png"));
   ASSERT_EQ(run_trainer(words_of("predict --csv " + path("raw.csv") + of)).status, 0);
   ASSERT_EQ(run_trainer(words_of("predict --csv-safe --csv " + path("safe.csv") + of)).status, 0);
   EXPECT_THAT(read_text(path("raw.csv")), HasSubstr("," + hostile + ","));

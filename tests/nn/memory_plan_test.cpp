@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
+#include <span>
+#include <vector>
 
 namespace tutti {
 namespace {
@@ -15,6 +18,19 @@ std::vector<MemoryBlock> random_blocks(unsigned seed, std::size_t count) {
     blocks.push_back({.bytes = random() % 1000, .begin = begin, .end = begin + static_cast<int>(random() % 10)});
   }
   return blocks;
+}
+
+// What is alive at the moment when it is most: no plan takes less.
+std::size_t greatest_demand(std::span<const MemoryBlock> blocks) {
+  std::size_t greatest = 0;
+  for (const MemoryBlock& start : blocks) {
+    std::size_t alive = 0;
+    for (const MemoryBlock& block : blocks) {
+      if (block.begin <= start.begin && start.begin <= block.end) alive += MemoryPlan(std::span(&block, 1)).bytes();
+    }
+    greatest = std::max(greatest, alive);
+  }
+  return greatest;
 }
 
 TEST(MemoryPlan, NeverLetsTwoBlocksThatLiveAtOnceMeet) {

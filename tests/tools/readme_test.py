@@ -47,7 +47,7 @@ ELSEWHERE = {
     "jobs/chain": "tools/cluster-test",
     "./trainer forecast": "tests/companions/forecast_test.py",  # a busy machine may have it refused
 }
-BENCHES = "allreduce|checkpoint|exchange|input|layers|scaling|step"
+BENCHES = "allreduce|checkpoint|exchange|input|scaling|step"
 
 
 def commands_of(text: str) -> list[str]:

@@ -81,9 +81,6 @@ ROWS = (
     _speed("resnet18", "bf16", 1.2, 1.6),
     _speed("lenet", "fp32", 1.3, 1.8),
     _speed("lenet", "bf16", 1.4, 1.8),
-    *(Row(f"resnet18 {precision}, images/s, against oneDNN's own primitives", f"layers-{precision}",
-          "images_per_second", "step", ("primitives",), must, 1.0)
-      for precision, must in (("fp32", 0.92), ("bf16", 0.90))),
     *_ranks("resnet18", (0.95, 0.98)),
     *_ranks("lenet", (0.85, 0.95)),
     Row("sum of 44.7 MB over 2 ranks, GB/s, against MPI_Allreduce", "sum", "gigabytes_per_second", "auto",

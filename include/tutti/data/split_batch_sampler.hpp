@@ -58,8 +58,6 @@ class SplitBatchSampler {
   std::int64_t steps_before(std::int64_t epoch) const;
   // Samples of the whole batch of that step, over all parts.
   std::int64_t batch_samples(std::int64_t epoch, std::int64_t step) const;
-  // Samples of this part in the whole epoch.
-  std::int64_t samples(std::int64_t epoch) const;
   // Samples dealt by the end of the epoch that no step has seen: for rollover c_{e+1}, for discard N mod B.
   std::int64_t remainder(std::int64_t epoch) const;
   // Samples at the front of the epoch's order that earlier ones left over: for rollover c_e, else 0.

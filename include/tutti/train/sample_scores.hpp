@@ -27,8 +27,6 @@ struct ChunkScores {
   std::span<const float> logits_of(std::size_t i) const { return logits.subspan(i * classes, classes); }
   // That the network gives to a class; those of a sample add up to 1.
   double probability(std::size_t i, std::size_t of_class) const;
-  // Minus the logarithm of the label's probability, exact where that is too small for a number.
-  double loss(std::size_t i) const;
 };
 
 // Where the scores of a data set go: chunk by chunk to rank 0, which alone calls `receive`. Every rank holds a few

@@ -24,9 +24,6 @@ ExitStatus bench_exchange(World& world, const Invocation& invocation);
 // Images/s of preparing batches by the number of readers, of the compute, and of both at once: what the readers take
 // from the compute. Collective.
 ExitStatus bench_input(World& world, const Invocation& invocation);
-// Where the time of a step goes layer by layer, beside the library's own primitives and the processor's limits; for one
-// rank on a CPU. Collective.
-ExitStatus bench_layers(World& world, const Invocation& invocation);
 // Time per step, images/s and efficiency, strong and weak, by rank count. Collective.
 ExitStatus bench_scaling(World& world, const Invocation& invocation);
 // Time per step, images/s, memory and start-up of a training on all ranks, the slowest counting. Collective.

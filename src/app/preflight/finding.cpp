@@ -50,8 +50,6 @@ bool Findings::attempt(const std::function<void()>& work) {
   }
 }
 
-bool Findings::is_doomed() const { return count(Severity::doomed) > 0; }
-
 std::size_t Findings::count(Severity severity) const {
   return static_cast<std::size_t>(std::ranges::count(findings_, severity, &Finding::severity));
 }

@@ -32,7 +32,6 @@ class Findings {
   // Runs what throws alike on all ranks, if it throws; that becomes a finding. Whether it came to its end. Collective.
   bool attempt(const std::function<void()>& work);
 
-  bool is_doomed() const;
   std::size_t count(Severity severity) const;
   // The doomed ones first.
   const std::vector<Finding>& all() const { return findings_; }

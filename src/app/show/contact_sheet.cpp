@@ -3,8 +3,6 @@
 #include "tutti/base/error.hpp"
 #include "tutti/data/png_image.hpp"
 
-#include "letters.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,18 +15,19 @@ constexpr std::int64_t kSheetWidth = 1280;
 constexpr std::int64_t kMostPixels = std::int64_t{1} << 26;
 constexpr std::int64_t kGap = 10;
 constexpr std::int64_t kInnerGap = 4;  // between original and image
-constexpr std::int64_t kNamePoints = 2;
-constexpr std::int64_t kNameHeight = kLetterHeight * kNamePoints + 6;
-constexpr std::int64_t kNoteHeight = kLetterHeight + 6;
-
-constexpr Colour kGround{255, 255, 255};
-constexpr Colour kInk{0, 0, 0};
-constexpr Colour kNoteInk{96, 96, 96};
-constexpr Colour kEmpty{224, 224, 224};  // where an original leaves its box empty
+constexpr std::uint8_t kWhite = 255;
+constexpr std::uint8_t kEmpty = 224;  // where an original leaves its box empty
 
 std::int64_t divided_up(std::int64_t number, std::int64_t by) { return (number + by - 1) / by; }
 
-// The largest box of the image's proportions within another, in its middle.
+struct Box {
+  std::int64_t x = 0;
+  std::int64_t y = 0;
+  std::int64_t width = 0;
+  std::int64_t height = 0;
+};
+
+// The largest box of the image's proportions within another, centred.
 Box fitted(const Shape& image, const Box& box) {
   Box fitting = box;
   if (image[1] * box.width > image[2] * box.height) {
@@ -41,46 +40,70 @@ Box fitted(const Shape& image, const Box& box) {
   return fitting;
 }
 
+// Planes of red, green and blue.
+struct Canvas {
+  Shape shape;
+  std::vector<std::uint8_t> pixels = std::vector<std::uint8_t>(static_cast<std::size_t>(shape.elements()), kWhite);
+
+  std::uint8_t* row(std::int64_t channel, std::int64_t y) {
+    return pixels.data() + (channel * shape[1] + y) * shape[2];
+  }
+  void fill(const Box& box, std::uint8_t gray) {
+    for (std::int64_t channel = 0; channel < 3; ++channel) {
+      for (std::int64_t y = box.y; y < box.y + box.height; ++y) std::fill_n(row(channel, y) + box.x, box.width, gray);
+    }
+  }
+  // Each pixel of the box is the mean of the image's pixels that it covers, or repeats one of them.
+  void draw(const ImageView& image, const Box& box) {
+    const std::int64_t height = image.shape[1];
+    const std::int64_t width = image.shape[2];
+    for (std::int64_t i = 0; i < 3 * box.height * box.width; ++i) {
+      const std::int64_t channel = i / (box.height * box.width);
+      const std::int64_t y = i / box.width % box.height;
+      const std::int64_t x = i % box.width;
+      const std::int64_t top = y * height / box.height;
+      const std::int64_t left = x * width / box.width;
+      const std::int64_t bottom = std::max(top + 1, (y + 1) * height / box.height);
+      const std::int64_t right = std::max(left + 1, (x + 1) * width / box.width);
+      const std::uint8_t* plane = image.pixels + std::min(channel, image.shape[0] - 1) * height * width;
+      std::int64_t sum = 0;
+      for (std::int64_t v = top; v < bottom; ++v) {
+        for (std::int64_t u = left; u < right; ++u) sum += plane[v * width + u];
+      }
+      const std::int64_t covered = (bottom - top) * (right - left);
+      row(channel, box.y + y)[box.x + x] = static_cast<std::uint8_t>((sum + covered / 2) / covered);
+    }
+  }
+};
+
 }  // namespace
 
-ContactSheet::ContactSheet(const std::vector<SheetEntry>& entries) : entries_(entries) {
+ContactSheet make_contact_sheet(const std::vector<SheetEntry>& entries) {
   const Shape& image = entries.front().image.shape;
-  scale_ = divided_up(kLeastSide, std::min(kLeastSide, std::max(image[1], image[2])));
-  image_ = {.width = image[2] * scale_, .height = image[1] * scale_};
-  cell_ = {.width = entries.front().original ? 2 * image_.width + kInnerGap : image_.width,
-           .height = kNameHeight + image_.height + kNoteHeight};
+  const std::int64_t scale = divided_up(kLeastSide, std::min(kLeastSide, std::max(image[1], image[2])));
+  const std::int64_t width = image[2] * scale;
+  const std::int64_t height = image[1] * scale;
+  const std::int64_t left = entries.front().original ? width + kInnerGap : 0;  // of the image within its cell
   const std::int64_t count = std::ssize(entries);
-  const std::int64_t fitting = std::clamp((kSheetWidth - kGap) / (cell_.width + kGap), std::int64_t{1}, count);
-  rows_ = divided_up(count, fitting);
-  columns_ = divided_up(count, rows_);
-  if ((cell_.width + kGap) * columns_ > kMostPixels / ((cell_.height + kGap) * rows_)) {
-    throw Error(ErrorSource::usage, fmt::format("--count {}: so many images of {} x {} make too large a picture; give "
-                                                "a smaller one",
-                                                count, image[1], image[2]));
+  const std::int64_t fitting = std::clamp((kSheetWidth - kGap) / (left + width + kGap), std::int64_t{1}, count);
+  const std::int64_t rows = divided_up(count, fitting);
+  const std::int64_t columns = divided_up(count, rows);
+  if ((left + width + kGap) * columns > kMostPixels / ((height + kGap) * rows)) {
+    throw Error(ErrorSource::usage, fmt::format("--count {}: {} images of {} x {} make too large a picture; give a "
+                                                "smaller count",
+                                                count, count, image[1], image[2]));
   }
-}
-
-void ContactSheet::draw(Canvas& canvas, const Box& cell, const SheetEntry& entry) const {
-  canvas.write(entry.name, {cell.x, cell.y, cell.width, kNameHeight}, {.points = kNamePoints, .colour = kInk});
-  Box place{cell.x, cell.y + kNameHeight, image_.width, image_.height};
-  if (entry.original) {
-    canvas.fill(place, kEmpty);
-    canvas.draw(*entry.original, fitted(entry.original->shape, place));
-    place.x += image_.width + kInnerGap;
+  Canvas canvas{{3, rows * (height + kGap) + kGap, columns * (left + width + kGap) + kGap}};
+  for (std::int64_t i = 0; i < count; ++i) {
+    const SheetEntry& entry = entries[static_cast<std::size_t>(i)];
+    const Box box{kGap + i % columns * (left + width + kGap), kGap + i / columns * (height + kGap), width, height};
+    if (entry.original) {
+      canvas.fill(box, kEmpty);
+      canvas.draw(*entry.original, fitted(entry.original->shape, box));
+    }
+    canvas.draw(entry.image, {box.x + left, box.y, width, height});
   }
-  canvas.draw(entry.image, place);
-  canvas.write(entry.note, {cell.x, place.y + place.height, cell.width, kNoteHeight},
-               {.points = 1, .colour = kNoteInk});
-}
-
-std::vector<std::byte> ContactSheet::png() const {
-  Canvas canvas(columns_ * (cell_.width + kGap) + kGap, rows_ * (cell_.height + kGap) + kGap, kGround);
-  for (std::int64_t i = 0; i < std::ssize(entries_); ++i) {
-    const Box cell{kGap + i % columns_ * (cell_.width + kGap), kGap + i / columns_ * (cell_.height + kGap), cell_.width,
-                   cell_.height};
-    draw(canvas, cell, entries_[static_cast<std::size_t>(i)]);
-  }
-  return encode_png(canvas.image());
+  return {.columns = columns, .enlargement = scale, .png = encode_png({canvas.pixels.data(), canvas.shape})};
 }
 
 }  // namespace tutti

@@ -1,5 +1,6 @@
 #include "tutti/backend/backend.hpp"
 #include "tutti/base/error.hpp"
+#include "tutti/base/utf8.hpp"
 #include "tutti/data/batch_loader.hpp"
 #include "tutti/storage/whole_file.hpp"
 
@@ -113,16 +114,20 @@ void show(const World& world, const Invocation& invocation) {
   std::vector<SheetEntry> entries;
   for (std::size_t i = 0; i < count; ++i) {
     entries.push_back({.image = {shown.pixels[i].data(), image},
-                       .original = invocation.show.beside ? std::optional(originals.images[i]) : std::nullopt,
-                       .name = name_of_class(info, originals.labels[i]),
-                       .note = fmt::format("sample {}", shown.samples[i])});
+                       .original = invocation.show.beside ? std::optional(originals.images[i]) : std::nullopt});
   }
-  const ContactSheet sheet(entries);
-  write_whole(invocation.target, sheet.png());
+  const ContactSheet sheet = make_contact_sheet(entries);
+  write_whole(invocation.target, sheet.png);
   fmt::print("{}: {} of the {} images of step {} (epoch {}) of {}, {} x {}{}{}\n", invocation.target, count,
              shown.samples.size(), shown.step, shown.epoch, info.name, image[1], image[2],
-             sheet.enlargement() > 1 ? fmt::format(" enlarged {} times", sheet.enlargement()) : "",
+             sheet.enlargement > 1 ? fmt::format(" enlarged {} times", sheet.enlargement) : "",
              is_normalised(plan.recipe) ? "; normalised values of -3 to 3 from black to white" : "");
+  fmt::print("row column     sample  label\n");
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto columns = static_cast<std::size_t>(sheet.columns);
+    fmt::print("{:>3} {:>6} {:>10}  {}\n", i / columns + 1, i % columns + 1, shown.samples[i],
+               printable(name_of_class(info, originals.labels[i])));
+  }
 }
 
 }  // namespace

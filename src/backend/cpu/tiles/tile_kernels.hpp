@@ -11,7 +11,6 @@
 
 namespace tutti::cpu {
 
-inline constexpr int kMostPoints = 36;
 inline constexpr int kWindow = 3;
 inline constexpr int kTaps = kWindow * kWindow;
 
