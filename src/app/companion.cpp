@@ -100,7 +100,9 @@ std::vector<Companion> find_companions() {
     const std::string name = entry->path().filename();
     if (!name.starts_with(kPrefix) || ::access(entry->path().c_str(), X_OK) != 0) continue;
     std::string words = name.substr(kPrefix.size());
-    std::ranges::replace(words, '-', ' ');
+    for (const std::string_view group : {"bench-", "data-"}) {
+      if (words.starts_with(group)) words[group.size() - 1] = ' ';
+    }
     companions.push_back({std::move(words), entry->path()});
   }
   std::ranges::sort(companions, {}, &Companion::words);

@@ -99,10 +99,8 @@ bool is_out_of_range(const toml::value& value, const std::string& written) {
          std::from_chars(written.data(), written.data() + written.size(), number).ec == std::errc::result_out_of_range;
 }
 
-}  // namespace
-
-void read_config_text(const std::string& text, const std::string& origin, RunConfig& config,
-                      std::set<std::string>& given) {
+void read_options(const std::string& text, const std::string& origin, RunConfig& config, std::set<std::string>& given,
+                  bool refuses_moved) {
   const toml::value root = parse(text, origin);
   const auto options = run_options(config);
   std::vector<std::string> names;
@@ -110,6 +108,10 @@ void read_config_text(const std::string& text, const std::string& origin, RunCon
   std::set<std::string> read;
   for (const auto& [key, value] : root.as_table()) {
     const std::int64_t line = line_of_place(value.location());
+    if (!moved_to(key).empty()) {  // of an earlier version
+      if (refuses_moved && value != toml::value("")) refuse(origin, line, fmt::format("'{}': {}", key, moved_to(key)));
+      continue;
+    }
     const auto option = std::ranges::find(options, key, &RunOption::name);
     if (option == options.end()) {
       refuse(origin, line, fmt::format("no option is called '{}': {}", key, what_to_do(key, names, "--help")));
@@ -129,6 +131,13 @@ void read_config_text(const std::string& text, const std::string& origin, RunCon
   given.merge(read);
 }
 
+}  // namespace
+
+void read_config_text(const std::string& text, const std::string& origin, RunConfig& config,
+                      std::set<std::string>& given) {
+  read_options(text, origin, config, given, false);
+}
+
 void read_config_file(const std::string& path, RunConfig& config, std::set<std::string>& given) {
   std::vector<std::byte> bytes;
   try {
@@ -136,7 +145,7 @@ void read_config_file(const std::string& path, RunConfig& config, std::set<std::
   } catch (const Error& error) {
     throw Error(ErrorSource::usage, fmt::format("--config {}: {}", path, error.what()));
   }
-  read_config_text(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()), path, config, given);
+  read_options(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()), path, config, given, true);
 }
 
 }  // namespace tutti

@@ -45,6 +45,8 @@ std::string nearest_word(std::string_view written, const std::vector<std::string
 
 std::string_view moved_to(std::string_view written) {
   constexpr std::pair<std::string_view, std::string_view> kMoved[]{
+      {"tensorboard", "'trainer tensorboard RUN' makes TensorBoard's files from the run's folder"},
+      {"mlperf-log", "'trainer mlperf-log RUN' makes MLPerf's log from the run's folder"},
       {"bench layers", "'trainer bench step' times whole steps, ONEDNN_VERBOSE=1 with it each call of oneDNN"}};
   if (written.starts_with("--")) written.remove_prefix(2);
   const auto* const found = std::ranges::find(kMoved, written, &std::pair<std::string_view, std::string_view>::first);

@@ -3,6 +3,8 @@
 #include "tutti/base/error.hpp"
 #include "tutti/train/trainer.hpp"
 
+#include "nearest_word.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -149,9 +151,6 @@ std::vector<RunOption> watching_options(RunConfig& c) {
       {"sample-log", watching,
        "file that gets each step's samples, part by part, a JSON line a step; begun anew unless resumed", output,
        &c.sample_log},
-      {"mlperf-log", watching, "file that gets the run in MLPerf's lines, :::MLLOG {..}", output, &c.mlperf_log},
-      {"tensorboard", watching, "folder that gets loss, accuracy, speed and shares of time for TensorBoard", output,
-       &c.tensorboard},
       {"progress", watching,
        "on stderr: a bar (auto: on a terminal; always), else a line every 30 s at the latest; or never", output,
        &c.progress},
@@ -211,7 +210,9 @@ std::vector<std::string> chosen_options(const std::string& configuration) {
   };
   const std::vector<std::string> defaults = lines_of(config_text({}));
   std::vector<std::string> chosen = lines_of(configuration);
-  std::erase_if(chosen, [&](const std::string& option) { return std::ranges::count(defaults, option) > 0; });
+  std::erase_if(chosen, [&](const std::string& option) {
+    return std::ranges::count(defaults, option) > 0 || !moved_to(option.substr(0, option.find(' '))).empty();
+  });
   return chosen;
 }
 

@@ -82,8 +82,6 @@ struct RunConfig {
   std::int64_t log_every = 0;
   std::int64_t digest_every = 0;
   std::string sample_log;
-  std::string mlperf_log;
-  std::string tensorboard;
   std::string progress = "auto";
   bool quiet = false;
   std::string trace;

@@ -6,6 +6,7 @@
 
 #include "cores.hpp"
 #include "option_table.hpp"
+#include "process_clock.hpp"
 #include "resolve_options.hpp"
 #include "several.hpp"
 
@@ -109,7 +110,8 @@ void tell_start(const Assembly& assembly, World& world, const Trainer& trainer, 
                        config.keep_best && config.keep_checkpoints != 0 ? ", and that of the best evaluation" : ""));
 }
 
-std::string run_record(const Assembly& assembly, const World& world, const std::vector<std::string>& words) {
+std::string run_record(const Assembly& assembly, const World& world, const std::vector<std::string>& words,
+                       std::int64_t steps) {
   const RunConfig& config = assembly.config;
   nlohmann::ordered_json record{{"event", "run"},
                                 {"command_line", words},
@@ -129,7 +131,16 @@ std::string run_record(const Assembly& assembly, const World& world, const std::
                                 {"data", config.data},
                                 {"data_digest", digest_text(assembly.data_digest)},
                                 {"train_samples", assembly.data.train->info().samples},
-                                {"batch_size", config.batch_size}};
+                                {"test_samples", assembly.data.test ? assembly.data.test->info().samples : 0},
+                                {"batch_size", config.batch_size},
+                                {"optimizer", config.optimizer},
+                                {"lr", config.lr},
+                                {"warmup_epochs", config.warmup_epochs},
+                                {"momentum", config.momentum},
+                                {"weight_decay", config.weight_decay},
+                                {"host", world.host()},
+                                {"startup_seconds", seconds_since_process_start()},
+                                {"step", steps}};
   if (!config.rehearse.empty()) record["rehearse"] = config.rehearse;
   return record.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }

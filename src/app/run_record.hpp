@@ -27,8 +27,9 @@ struct RateAtResume {
 std::string moved_schedule_text(const RunConfig& config, const LoadedCheckpoint& resumed, const RateAtResume& rate);
 // Empty unless epochs follow the end of a cosine schedule at the least learning rate.
 std::string late_schedule_text(const RunConfig& config);
-// One JSON object.
-std::string run_record(const Assembly& assembly, const World& world, const std::vector<std::string>& words);
+// One JSON object; `steps` were done before.
+std::string run_record(const Assembly& assembly, const World& world, const std::vector<std::string>& words,
+                       std::int64_t steps);
 std::string versions_text(const Backend& backend, const World& world);
 std::string versions_text(const Assembly& assembly, const World& world);
 // The kind of processor that decides on the bits, "AVX2": of a backend, and of such a line; empty where it has none.

@@ -47,19 +47,19 @@ void RunReporter::record_line(const std::string& json) {
   record([&](RunRecorder& each) { each.on_line(json); });
 }
 
-void RunReporter::start(const RunBegin& begin) {
-  if (bar_) bar_->clear();
-  record([&](RunRecorder& each) { each.on_begin(begin); });
-  resumes_ = begin.step > 0;
+void RunReporter::start(const std::string& run_record, std::int64_t steps) {
+  record_line(run_record);
+  resumes_ = steps > 0;
   since_start_.restart();
 }
 
-void RunReporter::finish(RunEnd end, std::int64_t skipped_steps) {
+void RunReporter::finish(RunEnd end, std::int64_t steps, std::int64_t skipped_steps) {
   if (bar_) bar_->clear();
   if (skipped_steps > 0) log_.note(several(skipped_steps, "step") + " left out (--on-nonfinite skip)");
   if (keeps_checkpoints()) keeping_->checkpoints->finish([this](const std::string& json) { record_line(json); });
   print_time();
-  record([&](RunRecorder& each) { each.on_end(end); });
+  record_line(
+      fmt::format(R"({{"event":"end","step":{},"status":"{}"}})", steps, end == RunEnd::planned ? "done" : "stopped"));
 }
 
 // Not again what the only epoch of the run has printed.

@@ -35,10 +35,10 @@ class RunReporter : public RunObserver {
   RunReporter(World& world, const RunConfig& config, const RunKeeping* keeping, TimeAccount& account, int classes);
 
   void add(std::unique_ptr<RunRecorder> recorder) { recorders_.push_back(std::move(recorder)); }
-  // Before the first step.
-  void start(const RunBegin& begin);
+  // Before the first step: the record of what runs, one JSON object, and how many steps were done before.
+  void start(const std::string& run_record, std::int64_t steps);
   // After the last step. Throws on all ranks when the last state could not be saved. Collective.
-  void finish(RunEnd end, std::int64_t skipped_steps);
+  void finish(RunEnd end, std::int64_t steps, std::int64_t skipped_steps);
 
   BoundaryWish at_boundary(std::int64_t step) override;
   void on_samples(const SampleReport& report) override;

@@ -251,7 +251,8 @@ std::string TrainRun::train(const Invocation& invocation) {
     for (auto& recorder : make_recorders(assembly_, world_, folder_, resumed_ != nullptr))
       reporter->add(std::move(recorder));
   });
-  reporter->start({.record = run_record(assembly_, world_, invocation.words), .step = trainer_->steps_done()});
+  const std::int64_t steps = trainer_->steps_done();
+  reporter->start(run_record(assembly_, world_, invocation.words, steps), steps);
   RunEnd end = RunEnd::planned;
   end_together(world_, [&] { end = trainer_->run(*reporter); });
   whereabouts_.enter(Phase::ending);
@@ -261,7 +262,7 @@ std::string TrainRun::train(const Invocation& invocation) {
     }
   }
   const std::uint64_t digest = trainer_->weights_digest();
-  reporter->finish(end, trainer_->skipped_steps());
+  reporter->finish(end, trainer_->steps_done(), trainer_->skipped_steps());
   if (trace) trace->write(reporter->epochs(), log_);
   if (end == RunEnd::stopped && !checkpoints_) {
     return fmt::format("stopped by {} after {}; without --out nothing is saved", control_->reason(),

@@ -2,8 +2,11 @@
 
 #include "tutti/base/digest.hpp"
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <chrono>
+#include <string_view>
 #include <utility>
 
 namespace tutti {
@@ -19,13 +22,19 @@ Json json_of(const TimeShares& shares) {
   return json;
 }
 
+// The record with the time at which it is written.
+std::string with_time(const std::string& json) {
+  const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
+  return fmt::format(R"({},"unix_time":{:.3f}}})", std::string_view(json).substr(0, json.size() - 1), now.count());
+}
+
 }  // namespace
 
 MetricsLog::MetricsLog(const std::string& path, std::function<bool()> is_ours)
     : file_(path), is_ours_(std::move(is_ours)) {}
 
 void MetricsLog::on_line(const std::string& json) {
-  if (is_ours_()) file_.append(json);
+  if (is_ours_()) file_.append(with_time(json));
 }
 
 void MetricsLog::on_epoch(const EpochReport& report) {
@@ -37,6 +46,7 @@ void MetricsLog::on_epoch(const EpochReport& report) {
               {"test_loss", nullptr},
               {"test_acc", nullptr},
               {"seconds", report.seconds},
+              {"test_seconds", report.test_seconds},
               {"images_per_second", report.images_per_second()},
               {"lr", report.learning_rate},
               {"digest", digest_text(report.weights_digest)},

@@ -32,8 +32,8 @@ struct StepRequest {
   std::int64_t updates = 0;  // so many steps before it have changed the weights
   double learning_rate = 0;
   bool digests_gradients = false;
-  ReplicaProof* proof = nullptr;    // notes the weights before their update; borrowed
-  StepTimes* times = nullptr;       // wanted there, borrowed: phases and layers are then waited for
+  ReplicaProof* proof = nullptr;  // notes the weights before their update; borrowed
+  StepTimes* times = nullptr;     // wanted there, borrowed: phases and layers are then waited for
 };
 
 class Replica {

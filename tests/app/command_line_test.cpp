@@ -48,6 +48,9 @@ TEST(CommandLine, SaysWhatAMisspeltWordMayHaveMeant) {
   EXPECT_EQ(refusal({"eval", "--checkpoint", "run", "--epochs", "5"}),
             "no option is called '--epochs' here: see trainer eval --help");
   EXPECT_EQ(refusal({"--lr", "1", "lenet"}), "'lenet' belongs to no option: see trainer --help");
+  EXPECT_EQ(refusal({"--tensorboard", "logs"}),
+            "no option is called '--tensorboard' here: 'trainer tensorboard RUN' makes TensorBoard's files from the "
+            "run's folder");
   EXPECT_EQ(refusal({"bench", "layers", "--json", "-"}).substr(0, 37), "no command is called 'bench layers': ");
   EXPECT_EQ(refusal({"evla"}), "no command is called 'evla': did you mean 'eval'? See trainer --help");
   EXPECT_EQ(refusal({"data", "ifno"}),

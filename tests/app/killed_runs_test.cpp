@@ -104,7 +104,7 @@ Account account_of(const std::string& out) {
     account.steps.push_back(number_of(line, "step"));
     account.samples[account.steps.back()] = line;
   }
-  static const std::regex times("\"(seconds|images_per_second)\":[^,}]*,?");
+  static const std::regex times("\"((test_)?seconds|images_per_second|unix_time)\":[^,}]*,?");
   for (const std::string& line : lines_of(out + "/metrics.jsonl")) {
     if (line.starts_with("{\"event\":\"epoch\"") && line.ends_with("}")) {
       account.epochs[number_of(line, "epoch")] = std::regex_replace(line, times, "");

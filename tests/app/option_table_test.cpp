@@ -156,6 +156,10 @@ TEST(Resume, OfARunThatHealedDivergencesStopsAtThem) {
   EXPECT_EQ(merge_for_resume({}, {}, "on-divergence = 'heal'\n", "step-1.h5").on_divergence, "stop");
 }
 
+TEST(Resume, PassesOverOptionsThatEarlierVersionsHad) {
+  EXPECT_EQ(merge_for_resume({}, {}, "tensorboard = \"logs\"\nmlperf-log = \"\"\nlr = 0.25\n", "ckpt").lr, 0.25);
+}
+
 TEST(Resume, OfARunFromBeforeScheduleEpochsEndsItsCosineScheduleWithItsSteps) {
   RunConfig before;
   before.schedule = "cosine";

@@ -48,7 +48,6 @@ TEST_F(OutputFiles, OfEveryCommandGoThroughLinks) {
       words_of("bench step " + steps + "--timed-steps 1 --warmup-steps 1 --json"),
       words_of("data show synthetic:96x1x6x6:4"),
       training("--trace"),
-      training("--mlperf-log"),
       training("--sample-log"),
   };
   for (const Words& command : commands) {
@@ -74,12 +73,14 @@ TEST_F(OutputFiles, GoToPipesThatAreReadAndAreRefusedForOthersAndForFolders) {
   EXPECT_EQ(run_trainer(with(eval, {folder_.path()})).status, 73);
   EXPECT_EQ(run_trainer(with(eval, {"/dev/full"})).status, 73);
   EXPECT_TRUE(fs::is_fifo(pipe));
-  for (const std::string read : {"eval --checkpoint $RUN --json $PIPE", "--epochs 1 --mlperf-log $PIPE"}) {
+  for (const auto& [read, word] :
+       {std::pair<std::string, std::string>("eval --checkpoint $RUN --json $PIPE", "accuracy"),
+        {"--epochs 1 --sample-log $PIPE", "\"parts\""}}) {
     const ChildResult result = run_script(
         1, "cat $PIPE > $PIPE.read & exec 3>$PIPE; \"$T\" " + read + " --quiet; s=$?; exec 3>&-; wait; exit $s",
         {{"RUN", run_}, {"PIPE", pipe}});
     EXPECT_EQ(result.status, 0) << result.err;
-    EXPECT_THAT(read_text(pipe + ".read"), HasSubstr("accuracy"));
+    EXPECT_THAT(read_text(pipe + ".read"), HasSubstr(word));
   }
 }
 

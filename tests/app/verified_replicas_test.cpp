@@ -38,7 +38,7 @@ TEST(VerifiedReplicas, EndTheJobWithTheirStatusAndNothingSavedOfADivergedState) 
   expect_in(record, why);
   expect_in(
       read_text(folder.path() + "/metrics.jsonl"),
-      R"({"event":"divergence","step":4,"equal_after":3,"ranks":[1],"tensors":["optimizer/velocity/dense1/weight"]})");
+      R"({"event":"divergence","step":4,"equal_after":3,"ranks":[1],"tensors":["optimizer/velocity/dense1/weight"],)");
   EXPECT_FALSE(std::filesystem::exists(folder.path() + "/checkpoints/step-00000004.h5"));
 }
 

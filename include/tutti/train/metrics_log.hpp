@@ -1,11 +1,13 @@
 #pragma once
 // OUT/metrics.jsonl: one JSON object per line, appended and handed to the system line by line, so that a killed run
-// loses none. Readers keep the last record per (event, step).
+// loses none. Readers keep the last record per (event, step). Each ends with "unix_time": when it was written, in
+// seconds since 1970.
 //
-//   {"event":"run","command_line":[..],"version":"..","libraries":"..","device":"..", ...}
-//                               first, and again after every resume: what ran, written by the program
+//   {"event":"run","command_line":[..],"version":"..","libraries":"..","device":"..", ...,"step":0}
+//                               first, and again after every resume, written by the program: what ran, and the number
+//                               of steps that were done before; startup_seconds: since its process was started
 //   {"event":"epoch","epoch":1,"step":235,"train_loss":..,"train_acc":..,"test_loss":..,"test_acc":..,"seconds":..,
-//    "images_per_second":..,"lr":..,"digest":"16 hexadecimal digits","redone_steps":1}
+//    "test_seconds":..,"images_per_second":..,"lr":..,"digest":"16 hexadecimal digits","redone_steps":1}
 //                               test figures null without a test set, a loss where it is not finite; redone_steps: how
 //                               often a step was computed again on a coarser grid (--exchange exact)
 //   {"event":"step","step":50,"train_loss":..,"train_acc":..,"lr":..}     means since the last such record, or a resume
@@ -21,6 +23,7 @@
 //   {"event":"checkpoint","step":50,"file":"step-00000050.h5","bytes":..,"seconds":..,"stall_seconds":..}
 //                               of every attempt to save, written by the program; one that failed has "failure", too,
 //                               and where a full disk made older ones go early, "given_up":[10,20], their steps
+//   {"event":"end","step":50,"status":"done"}       last, of a run that did not fail: "done", or "stopped" on request
 
 #include "tutti/storage/line_file.hpp"
 #include "tutti/train/run_recorder.hpp"
@@ -37,7 +40,6 @@ class MetricsLog : public RunRecorder {
   explicit MetricsLog(
       const std::string& path, std::function<bool()> is_ours = [] { return true; });
 
-  void on_begin(const RunBegin& begin) override { on_line(begin.record); }
   void on_line(const std::string& json) override;
   void on_epoch(const EpochReport& report) override;
   void on_stretch(const StretchReport& report) override;

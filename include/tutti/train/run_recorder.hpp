@@ -11,20 +11,12 @@
 
 namespace tutti {
 
-struct RunBegin {
-  std::string record;     // what runs, one JSON object
-  std::int64_t step = 0;  // done already, of a run that goes on
-};
-
 class RunRecorder : public RunObserver {
  public:
-  virtual void on_begin(const RunBegin&) {}
   // A record that the program makes by itself: one whole JSON object on one line.
   virtual void on_line(const std::string& /*json*/) {}
   // Where the time since the last such report went.
   virtual void on_time(const EpochEnd&, const TimeReport&) {}
-  // After the last report, of a run that did not fail.
-  virtual void on_end(RunEnd) {}
 };
 
 }  // namespace tutti

@@ -119,24 +119,15 @@ void refuse_unextendable(const char* option, const std::string& path) {
   LineFile{path};
 }
 
-// Where a file is to be made, in a folder that may have to be made first.
-void refuse_unmakeable_in(const char* option, const std::string& folder) {
-  const TrialFolder trial(folder);
-  make_folder(fmt::format("--{} {}", option, folder), folder);
-  const ProbeFile probe(option, folder);
-}
-
 }  // namespace
 
-void make_folder(const std::string& asked, const std::string& folder) {
+void make_run_folder(const RunConfig& config, const std::string& folder) {
   std::error_code failure;
   fs::create_directories(folder, failure);
   if (!failure) return;
-  throw Error(ErrorSource::save, fmt::format("{}: cannot make {}: {}; choose a folder that can be written", asked,
-                                             folder, failure.message()));
+  throw Error(ErrorSource::save, fmt::format("--out {}: cannot make {}: {}; choose a folder that can be written",
+                                             config.out, folder, failure.message()));
 }
-
-void make_run_folder(const RunConfig& config, const std::string& folder) { make_folder("--out " + config.out, folder); }
 
 void refuse_old_checkpoints(const RunConfig& config, const CheckpointStore& store) {
   if (config.resume || !store.holds_any()) return;
@@ -182,8 +173,6 @@ Findings judge_files(World& world, const RunConfig& config) {
   std::error_code unseen;
   attempt(config.trace, [&] { refuse_unmakeable("trace", config.trace); });
   attempt(config.sample_log, [&] { refuse_unextendable("sample-log", config.sample_log); });
-  attempt(config.mlperf_log, [&] { refuse_unextendable("mlperf-log", config.mlperf_log); });
-  attempt(config.tensorboard, [&] { refuse_unmakeable_in("tensorboard", config.tensorboard); });
   attempt(config.plan_cache, [&] {
     // One that is there may be full-grown, and others' who let it be read.
     if (!fs::is_regular_file(config.plan_cache, unseen)) refuse_unmakeable("plan-cache", config.plan_cache);

@@ -12,16 +12,14 @@
 
 namespace tutti {
 
-// Throws a save error, which begins with what asked for it, when the folder cannot be made.
-void make_folder(const std::string& asked, const std::string& folder);
+// Throws a save error when the folder cannot be made.
 void make_run_folder(const RunConfig& config, const std::string& folder);
 // Throws an input error when the folder holds checkpoints and the run is no resume.
 void refuse_old_checkpoints(const RunConfig& config, const CheckpointStore& store);
 // Whether rank 0 can write there, and all ranks see it; a run that saves in several files needs that. Leaves nothing
 // behind. Collective.
 Findings judge_sharing(World& world, const std::string& folder, bool saves_several_files);
-// Whether rank 0 can write what --trace, --sample-log, --mlperf-log, --tensorboard and --plan-cache name. Leaves
-// nothing behind. Collective.
+// Whether rank 0 can write what --trace, --sample-log and --plan-cache name. Leaves nothing behind. Collective.
 Findings judge_files(World& world, const RunConfig& config);
 
 struct CheckpointPlan {

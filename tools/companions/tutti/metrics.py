@@ -1,0 +1,52 @@
+"""RUN/metrics.jsonl, record by record. include/tutti/train/metrics_log.hpp describes its records."""
+
+import json
+import os
+
+from tutti.program import BAD_INPUT, CANNOT_READ, Failure, describe
+
+
+class MetricsFile:
+    """Reads what a run has recorded so far, and later what it has added since."""
+
+    def __init__(self, run: str, may_come_later: bool = False):
+        self.path = os.path.join(run, "metrics.jsonl")
+        self.damaged = 0  # lines that are no record, as a kill or a full disk leaves them
+        self._may_come_later = may_come_later
+        self._position = 0
+        self._line = 0
+        self._records = 0
+
+    def read(self) -> list:
+        """The records since the last call, each with its line's number as "line"."""
+        try:
+            with open(self.path, "rb") as file:
+                modified = os.fstat(file.fileno()).st_mtime
+                file.seek(self._position)
+                text = file.read()
+        except OSError as error:
+            if self._may_come_later and isinstance(error, FileNotFoundError):
+                return []
+            if isinstance(error, (FileNotFoundError, NotADirectoryError)):
+                raise Failure(BAD_INPUT, f"'{os.path.dirname(self.path)}' holds no metrics.jsonl: give the folder that "
+                              "a training had as --out") from error
+            raise Failure(CANNOT_READ, f"cannot read '{self.path}': {describe(error)}") from error
+        whole = text[:text.rfind(b"\n") + 1]  # the run may be writing the last line now
+        self._position += len(whole)
+        records = [record for line in whole.split(b"\n")[:-1] if (record := self._record(line, modified))]
+        self._records += len(records)
+        if not self._records and not self._may_come_later:
+            raise Failure(BAD_INPUT, f"'{self.path}' holds no records")
+        return records
+
+    def _record(self, line: bytes, modified: float):
+        self._line += 1
+        try:
+            record = json.loads(line)
+            if record["event"] != "run":
+                record["step"] = int(record["step"])
+        except (ValueError, TypeError, KeyError):
+            self.damaged += 1
+            return None
+        # Records of earlier versions have no time.
+        return {"unix_time": modified, **record, "line": self._line}
