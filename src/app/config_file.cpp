@@ -109,7 +109,9 @@ void read_options(const std::string& text, const std::string& origin, RunConfig&
   for (const auto& [key, value] : root.as_table()) {
     const std::int64_t line = line_of_place(value.location());
     if (!moved_to(key).empty()) {  // of an earlier version
-      if (refuses_moved && value != toml::value("")) refuse(origin, line, fmt::format("'{}': {}", key, moved_to(key)));
+      if (refuses_moved && value != toml::value("")) {
+        refuse(origin, line, fmt::format("'{}' is no longer an option: {}; remove the line", key, moved_to(key)));
+      }
       continue;
     }
     const auto option = std::ranges::find(options, key, &RunOption::name);

@@ -3,6 +3,7 @@
 #include "tutti/base/error.hpp"
 #include "tutti/base/utf8.hpp"
 #include "tutti/checkpoint/checkpoint_store.hpp"
+#include "tutti/storage/whole_file.hpp"
 
 #include "checkpoint_choice.hpp"
 #include "differences.hpp"
@@ -66,7 +67,8 @@ Comparison compare_options(const std::string& a, const std::string& b) {
     const std::string path = (fs::path(metrics_path(*run)).parent_path() / "config.toml").string();
     std::set<std::string> read;
     if (!is_file(path)) return {};
-    read_config_file(path, *config, read);
+    const auto bytes = read_whole(path);
+    read_config_text({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path, *config, read);
   }
   return {.text = options_that_differ(config_a, config_b)};
 }

@@ -41,7 +41,8 @@ std::string config_text(RunConfig config);
 std::vector<std::string> chosen_options(const std::string& configuration);
 
 // Reads TOML into the options whose names are not in `given`, and adds the names it read to `given`. Throws a usage
-// error that names the file, the line and the key.
+// error that names the file, the line and the key. What runs of earlier versions had as options is passed over in the
+// text of a run, and refused in a user's file.
 void read_config_text(const std::string& text, const std::string& origin, RunConfig& config,
                       std::set<std::string>& given);
 // Likewise what a checkpoint holds of its run, as this program takes it: an older one may have written it.

@@ -3,8 +3,12 @@
 #include "tutti/base/error.hpp"
 #include "tutti/train/trainer.hpp"
 
+#include "support/scratch_folder.hpp"
+#include "support/thrown.hpp"
+
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <set>
 #include <string>
 
@@ -75,6 +79,21 @@ TEST(ConfigFile, NamesFileAndLineOfAMistake) {
   EXPECT_EQ(refusal("resume = true\n"), "run.toml:1: 'resume' belongs on the command line, not in a file");
   EXPECT_EQ(refusal("rehearse = 'kill'\n"), "run.toml:1: 'rehearse' belongs on the command line, not in a file");
   EXPECT_TRUE(refusal("lr = 1\nlr = \n").starts_with("run.toml:2: this is no TOML")) << refusal("lr = 1\nlr = \n");
+}
+
+TEST(ConfigFile, NamesWhatReplacedAnOptionOfAnEarlierVersion) {
+  const ScratchFolder folder;
+  const std::string path = folder.file("run.toml");
+  RunConfig config;
+  std::set<std::string> given;
+  std::ofstream(path) << "lr = 0.5\ntensorboard = \"\"\n";
+  read_config_file(path, config, given);
+  EXPECT_EQ(given, std::set<std::string>{"lr"});
+  std::ofstream(path) << "tensorboard = \"logs\"\n";
+  const Error error = thrown_by([&] { read_config_file(path, config, given); });
+  EXPECT_EQ(error.what(), path +
+                              ":1: 'tensorboard' is no longer an option: 'trainer tensorboard RUN' makes "
+                              "TensorBoard's files from the run's folder; remove the line");
 }
 
 TEST(ConfigFile, ThatGoesTooDeepIsRefusedBeforeTheStackEnds) {
