@@ -179,7 +179,6 @@ TEST(SplitBatchSampler, OfAnEmptySetHasNoSteps) {
   for (const LastBatch mode : {LastBatch::keep, LastBatch::discard, LastBatch::rollover}) {
     const SplitBatchSampler sampler(0, 4, 2, 1, mode);
     EXPECT_EQ(sampler.steps(3), 0);
-    EXPECT_EQ(sampler.samples(3), 0);
     EXPECT_EQ(sampler.remainder(3), 0);
     EXPECT_THROW(sampler.indices(3, 0), Error);
   }
