@@ -153,6 +153,9 @@ class RunLogs(unittest.TestCase):
         result = self.call("tensorboard")
         self.assertEqual((0, 1), (result.returncode, result.stderr.count("skipped: 1")))
         self.assertEqual(73, self.call("tensorboard", "--to", "/proc/nowhere").returncode)
+        self.record([RECORDS[0], {"event": "epoch", "step": 4}])
+        for command in ("tensorboard", "mlperf-log"):
+            self.assertIn("not the trainer's", self.call(command).stderr)
         self.record([{name: value for name, value in RECORDS[0].items() if name != "startup_seconds"}])
         self.assertEqual(65, self.call("mlperf-log").returncode, "of an earlier version")
 

@@ -39,11 +39,15 @@ class MetricsFile:
             raise Failure(BAD_INPUT, f"'{self.path}' holds no records")
         return records
 
+    def refusal(self) -> Failure:
+        """For a record that lacks what the trainer writes."""
+        return Failure(BAD_INPUT, f"'{self.path}' holds records that are not the trainer's")
+
     def _record(self, line: bytes, modified: float):
         self._line += 1
         try:
             record = json.loads(line)
-            if record["event"] != "run":
+            if record["event"] != "run" or "step" in record:
                 record["step"] = int(record["step"])
         except (ValueError, TypeError, KeyError):
             self.damaged += 1

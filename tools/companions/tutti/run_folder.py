@@ -172,13 +172,15 @@ def _take_lines(run: Run, data: bytes) -> None:
         event = record["event"]
         if event == "run":
             if run.starts:
-                run.resumes.append(Resume(_step_before(records, place), record))
+                step = whole(record, "step") if "step" in record else _step_before(records, place)
+                run.resumes.append(Resume(step, record))
             run.starts.append(record)
         elif event in latest:
             if event in ("epoch", "time"):
                 record["epoch"] = whole(record, "epoch")
             latest[event][record["step"]] = record
         elif event in ("divergence", "skipped"):
+            record.pop("unix_time", None)
             incidents[json.dumps(record, sort_keys=True)] = record
     run.epochs, run.stretches, run.times, run.checkpoints = ([one[step] for step in sorted(one)]
                                                              for one in latest.values())
@@ -186,7 +188,7 @@ def _take_lines(run: Run, data: bytes) -> None:
 
 
 def _step_before(records: list[dict], place: int) -> int:
-    """A resume begins at the newest good checkpoint that precedes the first step after it."""
+    """A resume by an earlier version began at the newest good checkpoint that precedes the first step after it."""
     after = next((record["step"] for record in records[place:] if record["event"] not in ("run", "checkpoint")), None)
     return max((record["step"] for record in records[:place] if record["event"] == "checkpoint" and
                 "failure" not in record and (after is None or record["step"] < after)), default=0)

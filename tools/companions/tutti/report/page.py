@@ -340,7 +340,8 @@ def configuration(run: Run, defaults: set[str]) -> Html:
     """Shows a column for the start and one for each resume, then the options and exit.json."""
     starts = _starts(run)
     if starts:
-        names = dict.fromkeys(name for _, start in starts for name in start if name != "event")
+        names = dict.fromkeys(name for _, start in starts for name in start
+                              if name not in ("event", "step", "unix_time"))
         head = ["", *(f"resumed at step {step}" if place else "start" for place, (step, _) in enumerate(starts))]
         rows = [[name.replace("_", " "), *(_fact_text(start, name) for _, start in starts)] for name in names]
         content = [element("div", table(head, rows), class_="facts")]
