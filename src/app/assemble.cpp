@@ -10,11 +10,11 @@
 #include "option_table.hpp"
 #include "own_parts.hpp"
 #include "plan_choices.hpp"
+#include "plural.hpp"
 #include "preflight/brief.hpp"
 #include "preflight/load.hpp"
 #include "processors.hpp"
 #include "resolve_options.hpp"
-#include "several.hpp"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -162,7 +162,7 @@ void settle_parts(RunConfig& config, int ranks, int fair_threads) {
                                            : "give --parts N to use up to N, or start fewer ranks";
     throw Error(ErrorSource::usage,
                 fmt::format("{} ranks cannot share {}: this run has {}, so it can use at most {}; {}", ranks,
-                            several(config.parts, "part"), config.parts, several(config.parts, "rank"), more));
+                            plural(config.parts, "part"), config.parts, plural(config.parts, "rank"), more));
   }
   refuse_part_map(config, ranks);
 }

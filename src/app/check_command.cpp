@@ -13,6 +13,7 @@
 #include "cuda_loader.hpp"
 #include "option_table.hpp"
 #include "own_parts.hpp"
+#include "plural.hpp"
 #include "preflight/agreement.hpp"
 #include "preflight/brief.hpp"
 #include "preflight/cards.hpp"
@@ -24,7 +25,6 @@
 #include "program.hpp"
 #include "resolve_options.hpp"
 #include "run_record.hpp"
-#include "several.hpp"
 #include "trained_on.hpp"
 
 #include <fmt/format.h>
@@ -237,8 +237,8 @@ std::string Check::ready_text() const {
   const Assembly& made = assembly_;
   const DatasetInfo& data = made.data.train->info();
   return fmt::format("{} on {}, {} on {}, about {:.1f} MiB a rank of {:.1f} GiB, {} with {} training images",
-                     several(hosts_.size(), "rank"), several(hosts.size(), "host"),
-                     several(made.busy_cores(world_), "thread"), several(made.cores.usable, "core"),
+                     plural(hosts_.size(), "rank"), plural(hosts.size(), "host"),
+                     plural(made.busy_cores(world_), "thread"), plural(made.cores.usable, "core"),
                      static_cast<double>(estimate_.together()) / kMebi, static_cast<double>(most_memory_) / 0x1p30,
                      data.name, data.samples);
 }
@@ -274,9 +274,8 @@ ExitStatus Check::tell(const std::string& json) const {
       fmt::print("{}: {}\n", finding.severity == Severity::doomed ? "doomed" : "warning",
                  printable(line_of(finding, hosts_)));
     }
-    fmt::print("{}; {}\n",
-               doomed > 0 ? fmt::format("doomed: {}", several(doomed, "finding")) : "ready: " + ready_text(),
-               several(warnings, "warning"));
+    fmt::print("{}; {}\n", doomed > 0 ? fmt::format("doomed: {}", plural(doomed, "finding")) : "ready: " + ready_text(),
+               plural(warnings, "warning"));
   }
   write_json(json, doomed > 0 ? "doomed" : "ready");
   return doomed > 0 ? ExitStatus::answer_is_no : ExitStatus::done;

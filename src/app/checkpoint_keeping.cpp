@@ -1,10 +1,10 @@
 #include "checkpoint_keeping.hpp"
 
 #include "tutti/base/error.hpp"
-#include "tutti/base/spread.hpp"
+#include "tutti/base/quartiles.hpp"
 #include "tutti/base/stopwatch.hpp"
 
-#include "several.hpp"
+#include "plural.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -80,7 +80,7 @@ void CheckpointKeeping::tell_of(const SaveReport& report, const Record& record) 
   if (world_.rank() == 0) record(record_of(report, stall_at(report.step)));
   if (!report.given_up.empty()) {
     log_.warn(fmt::format("gave up the oldest {}, of step {}, to make room for that of step {}: {}",
-                          several(report.given_up.size(), "checkpoint"), fmt::join(report.given_up, ", "), report.step,
+                          plural(report.given_up.size(), "checkpoint"), fmt::join(report.given_up, ", "), report.step,
                           report.no_room));
   }
   if (report.failure.empty()) {
@@ -118,8 +118,8 @@ void CheckpointKeeping::tell_cost() const {
   log_.note(
       fmt::format("{} of {:.1f} MiB in {}: {:.3f} s each beside training, which stood still for "
                   "{:.3f} s ({:.3f} s at most)",
-                  several(good_saves_.size(), "checkpoint"), static_cast<double>(bytes_) / 0x1p20, folder_,
-                  spread_of(good_saves_).median, spread_of(stalls).median, std::ranges::max(stalls)));
+                  plural(good_saves_.size(), "checkpoint"), static_cast<double>(bytes_) / 0x1p20, folder_,
+                  quartiles_of(good_saves_).median, quartiles_of(stalls).median, std::ranges::max(stalls)));
 }
 
 }  // namespace tutti

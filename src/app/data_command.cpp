@@ -10,8 +10,8 @@
 
 #include "assemble.hpp"
 #include "own_parts.hpp"
+#include "plural.hpp"
 #include "resolve_options.hpp"
-#include "several.hpp"
 #include "terminal.hpp"
 
 #include <fmt/format.h>
@@ -95,8 +95,7 @@ void write_watched(const OwnedData& data, const Invocation& invocation, int thre
   line.clear();
   const double size = static_cast<double>(std::filesystem::file_size(invocation.target)) / 0x1p20;
   fmt::print("{}: {} training and {} test images, {:.1f} MiB, in {:.1f} sec on {}\n", invocation.target,
-             samples_of(data.pair.train), samples_of(data.pair.test), size, watch.seconds(),
-             several(threads, "thread"));
+             samples_of(data.pair.train), samples_of(data.pair.test), size, watch.seconds(), plural(threads, "thread"));
 }
 
 // HDF5 under another ending would be taken for what it is not.

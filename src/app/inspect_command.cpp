@@ -9,7 +9,7 @@
 #include "checkpoint_choice.hpp"
 #include "checkpoint_tensors.hpp"
 #include "option_table.hpp"
-#include "several.hpp"
+#include "plural.hpp"
 #include "trained_on.hpp"
 
 #include <fmt/format.h>
@@ -71,7 +71,7 @@ std::string file_lines(const LoadedCheckpoint& loaded) {
 std::string position_text(const TrainProgress& progress) {
   std::string text = fmt::format("{} done", progress.epoch);
   if (progress.step_in_epoch > 0) {
-    text += fmt::format(", {} and {} samples of the next", several(progress.step_in_epoch, "step"),
+    text += fmt::format(", {} and {} samples of the next", plural(progress.step_in_epoch, "step"),
                         progress.samples_in_epoch);
   }
   if (progress.carried_over > 0) text += fmt::format(", {} samples carried over", progress.carried_over);

@@ -3,11 +3,11 @@
 #include "tutti/base/error.hpp"
 #include "tutti/base/log.hpp"
 
+#include "plural.hpp"
 #include "predict/csv_predictions.hpp"
 #include "predict/json_predictions.hpp"
 #include "predict/prediction_table.hpp"
 #include "scoring.hpp"
-#include "several.hpp"
 
 #include <fmt/format.h>
 
@@ -129,7 +129,7 @@ class Predictions {
 
 std::string summary(const NamedSet& set, const LossSums& sums) {
   const DatasetInfo& info = set.data->info();
-  std::string line = info.labelled ? evaluation_line(set.name, sums) : several(info.samples, "image");
+  std::string line = info.labelled ? evaluation_line(set.name, sums) : plural(info.samples, "image");
   if (!info.skipped.empty()) line += fmt::format(", {} left out", info.skipped.size());
   return line;
 }

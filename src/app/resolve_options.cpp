@@ -3,7 +3,7 @@
 #include "tutti/base/error.hpp"
 
 #include "option_choices.hpp"
-#include "several.hpp"
+#include "plural.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -228,8 +228,8 @@ std::string checkpoint_every_text(const CheckpointInterval& interval) {
   if (interval.epochs > 0 && interval.seconds > 0) {
     return fmt::format("each epoch, or every {} where an epoch takes longer", seconds);
   }
-  if (interval.epochs > 0) return fmt::format("every {} and at the end", several(interval.epochs, "epoch"));
-  if (interval.steps > 0) return fmt::format("every {} and at the end", several(interval.steps, "step"));
+  if (interval.epochs > 0) return fmt::format("every {} and at the end", plural(interval.epochs, "epoch"));
+  if (interval.steps > 0) return fmt::format("every {} and at the end", plural(interval.steps, "step"));
   return interval.seconds > 0 ? fmt::format("every {} and at the end", seconds) : "at the end alone";
 }
 

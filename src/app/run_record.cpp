@@ -6,9 +6,9 @@
 
 #include "cores.hpp"
 #include "option_table.hpp"
+#include "plural.hpp"
 #include "process_clock.hpp"
 #include "resolve_options.hpp"
-#include "several.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -77,11 +77,11 @@ void tell_start(const Assembly& assembly, World& world, const Trainer& trainer, 
   const std::int64_t test_samples = assembly.data.test ? assembly.data.test->info().samples : 0;
   log.note(versions_text(assembly, world));
   log.note(fmt::format(
-      "{} on {}, {} of {} cores usable here, {} a part{}", several(world.size(), "rank"), several(num_hosts, "host"),
-      assembly.cores.usable, assembly.cores.present, several(config.threads, "thread"),
+      "{} on {}, {} of {} cores usable here, {} a part{}", plural(world.size(), "rank"), plural(num_hosts, "host"),
+      assembly.cores.usable, assembly.cores.present, plural(config.threads, "thread"),
       trainer.players() > 1 ? fmt::format(", {} parts of a rank side by side", trainer.players()) : ""));
   log.note(fmt::format("batch {} = {} of {} images, exchange {} ({}), optimizer state {}", config.batch_size,
-                       several(config.parts, "part"), slice_text(config), config.exchange,
+                       plural(config.parts, "part"), slice_text(config), config.exchange,
                        assembly.communicator->description(), state_place(assembly.options.exchange)));
   const Shape& image = assembly.options.recipe.image;
   const std::string from =
@@ -93,12 +93,12 @@ void tell_start(const Assembly& assembly, World& world, const Trainer& trainer, 
     log.warn(
         fmt::format("--batch-size {} is more than {}: every step trains on all of them; a smaller --batch-size "
                     "makes more steps an epoch",
-                    config.batch_size, several(data.samples, "training image")));
+                    config.batch_size, plural(data.samples, "training image")));
   }
   log.note(fmt::format("{}: {} parameters, {:.2f} million multiply-adds an image, {} planned",
                        assembly.network->spec().name, assembly.network->layout().parameters(),
                        static_cast<double>(assembly.network->multiply_adds()) / 1e6,
-                       several(trainer.planned_steps(), "step")));
+                       plural(trainer.planned_steps(), "step")));
   const std::size_t data_bytes =
       assembly.data.train->resident_bytes() + (assembly.data.test ? assembly.data.test->resident_bytes() : 0);
   log.note(fmt::format("memory about {:.0f} MiB of network a rank and {:.0f} MiB of data a host",

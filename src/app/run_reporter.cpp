@@ -3,7 +3,7 @@
 #include "tutti/base/error.hpp"
 #include "tutti/train/epoch_line.hpp"
 
-#include "several.hpp"
+#include "plural.hpp"
 #include "standard_streams.hpp"
 #include "terminal.hpp"
 
@@ -55,7 +55,7 @@ void RunReporter::start(const std::string& run_record, std::int64_t steps) {
 
 void RunReporter::finish(RunEnd end, std::int64_t steps, std::int64_t skipped_steps) {
   if (bar_) bar_->clear();
-  if (skipped_steps > 0) log_.note(several(skipped_steps, "step") + " left out (--on-nonfinite skip)");
+  if (skipped_steps > 0) log_.note(plural(skipped_steps, "step") + " left out (--on-nonfinite skip)");
   if (keeps_checkpoints()) keeping_->checkpoints->finish([this](const std::string& json) { record_line(json); });
   print_time();
   record_line(

@@ -80,7 +80,7 @@ Scoring::Scoring(World& world, const Invocation& invocation, const ScoringReques
       loaded_(load_named_checkpoint(world, request.checkpoint, log_)),
       assembly_(assemble_scoring(world, invocation, request, loaded_, log_)),
       abandoning_(record.watch, *assembly_.communicator) {
-  if (record.watch != nullptr) whereabouts_.publish_in(record.watch->place_slot());
+  if (record.watch != nullptr) rank_status_.publish_in(record.watch->place_slot());
 }
 
 LossSums Scoring::evaluate(const Dataset& data) { return run(data, nullptr); }
@@ -109,7 +109,7 @@ LossSums Scoring::run(const Dataset& data, const ScoreOutlet* outlet) {
                             .recipe = assembly_.options.recipe,
                             .threads = assembly_.options.threads,
                             .side_by_side = assembly_.options.side_by_side,
-                            .whereabouts = &whereabouts_,
+                            .rank_status = &rank_status_,
                             .scores = outlet},
                            loaded_.state);
     if (sums.not_finite == 0) return;

@@ -6,7 +6,7 @@
 #include "tutti/checkpoint/checkpoint_store.hpp"
 #include "tutti/comm/world.hpp"
 #include "tutti/train/sample_scores.hpp"
-#include "tutti/watch/whereabouts.hpp"
+#include "tutti/watch/rank_status.hpp"
 
 #include "abandon_at_end.hpp"
 #include "assemble.hpp"
@@ -48,7 +48,7 @@ class Scoring {
   LoadedCheckpoint loaded_;
   Assembly assembly_;
   AbandonAtEnd abandoning_;
-  Whereabouts whereabouts_;
+  RankStatus rank_status_;
 };
 
 // What each class is called where results are told: by its number where the data name none.

@@ -8,8 +8,8 @@
 #include "bench/bench.hpp"
 #include "bench/readied.hpp"
 #include "checkpoint_tensors.hpp"
+#include "plural.hpp"
 #include "processors.hpp"
-#include "several.hpp"
 #include "step_by_hand.hpp"
 
 #include <fmt/format.h>
@@ -68,9 +68,9 @@ RunConfig config_for(const World& world, RunConfig config) {
 
 class Tour {
  public:
-  Tour(World& world, const Invocation& invocation, Whereabouts& whereabouts, StallWatch* watch)
+  Tour(World& world, const Invocation& invocation, RankStatus& rank_status, StallWatch* watch)
       : world_(world),
-        run_(world, config_for(world, invocation.run), &whereabouts),
+        run_(world, config_for(world, invocation.run), &rank_status),
         abandoning_(watch, *run_.assembly.communicator) {
     run_agreed(world, [&] { excerpt_.emplace(*run_.assembly.network); });
     build_alike(world, run_.assembly.config, *run_.assembly.backend,
@@ -160,7 +160,7 @@ std::string Tour::check_equal(const std::vector<std::string>& digests, const cha
   const std::size_t different = std::set<std::string>(digests.begin(), digests.end()).size();
   is_right_ = is_right_ && different == 1;
   if (is_alone()) return fmt::format("One rank shares nothing: mpirun -np 4 {} tour shows more.", program_name());
-  return fmt::format("{}, {}: {}", several(digests.size(), "rank"), several(different, "digest"),
+  return fmt::format("{}, {}: {}", plural(digests.size(), "rank"), plural(different, "digest"),
                      different == 1 ? if_equal : "the ranks differ. Please report this.");
 }
 
@@ -172,8 +172,8 @@ void Tour::show_batch() {
   say(
       fmt::format("The {} images of the training set make {} of {}. Every batch is cut into {}; part p of L has the "
                   "positions floor(n p / L) to floor(n (p + 1) / L) - 1 of its n samples. The first batch:",
-                  assembly.data.train->info().samples, several(schedule.steps(step_->epoch), "step"), n,
-                  several(options.num_parts, "part")));
+                  assembly.data.train->info().samples, plural(schedule.steps(step_->epoch), "step"), n,
+                  plural(options.num_parts, "part")));
   line(fmt::format("{:>4}  {:>4}  {:<13} {:>6}  {}", "rank", "part", "positions", "images", "which ones"));
   const auto samplers = SplitBatchSampler::for_parts(assembly.data.train->info().samples, options.batch_size,
                                                      options.num_parts, {0, options.num_parts}, options.last_batch,
@@ -235,7 +235,7 @@ void Tour::show_gradients() {
       "samples of the whole batch.");
   const auto digests = show_block(step_->arena.gradients(), scale_);
   const std::size_t different = std::set<std::string>(digests.begin(), digests.end()).size();
-  say(fmt::format("{}, {}. {}", several(world_.size(), "rank"), several(different, "digest"),
+  say(fmt::format("{}, {}. {}", plural(world_.size(), "rank"), plural(different, "digest"),
                   is_alone() ? "More ranks would each have the gradients of a share of the batch."
                              : "With an update of its own on each rank the replicas would now drift apart."));
 }
@@ -247,7 +247,7 @@ void Tour::show_sum() {
   say(
       fmt::format("An all-reduce adds the gradients of the ranks, element by element, and leaves the sum with all of "
                   "them: {}. The trainer starts each as soon as the backward pass has the last gradient in it.",
-                  several(buckets, "all-reduce") + " of " + several(step_->arena.layout().parameters(), "parameter")));
+                  plural(buckets, "all-reduce") + " of " + plural(step_->arena.layout().parameters(), "parameter")));
   std::string sum = fmt::format("{:<8}", "by hand");
   for (std::size_t i = 0; i < gradients_.size(); ++i) {
     double by_hand = 0;
@@ -326,13 +326,13 @@ std::size_t stations_up_to(const std::string& last) {
 
 // Waits for the end of a line, while the stall watch sees that this rank lives. False after a line that begins with q.
 // At the end of the input nobody is asked again.
-bool wait_for_enter(Whereabouts& whereabouts, bool& asks) {
+bool wait_for_enter(RankStatus& rank_status, bool& asks) {
   fmt::print("Press Enter to continue, or q and Enter to end.");
   std::fflush(stdout);
   std::string typed;
   for (char key = 0; key != '\n'; typed += key) {
     pollfd input{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
-    while (::poll(&input, 1, 1000) == 0) whereabouts.sign();
+    while (::poll(&input, 1, 1000) == 0) rank_status.sign();
     asks = ::read(STDIN_FILENO, &key, 1) == 1;
     if (!asks) break;
   }
@@ -351,9 +351,9 @@ ExitStatus tour_command(World& world, const Invocation& invocation, const EndRec
     }
     return ExitStatus::done;
   }
-  Whereabouts whereabouts;
-  if (record.watch != nullptr) whereabouts.publish_in(record.watch->place_slot());
-  Tour tour(world, invocation, whereabouts, record.watch);
+  RankStatus rank_status;
+  if (record.watch != nullptr) rank_status.publish_in(record.watch->place_slot());
+  Tour tour(world, invocation, rank_status, record.watch);
   const bool at_terminal = ::isatty(STDIN_FILENO) == 1 && ::isatty(STDOUT_FILENO) == 1;
   bool asks = invocation.tour.pauses && world.rank() == 0 && (started_by_launcher() || at_terminal);
   for (std::size_t i = 0; i < stations; ++i) {
@@ -367,7 +367,7 @@ ExitStatus tour_command(World& world, const Invocation& invocation, const EndRec
     const bool is_last = i + 1 == stations;
     bool goes_on = true;
     if (asks && !is_last) {
-      goes_on = wait_for_enter(whereabouts, asks);
+      goes_on = wait_for_enter(rank_status, asks);
     } else {
       tour.line("");
     }

@@ -123,14 +123,14 @@ class Writer {
 
 }  // namespace
 
-TraceFile::TraceFile(World& world, Whereabouts& whereabouts, std::string path)
+TraceFile::TraceFile(World& world, RankStatus& rank_status, std::string path)
     : world_(world),
-      whereabouts_(whereabouts),
+      rank_status_(rank_status),
       path_(std::move(path)),
       most_(std::min(kMostStaysOfARank, kMostStays / static_cast<std::size_t>(world.size()) + 1)),
       begin_(read_clock(world)) {
-  whereabouts_.enter(whereabouts_.place().phase);
-  whereabouts_.add(*this);
+  rank_status_.enter(rank_status_.place().phase);
+  rank_status_.add(*this);
 }
 
 void TraceFile::on_end(const Stay& stay) {
@@ -145,8 +145,8 @@ void TraceFile::put_in_order() {
 }
 
 void TraceFile::write(const std::vector<EpochEnd>& epochs, const Log& log) {
-  whereabouts_.enter(whereabouts_.place().phase);
-  whereabouts_.remove(*this);
+  rank_status_.enter(rank_status_.place().phase);
+  rank_status_.remove(*this);
   put_in_order();
   const Clocks mine{.begin = begin_, .end = read_clock(world_)};
   const auto hosts = all_gather_text(world_, world_.host());

@@ -14,7 +14,7 @@
 #include "tutti/comm/world.hpp"
 #include "tutti/train/run_observer.hpp"
 #include "tutti/watch/rank_clocks.hpp"
-#include "tutti/watch/whereabouts.hpp"
+#include "tutti/watch/rank_status.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -26,10 +26,10 @@ namespace tutti {
 class TraceFile : public PlaceListener {
  public:
   // Both borrowed; begins here. Collective.
-  TraceFile(World& world, Whereabouts& whereabouts, std::string path);
+  TraceFile(World& world, RankStatus& rank_status, std::string path);
   TraceFile(const TraceFile&) = delete;
   TraceFile& operator=(const TraceFile&) = delete;
-  ~TraceFile() override { whereabouts_.remove(*this); }
+  ~TraceFile() override { rank_status_.remove(*this); }
 
   void on_end(const Stay& stay) override;
   // Says what is in it, or why there is none: that is no failure of the run. Collective.
@@ -39,7 +39,7 @@ class TraceFile : public PlaceListener {
   void put_in_order();
 
   World& world_;
-  Whereabouts& whereabouts_;
+  RankStatus& rank_status_;
   std::string path_;
   std::size_t most_;
   std::vector<Stay> stays_;

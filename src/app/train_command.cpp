@@ -14,6 +14,7 @@
 #include "exit_record.hpp"
 #include "option_table.hpp"
 #include "plan_choices.hpp"
+#include "plural.hpp"
 #include "preflight/agreement.hpp"
 #include "preflight/brief.hpp"
 #include "preflight/machine.hpp"
@@ -26,7 +27,6 @@
 #include "run_record.hpp"
 #include "run_recorders.hpp"
 #include "run_reporter.hpp"
-#include "several.hpp"
 #include "stop_signals.hpp"
 #include "trace_file.hpp"
 #include "trained_on.hpp"
@@ -64,7 +64,7 @@ void save_resolved_options(World& world, const RunConfig& config, const OwnedFol
 }
 
 void tell_end(const Trainer& trainer, std::uint64_t digest, const RunConfig& config, const Log& log) {
-  log.note(fmt::format("done after {}, weights {}", several(trainer.steps_done(), "step"), digest_text(digest)));
+  log.note(fmt::format("done after {}, weights {}", plural(trainer.steps_done(), "step"), digest_text(digest)));
   if (const std::int64_t left = trainer.samples_left_over(); left > 0) {
     log.note(
         fmt::format("{} samples of the last epoch were dealt to no step (--last-batch {})", left, config.last_batch));
@@ -80,7 +80,7 @@ RunLimits limits_of(const Assembly& assembly, const OwnedFolder& folder) {
 
 std::string beginning_text(const LoadedCheckpoint& weights, const std::vector<std::string>& drawn) {
   return fmt::format("begins with the weights of {}, after its {}{}", weights.path,
-                     several(weights.state.progress.step, "step"),
+                     plural(weights.state.progress.step, "step"),
                      drawn.empty() ? "" : fmt::format("; drawn anew: {}", fmt::join(drawn, ", ")));
 }
 
@@ -113,8 +113,8 @@ void refuse_unreadable(const RunFacts& facts, const Network& network) {
 // Everything of one run between its assembly and its end.
 class TrainRun {
  public:
-  TrainRun(World& world, Assembly& assembly, Whereabouts& whereabouts, const Log& log)
-      : world_(world), assembly_(assembly), whereabouts_(whereabouts), log_(log), digests_(digests_of(assembly.data)) {}
+  TrainRun(World& world, Assembly& assembly, RankStatus& rank_status, const Log& log)
+      : world_(world), assembly_(assembly), rank_status_(rank_status), log_(log), digests_(digests_of(assembly.data)) {}
 
   // The digests are those of its data.
   void go_on_from(LoadedCheckpoint& resumed, const DataDigests& digests) {
@@ -148,7 +148,7 @@ class TrainRun {
 
   World& world_;
   Assembly& assembly_;
-  Whereabouts& whereabouts_;
+  RankStatus& rank_status_;
   LoadedCheckpoint* resumed_ = nullptr;
   std::optional<LoadedCheckpoint> weights_{};
   const Log& log_;
@@ -170,7 +170,7 @@ std::vector<std::string> TrainRun::start_from_weights() {
     throw Error(
         ErrorSource::input,
         fmt::format("--init-from {}: the images have {}, the checkpoint's had {}; give images with as many ({})",
-                    weights_->path, several(channels, "channel"), trained->image[0], error.what()));
+                    weights_->path, plural(channels, "channel"), trained->image[0], error.what()));
   }
 }
 
@@ -192,7 +192,7 @@ void TrainRun::build(const Invocation& invocation) {
   std::vector<std::string> drawn;
   build_alike(world_, config, *assembly_.backend, [&] {
     TrainerParts parts = assembly_.parts();
-    parts.whereabouts = &whereabouts_;
+    parts.rank_status = &rank_status_;
     parts.hosts = hosts;
     trainer_.emplace(parts, assembly_.options, facts);
     if (resumed_ != nullptr) trainer_->restore(resumed_->state);
@@ -215,7 +215,7 @@ void TrainRun::build(const Invocation& invocation) {
   weights_.reset();
   if (!has_steps_left) {
     log_.note(fmt::format("nothing left to do: {} done, {} planned; --epochs or --steps makes the run longer",
-                          several(trainer_->steps_done(), "step"), trainer_->planned_steps()));
+                          plural(trainer_->steps_done(), "step"), trainer_->planned_steps()));
   }
 }
 
@@ -232,18 +232,18 @@ void TrainRun::begin_rehearsal() {
   for (const Incident& incident : incidents) {
     if (world_.rank() == 0) log_.warn(fmt::format("rehearsal: {}", text_of(incident)));
   }
-  whereabouts_.add(*rehearsal_);
+  rank_status_.add(*rehearsal_);
   // A bit turns where this thread comes to its place, not once a GPU is found to have gone past it.
-  if (std::ranges::count(incidents, IncidentKind::flip, &Incident::kind) > 0) whereabouts_.reach_through(nullptr);
+  if (std::ranges::count(incidents, IncidentKind::flip, &Incident::kind) > 0) rank_status_.reach_through(nullptr);
   rehearsal_->begin(incidents, [this](const BitFlip& flip) { trainer_->flip(flip); });
 }
 
 std::string TrainRun::train(const Invocation& invocation) {
   build(invocation);
   if (rehearsal_) begin_rehearsal();
-  TimeAccount account(world_, whereabouts_);
+  TimeAccount account(world_, rank_status_);
   std::optional<TraceFile> trace;
-  if (!assembly_.config.trace.empty()) trace.emplace(world_, whereabouts_, assembly_.config.trace);
+  if (!assembly_.config.trace.empty()) trace.emplace(world_, rank_status_, assembly_.config.trace);
   const RunKeeping keeping{.checkpoints = checkpoints_ ? &*checkpoints_ : nullptr, .control = *control_};
   std::optional<RunReporter> reporter;
   run_agreed(world_, [&] {
@@ -255,7 +255,7 @@ std::string TrainRun::train(const Invocation& invocation) {
   reporter->start(run_record(assembly_, world_, invocation.words, steps), steps);
   RunEnd end = RunEnd::planned;
   end_together(world_, [&] { end = trainer_->run(*reporter); });
-  whereabouts_.enter(Phase::ending);
+  rank_status_.enter(Phase::ending);
   if (rehearsal_) {
     for (const Incident& missed : rehearsal_->missed()) {
       log_.warn(fmt::format("rehearsal: it never came to this: {}", text_of(missed)));
@@ -266,7 +266,7 @@ std::string TrainRun::train(const Invocation& invocation) {
   if (trace) trace->write(reporter->epochs(), log_);
   if (end == RunEnd::stopped && !checkpoints_) {
     return fmt::format("stopped by {} after {}; without --out nothing is saved", control_->reason(),
-                       several(trainer_->steps_done(), "step"));
+                       plural(trainer_->steps_done(), "step"));
   }
   if (end == RunEnd::stopped) {
     return fmt::format("stopped by {} with {} of {} steps done and saved; --resume goes on from there",
@@ -310,8 +310,8 @@ Findings judge_first_weights(World& world, const std::optional<LoadedCheckpoint>
 ExitStatus train_command(World& world, const Invocation& invocation, const StopSignals* signals, EndRecord& record) {
   RunConfig config = invocation.run;
   const Log log(world.rank(), world.host(), config.quiet);
-  Whereabouts whereabouts;
-  if (record.watch != nullptr) whereabouts.publish_in(record.watch->place_slot());
+  RankStatus rank_status;
+  if (record.watch != nullptr) rank_status.publish_in(record.watch->place_slot());
   run_agreed(world, [&] { refuse_without_out(config); });
   const Findings early = preflight_in_brief(world, config);
   refuse_or_tell(world, early, log);
@@ -355,7 +355,7 @@ ExitStatus train_command(World& world, const Invocation& invocation, const StopS
   refuse_or_tell(world, judge_memory_of(world, assembly, early), log);
   refuse_or_tell(world, judge_processors(world, assembly.config, processor_kinds(*assembly.backend, resumed)), log);
   const AbandonAtEnd abandoning(record.watch, *assembly.communicator);
-  TrainRun run(world, assembly, whereabouts, log);
+  TrainRun run(world, assembly, rank_status, log);
   if (resumed) run.go_on_from(*resumed, digests);
   if (weights) run.begin_with(*std::exchange(weights, std::nullopt));
   if (folder) run.keep_in(*folder, *signals);

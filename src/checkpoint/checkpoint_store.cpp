@@ -33,8 +33,8 @@ namespace {
 namespace fs = std::filesystem;
 
 // Of the other files of a checkpoint, after this rank's own.
-constexpr double kLeastPatienceSeconds = 60;
-constexpr double kPatienceTimesOwn = 5;
+constexpr double kLeastWaitSeconds = 60;
+constexpr double kWaitTimesOwn = 5;
 
 void make_folder(const std::string& folder) {
   std::error_code failure;
@@ -45,16 +45,16 @@ void make_folder(const std::string& folder) {
 }
 
 // Of the files that have not come yet, by what their writers leave beside them. All are good when they are told of.
-void gather_files(const std::string& folder, double patience_seconds, int files, Manifest& manifest) {
+void gather_files(const std::string& folder, double wait_seconds, int files, Manifest& manifest) {
   const Stopwatch watch;
   for (int file = 1; file < files; ++file) {
     const std::string path = folder + "/" + manifest_name(manifest.step, file);
     std::error_code unknown;
     while (!fs::exists(path, unknown)) {
-      if (watch.seconds() > patience_seconds) {
+      if (watch.seconds() > wait_seconds) {
         throw Error(ErrorSource::save,
                     fmt::format("'{}' has not come in {:.0f} s: its writer tells why, or does not see this folder",
-                                path, patience_seconds));
+                                path, wait_seconds));
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
@@ -179,7 +179,7 @@ SaveReport CheckpointStore::save(const TrainState& state, FileShare share, std::
   WholeFile image(image_path);
   Manifest manifest = manifest_of(state, stored, append_and_sum(image, stored.bytes), share);
   if (share.file == 0) {
-    gather_files(folder_, std::max(kLeastPatienceSeconds, kPatienceTimesOwn * watch.seconds()), share.files, manifest);
+    gather_files(folder_, std::max(kLeastWaitSeconds, kWaitTimesOwn * watch.seconds()), share.files, manifest);
   }
   before_write_();
   commit(image, image_path, manifest, folder_ + "/" + manifest_name(step, share.file));

@@ -1,6 +1,6 @@
 #include "tutti/checkpoint/checkpoint_writer.hpp"
 
-#include "tutti/base/give_way.hpp"
+#include "tutti/base/low_priority.hpp"
 #include "tutti/base/stopwatch.hpp"
 #include "tutti/storage/whole_file.hpp"
 
@@ -78,7 +78,7 @@ class CheckpointWriter::Desk {
   }
 
   void work() {
-    give_way_to_compute();
+    lower_priority();
     std::unique_lock lock(mutex_);
     while (true) {
       changed_.wait(lock, [this] { return waiting_ || ending_; });

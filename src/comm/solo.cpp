@@ -76,8 +76,8 @@ class SoloCommunicator final : public Communicator {
     require_share(sum, 1, space());
     work_on(sum, share_of(sum, 0), stream);
   }
-  void sum_at_first(const Tensor& values, Stream&) override { require_summable(values, space()); }
-  void spread_from_first(const Tensor& values, Stream&) override { require_passable(values, space()); }
+  void reduce_to_root(const Tensor& values, Stream&) override { require_summable(values, space()); }
+  void broadcast(const Tensor& values, Stream&) override { require_passable(values, space()); }
   bool progress() override { return false; }
   void finish(Stream&) override {}
   void abandon() noexcept override {}

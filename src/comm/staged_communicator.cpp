@@ -2,8 +2,8 @@
 #include "tutti/comm/communicator.hpp"
 
 #include "arguments.hpp"
+#include "backoff.hpp"
 #include "host_memory.hpp"
-#include "patience.hpp"
 
 #include <algorithm>
 #include <array>
@@ -71,14 +71,14 @@ class StagedCommunicator final : public Communicator {
     pass(values, stream, {.out = true, .back = true, .over_ranks = &Communicator::all_reduce_sum});
   }
 
-  void sum_at_first(const Tensor& values, Stream& stream) override {
+  void reduce_to_root(const Tensor& values, Stream& stream) override {
     require_summable(values, backend_.memory_space());
-    pass(values, stream, {.out = true, .back = rank() == 0, .over_ranks = &Communicator::sum_at_first});
+    pass(values, stream, {.out = true, .back = rank() == 0, .over_ranks = &Communicator::reduce_to_root});
   }
 
-  void spread_from_first(const Tensor& values, Stream& stream) override {
+  void broadcast(const Tensor& values, Stream& stream) override {
     require_passable(values, backend_.memory_space());
-    pass(values, stream, {.out = rank() == 0, .back = rank() != 0, .over_ranks = &Communicator::spread_from_first});
+    pass(values, stream, {.out = rank() == 0, .back = rank() != 0, .over_ranks = &Communicator::broadcast});
   }
 
   void share(const SharedSum& sum, Stream& stream) override {
@@ -101,7 +101,7 @@ class StagedCommunicator final : public Communicator {
   }
 
   void finish(Stream& stream) override {
-    for (Patience patience(kUntilMoved); progress(); patience.wait()) {
+    for (Backoff backoff(kUntilMoved); progress(); backoff.wait()) {
       const std::lock_guard lock(mutex_);
       // It knows best how to wait for its ranks.
       if (is_over_ranks()) host_->finish(host_stream_);

@@ -1,7 +1,7 @@
 #include "tutti/data/batch_loader.hpp"
 
 #include "tutti/base/error.hpp"
-#include "tutti/base/give_way.hpp"
+#include "tutti/base/low_priority.hpp"
 
 #include "batch_feed.hpp"
 #include "image_writer.hpp"
@@ -264,7 +264,7 @@ BatchLoader::Pipeline::Slot& BatchLoader::Pipeline::await_prepared(Stream& strea
 }
 
 void BatchLoader::Pipeline::run(const std::stop_token& stop, BatchWriter& writer) {
-  give_way_to_compute();
+  lower_priority();
   Lock lock(mutex_);
   while (changed_.wait(lock, stop, [this] { return slot_to_work_on() != nullptr || may_open_step(); })) {
     if (stop.stop_requested()) return;

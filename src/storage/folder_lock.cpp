@@ -124,12 +124,12 @@ std::string new_token() {
 
 }  // namespace
 
-FolderLock::FolderLock(const std::string& folder, double patience_seconds, const Log& log) {
+FolderLock::FolderLock(const std::string& folder, double wait_seconds, const Log& log) {
   const std::string path = folder + "/lock";
   descriptor_ = open_lock(path);
   const std::string own = own_text();
-  const auto patience = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(patience_seconds));
-  int error = try_lock_until(descriptor_.get(), Clock::now() + patience);
+  const auto backoff = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(wait_seconds));
+  int error = try_lock_until(descriptor_.get(), Clock::now() + backoff);
   std::string holder = is_held(error) ? read_holder(descriptor_.get()) : std::string();
   if (is_a_later_start_of_its_job(own, holder)) {
     log.warn(fmt::format("'{}' is still held by an earlier start of this job, {}: it is passed by", folder, holder));

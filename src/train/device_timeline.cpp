@@ -5,16 +5,16 @@
 
 namespace tutti {
 
-DeviceTimeline::DeviceTimeline(Backend& backend, Stream& stream, Whereabouts& whereabouts)
-    : backend_(backend), stream_(stream), whereabouts_(whereabouts) {
+DeviceTimeline::DeviceTimeline(Backend& backend, Stream& stream, RankStatus& rank_status)
+    : backend_(backend), stream_(stream), rank_status_(rank_status) {
   if (auto event = backend.make_timed_event()) {
     spare_.push_back(std::move(event));
-    whereabouts_.reach_through(this);
+    rank_status_.reach_through(this);
   }
 }
 
 DeviceTimeline::~DeviceTimeline() {
-  if (!spare_.empty() || reached_) whereabouts_.reach_through(nullptr);
+  if (!spare_.empty() || reached_) rank_status_.reach_through(nullptr);
 }
 
 bool DeviceTimeline::take(const Place& place) {
@@ -66,7 +66,7 @@ void DeviceTimeline::look() {
     marks_.pop_front();
     reached_ns_ += std::llround(next.event->seconds_since(*reached_) * 1e9);
     spare_.push_back(std::exchange(reached_, std::move(next.event)));
-    whereabouts_.reach(next.place, reached_ns_);
+    rank_status_.reach(next.place, reached_ns_);
   }
 }
 

@@ -5,7 +5,7 @@
 // by the host's clock.
 
 #include "tutti/backend/backend.hpp"
-#include "tutti/watch/whereabouts.hpp"
+#include "tutti/watch/rank_status.hpp"
 
 #include <cstdint>
 #include <deque>
@@ -17,7 +17,7 @@ namespace tutti {
 class DeviceTimeline : public PlaceQueue {
  public:
   // All borrowed. Does nothing where work is done at once.
-  DeviceTimeline(Backend& backend, Stream& stream, Whereabouts& whereabouts);
+  DeviceTimeline(Backend& backend, Stream& stream, RankStatus& rank_status);
   DeviceTimeline(const DeviceTimeline&) = delete;
   DeviceTimeline& operator=(const DeviceTimeline&) = delete;
   ~DeviceTimeline() override;
@@ -39,7 +39,7 @@ class DeviceTimeline : public PlaceQueue {
 
   Backend& backend_;
   Stream& stream_;
-  Whereabouts& whereabouts_;
+  RankStatus& rank_status_;
   bool runs_ = false;
   std::deque<Mark> marks_;  // not found reached yet
   Place marked_{};          // the last of all

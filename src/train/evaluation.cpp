@@ -16,7 +16,7 @@ LossSums evaluate(const EvaluationRequest& request, const TrainState& state) {
   fill_from_arrays(backend, *stream, block, layout.trained(), "", state.parameters);
   fill_from_arrays(backend, *stream, block, layout.statistics(), "", state.statistics);
 
-  Whereabouts own_whereabouts;
+  RankStatus own_whereabouts;
   NetworkWeights weights(request.network, backend, block);
   PartTeam team({.network = request.network,
                  .weights = weights,
@@ -24,8 +24,8 @@ LossSums evaluate(const EvaluationRequest& request, const TrainState& state) {
                  .stream = *stream,
                  .players = request.side_by_side,
                  .threads = request.threads,
-                 .whereabouts = request.whereabouts == nullptr ? own_whereabouts : *request.whereabouts});
-  team.whereabouts().enter(Phase::evaluation);
+                 .rank_status = request.rank_status == nullptr ? own_whereabouts : *request.rank_status});
+  team.rank_status().enter(Phase::evaluation);
   Evaluator evaluator({request.data, request.recipe}, backend, request.communicator, team);
   weights.refresh(*stream);
   if (request.scores == nullptr) return evaluator.run(*stream);

@@ -11,7 +11,7 @@ Evaluator::Evaluator(const EvaluatedData& evaluated, Backend& backend, Communica
       team_(team),
       samples_(evaluated.data.info().samples),
       chunks_((samples_ + kChunk - 1) / kChunk),
-      sum_over_ranks_(backend, communicator, team.whereabouts()) {
+      sum_over_ranks_(backend, communicator, team.rank_status()) {
   const std::int64_t most_of_a_rank = (chunks_ + communicator.size() - 1) / communicator.size();
   const auto desks = std::min(static_cast<std::int64_t>(team.size()), most_of_a_rank);
   for (std::int64_t i = 0; i < desks; ++i) {

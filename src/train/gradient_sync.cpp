@@ -47,7 +47,7 @@ void GradientSync::start(std::size_t bucket, Stream& stream) {
       return communicator_.share({.values = gradients, .bounds = ownership_.bounds(bucket), .then = {}, .results = {}},
                                  stream);
     case Owners::first:
-      return communicator_.sum_at_first(gradients, stream);
+      return communicator_.reduce_to_root(gradients, stream);
   }
 }
 

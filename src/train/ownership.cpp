@@ -102,7 +102,7 @@ void gather_owned(Communicator& communicator, const Ownership& ownership, const 
   for (std::size_t bucket = 0; bucket < ownership.bucket_ends().size(); ++bucket) {
     const Tensor values = elements_of(block, ownership.bucket(bucket));
     if (ownership.owners() == Owners::first) {
-      communicator.spread_from_first(values, stream);
+      communicator.broadcast(values, stream);
     } else {
       communicator.share({.values = {}, .bounds = ownership.bounds(bucket), .then = {}, .results = values}, stream);
     }

@@ -20,11 +20,11 @@ double median(std::vector<double> values) {
 
 }  // namespace
 
-PartDealer::PartDealer(Backend& backend, Communicator& communicator, Whereabouts& whereabouts,
+PartDealer::PartDealer(Backend& backend, Communicator& communicator, RankStatus& rank_status,
                        const TrainerOptions& options)
     : backend_(backend),
       communicator_(communicator),
-      whereabouts_(whereabouts),
+      rank_status_(rank_status),
       plan_(PartPlan::chosen(options.part_map.parts_by_rank, options.num_parts, communicator.size())),
       looks_(options.part_map.measured && communicator.size() > 1) {
   if (!looks_) return;
@@ -63,7 +63,7 @@ SecondsPerPart PartDealer::of_all_ranks(Stream& stream, double mine) {
   SecondsPerPart seconds(static_cast<std::size_t>(communicator_.size()), mine);
   const Tensor host{seconds.data(), by_rank, ElementType::f64, MemorySpace::host};
   backend_.copy(stream, exchanged, host);
-  return whereabouts_.meet([&] {
+  return rank_status_.meet([&] {
     pass_on_rows(communicator_, exchanged, stream);
     communicator_.finish(stream);
     backend_.copy(stream, host, exchanged);

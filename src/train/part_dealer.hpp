@@ -6,7 +6,7 @@
 #include "tutti/comm/communicator.hpp"
 #include "tutti/data/part_plan.hpp"
 #include "tutti/train/trainer.hpp"
-#include "tutti/watch/whereabouts.hpp"
+#include "tutti/watch/rank_status.hpp"
 
 #include "part_map.hpp"
 
@@ -20,7 +20,7 @@ namespace tutti {
 class PartDealer {
  public:
   // Borrowed. Throws a usage error for a list that does not fit the ranks or the parts.
-  PartDealer(Backend& backend, Communicator& communicator, Whereabouts& whereabouts, const TrainerOptions& options);
+  PartDealer(Backend& backend, Communicator& communicator, RankStatus& rank_status, const TrainerOptions& options);
 
   const PartPlan& plan() const noexcept { return plan_; }
   IndexRange parts() const { return plan_.parts_of(communicator_.rank()); }
@@ -46,7 +46,7 @@ class PartDealer {
 
   Backend& backend_;
   Communicator& communicator_;
-  Whereabouts& whereabouts_;
+  RankStatus& rank_status_;
   PartPlan plan_;
   bool looks_;
   Buffer exchanged_;

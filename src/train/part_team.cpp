@@ -39,7 +39,7 @@ class WorkClock {
 }  // namespace
 
 PartTeam::PartTeam(const TeamRequest& request)
-    : backend_(request.backend), after_part_(request.after_part), whereabouts_(request.whereabouts) {
+    : backend_(request.backend), after_part_(request.after_part), rank_status_(request.rank_status) {
   for (std::size_t number = 0; number < static_cast<std::size_t>(std::max(1, request.players)); ++number) {
     if (number > 0) streams_.push_back(backend_.make_stream());
     players_.push_back(std::unique_ptr<Player>(
@@ -49,7 +49,7 @@ PartTeam::PartTeam(const TeamRequest& request)
                    .sums = backend_.allocate(kSumsBytes),
                    .kept_sums = backend_.allocate(kSumsBytes)}));
     players_.back()->context.after_layers(
-        [this, number] { number == 0 ? whereabouts_.end_layer() : whereabouts_.sign(); });
+        [this, number] { number == 0 ? rank_status_.end_layer() : rank_status_.sign(); });
   }
   for (std::size_t i = 1; i < players_.size(); ++i) {
     threads_.emplace_back([this, i](const std::stop_token& stop) { follow(*players_[i], stop); });
@@ -152,7 +152,7 @@ void PartTeam::play_share(Player& player, const TeamStep& step, const Ready& rea
     const auto global_samples = static_cast<double>(step.batches.global_samples);
     const PartGradients part{i, gradients_for(player, i)};
     WorkClock clock;
-    if (player.number == 0) whereabouts_.enter(Phase::forward);
+    if (player.number == 0) rank_status_.enter(Phase::forward);
     player.context.train(
         player.stream,
         {.images = batch.images,
@@ -167,7 +167,7 @@ void PartTeam::play_share(Player& player, const TeamStep& step, const Ready& rea
         {.stops = i + 1 == played_.size() ? std::span<const std::int64_t>(stops_) : std::span<const std::int64_t>{},
          .before_backward =
              [&] {
-               if (player.number == 0) whereabouts_.enter(Phase::backward);
+               if (player.number == 0) rank_status_.enter(Phase::backward);
                if (unfinished) clock.aside([&] { sum_->finish(player.stream, *unfinished); });
              },
          .after_layer =

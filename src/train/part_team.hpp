@@ -5,7 +5,7 @@
 
 #include "tutti/data/batch_loader.hpp"
 #include "tutti/nn/part_context.hpp"
-#include "tutti/watch/whereabouts.hpp"
+#include "tutti/watch/rank_status.hpp"
 
 #include "part_sum.hpp"
 
@@ -39,7 +39,7 @@ struct TeamRequest {
   int threads = 1;  // of each player
   double label_smoothing = 0;
   std::function<void(double seconds)> after_part{};  // as TrainerOptions say
-  Whereabouts& whereabouts;
+  RankStatus& rank_status;
 };
 
 // A rank's share of one step of the run.
@@ -87,7 +87,7 @@ class PartTeam {
   void take(const Tensor& gradients, const Ready& ready);
 
   // Told of what the first player does, and of signs of progress of all.
-  Whereabouts& whereabouts() { return whereabouts_; }
+  RankStatus& rank_status() { return rank_status_; }
   // Of all players together. Waits.
   LossSums sums();
   void set_sums(const LossSums& sums);
@@ -104,7 +104,7 @@ class PartTeam {
 
   Backend& backend_;
   std::function<void(double seconds)> after_part_;
-  Whereabouts& whereabouts_;
+  RankStatus& rank_status_;
   std::vector<std::unique_ptr<Stream>> streams_;  // of all players but the first
   std::vector<std::unique_ptr<Player>> players_;
   GradientTotal* total_ = nullptr;

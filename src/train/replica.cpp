@@ -28,7 +28,7 @@ std::unique_ptr<ExactSum> make_exact_sum(const TrainerParts& parts, const Traine
                                     options.num_parts);
 }
 
-LoaderPlan loader_plan(const TrainerOptions& options, IndexRange parts, Whereabouts& whereabouts) {
+LoaderPlan loader_plan(const TrainerOptions& options, IndexRange parts, RankStatus& rank_status) {
   return {.batch_size = options.batch_size,
           .num_parts = options.num_parts,
           .parts = parts,
@@ -37,7 +37,7 @@ LoaderPlan loader_plan(const TrainerOptions& options, IndexRange parts, Whereabo
           .steps_ahead = options.steps_ahead,
           .readers = options.readers,
           .recipe = options.recipe,
-          .after_piece = [&whereabouts] { whereabouts.sign(); }};
+          .after_piece = [&rank_status] { rank_status.sign(); }};
 }
 
 // What a bit that flipped has made infinite must not reach all ranks' weights, or no proof finds the rank.
@@ -52,17 +52,17 @@ std::uint64_t start_of(const std::string& name, const ParameterSlice& slice, con
 
 }  // namespace
 
-Replica::Replica(const TrainerParts& parts, const TrainerOptions& options, Whereabouts& whereabouts)
+Replica::Replica(const TrainerParts& parts, const TrainerOptions& options, RankStatus& rank_status)
     : backend_(entered(parts.backend, options.threads)),
       communicator_(parts.communicator),
-      whereabouts_(whereabouts),
+      rank_status_(rank_status),
       seed_(options.seed),
       stream_(backend_.make_stream()),
-      timeline_(backend_, *stream_, whereabouts_),
+      timeline_(backend_, *stream_, rank_status_),
       arena_(parts.network.layout(), backend_, communicator_.allocate(parts.network.layout().block_bytes())),
       weights_(parts.network, backend_, arena_.weights()),
-      dealer_(backend_, communicator_, whereabouts_, options),
-      loader_(parts.train, backend_, loader_plan(options, dealer_.parts(), whereabouts_)),
+      dealer_(backend_, communicator_, rank_status_, options),
+      loader_(parts.train, backend_, loader_plan(options, dealer_.parts(), rank_status_)),
       team_({.network = parts.network,
              .weights = weights_,
              .backend = backend_,
@@ -71,7 +71,7 @@ Replica::Replica(const TrainerParts& parts, const TrainerOptions& options, Where
              .threads = options.threads,
              .label_smoothing = options.label_smoothing,
              .after_part = options.after_part,
-             .whereabouts = whereabouts}),
+             .rank_status = rank_status}),
       float_total_(backend_, arena_.gradients()),
       exact_(make_exact_sum(parts, options, arena_.gradients())),
       finite_check_({.backend = backend_,
@@ -100,16 +100,16 @@ Replica::Replica(const TrainerParts& parts, const TrainerOptions& options, Where
 
 std::optional<std::uint64_t> Replica::step(const StepRequest& request) {
   StepClock clock(*stream_, request.times);
-  whereabouts_.begin_step(request.step + 1, Phase::data);
+  rank_status_.begin_step(request.step + 1, Phase::data);
   const TeamStep step{
       .batches = loader_.next(*stream_), .seed = seed_, .step = request.step, .measured = dealer_.measures()};
   clock.end(&StepTimes::input);
   const auto give_away = [&](std::int64_t final_elements) {
     clock.end_stretch(final_elements);
-    whereabouts_.enter(Phase::exchange);
+    rank_status_.enter(Phase::exchange);
     this->ready(final_elements);
     clock.end(&StepTimes::driving);
-    whereabouts_.enter(Phase::backward);
+    rank_status_.enter(Phase::backward);
   };
   team_.play(step, give_away);
   Verdict verdict = exchanged(request.step, step.batches.batches);
@@ -147,10 +147,10 @@ void Replica::deal() {
 }
 
 Replica::Verdict Replica::exchanged(std::int64_t step, std::span<const Batch> batches) {
-  whereabouts_.enter(Phase::exchange);
+  rank_status_.enter(Phase::exchange);
   if (exact_) exact_->pass_on_largest(*stream_);
   finite_check_.pass_on(*stream_, team_.bad_losses(), batches);
-  whereabouts_.enter(Phase::waiting);
+  rank_status_.enter(Phase::waiting);
   sync_.finish(*stream_);
   if (!finite_check_.judge(*stream_, step + 1)) return Verdict::left_out;
   return !exact_ || exact_->judge(*stream_) ? Verdict::stands : Verdict::again;
@@ -158,19 +158,19 @@ Replica::Verdict Replica::exchanged(std::int64_t step, std::span<const Batch> ba
 
 // Those who own elements update them; then all have all.
 void Replica::update(const StepRequest& request, StepClock& clock) {
-  whereabouts_.enter(Phase::update);
+  rank_status_.enter(Phase::update);
   optimizer_->apply(*stream_, arena_, request.learning_rate, request.updates + 1);
   update_statistics();
   clock.end(&StepTimes::update);
   pass_on_weights();
   clock.end(&StepTimes::waiting);
-  whereabouts_.enter(Phase::update);
+  rank_status_.enter(Phase::update);
   weights_.refresh(*stream_);
   clock.end(&StepTimes::update);
 }
 
 void Replica::pass_on_weights() {
-  whereabouts_.enter(Phase::waiting);
+  rank_status_.enter(Phase::waiting);
   gather_owned(communicator_, ownership_, arena_.weights(), *stream_);
 }
 
@@ -220,7 +220,7 @@ void Replica::add_to(TrainState& state, const std::optional<FileShare>& share) {
   state.parameters = arrays_of(backend_, *stream_, arena_.weights(), deal.take(layout.trained()), "");
   state.statistics = arrays_of(backend_, *stream_, arena_.weights(), deal.take(layout.statistics()), "");
   const auto gather = [&] { return gather_state(optimizer_parts(), *stream_, *optimizer_, deal); };
-  state.optimizer = passes_on_weights() ? whereabouts_.meet(gather) : gather();
+  state.optimizer = passes_on_weights() ? rank_status_.meet(gather) : gather();
   if (exact_ && share && share->file == 0) state.exchange = exact_->state();
 }
 
@@ -269,7 +269,7 @@ std::uint64_t Replica::sum_of_owned(const std::vector<DigestedTensor>& pieces) {
   const auto digests = digests_of(backend_, *stream_, pieces);
   const std::uint64_t sum = std::accumulate(digests.begin(), digests.end(), std::uint64_t{0});
   if (!passes_on_weights()) return sum;
-  return whereabouts_.meet([&] { return sum_over_ranks(backend_, communicator_, *stream_, sum); });
+  return rank_status_.meet([&] { return sum_over_ranks(backend_, communicator_, *stream_, sum); });
 }
 
 std::vector<ReplicatedTensor> Replica::replicated() const {

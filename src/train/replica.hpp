@@ -39,7 +39,7 @@ struct StepRequest {
 class Replica {
  public:
   // All borrowed.
-  Replica(const TrainerParts& parts, const TrainerOptions& options, Whereabouts& whereabouts);
+  Replica(const TrainerParts& parts, const TrainerOptions& options, RankStatus& rank_status);
   Replica(const Replica&) = delete;
   Replica& operator=(const Replica&) = delete;
 
@@ -116,7 +116,7 @@ class Replica {
 
   Backend& backend_;
   Communicator& communicator_;
-  Whereabouts& whereabouts_;
+  RankStatus& rank_status_;
   std::uint64_t seed_;
   std::unique_ptr<Stream> stream_;
   DeviceTimeline timeline_;

@@ -75,11 +75,11 @@ std::string Divergence::text() const {
   return fmt::format("{}", fmt::join(sentences, "; "));
 }
 
-ReplicaProof::ReplicaProof(Backend& backend, Communicator& communicator, Whereabouts& whereabouts,
+ReplicaProof::ReplicaProof(Backend& backend, Communicator& communicator, RankStatus& rank_status,
                            const std::vector<ReplicatedTensor>& tensors)
     : backend_(backend),
       communicator_(communicator),
-      whereabouts_(whereabouts),
+      rank_status_(rank_status),
       digests_(backend.allocate(tensors.size() * sizeof(std::int64_t))),
       totals_(communicator.allocate(static_cast<std::size_t>(communicator.size()) * sizeof(std::int64_t))) {
   for (const auto& [name, values] : tensors) {
@@ -124,7 +124,7 @@ ReplicaProof::Words ReplicaProof::gather(Stream& stream, const Words& mine, cons
   const Tensor rows = memory.view(shape, ElementType::i64);
   const Tensor host{all.data(), shape, ElementType::i64, MemorySpace::host};
   backend_.copy(stream, elements_of(rows, {begin, begin + row}), elements_of(host, {begin, begin + row}));
-  return whereabouts_.meet([&] {
+  return rank_status_.meet([&] {
     pass_on_rows(communicator_, rows, stream);
     communicator_.finish(stream);
     backend_.copy(stream, host, rows);

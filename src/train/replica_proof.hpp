@@ -5,7 +5,7 @@
 
 #include "tutti/backend/backend.hpp"
 #include "tutti/comm/communicator.hpp"
-#include "tutti/watch/whereabouts.hpp"
+#include "tutti/watch/rank_status.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -41,7 +41,7 @@ struct Divergence {
 class ReplicaProof {
  public:
   // Borrowed, the tensors' memory too.
-  ReplicaProof(Backend& backend, Communicator& communicator, Whereabouts& whereabouts,
+  ReplicaProof(Backend& backend, Communicator& communicator, RankStatus& rank_status,
                const std::vector<ReplicatedTensor>& tensors);
 
   // The next compare() is about what the tensors hold now, too: to be called on all ranks before they are overwritten
@@ -61,7 +61,7 @@ class ReplicaProof {
 
   Backend& backend_;
   Communicator& communicator_;
-  Whereabouts& whereabouts_;
+  RankStatus& rank_status_;
   std::vector<std::string> names_;
   std::vector<std::uint64_t> starts_;
   std::vector<DigestedTensor> tensors_;

@@ -12,16 +12,16 @@ Tensor host_view(Figures& figures) { return {figures.data(), kFiguresShape, Elem
 
 }  // namespace
 
-SumOverRanks::SumOverRanks(Backend& backend, Communicator& communicator, Whereabouts& whereabouts)
+SumOverRanks::SumOverRanks(Backend& backend, Communicator& communicator, RankStatus& rank_status)
     : backend_(backend),
       communicator_(communicator),
-      whereabouts_(whereabouts),
+      rank_status_(rank_status),
       exchanged_(communicator.allocate(sizeof(Figures))) {}
 
 LossSums SumOverRanks::operator()(Stream& stream, const LossSums& mine) {
   const Tensor exchanged = exchanged_.view(kFiguresShape, ElementType::i64);
   write_sums(backend_, stream, exchanged, mine);
-  return whereabouts_.meet([&] {
+  return rank_status_.meet([&] {
     communicator_.all_reduce_sum(exchanged, stream);
     communicator_.finish(stream);
     return read_sums(backend_, stream, exchanged);

@@ -3,7 +3,7 @@
 
 #include "tutti/backend/backend.hpp"
 #include "tutti/comm/communicator.hpp"
-#include "tutti/watch/whereabouts.hpp"
+#include "tutti/watch/rank_status.hpp"
 
 #include <cstdint>
 
@@ -12,14 +12,14 @@ namespace tutti {
 class SumOverRanks {
  public:
   // Borrowed.
-  SumOverRanks(Backend& backend, Communicator& communicator, Whereabouts& whereabouts);
+  SumOverRanks(Backend& backend, Communicator& communicator, RankStatus& rank_status);
   // Waits. Collective.
   LossSums operator()(Stream& stream, const LossSums& mine);
 
  private:
   Backend& backend_;
   Communicator& communicator_;
-  Whereabouts& whereabouts_;
+  RankStatus& rank_status_;
   Buffer exchanged_;
 };
 

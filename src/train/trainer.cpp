@@ -27,10 +27,10 @@ Trainer::Run::Run(const TrainerParts& parts, const TrainerOptions& options, RunF
       communicator_(parts.communicator),
       test_(parts.test),
       hosts_(parts.hosts),
-      whereabouts_(parts.whereabouts == nullptr ? own_whereabouts_ : *parts.whereabouts),
-      replica_(parts, options, whereabouts_),
+      rank_status_(parts.rank_status == nullptr ? own_whereabouts_ : *parts.rank_status),
+      replica_(parts, options, rank_status_),
       pace_(backend_, replica_.stream(), options.steps_ahead),
-      sum_over_ranks_(backend_, communicator_, whereabouts_),
+      sum_over_ranks_(backend_, communicator_, rank_status_),
       plan_(plan_run(options, schedule(), parts.train.info().samples)),
       learning_rate_(options.learning_rate, schedule().steps(0), plan_.schedule_steps) {
   progress_.planned_steps = plan_.steps;
@@ -43,7 +43,7 @@ Trainer::Run::Run(const TrainerParts& parts, const TrainerOptions& options, RunF
   }
   if (options.test_every_epochs > 0) prepare_evaluation();
   if (options.safeguards.verify_every_steps > 0 && communicator_.size() > 1) {
-    proof_.emplace(backend_, communicator_, whereabouts_, replica_.replicated());
+    proof_.emplace(backend_, communicator_, rank_status_, replica_.replicated());
   }
   start_next_epoch();
   replica_.loader().seek(progress_.epoch, 0);
@@ -171,7 +171,7 @@ void Trainer::Run::verified_step(RunObserver& observer) {
     }
     throw;
   }
-  whereabouts_.enter(Phase::reports);
+  rank_status_.enter(Phase::reports);
   if (is_due) verify(observer);
 }
 
@@ -202,11 +202,11 @@ void Trainer::Run::verify(RunObserver& observer) {
 void Trainer::Run::save(RunObserver& observer) {
   if (verified_ != progress_.step) verify(observer);
   settle();
-  whereabouts_.enter(Phase::checkpoint);
+  rank_status_.enter(Phase::checkpoint);
   const Stopwatch watch;
   TrainState state = snapshot(options_.file_share);
   observer.on_checkpoint(std::move(state), watch.seconds());
-  whereabouts_.enter(Phase::reports);
+  rank_status_.enter(Phase::reports);
 }
 
 void Trainer::Run::report_step(RunObserver& observer) {
@@ -258,11 +258,11 @@ void Trainer::Run::finish_epoch(RunObserver& observer, bool whole) {
   report.redone_steps = progress_.redone_steps;
   const bool last = progress_.step == plan_.steps;
   if (evaluator_ && options_.test_every_epochs > 0 && (last || due(report.epoch, options_.test_every_epochs))) {
-    whereabouts_.enter(Phase::evaluation);
+    rank_status_.enter(Phase::evaluation);
     const Stopwatch watch;
     report.test = evaluator_->run(replica_.stream());
     report.test_seconds = watch.seconds();
-    whereabouts_.enter(Phase::reports);
+    rank_status_.enter(Phase::reports);
   }
   observer.on_epoch(report);
   refuse_not_finite(report.train);

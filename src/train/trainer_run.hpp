@@ -71,8 +71,8 @@ class Trainer::Run {
   const Dataset* test_;             // null: none
   std::vector<std::string> hosts_;  // by rank, for messages; empty: not named
 
-  Whereabouts own_whereabouts_;  // unless told to the caller's
-  Whereabouts& whereabouts_;
+  RankStatus own_whereabouts_;  // unless told to the caller's
+  RankStatus& rank_status_;
   Replica replica_;
   StepPace pace_;
   std::optional<ReplicaProof> proof_;  // where replicas are verified

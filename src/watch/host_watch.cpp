@@ -35,7 +35,7 @@ HostWatch::HostWatch(World& world, const std::string& interface, const Log& log)
       view_(roster_, world.rank(), begun_ns_),
       judge_(begun_ns_) {
   if (roster_.hosts.size() > 1) beats_.emplace(world, roster_, interface);
-  world.count_in(own().meetings);
+  world.count_in(own().collectives);
 }
 
 std::int64_t HostWatch::report_interval_ns() const {

@@ -33,7 +33,7 @@ class Judged {
     return found;
   }
 
-  // Of these, the ones that have come to the fewest meetings.
+  // Of these, the ones that have come to the fewest collectives.
   std::vector<std::size_t> with_fewest_meetings(std::vector<std::size_t> places) const {
     const auto begun = [&](std::size_t place) { return ranks_[place].state.begun; };
     const std::uint64_t fewest = begun(*std::ranges::min_element(places, {}, begun));

@@ -15,7 +15,7 @@ enum class Lateness {
   silent,   // its host was heard, and is not any more
   absent,   // it has not come where others wait
   unheard,  // its host was never heard, and all ranks of the others wait
-  behind,   // all wait, and it has come to fewer meetings than others
+  behind,   // all wait, and it has come to fewer collectives than others
   unknown,  // all wait alike
 };
 

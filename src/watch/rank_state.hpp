@@ -1,7 +1,7 @@
 #pragma once
 // What is known of one rank at one moment: published by its host's watcher, sent between hosts as it is, and judged.
 
-#include "tutti/watch/whereabouts.hpp"
+#include "tutti/watch/rank_status.hpp"
 
 #include <cstdint>
 #include <string_view>
@@ -37,7 +37,7 @@ struct RankState {
   Phase phase = Phase::starting;
   std::int64_t step = 0;
   std::uint64_t signs = 0;   // of progress
-  std::uint64_t begun = 0;   // meetings
+  std::uint64_t begun = 0;   // collectives
   std::uint64_t done = 0;    // likewise
   double quiet_seconds = 0;  // since anything of the above changed
   RankEnd end = RankEnd::none;

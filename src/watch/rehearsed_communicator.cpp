@@ -34,11 +34,11 @@ class RehearsedCommunicator final : public Communicator {
         (sum.values.data == nullptr ? 0 : sum.values.bytes()) + (sum.results.data == nullptr ? 0 : sum.results.bytes());
     send(bytes, [this, sum, &stream] { inner_->share(sum, stream); });
   }
-  void sum_at_first(const Tensor& values, Stream& stream) override {
-    send(values.bytes(), [this, values, &stream] { inner_->sum_at_first(values, stream); });
+  void reduce_to_root(const Tensor& values, Stream& stream) override {
+    send(values.bytes(), [this, values, &stream] { inner_->reduce_to_root(values, stream); });
   }
-  void spread_from_first(const Tensor& values, Stream& stream) override {
-    send(values.bytes(), [this, values, &stream] { inner_->spread_from_first(values, stream); });
+  void broadcast(const Tensor& values, Stream& stream) override {
+    send(values.bytes(), [this, values, &stream] { inner_->broadcast(values, stream); });
   }
 
   bool progress() override {

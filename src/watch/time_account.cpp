@@ -1,6 +1,6 @@
 #include "tutti/watch/time_account.hpp"
 
-#include "tutti/base/spread.hpp"
+#include "tutti/base/quartiles.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -41,7 +41,7 @@ TimeShare share_of(Phase phase) {
 
 double seconds(std::int64_t ns) { return static_cast<double>(ns) * 1e-9; }
 
-// Each rank's waits, cut to as many as all have: where work is enqueued some ranks know of more meetings than others.
+// Each rank's waits, cut to the number that all have: where work is enqueued, some ranks know of more collectives.
 std::vector<std::vector<float>> common_waits(World& world, std::span<const float> mine) {
   std::vector<std::vector<float>> all;
   std::size_t common = std::numeric_limits<std::size_t>::max();
@@ -56,16 +56,16 @@ std::vector<std::vector<float>> common_waits(World& world, std::span<const float
 
 }  // namespace
 
-TimeAccount::TimeAccount(World& world, Whereabouts& whereabouts)
+TimeAccount::TimeAccount(World& world, RankStatus& rank_status)
     : world_(world),
-      whereabouts_(whereabouts),
+      rank_status_(rank_status),
       hosts_(all_gather_text(world, world.host())),
       waited_for_(hosts_.size()) {
-  whereabouts_.enter(whereabouts_.place().phase);
-  whereabouts_.add(*this);
+  rank_status_.enter(rank_status_.place().phase);
+  rank_status_.add(*this);
 }
 
-TimeAccount::~TimeAccount() { whereabouts_.remove(*this); }
+TimeAccount::~TimeAccount() { rank_status_.remove(*this); }
 
 void TimeAccount::on_end(const Stay& stay) {
   const std::int64_t spent = stay.end_ns - stay.begin_ns;
@@ -78,27 +78,27 @@ void TimeAccount::count_step() {
 }
 
 void TimeAccount::fold() {
-  const auto all = whereabouts_.meet([&] { return common_waits(world_, waits_); });
+  const auto all = rank_status_.meet([&] { return common_waits(world_, waits_); });
   const std::size_t ranks = all.size();
-  const std::size_t meetings = all.front().size();
-  for (std::size_t meeting = 0; meeting < meetings; ++meeting) {
+  const std::size_t collectives = all.front().size();
+  for (std::size_t collective = 0; collective < collectives; ++collective) {
     std::size_t last = 0;
     double sum = 0;
     for (std::size_t rank = 0; rank < ranks; ++rank) {
-      sum += static_cast<double>(all[rank][meeting]);
-      if (all[rank][meeting] < all[last][meeting]) last = rank;
+      sum += static_cast<double>(all[rank][collective]);
+      if (all[rank][collective] < all[last][collective]) last = rank;
     }
-    const auto transfer = static_cast<double>(all[last][meeting]);
+    const auto transfer = static_cast<double>(all[last][collective]);
     transfers_ += transfer;
     if (ranks > 1) {
       waited_for_[last] += (sum - transfer * static_cast<double>(ranks)) / static_cast<double>(ranks - 1);
     }
   }
-  waits_.erase(waits_.begin(), waits_.begin() + static_cast<std::ptrdiff_t>(meetings));
+  waits_.erase(waits_.begin(), waits_.begin() + static_cast<std::ptrdiff_t>(collectives));
 }
 
 TimeReport TimeAccount::report() {
-  whereabouts_.meet([&] { return world_.agree(true); });  // so that who is late now is waited for in this account
+  rank_status_.meet([&] { return world_.agree(true); });  // so that who is late now is waited for in this account
   const auto spent = std::exchange(spent_ns_, {});
   fold();
   TimeShares mine;
@@ -131,7 +131,7 @@ LateRank TimeAccount::latest(const std::vector<TimeShares>& ranks) const {
     for (std::size_t other = 0; other < ranks.size(); ++other) {
       if (std::cmp_not_equal(other, rank)) others.push_back(ranks[other][share]);
     }
-    const double more = ranks[static_cast<std::size_t>(rank)][share] - spread_of(others).median;
+    const double more = ranks[static_cast<std::size_t>(rank)][share] - quartiles_of(others).median;
     if (more > most) {
       most = more;
       latest.cause = share;

@@ -61,8 +61,8 @@ const std::vector<RankState>& PageReader::read(std::int64_t now_ns) {
     state.phase = slot.place.phase;
     state.step = slot.place.step;
     // First what is done, so that a rank never seems to have done more than it has begun.
-    state.done = slot.meetings.done.load(std::memory_order_acquire);
-    state.begun = slot.meetings.begun;
+    state.done = slot.collectives.done.load(std::memory_order_acquire);
+    state.begun = slot.collectives.begun;
     state.end = slot.end;
     if (state.moves() != before) seen_[i].changed_ns = now_ns;
     state.quiet_seconds = static_cast<double>(now_ns - seen_[i].changed_ns) * 1e-9;

@@ -1,9 +1,9 @@
 #pragma once
-// Memory that all ranks of a host see, where each tells of itself: its place, its meetings, its process, and the beat
-// of its watch thread.
+// Memory shared by the ranks of a host, where each writes its phase, its collectives, its process and the heartbeat of
+// its watch thread.
 
 #include "tutti/comm/world.hpp"
-#include "tutti/watch/whereabouts.hpp"
+#include "tutti/watch/rank_status.hpp"
 
 #include "process_activity.hpp"
 #include "rank_state.hpp"
@@ -17,7 +17,7 @@ namespace tutti {
 
 struct alignas(64) RankSlot {
   PlaceSlot place;
-  Meetings meetings;
+  CollectiveCounter collectives;
   std::atomic<std::int64_t> beat_ns{0};  // of its watch thread
   std::atomic<RankEnd> end{RankEnd::none};
   std::int32_t rank = 0;

@@ -50,10 +50,10 @@ TEST_F(BytesSent, OfASharedSumAreAllButTheOwnShareOnceAndAllButTheNextRanksOnce)
 
 TEST_F(BytesSent, ByAServerGrowWithTheRanksAndByTheOthersDoNot) {
   std::vector<float> values(3011);
-  ring_->sum_at_first(tensor_over(values), stream_);
+  ring_->reduce_to_root(tensor_over(values), stream_);
   ring_->finish(stream_);
   EXPECT_EQ(ring_->bytes_sent(), rank_ == 0 ? 0U : 4 * 3011U);
-  ring_->spread_from_first(tensor_over(values), stream_);
+  ring_->broadcast(tensor_over(values), stream_);
   ring_->finish(stream_);
   EXPECT_EQ(ring_->bytes_sent(), (rank_ == 0 ? static_cast<std::uint64_t>(ranks_ - 1) : 1) * 4 * 3011U);
 }

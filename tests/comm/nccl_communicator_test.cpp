@@ -47,9 +47,8 @@ TEST_F(NcclCommunicator, CountsWhatARingSendsAndWhatGoesToAndFromTheFirstRank) {
   EXPECT_EQ(sent_by([&] { communicator->all_reduce_sum(values, *stream_); }), 2 * (ranks - 1) * values.bytes() / ranks);
   EXPECT_EQ(sent_by([&] { communicator->share({values, bounds, {}, {}}, *stream_); }), summing);
   EXPECT_EQ(sent_by([&] { communicator->share({values, bounds, {}, values}, *stream_); }), summing + passing_on);
-  EXPECT_EQ(sent_by([&] { communicator->sum_at_first(values, *stream_); }), is_first ? 0 : values.bytes());
-  EXPECT_EQ(sent_by([&] { communicator->spread_from_first(values, *stream_); }),
-            is_first ? (ranks - 1) * values.bytes() : 0);
+  EXPECT_EQ(sent_by([&] { communicator->reduce_to_root(values, *stream_); }), is_first ? 0 : values.bytes());
+  EXPECT_EQ(sent_by([&] { communicator->broadcast(values, *stream_); }), is_first ? (ranks - 1) * values.bytes() : 0);
 }
 
 TEST_F(NcclCommunicator, SumsAtTheFirstRankPieceByPiece) {
@@ -58,8 +57,8 @@ TEST_F(NcclCommunicator, SumsAtTheFirstRankPieceByPiece) {
   const Buffer memory = communicator->allocate(values.size() * sizeof(float));
   const Tensor tensor = memory.view({std::ssize(values)}, ElementType::f32);
   backend_of_rank().copy(*stream_, tensor, tensor_over(values));
-  communicator->sum_at_first(tensor, *stream_);
-  communicator->spread_from_first(tensor, *stream_);
+  communicator->reduce_to_root(tensor, *stream_);
+  communicator->broadcast(tensor, *stream_);
   communicator->finish(*stream_);
   backend_of_rank().copy(*stream_, tensor_over(values), tensor);
   stream_->synchronize();

@@ -80,7 +80,7 @@ TEST_F(NcclFaults, OfARankThatStallsEndAllRanksInTheirSharedSums) {
 // The others have nothing to wait for.
 TEST_F(NcclFaults, OfARankThatStallsEndItselfAndTheFirstInCentralSums) {
   const auto error = train("stall", 0.5, [](Communicator& communicator, const Tensor& values, Stream& stream) {
-    communicator.sum_at_first(values, stream);
+    communicator.reduce_to_root(values, stream);
   });
   if (test_world().rank() < 2) {
     ASSERT_TRUE(error);

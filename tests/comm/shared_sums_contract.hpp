@@ -129,8 +129,8 @@ TEST_P(SharedSumContract, CarriesManyQueuedOperationsOfAllKindsInTheirOrder) {
     for (int call = 0; call < (world().rank() + static_cast<int>(at)) % 3; ++call) communicator->progress();
     // Of what the shares left: everywhere the same, then only at rank 0, then everywhere again.
     communicator->all_reduce_sum(results[at].tensor(), stream());
-    communicator->sum_at_first(results[at].tensor(), stream());
-    communicator->spread_from_first(results[at].tensor(), stream());
+    communicator->reduce_to_root(results[at].tensor(), stream());
+    communicator->broadcast(results[at].tensor(), stream());
   }
   communicator->finish(stream());
   stream().synchronize();
@@ -164,8 +164,8 @@ TEST_P(SharedSumContract, SumsAtTheFirstRankAloneAndSpreadsFromIt) {
     const auto own_values = whole_numbers<float>(length, world().rank(), 8);
     auto values = put(*communicator, own_values);
     auto numbers = put(*communicator, whole_numbers<std::int64_t>(length, world().rank(), 2));
-    communicator->sum_at_first(values.tensor(), stream());
-    communicator->spread_from_first(numbers.tensor(), stream());
+    communicator->reduce_to_root(values.tensor(), stream());
+    communicator->broadcast(numbers.tensor(), stream());
     communicator->finish(stream());
     const auto sums = sum_of_whole_numbers<float>(length, world().size(), 8);
     EXPECT_TRUE(equal_values(read(values), world().rank() == 0 ? sums : own_values));
@@ -191,8 +191,8 @@ TEST_P(SharedSumContract, RefusesSharesThatDoNotFit) {
   bytes.type = ElementType::i32;
   EXPECT_THROW(share(bounds, bytes), Error);
   bytes.type = ElementType::u8;
-  EXPECT_THROW(communicator->spread_from_first(bytes, stream()), Error);
-  EXPECT_THROW(communicator->sum_at_first(bytes, stream()), Error);
+  EXPECT_THROW(communicator->broadcast(bytes, stream()), Error);
+  EXPECT_THROW(communicator->reduce_to_root(bytes, stream()), Error);
   communicator->finish(stream());
 }
 

@@ -83,7 +83,7 @@ inline std::string follow(const Course& course, World& world, const DataPair& da
   std::int64_t replayed = 0;
   std::size_t stopped = 0;
   RunEnd end = RunEnd::stopped;
-  Whereabouts whereabouts;
+  RankStatus rank_status;
   try {
     while (end == RunEnd::stopped) {
       Trainer trainer({.backend = *backend,
@@ -91,13 +91,13 @@ inline std::string follow(const Course& course, World& world, const DataPair& da
                        .network = network,
                        .train = *data.train,
                        .test = data.test.get(),
-                       .whereabouts = &whereabouts},
+                       .rank_status = &rank_status},
                       options, {});
       if (scribe.left) trainer.restore(*scribe.left);
       const auto listener = course.befall ? course.befall(world.rank(), trainer) : nullptr;
-      if (listener) whereabouts.add(*listener);
+      if (listener) rank_status.add(*listener);
       end = trainer.run(scribe);
-      if (listener) whereabouts.remove(*listener);
+      if (listener) rank_status.remove(*listener);
       replayed += trainer.replayed_steps();
       if (end == RunEnd::stopped) {
         ++stopped;

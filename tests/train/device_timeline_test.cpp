@@ -23,15 +23,15 @@ class Stays : public PlaceListener {
 
 // One rank with its device, which needs a second for each piece of work.
 struct Rank {
-  explicit Rank(unsigned seed) : device(seed) { whereabouts.add(stays); }
+  explicit Rank(unsigned seed) : device(seed) { rank_status.add(stays); }
 
   void work(Phase phase, int seconds) {
-    whereabouts.enter(phase);
+    rank_status.enter(phase);
     for (int i = 0; i < seconds; ++i) device.enqueue(*stream, [] {});
   }
   // Two parts and two buckets.
   void step(std::int64_t number) {
-    whereabouts.begin_step(number, Phase::data);
+    rank_status.begin_step(number, Phase::data);
     for (int part = 0; part < 2; ++part) {
       work(Phase::forward, 2);
       work(Phase::backward, 3);
@@ -41,15 +41,15 @@ struct Rank {
     work(Phase::exchange, 1);
     work(Phase::waiting, 4);
     work(Phase::update, 1);
-    whereabouts.enter(Phase::reports);
+    rank_status.enter(Phase::reports);
   }
 
   LateDevice device;
   std::unique_ptr<Stream> stream = device.make_stream();
-  Whereabouts whereabouts;
+  RankStatus rank_status;
   PlaceSlot slot;
   Stays stays;
-  DeviceTimeline timeline{device, *stream, whereabouts};
+  DeviceTimeline timeline{device, *stream, rank_status};
 };
 
 // Phase and seconds of each stay of a step but the last, whose end the host may see late.
@@ -71,7 +71,7 @@ TEST(DeviceTimeline, TellsOfPhasesByTheDevicesClockHoweverFarTheHostIsAhead) {
     Rank rank(seed);
     for (std::int64_t step = 1; step <= 5; ++step) rank.step(step);
     rank.timeline.settle();
-    rank.whereabouts.enter(Phase::checkpoint);
+    rank.rank_status.enter(Phase::checkpoint);
     for (std::int64_t step = 1; step <= 5; ++step) EXPECT_EQ(course_of(rank.stays.all, step), wanted);
     for (std::size_t i = 1; i < rank.stays.all.size(); ++i) {
       EXPECT_EQ(rank.stays.all[i].begin_ns, rank.stays.all[i - 1].end_ns);
@@ -83,13 +83,13 @@ TEST(DeviceTimeline, PublishesWhereTheDeviceIsWhileTheHostIsAhead) {
   int behind = 0;
   for (unsigned seed = 0; seed < 20; ++seed) {
     Rank rank(seed);
-    rank.whereabouts.publish_in(rank.slot);
+    rank.rank_status.publish_in(rank.slot);
     rank.step(1);
-    EXPECT_EQ(rank.whereabouts.place().phase, Phase::reports);
+    EXPECT_EQ(rank.rank_status.place().phase, Phase::reports);
     behind += rank.slot.phase == Phase::reports ? 0 : 1;
     rank.timeline.settle();
     EXPECT_EQ(rank.slot.phase, Phase::reports);
-    rank.whereabouts.enter(Phase::evaluation);
+    rank.rank_status.enter(Phase::evaluation);
     EXPECT_EQ(rank.slot.phase, Phase::evaluation);
   }
   EXPECT_GT(behind, 0);
@@ -97,7 +97,7 @@ TEST(DeviceTimeline, PublishesWhereTheDeviceIsWhileTheHostIsAhead) {
 
 TEST(DeviceTimeline, LooksAgainAndAgainWithoutWaiting) {
   Rank rank(3);
-  rank.whereabouts.publish_in(rank.slot);
+  rank.rank_status.publish_in(rank.slot);
   rank.step(1);
   const auto before = rank.stays.all.size();
   rank.timeline.look();
@@ -110,12 +110,12 @@ TEST(DeviceTimeline, LooksAgainAndAgainWithoutWaiting) {
 TEST(DeviceTimeline, LeavesPlacesToTheHostWhereWorkIsDoneAtOnce) {
   MemoryBackend host;
   const auto stream = host.make_stream();
-  Whereabouts whereabouts;
+  RankStatus rank_status;
   PlaceSlot slot;
-  whereabouts.publish_in(slot);
-  DeviceTimeline timeline(host, *stream, whereabouts);
-  whereabouts.begin_step(1, Phase::data);
-  whereabouts.enter(Phase::exchange);
+  rank_status.publish_in(slot);
+  DeviceTimeline timeline(host, *stream, rank_status);
+  rank_status.begin_step(1, Phase::data);
+  rank_status.enter(Phase::exchange);
   EXPECT_EQ(slot.phase, Phase::exchange);
 }
 

@@ -88,19 +88,19 @@ class Ranks {
   void run(Told& told, const TrainerOptions& options, const std::optional<Flip>& flip = {}) {
     const auto backend = make_cpu_backend();
     const auto communicator = make_mpi_ring_communicator(world_, {});
-    Whereabouts whereabouts;
+    RankStatus rank_status;
     Trainer trainer({.backend = *backend,
                      .communicator = *communicator,
                      .network = network_,
                      .train = *data_.pair.train,
                      .test = data_.pair.test.get(),
-                     .whereabouts = &whereabouts},
+                     .rank_status = &rank_status},
                     options, {});
     if (!told.checkpoints.empty()) trainer.restore(told.checkpoints.back());
     std::optional<Flipper> flipper;
-    if (flip && flip->rank == world_.rank()) whereabouts.add(flipper.emplace(trainer, *flip));
+    if (flip && flip->rank == world_.rank()) rank_status.add(flipper.emplace(trainer, *flip));
     const Stopwatch outside;
-    TimeAccount account(world_, whereabouts);
+    TimeAccount account(world_, rank_status);
     const Stopwatch inside;
     try {
       trainer.run(told);

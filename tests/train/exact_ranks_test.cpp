@@ -112,8 +112,8 @@ class RankOrderedSum : public Communicator {
     }
     ring_->share(rest, stream);
   }
-  void sum_at_first(const Tensor& values, Stream& stream) override { ring_->sum_at_first(values, stream); }
-  void spread_from_first(const Tensor& values, Stream& stream) override { ring_->spread_from_first(values, stream); }
+  void reduce_to_root(const Tensor& values, Stream& stream) override { ring_->reduce_to_root(values, stream); }
+  void broadcast(const Tensor& values, Stream& stream) override { ring_->broadcast(values, stream); }
   bool progress() override { return ring_->progress(); }
   void finish(Stream& stream) override { ring_->finish(stream); }
   void abandon() noexcept override { ring_->abandon(); }

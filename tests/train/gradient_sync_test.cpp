@@ -31,8 +31,8 @@ class RecordingCommunicator : public Communicator {
     ranges.emplace_back(begin, begin + values.elements());
   }
   void share(const SharedSum&, Stream&) override { throw Error(ErrorSource::internal, "unfinished"); }
-  void sum_at_first(const Tensor&, Stream&) override { throw Error(ErrorSource::internal, "unfinished"); }
-  void spread_from_first(const Tensor&, Stream&) override { throw Error(ErrorSource::internal, "unfinished"); }
+  void reduce_to_root(const Tensor&, Stream&) override { throw Error(ErrorSource::internal, "unfinished"); }
+  void broadcast(const Tensor&, Stream&) override { throw Error(ErrorSource::internal, "unfinished"); }
   bool progress() override { return false; }
   void finish(Stream&) override { ++finished; }
   void abandon() noexcept override { ++abandoned; }

@@ -51,7 +51,7 @@ class Table {
                      .backend = *backend_,
                      .stream = *stream_,
                      .players = players,
-                     .whereabouts = whereabouts_});
+                     .rank_status = rank_status_});
   }
 
   // Twice, so that what a step leaves behind would show in the next.
@@ -77,7 +77,7 @@ class Table {
   }
 
   Backend& backend() { return *backend_; }
-  Whereabouts& whereabouts() { return whereabouts_; }
+  RankStatus& rank_status() { return rank_status_; }
   std::size_t layers() const { return network_.layers().size(); }
   std::int64_t elements() const { return network_.layout().block_elements(); }
   std::int32_t& first_label_of(std::size_t part) { return labels_[part][0]; }
@@ -108,7 +108,7 @@ class Table {
   std::unique_ptr<Stream> stream_;
   Network network_;
   Buffer weights_block_;
-  Whereabouts whereabouts_;
+  RankStatus rank_status_;
   std::unique_ptr<NetworkWeights> weights_;
   std::vector<std::vector<float>> images_;
   std::vector<std::vector<std::int32_t>> labels_;
@@ -137,7 +137,7 @@ TEST(PartTeam, ShowsASignOfProgressForEveryLayerOfEveryPlayer) {
   Table table({2, 2, 2});
   PartTeam team = table.team_of(2);
   PlaceSlot slot;
-  table.whereabouts().publish_in(slot);
+  table.rank_status().publish_in(slot);
   const std::uint64_t before = slot.signs;
   table.play(team);
   const std::size_t forwards_and_backwards = 2 * 2 * 3 * table.layers();

@@ -11,7 +11,7 @@ namespace tutti {
 
 struct RankRun {
   RankRun(World& world, const NetworkSpec& model, const DataPair& data, const TrainerOptions& options,
-          Whereabouts* whereabouts = nullptr)
+          RankStatus* rank_status = nullptr)
       : communicator(make_mpi_ring_communicator(world, {})),
         network(model, data.train->info().image, data.train->info().classes),
         trainer({.backend = *backend,
@@ -19,7 +19,7 @@ struct RankRun {
                  .network = network,
                  .train = *data.train,
                  .test = data.test.get(),
-                 .whereabouts = whereabouts},
+                 .rank_status = rank_status},
                 options, {}) {}
 
   std::unique_ptr<Backend> backend = make_cpu_backend();

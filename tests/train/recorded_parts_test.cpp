@@ -43,7 +43,7 @@ class Rank {
                    .weights = *weights_,
                    .backend = backend,
                    .stream = *stream,
-                   .whereabouts = whereabouts_});
+                   .rank_status = rank_status_});
     team.plan(2, LayerMode::training);
     std::vector<float> total(weights_block_.size());
     FloatTotal sum(backend, view(total));
@@ -86,7 +86,7 @@ class Rank {
   Network network_;
   std::vector<float> weights_block_;
   std::size_t parts_;
-  Whereabouts whereabouts_;
+  RankStatus rank_status_;
   std::unique_ptr<NetworkWeights> weights_;
 };
 

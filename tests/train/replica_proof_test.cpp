@@ -28,7 +28,7 @@ class ReplicaProofTest : public ::testing::Test {
       std::uint32_t bits = 1;
       for (float& value : host_f32(tensors.back().values)) value = std::bit_cast<float>(bits *= 0x9E3779B9u);
     }
-    proof_.emplace(*backend_, *communicator_, whereabouts_, tensors);
+    proof_.emplace(*backend_, *communicator_, rank_status_, tensors);
     tensors_ = std::move(tensors);
   }
 
@@ -48,7 +48,7 @@ class ReplicaProofTest : public ::testing::Test {
 
   std::unique_ptr<Backend> backend_ = make_cpu_backend();
   std::unique_ptr<Communicator> communicator_ = make_mpi_ring_communicator(test_world(), {});
-  Whereabouts whereabouts_;
+  RankStatus rank_status_;
   std::unique_ptr<Stream> stream_;
   std::vector<Buffer> memory_;
   std::vector<ReplicatedTensor> tensors_;

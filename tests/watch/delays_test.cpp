@@ -86,12 +86,12 @@ Course train(const Planned& planned, const DataPair& data) {
   options.num_parts = world.size();
   options.epochs = kEpochs;
   options.checkpoint_every_steps = 1;
-  Whereabouts whereabouts;
-  RankRun run(world, built_in_model("mlp"), data, options, &whereabouts);
-  TimeAccount account(world, whereabouts);
+  RankStatus rank_status;
+  RankRun run(world, built_in_model("mlp"), data, options, &rank_status);
+  TimeAccount account(world, rank_status);
   Sleeper sleeper(planned);
   Reader reader(account, sleeper);
-  whereabouts.add(sleeper);
+  rank_status.add(sleeper);
   run.trainer.run(reader);
   reader.course.slept = all_gather_figures(world, reader.course.slept).at(static_cast<std::size_t>(planned.rank));
   return reader.course;

@@ -21,15 +21,15 @@ class RehearsedRank {
   explicit RehearsedRank(Incident incident) {
     incident.rank = 1;
     communicator_ = rehearsal_.between(make_solo_communicator());
-    whereabouts_.add(rehearsal_);
-    rehearsal_.begin({incident}, [this](const BitFlip&) { flipped_in.push_back(whereabouts_.place()); });
+    rank_status_.add(rehearsal_);
+    rehearsal_.begin({incident}, [this](const BitFlip&) { flipped_in.push_back(rank_status_.place()); });
   }
 
   void step(std::int64_t number) {
-    whereabouts_.begin_step(number, Phase::data);
+    rank_status_.begin_step(number, Phase::data);
     for (const Phase phase : {Phase::forward, Phase::backward, Phase::exchange, Phase::backward, Phase::exchange,
                               Phase::waiting, Phase::update, Phase::waiting, Phase::update, Phase::reports}) {
-      whereabouts_.enter(phase);
+      rank_status_.enter(phase);
     }
   }
   std::int64_t milliseconds_of_step(std::int64_t number) {
@@ -37,7 +37,7 @@ class RehearsedRank {
     step(number);
     return (now_ns() - begin) / 1'000'000;
   }
-  void enter(Phase phase) { whereabouts_.enter(phase); }
+  void enter(Phase phase) { rank_status_.enter(phase); }
   Communicator& communicator() { return *communicator_; }
   std::size_t missed() const { return rehearsal_.missed().size(); }
 
@@ -46,7 +46,7 @@ class RehearsedRank {
  private:
   Rehearsal rehearsal_{Log(1, "host", true)};
   std::unique_ptr<Communicator> communicator_;
-  Whereabouts whereabouts_;
+  RankStatus rank_status_;
 };
 
 using RehearsalDeathTest = testing::Test;

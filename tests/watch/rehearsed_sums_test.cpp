@@ -34,8 +34,8 @@ TEST(RehearsedSums, ComeThroughASlowLinkWhoeverDrives) {
       std::vector<std::int64_t> bounds(static_cast<std::size_t>(world.size()) + 1, 16);
       bounds.front() = 0;  // all of it is rank 0's
       communicator->share({.values = sums[1], .bounds = bounds, .then = {}, .results = sums[1]}, stream);
-      communicator->sum_at_first(sums[2], stream);
-      communicator->spread_from_first(sums[2], stream);
+      communicator->reduce_to_root(sums[2], stream);
+      communicator->broadcast(sums[2], stream);
       communicator->finish(stream);
       const auto ranks = static_cast<float>(world.size());
       for (const Tensor& sum : sums) {

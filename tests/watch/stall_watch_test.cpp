@@ -21,9 +21,9 @@ constexpr std::chrono::seconds kLong{60};
   StallWatch watch(StallWatch::Signals::left);
   const auto world = make_solo_world();
   watch.begin(*world, {.timeout_seconds = 1}, {});
-  Whereabouts whereabouts;
-  whereabouts.publish_in(watch.place_slot());
-  whereabouts.begin_step(17, phase);
+  RankStatus rank_status;
+  rank_status.publish_in(watch.place_slot());
+  rank_status.begin_step(17, phase);
   prepare(watch);
   std::this_thread::sleep_for(kLong);
   std::_Exit(0);
@@ -81,10 +81,10 @@ TEST(StallWatch, LeavesARankAloneThatMovesOrHasLeft) {
   const auto world = make_solo_world();
   watch.begin(*world, {.timeout_seconds = 2}, {});
   {
-    Whereabouts whereabouts;
-    whereabouts.publish_in(watch.place_slot());
+    RankStatus rank_status;
+    rank_status.publish_in(watch.place_slot());
     for (int i = 0; i < 60; ++i) {
-      whereabouts.begin_step(i, Phase::data);
+      rank_status.begin_step(i, Phase::data);
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
     }
   }

@@ -31,8 +31,8 @@ class TimeAccountTest : public testing::Test {
   World& world = test_world();
   const int rank = world.rank();
   const bool alone = world.size() == 1;
-  Whereabouts whereabouts;
-  TimeAccount account{world, whereabouts};
+  RankStatus rank_status;
+  TimeAccount account{world, rank_status};
 
  private:
   std::int64_t now_ = 0;

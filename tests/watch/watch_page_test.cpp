@@ -49,7 +49,7 @@ TEST_F(OwnPage, TellsOfProgressAndOfQuiet) {
   page_.own().place.signs += 1;
   EXPECT_EQ(reader.read(kSecondNs).front().quiet_seconds, 0);
   EXPECT_EQ(reader.read(3 * kSecondNs).front().quiet_seconds, 2);
-  page_.own().meetings.begun += 1;
+  page_.own().collectives.begun += 1;
   EXPECT_EQ(reader.read(4 * kSecondNs).front().quiet_seconds, 0);
 }
 

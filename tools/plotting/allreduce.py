@@ -55,7 +55,7 @@ def draw_world(sheet: Sheet, panels: list[Axes], file: BenchFile, world: tuple[i
                         key=lambda one: one["bytes"])
         if points:
             draw_algorithm(sheet, panels, points, name)
-    bandwidth.set_title(several(ranks, "rank") + (f" on {several(hosts, 'host')}" if hosts > 1 else ""), loc="left")
+    bandwidth.set_title(plural(ranks, "rank") + (f" on {plural(hosts, 'host')}" if hosts > 1 else ""), loc="left")
     time.set_xlabel("size of the message")
     for panel, text in ((bandwidth, lambda value, _: f"{value:g} GB/s"), (time, lambda value, _: seconds_text(value))):
         panel.set_xscale("log", base=2)

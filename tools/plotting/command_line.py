@@ -95,7 +95,7 @@ def plot_runs(options: argparse.Namespace) -> list[run_folder.Run]:
     for run in runs:
         damaged = run.damaged[:-1] if run.is_cut_off else run.damaged
         if damaged:
-            lines = several(len(damaged), "damaged line")
+            lines = plural(len(damaged), "damaged line")
             tell(options, [f"{run.folder}/metrics.jsonl: skipped {lines}, the first is line {damaged[0]}"], sys.stderr)
     folder, name = learning.place(options.inputs)
     reload = options.every if options.follow and any(run.under_way for run in runs) else None

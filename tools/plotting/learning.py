@@ -73,7 +73,7 @@ def draw_run(sheet: Sheet, run: Run, place: int, alone: bool) -> None:
 
 def stretch_text(run: Run) -> str:
     every = run.options.get("log-every")
-    return f"each {several(every, 'step')}" if every else "stretches of steps"
+    return f"each {plural(every, 'step')}" if every else "stretches of steps"
 
 
 def draw_points(panel: Axes, run: Run, key: str, **looks: object) -> Line2D | None:
@@ -106,7 +106,7 @@ def draw_marks(sheet: Sheet, run: Run, place: int, hue: str) -> None:
 
 def run_label(run: Run) -> str:
     start = run.starts[-1] if run.starts else {}
-    return f"{run.name} ({several(start.get('ranks', 1), 'rank')}{'' if run.epochs else ', no epoch yet'})"
+    return f"{run.name} ({plural(start.get('ranks', 1), 'rank')}{'' if run.epochs else ', no epoch yet'})"
 
 
 def heading(runs: list[Run]) -> tuple[str, str]:
@@ -119,7 +119,7 @@ def heading(runs: list[Run]) -> tuple[str, str]:
     if len(runs) > 1:
         return title, f"{len(runs)} runs; {max(run.changed for run in runs):%Y-%m-%d}"
     run = runs[0]
-    ranks = ", then ".join(dict.fromkeys(several(one["ranks"], "rank") for one in run.starts if "ranks" in one))
+    ranks = ", then ".join(dict.fromkeys(plural(one["ranks"], "rank") for one in run.starts if "ranks" in one))
     facts = [ranks, f"batch {run.options['batch-size']}" if "batch-size" in run.options else "",
              str(run.options.get("precision", "")), f"exchange {told('exchange')}" if "exchange" in starts[0] else "",
              "no test set" if run.epochs and all(one.get("test_acc") is None for one in run.epochs) else "",

@@ -138,7 +138,7 @@ def short(name: object) -> str:
     return pathlib.PurePath(name).name if isinstance(name, str) and "/" in name else str(name)
 
 
-def several(count: int, noun: str) -> str:
+def plural(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 

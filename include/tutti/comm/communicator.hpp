@@ -73,9 +73,9 @@ class Communicator {
   // What a single server does: rank 0 receives the f32 values of every other rank from that rank itself and adds them
   // to its own in the order of the ranks; the others' are left as they were. Borrowed until finish(). Collective.
   // Asynchronous.
-  virtual void sum_at_first(const Tensor& values, Stream& stream) = 0;
+  virtual void reduce_to_root(const Tensor& values, Stream& stream) = 0;
   // Rank 0's values everywhere, sent to every rank by rank 0 itself; of 4 or 8 bytes an element. Likewise.
-  virtual void spread_from_first(const Tensor& values, Stream& stream) = 0;
+  virtual void broadcast(const Tensor& values, Stream& stream) = 0;
   // Moves enqueued operations along without waiting; false when none is left. Safe from one helper thread
   // beside the owner's.
   virtual bool progress() = 0;

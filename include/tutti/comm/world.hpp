@@ -3,7 +3,7 @@
 // blocking and rare; sums over gradients are the Communicator's. Waiting ranks sleep rather than spin.
 
 #include "tutti/backend/tensor.hpp"
-#include "tutti/comm/meetings.hpp"
+#include "tutti/comm/collective_counter.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -59,13 +59,13 @@ class World {
   virtual void close() = 0;
 
   // Counts what is begun and done here, in sub-worlds made from now on, and in sums of communicators made with them.
-  Meetings& meetings() { return *meetings_; }
+  CollectiveCounter& collectives() { return *collectives_; }
   // Counts there from now on; borrowed.
-  void count_in(Meetings& meetings) { meetings_ = &meetings; }
+  void count_in(CollectiveCounter& collectives) { collectives_ = &collectives; }
 
  private:
-  Meetings own_meetings_;
-  Meetings* meetings_ = &own_meetings_;
+  CollectiveCounter own_collectives_;
+  CollectiveCounter* collectives_ = &own_collectives_;
 };
 
 // A world of one process, without MPI.

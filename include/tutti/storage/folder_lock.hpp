@@ -15,7 +15,7 @@ class FolderLock {
   // Locks folder/lock and writes into it who holds it: host, process and, under Slurm, job and restart. Waits up to
   // `patience_seconds` for a holder that may be ending; one that is an earlier start of our own Slurm job is passed by.
   // Throws an input error that names the holder, or a save error where the file cannot be made.
-  FolderLock(const std::string& folder, double patience_seconds, const Log& log);
+  FolderLock(const std::string& folder, double wait_seconds, const Log& log);
 
   // What it has written, by which it is told from any other lock.
   const std::string& text() const { return text_; }

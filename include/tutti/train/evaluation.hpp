@@ -9,7 +9,7 @@
 #include "tutti/data/image_recipe.hpp"
 #include "tutti/nn/network.hpp"
 #include "tutti/train/sample_scores.hpp"
-#include "tutti/watch/whereabouts.hpp"
+#include "tutti/watch/rank_status.hpp"
 
 namespace tutti {
 
@@ -22,7 +22,7 @@ struct EvaluationRequest {
   const ImageRecipe& recipe;  // its image size and normalisation count
   int threads = 1;            // of each player
   int side_by_side = 1;       // players of this rank; they never change the result
-  Whereabouts* whereabouts = nullptr;
+  RankStatus* rank_status = nullptr;
   const ScoreOutlet* scores = nullptr;  // besides; they, too, are the same bits on any number of ranks
 };
 

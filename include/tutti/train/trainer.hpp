@@ -15,7 +15,7 @@
 #include "tutti/train/safeguards.hpp"
 #include "tutti/train/step_times.hpp"
 #include "tutti/watch/incident.hpp"
-#include "tutti/watch/whereabouts.hpp"
+#include "tutti/watch/rank_status.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -34,7 +34,7 @@ struct TrainerParts {
   const Network& network;
   const Dataset& train;
   const Dataset* test = nullptr;
-  Whereabouts* whereabouts = nullptr;
+  RankStatus* rank_status = nullptr;
   std::vector<std::string> hosts{};  // by rank, for messages that name one; empty: not told
 };
 

@@ -3,7 +3,7 @@
 //   kill:rank=2,step=17,phase=backward; delay:rank=1,steps=5-9,phase=data,seconds=0.5; flip:seed=7
 // and what is left out is drawn from seed= (0 without one), alike on all ranks. A seed alone draws the kind, too.
 
-#include "tutti/watch/whereabouts.hpp"
+#include "tutti/watch/rank_status.hpp"
 
 #include <cstdint>
 #include <optional>

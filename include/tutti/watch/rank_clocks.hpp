@@ -1,9 +1,9 @@
 #pragma once
 // How a rank's clock stands to that of rank 0. Ranks of one host share a clock; others meet many times, and as nobody
-// leaves a barrier before all have come, every meeting bounds the difference from both sides.
+// leaves a barrier before all have come, every collective bounds the difference from both sides.
 
 #include "tutti/comm/world.hpp"
-#include "tutti/watch/whereabouts.hpp"
+#include "tutti/watch/rank_status.hpp"
 
 #include <cstdint>
 #include <functional>

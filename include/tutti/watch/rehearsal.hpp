@@ -5,7 +5,7 @@
 #include "tutti/base/log.hpp"
 #include "tutti/comm/communicator.hpp"
 #include "tutti/watch/incident.hpp"
-#include "tutti/watch/whereabouts.hpp"
+#include "tutti/watch/rank_status.hpp"
 
 #include <cstddef>
 #include <cstdint>

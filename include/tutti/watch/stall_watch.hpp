@@ -5,7 +5,7 @@
 
 #include "tutti/base/log.hpp"
 #include "tutti/comm/world.hpp"
-#include "tutti/watch/whereabouts.hpp"
+#include "tutti/watch/rank_status.hpp"
 
 #include <functional>
 #include <memory>
@@ -47,12 +47,12 @@ class StallWatch {
   // Does not communicate.
   ~StallWatch();
 
-  // From here on this rank is watched and watches; meetings of the world are counted. The world is borrowed until
+  // From here on this rank is watched and watches; collectives of the world are counted. The world is borrowed until
   // leave(). Throws a usage error on all ranks for options that cannot be followed. Collective.
   void begin(World& world, const StallWatchOptions& options, const Log& log);
   // From now on.
   void set_timeout(double seconds);
-  // Where the rank's whereabouts are published; the rank's own until begin().
+  // Where the rank's rank status are published; the rank's own until begin().
   PlaceSlot& place_slot();
   // When a signal to end came that others take; polled in the watch's thread.
   void notice_signals(std::function<bool()> has_come);

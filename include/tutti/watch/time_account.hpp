@@ -4,8 +4,8 @@
 // clocks of several hosts are compared.
 
 #include "tutti/comm/world.hpp"
+#include "tutti/watch/rank_status.hpp"
 #include "tutti/watch/time_report.hpp"
-#include "tutti/watch/whereabouts.hpp"
 
 #include <array>
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace tutti {
 class TimeAccount : public PlaceListener {
  public:
   // Both borrowed; counts from here on. Collective.
-  TimeAccount(World& world, Whereabouts& whereabouts);
+  TimeAccount(World& world, RankStatus& rank_status);
   TimeAccount(const TimeAccount&) = delete;
   TimeAccount& operator=(const TimeAccount&) = delete;
   ~TimeAccount() override;
@@ -33,10 +33,10 @@ class TimeAccount : public PlaceListener {
   LateRank latest(const std::vector<TimeShares>& ranks) const;
 
   World& world_;
-  Whereabouts& whereabouts_;
+  RankStatus& rank_status_;
   std::vector<std::string> hosts_;
   std::array<std::int64_t, kPhases> spent_ns_{};
-  std::vector<float> waits_;  // seconds, of the meetings that are not brought together yet
+  std::vector<float> waits_;  // seconds, of the collectives that are not brought together yet
   std::int64_t steps_ = 0;
   double transfers_ = 0;            // seconds
   std::vector<double> waited_for_;  // by rank: the seconds that each other one waited for it, on average

@@ -6,10 +6,10 @@
 #include "tutti/comm/blocking_sums.hpp"
 
 #include "bench.hpp"
+#include "plural.hpp"
 #include "processors.hpp"
 #include "rank_order.hpp"
 #include "resolve_options.hpp"
-#include "several.hpp"
 #include "sum_times.hpp"
 
 #include <fmt/format.h>
@@ -153,7 +153,7 @@ struct Point {
   int ranks = 1;
   int hosts = 1;
   std::int64_t bytes = 0;
-  Spread seconds;
+  Quartiles seconds;
   std::int64_t wrong = 0;
 
   double gigabytes_per_second() const { return static_cast<double>(bytes) / seconds.median / 1e9; }
@@ -238,7 +238,7 @@ std::vector<Point> measure(World& world, Backend& backend, const std::vector<Con
                       .ranks = world.size(),
                       .hosts = 1,
                       .bytes = elements * 4,
-                      .seconds = spread_of(seconds[i]),
+                      .seconds = quartiles_of(seconds[i]),
                       .wrong = static_cast<std::int64_t>(wrong[i])});
   }
   return points;
@@ -261,7 +261,7 @@ void bench_ranks(World& world, const Invocation& invocation, const ChosenProcess
   const std::vector<Contender> contenders = contenders_of(world, invocation, processor);
   const Communicator& own = *contenders.back().communicator;
   if (world.rank() == 0)
-    fmt::print("{} on {}: {}\n", several(world.size(), "rank"), several(hosts, "host"), own.description());
+    fmt::print("{} on {}: {}\n", plural(world.size(), "rank"), plural(hosts, "host"), own.description());
   for (const Contender& contender : contenders) {
     if (world.rank() == 0) fmt::print("  by {:<9} {}\n", contender.algorithm, contender.meaning);
   }

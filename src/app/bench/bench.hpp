@@ -2,7 +2,7 @@
 // trainer bench: measurements inside one launch. Where rank counts are measured, ranks that one leaves out sleep.
 
 #include "tutti/base/exit_status.hpp"
-#include "tutti/base/spread.hpp"
+#include "tutti/base/quartiles.hpp"
 #include "tutti/comm/world.hpp"
 #include "tutti/train/trainer.hpp"
 

@@ -10,8 +10,8 @@
 #include "bench.hpp"
 #include "option_table.hpp"
 #include "plan_choices.hpp"
+#include "plural.hpp"
 #include "run_record.hpp"
-#include "several.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -197,7 +197,7 @@ void SavedTraining::round() {
 double median_ratio(const std::vector<double>& a, const std::vector<double>& b) {
   std::vector<double> ratios;
   std::ranges::transform(a, b, std::back_inserter(ratios), [](double x, double y) { return x / y; });
-  return spread_of(ratios).median;
+  return quartiles_of(ratios).median;
 }
 
 struct Summary {
@@ -209,7 +209,7 @@ struct Summary {
 Summary summary_of(const Figures& figures) {
   return {.bytes = figures.bytes,
           .bandwidth_of_plain = median_ratio(figures.plain.seconds, figures.save.seconds),
-          .stall_of_step = spread_of(figures.stall.seconds).median / spread_of(figures.step.seconds).median};
+          .stall_of_step = quartiles_of(figures.stall.seconds).median / quartiles_of(figures.step.seconds).median};
 }
 
 struct Row {
@@ -230,16 +230,16 @@ void tell(const Figures& figures, const RunConfig& config, const std::string& li
   const double mib = static_cast<double>(figures.bytes) / 0x1p20;
   fmt::print("{}\n", libraries);
   fmt::print("{} {}, {}, batch {} in {} on {}, checkpoints of {:.1f} MiB\n", config.model, config.precision,
-             config.optimizer, config.batch_size, several(config.parts, "part"), several(ranks, "rank"), mib);
+             config.optimizer, config.batch_size, plural(config.parts, "part"), plural(ranks, "rank"), mib);
   fmt::print("{:<25} {:>10} {:>9} {:>9} {:>12} {:>8}\n", "", "median ms", "25 % ms", "75 % ms", "processor ms",
              "MiB/s");
   for (const Row& row : kRows) {
-    const Spread time = spread_of((figures.*row.cost).seconds);
+    const Quartiles time = quartiles_of((figures.*row.cost).seconds);
     fmt::print("{:<25} {:>10.2f} {:>9.2f} {:>9.2f} {:>12.2f} {:>8}\n", row.name, time.median * 1e3, time.low * 1e3,
-               time.high * 1e3, spread_of((figures.*row.cost).processor).median * 1e3,
+               time.high * 1e3, quartiles_of((figures.*row.cost).processor).median * 1e3,
                row.moves_bytes ? fmt::format("{:.0f}", mib / time.median) : "");
   }
-  fmt::print("{:<25} {:>10.2f}\n", "save beside steps", spread_of(figures.save_beside).median * 1e3);
+  fmt::print("{:<25} {:>10.2f}\n", "save beside steps", quartiles_of(figures.save_beside).median * 1e3);
   fmt::print(
       "a save has {:.2f} of the bandwidth of a plain write and fsync; training stands still for {:.3f} of a step\n",
       summary.bandwidth_of_plain, summary.stall_of_step);
@@ -259,15 +259,15 @@ Json as_json(const Figures& figures, const RunConfig& config, const std::string&
             {"checkpoint_bytes", figures.bytes},
             {"bandwidth_of_plain", summary.bandwidth_of_plain},
             {"stall_of_step", summary.stall_of_step},
-            {"save_beside_steps_seconds_median", spread_of(figures.save_beside).median}};
+            {"save_beside_steps_seconds_median", quartiles_of(figures.save_beside).median}};
   for (const Row& row : kRows) {
     const Cost& cost = figures.*row.cost;
-    const Spread time = spread_of(cost.seconds);
+    const Quartiles time = quartiles_of(cost.seconds);
     json["measured"].push_back({{"what", row.name},
                                 {"seconds_median", time.median},
                                 {"seconds_low_quartile", time.low},
                                 {"seconds_high_quartile", time.high},
-                                {"processor_seconds_median", spread_of(cost.processor).median}});
+                                {"processor_seconds_median", quartiles_of(cost.processor).median}});
   }
   return json;
 }

@@ -36,7 +36,7 @@ ExchangeCost measure_exchange(World& world, Readied& run, const TimedSteps& step
   const auto sent = static_cast<double>(communicator.bytes_sent() - sent_before) / static_cast<double>(steps.timed);
   const auto greatest = greatest_of_ranks(world, {sent, static_cast<double>(run.trainer->exchange_bytes()),
                                                   static_cast<double>(run.trainer->optimizer_bytes())});
-  return {.step = spread_of(seconds),
+  return {.step = quartiles_of(seconds),
           .sent_bytes = greatest[0],
           .exchange_bytes = greatest[1],
           .optimizer_bytes = greatest[2]};

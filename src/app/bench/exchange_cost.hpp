@@ -1,7 +1,7 @@
 #pragma once
 // What exchange and update of a step cost by themselves, on gradients at hand: time, bytes sent and memory held.
 
-#include "tutti/base/spread.hpp"
+#include "tutti/base/quartiles.hpp"
 #include "tutti/comm/world.hpp"
 
 #include "bench.hpp"
@@ -13,7 +13,7 @@ namespace tutti {
 
 // Bytes are those of the rank that has most.
 struct ExchangeCost {
-  Spread step;
+  Quartiles step;
   double sent_bytes = 0;  // a step
   double exchange_bytes = 0;
   double optimizer_bytes = 0;

@@ -6,7 +6,7 @@
 
 #include "assemble.hpp"
 #include "bench.hpp"
-#include "several.hpp"
+#include "plural.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -133,7 +133,7 @@ ComputeRates compute_rates(World& world, const Assembly& assembly, double second
     alone.push_back(measure(world, seconds, [&] { return play(same); }));
     together.push_back(measure(world, seconds, [&] { return play(loader->next(compute->stream())); }));
   }
-  return {.alone = spread_of(alone).median, .together = spread_of(together).median};
+  return {.alone = quartiles_of(alone).median, .together = quartiles_of(together).median};
 }
 
 RunConfig config_of(World& world, const Invocation& invocation) {
@@ -168,9 +168,9 @@ ExitStatus bench_input(World& world, const Invocation& invocation) {
   const Cores& cores = assembly.cores;
   const int readers = assembly.options.readers;
   if (world.rank() == 0) {
-    fmt::print("{}, {} on this host of {} and {} each\n", several(cores.usable, "usable core"),
-               several(world.local_size(), "rank"), several(assembly.options.threads, "compute thread"),
-               several(readers, "reader"));
+    fmt::print("{}, {} on this host of {} and {} each\n", plural(cores.usable, "usable core"),
+               plural(world.local_size(), "rank"), plural(assembly.options.threads, "compute thread"),
+               plural(readers, "reader"));
     fmt::print("{:>8} {:>8} {:>12}\n", "what", "readers", "images/s");
   }
   Json results = Json::array();

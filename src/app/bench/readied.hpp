@@ -17,18 +17,18 @@ struct Readied {
   double assembled_at = 0;  // seconds since the start of the process
   std::optional<Trainer> trainer;
 
-  // `whereabouts` is borrowed, or null. Collective.
-  Readied(World& world, const RunConfig& config, Whereabouts* whereabouts = nullptr)
+  // `rank status` is borrowed, or null. Collective.
+  Readied(World& world, const RunConfig& config, RankStatus* rank_status = nullptr)
       : assembly(assemble(world, config, nullptr, Log(world.rank(), world.host(), true))) {
     assembled_at = seconds_since_process_start();
-    begin_anew(world, whereabouts);
+    begin_anew(world, rank_status);
   }
 
   // A trainer in place of the one before it, by the assembly's options as they are now. Collective.
-  void begin_anew(World& world, Whereabouts* whereabouts = nullptr) {
+  void begin_anew(World& world, RankStatus* rank_status = nullptr) {
     build_alike(world, assembly.config, *assembly.backend, [&] {
       TrainerParts parts = assembly.parts();
-      parts.whereabouts = whereabouts;
+      parts.rank_status = rank_status;
       trainer.emplace(parts, assembly.options, RunFacts{});
     });
   }

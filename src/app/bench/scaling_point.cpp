@@ -34,9 +34,9 @@ Timing time_round(World& working, Readied& run, const TimedSteps& steps, const s
 
 std::string_view name_of(ScalingMode mode) { return mode == ScalingMode::strong ? "strong" : "weak"; }
 
-Spread ScalingPoint::spread() const {
-  Spread spread = spread_of(steps);
-  spread.median = spread_of(round_medians).median;
+Quartiles ScalingPoint::quartiles() const {
+  Quartiles spread = quartiles_of(steps);
+  spread.median = quartiles_of(round_medians).median;
   return spread;
 }
 
@@ -59,7 +59,7 @@ void measure_round(World& working, const RunConfig& config, const TimedSteps& st
       !pace && !working.agree(run.assembly.config.threads * working.local_size() <= run.assembly.cores.usable);
   Timing timing = time_round(working, run, steps, pace);
   point.rounds.push_back(account_for(working, timing.phases));
-  point.round_medians.push_back(spread_of(timing.seconds).median);
+  point.round_medians.push_back(quartiles_of(timing.seconds).median);
   point.steps.insert(point.steps.end(), timing.seconds.begin(), timing.seconds.end());
 }
 

@@ -27,9 +27,9 @@ struct ScalingPoint {
   std::vector<StepAccount> rounds{};
 
   // Quartiles of all steps; the median is that of the rounds' medians.
-  Spread spread() const;
+  Quartiles quartiles() const;
   StepAccount account() const { return mean_of(rounds); }
-  double images_per_second() const { return static_cast<double>(batch) / spread().median; }
+  double images_per_second() const { return static_cast<double>(batch) / quartiles().median; }
 };
 
 // Every rank count runs the same steps on as many threads a rank, so that only the ranks differ.

@@ -36,7 +36,7 @@ std::string scaling_head() {
 }
 
 std::string scaling_line(const ScalingPoint& point, const ScalingPoint& first) {
-  const Spread step = point.spread();
+  const Quartiles step = point.quartiles();
   const StepAccount gone = lost(point, first);
   return fmt::format(
       "{:>6} {:>8} {:>5} {:>5} {:>6} {:>9.2f} {:>8.2f} {:>8.2f} {:>9.0f} {:>6.2f} {:>6.1f} {:>6.1f} {:>6.1f} {:>5.1f} "
@@ -47,7 +47,7 @@ std::string scaling_line(const ScalingPoint& point, const ScalingPoint& first) {
 }
 
 Json scaling_json(const ScalingPoint& point, const ScalingPoint& first) {
-  const Spread step = point.spread();
+  const Quartiles step = point.quartiles();
   const StepAccount account = point.account();
   Json time;
   for (const StepItem& item : kStepItems) time[item.name] = account.*item.seconds;

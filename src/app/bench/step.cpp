@@ -1,10 +1,10 @@
 #include "tutti/base/error.hpp"
 
 #include "bench.hpp"
+#include "plural.hpp"
 #include "process_clock.hpp"
 #include "readied.hpp"
 #include "run_record.hpp"
-#include "several.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -41,7 +41,7 @@ struct Start {
 
 struct StepFigures {
   std::vector<double> steps;
-  Spread step;
+  Quartiles step;
   double images_per_second = 0;
   Start start{};
   double peak_mib = 0;
@@ -72,7 +72,7 @@ StepFigures measure(World& world, const Invocation& invocation, Readied& run) {
   --steps.warmup;  // done above
   figures.steps =
       time_steps(world, *run.trainer, steps_for(*run.assembly.backend, steps), [&] { run.trainer->step(); });
-  figures.step = spread_of(figures.steps);
+  figures.step = quartiles_of(figures.steps);
   figures.images_per_second = static_cast<double>(run.assembly.config.batch_size) / figures.step.median;
   figures.peak_mib = greatest_of_ranks(world, {peak_resident_mib()}).front();
   return figures;
@@ -81,7 +81,7 @@ StepFigures measure(World& world, const Invocation& invocation, Readied& run) {
 void tell(const StepFigures& figures, const RunConfig& config, const std::string& libraries) {
   fmt::print("{}\n", libraries);
   fmt::print("{} {}, batch {} in {} of {}, data {}\n", config.model, config.precision, config.batch_size,
-             several(config.parts, "part"), several(config.threads, "thread"), config.data);
+             plural(config.parts, "part"), plural(config.threads, "thread"), config.data);
   fmt::print("{:>10} {:>9} {:>9} {:>10} {:>9} {:>13}\n", "median ms", "25 % ms", "75 % ms", "images/s", "peak MiB",
              "first step s");
   fmt::print("{:>10.2f} {:>9.2f} {:>9.2f} {:>10.1f} {:>9.0f} {:>13.2f}\n", figures.step.median * 1e3,

@@ -1,6 +1,6 @@
 #include "step_account.hpp"
 
-#include "tutti/base/spread.hpp"
+#include "tutti/base/quartiles.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -22,7 +22,7 @@ template <class Item>
 double median_by(const Item& item, std::size_t count) {
   std::vector<double> values;
   for (std::size_t i = 0; i < count; ++i) values.push_back(item(i));
-  return spread_of(std::move(values)).median;
+  return quartiles_of(std::move(values)).median;
 }
 
 }  // namespace

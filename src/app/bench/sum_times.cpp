@@ -59,7 +59,7 @@ std::vector<TimedSum> time_all_reduce(World& world, const Summing& summing, cons
   const auto seconds = time_in_rounds(world, trials, repeats);
   std::vector<TimedSum> timed;
   for (std::size_t i = 0; i < bytes.size(); ++i) {
-    timed.push_back({.bytes = bytes[i], .seconds = spread_of(seconds[i]).median});
+    timed.push_back({.bytes = bytes[i], .seconds = quartiles_of(seconds[i]).median});
   }
   return timed;
 }

@@ -88,7 +88,7 @@ double CudaEvent::seconds_since(const Event& earlier) {
 }
 
 // Never the library's own blocking calls: a collective whose peers are gone would hold this thread for ever.
-class Patience {
+class Backoff {
  public:
   void wait() {
     if (++turns_ < kSpins) return;
@@ -125,7 +125,7 @@ class OwnedCudaStream final : public CudaStream {
   }
 
   void await(Event& event) override {
-    for (Patience patience; !event.reached(); patience.wait()) {
+    for (Backoff backoff; !event.reached(); backoff.wait()) {
       if (watch_) watch_();
     }
   }

@@ -65,7 +65,7 @@ class LibraryCommunicator final : public RingCommunicator {
 
 std::unique_ptr<Communicator> make_library_communicator(World& world, bool blocks) {
   auto made = std::make_unique<LibraryCommunicator>(duplicate_communicator(world), blocks);
-  made->count_in(world.meetings());
+  made->count_in(world.collectives());
   return made;
 }
 

@@ -61,12 +61,12 @@ void add(ElementType type, std::byte* to, const std::byte* from, std::size_t byt
 }
 
 void wait_for(MPI_Request& request, std::chrono::microseconds longest_sleep, std::source_location where) {
-  Patience patience(longest_sleep);
+  Backoff backoff(longest_sleep);
   for (;;) {
     int done = 0;
     check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), where);
     if (done != 0) return;
-    patience.wait();
+    backoff.wait();
   }
 }
 

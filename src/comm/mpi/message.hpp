@@ -4,7 +4,7 @@
 #include "tutti/backend/tensor.hpp"
 
 #include "../arguments.hpp"
-#include "../patience.hpp"
+#include "../backoff.hpp"
 #include "check.hpp"
 
 #include <mpi.h>
@@ -18,7 +18,7 @@
 
 namespace tutti::mpi {
 
-enum class StarDirection { sum_at_first, spread_from_first };
+enum class StarDirection { reduce_to_root, broadcast };
 
 // A rank among the others, and what it counts there.
 struct RankPlace {

@@ -3,7 +3,7 @@
 #include "tutti/base/error.hpp"
 #include "tutti/comm/communicator.hpp"
 
-#include "../patience.hpp"
+#include "../backoff.hpp"
 
 #include <algorithm>
 #include <functional>
@@ -31,7 +31,7 @@ void OperationQueue::push(const OperationMemory& memory, Operations operations) 
     const std::lock_guard lock(mutex_);
     ++pushes_;
     unfinished_ += operations.size();
-    meetings_->begun.fetch_add(operations.size(), std::memory_order_relaxed);
+    collectives_->begun.fetch_add(operations.size(), std::memory_order_relaxed);
     for (auto& operation : operations) {
       waiting_.push_back({.operation = std::move(operation), .memory = memory, .push = pushes_});
     }
@@ -112,7 +112,7 @@ bool OperationQueue::may_start_beside_others(const Flight& next) const {
 void OperationQueue::land(std::size_t landed) {
   const std::lock_guard lock(mutex_);
   unfinished_ -= landed;
-  meetings_->done.fetch_add(landed, std::memory_order_relaxed);
+  collectives_->done.fetch_add(landed, std::memory_order_relaxed);
   if (unfinished_ == 0) changed_.notify_all();
 }
 
@@ -122,7 +122,7 @@ bool OperationQueue::has_failed() {
 }
 
 void OperationQueue::drive_all(const std::stop_token& stop) {
-  Patience patience(kUntilMoved);
+  Backoff backoff(kUntilMoved);
   while (!stop.stop_requested()) {
     {
       const std::lock_guard lock(mutex_);
@@ -134,9 +134,9 @@ void OperationQueue::drive_all(const std::stop_token& stop) {
       moved = drive();
     }
     if (moved) {
-      patience.reset();
+      backoff.reset();
     } else {
-      patience.wait();
+      backoff.wait();
     }
   }
 }

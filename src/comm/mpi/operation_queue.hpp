@@ -3,7 +3,7 @@
 // lets a helper thread, other threads or the waiting owner drive them. It does not know what an operation
 // sends.
 
-#include "tutti/comm/meetings.hpp"
+#include "tutti/comm/collective_counter.hpp"
 
 #include <array>
 #include <condition_variable>
@@ -44,7 +44,7 @@ class OperationQueue {
  public:
   explicit OperationQueue(bool helper_thread);
   // To be told before the first push; borrowed. An operation is begun when it is pushed.
-  void count_in(Meetings& meetings) { meetings_ = &meetings; }
+  void count_in(CollectiveCounter& collectives) { collectives_ = &collectives; }
 
   // Without a helper thread, also starts what may start, so that the first messages leave at once.
   void push(const OperationMemory& memory, Operations operations);
@@ -73,8 +73,8 @@ class OperationQueue {
   void drive_all(const std::stop_token& stop);
   void serve(const std::stop_token& stop);
 
-  Meetings own_meetings_;
-  Meetings* meetings_ = &own_meetings_;
+  CollectiveCounter own_collectives_;
+  CollectiveCounter* collectives_ = &own_collectives_;
 
   std::mutex driving_;
   std::deque<Flight> in_flight_;  // guarded by driving_

@@ -66,16 +66,16 @@ void RingCommunicator::share(const SharedSum& sum, Stream& stream) {
   }
 }
 
-void RingCommunicator::sum_at_first(const Tensor& values, Stream& stream) {
+void RingCommunicator::reduce_to_root(const Tensor& values, Stream& stream) {
   require_summable(values, MemorySpace::host);
   stream.synchronize();
-  if (size_ > 1 && !is_empty(values)) push_star(values, StarDirection::sum_at_first);
+  if (size_ > 1 && !is_empty(values)) push_star(values, StarDirection::reduce_to_root);
 }
 
-void RingCommunicator::spread_from_first(const Tensor& values, Stream& stream) {
+void RingCommunicator::broadcast(const Tensor& values, Stream& stream) {
   require_passable(values, MemorySpace::host);
   stream.synchronize();
-  if (size_ > 1 && !is_empty(values)) push_star(values, StarDirection::spread_from_first);
+  if (size_ > 1 && !is_empty(values)) push_star(values, StarDirection::broadcast);
 }
 
 void RingCommunicator::push(const Tensor& memory, const Tensor& more, Operations operations) {
@@ -197,7 +197,7 @@ std::unique_ptr<Communicator> make_mpi_ring_communicator(World& world, const Rin
   auto made =
       std::make_unique<mpi::RingCommunicator>(comm, options.helper_thread, std::move(window),
                                               mpi::SumChoice(measures ? SumAlgorithm::ring : options.algorithm));
-  made->count_in(world.meetings());
+  made->count_in(world.collectives());
   if (measures && world.size() > 1) made->choose(world);
   return made;
 }

@@ -24,7 +24,7 @@ class RingCommunicator : public Communicator {
   // `comm` is this communicator's own (duplicate_communicator). Without a window (null) none is chosen.
   RingCommunicator(MPI_Comm comm, bool helper_thread, std::unique_ptr<Window> window, SumChoice choice);
   // Where sums are counted; to be told before the first one.
-  void count_in(Meetings& meetings) { queue_.count_in(meetings); }
+  void count_in(CollectiveCounter& collectives) { queue_.count_in(collectives); }
   // Chooses by measuring. Collective.
   void choose(World& world);
 
@@ -35,8 +35,8 @@ class RingCommunicator : public Communicator {
   Buffer allocate(std::size_t bytes) override { return window_ ? window_->allocate(bytes) : allocate_host(bytes); }
   void all_reduce_sum(const Tensor& values, Stream& stream) override;
   void share(const SharedSum& sum, Stream& stream) override;
-  void sum_at_first(const Tensor& values, Stream& stream) override;
-  void spread_from_first(const Tensor& values, Stream& stream) override;
+  void reduce_to_root(const Tensor& values, Stream& stream) override;
+  void broadcast(const Tensor& values, Stream& stream) override;
   bool progress() override { return queue_.progress(); }
   void finish(Stream&) override { queue_.finish(); }
   void abandon() noexcept override { queue_.abandon(); }

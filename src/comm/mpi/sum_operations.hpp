@@ -94,7 +94,7 @@ class StarOperation final : public Operation {
 
  private:
   bool first() const { return place_.rank == 0; }
-  bool receiving() const { return first() == (direction_ == StarDirection::sum_at_first); }
+  bool receiving() const { return first() == (direction_ == StarDirection::reduce_to_root); }
   void post();
   void take_in(const MPI_Status& status);
 

@@ -77,14 +77,14 @@ class MpiWorld final : public World {
   void begin_greatest(std::int64_t mine) override;
   std::int64_t end_greatest() override;
   void barrier() override {
-    const Meeting here(meetings());
+    const CollectiveScope here(collectives());
     arrive(comm_);
   }
   void broadcast(std::span<std::byte> bytes, int root) override;
   std::vector<std::vector<std::byte>> all_gather(std::span<const std::byte> mine) override;
   Buffer node_memory(std::size_t bytes) override;
   void node_barrier() override {
-    const Meeting here(meetings());
+    const CollectiveScope here(collectives());
     arrive(node_);
   }
   std::unique_ptr<World> split(int colour) override;
@@ -109,7 +109,7 @@ class MpiWorld final : public World {
 };
 
 bool MpiWorld::agree(bool mine) {
-  const Meeting here(meetings());
+  const CollectiveScope here(collectives());
   int all = mine ? 1 : 0;
   MPI_Request request = MPI_REQUEST_NULL;
   check(MPI_Iallreduce(MPI_IN_PLACE, &all, 1, MPI_INT, MPI_LAND, comm_, &request));
@@ -126,7 +126,7 @@ void MpiWorld::begin_greatest(std::int64_t mine) {
 // All ranks have begun, or are about to: none may sleep long.
 std::int64_t MpiWorld::end_greatest() {
   if (!greatest_) throw Error(ErrorSource::internal, "end_greatest without a begin_greatest");
-  const Meeting here(meetings());
+  const CollectiveScope here(collectives());
   wait_for(finding_, kUntilMoved);
   return *std::exchange(greatest_, nullptr);
 }
@@ -152,7 +152,7 @@ void MpiWorld::require_same_broadcast(std::size_t bytes, int root) {
 }
 
 void MpiWorld::broadcast(std::span<std::byte> bytes, int root) {
-  const Meeting here(meetings());
+  const CollectiveScope here(collectives());
   require_same_broadcast(bytes.size(), root);
   while (!bytes.empty()) {
     const std::span<std::byte> piece = bytes.first(std::min(bytes.size(), kPieceBytes));
@@ -164,7 +164,7 @@ void MpiWorld::broadcast(std::span<std::byte> bytes, int root) {
 }
 
 std::vector<std::vector<std::byte>> MpiWorld::all_gather(std::span<const std::byte> mine) {
-  const Meeting here(meetings());
+  const CollectiveScope here(collectives());
   const auto ranks = static_cast<std::size_t>(size_);
   const std::uint64_t length = mine.size();
   std::vector<std::uint64_t> lengths(ranks);
@@ -224,13 +224,13 @@ Buffer MpiWorld::node_memory(std::size_t bytes) {
 }
 
 std::unique_ptr<World> MpiWorld::split(int colour) {
-  const Meeting here(meetings());
+  const CollectiveScope here(collectives());
   arrive(comm_);
   MPI_Comm group = MPI_COMM_NULL;
   check(MPI_Comm_split(comm_, colour < 0 ? MPI_UNDEFINED : colour, rank_, &group));
   if (group == MPI_COMM_NULL) return nullptr;
   auto made = std::make_unique<MpiWorld>(group, Extent::some_ranks);
-  made->count_in(meetings());
+  made->count_in(collectives());
   return made;
 }
 
@@ -242,7 +242,7 @@ void MpiWorld::abort(int status) noexcept {
 }
 
 void MpiWorld::close() {
-  const Meeting here(meetings());
+  const CollectiveScope here(collectives());
   if (greatest_) end_greatest();
   arrive(comm_);
   check(MPI_Comm_free(&node_));
@@ -314,7 +314,7 @@ MPI_Comm duplicate_communicator(World& world) {
                 fmt::format("a communicator over MPI wants a world over MPI, not '{}'; one rank alone takes solo",
                             world.description()));
   }
-  const Meeting here(world.meetings());
+  const CollectiveScope here(world.collectives());
   return duplicate(over_mpi->native());
 }
 

@@ -107,7 +107,7 @@ std::uint64_t Exchange::spread_shares(const SharedSum& sum) const {
   return bytes_but(share_of(sum, (connection.rank() + 1) % connection.size()), results);
 }
 
-std::uint64_t Exchange::sum_at_first(const Tensor& values) const {
+std::uint64_t Exchange::reduce_to_root(const Tensor& values) const {
   const std::int64_t elements = values.elements();
   const std::int64_t longest = std::min<std::int64_t>(elements, kPieceBytes / static_cast<std::int64_t>(sizeof(float)));
   for (std::int64_t begin = 0; begin < elements; begin += longest) {
@@ -141,7 +141,7 @@ void Exchange::add_other_ranks(const Tensor& piece) const {
   }
 }
 
-std::uint64_t Exchange::spread_from_first(const Tensor& values) const {
+std::uint64_t Exchange::broadcast(const Tensor& values) const {
   const auto count = static_cast<std::size_t>(values.elements());
   const ncclDataType_t type = type_of(values);
   if (connection.rank() != 0) {

@@ -20,8 +20,8 @@ struct Exchange {
 
   std::uint64_t all_reduce_sum(const Tensor& values) const;
   std::uint64_t share(const SharedSum& sum) const;
-  std::uint64_t sum_at_first(const Tensor& values) const;
-  std::uint64_t spread_from_first(const Tensor& values) const;
+  std::uint64_t reduce_to_root(const Tensor& values) const;
+  std::uint64_t broadcast(const Tensor& values) const;
 
  private:
   std::uint64_t sum_shares(const SharedSum& sum) const;

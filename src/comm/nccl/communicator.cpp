@@ -5,7 +5,7 @@
 #include "tutti/base/stopwatch.hpp"
 
 #include "../arguments.hpp"
-#include "../patience.hpp"
+#include "../backoff.hpp"
 #include "check.hpp"
 #include "collectives.hpp"
 #include "connection.hpp"
@@ -32,7 +32,7 @@ class NcclCommunicator final : public Communicator {
  public:
   NcclCommunicator(World& world, const NcclOptions& options)
       : share_device_(options.share_device),
-        meetings_(world.meetings()),
+        collectives_(world.collectives()),
         stream_(make_stream(world, options)),
         connection_(world, options) {}
 
@@ -56,19 +56,19 @@ class NcclCommunicator final : public Communicator {
     begin({"shared sum", named.bytes()}, stream, [&](const Exchange& exchange) { return exchange.share(sum); });
   }
 
-  void sum_at_first(const Tensor& values, Stream& stream) override {
+  void reduce_to_root(const Tensor& values, Stream& stream) override {
     require_summable(values, MemorySpace::cuda);
     if (values.type != ElementType::f32) throw Error(ErrorSource::internal, "central sums are made of f32 values");
     if (is_empty(values)) return;
     begin({"central sum", values.bytes()}, stream,
-          [&](const Exchange& exchange) { return exchange.sum_at_first(values); });
+          [&](const Exchange& exchange) { return exchange.reduce_to_root(values); });
   }
 
-  void spread_from_first(const Tensor& values, Stream& stream) override {
+  void broadcast(const Tensor& values, Stream& stream) override {
     require_passable(values, MemorySpace::cuda);
     if (is_empty(values)) return;
     begin({"central spread", values.bytes()}, stream,
-          [&](const Exchange& exchange) { return exchange.spread_from_first(values); });
+          [&](const Exchange& exchange) { return exchange.broadcast(values); });
   }
 
   bool progress() override {
@@ -141,7 +141,7 @@ class NcclCommunicator final : public Communicator {
         sums_.push_back(std::move(sum));
       });
     }
-    for (Patience patience(kUntilMoved); share_device_ && progress(); patience.wait()) continue;
+    for (Backoff backoff(kUntilMoved); share_device_ && progress(); backoff.wait()) continue;
   }
 
   Sum spare_sum() {
@@ -159,13 +159,13 @@ class NcclCommunicator final : public Communicator {
     // A rank comes to a sum when its values are there, not when that is enqueued.
     while (come_ < sums_.size() && sums_[come_].ready->reached()) {
       ++come_;
-      meetings_.begun.fetch_add(1, std::memory_order_relaxed);
+      collectives_.begun.fetch_add(1, std::memory_order_relaxed);
     }
     while (come_ > 0 && sums_.front().done->reached()) {
       spare_.push_back(std::move(sums_.front()));
       sums_.pop_front();
       --come_;
-      meetings_.done.fetch_add(1, std::memory_order_relaxed);
+      collectives_.done.fetch_add(1, std::memory_order_relaxed);
       waited_.reset();
     }
     if (sums_.empty()) return;
@@ -183,7 +183,7 @@ class NcclCommunicator final : public Communicator {
   }
 
   bool share_device_;
-  Meetings& meetings_;
+  CollectiveCounter& collectives_;
   std::unique_ptr<CudaStream> stream_;
 
   mutable std::mutex mutex_;  // guards all that follows

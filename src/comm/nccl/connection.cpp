@@ -3,7 +3,7 @@
 #include "tutti/backend/cuda_stream.hpp"
 #include "tutti/base/stopwatch.hpp"
 
-#include "../patience.hpp"
+#include "../backoff.hpp"
 #include "check.hpp"
 #include "shared_device.hpp"
 
@@ -49,7 +49,7 @@ Connection::Connection(World& world, const NcclOptions& options)
 
 void Connection::settle(ncclComm_t communicator, ncclResult_t result, const std::string& where) const {
   const Stopwatch watch;
-  for (Patience patience(kUntilMoved); result == ncclInProgress; patience.wait()) {
+  for (Backoff backoff(kUntilMoved); result == ncclInProgress; backoff.wait()) {
     if (watch.seconds() > deadline_seconds_) throw give_up(where);
     result = state_of(communicator);
   }

@@ -13,43 +13,43 @@
 namespace tutti {
 namespace {
 
-TEST(Meetings, AreCountedInTheWorldItsPartsAndItsSums) {
+TEST(CollectiveCounter, AreCountedInTheWorldItsPartsAndItsSums) {
   World& world = test_world();
-  Meetings meetings;
-  Meetings& before = world.meetings();
-  world.count_in(meetings);
+  CollectiveCounter collectives;
+  CollectiveCounter& before = world.collectives();
+  world.count_in(collectives);
   world.barrier();
-  EXPECT_EQ(meetings.done, 1u);
+  EXPECT_EQ(collectives.done, 1u);
   const auto part = world.split(world.rank() % 2);
-  const std::uint64_t parted = meetings.done;
+  const std::uint64_t parted = collectives.done;
   part->barrier();
-  EXPECT_EQ(meetings.done, parted + 1);
+  EXPECT_EQ(collectives.done, parted + 1);
   const auto communicator = make_mpi_ring_communicator(world, {.algorithm = SumAlgorithm::ring});
-  const std::uint64_t connected = meetings.begun;
+  const std::uint64_t connected = collectives.begun;
   const auto stream = make_cpu_backend()->make_stream();
   const Buffer memory = communicator->allocate(64);
   communicator->all_reduce_sum(memory.view(Shape{16}, ElementType::f32), *stream);
-  EXPECT_EQ(meetings.begun, connected + 1);
+  EXPECT_EQ(collectives.begun, connected + 1);
   communicator->finish(*stream);
-  EXPECT_EQ(meetings.done, meetings.begun);
+  EXPECT_EQ(collectives.done, collectives.begun);
   world.barrier();
   world.count_in(before);
 }
 
-// In which phases a rank got through meetings.
+// In which phases a rank got through collectives.
 class MetIn : public PlaceListener {
  public:
   void on_end(const Stay& stay) override {
-    const std::uint64_t done = test_world().meetings().done;
+    const std::uint64_t done = test_world().collectives().done;
     if (std::exchange(done_, done) != done) phases.insert(stay.place.phase);
   }
   std::set<Phase> phases;
 
  private:
-  std::uint64_t done_ = test_world().meetings().done;
+  std::uint64_t done_ = test_world().collectives().done;
 };
 
-TEST(Meetings, OfARunAreWaitedForInThePhaseThatSaysSo) {
+TEST(CollectiveCounter, OfARunAreWaitedForInThePhaseThatSaysSo) {
   TrainerOptions options;
   options.num_parts = 4 * test_world().size();
   options.batch_size = 2 * options.num_parts;
@@ -59,11 +59,11 @@ TEST(Meetings, OfARunAreWaitedForInThePhaseThatSaysSo) {
   options.digest_every_steps = 1;
   options.checkpoint_every_steps = 3;
   const OwnedData data = open_small("synthetic:200x1x8x8:3");
-  Whereabouts whereabouts;
-  RankRun run(test_world(), small_resnet(), data.pair, options, &whereabouts);
+  RankStatus rank_status;
+  RankRun run(test_world(), small_resnet(), data.pair, options, &rank_status);
   Recorder seen;
   MetIn met;
-  whereabouts.add(met);
+  rank_status.add(met);
   run.trainer.run(seen);
   EXPECT_TRUE(met.phases.erase(Phase::waiting));
   met.phases.erase(Phase::exchange);  // sums that go on meanwhile

@@ -1,4 +1,4 @@
-#include "tutti/watch/whereabouts.hpp"
+#include "tutti/watch/rank_status.hpp"
 
 #include <gtest/gtest.h>
 
@@ -16,38 +16,38 @@ class Notes : public PlaceListener {
   std::vector<Place> begun;
 };
 
-TEST(Whereabouts, PublishesWhereTheRankIs) {
-  Whereabouts whereabouts;
+TEST(RankStatus, PublishesWhereTheRankIs) {
+  RankStatus rank_status;
   PlaceSlot slot;
-  whereabouts.begin_step(3, Phase::data);
-  whereabouts.publish_in(slot);
+  rank_status.begin_step(3, Phase::data);
+  rank_status.publish_in(slot);
   EXPECT_EQ(slot.phase, Phase::data);
-  whereabouts.enter(Phase::backward);
+  rank_status.enter(Phase::backward);
   EXPECT_EQ(slot.step, 3);
   EXPECT_EQ(slot.phase, Phase::backward);
 }
 
-TEST(Whereabouts, ShowsAnySignOfProgress) {
-  Whereabouts whereabouts;
+TEST(RankStatus, ShowsAnySignOfProgress) {
+  RankStatus rank_status;
   PlaceSlot slot;
-  whereabouts.publish_in(slot);
-  for (const auto& advance : {+[](Whereabouts& w) { w.sign(); }, +[](Whereabouts& w) { w.enter(Phase::data); },
-                              +[](Whereabouts& w) { w.enter(Phase::data); }}) {
+  rank_status.publish_in(slot);
+  for (const auto& advance : {+[](RankStatus& w) { w.sign(); }, +[](RankStatus& w) { w.enter(Phase::data); },
+                              +[](RankStatus& w) { w.enter(Phase::data); }}) {
     const std::uint64_t before = slot.signs;
-    advance(whereabouts);
+    advance(rank_status);
     EXPECT_GT(slot.signs, before);
   }
 }
 
-TEST(Whereabouts, TellsListenersOfStaysWithoutGaps) {
-  Whereabouts whereabouts;
+TEST(RankStatus, TellsListenersOfStaysWithoutGaps) {
+  RankStatus rank_status;
   Notes notes;
-  whereabouts.begin_step(1, Phase::data);
-  whereabouts.add(notes);
-  whereabouts.enter(Phase::forward);
-  whereabouts.begin_step(2, Phase::data);
-  whereabouts.remove(notes);
-  whereabouts.enter(Phase::forward);
+  rank_status.begin_step(1, Phase::data);
+  rank_status.add(notes);
+  rank_status.enter(Phase::forward);
+  rank_status.begin_step(2, Phase::data);
+  rank_status.remove(notes);
+  rank_status.enter(Phase::forward);
   ASSERT_EQ(notes.ended.size(), 2u);
   EXPECT_EQ(notes.ended[0].place.phase, Phase::data);
   EXPECT_EQ(notes.ended[1].place.step, 1);

@@ -1,4 +1,4 @@
-#include "tutti/base/spread.hpp"
+#include "tutti/base/quartiles.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -16,7 +16,7 @@ double quantile(const std::vector<double>& sorted, double fraction) {
 
 }  // namespace
 
-Spread spread_of(std::vector<double> values) {
+Quartiles quartiles_of(std::vector<double> values) {
   std::ranges::sort(values);
   return {.low = quantile(values, 0.25), .median = quantile(values, 0.5), .high = quantile(values, 0.75)};
 }

@@ -11,9 +11,9 @@ constexpr std::chrono::microseconds kUntilArrival{1000};
 // For data under way, which many libraries move only while both sides call them.
 constexpr std::chrono::microseconds kUntilMoved{50};
 
-class Patience {
+class Backoff {
  public:
-  explicit Patience(std::chrono::microseconds longest_sleep) : longest_sleep_(longest_sleep) {}
+  explicit Backoff(std::chrono::microseconds longest_sleep) : longest_sleep_(longest_sleep) {}
 
   // Yields the first few hundred times, then sleeps, longer each time.
   void wait();

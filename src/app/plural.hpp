@@ -9,7 +9,7 @@ namespace tutti {
 
 // A number, or the digits of one.
 template <class Count>
-std::string several(const Count& count, const char* noun) {
+std::string plural(const Count& count, const char* noun) {
   const std::string digits = fmt::format("{}", count);
   return fmt::format("{} {}{}", digits, noun, digits == "1" ? "" : "s");
 }

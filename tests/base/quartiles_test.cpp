@@ -1,19 +1,19 @@
-#include "tutti/base/spread.hpp"
+#include "tutti/base/quartiles.hpp"
 
 #include <gtest/gtest.h>
 
 namespace tutti {
 namespace {
 
-TEST(Spread, LiesBetweenTheTwoNearestValuesOfTheSample) {
-  const Spread spread = spread_of({40, 10, 30, 20});
+TEST(Quartiles, LiesBetweenTheTwoNearestValuesOfTheSample) {
+  const Quartiles spread = quartiles_of({40, 10, 30, 20});
   EXPECT_DOUBLE_EQ(spread.low, 17.5);
   EXPECT_DOUBLE_EQ(spread.median, 25);
   EXPECT_DOUBLE_EQ(spread.high, 32.5);
 }
 
-TEST(Spread, OfOneValueIsThatValue) {
-  const Spread spread = spread_of({7});
+TEST(Quartiles, OfOneValueIsThatValue) {
+  const Quartiles spread = quartiles_of({7});
   EXPECT_EQ(spread.low, 7);
   EXPECT_EQ(spread.high, 7);
 }

@@ -6,6 +6,6 @@
 namespace tutti {
 
 // On Linux this concerns the calling thread alone; where it fails, all compete alike.
-inline void give_way_to_compute() { static_cast<void>(::nice(5)); }
+inline void lower_priority() { static_cast<void>(::nice(5)); }
 
 }  // namespace tutti

@@ -59,7 +59,7 @@ class PlaceListener {
 };
 
 // Where work is enqueued the thread is ahead of what is done: this takes the places that the thread goes on to, and
-// says when they are reached (Whereabouts::reach).
+// says when they are reached (RankStatus::reach).
 class PlaceQueue {
  public:
   virtual ~PlaceQueue() = default;
@@ -67,11 +67,11 @@ class PlaceQueue {
   virtual bool take(const Place& place) = 0;
 };
 
-class Whereabouts {
+class RankStatus {
  public:
-  Whereabouts();
-  Whereabouts(const Whereabouts&) = delete;
-  Whereabouts& operator=(const Whereabouts&) = delete;
+  RankStatus();
+  RankStatus(const RankStatus&) = delete;
+  RankStatus& operator=(const RankStatus&) = delete;
 
   // Publishes there from now on; borrowed.
   void publish_in(PlaceSlot& slot);

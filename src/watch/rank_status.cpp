@@ -1,4 +1,4 @@
-#include "tutti/watch/whereabouts.hpp"
+#include "tutti/watch/rank_status.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -38,19 +38,19 @@ std::int64_t now_ns() {
       .count();
 }
 
-Whereabouts::Whereabouts() : since_ns_(now_ns()) { publish(); }
+RankStatus::RankStatus() : since_ns_(now_ns()) { publish(); }
 
-void Whereabouts::publish_in(PlaceSlot& slot) {
+void RankStatus::publish_in(PlaceSlot& slot) {
   slot_ = &slot;
   publish();
 }
 
-void Whereabouts::move_to(const Place& place) {
+void RankStatus::move_to(const Place& place) {
   place_ = place;
   if (queue_ == nullptr || !queue_->take(place)) reach(place, now_ns());
 }
 
-void Whereabouts::reach(const Place& place, std::int64_t at_ns) {
+void RankStatus::reach(const Place& place, std::int64_t at_ns) {
   const Stay ended{.place = reached_, .begin_ns = since_ns_, .end_ns = std::max(since_ns_, at_ns)};
   reached_ = place;
   since_ns_ = ended.end_ns;
@@ -59,7 +59,7 @@ void Whereabouts::reach(const Place& place, std::int64_t at_ns) {
   for (PlaceListener* const listener : listeners_) listener->on_begin(place);
 }
 
-void Whereabouts::publish() {
+void RankStatus::publish() {
   slot_->step.store(reached_.step, std::memory_order_relaxed);
   slot_->phase.store(reached_.phase, std::memory_order_relaxed);
   slot_->signs.fetch_add(1, std::memory_order_release);

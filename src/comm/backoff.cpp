@@ -1,4 +1,4 @@
-#include "patience.hpp"
+#include "backoff.hpp"
 
 #include <algorithm>
 #include <thread>
@@ -10,7 +10,7 @@ constexpr int kYields = 300;
 
 }  // namespace
 
-void Patience::wait() {
+void Backoff::wait() {
   if (yields_ < kYields) {
     ++yields_;
     std::this_thread::yield();
@@ -20,7 +20,7 @@ void Patience::wait() {
   sleep_ = std::min(2 * sleep_, longest_sleep_);
 }
 
-void Patience::reset() {
+void Backoff::reset() {
   yields_ = 0;
   sleep_ = kFirstSleep;
 }

@@ -5,13 +5,13 @@
 
 namespace tutti {
 
-struct Spread {
+struct Quartiles {
   double low = 0;
   double median = 0;
   double high = 0;
 };
 
 // Of at least one value.
-Spread spread_of(std::vector<double> values);
+Quartiles quartiles_of(std::vector<double> values);
 
 }  // namespace tutti
