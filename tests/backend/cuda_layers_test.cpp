@@ -40,7 +40,7 @@ std::vector<NetworkCase> coarse_cases() {
 }
 
 template <class... Lists>
-std::vector<NetworkCase> all_of(const Lists&... lists) {
+std::vector<NetworkCase> joined(const Lists&... lists) {
   std::vector<NetworkCase> all;
   (all.insert(all.end(), lists.begin(), lists.end()), ...);
   return all;
@@ -54,20 +54,21 @@ INSTANTIATE_TEST_SUITE_P(Cuda, SmallLayerContract,
                          layer_contract_name);
 INSTANTIATE_TEST_SUITE_P(Cuda, LayoutContract,
                          ::testing::Combine(::testing::Values(kCuda),
-                                            ::testing::ValuesIn(all_of(layout_cases(), wide_cases()))),
+                                            ::testing::ValuesIn(joined(layout_cases(), wide_cases()))),
                          layer_contract_name);
 INSTANTIATE_TEST_SUITE_P(Cuda, NormContract, ::testing::Values(kCuda));
 
 INSTANTIATE_TEST_SUITE_P(CudaInBf16, LayerContract,
                          ::testing::Combine(::testing::Values(kCudaInBf16),
-                                            ::testing::ValuesIn(all_of(coarse_cases(), norm_cases()))),
+                                            ::testing::ValuesIn(joined(convolution_cases(), coarse_cases(),
+                                                                       norm_cases()))),
                          layer_contract_name);
 INSTANTIATE_TEST_SUITE_P(CudaInBf16, SmallLayerContract,
                          ::testing::Combine(::testing::Values(kCudaInBf16), ::testing::ValuesIn(cleared_small_cases())),
                          layer_contract_name);
 INSTANTIATE_TEST_SUITE_P(CudaInBf16, LayoutContract,
                          ::testing::Combine(::testing::Values(kCudaInBf16),
-                                            ::testing::ValuesIn(all_of(layout_cases(), wide_cases()))),
+                                            ::testing::ValuesIn(joined(layout_cases(), wide_cases()))),
                          layer_contract_name);
 
 // A layer alone, with a batch of random values.

@@ -3,22 +3,14 @@
 #include "backend/cuda/filter_kernels.hpp"
 #include "backend/cuda/format.hpp"
 #include "backend/cuda/native.hpp"
-#include "backend/layer_contract.hpp"
+#include "backend/device_values.hpp"
+
+#include <gtest/gtest.h>
 
 #include <bit>
 
 namespace tutti::testing_support {
 namespace {
-
-std::unique_ptr<Backend> make_cuda_in_bf16() {
-  return tutti_cuda_library().make_backend({.precision = Precision::bf16, .search_plans = false});
-}
-
-const BackendUnderTest kCudaInBf16{"cuda in bf16", make_cuda_in_bf16, 1e-2, 2e-2};
-
-INSTANTIATE_TEST_SUITE_P(CudaInBf16, LayerContract,
-                         ::testing::Combine(::testing::Values(kCudaInBf16), ::testing::ValuesIn(convolution_cases())),
-                         layer_contract_name);
 
 cuda::FilterLayout layout_of(std::int64_t outputs, std::int64_t channels, std::int64_t positions, ElementType type) {
   return {outputs, channels, positions, cuda::padded_channels(outputs, type), cuda::padded_channels(channels, type)};

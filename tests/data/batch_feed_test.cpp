@@ -235,7 +235,7 @@ TEST(BatchFeed, DeliversEachPartToOnePlace) {
   stream->synchronize();
 }
 
-TEST(ChunkReader, ReadsForADeviceWhateverOrderItsStreamsWorkIn) {
+TEST(BatchFeedReader, ReadsForADeviceWhateverOrderItsStreamsWorkIn) {
   const Noise noise(40, Shape{3, 8, 8});
   const ImageRecipe recipe = recipe_of(Augment::crop_flip, Shape{3, 8, 8});
   const auto wrong_chunks = [&](const Setting& setting) {

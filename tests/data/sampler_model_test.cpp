@@ -208,7 +208,7 @@ Case draw_case(RandomSequence& random) {
   return drawn;
 }
 
-TEST(SplitBatchSampler, AgreesWithAModelThatDealsSampleBySample) {
+TEST(SamplerModel, AgreesWithAModelThatDealsSampleBySample) {
   constexpr int kCases = 100'000;
   RandomSequence random(20240229, {.purpose = random_purpose("sampler cases")});
   for (int i = 0; i < kCases; ++i) {

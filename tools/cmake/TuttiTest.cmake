@@ -1,10 +1,12 @@
 # tutti_add_test(MODULE/SUBJECT [LABELS ...] [RANKS 1 2 4 ...] [LIBRARIES ...] [SECONDS n] [ENVIRONMENT ...]
-#                [VARIANT name])
+#                [VARIANT name] [FILTER pattern] [PROGRAM name])
 #
-# Builds tests/MODULE/SUBJECT_test.cpp; once more under another name where a variant is given. Without RANKS: one
-# test, label `unit`, no launcher. With RANKS: one test per rank count, label `mpi`, started by mpiexec, with one
-# verdict over all ranks (tests/support/mpi_main.cpp). Open MPI's consent to root and to more ranks than cores is given
-# by environment, so that MPICH needs no other line.
+# Adds tests/MODULE/SUBJECT_test.cpp to one of the module's test programs and registers its suites with CTest as
+# MODULE.SUBJECT; with a VARIANT once more under another name, and with FILTER for these tests only. Without RANKS: one
+# test, label `unit`, in MODULE_tests. With RANKS: one test per rank count, label `mpi`, started by mpiexec, in
+# MODULE_rank_tests, with one result over all ranks (tests/support/mpi_main.cpp). PROGRAM: another program of the
+# module, as for sources that are compiled or linked in another way. Open MPI's consent to root and to more
+# ranks than cores is given by environment, so that MPICH needs no other line.
 set(TUTTI_MPI_TEST_ENVIRONMENT
     OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
     OMPI_MCA_hwloc_base_binding_policy=none PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
@@ -15,7 +17,7 @@ set(TUTTI_SANITIZER_ENVIRONMENT
 
 # Every program of GoogleTest's is compiled alike, so that they can share what tests/support has precompiled for them.
 function(tutti_compile_as_test target)
-  target_link_libraries(${target} PRIVATE tutti GTest::gtest fmt::fmt Threads::Threads)
+  target_link_libraries(${target} PRIVATE tutti GTest::gmock fmt::fmt Threads::Threads)
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>) # its own lines run once: what they test is fast
   set_target_properties(${target} PROPERTIES TUTTI_IS_TEST ON RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
 endfunction()
@@ -25,44 +27,86 @@ function(tutti_needed_by_mpi_tests)
   set_property(GLOBAL APPEND PROPERTY TUTTI_NEEDED_BY_MPI_TESTS ${ARGN})
 endfunction()
 
+# The suites that are defined in a file, as a filter for GoogleTest.
+function(tutti_filter_of_suites file result)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
+  file(STRINGS ${file} lines REGEX "^(TEST|TEST_F|TEST_P|INSTANTIATE_TEST_SUITE_P)\\(")
+  set(filter)
+  foreach(line IN LISTS lines)
+    if(line MATCHES "^INSTANTIATE_TEST_SUITE_P\\(([A-Za-z0-9_]+), *([A-Za-z0-9_]+)")
+      list(APPEND filter ${CMAKE_MATCH_1}/${CMAKE_MATCH_2}.*)
+    elseif(line MATCHES "^TEST(_F)?\\(([A-Za-z0-9_]+)")
+      list(APPEND filter ${CMAKE_MATCH_2}.*)
+    endif()
+  endforeach()
+  list(REMOVE_DUPLICATES filter)
+  list(JOIN filter ":" filter)
+  set(${result} ${filter} PARENT_SCOPE)
+endfunction()
+
+# Creates a test program where there is none of that name yet, and adds a source to it once.
+function(tutti_add_to_test_program target source has_ranks)
+  if(NOT TARGET ${target})
+    add_executable(${target})
+    target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests ${PROJECT_SOURCE_DIR}/src)
+    tutti_compile_as_test(${target})
+    target_precompile_headers(${target} REUSE_FROM tutti_test_headers)
+    target_link_libraries(${target} PRIVATE $<IF:$<BOOL:${has_ranks}>,tutti_mpi_test_main,tutti_test_main>)
+  endif()
+  get_target_property(sources ${target} SOURCES)
+  if(NOT source IN_LIST sources)
+    target_sources(${target} PRIVATE ${source})
+  endif()
+endfunction()
+
 function(tutti_add_test path)
-  cmake_parse_arguments(ARG "" "SECONDS;VARIANT" "LABELS;RANKS;LIBRARIES;ENVIRONMENT" ${ARGN})
-  string(REPLACE "/" "_" target ${path}_test)
+  cmake_parse_arguments(ARG "" "SECONDS;VARIANT;FILTER;PROGRAM" "LABELS;RANKS;LIBRARIES;ENVIRONMENT" ${ARGN})
+  get_filename_component(module ${path} DIRECTORY)
   string(REPLACE "/" "." name ${path})
   if(ARG_VARIANT)
-    set(target ${target}_${ARG_VARIANT})
     set(name ${name}.${ARG_VARIANT})
   endif()
   if(NOT ARG_SECONDS)
     set(ARG_SECONDS 120)
   endif()
+  set(target ${module})
+  if(ARG_PROGRAM)
+    string(APPEND target _${ARG_PROGRAM})
+  endif()
+  if(ARG_RANKS)
+    string(APPEND target _rank)
+  endif()
+  string(APPEND target _tests)
 
-  add_executable(${target} ${PROJECT_SOURCE_DIR}/tests/${path}_test.cpp)
-  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
-  tutti_compile_as_test(${target})
+  set(source ${PROJECT_SOURCE_DIR}/tests/${path}_test.cpp)
+  tutti_add_to_test_program(${target} ${source} "${ARG_RANKS}")
+  if(NOT TARGET tests_of_${module})
+    add_custom_target(tests_of_${module})
+  endif()
+  add_dependencies(tests_of_${module} ${target})
   target_link_libraries(${target} PRIVATE ${ARG_LIBRARIES})
-  target_precompile_headers(${target} REUSE_FROM tutti_test_headers)
   if((ARG_RANKS OR mpi IN_LIST ARG_LABELS) AND NOT slow IN_LIST ARG_LABELS)
     tutti_needed_by_mpi_tests(${target})
   endif()
-
+  if(NOT ARG_FILTER)
+    tutti_filter_of_suites(${source} ARG_FILTER)
+  endif()
+  set(command $<TARGET_FILE:${target}> --gtest_filter=${ARG_FILTER})
+  set(labels ${ARG_LABELS})
   if(ARG_RANKS)
-    target_link_libraries(${target} PRIVATE tutti_mpi_test_main)
+    list(PREPEND labels mpi)
     foreach(ranks IN LISTS ARG_RANKS)
-      set(test ${name}.${ranks}_ranks)
-      add_test(NAME ${test} COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${ranks} $<TARGET_FILE:${target}>)
+      add_test(NAME ${name}.${ranks}_ranks COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${ranks} ${command})
       set_tests_properties(
-        ${test}
-        PROPERTIES LABELS "mpi;${ARG_LABELS}" TIMEOUT ${ARG_SECONDS} PROCESSORS 2
+        ${name}.${ranks}_ranks
+        PROPERTIES LABELS "${labels}" TIMEOUT ${ARG_SECONDS} PROCESSORS 2
                    ENVIRONMENT "${TUTTI_MPI_TEST_ENVIRONMENT};${TUTTI_SANITIZER_ENVIRONMENT};${ARG_ENVIRONMENT}")
     endforeach()
   else()
-    target_link_libraries(${target} PRIVATE GTest::gtest_main)
-    set(labels ${ARG_LABELS})
     if(NOT labels)
       set(labels unit)
     endif()
-    add_test(NAME ${name} COMMAND ${target})
+    add_test(NAME ${name} COMMAND ${command})
     set_tests_properties(${name} PROPERTIES LABELS "${labels}" TIMEOUT ${ARG_SECONDS}
                                             ENVIRONMENT "${TUTTI_SANITIZER_ENVIRONMENT};${ARG_ENVIRONMENT}")
   endif()
@@ -71,11 +115,10 @@ endfunction()
 # tutti_add_cuda_test(MODULE/SUBJECT [as above]): a suite for libtutti_cuda.so, where that is built. Label `gpu` on a
 # device; and with the labels it would have otherwise on the stand-in for one (tests/standin).
 function(tutti_add_cuda_test path)
-  if(NOT TARGET tutti_cuda)
-    return()
+  if(TARGET tutti_cuda)
+    cmake_parse_arguments(ARG "" "PROGRAM" "" ${ARGN})
+    tutti_add_test(${path} ${ARG_UNPARSED_ARGUMENTS} PROGRAM ${ARG_PROGRAM}gpu LABELS gpu LIBRARIES tutti_cuda)
+    tutti_add_test(${path} ${ARG_UNPARSED_ARGUMENTS} PROGRAM ${ARG_PROGRAM}standin VARIANT standin
+                   LIBRARIES tutti_cuda_standin)
   endif()
-  string(REPLACE "/" "_" target ${path}_test)
-  tutti_add_test(${path} ${ARGN} LABELS gpu LIBRARIES tutti_cuda)
-  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src)
-  tutti_add_test(${path} ${ARGN} VARIANT standin LIBRARIES tutti_cuda_standin)
 endfunction()
