@@ -91,7 +91,8 @@ def find_launcher(asked, most_ranks, words):
     if not ranks and most_ranks <= 1:
         return Launcher([], 1, environment_without_ranks())
     is_local = not any(name in os.environ for name in ("PBS_NODEFILE", "LSB_HOSTS", "PE_HOSTFILE"))
-    return Launcher(["mpirun"], ranks or most_ranks, environment_without_ranks(), is_local, is_limited=ranks > 0)
+    environment = environment_without_ranks()
+    return Launcher([_mpirun_of_trainer(environment)], ranks or most_ranks, environment, is_local, is_limited=ranks > 0)
 
 
 def _ranks_of_launch():
@@ -125,7 +126,7 @@ def _slurm_launcher(ranks):
         words = ["srun", f"--mpi={pmi}", f"--cpus-per-task={os.environ.get('SLURM_CPUS_PER_TASK', 1)}",
                  "--kill-on-bad-exit=1"]
     else:
-        words = ["mpirun"]
+        words = [_mpirun_of_trainer(environment)]
     return Launcher(words, ranks, environment, is_local=False, is_limited=True)
 
 
@@ -134,6 +135,15 @@ def _srun_nodes(ranks, environment):
     nodes = int(environment.get("SLURM_JOB_NUM_NODES", 1))
     per_node = environment.get("SLURM_NTASKS_PER_NODE") or -(-_ranks_of_allocation() // nodes)
     return [f"--nodes={min(nodes, -(-ranks // max(1, int(per_node))))}"]
+
+
+def _mpirun_of_trainer(environment):
+    """The mpirun of the trainer's MPI library: where two are installed, that of the other one has its plain name."""
+    is_mpich = "MPICH" in _output_of([program.trainer(), "--version"], environment)
+    for name in ("mpirun", "mpirun.mpich" if is_mpich else "mpirun.openmpi", "mpiexec.hydra"):
+        if shutil.which(name) and _is_open_mpi(name, environment) != is_mpich:
+            return name
+    return "mpirun"
 
 
 def _is_open_mpi(launcher, environment):
