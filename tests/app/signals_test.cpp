@@ -183,7 +183,7 @@ void Signals::run_stopped(const std::string& out, int wanted) {
 }
 
 TEST_F(Signals, LeaveOneGoodCheckpointAndStatus75) {
-  const auto wanted = static_cast<int>(number_from_environment("TUTTI_SIGNALS", 8));
+  const auto wanted = static_cast<int>(number_from_environment("TUTTI_SIGNALS", 4));
   ASSERT_NO_FATAL_FAILURE(run_unbroken());
   while (stops_ < wanted && !HasFailure()) {
     const std::string out = folder_.file(fmt::format("stopped-{}", runs_));

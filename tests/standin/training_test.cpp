@@ -66,7 +66,7 @@ struct Training {
   int steps_ahead = 1;
   bool records = true;
   bool held = true;           // are the images by the device
-  std::uint64_t orders = 60;  // times TUTTI_ORDERS
+  std::uint64_t orders = 20;  // times TUTTI_ORDERS
 };
 
 void PrintTo(const Training& training, std::ostream* out) { *out << training.name; }
@@ -76,14 +76,14 @@ constexpr const char* kColoured = "synthetic:16x3x8x8:3";
 
 std::vector<Training> trainings() {
   return {
-      {.name = "lenet", .model = small_lenet(), .data = kGrey, .steps_ahead = 2, .orders = 200},
+      {.name = "lenet", .model = small_lenet(), .data = kGrey, .steps_ahead = 2, .orders = 60},
       {.name = "lenet_side_by_side",
        .model = small_lenet(),
        .data = kGrey,
        .parts = 3,
        .side_by_side = 2,
        .held = false},
-      {.name = "resnet", .model = tiny_resnet(), .data = kColoured, .parts = 2, .orders = 80},
+      {.name = "resnet", .model = tiny_resnet(), .data = kColoured, .parts = 2, .orders = 25},
       {.name = "resnet_unrecorded", .model = tiny_resnet(), .data = kColoured, .steps_ahead = 0, .records = false},
   };
 }

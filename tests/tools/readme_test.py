@@ -18,6 +18,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import time
 import zlib
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -62,8 +63,12 @@ def elsewhere(command: str) -> str | None:
 
 
 def shortened(command: str) -> str:
-    """With fewer steps where a large network is trained or measured."""
+    """With fewer steps where much is trained or measured, and short messages."""
     def short(segment: str) -> str:
+        if "trainer sweep" in segment:
+            return re.sub(r" --steps \d+", "", segment) + " --steps 6"
+        if "bench allreduce" in segment:
+            return f"{segment} --max-bytes 65536 --repeats 3"
         if "resnet" not in segment or "--steps" in segment:
             return segment
         if re.search(rf"trainer bench ({BENCHES})", segment):
@@ -130,9 +135,10 @@ def run(name: str, folder: pathlib.Path, environment: dict[str, str]) -> int:
             assert (ROOT / where).is_file(), f"{command} is said to be run by {where}, which is not there"
             print(f"{name}: {command}: {where}", flush=True)
             continue
+        started = time.monotonic()
         result = subprocess.run(["bash", "-c", shortened(command)], cwd=folder, env=environment, text=True, timeout=300,
                                 stdin=subprocess.DEVNULL, capture_output=True, check=False)
-        print(f"{name}: {command}: {result.returncode}", flush=True)
+        print(f"{name}: {command}: {result.returncode}, {time.monotonic() - started:.1f} s", flush=True)
         if result.returncode != 0:
             failed += 1
             print(f"{result.stdout[-2000:]}\n{result.stderr[-2000:]}", flush=True)
