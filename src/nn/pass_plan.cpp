@@ -1,10 +1,84 @@
 #include "pass_plan.hpp"
 
 #include "tutti/base/random.hpp"
+#include "tutti/nn/activation_estimate.hpp"
 
+#include <algorithm>
 #include <utility>
+#include <variant>
 
 namespace tutti {
+namespace {
+
+// As backends do: what can be known of the gradient from the result alone needs no input.
+ActivationUse use_of(const NetworkLayer& layer) {
+  const bool relu = std::visit(
+      [](const auto& spec) {
+        if constexpr (requires { spec.relu; }) return spec.relu;
+        return false;
+      },
+      layer.spec);
+  const bool reads_input = std::holds_alternative<Conv2dSpec>(layer.spec) ||
+                           std::holds_alternative<LinearSpec>(layer.spec) ||
+                           std::holds_alternative<BatchNormSpec>(layer.spec);
+  return {.output_bytes = 0, .reads_input = reads_input, .reads_output = relu, .leaves_residual_gradient = true};
+}
+
+}  // namespace
+
+ActivationPlan::ActivationPlan(const Network& network, std::vector<ActivationUse> uses, LayerMode mode)
+    : uses_(std::move(uses)), layer_blocks_(uses_.size()) {
+  place_activations(network, mode == LayerMode::training);
+  if (mode == LayerMode::training) place_gradients(network);
+  memory_ = MemoryPlan(lifetimes_);
+}
+
+void ActivationPlan::place_activations(const Network& network, bool trains) {
+  for (std::size_t i = 0; i < uses_.size(); ++i) {
+    const NetworkLayer& layer = network.layers()[i];
+    LayerBlocks& blocks = layer_blocks_[i];
+    blocks.output = add_block(i, forward_moment(i));
+    if (trains && uses_[i].reads_output) keep(blocks.output, backward_moment(i));
+    const auto read = [&](int from, int moment) {
+      if (from != kImage) keep(layer_blocks_[static_cast<std::size_t>(from)].output, moment);
+    };
+    read(layer.from, trains && uses_[i].reads_input ? backward_moment(i) : forward_moment(i));
+    if (takes_residual(layer.spec)) read(layer.residual_from, forward_moment(i));
+  }
+  keep(layer_blocks_.back().output, loss_moment());
+}
+
+// Each reader of an activation writes a gradient of its own. A residual's gradient that is left in the reader's first
+// output gradient stays there, perhaps over several layers, until the layer that made the residual has read it.
+void ActivationPlan::place_gradients(const Network& network) {
+  layer_blocks_.back().output_gradients = {add_block(uses_.size() - 1, loss_moment())};
+  for (std::size_t i = uses_.size(); i-- > 0;) {
+    const NetworkLayer& layer = network.layers()[i];
+    LayerBlocks& blocks = layer_blocks_[i];
+    for (const std::size_t block : blocks.output_gradients) keep(block, backward_moment(i));
+    if (takes_residual(layer.spec) && layer.residual_from != kImage) {
+      const auto from = static_cast<std::size_t>(layer.residual_from);
+      const bool left = uses_[i].leaves_residual_gradient;
+      blocks.residual_gradient = left ? blocks.output_gradients.front() : add_block(from, backward_moment(i));
+      layer_blocks_[from].output_gradients.push_back(*blocks.residual_gradient);
+    }
+    if (layer.from != kImage) {
+      const auto from = static_cast<std::size_t>(layer.from);
+      blocks.input_gradient = add_block(from, backward_moment(i));
+      layer_blocks_[from].output_gradients.push_back(*blocks.input_gradient);
+    }
+  }
+}
+
+// For the output of this layer, or its gradient, first written at `begin`.
+std::size_t ActivationPlan::add_block(std::size_t layer, int begin) {
+  lifetimes_.push_back({.bytes = uses_[layer].output_bytes, .begin = begin, .end = begin});
+  return lifetimes_.size() - 1;
+}
+
+void ActivationPlan::keep(std::size_t block, int moment) {
+  lifetimes_[block].end = std::max(lifetimes_[block].end, moment);
+}
 
 PassPlan::PassPlan(const Network& network, const NetworkWeights& weights, Backend& backend, const PassRequest& request)
     : network_(network), mode_(request.mode) {
@@ -35,6 +109,15 @@ void PassPlan::prepare_layers(const NetworkWeights& weights, Backend& backend, c
   }
   loss_ =
       backend.make_softmax_loss(layers_.back()->output(), mode_ == LayerMode::training ? request.label_smoothing : 0.0);
+}
+
+std::size_t estimate_activations(const Network& network, const PassSize& pass) {
+  std::vector<ActivationUse> uses;
+  for (const NetworkLayer& layer : network.layers()) {
+    uses.push_back(use_of(layer));
+    uses.back().output_bytes = static_cast<std::size_t>(pass.samples * layer.output.elements()) * pass.bytes_per_value;
+  }
+  return ActivationPlan(network, std::move(uses), pass.mode).memory().bytes();
 }
 
 }  // namespace tutti
