@@ -9,8 +9,6 @@
 
 #include "assemble.hpp"
 #include "checkpoint_choice.hpp"
-#include "checkpoint_keeping.hpp"
-#include "cuda_loader.hpp"
 #include "option_table.hpp"
 #include "own_parts.hpp"
 #include "plural.hpp"
@@ -24,6 +22,7 @@
 #include "processors.hpp"
 #include "program.hpp"
 #include "resolve_options.hpp"
+#include "run_folder.hpp"
 #include "run_record.hpp"
 #include "trained_on.hpp"
 

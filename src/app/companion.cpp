@@ -5,7 +5,7 @@
 #include "tutti/base/uninterrupted.hpp"
 #include "tutti/comm/world.hpp"
 
-#include "stop_signals.hpp"
+#include "process.hpp"
 
 #include <dlfcn.h>
 #include <fmt/format.h>

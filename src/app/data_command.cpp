@@ -1,18 +1,21 @@
-#include "data_command.hpp"
-
+#include "tutti/backend/backend.hpp"
 #include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/base/log.hpp"
 #include "tutti/base/stopwatch.hpp"
 #include "tutti/base/terminal_line.hpp"
 #include "tutti/base/utf8.hpp"
+#include "tutti/data/batch_loader.hpp"
 #include "tutti/data/data_file.hpp"
+#include "tutti/storage/whole_file.hpp"
 
 #include "assemble.hpp"
+#include "commands.hpp"
 #include "own_parts.hpp"
+#include "pictures.hpp"
 #include "plural.hpp"
+#include "process.hpp"
 #include "resolve_options.hpp"
-#include "terminal.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -22,13 +25,24 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <optional>
+#include <ranges>
+#include <span>
 #include <system_error>
 
 namespace tutti {
 namespace {
 
-// A source larger than this is not held in memory to be copied.
+// Larger sources are not read into memory to be copied.
 constexpr std::size_t kMostResidentBytes = std::size_t{1} << 28;
+
+// The data set of the request, or the custom one that the configuration names. Prints its notes.
+OwnedData open_noted(const RunConfig& config, const DataRequest& request, const World& world) {
+  const OwnData* const own = find_own_data(config);
+  OwnedData data = own == nullptr ? open_data(request) : OwnedData{{}, open_own(*own, request.unlabelled_too)};
+  for (const std::string& note : data.pair.notes) Log(world.rank(), world.host(), false).note(note);
+  return data;
+}
 
 std::string size_text(const DatasetInfo& info) {
   return info.sizes_differ() ? fmt::format("{} channels, of different sizes", info.image[0]) : info.image.text();
@@ -36,7 +50,7 @@ std::string size_text(const DatasetInfo& info) {
 
 std::string set_line(const char* which, const Dataset& set) {
   const std::size_t bytes = set.resident_bytes();
-  const std::string where = bytes == 0 ? std::string("read piece by piece")
+  const std::string where = bytes == 0 ? std::string("read lazily")
                                        : fmt::format("in memory, {:.1f} MiB", static_cast<double>(bytes) / 0x1p20);
   return fmt::format("{:<10} {} images of {}, digest {}, {}\n", which, set.info().samples, size_text(set.info()),
                      digest_text(set.digest()), where);
@@ -55,7 +69,7 @@ std::string verified_text(const DataPair& data) {
 }
 
 std::string statistic_text(const std::vector<double>& values) {
-  return values.empty() ? "unknown; data convert finds it" : fmt::format("{:.4f}", fmt::join(values, " "));
+  return values.empty() ? "unknown; data convert computes it" : fmt::format("{:.4f}", fmt::join(values, " "));
 }
 
 std::string classes_text(const DataPair& data) {
@@ -75,14 +89,14 @@ std::string classes_text(const DataPair& data) {
 
 std::int64_t samples_of(const std::unique_ptr<Dataset>& set) { return set ? set->info().samples : 0; }
 
-// Writes both sets, and tells on a terminal how far it has come.
-void write_watched(const OwnedData& data, const Invocation& invocation, int threads) {
+// Writes both sets, and shows its progress on a terminal.
+void write_with_progress(const OwnedData& data, const Invocation& invocation, int threads) {
   const std::int64_t all = samples_of(data.pair.train) + samples_of(data.pair.test);
   const bool draws = draws_progress(invocation.run);
   TerminalLine line;
   const Stopwatch watch;
   std::int64_t written = 0;
-  const auto tell = [&](std::int64_t more) {
+  const auto show = [&](std::int64_t more) {
     written += more;
     if (!draws) return;
     line.draw([&] {
@@ -91,30 +105,132 @@ void write_watched(const OwnedData& data, const Invocation& invocation, int thre
     });
   };
   write_data_file(data.pair, invocation.target,
-                  {.image_size = invocation.run.image_size, .threads = threads, .after_samples = tell});
+                  {.image_size = invocation.run.image_size, .threads = threads, .after_samples = show});
   line.clear();
   const double size = static_cast<double>(std::filesystem::file_size(invocation.target)) / 0x1p20;
   fmt::print("{}: {} training and {} test images, {:.1f} MiB, in {:.1f} sec on {}\n", invocation.target,
              samples_of(data.pair.train), samples_of(data.pair.test), size, watch.seconds(), plural(threads, "thread"));
 }
 
-// HDF5 under another ending would be taken for what it is not.
 void refuse_other_ending(const std::filesystem::path& target) {
   std::string ending = target.extension();
   std::ranges::transform(ending, ending.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   if (ending == ".h5" || ending == ".hdf5") return;
   throw Error(ErrorSource::usage,
-              fmt::format("'{}': data convert writes an HDF5 file, whose name ends in .h5 or .hdf5", target.string()));
+              fmt::format("'{}': data convert writes HDF5: give a name that ends in .h5 or .hdf5", target.string()));
+}
+
+// The images of one step of a run with these options.
+struct ShownStep {
+  std::int64_t epoch = 0;  // both counted from 1, as users do
+  std::int64_t step = 0;   // of the run
+  std::vector<std::int64_t> samples{};
+  std::vector<std::vector<std::uint8_t>> pixels{};  // of each sample, as the network gets it
+};
+
+LoaderPlan plan_of(const RunConfig& config, const Dataset& data) {
+  const int parts = config.parts == 0 ? 1 : static_cast<int>(config.parts);
+  return {.batch_size = config.batch_size,
+          .num_parts = parts,
+          .parts = {0, parts},
+          .last_batch = parse_last_batch(config.last_batch),
+          .order = {.shuffle = parse_shuffle(config.shuffle), .seed = static_cast<std::uint64_t>(config.seed)},
+          .steps_ahead = 0,
+          .recipe = make_recipe(recipe_request(config), data)};
+}
+
+// The epoch of a run's step, which is counted from 1.
+std::int64_t epoch_of(const SplitBatchSampler& schedule, std::int64_t step) {
+  const auto epochs = std::views::iota(std::int64_t{0}, SplitBatchSampler::kMostEpochs - 1);
+  return *std::ranges::partition_point(epochs,
+                                       [&](std::int64_t epoch) { return schedule.steps_before(epoch + 1) < step; });
+}
+
+bool is_normalised(const ImageRecipe& recipe) { return !recipe.statistics.mean.empty(); }
+
+// Values that are not normalised are pixel / 255; normalised ones are shown from -3 (black) to 3 (white).
+std::vector<std::uint8_t> shown_pixels(std::span<const float> values, bool normalised) {
+  std::vector<std::uint8_t> pixels;
+  for (const float value : values) {
+    const float level = normalised ? (value + 3) / 6 : value;
+    pixels.push_back(static_cast<std::uint8_t>(std::clamp(level, 0.0f, 1.0f) * 255.0f + 0.5f));
+  }
+  return pixels;
+}
+
+ShownStep prepare(const Dataset& data, const LoaderPlan& plan, const ShowRequest& request) {
+  const auto backend = make_cpu_backend();
+  const auto stream = backend->make_stream();
+  BatchLoader loader(data, *backend, plan);
+  const SplitBatchSampler& schedule = loader.schedule();
+  const std::int64_t epoch = request.step > 0 ? epoch_of(schedule, request.step) : request.epoch - 1;
+  loader.seek(epoch, request.step > 0 ? request.step - 1 - schedule.steps_before(epoch) : 0);
+  const StepBatches& batches = loader.next(*stream);
+  stream->synchronize();
+  ShownStep shown{.epoch = batches.epoch + 1, .step = schedule.steps_before(batches.epoch) + batches.step + 1};
+  const auto samplers = SplitBatchSampler::for_parts(data.info().samples, plan.batch_size, plan.num_parts, plan.parts,
+                                                     plan.last_batch, plan.order);
+  const auto elements = static_cast<std::size_t>(plan.recipe.image.elements());
+  for (const Batch& batch : batches.batches) {
+    const auto samples = samplers[static_cast<std::size_t>(batch.part)].indices(batches.epoch, batches.step);
+    shown.samples.insert(shown.samples.end(), samples.begin(), samples.end());
+    for (std::size_t i = 0; i < samples.size(); ++i) {
+      const auto values = host_f32(batch.images).subspan(i * elements, elements);
+      shown.pixels.push_back(shown_pixels(values, is_normalised(plan.recipe)));
+    }
+  }
+  return shown;
+}
+
+std::string name_of_class(const DatasetInfo& info, std::int32_t label) {
+  const auto number = static_cast<std::size_t>(label);
+  return number < info.class_names.size() ? info.class_names[number] : fmt::format("{}", label);
+}
+
+void refuse_what_cannot_be_shown(const std::string& target, const DatasetInfo& info) {
+  if (!target.ends_with(".png")) {
+    throw Error(ErrorSource::usage,
+                fmt::format("'{}': data show writes a PNG file: give a name that ends in .png", target));
+  }
+  if (info.image[0] != 1 && info.image[0] != 3) {
+    throw Error(ErrorSource::usage, fmt::format("the images of {} have {} channels: only 1 (gray) and 3 (colour) can "
+                                                "be shown",
+                                                info.name, info.image[0]));
+  }
+}
+
+void show(const World& world, const Invocation& invocation) {
+  refuse_unknown_words(invocation.run);
+  const OwnedData owned = open_noted(invocation.run, data_request(invocation.run), world);
+  const Dataset& data = *owned.pair.train;
+  const DatasetInfo& info = data.info();
+  refuse_what_cannot_be_shown(invocation.target, info);
+  const LoaderPlan plan = plan_of(invocation.run, data);
+  const Shape& image = plan.recipe.image;
+  const ShownStep shown = prepare(data, plan, invocation.show);
+  const std::size_t count = std::min(static_cast<std::size_t>(invocation.show.count), shown.samples.size());
+  SampleBatch originals;
+  data.read(std::span(shown.samples).first(count), originals);
+  std::vector<SheetEntry> entries;
+  for (std::size_t i = 0; i < count; ++i) {
+    entries.push_back({.image = {shown.pixels[i].data(), image},
+                       .original = invocation.show.beside ? std::optional(originals.images[i]) : std::nullopt});
+  }
+  const ContactSheet sheet = make_contact_sheet(entries);
+  write_whole(invocation.target, sheet.png);
+  fmt::print("{}: {} of the {} images of step {} (epoch {}) of {}, {} x {}{}{}\n", invocation.target, count,
+             shown.samples.size(), shown.step, shown.epoch, info.name, image[1], image[2],
+             sheet.enlargement > 1 ? fmt::format(" enlarged {} times", sheet.enlargement) : "",
+             is_normalised(plan.recipe) ? "; normalised values of -3 to 3 from black to white" : "");
+  fmt::print("row column     sample  label\n");
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto columns = static_cast<std::size_t>(sheet.columns);
+    fmt::print("{:>3} {:>6} {:>10}  {}\n", i / columns + 1, i % columns + 1, shown.samples[i],
+               printable(name_of_class(info, originals.labels[i])));
+  }
 }
 
 }  // namespace
-
-OwnedData open_noted(const RunConfig& config, const DataRequest& request, const World& world) {
-  const OwnData* const own = find_own_data(config);
-  OwnedData data = own == nullptr ? open_data(request) : OwnedData{{}, open_own(*own, request.unlabelled_too)};
-  for (const std::string& note : data.pair.notes) Log(world.rank(), world.host(), false).note(note);
-  return data;
-}
 
 ExitStatus data_convert(World& world, const Invocation& invocation) {
   const Cores cores = count_cores(world);
@@ -125,13 +241,13 @@ ExitStatus data_convert(World& world, const Invocation& invocation) {
     refuse_unknown_words(invocation.run);
     std::error_code unknown;
     if (std::filesystem::exists(target, unknown)) {
-      throw Error(ErrorSource::usage, fmt::format("'{}' is there already: remove it, or choose another name", target));
+      throw Error(ErrorSource::usage, fmt::format("'{}' exists: remove it, or choose another name", target));
     }
     DataRequest request = data_request(invocation.run);
     if (invocation.run.resident_mib == 0) request.most_resident_bytes = kMostResidentBytes;
     request.data_file_check = DataFileCheck::without_checksums;
     const OwnedData data = open_noted(invocation.run, request, world);
-    write_watched(data, invocation, invocation.threads > 0 ? static_cast<int>(invocation.threads) : cores.mine);
+    write_with_progress(data, invocation, invocation.threads > 0 ? static_cast<int>(invocation.threads) : cores.mine);
     std::fflush(stdout);
   });
   return ExitStatus::done;
@@ -151,6 +267,15 @@ ExitStatus data_info(World& world, const Invocation& invocation) {
     text += fmt::format("{:<10} {}\n", "mean", statistic_text(info.statistics.mean));
     text += fmt::format("{:<10} {}\n", "deviation", statistic_text(info.statistics.deviation));
     fmt::print("{}{}", text, classes_text(data.pair));
+  });
+  return ExitStatus::done;
+}
+
+ExitStatus data_show(World& world, const Invocation& invocation) {
+  run_agreed(world, [&] {
+    if (world.rank() != 0) return;
+    show(world, invocation);
+    std::fflush(stdout);
   });
   return ExitStatus::done;
 }

@@ -1,21 +1,25 @@
-#include "diff_command.hpp"
-
+#include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/base/utf8.hpp"
 #include "tutti/checkpoint/checkpoint_store.hpp"
 #include "tutti/storage/whole_file.hpp"
 
 #include "checkpoint_choice.hpp"
+#include "commands.hpp"
 #include "differences.hpp"
 #include "option_table.hpp"
+#include "tensor_index.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <iterator>
+#include <map>
 #include <set>
 #include <string>
 #include <system_error>
@@ -26,6 +30,105 @@ namespace tutti {
 namespace {
 
 namespace fs = std::filesystem;
+
+std::string bits_text(float value) {
+  return fmt::format("{:.9g} (0x{:08x})", value, std::bit_cast<std::uint32_t>(value));
+}
+
+// Empty if they are equal bit for bit.
+std::string tensor_difference(const NamedArray& a, const NamedArray& b) {
+  if (a.shape != b.shape) return difference_line("shape", a.shape.text(), b.shape.text());
+  std::size_t first = 0;
+  std::int64_t different = 0;
+  double greatest = 0;
+  for (std::size_t i = a.values.size(); i-- > 0;) {
+    if (std::bit_cast<std::uint32_t>(a.values[i]) == std::bit_cast<std::uint32_t>(b.values[i])) continue;
+    const double difference = std::abs(static_cast<double>(a.values[i]) - static_cast<double>(b.values[i]));
+    greatest = std::max(greatest, difference);
+    first = i;
+    ++different;
+  }
+  if (different == 0) return {};
+  return difference_line(index_text(a.shape, static_cast<std::int64_t>(first)), bits_text(a.values[first]),
+                         bits_text(b.values[first])) +
+         fmt::format("  {} of {} elements differ, by {:.3g} at most\n", different, a.values.size(), greatest);
+}
+
+// The first tensor of a group that differs, and how many do; empty if none does.
+std::string group_difference(const char* group, const std::vector<NamedArray>& a, const std::vector<NamedArray>& b) {
+  std::map<std::string, std::pair<const NamedArray*, const NamedArray*>> tensors;
+  for (const NamedArray& array : a) tensors[array.name].first = &array;
+  for (const NamedArray& array : b) tensors[array.name].second = &array;
+  int different = 0;
+  std::string first;
+  for (const auto& [name, pair] : tensors) {
+    const bool both = pair.first != nullptr && pair.second != nullptr;
+    const std::string text = both ? tensor_difference(*pair.first, *pair.second)
+                                  : fmt::format("  only {} has it\n", pair.first != nullptr ? "A" : "B");
+    if (text.empty()) continue;
+    if (different++ == 0) first = fmt::format("first {}:\n{}", name, text);
+  }
+  if (different == 0) return {};
+  return fmt::format("/{}: {} of {} tensors differ, {}", group, different, tensors.size(), first);
+}
+
+// Only of what was trained: options and evaluations decide the rest.
+std::string progress_difference(const TrainProgress& a, const TrainProgress& b) {
+  const auto text = [](const TrainProgress& progress) {
+    return fmt::format("step {}, epoch {} with {} steps and {} samples of the next, {} carried over", progress.step,
+                       progress.epoch, progress.step_in_epoch, progress.samples_in_epoch, progress.carried_over);
+  };
+  if (text(a) != text(b)) return difference_line("progress", text(a), text(b));
+  std::string differences;
+  if (a.learning_rate != b.learning_rate) {
+    differences += difference_line("last lr", fmt::format("{}", a.learning_rate), fmt::format("{}", b.learning_rate));
+  }
+  const auto sums_text = [](const LossSums& sums) {
+    return fmt::format("{} correct of {}, loss sum {}", sums.correct, sums.samples, sums.loss());
+  };
+  if (a.epoch_sums != b.epoch_sums)
+    differences += difference_line("epoch so far", sums_text(a.epoch_sums), sums_text(b.epoch_sums));
+  return differences;
+}
+
+// A line for each option that affects the result and differs.
+std::string options_that_differ(RunConfig a, RunConfig b) {
+  const auto options_a = run_options(a);
+  const auto options_b = run_options(b);
+  std::string text;
+  for (std::size_t i = 0; i < options_a.size(); ++i) {
+    const std::string of_a = value_text(options_a[i]);
+    const std::string of_b = value_text(options_b[i]);
+    if (options_a[i].use == OptionUse::fixed && of_a != of_b)
+      text += difference_line("--" + options_a[i].name, of_a, of_b);
+  }
+  return text;
+}
+
+RunConfig config_of(const TrainState& state, const std::string& path) {
+  RunConfig config;
+  std::set<std::string> read;
+  read_config_text(state.configuration, path, config, read);
+  return config;
+}
+
+// Options, network, data and versions.
+std::string facts_that_differ(const TrainState& a, const std::string& path_a, const TrainState& b,
+                              const std::string& path_b) {
+  std::string text = options_that_differ(config_of(a, path_a), config_of(b, path_b));
+  if (a.model != b.model) text += "  the networks differ\n";
+  if (a.progress.best != b.progress.best) {
+    const auto best_text = [](const BestTest& best) {
+      return fmt::format("{} of {} after step {}", best.correct, best.samples, best.step);
+    };
+    text += difference_line("best test", best_text(a.progress.best), best_text(b.progress.best));
+  }
+  if (a.data_digest != b.data_digest) {
+    text += difference_line("data digest", digest_text(a.data_digest), digest_text(b.data_digest));
+  }
+  if (a.versions != b.versions) text += difference_line("versions", a.versions, b.versions);
+  return text;
+}
 
 bool is_file(const std::string& path) {
   std::error_code unknown;
@@ -38,7 +141,7 @@ std::string metrics_path(const std::string& path) { return is_folder(path) ? pat
 
 CheckpointStore store_of(const std::string& folder) { return CheckpointStore(folder + "/checkpoints"); }
 
-// By the checkpoints of the steps that both folders hold, up to the first that differs.
+// Compares the checkpoints of all steps that both folders have, up to the first that differs.
 Comparison compare_stores(const std::string& a, const std::string& b) {
   const CheckpointStore store_a = store_of(a);
   const CheckpointStore store_b = store_of(b);
@@ -47,7 +150,7 @@ Comparison compare_stores(const std::string& a, const std::string& b) {
   std::vector<std::int64_t> common;
   std::ranges::set_intersection(steps_a, steps_b, std::back_inserter(common));
   Comparison all{.compared = !common.empty(),
-                 .text = fmt::format("checkpoints of both: steps {}\n", fmt::join(common, ", "))};
+                 .text = fmt::format("steps with a checkpoint in both: {}\n", fmt::join(common, ", "))};
   if (common.empty()) all.text = "no step has a checkpoint in both\n";
   for (const std::int64_t step : common) {
     const Comparison finding = compare_checkpoints(store_a.path_of(step), store_b.path_of(step));
@@ -59,7 +162,7 @@ Comparison compare_stores(const std::string& a, const std::string& b) {
   return all;
 }
 
-// By the resolved options that lie beside the metrics.
+// Compares the options in config.toml beside the metrics.
 Comparison compare_options(const std::string& a, const std::string& b) {
   RunConfig config_a;
   RunConfig config_b;
@@ -79,11 +182,10 @@ void add(Comparison& all, const Comparison& more) {
   all.text += more.text;
 }
 
-// Else the two would only have nothing in common, whatever is done with the other one.
 void refuse_no_run(const std::string& folder) {
   if (!is_folder(folder) || is_file(metrics_path(folder)) || !store_of(folder).steps().empty()) return;
-  throw Error(ErrorSource::input, fmt::format("'{}' is no run: it holds neither metrics.jsonl nor checkpoints; give a "
-                                              "folder that a training had as --out",
+  throw Error(ErrorSource::input, fmt::format("'{}' is not a run: it holds neither metrics.jsonl nor checkpoints; "
+                                              "give the --out folder of a training",
                                               folder));
 }
 
@@ -104,7 +206,7 @@ Comparison compare_runs(const std::string& a, const std::string& b) {
 Comparison compare(const std::string& a, const std::string& b) {
   if (is_checkpoint(a) && is_checkpoint(b)) return compare_checkpoints(a, b);
   if (is_checkpoint(a) || is_checkpoint(b)) {
-    throw Error(ErrorSource::input, fmt::format("'{}' is a checkpoint and '{}' is none: give a checkpoint of that run, "
+    throw Error(ErrorSource::input, fmt::format("'{}' is a checkpoint and '{}' is not: give a checkpoint of that run, "
                                                 "as RUN@STEP",
                                                 is_checkpoint(a) ? a : b, is_checkpoint(a) ? b : a));
   }
@@ -112,6 +214,16 @@ Comparison compare(const std::string& a, const std::string& b) {
 }
 
 }  // namespace
+
+Comparison compare_checkpoints(const std::string& a, const std::string& b) {
+  const LoadedCheckpoint loaded_a = load_checkpoint(a);
+  const LoadedCheckpoint loaded_b = load_checkpoint(b);
+  const TrainState& of_a = loaded_a.state;
+  const TrainState& of_b = loaded_b.state;
+  std::string differences = progress_difference(of_a.progress, of_b.progress);
+  for (const auto& [group, arrays] : kArrayGroups) differences += group_difference(group, of_a.*arrays, of_b.*arrays);
+  return {.compared = true, .differ = !differences.empty(), .text = facts_that_differ(of_a, a, of_b, b) + differences};
+}
 
 ExitStatus diff_command(World& world, const Invocation& invocation) {
   bool equal = true;
@@ -122,8 +234,8 @@ ExitStatus diff_command(World& world, const Invocation& invocation) {
     const Comparison finding = compare(a, b);
     fmt::print("A: {}\nB: {}\n{}", a, b, printable(finding.text, "\n"));
     if (!finding.compared) {
-      throw Error(ErrorSource::input, fmt::format("'{}' and '{}' have no step in common: --digest-every or "
-                                                  "--checkpoint-every would give them some",
+      throw Error(ErrorSource::input, fmt::format("'{}' and '{}' have no step in common: train with --digest-every "
+                                                  "or --checkpoint-every",
                                                   a, b));
     }
     equal = !finding.differ;

@@ -1,10 +1,8 @@
-#include "eval_command.hpp"
-
 #include "tutti/base/error.hpp"
 #include "tutti/storage/whole_file.hpp"
 
-#include "confusion.hpp"
-#include "mistakes.hpp"
+#include "commands.hpp"
+#include "evaluation_report.hpp"
 #include "scoring.hpp"
 
 #include <fmt/format.h>
@@ -23,16 +21,15 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kMostMistakes = 24;
 
-// The images that a run was trained on are evaluated only on request; other data need not be a training set.
+// The training set of the run is evaluated only on request; the only set of other data is.
 std::string chosen_set(const Scoring& scoring, const std::string& on) {
   if (on == "train") return on;
   if (scoring.data().test) return "test";
   if (on == "any") return "train";
   if (on.empty() && !scoring.is_of_run()) return "train";
-  throw Error(
-      ErrorSource::input,
-      fmt::format("--data {} holds no test set: give --test-data, or --on train to evaluate on the training set",
-                  scoring.config().data))
+  throw Error(ErrorSource::input,
+              fmt::format("--data {} has no test set: give --test-data, or --on train to evaluate the training set",
+                          scoring.config().data))
       .on_all_ranks();
 }
 
@@ -44,36 +41,34 @@ Json class_json(const Confusion& confusion, std::size_t label) {
   return json;
 }
 
-// Whole, a row for each label; or where that would be much, what is not zero: label, what it is taken for, how often.
-std::string square_json(const Confusion& confusion) {
+// The whole matrix, a row for each label; of more than 1000 classes the entries that are not zero: label, prediction,
+// count.
+std::string confusion_json(const Confusion& confusion) {
+  constexpr std::size_t kMostOfMatrix = 1000;
+  const bool is_whole = confusion.classes() <= kMostOfMatrix;
   std::vector<std::string> rows;
   for (std::size_t label = 0; label < confusion.classes(); ++label) {
-    std::vector<std::int64_t> counts(confusion.classes());
-    for (const auto& [predicted, images] : confusion.row(label)) counts[predicted] = images;
-    rows.push_back(fmt::format("    [{}]", fmt::join(counts, ", ")));
-  }
-  return fmt::format("  \"confusion\": [\n{}\n  ]", fmt::join(rows, ",\n"));
-}
-
-std::string entries_json(const Confusion& confusion) {
-  std::vector<std::string> entries;
-  for (std::size_t label = 0; label < confusion.classes(); ++label) {
+    std::vector<std::int64_t> counts(is_whole ? confusion.classes() : 0);
     for (const auto& [predicted, images] : confusion.row(label)) {
-      entries.push_back(fmt::format("    [{}, {}, {}]", label, predicted, images));
+      if (is_whole) {
+        counts[predicted] = images;
+      } else {
+        rows.push_back(fmt::format("    [{}, {}, {}]", label, predicted, images));
+      }
     }
+    if (is_whole) rows.push_back(fmt::format("    [{}]", fmt::join(counts, ", ")));
   }
-  return fmt::format("  \"confusion_entries\": [\n{}\n  ]", fmt::join(entries, ",\n"));
+  return fmt::format("  \"{}\": [\n{}\n  ]", is_whole ? "confusion" : "confusion_entries", fmt::join(rows, ",\n"));
 }
 
+// With a row of the matrix in each line.
 std::string json_text(Json json, const Confusion& confusion) {
   for (std::size_t label = 0; label < confusion.classes(); ++label) {
     json["classes"].push_back(class_json(confusion, label));
   }
   std::string text = json.dump(2, ' ', false, Json::error_handler_t::replace);
   text.resize(text.rfind("\n}"));
-  constexpr std::size_t kMostOfSquare = 1000;
-  const bool fits = confusion.classes() <= kMostOfSquare;
-  return fmt::format("{},\n{}\n}}\n", text, fits ? square_json(confusion) : entries_json(confusion));
+  return fmt::format("{},\n{}\n}}\n", text, confusion_json(confusion));
 }
 
 Json mistakes_json(const std::string& folder, const Dataset& data, const Confusion& confusion,
@@ -123,13 +118,13 @@ ExitStatus eval_command(World& world, const Invocation& invocation, const EndRec
   const std::string set = chosen_set(scoring, request.on);
   const Dataset& data = set == "train" ? *scoring.data().train : *scoring.data().test;
   const bool by_class = request.classes || !request.mistakes.empty() || !invocation.json.empty();
-  Confusion confusion(by_class ? told_class_names(data.info()) : std::vector<std::string>{});
+  Confusion confusion(by_class ? shown_class_names(data.info()) : std::vector<std::string>{});
   Mistakes mistakes(request.mistakes.empty() ? 0 : kMostMistakes);
   const auto receive = [&](const ChunkScores& scores) {
     confusion.add(scores);
     mistakes.add(scores);
   };
-  const LossSums sums = by_class ? scoring.evaluate(data, receive) : scoring.evaluate(data);
+  const LossSums sums = scoring.evaluate(data, by_class ? Scoring::Receive(receive) : nullptr);
   run_agreed(world, [&] {
     if (world.rank() == 0) report(invocation, scoring, data, set, sums, confusion, mistakes);
   });

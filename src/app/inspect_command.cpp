@@ -1,5 +1,3 @@
-#include "inspect_command.hpp"
-
 #include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/base/utf8.hpp"
@@ -7,9 +5,10 @@
 #include "tutti/storage/whole_file.hpp"
 
 #include "checkpoint_choice.hpp"
-#include "checkpoint_tensors.hpp"
+#include "commands.hpp"
 #include "option_table.hpp"
 #include "plural.hpp"
+#include "tensor_index.hpp"
 #include "trained_on.hpp"
 
 #include <fmt/format.h>
@@ -99,22 +98,18 @@ std::string progress_lines(const TrainProgress& progress) {
   return text;
 }
 
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) lines.push_back(line);
-  return lines;
-}
-
 std::string run_lines(const LoadedCheckpoint& loaded) {
   const TrainState& state = loaded.state;
   std::string text = "run\n";
   text += line("command line", state.command_line);
   const std::vector<std::string> options = chosen_options(state.configuration);
   for (std::size_t i = 0; i < options.size(); ++i) text += line(i == 0 ? "options" : "", options[i]);
-  const std::vector<std::string> model = lines_of(state.model);  // the first names the network
-  text += line("network", fmt::format("{}, {} layers", model.empty() ? "" : model.front(),
-                                      std::ranges::count(model, "[[layer]]")));
+  std::istringstream model(state.model);
+  std::string name;  // the first line names the network
+  std::getline(model, name);
+  std::int64_t layers = 0;
+  for (std::string row; std::getline(model, row);) layers += row == "[[layer]]" ? 1 : 0;
+  text += line("network", fmt::format("{}, {} layers", name, layers));
   text += line("data", "digest " + digest_text(state.data_digest));
   if (const auto data = trained_on(loaded)) {
     text += line("", fmt::format("images of {}, {} classes", data->image.text(), data->classes));
@@ -198,7 +193,7 @@ void print_checkpoint(const LoadedCheckpoint& loaded) {
   for (const ArrayGroup& group : kArrayGroups) fmt::print("{}", group_lines(group, loaded.state.*group.arrays));
 }
 
-// By "parameters/conv1/weight", or without the group where no other has such a tensor.
+// By "parameters/conv1/weight", or without the group if the name is unique.
 const NamedArray& find_tensor(const LoadedCheckpoint& loaded, const std::string& asked) {
   std::vector<const NamedArray*> found;
   std::vector<std::string> names;
@@ -211,25 +206,25 @@ const NamedArray& find_tensor(const LoadedCheckpoint& loaded, const std::string&
     }
   }
   if (found.size() == 1) return *found.front();
-  throw Error(ErrorSource::usage,
-              found.empty() ? fmt::format("--tensor {}: '{}' holds none of that name; without --tensor all are listed",
-                                          asked, loaded.path)
-                            : fmt::format("--tensor {}: '{}' holds {}: give the whole name", asked, loaded.path,
-                                          fmt::join(names, " and ")));
+  throw Error(
+      ErrorSource::usage,
+      found.empty()
+          ? fmt::format("--tensor {}: '{}' has no tensor of that name; run inspect without --tensor to list all", asked,
+                        loaded.path)
+          : fmt::format("--tensor {}: '{}' has {}: give the full name", asked, loaded.path, fmt::join(names, " and ")));
 }
 
-// A row of the last extent after the other, each line led by the place of its first value; an empty line between
-// matrices.
+// Prints the values row by row, each line after the index of its first value, with an empty line between matrices.
 void print_values(const NamedArray& tensor) {
   const Shape& shape = tensor.shape;
   if (shape.elements() == 0) return;
   const std::int64_t row = shape.rank() > 0 ? shape[shape.rank() - 1] : 1;
   const std::int64_t matrix = shape.rank() > 1 ? row * shape[shape.rank() - 2] : row;
-  const std::size_t width = place_text(shape, shape.elements() - 1).size();
+  const std::size_t width = index_text(shape, shape.elements() - 1).size();
   for (std::int64_t first = 0; first < shape.elements();) {
     const std::int64_t end = std::min(first + kValuesPerLine, (first / row + 1) * row);
     if (first > 0 && first % matrix == 0) fmt::print("\n");
-    fmt::print("{:<{}}", place_text(shape, first), width);
+    fmt::print("{:<{}}", index_text(shape, first), width);
     for (std::int64_t i = first; i < end; ++i) fmt::print(" {:>12.6g}", tensor.values[static_cast<std::size_t>(i)]);
     fmt::print("\n");
     first = end;
@@ -247,7 +242,7 @@ Json inspect_tensor(const LoadedCheckpoint& loaded, const std::string& name) {
   return {{"checkpoint", loaded.path}, {"verified", true}, {"tensor", std::move(json)}};
 }
 
-// Tells of all checkpoints of a folder, and names the newest good one.
+// Prints all checkpoints of a folder and returns the newest good one.
 std::string survey(const std::string& folder, Json& json) {
   const std::vector<JudgedCheckpoint> judged = judge_checkpoints(folder);
   for (const JudgedCheckpoint& checkpoint : judged) {

@@ -1,6 +1,6 @@
 #include "tutti/app/program.hpp"
 
-#include "stop_signals.hpp"
+#include "process.hpp"
 
 #include <sched.h>
 #include <sys/auxv.h>

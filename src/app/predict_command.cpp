@@ -1,12 +1,9 @@
-#include "predict_command.hpp"
-
 #include "tutti/base/error.hpp"
 #include "tutti/base/log.hpp"
 
+#include "commands.hpp"
 #include "plural.hpp"
-#include "predict/csv_predictions.hpp"
-#include "predict/json_predictions.hpp"
-#include "predict/prediction_table.hpp"
+#include "predictions.hpp"
 #include "scoring.hpp"
 
 #include <fmt/format.h>
@@ -15,7 +12,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -29,19 +25,18 @@ void refuse_contradictions(const Invocation& invocation) {
   if (!request.images.empty()) {
     for (const char* const option : {"data", "test-data"}) {
       if (!invocation.given.contains(option)) continue;
-      refuse(fmt::format("--{} and '{}' both say what to label: give one of them", option, request.images.front()));
+      refuse(fmt::format("--{} and '{}' both name images: give one of them", option, request.images.front()));
     }
     if (!request.on.empty()) {
-      refuse(fmt::format("--on {} chooses among the sets of --data, and '{}' is not one", request.on,
-                         request.images.front()));
+      refuse(fmt::format("--on {} selects a set of --data, but '{}' was given", request.on, request.images.front()));
     }
   }
   if (request.csv == kStdout && invocation.json == kStdout) {
     refuse("--csv - and --json - both write to stdout: give one of them a file");
   }
-  if (request.csv_safe && request.csv.empty()) refuse("--csv-safe belongs to --csv: give that, too");
+  if (request.csv_safe && request.csv.empty()) refuse("--csv-safe needs --csv");
   if (request.probabilities && request.csv.empty() && invocation.json.empty()) {
-    refuse("--probabilities wants --csv or --json: a table has no room for them");
+    refuse("--probabilities needs --csv or --json: the table has no room for them");
   }
 }
 
@@ -59,7 +54,7 @@ std::vector<NamedSet> chosen_sets(const Scoring& scoring, const std::string& on)
   if (data.test) return on == "all" ? std::vector<NamedSet>{train, test} : std::vector<NamedSet>{test};
   if (on == "all") return {train};
   throw Error(ErrorSource::input,
-              fmt::format("--data {} holds no test set: give --test-data, or --on train to label the training set",
+              fmt::format("--data {} has no test set: give --test-data, or --on train to classify the training set",
                           scoring.config().data))
       .on_all_ranks();
 }
@@ -67,7 +62,7 @@ std::vector<NamedSet> chosen_sets(const Scoring& scoring, const std::string& on)
 PredictionColumns columns_for(const PredictRequest& request, const Scoring& scoring,
                               const std::vector<NamedSet>& sets) {
   const DatasetInfo& info = sets.front().data->info();
-  PredictionColumns columns{.class_names = told_class_names(info),
+  PredictionColumns columns{.class_names = shown_class_names(info),
                             .sets = request.on == "all",
                             .probabilities = request.probabilities,
                             .safe = request.csv_safe};
@@ -77,15 +72,13 @@ PredictionColumns columns_for(const PredictRequest& request, const Scoring& scor
   return columns;
 }
 
-// Rows of every set for all who want them; rank 0's alone.
+// The rows of all sets, written to every output that was asked for; on rank 0 alone.
 class Predictions {
  public:
   Predictions(const Invocation& invocation, const PredictionColumns& columns) : columns_(columns) {
-    if (!invocation.predict.csv.empty()) {
-      sinks_.push_back(std::make_unique<CsvPredictions>(invocation.predict.csv, columns));
-    }
-    if (!invocation.json.empty()) sinks_.push_back(std::make_unique<JsonPredictions>(invocation.json, columns));
-    if (sinks_.empty()) sinks_.push_back(std::make_unique<PredictionTable>(columns));
+    if (!invocation.predict.csv.empty()) csv_.emplace(invocation.predict.csv).append(csv_header(columns));
+    if (!invocation.json.empty()) json_.emplace(invocation.json);
+    if (!csv_ && !json_) table_.emplace(columns);
   }
 
   void add(const NamedSet& set, const ChunkScores& scores) {
@@ -99,7 +92,7 @@ class Predictions {
       for (std::size_t c = 0; columns_.probabilities && c < scores.classes; ++c) {
         prediction.probabilities.push_back(scores.probability(i, c));
       }
-      hand_out(prediction);
+      write(prediction);
     }
   }
   void end(const NamedSet& set) {
@@ -107,30 +100,39 @@ class Predictions {
     skipped_ = 0;
   }
   void finish() {
-    for (const auto& sink : sinks_) sink->finish();
+    if (csv_) csv_->finish();
+    if (json_) json_->finish();
+    if (!table_) return;
+    TextOutlet out{std::string(kStdout)};
+    out.append(table_->text());
+    out.finish();
   }
 
  private:
-  // Those that come before this sample of the set.
+  // The skipped images that come before this sample of the set.
   void add_skipped(const NamedSet& set, std::int64_t number) {
     const auto& skipped = set.data->info().skipped;
     for (; skipped_ < skipped.size() && skipped[skipped_].before <= number; ++skipped_) {
-      hand_out({.file = skipped[skipped_].name, .set = set.name, .problem = skipped[skipped_].problem});
+      write({.file = skipped[skipped_].name, .set = set.name, .problem = skipped[skipped_].problem});
     }
   }
-  void hand_out(const Prediction& prediction) {
-    for (const auto& sink : sinks_) sink->add(prediction);
+  void write(const Prediction& prediction) {
+    if (csv_) csv_->append(csv_row(columns_, prediction));
+    if (json_) json_->append(json_row(columns_, prediction));
+    if (table_) table_->add(columns_, prediction);
   }
 
   PredictionColumns columns_;
-  std::vector<std::unique_ptr<PredictionSink>> sinks_;
-  std::size_t skipped_ = 0;  // of the set under way, told already
+  std::optional<TextOutlet> csv_;
+  std::optional<TextOutlet> json_;
+  std::optional<PredictionTable> table_;
+  std::size_t skipped_ = 0;  // of the current set, written so far
 };
 
 std::string summary(const NamedSet& set, const LossSums& sums) {
   const DatasetInfo& info = set.data->info();
   std::string line = info.labelled ? evaluation_line(set.name, sums) : plural(info.samples, "image");
-  if (!info.skipped.empty()) line += fmt::format(", {} left out", info.skipped.size());
+  if (!info.skipped.empty()) line += fmt::format(", {} skipped", info.skipped.size());
   return line;
 }
 

@@ -2,24 +2,49 @@
 
 #include "tutti/base/error.hpp"
 #include "tutti/base/program_name.hpp"
-#include "tutti/watch/stall_watch.hpp"
+#include "tutti/base/unique_handle.hpp"
+#include "tutti/base/version.hpp"
 
-#include "cuda_loader.hpp"
 #include "device_choice.hpp"
 #include "preflight/machine.hpp"
 
+#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <string_view>
 
 namespace tutti {
 namespace {
+
+constexpr std::string_view kFileName = "libtutti_cuda.so";
+
+// The library stays loaded (RTLD_NODELETE); closing releases the handle.
+struct CloseLibrary {
+  void operator()(void* library) const noexcept { static_cast<void>(::dlclose(library)); }
+};
+using LibraryHandle = UniqueHandle<void*, CloseLibrary>;
+
+std::string last_error() {
+  const char* text = ::dlerror();
+  return text == nullptr ? "no reason given" : text;
+}
+
+template <class Entry>
+Entry entry(const LibraryHandle& library, const char* name, const std::string& path) {
+  void* const symbol = ::dlsym(library.get(), name);
+  if (symbol == nullptr) {
+    throw Error(ErrorSource::usage,
+                fmt::format("'{}' is not Tutti's CUDA library: {}; build or install Tutti again", path, last_error()));
+  }
+  return reinterpret_cast<Entry>(symbol);
+}
 
 std::unique_ptr<Backend> make_cpu(const RunConfig& config) {
   const Precision precision = parse_precision(config.precision);
   if (precision == Precision::tf32) {
     throw Error(ErrorSource::usage,
-                "--precision tf32 is a number format of GPUs, and this run is on CPUs: use fp32, or bf16 for speed");
+                "--precision tf32 needs GPUs, and this run is on CPUs: use fp32, or bf16 for speed");
   }
   return make_cpu_backend(precision, config.tiled_convolutions == "on" ? Convolutions::tiled : Convolutions::direct);
 }
@@ -34,9 +59,9 @@ std::unique_ptr<Backend> make_gpu(const RunConfig& config, int device) {
 std::unique_ptr<Communicator> make_nccl(World& world, const RunConfig& config, const ChosenProcessor& processor) {
   if (!processor.all_on_gpus) {
     throw Error(ErrorSource::usage,
-                "--comm nccl adds between GPUs, and not every rank computes on one: use --comm mpi");
+                "--comm nccl needs a GPU on every rank, and some ranks are on CPUs: use --comm mpi");
   }
-  // The watch speaks first, and lets a rank that is slow have that much time.
+  // Later than the stall watch, which gives a slow rank this much time.
   const double deadline = (StallWatch::kSlowFactor + 1) * config.stall_timeout;
   return load_cuda_libraries().nccl.make_communicator(
       world, {.device = processor.device, .deadline_seconds = deadline, .share_device = processor.shares_device});
@@ -44,22 +69,50 @@ std::unique_ptr<Communicator> make_nccl(World& world, const RunConfig& config, c
 
 std::unique_ptr<Communicator> make_ring(World& world, const ChosenProcessor& processor, bool spare_core) {
   if (!started_by_launcher()) {
-    throw Error(ErrorSource::usage, fmt::format("--comm mpi wants a launcher: mpirun -np 4 {}", program_call()));
+    throw Error(ErrorSource::usage, fmt::format("--comm mpi needs a launcher: mpirun -np 4 {}", program_call()));
   }
-  // Staged values lie in memory for fast copies, which the ranks do not share. All ranks add alike, in equal pieces.
+  // Staged values are in pinned memory, which the ranks do not share. All ranks must use the same algorithm.
   const bool staged = !world.agree(!processor.is_gpu());
   const SumAlgorithm algorithm = staged ? SumAlgorithm::ring : SumAlgorithm::automatic;
   auto ring = make_mpi_ring_communicator(world, {.helper_thread = spare_core, .algorithm = algorithm});
   return staged ? make_staged_communicator(*processor.backend, std::move(ring)) : std::move(ring);
 }
 
-// On machines without any, processors are what was meant.
+// A machine without an NVIDIA driver or card needs no note that there is no GPU.
 bool may_want_gpus() {
   const Machine machine;
   return machine.has_nvidia_driver() || machine.has_nvidia_card();
 }
 
 }  // namespace
+
+std::string library_path() {
+  Dl_info place{};
+  const bool known = ::dladdr(reinterpret_cast<const void*>(&version), &place) != 0 && place.dli_fname != nullptr;
+  return known ? place.dli_fname : "";
+}
+
+std::string cuda_library_path() { return (std::filesystem::path(library_path()).parent_path() / kFileName).string(); }
+
+CudaLibraries load_cuda_libraries(const std::string& path) {
+  const LibraryHandle library(::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE));
+  if (!library) {
+    throw Error(
+        ErrorSource::usage,
+        fmt::format("cannot open {}, which GPUs need: {}; build Tutti with -DTUTTI_CUDA=ON and keep CUDA, cuDNN "
+                    "and NCCL where the loader finds them (LD_LIBRARY_PATH), or choose --device cpu",
+                    kFileName, last_error()));
+  }
+  const CudaLibrary& cuda = entry<decltype(&tutti_cuda_library)>(library, "tutti_cuda_library", path)();
+  if (cuda.interface_version != kCudaInterfaceVersion) {
+    throw Error(
+        ErrorSource::usage,
+        fmt::format("'{}' is of another build: its interface version is {}, this program's {}; build or install "
+                    "both together, or choose --device cpu",
+                    path, cuda.interface_version, kCudaInterfaceVersion));
+  }
+  return {.cuda = cuda, .nccl = entry<decltype(&tutti_nccl_library)>(library, "tutti_nccl_library", path)()};
+}
 
 CudaInventory look_for_gpus(const std::string& device) {
   CudaInventory none;

@@ -2,7 +2,7 @@
 
 #include "tutti/base/error.hpp"
 
-#include "standard_streams.hpp"
+#include "process.hpp"
 
 #include <fmt/format.h>
 

@@ -7,8 +7,7 @@
 #include "tutti/storage/folder_lock.hpp"
 #include "tutti/train/run_observer.hpp"
 
-#include "process_clock.hpp"
-#include "stop_signals.hpp"
+#include "process.hpp"
 
 #include <cstdint>
 #include <functional>

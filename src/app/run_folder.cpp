@@ -1,15 +1,41 @@
 #include "run_folder.hpp"
 
+#include "tutti/base/error.hpp"
+#include "tutti/base/quartiles.hpp"
+#include "tutti/base/stopwatch.hpp"
+#include "tutti/base/uninterrupted.hpp"
+
+#include "plural.hpp"
 #include "preflight/out_folder.hpp"
 
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+#include <algorithm>
 #include <filesystem>
 #include <system_error>
+#include <utility>
 
 namespace tutti {
 namespace {
 
-// A job that was killed may take a moment to be gone, on other hosts too.
-constexpr double kLockPatienceSeconds = 20;
+// The processes of a killed job may take a moment to end, on other hosts too.
+constexpr double kLockTimeoutSeconds = 20;
+
+std::string record_of(const SaveReport& report, double stall_seconds) {
+  nlohmann::ordered_json json{{"event", "checkpoint"},
+                              {"step", report.step},
+                              {"file", std::filesystem::path(report.path).filename().string()},
+                              {"bytes", report.bytes},
+                              {"seconds", report.seconds},
+                              {"stall_seconds", stall_seconds}};
+  if (!report.given_up.empty()) json["given_up"] = report.given_up;
+  if (!report.failure.empty()) json["failure"] = report.failure;
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
 
 }  // namespace
 
@@ -17,7 +43,7 @@ RunFolder::RunFolder(World& world, const RunConfig& config, const Log& log) : st
   run_agreed(world, [&] {
     if (world.rank() != 0) return;
     make_run_folder(config, store_.folder());
-    lock_.emplace(config.out, kLockPatienceSeconds, log);
+    lock_.emplace(config.out, kLockTimeoutSeconds, log);
     refuse_old_checkpoints(config, store_);
     store_.clear_leftovers();
     std::error_code absent;
@@ -25,6 +51,117 @@ RunFolder::RunFolder(World& world, const RunConfig& config, const Log& log) : st
   });
   owned_ = OwnedFolder(config.out, broadcast_text(world, lock_ ? lock_->text() : "", 0));
   store_ = CheckpointStore(store_.folder(), [owned = owned_] { owned.require(); });
+}
+
+void leave_exit_record(const OwnedFolder& folder, const ExitRecord& record) {
+  if (folder.path().empty() || !folder.loss().empty()) return;
+  const std::string path = folder.path() + "/exit.json";
+  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (file < 0) return;
+  nlohmann::ordered_json json{{"status", static_cast<int>(record.status)},
+                              {"rank", record.rank},
+                              {"host", record.host},
+                              {"reason", record.reason}};
+  if (record.place) {
+    json["phase"] = name_of(record.place->phase);
+    json["step"] = record.place->step;
+  }
+  const std::string text = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  const ssize_t written = uninterrupted([&] { return ::write(file, text.data(), text.size()); });
+  ::close(file);
+  if (written != std::ssize(text)) ::unlink(path.c_str());  // a torn record would mislead its readers
+}
+
+std::size_t most_state_bytes(const Network& network) {
+  return 3 * network.layout().block_bytes() + (std::size_t{1} << 20);
+}
+
+// States above 2 GiB are saved in several files, by the first ranks of several hosts.
+std::optional<FileShare> file_share(World& world, std::size_t state_bytes) {
+  constexpr std::size_t kMostBytesPerFile = std::size_t{2} << 30;
+  const bool leads = world.local_rank() == 0;
+  const auto leading = all_gather_figures(world, {leads ? 1.0 : 0.0});
+  int leaders = 0;
+  int leaders_before = 0;
+  for (std::size_t rank = 0; rank < leading.size(); ++rank) {
+    if (leading[rank].front() == 0) continue;
+    if (static_cast<int>(rank) < world.rank()) ++leaders_before;
+    ++leaders;
+  }
+  const std::size_t wanted = std::max<std::size_t>(1, (state_bytes + kMostBytesPerFile - 1) / kMostBytesPerFile);
+  const int files = static_cast<int>(std::min<std::size_t>(wanted, static_cast<std::size_t>(leaders)));
+  if (!leads || leaders_before >= files) return std::nullopt;
+  return FileShare{.file = leaders_before, .files = files};
+}
+
+CheckpointKeeping::CheckpointKeeping(World& world, const RunConfig& config, const CheckpointStore& store,
+                                     std::optional<FileShare> share, RunControl& control)
+    : world_(world), log_(world.rank(), world.host(), config.quiet), control_(control), folder_(store.folder()) {
+  if (!share) return;
+  writer_.emplace(
+      store,
+      WriterOptions{.share = *share, .keep_checkpoints = config.keep_checkpoints, .keep_best = config.keep_best});
+}
+
+void CheckpointKeeping::save(TrainState state, double copy_seconds) {
+  control_.took_state();
+  if (!writer_) return;
+  const Stopwatch watch;
+  const std::int64_t step = state.progress.step;
+  writer_->save(std::move(state));
+  stalls_.push_back({step, copy_seconds + watch.seconds()});
+}
+
+void CheckpointKeeping::report(const Record& record) {
+  if (!writer_) return;
+  for (const SaveReport& save : writer_->take_reports()) report_save(save, record);
+}
+
+void CheckpointKeeping::report_save(const SaveReport& report, const Record& record) {
+  if (world_.rank() == 0) record(record_of(report, stall_at(report.step)));
+  if (!report.given_up.empty()) {
+    log_.warn(fmt::format("deleted the oldest {}, of step {}, to make room for that of step {}: {}",
+                          plural(report.given_up.size(), "checkpoint"), fmt::join(report.given_up, ", "), report.step,
+                          report.no_room));
+  }
+  if (report.failure.empty()) {
+    good_saves_.push_back(report.seconds);
+    bytes_ = report.bytes;
+    control_.saved(report.seconds + stall_at(report.step));
+  } else {
+    last_failure_ = report.failure;
+    log_.warn(
+        fmt::format("checkpoint of step {} is not saved, earlier ones are kept: {}", report.step, report.failure));
+  }
+  if (!report.prune_failure.empty()) log_.warn(report.prune_failure);
+}
+
+double CheckpointKeeping::stall_at(std::int64_t step) const {
+  const auto stall = std::ranges::find(stalls_.rbegin(), stalls_.rend(), step, &Stall::step);
+  return stall == stalls_.rend() ? 0 : stall->seconds;
+}
+
+void CheckpointKeeping::finish(const Record& record) {
+  run_agreed(world_, [&] {
+    if (!writer_) return;
+    report(record);
+    writer_->finish();
+    report(record);
+    if (writer_->newest_is_saved()) return;
+    throw Error(ErrorSource::save, fmt::format("the last state could not be saved: {}", last_failure_));
+  });
+  log_cost();
+}
+
+void CheckpointKeeping::log_cost() const {
+  if (good_saves_.empty()) return;
+  std::vector<double> stalls;
+  for (const Stall& stall : stalls_) stalls.push_back(stall.seconds);
+  log_.note(
+      fmt::format("{} of {:.1f} MiB saved in {}: {:.3f} s each in the background, training paused for {:.3f} s each "
+                  "({:.3f} s at most)",
+                  plural(good_saves_.size(), "checkpoint"), static_cast<double>(bytes_) / 0x1p20, folder_,
+                  quartiles_of(good_saves_).median, quartiles_of(stalls).median, std::ranges::max(stalls)));
 }
 
 }  // namespace tutti

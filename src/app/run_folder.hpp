@@ -1,31 +1,98 @@
 #pragma once
-// The folder of a run that keeps something: made, locked for this job, and searched for what to go on from.
+// The folder of a run, --out: created and locked for this job, filled with checkpoints, and left with exit.json if the
+// run ends early.
 
+#include "tutti/base/exit_status.hpp"
 #include "tutti/base/log.hpp"
-#include "tutti/checkpoint/checkpoint_store.hpp"
+#include "tutti/checkpoint/checkpoint_writer.hpp"
 #include "tutti/comm/world.hpp"
+#include "tutti/nn/network.hpp"
 #include "tutti/storage/folder_lock.hpp"
+#include "tutti/watch/stall_watch.hpp"
 
 #include "run_config.hpp"
+#include "run_control.hpp"
 
+#include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <optional>
+#include <string>
+#include <vector>
 
 namespace tutti {
 
 class RunFolder {
  public:
-  // Makes config.out, keeps other jobs out of it as long as this lives, and clears what killed ones have left. Throws
-  // alike on all ranks where that cannot be, or where it holds checkpoints and the run is no resume. Collective.
+  // Creates config.out, locks it for as long as this lives, and removes what killed jobs have left. Throws alike on all
+  // ranks if that fails, or if it holds checkpoints and the run does not resume. Collective.
   RunFolder(World& world, const RunConfig& config, const Log& log);
 
   const CheckpointStore& store() const { return store_; }
-  // On all ranks.
+  // Valid on all ranks.
   const OwnedFolder& owned() const { return owned_; }
 
  private:
   CheckpointStore store_;
   std::optional<FolderLock> lock_;  // rank 0's
   OwnedFolder owned_;
+};
+
+// Why a run ended early, by the first rank to fail: launchers hide exit statuses.
+struct ExitRecord {
+  ExitStatus status = ExitStatus::internal;
+  int rank = 0;
+  std::string host{};
+  std::string reason{};
+  std::optional<Place> place{};  // the phase and step of that rank
+};
+
+// Writes exit.json if there is none yet. Best effort: the message on stderr is the report, and this must not fail as
+// well. Does nothing without a folder, or if it is no longer the run's.
+void leave_exit_record(const OwnedFolder& folder, const ExitRecord& record);
+
+// An upper bound: parameters, at most two moments of each, and texts.
+std::size_t most_state_bytes(const Network& network);
+// The share of a state of this size that this rank saves; most ranks save nothing. Collective.
+std::optional<FileShare> file_share(World& world, std::size_t state_bytes);
+
+// The checkpoints of one run: taken at step boundaries, saved in the background, and reported.
+class CheckpointKeeping {
+ public:
+  // Gets a JSON line for every attempt, before anything is printed.
+  using Record = std::function<void(const std::string& json)>;
+
+  // Borrowed.
+  CheckpointKeeping(World& world, const RunConfig& config, const CheckpointStore& store, std::optional<FileShare> share,
+                    RunControl& control);
+
+  // Starts to save a state. Training has already paused `copy_seconds` to copy it.
+  void save(TrainState state, double copy_seconds);
+  // Records what has been saved since the last call, and logs failures.
+  void report(const Record& record);
+  // Waits until the newest state is saved, and logs what the checkpoints cost. Throws a save error on all ranks if it
+  // cannot be saved. Collective.
+  void finish(const Record& record);
+
+ private:
+  struct Stall {
+    std::int64_t step = 0;
+    double seconds = 0;
+  };
+
+  void report_save(const SaveReport& report, const Record& record);
+  double stall_at(std::int64_t step) const;
+  void log_cost() const;
+
+  World& world_;
+  Log log_;
+  RunControl& control_;
+  std::string folder_;
+  std::optional<CheckpointWriter> writer_;
+  std::vector<Stall> stalls_;
+  std::vector<double> good_saves_;  // seconds
+  std::int64_t bytes_ = 0;          // of the last good save
+  std::string last_failure_;
 };
 
 }  // namespace tutti

@@ -7,7 +7,7 @@
 #include "cores.hpp"
 #include "option_table.hpp"
 #include "plural.hpp"
-#include "process_clock.hpp"
+#include "process.hpp"
 #include "resolve_options.hpp"
 
 #include <fmt/format.h>
@@ -23,7 +23,7 @@ std::string slice_text(const RunConfig& config) {
   return config.batch_size % config.parts == 0 ? fmt::format("{}", whole) : fmt::format("{} or {}", whole, whole + 1);
 }
 
-const char* state_place(const ExchangeOptions& exchange) {
+const char* state_location(const ExchangeOptions& exchange) {
   switch (exchange.owners()) {
     case Owners::everyone:
       return "on every rank";
@@ -48,6 +48,14 @@ std::string schedule_end_text(const RunConfig& config) {
                                            : fmt::format("epoch {}", schedule_epochs(config));
 }
 
+// The kind of processor in a line of versions, after the first "; ": "AVX2" of "tutti 1.0; cpu: AVX2, oneDNN 2.6.3".
+std::string processor_in(const std::string& versions) {
+  const std::size_t device = versions.find("; ");
+  const std::size_t begin = versions.find(": ", device);
+  if (device == std::string::npos || begin == std::string::npos) return {};
+  return versions.substr(begin + 2, versions.find_first_of(",;", begin) - begin - 2);
+}
+
 }  // namespace
 
 std::string moved_schedule_text(const RunConfig& config, const LoadedCheckpoint& resumed, const RateAtResume& rate) {
@@ -69,20 +77,20 @@ std::string late_schedule_text(const RunConfig& config) {
                      schedule_end_text(config), config.min_lr, config.epochs);
 }
 
-void tell_start(const Assembly& assembly, World& world, const Trainer& trainer, const Log& log) {
+void log_start(const Assembly& assembly, World& world, const Trainer& trainer, const Log& log) {
   const auto hosts = all_gather_text(world, world.host());
   const auto num_hosts = static_cast<std::int64_t>(std::set<std::string>(hosts.begin(), hosts.end()).size());
   const RunConfig& config = assembly.config;
   const DatasetInfo& data = assembly.data.train->info();
   const std::int64_t test_samples = assembly.data.test ? assembly.data.test->info().samples : 0;
-  log.note(versions_text(assembly, world));
+  log.note(versions_text(*assembly.backend, world));
   log.note(fmt::format(
       "{} on {}, {} of {} cores usable here, {} a part{}", plural(world.size(), "rank"), plural(num_hosts, "host"),
       assembly.cores.usable, assembly.cores.present, plural(config.threads, "thread"),
       trainer.players() > 1 ? fmt::format(", {} parts of a rank side by side", trainer.players()) : ""));
   log.note(fmt::format("batch {} = {} of {} images, exchange {} ({}), optimizer state {}", config.batch_size,
                        plural(config.parts, "part"), slice_text(config), config.exchange,
-                       assembly.communicator->description(), state_place(assembly.options.exchange)));
+                       assembly.communicator->description(), state_location(assembly.options.exchange)));
   const Shape& image = assembly.options.recipe.image;
   const std::string from =
       image == data.image ? "" : fmt::format(" from {}", data.sizes_differ() ? "several sizes" : data.image.text());
@@ -104,7 +112,7 @@ void tell_start(const Assembly& assembly, World& world, const Trainer& trainer, 
   log.note(fmt::format("memory about {:.0f} MiB of network a rank and {:.0f} MiB of data a host",
                        static_cast<double>(trainer.memory_bytes()) / 0x1p20, static_cast<double>(data_bytes) / 0x1p20));
   if (config.out.empty()) return;
-  log.note(fmt::format("checkpoints in {}/checkpoints: {}; {} stay{}", config.out,
+  log.note(fmt::format("checkpoints in {}/checkpoints: {}; {} kept{}", config.out,
                        checkpoint_every_text(parse_checkpoint_every(config.checkpoint_every)),
                        config.keep_checkpoints == 0 ? "all" : fmt::format("the newest {}", config.keep_checkpoints),
                        config.keep_best && config.keep_checkpoints != 0 ? ", and that of the best evaluation" : ""));
@@ -116,10 +124,10 @@ std::string run_record(const Assembly& assembly, const World& world, const std::
   nlohmann::ordered_json record{{"event", "run"},
                                 {"command_line", words},
                                 {"version", version()},
-                                {"libraries", versions_text(assembly, world)},
+                                {"libraries", versions_text(*assembly.backend, world)},
                                 {"device", assembly.backend->description()},
                                 {"exchange", config.exchange},
-                                {"optimizer_state", state_place(assembly.options.exchange)},
+                                {"optimizer_state", state_location(assembly.options.exchange)},
                                 {"communicator", assembly.communicator->description()},
                                 {"ranks", world.size()},
                                 {"parts", config.parts},
@@ -145,27 +153,13 @@ std::string run_record(const Assembly& assembly, const World& world, const std::
   return record.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-std::string processor_of(const Backend& backend) { return processor_in("; " + backend.description()); }
-
-// What follows the first "; ", as "cpu: AVX2, oneDNN 2.6.3".
-std::string processor_in(const std::string& versions) {
-  const std::size_t device = versions.find("; ");
-  const std::size_t begin = versions.find(": ", device);
-  if (device == std::string::npos || begin == std::string::npos) return {};
-  return versions.substr(begin + 2, versions.find_first_of(",;", begin) - begin - 2);
-}
-
 ProcessorKinds processor_kinds(const Backend& backend, const std::optional<LoadedCheckpoint>& resumed) {
-  ProcessorKinds kinds{.mine = processor_of(backend)};
+  ProcessorKinds kinds{.mine = processor_in("; " + backend.description())};
   if (resumed) {
     kinds.of_checkpoint = processor_in(resumed->state.versions);
     kinds.checkpoint = resumed->path;
   }
   return kinds;
-}
-
-std::string versions_text(const Assembly& assembly, const World& world) {
-  return versions_text(*assembly.backend, world);
 }
 
 std::string versions_text(const Backend& backend, const World& world) {

@@ -4,47 +4,58 @@
 #include "tutti/train/epoch_line.hpp"
 
 #include "plural.hpp"
-#include "standard_streams.hpp"
-#include "terminal.hpp"
+#include "process.hpp"
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <cstdio>
 #include <cstring>
 #include <utility>
 
 namespace tutti {
-RunReporter::RunReporter(World& world, const RunConfig& config, const RunKeeping* keeping, TimeAccount& account,
-                         int classes)
+
+RunReporter::RunReporter(World& world, const ReportedRun& run)
     : world_(world),
-      log_(world.rank(), world.host(), config.quiet),
-      keeping_(keeping),
-      account_(account),
-      classes_(classes),
-      rate_{.base = config.lr, .warmup_epochs = config.warmup_epochs} {
+      log_(world.rank(), world.host(), run.assembly.config.quiet),
+      control_(run.control),
+      checkpoints_(run.checkpoints),
+      account_(run.account),
+      classes_(run.assembly.network->classes()),
+      rate_{.base = run.assembly.config.lr, .warmup_epochs = run.assembly.config.warmup_epochs} {
   if (world.rank() != 0) return;
+  const RunConfig& config = run.assembly.config;
   if (draws_progress(config)) bar_.emplace();
   prints_lines_ = !bar_ && config.progress != "never" && !config.quiet;
+  if (!config.out.empty()) {
+    metrics_.emplace(config.out + "/metrics.jsonl", [folder = run.folder] { return folder.loss().empty(); });
+  }
+  if (!config.sample_log.empty()) {
+    sample_log_.emplace(config.sample_log, run.resumes ? EarlierLines::kept : EarlierLines::dropped);
+  }
 }
 
-// What is wrong with the disk is said once, not at every record.
-template <class Tell>
-void RunReporter::record(Tell tell) {
-  for (const auto& recorder : recorders_) {
-    try {
-      tell(*recorder);
-    } catch (const Error& error) {
-      if (error.source() != ErrorSource::save) throw;
-      if (!troubles_.insert(error.what()).second) continue;
-      if (bar_) bar_->clear();
-      log_.warn(fmt::format("a record is lost, and training goes on: {}", error.what()));
-    }
+// A failing disk is reported once, not at every record.
+template <class Write>
+void RunReporter::record(Write write) {
+  try {
+    if (metrics_) write(*metrics_);
+  } catch (const Error& error) {
+    warn_of_lost_record(error);
   }
+}
+
+// Called while the error is handled.
+void RunReporter::warn_of_lost_record(const Error& error) {
+  if (error.source() != ErrorSource::save) throw;
+  if (!warned_of_.insert(error.what()).second) return;
+  if (bar_) bar_->clear();
+  log_.warn(fmt::format("a record is lost, and training continues: {}", error.what()));
 }
 
 void RunReporter::record_line(const std::string& json) {
   if (bar_) bar_->clear();
-  record([&](RunRecorder& each) { each.on_line(json); });
+  record([&](MetricsLog& metrics) { metrics.on_line(json); });
 }
 
 void RunReporter::start(const std::string& run_record, std::int64_t steps) {
@@ -55,27 +66,33 @@ void RunReporter::start(const std::string& run_record, std::int64_t steps) {
 
 void RunReporter::finish(RunEnd end, std::int64_t steps, std::int64_t skipped_steps) {
   if (bar_) bar_->clear();
-  if (skipped_steps > 0) log_.note(plural(skipped_steps, "step") + " left out (--on-nonfinite skip)");
-  if (keeps_checkpoints()) keeping_->checkpoints->finish([this](const std::string& json) { record_line(json); });
+  if (skipped_steps > 0) log_.note(plural(skipped_steps, "step") + " skipped (--on-nonfinite skip)");
+  if (checkpoints_ != nullptr) checkpoints_->finish([this](const std::string& json) { record_line(json); });
   print_time();
   record_line(
       fmt::format(R"({{"event":"end","step":{},"status":"{}"}})", steps, end == RunEnd::planned ? "done" : "stopped"));
 }
 
-// Not again what the only epoch of the run has printed.
+// Not if the only epoch of the run has printed the same.
 void RunReporter::print_time() {
   if (epochs_.empty() || (epochs_.size() == 1 && has_printed_time_)) return;
   log_.note((resumes_ ? "this launch: " : "whole run: ") + time_line(time_.report()));
 }
 
 BoundaryWish RunReporter::at_boundary(std::int64_t /*step*/) {
-  if (keeping_ == nullptr) return BoundaryWish::go_on;
-  if (keeps_checkpoints()) keeping_->checkpoints->tell([this](const std::string& json) { record_line(json); });
-  return keeping_->control.at_boundary();
+  if (checkpoints_ != nullptr) checkpoints_->report([this](const std::string& json) { record_line(json); });
+  return control_.at_boundary();
 }
 
+// A line of the sample log: {"step":k,"epoch":e,"parts":[[samples]..]}.
 void RunReporter::on_samples(const SampleReport& report) {
-  record([&](RunRecorder& each) { each.on_samples(report); });
+  if (!sample_log_) return;
+  const nlohmann::ordered_json json{{"step", report.step}, {"epoch", report.epoch}, {"parts", report.parts}};
+  try {
+    sample_log_->append(json.dump());
+  } catch (const Error& error) {
+    warn_of_lost_record(error);
+  }
 }
 
 void RunReporter::on_step(const StepProgress& progress) {
@@ -85,7 +102,6 @@ void RunReporter::on_step(const StepProgress& progress) {
     const LossSums loss = progress.rank_loss();
     on_note(lines_.text(since_start_.seconds(), loss) + (world_.size() > 1 ? " (loss of rank 0's images)" : ""));
   }
-  record([&](RunRecorder& each) { each.on_step(progress); });
   account_.count_step();
 }
 
@@ -94,22 +110,22 @@ void RunReporter::on_note(const std::string& text) {
   log_.note(text);
 }
 
-// What happens more often is only counted.
+// More of them are only counted.
 void RunReporter::on_skipped(const SkippedReport& report) {
   constexpr std::int64_t kMostNotes = 10;
-  record([&](RunRecorder& each) { each.on_skipped(report); });
+  record([&](MetricsLog& metrics) { metrics.on_skipped(report); });
   if (report.in_all > kMostNotes) return;
-  on_note(fmt::format("{}: the step is left out{}", report.finding,
+  on_note(fmt::format("{}: the step is skipped{}", report.finding,
                       report.in_all == kMostNotes ? "; more such steps will only be counted" : ""));
 }
 
 void RunReporter::on_stretch(const StretchReport& report) {
-  record([&](RunRecorder& each) { each.on_stretch(report); });
+  record([&](MetricsLog& metrics) { metrics.on_stretch(report); });
   on_note(lines_.text(since_start_.seconds(), report.train));
 }
 
 void RunReporter::on_digest(const DigestReport& report) {
-  record([&](RunRecorder& each) { each.on_digest(report); });
+  record([&](MetricsLog& metrics) { metrics.on_digest(report); });
 }
 
 void RunReporter::on_epoch(const EpochReport& report) {
@@ -120,20 +136,20 @@ void RunReporter::on_epoch(const EpochReport& report) {
     const std::string guessing = has_warned_ ? "" : guessing_text(report, classes_, rate_);
     if (!guessing.empty()) log_.warn(guessing);
     has_warned_ = has_warned_ || !guessing.empty();
-    if (stdout_failure() != 0 && !stdout_is_abandoned() && troubles_.insert("stdout").second) {
-      log_.warn(fmt::format("cannot write to stdout: {}; training goes on, and ends with status 73",
+    if (stdout_failure() != 0 && !stdout_is_abandoned() && warned_of_.insert("stdout").second) {
+      log_.warn(fmt::format("cannot write to stdout: {}; training continues, and ends with status 73",
                             std::strerror(stdout_failure())));
     }
   }
-  record([&](RunRecorder& each) { each.on_epoch(report); });
+  record([&](MetricsLog& metrics) { metrics.on_epoch(report); });
 }
 
 void RunReporter::on_divergence(const DivergenceReport& report) {
-  record([&](RunRecorder& each) { each.on_divergence(report); });
+  record([&](MetricsLog& metrics) { metrics.on_divergence(report); });
 }
 
 void RunReporter::on_checkpoint(TrainState state, double copy_seconds) {
-  if (keeps_checkpoints()) keeping_->checkpoints->take(std::move(state), copy_seconds);
+  if (checkpoints_ != nullptr) checkpoints_->save(std::move(state), copy_seconds);
 }
 
 void RunReporter::on_epoch_left(const EpochEnd& end) {
@@ -142,10 +158,7 @@ void RunReporter::on_epoch_left(const EpochEnd& end) {
   time_.add(time);
   has_printed_time_ = is_worth_a_look(time);
   if (has_printed_time_) on_note(time_line(time));
-  record([&](RunRecorder& each) {
-    each.on_time(end, time);
-    each.on_epoch_left(end);
-  });
+  record([&](MetricsLog& metrics) { metrics.on_time(end, time); });
 }
 
 }  // namespace tutti

@@ -1,21 +1,21 @@
 #pragma once
-// Where a training run's reports go: by rank 0 epoch lines to stdout, everything to its recorders, its progress to
-// stderr; checkpoints to those who keep them. A record that cannot be written is told of and costs the run
-// nothing else.
+// Where a training run's reports go. Rank 0 prints epoch lines to stdout and progress to stderr, and writes records to
+// metrics.jsonl and the sample log; states go to the checkpoints. A record that cannot be written costs a warning.
 
 #include "tutti/base/log.hpp"
 #include "tutti/base/stopwatch.hpp"
 #include "tutti/comm/world.hpp"
+#include "tutti/storage/folder_lock.hpp"
+#include "tutti/storage/line_file.hpp"
 #include "tutti/train/lr_schedule.hpp"
+#include "tutti/train/metrics_log.hpp"
 #include "tutti/train/progress_bar.hpp"
-#include "tutti/train/run_recorder.hpp"
 #include "tutti/watch/time_account.hpp"
 
-#include "checkpoint_keeping.hpp"
-#include "run_config.hpp"
+#include "assemble.hpp"
 #include "run_control.hpp"
+#include "run_folder.hpp"
 
-#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -23,21 +23,24 @@
 
 namespace tutti {
 
-// What a run of the command line has besides. Borrowed.
-struct RunKeeping {
-  CheckpointKeeping* checkpoints;  // null: the run has no folder
+// The run that is reported. All is borrowed.
+struct ReportedRun {
+  const Assembly& assembly;
   RunControl& control;
+  TimeAccount& account;
+  CheckpointKeeping* checkpoints;  // null: the run has no folder
+  const OwnedFolder& folder;
+  bool resumes = false;  // else the sample log starts anew
 };
 
 class RunReporter : public RunObserver {
  public:
-  // Borrowed. `keeping` is null for a run that nothing stops early. `classes`: of the network.
-  RunReporter(World& world, const RunConfig& config, const RunKeeping* keeping, TimeAccount& account, int classes);
+  // Throws save errors.
+  RunReporter(World& world, const ReportedRun& run);
 
-  void add(std::unique_ptr<RunRecorder> recorder) { recorders_.push_back(std::move(recorder)); }
-  // Before the first step: the record of what runs, one JSON object, and how many steps were done before.
+  // Before the first step: the run's record, one JSON object, and how many steps were done before.
   void start(const std::string& run_record, std::int64_t steps);
-  // After the last step. Throws on all ranks when the last state could not be saved. Collective.
+  // After the last step. Throws on all ranks if the last state could not be saved. Collective.
   void finish(RunEnd end, std::int64_t steps, std::int64_t skipped_steps);
 
   BoundaryWish at_boundary(std::int64_t step) override;
@@ -55,17 +58,19 @@ class RunReporter : public RunObserver {
   const std::vector<EpochEnd>& epochs() const { return epochs_; }
 
  private:
-  template <class Tell>
-  void record(Tell tell);
+  template <class Write>
+  void record(Write write);
+  void warn_of_lost_record(const Error& error);
   void record_line(const std::string& json);
-  bool keeps_checkpoints() const { return keeping_ != nullptr && keeping_->checkpoints != nullptr; }
   void print_time();
 
   World& world_;
   Log log_;
-  const RunKeeping* keeping_;
+  RunControl& control_;
+  CheckpointKeeping* checkpoints_;
   TimeAccount& account_;
-  std::vector<std::unique_ptr<RunRecorder>> recorders_;
+  std::optional<MetricsLog> metrics_;   // rank 0's, in the run's folder
+  std::optional<LineFile> sample_log_;  // rank 0's
   bool prints_lines_ = false;
   std::optional<ProgressBar> bar_;
   ProgressLines lines_;
@@ -76,8 +81,8 @@ class RunReporter : public RunObserver {
   std::vector<EpochEnd> epochs_;
   int classes_;
   LrPlan rate_;
-  bool has_warned_ = false;         // that the loss is that of guessing
-  std::set<std::string> troubles_;  // told already
+  bool has_warned_ = false;          // that the loss is that of guessing
+  std::set<std::string> warned_of_;  // failures
 };
 
 }  // namespace tutti

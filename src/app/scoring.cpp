@@ -5,7 +5,6 @@
 
 #include "checkpoint_choice.hpp"
 #include "option_table.hpp"
-#include "processors.hpp"
 #include "trained_on.hpp"
 
 #include <fmt/format.h>
@@ -17,7 +16,7 @@
 namespace tutti {
 namespace {
 
-// The checkpoint's own configuration but for where the data lie and what this call runs on.
+// The checkpoint's configuration with this call's data, device and logging options.
 RunConfig config_for(const Invocation& invocation, const ScoringRequest& request, const LoadedCheckpoint& loaded) {
   const RunConfig& asked = invocation.run;
   RunConfig config;
@@ -38,13 +37,13 @@ RunConfig config_for(const Invocation& invocation, const ScoringRequest& request
   config.skip_bad_images = config.skip_bad_images || asked.skip_bad_images;
   config.device = asked.device;
   config.share_device = asked.share_device;
-  config.search_plans = "off";  // each rank for itself, and once
+  config.search_plans = "off";  // too slow for one pass over the data
   config.comm = asked.comm;
   config.quiet = asked.quiet;
   config.stall_timeout = asked.stall_timeout;
   config.exchange = "ring";
   config.shard_optimizer = false;
-  constexpr std::int64_t kManyParts = 65536;  // an evaluation has none, and no number of ranks is too large for it
+  constexpr std::int64_t kManyParts = 65536;  // more than there are ranks; an evaluation uses no parts
   config.parts = kManyParts;
   config.part_map = "even";
   return config;
@@ -59,8 +58,8 @@ Assembly assemble_scoring(World& world, const Invocation& invocation, const Scor
     trained = trained_on(loaded);
     if (trained || request.needs_labels) return;
     throw Error(ErrorSource::checkpoint,
-                fmt::format("'{}' is of an early version and does not tell what images and classes its network was "
-                            "trained on: go on with its run for a step (--resume), which saves one that does",
+                fmt::format("'{}' was saved by an early version, without the image size and class names of its data: "
+                            "train one more step with --resume, which saves a complete one",
                             loaded.path));
   });
   return assemble_for(world, config,
@@ -83,9 +82,7 @@ Scoring::Scoring(World& world, const Invocation& invocation, const ScoringReques
   if (record.watch != nullptr) rank_status_.publish_in(record.watch->place_slot());
 }
 
-LossSums Scoring::evaluate(const Dataset& data) { return run(data, nullptr); }
-
-LossSums Scoring::evaluate(const Dataset& data, const std::function<void(const ChunkScores&)>& receive) {
+LossSums Scoring::evaluate(const Dataset& data, const Receive& receive) {
   const ScoreOutlet outlet{.world = world_, .receive = [&](const ChunkScores& scores) {
                              for (std::size_t i = 0; i < scores.samples.size(); ++i) {
                                if (std::isfinite(scores.samples[i].exponentials)) continue;
@@ -96,10 +93,6 @@ LossSums Scoring::evaluate(const Dataset& data, const std::function<void(const C
                              }
                              receive(scores);
                            }};
-  return run(data, &outlet);
-}
-
-LossSums Scoring::run(const Dataset& data, const ScoreOutlet* outlet) {
   LossSums sums;
   end_together(world_, [&] {
     sums = tutti::evaluate({.backend = *assembly_.backend,
@@ -110,7 +103,7 @@ LossSums Scoring::run(const Dataset& data, const ScoreOutlet* outlet) {
                             .threads = assembly_.options.threads,
                             .side_by_side = assembly_.options.side_by_side,
                             .rank_status = &rank_status_,
-                            .scores = outlet},
+                            .scores = receive ? &outlet : nullptr},
                            loaded_.state);
     if (sums.not_finite == 0) return;
     throw Error(ErrorSource::not_finite,
@@ -120,7 +113,7 @@ LossSums Scoring::run(const Dataset& data, const ScoreOutlet* outlet) {
   return sums;
 }
 
-std::vector<std::string> told_class_names(const DatasetInfo& data) {
+std::vector<std::string> shown_class_names(const DatasetInfo& data) {
   std::vector<std::string> names = data.class_names;
   for (int number = static_cast<int>(names.size()); number < data.classes; ++number) {
     names.push_back(fmt::format("{}", number));

@@ -1,6 +1,6 @@
 #pragma once
-// A checkpoint's network, put to data: what eval and predict have in common. Network, image size and normalisation are
-// the checkpoint's; the data may be other.
+// A checkpoint's network, evaluated on data: what eval and predict share. Network, image size and normalisation are the
+// checkpoint's; the data may be others.
 
 #include "tutti/base/log.hpp"
 #include "tutti/checkpoint/checkpoint_store.hpp"
@@ -8,9 +8,9 @@
 #include "tutti/train/sample_scores.hpp"
 #include "tutti/watch/rank_status.hpp"
 
-#include "abandon_at_end.hpp"
 #include "assemble.hpp"
 #include "command_line.hpp"
+#include "processors.hpp"
 #include "program.hpp"
 
 #include <functional>
@@ -21,7 +21,7 @@ namespace tutti {
 
 struct ScoringRequest {
   std::string checkpoint;             // path of the file, or of a folder of such
-  std::vector<std::string> images{};  // image files and folders; empty: --data, or else the checkpoint's
+  std::vector<std::string> images{};  // image files and folders; empty: --data, or the checkpoint's data
   bool needs_labels = true;
 };
 
@@ -35,14 +35,11 @@ class Scoring {
   const RunConfig& config() const { return assembly_.config; }
   // Whether the training set is the one that the network was trained on.
   bool is_of_run() const { return assembly_.data_digest == loaded_.state.data_digest; }
-  // Throws when a loss is not finite.
-  LossSums evaluate(const Dataset& data);
-  // Likewise; rank 0 is given the scores of every sample besides.
-  LossSums evaluate(const Dataset& data, const std::function<void(const ChunkScores&)>& receive);
+  // Gives the scores of every sample to `receive`, if any, on rank 0. Throws if a loss or an output is not finite.
+  using Receive = std::function<void(const ChunkScores&)>;
+  LossSums evaluate(const Dataset& data, const Receive& receive = {});
 
  private:
-  LossSums run(const Dataset& data, const ScoreOutlet* outlet);
-
   World& world_;
   Log log_;
   LoadedCheckpoint loaded_;
@@ -51,10 +48,10 @@ class Scoring {
   RankStatus rank_status_;
 };
 
-// What each class is called where results are told: by its number where the data name none.
-std::vector<std::string> told_class_names(const DatasetInfo& data);
+// The name of each class; its number if the data have no name for it.
+std::vector<std::string> shown_class_names(const DatasetInfo& data);
 
-// "test loss 0.0163, test acc 0.9948, 4000 images", of the set of that name.
+// "test loss 0.0163, test acc 0.9948, 4000 images" for the set "test".
 std::string evaluation_line(const std::string& set, const LossSums& sums);
 
 }  // namespace tutti

@@ -1,6 +1,6 @@
 #pragma once
-// A data-parallel step, phase by phase: what src/train does, without what makes it fast (parts side by side, sums that
-// overlap the backward pass) and safe (checks of values and replicas). The tour shows it; its bits are the trainer's.
+// A data-parallel step, phase by phase: what src/train does, without what makes it fast (parts side by side, overlapped
+// all-reduces) and safe (checks of values and replicas). The tour shows it; its bits are the trainer's.
 
 #include "tutti/data/batch_loader.hpp"
 #include "tutti/nn/part_context.hpp"
@@ -16,8 +16,19 @@ inline Tensor range_of(const Tensor& block, std::int64_t begin, std::int64_t end
   return {static_cast<float*>(block.data) + begin, Shape{end - begin}, block.type, block.space};
 }
 
+// These parts' share of every batch.
+inline LoaderPlan plan_by_hand(const TrainerOptions& options, IndexRange parts) {
+  return {.batch_size = options.batch_size,
+          .num_parts = options.num_parts,
+          .parts = parts,
+          .last_batch = options.last_batch,
+          .order = {.shuffle = options.shuffle, .seed = options.seed},
+          .steps_ahead = 0,
+          .recipe = options.recipe};
+}
+
 struct StepByHand {
-  explicit StepByHand(Assembly& assembly, IndexRange parts)
+  StepByHand(const Assembly& assembly, const LoaderPlan& plan)
       : options(assembly.options),
         backend(*assembly.backend),
         communicator(*assembly.communicator),
@@ -25,21 +36,14 @@ struct StepByHand {
         arena(assembly.network->layout(), backend, communicator.allocate(assembly.network->layout().block_bytes())),
         weights(*assembly.network, backend, arena.weights()),
         context(*assembly.network, weights, backend, options.label_smoothing),
-        loader(*assembly.data.train, backend,
-               {.batch_size = options.batch_size,
-                .num_parts = options.num_parts,
-                .parts = parts,
-                .last_batch = options.last_batch,
-                .order = {.shuffle = options.shuffle, .seed = options.seed},
-                .steps_ahead = 0,
-                .recipe = options.recipe}),
+        loader(*assembly.data.train, backend, plan),
         part_gradients(backend.allocate(arena.gradients().bytes())),
         velocity(backend.allocate(arena.gradients().bytes())),
         sums(backend.allocate(sizeof(LossSums::Figures))) {
     while (loader.schedule().steps(epoch) == 0) ++epoch;  // where a batch takes more samples than an epoch has
     loader.seek(epoch, 0);
     for (const std::int64_t samples : loader.slice_sizes()) context.plan(samples, LayerMode::training);
-    // Every rank draws the same weights: each follows from the seed, its tensor's name and its place.
+    // Every rank draws the same weights: each follows from the seed, its tensor's name and its index.
     initialize(*assembly.network, options.initializer, options.seed, backend, arena.weights());
     weights.refresh(*stream);
     backend.fill_zero(*stream, velocity.view(arena.gradients().shape, ElementType::f32));
@@ -47,9 +51,8 @@ struct StepByHand {
   }
 
   // Forward, loss and backward of each part of this rank. The gradients of its parts are added up. Each loss is divided
-  // by the samples of the whole batch, so that sums over parts and ranks are means.
-  LossSums compute() {
-    const StepBatches& step = loader.next(*stream);
+  // by the samples of the whole batch, so that the sums over parts and ranks are means.
+  LossSums compute(const StepBatches& step) {
     const Tensor figures = sums.view(Shape{LossSums::kFigures}, ElementType::i64);
     const auto all_samples = static_cast<double>(step.global_samples);
     bool is_first = true;

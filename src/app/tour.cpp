@@ -1,16 +1,14 @@
-#include "tour.hpp"
-
 #include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/base/program_name.hpp"
 
-#include "abandon_at_end.hpp"
 #include "bench/bench.hpp"
-#include "bench/readied.hpp"
-#include "checkpoint_tensors.hpp"
+#include "commands.hpp"
+#include "plan_choices.hpp"
 #include "plural.hpp"
 #include "processors.hpp"
 #include "step_by_hand.hpp"
+#include "tensor_index.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -73,8 +71,9 @@ class Tour {
         run_(world, config_for(world, invocation.run), &rank_status),
         abandoning_(watch, *run_.assembly.communicator) {
     run_agreed(world, [&] { excerpt_.emplace(*run_.assembly.network); });
-    build_alike(world, run_.assembly.config, *run_.assembly.backend,
-                [&] { step_.emplace(run_.assembly, plan().parts_of(world.rank())); });
+    build_alike(world, run_.assembly.config, *run_.assembly.backend, [&] {
+      step_.emplace(run_.assembly, plan_by_hand(run_.assembly.options, plan().parts_of(world.rank())));
+    });
   }
 
   void show_batch();
@@ -86,8 +85,8 @@ class Tour {
   // Whether all that must be equal was.
   bool is_right() const { return is_right_; }
 
-  // Text on rank 0: prose that is wrapped, and lines that are cut.
-  void say(const std::string& prose) const;
+  // Print on rank 0: prose is wrapped, lines are cut.
+  void prose(const std::string& text) const;
   void line(const std::string& text) const;
 
  private:
@@ -117,8 +116,8 @@ void Tour::line(const std::string& text) const {
   fmt::print("{}\n", kept.substr(0, kept.find_last_not_of(' ') + 1));
 }
 
-void Tour::say(const std::string& prose) const {
-  std::istringstream words(prose);
+void Tour::prose(const std::string& text) const {
+  std::istringstream words(text);
   std::string row;
   for (std::string word; words >> word; row += (row.empty() ? "" : " ") + word) {
     if (row.size() + 1 + word.size() > kColumns) line(std::exchange(row, ""));
@@ -140,7 +139,7 @@ std::vector<std::string> Tour::show_block(const Tensor& block, double scale) {
   const auto digests = all_gather_text(world_, digest_text(step_->digest(block)));
   std::string header = fmt::format("{:<8}", "");
   for (std::int64_t i = 0; i < excerpt_->count; ++i) {
-    header += fmt::format(" {:>16}", place_text(excerpt_->slice.shape, excerpt_->first + i));
+    header += fmt::format(" {:>16}", index_text(excerpt_->slice.shape, excerpt_->first + i));
   }
   line(fmt::format("{}{}:", excerpt_->slice.name, scale == 1 ? "" : fmt::format(" times {:g}", scale)));
   line(header + "   digest of all");
@@ -169,7 +168,7 @@ void Tour::show_batch() {
   const TrainerOptions& options = assembly.options;
   const SplitBatchSampler& schedule = step_->loader.schedule();
   const std::int64_t n = schedule.batch_samples(step_->epoch, 0);
-  say(
+  prose(
       fmt::format("The {} images of the training set make {} of {}. Every batch is cut into {}; part p of L has the "
                   "positions floor(n p / L) to floor(n (p + 1) / L) - 1 of its n samples. The first batch:",
                   assembly.data.train->info().samples, plural(schedule.steps(step_->epoch), "step"), n,
@@ -193,24 +192,25 @@ void Tour::show_batch() {
                      first.size() < samples.size() ? " .." : ""));
   }
   is_right_ = is_right_ && std::ssize(different) == n;
-  say(fmt::format("{} different images in all: each belongs to one part, and none is left out.", different.size()));
+  prose(fmt::format("{} different images in all: each belongs to one part, and none is left out.", different.size()));
 }
 
 void Tour::show_weights() {
   before_ = excerpt_->of(*step_, step_->arena.weights());
-  say("Each initial weight follows from the seed, the name of its tensor and its place in it. So every rank draws the "
+  prose(
+      "Each initial weight follows from the seed, the name of its tensor and its place in it. So every rank draws the "
       "same weights by itself, and nothing is sent.");
   const auto digests = show_block(step_->arena.weights(), 1);
-  say(check_equal(digests, "the replicas are equal, to the last bit of the last parameter."));
+  prose(check_equal(digests, "the replicas are equal, to the last bit of the last parameter."));
 }
 
 void Tour::show_forward() {
   LossSums mine;
-  end_together(world_, [&] { mine = step_->compute(); });
+  end_together(world_, [&] { mine = step_->compute(step_->loader.next(*step_->stream)); });
   gradients_ = excerpt_->of(*step_, step_->arena.gradients());
   const auto ranks =
       all_gather_figures(world_, {mine.loss(), static_cast<double>(mine.correct), static_cast<double>(mine.samples)});
-  say("Each rank computes the forward pass of its parts, and from the outputs the loss (softmax cross-entropy):");
+  prose("Each rank computes the forward pass of its parts, and from the outputs the loss (softmax cross-entropy):");
   line(fmt::format("{:>5}  {:>6}  {:>9}  {:>7}", "rank", "images", "mean loss", "correct"));
   std::array<double, 3> all{};
   for (int rank = 0; rank < world_.size(); ++rank) {
@@ -222,7 +222,7 @@ void Tour::show_forward() {
   }
   line(fmt::format("{:>5}  {:>6}  {:>9.4f}  {:>7}", "all", all[2], all[0] / all[2], all[1]));
   const int classes = run_.assembly.network->classes();
-  say(
+  prose(
       fmt::format("A network that gives each of {0} classes the same probability has the loss ln {0} = {1:.4f}. Then "
                   "each rank computes the backward pass of its parts, from the last layer to the first, and adds up "
                   "the gradients of its parts.",
@@ -231,20 +231,21 @@ void Tour::show_forward() {
 
 void Tour::show_gradients() {
   scale_ = scale_for(gradients_);
-  say("The weights are equal and the images are not, so each rank has other gradients. Each loss was divided by the "
+  prose(
+      "The weights are equal and the images are not, so each rank has other gradients. Each loss was divided by the "
       "samples of the whole batch.");
   const auto digests = show_block(step_->arena.gradients(), scale_);
   const std::size_t different = std::set<std::string>(digests.begin(), digests.end()).size();
-  say(fmt::format("{}, {}. {}", plural(world_.size(), "rank"), plural(different, "digest"),
-                  is_alone() ? "More ranks would each have the gradients of a share of the batch."
-                             : "With an update of its own on each rank the replicas would now drift apart."));
+  prose(fmt::format("{}, {}. {}", plural(world_.size(), "rank"), plural(different, "digest"),
+                    is_alone() ? "More ranks would each have the gradients of a share of the batch."
+                               : "With an update of its own on each rank the replicas would now drift apart."));
 }
 
 void Tour::show_sum() {
   int buckets = 0;
   end_together(world_, [&] { buckets = step_->exchange(); });
   const auto before = all_gather_figures(world_, gradients_);
-  say(
+  prose(
       fmt::format("An all-reduce adds the gradients of the ranks, element by element, and leaves the sum with all of "
                   "them: {}. The trainer starts each as soon as the backward pass has the last gradient in it.",
                   plural(buckets, "all-reduce") + " of " + plural(step_->arena.layout().parameters(), "parameter")));
@@ -256,7 +257,7 @@ void Tour::show_sum() {
   }
   const auto digests = show_block(step_->arena.gradients(), scale_);
   line(sum + "   the numbers of station 4, added up");
-  say(check_equal(digests, "every rank has the same sum, which is the gradient of the mean loss of the batch."));
+  prose(check_equal(digests, "every rank has the same sum, which is the gradient of the mean loss of the batch."));
 }
 
 void Tour::show_step() {
@@ -264,17 +265,17 @@ void Tour::show_step() {
   const auto gradients = excerpt_->of(*step_, step_->arena.gradients());
   end_together(world_, [&] { step_->update(rate); });
   const auto after = excerpt_->of(*step_, step_->arena.weights());
-  say(
+  prose(
       fmt::format("Every rank updates its own weights: weight - learning rate x gradient (SGD; the momentum of {} has "
                   "nothing to remember before the first step). On rank 0:",
                   step_->options.optimizer.momentum));
   for (std::size_t i = 0; i < after.size(); ++i) {
     line(fmt::format("{:>16} {:>12.8f}   -  {:<10.6g} x {:>12.8f}   =  {:>12.8f}",
-                     place_text(excerpt_->slice.shape, excerpt_->first + static_cast<std::int64_t>(i)), before_[i],
+                     index_text(excerpt_->slice.shape, excerpt_->first + static_cast<std::int64_t>(i)), before_[i],
                      rate, gradients[i], after[i]));
   }
   const auto digests = show_block(step_->arena.weights(), 1);
-  say(check_equal(digests, "no weight was sent, and the replicas are still equal."));
+  prose(check_equal(digests, "no weight was sent, and the replicas are still equal."));
   std::uint64_t of_trainer = 0;
   end_together(world_, [&] {
     run_.trainer->step();
@@ -282,10 +283,10 @@ void Tour::show_step() {
   });
   const bool same = world_.agree(digest_text(of_trainer) == digests[static_cast<std::size_t>(world_.rank())]);
   is_right_ = is_right_ && same;
-  say(fmt::format("The trainer's own first step gives the digest {}: {}", digest_text(of_trainer),
-                  same ? "the same bits as this step by hand. Training repeats stations 1 to 6; `bench exchange` "
-                         "measures the other exchanges."
-                       : "other bits than this step. Please report this."));
+  prose(fmt::format("The trainer's own first step gives the digest {}: {}", digest_text(of_trainer),
+                    same ? "the same bits as this step by hand. Training repeats stations 1 to 6; `bench exchange` "
+                           "measures the other exchanges."
+                         : "other bits than this step. Please report this."));
 }
 
 struct Station {
@@ -363,7 +364,7 @@ ExitStatus tour_command(World& world, const Invocation& invocation, const EndRec
     tour.line(heading);
     tour.line(std::string(heading.size(), '-'));
     (tour.*station.show)();
-    tour.say(fmt::format("Source: {}.", station.source));
+    tour.prose(fmt::format("Source: {}.", station.source));
     const bool is_last = i + 1 == stations;
     bool goes_on = true;
     if (asks && !is_last) {

@@ -21,7 +21,7 @@ using Json = nlohmann::ordered_json;
 // 8 MiB of a rank, and a file of about 500 MB.
 constexpr std::size_t kMostStaysOfARank = std::size_t{1} << 18;
 constexpr std::size_t kMostStays = std::size_t{1} << 22;
-// In so many pieces, so that what all ranks tell all of them at once stays below 10 MiB.
+// The phases are gathered in this many pieces, so that each gather stays below 10 MiB.
 constexpr std::size_t kPieces = 16;
 
 double microseconds(std::int64_t ns) { return static_cast<double>(ns) / 1e3; }
@@ -38,7 +38,7 @@ std::vector<T> values_of(std::span<const std::byte> bytes) {
   return values;
 }
 
-// Writes on rank 0; from its first failure on it does nothing.
+// Writes the file on rank 0. After its first failure it does nothing.
 class Writer {
  public:
   Writer(std::string path, const std::vector<EpochEnd>& epochs) : path_(std::move(path)), epochs_(epochs) {}
@@ -87,7 +87,7 @@ class Writer {
     append("\n]}\n");
     attempt([&] { file_->keep(); });
   }
-  // Empty: there was none.
+  // Empty: none.
   const std::string& failure() const { return failure_; }
 
  private:
@@ -157,20 +157,19 @@ void TraceFile::write(const std::vector<EpochEnd>& epochs, const Log& log) {
   Writer writer(path_, epochs);
   if (world_.rank() == 0) writer.begin(hosts, std::move(clocks));
   std::span<const Stay> left = stays_;
-  for (bool all_told = false; !all_told;) {
+  for (bool all_gathered = false; !all_gathered;) {
     const auto next = left.first(std::min(left.size(), most_ / kPieces + 1));
     left = left.subspan(next.size());
     const auto all = world_.all_gather(std::as_bytes(next));
-    all_told = std::ranges::all_of(all, [](const auto& bytes) { return bytes.empty(); });
+    all_gathered = std::ranges::all_of(all, [](const auto& bytes) { return bytes.empty(); });
     if (world_.rank() != 0) continue;
     for (std::size_t rank = 0; rank < all.size(); ++rank) writer.add(rank, values_of<Stay>(all[rank]));
   }
   if (world_.rank() != 0) return;
   writer.end();
-  if (!writer.failure().empty()) return log.warn(fmt::format("--trace: there is none: {}", writer.failure()));
+  if (!writer.failure().empty()) return log.warn(fmt::format("--trace: no trace was written: {}", writer.failure()));
   log.note(fmt::format("--trace: steps {} to {} of all ranks in {}{}", stays_.front().place.step,
-                       stays_.back().place.step, path_,
-                       stays_.size() < most_ ? "" : "; what came before them was dropped"));
+                       stays_.back().place.step, path_, stays_.size() < most_ ? "" : "; earlier steps were dropped"));
 }
 
 }  // namespace tutti

@@ -1,5 +1,5 @@
 #pragma once
-// What every rank did when, in one file for Perfetto or chrome://tracing, on rank 0's clock:
+// The timeline of all ranks in one file for Perfetto or chrome://tracing, on rank 0's clock:
 //
 //   {"displayTimeUnit":"ms",
 //    "otherData":{"clocks":[{"rank":1,"host":"n1","offset_us":..,"drift_us":..,"error_us":..},..]},
@@ -7,8 +7,8 @@
 //    {"name":"process_name","ph":"M","pid":1,"tid":0,"args":{"name":"rank 1 on n1"}},
 //    {"name":"backward","cat":"train","ph":"X","pid":1,"tid":0,"ts":1234.5,"dur":89.0,"args":{"step":7,"epoch":1}},..]}
 //
-// Microseconds since the trace began. It is held in memory, the oldest stays going first, until the run ends; a run
-// that fails leaves none.
+// Times are in microseconds since the trace began. It is kept in memory until the run ends, and the oldest phases are
+// dropped if there are too many; a run that fails leaves none.
 
 #include "tutti/base/log.hpp"
 #include "tutti/comm/world.hpp"
@@ -25,14 +25,14 @@ namespace tutti {
 
 class TraceFile : public PlaceListener {
  public:
-  // Both borrowed; begins here. Collective.
+  // Both are borrowed. The trace begins here. Collective.
   TraceFile(World& world, RankStatus& rank_status, std::string path);
   TraceFile(const TraceFile&) = delete;
   TraceFile& operator=(const TraceFile&) = delete;
   ~TraceFile() override { rank_status_.remove(*this); }
 
   void on_end(const Stay& stay) override;
-  // Says what is in it, or why there is none: that is no failure of the run. Collective.
+  // Logs what the file holds. If it cannot be written, logs why; the run does not fail. Collective.
   void write(const std::vector<EpochEnd>& epochs, const Log& log);
 
  private:

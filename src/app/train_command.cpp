@@ -7,11 +7,8 @@
 #include "tutti/storage/whole_file.hpp"
 #include "tutti/watch/rehearsal.hpp"
 
-#include "abandon_at_end.hpp"
 #include "assemble.hpp"
 #include "checkpoint_choice.hpp"
-#include "checkpoint_keeping.hpp"
-#include "exit_record.hpp"
 #include "option_table.hpp"
 #include "plan_choices.hpp"
 #include "plural.hpp"
@@ -20,14 +17,13 @@
 #include "preflight/machine.hpp"
 #include "preflight/memory.hpp"
 #include "preflight/out_folder.hpp"
+#include "process.hpp"
 #include "processors.hpp"
 #include "resolve_options.hpp"
 #include "run_control.hpp"
 #include "run_folder.hpp"
 #include "run_record.hpp"
-#include "run_recorders.hpp"
 #include "run_reporter.hpp"
-#include "stop_signals.hpp"
 #include "trace_file.hpp"
 #include "trained_on.hpp"
 
@@ -179,7 +175,7 @@ void TrainRun::build(const Invocation& invocation) {
   const RunFacts facts{.configuration = config_text(config),
                        .command_line = fmt::format("{}", fmt::join(invocation.words, " ")),
                        .model = model_text(assembly_.network->spec()),
-                       .versions = versions_text(assembly_, world_),
+                       .versions = versions_text(*assembly_.backend, world_),
                        .data = trained_on_text(*assembly_.network, assembly_.data.train->info(), digests_),
                        .data_digest = assembly_.data_digest};
   if (checkpoints_) run_agreed(world_, [&] { refuse_unreadable(facts, *assembly_.network); });
@@ -198,7 +194,7 @@ void TrainRun::build(const Invocation& invocation) {
     if (resumed_ != nullptr) trainer_->restore(resumed_->state);
     if (weights_) drawn = start_from_weights();
   });
-  tell_start(assembly_, world_, *trainer_, log_);
+  log_start(assembly_, world_, *trainer_, log_);
   const bool has_steps_left = trainer_->steps_done() < trainer_->planned_steps();
   if (resumed_ != nullptr) {
     const RateAtResume rate{resumed_->state.progress.learning_rate, trainer_->learning_rate()};
@@ -244,12 +240,14 @@ std::string TrainRun::train(const Invocation& invocation) {
   TimeAccount account(world_, rank_status_);
   std::optional<TraceFile> trace;
   if (!assembly_.config.trace.empty()) trace.emplace(world_, rank_status_, assembly_.config.trace);
-  const RunKeeping keeping{.checkpoints = checkpoints_ ? &*checkpoints_ : nullptr, .control = *control_};
   std::optional<RunReporter> reporter;
   run_agreed(world_, [&] {
-    reporter.emplace(world_, assembly_.config, &keeping, account, assembly_.network->classes());
-    for (auto& recorder : make_recorders(assembly_, world_, folder_, resumed_ != nullptr))
-      reporter->add(std::move(recorder));
+    reporter.emplace(world_, ReportedRun{.assembly = assembly_,
+                                         .control = *control_,
+                                         .account = account,
+                                         .checkpoints = checkpoints_ ? &*checkpoints_ : nullptr,
+                                         .folder = folder_,
+                                         .resumes = resumed_ != nullptr});
   });
   const std::int64_t steps = trainer_->steps_done();
   reporter->start(run_record(assembly_, world_, invocation.words, steps), steps);

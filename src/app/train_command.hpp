@@ -5,8 +5,8 @@
 #include "tutti/comm/world.hpp"
 
 #include "command_line.hpp"
+#include "process.hpp"
 #include "program.hpp"
-#include "stop_signals.hpp"
 
 namespace tutti {
 

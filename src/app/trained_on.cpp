@@ -29,7 +29,7 @@ TrainedOn parse(const std::string& text) {
   const bool has_image = image.size() == 3 && std::ranges::all_of(image, [](std::int64_t n) { return n > 0; });
   const bool names_all = found.class_names.empty() || std::ssize(found.class_names) == found.classes;
   if (!has_image || found.classes < 1 || !names_all) {
-    throw Error(ErrorSource::checkpoint, fmt::format("an image of {} extents, {} classes and {} names of such",
+    throw Error(ErrorSource::checkpoint, fmt::format("an image of {} extents, {} classes and {} class names",
                                                      image.size(), found.classes, found.class_names.size()));
   }
   return found;
@@ -51,7 +51,7 @@ std::optional<FileContents> files_in(const Json& json) {
   return files;
 }
 
-// Nothing where an early version saved the checkpoint.
+// Nothing if an early version saved the checkpoint.
 std::optional<DataDigests> stored_digests(const LoadedCheckpoint& loaded) {
   const Json json = Json::parse(loaded.state.data, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object() || !json.contains("test_digest")) return std::nullopt;
@@ -62,12 +62,11 @@ std::optional<DataDigests> stored_digests(const LoadedCheckpoint& loaded) {
     if (!json.at("test_digest").is_null()) digests.test = digest_in(json.at("test_digest"));
     return digests;
   } catch (const std::exception& fault) {
-    throw Error(ErrorSource::checkpoint,
-                fmt::format("'{}': /run/data is not what a checkpoint has there: {}", loaded.path, fault.what()));
+    throw Error(ErrorSource::checkpoint, fmt::format("'{}': /run/data is damaged: {}", loaded.path, fault.what()));
   }
 }
 
-// Files are compared as a whole where both times all were read.
+// Compares the digests of all files if both times all were read, else those of the same sample of files.
 void refuse_other_files(const std::string& what, const std::string& path, const std::optional<FileContents>& then,
                         std::optional<FileContents>& now) {
   if (!then || !now) return;
@@ -78,8 +77,8 @@ void refuse_other_files(const std::string& what, const std::string& path, const 
   if (comparable && before != found) {
     throw Error(
         ErrorSource::input,
-        fmt::format("{} hold other bytes than when the checkpoint {} was saved, under the same names and of the "
-                    "same sizes ({}: digest {} instead of {}): give the data of the run",
+        fmt::format("{} have changed since the checkpoint {} was saved, though their names and sizes are the same "
+                    "({}: digest {} instead of {}): give the data of the run",
                     what, path, by_all ? "all files read" : fmt::format("{} files read", now->sampled),
                     digest_text(found), digest_text(before)))
         .on_all_ranks();
@@ -108,7 +107,7 @@ Findings judge_weights(const std::optional<LoadedCheckpoint>& first, const RunCo
   read_config_text(weights.state.configuration, weights.path, theirs, read);
   if (theirs.normalize != config.normalize) {
     findings.warn(
-        fmt::format("--normalize is {} here, and the weights of {} were trained with {}: unless that is meant, "
+        fmt::format("--normalize is {} here, and the weights of {} were trained with {}: unless you want that, "
                     "give --normalize {}",
                     config.normalize, weights.path, theirs.normalize, theirs.normalize));
   }
@@ -121,7 +120,7 @@ Findings judge_weights(const std::optional<LoadedCheckpoint>& first, const RunCo
                     "--image-size {} fits them",
                     image[1], image[2], trained->image[1], trained->image[2], weights.path, trained->image[1]));
   }
-  // Where their number differs, the last layer is drawn anew.
+  // With another number of classes the last layer is initialised anew.
   const auto& before = trained->class_names;
   const auto& now = data.class_names;
   if (trained->classes != network.classes() || before.size() != now.size()) return findings;
@@ -129,7 +128,7 @@ Findings judge_weights(const std::optional<LoadedCheckpoint>& first, const RunCo
   if (was != before.end()) {
     findings.warn(
         fmt::format("class {} is '{}' here, and was '{}' where the weights of {} were trained: the last layer "
-                    "begins with the weights of other classes",
+                    "starts with the weights of other classes",
                     is - now.begin(), *is, *was, weights.path));
   }
   return findings;
@@ -156,8 +155,8 @@ Findings refuse_other_data(const LoadedCheckpoint& resumed, const RunConfig& con
   const auto& files = stored->train_files;
   if (config.verify_data && files && !files->whole && digests.train_files) {
     warnings.warn(
-        fmt::format("--verify-data has decoded all images, but the run knows the bytes of only {} of them from before: "
-                    "whether the others are the same cannot be checked this time",
+        fmt::format("--verify-data has decoded all images, but the checkpoint has the digest of only {} of them: "
+                    "changes in the others cannot be found this time",
                     files->sampled));
   }
   refuse_other_files("the training images of " + train, resumed.path, stored->train_files, digests.train_files);
@@ -186,8 +185,7 @@ std::optional<TrainedOn> trained_on(const LoadedCheckpoint& loaded) {
   try {
     return parse(loaded.state.data);
   } catch (const std::exception& fault) {
-    throw Error(ErrorSource::checkpoint,
-                fmt::format("'{}': /run/data is not what a checkpoint has there: {}", loaded.path, fault.what()));
+    throw Error(ErrorSource::checkpoint, fmt::format("'{}': /run/data is damaged: {}", loaded.path, fault.what()));
   }
 }
 

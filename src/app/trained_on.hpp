@@ -1,6 +1,6 @@
 #pragma once
-// What a checkpoint tells of the data that its network was trained on, so that other data can be brought into the same
-// form later. The text's format is checkpoint/checkpoint_store.hpp's.
+// What a checkpoint stores about the data that its network was trained on, so that other data can be brought into the
+// same form, and changed data are noticed. checkpoint/checkpoint_store.hpp describes the text.
 
 #include "tutti/checkpoint/checkpoint_store.hpp"
 #include "tutti/data/fitted_dataset.hpp"
@@ -16,26 +16,26 @@
 
 namespace tutti {
 
-// What the data of a run are compared by, when it is resumed and among hosts.
+// Digests to compare a run's data by, when it is resumed and among hosts.
 struct DataDigests {
   std::uint64_t train = 0;
-  std::optional<std::uint64_t> test{};  // empty: there is no test set
+  std::optional<std::uint64_t> test{};  // empty: no test set
   std::optional<FileContents> train_files{};
   std::optional<FileContents> test_files{};
 };
 DataDigests digests_of(const DataPair& data);
 
 std::string trained_on_text(const Network& network, const DatasetInfo& data, const DataDigests& digests);
-// Nothing where an early version saved the checkpoint. Throws a checkpoint error that names it when its text is none.
+// Nothing if an early version saved the checkpoint. Throws a checkpoint error that names it if the text is damaged.
 std::optional<TrainedOn> trained_on(const LoadedCheckpoint& loaded);
 
-// What this run's network gets or gives that differs from what the weights of another run (if any) were
-// trained for.
+// Warns of differences between what the first weights, if any, were trained for, and what this run's network gets and
+// predicts.
 Findings judge_weights(const std::optional<LoadedCheckpoint>& weights, const RunConfig& config, const Network& network,
                        const DatasetInfo& data);
 
 // Throws, on all ranks, unless these are the data that the checkpoint was trained on and evaluated with, as far as it
-// tells. Takes over from it what was not read this time. Returns warnings.
+// stores them. Takes digests from it of files that were not read this time. Returns warnings.
 Findings refuse_other_data(const LoadedCheckpoint& resumed, const RunConfig& config, DataDigests& digests);
 
 }  // namespace tutti

@@ -52,7 +52,7 @@ TEST(CheckOnDisks, NamesADiskTooSmallForTwoCheckpointsOrForAllThatAreKept) {
       EXPECT_THAT(result.out, HasSubstr(" goes only when the next one is proven: make room for 0."));
     } else {
       EXPECT_EQ(result.status, 0) << result.err;
-      EXPECT_EQ(result.err.find("gave up the oldest ") == std::string::npos, !warned) << result.err;
+      EXPECT_EQ(result.err.find("deleted the oldest ") == std::string::npos, !warned) << result.err;
       EXPECT_THAT(result.err, Not(HasSubstr("is not saved")));
     }
     if (fails && kib < 300) {

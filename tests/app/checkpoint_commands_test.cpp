@@ -99,7 +99,7 @@ TEST_F(Checkpoints, PrintATensorLineByLineWithPlaces) {
   EXPECT_EQ(run_trainer({"inspect", of_step(8), "--tensor", "norm/mean"}).status, 0);
   const ChildResult none = run_trainer({"inspect", of_step(8), "--tensor", "norm/weight"});
   EXPECT_EQ(none.status, 64);
-  EXPECT_THAT(none.err, HasSubstr("holds none of that name"));
+  EXPECT_THAT(none.err, HasSubstr("has no tensor of that name"));
 }
 
 TEST_F(Checkpoints, OfAFolderAreAllJudgedAndTheNewestGoodOneIsShown) {
@@ -166,7 +166,7 @@ TEST_F(Checkpoints, AreAskedForWhereAnotherFileOrFolderIsNamed) {
   fs::create_directory(folder_.file("other"));
   const ChildResult compared = run_trainer({"diff", run(), folder_.file("other")});
   EXPECT_EQ(compared.status, 65) << compared.err;
-  EXPECT_THAT(compared.err, HasSubstr("other' is no run: it holds neither metrics.jsonl nor checkpoints"));
+  EXPECT_THAT(compared.err, HasSubstr("other' is not a run: it holds neither metrics.jsonl nor checkpoints"));
 }
 
 TEST_F(Checkpoints, WithoutAManifestServeByTheirSeal) {

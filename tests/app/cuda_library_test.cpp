@@ -1,6 +1,6 @@
 // With the library at hand; passes with and without a GPU.
 
-#include "cuda_loader.hpp"
+#include "processors.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -87,7 +87,7 @@ TEST_F(DataCommands, ConvertOnAnyNumberOfThreadsAndRanksToTheSameBytes) {
   EXPECT_TRUE(read_text(path("1.h5")) == read_text(path("n.h5")));
   const ChildResult again = data(with(words, {path("1.h5")}));
   EXPECT_EQ(again.status, 64);
-  EXPECT_THAT(again.err, HasSubstr("1.h5' is there already"));
+  EXPECT_THAT(again.err, HasSubstr("1.h5' exists"));
 }
 
 TEST_F(DataCommands, TurnPhotosUprightUnlessToldNotTo) {
@@ -139,7 +139,7 @@ TEST_F(DataCommands, FindDamageOfAFileThatIsReadAsNeeded) {
   const std::string file = path("big.h5");
   ASSERT_EQ(data({"convert", "synthetic:2000x1x28x28:4", file}).status, 0);
   const Words as_needed{"--resident-mib", "1"};
-  EXPECT_THAT(data(with({"info", file}, as_needed)).out, HasSubstr("read piece by piece"));
+  EXPECT_THAT(data(with({"info", file}, as_needed)).out, HasSubstr("read lazily"));
   const ChildResult copied = data(with({"convert", file, path("copy.h5")}, as_needed));
   EXPECT_EQ(copied.status, 0) << copied.err;
   EXPECT_TRUE(read_text(file) == read_text(path("copy.h5")));
@@ -202,14 +202,14 @@ TEST_F(DataCommands, CompareWhatImageFilesHoldWhenARunIsResumed) {
   ASSERT_EQ(run_trainer(train).status, 0);
   const ChildResult verified = resume({"--verify-data"});
   ASSERT_EQ(verified.status, 0) << verified.err;
-  EXPECT_THAT(verified.err, HasSubstr("the run knows the bytes of only 256 of them"));
+  EXPECT_THAT(verified.err, HasSubstr("the checkpoint has the digest of only 256 of them"));
   // All images replaced by others of the same name and size.
   for (int i = 0; i < 600; ++i) {
     folder_.write(fmt::format("in/train/{}/{}.png", i % 2, i), other_png(i % 128));
   }
   const ChildResult others = resume({});
   EXPECT_EQ(others.status, 65);
-  EXPECT_THAT(others.err, HasSubstr("the training images of --data " + path("in") + " hold other bytes than when"));
+  EXPECT_THAT(others.err, HasSubstr("the training images of --data " + path("in") + " have changed since"));
   EXPECT_THAT(others.err, HasSubstr("(256 files read: digest "));
   // One image, which may not be in the sample.
   for (int i = 0; i < 600; ++i) folder_.write(fmt::format("in/train/{}/{}.png", i % 2, i), plain_png(i % 128));
@@ -223,7 +223,7 @@ TEST_F(DataCommands, CompareWhatImageFilesHoldWhenARunIsResumed) {
   const ChildResult test = resume({});
   EXPECT_EQ(test.status, 65);
   EXPECT_THAT(test.err,
-              HasSubstr("the images of the test set of --data " + path("in") + " hold other bytes than when"));
+              HasSubstr("the images of the test set of --data " + path("in") + " have changed since the checkpoint"));
 }
 
 TEST_F(DataCommands, CompareTheTestSetWhenARunIsResumed) {
@@ -286,7 +286,7 @@ TEST_F(DataCommands, ConvertIntoNothingButANameOfHdf5) {
   for (const char* name : {"out.png", "out.txt", "out"}) {
     const ChildResult refused = data({"convert", "synthetic:20x1x4x4:2", path(name)});
     EXPECT_EQ(refused.status, 64) << refused.err;
-    EXPECT_THAT(refused.err, HasSubstr("whose name ends in .h5 or .hdf5"));
+    EXPECT_THAT(refused.err, HasSubstr("give a name that ends in .h5 or .hdf5"));
     EXPECT_FALSE(std::filesystem::exists(path(name)));
   }
   EXPECT_EQ(data({"convert", "synthetic:20x1x4x4:2", path("out.hdf5")}).status, 0);
@@ -351,7 +351,7 @@ TEST_F(DataCommands, ShowOriginalsBesideAndNormalisedValuesAndClassNames) {
 TEST_F(DataCommands, RefuseToShowWhatCannotBeShown) {
   const ChildResult name = data({"show", "glyphs", path("s.jpg")});
   EXPECT_EQ(name.status, 64);
-  EXPECT_THAT(name.err, HasSubstr("give a name ending in .png"));
+  EXPECT_THAT(name.err, HasSubstr("give a name that ends in .png"));
   const ChildResult channels = data({"show", "synthetic:9x2x4x4:2", path("s.png")});
   EXPECT_EQ(channels.status, 64);
   EXPECT_THAT(channels.err, HasSubstr("have 2 channels"));

@@ -36,7 +36,7 @@ TEST(EvaluationByClass, HasTheSameFiguresOnAnyRanks) {
         run_trainer(ranks, {"eval", "--checkpoint", run, "--classes", "--json", file("eval.json")});
     ASSERT_EQ(result.status, 0) << result.err;
     EXPECT_TRUE(result.out.starts_with(plain.out)) << result.out;
-    EXPECT_THAT(result.out, HasSubstr("\nclass  images     acc  taken for\n"));
+    EXPECT_THAT(result.out, HasSubstr("\nclass  images     acc  mistaken for\n"));
     told.push_back(result.out + read_text(file("eval.json")));
     EXPECT_EQ(told.back(), told.front()) << ranks << " ranks";
   }

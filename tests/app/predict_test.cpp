@@ -304,7 +304,7 @@ TEST_F(Predict, RefusesAnImageThatCannotBeDecodedOrSaysSoInItsRow) {
   EXPECT_THAT(rows[2][3], HasSubstr("cannot be decoded"));
   EXPECT_EQ(rows[3][1], label(2));
   EXPECT_THAT(rows[4][3], HasSubstr("neither a JPEG nor a PNG"));
-  EXPECT_THAT(result.err, HasSubstr("2 images, 2 left out\n"));
+  EXPECT_THAT(result.err, HasSubstr("2 images, 2 skipped\n"));
   EXPECT_THAT(read_text(file("rows")), HasSubstr("in/4.png\",\"problem\":\"the image"));
 }
 
@@ -336,7 +336,7 @@ TEST_F(Predict, WantsACheckpointThatTellsOfItsData) {
   const std::string early = CheckpointStore(file("early")).save(loaded.state).path;
   const ChildResult refused = run_trainer(2, {"predict", "--checkpoint", early});
   EXPECT_EQ(refused.status, 66);
-  EXPECT_THAT(refused.err, HasSubstr("is of an early version and does not tell what images and classes"));
+  EXPECT_THAT(refused.err, HasSubstr("was saved by an early version, without the image size and class names"));
   EXPECT_EQ(run_trainer({"eval", "--checkpoint", early}).out, run_trainer({"eval", "--checkpoint", run()}).out);
   loaded.state.data = R"({"image":[1,28],"classes":10,"class_names":[]})";
   const std::string strange = CheckpointStore(file("strange")).save(loaded.state).path;

@@ -355,7 +355,7 @@ TEST(Program, TellsOfTheStepsThatItLeavesOutAndEndsWhenNothingElseIsLeft) {
       run_trainer(2, quick({"--normalize", "0/1e-42", "--on-nonfinite", "skip", "--out", folder.path()}));
   EXPECT_EQ(result.status, 88) << result.err;
   EXPECT_EQ(count(result.err, " is no longer a finite number at step "), 10) << result.err;
-  EXPECT_EQ(count(result.err, ": the step is left out"), 9) << result.err;
+  EXPECT_EQ(count(result.err, ": the step is skipped"), 9) << result.err;
   EXPECT_EQ(count(result.err, "at step 10 on every rank"), 1) << result.err;
   EXPECT_EQ(count(result.err, "10 steps in a row were left out"), 1) << result.err;
   const std::string metrics = read_text(folder.path() + "/metrics.jsonl");

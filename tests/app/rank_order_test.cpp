@@ -1,6 +1,6 @@
-#include "bench/rank_order.hpp"
-
 #include "tutti/base/error.hpp"
+
+#include "bench/bench.hpp"
 
 #include <gtest/gtest.h>
 

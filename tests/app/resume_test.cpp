@@ -176,7 +176,7 @@ TEST(Resume, FindsACheckpointOfEachEpochUnlessToldOtherwise) {
   const Words plan{"--epochs", "3", "--keep-checkpoints", "0"};
   const ChildResult run = run_trainer(2, run_words(each.path(), plan));
   ASSERT_EQ(run.status, 0) << run.err;
-  EXPECT_NE(run.err.find("/checkpoints: each epoch, or every 15 minutes where an epoch takes longer; all stay"),
+  EXPECT_NE(run.err.find("/checkpoints: each epoch, or every 15 minutes where an epoch takes longer; all kept"),
             std::string::npos)
       << run.err;
   Words seldom = plan;

@@ -70,7 +70,7 @@ TEST_F(Output, OfARunThatIsNotTakenCostsNoWork) {
   const std::string out = folder_.file("other");
   const ChildResult run = run_redirected(fmt::format("{} --out {}", kTraining, out), "> /dev/full");
   EXPECT_EQ(run.status, kCannotSave) << run.err;
-  EXPECT_EQ(count(run.err, "training goes on, and ends with status 73"), 1) << run.err;
+  EXPECT_EQ(count(run.err, "training continues, and ends with status 73"), 1) << run.err;
   EXPECT_EQ(run_trainer({"diff", out, out_}).status, 0);
 }
 

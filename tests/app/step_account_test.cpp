@@ -1,6 +1,6 @@
 #include "bench/step_account.hpp"
 
-#include "bench/scaling_point.hpp"
+#include "bench/scaling_inputs.hpp"
 #include "support/mpi_world.hpp"
 
 #include <gtest/gtest.h>
@@ -45,12 +45,11 @@ TEST(StepAccount, MediansGoByStretch) {
   EXPECT_NEAR(median.waiting, 0.2, 1e-12);
 }
 
-TEST(ScalingPoint, IsMeasuredByWholeBatchesHoweverFewTheSamples) {
-  const ScalingPoint point{.exchange = "ring", .ranks = 64, .batch = 8192};
-  EXPECT_EQ(config_for({}, point, 1).last_batch, "rollover");
+TEST(Scaling, IsMeasuredByWholeBatchesHoweverFewTheSamples) {
+  EXPECT_EQ(config_for_ranks({}, 64, 8192, 1).last_batch, "rollover");
   Invocation chosen;
   chosen.given.insert("last-batch");
-  EXPECT_EQ(config_for(chosen, point, 1).last_batch, RunConfig().last_batch);
+  EXPECT_EQ(config_for_ranks(chosen, 64, 8192, 1).last_batch, RunConfig().last_batch);
 }
 
 }  // namespace

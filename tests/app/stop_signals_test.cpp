@@ -1,4 +1,4 @@
-#include "stop_signals.hpp"
+#include "process.hpp"
 
 #include <gtest/gtest.h>
 #include <pthread.h>

@@ -8,9 +8,7 @@
 #include "bench.hpp"
 #include "plural.hpp"
 #include "processors.hpp"
-#include "rank_order.hpp"
 #include "resolve_options.hpp"
-#include "sum_times.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -26,12 +24,12 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// One way to add values up over the ranks.
+// One way to all-reduce.
 struct Contender {
   std::string algorithm;
   std::shared_ptr<Communicator> communicator;
   const char* meaning = "";
-  bool exact = false;  // by way of whole multiples of a power of two
+  bool exact = false;  // on a fixed-point grid, as --exchange exact
 };
 
 const char* meaning_of(SumAlgorithm algorithm) {
@@ -43,12 +41,12 @@ const char* meaning_of(SumAlgorithm algorithm) {
     case SumAlgorithm::window:
       return "through memory that the ranks of a host share";
     case SumAlgorithm::automatic:
-      return "whichever is fastest at its size, as measured";
+      return "the fastest for each size, as measured";
   }
   return "?";
 }
 
-// What a rank gives and what all get: whole numbers, of which every partial sum is exact in f32.
+// The values of a rank and their sum over the ranks: whole numbers, of which every partial sum is exact in f32.
 float value_of(std::int64_t element, int rank) { return static_cast<float>((element + 7 * rank) % 61 - 30); }
 float sum_of(std::int64_t element, int ranks) {
   float sum = 0;
@@ -56,7 +54,7 @@ float sum_of(std::int64_t element, int ranks) {
   return sum;
 }
 
-// Values of one size, and their sum by one contender.
+// A message of one size and its all-reduce by one contender.
 class Sums {
  public:
   Sums(Backend& backend, const Contender& contender, std::int64_t elements)
@@ -75,13 +73,13 @@ class Sums {
     stream_->synchronize();
   }
 
-  void meet() {
+  void align() {
     communicator().all_reduce_sum(values_.view(Shape{1}, ElementType::f32), *stream_);
     communicator().finish(*stream_);
     stream_->synchronize();
   }
 
-  // How many elements of a sum are not what they must be. Leaves zeros.
+  // How many elements of a result are wrong. Leaves zeros.
   std::int64_t count_wrong() {
     const int ranks = communicator().size();
     std::vector<float> host(static_cast<std::size_t>(elements_));
@@ -105,7 +103,7 @@ class Sums {
   Communicator& communicator() const { return *contender_.communicator; }
   Tensor values() const { return values_.view(Shape{elements_}, ElementType::f32); }
   Tensor sums() const { return sums_.view(Shape{elements_}, ElementType::i64); }
-  // A block of one slice, in steps of 2^-20.
+  // The grid of a block of one slice, in steps of 2^-20.
   FixedPointGrid grid() const {
     return {.ends = facts_.view(Shape{1}, ElementType::i64), .exponents = facts_.view(Shape{1}, ElementType::i32, 8)};
   }
@@ -123,7 +121,7 @@ class Sums {
     stream_->synchronize();
   }
 
-  // As a bucket of gradients of --exchange exact is.
+  // As --exchange exact reduces a bucket of gradients.
   void sum_exactly() {
     backend_.to_fixed_point(
         *stream_, grid(),
@@ -145,38 +143,37 @@ class Sums {
   std::unique_ptr<Stream> stream_;
   Buffer values_;
   Buffer sums_;
-  Buffer facts_;  // of the grid: where its slice ends, the exponent, the greatest value
+  Buffer facts_;  // the grid's slice end and exponent, and the greatest value
 };
 
 struct Point {
   std::string algorithm;
   int ranks = 1;
-  int hosts = 1;
   std::int64_t bytes = 0;
   Quartiles seconds;
   std::int64_t wrong = 0;
 
   double gigabytes_per_second() const { return static_cast<double>(bytes) / seconds.median / 1e9; }
-  // What each rank would send at least, so that figures of different rank counts compare.
+  // By the bytes that each rank must send at least, so that different rank counts can be compared.
   double bus_gigabytes_per_second() const { return 2.0 * (ranks - 1) / ranks * gigabytes_per_second(); }
 };
 
-void tell_header(const std::string& libraries) {
+void print_header(const std::string& libraries) {
   fmt::print("{}\n", libraries);
   fmt::print("{:>5} {:>12} {:>10} {:>5} {:>9} {:>11} {:>11} {:>11} {:>9} {:>9} {:>7}\n", "ranks", "bytes", "count",
              "type", "by", "median us", "25 % us", "75 % us", "alg GB/s", "bus GB/s", "#wrong");
 }
 
-void tell(const Point& point) {
+void print(const Point& point) {
   fmt::print("{:>5} {:>12} {:>10} {:>5} {:>9} {:>11.1f} {:>11.1f} {:>11.1f} {:>9.3f} {:>9.3f} {:>7}\n", point.ranks,
              point.bytes, point.bytes / 4, "f32", point.algorithm, point.seconds.median * 1e6, point.seconds.low * 1e6,
              point.seconds.high * 1e6, point.gigabytes_per_second(), point.bus_gigabytes_per_second(), point.wrong);
   std::fflush(stdout);
 }
 
-Json as_json(const Point& point) {
+Json as_json(const Point& point, int hosts) {
   return {{"ranks", point.ranks},
-          {"hosts", point.hosts},
+          {"hosts", hosts},
           {"bytes", point.bytes},
           {"algorithm", point.algorithm},
           {"seconds_median", point.seconds.median},
@@ -187,7 +184,7 @@ Json as_json(const Point& point) {
           {"wrong", point.wrong}};
 }
 
-// Null where the ranks share no memory, and it takes that.
+// Null for an algorithm that needs shared memory where the ranks have none.
 std::unique_ptr<Communicator> make_if_possible(World& world, SumAlgorithm algorithm) {
   try {
     return make_mpi_ring_communicator(world, {.algorithm = algorithm});
@@ -197,7 +194,7 @@ std::unique_ptr<Communicator> make_if_possible(World& world, SumAlgorithm algori
   }
 }
 
-// What the run's own would be, beside what it is made of.
+// The all-reduce that a run would use, after those that it chooses among.
 std::vector<Contender> contenders_of(World& world, const Invocation& invocation, const ChosenProcessor& processor) {
   std::shared_ptr<Communicator> own;
   run_agreed(world, [&] { own = choose_communicator(world, invocation.run, processor, false); });
@@ -213,7 +210,7 @@ std::vector<Contender> contenders_of(World& world, const Invocation& invocation,
   }
   const bool is_nccl = processor.is_gpu() && invocation.run.comm != "mpi";
   contenders.push_back({is_nccl ? "nccl" : "auto", own, is_nccl ? "NCCL's" : meaning_of(SumAlgorithm::automatic)});
-  contenders.push_back({"exact", own, "as auto, of whole numbers of 64 bits: what --exchange exact sums", true});
+  contenders.push_back({"exact", own, "as auto, of 64-bit integers: what --exchange exact reduces", true});
   return contenders;
 }
 
@@ -225,18 +222,15 @@ std::vector<Point> measure(World& world, Backend& backend, const std::vector<Con
   for (const Contender& contender : contenders) {
     Sums& own = *sums.emplace_back(std::make_unique<Sums>(backend, contender, elements));
     wrong.push_back(static_cast<double>(own.count_wrong()));
-    trials.push_back({.algorithm = contender.algorithm,
-                      .once = [&own] { own.once(); },
-                      .meet = [&own] { own.meet(); },
-                      .at_once = sums_at_once(elements * 4)});
+    trials.push_back(
+        {.once = [&own] { own.once(); }, .align = [&own] { own.align(); }, .at_once = sums_at_once(elements * 4)});
   }
   wrong = greatest_of_ranks(world, wrong);
   const auto seconds = time_in_rounds(world, trials, rounds);
   std::vector<Point> points;
   for (std::size_t i = 0; i < trials.size(); ++i) {
-    points.push_back({.algorithm = trials[i].algorithm,
+    points.push_back({.algorithm = contenders[i].algorithm,
                       .ranks = world.size(),
-                      .hosts = 1,
                       .bytes = elements * 4,
                       .seconds = quartiles_of(seconds[i]),
                       .wrong = static_cast<std::int64_t>(wrong[i])});
@@ -267,12 +261,11 @@ void bench_ranks(World& world, const Invocation& invocation, const ChosenProcess
   }
   for (Json& choice : choices_of(own)) json["choices"].push_back(std::move(choice));
   for (std::int64_t bytes = bench.min_bytes; bytes <= bench.max_bytes; bytes *= 4) {
-    for (Point& point :
+    for (const Point& point :
          measure(world, *processor.backend, contenders, std::max<std::int64_t>(1, bytes / 4), bench.repeats)) {
-      point.hosts = hosts;
       if (world.rank() != 0) continue;
-      tell(point);
-      json["results"].push_back(as_json(point));
+      print(point);
+      json["results"].push_back(as_json(point, hosts));
     }
   }
 }
@@ -283,16 +276,15 @@ ExitStatus bench_allreduce(World& world, const Invocation& invocation) {
   std::vector<int> counts;
   run_agreed(world, [&] {
     if (!started_by_launcher()) {
-      throw Error(
-          ErrorSource::usage,
-          fmt::format("bench allreduce measures sums over ranks: mpirun -np 4 {} bench allreduce", program_call()));
+      throw Error(ErrorSource::usage,
+                  fmt::format("bench allreduce needs a launcher: mpirun -np 4 {} bench allreduce", program_call()));
     }
     counts = parse_rank_counts(invocation.ranks, world.size());
   });
   const ChosenProcessor processor = choose_processor(world, invocation.run, Log(world.rank(), world.host(), true));
   const std::string libraries =
       fmt::format("tutti {}; {}; {}", version(), processor.backend->description(), world.description());
-  if (world.rank() == 0) tell_header(libraries);
+  if (world.rank() == 0) print_header(libraries);
   Json json{{"bench", "allreduce"}, {"libraries", libraries}, {"results", Json::array()}, {"choices", Json::array()}};
   for (const int count : counts) {
     if (count == 1 && counts.size() > 1) continue;
@@ -300,7 +292,7 @@ ExitStatus bench_allreduce(World& world, const Invocation& invocation) {
       end_together(working, [&] { bench_ranks(working, invocation, processor, json); });
     });
   }
-  write_bench_json(world, invocation.json, json.dump(2) + "\n");
+  write_bench_json(world, invocation.json, json);
   return ExitStatus::done;
 }
 

@@ -4,8 +4,14 @@
 #include "tutti/base/stopwatch.hpp"
 #include "tutti/storage/whole_file.hpp"
 
+#include "plan_choices.hpp"
+#include "process.hpp"
+#include "resolve_options.hpp"
+
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
-#include <optional>
+#include <set>
 #include <span>
 #include <utility>
 
@@ -50,20 +56,83 @@ std::vector<double> time_steps(World& world, Trainer& trainer, const TimedSteps&
   trainer.settle();
   std::vector<double> seconds;
   for (std::int64_t done = 0; done < steps.timed;) {
-    const std::int64_t several = std::min(steps.at_once, steps.timed - done);
+    const std::int64_t count = std::min(steps.at_once, steps.timed - done);
     const Stopwatch watch;
-    for (std::int64_t i = 0; i < several; ++i) step();
+    for (std::int64_t i = 0; i < count; ++i) step();
     trainer.settle();
-    seconds.push_back(watch.seconds() / static_cast<double>(several));
-    done += several;
+    seconds.push_back(watch.seconds() / static_cast<double>(count));
+    done += count;
   }
   return greatest_of_ranks(world, std::move(seconds));
 }
 
-void write_bench_json(World& world, const std::string& path, const std::string& json) {
+std::int64_t sums_at_once(std::int64_t bytes) {
+  return std::clamp((std::int64_t{1} << 18) / std::max<std::int64_t>(bytes, 1), std::int64_t{1}, std::int64_t{20});
+}
+
+std::vector<std::vector<double>> time_in_rounds(World& world, const std::vector<SumTrial>& trials,
+                                                std::int64_t rounds) {
+  constexpr std::int64_t kWarmUps = 3;
+  std::vector<std::vector<double>> seconds(trials.size());
+  for (std::int64_t round = -kWarmUps; round < rounds; ++round) {
+    for (std::size_t i = 0; i < trials.size(); ++i) {
+      trials[i].align();
+      const Stopwatch watch;
+      for (std::int64_t done = 0; done < trials[i].at_once; ++done) trials[i].once();
+      if (round >= 0) seconds[i].push_back(watch.seconds() / static_cast<double>(trials[i].at_once));
+    }
+  }
+  for (auto& of_trial : seconds) of_trial = greatest_of_ranks(world, std::move(of_trial));
+  return seconds;
+}
+
+void write_bench_json(World& world, const std::string& path, const nlohmann::ordered_json& json) {
   run_agreed(world, [&] {
-    if (world.rank() == 0 && !path.empty()) write_whole(path, std::as_bytes(std::span(json)));
+    if (world.rank() != 0 || path.empty()) return;
+    const std::string text = json.dump(2) + "\n";
+    write_whole(path, std::as_bytes(std::span(text)));
   });
+}
+
+Readied::Readied(World& world, const RunConfig& config, RankStatus* rank_status)
+    : assembly(assemble(world, config, nullptr, Log(world.rank(), world.host(), true))),
+      assembled_at(seconds_since_process_start()) {
+  build_alike(world, assembly.config, *assembly.backend, [&] {
+    TrainerParts parts = assembly.parts();
+    parts.rank_status = rank_status;
+    trainer.emplace(parts, assembly.options, RunFacts{});
+  });
+}
+
+RankOrder::RankOrder(const std::vector<std::string>& host_of_rank, int rank) {
+  for (const std::string& host : host_of_rank) {
+    if (std::ranges::find(hosts_, host) == hosts_.end()) hosts_.push_back(host);
+  }
+  int placed = 0;
+  for (const std::string& host : hosts_) {
+    for (std::size_t other = 0; other < host_of_rank.size(); ++other) {
+      if (host_of_rank[other] != host) continue;
+      if (static_cast<int>(other) == rank) position_ = placed;
+      ++placed;
+    }
+    end_of_node_.push_back(placed);
+  }
+}
+
+int RankOrder::nodes_of(int ranks) const {
+  return 1 + static_cast<int>(std::ranges::lower_bound(end_of_node_, ranks) - end_of_node_.begin());
+}
+
+std::vector<int> RankOrder::counts(const std::string& ranks, const std::string& nodes) const {
+  std::set<int> all;
+  const auto add = [&](const std::vector<int>& counts) { all.insert(counts.begin(), counts.end()); };
+  const bool neither = ranks.empty() && nodes.empty();
+  if (neither) add(parse_rank_counts("", ranks_of(1)));
+  if (!ranks.empty()) add(parse_rank_counts(ranks, this->ranks()));
+  if (neither || !nodes.empty()) {
+    for (const int count : parse_counts("nodes", nodes, this->nodes())) all.insert(ranks_of(count));
+  }
+  return {all.begin(), all.end()};
 }
 
 }  // namespace tutti

@@ -1,40 +1,45 @@
 #pragma once
-// trainer bench: measurements inside one launch. Where rank counts are measured, ranks that one leaves out sleep.
+// What the measurements of trainer bench share: ranks that work while the others sleep, a training ready for its first
+// step, and clocks that the slowest rank stops.
 
 #include "tutti/base/exit_status.hpp"
+#include "tutti/base/log.hpp"
 #include "tutti/base/quartiles.hpp"
 #include "tutti/comm/world.hpp"
 #include "tutti/train/trainer.hpp"
 
+#include "assemble.hpp"
 #include "command_line.hpp"
+
+#include <nlohmann/json_fwd.hpp>
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 namespace tutti {
 
-// Time and bus bandwidth of sums over the ranks by message size, ours beside the MPI library's own. Collective.
+// Time and bus bandwidth of all-reduces by message size, ours and the MPI library's. Collective.
 ExitStatus bench_allreduce(World& world, const Invocation& invocation);
-// What saving costs, beside training, by itself and against a plain write of as many bytes; and loading. Collective.
+// What saving costs, during training, by itself and against a plain write of the same bytes; and loading. Collective.
 ExitStatus bench_checkpoint(World& world, const Invocation& invocation);
-// Time of exchange and update, bytes sent and memory held, by how gradients meet and by rank count. Collective.
+// Time of exchange and update, bytes sent and memory used, by exchange and by rank count. Collective.
 ExitStatus bench_exchange(World& world, const Invocation& invocation);
-// Images/s of preparing batches by the number of readers, of the compute, and of both at once: what the readers take
-// from the compute. Collective.
+// Images/s of preparing batches by the number of readers, of the compute, and of both at once. Collective.
 ExitStatus bench_input(World& world, const Invocation& invocation);
 // Time per step, images/s and efficiency, strong and weak, by rank count. Collective.
 ExitStatus bench_scaling(World& world, const Invocation& invocation);
-// Time per step, images/s, memory and start-up of a training on all ranks, the slowest counting. Collective.
+// Time per step, images/s, memory and start-up of a training on all ranks; the slowest rank counts. Collective.
 ExitStatus bench_step(World& world, const Invocation& invocation);
 
-// Work on the ranks that say so, as a world of their own, while the others sleep. An error that the working ranks share
-// is raised on all; one that a rank met alone ends the job. Collective.
+// Runs `work` on the ranks that pass true, as a world of their own, while the others sleep. An error that the working
+// ranks share is raised on all; one of a single rank ends the job. Collective.
 void on_ranks(World& world, bool works, const std::function<void(World& working)>& work);
 void on_first_ranks(World& world, int ranks, const std::function<void(World& working)>& work);
 
-// The user's run with data of our own unless others were asked for, and no other end than these steps.
+// The user's run on synthetic data unless other data were given, which ends after `steps` steps.
 RunConfig config_for_steps(const Invocation& invocation, std::int64_t steps);
 // The steps to time on this processor: several at once where they are enqueued, so that none waits for its end.
 TimedSteps steps_for(const Backend& backend, TimedSteps steps);
@@ -43,21 +48,57 @@ TimedSteps steps_for(const Backend& backend, TimedSteps steps);
 std::vector<double> time_steps(World& world, Trainer& trainer, const TimedSteps& steps,
                                const std::function<void()>& step);
 
-struct TimedSum {
-  std::int64_t bytes = 0;
-  double seconds = 0;
+struct SumTrial {
+  // One all-reduce, from its start to where its result may be used. Collective.
+  std::function<void()> once;
+  // Brings the ranks together, up to what a short all-reduce takes. Collective.
+  std::function<void()> align;
+  std::int64_t at_once = 1;  // all-reduces between two looks at the clock
+};
+// Short all-reduces are timed several at once, so that bringing the ranks together does not count.
+std::int64_t sums_at_once(std::int64_t bytes);
+// Seconds of one all-reduce by trial and by round, as the slowest rank saw it, after a few rounds that do not count.
+// Rounds go through all trials, so that a machine that slows down does so for all of them. Collective.
+std::vector<std::vector<double>> time_in_rounds(World& world, const std::vector<SumTrial>& trials, std::int64_t rounds);
+
+// Writes a benchmark's results on rank 0 where --json asks for them. Collective.
+void write_bench_json(World& world, const std::string& path, const nlohmann::ordered_json& json);
+
+// One training, ready for its first step.
+struct Readied {
+  Assembly assembly;
+  double assembled_at = 0;  // seconds since the start of the process
+  std::optional<Trainer> trainer;
+
+  // `rank_status` is borrowed, or null. Collective.
+  Readied(World& world, const RunConfig& config, RankStatus* rank_status = nullptr);
 };
 
-// Where sums are made, and by whom.
-struct Summing {
-  Backend& backend;
-  Communicator& communicator;
-};
-// What an all-reduce of so many bytes of f32, 4 at least, takes, as the slowest rank saw it: medians. Collective.
-std::vector<TimedSum> time_all_reduce(World& world, const Summing& summing, const std::vector<std::int64_t>& bytes,
-                                      std::int64_t repeats);
+// The ranks of a world host by host: measurements on some of them take the first in this order.
+class RankOrder {
+ public:
+  // Seen by this rank.
+  RankOrder(const std::vector<std::string>& host_of_rank, int rank);
+  // Collective.
+  explicit RankOrder(World& world) : RankOrder(all_gather_text(world, world.host()), world.rank()) {}
 
-// Writes a benchmark's JSON by rank 0 where the user asked for it. Collective.
-void write_bench_json(World& world, const std::string& path, const std::string& json);
+  // This rank's place in the order.
+  int position() const { return position_; }
+  int ranks() const { return end_of_node_.back(); }
+  int nodes() const { return static_cast<int>(hosts_.size()); }
+  const std::vector<std::string>& hosts() const { return hosts_; }
+  // How many nodes the first `ranks` ranks are on, and how many ranks the first `nodes` nodes have.
+  int nodes_of(int ranks) const;
+  int ranks_of(int nodes) const { return end_of_node_.at(static_cast<std::size_t>(nodes - 1)); }
+
+  // Rank counts to measure, ascending: those in `ranks` and those of whole nodes in `nodes`, each ascending and comma
+  // separated. With neither: doubling up to a whole node, and from there by nodes. Throws a usage error.
+  std::vector<int> counts(const std::string& ranks, const std::string& nodes) const;
+
+ private:
+  std::vector<std::string> hosts_;  // as they come with ascending ranks
+  std::vector<int> end_of_node_;    // how many ranks are on the nodes up to this one
+  int position_ = 0;
+};
 
 }  // namespace tutti

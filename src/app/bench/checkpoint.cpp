@@ -1,12 +1,9 @@
 #include "tutti/base/error.hpp"
-#include "tutti/base/log.hpp"
 #include "tutti/base/stopwatch.hpp"
 #include "tutti/checkpoint/checkpoint_writer.hpp"
 #include "tutti/nn/model_file.hpp"
 #include "tutti/storage/whole_file.hpp"
-#include "tutti/train/trainer.hpp"
 
-#include "assemble.hpp"
 #include "bench.hpp"
 #include "option_table.hpp"
 #include "plan_choices.hpp"
@@ -45,7 +42,7 @@ constexpr std::int64_t kWarmupSteps = 2;
                                              folder, action, std::generic_category().message(errno)));
 }
 
-// A folder of this measurement's own, removed with all it holds.
+// A temporary folder, removed with its contents.
 class OwnFolder {
  public:
   explicit OwnFolder(const std::string& parent) : path_(parent + "/tutti-bench-XXXXXX") {
@@ -63,7 +60,7 @@ class OwnFolder {
   std::string path_;
 };
 
-// The least that a save can be: bytes handed to the system, and the disk waited for.
+// The least that a save can cost: writing the bytes and waiting for the disk.
 void write_plainly(const std::string& folder, std::span<const std::byte> bytes) {
   const std::string path = folder + "/plain";
   const Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
@@ -76,7 +73,7 @@ void write_plainly(const std::string& folder, std::span<const std::byte> bytes) 
   if (::fsync(file.get()) != 0) fail(folder, "flushing a file");
 }
 
-// Seconds on the clock, and of all of this process's threads on processors.
+// Seconds by the clock, and processor seconds of all threads of this process.
 struct Cost {
   std::vector<double> seconds;
   std::vector<double> processor;
@@ -90,18 +87,28 @@ struct Cost {
   }
 };
 
+// The median of the rounds' ratios, which a disk or a machine that is busy for a while does not distort.
+double median_ratio(const std::vector<double>& a, const std::vector<double>& b) {
+  std::vector<double> ratios;
+  std::ranges::transform(a, b, std::back_inserter(ratios), [](double x, double y) { return x / y; });
+  return quartiles_of(ratios).median;
+}
+
 struct Figures {
   std::int64_t bytes = 0;  // of a checkpoint
   Cost step;
-  Cost stall;  // of training, for one checkpoint: the copy and handing it over
+  Cost stall;  // of training, for one checkpoint: to copy the state and hand it over
   Cost save;   // while training waits
   Cost plain;
   Cost load;
-  Cost step_beside;                 // while one is saved
-  std::vector<double> save_beside;  // seconds, while training goes on
+  Cost step_beside;                 // while a checkpoint is saved
+  std::vector<double> save_beside;  // seconds, while training continues
+
+  double bandwidth_of_plain() const { return median_ratio(plain.seconds, save.seconds); }
+  double stall_of_step() const { return quartiles_of(stall.seconds).median / quartiles_of(step.seconds).median; }
 };
 
-// One training whose state is saved again and again, by rank 0.
+// One training whose state is saved repeatedly, by rank 0.
 class SavedTraining {
  public:
   SavedTraining(World& world, Assembly& assembly, const std::string& folder);
@@ -110,7 +117,7 @@ class SavedTraining {
   const Figures& figures() const { return figures_; }
 
  private:
-  // The slowest rank's counts.
+  // Takes the slowest rank's figures.
   void measure_together(Cost& cost, const std::function<void()>& work);
   void on_rank_0(const std::function<void()>& work) {
     run_agreed(world_, [&] {
@@ -122,7 +129,7 @@ class SavedTraining {
     trainer_->settle();
   }
   void hand_over();
-  // Of the last state that was handed over; empty as long as it is under way.
+  // The result of the last save; empty while it is under way.
   std::optional<SaveReport> take_report();
 
   World& world_;
@@ -139,7 +146,7 @@ SavedTraining::SavedTraining(World& world, Assembly& assembly, const std::string
   });
   const RunFacts facts{.configuration = config_text(assembly.config),
                        .model = model_text(assembly.network->spec()),
-                       .versions = versions_text(assembly, world),
+                       .versions = versions_text(*assembly.backend, world),
                        .data_digest = assembly.data_digest};
   build_alike(world, assembly.config, *assembly.backend,
               [&] { trainer_.emplace(assembly.parts(), assembly.options, facts); });
@@ -193,25 +200,6 @@ void SavedTraining::round() {
   }
 }
 
-// Of each round's own, so that a disk or a machine that is busy for a while does not tilt them.
-double median_ratio(const std::vector<double>& a, const std::vector<double>& b) {
-  std::vector<double> ratios;
-  std::ranges::transform(a, b, std::back_inserter(ratios), [](double x, double y) { return x / y; });
-  return quartiles_of(ratios).median;
-}
-
-struct Summary {
-  std::int64_t bytes = 0;
-  double bandwidth_of_plain = 0;
-  double stall_of_step = 0;
-};
-
-Summary summary_of(const Figures& figures) {
-  return {.bytes = figures.bytes,
-          .bandwidth_of_plain = median_ratio(figures.plain.seconds, figures.save.seconds),
-          .stall_of_step = quartiles_of(figures.stall.seconds).median / quartiles_of(figures.step.seconds).median};
-}
-
 struct Row {
   const char* name;
   const Cost Figures::*cost;
@@ -225,8 +213,7 @@ constexpr std::array kRows{Row{"step", &Figures::step, false},
                            Row{"verify and load", &Figures::load},
                            Row{"step beside a save", &Figures::step_beside, false}};
 
-void tell(const Figures& figures, const RunConfig& config, const std::string& libraries, int ranks) {
-  const Summary summary = summary_of(figures);
+void print(const Figures& figures, const RunConfig& config, const std::string& libraries, int ranks) {
   const double mib = static_cast<double>(figures.bytes) / 0x1p20;
   fmt::print("{}\n", libraries);
   fmt::print("{} {}, {}, batch {} in {} on {}, checkpoints of {:.1f} MiB\n", config.model, config.precision,
@@ -241,12 +228,11 @@ void tell(const Figures& figures, const RunConfig& config, const std::string& li
   }
   fmt::print("{:<25} {:>10.2f}\n", "save beside steps", quartiles_of(figures.save_beside).median * 1e3);
   fmt::print(
-      "a save has {:.2f} of the bandwidth of a plain write and fsync; training stands still for {:.3f} of a step\n",
-      summary.bandwidth_of_plain, summary.stall_of_step);
+      "a save reaches {:.2f} of the bandwidth of a plain write and fsync; training pauses for {:.3f} of a step\n",
+      figures.bandwidth_of_plain(), figures.stall_of_step());
 }
 
 Json as_json(const Figures& figures, const RunConfig& config, const std::string& libraries, int ranks) {
-  const Summary summary = summary_of(figures);
   Json json{{"bench", "checkpoint"},
             {"libraries", libraries},
             {"model", config.model},
@@ -257,8 +243,8 @@ Json as_json(const Figures& figures, const RunConfig& config, const std::string&
             {"ranks", ranks},
             {"parts", config.parts},
             {"checkpoint_bytes", figures.bytes},
-            {"bandwidth_of_plain", summary.bandwidth_of_plain},
-            {"stall_of_step", summary.stall_of_step},
+            {"bandwidth_of_plain", figures.bandwidth_of_plain()},
+            {"stall_of_step", figures.stall_of_step()},
             {"save_beside_steps_seconds_median", quartiles_of(figures.save_beside).median}};
   for (const Row& row : kRows) {
     const Cost& cost = figures.*row.cost;
@@ -280,13 +266,13 @@ ExitStatus bench_checkpoint(World& world, const Invocation& invocation) {
   Assembly assembly = assemble(world, config, nullptr, Log(world.rank(), world.host(), true));
   SavedTraining training(world, assembly, invocation.checkpoint.folder);
   for (std::int64_t round = 0; round < invocation.checkpoint.rounds; ++round) training.round();
-  const std::string libraries = versions_text(assembly, world);
+  const std::string libraries = versions_text(*assembly.backend, world);
   Json json;
   if (world.rank() == 0) {
-    tell(training.figures(), assembly.config, libraries, world.size());
+    print(training.figures(), assembly.config, libraries, world.size());
     json = as_json(training.figures(), assembly.config, libraries, world.size());
   }
-  write_bench_json(world, invocation.json, json.dump(2) + "\n");
+  write_bench_json(world, invocation.json, json);
   return ExitStatus::done;
 }
 

@@ -1,7 +1,6 @@
 #include "bench.hpp"
 #include "exchange_cost.hpp"
 #include "processors.hpp"
-#include "readied.hpp"
 #include "resolve_options.hpp"
 
 #include <fmt/format.h>
@@ -102,7 +101,7 @@ ExitStatus bench_exchange(World& world, const Invocation& invocation) {
     });
   }
   write_bench_json(world, invocation.json,
-                   Json{{"bench", "exchange"}, {"model", invocation.run.model}, {"results", results}}.dump(2) + "\n");
+                   Json{{"bench", "exchange"}, {"model", invocation.run.model}, {"results", results}});
   return ExitStatus::done;
 }
 

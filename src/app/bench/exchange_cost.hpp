@@ -5,7 +5,6 @@
 #include "tutti/comm/world.hpp"
 
 #include "bench.hpp"
-#include "readied.hpp"
 
 #include <vector>
 

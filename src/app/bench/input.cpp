@@ -1,18 +1,13 @@
-#include "tutti/base/log.hpp"
 #include "tutti/base/stopwatch.hpp"
-#include "tutti/data/batch_loader.hpp"
-#include "tutti/nn/part_context.hpp"
-#include "tutti/train/run_observer.hpp"
 
-#include "assemble.hpp"
 #include "bench.hpp"
 #include "plural.hpp"
+#include "step_by_hand.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <cstring>
 #include <functional>
 #include <optional>
 #include <string>
@@ -28,14 +23,11 @@ constexpr int kMostReaders = 4;
 
 LoaderPlan plan_of(const Assembly& assembly, const World& world, int readers) {
   const TrainerOptions& options = assembly.options;
-  return {.batch_size = options.batch_size,
-          .num_parts = options.num_parts,
-          .parts = PartPlan(options.num_parts, world.size()).parts_of(world.rank()),
-          .last_batch = LastBatch::rollover,
-          .order = {.shuffle = options.shuffle, .seed = options.seed},
-          .steps_ahead = std::max(1, options.steps_ahead),
-          .readers = readers,
-          .recipe = options.recipe};
+  LoaderPlan plan = plan_by_hand(options, PartPlan(options.num_parts, world.size()).parts_of(world.rank()));
+  plan.last_batch = LastBatch::rollover;
+  plan.steps_ahead = std::max(1, options.steps_ahead);
+  plan.readers = readers;
+  return plan;
 }
 
 std::int64_t samples_of(const StepBatches& step) {
@@ -44,48 +36,6 @@ std::int64_t samples_of(const StepBatches& step) {
   return samples;
 }
 
-// Forward, loss and backward of this rank's parts, without exchange or optimizer.
-class Compute {
- public:
-  Compute(const Assembly& assembly, const BatchLoader& loader)
-      : backend_(*assembly.backend),
-        stream_(entered(backend_, assembly.options.threads).make_stream()),
-        arena_(assembly.network->layout(), backend_, backend_.allocate(assembly.network->layout().block_bytes())),
-        weights_(*assembly.network, backend_, arena_.weights()),
-        part_(*assembly.network, weights_, backend_),
-        sums_(backend_.allocate(LossSums::kFigures * sizeof(std::int64_t))) {
-    for (const std::int64_t samples : loader.slice_sizes()) part_.plan(samples, LayerMode::training);
-    initialize(*assembly.network, assembly.options.initializer, assembly.options.seed, backend_, arena_.weights());
-    weights_.refresh(*stream_);
-  }
-
-  Stream& stream() const { return *stream_; }
-
-  void play(const StepBatches& step) {
-    const Tensor sums = sums_.view(Shape{LossSums::kFigures}, ElementType::i64);
-    for (const Batch& batch : step.batches) {
-      if (batch.samples == 0) continue;
-      part_.forward(*stream_, batch.images, LayerMode::training);
-      part_.loss(*stream_, batch.labels, 1.0f / static_cast<float>(step.global_samples), sums);
-      part_.backward(*stream_, arena_.gradients(), 1, [](std::int64_t) {});
-    }
-    stream_->synchronize();
-  }
-
- private:
-  static Backend& entered(Backend& backend, int threads) {
-    backend.enter_compute_thread(threads);
-    return backend;
-  }
-
-  Backend& backend_;
-  std::unique_ptr<Stream> stream_;
-  ParameterArena arena_;
-  NetworkWeights weights_;
-  PartContext part_;
-  Buffer sums_;
-};
-
 // Images/s of all ranks together. `work` does one step and returns its images; the first few are not measured.
 double measure(World& world, double seconds, const std::function<std::int64_t()>& work) {
   for (int i = 0; i < 3; ++i) work();
@@ -93,13 +43,9 @@ double measure(World& world, double seconds, const std::function<std::int64_t()>
   const Stopwatch watch;
   std::int64_t images = 0;
   while (watch.seconds() < seconds) images += work();
-  const double mine = static_cast<double>(images) / watch.seconds();
   double all = 0;
-  for (const auto& bytes : world.all_gather(std::as_bytes(std::span(&mine, 1)))) {
-    double theirs = 0;
-    std::memcpy(&theirs, bytes.data(), sizeof theirs);
-    all += theirs;
-  }
+  for (const auto& rank : all_gather_figures(world, {static_cast<double>(images) / watch.seconds()}))
+    all += rank.front();
   return all;
 }
 
@@ -114,24 +60,21 @@ struct ComputeRates {
   double together = 0;
 };
 
-// By turns, so that a machine that grows slower does so for both.
+// Measured in turns, so that a machine that slows down does so for both.
 ComputeRates compute_rates(World& world, const Assembly& assembly, double seconds) {
-  std::optional<BatchLoader> loader;
-  std::optional<Compute> compute;
-  run_agreed(world, [&] {
-    loader.emplace(*assembly.data.train, *assembly.backend, plan_of(assembly, world, assembly.options.readers));
-    compute.emplace(assembly, *loader);
-  });
+  std::optional<StepByHand> step;
+  assembly.backend->enter_compute_thread(assembly.options.threads);
+  run_agreed(world, [&] { step.emplace(assembly, plan_of(assembly, world, assembly.options.readers)); });
+  const auto compute = [&](const StepBatches& batches) {
+    step->compute(batches);
+    return samples_of(batches);
+  };
   std::vector<double> alone;
   std::vector<double> together;
   for (int round = 0; round < kRounds; ++round) {
-    const StepBatches& same = loader->next(compute->stream());
-    const auto play = [&](const StepBatches& step) {
-      compute->play(step);
-      return samples_of(step);
-    };
-    alone.push_back(measure(world, seconds, [&] { return play(same); }));
-    together.push_back(measure(world, seconds, [&] { return play(loader->next(compute->stream())); }));
+    const StepBatches& same = step->loader.next(*step->stream);
+    alone.push_back(measure(world, seconds, [&] { return compute(same); }));
+    together.push_back(measure(world, seconds, [&] { return compute(step->loader.next(*step->stream)); }));
   }
   return {.alone = quartiles_of(alone).median, .together = quartiles_of(together).median};
 }
@@ -151,7 +94,7 @@ struct Row {
   double images_per_second = 0;
 };
 
-void tell(const World& world, const Row& row, Json& results) {
+void print(const World& world, const Row& row, Json& results) {
   if (world.rank() != 0) return;
   fmt::print("{:>8} {:>8} {:>12.0f}\n", row.what, row.readers > 0 ? fmt::format("{}", row.readers) : "-",
              row.images_per_second);
@@ -176,11 +119,11 @@ ExitStatus bench_input(World& world, const Invocation& invocation) {
   Json results = Json::array();
   const int most = std::clamp(cores.usable / world.local_size(), readers, kMostReaders);
   for (int count = 1; count <= most; ++count) {
-    tell(world, {"input", count, input_alone(world, assembly, count, seconds)}, results);
+    print(world, {"input", count, input_alone(world, assembly, count, seconds)}, results);
   }
   const auto [alone, together] = compute_rates(world, assembly, seconds);
-  tell(world, {"compute", 0, alone}, results);
-  tell(world, {"together", readers, together}, results);
+  print(world, {"compute", 0, alone}, results);
+  print(world, {"together", readers, together}, results);
   if (world.rank() == 0) fmt::print("together / compute alone = {:.3f}\n", together / alone);
   write_bench_json(world, invocation.json,
                    Json{{"bench", "input"},
@@ -192,9 +135,7 @@ ExitStatus bench_input(World& world, const Invocation& invocation) {
                         {"compute_threads", assembly.options.threads},
                         {"readers_budgeted", readers},
                         {"together_over_compute", together / alone},
-                        {"results", results}}
-                           .dump(2) +
-                       "\n");
+                        {"results", results}});
   return ExitStatus::done;
 }
 

@@ -3,11 +3,9 @@
 #include "tutti/train/exchange.hpp"
 
 #include "bench.hpp"
-#include "rank_order.hpp"
+#include "run_record.hpp"
 #include "scaling_inputs.hpp"
-#include "scaling_point.hpp"
-#include "scaling_report.hpp"
-#include "whole_launch.hpp"
+#include "step_account.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -24,11 +22,28 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::vector<ScalingMode> modes_of(const ScalingBench& bench) {
-  if (bench.mode == "strong") return {ScalingMode::strong};
-  if (bench.mode == "weak") return {ScalingMode::weak};
-  return {ScalingMode::strong, ScalingMode::weak};
-}
+// One set of ranks under one exchange, strong or weak, measured in rounds.
+struct Point {
+  bool weak = false;
+  std::string exchange;
+  int nodes = 1;
+  int ranks = 1;
+  std::int64_t batch = 0;
+  bool oversubscribed = false;
+  std::vector<double> steps{};  // seconds, of all rounds
+  std::vector<double> round_medians{};
+  std::vector<StepAccount> rounds{};
+
+  const char* mode() const { return weak ? "weak" : "strong"; }
+  // Of all steps; the median is that of the rounds' medians.
+  Quartiles step() const {
+    Quartiles step = quartiles_of(steps);
+    step.median = quartiles_of(round_medians).median;
+    return step;
+  }
+  StepAccount account() const { return mean_of(rounds); }
+  double images_per_second() const { return static_cast<double>(batch) / step().median; }
+};
 
 std::vector<std::string> exchanges_of(const Invocation& invocation) {
   std::string text = invocation.scaling.exchanges;
@@ -39,43 +54,124 @@ std::vector<std::string> exchanges_of(const Invocation& invocation) {
   return exchanges;
 }
 
-// All points, those of one mode and exchange together, by ranks ascending.
-std::vector<ScalingPoint> plan_points(const Invocation& invocation, const RankOrder& order) {
-  std::vector<ScalingPoint> points;
-  for (const ScalingMode mode : modes_of(invocation.scaling)) {
+// All points: those of one mode and exchange together, by ascending ranks.
+std::vector<Point> plan_points(const Invocation& invocation, const RankOrder& order) {
+  const std::string& mode = invocation.scaling.mode;
+  std::vector<Point> points;
+  for (const bool weak : {false, true}) {
+    if (mode == (weak ? "strong" : "weak")) continue;
     for (const std::string& exchange : exchanges_of(invocation)) {
       for (const int ranks : order.counts(invocation.ranks, invocation.scaling.nodes)) {
-        const std::int64_t batch = invocation.run.batch_size * (mode == ScalingMode::weak ? ranks : 1);
+        const std::int64_t batch = invocation.run.batch_size * (weak ? ranks : 1);
         points.push_back(
-            {.mode = mode, .exchange = exchange, .nodes = order.nodes_of(ranks), .ranks = ranks, .batch = batch});
+            {.weak = weak, .exchange = exchange, .nodes = order.nodes_of(ranks), .ranks = ranks, .batch = batch});
       }
     }
   }
   return points;
 }
 
-const ScalingPoint& first_of(const std::vector<ScalingPoint>& points, const ScalingPoint& point) {
+// The point of the same mode and exchange with the fewest ranks, against which efficiency and lost time count.
+const Point& first_of(const std::vector<Point>& points, const Point& point) {
   return *std::ranges::find_if(
-      points, [&](const ScalingPoint& other) { return other.mode == point.mode && other.exchange == point.exchange; });
+      points, [&](const Point& other) { return other.weak == point.weak && other.exchange == point.exchange; });
+}
+
+double efficiency(const Point& point, const Point& first) {
+  return point.images_per_second() / first.images_per_second() * first.ranks / point.ranks;
+}
+
+// By how much a step takes longer than if the first point's compute were divided, or multiplied, at no cost; by where
+// the time goes, in per cent of the step.
+StepAccount lost(const Point& point, const Point& first) {
+  const double share = point.weak ? 1.0 : static_cast<double>(first.ranks) / point.ranks;
+  const StepAccount now = point.account();
+  const StepAccount ideal = first.account();
+  StepAccount lost;
+  for (const StepItem& item : kStepItems) {
+    lost.*item.seconds = 100 * (now.*item.seconds - share * ideal.*item.seconds) / now.total();
+  }
+  return lost;
+}
+
+void print_header(const std::string& libraries) {
+  fmt::print(
+      "{}\n{:>57} {:>8} {:>29}\n{:>6} {:>8} {:>5} {:>5} {:>6} {:>9} {:>8} {:>8} {:>9} {:>6} {:>6} {:>6} {:>6} {:>5} "
+      "{:>6}\n",
+      libraries, "", "", "lost, % of the step", "mode", "exchange", "nodes", "ranks", "batch", "median ms", "25 % ms",
+      "75 % ms", "images/s", "effic.", "comp.", "imbal.", "exch.", "input", "update");
+}
+
+void print(const Point& point, const Point& first) {
+  const Quartiles step = point.step();
+  const StepAccount gone = lost(point, first);
+  fmt::print(
+      "{:>6} {:>8} {:>5} {:>5} {:>6} {:>9.2f} {:>8.2f} {:>8.2f} {:>9.0f} {:>6.2f} {:>6.1f} {:>6.1f} {:>6.1f} {:>5.1f} "
+      "{:>6.1f}{}\n",
+      point.mode(), point.exchange, point.nodes, point.ranks, point.batch, step.median * 1e3, step.low * 1e3,
+      step.high * 1e3, point.images_per_second(), efficiency(point, first), gone.compute, gone.imbalance, gone.exchange,
+      gone.input, gone.update, point.oversubscribed ? "  oversubscribed" : "");
+  std::fflush(stdout);
+}
+
+Json as_json(const Point& point, const Point& first) {
+  const Quartiles step = point.step();
+  const StepAccount account = point.account();
+  Json time;
+  for (const StepItem& item : kStepItems) time[item.name] = account.*item.seconds;
+  return {{"mode", point.mode()},
+          {"exchange", point.exchange},
+          {"nodes", point.nodes},
+          {"ranks", point.ranks},
+          {"batch", point.batch},
+          {"step_seconds_median", step.median},
+          {"step_seconds_low_quartile", step.low},
+          {"step_seconds_high_quartile", step.high},
+          {"images_per_second", point.images_per_second()},
+          {"efficiency", efficiency(point, first)},
+          {"oversubscribed", point.oversubscribed},
+          {"time", time}};
+}
+
+// One round on the ranks of this world, with the compute as it is or, where a pace is given, slept through. Collective.
+void measure_round(World& working, const RunConfig& config, const TimedSteps& steps,
+                   const std::optional<StepTimes>& pace, Point& point) {
+  Readied run(working, config);
+  Trainer& trainer = *run.trainer;
+  point.oversubscribed =
+      !pace && !working.agree(run.assembly.config.threads * working.local_size() <= run.assembly.cores.usable);
+  std::vector<double> seconds;
+  std::vector<StepTimes> phases;
+  const auto step_by_phase = [&] { phases.push_back(pace ? trainer.paced_step(*pace) : trainer.timed_step()); };
+  if (pace || run.assembly.backend->memory_space() == MemorySpace::host) {
+    seconds = time_steps(working, trainer, steps, step_by_phase);
+    phases.erase(phases.begin(), phases.end() - steps.timed);
+  } else {
+    // Waiting for each phase would slow down enqueued steps, so their phases are timed afterwards.
+    seconds = time_steps(working, trainer, steps_for(*run.assembly.backend, steps), [&] { trainer.step(); });
+    for (std::int64_t i = 0; i < std::min(steps.timed, kMostStepsByPhase); ++i) step_by_phase();
+  }
+  point.rounds.push_back(account_for(working, phases));
+  point.round_medians.push_back(quartiles_of(seconds).median);
+  point.steps.insert(point.steps.end(), seconds.begin(), seconds.end());
 }
 
 void measure_points(World& world, const RankOrder& order, const Invocation& invocation, int threads,
-                    const std::optional<MeasuredCompute>& paced, std::vector<ScalingPoint>& points) {
+                    const std::optional<MeasuredCompute>& paced, std::vector<Point>& points) {
   for (std::int64_t round = 1; round <= invocation.scaling.rounds; ++round) {
-    for (ScalingPoint& point : points) {
+    for (Point& point : points) {
       std::optional<StepTimes> pace;
       if (paced) pace = times_for(paced->profiles, std::ceil(static_cast<double>(point.batch) / point.ranks));
-      on_ranks(world, order.position() < point.ranks, [&](World& working) {
-        measure_round(working, config_for(invocation, point, threads), invocation.steps, pace, point);
-      });
-      if (world.rank() != 0 || round < invocation.scaling.rounds) continue;
-      fmt::print("{}", scaling_line(point, first_of(points, point)));
-      std::fflush(stdout);
+      RunConfig config = config_for_ranks(invocation, point.ranks, point.batch, threads);
+      config.exchange = point.exchange;
+      on_ranks(world, order.position() < point.ranks,
+               [&](World& working) { measure_round(working, config, invocation.steps, pace, point); });
+      if (world.rank() == 0 && round == invocation.scaling.rounds) print(point, first_of(points, point));
     }
   }
 }
 
-// What earlier versions did at once.
+// Forecasts were made by this command in earlier versions.
 void refuse_forecast(const ScalingBench& bench) {
   if (bench.forecast.empty() && bench.between.empty() && bench.forecast_from.empty()) return;
   const std::string file = bench.forecast_from.empty() ? "scaling.json" : bench.forecast_from;
@@ -87,46 +183,63 @@ void refuse_forecast(const ScalingBench& bench) {
                           program_call(), file, ranks, between));
 }
 
+// What holds for the launch however many of its ranks work.
+struct Launch {
+  std::string libraries;
+  int threads = 1;  // of each part, for a run that chooses neither threads nor parts
+  bool exchange_has_core = false;
+};
+
+// Throws alike on all ranks if no run is possible. Collective.
+Launch launch_of(World& world, RunConfig config) {
+  config.parts = 0;  // as many threads as a training that chooses neither
+  config.part_map = "even";
+  config.shard_optimizer = false;
+  const Assembly assembly = assemble(world, config, nullptr, Log(world.rank(), world.host(), true));
+  return {.libraries = versions_text(*assembly.backend, world),
+          .threads = static_cast<int>(assembly.config.threads),
+          .exchange_has_core = assembly.exchange_has_core};
+}
+
 }  // namespace
 
 ExitStatus bench_scaling(World& world, const Invocation& invocation) {
   const RankOrder order(world);
-  std::vector<ScalingPoint> points;
+  std::vector<Point> points;
   run_agreed(world, [&] {
     refuse_forecast(invocation.scaling);
     points = plan_points(invocation, order);
   });
-  RunConfig all = config_for(
-      invocation, {.exchange = "ring", .ranks = order.ranks(), .batch = invocation.run.batch_size * order.ranks()}, 0);
-  const WholeLaunch launch = look_at_launch(world, all);
+  const RunConfig all = config_for_ranks(invocation, order.ranks(), invocation.run.batch_size * order.ranks(), 0);
+  const Launch launch = launch_of(world, all);
   const bool is_paced = invocation.scaling.paced;
   const bool is_kept = world.agree(!invocation.json.empty());
   std::optional<MeasuredCompute> compute;
   if (is_paced || is_kept) compute = measure_compute(world, invocation, launch.threads);
-  if (world.rank() == 0) fmt::print("{}\n{}", launch.libraries, scaling_head());
+  if (world.rank() == 0) print_header(launch.libraries);
   measure_points(world, order, invocation, launch.threads, is_paced ? compute : std::nullopt, points);
   if (!is_kept) return ExitStatus::done;
 
   Json results = Json::array();
   if (world.rank() == 0) {
-    for (const ScalingPoint& point : points) results.push_back(scaling_json(point, first_of(points, point)));
+    for (const Point& point : points) results.push_back(as_json(point, first_of(points, point)));
   }
   Json inputs = measure_forecast_inputs(world, order, invocation, launch.threads, *compute);
   inputs["helper_thread"] = launch.exchange_has_core;
-  const Json json{{"bench", "scaling"},
-                  {"model", invocation.run.model},
-                  {"data", all.data},
-                  {"precision", invocation.run.precision},
-                  {"libraries", launch.libraries},
-                  {"hosts", order.hosts()},
-                  {"threads", launch.threads},
-                  {"rounds", invocation.scaling.rounds},
-                  {"paced", is_paced},
-                  {"batch_size", invocation.run.batch_size},
-                  {"shard_optimizer", invocation.run.shard_optimizer},
-                  {"results", results},
-                  {"forecast", {{"inputs", inputs}}}};
-  write_bench_json(world, invocation.json, json.dump(2) + "\n");
+  write_bench_json(world, invocation.json,
+                   {{"bench", "scaling"},
+                    {"model", invocation.run.model},
+                    {"data", all.data},
+                    {"precision", invocation.run.precision},
+                    {"libraries", launch.libraries},
+                    {"hosts", order.hosts()},
+                    {"threads", launch.threads},
+                    {"rounds", invocation.scaling.rounds},
+                    {"paced", is_paced},
+                    {"batch_size", invocation.run.batch_size},
+                    {"shard_optimizer", invocation.run.shard_optimizer},
+                    {"results", results},
+                    {"forecast", {{"inputs", inputs}}}});
   return ExitStatus::done;
 }
 

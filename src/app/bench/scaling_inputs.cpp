@@ -1,8 +1,8 @@
 #include "scaling_inputs.hpp"
 
-#include "bench.hpp"
-#include "readied.hpp"
-#include "scaling_point.hpp"
+#include "tutti/backend/backend.hpp"
+#include "tutti/comm/communicator.hpp"
+
 #include "step_account.hpp"
 
 #include <fmt/format.h>
@@ -22,10 +22,10 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::array<std::int64_t, 5> kLinkBytes{4 << 10, 64 << 10, 1 << 20, 4 << 20, 16 << 20};
 constexpr std::int64_t kLinkRepeats = 7;
-// Strong scaling asks for the compute of so many times smaller batches, too.
+// Strong scaling also needs the compute of batches smaller by these factors.
 constexpr std::array<std::int64_t, 3> kSmallerBatches{2, 4, 16};
 
-// As doubles, so that ranks can pass them on.
+// As doubles, which ranks can gather.
 std::vector<double> packed(const StepTimes& times) {
   std::vector<double> figures{times.input, times.update};
   for (const StepTimes::Stretch& stretch : times.compute) {
@@ -58,12 +58,27 @@ SoloRun compute_alone(World& alone, const RunConfig& config, const TimedSteps& s
   return solo;
 }
 
-std::vector<TimedSum> time_between(World& world, bool takes_part, const RunConfig& config) {
-  std::vector<TimedSum> sums;
+// Bytes and median seconds of all-reduces of f32 between two ranks.
+Json time_between(World& world, bool takes_part, const RunConfig& config) {
+  Json sums = Json::array();
   on_ranks(world, takes_part, [&](World& pair) {
     const Assembly assembly = assemble(pair, config, nullptr, Log(pair.rank(), pair.host(), true));
-    sums = time_all_reduce(pair, {*assembly.backend, *assembly.communicator}, {kLinkBytes.begin(), kLinkBytes.end()},
-                           kLinkRepeats);
+    Communicator& communicator = *assembly.communicator;
+    const auto stream = assembly.backend->make_stream();
+    const Buffer memory = communicator.allocate(static_cast<std::size_t>(kLinkBytes.back()));
+    const auto sum = [&](std::int64_t bytes) {
+      communicator.all_reduce_sum(memory.view(Shape{bytes / 4}, ElementType::f32), *stream);
+      communicator.finish(*stream);
+      stream->synchronize();
+    };
+    std::vector<SumTrial> trials;
+    for (const std::int64_t bytes : kLinkBytes) {
+      trials.push_back({.once = [&, bytes] { sum(bytes); }, .align = [&] { sum(4); }, .at_once = sums_at_once(bytes)});
+    }
+    const auto seconds = time_in_rounds(pair, trials, kLinkRepeats);
+    for (std::size_t i = 0; i < trials.size(); ++i) {
+      sums.push_back({kLinkBytes[i], quartiles_of(seconds[i]).median});
+    }
   });
   return sums;
 }
@@ -77,7 +92,7 @@ std::set<std::int64_t> images_a_rank(const Invocation& invocation) {
   return images;
 }
 
-// Adds what the ranks saw who computed.
+// Adds the medians over the ranks that computed.
 void add_profile(World& world, const SoloRun& solo, std::int64_t images, MeasuredCompute& measured) {
   std::vector<StepTimes> by_rank;
   for (const auto& figures :
@@ -96,13 +111,13 @@ void add_profile(World& world, const SoloRun& solo, std::int64_t images, Measure
 }
 
 RunConfig config_alone(const Invocation& invocation, std::int64_t images, int threads) {
-  RunConfig config = config_for(invocation, {.exchange = "ring", .batch = images}, threads);
-  config.record_steps = "off";  // a recorded step does not tell when its layers are done
+  RunConfig config = config_for_ranks(invocation, 1, images, threads);
+  config.record_steps = "off";  // a CUDA graph does not show when its layers are done
   return config;
 }
 
-// Seconds on the straight line through two measured numbers of images. Below both, and with one alone, no less than in
-// proportion to the images; beyond both, no less than measured.
+// Seconds on the straight line through the times of two numbers of images. Below both, and with one alone, no less than
+// in proportion to the images; beyond both, no less than measured.
 struct Line {
   double low = 0;
   double high = 0;
@@ -129,6 +144,18 @@ Json as_json(const ComputeProfile& profile) {
 }
 
 }  // namespace
+
+RunConfig config_for_ranks(const Invocation& invocation, int ranks, std::int64_t batch, int threads) {
+  const TimedSteps& steps = invocation.steps;
+  RunConfig config = config_for_steps(invocation, steps.warmup + steps.timed + kMostStepsByPhase);
+  config.batch_size = batch;
+  config.parts = ranks;
+  if (config.threads == 0) config.threads = threads;
+  config.exchange = "ring";
+  // Every step has a whole batch, even one larger than the data.
+  if (!invocation.given.contains("last-batch")) config.last_batch = "rollover";
+  return config;
+}
 
 StepTimes times_for(const std::vector<ComputeProfile>& profiles, double images) {
   std::size_t above = std::min<std::size_t>(1, profiles.size() - 1);
@@ -176,11 +203,8 @@ Json measure_forecast_inputs(World& world, const RankOrder& order, const Invocat
   }
   config.parts = 2;
   const auto sums_between = [&](int one, int other) {
-    Json sums = Json::array();
-    for (const TimedSum& sum : time_between(world, order.position() == one || order.position() == other, config)) {
-      sums.push_back({sum.bytes, sum.seconds});
-    }
-    return Json{{"sums_of_two", sums}};
+    const bool takes_part = order.position() == one || order.position() == other;
+    return Json{{"sums_of_two", time_between(world, takes_part, config)}};
   };
   const Json within = order.ranks_of(1) > 1 ? sums_between(0, 1) : Json();
   const Json between = order.nodes() > 1 ? sums_between(0, order.ranks_of(1)) : Json();

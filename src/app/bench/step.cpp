@@ -2,8 +2,7 @@
 
 #include "bench.hpp"
 #include "plural.hpp"
-#include "process_clock.hpp"
-#include "readied.hpp"
+#include "process.hpp"
 #include "run_record.hpp"
 
 #include <fmt/format.h>
@@ -126,9 +125,9 @@ ExitStatus bench_step(World& world, const Invocation& invocation) {
   Readied run(world, config_for_steps(invocation, steps.warmup + steps.timed));
   const StepFigures figures = measure(world, invocation, run);
   const RunConfig& config = run.assembly.config;
-  const std::string libraries = versions_text(run.assembly, world);
+  const std::string libraries = versions_text(*run.assembly.backend, world);
   if (world.rank() == 0) tell(figures, config, libraries);
-  write_bench_json(world, invocation.json, as_json(figures, config, libraries, world.size()).dump(2) + "\n");
+  write_bench_json(world, invocation.json, as_json(figures, config, libraries, world.size()));
   return ExitStatus::done;
 }
 

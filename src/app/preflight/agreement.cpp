@@ -6,8 +6,8 @@
 #include "tutti/storage/array_file.hpp"
 #include "tutti/storage/whole_file.hpp"
 
-#include "../cuda_loader.hpp"
 #include "../option_table.hpp"
+#include "../processors.hpp"
 
 #include <fmt/format.h>
 #include <sys/stat.h>

@@ -1,13 +1,16 @@
 #include "differences.hpp"
-#include "metrics_lines.hpp"
+
+#include "tutti/base/error.hpp"
+#include "tutti/storage/whole_file.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <array>
+#include <sstream>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace tutti {
@@ -15,12 +18,30 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// The first of them to differ says most: what a step computes comes before what follows from it.
+// In the order in which a step computes them, so that the first to differ says most.
 constexpr std::array<std::string_view, 4> kOfStep{"gradients", "weights", "optimizer", "statistics"};
 constexpr std::array<std::string_view, 6> kOfEpoch{"digest", "train_loss", "train_acc", "test_loss", "test_acc", "lr"};
-// What options do not tell, and may have changed.
+// Fields of the run record that options do not determine.
 constexpr std::array<const char*, 6> kOfRun{"ranks",     "device",     "communicator",
                                             "libraries", "parameters", "data_digest"};
+
+// Printing deeper nesting would need as deep a stack.
+constexpr int kDeepest = 16;
+
+bool is_record(const Json& json) {
+  if (!json.is_object() || !json.contains("event") || !json["event"].is_string()) return false;
+  if (json["event"] == "run") return true;
+  constexpr std::int64_t kMostSteps = std::int64_t{1} << 53;  // a double cannot tell larger ones apart
+  if (!json.contains("step") || !json["step"].is_number_integer()) return false;
+  const auto step = json["step"].get<std::int64_t>();
+  return step >= 0 && step <= kMostSteps;
+}
+
+// One JSON value without what is nested deeper; discarded if it is not JSON.
+Json parse_shallow(const std::string& text) {
+  return Json::parse(
+      text, [](int depth, Json::parse_event_t, const Json&) { return depth <= kDeepest; }, false);
+}
 
 Figures figures_of(const Json& record) {
   Figures figures;
@@ -40,7 +61,7 @@ void keep(MetricsRecords& records, const Json& record) {
   if (record["event"] == "epoch") records.epochs[step] = figures_of(record);
 }
 
-// One step that both have, and what it differs in.
+// One step that both have, and its differences.
 struct Compared {
   std::int64_t step = 0;
   std::string differences;
@@ -51,8 +72,8 @@ bool has_no_test(const Figures& figures) {
   return accuracy == figures.end() || accuracy->second == "null";
 }
 
-// What only one of them has, as the test figures of a run that evaluates, is nothing to compare; a loss that is no
-// number is.
+// A field that only one of them has, such as the test figures of a run that evaluates, is not compared. A loss that is
+// not a number is.
 template <class Names>
 void compare(const std::map<std::int64_t, Figures>& a, const std::map<std::int64_t, Figures>& b, const Names& names,
              std::vector<Compared>& steps) {
@@ -67,7 +88,7 @@ void compare(const std::map<std::int64_t, Figures>& a, const std::map<std::int64
       const bool may_lack = name.starts_with("test_") && (has_no_test(of_a) || has_no_test(found->second));
       if (mine->second == theirs->second || may_lack) continue;
       steps.back().differences +=
-          beside(std::string(name == "digest" ? "weights" : name), mine->second, theirs->second);
+          difference_line(std::string(name == "digest" ? "weights" : name), mine->second, theirs->second);
     }
   }
 }
@@ -78,7 +99,7 @@ std::string facts_that_differ(const Figures& a, const Figures& b) {
     const auto mine = a.find(name);
     const auto theirs = b.find(name);
     if (mine == a.end() || theirs == b.end() || mine->second == theirs->second) continue;
-    text += beside(name, mine->second, theirs->second);
+    text += difference_line(name, mine->second, theirs->second);
   }
   return text;
 }
@@ -89,16 +110,29 @@ std::string extent(const std::map<std::int64_t, Figures>& steps) {
 
 }  // namespace
 
-std::string beside(const std::string& name, const std::string& of_a, const std::string& of_b) {
+std::string difference_line(const std::string& name, const std::string& of_a, const std::string& of_b) {
   return fmt::format("  {:<12}  {} | {}\n", name, of_a, of_b);
 }
 
 MetricsRecords read_metrics(const std::string& path) {
-  const MetricsLines lines = read_metrics_lines(path);
+  const auto bytes = read_whole(path);
+  std::istringstream text(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
   MetricsRecords records;
-  records.damaged_lines = lines.damaged;
-  for (const Json& record : lines.records) keep(records, record);
-  return records;
+  bool has_any = false;
+  for (std::string line; std::getline(text, line);) {
+    if (line.empty()) continue;
+    const Json record = parse_shallow(line);
+    if (is_record(record)) {
+      keep(records, record);
+      has_any = true;
+    } else {
+      ++records.damaged_lines;
+    }
+  }
+  if (has_any) return records;
+  throw Error(ErrorSource::input, fmt::format("'{}' holds no records: give a run's folder, its metrics.jsonl or one "
+                                              "of its checkpoints (.h5)",
+                                              path));
 }
 
 Comparison compare_metrics(const MetricsRecords& a, const MetricsRecords& b) {
@@ -109,23 +143,23 @@ Comparison compare_metrics(const MetricsRecords& a, const MetricsRecords& b) {
   Comparison finding;
   for (const auto& [name, records] : {std::pair("A", &a), std::pair("B", &b)}) {
     if (records->damaged_lines > 0) {
-      finding.text += fmt::format("{} has {} damaged lines, which were passed over\n", name, records->damaged_lines);
+      finding.text += fmt::format("{} has {} damaged lines, which were skipped\n", name, records->damaged_lines);
     }
   }
   finding.text += facts_that_differ(a.run, b.run);
   if (steps.empty()) {
-    finding.text +=
-        fmt::format("no step has a record in both; digests of steps:\n{}epochs that end at steps:\n{}",
-                    beside("", extent(a.digests), extent(b.digests)), beside("", extent(a.epochs), extent(b.epochs)));
+    finding.text += fmt::format("no step has a record in both; digests of steps:\n{}epochs that end at steps:\n{}",
+                                difference_line("", extent(a.digests), extent(b.digests)),
+                                difference_line("", extent(a.epochs), extent(b.epochs)));
     return finding;
   }
   finding.compared = true;
   finding.text +=
       fmt::format("{} records compared, of steps {} to {}\n", steps.size(), steps.front().step, steps.back().step);
-  const auto parted = std::ranges::find_if(steps, [](const Compared& step) { return !step.differences.empty(); });
-  finding.differ = parted != steps.end();
+  const auto first = std::ranges::find_if(steps, [](const Compared& step) { return !step.differences.empty(); });
+  finding.differ = first != steps.end();
   if (finding.differ)
-    finding.text += fmt::format("step {} is the first to differ:\n{}", parted->step, parted->differences);
+    finding.text += fmt::format("step {} is the first to differ:\n{}", first->step, first->differences);
   return finding;
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// Images in a grid, row by row, as one PNG file for people to look at.
+// PNG files of images for people to look at: one small image, or many in a grid.
 
 #include "tutti/data/dataset.hpp"
 
@@ -9,6 +9,10 @@
 #include <vector>
 
 namespace tutti {
+
+// The image as a PNG file. A larger one is averaged until no side is longer than `most`. If its channels are neither
+// gray nor RGB, only the first is shown.
+std::vector<std::byte> small_png(const ImageView& image, std::int64_t most);
 
 // Images of 1 or 3 channels, borrowed.
 struct SheetEntry {

@@ -1,4 +1,4 @@
-#include "contact_sheet.hpp"
+#include "pictures.hpp"
 
 #include "tutti/base/error.hpp"
 #include "tutti/data/png_image.hpp"
@@ -16,7 +16,7 @@ constexpr std::int64_t kMostPixels = std::int64_t{1} << 26;
 constexpr std::int64_t kGap = 10;
 constexpr std::int64_t kInnerGap = 4;  // between original and image
 constexpr std::uint8_t kWhite = 255;
-constexpr std::uint8_t kEmpty = 224;  // where an original leaves its box empty
+constexpr std::uint8_t kEmpty = 224;  // the part of a box that an original does not fill
 
 std::int64_t divided_up(std::int64_t number, std::int64_t by) { return (number + by - 1) / by; }
 
@@ -40,7 +40,6 @@ Box fitted(const Shape& image, const Box& box) {
   return fitting;
 }
 
-// Planes of red, green and blue.
 struct Canvas {
   Shape shape;
   std::vector<std::uint8_t> pixels = std::vector<std::uint8_t>(static_cast<std::size_t>(shape.elements()), kWhite);
@@ -49,7 +48,7 @@ struct Canvas {
     return pixels.data() + (channel * shape[1] + y) * shape[2];
   }
   void fill(const Box& box, std::uint8_t gray) {
-    for (std::int64_t channel = 0; channel < 3; ++channel) {
+    for (std::int64_t channel = 0; channel < shape[0]; ++channel) {
       for (std::int64_t y = box.y; y < box.y + box.height; ++y) std::fill_n(row(channel, y) + box.x, box.width, gray);
     }
   }
@@ -57,7 +56,7 @@ struct Canvas {
   void draw(const ImageView& image, const Box& box) {
     const std::int64_t height = image.shape[1];
     const std::int64_t width = image.shape[2];
-    for (std::int64_t i = 0; i < 3 * box.height * box.width; ++i) {
+    for (std::int64_t i = 0; i < shape[0] * box.height * box.width; ++i) {
       const std::int64_t channel = i / (box.height * box.width);
       const std::int64_t y = i / box.width % box.height;
       const std::int64_t x = i % box.width;
@@ -77,6 +76,15 @@ struct Canvas {
 };
 
 }  // namespace
+
+std::vector<std::byte> small_png(const ImageView& image, std::int64_t most) {
+  const std::int64_t factor = divided_up(std::max({image.shape[1], image.shape[2], std::int64_t{1}}), most);
+  const std::int64_t height = divided_up(image.shape[1], factor);
+  const std::int64_t width = divided_up(image.shape[2], factor);
+  Canvas canvas{{image.shape[0] == 3 ? 3 : 1, height, width}};
+  canvas.draw(image, {.width = width, .height = height});
+  return encode_png({canvas.pixels.data(), canvas.shape});
+}
 
 ContactSheet make_contact_sheet(const std::vector<SheetEntry>& entries) {
   const Shape& image = entries.front().image.shape;

@@ -1,0 +1,71 @@
+#pragma once
+// What trainer eval reports besides loss and accuracy: the confusion matrix, and the wrongly classified images that the
+// network is most confident of.
+
+#include "tutti/data/dataset.hpp"
+#include "tutti/train/sample_scores.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tutti {
+
+class Confusion {
+ public:
+  // How often samples of one class were classified as each. Zeros are not stored: there may be thousands of classes.
+  using Row = std::map<std::size_t, std::int64_t>;
+
+  explicit Confusion(std::vector<std::string> names) : names_(std::move(names)), rows_(names_.size()) {}
+
+  void add(const ChunkScores& scores);
+
+  std::size_t classes() const { return names_.size(); }
+  const std::string& name(std::size_t of_class) const { return names_[of_class]; }
+  const Row& row(std::size_t label) const { return rows_[label]; }
+  // How many samples of class `label` were classified as `predicted`.
+  std::int64_t count(std::size_t label, std::size_t predicted) const;
+  std::int64_t samples(std::size_t label) const;
+
+  // A line for each class: images, accuracy, and its most frequent wrong predictions. If it fits a terminal, also the
+  // whole matrix, a row for each label.
+  std::string text() const;
+
+ private:
+  std::string shown_name(std::size_t label) const;
+  std::string mistakes_text(std::size_t label) const;
+  std::string matrix_text(std::size_t width) const;
+
+  std::vector<std::string> names_;
+  std::vector<Row> rows_;
+};
+
+struct Mistake {
+  std::int64_t sample = 0;
+  std::size_t label = 0;
+  std::size_t predicted = 0;
+  double probability = 0;           // of the predicted class
+  double probability_of_label = 0;  // of the true class
+};
+
+class Mistakes {
+ public:
+  explicit Mistakes(std::size_t most) : most_(most) {}
+
+  void add(const ChunkScores& scores);
+  // At most `most` of them, the most confident first.
+  std::vector<Mistake> sorted() const;
+
+ private:
+  std::size_t most_;
+  std::vector<Mistake> heap_;  // the least confident first
+};
+
+// Writes the images of these mistakes into `folder`, which is created if it is missing, and returns their file names.
+std::vector<std::string> write_pictures(const std::string& folder, const Dataset& data,
+                                        const std::vector<Mistake>& mistakes);
+
+}  // namespace tutti
