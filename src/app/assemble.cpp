@@ -2,7 +2,7 @@
 
 #include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
-#include "tutti/base/program_name.hpp"
+#include "tutti/base/process.hpp"
 #include "tutti/data/image_recipe.hpp"
 #include "tutti/data/split_batch_sampler.hpp"
 #include "tutti/nn/model_file.hpp"

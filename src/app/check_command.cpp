@@ -1,6 +1,6 @@
 #include "check_command.hpp"
 
-#include "tutti/base/utf8.hpp"
+#include "tutti/base/text.hpp"
 #include "tutti/checkpoint/checkpoint_store.hpp"
 #include "tutti/data/split_batch_sampler.hpp"
 #include "tutti/nn/model_file.hpp"

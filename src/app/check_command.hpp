@@ -3,7 +3,6 @@
 // down, in one go, each with its remedy. Goes on after a finding as far as what follows still makes sense.
 
 #include "tutti/base/error.hpp"
-#include "tutti/base/exit_status.hpp"
 #include "tutti/comm/world.hpp"
 
 #include "command_line.hpp"

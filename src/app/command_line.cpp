@@ -2,9 +2,8 @@
 
 #include "tutti/backend/backend.hpp"
 #include "tutti/base/error.hpp"
-#include "tutti/base/program_name.hpp"
-#include "tutti/base/utf8.hpp"
-#include "tutti/base/version.hpp"
+#include "tutti/base/process.hpp"
+#include "tutti/base/text.hpp"
 #include "tutti/comm/world.hpp"
 #include "tutti/storage/array_file.hpp"
 

@@ -1,7 +1,7 @@
 #include "command_listing.hpp"
 
 #include "tutti/app/program.hpp"
-#include "tutti/base/version.hpp"
+#include "tutti/base/process.hpp"
 #include "tutti/nn/models.hpp"
 
 #include "companion.hpp"

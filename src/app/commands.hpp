@@ -2,7 +2,7 @@
 // The commands that evaluate, inspect and compare what a training leaves, and those that show data and the tour. All
 // are collective and print on rank 0's stdout.
 
-#include "tutti/base/exit_status.hpp"
+#include "tutti/base/error.hpp"
 #include "tutti/comm/world.hpp"
 
 #include "command_line.hpp"

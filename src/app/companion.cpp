@@ -1,8 +1,8 @@
 #include "companion.hpp"
 
 #include "tutti/base/error.hpp"
-#include "tutti/base/program_name.hpp"
-#include "tutti/base/uninterrupted.hpp"
+#include "tutti/base/process.hpp"
+#include "tutti/base/unique_handle.hpp"
 #include "tutti/comm/world.hpp"
 
 #include "process.hpp"

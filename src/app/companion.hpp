@@ -2,7 +2,7 @@
 // Commands that are programs of their own, mostly in Python, found as git finds its commands: `trainer data fetch` runs
 // trainer-data-fetch out of the folder libexec/tutti beside the program or its library, or where it is installed.
 
-#include "tutti/base/exit_status.hpp"
+#include "tutti/base/error.hpp"
 
 #include <filesystem>
 #include <string>

@@ -1,6 +1,5 @@
 #include "tutti/base/error.hpp"
-#include "tutti/base/toml_line.hpp"
-#include "tutti/base/toml_text.hpp"
+#include "tutti/base/text.hpp"
 #include "tutti/storage/whole_file.hpp"
 
 #include "nearest_word.hpp"
@@ -107,7 +106,7 @@ void read_options(const std::string& text, const std::string& origin, RunConfig&
   std::ranges::transform(options, std::back_inserter(names), &RunOption::name);
   std::set<std::string> read;
   for (const auto& [key, value] : root.as_table()) {
-    const std::int64_t line = line_of_place(value.location());
+    const std::int64_t line = line_of_location(value.location());
     if (!moved_to(key).empty()) {  // of an earlier version
       if (refuses_moved && value != toml::value("")) {
         refuse(origin, line, fmt::format("'{}' is no longer an option: {}; remove the line", key, moved_to(key)));

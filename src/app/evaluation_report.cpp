@@ -1,7 +1,7 @@
 #include "evaluation_report.hpp"
 
 #include "tutti/base/error.hpp"
-#include "tutti/base/utf8.hpp"
+#include "tutti/base/text.hpp"
 #include "tutti/storage/whole_file.hpp"
 
 #include "pictures.hpp"

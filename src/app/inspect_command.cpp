@@ -1,6 +1,6 @@
 #include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
-#include "tutti/base/utf8.hpp"
+#include "tutti/base/text.hpp"
 #include "tutti/checkpoint/checkpoint_store.hpp"
 #include "tutti/storage/whole_file.hpp"
 

@@ -1,7 +1,7 @@
 #include "own_parts.hpp"
 
 #include "tutti/base/error.hpp"
-#include "tutti/base/program_name.hpp"
+#include "tutti/base/process.hpp"
 #include "tutti/nn/model_file.hpp"
 #include "tutti/nn/models.hpp"
 

@@ -1,7 +1,7 @@
 #include "predictions.hpp"
 
 #include "tutti/base/error.hpp"
-#include "tutti/base/utf8.hpp"
+#include "tutti/base/text.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,9 +1,9 @@
 #include "process.hpp"
 
 #include "tutti/base/error.hpp"
-#include "tutti/base/signals.hpp"
-#include "tutti/base/stopwatch.hpp"
-#include "tutti/base/uninterrupted.hpp"
+#include "tutti/base/process.hpp"
+#include "tutti/base/timing.hpp"
+#include "tutti/base/unique_handle.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>

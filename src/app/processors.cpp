@@ -1,9 +1,8 @@
 #include "processors.hpp"
 
 #include "tutti/base/error.hpp"
-#include "tutti/base/program_name.hpp"
+#include "tutti/base/process.hpp"
 #include "tutti/base/unique_handle.hpp"
-#include "tutti/base/version.hpp"
 
 #include "device_choice.hpp"
 #include "preflight/machine.hpp"

@@ -1,9 +1,8 @@
 #include "tutti/app/program.hpp"
 
 #include "tutti/base/error.hpp"
-#include "tutti/base/host_name.hpp"
 #include "tutti/base/log.hpp"
-#include "tutti/base/program_name.hpp"
+#include "tutti/base/process.hpp"
 
 #include "assemble.hpp"
 #include "bench/bench.hpp"

@@ -1,7 +1,7 @@
 #pragma once
 // How the program ends: every failure is reported once, with its status, in a way that leaves no rank behind.
 
-#include "tutti/base/exit_status.hpp"
+#include "tutti/base/error.hpp"
 #include "tutti/comm/world.hpp"
 #include "tutti/storage/folder_lock.hpp"
 #include "tutti/watch/stall_watch.hpp"

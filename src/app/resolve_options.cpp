@@ -112,7 +112,7 @@ void refuse_unknown_words(const RunConfig& config) {
   refuse_healing(config.on_divergence);
   refuse_other_than_choices("on-divergence", config.on_divergence);
   parse_on_not_finite(config.on_nonfinite);
-  parse_rehearsal(config.rehearse);
+  check_rehearsal(config.rehearse);
   parse_checkpoint_every(config.checkpoint_every);
   parse_time_limit(config.time_limit);
   if (!config.lr_period.empty()) parse_lr_period(config.lr_period);

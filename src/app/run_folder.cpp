@@ -1,9 +1,8 @@
 #include "run_folder.hpp"
 
 #include "tutti/base/error.hpp"
-#include "tutti/base/quartiles.hpp"
-#include "tutti/base/stopwatch.hpp"
-#include "tutti/base/uninterrupted.hpp"
+#include "tutti/base/timing.hpp"
+#include "tutti/base/unique_handle.hpp"
 
 #include "plural.hpp"
 #include "preflight/out_folder.hpp"
@@ -62,9 +61,9 @@ void leave_exit_record(const OwnedFolder& folder, const ExitRecord& record) {
                               {"rank", record.rank},
                               {"host", record.host},
                               {"reason", record.reason}};
-  if (record.place) {
-    json["phase"] = name_of(record.place->phase);
-    json["step"] = record.place->step;
+  if (record.at) {
+    json["phase"] = name_of(record.at->phase);
+    json["step"] = record.at->step;
   }
   const std::string text = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
   const ssize_t written = uninterrupted([&] { return ::write(file, text.data(), text.size()); });

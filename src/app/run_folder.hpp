@@ -2,7 +2,7 @@
 // The folder of a run, --out: created and locked for this job, filled with checkpoints, and left with exit.json if the
 // run ends early.
 
-#include "tutti/base/exit_status.hpp"
+#include "tutti/base/error.hpp"
 #include "tutti/base/log.hpp"
 #include "tutti/checkpoint/checkpoint_writer.hpp"
 #include "tutti/comm/world.hpp"
@@ -44,7 +44,7 @@ struct ExitRecord {
   int rank = 0;
   std::string host{};
   std::string reason{};
-  std::optional<Place> place{};  // the phase and step of that rank
+  std::optional<StepPhase> at{};  // the phase and step of that rank
 };
 
 // Writes exit.json if there is none yet. Best effort: the message on stderr is the report, and this must not fail as

@@ -1,7 +1,7 @@
 #include "run_record.hpp"
 
 #include "tutti/base/digest.hpp"
-#include "tutti/base/version.hpp"
+#include "tutti/base/process.hpp"
 #include "tutti/storage/array_file.hpp"
 
 #include "cores.hpp"

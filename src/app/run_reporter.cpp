@@ -156,7 +156,7 @@ void RunReporter::on_epoch_left(const EpochEnd& end) {
   epochs_.push_back(end);
   const TimeReport time = account_.report();
   time_.add(time);
-  has_printed_time_ = is_worth_a_look(time);
+  has_printed_time_ = is_notable(time);
   if (has_printed_time_) on_note(time_line(time));
   record([&](MetricsLog& metrics) { metrics.on_time(end, time); });
 }

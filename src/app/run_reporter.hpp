@@ -3,7 +3,7 @@
 // metrics.jsonl and the sample log; states go to the checkpoints. A record that cannot be written costs a warning.
 
 #include "tutti/base/log.hpp"
-#include "tutti/base/stopwatch.hpp"
+#include "tutti/base/timing.hpp"
 #include "tutti/comm/world.hpp"
 #include "tutti/storage/folder_lock.hpp"
 #include "tutti/storage/line_file.hpp"

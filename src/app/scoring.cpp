@@ -79,7 +79,7 @@ Scoring::Scoring(World& world, const Invocation& invocation, const ScoringReques
       loaded_(load_named_checkpoint(world, request.checkpoint, log_)),
       assembly_(assemble_scoring(world, invocation, request, loaded_, log_)),
       abandoning_(record.watch, *assembly_.communicator) {
-  if (record.watch != nullptr) rank_status_.publish_in(record.watch->place_slot());
+  if (record.watch != nullptr) rank_status_.publish_in(record.watch->status_slot());
 }
 
 LossSums Scoring::evaluate(const Dataset& data, const Receive& receive) {

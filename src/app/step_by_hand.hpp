@@ -84,7 +84,7 @@ struct StepByHand {
       const bool is_last = i + 1 == slices.size();
       const std::int64_t end = is_last ? arena.layout().block_elements() : slices[i + 1].offset;
       if (!is_last && static_cast<std::size_t>(end - begin) * sizeof(float) < options.bucket_bytes) continue;
-      communicator.all_reduce_sum(range_of(arena.gradients(), begin, end), *stream);
+      communicator.all_reduce(range_of(arena.gradients(), begin, end), *stream);
       begin = end;
       ++buckets;
     }

@@ -1,6 +1,6 @@
 #include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
-#include "tutti/base/program_name.hpp"
+#include "tutti/base/process.hpp"
 
 #include "bench/bench.hpp"
 #include "commands.hpp"
@@ -333,7 +333,7 @@ bool wait_for_enter(RankStatus& rank_status, bool& asks) {
   std::string typed;
   for (char key = 0; key != '\n'; typed += key) {
     pollfd input{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
-    while (::poll(&input, 1, 1000) == 0) rank_status.sign();
+    while (::poll(&input, 1, 1000) == 0) rank_status.note_progress();
     asks = ::read(STDIN_FILENO, &key, 1) == 1;
     if (!asks) break;
   }
@@ -353,7 +353,7 @@ ExitStatus tour_command(World& world, const Invocation& invocation, const EndRec
     return ExitStatus::done;
   }
   RankStatus rank_status;
-  if (record.watch != nullptr) rank_status.publish_in(record.watch->place_slot());
+  if (record.watch != nullptr) rank_status.publish_in(record.watch->status_slot());
   Tour tour(world, invocation, rank_status, record.watch);
   const bool at_terminal = ::isatty(STDIN_FILENO) == 1 && ::isatty(STDOUT_FILENO) == 1;
   bool asks = invocation.tour.pauses && world.rank() == 0 && (started_by_launcher() || at_terminal);

@@ -65,20 +65,20 @@ class Writer {
     append(fmt::format("{{\"displayTimeUnit\":\"ms\",\"otherData\":{},\"traceEvents\":[\n{}", others, names));
   }
 
-  void add(std::size_t rank, const std::vector<Stay>& stays) {
+  void add(std::size_t rank, const std::vector<PhaseSpan>& spans) {
     const auto& [first, last] = clocks_[rank];
     const auto since_begin = [&](std::int64_t own_ns) {
-      return time_of_first(first, last, own_ns) - clocks_.front().begin.at_ns;
+      return root_clock_ns(first, last, own_ns) - clocks_.front().begin.at_ns;
     };
     fmt::memory_buffer text;
-    for (const Stay& stay : stays) {
-      const std::int64_t begin = since_begin(stay.begin_ns);
+    for (const PhaseSpan& span : spans) {
+      const std::int64_t begin = since_begin(span.begin_ns);
       fmt::format_to(
           std::back_inserter(text),
           ",\n{{\"name\":\"{}\",\"cat\":\"train\",\"ph\":\"X\",\"pid\":{},\"tid\":0,\"ts\":{:.3f},\"dur\":{:.3f},"
           "\"args\":{{\"step\":{},\"epoch\":{}}}}}",
-          name_of(stay.place.phase), rank, microseconds(begin), microseconds(since_begin(stay.end_ns) - begin),
-          stay.place.step, epoch_of(stay.place.step));
+          name_of(span.at.phase), rank, microseconds(begin), microseconds(since_begin(span.end_ns) - begin),
+          span.at.step, epoch_of(span.at.step));
     }
     append({text.data(), text.size()});
   }
@@ -129,23 +129,23 @@ TraceFile::TraceFile(World& world, RankStatus& rank_status, std::string path)
       path_(std::move(path)),
       most_(std::min(kMostStaysOfARank, kMostStays / static_cast<std::size_t>(world.size()) + 1)),
       begin_(read_clock(world)) {
-  rank_status_.enter(rank_status_.place().phase);
+  rank_status_.enter(rank_status_.current().phase);
   rank_status_.add(*this);
 }
 
-void TraceFile::on_end(const Stay& stay) {
-  if (stays_.size() < most_) return stays_.push_back(stay);
-  stays_[oldest_] = stay;
+void TraceFile::on_end(const PhaseSpan& span) {
+  if (spans_.size() < most_) return spans_.push_back(span);
+  spans_[oldest_] = span;
   oldest_ = (oldest_ + 1) % most_;
 }
 
 void TraceFile::put_in_order() {
-  std::ranges::rotate(stays_, stays_.begin() + static_cast<std::ptrdiff_t>(oldest_));
+  std::ranges::rotate(spans_, spans_.begin() + static_cast<std::ptrdiff_t>(oldest_));
   oldest_ = 0;
 }
 
 void TraceFile::write(const std::vector<EpochEnd>& epochs, const Log& log) {
-  rank_status_.enter(rank_status_.place().phase);
+  rank_status_.enter(rank_status_.current().phase);
   rank_status_.remove(*this);
   put_in_order();
   const Clocks mine{.begin = begin_, .end = read_clock(world_)};
@@ -156,20 +156,20 @@ void TraceFile::write(const std::vector<EpochEnd>& epochs, const Log& log) {
   }
   Writer writer(path_, epochs);
   if (world_.rank() == 0) writer.begin(hosts, std::move(clocks));
-  std::span<const Stay> left = stays_;
+  std::span<const PhaseSpan> left = spans_;
   for (bool all_gathered = false; !all_gathered;) {
     const auto next = left.first(std::min(left.size(), most_ / kPieces + 1));
     left = left.subspan(next.size());
     const auto all = world_.all_gather(std::as_bytes(next));
     all_gathered = std::ranges::all_of(all, [](const auto& bytes) { return bytes.empty(); });
     if (world_.rank() != 0) continue;
-    for (std::size_t rank = 0; rank < all.size(); ++rank) writer.add(rank, values_of<Stay>(all[rank]));
+    for (std::size_t rank = 0; rank < all.size(); ++rank) writer.add(rank, values_of<PhaseSpan>(all[rank]));
   }
   if (world_.rank() != 0) return;
   writer.end();
   if (!writer.failure().empty()) return log.warn(fmt::format("--trace: no trace was written: {}", writer.failure()));
-  log.note(fmt::format("--trace: steps {} to {} of all ranks in {}{}", stays_.front().place.step,
-                       stays_.back().place.step, path_, stays_.size() < most_ ? "" : "; earlier steps were dropped"));
+  log.note(fmt::format("--trace: steps {} to {} of all ranks in {}{}", spans_.front().at.step, spans_.back().at.step,
+                       path_, spans_.size() < most_ ? "" : "; earlier steps were dropped"));
 }
 
 }  // namespace tutti

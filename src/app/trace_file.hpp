@@ -23,7 +23,7 @@
 
 namespace tutti {
 
-class TraceFile : public PlaceListener {
+class TraceFile : public PhaseListener {
  public:
   // Both are borrowed. The trace begins here. Collective.
   TraceFile(World& world, RankStatus& rank_status, std::string path);
@@ -31,7 +31,7 @@ class TraceFile : public PlaceListener {
   TraceFile& operator=(const TraceFile&) = delete;
   ~TraceFile() override { rank_status_.remove(*this); }
 
-  void on_end(const Stay& stay) override;
+  void on_end(const PhaseSpan& span) override;
   // Logs what the file holds. If it cannot be written, logs why; the run does not fail. Collective.
   void write(const std::vector<EpochEnd>& epochs, const Log& log);
 
@@ -42,7 +42,7 @@ class TraceFile : public PlaceListener {
   RankStatus& rank_status_;
   std::string path_;
   std::size_t most_;
-  std::vector<Stay> stays_;
+  std::vector<PhaseSpan> spans_;
   std::size_t oldest_ = 0;
   ClockReading begin_;
 };

@@ -219,11 +219,11 @@ void TrainRun::build(const Invocation& invocation) {
 void TrainRun::begin_rehearsal() {
   std::vector<Incident> incidents;
   run_agreed(world_, [&] {
-    incidents = plan_incidents(parse_rehearsal(assembly_.config.rehearse),
-                               {.ranks = world_.size(),
-                                .steps = {trainer_->steps_done() + 1, trainer_->planned_steps()},
-                                .buckets = std::ssize(trainer_->bucket_ends()),
-                                .tensors = trainer_->held_tensors()});
+    incidents =
+        plan_incidents(assembly_.config.rehearse, {.ranks = world_.size(),
+                                                   .steps = {trainer_->steps_done() + 1, trainer_->planned_steps()},
+                                                   .buckets = std::ssize(trainer_->bucket_ends()),
+                                                   .tensors = trainer_->held_tensors()});
   });
   for (const Incident& incident : incidents) {
     if (world_.rank() == 0) log_.warn(fmt::format("rehearsal: {}", text_of(incident)));
@@ -276,12 +276,12 @@ std::string TrainRun::train(const Invocation& invocation) {
 
 // Whoever judges leaves the note, beside ranks that may be stuck anywhere.
 void leave_note_in(const OwnedFolder& folder, StallWatch& watch) {
-  watch.tell_end_to([folder](const StallReport& report) {
+  watch.report_end_to([folder](const StallReport& report) {
     leave_exit_record(folder, {.status = ExitStatus::hang,
                                .rank = report.rank,
                                .host = report.host,
                                .reason = report.reason,
-                               .place = report.place});
+                               .at = report.at});
   });
 }
 
@@ -309,7 +309,7 @@ ExitStatus train_command(World& world, const Invocation& invocation, const StopS
   RunConfig config = invocation.run;
   const Log log(world.rank(), world.host(), config.quiet);
   RankStatus rank_status;
-  if (record.watch != nullptr) rank_status.publish_in(record.watch->place_slot());
+  if (record.watch != nullptr) rank_status.publish_in(record.watch->status_slot());
   run_agreed(world, [&] { refuse_without_out(config); });
   const Findings early = preflight_in_brief(world, config);
   refuse_or_tell(world, early, log);

@@ -1,7 +1,7 @@
 #pragma once
 // trainer train: from an invocation to a trained network, its reports and its checkpoints.
 
-#include "tutti/base/exit_status.hpp"
+#include "tutti/base/error.hpp"
 #include "tutti/comm/world.hpp"
 
 #include "command_line.hpp"

@@ -2,7 +2,7 @@
 
 #include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
-#include "tutti/base/utf8.hpp"
+#include "tutti/base/text.hpp"
 
 #include "option_table.hpp"
 

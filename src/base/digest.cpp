@@ -1,6 +1,6 @@
 #include "tutti/base/digest.hpp"
 
-#include "tutti/base/wide_registers.hpp"
+#include "tutti/base/process.hpp"
 
 #include <fmt/format.h>
 

@@ -1,13 +1,19 @@
 #include "tutti/base/log.hpp"
 
-#include "tutti/base/utf8.hpp"
+#include "tutti/base/text.hpp"
 
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 
 namespace tutti {
+namespace {
+
+constexpr double kSecondsBetweenDrawings = 0.1;
+
+}  // namespace
 
 void write_stderr_line(std::string_view line) noexcept {
   try {
@@ -30,6 +36,22 @@ void Log::note(std::string_view text) const {
 
 void Log::warn(std::string_view text) const {
   write_stderr_line(fmt::format("[rank {} {}] warning: {}", rank_, host_, text));
+}
+
+void TerminalLine::draw(const std::function<std::string()>& text) {
+  if (visible_ && since_drawn_.seconds() < kSecondsBetweenDrawings) return;
+  since_drawn_.restart();
+  visible_ = true;
+  // The terminal may be gone: a run does not end because nobody watches it.
+  static_cast<void>(std::fputs(("\r\x1b[K" + text()).c_str(), stderr));
+  static_cast<void>(std::fflush(stderr));
+}
+
+void TerminalLine::clear() noexcept {
+  if (!visible_) return;
+  visible_ = false;
+  static_cast<void>(std::fputs("\r\x1b[K", stderr));
+  static_cast<void>(std::fflush(stderr));
 }
 
 }  // namespace tutti

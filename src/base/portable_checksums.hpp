@@ -1,5 +1,5 @@
 #pragma once
-// The loops of the checksums for any processor, and what tests compare them with: those chosen for this one.
+// The checksum loops for any processor, which tests compare with those chosen for this one.
 
 #include <array>
 #include <cstddef>

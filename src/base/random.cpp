@@ -2,13 +2,111 @@
 
 #include "tutti/base/elementary.hpp"
 #include "tutti/base/error.hpp"
+#include "tutti/base/process.hpp"
 
-#include "philox_round.hpp"
-
+#include <algorithm>
+#include <cstddef>
 #include <limits>
 #include <utility>
 
 namespace tutti {
+namespace {
+
+constexpr int kPhiloxRounds = 10;
+
+struct PhiloxKeys {
+  explicit PhiloxKeys(std::uint64_t key)
+      : low(static_cast<std::uint32_t>(key)), high(static_cast<std::uint32_t>(key >> 32)) {}
+
+  void to_next_round() {
+    low += 0x9E3779B9u;
+    high += 0xBB67AE85u;
+  }
+
+  std::uint32_t low;
+  std::uint32_t high;
+};
+
+[[gnu::always_inline]] inline void philox_round(const PhiloxKeys& keys, std::uint32_t& x0, std::uint32_t& x1,
+                                                std::uint32_t& x2, std::uint32_t& x3) {
+  const std::uint64_t product0 = std::uint64_t{0xD2511F53u} * x0;
+  const std::uint64_t product1 = std::uint64_t{0xCD9E8D57u} * x2;
+  x0 = static_cast<std::uint32_t>(product1 >> 32) ^ x1 ^ keys.low;
+  x1 = static_cast<std::uint32_t>(product1);
+  x2 = static_cast<std::uint32_t>(product0 >> 32) ^ x3 ^ keys.high;
+  x3 = static_cast<std::uint32_t>(product0);
+}
+
+// Many sequences side by side, in loops that compilers turn into wide instructions. The arithmetic is of integers, and
+// of doubles without rounding, so that all sets of instructions give the same bits.
+
+constexpr std::size_t kRow = 64;
+
+// By sequence, the first two words of it, less their lowest bits.
+struct Row {
+  alignas(64) std::uint32_t first[kRow];
+  alignas(64) std::uint32_t second[kRow];
+};
+
+// philox() of as many items; of its four words, two are wanted.
+[[gnu::always_inline]] inline void draw_row(std::uint64_t seed, const RandomCounter& start, Row& row) {
+  alignas(64) std::uint32_t x2[kRow];
+  alignas(64) std::uint32_t x3[kRow];
+  for (std::uint32_t i = 0; i < kRow; ++i) {
+    row.first[i] = start.draw;
+    row.second[i] = start.item + i;
+    x2[i] = start.when;
+    x3[i] = start.purpose;
+  }
+  PhiloxKeys keys(seed);
+  for (int round = 0; round < kPhiloxRounds; ++round, keys.to_next_round()) {
+    for (std::size_t i = 0; i < kRow; ++i) philox_round(keys, row.first[i], row.second[i], x2[i], x3[i]);
+  }
+}
+
+// Numbers of so many high bits of the first word, and 26 of the second one.
+template <int kShift>
+[[gnu::always_inline]] inline void join_row(const Row& row, double* numbers) {
+  for (std::size_t i = 0; i < kRow; ++i) {
+    const auto high = static_cast<std::int32_t>(row.first[i] >> kShift);
+    const auto low = static_cast<std::int32_t>(row.second[i] >> 6);
+    numbers[i] = static_cast<double>(high) * 0x1p26 + static_cast<double>(low);
+  }
+}
+
+template <int kShift>
+[[gnu::always_inline]] inline void draw_numbers(std::uint64_t seed, RandomCounter at, std::span<double> numbers) {
+  Row row;
+  alignas(64) double joined[kRow];
+  for (std::size_t done = 0; done < numbers.size(); done += kRow, at.item += kRow) {
+    draw_row(seed, at, row);
+    join_row<kShift>(row, joined);
+    std::copy_n(joined, std::min(kRow, numbers.size() - done), numbers.data() + done);
+  }
+}
+
+template <int kShift>
+[[gnu::target("avx512f,avx512bw,avx512dq,avx512vl,prefer-vector-width=512")]] void draw_avx512(
+    std::uint64_t seed, const RandomCounter& start, std::span<double> numbers) {
+  draw_numbers<kShift>(seed, start, numbers);
+}
+template <int kShift>
+[[gnu::target("avx2")]] void draw_avx2(std::uint64_t seed, const RandomCounter& start, std::span<double> numbers) {
+  draw_numbers<kShift>(seed, start, numbers);
+}
+
+template <int kShift>
+void draw(std::uint64_t seed, const RandomCounter& start, std::span<double> numbers) {
+  if (has_avx512()) {
+    draw_avx512<kShift>(seed, start, numbers);
+  } else if (__builtin_cpu_supports("avx2")) {
+    draw_avx2<kShift>(seed, start, numbers);
+  } else {
+    draw_numbers<kShift>(seed, start, numbers);
+  }
+}
+
+}  // namespace
 
 std::array<std::uint32_t, 4> philox(std::uint64_t key, const RandomCounter& counter) {
   PhiloxKeys keys(key);
@@ -59,6 +157,16 @@ void shuffle(std::span<std::int64_t> values, RandomSequence& random) {
   for (std::size_t left = values.size(); left > 1; --left) {
     std::swap(values[left - 1], values[random.below(static_cast<std::uint32_t>(left))]);
   }
+}
+
+void first_uniforms(std::uint64_t seed, const RandomCounter& start, std::span<double> values) {
+  draw<5>(seed, start, values);
+  for (double& value : values) value *= 0x1p-53;
+}
+
+void first_normals(std::uint64_t seed, const RandomCounter& start, std::span<double> values) {
+  draw<6>(seed, start, values);
+  for (double& value : values) value = portable_normal_quantile((value + 0.5) * 0x1p-52);
 }
 
 }  // namespace tutti

@@ -1,8 +1,8 @@
 #include "tutti/checkpoint/checkpoint_store.hpp"
 
 #include "tutti/base/error.hpp"
-#include "tutti/base/stopwatch.hpp"
-#include "tutti/base/uninterrupted.hpp"
+#include "tutti/base/timing.hpp"
+#include "tutti/base/unique_handle.hpp"
 #include "tutti/storage/whole_file.hpp"
 
 #include "checkpoint_file.hpp"

@@ -1,7 +1,7 @@
 #include "tutti/checkpoint/checkpoint_writer.hpp"
 
-#include "tutti/base/low_priority.hpp"
-#include "tutti/base/stopwatch.hpp"
+#include "tutti/base/process.hpp"
+#include "tutti/base/timing.hpp"
 #include "tutti/storage/whole_file.hpp"
 
 #include <condition_variable>

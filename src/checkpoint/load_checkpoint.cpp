@@ -1,9 +1,9 @@
 #include "load_checkpoint.hpp"
 
+#include "tutti/base/checksums.hpp"
 #include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
-#include "tutti/base/program_name.hpp"
-#include "tutti/base/sha256.hpp"
+#include "tutti/base/process.hpp"
 #include "tutti/checkpoint/checkpoint_store.hpp"
 #include "tutti/storage/array_file.hpp"
 #include "tutti/storage/row_file.hpp"

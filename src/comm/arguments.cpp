@@ -14,10 +14,10 @@ void require_space(const Tensor& values, MemorySpace space, std::source_location
   throw Error(ErrorSource::internal, "a communicator is given values in memory that it does not work in", where);
 }
 
-void require_length(const Tensor& values, const SharedSum& sum, std::source_location where) {
+void require_length(const Tensor& values, const ShardedSum& sum, std::source_location where) {
   if (values.elements() == sum.bounds.back()) return;
   throw Error(ErrorSource::internal,
-              fmt::format("shares of {} elements are made of a tensor of {}", sum.bounds.back(), values.elements()),
+              fmt::format("shards of {} elements are made of a tensor of {}", sum.bounds.back(), values.elements()),
               where);
 }
 
@@ -39,11 +39,11 @@ void require_passable(const Tensor& values, MemorySpace space, std::source_locat
   require_space(values, space, where);
 }
 
-void require_share(const SharedSum& sum, int ranks, MemorySpace space, std::source_location where) {
+void require_sharded(const ShardedSum& sum, int ranks, MemorySpace space, std::source_location where) {
   const auto& bounds = sum.bounds;
   if (std::ssize(bounds) != ranks + 1 || bounds.front() != 0 || !std::ranges::is_sorted(bounds)) {
     throw Error(ErrorSource::internal,
-                fmt::format("the shares of {} ranks take {} bounds that ascend from 0, not {}", ranks, ranks + 1,
+                fmt::format("the shards of {} ranks take {} bounds that ascend from 0, not {}", ranks, ranks + 1,
                             fmt::join(bounds, ", ")),
                 where);
   }

@@ -1,6 +1,7 @@
 #pragma once
 // What communicators are given, checked alike by all of them.
 
+#include "tutti/backend/host_memory.hpp"
 #include "tutti/comm/communicator.hpp"
 
 #include <source_location>
@@ -13,8 +14,8 @@ void require_summable(const Tensor& values, MemorySpace space,
 // Throws unless `values` are of 4 or 8 bytes an element in this memory: what can be passed on there.
 void require_passable(const Tensor& values, MemorySpace space,
                       std::source_location where = std::source_location::current());
-void require_share(const SharedSum& sum, int ranks, MemorySpace space,
-                   std::source_location where = std::source_location::current());
+void require_sharded(const ShardedSum& sum, int ranks, MemorySpace space,
+                     std::source_location where = std::source_location::current());
 
 inline bool is_empty(const Tensor& values) { return values.data == nullptr || values.elements() == 0; }
 
@@ -24,7 +25,7 @@ struct ElementRange {
   std::int64_t elements() const { return end - begin; }
 };
 
-inline ElementRange share_of(const SharedSum& sum, int rank) {
+inline ElementRange shard_of(const ShardedSum& sum, int rank) {
   const auto at = static_cast<std::size_t>(rank);
   return {sum.bounds[at], sum.bounds[at + 1]};
 }
@@ -32,9 +33,15 @@ inline ElementRange share_of(const SharedSum& sum, int rank) {
 // These elements as a vector of their own.
 Tensor part_of(const Tensor& values, const ElementRange& range);
 
-// What is to be done with a piece of this rank's share, unless it is empty.
-inline void work_on(const SharedSum& sum, const ElementRange& piece, Stream& stream) {
+// Does the work on a piece of this rank's shard, unless it is empty.
+inline void work_on(const ShardedSum& sum, const ElementRange& piece, Stream& stream) {
   if (sum.then && piece.elements() > 0) sum.then(stream, piece.begin, piece.end);
 }
+
+// Of memory that is ready when it is given away.
+class HostStream final : public Stream {
+ public:
+  void synchronize() override {}
+};
 
 }  // namespace tutti

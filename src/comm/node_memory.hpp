@@ -1,10 +1,10 @@
 #pragma once
-// Memory that several processes of one host map: POSIX shared memory in /dev/shm. Its name lives only until all have
-// mapped it; who tells them the name, and when all have, is the world's business. Names that killed processes have left
-// are removed by the next one that makes one.
+// Memory that several processes of one host map: POSIX shared memory in /dev/shm. Its name exists only until all have
+// mapped it; the world passes the name on and knows when all have. Names that killed processes have left are removed by
+// the next process that makes one.
 
 #include "tutti/backend/tensor.hpp"
-#include "tutti/base/descriptor.hpp"
+#include "tutti/base/unique_handle.hpp"
 
 #include <cstddef>
 #include <string>
@@ -27,7 +27,7 @@ class NodeMemory {
   ~NodeMemory() { unname(); }
 
   const std::string& name() const { return name_; }
-  // From here on nobody else can open it; to be called by its creator. Does nothing for others.
+  // From here on no other process can open it. For its creator; does nothing for others.
   void unname() noexcept;
   // The mapping's owner; it outlives this.
   Buffer take() { return std::move(memory_); }

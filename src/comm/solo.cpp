@@ -1,12 +1,11 @@
 
 #include "tutti/backend/backend.hpp"
 #include "tutti/base/error.hpp"
-#include "tutti/base/host_name.hpp"
+#include "tutti/base/process.hpp"
 #include "tutti/comm/communicator.hpp"
 #include "tutti/comm/world.hpp"
 
 #include "arguments.hpp"
-#include "host_memory.hpp"
 
 #include <fmt/format.h>
 
@@ -71,10 +70,10 @@ class SoloCommunicator final : public Communicator {
   Buffer allocate(std::size_t bytes) override {
     return processor_ == nullptr ? allocate_host(bytes) : processor_->allocate(bytes);
   }
-  void all_reduce_sum(const Tensor& values, Stream&) override { require_summable(values, space()); }
-  void share(const SharedSum& sum, Stream& stream) override {
-    require_share(sum, 1, space());
-    work_on(sum, share_of(sum, 0), stream);
+  void all_reduce(const Tensor& values, Stream&) override { require_summable(values, space()); }
+  void reduce_scatter_gather(const ShardedSum& sum, Stream& stream) override {
+    require_sharded(sum, 1, space());
+    work_on(sum, shard_of(sum, 0), stream);
   }
   void reduce_to_root(const Tensor& values, Stream&) override { require_summable(values, space()); }
   void broadcast(const Tensor& values, Stream&) override { require_passable(values, space()); }

@@ -3,7 +3,6 @@
 
 #include "arguments.hpp"
 #include "backoff.hpp"
-#include "host_memory.hpp"
 
 #include <algorithm>
 #include <array>
@@ -17,9 +16,9 @@
 namespace tutti {
 namespace {
 
-// Staging memory and the points at which an operation may go on.
-struct Place {
-  Buffer staging;
+// Staging memory and the events after which an operation may go on.
+struct Staging {
+  Buffer memory;
   std::unique_ptr<Event> ready;     // this rank's values are there
   std::unique_ptr<Event> left;      // they are in the staging memory
   std::unique_ptr<Event> returned;  // what came of them is back
@@ -35,7 +34,7 @@ enum class Stage { waiting, leaving, over_ranks, returning };
 
 struct Operation {
   std::array<Tensor, 2> memory;  // the second may be empty
-  Place place;
+  Staging staging;
   std::deque<Step> steps;  // the first is the one under way
   Stage stage = Stage::waiting;
 };
@@ -66,9 +65,9 @@ class StagedCommunicator final : public Communicator {
   std::string description() const override { return host_->description() + ", staged in host memory"; }
   Buffer allocate(std::size_t bytes) override { return backend_.allocate(bytes); }
 
-  void all_reduce_sum(const Tensor& values, Stream& stream) override {
+  void all_reduce(const Tensor& values, Stream& stream) override {
     require_summable(values, backend_.memory_space());
-    pass(values, stream, {.out = true, .back = true, .over_ranks = &Communicator::all_reduce_sum});
+    pass(values, stream, {.out = true, .back = true, .over_ranks = &Communicator::all_reduce});
   }
 
   void reduce_to_root(const Tensor& values, Stream& stream) override {
@@ -81,18 +80,19 @@ class StagedCommunicator final : public Communicator {
     pass(values, stream, {.out = rank() == 0, .back = rank() != 0, .over_ranks = &Communicator::broadcast});
   }
 
-  void share(const SharedSum& sum, Stream& stream) override {
-    require_share(sum, size(), backend_.memory_space());
-    if (size() == 1) return work_on(sum, share_of(sum, 0), stream);
+  void reduce_scatter_gather(const ShardedSum& sum, Stream& stream) override {
+    require_sharded(sum, size(), backend_.memory_space());
+    if (size() == 1) return work_on(sum, shard_of(sum, 0), stream);
     if (sum.bounds.back() == 0) return;
     const std::lock_guard lock(mutex_);
-    const std::size_t place_of_results = is_empty(sum.values) ? 0 : (sum.values.bytes() + 63) / 64 * 64;
-    Place place = place_of(place_of_results + (is_empty(sum.results) ? 0 : sum.results.bytes()));
-    SharedSum staged = sum;
-    staged.values = is_empty(sum.values) ? Tensor{} : place.staging.view(sum.values.shape, sum.values.type);
+    const std::size_t offset_of_results = is_empty(sum.values) ? 0 : (sum.values.bytes() + 63) / 64 * 64;
+    Staging staging = staging_of(offset_of_results + (is_empty(sum.results) ? 0 : sum.results.bytes()));
+    ShardedSum staged = sum;
+    staged.values = is_empty(sum.values) ? Tensor{} : staging.memory.view(sum.values.shape, sum.values.type);
     staged.results =
-        is_empty(sum.results) ? Tensor{} : place.staging.view(sum.results.shape, sum.results.type, place_of_results);
-    enqueue({.memory = {sum.values, sum.results}, .place = std::move(place), .steps = steps_of(sum, staged)}, stream);
+        is_empty(sum.results) ? Tensor{} : staging.memory.view(sum.results.shape, sum.results.type, offset_of_results);
+    enqueue({.memory = {sum.values, sum.results}, .staging = std::move(staging), .steps = steps_of(sum, staged)},
+            stream);
   }
 
   bool progress() override {
@@ -107,7 +107,7 @@ class StagedCommunicator final : public Communicator {
       if (is_over_ranks()) host_->finish(host_stream_);
     }
     const std::lock_guard lock(mutex_);
-    for (const Operation& operation : operations_) stream.follow(*operation.place.returned);
+    for (const Operation& operation : operations_) stream.follow(*operation.staging.returned);
   }
 
   void abandon() noexcept override {
@@ -130,8 +130,8 @@ class StagedCommunicator final : public Communicator {
   void pass(const Tensor& values, Stream& stream, const Way& way) {
     if (size() == 1 || is_empty(values)) return;
     const std::lock_guard lock(mutex_);
-    Place place = place_of(values.bytes());
-    const Tensor staged = place.staging.view(values.shape, values.type);
+    Staging staging = staging_of(values.bytes());
+    const Tensor staged = staging.memory.view(values.shape, values.type);
     std::deque<Step> steps(2);
     steps[0].on_processor = [=, this](Stream& out) {
       if (way.out) backend_.copy(out, staged, values);
@@ -140,20 +140,22 @@ class StagedCommunicator final : public Communicator {
     steps[1].on_processor = [=, this](Stream& back) {
       if (way.back) backend_.copy(back, values, staged);
     };
-    enqueue({.memory = {values, {}}, .place = std::move(place), .steps = std::move(steps)}, stream);
+    enqueue({.memory = {values, {}}, .staging = std::move(staging), .steps = std::move(steps)}, stream);
   }
 
-  // All values leave, the own share of the sum returns and is worked on, what came of it leaves, the others' returns.
-  std::deque<Step> steps_of(const SharedSum& sum, const SharedSum& staged) {
-    const ElementRange own = share_of(sum, rank());
+  // All values are copied out; this rank's shard of the sum is copied back and worked on; its results are copied out,
+  // and the other ranks' back.
+  std::deque<Step> steps_of(const ShardedSum& sum, const ShardedSum& staged) {
+    const ElementRange own = shard_of(sum, rank());
     const bool adds = !is_empty(sum.values);
     const bool passes = !is_empty(sum.results);
     std::deque<Step> steps;
     if (adds) {
       steps.push_back({[=, this](Stream& out) { backend_.copy(out, staged.values, sum.values); },
                        [=, this] {
-                         host_->share({.values = staged.values, .bounds = staged.bounds, .then = {}, .results = {}},
-                                      host_stream_);
+                         host_->reduce_scatter_gather(
+                             {.values = staged.values, .bounds = staged.bounds, .then = {}, .results = {}},
+                             host_stream_);
                        }});
     }
     steps.push_back({[=, this](Stream& both) {
@@ -164,7 +166,8 @@ class StagedCommunicator final : public Communicator {
                      {}});
     if (passes) {
       steps.back().over_ranks = [=, this] {
-        host_->share({.values = {}, .bounds = staged.bounds, .then = {}, .results = staged.results}, host_stream_);
+        host_->reduce_scatter_gather({.values = {}, .bounds = staged.bounds, .then = {}, .results = staged.results},
+                                     host_stream_);
       };
       steps.push_back({[=, this](Stream& back) {
                          copy(back, sum.results, staged.results, {0, own.begin});
@@ -180,35 +183,35 @@ class StagedCommunicator final : public Communicator {
   }
 
   void enqueue(Operation operation, Stream& stream) {
-    stream.record(*operation.place.ready);
+    stream.record(*operation.staging.ready);
     operations_.push_back(std::move(operation));
     drive();
   }
 
-  // The smallest that will do, so that every step finds the places of the one before.
-  Place place_of(std::size_t bytes) {
+  // The smallest that will do, so that every step finds the memory of the one before.
+  Staging staging_of(std::size_t bytes) {
     auto best = free_.end();
-    for (auto place = free_.begin(); place != free_.end(); ++place) {
-      if (place->staging.bytes() < bytes) continue;
-      if (best == free_.end() || place->staging.bytes() < best->staging.bytes()) best = place;
+    for (auto free = free_.begin(); free != free_.end(); ++free) {
+      if (free->memory.bytes() < bytes) continue;
+      if (best == free_.end() || free->memory.bytes() < best->memory.bytes()) best = free;
     }
     if (best == free_.end()) {
-      return {.staging = backend_.allocate_staging(bytes),
+      return {.memory = backend_.allocate_staging(bytes),
               .ready = backend_.make_event(),
               .left = backend_.make_event(),
               .returned = backend_.make_event()};
     }
-    Place place = std::move(*best);
+    Staging staging = std::move(*best);
     free_.erase(best);
-    return place;
+    return staging;
   }
 
-  // False when all operations are at least on their way back.
+  // False when all operations are at least being copied back.
   bool drive() {
     if (abandoned_) return false;
     while (!operations_.empty() && operations_.front().stage == Stage::returning &&
-           operations_.front().place.returned->reached()) {
-      free_.push_back(std::move(operations_.front().place));
+           operations_.front().staging.returned->reached()) {
+      free_.push_back(std::move(operations_.front().staging));
       operations_.pop_front();
     }
     for (Operation& operation : operations_) {
@@ -216,7 +219,7 @@ class StagedCommunicator final : public Communicator {
     }
     const auto next = std::ranges::find_if(operations_, [](const Operation& o) { return o.stage != Stage::returning; });
     if (next == operations_.end()) return false;
-    if (next->stage == Stage::leaving && next->place.left->reached()) {
+    if (next->stage == Stage::leaving && next->staging.left->reached()) {
       next->steps.front().over_ranks();
       next->stage = Stage::over_ranks;
     }
@@ -237,9 +240,9 @@ class StagedCommunicator final : public Communicator {
       if (&earlier == &operation) break;
       if (!overlap(earlier, operation)) continue;
       if (earlier.stage != Stage::returning) return false;
-      out_->follow(*earlier.place.returned);
+      out_->follow(*earlier.staging.returned);
     }
-    out_->follow(*operation.place.ready);
+    out_->follow(*operation.staging.ready);
     begin_step(operation, *out_);
     return true;
   }
@@ -248,7 +251,7 @@ class StagedCommunicator final : public Communicator {
     const Step& step = operation.steps.front();
     step.on_processor(stream);
     const bool last = !step.over_ranks;
-    stream.record(last ? *operation.place.returned : *operation.place.left);
+    stream.record(last ? *operation.staging.returned : *operation.staging.left);
     operation.stage = last ? Stage::returning : Stage::leaving;
   }
 
@@ -270,7 +273,7 @@ class StagedCommunicator final : public Communicator {
 
   std::mutex mutex_;  // guards all that follows
   std::deque<Operation> operations_;
-  std::vector<Place> free_;
+  std::vector<Staging> free_;
   bool abandoned_ = false;
 };
 

@@ -1,9 +1,9 @@
 #include "window.hpp"
 
-#include "tutti/base/descriptor.hpp"
 #include "tutti/base/error.hpp"
+#include "tutti/base/unique_handle.hpp"
 
-#include "host_memory.hpp"
+#include "arguments.hpp"
 #include "node_memory.hpp"
 
 #include <fcntl.h>
@@ -144,7 +144,7 @@ class OwnBlocks {
 
 Window::Window()
     : own_(std::make_shared<OwnBlocks>()),
-      // Others may look there when this rank is through with it: its pages stay as long as anyone maps them.
+      // Others may read it after this rank has finished: its pages exist as long as anyone maps them.
       board_(std::make_unique<MemoryBlock>(name_of_block(own_->mark, kBoard), kPosts * sizeof(Post))) {}
 
 Window::~Window() = default;

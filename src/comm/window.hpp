@@ -40,7 +40,7 @@ struct Post {
 
 class Window {
  public:
-  // So many operations that follow one another may be on the board.
+  // At most this many consecutive operations may be on the board.
   static constexpr std::size_t kPosts = 8;
 
   // Null, on all ranks, unless every rank can open the memory of every other one: they are of different hosts, or are

@@ -34,7 +34,7 @@ std::optional<Error> error_of(const std::function<void()>& action) {
   }
 }
 
-// What a rank tells the others about its error.
+// What a rank sends the others about its error.
 struct Failure {
   bool failed = false;
   ErrorSource source = ErrorSource::internal;

@@ -1,7 +1,7 @@
 #include "tutti/data/batch_loader.hpp"
 
 #include "tutti/base/error.hpp"
-#include "tutti/base/low_priority.hpp"
+#include "tutti/base/process.hpp"
 
 #include "batch_feed.hpp"
 #include "image_writer.hpp"

@@ -1,9 +1,9 @@
 #include "data_block.hpp"
 
-#include "tutti/base/crc32c.hpp"
+#include "tutti/base/checksums.hpp"
 #include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
-#include "tutti/base/program_name.hpp"
+#include "tutti/base/process.hpp"
 #include "tutti/storage/row_file.hpp"
 
 #include "image_folders.hpp"

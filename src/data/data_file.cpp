@@ -2,8 +2,8 @@
 
 #include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
-#include "tutti/base/program_name.hpp"
-#include "tutti/base/utf8.hpp"
+#include "tutti/base/process.hpp"
+#include "tutti/base/text.hpp"
 #include "tutti/data/image_recipe.hpp"
 #include "tutti/storage/array_file.hpp"
 #include "tutti/storage/row_file.hpp"

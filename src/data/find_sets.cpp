@@ -1,8 +1,8 @@
 #include "find_sets.hpp"
 
 #include "tutti/base/error.hpp"
-#include "tutti/base/program_name.hpp"
-#include "tutti/base/utf8.hpp"
+#include "tutti/base/process.hpp"
+#include "tutti/base/text.hpp"
 
 #include "binary_formats.hpp"
 #include "data_block.hpp"

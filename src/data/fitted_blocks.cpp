@@ -1,6 +1,6 @@
 #include "fitted_blocks.hpp"
 
-#include "tutti/base/crc32c.hpp"
+#include "tutti/base/checksums.hpp"
 #include "tutti/base/digest.hpp"
 
 #include "augmentation.hpp"

@@ -1,6 +1,6 @@
 #include "image_files.hpp"
 
-#include "tutti/base/crc32c.hpp"
+#include "tutti/base/checksums.hpp"
 #include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/storage/whole_file.hpp"

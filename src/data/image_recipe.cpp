@@ -1,7 +1,7 @@
 #include "tutti/data/image_recipe.hpp"
 
 #include "tutti/base/error.hpp"
-#include "tutti/base/program_name.hpp"
+#include "tutti/base/process.hpp"
 
 #include "loaded_set.hpp"
 

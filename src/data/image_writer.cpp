@@ -1,7 +1,7 @@
 #include "image_writer.hpp"
 
 #include "tutti/base/error.hpp"
-#include "tutti/base/wide_registers.hpp"
+#include "tutti/base/process.hpp"
 
 #include <fmt/format.h>
 

@@ -1,8 +1,7 @@
 #include "tutti/nn/model_file.hpp"
 
 #include "tutti/base/error.hpp"
-#include "tutti/base/toml_line.hpp"
-#include "tutti/base/toml_text.hpp"
+#include "tutti/base/text.hpp"
 #include "tutti/nn/network_spec.hpp"
 
 #include <fmt/format.h>
@@ -28,7 +27,7 @@ using TomlTable = toml::value::table_type;
 
 [[noreturn]] void refuse(const toml::value& at, const std::string& why) {
   throw Error(ErrorSource::input,
-              fmt::format("{}:{}: {}", at.location().file_name(), line_of_place(at.location()), why));
+              fmt::format("{}:{}: {}", at.location().file_name(), line_of_location(at.location()), why));
 }
 
 // One table of the file whose keys are asked for one by one; a key that nobody asked for is refused.
@@ -96,7 +95,7 @@ class KeyReader {
     std::string name;
     for (const auto& [key, value] : table()) {
       if (known_.contains(key)) continue;
-      if (first == nullptr || line_of_place(value.location()) < line_of_place(first->location())) {
+      if (first == nullptr || line_of_location(value.location()) < line_of_location(first->location())) {
         first = &value;
         name = key;
       }

@@ -1,8 +1,8 @@
 #include "tutti/storage/folder_lock.hpp"
 
 #include "tutti/base/error.hpp"
-#include "tutti/base/host_name.hpp"
-#include "tutti/base/uninterrupted.hpp"
+#include "tutti/base/process.hpp"
+#include "tutti/base/unique_handle.hpp"
 
 #include "saving.hpp"
 

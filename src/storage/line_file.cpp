@@ -1,6 +1,6 @@
 #include "tutti/storage/line_file.hpp"
 
-#include "tutti/base/uninterrupted.hpp"
+#include "tutti/base/unique_handle.hpp"
 
 #include "saving.hpp"
 

@@ -1,8 +1,7 @@
 #include "saving.hpp"
 
-#include "tutti/base/descriptor.hpp"
 #include "tutti/base/error.hpp"
-#include "tutti/base/uninterrupted.hpp"
+#include "tutti/base/unique_handle.hpp"
 #include "tutti/storage/whole_file.hpp"
 
 #include <fcntl.h>

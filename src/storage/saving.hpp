@@ -2,7 +2,7 @@
 // What all that write files have in common: the loop around write(), the rename that makes it last, and the words when
 // a file cannot be saved.
 
-#include "tutti/base/descriptor.hpp"
+#include "tutti/base/unique_handle.hpp"
 
 #include <cstddef>
 #include <span>

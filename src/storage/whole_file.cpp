@@ -1,9 +1,9 @@
 #include "tutti/storage/whole_file.hpp"
 
+#include "tutti/base/checksums.hpp"
 #include "tutti/base/error.hpp"
-#include "tutti/base/host_name.hpp"
-#include "tutti/base/sha256.hpp"
-#include "tutti/base/uninterrupted.hpp"
+#include "tutti/base/process.hpp"
+#include "tutti/base/unique_handle.hpp"
 
 #include "saving.hpp"
 

@@ -17,16 +17,16 @@ DeviceTimeline::~DeviceTimeline() {
   if (!spare_.empty() || reached_) rank_status_.reach_through(nullptr);
 }
 
-bool DeviceTimeline::take(const Place& place) {
-  backend_.begin_range(name_of(place.phase));
+bool DeviceTimeline::take(const StepPhase& at) {
+  backend_.begin_range(name_of(at.phase));
   if (!runs_) {
-    if (place.phase == Phase::data) begin();
-    marked_ = place;
+    if (at.phase == Phase::data) begin();
+    marked_ = at;
     return false;
   }
-  if (!adds_nothing(place)) {
-    marks_.push_back({mark(), place});
-    marked_ = place;
+  if (!adds_nothing(at)) {
+    marks_.push_back({mark(), at});
+    marked_ = at;
     look();
   }
   return true;
@@ -42,10 +42,10 @@ void DeviceTimeline::begin() {
 }
 
 // The processor's work for sums is enqueued elsewhere, or waited for.
-bool DeviceTimeline::adds_nothing(const Place& place) const {
-  if (place.phase == Phase::exchange) return true;
-  if (place.step != marked_.step) return false;
-  return place.phase == marked_.phase || (place.phase == Phase::forward && marked_.phase == Phase::backward);
+bool DeviceTimeline::adds_nothing(const StepPhase& at) const {
+  if (at.phase == Phase::exchange) return true;
+  if (at.step != marked_.step) return false;
+  return at.phase == marked_.phase || (at.phase == Phase::forward && marked_.phase == Phase::backward);
 }
 
 std::unique_ptr<Event> DeviceTimeline::mark() {
@@ -66,7 +66,7 @@ void DeviceTimeline::look() {
     marks_.pop_front();
     reached_ns_ += std::llround(next.event->seconds_since(*reached_) * 1e9);
     spare_.push_back(std::exchange(reached_, std::move(next.event)));
-    rank_status_.reach(next.place, reached_ns_);
+    rank_status_.reach(next.at, reached_ns_);
   }
 }
 

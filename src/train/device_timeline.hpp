@@ -14,7 +14,7 @@
 
 namespace tutti {
 
-class DeviceTimeline : public PlaceQueue {
+class DeviceTimeline : public PhaseQueue {
  public:
   // All borrowed. Does nothing where work is done at once.
   DeviceTimeline(Backend& backend, Stream& stream, RankStatus& rank_status);
@@ -22,7 +22,7 @@ class DeviceTimeline : public PlaceQueue {
   DeviceTimeline& operator=(const DeviceTimeline&) = delete;
   ~DeviceTimeline() override;
 
-  bool take(const Place& place) override;
+  bool take(const StepPhase& at) override;
   // Tells of the marks that have been reached by now.
   void look();
   // Returns when all has been reached and told; the host's clock counts until a step begins.
@@ -31,10 +31,10 @@ class DeviceTimeline : public PlaceQueue {
  private:
   struct Mark {
     std::unique_ptr<Event> event;
-    Place place;
+    StepPhase at;
   };
   void begin();
-  bool adds_nothing(const Place& place) const;
+  bool adds_nothing(const StepPhase& at) const;
   std::unique_ptr<Event> mark();
 
   Backend& backend_;
@@ -42,7 +42,7 @@ class DeviceTimeline : public PlaceQueue {
   RankStatus& rank_status_;
   bool runs_ = false;
   std::deque<Mark> marks_;  // not found reached yet
-  Place marked_{};          // the last of all
+  StepPhase marked_{};      // the last of all
   std::unique_ptr<Event> reached_;
   std::int64_t reached_ns_ = 0;
   std::vector<std::unique_ptr<Event>> spare_;

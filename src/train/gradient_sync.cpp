@@ -34,18 +34,18 @@ void GradientSync::start(std::size_t bucket, Stream& stream) {
       exact->convert(on, {place + begin, place + end});
     };
     const bool everywhere = ownership_.owners() == Owners::everyone;
-    return communicator_.share({.values = elements_of(exact_->sums(), range),
-                                .bounds = ownership_.bounds(bucket),
-                                .then = convert,
-                                .results = everywhere ? gradients : Tensor{}},
-                               stream);
+    return communicator_.reduce_scatter_gather({.values = elements_of(exact_->sums(), range),
+                                                .bounds = ownership_.bounds(bucket),
+                                                .then = convert,
+                                                .results = everywhere ? gradients : Tensor{}},
+                                               stream);
   }
   switch (ownership_.owners()) {
     case Owners::everyone:
-      return communicator_.all_reduce_sum(gradients, stream);
+      return communicator_.all_reduce(gradients, stream);
     case Owners::shares:
-      return communicator_.share({.values = gradients, .bounds = ownership_.bounds(bucket), .then = {}, .results = {}},
-                                 stream);
+      return communicator_.reduce_scatter_gather(
+          {.values = gradients, .bounds = ownership_.bounds(bucket), .then = {}, .results = {}}, stream);
     case Owners::first:
       return communicator_.reduce_to_root(gradients, stream);
   }

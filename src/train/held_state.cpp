@@ -25,8 +25,8 @@ Tensor element_of(const std::vector<HeldBlock>& blocks, const BitFlip& flip) {
 
 }  // namespace
 
-std::vector<HeldTensor> tensors_of(const std::vector<HeldBlock>& blocks) {
-  std::vector<HeldTensor> tensors;
+std::vector<FlipTarget> tensors_of(const std::vector<HeldBlock>& blocks) {
+  std::vector<FlipTarget> tensors;
   for (const HeldBlock& held : blocks) {
     for (const ParameterSlice& slice : held.slices) tensors.push_back({held.of, slice.name, slice.elements()});
   }

@@ -3,7 +3,7 @@
 
 #include "tutti/backend/backend.hpp"
 #include "tutti/nn/parameter_arena.hpp"
-#include "tutti/watch/incident.hpp"
+#include "tutti/watch/rehearsal.hpp"
 
 #include <span>
 #include <string>
@@ -18,7 +18,7 @@ struct HeldBlock {
   std::span<const ParameterSlice> slices;
 };
 
-std::vector<HeldTensor> tensors_of(const std::vector<HeldBlock>& blocks);
+std::vector<FlipTarget> tensors_of(const std::vector<HeldBlock>& blocks);
 // Throws an internal error when it is not there. Waits for the stream.
 void flip_bit(Backend& backend, Stream& stream, const std::vector<HeldBlock>& blocks, const BitFlip& flip);
 

@@ -46,7 +46,7 @@ class SliceSquares {
   struct Bucket {
     std::vector<IndexRange> blocks;  // of this rank
     Tensor sums;                     // theirs
-    SharedSum all;
+    ShardedSum all;
   };
   void cut_blocks(const Ownership& ownership);
   void sum(Stream& stream, const Tensor& block, const std::vector<IndexRange>& ranges, const Tensor& sums);

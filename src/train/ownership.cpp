@@ -104,7 +104,8 @@ void gather_owned(Communicator& communicator, const Ownership& ownership, const 
     if (ownership.owners() == Owners::first) {
       communicator.broadcast(values, stream);
     } else {
-      communicator.share({.values = {}, .bounds = ownership.bounds(bucket), .then = {}, .results = values}, stream);
+      communicator.reduce_scatter_gather(
+          {.values = {}, .bounds = ownership.bounds(bucket), .then = {}, .results = values}, stream);
     }
   }
   communicator.finish(stream);
@@ -114,7 +115,7 @@ void pass_on_rows(Communicator& communicator, const Tensor& rows, Stream& stream
   std::vector<std::int64_t> bounds;
   const std::int64_t row = rows.elements() / communicator.size();
   for (int rank = 0; rank <= communicator.size(); ++rank) bounds.push_back(rank * row);
-  communicator.share({.values = {}, .bounds = std::move(bounds), .then = {}, .results = rows}, stream);
+  communicator.reduce_scatter_gather({.values = {}, .bounds = std::move(bounds), .then = {}, .results = rows}, stream);
 }
 
 }  // namespace tutti

@@ -39,8 +39,9 @@ class Ownership {
   Owners owners() const noexcept { return owners_; }
   const std::vector<std::int64_t>& bucket_ends() const noexcept { return ends_; }
   IndexRange bucket(std::size_t number) const { return {number == 0 ? 0 : ends_[number - 1], ends_[number]}; }
-  // SharedSum::bounds of a bucket, counted from its first element. With shares, they lie where blocks of 4,096 elements
-  // of a slice begin, so that norms can be added up by those who own the blocks; else equal but for cache lines.
+  // ShardedSum::bounds of a bucket, counted from its first element. With shards, they lie where blocks of 4,096
+  // elements of a slice begin, so that norms can be added up by those who own the blocks; else they are equal but for
+  // cache lines.
   const std::vector<std::int64_t>& bounds(std::size_t bucket) const { return bounds_.at(bucket); }
   // What this rank updates, ascending: of the block, trained elements and statistics.
   const std::vector<IndexRange>& owned() const noexcept { return owned_; }

@@ -63,7 +63,7 @@ SecondsPerPart PartDealer::of_all_ranks(Stream& stream, double mine) {
   SecondsPerPart seconds(static_cast<std::size_t>(communicator_.size()), mine);
   const Tensor host{seconds.data(), by_rank, ElementType::f64, MemorySpace::host};
   backend_.copy(stream, exchanged, host);
-  return rank_status_.meet([&] {
+  return rank_status_.wait_for_ranks([&] {
     pass_on_rows(communicator_, exchanged, stream);
     communicator_.finish(stream);
     backend_.copy(stream, host, exchanged);

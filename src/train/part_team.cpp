@@ -1,6 +1,6 @@
 #include "part_team.hpp"
 
-#include "tutti/base/stopwatch.hpp"
+#include "tutti/base/timing.hpp"
 
 #include "elements.hpp"
 #include "sum_over_ranks.hpp"
@@ -49,7 +49,7 @@ PartTeam::PartTeam(const TeamRequest& request)
                    .sums = backend_.allocate(kSumsBytes),
                    .kept_sums = backend_.allocate(kSumsBytes)}));
     players_.back()->context.after_layers(
-        [this, number] { number == 0 ? rank_status_.end_layer() : rank_status_.sign(); });
+        [this, number] { number == 0 ? rank_status_.end_layer() : rank_status_.note_progress(); });
   }
   for (std::size_t i = 1; i < players_.size(); ++i) {
     threads_.emplace_back([this, i](const std::stop_token& stop) { follow(*players_[i], stop); });

@@ -37,7 +37,7 @@ LoaderPlan loader_plan(const TrainerOptions& options, IndexRange parts, RankStat
           .steps_ahead = options.steps_ahead,
           .readers = options.readers,
           .recipe = options.recipe,
-          .after_piece = [&rank_status] { rank_status.sign(); }};
+          .after_piece = [&rank_status] { rank_status.note_progress(); }};
 }
 
 // What a bit that flipped has made infinite must not reach all ranks' weights, or no proof finds the rank.
@@ -220,7 +220,7 @@ void Replica::add_to(TrainState& state, const std::optional<FileShare>& share) {
   state.parameters = arrays_of(backend_, *stream_, arena_.weights(), deal.take(layout.trained()), "");
   state.statistics = arrays_of(backend_, *stream_, arena_.weights(), deal.take(layout.statistics()), "");
   const auto gather = [&] { return gather_state(optimizer_parts(), *stream_, *optimizer_, deal); };
-  state.optimizer = passes_on_weights() ? rank_status_.meet(gather) : gather();
+  state.optimizer = passes_on_weights() ? rank_status_.wait_for_ranks(gather) : gather();
   if (exact_ && share && share->file == 0) state.exchange = exact_->state();
 }
 
@@ -269,7 +269,7 @@ std::uint64_t Replica::sum_of_owned(const std::vector<DigestedTensor>& pieces) {
   const auto digests = digests_of(backend_, *stream_, pieces);
   const std::uint64_t sum = std::accumulate(digests.begin(), digests.end(), std::uint64_t{0});
   if (!passes_on_weights()) return sum;
-  return rank_status_.meet([&] { return sum_over_ranks(backend_, communicator_, *stream_, sum); });
+  return rank_status_.wait_for_ranks([&] { return sum_over_ranks(backend_, communicator_, *stream_, sum); });
 }
 
 std::vector<ReplicatedTensor> Replica::replicated() const {

@@ -77,7 +77,7 @@ class Replica {
   bool passes_on_weights() const { return ownership_.owners() != Owners::everyone; }
 
   // For rehearsals.
-  std::vector<HeldTensor> held_tensors() const { return tensors_of(held_blocks()); }
+  std::vector<FlipTarget> held_tensors() const { return tensors_of(held_blocks()); }
   void flip(const BitFlip& flip);
 
   Tensor gradients() const { return arena_.gradients(); }

@@ -124,7 +124,7 @@ ReplicaProof::Words ReplicaProof::gather(Stream& stream, const Words& mine, cons
   const Tensor rows = memory.view(shape, ElementType::i64);
   const Tensor host{all.data(), shape, ElementType::i64, MemorySpace::host};
   backend_.copy(stream, elements_of(rows, {begin, begin + row}), elements_of(host, {begin, begin + row}));
-  return rank_status_.meet([&] {
+  return rank_status_.wait_for_ranks([&] {
     pass_on_rows(communicator_, rows, stream);
     communicator_.finish(stream);
     backend_.copy(stream, host, rows);

@@ -65,7 +65,7 @@ Tensor SliceSquares::of(Stream& stream, const Tensor& block) {
   }
   for (const Bucket& bucket : buckets_) {
     if (!bucket.blocks.empty()) sum(stream, block, bucket.blocks, bucket.sums);
-    communicator_.share(bucket.all, stream);
+    communicator_.reduce_scatter_gather(bucket.all, stream);
   }
   communicator_.finish(stream);
   const Shape blocks{static_cast<std::int64_t>(block_sums_.bytes() / sizeof(double))};

@@ -3,7 +3,7 @@
 // is timed and nobody waits.
 
 #include "tutti/backend/stream.hpp"
-#include "tutti/base/stopwatch.hpp"
+#include "tutti/base/timing.hpp"
 #include "tutti/train/step_times.hpp"
 
 #include <cstdint>

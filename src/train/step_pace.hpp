@@ -3,7 +3,7 @@
 // once neither ever waits.
 
 #include "tutti/backend/backend.hpp"
-#include "tutti/base/stopwatch.hpp"
+#include "tutti/base/timing.hpp"
 
 #include <cstddef>
 #include <memory>

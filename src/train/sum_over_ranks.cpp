@@ -21,8 +21,8 @@ SumOverRanks::SumOverRanks(Backend& backend, Communicator& communicator, RankSta
 LossSums SumOverRanks::operator()(Stream& stream, const LossSums& mine) {
   const Tensor exchanged = exchanged_.view(kFiguresShape, ElementType::i64);
   write_sums(backend_, stream, exchanged, mine);
-  return rank_status_.meet([&] {
-    communicator_.all_reduce_sum(exchanged, stream);
+  return rank_status_.wait_for_ranks([&] {
+    communicator_.all_reduce(exchanged, stream);
     communicator_.finish(stream);
     return read_sums(backend_, stream, exchanged);
   });
@@ -33,7 +33,7 @@ std::uint64_t sum_over_ranks(Backend& backend, Communicator& communicator, Strea
   const Tensor sum = memory.view(Shape{1}, ElementType::i64);
   const Tensor host{&mine, sum.shape, ElementType::i64, MemorySpace::host};
   backend.copy(stream, sum, host);
-  communicator.all_reduce_sum(sum, stream);
+  communicator.all_reduce(sum, stream);
   communicator.finish(stream);
   backend.copy(stream, host, sum);
   stream.synchronize();

@@ -1,7 +1,7 @@
 #include "tutti/train/trainer.hpp"
 
 #include "tutti/base/error.hpp"
-#include "tutti/base/stopwatch.hpp"
+#include "tutti/base/timing.hpp"
 
 #include "run_plan.hpp"
 #include "state_arrays.hpp"
@@ -366,7 +366,7 @@ Tensor Trainer::gradients() const { return run_->replica().gradients(); }
 StepTimes Trainer::timed_step() { return run_->timed_step(); }
 StepTimes Trainer::paced_step(const StepTimes& pace) { return run_->paced_step(pace); }
 std::vector<std::int64_t> Trainer::bucket_ends() const { return run_->replica().bucket_ends(); }
-std::vector<HeldTensor> Trainer::held_tensors() const { return run_->replica().held_tensors(); }
+std::vector<FlipTarget> Trainer::held_tensors() const { return run_->replica().held_tensors(); }
 void Trainer::flip(const BitFlip& flip) { run_->replica().flip(flip); }
 void Trainer::step_with(const Tensor& gradients) { run_->step_with(gradients); }
 LossSums Trainer::epoch_sums() { return run_->global_epoch_sums(); }

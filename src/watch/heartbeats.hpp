@@ -1,19 +1,43 @@
 #pragma once
-// The datagrams' way between hosts: a socket of every rank's watch thread.
+// How the watchers of different hosts talk: a UDP socket of every rank's watch thread, and the network interface that
+// it is bound to.
 
-#include "tutti/base/descriptor.hpp"
+#include "tutti/base/unique_handle.hpp"
 #include "tutti/comm/world.hpp"
 
-#include "datagram.hpp"
-#include "interfaces.hpp"
-#include "roster.hpp"
+#include "rank_view.hpp"
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 namespace tutti {
+
+// IPv4, in the host's byte order.
+struct Interface {
+  std::string name;
+  std::uint32_t address = 0;
+  std::uint32_t mask = 0;
+
+  std::uint32_t network() const { return address & mask; }
+};
+
+// The interfaces that are up and have an address that other hosts can reach, or the one of this name. Throws a usage
+// error where there is none of that name.
+std::vector<Interface> chosen_interfaces(const std::string& name);
+
+// As text for other ranks: name, address and mask, one line each.
+std::string text_of(std::span<const Interface> interfaces);
+std::vector<Interface> interfaces_of(const std::string& text);
+
+// Of the first host's interfaces, the first whose network all hosts are in, each at an address of its own: this host's
+// interface there. Empty: there is none.
+std::optional<Interface> shared_interface(std::span<const std::vector<Interface>> hosts, std::size_t own_host);
+// Where hosts are in no common network, as when each address is a network of its own: the interface from which a route
+// leads to the other host. Empty: there is none.
+std::optional<Interface> routed_interface(std::span<const Interface> own, std::span<const Interface> other);
 
 class Heartbeats {
  public:
@@ -30,7 +54,7 @@ class Heartbeats {
 
   // What cannot be sent now is lost.
   void send(const Datagram& datagram, int rank) const;
-  // What has come from this job's ranks, without waiting; after a flood not all of it.
+  // What has arrived from this job's ranks, without waiting; after a flood not all of it.
   std::vector<Datagram> receive() const;
 
  private:

@@ -1,27 +1,51 @@
 #include "host_watch.hpp"
 
-#include "stall_text.hpp"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <csignal>
+#include <map>
 
 namespace tutti {
 namespace {
 
-// Those on the first hosts judge; of each, so many ranks are told.
-constexpr std::size_t kJudgingHosts = 2;
-constexpr std::size_t kJudgesPerHost = 2;
+// The first hosts check the job; this many ranks of each are sent reports.
+constexpr std::size_t kCheckingHosts = 2;
+constexpr std::size_t kCheckersPerHost = 2;
 
-// Datagrams that come to one judge stay below some 300 a second.
+// Datagrams that come to one checker stay below some 300 a second.
 constexpr std::int64_t kReportNs = 200'000'000;
 constexpr std::int64_t kReportNsPerDatagram = 3'000'000;
 
-constexpr double kLostSeconds = 2;     // without a report
-constexpr double kTellerSeconds = 10;  // whoever tells has ended the job by then, or is gone as well
-constexpr double kMeetSeconds = 2.5;   // after the start all hosts should have been heard
+constexpr double kLostSeconds = 2;    // without a report
+constexpr double kClaimSeconds = 10;  // a rank that has claimed the end has ended the job by then, or is gone as well
+constexpr double kFirstHeardSeconds = 2.5;  // after the start all hosts should have been heard
+
+// `first_rank` is the one of this rank's host. Collective.
+Roster make_roster(World& world, int first_rank) {
+  const auto all = all_gather_text(world, fmt::format("{} {}", first_rank, world.host()));
+  Roster roster;
+  std::map<int, std::size_t> host_of_first;
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    const std::size_t blank = all[rank].find(' ');
+    const auto [at, is_new] = host_of_first.try_emplace(std::stoi(all[rank]), roster.hosts.size());
+    if (is_new) roster.hosts.push_back({.name = all[rank].substr(blank + 1), .ranks = {}});
+    roster.hosts[at->second].ranks.push_back(static_cast<int>(rank));
+    roster.host_of_rank.push_back(at->second);
+  }
+  return roster;
+}
+
+JobEnd end_by(const Stragglers& stragglers, std::span<const RankView> ranks) {
+  const RankView& first = ranks[stragglers.ranks.front()];
+  return {.report = {.rank = first.state.rank,
+                     .host = std::string(first.host),
+                     .at = {.step = first.state.step, .phase = first.state.phase},
+                     .reason = late_text(stragglers, ranks, true)},
+          .table = table_text(stragglers, ranks),
+          .by_launcher = stragglers.lateness == Lateness::gone};
+}
 
 }  // namespace
 
@@ -33,7 +57,7 @@ HostWatch::HostWatch(World& world, const std::string& interface, const Log& log)
       begun_ns_(now_ns()),
       reader_(page_, begun_ns_),
       view_(roster_, world.rank(), begun_ns_),
-      judge_(begun_ns_) {
+      check_(begun_ns_) {
   if (roster_.hosts.size() > 1) beats_.emplace(world, roster_, interface);
   world.count_in(own().collectives);
 }
@@ -43,7 +67,7 @@ std::int64_t HostWatch::report_interval_ns() const {
   return std::max(kReportNs, kReportNsPerDatagram * static_cast<std::int64_t>(datagrams));
 }
 
-std::optional<Verdict> HostWatch::beat(const StallJudge::Look& look) {
+std::optional<JobEnd> HostWatch::beat(const StallCheck::Look& look) {
   const std::int64_t now = look.now_ns;
   own().beat_ns = now;
   receive(now);
@@ -54,75 +78,64 @@ std::optional<Verdict> HostWatch::beat(const StallJudge::Look& look) {
   const double interval = static_cast<double>(report_interval_ns()) * 1e-9;
   const double lost_seconds = std::max(5 * interval, std::min(kLostSeconds, look.timeout_seconds / 2));
   const std::span<const RankView> ranks = view_.look(now, lost_seconds);
-  // Whoever does not act keeps the time as well: it may have to.
-  const StallFinding finding = judge_.look(look, ranks);
+  // A rank that does not act keeps the time as well: it may have to act later.
+  const StallFinding finding = check_.look(look, ranks);
   if (!acts) return std::nullopt;
   if (auto gone = find_gone(now)) return gone;
-  if (view_.own_host() == 0) tell_unheard(now);
-  return is_to_judge(now, lost_seconds) ? tell(finding, ranks) : std::nullopt;
+  if (view_.own_host() == 0) warn_of_unheard(now);
+  return checks_job(now, lost_seconds) ? act_on(finding, ranks) : std::nullopt;
 }
 
-bool HostWatch::is_to_judge(std::int64_t now_ns, double lost_seconds) const {
-  for (std::size_t host = 0; host < std::min(kJudgingHosts, view_.own_host()); ++host) {
+bool HostWatch::checks_job(std::int64_t now_ns, double lost_seconds) const {
+  for (std::size_t host = 0; host < std::min(kCheckingHosts, view_.own_host()); ++host) {
     if (view_.silent_seconds(host, now_ns) < lost_seconds) return false;
   }
   return true;
 }
 
-std::optional<Verdict> HostWatch::tell(const StallFinding& finding, std::span<const RankView> ranks) {
+std::optional<JobEnd> HostWatch::act_on(const StallFinding& finding, std::span<const RankView> ranks) {
   switch (finding.kind) {
     case StallFinding::Kind::nothing:
       break;
     case StallFinding::Kind::late:
-      log_.warn(late_text(finding.late, ranks, false));
+      log_.warn(late_text(finding.stragglers, ranks, false));
       break;
     case StallFinding::Kind::moves:
-      log_.warn(arrival_text(finding.late, ranks, finding.still_seconds));
+      log_.warn(arrival_text(finding.stragglers, ranks, finding.still_seconds));
       break;
     case StallFinding::Kind::stuck:
-      return verdict(finding.late, ranks);
+      return end_by(finding.stragglers, ranks);
   }
   return std::nullopt;
 }
 
-Verdict HostWatch::verdict(const LateRanks& late, std::span<const RankView> ranks) const {
-  const RankView& first = ranks[late.places.front()];
-  return {.report = {.rank = first.state.rank,
-                     .host = std::string(first.host),
-                     .place = {.step = first.state.step, .phase = first.state.phase},
-                     .reason = late_text(late, ranks, true)},
-          .table = table_text(late, ranks),
-          .by_launcher = late.lateness == Lateness::gone};
-}
-
-std::optional<Verdict> HostWatch::find_gone(std::int64_t now_ns) {
+std::optional<JobEnd> HostWatch::find_gone(std::int64_t now_ns) {
   const RankState* const gone = reader_.find_gone(now_ns);
   if (gone == nullptr) return std::nullopt;
-  // When a rank has failed others go, and that has been told before.
+  // When a rank has failed others go, and that has been reported before.
   receive(now_ns);
   view_.take_own(reader_.states(), now_ns);
   if (view_.has_failed()) return std::nullopt;
-  const auto place = static_cast<std::size_t>(gone->rank);
   const std::span<const RankView> ranks = view_.look(now_ns, kLostSeconds);
-  LateRanks late{.lateness = Lateness::gone, .places = {place}};
-  late.waiting = static_cast<int>(std::ranges::count_if(ranks, [&](const RankView& rank) {
+  Stragglers stragglers{.lateness = Lateness::gone, .ranks = {static_cast<std::size_t>(gone->rank)}};
+  stragglers.waiting = static_cast<int>(std::ranges::count_if(ranks, [&](const RankView& rank) {
     return rank.state.rank != gone->rank && rank.state.end == RankEnd::none && waits(rank.state);
   }));
-  return verdict(late, ranks);
+  return end_by(stragglers, ranks);
 }
 
 void HostWatch::report(std::int64_t now_ns) {
   reported_ns_ = now_ns;
   if (!beats_) return;
   const Datagram datagram{.kind = DatagramKind::report, .sender = world_.rank(), .states = reader_.read(now_ns)};
-  for (std::size_t host = 0; host < std::min(kJudgingHosts, roster_.hosts.size()); ++host) {
+  for (std::size_t host = 0; host < std::min(kCheckingHosts, roster_.hosts.size()); ++host) {
     if (host == view_.own_host()) continue;
     const auto& ranks = roster_.hosts[host].ranks;
-    for (std::size_t i = 0; i < std::min(kJudgesPerHost, ranks.size()); ++i) beats_->send(datagram, ranks[i]);
+    for (std::size_t i = 0; i < std::min(kCheckersPerHost, ranks.size()); ++i) beats_->send(datagram, ranks[i]);
   }
 }
 
-void HostWatch::tell_failure(std::int64_t now_ns) {
+void HostWatch::report_failure(std::int64_t now_ns) {
   send_to_others({.kind = DatagramKind::report, .sender = world_.rank(), .states = reader_.read(now_ns)});
 }
 
@@ -139,9 +152,10 @@ void HostWatch::receive(std::int64_t now_ns) {
   }
 }
 
-void HostWatch::tell_unheard(std::int64_t now_ns) {
-  if (!beats_ || told_unheard_ || static_cast<double>(now_ns - begun_ns_) * 1e-9 < kMeetSeconds) return;
-  told_unheard_ = true;
+void HostWatch::warn_of_unheard(std::int64_t now_ns) {
+  const double seconds = static_cast<double>(now_ns - begun_ns_) * 1e-9;
+  if (!beats_ || warned_of_unheard_ || seconds < kFirstHeardSeconds) return;
+  warned_of_unheard_ = true;
   const auto names = view_.hosts_never_heard();
   if (names.empty()) return;
   log_.warn(
@@ -150,14 +164,14 @@ void HostWatch::tell_unheard(std::int64_t now_ns) {
                   fmt::join(names, ", "), beats_->description()));
 }
 
-bool HostWatch::is_to_tell(std::int64_t now_ns) {
-  std::int64_t told_ns = head().told_ns;
-  if (told_ns != 0 && static_cast<double>(now_ns - told_ns) * 1e-9 < kTellerSeconds) return false;
-  return head().told_ns.compare_exchange_strong(told_ns, now_ns);
+bool HostWatch::claim_end(std::int64_t now_ns) {
+  std::int64_t claimed_ns = head().reported_ns;
+  if (claimed_ns != 0 && static_cast<double>(now_ns - claimed_ns) * 1e-9 < kClaimSeconds) return false;
+  return head().reported_ns.compare_exchange_strong(claimed_ns, now_ns);
 }
 
 bool HostWatch::is_ending() {
-  return head().end_at_ns != 0 || head().told_ns != 0 ||
+  return head().end_at_ns != 0 || head().reported_ns != 0 ||
          std::ranges::any_of(page_.slots(), [](const RankSlot& slot) { return slot.end == RankEnd::failed; });
 }
 

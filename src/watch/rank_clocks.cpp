@@ -40,7 +40,7 @@ ClockReading read_clock(World& world, const std::function<std::int64_t()>& clock
   return {.at_ns = same.at_ns, .offset_ns = least + (most - least) / 2, .error_ns = (most - least + 1) / 2};
 }
 
-std::int64_t time_of_first(const ClockReading& one, const ClockReading& other, std::int64_t own_ns) {
+std::int64_t root_clock_ns(const ClockReading& one, const ClockReading& other, std::int64_t own_ns) {
   const auto between = static_cast<double>(other.at_ns - one.at_ns);
   const auto drift = static_cast<double>(other.offset_ns - one.offset_ns);
   const double drifted = between > 0 ? drift * static_cast<double>(own_ns - one.at_ns) / between : 0;

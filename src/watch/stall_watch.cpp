@@ -1,29 +1,24 @@
 #include "tutti/watch/stall_watch.hpp"
 
-#include "tutti/base/descriptor.hpp"
 #include "tutti/base/error.hpp"
-#include "tutti/base/exit_status.hpp"
-#include "tutti/base/program_name.hpp"
-#include "tutti/base/signals.hpp"
+#include "tutti/base/process.hpp"
 
-#include "end_action.hpp"
 #include "host_watch.hpp"
-#include "interfaces.hpp"
-#include "last_signals.hpp"
 
 #include <fmt/format.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
+#include <sys/signalfd.h>
 
 #include <algorithm>
 #include <array>
-#include <atomic>
+#include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
-#include <mutex>
-#include <optional>
-#include <thread>
+#include <cstring>
+#include <future>
 #include <utility>
 
 namespace tutti {
@@ -32,18 +27,52 @@ namespace {
 constexpr int kBeatMilliseconds = 100;
 constexpr double kLateBeatSeconds = 1;  // a beat so late was held up, and with it perhaps all else
 
-// The launcher that saw a process go gets so long to end this one, which then asks for the end, and so long again.
+// The launcher that saw a process go has this long to end this one, which then asks for the end, and has this long
+// again.
 constexpr double kLauncherSeconds = 2;
 constexpr double kAbortSeconds = 1;
 constexpr double kActionSeconds = 1;
-// Other hosts hear of the end before what ends it shows there.
+// Other hosts hear of the end before its effects show there.
 constexpr int kAnnouncements = 3;
 constexpr std::chrono::milliseconds kBetweenAnnouncements{30};
 
-// How long after a signal to end the end of a process still explains it, and is not explained by it.
+// A process that is gone this soon after a signal to end may be what the signal was sent for; later the signal ended
+// it.
 constexpr double kExplainsSeconds = 0.5;
 
 constexpr std::int64_t in_ns(double seconds) { return static_cast<std::int64_t>(seconds * 1e9); }
+
+// Blocks the signals to end in this thread and those that it starts. No handler runs, because compiled kernels of the
+// CPU library keep their stack pointer elsewhere for a while.
+Descriptor take_signals() {
+  sigset_t awaited;
+  sigemptyset(&awaited);
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGUSR1}) {
+    if (!is_ignored(signal)) sigaddset(&awaited, signal);
+  }
+  Descriptor signals(::signalfd(-1, &awaited, SFD_NONBLOCK | SFD_CLOEXEC));
+  const int failure = signals ? pthread_sigmask(SIG_BLOCK, &awaited, nullptr) : errno;
+  if (failure == 0) return signals;
+  throw Error(ErrorSource::internal, fmt::format("cannot watch for signals to end: {}", std::strerror(failure)));
+}
+
+// Without waiting; 0: none has come.
+int next_signal(const Descriptor& signals) {
+  signalfd_siginfo come{};
+  if (!signals || ::read(signals.get(), &come, sizeof come) != sizeof come) return 0;
+  return static_cast<int>(come.ssi_signo);
+}
+
+// In a thread of its own, which may be stuck for good: it is left to the process's end.
+void run_for_a_while(std::function<void()> action) {
+  std::promise<void> promise;
+  const std::future<void> done = promise.get_future();
+  std::thread([action = std::move(action), promise = std::move(promise)]() mutable {
+    action();
+    promise.set_value();
+  }).detach();
+  done.wait_for(std::chrono::duration<double>(kActionSeconds));
+}
 
 [[noreturn]] void wait_for_end() {
   while (true) std::this_thread::sleep_for(std::chrono::hours(1));
@@ -55,56 +84,19 @@ void refuse_unfit(const StallWatchOptions& options) {
   chosen_interfaces(options.interface);
   if (options.timeout_seconds >= 1 && options.timeout_seconds <= 1e6) return;
   throw Error(ErrorSource::usage,
-              fmt::format("--stall-timeout {}: must be 1 to 1000000 seconds; a rank tells of itself "
-                          "every {} s, and a busy machine may hold it up for several times that",
+              fmt::format("--stall-timeout {}: must be 1 to 1000000 seconds; a rank publishes its "
+                          "state every {} s, and a busy machine may hold it up for several times that",
                           options.timeout_seconds, kBeatMilliseconds * 1e-3));
 }
 
-class StallWatch::Watcher {
- public:
-  explicit Watcher(Signals signals)
-      : signals_(signals == Signals::last), wake_(::eventfd(0, EFD_CLOEXEC)), thread_([this] { run(); }) {}
-  ~Watcher() { stop(); }
-  Watcher(const Watcher&) = delete;
-  Watcher& operator=(const Watcher&) = delete;
+StallWatch::StallWatch(Signals signals)
+    : signals_(signals == Signals::last ? take_signals() : Descriptor()),
+      wake_(::eventfd(0, EFD_CLOEXEC)),
+      thread_([this] { run(); }) {}
 
-  void begin(World& world, const StallWatchOptions& options, const Log& log);
-  void set_timeout(double seconds) { timeout_seconds_ = std::max(1.0, seconds); }
-  PlaceSlot& place_slot() { return host_ ? host_->own().place : own_place_; }
-  void notice_signals(std::function<bool()> has_come);
-  void tell_end_to(std::function<void(const StallReport&)> note);
-  void before_end(std::function<void()> action) { action_.set(std::move(action)); }
-  bool is_ending() noexcept;
-  void come_to(RankEnd end) noexcept;
-  void stop() noexcept;
+StallWatch::~StallWatch() { stop(); }
 
- private:
-  void run();
-  void beat(std::int64_t now, bool on_time);
-  void follow_signals(std::int64_t now);
-  void leave_note(const StallReport& report) const;
-  [[noreturn]] void end_job(const Verdict& verdict);
-  [[noreturn]] void end_process();
-  void wait_for_launcher(double seconds);
-
-  LastSignals signals_;
-  Descriptor wake_;
-  std::atomic<bool> is_stopping_ = false;
-  std::atomic<double> timeout_seconds_ = 300;
-  PlaceSlot own_place_;
-  EndAction action_;
-
-  std::mutex mutex_;  // guards all that follows
-  World* world_ = nullptr;
-  std::unique_ptr<HostWatch> host_;
-  std::function<bool()> has_signal_come_;
-  std::optional<std::int64_t> signal_ns_;
-  std::function<void(const StallReport&)> note_;
-
-  std::thread thread_;  // last, so that it begins when all else is there
-};
-
-void StallWatch::Watcher::begin(World& world, const StallWatchOptions& options, const Log& log) {
+void StallWatch::begin(World& world, const StallWatchOptions& options, const Log& log) {
   run_agreed(world, [&] { refuse_unfit(options); });
   set_timeout(options.timeout_seconds);
   std::unique_ptr<HostWatch> host;
@@ -120,18 +112,27 @@ void StallWatch::Watcher::begin(World& world, const StallWatchOptions& options, 
   world_ = &world;
 }
 
-void StallWatch::Watcher::notice_signals(std::function<bool()> has_come) {
+void StallWatch::set_timeout(double seconds) { timeout_seconds_ = std::max(1.0, seconds); }
+
+StatusSlot& StallWatch::status_slot() { return host_ ? host_->own().status : own_status_; }
+
+void StallWatch::notice_signals(std::function<bool()> has_come) {
   const std::lock_guard lock(mutex_);
   has_signal_come_ = std::move(has_come);
 }
 
-void StallWatch::Watcher::tell_end_to(std::function<void(const StallReport&)> note) {
+void StallWatch::report_end_to(std::function<void(const StallReport&)> note) {
   const std::lock_guard lock(mutex_);
   note_ = std::move(note);
 }
 
-// A beat takes far less time; whoever holds the lock longer ends the job.
-bool StallWatch::Watcher::is_ending() noexcept {
+void StallWatch::before_end(std::function<void()> action) {
+  const std::lock_guard lock(end_action_->mutex);
+  end_action_->action = std::move(action);
+}
+
+// A beat takes far less time; a thread that holds the lock longer ends the job.
+bool StallWatch::is_ending() const noexcept {
   for (int attempt = 0; attempt < 50; ++attempt) {
     if (const std::unique_lock lock(mutex_, std::try_to_lock); lock) return host_ && host_->is_ending();
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -139,28 +140,35 @@ bool StallWatch::Watcher::is_ending() noexcept {
   return true;
 }
 
-void StallWatch::Watcher::come_to(RankEnd end) noexcept {
+void StallWatch::fail() noexcept { end_as(Ending::failure); }
+
+void StallWatch::leave() noexcept {
+  end_as(Ending::in_order);
+  stop();
+}
+
+void StallWatch::end_as(Ending ending) noexcept {
   {
-    const std::lock_guard lock(mutex_);  // not given back by whoever ends the job
+    const std::lock_guard lock(mutex_);  // the thread that ends the job never releases it
     if (!host_) return;
     if (host_->head().end_at_ns == 0) {
-      // A rank that was late and went on is told of even where the job ends before the next beat.
+      // Reports a rank that was late and went on, even where the job ends before the next beat.
       static_cast<void>(host_->beat({.now_ns = now_ns(), .on_time = true, .timeout_seconds = timeout_seconds_}));
-      host_->own().end = end;
-      return end == RankEnd::failed ? host_->tell_failure(now_ns()) : host_->report(now_ns());
+      host_->own().end = ending == Ending::failure ? RankEnd::failed : RankEnd::left;
+      return ending == Ending::failure ? host_->report_failure(now_ns()) : host_->report(now_ns());
     }
   }
   wait_for_end();
 }
 
-void StallWatch::Watcher::stop() noexcept {
+void StallWatch::stop() noexcept {
   is_stopping_ = true;
   const std::uint64_t one = 1;
   static_cast<void>(!::write(wake_.get(), &one, sizeof one));
   if (thread_.joinable()) thread_.join();
 }
 
-void StallWatch::Watcher::run() {
+void StallWatch::run() {
   static_cast<void>(::pthread_setname_np(::pthread_self(), "watch"));  // as tools show it
   std::int64_t before = now_ns();
   while (!is_stopping_) {
@@ -169,7 +177,7 @@ void StallWatch::Watcher::run() {
       const std::lock_guard lock(mutex_);
       if (host_) other_hosts = host_->descriptor();
     }
-    std::array<pollfd, 3> sources{pollfd{wake_.get(), POLLIN, 0}, pollfd{signals_.descriptor(), POLLIN, 0},
+    std::array<pollfd, 3> sources{pollfd{wake_.get(), POLLIN, 0}, pollfd{signals_.get(), POLLIN, 0},
                                   pollfd{other_hosts, POLLIN, 0}};
     static_cast<void>(::poll(sources.data(), sources.size(), kBeatMilliseconds));
     const std::int64_t now = now_ns();
@@ -180,24 +188,25 @@ void StallWatch::Watcher::run() {
   }
 }
 
-void StallWatch::Watcher::beat(std::int64_t now, bool on_time) {
+void StallWatch::beat(std::int64_t now, bool on_time) {
   if (has_signal_come_ && !signal_ns_ && has_signal_come_()) signal_ns_ = now;
-  const auto verdict = host_->beat({.now_ns = now, .on_time = on_time, .timeout_seconds = timeout_seconds_});
-  if (host_->head().end_at_ns != 0) end_process();
-  if (!verdict) return;
-  // What ends a job in its good time ends its processes.
-  if (verdict->by_launcher && signal_ns_ && now - *signal_ns_ > in_ns(kExplainsSeconds)) return;
-  if (host_->is_to_tell(now)) end_job(*verdict);
+  const auto end = host_->beat({.now_ns = now, .on_time = on_time, .timeout_seconds = timeout_seconds_});
+  // Another host or rank has reported why.
+  if (const std::int64_t at_ns = host_->head().end_at_ns; at_ns != 0) end_process(at_ns);
+  if (!end) return;
+  // The signal has ended that process.
+  if (end->by_launcher && signal_ns_ && now - *signal_ns_ > in_ns(kExplainsSeconds)) return;
+  if (host_->claim_end(now)) end_job(*end);
 }
 
-void StallWatch::Watcher::follow_signals(std::int64_t now) {
-  const int signal = signals_.take();
+void StallWatch::follow_signals(std::int64_t now) {
+  const int signal = next_signal(signals_);
   if (signal == 0) return;
   if (host_) {
     host_->own().end = RankEnd::signaled;
     host_->report(now);
     const auto gone = host_->find_gone(now);
-    if (gone && host_->is_to_tell(now)) {
+    if (gone && host_->claim_end(now)) {
       write_stderr_line(fmt::format("{}: rank {} on {}: {}\n{}", program_name(), world_->rank(), world_->host(),
                                     gone->report.reason, gone->table));
       leave_note(gone->report);
@@ -206,67 +215,52 @@ void StallWatch::Watcher::follow_signals(std::int64_t now) {
   end_process_by(signal);
 }
 
-// The folder that it goes to may be what stands still.
-void StallWatch::Watcher::leave_note(const StallReport& report) const {
-  if (!note_) return;
-  EndAction telling;
-  telling.set([note = note_, report] { note(report); });
-  telling.carry_out(kActionSeconds);
+// The folder that the note goes to may be what stands still.
+void StallWatch::leave_note(const StallReport& report) const {
+  if (note_) run_for_a_while([note = note_, report] { note(report); });
 }
 
-void StallWatch::Watcher::end_job(const Verdict& verdict) {
+void StallWatch::run_end_action() const {
+  run_for_a_while([kept = end_action_] {
+    const std::lock_guard lock(kept->mutex);
+    if (kept->action) kept->action();
+  });
+}
+
+void StallWatch::end_job(const JobEnd& end) {
   const std::string how =
-      verdict.by_launcher ? ""
-                          : fmt::format("; the job ends with status {}, for nothing has moved for --stall-timeout {}",
-                                        static_cast<int>(ExitStatus::hang), timeout_seconds_.load());
+      end.by_launcher ? ""
+                      : fmt::format("; the job ends with status {}, for nothing has moved for --stall-timeout {}",
+                                    static_cast<int>(ExitStatus::hang), timeout_seconds_.load());
   write_stderr_line(fmt::format("{}: rank {} on {}: {}{}\n{}", program_name(), world_->rank(), world_->host(),
-                                verdict.report.reason, how, verdict.table));
-  leave_note(verdict.report);
-  if (verdict.by_launcher) wait_for_launcher(kLauncherSeconds);
+                                end.report.reason, how, end.table));
+  leave_note(end.report);
+  if (end.by_launcher) wait_for_launcher(kLauncherSeconds);
   host_->end_host(now_ns() + in_ns(HostWatch::kEndSeconds));
   for (int i = 0; i < kAnnouncements; ++i) {
     host_->announce_end();
     std::this_thread::sleep_for(kBetweenAnnouncements);
   }
-  action_.carry_out(kActionSeconds);
+  run_end_action();
   std::thread([world = world_] { world->abort(static_cast<int>(ExitStatus::hang)); }).detach();
   wait_for_launcher(kAbortSeconds);
   host_->kill_stopped();
   std::_Exit(static_cast<int>(ExitStatus::hang));
 }
 
-// Somebody else has told why.
-void StallWatch::Watcher::end_process() {
-  action_.carry_out(kActionSeconds);
-  wait_for_launcher(static_cast<double>(host_->head().end_at_ns - now_ns()) * 1e-9);
+void StallWatch::end_process(std::int64_t at_ns) {
+  run_end_action();
+  wait_for_launcher(static_cast<double>(at_ns - now_ns()) * 1e-9);
   host_->kill_stopped();
   std::_Exit(static_cast<int>(ExitStatus::hang));
 }
 
-void StallWatch::Watcher::wait_for_launcher(double seconds) {
+void StallWatch::wait_for_launcher(double seconds) {
   for (const std::int64_t end = now_ns() + in_ns(seconds); now_ns() < end;) {
-    pollfd signal{signals_.descriptor(), POLLIN, 0};
+    pollfd signal{signals_.get(), POLLIN, 0};
     static_cast<void>(::poll(&signal, 1, 10));
-    if (const int come = signals_.take(); come != 0) end_process_by(come);
+    if (const int come = next_signal(signals_); come != 0) end_process_by(come);
   }
-}
-
-StallWatch::StallWatch(Signals signals) : watcher_(std::make_unique<Watcher>(signals)) {}
-StallWatch::~StallWatch() = default;
-
-void StallWatch::begin(World& world, const StallWatchOptions& options, const Log& log) {
-  watcher_->begin(world, options, log);
-}
-void StallWatch::set_timeout(double seconds) { watcher_->set_timeout(seconds); }
-PlaceSlot& StallWatch::place_slot() { return watcher_->place_slot(); }
-void StallWatch::notice_signals(std::function<bool()> has_come) { watcher_->notice_signals(std::move(has_come)); }
-void StallWatch::tell_end_to(std::function<void(const StallReport&)> note) { watcher_->tell_end_to(std::move(note)); }
-void StallWatch::before_end(std::function<void()> action) { watcher_->before_end(std::move(action)); }
-bool StallWatch::is_ending() const noexcept { return watcher_->is_ending(); }
-void StallWatch::fail() noexcept { watcher_->come_to(RankEnd::failed); }
-void StallWatch::leave() noexcept {
-  watcher_->come_to(RankEnd::left);
-  watcher_->stop();
 }
 
 }  // namespace tutti

@@ -1,19 +1,22 @@
 #include "tutti/watch/time_account.hpp"
 
-#include "tutti/base/quartiles.hpp"
+#include "tutti/base/timing.hpp"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <numeric>
 #include <span>
 #include <utility>
 
 namespace tutti {
 namespace {
 
-// Steps between two looks at all ranks' waits within an epoch: rare enough to cost nothing, and so often that the
-// waits take little memory.
-constexpr std::int64_t kStepsBetweenFolds = 1024;
+// Steps between two comparisons of all ranks' waits within an epoch: rare enough to cost nothing, and often enough for
+// the waits to take little memory.
+constexpr std::int64_t kStepsBetweenComparisons = 1024;
 
 TimeShare share_of(Phase phase) {
   switch (phase) {
@@ -31,17 +34,14 @@ TimeShare share_of(Phase phase) {
       return TimeShare::evaluation;
     case Phase::checkpoint:
       return TimeShare::checkpoint;
-    case Phase::starting:
-    case Phase::reports:
-    case Phase::ending:
+    default:
       return TimeShare::other;
   }
-  return TimeShare::other;
 }
 
 double seconds(std::int64_t ns) { return static_cast<double>(ns) * 1e-9; }
 
-// Each rank's waits, cut to the number that all have: where work is enqueued, some ranks know of more collectives.
+// Each rank's waits, as many as all ranks have: where work is enqueued some ranks know of more collectives than others.
 std::vector<std::vector<float>> common_waits(World& world, std::span<const float> mine) {
   std::vector<std::vector<float>> all;
   std::size_t common = std::numeric_limits<std::size_t>::max();
@@ -56,39 +56,94 @@ std::vector<std::vector<float>> common_waits(World& world, std::span<const float
 
 }  // namespace
 
+const char* name_of(TimeShare share) {
+  static constexpr std::array<const char*, kTimeShares> kNames{"data",       "compute",    "communication", "waiting",
+                                                               "evaluation", "checkpoint", "other"};
+  return kNames[static_cast<std::size_t>(share)];
+}
+
+double TimeShares::sum() const { return std::accumulate(seconds.begin(), seconds.end(), 0.0); }
+
+TimeShares TimeReport::mean() const {
+  TimeShares mean;
+  for (const TimeShares& rank : ranks) {
+    for (std::size_t i = 0; i < kTimeShares; ++i) {
+      mean.seconds[i] += rank.seconds[i] / static_cast<double>(ranks.size());
+    }
+  }
+  return mean;
+}
+
+bool is_notable(const TimeReport& report) {
+  constexpr double kTenth = 0.1;
+  const TimeShares mean = report.mean();
+  return std::max(mean[TimeShare::waiting], mean[TimeShare::data]) > kTenth * mean.sum();
+}
+
+std::string time_line(const TimeReport& report) {
+  const TimeShares mean = report.mean();
+  std::string line = fmt::format("time {:.1f} s:", report.seconds());
+  for (std::size_t i = 0; i < kTimeShares; ++i) {
+    const auto share = static_cast<TimeShare>(i);
+    line += fmt::format("{} {} {:.0f} %", i == 0 ? "" : ",", name_of(share), 100 * mean[share] / mean.sum());
+    if (share != TimeShare::waiting || !report.straggler) continue;
+    const Straggler& last = *report.straggler;
+    line += fmt::format(" ({:.1f} s for rank {} on {}: {})", last.seconds, last.rank, last.host, name_of(last.cause));
+  }
+  return line;
+}
+
+void TimeTotal::add(const TimeReport& report) {
+  ranks_.resize(report.ranks.size());
+  for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+    for (std::size_t i = 0; i < kTimeShares; ++i) ranks_[rank].seconds[i] += report.ranks[rank].seconds[i];
+  }
+  if (!report.straggler) return;
+  const auto [known, is_new] = stragglers_.try_emplace(report.straggler->rank, *report.straggler);
+  if (!is_new) known->second.seconds += report.straggler->seconds;
+}
+
+TimeReport TimeTotal::report() const {
+  TimeReport whole{.ranks = ranks_, .straggler = {}};
+  for (const auto& [rank, straggler] : stragglers_) {
+    if (!whole.straggler || straggler.seconds > whole.straggler->seconds) whole.straggler = straggler;
+  }
+  return whole;
+}
+
 TimeAccount::TimeAccount(World& world, RankStatus& rank_status)
     : world_(world),
       rank_status_(rank_status),
       hosts_(all_gather_text(world, world.host())),
       waited_for_(hosts_.size()) {
-  rank_status_.enter(rank_status_.place().phase);
+  rank_status_.enter(rank_status_.current().phase);
   rank_status_.add(*this);
 }
 
 TimeAccount::~TimeAccount() { rank_status_.remove(*this); }
 
-void TimeAccount::on_end(const Stay& stay) {
-  const std::int64_t spent = stay.end_ns - stay.begin_ns;
-  spent_ns_[static_cast<std::size_t>(stay.place.phase)] += spent;
-  if (stay.place.phase == Phase::waiting) waits_.push_back(static_cast<float>(seconds(spent)));
+void TimeAccount::on_end(const PhaseSpan& span) {
+  const std::int64_t spent = span.end_ns - span.begin_ns;
+  spent_ns_[static_cast<std::size_t>(span.at.phase)] += spent;
+  if (span.at.phase == Phase::waiting) waits_.push_back(static_cast<float>(seconds(spent)));
 }
 
 void TimeAccount::count_step() {
-  if (++steps_ % kStepsBetweenFolds == 0) fold();
+  if (++steps_ % kStepsBetweenComparisons == 0) compare_waits();
 }
 
-void TimeAccount::fold() {
-  const auto all = rank_status_.meet([&] { return common_waits(world_, waits_); });
+void TimeAccount::compare_waits() {
+  const auto all = rank_status_.wait_for_ranks([&] { return common_waits(world_, waits_); });
   const std::size_t ranks = all.size();
   const std::size_t collectives = all.front().size();
-  for (std::size_t collective = 0; collective < collectives; ++collective) {
+  for (std::size_t i = 0; i < collectives; ++i) {
     std::size_t last = 0;
     double sum = 0;
     for (std::size_t rank = 0; rank < ranks; ++rank) {
-      sum += static_cast<double>(all[rank][collective]);
-      if (all[rank][collective] < all[last][collective]) last = rank;
+      sum += static_cast<double>(all[rank][i]);
+      if (all[rank][i] < all[last][i]) last = rank;
     }
-    const auto transfer = static_cast<double>(all[last][collective]);
+    const auto transfer = static_cast<double>(all[last][i]);
     transfers_ += transfer;
     if (ranks > 1) {
       waited_for_[last] += (sum - transfer * static_cast<double>(ranks)) / static_cast<double>(ranks - 1);
@@ -98,14 +153,15 @@ void TimeAccount::fold() {
 }
 
 TimeReport TimeAccount::report() {
-  rank_status_.meet([&] { return world_.agree(true); });  // so that who is late now is waited for in this account
+  // The wait for a rank that is late now belongs to this report.
+  rank_status_.wait_for_ranks([&] { return world_.agree(true); });
   const auto spent = std::exchange(spent_ns_, {});
-  fold();
+  compare_waits();
   TimeShares mine;
   for (std::size_t phase = 0; phase < kPhases; ++phase) {
     mine[share_of(static_cast<Phase>(phase))] += seconds(spent[phase]);
   }
-  const double transfers = std::min(std::exchange(transfers_, 0), mine[TimeShare::waiting]);  // but for rounding
+  const double transfers = std::min(std::exchange(transfers_, 0), mine[TimeShare::waiting]);  // for rounding's sake
   mine[TimeShare::waiting] -= transfers;
   mine[TimeShare::communication] += transfers;
 
@@ -113,31 +169,29 @@ TimeReport TimeAccount::report() {
   for (const auto& figures : all_gather_figures(world_, {mine.seconds.begin(), mine.seconds.end()})) {
     std::ranges::copy(figures, report.ranks.emplace_back().seconds.begin());
   }
-  if (world_.size() > 1) report.latest = latest(report.ranks);
+  if (world_.size() > 1) report.straggler = find_straggler(report.ranks);
   std::ranges::fill(waited_for_, 0);
   return report;
 }
 
-LateRank TimeAccount::latest(const std::vector<TimeShares>& ranks) const {
-  const auto rank = std::ranges::max_element(waited_for_) - waited_for_.begin();
-  LateRank latest{.rank = static_cast<int>(rank),
-                  .host = hosts_[static_cast<std::size_t>(rank)],
-                  .seconds = waited_for_[static_cast<std::size_t>(rank)]};
+Straggler TimeAccount::find_straggler(const std::vector<TimeShares>& ranks) const {
+  const auto at = static_cast<std::size_t>(std::ranges::max_element(waited_for_) - waited_for_.begin());
+  Straggler straggler{.rank = static_cast<int>(at), .host = hosts_[at], .seconds = waited_for_[at]};
   double most = -1;
   for (std::size_t i = 0; i < kTimeShares; ++i) {
     const auto share = static_cast<TimeShare>(i);
     if (share == TimeShare::waiting) continue;
     std::vector<double> others;
     for (std::size_t other = 0; other < ranks.size(); ++other) {
-      if (std::cmp_not_equal(other, rank)) others.push_back(ranks[other][share]);
+      if (other != at) others.push_back(ranks[other][share]);
     }
-    const double more = ranks[static_cast<std::size_t>(rank)][share] - quartiles_of(others).median;
+    const double more = ranks[at][share] - quartiles_of(others).median;
     if (more > most) {
       most = more;
-      latest.cause = share;
+      straggler.cause = share;
     }
   }
-  return latest;
+  return straggler;
 }
 
 }  // namespace tutti

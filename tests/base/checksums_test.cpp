@@ -1,6 +1,6 @@
-#include "tutti/base/crc32c.hpp"
+#include "tutti/base/checksums.hpp"
+
 #include "tutti/base/random.hpp"
-#include "tutti/base/sha256.hpp"
 
 #include "base/portable_checksums.hpp"
 

@@ -4,7 +4,7 @@
 
 #include "tutti/base/error.hpp"
 #include "tutti/base/random.hpp"
-#include "tutti/base/stopwatch.hpp"
+#include "tutti/base/timing.hpp"
 #include "tutti/checkpoint/checkpoint_store.hpp"
 
 #include "checkpoint/sample_state.hpp"

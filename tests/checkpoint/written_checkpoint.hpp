@@ -1,7 +1,7 @@
 #pragma once
 // A checkpoint as files, without the care of a save: of one state, or of shares of one that differ in their arrays.
 
-#include "tutti/base/sha256.hpp"
+#include "tutti/base/checksums.hpp"
 
 #include "checkpoint/checkpoint_file.hpp"
 #include "checkpoint/load_checkpoint.hpp"

@@ -36,8 +36,8 @@ TEST_F(BytesSent, OfASharedSumAreAllButTheOwnShareOnceAndAllButTheNextRanksOnce)
       for (std::int64_t r = 0; r <= ranks_; ++r) bounds.push_back((power == 1 ? r : r * r * r) * length / all);
       std::vector<std::int64_t> values(static_cast<std::size_t>(length));
       std::vector<float> results(values.size());
-      ring_->share({.values = tensor_over(values), .bounds = bounds, .then = {}, .results = tensor_over(results)},
-                   stream_);
+      ring_->reduce_scatter_gather(
+          {.values = tensor_over(values), .bounds = bounds, .then = {}, .results = tensor_over(results)}, stream_);
       ring_->finish(stream_);
       if (ranks_ > 1) {
         expected += 8 * (values.size() - length_of(bounds, rank_));

@@ -65,7 +65,7 @@ class CommunicatorContract : public testing::TestWithParam<CommunicatorCase> {
   }
   template <class T>
   const std::vector<T>& sum(Communicator& communicator, Values<T>& values) {
-    communicator.all_reduce_sum(values.tensor(), stream());
+    communicator.all_reduce(values.tensor(), stream());
     communicator.finish(stream());
     return read(values);
   }
@@ -134,10 +134,10 @@ TEST_P(CommunicatorContract, CarriesManyQueuedSumsWithProgressCallsInBetween) {
     integers.push_back(put(*communicator, whole_numbers<std::int64_t>(at, world().rank(), at)));
   }
   for (std::size_t at = 0; at < kSums; ++at) {
-    communicator->all_reduce_sum(floats[at].tensor(), stream());
+    communicator->all_reduce(floats[at].tensor(), stream());
     // Ranks drive at their own pace, as layers of different cost make them.
     for (int call = 0; call < (communicator->rank() + static_cast<int>(at)) % 4; ++call) communicator->progress();
-    communicator->all_reduce_sum(integers[at].tensor(), stream());
+    communicator->all_reduce(integers[at].tensor(), stream());
   }
   communicator->finish(stream());
   stream().synchronize();
@@ -156,9 +156,9 @@ TEST_P(CommunicatorContract, CarriesSumsOfOverlappingMemoryOutInOrder) {
   const auto part = [&](std::size_t first, std::int64_t length) {
     return values.memory.view({length}, ElementType::f32, first * sizeof(float));
   };
-  communicator->all_reduce_sum(part(0, 2000), stream());
-  communicator->all_reduce_sum(part(1000, 2000), stream());
-  communicator->all_reduce_sum(part(1500, 1), stream());
+  communicator->all_reduce(part(0, 2000), stream());
+  communicator->all_reduce(part(1000, 2000), stream());
+  communicator->all_reduce(part(1500, 1), stream());
   communicator->finish(stream());
   const std::vector<float>& sums = read(values);
   EXPECT_EQ(sums[999], ranks);
@@ -188,10 +188,10 @@ TEST_P(CommunicatorContract, RefusesWhatItCannotAdd) {
   const auto values = put(*communicator, std::vector<float>(4));
   Tensor tensor = values.tensor();
   tensor.type = ElementType::i32;
-  EXPECT_THROW(communicator->all_reduce_sum(tensor, stream()), Error);
+  EXPECT_THROW(communicator->all_reduce(tensor, stream()), Error);
   tensor = values.tensor();
   tensor.space = tensor.space == MemorySpace::host ? MemorySpace::cuda : MemorySpace::host;
-  EXPECT_THROW(communicator->all_reduce_sum(tensor, stream()), Error);
+  EXPECT_THROW(communicator->all_reduce(tensor, stream()), Error);
   EXPECT_FALSE(communicator->progress());
   communicator->finish(stream());
 }
@@ -207,11 +207,11 @@ TEST_P(CommunicatorContract, WorksInSubWorldsSideBySide) {
   // The order of a sum here and a sum there differs between ranks; only within one communicator does it
   // count.
   if (colour == 0) {
-    whole->all_reduce_sum(over_all.tensor(), stream());
-    half->all_reduce_sum(over_half.tensor(), stream());
+    whole->all_reduce(over_all.tensor(), stream());
+    half->all_reduce(over_half.tensor(), stream());
   } else {
-    half->all_reduce_sum(over_half.tensor(), stream());
-    whole->all_reduce_sum(over_all.tensor(), stream());
+    half->all_reduce(over_half.tensor(), stream());
+    whole->all_reduce(over_all.tensor(), stream());
   }
   half->finish(stream());
   whole->finish(stream());

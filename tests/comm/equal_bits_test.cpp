@@ -61,18 +61,18 @@ class EqualBits : public testing::TestWithParam<SumAlgorithm> {
     auto* const data = where == Memory::allocated ? static_cast<float*>(memory.data()) : values.data();
     const Tensor all{.data = data, .shape = {length}};
     const Tensor part{.data = data + length / 3, .shape = {length - length / 3}};
-    communicator.all_reduce_sum(all, stream_);
+    communicator.all_reduce(all, stream_);
     communicator.finish(stream_);
     for (std::int64_t i = 0; i < length; ++i) data[i] *= static_cast<float>(1 + test_world().rank()) / 3;
-    communicator.all_reduce_sum(part, stream_);
-    communicator.share({.values = all,
-                        .bounds = even_bounds(length),
-                        .then =
-                            [=](Stream&, std::int64_t begin, std::int64_t end) {
-                              for (std::int64_t i = begin; i < end; ++i) data[i] /= 7;
-                            },
-                        .results = all},
-                       stream_);
+    communicator.all_reduce(part, stream_);
+    communicator.reduce_scatter_gather({.values = all,
+                                        .bounds = even_bounds(length),
+                                        .then =
+                                            [=](Stream&, std::int64_t begin, std::int64_t end) {
+                                              for (std::int64_t i = begin; i < end; ++i) data[i] /= 7;
+                                            },
+                                        .results = all},
+                                       stream_);
     communicator.finish(stream_);
     return bits_of(all);
   }

@@ -24,7 +24,7 @@ TEST_P(MismatchedSums, AreReportedByFinishWhoeverDrives) {
   InlineStream stream;
   const std::int64_t elements = world.rank() == 0 ? 8 : 16;
   const Buffer memory = communicator->allocate(64);
-  communicator->all_reduce_sum(memory.view(Shape{elements}, ElementType::f32), stream);
+  communicator->all_reduce(memory.view(Shape{elements}, ElementType::f32), stream);
   EXPECT_THROW(communicator->finish(stream), Error);
   EXPECT_FALSE(communicator->progress());
   EXPECT_THROW(communicator->finish(stream), Error);

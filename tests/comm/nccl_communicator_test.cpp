@@ -44,9 +44,12 @@ TEST_F(NcclCommunicator, CountsWhatARingSendsAndWhatGoesToAndFromTheFirstRank) {
   bounds.front() = 0;
   const std::uint64_t summing = is_first ? 0 : values.bytes();
   const std::uint64_t passing_on = is_last ? 0 : values.bytes();
-  EXPECT_EQ(sent_by([&] { communicator->all_reduce_sum(values, *stream_); }), 2 * (ranks - 1) * values.bytes() / ranks);
-  EXPECT_EQ(sent_by([&] { communicator->share({values, bounds, {}, {}}, *stream_); }), summing);
-  EXPECT_EQ(sent_by([&] { communicator->share({values, bounds, {}, values}, *stream_); }), summing + passing_on);
+  EXPECT_EQ(sent_by([&] { communicator->all_reduce(values, *stream_); }), 2 * (ranks - 1) * values.bytes() / ranks);
+  EXPECT_EQ(sent_by([&] { communicator->reduce_scatter_gather({values, bounds, {}, {}}, *stream_); }), summing);
+  EXPECT_EQ(sent_by([&] {
+              communicator->reduce_scatter_gather({values, bounds, {}, values}, *stream_);
+            }),
+            summing + passing_on);
   EXPECT_EQ(sent_by([&] { communicator->reduce_to_root(values, *stream_); }), is_first ? 0 : values.bytes());
   EXPECT_EQ(sent_by([&] { communicator->broadcast(values, *stream_); }), is_first ? (ranks - 1) * values.bytes() : 0);
 }

@@ -24,7 +24,7 @@ class NcclFaults : public testing::Test {
 
   using Enqueue = void (*)(Communicator& communicator, const Tensor& values, Stream& stream);
   static void all_reduce(Communicator& communicator, const Tensor& values, Stream& stream) {
-    communicator.all_reduce_sum(values, stream);
+    communicator.all_reduce(values, stream);
   }
 
   // Enqueues a few sums, waits for them as the trainer does, and tells how that ended.
@@ -68,11 +68,11 @@ TEST_F(NcclFaults, OfARankThatStallsEndAllRanksInTheirSharedSums) {
     std::vector<std::int64_t> bounds;
     for (int rank = 0; rank <= communicator.size(); ++rank)
       bounds.push_back(values.elements() * rank / communicator.size());
-    communicator.share({.values = values, .bounds = bounds, .then = {}, .results = values}, stream);
+    communicator.reduce_scatter_gather({.values = values, .bounds = bounds, .then = {}, .results = values}, stream);
   });
   ASSERT_TRUE(error);
   EXPECT_EQ(error->exit_status(), ExitStatus::hang);
-  EXPECT_NE(std::string(error->what()).find("0.5 s in shared sum 2 of 4000 bytes: "), std::string::npos)
+  EXPECT_NE(std::string(error->what()).find("0.5 s in sharded sum 2 of 4000 bytes: "), std::string::npos)
       << error->what();
   test_world().barrier();
 }
@@ -85,7 +85,7 @@ TEST_F(NcclFaults, OfARankThatStallsEndItselfAndTheFirstInCentralSums) {
   if (test_world().rank() < 2) {
     ASSERT_TRUE(error);
     EXPECT_EQ(error->exit_status(), ExitStatus::hang);
-    EXPECT_NE(std::string(error->what()).find("central sum 3 of 4000 bytes"), std::string::npos) << error->what();
+    EXPECT_NE(std::string(error->what()).find("reduce_to_root 3 of 4000 bytes"), std::string::npos) << error->what();
   }
   test_world().barrier();
 }

@@ -35,7 +35,7 @@ TEST_F(LateRanks, GivesUpOnARankThatDoesNotCome) {
   if (!late) {
     stream_->while_waiting([&] { communicator->progress(); });
     const auto sum_and_wait = [&] {
-      communicator->all_reduce_sum(values.view({1000}, ElementType::f32), *stream_);
+      communicator->all_reduce(values.view({1000}, ElementType::f32), *stream_);
       communicator->finish(*stream_);
       stream_->synchronize();
     };
@@ -65,7 +65,7 @@ TEST_F(LateRanks, AreGivenUpOnByARankThatAllocatesAndCopiesToTheHost) {
     stream_->while_waiting([&] { communicator->progress(); });
     const auto sum_and_copy = [&] {
       const Tensor sums = values.view({1000}, ElementType::f32);
-      communicator->all_reduce_sum(sums, *stream_);
+      communicator->all_reduce(sums, *stream_);
       communicator->finish(*stream_);
       const Buffer more = backend_of_rank().allocate(100);
       backend_of_rank().copy(*stream_, {host.data(), sums.shape, ElementType::f32, MemorySpace::host}, sums);
@@ -86,7 +86,7 @@ TEST_F(LateRanks, LeavesItsPeersWhenItIsAbandonedOrDestroyedInTheMiddleOfASum) {
       try {
         // In shared mode a sum would wait; the exception comes before it.
         if (!late && !gpu_of_rank().share_device) {
-          communicator->all_reduce_sum(values.view({1000}, ElementType::f32), *stream_);
+          communicator->all_reduce(values.view({1000}, ElementType::f32), *stream_);
         }
         throw Error(ErrorSource::internal, "something else failed");
       } catch (const Error&) {

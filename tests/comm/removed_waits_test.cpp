@@ -33,7 +33,7 @@ class RemovedWaits : public testing::TestWithParam<RemovedWaitsCase> {
     const Tensor values = block_.view({kLength}, ElementType::f32);
     backend_.fill_zero(*stream_, values);
     backend_.copy(*stream_, values, tensor_over(mine));
-    communicator_->all_reduce_sum(values, *stream_);
+    communicator_->all_reduce(values, *stream_);
     communicator_->finish(*stream_);
     backend_.copy(*stream_, tensor_over(sums), values);
     stream_->synchronize();

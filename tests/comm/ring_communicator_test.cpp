@@ -32,7 +32,7 @@ std::vector<float> driven_by(Driver driver) {
   }
   std::int64_t first = 0;
   for (const std::int64_t length : {1L, 300'000L, 3L, 599'990L, 7L}) {
-    communicator->all_reduce_sum({.data = values.data() + first, .shape = {length}}, stream);
+    communicator->all_reduce({.data = values.data() + first, .shape = {length}}, stream);
     first += length;
     while (driver == Driver::caller && communicator->progress()) std::this_thread::yield();
   }
@@ -64,7 +64,7 @@ TEST(RingCommunicator, AddsEachChunkInTheOrderOfRanksFromItsOwn) {
   const auto communicator = make_mpi_ring_communicator(world, {.algorithm = SumAlgorithm::ring});
   InlineStream stream;
   std::vector<float> values = rough_values(kLength, world.rank());
-  communicator->all_reduce_sum(tensor_over(values), stream);
+  communicator->all_reduce(tensor_over(values), stream);
   communicator->finish(stream);
   EXPECT_TRUE(equal_values(values, expected));
 }
@@ -77,7 +77,7 @@ TEST(RingCommunicator, KeepsDenormalsWhateverTheCallersMode) {
   std::vector<float> values(100, tiny);
   const unsigned callers_mode = _mm_getcsr();
   _mm_setcsr(callers_mode | 0x8040U);  // flush to zero, denormals are zero
-  communicator->all_reduce_sum(tensor_over(values), stream);
+  communicator->all_reduce(tensor_over(values), stream);
   communicator->finish(stream);
   const unsigned mode_after = _mm_getcsr();
   _mm_setcsr(callers_mode);
@@ -107,8 +107,8 @@ TEST(RingCommunicator, CountsThePayloadThatItSends) {
   for (const std::int64_t length : {0, 1, 2, 3, 1009, 65536}) {
     std::vector<float> floats(static_cast<std::size_t>(length));
     std::vector<std::int64_t> integers(static_cast<std::size_t>(length) / 2);
-    communicator->all_reduce_sum(tensor_over(floats), stream);
-    communicator->all_reduce_sum(tensor_over(integers), stream);
+    communicator->all_reduce(tensor_over(floats), stream);
+    communicator->all_reduce(tensor_over(integers), stream);
     communicator->finish(stream);
     expected += 4 * elements_sent(length, world.rank(), world.size());
     expected += 8 * elements_sent(length / 2, world.rank(), world.size());
@@ -121,7 +121,7 @@ TEST(RingCommunicator, SendsNoMoreThanARingDoesHoweverLongTheSum) {
   const auto communicator = make_mpi_ring_communicator(world, {.algorithm = SumAlgorithm::ring});
   InlineStream stream;
   std::vector<float> values(2'345'677);
-  communicator->all_reduce_sum(tensor_over(values), stream);
+  communicator->all_reduce(tensor_over(values), stream);
   communicator->finish(stream);
   std::uint64_t sent_by_all = 0;
   for (const std::string& text : all_gather_text(world, std::to_string(communicator->bytes_sent()))) {

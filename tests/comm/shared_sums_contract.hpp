@@ -63,11 +63,11 @@ TEST_P(SharedSumContract, PassesOnWhatEveryRankHasMadeOfItsShareOfTheSum) {
       auto values = put(*communicator, whole_numbers<std::int64_t>(length, world().rank(), 3));
       auto results = put(*communicator, std::vector<float>(static_cast<std::size_t>(length), 1.0F));
       std::int64_t done = 0;
-      communicator->share({.values = values.tensor(),
-                           .bounds = bounds,
-                           .then = halving(values, results, done),
-                           .results = results.tensor()},
-                          stream());
+      communicator->reduce_scatter_gather({.values = values.tensor(),
+                                           .bounds = bounds,
+                                           .then = halving(values, results, done),
+                                           .results = results.tensor()},
+                                          stream());
       communicator->finish(stream());
       const auto sums = sum_of_whole_numbers<std::int64_t>(length, world().size(), 3);
       ASSERT_TRUE(equal_values(read(results), halves_of(sums))) << fmt::format("{}", fmt::join(bounds, " "));
@@ -83,10 +83,12 @@ TEST_P(SharedSumContract, SumsSharesAloneAndPassesThemOnLater) {
   for (const auto& bounds : bounds_of(length)) {
     auto values = put(*communicator, whole_numbers<float>(length, world().rank(), 9));
     const auto sums = sum_of_whole_numbers<float>(length, world().size(), 9);
-    communicator->share({.values = values.tensor(), .bounds = bounds, .then = {}, .results = {}}, stream());
+    communicator->reduce_scatter_gather({.values = values.tensor(), .bounds = bounds, .then = {}, .results = {}},
+                                        stream());
     communicator->finish(stream());
     EXPECT_TRUE(equal_values(own_of(bounds, read(values)), own_of(bounds, sums)));
-    communicator->share({.values = {}, .bounds = bounds, .then = {}, .results = values.tensor()}, stream());
+    communicator->reduce_scatter_gather({.values = {}, .bounds = bounds, .then = {}, .results = values.tensor()},
+                                        stream());
     communicator->finish(stream());
     EXPECT_TRUE(equal_values(read(values), sums));
   }
@@ -99,7 +101,7 @@ TEST_P(SharedSumContract, WorksOnSharesThatNeedNoSumBeforeItPassesThemOn) {
     auto numbers = put(*communicator, whole_numbers<std::int64_t>(length, 0, 4));
     auto results = put(*communicator, std::vector<float>(static_cast<std::size_t>(length)));
     std::int64_t done = 0;
-    communicator->share(
+    communicator->reduce_scatter_gather(
         {.values = {}, .bounds = bounds, .then = halving(numbers, results, done), .results = results.tensor()},
         stream());
     communicator->finish(stream());
@@ -121,14 +123,14 @@ TEST_P(SharedSumContract, CarriesManyQueuedOperationsOfAllKindsInTheirOrder) {
   }
   for (std::size_t at = 0; at < kBlocks; ++at) {
     const auto bounds = bounds_of(kLength)[at];
-    communicator->share({.values = values[at].tensor(),
-                         .bounds = bounds,
-                         .then = halving(values[at], results[at], done[at]),
-                         .results = results[at].tensor()},
-                        stream());
+    communicator->reduce_scatter_gather({.values = values[at].tensor(),
+                                         .bounds = bounds,
+                                         .then = halving(values[at], results[at], done[at]),
+                                         .results = results[at].tensor()},
+                                        stream());
     for (int call = 0; call < (world().rank() + static_cast<int>(at)) % 3; ++call) communicator->progress();
     // Of what the shares left: everywhere the same, then only at rank 0, then everywhere again.
-    communicator->all_reduce_sum(results[at].tensor(), stream());
+    communicator->all_reduce(results[at].tensor(), stream());
     communicator->reduce_to_root(results[at].tensor(), stream());
     communicator->broadcast(results[at].tensor(), stream());
   }
@@ -148,7 +150,7 @@ TEST_P(SharedSumContract, GivesAllRanksTheSameBitsOfSharedSumsEachTime) {
   std::vector<std::string> digests;
   for (int time = 0; time < 2; ++time) {
     auto values = put(*communicator, rough_values(length, world().rank()));
-    communicator->share(
+    communicator->reduce_scatter_gather(
         {.values = values.tensor(), .bounds = bounds_of(length)[1], .then = {}, .results = values.tensor()}, stream());
     communicator->finish(stream());
     for (std::string& text : all_gather_text(world(), digest_text(digest("values", read(values))))) {
@@ -180,7 +182,7 @@ TEST_P(SharedSumContract, RefusesSharesThatDoNotFit) {
   std::vector<std::int64_t> bounds(ranks + 1, 4);
   bounds.front() = 0;
   const auto share = [&](const std::vector<std::int64_t>& wrong, const Tensor& tensor) {
-    communicator->share({.values = tensor, .bounds = wrong, .then = {}, .results = {}}, stream());
+    communicator->reduce_scatter_gather({.values = tensor, .bounds = wrong, .then = {}, .results = {}}, stream());
   };
   EXPECT_THROW(share(std::vector<std::int64_t>(ranks, 0), values.tensor()), Error);
   EXPECT_THROW(share(std::vector<std::int64_t>(ranks + 1, 4), values.tensor()), Error);

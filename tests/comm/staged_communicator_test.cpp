@@ -44,7 +44,7 @@ TEST(StagedCommunicator, GivesTheBitsOfTheHostsRingWithManySumsUnderWay) {
   InlineStream inline_stream;
   std::int64_t first = 0;
   for (const std::int64_t length : lengths) {
-    ring->all_reduce_sum({.data = expected.data() + first, .shape = {length}}, inline_stream);
+    ring->all_reduce({.data = expected.data() + first, .shape = {length}}, inline_stream);
     first += length;
   }
   ring->finish(inline_stream);
@@ -58,7 +58,7 @@ TEST(StagedCommunicator, GivesTheBitsOfTheHostsRingWithManySumsUnderWay) {
     for (const std::int64_t length : lengths) {
       const Tensor bucket = block.view({length}, ElementType::f32, static_cast<std::size_t>(first) * sizeof(float));
       gpu.copy(*stream, bucket, {.data = values.data() + first, .shape = {length}});
-      communicator->all_reduce_sum(bucket, *stream);
+      communicator->all_reduce(bucket, *stream);
       first += length;
     }
     communicator->finish(*stream);
@@ -76,7 +76,7 @@ TEST(StagedCommunicator, AbandonedInTheMiddleLetsItsMemoryGo) {
   {
     const Buffer values = communicator->allocate(4000);
     // One rank alone goes on.
-    if (test_world().rank() == 0) communicator->all_reduce_sum(values.view({1000}, ElementType::f32), *stream);
+    if (test_world().rank() == 0) communicator->all_reduce(values.view({1000}, ElementType::f32), *stream);
     communicator->abandon();
   }
   EXPECT_FALSE(communicator->progress());

@@ -1,7 +1,7 @@
 // What watchers hear from other hosts, under the nonce of their job, and what they make of it.
 
 #include "fuzz/parsed_input.hpp"
-#include "watch/job_view.hpp"
+#include "watch/rank_view.hpp"
 
 #include <cstring>
 

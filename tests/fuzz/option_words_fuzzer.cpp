@@ -2,7 +2,7 @@
 
 #include "tutti/data/image_recipe.hpp"
 #include "tutti/data/part_plan.hpp"
-#include "tutti/watch/incident.hpp"
+#include "tutti/watch/rehearsal.hpp"
 
 #include "fuzz/parsed_input.hpp"
 #include "generated_sets.hpp"
@@ -41,7 +41,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
                     {.name = "set", .image = {3, 8, 8}, .samples = 1});
         return;
       default:
-        plan_incidents(parse_rehearsal(text),
+        plan_incidents(text,
                        {.ranks = 3, .steps = {1, 40}, .buckets = 2, .tensors = {{"weights", "conv1/weight", 500}}});
     }
   });

@@ -1,6 +1,6 @@
 #include "tutti/storage/folder_lock.hpp"
 
-#include "tutti/base/host_name.hpp"
+#include "tutti/base/process.hpp"
 #include "tutti/storage/whole_file.hpp"
 
 #include "support/scratch_folder.hpp"

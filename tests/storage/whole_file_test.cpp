@@ -1,6 +1,6 @@
 #include "tutti/storage/whole_file.hpp"
 
-#include "tutti/base/sha256.hpp"
+#include "tutti/base/checksums.hpp"
 
 #include "support/scratch_folder.hpp"
 #include "support/thrown.hpp"

@@ -36,7 +36,7 @@ struct Course {
   // What stands between the trainer and the ring; null: nothing.
   std::function<std::unique_ptr<Communicator>(World& world, std::unique_ptr<Communicator> ring)> wrap{};
   // What befalls a rank: at once, or where the listener hears of a phase. Collective. Null: nothing.
-  std::function<std::unique_ptr<PlaceListener>(int rank, Trainer& trainer)> befall{};
+  std::function<std::unique_ptr<PhaseListener>(int rank, Trainer& trainer)> befall{};
 };
 
 class Scribe : public RunObserver {

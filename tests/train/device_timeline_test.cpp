@@ -15,15 +15,15 @@ using testing_support::MemoryBackend;
 
 constexpr std::int64_t kSecond = 1'000'000'000;
 
-class Stays : public PlaceListener {
+class Stays : public PhaseListener {
  public:
-  void on_end(const Stay& stay) override { all.push_back(stay); }
-  std::vector<Stay> all;
+  void on_end(const PhaseSpan& span) override { all.push_back(span); }
+  std::vector<PhaseSpan> all;
 };
 
 // One rank with its device, which needs a second for each piece of work.
 struct Rank {
-  explicit Rank(unsigned seed) : device(seed) { rank_status.add(stays); }
+  explicit Rank(unsigned seed) : device(seed) { rank_status.add(spans); }
 
   void work(Phase phase, int seconds) {
     rank_status.enter(phase);
@@ -47,19 +47,18 @@ struct Rank {
   LateDevice device;
   std::unique_ptr<Stream> stream = device.make_stream();
   RankStatus rank_status;
-  PlaceSlot slot;
-  Stays stays;
+  StatusSlot slot;
+  Stays spans;
   DeviceTimeline timeline{device, *stream, rank_status};
 };
 
-// Phase and seconds of each stay of a step but the last, whose end the host may see late.
+// Phase and seconds of each span of a step but the last, whose end the host may see late.
 using Course = std::vector<std::pair<Phase, std::int64_t>>;
 
-Course course_of(const std::vector<Stay>& stays, std::int64_t step) {
+Course course_of(const std::vector<PhaseSpan>& spans, std::int64_t step) {
   Course course;
-  for (const Stay& stay : stays) {
-    if (stay.place.step == step)
-      course.emplace_back(stay.place.phase, (stay.end_ns - stay.begin_ns + kSecond / 2) / kSecond);
+  for (const PhaseSpan& span : spans) {
+    if (span.at.step == step) course.emplace_back(span.at.phase, (span.end_ns - span.begin_ns + kSecond / 2) / kSecond);
   }
   return course;
 }
@@ -72,9 +71,9 @@ TEST(DeviceTimeline, TellsOfPhasesByTheDevicesClockHoweverFarTheHostIsAhead) {
     for (std::int64_t step = 1; step <= 5; ++step) rank.step(step);
     rank.timeline.settle();
     rank.rank_status.enter(Phase::checkpoint);
-    for (std::int64_t step = 1; step <= 5; ++step) EXPECT_EQ(course_of(rank.stays.all, step), wanted);
-    for (std::size_t i = 1; i < rank.stays.all.size(); ++i) {
-      EXPECT_EQ(rank.stays.all[i].begin_ns, rank.stays.all[i - 1].end_ns);
+    for (std::int64_t step = 1; step <= 5; ++step) EXPECT_EQ(course_of(rank.spans.all, step), wanted);
+    for (std::size_t i = 1; i < rank.spans.all.size(); ++i) {
+      EXPECT_EQ(rank.spans.all[i].begin_ns, rank.spans.all[i - 1].end_ns);
     }
   }
 }
@@ -85,7 +84,7 @@ TEST(DeviceTimeline, PublishesWhereTheDeviceIsWhileTheHostIsAhead) {
     Rank rank(seed);
     rank.rank_status.publish_in(rank.slot);
     rank.step(1);
-    EXPECT_EQ(rank.rank_status.place().phase, Phase::reports);
+    EXPECT_EQ(rank.rank_status.current().phase, Phase::reports);
     behind += rank.slot.phase == Phase::reports ? 0 : 1;
     rank.timeline.settle();
     EXPECT_EQ(rank.slot.phase, Phase::reports);
@@ -99,9 +98,9 @@ TEST(DeviceTimeline, LooksAgainAndAgainWithoutWaiting) {
   Rank rank(3);
   rank.rank_status.publish_in(rank.slot);
   rank.step(1);
-  const auto before = rank.stays.all.size();
+  const auto before = rank.spans.all.size();
   rank.timeline.look();
-  EXPECT_EQ(rank.stays.all.size(), before);
+  EXPECT_EQ(rank.spans.all.size(), before);
   rank.stream->synchronize();
   rank.timeline.look();
   EXPECT_EQ(rank.slot.phase, Phase::reports);
@@ -111,7 +110,7 @@ TEST(DeviceTimeline, LeavesPlacesToTheHostWhereWorkIsDoneAtOnce) {
   MemoryBackend host;
   const auto stream = host.make_stream();
   RankStatus rank_status;
-  PlaceSlot slot;
+  StatusSlot slot;
   rank_status.publish_in(slot);
   DeviceTimeline timeline(host, *stream, rank_status);
   rank_status.begin_step(1, Phase::data);

@@ -2,7 +2,7 @@
 // from its newest checkpoint, it comes to the bits of a run in which nothing happened.
 
 #include "tutti/base/error.hpp"
-#include "tutti/base/stopwatch.hpp"
+#include "tutti/base/timing.hpp"
 #include "tutti/watch/time_account.hpp"
 
 #include "support/mpi_world.hpp"
@@ -32,12 +32,12 @@ struct Flip {
   BitFlip bit{};
 };
 
-class Flipper final : public PlaceListener {
+class Flipper final : public PhaseListener {
  public:
   Flipper(Trainer& trainer, const Flip& flip) : trainer_(trainer), flip_(flip) {}
-  void on_begin(const Place& place) override {
+  void on_begin(const StepPhase& at) override {
     const Phase phase = flip_.bit.of == "gradients" ? Phase::update : Phase::reports;
-    if (place.step == flip_.step && place.phase == phase && !std::exchange(done_, true)) trainer_.flip(flip_.bit);
+    if (at.step == flip_.step && at.phase == phase && !std::exchange(done_, true)) trainer_.flip(flip_.bit);
   }
 
  private:

@@ -103,14 +103,14 @@ class RankOrderedSum : public Communicator {
   int size() const override { return ring_->size(); }
   std::string description() const override { return ring_->description(); }
   Buffer allocate(std::size_t bytes) override { return ring_->allocate(bytes); }
-  void all_reduce_sum(const Tensor& values, Stream& stream) override { ring_->all_reduce_sum(values, stream); }
-  void share(const SharedSum& sum, Stream& stream) override {
-    SharedSum rest = sum;
+  void all_reduce(const Tensor& values, Stream& stream) override { ring_->all_reduce(values, stream); }
+  void reduce_scatter_gather(const ShardedSum& sum, Stream& stream) override {
+    ShardedSum rest = sum;
     if (sum.values.data != nullptr && sum.values.type == ElementType::i64) {
       add(host_i64(sum.values));
       rest.values = {};
     }
-    ring_->share(rest, stream);
+    ring_->reduce_scatter_gather(rest, stream);
   }
   void reduce_to_root(const Tensor& values, Stream& stream) override { ring_->reduce_to_root(values, stream); }
   void broadcast(const Tensor& values, Stream& stream) override { ring_->broadcast(values, stream); }

@@ -75,11 +75,11 @@ std::string ended(const std::string& what, const char* remedy = kRemedy) {
 std::string on_rank(int rank, int ranks) { return ranks == 1 ? "" : fmt::format(" on rank {}", rank); }
 
 // As the rank's own gradients are given away at step 3.
-class SpoiltGradient : public PlaceListener {
+class SpoiltGradient : public PhaseListener {
  public:
   SpoiltGradient(float& gradient, float value) : gradient_(gradient), value_(value) {}
-  void on_begin(const Place& place) override {
-    if (place.step != 3 || place.phase != Phase::exchange) return;
+  void on_begin(const StepPhase& at) override {
+    if (at.step != 3 || at.phase != Phase::exchange) return;
     if (std::isfinite(value_) && std::exchange(spoilt_, true)) return;
     gradient_ = value_;
   }
@@ -100,7 +100,7 @@ TEST(FiniteCheck, NamesTheRankAndTheGradientAtTheStep) {
         Course course = small_course(small_resnet(), exchange);
         course.ranks = ranks;
         course.options.bucket_bytes = 1024;
-        course.befall = [&](int rank, Trainer& trainer) -> std::unique_ptr<PlaceListener> {
+        course.befall = [&](int rank, Trainer& trainer) -> std::unique_ptr<PhaseListener> {
           if (rank != ranks - 1) return nullptr;
           float& gradient = host_f32(trainer.gradients())[static_cast<std::size_t>(spoilt.offset + 2)];
           return std::make_unique<SpoiltGradient>(gradient, ranks % 2 == 0 ? kNan : -kInfinity);
@@ -121,7 +121,7 @@ TEST(FiniteCheck, NamesTheWeightThatIsBroken) {
     for (const int ranks : {1, kMostRanks}) {
       Course course = small_course(small_resnet(), exchange);
       course.ranks = ranks;
-      course.befall = [&](int rank, Trainer& trainer) -> std::unique_ptr<PlaceListener> {
+      course.befall = [&](int rank, Trainer& trainer) -> std::unique_ptr<PhaseListener> {
         TrainState state = trainer.snapshot();
         if (rank == ranks - 1) {
           const auto conv = std::ranges::find(state.parameters, "block1.conv/weight", &NamedArray::name);
@@ -210,7 +210,7 @@ TEST(FiniteCheck, LeavesAStateAsIfTheStepHadNotBeen) {
     left_out.options.safeguards.on_not_finite = OnNotFinite::skip;
     Course without = left_out;
     without.stops = {SpoiltData::kStep - 1};
-    without.befall = [&](int, Trainer& trainer) -> std::unique_ptr<PlaceListener> {
+    without.befall = [&](int, Trainer& trainer) -> std::unique_ptr<PhaseListener> {
       if (trainer.steps_done() == 0) return nullptr;
       TrainState state = trainer.snapshot();
       EXPECT_EQ(state.progress.skipped_steps, 0);

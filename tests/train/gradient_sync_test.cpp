@@ -26,11 +26,11 @@ class RecordingCommunicator : public Communicator {
   int size() const override { return 2; }
   std::string description() const override { return "recording"; }
   Buffer allocate(std::size_t) override { return {}; }
-  void all_reduce_sum(const Tensor& values, Stream&) override {
+  void all_reduce(const Tensor& values, Stream&) override {
     const std::int64_t begin = static_cast<const float*>(values.data) - block_;
     ranges.emplace_back(begin, begin + values.elements());
   }
-  void share(const SharedSum&, Stream&) override { throw Error(ErrorSource::internal, "unfinished"); }
+  void reduce_scatter_gather(const ShardedSum&, Stream&) override { throw Error(ErrorSource::internal, "unfinished"); }
   void reduce_to_root(const Tensor&, Stream&) override { throw Error(ErrorSource::internal, "unfinished"); }
   void broadcast(const Tensor&, Stream&) override { throw Error(ErrorSource::internal, "unfinished"); }
   bool progress() override { return false; }

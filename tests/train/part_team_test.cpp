@@ -136,13 +136,13 @@ TEST(PartTeam, AddsThePartsInTheirOrderWhoeverPlaysThem) {
 TEST(PartTeam, ShowsASignOfProgressForEveryLayerOfEveryPlayer) {
   Table table({2, 2, 2});
   PartTeam team = table.team_of(2);
-  PlaceSlot slot;
+  StatusSlot slot;
   table.rank_status().publish_in(slot);
-  const std::uint64_t before = slot.signs;
+  const std::uint64_t before = slot.progress;
   table.play(team);
   const std::size_t forwards_and_backwards = 2 * 2 * 3 * table.layers();
   const std::size_t phases = 2 * 2 * 2;  // of the first player
-  EXPECT_EQ(slot.signs - before, forwards_and_backwards + phases);
+  EXPECT_EQ(slot.progress - before, forwards_and_backwards + phases);
 }
 
 TEST(PartTeam, SumIsThatOfThePartsPlayedOneByOne) {

@@ -1,4 +1,4 @@
-#include "tutti/base/stopwatch.hpp"
+#include "tutti/base/timing.hpp"
 
 #include "support/mpi_world.hpp"
 #include "train/rank_run.hpp"

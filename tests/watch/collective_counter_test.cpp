@@ -28,7 +28,7 @@ TEST(CollectiveCounter, AreCountedInTheWorldItsPartsAndItsSums) {
   const std::uint64_t connected = collectives.begun;
   const auto stream = make_cpu_backend()->make_stream();
   const Buffer memory = communicator->allocate(64);
-  communicator->all_reduce_sum(memory.view(Shape{16}, ElementType::f32), *stream);
+  communicator->all_reduce(memory.view(Shape{16}, ElementType::f32), *stream);
   EXPECT_EQ(collectives.begun, connected + 1);
   communicator->finish(*stream);
   EXPECT_EQ(collectives.done, collectives.begun);
@@ -37,11 +37,11 @@ TEST(CollectiveCounter, AreCountedInTheWorldItsPartsAndItsSums) {
 }
 
 // In which phases a rank got through collectives.
-class MetIn : public PlaceListener {
+class MetIn : public PhaseListener {
  public:
-  void on_end(const Stay& stay) override {
+  void on_end(const PhaseSpan& span) override {
     const std::uint64_t done = test_world().collectives().done;
-    if (std::exchange(done_, done) != done) phases.insert(stay.place.phase);
+    if (std::exchange(done_, done) != done) phases.insert(span.at.phase);
   }
   std::set<Phase> phases;
 

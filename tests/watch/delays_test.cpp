@@ -1,7 +1,7 @@
 // Delays of known size, in every phase and on several ranks of real runs, are found again where they were, beside the
 // epochs of the same run without them.
 
-#include "tutti/base/stopwatch.hpp"
+#include "tutti/base/timing.hpp"
 #include "tutti/watch/time_account.hpp"
 
 #include "support/mpi_world.hpp"
@@ -31,13 +31,13 @@ struct Planned {
   int rank = 0;
 };
 
-class Sleeper : public PlaceListener {
+class Sleeper : public PhaseListener {
  public:
   explicit Sleeper(const Planned& planned) : planned_(planned) {}
-  void on_begin(const Place& place) override {
-    if (test_world().rank() != planned_.rank || place.phase != planned_.phase) return;
-    if (place.step <= std::max(kWarmUp, last_) || times_ == kDelays) return;
-    last_ = place.step;
+  void on_begin(const StepPhase& at) override {
+    if (test_world().rank() != planned_.rank || at.phase != planned_.phase) return;
+    if (at.step <= std::max(kWarmUp, last_) || times_ == kDelays) return;
+    last_ = at.step;
     ++times_;
     const Stopwatch watch;
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
@@ -53,7 +53,7 @@ class Sleeper : public PlaceListener {
 
 struct Course {
   std::vector<std::vector<TimeShares>> epochs;  // by rank
-  std::optional<LateRank> worst;                // of any epoch
+  std::optional<Straggler> worst;               // of any epoch
   double asked = 0;                             // by another clock, when the last report was asked for
   double told = 0;                              // and when it was there
   std::vector<double> slept;                    // on the late rank, by the end of each epoch
@@ -69,7 +69,7 @@ class Reader : public RunObserver {
     course.told = watch_.seconds();
     course.epochs.push_back(epoch.ranks);
     course.slept.push_back(sleeper_.seconds);
-    if (!course.worst || course.worst->seconds < epoch.latest->seconds) course.worst = epoch.latest;
+    if (!course.worst || course.worst->seconds < epoch.straggler->seconds) course.worst = epoch.straggler;
   }
   Course course;
 

@@ -1,6 +1,5 @@
-#include "tutti/watch/incident.hpp"
-
 #include "tutti/base/error.hpp"
+#include "tutti/watch/rehearsal.hpp"
 
 #include <gtest/gtest.h>
 
@@ -26,7 +25,7 @@ RehearsalStage stage_of(int ranks) {
 
 std::string planned(const std::string& text) {
   std::string texts;
-  for (const Incident& incident : plan_incidents(parse_rehearsal(text), stage_of(4))) {
+  for (const Incident& incident : plan_incidents(text, stage_of(4))) {
     texts += (texts.empty() ? "" : "; ") + text_of(incident);
   }
   return texts;
@@ -52,7 +51,7 @@ TEST(Incident, HappensAsItIsWritten) {
 
 std::string refusal(const std::string& text) {
   try {
-    plan_incidents(parse_rehearsal(text), stage_of(4));
+    plan_incidents(text, stage_of(4));
   } catch (const Error& error) {
     EXPECT_EQ(error.source(), ErrorSource::usage);
     return error.what();
@@ -96,7 +95,7 @@ TEST(Incident, FitsTheRunWhateverTheSeed) {
   for (int ranks = 1; ranks <= 64; ++ranks) {
     const RehearsalStage stage = stage_of(ranks);
     for (int seed = 0; seed < 300; ++seed) {
-      const Incident it = plan_incidents(parse_rehearsal("seed=" + std::to_string(seed)), stage).front();
+      const Incident it = plan_incidents("seed=" + std::to_string(seed), stage).front();
       EXPECT_TRUE(it.rank >= 0 && it.rank < ranks);
       EXPECT_TRUE(it.first_step >= 3 && it.first_step <= it.last_step && it.last_step <= 40);
       EXPECT_TRUE(it.bucket >= 0 && it.bucket < 4);
@@ -105,7 +104,7 @@ TEST(Incident, FitsTheRunWhateverTheSeed) {
       EXPECT_EQ(it.mbps > 0, it.kind == IncidentKind::slow_link);
       if (it.kind == IncidentKind::flip) {
         const auto held = std::ranges::find_if(
-            stage.tensors, [&](const HeldTensor& t) { return t.of == it.flip.of && t.name == it.flip.tensor; });
+            stage.tensors, [&](const FlipTarget& t) { return t.of == it.flip.of && t.name == it.flip.tensor; });
         ASSERT_NE(held, stage.tensors.end());
         EXPECT_TRUE(it.flip.element >= 0 && it.flip.element < held->elements);
         flipped.insert(it.flip.of + it.flip.tensor);
@@ -122,7 +121,7 @@ TEST(Incident, FitsTheRunWhateverTheSeed) {
 TEST(Incident, IsTheSameWithTheSameSeedAndNamingOneThingChangesNoOther) {
   EXPECT_EQ(planned("stop:seed=7"), planned("stop:seed=7"));
   EXPECT_NE(planned("stop:seed=7"), planned("stop:seed=8"));
-  const auto plan = [](const std::string& text) { return plan_incidents(parse_rehearsal(text), stage_of(4)).front(); };
+  const auto plan = [](const std::string& text) { return plan_incidents(text, stage_of(4)).front(); };
   const Incident drawn = plan("stop:seed=7");
   const Incident named = plan("stop:seed=7,rank=" + std::to_string(3 - drawn.rank));
   EXPECT_NE(named.rank, drawn.rank);

@@ -28,10 +28,10 @@ TEST(RankClocks, AreFoundOutToWithinTheErrorThatIsTold) {
 TEST(RankClocks, DriftEvenlyBetweenReadingsAndBeyond) {
   const ClockReading one{.at_ns = 1000, .offset_ns = 100};
   const ClockReading other{.at_ns = 3000, .offset_ns = 140};
-  EXPECT_EQ(time_of_first(one, other, 1000), 900);
-  EXPECT_EQ(time_of_first(one, other, 2000), 2000 - 120);
-  EXPECT_EQ(time_of_first(one, other, 4000), 4000 - 160);
-  EXPECT_EQ(time_of_first(one, one, 5000), 4900);
+  EXPECT_EQ(root_clock_ns(one, other, 1000), 900);
+  EXPECT_EQ(root_clock_ns(one, other, 2000), 2000 - 120);
+  EXPECT_EQ(root_clock_ns(one, other, 4000), 4000 - 160);
+  EXPECT_EQ(root_clock_ns(one, one, 5000), 4900);
 }
 
 }  // namespace

@@ -7,18 +7,18 @@
 namespace tutti {
 namespace {
 
-class Notes : public PlaceListener {
+class Notes : public PhaseListener {
  public:
-  void on_end(const Stay& stay) override { ended.push_back(stay); }
-  void on_begin(const Place& place) override { begun.push_back(place); }
+  void on_end(const PhaseSpan& span) override { ended.push_back(span); }
+  void on_begin(const StepPhase& at) override { begun.push_back(at); }
 
-  std::vector<Stay> ended;
-  std::vector<Place> begun;
+  std::vector<PhaseSpan> ended;
+  std::vector<StepPhase> begun;
 };
 
 TEST(RankStatus, PublishesWhereTheRankIs) {
   RankStatus rank_status;
-  PlaceSlot slot;
+  StatusSlot slot;
   rank_status.begin_step(3, Phase::data);
   rank_status.publish_in(slot);
   EXPECT_EQ(slot.phase, Phase::data);
@@ -29,13 +29,13 @@ TEST(RankStatus, PublishesWhereTheRankIs) {
 
 TEST(RankStatus, ShowsAnySignOfProgress) {
   RankStatus rank_status;
-  PlaceSlot slot;
+  StatusSlot slot;
   rank_status.publish_in(slot);
-  for (const auto& advance : {+[](RankStatus& w) { w.sign(); }, +[](RankStatus& w) { w.enter(Phase::data); },
+  for (const auto& advance : {+[](RankStatus& w) { w.note_progress(); }, +[](RankStatus& w) { w.enter(Phase::data); },
                               +[](RankStatus& w) { w.enter(Phase::data); }}) {
-    const std::uint64_t before = slot.signs;
+    const std::uint64_t before = slot.progress;
     advance(rank_status);
-    EXPECT_GT(slot.signs, before);
+    EXPECT_GT(slot.progress, before);
   }
 }
 
@@ -49,8 +49,8 @@ TEST(RankStatus, TellsListenersOfStaysWithoutGaps) {
   rank_status.remove(notes);
   rank_status.enter(Phase::forward);
   ASSERT_EQ(notes.ended.size(), 2u);
-  EXPECT_EQ(notes.ended[0].place.phase, Phase::data);
-  EXPECT_EQ(notes.ended[1].place.step, 1);
+  EXPECT_EQ(notes.ended[0].at.phase, Phase::data);
+  EXPECT_EQ(notes.ended[1].at.step, 1);
   EXPECT_EQ(notes.ended[0].end_ns, notes.ended[1].begin_ns);
   ASSERT_EQ(notes.begun.size(), 2u);
   EXPECT_EQ(notes.begun[1].step, 2);

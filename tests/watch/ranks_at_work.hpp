@@ -1,7 +1,7 @@
 #pragma once
 // Ranks as a watcher may know them, for tests of what it concludes.
 
-#include "watch/late_ranks.hpp"
+#include "watch/rank_view.hpp"
 
 #include <string_view>
 #include <vector>

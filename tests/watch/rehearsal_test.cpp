@@ -22,7 +22,7 @@ class RehearsedRank {
     incident.rank = 1;
     communicator_ = rehearsal_.between(make_solo_communicator());
     rank_status_.add(rehearsal_);
-    rehearsal_.begin({incident}, [this](const BitFlip&) { flipped_in.push_back(rank_status_.place()); });
+    rehearsal_.begin({incident}, [this](const BitFlip&) { flipped_in.push_back(rank_status_.current()); });
   }
 
   void step(std::int64_t number) {
@@ -41,7 +41,7 @@ class RehearsedRank {
   Communicator& communicator() { return *communicator_; }
   std::size_t missed() const { return rehearsal_.missed().size(); }
 
-  std::vector<Place> flipped_in;
+  std::vector<StepPhase> flipped_in;
 
  private:
   Rehearsal rehearsal_{Log(1, "host", true)};
@@ -98,7 +98,7 @@ TEST(Rehearsal, FlipsGradientsBeforeTheUpdateAndTheRestAtTheStepsEnd) {
 
 class SentSums : public testing::Test {
  protected:
-  void sum(RehearsedRank& rank) { rank.communicator().all_reduce_sum(values_, stream_); }
+  void sum(RehearsedRank& rank) { rank.communicator().all_reduce(values_, stream_); }
 
   std::vector<float> numbers_ = std::vector<float>(250);  // 8,000 bits
   Tensor values_{numbers_.data(), Shape{250}};

@@ -30,10 +30,11 @@ TEST(RehearsedSums, ComeThroughASlowLinkWhoeverDrives) {
         sums.push_back(memory.view(Shape{16}, ElementType::f32, 64 * i));
         for (float& value : host_f32(sums.back())) value = static_cast<float>(world.rank() + step);
       }
-      communicator->all_reduce_sum(sums[0], stream);
+      communicator->all_reduce(sums[0], stream);
       std::vector<std::int64_t> bounds(static_cast<std::size_t>(world.size()) + 1, 16);
       bounds.front() = 0;  // all of it is rank 0's
-      communicator->share({.values = sums[1], .bounds = bounds, .then = {}, .results = sums[1]}, stream);
+      communicator->reduce_scatter_gather({.values = sums[1], .bounds = bounds, .then = {}, .results = sums[1]},
+                                          stream);
       communicator->reduce_to_root(sums[2], stream);
       communicator->broadcast(sums[2], stream);
       communicator->finish(stream);

@@ -22,7 +22,7 @@ constexpr std::chrono::seconds kLong{60};
   const auto world = make_solo_world();
   watch.begin(*world, {.timeout_seconds = 1}, {});
   RankStatus rank_status;
-  rank_status.publish_in(watch.place_slot());
+  rank_status.publish_in(watch.status_slot());
   rank_status.begin_step(17, phase);
   prepare(watch);
   std::this_thread::sleep_for(kLong);
@@ -41,8 +41,8 @@ TEST_F(StallWatchDeathTest, EndsAProcessThatStandsStill) {
 
 TEST_F(StallWatchDeathTest, TellsOfTheEndAndGivesUpWhatCanBeGivenUp) {
   const auto prepare = [](StallWatch& watch) {
-    watch.tell_end_to([](const StallReport& report) {
-      write_stderr_line(std::string("told of ") + name_of(report.place.phase));
+    watch.report_end_to([](const StallReport& report) {
+      write_stderr_line(std::string("told of ") + name_of(report.at.phase));
       std::this_thread::sleep_for(kLong);
     });
     watch.before_end([] {
@@ -82,7 +82,7 @@ TEST(StallWatch, LeavesARankAloneThatMovesOrHasLeft) {
   watch.begin(*world, {.timeout_seconds = 2}, {});
   {
     RankStatus rank_status;
-    rank_status.publish_in(watch.place_slot());
+    rank_status.publish_in(watch.status_slot());
     for (int i = 0; i < 60; ++i) {
       rank_status.begin_step(i, Phase::data);
       std::this_thread::sleep_for(std::chrono::milliseconds(50));

@@ -17,7 +17,7 @@ class TimeAccountTest : public testing::Test {
  protected:
   // Long before or after everything real.
   void spend(Phase phase, std::int64_t seconds) {
-    account.on_end({.place = {1, phase}, .begin_ns = now_, .end_ns = now_ + seconds * kSecond});
+    account.on_end({.at = {1, phase}, .begin_ns = now_, .end_ns = now_ + seconds * kSecond});
     now_ += seconds * kSecond;
   }
   // A step whose sums go for two seconds once the last rank has come, for each of whose ranks it is as long.
@@ -59,12 +59,12 @@ TEST_F(TimeAccountTest, TellsTransfersFromWaitingForTheLastRank) {
     EXPECT_NEAR(shares[TimeShare::checkpoint], each == 0 ? 101 : 1, kReal);
     EXPECT_NEAR(shares[TimeShare::waiting], alone ? 0 : (each == last ? 0 : 30) + (each == 0 ? 0 : 100), kReal);
   }
-  EXPECT_EQ(report.latest.has_value(), !alone);
+  EXPECT_EQ(report.straggler.has_value(), !alone);
   if (alone) return;
-  EXPECT_EQ(report.latest->rank, 0);
-  EXPECT_EQ(report.latest->host, all_gather_text(world, world.host()).front());
-  EXPECT_EQ(report.latest->cause, TimeShare::checkpoint);
-  EXPECT_NEAR(report.latest->seconds, 100, kReal);
+  EXPECT_EQ(report.straggler->rank, 0);
+  EXPECT_EQ(report.straggler->host, all_gather_text(world, world.host()).front());
+  EXPECT_EQ(report.straggler->cause, TimeShare::checkpoint);
+  EXPECT_NEAR(report.straggler->seconds, 100, kReal);
 }
 
 TEST_F(TimeAccountTest, BringsWaitsTogetherWithinALongEpochThoughSomeRanksKnowOfMore) {
@@ -102,22 +102,22 @@ TEST_F(TimeAccountTest, BeginsAnewWithEveryReport) {
 TEST_F(TimeAccountTest, SaysWhereTheTimeWentInOneLine) {
   const TimeReport report{
       .ranks = {{.seconds = {1, 6, 1, 2, 0, 0, 0}}, {.seconds = {3, 6, 1, 0, 0, 0, 0}}},
-      .latest = LateRank{.rank = 1, .host = "n1", .cause = TimeShare::data, .seconds = 2},
+      .straggler = Straggler{.rank = 1, .host = "n1", .cause = TimeShare::data, .seconds = 2},
   };
   EXPECT_EQ(time_line(report),
             "time 10.0 s: data 20 %, compute 60 %, communication 10 %, waiting 10 % (2.0 s for rank 1 on n1: data), "
             "evaluation 0 %, checkpoint 0 %, other 0 %");
 }
 
-TimeReport two_ranks(double waiting, double data, const LateRank& late) {
+TimeReport two_ranks(double waiting, double data, const Straggler& late) {
   return {.ranks = {{.seconds = {data, 6, 1, 2 * waiting, 0, 0, 0}}, {.seconds = {data, 6, 1, 0, 0, 0, 0}}},
-          .latest = late};
+          .straggler = late};
 }
 
 TEST(TimeReportTest, IsWorthALookWhereWaitingOrInputExceedATenth) {
-  EXPECT_FALSE(is_worth_a_look(two_ranks(0.7, 0.7, {})));
-  EXPECT_TRUE(is_worth_a_look(two_ranks(1, 0, {})));
-  EXPECT_TRUE(is_worth_a_look(two_ranks(0, 1, {})));
+  EXPECT_FALSE(is_notable(two_ranks(0.7, 0.7, {})));
+  EXPECT_TRUE(is_notable(two_ranks(1, 0, {})));
+  EXPECT_TRUE(is_notable(two_ranks(0, 1, {})));
 }
 
 TEST(TimeReportTest, OfAWholeRunNamesTheRankThatMostWasWaitedFor) {
@@ -128,9 +128,9 @@ TEST(TimeReportTest, OfAWholeRunNamesTheRankThatMostWasWaitedFor) {
   const TimeReport whole = total.report();
   EXPECT_DOUBLE_EQ(whole.seconds(), 3 * 9 + 1);
   EXPECT_DOUBLE_EQ(whole.mean()[TimeShare::waiting], 3);
-  ASSERT_TRUE(whole.latest);
-  EXPECT_EQ(whole.latest->rank, 1);
-  EXPECT_DOUBLE_EQ(whole.latest->seconds, 4);
+  ASSERT_TRUE(whole.straggler);
+  EXPECT_EQ(whole.straggler->rank, 1);
+  EXPECT_DOUBLE_EQ(whole.straggler->seconds, 4);
 }
 
 }  // namespace

@@ -1,14 +1,29 @@
 #pragma once
-// The one exception type. It says which source failed, why in words for a person, and where it was raised.
+// The exit statuses, and the one exception type. It says which source failed, why in words for a person, and where it
+// was raised.
 // Library code throws it and never ends the process; only main does.
-
-#include "tutti/base/exit_status.hpp"
 
 #include <source_location>
 #include <stdexcept>
 #include <string>
 
 namespace tutti {
+
+// The exit statuses of the program; the README lists those in use. Only main ends a process.
+enum class ExitStatus : int {
+  done = 0,
+  answer_is_no = 1,
+  usage = 64,
+  bad_input = 65,
+  no_checkpoint = 66,
+  internal = 70,
+  cannot_save = 73,
+  input_io = 74,
+  stopped = 75,
+  hang = 86,
+  diverged = 87,
+  not_finite = 88,
+};
 
 enum class ErrorSource {
   usage,       // wrong command line or configuration file

@@ -1,9 +1,13 @@
 #pragma once
-// Lines for people on stderr, each prefixed with the rank and host that speaks. Results go to stdout elsewhere.
-// A Log is a small value; it owns nothing and is passed to whoever may speak.
+// Lines for people on stderr, each prefixed with the rank and host that writes it. Results go to stdout elsewhere.
+// A Log is a small value that owns nothing.
 
+#include "tutti/base/timing.hpp"
+
+#include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace tutti {
 
@@ -18,7 +22,6 @@ class Log {
   void warn(std::string_view text) const;
 
   int rank() const noexcept { return rank_; }
-  bool quiet() const noexcept { return quiet_; }
 
  private:
   int rank_ = 0;
@@ -28,5 +31,23 @@ class Log {
 
 // Writes one whole line to stderr in a single call, so that lines of several ranks do not mix.
 void write_stderr_line(std::string_view line) noexcept;
+
+// A progress line on stderr that is redrawn in place, at most ten times a second.
+class TerminalLine {
+ public:
+  TerminalLine() = default;
+  TerminalLine(const TerminalLine&) = delete;
+  TerminalLine& operator=(const TerminalLine&) = delete;
+  ~TerminalLine() { clear(); }
+
+  // The text is asked for only when it is drawn.
+  void draw(const std::function<std::string()>& text);
+  // Wipes the line, so that something else can be printed in its place.
+  void clear() noexcept;
+
+ private:
+  Stopwatch since_drawn_;
+  bool visible_ = false;
+};
 
 }  // namespace tutti

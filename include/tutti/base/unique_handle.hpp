@@ -1,6 +1,9 @@
 #pragma once
-// Sole owner of a plain handle of a C library: moves, never copies, releases once.
+// Sole owner of a plain handle of a C library or of a file descriptor: moves, never copies, releases once.
 
+#include <unistd.h>
+
+#include <cerrno>
 #include <utility>
 
 namespace tutti {
@@ -31,5 +34,18 @@ class UniqueHandle {
  private:
   Handle handle_ = Empty;
 };
+
+struct CloseDescriptor {
+  void operator()(int descriptor) const noexcept { static_cast<void>(::close(descriptor)); }
+};
+using Descriptor = UniqueHandle<int, CloseDescriptor, -1>;
+
+// The result of a system call, repeated for as long as signals interrupt it.
+template <class Call>
+auto uninterrupted(Call call) {
+  auto result = call();
+  while (result < 0 && errno == EINTR) result = call();
+  return result;
+}
 
 }  // namespace tutti

@@ -20,7 +20,7 @@ struct NcclOptions {
 
 struct NcclLibrary {
   std::string (*version)() = nullptr;  // "2.28.9"
-  // Each rank names a device of its own, or all share. Sums go over streams of that device, none of which may be noting
+  // Each rank names a device of its own, or all share one. Sums use streams of that device, none of which may be noting
   // a recording then. progress() wants to be called while a host thread waits for such a stream: it is what throws when
   // another rank failed, or a hang error once a sum outlives its deadline; from then on the communicator is of no use.
   // It may be given up once all ranks have what they summed; one that goes early aborts the others' sums. Collective.

@@ -1,10 +1,10 @@
 #pragma once
-// The processes of this job: who they are, where they run, and what they agree on. Everything here is
-// blocking and rare; sums over gradients are the Communicator's. Waiting ranks sleep rather than spin.
+// The processes of this job: who they are, where they run, and what they agree on. Everything here is blocking and
+// rare; gradients are summed by the Communicator. Waiting ranks sleep rather than spin.
 
 #include "tutti/backend/tensor.hpp"
-#include "tutti/comm/collective_counter.hpp"
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -14,6 +14,27 @@
 #include <vector>
 
 namespace tutti {
+
+// How many collectives a rank has begun and how many it has completed, which others can read while it waits in one. All
+// ranks of a job call the same collectives in the same order.
+struct CollectiveCounter {
+  std::atomic<std::uint64_t> begun{0};
+  std::atomic<std::uint64_t> done{0};
+};
+
+// Counts one collective, from its begin to its end.
+class CollectiveScope {
+ public:
+  explicit CollectiveScope(CollectiveCounter& collectives) : collectives_(collectives) {
+    collectives_.begun.fetch_add(1, std::memory_order_relaxed);
+  }
+  ~CollectiveScope() { collectives_.done.fetch_add(1, std::memory_order_relaxed); }
+  CollectiveScope(const CollectiveScope&) = delete;
+  CollectiveScope& operator=(const CollectiveScope&) = delete;
+
+ private:
+  CollectiveCounter& collectives_;
+};
 
 class World {
  public:
@@ -28,7 +49,7 @@ class World {
   // For the banner: "Open MPI 4.1.4", or "no launcher".
   virtual std::string description() const = 0;
 
-  // True only if every rank says so. Collective.
+  // True only if it is true on every rank. Collective.
   virtual bool agree(bool mine) = 0;
   // Starts to find the greatest of the numbers that all ranks give; end_greatest() returns it. What is begun at one
   // step and ended at the next costs next to nothing. One at a time; other calls may come between, and close() ends it.
@@ -58,7 +79,7 @@ class World {
   // destroyed unclosed just leaves. Collective.
   virtual void close() = 0;
 
-  // Counts what is begun and done here, in sub-worlds made from now on, and in sums of communicators made with them.
+  // Counts the collectives of this world, of sub-worlds made from now on, and of communicators made with them.
   CollectiveCounter& collectives() { return *collectives_; }
   // Counts there from now on; borrowed.
   void count_in(CollectiveCounter& collectives) { collectives_ = &collectives; }

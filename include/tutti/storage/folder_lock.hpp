@@ -2,8 +2,8 @@
 // Keeps two jobs out of one folder. The system drops the lock when its holder ends, however that comes about, also on
 // another host where the file system passes locks on; where it knows none, a warning is all there is.
 
-#include "tutti/base/descriptor.hpp"
 #include "tutti/base/log.hpp"
+#include "tutti/base/unique_handle.hpp"
 
 #include <string>
 #include <utility>

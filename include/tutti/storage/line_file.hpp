@@ -2,7 +2,7 @@
 // A log of lines that grows: each is handed to the system whole, so that a killed process loses none that it has
 // written. A last line that was cut short, by a kill or a full disk, is ended before the next one begins.
 
-#include "tutti/base/descriptor.hpp"
+#include "tutti/base/unique_handle.hpp"
 
 #include <string>
 

@@ -4,8 +4,8 @@
 // Symbolic links are followed, and stay. What is neither a regular file nor missing, as a device or a pipe, gets the
 // bytes as they come.
 
-#include "tutti/base/descriptor.hpp"
 #include "tutti/base/error.hpp"
+#include "tutti/base/unique_handle.hpp"
 
 #include <cstddef>
 #include <span>

@@ -2,8 +2,8 @@
 // How far a run has come within an epoch: one line that is drawn over itself on a terminal, or lines now and then where
 // there is none.
 
-#include "tutti/base/stopwatch.hpp"
-#include "tutti/base/terminal_line.hpp"
+#include "tutti/base/log.hpp"
+#include "tutti/base/timing.hpp"
 #include "tutti/train/run_observer.hpp"
 
 #include <cstdint>

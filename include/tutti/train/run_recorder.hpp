@@ -4,7 +4,7 @@
 // report may be kept all the same.
 
 #include "tutti/train/run_observer.hpp"
-#include "tutti/watch/time_report.hpp"
+#include "tutti/watch/time_account.hpp"
 
 #include <cstdint>
 #include <string>

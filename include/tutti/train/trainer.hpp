@@ -14,8 +14,8 @@
 #include "tutti/train/run_observer.hpp"
 #include "tutti/train/safeguards.hpp"
 #include "tutti/train/step_times.hpp"
-#include "tutti/watch/incident.hpp"
 #include "tutti/watch/rank_status.hpp"
+#include "tutti/watch/rehearsal.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -157,9 +157,9 @@ class Trainer {
   std::size_t optimizer_bytes() const;
   // Steps that the exact exchange has played again on a wider grid.
   std::int64_t replayed_steps() const;
-  // For rehearsals: tensors of which this rank has a copy of its own, and a bit of it, as PlaceListener::on_begin() may
+  // For rehearsals: tensors of which this rank has a copy of its own, and a bit of it, as PhaseListener::on_begin() may
   // turn it. Waits.
-  std::vector<HeldTensor> held_tensors() const;
+  std::vector<FlipTarget> held_tensors() const;
   void flip(const BitFlip& flip);
   // The sums of the steps since the epoch began, over all ranks. Collective.
   LossSums epoch_sums();

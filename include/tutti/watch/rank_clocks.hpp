@@ -1,6 +1,6 @@
 #pragma once
-// How a rank's clock stands to that of rank 0. Ranks of one host share a clock; others meet many times, and as nobody
-// leaves a barrier before all have come, every collective bounds the difference from both sides.
+// The difference between a rank's clock and that of rank 0. Ranks of one host share a clock. The others call many
+// barriers: no rank leaves a barrier before all have come, so every barrier bounds the difference from both sides.
 
 #include "tutti/comm/world.hpp"
 #include "tutti/watch/rank_status.hpp"
@@ -19,7 +19,7 @@ struct ClockReading {
 // Collective.
 ClockReading read_clock(World& world, const std::function<std::int64_t()>& clock = now_ns);
 
-// This rank's time as rank 0's clock told it, between two readings and beyond; clocks drift evenly.
-std::int64_t time_of_first(const ClockReading& one, const ClockReading& other, std::int64_t own_ns);
+// This rank's time on rank 0's clock, between two readings and beyond; clocks drift evenly.
+std::int64_t root_clock_ns(const ClockReading& one, const ClockReading& other, std::int64_t own_ns);
 
 }  // namespace tutti

@@ -1,7 +1,6 @@
 #pragma once
-// What one rank is doing: told by its thread that trains, phase by phase, and published where others see it while the
-// rank itself may be stuck. Listeners (an account of time, a trace, rehearsed faults) hear of every phase as it begins
-// and ends. It draws no conclusions.
+// What one rank is doing, phase by phase: reported by the thread that trains, and published where others see it while
+// the rank itself may be stuck. Listeners (the time account, a trace, rehearsed faults) hear of every phase.
 
 #include <atomic>
 #include <cstddef>
@@ -26,14 +25,14 @@ enum class Phase : std::uint32_t {
 inline constexpr std::size_t kPhases = 11;
 const char* name_of(Phase phase);
 
-struct Place {
+struct StepPhase {
   std::int64_t step = 0;  // the one under way or done last, counted from 1; 0: before the first
   Phase phase = Phase::starting;
 };
 
-// A stretch of time in one place.
-struct Stay {
-  Place place{};
+// The time that one phase took.
+struct PhaseSpan {
+  StepPhase at{};
   std::int64_t begin_ns = 0;  // of now_ns()
   std::int64_t end_ns = 0;
 };
@@ -41,30 +40,30 @@ struct Stay {
 // The host's monotonic clock, the same in all its processes.
 std::int64_t now_ns();
 
-// What is published, by one thread but for signs; other threads and processes read it.
-struct PlaceSlot {
+// What a rank publishes. One thread writes step and phase; any thread counts progress.
+struct StatusSlot {
   std::atomic<std::int64_t> step{0};
   std::atomic<Phase> phase{Phase::starting};
-  std::atomic<std::uint64_t> signs{0};  // of progress, this one's number
+  std::atomic<std::uint64_t> progress{0};  // counts every sign of it
 };
 
-class PlaceListener {
+class PhaseListener {
  public:
-  virtual ~PlaceListener() = default;
-  // In the thread that trains. What happens in here counts as part of the phase that begins.
-  virtual void on_end(const Stay&) {}
-  virtual void on_begin(const Place&) {}
+  virtual ~PhaseListener() = default;
+  // In the thread that trains. The time spent in here belongs to the phase that begins.
+  virtual void on_end(const PhaseSpan&) {}
+  virtual void on_begin(const StepPhase&) {}
   // A layer's forward or backward has been done, or enqueued.
   virtual void on_layer() {}
 };
 
-// Where work is enqueued the thread is ahead of what is done: this takes the places that the thread goes on to, and
-// says when they are reached (RankStatus::reach).
-class PlaceQueue {
+// Where work is enqueued, the thread is ahead of the device: this takes the phases that the thread goes on to, and
+// calls RankStatus::reach when the device reaches them.
+class PhaseQueue {
  public:
-  virtual ~PlaceQueue() = default;
-  // False: the place is reached at once.
-  virtual bool take(const Place& place) = 0;
+  virtual ~PhaseQueue() = default;
+  // False: the phase is reached at once.
+  virtual bool take(const StepPhase& at) = 0;
 };
 
 class RankStatus {
@@ -74,50 +73,50 @@ class RankStatus {
   RankStatus& operator=(const RankStatus&) = delete;
 
   // Publishes there from now on; borrowed.
-  void publish_in(PlaceSlot& slot);
-  // Borrowed; told in the order of their coming.
-  void add(PlaceListener& listener) { listeners_.push_back(&listener); }
-  void remove(const PlaceListener& listener) { std::erase(listeners_, &listener); }
+  void publish_in(StatusSlot& slot);
+  // Borrowed; called in the order in which they were added.
+  void add(PhaseListener& listener) { listeners_.push_back(&listener); }
+  void remove(const PhaseListener& listener) { std::erase(listeners_, &listener); }
 
-  // Borrowed; null, as at first: places are reached as the thread comes to them.
-  void reach_through(PlaceQueue* queue) { queue_ = queue; }
-  // From then on, or from the last place if that was reached later. For the queue.
-  void reach(const Place& place, std::int64_t at_ns);
+  // Borrowed; null, as at first: phases are reached as the thread comes to them.
+  void reach_through(PhaseQueue* queue) { queue_ = queue; }
+  // For the queue: the phase began at that time, or when the one before it was reached if that is later.
+  void reach(const StepPhase& at, std::int64_t at_ns);
 
-  // Ends one phase and begins the next, also one of the same name.
-  void enter(Phase phase) { move_to({place_.step, phase}); }
+  // Ends one phase and begins the next, which may be of the same name.
+  void enter(Phase phase) { move_to({current_.step, phase}); }
   void begin_step(std::int64_t step, Phase phase) { move_to({step, phase}); }
-  // Waits in `action` for all ranks, within a phase that goes on afterwards.
+  // Runs `action`, which waits for all ranks, as Phase::waiting; then goes on with the current phase.
   template <class Action>
-  auto meet(Action action) {
-    const Phase within = place_.phase;
+  auto wait_for_ranks(Action action) {
+    const Phase within = current_.phase;
     enter(Phase::waiting);
     auto result = action();
     enter(within);
     return result;
   }
-  // There is progress within the phase. In any thread.
-  void sign() { slot_->signs.fetch_add(1, std::memory_order_relaxed); }
-  // A sign that listeners are told of.
+  // There is progress within the phase. From any thread.
+  void note_progress() { slot_->progress.fetch_add(1, std::memory_order_relaxed); }
+  // Progress that listeners hear of.
   void end_layer() {
-    sign();
-    for (PlaceListener* const listener : listeners_) listener->on_layer();
+    note_progress();
+    for (PhaseListener* const listener : listeners_) listener->on_layer();
   }
 
   // Where the thread is.
-  const Place& place() const { return place_; }
+  const StepPhase& current() const { return current_; }
 
  private:
-  void move_to(const Place& place);
+  void move_to(const StepPhase& at);
   void publish();
 
-  Place place_{};
-  Place reached_{};
-  PlaceQueue* queue_ = nullptr;
+  StepPhase current_{};
+  StepPhase reached_{};
+  PhaseQueue* queue_ = nullptr;
   std::int64_t since_ns_;
-  PlaceSlot own_{};
-  PlaceSlot* slot_ = &own_;
-  std::vector<PlaceListener*> listeners_;
+  StatusSlot own_{};
+  StatusSlot* slot_ = &own_;
+  std::vector<PhaseListener*> listeners_;
 };
 
 }  // namespace tutti

@@ -1,61 +1,109 @@
 #pragma once
-// Faults on purpose: hears of every phase and lets this rank's incidents happen, each at its place, telling of it just
-// before. Made only for runs that ask for it; without one, nothing of it is on a run's way.
+// Injected faults: a rehearsal hears of every phase of its rank and lets the rank's incidents happen, each once, with a
+// line on stderr just before. It is made only for runs that ask for one. Incidents are written as
+//   kill:rank=2,step=17,phase=backward; delay:rank=1,steps=5-9,phase=data,seconds=0.5; flip:seed=7
+// What is left out is drawn from seed= (0 without one), alike on all ranks. A seed alone draws the kind, too.
 
 #include "tutti/base/log.hpp"
 #include "tutti/comm/communicator.hpp"
-#include "tutti/watch/incident.hpp"
 #include "tutti/watch/rank_status.hpp"
 
-#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 namespace tutti {
 
-// What happens to a rank's sums in the step under way, between it and its communicator.
-struct LinkFaults {
-  bool loses(std::int64_t sum) const { return lost_sum && *lost_sum == sum; }
-  // On the way to the others.
-  std::int64_t time_ns(std::size_t bytes) const;
-
-  std::int64_t sums_of_step = 0;           // so far
-  std::optional<std::int64_t> lost_sum{};  // of those
-  const Incident* slow = nullptr;
+enum class IncidentKind {
+  kill,         // SIGKILL to itself
+  stop,         // SIGSTOP to itself
+  delay,        // sleeps at the beginning of the phase
+  flip,         // a bit of its own copy of the state: of gradients before the update, of all else at the step's end
+  drop_bucket,  // never begins that sum, and stands still at the end of the exchange
+  slow_link,    // its sums begin no sooner than a link of that speed would have sent them
 };
 
-class Rehearsal final : public PlaceListener {
+// `of` is weights, statistics, gradients, or a slot of the optimizer.
+struct BitFlip {
+  std::string of{};
+  std::string tensor{};
+  std::int64_t element = 0;
+  int bit = 0;
+};
+
+struct Incident {
+  IncidentKind kind = IncidentKind::kill;
+  int rank = 0;
+  std::int64_t first_step = 0;  // 0: before the first
+  std::int64_t last_step = 0;   // beyond the first: in every step up to it
+  Phase phase = Phase::data;    // of kill, stop and delay
+  double seconds = 0;           // of a delay, and of each sum on a slow link
+  double mbps = 0;              // 10^6 bits per second; 0: by seconds
+  BitFlip flip{};
+  std::int64_t bucket = 0;
+};
+std::string text_of(const Incident& incident);
+
+struct StepRange {
+  std::int64_t first = 0;
+  std::int64_t last = 0;
+};
+
+// A tensor of the training state of which every rank has a whole copy.
+struct FlipTarget {
+  std::string of;
+  std::string name;
+  std::int64_t elements = 0;
+};
+
+// The run in which incidents are to happen.
+struct RehearsalStage {
+  int ranks = 1;
+  StepRange steps{};  // that are to come
+  std::int64_t buckets = 1;
+  std::vector<FlipTarget> tensors{};
+};
+
+// Both throw a usage error that names the word that is wrong, and what it could be; the first for words that fit no
+// run, the second also for what this run does not have.
+void check_rehearsal(const std::string& text);
+std::vector<Incident> plan_incidents(const std::string& text, const RehearsalStage& stage);
+
+class Rehearsal final : public PhaseListener {
  public:
   using Flip = std::function<void(const BitFlip&)>;
 
-  explicit Rehearsal(const Log& log) : log_(log) {}
+  explicit Rehearsal(const Log& log);
   Rehearsal(const Rehearsal&) = delete;
   Rehearsal& operator=(const Rehearsal&) = delete;
+  ~Rehearsal() override;
 
-  // Sums then go through this rehearsal, which is borrowed.
+  // A communicator whose sums are dropped or delayed as the incidents ask for; it borrows this rehearsal.
   std::unique_ptr<Communicator> between(std::unique_ptr<Communicator> communicator);
-  // From now on, with those of this rank; before the first step. `flip` turns a bit of this rank's state.
+  // Before the first step, with the incidents of all ranks. `flip` flips a bit of this rank's state.
   void begin(const std::vector<Incident>& incidents, Flip flip);
-  // Of this rank, what has not come about.
+  // The incidents of this rank that have not happened.
   std::vector<Incident> missed() const;
 
-  void on_begin(const Place& place) override;
+  void on_begin(const StepPhase& at) override;
+
+  struct LinkFaults;
 
  private:
   struct Planned {
     Incident incident;
     std::optional<std::int64_t> done_to{};  // the last step in which it has happened
   };
-  static bool is_due(const Planned& planned, const Place& place);
+  static bool is_due(const Planned& planned, const StepPhase& at);
   void happen(const Incident& incident);
 
   Log log_;
   Flip flip_;
   std::vector<Planned> planned_;
-  LinkFaults link_;
+  std::unique_ptr<LinkFaults> link_;
 };
 
 }  // namespace tutti

@@ -1,9 +1,8 @@
 #include "tutti/backend/backend.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/base/log.hpp"
-#include "tutti/base/program_name.hpp"
-#include "tutti/base/version.hpp"
-#include "tutti/comm/blocking_sums.hpp"
+#include "tutti/base/process.hpp"
+#include "tutti/comm/communicator.hpp"
 
 #include "bench.hpp"
 #include "plural.hpp"
@@ -67,14 +66,14 @@ class Sums {
     if (contender_.exact) {
       sum_exactly();
     } else {
-      communicator().all_reduce_sum(values(), *stream_);
+      communicator().all_reduce(values(), *stream_);
     }
     communicator().finish(*stream_);
     stream_->synchronize();
   }
 
   void align() {
-    communicator().all_reduce_sum(values_.view(Shape{1}, ElementType::f32), *stream_);
+    communicator().all_reduce(values_.view(Shape{1}, ElementType::f32), *stream_);
     communicator().finish(*stream_);
     stream_->synchronize();
   }
@@ -134,7 +133,8 @@ class Sums {
           on, grid(),
           {.sums = elements_of(sums(), begin, end), .values = elements_of(values(), begin, end), .place = begin});
     };
-    communicator().share({.values = sums(), .bounds = bounds, .then = convert, .results = values()}, *stream_);
+    communicator().reduce_scatter_gather({.values = sums(), .bounds = bounds, .then = convert, .results = values()},
+                                         *stream_);
   }
 
   Backend& backend_;

@@ -1,7 +1,7 @@
 #include "bench.hpp"
 
 #include "tutti/base/error.hpp"
-#include "tutti/base/stopwatch.hpp"
+#include "tutti/base/timing.hpp"
 #include "tutti/storage/whole_file.hpp"
 
 #include "plan_choices.hpp"

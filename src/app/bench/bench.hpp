@@ -2,9 +2,9 @@
 // What the measurements of trainer bench share: ranks that work while the others sleep, a training ready for its first
 // step, and clocks that the slowest rank stops.
 
-#include "tutti/base/exit_status.hpp"
+#include "tutti/base/error.hpp"
 #include "tutti/base/log.hpp"
-#include "tutti/base/quartiles.hpp"
+#include "tutti/base/timing.hpp"
 #include "tutti/comm/world.hpp"
 #include "tutti/train/trainer.hpp"
 

@@ -1,7 +1,7 @@
 #pragma once
 // What exchange and update of a step cost by themselves, on gradients at hand: time, bytes sent and memory held.
 
-#include "tutti/base/quartiles.hpp"
+#include "tutti/base/timing.hpp"
 #include "tutti/comm/world.hpp"
 
 #include "bench.hpp"

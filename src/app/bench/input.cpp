@@ -1,4 +1,4 @@
-#include "tutti/base/stopwatch.hpp"
+#include "tutti/base/timing.hpp"
 
 #include "bench.hpp"
 #include "plural.hpp"

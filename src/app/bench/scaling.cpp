@@ -1,5 +1,5 @@
 #include "tutti/base/error.hpp"
-#include "tutti/base/program_name.hpp"
+#include "tutti/base/process.hpp"
 #include "tutti/train/exchange.hpp"
 
 #include "bench.hpp"

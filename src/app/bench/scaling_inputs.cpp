@@ -67,7 +67,7 @@ Json time_between(World& world, bool takes_part, const RunConfig& config) {
     const auto stream = assembly.backend->make_stream();
     const Buffer memory = communicator.allocate(static_cast<std::size_t>(kLinkBytes.back()));
     const auto sum = [&](std::int64_t bytes) {
-      communicator.all_reduce_sum(memory.view(Shape{bytes / 4}, ElementType::f32), *stream);
+      communicator.all_reduce(memory.view(Shape{bytes / 4}, ElementType::f32), *stream);
       communicator.finish(*stream);
       stream->synchronize();
     };

@@ -1,6 +1,6 @@
 #include "step_account.hpp"
 
-#include "tutti/base/quartiles.hpp"
+#include "tutti/base/timing.hpp"
 
 #include <algorithm>
 #include <utility>

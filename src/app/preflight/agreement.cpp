@@ -1,8 +1,8 @@
 #include "agreement.hpp"
 
 #include "tutti/backend/backend.hpp"
-#include "tutti/base/crc32c.hpp"
-#include "tutti/base/version.hpp"
+#include "tutti/base/checksums.hpp"
+#include "tutti/base/process.hpp"
 #include "tutti/storage/array_file.hpp"
 #include "tutti/storage/whole_file.hpp"
 

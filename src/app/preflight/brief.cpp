@@ -1,7 +1,7 @@
 #include "brief.hpp"
 
 #include "tutti/base/error.hpp"
-#include "tutti/base/program_name.hpp"
+#include "tutti/base/process.hpp"
 
 #include "agreement.hpp"
 #include "load.hpp"

@@ -1,7 +1,7 @@
 #include "out_folder.hpp"
 
-#include "tutti/base/descriptor.hpp"
 #include "tutti/base/error.hpp"
+#include "tutti/base/unique_handle.hpp"
 #include "tutti/storage/folder_lock.hpp"
 #include "tutti/storage/line_file.hpp"
 #include "tutti/storage/whole_file.hpp"

@@ -10,7 +10,6 @@
 #include <utility>
 
 namespace tutti::mpi {
-
 namespace {
 
 using Memory = std::span<const std::byte>;

@@ -1,9 +1,9 @@
 #pragma once
-// Sums on their way: a queue that starts operations in the order they came, keeps a few going at once, and
+// Sums under way: a queue that starts operations in the order they came, keeps a few going at once, and
 // lets a helper thread, other threads or the waiting owner drive them. It does not know what an operation
 // sends.
 
-#include "tutti/comm/collective_counter.hpp"
+#include "tutti/comm/world.hpp"
 
 #include <array>
 #include <condition_variable>
@@ -36,14 +36,14 @@ using Operations = std::vector<std::unique_ptr<Operation>>;
 // What operations work on, borrowed: up to two tensors' memory.
 using OperationMemory = std::array<std::span<const std::byte>, 2>;
 
-// At most kSumsInFlight operations are going at once, all within as many places of the oldest. Operations pushed
-// together are of disjoint memory; those of different pushes on overlapping memory follow one another. An exception
-// ends the queue and is thrown by finish(), whoever met it. Destroying a queue with operations in flight does not wait
-// for them; it is for a process about to abort.
+// At most kSumsInFlight operations are under way at once, none more than that many places after the oldest. Operations
+// pushed together are of disjoint memory; those of different pushes on overlapping memory follow one another. An
+// exception ends the queue, and finish() throws it whichever thread caught it. Destroying a queue with operations under
+// way does not wait for them; it is for a process about to abort.
 class OperationQueue {
  public:
   explicit OperationQueue(bool helper_thread);
-  // To be told before the first push; borrowed. An operation is begun when it is pushed.
+  // Before the first push; borrowed. An operation is counted as begun when it is pushed.
   void count_in(CollectiveCounter& collectives) { collectives_ = &collectives; }
 
   // Without a helper thread, also starts what may start, so that the first messages leave at once.

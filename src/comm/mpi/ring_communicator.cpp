@@ -1,10 +1,9 @@
 #include "ring_communicator.hpp"
 
 #include "tutti/base/error.hpp"
-#include "tutti/base/stopwatch.hpp"
+#include "tutti/base/timing.hpp"
 
 #include "../arguments.hpp"
-#include "check.hpp"
 #include "native.hpp"
 #include "sum_operations.hpp"
 
@@ -50,19 +49,19 @@ std::string RingCommunicator::description() const {
   return fmt::format("{} over {}{}", choice_.text(), library_name(), helper_thread_ ? ", helper thread" : "");
 }
 
-void RingCommunicator::all_reduce_sum(const Tensor& values, Stream& stream) {
+void RingCommunicator::all_reduce(const Tensor& values, Stream& stream) {
   require_summable(values, MemorySpace::host);
   stream.synchronize();
   if (size_ > 1 && !is_empty(values)) push_sum(values);
 }
 
-void RingCommunicator::share(const SharedSum& sum, Stream& stream) {
-  require_share(sum, size_, MemorySpace::host);
+void RingCommunicator::reduce_scatter_gather(const ShardedSum& sum, Stream& stream) {
+  require_sharded(sum, size_, MemorySpace::host);
   stream.synchronize();
   if (size_ == 1) {
-    work_on(sum, share_of(sum, 0), stream);
+    work_on(sum, shard_of(sum, 0), stream);
   } else if (sum.bounds.back() > 0) {
-    push_share(sum);
+    push_sharded(sum);
   }
 }
 
@@ -97,16 +96,16 @@ void RingCommunicator::push_sum(const Tensor& values) {
   push_works(std::move(works));
 }
 
-// Piece k of the sum is made of the k-th piece of every share.
-void RingCommunicator::push_share(const SharedSum& sum) {
+// Piece k of the sum is made of the k-th piece of every shard.
+void RingCommunicator::push_sharded(const ShardedSum& sum) {
   const ElementType type = is_empty(sum.values) ? sum.results.type : sum.values.type;
   std::int64_t pieces = 1;
-  for (int r = 0; r < size(); ++r) pieces = std::max(pieces, pieces_of(share_of(sum, r).elements(), type));
+  for (int r = 0; r < size(); ++r) pieces = std::max(pieces, pieces_of(shard_of(sum, r).elements(), type));
   std::vector<SumWork> works;
   for (std::int64_t piece = 0; piece < pieces; ++piece) {
     SumWork& work = works.emplace_back(SumWork{.values = sum.values, .results = sum.results, .chunks = {}, .then = {}});
     for (int chunk = 0; chunk < size(); ++chunk) {
-      work.chunks.push_back(slice_of(share_of(sum, (chunk + size() - 1) % size()), piece, pieces));
+      work.chunks.push_back(slice_of(shard_of(sum, (chunk + size() - 1) % size()), piece, pieces));
     }
     if (sum.then) {
       work.then = [this, then = sum.then](const ElementRange& whole) { then(host_stream_, whole.begin, whole.end); };
@@ -167,7 +166,7 @@ void RingCommunicator::choose(World& world) {
     choice_ = SumChoice(algorithm);
     const auto sums = [&](int number) {
       for (int i = 0; i < number; ++i) {
-        all_reduce_sum(memory.view(Shape{bytes / 4}, ElementType::f32), host_stream_);
+        all_reduce(memory.view(Shape{bytes / 4}, ElementType::f32), host_stream_);
         finish(host_stream_);
       }
     };
@@ -180,6 +179,65 @@ void RingCommunicator::choose(World& world) {
 
 int RingCommunicator::next_tag() { return static_cast<int>(next_tag_++ % kTags); }
 
+namespace {
+
+constexpr std::int64_t kPieceElements = std::int64_t{1} << 28;  // MPI counts with int
+
+// One collective call of the library, which matches them between ranks by their order: that of the queue.
+class LibraryOperation final : public Operation {
+ public:
+  LibraryOperation(MPI_Comm comm, const Tensor& values, bool blocks) : comm_(comm), values_(values), blocks_(blocks) {}
+
+  void start() override {
+    const int count = static_cast<int>(values_.elements());
+    const MPI_Datatype type = values_.type == ElementType::f32 ? MPI_FLOAT : MPI_INT64_T;
+    check(blocks_ ? MPI_Allreduce(MPI_IN_PLACE, values_.data, count, type, MPI_SUM, comm_)
+                  : MPI_Iallreduce(MPI_IN_PLACE, values_.data, count, type, MPI_SUM, comm_, &request_));
+  }
+
+  State advance() override {
+    int done = 0;
+    check(MPI_Test(&request_, &done, MPI_STATUS_IGNORE));
+    return done != 0 ? State::done : State::waiting;
+  }
+
+ private:
+  MPI_Comm comm_;
+  Tensor values_;
+  bool blocks_;
+  MPI_Request request_ = MPI_REQUEST_NULL;
+};
+
+// The library does not report what it sends.
+class LibraryCommunicator final : public RingCommunicator {
+ public:
+  LibraryCommunicator(MPI_Comm comm, bool blocks)
+      : RingCommunicator(comm, false, nullptr, SumChoice(SumAlgorithm::ring)), blocks_(blocks) {}
+
+  std::string description() const override { return fmt::format("all-reduce of {}", library_name()); }
+
+ private:
+  void push_sum(const Tensor& values) override {
+    const auto ranks = static_cast<std::uint64_t>(size());
+    place().bytes_sent += 2 * (ranks - 1) * values.bytes() / ranks;
+    Operations operations;
+    for (std::int64_t first = 0; first < values.elements(); first += kPieceElements) {
+      const Tensor piece = part_of(values, {first, std::min(first + kPieceElements, values.elements())});
+      operations.push_back(std::make_unique<LibraryOperation>(place().comm, piece, blocks_));
+    }
+    push(values, {}, std::move(operations));
+  }
+
+  bool blocks_;
+};
+
+std::unique_ptr<Communicator> make_library_communicator(World& world, bool blocks) {
+  auto made = std::make_unique<LibraryCommunicator>(duplicate_communicator(world), blocks);
+  made->count_in(world.collectives());
+  return made;
+}
+
+}  // namespace
 }  // namespace tutti::mpi
 
 namespace tutti {
@@ -200,6 +258,14 @@ std::unique_ptr<Communicator> make_mpi_ring_communicator(World& world, const Rin
   made->count_in(world.collectives());
   if (measures && world.size() > 1) made->choose(world);
   return made;
+}
+
+std::unique_ptr<Communicator> make_mpi_library_communicator(World& world) {
+  return mpi::make_library_communicator(world, false);
+}
+
+std::unique_ptr<Communicator> make_mpi_blocking_communicator(World& world) {
+  return mpi::make_library_communicator(world, true);
 }
 
 }  // namespace tutti

@@ -4,11 +4,11 @@
 
 #include "tutti/comm/communicator.hpp"
 
-#include "../host_memory.hpp"
+#include "../arguments.hpp"
 #include "../window.hpp"
-#include "message.hpp"
 #include "operation_queue.hpp"
 #include "sum_choice.hpp"
+#include "sum_operations.hpp"
 
 #include <mpi.h>
 
@@ -23,7 +23,7 @@ class RingCommunicator : public Communicator {
  public:
   // `comm` is this communicator's own (duplicate_communicator). Without a window (null) none is chosen.
   RingCommunicator(MPI_Comm comm, bool helper_thread, std::unique_ptr<Window> window, SumChoice choice);
-  // Where sums are counted; to be told before the first one.
+  // Where sums are counted; before the first one.
   void count_in(CollectiveCounter& collectives) { queue_.count_in(collectives); }
   // Chooses by measuring. Collective.
   void choose(World& world);
@@ -33,8 +33,8 @@ class RingCommunicator : public Communicator {
   std::string description() const override;
   std::vector<SumThreshold> thresholds() const override { return choice_.thresholds(); }
   Buffer allocate(std::size_t bytes) override { return window_ ? window_->allocate(bytes) : allocate_host(bytes); }
-  void all_reduce_sum(const Tensor& values, Stream& stream) override;
-  void share(const SharedSum& sum, Stream& stream) override;
+  void all_reduce(const Tensor& values, Stream& stream) override;
+  void reduce_scatter_gather(const ShardedSum& sum, Stream& stream) override;
   void reduce_to_root(const Tensor& values, Stream& stream) override;
   void broadcast(const Tensor& values, Stream& stream) override;
   bool progress() override { return queue_.progress(); }
@@ -50,7 +50,7 @@ class RingCommunicator : public Communicator {
  private:
   // For these, arguments are checked and not empty; there are two ranks at least.
   virtual void push_sum(const Tensor& values);
-  void push_share(const SharedSum& sum);
+  void push_sharded(const ShardedSum& sum);
   void push_works(std::vector<SumWork> works);
   void push_star(const Tensor& values, StarDirection direction);
   SumAlgorithm algorithm_for(const SumWork& work) const;

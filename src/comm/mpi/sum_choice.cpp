@@ -1,6 +1,6 @@
 #include "sum_choice.hpp"
 
-#include "tutti/base/stopwatch.hpp"
+#include "tutti/base/timing.hpp"
 
 #include <fmt/format.h>
 

@@ -29,7 +29,7 @@ class SumChoice {
 
 constexpr std::int64_t kLongestMeasured = std::int64_t{4} << 20;
 
-// So many sums of these bytes: the seconds of one as this rank saw it.
+// Runs kSums sums of this size: the seconds of one as this rank measured it.
 constexpr int kSums = 5;
 using TimeSum = std::function<double(SumAlgorithm algorithm, std::int64_t bytes)>;
 

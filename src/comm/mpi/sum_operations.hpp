@@ -4,23 +4,63 @@
 
 #include "tutti/backend/tensor.hpp"
 
+#include "../arguments.hpp"
 #include "../window.hpp"
-#include "message.hpp"
+#include "native.hpp"
 #include "operation_queue.hpp"
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
 namespace tutti::mpi {
+
+enum class StarDirection { reduce_to_root, broadcast };
+
+// A rank among the others, and what it counts there.
+struct RankPlace {
+  MPI_Comm comm = MPI_COMM_NULL;
+  int rank = 0;
+  int size = 1;
+  std::atomic<std::uint64_t>& bytes_sent;
+
+  // The rank that many places after this one, fewer than `size`.
+  int rank_after(int places) const { return (rank + places) % size; }
+};
+
+struct Given {
+  int rank;
+  std::size_t bytes;
+};
+// Throws when what another rank gave is not of this size: the ranks enqueued different operations.
+void require_bytes(const Given& given, std::size_t bytes, int rank);
+// Likewise of the message that came.
+void require_bytes(const MPI_Status& status, std::size_t bytes, int rank);
+
+// to += from, f32 or i64; the same bits in every thread, whatever its treatment of denormal numbers.
+void add(ElementType type, std::byte* to, const std::byte* from, std::size_t bytes);
+
+// What one operation of a sum is to do, whichever way it goes: chunk c is summed in the order of the ranks, from rank c
+// to rank c - 1, and ends at rank c - 1. The bits depend on the chunks and the number of ranks, and on nothing else.
+struct SumWork {
+  Tensor values;                     // f32 or i64; empty: nothing to add
+  Tensor results;                    // may be `values`; empty: nothing to pass on
+  std::vector<ElementRange> chunks;  // of both, one per rank
+  // Called when the chunk that ends at this rank is whole. Null: nothing to do with it.
+  std::function<void(const ElementRange& chunk)> then;
+
+  const ElementRange& ending_at(int rank) const { return chunks[(static_cast<std::size_t>(rank) + 1) % chunks.size()]; }
+};
 
 // Every rank sends its values of each chunk to the rank where that chunk ends, adds up what it receives, and sends the
 // result to all. Two messages one after the other for any number of ranks: for sums so short that a ring's many steps
 // take longer than their bytes.
 class DirectOperation final : public Operation {
  public:
-  // `tag` tells apart the operations that can be going at once.
+  // `tag` distinguishes the operations that can be under way at once.
   DirectOperation(const RankPlace& place, SumWork work, int tag);
 
   void start() override;
@@ -49,7 +89,7 @@ class DirectOperation final : public Operation {
 // the rank before: first partial sums go around, then the whole ones.
 class RingOperation final : public Operation {
  public:
-  // `tag` tells apart the operations that can be going at once.
+  // `tag` distinguishes the operations that can be under way at once.
   RingOperation(const RankPlace& place, SumWork work, int tag);
 
   void start() override;
@@ -86,7 +126,7 @@ class RingOperation final : public Operation {
 // it sends its own to them.
 class StarOperation final : public Operation {
  public:
-  // `tag` tells apart the operations that can be going at once.
+  // `tag` distinguishes the operations that can be under way at once.
   StarOperation(const RankPlace& place, const Tensor& values, StarDirection direction, int tag);
 
   void start() override;

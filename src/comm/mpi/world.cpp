@@ -2,13 +2,11 @@
 
 #include "tutti/base/error.hpp"
 #include "tutti/base/log.hpp"
-#include "tutti/base/program_name.hpp"
+#include "tutti/base/process.hpp"
 
-#include "../host_memory.hpp"
+#include "../arguments.hpp"
 #include "../node_memory.hpp"
-#include "check.hpp"
 #include "launcher.hpp"
-#include "message.hpp"
 #include "native.hpp"
 
 #include <fmt/format.h>
@@ -219,7 +217,7 @@ Buffer MpiWorld::node_memory(std::size_t bytes) {
     if (local_rank_ != 0) memory = NodeMemory::open(ticket.name.data(), ticket.bytes);
   });
   memory.unname();
-  node_barrier();  // whoever returns knows that no name is left
+  node_barrier();  // no rank returns before the name is gone
   return local_size_ == 1 ? std::move(alone) : memory.take();
 }
 
@@ -250,7 +248,7 @@ void MpiWorld::close() {
   if (extent_ == Extent::whole_job) check(MPI_Finalize());
 }
 
-// Inside its start and its end the library waits by itself; where ranks outnumber cores it must give way. (A
+// In MPI_Init and MPI_Finalize the library waits by itself; where ranks outnumber cores it must yield. (A
 // rank bound to a core of its own may count as such too, and loses nothing.)
 void yield_when_crowded() {
   cpu_set_t usable;
@@ -318,25 +316,9 @@ MPI_Comm duplicate_communicator(World& world) {
   return duplicate(over_mpi->native());
 }
 
-std::string library_name() {
-  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
-  int length = 0;
-  check(MPI_Get_library_version(text.data(), &length));
-  // "Open MPI v4.1.4, package: ..." or "MPICH Version:\t4.0.2\nMPICH Release date: ...".
-  std::string name(text.data(), static_cast<std::size_t>(length));
-  name.resize(std::min(name.find_first_of(",\n"), name.size()));
-  for (const auto& [from, to] : {std::pair{" v", " "}, std::pair{" Version:\t", " "}}) {
-    const std::string_view marker(from);
-    if (const auto at = name.find(marker); at != std::string::npos) name.replace(at, marker.size(), to);
-  }
-  return name;
-}
-
 }  // namespace tutti::mpi
 
 namespace tutti {
-
-std::string mpi_library_version() { return mpi::library_name(); }
 
 std::unique_ptr<World> make_mpi_world() {
   int already = 0;

@@ -24,11 +24,11 @@ ncclDataType_t type_of(const Tensor& values) {
   }
 }
 
-std::uint64_t bytes_but(const ElementRange& share, const Tensor& values) {
-  return values.bytes() - part_of(values, share).bytes();
+std::uint64_t bytes_but(const ElementRange& shard, const Tensor& values) {
+  return values.bytes() - part_of(values, shard).bytes();
 }
 
-// The elements of each share when NCCL takes all in one call, but for what the last has more of; 0 when it does not.
+// The elements of each shard where one call of NCCL can take all of them, except what the last has more of; else 0.
 std::int64_t equal_count(const std::vector<std::int64_t>& bounds) {
   const std::int64_t count = bounds[1];
   for (std::size_t rank = 0; rank + 1 < bounds.size(); ++rank) {
@@ -37,24 +37,24 @@ std::int64_t equal_count(const std::vector<std::int64_t>& bounds) {
   return bounds.back() - bounds[bounds.size() - 2] < count ? 0 : count;
 }
 
-struct SingleShare {
+struct SingleShard {
   int rank;
   ElementRange range;
 };
 
 // Those that calls of their own are needed for: what the last has more of, or all.
-std::vector<SingleShare> single_shares(const SharedSum& sum) {
+std::vector<SingleShard> single_shards(const ShardedSum& sum) {
   const int ranks = static_cast<int>(sum.bounds.size()) - 1;
   const std::int64_t count = equal_count(sum.bounds);
   if (count > 0) return {{ranks - 1, {ranks * count, sum.bounds.back()}}};
-  std::vector<SingleShare> shares;
-  for (int rank = 0; rank < ranks; ++rank) shares.push_back({rank, share_of(sum, rank)});
-  return shares;
+  std::vector<SingleShard> shards;
+  for (int rank = 0; rank < ranks; ++rank) shards.push_back({rank, shard_of(sum, rank)});
+  return shards;
 }
 
 }  // namespace
 
-std::uint64_t Exchange::all_reduce_sum(const Tensor& values) const {
+std::uint64_t Exchange::all_reduce(const Tensor& values) const {
   connection.settle(ncclAllReduce(values.data, values.data, static_cast<std::size_t>(values.elements()),
                                   type_of(values), ncclSum, connection.native(), native()),
                     name);
@@ -62,15 +62,15 @@ std::uint64_t Exchange::all_reduce_sum(const Tensor& values) const {
          static_cast<std::uint64_t>(connection.size());
 }
 
-std::uint64_t Exchange::share(const SharedSum& sum) const {
+std::uint64_t Exchange::reduce_scatter_gather(const ShardedSum& sum) const {
   std::uint64_t bytes = 0;
-  if (!is_empty(sum.values)) bytes += sum_shares(sum);
-  work_on(sum, share_of(sum, connection.rank()), stream);
-  if (!is_empty(sum.results)) bytes += spread_shares(sum);
+  if (!is_empty(sum.values)) bytes += reduce_scatter(sum);
+  work_on(sum, shard_of(sum, connection.rank()), stream);
+  if (!is_empty(sum.results)) bytes += all_gather(sum);
   return bytes;
 }
 
-std::uint64_t Exchange::sum_shares(const SharedSum& sum) const {
+std::uint64_t Exchange::reduce_scatter(const ShardedSum& sum) const {
   const Tensor& values = sum.values;
   const ncclDataType_t type = type_of(values);
   Group group;
@@ -79,17 +79,17 @@ std::uint64_t Exchange::sum_shares(const SharedSum& sum) const {
     group.add(ncclReduceScatter(values.data, mine, static_cast<std::size_t>(count), type, ncclSum, connection.native(),
                                 native()));
   }
-  for (const SingleShare& share : single_shares(sum)) {
-    if (share.range.elements() == 0) continue;
-    void* const theirs = part_of(values, share.range).data;
-    group.add(ncclReduce(theirs, theirs, static_cast<std::size_t>(share.range.elements()), type, ncclSum, share.rank,
+  for (const SingleShard& shard : single_shards(sum)) {
+    if (shard.range.elements() == 0) continue;
+    void* const theirs = part_of(values, shard.range).data;
+    group.add(ncclReduce(theirs, theirs, static_cast<std::size_t>(shard.range.elements()), type, ncclSum, shard.rank,
                          connection.native(), native()));
   }
   connection.settle(group.end(), name);
-  return bytes_but(share_of(sum, connection.rank()), values);
+  return bytes_but(shard_of(sum, connection.rank()), values);
 }
 
-std::uint64_t Exchange::spread_shares(const SharedSum& sum) const {
+std::uint64_t Exchange::all_gather(const ShardedSum& sum) const {
   const Tensor& results = sum.results;
   const ncclDataType_t type = type_of(results);
   Group group;
@@ -97,14 +97,14 @@ std::uint64_t Exchange::spread_shares(const SharedSum& sum) const {
     void* const mine = part_of(results, {count * connection.rank(), results.elements()}).data;
     group.add(ncclAllGather(mine, results.data, static_cast<std::size_t>(count), type, connection.native(), native()));
   }
-  for (const SingleShare& share : single_shares(sum)) {
-    if (share.range.elements() == 0) continue;
-    void* const theirs = part_of(results, share.range).data;
-    group.add(ncclBroadcast(theirs, theirs, static_cast<std::size_t>(share.range.elements()), type, share.rank,
+  for (const SingleShard& shard : single_shards(sum)) {
+    if (shard.range.elements() == 0) continue;
+    void* const theirs = part_of(results, shard.range).data;
+    group.add(ncclBroadcast(theirs, theirs, static_cast<std::size_t>(shard.range.elements()), type, shard.rank,
                             connection.native(), native()));
   }
   connection.settle(group.end(), name);
-  return bytes_but(share_of(sum, (connection.rank() + 1) % connection.size()), results);
+  return bytes_but(shard_of(sum, (connection.rank() + 1) % connection.size()), results);
 }
 
 std::uint64_t Exchange::reduce_to_root(const Tensor& values) const {

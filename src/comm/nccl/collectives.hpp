@@ -18,14 +18,14 @@ struct Exchange {
   CudaStream& stream;
   const std::string& name;  // for messages
 
-  std::uint64_t all_reduce_sum(const Tensor& values) const;
-  std::uint64_t share(const SharedSum& sum) const;
+  std::uint64_t all_reduce(const Tensor& values) const;
+  std::uint64_t reduce_scatter_gather(const ShardedSum& sum) const;
   std::uint64_t reduce_to_root(const Tensor& values) const;
   std::uint64_t broadcast(const Tensor& values) const;
 
  private:
-  std::uint64_t sum_shares(const SharedSum& sum) const;
-  std::uint64_t spread_shares(const SharedSum& sum) const;
+  std::uint64_t reduce_scatter(const ShardedSum& sum) const;
+  std::uint64_t all_gather(const ShardedSum& sum) const;
   void add_other_ranks(const Tensor& piece) const;
   cudaStream_t native() const { return static_cast<cudaStream_t>(stream.native()); }
 };

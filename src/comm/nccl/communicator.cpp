@@ -1,12 +1,10 @@
-#include "communicator.hpp"
-
 #include "tutti/backend/cuda_stream.hpp"
 #include "tutti/base/error.hpp"
-#include "tutti/base/stopwatch.hpp"
+#include "tutti/base/timing.hpp"
+#include "tutti/comm/nccl_library.hpp"
 
 #include "../arguments.hpp"
 #include "../backoff.hpp"
-#include "check.hpp"
 #include "collectives.hpp"
 #include "connection.hpp"
 
@@ -14,14 +12,18 @@
 
 #include <cstddef>
 #include <deque>
+#include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <vector>
+
+// Sums over the ranks' GPUs by NCCL, on a stream of its own beside the one that computes.
 
 namespace tutti::nccl {
 namespace {
 
-// A sum on its way.
+// A sum under way.
 struct Sum {
   std::unique_ptr<Event> ready;  // this rank's values are there
   std::unique_ptr<Event> done;
@@ -43,32 +45,32 @@ class NcclCommunicator final : public Communicator {
   }
   Buffer allocate(std::size_t bytes) override { return allocate_cuda(stream_->device(), bytes); }
 
-  void all_reduce_sum(const Tensor& values, Stream& stream) override {
+  void all_reduce(const Tensor& values, Stream& stream) override {
     require_summable(values, MemorySpace::cuda);
     if (is_empty(values)) return;
-    begin({"sum", values.bytes()}, stream, [&](const Exchange& exchange) { return exchange.all_reduce_sum(values); });
+    begin({"sum", values.bytes()}, stream, [&](const Exchange& exchange) { return exchange.all_reduce(values); });
   }
 
-  void share(const SharedSum& sum, Stream& stream) override {
-    require_share(sum, size(), MemorySpace::cuda);
+  void reduce_scatter_gather(const ShardedSum& sum, Stream& stream) override {
+    require_sharded(sum, size(), MemorySpace::cuda);
     if (sum.bounds.back() == 0) return;
     const Tensor& named = is_empty(sum.values) ? sum.results : sum.values;
-    begin({"shared sum", named.bytes()}, stream, [&](const Exchange& exchange) { return exchange.share(sum); });
+    begin({"sharded sum", named.bytes()}, stream,
+          [&](const Exchange& exchange) { return exchange.reduce_scatter_gather(sum); });
   }
 
   void reduce_to_root(const Tensor& values, Stream& stream) override {
     require_summable(values, MemorySpace::cuda);
     if (values.type != ElementType::f32) throw Error(ErrorSource::internal, "central sums are made of f32 values");
     if (is_empty(values)) return;
-    begin({"central sum", values.bytes()}, stream,
+    begin({"reduce_to_root", values.bytes()}, stream,
           [&](const Exchange& exchange) { return exchange.reduce_to_root(values); });
   }
 
   void broadcast(const Tensor& values, Stream& stream) override {
     require_passable(values, MemorySpace::cuda);
     if (is_empty(values)) return;
-    begin({"central spread", values.bytes()}, stream,
-          [&](const Exchange& exchange) { return exchange.broadcast(values); });
+    begin({"broadcast", values.bytes()}, stream, [&](const Exchange& exchange) { return exchange.broadcast(values); });
   }
 
   bool progress() override {
@@ -190,14 +192,12 @@ class NcclCommunicator final : public Communicator {
   Connection connection_;     // aborted after a failure
   std::optional<Error> failure_;
   std::deque<Sum> sums_;
-  std::size_t come_ = 0;  // so many of them have this rank's values
+  std::size_t come_ = 0;  // of them; these have this rank's values
   std::vector<Sum> spare_;
   std::optional<Stopwatch> waited_;
   std::uint64_t begun_ = 0;
   std::uint64_t bytes_sent_ = 0;
 };
-
-}  // namespace
 
 std::string version() {
   int number = 0;
@@ -209,4 +209,14 @@ std::unique_ptr<Communicator> make_communicator(World& world, const NcclOptions&
   return std::make_unique<NcclCommunicator>(world, options);
 }
 
+}  // namespace
 }  // namespace tutti::nccl
+
+namespace tutti {
+
+extern "C" const NcclLibrary& tutti_nccl_library() {
+  static const NcclLibrary library{.version = nccl::version, .make_communicator = nccl::make_communicator};
+  return library;
+}
+
+}  // namespace tutti

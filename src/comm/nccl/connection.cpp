@@ -1,15 +1,17 @@
 #include "connection.hpp"
 
 #include "tutti/backend/cuda_stream.hpp"
-#include "tutti/base/stopwatch.hpp"
+#include "tutti/base/timing.hpp"
 
 #include "../backoff.hpp"
-#include "check.hpp"
-#include "shared_device.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <array>
+#include <cstdlib>
 #include <span>
+#include <string_view>
 #include <utility>
 
 namespace tutti::nccl {
@@ -21,7 +23,63 @@ ncclResult_t state_of(ncclComm_t communicator) {
   return state;
 }
 
+struct Setting {
+  const char* name;
+  const char* value;
+};
+
+// Sockets on loopback with host memory alone; few blocks, since the ranks take turns on the device; the ring with the
+// protocol that needs no rank to run while another polls.
+constexpr std::array kSettings{
+    Setting{"NCCL_NET", "Socket"},
+    Setting{"NCCL_NET_PLUGIN", "none"},
+    Setting{"NCCL_IB_DISABLE", "1"},
+    Setting{"NCCL_SOCKET_IFNAME", "lo"},
+    Setting{"NCCL_SOCKET_FAMILY", "AF_INET"},
+    Setting{"NCCL_ALGO", "Ring"},
+    Setting{"NCCL_PROTO", "Simple"},
+    Setting{"NCCL_MAX_CTAS", "2"},
+    Setting{"NCCL_MNNVL_ENABLE", "0"},
+    Setting{"NCCL_NVLS_ENABLE", "0"},
+    Setting{"NCCL_CUMEM_HOST_ENABLE", "0"},
+    Setting{"NCCL_RAS_ENABLE", "0"},
+    Setting{"NCCL_P2P_DISABLE", "1"},
+    Setting{"NCCL_SHM_DISABLE", "1"},
+};
+
+void set(const char* name, const std::string& value, bool replace) {
+  if (::setenv(name, value.c_str(), replace ? 1 : 0) != 0) {
+    throw Error(ErrorSource::internal, fmt::format("cannot set {} in the environment", name));
+  }
+}
+
+// NCCL refuses two ranks of one host on one GPU. With host names of their own it takes them for ranks of different
+// hosts, which talk over loopback: slow, and enough for tests. This sets the environment for that, except what the user
+// has set. Call it before the process's first call of NCCL, which reads the environment once. Throws a usage error
+// where sums would never end.
+void prepare_shared_device(const World& world) {
+  const char* const blocking = std::getenv("CUDA_LAUNCH_BLOCKING");
+  if (blocking != nullptr && std::string_view(blocking) == "1") {
+    throw Error(ErrorSource::usage,
+                "with CUDA_LAUNCH_BLOCKING=1 ranks that share a device would wait for each other for ever: unset it");
+  }
+  // The process too, since a rank of a sub-world has another number there.
+  set("NCCL_HOSTID", fmt::format("{}-{}-{}", world.host(), ::getpid(), world.rank()), true);
+  for (const Setting& setting : kSettings) set(setting.name, setting.value, false);
+}
+
 }  // namespace
+
+void check(ncclResult_t result, std::source_location where) {
+  if (result != ncclSuccess) throw Error(ErrorSource::nccl, text_of(result), where);
+}
+
+std::string text_of(ncclResult_t result) {
+  const char* const last = ncclGetLastError(nullptr);
+  const std::string_view detail = last == nullptr ? "" : last;
+  return fmt::format("{}{}{}; NCCL_DEBUG=WARN tells more", ncclGetErrorString(result), detail.empty() ? "" : ": ",
+                     detail);
+}
 
 Connection::Connection(World& world, const NcclOptions& options)
     : rank_(world.rank()),

@@ -7,9 +7,15 @@
 
 #include <nccl.h>
 
+#include <source_location>
 #include <string>
 
 namespace tutti::nccl {
+
+void check(ncclResult_t result, std::source_location where = std::source_location::current());
+
+// What a failure means, in NCCL's words, and how to learn more.
+std::string text_of(ncclResult_t result);
 
 // Unlike destroying, aborting does not wait for other ranks, so it may be done in a destructor.
 struct AbortCommunicator {

@@ -1,0 +1,48 @@
+#pragma once
+// UTF-8 text: recognised, made safe for a terminal, and checked before toml11 parses it.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace tutti {
+
+bool is_utf8(std::string_view text);
+
+// The text with control characters, marks that change the writing direction and invalid bytes written as \x1b, so that
+// a name from a file cannot move the cursor or forge a line. The characters in `kept` stay.
+std::string printable(std::string_view text, std::string_view kept = {});
+
+struct TomlFault {
+  std::int64_t line = 0;
+  std::string_view why{};
+};
+
+// Finds what toml11 must not be given: it follows nested values by recursion until the stack ends, takes quadratic time
+// for dotted keys, and version 3 reads beyond its memory where a text is not UTF-8. More brackets or dots than any
+// sensible file has count as too deep, except those in comments, in strings (unless the file has multi-line strings)
+// and in headers such as [[layer]].
+std::optional<TomlFault> fault_of_toml(std::string_view text);
+
+// The line of a TOML value's location(), from 1. Versions 3 and 4 of toml11 name it differently.
+template <class Location>
+std::int64_t line_of_location(const Location& location) {
+  if constexpr (requires { location.first_line_number(); }) {
+    return static_cast<std::int64_t>(location.first_line_number());
+  } else {
+    return static_cast<std::int64_t>(location.line());
+  }
+}
+
+// The line of an error that parsing has thrown.
+template <class SyntaxError>
+std::int64_t line_of_error(const SyntaxError& error) {
+  if constexpr (requires { error.location(); }) {
+    return line_of_location(error.location());
+  } else {
+    return line_of_location(error.errors().at(0).locations().at(0).first);
+  }
+}
+
+}  // namespace tutti

@@ -1,0 +1,28 @@
+#pragma once
+// Wall time since construction or restart(), and the quartiles of measured times.
+
+#include <chrono>
+#include <vector>
+
+namespace tutti {
+
+class Stopwatch {
+ public:
+  double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
+  void restart() { start_ = Clock::now(); }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point start_ = Clock::now();
+};
+
+struct Quartiles {
+  double low = 0;
+  double median = 0;
+  double high = 0;
+};
+
+// Of at least one value; between two values by linear interpolation.
+Quartiles quartiles_of(std::vector<double> values);
+
+}  // namespace tutti

@@ -1,0 +1,116 @@
+#include "tutti/base/text.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+
+namespace tutti {
+namespace {
+
+// How many bytes the character in front has; 0 where there is none.
+std::size_t character_bytes(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
+  const unsigned first = byte(0);
+  if (first < 0x80) return 1;
+  const std::size_t bytes = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
+  unsigned code = first & (0x7FU >> bytes);
+  for (std::size_t i = 1; i < bytes; ++i) {
+    if ((byte(i) & 0xC0) != 0x80) return 0;
+    code = code << 6 | (byte(i) & 0x3F);
+  }
+  constexpr std::array<unsigned, 5> kLeast{0, 0, 0x80, 0x800, 0x10000};
+  const bool is_one = first >= 0xC0 && first < 0xF8 && code >= kLeast[bytes] && code <= 0x10FFFF;
+  const bool is_surrogate = code >= 0xD800 && code <= 0xDFFF;
+  return is_one && !is_surrogate ? bytes : 0;
+}
+
+bool is_control(std::string_view character) {
+  if (character.size() == 1) return (character[0] >= 0 && character[0] < ' ') || character[0] == '\x7f';
+  if (character.size() == 2) return character[0] == '\xc2' && static_cast<unsigned char>(character[1]) < 0xA0;
+  // Marks and ends of lines (U+2028 and on), of directions (U+200E, U+202A and on, U+2066 and on).
+  const bool is_general = character.starts_with("\xe2\x80") || character.starts_with("\xe2\x81");
+  if (character.size() != 3 || !is_general) return false;
+  const unsigned low =
+      (static_cast<unsigned char>(character[1]) & 1U) << 6 | (static_cast<unsigned char>(character[2]) & 0x3FU);
+  return low == 0x0E || low == 0x0F || (low >= 0x28 && low <= 0x2E) || (low >= 0x66 && low <= 0x69);
+}
+
+constexpr std::ptrdiff_t kMostBrackets = 64;  // in all
+constexpr std::ptrdiff_t kMostDots = 128;     // in a line
+constexpr std::string_view kOfHeader = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-[] \t\r";
+
+std::ptrdiff_t brackets_in(std::string_view words) {
+  const auto opened = std::ranges::count(words, '[') + std::ranges::count(words, '{');
+  const bool is_header = opened <= 2 && opened == std::ranges::count(words, ']') && words.starts_with('[') &&
+                         words.find_first_not_of(kOfHeader) == words.npos;
+  return is_header ? 0 : opened;
+}
+
+// A line with its texts emptied, since nothing in quotes is nested. What lies behind a # or a quote that is not closed
+// stays.
+std::string without_texts(std::string_view line) {
+  std::string rest;
+  while (true) {
+    const std::size_t begin = line.find_first_of("\"'#");
+    rest += line.substr(0, begin);
+    if (begin == line.npos) return rest;
+    const char quote = line[begin];
+    std::size_t end = begin + 1;
+    while (end < line.size() && line[end] != quote) end += quote == '"' && line[end] == '\\' ? 2 : 1;
+    if (quote == '#' || end >= line.size()) return rest.append(line.substr(begin));
+    rest += "\"\"";
+    line.remove_prefix(end + 1);
+  }
+}
+
+bool has_texts_of_several_lines(std::string_view text) {
+  return text.find("\"\"\"") != text.npos || text.find("'''") != text.npos;
+}
+
+}  // namespace
+
+std::string printable(std::string_view text, std::string_view kept) {
+  std::string shown;
+  while (!text.empty()) {
+    const std::size_t bytes = character_bytes(text);
+    const std::string_view character = text.substr(0, bytes == 0 ? 1 : bytes);
+    const bool stays = bytes > 0 && (!is_control(character) || kept.find(character) != kept.npos);
+    if (stays) shown += character;
+    for (std::size_t i = 0; i < character.size() && !stays; ++i) {
+      shown += fmt::format("\\x{:02x}", static_cast<unsigned char>(character[i]));
+    }
+    text.remove_prefix(character.size());
+  }
+  return shown;
+}
+
+bool is_utf8(std::string_view text) {
+  while (!text.empty()) {
+    const std::size_t bytes = character_bytes(text);
+    if (bytes == 0) return false;
+    text.remove_prefix(bytes);
+  }
+  return true;
+}
+
+std::optional<TomlFault> fault_of_toml(std::string_view text) {
+  std::ptrdiff_t brackets = 0;
+  const bool counts_texts = has_texts_of_several_lines(text);
+  for (std::int64_t line = 1; !text.empty(); ++line) {
+    std::string_view words = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(words.size() + 1, text.size()));
+    if (!is_utf8(words)) return TomlFault{line, "this is no UTF-8: save the file as such"};
+    words.remove_prefix(std::min(words.find_first_not_of(" \t"), words.size()));
+    if (words.starts_with('#')) continue;
+    const std::string nesting = counts_texts ? std::string(words) : without_texts(words);
+    brackets += brackets_in(nesting);
+    if (brackets > kMostBrackets || std::ranges::count(nesting, '.') > kMostDots) {
+      return TomlFault{line, "this is nested too deep: write one 'name = value' a line"};
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace tutti

@@ -1,0 +1,24 @@
+#include "tutti/base/timing.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+
+namespace tutti {
+namespace {
+
+double quantile(const std::vector<double>& sorted, double fraction) {
+  const double place = fraction * static_cast<double>(sorted.size() - 1);
+  const auto below = static_cast<std::size_t>(std::floor(place));
+  const std::size_t above = std::min(below + 1, sorted.size() - 1);
+  return std::lerp(sorted[below], sorted[above], place - static_cast<double>(below));
+}
+
+}  // namespace
+
+Quartiles quartiles_of(std::vector<double> values) {
+  std::ranges::sort(values);
+  return {.low = quantile(values, 0.25), .median = quantile(values, 0.5), .high = quantile(values, 0.75)};
+}
+
+}  // namespace tutti

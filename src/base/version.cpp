@@ -1,7 +1,0 @@
-#include "tutti/base/version.hpp"
-
-namespace tutti {
-
-std::string_view version() noexcept { return TUTTI_VERSION; }
-
-}  // namespace tutti

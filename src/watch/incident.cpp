@@ -1,0 +1,342 @@
+#include "tutti/base/error.hpp"
+#include "tutti/base/random.hpp"
+#include "tutti/watch/rehearsal.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <limits>
+#include <string_view>
+
+// Incidents as users write them, and what is drawn for the rest.
+
+namespace tutti {
+namespace {
+
+constexpr std::int64_t kMost = 1'000'000'000;
+constexpr double kMostSeconds = 1e6;
+
+struct KindRow {
+  IncidentKind kind;
+  std::string_view name;
+  std::string_view keys;  // besides seed
+};
+constexpr std::array<KindRow, 6> kKinds{{{IncidentKind::kill, "kill", "rank step phase"},
+                                         {IncidentKind::stop, "stop", "rank step phase"},
+                                         {IncidentKind::delay, "delay", "rank step steps phase seconds ms"},
+                                         {IncidentKind::flip, "flip", "rank step of tensor element bit"},
+                                         {IncidentKind::drop_bucket, "drop-bucket", "rank step bucket"},
+                                         {IncidentKind::slow_link, "slow-link", "rank step steps mbps ms"}}};
+
+// The phases that every step of every rank has.
+constexpr std::array<Phase, 5> kDrawnPhases{Phase::data, Phase::forward, Phase::backward, Phase::exchange,
+                                            Phase::update};
+
+struct Request {
+  std::optional<IncidentKind> kind{};
+  std::uint64_t seed = 0;
+  std::optional<int> rank{};
+  std::optional<StepRange> steps{};
+  std::optional<Phase> phase{};
+  std::optional<double> seconds{};
+  std::optional<double> mbps{};
+  std::optional<std::string> of{};
+  std::optional<std::string> tensor{};
+  std::optional<std::int64_t> element{};
+  std::optional<int> bit{};
+  std::optional<std::int64_t> bucket{};
+};
+
+[[noreturn]] void refuse(std::string_view word, const std::string& why) {
+  throw Error(ErrorSource::usage, fmt::format("--rehearse{}{}: {}", word.empty() ? "" : " ", word, why));
+}
+
+std::string_view trimmed(std::string_view text) {
+  text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
+  return text.substr(0, text.find_last_not_of(' ') + 1);
+}
+
+// Cuts off and returns what stands before the mark.
+std::string_view take_until(std::string_view& text, char mark) {
+  const std::size_t end = std::min(text.find(mark), text.size());
+  const std::string_view taken = trimmed(text.substr(0, end));
+  text.remove_prefix(std::min(end + 1, text.size()));
+  return taken;
+}
+
+// One key=value.
+struct Field {
+  std::string_view word;
+  std::string_view key;
+  std::string_view value;
+
+  template <class Number>
+  Number number(Number low, Number high) const {
+    return number_in(value, low, high, fmt::format("give {} to {}", low, high));
+  }
+
+  double positive(double most) const { return number_in(value, 1e-9, most, "give a number above 0"); }
+
+  StepRange steps() const {
+    const std::string wanted = "give a step (17) or the first and last of several (5-9)";
+    std::string_view rest = value;
+    StepRange range;
+    range.first = range.last = number_in(take_until(rest, '-'), std::int64_t{1}, kMost, wanted);
+    if (value.find('-') != value.npos) range.last = number_in(rest, range.first, kMost, wanted);
+    return range;
+  }
+
+  Phase phase() const {
+    std::vector<std::string_view> names;
+    for (std::uint32_t i = 0; i < kPhases; ++i) {
+      names.emplace_back(name_of(static_cast<Phase>(i)));
+      if (names.back() == value) return static_cast<Phase>(i);
+    }
+    refuse(word, fmt::format("phase is one of {}", fmt::join(names, ", ")));
+  }
+
+  std::string text() const {
+    if (value.empty()) refuse(word, "give a name");
+    return std::string(value);
+  }
+
+ private:
+  template <class Number>
+  Number number_in(std::string_view text, Number low, Number high, const std::string& wanted) const {
+    Number number{};
+    const char* const end = text.data() + text.size();
+    const auto [rest, status] = std::from_chars(text.data(), end, number);
+    if (status != std::errc{} || rest != end || !(number >= low && number <= high)) refuse(word, wanted);
+    return number;
+  }
+};
+
+void read_field(Request& request, const Field& field) {
+  const std::string_view key = field.key;
+  if (key == "seed") request.seed = field.number(std::uint64_t{0}, ~std::uint64_t{0});
+  if (key == "rank") request.rank = static_cast<int>(field.number(std::int64_t{0}, kMost));
+  if (key == "step" || key == "steps") request.steps = field.steps();
+  if (key == "phase") request.phase = field.phase();
+  if (key == "seconds") request.seconds = field.positive(kMostSeconds);
+  if (key == "ms") request.seconds = field.positive(1000 * kMostSeconds) / 1000;
+  if (key == "mbps") request.mbps = field.positive(kMostSeconds);
+  if (key == "of") request.of = field.text();
+  if (key == "tensor") request.tensor = field.text();
+  if (key == "element") request.element = field.number(std::int64_t{0}, std::int64_t{1} << 40);
+  if (key == "bit") request.bit = field.number(0, 31);
+  if (key == "bucket") request.bucket = field.number(std::int64_t{0}, kMost);
+}
+
+Request parse_incident(std::string_view text) {
+  const std::string_view all = text;
+  Request request;
+  std::vector<std::string_view> keys{"seed"};
+  if (!all.starts_with("seed=")) {
+    const std::string_view word = take_until(text, ':');
+    const auto kind = std::ranges::find(kKinds, word, &KindRow::name);
+    if (kind == kKinds.end()) {
+      std::vector<std::string_view> names;
+      for (const KindRow& row : kKinds) names.push_back(row.name);
+      refuse(all,
+             fmt::format("'{}' is no incident; choose one of {}, or give seed=N alone", word, fmt::join(names, ", ")));
+    }
+    request.kind = kind->kind;
+    for (std::string_view rest = kind->keys; !rest.empty();) keys.push_back(take_until(rest, ' '));
+  }
+  while (!text.empty()) {
+    const std::string_view word = take_until(text, ',');
+    std::string_view value = word;
+    const std::string_view key = take_until(value, '=');
+    if (std::ranges::find(keys, key) == keys.end()) {
+      refuse(all, fmt::format("'{}' is not one of {}", key, fmt::join(keys, ", ")));
+    }
+    read_field(request, {word, key, trimmed(value)});
+  }
+  const bool repeats = request.steps && request.steps->first != request.steps->last;
+  if (repeats && request.kind != IncidentKind::delay && request.kind != IncidentKind::slow_link) {
+    refuse(all, "happens once: give one step");
+  }
+  if (request.phase == Phase::starting && request.steps) refuse(all, "starting is before all steps: leave step out");
+  if (request.seconds && request.mbps) refuse(all, "give ms or mbps, not both");
+  return request;
+}
+
+std::vector<Request> parse(const std::string& text) {
+  std::vector<Request> requests;
+  for (std::string_view rest = text; !rest.empty();) requests.push_back(parse_incident(take_until(rest, ';')));
+  return requests;
+}
+
+// Every item is drawn independently, so that naming one changes no other.
+class Draws {
+ public:
+  Draws(std::uint64_t seed, std::size_t incident) : seed_(seed), incident_(static_cast<std::uint32_t>(incident)) {}
+
+  std::int64_t between(std::string_view item, std::int64_t low, std::int64_t high) const {
+    const auto purpose = random_purpose(fmt::format("rehearse/{}", item));
+    RandomSequence random(seed_, {.item = incident_, .purpose = purpose});
+    const std::int64_t most = std::numeric_limits<std::uint32_t>::max();
+    return low + random.below(static_cast<std::uint32_t>(std::min(high - low + 1, most)));
+  }
+  template <class Items>
+  const auto& one_of(std::string_view item, const Items& items) const {
+    return items[static_cast<std::size_t>(between(item, 0, std::ssize(items) - 1))];
+  }
+  // The number that was asked for, or one below `end`.
+  std::int64_t below(std::string_view item, std::optional<std::int64_t> asked, std::int64_t end,
+                     const std::string& of) const {
+    if (asked && (*asked < 0 || *asked >= end)) {
+      refuse("", fmt::format("{} {} is not there: {} has {} 0 to {}", item, *asked, of, item, end - 1));
+    }
+    return asked ? *asked : between(item, 0, end - 1);
+  }
+  std::string name(std::string_view item, const std::optional<std::string>& asked,
+                   const std::vector<std::string>& names) const {
+    if (!asked) return one_of(item, names);
+    if (std::ranges::find(names, *asked) != names.end()) return *asked;
+    refuse("", fmt::format("{} '{}' is nothing that every rank holds: choose one of {}", item, *asked,
+                           fmt::join(names, ", ")));
+  }
+
+ private:
+  std::uint64_t seed_;
+  std::uint32_t incident_;
+};
+
+using Tensors = std::vector<FlipTarget>;
+
+// The distinct names, by `member`, of the tensors whose `other` name is the wanted one, if any is.
+std::vector<std::string> names_among(const Tensors& tensors, std::string FlipTarget::*member,
+                                     std::string FlipTarget::*other, const std::optional<std::string>& wanted) {
+  std::vector<std::string> names;
+  for (const FlipTarget& tensor : tensors) {
+    if (wanted && tensor.*other != *wanted) continue;
+    if (std::ranges::find(names, tensor.*member) == names.end()) names.push_back(tensor.*member);
+  }
+  return names;
+}
+
+// "momentum" is the optimizer's first slot, whatever its name.
+std::optional<std::string> state_name(const std::optional<std::string>& asked, const Tensors& tensors) {
+  if (asked != "momentum") return asked;
+  const auto first = std::ranges::find_if(tensors, [](const FlipTarget& tensor) {
+    return tensor.of != "weights" && tensor.of != "statistics" && tensor.of != "gradients";
+  });
+  return first == tensors.end() ? asked : first->of;
+}
+
+BitFlip plan_flip(const Request& request, const Draws& draws, const Tensors& tensors) {
+  constexpr auto kName = &FlipTarget::name;
+  constexpr auto kOf = &FlipTarget::of;
+  if (request.tensor) draws.name("tensor", request.tensor, names_among(tensors, kName, kOf, {}));
+  BitFlip flip;
+  flip.of = draws.name("of", state_name(request.of, tensors), names_among(tensors, kOf, kName, request.tensor));
+  flip.tensor = draws.name("tensor", request.tensor, names_among(tensors, kName, kOf, flip.of));
+  const auto tensor = std::ranges::find_if(
+      tensors, [&](const FlipTarget& each) { return each.of == flip.of && each.name == flip.tensor; });
+  flip.element = draws.below("element", request.element, tensor->elements, tensor->name);
+  flip.bit = request.bit.value_or(static_cast<int>(draws.between("bit", 0, 31)));
+  return flip;
+}
+
+StepRange plan_steps(const Request& request, const Incident& incident, const Draws& draws, const StepRange& steps) {
+  if (incident.phase == Phase::starting) return {};
+  if (!request.steps) {
+    const std::int64_t first = draws.between("step", steps.first, steps.last);
+    return {first, incident.kind == IncidentKind::slow_link ? draws.between("last step", first, steps.last) : first};
+  }
+  const auto [first, last] = *request.steps;
+  if (first < steps.first || last > steps.last) {
+    refuse("", fmt::format("step {} is not one of this run, which goes from step {} to {}",
+                           first < steps.first ? first : last, steps.first, steps.last));
+  }
+  return {first, last};
+}
+
+Incident plan_incident(const Request& request, const Draws& draws, const RehearsalStage& stage) {
+  if (stage.steps.last < stage.steps.first) refuse("", "no step is left in which anything could happen");
+  Incident incident;
+  incident.kind = request.kind.value_or(draws.one_of("kind", kKinds).kind);
+  incident.rank = static_cast<int>(draws.below("rank", request.rank, stage.ranks, "this job"));
+  incident.phase = request.phase.value_or(draws.one_of("phase", kDrawnPhases));
+  const StepRange steps = plan_steps(request, incident, draws, stage.steps);
+  incident.first_step = steps.first;
+  incident.last_step = steps.last;
+  switch (incident.kind) {
+    case IncidentKind::kill:
+    case IncidentKind::stop:
+      break;
+    case IncidentKind::delay:
+      incident.seconds = request.seconds.value_or(static_cast<double>(draws.between("seconds", 1, 20)) / 10);
+      break;
+    case IncidentKind::flip:
+      incident.flip = plan_flip(request, draws, stage.tensors);
+      break;
+    case IncidentKind::drop_bucket:
+      incident.bucket = draws.below("bucket", request.bucket, stage.buckets, "the exchange");
+      break;
+    case IncidentKind::slow_link:
+      incident.seconds = request.seconds.value_or(0);
+      if (!request.seconds) incident.mbps = request.mbps.value_or(static_cast<double>(draws.between("mbps", 50, 1000)));
+      break;
+  }
+  return incident;
+}
+
+std::string moment_of(const Incident& incident) {
+  const std::string steps = incident.first_step == incident.last_step
+                                ? fmt::format("step {}", incident.first_step)
+                                : fmt::format("steps {} to {}", incident.first_step, incident.last_step);
+  switch (incident.phase) {
+    case Phase::starting:
+    case Phase::ending:
+      return fmt::format("in {}", name_of(incident.phase));
+    case Phase::evaluation:
+    case Phase::checkpoint:
+      return fmt::format("in the first {} from {} on", name_of(incident.phase), steps);
+    default:
+      return fmt::format("at {} in {}", steps, name_of(incident.phase));
+  }
+}
+
+}  // namespace
+
+void check_rehearsal(const std::string& text) { parse(text); }
+
+std::vector<Incident> plan_incidents(const std::string& text, const RehearsalStage& stage) {
+  std::vector<Incident> incidents;
+  for (const Request& request : parse(text)) {
+    incidents.push_back(plan_incident(request, Draws(request.seed, incidents.size()), stage));
+  }
+  return incidents;
+}
+
+std::string text_of(const Incident& incident) {
+  const std::string rank = fmt::format("rank {}", incident.rank);
+  switch (incident.kind) {
+    case IncidentKind::kill:
+      return fmt::format("{} is killed {}", rank, moment_of(incident));
+    case IncidentKind::stop:
+      return fmt::format("{} is stopped {}", rank, moment_of(incident));
+    case IncidentKind::delay:
+      return fmt::format("{} is delayed by {} s {}", rank, incident.seconds, moment_of(incident));
+    case IncidentKind::flip:
+      return fmt::format("{} has bit {} of element {} of {} {} flipped {} step {}", rank, incident.flip.bit,
+                         incident.flip.element, incident.flip.of, incident.flip.tensor,
+                         incident.flip.of == "gradients" ? "after the exchange of" : "at the end of",
+                         incident.first_step);
+    case IncidentKind::drop_bucket:
+      return fmt::format("{} drops bucket {} of step {}", rank, incident.bucket, incident.first_step);
+    case IncidentKind::slow_link:
+      return fmt::format("{} has a link of {} in steps {} to {}", rank,
+                         incident.mbps > 0 ? fmt::format("{} Mbit/s", incident.mbps)
+                                           : fmt::format("{} ms a sum", 1000 * incident.seconds),
+                         incident.first_step, incident.last_step);
+  }
+  return rank;
+}
+
+}  // namespace tutti

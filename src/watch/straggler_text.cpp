@@ -1,0 +1,151 @@
+#include "stragglers.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+namespace tutti {
+namespace {
+
+constexpr std::size_t kMostNames = 8;
+constexpr std::size_t kMostRows = 20;
+
+std::string phase_text(const RankState& state) {
+  switch (state.phase) {
+    case Phase::starting:
+    case Phase::ending:
+      return name_of(state.phase);
+    case Phase::evaluation:
+    case Phase::checkpoint:
+    case Phase::reports:
+      return fmt::format("in {} after step {}", name_of(state.phase), state.step);
+    default:
+      return fmt::format("in {} of step {}", name_of(state.phase), state.step);
+  }
+}
+
+std::string names_text(const Stragglers& stragglers, std::span<const RankView> ranks) {
+  std::vector<std::string> names;
+  for (const std::size_t rank : stragglers.ranks) {
+    if (names.size() == kMostNames) break;
+    names.push_back(fmt::format("rank {} on {}", rank, ranks[rank].host));
+  }
+  const std::size_t more = stragglers.ranks.size() - names.size();
+  return fmt::format("{}{}", fmt::join(names, ", "), more > 0 ? fmt::format(" and {} more", more) : "");
+}
+
+// Of the first of them.
+std::string state_text(const Stragglers& stragglers, const RankView& rank, bool stuck) {
+  const bool one = stragglers.ranks.size() == 1;
+  const bool slow = stragglers.is_slow;
+  const std::string phase = phase_text(rank.state);
+  const char* const is = one ? "is" : "are";
+  switch (stragglers.lateness) {
+    case Lateness::gone:
+      return fmt::format("{} gone: {} process ended {}{}", is, one ? "its" : "the first one's", phase,
+                         rank.state.end == RankEnd::none
+                             ? " without a message, killed by a signal or by the system when memory ran out (see dmesg)"
+                             : "");
+    case Lateness::silent:
+      return fmt::format("{} out of reach: nothing was heard of {} for {:.1f} s, last {}", is, rank.host,
+                         rank.silent_seconds, phase);
+    case Lateness::unheard:
+      return fmt::format("{} late or out of reach: nothing was ever heard of {}", is, rank.host);
+    case Lateness::unknown:
+      if (slow) break;
+      return "wait for each other, and none is behind: a message was lost, or the network stands still";
+    default:
+      break;
+  }
+  return fmt::format("{} {}: {}{} for {:.1f} s, {}{}", is,
+                     stuck  ? "stuck"
+                     : slow ? "slow, not stuck"
+                            : "late",
+                     one ? "" : "the first ", phase, rank.state.quiet_seconds, name_of(rank.state.activity),
+                     stragglers.lateness == Lateness::behind ? ", with fewer sums begun than the others" : "");
+}
+
+// Equal in all that a row shows but the rank and the time.
+bool are_alike(const RankView& one, const RankView& other) {
+  return one.host == other.host && one.contact == other.contact && one.state.phase == other.state.phase &&
+         one.state.step == other.state.step && one.state.end == other.state.end &&
+         one.state.activity == other.state.activity && one.state.begun == other.state.begun;
+}
+
+std::string_view state_word(const RankView& rank) {
+  if (rank.state.end == RankEnd::left) return "left";
+  if (rank.state.end == RankEnd::failed) return "failed";
+  if (rank.state.end == RankEnd::signaled) return "ended by a signal";
+  if (rank.contact == Contact::lost) return "out of reach";
+  if (rank.contact == Contact::never) return "never heard";
+  return waits(rank.state) && rank.state.activity < Activity::stopped ? "waits" : name_of(rank.state.activity);
+}
+
+struct Row {
+  std::size_t first = 0;
+  std::size_t last = 0;
+  double quiet_seconds = 0;  // the longest
+  bool late = false;
+};
+
+std::vector<Row> rows_of(const Stragglers& stragglers, std::span<const RankView> ranks) {
+  std::vector<Row> rows;
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    const bool late = std::ranges::binary_search(stragglers.ranks, rank);
+    if (rows.empty() || rows.back().late != late || !are_alike(ranks[rows.back().first], ranks[rank])) {
+      rows.push_back({.first = rank, .late = late});
+    }
+    rows.back().last = rank;
+    rows.back().quiet_seconds = std::max(rows.back().quiet_seconds, ranks[rank].state.quiet_seconds);
+  }
+  return rows;
+}
+
+}  // namespace
+
+std::string late_text(const Stragglers& stragglers, std::span<const RankView> ranks, bool stuck) {
+  const RankView& first = ranks[stragglers.ranks.front()];
+  std::string text = fmt::format("{} {}", names_text(stragglers, ranks), state_text(stragglers, first, stuck));
+  if (stragglers.waiting > 0) {
+    text += fmt::format("; {} {} for {}", stragglers.waiting, stragglers.waiting == 1 ? "rank waits" : "ranks wait",
+                        stragglers.ranks.size() == 1 ? "it" : "them");
+  }
+  return text;
+}
+
+std::string arrival_text(const Stragglers& stragglers, std::span<const RankView> ranks, double still_seconds) {
+  return fmt::format("{} {} slow, not stuck: the job stood still for {:.1f} s and has gone on",
+                     names_text(stragglers, ranks), stragglers.ranks.size() == 1 ? "was" : "were", still_seconds);
+}
+
+std::string table_text(const Stragglers& stragglers, std::span<const RankView> ranks) {
+  const std::vector<Row> rows = rows_of(stragglers, ranks);
+  std::size_t width = 4;
+  for (const RankView& rank : ranks) width = std::max(width, rank.host.size());
+  std::string text = fmt::format("  {:>11}  {:<{}}  {:>8}  {:<10}  {:>7}  {:>8}  {}", "ranks", "host", width, "step",
+                                 "phase", "for s", "sums", "state");
+  // All late ranks first, then as many others as there is room for.
+  std::size_t late_room = kMostRows;
+  std::size_t other_room =
+      kMostRows - std::min(kMostRows, static_cast<std::size_t>(std::ranges::count(rows, true, &Row::late)));
+  std::size_t left_out = 0;
+  for (const Row& row : rows) {
+    std::size_t& room = row.late ? late_room : other_room;
+    if (room == 0) {
+      left_out += row.last - row.first + 1;
+      continue;
+    }
+    --room;
+    const RankView& rank = ranks[row.first];
+    const std::string who =
+        row.first == row.last ? fmt::format("{}", row.first) : fmt::format("{}-{}", row.first, row.last);
+    text += fmt::format("\n  {:>11}  {:<{}}  {:>8}  {:<10}  {:>7.1f}  {:>8}  {}{}", who, rank.host, width,
+                        rank.state.step, name_of(rank.state.phase), row.quiet_seconds, rank.state.begun,
+                        state_word(rank), row.late ? "  <- late" : "");
+  }
+  if (left_out > 0) text += fmt::format("\n  and {} more ranks", left_out);
+  return text;
+}
+
+}  // namespace tutti

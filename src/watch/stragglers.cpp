@@ -1,0 +1,133 @@
+#include "stragglers.hpp"
+
+#include "tutti/watch/stall_watch.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace tutti {
+namespace {
+
+// Phases of any length; what a step computes is soon done.
+bool may_take_long(Phase phase) {
+  return phase == Phase::starting || phase == Phase::data || phase == Phase::evaluation || phase == Phase::checkpoint ||
+         phase == Phase::ending;
+}
+
+bool is_at_work(Activity activity) {
+  return activity == Activity::computing || activity == Activity::using_disk || activity == Activity::waiting_for_disk;
+}
+
+bool is_present(const RankView& rank) { return rank.state.end != RankEnd::left; }
+
+template <class Property>
+std::vector<std::size_t> ranks_with(std::span<const RankView> ranks, const Property& property) {
+  std::vector<std::size_t> found;
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    if (is_present(ranks[rank]) && property(ranks[rank])) found.push_back(rank);
+  }
+  return found;
+}
+
+// Of these, the ones that have begun the fewest collectives.
+std::vector<std::size_t> with_fewest_begun(std::span<const RankView> ranks, std::vector<std::size_t> some) {
+  const auto begun = [&](std::size_t rank) { return ranks[rank].state.begun; };
+  const std::uint64_t fewest = begun(*std::ranges::min_element(some, {}, begun));
+  std::erase_if(some, [&](std::size_t rank) { return begun(rank) != fewest; });
+  return some;
+}
+
+// Lateness and ranks of it.
+Stragglers find(std::span<const RankView> ranks) {
+  const auto with = [&](const auto& property) { return ranks_with(ranks, property); };
+  const auto contact_is = [](Contact contact) { return [=](const RankView& rank) { return rank.contact == contact; }; };
+  auto found = with(
+      [](const RankView& rank) { return rank.state.end != RankEnd::none || rank.state.activity == Activity::gone; });
+  if (!found.empty()) return {.lateness = Lateness::gone, .ranks = std::move(found)};
+  found = with([](const RankView& rank) { return rank.state.activity == Activity::stopped; });
+  if (!found.empty()) return {.lateness = Lateness::stopped, .ranks = std::move(found)};
+  found = with(contact_is(Contact::lost));
+  if (!found.empty()) return {.lateness = Lateness::silent, .ranks = std::move(found)};
+  found = with([](const RankView& rank) { return rank.contact == Contact::good && !waits(rank.state); });
+  if (!found.empty()) return {.lateness = Lateness::absent, .ranks = with_fewest_begun(ranks, std::move(found))};
+  found = with(contact_is(Contact::never));
+  if (!found.empty()) return {.lateness = Lateness::unheard, .ranks = std::move(found)};
+  const auto all = with([](const RankView&) { return true; });
+  if (all.empty()) return {};
+  found = with_fewest_begun(ranks, all);
+  const Lateness lateness = found.size() < all.size() ? Lateness::behind : Lateness::unknown;
+  return {.lateness = lateness, .ranks = std::move(found)};
+}
+
+bool is_slow(Lateness lateness, const RankState& state) {
+  // A host that is not heard watches itself, and alone knows which of its ranks are slow.
+  if (lateness == Lateness::unheard || state.activity == Activity::waiting_for_core) return true;
+  return lateness == Lateness::absent && may_take_long(state.phase) && is_at_work(state.activity);
+}
+
+}  // namespace
+
+// In the phases of a step a rank has sums under way while it computes.
+bool waits(const RankState& state) {
+  switch (state.phase) {
+    case Phase::data:
+    case Phase::forward:
+    case Phase::backward:
+    case Phase::exchange:
+    case Phase::update:
+      return false;
+    default:
+      return state.begun != state.done;
+  }
+}
+
+Stragglers find_stragglers(std::span<const RankView> ranks) {
+  Stragglers stragglers = find(ranks);
+  for (const std::size_t rank : ranks_with(ranks, [](const RankView& each) { return waits(each.state); })) {
+    if (!std::ranges::binary_search(stragglers.ranks, rank)) ++stragglers.waiting;
+  }
+  stragglers.is_slow =
+      stragglers.lateness >= Lateness::absent && std::ranges::any_of(stragglers.ranks, [&](std::size_t rank) {
+        return is_slow(stragglers.lateness, ranks[rank].state);
+      });
+  return stragglers;
+}
+
+bool StallCheck::has_moved(std::span<const RankView> ranks) {
+  moves_.resize(ranks.size());
+  bool moved = false;
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    const RankState& state = ranks[rank].state;
+    const std::uint64_t now = state.moves() + static_cast<std::uint64_t>(state.end);
+    moved |= std::exchange(moves_[rank], now) != now;
+  }
+  return moved;
+}
+
+StallFinding StallCheck::look(const Look& look, std::span<const RankView> ranks) {
+  const bool moved = has_moved(ranks);
+  const double still = static_cast<double>(look.now_ns - still_since_ns_) * 1e-9;
+  if (moved || !look.on_time) {
+    still_since_ns_ = look.now_ns;
+    if (!moved || !std::exchange(warned_, false)) return {};
+    return {.kind = StallFinding::Kind::moves, .stragglers = std::exchange(warned_of_, {}), .still_seconds = still};
+  }
+  if (still < look.timeout_seconds / 2) return {};
+  Stragglers stragglers = find_stragglers(ranks);
+  if (stragglers.ranks.empty()) return {};
+  const auto is_traced = [](const RankView& rank) { return rank.state.activity == Activity::traced; };
+  if (std::ranges::any_of(ranks, is_traced)) {
+    still_since_ns_ = look.now_ns;
+    return {};
+  }
+  const double timeout = look.timeout_seconds * (stragglers.is_slow ? StallWatch::kSlowFactor : 1);
+  if (still >= timeout) {
+    return {.kind = StallFinding::Kind::stuck, .stragglers = std::move(stragglers), .still_seconds = still};
+  }
+  if (warned_ || (stragglers.is_slow && still < look.timeout_seconds)) return {};
+  warned_ = true;
+  warned_of_ = stragglers;
+  return {.kind = StallFinding::Kind::late, .stragglers = std::move(stragglers), .still_seconds = still};
+}
+
+}  // namespace tutti

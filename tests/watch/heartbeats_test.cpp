@@ -1,0 +1,172 @@
+#include "watch/heartbeats.hpp"
+
+#include "tutti/base/error.hpp"
+
+#include "watch/ranks_at_work.hpp"
+
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <random>
+
+namespace tutti {
+namespace {
+
+constexpr std::uint64_t kNonce = 0x123456789abcdef0;
+
+Datagram report_of(std::size_t ranks, int sender = 0) {
+  Datagram datagram{.kind = DatagramKind::report, .sender = sender};
+  for (const RankView& rank : test::waiting_ranks(ranks)) datagram.states.push_back(rank.state);
+  return datagram;
+}
+
+TEST(Datagram, ArrivesAsItWasSent) {
+  const auto packed = pack(report_of(3), kNonce);
+  ASSERT_EQ(packed.size(), 1u);
+  const auto arrived = unpack(packed.front(), kNonce);
+  ASSERT_TRUE(arrived);
+  ASSERT_EQ(arrived->states.size(), 3u);
+  EXPECT_EQ(arrived->states[2].rank, 2);
+  EXPECT_EQ(arrived->states[2].phase, Phase::waiting);
+  EXPECT_EQ(arrived->states[2].begun, 90u);
+}
+
+TEST(Datagram, IsSplitSoThatNoUsualNetworkCutsItUp) {
+  const auto packed = pack(report_of(250), kNonce);
+  std::size_t states = 0;
+  for (const auto& bytes : packed) {
+    EXPECT_LE(bytes.size(), 1400u);
+    states += unpack(bytes, kNonce)->states.size();
+  }
+  EXPECT_EQ(states, 250u);
+}
+
+TEST(Datagram, OfAnotherJobSizeOrVersionIsDropped) {
+  auto bytes = pack(report_of(2), kNonce).front();
+  EXPECT_FALSE(unpack(bytes, kNonce + 1));
+  for (std::size_t length = 0; length < bytes.size(); ++length) {
+    EXPECT_FALSE(unpack(std::span(bytes).first(length), kNonce)) << length;
+  }
+  auto longer = bytes;
+  longer.push_back({});
+  EXPECT_FALSE(unpack(longer, kNonce));
+  ++reinterpret_cast<std::uint8_t&>(bytes[0]);
+  EXPECT_FALSE(unpack(bytes, kNonce));
+}
+
+TEST(Datagram, OfGarbageNeverMeansMoreThanItMay) {
+  const auto good = pack(report_of(4), kNonce).front();
+  const Roster roster{.hosts = {{"n1", {0, 1}}, {"n2", {2, 3}}}, .host_of_rank = {0, 0, 1, 1}};
+  JobView view(roster, 0, 0);
+  std::mt19937_64 random(1);
+  for (int i = 0; i < 100'000; ++i) {
+    auto bytes = good;
+    for (std::uint64_t changes = 1 + random() % 4; changes > 0; --changes) {
+      bytes[random() % bytes.size()] = static_cast<std::byte>(random());
+    }
+    const auto arrived = unpack(bytes, kNonce);
+    if (!arrived) continue;
+    for (const RankState& state : arrived->states) {
+      EXPECT_LE(state.phase, Phase::ending);
+      EXPECT_LE(state.activity, Activity::gone);
+    }
+    if (arrived->sender >= 0 && arrived->sender < 4) view.take(*arrived, i);
+  }
+  for (const RankView& rank : view.look(100'000, 2)) EXPECT_TRUE(rank.state.rank >= 0 && rank.state.rank < 4);
+}
+
+class TwoHosts : public ::testing::Test {
+ protected:
+  std::vector<Contact> contacts(std::int64_t now_ns) {
+    std::vector<Contact> found;
+    for (const RankView& rank : view_.look(now_ns, 2)) found.push_back(rank.contact);
+    return found;
+  }
+
+  Roster roster_{.hosts = {{"n1", {0, 2}}, {"n2", {1, 3}}}, .host_of_rank = {0, 1, 0, 1}};
+  JobView view_{roster_, 0, 0};
+};
+
+TEST_F(TwoHosts, AreKnownByWhatTheySend) {
+  view_.take_own(report_of(1).states, 0);
+  EXPECT_EQ(contacts(0), (std::vector{Contact::good, Contact::never, Contact::good, Contact::never}));
+  EXPECT_EQ(view_.hosts_never_heard(), std::vector<std::string>{"n2"});
+  view_.take(report_of(4, 1), 1'000'000'000);
+  EXPECT_EQ(contacts(1'500'000'000), std::vector(4, Contact::good));
+  EXPECT_EQ(contacts(4'000'000'000), (std::vector{Contact::good, Contact::lost, Contact::good, Contact::lost}));
+}
+
+TEST_F(TwoHosts, TellOnlyOfTheirOwnRanks) {
+  view_.take(report_of(4, 1), 0);
+  const auto ranks = view_.look(0, 2);
+  EXPECT_EQ(ranks[2].state.begun, 0u);
+  EXPECT_EQ(ranks[3].state.begun, 90u);
+}
+
+TEST_F(TwoHosts, KnowOfAFailureOnTheOther) {
+  Datagram report = report_of(4, 1);
+  view_.take(report, 0);
+  EXPECT_FALSE(view_.has_failed());
+  report.states[3].end = RankEnd::failed;
+  view_.take(report, 0);
+  EXPECT_TRUE(view_.has_failed());
+}
+
+TEST(Interfaces, AreSharedWhenAllHostsHaveAddressesOfTheirOwnInOneNetwork) {
+  constexpr std::uint32_t kMask = 0xffffff00;
+  const Interface bridge{.name = "docker0", .address = 0xac110001, .mask = kMask};
+  const auto cable = [&](std::uint32_t host) {
+    return Interface{.name = "eth0", .address = 0x0a4e0000 + host, .mask = kMask};
+  };
+  const std::vector<std::vector<Interface>> hosts{{bridge, cable(1)}, {cable(2), bridge}};
+  const auto shared = shared_interface(hosts, 1);
+  ASSERT_TRUE(shared);
+  EXPECT_EQ(shared->address, cable(2).address);
+  EXPECT_FALSE(shared_interface(std::vector<std::vector<Interface>>{{bridge}, {bridge}}, 0));
+  EXPECT_EQ(interfaces_of(text_of(hosts[0])).at(1).address, cable(1).address);
+}
+
+TEST(Interfaces, OfNoSharedNetworkAreThoseOfTheRouteToTheOtherHost) {
+  const std::vector<Interface> own{{.name = "other", .address = 0x0a000001, .mask = 0xffffffff},
+                                   {.name = "lo", .address = INADDR_LOOPBACK, .mask = 0xffffffff}};
+  const Interface bridge{.name = "bridge", .address = INADDR_LOOPBACK, .mask = 0xffffffff};  // this host's as well
+  const Interface there{.name = "there", .address = INADDR_LOOPBACK + 1, .mask = 0xffffffff};
+  EXPECT_FALSE(shared_interface(std::vector<std::vector<Interface>>{own, {there}}, 0));
+  EXPECT_FALSE(routed_interface(own, std::vector{bridge}));
+  const auto routed = routed_interface(own, std::vector{bridge, there});
+  ASSERT_TRUE(routed);
+  EXPECT_EQ(routed->name, "lo");
+}
+
+TEST(Interfaces, AreThoseOfThisHostOrTheOneOfThatName) {
+  const auto all = chosen_interfaces("");
+  for (const Interface& each : all) EXPECT_EQ(chosen_interfaces(each.name).size(), 1u);
+  for (const Interface& each : all) EXPECT_NE(each.address >> 24, IN_LOOPBACKNET) << each.name;
+  EXPECT_THROW(chosen_interfaces("eth99"), Error);
+}
+
+TEST(Heartbeats, AreTakenFromTheirSendersAloneAndNotAllOfAFloodAtOnce) {
+  const auto world = make_solo_world();
+  const Heartbeats beats(*world, Interface{.name = "lo", .address = INADDR_LOOPBACK});
+  const Datagram ending{.kind = DatagramKind::ending, .sender = 0};
+  beats.send(ending, 0);
+  sockaddr_in to{};
+  socklen_t to_length = sizeof to;
+  auto* const generic = reinterpret_cast<sockaddr*>(&to);
+  ASSERT_EQ(::getsockname(beats.descriptor(), generic, &to_length), 0);
+  std::array<std::byte, 100> bytes;
+  const ssize_t length = ::recv(beats.descriptor(), bytes.data(), bytes.size(), 0);
+  ASSERT_GT(length, 0);
+  const Descriptor stranger(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(::sendto(stranger.get(), bytes.data(), static_cast<std::size_t>(length), 0, generic, to_length), length);
+  EXPECT_TRUE(beats.receive().empty());
+  for (int i = 0; i < 150; ++i) beats.send(ending, 0);
+  const std::size_t first = beats.receive().size();
+  EXPECT_TRUE(first > 0 && first < 150) << first;
+  EXPECT_FALSE(beats.receive().empty());
+}
+
+}  // namespace
+}  // namespace tutti
