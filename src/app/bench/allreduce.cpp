@@ -31,19 +31,9 @@ struct Contender {
   bool exact = false;  // on a fixed-point grid, as --exchange exact
 };
 
-const char* meaning_of(SumAlgorithm algorithm) {
-  switch (algorithm) {
-    case SumAlgorithm::ring:
-      return "each rank sends to the next";
-    case SumAlgorithm::direct:
-      return "each rank sends to all others";
-    case SumAlgorithm::window:
-      return "through memory that the ranks of a host share";
-    case SumAlgorithm::automatic:
-      return "the fastest for each size, as measured";
-  }
-  return "?";
-}
+constexpr std::array kRingAlgorithms{std::pair{SumAlgorithm::ring, "each rank sends to the next"},
+                                     std::pair{SumAlgorithm::direct, "each rank sends to all others"},
+                                     std::pair{SumAlgorithm::window, "through memory that the ranks of a host share"}};
 
 // The values of a rank and their sum over the ranks: whole numbers, of which every partial sum is exact in f32.
 float value_of(std::int64_t element, int rank) { return static_cast<float>((element + 7 * rank) % 61 - 30); }
@@ -200,16 +190,16 @@ std::vector<Contender> contenders_of(World& world, const Invocation& invocation,
   run_agreed(world, [&] { own = choose_communicator(world, invocation.run, processor, false); });
   std::vector<Contender> contenders;
   if (!processor.is_gpu()) {
-    for (const SumAlgorithm algorithm : {SumAlgorithm::ring, SumAlgorithm::direct, SumAlgorithm::window}) {
+    for (const auto& [algorithm, meaning] : kRingAlgorithms) {
       if (auto communicator = make_if_possible(world, algorithm)) {
-        contenders.push_back({name_of(algorithm), std::move(communicator), meaning_of(algorithm)});
+        contenders.push_back({name_of(algorithm), std::move(communicator), meaning});
       }
     }
     contenders.push_back({"mpi", make_mpi_library_communicator(world), "MPI_Iallreduce"});
     contenders.push_back({"blocking", make_mpi_blocking_communicator(world), "MPI_Allreduce"});
   }
   const bool is_nccl = processor.is_gpu() && invocation.run.comm != "mpi";
-  contenders.push_back({is_nccl ? "nccl" : "auto", own, is_nccl ? "NCCL's" : meaning_of(SumAlgorithm::automatic)});
+  contenders.push_back({is_nccl ? "nccl" : "auto", own, is_nccl ? "NCCL's" : "the fastest for each size, as measured"});
   contenders.push_back({"exact", own, "as auto, of 64-bit integers: what --exchange exact reduces", true});
   return contenders;
 }

@@ -111,74 +111,46 @@ struct Figures {
 // One training whose state is saved repeatedly, by rank 0.
 class SavedTraining {
  public:
-  SavedTraining(World& world, Assembly& assembly, const std::string& folder);
+  SavedTraining(World& world, Assembly& assembly, const std::string& folder) : world_(world) {
+    on_rank_0([&] {
+      folder_.emplace(folder);
+      writer_.emplace(CheckpointStore(folder_->path()), WriterOptions{.keep_checkpoints = 2});
+    });
+    const RunFacts facts{.configuration = config_text(assembly.config),
+                         .model = model_text(assembly.network->spec()),
+                         .versions = versions_text(*assembly.backend, world),
+                         .data_digest = assembly.data_digest};
+    build_alike(world, assembly.config, *assembly.backend,
+                [&] { trainer_.emplace(assembly.parts(), assembly.options, facts); });
+    for (std::int64_t i = 0; i < kWarmupSteps; ++i) step();
+  }
 
-  void round();
+  void round() {
+    measure_together(figures_.step, [this] { step(); });
+    hand_over();
+    on_rank_0([this] { measure_save(); });
+    step();
+    hand_over();
+    for (bool saved = false; !saved;) {
+      measure_together(figures_.step_beside, [this] { step(); });
+      std::optional<SaveReport> report;
+      on_rank_0([&] { report = take_report(); });
+      if (report) figures_.save_beside.push_back(report->seconds);
+      saved = world_.agree(world_.rank() != 0 || report.has_value());
+    }
+  }
   const Figures& figures() const { return figures_; }
 
  private:
   // Takes the slowest rank's figures.
-  void measure_together(Cost& cost, const std::function<void()>& work);
-  void on_rank_0(const std::function<void()>& work) {
-    run_agreed(world_, [&] {
-      if (world_.rank() == 0) work();
-    });
+  void measure_together(Cost& cost, const std::function<void()>& work) {
+    world_.barrier();
+    cost.measure(work);
+    const auto greatest = greatest_of_ranks(world_, {cost.seconds.back(), cost.processor.back()});
+    cost.seconds.back() = greatest[0];
+    cost.processor.back() = greatest[1];
   }
-  void step() {
-    trainer_->step();
-    trainer_->settle();
-  }
-  void hand_over();
-  // The result of the last save; empty while it is under way.
-  std::optional<SaveReport> take_report();
-
-  World& world_;
-  std::optional<OwnFolder> folder_;
-  std::optional<CheckpointWriter> writer_;
-  std::optional<Trainer> trainer_;
-  Figures figures_;
-};
-
-SavedTraining::SavedTraining(World& world, Assembly& assembly, const std::string& folder) : world_(world) {
-  on_rank_0([&] {
-    folder_.emplace(folder);
-    writer_.emplace(CheckpointStore(folder_->path()), WriterOptions{.keep_checkpoints = 2});
-  });
-  const RunFacts facts{.configuration = config_text(assembly.config),
-                       .model = model_text(assembly.network->spec()),
-                       .versions = versions_text(*assembly.backend, world),
-                       .data_digest = assembly.data_digest};
-  build_alike(world, assembly.config, *assembly.backend,
-              [&] { trainer_.emplace(assembly.parts(), assembly.options, facts); });
-  for (std::int64_t i = 0; i < kWarmupSteps; ++i) step();
-}
-
-void SavedTraining::measure_together(Cost& cost, const std::function<void()>& work) {
-  world_.barrier();
-  cost.measure(work);
-  const auto greatest = greatest_of_ranks(world_, {cost.seconds.back(), cost.processor.back()});
-  cost.seconds.back() = greatest[0];
-  cost.processor.back() = greatest[1];
-}
-
-void SavedTraining::hand_over() {
-  measure_together(figures_.stall, [&] {
-    TrainState state = trainer_->snapshot(world_.rank() == 0 ? std::optional(FileShare{}) : std::nullopt);
-    if (writer_) writer_->save(std::move(state));
-  });
-}
-
-std::optional<SaveReport> SavedTraining::take_report() {
-  const auto reports = writer_->take_reports();
-  if (reports.empty()) return std::nullopt;
-  if (!reports.front().failure.empty()) throw Error(ErrorSource::save, reports.front().failure);
-  return reports.front();
-}
-
-void SavedTraining::round() {
-  measure_together(figures_.step, [this] { step(); });
-  hand_over();
-  on_rank_0([this] {
+  void measure_save() {
     const std::clock_t before = std::clock();
     writer_->finish();
     figures_.save.processor.push_back(static_cast<double>(std::clock() - before) / CLOCKS_PER_SEC);
@@ -188,17 +160,36 @@ void SavedTraining::round() {
     const std::vector<std::byte> bytes = read_whole(report.path);
     figures_.plain.measure([&] { write_plainly(folder_->path(), bytes); });
     figures_.load.measure([&] { static_cast<void>(load_checkpoint(report.path)); });
-  });
-  step();
-  hand_over();
-  for (bool saved = false; !saved;) {
-    measure_together(figures_.step_beside, [this] { step(); });
-    std::optional<SaveReport> report;
-    on_rank_0([&] { report = take_report(); });
-    if (report) figures_.save_beside.push_back(report->seconds);
-    saved = world_.agree(world_.rank() != 0 || report.has_value());
   }
-}
+  void on_rank_0(const std::function<void()>& work) {
+    run_agreed(world_, [&] {
+      if (world_.rank() == 0) work();
+    });
+  }
+  void step() {
+    trainer_->step();
+    trainer_->settle();
+  }
+  void hand_over() {
+    measure_together(figures_.stall, [&] {
+      TrainState state = trainer_->snapshot(world_.rank() == 0 ? std::optional(FileShare{}) : std::nullopt);
+      if (writer_) writer_->save(std::move(state));
+    });
+  }
+  // The result of the last save; empty while it is under way.
+  std::optional<SaveReport> take_report() {
+    const auto reports = writer_->take_reports();
+    if (reports.empty()) return std::nullopt;
+    if (!reports.front().failure.empty()) throw Error(ErrorSource::save, reports.front().failure);
+    return reports.front();
+  }
+
+  World& world_;
+  std::optional<OwnFolder> folder_;
+  std::optional<CheckpointWriter> writer_;
+  std::optional<Trainer> trainer_;
+  Figures figures_;
+};
 
 struct Row {
   const char* name;
