@@ -1,8 +1,8 @@
 #include "tutti/backend/cuda_library.hpp"
 
-#include "backend/cuda/filter_kernels.hpp"
 #include "backend/cuda/format.hpp"
-#include "backend/cuda/native.hpp"
+#include "backend/cuda/runtime.hpp"
+#include "backend/cuda/weights.hpp"
 #include "backend/device_values.hpp"
 
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 // Convolutions by plain loops, in place of cuDNN's: enqueued like kernels, so that a stream's order holds for them.
 
 #include "backend/cuda/convolution.hpp"
-#include "backend/cuda/element.cuh"
+#include "backend/cuda/floats.cuh"
 
 #include <algorithm>
 #include <vector>

@@ -1,9 +1,9 @@
 // Whole trainings on the stand-in: what the CPU gives, the same bits in every order of streams, and all the waits
 // between streams are needed for it.
 
+#include "tutti/backend/cuda_library.hpp"
 #include "tutti/base/error.hpp"
 
-#include "backend/cuda/backend.hpp"
 #include "standin/control.hpp"
 #include "standin/finding.hpp"
 #include "support/thrown.hpp"
@@ -150,7 +150,7 @@ class Device {
 };
 
 std::unique_ptr<Backend> make_gpu(const Training& training) {
-  return cuda::make_backend(
+  return tutti_cuda_library().make_backend(
       {.device = 0, .precision = Precision::fp32, .search_plans = true, .record = training.records});
 }
 

@@ -6,6 +6,7 @@
 #include "tutti/backend/tensor.hpp"
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 
 namespace tutti {
@@ -34,6 +35,8 @@ enum class CudaPriority { usual, urgent };
 std::unique_ptr<CudaStream> make_cuda_stream(int device, CudaPriority priority = CudaPriority::usual);
 std::unique_ptr<Event> make_cuda_event(int device);
 std::unique_ptr<Event> make_timed_cuda_event(int device);
+// As Backend::record.
+std::unique_ptr<Recording> record_cuda_graph(CudaStream& stream, const std::function<void()>& enqueue);
 // to += from, f32, element by element. Asynchronous.
 void add_on_cuda(CudaStream& stream, const Tensor& to, const Tensor& from);
 // Zeroed memory of the device, aligned to 256 bytes.

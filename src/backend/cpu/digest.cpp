@@ -3,7 +3,7 @@
 #include "tutti/base/digest.hpp"
 
 #include "backend/cpu/library.hpp"
-#include "backend/requirements.hpp"
+#include "backend/requests.hpp"
 
 #include <cstring>
 

@@ -1,7 +1,7 @@
 #include "backend/cpu/finite.hpp"
 
 #include "backend/cpu/library.hpp"
-#include "backend/requirements.hpp"
+#include "backend/requests.hpp"
 
 #include <algorithm>
 #include <cstring>

@@ -1,7 +1,7 @@
 #include "backend/cpu/fixed_point.hpp"
 
 #include "backend/cpu/library.hpp"
-#include "backend/requirements.hpp"
+#include "backend/requests.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -2,7 +2,7 @@
 
 #include "tutti/base/error.hpp"
 
-#include "backend/adamw_factors.hpp"
+#include "backend/requests.hpp"
 
 #include <fmt/format.h>
 

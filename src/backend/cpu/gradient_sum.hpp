@@ -2,7 +2,7 @@
 // The first step of a layer's backward pass where several layers read its output: their gradients are added up.
 
 #include "backend/cpu/format.hpp"
-#include "backend/requirements.hpp"
+#include "backend/requests.hpp"
 
 #include <vector>
 

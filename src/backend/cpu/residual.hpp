@@ -2,7 +2,7 @@
 // The second input of layers that add one: brought into the layout of the first, and its gradient back.
 
 #include "backend/cpu/staging.hpp"
-#include "backend/requirements.hpp"
+#include "backend/requests.hpp"
 
 #include <optional>
 

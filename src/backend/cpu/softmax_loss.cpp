@@ -1,7 +1,7 @@
 #include "backend/cpu/check.hpp"
 #include "backend/cpu/layers.hpp"
 #include "backend/cpu/staging.hpp"
-#include "backend/loss_request.hpp"
+#include "backend/requests.hpp"
 
 #include <algorithm>
 #include <cmath>

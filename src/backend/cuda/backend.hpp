@@ -1,13 +1,71 @@
 #pragma once
-// One GPU behind the backend seam.
+// One GPU behind the backend seam. What needs kernels is beside them: the vector operations in flat.cu, sums.cu,
+// fixed_point.cu and digest.cu, images in image_store.cu, plain activations in convert.cu.
 
 #include "tutti/backend/backend.hpp"
 #include "tutti/backend/cuda_library.hpp"
+
+#include "backend/cuda/convolution.hpp"
+#include "backend/cuda/layers.hpp"
 
 #include <memory>
 
 namespace tutti::cuda {
 
-std::unique_ptr<Backend> make_backend(const CudaOptions& options);
+class CudaBackend final : public Backend {
+ public:
+  explicit CudaBackend(const CudaOptions& options);
+  CudaBackend(const CudaBackend&) = delete;
+  CudaBackend& operator=(const CudaBackend&) = delete;
+  ~CudaBackend() override;
+
+  std::string description() const override;
+  MemorySpace memory_space() const override { return MemorySpace::cuda; }
+  void enter_compute_thread(int) override { use_cuda_device(processor_.device); }
+
+  Buffer allocate(std::size_t bytes) override { return allocate_cuda(processor_.device, bytes); }
+  Buffer allocate_staging(std::size_t bytes) override { return allocate_pinned(processor_.device, bytes); }
+  std::unique_ptr<Stream> make_stream() override { return make_cuda_stream(processor_.device); }
+  std::unique_ptr<Event> make_event() override { return make_cuda_event(processor_.device); }
+  std::unique_ptr<Event> make_timed_event() override { return make_timed_cuda_event(processor_.device); }
+  void begin_range(const char* name) override;
+  std::unique_ptr<ImageStore> hold_images(const HeldImages& images) override;
+  std::unique_ptr<Recording> record(Stream& stream, const std::function<void()>& enqueue) override {
+    return records_ ? record_cuda_graph(as_cuda_stream(stream), enqueue) : nullptr;
+  }
+  std::string choices() const override { return planner_->choices(); }
+  bool adopt_choices(const std::string& lines) override { return planner_->adopt_choices(lines); }
+
+  void copy(Stream& stream, const Tensor& to, const Tensor& from) override;
+  void fill_zero(Stream& stream, const Tensor& tensor) override;
+  void add(Stream& stream, const Tensor& to, const Tensor& from) override;
+  void blend(Stream& stream, const Tensor& to, const Tensor& from, float share) override;
+  void to_fixed_point(Stream& stream, const FixedPointGrid& grid, const ToFixedPoint& request) override;
+  void from_fixed_point(Stream& stream, const FixedPointGrid& grid, const FromFixedPoint& request) override;
+  void find_not_finite(Stream& stream, const NotFiniteSearch& search) override;
+  void sgd_step(Stream& stream, const SgdStep& step) override;
+  void adamw_step(Stream& stream, const AdamWStep& step) override;
+  void sum_squares(Stream& stream, std::span<const Tensor> tensors, const Tensor& sums) override;
+  void sum_runs(Stream& stream, const Tensor& values, const Tensor& ends, const Tensor& sums) override;
+  void clip_factor(Stream& stream, const Tensor& squares, double most, const Tensor& factor) override;
+  void trust_factors(Stream& stream, const TrustFactors& request) override;
+  void add_digests(Stream& stream, std::span<const DigestedTensor> tensors, const Tensor& digests) override;
+
+  ActivationSpec plain_activation(const Shape& shape) override { return plain_activation_of(shape); }
+  void to_plain(Stream& stream, const ActivationSpec& activation, const void* from, const Tensor& to) override;
+  void from_plain(Stream& stream, const ActivationSpec& activation, const Tensor& from, void* to) override;
+
+  std::unique_ptr<LayerWeights> make_weights(const LayerSpec& spec, std::span<const Tensor> values) override;
+  void refresh(Stream& stream, std::span<LayerWeights* const> layers) override;
+  std::unique_ptr<Layer> make_layer(const LayerSpec& spec, const LayerRequest& request) override;
+  std::unique_ptr<LossLayer> make_softmax_loss(const ActivationSpec& logits, double smoothing) override;
+
+ private:
+  CudaDevice found_;
+  bool records_;
+  std::unique_ptr<ConvolutionPlanner> planner_;
+  Processor processor_;
+  bool in_range_ = false;  // of the profiler
+};
 
 }  // namespace tutti::cuda

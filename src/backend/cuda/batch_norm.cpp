@@ -1,9 +1,9 @@
-#include "backend/cuda/batch_norm_kernels.hpp"
-#include "backend/cuda/gradient_sum.hpp"
+#include "backend/cuda/batch_norm.hpp"
+
 #include "backend/cuda/layers.hpp"
-#include "backend/cuda/native.hpp"
+#include "backend/cuda/runtime.hpp"
 #include "backend/cuda/weights.hpp"
-#include "backend/requirements.hpp"
+#include "backend/requests.hpp"
 
 namespace tutti::cuda {
 namespace {

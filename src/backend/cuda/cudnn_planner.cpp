@@ -1,12 +1,10 @@
 #include "tutti/base/error.hpp"
 #include "tutti/base/unique_handle.hpp"
 
-#include "backend/cuda/check.hpp"
 #include "backend/cuda/convolution.hpp"
 #include "backend/cuda/cudnn_graph.hpp"
-#include "backend/cuda/device_query.hpp"
-#include "backend/cuda/native.hpp"
 #include "backend/cuda/plan_search.hpp"
+#include "backend/cuda/runtime.hpp"
 
 #include <fmt/format.h>
 

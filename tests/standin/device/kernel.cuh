@@ -6,7 +6,7 @@
 // arithmetic that rounds (__fadd_rn, __dmul_rn, ...); __umulhi, __mulhi, __popc, __clz, __ffs, bit casts; rsqrtf,
 // __expf, __logf; min, max; what cuda_bf16.h offers the host, and the C++ library's mathematics. Add what is needed.
 
-#include "backend/cuda/check.hpp"
+#include "backend/cuda/runtime.hpp"
 #include "standin/kernel_runner.hpp"
 
 #include <cuda_bf16.h>

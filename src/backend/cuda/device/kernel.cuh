@@ -2,7 +2,7 @@
 // What kernels are written with: CUDA's own words, and the one way to start them. The tests bring a file of the same
 // name that gives these words a meaning on the host, so kernels use no more of CUDA than that file knows.
 
-#include "backend/cuda/check.hpp"
+#include "backend/cuda/runtime.hpp"
 
 #include <cuda_bf16.h>
 #include <cuda_runtime_api.h>

@@ -1,0 +1,189 @@
+#include "backend/cuda/backend.hpp"
+#include "backend/cuda/layers.hpp"
+#include "backend/cuda/runtime.hpp"
+#include "floats.cuh"
+
+#include <utility>
+
+namespace tutti::cuda {
+namespace {
+
+constexpr int kMostThreads = 256;
+constexpr std::int64_t kMostBlocksY = 65535;
+
+// A thread's pack within a sample. Neighbouring threads take neighbouring packs of a pixel and then neighbouring
+// pixels; so both sides are read and written as they lie where it matters: images of few channels, and vectors.
+struct PackPlace {
+  unsigned index;
+  unsigned pixel;
+  unsigned channel;  // the first
+  unsigned pixels;
+  unsigned packs;  // of a sample
+
+  __device__ PackPlace(const ImageLayout& layout, unsigned size)
+      : index(blockIdx.x * blockDim.x + threadIdx.x), pixels(static_cast<unsigned>(layout.height * layout.width)) {
+    const unsigned packs_of_pixel = static_cast<unsigned>(layout.padded_channels) / size;
+    pixel = index / packs_of_pixel;
+    channel = (index - pixel * packs_of_pixel) * size;
+    packs = pixels * packs_of_pixel;
+  }
+};
+
+template <class T>
+__global__ void gather_packs(const ImageLayout layout, const float* plain, Pack<T>* to) {
+  const PackPlace place(layout, Pack<T>::kSize);
+  if (place.index >= place.packs) return;
+  for (std::int64_t n = blockIdx.y; n < layout.samples; n += gridDim.y) {
+    const float* const from = plain + (n * layout.channels + place.channel) * place.pixels + place.pixel;
+    Pack<T> pack;
+    for (int i = 0; i < Pack<T>::kSize; ++i) {
+      set(pack.values[i], place.channel + i < layout.channels ? from[std::int64_t{i} * place.pixels] : 0.0f);
+    }
+    to[n * place.packs + place.index] = pack;
+  }
+}
+
+template <class T>
+__global__ void scatter_packs(const ImageLayout layout, const Pack<T>* from, float* plain) {
+  const PackPlace place(layout, Pack<T>::kSize);
+  if (place.index >= place.packs) return;
+  for (std::int64_t n = blockIdx.y; n < layout.samples; n += gridDim.y) {
+    const Pack<T> pack = from[n * place.packs + place.index];
+    float* const to = plain + (n * layout.channels + place.channel) * place.pixels + place.pixel;
+    for (int i = 0; i < Pack<T>::kSize; ++i) {
+      if (place.channel + i < layout.channels) to[std::int64_t{i} * place.pixels] = to_float(pack.values[i]);
+    }
+  }
+}
+
+template <class T>
+Grid grid_of(const ImageLayout& layout) {
+  const std::int64_t packs = layout.pixels() * (layout.padded_channels / Pack<T>::kSize);
+  const std::int64_t threads = packs < kMostThreads ? (packs + 31) / 32 * 32 : kMostThreads;
+  return {.blocks = threads == 0 ? 0 : (packs + threads - 1) / threads,
+          .blocks_y = layout.samples < kMostBlocksY ? layout.samples : kMostBlocksY,
+          .threads = static_cast<int>(threads)};
+}
+
+// `activation` is one within the network; `plain` is f32 in canonical order, in the device's memory. Asynchronous.
+void convert_to_plain(CudaStream& stream, const ActivationSpec& activation, const void* from, float* plain) {
+  const ImageLayout layout = layout_of(activation);
+  const auto scatter = [&]<class T>(void (*kernel)(ImageLayout, const Pack<T>*, float*)) {
+    launch(kernel, grid_of<T>(layout), native(stream), layout, static_cast<const Pack<T>*>(from), plain);
+  };
+  format_of(activation).type() == ElementType::bf16 ? scatter(scatter_packs<Bf16>) : scatter(scatter_packs<float>);
+}
+
+void convert_from_plain(CudaStream& stream, const ActivationSpec& activation, const float* plain, void* to) {
+  const ImageLayout layout = layout_of(activation);
+  const auto gather = [&]<class T>(void (*kernel)(ImageLayout, const float*, Pack<T>*)) {
+    launch(kernel, grid_of<T>(layout), native(stream), layout, plain, static_cast<Pack<T>*>(to));
+  };
+  format_of(activation).type() == ElementType::bf16 ? gather(gather_packs<Bf16>) : gather(gather_packs<float>);
+}
+
+// One activation that a layer is handed, and its gradient: passed on as they are unless they are plain.
+class ConvertedActivation {
+ public:
+  ConvertedActivation(const Processor& processor, const ActivationSpec& given, bool wants_gradient)
+      : within_(given), is_plain_(given.format && cuda::is_plain(given)) {
+    if (!is_plain_) return;
+    within_ = activation_of(given.shape, processor.type);
+    values_ = allocate_cuda(processor.device, within_.bytes);
+    if (wants_gradient) gradient_ = allocate_cuda(processor.device, within_.bytes);
+  }
+
+  const ActivationSpec& within() const { return within_; }
+  bool is_plain() const { return is_plain_; }
+
+  const void* load(CudaStream& stream, const void* given) const {
+    if (!is_plain_) return given;
+    convert_from_plain(stream, within_, static_cast<const float*>(given), values_.data());
+    return values_.data();
+  }
+  // As loaded last.
+  const void* loaded(const void* given) const { return is_plain_ ? values_.data() : given; }
+  void* gradient(void* given) const { return is_plain_ && given != nullptr ? gradient_.data() : given; }
+  void deliver_gradient(CudaStream& stream, void* given) const {
+    if (is_plain_ && given != nullptr) convert_to_plain(stream, within_, gradient_.data(), static_cast<float*>(given));
+  }
+
+ private:
+  ActivationSpec within_;
+  bool is_plain_;
+  Buffer values_;
+  Buffer gradient_;
+};
+
+class ConvertingLayer final : public Layer {
+ public:
+  using Make = std::function<std::unique_ptr<Layer>(const LayerRequest&)>;
+
+  ConvertingLayer(const Processor& processor, const LayerRequest& request, const Make& make)
+      : wants_input_gradient_(request.wants_input_gradient),
+        input_(processor, request.input, request.wants_input_gradient),
+        residual_(processor, request.residual, request.mode == LayerMode::training) {
+    LayerRequest within = request;
+    within.input = input_.within();
+    within.residual = residual_.within();
+    layer_ = make(within);
+  }
+
+  const ActivationSpec& output() const override { return layer_->output(); }
+  bool reads_input() const override { return layer_->reads_input() && !input_.is_plain(); }
+  bool reads_output() const override { return layer_->reads_output(); }
+  bool leaves_residual_gradient() const override { return layer_->leaves_residual_gradient() && !residual_.is_plain(); }
+  void set_place(Stream& stream, const SamplePlace& place) override { layer_->set_place(stream, place); }
+
+  void forward(Stream& stream, const LayerForward& pass) override {
+    CudaStream& cuda = as_cuda_stream(stream);
+    LayerForward within = pass;
+    within.input = input_.load(cuda, pass.input);
+    within.residual = residual_.load(cuda, pass.residual);
+    layer_->forward(stream, within);
+  }
+
+  void backward(Stream& stream, const LayerBackward& pass) override {
+    CudaStream& cuda = as_cuda_stream(stream);
+    const bool stays = residual_.is_plain() && layer_->leaves_residual_gradient();
+    void* const wanted_input = wants_input_gradient_ ? pass.input_gradient : nullptr;
+    LayerBackward within = pass;
+    within.input = input_.loaded(pass.input);
+    within.input_gradient = input_.gradient(wanted_input);
+    if (pass.residual_gradient != nullptr) {
+      within.residual_gradient = stays ? pass.output_gradients[0] : residual_.gradient(pass.residual_gradient);
+    }
+    layer_->backward(stream, within);
+    input_.deliver_gradient(cuda, wanted_input);
+    if (stays && pass.residual_gradient != nullptr) {
+      convert_to_plain(cuda, residual_.within(), pass.output_gradients[0], static_cast<float*>(pass.residual_gradient));
+    } else {
+      residual_.deliver_gradient(cuda, pass.residual_gradient);
+    }
+  }
+
+ private:
+  bool wants_input_gradient_;
+  ConvertedActivation input_;
+  ConvertedActivation residual_;
+  std::unique_ptr<Layer> layer_;
+};
+
+}  // namespace
+
+std::unique_ptr<Layer> make_converting_layer(const Processor& processor, const LayerRequest& request,
+                                             const std::function<std::unique_ptr<Layer>(const LayerRequest&)>& make) {
+  return std::make_unique<ConvertingLayer>(processor, request, make);
+}
+
+void CudaBackend::to_plain(Stream& stream, const ActivationSpec& activation, const void* from, const Tensor& to) {
+  if (is_plain(activation)) return copy(stream, to, {const_cast<void*>(from), to.shape, to.type, to.space});
+  convert_to_plain(as_cuda_stream(stream), activation, from, static_cast<float*>(to.data));
+}
+
+void CudaBackend::from_plain(Stream& stream, const ActivationSpec& activation, const Tensor& from, void* to) {
+  if (is_plain(activation)) return copy(stream, {to, from.shape, from.type, from.space}, from);
+  convert_from_plain(as_cuda_stream(stream), activation, static_cast<const float*>(from.data), to);
+}
+
+}  // namespace tutti::cuda

@@ -1,0 +1,201 @@
+#include "backend/cuda/backend.hpp"
+#include "backend/cuda/runtime.hpp"
+#include "backend/requests.hpp"
+#include "kernel.cuh"
+
+// Sums by way of integers: one kernel each, whatever the number of slices. The bits are the CPU's.
+namespace tutti::cuda {
+namespace {
+
+// Where a request's elements lie in the grid's block.
+struct SlicedExtent {
+  const std::int64_t* ends;
+  const std::int32_t* exponents;
+  std::int64_t slices;
+  std::int64_t place;
+  std::int64_t elements;
+  bool aligned;  // pairs of values and of sums, to their size
+};
+
+struct Rounding {
+  const float* values;
+  std::int64_t* sums;
+  bool first;
+  std::int32_t* largest;
+};
+
+struct Unrounding {
+  const std::int64_t* sums;
+  float* values;
+};
+
+constexpr int kThreads = 256;
+constexpr int kAhead = 4;  // loads under way
+constexpr std::int64_t kBlockElements = std::int64_t{2} * kThreads * kAhead * 2;
+constexpr unsigned kWholeWarp = 0xFFFFFFFFu;
+constexpr int kWarp = 32;
+
+// Neighbouring elements, read and written as one. Pairs, since that of a sum is as wide as an access can be.
+template <class T, int kSize>
+struct alignas(kSize * sizeof(T)) Run {
+  T values[kSize];
+};
+
+template <int kSize, class T>
+__device__ Run<T, kSize> load(const T* from, std::int64_t at) {
+  return *reinterpret_cast<const Run<T, kSize>*>(from + at);
+}
+
+template <int kSize, class T>
+__device__ void store(T* to, std::int64_t at, const Run<T, kSize>& run) {
+  *reinterpret_cast<Run<T, kSize>*>(to + at) = run;
+}
+
+__device__ double power_of_two(int exponent) {
+  return __longlong_as_double(static_cast<long long>(1023 + exponent) << 52);
+}
+
+// The first slice that ends behind the element. The warp looks at all: a search would wait for the load of each step.
+__device__ std::int64_t slice_of(const SlicedExtent& extent, std::int64_t element) {
+  int passed = 0;
+#pragma unroll 4
+  for (std::int64_t slice = threadIdx.x % kWarp; slice < extent.slices; slice += kWarp) {
+    passed += extent.ends[slice] <= element ? 1 : 0;
+  }
+#pragma unroll
+  for (int lanes = kWarp / 2; lanes > 0; lanes /= 2) passed += __shfl_xor_sync(kWholeWarp, passed, lanes);
+  return passed;
+}
+
+// To be called by all threads of the block, and not again before its next barrier.
+__device__ int greatest_of_block(int value) {
+  __shared__ int greatest[kThreads / kWarp];
+#pragma unroll
+  for (int lanes = kWarp / 2; lanes > 0; lanes /= 2) value = max(value, __shfl_xor_sync(kWholeWarp, value, lanes));
+  if (threadIdx.x % kWarp == 0) greatest[threadIdx.x / kWarp] = value;
+  __syncthreads();
+#pragma unroll
+  for (int warp = 0; warp < kThreads / kWarp; ++warp) value = max(value, greatest[warp]);
+  return value;
+}
+
+// What a thread does of elements begin .. end - 1, all of one slice; gives the greatest bits of |value|.
+template <int kSize>
+__device__ int step(const Rounding& work, std::int64_t begin, std::int64_t end, int exponent) {
+  const double scale = power_of_two(exponent);
+  int greatest = 0;
+  for (std::int64_t at = begin + kSize * static_cast<int>(threadIdx.x); at < end; at += kAhead * kSize * kThreads) {
+    Run<float, kSize> values[kAhead] = {};
+    Run<std::int64_t, kSize> sums[kAhead] = {};
+#pragma unroll
+    for (int k = 0; k < kAhead; ++k) {
+      if (at + k * kSize * kThreads >= end) continue;
+      values[k] = load<kSize>(work.values, at + k * kSize * kThreads);
+      if (!work.first) sums[k] = load<kSize>(work.sums, at + k * kSize * kThreads);
+    }
+#pragma unroll
+    for (int k = 0; k < kAhead; ++k) {
+      if (at + k * kSize * kThreads >= end) continue;
+#pragma unroll
+      for (int i = 0; i < kSize; ++i) {
+        const float value = values[k].values[i];
+        greatest = max(greatest, __float_as_int(value) & 0x7FFFFFFF);
+        const long long steps = __double2ll_rn(static_cast<double>(value) * scale);
+        // As unsigned, which may wrap around.
+        sums[k].values[i] = static_cast<std::int64_t>(static_cast<std::uint64_t>(sums[k].values[i]) +
+                                                      static_cast<std::uint64_t>(steps));
+      }
+      store(work.sums, at + k * kSize * kThreads, sums[k]);
+    }
+  }
+  return greatest;
+}
+
+template <int kSize>
+__device__ int step(const Unrounding& work, std::int64_t begin, std::int64_t end, int exponent) {
+  constexpr double kLeast = 0x1p-126;
+  const double scale = power_of_two(-exponent);
+  for (std::int64_t at = begin + kSize * static_cast<int>(threadIdx.x); at < end; at += kAhead * kSize * kThreads) {
+    Run<std::int64_t, kSize> sums[kAhead] = {};
+#pragma unroll
+    for (int k = 0; k < kAhead; ++k) {
+      if (at + k * kSize * kThreads < end) sums[k] = load<kSize>(work.sums, at + k * kSize * kThreads);
+    }
+#pragma unroll
+    for (int k = 0; k < kAhead; ++k) {
+      if (at + k * kSize * kThreads >= end) continue;
+      Run<float, kSize> values;
+#pragma unroll
+      for (int i = 0; i < kSize; ++i) {
+        const double value = static_cast<double>(sums[k].values[i]) * scale;
+        values.values[i] = fabs(value) < kLeast ? 0.0f : static_cast<float>(value);
+      }
+      store(work.values, at + k * kSize * kThreads, values);
+    }
+  }
+  return 0;
+}
+
+__device__ void raise_largest(const Rounding& work, std::int64_t slice, int greatest) {
+  const int of_block = greatest_of_block(greatest);
+  if (threadIdx.x == 0) atomicMax(work.largest + slice, of_block);
+  __syncthreads();
+}
+__device__ void raise_largest(const Unrounding&, std::int64_t, int) {}
+
+// A block walks from slice to slice; pairs begin at even elements.
+template <class Work>
+__global__ void __launch_bounds__(kThreads) step_slices(const Work work, const SlicedExtent extent) {
+  std::int64_t at = static_cast<std::int64_t>(blockIdx.x) * kBlockElements;
+  const std::int64_t stop = min(extent.elements, at + kBlockElements);
+  for (std::int64_t slice = slice_of(extent, extent.place + at); at < stop; ++slice) {
+    const std::int64_t end = min(stop, extent.ends[slice] - extent.place);
+    const std::int64_t first = extent.aligned ? min(end, at + at % 2) : end;
+    const std::int64_t last = first + (end - first) / 2 * 2;
+    const int exponent = extent.exponents[slice];
+    int greatest = step<2>(work, first, last, exponent);
+    if (at < first) greatest = max(greatest, step<1>(work, at, first, exponent));
+    if (last < end) greatest = max(greatest, step<1>(work, last, end, exponent));
+    raise_largest(work, slice, greatest);
+    at = end;
+  }
+}
+
+template <class Work>
+void launch_steps(cudaStream_t stream, const Work& work, const SlicedExtent& extent) {
+  const std::int64_t blocks = (extent.elements + kBlockElements - 1) / kBlockElements;
+  launch(step_slices<Work>, Grid{.blocks = blocks, .threads = kThreads}, stream, work, extent);
+}
+
+template <class Request>
+SlicedExtent extent_of(const FixedPointGrid& grid, const Request& request) {
+  require_fixed_point(grid, request);
+  const auto is_aligned = [](const Tensor& tensor) {
+    return reinterpret_cast<std::uintptr_t>(tensor.data) % (2 * bytes_of(tensor.type)) == 0;
+  };
+  return {.ends = device_i64(grid.ends),
+          .exponents = device_i32(grid.exponents),
+          .slices = grid.ends.elements(),
+          .place = request.place,
+          .elements = request.values.elements(),
+          .aligned = is_aligned(request.values) && is_aligned(request.sums)};
+}
+
+}  // namespace
+
+void CudaBackend::to_fixed_point(Stream& stream, const FixedPointGrid& grid, const ToFixedPoint& request) {
+  launch_steps(native(as_cuda_stream(stream)),
+               Rounding{.values = device_f32(request.values),
+                        .sums = device_i64(request.sums),
+                        .first = request.first,
+                        .largest = device_i32(request.largest)},
+               extent_of(grid, request));
+}
+
+void CudaBackend::from_fixed_point(Stream& stream, const FixedPointGrid& grid, const FromFixedPoint& request) {
+  launch_steps(native(as_cuda_stream(stream)),
+               Unrounding{.sums = device_i64(request.sums), .values = device_f32(request.values)},
+               extent_of(grid, request));
+}
+
+}  // namespace tutti::cuda

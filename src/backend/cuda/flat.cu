@@ -1,0 +1,277 @@
+#include "tutti/base/error.hpp"
+
+#include "backend/cuda/backend.hpp"
+#include "backend/cuda/runtime.hpp"
+#include "backend/requests.hpp"
+#include "kernel.cuh"
+
+#include <initializer_list>
+
+// The vector operations that go element by element. Each rounds as on the CPU, so that both give the same bits.
+namespace tutti::cuda {
+namespace {
+
+struct AddElements {
+  float* to;
+  const float* from;
+};
+
+// to = kept * to + share * from
+struct BlendElements {
+  float* to;
+  const float* from;
+  float kept;
+  float share;
+};
+
+struct SearchElements {
+  const float* values;
+  const std::int64_t* ends;
+  std::int64_t slices;
+  std::int64_t place;
+  std::int32_t* found;
+  const std::int32_t* only_if;  // or null
+};
+
+struct SgdElements {
+  float* weights;
+  const float* gradients;
+  float* velocity;  // or null
+  float learning_rate;
+  float momentum;
+  float weight_decay;
+  bool nesterov;
+  const float* gradient_factor;  // or null
+  const float* rate_factor;      // or null
+};
+
+struct AdamWElements {
+  float* weights;
+  const float* gradients;
+  float* first;
+  float* second;
+  AdamWFactors of;
+  const float* gradient_factor;  // or null
+};
+
+struct FlatExtent {
+  std::int64_t elements = 0;
+  bool aligned = false;  // all pointers, to 16 bytes
+};
+
+constexpr int kThreads = 256;
+
+// Neighbouring elements, read and written as one.
+template <int kSize>
+struct alignas(kSize * sizeof(float)) Run {
+  float values[kSize];
+};
+
+template <int kSize>
+__device__ Run<kSize> load(const float* from, std::int64_t at) {
+  return *reinterpret_cast<const Run<kSize>*>(from + at);
+}
+
+template <int kSize>
+__device__ void store(float* to, std::int64_t at, const Run<kSize>& run) {
+  *reinterpret_cast<Run<kSize>*>(to + at) = run;
+}
+
+__device__ float factor_at(const float* factor) { return factor == nullptr ? 1.0f : *factor; }
+
+// The intrinsics are never fused into multiply-adds, unlike operators: the bits are the CPU's.
+template <int kSize>
+__device__ void step(const AddElements& work, std::int64_t at) {
+  Run<kSize> to = load<kSize>(work.to, at);
+  const Run<kSize> from = load<kSize>(work.from, at);
+  for (int i = 0; i < kSize; ++i) to.values[i] = __fadd_rn(to.values[i], from.values[i]);
+  store(work.to, at, to);
+}
+
+template <int kSize>
+__device__ void step(const BlendElements& work, std::int64_t at) {
+  Run<kSize> to = load<kSize>(work.to, at);
+  const Run<kSize> from = load<kSize>(work.from, at);
+  for (int i = 0; i < kSize; ++i) {
+    to.values[i] = __fadd_rn(__fmul_rn(work.kept, to.values[i]), __fmul_rn(work.share, from.values[i]));
+  }
+  store(work.to, at, to);
+}
+
+// The first slice that ends behind the element.
+__device__ std::int64_t slice_of(const SearchElements& work, std::int64_t element) {
+  std::int64_t first = 0;
+  for (std::int64_t last = work.slices; first < last;) {
+    const std::int64_t middle = (first + last) / 2;
+    if (work.ends[middle] <= element) {
+      first = middle + 1;
+    } else {
+      last = middle;
+    }
+  }
+  return first;
+}
+
+template <int kSize>
+__device__ void step(const SearchElements& work, std::int64_t at) {
+  constexpr int kInfinity = 0x7F800000;
+  if (work.only_if != nullptr && *work.only_if == 0) return;
+  const Run<kSize> values = load<kSize>(work.values, at);
+  for (int i = 0; i < kSize; ++i) {
+    if ((__float_as_int(values.values[i]) & 0x7FFFFFFF) < kInfinity) continue;
+    const auto from_end = static_cast<int>(work.slices - slice_of(work, work.place + at + i));
+    if (*work.found < from_end) atomicMax(work.found, from_end);
+    return;
+  }
+}
+
+template <int kSize>
+__device__ void step(const SgdElements& work, std::int64_t at) {
+  const float gradient_factor = factor_at(work.gradient_factor);
+  const float rate_factor = factor_at(work.rate_factor);
+  Run<kSize> weights = load<kSize>(work.weights, at);
+  Run<kSize> directions = load<kSize>(work.gradients, at);
+  for (int i = 0; i < kSize; ++i) {
+    const float decayed =
+        __fadd_rn(__fmul_rn(directions.values[i], gradient_factor), __fmul_rn(work.weight_decay, weights.values[i]));
+    directions.values[i] = __fmul_rn(decayed, rate_factor);
+  }
+  if (work.velocity != nullptr) {
+    Run<kSize> velocity = load<kSize>(work.velocity, at);
+    for (int i = 0; i < kSize; ++i) {
+      const float moved = __fadd_rn(__fmul_rn(work.momentum, velocity.values[i]), directions.values[i]);
+      velocity.values[i] = moved;
+      directions.values[i] = work.nesterov ? __fadd_rn(directions.values[i], __fmul_rn(work.momentum, moved)) : moved;
+    }
+    store(work.velocity, at, velocity);
+  }
+  for (int i = 0; i < kSize; ++i) {
+    weights.values[i] = __fsub_rn(weights.values[i], __fmul_rn(work.learning_rate, directions.values[i]));
+  }
+  store(work.weights, at, weights);
+}
+
+template <int kSize>
+__device__ void step(const AdamWElements& work, std::int64_t at) {
+  const AdamWFactors& of = work.of;
+  const float factor = factor_at(work.gradient_factor);
+  Run<kSize> weights = load<kSize>(work.weights, at);
+  Run<kSize> first = load<kSize>(work.first, at);
+  Run<kSize> second = load<kSize>(work.second, at);
+  const Run<kSize> gradients = load<kSize>(work.gradients, at);
+  for (int i = 0; i < kSize; ++i) {
+    const float gradient = __fmul_rn(gradients.values[i], factor);
+    const float one = __fadd_rn(__fmul_rn(of.beta1, first.values[i]), __fmul_rn(of.fresh1, gradient));
+    const float two =
+        __fadd_rn(__fmul_rn(of.beta2, second.values[i]), __fmul_rn(of.fresh2, __fmul_rn(gradient, gradient)));
+    const float root = __fadd_rn(__fmul_rn(__fsqrt_rn(two), of.inverse_root), of.epsilon);
+    weights.values[i] = __fsub_rn(__fmul_rn(weights.values[i], of.kept), __fmul_rn(of.rate, __fdiv_rn(one, root)));
+    first.values[i] = one;
+    second.values[i] = two;
+  }
+  store(work.first, at, first);
+  store(work.second, at, second);
+  store(work.weights, at, weights);
+}
+
+// A thread takes four elements as long as there are `fours`, then one.
+template <class Work>
+__global__ void step_each(const Work work, const std::int64_t fours, const std::int64_t elements) {
+  const std::int64_t thread = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (thread < fours) {
+    step<4>(work, 4 * thread);
+  } else if (thread + 3 * fours < elements) {
+    step<1>(work, thread + 3 * fours);
+  }
+}
+
+template <class Work>
+void launch_steps(cudaStream_t stream, const Work& work, const FlatExtent& extent) {
+  const std::int64_t fours = extent.aligned ? extent.elements / 4 : 0;
+  const std::int64_t threads = extent.elements - 3 * fours;
+  launch(step_each<Work>, Grid{.blocks = (threads + kThreads - 1) / kThreads, .threads = kThreads}, stream, work, fours,
+         extent.elements);
+}
+
+// Null for a factor of 1.
+const float* device_factor(const Tensor& factor) {
+  if (factor.data == nullptr) return nullptr;
+  require_equal_sizes("a factor among", factor.elements(), 1);
+  return device_f32(factor);
+}
+
+// Tensors of equal size; one without memory is not there.
+FlatExtent extent_of(std::string_view doing, std::initializer_list<Tensor> tensors) {
+  FlatExtent extent{.elements = tensors.begin()->elements(), .aligned = true};
+  for (const Tensor& tensor : tensors) {
+    if (tensor.data == nullptr) continue;
+    require_equal_sizes(doing, extent.elements, tensor.elements());
+    extent.aligned &= reinterpret_cast<std::uintptr_t>(tensor.data) % 16 == 0;
+  }
+  return extent;
+}
+
+void add_elements(CudaStream& stream, const Tensor& to, const Tensor& from) {
+  launch_steps(native(stream), AddElements{device_f32(to), device_f32(from)}, extent_of("adding", {to, from}));
+}
+
+}  // namespace
+
+void CudaBackend::add(Stream& stream, const Tensor& to, const Tensor& from) {
+  add_elements(as_cuda_stream(stream), to, from);
+}
+
+void CudaBackend::blend(Stream& stream, const Tensor& to, const Tensor& from, float share) {
+  launch_steps(native(as_cuda_stream(stream)), BlendElements{device_f32(to), device_f32(from), 1 - share, share},
+               extent_of("blending", {to, from}));
+}
+
+void CudaBackend::find_not_finite(Stream& stream, const NotFiniteSearch& search) {
+  require_search(search);
+  launch_steps(native(as_cuda_stream(stream)),
+               SearchElements{.values = device_f32(search.values),
+                              .ends = device_i64(search.ends),
+                              .slices = search.ends.elements(),
+                              .place = search.place,
+                              .found = device_i32(search.found),
+                              .only_if = search.only_if.data == nullptr ? nullptr : device_i32(search.only_if)},
+               extent_of("looking at", {search.values}));
+}
+
+void CudaBackend::sgd_step(Stream& stream, const SgdStep& step) {
+  const bool has_velocity = step.velocity.data != nullptr;
+  if (!has_velocity && step.momentum != 0) {
+    throw Error(ErrorSource::internal, "a gradient step with momentum has no velocity");
+  }
+  launch_steps(native(as_cuda_stream(stream)),
+               SgdElements{.weights = device_f32(step.weights),
+                           .gradients = device_f32(step.gradients),
+                           .velocity = has_velocity ? device_f32(step.velocity) : nullptr,
+                           .learning_rate = step.learning_rate,
+                           .momentum = step.momentum,
+                           .weight_decay = step.weight_decay,
+                           .nesterov = step.nesterov,
+                           .gradient_factor = device_factor(step.gradient_factor),
+                           .rate_factor = device_factor(step.rate_factor)},
+               extent_of("a gradient step over", {step.weights, step.gradients, step.velocity}));
+}
+
+void CudaBackend::adamw_step(Stream& stream, const AdamWStep& step) {
+  launch_steps(
+      native(as_cuda_stream(stream)),
+      AdamWElements{.weights = device_f32(step.weights),
+                    .gradients = device_f32(step.gradients),
+                    .first = device_f32(step.first_moment),
+                    .second = device_f32(step.second_moment),
+                    .of = factors_of(step),
+                    .gradient_factor = device_factor(step.gradient_factor)},
+      extent_of("a gradient step over", {step.weights, step.gradients, step.first_moment, step.second_moment}));
+}
+
+}  // namespace tutti::cuda
+
+namespace tutti {
+
+void add_on_cuda(CudaStream& stream, const Tensor& to, const Tensor& from) { cuda::add_elements(stream, to, from); }
+
+}  // namespace tutti

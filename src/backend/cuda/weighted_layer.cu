@@ -1,0 +1,254 @@
+#include "backend/cuda/runtime.hpp"
+#include "backend/cuda/weighted_layer.hpp"
+#include "floats.cuh"
+#include "grids.cuh"
+
+#include <algorithm>
+
+namespace tutti::cuda {
+namespace {
+
+// values += bias, then max(0, values) when relu. In place.
+struct BiasRelu {
+  RowGrid grid;
+  void* values = nullptr;
+  std::int64_t channels = 0;
+  const float* bias = nullptr;  // of each channel; null without
+  bool relu = false;
+};
+
+// The sum of the gradients where the output is positive, and the sums of that over each chunk of rows.
+struct OutputGradient {
+  RowGrid grid;
+  GradientSum gradients;
+  const void* output = nullptr;  // null: everywhere
+  void* result = nullptr;        // null where it is the first of the gradients as it is
+  float* partials = nullptr;     // chunks x padded channels; null: not wanted
+};
+
+// The canonical bias ends with the last channel.
+template <class T>
+__device__ inline Floats<T> bias_of_pack(const BiasRelu& work, int pack) {
+  Floats<T> bias{};
+  if (work.bias == nullptr) return bias;
+#pragma unroll
+  for (int k = 0; k < Floats<T>::kSize; ++k) {
+    const int channel = pack * Floats<T>::kSize + k;
+    if (channel < work.channels) bias.values[k] = work.bias[channel];
+  }
+  return bias;
+}
+
+template <class T>
+__global__ void __launch_bounds__(RowGrid::kThreads, 4) bias_relu(BiasRelu work) {
+  const RowShare share = share_of_thread(work.grid, static_cast<int>(blockIdx.y));
+  if (share.begin >= share.end) return;
+  const Floats<T> bias = bias_of_pack<T>(work, share.pack);
+  for_each_pack<2>(share, [&](auto count, std::int64_t first) {
+    constexpr int kCount = decltype(count)::value;
+    Floats<T> y[kCount];
+#pragma unroll
+    for (int n = 0; n < kCount; ++n) y[n] = load<T>(work.values, first + n * share.step);
+#pragma unroll
+    for (int n = 0; n < kCount; ++n) {
+      add(y[n], bias);
+      if (work.relu) rectify(y[n]);
+      store(work.values, first + n * share.step, y[n]);
+    }
+  });
+}
+
+template <class T>
+__global__ void __launch_bounds__(RowGrid::kThreads, 4) output_gradient(OutputGradient work) {
+  constexpr int kSize = Floats<T>::kSize;
+  const RowShare share = share_of_thread(work.grid, static_cast<int>(blockIdx.y));
+  Floats<T> sums{};
+  for_each_pack<2>(share, [&](auto count, std::int64_t first) {
+    constexpr int kCount = decltype(count)::value;
+    Floats<T> gradient[kCount] = {};
+    unsigned bits[kCount] = {};
+#pragma unroll
+    for (int n = 0; n < kCount; ++n) {
+      gradient[n] = load<T>(work.gradients, first + n * share.step);
+      if (work.output != nullptr) bits[n] = positive_bits(load<T>(work.output, first + n * share.step));
+    }
+#pragma unroll
+    for (int n = 0; n < kCount; ++n) {
+      if (work.output != nullptr) keep_bits(gradient[n], bits[n]);
+      if (work.result != nullptr) store(work.result, first + n * share.step, gradient[n]);
+      add(sums, gradient[n]);
+    }
+  });
+  if (work.partials == nullptr) return;
+  double values[kSize];
+#pragma unroll
+  for (int k = 0; k < kSize; ++k) values[k] = sums.values[k];
+  add_rows({work.grid.width, work.grid.height}, values);
+  if (share.row != 0 || share.begin >= share.end) return;
+  float* const to = work.partials + (static_cast<std::int64_t>(blockIdx.y) * work.grid.packs + share.pack) * kSize;
+#pragma unroll
+  for (int k = 0; k < kSize; ++k) to[k] = static_cast<float>(values[k]);
+}
+
+constexpr std::size_t kAlignment = 256;
+// As many as a large GPU runs at once, since in training each leaves partial sums.
+constexpr std::int64_t kSumBlocks = 4 * 132;
+
+std::size_t aligned(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+class WeightedLayer final : public Layer {
+ public:
+  WeightedLayer(const Processor& processor, const WeightedLayerParts& parts, const LayerRequest& request);
+
+  const ActivationSpec& output() const override { return parts_.output; }
+  bool reads_output() const override { return parts_.relu; }
+  void forward(Stream& stream, const LayerForward& pass) override;
+  void backward(Stream& stream, const LayerBackward& pass) override;
+
+ private:
+  void form_output_gradient(CudaStream& stream, const LayerBackward& pass, float* partials) const;
+
+  WeightedLayerParts parts_;
+  ElementType type_;
+  LayerMode mode_;
+  ImageLayout layout_;  // of the output
+  RowGrid grid_;        // over it
+  void* filters_;       // Borrowed
+  const float* bias_;   // Borrowed; null without
+  std::unique_ptr<ConvolutionPlan> forward_;
+  std::unique_ptr<ConvolutionPlan> weight_gradient_;  // null in evaluation
+  std::unique_ptr<ConvolutionPlan> input_gradient_;   // null when none is wanted
+  // Within the scratch memory of the backward pass, which begins with that of the plans.
+  std::size_t gradient_offset_ = 0;
+  std::size_t partials_offset_ = 0;
+  std::size_t backward_scratch_ = 0;
+};
+
+WeightedLayer::WeightedLayer(const Processor& processor, const WeightedLayerParts& parts, const LayerRequest& request)
+    : parts_(parts),
+      type_(processor.type),
+      mode_(request.mode),
+      layout_(layout_of(parts.output)),
+      grid_(share_rows(layout_, type_, mode_ == LayerMode::training ? kSumBlocks : kPassBlocks)) {
+  CudaWeights& weights = cuda_weights(request.weights);
+  filters_ = weights.packed(parts.filters);
+  const bool has_bias = weights.canonical().size() > 1;
+  bias_ = has_bias ? device_f32(weights.canonical()[1]) : nullptr;
+
+  const auto plan = [&](ConvolutionPass pass) { return processor.planner.plan(pass, parts.convolution); };
+  forward_ = plan(ConvolutionPass::forward);
+  if (request.mode == LayerMode::evaluation) return;
+  weight_gradient_ = plan(ConvolutionPass::weight_gradient);
+  if (request.wants_input_gradient) input_gradient_ = plan(ConvolutionPass::input_gradient);
+
+  gradient_offset_ = aligned(weight_gradient_->scratch_bytes());
+  const auto gradient_values = static_cast<std::size_t>(parts.filters.packed_values());
+  partials_offset_ = gradient_offset_ + aligned(gradient_values * bytes_of(type_));
+  const auto partial_values = static_cast<std::size_t>(has_bias ? grid_.chunks * layout_.padded_channels : 0);
+  backward_scratch_ = partials_offset_ + partial_values * sizeof(float);
+  if (input_gradient_) backward_scratch_ = std::max(backward_scratch_, input_gradient_->scratch_bytes());
+}
+
+void WeightedLayer::forward(Stream& stream, const LayerForward& pass) {
+  CudaStream& cuda = as_cuda_stream(stream);
+  forward_->run(cuda, {const_cast<void*>(pass.input), filters_, pass.output}, cuda.scratch(forward_->scratch_bytes()));
+  if (bias_ == nullptr && !parts_.relu) return;
+  launch(type_ == ElementType::bf16 ? bias_relu<Bf16> : bias_relu<float>, grid_of(grid_), native(cuda),
+         BiasRelu{grid_, pass.output, layout_.channels, bias_, parts_.relu});
+}
+
+void WeightedLayer::form_output_gradient(CudaStream& stream, const LayerBackward& pass, float* partials) const {
+  const GradientSum gradients = gradients_of(stream, pass, parts_.output);
+  const bool differs = gradients.second != nullptr || parts_.relu;
+  if (!differs && partials == nullptr) return;
+  launch(type_ == ElementType::bf16 ? output_gradient<Bf16> : output_gradient<float>, grid_of(grid_), native(stream),
+         OutputGradient{.grid = grid_,
+                        .gradients = gradients,
+                        .output = parts_.relu ? pass.output : nullptr,
+                        .result = differs ? pass.output_gradients[0] : nullptr,
+                        .partials = partials});
+}
+
+void WeightedLayer::backward(Stream& stream, const LayerBackward& pass) {
+  require_training(mode_, pass);
+  CudaStream& cuda = as_cuda_stream(stream);
+  auto* const scratch = static_cast<std::byte*>(cuda.scratch(backward_scratch_));
+  void* const packed_gradient = scratch + gradient_offset_;
+  auto* const partials = bias_ == nullptr ? nullptr : reinterpret_cast<float*>(scratch + partials_offset_);
+  form_output_gradient(cuda, pass, partials);
+
+  void* const output_gradient = pass.output_gradients[0];
+  weight_gradient_->run(cuda, {const_cast<void*>(pass.input), packed_gradient, output_gradient}, scratch);
+  launch_unpack(native(cuda), {.layout = parts_.filters,
+                               .type = type_,
+                               .packed = packed_gradient,
+                               .canonical = device_f32(pass.gradients[0]),
+                               .partials = grid_.chunks,
+                               .bias_partials = partials,
+                               .bias = bias_ == nullptr ? nullptr : device_f32(pass.gradients[1])});
+  if (input_gradient_) input_gradient_->run(cuda, {pass.input_gradient, filters_, output_gradient}, scratch);
+}
+
+template <class Spec>
+std::unique_ptr<Layer> make_weighted(const Processor& processor, const Spec& spec, const LayerRequest& request) {
+  cuda_weights(request.weights).require(spec, request.input.shape.without_first());
+  return std::make_unique<WeightedLayer>(processor, parts_of(processor.precision, spec, request.input), request);
+}
+
+}  // namespace
+
+WeightedLayerParts parts_of(Precision precision, const Conv2dSpec& spec, const ActivationSpec& input) {
+  const ImageLayout images = layout_of(input);
+  const Shape output = output_shape(spec, input.shape.without_first()).batch_of(images.samples);
+  const ActivationSpec activation = activation_of(output, format_of(input).type());
+  const std::int64_t outputs = layout_of(activation).padded_channels;
+  return {.convolution = {.samples = images.samples,
+                          .channels = images.padded_channels,
+                          .height = images.height,
+                          .width = images.width,
+                          .outputs = outputs,
+                          .kernel_height = spec.kernel,
+                          .kernel_width = spec.kernel,
+                          .stride = spec.stride,
+                          .padding = spec.padding,
+                          .precision = precision},
+          .filters = {.outputs = spec.channels,
+                      .channels = images.channels,
+                      .positions = spec.kernel * spec.kernel,
+                      .padded_outputs = outputs,
+                      .padded_channels = images.padded_channels},
+          .output = activation,
+          .relu = spec.relu};
+}
+
+// The image as it lies in memory, with its padding, is the channels of one pixel: the weights are packed like filters
+// that cover the whole image.
+WeightedLayerParts parts_of(Precision precision, const LinearSpec& spec, const ActivationSpec& input) {
+  const ImageLayout images = layout_of(input);
+  const Shape output = output_shape(spec, input.shape.without_first()).batch_of(images.samples);
+  const ActivationSpec activation = activation_of(output, format_of(input).type());
+  const std::int64_t outputs = layout_of(activation).padded_channels;
+  return {.convolution = {.samples = images.samples,
+                          .channels = images.pixels() * images.padded_channels,
+                          .height = 1,
+                          .width = 1,
+                          .outputs = outputs,
+                          .precision = precision},
+          .filters = {.outputs = spec.units,
+                      .channels = images.channels,
+                      .positions = images.pixels(),
+                      .padded_outputs = outputs,
+                      .padded_channels = images.padded_channels},
+          .output = activation,
+          .relu = spec.relu};
+}
+
+std::unique_ptr<Layer> make(const Processor& processor, const Conv2dSpec& spec, const LayerRequest& request) {
+  return make_weighted(processor, spec, request);
+}
+
+std::unique_ptr<Layer> make(const Processor& processor, const LinearSpec& spec, const LayerRequest& request) {
+  return make_weighted(processor, spec, request);
+}
+
+}  // namespace tutti::cuda

@@ -1,0 +1,134 @@
+#include "backend/requests.hpp"
+
+#include "tutti/base/error.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace tutti {
+namespace {
+
+void require_fixed_point(const FixedPointGrid& grid, const Tensor& values, const Tensor& sums, const Tensor& largest) {
+  const std::int64_t slices = grid.ends.elements();
+  if (values.elements() == sums.elements() && grid.exponents.elements() == slices && largest.elements() == slices) {
+    return;
+  }
+  throw Error(ErrorSource::internal,
+              fmt::format("{} values and {} sums on a grid of {} slices with {} exponents and {} largest values",
+                          values.elements(), sums.elements(), slices, grid.exponents.elements(), largest.elements()));
+}
+
+}  // namespace
+
+void require_equal_sizes(std::string_view doing, std::int64_t one, std::int64_t other) {
+  if (one == other) return;
+  throw Error(ErrorSource::internal, fmt::format("{} tensors of {} and {}", doing, one, other));
+}
+
+void require_samples(const LayerSpec& spec, const LayerRequest& request) {
+  if (request.input.shape.rank() >= 2 && request.input.shape[0] >= 1) return;
+  throw Error(ErrorSource::internal, fmt::format("a plan of {} needs one sample or more, not an input of {}",
+                                                 type_name(spec), request.input.shape.text()));
+}
+
+void require_weights(const LayerSpec& owner, std::span<const Tensor> values, const LayerSpec& spec,
+                     const Shape& sample) {
+  const auto wanted = parameters(spec, sample);
+  const auto fits = [](const ParameterSpec& parameter, const Tensor& value) { return parameter.shape == value.shape; };
+  if (spec == owner && std::ranges::equal(wanted, values, fits)) return;
+  throw Error(ErrorSource::internal, fmt::format("a plan of {} on samples of {} was given the weights of another layer",
+                                                 type_name(spec), sample.text()));
+}
+
+void require_residual(const LayerSpec& spec, const LayerRequest& request) {
+  if (request.residual.format != nullptr && request.residual.shape == request.input.shape) return;
+  throw Error(ErrorSource::input,
+              fmt::format("{}: it adds an activation of {} to its input of {}, but both must have one shape; choose "
+                          "channels and strides that make them equal",
+                          type_name(spec), request.residual.shape.text(), request.input.shape.text()));
+}
+
+void require_training(LayerMode mode, const LayerBackward& pass) {
+  if (mode != LayerMode::training) {
+    throw Error(ErrorSource::internal, "a plan made for evaluation is asked for gradients");
+  }
+  if (pass.output_gradients.empty()) throw Error(ErrorSource::internal, "a layer is given no gradient of its output");
+}
+
+void require_fixed_point(const FixedPointGrid& grid, const ToFixedPoint& request) {
+  require_fixed_point(grid, request.values, request.sums, request.largest);
+}
+
+void require_fixed_point(const FixedPointGrid& grid, const FromFixedPoint& request) {
+  require_fixed_point(grid, request.values, request.sums, grid.ends);
+}
+
+void require_digests(std::span<const DigestedTensor> tensors, const Tensor& digests, MemorySpace space) {
+  if (digests.elements() != std::ssize(tensors)) {
+    throw Error(ErrorSource::internal,
+                fmt::format("{} tensors are digested into {} digests", tensors.size(), digests.elements()));
+  }
+  for (const auto& [values, start] : tensors) {
+    const bool fits =
+        values.type == ElementType::f32 || values.type == ElementType::i32 || values.type == ElementType::i64;
+    if (fits && values.space == space) continue;
+    throw Error(ErrorSource::internal, fmt::format("a tensor of {} {} in other memory, or that has no digest",
+                                                   values.shape.text(), name_of(values.type)));
+  }
+}
+
+void require_search(const NotFiniteSearch& search) {
+  const bool always = search.only_if.data == nullptr;
+  if (search.found.elements() == 1 && (always || search.only_if.elements() == 1) && search.ends.elements() > 0) return;
+  throw Error(ErrorSource::internal,
+              fmt::format("values are looked for in {} slices, with {} numbers to raise and {} to go by",
+                          search.ends.elements(), search.found.elements(), search.only_if.elements()));
+}
+
+void require_loss(const Shape& logits, double smoothing) {
+  if (logits.rank() != 2 || logits.elements() == 0) {
+    throw Error(ErrorSource::input,
+                fmt::format("softmax loss: its input is {}, but it needs samples x classes; end the "
+                            "model with a linear layer",
+                            logits.text()));
+  }
+  if (!(smoothing >= 0 && smoothing < 1)) {
+    throw Error(ErrorSource::usage,
+                fmt::format("label smoothing is {}, but must be at least 0 and below 1", smoothing));
+  }
+}
+
+void require_loss_sums(const LossPass& pass) {
+  if (pass.sums.elements() == LossSums::kFigures) return;
+  throw Error(ErrorSource::internal,
+              fmt::format("loss sums are {} figures, not {}", LossSums::kFigures, pass.sums.elements()));
+}
+
+void require_images(const HeldImages& images) {
+  if (std::ssize(images.pixels) == std::ssize(images.labels) * images.image.elements()) return;
+  throw Error(ErrorSource::internal, fmt::format("{} pixels of {} images of {} are to be held", images.pixels.size(),
+                                                 images.labels.size(), images.image.text()));
+}
+
+void require_gathered(std::string_view what, const Tensor& tensor, const Shape& shape) {
+  if (tensor.shape == shape) return;
+  throw Error(ErrorSource::internal,
+              fmt::format("{} of a batch of held images are {}, not {}", what, tensor.shape.text(), shape.text()));
+}
+
+AdamWFactors factors_of(const AdamWStep& step) {
+  const double first_bias = 1 - std::pow(step.beta1, static_cast<double>(step.step));
+  const double second_bias = 1 - std::pow(step.beta2, static_cast<double>(step.step));
+  return {.kept = static_cast<float>(1 - step.learning_rate * step.weight_decay),
+          .rate = static_cast<float>(step.learning_rate / first_bias),
+          .beta1 = static_cast<float>(step.beta1),
+          .beta2 = static_cast<float>(step.beta2),
+          .fresh1 = static_cast<float>(1 - step.beta1),
+          .fresh2 = static_cast<float>(1 - step.beta2),
+          .inverse_root = static_cast<float>(1 / std::sqrt(second_bias)),
+          .epsilon = static_cast<float>(step.epsilon)};
+}
+
+}  // namespace tutti
