@@ -1,8 +1,7 @@
 #include "backend/cpu/channel_kernels.hpp"
-#include "backend/cpu/check.hpp"
-#include "backend/cpu/gradient_sum.hpp"
 #include "backend/cpu/layers.hpp"
-#include "backend/cpu/residual.hpp"
+#include "backend/cpu/library.hpp"
+#include "backend/cpu/staging.hpp"
 
 namespace tutti::cpu {
 namespace {

@@ -2,15 +2,12 @@
 
 #include "tutti/backend/host_memory.hpp"
 
-#include "backend/cpu/check.hpp"
-#include "backend/cpu/digest.hpp"
-#include "backend/cpu/finite.hpp"
-#include "backend/cpu/fixed_point.hpp"
 #include "backend/cpu/flat.hpp"
 #include "backend/cpu/layers.hpp"
 #include "backend/cpu/library.hpp"
 #include "backend/cpu/staging.hpp"
 #include "backend/cpu/weights.hpp"
+#include "backend/requests.hpp"
 
 namespace tutti {
 namespace {
@@ -76,10 +73,7 @@ class CpuBackend final : public Backend {
     return std::make_unique<cpu::CpuWeights>(engine_, spec, values);
   }
   std::unique_ptr<Layer> make_layer(const LayerSpec& spec, const LayerRequest& request) override {
-    if (request.input.shape.rank() < 2 || request.input.shape[0] < 1) {
-      throw Error(ErrorSource::internal, fmt::format("a plan of {} needs one sample or more, not an input of {}",
-                                                     type_name(spec), request.input.shape.text()));
-    }
+    require_samples(spec, request);
     return std::visit([&](const auto& layer) { return cpu::make(processor_, layer, request); }, spec);
   }
   std::unique_ptr<LossLayer> make_softmax_loss(const ActivationSpec& logits, double smoothing) override {

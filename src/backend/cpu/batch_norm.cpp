@@ -1,8 +1,7 @@
 #include "backend/cpu/channel_kernels.hpp"
-#include "backend/cpu/check.hpp"
-#include "backend/cpu/gradient_sum.hpp"
 #include "backend/cpu/layers.hpp"
-#include "backend/cpu/residual.hpp"
+#include "backend/cpu/library.hpp"
+#include "backend/cpu/staging.hpp"
 #include "backend/cpu/weights.hpp"
 
 #include <cmath>
@@ -178,7 +177,7 @@ void BatchNormLayer<T>::for_each_stretch(CpuStream& stream, Group group, Order o
       }
     }
   };
-  if (output_.bytes >= kBytesWorthSharing) return stream.team().run(slabs_, visit_slab);
+  if (output_.bytes >= kBytesWorthSharing) return stream.workers().run(slabs_, visit_slab);
   for (int task = 0; task < slabs_; ++task) visit_slab(task);
 }
 

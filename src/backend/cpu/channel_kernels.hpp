@@ -3,10 +3,12 @@
 // library's, so that both obey one switch. The same bits on all of them: sums are formed in 16 lanes, added in a
 // fixed order, and nothing is contracted.
 
-#include "backend/cpu/channel_layout.hpp"
 #include "backend/cpu/element.hpp"
+#include "backend/cpu/format.hpp"
+#include "backend/requests.hpp"
 
 #include <span>
+#include <vector>
 
 namespace tutti::cpu {
 
@@ -98,5 +100,17 @@ struct ChannelKernels {
 // T is float or Bf16. To be asked for once, not for every stretch.
 template <class T>
 const ChannelKernels<T>& channel_kernels();
+
+// The first step of a layer's backward pass where several layers read its output: adds to pass.output_gradients[0] all
+// others, stored as `output` says.
+void sum_output_gradients(const LayerBackward& pass, const Desc& output);
+
+// The same gradients as numbers of the type that they are stored in.
+template <class T>
+std::vector<T*> gradients_of(const LayerBackward& pass) {
+  std::vector<T*> gradients;
+  for (void* gradient : pass.output_gradients) gradients.push_back(static_cast<T*>(gradient));
+  return gradients;
+}
 
 }  // namespace tutti::cpu

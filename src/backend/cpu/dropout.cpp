@@ -1,9 +1,8 @@
 #include "tutti/base/random.hpp"
 
 #include "backend/cpu/channel_kernels.hpp"
-#include "backend/cpu/check.hpp"
-#include "backend/cpu/gradient_sum.hpp"
 #include "backend/cpu/layers.hpp"
+#include "backend/cpu/library.hpp"
 
 #include <cmath>
 #include <cstring>

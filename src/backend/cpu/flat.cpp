@@ -20,15 +20,10 @@ void require_host(const Tensor& tensor) {
               fmt::format("the cpu backend is given a tensor of {} in device memory", tensor.shape.text()));
 }
 
-void require_equal(std::string_view doing, std::size_t one, std::size_t other) {
-  if (one == other) return;
-  throw Error(ErrorSource::internal, fmt::format("{} tensors of {} and {}", doing, one, other));
-}
-
 // The value of an optional factor.
 float factor_of(const Tensor& factor) {
   if (factor.data == nullptr) return 1;
-  require_equal("a factor among", host_f32(factor).size(), 1);
+  require_equal_sizes("a factor among", host_f32(factor).size(), 1);
   return host_f32(factor)[0];
 }
 
@@ -76,7 +71,7 @@ double sum_block(std::span<const float> values) {
 void copy(const Tensor& to, const Tensor& from) {
   require_host(to);
   require_host(from);
-  require_equal("copying between", to.bytes(), from.bytes());
+  require_equal_sizes("copying between", to.bytes(), from.bytes());
   if (to.bytes() > 0) std::memmove(to.data, from.data, to.bytes());
 }
 
@@ -88,19 +83,19 @@ void fill_zero(const Tensor& tensor) {
 void add(const Tensor& to, const Tensor& from) {
   const std::span<float> sum = host_f32(to);
   const std::span<const float> more = host_f32(from);
-  require_equal("adding", sum.size(), more.size());
+  require_equal_sizes("adding", sum.size(), more.size());
   for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += more[i];
 }
 
 void sgd_step(const SgdStep& step) {
   const std::size_t elements = host_f32(step.weights).size();
-  require_equal("a gradient step over", elements, host_f32(step.gradients).size());
+  require_equal_sizes("a gradient step over", elements, host_f32(step.gradients).size());
   if (step.velocity.data == nullptr) {
     if (step.momentum != 0) throw Error(ErrorSource::internal, "a gradient step with momentum has no velocity");
     return step_each<Momentum::none>(step, nullptr);
   }
   const std::span<float> velocity = host_f32(step.velocity);
-  require_equal("a gradient step over", elements, velocity.size());
+  require_equal_sizes("a gradient step over", elements, velocity.size());
   if (step.nesterov) return step_each<Momentum::nesterov>(step, velocity.data());
   step_each<Momentum::plain>(step, velocity.data());
 }
@@ -111,7 +106,7 @@ void adamw_step(const AdamWStep& step) {
   const std::span<float> first = host_f32(step.first_moment);
   const std::span<float> second = host_f32(step.second_moment);
   for (const std::size_t size : {gradients.size(), first.size(), second.size()}) {
-    require_equal("a gradient step over", weights.size(), size);
+    require_equal_sizes("a gradient step over", weights.size(), size);
   }
   const AdamWFactors of = factors_of(step);
   const float factor = factor_of(step.gradient_factor);
@@ -126,7 +121,7 @@ void adamw_step(const AdamWStep& step) {
 void sum_squares(std::span<const Tensor> tensors, const Tensor& sums) {
   constexpr std::size_t kBlock = 4096;
   const std::span<double> results = host_f64(sums);
-  require_equal("summing squares of tensors into", tensors.size(), results.size());
+  require_equal_sizes("summing squares of tensors into", tensors.size(), results.size());
   for (std::size_t t = 0; t < tensors.size(); ++t) {
     const std::span<const float> values = host_f32(tensors[t]);
     double sum = 0;
@@ -140,7 +135,7 @@ void sum_squares(std::span<const Tensor> tensors, const Tensor& sums) {
 void sum_runs(const Tensor& values, const Tensor& ends, const Tensor& sums) {
   const std::span<const double> all = host_f64(values);
   const std::span<const std::int64_t> stops = host_i64(ends);
-  require_equal("summing runs into", stops.size(), host_f64(sums).size());
+  require_equal_sizes("summing runs into", stops.size(), host_f64(sums).size());
   std::size_t at = 0;
   for (std::size_t run = 0; run < stops.size(); ++run) {
     double sum = 0;
@@ -151,7 +146,7 @@ void sum_runs(const Tensor& values, const Tensor& ends, const Tensor& sums) {
 
 // NaN stays NaN.
 void clip_factor(const Tensor& squares, double most, const Tensor& factor) {
-  require_equal("a factor among", host_f32(factor).size(), 1);
+  require_equal_sizes("a factor among", host_f32(factor).size(), 1);
   const std::span<const double> sums = host_f64(squares);
   const double norm = std::sqrt(std::accumulate(sums.begin(), sums.end(), 0.0));
   const double clipped = most / (norm + 1e-6);
@@ -162,8 +157,8 @@ void trust_factors(const TrustFactors& request) {
   const std::span<const double> weights = host_f64(request.weight_squares);
   const std::span<const double> gradients = host_f64(request.gradient_squares);
   const std::span<float> factors = host_f32(request.factors);
-  require_equal("trust factors from", weights.size(), gradients.size());
-  require_equal("trust factors into", weights.size(), factors.size());
+  require_equal_sizes("trust factors from", weights.size(), gradients.size());
+  require_equal_sizes("trust factors into", weights.size(), factors.size());
   const double gradient_factor = factor_of(request.gradient_factor);
   for (std::size_t i = 0; i < factors.size(); ++i) {
     const double weight = std::sqrt(weights[i]);
@@ -176,7 +171,7 @@ void trust_factors(const TrustFactors& request) {
 void blend(const Tensor& to, const Tensor& from, float share) {
   const std::span<float> kept = host_f32(to);
   const std::span<const float> fresh = host_f32(from);
-  require_equal("blending", kept.size(), fresh.size());
+  require_equal_sizes("blending", kept.size(), fresh.size());
   for (std::size_t i = 0; i < kept.size(); ++i) kept[i] = (1 - share) * kept[i] + share * fresh[i];
 }
 

@@ -5,7 +5,7 @@
 #include "tutti/backend/layer.hpp"
 #include "tutti/backend/layer_spec.hpp"
 
-#include "backend/cpu/processor.hpp"
+#include "backend/cpu/library.hpp"
 
 #include <memory>
 

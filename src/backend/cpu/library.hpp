@@ -1,11 +1,17 @@
 #pragma once
-// The library under this backend: its name and version, what it compiles for, and how its threads are set.
+// The library under this backend: its name and version, what it compiles for, how its threads are set, and how its
+// errors are reported.
 
 #include "tutti/backend/precision.hpp"
+#include "tutti/base/error.hpp"
 
 #include <dnnl.hpp>
+#include <dnnl_debug.h>
+#include <fmt/format.h>
 
+#include <source_location>
 #include <string>
+#include <utility>
 
 namespace tutti::cpu {
 
@@ -26,5 +32,30 @@ std::string threading_library();  // "OpenMP"
 // For the calling thread: how many threads the library's primitives use, made or run from it, and how it
 // treats denormal numbers.
 void set_thread_environment(int threads);
+
+// The one place where oneDNN's exceptions become ours. Its C++ interface throws for every bad status, so a
+// call is checked by being made inside check().
+[[noreturn]] inline void raise(const dnnl::error& error, const std::string& doing, std::source_location where) {
+  throw Error(ErrorSource::onednn, fmt::format("{}: {} ({})", doing, error.message, dnnl_status2str(error.status)),
+              where);
+}
+
+// `doing` completes the message, as in "making conv2d on 64x1x28x28"; it is a callable, so that it costs
+// nothing when all is well.
+template <class Doing, class Call>
+auto check(Doing&& doing, Call&& call, std::source_location where = std::source_location::current()) {
+  try {
+    return std::forward<Call>(call)();
+  } catch (const dnnl::error& error) {
+    raise(error, doing(), where);
+  }
+}
+
+// What all layers of one backend compute with.
+struct Processor {
+  dnnl::engine engine;
+  dnnl::memory::data_type type = dnnl::memory::data_type::f32;  // of activations and weights inside the layers
+  bool tiles = true;                                            // convolutions may go by tiles
+};
 
 }  // namespace tutti::cpu

@@ -1,7 +1,6 @@
-#include "backend/cpu/check.hpp"
-#include "backend/cpu/gradient_sum.hpp"
+#include "backend/cpu/channel_kernels.hpp"
 #include "backend/cpu/layers.hpp"
-#include "backend/cpu/make_plan.hpp"
+#include "backend/cpu/library.hpp"
 #include "backend/cpu/primitive.hpp"
 #include "backend/cpu/staging.hpp"
 

@@ -1,7 +1,6 @@
 #include "backend/cpu/primitive.hpp"
 
-#include "backend/cpu/check.hpp"
-#include "backend/cpu/make_plan.hpp"
+#include "backend/cpu/library.hpp"
 
 #include <string_view>
 #include <utility>

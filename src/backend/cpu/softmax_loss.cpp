@@ -1,5 +1,5 @@
-#include "backend/cpu/check.hpp"
 #include "backend/cpu/layers.hpp"
+#include "backend/cpu/library.hpp"
 #include "backend/cpu/staging.hpp"
 #include "backend/requests.hpp"
 

@@ -2,11 +2,23 @@
 
 #include "tutti/backend/host_memory.hpp"
 
-#include "backend/cpu/check.hpp"
+#include "backend/cpu/library.hpp"
 
 #include <omp.h>
 
+#include <algorithm>
+
 namespace tutti::cpu {
+
+void WorkerPool::run(int tasks, const std::function<void(int)>& task) {
+  const int threads = std::min(threads_, tasks);
+  if (threads <= 1) {
+    for (int i = 0; i < tasks; ++i) task(i);
+    return;
+  }
+#pragma omp parallel for num_threads(threads) schedule(dynamic, 1)
+  for (int i = 0; i < tasks; ++i) task(i);
+}
 
 void CpuStream::synchronize() {
   check([] { return "waiting for a stream"; }, [&] { stream_.wait(); });
@@ -20,9 +32,9 @@ void* CpuStream::scratch(std::size_t bytes) {
   return scratch_.data();
 }
 
-Team& CpuStream::team() {
-  if (!team_) team_ = std::make_unique<Team>(omp_get_max_threads());
-  return *team_;
+WorkerPool& CpuStream::workers() {
+  if (!workers_) workers_ = std::make_unique<WorkerPool>(omp_get_max_threads());
+  return *workers_;
 }
 
 CpuStream& cpu_stream(Stream& stream) {

@@ -3,7 +3,6 @@
 // layer's own file plans the primitives; what is the same for all lives here: layouts, weights, the mask,
 // canonical gradients.
 
-#include "backend/cpu/relu_mask.hpp"
 #include "backend/cpu/staging.hpp"
 #include "backend/cpu/tiles/tiled_convolution.hpp"
 #include "backend/cpu/weights.hpp"

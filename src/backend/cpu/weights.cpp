@@ -1,6 +1,6 @@
 #include "backend/cpu/weights.hpp"
 
-#include "backend/cpu/check.hpp"
+#include "backend/cpu/library.hpp"
 #include "backend/cpu/staging.hpp"
 
 #include <algorithm>
@@ -38,14 +38,6 @@ dnnl::memory CpuWeights::prepared(std::size_t index, const Desc& wanted) {
     stream.synchronize();
   }
   return made;
-}
-
-void CpuWeights::require(const LayerSpec& spec, const Shape& sample) const {
-  const auto wanted = parameters(spec, sample);
-  const auto fits = [](const ParameterSpec& parameter, const Tensor& value) { return parameter.shape == value.shape; };
-  if (spec == spec_ && std::ranges::equal(wanted, values_, fits)) return;
-  throw Error(ErrorSource::internal, fmt::format("a plan of {} on samples of {} was given the weights of another layer",
-                                                 type_name(spec), sample.text()));
 }
 
 CpuWeights& weights_of(const LayerSpec& spec, const LayerRequest& request) {

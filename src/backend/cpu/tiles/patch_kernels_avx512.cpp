@@ -1,5 +1,5 @@
 // Compiled for AVX-512, and with a * b + c contracted.
-#include "backend/cpu/tiles/patch_kernels.hpp"
+#include "backend/cpu/tiles/lane_kernels.hpp"
 
 #include <immintrin.h>
 

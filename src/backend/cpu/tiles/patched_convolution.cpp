@@ -1,7 +1,6 @@
-#include "backend/cpu/tiles/patched_convolution.hpp"
-
-#include "backend/cpu/tiles/lane_side.hpp"
-#include "backend/cpu/tiles/patch_kernels.hpp"
+#include "backend/cpu/tiles/lane_kernels.hpp"
+#include "backend/cpu/tiles/tile_work.hpp"
+#include "backend/cpu/tiles/tiled_convolution.hpp"
 
 #include <array>
 #include <vector>
@@ -93,8 +92,8 @@ void Patched<T>::convolve(CpuStream& stream, const Filters& filters, const Trans
   const PointMatrices sums{kPatchPoints, each * tiles(), kPanel};
   const std::int64_t image_sums = input_.rows * input_.columns * kImageLanes;
   const std::int64_t own = points.floats() + sums.floats() + image_sums;
-  float* const prepared = static_cast<float*>(
-      stream.scratch(static_cast<std::size_t>(panels * panel.floats() + stream.team().size() * own) * sizeof(float)));
+  float* const prepared = static_cast<float*>(stream.scratch(
+      static_cast<std::size_t>(panels * panel.floats() + stream.workers().size() * own) * sizeof(float)));
   prepare(stream, filters, prepared);
   share_out(stream, parts_of(images_, each), [&](int worker, std::int64_t index) {
     const Images images = slab(index, each);

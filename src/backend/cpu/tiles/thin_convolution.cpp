@@ -1,9 +1,8 @@
-#include "backend/cpu/tiles/thin_convolution.hpp"
-
 #include "tutti/base/error.hpp"
 
-#include "backend/cpu/tiles/lane_side.hpp"
-#include "backend/cpu/tiles/thin_kernels.hpp"
+#include "backend/cpu/tiles/lane_kernels.hpp"
+#include "backend/cpu/tiles/tile_work.hpp"
+#include "backend/cpu/tiles/tiled_convolution.hpp"
 
 namespace tutti::cpu {
 namespace {
@@ -65,7 +64,7 @@ void Thin<T>::forward(CpuStream& stream, const TiledForward& pass) const {
   const std::int64_t lanes = output_.lanes();
   const std::int64_t kept = lanes * (values() + 1);
   float* const bias = static_cast<float*>(
-      stream.scratch(static_cast<std::size_t>(kept + stream.team().size() * padded_input()) * sizeof(float)));
+      stream.scratch(static_cast<std::size_t>(kept + stream.workers().size() * padded_input()) * sizeof(float)));
   float* const weights = bias + lanes;
   std::fill_n(bias, kept, 0.0f);
   if (pass.bias != nullptr) std::copy_n(pass.bias, output_.channels, bias);

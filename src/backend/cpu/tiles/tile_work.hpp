@@ -1,7 +1,9 @@
 #pragma once
 // How the work of a convolution by tiles or patches is cut and shared out, and matrices in its scratch memory.
 
+#include "backend/cpu/format.hpp"
 #include "backend/cpu/stream.hpp"
+#include "backend/cpu/tiles/lane_kernels.hpp"
 #include "backend/cpu/tiles/tile_kernels.hpp"
 
 #include <algorithm>
@@ -9,13 +11,36 @@
 
 namespace tutti::cpu {
 
+// One of a convolution's two activations, as the loops of tiles walk over it.
+struct TileSide {
+  std::int64_t image, block, row, column;  // strides
+  std::int64_t rows, columns, channels;
+};
+
+inline TileSide side_of(const Desc& desc, int lanes) {
+  const ChannelLayout layout(desc);
+  const auto dims = dims_of(desc);
+  return {.image = layout.blocks() * layout.pixels() * layout.period(),
+          .block = layout.blocks() == 1 ? lanes : layout.pixels() * layout.period(),
+          .row = dims[3] * layout.period(),
+          .column = layout.period(),
+          .rows = dims[2],
+          .columns = dims[3],
+          .channels = dims[1]};
+}
+
+template <class T>
+TileImage<T> image_of(const TileSide& side, T* values) {
+  return {values, side.image, side.block, side.row, side.column};
+}
+
 inline std::int64_t parts_of(std::int64_t whole, std::int64_t part) { return (whole + part - 1) / part; }
 
 // Calls work(worker, item) for each item, with a worker's number that no other one has at the time.
 template <class Work>
 void share_out(CpuStream& stream, std::int64_t items, const Work& work) {
-  const int workers = static_cast<int>(std::min<std::int64_t>(stream.team().size(), items));
-  stream.team().run(workers, [&](int worker) {
+  const int workers = static_cast<int>(std::min<std::int64_t>(stream.workers().size(), items));
+  stream.workers().run(workers, [&](int worker) {
     for (std::int64_t item = worker; item < items; item += workers) work(worker, item);
   });
 }
@@ -31,7 +56,7 @@ template <class Work>
 std::vector<float> sum_images(CpuStream& stream, const ImageSums& what, const Work& work) {
   const std::int64_t of_all = what.images * what.count;
   float* const of_images = static_cast<float*>(
-      stream.scratch(static_cast<std::size_t>(of_all + stream.team().size() * what.own) * sizeof(float)));
+      stream.scratch(static_cast<std::size_t>(of_all + stream.workers().size() * what.own) * sizeof(float)));
   share_out(stream, what.images, [&](int worker, std::int64_t image) {
     work(image, of_images + image * what.count, of_images + of_all + worker * what.own);
   });
@@ -62,6 +87,53 @@ void multiply(const TileKernels<T>& kernels, bool apart, std::int64_t rows, Prod
     product.a += apart ? count * product.a_stride : count;
     product.sums += count * 2 * kernels.lanes;
   }
+}
+
+// What the passes of a convolution by tiles share.
+template <class T>
+class TilePass {
+ public:
+  TilePass(const TileKernels<T>& kernels, CpuStream& stream) : kernels_(kernels), stream_(stream) {}
+
+ protected:
+  TileGrid grid_of(const TileSide& outputs) const {
+    return {outputs.rows, outputs.columns, parts_of(outputs.rows, kernels_.tile),
+            parts_of(outputs.columns, kernels_.tile), 0};
+  }
+  TileGrid seen_from(const TileSide& inputs, TileGrid grid, std::int64_t padding) const {
+    return {inputs.rows, inputs.columns, grid.tiles_down, grid.tiles_across, padding};
+  }
+  void multiply(bool apart, std::int64_t rows, const ProductPass& product) const {
+    cpu::multiply(kernels_, apart, rows, product);
+  }
+  std::int64_t panel() const { return 2 * kernels_.lanes; }
+  std::int64_t words(std::int64_t numbers) const { return parts_of(numbers, kernels_.pack); }
+
+  const TileKernels<T>& kernels_;
+  CpuStream& stream_;
+};
+
+// All images of an activation that has its channels last or in blocks of 16.
+struct LaneSide : TileSide {
+  explicit LaneSide(const Desc& desc) : TileSide(side_of(desc, kImageLanes)) {
+    const ChannelLayout layout(desc);
+    stored = layout.blocks() * layout.period();
+  }
+  static bool holds(const Desc& desc) {
+    const ChannelLayout layout(desc);
+    return layout.blocks() == 1 || layout.period() == kImageLanes;
+  }
+
+  std::int64_t panels() const { return parts_of(channels, kPanel); }
+  std::int64_t blocks() const { return panels() * 2; }
+  std::int64_t lanes() const { return panels() * kPanel; }
+
+  std::int64_t stored;  // channels, with those that pad a block
+};
+
+template <class T>
+LaneImage<T> image_of(const LaneSide& side, T* values, std::int64_t index) {
+  return {values + index * side.image, side.block, side.row, side.column, side.rows, side.columns, side.stored};
 }
 
 }  // namespace tutti::cpu

@@ -1,10 +1,7 @@
 #include "backend/cpu/tiles/tiled_convolution.hpp"
 
 #include "backend/cpu/library.hpp"
-#include "backend/cpu/tiles/compare_tiles.hpp"
-#include "backend/cpu/tiles/convolve_tiles.hpp"
-#include "backend/cpu/tiles/patched_convolution.hpp"
-#include "backend/cpu/tiles/thin_convolution.hpp"
+#include "backend/cpu/tiles/tile_passes.hpp"
 #include "backend/cpu/tiles/tile_work.hpp"
 
 #include <algorithm>

@@ -1,10 +1,10 @@
 #pragma once
 // Convolutions of our own: by tiles (tile_kernels.hpp) with 3x3 windows that move by one, over full blocks of channels;
-// by patches (patched_convolution.hpp) with 5x5 windows; of few values under a window (thin_convolution.hpp). Their
+// by patches with 5x5 windows; of few values under a window. Their
 // passes read and write activations where they lie, take windows from their canonical values, and cut their work
 // without regard to threads, so that every number of them leaves the same bits.
 
-#include "backend/cpu/channel_layout.hpp"
+#include "backend/cpu/format.hpp"
 #include "backend/cpu/stream.hpp"
 
 #include <memory>
@@ -54,5 +54,16 @@ struct TiledPasses {
   bool mask = false;  // backward_weights applies the mask of a max(0, y), where there is no backward_data
 };
 TiledPasses choose_tiled_passes(const TiledShape& shape);
+
+// By patches: 5x5 windows that move by one, any number of channels, which lie last or in blocks of 16. Null where the
+// shape is another one, or small.
+template <class T>
+std::shared_ptr<const TiledConvolution> make_patched(const TiledShape& shape);
+
+// With few values under the window (lane_kernels.hpp): any window, stride and padding, outputs that lie last or in
+// blocks of 16. It has no way back to the input, which first layers do not take. Sums are cut by images, without regard
+// to threads. Null where the shape is another one.
+template <class T>
+std::shared_ptr<const TiledConvolution> make_thin(const TiledShape& shape);
 
 }  // namespace tutti::cpu

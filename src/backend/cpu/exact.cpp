@@ -1,5 +1,6 @@
-#include "backend/cpu/fixed_point.hpp"
+#include "tutti/base/digest.hpp"
 
+#include "backend/cpu/flat.hpp"
 #include "backend/cpu/library.hpp"
 #include "backend/requests.hpp"
 
@@ -8,6 +9,8 @@
 #include <cstring>
 #include <span>
 
+// What is exact whatever the order and the instruction set: sums by way of integers, digests, the search for values
+// that are not finite.
 namespace tutti::cpu {
 namespace {
 
@@ -27,13 +30,22 @@ struct Reading {
   double scale;
 };
 
+struct Digesting {
+  const void* values;
+  std::int64_t count;
+  std::uint64_t start;
+};
+
 struct Kernels {
   std::int32_t (*set)(Adding);  // the bits of the greatest |value|
   std::int32_t (*add)(Adding);
   void (*read)(Reading);
+  std::uint64_t (*digest_words)(Digesting);  // of 32 bits
+  std::uint64_t (*digest_longs)(Digesting);
+  bool (*all_finite)(const float* values, std::int64_t count);
 };
 
-#define TUTTI_LOOPS "backend/cpu/fixed_point_loops.inc"
+#define TUTTI_LOOPS "backend/cpu/exact_loops.inc"
 #include "backend/cpu/instruction_sets.inc"
 #undef TUTTI_LOOPS
 
@@ -76,6 +88,35 @@ void from_fixed_point(const FixedPointGrid& grid, const FromFixedPoint& request)
                [&](std::size_t, std::int64_t at, std::int64_t count, int exponent) {
                  read({sums + at, values + at, count, std::ldexp(1.0, -exponent)});
                });
+}
+
+void add_digests(std::span<const DigestedTensor> tensors, const Tensor& digests) {
+  require_digests(tensors, digests, MemorySpace::host);
+  std::int64_t* digest = host_i64(digests).data();
+  for (const auto& [values, start] : tensors) {
+    const auto sum = bytes_of(values.type) == sizeof(std::uint32_t) ? kernels().digest_words : kernels().digest_longs;
+    const std::uint64_t more = sum({values.data, values.elements(), start});
+    *digest = static_cast<std::int64_t>(static_cast<std::uint64_t>(*digest) + more);
+    ++digest;
+  }
+}
+
+void find_not_finite(const NotFiniteSearch& search) {
+  require_search(search);
+  if (search.only_if.data != nullptr && host_i32(search.only_if)[0] == 0) return;
+  const auto all_finite = kernels().all_finite;
+  const float* const values = host_f32(search.values).data();
+  const std::int64_t count = search.values.elements();
+  if (all_finite(values, count)) return;
+  const std::span<const std::int64_t> ends = host_i64(search.ends);
+  auto slice = std::ranges::upper_bound(ends, search.place);
+  for (std::int64_t at = 0; at < count; ++slice) {
+    const std::int64_t end = std::min(*slice - search.place, count);
+    if (!all_finite(values + at, end - at)) break;
+    at = end;
+  }
+  std::int32_t& found = host_i32(search.found)[0];
+  found = std::max(found, static_cast<std::int32_t>(ends.end() - slice));
 }
 
 }  // namespace tutti::cpu

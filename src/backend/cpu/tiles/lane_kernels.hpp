@@ -1,0 +1,124 @@
+#pragma once
+// An activation as loops see it that take any number of channels: in blocks of as many as a register of AVX-512 holds,
+// the last of which may be held in part.
+
+#include "backend/cpu/element.hpp"
+
+#include <cstdint>
+
+namespace tutti::cpu {
+
+inline constexpr int kImageLanes = 16;
+inline constexpr std::int64_t kPanel = 2 * kImageLanes;  // columns of a product
+
+// One image; strides count elements.
+template <class T>
+struct LaneImage {
+  T* values;
+  std::int64_t block, row, column;
+  std::int64_t rows, columns;
+  std::int64_t channels;  // stored ones
+};
+
+// The loops of convolutions by patches: what a tile of 3x3 outputs takes from the input under a 5x5 window, 7x7 values.
+// As with the tiles of tile_kernels.hpp, patches, windows and outputs are brought to points, where a convolution is
+// a product of matrices. The ways back are the same steps transposed, so that no pass has more tiles than the forward
+// one.
+// Matrices lie point after point, `point_stride` apart; the channels of an activation need not fill its blocks.
+inline constexpr int kPatchTile = 3;
+inline constexpr int kPatchWindow = 5;
+inline constexpr int kPatchSide = kPatchTile + kPatchWindow - 1;
+inline constexpr int kPatchPoints = kPatchSide * kPatchSide;
+inline constexpr int kPatchTaps = kPatchWindow * kPatchWindow;
+
+struct PatchGrid {
+  std::int64_t down, across;  // tiles of an image
+  std::int64_t padding;       // that the first patch reaches beyond the input
+};
+
+// Between an image and the points of its tiles, points[point][tile][lane]: `blocks` of lanes, `first_block` first.
+template <class T>
+struct PatchPass {
+  LaneImage<T> image;
+  PatchGrid grid;
+  std::int64_t first_block, blocks;
+  float* points;
+  std::int64_t point_stride;
+};
+
+template <class T>
+struct PatchOutputsPass {
+  PatchPass<T> to;
+  const float* bias;  // [lane], or null
+  bool relu;
+};
+
+template <class T>
+struct PatchScatterPass {
+  PatchPass<T> to;
+  float* sums;  // scratch memory, [row][column][lane of a block]
+};
+
+// Of one row of a matrix of windows: taps[tap][lane of a block] and points[point][lane].
+struct PatchWindowsPass {
+  float* taps;
+  float* points;
+  std::int64_t point_stride;
+};
+
+template <class T>
+struct PatchKernels {
+  void (*inputs)(const PatchPass<const T>&);            // to points
+  void (*gradients)(const PatchPass<const T>&);         // of outputs, to points
+  void (*outputs)(const PatchOutputsPass<T>&);          // from points; + bias, then max(0, y)
+  void (*input_gradients)(const PatchScatterPass<T>&);  // from points: the sum of what all patches leave
+  void (*windows)(const PatchWindowsPass&);             // to points
+  void (*window_gradients)(const PatchWindowsPass&);    // from points
+  void (*sum_channels)(const LaneImage<const T>&, float* sums);
+};
+
+template <class T>
+const PatchKernels<T>& patch_kernels_avx512();
+
+// The loops of convolutions with few values under a window, as the first of a network is: sums of many outputs are kept
+// in registers, and nothing is rearranged but the input, which lies in f32, channels last, with its padding.
+
+// Where the values under a window lie: `rows` runs of `run` values.
+struct ThinWindow {
+  std::int64_t rows, run;
+  std::int64_t row;                    // from one row of the input to the next one
+  std::int64_t next_row, next_column;  // from one output's window to the next one's
+};
+
+template <class T>
+struct ThinForwardPass {
+  ThinWindow window;
+  const float* input;
+  const float* weights;  // [panel][value][lane]
+  const float* bias;     // [lane of all panels]
+  LaneImage<T> output;
+  bool relu;
+};
+
+// The sums over one image's outputs of gradient x value, and of the gradient, where the output was positive.
+template <class T>
+struct ThinWeightsPass {
+  ThinWindow window;
+  const float* input;
+  LaneImage<const T> gradient;
+  const T* output;  // of the same layout; null: taken for positive
+  float* sums;      // [panel][value, and then 1][lane]
+};
+
+template <class T>
+struct ThinKernels {
+  void (*forward)(const ThinForwardPass<T>&);
+  void (*backward_weights)(const ThinWeightsPass<T>&);
+};
+
+inline constexpr std::int64_t kMostThinValues = 32;
+
+template <class T>
+const ThinKernels<T>& thin_kernels_avx512();
+
+}  // namespace tutti::cpu
