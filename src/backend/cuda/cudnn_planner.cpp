@@ -3,7 +3,6 @@
 
 #include "backend/cuda/convolution.hpp"
 #include "backend/cuda/cudnn_graph.hpp"
-#include "backend/cuda/plan_search.hpp"
 #include "backend/cuda/runtime.hpp"
 
 #include <fmt/format.h>
@@ -117,15 +116,10 @@ class CudnnPlanner final : public ConvolutionPlanner {
   // Where there is no room to try them the first is taken, which cuDNN thinks the fastest.
   std::shared_ptr<const CudnnEngine> fastest(const ConvolutionShape& shape,
                                              const std::vector<std::shared_ptr<const CudnnEngine>>& engines) const {
-    std::size_t scratch = 0;
-    for (const auto& engine : engines) scratch = std::max(scratch, engine->scratch_bytes);
-    if (!PlanSearch::has_room(options_.device, shape, scratch)) return engines.front();
-    PlanSearch search(options_.device, shape, scratch);
-    std::vector<float> times;
-    for (const auto& engine : engines) {
-      CudnnPlan plan(device_, engine);
-      times.push_back(search.milliseconds(plan));
-    }
+    std::vector<std::unique_ptr<ConvolutionPlan>> plans;
+    for (const auto& engine : engines) plans.push_back(std::make_unique<CudnnPlan>(device_, engine));
+    const std::vector<float> times = measure_plans(options_.device, shape, plans);
+    if (times.empty()) return engines.front();
     return engines[static_cast<std::size_t>(std::ranges::min_element(times) - times.begin())];
   }
 

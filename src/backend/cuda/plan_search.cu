@@ -1,7 +1,6 @@
 #include "tutti/base/error.hpp"
-#include "tutti/base/unique_handle.hpp"
 
-#include "backend/cuda/plan_search.hpp"
+#include "backend/cuda/convolution.hpp"
 #include "backend/cuda/runtime.hpp"
 #include "floats.cuh"
 
@@ -52,79 +51,58 @@ TensorBytes bytes_of_tensors(const ConvolutionShape& shape) {
           bytes(shape.samples * shape.output_height() * shape.output_width() * shape.outputs)};
 }
 
-class Timer {
- public:
-  explicit Timer(cudaStream_t stream) : stream_(stream), begin_(create()), end_(create()) {}
-
-  template <class Work>
-  float milliseconds(const Work& work) {
-    check(cudaEventRecord(begin_.get(), stream_));
-    work();
-    check(cudaEventRecord(end_.get(), stream_));
-    check(cudaEventSynchronize(end_.get()));
-    float elapsed = 0;
-    check(cudaEventElapsedTime(&elapsed, begin_.get(), end_.get()));
-    return elapsed;
-  }
-
- private:
-  struct Destroy {
-    void operator()(cudaEvent_t event) const noexcept { static_cast<void>(cudaEventDestroy(event)); }
-  };
-  using Handle = UniqueHandle<cudaEvent_t, Destroy>;
-
-  static Handle create() {
-    cudaEvent_t event = nullptr;
-    check(cudaEventCreate(&event));
-    return Handle(event);
-  }
-
-  cudaStream_t stream_;
-  Handle begin_;
-  Handle end_;
-};
-
-}  // namespace
-
-PlanSearch::PlanSearch(int device, const ConvolutionShape& shape, std::size_t scratch_bytes)
-    : stream_(make_cuda_stream(device)),
-      scratch_(allocate_cuda(device, scratch_bytes)),
-      between_(allocate_cuda(device, kBytesBetween)) {
-  const TensorBytes bytes = bytes_of_tensors(shape);
-  input_ = allocate_cuda(device, bytes.input);
-  filters_ = allocate_cuda(device, bytes.filters);
-  output_ = allocate_cuda(device, bytes.output);
-  for (const Buffer* tensor : {&input_, &filters_, &output_}) {
-    const auto packs = static_cast<std::int64_t>(tensor->bytes() / kPackBytes);
-    launch(shape.precision == Precision::bf16 ? random_values<Bf16> : random_values<float>,
-           {.blocks = (packs + kThreads - 1) / kThreads, .threads = kThreads}, native(*stream_), tensor->data(), packs);
-  }
-}
-
-bool PlanSearch::has_room(int device, const ConvolutionShape& shape, std::size_t scratch_bytes) {
-  const TensorBytes bytes = bytes_of_tensors(shape);
-  // As much again as is written between runs stays free.
-  return bytes.input + bytes.filters + bytes.output + scratch_bytes + 2 * kBytesBetween <
-         static_cast<std::size_t>(free_bytes(device));
-}
-
-float PlanSearch::milliseconds(ConvolutionPlan& plan) {
-  const ConvolutionTensors tensors{input_.data(), filters_.data(), output_.data()};
+// Of one run; infinite where it fails.
+float median_milliseconds(int device, CudaStream& stream, const Buffer& between, const std::function<void()>& run) {
+  const auto begin = make_timed_cuda_event(device);
+  const auto end = make_timed_cuda_event(device);
   try {
-    const auto run = [&] { plan.run(*stream_, tensors, scratch_.data()); };
-    Timer timer(native(*stream_));
     run();
-    std::array<float, kSamples> samples{};
-    for (float& sample : samples) {
-      check(cudaMemsetAsync(between_.data(), 0, between_.bytes(), native(*stream_)));
-      sample = timer.milliseconds(run);
+    std::array<double, kSamples> seconds{};
+    for (double& sample : seconds) {
+      check(cudaMemsetAsync(between.data(), 0, between.bytes(), native(stream)));
+      stream.record(*begin);
+      run();
+      stream.record(*end);
+      stream.await(*end);
+      sample = end->seconds_since(*begin);
     }
-    std::ranges::sort(samples);
-    return samples[kSamples / 2];
+    std::ranges::sort(seconds);
+    return static_cast<float>(seconds[kSamples / 2] * 1e3);
   } catch (const Error& error) {
     if (error.source() != ErrorSource::cudnn) throw;
     return std::numeric_limits<float>::infinity();
   }
+}
+
+}  // namespace
+
+std::vector<float> measure_plans(int device, const ConvolutionShape& shape,
+                                 std::span<const std::unique_ptr<ConvolutionPlan>> plans) {
+  const TensorBytes bytes = bytes_of_tensors(shape);
+  std::size_t scratch_bytes = 0;
+  for (const auto& plan : plans) scratch_bytes = std::max(scratch_bytes, plan->scratch_bytes());
+  // As much again as is written between runs stays free.
+  const std::size_t wanted = bytes.input + bytes.filters + bytes.output + scratch_bytes + 2 * kBytesBetween;
+  if (wanted >= static_cast<std::size_t>(free_bytes(device))) return {};
+
+  const auto stream = make_cuda_stream(device);
+  const Buffer between = allocate_cuda(device, kBytesBetween);
+  const Buffer scratch = allocate_cuda(device, scratch_bytes);
+  const Buffer input = allocate_cuda(device, bytes.input);
+  const Buffer filters = allocate_cuda(device, bytes.filters);
+  const Buffer output = allocate_cuda(device, bytes.output);
+  for (const Buffer* tensor : {&input, &filters, &output}) {
+    const auto packs = static_cast<std::int64_t>(tensor->bytes() / kPackBytes);
+    launch(shape.precision == Precision::bf16 ? random_values<Bf16> : random_values<float>,
+           {.blocks = (packs + kThreads - 1) / kThreads, .threads = kThreads}, native(*stream), tensor->data(), packs);
+  }
+  std::vector<float> times;
+  for (const auto& plan : plans) {
+    times.push_back(median_milliseconds(device, *stream, between, [&] {
+      plan->run(*stream, {input.data(), filters.data(), output.data()}, scratch.data());
+    }));
+  }
+  return times;
 }
 
 }  // namespace tutti::cuda
