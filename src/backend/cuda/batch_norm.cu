@@ -1,125 +1,57 @@
-#include "backend/cuda/batch_norm.hpp"
-#include "floats.cuh"
-#include "grids.cuh"
+#include "backend/cuda/layers.hpp"
+#include "backend/cuda/runtime.hpp"
+#include "backend/cuda/weights.hpp"
+#include "backend/requests.hpp"
+#include "batch_norm.cuh"
 
+// Either way there are three kernels: sums of each chunk of rows, what follows from their sums for each channel, and the
+// pass over the values.
 namespace tutti::cuda {
 namespace {
 
-// What reads values that were just written goes through them backwards, since the last of them are in the cache.
-__device__ inline int last_chunk_first() { return static_cast<int>(gridDim.y - 1 - blockIdx.y); }
-
-__device__ inline std::int64_t rows_of_chunk(const RowGrid& grid, std::int64_t chunk) {
-  const std::int64_t left = grid.rows - chunk * grid.chunk_rows;
-  return left < grid.chunk_rows ? left : grid.chunk_rows;
-}
-
-template <class T>
-struct Moments {
-  Pack<T> about;  // the thread's first value of each channel: little is lost where the mean is large
-  Floats<T> sums;
-  Floats<T> squares;
+struct NormApplication {
+  RowGrid grid;
+  const void* input = nullptr;
+  const void* residual = nullptr;  // or null
+  void* output = nullptr;
+  bool relu = false;
+  std::uint8_t* positive = nullptr;  // a byte for each pack, or null
+  NormChannels channels;
 };
 
-// Sums about zero, in f64: those about the mean would not add up.
-template <class T>
-__device__ inline void about_zero(const Moments<T>& moments, double rows, double (&values)[2 * Floats<T>::kSize]) {
-#pragma unroll
-  for (int k = 0; k < Floats<T>::kSize; ++k) {
-    const double about = to_float(moments.about.values[k]);
-    const double sum = moments.sums.values[k];
-    values[2 * k] = sum + rows * about;
-    values[2 * k + 1] = moments.squares.values[k] + about * (2 * sum + rows * about);
-  }
-}
-
-template <class T>
-__global__ void __launch_bounds__(RowGrid::kThreads, 3) norm_sums(NormSums work) {
-  constexpr int kSize = Floats<T>::kSize;
-  const int chunk = last_chunk_first();
-  const RowShare share = share_of_thread(work.grid, chunk);
-  Moments<T> moments{};
-  if (share.begin < share.end) moments.about = load_pack<T>(work.input, share.begin);
-  int rows = 0;
-  for_each_pack<4>(share, [&](auto count, std::int64_t i) {
-    constexpr int kCount = decltype(count)::value;
-    Pack<T> packs[kCount];
-#pragma unroll
-    for (int n = 0; n < kCount; ++n) packs[n] = load_pack<T>(work.input, i + n * share.step);
-#pragma unroll
-    for (int n = 0; n < kCount; ++n) {
-      const Floats<T> x = floats_of(packs[n]);
-#pragma unroll
-      for (int k = 0; k < kSize; ++k) {
-        const float apart = x.values[k] - to_float(moments.about.values[k]);
-        moments.sums.values[k] += apart;
-        moments.squares.values[k] += apart * apart;
-      }
-    }
-    rows += kCount;
-  });
-  double sums[2 * kSize];
-  about_zero(moments, rows, sums);
-  add_rows({work.grid.width, work.grid.height}, sums);
-  if (share.row != 0 || share.begin >= share.end) return;
-  const double inverse = 1 / static_cast<double>(rows_of_chunk(work.grid, chunk));
-  float2* const to = work.partials + (static_cast<std::int64_t>(chunk) * work.grid.packs + share.pack) * kSize;
-#pragma unroll
-  for (int k = 0; k < kSize; ++k) {
-    const double mean = sums[2 * k] * inverse;
-    const double squares = sums[2 * k + 1] - sums[2 * k] * mean;
-    to[k] = {static_cast<float>(mean), static_cast<float>(squares < 0 ? 0 : squares)};
-  }
-}
-
-// The kernels that go on with partial sums: a few channels to a block.
-constexpr int kChannels = 4;
-constexpr int kHeight = RowGrid::kThreads / kChannels;
-
-struct ChannelOfThread {
-  int channel;
-  int row;
+// Of gradients, partial sums are of themselves and of them times x - rounded mean.
+struct NormGradientSums {
+  RowGrid grid;
+  GradientSum gradients;
+  const void* input = nullptr;
+  const std::uint8_t* positive = nullptr;  // or null: everywhere
+  void* summed = nullptr;                  // gets the sum of the gradients where positive; or null
+  const float* rounded_mean = nullptr;
+  float2* partials = nullptr;
 };
 
-__device__ inline ChannelOfThread channel_of_thread() {
-  const int thread = static_cast<int>(threadIdx.x);
-  return {static_cast<int>(blockIdx.x) * kChannels + thread % kChannels, thread / kChannels};
-}
+struct NormGradients {
+  RowGrid grid;
+  const float2* partials = nullptr;
+  std::int64_t channels = 0;
+  const float* scale = nullptr;
+  double epsilon = 0;
+  double sample_share = 1;
+  NormChannels of;  // slope and gradient offset are written
+  float* scale_gradient = nullptr;
+  float* shift_gradient = nullptr;
+  float* mean = nullptr;      // times the share, as is
+  float* variance = nullptr;  // the unbiased one
+};
 
-__global__ void norm_statistics(NormStatistics work, int padded_channels) {
-  const ChannelOfThread at = channel_of_thread();
-  double sums[2] = {0, 0};
-  if (work.partials != nullptr) {
-    for (int chunk = at.row; chunk < work.grid.chunks; chunk += kHeight) {
-      const float2 part = work.partials[static_cast<std::int64_t>(chunk) * padded_channels + at.channel];
-      const double mean = part.x;
-      const double sum = mean * static_cast<double>(rows_of_chunk(work.grid, chunk));
-      sums[0] += sum;
-      sums[1] += part.y + sum * mean;
-    }
-    add_rows({kChannels, kHeight}, sums);
-  }
-  if (at.row != 0) return;
-  const int c = at.channel;
-  const bool real = c < work.channels;
-  double mean = 0;
-  double variance = 0;
-  if (work.partials != nullptr) {
-    const auto rows = static_cast<double>(work.grid.rows);
-    mean = sums[0] / rows;
-    variance = sums[1] / rows - mean * mean;
-    variance = variance < 0 ? 0 : variance;
-  } else if (real) {
-    mean = work.running_mean[c];
-    variance = work.running_variance[c];
-  }
-  const double factor = real ? work.scale[c] / sqrt(variance + work.epsilon) : 0;
-  const auto rounded = static_cast<float>(mean);
-  work.result.mean[c] = mean;
-  work.result.variance[c] = variance;
-  work.result.rounded_mean[c] = rounded;
-  work.result.factor[c] = static_cast<float>(factor);
-  work.result.offset[c] = real ? static_cast<float>(work.shift[c] + (rounded - mean) * factor) : 0.0f;
-}
+struct NormPropagation {
+  RowGrid grid;
+  const void* gradient = nullptr;
+  const std::uint8_t* positive = nullptr;  // or null: everywhere
+  const void* input = nullptr;
+  void* input_gradient = nullptr;
+  NormChannels channels;
+};
 
 template <class T>
 __global__ void __launch_bounds__(RowGrid::kThreads, 4) norm_application(NormApplication work) {
@@ -272,42 +204,154 @@ auto norm_gradient_sums_of(const GradientSum& gradients) {
   return gradients.third == nullptr ? norm_gradient_sums<T, 2> : norm_gradient_sums<T, 3>;
 }
 
-int padded_channels(const RowGrid& grid, ElementType type) {
-  return grid.packs * 16 / static_cast<int>(bytes_of(type));
+Grid grid_over_channels(int channels) { return {.blocks = channels / kChannels, .threads = RowGrid::kThreads}; }
+
+// As many as a large GPU runs at once, since each leaves partial sums.
+constexpr std::int64_t kSumBlocks = 4 * 132;
+constexpr std::int64_t kGradientSumBlocks = 3 * 132;
+
+const float* values_of(const CudaWeights& weights, std::size_t index) {
+  return static_cast<const float*>(weights.canonical()[index].data);
 }
 
-Grid grid_over_channels(int channels) { return {.blocks = channels / kChannels, .threads = RowGrid::kThreads}; }
+const CudaWeights& norm_weights(const BatchNormSpec& spec, const LayerRequest& request) {
+  const CudaWeights& weights = cuda_weights(request.weights);
+  weights.require(spec, request.input.shape.without_first());
+  return weights;
+}
+
+class BatchNormLayer final : public Layer {
+ public:
+  BatchNormLayer(const Processor& processor, const BatchNormSpec& spec, const LayerRequest& request)
+      : spec_(spec),
+        mode_(request.mode),
+        wants_input_gradient_(request.wants_input_gradient),
+        output_(request.input),
+        layout_(layout_of(request.input)),
+        type_(format_of(request.input).type()),
+        weights_(norm_weights(spec, request)),
+        sums_grid_(share_rows(layout_, type_, kSumBlocks)),
+        gradient_sums_grid_(share_rows(layout_, type_, kGradientSumBlocks)),
+        pass_grid_(share_rows(layout_, type_, kPassBlocks)) {
+    const auto channels = static_cast<std::size_t>(layout_.padded_channels);
+    channel_memory_ = allocate_cuda(processor.device, channels * (2 * sizeof(double) + 5 * sizeof(float)));
+    channels_.mean = static_cast<double*>(channel_memory_.data());
+    channels_.variance = channels_.mean + channels;
+    channels_.rounded_mean = reinterpret_cast<float*>(channels_.variance + channels);
+    channels_.factor = channels_.rounded_mean + channels;
+    channels_.offset = channels_.factor + channels;
+    channels_.slope = channels_.offset + channels;
+    channels_.gradient_offset = channels_.slope + channels;
+    if (mode_ == LayerMode::evaluation) return;
+    const auto chunks = static_cast<std::size_t>(std::max(sums_grid_.chunks, gradient_sums_grid_.chunks));
+    partials_ = allocate_cuda(processor.device, chunks * channels * sizeof(float2));
+    if (spec.relu) positive_ = allocate_cuda(processor.device, output_.bytes / kPackBytes);
+  }
+
+  const ActivationSpec& output() const override { return output_; }
+  bool reads_output() const override { return false; }
+  bool leaves_residual_gradient() const override { return spec_.add; }
+
+  void forward(Stream& stream, const LayerForward& pass) override {
+    const cudaStream_t cuda = native(as_cuda_stream(stream));
+    const bool trains = mode_ == LayerMode::training;
+    const int channels = static_cast<int>(layout_.padded_channels);
+    if (trains) {
+      launch(is_bf16() ? norm_sums<Bf16> : norm_sums<float>, grid_of(sums_grid_), cuda,
+             NormSums{sums_grid_, pass.input, partials()});
+    }
+    launch(norm_statistics, grid_over_channels(channels), cuda,
+           NormStatistics{.grid = sums_grid_,
+                          .partials = trains ? partials() : nullptr,
+                          .channels = layout_.channels,
+                          .scale = values_of(weights_, 0),
+                          .shift = values_of(weights_, 1),
+                          .running_mean = values_of(weights_, 2),
+                          .running_variance = values_of(weights_, 3),
+                          .epsilon = BatchNormSpec::kEpsilon,
+                          .result = channels_},
+           channels);
+    launch(is_bf16() ? norm_application<Bf16> : norm_application<float>, grid_of(pass_grid_), cuda,
+           NormApplication{.grid = pass_grid_,
+                           .input = pass.input,
+                           .residual = spec_.add ? pass.residual : nullptr,
+                           .output = pass.output,
+                           .relu = spec_.relu,
+                           .positive = positive(),
+                           .channels = channels_});
+  }
+
+  void backward(Stream& stream, const LayerBackward& pass) override {
+    require_training(mode_, pass);
+    CudaStream& ours = as_cuda_stream(stream);
+    const cudaStream_t cuda = native(ours);
+    const GradientSum gradients = gradients_of(ours, pass, output_);
+    // Written where somebody wants it, and where reading it again costs less than summing again.
+    const bool several = gradients.second != nullptr;
+    const bool wanted = (spec_.add && pass.residual_gradient != nullptr) || (several && wants_input_gradient_);
+    void* const summed = wanted && (several || spec_.relu) ? pass.output_gradients[0] : nullptr;
+    launch(is_bf16() ? norm_gradient_sums_of<Bf16>(gradients) : norm_gradient_sums_of<float>(gradients),
+           grid_of(gradient_sums_grid_), cuda,
+           NormGradientSums{.grid = gradient_sums_grid_,
+                            .gradients = gradients,
+                            .input = pass.input,
+                            .positive = positive(),
+                            .summed = summed,
+                            .rounded_mean = channels_.rounded_mean,
+                            .partials = partials()});
+    const int channels = static_cast<int>(layout_.padded_channels);
+    launch(norm_gradients, grid_over_channels(channels), cuda, gradients_of_channels(pass), channels);
+    if (!wants_input_gradient_) return;
+    launch(is_bf16() ? norm_propagation<Bf16> : norm_propagation<float>, grid_of(pass_grid_), cuda,
+           NormPropagation{.grid = pass_grid_,
+                           .gradient = gradients.first,
+                           .positive = summed == nullptr ? positive() : nullptr,
+                           .input = pass.input,
+                           .input_gradient = pass.input_gradient,
+                           .channels = channels_});
+  }
+
+ private:
+  bool is_bf16() const { return type_ == ElementType::bf16; }
+  float2* partials() const { return static_cast<float2*>(partials_.data()); }
+  std::uint8_t* positive() const { return static_cast<std::uint8_t*>(positive_.data()); }
+
+  NormGradients gradients_of_channels(const LayerBackward& pass) const {
+    const auto gradient = [&](std::size_t index) { return static_cast<float*>(pass.gradients[index].data); };
+    return {.grid = gradient_sums_grid_,
+            .partials = partials(),
+            .channels = layout_.channels,
+            .scale = values_of(weights_, 0),
+            .epsilon = BatchNormSpec::kEpsilon,
+            .sample_share = pass.sample_share,
+            .of = channels_,
+            .scale_gradient = gradient(0),
+            .shift_gradient = gradient(1),
+            .mean = gradient(2),
+            .variance = gradient(3)};
+  }
+
+  BatchNormSpec spec_;
+  LayerMode mode_;
+  bool wants_input_gradient_;
+  ActivationSpec output_;
+  ImageLayout layout_;
+  ElementType type_;
+  const CudaWeights& weights_;
+  RowGrid sums_grid_;
+  RowGrid gradient_sums_grid_;
+  RowGrid pass_grid_;
+  Buffer channel_memory_;
+  NormChannels channels_;  // within that memory
+  Buffer partials_;
+  Buffer positive_;  // of the last output; empty without ReLU
+};
 
 }  // namespace
 
-void launch_norm_sums(cudaStream_t stream, ElementType type, const NormSums& work) {
-  launch(type == ElementType::bf16 ? norm_sums<Bf16> : norm_sums<float>, grid_of(work.grid), stream, work);
-}
-
-void launch_norm_statistics(cudaStream_t stream, ElementType type, const NormStatistics& work) {
-  const int channels = padded_channels(work.grid, type);
-  launch(norm_statistics, grid_over_channels(channels), stream, work, channels);
-}
-
-void launch_norm_application(cudaStream_t stream, ElementType type, const NormApplication& work) {
-  launch(type == ElementType::bf16 ? norm_application<Bf16> : norm_application<float>, grid_of(work.grid), stream,
-         work);
-}
-
-void launch_norm_gradient_sums(cudaStream_t stream, ElementType type, const NormGradientSums& work) {
-  launch(type == ElementType::bf16 ? norm_gradient_sums_of<Bf16>(work.gradients)
-                                   : norm_gradient_sums_of<float>(work.gradients),
-         grid_of(work.grid), stream, work);
-}
-
-void launch_norm_gradients(cudaStream_t stream, ElementType type, const NormGradients& work) {
-  const int channels = padded_channels(work.grid, type);
-  launch(norm_gradients, grid_over_channels(channels), stream, work, channels);
-}
-
-void launch_norm_propagation(cudaStream_t stream, ElementType type, const NormPropagation& work) {
-  launch(type == ElementType::bf16 ? norm_propagation<Bf16> : norm_propagation<float>, grid_of(work.grid), stream,
-         work);
+std::unique_ptr<Layer> make(const Processor& processor, const BatchNormSpec& spec, const LayerRequest& request) {
+  if (spec.add) require_residual(spec, request);
+  return std::make_unique<BatchNormLayer>(processor, spec, request);
 }
 
 }  // namespace tutti::cuda

@@ -1,0 +1,156 @@
+#pragma once
+// The statistics of batch norm's forward pass: sums of each chunk of rows, and what follows from their sums for each
+// channel. Sums are f32 within a thread, f64 beyond, always in the same order.
+
+#include "floats.cuh"
+#include "grids.cuh"
+
+namespace tutti::cuda {
+
+// Numbers of each channel, with the padding, which has zeros.
+struct NormChannels {
+  double* mean = nullptr;  // and the variance behind it: what was normalized with last
+  double* variance = nullptr;
+  float* rounded_mean = nullptr;
+  float* factor = nullptr;  // y = (x - rounded mean) * factor + offset
+  float* offset = nullptr;
+  float* slope = nullptr;  // dx = dy * factor - (x - rounded mean) * slope - gradient offset
+  float* gradient_offset = nullptr;
+};
+
+// Partial sums are of each chunk and channel: of values their mean and the sum of squares about it.
+struct NormSums {
+  RowGrid grid;
+  const void* input = nullptr;
+  float2* partials = nullptr;
+};
+
+struct NormStatistics {
+  RowGrid grid;
+  const float2* partials = nullptr;  // null: as the running mean and variance say
+  std::int64_t channels = 0;
+  const float* scale = nullptr;
+  const float* shift = nullptr;
+  const float* running_mean = nullptr;
+  const float* running_variance = nullptr;
+  double epsilon = 0;
+  NormChannels result;
+};
+
+// What reads values that were just written goes through them backwards, since the last of them are in the cache.
+__device__ inline int last_chunk_first() { return static_cast<int>(gridDim.y - 1 - blockIdx.y); }
+
+__device__ inline std::int64_t rows_of_chunk(const RowGrid& grid, std::int64_t chunk) {
+  const std::int64_t left = grid.rows - chunk * grid.chunk_rows;
+  return left < grid.chunk_rows ? left : grid.chunk_rows;
+}
+
+template <class T>
+struct Moments {
+  Pack<T> about;  // the thread's first value of each channel: little is lost where the mean is large
+  Floats<T> sums;
+  Floats<T> squares;
+};
+
+// Sums about zero, in f64: those about the mean would not add up.
+template <class T>
+__device__ inline void about_zero(const Moments<T>& moments, double rows, double (&values)[2 * Floats<T>::kSize]) {
+#pragma unroll
+  for (int k = 0; k < Floats<T>::kSize; ++k) {
+    const double about = to_float(moments.about.values[k]);
+    const double sum = moments.sums.values[k];
+    values[2 * k] = sum + rows * about;
+    values[2 * k + 1] = moments.squares.values[k] + about * (2 * sum + rows * about);
+  }
+}
+
+template <class T>
+__global__ void __launch_bounds__(RowGrid::kThreads, 3) norm_sums(NormSums work) {
+  constexpr int kSize = Floats<T>::kSize;
+  const int chunk = last_chunk_first();
+  const RowShare share = share_of_thread(work.grid, chunk);
+  Moments<T> moments{};
+  if (share.begin < share.end) moments.about = load_pack<T>(work.input, share.begin);
+  int rows = 0;
+  for_each_pack<4>(share, [&](auto count, std::int64_t i) {
+    constexpr int kCount = decltype(count)::value;
+    Pack<T> packs[kCount];
+#pragma unroll
+    for (int n = 0; n < kCount; ++n) packs[n] = load_pack<T>(work.input, i + n * share.step);
+#pragma unroll
+    for (int n = 0; n < kCount; ++n) {
+      const Floats<T> x = floats_of(packs[n]);
+#pragma unroll
+      for (int k = 0; k < kSize; ++k) {
+        const float apart = x.values[k] - to_float(moments.about.values[k]);
+        moments.sums.values[k] += apart;
+        moments.squares.values[k] += apart * apart;
+      }
+    }
+    rows += kCount;
+  });
+  double sums[2 * kSize];
+  about_zero(moments, rows, sums);
+  add_rows({work.grid.width, work.grid.height}, sums);
+  if (share.row != 0 || share.begin >= share.end) return;
+  const double inverse = 1 / static_cast<double>(rows_of_chunk(work.grid, chunk));
+  float2* const to = work.partials + (static_cast<std::int64_t>(chunk) * work.grid.packs + share.pack) * kSize;
+#pragma unroll
+  for (int k = 0; k < kSize; ++k) {
+    const double mean = sums[2 * k] * inverse;
+    const double squares = sums[2 * k + 1] - sums[2 * k] * mean;
+    to[k] = {static_cast<float>(mean), static_cast<float>(squares < 0 ? 0 : squares)};
+  }
+}
+
+// The kernels that go on with partial sums: a few channels to a block.
+constexpr int kChannels = 4;
+constexpr int kHeight = RowGrid::kThreads / kChannels;
+
+struct ChannelOfThread {
+  int channel;
+  int row;
+};
+
+__device__ inline ChannelOfThread channel_of_thread() {
+  const int thread = static_cast<int>(threadIdx.x);
+  return {static_cast<int>(blockIdx.x) * kChannels + thread % kChannels, thread / kChannels};
+}
+
+__global__ inline void norm_statistics(NormStatistics work, int padded_channels) {
+  const ChannelOfThread at = channel_of_thread();
+  double sums[2] = {0, 0};
+  if (work.partials != nullptr) {
+    for (int chunk = at.row; chunk < work.grid.chunks; chunk += kHeight) {
+      const float2 part = work.partials[static_cast<std::int64_t>(chunk) * padded_channels + at.channel];
+      const double mean = part.x;
+      const double sum = mean * static_cast<double>(rows_of_chunk(work.grid, chunk));
+      sums[0] += sum;
+      sums[1] += part.y + sum * mean;
+    }
+    add_rows({kChannels, kHeight}, sums);
+  }
+  if (at.row != 0) return;
+  const int c = at.channel;
+  const bool real = c < work.channels;
+  double mean = 0;
+  double variance = 0;
+  if (work.partials != nullptr) {
+    const auto rows = static_cast<double>(work.grid.rows);
+    mean = sums[0] / rows;
+    variance = sums[1] / rows - mean * mean;
+    variance = variance < 0 ? 0 : variance;
+  } else if (real) {
+    mean = work.running_mean[c];
+    variance = work.running_variance[c];
+  }
+  const double factor = real ? work.scale[c] / sqrt(variance + work.epsilon) : 0;
+  const auto rounded = static_cast<float>(mean);
+  work.result.mean[c] = mean;
+  work.result.variance[c] = variance;
+  work.result.rounded_mean[c] = rounded;
+  work.result.factor[c] = static_cast<float>(factor);
+  work.result.offset[c] = real ? static_cast<float>(work.shift[c] + (rounded - mean) * factor) : 0.0f;
+}
+
+}  // namespace tutti::cuda
