@@ -4,8 +4,8 @@
 #include "backend/requests.hpp"
 #include "batch_norm.cuh"
 
-// Either way there are three kernels: sums of each chunk of rows, what follows from their sums for each channel, and the
-// pass over the values.
+// Each pass has three kernels: sums of each chunk of rows, what follows from their sums for each channel, and the pass
+// over the values.
 namespace tutti::cuda {
 namespace {
 

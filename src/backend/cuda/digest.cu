@@ -1,7 +1,7 @@
 #include "backend/cuda/backend.hpp"
 #include "backend/cuda/runtime.hpp"
 #include "backend/requests.hpp"
-#include "kernel.cuh"
+#include "flat.cuh"
 
 #include <algorithm>
 
@@ -23,14 +23,12 @@ struct DigestTable {
     bool is_wide;              // elements of 64 bits, not of 32
     bool is_aligned;           // to 16 bytes
   };
-  int tensors = 0;
+  int count = 0;
   std::int64_t blocks = 0;
   Entry entries[kMost];
 };
 
 constexpr int kThreads = 256;
-constexpr int kWarp = 32;
-constexpr unsigned kWholeWarp = 0xFFFFFFFFu;
 constexpr std::uint64_t kStride = 0x9E3779B97F4A7C15u;
 
 __device__ std::uint64_t mix(std::uint64_t z) {
@@ -38,20 +36,6 @@ __device__ std::uint64_t mix(std::uint64_t z) {
   z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
   return z ^ (z >> 31);
 }
-
-__device__ int entry_of(const DigestTable& table, std::int64_t block) {
-  int found = 0;
-  for (int stride = DigestTable::kMost / 2; stride > 0; stride /= 2) {
-    if (found + stride < table.tensors && table.entries[found + stride].first_block <= block) found += stride;
-  }
-  return found;
-}
-
-// Neighbouring elements, read as one.
-template <class Element, int kSize>
-struct alignas(kSize * sizeof(Element)) Run {
-  Element values[kSize];
-};
 
 // What a thread adds of elements begin .. end - 1, runs of kSize in turn.
 template <int kSize, class Element>
@@ -64,7 +48,7 @@ __device__ std::uint64_t sum_of(const DigestTable::Entry& entry, std::int64_t be
 #pragma unroll
     for (int k = 0; k < kAhead; ++k) {
       const std::int64_t place = at + k * kSize * kThreads;
-      if (place < end) runs[k] = *reinterpret_cast<const Run<Element, kSize>*>(values + place);
+      if (place < end) runs[k] = load<kSize>(values, place);
     }
 #pragma unroll
     for (int k = 0; k < kAhead; ++k) {
@@ -108,12 +92,12 @@ __global__ void __launch_bounds__(kThreads) digest_blocks(const DigestTable tabl
 DigestTable table_of(std::span<const DigestedTensor> tensors) {
   DigestTable table{};
   for (const auto& [values, start] : tensors) {
-    table.entries[table.tensors++] = {.values = values.data,
-                                      .elements = values.elements(),
-                                      .start = start,
-                                      .first_block = table.blocks,
-                                      .is_wide = bytes_of(values.type) == sizeof(std::uint64_t),
-                                      .is_aligned = reinterpret_cast<std::uintptr_t>(values.data) % 16 == 0};
+    table.entries[table.count++] = {.values = values.data,
+                                    .elements = values.elements(),
+                                    .start = start,
+                                    .first_block = table.blocks,
+                                    .is_wide = bytes_of(values.type) == sizeof(std::uint64_t),
+                                    .is_aligned = reinterpret_cast<std::uintptr_t>(values.data) % 16 == 0};
     table.blocks += (values.elements() + kDigestBlock - 1) / kDigestBlock;
   }
   return table;

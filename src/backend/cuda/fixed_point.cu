@@ -1,7 +1,7 @@
 #include "backend/cuda/backend.hpp"
 #include "backend/cuda/runtime.hpp"
 #include "backend/requests.hpp"
-#include "kernel.cuh"
+#include "flat.cuh"
 
 // Sums by way of integers: one kernel each, whatever the number of slices. The bits are the CPU's.
 namespace tutti::cuda {
@@ -30,26 +30,8 @@ struct Unrounding {
 };
 
 constexpr int kThreads = 256;
-constexpr int kAhead = 4;  // loads under way
+constexpr int kAhead = 4;  // loads under way, each of a pair: a pair of sums is as wide as an access can be
 constexpr std::int64_t kBlockElements = std::int64_t{2} * kThreads * kAhead * 2;
-constexpr unsigned kWholeWarp = 0xFFFFFFFFu;
-constexpr int kWarp = 32;
-
-// Neighbouring elements, read and written as one. Pairs, since that of a sum is as wide as an access can be.
-template <class T, int kSize>
-struct alignas(kSize * sizeof(T)) Run {
-  T values[kSize];
-};
-
-template <int kSize, class T>
-__device__ Run<T, kSize> load(const T* from, std::int64_t at) {
-  return *reinterpret_cast<const Run<T, kSize>*>(from + at);
-}
-
-template <int kSize, class T>
-__device__ void store(T* to, std::int64_t at, const Run<T, kSize>& run) {
-  *reinterpret_cast<Run<T, kSize>*>(to + at) = run;
-}
 
 __device__ double power_of_two(int exponent) {
   return __longlong_as_double(static_cast<long long>(1023 + exponent) << 52);

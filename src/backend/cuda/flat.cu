@@ -3,7 +3,7 @@
 #include "backend/cuda/backend.hpp"
 #include "backend/cuda/runtime.hpp"
 #include "backend/requests.hpp"
-#include "kernel.cuh"
+#include "flat.cuh"
 
 #include <initializer_list>
 
@@ -61,37 +61,24 @@ struct FlatExtent {
 
 constexpr int kThreads = 256;
 
-// Neighbouring elements, read and written as one.
 template <int kSize>
-struct alignas(kSize * sizeof(float)) Run {
-  float values[kSize];
-};
-
-template <int kSize>
-__device__ Run<kSize> load(const float* from, std::int64_t at) {
-  return *reinterpret_cast<const Run<kSize>*>(from + at);
-}
-
-template <int kSize>
-__device__ void store(float* to, std::int64_t at, const Run<kSize>& run) {
-  *reinterpret_cast<Run<kSize>*>(to + at) = run;
-}
+using FloatRun = Run<float, kSize>;
 
 __device__ float factor_at(const float* factor) { return factor == nullptr ? 1.0f : *factor; }
 
 // The intrinsics are never fused into multiply-adds, unlike operators: the bits are the CPU's.
 template <int kSize>
 __device__ void step(const AddElements& work, std::int64_t at) {
-  Run<kSize> to = load<kSize>(work.to, at);
-  const Run<kSize> from = load<kSize>(work.from, at);
+  FloatRun<kSize> to = load<kSize>(work.to, at);
+  const FloatRun<kSize> from = load<kSize>(work.from, at);
   for (int i = 0; i < kSize; ++i) to.values[i] = __fadd_rn(to.values[i], from.values[i]);
   store(work.to, at, to);
 }
 
 template <int kSize>
 __device__ void step(const BlendElements& work, std::int64_t at) {
-  Run<kSize> to = load<kSize>(work.to, at);
-  const Run<kSize> from = load<kSize>(work.from, at);
+  FloatRun<kSize> to = load<kSize>(work.to, at);
+  const FloatRun<kSize> from = load<kSize>(work.from, at);
   for (int i = 0; i < kSize; ++i) {
     to.values[i] = __fadd_rn(__fmul_rn(work.kept, to.values[i]), __fmul_rn(work.share, from.values[i]));
   }
@@ -116,7 +103,7 @@ template <int kSize>
 __device__ void step(const SearchElements& work, std::int64_t at) {
   constexpr int kInfinity = 0x7F800000;
   if (work.only_if != nullptr && *work.only_if == 0) return;
-  const Run<kSize> values = load<kSize>(work.values, at);
+  const FloatRun<kSize> values = load<kSize>(work.values, at);
   for (int i = 0; i < kSize; ++i) {
     if ((__float_as_int(values.values[i]) & 0x7FFFFFFF) < kInfinity) continue;
     const auto from_end = static_cast<int>(work.slices - slice_of(work, work.place + at + i));
@@ -129,15 +116,15 @@ template <int kSize>
 __device__ void step(const SgdElements& work, std::int64_t at) {
   const float gradient_factor = factor_at(work.gradient_factor);
   const float rate_factor = factor_at(work.rate_factor);
-  Run<kSize> weights = load<kSize>(work.weights, at);
-  Run<kSize> directions = load<kSize>(work.gradients, at);
+  FloatRun<kSize> weights = load<kSize>(work.weights, at);
+  FloatRun<kSize> directions = load<kSize>(work.gradients, at);
   for (int i = 0; i < kSize; ++i) {
     const float decayed =
         __fadd_rn(__fmul_rn(directions.values[i], gradient_factor), __fmul_rn(work.weight_decay, weights.values[i]));
     directions.values[i] = __fmul_rn(decayed, rate_factor);
   }
   if (work.velocity != nullptr) {
-    Run<kSize> velocity = load<kSize>(work.velocity, at);
+    FloatRun<kSize> velocity = load<kSize>(work.velocity, at);
     for (int i = 0; i < kSize; ++i) {
       const float moved = __fadd_rn(__fmul_rn(work.momentum, velocity.values[i]), directions.values[i]);
       velocity.values[i] = moved;
@@ -155,10 +142,10 @@ template <int kSize>
 __device__ void step(const AdamWElements& work, std::int64_t at) {
   const AdamWFactors& of = work.of;
   const float factor = factor_at(work.gradient_factor);
-  Run<kSize> weights = load<kSize>(work.weights, at);
-  Run<kSize> first = load<kSize>(work.first, at);
-  Run<kSize> second = load<kSize>(work.second, at);
-  const Run<kSize> gradients = load<kSize>(work.gradients, at);
+  FloatRun<kSize> weights = load<kSize>(work.weights, at);
+  FloatRun<kSize> first = load<kSize>(work.first, at);
+  FloatRun<kSize> second = load<kSize>(work.second, at);
+  const FloatRun<kSize> gradients = load<kSize>(work.gradients, at);
   for (int i = 0; i < kSize; ++i) {
     const float gradient = __fmul_rn(gradients.values[i], factor);
     const float one = __fadd_rn(__fmul_rn(of.beta1, first.values[i]), __fmul_rn(of.fresh1, gradient));
@@ -191,13 +178,6 @@ void launch_steps(cudaStream_t stream, const Work& work, const FlatExtent& exten
   const std::int64_t threads = extent.elements - 3 * fours;
   launch(step_each<Work>, Grid{.blocks = (threads + kThreads - 1) / kThreads, .threads = kThreads}, stream, work, fours,
          extent.elements);
-}
-
-// Null for a factor of 1.
-const float* device_factor(const Tensor& factor) {
-  if (factor.data == nullptr) return nullptr;
-  require_equal_sizes("a factor among", factor.elements(), 1);
-  return device_f32(factor);
 }
 
 // Tensors of equal size; one without memory is not there.

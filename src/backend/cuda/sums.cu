@@ -1,7 +1,7 @@
 #include "backend/cuda/backend.hpp"
 #include "backend/cuda/runtime.hpp"
 #include "backend/requests.hpp"
-#include "kernel.cuh"
+#include "flat.cuh"
 
 #include <algorithm>
 
@@ -21,7 +21,7 @@ struct SquaresTable {
     std::int64_t elements;
     std::int64_t first_block;  // of all blocks of the table
   };
-  int tensors = 0;
+  int count = 0;
   std::int64_t blocks = 0;
   Entry entries[kMost];
 };
@@ -54,17 +54,8 @@ struct TrustWork {
   std::int64_t tensors;
 };
 
-constexpr unsigned kWholeWarp = 0xFFFFFFFFu;
 constexpr int kLanes = 8;  // that sum one block of squares, as on the CPU
 constexpr int kBlocksAtOnce = 16;
-
-__device__ int entry_of(const SquaresTable& table, std::int64_t block) {
-  int found = 0;
-  for (int stride = SquaresTable::kMost / 2; stride > 0; stride /= 2) {
-    if (found + stride < table.tensors && table.entries[found + stride].first_block <= block) found += stride;
-  }
-  return found;
-}
 
 // A square of an f32 is exact in f64, so that fusing changes no bit.
 __device__ double sum_lane(const float* values, std::int64_t count, int lane) {
@@ -115,7 +106,7 @@ __device__ double sum_in_order(const double* values, std::int64_t count) {
 __global__ void sum_squares_of_tensors(const SquaresTable table, const SquaresSums sums) {
   const int tensor = static_cast<int>(blockIdx.x);
   const std::int64_t begin = table.entries[tensor].first_block;
-  const std::int64_t end = tensor + 1 < table.tensors ? table.entries[tensor + 1].first_block : table.blocks;
+  const std::int64_t end = tensor + 1 < table.count ? table.entries[tensor + 1].first_block : table.blocks;
   sums.by_tensor[tensor] = sum_in_order(sums.by_block + begin, end - begin);
 }
 
@@ -144,17 +135,10 @@ __global__ void trust(const TrustWork work) {
 SquaresTable table_of(std::span<const Tensor> tensors) {
   SquaresTable table;
   for (const Tensor& tensor : tensors) {
-    table.entries[table.tensors++] = {device_f32(tensor), tensor.elements(), table.blocks};
+    table.entries[table.count++] = {device_f32(tensor), tensor.elements(), table.blocks};
     table.blocks += (tensor.elements() + kSquaresBlock - 1) / kSquaresBlock;
   }
   return table;
-}
-
-// Null for a factor of 1.
-const float* device_factor(const Tensor& factor) {
-  if (factor.data == nullptr) return nullptr;
-  require_equal_sizes("a factor among", factor.elements(), 1);
-  return device_f32(factor);
 }
 
 }  // namespace
@@ -170,9 +154,9 @@ void CudaBackend::sum_squares(Stream& stream, std::span<const Tensor> tensors, c
     launch(sum_squares_of_blocks,
            {.blocks = (table.blocks + kBlocksAtOnce - 1) / kBlocksAtOnce, .threads = kBlocksAtOnce * kLanes},
            native(ours), table, by_block);
-    launch(sum_squares_of_tensors, {.blocks = table.tensors, .threads = 1}, native(ours), table,
+    launch(sum_squares_of_tensors, {.blocks = table.count, .threads = 1}, native(ours), table,
            SquaresSums{by_block, by_tensor});
-    by_tensor += table.tensors;
+    by_tensor += table.count;
   }
 }
 

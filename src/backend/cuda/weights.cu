@@ -3,6 +3,7 @@
 #include "backend/cuda/backend.hpp"
 #include "backend/cuda/runtime.hpp"
 #include "backend/cuda/weights.hpp"
+#include "flat.cuh"
 #include "floats.cuh"
 #include "grids.cuh"
 
@@ -70,18 +71,10 @@ struct PackTable {
     void* packed;
   };
   Entry entries[kMost];
-  int layers;
+  int count;
   std::int64_t blocks;
 };
 static_assert(sizeof(PackTable) < 4096);  // what a kernel can be given
-
-__device__ inline int entry_of(const PackTable& table, std::int64_t block) {
-  int found = 0;
-  for (int stride = PackTable::kMost / 2; stride > 0; stride /= 2) {
-    if (found + stride < table.layers && table.entries[found + stride].first_block <= block) found += stride;
-  }
-  return found;
-}
 
 template <class T>
 __global__ void pack_filters(const PackTable table) {
@@ -161,7 +154,7 @@ void pack(cudaStream_t stream, std::span<const FilterPacking> requests) {
   PackTable table{};
   for (const FilterPacking& request : requests) {
     const Tiles tiles = tiles_of(request.layout, Pack<T>::kSize);
-    table.entries[table.layers++] = {tiles, table.blocks, request.canonical, request.packed};
+    table.entries[table.count++] = {tiles, table.blocks, request.canonical, request.packed};
     table.blocks += tiles.count();
   }
   launch(pack_filters<T>, {.blocks = table.blocks, .threads = kThreads}, stream, table);
