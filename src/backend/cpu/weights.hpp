@@ -5,6 +5,7 @@
 #include "tutti/backend/layer_spec.hpp"
 
 #include "backend/cpu/primitive.hpp"
+#include "backend/requests.hpp"
 
 #include <mutex>
 #include <span>
@@ -22,7 +23,7 @@ class CpuWeights final : public LayerWeights {
   dnnl::memory prepared(std::size_t index, const Desc& wanted);
 
   // Throws unless the values are those of `spec` behind an input of this sample.
-  void require(const LayerSpec& spec, const Shape& sample) const;
+  void require(const LayerSpec& spec, const Shape& sample) const { require_weights(spec_, values_, spec, sample); }
 
  private:
   struct Copy {

@@ -72,7 +72,7 @@ __device__ std::uint64_t sum_of_thread(const DigestTable::Entry& entry, std::int
 }
 
 __global__ void __launch_bounds__(kThreads) digest_blocks(const DigestTable table, std::int64_t* digests) {
-  __shared__ std::uint64_t of_warps[kThreads / kWarp];
+  __shared__ std::uint64_t of_warps[kThreads / kWarpLanes];
   const int tensor = entry_of(table, blockIdx.x);
   const DigestTable::Entry& entry = table.entries[tensor];
   const std::int64_t begin = (static_cast<std::int64_t>(blockIdx.x) - entry.first_block) * kDigestBlock;
@@ -80,11 +80,11 @@ __global__ void __launch_bounds__(kThreads) digest_blocks(const DigestTable tabl
   std::uint64_t sum =
       entry.is_wide ? sum_of_thread<std::uint64_t>(entry, begin, end) : sum_of_thread<std::uint32_t>(entry, begin, end);
 #pragma unroll
-  for (int lanes = kWarp / 2; lanes > 0; lanes /= 2) sum += __shfl_xor_sync(kWholeWarp, sum, lanes);
-  if (threadIdx.x % kWarp == 0) of_warps[threadIdx.x / kWarp] = sum;
+  for (int lanes = kWarpLanes / 2; lanes > 0; lanes /= 2) sum += __shfl_xor_sync(kWholeWarp, sum, lanes);
+  if (threadIdx.x % kWarpLanes == 0) of_warps[threadIdx.x / kWarpLanes] = sum;
   __syncthreads();
   if (threadIdx.x > 0) return;
-  for (int warp = 1; warp < kThreads / kWarp; ++warp) sum += of_warps[warp];
+  for (int warp = 1; warp < kThreads / kWarpLanes; ++warp) sum += of_warps[warp];
   // Modulo 2^64, so that the order of the blocks does not matter.
   atomicAdd(reinterpret_cast<unsigned long long*>(digests + tensor), static_cast<unsigned long long>(sum));
 }

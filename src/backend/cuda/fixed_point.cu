@@ -41,23 +41,23 @@ __device__ double power_of_two(int exponent) {
 __device__ std::int64_t slice_of(const SlicedExtent& extent, std::int64_t element) {
   int passed = 0;
 #pragma unroll 4
-  for (std::int64_t slice = threadIdx.x % kWarp; slice < extent.slices; slice += kWarp) {
+  for (std::int64_t slice = threadIdx.x % kWarpLanes; slice < extent.slices; slice += kWarpLanes) {
     passed += extent.ends[slice] <= element ? 1 : 0;
   }
 #pragma unroll
-  for (int lanes = kWarp / 2; lanes > 0; lanes /= 2) passed += __shfl_xor_sync(kWholeWarp, passed, lanes);
+  for (int lanes = kWarpLanes / 2; lanes > 0; lanes /= 2) passed += __shfl_xor_sync(kWholeWarp, passed, lanes);
   return passed;
 }
 
 // To be called by all threads of the block, and not again before its next barrier.
 __device__ int greatest_of_block(int value) {
-  __shared__ int greatest[kThreads / kWarp];
+  __shared__ int greatest[kThreads / kWarpLanes];
 #pragma unroll
-  for (int lanes = kWarp / 2; lanes > 0; lanes /= 2) value = max(value, __shfl_xor_sync(kWholeWarp, value, lanes));
-  if (threadIdx.x % kWarp == 0) greatest[threadIdx.x / kWarp] = value;
+  for (int lanes = kWarpLanes / 2; lanes > 0; lanes /= 2) value = max(value, __shfl_xor_sync(kWholeWarp, value, lanes));
+  if (threadIdx.x % kWarpLanes == 0) greatest[threadIdx.x / kWarpLanes] = value;
   __syncthreads();
 #pragma unroll
-  for (int warp = 0; warp < kThreads / kWarp; ++warp) value = max(value, greatest[warp]);
+  for (int warp = 0; warp < kThreads / kWarpLanes; ++warp) value = max(value, greatest[warp]);
   return value;
 }
 

@@ -7,7 +7,7 @@
 
 namespace tutti::cuda {
 
-inline constexpr int kWarp = 32;
+inline constexpr int kWarpLanes = 32;
 inline constexpr unsigned kWholeWarp = 0xFFFFFFFFu;
 
 template <class T, int kSize>
