@@ -23,6 +23,12 @@
 namespace tutti::nccl {
 namespace {
 
+std::string version() {
+  int number = 0;
+  check(ncclGetVersion(&number));
+  return fmt::format("{}.{}.{}", number / 10000, number % 10000 / 100, number % 100);
+}
+
 // A sum under way.
 struct Sum {
   std::unique_ptr<Event> ready;  // this rank's values are there
@@ -198,12 +204,6 @@ class NcclCommunicator final : public Communicator {
   std::uint64_t begun_ = 0;
   std::uint64_t bytes_sent_ = 0;
 };
-
-std::string version() {
-  int number = 0;
-  check(ncclGetVersion(&number));
-  return fmt::format("{}.{}.{}", number / 10000, number % 10000 / 100, number % 100);
-}
 
 std::unique_ptr<Communicator> make_communicator(World& world, const NcclOptions& options) {
   return std::make_unique<NcclCommunicator>(world, options);
