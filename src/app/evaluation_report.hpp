@@ -3,7 +3,7 @@
 // network is most confident of.
 
 #include "tutti/data/dataset.hpp"
-#include "tutti/train/sample_scores.hpp"
+#include "tutti/train/evaluation.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -2,7 +2,7 @@
 // The results of trainer predict: the classes of each image, written as CSV, as JSON lines or as a table.
 
 #include "tutti/storage/whole_file.hpp"
-#include "tutti/train/sample_scores.hpp"
+#include "tutti/train/evaluation.hpp"
 
 #include <cstddef>
 #include <cstdint>

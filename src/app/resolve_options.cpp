@@ -1,6 +1,7 @@
 #include "resolve_options.hpp"
 
 #include "tutti/base/error.hpp"
+#include "tutti/watch/incident.hpp"
 
 #include "option_choices.hpp"
 #include "plural.hpp"

@@ -87,7 +87,7 @@ void log_start(const Assembly& assembly, World& world, const Trainer& trainer, c
   log.note(fmt::format(
       "{} on {}, {} of {} cores usable here, {} a part{}", plural(world.size(), "rank"), plural(num_hosts, "host"),
       assembly.cores.usable, assembly.cores.present, plural(config.threads, "thread"),
-      trainer.players() > 1 ? fmt::format(", {} parts of a rank side by side", trainer.players()) : ""));
+      trainer.workers() > 1 ? fmt::format(", {} parts of a rank side by side", trainer.workers()) : ""));
   log.note(fmt::format("batch {} = {} of {} images, exchange {} ({}), optimizer state {}", config.batch_size,
                        plural(config.parts, "part"), slice_text(config), config.exchange,
                        assembly.communicator->description(), state_location(assembly.options.exchange)));

@@ -1,7 +1,7 @@
 #include "run_reporter.hpp"
 
 #include "tutti/base/error.hpp"
-#include "tutti/train/epoch_line.hpp"
+#include "tutti/train/progress.hpp"
 
 #include "plural.hpp"
 #include "process.hpp"

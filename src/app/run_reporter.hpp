@@ -9,7 +9,7 @@
 #include "tutti/storage/line_file.hpp"
 #include "tutti/train/lr_schedule.hpp"
 #include "tutti/train/metrics_log.hpp"
-#include "tutti/train/progress_bar.hpp"
+#include "tutti/train/progress.hpp"
 #include "tutti/watch/time_account.hpp"
 
 #include "assemble.hpp"

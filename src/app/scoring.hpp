@@ -5,7 +5,7 @@
 #include "tutti/base/log.hpp"
 #include "tutti/checkpoint/checkpoint_store.hpp"
 #include "tutti/comm/world.hpp"
-#include "tutti/train/sample_scores.hpp"
+#include "tutti/train/evaluation.hpp"
 #include "tutti/watch/rank_status.hpp"
 
 #include "assemble.hpp"

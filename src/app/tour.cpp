@@ -302,16 +302,17 @@ constexpr std::array kStations{
     Station{"weights", "every rank begins with the same weights", &Tour::show_weights,
             "StepByHand (src/app/step_by_hand.hpp), initialize (src/nn/network.cpp), digest "
             "(include/tutti/base/digest.hpp)"},
-    Station{"forward", "forward, loss and backward on every rank", &Tour::show_forward,
-            "StepByHand::compute (src/app/step_by_hand.hpp), PartContext (include/tutti/nn/part_context.hpp), PartTeam "
-            "(src/train/part_team.cpp)"},
+    Station{
+        "forward", "forward, loss and backward on every rank", &Tour::show_forward,
+        "StepByHand::compute (src/app/step_by_hand.hpp), PartContext (include/tutti/nn/part_context.hpp), PartWorkers "
+        "(src/train/part_workers.cpp)"},
     Station{"gradients", "the gradients differ from rank to rank", &Tour::show_gradients,
-            "PartContext::backward (src/nn/part_context.cpp), PartSum (src/train/part_sum.cpp)"},
+            "PartContext::backward (src/nn/part_context.cpp), PartSum (src/train/part_workers.cpp)"},
     Station{"sum", "an all-reduce makes them equal", &Tour::show_sum,
             "StepByHand::exchange (src/app/step_by_hand.hpp), Communicator (include/tutti/comm/communicator.hpp), "
-            "GradientSync (src/train/gradient_sync.cpp)"},
+            "GradientExchange (src/train/exchange.cpp)"},
     Station{"step", "one update, and the replicas are still equal", &Tour::show_step,
-            "StepByHand::update (src/app/step_by_hand.hpp), Optimizer (src/train/sgd.cpp), Replica::step "
+            "StepByHand::update (src/app/step_by_hand.hpp), Optimizer (src/train/optimizers.cpp), Replica::step "
             "(src/train/replica.cpp), Trainer (src/train/trainer.cpp)"}};
 
 // The number of stations up to this one, which is given by its number or name; empty: all.

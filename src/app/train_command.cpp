@@ -222,8 +222,8 @@ void TrainRun::begin_rehearsal() {
     incidents =
         plan_incidents(assembly_.config.rehearse, {.ranks = world_.size(),
                                                    .steps = {trainer_->steps_done() + 1, trainer_->planned_steps()},
-                                                   .buckets = std::ssize(trainer_->bucket_ends()),
-                                                   .tensors = trainer_->held_tensors()});
+                                                   .buckets = std::ssize(trainer_->replica().bucket_ends()),
+                                                   .tensors = trainer_->replica().local_tensors()});
   });
   for (const Incident& incident : incidents) {
     if (world_.rank() == 0) log_.warn(fmt::format("rehearsal: {}", text_of(incident)));
@@ -231,7 +231,7 @@ void TrainRun::begin_rehearsal() {
   rank_status_.add(*rehearsal_);
   // A bit turns where this thread comes to its place, not once a GPU is found to have gone past it.
   if (std::ranges::count(incidents, IncidentKind::flip, &Incident::kind) > 0) rank_status_.reach_through(nullptr);
-  rehearsal_->begin(incidents, [this](const BitFlip& flip) { trainer_->flip(flip); });
+  rehearsal_->begin(incidents, [this](const BitFlip& flip) { trainer_->replica().flip(flip); });
 }
 
 std::string TrainRun::train(const Invocation& invocation) {

@@ -3,7 +3,187 @@
 #include "evaluator.hpp"
 #include "state_arrays.hpp"
 
+#include <algorithm>
+#include <cmath>
+#include <exception>
+#include <span>
+
 namespace tutti {
+namespace {
+
+// Relative to the greatest, so that nothing overflows. A NaN among the logits makes the sum NaN.
+SampleScore score_of(std::span<const float> logits, std::int32_t label) {
+  const auto greatest = std::ranges::max_element(logits);
+  SampleScore score{.label = label, .predicted = static_cast<std::int32_t>(greatest - logits.begin())};
+  for (const float logit : logits) score.exponentials += std::exp(static_cast<double>(logit) - *greatest);
+  return score;
+}
+
+// In the host's memory.
+struct LocalScores {
+  std::size_t classes = 0;
+  std::vector<SampleScore> samples{};
+  std::vector<float> logits{};
+
+  void resize(std::int64_t count) {
+    samples.resize(static_cast<std::size_t>(count));
+    logits.resize(samples.size() * classes);
+  }
+  // Borrowed.
+  ChunkScores from(std::int64_t first) const { return {first, classes, samples, logits}; }
+};
+
+}  // namespace
+
+// The scores of a chunk that a worker has just evaluated.
+class Evaluator::Scorer {
+ public:
+  // `backend` is borrowed.
+  Scorer(Backend& backend, int classes, std::int64_t most_samples)
+      : backend_(backend),
+        plain_(backend.allocate(static_cast<std::size_t>(most_samples * classes) * bytes_of(ElementType::f32))),
+        local_{.classes = static_cast<std::size_t>(classes)} {}
+
+  // Of the batch that the worker has just evaluated. Waits for its stream.
+  void read(Worker& worker, const Batch& batch) {
+    const Shape shape{batch.samples, static_cast<std::int64_t>(local_.classes)};
+    const Tensor plain = plain_.view(shape, ElementType::f32);
+    local_.resize(batch.samples);
+    labels_.resize(local_.samples.size());
+    worker.context.copy_logits(worker.stream, plain);
+    backend_.copy(worker.stream, {local_.logits.data(), shape, ElementType::f32, MemorySpace::host}, plain);
+    backend_.copy(worker.stream, {labels_.data(), batch.labels.shape, ElementType::i32, MemorySpace::host},
+                  batch.labels);
+    worker.stream.synchronize();
+    const std::span<const float> logits(local_.logits);
+    for (std::size_t i = 0; i < labels_.size(); ++i) {
+      local_.samples[i] = score_of(logits.subspan(i * local_.classes, local_.classes), labels_[i]);
+    }
+  }
+  LocalScores& local() noexcept { return local_; }
+
+ private:
+  Backend& backend_;
+  Buffer plain_;  // the logits in the processor's memory
+  std::vector<std::int32_t> labels_;
+  LocalScores local_;
+};
+
+double ChunkScores::probability(std::size_t i, std::size_t of_class) const {
+  const std::span<const float> all = logits_of(i);
+  const double greatest = all[static_cast<std::size_t>(samples[i].predicted)];
+  return std::exp(all[of_class] - greatest) / samples[i].exponentials;
+}
+
+Evaluator::Evaluator(const EvaluatedData& evaluated, const RankContext& rank, PartWorkers& workers)
+    : rank_(rank),
+      workers_(workers),
+      samples_(evaluated.data.info().samples),
+      chunks_((samples_ + kChunk - 1) / kChunk) {
+  const std::int64_t most_of_a_rank = (chunks_ + rank.communicator.size() - 1) / rank.communicator.size();
+  const auto desks = std::min(static_cast<std::int64_t>(workers.size()), most_of_a_rank);
+  for (std::int64_t i = 0; i < desks; ++i) {
+    desks_.push_back(
+        {std::make_unique<ChunkReader>(evaluated.data, rank.backend, evaluated.recipe, std::min(kChunk, samples_)),
+         rank.backend.allocate(LossSums::kFigures * sizeof(std::int64_t))});
+  }
+  each_worker([&](Worker& worker) {
+    if (samples_ >= kChunk) worker.context.plan(kChunk, LayerMode::evaluation);
+    if (samples_ % kChunk != 0) worker.context.plan(samples_ % kChunk, LayerMode::evaluation);
+  });
+}
+
+LossSums Evaluator::run() {
+  begin();
+  each_worker([&](Worker& worker) {
+    for (std::int64_t chunk = chunk_of(worker, 0), turn = 0; chunk < chunks_; chunk = chunk_of(worker, ++turn)) {
+      evaluate(worker, chunk);
+    }
+    worker.stream.synchronize();
+  });
+  return total();
+}
+
+// Chunks are sent in rounds of one from every rank. A rank evaluates as many rounds ahead as it has workers; others may
+// have more or fewer.
+LossSums Evaluator::run(const ScoreOutlet& outlet, int classes) {
+  World& world = outlet.world;
+  const std::int64_t ranks = rank_.communicator.size();
+  const auto workers = std::ssize(desks_);
+  std::vector<Scorer> scorers;
+  for (std::int64_t i = 0; i < workers; ++i) scorers.emplace_back(rank_.backend, classes, std::min(kChunk, samples_));
+  LocalScores received{.classes = static_cast<std::size_t>(classes)};
+  std::exception_ptr refusal;
+  const auto rethrow_refusal = [&refusal] {
+    if (refusal) std::rethrow_exception(refusal);
+  };
+  begin();
+  for (std::int64_t round = 0; round * ranks < chunks_; ++round) {
+    run_agreed(world, [&] {
+      rethrow_refusal();
+      if (round % workers == 0) score_ahead(scorers, round / workers);
+    });
+    const std::int64_t end = std::min(chunks_, (round + 1) * ranks);
+    for (std::int64_t chunk = round * ranks; chunk < end; ++chunk) {
+      const auto root = static_cast<int>(chunk % ranks);
+      const auto desk = static_cast<std::size_t>(round % workers);
+      LocalScores& scores = root == world.rank() ? scorers[desk].local() : received;
+      scores.resize(samples_of(chunk));
+      world.broadcast(std::as_writable_bytes(std::span(scores.samples)), root);
+      world.broadcast(std::as_writable_bytes(std::span(scores.logits)), root);
+      if (world.rank() != 0 || refusal) continue;
+      try {
+        outlet.receive(scores.from(chunk * kChunk));
+      } catch (...) {
+        refusal = std::current_exception();  // thrown at the next vote: the others are at their broadcasts
+      }
+    }
+  }
+  run_agreed(world, rethrow_refusal);
+  return total();
+}
+
+void Evaluator::score_ahead(std::vector<Scorer>& scorers, std::int64_t turn) {
+  each_worker([&](Worker& worker) {
+    const std::int64_t chunk = chunk_of(worker, turn);
+    if (chunk < chunks_) scorers[worker.number].read(worker, evaluate(worker, chunk));
+  });
+}
+
+void Evaluator::each_worker(const std::function<void(Worker&)>& work) {
+  workers_.each([&](Worker& worker) {
+    if (worker.number < desks_.size()) work(worker);
+  });
+}
+
+void Evaluator::begin() {
+  if (workers_.size() > 1) rank_.stream.synchronize();  // the others' streams read the weights
+  each_worker([&](Worker& worker) { rank_.backend.fill_zero(worker.stream, sums_of(worker)); });
+}
+
+std::int64_t Evaluator::chunk_of(const Worker& worker, std::int64_t turn) const {
+  const std::int64_t round = turn * std::ssize(desks_) + static_cast<std::int64_t>(worker.number);
+  return round * rank_.communicator.size() + rank_.communicator.rank();
+}
+
+Batch Evaluator::evaluate(Worker& worker, std::int64_t chunk) {
+  const Batch batch = desks_[worker.number].reader->read(worker.stream, chunk * kChunk, samples_of(chunk));
+  worker.context.forward(worker.stream, batch.images, LayerMode::evaluation);
+  worker.context.loss(worker.stream, batch.labels, 0, sums_of(worker));
+  return batch;
+}
+
+LossSums Evaluator::total() {
+  LossSums mine;
+  for (const Desk& desk : desks_) {
+    mine = mine + read_sums(rank_.backend, rank_.stream, desk.sums.view(Shape{LossSums::kFigures}, ElementType::i64));
+  }
+  return rank_.all_reduce(mine);
+}
+
+Tensor Evaluator::sums_of(const Worker& worker) const {
+  return desks_[worker.number].sums.view(Shape{LossSums::kFigures}, ElementType::i64);
+}
 
 LossSums evaluate(const EvaluationRequest& request, const TrainState& state) {
   Backend& backend = request.backend;
@@ -16,20 +196,22 @@ LossSums evaluate(const EvaluationRequest& request, const TrainState& state) {
   fill_from_arrays(backend, *stream, block, layout.trained(), "", state.parameters);
   fill_from_arrays(backend, *stream, block, layout.statistics(), "", state.statistics);
 
-  RankStatus own_whereabouts;
+  RankStatus own_status;
+  const RankContext rank(backend, request.communicator,
+                         request.rank_status == nullptr ? own_status : *request.rank_status, *stream);
   NetworkWeights weights(request.network, backend, block);
-  PartTeam team({.network = request.network,
-                 .weights = weights,
-                 .backend = backend,
-                 .stream = *stream,
-                 .players = request.side_by_side,
-                 .threads = request.threads,
-                 .rank_status = request.rank_status == nullptr ? own_whereabouts : *request.rank_status});
-  team.rank_status().enter(Phase::evaluation);
-  Evaluator evaluator({request.data, request.recipe}, backend, request.communicator, team);
+  PartWorkers workers({.network = request.network,
+                       .weights = weights,
+                       .backend = backend,
+                       .stream = *stream,
+                       .workers = request.side_by_side,
+                       .threads = request.threads,
+                       .rank_status = rank.status});
+  rank.status.enter(Phase::evaluation);
+  Evaluator evaluator({request.data, request.recipe}, rank, workers);
   weights.refresh(*stream);
-  if (request.scores == nullptr) return evaluator.run(*stream);
-  return evaluator.run(*stream, *request.scores, request.network.classes());
+  if (request.scores == nullptr) return evaluator.run();
+  return evaluator.run(*request.scores, request.network.classes());
 }
 
 }  // namespace tutti

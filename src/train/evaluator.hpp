@@ -1,14 +1,13 @@
 #pragma once
-// Accuracy and loss over a whole data set, every sample counted exactly once at any number of ranks. The set is read
-// in fixed chunks of 256, so that the result does not depend on batch size, parts or ranks; the chunks of a rank are
-// dealt to the players of its team.
+// Accuracy and loss over a whole data set, every sample counted exactly once at any number of ranks. The data set is
+// read in fixed chunks of 256, so that the result does not depend on batch size, parts or ranks; the workers of a rank
+// share its chunks.
 
 #include "tutti/data/batch_loader.hpp"
-#include "tutti/train/sample_scores.hpp"
+#include "tutti/train/evaluation.hpp"
 
-#include "chunk_scorer.hpp"
-#include "part_team.hpp"
-#include "sum_over_ranks.hpp"
+#include "part_workers.hpp"
+#include "rank_context.hpp"
 
 #include <algorithm>
 #include <cstdint>
@@ -27,37 +26,36 @@ class Evaluator {
  public:
   static constexpr std::int64_t kChunk = 256;
 
-  // All borrowed but the recipe. Plans the evaluation's shapes on the team.
-  Evaluator(const EvaluatedData& evaluated, Backend& backend, Communicator& communicator, PartTeam& team);
+  // All borrowed but the recipe. Plans the evaluation's shapes on the workers.
+  Evaluator(const EvaluatedData& evaluated, const RankContext& rank, PartWorkers& workers);
   // Collective.
-  LossSums run(Stream& stream);
+  LossSums run();
   // Likewise, and the scores of all samples go to the outlet. Collective.
-  LossSums run(Stream& stream, const ScoreOutlet& outlet, int classes);
+  LossSums run(const ScoreOutlet& outlet, int classes);
 
  private:
-  // What a player of the team needs here.
+  // What a worker needs here.
   struct Desk {
     std::unique_ptr<ChunkReader> reader;
     Buffer sums;
   };
+  class Scorer;
 
-  void each_player(const std::function<void(Player&)>& work);
-  void begin(Stream& stream);
-  // Chunks go round the ranks first, then round the rank's players: the one that is the player's turn, counted from 0.
-  std::int64_t chunk_of(const Player& player, std::int64_t turn) const;
+  void each_worker(const std::function<void(Worker&)>& work);
+  void begin();
+  // Chunks are assigned to the ranks in turn, and on each rank to its workers in turn, counted from 0.
+  std::int64_t chunk_of(const Worker& worker, std::int64_t turn) const;
   std::int64_t samples_of(std::int64_t chunk) const { return std::min(kChunk, samples_ - chunk * kChunk); }
-  Batch play(Player& player, std::int64_t chunk);
-  void play_ahead(std::vector<ChunkScorer>& scorers, std::int64_t turn);
-  LossSums total(Stream& stream);
-  Tensor sums_of(const Player& player) const;
+  Batch evaluate(Worker& worker, std::int64_t chunk);
+  void score_ahead(std::vector<Scorer>& scorers, std::int64_t turn);
+  LossSums total();
+  Tensor sums_of(const Worker& worker) const;
 
-  Backend& backend_;
-  Communicator& communicator_;
-  PartTeam& team_;
+  const RankContext& rank_;
+  PartWorkers& workers_;
   std::int64_t samples_;
   std::int64_t chunks_;
   std::vector<Desk> desks_;
-  SumOverRanks sum_over_ranks_;
 };
 
 }  // namespace tutti

@@ -1,30 +1,167 @@
-#include "tutti/train/exchange.hpp"
+#include "exchange.hpp"
 
 #include "tutti/base/error.hpp"
 
 #include <fmt/format.h>
 
-#include <array>
+#include <algorithm>
 #include <utility>
 
 namespace tutti {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, Exchange>, 4> kWords{{{"ring", Exchange::ring},
-                                                                       {"exact", Exchange::exact},
-                                                                       {"sharded", Exchange::sharded},
-                                                                       {"central", Exchange::central}}};
+constexpr std::int64_t kCacheLine = 16;  // elements
+
+// The last place at or before `place` at which a share of the bucket may begin.
+std::int64_t begin_of_norm_block(const ParameterLayout& layout, IndexRange bucket, std::int64_t place) {
+  const auto& slices = layout.slices();
+  const auto next = std::ranges::upper_bound(slices, place, {}, &ParameterSlice::offset);
+  const std::int64_t slice = std::prev(next)->offset;
+  return std::max(bucket.begin, slice + (place - slice) / kNormBlock * kNormBlock);
+}
+
+std::vector<std::int64_t> cut_shares(Owners owners, const ParameterLayout& layout, IndexRange bucket, int ranks) {
+  std::vector<std::int64_t> bounds{0};
+  for (int rank = 1; rank < ranks; ++rank) {
+    if (owners == Owners::first) {
+      bounds.push_back(bucket.size());
+    } else if (owners == Owners::everyone) {
+      // The last share takes what is left: where the others are equal, GPUs are given all in one call.
+      bounds.push_back(bucket.size() / ranks / kCacheLine * kCacheLine * rank);
+    } else {
+      const std::int64_t even = bucket.size() * rank / ranks / kCacheLine * kCacheLine;
+      bounds.push_back(begin_of_norm_block(layout, bucket, bucket.begin + even) - bucket.begin);
+    }
+  }
+  bounds.push_back(bucket.size());
+  return bounds;
+}
+
+void append(std::vector<IndexRange>& ranges, IndexRange range) {
+  if (range.size() == 0) return;
+  if (!ranges.empty() && ranges.back().end == range.begin) {
+    ranges.back().end = range.end;
+  } else {
+    ranges.push_back(range);
+  }
+}
 
 }  // namespace
 
-Exchange parse_exchange(std::string_view word) {
-  for (const auto& [name, exchange] : kWords) {
-    if (name == word) return exchange;
+std::vector<std::int64_t> cut_buckets(const ParameterLayout& layout, std::size_t bucket_bytes) {
+  const auto& slices = layout.slices();
+  std::vector<std::int64_t> ends;
+  std::int64_t begin = 0;
+  for (std::size_t i = 0; i < slices.size(); ++i) {
+    const bool last = i + 1 == slices.size();
+    const std::int64_t end = last ? layout.block_elements() : slices[i + 1].offset;
+    if (last || static_cast<std::size_t>(end - begin) * sizeof(float) >= bucket_bytes) {
+      ends.push_back(end);
+      begin = end;
+    }
   }
-  throw Error(ErrorSource::usage,
-              fmt::format("--exchange {}: must be one of auto, ring, exact, sharded, central", word));
+  return ends;
 }
 
-std::string_view name_of(Exchange exchange) { return kWords.at(static_cast<std::size_t>(exchange)).first; }
+Ownership::Ownership(Owners owners, const ParameterLayout& layout, std::vector<std::int64_t> bucket_ends,
+                     RankPlace place)
+    : owners_(owners), ends_(std::move(bucket_ends)) {
+  for (std::size_t i = 0; i < ends_.size(); ++i) {
+    const IndexRange whole = bucket(i);
+    const auto& bounds = bounds_.emplace_back(cut_shares(owners, layout, whole, place.size));
+    const auto rank = static_cast<std::size_t>(place.rank);
+    append(owned_,
+           owners == Owners::everyone ? whole : IndexRange{whole.begin + bounds[rank], whole.begin + bounds[rank + 1]});
+  }
+}
+
+std::vector<OwnedPiece> Ownership::pieces_of(std::span<const IndexRange> ranges) const {
+  std::vector<OwnedPiece> pieces;
+  std::int64_t before = 0;
+  for (const IndexRange& whole : owned_) {
+    for (std::size_t i = 0; i < ranges.size(); ++i) {
+      for (const IndexRange& piece : within({whole}, ranges[i])) {
+        const std::int64_t place = before + piece.begin - whole.begin;
+        pieces.push_back({piece, {place, place + piece.size()}, i});
+      }
+    }
+    before += whole.size();
+  }
+  return pieces;
+}
+
+std::vector<IndexRange> within(const std::vector<IndexRange>& ranges, IndexRange limits) {
+  std::vector<IndexRange> inside;
+  for (const IndexRange& range : ranges) {
+    const IndexRange kept{std::max(range.begin, limits.begin), std::min(range.end, limits.end)};
+    if (kept.begin < kept.end) inside.push_back(kept);
+  }
+  return inside;
+}
+
+void gather_owned(Communicator& communicator, const Ownership& ownership, const Tensor& block, Stream& stream) {
+  if (ownership.owners() == Owners::everyone) return;
+  for (std::size_t bucket = 0; bucket < ownership.bucket_ends().size(); ++bucket) {
+    const Tensor values = elements_of(block, ownership.bucket(bucket));
+    if (ownership.owners() == Owners::first) {
+      communicator.broadcast(values, stream);
+    } else {
+      communicator.reduce_scatter_gather({.values = {}, .bounds = ownership.bounds(bucket), .then = {}, .results = values}, stream);
+    }
+  }
+  communicator.finish(stream);
+}
+
+GradientExchange::GradientExchange(Communicator& communicator, const Ownership& ownership, const Tensor& gradients,
+                                   ExactSum* exact)
+    : communicator_(communicator), ownership_(ownership), gradients_(gradients), exact_(exact) {}
+
+GradientExchange::~GradientExchange() {
+  if (next_ != 0) communicator_.abandon();
+}
+
+bool GradientExchange::is_due(std::int64_t final_elements) const {
+  const auto& ends = ownership_.bucket_ends();
+  return next_ < ends.size() && ends[next_] <= final_elements;
+}
+
+void GradientExchange::ready(std::int64_t final_elements, Stream& stream) {
+  for (; is_due(final_elements); ++next_) start(next_, stream);
+  communicator_.progress();
+}
+
+void GradientExchange::start(std::size_t bucket, Stream& stream) {
+  const IndexRange range = ownership_.bucket(bucket);
+  const Tensor gradients = elements_of(gradients_, range);
+  if (exact_ != nullptr) {
+    const auto convert = [exact = exact_, place = range.begin](Stream& on, std::int64_t begin, std::int64_t end) {
+      exact->convert(on, {place + begin, place + end});
+    };
+    const bool everywhere = ownership_.owners() == Owners::everyone;
+    return communicator_.reduce_scatter_gather({.values = elements_of(exact_->sums(), range),
+                                .bounds = ownership_.bounds(bucket),
+                                .then = convert,
+                                .results = everywhere ? gradients : Tensor{}},
+                               stream);
+  }
+  switch (ownership_.owners()) {
+    case Owners::everyone:
+      return communicator_.all_reduce(gradients, stream);
+    case Owners::shares:
+      return communicator_.reduce_scatter_gather({.values = gradients, .bounds = ownership_.bounds(bucket), .then = {}, .results = {}},
+                                 stream);
+    case Owners::first:
+      return communicator_.reduce_to_root(gradients, stream);
+  }
+}
+
+void GradientExchange::finish(Stream& stream) {
+  const std::size_t buckets = ownership_.bucket_ends().size();
+  if (next_ != buckets) {
+    throw Error(ErrorSource::internal, fmt::format("the exchange ends with {} of {} buckets", next_, buckets));
+  }
+  communicator_.finish(stream);
+  next_ = 0;
+}
 
 }  // namespace tutti

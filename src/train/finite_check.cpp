@@ -1,8 +1,5 @@
 #include "finite_check.hpp"
 
-#include "elements.hpp"
-#include "ownership.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -34,53 +31,55 @@ Error not_finite_error(const std::string& finding, const char* remedy) {
 }
 
 FiniteCheck::FiniteCheck(FiniteCheckRequest request)
-    : parts_(std::move(request)),
-      columns_(kLosses + kLossColumns * parts_.most_players),
-      shape_{parts_.communicator.size() * columns_},
-      rows_(parts_.communicator.allocate(static_cast<std::size_t>(shape_.elements()) * sizeof(std::int32_t))) {
-  const auto& slices = parts_.arena.layout().slices();
+    : request_(std::move(request)),
+      columns_(kLosses + kLossColumns * request_.most_workers),
+      shape_{request_.rank.communicator.size() * columns_},
+      rows_(request_.rank.communicator.allocate(static_cast<std::size_t>(shape_.elements()) * sizeof(std::int32_t))) {
+  const auto& slices = request_.arena.layout().slices();
   std::vector<std::int64_t> ends;
   std::vector<std::int64_t> single_ends;
   for (std::size_t i = 1; i <= slices.size(); ++i) {
-    ends.push_back(i < slices.size() ? slices[i].offset : parts_.arena.layout().block_elements());
+    ends.push_back(i < slices.size() ? slices[i].offset : request_.arena.layout().block_elements());
     single_ends.push_back(static_cast<std::int64_t>(i));
   }
   single_ends.push_back(std::numeric_limits<std::int64_t>::max());
-  ends_ = in_memory_of(parts_.backend, std::move(ends));
-  single_ends_ = in_memory_of(parts_.backend, std::move(single_ends));
-  // Alike on all ranks, whatever they compute on: none may end its run while another goes on to the next exchange.
-  const bool waits = parts_.exact != nullptr || parts_.on_not_finite == OnNotFinite::skip;
-  told_.resize(waits ? 1 : static_cast<std::size_t>(std::max(0, parts_.steps_late)) + 1);
-  for (Told& told : told_) {
-    told.rows = parts_.backend.allocate_staging(rows_.bytes());
-    told.copied = parts_.backend.make_event();
+  ends_ = in_memory_of(request_.rank.backend, std::move(ends));
+  single_ends_ = in_memory_of(request_.rank.backend, std::move(single_ends));
+  // The same on all ranks, whatever they compute on: none may end its run while another starts the next exchange.
+  const bool waits = request_.exact != nullptr || request_.on_not_finite == OnNotFinite::skip;
+  found_.resize(waits ? 1 : static_cast<std::size_t>(std::max(0, request_.steps_late)) + 1);
+  for (Found& found : found_) {
+    found.rows = request_.rank.backend.allocate_staging(rows_.bytes());
+    found.copied = request_.rank.backend.make_event();
   }
 }
 
-void FiniteCheck::look(Stream& stream, std::int64_t final_elements) {
-  if (looked_at_ == 0) parts_.backend.fill_zero(stream, cell(0, columns_));
-  if (parts_.exact == nullptr && final_elements > looked_at_) {
-    const IndexRange fresh{looked_at_, final_elements};
-    parts_.backend.find_not_finite(stream, {.values = elements_of(parts_.arena.gradients(), fresh),
-                                            .ends = ends_in(ends_, parts_.arena.layout().slices().size()),
-                                            .place = fresh.begin,
-                                            .found = cell(kGradients)});
+void FiniteCheck::search(std::int64_t final_elements) {
+  Stream& stream = request_.rank.stream;
+  if (searched_ == 0) request_.rank.backend.fill_zero(stream, cell(0, columns_));
+  if (request_.exact == nullptr && final_elements > searched_) {
+    const IndexRange fresh{searched_, final_elements};
+    request_.rank.backend.find_not_finite(stream, {.values = elements_of(request_.arena.gradients(), fresh),
+                                                   .ends = ends_in(ends_, request_.arena.layout().slices().size()),
+                                                   .place = fresh.begin,
+                                                   .found = cell(kGradients)});
   }
-  looked_at_ = final_elements;
+  searched_ = final_elements;
 }
 
-void FiniteCheck::pass_on(Stream& stream, const std::vector<Tensor>& bad_losses, std::span<const Batch> batches) {
-  Backend& backend = parts_.backend;
-  const std::size_t slices = parts_.arena.layout().slices().size();
-  looked_at_ = 0;
-  if (parts_.exact != nullptr) {
-    // Bits of magnitudes, above infinity's where there was NaN.
-    Tensor greatest = parts_.exact->largest();
+void FiniteCheck::gather(const std::vector<Tensor>& bad_losses, std::span<const Batch> batches) {
+  Backend& backend = request_.rank.backend;
+  Stream& stream = request_.rank.stream;
+  const std::size_t slices = request_.arena.layout().slices().size();
+  searched_ = 0;
+  if (request_.exact != nullptr) {
+    // The bits of magnitudes; those of NaN are above those of infinity.
+    Tensor greatest = request_.exact->largest();
     greatest.type = ElementType::f32;
     backend.find_not_finite(stream,
                             {.values = greatest, .ends = ends_in(single_ends_, slices), .found = cell(kGradients)});
   }
-  backend.find_not_finite(stream, {.values = parts_.arena.weights(),
+  backend.find_not_finite(stream, {.values = request_.arena.weights(),
                                    .ends = ends_in(ends_, slices),
                                    .found = cell(kWeights),
                                    .only_if = cell(kGradients)});
@@ -92,60 +91,60 @@ void FiniteCheck::pass_on(Stream& stream, const std::vector<Tensor>& bad_losses,
                              .found = cell(kImages),
                              .only_if = cell(kGradients)});
   }
-  for (std::size_t player = 0; player < bad_losses.size(); ++player) {
-    const std::int64_t column = kLosses + kLossColumns * static_cast<std::int64_t>(player);
-    backend.copy(stream, cell(column, kLossColumns), bad_losses[player]);
+  for (std::size_t worker = 0; worker < bad_losses.size(); ++worker) {
+    const std::int64_t column = kLosses + kLossColumns * static_cast<std::int64_t>(worker);
+    backend.copy(stream, cell(column, kLossColumns), bad_losses[worker]);
   }
-  pass_on_rows(parts_.communicator, rows(), stream);
+  all_gather_rows(request_.rank.communicator, rows(), request_.rank.stream);
 }
 
 Tensor FiniteCheck::cell(std::int64_t column, std::int64_t width) const {
-  const std::int64_t begin = parts_.communicator.rank() * columns_ + column;
+  const std::int64_t begin = request_.rank.communicator.rank() * columns_ + column;
   return elements_of(rows(), {begin, begin + width});
 }
 
-bool FiniteCheck::judge(Stream& stream, std::int64_t step) {
-  Told& now = told_[next_];
-  next_ = (next_ + 1) % told_.size();
+bool FiniteCheck::check(std::int64_t step) {
+  Found& now = found_[next_];
+  next_ = (next_ + 1) % found_.size();
   now.step = step;
-  parts_.backend.copy(stream, now.rows.view(shape_, ElementType::i32), rows());
-  stream.record(*now.copied);
-  return verdict_on(stream, told_[next_]);
+  request_.rank.backend.copy(request_.rank.stream, now.rows.view(shape_, ElementType::i32), rows());
+  request_.rank.stream.record(*now.copied);
+  return result_of(found_[next_]);
 }
 
-void FiniteCheck::settle(Stream& stream) {
-  for (std::size_t i = 0; i < told_.size(); ++i) verdict_on(stream, told_[(next_ + i) % told_.size()]);
+void FiniteCheck::settle() {
+  for (std::size_t i = 0; i < found_.size(); ++i) result_of(found_[(next_ + i) % found_.size()]);
 }
 
 void FiniteCheck::forget() {
-  for (Told& told : told_) told.step = 0;
+  for (Found& found : found_) found.step = 0;
   in_a_row_ = 0;
 }
 
-bool FiniteCheck::verdict_on(Stream& stream, Told& told) {
-  const std::int64_t step = std::exchange(told.step, 0);
+bool FiniteCheck::result_of(Found& found) {
+  const std::int64_t step = std::exchange(found.step, 0);
   if (step == 0) return true;
-  stream.await(*told.copied);
-  const Finding finding = finding_in(told);
+  request_.rank.stream.await(*found.copied);
+  const Finding finding = finding_in(found);
   if (finding.ranks == 0) {
     in_a_row_ = 0;
     return true;
   }
-  const std::string found = words(finding, step);
+  const std::string text = words(finding, step);
   const char* const remedy = finding.images ? "look at the data, and at --normalize" : kNotFiniteRemedy;
-  if (parts_.on_not_finite == OnNotFinite::stop) throw not_finite_error(found, remedy);
+  if (request_.on_not_finite == OnNotFinite::stop) throw not_finite_error(text, remedy);
   if (++in_a_row_ == kMostInARow) {
-    throw not_finite_error(fmt::format("{}, and {} steps in a row were left out", found, in_a_row_), remedy);
+    throw not_finite_error(fmt::format("{}, and {} steps in a row were left out", text, in_a_row_), remedy);
   }
   const ParameterSlice* const slice = finding.weights != nullptr ? finding.weights : finding.gradients;
-  skipped_ = {.step = step, .rank = finding.rank, .tensor = slice == nullptr ? "loss" : slice->name, .finding = found};
+  skipped_ = {.step = step, .rank = finding.rank, .tensor = slice == nullptr ? "loss" : slice->name, .finding = text};
   return false;
 }
 
-FiniteCheck::Finding FiniteCheck::finding_in(const Told& told) const {
+FiniteCheck::Finding FiniteCheck::finding_in(const Found& found) const {
   Finding first;
-  const std::span<const std::int32_t> all = host_i32(told.rows.view(shape_, ElementType::i32));
-  for (int rank = 0; rank < parts_.communicator.size(); ++rank) {
+  const std::span<const std::int32_t> all = host_i32(found.rows.view(shape_, ElementType::i32));
+  for (int rank = 0; rank < request_.rank.communicator.size(); ++rank) {
     const auto row = all.subspan(static_cast<std::size_t>(rank * columns_), static_cast<std::size_t>(columns_));
     const bool loss = std::ranges::any_of(row.subspan(kLosses), [](std::int32_t half) { return half != 0; });
     if (row[kGradients] == 0 && !loss) continue;
@@ -160,7 +159,7 @@ FiniteCheck::Finding FiniteCheck::finding_in(const Told& told) const {
 }
 
 const ParameterSlice* FiniteCheck::slice_found(std::int32_t found) const {
-  const auto& slices = parts_.arena.layout().slices();
+  const auto& slices = request_.arena.layout().slices();
   return found == 0 ? nullptr : &slices.at(slices.size() - static_cast<std::size_t>(found));
 }
 
@@ -173,11 +172,12 @@ std::string FiniteCheck::words(const Finding& finding, std::int64_t step) const 
                      : finding.loss             ? "the loss"
                                                 : gradient();
   text += fmt::format(" is no longer a finite number at step {}", step);
-  if (finding.ranks == parts_.communicator.size()) {
+  if (finding.ranks == request_.rank.communicator.size()) {
     if (finding.ranks > 1) text += " on every rank";
   } else {
     text += fmt::format(" on rank {}", finding.rank);
-    if (!parts_.hosts.empty()) text += fmt::format(" ({})", parts_.hosts.at(static_cast<std::size_t>(finding.rank)));
+    if (!request_.hosts.empty())
+      text += fmt::format(" ({})", request_.hosts.at(static_cast<std::size_t>(finding.rank)));
     if (finding.ranks > 1) text += fmt::format(" and {} more", finding.ranks - 1);
   }
   if (finding.weights != nullptr) return text;

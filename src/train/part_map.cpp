@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <numeric>
 #include <queue>
@@ -11,6 +12,14 @@
 
 namespace tutti {
 namespace {
+
+// 0: of none.
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + std::ssize(values) / 2;
+  std::ranges::nth_element(values, middle);
+  return *middle;
+}
 
 constexpr double kWorthwhile = 0.95;  // of the time as it is
 
@@ -53,7 +62,7 @@ Subset best_subset(int num_parts, const SecondsPerPart& seconds) {
   SecondsPerPart fastest;
   for (auto next = ranks.begin(); next + 1 != ranks.end(); ++next) {
     fastest.push_back(seconds[*next]);
-    const double time = step_seconds(deal_by_speed(num_parts, fastest), fastest);
+    const double time = step_seconds(assign_by_speed(num_parts, fastest), fastest);
     if (fastest.size() > 1 && time > best.seconds) continue;
     best = {.left_out = {next + 1, ranks.end()}, .seconds = time};
   }
@@ -72,12 +81,12 @@ double step_seconds(const PartPlan& plan, const SecondsPerPart& seconds) {
   return slowest;
 }
 
-PartPlan deal_by_speed(int num_parts, const SecondsPerPart& seconds) {
+PartPlan assign_by_speed(int num_parts, const SecondsPerPart& seconds) {
   std::vector<int> fastest(seconds.size(), 1);
   complete(fastest, num_parts, seconds);
   const double limit = step_seconds(PartPlan(fastest), seconds);
 
-  // The even map, less what its slow ranks cannot play in that time.
+  // The even map, less what its slow ranks cannot compute in that time.
   std::vector<int> counts = PartPlan(num_parts, static_cast<int>(seconds.size())).parts_by_rank();
   for (std::size_t rank = 0; rank < counts.size(); ++rank) {
     while (counts[rank] * seconds[rank] > limit) --counts[rank];
@@ -86,8 +95,8 @@ PartPlan deal_by_speed(int num_parts, const SecondsPerPart& seconds) {
   return PartPlan(counts);
 }
 
-PartPlan deal_anew(const PartPlan& plan, const SecondsPerPart& seconds) {
-  PartPlan best = deal_by_speed(plan.num_parts(), seconds);
+PartPlan reassign(const PartPlan& plan, const SecondsPerPart& seconds) {
+  PartPlan best = assign_by_speed(plan.num_parts(), seconds);
   return step_seconds(best, seconds) < kWorthwhile * step_seconds(plan, seconds) ? best : plan;
 }
 
@@ -107,6 +116,42 @@ std::string map_note(const PartPlan& plan, const SecondsPerPart& seconds) {
 
 bool is_better_without_some(const PartPlan& plan, const SecondsPerPart& seconds) {
   return best_subset(plan.num_parts(), seconds).seconds < kWorthwhile * step_seconds(plan, seconds);
+}
+
+PartAssignment::PartAssignment(const RankContext& rank, const TrainerOptions& options)
+    : rank_(rank),
+      plan_(PartPlan::chosen(options.part_map.parts_by_rank, options.num_parts, rank.communicator.size())),
+      balances_(options.part_map.measured && rank.communicator.size() > 1) {
+  constexpr int kWantedPerRank = 4;
+  if (balances_ && options.num_parts < kWantedPerRank * plan_.num_ranks()) {
+    notes_.push_back(
+        fmt::format("--part-map auto deals {} parts to {} ranks only roughly: {} parts or more serve it better",
+                    options.num_parts, plan_.num_ranks(), kWantedPerRank * plan_.num_ranks()));
+  }
+}
+
+std::int64_t PartAssignment::most_parts() const { return balances_ ? most_parts_of_any() : parts().size(); }
+
+int PartAssignment::most_parts_of_any() const {
+  return balances_ ? plan_.num_parts() - plan_.num_ranks() + 1 : std::ranges::max(plan_.parts_by_rank());
+}
+
+bool PartAssignment::after_step(double seconds_per_part) {
+  if (measures() && seconds_per_part > 0) measured_.push_back(seconds_per_part);
+  if (++steps_ != next_balance_ || !balances_) return false;
+  SecondsPerPart seconds;
+  for (const std::int64_t bits :
+       rank_.all_gather({std::bit_cast<std::int64_t>(median(std::exchange(measured_, {})))})) {
+    seconds.push_back(std::bit_cast<double>(bits));
+  }
+  const bool first = next_balance_ == kFirstBalance;
+  next_balance_ += kStepsBetween;
+  // Where a rank had no sample in any of these steps, nobody knows enough.
+  if (std::ranges::any_of(seconds, [](double each) { return each <= 0; })) return false;
+  const PartPlan before = std::exchange(plan_, reassign(plan_, seconds));
+  const bool changed = plan_ != before;
+  if (changed || (first && is_better_without_some(plan_, seconds))) notes_.push_back(map_note(plan_, seconds));
+  return changed;
 }
 
 }  // namespace tutti

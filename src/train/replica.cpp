@@ -1,16 +1,21 @@
-#include "replica.hpp"
+#include "tutti/train/replica.hpp"
 
 #include "tutti/base/digest.hpp"
+#include "tutti/base/error.hpp"
+#include "tutti/watch/rehearsal.hpp"
 
-#include "elements.hpp"
-#include "paced_time.hpp"
+#include "exchange.hpp"
+#include "finite_check.hpp"
+#include "part_map.hpp"
+#include "part_workers.hpp"
 #include "replica_proof.hpp"
 #include "state_arrays.hpp"
-#include "sum_over_ranks.hpp"
+#include "step_timing.hpp"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <numeric>
-#include <span>
 
 namespace tutti {
 namespace {
@@ -21,14 +26,7 @@ Backend& entered(Backend& backend, int threads) {
   return backend;
 }
 
-std::unique_ptr<ExactSum> make_exact_sum(const TrainerParts& parts, const TrainerOptions& options,
-                                         const Tensor& gradients) {
-  if (options.exchange.kind != Exchange::exact) return nullptr;
-  return std::make_unique<ExactSum>(parts.backend, parts.communicator, parts.network.layout(), gradients,
-                                    options.num_parts);
-}
-
-LoaderPlan loader_plan(const TrainerOptions& options, IndexRange parts, RankStatus& rank_status) {
+LoaderPlan loader_plan(const TrainerOptions& options, IndexRange parts, RankStatus& status) {
   return {.batch_size = options.batch_size,
           .num_parts = options.num_parts,
           .parts = parts,
@@ -37,178 +35,174 @@ LoaderPlan loader_plan(const TrainerOptions& options, IndexRange parts, RankStat
           .steps_ahead = options.steps_ahead,
           .readers = options.readers,
           .recipe = options.recipe,
-          .after_piece = [&rank_status] { rank_status.note_progress(); }};
+          .after_piece = [&status] { status.note_progress(); }};
 }
 
-// What a bit that flipped has made infinite must not reach all ranks' weights, or no proof finds the rank.
+// What a flipped bit has made infinite must not reach all ranks' weights, or no proof finds the rank.
 int steps_late(const TrainerOptions& options) {
   return options.safeguards.verify_every_steps > 0 ? 0 : options.steps_ahead;
 }
 
-// Of a piece's digest under its tensor's name.
+// The start of a piece's digest, which goes by the name of its tensor.
 std::uint64_t start_of(const std::string& name, const ParameterSlice& slice, const OwnedPiece& piece) {
   return digest_start(name, static_cast<std::uint64_t>(piece.elements.begin - slice.offset));
 }
 
 }  // namespace
 
-Replica::Replica(const TrainerParts& parts, const TrainerOptions& options, RankStatus& rank_status)
+// A block of the training state of which this rank has a whole copy. The slices are borrowed.
+struct Replica::LocalBlock {
+  std::string of;     // as BitFlip has it
+  std::string group;  // as checkpoints have it
+  Tensor block;
+  std::span<const ParameterSlice> slices;
+};
+
+Replica::Replica(const TrainerParts& parts, const TrainerOptions& options)
     : backend_(entered(parts.backend, options.threads)),
-      communicator_(parts.communicator),
-      rank_status_(rank_status),
-      seed_(options.seed),
+      own_status_(parts.rank_status == nullptr ? std::make_unique<RankStatus>() : nullptr),
       stream_(backend_.make_stream()),
-      timeline_(backend_, *stream_, rank_status_),
-      arena_(parts.network.layout(), backend_, communicator_.allocate(parts.network.layout().block_bytes())),
+      rank_(std::make_unique<RankContext>(backend_, parts.communicator, own_status_ ? *own_status_ : *parts.rank_status,
+                                          *stream_)),
+      seed_(options.seed),
+      timeline_(std::make_unique<DeviceTimeline>(backend_, *stream_, rank_->status)),
+      arena_(parts.network.layout(), backend_, parts.communicator.allocate(parts.network.layout().block_bytes())),
       weights_(parts.network, backend_, arena_.weights()),
-      dealer_(backend_, communicator_, rank_status_, options),
-      loader_(parts.train, backend_, loader_plan(options, dealer_.parts(), rank_status_)),
-      team_({.network = parts.network,
-             .weights = weights_,
-             .backend = backend_,
-             .stream = *stream_,
-             .players = static_cast<int>(std::min<std::int64_t>(options.side_by_side, dealer_.most_parts())),
-             .threads = options.threads,
-             .label_smoothing = options.label_smoothing,
-             .after_part = options.after_part,
-             .rank_status = rank_status}),
-      float_total_(backend_, arena_.gradients()),
-      exact_(make_exact_sum(parts, options, arena_.gradients())),
-      finite_check_({.backend = backend_,
-                     .communicator = communicator_,
-                     .arena = arena_,
-                     .exact = exact_.get(),
-                     .most_players = dealer_.most_parts_of_any(),
-                     .steps_late = steps_late(options),
-                     .on_not_finite = options.safeguards.on_not_finite,
-                     .hosts = parts.hosts}),
-      ownership_(options.exchange.owners(), arena_.layout(), cut_buckets(arena_.layout(), options.bucket_bytes),
-                 {.rank = communicator_.rank(), .size = communicator_.size()}),
-      sync_(communicator_, ownership_, arena_.gradients(), exact_.get()),
+      assignment_(std::make_unique<PartAssignment>(*rank_, options)),
+      loader_(parts.train, backend_, loader_plan(options, assignment_->parts(), rank_->status)),
+      workers_(std::make_unique<PartWorkers>(WorkersRequest{
+          .network = parts.network,
+          .weights = weights_,
+          .backend = backend_,
+          .stream = *stream_,
+          .workers = static_cast<int>(std::min<std::int64_t>(options.side_by_side, assignment_->most_parts())),
+          .threads = options.threads,
+          .label_smoothing = options.label_smoothing,
+          .rank_status = rank_->status})),
+      float_total_(std::make_unique<FloatTotal>(backend_, arena_.gradients())),
+      exact_(options.exchange.kind == Exchange::exact
+                 ? std::make_unique<ExactSum>(*rank_, arena_.layout(), arena_.gradients(), options.num_parts)
+                 : nullptr),
+      finite_check_(std::make_unique<FiniteCheck>(FiniteCheckRequest{.rank = *rank_,
+                                                                     .arena = arena_,
+                                                                     .exact = exact_.get(),
+                                                                     .most_workers = assignment_->most_parts_of_any(),
+                                                                     .steps_late = steps_late(options),
+                                                                     .on_not_finite = options.safeguards.on_not_finite,
+                                                                     .hosts = parts.hosts})),
+      ownership_(std::make_unique<Ownership>(
+          options.exchange.owners(), arena_.layout(), cut_buckets(arena_.layout(), options.bucket_bytes),
+          RankPlace{.rank = parts.communicator.rank(), .size = parts.communicator.size()})),
+      exchange_(std::make_unique<GradientExchange>(parts.communicator, *ownership_, arena_.gradients(), exact_.get())),
       optimizer_(make_optimizer(options.optimizer, optimizer_parts())) {
   stream_->while_waiting([this] {
-    communicator_.progress();
-    timeline_.look();
+    rank_->communicator.progress();
+    timeline_->look();
   });
-  for (const std::int64_t samples : loader_.slice_sizes()) team_.plan(samples, LayerMode::training);
-  const bool alone = communicator_.size() == 1;
-  team_.collect_gradients(total(), dealer_.most_parts(),
-                          alone ? std::vector<std::int64_t>{} : ownership_.bucket_ends());
+  for (const std::int64_t samples : loader_.slice_sizes()) workers_->plan(samples, LayerMode::training);
+  const bool alone = rank_->communicator.size() == 1;
+  workers_->collect_gradients(total(), assignment_->most_parts(), alone ? std::vector<std::int64_t>{} : bucket_ends());
   initialize(parts.network, options.initializer, options.seed, backend_, arena_.weights());
   weights_.refresh(*stream_);
 }
 
+Replica::~Replica() = default;
+
 std::optional<std::uint64_t> Replica::step(const StepRequest& request) {
   StepClock clock(*stream_, request.times);
-  rank_status_.begin_step(request.step + 1, Phase::data);
-  const TeamStep step{
-      .batches = loader_.next(*stream_), .seed = seed_, .step = request.step, .measured = dealer_.measures()};
+  rank_->status.begin_step(request.step + 1, Phase::data);
+  const PartsOfStep parts{
+      .batches = loader_.next(*stream_), .seed = seed_, .step = request.step, .measured = assignment_->measures()};
   clock.end(&StepTimes::input);
-  const auto give_away = [&](std::int64_t final_elements) {
-    clock.end_stretch(final_elements);
-    rank_status_.enter(Phase::exchange);
-    this->ready(final_elements);
+  const auto start_exchange = [&](std::int64_t final_elements) {
+    clock.end_interval(final_elements);
+    rank_->status.enter(Phase::exchange);
+    ready(final_elements);
     clock.end(&StepTimes::driving);
-    rank_status_.enter(Phase::backward);
+    rank_->status.enter(Phase::backward);
   };
-  team_.play(step, give_away);
-  Verdict verdict = exchanged(request.step, step.batches.batches);
-  for (; verdict == Verdict::again; verdict = exchanged(request.step, step.batches.batches)) {
-    team_.take_back();
+  workers_->compute(parts, start_exchange);
+  StepOutcome outcome = finish_exchange(request.step, parts.batches.batches);
+  for (; outcome == StepOutcome::again; outcome = finish_exchange(request.step, parts.batches.batches)) {
+    workers_->restore_sums();
     clock.start_again();
-    team_.play(step, give_away);
+    workers_->compute(parts, start_exchange);
   }
   clock.end(&StepTimes::waiting);
-  if (verdict == Verdict::left_out) {
-    team_.take_back();
+  if (outcome == StepOutcome::left_out) {
+    workers_->restore_sums();
     return std::nullopt;
   }
   std::optional<std::uint64_t> gradients_digest;
   if (request.digests_gradients) gradients_digest = this->gradients_digest();
-  if (request.proof != nullptr) request.proof->note(*stream_);
+  if (request.proof != nullptr) request.proof->note();
   update(request, clock);
   return gradients_digest;
 }
 
-void Replica::step_with(const Tensor& gradients, const StepRequest& request) {
-  const auto ready = [this](std::int64_t final_elements) { this->ready(final_elements); };
-  Verdict verdict = Verdict::again;
-  while (verdict == Verdict::again) {
-    team_.take(gradients, ready);
-    verdict = exchanged(request.step);
-  }
-  if (verdict == Verdict::left_out) return;
+void Replica::balance_parts() {
+  if (assignment_->after_step(workers_->seconds_per_part())) loader_.deal(assignment_->parts());
+}
+
+void Replica::settle() {
+  stream_->synchronize();
+  timeline_->settle();
+  finite_check_->settle();
+}
+
+void Replica::set_gradients(const Tensor& gradients) {
+  const Tensor block = arena_.gradients();
+  total().begin(*stream_);
+  const bool in_block = gradients.data == nullptr || total().starts_in_place();
+  if (gradients.data == nullptr)
+    backend_.fill_zero(*stream_, block);
+  else if (in_block)
+    backend_.copy(*stream_, block, gradients);
+  total().add(*stream_, {0, in_block ? block : gradients}, {0, block.elements()});
+}
+
+void Replica::ready(std::int64_t final_elements) {
+  if (exchange_->is_due(final_elements)) finite_check_->search(final_elements);
+  exchange_->ready(final_elements, *stream_);
+}
+
+StepOutcome Replica::finish_exchange(std::int64_t step, std::span<const Batch> batches) {
+  rank_->status.enter(Phase::exchange);
+  if (exact_) exact_->gather_largest();
+  finite_check_->gather(workers_->bad_losses(), batches);
+  rank_->status.enter(Phase::waiting);
+  exchange_->finish(*stream_);
+  if (!finite_check_->check(step + 1)) return StepOutcome::left_out;
+  return !exact_ || exact_->check() ? StepOutcome::stands : StepOutcome::again;
+}
+
+void Replica::update(const StepRequest& request) {
   StepClock clock(*stream_, request.times);
   update(request, clock);
 }
 
-void Replica::deal() {
-  if (dealer_.after_step(*stream_, team_.seconds_per_part())) loader_.deal(dealer_.parts());
-}
-
-Replica::Verdict Replica::exchanged(std::int64_t step, std::span<const Batch> batches) {
-  rank_status_.enter(Phase::exchange);
-  if (exact_) exact_->pass_on_largest(*stream_);
-  finite_check_.pass_on(*stream_, team_.bad_losses(), batches);
-  rank_status_.enter(Phase::waiting);
-  sync_.finish(*stream_);
-  if (!finite_check_.judge(*stream_, step + 1)) return Verdict::left_out;
-  return !exact_ || exact_->judge(*stream_) ? Verdict::stands : Verdict::again;
-}
-
 // Those who own elements update them; then all have all.
 void Replica::update(const StepRequest& request, StepClock& clock) {
-  rank_status_.enter(Phase::update);
+  rank_->status.enter(Phase::update);
   optimizer_->apply(*stream_, arena_, request.learning_rate, request.updates + 1);
   update_statistics();
   clock.end(&StepTimes::update);
-  pass_on_weights();
+  gather_weights();
   clock.end(&StepTimes::waiting);
-  rank_status_.enter(Phase::update);
+  rank_->status.enter(Phase::update);
   weights_.refresh(*stream_);
   clock.end(&StepTimes::update);
 }
 
-void Replica::pass_on_weights() {
-  rank_status_.enter(Phase::waiting);
-  gather_owned(communicator_, ownership_, arena_.weights(), *stream_);
-}
-
-double Replica::owned_share() const {
-  std::int64_t elements = 0;
-  for (const IndexRange& own : ownership_.owned()) elements += own.size();
-  return static_cast<double>(elements) / static_cast<double>(arena_.layout().block_elements());
-}
-
-StepTimes Replica::paced_step(const StepTimes& pace, std::int64_t step) {
-  StepTimes times;
-  PacedTime time;
-  times.input = time.sleep(pace.input);
-  backend_.fill_zero(*stream_, arena_.gradients());
-  GradientTotal& total = this->total();
-  total.begin(*stream_);
-  total.add(*stream_, {0, arena_.gradients()}, {0, arena_.gradients().elements()});
-  for (const StepTimes::Stretch& stretch : pace.compute) {
-    times.compute.push_back({.seconds = time.sleep(stretch.seconds), .final_elements = stretch.final_elements});
-    ready(stretch.final_elements);
-    times.driving += time.lap();
-  }
-  while (exchanged(step) == Verdict::again) {
-    team_.take(arena_.gradients(), [this](std::int64_t final_elements) { ready(final_elements); });
-  }
-  stream_->synchronize();
-  times.waiting = time.lap();
-  times.update = time.sleep(pace.update * owned_share());
-  pass_on_weights();
-  stream_->synchronize();
-  times.waiting += time.lap();
-  return times;
+void Replica::gather_weights() {
+  rank_->status.enter(Phase::waiting);
+  gather_owned(rank_->communicator, *ownership_, arena_.weights(), *stream_);
 }
 
 // The tail of the gradients holds the step's statistics, averaged over all parts by their samples.
 void Replica::update_statistics() {
   const ParameterLayout& layout = arena_.layout();
-  for (const IndexRange& own : within(ownership_.owned(), {layout.trained_elements(), layout.block_elements()})) {
+  for (const IndexRange& own : within(ownership_->owned(), {layout.trained_elements(), layout.block_elements()})) {
     backend_.blend(*stream_, elements_of(arena_.weights(), own), elements_of(arena_.gradients(), own),
                    static_cast<float>(BatchNormSpec::kMomentum));
   }
@@ -216,11 +210,11 @@ void Replica::update_statistics() {
 
 void Replica::add_to(TrainState& state, const std::optional<FileShare>& share) {
   const ParameterLayout& layout = arena_.layout();
-  ArrayDeal deal = deal_arrays(share, layout, *optimizer_);
-  state.parameters = arrays_of(backend_, *stream_, arena_.weights(), deal.take(layout.trained()), "");
-  state.statistics = arrays_of(backend_, *stream_, arena_.weights(), deal.take(layout.statistics()), "");
-  const auto gather = [&] { return gather_state(optimizer_parts(), *stream_, *optimizer_, deal); };
-  state.optimizer = passes_on_weights() ? rank_status_.wait_for_ranks(gather) : gather();
+  ArrayShare files = share_arrays(share, layout, *optimizer_);
+  state.parameters = arrays_of(backend_, *stream_, arena_.weights(), files.take(layout.trained()), "");
+  state.statistics = arrays_of(backend_, *stream_, arena_.weights(), files.take(layout.statistics()), "");
+  const auto gather = [&] { return gather_state(optimizer_parts(), *stream_, *optimizer_, files); };
+  state.optimizer = gathers_weights() ? rank_->status.wait_for_ranks(gather) : gather();
   if (exact_ && share && share->file == 0) state.exchange = exact_->state();
 }
 
@@ -230,7 +224,7 @@ void Replica::restore(const TrainState& state) {
   fill_from_arrays(backend_, *stream_, arena_.weights(), layout.statistics(), "", state.statistics);
   restore_state(optimizer_parts(), *stream_, *optimizer_, state.optimizer);
   weights_.refresh(*stream_);
-  if (exact_) exact_->restore(*stream_, state.exchange);
+  if (exact_) exact_->restore(state.exchange);
 }
 
 std::vector<std::string> Replica::start_from(const TrainState& state) {
@@ -268,44 +262,91 @@ std::uint64_t Replica::optimizer_digest() {
 std::uint64_t Replica::sum_of_owned(const std::vector<DigestedTensor>& pieces) {
   const auto digests = digests_of(backend_, *stream_, pieces);
   const std::uint64_t sum = std::accumulate(digests.begin(), digests.end(), std::uint64_t{0});
-  if (!passes_on_weights()) return sum;
-  return rank_status_.wait_for_ranks([&] { return sum_over_ranks(backend_, communicator_, *stream_, sum); });
+  return gathers_weights() ? rank_->all_reduce(sum) : sum;
+}
+
+std::vector<Replica::LocalBlock> Replica::local_blocks() const {
+  const ParameterLayout& layout = arena_.layout();
+  std::vector<LocalBlock> blocks{{"weights", "parameters/", arena_.weights(), layout.trained()},
+                                 {"statistics", "statistics/", arena_.weights(), layout.statistics()}};
+  if (gathers_weights()) return blocks;
+  blocks.push_back({"gradients", "", arena_.gradients(), layout.slices()});
+  for (const OptimizerSlot& slot : optimizer_->slots()) {
+    blocks.push_back({slot.name, "optimizer/" + slot.name + "/", slot.block, layout.trained()});
+  }
+  return blocks;
 }
 
 std::vector<ReplicatedTensor> Replica::replicated() const {
-  const ParameterLayout& layout = arena_.layout();
   std::vector<ReplicatedTensor> tensors;
-  const auto append = [&](const std::string& group, const Tensor& block, std::span<const ParameterSlice> slices) {
-    for (const ParameterSlice& slice : slices) tensors.push_back({group + slice.name, slice_of(block, slice)});
-  };
-  append("parameters/", arena_.weights(), layout.trained());
-  append("statistics/", arena_.weights(), layout.statistics());
-  for (const OptimizerSlot& slot : optimizer_->slots()) {
-    if (!passes_on_weights()) append("optimizer/" + slot.name + "/", slot.block, layout.trained());
+  for (const LocalBlock& local : local_blocks()) {
+    if (local.group.empty()) continue;
+    for (const ParameterSlice& slice : local.slices) {
+      tensors.push_back({local.group + slice.name, slice_of(local.block, slice)});
+    }
   }
   if (exact_) tensors.push_back({"exchange/exact/exponents", exact_->exponents()});
   return tensors;
 }
 
-std::vector<HeldBlock> Replica::held_blocks() const {
-  const ParameterLayout& layout = arena_.layout();
-  std::vector<HeldBlock> blocks{{"weights", arena_.weights(), layout.trained()},
-                                {"statistics", arena_.weights(), layout.statistics()}};
-  if (ownership_.owners() != Owners::everyone) return blocks;
-  blocks.push_back({"gradients", arena_.gradients(), layout.slices()});
-  for (const OptimizerSlot& slot : optimizer_->slots()) blocks.push_back({slot.name, slot.block, layout.trained()});
-  return blocks;
+std::vector<FlipTarget> Replica::local_tensors() const {
+  std::vector<FlipTarget> tensors;
+  for (const LocalBlock& local : local_blocks()) {
+    for (const ParameterSlice& slice : local.slices) tensors.push_back({local.of, slice.name, slice.elements()});
+  }
+  return tensors;
 }
 
 void Replica::flip(const BitFlip& flip) {
-  flip_bit(backend_, *stream_, held_blocks(), flip);
-  weights_.refresh(*stream_);
+  for (const LocalBlock& local : local_blocks()) {
+    const auto slice = std::ranges::find(local.slices, flip.tensor, &ParameterSlice::name);
+    if (local.of != flip.of || slice == local.slices.end() || flip.element >= slice->elements()) continue;
+    const std::int64_t place = slice->offset + flip.element;
+    const Tensor element = elements_of(local.block, {place, place + 1});
+    std::uint32_t bits = 0;
+    const Tensor on_host{&bits, Shape{1}, ElementType::f32, MemorySpace::host};
+    backend_.copy(*stream_, on_host, element);
+    stream_->synchronize();
+    bits ^= std::uint32_t{1} << flip.bit;
+    backend_.copy(*stream_, element, on_host);
+    stream_->synchronize();
+    return weights_.refresh(*stream_);
+  }
+  throw Error(ErrorSource::internal, fmt::format("no element {} of {} {}", flip.element, flip.of, flip.tensor));
 }
+
+OptimizerParts Replica::optimizer_parts() const {
+  return {backend_, rank_->communicator, arena_.layout(), *ownership_};
+}
+
+GradientTotal& Replica::total() { return exact_ ? *exact_ : *float_total_; }
+
+bool Replica::gathers_weights() const { return ownership_->owners() != Owners::everyone; }
+
+std::uint64_t Replica::weights_digest() {
+  return digest_of(backend_, *stream_, arena_.weights(), arena_.layout().trained());
+}
+
+const std::vector<std::int64_t>& Replica::bucket_ends() const { return ownership_->bucket_ends(); }
+
+double Replica::owned_share() const {
+  std::int64_t elements = 0;
+  for (const IndexRange& own : ownership_->owned()) elements += own.size();
+  return static_cast<double>(elements) / static_cast<double>(arena_.layout().block_elements());
+}
+
+std::size_t Replica::memory_bytes() const {
+  return arena_.layout().block_bytes() + exchange_bytes() + optimizer_bytes() + workers_->memory_bytes();
+}
+
+std::size_t Replica::exchange_bytes() const { return arena_.layout().block_bytes() + (exact_ ? exact_->bytes() : 0); }
 
 std::size_t Replica::optimizer_bytes() const {
   std::size_t bytes = 0;
   for (const OptimizerSlot& slot : optimizer_->slots()) bytes += slot.block.bytes();
   return bytes;
 }
+
+std::int64_t Replica::redone_steps() const { return exact_ ? exact_->redone_steps() : 0; }
 
 }  // namespace tutti

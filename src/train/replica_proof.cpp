@@ -2,9 +2,6 @@
 
 #include "tutti/base/digest.hpp"
 
-#include "elements.hpp"
-#include "ownership.hpp"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -12,7 +9,6 @@
 #include <map>
 #include <numeric>
 #include <set>
-#include <span>
 
 namespace tutti {
 namespace {
@@ -22,11 +18,11 @@ std::int64_t total_of(const std::vector<std::int64_t>& digests) {
   return static_cast<std::int64_t>(std::accumulate(digests.begin(), digests.end(), std::uint64_t{0}, add));
 }
 
-// The ranks that hold something else than more than half of them do.
+// The ranks whose value differs from that of more than half of them.
 std::vector<int> minority_of(const std::vector<std::int64_t>& by_rank) {
   std::map<std::int64_t, std::size_t> holders;
   for (const std::int64_t value : by_rank) ++holders[value];
-  const auto most = std::ranges::max_element(holders, {}, [](const auto& held) { return held.second; });
+  const auto most = std::ranges::max_element(holders, {}, [](const auto& holder) { return holder.second; });
   std::vector<int> others;
   if (2 * most->second <= by_rank.size()) return others;
   for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
@@ -75,13 +71,8 @@ std::string Divergence::text() const {
   return fmt::format("{}", fmt::join(sentences, "; "));
 }
 
-ReplicaProof::ReplicaProof(Backend& backend, Communicator& communicator, RankStatus& rank_status,
-                           const std::vector<ReplicatedTensor>& tensors)
-    : backend_(backend),
-      communicator_(communicator),
-      rank_status_(rank_status),
-      digests_(backend.allocate(tensors.size() * sizeof(std::int64_t))),
-      totals_(communicator.allocate(static_cast<std::size_t>(communicator.size()) * sizeof(std::int64_t))) {
+ReplicaProof::ReplicaProof(const RankContext& rank, const std::vector<ReplicatedTensor>& tensors)
+    : rank_(rank), digests_(rank.backend.allocate(tensors.size() * sizeof(std::int64_t))) {
   for (const auto& [name, values] : tensors) {
     names_.push_back(name);
     starts_.push_back(digest_start(name));
@@ -89,54 +80,35 @@ ReplicaProof::ReplicaProof(Backend& backend, Communicator& communicator, RankSta
   }
 }
 
-void ReplicaProof::note(Stream& stream) {
-  // Others at every note, so that no two of them can make up for each other.
+void ReplicaProof::note() {
+  // The start differs at every note, so that no two notes can cancel each other.
   for (std::size_t i = 0; i < tensors_.size(); ++i) tensors_[i].start = starts_[i] + mix64(notes_);
   ++notes_;
-  backend_.add_digests(stream, tensors_, digests_.view(Shape{std::ssize(tensors_)}, ElementType::i64));
+  rank_.backend.add_digests(rank_.stream, tensors_, digests_.view(Shape{std::ssize(tensors_)}, ElementType::i64));
 }
 
-std::optional<Divergence> ReplicaProof::compare(Stream& stream) {
-  const Words mine = digests(stream);
-  const Words totals = gather(stream, {total_of(mine)}, totals_);
+std::optional<Divergence> ReplicaProof::compare() {
+  const Words mine = digests();
+  const Words totals = rank_.all_gather({total_of(mine)});
   if (std::ranges::all_of(totals, [&](std::int64_t total) { return total == totals.front(); })) return std::nullopt;
-  return divergence(stream, mine);
+  return divergence(mine);
 }
 
-ReplicaProof::Words ReplicaProof::digests(Stream& stream) {
-  note(stream);
+ReplicaProof::Words ReplicaProof::digests() {
+  note();
   Words digests(tensors_.size());
-  const Shape shape{std::ssize(digests)};
-  backend_.copy(stream, {digests.data(), shape, ElementType::i64, MemorySpace::host},
-                digests_.view(shape, ElementType::i64));
-  stream.synchronize();
+  const Tensor on_device = digests_.view(Shape{std::ssize(digests)}, ElementType::i64);
+  rank_.backend.copy(rank_.stream, {digests.data(), on_device.shape, ElementType::i64, MemorySpace::host}, on_device);
+  rank_.stream.synchronize();
   notes_ = 0;
-  backend_.fill_zero(stream, digests_.view(shape, ElementType::i64));
+  rank_.backend.fill_zero(rank_.stream, on_device);
   return digests;
 }
 
-ReplicaProof::Words ReplicaProof::gather(Stream& stream, const Words& mine, const Buffer& memory) {
-  const std::int64_t row = std::ssize(mine);
-  const std::int64_t begin = row * communicator_.rank();
-  Words all(mine.size() * static_cast<std::size_t>(communicator_.size()));
-  std::ranges::copy(mine, all.begin() + begin);
-  const Shape shape{std::ssize(all)};
-  const Tensor rows = memory.view(shape, ElementType::i64);
-  const Tensor host{all.data(), shape, ElementType::i64, MemorySpace::host};
-  backend_.copy(stream, elements_of(rows, {begin, begin + row}), elements_of(host, {begin, begin + row}));
-  return rank_status_.wait_for_ranks([&] {
-    pass_on_rows(communicator_, rows, stream);
-    communicator_.finish(stream);
-    backend_.copy(stream, host, rows);
-    stream.synchronize();
-    return std::move(all);
-  });
-}
-
-Divergence ReplicaProof::divergence(Stream& stream, const Words& digests) {
-  const auto ranks = static_cast<std::size_t>(communicator_.size());
-  const Words all = gather(stream, digests, communicator_.allocate(ranks * digests.size() * sizeof(std::int64_t)));
-  Divergence found{.differences = {}, .of_ranks = communicator_.size(), .hosts = {}};
+Divergence ReplicaProof::divergence(const Words& digests) {
+  const auto ranks = static_cast<std::size_t>(rank_.communicator.size());
+  const Words all = rank_.all_gather(digests);
+  Divergence found{.differences = {}, .of_ranks = rank_.communicator.size(), .hosts = {}};
   for (std::size_t i = 0; i < digests.size(); ++i) {
     Words by_rank;
     for (std::size_t rank = 0; rank < ranks; ++rank) by_rank.push_back(all[rank * digests.size() + i]);

@@ -1,11 +1,8 @@
 #pragma once
-// Whether all ranks hold the same state: each digests its tensors, and the sums of its digests go to all. Only where
-// these differ the digests themselves do, and say which tensors differ, and on which ranks. What becomes of it is the
-// caller's business.
+// Whether all ranks hold the same state: each digests its tensors and all-gathers the sum of its digests. Only where
+// the sums differ the digests themselves are all-gathered: they name the tensors that differ, and the ranks.
 
-#include "tutti/backend/backend.hpp"
-#include "tutti/comm/communicator.hpp"
-#include "tutti/watch/rank_status.hpp"
+#include "rank_context.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -29,7 +26,7 @@ struct Divergence {
   };
   std::vector<Difference> differences;
   int of_ranks = 0;
-  std::vector<std::string> hosts;  // by rank, for text(); empty: not told
+  std::vector<std::string> hosts;  // by rank, for text(); empty: unknown
 
   std::vector<std::string> tensors() const;
   // In the minority, ascending; all, where some tensor has no majority.
@@ -40,33 +37,27 @@ struct Divergence {
 
 class ReplicaProof {
  public:
-  // Borrowed, the tensors' memory too.
-  ReplicaProof(Backend& backend, Communicator& communicator, RankStatus& rank_status,
-               const std::vector<ReplicatedTensor>& tensors);
+  // The context and the tensors' memory are borrowed.
+  ReplicaProof(const RankContext& rank, const std::vector<ReplicatedTensor>& tensors);
 
-  // The next compare() is about what the tensors hold now, too: to be called on all ranks before they are overwritten
-  // with what one rank has. Asynchronous.
-  void note(Stream& stream);
+  // Makes the next compare() cover what the tensors hold now, too: to be called on all ranks before they are
+  // overwritten with what one rank has. Asynchronous.
+  void note();
   // Empty: they are equal on all ranks. Collective. Waits.
-  std::optional<Divergence> compare(Stream& stream);
+  std::optional<Divergence> compare();
 
  private:
   using Words = std::vector<std::int64_t>;
 
-  // Of what was noted and of what the tensors hold now. Nothing is noted any more.
-  Words digests(Stream& stream);
-  // Of all ranks, by rank. `memory` is the communicator's, for all of them. Collective. Waits.
-  Words gather(Stream& stream, const Words& mine, const Buffer& memory);
-  Divergence divergence(Stream& stream, const Words& digests);
+  // Of what was noted and of what the tensors hold now. Drops what was noted.
+  Words digests();
+  Divergence divergence(const Words& digests);
 
-  Backend& backend_;
-  Communicator& communicator_;
-  RankStatus& rank_status_;
+  const RankContext& rank_;
   std::vector<std::string> names_;
   std::vector<std::uint64_t> starts_;
   std::vector<DigestedTensor> tensors_;
   Buffer digests_;  // i64 [tensors], summed up since the last comparison
-  Buffer totals_;   // i64 [ranks]
   std::uint64_t notes_ = 0;
 };
 

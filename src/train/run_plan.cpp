@@ -1,6 +1,5 @@
-#include "run_plan.hpp"
-
 #include "tutti/base/error.hpp"
+#include "tutti/train/trainer.hpp"
 
 #include <fmt/format.h>
 
@@ -9,21 +8,16 @@
 
 namespace tutti {
 
-namespace {
-
-RunPlan plan_launch(const TrainerOptions& options, const SplitBatchSampler& schedule) {
-  std::int64_t steps = 0;
+Trainer::Plan Trainer::plan_run(const TrainerOptions& options, const SplitBatchSampler& schedule,
+                                std::int64_t samples) {
+  Plan plan{.epochs = options.epochs};
   for (std::int64_t epoch = 0; epoch < options.epochs; ++epoch) {
-    steps += schedule.steps(epoch);
-    if (options.steps > 0 && steps >= options.steps) return {.steps = options.steps, .epochs = epoch + 1};
+    plan.steps += schedule.steps(epoch);
+    if (options.steps <= 0 || plan.steps < options.steps) continue;
+    plan.steps = options.steps;
+    plan.epochs = epoch + 1;
+    break;
   }
-  return {.steps = steps, .epochs = options.epochs};
-}
-
-}  // namespace
-
-RunPlan plan_run(const TrainerOptions& options, const SplitBatchSampler& schedule, std::int64_t samples) {
-  RunPlan plan = plan_launch(options, schedule);
   const std::int64_t schedule_epochs = options.schedule_epochs > 0 ? options.schedule_epochs : options.epochs;
   plan.schedule_steps =
       options.schedule_epochs == kScheduleOfLaunch ? plan.steps : schedule.steps_before(schedule_epochs);
@@ -35,7 +29,7 @@ RunPlan plan_run(const TrainerOptions& options, const SplitBatchSampler& schedul
   return plan;
 }
 
-void refuse_misfit(const TrainProgress& theirs, const TrainProgress& ours, const SplitBatchSampler& schedule) {
+void Trainer::refuse_misfit(const TrainProgress& theirs) const {
   const auto require = [](std::string_view item, std::int64_t found, IndexRange wanted) {
     if (found >= wanted.begin && found < wanted.end) return;
     throw Error(
@@ -48,13 +42,13 @@ void refuse_misfit(const TrainProgress& theirs, const TrainProgress& ours, const
   const auto expect = [&](std::string_view item, std::int64_t found, std::int64_t wanted) {
     require(item, found, {wanted, wanted + 1});
   };
-  expect("seed", theirs.seed, ours.seed);
-  expect("parts", theirs.parts, ours.parts);
+  expect("seed", theirs.seed, progress_.seed);
+  expect("parts", theirs.parts, progress_.parts);
   require("epoch", theirs.epoch, {0, SplitBatchSampler::kMostEpochs});
-  require("step_in_epoch", theirs.step_in_epoch, {0, std::max<std::int64_t>(schedule.steps(theirs.epoch), 1)});
-  expect("step", theirs.step, schedule.steps_before(theirs.epoch) + theirs.step_in_epoch);
-  expect("samples_in_epoch", theirs.samples_in_epoch, schedule.samples_before(theirs.epoch, theirs.step_in_epoch));
-  expect("carried_over", theirs.carried_over, schedule.carried_over(theirs.epoch));
+  require("step_in_epoch", theirs.step_in_epoch, {0, std::max<std::int64_t>(schedule().steps(theirs.epoch), 1)});
+  expect("step", theirs.step, schedule().steps_before(theirs.epoch) + theirs.step_in_epoch);
+  expect("samples_in_epoch", theirs.samples_in_epoch, schedule().samples_before(theirs.epoch, theirs.step_in_epoch));
+  expect("carried_over", theirs.carried_over, schedule().carried_over(theirs.epoch));
 }
 
 }  // namespace tutti

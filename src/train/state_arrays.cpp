@@ -2,8 +2,6 @@
 
 #include "tutti/base/error.hpp"
 
-#include "elements.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -29,7 +27,7 @@ const NamedArray& array_of(const ParameterSlice& slice, const std::string& prefi
   return *array;
 }
 
-// To be read only; a tensor's pointer is writable because most tensors are.
+// To be read only, though the pointer of a tensor is writable.
 Tensor values_of(const NamedArray& array) {
   return {const_cast<float*>(array.values.data()), array.shape, ElementType::f32, MemorySpace::host};
 }
@@ -48,18 +46,18 @@ std::vector<OwnedPiece> owned_pieces(const OptimizerParts& parts) {
   return parts.ownership.pieces_of(ranges);
 }
 
-std::vector<ParameterSlice> ArrayDeal::take(std::span<const ParameterSlice> next) {
+std::vector<ParameterSlice> ArrayShare::take(std::span<const ParameterSlice> next) {
   std::vector<ParameterSlice> taken;
   for (const ParameterSlice& slice : next) {
-    const std::int64_t twice_the_middle = 2 * dealt_ + slice.elements();
-    dealt_ += slice.elements();
+    const std::int64_t twice_the_middle = 2 * passed_ + slice.elements();
+    passed_ += slice.elements();
     if (share_ && twice_the_middle * share_->files / (2 * elements_) == share_->file) taken.push_back(slice);
   }
   return taken;
 }
 
-ArrayDeal deal_arrays(const std::optional<FileShare>& share, const ParameterLayout& layout,
-                      const Optimizer& optimizer) {
+ArrayShare share_arrays(const std::optional<FileShare>& share, const ParameterLayout& layout,
+                        const Optimizer& optimizer) {
   std::int64_t elements = layout.parameters() * (1 + std::ssize(optimizer.slots()));
   for (const ParameterSlice& slice : layout.statistics()) elements += slice.elements();
   return {share, elements};
@@ -125,7 +123,7 @@ const NamedArray* find_not_finite(const std::vector<NamedArray>& arrays) {
 }
 
 std::vector<NamedArray> gather_state(const OptimizerParts& parts, Stream& stream, const Optimizer& optimizer,
-                                     ArrayDeal& deal) {
+                                     ArrayShare& share) {
   const std::vector<OwnedPiece> pieces = owned_pieces(parts);
   std::vector<NamedArray> state;
   for (const OptimizerSlot& slot : optimizer.slots()) {
@@ -139,15 +137,10 @@ std::vector<NamedArray> gather_state(const OptimizerParts& parts, Stream& stream
       }
       gather_owned(parts.communicator, parts.ownership, block, stream);
     }
-    auto arrays = arrays_of(parts.backend, stream, block, deal.take(parts.layout.trained()), prefix_of(slot));
+    auto arrays = arrays_of(parts.backend, stream, block, share.take(parts.layout.trained()), prefix_of(slot));
     std::ranges::move(arrays, std::back_inserter(state));
   }
   return state;
-}
-
-std::vector<NamedArray> gather_state(const OptimizerParts& parts, Stream& stream, const Optimizer& optimizer) {
-  ArrayDeal all = deal_arrays(FileShare{}, parts.layout, optimizer);
-  return gather_state(parts, stream, optimizer, all);
 }
 
 void restore_state(const OptimizerParts& parts, Stream& stream, const Optimizer& optimizer,

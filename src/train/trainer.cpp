@@ -3,9 +3,13 @@
 #include "tutti/base/error.hpp"
 #include "tutti/base/timing.hpp"
 
-#include "run_plan.hpp"
+#include "evaluator.hpp"
+#include "finite_check.hpp"
+#include "part_map.hpp"
+#include "part_workers.hpp"
+#include "replica_proof.hpp"
 #include "state_arrays.hpp"
-#include "trainer_run.hpp"
+#include "step_timing.hpp"
 
 #include <fmt/format.h>
 
@@ -20,17 +24,15 @@ bool due(std::int64_t count, std::int64_t every) { return every > 0 && count % e
 
 }  // namespace
 
-Trainer::Run::Run(const TrainerParts& parts, const TrainerOptions& options, RunFacts facts)
+Trainer::Trainer(const TrainerParts& parts, const TrainerOptions& options, RunFacts facts)
     : options_(options),
       facts_(std::move(facts)),
       backend_(parts.backend),
       communicator_(parts.communicator),
-      test_(parts.test),
       hosts_(parts.hosts),
-      rank_status_(parts.rank_status == nullptr ? own_whereabouts_ : *parts.rank_status),
-      replica_(parts, options, rank_status_),
-      pace_(backend_, replica_.stream(), options.steps_ahead),
-      sum_over_ranks_(backend_, communicator_, rank_status_),
+      replica_(parts, options),
+      status_(replica_.rank().status),
+      pace_(std::make_unique<StepPace>(backend_, replica_.rank().stream, options.steps_ahead)),
       plan_(plan_run(options, schedule(), parts.train.info().samples)),
       learning_rate_(options.learning_rate, schedule().steps(0), plan_.schedule_steps) {
   progress_.planned_steps = plan_.steps;
@@ -41,46 +43,48 @@ Trainer::Run::Run(const TrainerParts& parts, const TrainerOptions& options, RunF
                                              {0, options.num_parts}, options.last_batch,
                                              {.shuffle = options.shuffle, .seed = options.seed});
   }
-  if (options.test_every_epochs > 0) prepare_evaluation();
+  if (options.test_every_epochs > 0 && parts.test != nullptr && parts.test->info().samples > 0) {
+    evaluator_ =
+        std::make_unique<Evaluator>(EvaluatedData{*parts.test, options.recipe}, replica_.rank(), replica_.workers());
+  }
   if (options.safeguards.verify_every_steps > 0 && communicator_.size() > 1) {
-    proof_.emplace(backend_, communicator_, rank_status_, replica_.replicated());
+    proof_ = std::make_unique<ReplicaProof>(replica_.rank(), replica_.replicated());
   }
   start_next_epoch();
   replica_.loader().seek(progress_.epoch, 0);
 }
 
-// Freeing memory waits for the processor, and that for sums under way, which may never end once something has failed.
-Trainer::Run::~Run() {
+// Freeing memory waits for the processor, which may wait for an exchange that never ends once something has failed.
+Trainer::~Trainer() {
   if (std::uncaught_exceptions() > 0) communicator_.abandon();
 }
 
-void Trainer::Run::restore(const TrainState& state) {
+void Trainer::restore(const TrainState& state) {
   settle();
-  refuse_misfit(state.progress, progress_, schedule());
+  refuse_misfit(state.progress);
   replica_.restore(state);
   verified_.reset();
   progress_ = state.progress;
   progress_.planned_steps = plan_.steps;
   logged_ = progress_.epoch_sums;
   asked_ = communicator_.rank() == 0 ? progress_.epoch_sums : LossSums{};
-  replica_.team().set_sums(asked_);
+  replica_.workers().set_sums(asked_);
   if (progress_.step_in_epoch == 0) skip_empty_epochs();
   replica_.loader().seek(progress_.epoch, progress_.step_in_epoch);
 }
 
-void Trainer::Run::settle() {
-  progress_.epoch_seconds += pace_.settle();
-  replica_.timeline().settle();
-  replica_.finite_check().settle(replica_.stream());
+void Trainer::settle() {
+  progress_.epoch_seconds += pace_->settle();
+  replica_.settle();
 }
 
-TrainState Trainer::Run::snapshot(const std::optional<FileShare>& share) {
+TrainState Trainer::snapshot(const std::optional<FileShare>& share) {
   settle();
   TrainState state;
   state.progress = progress_;
   state.progress.samples_in_epoch = schedule().samples_before(progress_.epoch, progress_.step_in_epoch);
   state.progress.carried_over = schedule().carried_over(progress_.epoch);
-  state.progress.epoch_sums = global_epoch_sums();
+  state.progress.epoch_sums = epoch_sums();
   refuse_not_finite(state.progress.epoch_sums);
   replica_.add_to(state, share);
   refuse_not_finite(state);
@@ -94,49 +98,25 @@ TrainState Trainer::Run::snapshot(const std::optional<FileShare>& share) {
   return state;
 }
 
-StepRequest Trainer::Run::request() {
-  return {.step = progress_.step,
-          .updates = progress_.step - progress_.skipped_steps,
-          .learning_rate = learning_rate(),
-          .digests_gradients = due(progress_.step + 1, options_.digest_every_steps),
-          .proof = proof_ && replica_.passes_on_weights() ? &*proof_ : nullptr};
-}
-
-void Trainer::Run::step() {
-  pace_.begin_step();
-  const StepRequest now = request();
-  gradients_digest_ = replica_.step(now);
-  pace_.end_step();
-  advance(now);
-}
-
-StepTimes Trainer::Run::timed_step() {
-  StepTimes times;
-  StepRequest now = request();
-  now.times = &times;
-  replica_.step(now);
-  advance(now);
-  return times;
-}
-
-void Trainer::Run::advance(const StepRequest& done) {
-  replica_.deal();
+void Trainer::step() {
+  pace_->begin_step();
+  const double rate = learning_rate();
+  gradients_digest_ = replica_.step({.step = progress_.step,
+                                     .updates = progress_.step - progress_.skipped_steps,
+                                     .learning_rate = rate,
+                                     .digests_gradients = due(progress_.step + 1, options_.digest_every_steps),
+                                     .proof = replica_.gathers_weights() ? proof_.get() : nullptr});
+  pace_->end_step();
+  replica_.balance_parts();
   skipped_ = replica_.finite_check().take_skipped();
   if (skipped_) skipped_->in_all = ++progress_.skipped_steps;
-  progress_.redone_steps += replica_.replayed_steps() - replayed_steps_;
-  replayed_steps_ = replica_.replayed_steps();
+  progress_.redone_steps += replica_.redone_steps() - std::exchange(redone_steps_, replica_.redone_steps());
   ++progress_.step;
   ++progress_.step_in_epoch;
-  progress_.learning_rate = done.learning_rate;
+  progress_.learning_rate = rate;
 }
 
-void Trainer::Run::step_with(const Tensor& gradients) {
-  pace_.begin_step();
-  replica_.step_with(gradients, request());
-  pace_.end_step();
-}
-
-RunEnd Trainer::Run::run(RunObserver& observer) {
+RunEnd Trainer::run(RunObserver& observer) {
   if (progress_.step < plan_.steps) verify(observer);
   while (progress_.step < plan_.steps) {
     const std::int64_t epoch = progress_.epoch + 1;
@@ -154,7 +134,7 @@ RunEnd Trainer::Run::run(RunObserver& observer) {
   return RunEnd::planned;
 }
 
-void Trainer::Run::verified_step(RunObserver& observer) {
+void Trainer::verified_step(RunObserver& observer) {
   bool is_due = false;
   try {
     step();
@@ -171,14 +151,14 @@ void Trainer::Run::verified_step(RunObserver& observer) {
     }
     throw;
   }
-  rank_status_.enter(Phase::reports);
+  status_.enter(Phase::reports);
   if (is_due) verify(observer);
 }
 
-void Trainer::Run::verify(RunObserver& observer) {
+void Trainer::verify(RunObserver& observer) {
   if (!proof_) return;
   settle();
-  auto found = proof_->compare(replica_.stream());
+  auto found = proof_->compare();
   if (!found) {
     verified_ = progress_.step;
     return;
@@ -199,17 +179,17 @@ void Trainer::Run::verify(RunObserver& observer) {
   throw Error(ErrorSource::diverged, text).on_all_ranks();
 }
 
-void Trainer::Run::save(RunObserver& observer) {
+void Trainer::save(RunObserver& observer) {
   if (verified_ != progress_.step) verify(observer);
   settle();
-  rank_status_.enter(Phase::checkpoint);
+  status_.enter(Phase::checkpoint);
   const Stopwatch watch;
   TrainState state = snapshot(options_.file_share);
   observer.on_checkpoint(std::move(state), watch.seconds());
-  rank_status_.enter(Phase::reports);
+  status_.enter(Phase::reports);
 }
 
-void Trainer::Run::report_step(RunObserver& observer) {
+void Trainer::report_step(RunObserver& observer) {
   observer.on_step({.epoch = progress_.epoch + 1,
                     .epochs = plan_.epochs,
                     .step_in_epoch = progress_.step_in_epoch,
@@ -226,10 +206,10 @@ void Trainer::Run::report_step(RunObserver& observer) {
     observer.on_samples(report);
   }
   if (skipped_) observer.on_skipped(*std::exchange(skipped_, std::nullopt));
-  for (const std::string& note : replica_.dealer().take_notes()) observer.on_note(note);
+  for (const std::string& note : replica_.assignment().take_notes()) observer.on_note(note);
   if (due(progress_.step, options_.log_every_steps)) {
     settle();
-    const LossSums now = global_epoch_sums();
+    const LossSums now = epoch_sums();
     observer.on_stretch({.step = progress_.step, .train = now - logged_, .learning_rate = progress_.learning_rate});
     logged_ = now;
   }
@@ -243,26 +223,28 @@ void Trainer::Run::report_step(RunObserver& observer) {
   }
 }
 
-LossSums Trainer::Run::rank_loss() {
-  const LossSums now = replica_.team().sums();
+LossSums Trainer::epoch_sums() { return replica_.rank().all_reduce(replica_.workers().sums()); }
+
+LossSums Trainer::rank_loss() {
+  const LossSums now = replica_.workers().sums();
   return now - std::exchange(asked_, now);
 }
 
-void Trainer::Run::finish_epoch(RunObserver& observer, bool whole) {
+void Trainer::finish_epoch(RunObserver& observer, bool whole) {
   settle();
   EpochReport report{.epoch = progress_.epoch + 1, .epochs = plan_.epochs, .step = progress_.step};
-  report.train = global_epoch_sums();
+  report.train = epoch_sums();
   report.seconds = progress_.epoch_seconds;
   report.learning_rate = progress_.learning_rate;
   report.weights_digest = replica_.weights_digest();
   report.redone_steps = progress_.redone_steps;
   const bool last = progress_.step == plan_.steps;
-  if (evaluator_ && options_.test_every_epochs > 0 && (last || due(report.epoch, options_.test_every_epochs))) {
-    rank_status_.enter(Phase::evaluation);
+  if (evaluator_ && (last || due(report.epoch, options_.test_every_epochs))) {
+    status_.enter(Phase::evaluation);
     const Stopwatch watch;
-    report.test = evaluator_->run(replica_.stream());
+    report.test = evaluator_->run();
     report.test_seconds = watch.seconds();
-    rank_status_.enter(Phase::reports);
+    status_.enter(Phase::reports);
   }
   observer.on_epoch(report);
   refuse_not_finite(report.train);
@@ -283,92 +265,50 @@ void Trainer::Run::finish_epoch(RunObserver& observer, bool whole) {
   }
 }
 
-// The sums, and so the verdict, are equal on all ranks.
-void Trainer::Run::refuse_not_finite(const LossSums& sums) const {
+// The sums, and so the result, are equal on all ranks.
+void Trainer::refuse_not_finite(const LossSums& sums) const {
   if (sums.not_finite == 0) return;
   throw not_finite_error(fmt::format("the loss is no longer a finite number in epoch {}, at step {} or before",
                                      progress_.epoch + 1, progress_.step));
 }
 
 // A last step can break weights that no loss has seen yet; such weights are never kept. Not every rank has all arrays.
-void Trainer::Run::refuse_not_finite(const TrainState& state) {
+void Trainer::refuse_not_finite(const TrainState& state) {
   const NamedArray* broken = nullptr;
   for (const auto* arrays : {&state.parameters, &state.statistics, &state.optimizer}) {
     if (broken == nullptr) broken = find_not_finite(*arrays);
   }
   const LossSums mine{.not_finite = broken == nullptr ? 0 : 1};
-  if (sum_over_ranks_(replica_.stream(), mine).not_finite == 0) return;
+  if (replica_.rank().all_reduce(mine).not_finite == 0) return;
   throw not_finite_error(fmt::format("{} holds values that are no longer finite after step {}",
                                      broken == nullptr ? "the state on another rank" : broken->name, progress_.step));
 }
 
-void Trainer::Run::skip_empty_epochs() {
+void Trainer::skip_empty_epochs() {
   while (progress_.epoch < options_.epochs && schedule().steps(progress_.epoch) == 0) ++progress_.epoch;
 }
 
-void Trainer::Run::start_next_epoch() {
+void Trainer::start_next_epoch() {
   skip_empty_epochs();
   progress_.step_in_epoch = 0;
   progress_.epoch_seconds = 0;
   progress_.epoch_sums = {};
   progress_.redone_steps = 0;
   asked_ = {};
-  replica_.team().set_sums({});
+  replica_.workers().set_sums({});
 }
 
-bool Trainer::Run::checkpoint_due(bool epoch_ended, bool run_ended) const {
+bool Trainer::checkpoint_due(bool epoch_ended, bool run_ended) const {
   return (run_ended && options_.checkpoint_at_end) || due(progress_.step, options_.checkpoint_every_steps) ||
          (options_.checkpoint_at_best && progress_.best.step == progress_.step) ||
          (epoch_ended && due(progress_.epoch, options_.checkpoint_every_epochs));
 }
 
-std::int64_t Trainer::Run::samples_left_over() const {
+std::int64_t Trainer::samples_left_over() const {
   const bool whole_epochs = progress_.step_in_epoch == 0 && progress_.epoch > 0;
   return whole_epochs ? schedule().remainder(progress_.epoch - 1) : 0;
 }
 
-void Trainer::Run::prepare_evaluation() {
-  if (evaluator_ || test_ == nullptr || test_->info().samples == 0) return;
-  evaluator_.emplace(EvaluatedData{*test_, options_.recipe}, backend_, communicator_, replica_.team());
-}
-
-LossSums Trainer::Run::evaluate() {
-  prepare_evaluation();
-  if (!evaluator_) throw Error(ErrorSource::input, "there is no test set to evaluate on: give --test-data");
-  settle();
-  return evaluator_->run(replica_.stream());
-}
-
-Trainer::Trainer(const TrainerParts& parts, const TrainerOptions& options, RunFacts facts)
-    : run_(std::make_unique<Run>(parts, options, std::move(facts))) {}
-Trainer::~Trainer() = default;
-
-void Trainer::restore(const TrainState& state) { run_->restore(state); }
-TrainState Trainer::snapshot(std::optional<FileShare> share) { return run_->snapshot(share); }
-std::vector<std::string> Trainer::start_from(const TrainState& state) { return run_->start_from(state); }
-void Trainer::step() { run_->step(); }
-void Trainer::settle() { run_->settle(); }
-RunEnd Trainer::run(RunObserver& observer) { return run_->run(observer); }
-LossSums Trainer::evaluate() { return run_->evaluate(); }
-std::int64_t Trainer::steps_done() const { return run_->progress().step; }
-std::int64_t Trainer::planned_steps() const { return run_->planned_steps(); }
-double Trainer::learning_rate() const { return run_->learning_rate(); }
-std::int64_t Trainer::skipped_steps() const { return run_->progress().skipped_steps; }
-const PartPlan& Trainer::part_plan() const { return run_->replica().dealer().plan(); }
-std::int64_t Trainer::samples_left_over() const { return run_->samples_left_over(); }
-std::uint64_t Trainer::weights_digest() { return run_->replica().weights_digest(); }
-int Trainer::players() const { return static_cast<int>(run_->replica().team().size()); }
-std::size_t Trainer::memory_bytes() const { return run_->memory_bytes(); }
-std::size_t Trainer::exchange_bytes() const { return run_->replica().exchange_bytes(); }
-std::size_t Trainer::optimizer_bytes() const { return run_->replica().optimizer_bytes(); }
-std::int64_t Trainer::replayed_steps() const { return run_->replica().replayed_steps(); }
-Tensor Trainer::gradients() const { return run_->replica().gradients(); }
-StepTimes Trainer::timed_step() { return run_->timed_step(); }
-StepTimes Trainer::paced_step(const StepTimes& pace) { return run_->paced_step(pace); }
-std::vector<std::int64_t> Trainer::bucket_ends() const { return run_->replica().bucket_ends(); }
-std::vector<FlipTarget> Trainer::held_tensors() const { return run_->replica().held_tensors(); }
-void Trainer::flip(const BitFlip& flip) { run_->replica().flip(flip); }
-void Trainer::step_with(const Tensor& gradients) { run_->step_with(gradients); }
-LossSums Trainer::epoch_sums() { return run_->global_epoch_sums(); }
+int Trainer::workers() const { return static_cast<int>(replica_.workers().size()); }
 
 }  // namespace tutti

@@ -1,6 +1,6 @@
 // What commands print and draw: predictions, the confusion matrix, mistakes, and contact sheets.
 
-#include "tutti/train/sample_scores.hpp"
+#include "tutti/train/evaluation.hpp"
 
 #include "evaluation_report.hpp"
 #include "pictures.hpp"

@@ -98,7 +98,7 @@ inline std::string follow(const Course& course, World& world, const DataPair& da
       if (listener) rank_status.add(*listener);
       end = trainer.run(scribe);
       if (listener) rank_status.remove(*listener);
-      replayed += trainer.replayed_steps();
+      replayed += trainer.replica().redone_steps();
       if (end == RunEnd::stopped) {
         ++stopped;
         continue;

@@ -1,6 +1,5 @@
-#include "train/device_timeline.hpp"
-
 #include "support/late_device.hpp"
+#include "train/step_timing.hpp"
 
 #include <gtest/gtest.h>
 

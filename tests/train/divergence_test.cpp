@@ -3,6 +3,7 @@
 
 #include "tutti/base/error.hpp"
 #include "tutti/base/timing.hpp"
+#include "tutti/watch/rehearsal.hpp"
 #include "tutti/watch/time_account.hpp"
 
 #include "support/mpi_world.hpp"
@@ -37,7 +38,7 @@ class Flipper final : public PhaseListener {
   Flipper(Trainer& trainer, const Flip& flip) : trainer_(trainer), flip_(flip) {}
   void on_begin(const StepPhase& at) override {
     const Phase phase = flip_.bit.of == "gradients" ? Phase::update : Phase::reports;
-    if (at.step == flip_.step && at.phase == phase && !std::exchange(done_, true)) trainer_.flip(flip_.bit);
+    if (at.step == flip_.step && at.phase == phase && !std::exchange(done_, true)) trainer_.replica().flip(flip_.bit);
   }
 
  private:

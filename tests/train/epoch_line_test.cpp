@@ -1,6 +1,4 @@
-#include "tutti/train/epoch_line.hpp"
-
-#include "tutti/train/progress_bar.hpp"
+#include "tutti/train/progress.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "train/exact_sum.hpp"
+#include "train/gradient_total.hpp"
 
 #include <gtest/gtest.h>
 

@@ -102,7 +102,7 @@ TEST(FiniteCheck, NamesTheRankAndTheGradientAtTheStep) {
         course.options.bucket_bytes = 1024;
         course.befall = [&](int rank, Trainer& trainer) -> std::unique_ptr<PhaseListener> {
           if (rank != ranks - 1) return nullptr;
-          float& gradient = host_f32(trainer.gradients())[static_cast<std::size_t>(spoilt.offset + 2)];
+          float& gradient = host_f32(trainer.replica().gradients())[static_cast<std::size_t>(spoilt.offset + 2)];
           return std::make_unique<SpoiltGradient>(gradient, ranks % 2 == 0 ? kNan : -kInfinity);
         };
         const std::string text = heard({course}, data.pair)[0];
@@ -175,7 +175,7 @@ TEST(FiniteCheck, FindsASumBeyondAllNumbersAtTheNextStep) {
     Course course = small_course(small_resnet(), exchange);
     course.ranks = 2;
     course.befall = [&](int, Trainer& trainer) {
-      return std::make_unique<SpoiltGradient>(host_f32(trainer.gradients())[place], 3e38F);
+      return std::make_unique<SpoiltGradient>(host_f32(trainer.replica().gradients())[place], 3e38F);
     };
     EXPECT_EQ(lines_of(heard({course}, data.pair)[0], "ended"),
               ended(fmt::format("a value of {} is no longer a finite number at step 4 on every rank",

@@ -6,7 +6,7 @@
 #include "backend/device_values.hpp"
 #include "reference/optimizers.hpp"
 #include "support/thrown.hpp"
-#include "train/ownership.hpp"
+#include "train/exchange.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,9 +1,8 @@
-#include "train/ownership.hpp"
-
 #include "tutti/train/optimizer.hpp"
 
 #include "backend/device_values.hpp"
 #include "support/mpi_world.hpp"
+#include "train/exchange.hpp"
 #include "train/state_arrays.hpp"
 
 #include <gtest/gtest.h>
@@ -97,9 +96,9 @@ struct Manner {
 };
 
 // One rank's weights and optimizer, fed with the gradients of what it owns.
-class Replica {
+class OwnedRank {
  public:
-  Replica(std::unique_ptr<Communicator> communicator, const Manner& manner)
+  OwnedRank(std::unique_ptr<Communicator> communicator, const Manner& manner)
       : communicator_(std::move(communicator)),
         layout_(uneven_layout()),
         ownership_(manner.owners, layout_, cut_buckets(layout_, manner.bucket_bytes),
@@ -129,7 +128,10 @@ class Replica {
 
   std::vector<float> weights() { return device_.download<float>(arena_.weights()); }
   void set_weights(const std::vector<float>& weights) { device_.upload(arena_.weights(), weights); }
-  std::vector<NamedArray> state() { return gather_state(parts(), device_.stream(), *optimizer_); }
+  std::vector<NamedArray> state() {
+    ArrayShare all = share_arrays(FileShare{}, layout_, *optimizer_);
+    return gather_state(parts(), device_.stream(), *optimizer_, all);
+  }
   void set_state(const std::vector<NamedArray>& state) { restore_state(parts(), device_.stream(), *optimizer_, state); }
   std::size_t state_bytes() const {
     std::size_t bytes = 0;
@@ -170,13 +172,13 @@ const std::vector<OptimizerOptions> kOptimizers{
 
 TEST(Owners, UpdateTheirWeightsToTheBitsOfARankAlone) {
   for (const OptimizerOptions& options : kOptimizers) {
-    Replica alone(make_solo_communicator(), {options, Owners::everyone});
+    OwnedRank alone(make_solo_communicator(), {options, Owners::everyone});
     for (int step = 1; step <= kSteps; ++step) alone.step(step);
     for (const Owners owners : {Owners::everyone, Owners::shares, Owners::first}) {
       for (const std::size_t bucket_bytes : {std::size_t{1}, std::size_t{17000}, kOneBucket}) {
         SCOPED_TRACE(options.kind + ", clip " + std::to_string(options.clip_norm) + ", owners " +
                      std::to_string(static_cast<int>(owners)) + ", buckets of " + std::to_string(bucket_bytes));
-        Replica replica(ring_over(test_world()), {options, owners, bucket_bytes});
+        OwnedRank replica(ring_over(test_world()), {options, owners, bucket_bytes});
         for (int step = 1; step <= kSteps; ++step) replica.step(step);
         EXPECT_TRUE(same_bits(replica.weights(), alone.weights()));
         expect_same(replica.state(), alone.state());
@@ -187,11 +189,11 @@ TEST(Owners, UpdateTheirWeightsToTheBitsOfARankAlone) {
 
 TEST(Owners, KeepTheStateOfTheirElementsAlone) {
   const OptimizerOptions adamw{.kind = "adamw"};
-  const std::size_t whole = Replica(make_solo_communicator(), {adamw}).state_bytes();
+  const std::size_t whole = OwnedRank(make_solo_communicator(), {adamw}).state_bytes();
   EXPECT_EQ(whole, 2 * static_cast<std::size_t>(uneven_layout().trained_elements()) * sizeof(float));
   const std::size_t ranks = static_cast<std::size_t>(test_world().size());
   const auto bytes_by_rank = [&](Owners owners) {
-    Replica replica(ring_over(test_world()), {adamw, owners, kOneBucket});
+    OwnedRank replica(ring_over(test_world()), {adamw, owners, kOneBucket});
     std::vector<std::size_t> bytes;
     for (const std::string& text : all_gather_text(test_world(), std::to_string(replica.state_bytes()))) {
       bytes.push_back(std::stoul(text));
@@ -211,9 +213,9 @@ TEST(Owners, KeepTheStateOfTheirElementsAlone) {
 
 TEST(Owners, PassTheirStateOnToOthersAtAnyNumberOfRanks) {
   const OptimizerOptions options{.kind = "adamw", .weight_decay = 0.1, .clip_norm = 3};
-  Replica alone(make_solo_communicator(), {options});
-  Replica before(ring_over(test_world()), {options, Owners::shares, 17000});
-  for (Replica* const replica : {&alone, &before}) replica->step(1);
+  OwnedRank alone(make_solo_communicator(), {options});
+  OwnedRank before(ring_over(test_world()), {options, Owners::shares, 17000});
+  for (OwnedRank* const replica : {&alone, &before}) replica->step(1);
   const auto state = before.state();
   const auto weights = before.weights();
   alone.step(2);
@@ -221,7 +223,7 @@ TEST(Owners, PassTheirStateOnToOthersAtAnyNumberOfRanks) {
     const auto world = test_world().split(test_world().rank() < ranks ? 0 : -1);
     if (!world) continue;
     for (const Owners owners : {Owners::everyone, Owners::shares, Owners::first}) {
-      Replica after(ring_over(*world), {options, owners, kOneBucket});
+      OwnedRank after(ring_over(*world), {options, owners, kOneBucket});
       after.set_weights(weights);
       after.set_state(state);
       expect_same(after.state(), state);

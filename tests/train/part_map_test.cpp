@@ -14,16 +14,16 @@ namespace {
 using Counts = std::vector<int>;
 
 TEST(PartMap, IsInProportionToSpeed) {
-  EXPECT_EQ(deal_by_speed(16, {1, 2}).parts_by_rank(), (Counts{11, 5}));
-  EXPECT_EQ(deal_by_speed(16, {4, 1}).parts_by_rank(), (Counts{3, 13}));
-  EXPECT_EQ(deal_by_speed(16, {1, 1, 4, 1}).parts_by_rank(), (Counts{5, 5, 1, 5}));
-  EXPECT_EQ(deal_by_speed(3, {1, 100, 1}).parts_by_rank(), (Counts{1, 1, 1})) << "nobody is without a part";
+  EXPECT_EQ(assign_by_speed(16, {1, 2}).parts_by_rank(), (Counts{11, 5}));
+  EXPECT_EQ(assign_by_speed(16, {4, 1}).parts_by_rank(), (Counts{3, 13}));
+  EXPECT_EQ(assign_by_speed(16, {1, 1, 4, 1}).parts_by_rank(), (Counts{5, 5, 1, 5}));
+  EXPECT_EQ(assign_by_speed(3, {1, 100, 1}).parts_by_rank(), (Counts{1, 1, 1})) << "nobody is without a part";
 }
 
 TEST(PartMap, OfLikeRanksIsTheEvenOne) {
   for (int ranks = 1; ranks <= 9; ++ranks) {
     for (int parts = ranks; parts <= 30; ++parts) {
-      EXPECT_EQ(deal_by_speed(parts, SecondsPerPart(static_cast<std::size_t>(ranks), 0.1)), PartPlan(parts, ranks));
+      EXPECT_EQ(assign_by_speed(parts, SecondsPerPart(static_cast<std::size_t>(ranks), 0.1)), PartPlan(parts, ranks));
     }
   }
 }
@@ -44,7 +44,7 @@ TEST(PartMap, HasTheLeastStepTimeOfAllMaps) {
     const int parts = ranks + static_cast<int>(random() % 12);
     SecondsPerPart seconds;
     for (int rank = 0; rank < ranks; ++rank) seconds.push_back(1 + static_cast<double>(random() % 40) / 7);
-    const PartPlan plan = deal_by_speed(parts, seconds);
+    const PartPlan plan = assign_by_speed(parts, seconds);
     EXPECT_EQ(plan.num_parts(), parts);
     EXPECT_EQ(step_seconds(plan, seconds), least_seconds(parts, seconds));
   }
@@ -52,11 +52,11 @@ TEST(PartMap, HasTheLeastStepTimeOfAllMaps) {
 
 TEST(PartMap, IsDealtAnewOnlyForMoreThanATwentieth) {
   const PartPlan even(16, 2);
-  EXPECT_EQ(deal_anew(even, {1, 1.04}), even);
-  EXPECT_EQ(deal_anew(even, {1, 2}).parts_by_rank(), (Counts{11, 5}));
-  EXPECT_EQ(deal_anew(PartPlan(Counts{11, 5}), {1, 1}), even) << "a rank that is fast again";
+  EXPECT_EQ(reassign(even, {1, 1.04}), even);
+  EXPECT_EQ(reassign(even, {1, 2}).parts_by_rank(), (Counts{11, 5}));
+  EXPECT_EQ(reassign(PartPlan(Counts{11, 5}), {1, 1}), even) << "a rank that is fast again";
   const PartPlan fine(Counts{33, 31});
-  EXPECT_EQ(deal_anew(fine, {1, 1}), fine);
+  EXPECT_EQ(reassign(fine, {1, 1}), fine);
 }
 
 TEST(PartMap, SaysWhatItPromisesAndWhetherSlowRanksAreWorthIt) {

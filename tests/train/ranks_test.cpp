@@ -35,11 +35,16 @@ Curve train_on(const Course& course, const DataPair& data, const TrainerOptions&
   if (world) {
     RankRun run(*world, course.model, data, options);
     Trainer& trainer = run.trainer;
-    curve.evaluation = trainer.evaluate();
+    curve.evaluation = evaluate({.backend = *run.backend,
+                                 .communicator = *run.communicator,
+                                 .network = run.network,
+                                 .data = *data.test,
+                                 .recipe = options.recipe},
+                                trainer.snapshot());
     LossSums before;
     for (int step = 0; step < course.steps; ++step) {
       trainer.step();
-      const LossSums now = trainer.epoch_sums();
+      const LossSums now = epoch_sums(trainer);
       curve.losses.push_back(static_cast<double>(now.loss_steps - before.loss_steps) / LossSums::kLossScale /
                              static_cast<double>(now.samples - before.samples));
       before = now;

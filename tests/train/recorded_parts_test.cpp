@@ -1,5 +1,5 @@
 #include "nn/fake_backend.hpp"
-#include "train/part_team.hpp"
+#include "train/part_workers.hpp"
 
 #include <gtest/gtest.h>
 
@@ -39,15 +39,15 @@ class Rank {
   // Each step so often, of which the first counts.
   std::vector<Step> play(int steps, const std::vector<std::int64_t>& stops, int times = 1) {
     const auto stream = backend.make_stream();
-    PartTeam team({.network = network_,
-                   .weights = *weights_,
-                   .backend = backend,
-                   .stream = *stream,
-                   .rank_status = rank_status_});
-    team.plan(2, LayerMode::training);
+    PartWorkers pool({.network = network_,
+                      .weights = *weights_,
+                      .backend = backend,
+                      .stream = *stream,
+                      .rank_status = rank_status_});
+    pool.plan(2, LayerMode::training);
     std::vector<float> total(weights_block_.size());
     FloatTotal sum(backend, view(total));
-    team.collect_gradients(sum, static_cast<std::int64_t>(parts_), stops);
+    pool.collect_gradients(sum, static_cast<std::int64_t>(parts_), stops);
     std::vector<std::vector<float>> images(parts_, std::vector<float>(6));
     std::vector<std::int32_t> labels{0, 1};
     std::vector<Step> played;
@@ -65,12 +65,12 @@ class Rank {
       }
       Step& now = played.emplace_back();
       for (int time = 0; time < times; ++time) {
-        if (time > 0) team.take_back();
-        team.play({.batches = batches, .step = step}, [&](std::int64_t final) { now.ready.push_back(final); });
+        if (time > 0) pool.restore_sums();
+        pool.compute({.batches = batches, .step = step}, [&](std::int64_t final) { now.ready.push_back(final); });
       }
       now.gradients = total;
     }
-    sums = team.sums();
+    sums = pool.sums();
     return played;
   }
 

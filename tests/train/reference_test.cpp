@@ -48,7 +48,7 @@ TEST(Training, OfLenetFollowsTheDoublePrecisionReferenceOverTwentySteps) {
     expected.descend(options.learning_rate.base);
 
     trainer.step();
-    const LossSums now = trainer.epoch_sums();
+    const LossSums now = epoch_sums(trainer);
     const double measured = static_cast<double>(now.loss_steps - before.loss_steps) / LossSums::kLossScale;
     before = now;
     EXPECT_NEAR(measured / loss, 1, 1e-4) << "step " << step;

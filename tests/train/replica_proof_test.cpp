@@ -28,7 +28,8 @@ class ReplicaProofTest : public ::testing::Test {
       std::uint32_t bits = 1;
       for (float& value : host_f32(tensors.back().values)) value = std::bit_cast<float>(bits *= 0x9E3779B9u);
     }
-    proof_.emplace(*backend_, *communicator_, rank_status_, tensors);
+    rank_.emplace(*backend_, *communicator_, rank_status_, *stream_);
+    proof_.emplace(*rank_, tensors);
     tensors_ = std::move(tensors);
   }
 
@@ -41,7 +42,7 @@ class ReplicaProofTest : public ::testing::Test {
   // On this rank alone.
   std::optional<Divergence> compare_with_flip(int of, std::size_t tensor, std::int64_t element, int bit) {
     if (rank() == of) flip(tensor, element, bit);
-    auto found = proof_->compare(*stream_);
+    auto found = proof_->compare();
     if (rank() == of) flip(tensor, element, bit);
     return found;
   }
@@ -52,13 +53,14 @@ class ReplicaProofTest : public ::testing::Test {
   std::unique_ptr<Stream> stream_;
   std::vector<Buffer> memory_;
   std::vector<ReplicatedTensor> tensors_;
+  std::optional<RankContext> rank_;
   std::optional<ReplicaProof> proof_;
 };
 
 TEST_F(ReplicaProofTest, FindsNothingWhereAllAreEqual) {
   for (int i = 0; i < 3; ++i) {
-    proof_->note(*stream_);
-    EXPECT_FALSE(proof_->compare(*stream_)) << i;
+    proof_->note();
+    EXPECT_FALSE(proof_->compare()) << i;
   }
 }
 
@@ -76,13 +78,13 @@ TEST_F(ReplicaProofTest, NamesTheTensorAndTheRankOfAnyOneFlippedBit) {
       }
     }
   }
-  EXPECT_FALSE(proof_->compare(*stream_));
+  EXPECT_FALSE(proof_->compare());
 }
 
 TEST_F(ReplicaProofTest, SaysInWordsWhoDiffersInWhat) {
   if (rank() == size() - 1) flip(1, 3, 7);
   if (rank() == size() - 1) flip(3, 1000, 30);
-  Divergence found = proof_->compare(*stream_).value();
+  Divergence found = proof_->compare().value();
   EXPECT_EQ(found.text(), size() == 2 ? "rank 0 and rank 1 differ in parameters/10, parameters/5003, and no majority "
                                         "says who is right"
                                       : "rank " + std::to_string(size() - 1) +
@@ -94,31 +96,31 @@ TEST_F(ReplicaProofTest, SaysInWordsWhoDiffersInWhat) {
 
 TEST_F(ReplicaProofTest, NamesBothSidesWhereRanksAreOfTwoMindsAndAllTheMinorityElsewhere) {
   if (rank() % 2 == 1) flip(2, 5, 3);
-  const Divergence found = proof_->compare(*stream_).value();
+  const Divergence found = proof_->compare().value();
   const std::vector<int> odd = size() % 2 == 1 ? std::vector{1} : std::vector<int>{};
   EXPECT_EQ(found.differences[0].ranks, odd);
   EXPECT_EQ(found.ranks().size(), size() % 2 == 1 ? odd.size() : static_cast<std::size_t>(size()));
 }
 
 TEST_F(ReplicaProofTest, FindsWhatWasNotedThoughItIsEqualAgain) {
-  proof_->note(*stream_);
+  proof_->note();
   if (rank() == 0) flip(3, 77, 12);
-  proof_->note(*stream_);
+  proof_->note();
   if (rank() == 0) flip(3, 77, 12);
-  const auto found = proof_->compare(*stream_);
+  const auto found = proof_->compare();
   ASSERT_TRUE(found);
   EXPECT_EQ(found->tensors(), std::vector{tensors_[3].name});
-  EXPECT_FALSE(proof_->compare(*stream_));
+  EXPECT_FALSE(proof_->compare());
 }
 
 // All ranks have had the same, but not at the same time.
 TEST_F(ReplicaProofTest, FindsNotesThatChangedPlaces) {
   for (const bool first : {true, false}) {
     if ((rank() == 0) == first) flip(3, 77, 12);
-    proof_->note(*stream_);
+    proof_->note();
     if ((rank() == 0) == first) flip(3, 77, 12);
   }
-  EXPECT_TRUE(proof_->compare(*stream_));
+  EXPECT_TRUE(proof_->compare());
 }
 
 }  // namespace

@@ -320,7 +320,7 @@ TEST_F(StartFrom, TakesWeightsAndStatisticsAndNothingElse) {
   expect_equal(started.statistics, state_.statistics);
   EXPECT_EQ(started.optimizer.at(0).values, std::vector<float>(started.optimizer.at(0).values.size()));
   EXPECT_EQ(started.progress.step, 0);
-  EXPECT_EQ(run.trainer.evaluate(), trained_.trainer.evaluate());
+  EXPECT_EQ(run.evaluate(), trained_.evaluate());
 }
 
 TEST_F(StartFrom, LeavesAHeadOfOtherClassesOrAnotherNameAsDrawn) {

@@ -1,6 +1,7 @@
 #include "tutti/base/timing.hpp"
 
 #include "support/mpi_world.hpp"
+#include "train/part_map.hpp"
 #include "train/rank_run.hpp"
 
 #include <fmt/format.h>
@@ -37,7 +38,7 @@ class Witness : public RunObserver {
     seconds_.push_back(step_.seconds());
     step_.restart();
     digests.push_back(trainer->weights_digest());
-    maps.push_back(trainer->part_plan().parts_by_rank());
+    maps.push_back(trainer->replica().assignment().plan().parts_by_rank());
   }
   void on_note(const std::string& text) override { notes.push_back(text); }
 
@@ -57,8 +58,26 @@ class Witness : public RunObserver {
   std::vector<double> seconds_;
 };
 
-// Trains lenet on the first ranks of the test's world. In the steps that are measured or timed, a part takes as long as
-// on a device of its own: longer, by far, than it does here.
+// In the steps that are measured or timed, a part takes as long as on a device of its own: longer, by far, than it does
+// here.
+class Throttle : public PhaseListener {
+ public:
+  Throttle(const Course& course, bool is_slow, const Witness& witness)
+      : course_(course), is_slow_(is_slow), witness_(witness) {}
+  void on_begin(const StepPhase& at) override {
+    const std::size_t done = witness_.digests.size();
+    if (at.phase != Phase::forward || !course_.map.measured || (done >= kTimedSteps && done < 50)) return;
+    std::this_thread::sleep_for(
+        std::chrono::duration<double>(kPartSeconds / (is_slow_ && done < kThrottledSteps ? course_.speed : 1)));
+  }
+
+ private:
+  const Course& course_;
+  bool is_slow_;
+  const Witness& witness_;
+};
+
+// Trains lenet on the first ranks of the test's world.
 Witness train_on(const Course& course, const DataPair& data) {
   const auto world = test_world().split(test_world().rank() < course.ranks ? 0 : -1);
   Witness witness;
@@ -72,13 +91,10 @@ Witness train_on(const Course& course, const DataPair& data) {
     options.steps = kSteps;
     options.test_every_epochs = 0;
     const bool slow = world->rank() == course.ranks - 1;
-    options.after_part = [&](double seconds) {
-      const std::size_t done = witness.digests.size();
-      if (!course.map.measured || (done >= kTimedSteps && done < 50)) return;
-      const double wanted = kPartSeconds / (slow && done < kThrottledSteps ? course.speed : 1);
-      std::this_thread::sleep_for(std::chrono::duration<double>(wanted - seconds));
-    };
-    RankRun run(*world, built_in_model("lenet"), data, options);
+    RankStatus status;
+    Throttle throttle(course, world->rank() == course.ranks - 1, witness);
+    status.add(throttle);
+    RankRun run(*world, built_in_model("lenet"), data, options, &status);
     witness.trainer = &run.trainer;
     run.trainer.run(witness);
   }

@@ -86,7 +86,7 @@ TEST(Trainer, SumsDoNotDependOnHowTheRankPlaysItsParts) {
     TrainingRun run(options);
     run.trainer.step();
     run.trainer.step();
-    return run.trainer.epoch_sums().mean_loss();
+    return epoch_sums(run.trainer).mean_loss();
   };
   const double whole = first_loss(1);
   EXPECT_NEAR(first_loss(3) / whole, 1, 1e-5);
@@ -193,22 +193,24 @@ TEST(Trainer, RepeatsItsDigestsBitForBit) {
   EXPECT_NE(once[0].weights, once[1].weights);
 }
 
-TEST(Trainer, PlaysPartsSideBySideToTheSameBits) {
+TEST(Trainer, ComputesPartsSideBySideToTheSameBits) {
   for (const int parts : {1, 3, 5}) {
     TrainerOptions options = small();
     options.num_parts = parts;
     options.batch_size = 14;
-    options.digest_every_steps = 1;
-    const auto play = [&](int players) {
-      options.side_by_side = players;
+    options.steps = 3;
+    const auto train = [&](int workers) {
+      options.side_by_side = workers;
       // 300 test samples: two chunks.
       TrainingRun run(options, {.name = "synthetic:3000x1x8x8:3", .model = small_resnet()});
-      EXPECT_EQ(run.trainer.players(), std::min(parts, players));
-      for (int step = 0; step < 3; ++step) run.trainer.step();
-      return std::tuple(run.trainer.weights_digest(), run.trainer.epoch_sums(), run.trainer.evaluate());
+      EXPECT_EQ(run.trainer.workers(), std::min(parts, workers));
+      Recorder recorder;
+      run.trainer.run(recorder);
+      const EpochReport& report = recorder.epochs.at(0);
+      return std::tuple(run.trainer.weights_digest(), report.train, report.test.value());
     };
-    const auto alone = play(1);
-    for (const int players : {2, 3}) EXPECT_EQ(play(players), alone) << parts << " parts, " << players << " players";
+    const auto alone = train(1);
+    for (const int workers : {2, 3}) EXPECT_EQ(train(workers), alone) << parts << " parts, " << workers << " workers";
   }
 }
 
@@ -264,9 +266,9 @@ TEST(Trainer, SmoothsTheLabelsOfTheTrainingLossAlone) {
     TrainerOptions options = small();
     options.label_smoothing = smoothing;
     TrainingRun run(options);
-    const double test = run.trainer.evaluate().mean_loss();
+    const double test = run.evaluate().mean_loss();
     run.trainer.step();
-    return std::pair(run.trainer.epoch_sums().mean_loss(), test);
+    return std::pair(epoch_sums(run.trainer).mean_loss(), test);
   };
   EXPECT_NE(first_losses(0.2).first, first_losses(0).first);
   EXPECT_EQ(first_losses(0.2).second, first_losses(0).second);
@@ -293,35 +295,28 @@ TEST(Trainer, RunningStatisticsAreThoseOfTheWholeBatchAlsoWithEmptyParts) {
   }
 }
 
-TEST(Evaluation, IsThereForWhoAsksWhereNoEpochIsTested) {
-  TrainerOptions options = small();
-  options.test_every_epochs = 0;
-  TrainingRun untested(options, {.name = "synthetic:300x1x8x8:3", .model = small_resnet()});
-  options.test_every_epochs = 1;
-  TrainingRun tested(options, {.name = "synthetic:300x1x8x8:3", .model = small_resnet()});
-  EXPECT_EQ(untested.trainer.evaluate(), tested.trainer.evaluate());
-}
-
 TEST(Evaluation, OfACheckpointIsThatOfTheRun) {
   TrainerOptions options = small();
   options.num_parts = 3;
   const std::string name = "synthetic:5000x1x8x8:3";
+  options.steps = 3;
   TrainingRun run(options, {.name = name, .model = small_resnet()});
-  for (int step = 0; step < 3; ++step) run.trainer.step();
-  const LossSums expected = run.trainer.evaluate();
+  Recorder recorder;
+  run.trainer.run(recorder);
+  const LossSums expected = recorder.epochs.at(0).test.value();
 
   const auto backend = make_cpu_backend();
   const auto communicator = make_solo_communicator();
   const OwnedData data = open_small(name);
   const Network network(small_resnet(), data.pair.test->info().image, 3);
   const TrainState state = run.trainer.snapshot();
-  for (const int players : {1, 2, 7}) {
+  for (const int workers : {1, 2, 7}) {
     EXPECT_EQ(evaluate({.backend = *backend,
                         .communicator = *communicator,
                         .network = network,
                         .data = *data.pair.test,
                         .recipe = options.recipe,
-                        .side_by_side = players},
+                        .side_by_side = workers},
                        state),
               expected);
   }

@@ -4,9 +4,11 @@
 #include "tutti/data/open_data.hpp"
 #include "tutti/nn/model_file.hpp"
 #include "tutti/nn/models.hpp"
+#include "tutti/train/evaluation.hpp"
 #include "tutti/train/trainer.hpp"
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -56,7 +58,17 @@ class TrainingRun {
                  .network = network_,
                  .train = *data_.pair.train,
                  .test = data_.pair.test.get()},
-                options, {.configuration = "c", .command_line = "trainer", .model = "m", .versions = "v"}) {}
+                options, {.configuration = "c", .command_line = "trainer", .model = "m", .versions = "v"}),
+        recipe_(options.recipe) {}
+
+  LossSums evaluate() {
+    return tutti::evaluate({.backend = *backend_,
+                            .communicator = *communicator_,
+                            .network = network_,
+                            .data = *data_.pair.test,
+                            .recipe = recipe_},
+                           trainer.snapshot());
+  }
 
  private:
   std::unique_ptr<Backend> backend_;
@@ -66,7 +78,13 @@ class TrainingRun {
 
  public:
   Trainer trainer;
+
+ private:
+  ImageRecipe recipe_;
 };
+
+// The sums of the steps since the epoch began, over all ranks. Collective.
+inline LossSums epoch_sums(Trainer& trainer) { return trainer.snapshot(std::nullopt).progress.epoch_sums; }
 
 class Recorder : public RunObserver {
  public:

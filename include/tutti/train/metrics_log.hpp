@@ -26,12 +26,23 @@
 //   {"event":"end","step":50,"status":"done"}       last, of a run that did not fail: "done", or "stopped" on request
 
 #include "tutti/storage/line_file.hpp"
-#include "tutti/train/run_recorder.hpp"
+#include "tutti/train/run_observer.hpp"
+#include "tutti/watch/time_account.hpp"
 
 #include <functional>
 #include <string>
 
 namespace tutti {
+
+// Keeps a run's reports in a file of some form, on rank 0; a form ignores what it has no place for. All calls throw
+// save errors that name the path; after one, the next report may still be kept.
+class RunRecorder : public RunObserver {
+ public:
+  // A record that the program makes by itself: one whole JSON object on one line.
+  virtual void on_line(const std::string& /*json*/) {}
+  // Where the time since the last such report went.
+  virtual void on_time(const EpochEnd&, const TimeReport&) {}
+};
 
 class MetricsLog : public RunRecorder {
  public:

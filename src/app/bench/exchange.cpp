@@ -1,5 +1,5 @@
 #include "bench.hpp"
-#include "exchange_cost.hpp"
+#include "measured_steps.hpp"
 #include "processors.hpp"
 #include "resolve_options.hpp"
 
@@ -23,13 +23,21 @@ struct Way {
 constexpr std::array kWays{Way{"ring", "ring"}, Way{"exact", "exact"}, Way{"exact, sharded", "exact", true},
                            Way{"sharded", "sharded"}, Way{"central", "central"}};
 
-// One line of the table.
+// What exchange and update of a step cost by themselves, a line of the table. Bytes are those of the rank that has
+// most.
 struct Point {
   std::string way;
   int ranks = 1;
   bool oversubscribed = false;
-  ExchangeCost cost;
+  Quartiles step{};
+  double sent_bytes = 0;  // a step
+  double exchange_bytes = 0;
+  double optimizer_bytes = 0;
 };
+
+Tensor host_tensor(std::vector<float>& values) {
+  return {.data = values.data(), .shape = Shape{static_cast<std::int64_t>(values.size())}};
+}
 
 // What a first step of the model gave, on the host.
 std::vector<float> real_gradients(World& world, const RunConfig& config) {
@@ -38,21 +46,45 @@ std::vector<float> real_gradients(World& world, const RunConfig& config) {
     run.trainer->step();
     run.trainer->settle();
   });
-  return read_gradients(run);
+  const Tensor gradients = run.trainer->replica().gradients();
+  std::vector<float> values(static_cast<std::size_t>(gradients.elements()));
+  const auto stream = run.assembly.backend->make_stream();
+  run.assembly.backend->copy(*stream, host_tensor(values), gradients);
+  stream->synchronize();
+  return values;
 }
 
 Point measure(World& world, const RunConfig& config, const TimedSteps& steps, std::vector<float>& gradients) {
   Readied run(world, config);
+  Backend& backend = *run.assembly.backend;
+  const Tensor values = host_tensor(gradients);
+  const Buffer memory = backend.allocate(values.bytes());
+  const Tensor on_device = memory.view(values.shape, values.type);
+  const auto stream = backend.make_stream();
+  backend.copy(*stream, on_device, values);
+  stream->synchronize();
+  const auto step = [&] { exchange_step(*run.trainer, on_device); };
+  time_steps(world, *run.trainer, {.warmup = steps.warmup, .timed = 0}, step);
+  const std::uint64_t sent_before = run.assembly.communicator->bytes_sent();
+  const auto seconds = time_steps(world, *run.trainer, steps_for(backend, {.warmup = 0, .timed = steps.timed}), step);
+  const auto sent = static_cast<double>(run.assembly.communicator->bytes_sent() - sent_before);
+  const Replica& replica = run.trainer->replica();
+  const auto greatest =
+      greatest_of_ranks(world, {sent / static_cast<double>(steps.timed), static_cast<double>(replica.exchange_bytes()),
+                                static_cast<double>(replica.optimizer_bytes())});
   return {.way = "",
           .ranks = world.size(),
           .oversubscribed = config.threads * world.local_size() > run.assembly.cores.usable,
-          .cost = measure_exchange(world, run, steps, gradients)};
+          .step = quartiles_of(seconds),
+          .sent_bytes = greatest[0],
+          .exchange_bytes = greatest[1],
+          .optimizer_bytes = greatest[2]};
 }
 
 void tell(const Point& point) {
   fmt::print("{:>5} {:>14} {:>10.2f} {:>9.2f} {:>9.2f} {:>9.2f} {:>9.2f} {:>9.2f}{}\n", point.ranks, point.way,
-             point.cost.step.median * 1e3, point.cost.step.low * 1e3, point.cost.step.high * 1e3,
-             point.cost.sent_bytes / 0x1p20, point.cost.exchange_bytes / 0x1p20, point.cost.optimizer_bytes / 0x1p20,
+             point.step.median * 1e3, point.step.low * 1e3, point.step.high * 1e3, point.sent_bytes / 0x1p20,
+             point.exchange_bytes / 0x1p20, point.optimizer_bytes / 0x1p20,
              point.oversubscribed ? "  oversubscribed" : "");
   std::fflush(stdout);
 }
@@ -60,12 +92,12 @@ void tell(const Point& point) {
 Json as_json(const Point& point) {
   return {{"exchange", point.way},
           {"ranks", point.ranks},
-          {"seconds_median", point.cost.step.median},
-          {"seconds_low_quartile", point.cost.step.low},
-          {"seconds_high_quartile", point.cost.step.high},
-          {"busiest_rank_sent_bytes", point.cost.sent_bytes},
-          {"exchange_bytes", point.cost.exchange_bytes},
-          {"optimizer_bytes", point.cost.optimizer_bytes},
+          {"seconds_median", point.step.median},
+          {"seconds_low_quartile", point.step.low},
+          {"seconds_high_quartile", point.step.high},
+          {"busiest_rank_sent_bytes", point.sent_bytes},
+          {"exchange_bytes", point.exchange_bytes},
+          {"optimizer_bytes", point.optimizer_bytes},
           {"oversubscribed", point.oversubscribed}};
 }
 

@@ -1,11 +1,11 @@
 #include "tutti/base/error.hpp"
 #include "tutti/base/process.hpp"
-#include "tutti/train/exchange.hpp"
+#include "tutti/train/trainer_options.hpp"
 
 #include "bench.hpp"
 #include "run_record.hpp"
 #include "scaling_inputs.hpp"
-#include "step_account.hpp"
+#include "measured_steps.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -142,7 +142,7 @@ void measure_round(World& working, const RunConfig& config, const TimedSteps& st
       !pace && !working.agree(run.assembly.config.threads * working.local_size() <= run.assembly.cores.usable);
   std::vector<double> seconds;
   std::vector<StepTimes> phases;
-  const auto step_by_phase = [&] { phases.push_back(pace ? trainer.paced_step(*pace) : trainer.timed_step()); };
+  const auto step_by_phase = [&] { phases.push_back(pace ? paced_step(trainer, *pace) : timed_step(trainer)); };
   if (pace || run.assembly.backend->memory_space() == MemorySpace::host) {
     seconds = time_steps(working, trainer, steps, step_by_phase);
     phases.erase(phases.begin(), phases.end() - steps.timed);

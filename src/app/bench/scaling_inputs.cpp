@@ -3,7 +3,7 @@
 #include "tutti/backend/backend.hpp"
 #include "tutti/comm/communicator.hpp"
 
-#include "step_account.hpp"
+#include "measured_steps.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -28,9 +28,9 @@ constexpr std::array<std::int64_t, 3> kSmallerBatches{2, 4, 16};
 // As doubles, which ranks can gather.
 std::vector<double> packed(const StepTimes& times) {
   std::vector<double> figures{times.input, times.update};
-  for (const StepTimes::Stretch& stretch : times.compute) {
-    figures.push_back(stretch.seconds);
-    figures.push_back(static_cast<double>(stretch.final_elements));
+  for (const StepTimes::Interval& interval : times.compute) {
+    figures.push_back(interval.seconds);
+    figures.push_back(static_cast<double>(interval.final_elements));
   }
   return figures;
 }
@@ -50,9 +50,9 @@ struct SoloRun {
 
 SoloRun compute_alone(World& alone, const RunConfig& config, const TimedSteps& steps) {
   Readied run(alone, config);
-  SoloRun solo{.steps = {}, .bucket_ends = run.trainer->bucket_ends()};
+  SoloRun solo{.steps = {}, .bucket_ends = run.trainer->replica().bucket_ends()};
   for (std::int64_t i = 0; i < steps.warmup + steps.timed; ++i) {
-    StepTimes times = run.trainer->timed_step();
+    StepTimes times = timed_step(*run.trainer);
     if (i >= steps.warmup) solo.steps.push_back(std::move(times));
   }
   return solo;
@@ -134,8 +134,8 @@ struct Line {
 
 Json as_json(const ComputeProfile& profile) {
   Json stretches = Json::array();
-  for (const StepTimes::Stretch& stretch : profile.times.compute) {
-    stretches.push_back({stretch.seconds, stretch.final_elements});
+  for (const StepTimes::Interval& interval : profile.times.compute) {
+    stretches.push_back({interval.seconds, interval.final_elements});
   }
   return {{"images", profile.images},
           {"input", profile.times.input},

@@ -2,7 +2,7 @@
 // What `trainer forecast` (tools/companions/trainer-forecast) starts from, measured inside the launch: the compute of
 // ranks that do not wait for each other, and all-reduces between two ranks of a node and between two nodes.
 
-#include "tutti/train/step_times.hpp"
+#include "tutti/train/replica.hpp"
 
 #include "bench.hpp"
 

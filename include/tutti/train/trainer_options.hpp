@@ -1,0 +1,124 @@
+#pragma once
+// What a training is told: the parts that it works with and the options that it follows.
+
+#include "tutti/backend/backend.hpp"
+#include "tutti/checkpoint/train_state.hpp"
+#include "tutti/comm/communicator.hpp"
+#include "tutti/data/batch_loader.hpp"
+#include "tutti/data/image_recipe.hpp"
+#include "tutti/nn/network.hpp"
+#include "tutti/train/lr_schedule.hpp"
+#include "tutti/train/optimizer.hpp"
+#include "tutti/watch/rank_status.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tutti {
+
+// How gradients are all-reduced. ring: an f32 sum everywhere. exact: a sum whose bits do not depend on the ranks.
+// sharded: an f32 sum that is reduce-scattered; every rank updates its share and all-gathers the weights. central: rank
+// 0 reduces, updates and broadcasts everything.
+enum class Exchange { ring, exact, sharded, central };
+
+// Throws a usage error that names the choices.
+Exchange parse_exchange(std::string_view word);
+std::string_view name_of(Exchange exchange);
+
+// Who updates the weights and keeps the optimizer's state for it.
+enum class Owners { everyone, shares, first };
+
+struct ExchangeOptions {
+  Exchange kind = Exchange::ring;
+  bool shard_optimizer = false;  // with exact: each rank updates its share; sharded always does
+
+  Owners owners() const {
+    if (kind == Exchange::central) return Owners::first;
+    return kind == Exchange::sharded || shard_optimizer ? Owners::shares : Owners::everyone;
+  }
+};
+
+struct PartMapOptions {
+  std::vector<int> parts_by_rank{};  // empty: even
+  bool measured =
+      false;  // starts even, then follows the seconds that each rank's parts take; keeps the bits of `exact`
+};
+
+// What happens when a value is no longer finite.
+enum class OnNotFinite {
+  stop,
+  skip,  // the step changes nothing
+};
+// Throws a usage error that names the option and its choices.
+OnNotFinite parse_on_not_finite(std::string_view text);
+
+struct Safeguards {
+  std::int64_t verify_every_steps = 0;  // weights, statistics and optimizer state are compared; 0: never
+  OnNotFinite on_not_finite = OnNotFinite::stop;
+};
+
+// For TrainerOptions::schedule_epochs: the schedule ends where the launch does, --steps included. Runs begun before
+// schedules had an end of their own still do so.
+inline constexpr std::int64_t kScheduleOfLaunch = -1;
+
+struct TrainerOptions {
+  std::int64_t batch_size = 128;  // global
+  int num_parts = 1;
+  ExchangeOptions exchange{};
+  PartMapOptions part_map{};  // which rank computes which parts
+  int threads = 1;            // of each part
+  int side_by_side = 1;       // the most parts of this rank at once; never changes a bit
+  LastBatch last_batch = LastBatch::keep;
+  Shuffle shuffle = Shuffle::global;
+  std::uint64_t seed = 0;
+  Initializer initializer = Initializer::xavier;
+  std::int64_t epochs = 1;
+  std::int64_t steps = 0;            // ends the run even inside an epoch; 0: epochs alone end it
+  std::int64_t schedule_epochs = 0;  // over which the learning rate's schedule stretches; 0: epochs
+  OptimizerOptions optimizer{};
+  double label_smoothing = 0;
+  LrPlan learning_rate{};
+  std::size_t bucket_bytes = std::size_t{4} << 20;
+  int steps_ahead = 1;                 // batches prepared ahead, and steps queued on the processor ahead of the one
+                                       // it works on; never changes a bit
+  int readers = 1;                     // threads that prepare them
+  ImageRecipe recipe{};                // of training images; test images are only fitted to its size
+  std::int64_t test_every_epochs = 1;  // and after the last; 0: never
+  std::int64_t log_every_steps = 0;
+  std::int64_t digest_every_steps = 0;
+  std::int64_t checkpoint_every_steps = 0;
+  std::int64_t checkpoint_every_epochs = 0;
+  bool checkpoint_at_end = false;
+  bool checkpoint_at_best = false;  // after every evaluation that is better than all before it
+  // Of each checkpoint's arrays, those that this rank hands to on_checkpoint; none: nothing is copied here.
+  std::optional<FileShare> file_share = FileShare{};
+  Safeguards safeguards{};
+  bool reports_samples = false;
+};
+
+// All borrowed; the pointers may be null.
+struct TrainerParts {
+  Backend& backend;
+  Communicator& communicator;
+  const Network& network;
+  const Dataset& train;
+  const Dataset* test = nullptr;
+  RankStatus* rank_status = nullptr;
+  std::vector<std::string> hosts{};  // by rank, for messages that name one; empty: unknown
+};
+
+// What goes into checkpoints besides the trainer's own state.
+struct RunFacts {
+  std::string configuration;
+  std::string command_line{};
+  std::string model;
+  std::string versions;
+  std::string data{};             // as TrainState has it
+  std::uint64_t data_digest = 0;  // of the training set
+};
+
+}  // namespace tutti

@@ -1,0 +1,90 @@
+#include "norms.hpp"
+
+#include <algorithm>
+
+namespace tutti {
+
+SliceSquares::SliceSquares(const OptimizerParts& parts, std::span<const ParameterSlice> slices)
+    : backend_(parts.backend),
+      communicator_(parts.communicator),
+      sums_(backend_.allocate(slices.size() * sizeof(double))) {
+  for (const ParameterSlice& slice : slices) slices_.push_back({slice.offset, slice.offset + slice.elements()});
+  if (parts.ownership.owners() == Owners::shares) cut_blocks(parts.ownership);
+}
+
+void SliceSquares::cut_blocks(const Ownership& ownership) {
+  std::vector<IndexRange> blocks;
+  std::vector<std::int64_t> ends;
+  for (const IndexRange& slice : slices_) {
+    for (std::int64_t begin = slice.begin; begin < slice.end; begin += kNormBlock) {
+      blocks.push_back({begin, std::min(begin + kNormBlock, slice.end)});
+    }
+    ends.push_back(static_cast<std::int64_t>(blocks.size()));
+  }
+  block_sums_ = communicator_.allocate(blocks.size() * sizeof(double));
+  block_ends_ = backend_.allocate(ends.size() * sizeof(std::int64_t));
+  const Shape shape{static_cast<std::int64_t>(ends.size())};
+  const auto stream = backend_.make_stream();
+  backend_.copy(*stream, block_ends_.view(shape, ElementType::i64),
+                {ends.data(), shape, ElementType::i64, MemorySpace::host});
+  stream->synchronize();
+
+  const auto sums = [this](std::int64_t begin, std::int64_t end) {
+    return block_sums_.view(Shape{end - begin}, ElementType::f64, static_cast<std::size_t>(begin) * sizeof(double));
+  };
+  const auto rank = static_cast<std::size_t>(communicator_.rank());
+  for (std::size_t i = 0; i < ownership.bucket_ends().size(); ++i) {
+    std::vector<std::int64_t> bounds;  // in blocks
+    for (const std::int64_t bound : ownership.bounds(i)) {
+      const auto at = std::ranges::lower_bound(blocks, ownership.bucket(i).begin + bound, {}, &IndexRange::begin);
+      bounds.push_back(at - blocks.begin());
+    }
+    const std::int64_t first = bounds.front();
+    if (bounds.back() == first) continue;
+    Bucket& bucket = buckets_.emplace_back();
+    bucket.blocks.assign(blocks.begin() + bounds[rank], blocks.begin() + bounds[rank + 1]);
+    bucket.sums = sums(bounds[rank], bounds[rank + 1]);
+    bucket.all.results = sums(first, bounds.back());
+    for (std::int64_t& bound : bounds) bound -= first;
+    bucket.all.bounds = std::move(bounds);
+  }
+}
+
+void SliceSquares::sum(Stream& stream, const Tensor& block, const std::vector<IndexRange>& ranges, const Tensor& sums) {
+  tensors_.clear();
+  for (const IndexRange& range : ranges) tensors_.push_back(elements_of(block, range));
+  backend_.sum_squares(stream, tensors_, sums);
+}
+
+Tensor SliceSquares::of(Stream& stream, const Tensor& block) {
+  const Shape shape{static_cast<std::int64_t>(slices_.size())};
+  const Tensor sums = sums_.view(shape, ElementType::f64);
+  if (buckets_.empty()) {
+    sum(stream, block, slices_, sums);
+    return sums;
+  }
+  for (const Bucket& bucket : buckets_) {
+    if (!bucket.blocks.empty()) sum(stream, block, bucket.blocks, bucket.sums);
+    communicator_.reduce_scatter_gather(bucket.all, stream);
+  }
+  communicator_.finish(stream);
+  const Shape blocks{static_cast<std::int64_t>(block_sums_.bytes() / sizeof(double))};
+  backend_.sum_runs(stream, block_sums_.view(blocks, ElementType::f64), block_ends_.view(shape, ElementType::i64),
+                    sums);
+  return sums;
+}
+
+GradientClip::GradientClip(double greatest_norm, const OptimizerParts& parts)
+    : greatest_norm_(greatest_norm),
+      backend_(parts.backend),
+      squares_(parts, greatest_norm == 0 ? std::span<const ParameterSlice>{} : parts.layout.trained()),
+      factor_(backend_.allocate(sizeof(float))) {}
+
+Tensor GradientClip::factor(Stream& stream, const ParameterArena& arena) {
+  if (greatest_norm_ == 0) return {};
+  const Tensor factor = factor_.view(Shape{1}, ElementType::f32);
+  backend_.clip_factor(stream, squares_.of(stream, arena.gradients()), greatest_norm_, factor);
+  return factor;
+}
+
+}  // namespace tutti

@@ -1,0 +1,95 @@
+#include "rank_context.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+namespace tutti {
+namespace {
+
+Tensor on_host(std::int64_t* values, std::int64_t count) {
+  return {values, Shape{count}, ElementType::i64, MemorySpace::host};
+}
+
+}  // namespace
+
+Tensor elements_of(const Tensor& block, IndexRange range) {
+  auto* const first =
+      static_cast<std::byte*>(block.data) + range.begin * static_cast<std::int64_t>(bytes_of(block.type));
+  return {first, Shape{range.size()}, block.type, block.space};
+}
+
+RankContext::RankContext(Backend& processor, Communicator& ranks, RankStatus& rank_status, Stream& of_thread)
+    : backend(processor),
+      communicator(ranks),
+      status(rank_status),
+      stream(of_thread),
+      exchanged_(
+          ranks.allocate(static_cast<std::size_t>(std::max(ranks.size(), LossSums::kFigures)) * sizeof(std::int64_t))) {
+}
+
+// In the host's memory, by way of the communicator's.
+void RankContext::all_reduce(Tensor values) const {
+  const Tensor exchanged = exchanged_.view(values.shape, ElementType::i64);
+  backend.copy(stream, exchanged, values);
+  stream.synchronize();
+  status.wait_for_ranks([&] {
+    communicator.all_reduce(exchanged, stream);
+    communicator.finish(stream);
+    backend.copy(stream, values, exchanged);
+    stream.synchronize();
+    return true;
+  });
+}
+
+LossSums RankContext::all_reduce(const LossSums& mine) const {
+  LossSums::Figures figures = mine.figures();
+  all_reduce(on_host(figures.data(), LossSums::kFigures));
+  return LossSums::from(figures);
+}
+
+std::uint64_t RankContext::all_reduce(std::uint64_t mine) const {
+  auto sum = static_cast<std::int64_t>(mine);
+  all_reduce(on_host(&sum, 1));
+  return static_cast<std::uint64_t>(sum);
+}
+
+std::vector<std::int64_t> RankContext::all_gather(const std::vector<std::int64_t>& mine) const {
+  const std::int64_t row = std::ssize(mine);
+  const std::int64_t begin = row * communicator.rank();
+  std::vector<std::int64_t> all(mine.size() * static_cast<std::size_t>(communicator.size()));
+  std::ranges::copy(mine, all.begin() + begin);
+  const Buffer longer = row > 1 ? communicator.allocate(all.size() * sizeof(std::int64_t)) : Buffer();
+  const Tensor rows = (row > 1 ? longer : exchanged_).view(Shape{std::ssize(all)}, ElementType::i64);
+  const Tensor host = on_host(all.data(), std::ssize(all));
+  backend.copy(stream, elements_of(rows, {begin, begin + row}), elements_of(host, {begin, begin + row}));
+  return status.wait_for_ranks([&] {
+    all_gather_rows(communicator, rows, stream);
+    communicator.finish(stream);
+    backend.copy(stream, host, rows);
+    stream.synchronize();
+    return std::move(all);
+  });
+}
+
+void all_gather_rows(Communicator& communicator, const Tensor& rows, Stream& stream) {
+  std::vector<std::int64_t> bounds;
+  const std::int64_t row = rows.elements() / communicator.size();
+  for (int rank = 0; rank <= communicator.size(); ++rank) bounds.push_back(rank * row);
+  communicator.reduce_scatter_gather({.values = {}, .bounds = std::move(bounds), .then = {}, .results = rows}, stream);
+}
+
+LossSums read_sums(Backend& backend, Stream& stream, const Tensor& sums) {
+  LossSums::Figures figures{};
+  backend.copy(stream, on_host(figures.data(), LossSums::kFigures), sums);
+  stream.synchronize();
+  return LossSums::from(figures);
+}
+
+void write_sums(Backend& backend, Stream& stream, const Tensor& sums, const LossSums& values) {
+  LossSums::Figures figures = values.figures();
+  backend.copy(stream, sums, on_host(figures.data(), LossSums::kFigures));
+  stream.synchronize();
+}
+
+}  // namespace tutti

@@ -1,0 +1,45 @@
+#pragma once
+// What the classes of this module work with on one rank, and collectives over a few values in host memory.
+
+#include "tutti/backend/backend.hpp"
+#include "tutti/comm/communicator.hpp"
+#include "tutti/data/part_plan.hpp"
+#include "tutti/watch/rank_status.hpp"
+
+#include <cstdint>
+#include <vector>
+
+namespace tutti {
+
+// A range of a flat block.
+Tensor elements_of(const Tensor& block, IndexRange range);
+
+struct RankContext {
+  // All borrowed.
+  RankContext(Backend& backend, Communicator& communicator, RankStatus& status, Stream& stream);
+
+  Backend& backend;
+  Communicator& communicator;
+  RankStatus& status;
+  Stream& stream;  // of the thread that trains
+
+  // Sums of integers, so that the order of the ranks does not matter. Collective. Wait.
+  LossSums all_reduce(const LossSums& mine) const;
+  std::uint64_t all_reduce(std::uint64_t mine) const;  // modulo 2^64
+  // The values of all ranks, by rank; every rank gives the same number of them. Collective. Waits.
+  std::vector<std::int64_t> all_gather(const std::vector<std::int64_t>& mine) const;
+
+ private:
+  void all_reduce(Tensor values) const;
+
+  Buffer exchanged_;  // the communicator's: a figure of every rank, or the sums
+};
+
+// `rows` has the same number of elements for each rank; those of this rank go to all. Collective. Asynchronous.
+void all_gather_rows(Communicator& communicator, const Tensor& rows, Stream& stream);
+
+// Copies between the host and sums (i64 [LossSums::kFigures]) in a processor's memory. They wait for the stream.
+LossSums read_sums(Backend& backend, Stream& stream, const Tensor& sums);
+void write_sums(Backend& backend, Stream& stream, const Tensor& sums, const LossSums& values);
+
+}  // namespace tutti

@@ -1,0 +1,103 @@
+#include "step_timing.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace tutti {
+
+DeviceTimeline::DeviceTimeline(Backend& backend, Stream& stream, RankStatus& status)
+    : backend_(backend), stream_(stream), status_(status) {
+  if (auto event = backend.make_timed_event()) {
+    spare_.push_back(std::move(event));
+    status_.reach_through(this);
+  }
+}
+
+DeviceTimeline::~DeviceTimeline() {
+  if (!spare_.empty() || reached_) status_.reach_through(nullptr);
+}
+
+bool DeviceTimeline::take(const StepPhase& at) {
+  backend_.begin_range(name_of(at.phase));
+  if (!runs_) {
+    if (at.phase == Phase::data) begin();
+    marked_ = at;
+    return false;
+  }
+  if (!adds_nothing(at)) {
+    marks_.push_back({mark(), at});
+    marked_ = at;
+    look();
+  }
+  return true;
+}
+
+// On an idle processor a mark is reached as it is made.
+void DeviceTimeline::begin() {
+  stream_.synchronize();
+  if (reached_) spare_.push_back(std::move(reached_));
+  reached_ = mark();
+  reached_ns_ = now_ns();
+  runs_ = true;
+}
+
+// The processor's work for the exchange is enqueued elsewhere, or waited for.
+bool DeviceTimeline::adds_nothing(const StepPhase& at) const {
+  if (at.phase == Phase::exchange) return true;
+  if (at.step != marked_.step) return false;
+  return at.phase == marked_.phase || (at.phase == Phase::forward && marked_.phase == Phase::backward);
+}
+
+std::unique_ptr<Event> DeviceTimeline::mark() {
+  std::unique_ptr<Event> event;
+  if (spare_.empty()) {
+    event = backend_.make_timed_event();
+  } else {
+    event = std::move(spare_.back());
+    spare_.pop_back();
+  }
+  stream_.record(*event);
+  return event;
+}
+
+void DeviceTimeline::look() {
+  while (!marks_.empty() && marks_.front().event->reached()) {
+    Mark next = std::move(marks_.front());
+    marks_.pop_front();
+    reached_ns_ += std::llround(next.event->seconds_since(*reached_) * 1e9);
+    spare_.push_back(std::exchange(reached_, std::move(next.event)));
+    status_.reach(next.at, reached_ns_);
+  }
+}
+
+void DeviceTimeline::settle() {
+  if (!runs_) return;
+  stream_.synchronize();
+  look();
+  runs_ = false;
+}
+
+StepPace::StepPace(Backend& backend, Stream& stream, int steps_ahead) : stream_(stream) {
+  for (int i = 0; i < std::max(0, steps_ahead) + 1; ++i) ends_.push_back(backend.make_event());
+}
+
+void StepPace::begin_step() {
+  if (!clock_) clock_.emplace();
+}
+
+void StepPace::end_step() {
+  stream_.record(*ends_[next_]);
+  next_ = (next_ + 1) % ends_.size();
+  stream_.await(*ends_[next_]);
+}
+
+double StepPace::settle() {
+  if (!clock_) return 0;
+  stream_.synchronize();
+  const double seconds = clock_->seconds();
+  clock_.reset();
+  return seconds;
+}
+
+}  // namespace tutti

@@ -1,0 +1,102 @@
+#include "bench/measured_steps.hpp"
+
+#include "bench/bench.hpp"
+#include "bench/scaling_inputs.hpp"
+#include "support/mpi_world.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace tutti {
+namespace {
+
+StepTimes step_of(double compute, double waiting) {
+  return {.input = 0.01,
+          .compute = {{compute / 2, 10}, {compute / 2, 20}},
+          .driving = 0.02,
+          .waiting = waiting,
+          .update = 0.03};
+}
+
+TEST(StepAccount, TellsTheWaitForLateRanksFromThatForTheExchange) {
+  World& world = test_world();
+  const double late = 0.1 * world.rank();
+  const double latest = 0.1 * (world.size() - 1);
+  const StepAccount account = account_for(world, {step_of(1 + late, 0.05 + latest - late)});
+  const double mean_late = latest / 2;
+  EXPECT_NEAR(account.compute, 1 + mean_late, 1e-12);
+  EXPECT_NEAR(account.imbalance, latest - mean_late, 1e-12);
+  EXPECT_NEAR(account.exchange, 0.07, 1e-12);
+  EXPECT_NEAR(account.input, 0.01, 1e-12);
+  EXPECT_NEAR(account.update, 0.03, 1e-12);
+  EXPECT_NEAR(account.total(), 1 + latest + 0.11, 1e-12);
+}
+
+TEST(StepAccount, IsTheMedianOverTheSteps) {
+  const StepAccount account =
+      account_for(test_world(), {step_of(1, 0.1), step_of(9, 0.1), step_of(2, 0.3), step_of(2, 0.2), step_of(1, 0.2)});
+  EXPECT_NEAR(account.compute, 2, 1e-12);
+  EXPECT_NEAR(account.exchange, 0.22, 1e-12);
+}
+
+TEST(StepAccount, MediansGoByInterval) {
+  const StepTimes median = median_of({step_of(1, 0.1), step_of(3, 0.4), step_of(2, 0.2)});
+  ASSERT_EQ(median.compute.size(), 2U);
+  EXPECT_NEAR(median.compute[1].seconds, 1, 1e-12);
+  EXPECT_EQ(median.compute[1].final_elements, 20);
+  EXPECT_NEAR(median.waiting, 0.2, 1e-12);
+}
+
+TEST(ScalingPoint, IsMeasuredByWholeBatchesHoweverFewTheSamples) {
+  const ScalingPoint point{.exchange = "ring", .ranks = 64, .batch = 8192};
+  EXPECT_EQ(config_for({}, point, 1).last_batch, "rollover");
+  Invocation chosen;
+  chosen.given.insert("last-batch");
+  EXPECT_EQ(config_for(chosen, point, 1).last_batch, RunConfig().last_batch);
+}
+
+RunConfig small_config(const char* exchange) {
+  RunConfig config;
+  config.data = "synthetic:512x1x12x12:4";
+  config.model = "mlp";
+  config.comm = "mpi";
+  config.parts = test_world().size();
+  config.exchange = exchange;
+  return config;
+}
+
+TEST(PacedStep, SendsWhatAStepSendsAndCountsNothing) {
+  for (const char* exchange : {"ring", "exact", "sharded", "central"}) {
+    Readied run(test_world(), small_config(exchange));
+    Trainer& trainer = *run.trainer;
+    trainer.step();
+    StepTimes pace = timed_step(trainer);
+    const std::uint64_t before = run.assembly.communicator->bytes_sent();
+    timed_step(trainer);
+    const std::uint64_t a_step = run.assembly.communicator->bytes_sent() - before;
+    for (StepTimes::Interval& interval : pace.compute) interval.seconds = 0.001;
+    const StepTimes paced = paced_step(trainer, pace);
+    EXPECT_EQ(run.assembly.communicator->bytes_sent() - before, 2 * a_step) << exchange;
+    EXPECT_EQ(trainer.steps_done(), 1);
+    EXPECT_EQ(paced.compute.size(), pace.compute.size());
+  }
+}
+
+TEST(ExchangeStep, AddsUpTheGradientsOfAllRanks) {
+  Readied run(test_world(), small_config("ring"));
+  run.trainer->step();
+  run.trainer->settle();
+  const auto block = host_f32(run.trainer->replica().gradients());
+  std::vector<float> gradients(block.begin(), block.end());
+  EXPECT_GT(std::ranges::max(gradients), 0);
+  exchange_step(*run.trainer, {.data = gradients.data(), .shape = Shape{std::ssize(gradients)}});
+  run.trainer->settle();
+  const auto ranks = static_cast<float>(test_world().size());
+  for (std::size_t i = 0; i < gradients.size(); ++i) ASSERT_NEAR(block[i], ranks * gradients[i], 1e-5F);
+  EXPECT_EQ(run.trainer->steps_done(), 1);
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,131 @@
+#include "tutti/base/error.hpp"
+
+#include "train/exchange.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tutti {
+namespace {
+
+class NoStream : public Stream {
+ public:
+  void synchronize() override {}
+};
+
+// Remembers which element ranges were given to it, and in which order.
+class RecordingCommunicator : public Communicator {
+ public:
+  explicit RecordingCommunicator(const float* block) : block_(block) {}
+  int rank() const override { return 0; }
+  int size() const override { return 2; }
+  std::string description() const override { return "recording"; }
+  Buffer allocate(std::size_t) override { return {}; }
+  void all_reduce(const Tensor& values, Stream&) override {
+    const std::int64_t begin = static_cast<const float*>(values.data) - block_;
+    ranges.emplace_back(begin, begin + values.elements());
+  }
+  void reduce_scatter_gather(const ShardedSum&, Stream&) override { throw Error(ErrorSource::internal, "unfinished"); }
+  void reduce_to_root(const Tensor&, Stream&) override { throw Error(ErrorSource::internal, "unfinished"); }
+  void broadcast(const Tensor&, Stream&) override { throw Error(ErrorSource::internal, "unfinished"); }
+  bool progress() override { return false; }
+  void finish(Stream&) override { ++finished; }
+  void abandon() noexcept override { ++abandoned; }
+  std::uint64_t bytes_sent() const override { return 0; }
+
+  std::vector<std::pair<std::int64_t, std::int64_t>> ranges;
+  int finished = 0;
+  int abandoned = 0;
+
+ private:
+  const float* block_;
+};
+
+class GradientExchangeTest : public testing::Test {
+ protected:
+  GradientExchangeTest() {
+    for (const std::int64_t elements : {10, 100, 3, 50}) {
+      layout.add("layer" + std::to_string(elements) + "/weight", ParameterKind::weight, Shape{elements});
+    }
+    block.resize(static_cast<std::size_t>(layout.block_elements()));
+    gradients = {block.data(), Shape{layout.block_elements()}, ElementType::f32, MemorySpace::host};
+    communicator = std::make_unique<RecordingCommunicator>(block.data());
+  }
+
+  Ownership owned_by_everyone(std::size_t bucket_bytes) const {
+    return Ownership(Owners::everyone, layout, cut_buckets(layout, bucket_bytes), {.rank = 0, .size = 2});
+  }
+
+  ParameterLayout layout;
+  std::vector<float> block;
+  Tensor gradients;
+  std::unique_ptr<RecordingCommunicator> communicator;
+  NoStream stream;
+};
+
+using Ranges = std::vector<std::pair<std::int64_t, std::int64_t>>;
+
+TEST_F(GradientExchangeTest, CutsTheBlockIntoWholeSlicesOfTheWantedSize) {
+  const Ownership own = owned_by_everyone(64);
+  GradientExchange sync(*communicator, own, gradients, nullptr);
+  EXPECT_EQ(own.bucket_ends(), (std::vector<std::int64_t>{16, 128, 144, 208}));
+  sync.ready(layout.block_elements(), stream);
+  EXPECT_EQ(communicator->ranges, (Ranges{{0, 16}, {16, 128}, {128, 144}, {144, 208}}));
+}
+
+TEST_F(GradientExchangeTest, LetsABucketGoAsSoonAsItsLastGradientIsFinal) {
+  const Ownership own = owned_by_everyone(128 * sizeof(float));
+  GradientExchange sync(*communicator, own, gradients, nullptr);
+  EXPECT_FALSE(sync.is_due(16));
+  sync.ready(16, stream);
+  EXPECT_TRUE(communicator->ranges.empty());
+  EXPECT_TRUE(sync.is_due(128));
+  sync.ready(128, stream);
+  EXPECT_FALSE(sync.is_due(144));
+  EXPECT_EQ(communicator->ranges, (Ranges{{0, 128}}));
+  sync.ready(layout.block_elements(), stream);
+  EXPECT_EQ(communicator->ranges, (Ranges{{0, 128}, {128, 208}}));
+  sync.finish(stream);
+  EXPECT_EQ(communicator->finished, 1);
+}
+
+TEST_F(GradientExchangeTest, BeginsAnewWithEveryStep) {
+  const Ownership own = owned_by_everyone(1 << 20);
+  GradientExchange sync(*communicator, own, gradients, nullptr);
+  for (int step = 0; step < 3; ++step) {
+    sync.ready(layout.block_elements(), stream);
+    sync.finish(stream);
+  }
+  EXPECT_EQ(communicator->ranges, (Ranges{{0, 208}, {0, 208}, {0, 208}}));
+}
+
+TEST_F(GradientExchangeTest, AbandonsSumsWhoseStepFailed) {
+  {
+    const Ownership own = owned_by_everyone(64);
+    GradientExchange whole(*communicator, own, gradients, nullptr);
+    whole.ready(layout.block_elements(), stream);
+    whole.finish(stream);
+  }
+  EXPECT_EQ(communicator->abandoned, 0);
+  {
+    const Ownership own = owned_by_everyone(64);
+    GradientExchange torn(*communicator, own, gradients, nullptr);
+    torn.ready(16, stream);
+  }
+  EXPECT_EQ(communicator->abandoned, 1);
+}
+
+TEST_F(GradientExchangeTest, RefusesToFinishWithGradientsMissing) {
+  const Ownership own = owned_by_everyone(64);
+  GradientExchange sync(*communicator, own, gradients, nullptr);
+  sync.ready(16, stream);
+  EXPECT_THROW(sync.finish(stream), Error);
+}
+
+}  // namespace
+}  // namespace tutti
