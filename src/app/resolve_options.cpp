@@ -1,7 +1,7 @@
 #include "resolve_options.hpp"
 
 #include "tutti/base/error.hpp"
-#include "tutti/watch/incident.hpp"
+#include "tutti/watch/rehearsal.hpp"
 
 #include "option_choices.hpp"
 #include "plural.hpp"
