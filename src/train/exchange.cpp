@@ -106,7 +106,8 @@ void gather_owned(Communicator& communicator, const Ownership& ownership, const 
     if (ownership.owners() == Owners::first) {
       communicator.broadcast(values, stream);
     } else {
-      communicator.reduce_scatter_gather({.values = {}, .bounds = ownership.bounds(bucket), .then = {}, .results = values}, stream);
+      communicator.reduce_scatter_gather(
+          {.values = {}, .bounds = ownership.bounds(bucket), .then = {}, .results = values}, stream);
     }
   }
   communicator.finish(stream);
@@ -139,17 +140,17 @@ void GradientExchange::start(std::size_t bucket, Stream& stream) {
     };
     const bool everywhere = ownership_.owners() == Owners::everyone;
     return communicator_.reduce_scatter_gather({.values = elements_of(exact_->sums(), range),
-                                .bounds = ownership_.bounds(bucket),
-                                .then = convert,
-                                .results = everywhere ? gradients : Tensor{}},
-                               stream);
+                                                .bounds = ownership_.bounds(bucket),
+                                                .then = convert,
+                                                .results = everywhere ? gradients : Tensor{}},
+                                               stream);
   }
   switch (ownership_.owners()) {
     case Owners::everyone:
       return communicator_.all_reduce(gradients, stream);
     case Owners::shares:
-      return communicator_.reduce_scatter_gather({.values = gradients, .bounds = ownership_.bounds(bucket), .then = {}, .results = {}},
-                                 stream);
+      return communicator_.reduce_scatter_gather(
+          {.values = gradients, .bounds = ownership_.bounds(bucket), .then = {}, .results = {}}, stream);
     case Owners::first:
       return communicator_.reduce_to_root(gradients, stream);
   }

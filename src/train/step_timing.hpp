@@ -47,7 +47,7 @@ class DeviceTimeline : public PhaseQueue {
   RankStatus& status_;
   bool runs_ = false;
   std::deque<Mark> marks_;  // not found reached yet
-  StepPhase marked_{};          // the last of all
+  StepPhase marked_{};      // the last of all
   std::unique_ptr<Event> reached_;
   std::int64_t reached_ns_ = 0;
   std::vector<std::unique_ptr<Event>> spare_;

@@ -2,8 +2,8 @@
 // What a run prints as it advances: a line for each finished epoch, and within an epoch one line that is drawn over
 // itself on a terminal, or lines now and then where there is none.
 
-#include "tutti/base/timing.hpp"
 #include "tutti/base/log.hpp"
+#include "tutti/base/timing.hpp"
 #include "tutti/train/lr_schedule.hpp"
 #include "tutti/train/run_observer.hpp"
 

@@ -3,9 +3,9 @@
 #include "tutti/train/trainer_options.hpp"
 
 #include "bench.hpp"
+#include "measured_steps.hpp"
 #include "run_record.hpp"
 #include "scaling_inputs.hpp"
-#include "measured_steps.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
