@@ -36,7 +36,7 @@ Shape image_shape(const RecipeRequest& request, Augment augment, const DatasetIn
   return data.image;
 }
 
-// Comma-separated numbers, as many as there are channels; one number stands for all. Empty where that is not so.
+// One comma-separated number per channel, or one number for all channels. Empty where the text is neither.
 std::vector<double> parse_channels(std::string_view text, std::size_t channels) {
   std::vector<double> values;
   const char* at = text.data();
@@ -116,9 +116,9 @@ ImageRecipe make_recipe(const RecipeRequest& request, const DatasetInfo& data) {
 
 ImageRecipe make_recipe(const RecipeRequest& request, const Dataset& data) {
   DatasetInfo info = data.info();
-  const auto held = data.resident_images();
-  if (request.normalize == "auto" && info.statistics.mean.empty() && held) {
-    info.statistics = statistics_of(held->pixels, info.image);
+  const auto resident = data.resident_images();
+  if (request.normalize == "auto" && info.statistics.mean.empty() && resident) {
+    info.statistics = statistics_of(resident->pixels, info.image);
   }
   return make_recipe(request, info);
 }

@@ -143,7 +143,7 @@ void Replica::step_with(const Tensor& gradients, const StepRequest& request) {
 }
 
 void Replica::deal() {
-  if (dealer_.after_step(*stream_, team_.seconds_per_part())) loader_.deal(dealer_.parts());
+  if (dealer_.after_step(*stream_, team_.seconds_per_part())) loader_.assign(dealer_.parts());
 }
 
 Replica::Verdict Replica::exchanged(std::int64_t step, std::span<const Batch> batches) {

@@ -5,8 +5,8 @@
 #include "tutti/watch/rehearsal.hpp"
 
 #include "fuzz/parsed_input.hpp"
-#include "generated_sets.hpp"
 #include "resolve_options.hpp"
+#include "sources.hpp"
 
 using namespace tutti;
 
