@@ -117,8 +117,7 @@ class DataFileWriter {
  public:
   DataFileWriter(const std::string& path, const DatasetInfo& info, const DataFileOptions& options)
       : options_(options),
-        recipe_(
-            make_recipe({.augment = "none", .normalize = "none", .image_size = options.image_size, .seed = 0}, info)),
+        recipe_(make_recipe({.normalize = "none", .image_size = options.image_size, .seed = 0}, info)),
         file_(path) {
     file_.add_text("/format", kFormat);
     file_.add_text("/name", info.name);

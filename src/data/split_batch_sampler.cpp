@@ -18,38 +18,7 @@ namespace {
 // Keeps every product of an epoch or a part number with a length within 64 bits.
 constexpr std::int64_t kMostSamples = std::numeric_limits<std::uint32_t>::max();
 
-template <class Choice>
-using Words = std::array<std::pair<std::string_view, Choice>, 3>;
-
-constexpr Words<LastBatch> kLastBatchWords{
-    {{"keep", LastBatch::keep}, {"discard", LastBatch::discard}, {"rollover", LastBatch::rollover}}};
-constexpr Words<Shuffle> kShuffleWords{
-    {{"global", Shuffle::global}, {"partition", Shuffle::partition}, {"none", Shuffle::none}}};
-
-template <class Choice>
-Choice parse(std::string_view option, const Words<Choice>& words, std::string_view word) {
-  for (const auto& [name, choice] : words) {
-    if (name == word) return choice;
-  }
-  throw Error(ErrorSource::usage, fmt::format("{} is {}, {} or {}, not '{}'", option, words[0].first, words[1].first,
-                                              words[2].first, word));
-}
-
-template <class Choice>
-std::string_view word_for(const Words<Choice>& words, Choice choice) {
-  for (const auto& [name, value] : words) {
-    if (value == choice) return name;
-  }
-  return "?";
-}
-
 }  // namespace
-
-LastBatch parse_last_batch(std::string_view word) { return parse("--last-batch", kLastBatchWords, word); }
-std::string_view name_of(LastBatch last_batch) { return word_for(kLastBatchWords, last_batch); }
-
-Shuffle parse_shuffle(std::string_view word) { return parse("--shuffle", kShuffleWords, word); }
-std::string_view name_of(Shuffle shuffle) { return word_for(kShuffleWords, shuffle); }
 
 SplitBatchSampler::SplitBatchSampler(std::int64_t length, std::int64_t batch_size, int num_parts, int part_index,
                                      LastBatch last_batch, OrderRule rule)

@@ -51,9 +51,6 @@ void require_sensible(const OptimizerOptions& options) {
   const auto require = [](bool sensible, const char* option, double value, const char* range) {
     if (!sensible) throw Error(ErrorSource::usage, fmt::format("--{} {}: must be {}", option, value, range));
   };
-  if (options.kind != "sgd" && options.kind != "adamw" && options.kind != "lars") {
-    throw Error(ErrorSource::usage, fmt::format("--optimizer {}: must be one of sgd, adamw, lars", options.kind));
-  }
   require(options.momentum >= 0 && options.momentum < 1, "momentum", options.momentum, "at least 0 and below 1");
   require(options.weight_decay >= 0 && std::isfinite(options.weight_decay), "weight-decay", options.weight_decay,
           "0 or more, and finite");
@@ -65,14 +62,15 @@ void require_sensible(const OptimizerOptions& options) {
   const OptimizerOptions usual;
   const bool is_usual =
       options.beta1 == usual.beta1 && options.beta2 == usual.beta2 && options.epsilon == usual.epsilon;
-  if (options.kind != "adamw" && !is_usual) {
+  if (options.kind != OptimizerKind::adamw && !is_usual) {
     throw Error(ErrorSource::usage, fmt::format("--adam-beta1, --adam-beta2 and --adam-epsilon belong to adamw, but "
                                                 "--optimizer is {}: leave them out",
-                                                options.kind));
+                                                name_of(options.kind)));
   }
-  if (options.nesterov && options.kind != "sgd") {
-    throw Error(ErrorSource::usage,
-                fmt::format("--nesterov belongs to sgd, but --optimizer is {}: leave one of them out", options.kind));
+  if (options.nesterov && options.kind != OptimizerKind::sgd) {
+    throw Error(
+        ErrorSource::usage,
+        fmt::format("--nesterov belongs to sgd, but --optimizer is {}: leave one of them out", name_of(options.kind)));
   }
   if (options.nesterov && options.momentum == 0) {
     throw Error(ErrorSource::usage, "--nesterov wants --momentum above 0");
@@ -81,7 +79,9 @@ void require_sensible(const OptimizerOptions& options) {
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options, const OptimizerParts& parts) {
   require_sensible(options);
-  const auto make = options.kind == "adamw" ? make_adamw : options.kind == "lars" ? make_lars : make_sgd;
+  const auto make = options.kind == OptimizerKind::adamw  ? make_adamw
+                    : options.kind == OptimizerKind::lars ? make_lars
+                                                          : make_sgd;
   // Where rank 0 owns everything, the others have nothing to update and no norms to add up.
   const bool has_nothing = parts.ownership.owners() == Owners::first && parts.communicator.rank() != 0;
   const ParameterLayout nothing;

@@ -13,7 +13,7 @@ TEST(ExchangeCost, IsMeasuredOnTheGradientsThatTheModelHas) {
   RunConfig config;
   config.data = "synthetic:512x1x12x12:4";
   config.model = "mlp";
-  config.comm = "mpi";
+  config.comm = Comm::mpi;
   Readied run(test_world(), config);
   run.trainer->step();
   run.trainer->settle();

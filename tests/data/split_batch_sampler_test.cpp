@@ -208,19 +208,5 @@ TEST(SplitBatchSampler, RefusesStepsAndEpochsThatDoNotExist) {
   EXPECT_THROW(sampler.steps(-1), Error);
 }
 
-TEST(LastBatch, IsParsedFromItsThreeWordsAndNothingElse) {
-  for (const LastBatch mode : {LastBatch::keep, LastBatch::discard, LastBatch::rollover}) {
-    EXPECT_EQ(parse_last_batch(name_of(mode)), mode);
-  }
-  EXPECT_EQ(refusal([] { parse_last_batch("drop"); }), "--last-batch is keep, discard or rollover, not 'drop'");
-}
-
-TEST(Shuffle, IsParsedFromItsThreeWordsAndNothingElse) {
-  for (const Shuffle mode : {Shuffle::global, Shuffle::partition, Shuffle::none}) {
-    EXPECT_EQ(parse_shuffle(name_of(mode)), mode);
-  }
-  EXPECT_EQ(refusal([] { parse_shuffle("yes"); }), "--shuffle is global, partition or none, not 'yes'");
-}
-
 }  // namespace
 }  // namespace tutti

@@ -3,6 +3,7 @@
 // normalised. A pure function of (seed, epoch, sample), equal at any number of ranks and threads.
 
 #include "tutti/base/shape.hpp"
+#include "tutti/base/words.hpp"
 #include "tutti/data/dataset.hpp"
 
 #include <cstdint>
@@ -21,8 +22,9 @@ namespace tutti {
 // A flip is left to right for one image in two. Fitting: an image of the right size is left alone; of any other, the
 // short side is resized to 8/7 of the size and the centre is cropped.
 enum class Augment { none, crop_flip, pad_crop_flip, resized_crop };
-Augment parse_augment(std::string_view word);  // throws a usage error naming the choices
-std::string_view name_of(Augment augment);
+constexpr std::array<std::string_view, 4> words_of(Augment) {
+  return {"none", "crop-flip", "pad-crop-flip", "resized-crop"};
+}
 
 struct ImageRecipe {
   Augment augment = Augment::none;
@@ -35,7 +37,7 @@ struct ImageRecipe {
 // statistics) or M/S, each one number or one per channel with commas. Throws usage errors: images that differ in
 // size or are not square where a square is wanted, unknown statistics, a deviation of 0.
 struct RecipeRequest {
-  std::string augment;
+  Augment augment = Augment::none;
   std::string normalize;
   std::int64_t image_size = 0;
   std::uint64_t seed = 0;

@@ -3,6 +3,7 @@
 // order is cut into batches of batch_size, and each batch into parts. Everything is a pure function of the
 // constructor's arguments and (epoch, step), so that any position can be entered without replaying what came before.
 
+#include "tutti/base/words.hpp"
 #include "tutti/data/part_plan.hpp"
 
 #include <cstdint>
@@ -21,17 +22,14 @@ namespace tutti {
 //   rollover  first in the next epoch, in the order that drew them; floor((c_e + N) / B) steps, where
 //             c_0 = 0 and c_{e+1} = (c_e + N) mod B
 enum class LastBatch { keep, discard, rollover };
-// Throws a usage error that names the three choices and the word.
-LastBatch parse_last_batch(std::string_view word);
-std::string_view name_of(LastBatch last_batch);
+constexpr std::array<std::string_view, 3> words_of(LastBatch) { return {"keep", "discard", "rollover"}; }
 
 //   global     a fresh permutation of all samples in every epoch
 //   partition  each part keeps its own consecutive block of the data set, as large as what it takes of that
 //              epoch's order, shuffled inside the block
 //   none       file order
 enum class Shuffle { global, partition, none };
-Shuffle parse_shuffle(std::string_view word);
-std::string_view name_of(Shuffle shuffle);
+constexpr std::array<std::string_view, 3> words_of(Shuffle) { return {"global", "partition", "none"}; }
 
 struct OrderRule {
   Shuffle shuffle = Shuffle::global;

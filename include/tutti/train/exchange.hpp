@@ -1,17 +1,14 @@
 #pragma once
 // How gradients meet, and who keeps the optimizer's state.
 
-#include <string_view>
+#include "tutti/base/words.hpp"
 
 namespace tutti {
 
 // ring: an f32 sum everywhere. exact: a sum whose bits do not depend on the ranks. sharded: an f32 sum of which every
 // rank gets a share, updates it and passes the weights on. central: rank 0 does so, with all of them.
 enum class Exchange { ring, exact, sharded, central };
-
-// Throws a usage error that names the choices.
-Exchange parse_exchange(std::string_view word);
-std::string_view name_of(Exchange exchange);
+constexpr std::array<std::string_view, 4> words_of(Exchange) { return {"ring", "exact", "sharded", "central"}; }
 
 // Who updates the weights and keeps the optimizer's state for it.
 enum class Owners { everyone, shares, first };

@@ -1,8 +1,9 @@
 #pragma once
 // When a run compares its replicas, and what it does when a value is no longer finite.
 
+#include "tutti/base/words.hpp"
+
 #include <cstdint>
-#include <string>
 
 namespace tutti {
 
@@ -10,9 +11,7 @@ enum class OnNotFinite {
   stop,
   skip,  // the step changes nothing
 };
-
-// Throws a usage error that names the option and its choices.
-OnNotFinite parse_on_not_finite(const std::string& text);
+constexpr std::array<std::string_view, 2> words_of(OnNotFinite) { return {"stop", "skip"}; }
 
 struct Safeguards {
   std::int64_t verify_every_steps = 0;  // weights, statistics and optimizer state are compared; 0: never
