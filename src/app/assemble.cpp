@@ -8,13 +8,12 @@
 #include "tutti/nn/model_file.hpp"
 
 #include "option_table.hpp"
-#include "own_parts.hpp"
-#include "plan_choices.hpp"
 #include "plural.hpp"
-#include "preflight/brief.hpp"
+#include "preflight/agreement.hpp"
 #include "preflight/load.hpp"
 #include "processors.hpp"
 #include "resolve_options.hpp"
+#include "run_data.hpp"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -28,17 +27,6 @@
 namespace tutti {
 namespace {
 
-void refuse_part_map(const RunConfig& config, int ranks) {
-  const PartMapOptions map = parse_part_map(config.part_map);
-  PartPlan::chosen(map.parts_by_rank, static_cast<int>(config.parts), ranks);
-  if (!map.measured || config.exchange == "exact") return;
-  throw Error(
-      ErrorSource::usage,
-      fmt::format("--part-map auto moves parts between ranks as it trains, and only --exchange exact gives the same "
-                  "bits then, not {}: add --exchange exact, or deal the parts by hand, as --part-map 3,3,2",
-                  config.exchange));
-}
-
 // How many parts of a rank its share of the cores has room for, and how many cores the host's ranks then keep busy.
 int fitting_players(const RunConfig& config, const World& world, const Cores& cores) {
   const std::int64_t share = std::min(cores.mine, cores.usable / world.local_size());
@@ -46,8 +34,7 @@ int fitting_players(const RunConfig& config, const World& world, const Cores& co
 }
 
 std::int64_t busy_cores(const RunConfig& config, const World& world, const Cores& cores) {
-  const std::vector<int> chosen = parse_part_map(config.part_map).parts_by_rank;
-  const PartPlan plan = PartPlan::chosen(chosen, static_cast<int>(config.parts), world.size());
+  const PartPlan plan = PartPlan::chosen(config.part_map->parts_by_rank, static_cast<int>(config.parts), world.size());
   const int players = std::min(fitting_players(config, world, cores), std::ranges::max(plan.parts_by_rank()));
   return players * config.threads * world.local_size();
 }
@@ -75,21 +62,6 @@ void refuse_labels(const TrainedOn& trained, const DatasetInfo& data) {
   const std::string fault = fault_of_labels(data, trained);
   if (fault.empty()) return;
   throw Error(ErrorSource::input, fmt::format("{}: {} predict labels the images without them", fault, program_call()));
-}
-
-// Data that a call names are used whole, unless they are the run's own: those are split as in the run, wherever they
-// lie.
-void settle_named_data(World& world, Assembly& assembly, DataRequest request, const TrainState& state) {
-  const double ratio = std::exchange(request.validation_ratio, 0);
-  assembly.config.validation_ratio = 0;
-  settle_data(world, assembly, request);
-  const bool is_own =
-      ratio > 0 && is_left_of(state.data_digest, *assembly.data.train, ratio, static_cast<std::uint64_t>(request.seed));
-  if (!world.agree(is_own)) return;
-  request.validation_ratio = ratio;
-  assembly.config.validation_ratio = ratio;
-  assembly.data = {};
-  settle_data(world, assembly, request);
 }
 
 // Sizes are fitted as the training's test images were.
@@ -125,7 +97,7 @@ DataRequest data_request(const RunConfig& config) {
           .skip_bad_images = config.skip_bad_images,
           .verification = config.verify_data ? Verification::whole : Verification::start,
           .data_file_check = config.verify_data ? DataFileCheck::all : DataFileCheck::none,
-          .upright = config.exif == "on",
+          .upright = config.exif,
           .most_resident_bytes = most_resident_bytes(config)};
 }
 
@@ -144,83 +116,6 @@ TrainerParts Assembly::parts() const {
           .network = *network,
           .train = *data.train,
           .test = data.test.get()};
-}
-
-void settle_parts(RunConfig& config, int ranks, int fair_threads) {
-  const bool parts_chosen = config.parts != 0;
-  if (!parts_chosen) config.parts = ranks;
-  if (config.threads == 0) config.threads = parts_chosen ? 1 : fair_threads;
-  if (config.exchange == "auto") config.exchange = parts_chosen ? "exact" : "ring";
-  if (config.shard_optimizer && (config.exchange == "ring" || config.exchange == "central")) {
-    throw Error(ErrorSource::usage,
-                fmt::format("--shard-optimizer does not go with --exchange {}, where {} all weights: use --exchange "
-                            "exact, or sharded, which needs no --shard-optimizer",
-                            config.exchange, config.exchange == "ring" ? "every rank updates" : "rank 0 updates"));
-  }
-  if (ranks > config.parts) {
-    const char* const more = config.resume ? "start a new run with --parts N to resume on up to N"
-                                           : "give --parts N to use up to N, or start fewer ranks";
-    throw Error(ErrorSource::usage,
-                fmt::format("{} ranks cannot share {}: this run has {}, so it can use at most {}; {}", ranks,
-                            plural(config.parts, "part"), config.parts, plural(config.parts, "rank"), more));
-  }
-  refuse_part_map(config, ranks);
-}
-
-void settle_ranks(World& world, Assembly& assembly, bool all_on_gpus) {
-  // Where GPUs compute, a rank's one thread feeds its own.
-  const int fair_threads = all_on_gpus ? 1 : fewest_cores_per_rank(world, assembly.cores);
-  // Large enough that a GPU's steps are recorded in few pieces.
-  if (assembly.config.bucket_mib == 0) assembly.config.bucket_mib = all_on_gpus ? 16 : 4;
-  run_agreed(world, [&] { settle_parts(assembly.config, world.size(), fair_threads); });
-}
-
-void settle_data(World& world, Assembly& assembly, const DataRequest& request) {
-  const OwnData* own = nullptr;
-  run_agreed(world, [&] { own = request.images.empty() ? find_own_data(assembly.config) : nullptr; });
-  const bool is_own = world.agree(own != nullptr);
-  if (!is_own) assembly.block = load_once(world, request);
-  run_agreed(world, [&] {
-    assembly.data = is_own ? open_own(*own, request.unlabelled_too) : open_loaded(assembly.block.bytes());
-    assembly.data_digest = assembly.data.train->digest();
-  });
-}
-
-void settle_network(World& world, Assembly& assembly, const NetworkSpec& model, bool on_gpu) {
-  run_agreed(world, [&] {
-    const DatasetInfo& info = assembly.data.train->info();
-    assembly.options = resolve_options(assembly.config, model);
-    assembly.options.recipe = make_recipe(recipe_request(assembly.config), *assembly.data.train);
-    // Whoever goes on from a checkpoint, with whichever data, normalises as it was trained.
-    if (assembly.config.normalize == "auto") {
-      assembly.config.normalize = normalize_text(assembly.options.recipe.statistics);
-    }
-    assembly.options.side_by_side = on_gpu ? 1 : fitting_players(assembly.config, world, assembly.cores);
-    assembly.options.readers = budget_readers(world, assembly.cores, assembly.busy_cores(world) / world.local_size());
-    assembly.network = std::make_unique<Network>(model, assembly.options.recipe.image, info.classes);
-  });
-}
-
-std::vector<Claim> assembly_claims(const Assembly& assembly) {
-  std::vector<Claim> claims = option_claims(assembly.config);
-  const Dataset* test = assembly.data.test.get();
-  claims.push_back(
-      {"network", digest_text(hash64(model_text(assembly.network->spec()))), "give all ranks the same --model"});
-  claims.push_back({"training data", digest_text(assembly.data_digest), "give all ranks the same --data"});
-  claims.push_back(
-      {"test data", test == nullptr ? "none" : digest_text(test->digest()), "give all ranks the same test set"});
-  const std::string same_files = "copy the images anew, so that all hosts have the same bytes";
-  for (const auto& [which, set] :
-       {std::pair{"training", assembly.data.train.get()}, std::pair{"test", assembly.data.test.get()}}) {
-    const auto files = set == nullptr ? std::nullopt : set->info().contents;
-    if (!files) continue;
-    claims.push_back(
-        {fmt::format("content of {} of the {} images", files->sampled, which), digest_text(files->sample), same_files});
-    if (files->whole) {
-      claims.push_back({fmt::format("content of all {} images", which), digest_text(*files->whole), same_files});
-    }
-  }
-  return claims;
 }
 
 EstimateRequest memory_request(const Assembly& assembly, const World& world, const std::optional<FileShare>& share) {
@@ -271,9 +166,82 @@ Findings judge_load(World& world, const Assembly& assembly) {
 
 namespace {
 
-struct AssemblySources {
+void settle_ranks(World& world, Assembly& assembly) {
+  const bool all_on_gpus = assembly.processor.all_on_gpus;
+  // Where GPUs compute, a rank's one thread feeds its own.
+  const int fair_threads = all_on_gpus ? 1 : fewest_cores_per_rank(world, assembly.cores);
+  // Large enough that a GPU's steps are recorded in few pieces.
+  if (assembly.config.bucket_mib == 0) assembly.config.bucket_mib = all_on_gpus ? 16 : 4;
+  run_agreed(world, [&] { settle_parts(assembly.config, world.size(), fair_threads); });
+}
+
+void settle_data(World& world, Assembly& assembly, const DataRequest& request) {
+  const OwnData* own = nullptr;
+  run_agreed(world, [&] { own = request.images.empty() ? find_own_data(assembly.config) : nullptr; });
+  const bool is_own = world.agree(own != nullptr);
+  if (!is_own) assembly.block = load_once(world, request);
+  run_agreed(world, [&] {
+    assembly.data = is_own ? open_own(*own, request.unlabelled_too) : open_loaded(assembly.block.bytes());
+    assembly.data_digest = assembly.data.train->digest();
+  });
+}
+
+void settle_network(World& world, Assembly& assembly, const NetworkSpec& model) {
+  const bool on_gpu = assembly.processor.is_gpu();
+  run_agreed(world, [&] {
+    const DatasetInfo& info = assembly.data.train->info();
+    assembly.options = resolve_options(assembly.config, model);
+    assembly.options.recipe = make_recipe(recipe_request(assembly.config), *assembly.data.train);
+    // Whoever goes on from a checkpoint, with whichever data, normalises as it was trained.
+    if (assembly.config.normalize == "auto") {
+      assembly.config.normalize = normalize_text(assembly.options.recipe.statistics);
+    }
+    assembly.options.side_by_side = on_gpu ? 1 : fitting_players(assembly.config, world, assembly.cores);
+    assembly.options.readers = budget_readers(world, assembly.cores, assembly.busy_cores(world) / world.local_size());
+    assembly.network = std::make_unique<Network>(model, assembly.options.recipe.image, info.classes);
+  });
+}
+
+std::vector<Claim> assembly_claims(const Assembly& assembly) {
+  std::vector<Claim> claims = option_claims(assembly.config);
+  const Dataset* test = assembly.data.test.get();
+  claims.push_back(
+      {"network", digest_text(hash64(model_text(assembly.network->spec()))), "give all ranks the same --model"});
+  claims.push_back({"training data", digest_text(assembly.data_digest), "give all ranks the same --data"});
+  claims.push_back(
+      {"test data", test == nullptr ? "none" : digest_text(test->digest()), "give all ranks the same test set"});
+  const std::string same_files = "copy the images anew, so that all hosts have the same bytes";
+  for (const auto& [which, set] :
+       {std::pair{"training", assembly.data.train.get()}, std::pair{"test", assembly.data.test.get()}}) {
+    const auto files = set == nullptr ? std::nullopt : set->info().contents;
+    if (!files) continue;
+    claims.push_back(
+        {fmt::format("content of {} of the {} images", files->sampled, which), digest_text(files->sample), same_files});
+    if (files->whole) {
+      claims.push_back({fmt::format("content of all {} images", which), digest_text(*files->whole), same_files});
+    }
+  }
+  return claims;
+}
+
+// Data that a call names are used whole, unless they are the run's own: those are split as in the run, wherever they
+// lie.
+void settle_named_data(World& world, Assembly& assembly, DataRequest request, const TrainState& state) {
+  const double ratio = std::exchange(request.validation_ratio, 0);
+  assembly.config.validation_ratio = 0;
+  settle_data(world, assembly, request);
+  const bool is_own =
+      ratio > 0 && is_left_of(state.data_digest, *assembly.data.train, ratio, static_cast<std::uint64_t>(request.seed));
+  if (!world.agree(is_own)) return;
+  request.validation_ratio = ratio;
+  assembly.config.validation_ratio = ratio;
+  assembly.data = {};
+  settle_data(world, assembly, request);
+}
+
+struct Sources {
   const TrainState* checkpoint = nullptr;
-  const NetworkSpec* model = nullptr;  // instead of the configuration's
+  const NetworkSpec* model = nullptr;
   DataRequest request{};
   const AskedData* asked = nullptr;
 };
@@ -285,23 +253,7 @@ bool names_data(const TrainState& checkpoint, const std::string& data) {
   return stored.data == data;
 }
 
-Assembly assemble_from(World& world, const RunConfig& config, const AssemblySources& sources, const Log& log) {
-  const TrainState* const checkpoint = sources.checkpoint;
-  Assembly assembly;
-  assembly.config = config;
-  assembly.cores = count_cores(world);
-  NetworkSpec model;
-  run_agreed(world, [&] {
-    refuse_unknown_words(config);
-    if (checkpoint != nullptr) {
-      model = parse_model(checkpoint->model, "the checkpoint's model");
-    } else {
-      model = sources.model == nullptr ? choose_model(config) : *sources.model;
-    }
-  });
-  ChosenProcessor processor = choose_processor(world, config, log);
-  settle_ranks(world, assembly, processor.all_on_gpus);
-  adopt_known_choices(world, config, checkpoint == nullptr ? "" : checkpoint->choices, *processor.backend, log);
+void settle_all_data(World& world, Assembly& assembly, const Sources& sources) {
   if (sources.asked != nullptr && sources.asked->named) {
     settle_named_data(world, assembly, sources.request, sources.asked->state);
   } else {
@@ -310,36 +262,73 @@ Assembly assemble_from(World& world, const RunConfig& config, const AssemblySour
   if (sources.asked != nullptr && sources.asked->trained) {
     run_agreed(world, [&] { fit_data(assembly, *sources.asked->trained, sources.asked->needs_labels); });
   }
-  settle_network(world, assembly, model, processor.is_gpu());
-  for (const std::string& note : assembly.data.notes) log.note(note);
-  refuse_or_tell(world, compare(world, assembly_claims(assembly)), log);
+}
+
+void settle_communicator(World& world, Assembly& assembly, const Log& log) {
   const bool spare_core = assembly.cores.usable > assembly.busy_cores(world);
-  run_agreed(world,
-             [&] { assembly.communicator = choose_communicator(world, assembly.config, processor, spare_core); });
-  assembly.exchange_has_core = spare_core || processor.is_gpu();
-  if (!processor.all_on_gpus) tell_of_cores(assembly.config, world, assembly.cores, log);
-  assembly.backend = std::move(processor.backend);
+  run_agreed(world, [&] {
+    assembly.communicator = choose_communicator(world, assembly.config, assembly.processor, spare_core);
+  });
+  assembly.exchange_has_core = spare_core || assembly.processor.is_gpu();
+  if (!assembly.processor.all_on_gpus) tell_of_cores(assembly.config, world, assembly.cores, log);
+}
+
+Assembly assemble_from(World& world, const RunConfig& config, const Sources& sources, Obstacles& obstacles,
+                       const Log& log) {
+  Assembly assembly;
+  assembly.config = config;
+  assembly.cores = count_cores(world);
+  const bool is_right = obstacles.attempt([&] { run_agreed(world, [&] { refuse_contradictions(config); }); });
+  const bool has_processor =
+      is_right && obstacles.attempt([&] { assembly.processor = choose_processor(world, config, log); });
+  const bool has_ranks = is_right && obstacles.attempt([&] { settle_ranks(world, assembly); });
+  if (has_processor) {
+    const std::string choices = sources.checkpoint == nullptr ? "" : sources.checkpoint->choices;
+    obstacles.attempt([&] { adopt_known_choices(world, config, choices, *assembly.processor.backend, log); });
+  }
+  const bool has_data = obstacles.attempt([&] { settle_all_data(world, assembly, sources); });
+  if (sources.model != nullptr && has_ranks && has_data) {
+    obstacles.attempt([&] { settle_network(world, assembly, *sources.model); });
+  }
+  for (const std::string& note : assembly.data.notes) log.note(note);
+  if (assembly.network) obstacles.add(compare(world, assembly_claims(assembly)));
+  if (has_processor && has_ranks) obstacles.attempt([&] { settle_communicator(world, assembly, log); });
+  assembly.backend = std::move(assembly.processor.backend);
   return assembly;
 }
 
 }  // namespace
 
-Assembly assemble(World& world, const RunConfig& config, const TrainState* checkpoint, const Log& log,
-                  const NetworkSpec* model) {
+Assembly assemble(World& world, const RunConfig& config, const TrainingSources& sources, Obstacles& obstacles,
+                  const Log& log) {
   DataRequest request = data_request(config);
-  request.any_class_names = checkpoint != nullptr;
-  request.from_checkpoint = checkpoint != nullptr && names_data(*checkpoint, config.data);
-  return assemble_from(world, config, {.checkpoint = checkpoint, .model = model, .request = request}, log);
+  request.any_class_names = sources.checkpoint != nullptr;
+  request.from_checkpoint = sources.checkpoint != nullptr && names_data(*sources.checkpoint, config.data);
+  if (sources.samples_files && request.verification == Verification::start) request.verification = Verification::sample;
+  return assemble_from(world, config, {.checkpoint = sources.checkpoint, .model = sources.model, .request = request},
+                       obstacles, log);
+}
+
+Assembly assemble(World& world, const RunConfig& config, const Log& log) {
+  NetworkSpec model;
+  run_agreed(world, [&] { model = choose_model(config); });
+  Obstacles obstacles(world, log);
+  return assemble(world, config, {.model = &model}, obstacles, log);
 }
 
 Assembly assemble_for(World& world, const RunConfig& config, const AskedData& asked, const Log& log) {
+  NetworkSpec model;
+  run_agreed(world, [&] { model = parse_model(asked.state.model, "the checkpoint's model"); });
   DataRequest request = data_request(config);
   request.images = asked.images;
   request.unlabelled_too = !asked.needs_labels;
   request.any_test_labels = true;
   request.any_class_names = true;
   request.from_checkpoint = !asked.named;
-  return assemble_from(world, config, {.checkpoint = &asked.state, .request = request, .asked = &asked}, log);
+  Obstacles obstacles(world, log);
+  return assemble_from(world, config,
+                       {.checkpoint = &asked.state, .model = &model, .request = request, .asked = &asked}, obstacles,
+                       log);
 }
 
 std::unique_ptr<World> make_world() { return started_by_launcher() ? make_mpi_world() : make_solo_world(); }

@@ -11,11 +11,11 @@
 #include "tutti/nn/network.hpp"
 #include "tutti/train/trainer.hpp"
 
-#include "cores.hpp"
-#include "load_once.hpp"
-#include "preflight/agreement.hpp"
+#include "preflight/finding.hpp"
 #include "preflight/memory.hpp"
+#include "processors.hpp"
 #include "run_config.hpp"
+#include "run_data.hpp"
 
 #include <cstdint>
 #include <memory>
@@ -29,6 +29,7 @@ namespace tutti {
 struct Assembly {
   RunConfig config;  // with parts, threads, exchange and normalize filled in
   Cores cores;
+  ChosenProcessor processor;  // but for its backend, which is this one
   std::unique_ptr<Backend> backend;
   std::unique_ptr<Communicator> communicator;
   bool exchange_has_core = false;  // to move on by, beside the compute; on GPUs it needs none
@@ -43,26 +44,23 @@ struct Assembly {
   std::int64_t busy_cores(const World& world) const;
 };
 
-// Fills in parts, threads and exchange for a run on so many ranks. Throws usage errors for what does not go together.
-void settle_parts(RunConfig& config, int ranks, int fair_threads);
-
-// The steps of assemble(), for whoever goes on after one that fails. All throw alike on all ranks, and are collective;
-// network and load want ranks and data settled.
-void settle_ranks(World& world, Assembly& assembly, bool all_on_gpus);
-void settle_data(World& world, Assembly& assembly, const DataRequest& request);
-void settle_network(World& world, Assembly& assembly, const NetworkSpec& model, bool on_gpu);
-// What every rank must be about to do alike.
-std::vector<Claim> assembly_claims(const Assembly& assembly);
 // What the host's cores and the parts make slow, and classes that nothing is learnt of. Collective.
 Findings judge_load(World& world, const Assembly& assembly);
 // What a training of it wants to know its memory by; `share` is what this rank saves of a checkpoint.
 EstimateRequest memory_request(const Assembly& assembly, const World& world, const std::optional<FileShare>& share);
 
-// What goes on from a checkpoint (null: nothing does) takes network and choices of algorithms from it. Else the network
-// is `model`, or by default the configuration's. Throws alike on all ranks, also when they see different data.
-// Collective.
-Assembly assemble(World& world, const RunConfig& config, const TrainState* checkpoint, const Log& log,
-                  const NetworkSpec* model = nullptr);
+// Of a configuration that starts anew. Throws alike on all ranks, also when they see different data. Collective.
+Assembly assemble(World& world, const RunConfig& config, const Log& log);
+
+// What a training is assembled from.
+struct TrainingSources {
+  const TrainState* checkpoint = nullptr;  // which it goes on from, and takes the choices of algorithms from
+  const NetworkSpec* model = nullptr;      // null: leaves the network out
+  bool samples_files = false;              // looks further into the data than a start does
+};
+// The same for a training, and for the check of one, which leaves out what cannot be made. Collective.
+Assembly assemble(World& world, const RunConfig& config, const TrainingSources& sources, Obstacles& obstacles,
+                  const Log& log);
 
 // What a trained network is put to: the configuration's data or these images, in the form that it takes.
 struct AskedData {

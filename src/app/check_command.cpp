@@ -3,19 +3,12 @@
 #include "tutti/base/text.hpp"
 #include "tutti/checkpoint/checkpoint_store.hpp"
 #include "tutti/data/split_batch_sampler.hpp"
-#include "tutti/nn/model_file.hpp"
 #include "tutti/storage/whole_file.hpp"
 #include "tutti/watch/stall_watch.hpp"
 
-#include "assemble.hpp"
-#include "checkpoint_choice.hpp"
 #include "option_table.hpp"
-#include "own_parts.hpp"
 #include "plural.hpp"
 #include "preflight/agreement.hpp"
-#include "preflight/brief.hpp"
-#include "preflight/cards.hpp"
-#include "preflight/load.hpp"
 #include "preflight/machine.hpp"
 #include "preflight/memory.hpp"
 #include "preflight/out_folder.hpp"
@@ -24,7 +17,7 @@
 #include "resolve_options.hpp"
 #include "run_folder.hpp"
 #include "run_record.hpp"
-#include "trained_on.hpp"
+#include "run_start.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -47,20 +40,23 @@ constexpr double kMebi = 0x1p20;
 class Check {
  public:
   Check(World& world, const Invocation& invocation, const Findings& before)
-      : world_(world), given_(invocation.given), hosts_(all_gather_text(world, world.host())), findings_(before) {
-    assembly_.config = invocation.run;
+      : world_(world),
+        given_(invocation.given),
+        hosts_(all_gather_text(world, world.host())),
+        findings_(before),
+        config_(invocation.run) {
+    Findings mine;
+    for (const std::string& fault : invocation.faults) mine.doom(ErrorSource::usage, fault);
+    findings_.add(gather(world, mine));
   }
 
   void run();
   ExitStatus tell(const std::string& json) const;
 
  private:
-  RunConfig& config() { return assembly_.config; }
   void go_on_with_rank_0s_options();
-  void look_at_checkpoint();
-  bool look_at_data();
-  void look_at_gpus(const ChosenProcessor& processor);
-  void look_at_memory(const ChosenProcessor& processor);
+  void look_at_gpus();
+  void look_at_memory();
   std::int64_t saves_left() const;
   std::string ready_text() const;
   void write_json(const std::string& path, const std::string& verdict) const;
@@ -69,149 +65,83 @@ class Check {
   std::set<std::string> given_;
   Hosts hosts_;
   Findings findings_;
+  RunConfig config_;
+  RunStart start_;
   Assembly assembly_;
   Machine machine_;
-  std::optional<LoadedCheckpoint> resumed_;
-  std::optional<LoadedCheckpoint> weights_;  // of another run
-  MemoryEstimate estimate_;                  // zeros: something stood in the way
-  bool is_split_ = false;                    // of several files is each checkpoint
+  MemoryEstimate estimate_;  // zeros: something stood in the way
+  bool is_split_ = false;    // of several files is each checkpoint
   std::int64_t most_memory_ = 0;
-  bool on_gpus_ = false;   // all ranks
-  std::string libraries_;  // empty: there is no processor to compute on
 };
 
 // So that all of them come to the same collectives from here on.
 void Check::go_on_with_rank_0s_options() {
   RunConfig first;
   std::set<std::string> read;
-  const bool resume = config().resume;
+  const bool resume = config_.resume;
   const std::string facts = broadcast_text(world_, fmt::format("{:d} {}", resume, fmt::join(given_, " ")), 0);
-  read_config_text(broadcast_text(world_, config_text(config()), 0), "rank 0", first, read);
+  read_config_text(broadcast_text(world_, config_text(config_), 0), "rank 0", first, read);
   std::istringstream words(facts);
   words >> first.resume;
   given_.clear();
   for (std::string name; words >> name;) given_.insert(name);
-  first.data = config().data;  // hosts may have theirs elsewhere: its digest counts
-  first.test_data = config().test_data;
-  first.rehearse = config().rehearse;
-  first.own = config().own;
-  config() = first;
+  first.data = config_.data;  // hosts may have theirs elsewhere: its digest counts
+  first.test_data = config_.test_data;
+  first.rehearse = config_.rehearse;
+  first.own = config_.own;
+  config_ = first;
 }
 
-void Check::look_at_checkpoint() {
-  if (config().out.empty()) return;
-  findings_.attempt([&] {
-    const CheckpointStore store(config().out + "/checkpoints");
-    resumed_ = store.newest(world_, Log(world_.rank(), world_.host(), true), Damaged::left);
-    if (!resumed_) return;
-    run_agreed(world_, [&] {
-      config() = merge_for_resume(config(), given_, resumed_->state.configuration, resumed_->path);
-      drop_stored_part_map(config(), given_, world_.size());
-    });
-  });
-}
-
-void Check::look_at_gpus(const ChosenProcessor& processor) {
-  if (config().device == "cpu") return;
-  findings_.add(gather(world_, judge_cards({.device = config().device,
-                                            .note = processor.note,
+void Check::look_at_gpus() {
+  if (config_.device == Device::cpu) return;
+  findings_.add(gather(world_, judge_cards({.device = config_.device,
+                                            .note = assembly_.processor.note,
                                             .has_card = machine_.has_nvidia_card(),
                                             .has_driver = machine_.has_nvidia_driver(),
-                                            .inventory = look_for_gpus(config().device)})));
+                                            .inventory = look_for_gpus(config_.device)})));
 }
 
-void Check::look_at_memory(const ChosenProcessor& processor) {
-  const bool on_gpu = processor.is_gpu();
+void Check::look_at_memory() {
+  const bool on_gpu = assembly_.processor.is_gpu();
   const std::size_t state_bytes = most_state_bytes(*assembly_.network);
   const auto share = file_share(world_, state_bytes);
   is_split_ = !world_.agree(!share || share->files == 1);
   std::optional<std::int64_t> device_free;
   findings_.attempt([&] {
     run_agreed(world_, [&] {
-      if (on_gpu) device_free = load_cuda_libraries().cuda.free_bytes(processor.device);
+      if (on_gpu) device_free = load_cuda_libraries().cuda.free_bytes(assembly_.processor.device);
     });
   });
   JobMemory job =
-      judge_job_memory(world_, memory_request(assembly_, world_, config().out.empty() ? std::nullopt : share), machine_,
+      judge_job_memory(world_, memory_request(assembly_, world_, config_.out.empty() ? std::nullopt : share), machine_,
                        on_gpu, device_free);
   estimate_ = job.estimate;
   most_memory_ = job.most;
   findings_.add(job.findings);
 }
 
-// Looks further into the data than a start does.
-bool Check::look_at_data() {
-  const bool has_data = findings_.attempt([&] {
-    DataRequest request = data_request(config());
-    if (request.verification == Verification::start) request.verification = Verification::sample;
-    request.any_class_names = resumed_.has_value();
-    settle_data(world_, assembly_, request);
-  });
-  if (!resumed_ || !has_data) return has_data;
-  findings_.attempt([&] {
-    DataDigests digests = digests_of(assembly_.data);
-    findings_.add(refuse_other_data(*resumed_, config(), digests));
-  });
-  return has_data;
-}
-
 void Check::run() {
-  std::vector<Claim> options = option_claims(config());
-  findings_.add(compare(world_, options));
-  findings_.add(preflight_in_brief(world_, config()));
+  findings_.add(compare(world_, option_claims(config_)));
+  findings_.add(preflight_in_brief(world_, config_));
   findings_.attempt([&] {
-    run_agreed(world_, [&] {
-      refuse_unfit({.timeout_seconds = config().stall_timeout, .interface = config().watch_interface});
-    });
+    run_agreed(world_,
+               [&] { refuse_unfit({.timeout_seconds = config_.stall_timeout, .interface = config_.watch_interface}); });
   });
   go_on_with_rank_0s_options();
-  findings_.attempt([&] { run_agreed(world_, [&] { refuse_without_out(config()); }); });
-  if (config().resume) look_at_checkpoint();
-  const bool can_read = findings_.attempt([&] { run_agreed(world_, [&] { refuse_unknown_words(config()); }); });
-
-  std::optional<NetworkSpec> model;
+  findings_.attempt([&] { run_agreed(world_, [&] { refuse_without_out(config_); }); });
   const Log silent(world_.rank(), world_.host(), true);
-  findings_.attempt([&] {
-    const bool begins_with_weights = !resumed_ && !config().init_from.empty();
-    const bool has_own = begins_with_weights && !given_.contains("model");
-    run_agreed(world_, [&] {
-      if (resumed_) model = parse_model(resumed_->state.model, "the checkpoint's model");
-      if (!resumed_ && !has_own) model = choose_model(config());
-    });
-    if (!begins_with_weights) return;
-    weights_ = load_named_checkpoint(world_, config().init_from, silent);
-    run_agreed(world_, [&] {
-      if (has_own) model = model_of(*weights_, config());
-    });
-  });
-  assembly_.cores = count_cores(world_);
-  ChosenProcessor processor;
-  const bool has_processor =
-      can_read && findings_.attempt([&] { processor = choose_processor(world_, config(), silent); });
-  if (can_read) look_at_gpus(processor);
-  const bool has_ranks = can_read && findings_.attempt([&] { settle_ranks(world_, assembly_, processor.all_on_gpus); });
-  const bool has_data = look_at_data();
-  const bool has_network = model && has_ranks && has_data &&
-                           findings_.attempt([&] { settle_network(world_, assembly_, *model, processor.is_gpu()); });
-  if (has_network) {
-    findings_.add(compare(world_, assembly_claims(assembly_)));
-    findings_.add(judge_load(world_, assembly_));
-    findings_.add(judge_weights(weights_, config(), *assembly_.network, assembly_.data.train->info()));
-    look_at_memory(processor);
-  } else if (can_read && model) {
-    findings_.attempt([&] { run_agreed(world_, [&] { resolve_options(config(), *model); }); });
-  }
-  if (has_processor && has_ranks) {
-    on_gpus_ = processor.all_on_gpus;
-    libraries_ = versions_text(*processor.backend, world_);
-    findings_.add(judge_processors(world_, config(), processor_kinds(*processor.backend, resumed_)));
-    findings_.attempt([&] { run_agreed(world_, [&] { choose_communicator(world_, config(), processor, true); }); });
-  }
-  if (!config().out.empty()) {
-    findings_.add(judge_out_folder(world_, config(),
+  Obstacles obstacles(world_, silent, &findings_);
+  start_ = find_start(world_, config_, given_, Damaged::left, obstacles, silent);
+  assembly_ = assemble_run(world_, config_, start_, true, obstacles, silent);
+  config_ = assembly_.config;
+  look_at_gpus();
+  judge_run(world_, assembly_, start_, obstacles);
+  if (assembly_.network) look_at_memory();
+  if (!config_.out.empty()) {
+    findings_.add(judge_out_folder(world_, config_,
                                    {.bytes = estimate_.checkpoint, .is_split = is_split_, .saves = saves_left()}));
   } else {
-    findings_.add(judge_files(world_, config()));
+    findings_.add(judge_files(world_, config_));
   }
 }
 
@@ -222,7 +152,7 @@ std::int64_t Check::saves_left() const {
   const SplitBatchSampler schedule(assembly_.data.train->info().samples, options.batch_size, 1, 0, options.last_batch);
   std::int64_t steps = schedule.steps_before(options.epochs);
   if (options.steps > 0) steps = std::min(steps, options.steps);
-  if (resumed_) steps = std::max<std::int64_t>(steps - resumed_->state.progress.step, 0);
+  if (start_.resumed) steps = std::max<std::int64_t>(steps - start_.resumed->state.progress.step, 0);
   std::int64_t every = steps;
   if (options.checkpoint_every_steps > 0) every = options.checkpoint_every_steps;
   if (options.checkpoint_every_epochs > 0) {
@@ -243,6 +173,7 @@ std::string Check::ready_text() const {
 }
 
 void Check::write_json(const std::string& path, const std::string& verdict) const {
+  const std::string libraries = assembly_.backend ? versions_text(*assembly_.backend, world_) : "";
   run_agreed(world_, [&] {
     if (world_.rank() != 0 || path.empty()) return;
     nlohmann::ordered_json list = nlohmann::ordered_json::array();
@@ -253,9 +184,9 @@ void Check::write_json(const std::string& path, const std::string& verdict) cons
     const std::string json = nlohmann::ordered_json{{"verdict", verdict},
                                                     {"ranks", world_.size()},
                                                     {"hosts", hosts_},
-                                                    {"device", on_gpus_ ? "cuda" : "cpu"},
+                                                    {"device", assembly_.processor.all_on_gpus ? "cuda" : "cpu"},
                                                     {"threads", assembly_.config.threads},
-                                                    {"libraries", libraries_},
+                                                    {"libraries", libraries},
                                                     {"bytes_per_rank", estimate_.together()},
                                                     {"checkpoint_bytes", estimate_.checkpoint},
                                                     {"findings", list}}

@@ -1,82 +1,41 @@
 #include "command_line.hpp"
 
+#include "tutti/app/program.hpp"
 #include "tutti/backend/backend.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/base/process.hpp"
 #include "tutti/base/text.hpp"
 #include "tutti/comm/world.hpp"
+#include "tutti/nn/models.hpp"
 #include "tutti/storage/array_file.hpp"
 
-#include "command_listing.hpp"
-#include "command_options.hpp"
+#include "command_table.hpp"
 #include "companion.hpp"
-#include "data_options.hpp"
-#include "nearest_word.hpp"
 #include "option_table.hpp"
-#include "own_parts.hpp"
 #include "word_faults.hpp"
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
-#include <functional>
-#include <memory>
+#include <iterator>
+#include <map>
 #include <optional>
+#include <sstream>
 #include <string_view>
 #include <utility>
+#include <variant>
 
 namespace tutti {
 namespace {
 
-struct CommandEntry {
-  const char* words;
-  Command command;
-  const char* does;
-  bool (*takes)(const RunOption&);
-  void (*add_own_options)(CLI::App&, Invocation&);
-};
-
-constexpr std::array kCommands{
-    CommandEntry{"train", Command::train, "trains, or goes on from a checkpoint (when no command is given)",
-                 concerns_train, add_no_options},
-    CommandEntry{"check", Command::check, "refuses a training that cannot go well, and says what to do; trains nothing",
-                 concerns_train, add_json_option},
-    CommandEntry{"eval", Command::eval, "accuracy and loss of a checkpoint", concerns_eval, add_eval_options},
-    CommandEntry{"predict", Command::predict, "labels images, or a data set's, by a checkpoint", concerns_predict,
-                 add_predict_options},
-    CommandEntry{"diff", Command::diff, "the first step, tensor and element in which two runs differ", concerns_nothing,
-                 add_compared_words},
-    CommandEntry{"inspect", Command::inspect, "what a checkpoint holds, verified", concerns_nothing,
-                 add_inspect_options},
-    CommandEntry{"tour", Command::tour, "how ranks train together, station by station, on these ranks", concerns_tour,
-                 add_tour_options},
-    CommandEntry{"bench allreduce", Command::bench_allreduce, "sums over the ranks, by message size",
-                 concerns_bench_allreduce, add_allreduce_options},
-    CommandEntry{"bench checkpoint", Command::bench_checkpoint, "what saving and loading the training state costs",
-                 concerns_bench_step, add_checkpoint_options},
-    CommandEntry{"bench exchange", Command::bench_exchange, "how gradients can meet, by rank count",
-                 concerns_bench_exchange, add_exchange_options},
-    CommandEntry{"bench input", Command::bench_input, "preparing batches beside the compute", concerns_bench_input,
-                 add_input_options},
-    CommandEntry{"bench scaling", Command::bench_scaling, "training steps, by rank count", concerns_bench,
-                 add_scaling_options},
-    CommandEntry{"bench step", Command::bench_step, "training steps, memory and start-up as they are",
-                 concerns_bench_step, add_step_options},
-    CommandEntry{"data convert", Command::data_convert, "any data set into one HDF5 file", concerns_convert,
-                 add_convert_words},
-    CommandEntry{"data info", Command::data_info, "what a data set holds", concerns_data, add_info_words},
-    CommandEntry{"data show", Command::data_show, "a picture of a step's images as the network gets them",
-                 concerns_show, add_show_options},
-};
-
 // Built-in commands, and companions behind those of their group.
 std::vector<std::pair<std::string, std::string>> all_commands() {
   std::vector<std::pair<std::string, std::string>> commands;
-  for (const CommandEntry& entry : kCommands) commands.emplace_back(entry.words, entry.does);
+  for (const Command& command : tutti::commands()) commands.emplace_back(command.words, command.does);
   const auto group_of = [](const auto& command) { return command.first.substr(0, command.first.find(' ')); };
   for (const Companion& companion : find_companions()) {
     const std::pair<std::string, std::string> added{companion.words, what_it_does(companion)};
@@ -95,20 +54,25 @@ std::string list_of_commands() {
 
 std::string name_of(const std::string& call) { return std::filesystem::path(call).filename(); }
 
+constexpr const char* kStatuses =
+    "Exit status: 0 done, 1 different or doomed, 64 usage, 65 bad input, 66 no usable checkpoint, 70 internal,\n"
+    "73 cannot save, 74 cannot read, 75 stopped on request after a good checkpoint, 86 a rank hangs,\n"
+    "87 replicas differ, 88 no longer finite.";
+
 struct NamedCommand {
-  const CommandEntry* entry;  // null: a companion, or the list of commands is asked for
-  int words;                  // that the name took
+  const Command* command;  // null: a companion, or the list of commands is asked for
+  int words;               // that the name took
   std::optional<Companion> companion{};
 };
 
 NamedCommand command_of(int argc, const char* const* argv) {
   const std::string first = argc > 1 ? argv[1] : "";
-  if (first.empty() || first.front() == '-') return {&kCommands.front(), 0};
+  if (first.empty() || first.front() == '-') return {&commands().front(), 0};
   if (first == "help") return {nullptr, 1};
   const std::string second = argc > 2 ? argv[2] : "";
-  for (const CommandEntry& entry : kCommands) {
-    if (first == entry.words) return {&entry, 1};
-    if (first + " " + second == entry.words) return {&entry, 2};
+  for (const Command& command : commands()) {
+    if (first == command.words) return {&command, 1};
+    if (first + " " + second == command.words) return {&command, 2};
   }
   for (Companion& companion : find_companions()) {
     if (first == companion.words) return {nullptr, 1, std::move(companion)};
@@ -131,21 +95,30 @@ NamedCommand command_of(int argc, const char* const* argv) {
               fmt::format("no command is called '{}': {}", written, what_to_do(written, known, help)));
 }
 
-void add_run_options(CLI::App& app, const std::vector<RunOption>& options, const CommandEntry& entry) {
+// The words that were given for options whose values are texts, by the options' names.
+using Texts = std::map<std::string, std::string>;
+
+CLI::Option* add_run_option(CLI::App& app, const RunOption& option, Texts& texts) {
+  const std::string flag = "--" + option.name;
+  if (const auto* const text = std::get_if<TextValue>(&option.value)) {
+    return app.add_option(flag, texts[option.name] = text->read(), option.help)->capture_default_str();
+  }
+  if (const auto* const whole = std::get_if<WholeValue>(&option.value)) {
+    return app.add_option(flag, *whole->at, option.help)->capture_default_str();
+  }
+  if (const auto* const real = std::get_if<RealValue>(&option.value)) {
+    return app.add_option(flag, *real->at, option.help)->capture_default_str();
+  }
+  return app.add_flag(flag, *std::get<bool*>(option.value), option.help);
+}
+
+void add_run_options(CLI::App& app, const std::vector<RunOption>& options, const Command& command, Texts& texts) {
   for (const RunOption& option : options) {
-    if (!entry.takes(option)) continue;
-    const std::string flag = "--" + option.name;
-    CLI::Option* added = std::visit(
-        [&](auto* target) -> CLI::Option* {
-          if constexpr (std::is_same_v<decltype(target), bool*>) {
-            return app.add_flag(flag, *target, option.help)->take_last();
-          } else {
-            return app.add_option(flag, *target, option.help)->capture_default_str()->take_last();
-          }
-        },
-        option.target);
+    if (!command.takes(option)) continue;
+    CLI::Option* added = add_run_option(app, option, texts)->take_last();
     added->group(option.group);
-    const bool of_checkpoint = entry.command == Command::eval || entry.command == Command::predict;
+    const std::string_view words = command.words;
+    const bool of_checkpoint = words == "eval" || words == "predict";
     if (of_checkpoint && option.use == OptionUse::place) added->default_str("the checkpoint's");
   }
 }
@@ -166,23 +139,39 @@ std::string version_text() {
 }
 
 struct WantedText {
+  Texts texts;
   bool version = false;
   std::string completion;  // the shell
   bool manual = false;
 };
 
 // Adds all that the command's words can fill in.
-void furnish(CLI::App& app, const CommandEntry& entry, Invocation& invocation, WantedText& wanted) {
+void furnish(CLI::App& app, const Command& command, Invocation& invocation, WantedText& wanted) {
   app.set_help_flag("-h,--help", "print this and end");
   app.add_flag("--version", wanted.version, "print the versions of program and libraries and end");
-  if (entry.command == Command::train) {
+  if (&command == &commands().front()) {
     app.add_option("--completion", wanted.completion, "print what completes words in bash, zsh or fish and end")
         ->check(CLI::IsMember({"bash", "zsh", "fish"}));
     app.add_flag("--man-page", wanted.manual, "print the manual page and end");
   }
-  entry.add_own_options(app, invocation);
-  add_run_options(app, run_options(invocation.run), entry);
+  command.add_own_options(app, invocation);
+  add_run_options(app, run_options(invocation.run), command, wanted.texts);
   take_numbers_as_written(app);
+}
+
+void take_run_options(const CLI::App& app, const Texts& texts, Invocation& invocation) {
+  for (const RunOption& option : run_options(invocation.run)) {
+    const CLI::Option* parsed = app.get_option_no_throw("--" + option.name);
+    if (parsed == nullptr || parsed->count() == 0) continue;
+    invocation.given.insert(option.name);
+    try {
+      if (std::holds_alternative<TextValue>(option.value)) set_text(option, texts.at(option.name));
+      require_in_range(option);
+    } catch (const Error& error) {
+      invocation.faults.emplace_back(error.what());
+      restore_default(option);
+    }
+  }
 }
 
 Invocation begin_invocation(const OwnParts* own) {
@@ -194,15 +183,91 @@ Invocation begin_invocation(const OwnParts* own) {
 }
 
 Invocation& print(Invocation& invocation, std::string text) {
-  invocation.command = Command::print_text;
   invocation.called = "an option that only prints, as --help";
   invocation.text = std::move(text);
   return invocation;
 }
 
+using Json = nlohmann::ordered_json;
+
+// Names that an option's value may have besides paths.
+std::vector<std::string> known_names(const std::string& option, const OwnParts* own) {
+  std::vector<std::string> names;
+  if (option == "model") {
+    if (own != nullptr) {
+      for (const NetworkSpec& network : own->networks) names.push_back(network.name);
+    }
+    for (std::string& name : built_in_model_names()) names.push_back(std::move(name));
+  } else if (option == "data" || option == "source") {
+    if (own != nullptr) {
+      for (const OwnData& data : own->data) names.push_back(data.name);
+    }
+    names.emplace_back("glyphs");
+  }
+  return names;
+}
+
+// Those of its row, or of a command's own option those that its type names, as "TEXT:{test,train,any}".
+std::vector<std::string> choices_of(const std::string& name, const std::string& type) {
+  RunConfig config;
+  for (const RunOption& option : run_options(config)) {
+    const auto* const text = std::get_if<TextValue>(&option.value);
+    if (option.name == name && text != nullptr) return {text->choices.begin(), text->choices.end()};
+  }
+  std::vector<std::string> choices;
+  const std::size_t begin = type.find('{');
+  if (begin == std::string::npos) return choices;
+  std::istringstream words(type.substr(begin + 1, type.find('}') - begin - 1));
+  for (std::string word; std::getline(words, word, ',');) choices.push_back(word);
+  return choices;
+}
+
+Json listed(const CLI::Option& option, const OwnParts* own) {
+  const bool is_operand = option.get_positional();
+  const std::string name = is_operand ? option.get_name(true) : option.get_lnames().front();
+  const std::string type = option.get_type_name();  // "INT", or "INT:" and its bounds
+  const std::string value = option.get_expected_max() > 0 ? type.substr(0, type.find(':')) : "";
+  const std::vector<std::string> choices = choices_of(name, type);
+  const bool takes_paths = choices.empty() && value == "TEXT";
+  return {{"name", name},
+          {"group", option.get_group()},
+          {"help", option.get_description()},
+          {"value", value},  // TEXT, INT, FLOAT or LIST; empty: a flag
+          {"default", option.get_default_str()},
+          {"words", choices.empty() ? known_names(name, own) : choices},
+          {"paths", takes_paths},
+          {"required", option.get_required()},
+          {"list", is_operand && option.get_expected_max() > 1}};
+}
+
+// What the command line understands, as JSON, of which tools/companions/command-texts makes the manual page and the
+// completion of shells: the program's name and version, the exit statuses, and every command with its operands and
+// options, the default one first; of companions their words, what they do, and their paths.
+std::string command_listing(const std::string& program, const OwnParts* own) {
+  Json commands = Json::array();
+  for (const Command& command : tutti::commands()) {
+    CLI::App app;
+    Invocation invocation = begin_invocation(own);
+    WantedText wanted;
+    furnish(app, command, invocation, wanted);
+    Json operands = Json::array();
+    Json options = Json::array();
+    for (const CLI::Option* option : app.get_options()) {
+      if (option->get_group().empty()) continue;  // which help does not list, either
+      (option->get_positional() ? operands : options).push_back(listed(*option, own));
+    }
+    commands.push_back(
+        {{"words", command.words}, {"does", command.does}, {"operands", operands}, {"options", options}});
+  }
+  for (const Companion& companion : find_companions()) {
+    commands.push_back(
+        {{"words", companion.words}, {"does", what_it_does(companion)}, {"companion", companion.program.string()}});
+  }
+  return Json{{"program", program}, {"version", version()}, {"statuses", kStatuses}, {"commands", commands}}.dump();
+}
+
 // Printed by a companion, which finds a listing of all options in its stdin.
 Invocation& print_by_companion(Invocation& invocation, const std::string& which, const std::string& program) {
-  invocation.command = Command::companion;
   invocation.companion = companions_folder() / "command-texts";
   invocation.words = {which};
   invocation.text = command_listing(program, invocation.run.own);
@@ -211,44 +276,27 @@ Invocation& print_by_companion(Invocation& invocation, const std::string& which,
 
 }  // namespace
 
-const char* const kStatuses =
-    "Exit status: 0 done, 1 different or doomed, 64 usage, 65 bad input, 66 no usable checkpoint, 70 internal,\n"
-    "73 cannot save, 74 cannot read, 75 stopped on request after a good checkpoint, 86 a rank hangs,\n"
-    "87 replicas differ, 88 no longer finite.";
-
-void visit_commands(const OwnParts* own, const std::function<void(const FurnishedCommand&)>& visit) {
-  for (const CommandEntry& entry : kCommands) {
-    CLI::App app;
-    Invocation invocation = begin_invocation(own);
-    WantedText wanted;
-    furnish(app, entry, invocation, wanted);
-    visit({entry.words, entry.does, app});
-  }
-}
-
 Invocation parse_command_line(int argc, const char* const* argv, const OwnParts* own) {
   Invocation invocation = begin_invocation(own);
   invocation.words.assign(argv, argv + argc);
   refuse_other_than_utf8(invocation.words);
-  const auto [entry, words, companion] = command_of(argc, argv);
+  const auto [command, words, companion] = command_of(argc, argv);
   if (companion && invocation.words.back() == "--version") return print(invocation, version_text());
   if (companion) {
-    invocation.command = Command::companion;
     invocation.companion = companion->program;
     invocation.words.erase(invocation.words.begin(), invocation.words.begin() + 1 + words);
     return invocation;
   }
-  if (entry == nullptr) return print(invocation, list_of_commands());
-  invocation.command = entry->command;
-  invocation.called = entry->words;
+  if (command == nullptr) return print(invocation, list_of_commands());
+  invocation.called = command->words;
 
-  const bool trains = entry->command == Command::train;
+  const bool trains = command == &commands().front();
   const std::string call = argc > 0 ? argv[0] : program_call();
   const std::string called = name_of(call);
-  const std::string name = trains ? called : fmt::format("{} {}", called, entry->words);
-  CLI::App app(trains ? "Trains image classifiers on MPI ranks: mpirun -np 4 " + call : entry->does, name);
+  const std::string name = trains ? called : fmt::format("{} {}", called, command->words);
+  CLI::App app(trains ? "Trains image classifiers on MPI ranks: mpirun -np 4 " + call : command->does, name);
   WantedText wanted;
-  furnish(app, *entry, invocation, wanted);
+  furnish(app, *command, invocation, wanted);
   try {
     app.parse(argc - words, argv + words);
   } catch (const CLI::CallForHelp&) {
@@ -260,12 +308,16 @@ Invocation parse_command_line(int argc, const char* const* argv, const OwnParts*
   if (wanted.version) return print(invocation, version_text());
   if (wanted.manual) return print_by_companion(invocation, "man", called);
   if (!wanted.completion.empty()) return print_by_companion(invocation, wanted.completion, called);
-  for (const RunOption& option : run_options(invocation.run)) {
-    const CLI::Option* parsed = app.get_option_no_throw("--" + option.name);
-    if (parsed != nullptr && parsed->count() > 0) invocation.given.insert(option.name);
+  take_run_options(app, wanted.texts, invocation);
+  if (!invocation.run.config.empty()) {
+    std::ranges::move(read_config_file(invocation.run.config, invocation.run, invocation.given),
+                      std::back_inserter(invocation.faults));
   }
-  if (!invocation.run.config.empty()) read_config_file(invocation.run.config, invocation.run, invocation.given);
+  if (!invocation.faults.empty() && invocation.called != "check") {
+    throw Error(ErrorSource::usage, invocation.faults.front());
+  }
   fit_defaults(invocation.run, invocation.given);
+  invocation.command = command;
   return invocation;
 }
 

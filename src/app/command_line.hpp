@@ -11,26 +11,7 @@
 
 namespace tutti {
 
-enum class Command {
-  print_text,
-  companion,
-  train,
-  check,
-  eval,
-  diff,
-  inspect,
-  predict,
-  bench_allreduce,
-  bench_checkpoint,
-  bench_exchange,
-  bench_input,
-  bench_scaling,
-  bench_step,
-  data_convert,
-  data_info,
-  data_show,
-  tour
-};
+struct Command;
 
 struct EvalRequest {
   std::string checkpoint;  // path of the file, or of a folder of such
@@ -108,13 +89,14 @@ struct ShowRequest {
 };
 
 struct Invocation {
-  Command command = Command::train;
-  std::string called = "train";     // that command, as users write it
-  std::string text;                 // print_text: help or version
-  std::filesystem::path companion;  // the program that takes over
-  std::vector<std::string> words;   // as given, for the run record; a companion's own
+  const Command* command = nullptr;  // null: `text` is printed, or a companion takes over
+  std::string called;                // that command, as users write it
+  std::string text;                  // help or version, or what the companion reads
+  std::filesystem::path companion;   // the program that takes over
+  std::vector<std::string> words;    // as given, for the run record; a companion's own
   RunConfig run;
-  std::set<std::string> given;  // names of run options that the user chose
+  std::set<std::string> given;      // names of run options that the user chose
+  std::vector<std::string> faults;  // of their values, where check is to go on; else the first one is thrown
   std::string ranks;   // bench allreduce, exchange, scaling: rank counts, comma separated; empty: doubling up to all
   std::string json;    // bench, check, eval, inspect, predict: where the results go as JSON
   std::string target;  // data convert, data show: the file to write

@@ -2,8 +2,8 @@
 #include "tutti/base/text.hpp"
 #include "tutti/storage/whole_file.hpp"
 
-#include "nearest_word.hpp"
 #include "option_table.hpp"
+#include "word_faults.hpp"
 
 #include <fmt/format.h>
 #include <toml.hpp>
@@ -25,41 +25,54 @@ namespace {
   throw Error(ErrorSource::usage, fmt::format("{}:{}: {}", origin, line, why));
 }
 
-struct Assign {
-  const toml::value& value;
-
-  // Returns what would have been right, or nothing when the value was taken.
-  const char* operator()(std::string* target) const {
-    if (value.is_string()) {
-      *target = toml::get<std::string>(value);
-    } else if (value.is_integer()) {
-      *target = fmt::format("{}", value.as_integer());
-    } else {
-      return "a text in quotes";
+struct ValueText {
+  std::string operator()(const TextValue& value) const {
+    std::string text = "\"";
+    for (const char c : value.read()) {
+      const bool is_control = (c >= 0 && c < ' ') || c == '\x7f';
+      if (c == '"' || c == '\\') text += '\\';
+      text += is_control ? fmt::format("\\u{:04X}", static_cast<int>(c)) : std::string(1, c);
     }
-    return nullptr;
+    return text + '"';
   }
-  const char* operator()(std::int64_t* target) const {
-    if (!value.is_integer()) return "a whole number";
-    *target = value.as_integer();
-    return nullptr;
+  std::string operator()(const WholeValue& value) const { return fmt::format("{}", *value.at); }
+  std::string operator()(const RealValue& value) const {
+    const std::string text = fmt::format("{}", *value.at);
+    return text.find_first_of(".en") == std::string::npos ? text + ".0" : text;
   }
-  const char* operator()(double* target) const {
-    if (value.is_integer()) {
-      *target = static_cast<double>(value.as_integer());
-    } else if (value.is_floating()) {
-      *target = value.as_floating();
-    } else {
-      return "a number";
-    }
-    return nullptr;
-  }
-  const char* operator()(bool* target) const {
-    if (!value.is_boolean()) return "true or false";
-    *target = value.as_boolean();
-    return nullptr;
-  }
+  std::string operator()(const bool* value) const { return *value ? "true" : "false"; }
 };
+
+void copy_value(const RunOption& from, const RunOption& to) {
+  if (const auto* const text = std::get_if<TextValue>(&from.value)) {
+    std::get<TextValue>(to.value).write(text->read());
+  } else if (const auto* const whole = std::get_if<WholeValue>(&from.value)) {
+    *std::get<WholeValue>(to.value).at = *whole->at;
+  } else if (const auto* const real = std::get_if<RealValue>(&from.value)) {
+    *std::get<RealValue>(to.value).at = *real->at;
+  } else {
+    *std::get<bool*>(to.value) = *std::get<bool*>(from.value);
+  }
+}
+
+// Returns the type that would have been right, or nothing when the value was taken.
+const char* take(const RunOption& option, const toml::value& value) {
+  if (std::holds_alternative<TextValue>(option.value)) {
+    if (!value.is_string() && !value.is_integer()) return "a text in quotes";
+    set_text(option, value.is_string() ? toml::get<std::string>(value) : fmt::format("{}", value.as_integer()));
+  } else if (const auto* const whole = std::get_if<WholeValue>(&option.value)) {
+    if (!value.is_integer()) return "a whole number";
+    *whole->at = value.as_integer();
+  } else if (const auto* const real = std::get_if<RealValue>(&option.value)) {
+    if (!value.is_integer() && !value.is_floating()) return "a number";
+    *real->at = value.is_integer() ? static_cast<double>(value.as_integer()) : value.as_floating();
+  } else {
+    if (!value.is_boolean()) return "true or false";
+    *std::get<bool*>(option.value) = value.as_boolean();
+  }
+  require_in_range(option);
+  return nullptr;
+}
 
 toml::value parse(const std::string& text, const std::string& origin) {
   if (const auto fault = fault_of_toml(text)) refuse(origin, fault->line, std::string(fault->why));
@@ -98,25 +111,31 @@ bool is_out_of_range(const toml::value& value, const std::string& written) {
          std::from_chars(written.data(), written.data() + written.size(), number).ec == std::errc::result_out_of_range;
 }
 
-void read_options(const std::string& text, const std::string& origin, RunConfig& config, std::set<std::string>& given,
-                  bool refuses_moved) {
+// What an earlier version had as an option or as one of its words, and what replaced it; empty: neither.
+std::string_view replacement_of(const std::string& key, const toml::value& value) {
+  if (const std::string_view option = moved_to(key); !option.empty()) return option;
+  return value.is_string() ? moved_to(key + " " + toml::get<std::string>(value)) : std::string_view();
+}
+
+std::vector<std::string> read_options(const std::string& text, const std::string& origin, RunConfig& config,
+                                      std::set<std::string>& given, bool is_users) {
   const toml::value root = parse(text, origin);
   const auto options = run_options(config);
   std::vector<std::string> names;
   std::ranges::transform(options, std::back_inserter(names), &RunOption::name);
   std::set<std::string> read;
+  std::vector<std::string> faults;
   for (const auto& [key, value] : root.as_table()) {
     const std::int64_t line = line_of_location(value.location());
-    if (!moved_to(key).empty()) {  // of an earlier version
-      if (refuses_moved && value != toml::value("")) {
-        refuse(origin, line, fmt::format("'{}' is no longer an option: {}; remove the line", key, moved_to(key)));
-      }
-      continue;
-    }
     const auto option = std::ranges::find(options, key, &RunOption::name);
-    if (option == options.end()) {
-      refuse(origin, line, fmt::format("no option is called '{}': {}", key, what_to_do(key, names, "--help")));
+    const bool is_known = option != options.end();
+    if (!is_users && !replacement_of(key, value).empty()) continue;
+    if (!is_known && !moved_to(key).empty()) {
+      if (value == toml::value("")) continue;  // as earlier versions wrote it when it was not chosen
+      refuse(origin, line, fmt::format("'{}' is no longer an option: {}; remove the line", key, moved_to(key)));
     }
+    if (!is_known)
+      refuse(origin, line, fmt::format("no option is called '{}': {}", key, what_to_do(key, names, "--help")));
     if (option->use == OptionUse::call) {
       refuse(origin, line, fmt::format("'{}' belongs on the command line, not in a file", key));
     }
@@ -124,29 +143,111 @@ void read_options(const std::string& text, const std::string& origin, RunConfig&
     if (const std::string written = written_value(text, line); is_out_of_range(value, written)) {
       refuse(origin, line, fmt::format("'{}' = {} is out of range", key, written));
     }
-    if (const char* wanted = std::visit(Assign{value}, option->target)) {
-      refuse(origin, line, fmt::format("'{}' must be {}", key, wanted));
+    const char* wanted = nullptr;
+    try {
+      wanted = take(*option, value);
+    } catch (const Error& error) {
+      faults.push_back(fmt::format("{}:{}: {}", origin, line, error.what()));
+      restore_default(*option);
     }
+    if (wanted != nullptr) refuse(origin, line, fmt::format("'{}' must be {}", key, wanted));
     read.insert(key);
   }
   given.merge(read);
+  return faults;
+}
+
+// What is left to the program was chosen when the run began.
+bool contradicts(const std::string& asked, const std::string& chosen) {
+  return asked != chosen && (asked != "\"auto\"" || chosen == "\"none\"");
 }
 
 }  // namespace
 
-void read_config_text(const std::string& text, const std::string& origin, RunConfig& config,
-                      std::set<std::string>& given) {
-  read_options(text, origin, config, given, false);
+void restore_default(const RunOption& option) {
+  RunConfig defaults;
+  const auto options = run_options(defaults);
+  copy_value(*std::ranges::find(options, option.name, &RunOption::name), option);
 }
 
-void read_config_file(const std::string& path, RunConfig& config, std::set<std::string>& given) {
+std::string value_text(const RunOption& option) { return std::visit(ValueText{}, option.value); }
+
+std::string config_text(RunConfig config) {
+  std::string text;
+  for (const RunOption& option : run_options(config)) {
+    if (option.use != OptionUse::call) text += fmt::format("{} = {}\n", option.name, value_text(option));
+  }
+  return text;
+}
+
+std::vector<std::string> chosen_options(const std::string& configuration) {
+  const auto lines_of = [](const std::string& text) {
+    std::vector<std::string> lines;
+    std::istringstream stream(text);
+    for (std::string line; std::getline(stream, line);) lines.push_back(line);
+    return lines;
+  };
+  const std::vector<std::string> defaults = lines_of(config_text({}));
+  std::vector<std::string> chosen = lines_of(configuration);
+  std::erase_if(chosen, [&](const std::string& option) {
+    return std::ranges::count(defaults, option) > 0 || !moved_to(option.substr(0, option.find(' '))).empty();
+  });
+  return chosen;
+}
+
+void read_config_text(const std::string& text, const std::string& origin, RunConfig& config,
+                      std::set<std::string>& given) {
+  const std::vector<std::string> faults = read_options(text, origin, config, given, false);
+  if (!faults.empty()) throw Error(ErrorSource::usage, faults.front());
+}
+
+std::vector<std::string> read_config_file(const std::string& path, RunConfig& config, std::set<std::string>& given) {
   std::vector<std::byte> bytes;
   try {
     bytes = read_whole(path);
   } catch (const Error& error) {
     throw Error(ErrorSource::usage, fmt::format("--config {}: {}", path, error.what()));
   }
-  read_options(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()), path, config, given, true);
+  return read_options(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()), path, config, given,
+                      true);
+}
+
+void fit_defaults(RunConfig& config, const std::set<std::string>& given) {
+  if (config.optimizer == OptimizerKind::adamw && !given.contains("momentum")) config.momentum = 0;
+}
+
+void read_stored_config(const std::string& text, const std::string& checkpoint, RunConfig& config,
+                        std::set<std::string>& given) {
+  read_config_text(text, checkpoint, config, given);
+  if (!given.contains("exif")) config.exif = false;  // when it was made, images were taken as they are stored
+}
+
+RunConfig merge_for_resume(const RunConfig& asked, const std::set<std::string>& given,
+                           const std::string& checkpoint_config, const std::string& checkpoint_path) {
+  RunConfig from_checkpoint;
+  std::set<std::string> read;
+  read_stored_config(checkpoint_config, checkpoint_path, from_checkpoint, read);
+  RunConfig merged = asked;
+  const auto sources = run_options(from_checkpoint);
+  const auto targets = run_options(merged);
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    if (targets[i].use == OptionUse::call || targets[i].use == OptionUse::output) continue;
+    const bool asked_for = given.contains(targets[i].name);
+    if (asked_for && targets[i].use != OptionUse::fixed) continue;
+    if (asked_for && contradicts(value_text(targets[i]), value_text(sources[i]))) {
+      throw Error(ErrorSource::input,
+                  fmt::format("--{} {} contradicts the checkpoint {}, which has {}: leave the option out, or begin "
+                              "another run with these weights: --init-from {} and another --out",
+                              targets[i].name, value_text(targets[i]), checkpoint_path, value_text(sources[i]),
+                              checkpoint_path));
+    }
+    copy_value(sources[i], targets[i]);
+  }
+  // Before there was --schedule-epochs, --steps ended a cosine schedule, too: a run begun so keeps its bits.
+  const bool is_older = !read.contains("schedule-epochs") && !given.contains("schedule-epochs");
+  if (is_older && merged.schedule == Schedule::cosine && from_checkpoint.steps > 0)
+    merged.schedule_epochs = kScheduleOfLaunch;
+  return merged;
 }
 
 }  // namespace tutti

@@ -10,11 +10,10 @@
 
 #include "assemble.hpp"
 #include "commands.hpp"
-#include "own_parts.hpp"
 #include "pictures.hpp"
 #include "plural.hpp"
 #include "process.hpp"
-#include "resolve_options.hpp"
+#include "run_data.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -132,8 +131,8 @@ LoaderPlan plan_of(const RunConfig& config, const Dataset& data) {
   return {.batch_size = config.batch_size,
           .num_parts = parts,
           .parts = {0, parts},
-          .last_batch = parse_last_batch(config.last_batch),
-          .order = {.shuffle = parse_shuffle(config.shuffle), .seed = static_cast<std::uint64_t>(config.seed)},
+          .last_batch = config.last_batch,
+          .order = {.shuffle = config.shuffle, .seed = static_cast<std::uint64_t>(config.seed)},
           .steps_ahead = 0,
           .recipe = make_recipe(recipe_request(config), data)};
 }
@@ -199,7 +198,6 @@ void refuse_what_cannot_be_shown(const std::string& target, const DatasetInfo& i
 }
 
 void show(const World& world, const Invocation& invocation) {
-  refuse_unknown_words(invocation.run);
   const OwnedData owned = open_noted(invocation.run, data_request(invocation.run), world);
   const Dataset& data = *owned.pair.train;
   const DatasetInfo& info = data.info();
@@ -237,7 +235,6 @@ ExitStatus data_convert(World& world, const Invocation& invocation) {
     if (world.rank() != 0) return;
     const std::string& target = invocation.target;
     refuse_other_ending(target);
-    refuse_unknown_words(invocation.run);
     std::error_code unknown;
     if (std::filesystem::exists(target, unknown)) {
       throw Error(ErrorSource::usage, fmt::format("'{}' exists: remove it, or choose another name", target));
@@ -255,7 +252,6 @@ ExitStatus data_convert(World& world, const Invocation& invocation) {
 ExitStatus data_info(World& world, const Invocation& invocation) {
   run_agreed(world, [&] {
     if (world.rank() != 0) return;
-    refuse_unknown_words(invocation.run);
     DataRequest request = data_request(invocation.run);
     if (invocation.run.verify_data) request.verification = Verification::sample;
     const OwnedData data = open_noted(invocation.run, request, world);

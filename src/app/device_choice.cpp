@@ -1,11 +1,20 @@
 #include "device_choice.hpp"
 
 #include "tutti/base/error.hpp"
+#include "tutti/storage/whole_file.hpp"
 
 #include <fmt/format.h>
+#include <sched.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <filesystem>
+#include <span>
 #include <sstream>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <vector>
 
 namespace tutti {
 namespace {
@@ -26,7 +35,7 @@ class Chooser {
       for (DeviceChoice& choice : choices_) choice.note = "computing on processors: " + obstacle;
     }
     for (std::size_t rank = 0; rank < claims_.size(); ++rank) {
-      if (wants(rank, "cuda") || (wants(rank, "auto") && obstacle.empty())) take(rank);
+      if (wants(rank, Device::cuda) || (wants(rank, Device::automatic) && obstacle.empty())) take(rank);
     }
     if (!claims_[0].request.share) refuse_meetings();
     if (!claims_[0].request.mixed) refuse_mixture();
@@ -34,7 +43,7 @@ class Chooser {
   }
 
  private:
-  bool wants(std::size_t rank, const char* device) const { return claims_[rank].request.device == device; }
+  bool wants(std::size_t rank, Device device) const { return claims_[rank].request.device == device; }
   std::string name_of(std::size_t rank) const { return fmt::format("rank {} on {}", rank, claims_[rank].host); }
 
   // This rank's place among those of its host that see the same devices and may use them, and how many those are.
@@ -46,7 +55,8 @@ class Chooser {
     Turn turn;
     for (std::size_t other = 0; other < claims_.size(); ++other) {
       const DeviceClaim& claim = claims_[other];
-      if (wants(other, "cpu") || claim.host != claims_[rank].host || !see_the_same(claim, claims_[rank])) continue;
+      if (wants(other, Device::cpu) || claim.host != claims_[rank].host || !see_the_same(claim, claims_[rank]))
+        continue;
       turn.index += other < rank ? 1U : 0U;
       ++turn.ranks;
     }
@@ -66,7 +76,7 @@ class Chooser {
   // The first rank's that was left the choice.
   std::string obstacle_to_auto() const {
     for (std::size_t rank = 0; rank < claims_.size(); ++rank) {
-      if (!wants(rank, "auto")) continue;
+      if (!wants(rank, Device::automatic)) continue;
       if (std::string obstacle = obstacle_of(rank); !obstacle.empty()) return obstacle;
     }
     return {};
@@ -116,7 +126,7 @@ class Chooser {
 std::string text_of(const DeviceClaim& claim) {
   std::string why = claim.why_none;
   std::ranges::replace(why, '\n', ' ');
-  std::string text = fmt::format("{}\n{:d} {:d}\n{}\n{}\n", claim.request.device, claim.request.share,
+  std::string text = fmt::format("{}\n{:d} {:d}\n{}\n{}\n", name_of(claim.request.device), claim.request.share,
                                  claim.request.mixed, claim.host, why);
   for (const CudaDevice& device : claim.visible) text += fmt::format("{}\n{}\n", device.uuid, device.name);
   return text;
@@ -125,7 +135,9 @@ std::string text_of(const DeviceClaim& claim) {
 DeviceClaim claim_of(const std::string& text) {
   std::istringstream lines(text);
   DeviceClaim claim;
-  std::getline(lines, claim.request.device);
+  std::string kind;
+  std::getline(lines, kind);
+  claim.request.device = value_named<Device>(kind).value();
   lines >> claim.request.share >> claim.request.mixed >> std::ws;
   std::getline(lines, claim.host);
   std::getline(lines, claim.why_none);
@@ -133,6 +145,38 @@ DeviceClaim claim_of(const std::string& text) {
     claim.visible.push_back(device);
   }
   return claim;
+}
+
+std::string read_cache(const std::string& path) {
+  std::error_code unseen;
+  if (!std::filesystem::is_regular_file(path, unseen)) return {};
+  const auto bytes = read_whole(path);
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+// The file may hold those of several kinds.
+void add_to_cache(const std::string& path, const std::vector<std::string>& chosen) {
+  const std::string before = read_cache(path);
+  std::string after = before;
+  for (const std::string& lines : chosen) {
+    std::istringstream stream(lines);
+    for (std::string line; std::getline(stream, line);) {
+      if (after.find(line + "\n") == std::string::npos) after += line + "\n";
+    }
+  }
+  if (after != before) write_whole(path, std::as_bytes(std::span(after)));
+}
+
+// One character per core of the host: '1' where this process may run.
+std::string allowed_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return "1";
+  std::string allowed(CPU_SETSIZE, '0');
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(static_cast<std::size_t>(core), &set)) allowed[static_cast<std::size_t>(core)] = '1';
+  }
+  return allowed;
 }
 
 }  // namespace
@@ -145,6 +189,75 @@ DeviceChoice choose_device(World& world, const CudaInventory& inventory, const D
   std::vector<DeviceClaim> claims;
   for (const std::string& text : all_gather_text(world, text_of(mine))) claims.push_back(claim_of(text));
   return choose_devices(claims)[static_cast<std::size_t>(world.rank())];
+}
+
+void adopt_known_choices(World& world, const RunConfig& config, const std::string& of_checkpoint, Backend& backend,
+                         const Log& log) {
+  run_agreed(world, [&] {
+    if (!of_checkpoint.empty()) {
+      if (backend.adopt_choices(of_checkpoint)) return;
+      log.note("the checkpoint's choice of algorithms was made on another kind of GPU or library: bits will differ");
+    }
+    static_cast<void>(backend.adopt_choices(read_cache(config.plan_cache)));
+  });
+}
+
+void build_alike(World& world, const RunConfig& config, Backend& backend, const std::function<void()>& build) {
+  const bool measures = backend.memory_space() != MemorySpace::host;
+  const auto kinds = all_gather_text(world, measures ? backend.description() : "");
+  if (std::ranges::all_of(kinds, [](const std::string& kind) { return kind.empty(); })) {
+    return run_agreed(world, build);
+  }
+  const auto rank = static_cast<std::size_t>(world.rank());
+  const auto first = static_cast<std::size_t>(std::ranges::find(kinds, kinds[rank]) - kinds.begin());
+  run_agreed(world, [&] {
+    if (first == rank) build();
+  });
+  const auto chosen = all_gather_text(world, first == rank ? backend.choices() : "");
+  run_agreed(world, [&] {
+    const bool keeps = !config.plan_cache.empty() && config.search_plans;
+    if (world.rank() == 0 && keeps) add_to_cache(config.plan_cache, chosen);
+    if (first == rank) return;
+    backend.adopt_choices(chosen[first]);
+    build();
+  });
+}
+
+bool has_room_for(const Cores& cores, const World& world, std::int64_t threads_a_rank) {
+  return threads_a_rank * world.local_size() <= cores.usable;
+}
+
+Cores count_cores(World& world) {
+  const std::string mine = allowed_cores();
+  std::string together(mine.size(), '0');
+  for (const std::string& entry : all_gather_text(world, world.host() + "\n" + mine)) {
+    const std::size_t end_of_host = entry.find('\n');
+    if (entry.substr(0, end_of_host) != world.host()) continue;
+    const std::string cores = entry.substr(end_of_host + 1);
+    for (std::size_t i = 0; i < std::min(cores.size(), together.size()); ++i) {
+      if (cores[i] == '1') together[i] = '1';
+    }
+  }
+  const auto count = [](const std::string& cores) {
+    return std::max(1, static_cast<int>(std::ranges::count(cores, '1')));
+  };
+  return {.mine = count(mine),
+          .usable = count(together),
+          .present = std::max(1, static_cast<int>(std::thread::hardware_concurrency()))};
+}
+
+int budget_readers(const World& world, const Cores& cores, std::int64_t compute_threads) {
+  constexpr std::int64_t kMost = 4;
+  const std::int64_t spare = cores.usable - compute_threads * world.local_size();
+  return static_cast<int>(std::clamp<std::int64_t>(spare / world.local_size(), 1, kMost));
+}
+
+int fewest_cores_per_rank(World& world, const Cores& cores) {
+  int fewest = std::max(1, cores.usable / world.local_size());
+  for (const std::string& theirs : all_gather_text(world, fmt::format("{}", fewest))) {
+    fewest = std::min(fewest, std::stoi(theirs));
+  }
+  return fewest;
 }
 
 }  // namespace tutti

@@ -90,7 +90,7 @@ bool draws_progress(const RunConfig& config) {
   struct stat status {};
   if (::fstat(STDERR_FILENO, &status) != 0 || S_ISREG(status.st_mode)) return false;
   const bool terminal = ::isatty(STDERR_FILENO) == 1 && !config.quiet;
-  return config.progress == "always" || (config.progress == "auto" && terminal);
+  return config.progress == ShowProgress::always || (config.progress == ShowProgress::automatic && terminal);
 }
 
 double seconds_since_process_start() {

@@ -40,19 +40,19 @@ Entry entry(const LibraryHandle& library, const char* name, const std::string& p
 }
 
 std::unique_ptr<Backend> make_cpu(const RunConfig& config) {
-  const Precision precision = parse_precision(config.precision);
+  const Precision precision = config.precision;
   if (precision == Precision::tf32) {
     throw Error(ErrorSource::usage,
                 "--precision tf32 needs GPUs, and this run is on CPUs: use fp32, or bf16 for speed");
   }
-  return make_cpu_backend(precision, config.tiled_convolutions == "on" ? Convolutions::tiled : Convolutions::direct);
+  return make_cpu_backend(precision, config.tiled_convolutions ? Convolutions::tiled : Convolutions::direct);
 }
 
 std::unique_ptr<Backend> make_gpu(const RunConfig& config, int device) {
   return load_cuda_libraries().cuda.make_backend({.device = device,
-                                                  .precision = parse_precision(config.precision),
-                                                  .search_plans = config.search_plans == "on",
-                                                  .record = config.record_steps == "on"});
+                                                  .precision = config.precision,
+                                                  .search_plans = config.search_plans,
+                                                  .record = config.record_steps});
 }
 
 std::unique_ptr<Communicator> make_nccl(World& world, const RunConfig& config, const ChosenProcessor& processor) {
@@ -113,9 +113,9 @@ CudaLibraries load_cuda_libraries(const std::string& path) {
   return {.cuda = cuda, .nccl = entry<decltype(&tutti_nccl_library)>(library, "tutti_nccl_library", path)()};
 }
 
-CudaInventory look_for_gpus(const std::string& device) {
+CudaInventory look_for_gpus(Device device) {
   CudaInventory none;
-  if (device == "cpu") return none;
+  if (device == Device::cpu) return none;
   try {
     if (std::filesystem::exists(cuda_library_path())) return load_cuda_libraries().cuda.query();
     none.why_none = "this build has no libtutti_cuda.so (-DTUTTI_CUDA=ON makes it)";
@@ -128,7 +128,7 @@ CudaInventory look_for_gpus(const std::string& device) {
 ChosenProcessor choose_processor(World& world, const RunConfig& config, const Log& log) {
   const DeviceChoice choice =
       choose_device(world, look_for_gpus(config.device),
-                    {.device = config.device, .share = config.share_device, .mixed = config.comm == "mpi"});
+                    {.device = config.device, .share = config.share_device, .mixed = config.comm == Comm::mpi});
   if (!choice.note.empty() && may_want_gpus()) log.note(choice.note);
   ChosenProcessor chosen{.backend = nullptr,
                          .device = choice.device.value_or(-1),
@@ -142,13 +142,13 @@ ChosenProcessor choose_processor(World& world, const RunConfig& config, const Lo
 std::unique_ptr<Communicator> choose_communicator(World& world, const RunConfig& config,
                                                   const ChosenProcessor& processor, bool spare_core) {
   const bool alone = world.size() == 1;
-  if (config.comm == "solo" && !alone) {
+  if (config.comm == Comm::solo && !alone) {
     throw Error(ErrorSource::usage, fmt::format("--comm solo is for one rank, but there are {}", world.size()));
   }
-  if (config.comm == "solo" || (config.comm == "auto" && alone)) {
+  if (config.comm == Comm::solo || (config.comm == Comm::automatic && alone)) {
     return make_solo_communicator(processor.is_gpu() ? processor.backend.get() : nullptr);
   }
-  const bool by_nccl = config.comm == "nccl" || (config.comm == "auto" && processor.all_on_gpus);
+  const bool by_nccl = config.comm == Comm::nccl || (config.comm == Comm::automatic && processor.all_on_gpus);
   return by_nccl ? make_nccl(world, config, processor) : make_ring(world, processor, spare_core);
 }
 

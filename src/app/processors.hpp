@@ -10,6 +10,7 @@
 #include "tutti/comm/world.hpp"
 #include "tutti/watch/stall_watch.hpp"
 
+#include "device_choice.hpp"
 #include "run_config.hpp"
 
 #include <functional>
@@ -42,7 +43,7 @@ struct ChosenProcessor {
 };
 
 // A library that is missing or cannot be opened counts as having no GPU.
-CudaInventory look_for_gpus(const std::string& device);
+CudaInventory look_for_gpus(Device device);
 
 // Logs in one line why --device auto did not choose GPUs. Throws alike on all ranks. Collective.
 ChosenProcessor choose_processor(World& world, const RunConfig& config, const Log& log);

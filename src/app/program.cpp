@@ -5,15 +5,12 @@
 #include "tutti/base/process.hpp"
 
 #include "assemble.hpp"
-#include "bench/bench.hpp"
 #include "check_command.hpp"
-#include "command_line.hpp"
-#include "commands.hpp"
+#include "command_table.hpp"
 #include "companion.hpp"
 #include "process.hpp"
 #include "program.hpp"
 #include "run_folder.hpp"
-#include "train_command.hpp"
 
 #include <fmt/format.h>
 
@@ -59,25 +56,8 @@ int leave_together(World& world, const EndRecord& record, ExitStatus status, con
   return static_cast<int>(status);
 }
 
-// Commands whose ranks meet again and again. Reading and writing of data takes as long as it takes, and so does what a
-// process measures by itself.
-bool is_watched(Command command) {
-  switch (command) {
-    case Command::train:
-    case Command::eval:
-    case Command::predict:
-      return true;
-    case Command::bench_allreduce:
-    case Command::bench_checkpoint:
-    case Command::bench_exchange:
-    case Command::bench_input:
-    case Command::bench_scaling:
-    case Command::bench_step:
-    case Command::tour:
-      return started_by_launcher();
-    default:
-      return false;
-  }
+bool is_watched(const Command& command) {
+  return command.watched == Watched::always || (command.watched == Watched::launched && started_by_launcher());
 }
 
 // Alone, a process is told by nobody that another one is gone.
@@ -122,56 +102,11 @@ class Acknowledgement {
 };
 
 // A training stops after a step, and saves where it has a folder to save in.
-bool stops_for_signals(const Invocation& invocation) {
-  return invocation.command == Command::train && !invocation.run.dry_run;
-}
+bool stops_for_signals(const Invocation& invocation) { return invocation.called == "train" && !invocation.run.dry_run; }
 
 void begin_watch(StallWatch& watch, World& world, const RunConfig& config) {
   watch.begin(world, {.timeout_seconds = config.stall_timeout, .interface = config.watch_interface},
               Log(world.rank(), world.host(), config.quiet));
-}
-
-ExitStatus carry_out(World& world, const Invocation& invocation, const StopSignals* signals, EndRecord& record) {
-  switch (invocation.command) {
-    case Command::print_text:
-      if (world.rank() == 0) fmt::print("{}\n", invocation.text);
-      break;
-    case Command::companion:  // which has taken over by now
-      break;
-    case Command::train:
-      return train_command(world, invocation, signals, record);
-    case Command::check:
-      return check_command(world, invocation);
-    case Command::eval:
-      return eval_command(world, invocation, record);
-    case Command::diff:
-      return diff_command(world, invocation);
-    case Command::inspect:
-      return inspect_command(world, invocation);
-    case Command::predict:
-      return predict_command(world, invocation, record);
-    case Command::bench_allreduce:
-      return bench_allreduce(world, invocation);
-    case Command::bench_checkpoint:
-      return bench_checkpoint(world, invocation);
-    case Command::bench_exchange:
-      return bench_exchange(world, invocation);
-    case Command::bench_input:
-      return bench_input(world, invocation);
-    case Command::bench_scaling:
-      return bench_scaling(world, invocation);
-    case Command::bench_step:
-      return bench_step(world, invocation);
-    case Command::data_convert:
-      return data_convert(world, invocation);
-    case Command::data_info:
-      return data_info(world, invocation);
-    case Command::tour:
-      return tour_command(world, invocation, record);
-    case Command::data_show:
-      return data_show(world, invocation);
-  }
-  return ExitStatus::done;
 }
 
 // Ranks that do different things would wait for each other in vain.
@@ -230,7 +165,7 @@ int run_program(int argc, const char* const* argv, const OwnParts& own) {
     mistake = Error(ErrorSource::usage, error.what());
   }
   try {
-    if (!mistake && invocation.command == Command::companion) {
+    if (!mistake && !invocation.companion.empty()) {
       return static_cast<int>(become_companion(invocation.companion, invocation.words, invocation.text));
     }
     Acknowledgement acknowledgement(!invocation.run.out.empty());
@@ -241,7 +176,8 @@ int run_program(int argc, const char* const* argv, const OwnParts& own) {
       unblock_stop_signals();
     }
     std::optional<StallWatch> watch;  // likewise
-    if (!mistake && is_watched(invocation.command)) watch.emplace(watched_signals(signals.has_value()));
+    if (invocation.command != nullptr && is_watched(*invocation.command))
+      watch.emplace(watched_signals(signals.has_value()));
     if (watch && signals) watch->notice_signals([&signals] { return signals->has_come(SIGTERM); });
     acknowledgement.ask(watch ? &*watch : nullptr);
     const struct AskNobody {
@@ -253,17 +189,20 @@ int run_program(int argc, const char* const* argv, const OwnParts& own) {
     invocation.world_made_at = seconds_since_process_start();
     EndRecord record;
     record.watch = watch ? &*watch : nullptr;
+    record.signals = signals ? &*signals : nullptr;
     return run_guarded(*world, record, [&] {
       run_agreed(*world, [&] {
         if (mistake) throw *mistake;
       });
       refuse_other_commands(*world, invocation);
       if (watch) begin_watch(*watch, *world, invocation.run);
-      return carry_out(*world, invocation, signals ? &*signals : nullptr, record);
+      if (invocation.command != nullptr) return invocation.command->run(*world, invocation, record);
+      if (world->rank() == 0) fmt::print("{}\n", invocation.text);
+      return ExitStatus::done;
     });
   } catch (const Error& error) {
-    if (!mistake && invocation.command == Command::check) return check_alone(invocation, error);
-    if (!mistake && invocation.command == Command::print_text) return print_alone(invocation);
+    if (!mistake && invocation.called == "check") return check_alone(invocation, error);
+    if (!mistake && invocation.command == nullptr) return print_alone(invocation);
     write_stderr_line(fmt::format("{}: {}", program_name(), error.describe()));
     return static_cast<int>(error.exit_status());
   } catch (const std::exception& error) {

@@ -6,6 +6,8 @@
 #include "tutti/storage/folder_lock.hpp"
 #include "tutti/watch/stall_watch.hpp"
 
+#include "process.hpp"
+
 #include <functional>
 #include <string>
 
@@ -15,8 +17,9 @@ namespace tutti {
 // folder/exit.json. Empty: nowhere.
 struct EndRecord {
   OwnedFolder folder{};
-  std::string reason{};         // of a run that was stopped
-  StallWatch* watch = nullptr;  // borrowed; null: nobody watches for stalled ranks
+  std::string reason{};                  // of a run that was stopped
+  StallWatch* watch = nullptr;           // borrowed; null: nobody watches for stalled ranks
+  const StopSignals* signals = nullptr;  // borrowed; of a training that stops for them
 };
 
 // Carries out `work` on this rank and returns the process's exit status. An error that all ranks raise alike is

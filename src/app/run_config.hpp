@@ -1,8 +1,19 @@
 #pragma once
-// Everything a user can choose for a training run, as written: on the command line, in a file, or left at its default.
-// Words are checked in resolve_options.hpp, zeros filled in by assemble.hpp.
+// Everything that a user can choose for a training run: on the command line, in a file, or left at its default. Each is
+// one row of option_table.cpp; what is left open (0, empty, "auto") assemble.hpp fills in.
+
+#include "tutti/backend/precision.hpp"
+#include "tutti/data/image_recipe.hpp"
+#include "tutti/data/split_batch_sampler.hpp"
+#include "tutti/nn/network_spec.hpp"
+#include "tutti/train/trainer_options.hpp"
+#include "tutti/train/lr_schedule.hpp"
+#include "tutti/train/optimizer.hpp"
+
+#include "option_values.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace tutti {
@@ -16,47 +27,47 @@ struct RunConfig {
   bool skip_bad_images = false;
   bool verify_data = false;
   std::int64_t resident_mib = 0;
-  std::string exif = "on";
+  bool exif = true;
   std::int64_t image_size = 0;
-  std::string augment = "none";
+  Augment augment = Augment::none;
   std::string normalize = "none";
-  std::string last_batch = "keep";
-  std::string shuffle = "global";
+  LastBatch last_batch = LastBatch::keep;
+  Shuffle shuffle = Shuffle::global;
 
   std::string model = "lenet";
   std::string init_from;
-  std::string init = "model";
+  std::optional<Initializer> init;  // none: the model's
 
   std::int64_t epochs = 5;
   std::int64_t steps = 0;
   std::int64_t batch_size = 128;
   double lr = 0.05;
-  std::string optimizer = "sgd";
+  OptimizerKind optimizer = OptimizerKind::sgd;
   double momentum = 0.9;
   bool nesterov = false;
   double weight_decay = 0;
   double adam_beta1 = 0.9;
   double adam_beta2 = 0.999;
   double adam_epsilon = 1e-8;
-  std::string no_decay = "none";
+  bool spares_norms_and_biases = false;
   double clip_norm = 0;
   double label_smoothing = 0;
-  std::string schedule = "constant";
+  Schedule schedule = Schedule::constant;
   std::int64_t schedule_epochs = 0;
-  std::string lr_period;
+  Written<parse_lr_period> lr_period;
   double lr_decay = 0.1;
   double min_lr = 0;
   double warmup_epochs = 0.25;
   std::int64_t seed = 0;
 
   std::int64_t parts = 0;
-  std::string part_map = "even";
+  Written<parse_part_map> part_map{"even"};
   std::int64_t threads = 0;
-  std::string device = "auto";
-  std::string precision = "fp32";
-  std::string tiled_convolutions = "on";
-  std::string comm = "auto";
-  std::string exchange = "auto";
+  Device device = Device::automatic;
+  Precision precision = Precision::fp32;
+  bool tiled_convolutions = true;
+  Comm comm = Comm::automatic;
+  std::optional<Exchange> exchange;  // none: by --parts
   bool shard_optimizer = false;
   double bucket_mib = 0;
   std::int64_t in_flight = 1;
@@ -64,28 +75,28 @@ struct RunConfig {
   double stall_timeout = 300;
   std::string watch_interface;
   std::int64_t verify_replicas = 0;
-  std::string on_divergence = "stop";
-  std::string on_nonfinite = "stop";
+  OnDivergence on_divergence = OnDivergence::stop;
+  OnNotFinite on_nonfinite = OnNotFinite::stop;
   bool allow_mixed_processors = false;
-  std::string search_plans = "on";
+  bool search_plans = true;
   std::string plan_cache;
-  std::string record_steps = "on";
+  bool record_steps = true;
 
   std::string out;
   bool resume = false;
-  std::string checkpoint_every;
+  Written<parse_checkpoint_every> checkpoint_every;
   std::int64_t keep_checkpoints = 3;
   bool keep_best = false;
-  std::string time_limit;
+  Written<parse_time_limit> time_limit;
 
   std::int64_t test_every = 1;
   std::int64_t log_every = 0;
   std::int64_t digest_every = 0;
   std::string sample_log;
-  std::string progress = "auto";
+  ShowProgress progress = ShowProgress::automatic;
   bool quiet = false;
   std::string trace;
-  std::string rehearse;
+  std::string rehearse;  // whose words were checked when they were read
 
   std::string config;
   bool dry_run = false;

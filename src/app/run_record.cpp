@@ -4,11 +4,10 @@
 #include "tutti/base/process.hpp"
 #include "tutti/storage/array_file.hpp"
 
-#include "cores.hpp"
+#include "device_choice.hpp"
 #include "option_table.hpp"
 #include "plural.hpp"
 #include "process.hpp"
-#include "resolve_options.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -60,7 +59,7 @@ std::string processor_in(const std::string& versions) {
 
 std::string moved_schedule_text(const RunConfig& config, const LoadedCheckpoint& resumed, const RateAtResume& rate) {
   const RunConfig before = merge_for_resume({}, {}, resumed.state.configuration, resumed.path);
-  if (config.schedule != "cosine" || schedule_end_text(config) == schedule_end_text(before)) return {};
+  if (config.schedule != Schedule::cosine || schedule_end_text(config) == schedule_end_text(before)) return {};
   const bool is_over = resumed.state.progress.epoch >= schedule_epochs(before);
   const bool would_stop = config.min_lr == 0 && config.epochs > schedule_epochs(before);
   const bool can_keep = !schedule_ends_with_launch(before) && !is_over && !would_stop;
@@ -72,7 +71,7 @@ std::string moved_schedule_text(const RunConfig& config, const LoadedCheckpoint&
 }
 
 std::string late_schedule_text(const RunConfig& config) {
-  if (config.schedule != "cosine" || config.min_lr == 0 || schedule_epochs(config) >= config.epochs) return {};
+  if (config.schedule != Schedule::cosine || config.min_lr == 0 || schedule_epochs(config) >= config.epochs) return {};
   return fmt::format("the cosine schedule ends at {}: the learning rate is {:g} from there to epoch {}",
                      schedule_end_text(config), config.min_lr, config.epochs);
 }
@@ -89,7 +88,7 @@ void log_start(const Assembly& assembly, World& world, const Trainer& trainer, c
       assembly.cores.usable, assembly.cores.present, plural(config.threads, "thread"),
       trainer.workers() > 1 ? fmt::format(", {} parts of a rank side by side", trainer.workers()) : ""));
   log.note(fmt::format("batch {} = {} of {} images, exchange {} ({}), optimizer state {}", config.batch_size,
-                       plural(config.parts, "part"), slice_text(config), config.exchange,
+                       plural(config.parts, "part"), slice_text(config), name_of(*config.exchange),
                        assembly.communicator->description(), state_location(assembly.options.exchange)));
   const Shape& image = assembly.options.recipe.image;
   const std::string from =
@@ -97,7 +96,7 @@ void log_start(const Assembly& assembly, World& world, const Trainer& trainer, c
   log.note(fmt::format("{}: {} training and {} test images of {}{}, {} classes", data.name, data.samples, test_samples,
                        image.text(), from, data.classes));
   if (test_samples == 0) log.note("no test set: --validation-ratio 0.1 would hold one out, --test-data names another");
-  if (world.rank() == 0 && config.last_batch == "keep" && data.samples < config.batch_size) {
+  if (world.rank() == 0 && config.last_batch == LastBatch::keep && data.samples < config.batch_size) {
     log.warn(
         fmt::format("--batch-size {} is more than {}: every step trains on all of them; a smaller --batch-size "
                     "makes more steps an epoch",
@@ -113,7 +112,7 @@ void log_start(const Assembly& assembly, World& world, const Trainer& trainer, c
                        static_cast<double>(trainer.memory_bytes()) / 0x1p20, static_cast<double>(data_bytes) / 0x1p20));
   if (config.out.empty()) return;
   log.note(fmt::format("checkpoints in {}/checkpoints: {}; {} kept{}", config.out,
-                       checkpoint_every_text(parse_checkpoint_every(config.checkpoint_every)),
+                       checkpoint_every_text(*config.checkpoint_every),
                        config.keep_checkpoints == 0 ? "all" : fmt::format("the newest {}", config.keep_checkpoints),
                        config.keep_best && config.keep_checkpoints != 0 ? ", and that of the best evaluation" : ""));
 }
@@ -126,7 +125,7 @@ std::string run_record(const Assembly& assembly, const World& world, const std::
                                 {"version", version()},
                                 {"libraries", versions_text(*assembly.backend, world)},
                                 {"device", assembly.backend->description()},
-                                {"exchange", config.exchange},
+                                {"exchange", name_of(*config.exchange)},
                                 {"optimizer_state", state_location(assembly.options.exchange)},
                                 {"communicator", assembly.communicator->description()},
                                 {"ranks", world.size()},
@@ -141,7 +140,7 @@ std::string run_record(const Assembly& assembly, const World& world, const std::
                                 {"train_samples", assembly.data.train->info().samples},
                                 {"test_samples", assembly.data.test ? assembly.data.test->info().samples : 0},
                                 {"batch_size", config.batch_size},
-                                {"optimizer", config.optimizer},
+                                {"optimizer", name_of(config.optimizer)},
                                 {"lr", config.lr},
                                 {"warmup_epochs", config.warmup_epochs},
                                 {"momentum", config.momentum},

@@ -8,6 +8,7 @@
 #include "tutti/train/trainer.hpp"
 
 #include "assemble.hpp"
+#include "preflight/agreement.hpp"
 
 #include <optional>
 #include <string>

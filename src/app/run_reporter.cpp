@@ -26,7 +26,7 @@ RunReporter::RunReporter(World& world, const ReportedRun& run)
   if (world.rank() != 0) return;
   const RunConfig& config = run.assembly.config;
   if (draws_progress(config)) bar_.emplace();
-  prints_lines_ = !bar_ && config.progress != "never" && !config.quiet;
+  prints_lines_ = !bar_ && config.progress != ShowProgress::never && !config.quiet;
   if (!config.out.empty()) {
     metrics_.emplace(config.out + "/metrics.jsonl", [folder = run.folder] { return folder.loss().empty(); });
   }

@@ -37,11 +37,11 @@ RunConfig config_for(const Invocation& invocation, const ScoringRequest& request
   config.skip_bad_images = config.skip_bad_images || asked.skip_bad_images;
   config.device = asked.device;
   config.share_device = asked.share_device;
-  config.search_plans = "off";  // too slow for one pass over the data
+  config.search_plans = false;  // too slow for one pass over the data
   config.comm = asked.comm;
   config.quiet = asked.quiet;
   config.stall_timeout = asked.stall_timeout;
-  config.exchange = "ring";
+  config.exchange = Exchange::ring;
   config.shard_optimizer = false;
   constexpr std::int64_t kManyParts = 65536;  // more than there are ranks; an evaluation uses no parts
   config.parts = kManyParts;

@@ -4,7 +4,7 @@
 
 #include "bench/bench.hpp"
 #include "commands.hpp"
-#include "plan_choices.hpp"
+#include "device_choice.hpp"
 #include "plural.hpp"
 #include "processors.hpp"
 #include "step_by_hand.hpp"
@@ -59,7 +59,7 @@ bool has_own_line(int rank, int ranks) { return ranks <= kMostRanks || rank < kM
 // One part a rank unless others are asked for.
 RunConfig config_for(const World& world, RunConfig config) {
   if (config.parts == 0) config.parts = world.size();
-  config.exchange = "ring";
+  config.exchange = Exchange::ring;
   config.test_every = 0;
   return config;
 }

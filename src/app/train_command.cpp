@@ -7,13 +7,9 @@
 #include "tutti/storage/whole_file.hpp"
 #include "tutti/watch/rehearsal.hpp"
 
-#include "assemble.hpp"
-#include "checkpoint_choice.hpp"
 #include "option_table.hpp"
-#include "plan_choices.hpp"
 #include "plural.hpp"
 #include "preflight/agreement.hpp"
-#include "preflight/brief.hpp"
 #include "preflight/machine.hpp"
 #include "preflight/memory.hpp"
 #include "preflight/out_folder.hpp"
@@ -24,8 +20,8 @@
 #include "run_folder.hpp"
 #include "run_record.hpp"
 #include "run_reporter.hpp"
+#include "run_start.hpp"
 #include "trace_file.hpp"
-#include "trained_on.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -43,13 +39,6 @@
 namespace tutti {
 namespace {
 
-std::optional<LoadedCheckpoint> find_checkpoint(World& world, const RunConfig& config, const Log& log) {
-  auto newest =
-      CheckpointStore(config.out + "/checkpoints").newest(world, log, config.dry_run ? Damaged::left : Damaged::marked);
-  if (!newest) log.note(fmt::format("--resume: {} holds no checkpoint; starting afresh", config.out));
-  return newest;
-}
-
 void save_resolved_options(World& world, const RunConfig& config, const OwnedFolder& folder) {
   run_agreed(world, [&] {
     if (world.rank() != 0) return;
@@ -62,14 +51,14 @@ void save_resolved_options(World& world, const RunConfig& config, const OwnedFol
 void tell_end(const Trainer& trainer, std::uint64_t digest, const RunConfig& config, const Log& log) {
   log.note(fmt::format("done after {}, weights {}", plural(trainer.steps_done(), "step"), digest_text(digest)));
   if (const std::int64_t left = trainer.samples_left_over(); left > 0) {
-    log.note(
-        fmt::format("{} samples of the last epoch were dealt to no step (--last-batch {})", left, config.last_batch));
+    log.note(fmt::format("{} samples of the last epoch were dealt to no step (--last-batch {})", left,
+                         name_of(config.last_batch)));
   }
 }
 
 RunLimits limits_of(const Assembly& assembly, const OwnedFolder& folder) {
-  return {.save_every = parse_checkpoint_every(assembly.config.checkpoint_every).seconds,
-          .time_limit = parse_time_limit(assembly.config.time_limit),
+  return {.save_every = assembly.config.checkpoint_every->seconds,
+          .time_limit = *assembly.config.time_limit,
           .checkpoint_bytes = static_cast<std::int64_t>(most_state_bytes(*assembly.network)),
           .folder = folder};
 }
@@ -296,68 +285,41 @@ Findings judge_memory_of(World& world, const Assembly& assembly, const Findings&
   return found;
 }
 
-Findings judge_first_weights(World& world, const std::optional<LoadedCheckpoint>& weights, const Assembly& assembly) {
-  Findings found;
-  run_agreed(world,
-             [&] { found = judge_weights(weights, assembly.config, *assembly.network, assembly.data.train->info()); });
-  return found;
-}
-
 }  // namespace
 
-ExitStatus train_command(World& world, const Invocation& invocation, const StopSignals* signals, EndRecord& record) {
+ExitStatus train_command(World& world, const Invocation& invocation, EndRecord& record) {
   RunConfig config = invocation.run;
   const Log log(world.rank(), world.host(), config.quiet);
   RankStatus rank_status;
   if (record.watch != nullptr) rank_status.publish_in(record.watch->status_slot());
   run_agreed(world, [&] { refuse_without_out(config); });
+  Obstacles obstacles(world, log);
   const Findings early = preflight_in_brief(world, config);
-  refuse_or_tell(world, early, log);
+  obstacles.add(early);
   std::optional<RunFolder> folder;
-  std::optional<LoadedCheckpoint> resumed;
   if (!config.out.empty() && !config.dry_run) {
     folder.emplace(world, config, log);
-    if (world.local_size() < world.size()) refuse_or_tell(world, judge_sharing(world, config.out, false), log);
+    if (world.local_size() < world.size()) obstacles.add(judge_sharing(world, config.out, false));
     record.folder = folder->owned();
     if (record.watch != nullptr) leave_note_in(folder->owned(), *record.watch);
   }
-  if (config.resume) resumed = find_checkpoint(world, config, log);
-  if (resumed) {
-    std::string note;
-    run_agreed(world, [&] {
-      config = merge_for_resume(config, invocation.given, resumed->state.configuration, resumed->path);
-      note = drop_stored_part_map(config, invocation.given, world.size());
-    });
-    if (!note.empty()) log.note(note);
-    if (record.watch != nullptr) record.watch->set_timeout(config.stall_timeout);
-  }
-  if (!config.dry_run) refuse_or_tell(world, judge_files(world, config), log);
-
-  std::optional<LoadedCheckpoint> weights;
-  std::optional<NetworkSpec> model;
-  if (!resumed && !config.init_from.empty()) {
-    weights = load_named_checkpoint(world, config.init_from, log);
-    run_agreed(world, [&] {
-      if (!invocation.given.contains("model")) model = model_of(*weights, config);
-    });
-  }
-  Assembly assembly = assemble(world, config, resumed ? &resumed->state : nullptr, log, model ? &*model : nullptr);
-  DataDigests digests = digests_of(assembly.data);
-  if (resumed) refuse_or_tell(world, refuse_other_data(*resumed, assembly.config, digests), log);
+  const Damaged damaged = config.dry_run ? Damaged::left : Damaged::marked;
+  RunStart start = find_start(world, config, invocation.given, damaged, obstacles, log);
+  if (start.resumed && record.watch != nullptr) record.watch->set_timeout(config.stall_timeout);
+  if (!config.dry_run) obstacles.add(judge_files(world, config));
+  Assembly assembly = assemble_run(world, config, start, false, obstacles, log);
   if (config.dry_run) {
     if (world.rank() == 0) fmt::print("{}", config_text(assembly.config));
     return ExitStatus::done;
   }
-  refuse_or_tell(world, judge_load(world, assembly), log);
-  refuse_or_tell(world, judge_first_weights(world, weights, assembly), log);
-  refuse_or_tell(world, judge_memory_of(world, assembly, early), log);
-  refuse_or_tell(world, judge_processors(world, assembly.config, processor_kinds(*assembly.backend, resumed)), log);
+  judge_run(world, assembly, start, obstacles);
+  obstacles.add(judge_memory_of(world, assembly, early));
   const AbandonAtEnd abandoning(record.watch, *assembly.communicator);
   TrainRun run(world, assembly, rank_status, log);
-  if (resumed) run.go_on_from(*resumed, digests);
-  if (weights) run.begin_with(*std::exchange(weights, std::nullopt));
-  if (folder) run.keep_in(*folder, *signals);
-  if (!folder) run.stop_for(*signals);
+  if (start.resumed) run.go_on_from(*start.resumed, start.digests);
+  if (start.weights) run.begin_with(*std::exchange(start.weights, std::nullopt));
+  if (folder) run.keep_in(*folder, *record.signals);
+  if (!folder) run.stop_for(*record.signals);
   record.reason = run.train(invocation);
   return record.reason.empty() ? ExitStatus::done : ExitStatus::stopped;
 }

@@ -12,6 +12,6 @@ namespace tutti {
 
 // Keeps checkpoints and stops for signals when there are `signals` (borrowed); sets record.folder once the run has a
 // folder of its own. Collective.
-ExitStatus train_command(World& world, const Invocation& invocation, const StopSignals* signals, EndRecord& record);
+ExitStatus train_command(World& world, const Invocation& invocation, EndRecord& record);
 
 }  // namespace tutti

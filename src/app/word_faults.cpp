@@ -1,34 +1,48 @@
 #include "word_faults.hpp"
 
-#include "nearest_word.hpp"
-
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <charconv>
+#include <cstddef>
 #include <cstdint>
+#include <iterator>
+#include <numeric>
 #include <string_view>
 #include <system_error>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace tutti {
 namespace {
 
-// What CLI11 says of a value that is no number is "WHAT: NAME = VALUE".
-std::string fault_of_value(const CLI::App& app, const std::string& said) {
+std::size_t slips_between(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> two_before(b.size() + 1);
+  std::vector<std::size_t> before(b.size() + 1);
+  std::vector<std::size_t> now(b.size() + 1);
+  std::iota(before.begin(), before.end(), std::size_t{0});
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    now[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t changed = before[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
+      now[j] = std::min({changed, before[j] + 1, now[j - 1] + 1});
+      const bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+      if (swapped) now[j] = std::min(now[j], two_before[j - 2] + 1);
+    }
+    two_before = std::exchange(before, std::exchange(now, std::move(two_before)));
+  }
+  return before.back();
+}
+
+// Of a flag's value CLI11 says "WHAT: NAME = VALUE"; numbers have been refused before, in our words.
+std::string fault_of_value(const std::string& said) {
   const std::size_t colon = said.find(": ");
   const std::size_t equals = said.find(" = ", colon);
   if (colon == std::string::npos || equals == std::string::npos) return said;
-  const std::string name = said.substr(colon + 2, equals - colon - 2);
-  const CLI::Option* option = app.get_option_no_throw(name);
-  if (option == nullptr) return said;
-  const std::string value = said.substr(equals + 3);
-  const bool is_whole = option->get_type_name().find("INT") != std::string::npos;
-  const char* wanted = is_whole ? "a whole number" : "a number";
-  if (option->get_expected_max() == 0) wanted = "true or false, or no value";
-  return fmt::format("{} cannot be '{}': give {}", name, value, wanted);
+  return fmt::format("{} cannot be '{}': give true or false, or no value", said.substr(colon + 2, equals - colon - 2),
+                     said.substr(equals + 3));
 }
 
 std::string missing_text(const CLI::App& app, const CLI::ParseError& error) {
@@ -40,7 +54,7 @@ std::string missing_text(const CLI::App& app, const CLI::ParseError& error) {
 }
 
 std::string told_fault(const CLI::App& app, const CLI::ParseError& error) {
-  if (dynamic_cast<const CLI::ConversionError*>(&error) != nullptr) return fault_of_value(app, error.what());
+  if (dynamic_cast<const CLI::ConversionError*>(&error) != nullptr) return fault_of_value(error.what());
   if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) return missing_text(app, error);
   return error.what();
 }
@@ -65,6 +79,38 @@ void settle_number(const std::string& option, std::string& word) {
 }
 
 }  // namespace
+
+std::string nearest_word(std::string_view written, const std::vector<std::string>& known) {
+  std::string nearest;
+  std::size_t fewest = written.size() / 3 + 1;
+  for (const std::string& word : known) {
+    const std::size_t slips = slips_between(written, word);
+    if (slips >= fewest) continue;
+    fewest = slips;
+    nearest = word;
+  }
+  return nearest;
+}
+
+std::string_view moved_to(std::string_view written) {
+  constexpr std::pair<std::string_view, std::string_view> kMoved[]{
+      {"tensorboard", "'trainer tensorboard RUN' makes TensorBoard's files from the run's folder"},
+      {"mlperf-log", "'trainer mlperf-log RUN' makes MLPerf's log from the run's folder"},
+      {"on-divergence heal",
+       "leave it out. A run whose replicas differ ends with 87, and --resume continues it from its newest checkpoint, "
+       "to "
+       "the same bits; the scripts in jobs/ do so by themselves"},
+      {"bench layers", "'trainer bench step' times whole steps, ONEDNN_VERBOSE=1 with it each call of oneDNN"}};
+  if (written.starts_with("--")) written.remove_prefix(2);
+  const auto* const found = std::ranges::find(kMoved, written, &std::pair<std::string_view, std::string_view>::first);
+  return found == std::end(kMoved) ? std::string_view() : found->second;
+}
+
+std::string what_to_do(std::string_view written, const std::vector<std::string>& known, std::string_view help) {
+  if (!moved_to(written).empty()) return std::string(moved_to(written));
+  const std::string nearest = nearest_word(written, known);
+  return nearest.empty() ? fmt::format("see {}", help) : fmt::format("did you mean '{}'? See {}", nearest, help);
+}
 
 void take_numbers_as_written(CLI::App& app) {
   for (CLI::Option* option : app.get_options()) {

@@ -1,225 +1,231 @@
 #include "batch_feed.hpp"
 
+#include "tutti/base/error.hpp"
+
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <numeric>
 #include <utility>
-#include <vector>
 
 namespace tutti {
 namespace {
 
-// Memory for batches of up to `most_samples`.
-class BatchMemory {
- public:
-  BatchMemory(Backend& backend, const Shape& image, std::int64_t most_samples) : image_(image) {
-    const std::int64_t samples = std::max<std::int64_t>(1, most_samples);
-    images_ =
-        backend.allocate(static_cast<std::size_t>(image.batch_of(samples).elements()) * bytes_of(ElementType::f32));
-    labels_ = backend.allocate(static_cast<std::size_t>(samples) * bytes_of(ElementType::i32));
-  }
-  Batch batch_of(std::int64_t samples) const {
-    Batch batch;
-    batch.samples = samples;
-    batch.images = images_.view(image_.batch_of(samples), ElementType::f32);
-    batch.labels = labels_.view(Shape{samples}, ElementType::i32);
-    return batch;
-  }
+constexpr std::size_t kAlignment = 256;
 
- private:
-  Shape image_;
-  Buffer images_;
-  Buffer labels_;
-};
+// Row `row` of a table in the host's memory.
+template <class T>
+T* row_of(const Tensor& table, std::int64_t row) {
+  return static_cast<T*>(table.data) + row * table.shape.without_first().elements();
+}
+
+void store_row(const AxisWeights& axis, const AxisTables& tables, std::int64_t row) {
+  const std::int64_t taps = axis.taps();
+  if (taps > tables.weights.shape[1]) {
+    throw Error(ErrorSource::internal,
+                fmt::format("an axis of {} taps in tables made for {}", taps, tables.weights.shape[1]));
+  }
+  *row_of<std::int32_t>(tables.taps, row) = static_cast<std::int32_t>(taps);
+  std::ranges::transform(axis.first(), row_of<std::int32_t>(tables.first, row),
+                         [](std::int64_t first) { return static_cast<std::int32_t>(first); });
+  std::copy_n(axis.weights(0), taps * std::ssize(axis.first()), row_of<float>(tables.weights, row));
+}
 
 Tensor bytes_view(const Buffer& memory, std::size_t bytes) {
   return memory.view(Shape{static_cast<std::int64_t>(bytes)}, ElementType::u8);
 }
 
-// Values in the host's memory, only read.
-template <class T>
-Tensor host_view(const std::vector<T>& values, ElementType type) {
-  return {const_cast<T*>(values.data()), Shape{std::ssize(values)}, type, MemorySpace::host};
+// One value per channel in the backend's memory: those given, or `other` where there are none.
+Buffer channel_values(Backend& backend, std::int64_t channels, const std::vector<double>& given, float other) {
+  std::vector<float> values(static_cast<std::size_t>(channels), other);
+  std::ranges::transform(given, values.begin(), [](double value) { return static_cast<float>(value); });
+  const Shape shape{channels};
+  Buffer memory = backend.allocate(values.size() * sizeof(float));
+  const auto stream = backend.make_stream();
+  backend.copy(*stream, memory.view(shape, ElementType::f32),
+               {values.data(), shape, ElementType::f32, MemorySpace::host});
+  stream->synchronize();
+  return memory;
 }
 
 }  // namespace
 
-class BatchRoute::HeldSet {
- public:
-  HeldSet(std::unique_ptr<ImageStore> store, Backend& backend, const ImageRecipe& recipe, const Shape& image)
-      : store_(std::move(store)), layout_(recipe, image) {
-    const auto channels = static_cast<std::size_t>(recipe.image[0]);
-    const auto& [mean, deviation] = recipe.statistics;
-    std::vector<float> means(channels, 0.0f);
-    std::vector<float> deviations(channels, 1.0f);
-    std::ranges::transform(mean, means.begin(), [](double value) { return static_cast<float>(value); });
-    std::ranges::transform(deviation, deviations.begin(), [](double value) { return static_cast<float>(value); });
-    const auto stream = backend.make_stream();
-    const auto move_over = [&](const std::vector<float>& values) {
-      Buffer memory = backend.allocate(channels * sizeof(float));
-      backend.copy(*stream, memory.view(Shape{std::ssize(values)}, ElementType::f32),
-                   host_view(values, ElementType::f32));
-      return memory;
-    };
-    means_ = move_over(means);
-    deviations_ = move_over(deviations);
-    stream->synchronize();
-  }
-
-  const TableLayout& layout() const { return layout_; }
-  // `tables` in the processor's memory.
-  void gather(Stream& stream, const ImageTables& tables, const Batch& batch) {
-    const Shape channels{batch.images.shape[1]};
-    store_->gather(stream, {.samples = tables.samples,
-                            .rows = tables.rows,
-                            .columns = tables.columns,
-                            .means = means_.view(channels, ElementType::f32),
-                            .deviations = deviations_.view(channels, ElementType::f32),
-                            .images = batch.images,
-                            .labels = batch.labels});
-  }
-
- private:
-  std::unique_ptr<ImageStore> store_;
-  TableLayout layout_;
-  Buffer means_;
-  Buffer deviations_;
-};
-
-// The host's own processor computes where the readers wrote.
-class BatchRoute::HostFeed final : public BatchFeed {
- public:
-  HostFeed(const BatchRoute& route, std::int64_t most_samples, std::size_t slots) {
-    for (std::size_t i = 0; i < slots; ++i) slots_.emplace_back(route.backend_, route.image_, most_samples);
-  }
-  void write(BatchWriter& writer, const Preparation& preparation) override {
-    const Batch batch = slots_[preparation.slot].batch_of(preparation.samples);
-    writer.write(preparation.rows, batch.images, batch.labels);
-  }
-  Batch deliver(Stream&, std::size_t slot, std::int64_t samples) override { return slots_[slot].batch_of(samples); }
-  void await_sent(Stream&, std::size_t) override {}
-
- private:
-  std::vector<BatchMemory> slots_;
-};
-
-class BatchRoute::DeviceFeed : public BatchFeed {
- public:
-  DeviceFeed(BatchRoute& route, std::int64_t most_samples)
-      : backend_(route.backend_),
-        copies_(*route.copies_),
-        place_(route.backend_, route.image_, most_samples),
-        landing_free_(route.backend_.make_event()) {}
-
-  Batch deliver(Stream& stream, std::size_t slot, std::int64_t samples) override {
-    const Batch batch = place_.batch_of(samples);
-    if (samples == 0) return batch;
-    const auto& [staging, sent] = slots_[slot];
-    const std::size_t bytes = bytes_for(samples);
-    copies_.follow(*landing_free_);
-    backend_.copy(copies_, bytes_view(landing_, bytes), bytes_view(staging, bytes));
-    copies_.record(*sent);
-    stream.follow(*sent);
-    unpack(stream, landing_, batch);
-    stream.record(*landing_free_);
-    return batch;
-  }
-  void await_sent(Stream& stream, std::size_t slot) override { stream.await(*slots_[slot].sent); }
-
- protected:
-  void make_slots(std::size_t slots, std::size_t most_bytes) {
-    landing_ = backend_.allocate(most_bytes);
-    for (std::size_t i = 0; i < slots; ++i) {
-      slots_.push_back({backend_.allocate_staging(most_bytes), backend_.make_event()});
-    }
-  }
-  const Buffer& staging(std::size_t slot) const { return slots_[slot].staging; }
-  Backend& backend() const { return backend_; }
-
- private:
-  virtual std::size_t bytes_for(std::int64_t samples) const = 0;
-  // From where the copy landed to the batch's place.
-  virtual void unpack(Stream& stream, const Buffer& landing, const Batch& batch) = 0;
-
-  struct Slot {
-    Buffer staging;
-    std::unique_ptr<Event> sent;
-  };
-  Backend& backend_;
-  Stream& copies_;
-  BatchMemory place_;
-  Buffer landing_;
-  std::unique_ptr<Event> landing_free_;
-  std::vector<Slot> slots_;
-};
-
-class BatchRoute::PixelFeed final : public DeviceFeed {
- public:
-  PixelFeed(BatchRoute& route, std::int64_t most_samples, std::size_t slots)
-      : DeviceFeed(route, most_samples), image_(route.image_) {
-    make_slots(slots, bytes_for(std::max<std::int64_t>(1, most_samples)));
-  }
-  void write(BatchWriter& writer, const Preparation& preparation) override {
-    const auto [images, labels] = views_of(staging(preparation.slot), preparation.samples);
-    writer.write(preparation.rows, images, labels);
-  }
-
- private:
-  struct Views {
-    Tensor images;
-    Tensor labels;
-  };
-  std::size_t image_bytes(std::int64_t samples) const {
-    return static_cast<std::size_t>(image_.batch_of(samples).elements()) * sizeof(float);
-  }
-  Views views_of(const Buffer& memory, std::int64_t samples) const {
-    return {memory.view(image_.batch_of(samples), ElementType::f32),
-            memory.view(Shape{samples}, ElementType::i32, image_bytes(samples))};
-  }
-  std::size_t bytes_for(std::int64_t samples) const override {
-    return image_bytes(samples) + static_cast<std::size_t>(samples) * sizeof(std::int32_t);
-  }
-  void unpack(Stream& stream, const Buffer& landing, const Batch& batch) override {
-    const auto [images, labels] = views_of(landing, batch.samples);
-    backend().copy(stream, batch.images, images);
-    backend().copy(stream, batch.labels, labels);
-  }
-
-  Shape image_;
-};
-
-class BatchRoute::TableFeed final : public DeviceFeed {
- public:
-  TableFeed(BatchRoute& route, std::int64_t most_samples, std::size_t slots)
-      : DeviceFeed(route, most_samples), held_(*route.held_) {
-    make_slots(slots, bytes_for(std::max<std::int64_t>(1, most_samples)));
-  }
-  void write(BatchWriter& writer, const Preparation& preparation) override {
-    writer.write(preparation.rows, held_.layout().tables(staging(preparation.slot), preparation.samples));
-  }
-
- private:
-  std::size_t bytes_for(std::int64_t samples) const override { return held_.layout().bytes(samples); }
-  void unpack(Stream& stream, const Buffer& landing, const Batch& batch) override {
-    held_.gather(stream, held_.layout().tables(landing, batch.samples), batch);
-  }
-
-  HeldSet& held_;
-};
-
-BatchRoute::BatchRoute(const Dataset& data, Backend& backend, const ImageRecipe& recipe)
-    : backend_(backend), image_(recipe.image) {
-  if (backend.memory_space() == MemorySpace::host) return;
-  copies_ = backend.make_stream();
-  const auto images = data.resident_images();
-  auto store = images ? backend.hold_images(*images) : nullptr;
-  if (store) held_ = std::make_unique<HeldSet>(std::move(store), backend, recipe, images->image);
+ImageRecipe completed(ImageRecipe recipe, const DatasetInfo& data) {
+  if (recipe.image.rank() == 0) recipe.image = data.image;
+  return recipe;
 }
 
-BatchRoute::~BatchRoute() = default;
+BatchLayout::BatchLayout(const ImageRecipe& recipe, const Shape& image) : image_(recipe.image) {
+  const ImagePlan widest = widest_plan(recipe, image);
+  rows_ = {recipe.image[1], AxisWeights::most_taps(widest.rows)};
+  columns_ = {recipe.image[2], AxisWeights::most_taps(widest.columns)};
+}
 
-std::unique_ptr<BatchFeed> BatchRoute::make_feed(std::int64_t most_samples, std::size_t slots) {
-  if (!copies_) return std::make_unique<HostFeed>(*this, most_samples, slots);
-  if (!held_) return std::make_unique<PixelFeed>(*this, most_samples, slots);
-  return std::make_unique<TableFeed>(*this, most_samples, slots);
+std::size_t BatchLayout::lay_out(std::int64_t samples, const Buffer* memory, ImageGather& batch) const {
+  std::size_t offset = 0;
+  const auto place = [&](Tensor& tensor, const Shape& shape, ElementType type) {
+    if (memory != nullptr) tensor = memory->view(shape, type, offset);
+    const std::size_t end = offset + static_cast<std::size_t>(shape.elements()) * bytes_of(type);
+    offset = (end + kAlignment - 1) / kAlignment * kAlignment;
+  };
+  const auto place_axis = [&](AxisTables& axis, const Axis& sizes) {
+    place(axis.taps, Shape{samples}, ElementType::i32);
+    place(axis.first, Shape{samples, sizes.outputs}, ElementType::i32);
+    place(axis.weights, Shape{samples, sizes.most_taps, sizes.outputs}, ElementType::f32);
+  };
+  if (rows_) {
+    place(batch.samples, Shape{samples}, ElementType::i32);
+    place_axis(batch.rows, *rows_);
+    place_axis(batch.columns, columns_);
+  } else {
+    place(batch.images, image_.batch_of(samples), ElementType::f32);
+    place(batch.labels, Shape{samples}, ElementType::i32);
+  }
+  return offset;
+}
+
+std::size_t BatchLayout::bytes(std::int64_t samples) const {
+  ImageGather none;
+  return lay_out(samples, nullptr, none);
+}
+
+ImageGather BatchLayout::view(const Buffer& memory, std::int64_t samples) const {
+  ImageGather batch;
+  lay_out(samples, &memory, batch);
+  return batch;
+}
+
+void BatchWriter::write(const BatchRows& rows, const ImageGather& batch) {
+  if (batch.samples.data == nullptr) return write_pixels(rows, batch);
+  std::int64_t row = rows.first_row;
+  for (const std::int64_t sample : rows.samples) {
+    write_tables(row++, {.sample = sample, .epoch = rows.epoch}, batch);
+  }
+}
+
+void BatchWriter::write_pixels(const BatchRows& rows, const ImageGather& batch) {
+  const auto first_row = static_cast<std::size_t>(rows.first_row);
+  const auto image_values = static_cast<std::size_t>(recipe_.image.elements());
+  const auto values = host_f32(batch.images).subspan(first_row * image_values);
+  const auto classes = host_i32(batch.labels).subspan(first_row);
+  const auto at_once = static_cast<std::size_t>(data_.info().samples_at_once());
+  for (std::size_t first = 0; first < rows.samples.size(); first += at_once) {
+    const auto samples = rows.samples.subspan(first, std::min(at_once, rows.samples.size() - first));
+    data_.read(samples, samples_);
+    for (std::size_t i = 0; i < samples.size(); ++i) {
+      const ImageView& image = samples_.images[i];
+      const ImagePlan plan = plan_image(recipe_, image.shape, {.sample = samples[i], .epoch = rows.epoch});
+      images_.write(image, plan, values.subspan((first + i) * image_values, image_values));
+      classes[first + i] = samples_.labels[i];
+    }
+  }
+}
+
+void BatchWriter::write_tables(std::int64_t row, const SampleKey& key, const ImageGather& batch) {
+  const ImagePlan plan = plan_image(recipe_, data_.info().image, key);
+  rows_.plan(plan.rows);
+  columns_.plan(plan.columns);
+  *row_of<std::int32_t>(batch.samples, row) = static_cast<std::int32_t>(key.sample);
+  store_row(rows_, batch.rows, row);
+  store_row(columns_, batch.columns, row);
+}
+
+BatchRoute::BatchRoute(const Dataset& data, Backend& on, const ImageRecipe& recipe)
+    : backend(on), pixels(recipe.image), sent(recipe.image) {
+  if (backend.memory_space() == MemorySpace::host) return;
+  copies = backend.make_stream();
+  const auto images = data.resident_images();
+  if (images) store = backend.hold_images(*images);
+  if (!store) return;
+  sent = BatchLayout(recipe, images->image);
+  means = channel_values(backend, recipe.image[0], recipe.statistics.mean, 0.0f);
+  deviations = channel_values(backend, recipe.image[0], recipe.statistics.deviation, 1.0f);
+}
+
+BatchFeed::BatchFeed(const BatchRoute& route, std::int64_t most_samples, std::size_t slots) : route_(route) {
+  Backend& backend = route.backend;
+  const std::int64_t most = std::max<std::int64_t>(1, most_samples);
+  const std::size_t bytes = route.sent.bytes(most);
+  for (std::size_t i = 0; i < slots; ++i) {
+    if (route.copies) {
+      slots_.push_back({backend.allocate_staging(bytes), backend.make_event()});
+    } else {
+      slots_.push_back({backend.allocate(bytes), nullptr});
+    }
+  }
+  if (!route.copies) return;
+  landing_ = backend.allocate(bytes);
+  landing_free_ = backend.make_event();
+  delivered_ = backend.allocate(route.pixels.bytes(most));
+}
+
+Batch BatchFeed::deliver(Stream& stream, std::size_t slot, std::int64_t samples) {
+  const auto& [memory, sent] = slots_[slot];
+  const ImageGather whole = route_.pixels.view(route_.copies ? delivered_ : memory, samples);
+  Batch batch;
+  batch.samples = samples;
+  batch.images = whole.images;
+  batch.labels = whole.labels;
+  if (!route_.copies || samples == 0) return batch;
+  const std::size_t bytes = route_.sent.bytes(samples);
+  route_.copies->follow(*landing_free_);
+  route_.backend.copy(*route_.copies, bytes_view(landing_, bytes), bytes_view(memory, bytes));
+  route_.copies->record(*sent);
+  stream.follow(*sent);
+  ImageGather arrived = route_.sent.view(landing_, samples);
+  if (route_.store) {
+    const Shape channels{batch.images.shape[1]};
+    arrived.means = route_.means.view(channels, ElementType::f32);
+    arrived.deviations = route_.deviations.view(channels, ElementType::f32);
+    arrived.images = batch.images;
+    arrived.labels = batch.labels;
+    route_.store->gather(stream, arrived);
+  } else {
+    route_.backend.copy(stream, batch.images, arrived.images);
+    route_.backend.copy(stream, batch.labels, arrived.labels);
+  }
+  stream.record(*landing_free_);
+  return batch;
+}
+
+class ChunkReader::Desk {
+ public:
+  Desk(const Dataset& data, Backend& backend, const ImageRecipe& recipe, std::int64_t most_samples)
+      : most_samples_(most_samples),
+        writer_(data, recipe),
+        route_(data, backend, recipe),
+        feed_(route_, most_samples, 1) {}
+
+  Batch read(Stream& stream, std::int64_t first, std::int64_t count) {
+    if (count < 0 || count > most_samples_) {
+      throw Error(ErrorSource::internal,
+                  fmt::format("a chunk of {} samples from a reader made for {}", count, most_samples_));
+    }
+    samples_.resize(static_cast<std::size_t>(count));
+    std::iota(samples_.begin(), samples_.end(), first);
+    feed_.await_sent(stream, 0);
+    feed_.write(writer_, {.samples = samples_}, 0, count);
+    return feed_.deliver(stream, 0, count);
+  }
+
+ private:
+  std::int64_t most_samples_;
+  BatchWriter writer_;
+  BatchRoute route_;
+  BatchFeed feed_;
+  std::vector<std::int64_t> samples_;
+};
+
+ChunkReader::ChunkReader(const Dataset& data, Backend& backend, const ImageRecipe& recipe, std::int64_t most_samples) {
+  ImageRecipe fitting = completed(recipe, data.info());
+  fitting.augment = Augment::none;
+  desk_ = std::make_unique<Desk>(data, backend, fitting, most_samples);
+}
+
+ChunkReader::~ChunkReader() = default;
+
+Batch ChunkReader::read(Stream& stream, std::int64_t first, std::int64_t count) {
+  return desk_->read(stream, first, count);
 }
 
 }  // namespace tutti

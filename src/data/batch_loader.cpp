@@ -4,7 +4,6 @@
 #include "tutti/base/process.hpp"
 
 #include "batch_feed.hpp"
-#include "image_writer.hpp"
 
 #include <fmt/format.h>
 
@@ -47,7 +46,7 @@ class BatchLoader::Pipeline {
   const SplitBatchSampler& schedule() const { return schedule_; }
   std::vector<std::int64_t> slice_sizes() const { return {slice_sizes_.begin(), slice_sizes_.end()}; }
   void seek(std::int64_t epoch, std::int64_t step);
-  void deal(IndexRange parts);
+  void assign(IndexRange parts);
   const StepBatches& next(Stream& stream);
 
  private:
@@ -82,7 +81,7 @@ class BatchLoader::Pipeline {
   void change_course(Position target);
   Position first_from(Position position) const;
   void plan_step(Slot& slot, Position position);
-  void write_piece(BatchWriter& writer, const Slot& slot, const Piece& piece) const;
+  void write_piece(BatchWriter& writer, const Slot& slot, const Piece& piece);
   Slot& prepare_now(Stream& stream);
   Slot& await_prepared(Stream& stream);
   // Returns when what was delivered of the slot has left it.
@@ -104,7 +103,7 @@ class BatchLoader::Pipeline {
   std::vector<SplitBatchSampler> samplers_;  // by part of this rank
   std::vector<BatchWriter> writers_;         // one per reader
   BatchRoute route_;
-  std::vector<std::unique_ptr<BatchFeed>> feeds_;  // likewise, for as many parts as there ever were
+  std::vector<BatchFeed> feeds_;  // likewise, for as many parts as there ever were
   std::vector<Slot> slots_;
 
   std::mutex mutex_;
@@ -136,7 +135,7 @@ BatchLoader::Pipeline::Pipeline(const Dataset& data, Backend& backend, const Loa
     slots_[i].number = i;
     free_.push_back(&slots_[i]);
   }
-  deal(plan.parts);
+  assign(plan.parts);
   for (int i = 0; i < plan.readers; ++i) writers_.emplace_back(data, recipe_);
   if (plan.steps_ahead == 0) return;
   for (BatchWriter& writer : writers_) {
@@ -177,13 +176,11 @@ void BatchLoader::Pipeline::plan_step(Slot& slot, Position position) {
   }
 }
 
-void BatchLoader::Pipeline::write_piece(BatchWriter& writer, const Slot& slot, const Piece& piece) const {
+void BatchLoader::Pipeline::write_piece(BatchWriter& writer, const Slot& slot, const Piece& piece) {
   const auto samples = std::span(slot.samples[piece.part])
                            .subspan(static_cast<std::size_t>(piece.first_row), static_cast<std::size_t>(piece.rows));
-  feeds_[piece.part]->write(writer,
-                            {.slot = slot.number,
-                             .samples = slot.step.batches[piece.part].samples,
-                             .rows = {.samples = samples, .epoch = slot.step.epoch, .first_row = piece.first_row}});
+  feeds_[piece.part].write(writer, {.samples = samples, .epoch = slot.step.epoch, .first_row = piece.first_row},
+                           slot.number, slot.step.batches[piece.part].samples);
   plan_.after_piece();
 }
 
@@ -194,14 +191,14 @@ void BatchLoader::Pipeline::seek(std::int64_t epoch, std::int64_t step) {
   change_course(target);
 }
 
-// What may fail comes first. The step that next() would have delivered is then opened anew, by nobody before all
-// readers have let go of the old parts.
-void BatchLoader::Pipeline::deal(IndexRange parts) {
+// Does first what may fail. The step that next() would have delivered is then opened again, but not before all readers
+// have left the old parts.
+void BatchLoader::Pipeline::assign(IndexRange parts) {
   auto samplers =
       SplitBatchSampler::for_parts(length_, plan_.batch_size, plan_.num_parts, parts, plan_.last_batch, plan_.order);
   const std::int64_t most = slice_sizes_.empty() ? 0 : *slice_sizes_.rbegin();
-  std::vector<std::unique_ptr<BatchFeed>> more;
-  while (feeds_.size() + more.size() < samplers.size()) more.push_back(route_.make_feed(most, slots_.size()));
+  std::vector<BatchFeed> more;
+  while (feeds_.size() + more.size() < samplers.size()) more.emplace_back(route_, most, slots_.size());
 
   Lock lock(mutex_);
   changed_.wait(lock, [this] { return !is_opening_; });
@@ -230,7 +227,7 @@ const StepBatches& BatchLoader::Pipeline::next(Stream& stream) {
   Slot& slot = plan_.steps_ahead == 0 ? prepare_now(stream) : await_prepared(stream);
   for (std::size_t i = 0; i < slot.step.batches.size(); ++i) {
     Batch& batch = slot.step.batches[i];
-    const Batch delivered = feeds_[i]->deliver(stream, slot.number, batch.samples);
+    const Batch delivered = feeds_[i].deliver(stream, slot.number, batch.samples);
     batch.images = delivered.images;
     batch.labels = delivered.labels;
   }
@@ -238,7 +235,7 @@ const StepBatches& BatchLoader::Pipeline::next(Stream& stream) {
 }
 
 void BatchLoader::Pipeline::await_sent(Stream& stream, const Slot& slot) {
-  for (const auto& feed : feeds_) feed->await_sent(stream, slot.number);
+  for (BatchFeed& feed : feeds_) feed.await_sent(stream, slot.number);
 }
 
 BatchLoader::Pipeline::Slot& BatchLoader::Pipeline::prepare_now(Stream& stream) {
@@ -325,7 +322,7 @@ void BatchLoader::Pipeline::work_on(Slot& slot, BatchWriter& writer, Lock& lock)
   }
   lock.lock();
   ++slot.done;
-  // Of several failures the first in order is told, whoever met which when.
+  // Of several failures the first in order is reported, whichever thread met it first.
   if (failure != nullptr && (slot.failure == nullptr || number < slot.failed_piece)) {
     slot.failure = failure;
     slot.failed_piece = number;
@@ -350,7 +347,7 @@ BatchLoader::~BatchLoader() = default;
 const SplitBatchSampler& BatchLoader::schedule() const { return pipeline_->schedule(); }
 std::vector<std::int64_t> BatchLoader::slice_sizes() const { return pipeline_->slice_sizes(); }
 void BatchLoader::seek(std::int64_t epoch, std::int64_t step) { pipeline_->seek(epoch, step); }
-void BatchLoader::deal(IndexRange parts) { pipeline_->deal(parts); }
+void BatchLoader::assign(IndexRange parts) { pipeline_->assign(parts); }
 const StepBatches& BatchLoader::next(Stream& stream) { return pipeline_->next(stream); }
 
 }  // namespace tutti

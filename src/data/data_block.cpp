@@ -1,18 +1,20 @@
-#include "data_block.hpp"
-
 #include "tutti/base/checksums.hpp"
 #include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/base/process.hpp"
+#include "tutti/data/open_data.hpp"
+#include "tutti/storage/array_file.hpp"
 #include "tutti/storage/row_file.hpp"
 
-#include "image_folders.hpp"
+#include "image_files.hpp"
 #include "loaded_set.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
+#include <type_traits>
 #include <utility>
 
 namespace tutti {
@@ -23,24 +25,104 @@ constexpr std::size_t kRoomForWords = 4096;
 
 std::size_t padded(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
+// The names of image files, one after another, and where each ends.
+struct FileNames {
+  std::string folder;
+  std::span<const char> letters;
+  std::span<const std::uint64_t> ends;
+  bool upright = true;  // as ImageFiles has it
+};
+
+// Rows of an array in a data file.
+struct StoredRows {
+  std::string path;
+  std::string array;
+  std::uint64_t digest = 0;                 // as the file gives it
+  std::span<const std::int64_t> rows;       // by sample
+  std::span<const std::int32_t> checksums;  // by sample; empty in a file of an early version
+};
+
+// A set as it lies in a block. Spans are borrowed.
+struct BlockSet {
+  DatasetInfo info;
+  std::span<const std::int32_t> labels;
+  std::uint64_t digest = 0;
+  std::variant<std::span<const std::uint8_t>, FileNames, StoredRows> pixels;
+};
+
+// What a block holds of each record, in this order. A block that is written and one that is read both call these.
+template <class Block>
+void transfer(Block& block, SkippedImage& skipped) {
+  block(skipped.before, skipped.name, skipped.problem);
+}
+template <class Block>
+void transfer(Block& block, FileContents& contents) {
+  block(contents.sampled, contents.sample, contents.whole);
+}
+template <class Block>
+void transfer(Block& block, ChannelStatistics& statistics) {
+  block(statistics.mean, statistics.deviation);
+}
+template <class Block>
+void transfer(Block& block, DatasetInfo& info) {
+  block(info.name, info.image, info.classes, info.class_names, info.samples, info.statistics, info.labelled,
+        info.skipped, info.contents);
+}
+template <class Block>
+void transfer(Block& block, FileNames& names) {
+  block(names.folder, names.letters, names.ends, names.upright);
+}
+template <class Block>
+void transfer(Block& block, StoredRows& stored) {
+  block(stored.path, stored.array, stored.digest, stored.rows, stored.checksums);
+}
+template <class Block>
+void transfer(Block& block, BlockSet& set) {
+  block(set.info, set.labels, set.digest, set.pixels);
+}
+
+template <class T>
+concept Number = std::is_arithmetic_v<T>;
+
+// Every item begins at a multiple of 8 bytes.
 class BlockWriter {
  public:
   explicit BlockWriter(std::size_t expected_bytes) { bytes_.reserve(expected_bytes); }
 
-  void number(std::uint64_t value) { append(std::as_bytes(std::span(&value, 1))); }
-  template <class T>
-  void array(std::span<const T> values) {
-    number(values.size());
-    append(std::as_bytes(values));
-  }
-  void text(const std::string& words) { array(std::span<const char>(words)); }
-  void texts(const std::vector<std::string>& all) {
-    number(all.size());
-    for (const std::string& one : all) text(one);
+  template <class... Items>
+  void operator()(Items&&... items) {
+    (add(items), ...);
   }
   std::vector<std::byte> finish() { return std::move(bytes_); }
 
  private:
+  void add(Number auto value) { append(std::as_bytes(std::span(&value, 1))); }
+  template <class T>
+  void add(std::span<const T> values) {
+    add(values.size());
+    append(std::as_bytes(values));
+  }
+  void add(std::string& text) { add(std::span<const char>(text)); }
+  void add(Shape& shape) { add(shape.extents()); }
+  template <class T>
+  void add(std::vector<T>& all) {
+    add(all.size());
+    for (T& one : all) add(one);
+  }
+  template <class T>
+  void add(std::optional<T>& value) {
+    add(value.has_value());
+    if (value) add(*value);
+  }
+  template <class... T>
+  void add(std::variant<T...>& value) {
+    add(value.index());
+    std::visit([this](auto& chosen) { add(chosen); }, value);
+  }
+  template <class T>
+  requires std::is_class_v<T>
+  void add(T& record) { transfer(*this, record); }
+
   void append(std::span<const std::byte> more) {
     bytes_.insert(bytes_.end(), more.begin(), more.end());
     bytes_.resize(padded(bytes_.size()));
@@ -53,27 +135,57 @@ class BlockReader {
  public:
   explicit BlockReader(std::span<const std::byte> block) : rest_(block) {}
 
-  std::uint64_t number() {
-    std::uint64_t value = 0;
-    std::memcpy(&value, take(sizeof value).data(), sizeof value);
-    return value;
-  }
-  template <class T>
-  std::span<const T> array() {
-    const auto count = static_cast<std::size_t>(number());
-    return {reinterpret_cast<const T*>(take(count * sizeof(T)).data()), count};
-  }
-  std::string text() {
-    const auto letters = array<char>();
-    return {letters.begin(), letters.end()};
-  }
-  std::vector<std::string> texts() {
-    std::vector<std::string> all(static_cast<std::size_t>(number()));
-    for (std::string& one : all) one = text();
-    return all;
+  template <class... Items>
+  void operator()(Items&... items) {
+    (get(items), ...);
   }
 
  private:
+  template <Number T>
+  void get(T& value) {
+    std::memcpy(&value, take(sizeof value).data(), sizeof value);
+  }
+  template <class T>
+  void get(std::span<const T>& values) {
+    const auto count = get_size();
+    values = {reinterpret_cast<const T*>(take(count * sizeof(T)).data()), count};
+  }
+  void get(std::string& text) {
+    std::span<const char> letters;
+    get(letters);
+    text.assign(letters.begin(), letters.end());
+  }
+  void get(Shape& shape) {
+    std::span<const std::int64_t> extents;
+    get(extents);
+    shape = Shape(extents);
+  }
+  template <class T>
+  void get(std::vector<T>& all) {
+    all.resize(get_size());
+    for (T& one : all) get(one);
+  }
+  template <class T>
+  void get(std::optional<T>& value) {
+    bool is_there = false;
+    get(is_there);
+    if (is_there) get(value.emplace());
+  }
+  void get(decltype(BlockSet::pixels)& pixels) {
+    const auto kind = get_size();
+    if (kind == 1) pixels = FileNames{};
+    if (kind == 2) pixels = StoredRows{};
+    std::visit([this](auto& chosen) { get(chosen); }, pixels);
+  }
+  template <class T>
+  requires std::is_class_v<T>
+  void get(T& record) { transfer(*this, record); }
+
+  std::size_t get_size() {
+    std::size_t size = 0;
+    get(size);
+    return size;
+  }
   std::span<const std::byte> take(std::size_t bytes) {
     if (padded(bytes) > rest_.size()) throw Error(ErrorSource::internal, "a data block ends too early");
     const auto taken = rest_.first(bytes);
@@ -84,149 +196,101 @@ class BlockReader {
   std::span<const std::byte> rest_;
 };
 
-void write_files(BlockWriter& writer, const ImageFiles& files) {
+void write_set(BlockWriter& write, const LoadedSet& set) {
+  BlockSet written{set.info, set.labels, digest_of(set), {}};
+  written.info.samples = std::ssize(set.labels);
   std::string letters;
   std::vector<std::uint64_t> ends;
-  for (const std::string& name : files.names) {
-    letters += name;
-    ends.push_back(letters.size());
-  }
-  writer.text(files.folder.string());
-  writer.text(letters);
-  writer.array(std::span<const std::uint64_t>(ends));
-  writer.number(files.upright ? 1 : 0);
-}
-
-void write_contents(BlockWriter& writer, const std::optional<FileContents>& contents) {
-  writer.number(contents ? 1 : 0);
-  if (!contents) return;
-  writer.number(static_cast<std::uint64_t>(contents->sampled));
-  writer.number(contents->sample);
-  writer.number(contents->whole ? 1 : 0);
-  writer.number(contents->whole.value_or(0));
-}
-
-std::optional<FileContents> read_contents(BlockReader& reader) {
-  if (reader.number() == 0) return std::nullopt;
-  FileContents contents{.sampled = static_cast<std::int64_t>(reader.number()), .sample = reader.number()};
-  const bool has_whole = reader.number() != 0;
-  const std::uint64_t whole = reader.number();
-  if (has_whole) contents.whole = whole;
-  return contents;
-}
-
-void write_set(BlockWriter& writer, const LoadedSet& set) {
-  writer.text(set.info.name);
-  writer.array(set.info.image.extents());
-  writer.number(static_cast<std::uint64_t>(set.info.classes));
-  writer.texts(set.info.class_names);
-  writer.number(set.info.labelled ? 1 : 0);
-  writer.number(set.info.skipped.size());
-  for (const SkippedImage& skipped : set.info.skipped) {
-    writer.number(static_cast<std::uint64_t>(skipped.before));
-    writer.text(skipped.name);
-    writer.text(skipped.problem);
-  }
-  write_contents(writer, set.info.contents);
-  writer.array(std::span<const double>(set.info.statistics.mean));
-  writer.array(std::span<const double>(set.info.statistics.deviation));
-  writer.array(std::span<const std::int32_t>(set.labels));
-  writer.number(digest_of(set));
-  writer.number(set.pixels.index());
   if (const auto* files = std::get_if<ImageFiles>(&set.pixels)) {
-    write_files(writer, *files);
+    for (const std::string& name : files->names) {
+      letters += name;
+      ends.push_back(letters.size());
+    }
+    written.pixels = FileNames{files->folder.string(), letters, ends, files->upright};
   } else if (const auto* stored = std::get_if<StoredImages>(&set.pixels)) {
-    writer.text(stored->path);
-    writer.text(stored->array);
-    writer.number(stored->digest);
-    writer.array(std::span<const std::int64_t>(stored->rows));
-    writer.array(std::span<const std::int32_t>(stored->checksums));
+    written.pixels = StoredRows{stored->path, stored->array, stored->digest, stored->rows, stored->checksums};
   } else {
-    writer.array(std::span<const std::uint8_t>(std::get<std::vector<std::uint8_t>>(set.pixels)));
+    written.pixels = std::span<const std::uint8_t>(std::get<std::vector<std::uint8_t>>(set.pixels));
   }
+  write(written);
 }
 
-std::unique_ptr<Dataset> read_set(BlockReader& reader) {
-  DatasetInfo info;
-  info.name = reader.text();
-  info.image = Shape(reader.array<std::int64_t>());
-  info.classes = static_cast<int>(reader.number());
-  info.class_names = reader.texts();
-  info.labelled = reader.number() != 0;
-  info.skipped.resize(static_cast<std::size_t>(reader.number()));
-  for (SkippedImage& skipped : info.skipped) {
-    skipped = {.before = static_cast<std::int64_t>(reader.number()), .name = reader.text(), .problem = reader.text()};
+// A set whose images are read from files when they are asked for.
+class FileSet : public Dataset {
+ public:
+  explicit FileSet(const BlockSet& set) : info_(set.info), labels_(set.labels), digest_(set.digest) {
+    info_.class_samples = count_classes(info_, labels_);
   }
-  info.contents = read_contents(reader);
-  const auto mean = reader.array<double>();
-  const auto deviation = reader.array<double>();
-  info.statistics = {{mean.begin(), mean.end()}, {deviation.begin(), deviation.end()}};
-  const auto labels = reader.array<std::int32_t>();
-  info.samples = static_cast<std::int64_t>(labels.size());
-  const std::uint64_t digest = reader.number();
-  const std::uint64_t kind = reader.number();
-  if (kind == 0) {
-    return std::make_unique<MemoryDataset>(std::move(info), reader.array<std::uint8_t>(), labels, digest);
-  }
-  std::string place = reader.text();
-  if (kind == 1) {
-    const auto letters = reader.array<char>();
-    const auto ends = reader.array<std::uint64_t>();
-    const FileNames names{letters, ends, reader.number() != 0};
-    return std::make_unique<ImageFolder>(std::move(info), std::move(place), names, labels, digest);
-  }
-  std::string array = reader.text();
-  const std::uint64_t digest_in_file = reader.number();
-  const auto rows = reader.array<std::int64_t>();
-  StoredRows stored{std::move(place), std::move(array), digest_in_file, rows, reader.array<std::int32_t>()};
-  return std::make_unique<StoredSet>(std::move(info), std::move(stored), labels, digest);
-}
+  const DatasetInfo& info() const override { return info_; }
+  std::size_t resident_bytes() const override { return 0; }
+  std::uint64_t digest() const override { return digest_; }
 
-std::size_t bytes_of(const LoadedSet& set) {
-  const auto* images = std::get_if<std::vector<std::uint8_t>>(&set.pixels);
-  return (images == nullptr ? 0 : images->size()) + set.labels.size() * sizeof(std::int32_t);
-}
+ protected:
+  std::int32_t label(std::size_t sample) const { return labels_[sample]; }
+
+ private:
+  DatasetInfo info_;
+  std::span<const std::int32_t> labels_;
+  std::uint64_t digest_;
+};
+
+class ImageFolder final : public FileSet {
+ public:
+  ImageFolder(const BlockSet& set, FileNames names) : FileSet(set), names_(std::move(names)) {}
+
+  void read(std::span<const std::int64_t> samples, SampleBatch& batch) const override {
+    batch.images.clear();
+    batch.labels.clear();
+    batch.room.resize(std::max(batch.room.size(), samples.size()));
+    for (std::size_t i = 0; i < samples.size(); ++i) {
+      const std::string path = file_of(samples[i]);
+      const Shape shape = read_image(path, info().image[0], names_.upright, batch.room[i]);
+      if (!info().sizes_differ() && shape != info().image) {
+        throw Error(ErrorSource::input, fmt::format("the image '{}' is {} now, but was {} when the set was opened",
+                                                    path, shape.text(), info().image.text()));
+      }
+      batch.images.push_back({batch.room[i].data(), shape});
+      batch.labels.push_back(label(info().index_of(samples[i])));
+    }
+  }
+
+  std::string file_of(std::int64_t sample) const override {
+    const std::size_t index = info().index_of(sample);
+    const std::uint64_t begin = index == 0 ? 0 : names_.ends[index - 1];
+    const auto name = names_.letters.subspan(begin, names_.ends[index] - begin);
+    return (std::filesystem::path(names_.folder) / std::string(name.begin(), name.end())).string();
+  }
+
+ private:
+  FileNames names_;
+};
 
 ArrayFile open_sealed(const std::string& path) {
   check_seal(path);
   return ArrayFile(path);
 }
 
-}  // namespace
-
-std::vector<std::byte> write_block(LoadedPair pair) {
-  BlockWriter writer(kRoomForWords + bytes_of(pair.train) + (pair.test ? bytes_of(*pair.test) : 0));
-  writer.texts(pair.notes);
-  writer.number(pair.test ? 2 : 1);
-  write_set(writer, pair.train);
-  pair.train = {};
-  if (pair.test) write_set(writer, *pair.test);
-  return writer.finish();
-}
-
-DataPair read_block(std::span<const std::byte> block) {
-  BlockReader reader(block);
-  DataPair pair;
-  pair.notes = reader.texts();
-  const std::uint64_t sets = reader.number();
-  pair.train = read_set(reader);
-  if (sets == 2) pair.test = read_set(reader);
-  return pair;
-}
-
-StoredSet::StoredSet(DatasetInfo info, StoredRows stored, std::span<const std::int32_t> labels, std::uint64_t digest)
-    : info_(std::move(info)),
-      stored_(std::move(stored)),
-      labels_(labels),
-      digest_(digest),
-      file_(open_sealed(stored_.path)) {
-  info_.class_samples = count_classes(info_, labels_);
-  const std::string group = stored_.array.substr(0, stored_.array.rfind('/'));
-  if (file_.shape(stored_.array).without_first() != info_.image ||
-      file_.read_text(group + "/digest") != digest_text(stored_.digest)) {
-    throw Error(ErrorSource::input, fmt::format("'{}' has changed since it was looked at", stored_.path));
+// Images in a data file (tutti/data/data_file.hpp).
+class StoredSet final : public FileSet {
+ public:
+  StoredSet(const BlockSet& set, StoredRows stored)
+      : FileSet(set), stored_(std::move(stored)), file_(open_sealed(stored_.path)) {
+    const std::string group = stored_.array.substr(0, stored_.array.rfind('/'));
+    if (file_.shape(stored_.array).without_first() != info().image ||
+        file_.read_text(group + "/digest") != digest_text(stored_.digest)) {
+      throw Error(ErrorSource::input, fmt::format("'{}' has changed since it was looked at", stored_.path));
+    }
   }
-}
+
+  void read(std::span<const std::int64_t> samples, SampleBatch& batch) const override;
+
+ private:
+  // Throws an input error unless the image that was read for the sample has its checksum.
+  void verify(std::size_t sample, std::span<const std::uint8_t> image) const;
+
+  StoredRows stored_;
+  ArrayFile file_;
+};
 
 void StoredSet::verify(std::size_t sample, std::span<const std::uint8_t> image) const {
   if (stored_.checksums.empty()) return;
@@ -241,12 +305,12 @@ void StoredSet::verify(std::size_t sample, std::span<const std::uint8_t> image) 
 
 // Rows that follow one another are read at once.
 void StoredSet::read(std::span<const std::int64_t> samples, SampleBatch& batch) const {
-  const auto image_bytes = static_cast<std::size_t>(info_.image.elements());
+  const auto image_bytes = static_cast<std::size_t>(info().image.elements());
   batch.images.clear();
   batch.labels.clear();
   std::size_t runs = 0;
   for (std::size_t begin = 0, end = 0; begin < samples.size(); begin = end) {
-    const auto row_of = [&](std::size_t i) { return stored_.rows[info_.index_of(samples[i])]; };
+    const auto row_of = [&](std::size_t i) { return stored_.rows[info().index_of(samples[i])]; };
     const std::int64_t first = row_of(begin);
     const auto next_row = [&] { return first + static_cast<std::int64_t>(end - begin); };
     for (end = begin + 1; end < samples.size() && row_of(end) == next_row();) ++end;
@@ -257,10 +321,48 @@ void StoredSet::read(std::span<const std::int64_t> samples, SampleBatch& batch) 
     for (std::size_t i = begin; i < end; ++i) {
       const auto image = std::span(room).subspan((i - begin) * image_bytes, image_bytes);
       verify(static_cast<std::size_t>(samples[i]), image);
-      batch.images.push_back({image.data(), info_.image});
-      batch.labels.push_back(labels_[static_cast<std::size_t>(samples[i])]);
+      batch.images.push_back({image.data(), info().image});
+      batch.labels.push_back(label(static_cast<std::size_t>(samples[i])));
     }
   }
+}
+
+std::unique_ptr<Dataset> open_set(BlockReader& read) {
+  BlockSet set;
+  read(set);
+  if (auto* const names = std::get_if<FileNames>(&set.pixels)) {
+    return std::make_unique<ImageFolder>(set, std::move(*names));
+  }
+  if (auto* const stored = std::get_if<StoredRows>(&set.pixels)) {
+    return std::make_unique<StoredSet>(set, std::move(*stored));
+  }
+  return std::make_unique<MemoryDataset>(std::move(set.info), std::get<0>(set.pixels), set.labels, set.digest);
+}
+
+std::size_t bytes_of(const LoadedSet& set) {
+  const auto* images = std::get_if<std::vector<std::uint8_t>>(&set.pixels);
+  return (images == nullptr ? 0 : images->size()) + set.labels.size() * sizeof(std::int32_t);
+}
+
+}  // namespace
+
+std::vector<std::byte> write_block(LoadedPair pair) {
+  BlockWriter write(kRoomForWords + bytes_of(pair.train) + (pair.test ? bytes_of(*pair.test) : 0));
+  write(pair.notes, pair.test.has_value());
+  write_set(write, pair.train);
+  pair.train = {};
+  if (pair.test) write_set(write, *pair.test);
+  return write.finish();
+}
+
+DataPair open_loaded(std::span<const std::byte> block) {
+  BlockReader read(block);
+  DataPair pair;
+  bool has_test = false;
+  read(pair.notes, has_test);
+  pair.train = open_set(read);
+  if (has_test) pair.test = open_set(read);
+  return pair;
 }
 
 }  // namespace tutti

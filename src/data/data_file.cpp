@@ -1,5 +1,6 @@
 #include "tutti/data/data_file.hpp"
 
+#include "tutti/base/checksums.hpp"
 #include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/base/process.hpp"
@@ -8,10 +9,11 @@
 #include "tutti/storage/array_file.hpp"
 #include "tutti/storage/row_file.hpp"
 
-#include "data_block.hpp"
-#include "find_sets.hpp"
-#include "fitted_blocks.hpp"
+#include "augmentation.hpp"
+#include "image_codec.hpp"
+#include "image_writer.hpp"
 #include "loaded_set.hpp"
+#include "sources.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -19,8 +21,15 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <deque>
 #include <filesystem>
+#include <fstream>
+#include <functional>
+#include <future>
+#include <iterator>
 #include <numeric>
+#include <semaphore>
+#include <system_error>
 #include <utility>
 
 namespace tutti {
@@ -38,13 +47,77 @@ void refuse_broken_names(const DatasetInfo& info) {
   }
 }
 
+constexpr std::int64_t kBlockBytes = std::int64_t{1} << 20;
+// So that few images that take long to decode are shared out, too.
+constexpr std::int64_t kMostSlowSamples = 64;
+constexpr std::int64_t kBlocksPerThread = 2;  // that wait in memory or are being made
+
+std::int64_t samples_per_block(const Dataset& set, const Shape& image) {
+  const std::int64_t fitting = std::max<std::int64_t>(1, kBlockBytes / image.elements());
+  return set.resident_bytes() > 0 ? fitting : std::min(fitting, kMostSlowSamples);
+}
+
+// Some images of a set, read, decoded and fitted to one size.
+struct FittedBlock {
+  std::vector<std::uint8_t> pixels;  // N, C, H, W
+  std::vector<std::int32_t> labels;
+  std::vector<std::int32_t> checksums;  // CRC-32C of each image's pixels
+  std::uint64_t digest = 0;             // of the pixels: what they add to digest("images") of the whole set
+  ChannelSums sums;
+};
+
+FittedBlock make_block(const Dataset& set, const ImageRecipe& recipe, std::int64_t first, std::int64_t count) {
+  const auto image_values = static_cast<std::size_t>(recipe.image.elements());
+  const std::int64_t at_once = set.info().samples_at_once();
+  FittedBlock block{{}, {}, {}, 0, ChannelSums(recipe.image)};
+  block.pixels.reserve(static_cast<std::size_t>(count) * image_values);
+  ImageWriter writer(recipe);
+  std::vector<float> values(image_values);  // of 0 to 1
+  std::vector<std::int64_t> samples;
+  SampleBatch batch;
+  const auto append = [&](const ImageView& view) {
+    if (view.shape == recipe.image) {
+      block.pixels.insert(block.pixels.end(), view.pixels, view.pixels + image_values);
+      return;
+    }
+    writer.write(view, plan_image(recipe, view.shape, {}), values);
+    std::ranges::transform(values, std::back_inserter(block.pixels),
+                           [](float value) { return static_cast<std::uint8_t>(value * 255.0f + 0.5f); });
+  };
+  for (std::int64_t read = 0; read < count; read += at_once) {
+    samples.resize(static_cast<std::size_t>(std::min(at_once, count - read)));
+    std::iota(samples.begin(), samples.end(), first + read);
+    set.read(samples, batch);
+    std::ranges::for_each(batch.images, append);
+    block.labels.insert(block.labels.end(), batch.labels.begin(), batch.labels.end());
+  }
+  const std::span<const std::uint8_t> pixels(block.pixels);
+  block.sums.add(pixels);
+  for (std::size_t at = 0; at < pixels.size(); at += image_values) {
+    block.checksums.push_back(static_cast<std::int32_t>(crc32c(std::as_bytes(pixels.subspan(at, image_values)))));
+  }
+  block.digest = digest("images", pixels, static_cast<std::uint64_t>(first * recipe.image.elements()));
+  return block;
+}
+
+// Holds one of a limited number of workers' turns.
+class Turn {
+ public:
+  explicit Turn(std::counting_semaphore<>& workers) : workers_(workers) { workers_.acquire(); }
+  ~Turn() { workers_.release(); }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+
+ private:
+  std::counting_semaphore<>& workers_;
+};
+
 // A data file that is being written, set by set.
 class DataFileWriter {
  public:
   DataFileWriter(const std::string& path, const DatasetInfo& info, const DataFileOptions& options)
       : options_(options),
-        recipe_(
-            make_recipe({.augment = "none", .normalize = "none", .image_size = options.image_size, .seed = 0}, info)),
+        recipe_(make_recipe({.normalize = "none", .image_size = options.image_size, .seed = 0}, info)),
         file_(path) {
     file_.add_text("/format", kFormat);
     file_.add_text("/name", info.name);
@@ -55,13 +128,13 @@ class DataFileWriter {
 
   // Returns what the set's pixels sum up to.
   ChannelSums write_set(const std::string& group, const Dataset& set) {
-    const Shape& image = recipe_.image;
-    ChannelSums sums(image[0], image[1] * image[2]);
+    const std::int64_t samples = set.info().samples;
+    ChannelSums sums(recipe_.image);
     std::vector<std::int32_t> labels;
     std::vector<std::int32_t> checksums;
     std::uint64_t images_digest = 0;
-    file_.begin_rows(group + "/images", image.batch_of(set.info().samples));
-    for_each_block({.set = set, .recipe = recipe_, .threads = options_.threads}, [&](const FittedBlock& block) {
+    file_.begin_rows(group + "/images", recipe_.image.batch_of(samples));
+    for_each_block(set, [&](const FittedBlock& block) {
       file_.append_rows(block.pixels);
       sums.add(block.sums);
       images_digest += block.digest;
@@ -70,8 +143,8 @@ class DataFileWriter {
       options_.after_samples(std::ssize(block.labels));
     });
     const std::span<const std::int32_t> all_labels(labels);
-    file_.add(group + "/labels", Shape{set.info().samples}, all_labels);
-    file_.add(group + "/checksums", Shape{set.info().samples}, std::span<const std::int32_t>(checksums));
+    file_.add(group + "/labels", Shape{samples}, all_labels);
+    file_.add(group + "/checksums", Shape{samples}, std::span<const std::int32_t>(checksums));
     file_.add_text(group + "/digest", digest_text(images_digest + digest("labels", all_labels)));
     return sums;
   }
@@ -84,6 +157,27 @@ class DataFileWriter {
   }
 
  private:
+  // Makes blocks in threads and hands them over in the order of the set. Of several errors the first one in that order
+  // is thrown.
+  void for_each_block(const Dataset& set, const std::function<void(const FittedBlock&)>& take) const {
+    const std::int64_t samples = set.info().samples;
+    const std::int64_t per_block = samples_per_block(set, recipe_.image);
+    std::counting_semaphore<> workers(options_.threads);
+    std::deque<std::future<FittedBlock>> line;
+    for (std::int64_t first = 0; first < samples || !line.empty();) {
+      if (first < samples && std::ssize(line) < kBlocksPerThread * options_.threads) {
+        line.push_back(std::async(std::launch::async, [&, first] {
+          const Turn turn(workers);
+          return make_block(set, recipe_, first, std::min(per_block, samples - first));
+        }));
+        first += per_block;
+      } else {
+        take(line.front().get());
+        line.pop_front();
+      }
+    }
+  }
+
   const DataFileOptions& options_;
   ImageRecipe recipe_;
   RowFileWriter file_;
@@ -112,7 +206,7 @@ class DataFileReader {
     info_.classes = classes[0];
     info_.class_names = lines_of(file_.read_text("/class_names"));
     if (classes[0] < 1 || (!info_.class_names.empty() && std::ssize(info_.class_names) != classes[0])) {
-      refuse(fmt::format("it tells of {} classes and names {}", classes[0], info_.class_names.size()));
+      refuse(fmt::format("it has {} classes and names {}", classes[0], info_.class_names.size()));
     }
     const Shape images = shape_of("/train/images");
     info_.statistics.mean = read_statistic("/mean", images[1]);
@@ -215,6 +309,25 @@ class DataFileReader {
   std::int64_t bytes_;
   DatasetInfo info_;
 };
+
+constexpr std::array<std::uint8_t, 8> kHdf5Signature{0x89, 'H', 'D', 'F', '\r', '\n', 0x1A, '\n'};
+
+// Throws an input error for a file that does not even begin as an HDF5 file does; passes over what cannot be read.
+void refuse_foreign_file(const std::string& path) {
+  std::array<std::uint8_t, kHdf5Signature.size()> first{};
+  std::error_code unknown;
+  if (!std::filesystem::is_regular_file(path, unknown)) return;
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return;
+  file.read(reinterpret_cast<char*>(first.data()), first.size());
+  if (file.bad() || first == kHdf5Signature) return;
+  const auto refuse = [](const std::string& words) { throw Error(ErrorSource::input, words); };
+  if (begins_as_image(std::span(first).first(static_cast<std::size_t>(file.gcount())))) {
+    refuse(fmt::format("'{}' is an image; --data wants the folder that holds the class folders", path));
+  }
+  refuse(fmt::format("'{}' is no data set: give a folder, or an HDF5 file that {} data convert wrote", path,
+                     program_call()));
+}
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-#include "exif.hpp"
+#include "image_codec.hpp"
 
 #include <algorithm>
 #include <array>

@@ -1,7 +1,7 @@
-#include "generated_sets.hpp"
-
 #include "tutti/base/error.hpp"
 #include "tutti/base/random.hpp"
+
+#include "sources.hpp"
 
 #include <fmt/format.h>
 
@@ -12,6 +12,9 @@
 #include <limits>
 #include <numeric>
 #include <span>
+#include <sstream>
+#include <string>
+#include <utility>
 #include <vector>
 
 namespace tutti {
@@ -25,62 +28,52 @@ struct OutlinePoint {
   std::int32_t y = 0;
 };
 
-enum class Bend { straight, curved };
-
 struct Stroke {
-  Bend bend = Bend::straight;
+  bool is_curved = false;
   std::vector<OutlinePoint> points;
 };
 
 using Writing = std::vector<Stroke>;
 
-constexpr Bend kStraight = Bend::straight;
-constexpr Bend kCurved = Bend::curved;
+// The ways in which people write each digit 0 .. 9, separated by |. A stroke begins with ~ where it is curved and with
+// - where it is straight; its points follow.
+constexpr std::array<const char*, 10> kOutlines{
+    "~ 0,-72 36,-50 46,0 36,50 0,72 -36,50 -46,0 -36,-50 0,-72",
+    "- -24,-44 6,-72 6,72 "
+    "| - 2,-72 2,72 "
+    "| - -24,-46 4,-72 4,72 - -28,72 36,72",
+    "~ -40,-40 -26,-66 8,-72 38,-50 32,-14 0,26 -42,70 - -42,70 44,70 "
+    "| ~ -38,-42 -22,-66 8,-72 36,-52 32,-16 4,22 -30,58 -44,62 -34,46 -4,58 24,70 46,58",
+    "~ -38,-58 -8,-72 30,-58 32,-28 -6,-6 ~ -6,-6 36,12 38,50 2,72 -40,54 "
+    "| - -36,-70 36,-70 -4,-12 ~ -4,-12 36,8 38,48 2,72 -38,56",
+    "- 18,72 18,-72 -44,26 46,26 "
+    "| - -32,-70 -40,12 44,12 - 22,-52 18,72",
+    "- 38,-70 -28,-70 -34,-10 ~ -34,-10 0,-22 36,0 38,38 6,72 -38,56",
+    "~ 32,-66 -6,-50 -36,-4 -38,40 -2,72 36,48 32,12 0,-4 -34,24 "
+    "| - 14,-72 -34,14 ~ -36,30 -20,2 16,0 36,34 16,68 -18,68 -36,30",
+    "- -42,-70 42,-70 -8,72 "
+    "| - -42,-70 42,-70 -10,72 - -18,2 30,2 "
+    "| ~ -42,-62 0,-68 42,-70 16,-14 -4,72",
+    "~ 0,-6 -34,-38 0,-72 34,-38 0,-6 ~ 0,-6 -40,34 0,72 40,34 0,-6 "
+    "| ~ 30,-54 0,-72 -32,-44 0,-8 36,36 0,72 -36,36 0,-2 32,-40 24,-62",
+    "~ -30,66 6,50 36,4 38,-40 2,-72 -36,-48 -32,-12 0,4 34,-24 "
+    "| ~ 34,-34 18,-66 -18,-66 -36,-34 -18,-4 18,-6 34,-34 - 34,-38 26,72",
+};
 
-// The ways in which people write each digit 0 .. 9; at least one.
-std::array<std::vector<Writing>, 10> digit_writings() {
-  return {{
-      {{{kCurved, {{0, -72}, {36, -50}, {46, 0}, {36, 50}, {0, 72}, {-36, 50}, {-46, 0}, {-36, -50}, {0, -72}}}}},
-      {{{kStraight, {{-24, -44}, {6, -72}, {6, 72}}}},
-       {{kStraight, {{2, -72}, {2, 72}}}},
-       {{kStraight, {{-24, -46}, {4, -72}, {4, 72}}}, {kStraight, {{-28, 72}, {36, 72}}}}},
-      {{{kCurved, {{-40, -40}, {-26, -66}, {8, -72}, {38, -50}, {32, -14}, {0, 26}, {-42, 70}}},
-        {kStraight, {{-42, 70}, {44, 70}}}},
-       {{kCurved,
-         {{-38, -42},
-          {-22, -66},
-          {8, -72},
-          {36, -52},
-          {32, -16},
-          {4, 22},
-          {-30, 58},
-          {-44, 62},
-          {-34, 46},
-          {-4, 58},
-          {24, 70},
-          {46, 58}}}}},
-      {{{kCurved, {{-38, -58}, {-8, -72}, {30, -58}, {32, -28}, {-6, -6}}},
-        {kCurved, {{-6, -6}, {36, 12}, {38, 50}, {2, 72}, {-40, 54}}}},
-       {{kStraight, {{-36, -70}, {36, -70}, {-4, -12}}},
-        {kCurved, {{-4, -12}, {36, 8}, {38, 48}, {2, 72}, {-38, 56}}}}},
-      {{{kStraight, {{18, 72}, {18, -72}, {-44, 26}, {46, 26}}}},
-       {{kStraight, {{-32, -70}, {-40, 12}, {44, 12}}}, {kStraight, {{22, -52}, {18, 72}}}}},
-      {{{kStraight, {{38, -70}, {-28, -70}, {-34, -10}}},
-        {kCurved, {{-34, -10}, {0, -22}, {36, 0}, {38, 38}, {6, 72}, {-38, 56}}}}},
-      {{{kCurved, {{32, -66}, {-6, -50}, {-36, -4}, {-38, 40}, {-2, 72}, {36, 48}, {32, 12}, {0, -4}, {-34, 24}}}},
-       {{kStraight, {{14, -72}, {-34, 14}}},
-        {kCurved, {{-36, 30}, {-20, 2}, {16, 0}, {36, 34}, {16, 68}, {-18, 68}, {-36, 30}}}}},
-      {{{kStraight, {{-42, -70}, {42, -70}, {-8, 72}}}},
-       {{kStraight, {{-42, -70}, {42, -70}, {-10, 72}}}, {kStraight, {{-18, 2}, {30, 2}}}},
-       {{kCurved, {{-42, -62}, {0, -68}, {42, -70}, {16, -14}, {-4, 72}}}}},
-      {{{kCurved, {{0, -6}, {-34, -38}, {0, -72}, {34, -38}, {0, -6}}},
-        {kCurved, {{0, -6}, {-40, 34}, {0, 72}, {40, 34}, {0, -6}}}},
-       {{kCurved,
-         {{30, -54}, {0, -72}, {-32, -44}, {0, -8}, {36, 36}, {0, 72}, {-36, 36}, {0, -2}, {32, -40}, {24, -62}}}}},
-      {{{kCurved, {{-30, 66}, {6, 50}, {36, 4}, {38, -40}, {2, -72}, {-36, -48}, {-32, -12}, {0, 4}, {34, -24}}}},
-       {{kCurved, {{34, -34}, {18, -66}, {-18, -66}, {-36, -34}, {-18, -4}, {18, -6}, {34, -34}}},
-        {kStraight, {{34, -38}, {26, 72}}}}},
-  }};
+std::vector<Writing> writings_of(const char* outlines) {
+  std::vector<Writing> writings(1);
+  std::istringstream words(outlines);
+  for (std::string word; words >> word;) {
+    if (word == "|") {
+      writings.emplace_back();
+    } else if (word == "~" || word == "-") {
+      writings.back().push_back({.is_curved = word == "~", .points = {}});
+    } else {
+      const std::size_t comma = word.find(',');
+      writings.back().back().points.push_back({std::stoi(word), std::stoi(word.substr(comma + 1))});
+    }
+  }
+  return writings;
 }
 
 constexpr std::uint64_t kGlyphSeed = 0x676C79706873u;
@@ -201,6 +194,7 @@ std::int32_t on_curve(std::int32_t before, std::int32_t from, std::int32_t to, s
          (2 * n * n * n);
 }
 
+// A curve that ends where it began is closed.
 Path curve_through(const Path& points) {
   const bool closed = points.front().x == points.back().x && points.front().y == points.back().y;
   const std::size_t last = points.size() - 1;
@@ -224,7 +218,7 @@ Path draw_stroke(const Stroke& stroke, const Pose& pose, std::span<const Outline
     const auto key = static_cast<std::size_t>(p.x * 7 + p.y * 13 + 4096) % wobbles.size();
     points.push_back(pose.place({p.x + wobbles[key].x, p.y + wobbles[key].y}));
   }
-  return stroke.bend == Bend::curved ? curve_through(points) : points;
+  return stroke.is_curved ? curve_through(points) : points;
 }
 
 Pen draw_pen(RandomSequence& random, std::int32_t least_ink, std::int32_t most_ink) {
@@ -334,25 +328,29 @@ void draw_image(std::span<std::uint8_t> pixels, const Shape& image, std::span<co
 
 }  // namespace
 
-LabelledImages draw_glyphs(std::int64_t first, std::int64_t count) {
-  const auto writings = digit_writings();
-  LabelledImages drawn{
-      Shape{1, kSide, kSide}, std::vector<std::uint8_t>(static_cast<std::size_t>(count) * kPixels), {}};
-  drawn.labels.reserve(static_cast<std::size_t>(count));
+LoadedSet draw_glyphs(std::string name, std::int64_t first, std::int64_t count) {
+  std::vector<std::vector<Writing>> writings;
+  for (const char* const outlines : kOutlines) writings.push_back(writings_of(outlines));
+  LoadedSet set;
+  set.info.name = std::move(name);
+  set.info.image = Shape{1, kSide, kSide};
+  set.info.classes = 10;
+  set.info.class_names = {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"};
+  std::vector<std::uint8_t> pixels(static_cast<std::size_t>(count) * kPixels);
   for (std::int64_t i = 0; i < count; ++i) {
     const std::int64_t sample = first + i;
-    const Image image(drawn.images.data() + i * kPixels, kPixels);
+    const Image image(pixels.data() + i * kPixels, kPixels);
     const int digit = digit_of(sample);
     RandomSequence random(kGlyphSeed, {.item = static_cast<std::uint32_t>(sample), .purpose = random_purpose("glyph")});
     draw_digit(image, writings[static_cast<std::size_t>(digit)], random);
     draw_distractors(image, random);
     draw_noise(image, random);
-    drawn.labels.push_back(digit);
+    set.labels.push_back(digit);
   }
-  return drawn;
+  set.pixels = std::move(pixels);
+  return set;
 }
 
-// A curve that ends where it began is closed.
 SyntheticSpec parse_synthetic(std::string_view text) {
   std::string_view rest = text;
   std::array<std::int64_t, 4> extents{};
@@ -375,22 +373,26 @@ SyntheticSpec parse_synthetic(std::string_view text) {
   return {extents[0], Shape{extents[1], extents[2], extents[3]}, static_cast<int>(classes)};
 }
 
-LabelledImages draw_synthetic(const SyntheticSpec& spec, std::int64_t first, std::int64_t count) {
+LoadedSet draw_synthetic(std::string name, const SyntheticSpec& spec, std::int64_t first, std::int64_t count) {
   std::vector<std::vector<std::uint8_t>> cells_of_class;
   for (int label = 0; label < spec.classes; ++label) cells_of_class.push_back(draw_cells(label, spec.image[0]));
 
+  LoadedSet set;
+  set.info.name = std::move(name);
+  set.info.image = spec.image;
+  set.info.classes = spec.classes;
   const auto image_bytes = static_cast<std::size_t>(spec.image.elements());
-  LabelledImages drawn{spec.image, std::vector<std::uint8_t>(static_cast<std::size_t>(count) * image_bytes), {}};
-  drawn.labels.reserve(static_cast<std::size_t>(count));
+  std::vector<std::uint8_t> pixels(static_cast<std::size_t>(count) * image_bytes);
   for (std::int64_t i = 0; i < count; ++i) {
     RandomSequence random(kSyntheticSeed,
                           {.item = static_cast<std::uint32_t>(first + i), .purpose = random_purpose("synthetic")});
     const auto label = static_cast<std::int32_t>(random.below(static_cast<std::uint32_t>(spec.classes)));
-    draw_image(std::span(drawn.images).subspan(static_cast<std::size_t>(i) * image_bytes, image_bytes), spec.image,
+    draw_image(std::span(pixels).subspan(static_cast<std::size_t>(i) * image_bytes, image_bytes), spec.image,
                cells_of_class[static_cast<std::size_t>(label)], random);
-    drawn.labels.push_back(label);
+    set.labels.push_back(label);
   }
-  return drawn;
+  set.pixels = std::move(pixels);
+  return set;
 }
 
 }  // namespace tutti

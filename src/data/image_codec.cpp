@@ -3,8 +3,6 @@
 #include "tutti/base/error.hpp"
 #include "tutti/data/png_image.hpp"
 
-#include "exif.hpp"
-
 #include <fmt/format.h>
 #include <jerror.h>
 #include <jpeglib.h>
@@ -15,7 +13,6 @@
 #include <csetjmp>
 #include <cstddef>
 #include <cstring>
-#include <new>
 #include <source_location>
 #include <string_view>
 #include <utility>
@@ -48,60 +45,39 @@ void refuse_size(const ImageFile& file, std::int64_t height, std::int64_t width,
 // Where the C libraries jump to when they fail, and why they did. They must not jump over destructors, so nothing but
 // calls of them and trivial objects stands in a step.
 struct Landing {
-  std::jmp_buf place;
+  std::jmp_buf target;
   std::array<char, JMSG_LENGTH_MAX> reason{};
 };
 
 template <class Step>
 bool succeeds(Landing& landing, const Step& step) {
-  if (setjmp(landing.place) != 0) return false;
+  if (setjmp(landing.target) != 0) return false;
   step();
   return true;
+}
+
+template <class Step>
+void perform(const ImageFile& file, Landing& landing, const Step& step) {
+  if (!succeeds(landing, step)) refuse(file, landing.reason.data());
 }
 
 bool is_damage(int warning) {
   return warning == JWRN_JPEG_EOF || warning == JWRN_HIT_MARKER || warning == JWRN_HUFF_BAD_CODE;
 }
 
-// Members that are gone also when the constructor around them throws.
-struct JpegState {
-  JpegState() = default;
-  ~JpegState() { jpeg_destroy_decompress(&info); }
-  JpegState(const JpegState&) = delete;
-  JpegState& operator=(const JpegState&) = delete;
-
-  jpeg_decompress_struct info{};
-};
-
-struct PngState {
-  PngState() = default;
-  ~PngState() { png_destroy_read_struct(&png, &info, nullptr); }
-  PngState(const PngState&) = delete;
-  PngState& operator=(const PngState&) = delete;
-
-  png_structp png = nullptr;
-  png_infop info = nullptr;
-};
-
-struct PngWriteState {
-  PngWriteState() = default;
-  ~PngWriteState() { png_destroy_write_struct(&png, &info); }
-  PngWriteState(const PngWriteState&) = delete;
-  PngWriteState& operator=(const PngWriteState&) = delete;
-
-  png_structp png = nullptr;
-  png_infop info = nullptr;
-};
-
-void leave_png(png_structp png, png_const_charp reason) {
-  auto& landing = *static_cast<Landing*>(png_get_error_ptr(png));
+[[noreturn]] void jump(Landing& landing, const char* reason) {
   std::strncpy(landing.reason.data(), reason, landing.reason.size() - 1);
-  std::longjmp(landing.place, 1);
+  std::longjmp(landing.target, 1);
 }
 
 class JpegDecoder {
  public:
-  explicit JpegDecoder(const ImageFile& file) : file_(file) {
+  explicit JpegDecoder(const ImageFile& file) : file_(file) {}
+  ~JpegDecoder() { jpeg_destroy_decompress(&info_); }
+  JpegDecoder(const JpegDecoder&) = delete;
+  JpegDecoder& operator=(const JpegDecoder&) = delete;
+
+  void read_header() {
     info_.err = jpeg_std_error(&errors_);
     info_.client_data = &landing_;
     errors_.error_exit = [](j_common_ptr info) { leave(info); };
@@ -110,9 +86,9 @@ class JpegDecoder {
     };
     progress_.progress_monitor = [](j_common_ptr info) {
       if (reinterpret_cast<j_decompress_ptr>(info)->input_scan_number <= kMostJpegScans) return;
-      fail(info, "it has too many scans");
+      jump(*static_cast<Landing*>(info->client_data), "it has too many scans");
     };
-    perform([&] {
+    perform(file_, landing_, [&] {
       jpeg_create_decompress(&info_);
       info_.mem->max_memory_to_use = kMostJpegMemoryBytes;
       info_.progress = &progress_;
@@ -140,7 +116,7 @@ class JpegDecoder {
     const std::size_t row_bytes = width * static_cast<std::size_t>(shape()[0]);
     std::vector<std::uint8_t> pixels(row_bytes * info_.image_height);
     std::vector<std::uint8_t> ink(is_ink ? 4 * width : 0);
-    perform([&] {
+    perform(file_, landing_, [&] {
       jpeg_start_decompress(&info_);
       while (info_.output_scanline < info_.output_height) {
         std::uint8_t* row = pixels.data() + row_bytes * info_.output_scanline;
@@ -155,19 +131,9 @@ class JpegDecoder {
 
  private:
   static void leave(j_common_ptr info) {
-    auto& landing = *static_cast<Landing*>(info->client_data);
-    info->err->format_message(info, landing.reason.data());
-    std::longjmp(landing.place, 1);
-  }
-  static void fail(j_common_ptr info, const char* reason) {
-    auto& landing = *static_cast<Landing*>(info->client_data);
-    std::strncpy(landing.reason.data(), reason, landing.reason.size() - 1);
-    std::longjmp(landing.place, 1);
-  }
-
-  template <class Step>
-  void perform(const Step& step) {
-    if (!succeeds(landing_, step)) refuse(file_, landing_.reason.data());
+    std::array<char, JMSG_LENGTH_MAX> reason{};
+    info->err->format_message(info, reason.data());
+    jump(*static_cast<Landing*>(info->client_data), reason.data());
   }
 
   // Adobe's programs store inks upside down, and nearly every file of inks is theirs.
@@ -184,16 +150,23 @@ class JpegDecoder {
   jpeg_error_mgr errors_{};
   jpeg_progress_mgr progress_{};
   int orientation_ = 1;
-  JpegState state_;
-  jpeg_decompress_struct& info_ = state_.info;
+  jpeg_decompress_struct info_{};
 };
 
 class PngDecoder {
  public:
-  explicit PngDecoder(const ImageFile& file) : file_(file), rest_(file.bytes) {
-    png_ = png_create_read_struct(PNG_LIBPNG_VER_STRING, &landing_, leave_png, [](png_structp, png_const_charp) {});
+  explicit PngDecoder(const ImageFile& file) : file_(file), rest_(file.bytes) {}
+  ~PngDecoder() { png_destroy_read_struct(&png_, &info_, nullptr); }
+  PngDecoder(const PngDecoder&) = delete;
+  PngDecoder& operator=(const PngDecoder&) = delete;
+
+  void read_header() {
+    const auto fail = [](png_structp png, png_const_charp reason) {
+      jump(*static_cast<Landing*>(png_get_error_ptr(png)), reason);
+    };
+    png_ = png_create_read_struct(PNG_LIBPNG_VER_STRING, &landing_, fail, [](png_structp, png_const_charp) {});
     if (png_ == nullptr) refuse(file_, "libpng is of another version than the one compiled with, or out of memory");
-    perform([&] {
+    perform(file_, landing_, [&] {
       info_ = png_create_info_struct(png_);
       if (info_ == nullptr) png_error(png_, "out of memory");
       png_set_user_limits(png_, 1 << 20, 1 << 20);
@@ -214,7 +187,7 @@ class PngDecoder {
   std::vector<std::uint8_t> decode() {
     const Shape image = shape();
     const auto row_bytes = static_cast<std::size_t>(image[0] * image[2]);
-    perform([&] {
+    perform(file_, landing_, [&] {
       png_set_expand(png_);
       png_set_scale_16(png_);
       png_set_strip_alpha(png_);
@@ -225,7 +198,7 @@ class PngDecoder {
     std::vector<std::uint8_t> pixels(row_bytes * static_cast<std::size_t>(image[1]));
     std::vector<png_bytep> rows;
     for (std::size_t at = 0; at < pixels.size(); at += row_bytes) rows.push_back(pixels.data() + at);
-    perform([&] {
+    perform(file_, landing_, [&] {
       png_read_image(png_, rows.data());
       png_read_end(png_, nullptr);
     });
@@ -240,17 +213,11 @@ class PngDecoder {
     rest = rest.subspan(bytes);
   }
 
-  template <class Step>
-  void perform(const Step& step) {
-    if (!succeeds(landing_, step)) refuse(file_, landing_.reason.data());
-  }
-
   const ImageFile& file_;
   std::span<const std::uint8_t> rest_;
   Landing landing_;
-  PngState state_;
-  png_structp& png_ = state_.png;
-  png_infop& info_ = state_.info;
+  png_structp png_ = nullptr;
+  png_infop info_ = nullptr;
 };
 
 template <class Signature>
@@ -262,67 +229,14 @@ template <class Action>
 auto with_decoder(const ImageFile& file, const Action& action) {
   if (begins_with(file, kJpegSignature)) {
     JpegDecoder decoder(file);
+    decoder.read_header();
     return action(decoder);
   }
   if (!begins_with(file, kPngSignature)) refuse(file, "it is neither a JPEG nor a PNG file");
   PngDecoder decoder(file);
+  decoder.read_header();
   return action(decoder);
 }
-
-// One encoding, step by step, into memory.
-class PngEncoder {
- public:
-  explicit PngEncoder(const Shape& image) : image_(image) {
-    png_ = png_create_write_struct(PNG_LIBPNG_VER_STRING, &landing_, leave_png, [](png_structp, png_const_charp) {});
-    if (png_ == nullptr) fail("libpng is of another version than the one compiled with, or out of memory");
-  }
-
-  // `rows` have their channels side by side.
-  std::vector<std::byte> encode(std::span<const std::uint8_t> rows) {
-    perform([&] {
-      info_ = png_create_info_struct(png_);
-      if (info_ == nullptr) png_error(png_, "out of memory");
-      png_set_write_fn(png_, this, append, nullptr);
-      png_set_IHDR(png_, info_, static_cast<png_uint_32>(image_[2]), static_cast<png_uint_32>(image_[1]), 8,
-                   image_[0] == 1 ? PNG_COLOR_TYPE_GRAY : PNG_COLOR_TYPE_RGB, PNG_INTERLACE_NONE,
-                   PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
-      png_write_info(png_, info_);
-      const auto row_bytes = static_cast<std::size_t>(image_[0] * image_[2]);
-      for (std::size_t at = 0; at < rows.size(); at += row_bytes) png_write_row(png_, rows.data() + at);
-      png_write_end(png_, info_);
-    });
-    return std::move(bytes_);
-  }
-
- private:
-  static void append(png_structp png, png_bytep data, std::size_t count) {
-    auto& bytes = static_cast<PngEncoder*>(png_get_io_ptr(png))->bytes_;
-    if (!has_appended(bytes, std::as_bytes(std::span(data, count)))) png_error(png, "out of memory");
-  }
-  // Nothing may be thrown through libpng, nor jumped out of a handler.
-  static bool has_appended(std::vector<std::byte>& bytes, std::span<const std::byte> more) noexcept {
-    try {
-      bytes.insert(bytes.end(), more.begin(), more.end());
-      return true;
-    } catch (const std::bad_alloc&) {
-      return false;
-    }
-  }
-  [[noreturn]] void fail(std::string_view reason) const {
-    throw Error(ErrorSource::internal, fmt::format("an image of {} cannot become a PNG: {}", image_.text(), reason));
-  }
-  template <class Step>
-  void perform(const Step& step) {
-    if (!succeeds(landing_, step)) fail(landing_.reason.data());
-  }
-
-  const Shape image_;
-  std::vector<std::byte> bytes_;
-  Landing landing_;
-  PngWriteState state_;
-  png_structp& png_ = state_.png;
-  png_infop& info_ = state_.info;
-};
 
 // From stored pixels with their channels side by side to planes of `image`.
 void write_planes(std::span<const std::uint8_t> mixed, std::ptrdiff_t mixed_channels, const Shape& image,
@@ -360,8 +274,20 @@ std::vector<std::byte> encode_png(const ImageView& image) {
   if (shape.rank() != 3 || (shape[0] != 1 && shape[0] != 3) || shape.elements() == 0) {
     throw Error(ErrorSource::internal, fmt::format("an image of {} cannot be a PNG file", shape.text()));
   }
-  PngEncoder encoder(shape);
-  return encoder.encode(mixed_of(image));
+  const std::vector<std::uint8_t> mixed = mixed_of(image);
+  png_image header{};
+  header.version = PNG_IMAGE_VERSION;
+  header.width = static_cast<png_uint_32>(shape[2]);
+  header.height = static_cast<png_uint_32>(shape[1]);
+  header.format = shape[0] == 1 ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB;
+  png_alloc_size_t size = PNG_IMAGE_PNG_SIZE_MAX(header);
+  std::vector<std::byte> bytes(size);
+  if (png_image_write_to_memory(&header, bytes.data(), &size, 0, mixed.data(), 0, nullptr) == 0) {
+    throw Error(ErrorSource::internal,
+                fmt::format("an image of {} cannot become a PNG: {}", shape.text(), header.message));
+  }
+  bytes.resize(size);
+  return bytes;
 }
 
 Shape image_shape(const ImageFile& file) {

@@ -1,11 +1,12 @@
 #pragma once
 // JPEG and PNG files as planes of bytes, JPEGs upright as their EXIF orientation says. Colour profiles and gamma are
-// left aside and alpha is dropped, as torchvision does it. Nothing is allocated before the header's promises are held
-// against kMostPixels and against what a file of its size can hold; a file that ends early or whose data are damaged is
-// refused.
+// left aside and alpha is dropped, as torchvision does it. Nothing is allocated before the size in the header has been
+// compared with kMostPixels and with what a file of its size can hold; a file that ends early or whose data are damaged
+// is refused.
 
 #include "tutti/base/shape.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -32,5 +33,22 @@ Shape image_shape(const ImageFile& file);
 // Fills `pixels` with C, H, W bytes and returns the shape. Gray becomes colour where 3 channels are asked for; colour
 // is refused where 1 is.
 Shape decode_image(const ImageFile& file, std::int64_t channels, std::vector<std::uint8_t>& pixels);
+
+// How the pixels of a JPEG file are stored, as its EXIF data say: cameras turn no pixels, they note how they were held.
+
+// The file's orientation, 1 (upright) to 8; 1 where its EXIF data do not say, or make no sense.
+int exif_orientation(std::span<const std::uint8_t> file);
+
+// Whether the stored rows are the image's columns.
+inline bool lies_on_its_side(int orientation) { return orientation >= 5; }
+
+// In which of the stored pixels the upright image's pixel lies: first + row * by_row + column * by_column.
+struct StoredOrder {
+  std::ptrdiff_t first = 0;
+  std::ptrdiff_t by_row = 0;
+  std::ptrdiff_t by_column = 1;
+};
+// Height and width are those of the stored image.
+StoredOrder stored_order(int orientation, std::ptrdiff_t height, std::ptrdiff_t width);
 
 }  // namespace tutti

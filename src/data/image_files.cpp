@@ -29,7 +29,7 @@ constexpr std::uintmax_t kMostFileBytes = std::uintmax_t{1} << 30;
 constexpr std::int64_t kColour = 3;
 // Files whose contents count at every start, and that are decoded where not all are.
 constexpr std::size_t kSampledFiles = 256;
-// Headers of nearly all files end within so many bytes.
+// Headers of nearly all files end within this many bytes.
 constexpr std::size_t kHeaderBytes = std::size_t{1} << 16;
 
 std::string in_lower_case(std::string text) {
@@ -66,10 +66,10 @@ FileEnds read_ends(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   FileEnds ends;
   const auto read = [&](std::size_t bytes) {
-    std::vector<std::byte> piece(bytes);
-    file.read(reinterpret_cast<char*>(piece.data()), static_cast<std::streamsize>(bytes));
-    piece.resize(static_cast<std::size_t>(file.gcount()));
-    return piece;
+    std::vector<std::byte> bytes_read(bytes);
+    file.read(reinterpret_cast<char*>(bytes_read.data()), static_cast<std::streamsize>(bytes));
+    bytes_read.resize(static_cast<std::size_t>(file.gcount()));
+    return bytes_read;
   };
   ends.head = read(kHeaderBytes);
   ends.is_all = ends.head.size() < kHeaderBytes;
@@ -84,14 +84,22 @@ FileEnds read_ends(const std::string& path) {
   return ends;
 }
 
-// Whether the file of this number is in the sample of so many.
+// Whether the file with this index is in the sample.
 bool is_sampled(std::size_t index, std::size_t files) {
   return files <= kSampledFiles || index * kSampledFiles / files != (index + 1) * kSampledFiles / files;
 }
 
-void on_all_cores(const std::function<void()>& work) {
+// Calls work(0) .. work(count - 1) in threads of all cores; begins no more once one has returned false.
+void for_each_index(std::size_t count, const std::function<bool(std::size_t)>& work) {
+  std::atomic<std::size_t> next{0};
   std::vector<std::jthread> threads(std::max(1u, std::thread::hardware_concurrency()));
-  for (std::jthread& thread : threads) thread = std::jthread(work);
+  for (std::jthread& thread : threads) {
+    thread = std::jthread([&] {
+      for (std::size_t i = next++; i < count; i = next++) {
+        if (!work(i)) next = count;
+      }
+    });
+  }
 }
 
 // What the threads that examine files have found together.
@@ -103,14 +111,14 @@ class Examination {
         looks_at_all_(decodes_all_ || verification == Verification::sample),
         find_bad_(find_bad) {}
 
-  void work() {
-    std::vector<std::uint8_t> pixels;
-    for (std::size_t i = next_++; i < files_.names.size() && !settled_; i = next_++) {
-      try {
-        note(look_at(i, pixels));
-      } catch (const std::exception& error) {
-        note(i, error.what());
-      }
+  // Returns whether more files must be looked at.
+  bool work(std::size_t index) {
+    try {
+      return note(look_at(index));
+    } catch (const std::exception& error) {
+      const std::lock_guard lock(mutex_);
+      problems_.emplace_back(index, error.what());
+      return looks_at_all_;
     }
   }
 
@@ -134,7 +142,7 @@ class Examination {
   }
 
  private:
-  Shape look_at(std::size_t index, std::vector<std::uint8_t>& pixels) const {
+  Shape look_at(std::size_t index) const {
     const std::string path = (files_.folder / files_.names[index]).string();
     const bool decodes = decodes_all_ || (looks_at_all_ && is_sampled(index, files_.names.size()));
     if (!decodes) {
@@ -150,42 +158,28 @@ class Examination {
     }
     const auto bytes = read_bytes(path);
     const Shape shape = image_shape(image_in(bytes, path, files_.upright));
+    std::vector<std::uint8_t> pixels;
     if (decodes || looks_at_all_) decode_image(image_in(bytes, path, files_.upright), kColour, pixels);
     return shape;
   }
 
-  void note(const Shape& shape) {
+  bool note(const Shape& shape) {
     const std::lock_guard lock(mutex_);
     const bool is_first = image_.rank() == 0;
     const std::int64_t channels = is_first ? shape[0] : std::max(image_[0], shape[0]);
     const bool is_like_all = is_first || (image_[1] == shape[1] && image_[2] == shape[2]);
     image_ = is_like_all ? Shape{channels, shape[1], shape[2]} : Shape{channels, 0, 0};
-    if (!looks_at_all_ && channels == kColour && !is_like_all) settled_ = true;
-  }
-  void note(std::size_t index, std::string words) {
-    const std::lock_guard lock(mutex_);
-    problems_.emplace_back(index, std::move(words));
-    if (!looks_at_all_) settled_ = true;
+    return looks_at_all_ || channels != kColour || is_like_all;
   }
 
   const ImageFiles& files_;
   bool decodes_all_;
   bool looks_at_all_;
   bool find_bad_;
-  std::atomic<std::size_t> next_{0};
-  std::atomic<bool> settled_{false};
   std::mutex mutex_;
   Shape image_;
   std::vector<std::pair<std::size_t, std::string>> problems_;
 };
-
-constexpr std::size_t kAlignment = 256;
-
-// Row `row` of a table in the host's memory.
-template <class T>
-T* row_of(const Tensor& table, std::int64_t row) {
-  return static_cast<T*>(table.data) + row * table.shape.without_first().elements();
-}
 
 }  // namespace
 
@@ -216,7 +210,7 @@ FolderListing list_folder(const fs::path& folder) {
 
 ImageFindings examine(const ImageFiles& files, Verification verification, bool find_bad) {
   Examination examination(files, verification, find_bad);
-  on_all_cores([&] { examination.work(); });
+  for_each_index(files.names.size(), [&](std::size_t i) { return examination.work(i); });
   return examination.finish();
 }
 
@@ -226,23 +220,21 @@ FileContents contents_of(const ImageFiles& files, bool whole) {
   std::uint64_t of_all = 0;
   std::exception_ptr failure;
   std::mutex mutex;
-  std::atomic<std::size_t> next{0};
-  on_all_cores([&] {
-    for (std::size_t i = next++; i < files.names.size(); i = next++) {
-      const bool sampled = is_sampled(i, files.names.size());
-      if (!sampled && !whole) continue;
-      try {
-        const auto bytes = read_bytes((files.folder / files.names[i]).string());
-        const std::uint64_t of_file = mix64(hash64(files.names[i]) + crc32c(bytes));
-        const std::lock_guard lock(mutex);
-        of_all += of_file;
-        if (sampled) contents.sample += of_file;
-        if (sampled) ++contents.sampled;
-      } catch (...) {
-        const std::lock_guard lock(mutex);
-        failure = std::current_exception();
-        next = files.names.size();
-      }
+  for_each_index(files.names.size(), [&](std::size_t i) {
+    const bool sampled = is_sampled(i, files.names.size());
+    if (!sampled && !whole) return true;
+    try {
+      const auto bytes = read_bytes((files.folder / files.names[i]).string());
+      const std::uint64_t of_file = mix64(hash64(files.names[i]) + crc32c(bytes));
+      const std::lock_guard lock(mutex);
+      of_all += of_file;
+      if (sampled) contents.sample += of_file;
+      if (sampled) ++contents.sampled;
+      return true;
+    } catch (...) {
+      const std::lock_guard lock(mutex);
+      failure = std::current_exception();
+      return false;
     }
   });
   if (failure != nullptr) std::rethrow_exception(failure);
@@ -266,65 +258,6 @@ std::uint64_t digest_of(const ImageFiles& files, std::span<const std::int32_t> l
         static_cast<std::int64_t>(hash64(files.names[i]) ^ mix64(static_cast<std::uint64_t>(files.bytes[i]))));
   }
   return digest("files", std::span<const std::int64_t>(hashes)) + digest("labels", labels);
-}
-
-TableLayout::TableLayout(const ImageRecipe& recipe, const Shape& image) {
-  const ImagePlan widest = widest_plan(recipe, image);
-  rows_ = {recipe.image[1], AxisWeights::most_taps(widest.rows)};
-  columns_ = {recipe.image[2], AxisWeights::most_taps(widest.columns)};
-}
-
-template <class Place>
-void TableLayout::for_each(ImageTables& tables, std::int64_t images, Place place) const {
-  place(tables.samples, Shape{images}, ElementType::i32);
-  const auto place_axis = [&](AxisTables& axis, const Axis& sizes) {
-    place(axis.taps, Shape{images}, ElementType::i32);
-    place(axis.first, Shape{images, sizes.outputs}, ElementType::i32);
-    place(axis.weights, Shape{images, sizes.most_taps, sizes.outputs}, ElementType::f32);
-  };
-  place_axis(tables.rows, rows_);
-  place_axis(tables.columns, columns_);
-}
-
-std::size_t TableLayout::bytes(std::int64_t images) const {
-  ImageTables tables;
-  std::size_t bytes = 0;
-  for_each(tables, images, [&](Tensor&, const Shape& shape, ElementType type) {
-    const std::size_t mine = static_cast<std::size_t>(shape.elements()) * bytes_of(type);
-    bytes += (mine + kAlignment - 1) / kAlignment * kAlignment;
-  });
-  return bytes;
-}
-
-ImageTables TableLayout::tables(const Buffer& memory, std::int64_t images) const {
-  ImageTables tables;
-  std::size_t offset = 0;
-  for_each(tables, images, [&](Tensor& table, const Shape& shape, ElementType type) {
-    table = memory.view(shape, type, offset);
-    offset += (table.bytes() + kAlignment - 1) / kAlignment * kAlignment;
-  });
-  return tables;
-}
-
-void TableWriter::write(const ImageTables& tables, std::int64_t row, const Shape& image, const SampleKey& key) {
-  const ImagePlan plan = plan_image(recipe_, image, key);
-  rows_.plan(plan.rows);
-  columns_.plan(plan.columns);
-  *row_of<std::int32_t>(tables.samples, row) = static_cast<std::int32_t>(key.sample);
-  store(rows_, tables.rows, row);
-  store(columns_, tables.columns, row);
-}
-
-void TableWriter::store(const AxisWeights& axis, const AxisTables& tables, std::int64_t row) {
-  const std::int64_t taps = axis.taps();
-  if (taps > tables.weights.shape[1]) {
-    throw Error(ErrorSource::internal,
-                fmt::format("an axis of {} taps in tables made for {}", taps, tables.weights.shape[1]));
-  }
-  *row_of<std::int32_t>(tables.taps, row) = static_cast<std::int32_t>(taps);
-  std::ranges::transform(axis.first(), row_of<std::int32_t>(tables.first, row),
-                         [](std::int64_t first) { return static_cast<std::int32_t>(first); });
-  std::copy_n(axis.weights(0), taps * std::ssize(axis.first()), row_of<float>(tables.weights, row));
 }
 
 }  // namespace tutti

@@ -1,10 +1,9 @@
-#include "image_folders.hpp"
-
 #include "tutti/base/error.hpp"
 #include "tutti/storage/whole_file.hpp"
 
 #include "image_files.hpp"
 #include "loaded_set.hpp"
+#include "sources.hpp"
 
 #include <fmt/format.h>
 
@@ -28,59 +27,27 @@ bool has_class_folders(const fs::path& folder) {
                              [&](const std::string& name) { return !list_folder(folder / name).images.names.empty(); });
 }
 
-namespace fs = std::filesystem;
+void add_file(ImageFiles& files, const fs::path& path, std::int64_t bytes) {
+  files.names.push_back(path.string());
+  files.bytes.push_back(bytes);
+}
 
-class ImageList {
- public:
-  void add(const fs::path& place) {
-    if (!fs::exists(place)) throw Error(ErrorSource::io, fmt::format("there is no image '{}'", place.string()));
-    if (!fs::is_directory(place)) return add_file(place, static_cast<std::int64_t>(fs::file_size(place)));
-    const std::size_t before = files_.names.size();
-    add_folder(place);
-    if (files_.names.size() > before) return;
-    throw Error(ErrorSource::input, fmt::format("'{}' holds no .jpg, .jpeg or .png files", place.string()));
+// Adds the images in a folder and below it. What is no image goes to `others`, as does a link to a folder, which may
+// lead back here.
+void add_folder(ImageFiles& files, const fs::path& folder, std::vector<std::string>& others) {
+  const FolderListing listing = list_folder(folder);
+  for (std::size_t i = 0; i < listing.images.names.size(); ++i) {
+    add_file(files, folder / listing.images.names[i], listing.images.bytes[i]);
   }
-
-  LoadedPair finish() {
-    LoadedPair pair;
-    if (!others_.empty()) {
-      pair.notes.push_back(
-          fmt::format("{} entries are no image files and left out: first {}", others_.size(), others_.front()));
-    }
-    LoadedSet& set = pair.train;
-    set.info.name = "the files given";
-    set.info.classes = 1;
-    set.info.labelled = false;
-    set.labels.resize(files_.names.size(), 0);
-    set.pixels = std::move(files_);
-    return pair;
-  }
-
- private:
-  void add_file(const fs::path& path, std::int64_t bytes) {
-    files_.names.push_back(path.string());
-    files_.bytes.push_back(bytes);
-  }
-  void add_folder(const fs::path& folder) {
-    const FolderListing listing = list_folder(folder);
-    for (std::size_t i = 0; i < listing.images.names.size(); ++i) {
-      add_file(folder / listing.images.names[i], listing.images.bytes[i]);
-    }
-    for (const std::string& name : listing.others) others_.push_back((folder / name).string());
-    for (const std::string& name : listing.folders) {
-      if (fs::is_symlink(folder / name)) {
-        others_.push_back((folder / name).string());  // it may lead back here
-      } else {
-        add_folder(folder / name);
-      }
+  for (const std::string& name : listing.others) others.push_back((folder / name).string());
+  for (const std::string& name : listing.folders) {
+    if (fs::is_symlink(folder / name)) {
+      others.push_back((folder / name).string());
+    } else {
+      add_folder(files, folder / name, others);
     }
   }
-
-  ImageFiles files_;
-  std::vector<std::string> others_;
-};
-
-namespace fs = std::filesystem;
+}
 
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 constexpr std::array<std::string_view, 8> kHeaderWords{"file",  "filename", "file_name", "id",
@@ -300,40 +267,32 @@ std::optional<fs::path> find_set_folder(const fs::path& folder, bool is_test) {
   return std::nullopt;
 }
 
-ImageFolder::ImageFolder(DatasetInfo info, std::string folder, FileNames names, std::span<const std::int32_t> labels,
-                         std::uint64_t digest)
-    : info_(std::move(info)), folder_(std::move(folder)), names_(names), labels_(labels), digest_(digest) {
-  info_.class_samples = count_classes(info_, labels_);
-}
-
-std::string ImageFolder::path_of(std::size_t sample) const {
-  const std::uint64_t begin = sample == 0 ? 0 : names_.ends[sample - 1];
-  const std::string name(names_.letters.begin() + static_cast<std::ptrdiff_t>(begin),
-                         names_.letters.begin() + static_cast<std::ptrdiff_t>(names_.ends[sample]));
-  return (std::filesystem::path(folder_) / name).string();
-}
-
-void ImageFolder::read(std::span<const std::int64_t> samples, SampleBatch& batch) const {
-  batch.images.clear();
-  batch.labels.clear();
-  batch.room.resize(std::max(batch.room.size(), samples.size()));
-  for (std::size_t i = 0; i < samples.size(); ++i) {
-    const std::size_t sample = info_.index_of(samples[i]);
-    const std::string path = path_of(sample);
-    const Shape shape = read_image(path, info_.image[0], names_.upright, batch.room[i]);
-    if (!info_.sizes_differ() && shape != info_.image) {
-      throw Error(ErrorSource::input, fmt::format("the image '{}' is {} now, but was {} when the set was opened", path,
-                                                  shape.text(), info_.image.text()));
-    }
-    batch.images.push_back({batch.room[i].data(), shape});
-    batch.labels.push_back(labels_[sample]);
-  }
-}
-
 LoadedPair list_images(const std::vector<std::string>& words) {
-  ImageList list;
-  for (const std::string& word : words) list.add(word);
-  return list.finish();
+  ImageFiles files;
+  std::vector<std::string> others;
+  for (const fs::path place : words) {
+    if (!fs::exists(place)) throw Error(ErrorSource::io, fmt::format("there is no image '{}'", place.string()));
+    if (!fs::is_directory(place)) {
+      add_file(files, place, static_cast<std::int64_t>(fs::file_size(place)));
+      continue;
+    }
+    const std::size_t before = files.names.size();
+    add_folder(files, place, others);
+    if (files.names.size() > before) continue;
+    throw Error(ErrorSource::input, fmt::format("'{}' holds no .jpg, .jpeg or .png files", place.string()));
+  }
+  LoadedPair pair;
+  if (!others.empty()) {
+    pair.notes.push_back(
+        fmt::format("{} entries are no image files and left out: first {}", others.size(), others.front()));
+  }
+  LoadedSet& set = pair.train;
+  set.info.name = "the files given";
+  set.info.classes = 1;
+  set.info.labelled = false;
+  set.labels.resize(files.names.size(), 0);
+  set.pixels = std::move(files);
+  return pair;
 }
 
 std::optional<LoadedSet> list_labelled_folder(const fs::path& folder, std::vector<std::string>& notes) {

@@ -17,26 +17,21 @@
 namespace tutti {
 namespace {
 
-constexpr std::array<std::pair<Augment, std::string_view>, 4> kAugments{{{Augment::none, "none"},
-                                                                         {Augment::crop_flip, "crop-flip"},
-                                                                         {Augment::pad_crop_flip, "pad-crop-flip"},
-                                                                         {Augment::resized_crop, "resized-crop"}}};
-
-Shape image_shape(const RecipeRequest& request, Augment augment, const DatasetInfo& data) {
+Shape image_shape(const RecipeRequest& request, const DatasetInfo& data) {
   if (request.image_size > 0) return Shape{data.image[0], request.image_size, request.image_size};
   if (data.sizes_differ()) {
     throw Error(ErrorSource::usage,
                 fmt::format("the images of {} differ in size: give --image-size N to have them all N x N", data.name));
   }
-  if (augment != Augment::none && data.image[1] != data.image[2]) {
+  if (request.augment != Augment::none && data.image[1] != data.image[2]) {
     throw Error(ErrorSource::usage,
                 fmt::format("--augment {} makes squares, and the images of {} are {} x {}: give --image-size N",
-                            request.augment, data.name, data.image[1], data.image[2]));
+                            name_of(request.augment), data.name, data.image[1], data.image[2]));
   }
   return data.image;
 }
 
-// Comma-separated numbers, as many as there are channels; one number stands for all. Empty where that is not so.
+// One comma-separated number per channel, or one number for all channels. Empty where the text is neither.
 std::vector<double> parse_channels(std::string_view text, std::size_t channels) {
   std::vector<double> values;
   const char* at = text.data();
@@ -95,30 +90,18 @@ ChannelStatistics choose_statistics(const std::string& normalize, const DatasetI
 
 }  // namespace
 
-Augment parse_augment(std::string_view word) {
-  const auto* const found = std::ranges::find(kAugments, word, &std::pair<Augment, std::string_view>::second);
-  if (found != kAugments.end()) return found->first;
-  throw Error(ErrorSource::usage,
-              fmt::format("--augment {}: must be one of none, crop-flip, pad-crop-flip, resized-crop", word));
-}
-
-std::string_view name_of(Augment augment) {
-  return std::ranges::find(kAugments, augment, &std::pair<Augment, std::string_view>::first)->second;
-}
-
 ImageRecipe make_recipe(const RecipeRequest& request, const DatasetInfo& data) {
-  const Augment augment = parse_augment(request.augment);
-  return {.augment = augment,
-          .image = image_shape(request, augment, data),
+  return {.augment = request.augment,
+          .image = image_shape(request, data),
           .statistics = choose_statistics(request.normalize, data),
           .seed = request.seed};
 }
 
 ImageRecipe make_recipe(const RecipeRequest& request, const Dataset& data) {
   DatasetInfo info = data.info();
-  const auto held = data.resident_images();
-  if (request.normalize == "auto" && info.statistics.mean.empty() && held) {
-    info.statistics = statistics_of(held->pixels, info.image);
+  const auto resident = data.resident_images();
+  if (request.normalize == "auto" && info.statistics.mean.empty() && resident) {
+    info.statistics = statistics_of(resident->pixels, info.image);
   }
   return make_recipe(request, info);
 }

@@ -96,15 +96,15 @@ LoadedSet hold_out(LoadedSet& set, double ratio, std::uint64_t seed) {
   const std::uint64_t whole = digest_of(set);
   const auto chosen = choose(static_cast<std::int64_t>(set.labels.size()), ratio, seed);
   const std::vector<std::int64_t> rows(chosen.begin(), chosen.end());
-  LoadedSet held = take_out(set, chosen);
-  held.info.name += " (validation)";
-  held.digest = whole + digest("held out", std::span(rows));
+  LoadedSet taken = take_out(set, chosen);
+  taken.info.name += " (validation)";
+  taken.digest = whole + digest("held out", std::span(rows));
   set.digest = whole + digest("left", std::span(rows));
-  held.info.skipped.clear();
+  taken.info.skipped.clear();
   for (SkippedImage& skipped : set.info.skipped) {
     skipped.before -= std::ranges::lower_bound(rows, skipped.before) - rows.begin();
   }
-  return held;
+  return taken;
 }
 
 std::vector<std::int64_t> count_classes(const DatasetInfo& info, std::span<const std::int32_t> labels) {
@@ -157,10 +157,10 @@ std::uint64_t MemoryDataset::digest() const {
   return known_digest_ ? *known_digest_ : tutti::digest("images", images_) + tutti::digest("labels", labels_);
 }
 
-ChannelSums::ChannelSums(std::int64_t channels, std::int64_t plane)
-    : plane_(static_cast<std::size_t>(plane)),
-      sums_(static_cast<std::size_t>(channels)),
-      square_sums_(static_cast<std::size_t>(channels)) {}
+ChannelSums::ChannelSums(const Shape& image)
+    : plane_(static_cast<std::size_t>(image[1] * image[2])),
+      sums_(static_cast<std::size_t>(image[0])),
+      square_sums_(static_cast<std::size_t>(image[0])) {}
 
 void ChannelSums::add(std::span<const std::uint8_t> images) {
   while (!images.empty()) {
@@ -200,7 +200,7 @@ ChannelStatistics ChannelSums::statistics() const {
 }
 
 ChannelStatistics statistics_of(std::span<const std::uint8_t> images, const Shape& image) {
-  ChannelSums sums(image[0], image[1] * image[2]);
+  ChannelSums sums(image);
   sums.add(images);
   return sums.statistics();
 }

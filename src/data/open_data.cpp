@@ -1,18 +1,24 @@
 #include "tutti/data/open_data.hpp"
 
 #include "tutti/base/error.hpp"
+#include "tutti/base/process.hpp"
+#include "tutti/base/text.hpp"
 
-#include "data_block.hpp"
-#include "find_sets.hpp"
-#include "image_folders.hpp"
+#include "image_files.hpp"
 #include "loaded_set.hpp"
+#include "sources.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
+#include <cstdlib>
 #include <filesystem>
+#include <initializer_list>
 #include <optional>
 #include <set>
+#include <string_view>
 #include <utility>
 
 namespace tutti {
@@ -20,7 +26,181 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Learns the shape of a set of image files, and leaves bad ones out when told to.
+constexpr std::string_view kSyntheticPrefix = "synthetic:";
+
+std::string name_of_folder(const fs::path& folder) {
+  const fs::path whole = fs::absolute(folder).lexically_normal();
+  return (whole.has_filename() ? whole : whole.parent_path()).filename().string();
+}
+
+std::optional<LoadedSet> named(std::optional<LoadedSet> set, const fs::path& folder, std::string_view addition) {
+  if (set) set->info.name = name_of_folder(folder) + std::string(addition);
+  return set;
+}
+
+// Images that lie in train/ itself are of no class, and train and test are none.
+void refuse_sets_as_classes(const fs::path& folder) {
+  constexpr std::array<std::string_view, 4> kSets{"train", "test", "valid", "val"};
+  if (!fs::is_directory(folder / "train") || list_folder(folder / "train").images.names.empty()) return;
+  const FolderListing listing = list_folder(folder);
+  const auto is_set = [&](const std::string& name) { return std::ranges::find(kSets, name) != kSets.end(); };
+  if (!listing.images.names.empty() || !std::ranges::all_of(listing.folders, is_set)) return;
+  throw Error(ErrorSource::input,
+              fmt::format("'{}' holds images but no class folders: move each class into a folder of its name",
+                          (folder / "train").string()));
+}
+
+std::optional<LoadedSet> find_train(const fs::path& folder, std::vector<std::string>& notes) {
+  auto set = read_binary_set(folder, {"train"}, "data_batch");
+  const auto inner = set ? std::nullopt : find_set_folder(folder, /*is_test=*/false);
+  if (inner) set = list_class_folders(*inner, notes);
+  if (!set) set = list_labelled_folder(folder, notes);
+  if (!set) refuse_sets_as_classes(folder);
+  if (!set) set = list_class_folders(folder, notes);
+  return named(std::move(set), folder, "");
+}
+
+std::optional<LoadedSet> find_test(const fs::path& folder, std::vector<std::string>& notes) {
+  auto set = read_binary_set(folder, {"t10k", "test"}, "test_batch");
+  const auto inner = set ? std::nullopt : find_set_folder(folder, /*is_test=*/true);
+  if (inner) set = list_class_folders(*inner, notes);
+  return named(std::move(set), folder, " (test)");
+}
+
+// Whether the command data fetch (tools/companions/trainer-data-fetch) brings a set of this name.
+bool can_be_fetched(std::string_view name) {
+  constexpr std::array<std::string_view, 4> kNames{"mnist", "fashion-mnist", "cifar10", "cifar10-tiny"};
+  return std::ranges::find(kNames, name) != kNames.end();
+}
+
+// The folder or file that an option names: as a path, or for a bare name the first of the usual places that is there.
+fs::path find_place(const std::string& where, bool from_checkpoint) {
+  if (where.empty()) throw Error(ErrorSource::usage, "the name of the data set is empty; see --data");
+  std::vector<std::string> places{where};
+  if (where.find('/') == std::string::npos) {
+    places = {"./" + where, "./data/" + where};
+    if (const char* root = std::getenv("TUTTI_DATA")) places.push_back((fs::path(root) / where).string());
+  }
+  for (const std::string& place : places) {
+    if (fs::exists(place)) return place;
+  }
+  const bool lacks_root = places.size() == 2;
+  throw Error(
+      ErrorSource::io,
+      fmt::format("there is no data set '{}'; looked for {}{}. {}Built-in sets: glyphs, {}NxCxHxW:classes{}", where,
+                  fmt::join(places, ", "), lacks_root ? " (TUTTI_DATA is not set)" : "",
+                  can_be_fetched(where) ? fmt::format("{} data fetch {} brings it. ", program_call(), where) : "",
+                  kSyntheticPrefix, from_checkpoint ? ". The checkpoint names that path: --data gives another" : ""));
+}
+
+// JSON, which checkpoints and records are written in, knows no other text.
+void refuse_other_than_utf8(const fs::path& place, const std::vector<std::string>& class_names) {
+  const auto found = std::ranges::find_if_not(class_names, is_utf8);
+  if (found == class_names.end()) return;
+  throw Error(ErrorSource::input,
+              fmt::format("'{}' has the class '{}', and that name is not UTF-8: rename its folder, or save the table "
+                          "that names it as UTF-8",
+                          place.string(), printable(*found)));
+}
+
+LoadedPair draw_synthetic_pair(const std::string& where) {
+  const SyntheticSpec spec = parse_synthetic(std::string_view(where).substr(kSyntheticPrefix.size()));
+  const std::int64_t test_samples = std::max<std::int64_t>(1, spec.samples / 10);
+  return {draw_synthetic(where, spec, 0, spec.samples),
+          draw_synthetic(where + " (test)", spec, spec.samples, test_samples),
+          {}};
+}
+
+[[noreturn]] void refuse(const std::string& reason) { throw Error(ErrorSource::input, reason); }
+
+// The first folder of images inside a class folder; empty: there is none.
+std::string images_too_deep(const fs::path& folder, const FolderListing& classes) {
+  for (const std::string& name : classes.folders) {
+    for (const std::string& inner : list_folder(folder / name).folders) {
+      if (!list_folder(folder / name / inner).images.names.empty()) return fmt::format("{}/{}", name, inner);
+    }
+  }
+  return {};
+}
+
+// How `data fetch` brings the set that has its place there; empty: none has.
+std::string fetching_words(const fs::path& folder) {
+  const fs::path whole = (fs::absolute(folder) / "").lexically_normal().parent_path();
+  const std::string name = whole.filename().string();
+  if (!can_be_fetched(name)) return {};
+  const bool is_usual = whole.parent_path() == fs::absolute("data");
+  const std::string to = is_usual ? "" : fmt::format(" --to {}", whole.parent_path().string());
+  return fmt::format("{} data fetch {}{} brings it", program_call(), name, to);
+}
+
+// Says what lies in a folder in which no reader has found a set, and what would make it one.
+[[noreturn]] void refuse_folder(const fs::path& folder) {
+  const FolderListing listing = list_folder(folder);
+  const std::size_t images = listing.images.names.size();
+  const std::string fetching = fetching_words(folder);
+  if (images == 0 && listing.folders.empty() && listing.others.empty()) {
+    refuse(fmt::format("'{}' is empty: {}", folder.string(),
+                       fetching.empty() ? "put a folder of images for each class there" : fetching));
+  }
+  if (images > 0 && listing.folders.empty()) {
+    refuse(
+        fmt::format("'{}' holds {} image file{} but no class folders: move each class into a folder of its name, or "
+                    "add labels.csv",
+                    folder.string(), images, images == 1 ? "" : "s"));
+  }
+  if (const std::string deeper = images_too_deep(folder, listing); !deeper.empty()) {
+    refuse(
+        fmt::format("'{}' holds no images that can be read: folders inside a class folder, as '{}', are not read; "
+                    "move their images into the class folder itself",
+                    folder.string(), deeper));
+  }
+  refuse(
+      fmt::format("'{}' holds no images that can be read{}: neither idx files (train-images-idx3-ubyte and "
+                  "train-labels-idx1-ubyte) nor CIFAR batches (data_batch_*.bin), raw or .gz, nor folders of the "
+                  "names of classes, here or in train/, with .jpg or .png files in them, nor such files with a table "
+                  "labels.csv",
+                  folder.string(), fetching.empty() ? "" : fmt::format(" ({})", fetching)));
+}
+
+// The training set, and the test set that lies with it unless one is held out or lies apart.
+LoadedPair find_sets(const DataRequest& request) {
+  const std::string& where = request.train;
+  if (where == "glyphs") {
+    return {draw_glyphs(where, 0, kGlyphTrainSamples),
+            draw_glyphs("glyphs (test)", kGlyphTrainSamples, kGlyphTestSamples),
+            {}};
+  }
+  if (where.starts_with(kSyntheticPrefix)) return draw_synthetic_pair(where);
+  const fs::path place = find_place(where, request.from_checkpoint);
+  if (!fs::is_directory(place)) return read_data_file(place.string(), request);
+  LoadedPair pair;
+  auto train = find_train(place, pair.notes);
+  if (!train && request.unlabelled_too && !list_folder(place).images.names.empty()) {
+    pair = list_images({place.string()});
+    pair.train.info.name = name_of_folder(place);
+    return pair;
+  }
+  if (!train) refuse_folder(place);
+  pair.train = std::move(*train);
+  if (!request.any_class_names) refuse_other_than_utf8(place, pair.train.info.class_names);
+  if (request.test.empty() && request.validation_ratio == 0) pair.test = find_test(place, pair.notes);
+  return pair;
+}
+
+// request.test may hold files named as a test set or as a training set.
+LoadedSet find_test_set(const DataRequest& request, std::vector<std::string>& notes) {
+  const fs::path place = find_place(request.test, false);
+  if (!fs::is_directory(place)) {
+    LoadedPair pair = read_data_file(place.string(), request);
+    notes.insert(notes.end(), pair.notes.begin(), pair.notes.end());
+    return pair.test ? std::move(*pair.test) : std::move(pair.train);
+  }
+  if (auto set = find_test(place, notes)) return std::move(*set);
+  if (auto set = find_train(place, notes)) return std::move(*set);
+  refuse_folder(place);
+}
+
+// Learns the shape of a set of image files, and leaves bad ones out when the request says so.
 void examine_files(LoadedSet& set, const DataRequest& request, std::vector<std::string>& notes) {
   auto* files = std::get_if<ImageFiles>(&set.pixels);
   if (files == nullptr) return;
@@ -194,8 +374,6 @@ std::vector<std::byte> load_data(const DataRequest& request) {
                 fmt::format("cannot look into '{}': {}", failure.path1().string(), failure.code().message()));
   }
 }
-
-DataPair open_loaded(std::span<const std::byte> block) { return read_block(block); }
 
 OwnedData open_data(const DataRequest& request) {
   OwnedData data;

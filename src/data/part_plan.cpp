@@ -16,7 +16,7 @@ std::int64_t first_position(std::int64_t n, int num_parts, std::int64_t part) {
   return part * (n / num_parts) + part * (n % num_parts) / num_parts;
 }
 
-std::vector<int> deal_evenly(int num_parts, int num_ranks) {
+std::vector<int> divide_evenly(int num_parts, int num_ranks) {
   if (num_parts < 1 || num_ranks < 1) {
     throw Error(ErrorSource::usage,
                 fmt::format("there are {} parts for {} ranks; give at least one of each", num_parts, num_ranks));
@@ -37,7 +37,7 @@ IndexRange part_positions(std::int64_t n, int num_parts, int part) {
   return {first_position(n, num_parts, part), first_position(n, num_parts, std::int64_t{part} + 1)};
 }
 
-PartPlan::PartPlan(int num_parts, int num_ranks) : PartPlan(deal_evenly(num_parts, num_ranks)) {}
+PartPlan::PartPlan(int num_parts, int num_ranks) : PartPlan(divide_evenly(num_parts, num_ranks)) {}
 
 PartPlan::PartPlan(const std::vector<int>& parts_by_rank) {
   if (parts_by_rank.empty())
@@ -45,7 +45,7 @@ PartPlan::PartPlan(const std::vector<int>& parts_by_rank) {
   for (std::size_t rank = 0; rank < parts_by_rank.size(); ++rank) {
     if (parts_by_rank[rank] < 1) {
       throw Error(ErrorSource::usage,
-                  fmt::format("rank {} is given {} parts: every rank plays one or more", rank, parts_by_rank[rank]));
+                  fmt::format("rank {} is given {} parts: every rank computes one or more", rank, parts_by_rank[rank]));
     }
     ends_.push_back((ends_.empty() ? 0 : ends_.back()) + parts_by_rank[rank]);
   }
@@ -57,7 +57,7 @@ PartPlan PartPlan::chosen(const std::vector<int>& parts_by_rank, int num_parts, 
   if (plan.num_parts() == num_parts && plan.num_ranks() == num_ranks) return plan;
   throw Error(
       ErrorSource::usage,
-      fmt::format("--part-map {} deals {} parts to {} ranks, but there are {} parts and {} ranks: give each rank's "
+      fmt::format("--part-map {} assigns {} parts to {} ranks, but there are {} parts and {} ranks: give each rank's "
                   "parts anew, or even",
                   fmt::join(parts_by_rank, ","), plan.num_parts(), plan.num_ranks(), num_parts, num_ranks));
 }

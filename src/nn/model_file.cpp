@@ -226,12 +226,13 @@ NetworkSpec read_network(const toml::value& root) {
   NetworkSpec network;
   network.name = keys.text("name");
   if (keys.has("init")) {
-    try {
-      network.initializer = parse_initializer(keys.text("init"));
-    } catch (const Error& error) {
-      if (error.source() != ErrorSource::usage) throw;
-      refuse(keys.required("init"), error.what());
+    const std::string word = keys.text("init");
+    const auto initializer = value_named<Initializer>(word);
+    if (!initializer) {
+      refuse(keys.required("init"),
+             fmt::format("'{}' is no initialiser: it is one of {}", word, fmt::join(words_of(Initializer{}), ", ")));
     }
+    network.initializer = *initializer;
   }
   const toml::value& layers = keys.required("layer");
   if (!layers.is_array()) refuse(layers, "layers are written as [[layer]], one table each");

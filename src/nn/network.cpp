@@ -152,25 +152,6 @@ float constant_start(ParameterKind kind) {
 
 }  // namespace
 
-Initializer parse_initializer(std::string_view word) {
-  for (const Initializer choice : {Initializer::normal, Initializer::xavier, Initializer::kaiming}) {
-    if (word == name_of(choice)) return choice;
-  }
-  throw Error(ErrorSource::usage, fmt::format("'{}' is no initialiser: normal, xavier or kaiming", word));
-}
-
-std::string_view name_of(Initializer initializer) {
-  switch (initializer) {
-    case Initializer::normal:
-      return "normal";
-    case Initializer::xavier:
-      return "xavier";
-    case Initializer::kaiming:
-      return "kaiming";
-  }
-  return "?";
-}
-
 Network::Network(const NetworkSpec& spec, const Shape& sample, int classes)
     : spec_(spec), sample_(sample), classes_(classes), layers_(Connections(spec).take()) {
   for (NetworkLayer& layer : layers_) layer.spec = with_classes(layer.spec, classes);

@@ -12,25 +12,6 @@
 
 namespace tutti {
 
-Schedule parse_schedule(std::string_view word) {
-  for (const Schedule choice : {Schedule::constant, Schedule::step, Schedule::cosine}) {
-    if (word == name_of(choice)) return choice;
-  }
-  throw Error(ErrorSource::usage, fmt::format("'{}' is no schedule: constant, step or cosine", word));
-}
-
-std::string_view name_of(Schedule schedule) {
-  switch (schedule) {
-    case Schedule::constant:
-      return "constant";
-    case Schedule::step:
-      return "step";
-    case Schedule::cosine:
-      return "cosine";
-  }
-  return "?";
-}
-
 std::vector<std::int64_t> parse_lr_period(const std::string& text) {
   std::vector<std::int64_t> epochs;
   for (std::size_t begin = 0; begin < text.size() || !epochs.empty();) {

@@ -208,9 +208,6 @@ void require_sensible(const OptimizerOptions& options) {
   const auto require = [](bool sensible, const char* option, double value, const char* range) {
     if (!sensible) throw Error(ErrorSource::usage, fmt::format("--{} {}: must be {}", option, value, range));
   };
-  if (options.kind != "sgd" && options.kind != "adamw" && options.kind != "lars") {
-    throw Error(ErrorSource::usage, fmt::format("--optimizer {}: must be one of sgd, adamw, lars", options.kind));
-  }
   require(options.momentum >= 0 && options.momentum < 1, "momentum", options.momentum, "at least 0 and below 1");
   require(options.weight_decay >= 0 && std::isfinite(options.weight_decay), "weight-decay", options.weight_decay,
           "0 or more, and finite");
@@ -222,14 +219,14 @@ void require_sensible(const OptimizerOptions& options) {
   const OptimizerOptions usual;
   const bool is_usual =
       options.beta1 == usual.beta1 && options.beta2 == usual.beta2 && options.epsilon == usual.epsilon;
-  if (options.kind != "adamw" && !is_usual) {
+  if (options.kind != OptimizerKind::adamw && !is_usual) {
     throw Error(ErrorSource::usage, fmt::format("--adam-beta1, --adam-beta2 and --adam-epsilon belong to adamw, but "
                                                 "--optimizer is {}: leave them out",
-                                                options.kind));
+                                                name_of(options.kind)));
   }
-  if (options.nesterov && options.kind != "sgd") {
+  if (options.nesterov && options.kind != OptimizerKind::sgd) {
     throw Error(ErrorSource::usage,
-                fmt::format("--nesterov belongs to sgd, but --optimizer is {}: leave one of them out", options.kind));
+                fmt::format("--nesterov belongs to sgd, but --optimizer is {}: leave one of them out", name_of(options.kind)));
   }
   if (options.nesterov && options.momentum == 0) {
     throw Error(ErrorSource::usage, "--nesterov wants --momentum above 0");
@@ -242,8 +239,8 @@ std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options, const
   const bool has_nothing = parts.ownership.owners() == Owners::first && parts.communicator.rank() != 0;
   const ParameterLayout nothing;
   const OptimizerParts owned{parts.backend, parts.communicator, has_nothing ? nothing : parts.layout, parts.ownership};
-  if (options.kind == "adamw") return std::make_unique<AdamW>(options, owned);
-  if (options.kind == "lars") return std::make_unique<Lars>(options, owned);
+  if (options.kind == OptimizerKind::adamw) return std::make_unique<AdamW>(options, owned);
+  if (options.kind == OptimizerKind::lars) return std::make_unique<Lars>(options, owned);
   return std::make_unique<Sgd>(options, owned);
 }
 

@@ -141,7 +141,7 @@ std::optional<std::uint64_t> Replica::step(const StepRequest& request) {
 }
 
 void Replica::balance_parts() {
-  if (assignment_->after_step(workers_->seconds_per_part())) loader_.deal(assignment_->parts());
+  if (assignment_->after_step(workers_->seconds_per_part())) loader_.assign(assignment_->parts());
 }
 
 void Replica::settle() {

@@ -1,4 +1,4 @@
-#include "device_choice.hpp"
+#include "processors.hpp"
 
 #include "tutti/base/error.hpp"
 
@@ -52,8 +52,8 @@ std::string refusal_of(const std::vector<DeviceClaim>& claims) {
   return "nothing was refused";
 }
 
-const DeviceRequest kCuda{.device = "cuda"};
-const DeviceRequest kCpu{.device = "cpu"};
+const DeviceRequest kCuda{.device = Device::cuda};
+const DeviceRequest kCpu{.device = Device::cpu};
 
 TEST(DeviceChoice, UnderMpirunWithAllGpusVisibleIsTheLocalRank) {
   const std::vector<int> all{0, 1, 2, 3};
@@ -105,7 +105,7 @@ TEST(DeviceChoice, RefusesTwoRanksOnOneUuidAndNamesBoth) {
 }
 
 TEST(DeviceChoice, SharesGpusOnlyWhenAskedTo) {
-  const DeviceRequest share{.device = "cuda", .share = true};
+  const DeviceRequest share{.device = Device::cuda, .share = true};
   EXPECT_THAT(devices_of(std::vector<DeviceClaim>(4, rank_on("a", {0}, share))), ElementsAre(0, 0, 0, 0));
   EXPECT_THAT(devices_of(std::vector<DeviceClaim>(4, rank_on("a", {0, 1}, share))), ElementsAre(0, 1, 0, 1));
   EXPECT_THAT(refusal_of(std::vector<DeviceClaim>(2, rank_on("a", {0}, kCuda))),
@@ -121,8 +121,8 @@ TEST(DeviceChoice, WithoutDriverOnOneRankIsTheProcessorForAllOrARefusal) {
 }
 
 TEST(DeviceChoice, LetsRanksWithAndWithoutGpuMeetOnlyInHostMemory) {
-  const DeviceRequest cuda{.device = "cuda", .mixed = true};
-  const DeviceRequest cpu{.device = "cpu", .mixed = true};
+  const DeviceRequest cuda{.device = Device::cuda, .mixed = true};
+  const DeviceRequest cpu{.device = Device::cpu, .mixed = true};
   EXPECT_THAT(devices_of({rank_on("a", {0, 1}, cpu), rank_on("a", {0, 1}, cuda), rank_on("b", {}, cpu),
                           rank_on("a", {0, 1}, cuda)}),
               ElementsAre(kProcessor, 0, kProcessor, 1));
@@ -140,9 +140,9 @@ TEST(DeviceChoice, IsMadeFromWhatAllRanksSee) {
   const int rank = world.rank();
   CudaInventory inventory;
   inventory.devices = {gpu("this", 7), gpu("this", 8), gpu("this", 9)};
-  EXPECT_EQ(choose_device(world, inventory, {.device = "auto"}).device, rank);
+  EXPECT_EQ(choose_device(world, inventory, {.device = Device::automatic}).device, rank);
   inventory.devices = {gpu("this", rank)};
-  EXPECT_EQ(choose_device(world, inventory, {.device = "cuda"}).device, 0);
+  EXPECT_EQ(choose_device(world, inventory, {.device = Device::cuda}).device, 0);
   if (rank == world.size() - 1) {
     inventory.devices.clear();
     inventory.why_none = "no driver";

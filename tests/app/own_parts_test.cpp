@@ -1,4 +1,4 @@
-#include "own_parts.hpp"
+#include "run_data.hpp"
 
 #include "tutti/base/error.hpp"
 #include "tutti/base/process.hpp"

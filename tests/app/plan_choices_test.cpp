@@ -1,4 +1,4 @@
-#include "plan_choices.hpp"
+#include "processors.hpp"
 
 #include "tutti/base/error.hpp"
 #include "tutti/storage/whole_file.hpp"

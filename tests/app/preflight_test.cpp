@@ -3,7 +3,6 @@
 #include "tutti/nn/models.hpp"
 
 #include "preflight/agreement.hpp"
-#include "preflight/cards.hpp"
 #include "preflight/load.hpp"
 #include "preflight/machine.hpp"
 #include "preflight/memory.hpp"
@@ -116,9 +115,9 @@ TEST(Preflight, NamesGpusThatCannotBeUsedAndWhatWouldHelp) {
   facts.inventory.driver_version = "12.2";
   facts.inventory.runtime_version = "13.0";
   EXPECT_THAT(only(judge_cards(facts)), HasSubstr("serves CUDA 12.2, and this build wants 13.0: update the driver"));
-  facts.device = "cuda";
+  facts.device = Device::cuda;
   EXPECT_THAT(only(judge_cards(facts)), HasSubstr("doomed: the GPU's driver serves CUDA 12.2"));
-  facts.device = "cpu";
+  facts.device = Device::cpu;
   EXPECT_THAT(judge_cards(facts).all(), IsEmpty());
   facts = {.note = "computing on processors: 3 ranks on a see the same 2 GPUs"};
   facts.inventory.devices.resize(2);
@@ -184,7 +183,7 @@ TEST(Preflight, WarnsOfLearningRatesOfZeroAndOfSchedulesWithoutEffect) {
   config.schedule_epochs = 3;
   EXPECT_THAT(only(judge_rates(config, 40, 24)),
               HasSubstr("--schedule-epochs 3 has no effect with --schedule constant"));
-  config.schedule = "cosine";
+  config.schedule = Schedule::cosine;
   EXPECT_THAT(judge_rates(config, 24, 24).all(), IsEmpty());
   EXPECT_THAT(only(judge_rates(config, 40, 24)),
               HasSubstr("ends at epoch 3, and --epochs is 5: from there on the learning rate is 0 and the weights will "

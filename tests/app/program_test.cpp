@@ -114,7 +114,7 @@ TEST(Program, RefusesMistakesOnceWithTheirStatus) {
       {{"--model", "lenat"}, 64, "no model is called 'lenat'", 1},
       {{"--parts", "2", "--exchange", "ring"}, 64, "3 ranks cannot share 2 parts", 3},
       {{"--parts", "12", "--part-map", "auto", "--exchange", "ring"}, 64, "add --exchange exact", 1},
-      {{"--parts", "8", "--part-map", "4,4", "--exchange", "ring"}, 64, "--part-map 4,4 deals 8 parts to 2 ranks", 3},
+      {{"--parts", "8", "--part-map", "4,4", "--exchange", "ring"}, 64, "--part-map 4,4 assigns 8 parts to 2 ranks", 3},
       {{"--exchange", "nearly"}, 64, "must be one of auto, ring, exact, sharded, central", 1},
       {{"--shard-optimizer"}, 64, "--shard-optimizer does not go with --exchange ring", 3},
       {{"--exchange", "central", "--shard-optimizer"}, 64, "rank 0 updates all weights: use --exchange exact", 1},

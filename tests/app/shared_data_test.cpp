@@ -1,7 +1,7 @@
 #include "tutti/base/error.hpp"
 
 #include "assemble.hpp"
-#include "load_once.hpp"
+#include "run_data.hpp"
 #include "support/mpi_world.hpp"
 #include "support/thrown.hpp"
 
@@ -41,7 +41,7 @@ Footprint footprint_of(const std::string& data) {
   RunConfig config;
   config.data = data;
   config.model = "linear";
-  const Assembly assembly = assemble(test_world(), config, nullptr, Log(test_world().rank(), "", true));
+  const Assembly assembly = assemble(test_world(), config, Log(test_world().rank(), "", true));
   std::int64_t brightness = 0;
   Footprint footprint;
   for (const Dataset* set : {assembly.data.train.get(), assembly.data.test.get()}) {

@@ -4,7 +4,6 @@
 
 #include "backend/device_values.hpp"
 #include "data/augmentation.hpp"
-#include "data/axis_weights.hpp"
 #include "data/image_writer.hpp"
 
 #include <gtest/gtest.h>

@@ -183,12 +183,12 @@ TEST(Augmentation, CropsSquaresWhoseAreasAreUniformAndWhichLieAnywhere) {
   for (std::int64_t sample = 0; sample < kSamples; ++sample) {
     const auto [rows, columns] = plan_image(recipe, recipe.image, {.sample = sample});
     ASSERT_EQ(rows.resized, 2560);
-    ASSERT_EQ(rows.cut.size(), columns.cut.size());
-    ASSERT_TRUE(rows.cut.begin >= 0 && rows.cut.end <= 2560 && columns.cut.begin >= 0 && columns.cut.end <= 2560);
-    const double side = static_cast<double>(rows.cut.size()) / 2560;
+    ASSERT_EQ(rows.crop.size(), columns.crop.size());
+    ASSERT_TRUE(rows.crop.begin >= 0 && rows.crop.end <= 2560 && columns.crop.begin >= 0 && columns.crop.end <= 2560);
+    const double side = static_cast<double>(rows.crop.size()) / 2560;
     ++areas[static_cast<std::size_t>(std::clamp((side * side - 0.64) / 0.04, 0.0, 8.0))];
-    const bool low = 2 * rows.cut.begin > 2560 - rows.cut.size();
-    const bool right = 2 * columns.cut.begin > 2560 - columns.cut.size();
+    const bool low = 2 * rows.crop.begin > 2560 - rows.crop.size();
+    const bool right = 2 * columns.crop.begin > 2560 - columns.crop.size();
     ++places[(low ? 2U : 0U) + (right ? 1U : 0U)];
   }
   for (const int count : areas) EXPECT_NEAR(count, kSamples / 9, 190);
@@ -201,8 +201,8 @@ TEST(Augmentation, DrawsPiecesOfEveryAreaAndRatioAllowed) {
   double most = 0;
   for (std::int64_t sample = 0; sample < 5000; ++sample) {
     const auto [rows, columns] = plan_image(recipe, Shape{1, 1000, 1000}, {.sample = sample});
-    const auto height = static_cast<double>(rows.cut.size());
-    const auto width = static_cast<double>(columns.cut.size());
+    const auto height = static_cast<double>(rows.crop.size());
+    const auto width = static_cast<double>(columns.crop.size());
     ASSERT_GT(width / height, 0.745);
     ASSERT_LT(width / height, 1.342);
     least = std::min(least, height * width / 1e6);
@@ -220,9 +220,9 @@ TEST(AxisWeights, AddUpToOneExactlyAndStayInside) {
     plan.input = random.between(1, 60);
     plan.resized = random.between(1, 60);
     plan.kept = {0, plan.resized};
-    plan.cut.begin = random.between(0, static_cast<std::int32_t>(plan.resized) - 1);
-    plan.cut.end =
-        random.between(static_cast<std::int32_t>(plan.cut.begin) + 1, static_cast<std::int32_t>(plan.resized));
+    plan.crop.begin = random.between(0, static_cast<std::int32_t>(plan.resized) - 1);
+    plan.crop.end =
+        random.between(static_cast<std::int32_t>(plan.crop.begin) + 1, static_cast<std::int32_t>(plan.resized));
     plan.output = random.between(1, 60);
     plan.mirrored = turn % 2 == 1;
     weights.plan(plan);

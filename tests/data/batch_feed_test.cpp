@@ -206,7 +206,7 @@ TEST(BatchFeed, WouldShowAnyWaitThatIsLeftOut) {
   }
 }
 
-TEST(BatchFeed, TellsADeviceThatHoldsTheDataSetHowToMakeTheSameBits) {
+TEST(BatchFeed, LetsADeviceThatHoldsTheDataSetMakeTheSameBits) {
   const std::vector<std::pair<Shape, Shape>> sizes{{Shape{3, 16, 16}, Shape{3, 16, 16}},
                                                    {Shape{3, 20, 30}, Shape{3, 12, 12}},
                                                    {Shape{3, 5, 7}, Shape{3, 8, 8}},

@@ -45,9 +45,9 @@ class Loading : public BatchLoader {
 // Sample i has the pixels i and i + 1 and the label i mod 7. Counts reads, and can fail from one sample on.
 class CountingDataset : public Dataset {
  public:
-  explicit CountingDataset(std::int64_t samples, const Shape& told = kShape) {
+  explicit CountingDataset(std::int64_t samples, const Shape& shape = kShape) {
     info_.name = "counting";
-    info_.image = told;
+    info_.image = shape;
     info_.classes = 7;
     info_.samples = samples;
   }
@@ -181,7 +181,7 @@ TEST(BatchLoader, GoesOnWhereverItIsSent) {
   }
 }
 
-TEST(BatchLoader, DeliversEachStepOnceWhateverPartsAreDealtMeanwhile) {
+TEST(BatchLoader, DeliversEachStepOnceWhateverPartsAreAssignedMeanwhile) {
   const CountingDataset data(40);
   for (const MemorySpace space : {MemorySpace::host, MemorySpace::cuda}) {
     for (const auto& [steps_ahead, readers] : kPreparations) {
@@ -207,14 +207,14 @@ TEST(BatchLoader, DeliversEachStepOnceWhateverPartsAreDealtMeanwhile) {
         const std::int64_t cut = turn < 5 ? 2 : 1 + turn / (1 + turn % 3) % 6;
         for (int rank = 0; rank < 2; ++rank) {
           plan.parts = share(rank, cut);
-          if (turn >= 5) loaders[static_cast<std::size_t>(rank)]->deal(plan.parts);
+          if (turn >= 5) loaders[static_cast<std::size_t>(rank)]->assign(plan.parts);
           const StepBatches& next = loaders[static_cast<std::size_t>(rank)]->next();
           ASSERT_EQ(next.epoch, epoch);
           ASSERT_EQ(next.step, step);
           ASSERT_NO_FATAL_FAILURE(expect_step(next, samplers_of(data, plan), plan, space));
         }
       }
-      EXPECT_THROW(loaders[0]->deal({6, 8}), Error);
+      EXPECT_THROW(loaders[0]->assign({6, 8}), Error);
       EXPECT_EQ(loaders[0]->next().global_samples, 9) << "goes on as before";
     }
   }
@@ -297,7 +297,7 @@ TEST(BatchLoader, ReadsAndAllocatesNoFurtherAheadThanPlanned) {
       loader.next();
       ASSERT_LE(data.samples_read(), (step + steps_ahead) * 10);
     }
-    EXPECT_EQ(backend.allocations(), (steps_ahead + 1) * 5 * 2);
+    EXPECT_EQ(backend.allocations(), (steps_ahead + 1) * 5);
   }
 }
 
@@ -330,7 +330,7 @@ TEST(BatchLoader, KnowsEverySliceSizeInAdvance) {
           }
         }
         seen.erase(0);
-        plan.parts = {1, 3};  // others may be dealt later
+        plan.parts = {1, 3};  // others may be assigned later
         const BatchLoader loader(data, backend, plan);
         ASSERT_EQ(loader.slice_sizes(), std::vector<std::int64_t>(seen.begin(), seen.end()));
       }

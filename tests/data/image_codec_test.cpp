@@ -3,7 +3,6 @@
 #include "tutti/base/error.hpp"
 #include "tutti/data/png_image.hpp"
 
-#include "data/exif.hpp"
 #include "data/written_images.hpp"
 #include "support/thrown.hpp"
 

@@ -86,7 +86,7 @@ TEST(PartPlan, RefusesAListForOtherRanksOrParts) {
   for (const int ranks : {1, 2, 3}) {
     const Error error = thrown_by([&] { PartPlan::chosen({3, 3}, ranks == 2 ? 8 : 6, ranks); });
     EXPECT_EQ(error.source(), ErrorSource::usage);
-    EXPECT_NE(std::string(error.what()).find("--part-map 3,3 deals 6 parts to 2 ranks"), std::string::npos);
+    EXPECT_NE(std::string(error.what()).find("--part-map 3,3 assigns 6 parts to 2 ranks"), std::string::npos);
   }
 }
 

@@ -1,4 +1,4 @@
-// The sampler against a model that shares none of its arithmetic: the model deals samples one at a time,
+// The sampler against a model that shares none of its arithmetic: the model draws samples one at a time,
 // carries leftovers in a queue, and counts what each part takes by looking at every position.
 
 #include "tutti/base/random.hpp"
@@ -37,12 +37,12 @@ struct Case {
 };
 
 struct Place {
-  std::size_t deal = 0;
+  std::size_t order_number = 0;
   std::size_t offset = 0;
 };
 using PlacedBatch = std::vector<Place>;
 
-// Which places of which deals make the batches of each epoch.
+// Which places of which orders make the batches of each epoch.
 std::vector<std::vector<PlacedBatch>> model_batches(const Case& drawn, std::int64_t epochs) {
   const auto full = static_cast<std::size_t>(drawn.batch_size);
   std::vector<std::vector<PlacedBatch>> all;
@@ -77,20 +77,21 @@ Samples shuffled(std::int64_t begin, std::int64_t end, std::uint64_t seed, const
   return samples;
 }
 
-// The samples at the places of a deal that were given to parts, by offset.
-Samples model_order(const Case& drawn, std::uint32_t deal, const std::vector<int>& part_at) {
+// The samples at the places of an order that were given to parts, by offset.
+Samples model_order(const Case& drawn, std::uint32_t order_number, const std::vector<int>& part_at) {
   const std::uint32_t purpose = random_purpose("shuffle");
   Samples order(static_cast<std::size_t>(drawn.length));
   std::iota(order.begin(), order.end(), 0);
   if (drawn.rule.shuffle == Shuffle::none) return order;
   if (drawn.rule.shuffle == Shuffle::global) {
-    return shuffled(0, drawn.length, drawn.rule.seed, {.when = deal, .purpose = purpose});
+    return shuffled(0, drawn.length, drawn.rule.seed, {.when = order_number, .purpose = purpose});
   }
   std::int64_t block_begin = 0;
   for (int part = 0; part < drawn.parts; ++part) {
     const std::int64_t taken = std::count(part_at.begin(), part_at.end(), part);
-    const Samples block = shuffled(block_begin, block_begin + taken, drawn.rule.seed,
-                                   {.item = static_cast<std::uint32_t>(part), .when = deal, .purpose = purpose});
+    const Samples block =
+        shuffled(block_begin, block_begin + taken, drawn.rule.seed,
+                 {.item = static_cast<std::uint32_t>(part), .when = order_number, .purpose = purpose});
     auto next = block.begin();
     for (std::size_t offset = 0; offset < part_at.size(); ++offset) {
       if (part_at[offset] == part) order[offset] = *next++;
@@ -101,7 +102,7 @@ Samples model_order(const Case& drawn, std::uint32_t deal, const std::vector<int
 }
 
 RunShares model_shares(const Case& drawn) {
-  // Enough epochs more for every place of the deals looked at to find its batch.
+  // Enough epochs more for every place of the orders looked at to find its batch.
   const std::int64_t more = drawn.length == 0 ? 0 : drawn.batch_size / drawn.length + 1;
   const auto batches = model_batches(drawn, kEpochs + more);
   std::vector<std::vector<int>> part_at(batches.size(), std::vector<int>(static_cast<std::size_t>(drawn.length), -1));
@@ -109,12 +110,13 @@ RunShares model_shares(const Case& drawn) {
   for (const auto& epoch : batches) {
     for (const auto& batch : epoch) {
       for (std::size_t i = 0; i < batch.size(); ++i) {
-        part_at[batch[i].deal][batch[i].offset] = static_cast<int>(part_of(i, batch.size(), parts));
+        part_at[batch[i].order_number][batch[i].offset] = static_cast<int>(part_of(i, batch.size(), parts));
       }
     }
   }
   Shares orders;
-  for (std::uint32_t deal = 0; deal < kEpochs; ++deal) orders.push_back(model_order(drawn, deal, part_at[deal]));
+  for (std::uint32_t order_number = 0; order_number < kEpochs; ++order_number)
+    orders.push_back(model_order(drawn, order_number, part_at[order_number]));
 
   RunShares run;
   for (std::size_t epoch = 0; epoch < kEpochs; ++epoch) {
@@ -122,7 +124,7 @@ RunShares model_shares(const Case& drawn) {
     for (const auto& batch : batches[epoch]) {
       auto& shares = steps.emplace_back(parts);
       for (std::size_t i = 0; i < batch.size(); ++i) {
-        shares[part_of(i, batch.size(), parts)].push_back(orders[batch[i].deal][batch[i].offset]);
+        shares[part_of(i, batch.size(), parts)].push_back(orders[batch[i].order_number][batch[i].offset]);
       }
     }
   }
@@ -180,8 +182,8 @@ std::string broken_promise(const Case& drawn, const std::vector<SplitBatchSample
   if (drawn.length == 0 || drawn.last_batch != LastBatch::rollover) return "";
   if (seen_in_run + samplers[0].remainder(kEpochs - 1) != kEpochs * drawn.length) return "samples got lost";
   const auto [least, most] = std::minmax_element(uses_in_run.begin(), uses_in_run.end());
-  const std::int64_t whole_deals = seen_in_run / drawn.length;
-  if (*most > kEpochs || *least < whole_deals) return "not once per deal";
+  const std::int64_t whole_epochs = seen_in_run / drawn.length;
+  if (*most > kEpochs || *least < whole_epochs) return "not once per order";
   return "";
 }
 
@@ -208,7 +210,7 @@ Case draw_case(RandomSequence& random) {
   return drawn;
 }
 
-TEST(SamplerModel, AgreesWithAModelThatDealsSampleBySample) {
+TEST(SamplerModel, AgreesWithAModelThatDrawsSampleBySample) {
   constexpr int kCases = 100'000;
   RandomSequence random(20240229, {.purpose = random_purpose("sampler cases")});
   for (int i = 0; i < kCases; ++i) {

@@ -69,12 +69,13 @@ TEST(UnlabelledImages, ThatAreBadAreKnownByNamePlaceAndReason) {
   const OwnedData data = open_images({folder.text()}, true);
   const DatasetInfo& info = data.pair.train->info();
   EXPECT_EQ(info.samples, 2);
-  std::vector<std::string> told;
+  std::vector<std::string> skipped_images;
   for (const SkippedImage& skipped : info.skipped) {
-    told.push_back(std::filesystem::path(skipped.name).filename().string() + " " + std::to_string(skipped.before));
+    skipped_images.push_back(std::filesystem::path(skipped.name).filename().string() + " " +
+                             std::to_string(skipped.before));
     EXPECT_THAT(skipped.problem, HasSubstr("neither a JPEG nor a PNG"));
   }
-  EXPECT_THAT(told, ElementsAre("0.png 0", "2.png 1", "3.png 1", "5.png 2"));
+  EXPECT_THAT(skipped_images, ElementsAre("0.png 0", "2.png 1", "3.png 1", "5.png 2"));
 }
 
 TEST(UnlabelledImages, ThatAreHeldOutTakeNoSkippedOnesAlong) {

@@ -1,7 +1,7 @@
 // CIFAR's batches, raw or as whatever zlib finds in them, and the names of its classes.
 
-#include "binary_formats.hpp"
 #include "fuzz/parsed_input.hpp"
+#include "sources.hpp"
 #include "support/scratch_folder.hpp"
 
 using namespace tutti;
@@ -22,8 +22,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       read_cifar_class_names(folder.path());
       return;
     }
-    const LabelledImages read = read_cifar({batch.path()});
-    if (read.images.size() != read.labels.size() * 3072) fuzz::report("read other images than there are labels");
+    const LoadedSet read = read_cifar({batch.path()});
+    if (std::get<0>(read.pixels).size() != read.labels.size() * 3072)
+      fuzz::report("read other images than there are labels");
   });
   return 0;
 }

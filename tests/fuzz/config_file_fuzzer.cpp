@@ -12,9 +12,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::set<std::string> given;
   if (!fuzz::takes({ErrorSource::usage}, [&] { read_config_text(text, "run.toml", config, given); })) return 0;
   fuzz::takes({ErrorSource::usage}, [&] {
-    refuse_unknown_words(config);
+    refuse_contradictions(config);
     refuse_without_out(config);
-    if (config.exchange != "auto") resolve_options(config, {});
+    if (config.exchange) resolve_options(config, {});
   });
   const std::string written = config_text(config);
   RunConfig again;

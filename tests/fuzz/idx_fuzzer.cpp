@@ -1,8 +1,8 @@
 // idx files of images and of labels: raw, as whatever zlib finds in them, or packed as they are.
 
-#include "binary_formats.hpp"
 #include "fuzz/gzipped.hpp"
 #include "fuzz/parsed_input.hpp"
+#include "sources.hpp"
 
 using namespace tutti;
 
@@ -14,9 +14,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   images.hold(packs ? fuzz::Input(fuzz::gzipped(front)) : front);
   labels.hold(input);
   fuzz::takes({ErrorSource::input, ErrorSource::io}, [&] {
-    const LabelledImages read = read_idx({images.path(), labels.path()});
-    const std::int64_t pixels = read.image.elements() * std::ssize(read.labels);
-    if (std::ssize(read.images) != pixels) fuzz::report("read other images than there are labels");
+    const LoadedSet read = read_idx({images.path(), labels.path()});
+    const std::int64_t pixels = read.info.image.elements() * std::ssize(read.labels);
+    if (std::ssize(std::get<0>(read.pixels)) != pixels) fuzz::report("read other images than there are labels");
   });
   return 0;
 }

@@ -1,7 +1,7 @@
 // Tables of labels beside images.
 
 #include "fuzz/parsed_input.hpp"
-#include "image_folders.hpp"
+#include "sources.hpp"
 #include "support/scratch_folder.hpp"
 
 #include <fstream>

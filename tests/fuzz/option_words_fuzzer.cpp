@@ -5,8 +5,8 @@
 #include "tutti/watch/rehearsal.hpp"
 
 #include "fuzz/parsed_input.hpp"
-#include "generated_sets.hpp"
-#include "resolve_options.hpp"
+#include "option_values.hpp"
+#include "sources.hpp"
 
 using namespace tutti;
 
@@ -31,13 +31,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         parse_lr_period(text);
         return;
       case 4:
-        parse_rank_counts(text, 100'000);
+        parse_counts("ranks", text, 100'000);
         return;
       case 5:
         parse_synthetic(text);
         return;
       case 6:
-        make_recipe({.augment = "none", .normalize = text, .image_size = 0, .seed = 0},
+        make_recipe({.normalize = text, .image_size = 0, .seed = 0},
                     {.name = "set", .image = {3, 8, 8}, .samples = 1});
         return;
       default:

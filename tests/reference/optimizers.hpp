@@ -1,10 +1,11 @@
 #pragma once
 // SGD, AdamW and LARS as PyTorch's documentation (and for LARS the paper) writes them, in double, tensor by tensor.
 
+#include "tutti/train/optimizer.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -16,7 +17,7 @@ struct Tensor {
 };
 
 struct OptimizerRule {
-  std::string kind;
+  OptimizerKind kind = OptimizerKind::sgd;
   double momentum = 0;
   double weight_decay = 0;
   bool nesterov = false;
@@ -31,9 +32,9 @@ class Optimizer {
   Optimizer(OptimizerRule rule, std::vector<Tensor> weights) : rule_(std::move(rule)), weights_(std::move(weights)) {
     std::vector<Tensor> zeros = weights_;
     for (Tensor& tensor : zeros) std::ranges::fill(tensor.values, 0.0);
-    if (rule_.kind == "adamw") {
+    if (rule_.kind == OptimizerKind::adamw) {
       state_ = {{"first_moment", zeros}, {"second_moment", zeros}};
-    } else if (rule_.momentum != 0 || rule_.kind == "lars") {
+    } else if (rule_.momentum != 0 || rule_.kind == OptimizerKind::lars) {
       state_ = {{"velocity", zeros}};
     }
   }
@@ -51,7 +52,7 @@ class Optimizer {
       }
     }
     for (std::size_t i = 0; i < weights_.size(); ++i) {
-      rule_.kind == "adamw" ? adamw(i, gradients[i], rate, step) : descend(i, gradients[i], rate);
+      rule_.kind == OptimizerKind::adamw ? adamw(i, gradients[i], rate, step) : descend(i, gradients[i], rate);
     }
   }
 
@@ -63,7 +64,7 @@ class Optimizer {
   }
 
   double trust(const Tensor& weight, const Tensor& gradient) const {
-    if (rule_.kind != "lars" || weight.spared) return 1;
+    if (rule_.kind != OptimizerKind::lars || weight.spared) return 1;
     const double w = std::sqrt(squared(weight));
     const double g = std::sqrt(squared(gradient));
     return w == 0 || g == 0 ? 1 : 0.001 * w / (g + rule_.weight_decay * w);

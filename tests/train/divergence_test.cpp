@@ -212,8 +212,8 @@ TEST(Divergence, IsFoundAndNamedWhereverABitFlips) {
 TEST(Divergence, IsFoundInEveryMannerOfTraining) {
   Ranks ranks(test_world());
   const std::vector<std::function<void(TrainerOptions&)>> manners{
-      [](TrainerOptions& options) { options.optimizer.kind = "adamw"; },
-      [](TrainerOptions& options) { options.optimizer.kind = "lars"; },
+      [](TrainerOptions& options) { options.optimizer.kind = OptimizerKind::adamw; },
+      [](TrainerOptions& options) { options.optimizer.kind = OptimizerKind::lars; },
       [](TrainerOptions& options) { options.exchange.shard_optimizer = true; },
       [](TrainerOptions& options) {
         options.num_parts = 12;

@@ -31,9 +31,9 @@ OptimizerOptions optimizer(unsigned number) {
     case 0:
       return {.weight_decay = 5e-4};
     case 1:
-      return {.kind = "adamw", .weight_decay = 1e-2};
+      return {.kind = OptimizerKind::adamw, .weight_decay = 1e-2};
     case 2:
-      return {.kind = "lars", .weight_decay = 5e-4};
+      return {.kind = OptimizerKind::lars, .weight_decay = 5e-4};
     default:
       return {.weight_decay = 5e-4, .nesterov = true, .spares_norms_and_biases = true, .clip_norm = 0.5};
   }
@@ -51,7 +51,7 @@ class Row {
     course.precision = bit(13) ? Precision::bf16 : Precision::fp32;
     TrainerOptions& options = course.options;
     options.optimizer = optimizer(two_bits(1, 2));
-    options.learning_rate.base = options.optimizer.kind == "adamw" ? 0.002 : 0.05;
+    options.learning_rate.base = options.optimizer.kind == OptimizerKind::adamw ? 0.002 : 0.05;
     options.batch_size = bit(9) ? 19 : 16;
     options.shuffle = bit(11) ? Shuffle::partition : Shuffle::global;
     options.bucket_bytes = std::size_t{bit(14) ? 4u << 20 : 8u << 10};

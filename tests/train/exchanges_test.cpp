@@ -12,8 +12,8 @@ constexpr const char* kData = "synthetic:203x1x16x16:5";
 
 std::vector<OptimizerOptions> optimizers() {
   return {{.weight_decay = 5e-4},
-          {.kind = "adamw", .weight_decay = 1e-2},
-          {.kind = "lars", .weight_decay = 5e-4},
+          {.kind = OptimizerKind::adamw, .weight_decay = 1e-2},
+          {.kind = OptimizerKind::lars, .weight_decay = 5e-4},
           {.weight_decay = 5e-4, .clip_norm = 0.5}};
 }
 
@@ -62,7 +62,7 @@ TEST(Exchanges, AreNotChangedByDigests) {
                                           {.kind = Exchange::central}}) {
     Course course = small_course(small_resnet(), exchange);
     course.ranks = 4;
-    course.options.optimizer = {.kind = "lars", .clip_norm = 0.5};
+    course.options.optimizer = {.kind = OptimizerKind::lars, .clip_norm = 0.5};
     Course silent = course;
     silent.digest_every = course.options.steps;
     const std::vector<std::string> texts = heard({course, silent}, data.pair);

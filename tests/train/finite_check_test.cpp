@@ -186,7 +186,7 @@ TEST(FiniteCheck, FindsASumBeyondAllNumbersAtTheNextStep) {
 TEST(FiniteCheck, LeavesAStepOutAtAnyNumberOfRanksAlike) {
   const SpoiltData data;
   for (const bool shards : {false, true}) {
-    for (const char* optimizer : {"sgd", "adamw"}) {
+    for (const auto optimizer : {OptimizerKind::sgd, OptimizerKind::adamw}) {
       Course course = spoilt_course(small_resnet(), {.kind = Exchange::exact, .shard_optimizer = shards});
       course.options.safeguards.on_not_finite = OnNotFinite::skip;
       course.options.optimizer.kind = optimizer;
@@ -206,7 +206,7 @@ TEST(FiniteCheck, LeavesAStateAsIfTheStepHadNotBeen) {
   for (const ExchangeOptions& exchange : kExchanges) {
     Course left_out = spoilt_course(small_resnet(), exchange);
     left_out.ranks = 3;
-    left_out.options.optimizer = {.kind = "adamw", .weight_decay = 1e-2};
+    left_out.options.optimizer = {.kind = OptimizerKind::adamw, .weight_decay = 1e-2};
     left_out.options.safeguards.on_not_finite = OnNotFinite::skip;
     Course without = left_out;
     without.stops = {SpoiltData::kStep - 1};
@@ -240,7 +240,7 @@ TEST(FiniteCheck, CountsTheStepsLeftOutInTheFileFromWhichARunGoesOn) {
   const std::string path = broadcast_text(test_world(), folder ? folder->path() : "", 0);
   Course course = spoilt_course(small_resnet(), {});
   course.ranks = 2;
-  course.options.optimizer = {.kind = "adamw", .weight_decay = 1e-2};  // goes by the count
+  course.options.optimizer = {.kind = OptimizerKind::adamw, .weight_decay = 1e-2};  // goes by the count
   course.options.safeguards.on_not_finite = OnNotFinite::skip;
   const std::string unbroken = heard({course}, data.pair)[0];
   std::string broken;

@@ -52,7 +52,6 @@ TEST(LrSchedule, RefusesPlansThatMakeNoSense) {
   EXPECT_THROW(LrSchedule({.schedule = Schedule::step}, 10, 100), Error);
   EXPECT_THROW(LrSchedule({.base = -1}, 10, 100), Error);
   EXPECT_THROW(LrSchedule({.warmup_epochs = 10}, 10, 100), Error);
-  EXPECT_THROW(parse_schedule("linear"), Error);
 }
 
 TEST(LrSchedule, PeriodsAreOneNumberOrAnAscendingList) {

@@ -164,10 +164,10 @@ void expect_same(const std::vector<NamedArray>& one, const std::vector<NamedArra
 const std::vector<OptimizerOptions> kOptimizers{
     {.momentum = 0, .weight_decay = 0.05, .clip_norm = 3},
     {.weight_decay = 0.05, .nesterov = true, .spares_norms_and_biases = true},
-    {.kind = "adamw", .weight_decay = 0.1},
-    {.kind = "adamw", .weight_decay = 0.1, .spares_norms_and_biases = true, .clip_norm = 3},
-    {.kind = "lars", .weight_decay = 0.05},
-    {.kind = "lars", .weight_decay = 0.05, .spares_norms_and_biases = true, .clip_norm = 3},
+    {.kind = OptimizerKind::adamw, .weight_decay = 0.1},
+    {.kind = OptimizerKind::adamw, .weight_decay = 0.1, .spares_norms_and_biases = true, .clip_norm = 3},
+    {.kind = OptimizerKind::lars, .weight_decay = 0.05},
+    {.kind = OptimizerKind::lars, .weight_decay = 0.05, .spares_norms_and_biases = true, .clip_norm = 3},
 };
 
 TEST(Owners, UpdateTheirWeightsToTheBitsOfARankAlone) {
@@ -176,7 +176,7 @@ TEST(Owners, UpdateTheirWeightsToTheBitsOfARankAlone) {
     for (int step = 1; step <= kSteps; ++step) alone.step(step);
     for (const Owners owners : {Owners::everyone, Owners::shares, Owners::first}) {
       for (const std::size_t bucket_bytes : {std::size_t{1}, std::size_t{17000}, kOneBucket}) {
-        SCOPED_TRACE(options.kind + ", clip " + std::to_string(options.clip_norm) + ", owners " +
+        SCOPED_TRACE(std::string(name_of(options.kind)) + ", clip " + std::to_string(options.clip_norm) + ", owners " +
                      std::to_string(static_cast<int>(owners)) + ", buckets of " + std::to_string(bucket_bytes));
         OwnedRank replica(ring_over(test_world()), {options, owners, bucket_bytes});
         for (int step = 1; step <= kSteps; ++step) replica.step(step);
@@ -188,7 +188,7 @@ TEST(Owners, UpdateTheirWeightsToTheBitsOfARankAlone) {
 }
 
 TEST(Owners, KeepTheStateOfTheirElementsAlone) {
-  const OptimizerOptions adamw{.kind = "adamw"};
+  const OptimizerOptions adamw{.kind = OptimizerKind::adamw};
   const std::size_t whole = OwnedRank(make_solo_communicator(), {adamw}).state_bytes();
   EXPECT_EQ(whole, 2 * static_cast<std::size_t>(uneven_layout().trained_elements()) * sizeof(float));
   const std::size_t ranks = static_cast<std::size_t>(test_world().size());
@@ -212,7 +212,7 @@ TEST(Owners, KeepTheStateOfTheirElementsAlone) {
 }
 
 TEST(Owners, PassTheirStateOnToOthersAtAnyNumberOfRanks) {
-  const OptimizerOptions options{.kind = "adamw", .weight_decay = 0.1, .clip_norm = 3};
+  const OptimizerOptions options{.kind = OptimizerKind::adamw, .weight_decay = 0.1, .clip_norm = 3};
   OwnedRank alone(make_solo_communicator(), {options});
   OwnedRank before(ring_over(test_world()), {options, Owners::shares, 17000});
   for (OwnedRank* const replica : {&alone, &before}) replica->step(1);

@@ -56,7 +56,7 @@ class Snapshot : public testing::Test {
   Snapshot() {
     TrainerOptions options = small();
     options.exchange.kind = Exchange::exact;
-    options.optimizer.kind = "adamw";
+    options.optimizer.kind = OptimizerKind::adamw;
     run_.emplace(options, RunData{.model = small_resnet()});
     for (int step = 0; step < 2; ++step) run_->trainer.step();
     whole_ = run_->trainer.snapshot();

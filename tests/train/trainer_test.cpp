@@ -216,9 +216,9 @@ TEST(Trainer, ComputesPartsSideBySideToTheSameBits) {
 
 TEST(Trainer, RestoredFromAFileGoesOnToTheSameBitsWithEveryOptimizer) {
   const std::vector<OptimizerOptions> optimizers{
-      {.kind = "sgd", .weight_decay = 0.01, .nesterov = true, .clip_norm = 0.5},
-      {.kind = "adamw", .weight_decay = 0.01, .spares_norms_and_biases = true},
-      {.kind = "lars", .weight_decay = 0.01, .spares_norms_and_biases = true}};
+      {.kind = OptimizerKind::sgd, .weight_decay = 0.01, .nesterov = true, .clip_norm = 0.5},
+      {.kind = OptimizerKind::adamw, .weight_decay = 0.01, .spares_norms_and_biases = true},
+      {.kind = OptimizerKind::lars, .weight_decay = 0.01, .spares_norms_and_biases = true}};
   for (const OptimizerOptions& optimizer : optimizers) {
     TrainerOptions options = small();
     options.optimizer = optimizer;
@@ -242,9 +242,11 @@ TEST(Trainer, RestoredFromAFileGoesOnToTheSameBitsWithEveryOptimizer) {
     ASSERT_EQ(resumed.digests.size(), 9u);
     for (std::size_t i = 0; i < resumed.digests.size(); ++i) {
       const DigestReport& expected = unbroken.digests[5 + i];
-      EXPECT_EQ(resumed.digests[i].weights, expected.weights) << optimizer.kind << ", step " << expected.step;
-      EXPECT_EQ(resumed.digests[i].optimizer, expected.optimizer) << optimizer.kind << ", step " << expected.step;
-      EXPECT_EQ(resumed.digests[i].statistics, expected.statistics) << optimizer.kind << ", step " << expected.step;
+      EXPECT_EQ(resumed.digests[i].weights, expected.weights) << name_of(optimizer.kind) << ", step " << expected.step;
+      EXPECT_EQ(resumed.digests[i].optimizer, expected.optimizer)
+          << name_of(optimizer.kind) << ", step " << expected.step;
+      EXPECT_EQ(resumed.digests[i].statistics, expected.statistics)
+          << name_of(optimizer.kind) << ", step " << expected.step;
     }
   }
 }

@@ -18,17 +18,17 @@ namespace tutti {
 struct LoaderPlan {
   std::int64_t batch_size = 0;  // global
   int num_parts = 1;
-  IndexRange parts;  // this rank's, until others are dealt
+  IndexRange parts;  // this rank's, until assign() gives others
   LastBatch last_batch = LastBatch::keep;
   OrderRule order;
   int steps_ahead = 1;  // prepared in the background; 0 prepares each step when it is asked for
   int readers = 1;      // threads that prepare them; what they deliver does not depend on their number
   ImageRecipe recipe;
-  std::function<void()> after_piece = [] {};  // told, in any thread, when a piece of a batch has been prepared
+  std::function<void()> after_piece = [] {};  // called in any thread when a piece of a batch has been prepared
 };
 
-// One part's share of one step. Borrowed: valid until next() is called again, and on a device for the work that is in
-// the stream by then. There, each part's tensors lie in the same place at every step.
+// One part's samples of one step. Borrowed: valid until next() is called again, and on a device for the work that is in
+// the stream by then. There, each part's tensors have the same addresses at every step.
 struct Batch {
   int part = 0;
   std::int64_t samples = 0;         // possibly 0
@@ -52,16 +52,15 @@ class BatchLoader {
   BatchLoader(const BatchLoader&) = delete;
   BatchLoader& operator=(const BatchLoader&) = delete;
 
-  // Steps and positions of its epochs; of some part.
+  // Steps and positions of the epochs. Its part is any one.
   const SplitBatchSampler& schedule() const;
-  // Every number of samples that a part, of whichever rank, can be given in any step of any epoch: ascending, 0 left
-  // out.
+  // Every number of samples except 0 that a part of any rank can have in any step of any epoch, ascending.
   std::vector<std::int64_t> slice_sizes() const;
 
-  // Lets next() go on at this step. A step beyond the epoch's last is the next epoch's first.
+  // Makes next() continue at this step. A step beyond the epoch's last is the next epoch's first.
   void seek(std::int64_t epoch, std::int64_t step);
-  // From the next step on, the batches are these parts'. What was prepared for others is dropped.
-  void deal(IndexRange parts);
+  // Assigns other parts to this rank from the next step on. What was prepared for the old ones is dropped.
+  void assign(IndexRange parts);
   // The next step's batches, for what `stream` does from now on: the same at every call. Epochs follow one another
   // without end. Throws what reading the data threw.
   const StepBatches& next(Stream& stream);

@@ -3,7 +3,7 @@
 //   /format            text "tutti data set 1"
 //   /name              text
 //   /classes           i32, one: how many classes there are
-//   /class_names       text, a name per line; empty where nobody named them
+//   /class_names       text, a name per line; empty where they have no names
 //   /mean, /deviation  f64 C: of pixel / 255 over the training set
 //   /train/images      u8 N, C, H, W, chunked, not compressed
 //   /train/labels      i32 N
@@ -22,10 +22,10 @@ namespace tutti {
 
 struct DataFileOptions {
   // Images of another size than this squared are fitted to it as a recipe without augmentation does; 0: all have one
-  // size already, or a usage error says that they have not.
+  // size already, or a usage error is thrown.
   std::int64_t image_size = 0;
   int threads = 1;  // that read, decode and fit images; the file's bytes do not depend on their number
-  // Told, in the calling thread, how many more samples have been written.
+  // Called in the calling thread with the number of samples written since the last call.
   std::function<void(std::int64_t)> after_samples = [](std::int64_t) {};
 };
 

@@ -14,7 +14,7 @@
 
 namespace tutti {
 
-// Of pixel / 255, one value per channel; both empty where nobody knows them.
+// Of pixel / 255, one value per channel; both empty where they are unknown.
 struct ChannelStatistics {
   std::vector<double> mean;
   std::vector<double> deviation;
@@ -30,7 +30,7 @@ struct SkippedImage {
 
 // What the files of a set of images hold, which its digest() does not cover.
 struct FileContents {
-  std::int64_t sampled = 0;              // so many of them, spread evenly
+  std::int64_t sampled = 0;              // how many of them were read, spread evenly
   std::uint64_t sample = 0;              // digest of their bytes
   std::optional<std::uint64_t> whole{};  // of all files' bytes, where all were read
   friend bool operator==(const FileContents&, const FileContents&) = default;
@@ -43,13 +43,13 @@ struct DatasetInfo {
   std::vector<std::string> class_names{};  // empty where the source names none
   std::int64_t samples = 0;
   ChannelStatistics statistics{};             // of the training set that this set belongs to
-  std::vector<std::int64_t> class_samples{};  // how many samples each class has; empty where nobody counted
+  std::vector<std::int64_t> class_samples{};  // how many samples each class has; empty where they were not counted
   bool labelled = true;                       // false: labels are all 0 and mean nothing
   std::vector<SkippedImage> skipped{};        // in their order
   std::optional<FileContents> contents{};     // of image files, before samples were held out
 
   bool sizes_differ() const { return image[1] == 0; }
-  // The place of a sample in arrays of them. Throws an internal error where there is no such sample.
+  // The index of a sample in arrays of them. Throws an internal error where there is no such sample.
   std::size_t index_of(std::int64_t sample) const;
   // How many samples to read at a time where the images take memory: some MiB of them; one where sizes differ.
   std::int64_t samples_at_once() const;
@@ -72,14 +72,14 @@ class Dataset {
  public:
   virtual ~Dataset() = default;
   virtual const DatasetInfo& info() const = 0;
-  // Replaces what is in `batch`. The images stay valid until the next read into it, while the set lives.
+  // Replaces what is in `batch`. The images stay valid until the next read into it, while the data set lives.
   // Thread-safe for different batches. Throws input or io errors that name the file and the reason.
   virtual void read(std::span<const std::int64_t> samples, SampleBatch& batch) const = 0;
-  // The file that a sample is in, by itself; empty where there is none.
+  // The file that holds this sample alone; empty where there is none.
   virtual std::string file_of(std::int64_t) const { return {}; }
-  // Everything, where it all lies in memory as images of one size: for a processor that can hold it, too. Borrowed.
+  // All images and labels, where they lie in memory and have one size, for a device that can store them too. Borrowed.
   virtual std::optional<HeldImages> resident_images() const { return std::nullopt; }
-  // The bytes that all the set's samples hold in memory; 0 for one that is read piece by piece.
+  // The bytes that the samples occupy in memory; 0 for a data set whose images are read when they are asked for.
   virtual std::size_t resident_bytes() const = 0;
   // Equal data give equal digests from any source: digest("images") + digest("labels"), and for samples held out, or
   // what that left, which ones they are of such data. A folder of image files stands for its names, sizes and labels;

@@ -22,8 +22,8 @@ struct TrainedOn {
 std::string fault_of_labels(const DatasetInfo& data, const TrainedOn& network);
 
 // The set itself where nothing is to be changed. Colour becomes gray as televisions do it (0.299, 0.587, 0.114), gray
-// becomes colour; labels at fault are dropped. What is done is told in `notes`. Throws an input error for channels that
-// are neither one nor three.
+// becomes colour; labels at fault are dropped. What is done is added to `notes`. Throws an input error for channels
+// that are neither one nor three.
 std::unique_ptr<Dataset> fit_to(const TrainedOn& network, std::unique_ptr<Dataset> data,
                                 std::vector<std::string>& notes);
 

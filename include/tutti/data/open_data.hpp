@@ -1,5 +1,5 @@
 #pragma once
-// From what --data says to data sets. One process per host loads; the loaded block is plain bytes without
+// From the value of --data to data sets. One process per host loads; the loaded block is plain bytes without
 // addresses, so that it can lie in memory shared by all ranks of the host, each of which opens its own sets over it.
 
 #include "tutti/data/dataset.hpp"
@@ -18,8 +18,8 @@ namespace tutti {
 //   sample   all image headers, and a sample of the images decoded
 //   whole    everything: all images are decoded, data files are compared with their digest
 enum class Verification { start, sample, whole };
-// Whether data files that are not held in memory are compared with their digest first: those of early versions, without
-// checksums, cannot be verified as they are read.
+// Whether data files that are not read into memory are compared with their digest first: those of early versions,
+// without checksums, cannot be verified as they are read.
 enum class DataFileCheck { none, without_checksums, all };
 
 struct DataRequest {
@@ -34,12 +34,12 @@ struct DataRequest {
   Verification verification = Verification::start;
   DataFileCheck data_file_check = DataFileCheck::none;
   bool upright = true;                  // JPEG files are turned as their EXIF orientation says
-  std::size_t most_resident_bytes = 0;  // an HDF5 set with more than this is read piece by piece; 0: all are
+  std::size_t most_resident_bytes = 0;  // an HDF5 set with more stays in its file; 0: none does
   bool unlabelled_too = false;          // a folder of image files without a table will do, as a set without labels
   bool any_test_labels = false;         // the test set may have classes without training samples: nothing is trained
-  bool any_class_names = false;         // names that are not UTF-8 are no fault: what was trained on them goes on
-  bool from_checkpoint = false;         // it is a checkpoint that names the data
-  std::vector<std::string> images{};    // such files and folders of them, in place of all else but skip_bad_images
+  bool any_class_names = false;       // names that are not UTF-8 are accepted: a run that was trained on them continues
+  bool from_checkpoint = false;       // it is a checkpoint that names the data
+  std::vector<std::string> images{};  // such files and folders of them, in place of all else but skip_bad_images
 };
 
 // Null where there is no test set.
@@ -55,7 +55,7 @@ std::vector<std::byte> load_data(const DataRequest& request);
 // `block` is borrowed by the sets and aligned to 8 bytes. Throws as load_data does.
 DataPair open_loaded(std::span<const std::byte> block);
 
-// Whether holding out such a share of these samples leaves a training set of that digest.
+// Whether holding out this ratio of these samples leaves a training set of that digest.
 bool is_left_of(std::uint64_t digest, const Dataset& whole, double validation_ratio, std::uint64_t seed);
 
 // Both at once, for one process: the pair owns its block.

@@ -1,5 +1,5 @@
 #pragma once
-// Parts: how a global batch is cut into L fixed slices, and which rank plays which of them. Pure arithmetic.
+// Parts: how a global batch is cut into L fixed slices, and which rank computes which of them. Pure arithmetic.
 
 #include <cstdint>
 #include <vector>
@@ -18,13 +18,13 @@ struct IndexRange {
 // floor(part * n / num_parts) .. floor((part + 1) * n / num_parts) - 1. Possibly none.
 IndexRange part_positions(std::int64_t n, int num_parts, int part);
 
-// The part map: each rank plays one or more parts, consecutive ones, in the order of the ranks.
+// The part map: each rank computes one or more consecutive parts, in the order of the ranks.
 class PartPlan {
  public:
-  // The even one: the first num_parts mod num_ranks ranks carry one part more. Throws a usage error that names both
+  // The even map: the first num_parts mod num_ranks ranks have one part more. Throws a usage error that names both
   // numbers when there are more ranks than parts, or less than one of either.
   PartPlan(int num_parts, int num_ranks);
-  // So many parts for each rank. Throws a usage error when one has none.
+  // Each rank's number of parts. Throws a usage error when one has none.
   explicit PartPlan(const std::vector<int>& parts_by_rank);
   // A list by hand, or the even map for an empty one. Throws a usage error for a list that does not fit.
   static PartPlan chosen(const std::vector<int>& parts_by_rank, int num_parts, int num_ranks);

@@ -1,15 +1,17 @@
 #pragma once
-// Which samples each part sees, step by step. Batches are cut globally: epoch e deals an order of all
-// samples, the order is cut into batches of batch_size, and each batch into parts. Everything is a pure
-// function of the constructor's arguments and (epoch, step), so that any position can be entered without
-// replaying what came before.
+// Which samples each part sees, step by step. Batches are cut globally: each epoch draws an order of all samples, the
+// order is cut into batches of batch_size, and each batch into parts. Everything is a pure function of the
+// constructor's arguments and (epoch, step), so that any position can be entered without replaying what came before.
 
+#include "tutti/base/words.hpp"
 #include "tutti/data/part_plan.hpp"
 
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <memory>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace tutti {
@@ -17,20 +19,17 @@ namespace tutti {
 // What becomes of the samples that fill no whole batch at the end of an epoch:
 //   keep      a last, short batch; ceil(N / B) steps
 //   discard   not used in this epoch; floor(N / B) steps
-//   rollover  first in the next epoch, in the order that dealt them; floor((c_e + N) / B) steps, where
+//   rollover  first in the next epoch, in the order that drew them; floor((c_e + N) / B) steps, where
 //             c_0 = 0 and c_{e+1} = (c_e + N) mod B
 enum class LastBatch { keep, discard, rollover };
-// Throws a usage error that names the three choices and the word.
-LastBatch parse_last_batch(std::string_view word);
-std::string_view name_of(LastBatch last_batch);
+constexpr std::array<std::string_view, 3> words_of(LastBatch) { return {"keep", "discard", "rollover"}; }
 
 //   global     a fresh permutation of all samples in every epoch
 //   partition  each part keeps its own consecutive block of the data set, as large as what it takes of that
-//              epoch's deal, shuffled inside the block
+//              epoch's order, shuffled inside the block
 //   none       file order
 enum class Shuffle { global, partition, none };
-Shuffle parse_shuffle(std::string_view word);
-std::string_view name_of(Shuffle shuffle);
+constexpr std::array<std::string_view, 3> words_of(Shuffle) { return {"global", "partition", "none"}; }
 
 struct OrderRule {
   Shuffle shuffle = Shuffle::global;
@@ -42,37 +41,48 @@ class SplitBatchSampler {
   // Throws a usage error for a length below 0, a batch size or part count below 1, or a part out of range.
   SplitBatchSampler(std::int64_t length, std::int64_t batch_size, int num_parts, int part_index, LastBatch last_batch,
                     OrderRule rule = {});
-  ~SplitBatchSampler();
-  SplitBatchSampler(SplitBatchSampler&&) noexcept;
-  SplitBatchSampler& operator=(SplitBatchSampler&&) noexcept;
+  SplitBatchSampler(SplitBatchSampler&&) noexcept = default;
+  SplitBatchSampler& operator=(SplitBatchSampler&&) noexcept = default;
 
-  // Samplers for parts `parts` of one plan that share the orders they have dealt.
+  // Samplers for parts `parts` of one plan. They share the orders that they have drawn.
   static std::vector<SplitBatchSampler> for_parts(std::int64_t length, std::int64_t batch_size, int num_parts,
                                                   IndexRange parts, LastBatch last_batch, OrderRule rule);
 
   static constexpr std::int64_t kMostEpochs = std::numeric_limits<std::int32_t>::max();
 
-  // Steps of an epoch, and of all epochs before it; equal for all parts. Throws a usage error for an epoch that is not
-  // among 0 .. kMostEpochs - 1, as all here do.
+  // Steps of an epoch, and of all epochs before it; equal for all parts. These and the functions below throw a usage
+  // error for an epoch outside 0 .. kMostEpochs - 1.
   std::int64_t steps(std::int64_t epoch) const;
   std::int64_t steps_before(std::int64_t epoch) const;
   // Samples of the whole batch of that step, over all parts.
-  std::int64_t batch_samples(std::int64_t epoch, std::int64_t step) const;
-  // Samples dealt by the end of the epoch that no step has seen: for rollover c_{e+1}, for discard N mod B.
+  std::int64_t batch_samples(std::int64_t epoch, std::int64_t step) const { return batch(epoch, step).size(); }
+  // Samples that no step has seen by the end of the epoch: for rollover c_{e+1}, for discard N mod B.
   std::int64_t remainder(std::int64_t epoch) const;
   // Samples at the front of the epoch's order that earlier ones left over: for rollover c_e, else 0.
   std::int64_t carried_over(std::int64_t epoch) const;
-  // Of the epoch's order, those that the steps before this one take.
+  // How many samples of the epoch's order the steps before this one take.
   std::int64_t samples_before(std::int64_t epoch, std::int64_t step) const;
-  // This part's share of that step's batch, possibly empty. Not thread-safe: keeps the orders last dealt.
+  // This part's slice of that step's batch, possibly empty. Not thread-safe: it keeps the orders last drawn.
   std::vector<std::int64_t> indices(std::int64_t epoch, std::int64_t step) const;
 
  private:
-  class Deals;
-  SplitBatchSampler(int part_index, std::shared_ptr<Deals> deals);
+  using Order = std::vector<std::int64_t>;
+  // By epoch and part; when the shuffle is global, part 0 stands for all.
+  using Orders = std::map<std::pair<std::int64_t, int>, Order>;
 
-  int part_index_;
-  std::shared_ptr<Deals> deals_;
+  static void check_epoch(std::int64_t epoch);
+  IndexRange batch(std::int64_t epoch, std::int64_t step) const;
+  std::int64_t taken_below(int part, std::int64_t epoch, std::int64_t places) const;
+  void append(std::vector<std::int64_t>& list, IndexRange places, std::int64_t epoch) const;
+  const Order& order(std::int64_t epoch, int key, IndexRange block) const;
+
+  std::int64_t length_;
+  std::int64_t batch_size_;
+  int num_parts_;
+  int part_;
+  LastBatch last_batch_;
+  OrderRule rule_;
+  std::shared_ptr<Orders> orders_ = std::make_shared<Orders>();
 };
 
 }  // namespace tutti

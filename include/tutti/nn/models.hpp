@@ -1,5 +1,5 @@
 #pragma once
-// The networks that are built in. Each also lies as a model file in jobs/models.
+// The built-in networks: the model files in jobs/models, compiled in.
 
 #include "tutti/nn/network_spec.hpp"
 

@@ -2,6 +2,7 @@
 // A network on paper: named layers one after another, before any image shape or processor is known.
 
 #include "tutti/backend/layer_spec.hpp"
+#include "tutti/base/words.hpp"
 
 #include <cstdint>
 #include <string>
@@ -12,8 +13,7 @@ namespace tutti {
 
 // normal: sigma 0.01; xavier: uniform, fan average; kaiming: normal, fan in. Biases start at 0, scales at 1.
 enum class Initializer { normal, xavier, kaiming };
-Initializer parse_initializer(std::string_view word);  // throws a usage error naming the choices
-std::string_view name_of(Initializer initializer);
+constexpr std::array<std::string_view, 3> words_of(Initializer) { return {"normal", "xavier", "kaiming"}; }
 
 // LinearSpec::units of a layer that has one unit per class of the data set.
 inline constexpr std::int64_t kUnitsAsClasses = -1;

@@ -1,6 +1,8 @@
 #pragma once
 // The learning rate of every step, as a pure function of the step.
 
+#include "tutti/base/words.hpp"
+
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -9,8 +11,7 @@
 namespace tutti {
 
 enum class Schedule { constant, step, cosine };
-Schedule parse_schedule(std::string_view word);  // throws a usage error naming the choices
-std::string_view name_of(Schedule schedule);
+constexpr std::array<std::string_view, 3> words_of(Schedule) { return {"constant", "step", "cosine"}; }
 
 struct LrPlan {
   Schedule schedule = Schedule::constant;

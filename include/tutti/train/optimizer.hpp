@@ -3,6 +3,7 @@
 // block; who passes gradients and weights on between the ranks is not their business.
 
 #include "tutti/backend/backend.hpp"
+#include "tutti/base/words.hpp"
 #include "tutti/nn/parameter_arena.hpp"
 
 #include <memory>
@@ -14,9 +15,12 @@ namespace tutti {
 class Communicator;
 class Ownership;
 
+enum class OptimizerKind { sgd, adamw, lars };
+constexpr std::array<std::string_view, 3> words_of(OptimizerKind) { return {"sgd", "adamw", "lars"}; }
+
 struct OptimizerOptions {
-  std::string kind = "sgd";  // sgd, adamw or lars
-  double momentum = 0.9;     // of sgd and lars
+  OptimizerKind kind = OptimizerKind::sgd;
+  double momentum = 0.9;  // of sgd and lars
   double weight_decay = 0;
   bool nesterov = false;
   bool spares_norms_and_biases = false;  // from the decay: only slices of kind weight decay
@@ -43,7 +47,7 @@ class Optimizer {
   virtual std::vector<OptimizerSlot> slots() const = 0;
 };
 
-// Throws a usage error for an unknown kind or values out of range.
+// Throws a usage error for values out of range.
 void require_sensible(const OptimizerOptions& options);
 
 // Backend and communicator stay borrowed.

@@ -2,6 +2,7 @@
 // What a training is told: the parts that it works with and the options that it follows.
 
 #include "tutti/backend/backend.hpp"
+#include "tutti/base/words.hpp"
 #include "tutti/checkpoint/train_state.hpp"
 #include "tutti/comm/communicator.hpp"
 #include "tutti/data/batch_loader.hpp"
@@ -24,10 +25,7 @@ namespace tutti {
 // sharded: an f32 sum that is reduce-scattered; every rank updates its share and all-gathers the weights. central: rank
 // 0 reduces, updates and broadcasts everything.
 enum class Exchange { ring, exact, sharded, central };
-
-// Throws a usage error that names the choices.
-Exchange parse_exchange(std::string_view word);
-std::string_view name_of(Exchange exchange);
+constexpr std::array<std::string_view, 4> words_of(Exchange) { return {"ring", "exact", "sharded", "central"}; }
 
 // Who updates the weights and keeps the optimizer's state for it.
 enum class Owners { everyone, shares, first };
@@ -44,8 +42,8 @@ struct ExchangeOptions {
 
 struct PartMapOptions {
   std::vector<int> parts_by_rank{};  // empty: even
-  bool measured =
-      false;  // starts even, then follows the seconds that each rank's parts take; keeps the bits of `exact`
+  // Starts even, then follows the seconds that each rank's parts take; keeps the bits of `exact`.
+  bool measured = false;
 };
 
 // What happens when a value is no longer finite.
@@ -53,8 +51,7 @@ enum class OnNotFinite {
   stop,
   skip,  // the step changes nothing
 };
-// Throws a usage error that names the option and its choices.
-OnNotFinite parse_on_not_finite(std::string_view text);
+constexpr std::array<std::string_view, 2> words_of(OnNotFinite) { return {"stop", "skip"}; }
 
 struct Safeguards {
   std::int64_t verify_every_steps = 0;  // weights, statistics and optimizer state are compared; 0: never

@@ -5,9 +5,9 @@
 #include "tutti/comm/communicator.hpp"
 
 #include "bench.hpp"
+#include "option_values.hpp"
 #include "plural.hpp"
 #include "processors.hpp"
-#include "resolve_options.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -198,7 +198,7 @@ std::vector<Contender> contenders_of(World& world, const Invocation& invocation,
     contenders.push_back({"mpi", make_mpi_library_communicator(world), "MPI_Iallreduce"});
     contenders.push_back({"blocking", make_mpi_blocking_communicator(world), "MPI_Allreduce"});
   }
-  const bool is_nccl = processor.is_gpu() && invocation.run.comm != "mpi";
+  const bool is_nccl = processor.is_gpu() && invocation.run.comm != Comm::mpi;
   contenders.push_back({is_nccl ? "nccl" : "auto", own, is_nccl ? "NCCL's" : "the fastest for each size, as measured"});
   contenders.push_back({"exact", own, "as auto, of 64-bit integers: what --exchange exact reduces", true});
   return contenders;
@@ -269,7 +269,7 @@ ExitStatus bench_allreduce(World& world, const Invocation& invocation) {
       throw Error(ErrorSource::usage,
                   fmt::format("bench allreduce needs a launcher: mpirun -np 4 {} bench allreduce", program_call()));
     }
-    counts = parse_rank_counts(invocation.ranks, world.size());
+    counts = parse_counts("ranks", invocation.ranks, world.size());
   });
   const ChosenProcessor processor = choose_processor(world, invocation.run, Log(world.rank(), world.host(), true));
   const std::string libraries =

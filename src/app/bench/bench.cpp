@@ -4,9 +4,9 @@
 #include "tutti/base/timing.hpp"
 #include "tutti/storage/whole_file.hpp"
 
-#include "plan_choices.hpp"
+#include "device_choice.hpp"
+#include "option_values.hpp"
 #include "process.hpp"
-#include "resolve_options.hpp"
 
 #include <nlohmann/json.hpp>
 
@@ -95,7 +95,7 @@ void write_bench_json(World& world, const std::string& path, const nlohmann::ord
 }
 
 Readied::Readied(World& world, const RunConfig& config, RankStatus* rank_status)
-    : assembly(assemble(world, config, nullptr, Log(world.rank(), world.host(), true))),
+    : assembly(assemble(world, config, Log(world.rank(), world.host(), true))),
       assembled_at(seconds_since_process_start()) {
   build_alike(world, assembly.config, *assembly.backend, [&] {
     TrainerParts parts = assembly.parts();
@@ -127,8 +127,8 @@ std::vector<int> RankOrder::counts(const std::string& ranks, const std::string& 
   std::set<int> all;
   const auto add = [&](const std::vector<int>& counts) { all.insert(counts.begin(), counts.end()); };
   const bool neither = ranks.empty() && nodes.empty();
-  if (neither) add(parse_rank_counts("", ranks_of(1)));
-  if (!ranks.empty()) add(parse_rank_counts(ranks, this->ranks()));
+  if (neither) add(parse_counts("ranks", "", ranks_of(1)));
+  if (!ranks.empty()) add(parse_counts("ranks", ranks, this->ranks()));
   if (neither || !nodes.empty()) {
     for (const int count : parse_counts("nodes", nodes, this->nodes())) all.insert(ranks_of(count));
   }

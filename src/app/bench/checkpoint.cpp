@@ -6,8 +6,8 @@
 
 #include "bench.hpp"
 #include "option_table.hpp"
-#include "plan_choices.hpp"
 #include "plural.hpp"
+#include "processors.hpp"
 #include "run_record.hpp"
 
 #include <fcntl.h>
@@ -207,8 +207,8 @@ constexpr std::array kRows{Row{"step", &Figures::step, false},
 void print(const Figures& figures, const RunConfig& config, const std::string& libraries, int ranks) {
   const double mib = static_cast<double>(figures.bytes) / 0x1p20;
   fmt::print("{}\n", libraries);
-  fmt::print("{} {}, {}, batch {} in {} on {}, checkpoints of {:.1f} MiB\n", config.model, config.precision,
-             config.optimizer, config.batch_size, plural(config.parts, "part"), plural(ranks, "rank"), mib);
+  fmt::print("{} {}, {}, batch {} in {} on {}, checkpoints of {:.1f} MiB\n", config.model, name_of(config.precision),
+             name_of(config.optimizer), config.batch_size, plural(config.parts, "part"), plural(ranks, "rank"), mib);
   fmt::print("{:<25} {:>10} {:>9} {:>9} {:>12} {:>8}\n", "", "median ms", "25 % ms", "75 % ms", "processor ms",
              "MiB/s");
   for (const Row& row : kRows) {
@@ -228,8 +228,8 @@ Json as_json(const Figures& figures, const RunConfig& config, const std::string&
             {"libraries", libraries},
             {"model", config.model},
             {"data", config.data},
-            {"precision", config.precision},
-            {"optimizer", config.optimizer},
+            {"precision", name_of(config.precision)},
+            {"optimizer", name_of(config.optimizer)},
             {"batch", config.batch_size},
             {"ranks", ranks},
             {"parts", config.parts},
@@ -254,7 +254,7 @@ Json as_json(const Figures& figures, const RunConfig& config, const std::string&
 ExitStatus bench_checkpoint(World& world, const Invocation& invocation) {
   RunConfig config = config_for_steps(invocation, 1'000'000'000);
   if (!invocation.given.contains("model")) config.model = "resnet18";
-  Assembly assembly = assemble(world, config, nullptr, Log(world.rank(), world.host(), true));
+  Assembly assembly = assemble(world, config, Log(world.rank(), world.host(), true));
   SavedTraining training(world, assembly, invocation.checkpoint.folder);
   for (std::int64_t round = 0; round < invocation.checkpoint.rounds; ++round) training.round();
   const std::string libraries = versions_text(*assembly.backend, world);

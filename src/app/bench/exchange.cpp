@@ -1,7 +1,7 @@
 #include "bench.hpp"
 #include "measured_steps.hpp"
+#include "option_values.hpp"
 #include "processors.hpp"
-#include "resolve_options.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -17,11 +17,12 @@ using Json = nlohmann::ordered_json;
 
 struct Way {
   const char* name;
-  const char* exchange;
+  Exchange exchange;
   bool shards_optimizer = false;
 };
-constexpr std::array kWays{Way{"ring", "ring"}, Way{"exact", "exact"}, Way{"exact, sharded", "exact", true},
-                           Way{"sharded", "sharded"}, Way{"central", "central"}};
+constexpr std::array kWays{Way{"ring", Exchange::ring}, Way{"exact", Exchange::exact},
+                           Way{"exact, sharded", Exchange::exact, true}, Way{"sharded", Exchange::sharded},
+                           Way{"central", Exchange::central}};
 
 // What exchange and update of a step cost by themselves, a line of the table. Bytes are those of the rank that has
 // most.
@@ -107,7 +108,7 @@ ExitStatus bench_exchange(World& world, const Invocation& invocation) {
   const TimedSteps& steps = invocation.steps;
   const Cores cores = count_cores(world);
   std::vector<int> counts;
-  run_agreed(world, [&] { counts = parse_rank_counts(invocation.ranks, world.size()); });
+  run_agreed(world, [&] { counts = parse_counts("ranks", invocation.ranks, world.size()); });
   RunConfig config = config_for_steps(invocation, steps.warmup + steps.timed + 1);
   if (config.threads == 0) config.threads = std::max(1, cores.usable / world.local_size());
   if (world.rank() == 0) {
@@ -118,7 +119,7 @@ ExitStatus bench_exchange(World& world, const Invocation& invocation) {
   for (const int count : counts) {
     on_first_ranks(world, count, [&](World& working) {
       config.parts = count;
-      config.exchange = "ring";
+      config.exchange = Exchange::ring;
       config.shard_optimizer = false;
       std::vector<float> gradients = real_gradients(working, config);
       for (const Way& way : kWays) {

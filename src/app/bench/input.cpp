@@ -84,7 +84,7 @@ RunConfig config_of(World& world, const Invocation& invocation) {
   config.parts = world.size();
   const int fair_threads = fewest_cores_per_rank(world, count_cores(world));
   if (config.threads == 0) config.threads = fair_threads;
-  if (config.exchange == "auto") config.exchange = "ring";
+  if (!config.exchange) config.exchange = Exchange::ring;
   return config;
 }
 
@@ -107,7 +107,7 @@ void print(const World& world, const Row& row, Json& results) {
 ExitStatus bench_input(World& world, const Invocation& invocation) {
   const double seconds = invocation.input.seconds;
   const Log log(world.rank(), world.host(), invocation.run.quiet);
-  const Assembly assembly = assemble(world, config_of(world, invocation), nullptr, log);
+  const Assembly assembly = assemble(world, config_of(world, invocation), log);
   const Cores& cores = assembly.cores;
   const int readers = assembly.options.readers;
   if (world.rank() == 0) {
@@ -129,7 +129,7 @@ ExitStatus bench_input(World& world, const Invocation& invocation) {
                    Json{{"bench", "input"},
                         {"model", assembly.config.model},
                         {"data", assembly.config.data},
-                        {"augment", assembly.config.augment},
+                        {"augment", name_of(assembly.config.augment)},
                         {"usable_cores", cores.usable},
                         {"local_ranks", world.local_size()},
                         {"compute_threads", assembly.options.threads},

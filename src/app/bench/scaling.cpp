@@ -8,6 +8,7 @@
 #include "scaling_inputs.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -25,7 +26,7 @@ using Json = nlohmann::ordered_json;
 // One set of ranks under one exchange, strong or weak, measured in rounds.
 struct Point {
   bool weak = false;
-  std::string exchange;
+  Exchange exchange = Exchange::ring;
   int nodes = 1;
   int ranks = 1;
   std::int64_t batch = 0;
@@ -45,12 +46,18 @@ struct Point {
   double images_per_second() const { return static_cast<double>(batch) / step().median; }
 };
 
-std::vector<std::string> exchanges_of(const Invocation& invocation) {
-  std::string text = invocation.scaling.exchanges;
-  if (text.empty()) text = invocation.run.exchange == "auto" ? "ring" : invocation.run.exchange;
-  std::vector<std::string> exchanges;
-  std::istringstream words(text);
-  for (std::string word; std::getline(words, word, ',');) exchanges.emplace_back(name_of(parse_exchange(word)));
+std::vector<Exchange> exchanges_of(const Invocation& invocation) {
+  std::vector<Exchange> exchanges;
+  std::istringstream words(invocation.scaling.exchanges);
+  for (std::string word; std::getline(words, word, ',');) {
+    const auto exchange = value_named<Exchange>(word);
+    if (!exchange) {
+      throw Error(ErrorSource::usage, fmt::format("--exchanges {}: give some of {}, with commas",
+                                                  invocation.scaling.exchanges, fmt::join(words_of(Exchange{}), ", ")));
+    }
+    exchanges.push_back(*exchange);
+  }
+  if (exchanges.empty()) exchanges.push_back(invocation.run.exchange.value_or(Exchange::ring));
   return exchanges;
 }
 
@@ -60,7 +67,7 @@ std::vector<Point> plan_points(const Invocation& invocation, const RankOrder& or
   std::vector<Point> points;
   for (const bool weak : {false, true}) {
     if (mode == (weak ? "strong" : "weak")) continue;
-    for (const std::string& exchange : exchanges_of(invocation)) {
+    for (const Exchange exchange : exchanges_of(invocation)) {
       for (const int ranks : order.counts(invocation.ranks, invocation.scaling.nodes)) {
         const std::int64_t batch = invocation.run.batch_size * (weak ? ranks : 1);
         points.push_back(
@@ -108,7 +115,7 @@ void print(const Point& point, const Point& first) {
   fmt::print(
       "{:>6} {:>8} {:>5} {:>5} {:>6} {:>9.2f} {:>8.2f} {:>8.2f} {:>9.0f} {:>6.2f} {:>6.1f} {:>6.1f} {:>6.1f} {:>5.1f} "
       "{:>6.1f}{}\n",
-      point.mode(), point.exchange, point.nodes, point.ranks, point.batch, step.median * 1e3, step.low * 1e3,
+      point.mode(), name_of(point.exchange), point.nodes, point.ranks, point.batch, step.median * 1e3, step.low * 1e3,
       step.high * 1e3, point.images_per_second(), efficiency(point, first), gone.compute, gone.imbalance, gone.exchange,
       gone.input, gone.update, point.oversubscribed ? "  oversubscribed" : "");
   std::fflush(stdout);
@@ -120,7 +127,7 @@ Json as_json(const Point& point, const Point& first) {
   Json time;
   for (const StepItem& item : kStepItems) time[item.name] = account.*item.seconds;
   return {{"mode", point.mode()},
-          {"exchange", point.exchange},
+          {"exchange", name_of(point.exchange)},
           {"nodes", point.nodes},
           {"ranks", point.ranks},
           {"batch", point.batch},
@@ -195,7 +202,7 @@ Launch launch_of(World& world, RunConfig config) {
   config.parts = 0;  // as many threads as a training that chooses neither
   config.part_map = "even";
   config.shard_optimizer = false;
-  const Assembly assembly = assemble(world, config, nullptr, Log(world.rank(), world.host(), true));
+  const Assembly assembly = assemble(world, config, Log(world.rank(), world.host(), true));
   return {.libraries = versions_text(*assembly.backend, world),
           .threads = static_cast<int>(assembly.config.threads),
           .exchange_has_core = assembly.exchange_has_core};
@@ -230,7 +237,7 @@ ExitStatus bench_scaling(World& world, const Invocation& invocation) {
                    {{"bench", "scaling"},
                     {"model", invocation.run.model},
                     {"data", all.data},
-                    {"precision", invocation.run.precision},
+                    {"precision", name_of(invocation.run.precision)},
                     {"libraries", launch.libraries},
                     {"hosts", order.hosts()},
                     {"threads", launch.threads},

@@ -62,7 +62,7 @@ SoloRun compute_alone(World& alone, const RunConfig& config, const TimedSteps& s
 Json time_between(World& world, bool takes_part, const RunConfig& config) {
   Json sums = Json::array();
   on_ranks(world, takes_part, [&](World& pair) {
-    const Assembly assembly = assemble(pair, config, nullptr, Log(pair.rank(), pair.host(), true));
+    const Assembly assembly = assemble(pair, config, Log(pair.rank(), pair.host(), true));
     Communicator& communicator = *assembly.communicator;
     const auto stream = assembly.backend->make_stream();
     const Buffer memory = communicator.allocate(static_cast<std::size_t>(kLinkBytes.back()));
@@ -112,7 +112,7 @@ void add_profile(World& world, const SoloRun& solo, std::int64_t images, Measure
 
 RunConfig config_alone(const Invocation& invocation, std::int64_t images, int threads) {
   RunConfig config = config_for_ranks(invocation, 1, images, threads);
-  config.record_steps = "off";  // a CUDA graph does not show when its layers are done
+  config.record_steps = false;  // a CUDA graph does not show when its layers are done
   return config;
 }
 
@@ -151,9 +151,9 @@ RunConfig config_for_ranks(const Invocation& invocation, int ranks, std::int64_t
   config.batch_size = batch;
   config.parts = ranks;
   if (config.threads == 0) config.threads = threads;
-  config.exchange = "ring";
+  config.exchange = Exchange::ring;
   // Every step has a whole batch, even one larger than the data.
-  if (!invocation.given.contains("last-batch")) config.last_batch = "rollover";
+  if (!invocation.given.contains("last-batch")) config.last_batch = LastBatch::rollover;
   return config;
 }
 

@@ -8,6 +8,7 @@
 
 #include "../option_table.hpp"
 #include "../processors.hpp"
+#include "load.hpp"
 
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -102,7 +103,7 @@ std::vector<Claim> version_claims(const std::string& description) {
 }
 
 Findings judge_processors(World& world, const RunConfig& config, const ProcessorKinds& kinds) {
-  const bool promises_bits = config.exchange == "exact";
+  const bool promises_bits = config.exchange == Exchange::exact;
   const bool refuses = promises_bits && !config.allow_mixed_processors;
   const std::string remedy =
       std::string(
@@ -157,6 +158,18 @@ Findings compare_programs(World& world) {
     for (std::size_t other = 0; other < contents.size(); ++other) contents[other] = contents[first_with(other)];
     findings.add(differences(places, contents));
   });
+  return findings;
+}
+
+Findings preflight_in_brief(World& world, const RunConfig& config) {
+  std::vector<Claim> claims = way_claims(config);
+  for (Claim& claim : version_claims(world.description())) claims.push_back(std::move(claim));
+  Findings findings = compare(world, claims);
+  findings.add(compare_programs(world));
+  if (world.local_size() < world.size()) {
+    findings.add(judge_clocks(all_gather_text(world, world.host()), seconds_ahead(world)));
+  }
+  findings.add(gather(world, judge_limits(process_limits(), {.local_ranks = world.local_size()})));
   return findings;
 }
 

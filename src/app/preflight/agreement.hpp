@@ -41,4 +41,7 @@ Findings compare(World& world, const std::vector<Claim>& claims);
 // of those on a host that have the same ones. Collective.
 Findings compare_programs(World& world);
 
+// What can be found out before anything is opened and costs next to nothing: before every training. Collective.
+Findings preflight_in_brief(World& world, const RunConfig& config);
+
 }  // namespace tutti

@@ -1,5 +1,7 @@
 #include "finding.hpp"
 
+#include "tutti/base/process.hpp"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
@@ -9,6 +11,7 @@
 #include <utility>
 
 namespace tutti {
+
 std::string ranks_text(const std::vector<int>& ranks) {
   std::vector<std::string> ranges;
   for (std::size_t first = 0; first < ranks.size();) {
@@ -76,6 +79,34 @@ std::string line_of(const Finding& finding, std::span<const std::string> hosts) 
   const std::string who = ranks.size() == hosts.size() ? "all ranks" : ranks_text(ranks);
   return fmt::format("{}{}: {}", who, on_one && ranks.size() != hosts.size() ? " on " + host_of(ranks.front()) : "",
                      finding.text);
+}
+
+void refuse_or_tell(World& world, const Findings& findings, const Log& log) {
+  if (findings.all().empty()) return;  // on all ranks alike
+  const Hosts hosts = all_gather_text(world, world.host());
+  for (const Finding& finding : findings.all()) {
+    if (finding.severity == Severity::warning && world.rank() == 0) log.warn(line_of(finding, hosts));
+  }
+  const std::size_t doomed = findings.count(Severity::doomed);
+  if (doomed == 0) return;
+  const Finding& first = findings.all().front();
+  const std::string more =
+      doomed == 1 ? "" : fmt::format(" ({} more: {} check tells them all)", doomed - 1, program_call());
+  throw Error(first.source, line_of(first, hosts) + more).on_all_ranks();
+}
+
+bool Obstacles::attempt(const std::function<void()>& work) {
+  if (found_ != nullptr) return found_->attempt(work);
+  work();
+  return true;
+}
+
+void Obstacles::add(const Findings& findings) {
+  if (found_ != nullptr) {
+    found_->add(findings);
+  } else {
+    refuse_or_tell(world_, findings, log_);
+  }
 }
 
 }  // namespace tutti

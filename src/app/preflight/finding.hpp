@@ -3,6 +3,7 @@
 // what they find; gather() makes of every rank's findings the same list on all of them.
 
 #include "tutti/base/error.hpp"
+#include "tutti/base/log.hpp"
 #include "tutti/comm/world.hpp"
 
 #include <functional>
@@ -49,5 +50,26 @@ Findings gather(World& world, const Findings& mine);
 std::string ranks_text(const std::vector<int>& ranks);
 // "ranks 0-2 on n1: what is wrong: the remedy".
 std::string line_of(const Finding& finding, std::span<const std::string> hosts);
+
+// Warns, also where quiet is asked for; throws the first of what dooms the run, on all ranks. Collective.
+void refuse_or_tell(World& world, const Findings& findings, const Log& log);
+
+// What becomes of faults on the way to a run: a start refuses at the first, and `trainer check` collects them and goes
+// on as far as what follows still makes sense.
+class Obstacles {
+ public:
+  // All borrowed. Without `found`, the first fault is thrown and warnings are logged.
+  Obstacles(World& world, const Log& log, Findings* found = nullptr) : world_(world), log_(log), found_(found) {}
+
+  // Runs what throws alike on all ranks, if it throws. Whether it came to its end. Collective.
+  bool attempt(const std::function<void()>& work);
+  // Collective.
+  void add(const Findings& findings);
+
+ private:
+  World& world_;
+  const Log& log_;
+  Findings* found_;
+};
 
 }  // namespace tutti

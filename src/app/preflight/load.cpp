@@ -174,11 +174,11 @@ Findings judge_parts(const RunConfig& config, bool has_batch_norm) {
 Findings judge_rates(const RunConfig& config, std::int64_t planned, std::int64_t scheduled) {
   Findings findings;
   if (config.lr == 0) findings.warn("--lr 0: the weights will not change; give a learning rate above 0");
-  if (config.schedule_epochs > 0 && config.schedule != "cosine") {
+  if (config.schedule_epochs > 0 && config.schedule != Schedule::cosine) {
     findings.warn(fmt::format("--schedule-epochs {} has no effect with --schedule {}: it belongs to --schedule cosine",
-                              config.schedule_epochs, config.schedule));
+                              config.schedule_epochs, name_of(config.schedule)));
   }
-  if (config.schedule == "cosine" && config.lr > 0 && config.min_lr == 0 && planned > scheduled) {
+  if (config.schedule == Schedule::cosine && config.lr > 0 && config.min_lr == 0 && planned > scheduled) {
     findings.warn(fmt::format(
         "the cosine schedule ends at epoch {}, and --epochs is {}: from there on the learning rate is 0 and "
         "the weights will not change; give --schedule-epochs {}, or start a new run with --min-lr or with "

@@ -4,7 +4,7 @@
 #include "tutti/comm/world.hpp"
 #include "tutti/data/dataset.hpp"
 
-#include "../cores.hpp"
+#include "../processors.hpp"
 #include "../run_config.hpp"
 #include "finding.hpp"
 #include "machine.hpp"

@@ -1,6 +1,11 @@
 #pragma once
 // What the system tells of this host and of what it allows this process, read from /proc and /sys.
 
+#include "tutti/backend/cuda_library.hpp"
+
+#include "../option_values.hpp"
+#include "finding.hpp"
+
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -37,5 +42,15 @@ class Machine {
  private:
   std::string root_;
 };
+
+// GPUs that a host has and a run will not use, and why.
+struct CardFacts {
+  Device device = Device::automatic;  // as asked for
+  std::string note{};                 // why ranks left free to choose came to processors; empty: they did not
+  bool has_card = false;
+  bool has_driver = false;
+  CudaInventory inventory{};
+};
+Findings judge_cards(const CardFacts& facts);
 
 }  // namespace tutti

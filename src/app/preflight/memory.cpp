@@ -28,8 +28,8 @@ constexpr std::int64_t kBytesOfTensorsPlaces = 1280;
 constexpr double kSurely = 1.25;
 
 int optimizer_slots(const OptimizerOptions& optimizer) {
-  if (optimizer.kind == "adamw") return 2;
-  return optimizer.kind == "lars" || optimizer.momentum != 0 ? 1 : 0;
+  if (optimizer.kind == OptimizerKind::adamw) return 2;
+  return optimizer.kind == OptimizerKind::lars || optimizer.momentum != 0 ? 1 : 0;
 }
 
 // Of this rank.
@@ -68,7 +68,7 @@ MemoryEstimate estimate_memory(const EstimateRequest& request) {
 
   const std::int64_t samples = (options.batch_size + options.num_parts - 1) / options.num_parts;
   const std::int64_t tested = std::min(kEvaluationChunk, request.test_samples);
-  const std::size_t value = request.config.precision == "bf16" ? 2 : sizeof(float);
+  const std::size_t value = request.config.precision == Precision::bf16 ? 2 : sizeof(float);
   const auto activations = static_cast<std::int64_t>(
       std::max(estimate_activations(request.network, {samples, LayerMode::training, value}),
                estimate_activations(request.network, {tested, LayerMode::evaluation, value})));

@@ -1,4 +1,4 @@
-#include "own_parts.hpp"
+#include "run_data.hpp"
 
 #include "tutti/base/error.hpp"
 #include "tutti/base/process.hpp"
@@ -6,9 +6,12 @@
 #include "tutti/nn/models.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstring>
 #include <string>
+#include <utility>
 
 namespace tutti {
 namespace {
@@ -20,6 +23,28 @@ void refuse_options_of_read_sets(const RunConfig& config) {
               fmt::format("{} is for data that are read from files, and --data {} is this program's own, with a test "
                           "set of its own or none: leave the option out",
                           reads_test ? "--test-data" : "--validation-ratio", config.data));
+}
+
+// The first rank of a host loads for all of them.
+void refuse_other_data_on_a_host(World& world, const DataRequest& request) {
+  const auto hosts = all_gather_text(world, world.host());
+  const auto wishes = all_gather_text(
+      world,
+      request.images.empty()
+          ? fmt::format("--data {} --test-data {} --validation-ratio {} --seed {} --skip-bad-images {} --exif {}",
+                        request.train, request.test, request.validation_ratio, request.seed, request.skip_bad_images,
+                        request.upright)
+          : fmt::format("{} --skip-bad-images {} --exif {}", fmt::join(request.images, " "), request.skip_bad_images,
+                        request.upright));
+  for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
+    const auto first = static_cast<std::size_t>(std::ranges::find(hosts, hosts[rank]) - hosts.begin());
+    if (wishes[rank] == wishes[first]) continue;
+    throw Error(ErrorSource::input,
+                fmt::format("rank {} wants other data than rank {} on the same host, {} against {}: "
+                            "give all ranks the same",
+                            rank, first, wishes[rank], wishes[first]))
+        .on_all_ranks();
+  }
 }
 
 }  // namespace
@@ -56,6 +81,28 @@ DataPair open_own(const OwnData& data, bool unlabelled_too) {
                             program_call()));
   }
   return pair;
+}
+
+std::span<const std::byte> LoadedBlock::bytes() const {
+  if (shared.data() == nullptr) return own;
+  return {static_cast<const std::byte*>(shared.data()), shared.bytes()};
+}
+
+LoadedBlock load_once(World& world, const DataRequest& request) {
+  refuse_other_data_on_a_host(world, request);
+  std::vector<std::byte> loaded;
+  run_agreed(world, [&] {
+    if (world.local_rank() == 0) loaded = load_data(request);
+  });
+  LoadedBlock block;
+  if (world.size() == 1) {
+    block.own = std::move(loaded);
+    return block;
+  }
+  block.shared = world.node_memory(loaded.size());
+  if (world.local_rank() == 0) std::memcpy(block.shared.data(), loaded.data(), loaded.size());
+  world.node_barrier();
+  return block;
 }
 
 }  // namespace tutti
