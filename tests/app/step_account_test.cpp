@@ -46,7 +46,7 @@ TEST(StepAccount, MediansGoByStretch) {
 }
 
 TEST(Scaling, IsMeasuredByWholeBatchesHoweverFewTheSamples) {
-  EXPECT_EQ(config_for_ranks({}, 64, 8192, 1).last_batch, "rollover");
+  EXPECT_EQ(config_for_ranks({}, 64, 8192, 1).last_batch, LastBatch::rollover);
   Invocation chosen;
   chosen.given.insert("last-batch");
   EXPECT_EQ(config_for_ranks(chosen, 64, 8192, 1).last_batch, RunConfig().last_batch);
