@@ -1,7 +1,6 @@
-#include "processors.hpp"
-
 #include "tutti/base/error.hpp"
 
+#include "processors.hpp"
 #include "support/mpi_world.hpp"
 
 #include <fmt/format.h>

@@ -1,8 +1,7 @@
-#include "processors.hpp"
-
 #include "tutti/base/error.hpp"
 #include "tutti/storage/whole_file.hpp"
 
+#include "processors.hpp"
 #include "support/memory_backend.hpp"
 #include "support/mpi_world.hpp"
 #include "support/scratch_folder.hpp"

@@ -37,8 +37,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         parse_synthetic(text);
         return;
       case 6:
-        make_recipe({.normalize = text, .image_size = 0, .seed = 0},
-                    {.name = "set", .image = {3, 8, 8}, .samples = 1});
+        make_recipe({.normalize = text, .image_size = 0, .seed = 0}, {.name = "set", .image = {3, 8, 8}, .samples = 1});
         return;
       default:
         plan_incidents(text,
