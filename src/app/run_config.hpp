@@ -6,9 +6,9 @@
 #include "tutti/data/image_recipe.hpp"
 #include "tutti/data/split_batch_sampler.hpp"
 #include "tutti/nn/network_spec.hpp"
-#include "tutti/train/trainer_options.hpp"
 #include "tutti/train/lr_schedule.hpp"
 #include "tutti/train/optimizer.hpp"
+#include "tutti/train/trainer_options.hpp"
 
 #include "option_values.hpp"
 

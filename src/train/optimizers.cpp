@@ -225,8 +225,9 @@ void require_sensible(const OptimizerOptions& options) {
                                                 name_of(options.kind)));
   }
   if (options.nesterov && options.kind != OptimizerKind::sgd) {
-    throw Error(ErrorSource::usage,
-                fmt::format("--nesterov belongs to sgd, but --optimizer is {}: leave one of them out", name_of(options.kind)));
+    throw Error(
+        ErrorSource::usage,
+        fmt::format("--nesterov belongs to sgd, but --optimizer is {}: leave one of them out", name_of(options.kind)));
   }
   if (options.nesterov && options.momentum == 0) {
     throw Error(ErrorSource::usage, "--nesterov wants --momentum above 0");
