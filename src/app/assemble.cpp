@@ -278,10 +278,9 @@ Assembly assemble_from(World& world, const RunConfig& config, const Sources& sou
   Assembly assembly;
   assembly.config = config;
   assembly.cores = count_cores(world);
-  const bool is_right = obstacles.attempt([&] { run_agreed(world, [&] { refuse_contradictions(config); }); });
-  const bool has_processor =
-      is_right && obstacles.attempt([&] { assembly.processor = choose_processor(world, config, log); });
-  const bool has_ranks = is_right && obstacles.attempt([&] { settle_ranks(world, assembly); });
+  obstacles.attempt([&] { run_agreed(world, [&] { refuse_contradictions(config); }); });
+  const bool has_processor = obstacles.attempt([&] { assembly.processor = choose_processor(world, config, log); });
+  const bool has_ranks = obstacles.attempt([&] { settle_ranks(world, assembly); });
   if (has_processor) {
     const std::string choices = sources.checkpoint == nullptr ? "" : sources.checkpoint->choices;
     obstacles.attempt([&] { adopt_known_choices(world, config, choices, *assembly.processor.backend, log); });

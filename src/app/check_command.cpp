@@ -47,7 +47,11 @@ class Check {
         config_(invocation.run) {
     Findings mine;
     for (const std::string& fault : invocation.faults) mine.doom(ErrorSource::usage, fault);
-    findings_.add(gather(world, mine));
+    const Findings faults = gather(world, mine);
+    for (Finding fault : faults.all()) {
+      if (std::ssize(fault.ranks) == world.size()) fault.ranks.clear();  // as of options that all were started with
+      findings_.add(fault);
+    }
   }
 
   void run();

@@ -28,14 +28,14 @@ void add_ranks_option(CLI::App& app, Invocation& invocation) {
   app.add_option("--ranks", invocation.ranks, "rank counts to measure, as 1,2,4; none: 1, 2, 4 .. all")->group("Bench");
 }
 
-CLI::Range positive() {
-  CLI::Range range(std::int64_t{1}, std::int64_t{1} << 40);
+CLI::Range positive(std::int64_t most = std::int64_t{1} << 30) {
+  CLI::Range range(std::int64_t{1}, most);
   range.description("");  // a limit that nobody comes near only lengthens the help
   return range;
 }
 
 void add_count(CLI::App& app, const char* flag, std::int64_t& value, const char* help) {
-  app.add_option(flag, value, help)->check(positive())->capture_default_str()->group("Bench");
+  app.add_option(flag, value, help)->check(positive(std::int64_t{1} << 40))->capture_default_str()->group("Bench");
 }
 
 bool is_one_of(const RunOption& option, std::initializer_list<std::string_view> names) {

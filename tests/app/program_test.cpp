@@ -110,7 +110,7 @@ struct Refusal {
 TEST(Program, RefusesMistakesOnceWithTheirStatus) {
   const std::vector<Refusal> refusals{
       {{"--bach-size", "3"}, 64, "did you mean '--batch-size'? See trainer --help", 3},
-      {{"--last-batch", "drop"}, 64, "keep, discard or rollover", 1},
+      {{"--last-batch", "drop"}, 64, "one of keep, discard, rollover", 1},
       {{"--model", "lenat"}, 64, "no model is called 'lenat'", 1},
       {{"--parts", "2", "--exchange", "ring"}, 64, "3 ranks cannot share 2 parts", 3},
       {{"--parts", "12", "--part-map", "auto", "--exchange", "ring"}, 64, "add --exchange exact", 1},
