@@ -202,7 +202,8 @@ int run_program(int argc, const char* const* argv, const OwnParts& own) {
     });
   } catch (const Error& error) {
     if (!mistake && invocation.called == "check") return check_alone(invocation, error);
-    if (!mistake && invocation.command == nullptr) return print_alone(invocation);
+    const bool only_prints = invocation.command == nullptr && invocation.companion.empty();
+    if (!mistake && only_prints) return print_alone(invocation);
     write_stderr_line(fmt::format("{}: {}", program_name(), error.describe()));
     return static_cast<int>(error.exit_status());
   } catch (const std::exception& error) {
