@@ -122,6 +122,8 @@ void refuse_other_commands(World& world, const Invocation& invocation) {
       .on_all_ranks();
 }
 
+bool only_prints(const Invocation& invocation) { return invocation.command == nullptr && invocation.companion.empty(); }
+
 // Where MPI cannot start, as under the launcher of another library.
 int print_alone(const Invocation& invocation) {
   const auto world = make_solo_world();
@@ -202,7 +204,7 @@ int run_program(int argc, const char* const* argv, const OwnParts& own) {
     });
   } catch (const Error& error) {
     if (!mistake && invocation.called == "check") return check_alone(invocation, error);
-    if (!mistake && invocation.command == nullptr) return print_alone(invocation);
+    if (!mistake && only_prints(invocation)) return print_alone(invocation);
     write_stderr_line(fmt::format("{}: {}", program_name(), error.describe()));
     return static_cast<int>(error.exit_status());
   } catch (const std::exception& error) {

@@ -8,7 +8,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from plotting.bench_file import BenchFile
 from plotting.page import Page, Table
 from plotting.scaling import record_tables
-from plotting.sheet import Sheet, bytes_text, colour, marker, seconds_text, several, span
+from plotting.sheet import Sheet, bytes_text, colour, marker, plural, seconds_text, span
 
 PLACES = {name: place for place, name in enumerate(("ring", "direct", "window", "mpi", "blocking", "exact", "nccl",
                                                     "auto"))}

@@ -22,7 +22,7 @@ from typing import TextIO
 from plotting import allreduce, bench_file, learning, scaling, time_shares
 from plotting.errors import PlotError
 from plotting.page import Page
-from plotting.sheet import Sheet, several
+from plotting.sheet import Sheet, plural
 from tutti import run_folder
 from tutti.program import Failure
 

@@ -7,7 +7,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 
 from plotting.page import Page, Table
-from plotting.sheet import GREY, Sheet, colour, marker, several, short
+from plotting.sheet import GREY, Sheet, colour, marker, plural, short
 from tutti.run_folder import Run
 
 MANY_POINTS = 30  # from here on a line needs no markers
