@@ -90,7 +90,6 @@ Witness train_on(const Course& course, const DataPair& data) {
     options.epochs = 1000;
     options.steps = kSteps;
     options.test_every_epochs = 0;
-    const bool slow = world->rank() == course.ranks - 1;
     RankStatus status;
     Throttle throttle(course, world->rank() == course.ranks - 1, witness);
     status.add(throttle);
