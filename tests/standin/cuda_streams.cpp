@@ -85,10 +85,12 @@ bool is_legal(const KernelLaunch& launch) {
          launch.threads > 0 && launch.threads <= 1024;
 }
 
+// Programs and their heaps lie in the upper part of the address space. Two small integers side by side look like an
+// address in the lower one, which the address sanitizer fills with its shadow.
 bool is_mapped(std::uint64_t address) {
   constexpr std::uint64_t kPage = 4096;
   unsigned char resident = 0;
-  return address < (std::uint64_t{1} << 47) &&
+  return address >= (std::uint64_t{1} << 45) && address < (std::uint64_t{1} << 47) &&
          ::mincore(reinterpret_cast<void*>(address / kPage * kPage), kPage, &resident) == 0;
 }
 
