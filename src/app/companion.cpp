@@ -6,8 +6,8 @@
 #include "tutti/comm/world.hpp"
 
 #include "process.hpp"
+#include "processors.hpp"
 
-#include <dlfcn.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -32,14 +32,6 @@ fs::path program_path() {
   std::error_code unknown;
   const fs::path path = fs::read_symlink("/proc/self/exe", unknown);
   return unknown ? fs::path(program_call()) : path;
-}
-
-// Also of a custom program, which lies elsewhere.
-fs::path library_path() {
-  Dl_info library{};
-  if (::dladdr(reinterpret_cast<const void*>(&find_companions), &library) == 0) return {};
-  std::error_code unknown;
-  return fs::canonical(library.dli_fname, unknown);
 }
 
 bool is_in_path(const std::string& program) {
@@ -82,10 +74,11 @@ void put_into_stdin(const std::string& text) {
 }  // namespace
 
 fs::path companions_folder() {
-  const fs::path library = library_path().parent_path();
+  std::error_code unknown;
+  // A custom program lies elsewhere than the library.
+  const fs::path library = fs::canonical(library_path(), unknown).parent_path();
   const std::array places{program_path().parent_path() / "libexec/tutti", library / "libexec/tutti",
                           library / TUTTI_COMPANIONS_FROM_LIBRARY};
-  std::error_code unknown;
   for (const fs::path& place : places) {
     if (fs::is_directory(place, unknown)) return fs::canonical(place, unknown);
   }

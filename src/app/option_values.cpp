@@ -6,8 +6,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
+#include <functional>
+#include <numeric>
 #include <optional>
 #include <system_error>
 
@@ -65,6 +68,21 @@ std::optional<std::int64_t> seconds_by_clock(std::string_view text) {
   return 86400 * days + seconds;
 }
 
+// "3,3,2": whole numbers from 1 on; empty where the text is anything else.
+std::optional<std::vector<int>> read_list(const std::string& text) {
+  std::vector<int> numbers;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  while (true) {
+    int number = 0;
+    const auto [rest, status] = std::from_chars(at, end, number);
+    if (status != std::errc{} || number < 1 || (rest != end && *rest != ',')) return std::nullopt;
+    numbers.push_back(number);
+    if (rest == end) return numbers;
+    at = rest + 1;
+  }
+}
+
 }  // namespace
 
 CheckpointInterval parse_checkpoint_every(const std::string& text) {
@@ -103,49 +121,29 @@ double parse_time_limit(const std::string& text) {
 }
 
 PartMapOptions parse_part_map(const std::string& text) {
+  if (text == "even") return {};
   if (text == "auto") return {.measured = true};
-  PartMapOptions map;
-  const char* at = text.data();
-  const char* const end = at + text.size();
-  int parts_left = kMostParts;
-  while (text != "even") {
-    int count = 0;
-    const auto [rest, status] = std::from_chars(at, end, count);
-    if (status != std::errc{} || count < 1 || count > parts_left || (rest != end && *rest != ',')) {
-      throw Error(ErrorSource::usage,
-                  fmt::format("--part-map {}: give even, auto or each rank's number of parts, as 3,3,2, {} in all at "
-                              "most",
-                              text, kMostParts));
-    }
-    parts_left -= count;
-    map.parts_by_rank.push_back(count);
-    if (rest == end) break;
-    at = rest + 1;
+  const auto counts = read_list(text);
+  if (counts && std::accumulate(counts->begin(), counts->end(), std::int64_t{0}) <= kMostParts) {
+    return {.parts_by_rank = *counts};
   }
-  return map;
+  throw Error(ErrorSource::usage,
+              fmt::format("--part-map {}: give even, auto or each rank's number of parts, as 3,3,2, {} in all at most",
+                          text, kMostParts));
 }
 
 std::vector<int> parse_counts(std::string_view option, const std::string& text, int all) {
-  std::vector<int> counts;
   if (text.empty()) {
+    std::vector<int> counts;
     for (int count = 1; count < all; count *= 2) counts.push_back(count);
     counts.push_back(all);
     return counts;
   }
-  const char* at = text.data();
-  const char* const end = at + text.size();
-  while (true) {
-    int count = 0;
-    const auto [rest, status] = std::from_chars(at, end, count);
-    const bool ascending = counts.empty() || count > counts.back();
-    if (status != std::errc{} || count < 1 || count > all || !ascending || (rest != end && *rest != ',')) {
-      throw Error(ErrorSource::usage,
-                  fmt::format("--{} {}: give ascending counts of 1 to {}, as 1,2,4", option, text, all));
-    }
-    counts.push_back(count);
-    if (rest == end) return counts;
-    at = rest + 1;
-  }
+  const auto counts = read_list(text);
+  const bool is_ascending = counts && std::ranges::adjacent_find(*counts, std::greater_equal<>()) == counts->end();
+  if (is_ascending && counts->back() <= all) return *counts;
+  throw Error(ErrorSource::usage,
+              fmt::format("--{} {}: give ascending counts of 1 to {}, as 1,2,4", option, text, all));
 }
 
 }  // namespace tutti

@@ -14,8 +14,6 @@
 
 namespace tutti {
 
-constexpr std::array<std::string_view, 3> words_of(Precision) { return {"fp32", "tf32", "bf16"}; }
-
 enum class Device { automatic, cpu, cuda };
 constexpr std::array<std::string_view, 3> words_of(Device) { return {"auto", "cpu", "cuda"}; }
 

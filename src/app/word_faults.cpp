@@ -98,8 +98,7 @@ std::string_view moved_to(std::string_view written) {
       {"mlperf-log", "'trainer mlperf-log RUN' makes MLPerf's log from the run's folder"},
       {"on-divergence heal",
        "leave it out. A run whose replicas differ ends with 87, and --resume continues it from its newest checkpoint, "
-       "to "
-       "the same bits; the scripts in jobs/ do so by themselves"},
+       "to the same bits; the scripts in jobs/ do so by themselves"},
       {"bench layers", "'trainer bench step' times whole steps, ONEDNN_VERBOSE=1 with it each call of oneDNN"}};
   if (written.starts_with("--")) written.remove_prefix(2);
   const auto* const found = std::ranges::find(kMoved, written, &std::pair<std::string_view, std::string_view>::first);

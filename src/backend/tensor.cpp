@@ -1,14 +1,12 @@
 #include "tutti/backend/tensor.hpp"
 
 #include "tutti/backend/host_memory.hpp"
-#include "tutti/backend/precision.hpp"
 #include "tutti/base/error.hpp"
 
 #include <fmt/format.h>
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -95,25 +93,6 @@ Buffer allocate_host(std::size_t bytes) {
   if (data == nullptr) refuse(bytes);
   std::memset(data, 0, whole);
   return Buffer(data, bytes, MemorySpace::host, [](void* block) { std::free(block); });
-}
-
-std::string_view name_of(Precision precision) {
-  switch (precision) {
-    case Precision::fp32:
-      return "fp32";
-    case Precision::tf32:
-      return "tf32";
-    case Precision::bf16:
-      return "bf16";
-  }
-  return "?";
-}
-
-Precision parse_precision(std::string_view word) {
-  for (const Precision precision : std::array{Precision::fp32, Precision::tf32, Precision::bf16}) {
-    if (word == name_of(precision)) return precision;
-  }
-  throw Error(ErrorSource::usage, fmt::format("--precision {}: must be one of fp32, tf32, bf16", word));
 }
 
 }  // namespace tutti

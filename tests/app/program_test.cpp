@@ -104,38 +104,37 @@ struct Refusal {
   Words words;
   int status;
   std::string reason;
-  int ranks;
+  int ranks;  // 0: without a launcher
 };
 
 TEST(Program, RefusesMistakesOnceWithTheirStatus) {
   const std::vector<Refusal> refusals{
       {{"--bach-size", "3"}, 64, "did you mean '--batch-size'? See trainer --help", 3},
-      {{"--last-batch", "drop"}, 64, "one of keep, discard, rollover", 1},
-      {{"--model", "lenat"}, 64, "no model is called 'lenat'", 1},
+      {{"--last-batch", "drop"}, 64, "one of keep, discard, rollover", 0},
+      {{"--model", "lenat"}, 64, "no model is called 'lenat'", 0},
       {{"--parts", "2", "--exchange", "ring"}, 64, "3 ranks cannot share 2 parts", 3},
-      {{"--parts", "12", "--part-map", "auto", "--exchange", "ring"}, 64, "add --exchange exact", 1},
+      {{"--parts", "12", "--part-map", "auto", "--exchange", "ring"}, 64, "add --exchange exact", 0},
       {{"--parts", "8", "--part-map", "4,4", "--exchange", "ring"}, 64, "--part-map 4,4 assigns 8 parts to 2 ranks", 3},
-      {{"--exchange", "nearly"}, 64, "must be one of auto, ring, exact, sharded, central", 1},
+      {{"--exchange", "nearly"}, 64, "must be one of auto, ring, exact, sharded, central", 0},
       {{"--shard-optimizer"}, 64, "--shard-optimizer does not go with --exchange ring", 3},
-      {{"--exchange", "central", "--shard-optimizer"}, 64, "rank 0 updates all weights: use --exchange exact", 1},
-      {{"--augment", "flip"}, 64, "must be one of none, crop-flip", 1},
-      {{"--normalize", "0.5"}, 64, "give none, auto or M/S", 1},
-      {{"--validation-ratio", "1"}, 64, "--validation-ratio 1", 1},
-      {{"--resume"}, 64, "--resume wants --out", 1},
-      {{"--dry-run", "--momentum", "7"}, 64, "--momentum 7", 1},
-      {{"--optimizer", "adamw", "--momentum", "0.9"}, 64, "moments of its own", 1},
-      {{"--optimizer", "lars", "--nesterov"}, 64, "--nesterov belongs to sgd", 1},
-      {{"--precision", "tf32"}, 64, "use fp32", 1},
+      {{"--exchange", "central", "--shard-optimizer"}, 64, "rank 0 updates all weights: use --exchange exact", 0},
+      {{"--augment", "flip"}, 64, "must be one of none, crop-flip", 0},
+      {{"--normalize", "0.5"}, 64, "give none, auto or M/S", 0},
+      {{"--validation-ratio", "1"}, 64, "--validation-ratio 1", 0},
+      {{"--resume"}, 64, "--resume wants --out", 0},
+      {{"--dry-run", "--momentum", "7"}, 64, "--momentum 7", 0},
+      {{"--optimizer", "adamw", "--momentum", "0.9"}, 64, "moments of its own", 0},
+      {{"--optimizer", "lars", "--nesterov"}, 64, "--nesterov belongs to sgd", 0},
+      {{"--precision", "tf32"}, 64, "use fp32", 0},
       {{"eval", "--checkpoint", "/no/such.h5"}, 66, "/no/such.h5", 3},
-      {{"--config", "/tmp"}, 64, "--config /tmp", 1},
-      {{"--device", "cuda"}, 64, "choose --device cpu", 1},
+      {{"--config", "/tmp"}, 64, "--config /tmp", 0},
+      {{"--device", "cuda"}, 64, "choose --device cpu", 0},
       {{"--data", "no-such-data"}, 74, "no-such-data", 3},
       {{"--data", "synthetic:64x1x6x6:3", "--model", "lenet"}, 65, "layer conv2", 3},
       {{"--out", "/proc/none"}, 73, "/proc/none", 3},
   };
   for (const Refusal& refusal : refusals) {
-    const ChildResult result =
-        refusal.ranks == 1 ? run_trainer(refusal.words) : run_trainer(refusal.ranks, refusal.words);
+    const ChildResult result = run_trainer(refusal.ranks, refusal.words);
     EXPECT_EQ(result.status, refusal.status) << refusal.reason << "\n" << result.err;
     EXPECT_EQ(count(result.err, "trainer: "), 1) << result.err;
     EXPECT_NE(result.err.find(refusal.reason), std::string::npos) << result.err;

@@ -40,7 +40,7 @@ Network network_of(const ArrayFile& file) {
 }
 
 std::unique_ptr<Backend> backend_of(const ArrayFile& file) {
-  auto backend = make_cpu_backend(parse_precision(file.read_text("/precision")));
+  auto backend = make_cpu_backend(value_named<Precision>(file.read_text("/precision")).value());
   backend->enter_compute_thread(1);
   return backend;
 }

@@ -170,7 +170,7 @@ std::vector<std::string> trainer_words(int ranks, const std::vector<std::string>
   return words;
 }
 
-ChildResult run_trainer(const std::vector<std::string>& options) { return run_child(trainer_words(0, options)); }
+ChildResult run_trainer(const std::vector<std::string>& options) { return run_trainer(0, options); }
 
 ChildResult run_trainer(int ranks, const std::vector<std::string>& options) {
   return run_child(trainer_words(ranks, options));

@@ -42,6 +42,11 @@ ActivationSpec activation_of(const Shape& shape, ElementType type) {
   return {shape, std::make_shared<CudaFormat>(type, false), static_cast<std::size_t>(values) * bytes_of(type)};
 }
 
+ActivationSpec output_of(const LayerSpec& spec, const ActivationSpec& input) {
+  return activation_of(output_shape(spec, input.shape.without_first()).batch_of(input.shape[0]),
+                       format_of(input).type());
+}
+
 ActivationSpec plain_activation_of(const Shape& shape) {
   return {shape, std::make_shared<CudaFormat>(ElementType::f32, true),
           static_cast<std::size_t>(shape.elements()) * sizeof(float)};

@@ -42,6 +42,8 @@ std::int64_t packs_of(const ImageLayout& layout, ElementType type);
 // Within the network.
 ActivationSpec activation_of(const Shape& shape, ElementType type);
 ActivationSpec plain_activation_of(const Shape& shape);
+// What a layer makes of an activation within the network, in the type that this has.
+ActivationSpec output_of(const LayerSpec& spec, const ActivationSpec& input);
 
 // Throws an internal error when another backend made the activation.
 const CudaFormat& format_of(const ActivationSpec& activation);

@@ -58,8 +58,7 @@ class GlobalAveragePoolLayer final : public Layer {
         wants_input_gradient_(request.wants_input_gradient),
         type_(format_of(request.input).type()),
         layout_(layout_of(request.input)),
-        output_(activation_of(output_shape(spec, request.input.shape.without_first()).batch_of(request.input.shape[0]),
-                              type_)) {}
+        output_(output_of(spec, request.input)) {}
 
   const ActivationSpec& output() const override { return output_; }
   bool reads_input() const override { return false; }

@@ -222,8 +222,7 @@ class Pool2dLayer final : public Layer {
         mode_(request.mode),
         wants_input_gradient_(request.wants_input_gradient),
         type_(format_of(request.input).type()),
-        output_(activation_of(output_shape(spec, request.input.shape.without_first()).batch_of(request.input.shape[0]),
-                              type_)),
+        output_(output_of(spec, request.input)),
         extents_(extents_of(spec, request.input, output_)) {
     if (pooling_ != Pooling::max || mode_ != LayerMode::training || !wants_input_gradient_) return;
     const std::size_t bytes_each = extents_.is_narrow() ? sizeof(std::uint8_t) : sizeof(std::uint32_t);

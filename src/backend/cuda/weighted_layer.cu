@@ -199,8 +199,7 @@ std::unique_ptr<Layer> make_weighted(const Processor& processor, const Spec& spe
 
 WeightedLayerParts parts_of(Precision precision, const Conv2dSpec& spec, const ActivationSpec& input) {
   const ImageLayout images = layout_of(input);
-  const Shape output = output_shape(spec, input.shape.without_first()).batch_of(images.samples);
-  const ActivationSpec activation = activation_of(output, format_of(input).type());
+  const ActivationSpec activation = output_of(spec, input);
   const std::int64_t outputs = layout_of(activation).padded_channels;
   return {.convolution = {.samples = images.samples,
                           .channels = images.padded_channels,
@@ -225,8 +224,7 @@ WeightedLayerParts parts_of(Precision precision, const Conv2dSpec& spec, const A
 // that cover the whole image.
 WeightedLayerParts parts_of(Precision precision, const LinearSpec& spec, const ActivationSpec& input) {
   const ImageLayout images = layout_of(input);
-  const Shape output = output_shape(spec, input.shape.without_first()).batch_of(images.samples);
-  const ActivationSpec activation = activation_of(output, format_of(input).type());
+  const ActivationSpec activation = output_of(spec, input);
   const std::int64_t outputs = layout_of(activation).padded_channels;
   return {.convolution = {.samples = images.samples,
                           .channels = images.pixels() * images.padded_channels,

@@ -92,7 +92,8 @@ def find_launcher(asked, most_ranks, words):
         return Launcher([], 1, environment_without_ranks())
     is_local = not any(name in os.environ for name in ("PBS_NODEFILE", "LSB_HOSTS", "PE_HOSTFILE"))
     environment = environment_without_ranks()
-    return Launcher([_mpirun_of_trainer(environment)], ranks or most_ranks, environment, is_local, is_limited=ranks > 0)
+    mpirun = _mpirun(_is_mpich(environment), environment)
+    return Launcher([mpirun], ranks or most_ranks, environment, is_local, is_limited=ranks > 0)
 
 
 def _ranks_of_launch():
@@ -120,13 +121,13 @@ def _slurm_launcher(ranks):
     if by not in ("", "srun", "mpirun"):
         raise Failure(USAGE, f"TUTTI_LAUNCHER is srun or mpirun, not '{by}'")
     environment = environment_without_ranks()
-    version = _output_of([program.trainer(), "--version"], environment)
-    pmi = "pmi2" if "MPICH" in version else "pmix"
+    is_mpich = _is_mpich(environment)
+    pmi = "pmi2" if is_mpich else "pmix"
     if by != "mpirun" and (by == "srun" or re.search(rf"\b{pmi}\b", _output_of(["srun", "--mpi=list"], environment))):
         words = ["srun", f"--mpi={pmi}", f"--cpus-per-task={os.environ.get('SLURM_CPUS_PER_TASK', 1)}",
                  "--kill-on-bad-exit=1"]
     else:
-        words = [_mpirun_of_trainer(environment)]
+        words = [_mpirun(is_mpich, environment)]
     return Launcher(words, ranks, environment, is_local=False, is_limited=True)
 
 
@@ -137,9 +138,13 @@ def _srun_nodes(ranks, environment):
     return [f"--nodes={min(nodes, -(-ranks // max(1, int(per_node))))}"]
 
 
-def _mpirun_of_trainer(environment):
-    """The mpirun of the trainer's MPI library: where two are installed, that of the other one has its plain name."""
-    is_mpich = "MPICH" in _output_of([program.trainer(), "--version"], environment)
+def _is_mpich(environment):
+    """Whether MPICH is the trainer's MPI library."""
+    return "MPICH" in _output_of([program.trainer(), "--version"], environment)
+
+
+def _mpirun(is_mpich, environment):
+    """The mpirun of that library: where two are installed, the other one has the plain name."""
     for name in ("mpirun", "mpirun.mpich" if is_mpich else "mpirun.openmpi", "mpiexec.hydra"):
         if shutil.which(name) and _is_open_mpi(name, environment) != is_mpich:
             return name
