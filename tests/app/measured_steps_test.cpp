@@ -49,26 +49,25 @@ TEST(StepAccount, MediansGoByInterval) {
   EXPECT_NEAR(median.waiting, 0.2, 1e-12);
 }
 
-TEST(ScalingPoint, IsMeasuredByWholeBatchesHoweverFewTheSamples) {
-  const ScalingPoint point{.exchange = "ring", .ranks = 64, .batch = 8192};
-  EXPECT_EQ(config_for({}, point, 1).last_batch, "rollover");
+TEST(ScalingRun, TakesWholeBatchesHoweverFewTheSamples) {
+  EXPECT_EQ(config_for_ranks({}, 64, 8192, 1).last_batch, LastBatch::rollover);
   Invocation chosen;
   chosen.given.insert("last-batch");
-  EXPECT_EQ(config_for(chosen, point, 1).last_batch, RunConfig().last_batch);
+  EXPECT_EQ(config_for_ranks(chosen, 64, 8192, 1).last_batch, RunConfig().last_batch);
 }
 
-RunConfig small_config(const char* exchange) {
+RunConfig small_config(Exchange exchange) {
   RunConfig config;
   config.data = "synthetic:512x1x12x12:4";
   config.model = "mlp";
-  config.comm = "mpi";
+  config.comm = Comm::mpi;
   config.parts = test_world().size();
   config.exchange = exchange;
   return config;
 }
 
 TEST(PacedStep, SendsWhatAStepSendsAndCountsNothing) {
-  for (const char* exchange : {"ring", "exact", "sharded", "central"}) {
+  for (const Exchange exchange : {Exchange::ring, Exchange::exact, Exchange::sharded, Exchange::central}) {
     Readied run(test_world(), small_config(exchange));
     Trainer& trainer = *run.trainer;
     trainer.step();
@@ -78,14 +77,14 @@ TEST(PacedStep, SendsWhatAStepSendsAndCountsNothing) {
     const std::uint64_t a_step = run.assembly.communicator->bytes_sent() - before;
     for (StepTimes::Interval& interval : pace.compute) interval.seconds = 0.001;
     const StepTimes paced = paced_step(trainer, pace);
-    EXPECT_EQ(run.assembly.communicator->bytes_sent() - before, 2 * a_step) << exchange;
+    EXPECT_EQ(run.assembly.communicator->bytes_sent() - before, 2 * a_step) << name_of(exchange);
     EXPECT_EQ(trainer.steps_done(), 1);
     EXPECT_EQ(paced.compute.size(), pace.compute.size());
   }
 }
 
 TEST(ExchangeStep, AddsUpTheGradientsOfAllRanks) {
-  Readied run(test_world(), small_config("ring"));
+  Readied run(test_world(), small_config(Exchange::ring));
   run.trainer->step();
   run.trainer->settle();
   const auto block = host_f32(run.trainer->replica().gradients());

@@ -93,7 +93,7 @@ std::vector<std::int64_t> optimizer_bytes(const ExchangeOptions& exchange, const
   const auto backend = make_cpu_backend();
   const auto ring = make_mpi_ring_communicator(test_world(), {});
   Trainer trainer({.backend = *backend, .communicator = *ring, .network = network, .train = data},
-                        small_course({}, exchange).options, {});
+                  small_course({}, exchange).options, {});
   std::vector<std::int64_t> bytes;
   for (const std::string& text : all_gather_text(test_world(), std::to_string(trainer.replica().optimizer_bytes()))) {
     bytes.push_back(std::stoll(text));

@@ -4,6 +4,7 @@
 // in canonical order, as loaders deliver and tests ask for.
 
 #include "tutti/backend/layer.hpp"
+#include "tutti/backend/layer_spec.hpp"
 
 #include <cstdint>
 
