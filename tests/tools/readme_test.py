@@ -1,10 +1,11 @@
 """Runs the commands of the README, and of those beside what they tell of, as a reader would type them.
 
-    readme_test.py --trainer BUILD/trainer --mpiexec MPIEXEC
+    readme_test.py --trainer BUILD/trainer --mpiexec MPIEXEC [--whole]
 
 Commands stand in blocks of kind sh, one a line. They run file by file and in their order, in a folder that looks like
-a checkout after the build, with a home that holds the data sets they name; large networks train a few steps only. What
-wants another machine, or a build of its own, is listed with the file that runs it instead.
+a checkout after the build, with a home that holds the data sets they name. Without --whole they train on little data
+and measure a few small messages. What wants another machine, or a build of its own, is listed with the file that runs
+it instead.
 """
 
 import argparse
@@ -49,6 +50,7 @@ ELSEWHERE = {
     "./trainer forecast": "tests/companions/forecast_test.py",  # a busy machine may have it refused
 }
 BENCHES = "allreduce|checkpoint|exchange|input|scaling|step"
+LITTLE_DATA = "synthetic:512x1x28x28:10"
 
 
 def commands_of(text: str) -> list[str]:
@@ -62,18 +64,22 @@ def elsewhere(command: str) -> str | None:
     return next((where for beginning, where in ELSEWHERE.items() if command.startswith(beginning)), None)
 
 
-def shortened(command: str) -> str:
-    """With fewer steps where much is trained or measured, and short messages."""
+def shortened(command: str, whole: bool) -> str:
+    """With fewer steps where a large network is trained or measured; unless all of it is to be run, with little data
+    and few messages, too."""
     def short(segment: str) -> str:
+        trains = re.search(r"trainer( train| sweep)?( -(?!-help|-completion)|$)", segment)
+        if "bench allreduce" in segment:
+            return f"{segment} --max-bytes 65536 --repeats 3" + ("" if whole else " --ranks 2 --min-bytes 16384")
+        if re.search(rf"trainer bench ({BENCHES})", segment):
+            if not whole:
+                segment = segment.replace("resnet18", f"mlp --data {LITTLE_DATA}")
+            return f"{segment} --batch-size 16 --warmup-steps 1 --timed-steps 2"
+        if trains and not whole and not re.search("--data|--resume", segment):
+            segment = re.sub("(--digest-every|--steps) [0-9]+", r"\1 6", segment) + f" --data {LITTLE_DATA}"
         if "trainer sweep" in segment:
             return re.sub(r" --steps \d+", "", segment) + " --steps 6"
-        if "bench allreduce" in segment:
-            return f"{segment} --max-bytes 65536 --repeats 3"
-        if "resnet" not in segment or "--steps" in segment:
-            return segment
-        if re.search(rf"trainer bench ({BENCHES})", segment):
-            return f"{segment} --batch-size 16 --warmup-steps 1 --timed-steps 2"
-        return f"{segment} --steps 2" if re.search(r"trainer( train)?( -|$)", segment) else segment
+        return f"{segment} --steps 2" if trains and "resnet" in segment and "--steps" not in segment else segment
 
     return " && ".join(short(segment) for segment in command.split(" && "))
 
@@ -123,10 +129,11 @@ def make_checkout(folder: pathlib.Path, options: argparse.Namespace) -> dict[str
     return os.environ | {"HOME": str(folder / "home"), "PATH": f"{programs}:{os.environ['PATH']}",
                          "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
                          "OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_MCA_mpi_yield_when_idle": "1",
+                         "OMPI_MCA_pml": "ob1",
                          "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe"}
 
 
-def run(name: str, folder: pathlib.Path, environment: dict[str, str]) -> int:
+def run(name: str, folder: pathlib.Path, environment: dict[str, str], whole: bool) -> int:
     """Runs one file's commands; returns how many failed."""
     failed = 0
     for command in commands_of((ROOT / name).read_text(encoding="utf-8")):
@@ -136,7 +143,7 @@ def run(name: str, folder: pathlib.Path, environment: dict[str, str]) -> int:
             print(f"{name}: {command}: {where}", flush=True)
             continue
         started = time.monotonic()
-        result = subprocess.run(["bash", "-c", shortened(command)], cwd=folder, env=environment, text=True, timeout=300,
+        result = subprocess.run(["bash", "-c", shortened(command, whole)], cwd=folder, env=environment, text=True, timeout=300,
                                 stdin=subprocess.DEVNULL, capture_output=True, check=False)
         print(f"{name}: {command}: {result.returncode}, {time.monotonic() - started:.1f} s", flush=True)
         if result.returncode != 0:
@@ -149,12 +156,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trainer", required=True)
     parser.add_argument("--mpiexec", required=True)
+    parser.add_argument("--whole", action="store_true")
     options = parser.parse_args()
     failed = 0
     for name in FILES:
         with tempfile.TemporaryDirectory() as folder:
             root = pathlib.Path(folder).resolve()
-            failed += run(name, root, make_checkout(root, options))
+            failed += run(name, root, make_checkout(root, options), options.whole)
     sys.exit(f"{failed} commands failed" if failed else 0)
 
 
