@@ -193,7 +193,7 @@ inline std::vector<NetworkCase> small_cases() {
       {"AveragePool", 2, {3, 7, 6}, {Pool2dSpec{Pooling::average, 3, 2}}},
       {"Linear", 3, {11}, {LinearSpec{5, kBias, kNoRelu}}},
       {"LinearWithRelu", 3, {2, 3, 4}, {LinearSpec{7, kBias, kRelu}}},
-      {"Conv50ThenLinear", 2, {3, 6, 6}, {Conv2dSpec{50, 3, 1, 0, kBias, kRelu}, LinearSpec{3, kBias, kNoRelu}}},
+      {"Conv50ThenLinear", 2, {2, 5, 5}, {Conv2dSpec{50, 3, 1, 0, kBias, kRelu}, LinearSpec{3, kBias, kNoRelu}}},
       {"SmallLenet",
        2,
        {1, 13, 13},

@@ -84,7 +84,7 @@ TEST_P(EqualBits, AreWhatARingGivesAtEverySizeInMemoryOfItsOwnAndInOther) {
   World& world = test_world();
   const auto ring = make_mpi_ring_communicator(world, {.algorithm = kRing});
   const auto communicator = make_mpi_ring_communicator(world, {.algorithm = GetParam()});
-  for (const std::int64_t length : {0, 1, 2, 3, 5, 17, 1009, 16384, 16387, 131'072, 400'003, 1'100'003}) {
+  for (const std::int64_t length : {0, 1, 2, 3, 5, 17, 1009, 16384, 16387, 131'072, 1'100'003}) {
     const auto expected = sums_by(*ring, length, Memory::other);
     EXPECT_TRUE(equal_values(sums_by(*communicator, length, Memory::allocated), expected)) << length;
     EXPECT_TRUE(equal_values(sums_by(*communicator, length, Memory::other), expected)) << length;

@@ -17,7 +17,8 @@ struct Planes {
   std::int64_t channels, height, width;
 };
 
-// Calls visit(index in the input, index in the output, index in the kernel) for every product of the layer.
+// Calls visit(index in the input, index in the output, index in the kernel) for every product of the layer: for one
+// output after the order of the kernel, and one weight along the image's rows, where no sum waits for the one before.
 template <class Visit>
 void for_each_product(const Conv2dSpec& spec, const Shape& input, const Shape& output, Visit visit) {
   const Planes from(input);
@@ -25,17 +26,18 @@ void for_each_product(const Conv2dSpec& spec, const Shape& input, const Shape& o
   const std::int64_t images = output[0];
   for (std::int64_t n = 0; n < images; ++n)
     for (std::int64_t o = 0; o < to.channels; ++o)
-      for (std::int64_t y = 0; y < to.height; ++y)
-        for (std::int64_t x = 0; x < to.width; ++x)
-          for (std::int64_t c = 0; c < from.channels; ++c)
-            for (std::int64_t ky = 0; ky < spec.kernel; ++ky)
-              for (std::int64_t kx = 0; kx < spec.kernel; ++kx) {
-                const std::int64_t h = y * spec.stride + ky - spec.padding;
+      for (std::int64_t c = 0; c < from.channels; ++c)
+        for (std::int64_t ky = 0; ky < spec.kernel; ++ky)
+          for (std::int64_t kx = 0; kx < spec.kernel; ++kx)
+            for (std::int64_t y = 0; y < to.height; ++y) {
+              const std::int64_t weight = ((o * from.channels + c) * spec.kernel + ky) * spec.kernel + kx;
+              const std::int64_t h = y * spec.stride + ky - spec.padding;
+              if (h < 0 || h >= from.height) continue;
+              for (std::int64_t x = 0; x < to.width; ++x) {
                 const std::int64_t w = x * spec.stride + kx - spec.padding;
-                if (h < 0 || h >= from.height || w < 0 || w >= from.width) continue;
-                const std::int64_t weight = ((o * from.channels + c) * spec.kernel + ky) * spec.kernel + kx;
-                visit(from.row(n, c, h) + w, to.row(n, o, y) + x, weight);
+                if (w >= 0 && w < from.width) visit(from.row(n, c, h) + w, to.row(n, o, y) + x, weight);
               }
+            }
 }
 
 inline std::int64_t channel_of(const Shape& shape, std::int64_t element) {

@@ -60,7 +60,7 @@ TEST_F(StallWatchDeathTest, HoldsARankBackWhoseFailureItsEndBrings) {
       is_ending = true;
       std::this_thread::sleep_for(kLong);
     });
-    while (!is_ending) std::this_thread::yield();
+    while (!is_ending) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     watch.fail();
     std::_Exit(70);
   };
