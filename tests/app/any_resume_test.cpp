@@ -45,11 +45,10 @@ class AnyResume : public testing::TestWithParam<Way> {
   ScratchFolder folder_;
 };
 
-TEST_P(AnyResume, GoesOnOnTwoThreeAndOneAsTheUnbrokenRunOnFour) {
+TEST_P(AnyResume, GoesOnOnThreeAndOneAsTheUnbrokenRunOnFour) {
   start(4, "whole", {});
   start(4, "broken", {"--steps", "3"});
-  go_on(2, "broken", {"--steps", "5"});
-  go_on(3, "broken", {"--steps", "7"});
+  go_on(3, "broken", {"--steps", "6"});
   go_on(1, "broken", {"--steps", "8"});
   if (GetParam().any_ranks) {
     const std::string last = "/checkpoints/step-00000008.h5";
@@ -63,10 +62,8 @@ TEST_P(AnyResume, GoesOnOnTwoThreeAndOneAsTheUnbrokenRunOnFour) {
 INSTANTIATE_TEST_SUITE_P(
     Exchanges, AnyResume,
     testing::Values(Way{"ring", {"--exchange", "ring"}, false},
-                    Way{"sharded", {"--exchange", "sharded", "--momentum", "0.9"}, false},
                     Way{"central", {"--exchange", "central", "--momentum", "0.9"}, false},
                     Way{"exactShardedLars", {"--optimizer", "lars", "--momentum", "0.9", "--shard-optimizer"}, true},
-                    Way{"exactAdamw", {"--optimizer", "adamw", "--lr", "0.001"}, true},
                     Way{"shardedAdamw", {"--exchange", "sharded", "--optimizer", "adamw", "--lr", "0.0001"}, false}),
     [](const auto& test) { return std::string(test.param.name); });
 

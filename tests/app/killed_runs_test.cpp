@@ -253,7 +253,7 @@ void KilledRuns::compare(const std::string& out) {
 }
 
 TEST_F(KilledRuns, EndAsTheUnbrokenRunDoes) {
-  const auto wanted = static_cast<int>(number_from_environment("TUTTI_KILLS", 8));
+  const auto wanted = static_cast<int>(number_from_environment("TUTTI_KILLS", 5));
   ASSERT_NO_FATAL_FAILURE(run_unbroken());
   while (kills_ < wanted && !HasFailure()) {
     const std::string out = folder_.file(fmt::format("broken-{}", runs_));
