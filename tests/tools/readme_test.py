@@ -143,8 +143,8 @@ def run(name: str, folder: pathlib.Path, environment: dict[str, str], whole: boo
             print(f"{name}: {command}: {where}", flush=True)
             continue
         started = time.monotonic()
-        result = subprocess.run(["bash", "-c", shortened(command, whole)], cwd=folder, env=environment, text=True, timeout=300,
-                                stdin=subprocess.DEVNULL, capture_output=True, check=False)
+        result = subprocess.run(["bash", "-c", shortened(command, whole)], cwd=folder, env=environment, text=True,
+                                timeout=300, stdin=subprocess.DEVNULL, capture_output=True, check=False)
         print(f"{name}: {command}: {result.returncode}, {time.monotonic() - started:.1f} s", flush=True)
         if result.returncode != 0:
             failed += 1
