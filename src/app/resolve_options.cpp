@@ -18,7 +18,7 @@ OptimizerOptions optimizer_options(const RunConfig& config) {
           .momentum = config.momentum,
           .weight_decay = config.weight_decay,
           .nesterov = config.nesterov,
-          .spares_norms_and_biases = config.spares_norms_and_biases,
+          .exempts_norms_and_biases = config.exempts_norms_and_biases,
           .clip_norm = config.clip_norm,
           .beta1 = config.adam_beta1,
           .beta2 = config.adam_beta2,

@@ -49,7 +49,7 @@ struct RunConfig {
   double adam_beta1 = 0.9;
   double adam_beta2 = 0.999;
   double adam_epsilon = 1e-8;
-  bool spares_norms_and_biases = false;
+  bool exempts_norms_and_biases = false;
   double clip_norm = 0;
   double label_smoothing = 0;
   Schedule schedule = Schedule::constant;

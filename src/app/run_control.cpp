@@ -37,18 +37,19 @@ RunControl::RunControl(World& world, const StopSignals& signals, const RunLimits
       longest_save_(1 + static_cast<double>(limits.checkpoint_bytes) / kUnseenBytesPerSecond),
       last_look_(now_) {}
 
-BoundaryWish RunControl::at_boundary() {
+BoundaryAction RunControl::at_boundary() {
   watch_pace();
-  const BoundaryWish wish = std::exchange(is_asking_, true) ? follow(world_.end_greatest()) : BoundaryWish::go_on;
-  if (wish != BoundaryWish::save_and_stop) world_.begin_greatest(own_word());
-  return wish;
+  const BoundaryAction action =
+      std::exchange(is_asking_, true) ? follow(world_.end_greatest()) : BoundaryAction::proceed;
+  if (action != BoundaryAction::save_and_stop) world_.begin_greatest(own_word());
+  return action;
 }
 
-BoundaryWish RunControl::follow(std::int64_t word) {
-  if (word == kNothing) return BoundaryWish::go_on;
+BoundaryAction RunControl::follow(std::int64_t word) {
+  if (word == kNothing) return BoundaryAction::proceed;
   if (word == kFolderIsLost) throw Error(ErrorSource::save, broadcast_text(world_, loss_, 0)).on_all_ranks();
   last_save_ = now_;
-  if (word == kSave) return BoundaryWish::save;
+  if (word == kSave) return BoundaryAction::save;
   if (word == kTimeIsUp) {
     reason_ = fmt::format("the time limit of {} s", limits_.time_limit);
   } else {
@@ -56,7 +57,7 @@ BoundaryWish RunControl::follow(std::int64_t word) {
     reason_ = fmt::format("{} at rank {} on host {}", signal_name(static_cast<int>(word / kOneSignal)), rank,
                           broadcast_text(world_, world_.host(), rank));
   }
-  return BoundaryWish::save_and_stop;
+  return BoundaryAction::save_and_stop;
 }
 
 // For rank 0; asked often, the file system is not.

@@ -31,7 +31,7 @@ class RunControl {
 
   // After save_and_stop it is not to be asked again. Throws a save error on all ranks when the folder is no longer the
   // run's. Collective.
-  BoundaryWish at_boundary();
+  BoundaryAction at_boundary();
   // A state was taken, for whatever reason: the seconds until the next save count from now.
   void took_state() { last_save_ = clock_(); }
   // What a save has taken from the copy of the state until it was proven good. For rank 0; others may call it.
@@ -40,7 +40,7 @@ class RunControl {
   const std::string& reason() const { return reason_; }
 
  private:
-  BoundaryWish follow(std::int64_t word);
+  BoundaryAction follow(std::int64_t word);
   std::int64_t own_word();
   bool has_lost_folder();
   void watch_pace();

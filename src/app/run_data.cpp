@@ -28,7 +28,7 @@ void refuse_options_of_read_sets(const RunConfig& config) {
 // The first rank of a host loads for all of them.
 void refuse_other_data_on_a_host(World& world, const DataRequest& request) {
   const auto hosts = all_gather_text(world, world.host());
-  const auto wishes = all_gather_text(
+  const auto requests = all_gather_text(
       world,
       request.images.empty()
           ? fmt::format("--data {} --test-data {} --validation-ratio {} --seed {} --skip-bad-images {} --exif {}",
@@ -38,11 +38,11 @@ void refuse_other_data_on_a_host(World& world, const DataRequest& request) {
                         request.upright));
   for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
     const auto first = static_cast<std::size_t>(std::ranges::find(hosts, hosts[rank]) - hosts.begin());
-    if (wishes[rank] == wishes[first]) continue;
+    if (requests[rank] == requests[first]) continue;
     throw Error(ErrorSource::input,
                 fmt::format("rank {} wants other data than rank {} on the same host, {} against {}: "
                             "give all ranks the same",
-                            rank, first, wishes[rank], wishes[first]))
+                            rank, first, requests[rank], requests[first]))
         .on_all_ranks();
   }
 }

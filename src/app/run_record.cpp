@@ -24,11 +24,11 @@ std::string slice_text(const RunConfig& config) {
 
 const char* state_location(const ExchangeOptions& exchange) {
   switch (exchange.owners()) {
-    case Owners::everyone:
+    case Owners::all:
       return "on every rank";
-    case Owners::shares:
+    case Owners::sharded:
       return "in shares";
-    case Owners::first:
+    case Owners::root:
       return "on rank 0";
   }
   return "";

@@ -79,7 +79,7 @@ void RunReporter::print_time() {
   log_.note((resumes_ ? "this launch: " : "whole run: ") + time_line(time_.report()));
 }
 
-BoundaryWish RunReporter::at_boundary(std::int64_t /*step*/) {
+BoundaryAction RunReporter::at_boundary(std::int64_t /*step*/) {
   if (checkpoints_ != nullptr) checkpoints_->report([this](const std::string& json) { record_line(json); });
   return control_.at_boundary();
 }
@@ -119,8 +119,8 @@ void RunReporter::on_skipped(const SkippedReport& report) {
                       report.in_all == kMostNotes ? "; more such steps will only be counted" : ""));
 }
 
-void RunReporter::on_stretch(const StretchReport& report) {
-  record([&](MetricsLog& metrics) { metrics.on_stretch(report); });
+void RunReporter::on_interval(const IntervalReport& report) {
+  record([&](MetricsLog& metrics) { metrics.on_interval(report); });
   on_note(lines_.text(since_start_.seconds(), report.train));
 }
 
@@ -152,7 +152,7 @@ void RunReporter::on_checkpoint(TrainState state, double copy_seconds) {
   if (checkpoints_ != nullptr) checkpoints_->save(std::move(state), copy_seconds);
 }
 
-void RunReporter::on_epoch_left(const EpochEnd& end) {
+void RunReporter::on_epoch_end(const EpochEnd& end) {
   epochs_.push_back(end);
   const TimeReport time = account_.report();
   time_.add(time);

@@ -43,17 +43,17 @@ class RunReporter : public RunObserver {
   // After the last step. Throws on all ranks if the last state could not be saved. Collective.
   void finish(RunEnd end, std::int64_t steps, std::int64_t skipped_steps);
 
-  BoundaryWish at_boundary(std::int64_t step) override;
+  BoundaryAction at_boundary(std::int64_t step) override;
   void on_samples(const SampleReport& report) override;
   void on_step(const StepProgress& progress) override;
   void on_note(const std::string& text) override;
   void on_skipped(const SkippedReport& report) override;
-  void on_stretch(const StretchReport& report) override;
+  void on_interval(const IntervalReport& report) override;
   void on_digest(const DigestReport& report) override;
   void on_epoch(const EpochReport& report) override;
   void on_divergence(const DivergenceReport& report) override;
   void on_checkpoint(TrainState state, double copy_seconds) override;
-  void on_epoch_left(const EpochEnd& end) override;
+  void on_epoch_end(const EpochEnd& end) override;
 
   const std::vector<EpochEnd>& epochs() const { return epochs_; }
 

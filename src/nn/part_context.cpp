@@ -12,8 +12,8 @@ namespace tutti {
 
 namespace {
 
-// Enough for the parts of a rank at two sizes each; passes beyond are played without a recording.
-constexpr std::size_t kMostTakes = 32;
+// Enough for the parts of a rank at two sizes each; further passes are computed without graphs.
+constexpr std::size_t kMostGraphs = 32;
 
 // By layer, how many elements are final once its backward pass is done; the statistics are with the last layer's.
 std::vector<std::int64_t> final_elements_of(const Network& network) {
@@ -51,7 +51,7 @@ void NetworkWeights::refresh(Stream& stream) {
   backend_.refresh(stream, with_weights);
 }
 
-// What a recording holds on to; a pass with the same is the same work.
+// What a graph depends on: passes with equal keys are the same work.
 struct PassKey {
   const PassPlan* plan = nullptr;
   const void* images = nullptr;
@@ -64,7 +64,7 @@ struct PassKey {
   friend bool operator==(const PassKey&, const PassKey&) = default;
 };
 
-struct PartContext::Take {
+struct PartContext::PassGraphs {
   struct Piece {
     std::unique_ptr<Recording> recording;
     std::int64_t final_elements = 0;  // once it is done
@@ -88,7 +88,7 @@ void PartContext::plan(std::int64_t samples, LayerMode mode) {
   const PassRequest request{.samples = samples, .mode = mode, .label_smoothing = label_smoothing_};
   auto plan = std::make_unique<PassPlan>(network_, weights_, backend_, request);
   if (arena_.bytes() < plan->memory().bytes()) {
-    takes_.clear();
+    graphs_.clear();
     arena_ = Buffer();
     arena_ = backend_.allocate(plan->memory().bytes());
   }
@@ -116,9 +116,9 @@ const void* PartContext::values_of(int layer) const {
 void PartContext::train(Stream& stream, const TrainPass& pass, const Watch& watch) {
   current_ = &plan_for(pass.images.shape[0], LayerMode::training);
   set_place(stream, pass.place);
-  if (const Take* const take = take_of(stream, pass, watch.stops)) {
+  if (const PassGraphs* const graphs = graphs_of(stream, pass, watch.stops)) {
     watch.before_backward();
-    for (const auto& [recording, final_elements] : take->pieces) {
+    for (const auto& [recording, final_elements] : graphs->pieces) {
       recording->replay(stream);
       watch.after_layer(final_elements);
     }
@@ -130,9 +130,9 @@ void PartContext::train(Stream& stream, const TrainPass& pass, const Watch& watc
   backward(stream, pass.gradients, pass.sample_share, watch.after_layer);
 }
 
-// The first time a pass is played as it is: whatever is done but once has been done when it is recorded.
-const PartContext::Take* PartContext::take_of(Stream& stream, const TrainPass& pass,
-                                              std::span<const std::int64_t> stops) {
+// The first pass is computed without capture, so that one-time work is done before the second is captured.
+const PartContext::PassGraphs* PartContext::graphs_of(Stream& stream, const TrainPass& pass,
+                                                      std::span<const std::int64_t> stops) {
   const PassKey key{.plan = current_,
                     .images = pass.images.data,
                     .labels = pass.labels.data,
@@ -141,17 +141,17 @@ const PartContext::Take* PartContext::take_of(Stream& stream, const TrainPass& p
                     .gradient_scale = pass.gradient_scale,
                     .sample_share = pass.sample_share,
                     .stops = {stops.begin(), stops.end()}};
-  auto take = std::ranges::find_if(takes_, [&](const auto& known) { return known->key == key; });
-  if (take == takes_.end()) {
-    if (takes_.size() == kMostTakes) return nullptr;
-    take = takes_.insert(take, std::make_unique<Take>(Take{.key = key}));
+  auto graphs = std::ranges::find_if(graphs_, [&](const auto& known) { return known->key == key; });
+  if (graphs == graphs_.end()) {
+    if (graphs_.size() == kMostGraphs) return nullptr;
+    graphs = graphs_.insert(graphs, std::make_unique<PassGraphs>(PassGraphs{.key = key}));
   }
-  if (++(*take)->passes == 2) record(stream, pass, **take);
-  return (*take)->pieces.empty() ? nullptr : take->get();
+  if (++(*graphs)->passes == 2) capture(stream, pass, **graphs);
+  return (*graphs)->pieces.empty() ? nullptr : graphs->get();
 }
 
-void PartContext::record(Stream& stream, const TrainPass& pass, Take& take) {
-  std::span<const std::int64_t> stops = take.key.stops;
+void PartContext::capture(Stream& stream, const TrainPass& pass, PassGraphs& graphs) {
+  std::span<const std::int64_t> stops = graphs.key.stops;
   const std::size_t layers = network_.layers().size();
   for (std::size_t begin = layers; begin > 0;) {
     std::size_t end = begin - 1;  // the last layer of this piece
@@ -164,8 +164,8 @@ void PartContext::record(Stream& stream, const TrainPass& pass, Take& take) {
       }
       for (std::size_t i = begin; i-- > end;) run_backward(stream, i, pass.gradients, pass.sample_share);
     });
-    if (!recording) return take.pieces.clear();
-    take.pieces.push_back({std::move(recording), final_elements_[end]});
+    if (!recording) return graphs.pieces.clear();
+    graphs.pieces.push_back({std::move(recording), final_elements_[end]});
     begin = end;
   }
 }

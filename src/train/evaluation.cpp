@@ -11,7 +11,7 @@
 namespace tutti {
 namespace {
 
-// Relative to the greatest, so that nothing overflows. A NaN among the logits makes the sum NaN.
+// exp(logit - greatest logit) cannot overflow. A NaN among the logits makes the sum NaN.
 SampleScore score_of(std::span<const float> logits, std::int32_t label) {
   const auto greatest = std::ranges::max_element(logits);
   SampleScore score{.label = label, .predicted = static_cast<std::int32_t>(greatest - logits.begin())};
@@ -44,7 +44,7 @@ class Evaluator::Scorer {
         plain_(backend.allocate(static_cast<std::size_t>(most_samples * classes) * bytes_of(ElementType::f32))),
         local_{.classes = static_cast<std::size_t>(classes)} {}
 
-  // Of the batch that the worker has just evaluated. Waits for its stream.
+  // Scores the batch that the worker has just evaluated. Waits for its stream.
   void read(Worker& worker, const Batch& batch) {
     const Shape shape{batch.samples, static_cast<std::int64_t>(local_.classes)};
     const Tensor plain = plain_.view(shape, ElementType::f32);
@@ -83,7 +83,7 @@ Evaluator::Evaluator(const EvaluatedData& evaluated, const RankContext& rank, Pa
   const std::int64_t most_of_a_rank = (chunks_ + rank.communicator.size() - 1) / rank.communicator.size();
   const auto desks = std::min(static_cast<std::int64_t>(workers.size()), most_of_a_rank);
   for (std::int64_t i = 0; i < desks; ++i) {
-    desks_.push_back(
+    per_worker_.push_back(
         {std::make_unique<ChunkReader>(evaluated.data, rank.backend, evaluated.recipe, std::min(kChunk, samples_)),
          rank.backend.allocate(LossSums::kFigures * sizeof(std::int64_t))});
   }
@@ -104,12 +104,12 @@ LossSums Evaluator::run() {
   return total();
 }
 
-// Chunks are sent in rounds of one from every rank. A rank evaluates as many rounds ahead as it has workers; others may
-// have more or fewer.
+// Chunks are sent in rounds, one chunk per rank. A rank evaluates one round ahead per worker; ranks may have different
+// numbers of workers.
 LossSums Evaluator::run(const ScoreOutlet& outlet, int classes) {
   World& world = outlet.world;
   const std::int64_t ranks = rank_.communicator.size();
-  const auto workers = std::ssize(desks_);
+  const auto workers = std::ssize(per_worker_);
   std::vector<Scorer> scorers;
   for (std::int64_t i = 0; i < workers; ++i) scorers.emplace_back(rank_.backend, classes, std::min(kChunk, samples_));
   LocalScores received{.classes = static_cast<std::size_t>(classes)};
@@ -135,7 +135,8 @@ LossSums Evaluator::run(const ScoreOutlet& outlet, int classes) {
       try {
         outlet.receive(scores.from(chunk * kChunk));
       } catch (...) {
-        refusal = std::current_exception();  // thrown at the next vote: the others are at their broadcasts
+        refusal =
+            std::current_exception();  // thrown at the next vote, since the other ranks are already in their broadcasts
       }
     }
   }
@@ -152,22 +153,22 @@ void Evaluator::score_ahead(std::vector<Scorer>& scorers, std::int64_t turn) {
 
 void Evaluator::each_worker(const std::function<void(Worker&)>& work) {
   workers_.each([&](Worker& worker) {
-    if (worker.number < desks_.size()) work(worker);
+    if (worker.number < per_worker_.size()) work(worker);
   });
 }
 
 void Evaluator::begin() {
-  if (workers_.size() > 1) rank_.stream.synchronize();  // the others' streams read the weights
+  if (workers_.size() > 1) rank_.stream.synchronize();  // the other workers' streams read the weights
   each_worker([&](Worker& worker) { rank_.backend.fill_zero(worker.stream, sums_of(worker)); });
 }
 
 std::int64_t Evaluator::chunk_of(const Worker& worker, std::int64_t turn) const {
-  const std::int64_t round = turn * std::ssize(desks_) + static_cast<std::int64_t>(worker.number);
+  const std::int64_t round = turn * std::ssize(per_worker_) + static_cast<std::int64_t>(worker.number);
   return round * rank_.communicator.size() + rank_.communicator.rank();
 }
 
 Batch Evaluator::evaluate(Worker& worker, std::int64_t chunk) {
-  const Batch batch = desks_[worker.number].reader->read(worker.stream, chunk * kChunk, samples_of(chunk));
+  const Batch batch = per_worker_[worker.number].reader->read(worker.stream, chunk * kChunk, samples_of(chunk));
   worker.context.forward(worker.stream, batch.images, LayerMode::evaluation);
   worker.context.loss(worker.stream, batch.labels, 0, sums_of(worker));
   return batch;
@@ -175,14 +176,14 @@ Batch Evaluator::evaluate(Worker& worker, std::int64_t chunk) {
 
 LossSums Evaluator::total() {
   LossSums mine;
-  for (const Desk& desk : desks_) {
-    mine = mine + read_sums(rank_.backend, rank_.stream, desk.sums.view(Shape{LossSums::kFigures}, ElementType::i64));
+  for (const PerWorker& own : per_worker_) {
+    mine = mine + read_sums(rank_.backend, rank_.stream, own.sums.view(Shape{LossSums::kFigures}, ElementType::i64));
   }
   return rank_.all_reduce(mine);
 }
 
 Tensor Evaluator::sums_of(const Worker& worker) const {
-  return desks_[worker.number].sums.view(Shape{LossSums::kFigures}, ElementType::i64);
+  return per_worker_[worker.number].sums.view(Shape{LossSums::kFigures}, ElementType::i64);
 }
 
 LossSums evaluate(const EvaluationRequest& request, const TrainState& state) {

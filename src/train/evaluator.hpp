@@ -1,7 +1,6 @@
 #pragma once
-// Accuracy and loss over a whole data set, every sample counted exactly once at any number of ranks. The data set is
-// read in fixed chunks of 256, so that the result does not depend on batch size, parts or ranks; the workers of a rank
-// share its chunks.
+// Accuracy and loss over a whole data set. Samples are read in fixed chunks of 256, assigned to ranks and their workers
+// in turn, so that the result does not depend on batch size, parts or ranks.
 
 #include "tutti/data/batch_loader.hpp"
 #include "tutti/train/evaluation.hpp"
@@ -30,12 +29,11 @@ class Evaluator {
   Evaluator(const EvaluatedData& evaluated, const RankContext& rank, PartWorkers& workers);
   // Collective.
   LossSums run();
-  // Likewise, and the scores of all samples go to the outlet. Collective.
+  // The same, and passes the scores of all samples to the outlet. Collective.
   LossSums run(const ScoreOutlet& outlet, int classes);
 
  private:
-  // What a worker needs here.
-  struct Desk {
+  struct PerWorker {
     std::unique_ptr<ChunkReader> reader;
     Buffer sums;
   };
@@ -43,7 +41,7 @@ class Evaluator {
 
   void each_worker(const std::function<void(Worker&)>& work);
   void begin();
-  // Chunks are assigned to the ranks in turn, and on each rank to its workers in turn, counted from 0.
+  // The worker's chunk number `turn`, from 0.
   std::int64_t chunk_of(const Worker& worker, std::int64_t turn) const;
   std::int64_t samples_of(std::int64_t chunk) const { return std::min(kChunk, samples_ - chunk * kChunk); }
   Batch evaluate(Worker& worker, std::int64_t chunk);
@@ -55,7 +53,7 @@ class Evaluator {
   PartWorkers& workers_;
   std::int64_t samples_;
   std::int64_t chunks_;
-  std::vector<Desk> desks_;
+  std::vector<PerWorker> per_worker_;
 };
 
 }  // namespace tutti

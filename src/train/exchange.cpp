@@ -23,9 +23,9 @@ std::int64_t begin_of_norm_block(const ParameterLayout& layout, IndexRange bucke
 std::vector<std::int64_t> cut_shares(Owners owners, const ParameterLayout& layout, IndexRange bucket, int ranks) {
   std::vector<std::int64_t> bounds{0};
   for (int rank = 1; rank < ranks; ++rank) {
-    if (owners == Owners::first) {
+    if (owners == Owners::root) {
       bounds.push_back(bucket.size());
-    } else if (owners == Owners::everyone) {
+    } else if (owners == Owners::all) {
       // The last share takes what is left: where the others are equal, GPUs are given all in one call.
       bounds.push_back(bucket.size() / ranks / kCacheLine * kCacheLine * rank);
     } else {
@@ -64,14 +64,14 @@ std::vector<std::int64_t> cut_buckets(const ParameterLayout& layout, std::size_t
 }
 
 Ownership::Ownership(Owners owners, const ParameterLayout& layout, std::vector<std::int64_t> bucket_ends,
-                     RankPlace place)
+                     RankPosition place)
     : owners_(owners), ends_(std::move(bucket_ends)) {
   for (std::size_t i = 0; i < ends_.size(); ++i) {
     const IndexRange whole = bucket(i);
     const auto& bounds = bounds_.emplace_back(cut_shares(owners, layout, whole, place.size));
     const auto rank = static_cast<std::size_t>(place.rank);
     append(owned_,
-           owners == Owners::everyone ? whole : IndexRange{whole.begin + bounds[rank], whole.begin + bounds[rank + 1]});
+           owners == Owners::all ? whole : IndexRange{whole.begin + bounds[rank], whole.begin + bounds[rank + 1]});
   }
 }
 
@@ -100,10 +100,10 @@ std::vector<IndexRange> within(const std::vector<IndexRange>& ranges, IndexRange
 }
 
 void gather_owned(Communicator& communicator, const Ownership& ownership, const Tensor& block, Stream& stream) {
-  if (ownership.owners() == Owners::everyone) return;
+  if (ownership.owners() == Owners::all) return;
   for (std::size_t bucket = 0; bucket < ownership.bucket_ends().size(); ++bucket) {
     const Tensor values = elements_of(block, ownership.bucket(bucket));
-    if (ownership.owners() == Owners::first) {
+    if (ownership.owners() == Owners::root) {
       communicator.broadcast(values, stream);
     } else {
       communicator.reduce_scatter_gather(
@@ -138,7 +138,7 @@ void GradientExchange::start(std::size_t bucket, Stream& stream) {
     const auto convert = [exact = exact_, place = range.begin](Stream& on, std::int64_t begin, std::int64_t end) {
       exact->convert(on, {place + begin, place + end});
     };
-    const bool everywhere = ownership_.owners() == Owners::everyone;
+    const bool everywhere = ownership_.owners() == Owners::all;
     return communicator_.reduce_scatter_gather({.values = elements_of(exact_->sums(), range),
                                                 .bounds = ownership_.bounds(bucket),
                                                 .then = convert,
@@ -146,12 +146,12 @@ void GradientExchange::start(std::size_t bucket, Stream& stream) {
                                                stream);
   }
   switch (ownership_.owners()) {
-    case Owners::everyone:
+    case Owners::all:
       return communicator_.all_reduce(gradients, stream);
-    case Owners::shares:
+    case Owners::sharded:
       return communicator_.reduce_scatter_gather(
           {.values = gradients, .bounds = ownership_.bounds(bucket), .then = {}, .results = {}}, stream);
-    case Owners::first:
+    case Owners::root:
       return communicator_.reduce_to_root(gradients, stream);
   }
 }

@@ -45,7 +45,8 @@ FiniteCheck::FiniteCheck(FiniteCheckRequest request)
   single_ends.push_back(std::numeric_limits<std::int64_t>::max());
   ends_ = in_memory_of(request_.rank.backend, std::move(ends));
   single_ends_ = in_memory_of(request_.rank.backend, std::move(single_ends));
-  // The same on all ranks, whatever they compute on: none may end its run while another starts the next exchange.
+  // The same on all ranks, even with different processors: no rank may end its run while another starts the next
+  // exchange.
   const bool waits = request_.exact != nullptr || request_.on_not_finite == OnNotFinite::skip;
   found_.resize(waits ? 1 : static_cast<std::size_t>(std::max(0, request_.steps_late)) + 1);
   for (Found& found : found_) {

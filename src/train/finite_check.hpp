@@ -1,8 +1,7 @@
 #pragma once
-// Whether a step's losses and gradients are finite: every rank searches its own gradients before they are exchanged,
-// and all-gathers what it has found behind the last bucket. So all ranks come to the same result on the same step, and
-// can name the rank and the tensor. Weights that the exchange or an update makes infinite show in the losses and
-// gradients of the step after.
+// Checks that a step's losses and gradients are finite. Every rank searches its own gradients before they are exchanged
+// and all-gathers its findings after the last bucket, so that all ranks reach the same result at the same step and can
+// name the rank and the tensor. Weights that the exchange or an update makes infinite show up one step later.
 
 #include "tutti/base/error.hpp"
 #include "tutti/data/batch_loader.hpp"
@@ -23,7 +22,7 @@
 
 namespace tutti {
 
-// The error that ends a run because of this finding; all ranks throw it.
+// The error that ends a run after this finding; all ranks throw it.
 inline constexpr const char* kNotFiniteRemedy = "lower --lr, or warm up with --warmup-epochs 1";
 Error not_finite_error(const std::string& finding, const char* remedy = kNotFiniteRemedy);
 
@@ -31,48 +30,48 @@ Error not_finite_error(const std::string& finding, const char* remedy = kNotFini
 struct FiniteCheckRequest {
   const RankContext& rank;
   const ParameterArena& arena;
-  ExactSum* exact = nullptr;         // knows the greatest gradients of all parts; null: they are searched here
-  int most_workers = 1;              // of any rank; the same on every rank, as is all that follows
-  int steps_late = 0;                // how late the result may come, where the host need not wait for it
-  OnNotFinite on_not_finite{};       // skip: every step is waited for
+  ExactSum* exact = nullptr;         // has the greatest gradients of all parts; null: gradients are searched here
+  int most_workers = 1;              // of any rank; this and all that follows are equal on all ranks
+  int steps_late = 0;                // steps after which the result is due
+  OnNotFinite on_not_finite{};       // skip: waits for the result of every step
   std::vector<std::string> hosts{};  // by rank; empty: unknown
 };
 
 class FiniteCheck {
  public:
-  // This many steps left out in a row end the run: the weights are broken, or the data.
+  // This many skipped steps in a row end the run: the weights or the data are broken.
   static constexpr std::int64_t kMostInARow = 10;
 
   explicit FiniteCheck(FiniteCheckRequest request);
 
-  // Searches the gradients of this rank's total up to final_elements that have not been searched; to be called before
-  // their exchange starts. Asynchronous.
+  // Searches the gradients of this rank's total up to final_elements, after those searched before. Call it before their
+  // exchange starts. Asynchronous.
   void search(std::int64_t final_elements);
-  // After all of them: all-gathers what was found, with the number of losses that were not finite, i64 [1] each.
+  // After the last search: all-gathers the findings, with the numbers of losses that are not finite, i64 [1] each.
   // Collective. Asynchronous.
   void gather(const std::vector<Tensor>& bad_losses, std::span<const Batch> batches);
-  // After the exchange is finished: whether the step, counted from 1, may change anything. Throws on all ranks where
-  // it, or one up to steps_late before, ends the run.
+  // After the exchange: returns whether the step, counted from 1, may update the weights. Throws on all ranks if it, or
+  // one up to steps_late before it, ends the run.
   bool check(std::int64_t step);
-  // Waits for the results of all steps. Throws likewise.
+  // Waits for the results of all steps. Throws as check() does.
   void settle();
-  // Drops the results that are still to come, and the count of steps left out.
+  // Drops pending results and the count of skipped steps.
   void forget();
 
-  // The last step checked, if it is left out.
+  // The last step checked, if it was skipped.
   std::optional<SkippedReport> take_skipped() { return std::exchange(skipped_, std::nullopt); }
 
  private:
-  // A rank's row for a step, i32: of its gradients, weights and images, as NotFiniteSearch::found; and from there
-  // on, by worker, how many losses were not finite, i64.
+  // A rank's row for a step, i32: the findings of NotFiniteSearch for its gradients, weights and images, then for each
+  // worker the number of losses that are not finite, i64.
   enum Column : std::int64_t { kGradients, kWeights, kImages, kLosses = 4 };
   struct Found {
-    std::int64_t step = 0;  // 0: nothing, or it has been checked
-    Buffer rows;            // the host's
+    std::int64_t step = 0;  // 0: empty, or checked
+    Buffer rows;            // in host memory
     std::unique_ptr<Event> copied;
   };
   struct Finding {
-    std::int64_t ranks = 0;  // that have any
+    std::int64_t ranks = 0;  // with a finding
     int rank = 0;            // the first of them
     const ParameterSlice* weights = nullptr;
     const ParameterSlice* gradients = nullptr;
@@ -84,7 +83,7 @@ class FiniteCheck {
   Tensor cell(std::int64_t column, std::int64_t width = 1) const;  // of this rank's row
   bool result_of(Found& found);
   Finding finding_in(const Found& found) const;
-  // As NotFiniteSearch::found says; null: none.
+  // The slice that a NotFiniteSearch::found names; null: none.
   const ParameterSlice* slice_found(std::int32_t found) const;
   std::string words(const Finding& finding, std::int64_t step) const;
 
@@ -92,8 +91,8 @@ class FiniteCheck {
   std::int64_t columns_;
   Shape shape_;  // ranks * columns
   Buffer rows_;
-  Buffer ends_;         // of the block's slices
-  Buffer single_ends_;  // of as many slices of one element; the last is all there is
+  Buffer ends_;         // of the slices, in the block
+  Buffer single_ends_;  // for slices of one element each
   std::vector<Found> found_;
   std::size_t next_ = 0;
   std::int64_t searched_ = 0;

@@ -58,7 +58,7 @@ void MetricsLog::on_epoch(const EpochReport& report) {
   on_line(record.dump());
 }
 
-void MetricsLog::on_stretch(const StretchReport& report) {
+void MetricsLog::on_interval(const IntervalReport& report) {
   on_line(Json{{"event", "step"},
                {"step", report.step},
                {"train_loss", report.train.mean_loss()},

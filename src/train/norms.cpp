@@ -9,7 +9,7 @@ SliceSquares::SliceSquares(const OptimizerParts& parts, std::span<const Paramete
       communicator_(parts.communicator),
       sums_(backend_.allocate(slices.size() * sizeof(double))) {
   for (const ParameterSlice& slice : slices) slices_.push_back({slice.offset, slice.offset + slice.elements()});
-  if (parts.ownership.owners() == Owners::shares) cut_blocks(parts.ownership);
+  if (parts.ownership.owners() == Owners::sharded) cut_blocks(parts.ownership);
 }
 
 void SliceSquares::cut_blocks(const Ownership& ownership) {

@@ -1,5 +1,5 @@
 #pragma once
-// Norms of slices of a block, and the clipping of gradients by their common norm.
+// Norms of slices of a block, and the clipping of gradients by their global norm.
 
 #include "tutti/train/optimizer.hpp"
 
@@ -10,12 +10,12 @@
 
 namespace tutti {
 
-// Sums of squares of some slices of a block, in the processor's memory. Where ranks own shares, each adds up the blocks
-// that it owns and these sums are all-gathered: the bits are those of whole slices.
+// The sums of squares of some slices of a block, in the processor's memory. If ranks own shares, each sums the blocks
+// that it owns and the sums are all-gathered, which gives the same bits as whole slices.
 class SliceSquares {
  public:
   SliceSquares(const OptimizerParts& parts, std::span<const ParameterSlice> slices);
-  // f64 [slices], valid until the next call. Collective where shares are owned. Asynchronous.
+  // f64 [slices], valid until the next call. Collective if ranks own shares. Asynchronous.
   Tensor of(Stream& stream, const Tensor& block);
 
  private:
@@ -31,17 +31,17 @@ class SliceSquares {
   Communicator& communicator_;
   std::vector<IndexRange> slices_;
   Buffer sums_;
-  std::vector<Bucket> buckets_;  // none where whole slices are owned
+  std::vector<Bucket> buckets_;  // empty if each rank owns whole slices
   Buffer block_sums_;
   Buffer block_ends_;
   std::vector<Tensor> tensors_;
 };
 
-// Shrinks all gradients alike when their common norm is above the limit.
+// Scales all gradients down when their global norm exceeds the limit.
 class GradientClip {
  public:
   GradientClip(double greatest_norm, const OptimizerParts& parts);
-  // f32 [1] by which gradients are to be multiplied; empty without a limit. As SliceSquares::of.
+  // The factor for the gradients, f32 [1]; empty without a limit. Collective and asynchronous as SliceSquares::of.
   Tensor factor(Stream& stream, const ParameterArena& arena);
 
  private:

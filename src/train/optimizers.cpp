@@ -13,24 +13,24 @@
 namespace tutti {
 namespace {
 
-// Trained elements that this rank owns and that are updated alike: of neighbouring slices, with their padding.
+// Adjacent trained elements that this rank owns and updates by one rule, padding included.
 struct OwnedRun : OwnedPiece {
-  bool spared = false;
+  bool exempt = false;
 };
-// The runs in order, with all trained elements that this rank owns; one for each owned range when no kind is spared.
-std::vector<OwnedRun> owned_runs(const OptimizerParts& parts, bool spares_norms_and_biases) {
+// All trained elements that this rank owns, in order; one run per owned range when no kind is exempt.
+std::vector<OwnedRun> owned_runs(const OptimizerParts& parts, bool exempts_norms_and_biases) {
   std::vector<IndexRange> ranges;
-  std::vector<bool> spared;
+  std::vector<bool> exempt;
   for (const ParameterSlice& slice : parts.layout.trained()) {
-    const bool is_spared = spares_norms_and_biases && slice.kind != ParameterKind::weight;
+    const bool is_exempt = exempts_norms_and_biases && slice.kind != ParameterKind::weight;
     if (!ranges.empty()) ranges.back().end = slice.offset;
-    if (!ranges.empty() && spared.back() == is_spared) continue;
+    if (!ranges.empty() && exempt.back() == is_exempt) continue;
     ranges.push_back({slice.offset, 0});
-    spared.push_back(is_spared);
+    exempt.push_back(is_exempt);
   }
   if (!ranges.empty()) ranges.back().end = parts.layout.trained_elements();
   std::vector<OwnedRun> runs;
-  for (const OwnedPiece& piece : parts.ownership.pieces_of(ranges)) runs.push_back({piece, spared[piece.range]});
+  for (const OwnedPiece& piece : parts.ownership.pieces_of(ranges)) runs.push_back({piece, exempt[piece.range]});
   return runs;
 }
 
@@ -39,11 +39,11 @@ struct StateBlock {
   explicit StateBlock(const OptimizerParts& parts) {
     const IndexRange trained{0, parts.layout.trained_elements()};
     std::int64_t elements = 0;
-    for (const OwnedPiece& piece : parts.ownership.pieces_of({&trained, 1})) elements = piece.place.end;
+    for (const OwnedPiece& piece : parts.ownership.pieces_of({&trained, 1})) elements = piece.packed.end;
     memory = parts.backend.allocate(static_cast<std::size_t>(elements) * sizeof(float));
     values = memory.view(Shape{elements}, ElementType::f32);
   }
-  Tensor of(const OwnedPiece& piece) const { return elements_of(values, piece.place); }
+  Tensor of(const OwnedPiece& piece) const { return elements_of(values, piece.packed); }
   Buffer memory;
   Tensor values;
 };
@@ -53,7 +53,7 @@ class Sgd : public Optimizer {
   Sgd(const OptimizerOptions& options, const OptimizerParts& parts)
       : options_(options),
         backend_(parts.backend),
-        runs_(owned_runs(parts, options.spares_norms_and_biases && options.weight_decay != 0)),
+        runs_(owned_runs(parts, options.exempts_norms_and_biases && options.weight_decay != 0)),
         clip_(options.clip_norm, parts) {
     if (options.momentum != 0) velocity_.emplace(parts);
   }
@@ -66,7 +66,7 @@ class Sgd : public Optimizer {
                                  .velocity = velocity_ ? velocity_->of(run) : Tensor{},
                                  .learning_rate = static_cast<float>(learning_rate),
                                  .momentum = static_cast<float>(options_.momentum),
-                                 .weight_decay = run.spared ? 0 : static_cast<float>(options_.weight_decay),
+                                 .weight_decay = run.exempt ? 0 : static_cast<float>(options_.weight_decay),
                                  .nesterov = options_.nesterov,
                                  .gradient_factor = factor});
     }
@@ -90,7 +90,7 @@ class AdamW : public Optimizer {
   AdamW(const OptimizerOptions& options, const OptimizerParts& parts)
       : options_(options),
         backend_(parts.backend),
-        runs_(owned_runs(parts, options.spares_norms_and_biases && options.weight_decay != 0)),
+        runs_(owned_runs(parts, options.exempts_norms_and_biases && options.weight_decay != 0)),
         clip_(options.clip_norm, parts),
         first_moment_(parts),
         second_moment_(parts) {}
@@ -106,7 +106,7 @@ class AdamW : public Optimizer {
                                    .beta1 = options_.beta1,
                                    .beta2 = options_.beta2,
                                    .epsilon = options_.epsilon,
-                                   .weight_decay = run.spared ? 0 : options_.weight_decay,
+                                   .weight_decay = run.exempt ? 0 : options_.weight_decay,
                                    .step = step,
                                    .gradient_factor = factor});
     }
@@ -130,7 +130,7 @@ constexpr double kTrust = 0.001;
 std::vector<ParameterSlice> adapted_slices(const OptimizerOptions& options, const ParameterLayout& layout) {
   std::vector<ParameterSlice> adapted;
   std::ranges::copy_if(layout.trained(), std::back_inserter(adapted), [&](const ParameterSlice& slice) {
-    return !options.spares_norms_and_biases || slice.kind == ParameterKind::weight;
+    return !options.exempts_norms_and_biases || slice.kind == ParameterKind::weight;
   });
   return adapted;
 }
@@ -141,8 +141,8 @@ std::vector<OwnedPiece> pieces_of_slices(const Ownership& ownership, const std::
   return ownership.pieces_of(ranges);
 }
 
-// The learning rate of each tensor follows the ratio of its norm to that of its gradient; spared tensors step as with
-// sgd.
+// Scales the learning rate of each tensor by the ratio of its norm to that of its gradient; exempt tensors are updated
+// as by sgd.
 class Lars : public Optimizer {
  public:
   Lars(const OptimizerOptions& options, const OptimizerParts& parts)
@@ -150,7 +150,7 @@ class Lars : public Optimizer {
         backend_(parts.backend),
         adapted_(adapted_slices(options, parts.layout)),
         pieces_(pieces_of_slices(parts.ownership, adapted_)),
-        runs_(owned_runs(parts, options.spares_norms_and_biases)),
+        runs_(owned_runs(parts, options.exempts_norms_and_biases)),
         clip_(options.clip_norm, parts),
         weight_squares_(parts, adapted_),
         gradient_squares_(parts, adapted_),
@@ -171,7 +171,7 @@ class Lars : public Optimizer {
     step.momentum = static_cast<float>(options_.momentum);
     step.gradient_factor = clip;
     for (const OwnedRun& run : runs_) {
-      if (run.spared) update(stream, arena, step, run);
+      if (run.exempt) update(stream, arena, step, run);
     }
     step.weight_decay = static_cast<float>(options_.weight_decay);
     for (const OwnedPiece& piece : pieces_) {
@@ -236,8 +236,8 @@ void require_sensible(const OptimizerOptions& options) {
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options, const OptimizerParts& parts) {
   require_sensible(options);
-  // Where rank 0 owns everything, the others have nothing to update, and no norms to sum.
-  const bool has_nothing = parts.ownership.owners() == Owners::first && parts.communicator.rank() != 0;
+  // If rank 0 owns everything, the other ranks have nothing to update and no norms to sum.
+  const bool has_nothing = parts.ownership.owners() == Owners::root && parts.communicator.rank() != 0;
   const ParameterLayout nothing;
   const OptimizerParts owned{parts.backend, parts.communicator, has_nothing ? nothing : parts.layout, parts.ownership};
   if (options.kind == OptimizerKind::adamw) return std::make_unique<AdamW>(options, owned);

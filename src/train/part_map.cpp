@@ -13,7 +13,7 @@
 namespace tutti {
 namespace {
 
-// 0: of none.
+// 0 without parts.
 double median(std::vector<double> values) {
   if (values.empty()) return 0;
   const auto middle = values.begin() + std::ssize(values) / 2;
@@ -21,15 +21,15 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-constexpr double kWorthwhile = 0.95;  // of the time as it is
+constexpr double kWorthwhile = 0.95;  // of the current step time
 
 struct Turn {
-  double seconds = 0;  // of the rank's parts with one more
+  double seconds = 0;  // for the rank's parts and one more
   std::size_t rank = 0;
   bool operator>(const Turn& other) const { return std::pair(seconds, rank) > std::pair(other.seconds, other.rank); }
 };
 
-// Gives out the parts that are missing, each to the rank that is then done first.
+// Assigns the remaining parts, each to the rank that would then finish first.
 void complete(std::vector<int>& counts, int num_parts, const SecondsPerPart& seconds) {
   std::priority_queue<Turn, std::vector<Turn>, std::greater<>> turns;
   const auto queue = [&](std::size_t rank) { turns.push({(counts[rank] + 1) * seconds[rank], rank}); };
@@ -42,7 +42,7 @@ void complete(std::vector<int>& counts, int num_parts, const SecondsPerPart& sec
   }
 }
 
-// The fastest first.
+// Ranks in order of speed, the fastest first.
 std::vector<std::size_t> by_speed(const SecondsPerPart& seconds) {
   std::vector<std::size_t> ranks(seconds.size());
   std::iota(ranks.begin(), ranks.end(), std::size_t{0});
@@ -50,7 +50,7 @@ std::vector<std::size_t> by_speed(const SecondsPerPart& seconds) {
   return ranks;
 }
 
-// Some of the ranks left out, so that the others are done as soon as they can be.
+// The least step time, if some of the slowest ranks are left out.
 struct Subset {
   std::vector<std::size_t> left_out;  // ascending
   double seconds = 0;
@@ -86,7 +86,7 @@ PartPlan assign_by_speed(int num_parts, const SecondsPerPart& seconds) {
   complete(fastest, num_parts, seconds);
   const double limit = step_seconds(PartPlan(fastest), seconds);
 
-  // The even map, less what its slow ranks cannot compute in that time.
+  // The even map without what its slow ranks cannot compute in that time.
   std::vector<int> counts = PartPlan(num_parts, static_cast<int>(seconds.size())).parts_by_rank();
   for (std::size_t rank = 0; rank < counts.size(); ++rank) {
     while (counts[rank] * seconds[rank] > limit) --counts[rank];
@@ -146,7 +146,7 @@ bool PartAssignment::after_step(double seconds_per_part) {
   }
   const bool first = next_balance_ == kFirstBalance;
   next_balance_ += kStepsBetween;
-  // Where a rank had no sample in any of these steps, nobody knows enough.
+  // A rank without a sample in these steps has no figure.
   if (std::ranges::any_of(seconds, [](double each) { return each <= 0; })) return false;
   const PartPlan before = std::exchange(plan_, reassign(plan_, seconds));
   const bool changed = plan_ != before;

@@ -1,5 +1,5 @@
 #pragma once
-// Which rank computes which parts: as the user asks, or by what a part takes each rank.
+// Which rank computes which parts: as the user says, or balanced by the time that a part takes on each rank.
 
 #include "tutti/train/trainer_options.hpp"
 
@@ -12,28 +12,28 @@
 
 namespace tutti {
 
-// By rank, above 0.
+// By rank; above 0.
 using SecondsPerPart = std::vector<double>;
 
 // Of the slowest rank.
 double step_seconds(const PartPlan& plan, const SecondsPerPart& seconds);
 
-// The map whose slowest rank is done first; of several such maps, one near the even one. Pure arithmetic, so ranks with
-// equal figures decide alike.
+// The map with the least step time; of several such maps, one close to the even map. Pure arithmetic: ranks with equal
+// figures reach equal maps.
 PartPlan assign_by_speed(int num_parts, const SecondsPerPart& seconds);
 
-// The same where it shortens the step by more than 5 %, else the map as it is.
+// The same if it shortens the step by more than 5 %; otherwise the map as it is.
 PartPlan reassign(const PartPlan& plan, const SecondsPerPart& seconds);
 
-// What a map promises, in one line, and whether the slow ranks are worth keeping: "parts 6,2 on 2 ranks: step 41.0 ms
-// predicted, even map 60.0 ms; without rank 1 49.0 ms: it is worth keeping". Two ranks or more.
+// A line with the step time predicted for a map, and whether the slow ranks are worth keeping: "parts 6,2 on 2 ranks: step 41.0 ms
+// predicted, even map 60.0 ms; without rank 1 49.0 ms: it is worth keeping". Needs two ranks or more.
 std::string map_note(const PartPlan& plan, const SecondsPerPart& seconds);
 
-// True when the fastest ranks alone finish all parts sooner, by more than 5 %.
+// True if the fastest ranks alone would finish all parts sooner by more than 5 %.
 bool is_better_without_some(const PartPlan& plan, const SecondsPerPart& seconds);
 
-// The part map of a run. With --part-map auto it is balanced now and then: a few steps are measured on every rank, and
-// all ranks see the figures of all.
+// The part map of a run. With --part-map auto every rank measures a few steps now and then, all ranks gather the
+// figures, and the map is balanced by them.
 class PartAssignment {
  public:
   // The context is borrowed. Throws a usage error for a list that does not fit the ranks or the parts.
@@ -41,15 +41,15 @@ class PartAssignment {
 
   const PartPlan& plan() const noexcept { return plan_; }
   IndexRange parts() const { return plan_.parts_of(rank_.communicator.rank()); }
-  // The most parts that this rank can ever have.
+  // The most parts that this rank can have during the run.
   std::int64_t most_parts() const;
-  // The most that any rank can have: the same on every rank.
+  // The most that any rank can have; the same on every rank.
   int most_parts_of_any() const;
 
-  // Whether the next step is to be measured; the same on every rank.
+  // Whether the next step is measured; the same on every rank.
   bool measures() const noexcept { return balances_ && steps_ >= next_balance_ - kMeasuredSteps; }
-  // To be called after every step, with the seconds that a part took this rank; 0: not known. True when the plan has
-  // changed. Waits where the plan is balanced. Collective.
+  // Call it after every step with the seconds that a part took on this rank; 0: unknown. Returns true when the plan has
+  // changed. Waits when it balances. Collective.
   bool after_step(double seconds_per_part);
   // The notes since the last call.
   std::vector<std::string> take_notes() { return std::exchange(notes_, {}); }
@@ -64,7 +64,7 @@ class PartAssignment {
   bool balances_;
   std::int64_t steps_ = 0;
   std::int64_t next_balance_ = kFirstBalance;
-  std::vector<double> measured_;  // since the plan was balanced last
+  std::vector<double> measured_;  // since the last balancing
   std::vector<std::string> notes_;
 };
 

@@ -35,7 +35,7 @@ void PartSum::add(Stream& stream, const PartGradients& part, std::int64_t final_
   }
   if (begin >= end) return;
   total_.add(stream, part, {begin, end});
-  if (streams_ == Streams::several) stream.synchronize();  // the next part's work may lie on another
+  if (streams_ == Streams::many) stream.synchronize();  // the next part may be on another stream
   {
     const std::scoped_lock lock(mutex_);
     added_[part.number] = end;
@@ -101,9 +101,9 @@ void PartWorkers::plan(std::int64_t samples, LayerMode mode) {
 void PartWorkers::collect_gradients(GradientTotal& total, std::int64_t parts, std::vector<std::int64_t> stops) {
   total_ = &total;
   stops_ = std::move(stops);
-  sum_ = std::make_unique<PartSum>(total, size() > 1 ? PartSum::Streams::several : PartSum::Streams::one);
+  sum_ = std::make_unique<PartSum>(total, size() > 1 ? PartSum::Streams::many : PartSum::Streams::one);
   for (const auto& worker : workers_) {
-    std::size_t elsewhere = worker->number;  // its first part that needs memory of its own
+    std::size_t elsewhere = worker->number;  // its first part outside the total
     while (elsewhere < static_cast<std::size_t>(parts) && is_in_total(*worker, elsewhere)) elsewhere += size();
     if (elsewhere < static_cast<std::size_t>(parts)) {
       worker->gradients = backend_.allocate(total.gradients().bytes());
@@ -160,7 +160,7 @@ void PartWorkers::compute(const PartsOfStep& step, const Ready& ready) {
     total_->clear(stream);
     return ready(elements);
   }
-  if (size() > 1) stream.synchronize();  // the others' streams read the weights
+  if (size() > 1) stream.synchronize();  // the other workers' streams read the weights
   sum_->begin(parts_.size());
   const Stopwatch watch;
   double aside = 0;
@@ -183,8 +183,8 @@ void PartWorkers::compute(const PartsOfStep& step, const Ready& ready) {
   seconds_ = watch.seconds() - aside;
 }
 
-// Part 0 is written where the sum is made; every other part waits with its backward pass until the worker's part
-// before has been added.
+// Part 0 is written where the sum is made. Any other part starts its backward pass only after the worker's previous
+// part has been added.
 void PartWorkers::compute_parts(Worker& worker, const PartsOfStep& step, const Ready& ready) {
   std::optional<PartGradients> unfinished;
   for (std::size_t i = worker.number; i < parts_.size(); i += size()) {

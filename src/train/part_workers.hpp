@@ -1,7 +1,7 @@
 #pragma once
-// Computes the parts of one rank, several of them side by side: each worker has its own activations, stream and sums
-// and, but for the first, a thread of its own that sleeps between its turns. The first worker is the thread that
-// calls. What comes out does not depend on the number of workers.
+// A pool of workers that compute the parts of one rank side by side. Each worker has its own activations, stream and
+// sums. The first worker runs in the calling thread, the others in threads that sleep between calls. The results do not
+// depend on the number of workers.
 
 #include "tutti/data/batch_loader.hpp"
 #include "tutti/nn/part_context.hpp"
@@ -25,9 +25,9 @@ struct Worker {
   std::size_t number = 0;
   Stream& stream;
   PartContext context;
-  Buffer sums;         // LossSums of the parts it has computed
-  Buffer sums_before;  // the last step
-  Buffer gradients{};  // of one part, unless it only ever computes the first
+  Buffer sums;         // LossSums of the parts that it has computed
+  Buffer sums_before;  // before the last step
+  Buffer gradients{};  // of one part; empty if it only computes part 0
 };
 
 struct WorkersRequest {
@@ -38,7 +38,7 @@ struct WorkersRequest {
   int workers = 1;
   int threads = 1;  // of each worker
   double label_smoothing = 0;
-  RankStatus& rank_status;  // enters the phases of the first worker, and hears of the progress of all
+  RankStatus& rank_status;  // receives the phases of the first worker and the progress of all
 };
 
 // A rank's parts of one step of the run.
@@ -46,31 +46,31 @@ struct PartsOfStep {
   const StepBatches& batches;
   std::uint64_t seed = 0;
   std::int64_t step = 0;
-  bool measured = false;  // seconds_per_part() is wanted: work is waited for
+  bool measured = false;  // for seconds_per_part(): waits for the work
 };
 
-// Adds while the parts are still being computed, in any number of threads: each element is added in the order of the
-// parts, so that its bits do not depend on who computes what and when.
+// Sums gradients while the parts are computed, in any number of threads. Each element is added in the order of the
+// parts, so that its bits do not depend on which worker computes which part, or when.
 class PartSum {
  public:
-  // Borrowed. Parts that are all computed on one stream are added in its order, and nobody waits for it.
-  enum class Streams { one, several };
+  // Borrowed. With one stream, parts are added in its order and no thread waits.
+  enum class Streams { one, many };
   PartSum(GradientTotal& total, Streams streams) : total_(total), streams_(streams) {}
 
-  // Starts the sum of `parts` parts, 1 or more. No other call may be under way.
+  // Starts the sum of `parts` parts, 1 or more. No other call may be running.
   void begin(std::size_t parts);
-  // Gradients [0, final_elements) of this part are final: adds of them what the part before allows by now. Work on
-  // the stream, one thread per part.
+  // Gradients [0, final_elements) of this part are final: adds those to which the part before has already been added.
+  // Asynchronous; one thread per part.
   void add(Stream& stream, const PartGradients& part, std::int64_t final_elements);
-  // Adds the rest of a part whose gradients are all final. Sleeps until the parts before have been added.
+  // Adds the rest of a part whose gradients are all final. Blocks until the parts before have been added.
   void finish(Stream& stream, const PartGradients& part);
 
   // Elements [0, n) of the total hold the sum of all parts.
   std::int64_t complete();
-  // Sleeps until they are more than `known`.
+  // Blocks until there are more than `known` of them.
   std::int64_t await_more_than(std::int64_t known);
 
-  // Throws `failure` in all that sleep here or would.
+  // Throws `failure` in all blocked and later calls.
   void abandon(std::exception_ptr failure);
 
  private:
@@ -93,29 +93,29 @@ class PartWorkers {
   std::size_t size() const noexcept { return workers_.size(); }
   // Prepares every worker for batches of this many samples.
   void plan(std::int64_t samples, LayerMode mode);
-  // To be called before the first compute(): `total` (borrowed) gets the gradients of at most `parts` parts a step.
+  // Call it before the first compute(). `total` (borrowed) receives the gradients of at most `parts` parts per step;
   // `stops`, ascending, are the numbers of elements that the caller waits for.
   void collect_gradients(GradientTotal& total, std::int64_t parts, std::vector<std::int64_t> stops = {});
 
-  // Runs `work` for every worker at once and returns when all are done. Throws what the first to fail threw.
+  // Runs `work` for every worker concurrently and returns when all are done. Throws what the first to fail threw.
   void each(const std::function<void(Worker&)>& work);
 
-  // Called in the calling thread when elements [0, n) of the total hold the sum over the rank's parts, for work that
-  // follows on its stream.
+  // Called in the calling thread when elements [0, n) of the total are the sum over the rank's parts, for later work on
+  // its stream.
   using Ready = std::function<void(std::int64_t final_elements)>;
   // Forward, loss and backward of each batch; gradients are added in the order of the parts.
   void compute(const PartsOfStep& step, const Ready& ready);
-  // The sums are again what they were before the last step.
+  // Resets the sums to their values before the last step.
   void restore_sums();
-  // By worker, how many of the losses in its sums were not finite: i64 [1] in the processor's memory.
+  // By worker, the number of losses that were not finite: i64 [1] in the processor's memory.
   std::vector<Tensor> bad_losses() const;
-  // Of the last step, which was measured: without the time spent in `ready`; 0: there was no sample in it.
+  // Of the last step, if it was measured, without the time in `ready`; 0: it had no samples.
   double seconds_per_part() const { return parts_.empty() ? 0 : seconds_ / static_cast<double>(parts_.size()); }
 
   // Over all workers. Waits.
   LossSums sums();
   void set_sums(const LossSums& sums);
-  // Activations, and gradients beside the total.
+  // Activations, and gradients outside the total.
   std::size_t memory_bytes() const;
 
  private:
@@ -128,13 +128,13 @@ class PartWorkers {
 
   Backend& backend_;
   RankStatus& status_;
-  std::vector<std::unique_ptr<Stream>> streams_;  // of all workers but the first
+  std::vector<std::unique_ptr<Stream>> streams_;  // of all workers except the first
   std::vector<std::unique_ptr<Worker>> workers_;
   GradientTotal* total_ = nullptr;
   std::vector<std::int64_t> stops_;
   std::unique_ptr<PartSum> sum_;
-  std::vector<const Batch*> parts_;  // of the step under way: those with samples
-  double seconds_ = 0;               // that all of them took
+  std::vector<const Batch*> parts_;  // of the current step, those with samples
+  double seconds_ = 0;               // for all of them
 
   std::mutex mutex_;
   std::condition_variable_any called_;
@@ -144,7 +144,7 @@ class PartWorkers {
   std::size_t busy_ = 0;
   std::exception_ptr failure_;
 
-  std::vector<std::jthread> threads_;  // the last member: stopped and joined before the others go
+  std::vector<std::jthread> threads_;  // last, so that they are joined before the other members are destroyed
 };
 
 }  // namespace tutti

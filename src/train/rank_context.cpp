@@ -28,7 +28,7 @@ RankContext::RankContext(Backend& processor, Communicator& ranks, RankStatus& ra
           ranks.allocate(static_cast<std::size_t>(std::max(ranks.size(), LossSums::kFigures)) * sizeof(std::int64_t))) {
 }
 
-// In the host's memory, by way of the communicator's.
+// All-reduces host values through the communicator's memory.
 void RankContext::all_reduce(Tensor values) const {
   const Tensor exchanged = exchanged_.view(values.shape, ElementType::i64);
   backend.copy(stream, exchanged, values);

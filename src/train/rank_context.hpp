@@ -1,5 +1,5 @@
 #pragma once
-// What the classes of this module work with on one rank, and collectives over a few values in host memory.
+// What the classes of this module work with on one rank, with collectives over a few host values.
 
 #include "tutti/backend/backend.hpp"
 #include "tutti/comm/communicator.hpp"
@@ -23,19 +23,19 @@ struct RankContext {
   RankStatus& status;
   Stream& stream;  // of the thread that trains
 
-  // Sums of integers, so that the order of the ranks does not matter. Collective. Wait.
+  // Sums of integers, which do not depend on the order of the ranks. Collective. They wait.
   LossSums all_reduce(const LossSums& mine) const;
   std::uint64_t all_reduce(std::uint64_t mine) const;  // modulo 2^64
-  // The values of all ranks, by rank; every rank gives the same number of them. Collective. Waits.
+  // The values of all ranks, by rank. Every rank passes the same number. Collective. Waits.
   std::vector<std::int64_t> all_gather(const std::vector<std::int64_t>& mine) const;
 
  private:
   void all_reduce(Tensor values) const;
 
-  Buffer exchanged_;  // the communicator's: a figure of every rank, or the sums
+  Buffer exchanged_;  // of the communicator: a value per rank, or the sums
 };
 
-// `rows` has the same number of elements for each rank; those of this rank go to all. Collective. Asynchronous.
+// All-gathers `rows`, which has the same number of elements for each rank, in place. Collective. Asynchronous.
 void all_gather_rows(Communicator& communicator, const Tensor& rows, Stream& stream);
 
 // Copies between the host and sums (i64 [LossSums::kFigures]) in a processor's memory. They wait for the stream.

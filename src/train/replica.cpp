@@ -92,7 +92,7 @@ Replica::Replica(const TrainerParts& parts, const TrainerOptions& options)
                                                                      .hosts = parts.hosts})),
       ownership_(std::make_unique<Ownership>(
           options.exchange.owners(), arena_.layout(), cut_buckets(arena_.layout(), options.bucket_bytes),
-          RankPlace{.rank = parts.communicator.rank(), .size = parts.communicator.size()})),
+          RankPosition{.rank = parts.communicator.rank(), .size = parts.communicator.size()})),
       exchange_(std::make_unique<GradientExchange>(parts.communicator, *ownership_, arena_.gradients(), exact_.get())),
       optimizer_(make_optimizer(options.optimizer, optimizer_parts())) {
   stream_->while_waiting([this] {
@@ -123,13 +123,13 @@ std::optional<std::uint64_t> Replica::step(const StepRequest& request) {
   };
   workers_->compute(parts, start_exchange);
   StepOutcome outcome = finish_exchange(request.step, parts.batches.batches);
-  for (; outcome == StepOutcome::again; outcome = finish_exchange(request.step, parts.batches.batches)) {
+  for (; outcome == StepOutcome::repeat; outcome = finish_exchange(request.step, parts.batches.batches)) {
     workers_->restore_sums();
     clock.start_again();
     workers_->compute(parts, start_exchange);
   }
   clock.end(&StepTimes::waiting);
-  if (outcome == StepOutcome::left_out) {
+  if (outcome == StepOutcome::skipped) {
     workers_->restore_sums();
     return std::nullopt;
   }
@@ -172,8 +172,8 @@ StepOutcome Replica::finish_exchange(std::int64_t step, std::span<const Batch> b
   finite_check_->gather(workers_->bad_losses(), batches);
   rank_->status.enter(Phase::waiting);
   exchange_->finish(*stream_);
-  if (!finite_check_->check(step + 1)) return StepOutcome::left_out;
-  return !exact_ || exact_->check() ? StepOutcome::stands : StepOutcome::again;
+  if (!finite_check_->check(step + 1)) return StepOutcome::skipped;
+  return !exact_ || exact_->check() ? StepOutcome::valid : StepOutcome::repeat;
 }
 
 void Replica::update(const StepRequest& request) {
@@ -228,7 +228,7 @@ void Replica::restore(const TrainState& state) {
 }
 
 std::vector<std::string> Replica::start_from(const TrainState& state) {
-  auto left = fill_but_for_head(backend_, *stream_, {arena_.layout(), arena_.weights()}, state);
+  auto left = fill_except_head(backend_, *stream_, {arena_.layout(), arena_.weights()}, state);
   weights_.refresh(*stream_);
   return left;
 }
@@ -253,7 +253,7 @@ std::uint64_t Replica::optimizer_digest() {
   for (const OptimizerSlot& slot : optimizer_->slots()) {
     for (const OwnedPiece& piece : owned_pieces(optimizer_parts())) {
       const ParameterSlice& slice = arena_.layout().trained()[piece.range];
-      pieces.push_back({elements_of(slot.block, piece.place), start_of(slot.name + "/" + slice.name, slice, piece)});
+      pieces.push_back({elements_of(slot.block, piece.packed), start_of(slot.name + "/" + slice.name, slice, piece)});
     }
   }
   return sum_of_owned(pieces);
@@ -321,7 +321,7 @@ OptimizerParts Replica::optimizer_parts() const {
 
 GradientTotal& Replica::total() { return exact_ ? *exact_ : *float_total_; }
 
-bool Replica::gathers_weights() const { return ownership_->owners() != Owners::everyone; }
+bool Replica::gathers_weights() const { return ownership_->owners() != Owners::all; }
 
 std::uint64_t Replica::weights_digest() {
   return digest_of(backend_, *stream_, arena_.weights(), arena_.layout().trained());

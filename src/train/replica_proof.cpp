@@ -18,7 +18,7 @@ std::int64_t total_of(const std::vector<std::int64_t>& digests) {
   return static_cast<std::int64_t>(std::accumulate(digests.begin(), digests.end(), std::uint64_t{0}, add));
 }
 
-// The ranks whose value differs from that of more than half of them.
+// The ranks whose value differs from that of the majority.
 std::vector<int> minority_of(const std::vector<std::int64_t>& by_rank) {
   std::map<std::int64_t, std::size_t> holders;
   for (const std::int64_t value : by_rank) ++holders[value];

@@ -1,6 +1,6 @@
 #pragma once
-// Whether all ranks hold the same state: each digests its tensors and all-gathers the sum of its digests. Only where
-// the sums differ the digests themselves are all-gathered: they name the tensors that differ, and the ranks.
+// Verifies that all ranks hold the same state. Each rank digests its tensors and all-gathers the sum of the digests.
+// Only if the sums differ are the digests themselves all-gathered, to name the tensors and ranks that differ.
 
 #include "rank_context.hpp"
 
@@ -12,24 +12,24 @@
 
 namespace tutti {
 
-// One that is to be equal on all ranks.
+// A tensor that must be equal on all ranks.
 struct ReplicatedTensor {
   std::string name;  // as in a checkpoint, with its group: "parameters/conv1/weight"
   Tensor values;
 };
 
-// Differences between ranks, equal on all of them.
+// The differences between ranks; the same on all ranks.
 struct Divergence {
   struct Difference {
     std::string tensor;
-    std::vector<int> ranks;  // that differ from what more than half of all ranks hold; empty: no value has so many
+    std::vector<int> ranks;  // those that differ from the majority; empty: there is no majority
   };
   std::vector<Difference> differences;
   int of_ranks = 0;
   std::vector<std::string> hosts;  // by rank, for text(); empty: unknown
 
   std::vector<std::string> tensors() const;
-  // In the minority, ascending; all, where some tensor has no majority.
+  // The ranks in the minority, ascending; all, if some tensor has no majority.
   std::vector<int> ranks() const;
   // "rank 2 on node7 differs from all others in parameters/conv1/weight"
   std::string text() const;
@@ -40,16 +40,16 @@ class ReplicaProof {
   // The context and the tensors' memory are borrowed.
   ReplicaProof(const RankContext& rank, const std::vector<ReplicatedTensor>& tensors);
 
-  // Makes the next compare() cover what the tensors hold now, too: to be called on all ranks before they are
-  // overwritten with what one rank has. Asynchronous.
+  // Makes the next compare() cover the current values, too. Call it on all ranks before the tensors are overwritten with
+  // the values of one rank. Asynchronous.
   void note();
-  // Empty: they are equal on all ranks. Collective. Waits.
+  // Empty: all ranks hold the same. Collective. Waits.
   std::optional<Divergence> compare();
 
  private:
   using Words = std::vector<std::int64_t>;
 
-  // Of what was noted and of what the tensors hold now. Drops what was noted.
+  // Digests of the noted and the current values. Drops the notes.
   Words digests();
   Divergence divergence(const Words& digests);
 
@@ -57,7 +57,7 @@ class ReplicaProof {
   std::vector<std::string> names_;
   std::vector<std::uint64_t> starts_;
   std::vector<DigestedTensor> tensors_;
-  Buffer digests_;  // i64 [tensors], summed up since the last comparison
+  Buffer digests_;  // i64 [tensors], sums since the last comparison
   std::uint64_t notes_ = 0;
 };
 

@@ -27,7 +27,7 @@ const NamedArray& array_of(const ParameterSlice& slice, const std::string& prefi
   return *array;
 }
 
-// To be read only, though the pointer of a tensor is writable.
+// A tensor for reading, though its pointer is writable.
 Tensor values_of(const NamedArray& array) {
   return {const_cast<float*>(array.values.data()), array.shape, ElementType::f32, MemorySpace::host};
 }
@@ -82,8 +82,8 @@ void fill_from_arrays(Backend& backend, Stream& stream, const Tensor& block, std
   stream.synchronize();
 }
 
-std::vector<std::string> fill_but_for_head(Backend& backend, Stream& stream, const LayoutBlock& weights,
-                                           const TrainState& state) {
+std::vector<std::string> fill_except_head(Backend& backend, Stream& stream, const LayoutBlock& weights,
+                                          const TrainState& state) {
   std::map<std::string_view, const NamedArray*> unused;
   for (const auto* arrays : {&state.parameters, &state.statistics}) {
     for (const NamedArray& array : *arrays) unused.emplace(array.name, &array);
@@ -129,11 +129,11 @@ std::vector<NamedArray> gather_state(const OptimizerParts& parts, Stream& stream
   for (const OptimizerSlot& slot : optimizer.slots()) {
     Buffer memory;
     Tensor block = slot.block;
-    if (parts.ownership.owners() != Owners::everyone) {
+    if (parts.ownership.owners() != Owners::all) {
       memory = parts.communicator.allocate(parts.layout.block_bytes());
       block = memory.view(Shape{parts.layout.block_elements()}, ElementType::f32);
       for (const OwnedPiece& piece : pieces) {
-        parts.backend.copy(stream, elements_of(block, piece.elements), elements_of(slot.block, piece.place));
+        parts.backend.copy(stream, elements_of(block, piece.elements), elements_of(slot.block, piece.packed));
       }
       gather_owned(parts.communicator, parts.ownership, block, stream);
     }
@@ -152,7 +152,7 @@ void restore_state(const OptimizerParts& parts, Stream& stream, const Optimizer&
     for (const ParameterSlice& slice : slices) values.push_back(values_of(array_of(slice, prefix_of(slot), state)));
     for (const OwnedPiece& piece : pieces) {
       const std::int64_t begin = piece.elements.begin - slices[piece.range].offset;
-      parts.backend.copy(stream, elements_of(slot.block, piece.place),
+      parts.backend.copy(stream, elements_of(slot.block, piece.packed),
                          elements_of(values[piece.range], {begin, begin + piece.elements.size()}));
     }
   }

@@ -33,7 +33,7 @@ bool DeviceTimeline::take(const StepPhase& at) {
   return true;
 }
 
-// On an idle processor a mark is reached as it is made.
+// On an idle processor a mark is reached at once.
 void DeviceTimeline::begin() {
   stream_.synchronize();
   if (reached_) spare_.push_back(std::move(reached_));
@@ -42,7 +42,7 @@ void DeviceTimeline::begin() {
   runs_ = true;
 }
 
-// The processor's work for the exchange is enqueued elsewhere, or waited for.
+// The exchange's work is on other streams, or is waited for.
 bool DeviceTimeline::adds_nothing(const StepPhase& at) const {
   if (at.phase == Phase::exchange) return true;
   if (at.step != marked_.step) return false;

@@ -1,6 +1,6 @@
 #pragma once
-// The time of steps: where a processor that works later than the host enqueues has come to, how far the host may be
-// ahead of it, and what the phases of a step take.
+// The time of steps on a processor that runs behind the host: which phase it has reached, how far the host may be ahead,
+// and how long the phases of a step take.
 
 #include "tutti/backend/backend.hpp"
 #include "tutti/base/timing.hpp"
@@ -16,21 +16,21 @@
 
 namespace tutti {
 
-// Puts a timed mark into the stream where a step enters another phase, and reports the phase to the rank's status once
-// the mark is found reached. Of a rank's many parts only the first has marks. Waits for the processor only where
-// nothing is under way, or nothing is to be: what the host does then goes by the host's clock.
+// Records a timed event in the stream where a step enters another phase, and reports the phase to the rank's status once
+// the event has completed. Of a rank's parts only the first has events. It waits for the processor only where no work
+// is pending or none may be; the host's clock then counts.
 class DeviceTimeline : public PhaseQueue {
  public:
-  // All borrowed. Does nothing where work is done at once.
+  // All borrowed. Does nothing on a processor that works synchronously.
   DeviceTimeline(Backend& backend, Stream& stream, RankStatus& status);
   DeviceTimeline(const DeviceTimeline&) = delete;
   DeviceTimeline& operator=(const DeviceTimeline&) = delete;
   ~DeviceTimeline() override;
 
   bool take(const StepPhase& at) override;
-  // Reports the marks that have been reached by now.
+  // Reports the marks that have been reached.
   void look();
-  // Returns when all marks have been reached and reported; the host's clock counts until a step begins.
+  // Waits until all marks have been reached and reported. The host's clock counts until the next step begins.
   void settle();
 
  private:
@@ -46,15 +46,15 @@ class DeviceTimeline : public PhaseQueue {
   Stream& stream_;
   RankStatus& status_;
   bool runs_ = false;
-  std::deque<Mark> marks_;  // not found reached yet
-  StepPhase marked_{};      // the last of all
+  std::deque<Mark> marks_;  // pending
+  StepPhase marked_{};      // the last mark
   std::unique_ptr<Event> reached_;
   std::int64_t reached_ns_ = 0;
   std::vector<std::unique_ptr<Event>> spare_;
 };
 
-// Limits how far the host is ahead of the processor, and measures how long the processor took for the steps. Never
-// waits where work is done at once.
+// Limits how far the host runs ahead of the processor, and measures how long the steps took. Never waits on a processor
+// that works synchronously.
 class StepPace {
  public:
   // Borrowed.
@@ -62,23 +62,22 @@ class StepPace {
 
   // Starts the clock unless it runs.
   void begin_step();
-  // To be called when a step is enqueued: returns when all but the last `steps_ahead` are done.
+  // Call it when a step is enqueued. Returns when all steps but the last `steps_ahead` are done.
   void end_step();
-  // Returns when all steps are done: the seconds since the clock ran. It stops until the next step.
+  // Waits until all steps are done, stops the clock and returns its seconds.
   double settle();
 
  private:
   Stream& stream_;
-  std::vector<std::unique_ptr<Event>> ends_;  // of the last steps, in turn
+  std::vector<std::unique_ptr<Event>> ends_;  // of the last steps, as a ring
   std::size_t next_ = 0;
   std::optional<Stopwatch> clock_;
 };
 
-// Times the phases of a step where that is wanted: work is then waited for where a phase ends. Where it is not, nothing
-// is timed and nobody waits.
+// Times the phases of a step and waits for the work where a phase ends, if times are requested; else does nothing.
 class StepClock {
  public:
-  // Borrowed. Null: not wanted.
+  // Borrowed. Null: not requested.
   StepClock(Stream& stream, StepTimes* times) : stream_(stream), times_(times) {
     if (times_ != nullptr) lap();
   }
@@ -90,7 +89,7 @@ class StepClock {
   void end_interval(std::int64_t final_elements) {
     if (times_ != nullptr) times_->compute.push_back({.seconds = lap(), .final_elements = final_elements});
   }
-  // The compute so far has to be done again.
+  // The step is computed again.
   void start_again() {
     if (times_ == nullptr) return;
     times_->waiting += times_->compute_seconds() + lap();

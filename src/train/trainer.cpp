@@ -125,10 +125,10 @@ RunEnd Trainer::run(RunObserver& observer) {
     const bool run_ends = progress_.step == plan_.steps;
     const bool epoch_ends = progress_.step_in_epoch == schedule().steps(progress_.epoch);
     if (epoch_ends || run_ends) finish_epoch(observer, epoch_ends);
-    const BoundaryWish wish = run_ends ? BoundaryWish::go_on : observer.at_boundary(progress_.step);
-    if (wish != BoundaryWish::go_on || checkpoint_due(epoch_ends, run_ends)) save(observer);
-    const bool stops = wish == BoundaryWish::save_and_stop;
-    if (epoch_ends || run_ends || stops) observer.on_epoch_left({.epoch = epoch, .step = progress_.step});
+    const BoundaryAction action = run_ends ? BoundaryAction::proceed : observer.at_boundary(progress_.step);
+    if (action != BoundaryAction::proceed || checkpoint_due(epoch_ends, run_ends)) save(observer);
+    const bool stops = action == BoundaryAction::save_and_stop;
+    if (epoch_ends || run_ends || stops) observer.on_epoch_end({.epoch = epoch, .step = progress_.step});
     if (stops) return RunEnd::stopped;
   }
   return RunEnd::planned;
@@ -210,7 +210,7 @@ void Trainer::report_step(RunObserver& observer) {
   if (due(progress_.step, options_.log_every_steps)) {
     settle();
     const LossSums now = epoch_sums();
-    observer.on_stretch({.step = progress_.step, .train = now - logged_, .learning_rate = progress_.learning_rate});
+    observer.on_interval({.step = progress_.step, .train = now - logged_, .learning_rate = progress_.learning_rate});
     logged_ = now;
   }
   if (gradients_digest_) {

@@ -93,7 +93,7 @@ int number_of(const std::string& record, const std::string& key) {
 struct Account {
   std::map<int, std::string> samples;
   std::map<int, std::string> epochs;
-  std::vector<int> steps;  // as they were played, again after each kill
+  std::vector<int> steps;  // as they were computed, repeated after each kill
   friend bool operator==(const Account& a, const Account& b) { return a.samples == b.samples && a.epochs == b.epochs; }
 };
 
@@ -262,7 +262,7 @@ TEST_F(KilledRuns, EndAsTheUnbrokenRunDoes) {
     std::filesystem::remove_all(out);
   }
   fmt::print(
-      "{} kills in {} runs of {} steps, {} of them at start-up, {} resumes from a checkpoint, {} steps played again "
+      "{} kills in {} runs of {} steps, {} of them at start-up, {} resumes from a checkpoint, {} steps repeated "
       "({} at most at once), "
       "{} starts that MPI did not survive; TUTTI_KILL_SEED={}\n",
       kills_, runs_, kSteps, early_, resumes_, replayed_, most_replayed_, stillborn_, seed_);

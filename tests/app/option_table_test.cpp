@@ -109,7 +109,7 @@ TEST(OptionTable, ReadsOnceWhatATextMeans) {
   set_text(row(options, "part-map"), "3,2");
   EXPECT_EQ(config.part_map->parts_by_rank, (std::vector{3, 2}));
   set_text(row(options, "no-decay"), "norms-biases");
-  EXPECT_TRUE(config.spares_norms_and_biases);
+  EXPECT_TRUE(config.exempts_norms_and_biases);
   EXPECT_THROW(set_text(row(options, "time-limit"), "soon"), Error);
   EXPECT_EQ(config.time_limit.text(), "");
 }

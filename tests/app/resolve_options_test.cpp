@@ -73,23 +73,23 @@ TEST(ResolveOptions, DropsAStoredPartMapOfAnotherNumberOfRanksWithANote) {
 TEST(ResolveOptions, PassesTheOptimizersChoicesOn) {
   RunConfig config = filled_in();
   config.optimizer = OptimizerKind::lars;
-  config.spares_norms_and_biases = true;
+  config.exempts_norms_and_biases = true;
   config.clip_norm = 2;
   config.label_smoothing = 0.1;
   const TrainerOptions options = resolve_options(config, NetworkSpec{});
   EXPECT_EQ(options.optimizer.kind, OptimizerKind::lars);
-  EXPECT_TRUE(options.optimizer.spares_norms_and_biases);
+  EXPECT_TRUE(options.optimizer.exempts_norms_and_biases);
   EXPECT_EQ(options.optimizer.clip_norm, 2);
   EXPECT_EQ(options.label_smoothing, 0.1);
 }
 
 TEST(ResolveOptions, TellsTheTrainerHowGradientsMeet) {
   RunConfig config = filled_in();
-  EXPECT_EQ(resolve_options(config, NetworkSpec{}).exchange.owners(), Owners::everyone);
+  EXPECT_EQ(resolve_options(config, NetworkSpec{}).exchange.owners(), Owners::all);
   config.exchange = Exchange::exact;
   EXPECT_EQ(resolve_options(config, NetworkSpec{}).exchange.kind, Exchange::exact);
   config.shard_optimizer = true;
-  EXPECT_EQ(resolve_options(config, NetworkSpec{}).exchange.owners(), Owners::shares);
+  EXPECT_EQ(resolve_options(config, NetworkSpec{}).exchange.owners(), Owners::sharded);
 }
 
 TEST(ResolveOptions, SavesEachEpochOnlyWhereThereIsAFolder) {

@@ -22,7 +22,7 @@
 namespace tutti {
 namespace {
 
-using enum BoundaryWish;
+using enum BoundaryAction;
 
 // As in the program: before MPI starts its threads, which would die of the signals otherwise.
 [[maybe_unused]] const int blocked_for_all_threads = [] {
@@ -38,9 +38,9 @@ class RunControlTest : public testing::Test {
   RunControl control(const RunLimits& limits) {
     return {test_world(), *signals_, limits, [this] { return seconds_; }};
   }
-  // The wishes at so many boundaries, so many seconds apart.
-  std::vector<BoundaryWish> wishes(RunControl& control, int boundaries, double apart) {
-    std::vector<BoundaryWish> all;
+  // The actions at this many boundaries, `apart` seconds apart.
+  std::vector<BoundaryAction> actions(RunControl& control, int boundaries, double apart) {
+    std::vector<BoundaryAction> all;
     for (int i = 0; i < boundaries; ++i) {
       seconds_ += apart;
       all.push_back(control.at_boundary());
@@ -49,7 +49,7 @@ class RunControlTest : public testing::Test {
   }
   // Boundaries, as far apart, until it wants to stop; the time then.
   double stops_at(RunControl& control, double apart) {
-    while (wishes(control, 1, apart).front() != save_and_stop) {
+    while (actions(control, 1, apart).front() != save_and_stop) {
       if (seconds_ > 1e6) throw std::runtime_error("it does not stop");
     }
     EXPECT_TRUE(test_world().agree(true));
@@ -62,7 +62,7 @@ class RunControlTest : public testing::Test {
 
 TEST_F(RunControlTest, GoesOnWhileNothingHappens) {
   auto quiet = control({});
-  EXPECT_EQ(wishes(quiet, 50, 1000), std::vector(50, go_on));
+  EXPECT_EQ(actions(quiet, 50, 1000), std::vector(50, proceed));
   EXPECT_EQ(quiet.reason(), "");
   test_world().end_greatest();
 }
@@ -74,10 +74,10 @@ TEST_F(RunControlTest, StopsTwoBoundariesAfterASignalToAnyRank) {
       signals_.reset();
       signals_.emplace();
       auto control_of_run = control({});
-      EXPECT_EQ(wishes(control_of_run, 3, 1), std::vector(3, go_on));
+      EXPECT_EQ(actions(control_of_run, 3, 1), std::vector(3, proceed));
       if (world.rank() == rank) ::kill(::getpid(), signal);
       while (world.rank() == rank && signals_->first() == 0) std::this_thread::yield();
-      EXPECT_EQ(wishes(control_of_run, 2, 1), (std::vector{go_on, save_and_stop}));
+      EXPECT_EQ(actions(control_of_run, 2, 1), (std::vector{proceed, save_and_stop}));
       const std::string host = all_gather_text(world, world.host())[static_cast<std::size_t>(rank)];
       EXPECT_EQ(control_of_run.reason(), fmt::format("{} at rank {} on host {}", signal_name(signal), rank, host));
     }
@@ -88,10 +88,10 @@ TEST_F(RunControlTest, EndsWhenTheFolderIsNoLongerTheRuns) {
   const ScratchFolder folder;
   const FolderLock lock(folder.path(), 0, Log());
   auto kept = control({.folder = OwnedFolder(folder.path(), lock.text())});
-  EXPECT_EQ(wishes(kept, 5, 2), std::vector(5, go_on));
+  EXPECT_EQ(actions(kept, 5, 2), std::vector(5, proceed));
   std::filesystem::remove(folder.file("lock"));
-  EXPECT_EQ(wishes(kept, 1, 2), std::vector{go_on});
-  const Error error = thrown_by([&] { wishes(kept, 1, 2); });
+  EXPECT_EQ(actions(kept, 1, 2), std::vector{proceed});
+  const Error error = thrown_by([&] { actions(kept, 1, 2); });
   EXPECT_EQ(error.source(), ErrorSource::save);
   EXPECT_EQ(error.reach(), ErrorReach::all_ranks);
 }
@@ -99,15 +99,16 @@ TEST_F(RunControlTest, EndsWhenTheFolderIsNoLongerTheRuns) {
 TEST_F(RunControlTest, SavesByTheClockOfRankZero) {
   auto clocked = control({.save_every = 10});
   if (test_world().rank() != 0) seconds_ = 1e6;
-  EXPECT_EQ(wishes(clocked, 9, 4), (std::vector{go_on, go_on, go_on, save, go_on, go_on, go_on, save, go_on}));
+  EXPECT_EQ(actions(clocked, 9, 4),
+            (std::vector{proceed, proceed, proceed, save, proceed, proceed, proceed, save, proceed}));
   test_world().end_greatest();
 }
 
 TEST_F(RunControlTest, CountsTheSecondsFromTheLastSaveWhateverAskedForIt) {
   auto clocked = control({.save_every = 10});
-  EXPECT_EQ(wishes(clocked, 2, 4), (std::vector{go_on, go_on}));
+  EXPECT_EQ(actions(clocked, 2, 4), (std::vector{proceed, proceed}));
   clocked.took_state();  // at 8 s, as at the end of an epoch
-  EXPECT_EQ(wishes(clocked, 5, 4), (std::vector{go_on, go_on, go_on, save, go_on}));
+  EXPECT_EQ(actions(clocked, 5, 4), (std::vector{proceed, proceed, proceed, save, proceed}));
   test_world().end_greatest();
 }
 
@@ -131,15 +132,15 @@ TEST_F(RunControlTest, RemembersTheLongestGapAndSave) {
   auto limited = control({.time_limit = 1000});
   limited.saved(2);
   limited.saved(0.1);
-  wishes(limited, 3, 1);
-  wishes(limited, 1, 40);                // an evaluation
+  actions(limited, 3, 1);
+  actions(limited, 1, 40);               // an evaluation
   EXPECT_EQ(stops_at(limited, 1), 933);  // 1.5 * (41 + 4) + 1 = 68.5 s are wanted
 }
 
 TEST_F(RunControlTest, StopsSoonWhenTheTimeIsUpFromTheStart) {
   seconds_ = 5000;
   auto late = control({.time_limit = 1000});
-  EXPECT_EQ(wishes(late, 2, 1), (std::vector{go_on, save_and_stop}));
+  EXPECT_EQ(actions(late, 2, 1), (std::vector{proceed, save_and_stop}));
 }
 
 TEST(ProcessClock, GoesOnFromTheProcessesAge) {

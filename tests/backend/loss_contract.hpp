@@ -157,7 +157,7 @@ TEST_P(LossContract, NeverTakesALogitThatIsNoNumberForTheAnswer) {
 }
 
 // Each call rounds its sum once, to half a unit; so this holds to one unit for each call, and exactly for
-// calls cut alike: which is what makes sums over parts independent of the ranks that play them.
+// calls cut alike: which is what makes sums over parts independent of the ranks that compute them.
 TEST_P(LossContract, DependsOnHowABatchIsCutOnlyByOneRoundingPerCall) {
   const auto logits = random_floats(64 * 10, "cut", 6);
   const std::vector<std::int32_t> labels(64, 3);

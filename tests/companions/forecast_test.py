@@ -114,7 +114,7 @@ class Simulation(unittest.TestCase):
     def test_goes_on_with_the_fifth_message_when_the_first_is_done(self):
         queue = forecast.Queue([forecast.Link(1, 10)])
         # Four at 2.1 .. 2.4, back at 3.1 .. 3.4, the first done at 4.2; the sixth sends at 4.4 and 5.5.
-        self.assertAlmostEqual(6.5, queue.play([(2, [(2, 1, 0)])] * 6, 0))
+        self.assertAlmostEqual(6.5, queue.run([(2, [(2, 1, 0)])] * 6, 0))
 
     def test_finds_the_link_that_sums_went_over(self):
         link = forecast.Link(**LINK)

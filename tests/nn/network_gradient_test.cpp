@@ -116,7 +116,7 @@ std::vector<Case> smooth_cases_for_bf16() {
   return smooth;
 }
 
-// A network played on the CPU, and the same in double beside it.
+// A network computed on the CPU, and by the reference in double precision.
 class Twin {
  public:
   explicit Twin(const Case& network_case, Precision precision = Precision::fp32)

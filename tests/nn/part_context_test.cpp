@@ -17,9 +17,9 @@ const Shape kSample{3, 1, 1};
 constexpr int kClasses = 2;
 
 // A network on the fake backend, with everything that a pass needs.
-class Played {
+class TestedPart {
  public:
-  Played(const NetworkSpec& spec, const std::function<FakeTraits(std::uint32_t)>& traits, double smoothing = 0)
+  TestedPart(const NetworkSpec& spec, const std::function<FakeTraits(std::uint32_t)>& traits, double smoothing = 0)
       : network_(spec, kSample, kClasses),
         weight_memory_(backend.allocate(network_.layout().block_bytes())),
         gradient_memory_(backend.allocate(network_.layout().block_bytes())),
@@ -164,13 +164,13 @@ TEST_P(PartContextOnRandomGraphs, KeepsWhateverIsStillNeeded) {
   for (unsigned i = 0; i < 100; ++i) {
     const unsigned seed = GetParam() * 100 + i;
     SCOPED_TRACE(seed);
-    Played played(RandomGraph(seed).spec(), [&](std::uint32_t purpose) { return some_traits(purpose ^ seed); });
-    for (const std::int64_t samples : {5, 2}) played.part->plan(samples, LayerMode::training);
-    played.part->plan(4, LayerMode::evaluation);
-    played.expect_right(played.batch_of(5), LayerMode::training);
-    played.expect_right(played.batch_of(2), LayerMode::training);
-    played.expect_right(played.batch_of(4), LayerMode::evaluation);
-    played.expect_right(played.batch_of(5), LayerMode::training);
+    TestedPart tested(RandomGraph(seed).spec(), [&](std::uint32_t purpose) { return some_traits(purpose ^ seed); });
+    for (const std::int64_t samples : {5, 2}) tested.part->plan(samples, LayerMode::training);
+    tested.part->plan(4, LayerMode::evaluation);
+    tested.expect_right(tested.batch_of(5), LayerMode::training);
+    tested.expect_right(tested.batch_of(2), LayerMode::training);
+    tested.expect_right(tested.batch_of(4), LayerMode::evaluation);
+    tested.expect_right(tested.batch_of(5), LayerMode::training);
     if (HasFailure()) break;
   }
 }
@@ -179,14 +179,14 @@ INSTANTIATE_TEST_SUITE_P(Seeds, PartContextOnRandomGraphs, testing::Range(0u, 4u
 
 TEST(PartContext, GivesALayerTheGradientOfEachOfItsReadersAndNoneForTheImage) {
   for (const bool leaves : {false, true}) {
-    Played played(two_blocks(), [&](std::uint32_t) { return FakeTraits{.leaves_residual_gradient = leaves}; });
-    played.part->plan(2, LayerMode::training);
-    played.expect_right(played.batch_of(2), LayerMode::training);
+    TestedPart tested(two_blocks(), [&](std::uint32_t) { return FakeTraits{.leaves_residual_gradient = leaves}; });
+    tested.part->plan(2, LayerMode::training);
+    tested.expect_right(tested.batch_of(2), LayerMode::training);
     std::map<std::uint32_t, FakeCall> calls;
-    for (const FakeCall& call : played.backend.log.backward) calls[call.random_purpose] = call;
+    for (const FakeCall& call : tested.backend.log.backward) calls[call.random_purpose] = call;
     const std::map<std::string, std::size_t> readers{{"head", 1},    {"b.norm2", 1}, {"b.norm1", 1},
                                                      {"a.norm2", 2}, {"a.norm1", 1}, {"stem", 2}};
-    ASSERT_EQ(played.backend.log.backward.size(), readers.size());
+    ASSERT_EQ(tested.backend.log.backward.size(), readers.size());
     for (const auto& [name, count] : readers) {
       const FakeCall& call = calls.at(random_purpose(name));
       EXPECT_EQ(call.output_gradients, count) << name;
@@ -198,9 +198,9 @@ TEST(PartContext, GivesALayerTheGradientOfEachOfItsReadersAndNoneForTheImage) {
 
 TEST(PartContext, KeepsNoActivationForBackwardThatNobodyReadsThere) {
   const auto bytes = [](const FakeTraits& traits, LayerMode mode) {
-    Played played(two_blocks(), [&](std::uint32_t) { return traits; });
-    played.part->plan(1024, mode);
-    return played.part->activation_bytes();
+    TestedPart tested(two_blocks(), [&](std::uint32_t) { return traits; });
+    tested.part->plan(1024, mode);
+    return tested.part->activation_bytes();
   };
   constexpr std::size_t kActivation = 1024 * 3 * sizeof(float);
   constexpr std::size_t kLogits = 1024 * kClasses * sizeof(float);
@@ -215,33 +215,33 @@ TEST(PartContext, KeepsNoActivationForBackwardThatNobodyReadsThere) {
 }
 
 TEST(PartContext, HoldsOneMemoryForAllItsPlans) {
-  Played played(two_blocks(), [](std::uint32_t) { return FakeTraits{}; });
-  played.part->plan(64, LayerMode::training);
-  const std::size_t bytes = played.part->activation_bytes();
-  played.part->plan(63, LayerMode::training);
-  played.part->plan(100, LayerMode::evaluation);
-  EXPECT_EQ(played.part->activation_bytes(), bytes);
-  played.part->plan(128, LayerMode::training);
-  EXPECT_EQ(played.part->activation_bytes(), 2 * bytes);
+  TestedPart tested(two_blocks(), [](std::uint32_t) { return FakeTraits{}; });
+  tested.part->plan(64, LayerMode::training);
+  const std::size_t bytes = tested.part->activation_bytes();
+  tested.part->plan(63, LayerMode::training);
+  tested.part->plan(100, LayerMode::evaluation);
+  EXPECT_EQ(tested.part->activation_bytes(), bytes);
+  tested.part->plan(128, LayerMode::training);
+  EXPECT_EQ(tested.part->activation_bytes(), 2 * bytes);
 }
 
 TEST(PartContext, ReportsTheStatisticsWithItsLastCall) {
-  Played played(two_blocks(), [](std::uint32_t) { return FakeTraits{}; });
-  played.part->plan(2, LayerMode::training);
-  const GraphBatch batch = played.batch_of(2);
-  played.forward(batch, LayerMode::training);
-  const ParameterLayout& layout = played.network().layout();
+  TestedPart tested(two_blocks(), [](std::uint32_t) { return FakeTraits{}; });
+  tested.part->plan(2, LayerMode::training);
+  const GraphBatch batch = tested.batch_of(2);
+  tested.forward(batch, LayerMode::training);
+  const ParameterLayout& layout = tested.network().layout();
   // head: weight and bias; then scale and shift of each norm, all padded to 16 elements.
-  EXPECT_EQ(played.backward(batch), (std::vector<std::int64_t>{32, 64, 96, 128, 160, layout.block_elements()}));
+  EXPECT_EQ(tested.backward(batch), (std::vector<std::int64_t>{32, 64, 96, 128, 160, layout.block_elements()}));
   EXPECT_EQ(layout.trained_elements(), 192);
   EXPECT_EQ(layout.block_elements(), 352);
 }
 
 TEST(PartContext, TellsLayersTheirRandomPurposeAndTheBatchsPlace) {
-  Played played(spec_of({{"drop", DropoutSpec{}}}), [](std::uint32_t) { return FakeTraits{}; });
-  played.part->plan(2, LayerMode::training);
-  played.forward(played.batch_of(2), LayerMode::training);
-  const FakeCall& call = played.backend.log.forward.front();
+  TestedPart tested(spec_of({{"drop", DropoutSpec{}}}), [](std::uint32_t) { return FakeTraits{}; });
+  tested.part->plan(2, LayerMode::training);
+  tested.forward(tested.batch_of(2), LayerMode::training);
+  const FakeCall& call = tested.backend.log.forward.front();
   EXPECT_EQ(call.random_purpose, random_purpose("drop"));
   EXPECT_EQ(call.place.seed, 7u);
   EXPECT_EQ(call.place.step, 3u);
@@ -249,92 +249,92 @@ TEST(PartContext, TellsLayersTheirRandomPurposeAndTheBatchsPlace) {
 }
 
 TEST(PartContext, SmoothsLabelsInTrainingOnly) {
-  Played played(
+  TestedPart tested(
       spec_of({}), [](std::uint32_t) { return FakeTraits{}; }, 0.1);
-  played.part->plan(2, LayerMode::training);
-  played.part->plan(2, LayerMode::evaluation);
-  played.forward(played.batch_of(2), LayerMode::training);
-  EXPECT_EQ(played.backend.log.smoothing, 0.1);
-  played.forward(played.batch_of(2), LayerMode::evaluation);
-  EXPECT_EQ(played.backend.log.smoothing, 0);
+  tested.part->plan(2, LayerMode::training);
+  tested.part->plan(2, LayerMode::evaluation);
+  tested.forward(tested.batch_of(2), LayerMode::training);
+  EXPECT_EQ(tested.backend.log.smoothing, 0.1);
+  tested.forward(tested.batch_of(2), LayerMode::evaluation);
+  EXPECT_EQ(tested.backend.log.smoothing, 0);
 }
 
 TEST(PartContext, RefusesABatchSizeThatWasNotPlanned) {
-  Played played(two_blocks(), [](std::uint32_t) { return FakeTraits{}; });
-  played.part->plan(2, LayerMode::training);
-  EXPECT_THROW(played.forward(played.batch_of(3), LayerMode::training), Error);
-  EXPECT_THROW(played.forward(played.batch_of(2), LayerMode::evaluation), Error);
+  TestedPart tested(two_blocks(), [](std::uint32_t) { return FakeTraits{}; });
+  tested.part->plan(2, LayerMode::training);
+  EXPECT_THROW(tested.forward(tested.batch_of(3), LayerMode::training), Error);
+  EXPECT_THROW(tested.forward(tested.batch_of(2), LayerMode::evaluation), Error);
 }
 
 TEST(PartContext, PlaysAPassDirectlyThenRecordsItAndThenReplaysIt) {
-  Played played(two_blocks(), [](std::uint32_t seed) { return some_traits(seed); });
-  played.backend.records = true;
-  for (const std::int64_t samples : {5, 2}) played.part->plan(samples, LayerMode::training);
+  TestedPart tested(two_blocks(), [](std::uint32_t seed) { return some_traits(seed); });
+  tested.backend.records = true;
+  for (const std::int64_t samples : {5, 2}) tested.part->plan(samples, LayerMode::training);
   constexpr int kOperations = 6 + 1 + 6;
-  GraphBatch batch = played.batch_of(5);
+  GraphBatch batch = tested.batch_of(5);
   for (const int expected : {kOperations, kOperations, 0, 0}) {
-    EXPECT_EQ(played.expect_trains(batch), expected);
+    EXPECT_EQ(tested.expect_trains(batch), expected);
     std::ranges::rotate(batch.images, batch.images.begin() + 1);  // other values in the same place
   }
-  EXPECT_EQ(played.backend.recordings, 1);
+  EXPECT_EQ(tested.backend.recordings, 1);
   // Other sizes and scales are other passes, and disturb nobody.
   for (const int expected : {kOperations, kOperations, 0})
-    EXPECT_EQ(played.expect_trains(played.batch_of(2)), expected);
+    EXPECT_EQ(tested.expect_trains(tested.batch_of(2)), expected);
   batch.gradient_scale = 0.125f;
-  EXPECT_EQ(played.expect_trains(batch), kOperations);
+  EXPECT_EQ(tested.expect_trains(batch), kOperations);
   batch.gradient_scale = 0.25f;
-  EXPECT_EQ(played.expect_trains(batch), 0);
-  EXPECT_EQ(played.awaited, 9);
+  EXPECT_EQ(tested.expect_trains(batch), 0);
+  EXPECT_EQ(tested.awaited, 9);
 }
 
 TEST(PartContext, CutsARecordingWhereTheCallerWantsToBeTold) {
-  Played played(two_blocks(), [](std::uint32_t) { return FakeTraits{}; });
-  played.part->plan(2, LayerMode::training);
-  played.backend.records = true;
-  const GraphBatch batch = played.batch_of(2);
+  TestedPart tested(two_blocks(), [](std::uint32_t) { return FakeTraits{}; });
+  tested.part->plan(2, LayerMode::training);
+  tested.backend.records = true;
+  const GraphBatch batch = tested.batch_of(2);
   // head: weight and bias; then scale and shift of each norm, all padded to 16 elements.
   constexpr std::int64_t kWhole = 352;
   const std::vector<std::int64_t> stops{16, 32, 100, kWhole};
   for (int pass = 0; pass < 4; ++pass) {
     const auto expected = pass == 0 ? std::vector<std::int64_t>{32, 64, 96, 128, 160, kWhole}
                                     : std::vector<std::int64_t>{32, 128, kWhole};
-    EXPECT_EQ(played.train(batch, stops), expected);
+    EXPECT_EQ(tested.train(batch, stops), expected);
   }
-  EXPECT_EQ(played.backend.recordings, 3);
-  played.expect_trains(batch, stops);
+  EXPECT_EQ(tested.backend.recordings, 3);
+  tested.expect_trains(batch, stops);
   // Without stops it is another pass, in one piece.
-  played.train(batch);
-  EXPECT_EQ(played.train(batch), std::vector<std::int64_t>{kWhole});
+  tested.train(batch);
+  EXPECT_EQ(tested.train(batch), std::vector<std::int64_t>{kWhole});
 }
 
 TEST(PartContext, TellsAfterEveryLayerWhereNothingIsRecorded) {
-  Played played(two_blocks(), [](std::uint32_t) { return FakeTraits{}; });
-  played.part->plan(2, LayerMode::training);
+  TestedPart tested(two_blocks(), [](std::uint32_t) { return FakeTraits{}; });
+  tested.part->plan(2, LayerMode::training);
   for (int pass = 0; pass < 4; ++pass) {
-    EXPECT_EQ(played.train(played.batch_of(2)), (std::vector<std::int64_t>{32, 64, 96, 128, 160, 352}));
+    EXPECT_EQ(tested.train(tested.batch_of(2)), (std::vector<std::int64_t>{32, 64, 96, 128, 160, 352}));
   }
 }
 
 TEST(PartContext, TellsLayersThePlaceOfAReplayedPass) {
-  Played played(spec_of({{"drop", DropoutSpec{}}}), [](std::uint32_t) { return FakeTraits{}; });
-  played.part->plan(2, LayerMode::training);
-  played.backend.records = true;
+  TestedPart tested(spec_of({{"drop", DropoutSpec{}}}), [](std::uint32_t) { return FakeTraits{}; });
+  tested.part->plan(2, LayerMode::training);
+  tested.backend.records = true;
   for (std::uint32_t step = 0; step < 4; ++step) {
-    played.train(played.batch_of(2));
-    const auto drop = std::ranges::find(played.backend.log.forward.rbegin(), played.backend.log.forward.rend(),
+    tested.train(tested.batch_of(2));
+    const auto drop = std::ranges::find(tested.backend.log.forward.rbegin(), tested.backend.log.forward.rend(),
                                         random_purpose("drop"), &FakeCall::random_purpose);
     EXPECT_EQ(drop->place.step, step);
   }
 }
 
 TEST(PartContext, ForgetsItsRecordingsWhenItsMemoryMoves) {
-  Played played(two_blocks(), [](std::uint32_t) { return FakeTraits{}; });
-  played.part->plan(2, LayerMode::training);
-  played.backend.records = true;
-  for (int pass = 0; pass < 3; ++pass) played.expect_trains(played.batch_of(2));
-  played.part->plan(2000, LayerMode::evaluation);
-  for (int pass = 0; pass < 3; ++pass) played.expect_trains(played.batch_of(2));
-  EXPECT_EQ(played.backend.recordings, 2);
+  TestedPart tested(two_blocks(), [](std::uint32_t) { return FakeTraits{}; });
+  tested.part->plan(2, LayerMode::training);
+  tested.backend.records = true;
+  for (int pass = 0; pass < 3; ++pass) tested.expect_trains(tested.batch_of(2));
+  tested.part->plan(2000, LayerMode::evaluation);
+  for (int pass = 0; pass < 3; ++pass) tested.expect_trains(tested.batch_of(2));
+  EXPECT_EQ(tested.backend.recordings, 2);
 }
 
 }  // namespace

@@ -42,15 +42,15 @@ struct Course {
 class Scribe : public RunObserver {
  public:
   explicit Scribe(std::set<std::int64_t> stops) : stops_(std::move(stops)) {}
-  BoundaryWish at_boundary(std::int64_t step) override {
-    return stops_.contains(step) ? BoundaryWish::save_and_stop : BoundaryWish::go_on;
+  BoundaryAction at_boundary(std::int64_t step) override {
+    return stops_.contains(step) ? BoundaryAction::save_and_stop : BoundaryAction::proceed;
   }
   void on_checkpoint(TrainState state, double) override { left = std::move(state); }
   void on_digest(const DigestReport& report) override {
     text += fmt::format("step {}: weights {:016x} gradients {:016x} optimizer {:016x} statistics {:016x}\n",
                         report.step, report.weights, report.gradients, report.optimizer, report.statistics.value_or(0));
   }
-  void on_stretch(const StretchReport& report) override {
+  void on_interval(const IntervalReport& report) override {
     text += fmt::format("step {}: {}\n", report.step, words(report.train));
   }
   void on_skipped(const SkippedReport& report) override { text += fmt::format("step {}: left out\n", report.step); }
@@ -69,7 +69,7 @@ class Scribe : public RunObserver {
   }
 };
 
-// What one rank hears. The last line counts the steps, and those that were played again.
+// What one rank reports. The last line counts the steps, and those that were repeated.
 inline std::string follow(const Course& course, World& world, const DataPair& data) {
   const auto backend = make_cpu_backend(course.precision);
   auto communicator = make_mpi_ring_communicator(world, {.helper_thread = course.helper_thread});
@@ -106,7 +106,7 @@ inline std::string follow(const Course& course, World& world, const DataPair& da
       EXPECT_EQ(stopped, course.stops.size());
       const TrainState state = trainer.snapshot();
       if (!course.to.empty() && world.rank() == 0) CheckpointStore(course.to).save(state);
-      scribe.text += fmt::format("{} steps, {} played again\n", trainer.steps_done(), replayed);
+      scribe.text += fmt::format("{} steps, {} repeated\n", trainer.steps_done(), replayed);
     }
   } catch (const Error& error) {
     scribe.text += fmt::format("ended: {}\n", error.what());

@@ -35,7 +35,7 @@ OptimizerOptions optimizer(unsigned number) {
     case 2:
       return {.kind = OptimizerKind::lars, .weight_decay = 5e-4};
     default:
-      return {.weight_decay = 5e-4, .nesterov = true, .spares_norms_and_biases = true, .clip_norm = 0.5};
+      return {.weight_decay = 5e-4, .nesterov = true, .exempts_norms_and_biases = true, .clip_norm = 0.5};
   }
 }
 
@@ -167,7 +167,7 @@ TEST(ExactRanks, PlayAStepAgainWhoseGradientsLeapAndCountItOnce) {
   Course ring = course;
   ring.options.exchange = {};
   const std::vector<std::string> texts = heard({course, ring}, data.pair);
-  EXPECT_EQ(lines_of(texts[0], "8 steps"), "8 steps, 2 played again\n");  // the first, and the one after the leap
+  EXPECT_EQ(lines_of(texts[0], "8 steps"), "8 steps, 2 repeated\n");  // the first, and the one after the leap
   EXPECT_EQ(lines_of(texts[0], "step 1: loss"), lines_of(texts[1], "step 1: loss"));
   for (int step = 1; step <= 8; ++step) {
     const std::string line = lines_of(texts[0], fmt::format("epoch {}:", step));
@@ -207,7 +207,7 @@ TEST(ExactRanks, GoOnFromACheckpointOfOtherRanksAsIfNothingHadHappened) {
       course.options.steps = steps;
       const std::string text = heard({course}, data.pair)[0];
       EXPECT_EQ(lines_of(text, fmt::format("{} steps", steps)),
-                fmt::format("{} steps, {} played again\n", steps, course.from.empty() ? 1 : 0));
+                fmt::format("{} steps, {} repeated\n", steps, course.from.empty() ? 1 : 0));
       broken += lines_of(text, "step ");
       course.from = fmt::format("{}/step-{:08}.h5", path, steps);
     }

@@ -163,7 +163,7 @@ TEST(FiniteCheck, GoesOnWhereOnlyTheTestLossIsNotFinite) {
   const std::string text = heard({course}, calm.pair)[0];
   EXPECT_EQ(lines_of(text, "ended"), "");
   EXPECT_NE(text.find("epoch 2: "), std::string::npos) << text;
-  EXPECT_NE(text.find("9 steps, 0 played again"), std::string::npos) << text;
+  EXPECT_NE(text.find("9 steps, 0 repeated"), std::string::npos) << text;
 }
 
 // No gradient is infinite before it meets the others, but their sum is; so are the weights then.
@@ -195,7 +195,7 @@ TEST(FiniteCheck, LeavesAStepOutAtAnyNumberOfRanksAlike) {
       if (test_world().rank() > 0) continue;
       EXPECT_NE(texts[0].find(fmt::format("step {}: left out\n", SpoiltData::kStep)), std::string::npos);
       EXPECT_NE(texts[0].find(" of 84; test"), std::string::npos) << texts[0];  // 100 but for a batch
-      EXPECT_NE(texts[0].find("\n9 steps, 1 played again\n"), std::string::npos) << texts[0];
+      EXPECT_NE(texts[0].find("\n9 steps, 1 repeated\n"), std::string::npos) << texts[0];
     }
   }
 }

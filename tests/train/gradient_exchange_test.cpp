@@ -58,7 +58,7 @@ class GradientExchangeTest : public testing::Test {
   }
 
   Ownership owned_by_everyone(std::size_t bucket_bytes) const {
-    return Ownership(Owners::everyone, layout, cut_buckets(layout, bucket_bytes), {.rank = 0, .size = 2});
+    return Ownership(Owners::all, layout, cut_buckets(layout, bucket_bytes), {.rank = 0, .size = 2});
   }
 
   ParameterLayout layout;

@@ -55,7 +55,7 @@ class OptimizerFormula : public testing::TestWithParam<Case> {
   std::vector<reference::Tensor> tensors_of(const std::vector<float>& block) const {
     std::vector<reference::Tensor> tensors;
     for (const ParameterSlice& slice : layout_.trained()) {
-      const bool spared = GetParam().options.spares_norms_and_biases && slice.kind != ParameterKind::weight;
+      const bool spared = GetParam().options.exempts_norms_and_biases && slice.kind != ParameterKind::weight;
       const auto begin = block.begin() + slice.offset;
       tensors.push_back({.values = {begin, begin + slice.elements()}, .spared = spared});
     }
@@ -86,7 +86,7 @@ class OptimizerFormula : public testing::TestWithParam<Case> {
   ParameterLayout layout_;
   ParameterArena arena_;
   std::unique_ptr<Communicator> communicator_ = make_solo_communicator();
-  Ownership ownership_{Owners::everyone, layout_, cut_buckets(layout_, 1), {}};
+  Ownership ownership_{Owners::all, layout_, cut_buckets(layout_, 1), {}};
 };
 
 TEST_P(OptimizerFormula, IsPyTorchsOverSeveralSteps) {
@@ -122,7 +122,7 @@ TEST_P(OptimizerFormula, IsPyTorchsOverSeveralSteps) {
 const std::vector<Case> kCases{
     {"sgd", {.momentum = 0}},
     {"sgd_decay", {.momentum = 0, .weight_decay = 0.05}},
-    {"sgd_spared", {.weight_decay = 0.05, .spares_norms_and_biases = true}},
+    {"sgd_spared", {.weight_decay = 0.05, .exempts_norms_and_biases = true}},
     {"sgd_momentum", {.weight_decay = 0.05}},
     {"sgd_nesterov_clipped", {.weight_decay = 0.05, .nesterov = true, .clip_norm = 3}},
     {"sgd_below_the_limit", {.clip_norm = 60}},
@@ -130,12 +130,12 @@ const std::vector<Case> kCases{
     {"adamw_own_numbers", {.kind = OptimizerKind::adamw, .beta1 = 0.8, .beta2 = 0.95, .epsilon = 1e-3}},
     {"adamw_decay", {.kind = OptimizerKind::adamw, .weight_decay = 0.1}},
     {"adamw_spared_clipped",
-     {.kind = OptimizerKind::adamw, .weight_decay = 0.1, .spares_norms_and_biases = true, .clip_norm = 3},
+     {.kind = OptimizerKind::adamw, .weight_decay = 0.1, .exempts_norms_and_biases = true, .clip_norm = 3},
      10},
     {"lars", {.kind = OptimizerKind::lars}},
     {"lars_decay", {.kind = OptimizerKind::lars, .weight_decay = 0.05}},
     {"lars_spared_clipped",
-     {.kind = OptimizerKind::lars, .weight_decay = 0.05, .spares_norms_and_biases = true, .clip_norm = 3}},
+     {.kind = OptimizerKind::lars, .weight_decay = 0.05, .exempts_norms_and_biases = true, .clip_norm = 3}},
     {"lars_no_momentum_zero_gradients", {.kind = OptimizerKind::lars, .momentum = 0, .weight_decay = 0.05}, 0},
 };
 INSTANTIATE_TEST_SUITE_P(Kinds, OptimizerFormula, testing::ValuesIn(kCases),

@@ -43,7 +43,7 @@ TEST(Ownership, CutsABucketIntoLikeSharesWhereBlocksOfTheNormsBegin) {
       const auto ends = cut_buckets(layout, bucket_bytes);
       std::vector<int> owners(static_cast<std::size_t>(layout.block_elements()));
       for (int rank = 0; rank < ranks; ++rank) {
-        const Ownership ownership(Owners::shares, layout, ends, {rank, ranks});
+        const Ownership ownership(Owners::sharded, layout, ends, {rank, ranks});
         std::int64_t owned = 0;
         for (const IndexRange& range : ownership.owned()) {
           owned += range.size();
@@ -66,8 +66,8 @@ TEST(Ownership, IsOfEverythingForEveryoneOrForTheFirst) {
   const ParameterLayout layout = uneven_layout();
   const std::vector<IndexRange> everything{{0, layout.block_elements()}};
   for (const int rank : {0, 2}) {
-    EXPECT_EQ(Ownership(Owners::everyone, layout, cut_buckets(layout, 1), {rank, 3}).owned(), everything);
-    EXPECT_EQ(Ownership(Owners::first, layout, cut_buckets(layout, 1), {rank, 3}).owned(),
+    EXPECT_EQ(Ownership(Owners::all, layout, cut_buckets(layout, 1), {rank, 3}).owned(), everything);
+    EXPECT_EQ(Ownership(Owners::root, layout, cut_buckets(layout, 1), {rank, 3}).owned(),
               rank == 0 ? everything : std::vector<IndexRange>{});
   }
 }
@@ -75,23 +75,23 @@ TEST(Ownership, IsOfEverythingForEveryoneOrForTheFirst) {
 TEST(Ownership, PlacesOneOwnedRangeBehindTheOther) {
   ParameterLayout layout;
   for (const char* name : {"a", "b"}) layout.add(name, ParameterKind::weight, Shape{2 * kNormBlock});
-  const Ownership second(Owners::shares, layout, cut_buckets(layout, 1), {1, 2});
+  const Ownership second(Owners::sharded, layout, cut_buckets(layout, 1), {1, 2});
   const std::vector<IndexRange> slices{{0, 2 * kNormBlock}, {2 * kNormBlock, 4 * kNormBlock}};
   const auto pieces = second.pieces_of(slices);
   ASSERT_EQ(pieces.size(), 2U);
   EXPECT_EQ(pieces[0].elements, (IndexRange{kNormBlock, 2 * kNormBlock}));
-  EXPECT_EQ(pieces[0].place, (IndexRange{0, kNormBlock}));
+  EXPECT_EQ(pieces[0].packed, (IndexRange{0, kNormBlock}));
   EXPECT_EQ(pieces[1].elements, (IndexRange{3 * kNormBlock, 4 * kNormBlock}));
-  EXPECT_EQ(pieces[1].place, (IndexRange{kNormBlock, 2 * kNormBlock}));
+  EXPECT_EQ(pieces[1].packed, (IndexRange{kNormBlock, 2 * kNormBlock}));
   EXPECT_EQ(pieces[1].range, 1U);
   const std::vector<IndexRange> inside{{3 * kNormBlock + 7, 3 * kNormBlock + 9}};
   ASSERT_EQ(second.pieces_of(inside).size(), 1U);
-  EXPECT_EQ(second.pieces_of(inside)[0].place, (IndexRange{kNormBlock + 7, kNormBlock + 9}));
+  EXPECT_EQ(second.pieces_of(inside)[0].packed, (IndexRange{kNormBlock + 7, kNormBlock + 9}));
 }
 
 struct Manner {
   OptimizerOptions options;
-  Owners owners = Owners::everyone;
+  Owners owners = Owners::all;
   std::size_t bucket_bytes = 1;
 };
 
@@ -163,18 +163,18 @@ void expect_same(const std::vector<NamedArray>& one, const std::vector<NamedArra
 
 const std::vector<OptimizerOptions> kOptimizers{
     {.momentum = 0, .weight_decay = 0.05, .clip_norm = 3},
-    {.weight_decay = 0.05, .nesterov = true, .spares_norms_and_biases = true},
+    {.weight_decay = 0.05, .nesterov = true, .exempts_norms_and_biases = true},
     {.kind = OptimizerKind::adamw, .weight_decay = 0.1},
-    {.kind = OptimizerKind::adamw, .weight_decay = 0.1, .spares_norms_and_biases = true, .clip_norm = 3},
+    {.kind = OptimizerKind::adamw, .weight_decay = 0.1, .exempts_norms_and_biases = true, .clip_norm = 3},
     {.kind = OptimizerKind::lars, .weight_decay = 0.05},
-    {.kind = OptimizerKind::lars, .weight_decay = 0.05, .spares_norms_and_biases = true, .clip_norm = 3},
+    {.kind = OptimizerKind::lars, .weight_decay = 0.05, .exempts_norms_and_biases = true, .clip_norm = 3},
 };
 
 TEST(Owners, UpdateTheirWeightsToTheBitsOfARankAlone) {
   for (const OptimizerOptions& options : kOptimizers) {
-    OwnedRank alone(make_solo_communicator(), {options, Owners::everyone});
+    OwnedRank alone(make_solo_communicator(), {options, Owners::all});
     for (int step = 1; step <= kSteps; ++step) alone.step(step);
-    for (const Owners owners : {Owners::everyone, Owners::shares, Owners::first}) {
+    for (const Owners owners : {Owners::all, Owners::sharded, Owners::root}) {
       for (const std::size_t bucket_bytes : {std::size_t{1}, std::size_t{17000}, kOneBucket}) {
         SCOPED_TRACE(std::string(name_of(options.kind)) + ", clip " + std::to_string(options.clip_norm) + ", owners " +
                      std::to_string(static_cast<int>(owners)) + ", buckets of " + std::to_string(bucket_bytes));
@@ -201,20 +201,20 @@ TEST(Owners, KeepTheStateOfTheirElementsAlone) {
     return bytes;
   };
   std::size_t sum = 0;
-  for (const std::size_t bytes : bytes_by_rank(Owners::shares)) {
+  for (const std::size_t bytes : bytes_by_rank(Owners::sharded)) {
     EXPECT_LE(bytes, whole / ranks + 2 * sizeof(float) * (kNormBlock + 16));
     sum += bytes;
   }
   EXPECT_EQ(sum, whole);
   std::vector<std::size_t> at_first(ranks, 0);
   at_first[0] = whole;
-  EXPECT_EQ(bytes_by_rank(Owners::first), at_first);
+  EXPECT_EQ(bytes_by_rank(Owners::root), at_first);
 }
 
 TEST(Owners, PassTheirStateOnToOthersAtAnyNumberOfRanks) {
   const OptimizerOptions options{.kind = OptimizerKind::adamw, .weight_decay = 0.1, .clip_norm = 3};
   OwnedRank alone(make_solo_communicator(), {options});
-  OwnedRank before(ring_over(test_world()), {options, Owners::shares, 17000});
+  OwnedRank before(ring_over(test_world()), {options, Owners::sharded, 17000});
   for (OwnedRank* const replica : {&alone, &before}) replica->step(1);
   const auto state = before.state();
   const auto weights = before.weights();
@@ -222,7 +222,7 @@ TEST(Owners, PassTheirStateOnToOthersAtAnyNumberOfRanks) {
   for (int ranks = 1; ranks <= test_world().size(); ++ranks) {
     const auto world = test_world().split(test_world().rank() < ranks ? 0 : -1);
     if (!world) continue;
-    for (const Owners owners : {Owners::everyone, Owners::shares, Owners::first}) {
+    for (const Owners owners : {Owners::all, Owners::sharded, Owners::root}) {
       OwnedRank after(ring_over(*world), {options, owners, kOneBucket});
       after.set_weights(weights);
       after.set_state(state);

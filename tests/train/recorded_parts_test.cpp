@@ -37,7 +37,7 @@ class Rank {
   }
 
   // Each step so often, of which the first counts.
-  std::vector<Step> play(int steps, const std::vector<std::int64_t>& stops, int times = 1) {
+  std::vector<Step> compute(int steps, const std::vector<std::int64_t>& stops, int times = 1) {
     const auto stream = backend.make_stream();
     PartWorkers pool({.network = network_,
                       .weights = *weights_,
@@ -50,7 +50,7 @@ class Rank {
     pool.collect_gradients(sum, static_cast<std::int64_t>(parts_), stops);
     std::vector<std::vector<float>> images(parts_, std::vector<float>(6));
     std::vector<std::int32_t> labels{0, 1};
-    std::vector<Step> played;
+    std::vector<Step> steps_done;
     for (int step = 0; step < steps; ++step) {
       StepBatches batches;
       batches.global_samples = static_cast<std::int64_t>(2 * parts_);
@@ -63,7 +63,7 @@ class Rank {
              .images = {images[part].data(), kSample.batch_of(2), ElementType::f32, MemorySpace::host},
              .labels = {labels.data(), Shape{2}, ElementType::i32, MemorySpace::host}});
       }
-      Step& now = played.emplace_back();
+      Step& now = steps_done.emplace_back();
       for (int time = 0; time < times; ++time) {
         if (time > 0) pool.restore_sums();
         pool.compute({.batches = batches, .step = step}, [&](std::int64_t final) { now.ready.push_back(final); });
@@ -71,7 +71,7 @@ class Rank {
       now.gradients = total;
     }
     sums = pool.sums();
-    return played;
+    return steps_done;
   }
 
   FakeBackend backend;
@@ -96,8 +96,8 @@ TEST(RecordedParts, AddUpAsPartsPlayedDirectlyDo) {
          {std::vector<std::int64_t>{}, std::vector<std::int64_t>{kHead, kWhole}}) {
       Rank direct(false, parts);
       Rank recorded(true, parts);
-      const auto expected = direct.play(5, stops);
-      const auto found = recorded.play(5, stops);
+      const auto expected = direct.compute(5, stops);
+      const auto found = recorded.compute(5, stops);
       for (std::size_t step = 0; step < expected.size(); ++step) {
         EXPECT_EQ(found[step].gradients, expected[step].gradients) << parts << " parts, step " << step;
         EXPECT_EQ(found[step].ready.back(), kWhole);
@@ -112,15 +112,15 @@ TEST(RecordedParts, AddUpAsPartsPlayedDirectlyDo) {
 TEST(RecordedParts, ServeAsWellForStepsPlayedAgain) {
   Rank rank(true, 3);
   Rank once(false, 3);
-  rank.play(1, {}, 2);
+  rank.compute(1, {}, 2);
   EXPECT_EQ(rank.backend.recordings, 3);
-  once.play(1, {});
+  once.compute(1, {});
   EXPECT_EQ(rank.sums, once.sums);
 }
 
 TEST(RecordedParts, TellAtTheStopsOfTheLastPart) {
   Rank rank(true, 3);
-  const auto steps = rank.play(4, {kHead, kWhole});
+  const auto steps = rank.compute(4, {kHead, kWhole});
   EXPECT_EQ(steps.back().ready, (std::vector<std::int64_t>{0, 0, kHead, kWhole, kWhole}));  // and at the end
 }
 

@@ -73,8 +73,8 @@ TEST(Trainer, StretchesAddUpToTheEpoch) {
   Recorder seen;
   run.trainer.run(seen);
   std::int64_t loss_steps = 0;
-  for (const StretchReport& stretch : seen.stretches) loss_steps += stretch.train.loss_steps;
-  EXPECT_EQ(seen.stretches.size(), 7u);
+  for (const IntervalReport& interval : seen.intervals) loss_steps += interval.train.loss_steps;
+  EXPECT_EQ(seen.intervals.size(), 7u);
   EXPECT_EQ(loss_steps, seen.epochs[0].train.loss_steps);
 }
 
@@ -148,9 +148,9 @@ TEST(Trainer, TellsWhatRolloverLeavesOverAfterWholeEpochs) {
   whole.trainer.run(silent);
   EXPECT_EQ(whole.trainer.samples_left_over(), 200 % 16);
   options.steps = 3;
-  TrainingRun stretch(options);
-  stretch.trainer.run(silent);
-  EXPECT_EQ(stretch.trainer.samples_left_over(), 0);
+  TrainingRun interval(options);
+  interval.trainer.run(silent);
+  EXPECT_EQ(interval.trainer.samples_left_over(), 0);
 }
 
 TEST(Trainer, StretchesGoOnOverTheEndsOfEpochs) {
@@ -160,10 +160,10 @@ TEST(Trainer, StretchesGoOnOverTheEndsOfEpochs) {
   Recorder seen;
   run.trainer.run(seen);
   // Of 14 steps, 7 an epoch with 4 samples in the last: steps 1-4, 5-8 and 9-12.
-  ASSERT_EQ(seen.stretches.size(), 3u);
-  EXPECT_EQ(seen.stretches[0].train.samples, 64);
-  EXPECT_EQ(seen.stretches[1].train.samples, 52);
-  EXPECT_EQ(seen.stretches[2].train.samples, 64);
+  ASSERT_EQ(seen.intervals.size(), 3u);
+  EXPECT_EQ(seen.intervals[0].train.samples, 64);
+  EXPECT_EQ(seen.intervals[1].train.samples, 52);
+  EXPECT_EQ(seen.intervals[2].train.samples, 64);
 }
 
 TEST(Trainer, RefusesABatchThatNoEpochFills) {
@@ -217,8 +217,8 @@ TEST(Trainer, ComputesPartsSideBySideToTheSameBits) {
 TEST(Trainer, RestoredFromAFileGoesOnToTheSameBitsWithEveryOptimizer) {
   const std::vector<OptimizerOptions> optimizers{
       {.kind = OptimizerKind::sgd, .weight_decay = 0.01, .nesterov = true, .clip_norm = 0.5},
-      {.kind = OptimizerKind::adamw, .weight_decay = 0.01, .spares_norms_and_biases = true},
-      {.kind = OptimizerKind::lars, .weight_decay = 0.01, .spares_norms_and_biases = true}};
+      {.kind = OptimizerKind::adamw, .weight_decay = 0.01, .exempts_norms_and_biases = true},
+      {.kind = OptimizerKind::lars, .weight_decay = 0.01, .exempts_norms_and_biases = true}};
   for (const OptimizerOptions& optimizer : optimizers) {
     TrainerOptions options = small();
     options.optimizer = optimizer;
@@ -232,9 +232,9 @@ TEST(Trainer, RestoredFromAFileGoesOnToTheSameBitsWithEveryOptimizer) {
     const ScratchFolder folder;
     const auto world = make_solo_world();
     const CheckpointStore store(folder.path());
-    TrainingRun stretch(options, data);
-    for (int step = 0; step < 5; ++step) stretch.trainer.step();
-    store.save(stretch.trainer.snapshot());
+    TrainingRun interval(options, data);
+    for (int step = 0; step < 5; ++step) interval.trainer.step();
+    store.save(interval.trainer.snapshot());
     TrainingRun rest(options, data);
     rest.trainer.restore(store.newest(*world, Log{}).value().state);
     Recorder resumed;

@@ -89,14 +89,14 @@ inline LossSums epoch_sums(Trainer& trainer) { return trainer.snapshot(std::null
 class Recorder : public RunObserver {
  public:
   void on_step(const StepProgress& progress) override { steps.push_back(progress.step_in_epoch); }
-  void on_stretch(const StretchReport& report) override { stretches.push_back(report); }
+  void on_interval(const IntervalReport& report) override { intervals.push_back(report); }
   void on_digest(const DigestReport& report) override { digests.push_back(report); }
   void on_epoch(const EpochReport& report) override { epochs.push_back(report); }
   void on_samples(const SampleReport& report) override { samples.push_back(report); }
   void on_checkpoint(TrainState state, double) override { checkpoints.push_back(std::move(state)); }
 
   std::vector<std::int64_t> steps;
-  std::vector<StretchReport> stretches;
+  std::vector<IntervalReport> intervals;
   std::vector<DigestReport> digests;
   std::vector<EpochReport> epochs;
   std::vector<SampleReport> samples;

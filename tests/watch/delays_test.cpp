@@ -63,7 +63,7 @@ class Reader : public RunObserver {
  public:
   Reader(TimeAccount& account, const Sleeper& sleeper) : account_(account), sleeper_(sleeper) {}
   void on_step(const StepProgress&) override { account_.count_step(); }
-  void on_epoch_left(const EpochEnd&) override {
+  void on_epoch_end(const EpochEnd&) override {
     course.asked = watch_.seconds();
     const TimeReport epoch = account_.report();
     course.told = watch_.seconds();

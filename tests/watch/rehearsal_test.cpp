@@ -82,7 +82,7 @@ TEST(Rehearsal, DelaysOnceInEachStepOfItsRange) {
     EXPECT_TRUE(taken >= 200 && taken < 400) << taken;
   }
   EXPECT_LT(rank.milliseconds_of_step(4), 200);
-  EXPECT_LT(rank.milliseconds_of_step(2), 200) << "a step played again is not delayed again";
+  EXPECT_LT(rank.milliseconds_of_step(2), 200) << "a repeated step is not delayed again";
   EXPECT_EQ(rank.missed(), 0u);
 }
 
@@ -108,13 +108,13 @@ using SentSumsDeathTest = SentSums;
 
 TEST_F(SentSumsDeathTest, WithADroppedOneNeverEnd) {
   RehearsedRank rank({.kind = IncidentKind::drop_bucket, .first_step = 2, .last_step = 2, .bucket = 1});
-  const auto play = [&](int step) {
+  const auto run_step = [&](int step) {
     rank.step(step);
     for (int i = 0; i < 3; ++i) sum(rank);
     rank.communicator().finish(stream_);
   };
-  play(1);
-  EXPECT_EXIT(::alarm(1); play(2), testing::KilledBySignal(SIGALRM), "drops bucket 1 of step 2");
+  run_step(1);
+  EXPECT_EXIT(::alarm(1); run_step(2), testing::KilledBySignal(SIGALRM), "drops bucket 1 of step 2");
 }
 
 TEST_F(SentSums, TakeAsLongAsASlowLinkSendsTheirBytes) {

@@ -2,7 +2,7 @@
 
   tools/export runs/a --to-onnx a.onnx                      the run's newest checkpoint, as many runtimes take it
   tools/export runs/a --to-torch a.pt --module a.py         as a PyTorch state dict, and the module that loads it
-  tools/export runs/a --to-onnx a.onnx --verify ~/data      and plays 1,000 images of them both here and there
+  tools/export runs/a --to-onnx a.onnx --verify ~/data      and compares both on 1,000 images
 
   tools/export a.onnx --to-checkpoint back.h5               of a file that was written so
   tools/export a.pt --to-checkpoint back.h5 --like runs/a   of a state dict, for the network of that run

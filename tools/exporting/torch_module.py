@@ -45,7 +45,7 @@ class Writer:
         self.functions: set[str] = set()
 
     def source(self, state: str) -> str:
-        makes, plays = self.makes(), self.plays()
+        makes, statements = self.makes(), self.statements()
         functions = ", ".join(sorted(self.functions))
         is_plain_pixel = self.statistics is None or self.normalizes
         head = HEAD.format(name=in_docstring(self.model.name), step=self.checkpoint.step, state=in_docstring(state),
@@ -54,7 +54,7 @@ class Writer:
                            functions=f"from torch.nn.functional import {functions}\n" if functions else "",
                            constants=self.constants())
         return head + "".join(f"        {line}\n" for line in makes) + \
-            "\n    def forward(self, image: Tensor) -> Tensor:\n" + "".join(f"        {line}\n" for line in plays)
+            "\n    def forward(self, image: Tensor) -> Tensor:\n" + "".join(f"        {line}\n" for line in statements)
 
     def constants(self) -> str:
         text = ""
@@ -94,7 +94,7 @@ class Writer:
     def array(self, layer: Layer, kind: str):
         return self.checkpoint.array(f"/parameters/{layer.name}/{kind}")
 
-    def plays(self) -> list[str]:
+    def statements(self) -> list[str]:
         """The lines of forward. What only the next layer takes is called x."""
         lines = []
         if self.normalizes:
@@ -102,7 +102,7 @@ class Writer:
         layers = self.model.layers
         for number, layer in enumerate(layers):
             rest = layers[number + 1:]
-            result = self.play(layer)
+            result = self.statement(layer)
             if not rest:
                 lines.append(f"return {result}")
                 break
@@ -120,7 +120,7 @@ class Writer:
             plain += "_"
         return plain
 
-    def play(self, layer: Layer) -> str:
+    def statement(self, layer: Layer) -> str:
         spec, given = layer.spec, self.variables[layer.source]
         result = self.call(layer, given)
         if layer.residual is not None:

@@ -64,7 +64,7 @@ def libraries() -> str:
 
 
 def make_step(options: argparse.Namespace, images: torch.Tensor, labels: torch.Tensor):
-    """A function that plays one step on images and labels like these and returns the loss."""
+    """A function that computes one step on images and labels like these and returns the loss."""
     network = make_network(options.model, tuple(images.shape[1:]), CLASSES).to(options.device)
     network = network.to(memory_format=torch.channels_last).train()
     if distributed.is_initialized():
@@ -109,22 +109,22 @@ def recorded(step, images: torch.Tensor, labels: torch.Tensor):
     return replay
 
 
-def seconds_of_steps(play, device: str, warmup_steps: int, timed_steps: int) -> float:
+def seconds_of_steps(compute_step, device: str, warmup_steps: int, timed_steps: int) -> float:
     """Of one step: the median of the timed ones, on a GPU their mean."""
     if device == "cuda":
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         for i in range(warmup_steps):
-            play(i)
+            compute_step(i)
         begin.record()
         for i in range(timed_steps):
-            play(i)
+            compute_step(i)
         end.record()
         torch.cuda.synchronize()
         return begin.elapsed_time(end) / 1e3 / timed_steps
     seconds = []
     for i in range(warmup_steps + timed_steps):
         begin = time.perf_counter()
-        play(i)
+        compute_step(i)
         seconds.append(time.perf_counter() - begin)
     timed = torch.tensor(seconds[-timed_steps:], dtype=torch.float64)
     if distributed.is_initialized():
@@ -148,16 +148,16 @@ def main() -> None:
                       (images, torch.randint(CLASSES, (samples,), device=options.device)))
     step = make_step(options, images[0], labels[0])
 
-    def play(i: int) -> torch.Tensor:
+    def compute_step(i: int) -> torch.Tensor:
         return step(images[i % BATCHES_IN_MEMORY], labels[i % BATCHES_IN_MEMORY])
 
-    loss = play(0).item()
+    loss = compute_step(0).item()
     start = {"libraries": libraries(), "first_step_seconds": seconds_since_process_start()}
 
     def figures() -> dict:
-        seconds = seconds_of_steps(play, options.device, options.warmup_steps, options.timed_steps)
+        seconds = seconds_of_steps(compute_step, options.device, options.warmup_steps, options.timed_steps)
         return {"step_seconds_median": seconds, "images_per_second": options.batch / seconds,
-                "peak_resident_mib": peak_resident_mib(), "loss": play(0).item()}
+                "peak_resident_mib": peak_resident_mib(), "loss": compute_step(0).item()}
 
     if not options.on_demand:
         print(json.dumps(start | figures()), flush=True)

@@ -65,13 +65,13 @@ def draw_run(sheet: Sheet, run: Run, place: int, alone: bool) -> None:
             thin, = panel.plot([run.epochs_at(one["step"]) for one in run.stretches],
                                [one[f"train_{key}"] for one in run.stretches],
                                color=hues["train"], alpha=0.45, linewidth=0.9, zorder=1.5)
-            sheet.explain(f"train ({stretch_text(run)})" if alone else "train (stretches of steps)",
+            sheet.explain(f"train ({interval_text(run)})" if alone else "train (stretches of steps)",
                           thin if alone else Line2D([], [], color=GREY, alpha=0.6, linewidth=0.9))
     draw_points(speed, run, "images_per_second", color=hues["train"], marker="o" if alone else marker(place))
     draw_marks(sheet, run, place, GREY if alone else colour(place))
 
 
-def stretch_text(run: Run) -> str:
+def interval_text(run: Run) -> str:
     every = run.options.get("log-every")
     return f"each {plural(every, 'step')}" if every else "stretches of steps"
 

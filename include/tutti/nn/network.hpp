@@ -1,6 +1,6 @@
 #pragma once
-// A network for one image shape and number of classes: every layer's shapes and parameters, computed once and for
-// every backend alike. It holds no values.
+// A network for one image shape and number of classes: every layer's shapes and parameters, the same for
+// every backend. It holds no values.
 
 #include "tutti/nn/network_spec.hpp"
 #include "tutti/nn/parameter_arena.hpp"
@@ -26,7 +26,7 @@ struct NetworkLayer {
 class Network {
  public:
   // Throws an input error that names the layer that is wrong and why: a name that no earlier layer has, an output that
-  // nobody reads, shapes that do not fit; and the least image size that would do where the image is too small.
+  // no layer reads, shapes that do not fit; for an image that is too small, the least size that fits.
   Network(const NetworkSpec& spec, const Shape& sample, int classes);
 
   const NetworkSpec& spec() const noexcept { return spec_; }

@@ -1,5 +1,5 @@
 #pragma once
-// A network on paper: named layers one after another, before any image shape or processor is known.
+// The description of a network: named layers in order, before any image shape or processor is known.
 
 #include "tutti/backend/layer_spec.hpp"
 #include "tutti/base/words.hpp"

@@ -1,6 +1,6 @@
 #pragma once
-// One instance of a network: the prepared layers, activations and workspace with which one part is played at a time.
-// It borrows the weights, which all parts share, and knows nothing of ranks, optimizers or data sets.
+// One instance of a network: the prepared layers, activations and workspace that compute one part at a time. It borrows
+// the weights, which all parts share, and knows nothing of ranks, optimizers or data sets.
 
 #include "tutti/nn/network.hpp"
 
@@ -20,7 +20,7 @@ class NetworkWeights {
  public:
   // `block` holds the canonical values. Borrowed, as is the backend.
   NetworkWeights(const Network& network, Backend& backend, const Tensor& block);
-  // To be called after every change of the block. Asynchronous.
+  // Call it after every change of the block. Asynchronous.
   void refresh(Stream& stream);
   // Null for layers without parameters.
   LayerWeights* of(std::size_t layer) const { return layers_.at(layer).get(); }
@@ -45,14 +45,14 @@ class PassPlan;
 
 class PartContext {
  public:
-  // Told after a layer's backward: gradients [0, final_elements) of the block are complete; the statistics with the
-  // last call.
+  // Called after a layer's backward: gradients [0, final_elements) of the block are final. The last call includes the
+  // statistics.
   using AfterLayer = std::function<void(std::int64_t final_elements)>;
-  // What goes on around a whole pass. May put work of its own on the stream.
+  // Callbacks of a whole pass. They may enqueue work on the stream.
   struct Watch {
-    // Ascending: who wants to be told when gradients [0, stop) are complete. Other calls may come between.
+    // Ascending: after_layer is called as soon as gradients [0, stop) are final. Other calls may come in between.
     std::span<const std::int64_t> stops;
-    std::function<void()> before_backward;  // the gradients may be overwritten once it returns
+    std::function<void()> before_backward;  // the gradients are overwritten once it returns
     AfterLayer after_layer;
   };
 
@@ -62,39 +62,39 @@ class PartContext {
   PartContext(const PartContext&) = delete;
   PartContext& operator=(const PartContext&) = delete;
 
-  // Told, in the thread that plays, whenever a layer's forward or backward has been done or enqueued.
-  void after_layers(std::function<void()> told) { layer_done_ = std::move(told); }
-  // Prepares for batches of this many samples; to be called for all sizes before the first forward.
+  // Calls `done`, in the computing thread, whenever a layer's forward or backward has been computed or enqueued.
+  void after_layers(std::function<void()> done) { layer_done_ = std::move(done); }
+  // Prepares for batches of this many samples. Call it for all sizes before the first forward.
   void plan(std::int64_t samples, LayerMode mode);
-  // Memory held for activations and their gradients.
+  // Memory for activations and their gradients.
   std::size_t activation_bytes() const;
 
-  // Forward, loss and backward of one batch. A pass that comes again alike but for its place is recorded, where the
-  // backend does so, and replayed from then on, in pieces that end at the stops. Everything in it is borrowed until the
-  // work is done, and what is repeated lies where it lay. Asynchronous.
+  // Forward, loss and backward of one batch. A pass that repeats with only its place changed is captured as CUDA graphs,
+  // if the backend has them, that end at the stops; later ones launch these. All that `pass` points to is borrowed until
+  // the work is done. Asynchronous.
   void train(Stream& stream, const TrainPass& pass, const Watch& watch);
 
-  // The same piece by piece, and evaluation.
+  // The same piece by piece, and for evaluation.
   // `images` is f32 N, C, H, W with an N that was planned for this mode. Borrowed until backward. Asynchronous.
   void forward(Stream& stream, const Tensor& images, LayerMode mode, const SamplePlace& place = {});
-  // What the last forward made of it all: f32 N x classes, into memory of the backend. Asynchronous.
+  // Copies the last forward's logits, f32 N x classes, into memory of the backend. Asynchronous.
   void copy_logits(Stream& stream, const Tensor& to) const;
-  // Adds to `sums`; in training also starts the gradient, scaled by `gradient_scale`. Asynchronous.
+  // Adds to `sums`; in training also computes the gradient of the logits, scaled by `gradient_scale`. Asynchronous.
   void loss(Stream& stream, const Tensor& labels, float gradient_scale, const Tensor& sums);
-  // Overwrites the gradients of `block`, last layer first, and the statistics in its tail with this batch's times its
-  // share of the global batch. Asynchronous.
+  // Overwrites the gradients of `block`, last layer first, and the statistics in its tail with those of this batch times
+  // its share of the global batch. Asynchronous.
   void backward(Stream& stream, const Tensor& block, float sample_share, const AfterLayer& after_layer);
 
  private:
   const PassPlan& plan_for(std::int64_t samples, LayerMode mode) const;
   void set_place(Stream& stream, const SamplePlace& place) const;
   void run_forward(Stream& stream, const Tensor& images);
-  // The recording of such a pass, or null while there is none.
-  struct Take;
-  const Take* take_of(Stream& stream, const TrainPass& pass, std::span<const std::int64_t> stops);
-  void record(Stream& stream, const TrainPass& pass, Take& take);
+  // The graphs of such a pass, or null while there are none.
+  struct PassGraphs;
+  const PassGraphs* graphs_of(Stream& stream, const TrainPass& pass, std::span<const std::int64_t> stops);
+  void capture(Stream& stream, const TrainPass& pass, PassGraphs& graphs);
   void* address(std::size_t block) const;
-  // Of a layer's output, or of the images.
+  // The values of a layer's output, or of the images.
   const void* values_of(int layer) const;
   void run_backward(Stream& stream, std::size_t layer, const Tensor& block, float sample_share);
 
@@ -104,9 +104,9 @@ class PartContext {
   double label_smoothing_;
   std::function<void()> layer_done_ = [] {};
   std::map<std::pair<std::int64_t, LayerMode>, std::unique_ptr<PassPlan>> plans_;
-  Buffer arena_;                              // activations and their gradients, for the plan that needs most
-  std::vector<std::int64_t> final_elements_;  // by layer: complete after its backward
-  std::vector<std::unique_ptr<Take>> takes_;
+  Buffer arena_;                              // activations and their gradients, for the largest plan
+  std::vector<std::int64_t> final_elements_;  // by layer: final after its backward
+  std::vector<std::unique_ptr<PassGraphs>> graphs_;
   const PassPlan* current_ = nullptr;
   const void* images_ = nullptr;
 };

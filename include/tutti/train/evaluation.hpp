@@ -1,6 +1,5 @@
 #pragma once
-// How good a trained network is: accuracy and loss of a checkpoint's weights over one data set, without a training
-// run around it; and what it says of single samples.
+// Evaluates a checkpoint's weights on a data set: accuracy and loss, and on request the scores of every sample.
 
 #include "tutti/backend/backend.hpp"
 #include "tutti/checkpoint/train_state.hpp"
@@ -18,15 +17,14 @@
 
 namespace tutti {
 
-// How probable the network takes each class to be: on the host, in double precision from the network's outputs, and in
-// the order of the samples.
+// The network's result for one sample, computed on the host in double precision from its logits.
 struct SampleScore {
   double exponentials = 0;     // the sum of exp(logit - greatest logit); not finite where a logit is NaN or infinite
   std::int32_t label = 0;      // as the data set has it
-  std::int32_t predicted = 0;  // the class of the greatest logit, the first of equals
+  std::int32_t predicted = 0;  // the class of the greatest logit; the first, if several are equal
 };
 
-// Of consecutive samples. Borrowed.
+// The scores of consecutive samples. Borrowed.
 struct ChunkScores {
   std::int64_t first = 0;  // number of its first sample
   std::size_t classes = 0;
@@ -34,12 +32,12 @@ struct ChunkScores {
   std::span<const float> logits;  // samples x classes
 
   std::span<const float> logits_of(std::size_t i) const { return logits.subspan(i * classes, classes); }
-  // The probability of a class; those of a sample add up to 1.
+  // The softmax probability of a class.
   double probability(std::size_t i, std::size_t of_class) const;
 };
 
-// Receives the scores of a data set: chunk by chunk on rank 0, which alone calls `receive`. Every rank holds a few
-// chunks at a time. What `receive` throws, all ranks throw.
+// Receives the scores of a data set chunk by chunk. Only rank 0 calls `receive`; all ranks throw what it throws. Every
+// rank holds only a few chunks at a time.
 struct ScoreOutlet {
   World& world;
   std::function<void(const ChunkScores&)> receive;
@@ -51,15 +49,15 @@ struct EvaluationRequest {
   Communicator& communicator;
   const Network& network;
   const Dataset& data;
-  const ImageRecipe& recipe;  // its image size and normalisation count
+  const ImageRecipe& recipe;  // only its image size and normalisation are used
   int threads = 1;            // of each worker
-  int side_by_side = 1;       // workers of this rank; they never change the result
+  int side_by_side = 1;       // workers of this rank; does not change the result
   RankStatus* rank_status = nullptr;
-  const ScoreOutlet* scores = nullptr;  // also wanted; they, too, are the same bits on any number of ranks
+  const ScoreOutlet* scores = nullptr;  // receives scores, if not null: the same bits at any number of ranks
 };
 
-// Every sample counts once, on any number of ranks. Throws a checkpoint error that names the first tensor that does
-// not fit. Collective.
+// Counts every sample once at any number of ranks. Throws a checkpoint error that names the first tensor that does not
+// fit. Collective.
 LossSums evaluate(const EvaluationRequest& request, const TrainState& state);
 
 }  // namespace tutti

@@ -1,5 +1,5 @@
 #pragma once
-// The learning rate of every step, as a pure function of the step.
+// The learning rate as a pure function of the step.
 
 #include "tutti/base/words.hpp"
 
@@ -16,12 +16,12 @@ constexpr std::array<std::string_view, 3> words_of(Schedule) { return {"constant
 struct LrPlan {
   Schedule schedule = Schedule::constant;
   double base = 0.05;
-  // step: multiplied by `decay` every period epochs, or at each of several epochs.
+  // step: multiplied by `decay` every period epochs (one number), or at each of these epochs.
   std::vector<std::int64_t> period_epochs{};
   double decay = 0.1;
-  // Linear from base / W at the first to base at the W-th of W = warmup_epochs * steps_per_epoch steps.
+  // Over W = warmup_epochs * steps_per_epoch steps the rate rises linearly from base / W to base.
   double warmup_epochs = 0;
-  double least = 0;  // step falls no further, cosine to this
+  double least = 0;  // the end of cosine, the lower limit of step
 };
 
 // "10" is every 10 epochs; "30,60,80" are the epochs at which the rate drops. Throws a usage error.
@@ -32,12 +32,12 @@ void require_sensible(const LrPlan& plan);
 
 class LrSchedule {
  public:
-  // `total_steps`: those of the schedule, which are not those of one launch. Throws as require_sensible does, and for
-  // a warm-up as long as the schedule.
+  // `total_steps` is the length of the schedule, not of one launch. Throws as require_sensible does, and for a warm-up
+  // as long as the schedule.
   LrSchedule(LrPlan plan, std::int64_t steps_per_epoch, std::int64_t total_steps);
 
-  // `step` counts from 0 over the whole run and lies in `epoch`, counted from 0. Cosine falls over the steps after
-  // the warm-up, from base at the first towards 0 after the last, and stays there.
+  // `step` counts from 0 over the whole run; `epoch`, from 0, contains it. Cosine falls from base at the first step
+  // after the warm-up to `least` after the last.
   double at(std::int64_t step, std::int64_t epoch) const;
 
  private:

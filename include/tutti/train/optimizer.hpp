@@ -1,6 +1,6 @@
 #pragma once
-// How weights follow from gradients. Optimizers mean what PyTorch's mean, and work on what this rank owns of the flat
-// block; who passes gradients and weights on between the ranks is not their business.
+// SGD, AdamW and LARS, with the meaning that PyTorch gives them. They update what this rank owns of the flat block;
+// the exchange moves gradients and weights between ranks.
 
 #include "tutti/backend/backend.hpp"
 #include "tutti/base/words.hpp"
@@ -23,15 +23,15 @@ struct OptimizerOptions {
   double momentum = 0.9;  // of sgd and lars
   double weight_decay = 0;
   bool nesterov = false;
-  bool spares_norms_and_biases = false;  // from the decay: only slices of kind weight decay
-  double clip_norm = 0;                  // above 0: the greatest norm of all gradients together
-  double beta1 = 0.9;                    // of adamw, as epsilon
+  bool exempts_norms_and_biases = false;  // decays only slices of kind weight
+  double clip_norm = 0;                   // limit of the norm of all gradients; 0: none
+  double beta1 = 0.9;                     // this, beta2 and epsilon: of adamw
   double beta2 = 0.999;
   double epsilon = 1e-8;
 };
 
-// One block of optimizer state, named as in a checkpoint: of the trained elements that this rank owns, one owned range
-// behind the other.
+// One block of optimizer state, named as in a checkpoint. It covers the trained elements that this rank owns, range
+// after range.
 struct OptimizerSlot {
   std::string name;
   Tensor block;
@@ -40,8 +40,8 @@ struct OptimizerSlot {
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
-  // Updates the weights that this rank owns, from their gradients; `step` counts such updates of the run from 1.
-  // Collective: norms are added up over the ranks. Asynchronous.
+  // Updates the weights that this rank owns from their gradients. `step` counts the updates of the run from 1.
+  // Collective, since norms are summed over the ranks. Asynchronous.
   virtual void apply(Stream& stream, const ParameterArena& arena, double learning_rate, std::int64_t step) = 0;
   // Empty for an optimizer without state.
   virtual std::vector<OptimizerSlot> slots() const = 0;
@@ -50,7 +50,7 @@ class Optimizer {
 // Throws a usage error for values out of range.
 void require_sensible(const OptimizerOptions& options);
 
-// Backend and communicator stay borrowed.
+// All borrowed.
 struct OptimizerParts {
   Backend& backend;
   Communicator& communicator;

@@ -1,6 +1,6 @@
 #pragma once
-// What a run prints as it advances: a line for each finished epoch, and within an epoch one line that is drawn over
-// itself on a terminal, or lines now and then where there is none.
+// What a run prints as it advances: a line for each finished epoch, and within an epoch a progress bar on a terminal or
+// a line now and then elsewhere.
 
 #include "tutti/base/log.hpp"
 #include "tutti/base/timing.hpp"
@@ -12,25 +12,25 @@
 
 namespace tutti {
 
-// The line of a finished epoch, without a test result "test acc -":
+// The line of a finished epoch; "test acc -" without a test result:
 //   epoch 1/10, loss 0.5871, train acc 0.7912, test acc 0.8434, time 3.2 sec, 18750 images/s, lr 0.1
 std::string epoch_line(const EpochReport& report);
 
-// A warning for a network that gives the same answer for every image, as one whose units have died does for good.
-// Empty where it learns. The training loss of the first hundred steps does not count, since a sound run looks alike
-// then; the test set counts after twenty.
+// A warning for a network that predicts the same class for every image, as one with dead units does. Empty while it
+// learns. The training loss counts after a hundred steps, since a healthy run looks the same before; the test set
+// counts after twenty.
 std::string guessing_text(const EpochReport& report, int classes, const LrPlan& rate);
 
 class ProgressBar {
  public:
   // Draws on stderr.
   void draw(const StepProgress& progress);
-  // Wipes the line, so that something else can be printed in its place.
+  // Clears the line, so that something else can be printed.
   void clear() { line_.clear(); }
 
  private:
   TerminalLine line_;
-  Stopwatch since_first_;  // step seen of this epoch
+  Stopwatch since_first_;  // since first_step_, the first step seen of this epoch
   std::int64_t first_step_ = 0;
   std::int64_t epoch_ = 0;
   Stopwatch since_loss_;
@@ -40,16 +40,16 @@ class ProgressBar {
 // The bar's text: "epoch 2/5 [######..............] 142/313, loss 0.5871, 4 sec left". No loss without samples.
 std::string progress_text(const StepProgress& progress, const LossSums& loss, double seconds_per_step);
 
-// When a line is due, and what is in it. Times are seconds since the first step began.
+// Decides when a line is due, and makes it. Times are seconds since the first step began.
 class ProgressLines {
  public:
-  static constexpr double kMostSeconds = 30;  // between two lines, if the steps are shorter
+  static constexpr double kMostSeconds = 30;  // between two lines, unless a step takes longer
 
-  // To be called after every step.
+  // Call it after every step.
   void count(const StepProgress& progress);
-  // Whether waiting for one more step might be too long.
+  // Whether the next step might end later than kMostSeconds after the last line.
   bool is_due(double now) const;
-  // Of the steps since the last line: "epoch 2/10, step 1420/3130, loss 0.5871, 18750 images/s, 12 min left".
+  // The line for the steps since the last one: "epoch 2/10, step 1420/3130, loss 0.5871, 18750 images/s, 12 min left".
   std::string text(double now, const LossSums& loss);
 
  private:

@@ -1,6 +1,6 @@
 #pragma once
-// One rank's copy of the network in training: everything that a step needs, and the order of a step. Epochs, reports
-// and checkpoints are the trainer's.
+// One rank's copy of the network during training: all that a step needs, and the order of a step. The trainer adds
+// epochs, reports and checkpoints.
 
 #include "tutti/nn/parameter_arena.hpp"
 #include "tutti/nn/part_context.hpp"
@@ -31,19 +31,19 @@ struct FlipTarget;
 struct RankContext;
 struct ReplicatedTensor;
 
-// Where the time of one step went on one rank, in seconds, and how its compute advances layer by layer.
+// The time of one step on one rank, in seconds, with its compute layer by layer.
 struct StepTimes {
-  // Compute until `final_elements` elements of the gradients were final; the first has the forward pass in it.
+  // Compute until `final_elements` elements of the gradients were final. The first includes the forward pass.
   struct Interval {
     double seconds = 0;
     std::int64_t final_elements = 0;
   };
 
   double input = 0;               // waiting for the batch
-  std::vector<Interval> compute;  // of this rank's parts, in the order of the backward pass
-  double driving = 0;             // moving the exchange along between them
-  double waiting = 0;             // for the exchange afterwards, and for weights that others have updated
-  double update = 0;              // of what this rank owns
+  std::vector<Interval> compute;  // of this rank's parts, in backward order
+  double driving = 0;             // making progress on the exchange in between
+  double waiting = 0;             // for the exchange afterwards, and for weights that other ranks update
+  double update = 0;              // of the weights that this rank owns
 
   double compute_seconds() const {
     double seconds = 0;
@@ -55,17 +55,16 @@ struct StepTimes {
 };
 
 struct StepRequest {
-  std::int64_t step = 0;     // of the run, counted from 0
-  std::int64_t updates = 0;  // how many steps before it have changed the weights
+  std::int64_t step = 0;     // of the run, from 0
+  std::int64_t updates = 0;  // steps before it that were not skipped
   double learning_rate = 0;
   bool digests_gradients = false;
-  ReplicaProof* proof = nullptr;  // notes the weights before their update; borrowed
-  StepTimes* times = nullptr;     // gets the times of the phases, which are then waited for; borrowed
+  ReplicaProof* proof = nullptr;  // notes the weights before the update; borrowed
+  StepTimes* times = nullptr;     // receives the times; the step then waits after each phase; borrowed
 };
 
-// After the exchange: the gradients stand, or the step is to be computed again on a coarser grid, or it changes
-// nothing.
-enum class StepOutcome { stands, again, left_out };
+// After the exchange: the gradients are valid, or the step must be computed again on a coarser grid, or it is skipped.
+enum class StepOutcome { valid, repeat, skipped };
 
 class Replica {
  public:
@@ -75,58 +74,58 @@ class Replica {
   Replica(const Replica&) = delete;
   Replica& operator=(const Replica&) = delete;
 
-  // The loader's next step. Returns the digest of the gradients when it was asked for and the step is not left out.
+  // Computes the loader's next step. Returns the digest of the gradients if requested and the step is not skipped.
   // Collective. Asynchronous.
   std::optional<std::uint64_t> step(const StepRequest& request);
-  // To be called after a step: parts may be assigned anew. Collective.
+  // Reassigns parts to ranks where that is due. Call it after each step. Collective.
   void balance_parts();
-  // Returns when all steps so far are done.
+  // Waits until all steps so far are done.
   void settle();
 
-  // The pieces of which a step is made, for whoever measures them. Makes these the gradients of this rank's only
-  // part: f32, the whole block; empty: zeros. Asynchronous.
+  // The pieces of a step, for measurements. Makes these the gradients of this rank's only part: f32, the whole block;
+  // empty: zeros. Asynchronous.
   void set_gradients(const Tensor& gradients);
   // Gradients [0, final_elements) of this rank are final: starts the exchange of their buckets. Collective.
   // Asynchronous.
   void ready(std::int64_t final_elements);
   // Collective. Asynchronous, unless the exchange is exact.
   StepOutcome finish_exchange(std::int64_t step, std::span<const Batch> batches = {});
-  // The optimizer's update, and the weights that other ranks have updated. Collective. Asynchronous.
+  // Updates the weights and gathers those that other ranks update. Collective. Asynchronous.
   void update(const StepRequest& request);
   void gather_weights();
 
-  // Adds weights, statistics, optimizer state and the exchange's state to a checkpoint's state: the arrays that the
-  // share takes. Collective. Waits.
+  // Adds weights, statistics, optimizer state and the exchange's state to `state`: those arrays that belong to the
+  // share. Collective. Waits.
   void add_to(TrainState& state, const std::optional<FileShare>& share);
-  // Restores all of these from a state, which every rank has. Waits for nobody else.
+  // Restores them. Every rank has the whole state; not a collective.
   void restore(const TrainState& state);
-  // Weights and statistics alone, as Trainer::start_from() says.
+  // Weights and statistics only; see Trainer::start_from().
   std::vector<std::string> start_from(const TrainState& state);
 
-  // What is equal on all ranks between two steps: weights, statistics, and where every rank updates everything, the
-  // optimizer's state; and the exact exchange's exponents.
+  // The tensors that are equal on all ranks between steps: weights, statistics, the exponents of the exact exchange,
+  // and the optimizer's state if every rank updates everything.
   std::vector<ReplicatedTensor> replicated() const;
-  // Whether weights and statistics are updated by one rank and then gathered.
+  // Whether each weight is updated by one rank and then gathered.
   bool gathers_weights() const;
-  // Tensors of which this rank has a whole copy of its own; and flips a bit of one, as an injected fault. Waits.
+  // The tensors that this rank holds whole. flip() flips a bit of one, as an injected fault. Waits.
   std::vector<FlipTarget> local_tensors() const;
   void flip(const BitFlip& flip);
 
   Tensor gradients() const { return arena_.gradients(); }
   std::uint64_t weights_digest();
-  std::optional<std::uint64_t> statistics_digest();  // of a network that has any
+  std::optional<std::uint64_t> statistics_digest();  // empty without any
   std::uint64_t optimizer_digest();                  // Collective.
 
-  // Where each bucket of the exchange ends, in elements of the block of gradients, ascending.
+  // The end of each bucket, in elements of the block of gradients, ascending.
   const std::vector<std::int64_t>& bucket_ends() const;
-  // The part of the block that this rank updates, 0 to 1.
+  // The fraction of the block that this rank updates.
   double owned_share() const;
   // Device memory for activations, weights, gradients and optimizer state.
   std::size_t memory_bytes() const;
-  // Of it, the block of gradients and what they are added up in; and the optimizer's state.
+  // Included in it: the gradients with their accumulator, and the optimizer's state.
   std::size_t exchange_bytes() const;
   std::size_t optimizer_bytes() const;
-  // How often the exact exchange had a step computed again on a coarser grid.
+  // Steps that the exact exchange had computed again on a coarser grid.
   std::int64_t redone_steps() const;
 
   const RankContext& rank() const { return *rank_; }
@@ -142,16 +141,16 @@ class Replica {
 
   OptimizerParts optimizer_parts() const;
   void update(const StepRequest& request, StepClock& clock);
-  // Of the gradients after the exchange. Collective.
+  // After the exchange. Collective.
   std::uint64_t gradients_digest();
-  // The sum over all ranks of the digests of what they own.
+  // The sum over all ranks of the digests of their owned pieces.
   std::uint64_t sum_of_owned(const std::vector<DigestedTensor>& pieces);
   GradientTotal& total();
   void update_statistics();
   std::vector<LocalBlock> local_blocks() const;
 
   Backend& backend_;
-  std::unique_ptr<RankStatus> own_status_;  // without one of the caller's
+  std::unique_ptr<RankStatus> own_status_;  // if the caller has none
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<RankContext> rank_;
   std::uint64_t seed_;
@@ -162,7 +161,7 @@ class Replica {
   BatchLoader loader_;
   std::unique_ptr<PartWorkers> workers_;
   std::unique_ptr<GradientTotal> float_total_;
-  std::unique_ptr<ExactSum> exact_;  // null: gradients are added as they are
+  std::unique_ptr<ExactSum> exact_;  // null: gradients are summed in f32
   std::unique_ptr<FiniteCheck> finite_check_;
   std::unique_ptr<Ownership> ownership_;
   std::unique_ptr<GradientExchange> exchange_;

@@ -1,6 +1,6 @@
 #pragma once
-// One training run: the loop around the steps. Who the ranks are, which processor computes and where reports go is
-// decided by the caller, who lends the parts.
+// One training run: the loop around the steps. The caller decides who the ranks are, which processor computes and
+// where reports go.
 
 #include "tutti/checkpoint/train_state.hpp"
 #include "tutti/train/lr_schedule.hpp"
@@ -22,52 +22,51 @@ class StepPace;
 
 class Trainer {
  public:
-  // Initialises the weights and plans every shape that can occur. To be called, like all else here, in the thread
-  // that trains. Throws usage errors for options that do not fit each other or the data.
+  // Initialises the weights and plans every shape that can occur. Call all functions in one thread. Throws usage
+  // errors for options that do not fit each other or the data.
   Trainer(const TrainerParts& parts, const TrainerOptions& options, RunFacts facts);
   ~Trainer();
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
-  // Continues from there. Throws a checkpoint error that names the first tensor, or item of the progress, that does not
-  // fit. The planned end may be another than it was.
+  // Continues from this state. Throws a checkpoint error that names the first tensor, or item of the progress, that
+  // does not fit. The planned end may differ from that of the launch before.
   void restore(const TrainState& state);
-  // Starts from these weights and statistics instead of drawn ones, before the first step. Those of the last layer with
-  // any may be missing or of another shape: they stay as drawn, and their names are returned. Throws an input error
-  // that names any other tensor that does not fit.
+  // Starts from these weights and statistics instead of random ones, before the first step. Those of the last layer
+  // may be missing or have another shape: they stay random, and their names are returned. Throws an input error that
+  // names any other tensor that does not fit.
   std::vector<std::string> start_from(const TrainState& state) { return replica_.start_from(state); }
-  // Everything that restore() needs, the same on every rank; of its arrays, only those of `share`, and without one
-  // none. Throws on all ranks when the loss or a weight is no longer finite, so that such a state is never kept.
-  // Collective.
+  // All that restore() needs, the same on every rank but for the arrays: only those of `share`, none without one.
+  // Throws on all ranks when the loss or a weight is no longer finite, so that such a state is never saved. Collective.
   TrainState snapshot(const std::optional<FileShare>& share = FileShare{});
 
-  // One step of training. Collective. Asynchronous, as far as steps_ahead allows.
+  // Trains one step. Collective. Asynchronous, up to steps_ahead steps.
   void step();
-  // Returns when all steps so far are done.
+  // Waits until all steps so far are done.
   void settle();
   // Steps, evaluates and reports until the planned end, or until the observer stops it. Collective.
   RunEnd run(RunObserver& observer);
 
-  // What is trained: for measurements, injected faults and figures.
+  // For measurements and injected faults.
   Replica& replica() { return replica_; }
   std::int64_t steps_done() const { return progress_.step; }
   std::int64_t planned_steps() const { return plan_.steps; }
   // Of the next step.
   double learning_rate() const { return learning_rate_.at(progress_.step, progress_.epoch); }
-  // Of the steps done, how many have changed nothing.
+  // Steps that were skipped, of those done.
   std::int64_t skipped_steps() const { return progress_.skipped_steps; }
-  // After whole epochs: samples of the last that no step has used (rollover and discard).
+  // After whole epochs: samples of the last epoch that no step has used (rollover and discard).
   std::int64_t samples_left_over() const;
   std::uint64_t weights_digest() { return replica_.weights_digest(); }
-  // Parts of this rank that are computed at once.
+  // Parts that this rank computes at once.
   int workers() const;
   std::size_t memory_bytes() const { return replica_.memory_bytes(); }
 
  private:
   struct Plan {
     std::int64_t steps = 0;           // after which this launch ends
-    std::int64_t epochs = 0;          // of which the last may end early
-    std::int64_t schedule_steps = 0;  // over which the learning rate's schedule stretches, wherever this launch ends
+    std::int64_t epochs = 0;          // the last may end early
+    std::int64_t schedule_steps = 0;  // length of the learning rate's schedule, wherever this launch ends
   };
   // Throws a usage error where `samples` fill no batch.
   static Plan plan_run(const TrainerOptions& options, const SplitBatchSampler& schedule, std::int64_t samples);
@@ -75,9 +74,9 @@ class Trainer {
   void refuse_misfit(const TrainProgress& progress) const;
 
   const SplitBatchSampler& schedule() const { return replica_.loader().schedule(); }
-  // A step whose replicas are verified where that is due.
+  // Verifies the replicas after the step where that is due.
   void verified_step(RunObserver& observer);
-  // Throws on all ranks when the replicas differ, after the observer has the report.
+  // Reports to the observer and throws on all ranks when the replicas differ.
   void verify(RunObserver& observer);
   // Verifies the replicas first.
   void save(RunObserver& observer);
@@ -101,16 +100,16 @@ class Trainer {
   Replica replica_;
   RankStatus& status_;
   std::unique_ptr<StepPace> pace_;
-  std::unique_ptr<ReplicaProof> proof_;   // where replicas are verified
-  std::unique_ptr<Evaluator> evaluator_;  // where there is a test set
+  std::unique_ptr<ReplicaProof> proof_;   // null: replicas are not verified
+  std::unique_ptr<Evaluator> evaluator_;  // null: there is no test set
 
   Plan plan_;
   LrSchedule learning_rate_;
-  std::vector<SplitBatchSampler> reported_;  // of all parts, where their samples are reported
+  std::vector<SplitBatchSampler> reported_;  // by part; empty unless samples are reported
   TrainProgress progress_;
-  std::int64_t redone_steps_ = 0;  // the replica's, as far as they are counted in the progress
-  LossSums logged_;  // the sums when the last interval was reported, counted from the start of the epoch under way
-  LossSums asked_;   // this rank's, when rank_loss() was last called
+  std::int64_t redone_steps_ = 0;  // those of the replica that progress_ already counts
+  LossSums logged_;                // the epoch's sums when the last interval was reported
+  LossSums asked_;                 // this rank's sums when rank_loss() was last called
   std::optional<std::uint64_t> gradients_digest_;
   std::optional<SkippedReport> skipped_;
   std::optional<std::int64_t> verified_;  // the step after which the state was last equal on all ranks

@@ -1,5 +1,5 @@
 #pragma once
-// What a training is told: the parts that it works with and the options that it follows.
+// What a trainer is made from: the objects that it works with, and its options.
 
 #include "tutti/backend/backend.hpp"
 #include "tutti/base/words.hpp"
@@ -27,29 +27,29 @@ namespace tutti {
 enum class Exchange { ring, exact, sharded, central };
 constexpr std::array<std::string_view, 4> words_of(Exchange) { return {"ring", "exact", "sharded", "central"}; }
 
-// Who updates the weights and keeps the optimizer's state for it.
-enum class Owners { everyone, shares, first };
+// Which ranks update the weights and hold the optimizer's state for them.
+enum class Owners { all, sharded, root };
 
 struct ExchangeOptions {
   Exchange kind = Exchange::ring;
   bool shard_optimizer = false;  // with exact: each rank updates its share; sharded always does
 
   Owners owners() const {
-    if (kind == Exchange::central) return Owners::first;
-    return kind == Exchange::sharded || shard_optimizer ? Owners::shares : Owners::everyone;
+    if (kind == Exchange::central) return Owners::root;
+    return kind == Exchange::sharded || shard_optimizer ? Owners::sharded : Owners::all;
   }
 };
 
 struct PartMapOptions {
   std::vector<int> parts_by_rank{};  // empty: even
-  // Starts even, then follows the seconds that each rank's parts take; keeps the bits of `exact`.
+  // Starts even and is then balanced by the seconds that each rank's parts take; does not change the bits of `exact`.
   bool measured = false;
 };
 
 // What happens when a value is no longer finite.
 enum class OnNotFinite {
   stop,
-  skip,  // the step changes nothing
+  skip,  // the step changes no weight
 };
 constexpr std::array<std::string_view, 2> words_of(OnNotFinite) { return {"stop", "skip"}; }
 
@@ -58,8 +58,8 @@ struct Safeguards {
   OnNotFinite on_not_finite = OnNotFinite::stop;
 };
 
-// For TrainerOptions::schedule_epochs: the schedule ends where the launch does, --steps included. Runs begun before
-// schedules had an end of their own still do so.
+// For TrainerOptions::schedule_epochs: the schedule ends where the launch does, --steps included. Old runs, whose
+// checkpoints hold no end of the schedule, use it.
 inline constexpr std::int64_t kScheduleOfLaunch = -1;
 
 struct TrainerOptions {
@@ -68,30 +68,30 @@ struct TrainerOptions {
   ExchangeOptions exchange{};
   PartMapOptions part_map{};  // which rank computes which parts
   int threads = 1;            // of each part
-  int side_by_side = 1;       // the most parts of this rank at once; never changes a bit
+  int side_by_side = 1;       // most parts that this rank computes at once; never changes a bit
   LastBatch last_batch = LastBatch::keep;
   Shuffle shuffle = Shuffle::global;
   std::uint64_t seed = 0;
   Initializer initializer = Initializer::xavier;
   std::int64_t epochs = 1;
   std::int64_t steps = 0;            // ends the run even inside an epoch; 0: epochs alone end it
-  std::int64_t schedule_epochs = 0;  // over which the learning rate's schedule stretches; 0: epochs
+  std::int64_t schedule_epochs = 0;  // length of the learning rate's schedule; 0: epochs
   OptimizerOptions optimizer{};
   double label_smoothing = 0;
   LrPlan learning_rate{};
   std::size_t bucket_bytes = std::size_t{4} << 20;
-  int steps_ahead = 1;                 // batches prepared ahead, and steps queued on the processor ahead of the one
-                                       // it works on; never changes a bit
-  int readers = 1;                     // threads that prepare them
-  ImageRecipe recipe{};                // of training images; test images are only fitted to its size
+  int steps_ahead = 1;                 // batches prepared ahead, and steps enqueued on the processor ahead of the one
+                                       // that it computes; never changes a bit
+  int readers = 1;                     // threads that prepare batches
+  ImageRecipe recipe{};                // for training images; test images are only resized to its size
   std::int64_t test_every_epochs = 1;  // and after the last; 0: never
   std::int64_t log_every_steps = 0;
   std::int64_t digest_every_steps = 0;
   std::int64_t checkpoint_every_steps = 0;
   std::int64_t checkpoint_every_epochs = 0;
   bool checkpoint_at_end = false;
-  bool checkpoint_at_best = false;  // after every evaluation that is better than all before it
-  // Of each checkpoint's arrays, those that this rank hands to on_checkpoint; none: nothing is copied here.
+  bool checkpoint_at_best = false;  // after every evaluation that beats all before it
+  // The arrays of each checkpoint that this rank passes to on_checkpoint; empty: it copies none.
   std::optional<FileShare> file_share = FileShare{};
   Safeguards safeguards{};
   bool reports_samples = false;
@@ -105,7 +105,7 @@ struct TrainerParts {
   const Dataset& train;
   const Dataset* test = nullptr;
   RankStatus* rank_status = nullptr;
-  std::vector<std::string> hosts{};  // by rank, for messages that name one; empty: unknown
+  std::vector<std::string> hosts{};  // by rank, for messages; empty: unknown
 };
 
 // What goes into checkpoints besides the trainer's own state.
@@ -114,7 +114,7 @@ struct RunFacts {
   std::string command_line{};
   std::string model;
   std::string versions;
-  std::string data{};             // as TrainState has it
+  std::string data{};             // as in TrainState
   std::uint64_t data_digest = 0;  // of the training set
 };
 

@@ -57,8 +57,8 @@ StepRequest next_step(const Trainer& trainer) {
 
 // Until the exact exchange has found a grid for these gradients.
 StepOutcome exchange_all(Replica& replica, const Tensor& gradients, std::int64_t step) {
-  StepOutcome outcome = StepOutcome::again;
-  while (outcome == StepOutcome::again) {
+  StepOutcome outcome = StepOutcome::repeat;
+  while (outcome == StepOutcome::repeat) {
     replica.set_gradients(gradients);
     replica.ready(replica.gradients().elements());
     outcome = replica.finish_exchange(step);
@@ -87,7 +87,7 @@ StepTimes paced_step(Trainer& trainer, const StepTimes& pace) {
     replica.ready(interval.final_elements);
     times.driving += time.lap();
   }
-  if (replica.finish_exchange(trainer.steps_done()) == StepOutcome::again) {
+  if (replica.finish_exchange(trainer.steps_done()) == StepOutcome::repeat) {
     exchange_all(replica, {}, trainer.steps_done());
   }
   replica.settle();
@@ -102,7 +102,7 @@ StepTimes paced_step(Trainer& trainer, const StepTimes& pace) {
 void exchange_step(Trainer& trainer, const Tensor& gradients) {
   Replica& replica = trainer.replica();
   const StepRequest request = next_step(trainer);
-  if (exchange_all(replica, gradients, request.step) == StepOutcome::stands) replica.update(request);
+  if (exchange_all(replica, gradients, request.step) == StepOutcome::valid) replica.update(request);
 }
 
 StepAccount account_for(World& world, const std::vector<StepTimes>& steps) {

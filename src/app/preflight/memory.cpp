@@ -35,11 +35,11 @@ int optimizer_slots(const OptimizerOptions& optimizer) {
 // Of this rank.
 std::int64_t state_bytes(const EstimateRequest& request, std::int64_t all) {
   switch (request.options.exchange.owners()) {
-    case Owners::everyone:
+    case Owners::all:
       return all;
-    case Owners::shares:
+    case Owners::sharded:
       return all / request.ranks;
-    case Owners::first:
+    case Owners::root:
       return request.rank == 0 ? all : 0;
   }
   return all;

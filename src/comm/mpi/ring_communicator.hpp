@@ -43,7 +43,7 @@ class RingCommunicator : public Communicator {
   std::uint64_t bytes_sent() const override { return bytes_sent_.load(std::memory_order_relaxed); }
 
  protected:
-  RankPlace place() { return {.comm = comm_, .rank = rank_, .size = size_, .bytes_sent = bytes_sent_}; }
+  RankPosition place() { return {.comm = comm_, .rank = rank_, .size = size_, .bytes_sent = bytes_sent_}; }
   // The second tensor may be empty.
   void push(const Tensor& memory, const Tensor& more, Operations operations);
 

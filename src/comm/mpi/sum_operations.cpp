@@ -68,7 +68,7 @@ void add(ElementType type, std::byte* to, const std::byte* from, std::size_t byt
   }
 }
 
-DirectOperation::DirectOperation(const RankPlace& place, SumWork work, int tag)
+DirectOperation::DirectOperation(const RankPosition& place, SumWork work, int tag)
     : place_(place), work_(std::move(work)), tag_(tag) {}
 
 void DirectOperation::start() {
@@ -151,7 +151,7 @@ Operation::State DirectOperation::advance() {
   return State::done;
 }
 
-RingOperation::RingOperation(const RankPlace& place, SumWork work, int tag)
+RingOperation::RingOperation(const RankPosition& place, SumWork work, int tag)
     : place_(place),
       work_(std::move(work)),
       tag_(tag),
@@ -228,7 +228,7 @@ void RingOperation::take_in(const MPI_Status& status) {
   if (adding()) add(work_.values.type, in.data, scratch_.get(), in.bytes);
 }
 
-StarOperation::StarOperation(const RankPlace& place, const Tensor& values, StarDirection direction, int tag)
+StarOperation::StarOperation(const RankPosition& place, const Tensor& values, StarDirection direction, int tag)
     : place_(place),
       values_(values),
       direction_(direction),
@@ -270,7 +270,7 @@ void StarOperation::take_in(const MPI_Status& status) {
   if (first()) add(values_.type, static_cast<std::byte*>(values_.data), scratch_.get(), values_.bytes());
 }
 
-WindowOperation::WindowOperation(Window& window, const RankPlace& place, std::vector<SumWork> pieces,
+WindowOperation::WindowOperation(Window& window, const RankPosition& place, std::vector<SumWork> pieces,
                                  std::uint64_t number)
     : window_(window), place_(place), pieces_(std::move(pieces)), number_(number) {}
 

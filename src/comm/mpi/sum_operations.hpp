@@ -21,7 +21,7 @@ namespace tutti::mpi {
 enum class StarDirection { reduce_to_root, broadcast };
 
 // A rank among the others, and what it counts there.
-struct RankPlace {
+struct RankPosition {
   MPI_Comm comm = MPI_COMM_NULL;
   int rank = 0;
   int size = 1;
@@ -61,7 +61,7 @@ struct SumWork {
 class DirectOperation final : public Operation {
  public:
   // `tag` distinguishes the operations that can be under way at once.
-  DirectOperation(const RankPlace& place, SumWork work, int tag);
+  DirectOperation(const RankPosition& place, SumWork work, int tag);
 
   void start() override;
   State advance() override;
@@ -75,7 +75,7 @@ class DirectOperation final : public Operation {
   void post_send(int rank, const Tensor& part);
   void post_receive(int rank, std::byte* to, std::size_t bytes);
 
-  RankPlace place_;
+  RankPosition place_;
   SumWork work_;
   int tag_;
 
@@ -90,7 +90,7 @@ class DirectOperation final : public Operation {
 class RingOperation final : public Operation {
  public:
   // `tag` distinguishes the operations that can be under way at once.
-  RingOperation(const RankPlace& place, SumWork work, int tag);
+  RingOperation(const RankPosition& place, SumWork work, int tag);
 
   void start() override;
   State advance() override;
@@ -110,7 +110,7 @@ class RingOperation final : public Operation {
   bool step_is_over();
   void take_in(const MPI_Status& status);
 
-  RankPlace place_;
+  RankPosition place_;
   SumWork work_;
   int tag_;
 
@@ -127,7 +127,7 @@ class RingOperation final : public Operation {
 class StarOperation final : public Operation {
  public:
   // `tag` distinguishes the operations that can be under way at once.
-  StarOperation(const RankPlace& place, const Tensor& values, StarDirection direction, int tag);
+  StarOperation(const RankPosition& place, const Tensor& values, StarDirection direction, int tag);
 
   void start() override;
   State advance() override;
@@ -138,7 +138,7 @@ class StarOperation final : public Operation {
   void post();
   void take_in(const MPI_Status& status);
 
-  RankPlace place_;
+  RankPosition place_;
   Tensor values_;
   StarDirection direction_;
   int tag_;
@@ -155,7 +155,7 @@ class WindowOperation final : public Operation {
  public:
   // All pieces are of the same tensors, which lie in the window. `number` counts the window's operations from 1, alike
   // on all ranks; fewer than Window::kPosts are going at once.
-  WindowOperation(Window& window, const RankPlace& place, std::vector<SumWork> pieces, std::uint64_t number);
+  WindowOperation(Window& window, const RankPosition& place, std::vector<SumWork> pieces, std::uint64_t number);
 
   void start() override;
   // Does one piece at a time.
@@ -171,7 +171,7 @@ class WindowOperation final : public Operation {
   void count_bytes(const SumWork& piece);
 
   Window& window_;
-  RankPlace place_;
+  RankPosition place_;
   std::vector<SumWork> pieces_;
   std::uint64_t number_;
 
