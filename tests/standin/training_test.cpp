@@ -159,7 +159,7 @@ std::vector<double> losses(const Training& training, std::unique_ptr<Backend> ba
   options.log_every_steps = 1;
   const Recorder seen = Device(training, std::move(backend), options).run();
   std::vector<double> each;
-  for (const IntervalReport& stretch : seen.stretches) each.push_back(stretch.train.mean_loss());
+  for (const IntervalReport& interval : seen.intervals) each.push_back(interval.train.mean_loss());
   return each;
 }
 
