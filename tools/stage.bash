@@ -88,11 +88,11 @@ configure_and_build() { # PRESET [BUILD ARGUMENTS...]
     env NINJA_STATUS='[%f/%t] ' cmake --build --preset "$preset" --parallel "$(processors)" "$@"
 }
 
-# The tests that any machine can run: no GPU, Slurm cluster, real data set or much time. One more at a time than there
+# The tests that any machine can run: no GPU, Slurm cluster, real data set or much time. Two more at a time than there
 # are cores, since ranks often wait for each other, or for a clock.
 run_tests() { # PRESET [CTEST OPTIONS...]
   local preset=$1
   shift
-  ctest --test-dir "build/$preset" --parallel "$(($(processors) + 1))" --output-on-failure --no-tests=error \
+  ctest --test-dir "build/$preset" --parallel "$(($(processors) + 2))" --output-on-failure --no-tests=error \
     --label-exclude '^(gpu|slow|slurm|data)$' "$@"
 }

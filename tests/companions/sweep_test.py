@@ -53,13 +53,12 @@ class Sweep(unittest.TestCase):
 class Rows(Sweep):
     def test_have_the_weights_of_their_own_training(self):
         options = [*SMALL, "--epochs", "2"]
-        printed, swept = self.sweep(3, *options, "--batch-size", "40,50", "--exchange", "ring,exact", "--ranks", "1,3")
-        self.assertEqual(["batch-size", "exchange", "ranks"], swept["sweep"])
+        printed, swept = self.sweep(3, *options, "--batch-size", "40", "--exchange", "ring,exact", "--ranks", "1,3")
+        self.assertEqual(["exchange", "ranks"], swept["sweep"])
         self.assertEqual(3, swept["launched_ranks"])
-        self.assertEqual(8, len(swept["rows"]))
-        for row in swept["rows"][:3] + swept["rows"][-1:]:
-            own = self.digest(row["ranks"], *options, "--batch-size", str(row["options"]["batch-size"]), "--exchange",
-                              row["options"]["exchange"])
+        self.assertEqual(4, len(swept["rows"]))
+        for row in swept["rows"][:1] + swept["rows"][-1:]:
+            own = self.digest(row["ranks"], *options, "--batch-size", "40", "--exchange", row["options"]["exchange"])
             self.assertEqual(own, row["digest"])
             self.assertIn(own, printed)
             self.assertEqual((2, 400, "trained"), (len(row["epochs"]), row["train_images"], row["state"]))

@@ -184,7 +184,7 @@ class Tests(Scripts):
         calls = (self.root / "calls").read_text(encoding="utf-8")
         processors = len(os.sched_getaffinity(0))
         self.assertIn(f"--build --preset release --parallel {processors}\n", calls)
-        self.assertIn(f"--parallel {processors + 1} ", calls)
+        self.assertIn(f"--parallel {processors + 2} ", calls)
 
     def test_of_every_script_explain_themselves(self):
         for script in ("setup", "demo", "test", "dev", "fuzz", "try-on", "cluster-test", "cluster/slurm",
