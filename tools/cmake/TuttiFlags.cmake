@@ -18,8 +18,10 @@ if(TUTTI_SANITIZE)
   if(TUTTI_SANITIZE MATCHES address.*undefined) # the first tells of null pointers as well, and in less code
     target_compile_options(tutti_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fno-sanitize=null>)
   endif()
-  # The lines of tests themselves, which need most of the compiler's time, are watched for their addresses alone.
+  # The lines of tests themselves, which would need most of the compiler's time, are watched for their addresses alone,
+  # and not at all in tests that only start programs.
+  set(test $<TARGET_PROPERTY:TUTTI_IS_TEST>)
   target_compile_options(
-    tutti_flags
-    INTERFACE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:$<TARGET_PROPERTY:TUTTI_IS_TEST>>>:-fno-sanitize=undefined>)
+    tutti_flags INTERFACE "$<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${test}>>:-fno-sanitize=undefined;-O0>"
+                          $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<STREQUAL:${test},OF_PROGRAMS>>:-fno-sanitize=all>)
 endif()
