@@ -101,7 +101,7 @@ class BatchLoader::Pipeline {
   std::vector<SplitBatchSampler> samplers_;  // by part of this rank
   std::vector<BatchWriter> writers_;         // one per reader
   BatchRoute route_;
-  std::vector<BatchFeed> feeds_;             // by part of this rank, for as many as there ever were
+  std::vector<BatchFeed> feeds_;  // by part of this rank, for as many as there ever were
   std::vector<Slot> slots_;
 
   std::mutex mutex_;

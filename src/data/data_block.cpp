@@ -6,8 +6,8 @@
 #include "tutti/storage/array_file.hpp"
 #include "tutti/storage/row_file.hpp"
 
-#include "image_files.hpp"
 #include "loaded_set.hpp"
+#include "sources.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -30,14 +30,14 @@ struct nlohmann::adl_serializer<std::optional<T>> {
 
 namespace tutti {
 
-void to_json(nlohmann::json& to, const Shape& from) { to = from.extents(); }
-void from_json(const nlohmann::json& from, Shape& to) { to = Shape(from.get<std::vector<std::int64_t>>()); }
+inline void to_json(nlohmann::json& to, const Shape& from) { to = from.extents(); }
+inline void from_json(const nlohmann::json& from, Shape& to) { to = Shape(from.get<std::vector<std::int64_t>>()); }
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SkippedImage, before, name, problem)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(FileContents, sampled, sample, whole)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ChannelStatistics, mean, deviation)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SkippedImage, before, name, problem);
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(FileContents, sampled, sample, whole);
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ChannelStatistics, mean, deviation);
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DatasetInfo, name, image, classes, class_names, samples, statistics, labelled,
-                                   skipped, contents)
+                                   skipped, contents);
 
 namespace {
 

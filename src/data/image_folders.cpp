@@ -1,7 +1,6 @@
 #include "tutti/base/error.hpp"
 #include "tutti/storage/whole_file.hpp"
 
-#include "image_files.hpp"
 #include "loaded_set.hpp"
 #include "sources.hpp"
 

@@ -4,7 +4,6 @@
 #include "tutti/base/process.hpp"
 #include "tutti/base/text.hpp"
 
-#include "image_files.hpp"
 #include "loaded_set.hpp"
 #include "sources.hpp"
 
