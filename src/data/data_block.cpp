@@ -207,7 +207,7 @@ class StoredSet final : public FileSet {
     const std::string group = stored_.array.substr(0, stored_.array.rfind('/'));
     if (file_.shape(stored_.array).without_first() != info().image ||
         file_.read_text(group + "/digest") != digest_text(stored_.digest)) {
-      throw Error(ErrorSource::input, fmt::format("'{}' has changed since it was looked at", stored_.path));
+      throw Error(ErrorSource::input, fmt::format("'{}' has changed since it was opened", stored_.path));
     }
   }
 
