@@ -49,7 +49,7 @@ LIBRARIES = [
     Library("libpng", r"png(conf)?\.h", ("src/data/",), one_file=True),
     Library("CLI11", r"CLI/.*", ("src/app/",)),
     Library("toml11", r"toml(\.hpp|/.*)", ("src/app/", "src/nn/")),
-    Library("nlohmann-json", r"nlohmann/.*", ("src/app/", "src/train/", "src/checkpoint/")),
+    Library("nlohmann-json", r"nlohmann/.*", ("src/app/", "src/train/", "src/checkpoint/", "src/data/")),
     Library("fmt", r"fmt/.*", ("src/",)),
 ]
 

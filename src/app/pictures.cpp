@@ -1,7 +1,7 @@
 #include "pictures.hpp"
 
 #include "tutti/base/error.hpp"
-#include "tutti/data/png_image.hpp"
+#include "tutti/data/dataset.hpp"
 
 #include <fmt/format.h>
 

@@ -67,18 +67,17 @@ class BatchLoader::Pipeline {
     std::vector<Piece> pieces;
     std::size_t begun = 0;  // pieces are begun in order
     std::size_t done = 0;
-    bool is_wanted = true;
     std::exception_ptr failure;
     std::size_t failed_piece = 0;
 
     bool has_pieces_left() const { return failure == nullptr && begun < pieces.size(); }
-    bool is_under_way() const { return done != begun; }
-    bool is_settled() const { return !is_under_way() && !has_pieces_left(); }
+    bool is_settled() const { return done == begun && !has_pieces_left(); }
   };
   using Lock = std::unique_lock<std::mutex>;
 
   bool has_steps() const;
-  void change_course(Position target);
+  void stop();
+  void start(Position first);
   Position first_from(Position position) const;
   void plan_step(Slot& slot, Position position);
   void write_piece(BatchWriter& writer, const Slot& slot, const Piece& piece);
@@ -92,30 +91,28 @@ class BatchLoader::Pipeline {
   bool may_open_step() const;
   void open_step(Lock& lock);
   void work_on(Slot& slot, BatchWriter& writer, Lock& lock);
-  void release(Slot& slot);
 
   const LoaderPlan plan_;
   const ImageRecipe recipe_;
   const std::int64_t length_;
   const SplitBatchSampler schedule_;
   const std::set<std::int64_t> slice_sizes_;
-  IndexRange parts_;                         // this rank's; this and the next are used by whoever opens a step
+  IndexRange parts_;                         // this rank's
   std::vector<SplitBatchSampler> samplers_;  // by part of this rank
   std::vector<BatchWriter> writers_;         // one per reader
   BatchRoute route_;
-  std::vector<BatchFeed> feeds_;  // likewise, for as many parts as there ever were
+  std::vector<BatchFeed> feeds_;  // by part of this rank, for as many as there ever were
   std::vector<Slot> slots_;
 
   std::mutex mutex_;
   std::condition_variable_any changed_;
-  Position position_;         // of the step to open next
-  std::uint64_t course_ = 0;  // how often it was changed
+  Position position_;  // of the step to open next; used by the one thread that opens a step, or by none
   bool is_opening_ = false;
   std::vector<Slot*> free_;
   std::deque<Slot*> queue_;  // opened, in order
   Slot* lent_ = nullptr;
 
-  std::vector<std::jthread> threads_;  // the last member: stopped and joined before the others go
+  std::vector<std::jthread> readers_;  // the last member: stopped and joined before the others go
 };
 
 BatchLoader::Pipeline::Pipeline(const Dataset& data, Backend& backend, const LoaderPlan& plan)
@@ -131,16 +128,9 @@ BatchLoader::Pipeline::Pipeline(const Dataset& data, Backend& backend, const Loa
   }
   position_ = first_from({0, 0});
   slots_.resize(static_cast<std::size_t>(plan.steps_ahead) + 1);
-  for (std::size_t i = 0; i < slots_.size(); ++i) {
-    slots_[i].number = i;
-    free_.push_back(&slots_[i]);
-  }
-  assign(plan.parts);
+  for (std::size_t i = 0; i < slots_.size(); ++i) slots_[i].number = i;
   for (int i = 0; i < plan.readers; ++i) writers_.emplace_back(data, recipe_);
-  if (plan.steps_ahead == 0) return;
-  for (BatchWriter& writer : writers_) {
-    threads_.emplace_back([this, &writer](const std::stop_token& stop) { run(stop, writer); });
-  }
+  assign(plan.parts);
 }
 
 bool BatchLoader::Pipeline::has_steps() const {
@@ -163,6 +153,7 @@ void BatchLoader::Pipeline::plan_step(Slot& slot, Position position) {
   const std::int64_t global = schedule_.batch_samples(position.epoch, position.step);
   slot.step = {position.epoch, position.step, global, {}};
   slot.samples.clear();
+  slot.pieces.clear();
   for (std::size_t i = 0; i < samplers_.size(); ++i) {
     const auto& samples = slot.samples.emplace_back(samplers_[i].indices(position.epoch, position.step));
     const auto count = static_cast<std::int64_t>(samples.size());
@@ -187,12 +178,11 @@ void BatchLoader::Pipeline::write_piece(BatchWriter& writer, const Slot& slot, c
 void BatchLoader::Pipeline::seek(std::int64_t epoch, std::int64_t step) {
   if (step < 0) throw Error(ErrorSource::internal, fmt::format("step {} of epoch {}", step, epoch));
   const Position target = first_from({epoch, step});
-  const std::scoped_lock lock(mutex_);
-  change_course(target);
+  stop();
+  start(target);
 }
 
-// Does first what may fail. The step that next() would have delivered is then opened again, but not before all readers
-// have left the old parts.
+// Does first what may fail. The step that next() would have delivered is then opened again.
 void BatchLoader::Pipeline::assign(IndexRange parts) {
   auto samplers =
       SplitBatchSampler::for_parts(length_, plan_.batch_size, plan_.num_parts, parts, plan_.last_batch, plan_.order);
@@ -200,27 +190,31 @@ void BatchLoader::Pipeline::assign(IndexRange parts) {
   std::vector<BatchFeed> more;
   while (feeds_.size() + more.size() < samplers.size()) more.emplace_back(route_, most, slots_.size());
 
-  Lock lock(mutex_);
-  changed_.wait(lock, [this] { return !is_opening_; });
-  change_course(queue_.empty() ? position_ : Position{queue_.front()->step.epoch, queue_.front()->step.step});
-  is_opening_ = true;
-  changed_.wait(lock, [this] { return std::ranges::none_of(slots_, &Slot::is_under_way); });
+  stop();
   parts_ = parts;
   samplers_ = std::move(samplers);
   std::ranges::move(more, std::back_inserter(feeds_));
-  is_opening_ = false;
-  changed_.notify_all();
+  start(queue_.empty() ? position_ : Position{queue_.front()->step.epoch, queue_.front()->step.step});
 }
 
-void BatchLoader::Pipeline::change_course(Position target) {
-  position_ = target;
-  ++course_;
-  for (Slot* slot : queue_) {
-    slot->is_wanted = false;
-    if (!slot->is_under_way()) release(*slot);
-  }
+// Returns when every reader has finished the piece that it works on.
+void BatchLoader::Pipeline::stop() {
+  for (std::jthread& reader : readers_) reader.request_stop();
+  readers_.clear();
+}
+
+// Drops what has been prepared.
+void BatchLoader::Pipeline::start(Position first) {
+  position_ = first;
   queue_.clear();
-  changed_.notify_all();
+  free_.clear();
+  for (Slot& slot : slots_) {
+    if (&slot != lent_) free_.push_back(&slot);
+  }
+  if (plan_.steps_ahead == 0) return;
+  for (BatchWriter& writer : writers_) {
+    readers_.emplace_back([this, &writer](const std::stop_token& stop) { run(stop, writer); });
+  }
 }
 
 const StepBatches& BatchLoader::Pipeline::next(Stream& stream) {
@@ -241,7 +235,6 @@ void BatchLoader::Pipeline::await_sent(Stream& stream, const Slot& slot) {
 BatchLoader::Pipeline::Slot& BatchLoader::Pipeline::prepare_now(Stream& stream) {
   Slot& only = slots_.front();
   await_sent(stream, only);
-  only.pieces.clear();
   plan_step(only, position_);
   for (const Piece& piece : only.pieces) write_piece(writers_.front(), only, piece);
   position_ = first_from({position_.epoch, position_.step + 1});
@@ -251,7 +244,7 @@ BatchLoader::Pipeline::Slot& BatchLoader::Pipeline::prepare_now(Stream& stream) 
 BatchLoader::Pipeline::Slot& BatchLoader::Pipeline::await_prepared(Stream& stream) {
   if (lent_ != nullptr) await_sent(stream, *lent_);
   Lock lock(mutex_);
-  if (lent_ != nullptr) release(*std::exchange(lent_, nullptr));
+  if (lent_ != nullptr) free_.push_back(std::exchange(lent_, nullptr));
   changed_.notify_all();
   changed_.wait(lock, [this] { return !queue_.empty() && queue_.front()->is_settled(); });
   if (queue_.front()->failure != nullptr) std::rethrow_exception(queue_.front()->failure);
@@ -263,8 +256,8 @@ BatchLoader::Pipeline::Slot& BatchLoader::Pipeline::await_prepared(Stream& strea
 void BatchLoader::Pipeline::run(const std::stop_token& stop, BatchWriter& writer) {
   lower_priority();
   Lock lock(mutex_);
-  while (changed_.wait(lock, stop, [this] { return slot_to_work_on() != nullptr || may_open_step(); })) {
-    if (stop.stop_requested()) return;
+  const auto has_work = [this] { return slot_to_work_on() != nullptr || may_open_step(); };
+  while (changed_.wait(lock, stop, has_work) && !stop.stop_requested()) {
     if (Slot* const slot = slot_to_work_on()) {
       work_on(*slot, writer, lock);
     } else {
@@ -288,26 +281,18 @@ void BatchLoader::Pipeline::open_step(Lock& lock) {
   Slot* const slot = free_.back();
   free_.pop_back();
   is_opening_ = true;
-  const Position position = position_;
-  const std::uint64_t course = course_;
   lock.unlock();
-  Position following;
-  std::exception_ptr failure;
+  slot->begun = slot->done = 0;
+  slot->failure = nullptr;
   try {
-    plan_step(*slot, position);
-    following = first_from({position.epoch, position.step + 1});
+    plan_step(*slot, position_);
+    position_ = first_from({position_.epoch, position_.step + 1});
   } catch (...) {
-    failure = std::current_exception();
+    slot->failure = std::current_exception();
   }
   lock.lock();
   is_opening_ = false;
-  slot->failure = failure;
-  if (course == course_) {
-    queue_.push_back(slot);
-    position_ = following;
-  } else {
-    release(*slot);
-  }
+  queue_.push_back(slot);
   changed_.notify_all();
 }
 
@@ -327,16 +312,7 @@ void BatchLoader::Pipeline::work_on(Slot& slot, BatchWriter& writer, Lock& lock)
     slot.failure = failure;
     slot.failed_piece = number;
   }
-  if (!slot.is_wanted && !slot.is_under_way()) release(slot);
   if (slot.is_settled()) changed_.notify_all();
-}
-
-void BatchLoader::Pipeline::release(Slot& slot) {
-  slot.pieces.clear();
-  slot.begun = slot.done = 0;
-  slot.is_wanted = true;
-  slot.failure = nullptr;
-  free_.push_back(&slot);
 }
 
 BatchLoader::BatchLoader(const Dataset& data, Backend& backend, const LoaderPlan& plan)

@@ -6,31 +6,59 @@
 #include "tutti/storage/array_file.hpp"
 #include "tutti/storage/row_file.hpp"
 
-#include "image_files.hpp"
 #include "loaded_set.hpp"
+#include "sources.hpp"
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
-#include <type_traits>
 #include <utility>
 
+// A block is a list of arrays, each after its length and at a multiple of 8 bytes. Each set begins with an array of
+// MessagePack, which holds the set's facts; arrays that may be large follow, so that all ranks of a host share them.
+
+template <class T>
+struct nlohmann::adl_serializer<std::optional<T>> {
+  static void to_json(json& to, const std::optional<T>& from) { to = from ? json(*from) : json(); }
+  static void from_json(const json& from, std::optional<T>& to) {
+    if (!from.is_null()) to = from.get<T>();
+  }
+};
+
 namespace tutti {
+
+inline void to_json(nlohmann::json& to, const Shape& from) { to = from.extents(); }
+inline void from_json(const nlohmann::json& from, Shape& to) { to = Shape(from.get<std::vector<std::int64_t>>()); }
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SkippedImage, before, name, problem);
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(FileContents, sampled, sample, whole);
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ChannelStatistics, mean, deviation);
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DatasetInfo, name, image, classes, class_names, samples, statistics, labelled,
+                                   skipped, contents);
+
 namespace {
 
 constexpr std::size_t kAlignment = 8;
-constexpr std::size_t kRoomForWords = 4096;
+constexpr std::size_t kRoomForFacts = 4096;
 
 std::size_t padded(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+// What a block holds of every set. Spans are borrowed.
+struct BlockSet {
+  DatasetInfo info;
+  std::span<const std::int32_t> labels;
+  std::uint64_t digest = 0;
+};
 
 // The names of image files, one after another, and where each ends.
 struct FileNames {
   std::string folder;
+  bool upright = true;  // as ImageFiles has it
   std::span<const char> letters;
   std::span<const std::uint64_t> ends;
-  bool upright = true;  // as ImageFiles has it
 };
 
 // Rows of an array in a data file.
@@ -42,87 +70,20 @@ struct StoredRows {
   std::span<const std::int32_t> checksums;  // by sample; empty in a file of an early version
 };
 
-// A set as it lies in a block. Spans are borrowed.
-struct BlockSet {
-  DatasetInfo info;
-  std::span<const std::int32_t> labels;
-  std::uint64_t digest = 0;
-  std::variant<std::span<const std::uint8_t>, FileNames, StoredRows> pixels;
-};
-
-// What a block holds of each record, in this order. A block that is written and one that is read both call these.
-template <class Block>
-void transfer(Block& block, SkippedImage& skipped) {
-  block(skipped.before, skipped.name, skipped.problem);
-}
-template <class Block>
-void transfer(Block& block, FileContents& contents) {
-  block(contents.sampled, contents.sample, contents.whole);
-}
-template <class Block>
-void transfer(Block& block, ChannelStatistics& statistics) {
-  block(statistics.mean, statistics.deviation);
-}
-template <class Block>
-void transfer(Block& block, DatasetInfo& info) {
-  block(info.name, info.image, info.classes, info.class_names, info.samples, info.statistics, info.labelled,
-        info.skipped, info.contents);
-}
-template <class Block>
-void transfer(Block& block, FileNames& names) {
-  block(names.folder, names.letters, names.ends, names.upright);
-}
-template <class Block>
-void transfer(Block& block, StoredRows& stored) {
-  block(stored.path, stored.array, stored.digest, stored.rows, stored.checksums);
-}
-template <class Block>
-void transfer(Block& block, BlockSet& set) {
-  block(set.info, set.labels, set.digest, set.pixels);
-}
-
-template <class T>
-concept Number = std::is_arithmetic_v<T>;
-
-// Every item begins at a multiple of 8 bytes.
 class BlockWriter {
  public:
   explicit BlockWriter(std::size_t expected_bytes) { bytes_.reserve(expected_bytes); }
 
-  template <class... Items>
-  void operator()(Items&&... items) {
-    (add(items), ...);
+  template <class T>
+  void add(const std::vector<T>& values) {
+    const std::size_t count = values.size();
+    append(std::as_bytes(std::span(&count, 1)));
+    append(std::as_bytes(std::span(values)));
   }
+  void add_facts(const nlohmann::json& facts) { add(nlohmann::json::to_msgpack(facts)); }
   std::vector<std::byte> finish() { return std::move(bytes_); }
 
  private:
-  void add(Number auto value) { append(std::as_bytes(std::span(&value, 1))); }
-  template <class T>
-  void add(std::span<const T> values) {
-    add(values.size());
-    append(std::as_bytes(values));
-  }
-  void add(std::string& text) { add(std::span<const char>(text)); }
-  void add(Shape& shape) { add(shape.extents()); }
-  template <class T>
-  void add(std::vector<T>& all) {
-    add(all.size());
-    for (T& one : all) add(one);
-  }
-  template <class T>
-  void add(std::optional<T>& value) {
-    add(value.has_value());
-    if (value) add(*value);
-  }
-  template <class... T>
-  void add(std::variant<T...>& value) {
-    add(value.index());
-    std::visit([this](auto& chosen) { add(chosen); }, value);
-  }
-  template <class T>
-  requires std::is_class_v<T>
-  void add(T& record) { transfer(*this, record); }
-
   void append(std::span<const std::byte> more) {
     bytes_.insert(bytes_.end(), more.begin(), more.end());
     bytes_.resize(padded(bytes_.size()));
@@ -135,57 +96,15 @@ class BlockReader {
  public:
   explicit BlockReader(std::span<const std::byte> block) : rest_(block) {}
 
-  template <class... Items>
-  void operator()(Items&... items) {
-    (get(items), ...);
+  template <class T>
+  std::span<const T> next() {
+    std::size_t count = 0;
+    std::memcpy(&count, take(sizeof count).data(), sizeof count);
+    return {reinterpret_cast<const T*>(take(count * sizeof(T)).data()), count};
   }
+  nlohmann::json next_facts() { return nlohmann::json::from_msgpack(next<std::uint8_t>()); }
 
  private:
-  template <Number T>
-  void get(T& value) {
-    std::memcpy(&value, take(sizeof value).data(), sizeof value);
-  }
-  template <class T>
-  void get(std::span<const T>& values) {
-    const auto count = get_size();
-    values = {reinterpret_cast<const T*>(take(count * sizeof(T)).data()), count};
-  }
-  void get(std::string& text) {
-    std::span<const char> letters;
-    get(letters);
-    text.assign(letters.begin(), letters.end());
-  }
-  void get(Shape& shape) {
-    std::span<const std::int64_t> extents;
-    get(extents);
-    shape = Shape(extents);
-  }
-  template <class T>
-  void get(std::vector<T>& all) {
-    all.resize(get_size());
-    for (T& one : all) get(one);
-  }
-  template <class T>
-  void get(std::optional<T>& value) {
-    bool is_there = false;
-    get(is_there);
-    if (is_there) get(value.emplace());
-  }
-  void get(decltype(BlockSet::pixels)& pixels) {
-    const auto kind = get_size();
-    if (kind == 1) pixels = FileNames{};
-    if (kind == 2) pixels = StoredRows{};
-    std::visit([this](auto& chosen) { get(chosen); }, pixels);
-  }
-  template <class T>
-  requires std::is_class_v<T>
-  void get(T& record) { transfer(*this, record); }
-
-  std::size_t get_size() {
-    std::size_t size = 0;
-    get(size);
-    return size;
-  }
   std::span<const std::byte> take(std::size_t bytes) {
     if (padded(bytes) > rest_.size()) throw Error(ErrorSource::internal, "a data block ends too early");
     const auto taken = rest_.first(bytes);
@@ -196,47 +115,57 @@ class BlockReader {
   std::span<const std::byte> rest_;
 };
 
-void write_set(BlockWriter& write, const LoadedSet& set) {
-  BlockSet written{set.info, set.labels, digest_of(set), {}};
-  written.info.samples = std::ssize(set.labels);
-  std::string letters;
-  std::vector<std::uint64_t> ends;
+void write_set(BlockWriter& block, const LoadedSet& set) {
+  nlohmann::json facts{{"info", set.info}, {"digest", digest_of(set)}};
+  facts["info"]["samples"] = set.labels.size();
   if (const auto* files = std::get_if<ImageFiles>(&set.pixels)) {
+    facts["folder"] = files->folder.string();
+    facts["upright"] = files->upright;
+    std::vector<char> letters;
+    std::vector<std::uint64_t> ends;
     for (const std::string& name : files->names) {
-      letters += name;
+      letters.insert(letters.end(), name.begin(), name.end());
       ends.push_back(letters.size());
     }
-    written.pixels = FileNames{files->folder.string(), letters, ends, files->upright};
+    block.add_facts(facts);
+    block.add(set.labels);
+    block.add(letters);
+    block.add(ends);
   } else if (const auto* stored = std::get_if<StoredImages>(&set.pixels)) {
-    written.pixels = StoredRows{stored->path, stored->array, stored->digest, stored->rows, stored->checksums};
+    facts["path"] = stored->path;
+    facts["array"] = stored->array;
+    facts["stored_digest"] = stored->digest;
+    block.add_facts(facts);
+    block.add(set.labels);
+    block.add(stored->rows);
+    block.add(stored->checksums);
   } else {
-    written.pixels = std::span<const std::uint8_t>(std::get<std::vector<std::uint8_t>>(set.pixels));
+    block.add_facts(facts);
+    block.add(set.labels);
+    block.add(std::get<std::vector<std::uint8_t>>(set.pixels));
   }
-  write(written);
 }
 
 // A set whose images are read from files when they are asked for.
 class FileSet : public Dataset {
  public:
-  explicit FileSet(const BlockSet& set) : info_(set.info), labels_(set.labels), digest_(set.digest) {
-    info_.class_samples = count_classes(info_, labels_);
+  explicit FileSet(BlockSet set) : set_(std::move(set)) {
+    set_.info.class_samples = count_classes(set_.info, set_.labels);
   }
-  const DatasetInfo& info() const override { return info_; }
+  const DatasetInfo& info() const override { return set_.info; }
   std::size_t resident_bytes() const override { return 0; }
-  std::uint64_t digest() const override { return digest_; }
+  std::uint64_t digest() const override { return set_.digest; }
 
  protected:
-  std::int32_t label(std::size_t sample) const { return labels_[sample]; }
+  std::int32_t label(std::size_t sample) const { return set_.labels[sample]; }
 
  private:
-  DatasetInfo info_;
-  std::span<const std::int32_t> labels_;
-  std::uint64_t digest_;
+  BlockSet set_;
 };
 
 class ImageFolder final : public FileSet {
  public:
-  ImageFolder(const BlockSet& set, FileNames names) : FileSet(set), names_(std::move(names)) {}
+  ImageFolder(BlockSet set, FileNames names) : FileSet(std::move(set)), names_(std::move(names)) {}
 
   void read(std::span<const std::int64_t> samples, SampleBatch& batch) const override {
     batch.images.clear();
@@ -273,12 +202,12 @@ ArrayFile open_sealed(const std::string& path) {
 // Images in a data file (tutti/data/data_file.hpp).
 class StoredSet final : public FileSet {
  public:
-  StoredSet(const BlockSet& set, StoredRows stored)
-      : FileSet(set), stored_(std::move(stored)), file_(open_sealed(stored_.path)) {
+  StoredSet(BlockSet set, StoredRows stored)
+      : FileSet(std::move(set)), stored_(std::move(stored)), file_(open_sealed(stored_.path)) {
     const std::string group = stored_.array.substr(0, stored_.array.rfind('/'));
     if (file_.shape(stored_.array).without_first() != info().image ||
         file_.read_text(group + "/digest") != digest_text(stored_.digest)) {
-      throw Error(ErrorSource::input, fmt::format("'{}' has changed since it was looked at", stored_.path));
+      throw Error(ErrorSource::input, fmt::format("'{}' has changed since it was opened", stored_.path));
     }
   }
 
@@ -327,16 +256,23 @@ void StoredSet::read(std::span<const std::int64_t> samples, SampleBatch& batch) 
   }
 }
 
-std::unique_ptr<Dataset> open_set(BlockReader& read) {
-  BlockSet set;
-  read(set);
-  if (auto* const names = std::get_if<FileNames>(&set.pixels)) {
-    return std::make_unique<ImageFolder>(set, std::move(*names));
+std::unique_ptr<Dataset> open_set(BlockReader& block) {
+  const nlohmann::json facts = block.next_facts();
+  BlockSet set{facts.at("info"), block.next<std::int32_t>(), facts.at("digest")};
+  if (facts.contains("folder")) {
+    return std::make_unique<ImageFolder>(std::move(set), FileNames{.folder = facts["folder"],
+                                                                   .upright = facts.at("upright"),
+                                                                   .letters = block.next<char>(),
+                                                                   .ends = block.next<std::uint64_t>()});
   }
-  if (auto* const stored = std::get_if<StoredRows>(&set.pixels)) {
-    return std::make_unique<StoredSet>(set, std::move(*stored));
+  if (facts.contains("array")) {
+    return std::make_unique<StoredSet>(std::move(set), StoredRows{.path = facts.at("path"),
+                                                                  .array = facts["array"],
+                                                                  .digest = facts.at("stored_digest"),
+                                                                  .rows = block.next<std::int64_t>(),
+                                                                  .checksums = block.next<std::int32_t>()});
   }
-  return std::make_unique<MemoryDataset>(std::move(set.info), std::get<0>(set.pixels), set.labels, set.digest);
+  return std::make_unique<MemoryDataset>(std::move(set.info), block.next<std::uint8_t>(), set.labels, set.digest);
 }
 
 std::size_t bytes_of(const LoadedSet& set) {
@@ -347,21 +283,21 @@ std::size_t bytes_of(const LoadedSet& set) {
 }  // namespace
 
 std::vector<std::byte> write_block(LoadedPair pair) {
-  BlockWriter write(kRoomForWords + bytes_of(pair.train) + (pair.test ? bytes_of(*pair.test) : 0));
-  write(pair.notes, pair.test.has_value());
-  write_set(write, pair.train);
+  BlockWriter block(kRoomForFacts + bytes_of(pair.train) + (pair.test ? bytes_of(*pair.test) : 0));
+  block.add_facts({{"notes", pair.notes}, {"has_test", pair.test.has_value()}});
+  write_set(block, pair.train);
   pair.train = {};
-  if (pair.test) write_set(write, *pair.test);
-  return write.finish();
+  if (pair.test) write_set(block, *pair.test);
+  return block.finish();
 }
 
-DataPair open_loaded(std::span<const std::byte> block) {
-  BlockReader read(block);
+DataPair open_loaded(std::span<const std::byte> bytes) {
+  BlockReader block(bytes);
+  const nlohmann::json facts = block.next_facts();
   DataPair pair;
-  bool has_test = false;
-  read(pair.notes, has_test);
-  pair.train = open_set(read);
-  if (has_test) pair.test = open_set(read);
+  pair.notes = facts.at("notes");
+  pair.train = open_set(block);
+  if (facts.at("has_test")) pair.test = open_set(block);
   return pair;
 }
 

@@ -20,7 +20,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <deque>
 #include <filesystem>
 #include <fstream>
@@ -29,6 +28,7 @@
 #include <iterator>
 #include <numeric>
 #include <semaphore>
+#include <sstream>
 #include <system_error>
 #include <utility>
 
@@ -185,11 +185,8 @@ class DataFileWriter {
 
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = std::min(text.find('\n', begin), text.size());
-    lines.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
+  std::istringstream words(text);
+  for (std::string line; std::getline(words, line);) lines.push_back(line);
   return lines;
 }
 
@@ -293,10 +290,8 @@ class DataFileReader {
 
   std::uint64_t read_digest(const std::string& name) const {
     const std::string words = file_.read_text(name);
-    std::uint64_t digest = 0;
-    const auto [end, failure] = std::from_chars(words.data(), words.data() + words.size(), digest, 16);
-    if (failure != std::errc{} || digest_text(digest) != words) refuse(fmt::format("{} is '{}'", name, words));
-    return digest;
+    if (const auto digest = parse_digest(words)) return *digest;
+    refuse(fmt::format("{} is '{}'", name, words));
   }
 
   std::vector<double> read_statistic(const std::string& name, std::int64_t channels) const {

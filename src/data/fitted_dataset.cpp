@@ -97,7 +97,7 @@ void refuse_channels(const DatasetInfo& data, std::int64_t wanted) {
   const std::int64_t found = data.image[0];
   if (found == wanted || (found == 1 && wanted == kColour) || (found == kColour && wanted == 1)) return;
   throw Error(ErrorSource::input, fmt::format("the images of {} have {} channels, and the network takes {}: only gray "
-                                              "(1) and colour (3) are made of each other",
+                                              "(1) and colour (3) can be converted into each other",
                                               data.name, found, wanted));
 }
 
@@ -107,7 +107,7 @@ std::string fault_of_labels(const DatasetInfo& data, const TrainedOn& network) {
   if (!data.labelled) return {};
   if (data.class_names.empty() || network.class_names.empty()) {
     if (data.classes <= network.classes) return {};
-    return fmt::format("{} has {} classes, and the network knows {}", data.name, data.classes, network.classes);
+    return fmt::format("{} has {} classes, and the network has {}", data.name, data.classes, network.classes);
   }
   const auto unknown = std::ranges::find_if(data.class_names, [&](const std::string& name) {
     return std::ranges::find(network.class_names, name) == network.class_names.end();
@@ -126,10 +126,10 @@ std::unique_ptr<Dataset> fit_to(const TrainedOn& network, std::unique_ptr<Datase
   const bool same_classes =
       info.classes == network.classes && (network.class_names.empty() || info.class_names == network.class_names);
   if (fault.empty() && same_channels && same_classes) return data;
-  if (!fault.empty()) notes.push_back(fmt::format("labels are left aside: {}", fault));
+  if (!fault.empty()) notes.push_back(fmt::format("labels are ignored: {}", fault));
   if (!same_channels) {
-    notes.push_back(info.image[0] == 1 ? fmt::format("{}: gray, made colour for the network", info.name)
-                                       : fmt::format("{}: in colour, made gray for the network", info.name));
+    notes.push_back(info.image[0] == 1 ? fmt::format("{}: gray, converted to colour for the network", info.name)
+                                       : fmt::format("{}: in colour, converted to gray for the network", info.name));
   }
   auto fitted = std::make_unique<FittedDataset>(network, std::move(data), std::move(labels));
   if (!fault.empty()) fitted->drop_labels();

@@ -281,21 +281,6 @@ constexpr std::int64_t kCellsPerSide = 4;
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 40;
 constexpr std::int64_t kMostClasses = 65'536;
 
-// One number of 1 .. most, which `text` must begin with; 0 when it does not.
-std::int64_t take_number(std::string_view& text, std::int64_t most) {
-  std::int64_t number = 0;
-  const auto [end, failure] = std::from_chars(text.begin(), text.end(), number);
-  if (failure != std::errc{} || number < 1 || number > most) return 0;
-  text.remove_prefix(static_cast<std::size_t>(end - text.begin()));
-  return number;
-}
-
-bool take_sign(std::string_view& text, char sign) {
-  if (!text.starts_with(sign)) return false;
-  text.remove_prefix(1);
-  return true;
-}
-
 // The mean brightness of every cell of a class's pattern.
 std::vector<std::uint8_t> draw_cells(int label, std::int64_t channels) {
   RandomSequence random(kSyntheticSeed,
@@ -352,25 +337,29 @@ LoadedSet draw_glyphs(std::string name, std::int64_t first, std::int64_t count) 
 }
 
 SyntheticSpec parse_synthetic(std::string_view text) {
-  std::string_view rest = text;
-  std::array<std::int64_t, 4> extents{};
+  std::array<std::int64_t, 5> numbers{};  // N, C, H, W, classes
+  constexpr std::string_view kSigns = "xxx:";
+  const char* const end = text.data() + text.size();
+  const char* at = text.data();
   std::int64_t bytes = 1;
-  bool good = true;
-  for (std::size_t i = 0; i < extents.size() && good; ++i) {
-    good = i == 0 || take_sign(rest, 'x');
-    extents[i] = good ? take_number(rest, kMostBytes / bytes) : 0;
-    good = extents[i] > 0;
-    if (good) bytes *= extents[i];
+  std::size_t read = 0;
+  for (; read < numbers.size(); ++read) {
+    const bool is_classes = read == kSigns.size();
+    const auto [rest, status] = std::from_chars(at, end, numbers[read]);
+    const std::int64_t most = is_classes ? kMostClasses : kMostBytes / bytes;
+    if (status != std::errc{} || numbers[read] < 1 || numbers[read] > most) break;
+    if (is_classes ? rest != end : rest == end || *rest != kSigns[read]) break;
+    bytes *= numbers[read];
+    at = rest + 1;
   }
-  good = good && take_sign(rest, ':');
-  const std::int64_t classes = good ? take_number(rest, kMostClasses) : 0;
-  if (classes < 2 || !rest.empty()) {
+  const auto [samples, channels, height, width, classes] = numbers;
+  if (read < numbers.size() || classes < 2) {
     throw Error(ErrorSource::usage,
                 fmt::format("--data synthetic:{}: give synthetic:NxCxHxW:classes with 2 to {} classes, and images of "
                             "at most {} bytes in all, for example synthetic:1000x3x32x32:10",
                             text, kMostClasses, kMostBytes));
   }
-  return {extents[0], Shape{extents[1], extents[2], extents[3]}, static_cast<int>(classes)};
+  return {samples, Shape{channels, height, width}, static_cast<int>(classes)};
 }
 
 LoadedSet draw_synthetic(std::string name, const SyntheticSpec& spec, std::int64_t first, std::int64_t count) {

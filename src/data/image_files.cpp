@@ -1,11 +1,10 @@
-#include "image_files.hpp"
-
 #include "tutti/base/checksums.hpp"
 #include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/storage/whole_file.hpp"
 
 #include "image_codec.hpp"
+#include "sources.hpp"
 
 #include <fmt/format.h>
 
@@ -102,84 +101,28 @@ void for_each_index(std::size_t count, const std::function<bool(std::size_t)>& w
   }
 }
 
-// What the threads that examine files have found together.
-class Examination {
- public:
-  Examination(const ImageFiles& files, Verification verification, bool find_bad)
-      : files_(files),
-        decodes_all_(find_bad || verification == Verification::whole),
-        looks_at_all_(decodes_all_ || verification == Verification::sample),
-        find_bad_(find_bad) {}
+enum class Look { at_header, at_header_and_end, at_all };
 
-  // Returns whether more files must be looked at.
-  bool work(std::size_t index) {
-    try {
-      return note(look_at(index));
-    } catch (const std::exception& error) {
-      const std::lock_guard lock(mutex_);
-      problems_.emplace_back(index, error.what());
-      return looks_at_all_;
-    }
-  }
-
-  ImageFindings finish() {
-    std::ranges::sort(problems_);
-    if (!find_bad_ && !problems_.empty()) {
-      const std::string count = looks_at_all_
-                                    ? fmt::format("{} of {} images in '{}' cannot be read: first ", problems_.size(),
-                                                  files_.names.size(), files_.folder.string())
-                                    : "";
-      throw Error(ErrorSource::input,
-                  fmt::format("{}{}; --skip-bad-images leaves such files out", count, problems_.front().second));
-    }
-    ImageFindings findings;
-    findings.image = image_;
-    for (auto& [index, words] : problems_) {
-      findings.bad.push_back(index);
-      findings.problems.push_back(std::move(words));
-    }
-    return findings;
-  }
-
- private:
-  Shape look_at(std::size_t index) const {
-    const std::string path = (files_.folder / files_.names[index]).string();
-    const bool decodes = decodes_all_ || (looks_at_all_ && is_sampled(index, files_.names.size()));
-    if (!decodes) {
-      // Whatever is unusual about this file, the whole of it decides.
-      const FileEnds ends = read_ends(path);
-      if (!ends.head.empty() && (ends.ends_well || !looks_at_all_)) {
-        try {
-          return image_shape(image_in(ends.head, path, files_.upright));
-        } catch (const std::exception&) {
-          if (ends.is_all) throw;
-        }
+// The file's shape. Throws an error where it is bad, as far as was looked.
+Shape look_at(const ImageFiles& files, std::size_t index, Look look) {
+  const std::string path = (files.folder / files.names[index]).string();
+  if (look != Look::at_all) {
+    // Whatever is unusual about this file, the whole of it decides.
+    const FileEnds ends = read_ends(path);
+    if (!ends.head.empty() && (ends.ends_well || look == Look::at_header)) {
+      try {
+        return image_shape(image_in(ends.head, path, files.upright));
+      } catch (const std::exception&) {
+        if (ends.is_all) throw;
       }
     }
-    const auto bytes = read_bytes(path);
-    const Shape shape = image_shape(image_in(bytes, path, files_.upright));
-    std::vector<std::uint8_t> pixels;
-    if (decodes || looks_at_all_) decode_image(image_in(bytes, path, files_.upright), kColour, pixels);
-    return shape;
   }
-
-  bool note(const Shape& shape) {
-    const std::lock_guard lock(mutex_);
-    const bool is_first = image_.rank() == 0;
-    const std::int64_t channels = is_first ? shape[0] : std::max(image_[0], shape[0]);
-    const bool is_like_all = is_first || (image_[1] == shape[1] && image_[2] == shape[2]);
-    image_ = is_like_all ? Shape{channels, shape[1], shape[2]} : Shape{channels, 0, 0};
-    return looks_at_all_ || channels != kColour || is_like_all;
-  }
-
-  const ImageFiles& files_;
-  bool decodes_all_;
-  bool looks_at_all_;
-  bool find_bad_;
-  std::mutex mutex_;
-  Shape image_;
-  std::vector<std::pair<std::size_t, std::string>> problems_;
-};
+  const auto bytes = read_bytes(path);
+  const ImageFile image = image_in(bytes, path, files.upright);
+  std::vector<std::uint8_t> pixels;
+  if (look != Look::at_header) decode_image(image, kColour, pixels);
+  return image_shape(image);
+}
 
 }  // namespace
 
@@ -209,9 +152,41 @@ FolderListing list_folder(const fs::path& folder) {
 }
 
 ImageFindings examine(const ImageFiles& files, Verification verification, bool find_bad) {
-  Examination examination(files, verification, find_bad);
-  for_each_index(files.names.size(), [&](std::size_t i) { return examination.work(i); });
-  return examination.finish();
+  const bool decodes_all = find_bad || verification == Verification::whole;
+  const bool looks_at_all = decodes_all || verification == Verification::sample;
+  std::mutex mutex;
+  Shape image;
+  std::vector<std::pair<std::size_t, std::string>> problems;
+  for_each_index(files.names.size(), [&](std::size_t i) {
+    const bool decodes = decodes_all || (looks_at_all && is_sampled(i, files.names.size()));
+    const Look look = decodes ? Look::at_all : looks_at_all ? Look::at_header_and_end : Look::at_header;
+    try {
+      const Shape shape = look_at(files, i, look);
+      const std::lock_guard lock(mutex);
+      if (image.rank() == 0) image = shape;
+      const bool is_like_all = image[1] == shape[1] && image[2] == shape[2];
+      image = Shape{std::max(image[0], shape[0]), is_like_all ? shape[1] : 0, is_like_all ? shape[2] : 0};
+      return looks_at_all || image[0] != kColour || is_like_all;
+    } catch (const std::exception& error) {
+      const std::lock_guard lock(mutex);
+      problems.emplace_back(i, error.what());
+      return looks_at_all;
+    }
+  });
+  std::ranges::sort(problems);
+  if (!find_bad && !problems.empty()) {
+    const std::string count = looks_at_all ? fmt::format("{} of {} images in '{}' cannot be read: first ",
+                                                         problems.size(), files.names.size(), files.folder.string())
+                                           : "";
+    throw Error(ErrorSource::input,
+                fmt::format("{}{}; --skip-bad-images leaves such files out", count, problems.front().second));
+  }
+  ImageFindings findings{.image = image, .bad = {}, .problems = {}};
+  for (auto& [index, words] : problems) {
+    findings.bad.push_back(index);
+    findings.problems.push_back(std::move(words));
+  }
+  return findings;
 }
 
 // A sum over the files, so that it may be computed in any order.

@@ -1,7 +1,6 @@
 #include "tutti/base/error.hpp"
 #include "tutti/storage/whole_file.hpp"
 
-#include "image_files.hpp"
 #include "loaded_set.hpp"
 #include "sources.hpp"
 
@@ -247,7 +246,7 @@ std::optional<LoadedSet> list_class_folders(const fs::path& folder, std::vector<
             inside.empty() ? "" : fmt::format(", and folders inside it, as '{}', are not read", inside.front())));
   }
   if (!others.empty()) {
-    notes.push_back(fmt::format("{} entries of '{}' are no image files and left out: first {}", others.size(),
+    notes.push_back(fmt::format("{} entries of '{}' are not image files and are skipped: first {}", others.size(),
                                 folder.string(), others.front()));
   }
   if (!folders.empty()) {
@@ -284,7 +283,7 @@ LoadedPair list_images(const std::vector<std::string>& words) {
   LoadedPair pair;
   if (!others.empty()) {
     pair.notes.push_back(
-        fmt::format("{} entries are no image files and left out: first {}", others.size(), others.front()));
+        fmt::format("{} entries are not image files and are skipped: first {}", others.size(), others.front()));
   }
   LoadedSet& set = pair.train;
   set.info.name = "the files given";
@@ -302,7 +301,7 @@ std::optional<LoadedSet> list_labelled_folder(const fs::path& folder, std::vecto
   if (!path) return std::nullopt;
   const LabelTable table = read_table(*path, ImageIndex(listing.images));
   if (table.images.size() < listing.images.names.size()) {
-    notes.push_back(fmt::format("{} images of '{}' have no label in {} and are left out",
+    notes.push_back(fmt::format("{} images of '{}' have no label in {} and are skipped",
                                 listing.images.names.size() - table.images.size(), folder.string(), *path));
   }
   std::map<std::string, std::int32_t> label_of;

@@ -69,8 +69,8 @@ ChannelStatistics own_statistics(const DatasetInfo& data) {
   if (!data.statistics.mean.empty()) return data.statistics;
   throw Error(
       ErrorSource::usage,
-      fmt::format("--normalize auto: nobody knows the mean and deviation of {}; its HDF5 file would ({} data convert), "
-                  "or give them as M/S, for photographs 0.485,0.456,0.406/0.229,0.224,0.225",
+      fmt::format("--normalize auto needs the mean and standard deviation of {}: run {} data convert first, or give "
+                  "them as M/S, for photographs 0.485,0.456,0.406/0.229,0.224,0.225",
                   data.name, program_call()));
 }
 

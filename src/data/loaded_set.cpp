@@ -6,6 +6,8 @@
 #include "tutti/data/dataset.hpp"
 #include "tutti/data/open_data.hpp"
 
+#include "sources.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>

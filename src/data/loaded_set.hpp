@@ -5,10 +5,9 @@
 #include "tutti/base/shape.hpp"
 #include "tutti/data/dataset.hpp"
 
-#include "image_files.hpp"
-
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <span>
 #include <string>
@@ -21,6 +20,13 @@ namespace tutti {
 struct LabelFile {
   std::string path;
   std::int64_t samples = 0;
+};
+
+struct ImageFiles {
+  std::filesystem::path folder;
+  std::vector<std::string> names;   // relative to the folder
+  std::vector<std::int64_t> bytes;  // how long each file is
+  bool upright = true;              // turned as their EXIF orientation says
 };
 
 // Images in a data file, one row of an array for each sample.

@@ -4,7 +4,6 @@
 #include "tutti/base/process.hpp"
 #include "tutti/base/text.hpp"
 
-#include "image_files.hpp"
 #include "loaded_set.hpp"
 #include "sources.hpp"
 
@@ -331,7 +330,7 @@ void note_one_class(const LoadedSet& train, std::vector<std::string>& notes) {
   if (std::ranges::any_of(labels, [&](std::int32_t label) { return label != labels.front(); })) return;
   const auto label = static_cast<std::size_t>(labels.front());
   const auto& names = train.info.class_names;
-  notes.push_back(fmt::format("{} has images of one class alone, {}: there is nothing to tell apart", train.info.name,
+  notes.push_back(fmt::format("{} has images of one class only, {}: there is nothing to learn", train.info.name,
                               label < names.size() ? fmt::format("'{}'", names[label]) : fmt::format("{}", label)));
 }
 
@@ -342,7 +341,7 @@ void refuse_bad_ratio(const DataRequest& request) {
   }
   if (ratio > 0 && !request.test.empty()) {
     throw Error(ErrorSource::usage,
-                fmt::format("--test-data {} and --validation-ratio {} both say what the test set is: give one of them",
+                fmt::format("--test-data {} and --validation-ratio {} both name a test set: give one of them",
                             request.test, ratio));
   }
 }

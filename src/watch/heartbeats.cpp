@@ -16,7 +16,6 @@
 #include <memory>
 #include <random>
 #include <set>
-#include <sstream>
 #include <utility>
 
 namespace tutti {
@@ -65,8 +64,10 @@ std::vector<Interface> usable_interfaces() {
   for (const ifaddrs* entry = first; entry != nullptr; entry = entry->ifa_next) {
     if (entry->ifa_addr == nullptr || entry->ifa_addr->sa_family != AF_INET || entry->ifa_netmask == nullptr) continue;
     if ((entry->ifa_flags & IFF_UP) == 0 || ipv4_of(*entry->ifa_addr) >> 24 == IN_LOOPBACKNET) continue;
-    found.push_back(
-        {.name = entry->ifa_name, .address = ipv4_of(*entry->ifa_addr), .mask = ipv4_of(*entry->ifa_netmask)});
+    Interface& next = found.emplace_back();
+    std::strncpy(next.name, entry->ifa_name, sizeof next.name - 1);
+    next.address = ipv4_of(*entry->ifa_addr);
+    next.mask = ipv4_of(*entry->ifa_netmask);
   }
   return found;
 }
@@ -91,11 +92,13 @@ const Interface* find_in(const std::vector<Interface>& host, const Interface& wa
 std::optional<Interface> interface_of(World& world, const Roster& roster, const std::string& wanted) {
   std::vector<Interface> own;
   run_agreed(world, [&] { own = chosen_interfaces(wanted); });
-  const auto texts = all_gather_text(world, text_of(own));
+  const auto all = world.all_gather(std::as_bytes(std::span(own)));
   if (!wanted.empty()) return own.front();
   std::vector<std::vector<Interface>> hosts;
   for (const HostRanks& host : roster.hosts) {
-    hosts.push_back(interfaces_of(texts[static_cast<std::size_t>(host.ranks.front())]));
+    const auto& bytes = all[static_cast<std::size_t>(host.ranks.front())];
+    hosts.emplace_back(bytes.size() / sizeof(Interface));
+    if (!bytes.empty()) std::memcpy(hosts.back().data(), bytes.data(), bytes.size());
   }
   const std::size_t own_host = roster.host_of(world.rank());
   const auto shared = shared_interface(hosts, own_host);
@@ -107,29 +110,15 @@ std::optional<Interface> interface_of(World& world, const Roster& roster, const 
 std::vector<Interface> chosen_interfaces(const std::string& name) {
   std::vector<Interface> all = usable_interfaces();
   if (name.empty()) return all;
-  const auto chosen = std::ranges::find(all, name, &Interface::name);
-  if (chosen != all.end()) return {*chosen};
   std::vector<std::string> names;
-  for (const Interface& interface : all) names.push_back(interface.name);
+  for (const Interface& interface : all) {
+    if (name == interface.name) return {interface};
+    names.emplace_back(interface.name);
+  }
   throw Error(ErrorSource::usage,
               fmt::format("--watch-interface {}: this host has none of that name that is up, with an "
                           "IPv4 address that others reach; choose from [{}], or leave it out",
                           name, fmt::join(names, ", ")));
-}
-
-std::string text_of(std::span<const Interface> interfaces) {
-  std::string text;
-  for (const Interface& interface : interfaces) {
-    text += fmt::format("{} {} {}\n", interface.name, interface.address, interface.mask);
-  }
-  return text;
-}
-
-std::vector<Interface> interfaces_of(const std::string& text) {
-  std::vector<Interface> interfaces;
-  std::istringstream words(text);
-  for (Interface next; words >> next.name >> next.address >> next.mask;) interfaces.push_back(next);
-  return interfaces;
 }
 
 std::optional<Interface> shared_interface(std::span<const std::vector<Interface>> hosts, std::size_t own_host) {

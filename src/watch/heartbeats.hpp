@@ -15,9 +15,9 @@
 
 namespace tutti {
 
-// IPv4, in the host's byte order.
+// IPv4, in the host's byte order. All of its bytes are sent.
 struct Interface {
-  std::string name;
+  char name[16] = {};
   std::uint32_t address = 0;
   std::uint32_t mask = 0;
 
@@ -27,10 +27,6 @@ struct Interface {
 // The interfaces that are up and have an address that other hosts can reach, or the one of this name. Throws a usage
 // error where there is none of that name.
 std::vector<Interface> chosen_interfaces(const std::string& name);
-
-// As text for other ranks: name, address and mask, one line each.
-std::string text_of(std::span<const Interface> interfaces);
-std::vector<Interface> interfaces_of(const std::string& text);
 
 // Of the first host's interfaces, the first whose network all hosts are in, each at an address of its own: this host's
 // interface there. Empty: there is none.

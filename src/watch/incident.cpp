@@ -19,17 +19,10 @@ namespace {
 constexpr std::int64_t kMost = 1'000'000'000;
 constexpr double kMostSeconds = 1e6;
 
-struct KindRow {
-  IncidentKind kind;
-  std::string_view name;
-  std::string_view keys;  // besides seed
-};
-constexpr std::array<KindRow, 6> kKinds{{{IncidentKind::kill, "kill", "rank step phase"},
-                                         {IncidentKind::stop, "stop", "rank step phase"},
-                                         {IncidentKind::delay, "delay", "rank step steps phase seconds ms"},
-                                         {IncidentKind::flip, "flip", "rank step of tensor element bit"},
-                                         {IncidentKind::drop_bucket, "drop-bucket", "rank step bucket"},
-                                         {IncidentKind::slow_link, "slow-link", "rank step steps mbps ms"}}};
+// By kind: what may be given for it, besides seed.
+constexpr std::array<std::string_view, words_of(IncidentKind{}).size()> kKeys{
+    "rank step phase",  "rank step phase",        "rank step steps phase seconds ms", "rank step of tensor element bit",
+    "rank step bucket", "rank step steps mbps ms"};
 
 // The phases that every step of every rank has.
 constexpr std::array<Phase, 5> kDrawnPhases{Phase::data, Phase::forward, Phase::backward, Phase::exchange,
@@ -136,15 +129,13 @@ Request parse_incident(std::string_view text) {
   std::vector<std::string_view> keys{"seed"};
   if (!all.starts_with("seed=")) {
     const std::string_view word = take_until(text, ':');
-    const auto kind = std::ranges::find(kKinds, word, &KindRow::name);
-    if (kind == kKinds.end()) {
-      std::vector<std::string_view> names;
-      for (const KindRow& row : kKinds) names.push_back(row.name);
-      refuse(all,
-             fmt::format("'{}' is no incident; choose one of {}, or give seed=N alone", word, fmt::join(names, ", ")));
+    request.kind = value_named<IncidentKind>(word);
+    if (!request.kind) {
+      refuse(all, fmt::format("'{}' is no incident; choose one of {}, or give seed=N alone", word,
+                              fmt::join(words_of(IncidentKind{}), ", ")));
     }
-    request.kind = kind->kind;
-    for (std::string_view rest = kind->keys; !rest.empty();) keys.push_back(take_until(rest, ' '));
+    std::string_view rest = kKeys.at(static_cast<std::size_t>(*request.kind));
+    while (!rest.empty()) keys.push_back(take_until(rest, ' '));
   }
   while (!text.empty()) {
     const std::string_view word = take_until(text, ',');
@@ -197,7 +188,7 @@ class Draws {
                    const std::vector<std::string>& names) const {
     if (!asked) return one_of(item, names);
     if (std::ranges::find(names, *asked) != names.end()) return *asked;
-    refuse("", fmt::format("{} '{}' is nothing that every rank holds: choose one of {}", item, *asked,
+    refuse("", fmt::format("{} '{}' is not something that every rank holds: choose one of {}", item, *asked,
                            fmt::join(names, ", ")));
   }
 
@@ -250,7 +241,7 @@ StepRange plan_steps(const Request& request, const Incident& incident, const Dra
   }
   const auto [first, last] = *request.steps;
   if (first < steps.first || last > steps.last) {
-    refuse("", fmt::format("step {} is not one of this run, which goes from step {} to {}",
+    refuse("", fmt::format("step {} is not one of this run, which has steps {} to {}",
                            first < steps.first ? first : last, steps.first, steps.last));
   }
   return {first, last};
@@ -259,7 +250,7 @@ StepRange plan_steps(const Request& request, const Incident& incident, const Dra
 Incident plan_incident(const Request& request, const Draws& draws, const RehearsalStage& stage) {
   if (stage.steps.last < stage.steps.first) refuse("", "no step is left in which anything could happen");
   Incident incident;
-  incident.kind = request.kind.value_or(draws.one_of("kind", kKinds).kind);
+  incident.kind = request.kind.value_or(static_cast<IncidentKind>(draws.between("kind", 0, std::ssize(kKeys) - 1)));
   incident.rank = static_cast<int>(draws.below("rank", request.rank, stage.ranks, "this job"));
   incident.phase = request.phase.value_or(draws.one_of("phase", kDrawnPhases));
   const StepRange steps = plan_steps(request, incident, draws, stage.steps);

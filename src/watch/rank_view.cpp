@@ -1,7 +1,6 @@
 #include "rank_view.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstring>
 
@@ -23,13 +22,6 @@ bool is_in_range(const RankState& state) {
 }
 
 }  // namespace
-
-std::string_view name_of(Activity activity) {
-  static constexpr std::array<std::string_view, 9> kNames{
-      "not looked at", "asleep",        "computing", "using the disk", "waiting for a disk", "waiting for a core",
-      "stopped",       "in a debugger", "gone"};
-  return kNames.at(static_cast<std::size_t>(activity));
-}
 
 std::vector<std::vector<std::byte>> pack(const Datagram& datagram, std::uint64_t nonce) {
   std::vector<std::vector<std::byte>> packed;

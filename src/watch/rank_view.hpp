@@ -2,6 +2,7 @@
 // What is known of the ranks of a job: the state that each host's watcher publishes, the datagrams in which hosts send
 // each other these states, and what one watcher makes of them.
 
+#include "tutti/base/words.hpp"
 #include "tutti/watch/rank_status.hpp"
 
 #include <cstddef>
@@ -35,7 +36,10 @@ enum class Activity : std::uint32_t {
   traced,  // by a debugger
   gone,
 };
-std::string_view name_of(Activity activity);
+constexpr std::array<std::string_view, 9> words_of(Activity) {
+  return {"not looked at", "asleep",        "computing", "using the disk", "waiting for a disk", "waiting for a core",
+          "stopped",       "in a debugger", "gone"};
+}
 
 // All of its bytes are sent.
 struct RankState {

@@ -104,7 +104,7 @@ void StallWatch::begin(World& world, const StallWatchOptions& options, const Log
     host = std::make_unique<HostWatch>(world, options.interface, log);
   } catch (const Error& error) {
     if (error.source() == ErrorSource::usage) throw;
-    if (world.rank() == 0) log.warn(fmt::format("nobody watches for stalled ranks: {}", error.what()));
+    if (world.rank() == 0) log.warn(fmt::format("the stall watch is off: {}", error.what()));
     return;
   }
   const std::lock_guard lock(mutex_);

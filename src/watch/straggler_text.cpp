@@ -115,7 +115,7 @@ std::string late_text(const Stragglers& stragglers, std::span<const RankView> ra
 }
 
 std::string arrival_text(const Stragglers& stragglers, std::span<const RankView> ranks, double still_seconds) {
-  return fmt::format("{} {} slow, not stuck: the job stood still for {:.1f} s and has gone on",
+  return fmt::format("{} {} slow, not stuck: the job stood still for {:.1f} s and continues",
                      names_text(stragglers, ranks), stragglers.ranks.size() == 1 ? "was" : "were", still_seconds);
 }
 

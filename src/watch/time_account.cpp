@@ -56,12 +56,6 @@ std::vector<std::vector<float>> common_waits(World& world, std::span<const float
 
 }  // namespace
 
-const char* name_of(TimeShare share) {
-  static constexpr std::array<const char*, kTimeShares> kNames{"data",       "compute",    "communication", "waiting",
-                                                               "evaluation", "checkpoint", "other"};
-  return kNames[static_cast<std::size_t>(share)];
-}
-
 double TimeShares::sum() const { return std::accumulate(seconds.begin(), seconds.end(), 0.0); }
 
 TimeShares TimeReport::mean() const {

@@ -186,8 +186,8 @@ TEST_F(Predict, TakesImageFilesInTheNetworksSizeAndChannels) {
   const ChildResult result = run_trainer(2, {"predict", "--checkpoint", run(), file("in"), "--csv", file("files.csv")});
   ASSERT_EQ(result.status, 0) << result.err;
   EXPECT_EQ(result.out, "24 images\n");
-  EXPECT_EQ(count(result.err, "1 entries are no image files and left out: first " + file("in/notes.txt")), 1);
-  EXPECT_EQ(count(result.err, "the files given: in colour, made gray for the network"), 1) << result.err;
+  EXPECT_EQ(count(result.err, "1 entries are not image files and are skipped: first " + file("in/notes.txt")), 1);
+  EXPECT_EQ(count(result.err, "the files given: in colour, converted to gray for the network"), 1) << result.err;
   const Rows rows = rows_of(read_text(file("files.csv")));
   ASSERT_EQ(rows.size(), 1u + 24);
   EXPECT_THAT(rows[0], ElementsAre("image", "predicted", "probability"));
@@ -246,7 +246,7 @@ TEST_F(Predict, KnowsClassesByTheirNames) {
   write("named/a,b/6.png", testing::png_of(pictures_[0]));
   const ChildResult strange = run_trainer({"predict", "--checkpoint", run(), "--data", file("named")});
   ASSERT_EQ(strange.status, 0) << strange.err;
-  EXPECT_THAT(strange.err, HasSubstr("labels are left aside: named has the class 'a,b', which the network does not"));
+  EXPECT_THAT(strange.err, HasSubstr("labels are ignored: named has the class 'a,b', which the network does not"));
   EXPECT_THAT(strange.out, HasSubstr("\n7 images\n"));
   const ChildResult evaluated =
       run_trainer(2, {"eval", "--checkpoint", run(), "--data", file("named"), "--on", "train"});
@@ -351,7 +351,7 @@ TEST_F(Predict, LabelsAllSetsAndDataFiles) {
   ASSERT_EQ(result.status, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("train loss "));
   EXPECT_THAT(result.out, HasSubstr(", 30 images\n"));
-  EXPECT_THAT(result.err, HasSubstr("synthetic:300x3x10x12:10: in colour, made gray for the network"));
+  EXPECT_THAT(result.err, HasSubstr("synthetic:300x3x10x12:10: in colour, converted to gray for the network"));
   EXPECT_THAT(result.err, HasSubstr("10 x 12, fitted to 28 x 28 for the network"));
   const Rows rows = rows_of(read_text(file("all.csv")));
   ASSERT_EQ(rows.size(), 331u);

@@ -199,7 +199,7 @@ TEST(Program, EvaluatesACheckpointTheSameOnAnyNumberOfRanks) {
 
   const ChildResult other = run_trainer({"eval", "--checkpoint", checkpoint, "--data", "synthetic:70x1x12x12:30"});
   EXPECT_EQ(other.status, 65) << other.err;
-  EXPECT_NE(other.err.find("has 30 classes, and the network knows "), std::string::npos) << other.err;
+  EXPECT_NE(other.err.find("has 30 classes, and the network has "), std::string::npos) << other.err;
   const ::tutti::testing::TemporaryFolder untested_data;
   untested_data.write("train-images-idx3-ubyte", ::tutti::testing::idx_file({0x803, 5, 12, 12}, 5 * 144));
   untested_data.write("train-labels-idx1-ubyte", ::tutti::testing::idx_labels({0, 1, 2, 3, 0}));

@@ -150,7 +150,7 @@ TEST_F(DataFile, IsRefusedByNameWhenAnotherHasTakenItsPlaceSinceItWasListed) {
   write_data_file(open_named("synthetic:200x1x4x4:5").pair, path());
   const OwnedData listed = open(1);
   write_data_file(open_named("synthetic:200x1x4x4:4").pair, path());
-  EXPECT_THAT(thrown_by([&] { open_loaded(listed.block); }).what(), HasSubstr("has changed since it was looked at"));
+  EXPECT_THAT(thrown_by([&] { open_loaded(listed.block); }).what(), HasSubstr("has changed since it was opened"));
 }
 
 TEST_F(DataFile, ServesAsATestSet) {

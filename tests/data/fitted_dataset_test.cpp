@@ -74,7 +74,7 @@ TEST_F(FittedDatasetTest, MakesColourGrayByItsBrightness) {
   EXPECT_THAT(pixels(batch.images[0]), ElementsAre(33, 53));
   EXPECT_THAT(pixels(batch.images[1]), ElementsAre(153, 173));
   EXPECT_THAT(batch.labels, ElementsAre(0, 1));
-  EXPECT_THAT(notes_, ElementsAre("set: in colour, made gray for the network"));
+  EXPECT_THAT(notes_, ElementsAre("set: in colour, converted to gray for the network"));
 }
 
 TEST_F(FittedDatasetTest, MakesGrayAColourOfThreeEqualChannels) {
@@ -82,7 +82,7 @@ TEST_F(FittedDatasetTest, MakesGrayAColourOfThreeEqualChannels) {
   const SampleBatch batch = read(*fitted, {1});
   EXPECT_EQ(batch.images[0].shape, (Shape{3, 1, 2}));
   EXPECT_THAT(pixels(batch.images[0]), ElementsAre(40, 60, 40, 60, 40, 60));
-  EXPECT_THAT(notes_, ElementsAre("set: gray, made colour for the network"));
+  EXPECT_THAT(notes_, ElementsAre("set: gray, converted to colour for the network"));
 }
 
 TEST_F(FittedDatasetTest, RefusesOtherChannels) {
@@ -114,10 +114,10 @@ TEST_F(FittedDatasetTest, LeavesLabelsAsideThatTheNetworkDoesNotKnow) {
   const auto strange = fit(pets, set(1, {"cat", "fox"}));
   EXPECT_FALSE(strange->info().labelled);
   EXPECT_THAT(read(*strange, {0, 1}).labels, ElementsAre(0, 0));
-  EXPECT_THAT(notes_, ElementsAre("labels are left aside: set has the class 'fox', which the network does not know"));
+  EXPECT_THAT(notes_, ElementsAre("labels are ignored: set has the class 'fox', which the network does not know"));
   const auto many = fit(pets, set(1, {}, 7));
   EXPECT_FALSE(many->info().labelled);
-  EXPECT_THAT(notes_, ElementsAre("labels are left aside: set has 7 classes, and the network knows 2"));
+  EXPECT_THAT(notes_, ElementsAre("labels are ignored: set has 7 classes, and the network has 2"));
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 #include "data/image_codec.hpp"
 
 #include "tutti/base/error.hpp"
-#include "tutti/data/png_image.hpp"
+#include "tutti/data/dataset.hpp"
 
 #include "data/written_images.hpp"
 #include "support/thrown.hpp"

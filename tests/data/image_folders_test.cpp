@@ -159,7 +159,8 @@ TEST(ClassFolders, TellWhatTheyLeaveOutAndLackNoImages) {
   const OwnedData data = open_named(folder.text());
   EXPECT_EQ(data.pair.train->info().samples, 3);
   ASSERT_EQ(data.pair.notes.size(), 2u);
-  EXPECT_THAT(data.pair.notes[0], HasSubstr("1 entries of '" + folder.text() + "' are no image files and left out"));
+  EXPECT_THAT(data.pair.notes[0],
+              HasSubstr("1 entries of '" + folder.text() + "' are not image files and are skipped"));
   EXPECT_THAT(data.pair.notes[1],
               HasSubstr("inside the class folders of '" + folder.text() + "' are not read: 1, first dog/more"));
   std::filesystem::create_directory(folder.path() / "eel");
@@ -338,7 +339,7 @@ TEST(ClassFolders, OfOneClassAreNotedToHaveNothingToTellApart) {
   folder.write("cat/a.png", dot(1));
   folder.write("cat/b.png", dot(2));
   EXPECT_THAT(open_named(folder.text()).pair.notes,
-              ElementsAre(HasSubstr("has images of one class alone, 'cat': there is nothing to tell apart")));
+              ElementsAre(HasSubstr("has images of one class only, 'cat': there is nothing to learn")));
   folder.write("dog/c.png", dot(3));
   EXPECT_THAT(open_named(folder.text()).pair.notes, ElementsAre());
 }

@@ -53,7 +53,7 @@ TEST(UnlabelledImages, ComeInTheOrderOfTheWordsAndOfTheNamesInFolders) {
   EXPECT_EQ(data.pair.train->info().image, (Shape{1, 2, 2}));
   EXPECT_EQ(data.pair.test, nullptr);
   EXPECT_THAT(data.pair.notes,
-              ElementsAre(HasSubstr("3 entries are no image files and left out: first " + in + "/odd")));
+              ElementsAre(HasSubstr("3 entries are not image files and are skipped: first " + in + "/odd")));
   SampleBatch batch;
   data.pair.train->read(std::vector<std::int64_t>{0}, batch);
   EXPECT_EQ(batch.images[0].pixels[0], 9);

@@ -70,7 +70,7 @@ TEST(Incident, IsRefusedWithTheWordThatIsWrongAndWhatItCouldBe) {
   expect("kill:rank=one", "--rehearse rank=one: give 0 to");
   expect("kill:rank=-1", "--rehearse rank=-1: give 0 to");
   expect("kill:rank=4", "rank 4 is not there: this job has rank 0 to 3");
-  expect("kill:step=2", "step 2 is not one of this run, which goes from step 3 to 40");
+  expect("kill:step=2", "step 2 is not one of this run, which has steps 3 to 40");
   expect("delay:step=30-41", "step 41 is not one of this run");
   expect("delay:step=9-5", "--rehearse step=9-5: give a step (17)");
   expect("kill:step=5-9", "happens once: give one step");
@@ -80,9 +80,10 @@ TEST(Incident, IsRefusedWithTheWordThatIsWrongAndWhatItCouldBe) {
   expect("delay:seconds=nan", "give a number above 0");
   expect("slow-link:mbps=1,ms=1", "give ms or mbps");
   expect("flip:bit=32", "--rehearse bit=32: give 0 to 31");
-  expect("flip:of=moment", "of 'moment' is nothing that every rank holds: choose one of weights, statistics,");
-  expect("flip:tensor=conv9", "tensor 'conv9' is nothing that every rank holds: choose one of conv1/weight,");
-  expect("flip:tensor=conv1/bias,of=velocity", "of 'velocity' is nothing that every rank holds: choose one of weights");
+  expect("flip:of=moment", "of 'moment' is not something that every rank holds: choose one of weights, statistics,");
+  expect("flip:tensor=conv9", "tensor 'conv9' is not something that every rank holds: choose one of conv1/weight,");
+  expect("flip:tensor=conv1/bias,of=velocity",
+         "of 'velocity' is not something that every rank holds: choose one of weights");
   expect("flip:tensor=conv1/bias,element=20", "element 20 is not there: conv1/bias has element 0 to 19");
   expect("drop-bucket:bucket=4", "bucket 4 is not there: the exchange has bucket 0 to 3");
   expect("seed=7,rank=2", "'rank' is not one of seed");

@@ -61,6 +61,9 @@ struct ImageView {
   Shape shape;  // C, H, W
 };
 
+// As a PNG file, for people to look at. Throws an internal error for other than 1 (gray) or 3 channels.
+std::vector<std::byte> encode_png(const ImageView& image);
+
 // Some samples in the order in which they were asked for, and the memory for those that had to be fetched.
 struct SampleBatch {
   std::vector<ImageView> images;

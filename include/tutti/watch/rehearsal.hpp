@@ -5,6 +5,7 @@
 // What is left out is drawn from seed= (0 without one), alike on all ranks. A seed alone draws the kind, too.
 
 #include "tutti/base/log.hpp"
+#include "tutti/base/words.hpp"
 #include "tutti/comm/communicator.hpp"
 #include "tutti/watch/rank_status.hpp"
 
@@ -25,6 +26,9 @@ enum class IncidentKind {
   drop_bucket,  // never begins that sum, and stands still at the end of the exchange
   slow_link,    // its sums begin no sooner than a link of that speed would have sent them
 };
+constexpr std::array<std::string_view, 6> words_of(IncidentKind) {
+  return {"kill", "stop", "delay", "flip", "drop-bucket", "slow-link"};
+}
 
 // `of` is weights, statistics, gradients, or a slot of the optimizer.
 struct BitFlip {

@@ -4,6 +4,7 @@
 //   time 12.3 s: data 1 %, compute 81 %, communication 9 %, waiting 6 % (0.7 s for rank 2 on n1: data), evaluation 2 %,
 //   checkpoint 1 %, other 0 %
 
+#include "tutti/base/words.hpp"
 #include "tutti/comm/world.hpp"
 #include "tutti/watch/rank_status.hpp"
 
@@ -26,8 +27,10 @@ enum class TimeShare : std::size_t {
   checkpoint,
   other,
 };
-inline constexpr std::size_t kTimeShares = 7;
-const char* name_of(TimeShare share);
+constexpr std::array<std::string_view, 7> words_of(TimeShare) {
+  return {"data", "compute", "communication", "waiting", "evaluation", "checkpoint", "other"};
+}
+inline constexpr std::size_t kTimeShares = words_of(TimeShare{}).size();
 
 // Seconds, by TimeShare.
 struct TimeShares {
