@@ -3,7 +3,7 @@
 #include "tutti/base/error.hpp"
 
 #include "option_table.hpp"
-#include "resolve_options.hpp"
+#include "run_config.hpp"
 
 #include <gtest/gtest.h>
 
