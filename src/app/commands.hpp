@@ -37,10 +37,11 @@ struct EndRecord {
 // that this rank met alone is printed here, with rank and host, and the whole job is ended. Collective.
 int run_guarded(World& world, const EndRecord& record, const std::function<ExitStatus()>& work);
 
-// Trains. Keeps checkpoints where --out names a folder, which record.folder becomes, and stops for the record's signals.
+// Trains. Keeps checkpoints where --out names a folder, which record.folder becomes, and stops for the signals of the
+// record.
 ExitStatus train_command(World& world, const Invocation& invocation, EndRecord& record);
-// What a training with these options would meet, without training: everything that makes it fail or slow, in one go, each
-// with its remedy. The answer is no if it will fail.
+// Finds without training everything that would make a training with these options fail or slow, each with its remedy.
+// The answer is no if it will fail.
 ExitStatus check_command(World& world, const Invocation& invocation, EndRecord& record);
 // For ranks that could not find each other, and why: the first one prints it, and checks what one rank can. Returns the
 // process's exit status.

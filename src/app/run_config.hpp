@@ -1,7 +1,7 @@
 #pragma once
 // Everything that a user can choose for a training run: on the command line, in a file, or left at its default. Each is
-// one row of option_table.cpp; what is left open (0, empty, "auto") assemble.hpp fills in. From there the trainer has its
-// options.
+// one row of option_table.cpp; what is left open (0, empty, "auto") assemble.hpp fills in. The
+// trainer's options are made of it.
 
 #include "tutti/backend/precision.hpp"
 #include "tutti/base/words.hpp"

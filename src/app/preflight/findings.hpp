@@ -105,8 +105,8 @@ struct ProcessorKinds {
   std::string of_checkpoint{};
   std::string checkpoint{};  // its path
 };
-// Other instructions give other bits: a warning, or an error of a run that promises the same bits (--exchange exact) and has not
-// been allowed to break the promise. Collective.
+// Other instructions give other bits: a warning, or an error of a run that promises the same bits (--exchange exact)
+// and has not been allowed to break the promise. Collective.
 Findings check_processors(World& world, const RunConfig& config, const ProcessorKinds& kinds);
 
 // Every claim in which some rank differs from rank 0; all ranks make the same claims. Collective.
