@@ -8,11 +8,11 @@
 #include "tutti/nn/model_file.hpp"
 
 #include "option_table.hpp"
-#include "plural.hpp"
-#include "preflight/agreement.hpp"
-#include "preflight/load.hpp"
+#include "output.hpp"
+#include "preflight/findings.hpp"
+#include "preflight/host.hpp"
 #include "processors.hpp"
-#include "resolve_options.hpp"
+#include "run_config.hpp"
 #include "run_data.hpp"
 
 #include <fmt/format.h>
@@ -28,18 +28,18 @@ namespace tutti {
 namespace {
 
 // How many parts of a rank its share of the cores has room for, and how many cores the host's ranks then keep busy.
-int fitting_players(const RunConfig& config, const World& world, const Cores& cores) {
+int parts_side_by_side(const RunConfig& config, const World& world, const Cores& cores) {
   const std::int64_t share = std::min(cores.mine, cores.usable / world.local_size());
   return static_cast<int>(std::max<std::int64_t>(1, share / config.threads));
 }
 
 std::int64_t busy_cores(const RunConfig& config, const World& world, const Cores& cores) {
   const PartPlan plan = PartPlan::chosen(config.part_map->parts_by_rank, static_cast<int>(config.parts), world.size());
-  const int players = std::min(fitting_players(config, world, cores), std::ranges::max(plan.parts_by_rank()));
-  return players * config.threads * world.local_size();
+  const int workers = std::min(parts_side_by_side(config, world, cores), std::ranges::max(plan.parts_by_rank()));
+  return workers * config.threads * world.local_size();
 }
 
-void tell_of_cores(const RunConfig& config, const World& world, const Cores& cores, const Log& log) {
+void log_idle_cores(const RunConfig& config, const World& world, const Cores& cores, const Log& log) {
   const std::int64_t busy = busy_cores(config, world, cores);
   if (world.rank() == 0 && busy < cores.usable) {
     log.note(fmt::format("{} of {} usable cores stay idle: more ranks, --parts or --threads would use them",
@@ -146,8 +146,8 @@ PlannedSteps planned_steps(const Assembly& assembly) {
 
 }  // namespace
 
-Findings judge_load(World& world, const Assembly& assembly) {
-  Findings mine = judge_parts(assembly.config, !assembly.network->layout().statistics().empty());
+Findings check_load(World& world, const Assembly& assembly) {
+  Findings mine = check_parts(assembly.config, !assembly.network->layout().statistics().empty());
   const HostLoad load{.host = world.host(),
                       .ranks = world.local_size(),
                       .threads = assembly.config.threads,
@@ -155,11 +155,11 @@ Findings judge_load(World& world, const Assembly& assembly) {
                       .cores = assembly.cores,
                       .quota = Machine().group_limits().cores};
   const char* const setting = std::getenv("OMPI_MCA_mpi_yield_when_idle");
-  mine.add(judge_cores(load));
-  mine.add(judge_waiting(load, world.description(), setting == nullptr ? "" : setting));
+  mine.add(check_cores(load));
+  mine.add(check_waiting(load, world.description(), setting == nullptr ? "" : setting));
   Findings all = check_classes(assembly.data.train->info());  // the same on all ranks
   const auto [planned, scheduled] = planned_steps(assembly);
-  all.add(judge_rates(assembly.config, planned, scheduled));
+  all.add(check_rates(assembly.config, planned, scheduled));
   all.add(gather(world, mine));
   return all;
 }
@@ -196,7 +196,7 @@ void settle_network(World& world, Assembly& assembly, const NetworkSpec& model) 
     if (assembly.config.normalize == "auto") {
       assembly.config.normalize = normalize_text(assembly.options.recipe.statistics);
     }
-    assembly.options.side_by_side = on_gpu ? 1 : fitting_players(assembly.config, world, assembly.cores);
+    assembly.options.side_by_side = on_gpu ? 1 : parts_side_by_side(assembly.config, world, assembly.cores);
     assembly.options.readers = budget_readers(world, assembly.cores, assembly.busy_cores(world) / world.local_size());
     assembly.network = std::make_unique<Network>(model, assembly.options.recipe.image, info.classes);
   });
@@ -270,7 +270,7 @@ void settle_communicator(World& world, Assembly& assembly, const Log& log) {
     assembly.communicator = choose_communicator(world, assembly.config, assembly.processor, spare_core);
   });
   assembly.exchange_has_core = spare_core || assembly.processor.is_gpu();
-  if (!assembly.processor.all_on_gpus) tell_of_cores(assembly.config, world, assembly.cores, log);
+  if (!assembly.processor.all_on_gpus) log_idle_cores(assembly.config, world, assembly.cores, log);
 }
 
 Assembly assemble_from(World& world, const RunConfig& config, const Sources& sources, Obstacles& obstacles,

@@ -11,7 +11,7 @@
 #include "tutti/nn/network.hpp"
 #include "tutti/train/trainer.hpp"
 
-#include "preflight/finding.hpp"
+#include "preflight/findings.hpp"
 #include "preflight/memory.hpp"
 #include "processors.hpp"
 #include "run_config.hpp"
@@ -25,7 +25,7 @@
 
 namespace tutti {
 
-// Everything a Trainer borrows, and what the banner and the run record tell of it.
+// Everything a Trainer borrows, and what the banner and the run record say of it.
 struct Assembly {
   RunConfig config;  // with parts, threads, exchange and normalize filled in
   Cores cores;
@@ -45,7 +45,7 @@ struct Assembly {
 };
 
 // What the host's cores and the parts make slow, and classes that nothing is learnt of. Collective.
-Findings judge_load(World& world, const Assembly& assembly);
+Findings check_load(World& world, const Assembly& assembly);
 // What a training of it wants to know its memory by; `share` is what this rank saves of a checkpoint.
 EstimateRequest memory_request(const Assembly& assembly, const World& world, const std::optional<FileShare>& share);
 

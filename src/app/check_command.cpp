@@ -1,22 +1,19 @@
-#include "check_command.hpp"
-
 #include "tutti/base/text.hpp"
 #include "tutti/checkpoint/checkpoint_store.hpp"
 #include "tutti/data/split_batch_sampler.hpp"
-#include "tutti/storage/whole_file.hpp"
 #include "tutti/watch/stall_watch.hpp"
 
+#include "commands.hpp"
 #include "option_table.hpp"
-#include "plural.hpp"
-#include "preflight/agreement.hpp"
-#include "preflight/machine.hpp"
+#include "output.hpp"
+#include "preflight/findings.hpp"
+#include "preflight/host.hpp"
 #include "preflight/memory.hpp"
 #include "preflight/out_folder.hpp"
 #include "processors.hpp"
-#include "program.hpp"
-#include "resolve_options.hpp"
+#include "run_config.hpp"
 #include "run_folder.hpp"
-#include "run_record.hpp"
+#include "run_reports.hpp"
 #include "run_start.hpp"
 
 #include <fmt/format.h>
@@ -27,15 +24,12 @@
 #include <limits>
 #include <optional>
 #include <set>
-#include <span>
 #include <sstream>
 #include <string>
 #include <vector>
 
 namespace tutti {
 namespace {
-
-constexpr double kMebi = 0x1p20;
 
 class Check {
  public:
@@ -46,7 +40,7 @@ class Check {
         findings_(before),
         config_(invocation.run) {
     Findings mine;
-    for (const std::string& fault : invocation.faults) mine.doom(ErrorSource::usage, fault);
+    for (const std::string& fault : invocation.faults) mine.fail(ErrorSource::usage, fault);
     const Findings faults = gather(world, mine);
     for (Finding fault : faults.all()) {
       if (std::ssize(fault.ranks) == world.size()) fault.ranks.clear();  // as of options that all were started with
@@ -55,7 +49,7 @@ class Check {
   }
 
   void run();
-  ExitStatus tell(const std::string& json) const;
+  ExitStatus report(const std::string& json) const;
 
  private:
   void go_on_with_rank_0s_options();
@@ -98,11 +92,11 @@ void Check::go_on_with_rank_0s_options() {
 
 void Check::look_at_gpus() {
   if (config_.device == Device::cpu) return;
-  findings_.add(gather(world_, judge_cards({.device = config_.device,
-                                            .note = assembly_.processor.note,
-                                            .has_card = machine_.has_nvidia_card(),
-                                            .has_driver = machine_.has_nvidia_driver(),
-                                            .inventory = look_for_gpus(config_.device)})));
+  findings_.add(gather(world_, check_gpus({.device = config_.device,
+                                           .note = assembly_.processor.note,
+                                           .has_card = machine_.has_nvidia_card(),
+                                           .has_driver = machine_.has_nvidia_driver(),
+                                           .inventory = look_for_gpus(config_.device)})));
 }
 
 void Check::look_at_memory() {
@@ -117,7 +111,7 @@ void Check::look_at_memory() {
     });
   });
   JobMemory job =
-      judge_job_memory(world_, memory_request(assembly_, world_, config_.out.empty() ? std::nullopt : share), machine_,
+      check_job_memory(world_, memory_request(assembly_, world_, config_.out.empty() ? std::nullopt : share), machine_,
                        on_gpu, device_free);
   estimate_ = job.estimate;
   most_memory_ = job.most;
@@ -139,13 +133,13 @@ void Check::run() {
   assembly_ = assemble_run(world_, config_, start_, true, obstacles, silent);
   config_ = assembly_.config;
   look_at_gpus();
-  judge_run(world_, assembly_, start_, obstacles);
+  check_run(world_, assembly_, start_, obstacles);
   if (assembly_.network) look_at_memory();
   if (!config_.out.empty()) {
-    findings_.add(judge_out_folder(world_, config_,
+    findings_.add(check_out_folder(world_, config_,
                                    {.bytes = estimate_.checkpoint, .is_split = is_split_, .saves = saves_left()}));
   } else {
-    findings_.add(judge_files(world_, config_));
+    findings_.add(check_files(world_, config_));
   }
 }
 
@@ -172,63 +166,60 @@ std::string Check::ready_text() const {
   return fmt::format("{} on {}, {} on {}, about {:.1f} MiB a rank of {:.1f} GiB, {} with {} training images",
                      plural(hosts_.size(), "rank"), plural(hosts.size(), "host"),
                      plural(made.busy_cores(world_), "thread"), plural(made.cores.usable, "core"),
-                     static_cast<double>(estimate_.together()) / kMebi, static_cast<double>(most_memory_) / 0x1p30,
-                     data.name, data.samples);
+                     mebi(estimate_.together()), static_cast<double>(most_memory_) / 0x1p30, data.name, data.samples);
 }
 
 void Check::write_json(const std::string& path, const std::string& verdict) const {
   const std::string libraries = assembly_.backend ? versions_text(*assembly_.backend, world_) : "";
-  run_agreed(world_, [&] {
-    if (world_.rank() != 0 || path.empty()) return;
-    nlohmann::ordered_json list = nlohmann::ordered_json::array();
-    for (const Finding& finding : findings_.all()) {
-      const bool doomed = finding.severity == Severity::doomed;
-      list.push_back({{"severity", doomed ? "doomed" : "warning"}, {"text", finding.text}, {"ranks", finding.ranks}});
-    }
-    const std::string json = nlohmann::ordered_json{{"verdict", verdict},
-                                                    {"ranks", world_.size()},
-                                                    {"hosts", hosts_},
-                                                    {"device", assembly_.processor.all_on_gpus ? "cuda" : "cpu"},
-                                                    {"threads", assembly_.config.threads},
-                                                    {"libraries", libraries},
-                                                    {"bytes_per_rank", estimate_.together()},
-                                                    {"checkpoint_bytes", estimate_.checkpoint},
-                                                    {"findings", list}}
-                                 .dump(2, ' ', false, nlohmann::json::error_handler_t::replace) +
-                             "\n";
-    write_whole(path, std::as_bytes(std::span(json)));
-  });
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const Finding& finding : findings_.all()) {
+    const bool is_error = finding.severity == Severity::error;
+    list.push_back({{"severity", is_error ? "doomed" : "warning"}, {"text", finding.text}, {"ranks", finding.ranks}});
+  }
+  tutti::write_json(world_, path,
+                    {{"verdict", verdict},
+                     {"ranks", world_.size()},
+                     {"hosts", hosts_},
+                     {"device", assembly_.processor.all_on_gpus ? "cuda" : "cpu"},
+                     {"threads", assembly_.config.threads},
+                     {"libraries", libraries},
+                     {"bytes_per_rank", estimate_.together()},
+                     {"checkpoint_bytes", estimate_.checkpoint},
+                     {"findings", list}});
 }
 
-ExitStatus Check::tell(const std::string& json) const {
-  const std::size_t doomed = findings_.count(Severity::doomed);
+ExitStatus Check::report(const std::string& json) const {
+  const std::size_t errors = findings_.count(Severity::error);
   const std::size_t warnings = findings_.count(Severity::warning);
   if (world_.rank() == 0) {
     for (const Finding& finding : findings_.all()) {
-      fmt::print("{}: {}\n", finding.severity == Severity::doomed ? "doomed" : "warning",
+      fmt::print("{}: {}\n", finding.severity == Severity::error ? "error" : "warning",
                  printable(line_of(finding, hosts_)));
     }
-    fmt::print("{}; {}\n", doomed > 0 ? fmt::format("doomed: {}", plural(doomed, "finding")) : "ready: " + ready_text(),
+    fmt::print("{}; {}\n",
+               errors > 0 ? fmt::format("will fail: {}", plural(errors, "error")) : "ready: " + ready_text(),
                plural(warnings, "warning"));
   }
-  write_json(json, doomed > 0 ? "doomed" : "ready");
-  return doomed > 0 ? ExitStatus::answer_is_no : ExitStatus::done;
+  write_json(json, errors > 0 ? "doomed" : "ready");
+  return errors > 0 ? ExitStatus::answer_is_no : ExitStatus::done;
 }
 
 ExitStatus check_from(World& world, const Invocation& invocation, const Findings& before) {
   Check check(world, invocation, before);
   check.run();
-  return check.tell(invocation.json);
+  return check.report(invocation.json);
 }
 
 }  // namespace
 
-ExitStatus check_command(World& world, const Invocation& invocation) { return check_from(world, invocation, {}); }
+ExitStatus check_command(World& world, const Invocation& invocation, EndRecord& /*record*/) {
+  return check_from(world, invocation, {});
+}
 
 int check_alone(const Invocation& invocation, const Error& failure) {
   if (launcher_rank() != 0) return static_cast<int>(ExitStatus::done);  // the first one's status is the job's
   Findings found;
-  found.doom(failure.source(), failure.describe());
+  found.fail(failure.source(), failure.describe());
   const auto world = make_solo_world();
   return run_guarded(*world, {}, [&] { return check_from(*world, invocation, found); });
 }

@@ -4,6 +4,7 @@
 #include "tutti/nn/model_file.hpp"
 
 #include "option_table.hpp"
+#include "output.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -33,8 +34,8 @@ std::string fault_of(const std::string& path) {
 }
 
 // First files of checkpoints that a resume has marked bad, or whose saving has not come to its end.
-std::vector<JudgedCheckpoint> untried(const std::string& folder) {
-  std::vector<JudgedCheckpoint> found;
+std::vector<CheckedCheckpoint> untried(const std::string& folder) {
+  std::vector<CheckedCheckpoint> found;
   for (const auto& entry : fs::directory_iterator(folder)) {
     fs::path first = entry.path();
     const bool bad = first.extension() == ".bad";
@@ -45,7 +46,7 @@ std::vector<JudgedCheckpoint> untried(const std::string& folder) {
       found.push_back({entry.path(), "it has no manifest: it is being saved, or that was cut short"});
     }
   }
-  std::ranges::sort(found, std::greater(), &JudgedCheckpoint::path);
+  std::ranges::sort(found, std::greater(), &CheckedCheckpoint::path);
   return found;
 }
 
@@ -127,21 +128,21 @@ std::string run_folder_of(const std::string& named) {
   return choice ? choice->folder : named;
 }
 
-std::vector<JudgedCheckpoint> judge_checkpoints(const std::string& folder) {
+std::vector<CheckedCheckpoint> check_checkpoints(const std::string& folder) {
   const CheckpointStore store = store_in(folder);
-  std::vector<JudgedCheckpoint> judged;
+  std::vector<CheckedCheckpoint> checked;
   for (const std::int64_t step : std::views::reverse(store.steps())) {
     const std::string path = store.path_of(step);
-    judged.push_back({path, fault_of(path)});
+    checked.push_back({path, fault_of(path)});
   }
-  std::ranges::move(untried(store.folder()), std::back_inserter(judged));
-  return judged;
+  std::ranges::move(untried(store.folder()), std::back_inserter(checked));
+  return checked;
 }
 
-const std::string& newest_good(const std::vector<JudgedCheckpoint>& judged, const std::string& folder) {
-  const auto good = std::ranges::find(judged, std::string(), &JudgedCheckpoint::fault);
-  if (good != judged.end()) return good->path;
-  if (judged.empty()) throw no_checkpoints_in(folder);
+const std::string& newest_good(const std::vector<CheckedCheckpoint>& checked, const std::string& folder) {
+  const auto good = std::ranges::find(checked, std::string(), &CheckedCheckpoint::fault);
+  if (good != checked.end()) return good->path;
+  if (checked.empty()) throw no_checkpoints_in(folder);
   throw Error(ErrorSource::checkpoint, fmt::format("no checkpoint in '{}' is good", folder));
 }
 
@@ -156,8 +157,7 @@ void refuse_missing(const std::string& path) {
 
 LoadedCheckpoint load_named_checkpoint(World& world, const std::string& named, const Log& log) {
   std::string path;
-  run_agreed(world, [&] {
-    if (world.rank() != 0) return;
+  on_rank_0(world, [&] {
     path = checkpoint_path(named);
     refuse_missing(path);
   });

@@ -16,7 +16,7 @@
 
 namespace tutti {
 
-struct JudgedCheckpoint {
+struct CheckedCheckpoint {
   std::string path;
   std::string fault;  // empty: it is good
 };
@@ -29,9 +29,9 @@ std::string checkpoint_path(const std::string& named);
 // The folder in it, without reading anything.
 std::string run_folder_of(const std::string& named);
 // The checkpoints in such a folder, each read and verified, the newest first; then those that nobody tries.
-std::vector<JudgedCheckpoint> judge_checkpoints(const std::string& folder);
+std::vector<CheckedCheckpoint> check_checkpoints(const std::string& folder);
 // The newest good one. Throws a checkpoint error when there is none.
-const std::string& newest_good(const std::vector<JudgedCheckpoint>& judged, const std::string& folder);
+const std::string& newest_good(const std::vector<CheckedCheckpoint>& checked, const std::string& folder);
 
 // That file's, or the folder's newest good one, read by rank 0 for all. Rank 0 reports which one it is and those passed
 // over. Collective.

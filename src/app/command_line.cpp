@@ -9,8 +9,7 @@
 #include "tutti/nn/models.hpp"
 #include "tutti/storage/array_file.hpp"
 
-#include "command_table.hpp"
-#include "companion.hpp"
+#include "commands.hpp"
 #include "option_table.hpp"
 #include "word_faults.hpp"
 
@@ -55,7 +54,8 @@ std::string list_of_commands() {
 std::string name_of(const std::string& call) { return std::filesystem::path(call).filename(); }
 
 constexpr const char* kStatuses =
-    "Exit status: 0 done, 1 different or doomed, 64 usage, 65 bad input, 66 no usable checkpoint, 70 internal,\n"
+    "Exit status: 0 done, 1 the answer is no (diff, check), 64 usage, 65 bad input, 66 no usable checkpoint, 70 "
+    "internal,\n"
     "73 cannot save, 74 cannot read, 75 stopped on request after a good checkpoint, 86 a rank hangs,\n"
     "87 replicas differ, 88 no longer finite.";
 

@@ -3,28 +3,37 @@
 
 #include "run_config.hpp"
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tutti {
 
 struct Command;
 
+enum class EvalSet { test, train, any };
+constexpr std::array<std::string_view, 3> words_of(EvalSet) { return {"test", "train", "any"}; }
+
 struct EvalRequest {
-  std::string checkpoint;  // path of the file, or of a folder of such
-  std::string on;          // test, train or any; empty: test, or all images of other data that hold no test set
-  bool classes = false;    // class by class, too
-  std::string mistakes;    // folder for the pictures of the most confident mistakes; empty: none
+  std::string checkpoint;     // path of the file, or of a folder of such
+  std::optional<EvalSet> on;  // none: test, or all images of other data that hold no test set
+  bool classes = false;       // class by class, too
+  std::string mistakes;       // folder for the pictures of the most confident mistakes; empty: none
 };
+
+enum class PredictSets { test, train, all };
+constexpr std::array<std::string_view, 3> words_of(PredictSets) { return {"test", "train", "all"}; }
 
 struct PredictRequest {
   std::string checkpoint;           // path of the file, or of a folder of such
   std::vector<std::string> images;  // files, and folders of such; none: a data set's
-  std::string on;                   // of it: test, train or all; empty: test where there is one, else train
-  std::int64_t top = 1;             // classes told of each image
+  std::optional<PredictSets> on;    // of it; none: test where there is one, else train
+  std::int64_t top = 1;             // classes printed of each image
   bool probabilities = false;       // of all classes
   std::string csv;                  // where they go as CSV; "-": stdout
   bool csv_safe = false;            // without what a spreadsheet would compute, or a terminal obey
@@ -60,15 +69,15 @@ struct TimedSteps {
   std::int64_t at_once = 1;  // steps between two looks at the clock
 };
 
+enum class ScalingMode { strong, weak, both };
+constexpr std::array<std::string_view, 3> words_of(ScalingMode) { return {"strong", "weak", "both"}; }
+
 struct ScalingBench {
-  std::string mode = "both";  // strong, weak or both
-  std::string nodes;          // node counts to measure, whole nodes each, comma separated; empty: up to all
-  std::string exchanges;      // to measure, comma separated; empty: the run's
-  std::int64_t rounds = 1;    // of all points, in turns
-  bool paced = false;         // compute is slept through, as one rank's steps were measured
-  std::string forecast;       // of earlier versions, as the two below: what `trainer forecast` does now
-  std::string between;
-  std::string forecast_from;
+  ScalingMode mode = ScalingMode::both;
+  std::string nodes;        // node counts to measure, whole nodes each, comma separated; empty: up to all
+  std::string exchanges;    // to measure, comma separated; empty: the run's
+  std::int64_t rounds = 1;  // of all points, in turns
+  bool paced = false;       // compute is slept through, as one rank's steps were measured
 };
 
 struct InputBench {

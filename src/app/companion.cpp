@@ -1,10 +1,9 @@
-#include "companion.hpp"
-
 #include "tutti/base/error.hpp"
 #include "tutti/base/process.hpp"
 #include "tutti/base/unique_handle.hpp"
 #include "tutti/comm/world.hpp"
 
+#include "commands.hpp"
 #include "process.hpp"
 #include "processors.hpp"
 

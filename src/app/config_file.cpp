@@ -213,7 +213,7 @@ std::vector<std::string> read_config_file(const std::string& path, RunConfig& co
 }
 
 void fit_defaults(RunConfig& config, const std::set<std::string>& given) {
-  if (config.optimizer == OptimizerKind::adamw && !given.contains("momentum")) config.momentum = 0;
+  if (config.optimizer.kind == OptimizerKind::adamw && !given.contains("momentum")) config.optimizer.momentum = 0;
 }
 
 void read_stored_config(const std::string& text, const std::string& checkpoint, RunConfig& config,
@@ -245,7 +245,7 @@ RunConfig merge_for_resume(const RunConfig& asked, const std::set<std::string>& 
   }
   // Before there was --schedule-epochs, --steps ended a cosine schedule, too: a run begun so keeps its bits.
   const bool is_older = !read.contains("schedule-epochs") && !given.contains("schedule-epochs");
-  if (is_older && merged.schedule == Schedule::cosine && from_checkpoint.steps > 0)
+  if (is_older && merged.rate.schedule == Schedule::cosine && from_checkpoint.steps > 0)
     merged.schedule_epochs = kScheduleOfLaunch;
   return merged;
 }

@@ -10,8 +10,8 @@
 
 #include "assemble.hpp"
 #include "commands.hpp"
+#include "output.hpp"
 #include "pictures.hpp"
-#include "plural.hpp"
 #include "process.hpp"
 #include "run_data.hpp"
 
@@ -48,8 +48,7 @@ std::string size_text(const DatasetInfo& info) {
 
 std::string set_line(const char* which, const Dataset& set) {
   const std::size_t bytes = set.resident_bytes();
-  const std::string where = bytes == 0 ? std::string("read lazily")
-                                       : fmt::format("in memory, {:.1f} MiB", static_cast<double>(bytes) / 0x1p20);
+  const std::string where = bytes == 0 ? std::string("read lazily") : fmt::format("in memory, {:.1f} MiB", mebi(bytes));
   return fmt::format("{:<10} {} images of {}, digest {}, {}\n", which, set.info().samples, size_text(set.info()),
                      digest_text(set.digest()), where);
 }
@@ -105,7 +104,7 @@ void write_with_progress(const OwnedData& data, const Invocation& invocation, in
   write_data_file(data.pair, invocation.target,
                   {.image_size = invocation.run.image_size, .threads = threads, .after_samples = show});
   line.clear();
-  const double size = static_cast<double>(std::filesystem::file_size(invocation.target)) / 0x1p20;
+  const double size = mebi(std::filesystem::file_size(invocation.target));
   fmt::print("{}: {} training and {} test images, {:.1f} MiB, in {:.1f} sec on {}\n", invocation.target,
              samples_of(data.pair.train), samples_of(data.pair.test), size, watch.seconds(), plural(threads, "thread"));
 }
@@ -229,10 +228,9 @@ void show(const World& world, const Invocation& invocation) {
 
 }  // namespace
 
-ExitStatus data_convert(World& world, const Invocation& invocation) {
+ExitStatus data_convert(World& world, const Invocation& invocation, EndRecord& /*record*/) {
   const Cores cores = count_cores(world);
-  run_agreed(world, [&] {
-    if (world.rank() != 0) return;
+  on_rank_0(world, [&] {
     const std::string& target = invocation.target;
     refuse_other_ending(target);
     std::error_code unknown;
@@ -249,9 +247,8 @@ ExitStatus data_convert(World& world, const Invocation& invocation) {
   return ExitStatus::done;
 }
 
-ExitStatus data_info(World& world, const Invocation& invocation) {
-  run_agreed(world, [&] {
-    if (world.rank() != 0) return;
+ExitStatus data_info(World& world, const Invocation& invocation, EndRecord& /*record*/) {
+  on_rank_0(world, [&] {
     DataRequest request = data_request(invocation.run);
     if (invocation.run.verify_data) request.verification = Verification::sample;
     const OwnedData data = open_noted(invocation.run, request, world);
@@ -266,9 +263,8 @@ ExitStatus data_info(World& world, const Invocation& invocation) {
   return ExitStatus::done;
 }
 
-ExitStatus data_show(World& world, const Invocation& invocation) {
-  run_agreed(world, [&] {
-    if (world.rank() != 0) return;
+ExitStatus data_show(World& world, const Invocation& invocation, EndRecord& /*record*/) {
+  on_rank_0(world, [&] {
     show(world, invocation);
     std::fflush(stdout);
   });

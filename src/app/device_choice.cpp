@@ -37,7 +37,7 @@ class Chooser {
     for (std::size_t rank = 0; rank < claims_.size(); ++rank) {
       if (wants(rank, Device::cuda) || (wants(rank, Device::automatic) && obstacle.empty())) take(rank);
     }
-    if (!claims_[0].request.share) refuse_meetings();
+    if (!claims_[0].request.share) refuse_shared_devices();
     if (!claims_[0].request.mixed) refuse_mixture();
     return choices_;
   }
@@ -95,7 +95,7 @@ class Chooser {
     return claims_[rank].visible[static_cast<std::size_t>(*choices_[rank].device)];
   }
 
-  void refuse_meetings() const {
+  void refuse_shared_devices() const {
     for (std::size_t rank = 0; rank < claims_.size(); ++rank) {
       for (std::size_t other = 0; other < rank; ++other) {
         if (!choices_[rank].device || !choices_[other].device || chosen(rank).uuid != chosen(other).uuid) continue;

@@ -1,6 +1,6 @@
 #pragma once
 // Which ranks compute on GPUs, and on which: the only one a rank sees, else its turn among the ranks that see the same.
-// Ranks that would meet on one device are told apart by its UUID, since counts and numbers mean little where launchers
+// Ranks that would share a device are found by its UUID, since counts and numbers mean little where launchers
 // hide devices. Opens no library.
 
 #include "tutti/backend/backend.hpp"
@@ -8,7 +8,6 @@
 #include "tutti/base/log.hpp"
 #include "tutti/comm/world.hpp"
 
-#include "option_values.hpp"
 #include "run_config.hpp"
 
 #include <cstdint>
@@ -24,7 +23,7 @@ namespace tutti {
 struct DeviceRequest {
   Device device = Device::automatic;
   bool share = false;  // ranks may use one device together, for tests
-  bool mixed = false;  // ranks with and without a GPU may meet, since sums go through the host's memory
+  bool mixed = false;  // ranks with and without a GPU may train together, since sums go through the host's memory
 };
 
 // What one rank brings.

@@ -8,7 +8,7 @@
 #include "commands.hpp"
 #include "differences.hpp"
 #include "option_table.hpp"
-#include "tensor_index.hpp"
+#include "output.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -225,10 +225,9 @@ Comparison compare_checkpoints(const std::string& a, const std::string& b) {
   return {.compared = true, .differ = !differences.empty(), .text = facts_that_differ(of_a, a, of_b, b) + differences};
 }
 
-ExitStatus diff_command(World& world, const Invocation& invocation) {
+ExitStatus diff_command(World& world, const Invocation& invocation, EndRecord& /*record*/) {
   bool equal = true;
-  run_agreed(world, [&] {
-    if (world.rank() != 0) return;
+  on_rank_0(world, [&] {
     const std::string a = checkpoint_path(invocation.compared.a);
     const std::string b = checkpoint_path(invocation.compared.b);
     const Comparison finding = compare(a, b);

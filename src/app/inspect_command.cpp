@@ -2,14 +2,12 @@
 #include "tutti/base/error.hpp"
 #include "tutti/base/text.hpp"
 #include "tutti/checkpoint/checkpoint_store.hpp"
-#include "tutti/storage/whole_file.hpp"
 
 #include "checkpoint_choice.hpp"
 #include "commands.hpp"
 #include "option_table.hpp"
-#include "plural.hpp"
-#include "tensor_index.hpp"
-#include "trained_on.hpp"
+#include "output.hpp"
+#include "run_start.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -244,16 +242,16 @@ Json inspect_tensor(const LoadedCheckpoint& loaded, const std::string& name) {
 
 // Prints all checkpoints of a folder and returns the newest good one.
 std::string survey(const std::string& folder, Json& json) {
-  const std::vector<JudgedCheckpoint> judged = judge_checkpoints(folder);
-  for (const JudgedCheckpoint& checkpoint : judged) {
+  const std::vector<CheckedCheckpoint> checked = check_checkpoints(folder);
+  for (const CheckedCheckpoint& checkpoint : checked) {
     const std::string name = std::filesystem::path(checkpoint.path).filename().string();
     fmt::print("{:<22}{}\n", name, checkpoint.fault.empty() ? "good" : "not good: " + printable(checkpoint.fault));
     json.push_back({{"path", checkpoint.path}, {"fault", checkpoint.fault}});
   }
-  return newest_good(judged, folder);
+  return newest_good(checked, folder);
 }
 
-void inspect(const Invocation& invocation) {
+Json inspect(const Invocation& invocation) {
   std::string path = checkpoint_path(invocation.inspect.checkpoint);
   refuse_missing(path);
   Json all = Json::array();
@@ -274,19 +272,18 @@ void inspect(const Invocation& invocation) {
     json = inspect_tensor(loaded, invocation.inspect.tensor);
   }
   if (!all.empty()) json["folder"] = std::move(all);
-  if (invocation.json.empty()) return;
-  const std::string text = json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
-  write_whole(invocation.json, std::as_bytes(std::span(text)));
+  return json;
 }
 
 }  // namespace
 
-ExitStatus inspect_command(World& world, const Invocation& invocation) {
-  run_agreed(world, [&] {
-    if (world.rank() != 0) return;
-    inspect(invocation);
+ExitStatus inspect_command(World& world, const Invocation& invocation, EndRecord& /*record*/) {
+  Json json;
+  on_rank_0(world, [&] {
+    json = inspect(invocation);
     std::fflush(stdout);
   });
+  write_json(world, invocation.json, json);
   return ExitStatus::done;
 }
 

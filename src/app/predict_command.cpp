@@ -1,23 +1,233 @@
+#include "predict_command.hpp"
+
 #include "tutti/base/error.hpp"
 #include "tutti/base/log.hpp"
+#include "tutti/base/text.hpp"
+#include "tutti/storage/whole_file.hpp"
 
 #include "commands.hpp"
-#include "plural.hpp"
-#include "predictions.hpp"
+#include "output.hpp"
 #include "scoring.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <numeric>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tutti {
 namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::string_view kStdout = "-";
+constexpr std::size_t kMostTableRows = 40;
+constexpr std::size_t kFlushBytes = std::size_t{1} << 20;
+
+struct Prediction {
+  std::string file;         // empty: the image has none
+  std::int64_t number = 0;  // in its set
+  std::string set{};
+  std::optional<std::size_t> label{};
+  std::vector<RankedClass> best{};      // the most probable first; none if the image could not be read
+  std::vector<double> probabilities{};  // of all classes, if asked for
+  std::string problem{};                // why it could not be read
+
+  std::string image() const { return file.empty() ? fmt::format("{}", number) : file; }
+};
+
+// The columns of every row.
+struct Columns {
+  std::vector<std::string> class_names;
+  std::size_t best = 1;
+  bool sets = false;
+  bool labels = false;
+  bool probabilities = false;
+  bool problems = false;
+  bool safe = false;  // CSV without formulas and control characters
+};
+
+std::string quoted(const std::string& field) {
+  if (field.find_first_of(",\"\r\n") == std::string::npos) return field;
+  std::string text = "\"";
+  for (const char c : field) text += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return text + '"';
+}
+
+// Numbers here begin with a digit.
+std::string made_safe(const std::string& field) {
+  return (field.find_first_of("=+-@") == 0 ? "'" : "") + printable(field);
+}
+
+std::string csv_line(std::vector<std::string> fields, bool safe) {
+  if (safe) std::ranges::transform(fields, fields.begin(), made_safe);
+  std::ranges::transform(fields, fields.begin(), quoted);
+  return fmt::format("{}\n", fmt::join(fields, ","));
+}
+
+// Comma-separated values (RFC 4180, but lines end in LF), with a header:
+//   image              the file, or its number in its set
+//   set                train or test, if both are predicted
+//   label              the true class, if the data have labels
+//   predicted, probability, then predicted_2, probability_2 .. for the less probable classes that were asked for
+//   p_<class>          probabilities of all classes, if asked for
+//   problem            why the image was skipped, if images may be; what is predicted is empty then
+// Numbers are the shortest that read back as the same double.
+std::string csv_header(const Columns& columns) {
+  std::vector<std::string> fields{"image"};
+  if (columns.sets) fields.emplace_back("set");
+  if (columns.labels) fields.emplace_back("label");
+  for (std::size_t rank = 1; rank <= columns.best; ++rank) {
+    const std::string suffix = rank == 1 ? "" : fmt::format("_{}", rank);
+    fields.push_back("predicted" + suffix);
+    fields.push_back("probability" + suffix);
+  }
+  if (columns.probabilities) {
+    for (const std::string& name : columns.class_names) fields.push_back("p_" + name);
+  }
+  if (columns.problems) fields.emplace_back("problem");
+  return csv_line(fields, columns.safe);
+}
+
+std::string csv_row(const Columns& columns, const Prediction& prediction) {
+  const auto& names = columns.class_names;
+  std::vector<std::string> fields{prediction.image()};
+  if (columns.sets) fields.push_back(prediction.set);
+  if (columns.labels) fields.push_back(prediction.label ? names[*prediction.label] : "");
+  for (std::size_t rank = 0; rank < columns.best; ++rank) {
+    const bool is_there = rank < prediction.best.size();
+    fields.push_back(is_there ? names[prediction.best[rank].number] : "");
+    fields.push_back(is_there ? fmt::format("{}", prediction.best[rank].probability) : "");
+  }
+  for (std::size_t i = 0; columns.probabilities && i < names.size(); ++i) {
+    fields.push_back(i < prediction.probabilities.size() ? fmt::format("{}", prediction.probabilities[i]) : "");
+  }
+  if (columns.problems) fields.push_back(prediction.problem);
+  return csv_line(fields, columns.safe);
+}
+
+// One line of JSON: "image" (the file, or its number in its set), "set" if both are predicted, "label" if the data have
+// labels (null: unknown), "predicted" and "probability"; "best", a list of "class" and "probability", if more than one
+// was asked for; "probabilities" by class, if asked for. A skipped image has "problem" instead of what is predicted.
+std::string json_row(const Columns& columns, const Prediction& prediction) {
+  const auto& names = columns.class_names;
+  Json json;
+  json["image"] = prediction.file.empty() ? Json(prediction.number) : Json(prediction.file);
+  if (columns.sets) json["set"] = prediction.set;
+  if (columns.labels) json["label"] = prediction.label ? Json(names[*prediction.label]) : Json();
+  if (!prediction.problem.empty()) {
+    json["problem"] = prediction.problem;
+  } else {
+    json["predicted"] = names[prediction.best.front().number];
+    json["probability"] = prediction.best.front().probability;
+  }
+  if (columns.best > 1) {
+    for (const auto& [number, probability] : prediction.best) {
+      json["best"].push_back({{"class", names[number]}, {"probability", probability}});
+    }
+  }
+  for (std::size_t i = 0; i < prediction.probabilities.size(); ++i) {
+    json["probabilities"][names[i]] = prediction.probabilities[i];
+  }
+  return json_line(json) + "\n";
+}
+
+// An aligned table for people: the first images, and how many more there are.
+class Table {
+ public:
+  explicit Table(const Columns& columns) {
+    auto& header = rows_.emplace_back(std::vector<std::string>{"image"});
+    if (columns.sets) header.emplace_back("set");
+    if (columns.labels) header.emplace_back("label");
+    header.insert(header.end(), {"predicted", "probability"});
+    if (columns.best > 1) header.emplace_back("then");
+  }
+  void add(const Columns& columns, const Prediction& prediction);
+  std::string text() const;
+
+ private:
+  std::vector<std::vector<std::string>> rows_;
+  std::int64_t more_ = 0;
+};
+
+void Table::add(const Columns& columns, const Prediction& prediction) {
+  if (rows_.size() > kMostTableRows) {
+    ++more_;
+    return;
+  }
+  const auto& names = columns.class_names;
+  auto& row = rows_.emplace_back(std::vector<std::string>{printable(prediction.image())});
+  if (columns.sets) row.push_back(prediction.set);
+  if (columns.labels) row.push_back(prediction.label ? printable(names[*prediction.label]) : "-");
+  if (!prediction.problem.empty()) {
+    row.insert(row.end(), {"-", printable(prediction.problem)});
+    return;
+  }
+  row.push_back(printable(names[prediction.best.front().number]));
+  row.push_back(fmt::format("{:.4f}", prediction.best.front().probability));
+  if (columns.best == 1) return;
+  std::vector<std::string> others;
+  for (const RankedClass& other : std::span(prediction.best).subspan(1)) {
+    others.push_back(fmt::format("{} {:.4f}", printable(names[other.number]), other.probability));
+  }
+  row.push_back(fmt::format("{}", fmt::join(others, ", ")));
+}
+
+// The last column is not padded.
+std::string Table::text() const {
+  std::vector<std::size_t> widths;
+  for (const auto& row : rows_) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (std::size_t i = 0; i + 1 < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string text;
+  for (const auto& row : rows_) {
+    for (std::size_t i = 0; i + 1 < row.size(); ++i) text += fmt::format("{:<{}}  ", row[i], widths[i]);
+    text += row.back() + "\n";
+  }
+  if (more_ > 0) text += fmt::format("and {} more: --csv FILE or --json FILE has all of them\n", more_);
+  return text;
+}
+
+// Where rows of text go: to stdout as they come, or to a file that appears whole or not at all.
+class TextOutlet {
+ public:
+  explicit TextOutlet(const std::string& path) {
+    if (path != kStdout) file_.emplace(path);
+  }
+  void append(std::string_view text) {
+    waiting_ += text;
+    if (waiting_.size() >= kFlushBytes) flush();
+  }
+  void finish() {
+    flush();
+    if (file_) file_->keep();
+  }
+
+ private:
+  void flush() {
+    if (file_) {
+      file_->append(std::as_bytes(std::span(waiting_)));
+    } else {
+      fmt::print("{}", ::isatty(STDOUT_FILENO) != 0 ? printable(waiting_, "\n\r\t") : waiting_);
+      std::fflush(stdout);
+    }
+    waiting_.clear();
+  }
+
+  std::optional<WholeFile> file_;
+  std::string waiting_;
+};
 
 void refuse_contradictions(const Invocation& invocation) {
   const PredictRequest& request = invocation.predict;
@@ -27,8 +237,9 @@ void refuse_contradictions(const Invocation& invocation) {
       if (!invocation.given.contains(option)) continue;
       refuse(fmt::format("--{} and '{}' both name images: give one of them", option, request.images.front()));
     }
-    if (!request.on.empty()) {
-      refuse(fmt::format("--on {} selects a set of --data, but '{}' was given", request.on, request.images.front()));
+    if (request.on) {
+      refuse(fmt::format("--on {} selects a set of --data, but '{}' was given", name_of(*request.on),
+                         request.images.front()));
     }
   }
   if (request.csv == kStdout && invocation.json == kStdout) {
@@ -46,26 +257,25 @@ struct NamedSet {
 };
 
 // Unlabelled images are one set without a name of its own.
-std::vector<NamedSet> chosen_sets(const Scoring& scoring, const std::string& on) {
+std::vector<NamedSet> chosen_sets(const Scoring& scoring, std::optional<PredictSets> on) {
   const DataPair& data = scoring.data();
   const NamedSet train{"train", data.train.get()};
   const NamedSet test{"test", data.test.get()};
-  if (on == "train" || (on.empty() && !data.test)) return {train};
-  if (data.test) return on == "all" ? std::vector<NamedSet>{train, test} : std::vector<NamedSet>{test};
-  if (on == "all") return {train};
+  if (data.test && on == PredictSets::all) return {train, test};
+  if (data.test && on != PredictSets::train) return {test};
+  if (on != PredictSets::test) return {train};
   throw Error(ErrorSource::input,
               fmt::format("--data {} has no test set: give --test-data, or --on train to classify the training set",
                           scoring.config().data))
       .on_all_ranks();
 }
 
-PredictionColumns columns_for(const PredictRequest& request, const Scoring& scoring,
-                              const std::vector<NamedSet>& sets) {
+Columns columns_for(const PredictRequest& request, const Scoring& scoring, const std::vector<NamedSet>& sets) {
   const DatasetInfo& info = sets.front().data->info();
-  PredictionColumns columns{.class_names = shown_class_names(info),
-                            .sets = request.on == "all",
-                            .probabilities = request.probabilities,
-                            .safe = request.csv_safe};
+  Columns columns{.class_names = shown_class_names(info),
+                  .sets = request.on == PredictSets::all,
+                  .probabilities = request.probabilities,
+                  .safe = request.csv_safe};
   columns.best = std::min(static_cast<std::size_t>(request.top), columns.class_names.size());
   columns.labels = std::ranges::any_of(sets, [](const NamedSet& set) { return set.data->info().labelled; });
   columns.problems = scoring.config().skip_bad_images;
@@ -75,7 +285,7 @@ PredictionColumns columns_for(const PredictRequest& request, const Scoring& scor
 // The rows of all sets, written to every output that was asked for; on rank 0 alone.
 class Predictions {
  public:
-  Predictions(const Invocation& invocation, const PredictionColumns& columns) : columns_(columns) {
+  Predictions(const Invocation& invocation, const Columns& columns) : columns_(columns) {
     if (!invocation.predict.csv.empty()) csv_.emplace(invocation.predict.csv).append(csv_header(columns));
     if (!invocation.json.empty()) json_.emplace(invocation.json);
     if (!csv_ && !json_) table_.emplace(columns);
@@ -102,10 +312,7 @@ class Predictions {
   void finish() {
     if (csv_) csv_->finish();
     if (json_) json_->finish();
-    if (!table_) return;
-    TextOutlet out{std::string(kStdout)};
-    out.append(table_->text());
-    out.finish();
+    if (table_) fmt::print("{}", table_->text());
   }
 
  private:
@@ -122,10 +329,10 @@ class Predictions {
     if (table_) table_->add(columns_, prediction);
   }
 
-  PredictionColumns columns_;
+  Columns columns_;
   std::optional<TextOutlet> csv_;
   std::optional<TextOutlet> json_;
-  std::optional<PredictionTable> table_;
+  std::optional<Table> table_;
   std::size_t skipped_ = 0;  // of the current set, written so far
 };
 
@@ -138,27 +345,38 @@ std::string summary(const NamedSet& set, const LossSums& sums) {
 
 }  // namespace
 
-ExitStatus predict_command(World& world, const Invocation& invocation, const EndRecord& record) {
+// By logits: different ones may give the same probability.
+std::vector<RankedClass> best_classes(const ChunkScores& scores, std::size_t sample, std::size_t count) {
+  const std::span<const float> logits = scores.logits_of(sample);
+  std::vector<std::size_t> order(logits.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  const auto end = order.begin() + static_cast<std::ptrdiff_t>(std::min(count, order.size()));
+  std::ranges::partial_sort(order, end, [logits](std::size_t a, std::size_t b) {
+    return logits[a] != logits[b] ? logits[a] > logits[b] : a < b;
+  });
+  std::vector<RankedClass> best;
+  for (auto number = order.begin(); number != end; ++number) {
+    best.push_back({*number, scores.probability(sample, *number)});
+  }
+  return best;
+}
+
+ExitStatus predict_command(World& world, const Invocation& invocation, EndRecord& record) {
   const PredictRequest& request = invocation.predict;
   run_agreed(world, [&] { refuse_contradictions(invocation); });
   Scoring scoring(world, invocation,
                   {.checkpoint = request.checkpoint, .images = request.images, .needs_labels = false}, record);
   const std::vector<NamedSet> sets = chosen_sets(scoring, request.on);
   std::optional<Predictions> predictions;
-  run_agreed(world, [&] {
-    if (world.rank() == 0) predictions.emplace(invocation, columns_for(request, scoring, sets));
-  });
+  on_rank_0(world, [&] { predictions.emplace(invocation, columns_for(request, scoring, sets)); });
   std::vector<std::string> lines;
   for (const NamedSet& set : sets) {
     const LossSums sums =
         scoring.evaluate(*set.data, [&](const ChunkScores& scores) { predictions->add(set, scores); });
     lines.push_back(summary(set, sums));
-    run_agreed(world, [&] {
-      if (predictions) predictions->end(set);
-    });
+    on_rank_0(world, [&] { predictions->end(set); });
   }
-  run_agreed(world, [&] {
-    if (world.rank() != 0) return;
+  on_rank_0(world, [&] {
     predictions->finish();
     const bool stdout_has_rows = request.csv == kStdout || invocation.json == kStdout;
     for (const std::string& line : lines) {

@@ -5,7 +5,7 @@
 #include "tutti/base/unique_handle.hpp"
 
 #include "device_choice.hpp"
-#include "preflight/machine.hpp"
+#include "preflight/host.hpp"
 
 #include <dlfcn.h>
 #include <fmt/format.h>

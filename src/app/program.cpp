@@ -5,11 +5,8 @@
 #include "tutti/base/process.hpp"
 
 #include "assemble.hpp"
-#include "check_command.hpp"
-#include "command_table.hpp"
-#include "companion.hpp"
+#include "commands.hpp"
 #include "process.hpp"
-#include "program.hpp"
 #include "run_folder.hpp"
 
 #include <fmt/format.h>
@@ -60,7 +57,7 @@ bool is_watched(const Command& command) {
   return command.watched == Watched::always || (command.watched == Watched::launched && started_by_launcher());
 }
 
-// Alone, a process is told by nobody that another one is gone.
+// A process that is alone hears from no launcher that another one is gone.
 StallWatch::Signals watched_signals(bool has_stop_signals) {
   return has_stop_signals || !started_by_launcher() ? StallWatch::Signals::left : StallWatch::Signals::last;
 }
@@ -156,7 +153,7 @@ int run_guarded(World& world, const EndRecord& record, const std::function<ExitS
 int run_program(int argc, const char* const* argv, const OwnParts& own) {
   open_standard_streams();
   block_stop_signals();
-  std::signal(SIGXFSZ, SIG_IGN);  // what writes beyond ulimit -f is told so instead
+  std::signal(SIGXFSZ, SIG_IGN);  // what writes beyond ulimit -f gets an error instead
   Invocation invocation;
   std::optional<Error> mistake;
   try {

@@ -1,24 +1,79 @@
 #pragma once
 // Everything that a user can choose for a training run: on the command line, in a file, or left at its default. Each is
-// one row of option_table.cpp; what is left open (0, empty, "auto") assemble.hpp fills in.
+// one row of option_table.cpp; what is left open (0, empty, "auto") assemble.hpp fills in. The
+// trainer's options are made of it.
 
 #include "tutti/backend/precision.hpp"
+#include "tutti/base/words.hpp"
 #include "tutti/data/image_recipe.hpp"
-#include "tutti/data/split_batch_sampler.hpp"
 #include "tutti/nn/network_spec.hpp"
-#include "tutti/train/lr_schedule.hpp"
-#include "tutti/train/optimizer.hpp"
-#include "tutti/train/trainer_options.hpp"
-
-#include "option_values.hpp"
+#include "tutti/train/trainer.hpp"
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
 
 namespace tutti {
 
 struct OwnParts;
+
+enum class Device { automatic, cpu, cuda };
+constexpr std::array<std::string_view, 3> words_of(Device) { return {"auto", "cpu", "cuda"}; }
+
+enum class Comm { automatic, solo, mpi, nccl };
+constexpr std::array<std::string_view, 4> words_of(Comm) { return {"auto", "solo", "mpi", "nccl"}; }
+
+enum class ShowProgress { automatic, always, never };
+constexpr std::array<std::string_view, 3> words_of(ShowProgress) { return {"auto", "always", "never"}; }
+
+enum class OnDivergence { stop };
+constexpr std::array<std::string_view, 1> words_of(OnDivergence) { return {"stop"}; }
+
+// A value and the text that it was read from: files and records repeat the text, the run uses the value. `parse` throws
+// a usage error that names the option, and so do these constructors.
+template <auto parse>
+class Written {
+ public:
+  using Value = std::decay_t<decltype(parse(std::string()))>;
+
+  Written() : Written(std::string()) {}
+  Written(std::string text) : text_(std::move(text)), value_(parse(text_)) {}
+  Written(const char* text) : Written(std::string(text)) {}
+
+  const std::string& text() const { return text_; }
+  const Value& operator*() const { return value_; }
+  const Value* operator->() const { return &value_; }
+
+ private:
+  std::string text_;
+  Value value_;
+};
+
+// "--checkpoint-every": a number of steps, epochs or seconds, or "end" for none of them. Empty means each epoch, and
+// 15 minutes within a longer one.
+struct CheckpointInterval {
+  std::int64_t steps = 0;
+  std::int64_t epochs = 0;
+  double seconds = 0;  // since the last checkpoint
+};
+CheckpointInterval parse_checkpoint_every(const std::string& text);
+// The same for people: "every 500 steps and at the end".
+std::string checkpoint_every_text(const CheckpointInterval& interval);
+
+// "--time-limit" in seconds: 3600, 90s, 90m, 1h30m, HH:MM:SS or D-HH:MM:SS; empty means none, 0.
+double parse_time_limit(const std::string& text);
+
+// "--part-map": even, auto, or a list by rank: "3,3,2".
+PartMapOptions parse_part_map(const std::string& text);
+inline constexpr int kMostParts = 65536;
+
+// "1,2,4" within 1 .. all, ascending, as the value of `option`; empty means 1, 2, 4 .. and all. Throws a usage error.
+std::vector<int> parse_counts(std::string_view option, const std::string& text, int all);
 
 struct RunConfig {
   std::string data = "glyphs";
@@ -41,23 +96,11 @@ struct RunConfig {
   std::int64_t epochs = 5;
   std::int64_t steps = 0;
   std::int64_t batch_size = 128;
-  double lr = 0.05;
-  OptimizerKind optimizer = OptimizerKind::sgd;
-  double momentum = 0.9;
-  bool nesterov = false;
-  double weight_decay = 0;
-  double adam_beta1 = 0.9;
-  double adam_beta2 = 0.999;
-  double adam_epsilon = 1e-8;
-  bool exempts_norms_and_biases = false;
-  double clip_norm = 0;
+  OptimizerOptions optimizer;
   double label_smoothing = 0;
-  Schedule schedule = Schedule::constant;
+  LrPlan rate{.warmup_epochs = 0.25};  // but for the periods
   std::int64_t schedule_epochs = 0;
   Written<parse_lr_period> lr_period;
-  double lr_decay = 0.1;
-  double min_lr = 0;
-  double warmup_epochs = 0.25;
   std::int64_t seed = 0;
 
   std::int64_t parts = 0;
@@ -103,5 +146,21 @@ struct RunConfig {
 
   const OwnParts* own = nullptr;  // Borrowed: what --model and --data name besides what is built in
 };
+
+// Throws a usage error for options that contradict each other, and for what the trainer refuses of them.
+void refuse_contradictions(const RunConfig& config);
+
+// Fills in parts, threads and exchange for a run on so many ranks. Throws usage errors for what does not go together.
+void settle_parts(RunConfig& config, int ranks, int fair_threads);
+
+// Of a configuration in which nothing is left open.
+TrainerOptions resolve_options(const RunConfig& config, const NetworkSpec& model);
+
+// Throws a usage error for options that are for nothing without --out, when that is missing. Only training has it.
+void refuse_without_out(const RunConfig& config);
+
+// A list that a checkpoint holds fits one number of ranks, and only says who computes what: on another number, and
+// where none is given anew, it becomes "even". Returns a note that says so, or nothing.
+std::string drop_stored_part_map(RunConfig& config, const std::set<std::string>& given, int ranks);
 
 }  // namespace tutti

@@ -4,7 +4,7 @@
 #include "tutti/base/timing.hpp"
 #include "tutti/base/unique_handle.hpp"
 
-#include "plural.hpp"
+#include "output.hpp"
 #include "preflight/out_folder.hpp"
 
 #include <fcntl.h>
@@ -33,14 +33,13 @@ std::string record_of(const SaveReport& report, double stall_seconds) {
                               {"stall_seconds", stall_seconds}};
   if (!report.given_up.empty()) json["given_up"] = report.given_up;
   if (!report.failure.empty()) json["failure"] = report.failure;
-  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return json_line(json);
 }
 
 }  // namespace
 
 RunFolder::RunFolder(World& world, const RunConfig& config, const Log& log) : store_(config.out + "/checkpoints") {
-  run_agreed(world, [&] {
-    if (world.rank() != 0) return;
+  on_rank_0(world, [&] {
     make_run_folder(config, store_.folder());
     lock_.emplace(config.out, kLockTimeoutSeconds, log);
     refuse_old_checkpoints(config, store_);
@@ -65,7 +64,7 @@ void leave_exit_record(const OwnedFolder& folder, const ExitRecord& record) {
     json["phase"] = name_of(record.at->phase);
     json["step"] = record.at->step;
   }
-  const std::string text = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  const std::string text = json_line(json) + "\n";
   const ssize_t written = uninterrupted([&] { return ::write(file, text.data(), text.size()); });
   ::close(file);
   if (written != std::ssize(text)) ::unlink(path.c_str());  // a torn record would mislead its readers
@@ -159,8 +158,8 @@ void CheckpointKeeping::log_cost() const {
   log_.note(
       fmt::format("{} of {:.1f} MiB saved in {}: {:.3f} s each in the background, training paused for {:.3f} s each "
                   "({:.3f} s at most)",
-                  plural(good_saves_.size(), "checkpoint"), static_cast<double>(bytes_) / 0x1p20, folder_,
-                  quartiles_of(good_saves_).median, quartiles_of(stalls).median, std::ranges::max(stalls)));
+                  plural(good_saves_.size(), "checkpoint"), mebi(bytes_), folder_, quartiles_of(good_saves_).median,
+                  quartiles_of(stalls).median, std::ranges::max(stalls)));
 }
 
 }  // namespace tutti

@@ -5,7 +5,7 @@
 
 #include "checkpoint_choice.hpp"
 #include "option_table.hpp"
-#include "trained_on.hpp"
+#include "run_start.hpp"
 
 #include <fmt/format.h>
 

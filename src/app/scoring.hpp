@@ -10,8 +10,8 @@
 
 #include "assemble.hpp"
 #include "command_line.hpp"
+#include "commands.hpp"
 #include "processors.hpp"
-#include "program.hpp"
 
 #include <functional>
 #include <string>

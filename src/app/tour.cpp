@@ -5,10 +5,9 @@
 #include "bench/bench.hpp"
 #include "commands.hpp"
 #include "device_choice.hpp"
-#include "plural.hpp"
+#include "output.hpp"
 #include "processors.hpp"
 #include "step_by_hand.hpp"
-#include "tensor_index.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -344,7 +343,7 @@ bool wait_for_enter(RankStatus& rank_status, bool& asks) {
 
 }  // namespace
 
-ExitStatus tour_command(World& world, const Invocation& invocation, const EndRecord& record) {
+ExitStatus tour_command(World& world, const Invocation& invocation, EndRecord& record) {
   std::size_t stations = 0;
   run_agreed(world, [&] { stations = stations_up_to(invocation.tour.to); });
   if (invocation.tour.lists) {

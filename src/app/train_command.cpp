@@ -1,5 +1,3 @@
-#include "train_command.hpp"
-
 #include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/checkpoint/checkpoint_store.hpp"
@@ -7,19 +5,19 @@
 #include "tutti/storage/whole_file.hpp"
 #include "tutti/watch/rehearsal.hpp"
 
+#include "commands.hpp"
 #include "option_table.hpp"
-#include "plural.hpp"
-#include "preflight/agreement.hpp"
-#include "preflight/machine.hpp"
+#include "output.hpp"
+#include "preflight/findings.hpp"
+#include "preflight/host.hpp"
 #include "preflight/memory.hpp"
 #include "preflight/out_folder.hpp"
 #include "process.hpp"
 #include "processors.hpp"
-#include "resolve_options.hpp"
+#include "run_config.hpp"
 #include "run_control.hpp"
 #include "run_folder.hpp"
-#include "run_record.hpp"
-#include "run_reporter.hpp"
+#include "run_reports.hpp"
 #include "run_start.hpp"
 #include "trace_file.hpp"
 
@@ -39,20 +37,11 @@
 namespace tutti {
 namespace {
 
-void save_resolved_options(World& world, const RunConfig& config, const OwnedFolder& folder) {
-  run_agreed(world, [&] {
-    if (world.rank() != 0) return;
-    folder.require();
-    const std::string text = config_text(config);
-    write_whole(config.out + "/config.toml", std::as_bytes(std::span(text)));
-  });
-}
-
-void tell_end(const Trainer& trainer, std::uint64_t digest, const RunConfig& config, const Log& log) {
+void log_end(const Trainer& trainer, std::uint64_t digest, const RunConfig& config, const Log& log) {
   log.note(fmt::format("done after {}, weights {}", plural(trainer.steps_done(), "step"), digest_text(digest)));
   if (const std::int64_t left = trainer.samples_left_over(); left > 0) {
-    log.note(fmt::format("{} samples of the last epoch were dealt to no step (--last-batch {})", left,
-                         name_of(config.last_batch)));
+    log.note(
+        fmt::format("{} samples of the last epoch were left over (--last-batch {})", left, name_of(config.last_batch)));
   }
 }
 
@@ -61,12 +50,6 @@ RunLimits limits_of(const Assembly& assembly, const OwnedFolder& folder) {
           .time_limit = *assembly.config.time_limit,
           .checkpoint_bytes = static_cast<std::int64_t>(most_state_bytes(*assembly.network)),
           .folder = folder};
-}
-
-std::string beginning_text(const LoadedCheckpoint& weights, const std::vector<std::string>& drawn) {
-  return fmt::format("begins with the weights of {}, after its {}{}", weights.path,
-                     plural(weights.state.progress.step, "step"),
-                     drawn.empty() ? "" : fmt::format("; drawn anew: {}", fmt::join(drawn, ", ")));
 }
 
 // What nobody could resume from is refused before anything is trained.
@@ -95,33 +78,29 @@ void refuse_unreadable(const RunFacts& facts, const Network& network) {
   }
 }
 
-// Everything of one run between its assembly and its end.
+// Everything of one run between its assembly and its end. It stops for the signals, and keeps what it has trained where
+// there is a folder.
 class TrainRun {
  public:
-  TrainRun(World& world, Assembly& assembly, RankStatus& rank_status, const Log& log)
-      : world_(world), assembly_(assembly), rank_status_(rank_status), log_(log), digests_(digests_of(assembly.data)) {}
-
-  // The digests are those of its data.
-  void go_on_from(LoadedCheckpoint& resumed, const DataDigests& digests) {
-    resumed_ = &resumed;
-    digests_ = digests;
+  // All are borrowed; the folder may be null. What is loaded of `start` is freed once the trainer has it. Collective.
+  TrainRun(World& world, Assembly& assembly, RunStart& start, RankStatus& rank_status, const Log& log,
+           const StopSignals& signals, const RunFolder* folder)
+      : world_(world),
+        assembly_(assembly),
+        start_(start),
+        rank_status_(rank_status),
+        log_(log),
+        control_(world, signals, folder == nullptr ? RunLimits{} : limits_of(assembly, folder->owned())) {
+    if (folder == nullptr) return;
+    folder_ = folder->owned();
+    assembly.options.file_share = file_share(world, most_state_bytes(*assembly.network));
+    checkpoints_.emplace(world, assembly.config, folder->store(), assembly.options.file_share, control_);
+    on_rank_0(world, [&] {
+      folder_.require();
+      const std::string text = config_text(assembly.config);
+      write_whole(assembly.config.out + "/config.toml", std::as_bytes(std::span(text)));
+    });
   }
-
-  // Keeps what it has trained in the folder, and stops for its signals.
-  void keep_in(const RunFolder& folder, const StopSignals& signals) {
-    const auto share = file_share(world_, most_state_bytes(*assembly_.network));
-    assembly_.options.file_share = share;
-    control_.emplace(world_, signals, limits_of(assembly_, folder.owned()));
-    checkpoints_.emplace(world_, assembly_.config, folder.store(), share, *control_);
-    save_resolved_options(world_, assembly_.config, folder.owned());
-    folder_ = folder.owned();
-  }
-
-  // Keeps nothing, and stops for its signals.
-  void stop_for(const StopSignals& signals) { control_.emplace(world_, signals, RunLimits{}); }
-
-  // Begins with the weights of another run.
-  void begin_with(LoadedCheckpoint weights) { weights_ = std::move(weights); }
 
   // Why it stopped; empty when it came to its end. Collective.
   std::string train(const Invocation& invocation);
@@ -129,17 +108,16 @@ class TrainRun {
  private:
   void build(const Invocation& invocation);
   std::vector<std::string> start_from_weights();
+  void log_resumed(bool has_chosen_schedule);
   void begin_rehearsal();
 
   World& world_;
   Assembly& assembly_;
+  RunStart& start_;
   RankStatus& rank_status_;
-  LoadedCheckpoint* resumed_ = nullptr;
-  std::optional<LoadedCheckpoint> weights_{};
   const Log& log_;
-  DataDigests digests_;
   OwnedFolder folder_;
-  std::optional<RunControl> control_;
+  RunControl control_;
   std::optional<CheckpointKeeping> checkpoints_;
   std::optional<Rehearsal> rehearsal_;
   std::optional<Trainer> trainer_;
@@ -147,15 +125,15 @@ class TrainRun {
 
 std::vector<std::string> TrainRun::start_from_weights() {
   try {
-    return trainer_->start_from(weights_->state);
+    return trainer_->start_from(start_.weights->state);
   } catch (const Error& error) {
-    const auto trained = trained_on(*weights_);
+    const auto trained = trained_on(*start_.weights);
     const std::int64_t channels = assembly_.network->sample()[0];
     if (error.source() != ErrorSource::input || !trained || trained->image[0] == channels) throw;
     throw Error(
         ErrorSource::input,
         fmt::format("--init-from {}: the images have {}, the checkpoint's had {}; give images with as many ({})",
-                    weights_->path, plural(channels, "channel"), trained->image[0], error.what()));
+                    start_.weights->path, plural(channels, "channel"), trained->image[0], error.what()));
   }
 }
 
@@ -165,7 +143,7 @@ void TrainRun::build(const Invocation& invocation) {
                        .command_line = fmt::format("{}", fmt::join(invocation.words, " ")),
                        .model = model_text(assembly_.network->spec()),
                        .versions = versions_text(*assembly_.backend, world_),
-                       .data = trained_on_text(*assembly_.network, assembly_.data.train->info(), digests_),
+                       .data = trained_on_text(*assembly_.network, assembly_.data.train->info(), start_.digests),
                        .data_digest = assembly_.data_digest};
   if (checkpoints_) run_agreed(world_, [&] { refuse_unreadable(facts, *assembly_.network); });
   assembly_.options.reports_samples = world_.rank() == 0 && !config.sample_log.empty();  // it alone writes them
@@ -180,31 +158,36 @@ void TrainRun::build(const Invocation& invocation) {
     parts.rank_status = &rank_status_;
     parts.hosts = hosts;
     trainer_.emplace(parts, assembly_.options, facts);
-    if (resumed_ != nullptr) trainer_->restore(resumed_->state);
-    if (weights_) drawn = start_from_weights();
+    if (start_.resumed) trainer_->restore(start_.resumed->state);
+    if (start_.weights) drawn = start_from_weights();
   });
   log_start(assembly_, world_, *trainer_, log_);
-  const bool has_steps_left = trainer_->steps_done() < trainer_->planned_steps();
-  if (resumed_ != nullptr) {
-    const RateAtResume rate{resumed_->state.progress.learning_rate, trainer_->learning_rate()};
-    log_.note(fmt::format(
-        "going on from {}: {} of {} steps done{}", resumed_->path, trainer_->steps_done(), trainer_->planned_steps(),
-        has_steps_left ? fmt::format(", learning rate {:.3g} before, {:.3g} now", rate.before, rate.now) : ""));
-    const bool is_chosen = invocation.given.contains("schedule-epochs");
-    const std::string moved = is_chosen ? "" : moved_schedule_text(config, *resumed_, rate);
-    if (world_.rank() == 0 && has_steps_left && !moved.empty()) log_.warn(moved);
-    resumed_->state = {};
-  }
+  if (start_.resumed) log_resumed(invocation.given.contains("schedule-epochs"));
   if (const std::string late = late_schedule_text(config); !late.empty()) log_.note(late);
-  if (weights_) log_.note(beginning_text(*weights_, drawn));
-  weights_.reset();
-  if (!has_steps_left) {
+  if (start_.weights) {
+    log_.note(fmt::format("initialised from {} (step {}){}", start_.weights->path, start_.weights->state.progress.step,
+                          drawn.empty() ? "" : fmt::format("; newly initialised: {}", fmt::join(drawn, ", "))));
+  }
+  start_.weights.reset();
+  if (trainer_->steps_done() >= trainer_->planned_steps()) {
     log_.note(fmt::format("nothing left to do: {} done, {} planned; --epochs or --steps makes the run longer",
                           plural(trainer_->steps_done(), "step"), trainer_->planned_steps()));
   }
 }
 
-// The last thing before the run, so that no incident meets ranks that are still being made.
+void TrainRun::log_resumed(bool has_chosen_schedule) {
+  LoadedCheckpoint& resumed = *start_.resumed;
+  const bool has_steps_left = trainer_->steps_done() < trainer_->planned_steps();
+  const RateAtResume rate{resumed.state.progress.learning_rate, trainer_->learning_rate()};
+  log_.note(fmt::format(
+      "resuming from {} (step {} of {}){}", resumed.path, trainer_->steps_done(), trainer_->planned_steps(),
+      has_steps_left ? fmt::format(", learning rate {:.3g} before, {:.3g} now", rate.before, rate.now) : ""));
+  const std::string moved = has_chosen_schedule ? "" : moved_schedule_text(assembly_.config, resumed, rate);
+  if (world_.rank() == 0 && has_steps_left && !moved.empty()) log_.warn(moved);
+  resumed.state = {};
+}
+
+// The last thing before the run, so that no incident comes to ranks that are still being made.
 void TrainRun::begin_rehearsal() {
   std::vector<Incident> incidents;
   run_agreed(world_, [&] {
@@ -232,11 +215,11 @@ std::string TrainRun::train(const Invocation& invocation) {
   std::optional<RunReporter> reporter;
   run_agreed(world_, [&] {
     reporter.emplace(world_, ReportedRun{.assembly = assembly_,
-                                         .control = *control_,
+                                         .control = control_,
                                          .account = account,
                                          .checkpoints = checkpoints_ ? &*checkpoints_ : nullptr,
                                          .folder = folder_,
-                                         .resumes = resumed_ != nullptr});
+                                         .resumes = start_.resumed.has_value()});
   });
   const std::int64_t steps = trainer_->steps_done();
   reporter->start(run_record(assembly_, world_, invocation.words, steps), steps);
@@ -252,18 +235,18 @@ std::string TrainRun::train(const Invocation& invocation) {
   reporter->finish(end, trainer_->steps_done(), trainer_->skipped_steps());
   if (trace) trace->write(reporter->epochs(), log_);
   if (end == RunEnd::stopped && !checkpoints_) {
-    return fmt::format("stopped by {} after {}; without --out nothing is saved", control_->reason(),
+    return fmt::format("stopped by {} after {}; without --out nothing is saved", control_.reason(),
                        plural(trainer_->steps_done(), "step"));
   }
   if (end == RunEnd::stopped) {
     return fmt::format("stopped by {} with {} of {} steps done and saved; --resume goes on from there",
-                       control_->reason(), trainer_->steps_done(), trainer_->planned_steps());
+                       control_.reason(), trainer_->steps_done(), trainer_->planned_steps());
   }
-  tell_end(*trainer_, digest, assembly_.config, log_);
+  log_end(*trainer_, digest, assembly_.config, log_);
   return {};
 }
 
-// Whoever judges leaves the note, beside ranks that may be stuck anywhere.
+// The rank that ends the job leaves the note, beside ranks that may be stuck anywhere.
 void leave_note_in(const OwnedFolder& folder, StallWatch& watch) {
   watch.report_end_to([folder](const StallReport& report) {
     leave_exit_record(folder, {.status = ExitStatus::hang,
@@ -272,17 +255,6 @@ void leave_note_in(const OwnedFolder& folder, StallWatch& watch) {
                                .reason = report.reason,
                                .at = report.at});
   });
-}
-
-// What has been found of the process's limits before is not told again. Collective.
-Findings judge_memory_of(World& world, const Assembly& assembly, const Findings& early) {
-  const bool on_gpu = assembly.backend->memory_space() != MemorySpace::host;
-  const JobMemory memory = judge_job_memory(world, memory_request(assembly, world, {}), Machine(), on_gpu);
-  Findings found;
-  for (const Finding& finding : memory.findings.all()) {
-    if (std::ranges::find(early.all(), finding) == early.all().end()) found.add(finding);
-  }
-  return found;
 }
 
 }  // namespace
@@ -294,32 +266,28 @@ ExitStatus train_command(World& world, const Invocation& invocation, EndRecord& 
   if (record.watch != nullptr) rank_status.publish_in(record.watch->status_slot());
   run_agreed(world, [&] { refuse_without_out(config); });
   Obstacles obstacles(world, log);
-  const Findings early = preflight_in_brief(world, config);
-  obstacles.add(early);
+  obstacles.add(preflight_in_brief(world, config));
   std::optional<RunFolder> folder;
   if (!config.out.empty() && !config.dry_run) {
     folder.emplace(world, config, log);
-    if (world.local_size() < world.size()) obstacles.add(judge_sharing(world, config.out, false));
+    if (world.local_size() < world.size()) obstacles.add(check_sharing(world, config.out, false));
     record.folder = folder->owned();
     if (record.watch != nullptr) leave_note_in(folder->owned(), *record.watch);
   }
   const Damaged damaged = config.dry_run ? Damaged::left : Damaged::marked;
   RunStart start = find_start(world, config, invocation.given, damaged, obstacles, log);
   if (start.resumed && record.watch != nullptr) record.watch->set_timeout(config.stall_timeout);
-  if (!config.dry_run) obstacles.add(judge_files(world, config));
+  if (!config.dry_run) obstacles.add(check_files(world, config));
   Assembly assembly = assemble_run(world, config, start, false, obstacles, log);
   if (config.dry_run) {
     if (world.rank() == 0) fmt::print("{}", config_text(assembly.config));
     return ExitStatus::done;
   }
-  judge_run(world, assembly, start, obstacles);
-  obstacles.add(judge_memory_of(world, assembly, early));
+  check_run(world, assembly, start, obstacles);
+  obstacles.add(
+      check_job_memory(world, memory_request(assembly, world, {}), Machine(), assembly.processor.is_gpu()).findings);
   const AbandonAtEnd abandoning(record.watch, *assembly.communicator);
-  TrainRun run(world, assembly, rank_status, log);
-  if (start.resumed) run.go_on_from(*start.resumed, start.digests);
-  if (start.weights) run.begin_with(*std::exchange(start.weights, std::nullopt));
-  if (folder) run.keep_in(*folder, *record.signals);
-  if (!folder) run.stop_for(*record.signals);
+  TrainRun run(world, assembly, start, rank_status, log, *record.signals, folder ? &*folder : nullptr);
   record.reason = run.train(invocation);
   return record.reason.empty() ? ExitStatus::done : ExitStatus::stopped;
 }

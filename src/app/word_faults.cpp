@@ -53,7 +53,7 @@ std::string missing_text(const CLI::App& app, const CLI::ParseError& error) {
   return words.empty() ? error.what() : fmt::format("{}: {}{}", error.what(), app.get_name(), words);
 }
 
-std::string told_fault(const CLI::App& app, const CLI::ParseError& error) {
+std::string fault_text(const CLI::App& app, const CLI::ParseError& error) {
   if (dynamic_cast<const CLI::ConversionError*>(&error) != nullptr) return fault_of_value(error.what());
   if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) return missing_text(app, error);
   return error.what();
@@ -93,12 +93,17 @@ std::string nearest_word(std::string_view written, const std::vector<std::string
 }
 
 std::string_view moved_to(std::string_view written) {
+  constexpr std::string_view kForecast =
+      "'trainer forecast FILE --ranks N..M --between US,GBS' forecasts from the file that bench scaling --json writes";
   constexpr std::pair<std::string_view, std::string_view> kMoved[]{
       {"tensorboard", "'trainer tensorboard RUN' makes TensorBoard's files from the run's folder"},
       {"mlperf-log", "'trainer mlperf-log RUN' makes MLPerf's log from the run's folder"},
       {"on-divergence heal",
        "leave it out. A run whose replicas differ ends with 87, and --resume continues it from its newest checkpoint, "
        "to the same bits; the scripts in jobs/ do so by themselves"},
+      {"forecast", kForecast},
+      {"forecast-from", kForecast},
+      {"between", kForecast},
       {"bench layers", "'trainer bench step' times whole steps, ONEDNN_VERBOSE=1 with it each call of oneDNN"}};
   if (written.starts_with("--")) written.remove_prefix(2);
   const auto* const found = std::ranges::find(kMoved, written, &std::pair<std::string_view, std::string_view>::first);
@@ -127,7 +132,7 @@ void take_numbers_as_written(CLI::App& app) {
 std::string fault_of_words(const CLI::App& app, const CLI::ParseError& error, const std::string& help) {
   std::vector<std::string> left_over = app.remaining();
   std::erase(left_over, "--");
-  if (left_over.empty()) return fmt::format("{}; see {}", told_fault(app, error), help);
+  if (left_over.empty()) return fmt::format("{}; see {}", fault_text(app, error), help);
   const auto is_flag = [](const std::string& word) { return word.starts_with('-'); };
   const auto flag = std::ranges::find_if(left_over, is_flag);
   if (flag == left_over.end()) return fmt::format("'{}' belongs to no option: see {}", left_over.front(), help);

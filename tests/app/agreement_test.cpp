@@ -1,5 +1,4 @@
-#include "preflight/agreement.hpp"
-
+#include "preflight/findings.hpp"
 #include "preflight/memory.hpp"
 #include "support/mpi_world.hpp"
 
@@ -23,7 +22,7 @@ TEST(Agreement, NamesTheRanksThatHaveSomethingElseAndWhat) {
             "rank 2 has another training data than rank 0, 0b against 0a: give all ranks the same --data");
   EXPECT_EQ(findings.all()[1].text,
             "ranks 1-2 have another HDF5 than rank 0, 1.12 against 1.10: load the same modules");
-  EXPECT_EQ(findings.count(Severity::doomed), 2U);
+  EXPECT_EQ(findings.count(Severity::error), 2U);
 }
 
 TEST(Agreement, OfProgramsIsThereWhereAllRanksStartedOneFile) {
@@ -48,7 +47,7 @@ TEST(MemoryPools, AreSharedByTheRanksOfAHostThatLieInThem) {
 TEST(Findings, OfEachRankAreGatheredWithTheirRanks) {
   Findings mine;
   if (test_world().rank() > 0) mine.warn("slow: mend it");
-  if (test_world().rank() == 1) mine.doom(ErrorSource::save, "full: empty it");
+  if (test_world().rank() == 1) mine.fail(ErrorSource::save, "full: empty it");
   const Findings all = gather(test_world(), mine);
   ASSERT_EQ(all.all().size(), 2U);
   EXPECT_EQ(all.all()[0].ranks, std::vector{1});

@@ -51,7 +51,7 @@ TEST(AnyRanks, AreRefusedOnMixedProcessorsWhereBitsArePromised) {
   EXPECT_EQ(count(refused.err, "or accept it with --allow-mixed-processors"), 1) << refused.err;
   const ChildResult checked = on_mixed_processors("check --parts 2 ");
   EXPECT_EQ(checked.status, 1);
-  EXPECT_EQ(count(checked.out, "doomed: " + found), 1) << checked.out;
+  EXPECT_EQ(count(checked.out, "error: " + found), 1) << checked.out;
   for (const char* words : {"--parts 2 --allow-mixed-processors ", ""}) {
     const ChildResult warned = on_mixed_processors(words);
     EXPECT_EQ(warned.status, 0) << warned.err;

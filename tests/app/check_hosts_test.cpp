@@ -52,9 +52,9 @@ TEST(CheckBetweenHosts, NamesAnotherProgramAndAFolderThatIsNotShared) {
                      "sh -c 'mount -t tmpfs none {0} && exec {1} $W'",
                      out.path(), other));
   EXPECT_EQ(result.status, 1) << result.out << result.err;
-  EXPECT_THAT(result.out, HasSubstr("doomed: ranks 1, 3 have another program file than rank 0, "));
+  EXPECT_THAT(result.out, HasSubstr("error: ranks 1, 3 have another program file than rank 0, "));
   EXPECT_THAT(result.out, HasSubstr("warning: ranks 1, 3 on check2: cannot see what rank 0 writes to --out "));
-  EXPECT_THAT(result.out, HasSubstr("\ndoomed: 1 finding; "));
+  EXPECT_THAT(result.out, HasSubstr("\nwill fail: 1 error; "));
   EXPECT_EQ(out.entries(), 0U);
 }
 

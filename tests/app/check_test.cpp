@@ -30,9 +30,9 @@ ChildResult check(int ranks, const std::string& options) {
   return run_trainer(ranks, with({"check"}, words_of(kMlp + options)));
 }
 
-void expect_doomed(const ChildResult& result, const std::string& line) {
+void expect_failure(const ChildResult& result, const std::string& line) {
   EXPECT_EQ(result.status, 1) << result.err;
-  EXPECT_THAT(result.out, HasSubstr("doomed: ")) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("error: ")) << result.err;
   EXPECT_THAT(result.out, HasSubstr(line));
 }
 
@@ -54,9 +54,9 @@ TEST(Check, GoesOnAfterAFindingAndSortsThem) {
       check(3, "--parts 2 --watch-interface eth99 --momentum 7 --out /proc/none --json " + folder.file("check.json"));
   EXPECT_EQ(result.status, 1) << result.err;
   for (const char* line :
-       {"doomed: --watch-interface eth99: this host has none of that name that is up, ",
-        "doomed: 3 ranks cannot share 2 parts: this run has 2, so it can use at most 2 ranks", "doomed: --momentum 7",
-        "/proc/none: cannot make /proc/none/checkpoints", "\ndoomed: 4 findings; "}) {
+       {"error: --watch-interface eth99: this host has none of that name that is up, ",
+        "error: 3 ranks cannot share 2 parts: this run has 2, so it can use at most 2 ranks", "error: --momentum 7",
+        "/proc/none: cannot make /proc/none/checkpoints", "\nwill fail: 4 errors; "}) {
     EXPECT_THAT(result.out, HasSubstr(line));
   }
   const auto json = nlohmann::json::parse(read_text(folder.file("check.json")));
@@ -68,7 +68,7 @@ TEST(Check, GoesOnAfterAFindingAndSortsThem) {
 TEST(Check, SpeaksOnceForRanksThatDoNotFindEachOther) {
   const std::string words = fmt::format("\"$T\" check {}", kMlp);
   const ChildResult first = alone("PMI_SIZE=2 PMI_RANK=0 " + words);
-  expect_doomed(first, "started 2 processes, but ");
+  expect_failure(first, "started 2 processes, but ");
   EXPECT_THAT(first.out, HasSubstr("start them with the mpiexec of that library"));
   const ChildResult second = alone("PMI_SIZE=2 PMI_RANK=1 " + words);
   EXPECT_EQ(second.out, "");
@@ -79,7 +79,7 @@ TEST(Check, SpeaksOnceForRanksThatDoNotFindEachOther) {
 TEST(Check, NamesAnMpiWithoutThreads) {
   const std::string preload = fmt::format("LD_PRELOAD={} ", std::getenv("TUTTI_UNTHREADED_MPI"));
   const ChildResult result = run_script(2, fmt::format("{} exec \"$T\" check {}", preload, kMlp));
-  expect_doomed(result, "gives thread support 0, and MPI_THREAD_MULTIPLE (3) is needed; use a build");
+  expect_failure(result, "gives thread support 0, and MPI_THREAD_MULTIPLE (3) is needed; use a build");
   EXPECT_EQ(run_script(2, fmt::format("{} exec \"$T\" {}", preload, kMlp)).status, 64);
 }
 
@@ -93,7 +93,7 @@ TEST(Check, NamesTheLargestLayerOfANetworkThatNoMemoryHolds) {
   const std::string largest =
       "(largest layer: wide: 1000000000x144 weights, 553131.1 MiB; output 1000000000 of 32 images";
   const ChildResult result = run_script(2, "exec \"$T\" check " + words);
-  expect_doomed(result, "2 ranks need about ");
+  expect_failure(result, "2 ranks need about ");
   EXPECT_THAT(result.out, HasSubstr(largest));
   const ChildResult start = run_script(2, "exec \"$T\" " + words);
   EXPECT_EQ(start.status, 65);
@@ -108,9 +108,9 @@ TEST(Check, NamesRanksThatRunAnotherProgramOrOtherOptions) {
   const std::string script =
       fmt::format("[ $RANK -lt 1 ] || T={}; export LD_LIBRARY_PATH=$(dirname $0); exec \"$T\" {{}} {}", other, kMlp);
   const ChildResult result = run_script(3, fmt::format(fmt::runtime(script), "check") + "--lr 0.0$RANK");
-  expect_doomed(result, "ranks 1-2 have another program file than rank 0, ");
+  expect_failure(result, "ranks 1-2 have another program file than rank 0, ");
   EXPECT_THAT(result.out, HasSubstr("install one build where all hosts find it, and start that"));
-  EXPECT_THAT(result.out, HasSubstr("doomed: rank 2 has another --lr than rank 0, 0.02 against 0.0: give all"));
+  EXPECT_THAT(result.out, HasSubstr("error: rank 2 has another --lr than rank 0, 0.02 against 0.0: give all"));
   const ChildResult start = run_script(3, fmt::format(fmt::runtime(script), ""));
   EXPECT_EQ(start.status, 65);
   EXPECT_THAT(start.err, HasSubstr("ranks 1-2 have another program file than rank 0, "));
@@ -120,32 +120,32 @@ TEST(Check, NamesRanksThatRunAnotherProgramOrOtherOptions) {
 TEST(Check, NamesRanksOfAHostThatWantOtherData) {
   const ChildResult result =
       run_script(2, "exec \"$T\" check --model mlp --threads 1 --data synthetic:1${RANK}0x1x8x8:4");
-  expect_doomed(result, "doomed: rank 1 wants other data than rank 0 on the same host, --data synthetic:110x");
+  expect_failure(result, "error: rank 1 wants other data than rank 0 on the same host, --data synthetic:110x");
 }
 
 TEST(Check, NamesWhatIsWrongWithTheFolderOfTheRun) {
   const ScratchFolder folder;
   std::ofstream(folder.file("file")) << "in the way";
-  expect_doomed(check(2, "--out " + folder.file("file/run")), "cannot make " + folder.file("file/run/checkpoints"));
+  expect_failure(check(2, "--out " + folder.file("file/run")), "cannot make " + folder.file("file/run/checkpoints"));
   std::filesystem::create_symlink("nowhere", folder.file("link"));
-  expect_doomed(check(2, "--out " + folder.file("link")), "cannot make ");
+  expect_failure(check(2, "--out " + folder.file("link")), "cannot make ");
   EXPECT_TRUE(std::filesystem::is_symlink(folder.file("link")));
   const std::string out = folder.file("run");
   ASSERT_EQ(alone(fmt::format("exec \"$T\" {}--steps 1 --quiet --out {}", kMlp, out)).status, 0);
-  expect_doomed(check(2, "--out " + out), "holds checkpoints of an earlier run: add --resume to go on with it");
+  expect_failure(check(2, "--out " + out), "holds checkpoints of an earlier run: add --resume to go on with it");
   const ChildResult resumed = check(2, "--resume --out " + out);
   EXPECT_EQ(resumed.status, 1) << "of one rank were its parts";
-  EXPECT_THAT(resumed.out, HasSubstr("doomed: 2 ranks cannot share 1 part: "));
+  EXPECT_THAT(resumed.out, HasSubstr("error: 2 ranks cannot share 1 part: "));
   EXPECT_EQ(check(1, "--resume --out " + out).status, 0);
-  expect_doomed(check(1, "--resume --out " + out + " --data synthetic:99x1x8x8:4"), "give the data of the run");
+  expect_failure(check(1, "--resume --out " + out + " --data synthetic:99x1x8x8:4"), "give the data of the run");
 }
 
 TEST(Check, NamesFaultsTracesAndTimesThatAStartWouldRefuse) {
   const ScratchFolder folder;
   const ChildResult result = check(1, "--trace /proc/none/trace.json --stall-timeout 0.5");
-  expect_doomed(result, "cannot save '/proc/none/trace.json'");
-  EXPECT_THAT(result.out, HasSubstr("doomed: --stall-timeout 0.5: must be 1 to 1000000 seconds"));
-  expect_doomed(check(2, "--rehearse trip:rank=1"), "--rehearse trip");
+  expect_failure(result, "cannot save '/proc/none/trace.json'");
+  EXPECT_THAT(result.out, HasSubstr("error: --stall-timeout 0.5: must be 1 to 1000000 seconds"));
+  expect_failure(check(2, "--rehearse trip:rank=1"), "--rehearse trip");
   const std::string out = folder.file("run");
   EXPECT_EQ(check(1, "--out " + out + " --trace " + out + "/trace.json").status, 0) << "the start makes the folder";
   EXPECT_EQ(folder.entries(), 0U);
@@ -157,11 +157,11 @@ TEST(Check, NamesFilesThatCannotBeWrittenAsAStartDoes) {
   for (const std::string option : {"--trace", "--sample-log", "--plan-cache"}) {
     for (const std::string& file : {path, folder.file("none/file")}) {
       const std::string words = fmt::format("{} {} --steps 1", option, file);
-      expect_doomed(check(1, words), file);
+      expect_failure(check(1, words), file);
       EXPECT_EQ(alone(fmt::format("exec \"$T\" {}{}", kMlp, words)).status, 73) << words;
     }
   }
-  EXPECT_THAT(check(1, "--trace / --sample-log / --plan-cache /").out, HasSubstr("doomed: 3 findings"));
+  EXPECT_THAT(check(1, "--trace / --sample-log / --plan-cache /").out, HasSubstr("will fail: 3 errors"));
   EXPECT_EQ(check(2, fmt::format("--trace {0}/a --sample-log {0}/b --plan-cache {0}/c", path)).status, 0);
   EXPECT_EQ(folder.entries(), 0U);
 }
@@ -170,12 +170,12 @@ TEST(Check, NamesLimitsOfItsProcess) {
   const ScratchFolder folder;
   const ChildResult result =
       alone(fmt::format("ulimit -n 60; ulimit -f 128; exec \"$T\" check {} --out {}", kMlp, folder.path()));
-  expect_doomed(result, "MiB, and files end at 0.");
+  expect_failure(result, "MiB, and files end at 0.");
   EXPECT_THAT(result.out, HasSubstr("warning: only 60 files may be open at once (ulimit -n)"));
-  expect_doomed(run_script(2,
-                           "ulimit -f 200000; exec \"$T\" check --threads 1 --model mlp --data "
-                           "synthetic:120000x1x32x32:4"),
-                "MiB of shared memory are wanted, and files, as which the system has it, end before that (ulimit -f)");
+  expect_failure(run_script(2,
+                            "ulimit -f 200000; exec \"$T\" check --threads 1 --model mlp --data "
+                            "synthetic:120000x1x32x32:4"),
+                 "MiB of shared memory are wanted, and files, as which the system has it, end before that (ulimit -f)");
 }
 
 TEST(Check, IsPartOfTheStartWhichTellsOfALimitOnce) {
@@ -187,7 +187,7 @@ TEST(Check, IsPartOfTheStartWhichTellsOfALimitOnce) {
 TEST(Check, NamesMemoryThatIsNotThereAndThreadsWithoutCores) {
   const ChildResult large = run_trainer(1, words_of("check --model vgg11 --data synthetic:64x3x32x32:4 --batch-size "
                                                     "9000000 --threads 4000 --steps 1"));
-  expect_doomed(large, ": 1 rank needs about ");
+  expect_failure(large, ": 1 rank needs about ");
   EXPECT_THAT(large.out, HasSubstr("give a smaller --batch-size"));
   EXPECT_THAT(large.out, HasSubstr("compute"));
   EXPECT_THAT(large.out, HasSubstr("with 4000 threads on "));

@@ -220,7 +220,7 @@ TEST_F(Checkpoints, GiveTheirWeightsToAnotherRun) {
                                                         "--momentum", "0", "--init-from", alone()}));
   ASSERT_EQ(same.status, 0) << same.err;
   EXPECT_EQ(last_word(same.err, "weights "), weights_);
-  EXPECT_THAT(same.err, HasSubstr("begins with the weights of " + alone() + ", after its 8 steps\n"));
+  EXPECT_THAT(same.err, HasSubstr("initialised from " + alone() + " (step 8)\n"));
 }
 
 TEST_F(Checkpoints, GiveTheirNetworkTooUnlessAnotherIsNamed) {
@@ -232,7 +232,7 @@ TEST_F(Checkpoints, GiveTheirNetworkTooUnlessAnotherIsNamed) {
   const ChildResult begun = run_trainer(2, plan);
   ASSERT_EQ(begun.status, 0) << begun.err;
   EXPECT_THAT(begun.err, HasSubstr("tiny: 52 parameters"));
-  EXPECT_THAT(begun.err, HasSubstr("begins with the weights of " + of_step(4) + ", after its 4 steps\n"));
+  EXPECT_THAT(begun.err, HasSubstr("initialised from " + of_step(4) + " (step 4)\n"));
   EXPECT_THAT(read_text(folder_.file("next/config.toml")), HasSubstr("/tiny.toml\"\n"));
   const ChildResult other = run_trainer({"--resume", "--out", run(), "--lr", "0.5"});
   EXPECT_EQ(other.status, 65);
@@ -281,7 +281,7 @@ TEST_F(Checkpoints, BeginARunOnOtherClassesAlikeOnAnyRanksAndAreNeededOnce) {
   const std::string out = folder_.file("other");
   const ChildResult whole = run_trainer(with(tiny(), other));
   ASSERT_EQ(whole.status, 0) << whole.err;
-  EXPECT_THAT(whole.err, HasSubstr("drawn anew: head/weight, head/bias\n"));
+  EXPECT_THAT(whole.err, HasSubstr("newly initialised: head/weight, head/bias\n"));
   const ChildResult broken = run_trainer(3, with(tiny(), with(other, {"--steps", "3", "--out", out, "--resume"})));
   ASSERT_EQ(broken.status, 0) << broken.err;
   fs::remove_all(run());

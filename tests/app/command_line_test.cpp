@@ -122,7 +122,7 @@ TEST(CommandLine, LeavesItToCheckToListAllFaultsOfValues) {
   const Invocation check = parse({"check", "--exchange", "nearly", "--epochs", "0", "--lr", "0.5"});
   ASSERT_EQ(check.faults.size(), 2U);
   EXPECT_EQ(check.faults[1], "--exchange nearly: must be one of auto, ring, exact, sharded, central");
-  EXPECT_EQ(check.run.lr, 0.5);
+  EXPECT_EQ(check.run.rate.base, 0.5);
 }
 
 TEST(CommandLine, RefusesWordsThatNoRecordCouldHold) {
@@ -163,15 +163,15 @@ TEST(CommandLine, ReadsWhatToEvaluate) {
       parse({"eval", "--checkpoint", "a.h5", "--data", "glyphs", "--on", "train", "--json", "b.json"});
   EXPECT_EQ(eval.called, "eval");
   EXPECT_EQ(eval.eval.checkpoint, "a.h5");
-  EXPECT_EQ(eval.eval.on, "train");
+  EXPECT_EQ(eval.eval.on, EvalSet::train);
   EXPECT_EQ(eval.json, "b.json");
   EXPECT_EQ(eval.given, std::set<std::string>{"data"});
 }
 
 TEST(CommandLine, AdamwHasNoMomentumUnlessItIsGiven) {
-  EXPECT_EQ(parse({"--optimizer", "adamw"}).run.momentum, 0);
-  EXPECT_EQ(parse({"--optimizer", "adamw", "--momentum", "0.9"}).run.momentum, 0.9);
-  EXPECT_EQ(parse({"--optimizer", "lars"}).run.momentum, 0.9);
+  EXPECT_EQ(parse({"--optimizer", "adamw"}).run.optimizer.momentum, 0);
+  EXPECT_EQ(parse({"--optimizer", "adamw", "--momentum", "0.9"}).run.optimizer.momentum, 0.9);
+  EXPECT_EQ(parse({"--optimizer", "lars"}).run.optimizer.momentum, 0.9);
 }
 
 TEST(CommandLine, TellsWhatToDoWithData) {

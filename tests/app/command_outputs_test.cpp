@@ -2,9 +2,9 @@
 
 #include "tutti/train/evaluation.hpp"
 
-#include "evaluation_report.hpp"
+#include "eval_command.hpp"
 #include "pictures.hpp"
-#include "predictions.hpp"
+#include "predict_command.hpp"
 #include "support/thrown.hpp"
 
 #include <gmock/gmock.h>

@@ -140,7 +140,7 @@ TEST_F(GivenData, ThatDifferFromThoseOfTheFirstWeightsAreReportedWithBothValues)
   const ChildResult same = train("gray", with(from_run, {"--normalize", "0.5/0.25"}));
   EXPECT_EQ(same.status, 0) << same.err;
   EXPECT_THAT(same.err, ::testing::Not(HasSubstr("were trained")));
-  EXPECT_THAT(same.err, HasSubstr("after its 1 step"));
+  EXPECT_THAT(same.err, HasSubstr("(step 1)"));
   const ChildResult other = train("named", from_run);
   EXPECT_EQ(other.status, 0) << other.err;
   EXPECT_THAT(other.err, HasSubstr("warning: --normalize is none here, and the weights of "));

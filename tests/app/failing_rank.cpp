@@ -6,7 +6,7 @@
 #include "tutti/nn/models.hpp"
 #include "tutti/train/trainer.hpp"
 
-#include "program.hpp"
+#include "commands.hpp"
 
 #include <array>
 #include <cstdlib>

@@ -212,7 +212,7 @@ void KilledRuns::run_broken(const std::string& out) {
     while (ranks == before) ranks = 1 + draw(kMostRanks);
     const auto status = start_and_kill(out, ranks, log);
     const std::string told = read_text(log);
-    resumes_ += count(told, "going on from ") > 0 ? 1 : 0;
+    resumes_ += count(told, "resuming from ") > 0 ? 1 : 0;
     // Sometimes the next start finds the last one still going: the folder's lock is to make it wait.
     if (draw(2) == 0 || status) {
       ASSERT_TRUE(all_gone(out)) << "processes go on after a kill\n" << told;

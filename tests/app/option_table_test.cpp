@@ -109,7 +109,7 @@ TEST(OptionTable, ReadsOnceWhatATextMeans) {
   set_text(row(options, "part-map"), "3,2");
   EXPECT_EQ(config.part_map->parts_by_rank, (std::vector{3, 2}));
   set_text(row(options, "no-decay"), "norms-biases");
-  EXPECT_TRUE(config.exempts_norms_and_biases);
+  EXPECT_TRUE(config.optimizer.exempts_norms_and_biases);
   EXPECT_THROW(set_text(row(options, "time-limit"), "soon"), Error);
   EXPECT_EQ(config.time_limit.text(), "");
 }
@@ -117,16 +117,16 @@ TEST(OptionTable, ReadsOnceWhatATextMeans) {
 TEST(ConfigFile, WrittenAndReadGivesTheSameConfiguration) {
   RunConfig config;
   config.data = "a \"quoted\" \\ path\n\x01\x7f of \xC3\xA4";
-  config.lr = 1e-5;
-  config.momentum = 0;
-  config.nesterov = true;
+  config.rate.base = 1e-5;
+  config.optimizer.momentum = 0;
+  config.optimizer.nesterov = true;
   config.lr_period = "30,60";
   RunConfig again;
   std::set<std::string> given;
   read_config_text(config_text(config), "text", again, given);
   EXPECT_EQ(config_text(again), config_text(config));
   EXPECT_EQ(again.data, config.data);
-  EXPECT_EQ(again.lr, config.lr);
+  EXPECT_EQ(again.rate.base, config.rate.base);
   EXPECT_FALSE(given.contains("resume"));
 }
 
@@ -136,7 +136,7 @@ TEST(ConfigFile, GivesWayToTheCommandLine) {
   std::set<std::string> given{"epochs"};
   read_config_text("epochs = 3\nlr = 1\n", "run.toml", config, given);
   EXPECT_EQ(config.epochs, 7);
-  EXPECT_EQ(config.lr, 1);
+  EXPECT_EQ(config.rate.base, 1);
   EXPECT_TRUE(given.contains("lr"));
 }
 
@@ -200,7 +200,7 @@ TEST(ConfigFile, MayHaveTextsWithAnyDotsAndBrackets) {
   std::set<std::string> given;
   read_config_text(text, "run.toml", config, given);
   EXPECT_EQ(config.out, std::string(1000, '.') + "\"" + std::string(1000, '['));
-  EXPECT_EQ(config.lr, 0.5);
+  EXPECT_EQ(config.rate.base, 0.5);
   const std::string deep(200'000, '[');
   for (const std::string& hidden :
        {"data = \"\" " + deep, "data = \"" + deep, "data = '\\'" + deep + "'", "# \"\ndata = " + deep + "\"",
@@ -246,10 +246,10 @@ TEST(Resume, KeepsThePlannedEndUnlessItIsGivenAnew) {
 
 TEST(Resume, TakesDefaultsForOptionsThatAnEarlierVersionDidNotHave) {
   const RunConfig merged = merge_for_resume({}, {}, "optimizer = 'adamw'\nlr = 0.01\n", "step-1.h5");
-  EXPECT_EQ(merged.adam_beta1, 0.9);
-  EXPECT_EQ(merged.adam_beta2, 0.999);
-  EXPECT_EQ(merged.adam_epsilon, 1e-8);
-  EXPECT_EQ(merged.min_lr, 0);
+  EXPECT_EQ(merged.optimizer.beta1, 0.9);
+  EXPECT_EQ(merged.optimizer.beta2, 0.999);
+  EXPECT_EQ(merged.optimizer.epsilon, 1e-8);
+  EXPECT_EQ(merged.rate.least, 0);
 }
 
 TEST(Resume, OfARunThatHealedDivergencesStopsAtThem) {
@@ -257,12 +257,12 @@ TEST(Resume, OfARunThatHealedDivergencesStopsAtThem) {
 }
 
 TEST(Resume, PassesOverOptionsThatEarlierVersionsHad) {
-  EXPECT_EQ(merge_for_resume({}, {}, "tensorboard = \"logs\"\nmlperf-log = \"\"\nlr = 0.25\n", "ckpt").lr, 0.25);
+  EXPECT_EQ(merge_for_resume({}, {}, "tensorboard = \"logs\"\nmlperf-log = \"\"\nlr = 0.25\n", "ckpt").rate.base, 0.25);
 }
 
 TEST(Resume, OfARunFromBeforeScheduleEpochsEndsItsCosineScheduleWithItsSteps) {
   RunConfig before;
-  before.schedule = Schedule::cosine;
+  before.rate.schedule = Schedule::cosine;
   before.steps = 400;
   const std::string newer = config_text(before);
   std::string older = newer;

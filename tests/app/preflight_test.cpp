@@ -2,9 +2,8 @@
 #include "tutti/data/open_data.hpp"
 #include "tutti/nn/models.hpp"
 
-#include "preflight/agreement.hpp"
-#include "preflight/load.hpp"
-#include "preflight/machine.hpp"
+#include "preflight/findings.hpp"
+#include "preflight/host.hpp"
 #include "preflight/memory.hpp"
 #include "support/scratch_folder.hpp"
 
@@ -21,18 +20,18 @@ namespace {
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-// The one finding, and whether it dooms the run.
+// The one finding, and its severity.
 std::string only(const Findings& findings) {
   EXPECT_EQ(findings.all().size(), 1U);
   if (findings.all().empty()) return "nothing was found";
   const Finding& found = findings.all().front();
-  return (found.severity == Severity::doomed ? "doomed: " : "warning: ") + found.text;
+  return (found.severity == Severity::error ? "error: " : "warning: ") + found.text;
 }
 
 TEST(Findings, AreSortedAndToldOnceForAllRanksThatHaveThem) {
   Findings findings;
   findings.add({Severity::warning, ErrorSource::usage, "slow: mend it", {1}});
-  findings.add({Severity::doomed, ErrorSource::save, "full: empty it", {3}});
+  findings.add({Severity::error, ErrorSource::save, "full: empty it", {3}});
   for (const int rank : {0, 2, 5}) findings.add({Severity::warning, ErrorSource::usage, "slow: mend it", {rank}});
   const Hosts hosts{"n1", "n1", "n1", "n2", "n2", "n2"};
   ASSERT_EQ(findings.all().size(), 2U);
@@ -109,89 +108,88 @@ TEST(Machine, SeesCardsAndDriversAndFastNetworks) {
 TEST(Preflight, NamesGpusThatCannotBeUsedAndWhatWouldHelp) {
   CardFacts facts{.note = "computing on processors: rank 0 on a has no GPU: no driver", .has_card = true};
   facts.inventory.driver_version = "no driver";
-  EXPECT_THAT(only(judge_cards(facts)),
-              HasSubstr("warning: this host has an NVIDIA GPU and no driver for it: install"));
+  EXPECT_THAT(only(check_gpus(facts)), HasSubstr("warning: this host has an NVIDIA GPU and no driver for it: install"));
   facts.has_driver = true;
   facts.inventory.driver_version = "12.2";
   facts.inventory.runtime_version = "13.0";
-  EXPECT_THAT(only(judge_cards(facts)), HasSubstr("serves CUDA 12.2, and this build wants 13.0: update the driver"));
+  EXPECT_THAT(only(check_gpus(facts)), HasSubstr("serves CUDA 12.2, and this build wants 13.0: update the driver"));
   facts.device = Device::cuda;
-  EXPECT_THAT(only(judge_cards(facts)), HasSubstr("doomed: the GPU's driver serves CUDA 12.2"));
+  EXPECT_THAT(only(check_gpus(facts)), HasSubstr("error: the GPU's driver serves CUDA 12.2"));
   facts.device = Device::cpu;
-  EXPECT_THAT(judge_cards(facts).all(), IsEmpty());
+  EXPECT_THAT(check_gpus(facts).all(), IsEmpty());
   facts = {.note = "computing on processors: 3 ranks on a see the same 2 GPUs"};
   facts.inventory.devices.resize(2);
-  EXPECT_THAT(only(judge_cards(facts)), HasSubstr("the same 2 GPUs: start as many ranks as GPUs"));
-  EXPECT_THAT(judge_cards({.note = "this build has no libtutti_cuda.so"}).all(), IsEmpty());
+  EXPECT_THAT(only(check_gpus(facts)), HasSubstr("the same 2 GPUs: start as many ranks as GPUs"));
+  EXPECT_THAT(check_gpus({.note = "this build has no libtutti_cuda.so"}).all(), IsEmpty());
 }
 
 TEST(Preflight, NamesMoreThreadsThanCoresAndBindings) {
   HostLoad load{.host = "n1", .ranks = 4, .threads = 1, .busy_threads = 4, .cores = {4, 4, 4}};
-  EXPECT_THAT(judge_cores(load).all(), IsEmpty());
+  EXPECT_THAT(check_cores(load).all(), IsEmpty());
   load.busy_threads = 8;
-  EXPECT_EQ(only(judge_cores(load)),
+  EXPECT_EQ(only(check_cores(load)),
             "warning: n1: 4 ranks compute with 8 threads on 4 of 4 cores: start fewer ranks "
             "there, or give fewer --threads");
   load.cores.present = 16;
-  EXPECT_THAT(only(judge_cores(load)), HasSubstr("on 4 of 16 cores: let the launcher bind them to more"));
+  EXPECT_THAT(only(check_cores(load)), HasSubstr("on 4 of 16 cores: let the launcher bind them to more"));
   load = {.host = "n1", .ranks = 2, .threads = 2, .busy_threads = 4, .cores = {1, 4, 4}};
-  EXPECT_THAT(only(judge_cores(load)), HasSubstr("bound to 1 of the host's 4 cores, but --threads is 2"));
+  EXPECT_THAT(only(check_cores(load)), HasSubstr("bound to 1 of the host's 4 cores, but --threads is 2"));
   load = {.host = "n1", .busy_threads = 8, .cores = {8, 8, 8}, .quota = 2.0};
-  EXPECT_THAT(only(judge_cores(load)), HasSubstr("8 threads, but their control group allows 2.0 cores: ask for more"));
+  EXPECT_THAT(only(check_cores(load)), HasSubstr("8 threads, but their control group allows 2.0 cores: ask for more"));
 }
 
 TEST(Preflight, NamesCrowdedRanksThatDoNotGiveWay) {
   const HostLoad load{.host = "n1", .ranks = 8, .cores = {2, 2, 2}};
-  EXPECT_THAT(only(judge_waiting(load, "Open MPI 4.1.4", "")), HasSubstr("export OMPI_MCA_mpi_yield_when_idle=1"));
-  EXPECT_THAT(judge_waiting(load, "Open MPI 4.1.4", "1").all(), IsEmpty());
-  EXPECT_THAT(judge_waiting(load, "MPICH 4.0.2", "").all(), IsEmpty());
+  EXPECT_THAT(only(check_waiting(load, "Open MPI 4.1.4", "")), HasSubstr("export OMPI_MCA_mpi_yield_when_idle=1"));
+  EXPECT_THAT(check_waiting(load, "Open MPI 4.1.4", "1").all(), IsEmpty());
+  EXPECT_THAT(check_waiting(load, "MPICH 4.0.2", "").all(), IsEmpty());
 }
 
 TEST(Preflight, NamesLimitsOfTheProcessThatARunWouldMeet) {
-  const LimitedNeeds needs{.local_ranks = 2, .memory_bytes = 3 << 20, .file_bytes = 2 << 20};
-  EXPECT_THAT(judge_limits({}, needs).all(), IsEmpty());
-  EXPECT_THAT(only(judge_limits({.address_space = 1 << 20}, needs)), HasSubstr("doomed: a rank needs about 3 MiB"));
-  EXPECT_THAT(only(judge_limits({.file_size = 1 << 20}, needs)), HasSubstr("files end at 1.0 (ulimit -f)"));
-  EXPECT_THAT(only(judge_limits({.open_files = 64}, needs)), HasSubstr("warning: only 64 files may be open at once"));
-  EXPECT_THAT(judge_limits({.locked_memory = 65536}, needs).all(), IsEmpty());
-  EXPECT_THAT(only(judge_limits({.locked_memory = 65536}, {.on_gpu = true})), HasSubstr("ulimit -l unlimited"));
-  EXPECT_THAT(only(judge_limits({.address_space = 1 << 20}, {.on_gpu = true})), HasSubstr("ulimit -v unlimited"));
+  const LimitedNeeds needs{.memory_bytes = 3 << 20, .file_bytes = 2 << 20};
+  EXPECT_THAT(check_limits({}, needs).all(), IsEmpty());
+  EXPECT_THAT(only(check_limits({.address_space = 1 << 20}, needs)), HasSubstr("error: a rank needs about 3 MiB"));
+  EXPECT_THAT(only(check_limits({.file_size = 1 << 20}, needs)), HasSubstr("files end at 1.0 (ulimit -f)"));
+  EXPECT_THAT(only(check_open_files({.open_files = 64}, 2)), HasSubstr("warning: only 64 files may be open at once"));
+  EXPECT_THAT(check_limits({.locked_memory = 65536}, needs).all(), IsEmpty());
+  EXPECT_THAT(only(check_limits({.locked_memory = 65536}, {.on_gpu = true})), HasSubstr("ulimit -l unlimited"));
+  EXPECT_THAT(only(check_limits({.address_space = 1 << 20}, {.on_gpu = true})), HasSubstr("ulimit -v unlimited"));
 }
 
 TEST(Preflight, NamesClocksThatCannotBeRightTogether) {
   const Hosts hosts{"n1", "n1", "n2", "n3"};
-  EXPECT_THAT(judge_clocks(hosts, {0, 0, 0.9, -1}).all(), IsEmpty());
-  EXPECT_EQ(only(judge_clocks(hosts, {0, 0, 3, 0})),
+  EXPECT_THAT(check_clocks(hosts, {0, 0, 0.9, -1}).all(), IsEmpty());
+  EXPECT_EQ(only(check_clocks(hosts, {0, 0, 3, 0})),
             "warning: the clock of n2 is 3.0 s ahead of that of n1: let both keep network time (chrony, ntp), or their "
             "logs tell another order of events");
-  EXPECT_THAT(only(judge_clocks(hosts, {0, 0, 0, -4})), HasSubstr("n3 is 4.0 s behind"));
+  EXPECT_THAT(only(check_clocks(hosts, {0, 0, 0, -4})), HasSubstr("n3 is 4.0 s behind"));
 }
 
 TEST(Preflight, NamesPartsThatAreEmptyOrTooSmall) {
   RunConfig config;
   config.batch_size = 64;
   config.parts = 8;
-  EXPECT_THAT(judge_parts(config, false).all(), IsEmpty());
-  EXPECT_THAT(only(judge_parts(config, true)), HasSubstr("batch norm sees parts of 8 samples"));
+  EXPECT_THAT(check_parts(config, false).all(), IsEmpty());
+  EXPECT_THAT(only(check_parts(config, true)), HasSubstr("batch norm sees parts of 8 samples"));
   config.batch_size = 5;
-  EXPECT_THAT(only(judge_parts(config, true)), HasSubstr("a batch of 5 samples leaves 3 of 8 parts empty"));
+  EXPECT_THAT(only(check_parts(config, true)), HasSubstr("a batch of 5 samples leaves 3 of 8 parts empty"));
 }
 
 TEST(Preflight, WarnsOfLearningRatesOfZeroAndOfSchedulesWithoutEffect) {
   RunConfig config;
-  EXPECT_THAT(judge_rates(config, 40, 40).all(), IsEmpty());
+  EXPECT_THAT(check_rates(config, 40, 40).all(), IsEmpty());
   config.schedule_epochs = 3;
-  EXPECT_THAT(only(judge_rates(config, 40, 24)),
+  EXPECT_THAT(only(check_rates(config, 40, 24)),
               HasSubstr("--schedule-epochs 3 has no effect with --schedule constant"));
-  config.schedule = Schedule::cosine;
-  EXPECT_THAT(judge_rates(config, 24, 24).all(), IsEmpty());
-  EXPECT_THAT(only(judge_rates(config, 40, 24)),
+  config.rate.schedule = Schedule::cosine;
+  EXPECT_THAT(check_rates(config, 24, 24).all(), IsEmpty());
+  EXPECT_THAT(only(check_rates(config, 40, 24)),
               HasSubstr("ends at epoch 3, and --epochs is 5: from there on the learning rate is 0 and the weights will "
                         "not change; give --schedule-epochs 5, or "));
-  config.min_lr = 1e-4;
-  EXPECT_THAT(judge_rates(config, 40, 24).all(), IsEmpty());
-  config.lr = 0;
-  EXPECT_THAT(only(judge_rates(config, 40, 24)), HasSubstr("--lr 0: the weights will not change"));
+  config.rate.least = 1e-4;
+  EXPECT_THAT(check_rates(config, 40, 24).all(), IsEmpty());
+  config.rate.base = 0;
+  EXPECT_THAT(only(check_rates(config, 40, 24)), HasSubstr("--lr 0: the weights will not change"));
 }
 
 TEST(Preflight, WarnsOfClassesWithoutTrainingSamples) {
@@ -208,22 +206,22 @@ TEST(Preflight, WarnsOfClassesWithoutTrainingSamples) {
 TEST(Preflight, NamesTooLittleMemoryOfHostGroupAndGpu) {
   const std::int64_t mib = 1 << 20;
   MemoryAtHand memory{.host = "n1", .of_host = SharedMemory{4, 1000 * mib, 2000 * mib}};
-  EXPECT_THAT(judge_memory(memory).all(), IsEmpty());
+  EXPECT_THAT(check_memory(memory).all(), IsEmpty());
   memory.of_host->left = 900 * mib;
-  EXPECT_EQ(only(judge_memory(memory)),
+  EXPECT_EQ(only(check_memory(memory)),
             "warning: n1: 4 ranks need about 1000 MiB, and the host has 900 MiB: start fewer "
             "ranks there, or give a smaller --batch-size");
   memory.of_host->left = 700 * mib;
-  EXPECT_THAT(only(judge_memory(memory)), HasSubstr("doomed: n1: 4 ranks need about 1000 MiB"));
-  EXPECT_EQ(judge_memory(memory).all()[0].source, ErrorSource::input);
+  EXPECT_THAT(only(check_memory(memory)), HasSubstr("error: n1: 4 ranks need about 1000 MiB"));
+  EXPECT_EQ(check_memory(memory).all()[0].source, ErrorSource::input);
   memory.of_host.reset();
   memory.of_groups = {{1, 250 * mib, 200 * mib}, {4, 1000 * mib, 300 * mib}};
-  EXPECT_THAT(only(judge_memory(memory)),
+  EXPECT_THAT(only(check_memory(memory)),
               HasSubstr("4 ranks need about 1000 MiB, and their control group leaves them 300 MiB: ask for more"));
   memory.of_groups.clear();
   memory.device_bytes = 300 * mib;
   memory.device_free = 100 * mib;
-  EXPECT_THAT(only(judge_memory(memory)), HasSubstr("300 MiB are needed on the GPU, and 100 are free"));
+  EXPECT_THAT(only(check_memory(memory)), HasSubstr("300 MiB are needed on the GPU, and 100 are free"));
 }
 
 struct Estimated {

@@ -1,8 +1,7 @@
-#include "resolve_options.hpp"
-
 #include "tutti/base/error.hpp"
 
 #include "processors.hpp"
+#include "run_config.hpp"
 #include "support/thrown.hpp"
 
 #include <gtest/gtest.h>
@@ -20,15 +19,15 @@ namespace {
 TEST(ResolveOptions, RefusesOptionsThatContradictEachOther) {
   EXPECT_NO_THROW(refuse_contradictions(RunConfig{}));
   RunConfig config;
-  config.optimizer = OptimizerKind::adamw;
+  config.optimizer.kind = OptimizerKind::adamw;
   EXPECT_THROW(refuse_contradictions(config), Error) << "with momentum";
-  config.momentum = 0;
+  config.optimizer.momentum = 0;
   EXPECT_NO_THROW(refuse_contradictions(config));
-  config.schedule = Schedule::step;
+  config.rate.schedule = Schedule::step;
   EXPECT_THROW(refuse_contradictions(config), Error) << "without --lr-period";
   config.lr_period = "10";
   EXPECT_NO_THROW(refuse_contradictions(config));
-  config.clip_norm = -1;
+  config.optimizer.clip_norm = -1;
   EXPECT_THROW(refuse_contradictions(config), Error);
 }
 
@@ -72,9 +71,9 @@ TEST(ResolveOptions, DropsAStoredPartMapOfAnotherNumberOfRanksWithANote) {
 
 TEST(ResolveOptions, PassesTheOptimizersChoicesOn) {
   RunConfig config = filled_in();
-  config.optimizer = OptimizerKind::lars;
-  config.exempts_norms_and_biases = true;
-  config.clip_norm = 2;
+  config.optimizer.kind = OptimizerKind::lars;
+  config.optimizer.exempts_norms_and_biases = true;
+  config.optimizer.clip_norm = 2;
   config.label_smoothing = 0.1;
   const TrainerOptions options = resolve_options(config, NetworkSpec{});
   EXPECT_EQ(options.optimizer.kind, OptimizerKind::lars);

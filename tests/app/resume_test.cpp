@@ -84,7 +84,7 @@ TEST(Resume, GoesOnToThePlannedEndWithoutBeingToldItAgain) {
   }
   const ChildResult rest = run_trainer(2, {"--resume", "--out", broken.path()});
   ASSERT_EQ(rest.status, 0) << rest.err;
-  EXPECT_NE(rest.err.find("10 of 31 steps done"), std::string::npos) << rest.err;
+  EXPECT_NE(rest.err.find("(step 10 of 31)"), std::string::npos) << rest.err;
   EXPECT_EQ(last_digest(broken.path()), last_digest(whole.path()));
   const ChildResult done = run_trainer(2, {"--resume", "--out", broken.path()});
   EXPECT_EQ(done.status, 0);

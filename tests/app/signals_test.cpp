@@ -173,7 +173,8 @@ void Signals::run_stopped(const std::string& out, int wanted) {
     const std::string told = read_text(log);
     ASSERT_TRUE(status) << "it does not stop\n" << told;
     if (step_before >= 0) {
-      EXPECT_NE(told.find(fmt::format("step-{:08}.h5: {} of ", step_before, step_before)), std::string::npos) << told;
+      EXPECT_NE(told.find(fmt::format("step-{:08}.h5 (step {} of ", step_before, step_before)), std::string::npos)
+          << told;
     }
     if (status == 0) return;  // done before the signal met it
     ASSERT_EQ(*status, 75) << told;

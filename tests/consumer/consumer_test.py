@@ -59,7 +59,7 @@ class Consumer(unittest.TestCase):
         out = self.folder / "run"
         self.train(2, "stripes", "--parts", "4", "--steps", "50", "--out", out)
         text, told = self.train(3, "stripes", "--resume", "--out", out, "--steps", "0", "--epochs", "3")
-        self.assertIn("50 of 96 steps done", told)
+        self.assertIn("(step 50 of 96)", told)
         accuracy = float(re.findall(r"test acc ([\d.]+)", text)[-1])
         self.assertGreater(accuracy, 0.9, text)
         evaluated, _ = self.train(1, "stripes", "eval", "--checkpoint", out)

@@ -2,7 +2,7 @@
 
 #include "fuzz/parsed_input.hpp"
 #include "option_table.hpp"
-#include "resolve_options.hpp"
+#include "run_config.hpp"
 
 using namespace tutti;
 

@@ -5,7 +5,7 @@
 #include "tutti/watch/rehearsal.hpp"
 
 #include "fuzz/parsed_input.hpp"
-#include "option_values.hpp"
+#include "run_config.hpp"
 #include "sources.hpp"
 
 using namespace tutti;

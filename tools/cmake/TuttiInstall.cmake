@@ -44,7 +44,7 @@ file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/alias)
 file(CREATE_LINK ${program_from_alias} ${PROJECT_BINARY_DIR}/alias/trainer SYMBOLIC)
 install(FILES ${PROJECT_BINARY_DIR}/alias/trainer DESTINATION ${alias_folder} COMPONENT program)
 
-# Commands that are programs of their own (src/app/companion.hpp).
+# Commands that are programs of their own (src/app/companion.cpp).
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/tools/companions/ DESTINATION ${alias_folder} COMPONENT program
         USE_SOURCE_PERMISSIONS PATTERN __pycache__ EXCLUDE)
 

@@ -5,9 +5,8 @@
 #include "tutti/comm/communicator.hpp"
 
 #include "bench.hpp"
-#include "option_values.hpp"
-#include "plural.hpp"
 #include "processors.hpp"
+#include "run_config.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -262,7 +261,7 @@ void bench_ranks(World& world, const Invocation& invocation, const ChosenProcess
 
 }  // namespace
 
-ExitStatus bench_allreduce(World& world, const Invocation& invocation) {
+ExitStatus bench_allreduce(World& world, const Invocation& invocation, EndRecord& /*record*/) {
   std::vector<int> counts;
   run_agreed(world, [&] {
     if (!started_by_launcher()) {
@@ -278,11 +277,11 @@ ExitStatus bench_allreduce(World& world, const Invocation& invocation) {
   Json json{{"bench", "allreduce"}, {"libraries", libraries}, {"results", Json::array()}, {"choices", Json::array()}};
   for (const int count : counts) {
     if (count == 1 && counts.size() > 1) continue;
-    on_first_ranks(world, count, [&](World& working) {
+    on_ranks(world, world.rank() < count, [&](World& working) {
       end_together(working, [&] { bench_ranks(working, invocation, processor, json); });
     });
   }
-  write_bench_json(world, invocation.json, json);
+  write_json(world, invocation.json, json);
   return ExitStatus::done;
 }
 

@@ -2,24 +2,16 @@
 
 #include "tutti/base/error.hpp"
 #include "tutti/base/timing.hpp"
-#include "tutti/storage/whole_file.hpp"
 
 #include "device_choice.hpp"
-#include "option_values.hpp"
 #include "process.hpp"
-
-#include <nlohmann/json.hpp>
+#include "run_config.hpp"
 
 #include <algorithm>
 #include <set>
-#include <span>
 #include <utility>
 
 namespace tutti {
-
-void on_first_ranks(World& world, int ranks, const std::function<void(World& working)>& work) {
-  on_ranks(world, world.rank() < ranks, work);
-}
 
 void on_ranks(World& world, bool works, const std::function<void(World& working)>& work) {
   const auto working = world.split(works ? 0 : -1);
@@ -84,14 +76,6 @@ std::vector<std::vector<double>> time_in_rounds(World& world, const std::vector<
   }
   for (auto& of_trial : seconds) of_trial = greatest_of_ranks(world, std::move(of_trial));
   return seconds;
-}
-
-void write_bench_json(World& world, const std::string& path, const nlohmann::ordered_json& json) {
-  run_agreed(world, [&] {
-    if (world.rank() != 0 || path.empty()) return;
-    const std::string text = json.dump(2) + "\n";
-    write_whole(path, std::as_bytes(std::span(text)));
-  });
 }
 
 Readied::Readied(World& world, const RunConfig& config, RankStatus* rank_status)

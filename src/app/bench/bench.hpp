@@ -9,9 +9,8 @@
 #include "tutti/train/trainer.hpp"
 
 #include "assemble.hpp"
-#include "command_line.hpp"
-
-#include <nlohmann/json_fwd.hpp>
+#include "commands.hpp"
+#include "output.hpp"
 
 #include <cstdint>
 #include <functional>
@@ -21,23 +20,9 @@
 
 namespace tutti {
 
-// Time and bus bandwidth of all-reduces by message size, ours and the MPI library's. Collective.
-ExitStatus bench_allreduce(World& world, const Invocation& invocation);
-// What saving costs, during training, by itself and against a plain write of the same bytes; and loading. Collective.
-ExitStatus bench_checkpoint(World& world, const Invocation& invocation);
-// Time of exchange and update, bytes sent and memory used, by exchange and by rank count. Collective.
-ExitStatus bench_exchange(World& world, const Invocation& invocation);
-// Images/s of preparing batches by the number of readers, of the compute, and of both at once. Collective.
-ExitStatus bench_input(World& world, const Invocation& invocation);
-// Time per step, images/s and efficiency, strong and weak, by rank count. Collective.
-ExitStatus bench_scaling(World& world, const Invocation& invocation);
-// Time per step, images/s, memory and start-up of a training on all ranks; the slowest rank counts. Collective.
-ExitStatus bench_step(World& world, const Invocation& invocation);
-
 // Runs `work` on the ranks that pass true, as a world of their own, while the others sleep. An error that the working
 // ranks share is raised on all; one of a single rank ends the job. Collective.
 void on_ranks(World& world, bool works, const std::function<void(World& working)>& work);
-void on_first_ranks(World& world, int ranks, const std::function<void(World& working)>& work);
 
 // The user's run on synthetic data unless other data were given, which ends after `steps` steps.
 RunConfig config_for_steps(const Invocation& invocation, std::int64_t steps);
@@ -60,9 +45,6 @@ std::int64_t sums_at_once(std::int64_t bytes);
 // Seconds of one all-reduce by trial and by round, as the slowest rank saw it, after a few rounds that do not count.
 // Rounds go through all trials, so that a machine that slows down does so for all of them. Collective.
 std::vector<std::vector<double>> time_in_rounds(World& world, const std::vector<SumTrial>& trials, std::int64_t rounds);
-
-// Writes a benchmark's results on rank 0 where --json asks for them. Collective.
-void write_bench_json(World& world, const std::string& path, const nlohmann::ordered_json& json);
 
 // One training, ready for its first step.
 struct Readied {

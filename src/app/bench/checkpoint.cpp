@@ -4,11 +4,11 @@
 #include "tutti/nn/model_file.hpp"
 #include "tutti/storage/whole_file.hpp"
 
+#include "../output.hpp"
 #include "bench.hpp"
 #include "option_table.hpp"
-#include "plural.hpp"
 #include "processors.hpp"
-#include "run_record.hpp"
+#include "run_reports.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -112,7 +112,7 @@ struct Figures {
 class SavedTraining {
  public:
   SavedTraining(World& world, Assembly& assembly, const std::string& folder) : world_(world) {
-    on_rank_0([&] {
+    on_rank_0(world_, [&] {
       folder_.emplace(folder);
       writer_.emplace(CheckpointStore(folder_->path()), WriterOptions{.keep_checkpoints = 2});
     });
@@ -128,13 +128,13 @@ class SavedTraining {
   void round() {
     measure_together(figures_.step, [this] { step(); });
     hand_over();
-    on_rank_0([this] { measure_save(); });
+    on_rank_0(world_, [this] { measure_save(); });
     step();
     hand_over();
     for (bool saved = false; !saved;) {
       measure_together(figures_.step_beside, [this] { step(); });
       std::optional<SaveReport> report;
-      on_rank_0([&] { report = take_report(); });
+      on_rank_0(world_, [&] { report = take_report(); });
       if (report) figures_.save_beside.push_back(report->seconds);
       saved = world_.agree(world_.rank() != 0 || report.has_value());
     }
@@ -160,11 +160,6 @@ class SavedTraining {
     const std::vector<std::byte> bytes = read_whole(report.path);
     figures_.plain.measure([&] { write_plainly(folder_->path(), bytes); });
     figures_.load.measure([&] { static_cast<void>(load_checkpoint(report.path)); });
-  }
-  void on_rank_0(const std::function<void()>& work) {
-    run_agreed(world_, [&] {
-      if (world_.rank() == 0) work();
-    });
   }
   void step() {
     trainer_->step();
@@ -205,10 +200,11 @@ constexpr std::array kRows{Row{"step", &Figures::step, false},
                            Row{"step beside a save", &Figures::step_beside, false}};
 
 void print(const Figures& figures, const RunConfig& config, const std::string& libraries, int ranks) {
-  const double mib = static_cast<double>(figures.bytes) / 0x1p20;
+  const double mib = mebi(figures.bytes);
   fmt::print("{}\n", libraries);
   fmt::print("{} {}, {}, batch {} in {} on {}, checkpoints of {:.1f} MiB\n", config.model, name_of(config.precision),
-             name_of(config.optimizer), config.batch_size, plural(config.parts, "part"), plural(ranks, "rank"), mib);
+             name_of(config.optimizer.kind), config.batch_size, plural(config.parts, "part"), plural(ranks, "rank"),
+             mib);
   fmt::print("{:<25} {:>10} {:>9} {:>9} {:>12} {:>8}\n", "", "median ms", "25 % ms", "75 % ms", "processor ms",
              "MiB/s");
   for (const Row& row : kRows) {
@@ -229,7 +225,7 @@ Json as_json(const Figures& figures, const RunConfig& config, const std::string&
             {"model", config.model},
             {"data", config.data},
             {"precision", name_of(config.precision)},
-            {"optimizer", name_of(config.optimizer)},
+            {"optimizer", name_of(config.optimizer.kind)},
             {"batch", config.batch_size},
             {"ranks", ranks},
             {"parts", config.parts},
@@ -251,7 +247,7 @@ Json as_json(const Figures& figures, const RunConfig& config, const std::string&
 
 }  // namespace
 
-ExitStatus bench_checkpoint(World& world, const Invocation& invocation) {
+ExitStatus bench_checkpoint(World& world, const Invocation& invocation, EndRecord& /*record*/) {
   RunConfig config = config_for_steps(invocation, 1'000'000'000);
   if (!invocation.given.contains("model")) config.model = "resnet18";
   Assembly assembly = assemble(world, config, Log(world.rank(), world.host(), true));
@@ -263,7 +259,7 @@ ExitStatus bench_checkpoint(World& world, const Invocation& invocation) {
     print(training.figures(), assembly.config, libraries, world.size());
     json = as_json(training.figures(), assembly.config, libraries, world.size());
   }
-  write_bench_json(world, invocation.json, json);
+  write_json(world, invocation.json, json);
   return ExitStatus::done;
 }
 

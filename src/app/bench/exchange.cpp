@@ -1,7 +1,7 @@
 #include "bench.hpp"
 #include "measured_steps.hpp"
-#include "option_values.hpp"
 #include "processors.hpp"
+#include "run_config.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -82,7 +82,7 @@ Point measure(World& world, const RunConfig& config, const TimedSteps& steps, st
           .optimizer_bytes = greatest[2]};
 }
 
-void tell(const Point& point) {
+void print(const Point& point) {
   fmt::print("{:>5} {:>14} {:>10.2f} {:>9.2f} {:>9.2f} {:>9.2f} {:>9.2f} {:>9.2f}{}\n", point.ranks, point.way,
              point.step.median * 1e3, point.step.low * 1e3, point.step.high * 1e3, point.sent_bytes / 0x1p20,
              point.exchange_bytes / 0x1p20, point.optimizer_bytes / 0x1p20,
@@ -104,7 +104,7 @@ Json as_json(const Point& point) {
 
 }  // namespace
 
-ExitStatus bench_exchange(World& world, const Invocation& invocation) {
+ExitStatus bench_exchange(World& world, const Invocation& invocation, EndRecord& /*record*/) {
   const TimedSteps& steps = invocation.steps;
   const Cores cores = count_cores(world);
   std::vector<int> counts;
@@ -117,7 +117,7 @@ ExitStatus bench_exchange(World& world, const Invocation& invocation) {
   }
   Json results = Json::array();
   for (const int count : counts) {
-    on_first_ranks(world, count, [&](World& working) {
+    on_ranks(world, world.rank() < count, [&](World& working) {
       config.parts = count;
       config.exchange = Exchange::ring;
       config.shard_optimizer = false;
@@ -128,13 +128,13 @@ ExitStatus bench_exchange(World& world, const Invocation& invocation) {
         Point point = measure(working, config, steps, gradients);
         point.way = way.name;
         if (world.rank() != 0) continue;
-        tell(point);
+        print(point);
         results.push_back(as_json(point));
       }
     });
   }
-  write_bench_json(world, invocation.json,
-                   Json{{"bench", "exchange"}, {"model", invocation.run.model}, {"results", results}});
+  write_json(world, invocation.json,
+             Json{{"bench", "exchange"}, {"model", invocation.run.model}, {"results", results}});
   return ExitStatus::done;
 }
 

@@ -1,7 +1,6 @@
 #include "tutti/base/timing.hpp"
 
 #include "bench.hpp"
-#include "plural.hpp"
 #include "step_by_hand.hpp"
 
 #include <fmt/format.h>
@@ -104,7 +103,7 @@ void print(const World& world, const Row& row, Json& results) {
 
 }  // namespace
 
-ExitStatus bench_input(World& world, const Invocation& invocation) {
+ExitStatus bench_input(World& world, const Invocation& invocation, EndRecord& /*record*/) {
   const double seconds = invocation.input.seconds;
   const Log log(world.rank(), world.host(), invocation.run.quiet);
   const Assembly assembly = assemble(world, config_of(world, invocation), log);
@@ -125,17 +124,17 @@ ExitStatus bench_input(World& world, const Invocation& invocation) {
   print(world, {"compute", 0, alone}, results);
   print(world, {"together", readers, together}, results);
   if (world.rank() == 0) fmt::print("together / compute alone = {:.3f}\n", together / alone);
-  write_bench_json(world, invocation.json,
-                   Json{{"bench", "input"},
-                        {"model", assembly.config.model},
-                        {"data", assembly.config.data},
-                        {"augment", name_of(assembly.config.augment)},
-                        {"usable_cores", cores.usable},
-                        {"local_ranks", world.local_size()},
-                        {"compute_threads", assembly.options.threads},
-                        {"readers_budgeted", readers},
-                        {"together_over_compute", together / alone},
-                        {"results", results}});
+  write_json(world, invocation.json,
+             Json{{"bench", "input"},
+                  {"model", assembly.config.model},
+                  {"data", assembly.config.data},
+                  {"augment", name_of(assembly.config.augment)},
+                  {"usable_cores", cores.usable},
+                  {"local_ranks", world.local_size()},
+                  {"compute_threads", assembly.options.threads},
+                  {"readers_budgeted", readers},
+                  {"together_over_compute", together / alone},
+                  {"results", results}});
   return ExitStatus::done;
 }
 

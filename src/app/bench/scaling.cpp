@@ -1,10 +1,9 @@
 #include "tutti/base/error.hpp"
-#include "tutti/base/process.hpp"
 #include "tutti/train/trainer_options.hpp"
 
 #include "bench.hpp"
 #include "measured_steps.hpp"
-#include "run_record.hpp"
+#include "run_reports.hpp"
 #include "scaling_inputs.hpp"
 
 #include <fmt/format.h>
@@ -63,10 +62,9 @@ std::vector<Exchange> exchanges_of(const Invocation& invocation) {
 
 // All points: those of one mode and exchange together, by ascending ranks.
 std::vector<Point> plan_points(const Invocation& invocation, const RankOrder& order) {
-  const std::string& mode = invocation.scaling.mode;
   std::vector<Point> points;
   for (const bool weak : {false, true}) {
-    if (mode == (weak ? "strong" : "weak")) continue;
+    if (invocation.scaling.mode == (weak ? ScalingMode::strong : ScalingMode::weak)) continue;
     for (const Exchange exchange : exchanges_of(invocation)) {
       for (const int ranks : order.counts(invocation.ranks, invocation.scaling.nodes)) {
         const std::int64_t batch = invocation.run.batch_size * (weak ? ranks : 1);
@@ -178,18 +176,6 @@ void measure_points(World& world, const RankOrder& order, const Invocation& invo
   }
 }
 
-// Forecasts were made by this command in earlier versions.
-void refuse_forecast(const ScalingBench& bench) {
-  if (bench.forecast.empty() && bench.between.empty() && bench.forecast_from.empty()) return;
-  const std::string file = bench.forecast_from.empty() ? "scaling.json" : bench.forecast_from;
-  const std::string ranks = bench.forecast.empty() ? "" : " --ranks " + bench.forecast;
-  const std::string between = bench.between.empty() ? "" : " --between " + bench.between;
-  throw Error(ErrorSource::usage,
-              fmt::format("forecasts are a command of their own: {}{} forecast {}{}{}",
-                          bench.forecast_from.empty() ? "measure with --json scaling.json, then type " : "",
-                          program_call(), file, ranks, between));
-}
-
 // What holds for the launch however many of its ranks work.
 struct Launch {
   std::string libraries;
@@ -210,13 +196,10 @@ Launch launch_of(World& world, RunConfig config) {
 
 }  // namespace
 
-ExitStatus bench_scaling(World& world, const Invocation& invocation) {
+ExitStatus bench_scaling(World& world, const Invocation& invocation, EndRecord& /*record*/) {
   const RankOrder order(world);
   std::vector<Point> points;
-  run_agreed(world, [&] {
-    refuse_forecast(invocation.scaling);
-    points = plan_points(invocation, order);
-  });
+  run_agreed(world, [&] { points = plan_points(invocation, order); });
   const RunConfig all = config_for_ranks(invocation, order.ranks(), invocation.run.batch_size * order.ranks(), 0);
   const Launch launch = launch_of(world, all);
   const bool is_paced = invocation.scaling.paced;
@@ -233,20 +216,20 @@ ExitStatus bench_scaling(World& world, const Invocation& invocation) {
   }
   Json inputs = measure_forecast_inputs(world, order, invocation, launch.threads, *compute);
   inputs["helper_thread"] = launch.exchange_has_core;
-  write_bench_json(world, invocation.json,
-                   {{"bench", "scaling"},
-                    {"model", invocation.run.model},
-                    {"data", all.data},
-                    {"precision", name_of(invocation.run.precision)},
-                    {"libraries", launch.libraries},
-                    {"hosts", order.hosts()},
-                    {"threads", launch.threads},
-                    {"rounds", invocation.scaling.rounds},
-                    {"paced", is_paced},
-                    {"batch_size", invocation.run.batch_size},
-                    {"shard_optimizer", invocation.run.shard_optimizer},
-                    {"results", results},
-                    {"forecast", {{"inputs", inputs}}}});
+  write_json(world, invocation.json,
+             {{"bench", "scaling"},
+              {"model", invocation.run.model},
+              {"data", all.data},
+              {"precision", name_of(invocation.run.precision)},
+              {"libraries", launch.libraries},
+              {"hosts", order.hosts()},
+              {"threads", launch.threads},
+              {"rounds", invocation.scaling.rounds},
+              {"paced", is_paced},
+              {"batch_size", invocation.run.batch_size},
+              {"shard_optimizer", invocation.run.shard_optimizer},
+              {"results", results},
+              {"forecast", {{"inputs", inputs}}}});
   return ExitStatus::done;
 }
 

@@ -87,7 +87,7 @@ Json time_between(World& world, bool takes_part, const RunConfig& config) {
 std::set<std::int64_t> images_a_rank(const Invocation& invocation) {
   const std::int64_t batch = invocation.run.batch_size;
   std::set<std::int64_t> images{batch};
-  if (invocation.scaling.mode == "weak") return images;
+  if (invocation.scaling.mode == ScalingMode::weak) return images;
   for (const std::int64_t times : kSmallerBatches) images.insert(std::max<std::int64_t>(1, batch / times));
   return images;
 }
@@ -179,7 +179,7 @@ MeasuredCompute measure_compute(World& world, const Invocation& invocation, int 
     const RunConfig config = config_alone(invocation, images, threads);
     SoloRun solo;
     if (invocation.scaling.paced) {
-      on_first_ranks(world, 1, [&](World& alone) { solo = compute_alone(alone, config, invocation.steps); });
+      on_ranks(world, world.rank() < 1, [&](World& alone) { solo = compute_alone(alone, config, invocation.steps); });
     } else {
       const auto alone = world.split(world.rank());
       run_agreed(world, [&] { solo = compute_alone(*alone, config, invocation.steps); });
@@ -196,7 +196,7 @@ Json measure_forecast_inputs(World& world, const RankOrder& order, const Invocat
   double crowding = 1;
   if (!invocation.scaling.paced) {
     SoloRun first;
-    on_first_ranks(world, 1, [&](World& alone) { first = compute_alone(alone, config, invocation.steps); });
+    on_ranks(world, world.rank() < 1, [&](World& alone) { first = compute_alone(alone, config, invocation.steps); });
     if (world.rank() == 0) {
       crowding = compute.profiles.back().times.compute_seconds() / median_of(first.steps).compute_seconds();
     }

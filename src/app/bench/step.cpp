@@ -1,9 +1,8 @@
 #include "tutti/base/error.hpp"
 
 #include "bench.hpp"
-#include "plural.hpp"
 #include "process.hpp"
-#include "run_record.hpp"
+#include "run_reports.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -77,7 +76,7 @@ StepFigures measure(World& world, const Invocation& invocation, Readied& run) {
   return figures;
 }
 
-void tell(const StepFigures& figures, const RunConfig& config, const std::string& libraries) {
+void print(const StepFigures& figures, const RunConfig& config, const std::string& libraries) {
   fmt::print("{}\n", libraries);
   fmt::print("{} {}, batch {} in {} of {}, data {}\n", config.model, name_of(config.precision), config.batch_size,
              plural(config.parts, "part"), plural(config.threads, "thread"), config.data);
@@ -120,14 +119,14 @@ Json as_json(const StepFigures& figures, const RunConfig& config, const std::str
 
 }  // namespace
 
-ExitStatus bench_step(World& world, const Invocation& invocation) {
+ExitStatus bench_step(World& world, const Invocation& invocation, EndRecord& /*record*/) {
   const TimedSteps& steps = invocation.steps;
   Readied run(world, config_for_steps(invocation, steps.warmup + steps.timed));
   const StepFigures figures = measure(world, invocation, run);
   const RunConfig& config = run.assembly.config;
   const std::string libraries = versions_text(*run.assembly.backend, world);
-  if (world.rank() == 0) tell(figures, config, libraries);
-  write_bench_json(world, invocation.json, as_json(figures, config, libraries, world.size()));
+  if (world.rank() == 0) print(figures, config, libraries);
+  write_json(world, invocation.json, as_json(figures, config, libraries, world.size()));
   return ExitStatus::done;
 }
 

@@ -3,7 +3,8 @@
 #include "tutti/data/part_plan.hpp"
 #include "tutti/nn/activation_estimate.hpp"
 
-#include "load.hpp"
+#include "../output.hpp"
+#include "host.hpp"
 
 #include <fmt/format.h>
 
@@ -17,7 +18,6 @@
 namespace tutti {
 namespace {
 
-constexpr double kMebi = 0x1p20;
 constexpr std::int64_t kFloatBytes = sizeof(float);
 constexpr std::int64_t kEvaluationChunk = 256;
 // Of a checkpoint: options, versions and whole pages of the disk; and of every tensor, what file and manifest say of
@@ -45,10 +45,10 @@ std::int64_t state_bytes(const EstimateRequest& request, std::int64_t all) {
   return all;
 }
 
-void judge(std::int64_t wanted, std::int64_t there, const std::string& text, Findings& findings) {
+void check_amount(std::int64_t wanted, std::int64_t there, const std::string& text, Findings& findings) {
   if (wanted <= there) return;
   if (static_cast<double>(wanted) > kSurely * static_cast<double>(there)) {
-    findings.doom(ErrorSource::input, text);
+    findings.fail(ErrorSource::input, text);
   } else {
     findings.warn(text);
   }
@@ -63,7 +63,7 @@ MemoryEstimate estimate_memory(const EstimateRequest& request) {
   const std::int64_t parts = PartPlan::chosen(options.part_map.parts_by_rank, options.num_parts, request.ranks)
                                  .parts_by_rank()
                                  .at(static_cast<std::size_t>(request.rank));
-  const std::int64_t players = std::clamp<std::int64_t>(options.side_by_side, 1, parts);
+  const std::int64_t workers = std::clamp<std::int64_t>(options.side_by_side, 1, parts);
   const bool exact = options.exchange.kind == Exchange::exact;
 
   const std::int64_t samples = (options.batch_size + options.num_parts - 1) / options.num_parts;
@@ -72,13 +72,13 @@ MemoryEstimate estimate_memory(const EstimateRequest& request) {
   const auto activations = static_cast<std::int64_t>(
       std::max(estimate_activations(request.network, {samples, LayerMode::training, value}),
                estimate_activations(request.network, {tested, LayerMode::evaluation, value})));
-  // Every player but the first has gradients of its own; that one too, for parts that are added to others in floats.
-  const std::int64_t part_gradients = players - (exact || parts <= players ? 1 : 0);
+  // Every worker but the first has gradients of its own; that one too, for parts that are added to others in floats.
+  const std::int64_t part_gradients = workers - (exact || parts <= workers ? 1 : 0);
 
   const std::int64_t all_state = optimizer_slots(options.optimizer) * layout.trained_elements() * kFloatBytes;
   const std::int64_t state = state_bytes(request, all_state);
   MemoryEstimate estimate;
-  estimate.network = block * (exact ? 4 : 2) + state + players * activations + part_gradients * block;
+  estimate.network = block * (exact ? 4 : 2) + state + workers * activations + part_gradients * block;
   const auto tensors = static_cast<std::int64_t>(layout.slices().size()) * (1 + optimizer_slots(options.optimizer));
   estimate.checkpoint = block + all_state + kTextBytes + tensors * kBytesOfTensorsPlaces;
   const std::int64_t batch = samples * parts * request.network.sample().elements() * kFloatBytes;
@@ -111,7 +111,7 @@ std::vector<SharedMemory> share_pools(World& world, const std::vector<MemoryPool
 }
 
 std::string largest_layer(const Network& network, std::int64_t samples) {
-  const auto mebi = [](std::int64_t elements) { return static_cast<double>(elements) * kFloatBytes / kMebi; };
+  const auto mebi_of = [](std::int64_t elements) { return mebi(elements * kFloatBytes); };
   std::int64_t most = -1;
   std::string text;
   for (const NetworkLayer& layer : network.layers()) {
@@ -126,13 +126,13 @@ std::string largest_layer(const Network& network, std::int64_t samples) {
     if (weights + output <= most) continue;
     most = weights + output;
     text = fmt::format("{}: {}output {} of {} images, {:.1f} MiB", layer.name,
-                       weights == 0 ? "" : fmt::format("{} weights, {:.1f} MiB; ", shape, mebi(weights)),
-                       layer.output.text(), samples, mebi(output));
+                       weights == 0 ? "" : fmt::format("{} weights, {:.1f} MiB; ", shape, mebi_of(weights)),
+                       layer.output.text(), samples, mebi_of(output));
   }
   return text;
 }
 
-JobMemory judge_job_memory(World& world, const EstimateRequest& request, const Machine& machine, bool on_gpu,
+JobMemory check_job_memory(World& world, const EstimateRequest& request, const Machine& machine, bool on_gpu,
                            std::optional<std::int64_t> device_free) {
   const TrainerOptions& options = request.options;
   const std::int64_t samples = (options.batch_size + options.num_parts - 1) / options.num_parts;
@@ -149,9 +149,8 @@ JobMemory judge_job_memory(World& world, const EstimateRequest& request, const M
                       .largest = largest_layer(request.network, samples)};
   memory.of_host = memory.of_groups.back();
   memory.of_groups.pop_back();
-  Findings mine = judge_memory(memory);
-  mine.add(judge_limits(process_limits(), {.local_ranks = world.local_size(),
-                                           .on_gpu = on_gpu,
+  Findings mine = check_memory(memory);
+  mine.add(check_limits(process_limits(), {.on_gpu = on_gpu,
                                            .has_fast_network = machine.has_fast_network(),
                                            .memory_bytes = of_host,
                                            .file_bytes = job.estimate.file,
@@ -160,30 +159,29 @@ JobMemory judge_job_memory(World& world, const EstimateRequest& request, const M
   return job;
 }
 
-Findings judge_memory(const MemoryAtHand& memory) {
+Findings check_memory(const MemoryAtHand& memory) {
   Findings findings;
   const std::string largest = memory.largest.empty() ? "" : fmt::format(" (largest layer: {})", memory.largest);
-  const auto judge_shared = [&](const SharedMemory& shared, const char* whose, const char* remedy) {
-    judge(shared.wanted, shared.left,
-          fmt::format("{}: {} rank{} need{} about {:.0f} MiB, and {} {:.0f} MiB: {}, or give a smaller --batch-size{}",
-                      memory.host, shared.ranks, shared.ranks == 1 ? "" : "s", shared.ranks == 1 ? "s" : "",
-                      static_cast<double>(shared.wanted) / kMebi, whose, static_cast<double>(shared.left) / kMebi,
-                      remedy, largest),
-          findings);
+  const auto check_shared = [&](const SharedMemory& shared, const char* whose, const char* remedy) {
+    check_amount(shared.wanted, shared.left,
+                 fmt::format("{}: {} {} about {:.0f} MiB, and {} {:.0f} MiB: {}, or give a smaller --batch-size{}",
+                             memory.host, plural(shared.ranks, "rank"), shared.ranks == 1 ? "needs" : "need",
+                             mebi(shared.wanted), whose, mebi(shared.left), remedy, largest),
+                 findings);
   };
-  if (memory.of_host) judge_shared(*memory.of_host, "the host has", "start fewer ranks there");
+  if (memory.of_host) check_shared(*memory.of_host, "the host has", "start fewer ranks there");
   const auto to_spare = [](const SharedMemory& shared) { return shared.left - shared.wanted; };
   if (const auto tightest = std::ranges::min_element(memory.of_groups, {}, to_spare);
       tightest != memory.of_groups.end()) {
-    judge_shared(*tightest, "their control group leaves them", "ask for more (Slurm's --mem, docker --memory)");
+    check_shared(*tightest, "their control group leaves them", "ask for more (Slurm's --mem, docker --memory)");
   }
   if (memory.device_free) {
-    judge(memory.device_bytes, *memory.device_free,
-          fmt::format("about {:.0f} MiB are needed on the GPU, and {:.0f} are free: give a smaller --batch-size or "
-                      "--precision bf16, or end what else runs there (nvidia-smi){}",
-                      static_cast<double>(memory.device_bytes) / kMebi,
-                      static_cast<double>(*memory.device_free) / kMebi, largest),
-          findings);
+    check_amount(
+        memory.device_bytes, *memory.device_free,
+        fmt::format("about {:.0f} MiB are needed on the GPU, and {:.0f} are free: give a smaller --batch-size or "
+                    "--precision bf16, or end what else runs there (nvidia-smi){}",
+                    mebi(memory.device_bytes), mebi(*memory.device_free), largest),
+        findings);
   }
   return findings;
 }

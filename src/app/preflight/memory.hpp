@@ -8,8 +8,8 @@
 #include "tutti/train/trainer.hpp"
 
 #include "../run_config.hpp"
-#include "finding.hpp"
-#include "machine.hpp"
+#include "findings.hpp"
+#include "host.hpp"
 
 #include <cstdint>
 #include <optional>
@@ -56,7 +56,7 @@ struct MemoryAtHand {
   std::optional<std::int64_t> device_free{};
   std::string largest{};  // layer, in words
 };
-Findings judge_memory(const MemoryAtHand& memory);
+Findings check_memory(const MemoryAtHand& memory);
 
 // The layer with the most weights and output: "dense1: 256x784 weights, 0.8 MiB; output 256 of 32 images, 0.0 MiB".
 std::string largest_layer(const Network& network, std::int64_t samples);
@@ -68,7 +68,7 @@ struct JobMemory {
 };
 // What all ranks want of this host's memory and of their processes' limits; of a GPU's, where it is known how much is
 // free there. Collective.
-JobMemory judge_job_memory(World& world, const EstimateRequest& request, const Machine& machine, bool on_gpu,
+JobMemory check_job_memory(World& world, const EstimateRequest& request, const Machine& machine, bool on_gpu,
                            std::optional<std::int64_t> device_free = {});
 
 }  // namespace tutti

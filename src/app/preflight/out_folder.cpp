@@ -6,6 +6,8 @@
 #include "tutti/storage/line_file.hpp"
 #include "tutti/storage/whole_file.hpp"
 
+#include "../output.hpp"
+
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -66,13 +68,13 @@ class TrialFolder {
   std::vector<fs::path> made_;  // the innermost first
 };
 
-void judge_room(const RunConfig& config, const CheckpointPlan& plan, Findings& findings) {
+void check_room(const RunConfig& config, const CheckpointPlan& plan, Findings& findings) {
   std::error_code unknown;
   const fs::space_info room = fs::space(config.out, unknown);
   if (unknown || plan.bytes == 0 || plan.saves == 0) return;
   constexpr std::int64_t kOtherFiles = 32 << 10;  // metrics and options, at their beginning
-  const double free = static_cast<double>(room.available) / 0x1p20;
-  const double each = static_cast<double>(plan.bytes) / 0x1p20;
+  const double free = mebi(room.available);
+  const double each = mebi(plan.bytes);
   const auto available = static_cast<std::int64_t>(std::min<std::uintmax_t>(room.available, INT64_MAX));
   const std::int64_t fit = std::max<std::int64_t>(available - kOtherFiles, 0) / plan.bytes;
   const std::int64_t old = config.resume ? std::ssize(CheckpointStore(config.out + "/checkpoints").steps()) : 0;
@@ -84,15 +86,15 @@ void judge_room(const RunConfig& config, const CheckpointPlan& plan, Findings& f
   const std::string there = fmt::format("--out {}: {:.1f} MiB are free", config.out, free);
   const double wanted = each * static_cast<double>(most - old) + 0.1;
   if (old + fit < std::min<std::int64_t>(most, 2 + config.keep_best)) {
-    findings.doom(ErrorSource::save,
-                  fmt::format("{}, and a checkpoint takes about {:.1f} and goes only when the next one is proven: make "
-                              "room for {:.1f} MiB, or choose another disk",
-                              there, each, wanted));
+    findings.fail(ErrorSource::save,
+                  "{}, and a checkpoint takes about {:.1f} and goes only when the next one is proven: make room for "
+                  "{:.1f} MiB, or choose another disk",
+                  there, each, wanted);
   } else if (old + fit < most) {
     findings.warn(
-        fmt::format("{}, room for {} checkpoints of about {:.1f}, and this run wants {}, one more than it "
-                    "keeps: the oldest will be given up early; make room for {:.1f} MiB{}",
-                    there, fit, each, most - old, wanted, remedy));
+        "{}, room for {} checkpoints of about {:.1f}, and this run wants {}, one more than it keeps: the oldest will "
+        "be given up early; make room for {:.1f} MiB{}",
+        there, fit, each, most - old, wanted, remedy);
   }
 }
 
@@ -131,20 +133,17 @@ void make_run_folder(const RunConfig& config, const std::string& folder) {
 
 void refuse_old_checkpoints(const RunConfig& config, const CheckpointStore& store) {
   if (config.resume || !store.holds_any()) return;
-  throw Error(ErrorSource::input,
-              fmt::format("--out {} holds checkpoints of an earlier run: add --resume to go on with it, or choose "
-                          "another folder",
-                          config.out));
+  throw Error(
+      ErrorSource::input,
+      fmt::format(
+          "--out {} holds checkpoints of an earlier run: add --resume to go on with it, or choose another folder",
+          config.out));
 }
 
-Findings judge_sharing(World& world, const std::string& folder, bool saves_several_files) {
+Findings check_sharing(World& world, const std::string& folder, bool saves_several_files) {
   Findings findings;
   std::optional<ProbeFile> probe;
-  if (!findings.attempt([&] {
-        run_agreed(world, [&] {
-          if (world.rank() == 0) probe.emplace("out", folder);
-        });
-      })) {
+  if (!findings.attempt([&] { on_rank_0(world, [&] { probe.emplace("out", folder); }); })) {
     return findings;
   }
   const std::string path = broadcast_text(world, probe ? probe->path() : "", 0);
@@ -153,7 +152,7 @@ Findings judge_sharing(World& world, const std::string& folder, bool saves_sever
   if (!fs::exists(path, unseen)) {
     const std::string text = fmt::format("cannot see what rank 0 writes to --out {}", folder);
     if (saves_several_files) {
-      mine.doom(ErrorSource::save, text + ", where several hosts save: choose a folder that all of them share");
+      mine.fail(ErrorSource::save, text + ", where several hosts save: choose a folder that all of them share");
     } else {
       mine.warn(text + ", so that the run can be gone on with from that host alone: choose a folder that all share");
     }
@@ -161,7 +160,7 @@ Findings judge_sharing(World& world, const std::string& folder, bool saves_sever
   return gather(world, mine);
 }
 
-Findings judge_files(World& world, const RunConfig& config) {
+Findings check_files(World& world, const RunConfig& config) {
   Findings findings;
   const auto attempt = [&](const std::string& path, const std::function<void()>& write) {
     findings.attempt([&] {
@@ -180,33 +179,24 @@ Findings judge_files(World& world, const RunConfig& config) {
   return findings;
 }
 
-Findings judge_out_folder(World& world, const RunConfig& config, const CheckpointPlan& checkpoints) {
+Findings check_out_folder(World& world, const RunConfig& config, const CheckpointPlan& checkpoints) {
   Findings findings;
   const CheckpointStore store(config.out + "/checkpoints");
   std::optional<TrialFolder> trial;
   if (!findings.attempt([&] {
-        run_agreed(world, [&] {
-          if (world.rank() != 0) return;
+        on_rank_0(world, [&] {
           trial.emplace(store.folder());
           make_run_folder(config, store.folder());
         });
       })) {
     return findings;
   }
-  findings.add(judge_sharing(world, config.out, checkpoints.is_split));
-  findings.attempt([&] {
-    run_agreed(world, [&] {
-      if (world.rank() == 0) refuse_locked(config.out);
-    });
-  });
-  findings.attempt([&] {
-    run_agreed(world, [&] {
-      if (world.rank() == 0) refuse_old_checkpoints(config, store);
-    });
-  });
-  findings.add(judge_files(world, config));
+  findings.add(check_sharing(world, config.out, checkpoints.is_split));
+  findings.attempt([&] { on_rank_0(world, [&] { refuse_locked(config.out); }); });
+  findings.attempt([&] { on_rank_0(world, [&] { refuse_old_checkpoints(config, store); }); });
+  findings.add(check_files(world, config));
   Findings mine;
-  if (world.rank() == 0) judge_room(config, checkpoints, mine);
+  if (world.rank() == 0) check_room(config, checkpoints, mine);
   findings.add(gather(world, mine));
   return findings;
 }

@@ -5,7 +5,7 @@
 #include "tutti/comm/world.hpp"
 
 #include "../run_config.hpp"
-#include "finding.hpp"
+#include "findings.hpp"
 
 #include <cstdint>
 #include <string>
@@ -18,9 +18,9 @@ void make_run_folder(const RunConfig& config, const std::string& folder);
 void refuse_old_checkpoints(const RunConfig& config, const CheckpointStore& store);
 // Whether rank 0 can write there, and all ranks see it; a run that saves in several files needs that. Leaves nothing
 // behind. Collective.
-Findings judge_sharing(World& world, const std::string& folder, bool saves_several_files);
+Findings check_sharing(World& world, const std::string& folder, bool saves_several_files);
 // Whether rank 0 can write what --trace, --sample-log and --plan-cache name. Leaves nothing behind. Collective.
-Findings judge_files(World& world, const RunConfig& config);
+Findings check_files(World& world, const RunConfig& config);
 
 struct CheckpointPlan {
   std::int64_t bytes = 0;  // of each; 0: unknown
@@ -29,6 +29,6 @@ struct CheckpointPlan {
 };
 // Everything about config.out, and files that may lie there, as a run would find it. What this makes is removed again.
 // Collective.
-Findings judge_out_folder(World& world, const RunConfig& config, const CheckpointPlan& checkpoints);
+Findings check_out_folder(World& world, const RunConfig& config, const CheckpointPlan& checkpoints);
 
 }  // namespace tutti

@@ -1,15 +1,19 @@
 #pragma once
-// Where a training run's reports go. Rank 0 prints epoch lines to stdout and progress to stderr, and writes records to
-// metrics.jsonl and the sample log; states go to the checkpoints. A record that cannot be written costs a warning.
+// What a run is and how it goes. Before the first step: the lines on stderr, the first record of metrics.jsonl, and the
+// line of versions in checkpoints. From then on: rank 0 prints epoch lines to stdout and progress to stderr, and writes
+// records to metrics.jsonl and the sample log; states go to the checkpoints. A record that cannot be written costs a
+// warning.
 
 #include "tutti/base/log.hpp"
 #include "tutti/base/timing.hpp"
+#include "tutti/checkpoint/checkpoint_store.hpp"
 #include "tutti/comm/world.hpp"
 #include "tutti/storage/folder_lock.hpp"
 #include "tutti/storage/line_file.hpp"
 #include "tutti/train/lr_schedule.hpp"
 #include "tutti/train/metrics_log.hpp"
 #include "tutti/train/progress.hpp"
+#include "tutti/train/trainer.hpp"
 #include "tutti/watch/time_account.hpp"
 
 #include "assemble.hpp"
@@ -22,6 +26,23 @@
 #include <vector>
 
 namespace tutti {
+
+// Rank 0's lines on stderr before the first step. Collective.
+void log_start(const Assembly& assembly, World& world, const Trainer& trainer, const Log& log);
+// The learning rates of the last step and of the next one.
+struct RateAtResume {
+  double before = 0;
+  double now = 0;
+};
+// A warning if the schedule's end has moved, which makes the learning rate jump; else empty. It suggests the old end
+// only if that leaves no epochs at a learning rate of 0.
+std::string moved_schedule_text(const RunConfig& config, const LoadedCheckpoint& resumed, const RateAtResume& rate);
+// A note if epochs follow the end of a cosine schedule, at the least learning rate; else empty.
+std::string late_schedule_text(const RunConfig& config);
+// One JSON object; `steps` is the number of steps done before.
+std::string run_record(const Assembly& assembly, const World& world, const std::vector<std::string>& words,
+                       std::int64_t steps);
+std::string versions_text(const Backend& backend, const World& world);
 
 // The run that is reported. All is borrowed.
 struct ReportedRun {

@@ -2,7 +2,6 @@
 // What trainer eval reports besides loss and accuracy: the confusion matrix, and the wrongly classified images that the
 // network is most confident of.
 
-#include "tutti/data/dataset.hpp"
 #include "tutti/train/evaluation.hpp"
 
 #include <cstddef>
@@ -63,9 +62,5 @@ class Mistakes {
   std::size_t most_;
   std::vector<Mistake> heap_;  // the least confident first
 };
-
-// Writes the images of these mistakes into `folder`, which is created if it is missing, and returns their file names.
-std::vector<std::string> write_pictures(const std::string& folder, const Dataset& data,
-                                        const std::vector<Mistake>& mistakes);
 
 }  // namespace tutti

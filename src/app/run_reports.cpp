@@ -1,18 +1,23 @@
-#include "run_record.hpp"
+#include "run_reports.hpp"
 
 #include "tutti/base/digest.hpp"
+#include "tutti/base/error.hpp"
 #include "tutti/base/process.hpp"
 #include "tutti/storage/array_file.hpp"
+#include "tutti/train/progress.hpp"
 
 #include "device_choice.hpp"
 #include "option_table.hpp"
-#include "plural.hpp"
+#include "output.hpp"
 #include "process.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <cstdio>
+#include <cstring>
 #include <set>
+#include <utility>
 
 namespace tutti {
 namespace {
@@ -47,21 +52,13 @@ std::string schedule_end_text(const RunConfig& config) {
                                            : fmt::format("epoch {}", schedule_epochs(config));
 }
 
-// The kind of processor in a line of versions, after the first "; ": "AVX2" of "tutti 1.0; cpu: AVX2, oneDNN 2.6.3".
-std::string processor_in(const std::string& versions) {
-  const std::size_t device = versions.find("; ");
-  const std::size_t begin = versions.find(": ", device);
-  if (device == std::string::npos || begin == std::string::npos) return {};
-  return versions.substr(begin + 2, versions.find_first_of(",;", begin) - begin - 2);
-}
-
 }  // namespace
 
 std::string moved_schedule_text(const RunConfig& config, const LoadedCheckpoint& resumed, const RateAtResume& rate) {
   const RunConfig before = merge_for_resume({}, {}, resumed.state.configuration, resumed.path);
-  if (config.schedule != Schedule::cosine || schedule_end_text(config) == schedule_end_text(before)) return {};
+  if (config.rate.schedule != Schedule::cosine || schedule_end_text(config) == schedule_end_text(before)) return {};
   const bool is_over = resumed.state.progress.epoch >= schedule_epochs(before);
-  const bool would_stop = config.min_lr == 0 && config.epochs > schedule_epochs(before);
+  const bool would_stop = config.rate.least == 0 && config.epochs > schedule_epochs(before);
   const bool can_keep = !schedule_ends_with_launch(before) && !is_over && !would_stop;
   return fmt::format(
       "the cosine schedule ends at {} now, not at {}, so the learning rate jumps from {:.3g} to {:.3g}; {}",
@@ -71,9 +68,10 @@ std::string moved_schedule_text(const RunConfig& config, const LoadedCheckpoint&
 }
 
 std::string late_schedule_text(const RunConfig& config) {
-  if (config.schedule != Schedule::cosine || config.min_lr == 0 || schedule_epochs(config) >= config.epochs) return {};
+  if (config.rate.schedule != Schedule::cosine || config.rate.least == 0 || schedule_epochs(config) >= config.epochs)
+    return {};
   return fmt::format("the cosine schedule ends at {}: the learning rate is {:g} from there to epoch {}",
-                     schedule_end_text(config), config.min_lr, config.epochs);
+                     schedule_end_text(config), config.rate.least, config.epochs);
 }
 
 void log_start(const Assembly& assembly, World& world, const Trainer& trainer, const Log& log) {
@@ -109,7 +107,7 @@ void log_start(const Assembly& assembly, World& world, const Trainer& trainer, c
   const std::size_t data_bytes =
       assembly.data.train->resident_bytes() + (assembly.data.test ? assembly.data.test->resident_bytes() : 0);
   log.note(fmt::format("memory about {:.0f} MiB of network a rank and {:.0f} MiB of data a host",
-                       static_cast<double>(trainer.memory_bytes()) / 0x1p20, static_cast<double>(data_bytes) / 0x1p20));
+                       mebi(trainer.memory_bytes()), mebi(data_bytes)));
   if (config.out.empty()) return;
   log.note(fmt::format("checkpoints in {}/checkpoints: {}; {} kept{}", config.out,
                        checkpoint_every_text(*config.checkpoint_every),
@@ -140,30 +138,167 @@ std::string run_record(const Assembly& assembly, const World& world, const std::
                                 {"train_samples", assembly.data.train->info().samples},
                                 {"test_samples", assembly.data.test ? assembly.data.test->info().samples : 0},
                                 {"batch_size", config.batch_size},
-                                {"optimizer", name_of(config.optimizer)},
-                                {"lr", config.lr},
-                                {"warmup_epochs", config.warmup_epochs},
-                                {"momentum", config.momentum},
-                                {"weight_decay", config.weight_decay},
+                                {"optimizer", name_of(config.optimizer.kind)},
+                                {"lr", config.rate.base},
+                                {"warmup_epochs", config.rate.warmup_epochs},
+                                {"momentum", config.optimizer.momentum},
+                                {"weight_decay", config.optimizer.weight_decay},
                                 {"host", world.host()},
                                 {"startup_seconds", seconds_since_process_start()},
                                 {"step", steps}};
   if (!config.rehearse.empty()) record["rehearse"] = config.rehearse;
-  return record.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
-
-ProcessorKinds processor_kinds(const Backend& backend, const std::optional<LoadedCheckpoint>& resumed) {
-  ProcessorKinds kinds{.mine = processor_in("; " + backend.description())};
-  if (resumed) {
-    kinds.of_checkpoint = processor_in(resumed->state.versions);
-    kinds.checkpoint = resumed->path;
-  }
-  return kinds;
+  return json_line(record);
 }
 
 std::string versions_text(const Backend& backend, const World& world) {
   return fmt::format("tutti {}; {}; {}; HDF5 {}", version(), backend.description(), world.description(),
                      array_library_version());
+}
+
+RunReporter::RunReporter(World& world, const ReportedRun& run)
+    : world_(world),
+      log_(world.rank(), world.host(), run.assembly.config.quiet),
+      control_(run.control),
+      checkpoints_(run.checkpoints),
+      account_(run.account),
+      classes_(run.assembly.network->classes()),
+      rate_(run.assembly.config.rate) {
+  if (world.rank() != 0) return;
+  const RunConfig& config = run.assembly.config;
+  if (draws_progress(config)) bar_.emplace();
+  prints_lines_ = !bar_ && config.progress != ShowProgress::never && !config.quiet;
+  if (!config.out.empty()) {
+    metrics_.emplace(config.out + "/metrics.jsonl", [folder = run.folder] { return folder.loss().empty(); });
+  }
+  if (!config.sample_log.empty()) {
+    sample_log_.emplace(config.sample_log, run.resumes ? EarlierLines::kept : EarlierLines::dropped);
+  }
+}
+
+// A failing disk is reported once, not at every record.
+template <class Write>
+void RunReporter::record(Write write) {
+  try {
+    if (metrics_) write(*metrics_);
+  } catch (const Error& error) {
+    warn_of_lost_record(error);
+  }
+}
+
+// Called while the error is handled.
+void RunReporter::warn_of_lost_record(const Error& error) {
+  if (error.source() != ErrorSource::save) throw;
+  if (!warned_of_.insert(error.what()).second) return;
+  if (bar_) bar_->clear();
+  log_.warn(fmt::format("a record is lost, and training continues: {}", error.what()));
+}
+
+void RunReporter::record_line(const std::string& json) {
+  if (bar_) bar_->clear();
+  record([&](MetricsLog& metrics) { metrics.on_line(json); });
+}
+
+void RunReporter::start(const std::string& run_record, std::int64_t steps) {
+  record_line(run_record);
+  resumes_ = steps > 0;
+  since_start_.restart();
+}
+
+void RunReporter::finish(RunEnd end, std::int64_t steps, std::int64_t skipped_steps) {
+  if (bar_) bar_->clear();
+  if (skipped_steps > 0) log_.note(plural(skipped_steps, "step") + " skipped (--on-nonfinite skip)");
+  if (checkpoints_ != nullptr) checkpoints_->finish([this](const std::string& json) { record_line(json); });
+  print_time();
+  record_line(
+      fmt::format(R"({{"event":"end","step":{},"status":"{}"}})", steps, end == RunEnd::planned ? "done" : "stopped"));
+}
+
+// Not if the only epoch of the run has printed the same.
+void RunReporter::print_time() {
+  if (epochs_.empty() || (epochs_.size() == 1 && has_printed_time_)) return;
+  log_.note((resumes_ ? "this launch: " : "whole run: ") + time_line(time_.report()));
+}
+
+BoundaryAction RunReporter::at_boundary(std::int64_t /*step*/) {
+  if (checkpoints_ != nullptr) checkpoints_->report([this](const std::string& json) { record_line(json); });
+  return control_.at_boundary();
+}
+
+// A line of the sample log: {"step":k,"epoch":e,"parts":[[samples]..]}.
+void RunReporter::on_samples(const SampleReport& report) {
+  if (!sample_log_) return;
+  const nlohmann::ordered_json json{{"step", report.step}, {"epoch", report.epoch}, {"parts", report.parts}};
+  try {
+    sample_log_->append(json.dump());
+  } catch (const Error& error) {
+    warn_of_lost_record(error);
+  }
+}
+
+void RunReporter::on_step(const StepProgress& progress) {
+  lines_.count(progress);
+  if (bar_) bar_->draw(progress);
+  if (prints_lines_ && lines_.is_due(since_start_.seconds())) {
+    const LossSums loss = progress.rank_loss();
+    on_note(lines_.text(since_start_.seconds(), loss) + (world_.size() > 1 ? " (loss of rank 0's images)" : ""));
+  }
+  account_.count_step();
+}
+
+void RunReporter::on_note(const std::string& text) {
+  if (bar_) bar_->clear();
+  log_.note(text);
+}
+
+// More of them are only counted.
+void RunReporter::on_skipped(const SkippedReport& report) {
+  constexpr std::int64_t kMostNotes = 10;
+  record([&](MetricsLog& metrics) { metrics.on_skipped(report); });
+  if (report.in_all > kMostNotes) return;
+  on_note(fmt::format("{}: the step is skipped{}", report.finding,
+                      report.in_all == kMostNotes ? "; more such steps will only be counted" : ""));
+}
+
+void RunReporter::on_interval(const IntervalReport& report) {
+  record([&](MetricsLog& metrics) { metrics.on_interval(report); });
+  on_note(lines_.text(since_start_.seconds(), report.train));
+}
+
+void RunReporter::on_digest(const DigestReport& report) {
+  record([&](MetricsLog& metrics) { metrics.on_digest(report); });
+}
+
+void RunReporter::on_epoch(const EpochReport& report) {
+  if (bar_) bar_->clear();
+  if (world_.rank() == 0) {
+    fmt::print("{}\n", epoch_line(report));
+    std::fflush(stdout);
+    const std::string guessing = has_warned_ ? "" : guessing_text(report, classes_, rate_);
+    if (!guessing.empty()) log_.warn(guessing);
+    has_warned_ = has_warned_ || !guessing.empty();
+    if (stdout_failure() != 0 && !stdout_is_abandoned() && warned_of_.insert("stdout").second) {
+      log_.warn(fmt::format("cannot write to stdout: {}; training continues, and ends with status 73",
+                            std::strerror(stdout_failure())));
+    }
+  }
+  record([&](MetricsLog& metrics) { metrics.on_epoch(report); });
+}
+
+void RunReporter::on_divergence(const DivergenceReport& report) {
+  record([&](MetricsLog& metrics) { metrics.on_divergence(report); });
+}
+
+void RunReporter::on_checkpoint(TrainState state, double copy_seconds) {
+  if (checkpoints_ != nullptr) checkpoints_->save(std::move(state), copy_seconds);
+}
+
+void RunReporter::on_epoch_end(const EpochEnd& end) {
+  epochs_.push_back(end);
+  const TimeReport time = account_.report();
+  time_.add(time);
+  has_printed_time_ = is_notable(time);
+  if (has_printed_time_) on_note(time_line(time));
+  record([&](MetricsLog& metrics) { metrics.on_time(end, time); });
 }
 
 }  // namespace tutti

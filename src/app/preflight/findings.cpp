@@ -1,4 +1,4 @@
-#include "agreement.hpp"
+#include "findings.hpp"
 
 #include "tutti/backend/backend.hpp"
 #include "tutti/base/checksums.hpp"
@@ -8,16 +8,20 @@
 
 #include "../option_table.hpp"
 #include "../processors.hpp"
-#include "load.hpp"
+#include "host.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
 #include <sys/stat.h>
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <map>
 #include <sstream>
 #include <system_error>
+#include <utility>
 
 namespace tutti {
 namespace {
@@ -66,9 +70,8 @@ Findings differences(const std::vector<Claim>& claims, const std::vector<std::st
       if (value != expected) ranks_by_value[value].push_back(static_cast<int>(rank));
     }
     for (const auto& [value, ranks] : ranks_by_value) {
-      findings.doom(ErrorSource::input,
-                    fmt::format("{} {} another {} than rank 0, {} against {}: {}", ranks_text(ranks),
-                                ranks.size() == 1 ? "has" : "have", claim.what, value, expected, claim.remedy));
+      findings.fail(ErrorSource::input, "{} {} another {} than rank 0, {} against {}: {}", ranks_text(ranks),
+                    ranks.size() == 1 ? "has" : "have", claim.what, value, expected, claim.remedy);
     }
   }
   return findings;
@@ -76,11 +79,108 @@ Findings differences(const std::vector<Claim>& claims, const std::vector<std::st
 
 }  // namespace
 
+std::string ranks_text(const std::vector<int>& ranks) {
+  std::vector<std::string> ranges;
+  for (std::size_t first = 0; first < ranks.size();) {
+    std::size_t last = first;
+    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
+    ranges.push_back(first == last ? fmt::format("{}", ranks[first]) : fmt::format("{}-{}", ranks[first], ranks[last]));
+    first = last + 1;
+  }
+  return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranges, ", "));
+}
+
+void Findings::add(Finding finding) {
+  const auto known = std::ranges::find_if(findings_, [&](const Finding& other) {
+    return other.severity == finding.severity && other.text == finding.text;
+  });
+  if (known == findings_.end()) {
+    const auto after =
+        std::ranges::find_if(findings_, [&](const Finding& other) { return other.severity > finding.severity; });
+    findings_.insert(after, std::move(finding));
+    return;
+  }
+  std::vector<int> together;
+  std::ranges::set_union(known->ranks, finding.ranks, std::back_inserter(together));
+  known->ranks = std::move(together);
+}
+
+void Findings::add(const Findings& others) {
+  for (const Finding& finding : others.findings_) add(finding);
+}
+
+bool Findings::attempt(const std::function<void()>& work) {
+  try {
+    work();
+    return true;
+  } catch (const Error& error) {
+    if (error.reach() != ErrorReach::all_ranks) throw;
+    fail(error.source(), error.describe());
+    return false;
+  }
+}
+
+std::size_t Findings::count(Severity severity) const {
+  return static_cast<std::size_t>(std::ranges::count(findings_, severity, &Finding::severity));
+}
+
+Findings gather(World& world, const Findings& mine) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const Finding& finding : mine.all()) list.push_back({finding.severity, finding.source, finding.text});
+  const auto all = all_gather_text(world, list.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  Findings findings;
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    for (const auto& one : nlohmann::json::parse(all[rank])) {
+      findings.add(
+          {one[0].get<Severity>(), one[1].get<ErrorSource>(), one[2].get<std::string>(), {static_cast<int>(rank)}});
+    }
+  }
+  return findings;
+}
+
+std::string line_of(const Finding& finding, std::span<const std::string> hosts) {
+  const std::vector<int>& ranks = finding.ranks;
+  if (ranks.empty() || hosts.size() == 1) return finding.text;
+  const auto host_of = [&](int rank) { return hosts[static_cast<std::size_t>(rank)]; };
+  const bool on_one = std::ranges::all_of(ranks, [&](int rank) { return host_of(rank) == host_of(ranks.front()); });
+  const std::string who = ranks.size() == hosts.size() ? "all ranks" : ranks_text(ranks);
+  return fmt::format("{}{}: {}", who, on_one && ranks.size() != hosts.size() ? " on " + host_of(ranks.front()) : "",
+                     finding.text);
+}
+
+void warn_or_throw(World& world, const Findings& findings, const Log& log) {
+  if (findings.all().empty()) return;  // on all ranks alike
+  const Hosts hosts = all_gather_text(world, world.host());
+  for (const Finding& finding : findings.all()) {
+    if (finding.severity == Severity::warning && world.rank() == 0) log.warn(line_of(finding, hosts));
+  }
+  const std::size_t errors = findings.count(Severity::error);
+  if (errors == 0) return;
+  const Finding& first = findings.all().front();
+  const std::string more =
+      errors == 1 ? "" : fmt::format(" ({} more: {} check lists them all)", errors - 1, program_call());
+  throw Error(first.source, line_of(first, hosts) + more).on_all_ranks();
+}
+
+bool Obstacles::attempt(const std::function<void()>& work) {
+  if (found_ != nullptr) return found_->attempt(work);
+  work();
+  return true;
+}
+
+void Obstacles::add(const Findings& findings) {
+  if (found_ != nullptr) {
+    found_->add(findings);
+  } else {
+    warn_or_throw(world_, findings, log_);
+  }
+}
+
 std::vector<Claim> option_claims(RunConfig config) {
   std::vector<Claim> claims;
   for (const RunOption& option : run_options(config)) {
     if (option.use != OptionUse::fixed && option.use != OptionUse::changeable) continue;
-    if (option.name == "device") continue;  // judged by choose_communicator()
+    if (option.name == "device") continue;  // checked by choose_communicator()
     claims.push_back({"--" + option.name, value_text(option), kSame});
   }
   return claims;
@@ -102,17 +202,16 @@ std::vector<Claim> version_claims(const std::string& description) {
           {"HDF5", array_library_version(), remedy}};
 }
 
-Findings judge_processors(World& world, const RunConfig& config, const ProcessorKinds& kinds) {
+Findings check_processors(World& world, const RunConfig& config, const ProcessorKinds& kinds) {
   const bool promises_bits = config.exchange == Exchange::exact;
   const bool refuses = promises_bits && !config.allow_mixed_processors;
-  const std::string remedy =
-      std::string(
-          "use one kind of processor, or set ONEDNN_MAX_CPU_ISA (AVX2, AVX512_CORE) in every rank's "
-          "environment to what all CPUs have") +
-      (refuses ? ", or accept it with --allow-mixed-processors" : "");
+  const std::string remedy = std::string(
+                                 "use one kind of processor, or set ONEDNN_MAX_CPU_ISA (AVX2, AVX512_CORE) in every "
+                                 "rank's environment to what all CPUs have") +
+                             (refuses ? ", or accept it with --allow-mixed-processors" : "");
   Findings findings;
   const auto add = [&](const std::string& text) {
-    findings.add({.severity = refuses ? Severity::doomed : Severity::warning,
+    findings.add({.severity = refuses ? Severity::error : Severity::warning,
                   .source = ErrorSource::input,
                   .text = text + ": " + remedy});
   };
@@ -167,9 +266,9 @@ Findings preflight_in_brief(World& world, const RunConfig& config) {
   Findings findings = compare(world, claims);
   findings.add(compare_programs(world));
   if (world.local_size() < world.size()) {
-    findings.add(judge_clocks(all_gather_text(world, world.host()), seconds_ahead(world)));
+    findings.add(check_clocks(all_gather_text(world, world.host()), seconds_ahead(world)));
   }
-  findings.add(gather(world, judge_limits(process_limits(), {.local_ranks = world.local_size()})));
+  findings.add(gather(world, check_open_files(process_limits(), world.local_size())));
   return findings;
 }
 

@@ -1,0 +1,359 @@
+#include "host.hpp"
+
+#include "tutti/base/error.hpp"
+#include "tutti/watch/rank_clocks.hpp"
+
+#include "../output.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <string_view>
+#include <system_error>
+
+namespace tutti {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The first word, as a number; empty: there is no such file, or none in it.
+std::optional<std::int64_t> number_in(const fs::path& file) {
+  std::ifstream in(file);
+  std::int64_t number = 0;
+  return in >> number ? std::optional(number) : std::nullopt;
+}
+
+// Behind the word that begins a line.
+std::optional<std::int64_t> number_after(const fs::path& file, std::string_view word) {
+  std::ifstream in(file);
+  for (std::string line; std::getline(in, line);) {
+    std::istringstream words(line);
+    std::string first;
+    std::int64_t number = 0;
+    if (words >> first >> number && first == word) return number;
+  }
+  return std::nullopt;
+}
+
+// Without one, the first version writes about as many bytes as there are.
+constexpr std::int64_t kNoLimit = std::int64_t{1} << 60;
+
+struct MemoryFiles {
+  const char* most;
+  const char* used;
+  const char* reclaimable;  // the word in memory.stat
+};
+
+void add_pool(GroupLimits& limits, const fs::path& folder, const MemoryFiles& files) {
+  const auto most = number_in(folder / files.most);
+  struct stat status {};
+  if (!most || *most >= kNoLimit || ::stat(folder.c_str(), &status) != 0) return;
+  const std::int64_t used = number_in(folder / files.used).value_or(0);
+  const std::int64_t reclaimable = number_after(folder / "memory.stat", files.reclaimable).value_or(0);
+  // Containers see groups of their own by the same path.
+  limits.memory.push_back({fmt::format("{}:{}", status.st_dev, status.st_ino), *most - used + reclaimable});
+}
+
+void tighten_cores(GroupLimits& limits, std::optional<std::int64_t> quota, std::optional<std::int64_t> period) {
+  if (quota && period && *quota > 0 && *period > 0) {
+    const double cores = static_cast<double>(*quota) / static_cast<double>(*period);
+    limits.cores = std::min(limits.cores.value_or(cores), cores);
+  }
+}
+
+// "max 100000" or "200000 100000"
+void tighten_cores(GroupLimits& limits, const fs::path& file) {
+  std::ifstream in(file);
+  std::int64_t quota = 0;
+  std::int64_t period = 0;
+  if (in >> quota >> period) tighten_cores(limits, quota, period);
+}
+
+// The group's folder and those above it, as far as this process sees them.
+template <class Visit>
+void for_each_above(const fs::path& mounted, const std::string& group, Visit visit) {
+  fs::path below = fs::path(group).relative_path();
+  for (;; below = below.parent_path()) {
+    visit(mounted / below);
+    if (below.empty()) return;
+  }
+}
+
+// "12.2"; zeros for what is no version.
+std::pair<int, int> version_of(const std::string& text) {
+  std::pair<int, int> version{0, 0};
+  const char* const end = text.data() + text.size();
+  const auto [dot, status] = std::from_chars(text.data(), end, version.first);
+  if (status == std::errc{} && dot != end) std::from_chars(dot + 1, end, version.second);
+  return version;
+}
+
+constexpr std::int64_t kFewLockedBytes = std::int64_t{64} << 20;
+constexpr double kClockSeconds = 1;
+// Of a part with batch norm.
+constexpr std::int64_t kFewSamples = 16;
+
+}  // namespace
+
+std::optional<std::int64_t> Machine::memory_available() const {
+  const auto kib = number_after(root_ + "/proc/meminfo", "MemAvailable:");
+  return kib ? std::optional(*kib * 1024) : std::nullopt;
+}
+
+// Lines of /proc/self/cgroup: "0::/path" of version 2, "4:memory:/path" and "2:cpu,cpuacct:/path" of version 1.
+GroupLimits Machine::group_limits() const {
+  const std::string mounted = root_ + "/sys/fs/cgroup";
+  GroupLimits limits;
+  std::ifstream groups(root_ + "/proc/self/cgroup");
+  for (std::string line; std::getline(groups, line);) {
+    const std::size_t first = line.find(':');
+    const std::size_t second = line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string controllers = fmt::format(",{},", line.substr(first + 1, second - first - 1));
+    const std::string group = line.substr(second + 1);
+    const auto controls = [&](const char* name) { return controllers.find(name) != std::string::npos; };
+    if (controllers == ",,") {
+      for_each_above(mounted, group, [&](const fs::path& folder) {
+        add_pool(limits, folder, {"memory.max", "memory.current", "inactive_file"});
+        tighten_cores(limits, folder / "cpu.max");
+      });
+    }
+    if (controls(",memory,")) {
+      for_each_above(mounted + "/memory", group, [&](const fs::path& folder) {
+        add_pool(limits, folder, {"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"});
+      });
+    }
+    if (controls(",cpu,")) {
+      for_each_above(mounted + "/cpu", group, [&](const fs::path& folder) {
+        tighten_cores(limits, number_in(folder / "cpu.cfs_quota_us"), number_in(folder / "cpu.cfs_period_us"));
+      });
+    }
+  }
+  return limits;
+}
+
+// PCI classes 0300 and 0302 are display and 3D controllers.
+bool Machine::has_nvidia_card() const {
+  std::error_code failure;
+  for (fs::directory_iterator device(root_ + "/sys/bus/pci/devices", failure), end; !failure && device != end;
+       device.increment(failure)) {
+    std::string vendor;
+    std::string kind;
+    std::ifstream(device->path() / "vendor") >> vendor;
+    std::ifstream(device->path() / "class") >> kind;
+    if (vendor == "0x10de" && kind.starts_with("0x03")) return true;
+  }
+  return false;
+}
+
+bool Machine::has_nvidia_driver() const {
+  std::error_code unknown;
+  return fs::exists(root_ + "/proc/driver/nvidia/version", unknown);
+}
+
+bool Machine::has_fast_network() const {
+  std::error_code absent;
+  return fs::directory_iterator(root_ + "/sys/class/infiniband", absent) != fs::directory_iterator();
+}
+
+Findings check_gpus(const CardFacts& facts) {
+  Findings findings;
+  if (facts.device == Device::cpu) return findings;
+  const CudaInventory& inventory = facts.inventory;
+  const auto add = [&](const std::string& text) {
+    const auto severity = facts.device == Device::cuda ? Severity::error : Severity::warning;
+    findings.add({.severity = severity, .source = ErrorSource::usage, .text = text});
+  };
+  const auto driver = version_of(inventory.driver_version);
+  if (!inventory.devices.empty()) {
+    if (!facts.note.empty()) add(facts.note + ": start as many ranks as GPUs, or choose --device cpu");
+  } else if (driver.first > 0 && driver < version_of(inventory.runtime_version)) {
+    add(
+        fmt::format("the GPU's driver serves CUDA {}, and this build wants {}: update the driver, build with an older "
+                    "CUDA, or choose --device cpu",
+                    inventory.driver_version, inventory.runtime_version));
+  } else if (facts.has_card && !facts.has_driver) {
+    add("this host has an NVIDIA GPU and no driver for it: install and load one (nvidia-smi then lists the GPU), or "
+        "choose --device cpu");
+  } else if (facts.has_card && !facts.note.empty()) {
+    add(facts.note + ": see to it (nvidia-smi), or choose --device cpu");
+  }
+  return findings;
+}
+
+Findings check_cores(const HostLoad& load) {
+  Findings findings;
+  const Cores& cores = load.cores;
+  if (cores.mine < load.threads && cores.mine < cores.present) {
+    findings.warn(
+        "bound to {} of the host's {} cores, but --threads is {}: start mpirun with --bind-to none, or srun with "
+        "--cpus-per-task {}",
+        cores.mine, cores.present, load.threads, load.threads);
+  }
+  const std::string crowd = fmt::format("{}: {} {} with {} threads", load.host, plural(load.ranks, "rank"),
+                                        load.ranks == 1 ? "computes" : "compute", load.busy_threads);
+  if (load.busy_threads > cores.usable) {
+    const bool is_bound = cores.usable < cores.present;
+    findings.warn("{} on {} of {} cores: {}", crowd, cores.usable, cores.present,
+                  is_bound ? "let the launcher bind them to more, as mpirun --bind-to none does"
+                           : "start fewer ranks there, or give fewer --threads");
+  }
+  if (load.quota && static_cast<double>(load.busy_threads) > *load.quota + 0.5) {
+    findings.warn(
+        "{}, but their control group allows {:.1f} cores: ask for more (docker --cpus, Slurm's --cpus-per-task), or "
+        "give fewer --threads",
+        crowd, *load.quota);
+  }
+  return findings;
+}
+
+Findings check_waiting(const HostLoad& load, const std::string& mpi_library, const std::string& setting) {
+  Findings findings;
+  const bool yields = setting == "1" || setting == "true";
+  if (load.ranks > load.cores.usable && mpi_library.starts_with("Open MPI") && !yields) {
+    findings.warn(
+        "{}: {} ranks on {} cores wait for each other without giving way: export OMPI_MCA_mpi_yield_when_idle=1",
+        load.host, load.ranks, load.cores.usable);
+  }
+  return findings;
+}
+
+ProcessLimits process_limits() {
+  const auto limit_of = [](auto resource) -> std::optional<std::int64_t> {
+    rlimit limit{};
+    if (::getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return std::nullopt;
+    return static_cast<std::int64_t>(limit.rlim_cur);
+  };
+  return {.address_space = limit_of(RLIMIT_AS),
+          .file_size = limit_of(RLIMIT_FSIZE),
+          .open_files = limit_of(RLIMIT_NOFILE),
+          .locked_memory = limit_of(RLIMIT_MEMLOCK)};
+}
+
+Findings check_open_files(const ProcessLimits& limits, int local_ranks) {
+  Findings findings;
+  // Those of the MPI library and its connections, and the other ranks' memory.
+  const std::int64_t files = 128 + 4 * std::int64_t{local_ranks};
+  if (limits.open_files && *limits.open_files < files) {
+    findings.warn(
+        "only {} files may be open at once (ulimit -n), and a rank among {} on its host wants {}: raise that limit",
+        *limits.open_files, local_ranks, files);
+  }
+  return findings;
+}
+
+Findings check_limits(const ProcessLimits& limits, const LimitedNeeds& needs) {
+  Findings findings;
+  if (limits.address_space && needs.memory_bytes > *limits.address_space) {
+    findings.fail(ErrorSource::input,
+                  "a rank needs about {:.0f} MiB, and its processes may have {:.0f} (ulimit -v): raise that limit, or "
+                  "give a smaller --batch-size{}",
+                  mebi(needs.memory_bytes), mebi(*limits.address_space),
+                  needs.largest.empty() ? "" : fmt::format(" (largest layer: {})", needs.largest));
+  } else if (limits.address_space && needs.on_gpu) {
+    findings.warn(
+        "the address space ends at {:.0f} MiB (ulimit -v), and CUDA sets aside much more than it uses: ulimit -v "
+        "unlimited",
+        mebi(*limits.address_space));
+  }
+  if (limits.file_size && needs.file_bytes > *limits.file_size) {
+    findings.fail(ErrorSource::save,
+                  "a checkpoint takes about {:.1f} MiB, and files end at {:.1f} (ulimit -f): raise that limit",
+                  mebi(needs.file_bytes), mebi(*limits.file_size));
+  }
+  if (limits.locked_memory && *limits.locked_memory < kFewLockedBytes && (needs.on_gpu || needs.has_fast_network)) {
+    findings.warn(
+        "only {:.1f} MiB may be locked in memory (ulimit -l), which NCCL and fast networks want more of: ulimit -l "
+        "unlimited",
+        mebi(*limits.locked_memory));
+  }
+  return findings;
+}
+
+Findings check_clocks(const Hosts& hosts, const std::vector<double>& ahead) {
+  Findings findings;
+  std::set<std::string> named{hosts.front()};
+  for (std::size_t rank = 1; rank < hosts.size(); ++rank) {
+    if (std::abs(ahead[rank]) <= kClockSeconds || !named.insert(hosts[rank]).second) continue;
+    findings.warn(
+        "the clock of {} is {:.1f} s {} that of {}: let both keep network time (chrony, ntp), or their logs tell "
+        "another order of events",
+        hosts[rank], std::abs(ahead[rank]), ahead[rank] > 0 ? "ahead of" : "behind", hosts.front());
+  }
+  return findings;
+}
+
+std::vector<double> seconds_ahead(World& world) {
+  const ClockReading mine = read_clock(
+      world, [] { return std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count(); });
+  const auto least = static_cast<double>(std::max<std::int64_t>(0, std::abs(mine.offset_ns) - mine.error_ns));
+  std::vector<double> ahead;
+  for (const auto& figures : all_gather_figures(world, {std::copysign(least, mine.offset_ns) / 1e9})) {
+    ahead.push_back(figures.front());
+  }
+  return ahead;
+}
+
+Findings check_classes(const DatasetInfo& train) {
+  Findings findings;
+  constexpr std::size_t kMostNamed = 5;
+  std::vector<std::string> empty;
+  for (std::size_t label = 0; label < train.class_samples.size(); ++label) {
+    if (train.class_samples[label] != 0) continue;
+    const bool has_name = label < train.class_names.size();
+    empty.push_back(has_name ? fmt::format("{} ('{}')", label, train.class_names[label]) : fmt::format("{}", label));
+  }
+  if (!train.labelled || empty.empty()) return findings;
+  const std::size_t count = empty.size();
+  empty.resize(std::min(count, kMostNamed));
+  findings.warn("{} of {} classes {} no training samples in {}: {}{}; the network cannot learn {}", count,
+                train.class_samples.size(), count == 1 ? "has" : "have", train.name, fmt::join(empty, ", "),
+                count > kMostNamed ? ", ..." : "", count == 1 ? "it" : "them");
+  return findings;
+}
+
+Findings check_parts(const RunConfig& config, bool has_batch_norm) {
+  Findings findings;
+  const std::int64_t smallest = config.batch_size / config.parts;
+  if (smallest == 0) {
+    findings.warn(
+        "a batch of {} samples leaves {} of {} parts empty: give a larger --batch-size, or fewer --parts or ranks",
+        config.batch_size, config.parts - config.batch_size, config.parts);
+  } else if (smallest < kFewSamples && has_batch_norm) {
+    findings.warn(
+        "batch norm sees parts of {} samples, each alone, and below {} its statistics are noisy: give a larger "
+        "--batch-size or fewer --parts",
+        smallest, kFewSamples);
+  }
+  return findings;
+}
+
+Findings check_rates(const RunConfig& config, std::int64_t planned, std::int64_t scheduled) {
+  Findings findings;
+  if (config.rate.base == 0) findings.warn("--lr 0: the weights will not change; give a learning rate above 0");
+  if (config.schedule_epochs > 0 && config.rate.schedule != Schedule::cosine) {
+    findings.warn("--schedule-epochs {} has no effect with --schedule {}: it belongs to --schedule cosine",
+                  config.schedule_epochs, name_of(config.rate.schedule));
+  }
+  if (config.rate.schedule == Schedule::cosine && config.rate.base > 0 && config.rate.least == 0 &&
+      planned > scheduled) {
+    findings.warn(
+        "the cosine schedule ends at epoch {}, and --epochs is {}: from there on the learning rate is 0 and the "
+        "weights will not change; give --schedule-epochs {}, or start a new run with --min-lr or with --init-from",
+        config.schedule_epochs, config.epochs, config.epochs);
+  }
+  return findings;
+}
+
+}  // namespace tutti
