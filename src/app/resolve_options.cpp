@@ -53,8 +53,8 @@ void refuse_contradictions(const RunConfig& config) {
                 fmt::format("--momentum {} belongs to sgd and lars; adamw keeps moments of its own: leave it out",
                             config.momentum));
   }
-  require_sensible(optimizer_options(config));
-  require_sensible(lr_plan(config));
+  validate(optimizer_options(config));
+  validate(lr_plan(config));
 }
 
 void settle_parts(RunConfig& config, int ranks, int fair_threads) {
