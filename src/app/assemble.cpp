@@ -110,7 +110,7 @@ RecipeRequest recipe_request(const RunConfig& config) {
 
 std::int64_t Assembly::busy_cores(const World& world) const { return tutti::busy_cores(config, world, cores); }
 
-TrainerParts Assembly::parts() const {
+TrainerContext Assembly::parts() const {
   return {.backend = *backend,
           .communicator = *communicator,
           .network = *network,

@@ -39,7 +39,7 @@ struct Assembly {
   TrainerOptions options;
   std::uint64_t data_digest = 0;
 
-  TrainerParts parts() const;
+  TrainerContext parts() const;
   // That all ranks of this host keep busy.
   std::int64_t busy_cores(const World& world) const;
 };

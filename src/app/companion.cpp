@@ -61,7 +61,7 @@ void put_into_stdin(const std::string& text) {
   const int file = ::memfd_create("tutti", 0);
   std::span<const char> rest(text);
   while (!rest.empty()) {
-    const ssize_t written = uninterrupted([&] { return ::write(file, rest.data(), rest.size()); });
+    const ssize_t written = retry_on_eintr([&] { return ::write(file, rest.data(), rest.size()); });
     if (written <= 0) break;
     rest = rest.subspan(static_cast<std::size_t>(written));
   }

@@ -32,7 +32,7 @@ std::atomic<int> failure = 0;
 // Reports success for everything, and remembers the first failure.
 ssize_t write_remembering(void* /*cookie*/, const char* text, std::size_t size) {
   for (std::size_t done = 0; done < size;) {
-    const ssize_t written = uninterrupted([&] { return ::write(STDOUT_FILENO, text + done, size - done); });
+    const ssize_t written = retry_on_eintr([&] { return ::write(STDOUT_FILENO, text + done, size - done); });
     if (written <= 0) {
       int none = 0;
       failure.compare_exchange_strong(none, written < 0 ? errno : EIO);
@@ -148,7 +148,7 @@ void StopSignals::listen() {
     int none = 0;
     if (first_.compare_exchange_strong(none, signal) && on_first_) on_first_(signal);
     come_ |= std::uint64_t{1} << signal;
-    if (signal == SIGINT && ++interrupts == 2) end_process_by(SIGINT);
+    if (signal == SIGINT && ++interrupts == 2) raise_default(SIGINT);
   }
 }
 

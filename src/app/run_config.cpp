@@ -171,8 +171,8 @@ void refuse_contradictions(const RunConfig& config) {
                 fmt::format("--momentum {} belongs to sgd and lars; adamw keeps moments of its own: leave it out",
                             config.optimizer.momentum));
   }
-  require_sensible(config.optimizer);
-  require_sensible(lr_plan(config));
+  validate(config.optimizer);
+  validate(lr_plan(config));
 }
 
 void settle_parts(RunConfig& config, int ranks, int fair_threads) {

@@ -65,7 +65,7 @@ void leave_exit_record(const OwnedFolder& folder, const ExitRecord& record) {
     json["step"] = record.at->step;
   }
   const std::string text = json_line(json) + "\n";
-  const ssize_t written = uninterrupted([&] { return ::write(file, text.data(), text.size()); });
+  const ssize_t written = retry_on_eintr([&] { return ::write(file, text.data(), text.size()); });
   ::close(file);
   if (written != std::ssize(text)) ::unlink(path.c_str());  // a torn record would mislead its readers
 }

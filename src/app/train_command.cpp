@@ -154,7 +154,7 @@ void TrainRun::build(const Invocation& invocation) {
   const auto hosts = all_gather_text(world_, world_.host());
   std::vector<std::string> drawn;
   build_alike(world_, config, *assembly_.backend, [&] {
-    TrainerParts parts = assembly_.parts();
+    TrainerContext parts = assembly_.parts();
     parts.rank_status = &rank_status_;
     parts.hosts = hosts;
     trainer_.emplace(parts, assembly_.options, facts);

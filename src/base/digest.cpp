@@ -32,20 +32,24 @@ template <class T>
 }
 
 template <class T>
-std::uint64_t sum_of_mixes(std::string_view name, std::span<const T> values, std::uint64_t first = 0) {
+std::uint64_t digest_values(std::string_view name, std::span<const T> values, std::uint64_t first = 0) {
   const std::uint64_t start = digest_start(name, first);
   return (has_avx512() ? wide_sum_from<T> : sum_from<T>)(start, values.data(), values.size());
 }
 
 }  // namespace
 
-std::uint64_t digest(std::string_view name, std::span<const float> values) { return sum_of_mixes(name, values); }
-std::uint64_t digest(std::string_view name, std::span<const double> values) { return sum_of_mixes(name, values); }
+std::uint64_t digest(std::string_view name, std::span<const float> values) { return digest_values(name, values); }
+std::uint64_t digest(std::string_view name, std::span<const double> values) { return digest_values(name, values); }
 std::uint64_t digest(std::string_view name, std::span<const std::uint8_t> values, std::uint64_t first) {
-  return sum_of_mixes(name, values, first);
+  return digest_values(name, values, first);
 }
-std::uint64_t digest(std::string_view name, std::span<const std::int32_t> values) { return sum_of_mixes(name, values); }
-std::uint64_t digest(std::string_view name, std::span<const std::int64_t> values) { return sum_of_mixes(name, values); }
+std::uint64_t digest(std::string_view name, std::span<const std::int32_t> values) {
+  return digest_values(name, values);
+}
+std::uint64_t digest(std::string_view name, std::span<const std::int64_t> values) {
+  return digest_values(name, values);
+}
 
 std::string digest_text(std::uint64_t digest) { return fmt::format("{:016x}", digest); }
 

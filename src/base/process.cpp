@@ -27,7 +27,7 @@ bool is_ignored(int signal) {
   return sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
 }
 
-void end_process_by(int signal) {
+void raise_default(int signal) {
   sigset_t one;
   sigemptyset(&one);
   sigaddset(&one, signal);

@@ -39,12 +39,13 @@ bool is_control(std::string_view character) {
 
 constexpr std::ptrdiff_t kMostBrackets = 64;  // in all
 constexpr std::ptrdiff_t kMostDots = 128;     // in a line
-constexpr std::string_view kOfHeader = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-[] \t\r";
+constexpr std::string_view kHeaderCharacters =
+    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-[] \t\r";
 
 std::ptrdiff_t brackets_in(std::string_view words) {
   const auto opened = std::ranges::count(words, '[') + std::ranges::count(words, '{');
   const bool is_header = opened <= 2 && opened == std::ranges::count(words, ']') && words.starts_with('[') &&
-                         words.find_first_not_of(kOfHeader) == words.npos;
+                         words.find_first_not_of(kHeaderCharacters) == words.npos;
   return is_header ? 0 : opened;
 }
 
@@ -101,7 +102,7 @@ std::optional<TomlFault> fault_of_toml(std::string_view text) {
   for (std::int64_t line = 1; !text.empty(); ++line) {
     std::string_view words = text.substr(0, text.find('\n'));
     text.remove_prefix(std::min(words.size() + 1, text.size()));
-    if (!is_utf8(words)) return TomlFault{line, "this is no UTF-8: save the file as such"};
+    if (!is_utf8(words)) return TomlFault{line, "this line is not valid UTF-8: save the file as UTF-8"};
     words.remove_prefix(std::min(words.find_first_not_of(" \t"), words.size()));
     if (words.starts_with('#')) continue;
     const std::string nesting = counts_texts ? std::string(words) : without_texts(words);

@@ -266,7 +266,7 @@ void add_progress(ImageWriter& image, const TrainProgress& progress) {
   image.add_scalar("/progress/learning_rate", progress.learning_rate);
   image.add_scalar("/progress/seed", progress.seed);
   image.add_scalar("/progress/parts", progress.parts);
-  const std::array figures{sums.loss_steps, sums.correct, sums.samples, sums.not_finite};
+  const std::array figures{sums.loss_quanta, sums.correct, sums.samples, sums.not_finite};
   image.add("/progress/epoch_sums", Shape{std::ssize(figures)}, std::span<const std::int64_t>(figures));
   const std::span<const std::int64_t> large(sums.large_losses);
   if (sums.large_losses != LargeLosses{}) image.add("/progress/epoch_large_losses", Shape{std::ssize(large)}, large);

@@ -91,7 +91,7 @@ constexpr const char* kRetired = ".tmp.old";
 // `call` removes it, unless that has been done already.
 template <class Call>
 void take_away(const std::string& path, Call call) {
-  if (uninterrupted(call) == 0 || errno == ENOENT) return;
+  if (retry_on_eintr(call) == 0 || errno == ENOENT) return;
   throw Error(ErrorSource::save, fmt::format("cannot remove '{}', which is no longer needed: {}; remove it by hand",
                                              path, std::generic_category().message(errno)));
 }

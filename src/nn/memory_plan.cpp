@@ -13,7 +13,7 @@ std::size_t aligned(std::size_t bytes) {
   return (bytes + MemoryPlan::kAlignment - 1) / MemoryPlan::kAlignment * MemoryPlan::kAlignment;
 }
 
-bool meet(const MemoryBlock& a, const MemoryBlock& b) { return a.begin <= b.end && b.begin <= a.end; }
+bool overlap(const BlockLifetime& a, const BlockLifetime& b) { return a.begin <= b.end && b.begin <= a.end; }
 
 struct Placed {
   std::size_t begin;
@@ -38,7 +38,7 @@ std::size_t best_fit(std::vector<Placed>& neighbours, std::size_t bytes) {
 
 // Blocks in the order in which they are to be placed: those with the greatest measure first.
 template <class Measure>
-std::vector<std::size_t> ordered(std::span<const MemoryBlock> blocks, Measure measure) {
+std::vector<std::size_t> ordered(std::span<const BlockLifetime> blocks, Measure measure) {
   std::vector<std::size_t> order(blocks.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::ranges::stable_sort(order, std::greater<>{}, [&](std::size_t block) { return measure(blocks[block]); });
@@ -49,21 +49,21 @@ std::vector<std::size_t> ordered(std::span<const MemoryBlock> blocks, Measure me
 
 // Two ways to begin: with what is hard to place for its size, which suits evaluation, or with what lives longest, which
 // stacks up the activations of training. The better one counts.
-MemoryPlan::MemoryPlan(std::span<const MemoryBlock> blocks) {
-  place(blocks, ordered(blocks, [](const MemoryBlock& block) { return block.bytes; }));
+MemoryPlan::MemoryPlan(std::span<const BlockLifetime> blocks) {
+  place(blocks, ordered(blocks, [](const BlockLifetime& block) { return block.bytes; }));
   MemoryPlan other;
-  other.place(blocks, ordered(blocks, [](const MemoryBlock& block) { return block.end - block.begin; }));
+  other.place(blocks, ordered(blocks, [](const BlockLifetime& block) { return block.end - block.begin; }));
   if (other.bytes_ < bytes_) *this = std::move(other);
 }
 
-void MemoryPlan::place(std::span<const MemoryBlock> blocks, std::span<const std::size_t> order) {
+void MemoryPlan::place(std::span<const BlockLifetime> blocks, std::span<const std::size_t> order) {
   offsets_.resize(blocks.size());
   std::vector<Placed> neighbours;
   for (std::size_t done = 0; done < order.size(); ++done) {
     const std::size_t block = order[done];
     neighbours.clear();
     for (const std::size_t other : order.first(done)) {
-      if (!meet(blocks[block], blocks[other])) continue;
+      if (!overlap(blocks[block], blocks[other])) continue;
       neighbours.push_back({offsets_[other], offsets_[other] + aligned(blocks[other].bytes)});
     }
     const std::size_t bytes = aligned(blocks[block].bytes);

@@ -8,7 +8,7 @@
 
 namespace tutti {
 
-struct MemoryBlock {
+struct BlockLifetime {
   std::size_t bytes = 0;
   // The first and the last moment at which the block must keep its contents.
   int begin = 0;
@@ -20,14 +20,14 @@ class MemoryPlan {
   static constexpr std::size_t kAlignment = 64;
 
   MemoryPlan() = default;
-  explicit MemoryPlan(std::span<const MemoryBlock> blocks);
+  explicit MemoryPlan(std::span<const BlockLifetime> blocks);
 
   std::size_t bytes() const noexcept { return bytes_; }
   // A multiple of kAlignment.
   std::size_t offset(std::size_t block) const { return offsets_.at(block); }
 
  private:
-  void place(std::span<const MemoryBlock> blocks, std::span<const std::size_t> order);
+  void place(std::span<const BlockLifetime> blocks, std::span<const std::size_t> order);
 
   std::vector<std::size_t> offsets_;
   std::size_t bytes_ = 0;

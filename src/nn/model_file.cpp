@@ -137,7 +137,7 @@ LayerSpec pool2d(KeyReader& keys, Pooling pooling) {
 std::int64_t units_of(KeyReader& keys) {
   const toml::value& units = keys.required("units");
   if (units.is_integer() && units.as_integer() >= 1) return units.as_integer();
-  if (units.is_string() && toml::get<std::string>(units) == "classes") return kUnitsAsClasses;
+  if (units.is_string() && toml::get<std::string>(units) == "classes") return kUnitsFromClasses;
   refuse(units, "'units' must be a whole number above 0, or \"classes\"");
 }
 
@@ -262,7 +262,7 @@ struct SpecText {
     return text;
   }
   std::string operator()(const LinearSpec& s) const {
-    const std::string units = s.units == kUnitsAsClasses ? "\"classes\"" : fmt::format("{}", s.units);
+    const std::string units = s.units == kUnitsFromClasses ? "\"classes\"" : fmt::format("{}", s.units);
     return fmt::format("units = {}\n{}", units, flags_text(s.bias, s.relu));
   }
   std::string operator()(const BatchNormSpec& s) const {

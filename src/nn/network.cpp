@@ -70,13 +70,13 @@ class Connections {
   std::set<int> read_;
 };
 
-struct Misfit {
+struct ShapeError {
   std::string layer;
   std::string why;
 };
 
 // Fills in the shapes, up to the first layer that does not fit.
-std::optional<Misfit> find_shapes(std::vector<NetworkLayer>& layers, const Shape& sample) {
+std::optional<ShapeError> find_shapes(std::vector<NetworkLayer>& layers, const Shape& sample) {
   const auto output_of = [&](int layer) {
     return layer == kImage ? sample : layers[static_cast<std::size_t>(layer)].output;
   };
@@ -86,11 +86,11 @@ std::optional<Misfit> find_shapes(std::vector<NetworkLayer>& layers, const Shape
       layer.output = output_shape(layer.spec, layer.input);
     } catch (const Error& error) {
       if (error.source() != ErrorSource::input) throw;
-      return Misfit{layer.name, error.what()};
+      return ShapeError{layer.name, error.what()};
     }
     if (takes_residual(layer.spec) && output_of(layer.residual_from) != layer.output) {
-      return Misfit{layer.name, fmt::format("its residual is {}, but what this is added to is {}",
-                                            output_of(layer.residual_from).text(), layer.output.text())};
+      return ShapeError{layer.name, fmt::format("its residual is {}, but what this is added to is {}",
+                                                output_of(layer.residual_from).text(), layer.output.text())};
     }
   }
   return std::nullopt;
@@ -106,7 +106,7 @@ std::string least_size_text(std::vector<NetworkLayer> layers, const Shape& sampl
 }
 
 LayerSpec with_classes(LayerSpec spec, int classes) {
-  if (auto* linear = std::get_if<LinearSpec>(&spec); linear != nullptr && linear->units == kUnitsAsClasses) {
+  if (auto* linear = std::get_if<LinearSpec>(&spec); linear != nullptr && linear->units == kUnitsFromClasses) {
     linear->units = classes;
   }
   return spec;

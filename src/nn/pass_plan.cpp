@@ -37,34 +37,34 @@ void ActivationPlan::place_activations(const Network& network, bool trains) {
   for (std::size_t i = 0; i < uses_.size(); ++i) {
     const NetworkLayer& layer = network.layers()[i];
     LayerBlocks& blocks = layer_blocks_[i];
-    blocks.output = add_block(i, forward_moment(i));
-    if (trains && uses_[i].reads_output) keep(blocks.output, backward_moment(i));
+    blocks.output = add_block(i, forward_time(i));
+    if (trains && uses_[i].reads_output) keep(blocks.output, backward_time(i));
     const auto read = [&](int from, int moment) {
       if (from != kImage) keep(layer_blocks_[static_cast<std::size_t>(from)].output, moment);
     };
-    read(layer.from, trains && uses_[i].reads_input ? backward_moment(i) : forward_moment(i));
-    if (takes_residual(layer.spec)) read(layer.residual_from, forward_moment(i));
+    read(layer.from, trains && uses_[i].reads_input ? backward_time(i) : forward_time(i));
+    if (takes_residual(layer.spec)) read(layer.residual_from, forward_time(i));
   }
-  keep(layer_blocks_.back().output, loss_moment());
+  keep(layer_blocks_.back().output, loss_time());
 }
 
 // Each reader of an activation writes a gradient of its own. A residual's gradient that is left in the reader's first
 // output gradient stays there, perhaps over several layers, until the layer that made the residual has read it.
 void ActivationPlan::place_gradients(const Network& network) {
-  layer_blocks_.back().output_gradients = {add_block(uses_.size() - 1, loss_moment())};
+  layer_blocks_.back().output_gradients = {add_block(uses_.size() - 1, loss_time())};
   for (std::size_t i = uses_.size(); i-- > 0;) {
     const NetworkLayer& layer = network.layers()[i];
     LayerBlocks& blocks = layer_blocks_[i];
-    for (const std::size_t block : blocks.output_gradients) keep(block, backward_moment(i));
+    for (const std::size_t block : blocks.output_gradients) keep(block, backward_time(i));
     if (takes_residual(layer.spec) && layer.residual_from != kImage) {
       const auto from = static_cast<std::size_t>(layer.residual_from);
       const bool left = uses_[i].leaves_residual_gradient;
-      blocks.residual_gradient = left ? blocks.output_gradients.front() : add_block(from, backward_moment(i));
+      blocks.residual_gradient = left ? blocks.output_gradients.front() : add_block(from, backward_time(i));
       layer_blocks_[from].output_gradients.push_back(*blocks.residual_gradient);
     }
     if (layer.from != kImage) {
       const auto from = static_cast<std::size_t>(layer.from);
-      blocks.input_gradient = add_block(from, backward_moment(i));
+      blocks.input_gradient = add_block(from, backward_time(i));
       layer_blocks_[from].output_gradients.push_back(*blocks.input_gradient);
     }
   }

@@ -47,13 +47,13 @@ class ActivationPlan {
   std::size_t add_block(std::size_t layer, int begin);
   void keep(std::size_t block, int moment);
   // Moments: the layers forward, the loss, the layers backward.
-  static int forward_moment(std::size_t layer) { return static_cast<int>(layer); }
-  int loss_moment() const { return static_cast<int>(uses_.size()); }
-  int backward_moment(std::size_t layer) const { return 2 * loss_moment() - static_cast<int>(layer); }
+  static int forward_time(std::size_t layer) { return static_cast<int>(layer); }
+  int loss_time() const { return static_cast<int>(uses_.size()); }
+  int backward_time(std::size_t layer) const { return 2 * loss_time() - static_cast<int>(layer); }
 
   std::vector<ActivationUse> uses_;
   std::vector<LayerBlocks> layer_blocks_;
-  std::vector<MemoryBlock> lifetimes_;
+  std::vector<BlockLifetime> lifetimes_;
   MemoryPlan memory_;
 };
 

@@ -75,7 +75,7 @@ constexpr int kOfLock = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
 // 0 when it was got, or why not. The lock is that of this descriptor: closing another one of the file does not drop it.
 int try_lock(int descriptor) {
   struct flock whole_file = lock_of_all();
-  return uninterrupted([&] { return ::fcntl(descriptor, F_OFD_SETLK, &whole_file); }) == 0 ? 0 : errno;
+  return retry_on_eintr([&] { return ::fcntl(descriptor, F_OFD_SETLK, &whole_file); }) == 0 ? 0 : errno;
 }
 
 bool is_held(int error) { return error == EAGAIN || error == EACCES; }
@@ -90,7 +90,7 @@ int try_lock_until(int descriptor, Clock::time_point deadline) {
 }
 
 Descriptor open_lock(const std::string& path) {
-  Descriptor lock(uninterrupted([&] { return ::open(path.c_str(), O_RDWR | O_CREAT | kOfLock, 0666); }));
+  Descriptor lock(retry_on_eintr([&] { return ::open(path.c_str(), O_RDWR | O_CREAT | kOfLock, 0666); }));
   if (!lock) fail_saving(path, "opening", errno);
   struct stat status {};
   if (::fstat(lock.get(), &status) != 0 || !S_ISREG(status.st_mode)) fail_saving(path, "opening", EEXIST);
@@ -100,7 +100,7 @@ Descriptor open_lock(const std::string& path) {
 // All that is in it; nothing where it cannot be read.
 std::string read_text(int descriptor) {
   std::array<char, 512> text{};
-  const ssize_t got = uninterrupted([&] { return ::pread(descriptor, text.data(), text.size(), 0); });
+  const ssize_t got = retry_on_eintr([&] { return ::pread(descriptor, text.data(), text.size(), 0); });
   return {text.data(), got > 0 ? static_cast<std::size_t>(got) : 0};
 }
 
@@ -144,7 +144,7 @@ FolderLock::FolderLock(const std::string& folder, double wait_seconds, const Log
     log.warn(fmt::format("'{}' cannot be locked ({}): see to it yourself that no other run writes there", folder,
                          std::generic_category().message(error)));
   }
-  if (uninterrupted([&] { return ::ftruncate(descriptor_.get(), 0); }) != 0) fail_saving(path, "emptying", errno);
+  if (retry_on_eintr([&] { return ::ftruncate(descriptor_.get(), 0); }) != 0) fail_saving(path, "emptying", errno);
   text_ = fmt::format("{}\n{}\n", own, new_token());
   if (!write_all(descriptor_.get(), std::as_bytes(std::span(text_))).empty()) fail_saving(path, "writing", errno);
 }
@@ -152,7 +152,7 @@ FolderLock::FolderLock(const std::string& folder, double wait_seconds, const Log
 std::string OwnedFolder::loss() const {
   if (folder_.empty()) return {};
   const std::string path = folder_ + "/lock";
-  const Descriptor lock(uninterrupted([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC); }));
+  const Descriptor lock(retry_on_eintr([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC); }));
   if (!lock && (errno == ENOENT || errno == ENOTDIR)) {
     return fmt::format(
         "'{}' is gone: the folder was removed or renamed during the run; restore it, and continue with "
@@ -172,16 +172,16 @@ void OwnedFolder::require() const {
 void refuse_locked(const std::string& folder) {
   if (!is_locked(folder)) return;
   const std::string path = folder + "/lock";
-  const Descriptor lock(uninterrupted([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC); }));
+  const Descriptor lock(retry_on_eintr([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC); }));
   const std::string holder = read_holder(lock.get());
   if (!is_a_later_start_of_its_job(own_text(), holder)) fail_held(folder, holder);
 }
 
 bool is_locked(const std::string& folder) {
   const std::string path = folder + "/lock";
-  const Descriptor lock(uninterrupted([&] { return ::open(path.c_str(), O_RDONLY | kOfLock); }));
+  const Descriptor lock(retry_on_eintr([&] { return ::open(path.c_str(), O_RDONLY | kOfLock); }));
   struct flock holder = lock_of_all();
-  if (!lock || uninterrupted([&] { return ::fcntl(lock.get(), F_OFD_GETLK, &holder); }) != 0) return false;
+  if (!lock || retry_on_eintr([&] { return ::fcntl(lock.get(), F_OFD_GETLK, &holder); }) != 0) return false;
   return holder.l_type != F_UNLCK;
 }
 

@@ -18,9 +18,9 @@ namespace {
 bool ends_within_a_line(const std::string& path, int descriptor) {
   struct stat status {};
   if (::fstat(descriptor, &status) != 0 || status.st_size == 0) return false;
-  const Descriptor reader(uninterrupted([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC); }));
+  const Descriptor reader(retry_on_eintr([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC); }));
   char last = '\n';
-  const ssize_t got = uninterrupted([&] { return ::pread(reader.get(), &last, 1, status.st_size - 1); });
+  const ssize_t got = retry_on_eintr([&] { return ::pread(reader.get(), &last, 1, status.st_size - 1); });
   return got == 1 && last != '\n';
 }
 
@@ -31,7 +31,7 @@ LineFile::LineFile(const std::string& path, EarlierLines earlier) : path_(path) 
   descriptor_ = std::move(place.stream);
   if (descriptor_) return;
   const int flags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | (earlier == EarlierLines::dropped ? O_TRUNC : 0);
-  descriptor_ = Descriptor(uninterrupted([&] { return ::open(place.path.c_str(), flags, 0666); }));
+  descriptor_ = Descriptor(retry_on_eintr([&] { return ::open(place.path.c_str(), flags, 0666); }));
   if (!descriptor_) fail_saving(path_, "opening", errno);
   torn_ = ends_within_a_line(place.path, descriptor_.get());
 }

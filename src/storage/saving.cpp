@@ -90,7 +90,7 @@ Descriptor duplicate_of(const std::string& path) {
 // Without waiting for whoever reads a pipe.
 Descriptor open_stream(const std::string& path) {
   Descriptor stream(
-      uninterrupted([&] { return ::open(path.c_str(), O_WRONLY | O_APPEND | O_NONBLOCK | O_NOCTTY | O_CLOEXEC); }));
+      retry_on_eintr([&] { return ::open(path.c_str(), O_WRONLY | O_APPEND | O_NONBLOCK | O_NOCTTY | O_CLOEXEC); }));
   if (!stream) fail_saving(path, "opening", errno);
   const int flags = ::fcntl(stream.get(), F_GETFL);
   if (flags < 0 || ::fcntl(stream.get(), F_SETFL, flags & ~O_NONBLOCK) != 0) fail_saving(path, "opening", errno);
@@ -100,9 +100,9 @@ Descriptor open_stream(const std::string& path) {
 // Makes the rename itself last. Some file systems cannot flush folders and say so with EINVAL.
 void flush_folder(const std::string& path) {
   const Descriptor folder(
-      uninterrupted([&] { return ::open(folder_of(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
+      retry_on_eintr([&] { return ::open(folder_of(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
   if (!folder) fail_saving(path, "opening its folder", errno);
-  if (uninterrupted([&] { return ::fsync(folder.get()); }) != 0 && errno != EINVAL)
+  if (retry_on_eintr([&] { return ::fsync(folder.get()); }) != 0 && errno != EINVAL)
     fail_saving(path, "flushing its folder", errno);
 }
 
@@ -120,7 +120,7 @@ OutputPlace find_output(const std::string& path) {
 
 std::span<const std::byte> write_all(int descriptor, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
-    const ssize_t written = uninterrupted([&] { return ::write(descriptor, bytes.data(), bytes.size()); });
+    const ssize_t written = retry_on_eintr([&] { return ::write(descriptor, bytes.data(), bytes.size()); });
     if (written == 0) errno = EIO;  // files take something, or say why not
     if (written <= 0) break;
     bytes = bytes.subspan(static_cast<std::size_t>(written));
@@ -133,7 +133,7 @@ void rename_for_good(const std::string& temporary, const std::string& path) {
   if (::lstat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode)) {
     fail_saving(path, "renaming", EEXIST);
   }
-  if (uninterrupted([&] { return std::rename(temporary.c_str(), path.c_str()); }) != 0) {
+  if (retry_on_eintr([&] { return std::rename(temporary.c_str(), path.c_str()); }) != 0) {
     fail_saving(path, "renaming", errno);
   }
   flush_folder(path);

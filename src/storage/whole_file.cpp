@@ -47,7 +47,7 @@ WholeFile::WholeFile(const std::string& path) : path_(path) {
   const std::string stem = fmt::format("{}.tmp.{}.{}", target_, host_name(), ::getpid());
   for (int leftover = 0; !descriptor_; ++leftover) {
     temporary_ = leftover == 0 ? stem : fmt::format("{}.{}", stem, leftover);
-    descriptor_ = Descriptor(uninterrupted(
+    descriptor_ = Descriptor(retry_on_eintr(
         [&] { return ::open(temporary_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666); }));
     const int error = errno;
     if (!descriptor_ && (error != EEXIST || leftover == kMostLeftovers)) {
@@ -73,7 +73,7 @@ void WholeFile::append(std::span<const std::byte> bytes) {
 
 // Full disks and quotas on network file systems may show here for the first time.
 void WholeFile::flush() {
-  const bool fails = uninterrupted([&] { return ::fsync(descriptor_.get()); }) != 0;
+  const bool fails = retry_on_eintr([&] { return ::fsync(descriptor_.get()); }) != 0;
   const bool cannot_flush = is_stream_ && (errno == EINVAL || errno == EROFS || errno == ENOTSUP);
   if (fails && !cannot_flush) fail_saving(path_, "flushing to the disk", errno);
   flushed_ = true;
@@ -89,7 +89,7 @@ void WholeFile::prove(std::span<const std::byte> bytes) {
   for (std::size_t at = 0; at < bytes.size();) {
     const std::size_t wanted = std::min(read.size(), bytes.size() - at);
     const ssize_t got =
-        uninterrupted([&] { return ::pread(descriptor_.get(), read.data(), wanted, static_cast<off_t>(at)); });
+        retry_on_eintr([&] { return ::pread(descriptor_.get(), read.data(), wanted, static_cast<off_t>(at)); });
     if (got < 0) fail_saving(path_, "reading back", errno);
     if (got == 0 || std::memcmp(read.data(), bytes.data() + at, static_cast<std::size_t>(got)) != 0) {
       throw Error(
@@ -123,7 +123,7 @@ std::string append_and_sum(WholeFile& file, std::span<const std::byte> bytes) {
 }
 
 std::vector<std::byte> read_whole(const std::string& path) {
-  const Descriptor file(uninterrupted([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); }));
+  const Descriptor file(retry_on_eintr([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); }));
   struct stat status {};
   if (!file || ::fstat(file.get(), &status) != 0) fail_reading(path, errno);
   if (!S_ISREG(status.st_mode)) {
@@ -132,7 +132,7 @@ std::vector<std::byte> read_whole(const std::string& path) {
   std::vector<std::byte> bytes(static_cast<std::size_t>(status.st_size));
   std::span<std::byte> rest(bytes);
   while (!rest.empty()) {
-    const ssize_t got = uninterrupted([&] { return ::read(file.get(), rest.data(), rest.size()); });
+    const ssize_t got = retry_on_eintr([&] { return ::read(file.get(), rest.data(), rest.size()); });
     if (got < 0) fail_reading(path, errno);
     if (got == 0) break;  // it became shorter meanwhile
     rest = rest.subspan(static_cast<std::size_t>(got));

@@ -113,7 +113,7 @@ bool FiniteCheck::check(std::int64_t step) {
   return result_of(found_[next_]);
 }
 
-void FiniteCheck::settle() {
+void FiniteCheck::synchronize() {
   for (std::size_t i = 0; i < found_.size(); ++i) result_of(found_[(next_ + i) % found_.size()]);
 }
 
@@ -182,8 +182,8 @@ std::string FiniteCheck::words(const Finding& finding, std::int64_t step) const 
     if (finding.ranks > 1) text += fmt::format(" and {} more", finding.ranks - 1);
   }
   if (finding.weights != nullptr) return text;
-  if (finding.loss && finding.gradients != nullptr) text += fmt::format(", and going back from it {}", gradient());
-  if (finding.images) text += "; neither is a pixel of its batch";
+  if (finding.loss && finding.gradients != nullptr) text += fmt::format(", and in its backward pass {}", gradient());
+  if (finding.images) text += "; pixels of its batch are not finite either";
   return text;
 }
 

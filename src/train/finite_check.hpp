@@ -54,7 +54,7 @@ class FiniteCheck {
   // one up to steps_late before it, ends the run.
   bool check(std::int64_t step);
   // Waits for the results of all steps. Throws as check() does.
-  void settle();
+  void synchronize();
   // Drops pending results and the count of skipped steps.
   void forget();
 

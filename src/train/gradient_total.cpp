@@ -34,7 +34,7 @@ bool GridLevel::accept(std::int32_t largest_bits) {
     level = seen;
     return false;
   }
-  level = std::max(seen, std::min(*level - 1, seen + kLag));
+  level = std::max(seen, std::min(*level - 1, seen + kSlack));
   return true;
 }
 
@@ -90,19 +90,19 @@ bool ExactSum::check() {
   const std::vector<std::int32_t> largest = largest_of_all();
   // Of a step that is computed again, the slices that fit do not count: they will be seen once more.
   std::vector<GridLevel> next = levels_;
-  bool stands = true;
+  bool valid = true;
   for (std::size_t i = 0; i < slices_.size(); ++i) {
     if (next[i].accept(largest[i])) continue;
     levels_[i] = next[i];
-    stands = false;
+    valid = false;
   }
-  if (stands) {
+  if (valid) {
     levels_ = std::move(next);
   } else {
     ++redone_steps_;
   }
   set_exponents(rank_.stream);
-  return stands;
+  return valid;
 }
 
 std::vector<std::int32_t> ExactSum::largest_of_all() {

@@ -57,8 +57,8 @@ class GridLevel {
  public:
   // A gradient may reach 2^kMargin times the greatest of the step before.
   static constexpr int kMargin = 10;
-  // The level falls by one per step, or to 2^kLag times the greatest of the step before if that is lower.
-  static constexpr int kLag = 16;
+  // The level falls by one per step, or to 2^kSlack times the greatest of the step before if that is lower.
+  static constexpr int kSlack = 16;
 
   // Takes the f32 bits of the greatest finite |gradient|. False: the step must be computed again on the new grid.
   bool accept(std::int32_t largest_bits);

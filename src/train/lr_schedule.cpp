@@ -30,7 +30,7 @@ std::vector<std::int64_t> parse_lr_period(const std::string& text) {
   return epochs;
 }
 
-void require_sensible(const LrPlan& plan) {
+void validate(const LrPlan& plan) {
   const auto require = [](bool sensible, const char* option, double value, const char* range) {
     if (!sensible) throw Error(ErrorSource::usage, fmt::format("--{} {}: must be {}", option, value, range));
   };
@@ -45,7 +45,7 @@ void require_sensible(const LrPlan& plan) {
 
 LrSchedule::LrSchedule(LrPlan plan, std::int64_t steps_per_epoch, std::int64_t total_steps)
     : plan_(std::move(plan)), total_steps_(total_steps) {
-  require_sensible(plan_);
+  validate(plan_);
   warmup_steps_ = std::llround(plan_.warmup_epochs * static_cast<double>(steps_per_epoch));
   if (warmup_steps_ > 0 && warmup_steps_ >= total_steps) {
     throw Error(

@@ -4,7 +4,7 @@
 
 namespace tutti {
 
-SliceSquares::SliceSquares(const OptimizerParts& parts, std::span<const ParameterSlice> slices)
+SliceSquares::SliceSquares(const OptimizerContext& parts, std::span<const ParameterSlice> slices)
     : backend_(parts.backend),
       communicator_(parts.communicator),
       sums_(backend_.allocate(slices.size() * sizeof(double))) {
@@ -74,7 +74,7 @@ Tensor SliceSquares::of(Stream& stream, const Tensor& block) {
   return sums;
 }
 
-GradientClip::GradientClip(double greatest_norm, const OptimizerParts& parts)
+GradientClip::GradientClip(double greatest_norm, const OptimizerContext& parts)
     : greatest_norm_(greatest_norm),
       backend_(parts.backend),
       squares_(parts, greatest_norm == 0 ? std::span<const ParameterSlice>{} : parts.layout.trained()),

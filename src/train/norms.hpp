@@ -14,7 +14,7 @@ namespace tutti {
 // that it owns and the sums are all-gathered, which gives the same bits as whole slices.
 class SliceSquares {
  public:
-  SliceSquares(const OptimizerParts& parts, std::span<const ParameterSlice> slices);
+  SliceSquares(const OptimizerContext& parts, std::span<const ParameterSlice> slices);
   // f64 [slices], valid until the next call. Collective if ranks own shares. Asynchronous.
   Tensor of(Stream& stream, const Tensor& block);
 
@@ -40,7 +40,7 @@ class SliceSquares {
 // Scales all gradients down when their global norm exceeds the limit.
 class GradientClip {
  public:
-  GradientClip(double greatest_norm, const OptimizerParts& parts);
+  GradientClip(double greatest_norm, const OptimizerContext& parts);
   // The factor for the gradients, f32 [1]; empty without a limit. Collective and asynchronous as SliceSquares::of.
   Tensor factor(Stream& stream, const ParameterArena& arena);
 

@@ -18,7 +18,7 @@ struct OwnedRun : OwnedPiece {
   bool exempt = false;
 };
 // All trained elements that this rank owns, in order; one run per owned range when no kind is exempt.
-std::vector<OwnedRun> owned_runs(const OptimizerParts& parts, bool exempts_norms_and_biases) {
+std::vector<OwnedRun> owned_runs(const OptimizerContext& parts, bool exempts_norms_and_biases) {
   std::vector<IndexRange> ranges;
   std::vector<bool> exempt;
   for (const ParameterSlice& slice : parts.layout.trained()) {
@@ -36,7 +36,7 @@ std::vector<OwnedRun> owned_runs(const OptimizerParts& parts, bool exempts_norms
 
 // State for the trained elements that this rank owns.
 struct StateBlock {
-  explicit StateBlock(const OptimizerParts& parts) {
+  explicit StateBlock(const OptimizerContext& parts) {
     const IndexRange trained{0, parts.layout.trained_elements()};
     std::int64_t elements = 0;
     for (const OwnedPiece& piece : parts.ownership.pieces_of({&trained, 1})) elements = piece.packed.end;
@@ -50,7 +50,7 @@ struct StateBlock {
 
 class Sgd : public Optimizer {
  public:
-  Sgd(const OptimizerOptions& options, const OptimizerParts& parts)
+  Sgd(const OptimizerOptions& options, const OptimizerContext& parts)
       : options_(options),
         backend_(parts.backend),
         runs_(owned_runs(parts, options.exempts_norms_and_biases && options.weight_decay != 0)),
@@ -87,7 +87,7 @@ class Sgd : public Optimizer {
 
 class AdamW : public Optimizer {
  public:
-  AdamW(const OptimizerOptions& options, const OptimizerParts& parts)
+  AdamW(const OptimizerOptions& options, const OptimizerContext& parts)
       : options_(options),
         backend_(parts.backend),
         runs_(owned_runs(parts, options.exempts_norms_and_biases && options.weight_decay != 0)),
@@ -145,7 +145,7 @@ std::vector<OwnedPiece> pieces_of_slices(const Ownership& ownership, const std::
 // as by sgd.
 class Lars : public Optimizer {
  public:
-  Lars(const OptimizerOptions& options, const OptimizerParts& parts)
+  Lars(const OptimizerOptions& options, const OptimizerContext& parts)
       : options_(options),
         backend_(parts.backend),
         adapted_(adapted_slices(options, parts.layout)),
@@ -204,7 +204,7 @@ class Lars : public Optimizer {
 
 }  // namespace
 
-void require_sensible(const OptimizerOptions& options) {
+void validate(const OptimizerOptions& options) {
   const auto require = [](bool sensible, const char* option, double value, const char* range) {
     if (!sensible) throw Error(ErrorSource::usage, fmt::format("--{} {}: must be {}", option, value, range));
   };
@@ -234,12 +234,13 @@ void require_sensible(const OptimizerOptions& options) {
   }
 }
 
-std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options, const OptimizerParts& parts) {
-  require_sensible(options);
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options, const OptimizerContext& parts) {
+  validate(options);
   // If rank 0 owns everything, the other ranks have nothing to update and no norms to sum.
   const bool has_nothing = parts.ownership.owners() == Owners::root && parts.communicator.rank() != 0;
   const ParameterLayout nothing;
-  const OptimizerParts owned{parts.backend, parts.communicator, has_nothing ? nothing : parts.layout, parts.ownership};
+  const OptimizerContext owned{parts.backend, parts.communicator, has_nothing ? nothing : parts.layout,
+                               parts.ownership};
   if (options.kind == OptimizerKind::adamw) return std::make_unique<AdamW>(options, owned);
   if (options.kind == OptimizerKind::lars) return std::make_unique<Lars>(options, owned);
   return std::make_unique<Sgd>(options, owned);

@@ -125,7 +125,7 @@ PartAssignment::PartAssignment(const RankContext& rank, const TrainerOptions& op
   constexpr int kWantedPerRank = 4;
   if (balances_ && options.num_parts < kWantedPerRank * plan_.num_ranks()) {
     notes_.push_back(
-        fmt::format("--part-map auto deals {} parts to {} ranks only roughly: {} parts or more serve it better",
+        fmt::format("--part-map auto can balance {} parts on {} ranks only roughly: {} parts or more are better",
                     options.num_parts, plan_.num_ranks(), kWantedPerRank * plan_.num_ranks()));
   }
 }

@@ -103,9 +103,10 @@ void PartWorkers::collect_gradients(GradientTotal& total, std::int64_t parts, st
   stops_ = std::move(stops);
   sum_ = std::make_unique<PartSum>(total, size() > 1 ? PartSum::Streams::many : PartSum::Streams::one);
   for (const auto& worker : workers_) {
-    std::size_t elsewhere = worker->number;  // its first part outside the total
-    while (elsewhere < static_cast<std::size_t>(parts) && is_in_total(*worker, elsewhere)) elsewhere += size();
-    if (elsewhere < static_cast<std::size_t>(parts)) {
+    std::size_t first_separate = worker->number;  // its first part outside the total
+    while (first_separate < static_cast<std::size_t>(parts) && is_in_total(*worker, first_separate))
+      first_separate += size();
+    if (first_separate < static_cast<std::size_t>(parts)) {
       worker->gradients = backend_.allocate(total.gradients().bytes());
     }
   }
@@ -163,24 +164,24 @@ void PartWorkers::compute(const PartsOfStep& step, const Ready& ready) {
   if (size() > 1) stream.synchronize();  // the other workers' streams read the weights
   sum_->begin(parts_.size());
   const Stopwatch watch;
-  double aside = 0;
-  const Ready ready_aside = [&](std::int64_t known) {
+  double exchange_seconds = 0;
+  const Ready timed_ready = [&](std::int64_t known) {
     const Stopwatch pause;
     ready(known);
-    aside += pause.seconds();
+    exchange_seconds += pause.seconds();
   };
   each([&](Worker& worker) {
     try {
-      compute_parts(worker, step, ready_aside);
+      compute_parts(worker, step, timed_ready);
       if (worker.number > 0) return;
       std::int64_t known = sum_->complete();
-      for (ready_aside(known); known < elements; ready_aside(known)) known = sum_->await_more_than(known);
+      for (timed_ready(known); known < elements; timed_ready(known)) known = sum_->await_more_than(known);
     } catch (...) {
       sum_->abandon(std::current_exception());
       throw;
     }
   });
-  seconds_ = watch.seconds() - aside;
+  seconds_ = watch.seconds() - exchange_seconds;
 }
 
 // Part 0 is written where the sum is made. Any other part starts its backward pass only after the worker's previous

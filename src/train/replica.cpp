@@ -8,7 +8,7 @@
 #include "finite_check.hpp"
 #include "part_map.hpp"
 #include "part_workers.hpp"
-#include "replica_proof.hpp"
+#include "replica_verifier.hpp"
 #include "state_arrays.hpp"
 #include "step_timing.hpp"
 
@@ -38,7 +38,7 @@ LoaderPlan loader_plan(const TrainerOptions& options, IndexRange parts, RankStat
           .after_piece = [&status] { status.note_progress(); }};
 }
 
-// What a flipped bit has made infinite must not reach all ranks' weights, or no proof finds the rank.
+// What a flipped bit has made infinite must not reach all ranks' weights, or no comparison of replicas finds the rank.
 int steps_late(const TrainerOptions& options) {
   return options.safeguards.verify_every_steps > 0 ? 0 : options.steps_ahead;
 }
@@ -58,7 +58,7 @@ struct Replica::LocalBlock {
   std::span<const ParameterSlice> slices;
 };
 
-Replica::Replica(const TrainerParts& parts, const TrainerOptions& options)
+Replica::Replica(const TrainerContext& parts, const TrainerOptions& options)
     : backend_(entered(parts.backend, options.threads)),
       own_status_(parts.rank_status == nullptr ? std::make_unique<RankStatus>() : nullptr),
       stream_(backend_.make_stream()),
@@ -94,10 +94,10 @@ Replica::Replica(const TrainerParts& parts, const TrainerOptions& options)
           options.exchange.owners(), arena_.layout(), cut_buckets(arena_.layout(), options.bucket_bytes),
           RankPosition{.rank = parts.communicator.rank(), .size = parts.communicator.size()})),
       exchange_(std::make_unique<GradientExchange>(parts.communicator, *ownership_, arena_.gradients(), exact_.get())),
-      optimizer_(make_optimizer(options.optimizer, optimizer_parts())) {
+      optimizer_(make_optimizer(options.optimizer, optimizer_context())) {
   stream_->while_waiting([this] {
     rank_->communicator.progress();
-    timeline_->look();
+    timeline_->poll();
   });
   for (const std::int64_t samples : loader_.slice_sizes()) workers_->plan(samples, LayerMode::training);
   const bool alone = rank_->communicator.size() == 1;
@@ -118,7 +118,7 @@ std::optional<std::uint64_t> Replica::step(const StepRequest& request) {
     clock.end_interval(final_elements);
     rank_->status.enter(Phase::exchange);
     ready(final_elements);
-    clock.end(&StepTimes::driving);
+    clock.end(&StepTimes::progressing);
     rank_->status.enter(Phase::backward);
   };
   workers_->compute(parts, start_exchange);
@@ -135,7 +135,7 @@ std::optional<std::uint64_t> Replica::step(const StepRequest& request) {
   }
   std::optional<std::uint64_t> gradients_digest;
   if (request.digests_gradients) gradients_digest = this->gradients_digest();
-  if (request.proof != nullptr) request.proof->note();
+  if (request.verifier != nullptr) request.verifier->record();
   update(request, clock);
   return gradients_digest;
 }
@@ -144,10 +144,10 @@ void Replica::balance_parts() {
   if (assignment_->after_step(workers_->seconds_per_part())) loader_.assign(assignment_->parts());
 }
 
-void Replica::settle() {
+void Replica::synchronize() {
   stream_->synchronize();
-  timeline_->settle();
-  finite_check_->settle();
+  timeline_->synchronize();
+  finite_check_->synchronize();
 }
 
 void Replica::set_gradients(const Tensor& gradients) {
@@ -213,7 +213,7 @@ void Replica::add_to(TrainState& state, const std::optional<FileShare>& share) {
   ArrayShare files = share_arrays(share, layout, *optimizer_);
   state.parameters = arrays_of(backend_, *stream_, arena_.weights(), files.take(layout.trained()), "");
   state.statistics = arrays_of(backend_, *stream_, arena_.weights(), files.take(layout.statistics()), "");
-  const auto gather = [&] { return gather_state(optimizer_parts(), *stream_, *optimizer_, files); };
+  const auto gather = [&] { return gather_state(optimizer_context(), *stream_, *optimizer_, files); };
   state.optimizer = gathers_weights() ? rank_->status.wait_for_ranks(gather) : gather();
   if (exact_ && share && share->file == 0) state.exchange = exact_->state();
 }
@@ -222,7 +222,7 @@ void Replica::restore(const TrainState& state) {
   const ParameterLayout& layout = arena_.layout();
   fill_from_arrays(backend_, *stream_, arena_.weights(), layout.trained(), "", state.parameters);
   fill_from_arrays(backend_, *stream_, arena_.weights(), layout.statistics(), "", state.statistics);
-  restore_state(optimizer_parts(), *stream_, *optimizer_, state.optimizer);
+  restore_state(optimizer_context(), *stream_, *optimizer_, state.optimizer);
   weights_.refresh(*stream_);
   if (exact_) exact_->restore(state.exchange);
 }
@@ -241,7 +241,7 @@ std::optional<std::uint64_t> Replica::statistics_digest() {
 
 std::uint64_t Replica::gradients_digest() {
   std::vector<DigestedTensor> pieces;
-  for (const OwnedPiece& piece : owned_pieces(optimizer_parts())) {
+  for (const OwnedPiece& piece : owned_pieces(optimizer_context())) {
     const ParameterSlice& slice = arena_.layout().trained()[piece.range];
     pieces.push_back({elements_of(arena_.gradients(), piece.elements), start_of(slice.name, slice, piece)});
   }
@@ -251,7 +251,7 @@ std::uint64_t Replica::gradients_digest() {
 std::uint64_t Replica::optimizer_digest() {
   std::vector<DigestedTensor> pieces;
   for (const OptimizerSlot& slot : optimizer_->slots()) {
-    for (const OwnedPiece& piece : owned_pieces(optimizer_parts())) {
+    for (const OwnedPiece& piece : owned_pieces(optimizer_context())) {
       const ParameterSlice& slice = arena_.layout().trained()[piece.range];
       pieces.push_back({elements_of(slot.block, piece.packed), start_of(slot.name + "/" + slice.name, slice, piece)});
     }
@@ -315,7 +315,7 @@ void Replica::flip(const BitFlip& flip) {
   throw Error(ErrorSource::internal, fmt::format("no element {} of {} {}", flip.element, flip.of, flip.tensor));
 }
 
-OptimizerParts Replica::optimizer_parts() const {
+OptimizerContext Replica::optimizer_context() const {
   return {backend_, rank_->communicator, arena_.layout(), *ownership_};
 }
 

@@ -38,7 +38,7 @@ std::string prefix_of(const OptimizerSlot& slot) { return slot.name + "/"; }
 
 }  // namespace
 
-std::vector<OwnedPiece> owned_pieces(const OptimizerParts& parts) {
+std::vector<OwnedPiece> owned_pieces(const OptimizerContext& parts) {
   std::vector<IndexRange> ranges;
   for (const ParameterSlice& slice : parts.layout.trained()) {
     ranges.push_back({slice.offset, slice.offset + slice.elements()});
@@ -122,7 +122,7 @@ const NamedArray* find_not_finite(const std::vector<NamedArray>& arrays) {
   return broken == arrays.end() ? nullptr : &*broken;
 }
 
-std::vector<NamedArray> gather_state(const OptimizerParts& parts, Stream& stream, const Optimizer& optimizer,
+std::vector<NamedArray> gather_state(const OptimizerContext& parts, Stream& stream, const Optimizer& optimizer,
                                      ArrayShare& share) {
   const std::vector<OwnedPiece> pieces = owned_pieces(parts);
   std::vector<NamedArray> state;
@@ -143,7 +143,7 @@ std::vector<NamedArray> gather_state(const OptimizerParts& parts, Stream& stream
   return state;
 }
 
-void restore_state(const OptimizerParts& parts, Stream& stream, const Optimizer& optimizer,
+void restore_state(const OptimizerContext& parts, Stream& stream, const Optimizer& optimizer,
                    const std::vector<NamedArray>& state) {
   const std::vector<OwnedPiece> pieces = owned_pieces(parts);
   const auto slices = parts.layout.trained();

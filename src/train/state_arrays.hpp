@@ -50,12 +50,12 @@ std::vector<std::string> fill_except_head(Backend& backend, Stream& stream, cons
 const NamedArray* find_not_finite(const std::vector<NamedArray>& arrays);
 
 // The owned pieces of every trained slice in turn.
-std::vector<OwnedPiece> owned_pieces(const OptimizerParts& parts);
+std::vector<OwnedPiece> owned_pieces(const OptimizerContext& parts);
 // The state of the slices in `share`, each named slot + "/" + slice name. Collective. Waits for the stream.
-std::vector<NamedArray> gather_state(const OptimizerParts& parts, Stream& stream, const Optimizer& optimizer,
+std::vector<NamedArray> gather_state(const OptimizerContext& parts, Stream& stream, const Optimizer& optimizer,
                                      ArrayShare& share);
 // Restores what this rank owns of such state. Throws as fill_from_arrays does, on every rank. Waits for the stream.
-void restore_state(const OptimizerParts& parts, Stream& stream, const Optimizer& optimizer,
+void restore_state(const OptimizerContext& parts, Stream& stream, const Optimizer& optimizer,
                    const std::vector<NamedArray>& state);
 
 }  // namespace tutti

@@ -28,7 +28,7 @@ bool DeviceTimeline::take(const StepPhase& at) {
   if (!adds_nothing(at)) {
     marks_.push_back({mark(), at});
     marked_ = at;
-    look();
+    poll();
   }
   return true;
 }
@@ -61,7 +61,7 @@ std::unique_ptr<Event> DeviceTimeline::mark() {
   return event;
 }
 
-void DeviceTimeline::look() {
+void DeviceTimeline::poll() {
   while (!marks_.empty() && marks_.front().event->reached()) {
     Mark next = std::move(marks_.front());
     marks_.pop_front();
@@ -71,10 +71,10 @@ void DeviceTimeline::look() {
   }
 }
 
-void DeviceTimeline::settle() {
+void DeviceTimeline::synchronize() {
   if (!runs_) return;
   stream_.synchronize();
-  look();
+  poll();
   runs_ = false;
 }
 
@@ -92,7 +92,7 @@ void StepPace::end_step() {
   stream_.await(*ends_[next_]);
 }
 
-double StepPace::settle() {
+double StepPace::synchronize() {
   if (!clock_) return 0;
   stream_.synchronize();
   const double seconds = clock_->seconds();

@@ -29,9 +29,9 @@ class DeviceTimeline : public PhaseQueue {
 
   bool take(const StepPhase& at) override;
   // Reports the marks that have been reached.
-  void look();
+  void poll();
   // Waits until all marks have been reached and reported. The host's clock counts until the next step begins.
-  void settle();
+  void synchronize();
 
  private:
   struct Mark {
@@ -65,7 +65,7 @@ class StepPace {
   // Call it when a step is enqueued. Returns when all steps but the last `steps_ahead` are done.
   void end_step();
   // Waits until all steps are done, stops the clock and returns its seconds.
-  double settle();
+  double synchronize();
 
  private:
   Stream& stream_;

@@ -7,7 +7,7 @@
 #include "finite_check.hpp"
 #include "part_map.hpp"
 #include "part_workers.hpp"
-#include "replica_proof.hpp"
+#include "replica_verifier.hpp"
 #include "state_arrays.hpp"
 #include "step_timing.hpp"
 
@@ -24,7 +24,7 @@ bool due(std::int64_t count, std::int64_t every) { return every > 0 && count % e
 
 }  // namespace
 
-Trainer::Trainer(const TrainerParts& parts, const TrainerOptions& options, RunFacts facts)
+Trainer::Trainer(const TrainerContext& parts, const TrainerOptions& options, RunFacts facts)
     : options_(options),
       facts_(std::move(facts)),
       backend_(parts.backend),
@@ -39,16 +39,16 @@ Trainer::Trainer(const TrainerParts& parts, const TrainerOptions& options, RunFa
   progress_.seed = static_cast<std::int64_t>(options.seed);
   progress_.parts = options.num_parts;
   if (options.reports_samples) {
-    reported_ = SplitBatchSampler::for_parts(parts.train.info().samples, options.batch_size, options.num_parts,
-                                             {0, options.num_parts}, options.last_batch,
-                                             {.shuffle = options.shuffle, .seed = options.seed});
+    report_samplers_ = SplitBatchSampler::for_parts(parts.train.info().samples, options.batch_size, options.num_parts,
+                                                    {0, options.num_parts}, options.last_batch,
+                                                    {.shuffle = options.shuffle, .seed = options.seed});
   }
   if (options.test_every_epochs > 0 && parts.test != nullptr && parts.test->info().samples > 0) {
     evaluator_ =
         std::make_unique<Evaluator>(EvaluatedData{*parts.test, options.recipe}, replica_.rank(), replica_.workers());
   }
   if (options.safeguards.verify_every_steps > 0 && communicator_.size() > 1) {
-    proof_ = std::make_unique<ReplicaProof>(replica_.rank(), replica_.replicated());
+    verifier_ = std::make_unique<ReplicaVerifier>(replica_.rank(), replica_.replicated());
   }
   start_next_epoch();
   replica_.loader().seek(progress_.epoch, 0);
@@ -60,26 +60,26 @@ Trainer::~Trainer() {
 }
 
 void Trainer::restore(const TrainState& state) {
-  settle();
+  synchronize();
   refuse_misfit(state.progress);
   replica_.restore(state);
   verified_.reset();
   progress_ = state.progress;
   progress_.planned_steps = plan_.steps;
   logged_ = progress_.epoch_sums;
-  asked_ = communicator_.rank() == 0 ? progress_.epoch_sums : LossSums{};
-  replica_.workers().set_sums(asked_);
+  sums_at_last_rank_loss_ = communicator_.rank() == 0 ? progress_.epoch_sums : LossSums{};
+  replica_.workers().set_sums(sums_at_last_rank_loss_);
   if (progress_.step_in_epoch == 0) skip_empty_epochs();
   replica_.loader().seek(progress_.epoch, progress_.step_in_epoch);
 }
 
-void Trainer::settle() {
-  progress_.epoch_seconds += pace_->settle();
-  replica_.settle();
+void Trainer::synchronize() {
+  progress_.epoch_seconds += pace_->synchronize();
+  replica_.synchronize();
 }
 
 TrainState Trainer::snapshot(const std::optional<FileShare>& share) {
-  settle();
+  synchronize();
   TrainState state;
   state.progress = progress_;
   state.progress.samples_in_epoch = schedule().samples_before(progress_.epoch, progress_.step_in_epoch);
@@ -105,7 +105,7 @@ void Trainer::step() {
                                      .updates = progress_.step - progress_.skipped_steps,
                                      .learning_rate = rate,
                                      .digests_gradients = due(progress_.step + 1, options_.digest_every_steps),
-                                     .proof = replica_.gathers_weights() ? proof_.get() : nullptr});
+                                     .verifier = replica_.gathers_weights() ? verifier_.get() : nullptr});
   pace_->end_step();
   replica_.balance_parts();
   skipped_ = replica_.finite_check().take_skipped();
@@ -140,12 +140,12 @@ void Trainer::verified_step(RunObserver& observer) {
     step();
     // What is reported of an epoch has been verified.
     const bool ends = progress_.step_in_epoch == schedule().steps(progress_.epoch) || progress_.step == plan_.steps;
-    is_due = proof_ && (ends || due(progress_.step, options_.safeguards.verify_every_steps));
-    if (is_due) settle();
+    is_due = verifier_ && (ends || due(progress_.step, options_.safeguards.verify_every_steps));
+    if (is_due) synchronize();
   } catch (const Error& error) {
     // A value that is not finite may come from a bit that flipped on one rank: then the replicas differ.
     const bool everywhere = error.source() == ErrorSource::not_finite && error.reach() == ErrorReach::all_ranks;
-    if (proof_ && everywhere) {
+    if (verifier_ && everywhere) {
       replica_.finite_check().forget();
       verify(observer);
     }
@@ -156,9 +156,9 @@ void Trainer::verified_step(RunObserver& observer) {
 }
 
 void Trainer::verify(RunObserver& observer) {
-  if (!proof_) return;
-  settle();
-  auto found = proof_->compare();
+  if (!verifier_) return;
+  synchronize();
+  auto found = verifier_->compare();
   if (!found) {
     verified_ = progress_.step;
     return;
@@ -181,7 +181,7 @@ void Trainer::verify(RunObserver& observer) {
 
 void Trainer::save(RunObserver& observer) {
   if (verified_ != progress_.step) verify(observer);
-  settle();
+  synchronize();
   status_.enter(Phase::checkpoint);
   const Stopwatch watch;
   TrainState state = snapshot(options_.file_share);
@@ -198,9 +198,9 @@ void Trainer::report_step(RunObserver& observer) {
                     .steps = plan_.steps,
                     .samples = schedule().batch_samples(progress_.epoch, progress_.step_in_epoch - 1),
                     .rank_loss = [this] { return rank_loss(); }});
-  if (!reported_.empty()) {
+  if (!report_samplers_.empty()) {
     SampleReport report{.step = progress_.step, .epoch = progress_.epoch + 1, .parts = {}};
-    for (const SplitBatchSampler& part : reported_) {
+    for (const SplitBatchSampler& part : report_samplers_) {
       report.parts.push_back(part.indices(progress_.epoch, progress_.step_in_epoch - 1));
     }
     observer.on_samples(report);
@@ -208,13 +208,13 @@ void Trainer::report_step(RunObserver& observer) {
   if (skipped_) observer.on_skipped(*std::exchange(skipped_, std::nullopt));
   for (const std::string& note : replica_.assignment().take_notes()) observer.on_note(note);
   if (due(progress_.step, options_.log_every_steps)) {
-    settle();
+    synchronize();
     const LossSums now = epoch_sums();
     observer.on_interval({.step = progress_.step, .train = now - logged_, .learning_rate = progress_.learning_rate});
     logged_ = now;
   }
   if (gradients_digest_) {
-    settle();
+    synchronize();
     observer.on_digest({.step = progress_.step,
                         .weights = replica_.weights_digest(),
                         .gradients = *std::exchange(gradients_digest_, std::nullopt),
@@ -227,11 +227,11 @@ LossSums Trainer::epoch_sums() { return replica_.rank().all_reduce(replica_.work
 
 LossSums Trainer::rank_loss() {
   const LossSums now = replica_.workers().sums();
-  return now - std::exchange(asked_, now);
+  return now - std::exchange(sums_at_last_rank_loss_, now);
 }
 
 void Trainer::finish_epoch(RunObserver& observer, bool whole) {
-  settle();
+  synchronize();
   EpochReport report{.epoch = progress_.epoch + 1, .epochs = plan_.epochs, .step = progress_.step};
   report.train = epoch_sums();
   report.seconds = progress_.epoch_seconds;
@@ -294,7 +294,7 @@ void Trainer::start_next_epoch() {
   progress_.epoch_seconds = 0;
   progress_.epoch_sums = {};
   progress_.redone_steps = 0;
-  asked_ = {};
+  sums_at_last_rank_loss_ = {};
   replica_.workers().set_sums({});
 }
 

@@ -173,7 +173,7 @@ std::vector<Datagram> Heartbeats::receive() const {
   for (int i = 0; socket_ && i < kMostAtOnce; ++i) {
     sockaddr_in from{};
     socklen_t from_length = sizeof from;
-    const ssize_t length = uninterrupted([&] {
+    const ssize_t length = retry_on_eintr([&] {
       return ::recvfrom(socket_.get(), bytes.data(), bytes.size(), 0, reinterpret_cast<sockaddr*>(&from), &from_length);
     });
     if (length < 0) break;

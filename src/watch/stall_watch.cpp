@@ -212,7 +212,7 @@ void StallWatch::follow_signals(std::int64_t now) {
       leave_note(gone->report);
     }
   }
-  end_process_by(signal);
+  raise_default(signal);
 }
 
 // The folder that the note goes to may be what stands still.
@@ -259,7 +259,7 @@ void StallWatch::wait_for_launcher(double seconds) {
   for (const std::int64_t end = now_ns() + in_ns(seconds); now_ns() < end;) {
     pollfd signal{signals_.get(), POLLIN, 0};
     static_cast<void>(::poll(&signal, 1, 10));
-    if (const int come = next_signal(signals_); come != 0) end_process_by(come);
+    if (const int come = next_signal(signals_); come != 0) raise_default(come);
   }
 }
 

@@ -15,7 +15,7 @@ namespace {
 StepTimes step_of(double compute, double waiting) {
   return {.input = 0.01,
           .compute = {{compute / 2, 10}, {compute / 2, 20}},
-          .driving = 0.02,
+          .progressing = 0.02,
           .waiting = waiting,
           .update = 0.03};
 }
@@ -86,12 +86,12 @@ TEST(PacedStep, SendsWhatAStepSendsAndCountsNothing) {
 TEST(ExchangeStep, AddsUpTheGradientsOfAllRanks) {
   Readied run(test_world(), small_config(Exchange::ring));
   run.trainer->step();
-  run.trainer->settle();
+  run.trainer->synchronize();
   const auto block = host_f32(run.trainer->replica().gradients());
   std::vector<float> gradients(block.begin(), block.end());
   EXPECT_GT(std::ranges::max(gradients), 0);
   exchange_step(*run.trainer, {.data = gradients.data(), .shape = Shape{std::ssize(gradients)}});
-  run.trainer->settle();
+  run.trainer->synchronize();
   const auto ranks = static_cast<float>(test_world().size());
   for (std::size_t i = 0; i < gradients.size(); ++i) ASSERT_NEAR(block[i], ranks * gradients[i], 1e-5F);
   EXPECT_EQ(run.trainer->steps_done(), 1);

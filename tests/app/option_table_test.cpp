@@ -212,7 +212,8 @@ TEST(ConfigFile, MayHaveTextsWithAnyDotsAndBrackets) {
 TEST(ConfigFile, ThatIsNoUtf8IsRefusedBeforeItIsTakenApart) {
   for (const std::string bytes :
        {"\xFB", "\xC3", "\xC0\xAF", "\xE0\x80\x80", "\xED\xA0\x80", "\xF4\x90\x80\x80", "\x80"}) {
-    EXPECT_TRUE(refusal("lr = 1\nout = 'ada" + bytes + "w'\n").starts_with("run.toml:2: this is no UTF-8")) << bytes;
+    EXPECT_TRUE(refusal("lr = 1\nout = 'ada" + bytes + "w'\n").starts_with("run.toml:2: this line is not valid UTF-8"))
+        << bytes;
   }
   EXPECT_TRUE(
       refusal("out = 'd\xC3\xA9j\xC3\xA0 \xE2\x82\xAC \xF0\x9F\x8E\xBB'\nlr = true\n").starts_with("run.toml:2: 'lr'"));

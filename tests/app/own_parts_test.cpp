@@ -23,7 +23,7 @@ DataPair open_one() {
   return {std::make_unique<MemoryDataset>(info, kImage, kLabel), nullptr, {}};
 }
 
-const NetworkSpec kLenet{.name = "lenet", .layers = {{"head", LinearSpec{.units = kUnitsAsClasses}}}};
+const NetworkSpec kLenet{.name = "lenet", .layers = {{"head", LinearSpec{.units = kUnitsFromClasses}}}};
 const OwnParts kOwn{.networks = {kLenet}, .data = {{"one", open_one}, {"none", [] { return DataPair{}; }}}};
 
 RunConfig config_of(std::vector<const char*> words) {

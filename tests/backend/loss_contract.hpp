@@ -99,7 +99,7 @@ TEST_P(LossContract, AddsToTheSumsItIsGiven) {
   const LossSums before{1000, 20, 30, 4};
   const LossOutcome alone = run({2, 3}, {1, 2, 3, 3, 2, 1}, {2, 1});
   const LossOutcome added = run({2, 3}, {1, 2, 3, 3, 2, 1}, {2, 1}, true, before);
-  EXPECT_EQ(added.sums, (LossSums{1000 + alone.sums.loss_steps, 20 + alone.sums.correct, 32, 4}));
+  EXPECT_EQ(added.sums, (LossSums{1000 + alone.sums.loss_quanta, 20 + alone.sums.correct, 32, 4}));
 }
 
 TEST_P(LossContract, CountsTheFirstOfEqualLogitsAsTheAnswer) {
@@ -128,7 +128,7 @@ TEST_P(LossContract, CountsACallWithoutAFiniteLossAndAddsNoLossForIt) {
     std::vector<float> logits{4, 1, 0};
     logits.insert(logits.end(), bad.begin(), bad.end());
     const LossOutcome got = run({2, 3}, logits, {0, 2}, true, before);
-    EXPECT_EQ(got.sums.loss_steps, 77) << bad[0];
+    EXPECT_EQ(got.sums.loss_quanta, 77) << bad[0];
     EXPECT_EQ(got.sums.not_finite, 1) << bad[0];
     EXPECT_EQ(got.sums.samples, 2) << bad[0];
     EXPECT_EQ(got.sums.correct, 1) << bad[0];
@@ -142,7 +142,7 @@ TEST_P(LossContract, AddsUpAnyFiniteLosses) {
     sums = run({1, 2}, {logit, -logit}, {1}, true, sums).sums;
     const LossSums alone = run({1, 2}, {logit, -logit}, {1}).sums;
     EXPECT_NEAR(alone.loss(), 2.0 * logit, logit * 0x1p-7) << logit;
-    EXPECT_EQ(alone.loss_steps, std::llrint(std::fmod(alone.loss(), 65536.0) * LossSums::kLossScale)) << logit;
+    EXPECT_EQ(alone.loss_quanta, std::llrint(std::fmod(alone.loss(), 65536.0) * LossSums::kLossScale)) << logit;
     loss += 2.0 * logit;
   }
   EXPECT_DOUBLE_EQ(sums.loss(), loss);
@@ -169,12 +169,12 @@ TEST_P(LossContract, DependsOnHowABatchIsCutOnlyByOneRoundingPerCall) {
     pieces = run({8, 10}, piece, std::vector<std::int32_t>(8, 3), true, pieces).sums;
     each.push_back(run({8, 10}, piece, std::vector<std::int32_t>(8, 3)).sums);
   }
-  EXPECT_NEAR(static_cast<double>(pieces.loss_steps), static_cast<double>(whole.loss_steps), 9);
+  EXPECT_NEAR(static_cast<double>(pieces.loss_quanta), static_cast<double>(whole.loss_quanta), 9);
   EXPECT_EQ(pieces.correct, whole.correct);
   EXPECT_EQ(pieces.samples, whole.samples);
   LossSums backwards;
   for (auto piece = each.rbegin(); piece != each.rend(); ++piece) {
-    backwards.loss_steps += piece->loss_steps;
+    backwards.loss_quanta += piece->loss_quanta;
     backwards.correct += piece->correct;
     backwards.samples += piece->samples;
   }

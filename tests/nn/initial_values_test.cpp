@@ -100,7 +100,7 @@ INSTANTIATE_TEST_SUITE_P(AllKinds, InitialValues,
 
 TEST(InitialValues, OfNormsAndBiasesAreConstants) {
   Weights weights(
-      {"net", Initializer::xavier, {{"norm", BatchNormSpec{}}, {"head", LinearSpec{.units = kUnitsAsClasses}}}},
+      {"net", Initializer::xavier, {{"norm", BatchNormSpec{}}, {"head", LinearSpec{.units = kUnitsFromClasses}}}},
       Shape{2, 4, 4});
   weights.draw(Initializer::xavier, 0);
   const auto values = weights.values();
@@ -114,7 +114,7 @@ TEST(InitialValues, OfNormsAndBiasesAreConstants) {
 TEST(InitialValues, BelongToANameWhereverItsLayerStands) {
   const LayerSpec convolution = Conv2dSpec{.channels = 4, .kernel = 3, .padding = 1};
   const auto values = [&](std::vector<LayerNode> layers) {
-    layers.push_back({"head", LinearSpec{.units = kUnitsAsClasses}});
+    layers.push_back({"head", LinearSpec{.units = kUnitsFromClasses}});
     Weights weights({"net", Initializer::xavier, layers}, Shape{4, 6, 6});
     weights.draw(Initializer::kaiming, 3);
     return weights.values();

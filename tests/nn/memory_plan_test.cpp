@@ -10,9 +10,9 @@
 namespace tutti {
 namespace {
 
-std::vector<MemoryBlock> random_blocks(unsigned seed, std::size_t count) {
+std::vector<BlockLifetime> random_blocks(unsigned seed, std::size_t count) {
   std::mt19937 random(seed);
-  std::vector<MemoryBlock> blocks;
+  std::vector<BlockLifetime> blocks;
   for (std::size_t i = 0; i < count; ++i) {
     const int begin = static_cast<int>(random() % 40);
     blocks.push_back({.bytes = random() % 1000, .begin = begin, .end = begin + static_cast<int>(random() % 10)});
@@ -21,11 +21,11 @@ std::vector<MemoryBlock> random_blocks(unsigned seed, std::size_t count) {
 }
 
 // What is alive at the moment when it is most: no plan takes less.
-std::size_t greatest_demand(std::span<const MemoryBlock> blocks) {
+std::size_t greatest_demand(std::span<const BlockLifetime> blocks) {
   std::size_t greatest = 0;
-  for (const MemoryBlock& start : blocks) {
+  for (const BlockLifetime& start : blocks) {
     std::size_t alive = 0;
-    for (const MemoryBlock& block : blocks) {
+    for (const BlockLifetime& block : blocks) {
       if (block.begin <= start.begin && start.begin <= block.end) alive += MemoryPlan(std::span(&block, 1)).bytes();
     }
     greatest = std::max(greatest, alive);
@@ -52,18 +52,18 @@ TEST(MemoryPlan, NeverLetsTwoBlocksThatLiveAtOnceMeet) {
 }
 
 TEST(MemoryPlan, LetsBlocksThatFollowEachOtherShareTheirPlace) {
-  const MemoryPlan plan(std::vector<MemoryBlock>{{128, 0, 1}, {128, 2, 3}, {64, 1, 2}});
+  const MemoryPlan plan(std::vector<BlockLifetime>{{128, 0, 1}, {128, 2, 3}, {64, 1, 2}});
   EXPECT_EQ(plan.offset(0), plan.offset(1));
   EXPECT_EQ(plan.bytes(), 192u);
 }
 
 TEST(MemoryPlan, KeepsABlockUntilTheEndOfItsLastMoment) {
-  const MemoryPlan plan(std::vector<MemoryBlock>{{64, 0, 2}, {64, 2, 3}});
+  const MemoryPlan plan(std::vector<BlockLifetime>{{64, 0, 2}, {64, 2, 3}});
   EXPECT_NE(plan.offset(0), plan.offset(1));
 }
 
 TEST(MemoryPlan, OfAChainTakesNoMoreThanIsAliveAtOnce) {
-  std::vector<MemoryBlock> blocks;
+  std::vector<BlockLifetime> blocks;
   for (int i = 0; i < 20; ++i) blocks.push_back({.bytes = 64u << (i % 5), .begin = i, .end = i + 1});
   EXPECT_EQ(MemoryPlan(blocks).bytes(), greatest_demand(blocks));
 }
@@ -71,7 +71,7 @@ TEST(MemoryPlan, OfAChainTakesNoMoreThanIsAliveAtOnce) {
 // Activations that wait for their layer's backward, and gradients that pass from layer to layer.
 TEST(MemoryPlan, OfATrainingStepTakesNoMoreThanIsAliveAtOnce) {
   constexpr int kLayers = 30;
-  std::vector<MemoryBlock> blocks;
+  std::vector<BlockLifetime> blocks;
   for (int i = 0; i < kLayers; ++i) {
     const std::size_t bytes = 4096u >> (i / 8);
     blocks.push_back({.bytes = bytes, .begin = i, .end = 2 * kLayers - i});
@@ -80,7 +80,7 @@ TEST(MemoryPlan, OfATrainingStepTakesNoMoreThanIsAliveAtOnce) {
   EXPECT_EQ(MemoryPlan(blocks).bytes(), greatest_demand(blocks));
 }
 
-TEST(MemoryPlan, OfNothingIsEmpty) { EXPECT_EQ(MemoryPlan(std::vector<MemoryBlock>{}).bytes(), 0u); }
+TEST(MemoryPlan, OfNothingIsEmpty) { EXPECT_EQ(MemoryPlan(std::vector<BlockLifetime>{}).bytes(), 0u); }
 
 }  // namespace
 }  // namespace tutti

@@ -59,7 +59,7 @@ bias = false
   EXPECT_EQ(network.initializer, Initializer::xavier);
   EXPECT_EQ(network.layers[0].spec, LayerSpec(Conv2dSpec{.channels = 4, .kernel = 3}));
   EXPECT_EQ(network.layers[1].spec, LayerSpec(Pool2dSpec{.pooling = Pooling::average, .kernel = 3, .stride = 3}));
-  EXPECT_EQ(network.layers[2].spec, LayerSpec(LinearSpec{.units = kUnitsAsClasses, .bias = false}));
+  EXPECT_EQ(network.layers[2].spec, LayerSpec(LinearSpec{.units = kUnitsFromClasses, .bias = false}));
 }
 
 TEST(ModelFile, NamesTheLineAndKeyOfAMistake) {

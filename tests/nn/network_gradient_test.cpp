@@ -63,7 +63,7 @@ std::vector<LayerNode> joined(const Lists&... lists) {
   std::vector<LayerNode> all;
   (all.insert(all.end(), lists.begin(), lists.end()), ...);
   all.push_back({"pool", GlobalAveragePoolSpec{}});
-  all.push_back({"head", LinearSpec{.units = kUnitsAsClasses}});
+  all.push_back({"head", LinearSpec{.units = kUnitsFromClasses}});
   return all;
 }
 

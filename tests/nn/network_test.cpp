@@ -42,7 +42,7 @@ std::string refusal(const NetworkSpec& spec, const Shape& sample) {
 }
 
 NetworkSpec spec_of(std::vector<LayerNode> layers) {
-  layers.push_back({"head", LinearSpec{.units = kUnitsAsClasses}});
+  layers.push_back({"head", LinearSpec{.units = kUnitsFromClasses}});
   return {"net", Initializer::xavier, std::move(layers)};
 }
 

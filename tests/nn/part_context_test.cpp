@@ -144,7 +144,7 @@ FakeTraits some_traits(std::uint32_t seed) {
 }
 
 NetworkSpec spec_of(std::vector<LayerNode> layers) {
-  layers.push_back({"head", LinearSpec{.units = kUnitsAsClasses}});
+  layers.push_back({"head", LinearSpec{.units = kUnitsFromClasses}});
   return {"net", Initializer::xavier, std::move(layers)};
 }
 

@@ -17,7 +17,7 @@ class RandomGraph {
     const std::size_t layers = 1 + below(10);
     for (std::size_t i = 0; i < layers; ++i) add(some_spec(), some_source(), some_source());
     while (unread_.size() > 1) add(AddSpec{.relu = below(2) == 0}, unread_[0], unread_[1]);
-    add(LinearSpec{.units = kUnitsAsClasses}, unread_.front(), "");
+    add(LinearSpec{.units = kUnitsFromClasses}, unread_.front(), "");
   }
 
   const NetworkSpec& spec() const { return spec_; }

@@ -103,7 +103,7 @@ class OneStep {
     std::array<std::int64_t, LossSums::kFigures> figures{};
     backend_->copy(*stream_, {figures.data(), on_device.shape, ElementType::i64}, on_device);
     stream_->synchronize();
-    return LossSums{.loss_steps = figures[0], .samples = figures[2]}.mean_loss();
+    return LossSums{.loss_quanta = figures[0], .samples = figures[2]}.mean_loss();
   }
 
   void write(ArrayImage& results, const std::string& group, const Buffer& from,

@@ -169,7 +169,7 @@ std::string outcome(const Training& training, std::uint64_t seed) {
   const Recorder seen = Device(training, make_gpu(training), options_of(training)).run();
   std::string text;
   for (const EpochReport& epoch : seen.epochs) {
-    text += fmt::format("{:016x} {} {} ", epoch.weights_digest, epoch.train.loss_steps, epoch.test->loss_steps);
+    text += fmt::format("{:016x} {} {} ", epoch.weights_digest, epoch.train.loss_quanta, epoch.test->loss_quanta);
   }
   return text;
 }

@@ -68,7 +68,7 @@ TEST(DeviceTimeline, TellsOfPhasesByTheDevicesClockHoweverFarTheHostIsAhead) {
   for (unsigned seed = 0; seed < 20; ++seed) {
     Rank rank(seed);
     for (std::int64_t step = 1; step <= 5; ++step) rank.step(step);
-    rank.timeline.settle();
+    rank.timeline.synchronize();
     rank.rank_status.enter(Phase::checkpoint);
     for (std::int64_t step = 1; step <= 5; ++step) EXPECT_EQ(course_of(rank.spans.all, step), wanted);
     for (std::size_t i = 1; i < rank.spans.all.size(); ++i) {
@@ -85,7 +85,7 @@ TEST(DeviceTimeline, PublishesWhereTheDeviceIsWhileTheHostIsAhead) {
     rank.step(1);
     EXPECT_EQ(rank.rank_status.current().phase, Phase::reports);
     behind += rank.slot.phase == Phase::reports ? 0 : 1;
-    rank.timeline.settle();
+    rank.timeline.synchronize();
     EXPECT_EQ(rank.slot.phase, Phase::reports);
     rank.rank_status.enter(Phase::evaluation);
     EXPECT_EQ(rank.slot.phase, Phase::evaluation);

@@ -56,7 +56,7 @@ class Told : public RunObserver {
   }
   void on_epoch(const EpochReport& report) override {
     epochs[report.epoch] =
-        fmt::format("{:x} loss {} correct {}", report.weights_digest, report.train.loss_steps, report.train.correct);
+        fmt::format("{:x} loss {} correct {}", report.weights_digest, report.train.loss_quanta, report.train.correct);
   }
   void on_divergence(const DivergenceReport& report) override { divergences.push_back(report); }
   void on_checkpoint(TrainState state, double) override { checkpoints.push_back(std::move(state)); }
@@ -267,7 +267,7 @@ TEST(Divergence, OfTwoRanksNamesBoth) {
             Flip{.rank = 1, .step = 5, .bit = {"statistics", "stem.norm/mean", 1, 2}});
   ASSERT_EQ(told.divergences.size(), 1U);
   EXPECT_EQ(told.divergences[0].ranks, (std::vector{0, 1}));
-  EXPECT_NE(told.divergences[0].text.find("no majority says who is right"), std::string::npos);
+  EXPECT_NE(told.divergences[0].text.find("no value has a majority"), std::string::npos);
 }
 
 TEST(Divergence, BeforeTheFirstStepEndsTheRun) {

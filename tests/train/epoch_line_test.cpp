@@ -8,7 +8,7 @@ namespace tutti {
 namespace {
 
 LossSums sums(double mean_loss, std::int64_t correct, std::int64_t samples) {
-  return {.loss_steps = static_cast<std::int64_t>(mean_loss * LossSums::kLossScale * static_cast<double>(samples)),
+  return {.loss_quanta = static_cast<std::int64_t>(mean_loss * LossSums::kLossScale * static_cast<double>(samples)),
           .correct = correct,
           .samples = samples};
 }

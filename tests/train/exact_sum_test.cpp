@@ -45,9 +45,9 @@ TEST(GridLevel, FallsAtOnceAfterAStepThatStandsOut) {
   EXPECT_EQ(level.level, 88);
   EXPECT_TRUE(level.accept(bits(0x1p87F)));
   EXPECT_TRUE(level.accept(bits(0.75F)));
-  EXPECT_EQ(level.level, GridLevel::kLag);
+  EXPECT_EQ(level.level, GridLevel::kSlack);
   EXPECT_GT(std::ldexp(0x1p-20, level.exponent(8)), 1);  // not lost
-  for (int step = 0; step < GridLevel::kLag; ++step) EXPECT_TRUE(level.accept(bits(0.75F)));
+  for (int step = 0; step < GridLevel::kSlack; ++step) EXPECT_TRUE(level.accept(bits(0.75F)));
   EXPECT_EQ(level.level, 0);
 }
 

@@ -146,8 +146,8 @@ TEST(FiniteCheck, TellsThatTheBatchWasSpoilt) {
       course.options.side_by_side = 1 + test_world().rank() % 3;  // hosts have more cores, or fewer
       const std::string text = heard({course}, data.pair)[0];
       EXPECT_EQ(lines_of(text, "ended"),
-                ended(fmt::format("the loss is no longer a finite number at step {}{}, and going back from it a "
-                                  "gradient of dense2/weight; neither is a pixel of its batch",
+                ended(fmt::format("the loss is no longer a finite number at step {}{}, and in its backward pass a "
+                                  "gradient of dense2/weight; pixels of its batch are not finite either",
                                   SpoiltData::kStep, on_rank(PartPlan(8, ranks).rank_of(SpoiltData::kPart), ranks)),
                       "look at the data, and at --normalize"));
     }

@@ -154,7 +154,7 @@ TEST(Optimizer, RefusesOptionsThatMakeNoSense) {
       {{.beta2 = 0.9}, "belong to adamw"},
   };
   for (const auto& [options, reason] : mistakes) {
-    const Error error = thrown_by([&, o = options] { require_sensible(o); });
+    const Error error = thrown_by([&, o = options] { validate(o); });
     EXPECT_EQ(error.source(), ErrorSource::usage);
     EXPECT_NE(std::string(error.what()).find(reason), std::string::npos) << error.what();
   }

@@ -140,7 +140,7 @@ class OwnedRank {
   }
 
  private:
-  OptimizerParts parts() { return {device_.backend(), *communicator_, layout_, ownership_}; }
+  OptimizerContext parts() { return {device_.backend(), *communicator_, layout_, ownership_}; }
 
   Device device_{make_cpu_backend()};
   std::unique_ptr<Communicator> communicator_;

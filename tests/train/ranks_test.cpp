@@ -45,7 +45,7 @@ Curve train_on(const Course& course, const DataPair& data, const TrainerOptions&
     for (int step = 0; step < course.steps; ++step) {
       trainer.step();
       const LossSums now = epoch_sums(trainer);
-      curve.losses.push_back(static_cast<double>(now.loss_steps - before.loss_steps) / LossSums::kLossScale /
+      curve.losses.push_back(static_cast<double>(now.loss_quanta - before.loss_quanta) / LossSums::kLossScale /
                              static_cast<double>(now.samples - before.samples));
       before = now;
     }

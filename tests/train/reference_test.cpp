@@ -49,7 +49,7 @@ TEST(Training, OfLenetFollowsTheDoublePrecisionReferenceOverTwentySteps) {
 
     trainer.step();
     const LossSums now = epoch_sums(trainer);
-    const double measured = static_cast<double>(now.loss_steps - before.loss_steps) / LossSums::kLossScale;
+    const double measured = static_cast<double>(now.loss_quanta - before.loss_quanta) / LossSums::kLossScale;
     before = now;
     EXPECT_NEAR(measured / loss, 1, 1e-4) << "step " << step;
   }

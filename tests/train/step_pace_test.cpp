@@ -24,7 +24,7 @@ TEST(StepPace, LetsTheHostBeSoManyStepsAheadAndNoMore) {
         ASSERT_GE(done, step - steps_ahead);
         furthest = std::max(furthest, step - done);
       }
-      pace.settle();
+      pace.synchronize();
       EXPECT_EQ(done, 10);
     }
     EXPECT_EQ(furthest, steps_ahead);
@@ -35,13 +35,13 @@ TEST(StepPace, CountsNoTimeWhileNoStepIsUnderWay) {
   MemoryBackend host;
   const auto stream = host.make_stream();
   StepPace pace(host, *stream, 1);
-  EXPECT_EQ(pace.settle(), 0);
+  EXPECT_EQ(pace.synchronize(), 0);
   pace.begin_step();
   pace.end_step();
   pace.begin_step();
   pace.end_step();
-  EXPECT_GT(pace.settle(), 0);
-  EXPECT_EQ(pace.settle(), 0);
+  EXPECT_GT(pace.synchronize(), 0);
+  EXPECT_EQ(pace.synchronize(), 0);
 }
 
 }  // namespace

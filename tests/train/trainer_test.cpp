@@ -72,10 +72,10 @@ TEST(Trainer, StretchesAddUpToTheEpoch) {
   TrainingRun run(options);
   Recorder seen;
   run.trainer.run(seen);
-  std::int64_t loss_steps = 0;
-  for (const IntervalReport& interval : seen.intervals) loss_steps += interval.train.loss_steps;
+  std::int64_t loss_quanta = 0;
+  for (const IntervalReport& interval : seen.intervals) loss_quanta += interval.train.loss_quanta;
   EXPECT_EQ(seen.intervals.size(), 7u);
-  EXPECT_EQ(loss_steps, seen.epochs[0].train.loss_steps);
+  EXPECT_EQ(loss_quanta, seen.epochs[0].train.loss_quanta);
 }
 
 TEST(Trainer, SumsDoNotDependOnHowTheRankPlaysItsParts) {

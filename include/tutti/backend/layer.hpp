@@ -106,15 +106,15 @@ struct LossSums {
   static constexpr double kLargestUnit = 0x1p136;       // of the last of the large losses
   using Figures = std::array<std::int64_t, kFigures>;
 
-  std::int64_t loss_steps = 0;  // the last digit: the sum of losses in units of 1 / kLossScale, unless some are large
-  std::int64_t correct = 0;     // samples whose largest logit (the first of equals) is the label's
+  std::int64_t loss_quanta = 0;  // the last digit: the sum of losses in units of 1 / kLossScale, unless some are large
+  std::int64_t correct = 0;      // samples whose largest logit (the first of equals) is the label's
   std::int64_t samples = 0;
   std::int64_t not_finite = 0;                 // calls whose loss was NaN or infinite
   std::array<std::int64_t, 4> large_losses{};  // of losses of 2^16 and more: units of 2^16, 2^56, 2^96 and 2^136
 
   // In the order in which devices keep them.
   Figures figures() const {
-    Figures figures{loss_steps, correct, samples, not_finite};
+    Figures figures{loss_quanta, correct, samples, not_finite};
     for (std::size_t i = 0; i < large_losses.size(); ++i) figures[kLargeLosses + i] = large_losses[i];
     return figures;
   }
@@ -136,7 +136,7 @@ struct LossSums {
       large_losses[i] += static_cast<std::int64_t>(digit);
       loss -= digit * unit;
     }
-    loss_steps += std::llrint(loss * kLossScale);
+    loss_quanta += std::llrint(loss * kLossScale);
   }
 
   // NaN where not all of it was finite.
@@ -147,7 +147,7 @@ struct LossSums {
     for (std::size_t i = large_losses.size(); i-- > 0; unit /= kLossBase) {
       loss += static_cast<double>(large_losses[i]) * unit;
     }
-    return loss + static_cast<double>(loss_steps) / kLossScale;
+    return loss + static_cast<double>(loss_quanta) / kLossScale;
   }
   double mean_loss() const { return loss() / static_cast<double>(samples); }
   double accuracy() const { return static_cast<double>(correct) / static_cast<double>(samples); }

@@ -1,7 +1,6 @@
 #pragma once
-// The exit statuses, and the one exception type. It says which source failed, why in words for a person, and where it
-// was raised.
-// Library code throws it and never ends the process; only main does.
+// The exit statuses, and the one exception type, which names the source of the failure, a message for the user and the
+// line that threw it. Library code throws it; only main ends the process.
 
 #include <source_location>
 #include <stdexcept>
@@ -31,10 +30,10 @@ enum class ErrorSource {
   checkpoint,  // no usable checkpoint
   save,        // a file could not be written
   io,          // a file could not be read
-  hang,        // other ranks did not come to a sum within the time allowed
+  hang,        // other ranks did not reach a collective within the time allowed
   diverged,    // replicas that should be equal are not
   not_finite,  // loss or weights are no longer finite
-  internal,    // a broken promise of our own
+  internal,    // a bug in this program
   mpi,
   hdf5,
   onednn,
@@ -43,7 +42,7 @@ enum class ErrorSource {
   nccl,
 };
 
-// Whether one rank met the error alone, or all ranks are known to raise the same one at the same point.
+// Whether this rank alone raised the error, or all ranks raise the same one at the same point.
 enum class ErrorReach { this_rank, all_ranks };
 
 class Error : public std::runtime_error {
@@ -55,7 +54,7 @@ class Error : public std::runtime_error {
   const std::source_location& where() const noexcept { return where_; }
   ExitStatus exit_status() const noexcept;
 
-  // The same error, marked as raised by all ranks alike: one of them reports it and nobody needs to be stopped.
+  // The same error, marked as raised by all ranks: one of them reports it and none needs to be stopped.
   Error on_all_ranks() const;
 
   // The message, with the source location for errors that are not the user's.

@@ -31,6 +31,6 @@ inline void lower_priority() { static_cast<void>(::nice(5)); }
 // Whether this process was told to ignore the signal.
 bool is_ignored(int signal);
 // By the signal's default action, even where other threads block it.
-[[noreturn]] void end_process_by(int signal);
+[[noreturn]] void raise_default(int signal);
 
 }  // namespace tutti

@@ -42,7 +42,7 @@ using Descriptor = UniqueHandle<int, CloseDescriptor, -1>;
 
 // The result of a system call, repeated for as long as signals interrupt it.
 template <class Call>
-auto uninterrupted(Call call) {
+auto retry_on_eintr(Call call) {
   auto result = call();
   while (result < 0 && errno == EINTR) result = call();
   return result;

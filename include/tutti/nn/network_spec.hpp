@@ -16,7 +16,7 @@ enum class Initializer { normal, xavier, kaiming };
 constexpr std::array<std::string_view, 3> words_of(Initializer) { return {"normal", "xavier", "kaiming"}; }
 
 // LinearSpec::units of a layer that has one unit per class of the data set.
-inline constexpr std::int64_t kUnitsAsClasses = -1;
+inline constexpr std::int64_t kUnitsFromClasses = -1;
 
 // The name under which a layer may take the image itself.
 inline constexpr std::string_view kImageName = "image";

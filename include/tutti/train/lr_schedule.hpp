@@ -28,11 +28,11 @@ struct LrPlan {
 std::vector<std::int64_t> parse_lr_period(const std::string& text);
 
 // Throws a usage error for values out of range, and for a step schedule without a period.
-void require_sensible(const LrPlan& plan);
+void validate(const LrPlan& plan);
 
 class LrSchedule {
  public:
-  // `total_steps` is the length of the schedule, not of one launch. Throws as require_sensible does, and for a warm-up
+  // `total_steps` is the length of the schedule, not of one launch. Throws as validate does, and for a warm-up
   // as long as the schedule.
   LrSchedule(LrPlan plan, std::int64_t steps_per_epoch, std::int64_t total_steps);
 

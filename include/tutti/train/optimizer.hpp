@@ -48,16 +48,16 @@ class Optimizer {
 };
 
 // Throws a usage error for values out of range.
-void require_sensible(const OptimizerOptions& options);
+void validate(const OptimizerOptions& options);
 
 // All borrowed.
-struct OptimizerParts {
+struct OptimizerContext {
   Backend& backend;
   Communicator& communicator;
   const ParameterLayout& layout;
   const Ownership& ownership;
 };
-// Throws as require_sensible does.
-std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options, const OptimizerParts& parts);
+// Throws as validate does.
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options, const OptimizerContext& parts);
 
 }  // namespace tutti

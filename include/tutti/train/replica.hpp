@@ -24,7 +24,7 @@ class GradientTotal;
 class Ownership;
 class PartAssignment;
 class PartWorkers;
-class ReplicaProof;
+class ReplicaVerifier;
 class StepClock;
 struct BitFlip;
 struct FlipTarget;
@@ -41,7 +41,7 @@ struct StepTimes {
 
   double input = 0;               // waiting for the batch
   std::vector<Interval> compute;  // of this rank's parts, in backward order
-  double driving = 0;             // making progress on the exchange in between
+  double progressing = 0;         // making progress on the exchange in between
   double waiting = 0;             // for the exchange afterwards, and for weights that other ranks update
   double update = 0;              // of the weights that this rank owns
 
@@ -50,7 +50,7 @@ struct StepTimes {
     for (const Interval& interval : compute) seconds += interval.seconds;
     return seconds;
   }
-  double exchange() const { return driving + waiting; }
+  double exchange() const { return progressing + waiting; }
   double total() const { return input + compute_seconds() + exchange() + update; }
 };
 
@@ -59,8 +59,8 @@ struct StepRequest {
   std::int64_t updates = 0;  // steps before it that were not skipped
   double learning_rate = 0;
   bool digests_gradients = false;
-  ReplicaProof* proof = nullptr;  // notes the weights before the update; borrowed
-  StepTimes* times = nullptr;     // receives the times; the step then waits after each phase; borrowed
+  ReplicaVerifier* verifier = nullptr;  // notes the weights before the update; borrowed
+  StepTimes* times = nullptr;           // receives the times; the step then waits after each phase; borrowed
 };
 
 // After the exchange: the gradients are valid, or the step must be computed again on a coarser grid, or it is skipped.
@@ -69,7 +69,7 @@ enum class StepOutcome { valid, repeat, skipped };
 class Replica {
  public:
   // Initialises the weights and plans every shape that can occur. All borrowed. Collective.
-  Replica(const TrainerParts& parts, const TrainerOptions& options);
+  Replica(const TrainerContext& parts, const TrainerOptions& options);
   ~Replica();
   Replica(const Replica&) = delete;
   Replica& operator=(const Replica&) = delete;
@@ -80,7 +80,7 @@ class Replica {
   // Reassigns parts to ranks where that is due. Call it after each step. Collective.
   void balance_parts();
   // Waits until all steps so far are done.
-  void settle();
+  void synchronize();
 
   // The pieces of a step, for measurements. Makes these the gradients of this rank's only part: f32, the whole block;
   // empty: zeros. Asynchronous.
@@ -139,7 +139,7 @@ class Replica {
  private:
   struct LocalBlock;
 
-  OptimizerParts optimizer_parts() const;
+  OptimizerContext optimizer_context() const;
   void update(const StepRequest& request, StepClock& clock);
   // After the exchange. Collective.
   std::uint64_t gradients_digest();

@@ -24,7 +24,7 @@ class Trainer {
  public:
   // Initialises the weights and plans every shape that can occur. Call all functions in one thread. Throws usage
   // errors for options that do not fit each other or the data.
-  Trainer(const TrainerParts& parts, const TrainerOptions& options, RunFacts facts);
+  Trainer(const TrainerContext& parts, const TrainerOptions& options, RunFacts facts);
   ~Trainer();
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
@@ -43,7 +43,7 @@ class Trainer {
   // Trains one step. Collective. Asynchronous, up to steps_ahead steps.
   void step();
   // Waits until all steps so far are done.
-  void settle();
+  void synchronize();
   // Steps, evaluates and reports until the planned end, or until the observer stops it. Collective.
   RunEnd run(RunObserver& observer);
 
@@ -100,16 +100,16 @@ class Trainer {
   Replica replica_;
   RankStatus& status_;
   std::unique_ptr<StepPace> pace_;
-  std::unique_ptr<ReplicaProof> proof_;   // null: replicas are not verified
-  std::unique_ptr<Evaluator> evaluator_;  // null: there is no test set
+  std::unique_ptr<ReplicaVerifier> verifier_;  // null: replicas are not verified
+  std::unique_ptr<Evaluator> evaluator_;       // null: there is no test set
 
   Plan plan_;
   LrSchedule learning_rate_;
-  std::vector<SplitBatchSampler> reported_;  // by part; empty unless samples are reported
+  std::vector<SplitBatchSampler> report_samplers_;  // by part; empty unless samples are reported
   TrainProgress progress_;
-  std::int64_t redone_steps_ = 0;  // those of the replica that progress_ already counts
-  LossSums logged_;                // the epoch's sums when the last interval was reported
-  LossSums asked_;                 // this rank's sums when rank_loss() was last called
+  std::int64_t redone_steps_ = 0;    // those of the replica that progress_ already counts
+  LossSums logged_;                  // the epoch's sums when the last interval was reported
+  LossSums sums_at_last_rank_loss_;  // this rank's sums when rank_loss() was last called
   std::optional<std::uint64_t> gradients_digest_;
   std::optional<SkippedReport> skipped_;
   std::optional<std::int64_t> verified_;  // the step after which the state was last equal on all ranks

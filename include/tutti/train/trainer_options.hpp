@@ -98,7 +98,7 @@ struct TrainerOptions {
 };
 
 // All borrowed; the pointers may be null.
-struct TrainerParts {
+struct TrainerContext {
   Backend& backend;
   Communicator& communicator;
   const Network& network;

@@ -53,8 +53,6 @@ class PhaseListener {
   // In the thread that trains. The time spent in here belongs to the phase that begins.
   virtual void on_end(const PhaseSpan&) {}
   virtual void on_begin(const StepPhase&) {}
-  // A layer's forward or backward has been done, or enqueued.
-  virtual void on_layer() {}
 };
 
 // Where work is enqueued, the thread is ahead of the device: this takes the phases that the thread goes on to, and
@@ -97,11 +95,6 @@ class RankStatus {
   }
   // There is progress within the phase. From any thread.
   void note_progress() { slot_->progress.fetch_add(1, std::memory_order_relaxed); }
-  // Progress that listeners hear of.
-  void end_layer() {
-    note_progress();
-    for (PhaseListener* const listener : listeners_) listener->on_layer();
-  }
 
   // Where the thread is.
   const StepPhase& current() const { return current_; }

@@ -45,13 +45,13 @@ TimedSteps steps_for(const Backend& backend, TimedSteps steps) {
 std::vector<double> time_steps(World& world, Trainer& trainer, const TimedSteps& steps,
                                const std::function<void()>& step) {
   for (std::int64_t i = 0; i < steps.warmup; ++i) step();
-  trainer.settle();
+  trainer.synchronize();
   std::vector<double> seconds;
   for (std::int64_t done = 0; done < steps.timed;) {
     const std::int64_t count = std::min(steps.at_once, steps.timed - done);
     const Stopwatch watch;
     for (std::int64_t i = 0; i < count; ++i) step();
-    trainer.settle();
+    trainer.synchronize();
     seconds.push_back(watch.seconds() / static_cast<double>(count));
     done += count;
   }
@@ -82,7 +82,7 @@ Readied::Readied(World& world, const RunConfig& config, RankStatus* rank_status)
     : assembly(assemble(world, config, Log(world.rank(), world.host(), true))),
       assembled_at(seconds_since_process_start()) {
   build_alike(world, assembly.config, *assembly.backend, [&] {
-    TrainerParts parts = assembly.parts();
+    TrainerContext parts = assembly.parts();
     parts.rank_status = rank_status;
     trainer.emplace(parts, assembly.options, RunFacts{});
   });

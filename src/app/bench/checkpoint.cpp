@@ -163,7 +163,7 @@ class SavedTraining {
   }
   void step() {
     trainer_->step();
-    trainer_->settle();
+    trainer_->synchronize();
   }
   void hand_over() {
     measure_together(figures_.stall, [&] {

@@ -45,7 +45,7 @@ std::vector<float> real_gradients(World& world, const RunConfig& config) {
   Readied run(world, config);
   end_together(world, [&] {
     run.trainer->step();
-    run.trainer->settle();
+    run.trainer->synchronize();
   });
   const Tensor gradients = run.trainer->replica().gradients();
   std::vector<float> values(static_cast<std::size_t>(gradients.elements()));

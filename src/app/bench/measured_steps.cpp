@@ -85,16 +85,16 @@ StepTimes paced_step(Trainer& trainer, const StepTimes& pace) {
   for (const StepTimes::Interval& interval : pace.compute) {
     times.compute.push_back({.seconds = time.sleep(interval.seconds), .final_elements = interval.final_elements});
     replica.ready(interval.final_elements);
-    times.driving += time.lap();
+    times.progressing += time.lap();
   }
   if (replica.finish_exchange(trainer.steps_done()) == StepOutcome::repeat) {
     exchange_all(replica, {}, trainer.steps_done());
   }
-  replica.settle();
+  replica.synchronize();
   times.waiting = time.lap();
   times.update = time.sleep(pace.update * replica.owned_share());
   replica.gather_weights();
-  replica.settle();
+  replica.synchronize();
   times.waiting += time.lap();
   return times;
 }
@@ -132,7 +132,7 @@ StepAccount account_for(World& world, const std::vector<StepTimes>& steps) {
 
 StepTimes median_of(const std::vector<StepTimes>& steps) {
   StepTimes median = steps.front();
-  for (const auto phase : {&StepTimes::input, &StepTimes::driving, &StepTimes::waiting, &StepTimes::update}) {
+  for (const auto phase : {&StepTimes::input, &StepTimes::progressing, &StepTimes::waiting, &StepTimes::update}) {
     median.*phase = median_by([&](std::size_t i) { return steps[i].*phase; }, steps.size());
   }
   for (std::size_t k = 0; k < median.compute.size(); ++k) {

@@ -24,7 +24,7 @@ struct StepAccount {
   double input = 0;
   double compute = 0;
   double imbalance = 0;  // the slowest rank's compute beyond the mean
-  double exchange = 0;   // exposed: what is left of driving it and waiting for it
+  double exchange = 0;   // exposed: what is left of progressing it and waiting for it
   double update = 0;
 
   double total() const { return input + compute + imbalance + exchange + update; }

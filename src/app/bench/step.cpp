@@ -59,7 +59,7 @@ Start slowest_start(World& world, const Start& mine) {
 StepFigures measure(World& world, const Invocation& invocation, Readied& run) {
   const double planned_at = seconds_since_process_start();
   run.trainer->step();
-  run.trainer->settle();
+  run.trainer->synchronize();
   StepFigures figures;
   figures.start = slowest_start(world, {.program = invocation.world_begun_at,
                                         .mpi = invocation.world_made_at - invocation.world_begun_at,

@@ -35,7 +35,7 @@ void train(World& world) {
   }
   const MemoryDataset data({.name = "quarters", .image = {1, kSide, kSide}, .classes = 4, .samples = kSamples}, images,
                            labels);
-  const Network network({.name = "one-layer", .layers = {{"head", LinearSpec{.units = kUnitsAsClasses}}}},
+  const Network network({.name = "one-layer", .layers = {{"head", LinearSpec{.units = kUnitsFromClasses}}}},
                         data.info().image, data.info().classes);
   const auto backend = make_cpu_backend();
   const auto communicator = world.size() == 1 ? make_solo_communicator() : make_mpi_ring_communicator(world, {});

@@ -38,7 +38,7 @@ int main(int argc, char** argv) {
   const NetworkSpec network{.name = "stripes-net",
                             .layers = {{"conv1", Conv2dSpec{.channels = 8, .kernel = 3, .relu = true}},
                                        {"pool1", Pool2dSpec{.kernel = 2, .stride = 2}},
-                                       {"head", LinearSpec{.units = kUnitsAsClasses}}}};
+                                       {"head", LinearSpec{.units = kUnitsFromClasses}}}};
   const auto open = [] { return DataPair{std::make_unique<Stripes>(1, 4096), std::make_unique<Stripes>(2, 1024), {}}; };
   return run_program(argc, argv, {.networks = {network}, .data = {{"stripes", open}}});
 }

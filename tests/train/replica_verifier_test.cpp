@@ -1,4 +1,4 @@
-#include "train/replica_proof.hpp"
+#include "train/replica_verifier.hpp"
 
 #include "support/mpi_world.hpp"
 
@@ -29,7 +29,7 @@ class ReplicaProofTest : public ::testing::Test {
       for (float& value : host_f32(tensors.back().values)) value = std::bit_cast<float>(bits *= 0x9E3779B9u);
     }
     rank_.emplace(*backend_, *communicator_, rank_status_, *stream_);
-    proof_.emplace(*rank_, tensors);
+    verifier_.emplace(*rank_, tensors);
     tensors_ = std::move(tensors);
   }
 
@@ -42,7 +42,7 @@ class ReplicaProofTest : public ::testing::Test {
   // On this rank alone.
   std::optional<Divergence> compare_with_flip(int of, std::size_t tensor, std::int64_t element, int bit) {
     if (rank() == of) flip(tensor, element, bit);
-    auto found = proof_->compare();
+    auto found = verifier_->compare();
     if (rank() == of) flip(tensor, element, bit);
     return found;
   }
@@ -54,13 +54,13 @@ class ReplicaProofTest : public ::testing::Test {
   std::vector<Buffer> memory_;
   std::vector<ReplicatedTensor> tensors_;
   std::optional<RankContext> rank_;
-  std::optional<ReplicaProof> proof_;
+  std::optional<ReplicaVerifier> verifier_;
 };
 
 TEST_F(ReplicaProofTest, FindsNothingWhereAllAreEqual) {
   for (int i = 0; i < 3; ++i) {
-    proof_->note();
-    EXPECT_FALSE(proof_->compare()) << i;
+    verifier_->record();
+    EXPECT_FALSE(verifier_->compare()) << i;
   }
 }
 
@@ -78,15 +78,15 @@ TEST_F(ReplicaProofTest, NamesTheTensorAndTheRankOfAnyOneFlippedBit) {
       }
     }
   }
-  EXPECT_FALSE(proof_->compare());
+  EXPECT_FALSE(verifier_->compare());
 }
 
 TEST_F(ReplicaProofTest, SaysInWordsWhoDiffersInWhat) {
   if (rank() == size() - 1) flip(1, 3, 7);
   if (rank() == size() - 1) flip(3, 1000, 30);
-  Divergence found = proof_->compare().value();
-  EXPECT_EQ(found.text(), size() == 2 ? "rank 0 and rank 1 differ in parameters/10, parameters/5003, and no majority "
-                                        "says who is right"
+  Divergence found = verifier_->compare().value();
+  EXPECT_EQ(found.text(), size() == 2 ? "rank 0 and rank 1 differ in parameters/10, parameters/5003, and no value "
+                                        "has a majority"
                                       : "rank " + std::to_string(size() - 1) +
                                             " differs from all others in parameters/10, parameters/5003");
   found.hosts = {"a", "b", "c", "d"};
@@ -96,31 +96,31 @@ TEST_F(ReplicaProofTest, SaysInWordsWhoDiffersInWhat) {
 
 TEST_F(ReplicaProofTest, NamesBothSidesWhereRanksAreOfTwoMindsAndAllTheMinorityElsewhere) {
   if (rank() % 2 == 1) flip(2, 5, 3);
-  const Divergence found = proof_->compare().value();
+  const Divergence found = verifier_->compare().value();
   const std::vector<int> odd = size() % 2 == 1 ? std::vector{1} : std::vector<int>{};
   EXPECT_EQ(found.differences[0].ranks, odd);
   EXPECT_EQ(found.ranks().size(), size() % 2 == 1 ? odd.size() : static_cast<std::size_t>(size()));
 }
 
 TEST_F(ReplicaProofTest, FindsWhatWasNotedThoughItIsEqualAgain) {
-  proof_->note();
+  verifier_->record();
   if (rank() == 0) flip(3, 77, 12);
-  proof_->note();
+  verifier_->record();
   if (rank() == 0) flip(3, 77, 12);
-  const auto found = proof_->compare();
+  const auto found = verifier_->compare();
   ASSERT_TRUE(found);
   EXPECT_EQ(found->tensors(), std::vector{tensors_[3].name});
-  EXPECT_FALSE(proof_->compare());
+  EXPECT_FALSE(verifier_->compare());
 }
 
 // All ranks have had the same, but not at the same time.
 TEST_F(ReplicaProofTest, FindsNotesThatChangedPlaces) {
   for (const bool first : {true, false}) {
     if ((rank() == 0) == first) flip(3, 77, 12);
-    proof_->note();
+    verifier_->record();
     if ((rank() == 0) == first) flip(3, 77, 12);
   }
-  EXPECT_TRUE(proof_->compare());
+  EXPECT_TRUE(verifier_->compare());
 }
 
 }  // namespace

@@ -35,21 +35,21 @@ struct Divergence {
   std::string text() const;
 };
 
-class ReplicaProof {
+class ReplicaVerifier {
  public:
   // The context and the tensors' memory are borrowed.
-  ReplicaProof(const RankContext& rank, const std::vector<ReplicatedTensor>& tensors);
+  ReplicaVerifier(const RankContext& rank, const std::vector<ReplicatedTensor>& tensors);
 
   // Makes the next compare() cover the current values, too. Call it on all ranks before the tensors are overwritten with
   // the values of one rank. Asynchronous.
-  void note();
+  void record();
   // Empty: all ranks hold the same. Collective. Waits.
   std::optional<Divergence> compare();
 
  private:
   using Words = std::vector<std::int64_t>;
 
-  // Digests of the noted and the current values. Drops the notes.
+  // Digests of the recorded and the current values. Drops the records.
   Words digests();
   Divergence divergence(const Words& digests);
 
@@ -58,7 +58,7 @@ class ReplicaProof {
   std::vector<std::uint64_t> starts_;
   std::vector<DigestedTensor> tensors_;
   Buffer digests_;  // i64 [tensors], sums since the last comparison
-  std::uint64_t notes_ = 0;
+  std::uint64_t records_ = 0;
 };
 
 }  // namespace tutti

@@ -1,4 +1,4 @@
-#include "replica_proof.hpp"
+#include "replica_verifier.hpp"
 
 #include "tutti/base/digest.hpp"
 
@@ -60,7 +60,7 @@ std::string Divergence::text() const {
     std::vector<std::string> who;
     if (ranks.empty()) {
       for (int rank = 0; rank < of_ranks; ++rank) who.push_back(named(rank));
-      sentences.push_back(fmt::format("{} differ in {}, and no majority says who is right", fmt::join(who, " and "),
+      sentences.push_back(fmt::format("{} differ in {}, and no value has a majority", fmt::join(who, " and "),
                                       fmt::join(tensors, ", ")));
     } else {
       std::ranges::transform(ranks, std::back_inserter(who), named);
@@ -71,7 +71,7 @@ std::string Divergence::text() const {
   return fmt::format("{}", fmt::join(sentences, "; "));
 }
 
-ReplicaProof::ReplicaProof(const RankContext& rank, const std::vector<ReplicatedTensor>& tensors)
+ReplicaVerifier::ReplicaVerifier(const RankContext& rank, const std::vector<ReplicatedTensor>& tensors)
     : rank_(rank), digests_(rank.backend.allocate(tensors.size() * sizeof(std::int64_t))) {
   for (const auto& [name, values] : tensors) {
     names_.push_back(name);
@@ -80,32 +80,32 @@ ReplicaProof::ReplicaProof(const RankContext& rank, const std::vector<Replicated
   }
 }
 
-void ReplicaProof::note() {
-  // The start differs at every note, so that no two notes can cancel each other.
-  for (std::size_t i = 0; i < tensors_.size(); ++i) tensors_[i].start = starts_[i] + mix64(notes_);
-  ++notes_;
+void ReplicaVerifier::record() {
+  // The start differs at every record, so that no two records can cancel each other.
+  for (std::size_t i = 0; i < tensors_.size(); ++i) tensors_[i].start = starts_[i] + mix64(records_);
+  ++records_;
   rank_.backend.add_digests(rank_.stream, tensors_, digests_.view(Shape{std::ssize(tensors_)}, ElementType::i64));
 }
 
-std::optional<Divergence> ReplicaProof::compare() {
+std::optional<Divergence> ReplicaVerifier::compare() {
   const Words mine = digests();
   const Words totals = rank_.all_gather({total_of(mine)});
   if (std::ranges::all_of(totals, [&](std::int64_t total) { return total == totals.front(); })) return std::nullopt;
   return divergence(mine);
 }
 
-ReplicaProof::Words ReplicaProof::digests() {
-  note();
+ReplicaVerifier::Words ReplicaVerifier::digests() {
+  record();
   Words digests(tensors_.size());
   const Tensor on_device = digests_.view(Shape{std::ssize(digests)}, ElementType::i64);
   rank_.backend.copy(rank_.stream, {digests.data(), on_device.shape, ElementType::i64, MemorySpace::host}, on_device);
   rank_.stream.synchronize();
-  notes_ = 0;
+  records_ = 0;
   rank_.backend.fill_zero(rank_.stream, on_device);
   return digests;
 }
 
-Divergence ReplicaProof::divergence(const Words& digests) {
+Divergence ReplicaVerifier::divergence(const Words& digests) {
   const auto ranks = static_cast<std::size_t>(rank_.communicator.size());
   const Words all = rank_.all_gather(digests);
   Divergence found{.differences = {}, .of_ranks = rank_.communicator.size(), .hosts = {}};
