@@ -25,8 +25,8 @@ PartPlan assign_by_speed(int num_parts, const SecondsPerPart& seconds);
 // The same if it shortens the step by more than 5 %; otherwise the map as it is.
 PartPlan reassign(const PartPlan& plan, const SecondsPerPart& seconds);
 
-// A line with the step time predicted for a map, and whether the slow ranks are worth keeping: "parts 6,2 on 2 ranks: step 41.0 ms
-// predicted, even map 60.0 ms; without rank 1 49.0 ms: it is worth keeping". Needs two ranks or more.
+// A line with the step time predicted for a map, and whether the slow ranks are worth keeping: "parts 6,2 on 2 ranks:
+// step 41.0 ms predicted, even map 60.0 ms; without rank 1 49.0 ms: it is worth keeping". Needs two ranks or more.
 std::string map_note(const PartPlan& plan, const SecondsPerPart& seconds);
 
 // True if the fastest ranks alone would finish all parts sooner by more than 5 %.

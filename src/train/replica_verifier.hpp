@@ -40,8 +40,8 @@ class ReplicaVerifier {
   // The context and the tensors' memory are borrowed.
   ReplicaVerifier(const RankContext& rank, const std::vector<ReplicatedTensor>& tensors);
 
-  // Makes the next compare() cover the current values, too. Call it on all ranks before the tensors are overwritten with
-  // the values of one rank. Asynchronous.
+  // Makes the next compare() cover the current values, too. Call it on all ranks before the tensors are overwritten
+  // with the values of one rank. Asynchronous.
   void record();
   // Empty: all ranks hold the same. Collective. Waits.
   std::optional<Divergence> compare();

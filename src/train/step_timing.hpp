@@ -1,6 +1,6 @@
 #pragma once
-// The time of steps on a processor that runs behind the host: which phase it has reached, how far the host may be ahead,
-// and how long the phases of a step take.
+// The time of steps on a processor that runs behind the host: which phase it has reached, how far the host may be
+// ahead, and how long the phases of a step take.
 
 #include "tutti/backend/backend.hpp"
 #include "tutti/base/timing.hpp"
@@ -16,9 +16,9 @@
 
 namespace tutti {
 
-// Records a timed event in the stream where a step enters another phase, and reports the phase to the rank's status once
-// the event has completed. Of a rank's parts only the first has events. It waits for the processor only where no work
-// is pending or none may be; the host's clock then counts.
+// Records a timed event in the stream where a step enters another phase, and reports the phase to the rank's status
+// once the event has completed. Of a rank's parts only the first has events. It waits for the processor only where no
+// work is pending or none may be; the host's clock then counts.
 class DeviceTimeline : public PhaseQueue {
  public:
   // All borrowed. Does nothing on a processor that works synchronously.

@@ -69,9 +69,9 @@ class PartContext {
   // Memory for activations and their gradients.
   std::size_t activation_bytes() const;
 
-  // Forward, loss and backward of one batch. A pass that repeats with only its place changed is captured as CUDA graphs,
-  // if the backend has them, that end at the stops; later ones launch these. All that `pass` points to is borrowed until
-  // the work is done. Asynchronous.
+  // Forward, loss and backward of one batch. A pass that repeats with only its place changed is captured as CUDA
+  // graphs, if the backend has them, that end at the stops; later ones launch these. All that `pass` points to is
+  // borrowed until the work is done. Asynchronous.
   void train(Stream& stream, const TrainPass& pass, const Watch& watch);
 
   // The same piece by piece, and for evaluation.
@@ -81,8 +81,8 @@ class PartContext {
   void copy_logits(Stream& stream, const Tensor& to) const;
   // Adds to `sums`; in training also computes the gradient of the logits, scaled by `gradient_scale`. Asynchronous.
   void loss(Stream& stream, const Tensor& labels, float gradient_scale, const Tensor& sums);
-  // Overwrites the gradients of `block`, last layer first, and the statistics in its tail with those of this batch times
-  // its share of the global batch. Asynchronous.
+  // Overwrites the gradients of `block`, last layer first, and the statistics in its tail with those of this batch
+  // times its share of the global batch. Asynchronous.
   void backward(Stream& stream, const Tensor& block, float sample_share, const AfterLayer& after_layer);
 
  private:

@@ -22,7 +22,7 @@
 //   {"event":"checkpoint","step":50,"file":"step-00000050.h5","bytes":..,"seconds":..,"stall_seconds":..}
 //                               every attempt to save; one that failed has "failure", too, and "given_up":[10,20] lists
 //                               the steps of older ones that were deleted early because the disk was full
-//   {"event":"end","step":50,"status":"done"}       the last record of a run that did not fail: "done", or "stopped" on request
+//   {"event":"end","step":50,"status":"done"}       last, of a run that did not fail: "done", or "stopped" on request
 
 #include "tutti/storage/line_file.hpp"
 #include "tutti/train/run_observer.hpp"
