@@ -1,8 +1,8 @@
 #include "check_command.hpp"
 
 #include "tutti/base/text.hpp"
-#include "tutti/checkpoint/checkpoint_store.hpp"
 #include "tutti/data/split_batch_sampler.hpp"
+#include "tutti/storage/checkpoint_store.hpp"
 #include "tutti/storage/whole_file.hpp"
 #include "tutti/watch/stall_watch.hpp"
 

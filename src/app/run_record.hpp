@@ -3,8 +3,8 @@
 // line of versions in checkpoints.
 
 #include "tutti/base/log.hpp"
-#include "tutti/checkpoint/checkpoint_store.hpp"
 #include "tutti/comm/world.hpp"
+#include "tutti/storage/checkpoint_store.hpp"
 #include "tutti/train/trainer.hpp"
 
 #include "assemble.hpp"

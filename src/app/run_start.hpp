@@ -1,8 +1,8 @@
 #pragma once
 // The way from a user's options to an assembled training, which `trainer train` and `trainer check` go alike.
 
-#include "tutti/checkpoint/checkpoint_store.hpp"
 #include "tutti/nn/network_spec.hpp"
+#include "tutti/storage/checkpoint_store.hpp"
 
 #include "assemble.hpp"
 #include "preflight/finding.hpp"

@@ -2,10 +2,10 @@
 // What a checkpoint stores about the data that its network was trained on, so that other data can be brought into the
 // same form, and changed data are noticed. checkpoint/checkpoint_store.hpp describes the text.
 
-#include "tutti/checkpoint/checkpoint_store.hpp"
 #include "tutti/data/fitted_dataset.hpp"
 #include "tutti/data/open_data.hpp"
 #include "tutti/nn/network.hpp"
+#include "tutti/storage/checkpoint_store.hpp"
 
 #include "preflight/finding.hpp"
 #include "run_config.hpp"

@@ -1,4 +1,4 @@
-"""The seal at the end of a file, as include/tutti/storage/row_file.hpp describes it: whether a file is as its writer
+"""The seal at the end of a file, as include/tutti/storage/array_file.hpp describes it: whether a file is as its writer
 left it, found out before HDF5, which crashes on some damaged files, gets to see it."""
 
 import pathlib
