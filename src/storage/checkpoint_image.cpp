@@ -192,7 +192,7 @@ class FileReader {
   }
   template <std::size_t kCount>
   void field(const std::string& path, std::array<std::int64_t, kCount>& values) {
-    read(path, Shape{std::ssize(values)}, std::span(values));
+    read(path, Shape{std::ssize(values)}, std::span<std::int64_t>(values));
   }
   template <std::size_t kCount>
   void numbers(const std::string& path, const std::array<std::int64_t*, kCount>& places) {

@@ -43,7 +43,7 @@ def fault(content: bytes) -> str:
     ends = [0, *(offset + size for offset, size in runs)]
     in_order = all(end <= offset for end, (offset, _) in zip(ends, runs)) and ends[-1] <= length
     if not in_order or digest(content[:length], runs) != expected:
-        return "it is damaged: its structures do not have the digest that its seal tells"
+        return "it is damaged: its structures do not have the digest in its seal"
     return ""
 
 
