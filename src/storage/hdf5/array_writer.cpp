@@ -198,7 +198,7 @@ class ArrayWriter::File {
 
   void begin_rows(const std::string& name, const Shape& shape) {
     finish_rows();
-    rows_.emplace(name, shape);
+    rows_ = RowStream{.name = name, .shape = shape};
     const PropertiesHandle layout = layout_without_times();
     check(H5Pset_chunk(layout.get(), shape.rank(), extents_of(shape.with_first(rows_->chunk_rows)).data()));
     rows_->dataset = make(name, element_of(std::uint8_t{}).stored, shape, layout);
