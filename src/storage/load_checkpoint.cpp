@@ -168,7 +168,8 @@ ReadCheckpoint read_named(const std::string& path, bool trusted) {
     if (has_manifest(path)) return read_checkpoint(path);
     if (!trusted) refuse_unsealed(path);
     refuse_other_kinds(path);
-    ReadCheckpoint lone{.loaded = {.state = {}, .path = path}, .images = {}};
+    ReadCheckpoint lone;
+    lone.loaded.path = path;
     lone.images.push_back(read_image(path));
     lone.loaded.state = state_in(lone.images, path);
     return lone;
@@ -243,7 +244,9 @@ LoadedCheckpoint load_on_all_ranks(World& world, const std::function<ReadCheckpo
 
 ReadCheckpoint read_checkpoint(const std::string& path) {
   const Manifest manifest = read_manifest(path);
-  ReadCheckpoint read{.loaded = {.state = {}, .path = path}, .images = read_proven(manifest, path)};
+  ReadCheckpoint read;
+  read.loaded.path = path;
+  read.images = read_proven(manifest, path);
   read.loaded.state = state_in(read.images, path);
   refuse_other_content(read.loaded.state, manifest, path);
   return read;
