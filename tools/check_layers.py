@@ -16,13 +16,12 @@ MODULES = {
     "base": set(),
     "backend": {"base"},
     "comm": {"backend", "base"},
-    "storage": {"base"},
+    "storage": {"comm", "backend", "base"},
     "nn": {"backend", "base"},
     "data": {"storage", "backend", "base"},
-    "checkpoint": {"comm", "storage", "backend", "base"},
     "watch": {"comm", "backend", "base"},
-    "train": {"watch", "checkpoint", "data", "nn", "storage", "comm", "backend", "base"},
-    "app": {"train", "watch", "checkpoint", "data", "nn", "storage", "comm", "backend", "base"},
+    "train": {"watch", "data", "nn", "storage", "comm", "backend", "base"},
+    "app": {"train", "watch", "data", "nn", "storage", "comm", "backend", "base"},
 }
 
 
@@ -49,7 +48,7 @@ LIBRARIES = [
     Library("libpng", r"png(conf)?\.h", ("src/data/",), one_file=True),
     Library("CLI11", r"CLI/.*", ("src/app/",)),
     Library("toml11", r"toml(\.hpp|/.*)", ("src/app/", "src/nn/")),
-    Library("nlohmann-json", r"nlohmann/.*", ("src/app/", "src/train/", "src/checkpoint/", "src/data/")),
+    Library("nlohmann-json", r"nlohmann/.*", ("src/app/", "src/train/", "src/storage/", "src/data/")),
     Library("fmt", r"fmt/.*", ("src/",)),
 ]
 

@@ -1,6 +1,6 @@
 #include "tutti/base/text.hpp"
-#include "tutti/checkpoint/checkpoint_store.hpp"
 #include "tutti/data/split_batch_sampler.hpp"
+#include "tutti/storage/checkpoint_store.hpp"
 #include "tutti/watch/stall_watch.hpp"
 
 #include "commands.hpp"

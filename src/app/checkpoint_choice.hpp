@@ -4,9 +4,9 @@
 // that of a run under way.
 
 #include "tutti/base/log.hpp"
-#include "tutti/checkpoint/checkpoint_store.hpp"
 #include "tutti/comm/world.hpp"
 #include "tutti/nn/network.hpp"
+#include "tutti/storage/checkpoint_store.hpp"
 
 #include "run_config.hpp"
 

@@ -4,9 +4,9 @@
 
 #include "tutti/base/error.hpp"
 #include "tutti/base/log.hpp"
-#include "tutti/checkpoint/checkpoint_writer.hpp"
 #include "tutti/comm/world.hpp"
 #include "tutti/nn/network.hpp"
+#include "tutti/storage/checkpoint_writer.hpp"
 #include "tutti/storage/folder_lock.hpp"
 #include "tutti/watch/stall_watch.hpp"
 

@@ -1,13 +1,13 @@
 #pragma once
 // The way from a user's options to an assembled training, which `trainer train` and `trainer check` go alike: what it
 // starts from, and what a checkpoint stores about the data that its network was trained on, so that other data can be
-// brought into the same form, and changed data are noticed. checkpoint/checkpoint_store.hpp describes that text.
+// brought into the same form, and changed data are noticed. storage/checkpoint_store.hpp describes that text.
 
-#include "tutti/checkpoint/checkpoint_store.hpp"
 #include "tutti/data/fitted_dataset.hpp"
 #include "tutti/data/open_data.hpp"
 #include "tutti/nn/network.hpp"
 #include "tutti/nn/network_spec.hpp"
+#include "tutti/storage/checkpoint_store.hpp"
 
 #include "assemble.hpp"
 #include "preflight/findings.hpp"

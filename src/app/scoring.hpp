@@ -3,8 +3,8 @@
 // checkpoint's; the data may be others.
 
 #include "tutti/base/log.hpp"
-#include "tutti/checkpoint/checkpoint_store.hpp"
 #include "tutti/comm/world.hpp"
+#include "tutti/storage/checkpoint_store.hpp"
 #include "tutti/train/evaluation.hpp"
 #include "tutti/watch/rank_status.hpp"
 

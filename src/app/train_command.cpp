@@ -1,7 +1,7 @@
 #include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
-#include "tutti/checkpoint/checkpoint_store.hpp"
 #include "tutti/nn/model_file.hpp"
+#include "tutti/storage/checkpoint_store.hpp"
 #include "tutti/storage/whole_file.hpp"
 #include "tutti/watch/rehearsal.hpp"
 

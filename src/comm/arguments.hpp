@@ -4,18 +4,13 @@
 #include "tutti/backend/host_memory.hpp"
 #include "tutti/comm/communicator.hpp"
 
-#include <source_location>
-
 namespace tutti {
 
 // Throws unless `values` are f32 or i64 in this memory: what can be added over ranks there.
-void require_summable(const Tensor& values, MemorySpace space,
-                      std::source_location where = std::source_location::current());
+void require_summable(const Tensor& values, MemorySpace space);
 // Throws unless `values` are of 4 or 8 bytes an element in this memory: what can be passed on there.
-void require_passable(const Tensor& values, MemorySpace space,
-                      std::source_location where = std::source_location::current());
-void require_sharded(const ShardedSum& sum, int ranks, MemorySpace space,
-                     std::source_location where = std::source_location::current());
+void require_passable(const Tensor& values, MemorySpace space);
+void require_sharded(const ShardedSum& sum, int ranks, MemorySpace space);
 
 inline bool is_empty(const Tensor& values) { return values.data == nullptr || values.elements() == 0; }
 

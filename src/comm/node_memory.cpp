@@ -88,50 +88,33 @@ int set_aside(int file, std::size_t bytes) {
   return status;
 }
 
-NodeMemory NodeMemory::create(std::size_t bytes) {
+// By way of another constructor, so that the name goes where this one throws.
+NodeMemory::NodeMemory(std::size_t bytes) : NodeMemory() {
   remove_abandoned();
-  NodeMemory made;
-  const std::string name = random_name();
-  made.locked_ = Descriptor(::shm_open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-  const Descriptor& file = made.locked_;
-  if (!file) refuse("create", name, errno);
-  made.name_ = name;
-  if (::flock(file.get(), LOCK_EX) != 0) refuse("lock", name, errno);
-  require_space(file.get(), bytes);
-  if (::ftruncate(file.get(), static_cast<off_t>(mapped_bytes(bytes))) != 0) {
-    if (errno != EFBIG) refuse("size", name, errno);
+  name_ = random_name();
+  locked_ = Descriptor(::shm_open(name_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  if (!locked_) refuse("create", name_, errno);
+  const int file = locked_.get();
+  if (::flock(file, LOCK_EX) != 0) refuse("lock", name_, errno);
+  require_space(file, bytes);
+  if (::ftruncate(file, static_cast<off_t>(mapped_bytes(bytes))) != 0) {
+    if (errno != EFBIG) refuse("size", name_, errno);
     throw Error(ErrorSource::io, fmt::format("{:.1f} MiB of shared memory are wanted, and files, as which the system "
                                              "has it, end before that (ulimit -f): raise that limit",
                                              static_cast<double>(bytes) / 0x1p20));
   }
   // Without this a page that finds no space would end the process by a signal when it is first touched.
-  if (const int status = set_aside(file.get(), mapped_bytes(bytes)); status != 0) {
+  if (const int status = set_aside(file, mapped_bytes(bytes)); status != 0) {
     throw Error(ErrorSource::io, fmt::format("cannot set aside {:.1f} MiB in /dev/shm: {}; {}",
                                              static_cast<double>(bytes) / 0x1p20, std::strerror(status), kRemedy));
   }
-  made.memory_ = map(file.get(), name, bytes);
-  return made;
+  memory_ = map(file, name_, bytes);
 }
 
-NodeMemory NodeMemory::open(const std::string& name, std::size_t bytes) {
-  NodeMemory opened;
+NodeMemory::NodeMemory(const std::string& name, std::size_t bytes) {
   const Descriptor file(::shm_open(name.c_str(), O_RDWR | O_CLOEXEC, 0));
   if (!file) refuse("open", name, errno);
-  opened.memory_ = map(file.get(), name, bytes);
-  return opened;
-}
-
-NodeMemory::NodeMemory(NodeMemory&& other) noexcept
-    : name_(std::exchange(other.name_, {})), locked_(std::move(other.locked_)), memory_(std::move(other.memory_)) {}
-
-NodeMemory& NodeMemory::operator=(NodeMemory&& other) noexcept {
-  if (this != &other) {
-    unname();
-    name_ = std::exchange(other.name_, {});
-    locked_ = std::move(other.locked_);
-    memory_ = std::move(other.memory_);
-  }
-  return *this;
+  memory_ = map(file.get(), name, bytes);
 }
 
 void NodeMemory::unname() noexcept {

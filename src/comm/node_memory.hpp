@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <string>
+#include <utility>
 
 namespace tutti {
 
@@ -16,14 +17,12 @@ int set_aside(int file, std::size_t bytes);
 
 class NodeMemory {
  public:
-  NodeMemory() = default;
   // New and zeroed, its pages set aside. Throws an io error that names what is wanted and what is free.
-  static NodeMemory create(std::size_t bytes);
+  explicit NodeMemory(std::size_t bytes);
   // What another process of this host has created. Throws an io error.
-  static NodeMemory open(const std::string& name, std::size_t bytes);
-
-  NodeMemory(NodeMemory&& other) noexcept;
-  NodeMemory& operator=(NodeMemory&& other) noexcept;
+  NodeMemory(const std::string& name, std::size_t bytes);
+  NodeMemory(const NodeMemory&) = delete;
+  NodeMemory& operator=(const NodeMemory&) = delete;
   ~NodeMemory() { unname(); }
 
   const std::string& name() const { return name_; }
@@ -33,6 +32,8 @@ class NodeMemory {
   Buffer take() { return std::move(memory_); }
 
  private:
+  NodeMemory() = default;
+
   std::string name_;   // empty where there is none to remove
   Descriptor locked_;  // as long as it has its name
   Buffer memory_;

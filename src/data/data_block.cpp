@@ -4,7 +4,6 @@
 #include "tutti/base/process.hpp"
 #include "tutti/data/open_data.hpp"
 #include "tutti/storage/array_file.hpp"
-#include "tutti/storage/row_file.hpp"
 
 #include "loaded_set.hpp"
 #include "sources.hpp"

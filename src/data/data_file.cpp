@@ -7,7 +7,6 @@
 #include "tutti/base/text.hpp"
 #include "tutti/data/image_recipe.hpp"
 #include "tutti/storage/array_file.hpp"
-#include "tutti/storage/row_file.hpp"
 
 #include "augmentation.hpp"
 #include "image_codec.hpp"

@@ -2,7 +2,6 @@
 
 #include "tutti/base/error.hpp"
 #include "tutti/base/process.hpp"
-#include "tutti/base/unique_handle.hpp"
 
 #include "saving.hpp"
 
@@ -128,8 +127,8 @@ FolderLock::FolderLock(const std::string& folder, double wait_seconds, const Log
   const std::string path = folder + "/lock";
   descriptor_ = open_lock(path);
   const std::string own = own_text();
-  const auto backoff = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(wait_seconds));
-  int error = try_lock_until(descriptor_.get(), Clock::now() + backoff);
+  const auto wait = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(wait_seconds));
+  int error = try_lock_until(descriptor_.get(), Clock::now() + wait);
   std::string holder = is_held(error) ? read_holder(descriptor_.get()) : std::string();
   if (is_a_later_start_of_its_job(own, holder)) {
     log.warn(fmt::format("'{}' is still held by an earlier start of this job, {}: it is passed by", folder, holder));
@@ -170,19 +169,13 @@ void OwnedFolder::require() const {
 }
 
 void refuse_locked(const std::string& folder) {
-  if (!is_locked(folder)) return;
-  const std::string path = folder + "/lock";
-  const Descriptor lock(retry_on_eintr([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC); }));
-  const std::string holder = read_holder(lock.get());
-  if (!is_a_later_start_of_its_job(own_text(), holder)) fail_held(folder, holder);
-}
-
-bool is_locked(const std::string& folder) {
   const std::string path = folder + "/lock";
   const Descriptor lock(retry_on_eintr([&] { return ::open(path.c_str(), O_RDONLY | kOfLock); }));
-  struct flock holder = lock_of_all();
-  if (!lock || retry_on_eintr([&] { return ::fcntl(lock.get(), F_OFD_GETLK, &holder); }) != 0) return false;
-  return holder.l_type != F_UNLCK;
+  struct flock whole_file = lock_of_all();
+  if (!lock || retry_on_eintr([&] { return ::fcntl(lock.get(), F_OFD_GETLK, &whole_file); }) != 0) return;
+  if (whole_file.l_type == F_UNLCK) return;
+  const std::string holder = read_holder(lock.get());
+  if (!is_a_later_start_of_its_job(own_text(), holder)) fail_held(folder, holder);
 }
 
 }  // namespace tutti

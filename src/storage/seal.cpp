@@ -2,7 +2,7 @@
 
 #include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
-#include "tutti/storage/row_file.hpp"
+#include "tutti/storage/array_file.hpp"
 
 #include <fmt/format.h>
 
@@ -11,7 +11,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <span>
+#include <functional>
 
 namespace tutti {
 namespace {
@@ -27,6 +27,9 @@ struct SealTail {
   std::array<char, 8> mark = kMark;
 };
 
+// Fills a piece from an offset on.
+using Read = std::function<void(std::uint64_t offset, std::span<std::byte> piece)>;
+
 class Reader {
  public:
   explicit Reader(const std::string& path) : path_(path), file_(path, std::ios::binary) {
@@ -37,7 +40,7 @@ class Reader {
 
   std::uint64_t bytes() const { return bytes_; }
 
-  void read(std::uint64_t offset, std::span<std::byte> values) {
+  void operator()(std::uint64_t offset, std::span<std::byte> values) {
     file_.seekg(static_cast<std::streamoff>(offset));
     if (!file_.read(reinterpret_cast<char*>(values.data()), static_cast<std::streamsize>(values.size()))) fail();
   }
@@ -50,9 +53,7 @@ class Reader {
   std::uint64_t bytes_ = 0;
 };
 
-// Of all bytes before `length` that lie in none of the runs, which are in order. `read` fills a piece from an offset
-// on.
-template <class Read>
+// Of all bytes before `length` that lie in none of the runs, which are in order.
 std::uint64_t digest_around(const Read& read, std::span<const ByteRun> runs, std::uint64_t length) {
   std::vector<std::uint8_t> piece;
   std::uint64_t sum = 0;
@@ -67,21 +68,15 @@ std::uint64_t digest_around(const Read& read, std::span<const ByteRun> runs, std
       covered += piece.size();
     }
   };
+  std::vector<std::int64_t> numbers;
   for (const ByteRun& run : runs) {
     cover_to(run.offset);
     at = run.offset + run.length;
-  }
-  cover_to(length);
-  std::vector<std::int64_t> numbers;
-  for (const ByteRun& run : runs) {
     numbers.push_back(static_cast<std::int64_t>(run.offset));
     numbers.push_back(static_cast<std::int64_t>(run.length));
   }
+  cover_to(length);
   return sum + digest("runs", std::span<const std::int64_t>(numbers));
-}
-
-auto reading(Reader& file) {
-  return [&file](std::uint64_t offset, std::span<std::byte> values) { file.read(offset, values); };
 }
 
 std::vector<ByteRun> joined(std::vector<ByteRun> runs) {
@@ -97,6 +92,16 @@ std::vector<ByteRun> joined(std::vector<ByteRun> runs) {
   return all;
 }
 
+std::vector<std::byte> seal_of(const Read& read, std::vector<ByteRun> runs, std::uint64_t length) {
+  const std::vector<ByteRun> all = joined(std::move(runs));
+  const SealTail tail{all.size(), length, digest_around(read, all, length)};
+  const auto front = std::as_bytes(std::span(all));
+  const auto back = std::as_bytes(std::span(&tail, 1));
+  std::vector<std::byte> seal(front.begin(), front.end());
+  seal.insert(seal.end(), back.begin(), back.end());
+  return seal;
+}
+
 bool are_in_order(std::span<const ByteRun> runs, std::uint64_t length) {
   std::uint64_t end = 0;
   for (const ByteRun& run : runs) {
@@ -110,30 +115,18 @@ bool are_in_order(std::span<const ByteRun> runs, std::uint64_t length) {
   throw Error(ErrorSource::input, fmt::format("'{}' {}", path, reason));
 }
 
-template <class Read>
-std::vector<std::byte> seal_of(const Read& read, std::vector<ByteRun> runs, std::uint64_t length) {
-  const std::vector<ByteRun> all = joined(std::move(runs));
-  const SealTail tail{all.size(), length, digest_around(read, all, length)};
-  const auto front = std::as_bytes(std::span(all));
-  const auto back = std::as_bytes(std::span(&tail, 1));
-  std::vector<std::byte> seal(front.begin(), front.end());
-  seal.insert(seal.end(), back.begin(), back.end());
-  return seal;
-}
-
 }  // namespace
 
 std::vector<std::byte> seal_for(const std::string& path, std::vector<ByteRun> runs) {
   Reader file(path);
-  return seal_of(reading(file), std::move(runs), file.bytes());
+  return seal_of(std::ref(file), std::move(runs), file.bytes());
 }
 
-void add_seal(StoredImage& image) {
-  const auto read = [&](std::uint64_t offset, std::span<std::byte> values) {
-    std::memcpy(values.data(), image.bytes.data() + offset, values.size());
+std::vector<std::byte> seal_for(std::span<const std::byte> image, std::vector<ByteRun> runs) {
+  const Read read = [&](std::uint64_t offset, std::span<std::byte> piece) {
+    std::memcpy(piece.data(), image.data() + offset, piece.size());
   };
-  const std::vector<std::byte> seal = seal_of(read, image.floats, image.bytes.size());
-  image.bytes.insert(image.bytes.end(), seal.begin(), seal.end());
+  return seal_of(read, std::move(runs), image.size());
 }
 
 void check_seal(const std::string& path) {
@@ -142,19 +135,18 @@ void check_seal(const std::string& path) {
     throw Error(ErrorSource::io, fmt::format("cannot open '{}': it is not a file", path));
   }
   Reader file(path);
-  SealTail tail{};
-  if (file.bytes() < sizeof tail) refuse(path, "has no seal: it was not written by this program, or is cut short");
-  const std::uint64_t before_tail = file.bytes() - sizeof tail;
-  file.read(before_tail, std::as_writable_bytes(std::span(&tail, 1)));
+  SealTail tail{.mark = {}};
+  const std::uint64_t before_tail = file.bytes() - std::min<std::uint64_t>(file.bytes(), sizeof tail);
+  if (file.bytes() >= sizeof tail) file(before_tail, std::as_writable_bytes(std::span(&tail, 1)));
   if (tail.mark != kMark) refuse(path, "has no seal: it was not written by this program, or is cut short");
   if (tail.length > before_tail || tail.runs != (before_tail - tail.length) / sizeof(ByteRun) ||
       (before_tail - tail.length) % sizeof(ByteRun) != 0 || tail.runs > kPieceBytes) {
     refuse(path, "is damaged: its seal is for a file of another length");
   }
   std::vector<ByteRun> runs(static_cast<std::size_t>(tail.runs));
-  file.read(tail.length, std::as_writable_bytes(std::span(runs)));
-  if (!are_in_order(runs, tail.length) || digest_around(reading(file), runs, tail.length) != tail.digest) {
-    refuse(path, "is damaged: its structures do not have the digest that its seal tells");
+  file(tail.length, std::as_writable_bytes(std::span(runs)));
+  if (!are_in_order(runs, tail.length) || digest_around(std::ref(file), runs, tail.length) != tail.digest) {
+    refuse(path, "is damaged: its structures do not have the digest in its seal");
   }
 }
 

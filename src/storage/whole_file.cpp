@@ -1,22 +1,23 @@
 #include "tutti/storage/whole_file.hpp"
 
-#include "tutti/base/checksums.hpp"
-#include "tutti/base/error.hpp"
 #include "tutti/base/process.hpp"
-#include "tutti/base/unique_handle.hpp"
 
 #include "saving.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <linux/magic.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <cstring>
-#include <future>
+#include <filesystem>
+#include <iterator>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -28,16 +29,146 @@ constexpr int kMostLeftovers = 100;
 constexpr std::size_t kBytesBeforeTheDiskBegins = std::size_t{8} << 20;
 constexpr std::size_t kBytesReadBackAtOnce = std::size_t{1} << 20;
 
+const char* remedy(int error) {
+  static constexpr std::pair<int, const char*> kRemedies[]{
+      {ENOSPC, "free space on this file system, or choose another folder"},
+      {EDQUOT, "free some of your quota, or choose another folder"},
+      {EFBIG, "raise the file size limit (ulimit -f)"},
+      {EACCES, "allow this user to write in the folder, or choose another one"},
+      {EPERM, "allow this user to write in the folder, or choose another one"},
+      {EROFS, "choose a folder on a file system that can be written"},
+      {ENOENT, "make the folder first, or correct the path"},
+      {ENOTDIR, "make the folder first, or correct the path"},
+      {EISDIR, "remove or rename the folder of this name"},
+      {EEXIST, "remove or rename what has this name, or choose another one"},
+      {ELOOP, "remove or rename what has this name, or choose another one"},
+      {ENXIO, "start what reads from it first"},
+      {ENAMETOOLONG, "choose a shorter name"},
+      {EIO, "check the disk or the file server"}};
+  const auto* found = std::ranges::find(kRemedies, error, &std::pair<int, const char*>::first);
+  return found == std::end(kRemedies) ? "see the system's messages about this file system" : found->second;
+}
+
+std::string folder_of(const std::string& path) {
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  return folder.empty() ? "." : folder.string();
+}
+
+// The links of /proc lead to what a process has open, which may have no name at all.
+bool is_link_of_proc(const std::string& path) {
+  struct statfs system {};
+  return ::statfs(folder_of(path).c_str(), &system) == 0 && system.f_type == PROC_SUPER_MAGIC;
+}
+
+std::string behind_links(std::string path) {
+  constexpr int kMostLinks = 40;  // as the system's own limit
+  for (int links = 0; links < kMostLinks; ++links) {
+    std::error_code no_link;
+    const std::filesystem::path target = std::filesystem::read_symlink(path, no_link);
+    if (no_link || is_link_of_proc(path)) break;
+    path = std::filesystem::path(folder_of(path)) / target;
+  }
+  return path;
+}
+
+// What this process has open under the number that a path such as /proc/self/fd/1 ends in: opened anew, a file would be
+// written from its beginning, and a socket not at all.
+Descriptor duplicate_of(const std::string& path) {
+  std::error_code unseen;
+  if (!is_link_of_proc(path) || !std::filesystem::equivalent(folder_of(path), "/proc/self/fd", unseen)) return {};
+  const std::string name = path.substr(path.rfind('/') + 1);
+  int number = -1;
+  const auto [rest, status] = std::from_chars(name.data(), name.data() + name.size(), number);
+  if (status != std::errc{} || rest != name.data() + name.size()) return {};
+  return Descriptor(::fcntl(number, F_DUPFD_CLOEXEC, 0));
+}
+
+// Without waiting for whoever reads a pipe.
+Descriptor open_stream(const std::string& path) {
+  Descriptor stream(
+      retry_on_eintr([&] { return ::open(path.c_str(), O_WRONLY | O_APPEND | O_NONBLOCK | O_NOCTTY | O_CLOEXEC); }));
+  if (!stream) fail_saving(path, "opening", errno);
+  const int flags = ::fcntl(stream.get(), F_GETFL);
+  if (flags < 0 || ::fcntl(stream.get(), F_SETFL, flags & ~O_NONBLOCK) != 0) fail_saving(path, "opening", errno);
+  return stream;
+}
+
+// Makes the rename itself last. Some file systems cannot flush folders and say so with EINVAL.
+void flush_folder(const std::string& path) {
+  const Descriptor folder(
+      retry_on_eintr([&] { return ::open(folder_of(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
+  if (!folder) fail_saving(path, "opening its folder", errno);
+  if (retry_on_eintr([&] { return ::fsync(folder.get()); }) != 0 && errno != EINVAL)
+    fail_saving(path, "flushing its folder", errno);
+}
+
+// Where what is saved as a path goes. Only a regular file, or nothing, may be replaced by another file; whatever else
+// is there, as a device or a pipe, is written to.
+struct Output {
+  std::string path;   // behind the symbolic links, which stay
+  Descriptor stream;  // open where there is something else; /dev/stdout is the stdout of this process
+};
+
+// Refuses a folder, and a pipe that nobody reads, which would not let us go on.
+Output find_output(const std::string& path) {
+  Output output{.path = behind_links(path), .stream = {}};
+  output.stream = duplicate_of(output.path);
+  struct stat status {};
+  if (output.stream || ::lstat(output.path.c_str(), &status) != 0) return output;
+  if (S_ISDIR(status.st_mode)) fail_saving(path, "opening", EISDIR);
+  if (!S_ISREG(status.st_mode)) output.stream = open_stream(output.path);
+  return output;
+}
+
+// Makes what is written under a temporary name the file, for good. Never replaces anything but a regular file.
+void rename_for_good(const std::string& temporary, const std::string& path) {
+  struct stat status {};
+  if (::lstat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode)) {
+    fail_saving(path, "renaming", EEXIST);
+  }
+  if (retry_on_eintr([&] { return std::rename(temporary.c_str(), path.c_str()); }) != 0) {
+    fail_saving(path, "renaming", errno);
+  }
+  flush_folder(path);
+}
+
 [[noreturn]] void fail_reading(const std::string& path, int error) {
   throw Error(ErrorSource::io, fmt::format("cannot read '{}': {}", path, std::generic_category().message(error)));
 }
 
+// Only of those that this user may read.
+bool ends_within_a_line(const std::string& path, int descriptor) {
+  struct stat status {};
+  if (::fstat(descriptor, &status) != 0 || status.st_size == 0) return false;
+  const Descriptor reader(retry_on_eintr([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC); }));
+  char last = '\n';
+  const ssize_t got = retry_on_eintr([&] { return ::pread(reader.get(), &last, 1, status.st_size - 1); });
+  return got == 1 && last != '\n';
+}
+
 }  // namespace
 
+void fail_saving(const std::string& path, std::string_view action, int error) {
+  const std::string text =
+      fmt::format("cannot save '{}': {}: {}; {}", path, action, std::generic_category().message(error), remedy(error));
+  if (error == ENOSPC || error == EDQUOT) throw NoRoom(text);
+  throw Error(ErrorSource::save, text);
+}
+
+std::span<const std::byte> write_all(int descriptor, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = retry_on_eintr([&] { return ::write(descriptor, bytes.data(), bytes.size()); });
+    if (written == 0) errno = EIO;  // files take something, or say why not
+    if (written <= 0) break;
+    bytes = bytes.subspan(static_cast<std::size_t>(written));
+  }
+  return bytes;
+}
+
 WholeFile::WholeFile(const std::string& path) : path_(path) {
-  OutputPlace place = find_output(path);
-  target_ = std::move(place.path);
-  descriptor_ = std::move(place.stream);
+  Output output = find_output(path);
+  target_ = std::move(output.path);
+  descriptor_ = std::move(output.stream);
   if (descriptor_) {
     is_stream_ = true;
     return;
@@ -115,13 +246,6 @@ void write_whole(const std::string& path, std::span<const std::byte> bytes) {
   file.keep();
 }
 
-std::string append_and_sum(WholeFile& file, std::span<const std::byte> bytes) {
-  auto sum = std::async(std::launch::async | std::launch::deferred, [bytes] { return sha256_text(bytes); });
-  file.append(bytes);
-  file.prove(bytes);
-  return sum.get();
-}
-
 std::vector<std::byte> read_whole(const std::string& path) {
   const Descriptor file(retry_on_eintr([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); }));
   struct stat status {};
@@ -139,6 +263,24 @@ std::vector<std::byte> read_whole(const std::string& path) {
   }
   bytes.resize(bytes.size() - rest.size());
   return bytes;
+}
+
+LineFile::LineFile(const std::string& path, EarlierLines earlier) : path_(path) {
+  Output output = find_output(path);
+  descriptor_ = std::move(output.stream);
+  if (descriptor_) return;
+  const int flags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | (earlier == EarlierLines::dropped ? O_TRUNC : 0);
+  descriptor_ = Descriptor(retry_on_eintr([&] { return ::open(output.path.c_str(), flags, 0666); }));
+  if (!descriptor_) fail_saving(path_, "opening", errno);
+  torn_ = ends_within_a_line(output.path, descriptor_.get());
+}
+
+void LineFile::append(const std::string& line) {
+  const std::string whole = (torn_ ? "\n" : "") + line + "\n";
+  const std::size_t left = write_all(descriptor_.get(), std::as_bytes(std::span(whole))).size();
+  const int error = errno;
+  if (left < whole.size()) torn_ = whole[whole.size() - left - 1] != '\n';
+  if (left > 0) fail_saving(path_, "writing", error);
 }
 
 }  // namespace tutti

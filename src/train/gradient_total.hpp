@@ -1,8 +1,8 @@
 #pragma once
 // The sum of the gradients of a rank's parts: in an f32 block, or in a block of integers whose sum is exact.
 
-#include "tutti/checkpoint/train_state.hpp"
 #include "tutti/nn/parameter_arena.hpp"
+#include "tutti/storage/train_state.hpp"
 
 #include "rank_context.hpp"
 

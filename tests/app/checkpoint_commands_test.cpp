@@ -1,6 +1,6 @@
 // What is done with checkpoints besides going on from them: looked into, evaluated, compared, and begun with.
 
-#include "tutti/checkpoint/checkpoint_store.hpp"
+#include "tutti/storage/checkpoint_store.hpp"
 #include "tutti/storage/whole_file.hpp"
 
 #include "support/child_process.hpp"

@@ -1,7 +1,7 @@
 #include "differences.hpp"
 
 #include "tutti/base/error.hpp"
-#include "tutti/checkpoint/checkpoint_store.hpp"
+#include "tutti/storage/checkpoint_store.hpp"
 
 #include "support/overwrite.hpp"
 #include "support/scratch_folder.hpp"

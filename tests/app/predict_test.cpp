@@ -1,7 +1,7 @@
 // What a trained network takes images for: those of a data set and those of files, told alike by any number of ranks.
 
-#include "tutti/checkpoint/checkpoint_store.hpp"
 #include "tutti/data/open_data.hpp"
+#include "tutti/storage/checkpoint_store.hpp"
 
 #include "data/written_images.hpp"
 #include "support/child_process.hpp"

@@ -4,7 +4,7 @@
 
 #include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
-#include "tutti/checkpoint/checkpoint_store.hpp"
+#include "tutti/storage/checkpoint_store.hpp"
 
 #include "support/child_process.hpp"
 #include "support/scratch_folder.hpp"

@@ -1,4 +1,4 @@
-#include "tutti/checkpoint/checkpoint_store.hpp"
+#include "tutti/storage/checkpoint_store.hpp"
 
 #include "tutti/storage/whole_file.hpp"
 

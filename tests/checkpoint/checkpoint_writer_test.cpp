@@ -1,4 +1,4 @@
-#include "tutti/checkpoint/checkpoint_writer.hpp"
+#include "tutti/storage/checkpoint_writer.hpp"
 
 #include "checkpoint/sample_state.hpp"
 #include "checkpoint/state_equality.hpp"

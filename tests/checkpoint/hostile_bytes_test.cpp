@@ -3,7 +3,7 @@
 // multiple of its files.
 
 #include "tutti/base/digest.hpp"
-#include "tutti/checkpoint/checkpoint_store.hpp"
+#include "tutti/storage/checkpoint_store.hpp"
 
 #include "checkpoint/victim.hpp"
 #include "support/allocation_watch.hpp"
@@ -155,17 +155,17 @@ TEST(HostileManifest, OfAnySizeAndDepthIsRefused) {
 TEST(LoneFile, ThatIsDamagedIsNeverTriedByAResume) {
   const ScratchFolder folder;
   const auto world = make_solo_world();
-  const StoredImage right = checkpoint_image(sample_state());
+  const std::vector<std::byte> right = checkpoint_image(sample_state());
   const std::string path = folder.file(image_name(sample_state().progress.step));
   std::map<int, int> outcomes;
   for (std::uint32_t number = 0; number < mutants() / 5; ++number) {
     Draw draw(number, "lone");
-    auto image = right.bytes;
+    auto image = right;
     const std::size_t at = draw.below(image.size());
     std::ranges::copy(draw.bytes(draw.length(std::min<std::size_t>(64, image.size() - at))),
                       image.begin() + static_cast<std::ptrdiff_t>(at));
     overwrite(path, image);
-    ++outcomes[outcome_in_child([&] { return checkpoint_image(load_checkpoint(path).state).bytes == right.bytes; })];
+    ++outcomes[outcome_in_child([&] { return checkpoint_image(load_checkpoint(path).state) == right; })];
     testing::internal::CaptureStderr();
     const Error error = thrown_by([&] { CheckpointStore(folder.path()).newest(*world, Log{}); });
     testing::internal::GetCapturedStderr();

@@ -1,7 +1,6 @@
 #include "tutti/base/digest.hpp"
-#include "tutti/checkpoint/checkpoint_store.hpp"
 #include "tutti/storage/array_file.hpp"
-#include "tutti/storage/row_file.hpp"
+#include "tutti/storage/checkpoint_store.hpp"
 #include "tutti/storage/whole_file.hpp"
 
 #include "checkpoint/sample_state.hpp"
@@ -92,9 +91,7 @@ class HandmadeCheckpoint : public testing::Test {
     lines += digest_text(sum) + " all\n";
     if (change_digests) change_digests(lines);
     image.add_text("/run/digests", lines);
-    StoredImage stored = image.finish();
-    add_seal(stored);
-    overwrite(folder_.file("hand.h5"), stored.bytes);
+    overwrite(folder_.file("hand.h5"), image.finish());
     return folder_.file("hand.h5");
   }
 
@@ -253,7 +250,7 @@ TEST(LoadCheckpoint, RefusesAManifestWithOtherFactsThanItsFile) {
   EXPECT_THAT(refusal([](Manifest& told) { ++told.weights; }), HasSubstr("it holds weights of digest"));
   EXPECT_THAT(refusal([](Manifest& told) { ++told.data_digest; }), HasSubstr("it holds data of digest"));
   EXPECT_THAT(refusal([](Manifest& told) { told.files.clear(); }), HasSubstr("of another checkpoint"));
-  EXPECT_THAT(refusal([](Manifest& told) { told.files.front().file = "../step-00000042.h5"; }),
+  EXPECT_THAT(refusal([](Manifest& told) { told.files.front().name = "../step-00000042.h5"; }),
               HasSubstr("of another checkpoint"));
   EXPECT_THAT(refusal([](Manifest& told) { told.files.push_back(told.files.front()); }),
               HasSubstr("of another checkpoint"));
@@ -262,7 +259,7 @@ TEST(LoadCheckpoint, RefusesAManifestWithOtherFactsThanItsFile) {
 
 TEST(LoadCheckpoint, RefusesAnyByteOfALoneFileThatItsSealOrDigestsDoNotKnow) {
   const ScratchFolder folder;
-  const auto whole = checkpoint_image(sample_state()).bytes;
+  const auto whole = checkpoint_image(sample_state());
   const std::string path = folder.file("best.h5");
   for (std::size_t at = 0; at < whole.size(); at += 37) {
     auto damaged = whole;
@@ -276,7 +273,7 @@ TEST(LoadCheckpoint, RefusesAnyByteOfALoneFileThatItsSealOrDigestsDoNotKnow) {
 
 TEST(LoadCheckpoint, WantsASealOfALoneFileWhichWhoeverTrustsItMayGiveIt) {
   const ScratchFolder folder;
-  auto bytes = checkpoint_image(sample_state()).bytes;
+  auto bytes = checkpoint_image(sample_state());
   bytes.resize(bytes.size() - 8);
   overwrite(folder.file("old.h5"), bytes);
   EXPECT_THAT(thrown_by([&] { load_checkpoint(folder.file("old.h5")); }).what(),

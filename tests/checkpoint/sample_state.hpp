@@ -2,7 +2,7 @@
 // A small training state with every kind of content, the same whenever it is asked for. The files in
 // tests/checkpoint/golden/format-2 hold it; write_golden.cpp made them.
 
-#include "tutti/checkpoint/train_state.hpp"
+#include "tutti/storage/train_state.hpp"
 
 #include <algorithm>
 #include <bit>

@@ -2,7 +2,7 @@
 // them.
 
 #include "tutti/base/error.hpp"
-#include "tutti/checkpoint/checkpoint_store.hpp"
+#include "tutti/storage/checkpoint_store.hpp"
 
 #include "checkpoint/sample_state.hpp"
 #include "support/scratch_folder.hpp"
@@ -67,19 +67,19 @@ TrainState wide_state(std::int64_t step) {
   std::vector<std::byte> room;
   const TrainState first = wide_state(50);
   const TrainState second = wide_state(51);
-  static_cast<void>(store.save(first, {}, room));
+  static_cast<void>(store.save(first, {}, &room));
   std::vector<void*> taken = take_memory(left);
   int failed = 0;
   for (int attempt = 0; attempt < 2; ++attempt) {
     try {
-      static_cast<void>(store.save(second, {}, room));
+      static_cast<void>(store.save(second, {}, &room));
     } catch (const std::exception&) {
       ++failed;
     }
   }
   limit_address_space(RLIM_INFINITY);
   for (void* const piece : taken) std::free(piece);
-  static_cast<void>(store.save(second, {}, room));
+  static_cast<void>(store.save(second, {}, &room));
   static_cast<void>(load_checkpoint(store.path_of(51)));
   std::exit(failed > 0 ? 0 : kNoSaveFailed);  // NOLINT(concurrency-mt-unsafe): through what HDF5 does at the end
 }

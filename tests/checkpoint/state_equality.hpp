@@ -1,7 +1,7 @@
 #pragma once
 // Whether two training states are equal to the last bit, and what differs if not.
 
-#include "tutti/checkpoint/train_state.hpp"
+#include "tutti/storage/train_state.hpp"
 
 #include <gtest/gtest.h>
 

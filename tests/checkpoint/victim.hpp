@@ -5,7 +5,7 @@
 #include "tutti/base/error.hpp"
 #include "tutti/base/random.hpp"
 #include "tutti/base/timing.hpp"
-#include "tutti/checkpoint/checkpoint_store.hpp"
+#include "tutti/storage/checkpoint_store.hpp"
 
 #include "checkpoint/sample_state.hpp"
 #include "checkpoint/written_checkpoint.hpp"
@@ -53,7 +53,7 @@ class Victim {
   explicit Victim(const std::vector<TrainState>& shares)
       : path_(folder_.file(image_name(shares.front().progress.step))), files_(checkpoint_files(shares)) {
     for (const auto& [name, bytes] : files_) restore(name);
-    right_ = checkpoint_image(load_checkpoint(path_).state).bytes;
+    right_ = checkpoint_image(load_checkpoint(path_).state);
   }
 
   const CheckpointFiles& files() const { return files_; }
@@ -83,7 +83,7 @@ class Victim {
     std::optional<TrainState> state;
     std::string refusal;
     try {
-      state = state_of(read_checkpoint_bytes(path_), path_);
+      state = read_checkpoint(path_).loaded.state;
     } catch (const Error& error) {
       refusal = error.what();
       const bool other_format = refusal.find("has format") != std::string::npos;
@@ -98,7 +98,7 @@ class Victim {
     ++cases_;
     (state ? loaded_ : refused_) += 1;
     if (state) {
-      room_ = checkpoint_image(*state, std::move(room_)).bytes;
+      room_ = checkpoint_image(*state, std::move(room_));
       EXPECT_TRUE(room_ == right_) << change << ": a wrong load";
     }
     return state.has_value();

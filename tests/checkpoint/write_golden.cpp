@@ -3,9 +3,9 @@
 //   cmake --build --preset release --target checkpoint_write_golden
 //   build/release/tests/checkpoint_write_golden tests/checkpoint/golden/format-2
 
-#include "checkpoint/checkpoint_file.hpp"
 #include "checkpoint/sample_state.hpp"
 #include "checkpoint/written_checkpoint.hpp"
+#include "storage/checkpoint_files.hpp"
 
 #include <cstdio>
 #include <exception>

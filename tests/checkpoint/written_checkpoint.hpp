@@ -3,9 +3,7 @@
 
 #include "tutti/base/checksums.hpp"
 
-#include "checkpoint/checkpoint_file.hpp"
-#include "checkpoint/load_checkpoint.hpp"
-#include "checkpoint/step_folder.hpp"
+#include "storage/checkpoint_files.hpp"
 #include "support/overwrite.hpp"
 
 #include <cstddef>
@@ -40,15 +38,15 @@ inline CheckpointFiles checkpoint_files(const std::vector<TrainState>& shares) {
   CheckpointFiles files;
   Manifest whole;
   for (std::size_t i = 0; i < shares.size(); ++i) {
-    StoredImage image = checkpoint_image(shares[i]);
+    std::vector<std::byte> image = checkpoint_image(shares[i]);
     Manifest part =
-        manifest_of(shares[i], image, sha256_text(image.bytes), {static_cast<int>(i), static_cast<int>(shares.size())});
-    files[part.files.front().file] = std::move(image.bytes);
+        manifest_of(shares[i], image, sha256_text(image), {static_cast<int>(i), static_cast<int>(shares.size())});
+    files[part.files.front().name] = std::move(image);
     part.files.insert(part.files.begin(), whole.files.begin(), whole.files.end());
     part.weights += whole.weights;
     whole = std::move(part);
   }
-  files[manifest_path(whole.files.front().file)] = bytes_of(manifest_text(whole));
+  files[manifest_path(whole.files.front().name)] = bytes_of(manifest_text(whole));
   return files;
 }
 

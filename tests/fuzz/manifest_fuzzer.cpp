@@ -1,8 +1,8 @@
 // Manifests of checkpoints, with the seal that their words have, or the one they come with.
 
+#include "checkpoint_files.hpp"
 #include "fuzz/parsed_input.hpp"
 #include "fuzz/sealed.hpp"
-#include "manifest.hpp"
 
 using namespace tutti;
 

@@ -1,6 +1,6 @@
 // The seal at the end of data files: whatever lies there is refused before HDF5 sees the file.
 
-#include "tutti/storage/row_file.hpp"
+#include "tutti/storage/array_file.hpp"
 
 #include "fuzz/parsed_input.hpp"
 

@@ -1,5 +1,5 @@
 #pragma once
-// The words of a manifest, up to its seal, with the seal that they have (tutti/checkpoint/checkpoint_store.hpp).
+// The words of a manifest, up to its seal, with the seal that they have (tutti/storage/checkpoint_store.hpp).
 
 #include "tutti/base/digest.hpp"
 

@@ -136,7 +136,7 @@ int main(int argc, char** argv) {
   try {
     tutti::ArrayImage results;
     tutti::OneStep(tutti::ArrayFile(argv[1])).run(results);
-    tutti::write_whole(argv[2], results.finish().bytes);
+    tutti::write_whole(argv[2], results.finish());
     return 0;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "one_step: %s\n", error.what());

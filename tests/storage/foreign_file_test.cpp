@@ -2,8 +2,7 @@
 
 #include "tutti/storage/array_file.hpp"
 
-#include "storage/hdf5/check.hpp"
-#include "storage/hdf5/handles.hpp"
+#include "storage/hdf5/hdf5.hpp"
 #include "support/scratch_folder.hpp"
 #include "support/thrown.hpp"
 
@@ -113,23 +112,6 @@ TEST_F(ForeignFile, IsRefusedWhereGroupsFormACircleOrLinksDangle) {
   const ArrayFile file = close_and_read();
   EXPECT_THAT(thrown_by([&] { file.names("/circle"); }).what(), HasSubstr("nested deeper than"));
   EXPECT_EQ(thrown_by([&] { file.shape("/dangling"); }).source(), ErrorSource::input);
-}
-
-TEST_F(ForeignFile, OfAFewGroupsWithVeryManyPathsIsRefusedSoon) {
-  constexpr int kLevels = 13;
-  constexpr int kLinks = 8;
-  for (int level = 0; level <= kLevels; ++level) {
-    check(H5Gclose(
-        check(H5Gcreate2(file_.get(), fmt::format("/{}", level).c_str(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT))));
-  }
-  for (int level = 0; level < kLevels; ++level) {
-    for (int link = 0; link < kLinks; ++link) {
-      check(H5Lcreate_hard(file_.get(), fmt::format("/{}", level + 1).c_str(), file_.get(),
-                           fmt::format("/{}/to{}", level, link).c_str(), H5P_DEFAULT, H5P_DEFAULT));
-    }
-  }
-  const ArrayFile file = close_and_read();
-  EXPECT_THAT(thrown_by([&] { file.names("/0"); }).what(), HasSubstr("its groups hold more than 131072 links"));
 }
 
 }  // namespace

@@ -1,5 +1,3 @@
-#include "tutti/storage/line_file.hpp"
-
 #include "tutti/storage/whole_file.hpp"
 
 #include "support/overwrite.hpp"

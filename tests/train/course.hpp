@@ -3,8 +3,8 @@
 // many ranks there are.
 
 #include "tutti/base/error.hpp"
-#include "tutti/checkpoint/checkpoint_store.hpp"
 #include "tutti/comm/communicator.hpp"
+#include "tutti/storage/checkpoint_store.hpp"
 
 #include "support/mpi_world.hpp"
 #include "train/training_run.hpp"

@@ -1,7 +1,7 @@
 // What ranks hand over of one state, each its share.
 
 #include "tutti/base/error.hpp"
-#include "tutti/checkpoint/checkpoint_store.hpp"
+#include "tutti/storage/checkpoint_store.hpp"
 
 #include "support/mpi_world.hpp"
 #include "support/scratch_folder.hpp"

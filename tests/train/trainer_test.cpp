@@ -1,7 +1,7 @@
 #include "tutti/train/trainer.hpp"
 
 #include "tutti/base/error.hpp"
-#include "tutti/checkpoint/checkpoint_store.hpp"
+#include "tutti/storage/checkpoint_store.hpp"
 #include "tutti/train/evaluation.hpp"
 
 #include "support/scratch_folder.hpp"

@@ -1,4 +1,4 @@
-"""Checkpoints, as include/tutti/checkpoint/checkpoint_store.hpp describes them field by field.
+"""Checkpoints, as include/tutti/storage/checkpoint_store.hpp describes them field by field.
 
 What is written here is sealed, and has no manifest and no optimizer state: `trainer eval`, `predict`, `inspect`, `diff`
 and --init-from take it, --resume does not."""

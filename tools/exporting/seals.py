@@ -1,4 +1,4 @@
-"""The seal at the end of a file, as include/tutti/storage/row_file.hpp describes it: whether a file is as its writer
+"""The seal at the end of a file, as include/tutti/storage/array_file.hpp describes it: whether a file is as its writer
 left it, found out before HDF5, which crashes on some damaged files, gets to see it."""
 
 import pathlib
@@ -43,7 +43,7 @@ def fault(content: bytes) -> str:
     ends = [0, *(offset + size for offset, size in runs)]
     in_order = all(end <= offset for end, (offset, _) in zip(ends, runs)) and ends[-1] <= length
     if not in_order or digest(content[:length], runs) != expected:
-        return "it is damaged: its structures do not have the digest that its seal tells"
+        return "it is damaged: its structures do not have the digest in its seal"
     return ""
 
 

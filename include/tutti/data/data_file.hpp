@@ -1,5 +1,5 @@
 #pragma once
-// A data set in one HDF5 file, sealed as storage/row_file.hpp says:
+// A data set in one HDF5 file, sealed as storage/array_file.hpp says:
 //   /format            text "tutti data set 1"
 //   /name              text
 //   /classes           i32, one: how many classes there are

@@ -13,7 +13,7 @@ namespace tutti {
 class FolderLock {
  public:
   // Locks folder/lock and writes into it who holds it: host, process and, under Slurm, job and restart. Waits up to
-  // `patience_seconds` for a holder that may be ending; one that is an earlier start of our own Slurm job is passed by.
+  // `wait_seconds` for a holder that may be ending; one that is an earlier start of our own Slurm job is passed by.
   // Throws an input error that names the holder, or a save error where the file cannot be made.
   FolderLock(const std::string& folder, double wait_seconds, const Log& log);
 
@@ -44,10 +44,8 @@ class OwnedFolder {
   std::string lock_;
 };
 
-// Throws as FolderLock does where somebody holds the lock who would not be passed by, and changes nothing.
+// Throws as FolderLock does where somebody holds the lock who would not be passed by. Changes nothing and is in
+// nobody's way; passes where the file system does not say.
 void refuse_locked(const std::string& folder);
-
-// Whether somebody holds it, asked without being in anybody's way. False where the file system does not say.
-bool is_locked(const std::string& folder);
 
 }  // namespace tutti

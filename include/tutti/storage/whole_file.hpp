@@ -1,8 +1,7 @@
 #pragma once
-// A file that appears whole or not at all: written under a temporary name in the same folder, flushed to the disk, read
-// back where that is asked for, renamed, and the folder flushed. Until the rename the old file, if any, is untouched.
-// Symbolic links are followed, and stay. What is neither a regular file nor missing, as a device or a pipe, gets the
-// bytes as they come.
+// Files for results: one that appears whole or not at all, and a log that grows by whole lines. Symbolic links are
+// followed, and stay. What is neither a regular file nor missing, as a device or a pipe, gets the bytes as they come.
+// Everything that fails throws a save error with the path, the system's reason and the remedy.
 
 #include "tutti/base/error.hpp"
 #include "tutti/base/unique_handle.hpp"
@@ -20,8 +19,9 @@ class NoRoom : public Error {
   explicit NoRoom(const std::string& message) : Error(ErrorSource::save, message) {}
 };
 
-// A file under its temporary name, empty at first, for writers that need a path; removed again unless it is kept.
-// Throws save errors as write_whole does.
+// Written under a temporary name in the same folder, flushed to the disk, read back where that is asked for, renamed,
+// and the folder flushed. Until the rename the old file, if any, is untouched. Empty at first; removed again unless it
+// is kept.
 class WholeFile {
  public:
   explicit WholeFile(const std::string& path);
@@ -48,13 +48,25 @@ class WholeFile {
   bool flushed_ = false;
 };
 
-// Throws a save error with path, errno text and remedy; the temporary file is removed then.
 void write_whole(const std::string& path, std::span<const std::byte> bytes);
-// Appends these bytes to an empty file and proves them. Returns their SHA-256 as sha256_text does, found in another
-// thread while the disk is at work.
-std::string append_and_sum(WholeFile& file, std::span<const std::byte> bytes);
 
 // All bytes of a file. Throws an io error with path and errno text.
 std::vector<std::byte> read_whole(const std::string& path);
+
+enum class EarlierLines { kept, dropped };
+
+// A log of lines that grows: each is handed to the system whole, so that a killed process loses none that it has
+// written. A last line that was cut short, by a kill or a full disk, is ended before the next one begins.
+class LineFile {
+ public:
+  explicit LineFile(const std::string& path, EarlierLines earlier = EarlierLines::kept);
+  // After an error the next line may be written all the same.
+  void append(const std::string& line);
+
+ private:
+  std::string path_;
+  Descriptor descriptor_;
+  bool torn_ = false;
+};
 
 }  // namespace tutti

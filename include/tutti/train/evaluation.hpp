@@ -2,12 +2,12 @@
 // Evaluates a checkpoint's weights on a data set: accuracy and loss, and on request the scores of every sample.
 
 #include "tutti/backend/backend.hpp"
-#include "tutti/checkpoint/train_state.hpp"
 #include "tutti/comm/communicator.hpp"
 #include "tutti/comm/world.hpp"
 #include "tutti/data/dataset.hpp"
 #include "tutti/data/image_recipe.hpp"
 #include "tutti/nn/network.hpp"
+#include "tutti/storage/train_state.hpp"
 #include "tutti/watch/rank_status.hpp"
 
 #include <cstddef>

@@ -3,7 +3,7 @@
 // between ranks only in times. The observer decides what is printed, written or ignored.
 
 #include "tutti/backend/layer.hpp"
-#include "tutti/checkpoint/train_state.hpp"
+#include "tutti/storage/train_state.hpp"
 
 #include <cstdint>
 #include <functional>

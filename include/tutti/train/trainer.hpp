@@ -2,7 +2,7 @@
 // One training run: the loop around the steps. The caller decides who the ranks are, which processor computes and
 // where reports go.
 
-#include "tutti/checkpoint/train_state.hpp"
+#include "tutti/storage/train_state.hpp"
 #include "tutti/train/lr_schedule.hpp"
 #include "tutti/train/replica.hpp"
 #include "tutti/train/run_observer.hpp"

@@ -3,11 +3,11 @@
 
 #include "tutti/backend/backend.hpp"
 #include "tutti/base/words.hpp"
-#include "tutti/checkpoint/train_state.hpp"
 #include "tutti/comm/communicator.hpp"
 #include "tutti/data/batch_loader.hpp"
 #include "tutti/data/image_recipe.hpp"
 #include "tutti/nn/network.hpp"
+#include "tutti/storage/train_state.hpp"
 #include "tutti/train/lr_schedule.hpp"
 #include "tutti/train/optimizer.hpp"
 #include "tutti/watch/rank_status.hpp"

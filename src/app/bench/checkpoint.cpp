@@ -1,7 +1,7 @@
 #include "tutti/base/error.hpp"
 #include "tutti/base/timing.hpp"
-#include "tutti/checkpoint/checkpoint_writer.hpp"
 #include "tutti/nn/model_file.hpp"
+#include "tutti/storage/checkpoint_writer.hpp"
 #include "tutti/storage/whole_file.hpp"
 
 #include "../output.hpp"

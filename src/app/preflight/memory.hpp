@@ -2,9 +2,9 @@
 // What memory a run will take, by arithmetic alone, against what is there. Estimates are within a quarter of what a
 // Trainer then holds.
 
-#include "tutti/checkpoint/train_state.hpp"
 #include "tutti/comm/world.hpp"
 #include "tutti/nn/network.hpp"
+#include "tutti/storage/train_state.hpp"
 #include "tutti/train/trainer.hpp"
 
 #include "../run_config.hpp"

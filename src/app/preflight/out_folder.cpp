@@ -3,7 +3,6 @@
 #include "tutti/base/error.hpp"
 #include "tutti/base/unique_handle.hpp"
 #include "tutti/storage/folder_lock.hpp"
-#include "tutti/storage/line_file.hpp"
 #include "tutti/storage/whole_file.hpp"
 
 #include "../output.hpp"

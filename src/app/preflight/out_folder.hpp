@@ -1,8 +1,8 @@
 #pragma once
 // Whether --out, and the files that options name, will take what a run keeps there.
 
-#include "tutti/checkpoint/checkpoint_store.hpp"
 #include "tutti/comm/world.hpp"
+#include "tutti/storage/checkpoint_store.hpp"
 
 #include "../run_config.hpp"
 #include "findings.hpp"

@@ -1,17 +1,23 @@
-#include "ring_communicator.hpp"
-
 #include "tutti/base/error.hpp"
 #include "tutti/base/timing.hpp"
+#include "tutti/comm/communicator.hpp"
 
 #include "../arguments.hpp"
+#include "../window.hpp"
 #include "native.hpp"
+#include "operation_queue.hpp"
+#include "sum_choice.hpp"
 #include "sum_operations.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
+#include <memory>
 #include <span>
+#include <string>
 #include <utility>
+#include <vector>
 
 namespace tutti::mpi {
 namespace {
@@ -33,16 +39,65 @@ ElementRange slice_of(const ElementRange& range, std::int64_t number, std::int64
   return {range.begin + range.elements() * number / slices, range.begin + range.elements() * (number + 1) / slices};
 }
 
-}  // namespace
+// Sums on values in host memory: in rings of MPI's point-to-point messages or in faster ways to the same bits, and in
+// stars where a single server is asked for, all cut into operations that a queue drives.
+class RingCommunicator : public Communicator {
+ public:
+  // Without a window (null) none is chosen. Collective.
+  RingCommunicator(World& world, bool helper_thread, std::unique_ptr<Window> window, SumChoice choice);
+  // Chooses by measuring. Collective.
+  void choose(World& world);
 
-RingCommunicator::RingCommunicator(MPI_Comm comm, bool helper_thread, std::unique_ptr<Window> window, SumChoice choice)
-    : comm_(comm),
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  std::string description() const override;
+  std::vector<SumThreshold> thresholds() const override { return choice_.thresholds(); }
+  Buffer allocate(std::size_t bytes) override { return window_ ? window_->allocate(bytes) : allocate_host(bytes); }
+  void all_reduce(const Tensor& values, Stream& stream) override;
+  void reduce_scatter_gather(const ShardedSum& sum, Stream& stream) override;
+  void reduce_to_root(const Tensor& values, Stream& stream) override;
+  void broadcast(const Tensor& values, Stream& stream) override;
+  bool progress() override { return queue_.progress(); }
+  void finish(Stream&) override { queue_.finish(); }
+  void abandon() noexcept override { queue_.abandon(); }
+  std::uint64_t bytes_sent() const override { return bytes_sent_.load(std::memory_order_relaxed); }
+
+ protected:
+  RankPosition place() { return {.comm = comm_, .rank = rank_, .size = size_, .bytes_sent = bytes_sent_}; }
+  // The second tensor may be empty.
+  void push(const Tensor& memory, const Tensor& more, Operations operations);
+
+ private:
+  // For these, arguments are checked and not empty; there are two ranks at least.
+  virtual void push_sum(const Tensor& values);
+  void push_sharded(const ShardedSum& sum);
+  void push_works(std::vector<SumWork> works);
+  void push_star(const Tensor& values, StarDirection direction);
+  SumAlgorithm algorithm_for(const SumWork& work) const;
+  int next_tag();
+
+  MPI_Comm comm_;
+  int rank_;
+  int size_;
+  bool helper_thread_;
+  std::unique_ptr<Window> window_;
+  SumChoice choice_;
+  std::int64_t next_tag_ = 0;
+  std::uint64_t windows_ = 0;  // operations in the window so far
+  std::atomic<std::uint64_t> bytes_sent_ = 0;
+  HostStream host_stream_;
+  OperationQueue queue_;  // last, so that its helper thread ends before what it uses
+};
+
+RingCommunicator::RingCommunicator(World& world, bool helper_thread, std::unique_ptr<Window> window, SumChoice choice)
+    : comm_(duplicate_communicator(world)),
+      rank_(world.rank()),
+      size_(world.size()),
       helper_thread_(helper_thread),
       window_(std::move(window)),
       choice_(std::move(choice)),
       queue_(helper_thread) {
-  check(MPI_Comm_rank(comm_, &rank_));
-  check(MPI_Comm_size(comm_, &size_));
+  queue_.count_in(world.collectives());
 }
 
 std::string RingCommunicator::description() const {
@@ -179,8 +234,6 @@ void RingCommunicator::choose(World& world) {
 
 int RingCommunicator::next_tag() { return static_cast<int>(next_tag_++ % kTags); }
 
-namespace {
-
 constexpr std::int64_t kPieceElements = std::int64_t{1} << 28;  // MPI counts with int
 
 // One collective call of the library, which matches them between ranks by their order: that of the queue.
@@ -211,8 +264,8 @@ class LibraryOperation final : public Operation {
 // The library does not report what it sends.
 class LibraryCommunicator final : public RingCommunicator {
  public:
-  LibraryCommunicator(MPI_Comm comm, bool blocks)
-      : RingCommunicator(comm, false, nullptr, SumChoice(SumAlgorithm::ring)), blocks_(blocks) {}
+  LibraryCommunicator(World& world, bool blocks)
+      : RingCommunicator(world, false, nullptr, SumChoice(SumAlgorithm::ring)), blocks_(blocks) {}
 
   std::string description() const override { return fmt::format("all-reduce of {}", library_name()); }
 
@@ -231,19 +284,12 @@ class LibraryCommunicator final : public RingCommunicator {
   bool blocks_;
 };
 
-std::unique_ptr<Communicator> make_library_communicator(World& world, bool blocks) {
-  auto made = std::make_unique<LibraryCommunicator>(duplicate_communicator(world), blocks);
-  made->count_in(world.collectives());
-  return made;
-}
-
 }  // namespace
 }  // namespace tutti::mpi
 
 namespace tutti {
 
 std::unique_ptr<Communicator> make_mpi_ring_communicator(World& world, const RingOptions& options) {
-  const MPI_Comm comm = mpi::duplicate_communicator(world);
   const bool measures = options.algorithm == SumAlgorithm::automatic;
   const bool by_window = options.algorithm == SumAlgorithm::window;
   std::unique_ptr<Window> window;
@@ -253,19 +299,18 @@ std::unique_ptr<Communicator> make_mpi_ring_communicator(World& world, const Rin
         .on_all_ranks();
   }
   auto made =
-      std::make_unique<mpi::RingCommunicator>(comm, options.helper_thread, std::move(window),
+      std::make_unique<mpi::RingCommunicator>(world, options.helper_thread, std::move(window),
                                               mpi::SumChoice(measures ? SumAlgorithm::ring : options.algorithm));
-  made->count_in(world.collectives());
   if (measures && world.size() > 1) made->choose(world);
   return made;
 }
 
 std::unique_ptr<Communicator> make_mpi_library_communicator(World& world) {
-  return mpi::make_library_communicator(world, false);
+  return std::make_unique<mpi::LibraryCommunicator>(world, false);
 }
 
 std::unique_ptr<Communicator> make_mpi_blocking_communicator(World& world) {
-  return mpi::make_library_communicator(world, true);
+  return std::make_unique<mpi::LibraryCommunicator>(world, true);
 }
 
 }  // namespace tutti

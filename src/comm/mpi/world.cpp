@@ -19,6 +19,7 @@
 #include <cstdlib>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 namespace tutti::mpi {
@@ -199,26 +200,26 @@ struct NodeMemoryTicket {
 };
 
 Buffer MpiWorld::node_memory(std::size_t bytes) {
-  NodeMemory memory;
+  std::optional<NodeMemory> memory;
   Buffer alone;  // a host's only rank needs nothing of /dev/shm
   run_agreed(*this, [&] {
     if (local_size_ == 1) {
       alone = allocate_host(bytes);
     } else if (local_rank_ == 0) {
-      memory = NodeMemory::create(bytes);
+      memory.emplace(bytes);
     }
   });
   NodeMemoryTicket ticket{.bytes = bytes};
-  memory.name().copy(ticket.name.data(), ticket.name.size() - 1);
+  if (memory) memory->name().copy(ticket.name.data(), ticket.name.size() - 1);
   MPI_Request request = MPI_REQUEST_NULL;
   check(MPI_Ibcast(&ticket, sizeof ticket, MPI_BYTE, 0, node_, &request));
   wait_for(request, kUntilArrival);
   run_agreed(*this, [&] {
-    if (local_rank_ != 0) memory = NodeMemory::open(ticket.name.data(), ticket.bytes);
+    if (local_rank_ != 0) memory.emplace(ticket.name.data(), ticket.bytes);
   });
-  memory.unname();
+  if (memory) memory->unname();
   node_barrier();  // no rank returns before the name is gone
-  return local_size_ == 1 ? std::move(alone) : memory.take();
+  return memory ? memory->take() : std::move(alone);
 }
 
 std::unique_ptr<World> MpiWorld::split(int colour) {

@@ -2,10 +2,7 @@
 
 #include "tutti/base/error.hpp"
 
-#include "check.hpp"
-#include "element.hpp"
-#include "handles.hpp"
-#include "new_file.hpp"
+#include "hdf5.hpp"
 
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -24,8 +21,6 @@ namespace {
 using namespace hdf5;
 
 constexpr int kDeepestGroup = 16;
-constexpr int kMostLinks = 1 << 17;  // of all groups together
-constexpr std::size_t kLongestText = std::size_t{1} << 26;
 
 // Runs `action` in this thread's turn, with every failure in it reported as a fault of the file's content.
 template <class Action>
@@ -47,19 +42,14 @@ FileHandle open_without_locks(const std::string& path) {
                                              std::generic_category().message(errno)));
   }
   if (!S_ISREG(status.st_mode)) throw fault(fmt::format("'{}' is not a file", path));
-  const auto turn = take_turn();
-  silence_traces();
-  const PropertiesHandle access(check(H5Pcreate(H5P_FILE_ACCESS)));
-  check(H5Pset_file_locking(access.get(), /*use_file_locking=*/false, /*ignore_when_disabled=*/true));
-  return blaming(fmt::format("'{}' is no readable HDF5 file", path),
-                 [&] { return FileHandle(check(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()))); });
+  return blaming(fmt::format("'{}' is no readable HDF5 file", path), [&] {
+    return FileHandle(check(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access_without_locks().get())));
+  });
 }
 
 // HDF5 reads the bytes where they are: it "allocates" them, and copies nothing.
 FileHandle open_image(std::span<const std::byte> image, const std::string& origin) {
   using Purpose = H5FD_file_image_op_t;
-  const auto turn = take_turn();
-  silence_traces();
   void* const bytes = const_cast<std::byte*>(image.data());  // NOLINT: opened read-only
   H5FD_file_image_callbacks_t callbacks{
       .image_malloc = [](std::size_t, Purpose, void* own) { return own; },
@@ -76,13 +66,6 @@ FileHandle open_image(std::span<const std::byte> image, const std::string& origi
     check(H5Pset_file_image(access.get(), bytes, image.size()));
     return FileHandle(check(H5Fopen(new_image_name().c_str(), H5F_ACC_RDONLY, access.get())));
   });
-}
-
-std::int64_t bytes_of(const FileHandle& file) {
-  hsize_t bytes = 0;
-  const auto turn = take_turn();
-  check(H5Fget_filesize(file.get(), &bytes));
-  return static_cast<std::int64_t>(bytes);
 }
 
 bool is_a(const ObjectHandle& object, H5I_type_t type) { return H5Iget_type(object.get()) == type; }
@@ -110,17 +93,16 @@ std::string link_name(hid_t group, hsize_t index) {
   return name;
 }
 
-// Links can form a circle, and a few groups that link to one another make very many paths, hence the limits.
-void collect(hid_t group, const std::string& prefix, int depth, int& links_left, std::vector<std::string>& names) {
+// Links can form a circle.
+void collect(hid_t group, const std::string& prefix, int depth, std::vector<std::string>& names) {
   if (depth > kDeepestGroup) throw fault(fmt::format("groups are nested deeper than {}", kDeepestGroup));
   H5G_info_t info{};
   check(H5Gget_info(group, &info));
   for (hsize_t index = 0; index < info.nlinks; ++index) {
-    if (--links_left < 0) throw fault(fmt::format("its groups hold more than {} links", kMostLinks));
     const std::string name = link_name(group, index);
     const ObjectHandle object(check(H5Oopen(group, name.c_str(), H5P_DEFAULT)));
     if (is_a(object, H5I_DATASET)) names.push_back(prefix + name);
-    if (is_a(object, H5I_GROUP)) collect(object.get(), prefix + name + "/", depth + 1, links_left, names);
+    if (is_a(object, H5I_GROUP)) collect(object.get(), prefix + name + "/", depth + 1, names);
   }
 }
 
@@ -144,22 +126,16 @@ Shape shape_of(hid_t dataset) {
   return Shape(std::span<const std::int64_t>(shape));
 }
 
-// A text of its own length that HDF5 allocated.
-struct ReclaimText {
-  void operator()(char* text) const noexcept { static_cast<void>(H5free_memory(text)); }
-};
-
+// A text of its own length, which HDF5 allocates.
 std::string read_variable_text(hid_t dataset, const TypeHandle& type) {
   char* text = nullptr;
   check(H5Dread(dataset, type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, static_cast<void*>(&text)));
-  const UniqueHandle<char*, ReclaimText> owner(text);
+  const std::unique_ptr<char, herr_t (*)(void*)> owner(text, &H5free_memory);
   return text == nullptr ? std::string() : std::string(text);
 }
 
 std::string read_fixed_text(hid_t dataset, const TypeHandle& type) {
-  const std::size_t bytes = H5Tget_size(type.get());
-  if (bytes == 0 || bytes > kLongestText) throw fault(fmt::format("a text of {} bytes is impossible", bytes));
-  std::string text(bytes, '\0');
+  std::string text(H5Tget_size(type.get()), '\0');
   check(H5Dread(dataset, type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, text.data()));
   if (H5Tget_strpad(type.get()) == H5T_STR_SPACEPAD) {
     text.resize(text.find_last_not_of(' ') + 1);
@@ -169,177 +145,150 @@ std::string read_fixed_text(hid_t dataset, const TypeHandle& type) {
   return text;
 }
 
+// Another byte order of the same type is the same type: HDF5 converts without loss.
+void require_type(hid_t dataset, const Element& element) {
+  const TypeHandle type(check(H5Dget_type(dataset)));
+  const bool same = H5Tget_class(type.get()) == element.kind && H5Tget_size(type.get()) == element.bytes &&
+                    (element.kind != H5T_INTEGER || H5Tget_sign(type.get()) == element.sign);
+  if (!same) throw fault(fmt::format("its elements are not of type {}", element.name));
+}
+
+void require_room(std::size_t values, std::int64_t elements) {
+  if (static_cast<std::int64_t>(values) == elements) return;
+  throw fault(fmt::format("{} values are read into room for {}", elements, values));
+}
+
+struct OpenRows {
+  DatasetHandle dataset;
+  Shape shape;
+};
+
 }  // namespace
 
-class ArrayFile::File {
- public:
-  explicit File(const std::string& path) : path_(path), file_(open_without_locks(path)) {}
-  File(std::span<const std::byte> image, const std::string& origin) : path_(origin), file_(open_image(image, origin)) {}
+struct ArrayFile::File {
+  std::string path;
+  FileHandle handle;
+  std::map<std::string, OpenRows> rows{};
 
-  const std::string& path() const { return path_; }
-  std::int64_t bytes() const { return bytes_of(file_); }
-
-  bool contains(const std::string& name) const {
-    return blaming(place(name), [&] {
-      const ObjectHandle object = find(file_.get(), name);
-      return object && is_a(object, H5I_DATASET);
-    });
+  // Runs `action` in this thread's turn, with every failure in it reported as a fault of this array.
+  template <class Action>
+  auto reading(const std::string& name, Action action) const {
+    return blaming(fmt::format("'{}', array '{}'", path, name), action);
   }
-
-  std::vector<std::string> names(const std::string& group) const {
-    return blaming(place(group), [&] {
-      std::vector<std::string> names;
-      const ObjectHandle object = find(file_.get(), group);
-      if (!object) return names;
-      if (!is_a(object, H5I_GROUP)) throw fault("it is no group");
-      int links_left = kMostLinks;
-      collect(object.get(), group.ends_with('/') ? group : group + "/", 0, links_left, names);
-      std::ranges::sort(names);
-      return names;
-    });
-  }
-
-  Shape shape(const std::string& name) const {
-    return blaming(place(name), [&] { return shape_of(open(name).get()); });
-  }
-
-  template <class T>
-  void read_values(const std::string& name, const Shape& expected, std::span<T> values) const {
-    blaming(place(name), [&] {
-      const ObjectHandle dataset = open(name);
-      const Element element = element_of(T{});
-      const TypeHandle type(check(H5Dget_type(dataset.get())));
-      if (!same_type(type.get(), element)) {
-        throw fault(fmt::format("its elements are not of type {}", element.name));
-      }
-      const Shape found = shape_of(dataset.get());
-      if (found != expected) {
-        throw fault(fmt::format("its shape is {} instead of {}", found.text(), expected.text()));
-      }
-      if (static_cast<std::int64_t>(values.size()) != expected.elements()) {
-        throw fault(fmt::format("{} values are read into room for {}", expected.elements(), values.size()));
-      }
-      if (values.empty()) return;
-      check(H5Dread(dataset.get(), element.native, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()));
-    });
-  }
-
-  void read_rows(const std::string& name, std::int64_t first, std::int64_t count,
-                 std::span<std::uint8_t> values) const {
-    blaming(place(name), [&] {
-      const OpenRows& rows = open_rows(name);
-      const std::int64_t height = rows.shape[0];
-      if (first < 0 || count < 0 || first > height || count > height - first) {
-        throw fault(fmt::format("rows {} to {} are read of {}", first, first + count, height));
-      }
-      const Shape wanted = rows.shape.with_first(count);
-      if (static_cast<std::int64_t>(values.size()) != wanted.elements()) {
-        throw fault(fmt::format("{} values are read into room for {}", wanted.elements(), values.size()));
-      }
-      if (values.empty()) return;
-      std::array<hsize_t, Shape::kMaxRank> start{static_cast<hsize_t>(first)};
-      std::array<hsize_t, Shape::kMaxRank> extents{};
-      std::ranges::transform(wanted.extents(), extents.begin(), [](std::int64_t e) { return static_cast<hsize_t>(e); });
-      const SpaceHandle from(check(H5Dget_space(rows.dataset.get())));
-      check(H5Sselect_hyperslab(from.get(), H5S_SELECT_SET, start.data(), nullptr, extents.data(), nullptr));
-      const SpaceHandle to(check(H5Screate_simple(wanted.rank(), extents.data(), nullptr)));
-      check(H5Dread(rows.dataset.get(), H5T_NATIVE_UINT8, to.get(), from.get(), H5P_DEFAULT, values.data()));
-    });
-  }
-
-  std::string read_text(const std::string& name) const {
-    return blaming(place(name), [&] {
-      const ObjectHandle dataset = open(name);
-      const TypeHandle type(check(H5Dget_type(dataset.get())));
-      if (H5Tget_class(type.get()) != H5T_STRING) throw fault("it is no text");
-      if (shape_of(dataset.get()).elements() != 1) throw fault("it is more or less than one text");
-      return check(H5Tis_variable_str(type.get())) > 0 ? read_variable_text(dataset.get(), type)
-                                                       : read_fixed_text(dataset.get(), type);
-    });
-  }
-
- private:
-  struct OpenRows {
-    DatasetHandle dataset;
-    Shape shape;
-  };
-
-  // Stays open, since rows are read again and again. Without a cache for chunks, HDF5 reads the rows asked for and no
-  // more; that wants chunks without filters, and a filter would make memory a matter of the file's word.
-  const OpenRows& open_rows(const std::string& name) const {
-    if (const auto found = rows_.find(name); found != rows_.end()) return found->second;
-    const ObjectHandle object = open(name);
-    const TypeHandle type(check(H5Dget_type(object.get())));
-    if (!same_type(type.get(), element_of(std::uint8_t{}))) throw fault("its elements are not of type u8");
-    const PropertiesHandle made(check(H5Dget_create_plist(object.get())));
-    if (check(H5Pget_nfilters(made.get())) != 0) throw fault("it is compressed, and rows are read uncompressed only");
-    if (check(H5Pget_external_count(made.get())) != 0 || H5Pget_layout(made.get()) == H5D_VIRTUAL) {
-      throw fault("its values lie in another file");
-    }
-    OpenRows rows;
-    rows.shape = shape_of(object.get());
-    if (rows.shape.rank() == 0) throw fault("it has no rows");
-    const PropertiesHandle access(check(H5Pcreate(H5P_DATASET_ACCESS)));
-    check(H5Pset_chunk_cache(access.get(), 0, 0, 0));
-    rows.dataset = DatasetHandle(check(H5Dopen2(file_.get(), name.c_str(), access.get())));
-    return rows_.emplace(name, std::move(rows)).first->second;
-  }
-
-  std::string place(const std::string& name) const { return fmt::format("'{}', array '{}'", path_, name); }
 
   ObjectHandle open(const std::string& name) const {
-    ObjectHandle object = find(file_.get(), name);
+    ObjectHandle object = find(handle.get(), name);
     if (!object) throw fault("there is no array of this name");
     if (!is_a(object, H5I_DATASET)) throw fault("it is a group, not an array");
     return object;
   }
 
-  std::string path_;
-  FileHandle file_;
-  mutable std::map<std::string, OpenRows> rows_;
+  // Stays open, since rows are read again and again. Without a cache for chunks, HDF5 reads the rows asked for and no
+  // more; that wants chunks without filters, and a filter would make memory a matter of the file's word.
+  const OpenRows& open_rows(const std::string& name) {
+    if (const auto found = rows.find(name); found != rows.end()) return found->second;
+    const ObjectHandle object = open(name);
+    require_type(object.get(), element_of(std::uint8_t{}));
+    const PropertiesHandle made(check(H5Dget_create_plist(object.get())));
+    if (check(H5Pget_nfilters(made.get())) != 0) throw fault("it is compressed, and rows are read uncompressed only");
+    if (check(H5Pget_external_count(made.get())) != 0 || H5Pget_layout(made.get()) == H5D_VIRTUAL) {
+      throw fault("its values lie in another file");
+    }
+    OpenRows opened{.dataset = {}, .shape = shape_of(object.get())};
+    if (opened.shape.rank() == 0) throw fault("it has no rows");
+    const PropertiesHandle access(check(H5Pcreate(H5P_DATASET_ACCESS)));
+    check(H5Pset_chunk_cache(access.get(), 0, 0, 0));
+    opened.dataset = DatasetHandle(check(H5Dopen2(handle.get(), name.c_str(), access.get())));
+    return rows.emplace(name, std::move(opened)).first->second;
+  }
 };
 
-ArrayFile::ArrayFile(const std::string& path) : file_(std::make_unique<File>(path)) {}
+ArrayFile::ArrayFile(const std::string& path) : file_(new File{path, open_without_locks(path)}) {}
 ArrayFile::ArrayFile(std::span<const std::byte> image, const std::string& origin)
-    : file_(std::make_unique<File>(image, origin)) {}
+    : file_(new File{origin, open_image(image, origin)}) {}
 ArrayFile::~ArrayFile() = default;
 ArrayFile::ArrayFile(ArrayFile&&) noexcept = default;
 ArrayFile& ArrayFile::operator=(ArrayFile&&) noexcept = default;
 
-const std::string& ArrayFile::path() const { return file_->path(); }
-std::int64_t ArrayFile::bytes() const { return file_->bytes(); }
-bool ArrayFile::contains(const std::string& name) const { return file_->contains(name); }
-std::vector<std::string> ArrayFile::names(const std::string& group) const { return file_->names(group); }
-Shape ArrayFile::shape(const std::string& name) const { return file_->shape(name); }
+const std::string& ArrayFile::path() const { return file_->path; }
 
-void ArrayFile::read(const std::string& name, const Shape& expected, std::span<float> values) const {
-  file_->read_values(name, expected, values);
+std::int64_t ArrayFile::bytes() const {
+  hsize_t bytes = 0;
+  const auto turn = take_turn();
+  check(H5Fget_filesize(file_->handle.get(), &bytes));
+  return static_cast<std::int64_t>(bytes);
 }
-void ArrayFile::read(const std::string& name, const Shape& expected, std::span<double> values) const {
-  file_->read_values(name, expected, values);
+
+bool ArrayFile::contains(const std::string& name) const {
+  return file_->reading(name, [&] {
+    const ObjectHandle object = find(file_->handle.get(), name);
+    return object && is_a(object, H5I_DATASET);
+  });
 }
-void ArrayFile::read(const std::string& name, const Shape& expected, std::span<std::uint8_t> values) const {
-  file_->read_values(name, expected, values);
+
+std::vector<std::string> ArrayFile::names(const std::string& group) const {
+  return file_->reading(group, [&] {
+    std::vector<std::string> names;
+    const ObjectHandle object = find(file_->handle.get(), group);
+    if (!object) return names;
+    if (!is_a(object, H5I_GROUP)) throw fault("it is no group");
+    collect(object.get(), group.ends_with('/') ? group : group + "/", 0, names);
+    std::ranges::sort(names);
+    return names;
+  });
 }
-void ArrayFile::read(const std::string& name, const Shape& expected, std::span<std::int32_t> values) const {
-  file_->read_values(name, expected, values);
+
+Shape ArrayFile::shape(const std::string& name) const {
+  return file_->reading(name, [&] { return shape_of(file_->open(name).get()); });
 }
-void ArrayFile::read(const std::string& name, const Shape& expected, std::span<std::int64_t> values) const {
-  file_->read_values(name, expected, values);
+
+template <class T>
+void ArrayFile::read_values(const std::string& name, const Shape& expected, std::span<T> values) const {
+  file_->reading(name, [&] {
+    const ObjectHandle dataset = file_->open(name);
+    const Element element = element_of(T{});
+    require_type(dataset.get(), element);
+    const Shape found = shape_of(dataset.get());
+    if (found != expected) throw fault(fmt::format("its shape is {} instead of {}", found.text(), expected.text()));
+    require_room(values.size(), expected.elements());
+    if (values.empty()) return;
+    check(H5Dread(dataset.get(), element.native, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()));
+  });
 }
+template void ArrayFile::read_values(const std::string&, const Shape&, std::span<float>) const;
+template void ArrayFile::read_values(const std::string&, const Shape&, std::span<double>) const;
+template void ArrayFile::read_values(const std::string&, const Shape&, std::span<std::uint8_t>) const;
+template void ArrayFile::read_values(const std::string&, const Shape&, std::span<std::int32_t>) const;
+template void ArrayFile::read_values(const std::string&, const Shape&, std::span<std::int64_t>) const;
+
 void ArrayFile::read_rows(const std::string& name, std::int64_t first, std::int64_t count,
                           std::span<std::uint8_t> values) const {
-  file_->read_rows(name, first, count, values);
+  file_->reading(name, [&] {
+    const OpenRows& rows = file_->open_rows(name);
+    const std::int64_t height = rows.shape[0];
+    if (first < 0 || count < 0 || first > height || count > height - first) {
+      throw fault(fmt::format("rows {} to {} are read of {}", first, first + count, height));
+    }
+    const Shape wanted = rows.shape.with_first(count);
+    require_room(values.size(), wanted.elements());
+    if (values.empty()) return;
+    std::array<hsize_t, Shape::kMaxRank> start{static_cast<hsize_t>(first)};
+    const SpaceHandle from(check(H5Dget_space(rows.dataset.get())));
+    check(H5Sselect_hyperslab(from.get(), H5S_SELECT_SET, start.data(), nullptr, extents_of(wanted).data(), nullptr));
+    const SpaceHandle to = space_of(wanted);
+    check(H5Dread(rows.dataset.get(), H5T_NATIVE_UINT8, to.get(), from.get(), H5P_DEFAULT, values.data()));
+  });
 }
-std::string ArrayFile::read_text(const std::string& name) const { return file_->read_text(name); }
 
-std::string array_library_version() {
-  unsigned major = 0;
-  unsigned minor = 0;
-  unsigned release = 0;
-  const auto turn = take_turn();
-  check(H5get_libversion(&major, &minor, &release));
-  return fmt::format("{}.{}.{}", major, minor, release);
+std::string ArrayFile::read_text(const std::string& name) const {
+  return file_->reading(name, [&] {
+    const ObjectHandle dataset = file_->open(name);
+    const TypeHandle type(check(H5Dget_type(dataset.get())));
+    if (H5Tget_class(type.get()) != H5T_STRING) throw fault("it is no text");
+    if (shape_of(dataset.get()).elements() != 1) throw fault("it is more or less than one text");
+    return check(H5Tis_variable_str(type.get())) > 0 ? read_variable_text(dataset.get(), type)
+                                                     : read_fixed_text(dataset.get(), type);
+  });
 }
 
 }  // namespace tutti

@@ -38,7 +38,7 @@
 //   /run/digests                       text: a line for every other dataset of the file, in order of their names, 16
 //                                      hexadecimal digits, those of tutti/base/digest.hpp under its name without the
 //                                      first group's (of a text: of its bytes), and its name; then their sum and "all"
-// Behind what HDF5 has written lies the seal of tutti/storage/row_file.hpp, which leaves out the arrays of f32: their
+// Behind what HDF5 has written lies the seal of tutti/storage/array_file.hpp, which leaves out the arrays of f32: their
 // digests are in /run/digests. Early versions wrote none.
 // Files 1, 2 .. of a state in several are called step-<8 digits>.<file>.h5; the arrays are shared out, all else is in
 // each; of what may differ, epoch_seconds and the texts of /run but for the model, those of the first file count.
@@ -50,8 +50,8 @@
 // A damaged checkpoint that a resume has passed over is renamed, with ".bad" behind its names.
 
 #include "tutti/base/log.hpp"
-#include "tutti/checkpoint/train_state.hpp"
 #include "tutti/comm/world.hpp"
+#include "tutti/storage/train_state.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -94,6 +94,7 @@ struct CheckpointFile {
   std::string name;  // without folder
   std::int64_t bytes = 0;
   std::string sha256;  // 64 hexadecimal digits
+  friend bool operator==(const CheckpointFile&, const CheckpointFile&) = default;
 };
 
 class CheckpointStore {
@@ -112,10 +113,9 @@ class CheckpointStore {
   std::string path_of(std::int64_t step) const;
 
   // Makes this rank's file, proves it, and (file 0, which waits for the others) commits the whole. Throws save errors.
-  // The others of several files lie in the same folder, seen by all who make them.
-  SaveReport save(const TrainState& state, FileShare share = {}) const;
-  // Likewise; the file is made in `room`, which the next save finds as large as it needs.
-  SaveReport save(const TrainState& state, FileShare share, std::vector<std::byte>& room) const;
+  // The others of several files lie in the same folder, seen by all who make them. The file is made in `room`, which
+  // the next save finds as large as it needs.
+  SaveReport save(const TrainState& state, FileShare share = {}, std::vector<std::byte>* room = nullptr) const;
   // Removes what is no longer to be kept, and what is left of older steps whose saves have failed. Throws save errors.
   void prune(const KeepRule& keep) const;
   // Removes the oldest checkpoint before `keep.last_step`, whatever is to be kept but for the best one, and returns its
@@ -137,7 +137,7 @@ class CheckpointStore {
 // finite values. Throws a checkpoint error that names the file and what is wrong in it. A file without a manifest
 // beside it needs its seal.
 LoadedCheckpoint load_checkpoint(const std::string& path);
-// Likewise, alike on all ranks: rank 0 reads the file, unless it has no manifest. Collective.
+// Likewise, alike on all ranks: rank 0 reads the files. Collective.
 LoadedCheckpoint load_checkpoint(World& world, const std::string& path);
 // Throws an input error unless what a save of such a state writes would be read back. Values do not matter: its arrays
 // may be empty.

@@ -1,28 +1,22 @@
-#include "checkpoint_file.hpp"
-
 #include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
-#include "tutti/storage/row_file.hpp"
 
-#include <fmt/format.h>
+#include "checkpoint_files.hpp"
 
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
-#include <cstdint>
 #include <functional>
 #include <future>
 #include <iterator>
 #include <map>
 #include <memory>
-#include <string_view>
 #include <utility>
 
 namespace tutti {
 namespace {
 
-using LargeLosses = decltype(LossSums::large_losses);
 constexpr const char* kDigests = "/run/digests";
 
 std::string path_of(const ArrayGroup& group) { return fmt::format("/{}", group.name); }
@@ -40,13 +34,10 @@ std::string impossibility(const TrainProgress& progress) {
                                      sums.correct, sums.samples, best.correct, best.samples, progress.redone_steps},
                           [](std::int64_t count) { return count < 0; });
   if (negative) return "a count in /progress is negative";
-  if (progress.skipped_steps > progress.step) {
-    return fmt::format("/progress/skipped_steps is {}, more than the {} steps in all", progress.skipped_steps,
-                       progress.step);
-  }
-  if (progress.step_in_epoch > progress.step) {
-    return fmt::format("/progress/step_in_epoch is {}, more than the {} steps in all", progress.step_in_epoch,
-                       progress.step);
+  for (const auto& [name, steps] :
+       {std::pair("skipped_steps", progress.skipped_steps), std::pair("step_in_epoch", progress.step_in_epoch)}) {
+    if (steps <= progress.step) continue;
+    return fmt::format("/progress/{} is {}, more than the {} steps in all", name, steps, progress.step);
   }
   if (progress.parts < 1) return fmt::format("/progress/parts is {}", progress.parts);
   if (sums.correct > sums.samples || best.correct > best.samples) {
@@ -82,17 +73,22 @@ class DigestList {
 
   std::string text() const {
     std::string lines;
-    for (const auto& [path, digest] : digests_) lines += line(digest, path);
-    return lines + sum_line();
+    std::uint64_t sum = 0;
+    for (const auto& [path, digest] : digests_) {
+      lines += line(digest, path);
+      sum += digest;
+    }
+    return lines + line(sum, "all");
   }
   // The first array that these lines have not, or not so; empty when they are text().
   std::string first_fault(std::string_view lines) const {
+    if (lines == text()) return {};
     for (const auto& [path, digest] : digests_) {
       const std::string expected = line(digest, path);
       if (!lines.starts_with(expected)) return path;
       lines.remove_prefix(expected.size());
     }
-    return lines == sum_line() ? std::string() : kDigests;
+    return kDigests;
   }
   bool covers(std::vector<std::string> paths) const {
     std::erase(paths, kDigests);
@@ -103,11 +99,6 @@ class DigestList {
  private:
   static std::string line(std::uint64_t digest, std::string_view name) {
     return fmt::format("{} {}\n", digest_text(digest), name);
-  }
-  std::string sum_line() const {
-    std::uint64_t sum = 0;
-    for (const auto& [path, digest] : digests_) sum += digest;
-    return line(sum, "all");
   }
 
   std::map<std::string, std::uint64_t> digests_;
@@ -127,45 +118,61 @@ DigestList digests_of_arrays(const TrainState& state) {
   return digests;
 }
 
+// The two ways through the fields of a checkpoint (all_fields): into a new file, and out of one.
+
 class ImageWriter {
  public:
   explicit ImageWriter(std::vector<std::byte> room) : image_(std::move(room)) {}
 
   template <class T>
-  void add(const std::string& path, const Shape& shape, std::span<const T> values) {
-    image_.add(path, shape, values);
-    digests_.add(path, values);
-  }
-  template <class T>
-  void add_scalar(const std::string& path, T value) {
+  void field(const std::string& path, const T& value) {
     add(path, Shape{}, std::span<const T>(&value, 1));
   }
-  void add_text(const std::string& path, const std::string& text) {
+  void field(const std::string& path, const std::string& text) {
     image_.add_text(path, text);
     digests_.add_text(path, text);
   }
+  template <std::size_t kCount>
+  void numbers(const std::string& path, const std::array<const std::int64_t*, kCount>& places) {
+    std::array<std::int64_t, kCount> values{};
+    std::ranges::transform(places, values.begin(), [](const std::int64_t* place) { return *place; });
+    field(path, values);
+  }
+  template <std::size_t kCount>
+  void field(const std::string& path, const std::array<std::int64_t, kCount>& values) {
+    add(path, Shape{std::ssize(values)}, std::span<const std::int64_t>(values));
+  }
+  void digest(const std::string& path, std::uint64_t value) { field(path, digest_text(value)); }
+  // Whether a field that is absent where it says nothing is there.
+  template <class T>
+  bool has(const std::string& /*path*/, const T& value) const {
+    return value != T{};
+  }
   // Their digests are found in another thread meanwhile.
-  void add_arrays(const TrainState& state) {
+  void arrays(const TrainState& state) {
     auto digests =
         std::async(std::launch::async | std::launch::deferred, [&state] { return digests_of_arrays(state); });
     for (const ArrayGroup& group : kArrayGroups) {
       const auto& arrays = state.*group.arrays;
       std::vector<std::reference_wrapper<const NamedArray>> sorted(arrays.begin(), arrays.end());
       std::ranges::sort(sorted, {}, &NamedArray::name);
-      for (const NamedArray& array : sorted) {
-        image_.add(path_of(group, array), array.shape, std::span<const float>(array.values));
-      }
+      for (const NamedArray& array : sorted) image_.add(path_of(group, array), array.shape, array.values);
     }
     digests_.merge(digests.get());
   }
-  StoredImage finish() {
+
+  std::vector<std::byte> finish() {
     image_.add_text(kDigests, digests_.text());
-    StoredImage image = image_.finish();
-    add_seal(image);
-    return image;
+    return image_.finish();
   }
 
  private:
+  template <class T>
+  void add(const std::string& path, const Shape& shape, std::span<const T> values) {
+    image_.add(path, shape, values);
+    digests_.add(path, values);
+  }
+
   ArrayImage image_;
   DigestList digests_;
 };
@@ -175,45 +182,49 @@ class FileReader {
  public:
   explicit FileReader(const ArrayFile& source) : source_(source) {}
 
-  template <class T, std::size_t kCount>
-  std::array<T, kCount> read(const std::string& path, const Shape& shape) {
-    std::array<T, kCount> values{};
-    source_.read(path, shape, std::span<T>(values));
-    digests_.add(path, std::span<const T>(values));
-    return values;
+  template <class T>
+  void field(const std::string& path, T& value) {
+    read(path, Shape{}, std::span(&value, 1));
   }
-  template <class T, std::size_t kCount>
-  std::array<T, kCount> read_if_there(const std::string& path, const Shape& shape) {
-    return source_.contains(path) ? read<T, kCount>(path, shape) : std::array<T, kCount>{};
+  void field(const std::string& path, std::string& text) {
+    text = source_.read_text(path);
+    digests_.add_text(path, text);
+  }
+  template <std::size_t kCount>
+  void field(const std::string& path, std::array<std::int64_t, kCount>& values) {
+    read(path, Shape{std::ssize(values)}, std::span<std::int64_t>(values));
+  }
+  template <std::size_t kCount>
+  void numbers(const std::string& path, const std::array<std::int64_t*, kCount>& places) {
+    std::array<std::int64_t, kCount> values{};
+    field(path, values);
+    for (std::size_t i = 0; i < kCount; ++i) *places[i] = values[i];
+  }
+  void digest(const std::string& path, std::uint64_t& value) {
+    std::string words;
+    field(path, words);
+    const auto digest = parse_digest(words);
+    if (!digest) refuse(fmt::format("{} is not 16 hexadecimal digits", path));
+    value = *digest;
   }
   template <class T>
-  T scalar(const std::string& path) {
-    return read<T, 1>(path, Shape{}).front();
+  bool has(const std::string& path, const T& /*value*/) const {
+    return source_.contains(path);
   }
-  std::int64_t number(const std::string& path) { return scalar<std::int64_t>(path); }
-  std::string text(const std::string& path) {
-    std::string text = source_.read_text(path);
-    digests_.add_text(path, text);
-    return text;
-  }
-  std::int64_t number_if_there(const std::string& path) { return source_.contains(path) ? number(path) : 0; }
-  std::string text_if_there(const std::string& path) { return source_.contains(path) ? text(path) : std::string(); }
-
-  std::vector<NamedArray> arrays(const std::string& group) {
-    std::vector<NamedArray> arrays;
-    for (const std::string& path : source_.names(group)) {
-      NamedArray array{.name = path.substr(group.size() + 1), .shape = source_.shape(path), .values = {}};
-      // A damaged extent can be of any size: memory is asked for only within what the file can hold.
-      if (array.shape.elements() > source_.bytes() / static_cast<std::int64_t>(sizeof(float))) {
-        refuse(fmt::format("array '{}': the shape {} is larger than the file", path, array.shape.text()));
+  void arrays(TrainState& state) {
+    for (const ArrayGroup& group : kArrayGroups) {
+      for (const std::string& path : source_.names(path_of(group))) {
+        NamedArray array{.name = path.substr(path_of(group).size() + 1), .shape = source_.shape(path), .values = {}};
+        // A damaged extent can be of any size: memory is asked for only within what the file can hold.
+        if (array.shape.elements() > source_.bytes() / static_cast<std::int64_t>(sizeof(float))) {
+          refuse(fmt::format("array '{}': the shape {} is larger than the file", path, array.shape.text()));
+        }
+        array.values.resize(static_cast<std::size_t>(array.shape.elements()));
+        read(path, array.shape, std::span(array.values));
+        if (!is_finite(array)) refuse(fmt::format("array '{}': a value is not finite", path));
+        (state.*group.arrays).push_back(std::move(array));
       }
-      array.values.resize(static_cast<std::size_t>(array.shape.elements()));
-      source_.read(path, array.shape, std::span<float>(array.values));
-      if (!is_finite(array)) refuse(fmt::format("array '{}': a value is not finite", path));
-      digests_.add(path, std::span<const float>(array.values));
-      arrays.push_back(std::move(array));
     }
-    return arrays;
   }
 
   // After all else.
@@ -228,9 +239,49 @@ class FileReader {
   }
 
  private:
+  template <class T>
+  void read(const std::string& path, const Shape& shape, std::span<T> values) {
+    source_.read(path, shape, values);
+    digests_.add(path, std::span<const T>(values));
+  }
+
   const ArrayFile& source_;
   DigestList digests_;
 };
+
+// In the order in which they lie in a file.
+template <class File, class State>
+void all_fields(File& file, State& state) {
+  auto& progress = state.progress;
+  auto& sums = progress.epoch_sums;
+  auto& best = progress.best;
+  const auto optional = [&](const char* path, auto& value) {
+    if (file.has(path, value)) file.field(path, value);
+  };
+  file.arrays(state);
+  file.field("/progress/epoch", progress.epoch);
+  file.field("/progress/step_in_epoch", progress.step_in_epoch);
+  file.field("/progress/step", progress.step);
+  optional("/progress/skipped_steps", progress.skipped_steps);
+  file.field("/progress/samples_in_epoch", progress.samples_in_epoch);
+  file.field("/progress/carried_over", progress.carried_over);
+  file.field("/progress/planned_steps", progress.planned_steps);
+  file.field("/progress/learning_rate", progress.learning_rate);
+  file.field("/progress/seed", progress.seed);
+  file.field("/progress/parts", progress.parts);
+  file.numbers("/progress/epoch_sums", std::array{&sums.loss_quanta, &sums.correct, &sums.samples, &sums.not_finite});
+  optional("/progress/epoch_large_losses", sums.large_losses);
+  optional("/progress/redone_steps", progress.redone_steps);
+  file.field("/progress/epoch_seconds", progress.epoch_seconds);
+  file.numbers("/progress/best", std::array{&best.step, &best.correct, &best.samples});
+  file.field("/run/configuration", state.configuration);
+  file.field("/run/command_line", state.command_line);
+  file.field("/run/model", state.model);
+  file.field("/run/versions", state.versions);
+  optional("/run/choices", state.choices);
+  optional("/run/data", state.data);
+  file.digest("/run/data_digest", state.data_digest);
+}
 
 // Reserves the memory of an image beforehand, where running out of it is an exception: HDF5, which makes the image,
 // crashes then, or fails in every later image.
@@ -254,68 +305,14 @@ std::vector<std::byte> with_room_for(const TrainState& state, std::vector<std::b
   return room;
 }
 
-void add_progress(ImageWriter& image, const TrainProgress& progress) {
-  const LossSums& sums = progress.epoch_sums;
-  image.add_scalar("/progress/epoch", progress.epoch);
-  image.add_scalar("/progress/step_in_epoch", progress.step_in_epoch);
-  image.add_scalar("/progress/step", progress.step);
-  if (progress.skipped_steps > 0) image.add_scalar("/progress/skipped_steps", progress.skipped_steps);
-  image.add_scalar("/progress/samples_in_epoch", progress.samples_in_epoch);
-  image.add_scalar("/progress/carried_over", progress.carried_over);
-  image.add_scalar("/progress/planned_steps", progress.planned_steps);
-  image.add_scalar("/progress/learning_rate", progress.learning_rate);
-  image.add_scalar("/progress/seed", progress.seed);
-  image.add_scalar("/progress/parts", progress.parts);
-  const std::array figures{sums.loss_quanta, sums.correct, sums.samples, sums.not_finite};
-  image.add("/progress/epoch_sums", Shape{std::ssize(figures)}, std::span<const std::int64_t>(figures));
-  const std::span<const std::int64_t> large(sums.large_losses);
-  if (sums.large_losses != LargeLosses{}) image.add("/progress/epoch_large_losses", Shape{std::ssize(large)}, large);
-  if (progress.redone_steps > 0) image.add_scalar("/progress/redone_steps", progress.redone_steps);
-  image.add_scalar("/progress/epoch_seconds", progress.epoch_seconds);
-  const std::array best{progress.best.step, progress.best.correct, progress.best.samples};
-  image.add("/progress/best", Shape{std::ssize(best)}, std::span<const std::int64_t>(best));
-}
-
-TrainProgress read_progress(FileReader& file) {
-  const auto sums = file.read<std::int64_t, 4>("/progress/epoch_sums", {4});
-  const auto large = file.read_if_there<std::int64_t, std::tuple_size_v<LargeLosses>>("/progress/epoch_large_losses",
-                                                                                      {std::tuple_size_v<LargeLosses>});
-  const auto best = file.read<std::int64_t, 3>("/progress/best", {3});
-  const TrainProgress progress{.epoch = file.number("/progress/epoch"),
-                               .step_in_epoch = file.number("/progress/step_in_epoch"),
-                               .step = file.number("/progress/step"),
-                               .skipped_steps = file.number_if_there("/progress/skipped_steps"),
-                               .samples_in_epoch = file.number("/progress/samples_in_epoch"),
-                               .carried_over = file.number("/progress/carried_over"),
-                               .planned_steps = file.number("/progress/planned_steps"),
-                               .learning_rate = file.scalar<double>("/progress/learning_rate"),
-                               .seed = file.number("/progress/seed"),
-                               .parts = file.number("/progress/parts"),
-                               .epoch_sums = {sums[0], sums[1], sums[2], sums[3], large},
-                               .redone_steps = file.number_if_there("/progress/redone_steps"),
-                               .epoch_seconds = file.scalar<double>("/progress/epoch_seconds"),
-                               .best = {best[0], best[1], best[2]}};
-  if (const std::string fault = impossibility(progress); !fault.empty()) file.refuse(fault);
-  return progress;
-}
-
 TrainState read_state(const ArrayFile& source) {
   FileReader file(source);
-  if (const std::string fault = fault_of_format(file.scalar<std::int32_t>("/format_version")); !fault.empty()) {
-    file.refuse("it " + fault);
-  }
+  std::int32_t version = 0;
+  file.field("/format_version", version);
+  if (const std::string fault = fault_of_format(version); !fault.empty()) file.refuse("it " + fault);
   TrainState state;
-  state.progress = read_progress(file);
-  for (const ArrayGroup& group : kArrayGroups) state.*group.arrays = file.arrays(path_of(group));
-  state.configuration = file.text("/run/configuration");
-  state.command_line = file.text("/run/command_line");
-  state.model = file.text("/run/model");
-  state.versions = file.text("/run/versions");
-  state.choices = file.text_if_there("/run/choices");
-  state.data = file.text_if_there("/run/data");
-  const auto data_digest = parse_digest(file.text("/run/data_digest"));
-  if (!data_digest) file.refuse("/run/data_digest is not 16 hexadecimal digits");
-  state.data_digest = *data_digest;
+  all_fields(file, state);
+  if (const std::string fault = impossibility(state.progress); !fault.empty()) file.refuse(fault);
   file.check_digests();
   return state;
 }
@@ -346,21 +343,13 @@ std::string fault_of_format(std::int64_t version) {
   return fmt::format("has format {}, this program reads {}: {}", version, kCheckpointFormat, remedy);
 }
 
-StoredImage checkpoint_image(const TrainState& state, std::vector<std::byte> room) {
+std::vector<std::byte> checkpoint_image(const TrainState& state, std::vector<std::byte> room) {
   if (const std::string fault = impossibility(state.progress); !fault.empty()) {
     throw Error(ErrorSource::internal, fmt::format("a checkpoint is to be saved in which {}", fault));
   }
   ImageWriter image(with_room_for(state, std::move(room)));
-  image.add_scalar("/format_version", kCheckpointFormat);
-  image.add_arrays(state);
-  add_progress(image, state.progress);
-  image.add_text("/run/configuration", state.configuration);
-  image.add_text("/run/command_line", state.command_line);
-  image.add_text("/run/model", state.model);
-  image.add_text("/run/versions", state.versions);
-  if (!state.choices.empty()) image.add_text("/run/choices", state.choices);
-  if (!state.data.empty()) image.add_text("/run/data", state.data);
-  image.add_text("/run/data_digest", digest_text(state.data_digest));
+  image.field("/format_version", kCheckpointFormat);
+  all_fields(image, state);
   return image.finish();
 }
 

@@ -1,24 +1,51 @@
-#include "manifest.hpp"
-
 #include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
 
-#include "checkpoint_file.hpp"
+#include "checkpoint_files.hpp"
 
-#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <charconv>
-#include <string_view>
+#include <filesystem>
+#include <system_error>
+#include <utility>
 
 namespace tutti {
 namespace {
 
 using Json = nlohmann::json;
+namespace fs = std::filesystem;
 
 constexpr std::string_view kFormatField = "{\n  \"format_version\": ";
 constexpr std::string_view kSealField = "  \"seal\": ";
+constexpr std::string_view kTemporary = ".tmp.";  // between the name of a file and that of its writer
+
+// Nothing unless the name is exactly one that text() gives.
+std::optional<StepName> parse_step_name(std::string_view name) {
+  constexpr std::string_view kStem = "step-";
+  if (!name.starts_with(kStem)) return std::nullopt;
+  const char* end = name.data() + name.size();
+  StepName parsed;
+  auto rest = std::from_chars(name.data() + kStem.size(), end, parsed.step);
+  if (rest.ec != std::errc() || rest.ptr == end) return std::nullopt;
+  std::from_chars(rest.ptr + 1, end, parsed.file);
+  parsed.bad = name.ends_with(".bad");
+  if (name.find(".json") != std::string_view::npos) parsed.kind = StepName::Kind::manifest;
+  if (parsed.step < 0 || parsed.file < 0 || parsed.text() != name) return std::nullopt;
+  return parsed;
+}
+
+void add(StepFolder& listing, const std::string& name) {
+  const auto file = parse_step_name(name);
+  if (file && file->bad) {
+    listing.any_bad = true;
+  } else if (file) {
+    listing.files.push_back(*file);
+  } else if (parse_step_name(std::string_view(name).substr(0, name.find(kTemporary)))) {
+    listing.temporary.push_back(name);
+  }
+}
 
 std::string quoted(const std::string& text) {
   return Json(text).dump(-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
@@ -60,14 +87,50 @@ std::uint64_t digest_in(const Json& json, const char* field) {
 
 }  // namespace
 
+std::set<std::int64_t> StepFolder::complete() const {
+  std::set<std::int64_t> steps;
+  for (const StepName& file : files) {
+    if (file.kind == StepName::Kind::manifest && file.file == 0) steps.insert(file.step);
+  }
+  return steps;
+}
+
+StepFolder list_steps(const std::string& folder) {
+  StepFolder listing;
+  std::error_code error;
+  fs::directory_iterator entry;
+  do {
+    entry = fs::directory_iterator(folder, error);
+  } while (error == std::errc::interrupted);
+  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    add(listing, entry->path().filename().string());
+  }
+  if (error && error != std::errc::no_such_file_or_directory) {
+    throw Error(ErrorSource::io,
+                fmt::format("cannot list '{}': {}; check the path and its permissions", folder, error.message()));
+  }
+  return listing;
+}
+
+Manifest manifest_of(const TrainState& state, std::span<const std::byte> image, std::string sha256, FileShare share) {
+  return {.step = state.progress.step,
+          .epoch = state.progress.epoch,
+          .weights = weights_digest(state),
+          .data_digest = state.data_digest,
+          .versions = state.versions,
+          .files = {{.name = image_name(state.progress.step, share.file),
+                     .bytes = std::ssize(image),
+                     .sha256 = std::move(sha256)}}};
+}
+
 std::string manifest_text(const Manifest& manifest) {
   std::string text = fmt::format(
       "{}{},\n  \"step\": {},\n  \"epoch\": {},\n  \"weights\": \"{}\",\n  \"data_digest\": \"{}\",\n"
       "  \"versions\": {},\n  \"files\": [\n",
       kFormatField, kCheckpointFormat, manifest.step, manifest.epoch, digest_text(manifest.weights),
       digest_text(manifest.data_digest), quoted(manifest.versions));
-  for (const ManifestFile& file : manifest.files) {
-    text += fmt::format("    {{\"file\": {}, \"bytes\": {}, \"sha256\": {}}}{}\n", quoted(file.file), file.bytes,
+  for (const CheckpointFile& file : manifest.files) {
+    text += fmt::format("    {{\"file\": {}, \"bytes\": {}, \"sha256\": {}}}{}\n", quoted(file.name), file.bytes,
                         quoted(file.sha256), &file == &manifest.files.back() ? "" : ",");
   }
   text += "  ],\n";
@@ -87,7 +150,7 @@ Manifest parse_manifest(std::span<const std::byte> bytes) {
                       .versions = json.at("versions").get<std::string>(),
                       .files = {}};
     for (const Json& file : json.at("files")) {
-      manifest.files.push_back({.file = file.at("file").get<std::string>(),
+      manifest.files.push_back({.name = file.at("file").get<std::string>(),
                                 .bytes = file.at("bytes").get<std::int64_t>(),
                                 .sha256 = file.at("sha256").get<std::string>()});
     }
@@ -95,6 +158,10 @@ Manifest parse_manifest(std::span<const std::byte> bytes) {
   } catch (const Json::exception&) {
     throw damage("its fields are not those of a manifest");
   }
+}
+
+std::string manifest_path(const std::string& checkpoint_path) {
+  return fs::path(checkpoint_path).replace_extension(".json").string();
 }
 
 }  // namespace tutti

@@ -2,9 +2,13 @@
 // Saves checkpoints in the background while training goes on: one at a time, in one thread. A save that fails is
 // reported and costs nothing else; the checkpoints before it stay.
 
-#include "tutti/checkpoint/checkpoint_store.hpp"
+#include "tutti/storage/checkpoint_store.hpp"
 
-#include <memory>
+#include <condition_variable>
+#include <cstddef>
+#include <mutex>
+#include <optional>
+#include <thread>
 #include <vector>
 
 namespace tutti {
@@ -35,8 +39,21 @@ class CheckpointWriter {
   bool newest_is_saved() const;
 
  private:
-  class Desk;
-  std::unique_ptr<Desk> desk_;
+  void wait_until_idle(std::unique_lock<std::mutex>& lock);
+  void work();
+  SaveReport attempt(const TrainState& state);
+  void save_making_room(const TrainState& state, const KeepRule& keep, SaveReport& report);
+
+  const CheckpointStore store_;
+  const WriterOptions options_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::optional<TrainState> waiting_;  // or being saved
+  std::optional<TrainState> unsaved_;  // the newest, when saving it has failed
+  std::vector<SaveReport> reports_;
+  std::vector<std::byte> room_;  // of the thread's files, kept: the system's giving it anew takes as long as writing
+  bool ending_ = false;
+  std::thread thread_;
 };
 
 }  // namespace tutti

@@ -1,16 +1,13 @@
-#include "tutti/checkpoint/checkpoint_store.hpp"
+#include "tutti/storage/checkpoint_store.hpp"
 
+#include "tutti/base/checksums.hpp"
 #include "tutti/base/error.hpp"
 #include "tutti/base/timing.hpp"
 #include "tutti/base/unique_handle.hpp"
 #include "tutti/storage/whole_file.hpp"
 
-#include "checkpoint_file.hpp"
-#include "load_checkpoint.hpp"
-#include "manifest.hpp"
-#include "step_folder.hpp"
+#include "checkpoint_files.hpp"
 
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,11 +15,8 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
+#include <future>
 #include <iterator>
-#include <set>
-#include <span>
-#include <string>
-#include <string_view>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -138,13 +132,13 @@ bool is_left_over(const StepName& file, const StepFolder& listing, const std::se
   return is_of_a_part(file) || is_uncommitted(file, listing, complete);
 }
 
-bool is_good(const std::string& path) {
-  try {
-    static_cast<void>(read_checkpoint_bytes(path));
-    return true;
-  } catch (const Error&) {
-    return false;
-  }
+// Writes these bytes to an empty file and proves them. Returns their SHA-256, found in another thread while the disk is
+// at work.
+std::string write_and_sum(WholeFile& file, std::span<const std::byte> bytes) {
+  auto sum = std::async(std::launch::async | std::launch::deferred, [bytes] { return sha256_text(bytes); });
+  file.append(bytes);
+  file.prove(bytes);
+  return sum.get();
 }
 
 }  // namespace
@@ -164,27 +158,23 @@ std::vector<std::int64_t> CheckpointStore::steps() const {
 
 std::string CheckpointStore::path_of(std::int64_t step) const { return folder_ + "/" + image_name(step); }
 
-SaveReport CheckpointStore::save(const TrainState& state, FileShare share) const {
-  std::vector<std::byte> room;
-  return save(state, share, room);
-}
-
-SaveReport CheckpointStore::save(const TrainState& state, FileShare share, std::vector<std::byte>& room) const {
+SaveReport CheckpointStore::save(const TrainState& state, FileShare share, std::vector<std::byte>* room) const {
   const Stopwatch watch;
   before_write_();
   make_folder(folder_);
   const std::int64_t step = state.progress.step;
   const std::string image_path = folder_ + "/" + image_name(step, share.file);
-  StoredImage stored = checkpoint_image(state, std::move(room));
+  std::vector<std::byte> bytes = checkpoint_image(state, room == nullptr ? std::vector<std::byte>() : std::move(*room));
   WholeFile image(image_path);
-  Manifest manifest = manifest_of(state, stored, append_and_sum(image, stored.bytes), share);
+  Manifest manifest = manifest_of(state, bytes, write_and_sum(image, bytes), share);
   if (share.file == 0) {
     gather_files(folder_, std::max(kLeastWaitSeconds, kWaitTimesOwn * watch.seconds()), share.files, manifest);
   }
   before_write_();
   commit(image, image_path, manifest, folder_ + "/" + manifest_name(step, share.file));
-  room = std::move(stored.bytes);
-  return {.step = step, .path = path_of(step), .bytes = std::ssize(room), .seconds = watch.seconds()};
+  const std::int64_t size = std::ssize(bytes);
+  if (room != nullptr) *room = std::move(bytes);
+  return {.step = step, .path = path_of(step), .bytes = size, .seconds = watch.seconds()};
 }
 
 void CheckpointStore::prune(const KeepRule& keep) const {
@@ -211,7 +201,7 @@ std::optional<std::int64_t> CheckpointStore::give_up_oldest(const KeepRule& keep
   std::set<std::int64_t> complete = listing.complete();
   complete.erase(complete.lower_bound(keep.last_step), complete.end());
   // The newest good one always stays: it is all that is left of the run if the disk takes nothing more.
-  while (!complete.empty() && !is_good(path_of(*complete.rbegin()))) complete.erase(std::prev(complete.end()));
+  while (!complete.empty() && !is_proven(path_of(*complete.rbegin()))) complete.erase(std::prev(complete.end()));
   if (!complete.empty()) complete.erase(std::prev(complete.end()));
   complete.erase(keep.best_step);
   if (complete.empty()) return std::nullopt;

@@ -1,0 +1,302 @@
+#include "tutti/base/error.hpp"
+#include "tutti/storage/array_file.hpp"
+#include "tutti/storage/whole_file.hpp"
+
+#include "../seal.hpp"
+#include "hdf5.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <new>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+namespace tutti {
+namespace {
+
+using namespace hdf5;
+
+constexpr std::int64_t kChunkBytes = std::int64_t{8} << 20;
+constexpr std::size_t kGrowthBytes = std::size_t{1} << 20;
+constexpr std::size_t kLengthAt = 40;  // the file's end in a superblock of version 0, little-endian
+
+// The room that HDF5 builds a file in: ours, so that nothing has to be copied out of it in the end, and nothing new
+// asked of the system where an earlier image has left enough. What it holds before does not matter.
+using Room = std::vector<std::byte>;
+
+void* grow(void* room, std::size_t bytes) {
+  Room& memory = *static_cast<Room*>(room);
+  try {
+    if (bytes > memory.size()) memory.resize(bytes);
+    return memory.data();
+  } catch (const std::bad_alloc&) {
+    return nullptr;  // HDF5 reports it
+  }
+}
+
+FileHandle create(const std::string& name, const PropertiesHandle& access) {
+  check(H5Pset_libver_bounds(access.get(), H5F_LIBVER_EARLIEST, H5F_LIBVER_LATEST));
+  return FileHandle(check(H5Fcreate(name.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.get())));
+}
+
+FileHandle create_in(Room& room) {
+  using Purpose = H5FD_file_image_op_t;
+  const PropertiesHandle access(check(H5Pcreate(H5P_FILE_ACCESS)));
+  check(H5Pset_fapl_core(access.get(), kGrowthBytes, /*backing_store=*/false));
+  H5FD_file_image_callbacks_t callbacks{
+      .image_malloc = [](std::size_t bytes, Purpose, void* own) { return grow(own, bytes); },
+      .image_memcpy = nullptr,
+      .image_realloc = [](void*, std::size_t bytes, Purpose, void* own) { return grow(own, bytes); },
+      .image_free = [](void*, Purpose, void*) -> herr_t { return 0; },
+      .udata_copy = [](void* own) { return own; },
+      .udata_free = [](void*) -> herr_t { return 0; },
+      .udata = &room};
+  check(H5Pset_file_image_callbacks(access.get(), &callbacks));
+  return create(new_image_name(), access);
+}
+
+PropertiesHandle with_groups_on_the_way() {
+  PropertiesHandle properties(check(H5Pcreate(H5P_LINK_CREATE)));
+  check(H5Pset_create_intermediate_group(properties.get(), 1));
+  check(H5Pset_char_encoding(properties.get(), H5T_CSET_UTF8));
+  return properties;
+}
+
+// Without times, so that equal content makes equal bytes.
+PropertiesHandle layout_without_times() {
+  PropertiesHandle properties(check(H5Pcreate(H5P_DATASET_CREATE)));
+  check(H5Pset_fill_time(properties.get(), H5D_FILL_TIME_NEVER));
+  check(H5Pset_obj_track_times(properties.get(), false));
+  return properties;
+}
+
+// HDF5 would skip empty and "." components silently, and the array would have another name than asked for.
+void refuse_ambiguous(const std::string& name) {
+  const std::string path = name + "/";
+  const bool ambiguous = !name.starts_with('/') || name.find('\0') != std::string::npos ||
+                         std::ranges::any_of(std::array{"//", "/./", "/../"}, [&](std::string_view empty) {
+                           return path.find(empty) != std::string::npos;
+                         });
+  if (!ambiguous) return;
+  throw Error(
+      ErrorSource::internal,
+      fmt::format("an array is called '{}'; names begin with '/' and have no empty or dotted components", name));
+}
+
+// An array of rows that is being written: chunks are written whole, so that HDF5 keeps none of them.
+struct RowStream {
+  std::string name;
+  Shape shape;
+  std::int64_t row_bytes = shape.without_first().elements();
+  std::int64_t chunk_rows = std::clamp(kChunkBytes / row_bytes, std::int64_t{1}, shape[0]);
+  DatasetHandle dataset{};
+  std::vector<std::uint8_t> waiting{};
+  std::int64_t written = 0;
+
+  void append(std::span<const std::uint8_t> rows) {
+    while (!rows.empty()) {
+      const std::size_t room = static_cast<std::size_t>(chunk_rows * row_bytes) - waiting.size();
+      const auto taken = rows.first(std::min(room, rows.size()));
+      waiting.insert(waiting.end(), taken.begin(), taken.end());
+      rows = rows.subspan(taken.size());
+      if (taken.size() == room) write();
+    }
+  }
+
+  // Adds where the chunks lie to `runs`.
+  void finish(std::vector<ByteRun>& runs) {
+    if (!waiting.empty()) write();
+    if (written != shape[0]) {
+      throw Error(ErrorSource::internal, fmt::format("'{}' of {} rows is given {}", name, shape[0], written));
+    }
+    const SpaceHandle space(check(H5Dget_space(dataset.get())));
+    hsize_t chunks = 0;
+    check(H5Dget_num_chunks(dataset.get(), space.get(), &chunks));
+    std::array<hsize_t, Shape::kMaxRank> offset{};
+    for (hsize_t chunk = 0; chunk < chunks; ++chunk) {
+      unsigned filters = 0;
+      haddr_t address = 0;
+      hsize_t bytes = 0;
+      check(H5Dget_chunk_info(dataset.get(), space.get(), chunk, offset.data(), &filters, &address, &bytes));
+      runs.push_back({address, bytes});
+    }
+  }
+
+ private:
+  void write() {
+    const std::int64_t rows = static_cast<std::int64_t>(waiting.size()) / row_bytes;
+    if (rows * row_bytes != static_cast<std::int64_t>(waiting.size()) || rows > shape[0] - written) {
+      throw Error(ErrorSource::internal,
+                  fmt::format("'{}' of {} rows is given more, or a piece of one", name, shape[0]));
+    }
+    const Shape block = shape.with_first(rows);
+    std::array<hsize_t, Shape::kMaxRank> start{static_cast<hsize_t>(written)};
+    const SpaceHandle to(check(H5Dget_space(dataset.get())));
+    check(H5Sselect_hyperslab(to.get(), H5S_SELECT_SET, start.data(), nullptr, extents_of(block).data(), nullptr));
+    check(H5Dwrite(dataset.get(), H5T_NATIVE_UINT8, space_of(block).get(), to.get(), H5P_DEFAULT, waiting.data()));
+    written += rows;
+    waiting.clear();
+  }
+};
+
+}  // namespace
+
+class ArrayWriter::File {
+ public:
+  explicit File(Room room) : room_(std::move(room)) {
+    writing([&] { begin(create_in(room_)); });
+  }
+
+  explicit File(const std::string& path) : path_(path), whole_(path) {
+    if (whole_->temporary().empty()) {
+      throw Error(
+          ErrorSource::save,
+          fmt::format("cannot save '{}': it is no regular file, and HDF5 writes no other; choose another name", path));
+    }
+    writing([&] { begin(create(whole_->temporary(), access_without_locks())); });
+  }
+
+  // Runs `action` in this thread's turn, with every failure of HDF5 in a file on the disk reported as one that cannot
+  // be saved.
+  template <class Action>
+  void writing(Action action) {
+    const auto turn = take_turn();
+    try {
+      action();
+    } catch (const Error& error) {
+      if (error.source() != ErrorSource::hdf5 || !whole_) throw;
+      throw Error(ErrorSource::save, fmt::format("cannot save '{}': HDF5: {}; check the space left on this file system "
+                                                 "and your quota, or choose another folder",
+                                                 path_, error.what()));
+    }
+  }
+
+  // HDF5 gives an array its place in the file when values are written, and none to an array without any.
+  void add(const std::string& name, const Shape& shape, const Element& element, const void* values) {
+    const DatasetHandle dataset = make(name, element.stored, shape, contiguous_);
+    if (shape.elements() == 0) return;
+    check(H5Dwrite(dataset.get(), element.native, H5S_ALL, H5S_ALL, H5P_DEFAULT, values));
+    if (element.stored != element_of(float{}).stored) return;
+    const haddr_t offset = H5Dget_offset(dataset.get());
+    if (offset == HADDR_UNDEF) throw Error(ErrorSource::hdf5, fmt::format("'{}' has no place in its file", name));
+    uncovered_.push_back({offset, static_cast<std::uint64_t>(shape.elements()) * element.bytes});
+  }
+
+  void add_text(const std::string& name, const std::string& text) {
+    if (text.find('\0') != std::string::npos) {
+      throw Error(ErrorSource::internal, fmt::format("the text '{}' holds a zero byte", name));
+    }
+    const TypeHandle type(check(H5Tcopy(H5T_C_S1)));
+    check(H5Tset_size(type.get(), text.size() + 1));
+    check(H5Tset_cset(type.get(), H5T_CSET_UTF8));
+    const DatasetHandle dataset = make(name, type.get(), Shape{}, contiguous_);
+    check(H5Dwrite(dataset.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, text.c_str()));
+  }
+
+  void begin_rows(const std::string& name, const Shape& shape) {
+    finish_rows();
+    rows_ = RowStream{.name = name, .shape = shape};
+    const PropertiesHandle layout = layout_without_times();
+    check(H5Pset_chunk(layout.get(), shape.rank(), extents_of(shape.with_first(rows_->chunk_rows)).data()));
+    rows_->dataset = make(name, element_of(std::uint8_t{}).stored, shape, layout);
+  }
+
+  void append_rows(std::span<const std::uint8_t> rows) {
+    if (!rows_) throw Error(ErrorSource::internal, "rows of no array are appended");
+    rows_->append(rows);
+  }
+
+  std::vector<std::byte> finish() {
+    writing([&] {
+      if (!file_) throw Error(ErrorSource::internal, "an image is finished twice");
+      check(H5Fflush(file_.get(), H5F_SCOPE_GLOBAL));
+      const hid_t bytes = check(hid_t{H5Fget_file_image(file_.get(), nullptr, 0)});
+      check(H5Fclose(file_.release()));
+      room_.resize(static_cast<std::size_t>(bytes));
+      // Closing has given back what is unused at the end; the image keeps it, and says so.
+      for (std::size_t i = 0; i < sizeof(bytes); ++i) {
+        room_.at(kLengthAt + i) = static_cast<std::byte>(bytes >> (8 * i));
+      }
+    });
+    const std::vector<std::byte> seal = seal_for(room_, std::move(uncovered_));
+    room_.insert(room_.end(), seal.begin(), seal.end());
+    return std::move(room_);
+  }
+
+  void keep() {
+    writing([&] {
+      finish_rows();
+      check(H5Fflush(file_.get(), H5F_SCOPE_GLOBAL));
+      check(H5Fclose(file_.release()));
+    });
+    whole_->append(seal_for(whole_->temporary(), std::move(uncovered_)));
+    whole_->keep();
+  }
+
+ private:
+  void begin(FileHandle file) {
+    file_ = std::move(file);
+    links_ = with_groups_on_the_way();
+    contiguous_ = layout_without_times();
+    check(H5Pset_layout(contiguous_.get(), H5D_CONTIGUOUS));
+  }
+
+  DatasetHandle make(const std::string& name, hid_t stored, const Shape& shape, const PropertiesHandle& layout) {
+    refuse_ambiguous(name);
+    if (!file_) throw Error(ErrorSource::internal, fmt::format("'{}' is added to a finished file", name));
+    return DatasetHandle(check(
+        H5Dcreate2(file_.get(), name.c_str(), stored, space_of(shape).get(), links_.get(), layout.get(), H5P_DEFAULT)));
+  }
+
+  void finish_rows() {
+    if (rows_) rows_->finish(uncovered_);
+    rows_.reset();
+  }
+
+  Room room_;                       // of a file in memory
+  std::string path_;                // of a file on the disk, as the caller names it
+  std::optional<WholeFile> whole_;  // likewise
+  FileHandle file_;
+  PropertiesHandle links_;
+  PropertiesHandle contiguous_;
+  std::vector<ByteRun> uncovered_;  // by the seal
+  std::optional<RowStream> rows_;
+};
+
+ArrayWriter::ArrayWriter(std::unique_ptr<File> file) : file_(std::move(file)) {}
+ArrayWriter::~ArrayWriter() = default;
+
+template <class T>
+void ArrayWriter::add_values(const std::string& name, const Shape& shape, std::span<const T> values) {
+  if (static_cast<std::int64_t>(values.size()) != shape.elements()) {
+    throw Error(ErrorSource::internal,
+                fmt::format("'{}' of shape {} is given {} values", name, shape.text(), values.size()));
+  }
+  file_->writing([&] { file_->add(name, shape, element_of(T{}), values.data()); });
+}
+template void ArrayWriter::add_values(const std::string&, const Shape&, std::span<const float>);
+template void ArrayWriter::add_values(const std::string&, const Shape&, std::span<const double>);
+template void ArrayWriter::add_values(const std::string&, const Shape&, std::span<const std::uint8_t>);
+template void ArrayWriter::add_values(const std::string&, const Shape&, std::span<const std::int32_t>);
+template void ArrayWriter::add_values(const std::string&, const Shape&, std::span<const std::int64_t>);
+
+void ArrayWriter::add_text(const std::string& name, const std::string& text) {
+  file_->writing([&] { file_->add_text(name, text); });
+}
+
+ArrayImage::ArrayImage(std::vector<std::byte> room) : ArrayWriter(std::make_unique<File>(std::move(room))) {}
+std::vector<std::byte> ArrayImage::finish() { return file_->finish(); }
+
+RowFileWriter::RowFileWriter(const std::string& path) : ArrayWriter(std::make_unique<File>(path)) {}
+void RowFileWriter::begin_rows(const std::string& name, const Shape& shape) {
+  file_->writing([&] { file_->begin_rows(name, shape); });
+}
+void RowFileWriter::append_rows(std::span<const std::uint8_t> rows) {
+  file_->writing([&] { file_->append_rows(rows); });
+}
+void RowFileWriter::keep() { file_->keep(); }
+
+}  // namespace tutti

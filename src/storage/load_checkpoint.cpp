@@ -1,0 +1,292 @@
+#include "tutti/base/checksums.hpp"
+#include "tutti/base/digest.hpp"
+#include "tutti/base/error.hpp"
+#include "tutti/base/process.hpp"
+#include "tutti/storage/whole_file.hpp"
+
+#include "checkpoint_files.hpp"
+
+#include <cstdio>
+#include <filesystem>
+#include <functional>
+#include <new>
+#include <ranges>
+#include <system_error>
+#include <utility>
+
+namespace tutti {
+namespace {
+
+namespace fs = std::filesystem;
+using Images = std::vector<std::vector<std::byte>>;
+
+constexpr std::int64_t kLargestManifest = std::int64_t{1} << 26;
+constexpr const char* kRemedy = "give a run's folder, or one of its checkpoints";
+
+Error fault(const std::string& path, std::string_view text) {
+  return Error(ErrorSource::checkpoint, fmt::format("'{}': {}", path, text));
+}
+
+std::int64_t size_of(const std::string& path) {
+  std::error_code error;
+  const auto bytes = fs::file_size(path, error);
+  if (error == std::errc::no_such_file_or_directory) throw fault(path, "it is missing");
+  if (error) throw Error(ErrorSource::io, fmt::format("cannot read '{}': {}", path, error.message()));
+  return static_cast<std::int64_t>(bytes);
+}
+
+std::string beside(const std::string& path, const std::string& name) {
+  return fs::path(path).replace_filename(name).string();
+}
+
+// True also where nobody can say: then the checkpoint is not to be read without.
+bool has_manifest(const std::string& checkpoint_path) {
+  std::error_code unknown;
+  return fs::exists(manifest_path(checkpoint_path), unknown) || unknown;
+}
+
+// Its files are those that a save of its step makes, in this folder, and the first of them is the one asked for.
+void refuse_other_names(const Manifest& manifest, const std::string& path) {
+  bool alike = !manifest.files.empty() && fs::path(path).filename() == manifest.files.front().name;
+  for (std::size_t i = 0; i < manifest.files.size(); ++i) {
+    alike &= manifest.files[i].name == image_name(manifest.step, static_cast<int>(i));
+  }
+  if (!alike) {
+    throw fault(manifest_path(path), "it is that of another checkpoint: a checkpoint's files keep their names");
+  }
+}
+
+Manifest read_manifest(const std::string& checkpoint_path) {
+  const std::string path = manifest_path(checkpoint_path);
+  if (size_of(path) > kLargestManifest) throw fault(path, "it is too large for a manifest");
+  try {
+    return parse_manifest(read_whole(path));
+  } catch (const Error& error) {
+    if (error.source() == ErrorSource::io) throw;
+    throw Error(error.source(), fmt::format("'{}': {}", path, error.what()));
+  }
+}
+
+std::vector<std::byte> read_image(const std::string& path) {
+  const std::int64_t bytes = size_of(path);
+  try {
+    return read_whole(path);
+  } catch (const std::bad_alloc&) {
+    throw Error(ErrorSource::io, fmt::format("cannot read '{}': no memory for its {} bytes", path, bytes));
+  }
+}
+
+Images read_proven(const Manifest& manifest, const std::string& checkpoint_path) {
+  refuse_other_names(manifest, checkpoint_path);
+  Images images;
+  for (const CheckpointFile& file : manifest.files) {
+    const std::string path = beside(checkpoint_path, file.name);
+    if (const std::int64_t bytes = size_of(path); bytes != file.bytes) {
+      throw fault(path, fmt::format("it has {} bytes, its manifest says {}", bytes, file.bytes));
+    }
+    images.push_back(read_image(path));
+    if (sha256_text(images.back()) != file.sha256) {
+      throw fault(path, "it is damaged: its SHA-256 is not what its manifest says");
+    }
+  }
+  return images;
+}
+
+// File number `file` of a checkpoint whose first is this one.
+std::string path_of_file(const std::string& first, std::size_t file) {
+  return file == 0 ? first : fs::path(first).replace_extension(fmt::format(".{}.h5", file)).string();
+}
+
+// Bytes that are proven and yet make no state are damaged too.
+TrainState state_in(const Images& images, const std::string& checkpoint_path) {
+  try {
+    std::vector<ArrayFile> files;
+    for (const std::vector<std::byte>& image : images) {
+      files.emplace_back(image, path_of_file(checkpoint_path, files.size()));
+    }
+    return state_of(files);
+  } catch (const Error& error) {
+    if (error.source() != ErrorSource::input) throw;
+    throw Error(ErrorSource::checkpoint, error.what(), error.where());
+  }
+}
+
+void refuse_other_content(const TrainState& state, const Manifest& manifest, const std::string& path) {
+  const auto refuse = [&](std::string_view what, const auto& held, const auto& expected) {
+    if (held == expected) return;
+    throw fault(path, fmt::format("it holds {} {}, its manifest says {}", what, held, expected));
+  };
+  refuse("step", state.progress.step, manifest.step);
+  refuse("epoch", state.progress.epoch, manifest.epoch);
+  refuse("data of digest", digest_text(state.data_digest), digest_text(manifest.data_digest));
+  refuse("weights of digest", digest_text(weights_digest(state)), digest_text(manifest.weights));
+}
+
+// Damaged, and so not for HDF5 to try.
+void refuse_marked(const std::string& path) {
+  if (!path.ends_with(".bad")) return;
+  throw Error(
+      ErrorSource::checkpoint,
+      fmt::format("'{}' was found damaged; to have it looked at again, take \".bad\" off its files' names", path));
+}
+
+// HDF5 crashes on some damaged files, and reads others for ever.
+void refuse_unsealed(const std::string& path) {
+  try {
+    check_seal(path);
+  } catch (const Error& error) {
+    if (error.source() != ErrorSource::input) throw;
+    throw Error(error.source(),
+                fmt::format("{}, and has no manifest beside it: {}. A file of an early version, or of another program, "
+                            "that you trust gets a seal by {} inspect '{}' --seal NEW.h5",
+                            error.what(), kRemedy, program_call(), path));
+  }
+}
+
+// It is looked at on the disk first: what was named by mistake may be a data set that does not fit into memory.
+void refuse_other_kinds(const std::string& path) {
+  const auto open = [&] {
+    try {
+      return ArrayFile(path);
+    } catch (const Error& error) {
+      if (error.source() != ErrorSource::input) throw;
+      throw Error(error.source(), fmt::format("{}: {}", error.what(), kRemedy));
+    }
+  };
+  const ArrayFile file = open();
+  if (file.contains("/format_version")) return;
+  throw Error(ErrorSource::checkpoint,
+              fmt::format("'{}' is no checkpoint ({}): {}", path,
+                          file.contains("/train/images") ? "it is a data set" : "it has no /format_version", kRemedy));
+}
+
+// Whoever has named a checkpoint has none to use, whatever is wrong with it. A file without a manifest needs its seal,
+// unless it is `trusted`.
+ReadCheckpoint read_named(const std::string& path, bool trusted) {
+  try {
+    refuse_marked(path);
+    if (has_manifest(path)) return read_checkpoint(path);
+    if (!trusted) refuse_unsealed(path);
+    refuse_other_kinds(path);
+    ReadCheckpoint lone;
+    lone.loaded.path = path;
+    lone.images.push_back(read_image(path));
+    lone.loaded.state = state_in(lone.images, path);
+    return lone;
+  } catch (const Error& error) {
+    if (error.source() == ErrorSource::checkpoint) throw;
+    throw Error(ErrorSource::checkpoint, error.what(), error.where());
+  }
+}
+
+bool is_damage(const Error& error) { return error.source() == ErrorSource::checkpoint; }
+
+// So that no later start tries it again. Where that fails, it will be: nothing is lost but time.
+void mark_bad(const std::string& folder, const StepFolder& listing, std::int64_t step) {
+  for (const StepName& file : listing.files) {
+    if (file.step != step) continue;
+    StepName bad = file;
+    bad.bad = true;
+    const std::string path = folder + "/" + file.text();
+    static_cast<void>(std::rename(path.c_str(), (folder + "/" + bad.text()).c_str()));
+  }
+}
+
+// Without a path where the folder holds none at all.
+ReadCheckpoint find_newest(const std::string& folder, const Log& log, Damaged damaged) {
+  const StepFolder listing = list_steps(folder);
+  const std::set<std::int64_t> steps = listing.complete();
+  for (const std::int64_t step : std::views::reverse(steps)) {
+    const std::string path = folder + "/" + image_name(step);
+    try {
+      return read_checkpoint(path);
+    } catch (const Error& error) {
+      if (!is_damage(error) && error.source() != ErrorSource::io) throw;
+      log.warn(fmt::format("passed over checkpoint '{}': {}", path, error.what()));
+      if (is_damage(error) && damaged == Damaged::marked) mark_bad(folder, listing, step);
+    }
+  }
+  if (listing.files.empty() && !listing.any_bad) return {};
+  throw Error(
+      ErrorSource::checkpoint,
+      fmt::format("no checkpoint in '{}' is good and has its manifest: restore one from a copy, or start anew in "
+                  "another folder",
+                  folder));
+}
+
+void broadcast_bytes(World& world, std::vector<std::byte>& bytes) {
+  std::uint64_t length = bytes.size();
+  world.broadcast(std::as_writable_bytes(std::span(&length, 1)), 0);
+  bytes.resize(length);
+  world.broadcast(bytes, 0);
+}
+
+// Rank 0 alone reads the files; all ranks make the state of the same bytes. Collective.
+LoadedCheckpoint load_on_all_ranks(World& world, const std::function<ReadCheckpoint()>& read) {
+  ReadCheckpoint found;
+  run_agreed(world, [&] {
+    if (world.rank() == 0) found = read();
+  });
+  LoadedCheckpoint& loaded = found.loaded;
+  loaded.path = broadcast_text(world, loaded.path, 0);
+  if (world.size() == 1 || loaded.path.empty()) return std::move(loaded);
+  std::uint64_t files = found.images.size();
+  world.broadcast(std::as_writable_bytes(std::span(&files, 1)), 0);
+  found.images.resize(files);
+  for (std::vector<std::byte>& image : found.images) broadcast_bytes(world, image);
+  run_agreed(world, [&] {
+    if (world.rank() != 0) loaded.state = state_in(found.images, loaded.path);
+  });
+  return std::move(loaded);
+}
+
+}  // namespace
+
+ReadCheckpoint read_checkpoint(const std::string& path) {
+  const Manifest manifest = read_manifest(path);
+  ReadCheckpoint read;
+  read.loaded.path = path;
+  read.images = read_proven(manifest, path);
+  read.loaded.state = state_in(read.images, path);
+  refuse_other_content(read.loaded.state, manifest, path);
+  return read;
+}
+
+bool is_proven(const std::string& path) {
+  try {
+    static_cast<void>(read_proven(read_manifest(path), path));
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+LoadedCheckpoint load_checkpoint(const std::string& path) { return read_named(path, /*trusted=*/false).loaded; }
+
+LoadedCheckpoint load_checkpoint(World& world, const std::string& path) {
+  return load_on_all_ranks(world, [&] { return read_named(path, /*trusted=*/false); });
+}
+
+void check_readable(const TrainState& state) {
+  try {
+    static_cast<void>(state_in({checkpoint_image(state)}, image_name(state.progress.step)));
+  } catch (const Error& error) {
+    throw Error(ErrorSource::input, error.what());
+  }
+}
+
+void seal_checkpoint(const std::string& path, const std::string& target) {
+  write_whole(target, checkpoint_image(read_named(path, /*trusted=*/true).loaded.state));
+}
+
+std::vector<CheckpointFile> files_of(const std::string& path) {
+  return has_manifest(path) ? read_manifest(path).files : std::vector<CheckpointFile>();
+}
+
+std::optional<LoadedCheckpoint> CheckpointStore::newest(World& world, const Log& log, Damaged damaged) const {
+  LoadedCheckpoint loaded = load_on_all_ranks(world, [&] { return find_newest(folder_, log, damaged); });
+  if (loaded.path.empty()) return std::nullopt;
+  return loaded;
+}
+
+}  // namespace tutti
