@@ -1,5 +1,5 @@
 #include "backend/cuda/runtime.hpp"
-#include "backend/cuda/weighted_layer.hpp"
+#include "backend/cuda/weights.hpp"
 #include "floats.cuh"
 #include "grids.cuh"
 
@@ -96,12 +96,11 @@ constexpr std::int64_t kSumBlocks = 4 * 132;
 
 std::size_t aligned(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-class WeightedLayer final : public Layer {
+class WeightedLayer final : public CudaLayer {
  public:
-  WeightedLayer(const Processor& processor, const WeightedLayerParts& parts, const LayerRequest& request);
+  WeightedLayer(const Processor& processor, const WeightedLayerParts& parts, CudaWeights& weights,
+                const LayerRequest& request);
 
-  const ActivationSpec& output() const override { return parts_.output; }
-  bool reads_output() const override { return parts_.relu; }
   void forward(Stream& stream, const LayerForward& pass) override;
   void backward(Stream& stream, const LayerBackward& pass) override;
 
@@ -109,8 +108,6 @@ class WeightedLayer final : public Layer {
   void form_output_gradient(CudaStream& stream, const LayerBackward& pass, float* partials) const;
 
   WeightedLayerParts parts_;
-  ElementType type_;
-  LayerMode mode_;
   ImageLayout layout_;  // of the output
   RowGrid grid_;        // over it
   void* filters_;       // Borrowed
@@ -124,14 +121,13 @@ class WeightedLayer final : public Layer {
   std::size_t backward_scratch_ = 0;
 };
 
-WeightedLayer::WeightedLayer(const Processor& processor, const WeightedLayerParts& parts, const LayerRequest& request)
-    : parts_(parts),
-      type_(processor.type),
-      mode_(request.mode),
+WeightedLayer::WeightedLayer(const Processor& processor, const WeightedLayerParts& parts, CudaWeights& weights,
+                             const LayerRequest& request)
+    : CudaLayer(request, parts.output, {.input = true, .output = parts.relu}),
+      parts_(parts),
       layout_(layout_of(parts.output)),
-      grid_(share_rows(layout_, type_, mode_ == LayerMode::training ? kSumBlocks : kPassBlocks)) {
-  CudaWeights& weights = cuda_weights(request.weights);
-  filters_ = weights.packed(parts.filters);
+      grid_(share_rows(layout_, type_, mode_ == LayerMode::training ? kSumBlocks : kPassBlocks)),
+      filters_(weights.packed(parts.filters)) {
   const bool has_bias = weights.canonical().size() > 1;
   bias_ = has_bias ? device_f32(weights.canonical()[1]) : nullptr;
 
@@ -153,7 +149,7 @@ void WeightedLayer::forward(Stream& stream, const LayerForward& pass) {
   CudaStream& cuda = as_cuda_stream(stream);
   forward_->run(cuda, {const_cast<void*>(pass.input), filters_, pass.output}, cuda.scratch(forward_->scratch_bytes()));
   if (bias_ == nullptr && !parts_.relu) return;
-  launch(type_ == ElementType::bf16 ? bias_relu<Bf16> : bias_relu<float>, grid_of(grid_), native(cuda),
+  launch(is_bf16() ? bias_relu<Bf16> : bias_relu<float>, grid_of(grid_), native(cuda),
          BiasRelu{grid_, pass.output, layout_.channels, bias_, parts_.relu});
 }
 
@@ -161,7 +157,7 @@ void WeightedLayer::form_output_gradient(CudaStream& stream, const LayerBackward
   const GradientSum gradients = gradients_of(stream, pass, parts_.output);
   const bool differs = gradients.second != nullptr || parts_.relu;
   if (!differs && partials == nullptr) return;
-  launch(type_ == ElementType::bf16 ? output_gradient<Bf16> : output_gradient<float>, grid_of(grid_), native(stream),
+  launch(is_bf16() ? output_gradient<Bf16> : output_gradient<float>, grid_of(grid_), native(stream),
          OutputGradient{.grid = grid_,
                         .gradients = gradients,
                         .output = parts_.relu ? pass.output : nullptr,
@@ -170,7 +166,7 @@ void WeightedLayer::form_output_gradient(CudaStream& stream, const LayerBackward
 }
 
 void WeightedLayer::backward(Stream& stream, const LayerBackward& pass) {
-  require_training(mode_, pass);
+  require_training(pass);
   CudaStream& cuda = as_cuda_stream(stream);
   auto* const scratch = static_cast<std::byte*>(cuda.scratch(backward_scratch_));
   void* const packed_gradient = scratch + gradient_offset_;
@@ -189,56 +185,45 @@ void WeightedLayer::backward(Stream& stream, const LayerBackward& pass) {
   if (input_gradient_) input_gradient_->run(cuda, {pass.input_gradient, filters_, output_gradient}, scratch);
 }
 
-template <class Spec>
-std::unique_ptr<Layer> make_weighted(const Processor& processor, const Spec& spec, const LayerRequest& request) {
-  cuda_weights(request.weights).require(spec, request.input.shape.without_first());
-  return std::make_unique<WeightedLayer>(processor, parts_of(processor.precision, spec, request.input), request);
+std::unique_ptr<Layer> make_weighted(const Processor& processor, const LayerSpec& spec, const LayerRequest& request) {
+  const WeightedLayerParts parts = parts_of(processor.precision, spec, request.input);
+  return std::make_unique<WeightedLayer>(processor, parts, cuda_weights(spec, request), request);
 }
 
 }  // namespace
 
-WeightedLayerParts parts_of(Precision precision, const Conv2dSpec& spec, const ActivationSpec& input) {
+WeightedLayerParts parts_of(Precision precision, const LayerSpec& spec, const ActivationSpec& input) {
   const ImageLayout images = layout_of(input);
-  const ActivationSpec activation = output_of(spec, input);
-  const std::int64_t outputs = layout_of(activation).padded_channels;
-  return {.convolution = {.samples = images.samples,
-                          .channels = images.padded_channels,
-                          .height = images.height,
-                          .width = images.width,
-                          .outputs = outputs,
-                          .kernel_height = spec.kernel,
-                          .kernel_width = spec.kernel,
-                          .stride = spec.stride,
-                          .padding = spec.padding,
-                          .precision = precision},
-          .filters = {.outputs = spec.channels,
-                      .channels = images.channels,
-                      .positions = spec.kernel * spec.kernel,
-                      .padded_outputs = outputs,
-                      .padded_channels = images.padded_channels},
-          .output = activation,
-          .relu = spec.relu};
-}
-
-// The image as it lies in memory, with its padding, is the channels of one pixel: the weights are packed like filters
-// that cover the whole image.
-WeightedLayerParts parts_of(Precision precision, const LinearSpec& spec, const ActivationSpec& input) {
-  const ImageLayout images = layout_of(input);
-  const ActivationSpec activation = output_of(spec, input);
-  const std::int64_t outputs = layout_of(activation).padded_channels;
-  return {.convolution = {.samples = images.samples,
-                          .channels = images.pixels() * images.padded_channels,
-                          .height = 1,
-                          .width = 1,
-                          .outputs = outputs,
-                          .precision = precision},
-          .filters = {.outputs = spec.units,
-                      .channels = images.channels,
-                      .positions = images.pixels(),
-                      .padded_outputs = outputs,
-                      .padded_channels = images.padded_channels},
-          .output = activation,
-          .relu = spec.relu};
+  const ActivationSpec output = output_of(spec, input);
+  const ImageLayout results = layout_of(output);
+  WeightedLayerParts parts{.convolution = {.samples = images.samples,
+                                           .channels = images.padded_channels,
+                                           .height = images.height,
+                                           .width = images.width,
+                                           .outputs = results.padded_channels,
+                                           .precision = precision},
+                           .filters = {.outputs = results.channels,
+                                       .channels = images.channels,
+                                       .padded_outputs = results.padded_channels,
+                                       .padded_channels = images.padded_channels},
+                           .output = output};
+  if (const auto* convolution = std::get_if<Conv2dSpec>(&spec)) {
+    parts.convolution.kernel_height = convolution->kernel;
+    parts.convolution.kernel_width = convolution->kernel;
+    parts.convolution.stride = convolution->stride;
+    parts.convolution.padding = convolution->padding;
+    parts.filters.positions = convolution->kernel * convolution->kernel;
+    parts.relu = convolution->relu;
+  } else {
+    // The image as it lies in memory, with its padding, is the channels of one pixel: the weights are packed like
+    // filters that cover the whole image.
+    parts.convolution.channels = images.pixels() * images.padded_channels;
+    parts.convolution.height = 1;
+    parts.convolution.width = 1;
+    parts.filters.positions = images.pixels();
+    parts.relu = std::get<LinearSpec>(spec).relu;
+  }
+  return parts;
 }
 
 std::unique_ptr<Layer> make(const Processor& processor, const Conv2dSpec& spec, const LayerRequest& request) {
