@@ -52,7 +52,7 @@ std::unique_ptr<Backend> make_gpu(const RunConfig& config, int device) {
   return load_cuda_libraries().cuda.make_backend({.device = device,
                                                   .precision = config.precision,
                                                   .search_plans = config.search_plans,
-                                                  .record = config.record_steps});
+                                                  .use_graphs = config.record_steps});
 }
 
 std::unique_ptr<Communicator> make_nccl(World& world, const RunConfig& config, const ChosenProcessor& processor) {

@@ -171,24 +171,6 @@ std::string_view type_of(const DropoutSpec&) { return "dropout"; }
 
 }  // namespace
 
-std::string_view name_of(ParameterKind kind) {
-  switch (kind) {
-    case ParameterKind::weight:
-      return "weight";
-    case ParameterKind::bias:
-      return "bias";
-    case ParameterKind::scale:
-      return "scale";
-    case ParameterKind::shift:
-      return "shift";
-    case ParameterKind::mean:
-      return "mean";
-    case ParameterKind::variance:
-      return "variance";
-  }
-  return "?";
-}
-
 bool is_statistic(ParameterKind kind) { return kind == ParameterKind::mean || kind == ParameterKind::variance; }
 
 bool takes_residual(const LayerSpec& spec) {

@@ -10,27 +10,36 @@
 namespace tutti {
 namespace {
 
+// Throws an internal error unless the caller has kept to the interface.
+template <class... Values>
+void require(bool is_met, fmt::format_string<Values...> otherwise, Values&&... values) {
+  if (!is_met) throw Error(ErrorSource::internal, fmt::format(otherwise, std::forward<Values>(values)...));
+}
+
 void require_fixed_point(const FixedPointGrid& grid, const Tensor& values, const Tensor& sums, const Tensor& largest) {
   const std::int64_t slices = grid.ends.elements();
-  if (values.elements() == sums.elements() && grid.exponents.elements() == slices && largest.elements() == slices) {
-    return;
-  }
-  throw Error(ErrorSource::internal,
-              fmt::format("{} values and {} sums on a grid of {} slices with {} exponents and {} largest values",
-                          values.elements(), sums.elements(), slices, grid.exponents.elements(), largest.elements()));
+  require(values.elements() == sums.elements() && grid.exponents.elements() == slices && largest.elements() == slices,
+          "{} values and {} sums on a grid of {} slices with {} exponents and {} largest values", values.elements(),
+          sums.elements(), slices, grid.exponents.elements(), largest.elements());
 }
 
 }  // namespace
 
 void require_equal_sizes(std::string_view doing, std::int64_t one, std::int64_t other) {
-  if (one == other) return;
-  throw Error(ErrorSource::internal, fmt::format("{} tensors of {} and {}", doing, one, other));
+  require(one == other, "{} tensors of {} and {}", doing, one, other);
 }
 
 void require_samples(const LayerSpec& spec, const LayerRequest& request) {
-  if (request.input.shape.rank() >= 2 && request.input.shape[0] >= 1) return;
-  throw Error(ErrorSource::internal, fmt::format("a plan of {} needs one sample or more, not an input of {}",
-                                                 type_name(spec), request.input.shape.text()));
+  const Shape& input = request.input.shape;
+  if (input.rank() < 2 || input[0] < 1) {
+    throw Error(ErrorSource::internal, fmt::format("a plan of {} needs one sample or more, not an input of {}",
+                                                   type_name(spec), input.text()));
+  }
+  static_cast<void>(output_shape(spec, input.without_first()));
+}
+
+Shape batch_output(const LayerSpec& spec, const Shape& input) {
+  return output_shape(spec, input.without_first()).batch_of(input[0]);
 }
 
 void require_weights(const LayerSpec& owner, std::span<const Tensor> values, const LayerSpec& spec,
@@ -50,11 +59,9 @@ void require_residual(const LayerSpec& spec, const LayerRequest& request) {
                           type_name(spec), request.residual.shape.text(), request.input.shape.text()));
 }
 
-void require_training(LayerMode mode, const LayerBackward& pass) {
-  if (mode != LayerMode::training) {
-    throw Error(ErrorSource::internal, "a plan made for evaluation is asked for gradients");
-  }
-  if (pass.output_gradients.empty()) throw Error(ErrorSource::internal, "a layer is given no gradient of its output");
+void PlannedLayer::require_training(const LayerBackward& pass) const {
+  require(mode_ == LayerMode::training, "a plan made for evaluation is asked for gradients");
+  require(!pass.output_gradients.empty(), "a layer is given no gradient of its output");
 }
 
 void require_fixed_point(const FixedPointGrid& grid, const ToFixedPoint& request) {
@@ -66,25 +73,21 @@ void require_fixed_point(const FixedPointGrid& grid, const FromFixedPoint& reque
 }
 
 void require_digests(std::span<const DigestedTensor> tensors, const Tensor& digests, MemorySpace space) {
-  if (digests.elements() != std::ssize(tensors)) {
-    throw Error(ErrorSource::internal,
-                fmt::format("{} tensors are digested into {} digests", tensors.size(), digests.elements()));
-  }
+  require(digests.elements() == std::ssize(tensors), "{} tensors are digested into {} digests", tensors.size(),
+          digests.elements());
   for (const auto& [values, start] : tensors) {
     const bool fits =
         values.type == ElementType::f32 || values.type == ElementType::i32 || values.type == ElementType::i64;
-    if (fits && values.space == space) continue;
-    throw Error(ErrorSource::internal, fmt::format("a tensor of {} {} in other memory, or that has no digest",
-                                                   values.shape.text(), name_of(values.type)));
+    require(fits && values.space == space, "a tensor of {} {} has no digest, or lies in other memory",
+            values.elements(), name_of(values.type));
   }
 }
 
 void require_search(const NotFiniteSearch& search) {
   const bool always = search.only_if.data == nullptr;
-  if (search.found.elements() == 1 && (always || search.only_if.elements() == 1) && search.ends.elements() > 0) return;
-  throw Error(ErrorSource::internal,
-              fmt::format("values are looked for in {} slices, with {} numbers to raise and {} to go by",
-                          search.ends.elements(), search.found.elements(), search.only_if.elements()));
+  require(search.found.elements() == 1 && (always || search.only_if.elements() == 1) && search.ends.elements() > 0,
+          "a search in {} slices has {} results and {} conditions", search.ends.elements(), search.found.elements(),
+          search.only_if.elements());
 }
 
 void require_loss(const Shape& logits, double smoothing) {
@@ -101,15 +104,14 @@ void require_loss(const Shape& logits, double smoothing) {
 }
 
 void require_loss_sums(const LossPass& pass) {
-  if (pass.sums.elements() == LossSums::kFigures) return;
-  throw Error(ErrorSource::internal,
-              fmt::format("loss sums are {} figures, not {}", LossSums::kFigures, pass.sums.elements()));
+  const std::int64_t figures = LossSums::kFigures;
+  require(pass.sums.elements() == figures, "loss sums are {} figures, not {}", figures, pass.sums.elements());
 }
 
 void require_images(const HeldImages& images) {
-  if (std::ssize(images.pixels) == std::ssize(images.labels) * images.image.elements()) return;
-  throw Error(ErrorSource::internal, fmt::format("{} pixels of {} images of {} are to be held", images.pixels.size(),
-                                                 images.labels.size(), images.image.text()));
+  require(std::ssize(images.pixels) == std::ssize(images.labels) * images.image.elements(),
+          "{} pixels do not make up {} images of {} values", images.pixels.size(), images.labels.size(),
+          images.image.elements());
 }
 
 void require_gathered(std::string_view what, const Tensor& tensor, const Shape& shape) {

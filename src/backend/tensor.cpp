@@ -1,6 +1,5 @@
 #include "tutti/backend/tensor.hpp"
 
-#include "tutti/backend/host_memory.hpp"
 #include "tutti/base/error.hpp"
 
 #include <fmt/format.h>
@@ -52,24 +51,6 @@ Buffer allocate_pages(std::size_t bytes) {
 }
 
 }  // namespace
-
-std::string_view name_of(ElementType type) {
-  switch (type) {
-    case ElementType::f32:
-      return "f32";
-    case ElementType::bf16:
-      return "bf16";
-    case ElementType::f64:
-      return "f64";
-    case ElementType::u8:
-      return "u8";
-    case ElementType::i32:
-      return "i32";
-    case ElementType::i64:
-      return "i64";
-  }
-  return "?";
-}
 
 std::span<float> host_f32(const Tensor& tensor) { return host_values<float>(tensor, ElementType::f32); }
 std::span<double> host_f64(const Tensor& tensor) { return host_values<double>(tensor, ElementType::f64); }

@@ -1,7 +1,7 @@
 #pragma once
 // What communicators are given, checked alike by all of them.
 
-#include "tutti/backend/host_memory.hpp"
+#include "tutti/backend/tensor.hpp"
 #include "tutti/comm/communicator.hpp"
 
 #include <source_location>

@@ -66,7 +66,7 @@ struct PassKey {
 
 struct PartContext::PassGraphs {
   struct Piece {
-    std::unique_ptr<Recording> recording;
+    std::unique_ptr<Graph> graph;
     std::int64_t final_elements = 0;  // once it is done
   };
   PassKey key;
@@ -118,8 +118,8 @@ void PartContext::train(Stream& stream, const TrainPass& pass, const Watch& watc
   set_place(stream, pass.place);
   if (const PassGraphs* const graphs = graphs_of(stream, pass, watch.stops)) {
     watch.before_backward();
-    for (const auto& [recording, final_elements] : graphs->pieces) {
-      recording->replay(stream);
+    for (const auto& [graph, final_elements] : graphs->pieces) {
+      graph->launch(stream);
       watch.after_layer(final_elements);
     }
     return;
@@ -157,15 +157,15 @@ void PartContext::capture(Stream& stream, const TrainPass& pass, PassGraphs& gra
     std::size_t end = begin - 1;  // the last layer of this piece
     while (end > 0 && (stops.empty() || final_elements_[end] < stops.front())) --end;
     while (!stops.empty() && stops.front() <= final_elements_[end]) stops = stops.subspan(1);
-    auto recording = backend_.record(stream, [&] {
+    auto graph = backend_.capture(stream, [&] {
       if (begin == layers) {
         run_forward(stream, pass.images);
         loss(stream, pass.labels, pass.gradient_scale, pass.sums);
       }
       for (std::size_t i = begin; i-- > end;) run_backward(stream, i, pass.gradients, pass.sample_share);
     });
-    if (!recording) return graphs.pieces.clear();
-    graphs.pieces.push_back({std::move(recording), final_elements_[end]});
+    if (!graph) return graphs.pieces.clear();
+    graphs.pieces.push_back({std::move(graph), final_elements_[end]});
     begin = end;
   }
 }

@@ -4,7 +4,7 @@
 #include "tutti/nn/network.hpp"
 
 #include "backend/cuda/cudnn_graph.hpp"
-#include "backend/cuda/weighted_layer.hpp"
+#include "backend/cuda/weights.hpp"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

@@ -169,11 +169,11 @@ TEST(CudaDropout, RecordedOnceItDropsOtherValuesInEveryStep) {
   device.set_values(activation, input, values);
   const auto forward = [&] { layer->forward(device.stream(), {.input = input.data(), .output = output.data()}); };
   forward();
-  const auto recording = device.backend().record(device.stream(), forward);
+  const auto graph = device.backend().capture(device.stream(), forward);
   for (std::uint32_t step = 0; step < 3; ++step) {
     const SamplePlace place{.seed = 3, .step = step, .first_position = 8};
     layer->set_place(device.stream(), place);
-    recording->replay(device.stream());
+    graph->launch(device.stream());
     const auto got = device.values_of(activation, output);
     const auto factors = reference::dropout_factors({0.5}, activation.shape, place, kPurpose);
     for (std::size_t i = 0; i < values.size(); ++i) {

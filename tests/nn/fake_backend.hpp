@@ -41,11 +41,11 @@ struct FakeLog {
   int enqueued = 0;      // operations that the host asked for, done at once or noted
 
   using Operations = std::vector<std::function<void()>>;
-  std::shared_ptr<Operations> recording{};  // under way
+  std::shared_ptr<Operations> captured{};  // while work is captured
 
   void enqueue(std::function<void()> operation) {
     ++enqueued;
-    if (recording) return recording->push_back(std::move(operation));
+    if (captured) return captured->push_back(std::move(operation));
     operation();
   }
 };
@@ -190,23 +190,23 @@ class FakeLoss final : public LossLayer {
 class FakeBackend final : public Backend {
  public:
   FakeLog log;
-  bool records = false;
-  int recordings = 0;  // made
+  bool captures = false;
+  int graphs = 0;  // captured
 
-  std::unique_ptr<Recording> record(Stream&, const std::function<void()>& enqueue) override {
-    struct Noted : Recording {
-      void replay(Stream&) override {
+  std::unique_ptr<Graph> capture(Stream&, const std::function<void()>& enqueue) override {
+    struct FakeGraph : Graph {
+      void launch(Stream&) override {
         for (const auto& operation : *operations) operation();
       }
       std::shared_ptr<FakeLog::Operations> operations = std::make_shared<FakeLog::Operations>();
     };
-    if (!records) return nullptr;
-    ++recordings;
-    auto recording = std::make_unique<Noted>();
-    log.recording = recording->operations;
+    if (!captures) return nullptr;
+    ++graphs;
+    auto graph = std::make_unique<FakeGraph>();
+    log.captured = graph->operations;
     enqueue();
-    log.recording = nullptr;
-    return recording;
+    log.captured = nullptr;
+    return graph;
   }
 
   std::string description() const override { return "fake"; }
@@ -252,7 +252,6 @@ class FakeBackend final : public Backend {
     return {shape, nullptr, static_cast<std::size_t>(shape.elements()) * sizeof(float)};
   }
   void to_plain(Stream&, const ActivationSpec&, const void*, const Tensor&) override { refuse(); }
-  void from_plain(Stream&, const ActivationSpec&, const Tensor&, void*) override { refuse(); }
   std::unique_ptr<LayerWeights> make_weights(const LayerSpec&, std::span<const Tensor> values) override {
     return std::make_unique<FakeWeights>(log, values);
   }

@@ -268,7 +268,7 @@ TEST(PartContext, RefusesABatchSizeThatWasNotPlanned) {
 
 TEST(PartContext, PlaysAPassDirectlyThenRecordsItAndThenReplaysIt) {
   TestedPart tested(two_blocks(), [](std::uint32_t seed) { return some_traits(seed); });
-  tested.backend.records = true;
+  tested.backend.captures = true;
   for (const std::int64_t samples : {5, 2}) tested.part->plan(samples, LayerMode::training);
   constexpr int kOperations = 6 + 1 + 6;
   GraphBatch batch = tested.batch_of(5);
@@ -276,7 +276,7 @@ TEST(PartContext, PlaysAPassDirectlyThenRecordsItAndThenReplaysIt) {
     EXPECT_EQ(tested.expect_trains(batch), expected);
     std::ranges::rotate(batch.images, batch.images.begin() + 1);  // other values in the same place
   }
-  EXPECT_EQ(tested.backend.recordings, 1);
+  EXPECT_EQ(tested.backend.graphs, 1);
   // Other sizes and scales are other passes, and disturb nobody.
   for (const int expected : {kOperations, kOperations, 0})
     EXPECT_EQ(tested.expect_trains(tested.batch_of(2)), expected);
@@ -290,7 +290,7 @@ TEST(PartContext, PlaysAPassDirectlyThenRecordsItAndThenReplaysIt) {
 TEST(PartContext, CutsARecordingWhereTheCallerWantsToBeTold) {
   TestedPart tested(two_blocks(), [](std::uint32_t) { return FakeTraits{}; });
   tested.part->plan(2, LayerMode::training);
-  tested.backend.records = true;
+  tested.backend.captures = true;
   const GraphBatch batch = tested.batch_of(2);
   // head: weight and bias; then scale and shift of each norm, all padded to 16 elements.
   constexpr std::int64_t kWhole = 352;
@@ -300,7 +300,7 @@ TEST(PartContext, CutsARecordingWhereTheCallerWantsToBeTold) {
                                     : std::vector<std::int64_t>{32, 128, kWhole};
     EXPECT_EQ(tested.train(batch, stops), expected);
   }
-  EXPECT_EQ(tested.backend.recordings, 3);
+  EXPECT_EQ(tested.backend.graphs, 3);
   tested.expect_trains(batch, stops);
   // Without stops it is another pass, in one piece.
   tested.train(batch);
@@ -318,7 +318,7 @@ TEST(PartContext, TellsAfterEveryLayerWhereNothingIsRecorded) {
 TEST(PartContext, TellsLayersThePlaceOfAReplayedPass) {
   TestedPart tested(spec_of({{"drop", DropoutSpec{}}}), [](std::uint32_t) { return FakeTraits{}; });
   tested.part->plan(2, LayerMode::training);
-  tested.backend.records = true;
+  tested.backend.captures = true;
   for (std::uint32_t step = 0; step < 4; ++step) {
     tested.train(tested.batch_of(2));
     const auto drop = std::ranges::find(tested.backend.log.forward.rbegin(), tested.backend.log.forward.rend(),
@@ -330,11 +330,11 @@ TEST(PartContext, TellsLayersThePlaceOfAReplayedPass) {
 TEST(PartContext, ForgetsItsRecordingsWhenItsMemoryMoves) {
   TestedPart tested(two_blocks(), [](std::uint32_t) { return FakeTraits{}; });
   tested.part->plan(2, LayerMode::training);
-  tested.backend.records = true;
+  tested.backend.captures = true;
   for (int pass = 0; pass < 3; ++pass) tested.expect_trains(tested.batch_of(2));
   tested.part->plan(2000, LayerMode::evaluation);
   for (int pass = 0; pass < 3; ++pass) tested.expect_trains(tested.batch_of(2));
-  EXPECT_EQ(tested.backend.recordings, 2);
+  EXPECT_EQ(tested.backend.graphs, 2);
 }
 
 }  // namespace

@@ -176,7 +176,7 @@ class NaivePlanner final : public ConvolutionPlanner {
 
 }  // namespace
 
-std::unique_ptr<ConvolutionPlanner> make_convolution_planner(const PlannerOptions&) {
+std::unique_ptr<ConvolutionPlanner> make_convolution_planner(const CudaOptions&) {
   return std::make_unique<NaivePlanner>();
 }
 

@@ -151,7 +151,7 @@ class Device {
 
 std::unique_ptr<Backend> make_gpu(const Training& training) {
   return tutti_cuda_library().make_backend(
-      {.device = 0, .precision = Precision::fp32, .search_plans = true, .record = training.records});
+      {.device = 0, .precision = Precision::fp32, .search_plans = true, .use_graphs = training.records});
 }
 
 std::vector<double> losses(const Training& training, std::unique_ptr<Backend> backend) {

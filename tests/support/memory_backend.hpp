@@ -42,7 +42,6 @@ class MemoryBackend : public Backend {
   void add_digests(Stream&, std::span<const DigestedTensor>, const Tensor&) override { refuse(); }
   ActivationSpec plain_activation(const Shape&) override { refuse(); }
   void to_plain(Stream&, const ActivationSpec&, const void*, const Tensor&) override { refuse(); }
-  void from_plain(Stream&, const ActivationSpec&, const Tensor&, void*) override { refuse(); }
   std::unique_ptr<LayerWeights> make_weights(const LayerSpec&, std::span<const Tensor>) override { refuse(); }
   std::unique_ptr<Layer> make_layer(const LayerSpec&, const LayerRequest&) override { refuse(); }
   std::unique_ptr<LossLayer> make_softmax_loss(const ActivationSpec&, double) override { refuse(); }

@@ -32,7 +32,7 @@ class Rank {
  public:
   Rank(bool records, std::size_t parts)
       : network_(two_norms(), kSample, 2), weights_block_(static_cast<std::size_t>(elements()), 0.5f), parts_(parts) {
-    backend.records = records;
+    backend.captures = records;
     weights_ = std::make_unique<NetworkWeights>(network_, backend, view(weights_block_));
   }
 
@@ -103,7 +103,7 @@ TEST(RecordedParts, AddUpAsPartsPlayedDirectlyDo) {
         EXPECT_EQ(found[step].ready.back(), kWhole);
       }
       // In one piece, but for the last part, that is cut at the stops.
-      EXPECT_EQ(recorded.backend.recordings, static_cast<int>(parts) + (stops.empty() ? 0 : 1));
+      EXPECT_EQ(recorded.backend.graphs, static_cast<int>(parts) + (stops.empty() ? 0 : 1));
       EXPECT_LT(recorded.backend.log.enqueued, direct.backend.log.enqueued);
     }
   }
@@ -113,7 +113,7 @@ TEST(RecordedParts, ServeAsWellForStepsPlayedAgain) {
   Rank rank(true, 3);
   Rank once(false, 3);
   rank.compute(1, {}, 2);
-  EXPECT_EQ(rank.backend.recordings, 3);
+  EXPECT_EQ(rank.backend.graphs, 3);
   once.compute(1, {});
   EXPECT_EQ(rank.sums, once.sums);
 }

@@ -1,6 +1,6 @@
 #pragma once
-// Seam A: what a processor can do. Hold memory, order work, run one layer, and the few flat vector operations that
-// the optimizer and the exchange need. Networks, ranks and files are unknown here.
+// What a processor can do: provide memory, order work, run one layer, and compute the few flat vector operations that
+// the optimizer and the exchange need. It knows nothing of networks, ranks and files.
 
 #include "tutti/backend/fixed_point.hpp"
 #include "tutti/backend/image_store.hpp"
@@ -62,20 +62,20 @@ struct TrustFactors {
   Tensor factors;  // f32 [n]
 };
 
-// A tensor of f32, i32 or i64, and the start of its digest (base/digest.hpp).
+// A tensor of f32, i32 or i64, and what its digest starts with (base/digest.hpp).
 struct DigestedTensor {
   Tensor values;
   std::uint64_t start = 0;
 };
 
-// For NaN and infinity among elements place .. place + n - 1 of a block that is cut into slices as for sums by way of
-// integers. All tensors are in this processor's memory.
+// Looks for NaN and infinity among elements place .. place + n - 1 of a block that is cut into slices, as for
+// fixed-point sums. All tensors are in this processor's memory.
 struct NotFiniteSearch {
   Tensor values;           // f32 [n]
   Tensor ends;             // i64 [slices], ascending: the element of the block behind each slice
   std::int64_t place = 0;  // of values in the block
-  Tensor found;            // i32 [1]: raised to slices - s, where s is the first slice, counted from 0, that has one
-  Tensor only_if{};        // i32 [1], or empty: where it is 0 nothing is looked at
+  Tensor found;            // i32 [1]: raised to slices - s, where s counts from 0 and is the first slice that has one
+  Tensor only_if{};        // i32 [1], or empty: where it is 0 the search is skipped
 };
 
 class Backend {
@@ -86,7 +86,7 @@ class Backend {
   virtual std::string description() const = 0;
   virtual MemorySpace memory_space() const = 0;
 
-  // To be called once in every thread that makes layers or runs them, before it does either.
+  // Every thread that makes or runs layers calls this once, before it does either.
   virtual void enter_compute_thread(int threads) = 0;
 
   // Zeroed memory, aligned to 64 bytes at least.
@@ -94,23 +94,23 @@ class Backend {
   virtual std::unique_ptr<Stream> make_stream() = 0;
   virtual std::unique_ptr<Event> make_event() { return std::make_unique<Event>(); }
 
-  // What a processor with memory and a queue of its own does besides.
+  // Processors with a queue and memory of their own override the following.
   // Zeroed host memory that copies reach without waiting.
   virtual Buffer allocate_staging(std::size_t bytes) { return allocate(bytes); }
-  // One that knows when it was reached. Null where work is done at once.
+  // An event that knows when it was reached. Null where work is done at once.
   virtual std::unique_ptr<Event> make_timed_event() { return nullptr; }
-  // For the processor's profilers: what the calling thread does from here on.
+  // Names what the calling thread does from here on, for the processor's profilers.
   virtual void begin_range(const char* name) { static_cast<void>(name); }
   // Null where images are best read from the host's memory, and where there is no room for these.
   virtual std::unique_ptr<ImageStore> hold_images(const HeldImages&) { return nullptr; }
-  // Calls `enqueue` to note what it enqueues on the stream, without doing it; everything must have been done once
-  // before. Null, with `enqueue` not called, where nothing is gained by it.
-  virtual std::unique_ptr<Recording> record(Stream&, const std::function<void()>& enqueue) {
+  // Captures the work that `enqueue` puts on the stream, without doing it; everything must have been done once before.
+  // Null, with `enqueue` not called, where graphs gain nothing.
+  virtual std::unique_ptr<Graph> capture(Stream&, const std::function<void()>& enqueue) {
     static_cast<void>(enqueue);
     return nullptr;
   }
-  // What was chosen by measuring, as lines of text that each stand alone; adopted before any layer is made, the same
-  // is chosen again. False where no line is of this kind of processor and library.
+  // What was chosen by timing, as lines of text that each stand alone. When they are adopted before any layer is made,
+  // the same is chosen again. False where no line is for this kind of processor and library.
   virtual std::string choices() const { return {}; }
   virtual bool adopt_choices(const std::string& lines) { return lines.empty(); }
 
@@ -121,50 +121,49 @@ class Backend {
   virtual void add(Stream& stream, const Tensor& to, const Tensor& from) = 0;
   // to = (1 - share) * to + share * from, f32, element by element. Asynchronous.
   virtual void blend(Stream& stream, const Tensor& to, const Tensor& from, float share) = 0;
-  // Sums by way of integers, of one rank's parts and what comes of them. The same bits in every thread, whatever its
-  // treatment of denormal numbers, but that denormal values may count as 0. Asynchronous.
+  // Fixed-point sums, and the values that they stand for. Every thread computes the same bits, however it treats
+  // denormal numbers, except that denormal values may count as 0. Asynchronous.
   virtual void to_fixed_point(Stream& stream, const FixedPointGrid& grid, const ToFixedPoint& request) = 0;
   virtual void from_fixed_point(Stream& stream, const FixedPointGrid& grid, const FromFixedPoint& request) = 0;
   // Asynchronous.
   virtual void find_not_finite(Stream& stream, const NotFiniteSearch& search) = 0;
   virtual void sgd_step(Stream& stream, const SgdStep& step) = 0;
   virtual void adamw_step(Stream& stream, const AdamWStep& step) = 0;
-  // The sum of squares of each f32 tensor into f64 [tensors.size()]: added in f64 over fixed blocks of 4,096 elements,
-  // then block by block, so that it depends on nothing but the values. Asynchronous.
+  // Writes the sum of squares of each f32 tensor into f64 [tensors.size()]. Squares are added in f64 over fixed blocks
+  // of 4,096 elements, then block by block, so that a sum depends on the values alone. Asynchronous.
   virtual void sum_squares(Stream& stream, std::span<const Tensor> tensors, const Tensor& sums) = 0;
-  // sums, f64 [n]: of the values, f64, up to each of `ends`, i64 [n], ascending, from the one before it; added in
-  // order. Asynchronous.
+  // sums[i], f64 [n], = the sum, in order, of values[ends[i - 1]] up to but without values[ends[i]], where values are
+  // f64 and ends i64 [n], ascending. Asynchronous.
   virtual void sum_runs(Stream& stream, const Tensor& values, const Tensor& ends, const Tensor& sums) = 0;
   // factor, f32 [1], = min(1, most / (norm + 1e-6)), the norm being the root of the sum of `squares`, f64 [n].
   // Asynchronous.
   virtual void clip_factor(Stream& stream, const Tensor& squares, double most, const Tensor& factor) = 0;
   virtual void trust_factors(Stream& stream, const TrustFactors& request) = 0;
-  // Adds to each of `digests`, i64 [tensors.size()], the digest of a tensor, as base/digest.hpp has it. Asynchronous.
+  // Adds the digest of each tensor, as base/digest.hpp defines it, to its element of `digests`, i64 [tensors.size()].
+  // Asynchronous.
   virtual void add_digests(Stream& stream, std::span<const DigestedTensor> tensors, const Tensor& digests) = 0;
 
   // A dense f32 batch in canonical order: what a loader delivers and a network's first layer takes.
   virtual ActivationSpec plain_activation(const Shape& shape) = 0;
-  // Between this backend's layout of an activation, or of its gradient, and dense f32 in canonical order in memory of
-  // this backend: for predictions, and for looking inside. Makes its plan anew each time, so not for every step.
-  // Asynchronous.
+  // Copies an activation, or its gradient, to dense f32 in canonical order in memory of this backend. For predictions
+  // and inspection: the plan is made anew each time. Asynchronous.
   virtual void to_plain(Stream& stream, const ActivationSpec& activation, const void* from, const Tensor& to) = 0;
-  virtual void from_plain(Stream& stream, const ActivationSpec& activation, const Tensor& from, void* to) = 0;
-  // `values` are canonical, in the order of parameters(spec, sample). Borrowed. Not yet refreshed.
+  // `values` are canonical, in the order of parameters(spec, sample). Borrowed. The weights are not yet refreshed.
   virtual std::unique_ptr<LayerWeights> make_weights(const LayerSpec& spec, std::span<const Tensor> values) = 0;
-  // LayerWeights::refresh of several layers, in one go where that is faster. Asynchronous.
+  // Refreshes the weights of all these layers, at once where that is faster. Asynchronous.
   virtual void refresh(Stream& stream, std::span<LayerWeights* const> layers) {
     for (LayerWeights* const layer : layers) layer->refresh(stream);
   }
   virtual std::unique_ptr<Layer> make_layer(const LayerSpec& spec, const LayerRequest& request) = 0;
-  // `logits` is N x classes, in any format of this backend. The target is 1 - smoothing for the label's class plus
-  // smoothing / classes for every class; the loss reported is that against this target.
+  // `logits` is N x classes, in any format of this backend. The loss is against a target of 1 - smoothing for the
+  // label's class plus smoothing / classes for every class.
   virtual std::unique_ptr<LossLayer> make_softmax_loss(const ActivationSpec& logits, double smoothing = 0) = 0;
 };
 
 // The processor of this machine through oneDNN; the instruction set is chosen at run time. With bf16, activations and
-// weights are bf16 in the layers; weights at the seam, statistics and sums are f32. Throws a usage error where the
-// processor cannot compute in the precision asked for. Where it is faster, convolutions with 3x3 or 5x5 windows go by
-// tiles and first layers by loops of our own, which round otherwise, unless all are to be direct.
+// weights are bf16 inside the layers, while canonical weights, statistics and sums are f32. Throws a usage error where
+// the processor cannot compute in this precision. Where they are faster, our own loops compute convolutions with 3x3 or
+// 5x5 windows, by tiles, and first layers; they round differently. `direct` leaves all convolutions to oneDNN.
 enum class Convolutions { tiled, direct };
 std::unique_ptr<Backend> make_cpu_backend(Precision precision = Precision::fp32,
                                           Convolutions convolutions = Convolutions::tiled);

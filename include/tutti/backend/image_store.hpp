@@ -1,6 +1,6 @@
 #pragma once
-// Images of one size that a processor keeps in memory of its own, and the batches it makes of them there: what
-// data/image_writer.hpp does on the host, to the same bits.
+// Images of one size in the memory of a processor, which makes batches of them there, with the same bits as
+// data/image_writer.hpp on the host.
 
 #include "tutti/backend/stream.hpp"
 #include "tutti/backend/tensor.hpp"

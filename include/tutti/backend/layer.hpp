@@ -1,6 +1,6 @@
 #pragma once
-// Prepared layers: one Layer is one spec planned for one input shape and mode on one backend. It owns its
-// descriptors, chosen algorithm and workspace; weights, activations and gradients are the caller's.
+// Planned layers: one Layer is one spec planned for one input shape and mode on one backend. It owns its descriptors,
+// chosen algorithm and workspace; weights, activations and gradients belong to the caller.
 
 #include "tutti/backend/stream.hpp"
 #include "tutti/backend/tensor.hpp"
@@ -29,12 +29,12 @@ struct ActivationSpec {
   std::size_t bytes = 0;
 };
 
-// One layer's weights: the canonical values, borrowed, and copies in the layouts and precisions that its plans want.
-// Shared by all plans of the layer, of all parts.
+// One layer's weights: the canonical values, borrowed, and copies in the layouts and precisions that its plans need.
+// All plans of the layer share them, whatever part they are for.
 class LayerWeights {
  public:
   virtual ~LayerWeights() = default;
-  // Makes the copies anew from the canonical values; to be called after every change of these. Asynchronous.
+  // Copies the canonical values again. Must be called after every change of these. Asynchronous.
   virtual void refresh(Stream& stream) = 0;
 };
 
@@ -49,7 +49,7 @@ struct LayerRequest {
   std::uint32_t random_purpose = 0;  // of the layer's random numbers: random_purpose(its name)
 };
 
-// Where a batch stands in the run: what random numbers of a layer may depend on, besides element and purpose.
+// The position of a batch in the run. With element and purpose, it determines the random numbers of a layer.
 struct SamplePlace {
   std::uint64_t seed = 0;
   std::uint32_t step = 0;
@@ -70,8 +70,8 @@ struct LayerBackward {
   void* input_gradient = nullptr;  // written; ignored when the request wanted none
   void* residual_gradient =
       nullptr;  // written, or output_gradients[0] when leaves_residual_gradient(); null: not wanted
-  // Canonical, in the order of parameters(); overwritten, not added to. In place of a gradient, mean and (unbiased)
-  // variance get the batch's own times sample_share.
+  // Canonical, in the order of parameters(); overwritten, not added to. For mean and (unbiased) variance they receive
+  // the batch's own statistics times sample_share instead.
   std::span<const Tensor> gradients;
   float sample_share = 1;  // this batch's share of the samples of the global batch
 };
@@ -80,12 +80,12 @@ class Layer {
  public:
   virtual ~Layer() = default;
   virtual const ActivationSpec& output() const = 0;
-  // What backward() reads of the forward pass. What it does not read need not be kept until then.
+  // Whether backward() reads the input and the output of the forward pass. What it does not read need not be kept.
   virtual bool reads_input() const { return true; }
   virtual bool reads_output() const { return true; }
-  // Whether backward() leaves the residual's gradient in output_gradients[0] instead of writing it anew.
+  // Whether backward() leaves the residual's gradient in output_gradients[0] instead of writing it elsewhere.
   virtual bool leaves_residual_gradient() const { return false; }
-  // Where the batches given from now on stand in the run. Asynchronous.
+  // Sets the position in the run of the batches that follow. Asynchronous.
   virtual void set_place(Stream&, const SamplePlace&) {}
   // Asynchronous.
   virtual void forward(Stream& stream, const LayerForward& pass) = 0;
@@ -93,10 +93,10 @@ class Layer {
   virtual void backward(Stream& stream, const LayerBackward& pass) = 0;
 };
 
-// Sums over samples that do not depend on the order in which they are added, so that they are equal at any number of
-// ranks: integers, kept on the device until somebody reads them. Adding two LossSums adds each figure. The loss of a
-// call is written as digits to the base of kLossBase, each of which has a figure of its own, so that any finite loss is
-// counted, and that of 2^23 calls cannot overflow a figure.
+// Sums over samples that do not depend on the order of addition, so that they are equal at any number of ranks:
+// integers, which stay on the device until they are read. Adding two LossSums adds each figure. The loss of a call is
+// written as digits to the base of kLossBase, each with a figure of its own, so that any finite loss is counted and
+// 2^23 calls cannot overflow a figure.
 struct LossSums {
   static constexpr int kFigures = 8;
   static constexpr int kNotFinite = 3;                  // the figure of that name

@@ -1,8 +1,9 @@
 #pragma once
-// What a layer computes, in plain numbers, and what follows from that for every backend alike: output shapes and
-// parameter lists. A layer is added here first; the variant then makes every backend that forgets it fail to compile.
+// What a layer computes, in plain numbers, and what follows from that on every backend: output shapes and parameter
+// lists. A new layer starts here; the variant then makes every backend that lacks it fail to compile.
 
 #include "tutti/base/shape.hpp"
+#include "tutti/base/words.hpp"
 
 #include <cstdint>
 #include <string>
@@ -74,7 +75,9 @@ using LayerSpec =
     std::variant<Conv2dSpec, Pool2dSpec, LinearSpec, BatchNormSpec, AddSpec, GlobalAveragePoolSpec, DropoutSpec>;
 
 enum class ParameterKind { weight, bias, scale, shift, mean, variance };
-std::string_view name_of(ParameterKind kind);
+constexpr std::array<std::string_view, 6> words_of(ParameterKind) {
+  return {"weight", "bias", "scale", "shift", "mean", "variance"};
+}
 // Mean and variance: running statistics, which no optimizer touches.
 bool is_statistic(ParameterKind kind);
 

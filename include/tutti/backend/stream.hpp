@@ -1,18 +1,19 @@
 #pragma once
-// An ordered queue of work on one processor, and points in it. On the CPU work runs at once in the calling thread, so
-// that every point is reached when it is marked; on a GPU it is enqueued.
+// An ordered queue of work on one processor, and events in it. On the CPU, work runs at once in the calling thread, so
+// that every event is reached when it is recorded; on a GPU, work is enqueued.
 
 #include <functional>
 
 namespace tutti {
 
-// A point in a stream's work, marked by Stream::record().
+// A point in a stream's work, set by Stream::record().
 class Event {
  public:
   virtual ~Event() = default;
-  // True when the work before the point is done, and before a point is marked. Throws what the work met.
+  // True when the work before the point is done, and before the event is first recorded. Throws the errors of that
+  // work.
   virtual bool reached() { return true; }
-  // Between two reached points of one processor, of Backend::make_timed_event().
+  // The time between two reached events of one processor, both from Backend::make_timed_event().
   virtual double seconds_since(const Event& earlier) {
     static_cast<void>(earlier);
     return 0;
@@ -25,23 +26,23 @@ class Stream {
   // Returns when all work enqueued so far is done.
   virtual void synchronize() = 0;
 
-  // Marks the end of what is enqueued by now.
+  // Sets the event to the end of what is enqueued by now.
   virtual void record(Event&) {}
-  // What is enqueued here from now on waits for the point, as marked last, of any stream of this processor.
-  // Asynchronous.
+  // Work that is enqueued here from now on waits for the event as it was recorded last, on any stream of this
+  // processor. Asynchronous.
   virtual void follow(const Event&) {}
-  // Returns when the point is reached.
+  // Returns when the event is reached.
   virtual void await(Event&) {}
-  // To be called again and again while synchronize() or await() waits; what it throws ends the waiting.
+  // Calls `watch` repeatedly while synchronize() or await() waits; an exception that it throws ends the waiting.
   virtual void while_waiting(std::function<void()> watch) { static_cast<void>(watch); }
 };
 
-// Work that was enqueued once to be enqueued again and again alike: the same operations on the same memory.
-class Recording {
+// Captured work that is launched again and again: the same operations on the same memory. On GPUs a CUDA graph.
+class Graph {
  public:
-  virtual ~Recording() = default;
+  virtual ~Graph() = default;
   // Asynchronous.
-  virtual void replay(Stream& stream) = 0;
+  virtual void launch(Stream& stream) = 0;
 };
 
 }  // namespace tutti

@@ -2,6 +2,7 @@
 // Typed views of memory, and the owner of that memory. Neither computes anything.
 
 #include "tutti/base/shape.hpp"
+#include "tutti/base/words.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -13,6 +14,7 @@
 namespace tutti {
 
 enum class ElementType { f32, bf16, f64, u8, i32, i64 };
+constexpr std::array<std::string_view, 6> words_of(ElementType) { return {"f32", "bf16", "f64", "u8", "i32", "i64"}; }
 enum class MemorySpace { host, cuda };
 
 constexpr std::size_t bytes_of(ElementType type) {
@@ -30,7 +32,6 @@ constexpr std::size_t bytes_of(ElementType type) {
   }
   return 0;
 }
-std::string_view name_of(ElementType type);
 
 // Borrowed: whoever made the memory keeps it alive. Canonical (dense, row-major) layout.
 struct Tensor {
@@ -49,7 +50,7 @@ std::span<double> host_f64(const Tensor& tensor);
 std::span<std::int32_t> host_i32(const Tensor& tensor);
 std::span<std::int64_t> host_i64(const Tensor& tensor);
 
-// Sole owner of a block of memory; who allocated it says how it is released. Releasing must not throw.
+// Sole owner of a block of memory, with the function that releases it.
 class Buffer {
  public:
   using Release = std::function<void(void* data) /* never throws */>;
@@ -86,5 +87,8 @@ class Buffer {
   MemorySpace space_ = MemorySpace::host;
   Release release_;
 };
+
+// Memory of the host: zeroed, and aligned to 64 bytes. Of a large block, only what has been written takes memory.
+Buffer allocate_host(std::size_t bytes);
 
 }  // namespace tutti

@@ -1,7 +1,7 @@
 #include "backend/cpu/channel_kernels.hpp"
 #include "backend/cpu/layers.hpp"
 #include "backend/cpu/library.hpp"
-#include "backend/cpu/staging.hpp"
+#include "backend/cpu/primitive.hpp"
 #include "backend/cpu/weights.hpp"
 
 #include <cmath>
@@ -24,8 +24,8 @@ Parameters parameters_of(CpuWeights& weights, std::int64_t channels) {
   return {values(0), values(1), values(2), values(3)};
 }
 
-// A factor or an addend for each channel, each block's repeated as the kernels want it. Channels that only pad a block
-// keep zeros, so that padding comes out as zeros.
+// A factor or an addend for each channel, repeated within each block as the kernels need it. Channels that only pad a
+// block have zeros, so that padding stays zero.
 class PerChannel {
  public:
   explicit PerChannel(const ChannelLayout& layout)
@@ -45,7 +45,7 @@ class PerChannel {
   std::vector<float> values_;
 };
 
-// Two sums for each channel: of each slab apart, block by block.
+// Two sums for each channel, kept per slab and block.
 class Sums {
  public:
   Sums(const ChannelLayout& layout, int slabs)
@@ -92,18 +92,16 @@ struct Statistics {
 };
 
 template <class T>
-class BatchNormLayer final : public Layer {
+class BatchNormLayer final : public PlannedLayer {
  public:
   BatchNormLayer(const dnnl::engine& engine, const BatchNormSpec& spec, const LayerRequest& request)
-      : spec_(spec),
-        mode_(request.mode),
-        wants_input_gradient_(request.wants_input_gradient),
-        output_(request.input),
+      : PlannedLayer(request, request.input, {.input = true, .output = spec.relu}),
+        spec_(spec),
         layout_(desc_of(request.input)),
         kernels_(channel_kernels<T>()),
         parameters_(parameters_of(weights_of(spec, request), layout_.channels())),
         statistics_(static_cast<std::size_t>(layout_.channels())),
-        slabs_(static_cast<int>(std::min<std::int64_t>(kMostSlabs, layout_.stretches()))),
+        slabs_(static_cast<int>(std::min<std::int64_t>(kMostSlabs, layout_.segments()))),
         sums_(layout_, slabs_),
         scratch_(static_cast<std::size_t>(slabs_ * scratch_length(layout_.period()))),
         mean_(layout_),
@@ -113,23 +111,20 @@ class BatchNormLayer final : public Layer {
     if (spec.add) residual_.emplace(engine, desc_of(request.residual), desc_of(request.input));
   }
 
-  const ActivationSpec& output() const override { return output_; }
-  bool reads_output() const override { return spec_.relu; }
   bool leaves_residual_gradient() const override { return residual_ && residual_->is_stored_as_wanted(); }
 
   void forward(Stream& stream, const LayerForward& pass) override;
   void backward(Stream& stream, const LayerBackward& pass) override;
 
  private:
-  // Blocks of channels that are worked on together.
+  // Blocks of channels that are processed together.
   struct Group {
     std::int64_t begin;
     std::int64_t end;
   };
   enum class Order { forward, backward };
 
-  // A pass is cut into slabs of the batch, which threads share out. Where there is little to do, waking them takes
-  // longer.
+  // A pass is cut into slabs of the batch, which workers take. Where there is little to do, waking them takes longer.
   static constexpr std::int64_t kMostSlabs = 8;
   static constexpr std::size_t kBytesWorthSharing = std::size_t{1} << 18;
 
@@ -137,7 +132,7 @@ class BatchNormLayer final : public Layer {
   template <class Visit>
   void for_each_group(Visit visit) const;
   template <class Visit>
-  void for_each_stretch(CpuStream& stream, Group group, Order order, Visit visit) const;
+  void for_each_segment(CpuStream& stream, Group group, Order order, Visit visit) const;
   float* scratch_of(int slab) { return scratch_.data() + slab * scratch_length(layout_.period()); }
   void clear_sums(Group group);
   void measure(CpuStream& stream, Group group, const T* input);
@@ -145,9 +140,6 @@ class BatchNormLayer final : public Layer {
   void prepare_backward(std::int64_t block, const LayerBackward& pass);
 
   BatchNormSpec spec_;
-  LayerMode mode_;
-  bool wants_input_gradient_;
-  ActivationSpec output_;
   ChannelLayout layout_;
   const ChannelKernels<T>& kernels_;
   Parameters parameters_;
@@ -162,22 +154,22 @@ class BatchNormLayer final : public Layer {
   PerChannel offset_;
 };
 
-// Calls visit(stretch, block, slab) for all stretches of a group, each sample's in the order of memory.
+// Calls visit(segment, block, slab) for all segments of a group, each sample's in the order of memory.
 template <class T>
 template <class Visit>
-void BatchNormLayer<T>::for_each_stretch(CpuStream& stream, Group group, Order order, Visit visit) const {
-  const std::int64_t stretches = layout_.stretches();
+void BatchNormLayer<T>::for_each_segment(CpuStream& stream, Group group, Order order, Visit visit) const {
+  const std::int64_t segments = layout_.segments();
   const auto visit_slab = [&](int task) {
     const int slab = order == Order::forward ? task : slabs_ - 1 - task;
-    const std::int64_t begin = slab * stretches / slabs_;
-    const std::int64_t end = (slab + 1) * stretches / slabs_;
+    const std::int64_t begin = slab * segments / slabs_;
+    const std::int64_t end = (slab + 1) * segments / slabs_;
     for (std::int64_t i = 0; i < end - begin; ++i) {
       for (std::int64_t block = group.begin; block < group.end; ++block) {
-        visit(layout_.stretch(block, order == Order::forward ? begin + i : end - 1 - i), block, slab);
+        visit(layout_.segment(block, order == Order::forward ? begin + i : end - 1 - i), block, slab);
       }
     }
   };
-  if (output_.bytes >= kBytesWorthSharing) return stream.workers().run(slabs_, visit_slab);
+  if (output_.bytes >= kBytesWorthSharing) return stream.run(slabs_, visit_slab);
   for (int task = 0; task < slabs_; ++task) visit_slab(task);
 }
 
@@ -188,8 +180,8 @@ void BatchNormLayer<T>::clear_sums(Group group) {
   }
 }
 
-// Calls visit(group) for all blocks, so many at a time that in each sample they make up enough memory to be read
-// fast, and as few as that needs, so that what is read again may still be in the caches.
+// Calls visit(group) for all blocks. A group has just enough blocks that their memory in each sample is read fast, so
+// that what is read again may still be in the caches.
 template <class T>
 template <class Visit>
 void BatchNormLayer<T>::for_each_group(Visit visit) const {
@@ -204,8 +196,8 @@ void BatchNormLayer<T>::for_each_group(Visit visit) const {
 template <class T>
 void BatchNormLayer<T>::measure(CpuStream& stream, Group group, const T* input) {
   clear_sums(group);
-  for_each_stretch(stream, group, Order::forward, [&](const Stretch& stretch, std::int64_t block, int slab) {
-    kernels_.moments({stretch, input, sums_.first(block, slab), sums_.second(block, slab), scratch_of(slab)});
+  for_each_segment(stream, group, Order::forward, [&](const Segment& segment, std::int64_t block, int slab) {
+    kernels_.moments({segment, input, sums_.first(block, slab), sums_.second(block, slab), scratch_of(slab)});
   });
   for (std::int64_t block = group.begin; block < group.end; ++block) {
     sums_.fold(block);
@@ -217,7 +209,7 @@ void BatchNormLayer<T>::measure(CpuStream& stream, Group group, const T* input) 
   }
 }
 
-// The kernels subtract a mean in single precision; what that leaves of the true one goes into the offset.
+// The kernels subtract a mean in single precision; the offset contains the difference from the true mean.
 template <class T>
 void BatchNormLayer<T>::prepare_forward(std::int64_t block) {
   for (std::int64_t c = 0; c < layout_.channels_of(block); ++c) {
@@ -244,8 +236,8 @@ void BatchNormLayer<T>::forward(Stream& stream, const LayerForward& pass) {
     if (mode_ == LayerMode::training) measure(ours, group, input);
     for (std::int64_t block = group.begin; block < group.end; ++block) prepare_forward(block);
     // Backwards, since the end of what was measured is still in the caches.
-    for_each_stretch(ours, group, Order::backward, [&](const Stretch& stretch, std::int64_t block, int) {
-      kernels_.normalize({stretch, input, static_cast<const T*>(residual), static_cast<T*>(pass.output),
+    for_each_segment(ours, group, Order::backward, [&](const Segment& segment, std::int64_t block, int) {
+      kernels_.normalize({segment, input, static_cast<const T*>(residual), static_cast<T*>(pass.output),
                           mean_.of(block), factor_.of(block), offset_.of(block), spec_.relu});
     });
   });
@@ -278,15 +270,15 @@ void BatchNormLayer<T>::prepare_backward(std::int64_t block, const LayerBackward
 
 template <class T>
 void BatchNormLayer<T>::backward(Stream& stream, const LayerBackward& pass) {
-  require_training(mode_, pass);
+  require_training(pass);
   CpuStream& ours = cpu_stream(stream);
   const std::vector<T*> gradients = gradients_of<T>(pass);
   const T* const input = static_cast<const T*>(pass.input);
   const T* const output = spec_.relu ? static_cast<const T*>(pass.output) : nullptr;
   for_each_group([&](Group group) {
     clear_sums(group);
-    for_each_stretch(ours, group, Order::forward, [&](const Stretch& stretch, std::int64_t block, int slab) {
-      kernels_.collect({stretch, gradients, output, input, mean_.of(block), sums_.first(block, slab),
+    for_each_segment(ours, group, Order::forward, [&](const Segment& segment, std::int64_t block, int slab) {
+      kernels_.collect({segment, gradients, output, input, mean_.of(block), sums_.first(block, slab),
                         sums_.second(block, slab), scratch_of(slab)});
     });
     for (std::int64_t block = group.begin; block < group.end; ++block) {
@@ -294,8 +286,8 @@ void BatchNormLayer<T>::backward(Stream& stream, const LayerBackward& pass) {
       prepare_backward(block, pass);
     }
     if (!wants_input_gradient_) return;
-    for_each_stretch(ours, group, Order::backward, [&](const Stretch& stretch, std::int64_t block, int) {
-      kernels_.propagate({stretch, gradients[0], input, static_cast<T*>(pass.input_gradient), mean_.of(block),
+    for_each_segment(ours, group, Order::backward, [&](const Segment& segment, std::int64_t block, int) {
+      kernels_.propagate({segment, gradients[0], input, static_cast<T*>(pass.input_gradient), mean_.of(block),
                           factor_.of(block), slope_.of(block), offset_.of(block)});
     });
   });
@@ -305,10 +297,8 @@ void BatchNormLayer<T>::backward(Stream& stream, const LayerBackward& pass) {
 }  // namespace
 
 std::unique_ptr<Layer> make(const Processor& processor, const BatchNormSpec& spec, const LayerRequest& request) {
-  static_cast<void>(output_shape(spec, request.input.shape.without_first()));
   if (spec.add) require_residual(spec, request);
-  return check([&] { return fmt::format("making batch-norm on {}", request.input.shape.text()); },
-               [&] { return make_typed<BatchNormLayer>(request, processor.engine, spec, request); });
+  return make_typed<BatchNormLayer>(request, processor.engine, spec, request);
 }
 
 }  // namespace tutti::cpu

@@ -1,7 +1,7 @@
 #pragma once
-// The loops of our own layers over activations in memory, compiled for several instruction sets and chosen by the
-// library's, so that both obey one switch. The same bits on all of them: sums are formed in 16 lanes, added in a
-// fixed order, and nothing is contracted.
+// The loops of our own layers over activations in memory, compiled for three instruction sets. The library's limit
+// chooses among them too. All give the same bits: sums are formed in 16 lanes, added in a fixed order, and nothing is
+// contracted.
 
 #include "backend/cpu/element.hpp"
 #include "backend/cpu/format.hpp"
@@ -13,17 +13,17 @@
 namespace tutti::cpu {
 
 inline constexpr std::int64_t kLanes = 16;
-// Lane i of a sum over a stretch is of channel i % period.
+// Lane i of a sum over a segment belongs to channel i % period.
 constexpr std::int64_t lanes_of(std::int64_t period) { return kLanes % period == 0 ? kLanes : period; }
-// Values per channel are given repeated: entry i is of channel i % period.
+// Values per channel are passed repeated: entry i belongs to channel i % period.
 constexpr std::int64_t repeated_length(std::int64_t period) { return lanes_of(period) + kLanes; }
 
-// Floats of memory that a pass with sums works in.
+// The floats of scratch memory that a pass with sums needs.
 constexpr std::int64_t scratch_length(std::int64_t period) { return 3 * repeated_length(period); }
 
 template <class T>
 struct MomentsPass {
-  Stretch stretch;
+  Segment segment;
   const T* input;
   double* sums;  // [lanes_of(period)], added to
   double* squares;
@@ -33,7 +33,7 @@ struct MomentsPass {
 // y = (x - mean) * factor + offset, then + residual, then max(0, y).
 template <class T>
 struct NormalizePass {
-  Stretch stretch;
+  Segment segment;
   const T* input;
   const T* residual;  // or null
   T* output;
@@ -46,9 +46,9 @@ struct NormalizePass {
 // gradients[0] = the sum of all, where the output is positive; and the sums of it and of it * (x - mean).
 template <class T>
 struct CollectPass {
-  Stretch stretch;
+  Segment segment;
   std::span<T* const> gradients;
-  const T* output;  // null: taken for positive
+  const T* output;  // null: treated as positive
   const T* input;
   const float* mean;
   double* sums;  // [lanes_of(period)], added to
@@ -59,7 +59,7 @@ struct CollectPass {
 // dx = dy * factor - (x - mean) * slope - offset.
 template <class T>
 struct PropagatePass {
-  Stretch stretch;
+  Segment segment;
   const T* gradient;
   const T* input;
   T* input_gradient;
@@ -83,8 +83,8 @@ template <class T>
 struct GatherPass {
   std::int64_t elements;
   std::span<T* const> gradients;
-  const T* output;  // null: taken for positive
-  T* copy;          // gets the same; or null
+  const T* output;  // null: treated as positive
+  T* copy;          // receives the same; or null
 };
 
 template <class T>
@@ -97,15 +97,15 @@ struct ChannelKernels {
   void (*gather)(const GatherPass<T>&);
 };
 
-// T is float or Bf16. To be asked for once, not for every stretch.
+// T is float or Bf16. Callers keep the reference instead of asking for every segment.
 template <class T>
 const ChannelKernels<T>& channel_kernels();
 
-// The first step of a layer's backward pass where several layers read its output: adds to pass.output_gradients[0] all
-// others, stored as `output` says.
+// The first step of a layer's backward pass: adds all other gradients of its output, where more layers than one read
+// it, to pass.output_gradients[0]. All are stored like `output`.
 void sum_output_gradients(const LayerBackward& pass, const Desc& output);
 
-// The same gradients as numbers of the type that they are stored in.
+// The gradients of the output as values of the type in which they are stored.
 template <class T>
 std::vector<T*> gradients_of(const LayerBackward& pass) {
   std::vector<T*> gradients;

@@ -1,6 +1,6 @@
 #pragma once
-// The numbers in which activations are stored, one by one. Vectors of them are the kernels' business; both round
-// alike.
+// The types in which activations are stored, and conversions of single values. Kernels convert vectors of them and
+// round in the same way.
 
 #include <bit>
 #include <cstdint>

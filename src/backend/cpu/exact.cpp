@@ -1,6 +1,6 @@
 #include "tutti/base/digest.hpp"
 
-#include "backend/cpu/flat.hpp"
+#include "backend/cpu/backend.hpp"
 #include "backend/cpu/library.hpp"
 #include "backend/requests.hpp"
 
@@ -9,8 +9,8 @@
 #include <cstring>
 #include <span>
 
-// What is exact whatever the order and the instruction set: sums by way of integers, digests, the search for values
-// that are not finite.
+// Operations that give the same bits in any order and with any instruction set: fixed-point sums, digests, and the
+// search for values that are not finite.
 namespace tutti::cpu {
 namespace {
 
@@ -51,7 +51,7 @@ struct Kernels {
 
 const Kernels& kernels() { return for_this_processor(avx512::kKernels, avx2::kKernels, generic::kKernels); }
 
-// Calls work(slice, first of the request's values, their number, exponent) for each slice that these have a share in.
+// Calls work(slice, first of the request's values in it, their number, exponent) for each slice that contains some.
 template <class Work>
 void for_each_run(const FixedPointGrid& grid, std::int64_t place, std::int64_t count, const Work& work) {
   const std::span<const std::int64_t> ends = host_i64(grid.ends);
@@ -66,7 +66,7 @@ void for_each_run(const FixedPointGrid& grid, std::int64_t place, std::int64_t c
 
 }  // namespace
 
-void to_fixed_point(const FixedPointGrid& grid, const ToFixedPoint& request) {
+void CpuBackend::to_fixed_point(Stream&, const FixedPointGrid& grid, const ToFixedPoint& request) {
   require_fixed_point(grid, request);
   const float* const values = host_f32(request.values).data();
   std::int64_t* const sums = host_i64(request.sums).data();
@@ -79,7 +79,7 @@ void to_fixed_point(const FixedPointGrid& grid, const ToFixedPoint& request) {
                });
 }
 
-void from_fixed_point(const FixedPointGrid& grid, const FromFixedPoint& request) {
+void CpuBackend::from_fixed_point(Stream&, const FixedPointGrid& grid, const FromFixedPoint& request) {
   require_fixed_point(grid, request);
   const std::int64_t* const sums = host_i64(request.sums).data();
   float* const values = host_f32(request.values).data();
@@ -90,7 +90,7 @@ void from_fixed_point(const FixedPointGrid& grid, const FromFixedPoint& request)
                });
 }
 
-void add_digests(std::span<const DigestedTensor> tensors, const Tensor& digests) {
+void CpuBackend::add_digests(Stream&, std::span<const DigestedTensor> tensors, const Tensor& digests) {
   require_digests(tensors, digests, MemorySpace::host);
   std::int64_t* digest = host_i64(digests).data();
   for (const auto& [values, start] : tensors) {
@@ -101,7 +101,7 @@ void add_digests(std::span<const DigestedTensor> tensors, const Tensor& digests)
   }
 }
 
-void find_not_finite(const NotFiniteSearch& search) {
+void CpuBackend::find_not_finite(Stream&, const NotFiniteSearch& search) {
   require_search(search);
   if (search.only_if.data != nullptr && host_i32(search.only_if)[0] == 0) return;
   const auto all_finite = kernels().all_finite;

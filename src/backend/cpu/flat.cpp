@@ -1,7 +1,6 @@
-#include "backend/cpu/flat.hpp"
-
 #include "tutti/base/error.hpp"
 
+#include "backend/cpu/backend.hpp"
 #include "backend/requests.hpp"
 
 #include <fmt/format.h>
@@ -20,7 +19,7 @@ void require_host(const Tensor& tensor) {
               fmt::format("the cpu backend is given a tensor of {} in device memory", tensor.shape.text()));
 }
 
-// The value of an optional factor.
+// The value of an optional factor, 1 without it.
 float factor_of(const Tensor& factor) {
   if (factor.data == nullptr) return 1;
   require_equal_sizes("a factor among", host_f32(factor).size(), 1);
@@ -29,7 +28,7 @@ float factor_of(const Tensor& factor) {
 
 enum class Momentum { none, plain, nesterov };
 
-// The compiler keeps the choice of the form out of the loop only when it is a constant. Factors of 1 change no bit.
+// The compiler moves the choice of the form out of the loop only when it is a constant. Factors of 1 change no bit.
 template <Momentum kMomentum>
 void step_each(const SgdStep& step, float* velocity) {
   const std::span<float> weights = host_f32(step.weights);
@@ -51,7 +50,8 @@ void step_each(const SgdStep& step, float* velocity) {
   }
 }
 
-// Elements are dealt to the lanes by turns and the lanes added in order: fixed, and open to vector instructions.
+// Elements are assigned to the lanes in turn and the lanes added in order, which is fixed and suits vector
+// instructions.
 double sum_block(std::span<const float> values) {
   constexpr std::size_t kLanes = 8;
   double lanes[kLanes] = {};
@@ -68,26 +68,26 @@ double sum_block(std::span<const float> values) {
 
 }  // namespace
 
-void copy(const Tensor& to, const Tensor& from) {
+void CpuBackend::copy(Stream&, const Tensor& to, const Tensor& from) {
   require_host(to);
   require_host(from);
   require_equal_sizes("copying between", to.bytes(), from.bytes());
   if (to.bytes() > 0) std::memmove(to.data, from.data, to.bytes());
 }
 
-void fill_zero(const Tensor& tensor) {
+void CpuBackend::fill_zero(Stream&, const Tensor& tensor) {
   require_host(tensor);
   if (tensor.bytes() > 0) std::memset(tensor.data, 0, tensor.bytes());
 }
 
-void add(const Tensor& to, const Tensor& from) {
+void CpuBackend::add(Stream&, const Tensor& to, const Tensor& from) {
   const std::span<float> sum = host_f32(to);
   const std::span<const float> more = host_f32(from);
   require_equal_sizes("adding", sum.size(), more.size());
   for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += more[i];
 }
 
-void sgd_step(const SgdStep& step) {
+void CpuBackend::sgd_step(Stream&, const SgdStep& step) {
   const std::size_t elements = host_f32(step.weights).size();
   require_equal_sizes("a gradient step over", elements, host_f32(step.gradients).size());
   if (step.velocity.data == nullptr) {
@@ -100,7 +100,7 @@ void sgd_step(const SgdStep& step) {
   step_each<Momentum::plain>(step, velocity.data());
 }
 
-void adamw_step(const AdamWStep& step) {
+void CpuBackend::adamw_step(Stream&, const AdamWStep& step) {
   const std::span<float> weights = host_f32(step.weights);
   const std::span<const float> gradients = host_f32(step.gradients);
   const std::span<float> first = host_f32(step.first_moment);
@@ -118,7 +118,7 @@ void adamw_step(const AdamWStep& step) {
   }
 }
 
-void sum_squares(std::span<const Tensor> tensors, const Tensor& sums) {
+void CpuBackend::sum_squares(Stream&, std::span<const Tensor> tensors, const Tensor& sums) {
   constexpr std::size_t kBlock = 4096;
   const std::span<double> results = host_f64(sums);
   require_equal_sizes("summing squares of tensors into", tensors.size(), results.size());
@@ -132,7 +132,7 @@ void sum_squares(std::span<const Tensor> tensors, const Tensor& sums) {
   }
 }
 
-void sum_runs(const Tensor& values, const Tensor& ends, const Tensor& sums) {
+void CpuBackend::sum_runs(Stream&, const Tensor& values, const Tensor& ends, const Tensor& sums) {
   const std::span<const double> all = host_f64(values);
   const std::span<const std::int64_t> stops = host_i64(ends);
   require_equal_sizes("summing runs into", stops.size(), host_f64(sums).size());
@@ -145,7 +145,7 @@ void sum_runs(const Tensor& values, const Tensor& ends, const Tensor& sums) {
 }
 
 // NaN stays NaN.
-void clip_factor(const Tensor& squares, double most, const Tensor& factor) {
+void CpuBackend::clip_factor(Stream&, const Tensor& squares, double most, const Tensor& factor) {
   require_equal_sizes("a factor among", host_f32(factor).size(), 1);
   const std::span<const double> sums = host_f64(squares);
   const double norm = std::sqrt(std::accumulate(sums.begin(), sums.end(), 0.0));
@@ -153,7 +153,7 @@ void clip_factor(const Tensor& squares, double most, const Tensor& factor) {
   host_f32(factor)[0] = static_cast<float>(clipped > 1 ? 1 : clipped);
 }
 
-void trust_factors(const TrustFactors& request) {
+void CpuBackend::trust_factors(Stream&, const TrustFactors& request) {
   const std::span<const double> weights = host_f64(request.weight_squares);
   const std::span<const double> gradients = host_f64(request.gradient_squares);
   const std::span<float> factors = host_f32(request.factors);
@@ -168,7 +168,7 @@ void trust_factors(const TrustFactors& request) {
   }
 }
 
-void blend(const Tensor& to, const Tensor& from, float share) {
+void CpuBackend::blend(Stream&, const Tensor& to, const Tensor& from, float share) {
   const std::span<float> kept = host_f32(to);
   const std::span<const float> fresh = host_f32(from);
   require_equal_sizes("blending", kept.size(), fresh.size());

@@ -10,8 +10,9 @@
 namespace tutti::cpu {
 namespace {
 
-// Elements of one stretch where a whole tensor is one block: enough to be worth a call, few enough to share out.
-constexpr std::int64_t kStretchElements = std::int64_t{1} << 15;
+// Elements of one segment where a whole tensor is one block: enough to be worth a call, few enough for all workers to
+// have some.
+constexpr std::int64_t kSegmentElements = std::int64_t{1} << 15;
 
 std::int64_t period_of(Tag tag, std::int64_t channels) {
   if (tag == Tag::nchw) return 1;
@@ -47,7 +48,7 @@ Type type_of(const Desc& desc) {
   }(desc);
 }
 
-// Only the layout's own name gives its descriptor again.
+// A tag names the layout if it gives the same descriptor.
 Tag tag_of(const Desc& desc) {
   const auto dims = dims_of(desc);
   const auto is = [&](Tag tag) { return Desc(dims, type_of(desc), tag) == desc; };
@@ -104,15 +105,15 @@ ChannelLayout::ChannelLayout(const Desc& desc)
   blocks_ = (channels_ + period_ - 1) / period_;
 }
 
-std::int64_t ChannelLayout::stretches() const noexcept {
+std::int64_t ChannelLayout::segments() const noexcept {
   if (blocks_ > 1) return samples_;
-  const std::int64_t rows = std::max<std::int64_t>(1, kStretchElements / period_);
+  const std::int64_t rows = std::max<std::int64_t>(1, kSegmentElements / period_);
   return (samples_ * pixels_ + rows - 1) / rows;
 }
 
-Stretch ChannelLayout::stretch(std::int64_t block, std::int64_t index) const {
+Segment ChannelLayout::segment(std::int64_t block, std::int64_t index) const {
   if (blocks_ > 1) return {(index * blocks_ + block) * pixels_ * period_, pixels_ * period_, period_};
-  const std::int64_t rows = std::max<std::int64_t>(1, kStretchElements / period_);
+  const std::int64_t rows = std::max<std::int64_t>(1, kSegmentElements / period_);
   const std::int64_t first = index * rows;
   return {first * period_, std::min(rows, samples_ * pixels_ - first) * period_, period_};
 }

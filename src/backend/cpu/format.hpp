@@ -1,6 +1,6 @@
 #pragma once
-// Layouts: between the shapes of the seam and oneDNN's memory descriptors. Layouts with blocks of channels
-// pad these; padding holds zeros, which oneDNN's primitives expect and keep.
+// Layouts: shapes of the backend's interface as oneDNN's memory descriptors. Layouts with blocks of channels are padded
+// with zeros, which oneDNN's primitives expect and preserve.
 
 #include "tutti/backend/layer.hpp"
 
@@ -35,11 +35,11 @@ Type type_of(const Desc& desc);
 // The name of the layout: plain, channels last, or blocks of 8 or 16 channels. Throws an internal error for others.
 Tag tag_of(const Desc& desc);
 
-// Dense, row-major: how canonical values lie.
+// Dense, row-major: the layout of canonical values.
 Desc plain(const dnnl::memory::dims& dims, Type type = Type::f32);
 // Dense with the channels innermost; `dims` are N, C, H, W.
 Desc channels_last(const dnnl::memory::dims& dims, Type type);
-// Left to oneDNN.
+// A layout that oneDNN chooses.
 Desc any(const dnnl::memory::dims& dims, Type type);
 // The same layout for elements of another type.
 Desc with_type(const Desc& desc, Type type);
@@ -51,16 +51,16 @@ ActivationSpec activation_of(const Shape& shape, const Desc& desc);
 // Throws when another backend made the activation.
 const Desc& desc_of(const ActivationSpec& activation);
 
-// A stretch of memory that belongs to one block: its element i is of the block's channel i % period.
-struct Stretch {
+// A segment of memory that belongs to one block: its element i belongs to the block's channel i % period.
+struct Segment {
   std::int64_t first = 0;  // element of the tensor; the first of a pixel
   std::int64_t elements = 0;
   std::int64_t period = 1;
 };
 
-// Where the channels of an activation lie. Every layout that layers exchange is seen as one: blocks of channels, in
-// each sample one after another, of which each holds its pixels one after another with `period` channels innermost.
-// Plain images have a period of 1, channels last all channels, blocked layouts 8 or 16.
+// How the channels of an activation lie in memory. One description covers every layout that layers exchange: each
+// sample is a sequence of blocks of channels, each block a sequence of pixels with `period` channels innermost. The
+// period is 1 for plain images, all channels for channels last, and 8 or 16 for blocked layouts.
 class ChannelLayout {
  public:
   // Throws an internal error for a layout that is none of these.
@@ -71,18 +71,18 @@ class ChannelLayout {
   std::int64_t pixels() const noexcept { return pixels_; }
   std::int64_t blocks() const noexcept { return blocks_; }
   std::int64_t period() const noexcept { return period_; }
-  // All values of the tensor, the padding of channels included.
+  // All values of the tensor, including the padding of channels.
   std::int64_t elements() const noexcept { return samples_ * blocks_ * pixels_ * period_; }
   std::int64_t channels_of(std::int64_t block) const { return std::min(period_, channels_ - block * period_); }
 
-  // The stretches that make up one block, cut without regard to threads.
-  std::int64_t stretches() const noexcept;
-  Stretch stretch(std::int64_t block, std::int64_t index) const;
+  // The number of segments that make up one block; it does not depend on threads.
+  std::int64_t segments() const noexcept;
+  Segment segment(std::int64_t block, std::int64_t index) const;
 
   std::int64_t index_of(std::int64_t sample, std::int64_t channel, std::int64_t pixel) const {
     return ((sample * blocks_ + channel / period_) * pixels_ + pixel) * period_ + channel % period_;
   }
-  // The same layout and number format for images of one pixel each.
+  // The same layout and type for images of one pixel each.
   Desc one_pixel() const;
 
  private:
@@ -97,7 +97,7 @@ class ChannelLayout {
 
 bool is_bf16(const Desc& desc);
 
-// A layer for the numbers in which its input is stored.
+// The layer for the type in which its input is stored.
 template <template <class> class TypedLayer, class... Arguments>
 std::unique_ptr<Layer> make_typed(const LayerRequest& request, const Arguments&... arguments) {
   if (is_bf16(desc_of(request.input))) return std::make_unique<TypedLayer<Bf16>>(arguments...);

@@ -16,13 +16,13 @@ std::string library_version() {
   return fmt::format("oneDNN {}.{}.{}", version.major, version.minor, version.patch);
 }
 
-// The values of isa are sets of bits; each set holds those of its predecessors.
+// The values of isa are sets of bits; each set contains those of its predecessors.
 bool compiles_for(dnnl::cpu_isa instructions) {
   const auto wanted = static_cast<unsigned>(instructions);
   return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & wanted) == wanted;
 }
 
-// The greatest of those that all versions of oneDNN know.
+// The widest of those that all versions of oneDNN know.
 std::string instruction_set() {
   using Isa = dnnl::cpu_isa;
   for (const auto& [isa, name] :
@@ -65,8 +65,7 @@ void set_thread_environment(int threads) {
   }
   omp_set_dynamic(0);
   omp_set_num_threads(threads);
-  // A library built for fast mathematics may have changed this for the thread that loaded it and for those it
-  // started.
+  // A library built with -ffast-math may have changed this for the thread that loaded it and for those that it started.
   constexpr unsigned kFlushToZero = 0x8000;
   constexpr unsigned kDenormalsAreZero = 0x0040;
   _mm_setcsr(_mm_getcsr() & ~(kFlushToZero | kDenormalsAreZero));

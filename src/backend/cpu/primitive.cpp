@@ -31,8 +31,7 @@ bool is_direct(const dnnl::primitive_desc_base& plan) {
 }
 
 void Placed::place(const void* address) {
-  // Setting a handle makes oneDNN clear the padding again, each time; primitives leave it clear by
-  // themselves.
+  // Setting a handle makes oneDNN clear the padding each time, although primitives keep it clear.
   if (memory_.get_data_handle() == address) return;
   memory_.set_data_handle(const_cast<void*>(address));
 }
@@ -53,6 +52,38 @@ void Primitive::run(CpuStream& stream, std::source_location where) {
           primitive_.execute(stream.get(), arguments_);
         },
         where);
+}
+
+Primitive make_reorder(const dnnl::engine& engine, const dnnl::memory& from, const dnnl::memory& to) {
+  const dnnl::reorder::primitive_desc plan(engine, from.get_desc(), engine, to.get_desc(), attributes());
+  return Primitive(engine, plan, {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
+}
+
+Staged::Staged(const dnnl::engine& engine, const Desc& given, const Desc& wanted, Use use)
+    : given_(engine, given), staged_(given == wanted ? given_.memory() : dnnl::memory(wanted, engine)) {
+  if (given == wanted) return;
+  reorder_ = use == Use::read ? make_reorder(engine, given_.memory(), staged_)
+                              : make_reorder(engine, staged_, given_.memory());
+}
+
+void Staged::load(CpuStream& stream, const void* address) {
+  given_.place(address);
+  if (reorder_) reorder_->run(stream);
+}
+
+void Staged::deliver(CpuStream& stream) {
+  if (reorder_) reorder_->run(stream);
+}
+
+Primitive make_relu_mask(const dnnl::engine& engine, const dnnl::memory& output, const dnnl::memory& gradient) {
+  constexpr auto kRelu = dnnl::algorithm::eltwise_relu_use_dst_for_bwd;
+  const Desc desc = output.get_desc();
+  const auto forward = make_plan<dnnl::eltwise_forward>({engine, {}}, dnnl::prop_kind::forward_training, kRelu, desc,
+                                                        OnlyIn3{desc}, 0.0f);
+  const auto plan = make_backward_plan<dnnl::eltwise_backward>({engine, attributes()}, forward, kRelu, desc,
+                                                               OnlyIn3{desc}, desc, 0.0f);
+  return Primitive(engine, plan,
+                   {{DNNL_ARG_DST, output}, {DNNL_ARG_DIFF_DST, gradient}, {DNNL_ARG_DIFF_SRC, gradient}});
 }
 
 }  // namespace tutti::cpu

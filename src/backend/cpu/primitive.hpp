@@ -1,12 +1,15 @@
 #pragma once
-// A compiled oneDNN primitive together with its arguments, and memory whose address is given anew for every
-// pass.
+// A compiled oneDNN primitive together with its arguments, memory whose address is given anew for every pass, and
+// values on their way between the layout in which a caller keeps them and the one in which a primitive wants them.
+// Where the two are equal, the primitive works on the caller's memory, and there is neither a copy nor memory for one.
 
 #include "backend/cpu/format.hpp"
 #include "backend/cpu/stream.hpp"
+#include "backend/requests.hpp"
 
 #include <dnnl.hpp>
 
+#include <optional>
 #include <source_location>
 #include <string>
 #include <tuple>
@@ -14,9 +17,9 @@
 
 namespace tutti::cpu {
 
-// What versions 2 and 3 of oneDNN spell differently. Version 2 describes what a primitive computes by an object of its
-// own, of which a plan is then made; version 3 makes the plan at once, and wants a little more said. Which of them is
-// at hand is read off the library's types.
+// Versions 2 and 3 of oneDNN differ here. Version 2 describes what a primitive computes by an object of its own and
+// makes a plan from that; version 3 makes the plan at once and takes more arguments. The library's types show which
+// version it is.
 template <class P>
 concept WithDescriptor = requires {
   typename P::desc;
@@ -59,7 +62,7 @@ typename P::primitive_desc make_plan(const PlanContext& context, const What&... 
   return std::apply(make, std::tuple_cat(taken_by<P>(what)...));
 }
 
-// A plan of the backward primitive P, which leans on the plan of its forward one.
+// A plan of the backward primitive P, which needs the plan of its forward primitive.
 template <class P, class Forward, class... What>
 typename P::primitive_desc make_backward_plan(const PlanContext& context, const Forward& forward, const What&... what) {
   const auto make = [&](const auto&... taken) -> typename P::primitive_desc {
@@ -84,17 +87,17 @@ void append_relu(PostOps& after) {
 
 using Arguments = std::unordered_map<int, dnnl::memory>;
 
-// Attributes that every primitive is made with, with or without a max(0, y) at its end. Scratch memory is the
-// stream's; and no environment variable may lower the precision.
+// The attributes of every primitive, with or without a max(0, y) at its end. Scratch memory belongs to the stream, and
+// no environment variable may lower the precision.
 dnnl::primitive_attr attributes(bool relu = false);
 dnnl::prop_kind forward_kind(LayerMode mode);
 
 // Whether oneDNN compiles code for this problem, rather than fall back on its reference loops.
 bool is_compiled(const dnnl::primitive_desc_base& plan);
-// The same, and not by unrolling the image into a matrix either.
+// Whether it also avoids unrolling the image into a matrix.
 bool is_direct(const dnnl::primitive_desc_base& plan);
 
-// Memory of a fixed layout whose address comes with each pass. Copies of the handle follow.
+// Memory of a fixed layout whose address comes with each pass. Copies of the handle see the new address.
 class Placed {
  public:
   Placed(const dnnl::engine& engine, const Desc& desc) : memory_(desc, engine, DNNL_MEMORY_NONE) {}
@@ -117,6 +120,63 @@ class Primitive {
   std::size_t scratch_bytes_;
   Placed scratch_;
   Arguments arguments_;
+};
+
+Primitive make_reorder(const dnnl::engine& engine, const dnnl::memory& from, const dnnl::memory& to);
+
+// Values that a primitive reads or writes, on their way between the caller's layout and its own.
+class Staged {
+ public:
+  enum class Use { read, written };
+  Staged(const dnnl::engine& engine, const Desc& given, const Desc& wanted, Use use);
+
+  // What the primitive takes as its argument.
+  const dnnl::memory& memory() const noexcept { return staged_; }
+  // Before the primitive runs: `load` for values that it reads, `place` for those that it writes.
+  void load(CpuStream& stream, const void* address);
+  void place(void* address) { given_.place(address); }
+  // After it has written them.
+  void deliver(CpuStream& stream);
+
+ private:
+  Placed given_;
+  dnnl::memory staged_;
+  std::optional<Primitive> reorder_;
+};
+
+// The backward pass of a fused max(0, y): clears the gradient, in place, wherever the output was not positive. Gradient
+// and output share one layout.
+Primitive make_relu_mask(const dnnl::engine& engine, const dnnl::memory& output, const dnnl::memory& gradient);
+
+// The second input of layers that add one. It is converted to the layout of the first, and its gradient back.
+class Residual {
+ public:
+  // `stored` is the caller's layout of the residual, `wanted` the layer's layout of its output.
+  Residual(const dnnl::engine& engine, const Desc& stored, const Desc& wanted)
+      : input_(engine, stored, wanted, Staged::Use::read), gradient_(engine, wanted), stored_gradient_(engine, stored) {
+    if (stored != wanted) reorder_ = make_reorder(engine, gradient_.memory(), stored_gradient_.memory());
+  }
+
+  // The residual in the wanted layout.
+  const void* load(CpuStream& stream, const void* address) {
+    input_.load(stream, address);
+    return input_.memory().get_data_handle();
+  }
+
+  // Whether the two layouts are equal, so that the gradient needs no conversion.
+  bool is_stored_as_wanted() const noexcept { return !reorder_; }
+  void deliver_gradient(CpuStream& stream, const void* gradient, void* to) {
+    if (!reorder_ || to == nullptr) return;
+    gradient_.place(gradient);
+    stored_gradient_.place(to);
+    reorder_->run(stream);
+  }
+
+ private:
+  Staged input_;
+  Placed gradient_;
+  Placed stored_gradient_;
+  std::optional<Primitive> reorder_;
 };
 
 }  // namespace tutti::cpu

@@ -1,6 +1,6 @@
 #include "backend/cpu/layers.hpp"
 #include "backend/cpu/library.hpp"
-#include "backend/cpu/staging.hpp"
+#include "backend/cpu/primitive.hpp"
 #include "backend/requests.hpp"
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace tutti::cpu {
 namespace {
 
-// log(sum of exp(logits)), taken relative to the greatest so that nothing overflows.
+// log(sum of exp(logits)), relative to the greatest so that nothing overflows.
 struct LogSumExp {
   double greatest;
   double sum;  // of exp(logit - greatest)
@@ -22,7 +22,7 @@ struct LogSumExp {
   double probability(float logit) const { return std::exp(logit - greatest) / sum; }
 };
 
-// How much of each class is wanted of a sample.
+// The target distribution of a sample over the classes.
 struct Target {
   std::size_t label;
   double smoothing;
@@ -37,8 +37,7 @@ struct Target {
   }
 };
 
-// Whether the label's logit is the greatest, the first of equals. A label whose logit is no number is never
-// right.
+// Whether the label's logit is the greatest, the first of equals. A label whose logit is NaN is never correct.
 bool is_correct(std::span<const float> logits, std::size_t label) {
   const float own = logits[label];
   const auto before = logits.first(label);
@@ -68,19 +67,15 @@ class SoftmaxLoss final : public LossLayer {
       : samples_(static_cast<std::size_t>(logits.shape[0])),
         classes_(static_cast<std::size_t>(logits.shape[1])),
         smoothing_(smoothing),
-        logits_(engine, desc_of(logits), plain(dims_of(logits.shape))),
-        gradient_(engine, desc_of(logits), plain(dims_of(logits.shape))) {}
+        logits_(engine, desc_of(logits), plain(dims_of(logits.shape)), Staged::Use::read),
+        gradient_(engine, desc_of(logits), plain(dims_of(logits.shape)), Staged::Use::written) {}
 
   void run(Stream& stream, const LossPass& pass) override {
     CpuStream& ours = cpu_stream(stream);
-    const std::span<std::int64_t> totals = host_i64(pass.sums);
-    if (totals.size() != LossSums::kFigures) {
-      throw Error(ErrorSource::internal,
-                  fmt::format("loss sums are {} figures, not {}", LossSums::kFigures, totals.size()));
-    }
+    require_loss_sums(pass);
     logits_.load(ours, pass.logits);
     if (pass.logits_gradient != nullptr) gradient_.place(pass.logits_gradient);
-    add_to(totals, sums_of(pass));
+    add_to(host_i64(pass.sums), sums_of(pass));
     if (pass.logits_gradient != nullptr) gradient_.deliver(ours);
   }
 
@@ -115,8 +110,8 @@ class SoftmaxLoss final : public LossLayer {
   std::size_t samples_;
   std::size_t classes_;
   double smoothing_;
-  StagedInput logits_;
-  StagedOutput gradient_;
+  Staged logits_;
+  Staged gradient_;
 };
 
 }  // namespace
@@ -124,8 +119,7 @@ class SoftmaxLoss final : public LossLayer {
 std::unique_ptr<LossLayer> make_softmax_loss(const dnnl::engine& engine, const ActivationSpec& logits,
                                              double smoothing) {
   require_loss(logits.shape, smoothing);
-  return check([&] { return fmt::format("making softmax loss on {}", logits.shape.text()); },
-               [&] { return std::make_unique<SoftmaxLoss>(engine, logits, smoothing); });
+  return std::make_unique<SoftmaxLoss>(engine, logits, smoothing);
 }
 
 }  // namespace tutti::cpu

@@ -1,6 +1,6 @@
 #include "backend/cpu/stream.hpp"
 
-#include "tutti/backend/host_memory.hpp"
+#include "tutti/backend/tensor.hpp"
 
 #include "backend/cpu/library.hpp"
 
@@ -10,31 +10,31 @@
 
 namespace tutti::cpu {
 
-void WorkerPool::run(int tasks, const std::function<void(int)>& task) {
-  const int threads = std::min(threads_, tasks);
-  if (threads <= 1) {
-    for (int i = 0; i < tasks; ++i) task(i);
-    return;
-  }
-#pragma omp parallel for num_threads(threads) schedule(dynamic, 1)
-  for (int i = 0; i < tasks; ++i) task(i);
-}
-
 void CpuStream::synchronize() {
   check([] { return "waiting for a stream"; }, [&] { stream_.wait(); });
 }
 
 void* CpuStream::scratch(std::size_t bytes) {
   if (scratch_.bytes() < bytes) {
-    scratch_ = Buffer();  // both at once would be the most that is ever held
+    scratch_ = Buffer();  // having both at once would raise the peak of memory
     scratch_ = allocate_host(bytes);
   }
   return scratch_.data();
 }
 
-WorkerPool& CpuStream::workers() {
-  if (!workers_) workers_ = std::make_unique<WorkerPool>(omp_get_max_threads());
-  return *workers_;
+int CpuStream::workers() {
+  if (workers_ == 0) workers_ = omp_get_max_threads();
+  return workers_;
+}
+
+void CpuStream::run(int tasks, const std::function<void(int)>& task) {
+  const int threads = std::min(workers(), tasks);
+  if (threads <= 1) {
+    for (int i = 0; i < tasks; ++i) task(i);
+    return;
+  }
+#pragma omp parallel for num_threads(threads) schedule(dynamic, 1)
+  for (int i = 0; i < tasks; ++i) task(i);
 }
 
 CpuStream& cpu_stream(Stream& stream) {

@@ -1,7 +1,7 @@
 #include "backend/cpu/weights.hpp"
 
 #include "backend/cpu/library.hpp"
-#include "backend/cpu/staging.hpp"
+#include "backend/cpu/primitive.hpp"
 
 #include <algorithm>
 
@@ -19,8 +19,8 @@ void CpuWeights::refresh(Stream& stream) {
 }
 
 dnnl::memory CpuWeights::prepared(std::size_t index, const Desc& wanted) {
-  // The canonical order of a weight is the same whether it is seen as units x inputs or with channels, rows
-  // and columns, so the wanted dimensions say how to see it.
+  // The canonical order of a weight is the same as units x inputs and with channels, rows and columns, so the view uses
+  // the wanted dimensions.
   const Desc canonical = plain(dims_of(wanted));
   const dnnl::memory values(canonical, engine_, values_.at(index).data);
   if (wanted == canonical) return values;

@@ -1,6 +1,6 @@
 #pragma once
-// One layer's weights on the CPU: the canonical values, and one copy for every layout that a plan of the
-// layer asks for. Plans of all batch sizes and parts share the copies; while they run, nobody may refresh.
+// One layer's weights on the CPU: the canonical values, and a copy for every layout that a plan of the layer needs.
+// Plans of all batch sizes and parts share the copies; weights must not be refreshed while plans run.
 
 #include "tutti/backend/layer_spec.hpp"
 
@@ -18,11 +18,11 @@ class CpuWeights final : public LayerWeights {
   CpuWeights(const dnnl::engine& engine, const LayerSpec& spec, std::span<const Tensor> values);
   void refresh(Stream& stream) override;
 
-  // The value at `index` of parameters(), in the wanted layout: from now on kept fresh by refresh(), and at
-  // once when there has been one. Plans may be made in several threads at a time.
+  // The value at `index` of parameters(), in the wanted layout. refresh() updates it from now on; it is up to date at
+  // once if refresh() was ever called. Threads may make plans at the same time.
   dnnl::memory prepared(std::size_t index, const Desc& wanted);
 
-  // Throws unless the values are those of `spec` behind an input of this sample.
+  // Throws unless the values are those of `spec` on samples of this shape.
   void require(const LayerSpec& spec, const Shape& sample) const { require_weights(spec_, values_, spec, sample); }
 
  private:

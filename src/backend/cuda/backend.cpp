@@ -43,8 +43,8 @@ bool is_pageable(const Tensor& tensor) {
 
 CudaBackend::CudaBackend(const CudaOptions& options)
     : found_(device_at(options.device)),
-      records_(options.record),
-      planner_(make_convolution_planner({.device = options.device, .search = options.search_plans})),
+      uses_graphs_(options.use_graphs),
+      planner_(make_convolution_planner(options)),
       processor_{.device = options.device,
                  .precision = options.precision,
                  .type = element_type(options.precision),
@@ -59,7 +59,7 @@ std::string CudaBackend::description() const {
                      convolution_library());
 }
 
-// What the calls return is how deep ranges nest, or that no profiler looks.
+// The calls return the depth of nested ranges, or that no profiler is attached.
 void CudaBackend::begin_range(const char* name) {
   if (in_range_) static_cast<void>(nvtxRangePop());
   static_cast<void>(nvtxRangePushA(name));
@@ -70,7 +70,7 @@ void CudaBackend::copy(Stream& stream, const Tensor& to, const Tensor& from) {
   require_equal_sizes("copying between", static_cast<std::int64_t>(to.bytes()),
                       static_cast<std::int64_t>(from.bytes()));
   if (to.bytes() == 0) return;
-  // The driver waits within such a copy, where nobody would hear that a sum before it never ends.
+  // The driver waits within such a copy, where our own watch could not report that an earlier collective hangs.
   if (is_pageable(to) || is_pageable(from)) stream.synchronize();
   check(cudaMemcpyAsync(to.data, from.data, to.bytes(), kind_of(to.space, from.space), native(as_cuda_stream(stream))));
 }

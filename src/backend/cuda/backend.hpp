@@ -1,6 +1,6 @@
 #pragma once
-// One GPU behind the backend seam. What needs kernels is beside them: the vector operations in flat.cu, sums.cu,
-// fixed_point.cu and digest.cu, images in image_store.cu, plain activations in convert.cu.
+// One GPU behind the backend seam. What needs kernels is defined beside them: the vector operations in flat.cu,
+// fixed_point.cu and reductions.cu, images in image_store.cu, plain activations in convert.cu.
 
 #include "tutti/backend/backend.hpp"
 #include "tutti/backend/cuda_library.hpp"
@@ -30,15 +30,17 @@ class CudaBackend final : public Backend {
   std::unique_ptr<Event> make_timed_event() override { return make_timed_cuda_event(processor_.device); }
   void begin_range(const char* name) override;
   std::unique_ptr<ImageStore> hold_images(const HeldImages& images) override;
-  std::unique_ptr<Recording> record(Stream& stream, const std::function<void()>& enqueue) override {
-    return records_ ? record_cuda_graph(as_cuda_stream(stream), enqueue) : nullptr;
+  std::unique_ptr<Graph> capture(Stream& stream, const std::function<void()>& enqueue) override {
+    return uses_graphs_ ? capture_cuda_graph(as_cuda_stream(stream), enqueue) : nullptr;
   }
   std::string choices() const override { return planner_->choices(); }
   bool adopt_choices(const std::string& lines) override { return planner_->adopt_choices(lines); }
 
   void copy(Stream& stream, const Tensor& to, const Tensor& from) override;
   void fill_zero(Stream& stream, const Tensor& tensor) override;
-  void add(Stream& stream, const Tensor& to, const Tensor& from) override;
+  void add(Stream& stream, const Tensor& to, const Tensor& from) override {
+    add_on_cuda(as_cuda_stream(stream), to, from);
+  }
   void blend(Stream& stream, const Tensor& to, const Tensor& from, float share) override;
   void to_fixed_point(Stream& stream, const FixedPointGrid& grid, const ToFixedPoint& request) override;
   void from_fixed_point(Stream& stream, const FixedPointGrid& grid, const FromFixedPoint& request) override;
@@ -53,7 +55,6 @@ class CudaBackend final : public Backend {
 
   ActivationSpec plain_activation(const Shape& shape) override { return plain_activation_of(shape); }
   void to_plain(Stream& stream, const ActivationSpec& activation, const void* from, const Tensor& to) override;
-  void from_plain(Stream& stream, const ActivationSpec& activation, const Tensor& from, void* to) override;
 
   std::unique_ptr<LayerWeights> make_weights(const LayerSpec& spec, std::span<const Tensor> values) override;
   void refresh(Stream& stream, std::span<LayerWeights* const> layers) override;
@@ -62,7 +63,7 @@ class CudaBackend final : public Backend {
 
  private:
   CudaDevice found_;
-  bool records_;
+  bool uses_graphs_;
   std::unique_ptr<ConvolutionPlanner> planner_;
   Processor processor_;
   bool in_range_ = false;  // of the profiler

@@ -4,8 +4,8 @@
 #include "backend/requests.hpp"
 #include "batch_norm.cuh"
 
-// Each pass has three kernels: sums of each chunk of rows, what follows from their sums for each channel, and the pass
-// over the values.
+// Each pass has three kernels: one sums each chunk of rows, one computes the numbers of each channel from these sums,
+// and one goes over the values.
 namespace tutti::cuda {
 namespace {
 
@@ -19,7 +19,7 @@ struct NormApplication {
   NormChannels channels;
 };
 
-// Of gradients, partial sums are of themselves and of them times x - rounded mean.
+// The partial sums of gradients are those of the gradients and of gradient * (x - rounded mean).
 struct NormGradientSums {
   RowGrid grid;
   GradientSum gradients;
@@ -214,22 +214,13 @@ const float* values_of(const CudaWeights& weights, std::size_t index) {
   return static_cast<const float*>(weights.canonical()[index].data);
 }
 
-const CudaWeights& norm_weights(const BatchNormSpec& spec, const LayerRequest& request) {
-  const CudaWeights& weights = cuda_weights(request.weights);
-  weights.require(spec, request.input.shape.without_first());
-  return weights;
-}
-
-class BatchNormLayer final : public Layer {
+class BatchNormLayer final : public CudaLayer {
  public:
   BatchNormLayer(const Processor& processor, const BatchNormSpec& spec, const LayerRequest& request)
-      : spec_(spec),
-        mode_(request.mode),
-        wants_input_gradient_(request.wants_input_gradient),
-        output_(request.input),
+      : CudaLayer(request, request.input, {.input = true}),
+        spec_(spec),
         layout_(layout_of(request.input)),
-        type_(format_of(request.input).type()),
-        weights_(norm_weights(spec, request)),
+        weights_(cuda_weights(spec, request)),
         sums_grid_(share_rows(layout_, type_, kSumBlocks)),
         gradient_sums_grid_(share_rows(layout_, type_, kGradientSumBlocks)),
         pass_grid_(share_rows(layout_, type_, kPassBlocks)) {
@@ -248,8 +239,6 @@ class BatchNormLayer final : public Layer {
     if (spec.relu) positive_ = allocate_cuda(processor.device, output_.bytes / kPackBytes);
   }
 
-  const ActivationSpec& output() const override { return output_; }
-  bool reads_output() const override { return false; }
   bool leaves_residual_gradient() const override { return spec_.add; }
 
   void forward(Stream& stream, const LayerForward& pass) override {
@@ -282,14 +271,15 @@ class BatchNormLayer final : public Layer {
   }
 
   void backward(Stream& stream, const LayerBackward& pass) override {
-    require_training(mode_, pass);
+    require_training(pass);
     CudaStream& ours = as_cuda_stream(stream);
     const cudaStream_t cuda = native(ours);
     const GradientSum gradients = gradients_of(ours, pass, output_);
-    // Written where somebody wants it, and where reading it again costs less than summing again.
-    const bool several = gradients.second != nullptr;
-    const bool wanted = (spec_.add && pass.residual_gradient != nullptr) || (several && wants_input_gradient_);
-    void* const summed = wanted && (several || spec_.relu) ? pass.output_gradients[0] : nullptr;
+    // The sum is written where it is wanted as the residual's gradient, and where reading it costs less than summing
+    // again.
+    const bool is_sum = gradients.second != nullptr;
+    const bool wanted = (spec_.add && pass.residual_gradient != nullptr) || (is_sum && wants_input_gradient_);
+    void* const summed = wanted && (is_sum || spec_.relu) ? pass.output_gradients[0] : nullptr;
     launch(is_bf16() ? norm_gradient_sums_of<Bf16>(gradients) : norm_gradient_sums_of<float>(gradients),
            grid_of(gradient_sums_grid_), cuda,
            NormGradientSums{.grid = gradient_sums_grid_,
@@ -312,7 +302,6 @@ class BatchNormLayer final : public Layer {
   }
 
  private:
-  bool is_bf16() const { return type_ == ElementType::bf16; }
   float2* partials() const { return static_cast<float2*>(partials_.data()); }
   std::uint8_t* positive() const { return static_cast<std::uint8_t*>(positive_.data()); }
 
@@ -332,11 +321,7 @@ class BatchNormLayer final : public Layer {
   }
 
   BatchNormSpec spec_;
-  LayerMode mode_;
-  bool wants_input_gradient_;
-  ActivationSpec output_;
   ImageLayout layout_;
-  ElementType type_;
   const CudaWeights& weights_;
   RowGrid sums_grid_;
   RowGrid gradient_sums_grid_;

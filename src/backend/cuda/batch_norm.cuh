@@ -1,6 +1,6 @@
 #pragma once
-// The statistics of batch norm's forward pass: sums of each chunk of rows, and what follows from their sums for each
-// channel. Sums are f32 within a thread, f64 beyond, always in the same order.
+// The statistics of batch norm's forward pass: sums over each chunk of rows, and the numbers of each channel that
+// follow from them. Sums are f32 within a thread and f64 beyond, always in the same order.
 
 #include "floats.cuh"
 #include "grids.cuh"
@@ -18,7 +18,7 @@ struct NormChannels {
   float* gradient_offset = nullptr;
 };
 
-// Partial sums are of each chunk and channel: of values their mean and the sum of squares about it.
+// The partial sums of each chunk and channel are the mean of its values and the sum of squares about that mean.
 struct NormSums {
   RowGrid grid;
   const void* input = nullptr;
@@ -27,7 +27,7 @@ struct NormSums {
 
 struct NormStatistics {
   RowGrid grid;
-  const float2* partials = nullptr;  // null: as the running mean and variance say
+  const float2* partials = nullptr;  // null: from the running mean and variance
   std::int64_t channels = 0;
   const float* scale = nullptr;
   const float* shift = nullptr;
@@ -37,7 +37,7 @@ struct NormStatistics {
   NormChannels result;
 };
 
-// What reads values that were just written goes through them backwards, since the last of them are in the cache.
+// Kernels that read values that were just written go through them backwards, since the last ones are in the cache.
 __device__ inline int last_chunk_first() { return static_cast<int>(gridDim.y - 1 - blockIdx.y); }
 
 __device__ inline std::int64_t rows_of_chunk(const RowGrid& grid, std::int64_t chunk) {
@@ -103,7 +103,7 @@ __global__ void __launch_bounds__(RowGrid::kThreads, 3) norm_sums(NormSums work)
   }
 }
 
-// The kernels that go on with partial sums: a few channels to a block.
+// The kernels that process partial sums have a few channels per block.
 constexpr int kChannels = 4;
 constexpr int kHeight = RowGrid::kThreads / kChannels;
 

@@ -11,8 +11,8 @@ namespace {
 constexpr int kMostThreads = 256;
 constexpr std::int64_t kMostBlocksY = 65535;
 
-// A thread's pack within a sample. Neighbouring threads take neighbouring packs of a pixel and then neighbouring
-// pixels; so both sides are read and written as they lie where it matters: images of few channels, and vectors.
+// A thread's pack within a sample. Neighbouring threads have neighbouring packs of a pixel and then neighbouring
+// pixels, so that both sides are accessed in memory order where it matters: images of few channels, and vectors.
 struct PackPlace {
   unsigned index;
   unsigned pixel;
@@ -82,7 +82,7 @@ void convert_from_plain(CudaStream& stream, const ActivationSpec& activation, co
   format_of(activation).type() == ElementType::bf16 ? gather(gather_packs<Bf16>) : gather(gather_packs<float>);
 }
 
-// One activation that a layer is handed, and its gradient: passed on as they are unless they are plain.
+// One activation that a layer reads, and its gradient. Both are passed on unchanged unless they are plain.
 class ConvertedActivation {
  public:
   ConvertedActivation(const Processor& processor, const ActivationSpec& given, bool wants_gradient)
@@ -101,7 +101,7 @@ class ConvertedActivation {
     convert_from_plain(stream, within_, static_cast<const float*>(given), values_.data());
     return values_.data();
   }
-  // As loaded last.
+  // The values that were loaded last.
   const void* loaded(const void* given) const { return is_plain_ ? values_.data() : given; }
   void* gradient(void* given) const { return is_plain_ && given != nullptr ? gradient_.data() : given; }
   void deliver_gradient(CudaStream& stream, void* given) const {
@@ -179,11 +179,6 @@ std::unique_ptr<Layer> make_converting_layer(const Processor& processor, const L
 void CudaBackend::to_plain(Stream& stream, const ActivationSpec& activation, const void* from, const Tensor& to) {
   if (is_plain(activation)) return copy(stream, to, {const_cast<void*>(from), to.shape, to.type, to.space});
   convert_to_plain(as_cuda_stream(stream), activation, from, static_cast<float*>(to.data));
-}
-
-void CudaBackend::from_plain(Stream& stream, const ActivationSpec& activation, const Tensor& from, void* to) {
-  if (is_plain(activation)) return copy(stream, {to, from.shape, from.type, from.space}, from);
-  convert_from_plain(as_cuda_stream(stream), activation, static_cast<const float*>(from.data), to);
 }
 
 }  // namespace tutti::cuda

@@ -1,7 +1,8 @@
 #pragma once
-// The three passes of a convolution between activations within the network, each planned once for a shape. Who computes
-// them (cuDNN) is known to the planner alone. Linear layers are convolutions of one pixel.
+// The three passes of a convolution between activations within the network, each planned once for a shape. Only the
+// planner knows that cuDNN computes them. Linear layers are convolutions of one pixel.
 
+#include "tutti/backend/cuda_library.hpp"
 #include "tutti/backend/cuda_stream.hpp"
 #include "tutti/backend/precision.hpp"
 
@@ -15,6 +16,9 @@
 namespace tutti::cuda {
 
 enum class ConvolutionPass { forward, input_gradient, weight_gradient };
+constexpr std::array<std::string_view, 3> words_of(ConvolutionPass) {
+  return {"forward", "input-gradient", "weight-gradient"};
+}
 
 // Images are samples, rows, columns, channels; filters are outputs, rows, columns, channels. Dense, channels and
 // outputs with their padding, in bf16 when the precision is bf16, else in f32.
@@ -35,7 +39,7 @@ struct ConvolutionShape {
   friend bool operator==(const ConvolutionShape&, const ConvolutionShape&) = default;
 };
 
-// The one that the pass computes is written, the others are read.
+// A pass writes the one that it computes and reads the others.
 struct ConvolutionTensors {
   void* input = nullptr;    // or its gradient
   void* filters = nullptr;  // likewise
@@ -45,7 +49,7 @@ struct ConvolutionTensors {
 class ConvolutionPlan {
  public:
   virtual ~ConvolutionPlan() = default;
-  // Of the scratch memory of the stream, from its start, while it runs.
+  // The plan uses the first bytes of the stream's scratch memory while it runs.
   virtual std::size_t scratch_bytes() const = 0;
   // Asynchronous. `scratch` has at least so many bytes.
   virtual void run(CudaStream& stream, const ConvolutionTensors& tensors, void* scratch) = 0;
@@ -56,21 +60,17 @@ class ConvolutionPlanner {
   virtual ~ConvolutionPlanner() = default;
   // Throws a usage error naming the shape where the library has no way to compute it.
   virtual std::unique_ptr<ConvolutionPlan> plan(ConvolutionPass pass, const ConvolutionShape& shape) = 0;
-  // As Backend's.
+  // As in Backend.
   virtual std::string choices() const = 0;
   virtual bool adopt_choices(const std::string& lines) = 0;
 };
 
-// Measures, with memory of its own, how many milliseconds one run of each plan takes: infinitely many where it fails.
-// Empty where the device has no room for that.
+// Measures, with memory of its own, how many milliseconds one run of each plan takes; a plan that fails takes
+// infinitely long. Empty where the device has no room for that.
 std::vector<float> measure_plans(int device, const ConvolutionShape& shape,
                                  std::span<const std::unique_ptr<ConvolutionPlan>> plans);
 
-struct PlannerOptions {
-  int device = 0;
-  bool search = true;
-};
-std::unique_ptr<ConvolutionPlanner> make_convolution_planner(const PlannerOptions& options);
+std::unique_ptr<ConvolutionPlanner> make_convolution_planner(const CudaOptions& options);
 // "cuDNN 9.19.0"
 std::string convolution_library();
 

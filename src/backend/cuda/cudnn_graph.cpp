@@ -10,7 +10,7 @@ namespace tutti::cuda {
 namespace {
 
 constexpr std::size_t kMostEngines = 10;
-constexpr std::size_t kMostCompiledEngines = 2;  // at run time, a second each
+constexpr std::size_t kMostCompiledEngines = 2;  // compiled at run time, which takes a second each
 constexpr std::size_t kMostScratchBytes = std::size_t{512} << 20;
 constexpr std::int64_t kMostProposals = 128;
 constexpr std::int64_t kMostNotes = 32;
@@ -44,7 +44,7 @@ CudnnDescriptor window(const ConvolutionShape& shape) {
   return descriptor;
 }
 
-// What cuDNN calls the operation of a pass and its parts.
+// cuDNN's names for the operation of a pass and its attributes.
 struct OperationNames {
   cudnnBackendDescriptorType_t type;
   cudnnBackendAttributeName_t input;
@@ -186,9 +186,9 @@ std::vector<CudnnDescriptor> CudnnGraph::proposals(cudnnBackendHeurMode_t mode) 
   return heuristic.descriptors(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, kMostProposals);
 }
 
-// On f32 values "tensor core" means that these are cut to tf32 on the way, with or without the note on down-converted
-// inputs: of the engines that cuDNN 9.19 offers an H200 none has the latter. Large tiles of Winograd's transformation
-// lose digits whatever the type.
+// With f32 values "tensor core" means that they are rounded to tf32, with or without the note on down-converted inputs:
+// none of the engines that cuDNN 9.19 proposes for an H200 has that note. Large tiles of Winograd's transformation lose
+// digits with any type.
 bool CudnnGraph::allows(const CudnnDescriptor& engine) const {
   static constexpr std::array kNever{CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC,
                                      CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION,

@@ -1,10 +1,11 @@
 #pragma once
-// One pass of a convolution as a cuDNN graph, and the ways in which cuDNN would compute it. Nothing is run here, so
-// that a GPU can be planned for that is not there.
+// One pass of a convolution as a cuDNN graph, and the engines that cuDNN proposes for it. Nothing runs here, so that
+// plans can be made for a GPU that is absent.
 
 #include "tutti/base/unique_handle.hpp"
 
 #include "backend/cuda/engine_table.hpp"
+#include "backend/cuda/runtime.hpp"
 
 #include <cudnn.h>
 
@@ -15,7 +16,7 @@
 
 namespace tutti::cuda {
 
-// How cuDNN calls the type of an attribute's values. Descriptors are apart: to the compiler they are void pointers.
+// cuDNN's name for the type of an attribute's values. Descriptors are missing: to the compiler they are void pointers.
 template <class T>
 extern const cudnnBackendAttributeType_t kCudnnType;
 // clang-format off
@@ -52,7 +53,7 @@ class CudnnDescriptor {
   void set(cudnnBackendAttributeName_t name, const std::vector<CudnnDescriptor>& values);
 
   void finalize();
-  // False where cuDNN has no such thing.
+  // False where cuDNN does not support it.
   bool try_finalize();
 
   // At most `most` of the values.
@@ -66,27 +67,21 @@ class CudnnDescriptor {
   T value(cudnnBackendAttributeName_t name) const {
     return values<T>(name).at(0);
   }
-  // Likewise, of descriptors of one type.
+  // The same for descriptors of one type.
   std::vector<CudnnDescriptor> descriptors(cudnnBackendAttributeName_t name, cudnnBackendDescriptorType_t type,
                                            std::int64_t most = 1) const;
 
  private:
-  struct Destroy {
-    void operator()(cudnnBackendDescriptor_t descriptor) const noexcept {
-      static_cast<void>(cudnnBackendDestroyDescriptor(descriptor));
-    }
-  };
-
   void set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, std::int64_t count, const void* values);
   // How many there are.
   std::size_t get(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, std::int64_t most,
                   void* values) const;
 
   cudnnBackendDescriptorType_t type_;
-  UniqueHandle<cudnnBackendDescriptor_t, Destroy> handle_;
+  UniqueHandle<cudnnBackendDescriptor_t, ReleaseBy<cudnnBackendDestroyDescriptor>> handle_;
 };
 
-// Numbers of the tensors of a graph.
+// The numbers of a graph's tensors.
 inline constexpr std::int64_t kInputTensor = 1;
 inline constexpr std::int64_t kFilterTensor = 2;
 inline constexpr std::int64_t kOutputTensor = 3;
@@ -95,7 +90,7 @@ inline constexpr std::int64_t kOutputTensor = 3;
 class CudnnTarget {
  public:
   virtual ~CudnnTarget() = default;
-  // Called for each graph, heuristic, engine and execution plan before it is finalized.
+  // Adds the target to the descriptor of each graph, heuristic, engine and execution plan before it is finalized.
   virtual void name_in(CudnnDescriptor& descriptor) const = 0;
 };
 
@@ -113,10 +108,10 @@ class CudnnGraph {
   // The target is borrowed.
   CudnnGraph(const CudnnTarget& target, ConvolutionPass pass, const ConvolutionShape& shape);
 
-  // The likely fastest first; empty where cuDNN cannot compute it. Engines are left out that could give other bits on
-  // another day, or that are less precise than the shape asks for.
+  // The engines, the probably fastest first; empty where cuDNN cannot compute the pass. Engines that are not
+  // deterministic or less precise than the shape requires are left out.
   std::vector<CudnnEngine> engines() const;
-  // What choice() told, perhaps in another process; nothing where cuDNN does not know it.
+  // The engine that choice() described, perhaps in another process; empty where cuDNN does not know it.
   std::optional<CudnnEngine> engine(const EngineChoice& choice) const;
 
  private:

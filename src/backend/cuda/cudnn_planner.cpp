@@ -40,11 +40,7 @@ class CudnnDevice final : public CudnnTarget {
   }
 
  private:
-  struct Destroy {
-    void operator()(cudnnHandle_t handle) const noexcept { static_cast<void>(cudnnDestroy(handle)); }
-  };
-
-  UniqueHandle<cudnnHandle_t, Destroy> handle_;
+  UniqueHandle<cudnnHandle_t, ReleaseBy<cudnnDestroy>> handle_;
   std::mutex mutex_;
 };
 
@@ -71,7 +67,7 @@ class CudnnPlan final : public ConvolutionPlan {
 
 class CudnnPlanner final : public ConvolutionPlanner {
  public:
-  explicit CudnnPlanner(const PlannerOptions& options)
+  explicit CudnnPlanner(const CudaOptions& options)
       : options_(options),
         device_(std::make_shared<CudnnDevice>(options.device)),
         table_({convolution_library(), query_devices().devices.at(static_cast<std::size_t>(options.device)).name}) {}
@@ -108,12 +104,12 @@ class CudnnPlanner final : public ConvolutionPlanner {
                   fmt::format("{} has no way to compute the convolution {}; try another --precision",
                               convolution_library(), description));
     }
-    const auto chosen = options_.search && engines.size() > 1 ? fastest(shape, engines) : engines.front();
+    const auto chosen = options_.search_plans && engines.size() > 1 ? fastest(shape, engines) : engines.front();
     table_.note(description, chosen->choice());
     return chosen;
   }
 
-  // Where there is no room to try them the first is taken, which cuDNN thinks the fastest.
+  // Without room to measure them, this is the first one, which cuDNN expects to be the fastest.
   std::shared_ptr<const CudnnEngine> fastest(const ConvolutionShape& shape,
                                              const std::vector<std::shared_ptr<const CudnnEngine>>& engines) const {
     std::vector<std::unique_ptr<ConvolutionPlan>> plans;
@@ -123,7 +119,7 @@ class CudnnPlanner final : public ConvolutionPlanner {
     return engines[static_cast<std::size_t>(std::ranges::min_element(times) - times.begin())];
   }
 
-  PlannerOptions options_;
+  CudaOptions options_;
   std::shared_ptr<CudnnDevice> device_;
   mutable std::mutex mutex_;
   EngineTable table_;
@@ -132,7 +128,7 @@ class CudnnPlanner final : public ConvolutionPlanner {
 
 }  // namespace
 
-std::unique_ptr<ConvolutionPlanner> make_convolution_planner(const PlannerOptions& options) {
+std::unique_ptr<ConvolutionPlanner> make_convolution_planner(const CudaOptions& options) {
   return std::make_unique<CudnnPlanner>(options);
 }
 

@@ -1,7 +1,5 @@
 #include "backend/cuda/engine_table.hpp"
 
-#include "tutti/base/error.hpp"
-
 #include <fmt/format.h>
 
 #include <sstream>
@@ -11,25 +9,13 @@ namespace {
 
 constexpr std::string_view kSeparator = " | ";
 
-std::string_view name_of(ConvolutionPass pass) {
-  switch (pass) {
-    case ConvolutionPass::forward:
-      return "forward";
-    case ConvolutionPass::input_gradient:
-      return "input-gradient";
-    case ConvolutionPass::weight_gradient:
-      return "weight-gradient";
-  }
-  throw Error(ErrorSource::internal, "a convolution has no such pass");
-}
-
 std::string text_of(const EngineChoice& choice) {
   std::string text = std::to_string(choice.engine);
   for (const EngineKnob& knob : choice.knobs) text += fmt::format(" {}={}", knob.type, knob.value);
   return text;
 }
 
-// Lines come from files that people may have touched.
+// Lines come from files that people may have edited.
 std::optional<EngineChoice> choice_in(const std::string& text) {
   std::istringstream stream(text);
   EngineChoice choice;
@@ -44,9 +30,9 @@ std::optional<EngineChoice> choice_in(const std::string& text) {
 }  // namespace
 
 std::string describe(ConvolutionPass pass, const ConvolutionShape& shape) {
-  return fmt::format("{} {} {}x{}x{}x{} to {}, {}x{} stride {} padding {}", name_of(pass),
-                     tutti::name_of(shape.precision), shape.samples, shape.height, shape.width, shape.channels,
-                     shape.outputs, shape.kernel_height, shape.kernel_width, shape.stride, shape.padding);
+  return fmt::format("{} {} {}x{}x{}x{} to {}, {}x{} stride {} padding {}", name_of(pass), name_of(shape.precision),
+                     shape.samples, shape.height, shape.width, shape.channels, shape.outputs, shape.kernel_height,
+                     shape.kernel_width, shape.stride, shape.padding);
 }
 
 EngineTable::EngineTable(const EngineOwner& owner)

@@ -1,8 +1,7 @@
 #pragma once
-// Which engine of the convolution library was chosen for which pass over which shape, as lines of text that each name
-// the library's version and the GPU they hold for:
+// The engines of the convolution library that were chosen, by pass and shape, as lines of text. Each line names the
+// library's version and the GPU to which it applies, and ends with the engine's number and its knobs, type=value:
 //   cuDNN 9.19.0 | NVIDIA H200 | forward bf16 256x28x28x64 to 64, 3x3 stride 1 padding 1 | 57 2=14 17=1
-// the last part being the engine's number and its knobs, type=value. Knows nothing of the library itself.
 
 #include "backend/cuda/convolution.hpp"
 
@@ -25,7 +24,7 @@ struct EngineChoice {
   friend bool operator==(const EngineChoice&, const EngineChoice&) = default;
 };
 
-// What engines and their numbers belong to.
+// The library and device to which engines belong.
 struct EngineOwner {
   std::string library;  // "cuDNN 9.19.0"
   std::string device;   // "NVIDIA H200"
@@ -42,7 +41,7 @@ class EngineTable {
   void note(const std::string& description, const EngineChoice& choice);
 
   std::string text() const;
-  // Takes over the lines for this library and GPU. False where there are lines, but none of these.
+  // Adopts the lines for this library and GPU. False where there are lines, but none of these.
   bool adopt(const std::string& text);
 
  private:

@@ -3,11 +3,11 @@
 #include "backend/requests.hpp"
 #include "flat.cuh"
 
-// Sums by way of integers: one kernel each, whatever the number of slices. The bits are the CPU's.
+// Fixed-point sums: one kernel for each operation, whatever the number of slices. The bits are the CPU's.
 namespace tutti::cuda {
 namespace {
 
-// Where a request's elements lie in the grid's block.
+// The position of a request's elements in the grid's block.
 struct SlicedExtent {
   const std::int64_t* ends;
   const std::int32_t* exponents;
@@ -37,23 +37,21 @@ __device__ double power_of_two(int exponent) {
   return __longlong_as_double(static_cast<long long>(1023 + exponent) << 52);
 }
 
-// The first slice that ends behind the element. The warp looks at all: a search would wait for the load of each step.
+// The first slice that ends after the element. The warp reads all of them: a search would wait for the load of each
+// step.
 __device__ std::int64_t slice_of(const SlicedExtent& extent, std::int64_t element) {
   int passed = 0;
 #pragma unroll 4
   for (std::int64_t slice = threadIdx.x % kWarpLanes; slice < extent.slices; slice += kWarpLanes) {
     passed += extent.ends[slice] <= element ? 1 : 0;
   }
-#pragma unroll
-  for (int lanes = kWarpLanes / 2; lanes > 0; lanes /= 2) passed += __shfl_xor_sync(kWholeWarp, passed, lanes);
-  return passed;
+  return sum_over_warp(passed);
 }
 
-// To be called by all threads of the block, and not again before its next barrier.
+// All threads of the block must call it, and not again before its next barrier.
 __device__ int greatest_of_block(int value) {
   __shared__ int greatest[kThreads / kWarpLanes];
-#pragma unroll
-  for (int lanes = kWarpLanes / 2; lanes > 0; lanes /= 2) value = max(value, __shfl_xor_sync(kWholeWarp, value, lanes));
+  value = over_warp(value, [](int a, int b) { return max(a, b); });
   if (threadIdx.x % kWarpLanes == 0) greatest[threadIdx.x / kWarpLanes] = value;
   __syncthreads();
 #pragma unroll
@@ -61,7 +59,7 @@ __device__ int greatest_of_block(int value) {
   return value;
 }
 
-// What a thread does of elements begin .. end - 1, all of one slice; gives the greatest bits of |value|.
+// A thread's share of elements begin .. end - 1, all of one slice. Returns the greatest bits of |value|.
 template <int kSize>
 __device__ int step(const Rounding& work, std::int64_t begin, std::int64_t end, int exponent) {
   const double scale = power_of_two(exponent);

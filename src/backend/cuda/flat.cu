@@ -7,7 +7,7 @@
 
 #include <initializer_list>
 
-// The vector operations that go element by element. Each rounds as on the CPU, so that both give the same bits.
+// The vector operations that work element by element. Each rounds as on the CPU, so that both give the same bits.
 namespace tutti::cuda {
 namespace {
 
@@ -85,7 +85,7 @@ __device__ void step(const BlendElements& work, std::int64_t at) {
   store(work.to, at, to);
 }
 
-// The first slice that ends behind the element.
+// The first slice that ends after the element.
 __device__ std::int64_t slice_of(const SearchElements& work, std::int64_t element) {
   std::int64_t first = 0;
   for (std::int64_t last = work.slices; first < last;) {
@@ -161,7 +161,7 @@ __device__ void step(const AdamWElements& work, std::int64_t at) {
   store(work.weights, at, weights);
 }
 
-// A thread takes four elements as long as there are `fours`, then one.
+// The first `fours` threads take four elements each, the others one.
 template <class Work>
 __global__ void step_each(const Work work, const std::int64_t fours, const std::int64_t elements) {
   const std::int64_t thread = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
@@ -180,7 +180,7 @@ void launch_steps(cudaStream_t stream, const Work& work, const FlatExtent& exten
          extent.elements);
 }
 
-// Tensors of equal size; one without memory is not there.
+// The extent of tensors of equal size; those without memory do not count.
 FlatExtent extent_of(std::string_view doing, std::initializer_list<Tensor> tensors) {
   FlatExtent extent{.elements = tensors.begin()->elements(), .aligned = true};
   for (const Tensor& tensor : tensors) {
@@ -191,15 +191,7 @@ FlatExtent extent_of(std::string_view doing, std::initializer_list<Tensor> tenso
   return extent;
 }
 
-void add_elements(CudaStream& stream, const Tensor& to, const Tensor& from) {
-  launch_steps(native(stream), AddElements{device_f32(to), device_f32(from)}, extent_of("adding", {to, from}));
-}
-
 }  // namespace
-
-void CudaBackend::add(Stream& stream, const Tensor& to, const Tensor& from) {
-  add_elements(as_cuda_stream(stream), to, from);
-}
 
 void CudaBackend::blend(Stream& stream, const Tensor& to, const Tensor& from, float share) {
   launch_steps(native(as_cuda_stream(stream)), BlendElements{device_f32(to), device_f32(from), 1 - share, share},
@@ -252,6 +244,9 @@ void CudaBackend::adamw_step(Stream& stream, const AdamWStep& step) {
 
 namespace tutti {
 
-void add_on_cuda(CudaStream& stream, const Tensor& to, const Tensor& from) { cuda::add_elements(stream, to, from); }
+void add_on_cuda(CudaStream& stream, const Tensor& to, const Tensor& from) {
+  cuda::launch_steps(cuda::native(stream), cuda::AddElements{cuda::device_f32(to), cuda::device_f32(from)},
+                     cuda::extent_of("adding", {to, from}));
+}
 
 }  // namespace tutti

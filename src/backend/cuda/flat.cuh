@@ -1,9 +1,13 @@
 #pragma once
-// What kernels over flat memory share: neighbouring elements read and written as one, and several tensors in one grid.
+// What kernels over flat memory share: neighbouring elements that are read and written at once, reductions over a warp,
+// and grids over many tensors.
 
 #include "backend/cuda/runtime.hpp"
 #include "backend/requests.hpp"
 #include "kernel.cuh"
+
+#include <algorithm>
+#include <span>
 
 namespace tutti::cuda {
 
@@ -25,14 +29,54 @@ __device__ inline void store(T* to, std::int64_t at, const Run<T, kSize>& run) {
   *reinterpret_cast<Run<T, kSize>*>(to + at) = run;
 }
 
-// Which of a table's `count` entries has this block of the grid; kMost is a power of two.
-template <class Table>
-__device__ inline int entry_of(const Table& table, std::int64_t block) {
-  int found = 0;
-  for (int stride = Table::kMost / 2; stride > 0; stride /= 2) {
-    if (found + stride < table.count && table.entries[found + stride].first_block <= block) found += stride;
+// Combines the values of all lanes of a warp; every lane gets the result.
+template <class T, class Combine>
+__device__ inline T over_warp(T value, Combine combine) {
+#pragma unroll
+  for (int lanes = kWarpLanes / 2; lanes > 0; lanes /= 2) {
+    value = combine(value, __shfl_xor_sync(kWholeWarp, value, lanes));
   }
-  return found;
+  return value;
+}
+
+template <class T>
+__device__ inline T sum_over_warp(T value) {
+  return over_warp(value, [](T a, T b) { return a + b; });
+}
+
+// Entries whose blocks follow one another in one grid, at most as many as fit the arguments of a kernel.
+template <class Entry, int kSize>
+struct BlockTable {
+  static constexpr int kMost = kSize;  // a power of two
+
+  int count = 0;
+  std::int64_t blocks = 0;  // of all entries
+  std::int64_t first_blocks[kMost];
+  Entry entries[kMost];
+
+  void add(const Entry& entry, std::int64_t blocks_of_entry) {
+    first_blocks[count] = blocks;
+    entries[count++] = entry;
+    blocks += blocks_of_entry;
+  }
+  // The entry that has this block of the grid.
+  __device__ int entry_of(std::int64_t block) const {
+    int found = 0;
+    for (int stride = kMost / 2; stride > 0; stride /= 2) {
+      if (found + stride < count && first_blocks[found + stride] <= block) found += stride;
+    }
+    return found;
+  }
+};
+
+// Calls work(items) for as many items at a time as a table holds.
+template <class Table, class Item, class Work>
+void for_each_table(std::span<const Item> items, const Work& work) {
+  while (!items.empty()) {
+    const auto some = items.first(std::min<std::size_t>(Table::kMost, items.size()));
+    work(some);
+    items = items.subspan(some.size());
+  }
 }
 
 // Null for a factor of 1.

@@ -1,5 +1,5 @@
 #pragma once
-// The values that layers compute on, sixteen bytes at a time, and as the f32 numbers that kernels reckon with.
+// The values of activations, sixteen bytes at a time, and as the f32 numbers with which kernels compute.
 
 #include "backend/cuda/format.hpp"
 #include "kernel.cuh"
@@ -23,7 +23,7 @@ __device__ inline void set_pair(Bf16* to, float2 values) {
   to[1] = rounded.y;
 }
 
-// Neighbouring channels of one pixel: read and written as one.
+// Neighbouring channels of one pixel, which are read and written at once.
 template <class T>
 struct alignas(16) Pack {
   static constexpr int kSize = 16 / static_cast<int>(sizeof(T));
@@ -44,8 +44,8 @@ __device__ inline Floats<T> floats_of(const Pack<T>& pack) {
   return floats;
 }
 
-// Pack i of an activation. What is loaded on a condition is best read as a pack, all of it, before any is used: the
-// use of a value within the condition would keep what follows from being read meanwhile.
+// Pack i of an activation. Under a condition, load whole packs before using any of their values: a use within the
+// condition would delay the loads that follow.
 template <class T>
 __device__ inline Pack<T> load_pack(const void* from, std::int64_t i) {
   return static_cast<const Pack<T>*>(from)[i];
@@ -78,7 +78,7 @@ __device__ inline Floats<T> load(const GradientSum& gradients, std::int64_t i) {
   return sum;
 }
 
-// The same of a known number of gradients, in two steps.
+// The same for a known number of gradients, in two steps.
 template <class T, int kGradients>
 struct GradientPacks {
   Pack<T> packs[kGradients];
@@ -101,7 +101,7 @@ __device__ inline Floats<T> sum_of(const GradientPacks<T, kGradients>& loaded) {
   return sum;
 }
 
-// What is kept in f32 for each channel, of the channels of a pack.
+// The f32 numbers of a pack's channels, from an array with one number for each channel.
 template <class T>
 __device__ inline Floats<T> load_channels(const float* from, int pack) {
   constexpr int kFour = Pack<float>::kSize;

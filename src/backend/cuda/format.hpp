@@ -1,7 +1,7 @@
 #pragma once
-// How activations lie in a GPU's memory. Within the network: samples, rows, columns, channels, in the type that layers
-// compute in, the channels followed by zeros up to a multiple of 16 bytes; every layer leaves zeros there. Plain: f32
-// in canonical order, as loaders deliver and tests ask for.
+// The layouts of activations in a GPU's memory. Within the network: samples, rows, columns, channels, in the type in
+// which layers compute. Zeros pad the channels to a multiple of 16 bytes, and every layer keeps them zero. Plain: f32
+// in canonical order, as loaders deliver and predictions need.
 
 #include "tutti/backend/layer.hpp"
 #include "tutti/backend/layer_spec.hpp"
@@ -10,7 +10,7 @@
 
 namespace tutti::cuda {
 
-// What threads read and write at a time: channels are padded to whole packs.
+// The bytes that a thread reads or writes at once. Channels are padded to whole packs.
 inline constexpr std::size_t kPackBytes = 16;
 
 // Plain numbers, for kernels too. A vector is an image of one pixel.
@@ -38,29 +38,29 @@ class CudaFormat final : public ActivationFormat {
 };
 
 std::int64_t padded_channels(std::int64_t channels, ElementType type);
-// Of one pixel.
+// The packs of one pixel.
 std::int64_t packs_of(const ImageLayout& layout, ElementType type);
-// Within the network.
+// An activation within the network.
 ActivationSpec activation_of(const Shape& shape, ElementType type);
 ActivationSpec plain_activation_of(const Shape& shape);
-// What a layer makes of an activation within the network, in the type that this has.
+// The output of a layer for an input within the network, of the input's type.
 ActivationSpec output_of(const LayerSpec& spec, const ActivationSpec& input);
 
 // Throws an internal error when another backend made the activation.
 const CudaFormat& format_of(const ActivationSpec& activation);
 bool is_plain(const ActivationSpec& activation);
-// Of an activation within the network. Throws an internal error for a plain one.
+// The layout of an activation within the network. Throws an internal error for a plain one.
 ImageLayout layout_of(const ActivationSpec& activation);
 
-// The gradients of one activation that several layers read, which kernels add up as they read them.
+// The gradients of one activation, from each layer that reads it. Kernels add them up as they read them.
 struct GradientSum {
   const void* first = nullptr;
   const void* second = nullptr;  // or null, as the third
   const void* third = nullptr;
 };
 
-// How the threads of a grid share out an activation when each keeps to one pack of channels and goes from pixel to
-// pixel ("rows"), its neighbours beside it in memory: for what has sums or numbers for each channel.
+// How a grid divides an activation by rows: each thread has one pack of channels and goes from pixel to pixel ("rows"),
+// next to its neighbours in memory. For kernels with sums or numbers for each channel.
 struct RowGrid {
   static constexpr int kThreads = 256;  // of a block
 
@@ -73,11 +73,11 @@ struct RowGrid {
   int chunks = 0;
 };
 
-// For what leaves nothing behind for each block: several times as many as a GPU runs at once, so that multiprocessors
-// which are done early find more.
+// For kernels without results per block: many times the blocks that a GPU runs at once, so that multiprocessors that
+// finish early find more.
 inline constexpr std::int64_t kPassBlocks = 24 * 132;
 
-// Into no more than about so many blocks.
+// Divides the activation among at most about so many blocks.
 RowGrid share_rows(const ImageLayout& layout, ElementType type, std::int64_t most_blocks);
 
 }  // namespace tutti::cuda

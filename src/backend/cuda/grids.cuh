@@ -1,6 +1,6 @@
 #pragma once
-// How the threads of a grid share out an activation: by rows, each thread keeping to one pack of channels, or by runs
-// of packs, where a pack's place in its run matters.
+// How the threads of a grid divide an activation: by rows, where each thread has one pack of channels, or by runs of
+// packs, where a pack's position in its run matters.
 
 #include "backend/cuda/format.hpp"
 #include "kernel.cuh"
@@ -47,14 +47,14 @@ __device__ inline void for_each_pack(const RowShare& share, Visit visit) {
   for (; i < share.end; i += share.step) visit(std::integral_constant<int, 1>(), i);
 }
 
-// How the threads of a block stand beside and behind each other; there may be more of them.
+// The threads of a block as rows of `width`; the block may have more threads.
 struct Tile {
   int width;
   int height;
 };
 
-// Adds up the values of the threads behind each other, as a tree; those of the first row get the sums. To be called by
-// all threads of the block.
+// Adds up each column of a tile of threads, as a tree; the threads of the first row get the sums. All threads of the
+// block must call it.
 template <int kValues>
 __device__ inline void add_rows(const Tile& tile, double (&values)[kValues]) {
   __shared__ double others[kValues][RowGrid::kThreads / 2];
@@ -77,7 +77,7 @@ __device__ inline void add_rows(const Tile& tile, double (&values)[kValues]) {
 }
 
 // The packs of an activation as runs of equal length: the rows of images, or whole samples. Indices within a run are
-// narrow, so that dividing them is cheap.
+// 32-bit numbers, so that dividing them is cheap.
 struct Runs {
   std::int64_t count = 0;
   int packs = 0;  // of each

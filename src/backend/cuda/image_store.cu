@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-// A data set's images in the memory of a GPU, and the kernel that makes batches of them.
+// The images of a data set in the memory of a GPU, and the kernel that makes batches of them.
 namespace tutti::cuda {
 namespace {
 
@@ -39,7 +39,7 @@ struct GatherWork {
 
 constexpr int kThreads = 256;
 
-// What one image asks of one axis.
+// The taps of one image along one axis.
 struct Taps {
   const std::int32_t* first;  // by output
   const float* weights;       // by tap, then output
@@ -52,7 +52,7 @@ struct Taps {
         count(work.taps[image]),
         outputs(work.outputs) {}
 
-  // In the order of the host's writer, groups of four and then singles, and never fused, for the host's bits.
+  // Adds in the order of the host's writer, groups of four and then singles, and never fuses, for the host's bits.
   template <class Input>
   __device__ float sum(int output, const Input* inputs, int stride) const {
     const Input* input = inputs + static_cast<std::int64_t>(first[output]) * stride;
@@ -72,7 +72,7 @@ struct Taps {
   }
 };
 
-// Some output rows of one channel of one image: their rows are resampled first, and the columns of these then.
+// A block makes some output rows of one channel of one image: it resamples the rows, then the columns of the result.
 __global__ void gather_images(const GatherWork work, const int rows_at_once, const int tiles) {
   __shared__ float resampled[kWidestImage];
   const std::int64_t image = blockIdx.x / static_cast<unsigned>(tiles);
@@ -165,7 +165,7 @@ class CudaImageStore final : public ImageStore {
 
 }  // namespace
 
-// Null where the images would take more than half of the device's free memory, or are too wide for the kernel.
+// Null where the images would need more than half of the device's free memory, or are too wide for the kernel.
 std::unique_ptr<ImageStore> CudaBackend::hold_images(const HeldImages& images) {
   require_images(images);
   if (images.image[2] > kWidestImage) return nullptr;

@@ -1,6 +1,6 @@
 #pragma once
-// What the layers of one backend compute with, and one factory per layer spec, each in the layer's own source file. A
-// spec without its overload does not compile in the backend's visit.
+// What the layers of one backend compute with, and one factory per layer spec, each in the layer's own source file. The
+// backend's visit does not compile without an overload for every spec.
 
 #include "tutti/backend/cuda_stream.hpp"
 #include "tutti/backend/layer.hpp"
@@ -8,6 +8,7 @@
 #include "tutti/backend/precision.hpp"
 
 #include "backend/cuda/format.hpp"
+#include "backend/requests.hpp"
 
 #include <functional>
 #include <memory>
@@ -32,13 +33,22 @@ std::unique_ptr<Layer> make(const Processor& processor, const AddSpec& spec, con
 std::unique_ptr<Layer> make(const Processor& processor, const GlobalAveragePoolSpec& spec, const LayerRequest& request);
 std::unique_ptr<Layer> make(const Processor& processor, const DropoutSpec& spec, const LayerRequest& request);
 
-// A layer that is handed plain activations: it converts them for the layer within the network that `make` prepares, and
-// its gradients back. So no other layer knows of plain ones.
+class CudaLayer : public PlannedLayer {
+ protected:
+  CudaLayer(const LayerRequest& request, const ActivationSpec& output, const LayerReads& reads = {})
+      : PlannedLayer(request, output, reads), type_(format_of(output).type()) {}
+  bool is_bf16() const { return type_ == ElementType::bf16; }
+
+  ElementType type_;
+};
+
+// A layer for plain activations. It converts them for the layer within the network that `make` prepares, and converts
+// the gradients back, so that no other layer has to know plain activations.
 std::unique_ptr<Layer> make_converting_layer(
     const Processor& processor, const LayerRequest& request,
     const std::function<std::unique_ptr<Layer>(const LayerRequest& within)>& make);
 
-// What backward passes start with. Where an activation has more than three gradients, a pass of its own adds the others
+// The first step of backward passes. Where an activation has more than three gradients, an extra pass adds the others
 // to the third. Asynchronous.
 GradientSum gradients_of(CudaStream& stream, const LayerBackward& pass, const ActivationSpec& output);
 

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// Values in -1 .. 1 with all digits random: on zeros processors run faster than on what networks hold.
+// Values in -1 .. 1 with random digits: on zeros processors run faster than on the values of networks.
 __device__ inline float random_value(std::uint32_t number) {
   number = (number ^ number >> 16) * 0x7feb352du;
   number = (number ^ number >> 15) * 0x846ca68bu;
@@ -51,7 +51,7 @@ TensorBytes bytes_of_tensors(const ConvolutionShape& shape) {
           bytes(shape.samples * shape.output_height() * shape.output_width() * shape.outputs)};
 }
 
-// Of one run; infinite where it fails.
+// The time of one run; infinite where it fails.
 float median_milliseconds(int device, CudaStream& stream, const Buffer& between, const std::function<void()>& run) {
   const auto begin = make_timed_cuda_event(device);
   const auto end = make_timed_cuda_event(device);
@@ -81,7 +81,7 @@ std::vector<float> measure_plans(int device, const ConvolutionShape& shape,
   const TensorBytes bytes = bytes_of_tensors(shape);
   std::size_t scratch_bytes = 0;
   for (const auto& plan : plans) scratch_bytes = std::max(scratch_bytes, plan->scratch_bytes());
-  // As much again as is written between runs stays free.
+  // Twice what is written between runs: half of it stays free.
   const std::size_t wanted = bytes.input + bytes.filters + bytes.output + scratch_bytes + 2 * kBytesBetween;
   if (wanted >= static_cast<std::size_t>(free_bytes(device))) return {};
 

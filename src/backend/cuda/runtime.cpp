@@ -47,12 +47,10 @@ CudaDevice describe(int device) {
   check(cudaGetDeviceProperties(&properties, device));
   return {.name = properties.name,
           .uuid = uuid_text(properties.uuid),
-          .memory_bytes = static_cast<std::int64_t>(properties.totalGlobalMem),
-          .capability_major = properties.major,
-          .capability_minor = properties.minor};
+          .memory_bytes = static_cast<std::int64_t>(properties.totalGlobalMem)};
 }
 
-// On a machine without a GPU these are answers, not failures.
+// These mean that the machine has no GPU, which is not a failure.
 bool means_none(cudaError_t status) {
   return status == cudaErrorInsufficientDriver || status == cudaErrorStubLibrary || status == cudaErrorNoDevice;
 }
@@ -69,7 +67,7 @@ void check(cudaError_t status, std::source_location where) {
 
 void check(cudnnStatus_t status, std::source_location where) {
   if (status == CUDNN_STATUS_SUCCESS) return;
-  static_cast<void>(cudaGetLastError());  // what cuDNN met is no failure of the next launch
+  static_cast<void>(cudaGetLastError());  // so that the next launch does not report cuDNN's failure
   std::array<char, 1024> details{};
   cudnnGetLastErrorString(details.data(), details.size());
   throw Error(ErrorSource::cudnn, fmt::format("{}: {}", cudnnGetErrorString(status), details.data()), where);
@@ -157,8 +155,8 @@ Buffer allocate_cuda(int device, std::size_t bytes) {
   if (is_short_of_memory(status)) throw no_room_on_device(device, bytes);
   check(status);
   Buffer buffer(data, bytes, MemorySpace::cuda, [](void* block) { static_cast<void>(cudaFree(block)); });
-  // Waiting for the whole device would be waiting for the ranks that its sums wait for, and would spoil what another
-  // thread records.
+  // Waiting for the whole device would also wait for the ranks for which its collectives wait, and would break the
+  // capture of another thread.
   const auto stream = make_cuda_stream(device);
   check(cudaMemsetAsync(data, 0, bytes, cuda::native(*stream)));
   stream->synchronize();

@@ -1,6 +1,7 @@
 #include "backend/cuda/backend.hpp"
 #include "backend/cuda/runtime.hpp"
 #include "backend/requests.hpp"
+#include "flat.cuh"
 #include "floats.cuh"
 
 #include <cmath>
@@ -23,22 +24,8 @@ struct SoftmaxWork {
   std::int64_t* sums;     // LossSums' figures
 };
 
-constexpr unsigned kWholeWarp = 0xFFFFFFFFu;
-constexpr int kLanes = 32;
+constexpr int kLanes = kWarpLanes;
 constexpr int kWarps = 8;  // of a block; each takes a sample
-
-__device__ double sum_over_warp(double value) {
-  for (int distance = kLanes / 2; distance > 0; distance /= 2) value += __shfl_xor_sync(kWholeWarp, value, distance);
-  return value;
-}
-
-// The greatest number, no matter what is none.
-__device__ float greatest_of_warp(float value) {
-  for (int distance = kLanes / 2; distance > 0; distance /= 2) {
-    value = fmaxf(value, __shfl_xor_sync(kWholeWarp, value, distance));
-  }
-  return value;
-}
 
 struct SampleLoss {
   double loss;
@@ -61,11 +48,11 @@ struct SampleLogits {
         label(work.labels[sample]),
         lane(lane_of_warp) {}
 
-  // A label that is no class makes the loss no number.
+  // A label that is no class makes the loss NaN.
   __device__ SampleLoss loss(double smoothing) {
     float most = -INFINITY;
     for (int c = lane; c < classes; c += kLanes) most = fmaxf(most, to_float(logits[c]));
-    greatest = static_cast<double>(greatest_of_warp(most));
+    greatest = static_cast<double>(over_warp(most, [](float a, float b) { return fmaxf(a, b); }));  // ignores NaN
     const float own = label >= 0 && label < classes ? to_float(logits[label]) : NAN;
     double below = 0;
     bool beaten = !(own == own);
@@ -119,7 +106,7 @@ __device__ void add_loss(std::int64_t* sums, double loss) {
   add_figure(sums, llrint(loss * LossSums::kLossScale));
 }
 
-// By one warp, in an order that depends on the number of blocks alone.
+// One warp adds the losses, in an order that depends on the number of blocks alone.
 __device__ void add_losses(const SoftmaxWork& work, int lane) {
   const volatile double* const losses = work.losses;  // other blocks wrote them during this launch
   double mine = 0;
@@ -131,7 +118,7 @@ __device__ void add_losses(const SoftmaxWork& work, int lane) {
   add_loss(work.sums, loss);
 }
 
-// Whether the loss of a call is finite is known when all blocks are done; the last one adds it to the sums.
+// The last block adds the loss of the call to the sums, since only then is it known whether it is finite.
 template <class T>
 __global__ void softmax_loss(const SoftmaxWork work) {
   __shared__ SampleLoss losses[kWarps];
@@ -166,7 +153,7 @@ __global__ void softmax_loss(const SoftmaxWork work) {
 
 std::int64_t blocks_of(std::int64_t samples) { return (samples + kWarps - 1) / kWarps; }
 
-// The logits may be plain, too.
+// The logits may also be plain.
 class SoftmaxLoss final : public LossLayer {
  public:
   SoftmaxLoss(const Processor& processor, const ActivationSpec& logits, double smoothing)

@@ -17,14 +17,10 @@ namespace {
 using cuda::check;
 using cuda::native;
 
-struct DestroyStream {
-  void operator()(cudaStream_t stream) const noexcept { static_cast<void>(cudaStreamDestroy(stream)); }
-};
-struct DestroyEvent {
-  void operator()(cudaEvent_t event) const noexcept { static_cast<void>(cudaEventDestroy(event)); }
-};
-using StreamHandle = UniqueHandle<cudaStream_t, DestroyStream>;
-using EventHandle = UniqueHandle<cudaEvent_t, DestroyEvent>;
+using StreamHandle = UniqueHandle<cudaStream_t, cuda::ReleaseBy<cudaStreamDestroy>>;
+using EventHandle = UniqueHandle<cudaEvent_t, cuda::ReleaseBy<cudaEventDestroy>>;
+using GraphHandle = UniqueHandle<cudaGraph_t, cuda::ReleaseBy<cudaGraphDestroy>>;
+using ExecutableHandle = UniqueHandle<cudaGraphExec_t, cuda::ReleaseBy<cudaGraphExecDestroy>>;
 
 StreamHandle create_stream(int device, CudaPriority priority) {
   use_cuda_device(device);
@@ -43,7 +39,7 @@ EventHandle create_event(unsigned flags) {
   return EventHandle(event);
 }
 
-// Whether work is done; throws what it met.
+// Whether work is done; throws its error.
 bool is_done(cudaError_t status) {
   if (status == cudaErrorNotReady) {
     static_cast<void>(cudaGetLastError());
@@ -88,7 +84,7 @@ double CudaEvent::seconds_since(const Event& earlier) {
   return static_cast<double>(milliseconds) / 1e3;
 }
 
-// Never the library's own blocking calls: a collective whose peers are gone would hold this thread for ever.
+// Replaces the library's blocking calls, in which a collective whose peers are gone would block this thread for ever.
 class Backoff {
  public:
   void wait() {
@@ -152,20 +148,11 @@ class OwnedCudaStream final : public CudaStream {
   int device_;
   StreamHandle stream_;
   CudaEvent last_;
-  std::vector<Buffer> scratch_;  // recorded work may still use the smaller ones
+  std::vector<Buffer> scratch_;  // captured graphs may still use the smaller ones
   std::function<void()> watch_;
 };
 
-struct DestroyGraph {
-  void operator()(cudaGraph_t graph) const noexcept { static_cast<void>(cudaGraphDestroy(graph)); }
-};
-struct DestroyExecutable {
-  void operator()(cudaGraphExec_t graph) const noexcept { static_cast<void>(cudaGraphExecDestroy(graph)); }
-};
-using GraphHandle = UniqueHandle<cudaGraph_t, DestroyGraph>;
-using ExecutableHandle = UniqueHandle<cudaGraphExec_t, DestroyExecutable>;
-
-// A capture that was begun is ended whatever happens, so that the stream can be used again.
+// Always ends a capture that it began, so that the stream can be used again.
 GraphHandle capture(CudaStream& stream, const std::function<void()>& enqueue) {
   use_cuda_device(stream.device());
   check(cudaStreamBeginCapture(native(stream), cudaStreamCaptureModeThreadLocal));
@@ -182,15 +169,15 @@ GraphHandle capture(CudaStream& stream, const std::function<void()>& enqueue) {
   return GraphHandle(graph);
 }
 
-class GraphRecording final : public Recording {
+class CudaGraph final : public Graph {
  public:
-  explicit GraphRecording(const GraphHandle& graph) {
+  explicit CudaGraph(const GraphHandle& graph) {
     cudaGraphExec_t executable = nullptr;
     check(cudaGraphInstantiate(&executable, graph.get(), 0));
     executable_ = ExecutableHandle(executable);
   }
 
-  void replay(Stream& stream) override {
+  void launch(Stream& stream) override {
     const CudaStream& cuda = as_cuda_stream(stream);
     use_cuda_device(cuda.device());
     check(cudaGraphLaunch(executable_.get(), native(cuda)));
@@ -219,8 +206,8 @@ std::unique_ptr<Event> make_timed_cuda_event(int device) {
   return std::make_unique<CudaEvent>(device, cudaEventDefault);
 }
 
-std::unique_ptr<Recording> record_cuda_graph(CudaStream& stream, const std::function<void()>& enqueue) {
-  return std::make_unique<GraphRecording>(capture(stream, enqueue));
+std::unique_ptr<Graph> capture_cuda_graph(CudaStream& stream, const std::function<void()>& enqueue) {
+  return std::make_unique<CudaGraph>(capture(stream, enqueue));
 }
 
 }  // namespace tutti

@@ -1,5 +1,5 @@
 #include "backend/cuda/runtime.hpp"
-#include "backend/cuda/weighted_layer.hpp"
+#include "backend/cuda/weights.hpp"
 #include "floats.cuh"
 #include "grids.cuh"
 
@@ -96,12 +96,10 @@ constexpr std::int64_t kSumBlocks = 4 * 132;
 
 std::size_t aligned(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-class WeightedLayer final : public Layer {
+class WeightedLayer final : public CudaLayer {
  public:
   WeightedLayer(const Processor& processor, const WeightedLayerParts& parts, const LayerRequest& request);
 
-  const ActivationSpec& output() const override { return parts_.output; }
-  bool reads_output() const override { return parts_.relu; }
   void forward(Stream& stream, const LayerForward& pass) override;
   void backward(Stream& stream, const LayerBackward& pass) override;
 
@@ -109,8 +107,6 @@ class WeightedLayer final : public Layer {
   void form_output_gradient(CudaStream& stream, const LayerBackward& pass, float* partials) const;
 
   WeightedLayerParts parts_;
-  ElementType type_;
-  LayerMode mode_;
   ImageLayout layout_;  // of the output
   RowGrid grid_;        // over it
   void* filters_;       // Borrowed
@@ -125,9 +121,8 @@ class WeightedLayer final : public Layer {
 };
 
 WeightedLayer::WeightedLayer(const Processor& processor, const WeightedLayerParts& parts, const LayerRequest& request)
-    : parts_(parts),
-      type_(processor.type),
-      mode_(request.mode),
+    : CudaLayer(request, parts.output, {.input = true, .output = parts.relu}),
+      parts_(parts),
       layout_(layout_of(parts.output)),
       grid_(share_rows(layout_, type_, mode_ == LayerMode::training ? kSumBlocks : kPassBlocks)) {
   CudaWeights& weights = cuda_weights(request.weights);
@@ -153,7 +148,7 @@ void WeightedLayer::forward(Stream& stream, const LayerForward& pass) {
   CudaStream& cuda = as_cuda_stream(stream);
   forward_->run(cuda, {const_cast<void*>(pass.input), filters_, pass.output}, cuda.scratch(forward_->scratch_bytes()));
   if (bias_ == nullptr && !parts_.relu) return;
-  launch(type_ == ElementType::bf16 ? bias_relu<Bf16> : bias_relu<float>, grid_of(grid_), native(cuda),
+  launch(is_bf16() ? bias_relu<Bf16> : bias_relu<float>, grid_of(grid_), native(cuda),
          BiasRelu{grid_, pass.output, layout_.channels, bias_, parts_.relu});
 }
 
@@ -161,7 +156,7 @@ void WeightedLayer::form_output_gradient(CudaStream& stream, const LayerBackward
   const GradientSum gradients = gradients_of(stream, pass, parts_.output);
   const bool differs = gradients.second != nullptr || parts_.relu;
   if (!differs && partials == nullptr) return;
-  launch(type_ == ElementType::bf16 ? output_gradient<Bf16> : output_gradient<float>, grid_of(grid_), native(stream),
+  launch(is_bf16() ? output_gradient<Bf16> : output_gradient<float>, grid_of(grid_), native(stream),
          OutputGradient{.grid = grid_,
                         .gradients = gradients,
                         .output = parts_.relu ? pass.output : nullptr,
@@ -170,7 +165,7 @@ void WeightedLayer::form_output_gradient(CudaStream& stream, const LayerBackward
 }
 
 void WeightedLayer::backward(Stream& stream, const LayerBackward& pass) {
-  require_training(mode_, pass);
+  require_training(pass);
   CudaStream& cuda = as_cuda_stream(stream);
   auto* const scratch = static_cast<std::byte*>(cuda.scratch(backward_scratch_));
   void* const packed_gradient = scratch + gradient_offset_;
@@ -191,7 +186,7 @@ void WeightedLayer::backward(Stream& stream, const LayerBackward& pass) {
 
 template <class Spec>
 std::unique_ptr<Layer> make_weighted(const Processor& processor, const Spec& spec, const LayerRequest& request) {
-  cuda_weights(request.weights).require(spec, request.input.shape.without_first());
+  cuda_weights(spec, request);
   return std::make_unique<WeightedLayer>(processor, parts_of(processor.precision, spec, request.input), request);
 }
 

@@ -16,7 +16,7 @@ namespace {
 constexpr int kThreads = RowGrid::kThreads;
 constexpr int kTileValues = 4608;  // one output of 3x3 filters over 512 channels
 
-// A block turns one tile of channels x positions of one output.
+// A block transposes one tile of channels x positions of one output.
 struct Tiles {
   FilterLayout layout;
   int channels;
@@ -35,12 +35,12 @@ Tiles tiles_of(const FilterLayout& layout, int pack) {
   return {layout, static_cast<int>(channels), static_cast<int>(positions), along, along * across};
 }
 
-// One tile, placed.
+// One tile and its position.
 struct Tile {
   int channels;
   int positions;
   int real_channels;
-  std::int64_t canonical;  // where its first value lies
+  std::int64_t canonical;  // the index of its first value
   std::int64_t packed;
 };
 
@@ -57,32 +57,26 @@ __device__ inline Tile tile_at(const Tiles& tiles, std::int64_t index) {
           (output * layout.positions + position) * layout.padded_channels + channel};
 }
 
-// Spreads over the banks what lies a multiple of 32 values apart.
+// Values that lie a multiple of 32 apart are assigned to different banks.
 __device__ inline int slot(int value) { return value + value / 32; }
 constexpr int kSlots = kTileValues + kTileValues / 32;
 
-// Layers whose tiles follow one another in one grid.
-struct PackTable {
-  static constexpr int kMost = 32;
-  struct Entry {
-    Tiles tiles;
-    std::int64_t first_block;
-    const float* canonical;
-    void* packed;
-  };
-  Entry entries[kMost];
-  int count;
-  std::int64_t blocks;
+// The tiles of one layer.
+struct PackEntry {
+  Tiles tiles;
+  const float* canonical;
+  void* packed;
 };
+using PackTable = BlockTable<PackEntry, 32>;
 static_assert(sizeof(PackTable) < 4096);  // what a kernel can be given
 
 template <class T>
 __global__ void pack_filters(const PackTable table) {
   constexpr int kPack = Pack<T>::kSize;
   __shared__ float values[kSlots];
-  const int layer = entry_of(table, blockIdx.x);
+  const int layer = table.entry_of(blockIdx.x);
   const Tiles tiles = table.entries[layer].tiles;
-  const Tile tile = tile_at(tiles, blockIdx.x - table.entries[layer].first_block);
+  const Tile tile = tile_at(tiles, blockIdx.x - table.first_blocks[layer]);
   const int threads = static_cast<int>(blockDim.x);
 
   const float* const from = table.entries[layer].canonical + tile.canonical;
@@ -151,11 +145,10 @@ __global__ void unpack_gradients(Tiles tiles, std::int64_t tile_count, FilterGra
 
 template <class T>
 void pack(cudaStream_t stream, std::span<const FilterPacking> requests) {
-  PackTable table{};
+  PackTable table;
   for (const FilterPacking& request : requests) {
     const Tiles tiles = tiles_of(request.layout, Pack<T>::kSize);
-    table.entries[table.count++] = {tiles, table.blocks, request.canonical, request.packed};
-    table.blocks += tiles.count();
+    table.add({tiles, request.canonical, request.packed}, tiles.count());
   }
   launch(pack_filters<T>, {.blocks = table.blocks, .threads = kThreads}, stream, table);
 }
@@ -171,11 +164,9 @@ void unpack(cudaStream_t stream, const FilterGradients& request) {
 }  // namespace
 
 void launch_pack(cudaStream_t stream, std::span<const FilterPacking> requests) {
-  while (!requests.empty()) {
-    const auto some = requests.first(std::min<std::size_t>(requests.size(), PackTable::kMost));
+  for_each_table<PackTable>(requests, [&](std::span<const FilterPacking> some) {
     some.front().type == ElementType::bf16 ? pack<Bf16>(stream, some) : pack<float>(stream, some);
-    requests = requests.subspan(some.size());
-  }
+  });
 }
 
 void launch_unpack(cudaStream_t stream, const FilterGradients& request) {
@@ -212,7 +203,7 @@ void* CudaWeights::packed(const FilterLayout& layout) {
     layout_ = layout;
     packed_ = allocate_cuda(device_, static_cast<std::size_t>(layout.packed_values()) * bytes_of(type_));
     if (refreshed_) {
-      check(cudaDeviceSynchronize());  // the values may be on their way in any stream
+      check(cudaDeviceSynchronize());  // any stream may still be writing the values
       const auto stream = make_cuda_stream(device_);
       const FilterPacking mine[] = {packing()};
       launch_pack(native(*stream), mine);
@@ -230,6 +221,12 @@ CudaWeights& cuda_weights(LayerWeights* weights) {
   auto* const found = dynamic_cast<CudaWeights*>(weights);
   if (found == nullptr) throw Error(ErrorSource::internal, "a plan needs weights made by the cuda backend");
   return *found;
+}
+
+CudaWeights& cuda_weights(const LayerSpec& spec, const LayerRequest& request) {
+  CudaWeights& weights = cuda_weights(request.weights);
+  require_weights(weights.spec(), weights.canonical(), spec, request.input.shape.without_first());
+  return weights;
 }
 
 std::unique_ptr<LayerWeights> CudaBackend::make_weights(const LayerSpec& spec, std::span<const Tensor> values) {

@@ -1,7 +1,8 @@
 #pragma once
-// One layer's weights on a GPU: the canonical values, and of filters one copy in the order and type that convolutions
-// read. Plans of all batch sizes and parts share the copy; while they run, nobody may refresh.
+// One layer's weights on a GPU: the canonical values, and one copy of filters in the order and type that convolutions
+// read. Plans of all batch sizes and parts share the copy; weights must not be refreshed while plans run.
 
+#include "backend/cuda/convolution.hpp"
 #include "backend/cuda/layers.hpp"
 #include "backend/requests.hpp"
 
@@ -25,17 +26,17 @@ struct FilterLayout {
   friend bool operator==(const FilterLayout&, const FilterLayout&) = default;
 };
 
-// Zeros between the channels and their padding are written, those of padded outputs are left as they are.
+// Packing writes the zeros that pad channels, but not those of padded outputs.
 struct FilterPacking {
   FilterLayout layout;
   ElementType type = ElementType::f32;  // of the packed values
   const float* canonical = nullptr;
   void* packed = nullptr;
 };
-// Of several layers, all of one type.
+// Packs the filters of any number of layers, all of one type.
 void launch_pack(cudaStream_t stream, std::span<const FilterPacking> requests);
 
-// What is left to do for the gradients of a layer's parameters.
+// The last step for the gradients of a layer's parameters: filters are unpacked and partial sums of the bias added.
 struct FilterGradients {
   FilterLayout layout;
   ElementType type = ElementType::f32;
@@ -51,17 +52,16 @@ class CudaWeights final : public LayerWeights {
  public:
   CudaWeights(const Processor& processor, const LayerSpec& spec, std::span<const Tensor> values);
   void refresh(Stream& stream) override;
-  // In one go, as Backend::refresh.
+  // All at once, as Backend::refresh.
   static void refresh(CudaStream& stream, std::span<LayerWeights* const> layers);
 
   // In the order of parameters().
   std::span<const Tensor> canonical() const { return values_; }
-  // The first value as packed filters: from now on kept fresh by refresh(), and at once when there has been one. Plans
-  // may be made in several threads at a time, but the layout is the same for all.
+  // The first value as packed filters. refresh() updates it from now on; it is up to date at once if refresh() was ever
+  // called. Threads may make plans at the same time, but the layout is the same for all.
   void* packed(const FilterLayout& layout);
 
-  // Throws unless the values are those of `spec` behind an input of this sample.
-  void require(const LayerSpec& spec, const Shape& sample) const { require_weights(spec_, values_, spec, sample); }
+  const LayerSpec& spec() const { return spec_; }
 
  private:
   FilterPacking packing() const;
@@ -76,7 +76,20 @@ class CudaWeights final : public LayerWeights {
   bool refreshed_ = false;
 };
 
-// Throws when they are not weights of the cuda backend.
+// Throw when they are not weights of the cuda backend, or in a request those of another layer.
 CudaWeights& cuda_weights(LayerWeights* weights);
+CudaWeights& cuda_weights(const LayerSpec& spec, const LayerRequest& request);
+
+// A layer as a convolution, a bias and ReLU.
+struct WeightedLayerParts {
+  ConvolutionShape convolution;
+  FilterLayout filters;
+  ActivationSpec output;
+  bool relu = false;
+};
+
+// The parts of these layers in this precision, for an input within the network.
+WeightedLayerParts parts_of(Precision precision, const Conv2dSpec& spec, const ActivationSpec& input);
+WeightedLayerParts parts_of(Precision precision, const LinearSpec& spec, const ActivationSpec& input);
 
 }  // namespace tutti::cuda

@@ -1,6 +1,6 @@
 #pragma once
-// An activation as loops see it that take any number of channels: in blocks of as many as a register of AVX-512 holds,
-// the last of which may be held in part.
+// Loops that take any number of channels. They see an activation in blocks of as many channels as a register of AVX-512
+// holds; the last block may be incomplete.
 
 #include "backend/cpu/element.hpp"
 
@@ -20,11 +20,11 @@ struct LaneImage {
   std::int64_t channels;  // stored ones
 };
 
-// The loops of convolutions by patches: what a tile of 3x3 outputs takes from the input under a 5x5 window, 7x7 values.
-// As with the tiles of tile_kernels.hpp, patches, windows and outputs are brought to points, where a convolution is
-// a product of matrices. The ways back are the same steps transposed, so that no pass has more tiles than the forward
-// one.
-// Matrices lie point after point, `point_stride` apart; the channels of an activation need not fill its blocks.
+// The loops of convolutions by patches. A patch is what a tile of 3x3 outputs reads from the input under a 5x5 window:
+// 7x7 values. As with the tiles of tile_kernels.hpp, patches, windows and outputs are transformed to points, where a
+// convolution is a product of matrices. The backward passes are the same steps transposed, so that no pass has more
+// tiles than the forward one. Matrices lie point after point, `point_stride` apart; the channels of an activation need
+// not fill its blocks.
 inline constexpr int kPatchTile = 3;
 inline constexpr int kPatchWindow = 5;
 inline constexpr int kPatchSide = kPatchTile + kPatchWindow - 1;
@@ -80,8 +80,8 @@ struct PatchKernels {
 template <class T>
 const PatchKernels<T>& patch_kernels_avx512();
 
-// The loops of convolutions with few values under a window, as the first of a network is: sums of many outputs are kept
-// in registers, and nothing is rearranged but the input, which lies in f32, channels last, with its padding.
+// The loops of convolutions with few values under a window, such as the first one of a network. Sums of many outputs
+// stay in registers. Only the input is rearranged: to f32, channels last, with its padding.
 
 // Where the values under a window lie: `rows` runs of `run` values.
 struct ThinWindow {

@@ -8,7 +8,7 @@
 namespace tutti::cpu {
 namespace {
 
-constexpr std::int64_t kSlabTiles = 28;          // worked on at a time, so that their points stay in a core's cache
+constexpr std::int64_t kSlabTiles = 28;          // processed at a time, so that their points stay in a core's cache
 constexpr std::int64_t kGradientSlabTiles = 36;  // the same, where each slab's products are added to all sums
 
 struct Images {
@@ -48,7 +48,8 @@ class Patched final : public TiledConvolution {
   };
   PointMatrices panel_of(const Filters& what) const { return {kPatchPoints, what.steps, kPanel}; }
   void prepare(CpuStream& stream, const Filters& what, float* to) const;
-  // Work(images, points of their tiles by the filters in each panel) on every slab.
+  // For every slab, transforms its images, multiplies their points by the filters of each panel, and delivers the
+  // products.
   template <class Transform, class Deliver>
   void convolve(CpuStream& stream, const Filters& filters, const Transform& transform, const Deliver& deliver) const;
   void transform(const Images& images, const T* values, const PointMatrices& matrices, float* to) const;
@@ -92,8 +93,8 @@ void Patched<T>::convolve(CpuStream& stream, const Filters& filters, const Trans
   const PointMatrices sums{kPatchPoints, each * tiles(), kPanel};
   const std::int64_t image_sums = input_.rows * input_.columns * kImageLanes;
   const std::int64_t own = points.floats() + sums.floats() + image_sums;
-  float* const prepared = static_cast<float*>(stream.scratch(
-      static_cast<std::size_t>(panels * panel.floats() + stream.workers().size() * own) * sizeof(float)));
+  float* const prepared = static_cast<float*>(
+      stream.scratch(static_cast<std::size_t>(panels * panel.floats() + stream.workers() * own) * sizeof(float)));
   prepare(stream, filters, prepared);
   share_out(stream, parts_of(images_, each), [&](int worker, std::int64_t index) {
     const Images images = slab(index, each);
@@ -226,7 +227,7 @@ bool fits(const TiledShape& shape) {
          LaneSide::holds(shape.output);
 }
 
-// What patches multiply, with lanes that only fill a panel, against what windows do.
+// Compares the multiplications of patches, including the lanes that only fill a panel, with those of windows.
 bool pays(const TiledShape& shape) {
   const LaneSide input(shape.input);
   const LaneSide output(shape.output);

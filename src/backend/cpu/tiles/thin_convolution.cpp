@@ -23,14 +23,15 @@ class Thin final : public TiledConvolution {
 
   void forward(CpuStream& stream, const TiledForward& pass) const override;
   void backward_data(CpuStream&, const TiledBackwardData&) const override {
-    throw Error(ErrorSource::internal, "a convolution with few values under its window is asked for the way back");
+    throw Error(ErrorSource::internal,
+                "a convolution with few values under its window is asked for the gradient of its input");
   }
   void backward_weights(CpuStream& stream, const TiledBackwardWeights& pass) const override;
 
  private:
   std::int64_t values() const { return window_.rows * window_.run; }
   std::int64_t padded_input() const { return (rows_ + 2 * padding_) * window_.row; }
-  // Of a value under the window in the canonical order of weights.
+  // The index of a value under the window in the canonical order of weights.
   std::int64_t canonical(std::int64_t value) const {
     const std::int64_t channels = layout_.channels();
     const std::int64_t tap = value / window_.run * window_.rows + value % window_.run / channels;
@@ -64,7 +65,7 @@ void Thin<T>::forward(CpuStream& stream, const TiledForward& pass) const {
   const std::int64_t lanes = output_.lanes();
   const std::int64_t kept = lanes * (values() + 1);
   float* const bias = static_cast<float*>(
-      stream.scratch(static_cast<std::size_t>(kept + stream.workers().size() * padded_input()) * sizeof(float)));
+      stream.scratch(static_cast<std::size_t>(kept + stream.workers() * padded_input()) * sizeof(float)));
   float* const weights = bias + lanes;
   std::fill_n(bias, kept, 0.0f);
   if (pass.bias != nullptr) std::copy_n(pass.bias, output_.channels, bias);

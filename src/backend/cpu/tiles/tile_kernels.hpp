@@ -1,9 +1,9 @@
 #pragma once
-// The loops of convolutions by tiles (tiled_convolution.hpp), compiled for several instruction sets. The outputs of a
-// 3x3 window that moves by one are cut into square tiles. What a tile takes from the input, and the window itself, are
-// brought to `points` each (Winograd's transformation); there a convolution is a product of matrices, channels by
-// channels, one at each point, and needs a quarter of the multiplications, or with smaller tiles four ninths.
-// Matrices lie point after point, `point_stride` apart; of bf16 products, two numbers make up a word of theirs.
+// The loops of convolutions by tiles (tiled_convolution.hpp), compiled for three instruction sets. The outputs of a 3x3
+// window with stride 1 are cut into square tiles. What a tile reads from the input, and the window itself, are
+// transformed to `points` (Winograd's transformation). There a convolution is a product of matrices, channels by
+// channels, one at each point, and needs a quarter of the multiplications, or four ninths with smaller tiles. Matrices
+// lie point after point, `point_stride` apart; in bf16 products, two numbers make up a word.
 
 #include "backend/cpu/element.hpp"
 
@@ -14,8 +14,8 @@ namespace tutti::cpu {
 inline constexpr int kWindow = 3;
 inline constexpr int kTaps = kWindow * kWindow;
 
-// An activation as the loops see it: strides count elements, and as many channels as a register holds make up a block,
-// one beside the other.
+// An activation as the loops see it. Strides count elements; a block has as many neighbouring channels as a register
+// holds.
 template <class T>
 struct TileImage {
   T* values;
@@ -43,8 +43,8 @@ struct PointsPass {
   std::int64_t point_stride;
 };
 
-// The points of windows, to[point][step][lane], where a step is an input and two blocks of lanes are outputs; turned,
-// for the way back to the input, a step is an output, lanes are inputs, and windows are turned by 180 degrees.
+// The points of windows, to[point][step][lane], where a step is an input and two blocks of lanes are outputs. For the
+// gradient of the input they are turned: a step is an output, lanes are inputs, and windows are rotated by 180 degrees.
 struct WindowsPass {
   const float* windows;        // the first of [output][input][tap]
   std::int64_t output_stride;  // from one output's windows to the next one's
@@ -65,7 +65,7 @@ struct ProductPass {
   bool add;
 };
 
-// Outputs of the sums at the points, [point][tile][lane], then + bias, then max(0, y).
+// Outputs from the sums at the points, [point][tile][lane], then + bias, then max(0, y).
 template <class T>
 struct OutputsPass {
   const float* from;
@@ -112,12 +112,12 @@ struct TileKernels {
   void (*sum_channels)(const ChannelSumPass<T>&);
 };
 
-// Tiles of four outputs in each direction and products in f32, which are exact enough for both precisions.
+// Tiles of four outputs in each direction, with products in f32, which are precise enough for both precisions.
 template <class T>
 const TileKernels<T>& wide_tiles_avx512();
 template <class T>
 const TileKernels<T>& wide_tiles_avx2();
-// Tiles of two, whose points bear being rounded to bf16: for processors that multiply these faster.
+// Tiles of two, whose points may be rounded to bf16: for processors that multiply bf16 faster.
 const TileKernels<Bf16>& narrow_tiles_avx512_bf16();
 
 }  // namespace tutti::cpu

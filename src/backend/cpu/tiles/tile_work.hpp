@@ -1,5 +1,5 @@
 #pragma once
-// How the work of a convolution by tiles or patches is cut and shared out, and matrices in its scratch memory.
+// How the work of a convolution by tiles or patches is cut and assigned to workers, and matrices in its scratch memory.
 
 #include "backend/cpu/format.hpp"
 #include "backend/cpu/stream.hpp"
@@ -36,11 +36,11 @@ TileImage<T> image_of(const TileSide& side, T* values) {
 
 inline std::int64_t parts_of(std::int64_t whole, std::int64_t part) { return (whole + part - 1) / part; }
 
-// Calls work(worker, item) for each item, with a worker's number that no other one has at the time.
+// Calls work(worker, item) for each item. No two calls with the same worker's number run at the same time.
 template <class Work>
 void share_out(CpuStream& stream, std::int64_t items, const Work& work) {
-  const int workers = static_cast<int>(std::min<std::int64_t>(stream.workers().size(), items));
-  stream.workers().run(workers, [&](int worker) {
+  const int workers = static_cast<int>(std::min<std::int64_t>(stream.workers(), items));
+  stream.run(workers, [&](int worker) {
     for (std::int64_t item = worker; item < items; item += workers) work(worker, item);
   });
 }
@@ -50,13 +50,13 @@ struct ImageSums {
   std::int64_t count;  // of sums
   std::int64_t own;    // floats of scratch memory for each worker
 };
-// Sums over images of what work(image, its sums, the worker's own floats) leaves of each one, added in f64 in their
-// order, whichever worker had them.
+// Sums over images what work(image, its sums, the worker's own floats) leaves for each one. The sums are added in f64
+// in the order of the images, whichever worker computed them.
 template <class Work>
 std::vector<float> sum_images(CpuStream& stream, const ImageSums& what, const Work& work) {
   const std::int64_t of_all = what.images * what.count;
   float* const of_images = static_cast<float*>(
-      stream.scratch(static_cast<std::size_t>(of_all + stream.workers().size() * what.own) * sizeof(float)));
+      stream.scratch(static_cast<std::size_t>(of_all + stream.workers() * what.own) * sizeof(float)));
   share_out(stream, what.images, [&](int worker, std::int64_t image) {
     work(image, of_images + image * what.count, of_images + of_all + worker * what.own);
   });
@@ -67,8 +67,8 @@ std::vector<float> sum_images(CpuStream& stream, const ImageSums& what, const Wo
   return {sums.begin(), sums.end()};
 }
 
-// A matrix at each point, in floats of scratch memory. The distance between points is no power of two, which would map
-// all of them to the same lines of a cache.
+// A matrix at each point, in floats of scratch memory. The distance between points is not a power of two, which would
+// map all of them to the same lines of a cache.
 struct PointMatrices {
   std::int64_t points, rows, columns;  // columns in words
   std::int64_t stride() const { return rows * columns + 16; }
@@ -113,7 +113,7 @@ class TilePass {
   CpuStream& stream_;
 };
 
-// All images of an activation that has its channels last or in blocks of 16.
+// An activation with its channels last or in blocks of 16, over all images.
 struct LaneSide : TileSide {
   explicit LaneSide(const Desc& desc) : TileSide(side_of(desc, kImageLanes)) {
     const ChannelLayout layout(desc);

@@ -1,8 +1,8 @@
 #pragma once
-// Convolutions of our own: by tiles (tile_kernels.hpp) with 3x3 windows that move by one, over full blocks of channels;
-// by patches with 5x5 windows; of few values under a window. Their
-// passes read and write activations where they lie, take windows from their canonical values, and cut their work
-// without regard to threads, so that every number of them leaves the same bits.
+// Our own convolutions: by tiles (tile_kernels.hpp) for 3x3 windows with stride 1 over full blocks of channels, by
+// patches for 5x5 windows, and for few values under a window. Their passes read and write activations in place, read
+// windows from their canonical values, and cut their work without regard to threads, so that any number of threads
+// gives the same bits.
 
 #include "backend/cpu/format.hpp"
 #include "backend/cpu/stream.hpp"
@@ -34,7 +34,7 @@ struct TiledBackwardData {
 struct TiledBackwardWeights {
   const void* input;
   const void* output_gradient;
-  const void* output;  // clears the gradient where it is not positive; null but of passes that mask
+  const void* output;  // clears the gradient where it is not positive; null except for passes that mask
   float* window_gradients;
   float* bias_gradient;  // or null
 };
@@ -47,22 +47,21 @@ class TiledConvolution {
   virtual void backward_weights(CpuStream& stream, const TiledBackwardWeights& pass) const = 0;
 };
 
-// Those that are not null take the place of oneDNN's: where there is such code for the shape, its layouts and this
-// processor, and where it is the faster one.
+// Passes that are not null replace oneDNN's: where there is such code for the shape, its layouts and this processor,
+// and where it is faster.
 struct TiledPasses {
   std::shared_ptr<const TiledConvolution> forward, backward_data, backward_weights;
   bool mask = false;  // backward_weights applies the mask of a max(0, y), where there is no backward_data
 };
 TiledPasses choose_tiled_passes(const TiledShape& shape);
 
-// By patches: 5x5 windows that move by one, any number of channels, which lie last or in blocks of 16. Null where the
-// shape is another one, or small.
+// By patches: 5x5 windows with stride 1, any number of channels, which lie last or in blocks of 16. Null for other
+// shapes and small ones.
 template <class T>
 std::shared_ptr<const TiledConvolution> make_patched(const TiledShape& shape);
 
 // With few values under the window (lane_kernels.hpp): any window, stride and padding, outputs that lie last or in
-// blocks of 16. It has no way back to the input, which first layers do not take. Sums are cut by images, without regard
-// to threads. Null where the shape is another one.
+// blocks of 16. It has no gradient of the input, which first layers do not need. Null for other shapes.
 template <class T>
 std::shared_ptr<const TiledConvolution> make_thin(const TiledShape& shape);
 

@@ -2,7 +2,6 @@
 #include "backend/cpu/layers.hpp"
 #include "backend/cpu/library.hpp"
 #include "backend/cpu/primitive.hpp"
-#include "backend/cpu/staging.hpp"
 
 #include <optional>
 
@@ -17,7 +16,7 @@ struct Pool2dPlans {
   std::optional<Backward> backward;
 };
 
-Pool2dPlans plan(const dnnl::engine& engine, const Pool2dSpec& spec, const LayerRequest& request, const Shape& output) {
+Pool2dPlans plan(const dnnl::engine& engine, const Pool2dSpec& spec, const LayerRequest& request) {
   const auto algorithm =
       spec.pooling == Pooling::max ? dnnl::algorithm::pooling_max : dnnl::algorithm::pooling_avg_include_padding;
   const dnnl::memory::dims strides{spec.stride, spec.stride};
@@ -26,7 +25,7 @@ Pool2dPlans plan(const dnnl::engine& engine, const Pool2dSpec& spec, const Layer
   const dnnl::memory::dims none_left_out{0, 0};
   const OnlyIn3 spacing{none_left_out};
   const Desc& input = desc_of(request.input);
-  const Desc result = any(dims_of(output), type_of(input));
+  const Desc result = any(dims_of(batch_output(spec, request.input.shape)), type_of(input));
 
   const PlanContext context{engine, attributes()};
   Pool2dPlans plans{make_plan<dnnl::pooling_forward>(context, forward_kind(request.mode), algorithm, input, result,
@@ -39,11 +38,10 @@ Pool2dPlans plan(const dnnl::engine& engine, const Pool2dSpec& spec, const Layer
   return plans;
 }
 
-class Pool2dLayer final : public Layer {
+class Pool2dLayer final : public PlannedLayer {
  public:
-  Pool2dLayer(const dnnl::engine& engine, const Pool2dPlans& plans, LayerMode mode, const Shape& output)
-      : mode_(mode),
-        output_(activation_of(output, plans.forward.dst_desc())),
+  Pool2dLayer(const dnnl::engine& engine, const Pool2dPlans& plans, const LayerRequest& request, const Shape& output)
+      : PlannedLayer(request, activation_of(output, plans.forward.dst_desc())),
         input_(engine, plans.forward.src_desc()),
         result_(engine, plans.forward.dst_desc()),
         input_gradient_(engine, plans.forward.src_desc()),
@@ -58,10 +56,6 @@ class Pool2dLayer final : public Layer {
                                 {DNNL_ARG_WORKSPACE, chosen_}});
   }
 
-  const ActivationSpec& output() const override { return output_; }
-  bool reads_input() const override { return false; }
-  bool reads_output() const override { return false; }
-
   void forward(Stream& stream, const LayerForward& pass) override {
     input_.place(pass.input);
     result_.place(pass.output);
@@ -69,7 +63,7 @@ class Pool2dLayer final : public Layer {
   }
 
   void backward(Stream& stream, const LayerBackward& pass) override {
-    require_training(mode_, pass);
+    require_training(pass);
     if (!backward_) return;
     sum_output_gradients(pass, desc_of(output_));
     result_gradient_.place(pass.output_gradients[0]);
@@ -78,8 +72,6 @@ class Pool2dLayer final : public Layer {
   }
 
  private:
-  LayerMode mode_;
-  ActivationSpec output_;
   Placed input_;
   Placed result_;
   Placed input_gradient_;
@@ -89,16 +81,56 @@ class Pool2dLayer final : public Layer {
   std::optional<Primitive> backward_;
 };
 
+template <class T>
+class GlobalAveragePoolLayer final : public PlannedLayer {
+ public:
+  GlobalAveragePoolLayer(const GlobalAveragePoolSpec& spec, const LayerRequest& request)
+      : PlannedLayer(request, activation_of(batch_output(spec, request.input.shape),
+                                            ChannelLayout(desc_of(request.input)).one_pixel())),
+        layout_(desc_of(request.input)),
+        sums_(static_cast<std::size_t>(layout_.period())) {}
+
+  void forward(Stream&, const LayerForward& pass) override {
+    const T* input = static_cast<const T*>(pass.input);
+    T* output = static_cast<T*>(pass.output);
+    for (std::int64_t block = 0; block < layout_.samples() * layout_.blocks(); ++block) {
+      std::ranges::fill(sums_, 0.0);
+      for (std::int64_t pixel = 0; pixel < layout_.pixels(); ++pixel) {
+        for (double& sum : sums_) sum += to_float(*input++);
+      }
+      for (const double sum : sums_) set(*output++, static_cast<float>(sum / static_cast<double>(layout_.pixels())));
+    }
+  }
+
+  void backward(Stream&, const LayerBackward& pass) override {
+    require_training(pass);
+    if (!wants_input_gradient_) return;
+    sum_output_gradients(pass, desc_of(output_));
+    const T* gradient = static_cast<const T*>(pass.output_gradients[0]);
+    T* input_gradient = static_cast<T*>(pass.input_gradient);
+    const auto pixels = static_cast<float>(layout_.pixels());
+    for (std::int64_t block = 0; block < layout_.samples() * layout_.blocks(); ++block) {
+      for (std::int64_t pixel = 0; pixel < layout_.pixels(); ++pixel) {
+        for (std::int64_t c = 0; c < layout_.period(); ++c) set(*input_gradient++, to_float(gradient[c]) / pixels);
+      }
+      gradient += layout_.period();
+    }
+  }
+
+ private:
+  ChannelLayout layout_;
+  std::vector<double> sums_;
+};
+
 }  // namespace
 
 std::unique_ptr<Layer> make(const Processor& processor, const Pool2dSpec& spec, const LayerRequest& request) {
-  const Shape& input = request.input.shape;
-  const Shape output = output_shape(spec, input.without_first()).batch_of(input[0]);
-  return check([&] { return fmt::format("making {} on {}", type_name(spec), input.text()); },
-               [&] {
-                 return std::make_unique<Pool2dLayer>(processor.engine, plan(processor.engine, spec, request, output),
-                                                      request.mode, output);
-               });
+  return std::make_unique<Pool2dLayer>(processor.engine, plan(processor.engine, spec, request), request,
+                                       batch_output(spec, request.input.shape));
+}
+
+std::unique_ptr<Layer> make(const Processor&, const GlobalAveragePoolSpec& spec, const LayerRequest& request) {
+  return make_typed<GlobalAveragePoolLayer>(request, spec, request);
 }
 
 }  // namespace tutti::cpu

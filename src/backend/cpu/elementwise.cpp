@@ -3,6 +3,7 @@
 #include "backend/cpu/channel_kernels.hpp"
 #include "backend/cpu/layers.hpp"
 #include "backend/cpu/library.hpp"
+#include "backend/cpu/primitive.hpp"
 
 #include <cmath>
 #include <cstring>
@@ -10,24 +11,49 @@
 namespace tutti::cpu {
 namespace {
 
-// The mask is kept for the backward pass: a factor per value, 0 or 1, in the order of memory.
 template <class T>
-class DropoutLayer final : public Layer {
+class AddLayer final : public PlannedLayer {
+ public:
+  AddLayer(const dnnl::engine& engine, const AddSpec& spec, const LayerRequest& request)
+      : PlannedLayer(request, request.input, {.output = spec.relu}),
+        spec_(spec),
+        elements_(static_cast<std::int64_t>(output_.bytes / sizeof(T))),
+        residual_(engine, desc_of(request.residual), desc_of(request.input)) {}
+
+  bool leaves_residual_gradient() const override { return residual_.is_stored_as_wanted(); }
+
+  void forward(Stream& stream, const LayerForward& pass) override {
+    const void* residual = residual_.load(cpu_stream(stream), pass.residual);
+    channel_kernels<T>().add({elements_, static_cast<const T*>(pass.input), static_cast<const T*>(residual),
+                              static_cast<T*>(pass.output), spec_.relu});
+  }
+
+  void backward(Stream& stream, const LayerBackward& pass) override {
+    require_training(pass);
+    T* const copy = wants_input_gradient_ ? static_cast<T*>(pass.input_gradient) : nullptr;
+    const T* const output = spec_.relu ? static_cast<const T*>(pass.output) : nullptr;
+    channel_kernels<T>().gather({elements_, gradients_of<T>(pass), output, copy});
+    residual_.deliver_gradient(cpu_stream(stream), pass.output_gradients[0], pass.residual_gradient);
+  }
+
+ private:
+  AddSpec spec_;
+  std::int64_t elements_;
+  Residual residual_;
+};
+
+// The backward pass reads the mask of the forward pass: a factor per value, 0 or 1, in the order of memory.
+template <class T>
+class DropoutLayer final : public PlannedLayer {
  public:
   DropoutLayer(const DropoutSpec& spec, const LayerRequest& request)
-      : layout_(desc_of(request.input)),
-        mode_(request.mode),
-        wants_input_gradient_(request.wants_input_gradient),
+      : PlannedLayer(request, request.input),
+        layout_(desc_of(request.input)),
         purpose_(request.random_purpose),
-        output_(request.input),
         drop_below_(static_cast<std::uint64_t>(std::llrint(spec.rate * 0x1p32))),
         factor_(static_cast<float>(1 / (1 - spec.rate))) {
     if (mode_ == LayerMode::training) kept_.resize(static_cast<std::size_t>(layout_.elements()));
   }
-
-  const ActivationSpec& output() const override { return output_; }
-  bool reads_input() const override { return false; }
-  bool reads_output() const override { return false; }
 
   void set_place(Stream&, const SamplePlace& place) override { place_ = place; }
 
@@ -41,7 +67,7 @@ class DropoutLayer final : public Layer {
   }
 
   void backward(Stream&, const LayerBackward& pass) override {
-    require_training(mode_, pass);
+    require_training(pass);
     if (!wants_input_gradient_) return;
     sum_output_gradients(pass, desc_of(output_));
     apply(static_cast<const T*>(pass.output_gradients[0]), static_cast<T*>(pass.input_gradient));
@@ -67,16 +93,13 @@ class DropoutLayer final : public Layer {
     }
   }
 
-  // What is dropped becomes 0 even where it is not finite.
+  // Dropped values become 0 even where they are not finite.
   void apply(const T* from, T* to) const {
     for (std::size_t i = 0; i < kept_.size(); ++i) set(to[i], kept_[i] != 0 ? to_float(from[i]) * factor_ : 0.0f);
   }
 
   ChannelLayout layout_;
-  LayerMode mode_;
-  bool wants_input_gradient_;
   std::uint32_t purpose_;
-  ActivationSpec output_;
   std::uint64_t drop_below_;
   float factor_;
   SamplePlace place_{};
@@ -85,10 +108,13 @@ class DropoutLayer final : public Layer {
 
 }  // namespace
 
+std::unique_ptr<Layer> make(const Processor& processor, const AddSpec& spec, const LayerRequest& request) {
+  require_residual(spec, request);
+  return make_typed<AddLayer>(request, processor.engine, spec, request);
+}
+
 std::unique_ptr<Layer> make(const Processor&, const DropoutSpec& spec, const LayerRequest& request) {
-  static_cast<void>(output_shape(spec, request.input.shape.without_first()));
-  return check([&] { return fmt::format("making dropout on {}", request.input.shape.text()); },
-               [&] { return make_typed<DropoutLayer>(request, spec, request); });
+  return make_typed<DropoutLayer>(request, spec, request);
 }
 
 }  // namespace tutti::cpu

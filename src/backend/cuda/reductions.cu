@@ -1,3 +1,5 @@
+#include "tutti/base/digest.hpp"
+
 #include "backend/cuda/backend.hpp"
 #include "backend/cuda/runtime.hpp"
 #include "backend/requests.hpp"
@@ -5,26 +7,19 @@
 
 #include <algorithm>
 
-// The vector operations that sum, and what follows from the sums. The order is the CPU's, so that the bits are, too.
+// The vector operations that sum, what follows from the sums, and digests. All follow the CPU's order, which gives its
+// bits.
 namespace tutti::cuda {
 namespace {
 
 constexpr int kThreads = 256;
 constexpr std::int64_t kSquaresBlock = 4096;
 
-// As many tensors as fit the arguments of a kernel.
-struct SquaresTable {
-  static constexpr int kMost = 128;
-
-  struct Entry {
-    const float* values;
-    std::int64_t elements;
-    std::int64_t first_block;  // of all blocks of the table
-  };
-  int count = 0;
-  std::int64_t blocks = 0;
-  Entry entries[kMost];
+struct SquaresEntry {
+  const float* values;
+  std::int64_t elements;
 };
+using SquaresTable = BlockTable<SquaresEntry, 128>;
 
 struct SquaresSums {
   double* by_block;
@@ -54,7 +49,7 @@ struct TrustWork {
   std::int64_t tensors;
 };
 
-constexpr int kLanes = 8;  // that sum one block of squares, as on the CPU
+constexpr int kLanes = 8;  // sum one block of squares, as on the CPU
 constexpr int kBlocksAtOnce = 16;
 
 // A square of an f32 is exact in f64, so that fusing changes no bit.
@@ -76,8 +71,8 @@ __global__ void sum_squares_of_blocks(const SquaresTable table, double* sums) {
   const std::int64_t block = static_cast<std::int64_t>(blockIdx.x) * kBlocksAtOnce + threadIdx.x / kLanes;
   double sum = 0;
   if (block < table.blocks) {
-    const int tensor = entry_of(table, block);
-    const std::int64_t begin = (block - table.entries[tensor].first_block) * kSquaresBlock;
+    const int tensor = table.entry_of(block);
+    const std::int64_t begin = (block - table.first_blocks[tensor]) * kSquaresBlock;
     const std::int64_t rest = table.entries[tensor].elements - begin;
     sum = sum_lane(table.entries[tensor].values + begin, rest < kSquaresBlock ? rest : kSquaresBlock, lane);
   }
@@ -88,7 +83,7 @@ __global__ void sum_squares_of_blocks(const SquaresTable table, double* sums) {
   if (lane == 0 && block < table.blocks) sums[block] = whole;
 }
 
-// In order, with loads under way.
+// Adds in order, with kAhead loads at a time.
 __device__ double sum_in_order(const double* values, std::int64_t count) {
   constexpr int kAhead = 16;
   double sum = 0;
@@ -105,8 +100,8 @@ __device__ double sum_in_order(const double* values, std::int64_t count) {
 // One thread of a block for each tensor, so that none waits for a longer one.
 __global__ void sum_squares_of_tensors(const SquaresTable table, const SquaresSums sums) {
   const int tensor = static_cast<int>(blockIdx.x);
-  const std::int64_t begin = table.entries[tensor].first_block;
-  const std::int64_t end = tensor + 1 < table.count ? table.entries[tensor + 1].first_block : table.blocks;
+  const std::int64_t begin = table.first_blocks[tensor];
+  const std::int64_t end = tensor + 1 < table.count ? table.first_blocks[tensor + 1] : table.blocks;
   sums.by_tensor[tensor] = sum_in_order(sums.by_block + begin, end - begin);
 }
 
@@ -135,8 +130,88 @@ __global__ void trust(const TrustWork work) {
 SquaresTable table_of(std::span<const Tensor> tensors) {
   SquaresTable table;
   for (const Tensor& tensor : tensors) {
-    table.entries[table.count++] = {device_f32(tensor), tensor.elements(), table.blocks};
-    table.blocks += (tensor.elements() + kSquaresBlock - 1) / kSquaresBlock;
+    table.add({device_f32(tensor), tensor.elements()}, (tensor.elements() + kSquaresBlock - 1) / kSquaresBlock);
+  }
+  return table;
+}
+
+constexpr std::int64_t kDigestBlock = 16384;  // elements that one block of the kernel digests
+
+struct DigestEntry {
+  const void* values;
+  std::int64_t elements;
+  std::uint64_t start;
+  bool is_wide;     // elements of 64 bits, not of 32
+  bool is_aligned;  // to 16 bytes
+};
+using DigestTable = BlockTable<DigestEntry, 64>;
+
+__device__ std::uint64_t mix(std::uint64_t z) {
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+  return z ^ (z >> 31);
+}
+
+// A thread's share of the digest of elements begin .. end - 1, in runs of kSize.
+template <int kSize, class Element>
+__device__ std::uint64_t sum_of(const DigestEntry& entry, std::int64_t begin, std::int64_t end) {
+  constexpr int kAhead = 4;  // loads under way
+  const auto* const values = static_cast<const Element*>(entry.values);
+  std::uint64_t sum = 0;
+  for (std::int64_t at = begin + kSize * static_cast<int>(threadIdx.x); at < end; at += kAhead * kSize * kThreads) {
+    Run<Element, kSize> runs[kAhead] = {};
+#pragma unroll
+    for (int k = 0; k < kAhead; ++k) {
+      const std::int64_t place = at + k * kSize * kThreads;
+      if (place < end) runs[k] = load<kSize>(values, place);
+    }
+#pragma unroll
+    for (int k = 0; k < kAhead; ++k) {
+      const std::int64_t place = at + k * kSize * kThreads;
+      if (place >= end) continue;
+#pragma unroll
+      for (int i = 0; i < kSize; ++i) {
+        sum += mix(runs[k].values[i] + entry.start + static_cast<std::uint64_t>(place + i + 1) * kDigestStride);
+      }
+    }
+  }
+  return sum;
+}
+
+// Elements begin .. end - 1 of a block, which begins at a multiple of 16 bytes where the tensor does.
+template <class Element>
+__device__ std::uint64_t sum_of_thread(const DigestEntry& entry, std::int64_t begin, std::int64_t end) {
+  constexpr int kSize = 16 / sizeof(Element);
+  const std::int64_t whole = entry.is_aligned ? begin + (end - begin) / kSize * kSize : begin;
+  return sum_of<kSize, Element>(entry, begin, whole) + sum_of<1, Element>(entry, whole, end);
+}
+
+__global__ void __launch_bounds__(kThreads) digest_blocks(const DigestTable table, std::int64_t* digests) {
+  __shared__ std::uint64_t of_warps[kThreads / kWarpLanes];
+  const int tensor = table.entry_of(blockIdx.x);
+  const DigestEntry& entry = table.entries[tensor];
+  const std::int64_t begin = (static_cast<std::int64_t>(blockIdx.x) - table.first_blocks[tensor]) * kDigestBlock;
+  const std::int64_t end = min(entry.elements, begin + kDigestBlock);
+  std::uint64_t sum =
+      entry.is_wide ? sum_of_thread<std::uint64_t>(entry, begin, end) : sum_of_thread<std::uint32_t>(entry, begin, end);
+  sum = sum_over_warp(sum);
+  if (threadIdx.x % kWarpLanes == 0) of_warps[threadIdx.x / kWarpLanes] = sum;
+  __syncthreads();
+  if (threadIdx.x > 0) return;
+  for (int warp = 1; warp < kThreads / kWarpLanes; ++warp) sum += of_warps[warp];
+  // Modulo 2^64, so that the order of the blocks does not matter.
+  atomicAdd(reinterpret_cast<unsigned long long*>(digests + tensor), static_cast<unsigned long long>(sum));
+}
+
+DigestTable table_of(std::span<const DigestedTensor> tensors) {
+  DigestTable table{};
+  for (const auto& [values, start] : tensors) {
+    table.add({.values = values.data,
+               .elements = values.elements(),
+               .start = start,
+               .is_wide = bytes_of(values.type) == sizeof(std::uint64_t),
+               .is_aligned = reinterpret_cast<std::uintptr_t>(values.data) % 16 == 0},
+              (values.elements() + kDigestBlock - 1) / kDigestBlock);
   }
   return table;
 }
@@ -147,9 +222,8 @@ void CudaBackend::sum_squares(Stream& stream, std::span<const Tensor> tensors, c
   require_equal_sizes("summing squares of tensors into", static_cast<std::int64_t>(tensors.size()), sums.elements());
   CudaStream& ours = as_cuda_stream(stream);
   double* by_tensor = device_f64(sums);
-  constexpr std::size_t kMost = SquaresTable::kMost;
-  for (; !tensors.empty(); tensors = tensors.subspan(std::min(kMost, tensors.size()))) {
-    const SquaresTable table = table_of(tensors.first(std::min(kMost, tensors.size())));
+  for_each_table<SquaresTable>(tensors, [&](std::span<const Tensor> some) {
+    const SquaresTable table = table_of(some);
     auto* const by_block = static_cast<double*>(ours.scratch(static_cast<std::size_t>(table.blocks) * sizeof(double)));
     launch(sum_squares_of_blocks,
            {.blocks = (table.blocks + kBlocksAtOnce - 1) / kBlocksAtOnce, .threads = kBlocksAtOnce * kLanes},
@@ -157,7 +231,7 @@ void CudaBackend::sum_squares(Stream& stream, std::span<const Tensor> tensors, c
     launch(sum_squares_of_tensors, {.blocks = table.count, .threads = 1}, native(ours), table,
            SquaresSums{by_block, by_tensor});
     by_tensor += table.count;
-  }
+  });
 }
 
 void CudaBackend::sum_runs(Stream& stream, const Tensor& values, const Tensor& ends, const Tensor& sums) {
@@ -185,6 +259,17 @@ void CudaBackend::trust_factors(Stream& stream, const TrustFactors& request) {
                        .tensors = tensors};
   launch(trust, {.blocks = (tensors + kThreads - 1) / kThreads, .threads = kThreads}, native(as_cuda_stream(stream)),
          work);
+}
+
+void CudaBackend::add_digests(Stream& stream, std::span<const DigestedTensor> tensors, const Tensor& digests) {
+  require_digests(tensors, digests, MemorySpace::cuda);
+  std::int64_t* of_table = device_i64(digests);
+  for_each_table<DigestTable>(tensors, [&](std::span<const DigestedTensor> some) {
+    const DigestTable table = table_of(some);
+    launch(digest_blocks, {.blocks = table.blocks, .threads = kThreads}, native(as_cuda_stream(stream)), table,
+           of_table);
+    of_table += some.size();
+  });
 }
 
 }  // namespace tutti::cuda

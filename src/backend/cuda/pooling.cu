@@ -20,7 +20,7 @@ struct PoolExtents {
   int stride = 0;
   int padding = 0;
 
-  // Whether the places of a window can be counted in a byte.
+  // Whether a byte can number the positions in a window.
   bool is_narrow() const { return kernel <= 16; }
 };
 
@@ -28,8 +28,8 @@ struct Pool {
   PoolExtents extents;
   const void* input = nullptr;
   void* output = nullptr;
-  // Of the greatest of each window and channel its place there, row by row, in a byte if narrow, else in four. Null:
-  // not wanted.
+  // The position in its window, counted row by row, of the greatest value of each window and channel, in a byte if
+  // narrow, else in four. Null: not wanted.
   void* places = nullptr;
 };
 
@@ -45,7 +45,7 @@ struct Range {
   int end;
 };
 
-// Of a window, the rows or columns that are in the image.
+// The rows or columns of a window that are inside the image.
 __device__ inline Range inside(int first, int kernel, int extent) {
   return {first < 0 ? 0 : first, first + kernel < extent ? first + kernel : extent};
 }
@@ -71,7 +71,7 @@ __device__ inline Window window_of(const PoolExtents& extents, int row, int colu
   return {top, left, inside(top, extents.kernel, extents.height), inside(left, extents.kernel, extents.width)};
 }
 
-// A row of the output and a pack in it: its window, and where the sample's pixels begin.
+// A pack in a row of the output: its window, and where the sample's pixels begin.
 struct OutputPlace {
   int pack;
   std::int64_t first_row;  // of the sample, of all input rows
@@ -89,7 +89,7 @@ struct alignas(sizeof(Index) * kSize < 16 ? sizeof(Index) * kSize : 16) Places {
   Index values[kSize];
 };
 
-// The first of equals is the greatest; what is no number is greater than all.
+// Of equal values the first is the greatest; NaN is greater than all numbers.
 template <class T, class Index>
 __global__ void max_pool(Pool work, Runs runs) {
   constexpr int kSize = Floats<T>::kSize;
@@ -143,8 +143,8 @@ __global__ void average_pool(Pool work, Runs runs) {
   });
 }
 
-// Gradients are gathered: a pixel of the input asks the windows that cover it.
-// Calls visit(pack of the output, place of the pixel in the window) for every window over a pack of the input.
+// Gradients are gathered: each pixel of the input reads those of the windows that cover it. Calls visit(pack of the
+// output, position of the pixel in the window) for every window over a pack of the input.
 template <class Visit>
 __device__ inline void for_each_window(const PoolExtents& extents, int run, int at, Visit visit) {
   const int sample = run / extents.height;
@@ -215,38 +215,30 @@ PoolExtents extents_of(const Pool2dSpec& spec, const ActivationSpec& input, cons
           .padding = static_cast<int>(spec.padding)};
 }
 
-class Pool2dLayer final : public Layer {
+class Pool2dLayer final : public CudaLayer {
  public:
   Pool2dLayer(const Processor& processor, const Pool2dSpec& spec, const LayerRequest& request)
-      : pooling_(spec.pooling),
-        mode_(request.mode),
-        wants_input_gradient_(request.wants_input_gradient),
-        type_(format_of(request.input).type()),
-        output_(output_of(spec, request.input)),
+      : CudaLayer(request, output_of(spec, request.input)),
+        pooling_(spec.pooling),
         extents_(extents_of(spec, request.input, output_)) {
     if (pooling_ != Pooling::max || mode_ != LayerMode::training || !wants_input_gradient_) return;
     const std::size_t bytes_each = extents_.is_narrow() ? sizeof(std::uint8_t) : sizeof(std::uint32_t);
     places_ = allocate_cuda(processor.device, output_.bytes / bytes_of(type_) * bytes_each);
   }
 
-  const ActivationSpec& output() const override { return output_; }
-  bool reads_input() const override { return false; }
-  bool reads_output() const override { return false; }
-
   void forward(Stream& stream, const LayerForward& pass) override {
     const Runs runs = rows_of_output(extents_);
-    launch(type_ == ElementType::bf16 ? pool_of<Bf16>() : pool_of<float>(), runs.grid(), native(as_cuda_stream(stream)),
+    launch(is_bf16() ? pool_of<Bf16>() : pool_of<float>(), runs.grid(), native(as_cuda_stream(stream)),
            Pool{extents_, pass.input, pass.output, places_.data()}, runs);
   }
 
   void backward(Stream& stream, const LayerBackward& pass) override {
-    require_training(mode_, pass);
+    require_training(pass);
     if (!wants_input_gradient_) return;
     CudaStream& ours = as_cuda_stream(stream);
     const PoolGradient work{extents_, gradients_of(ours, pass, output_), places_.data(), pass.input_gradient};
     const Runs runs = rows_of_input(extents_);
-    launch(type_ == ElementType::bf16 ? pool_gradient_of<Bf16>() : pool_gradient_of<float>(), runs.grid(), native(ours),
-           work, runs);
+    launch(is_bf16() ? pool_gradient_of<Bf16>() : pool_gradient_of<float>(), runs.grid(), native(ours), work, runs);
   }
 
  private:
@@ -265,18 +257,86 @@ class Pool2dLayer final : public Layer {
   }
 
   Pooling pooling_;
-  LayerMode mode_;
-  bool wants_input_gradient_;
-  ElementType type_;
-  ActivationSpec output_;
   PoolExtents extents_;
   Buffer places_;  // of the greatest of the last input; empty where they are not needed
+};
+
+struct GlobalAverage {
+  std::int64_t pixels;  // of each sample
+  const void* input;
+  void* output;
+};
+
+struct GlobalAverageGradient {
+  std::int64_t pixels;
+  GradientSum gradients;
+  void* input_gradient;
+};
+
+template <class T>
+__device__ inline void divide(Floats<T>& values, int by) {
+#pragma unroll
+  for (int k = 0; k < Floats<T>::kSize; ++k) values.values[k] /= static_cast<float>(by);
+}
+
+template <class T>
+__global__ void global_average(GlobalAverage work, Runs outputs) {
+  const auto pixels = static_cast<int>(work.pixels);
+  for_each_pack(outputs, [&](int sample, int pack, std::int64_t i) {
+    const std::int64_t first = static_cast<std::int64_t>(sample) * pixels * outputs.packs + pack;
+    Floats<T> sum{};
+#pragma unroll 4
+    for (int pixel = 0; pixel < pixels; ++pixel) {
+      add(sum, load<T>(work.input, first + static_cast<std::int64_t>(pixel) * outputs.packs));
+    }
+    divide(sum, pixels);
+    store(work.output, i, sum);
+  });
+}
+
+template <class T>
+__global__ void global_average_gradient(GlobalAverageGradient work, Runs inputs) {
+  const auto pixels = static_cast<int>(work.pixels);
+  const int packs = inputs.packs / pixels;
+  for_each_pack(inputs, [&](int sample, int at, std::int64_t i) {
+    auto gradient = load<T>(work.gradients, static_cast<std::int64_t>(sample) * packs + at % packs);
+    divide(gradient, pixels);
+    store(work.input_gradient, i, gradient);
+  });
+}
+
+class GlobalAveragePoolLayer final : public CudaLayer {
+ public:
+  GlobalAveragePoolLayer(const GlobalAveragePoolSpec& spec, const LayerRequest& request)
+      : CudaLayer(request, output_of(spec, request.input)), layout_(layout_of(request.input)) {}
+
+  void forward(Stream& stream, const LayerForward& pass) override {
+    const Runs outputs{layout_.samples, static_cast<int>(packs_of(layout_, type_))};
+    launch(is_bf16() ? global_average<Bf16> : global_average<float>, outputs.grid(), native(as_cuda_stream(stream)),
+           GlobalAverage{layout_.pixels(), pass.input, pass.output}, outputs);
+  }
+
+  void backward(Stream& stream, const LayerBackward& pass) override {
+    require_training(pass);
+    if (!wants_input_gradient_) return;
+    CudaStream& ours = as_cuda_stream(stream);
+    const Runs inputs{layout_.samples, static_cast<int>(layout_.pixels() * packs_of(layout_, type_))};
+    launch(is_bf16() ? global_average_gradient<Bf16> : global_average_gradient<float>, inputs.grid(), native(ours),
+           GlobalAverageGradient{layout_.pixels(), gradients_of(ours, pass, output_), pass.input_gradient}, inputs);
+  }
+
+ private:
+  ImageLayout layout_;
 };
 
 }  // namespace
 
 std::unique_ptr<Layer> make(const Processor& processor, const Pool2dSpec& spec, const LayerRequest& request) {
   return std::make_unique<Pool2dLayer>(processor, spec, request);
+}
+
+std::unique_ptr<Layer> make(const Processor&, const GlobalAveragePoolSpec& spec, const LayerRequest& request) {
+  return std::make_unique<GlobalAveragePoolLayer>(spec, request);
 }
 
 }  // namespace tutti::cuda
