@@ -98,7 +98,8 @@ std::size_t aligned(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlig
 
 class WeightedLayer final : public CudaLayer {
  public:
-  WeightedLayer(const Processor& processor, const WeightedLayerParts& parts, const LayerRequest& request);
+  WeightedLayer(const Processor& processor, const WeightedLayerParts& parts, CudaWeights& weights,
+                const LayerRequest& request);
 
   void forward(Stream& stream, const LayerForward& pass) override;
   void backward(Stream& stream, const LayerBackward& pass) override;
@@ -120,13 +121,13 @@ class WeightedLayer final : public CudaLayer {
   std::size_t backward_scratch_ = 0;
 };
 
-WeightedLayer::WeightedLayer(const Processor& processor, const WeightedLayerParts& parts, const LayerRequest& request)
+WeightedLayer::WeightedLayer(const Processor& processor, const WeightedLayerParts& parts, CudaWeights& weights,
+                             const LayerRequest& request)
     : CudaLayer(request, parts.output, {.input = true, .output = parts.relu}),
       parts_(parts),
       layout_(layout_of(parts.output)),
-      grid_(share_rows(layout_, type_, mode_ == LayerMode::training ? kSumBlocks : kPassBlocks)) {
-  CudaWeights& weights = cuda_weights(request.weights);
-  filters_ = weights.packed(parts.filters);
+      grid_(share_rows(layout_, type_, mode_ == LayerMode::training ? kSumBlocks : kPassBlocks)),
+      filters_(weights.packed(parts.filters)) {
   const bool has_bias = weights.canonical().size() > 1;
   bias_ = has_bias ? device_f32(weights.canonical()[1]) : nullptr;
 
@@ -184,56 +185,45 @@ void WeightedLayer::backward(Stream& stream, const LayerBackward& pass) {
   if (input_gradient_) input_gradient_->run(cuda, {pass.input_gradient, filters_, output_gradient}, scratch);
 }
 
-template <class Spec>
-std::unique_ptr<Layer> make_weighted(const Processor& processor, const Spec& spec, const LayerRequest& request) {
-  cuda_weights(spec, request);
-  return std::make_unique<WeightedLayer>(processor, parts_of(processor.precision, spec, request.input), request);
+std::unique_ptr<Layer> make_weighted(const Processor& processor, const LayerSpec& spec, const LayerRequest& request) {
+  const WeightedLayerParts parts = parts_of(processor.precision, spec, request.input);
+  return std::make_unique<WeightedLayer>(processor, parts, cuda_weights(spec, request), request);
 }
 
 }  // namespace
 
-WeightedLayerParts parts_of(Precision precision, const Conv2dSpec& spec, const ActivationSpec& input) {
+WeightedLayerParts parts_of(Precision precision, const LayerSpec& spec, const ActivationSpec& input) {
   const ImageLayout images = layout_of(input);
-  const ActivationSpec activation = output_of(spec, input);
-  const std::int64_t outputs = layout_of(activation).padded_channels;
-  return {.convolution = {.samples = images.samples,
-                          .channels = images.padded_channels,
-                          .height = images.height,
-                          .width = images.width,
-                          .outputs = outputs,
-                          .kernel_height = spec.kernel,
-                          .kernel_width = spec.kernel,
-                          .stride = spec.stride,
-                          .padding = spec.padding,
-                          .precision = precision},
-          .filters = {.outputs = spec.channels,
-                      .channels = images.channels,
-                      .positions = spec.kernel * spec.kernel,
-                      .padded_outputs = outputs,
-                      .padded_channels = images.padded_channels},
-          .output = activation,
-          .relu = spec.relu};
-}
-
-// The image as it lies in memory, with its padding, is the channels of one pixel: the weights are packed like filters
-// that cover the whole image.
-WeightedLayerParts parts_of(Precision precision, const LinearSpec& spec, const ActivationSpec& input) {
-  const ImageLayout images = layout_of(input);
-  const ActivationSpec activation = output_of(spec, input);
-  const std::int64_t outputs = layout_of(activation).padded_channels;
-  return {.convolution = {.samples = images.samples,
-                          .channels = images.pixels() * images.padded_channels,
-                          .height = 1,
-                          .width = 1,
-                          .outputs = outputs,
-                          .precision = precision},
-          .filters = {.outputs = spec.units,
-                      .channels = images.channels,
-                      .positions = images.pixels(),
-                      .padded_outputs = outputs,
-                      .padded_channels = images.padded_channels},
-          .output = activation,
-          .relu = spec.relu};
+  const ActivationSpec output = output_of(spec, input);
+  const ImageLayout results = layout_of(output);
+  WeightedLayerParts parts{.convolution = {.samples = images.samples,
+                                           .channels = images.padded_channels,
+                                           .height = images.height,
+                                           .width = images.width,
+                                           .outputs = results.padded_channels,
+                                           .precision = precision},
+                           .filters = {.outputs = results.channels,
+                                       .channels = images.channels,
+                                       .padded_outputs = results.padded_channels,
+                                       .padded_channels = images.padded_channels},
+                           .output = output};
+  if (const auto* convolution = std::get_if<Conv2dSpec>(&spec)) {
+    parts.convolution.kernel_height = convolution->kernel;
+    parts.convolution.kernel_width = convolution->kernel;
+    parts.convolution.stride = convolution->stride;
+    parts.convolution.padding = convolution->padding;
+    parts.filters.positions = convolution->kernel * convolution->kernel;
+    parts.relu = convolution->relu;
+  } else {
+    // The image as it lies in memory, with its padding, is the channels of one pixel: the weights are packed like
+    // filters that cover the whole image.
+    parts.convolution.channels = images.pixels() * images.padded_channels;
+    parts.convolution.height = 1;
+    parts.convolution.width = 1;
+    parts.filters.positions = images.pixels();
+    parts.relu = std::get<LinearSpec>(spec).relu;
+  }
+  return parts;
 }
 
 std::unique_ptr<Layer> make(const Processor& processor, const Conv2dSpec& spec, const LayerRequest& request) {

@@ -88,8 +88,7 @@ struct WeightedLayerParts {
   bool relu = false;
 };
 
-// The parts of these layers in this precision, for an input within the network.
-WeightedLayerParts parts_of(Precision precision, const Conv2dSpec& spec, const ActivationSpec& input);
-WeightedLayerParts parts_of(Precision precision, const LinearSpec& spec, const ActivationSpec& input);
+// The parts of a convolution or linear layer in this precision, for an input within the network.
+WeightedLayerParts parts_of(Precision precision, const LayerSpec& spec, const ActivationSpec& input);
 
 }  // namespace tutti::cuda
