@@ -151,17 +151,19 @@ std::vector<float> integers_of(const Shape& shape) {
 
 TEST_F(CudaFlat, ConvertsBetweenLayoutsAndLeavesZerosBehindTheChannels) {
   for (const ElementType type : {ElementType::f32, ElementType::bf16}) {
+    const Precision precision = type == ElementType::bf16 ? Precision::bf16 : Precision::fp32;
+    Device device(tutti_cuda_library().make_backend({.precision = precision}));
     for (const Shape& shape :
          {Shape{3, 1, 28, 28}, Shape{2, 3, 17, 19}, Shape{2, 20, 3, 3}, Shape{5, 10}, Shape{3, 1000}, Shape{1, 1}}) {
       const ActivationSpec within = cuda::activation_of(shape, type);
       const auto values = integers_of(shape);
-      const Buffer memory = cuda_.backend().allocate(within.bytes);
-      cuda_.poison(memory);
-      cuda_.set_values(within, memory, values);
-      EXPECT_TRUE(same_bits(cuda_.values_of(within, memory), values)) << shape.text();
+      const Buffer memory = device.backend().allocate(within.bytes);
+      device.poison(memory);
+      device.set_values(within, memory, values);
+      EXPECT_TRUE(same_bits(device.values_of(within, memory), values)) << shape.text();
 
       const auto bytes =
-          cuda_.download<std::uint8_t>(memory.view({static_cast<std::int64_t>(within.bytes)}, ElementType::u8));
+          device.download<std::uint8_t>(memory.view({static_cast<std::int64_t>(within.bytes)}, ElementType::u8));
       const cuda::ImageLayout layout = cuda::layout_of(within);
       std::size_t byte = 0;
       for (std::int64_t row = 0; row < layout.rows(); ++row) {

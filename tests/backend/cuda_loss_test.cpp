@@ -77,7 +77,8 @@ TEST_F(CudaLoss, WithinTheNetworkEqualsThatOfPlainLogits) {
     LossBench within(device_, cuda::activation_of(shape, ElementType::f32));
     EXPECT_EQ(within.run(logits, labels), sums) << shape.text();
     EXPECT_TRUE(same_bits(within.gradient(), plain.gradient())) << shape.text();
-    LossBench coarse(device_, cuda::activation_of(shape, ElementType::bf16));
+    Device bf16(tutti_cuda_library().make_backend({.precision = Precision::bf16}));
+    LossBench coarse(bf16, cuda::activation_of(shape, ElementType::bf16));
     EXPECT_EQ(coarse.run(logits, labels), sums) << shape.text();
     const auto exact = plain.gradient();
     EXPECT_TRUE(close(coarse.gradient(), std::vector<double>(exact.begin(), exact.end()), 0x1p-8)) << shape.text();
@@ -85,7 +86,8 @@ TEST_F(CudaLoss, WithinTheNetworkEqualsThatOfPlainLogits) {
 }
 
 TEST_F(CudaLoss, LeavesZerosBehindTheGradientOfTheClasses) {
-  LossBench bench(device_, cuda::activation_of({5, 10}, ElementType::bf16));
+  Device bf16(tutti_cuda_library().make_backend({.precision = Precision::bf16}));
+  LossBench bench(bf16, cuda::activation_of({5, 10}, ElementType::bf16));
   bench.run(coarse_floats(50), {0, 1, 2, 3, 9});
   const auto bytes = bench.gradient_bytes();
   ASSERT_EQ(bytes.size(), 5u * 16 * 2);

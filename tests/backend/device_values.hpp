@@ -85,9 +85,8 @@ class Device {
       return stream_->synchronize();
     }
     // Other layouts are the result of adding the values to zeros, which look alike in every layout.
-    const LayerRequest request{.input = activation,
-                               .residual = backend_->plain_activation(activation.shape),
-                               .mode = LayerMode::evaluation};
+    const LayerRequest request{
+        .input = activation, .residual = backend_->plain_activation(activation.shape), .mode = LayerMode::evaluation};
     const auto addition = backend_->make_layer(AddSpec{}, request);
     const Buffer zeros = backend_->allocate(activation.bytes);
     addition->forward(*stream_, {.input = zeros.data(), .residual = plain.data(), .output = buffer.data()});
