@@ -6,8 +6,8 @@
 
 #include "tutti/base/log.hpp"
 #include "tutti/base/timing.hpp"
-#include "tutti/storage/checkpoint_store.hpp"
 #include "tutti/comm/world.hpp"
+#include "tutti/storage/checkpoint_store.hpp"
 #include "tutti/storage/folder_lock.hpp"
 #include "tutti/storage/whole_file.hpp"
 #include "tutti/train/lr_schedule.hpp"

@@ -98,10 +98,10 @@ TEST(DeviceTimeline, LooksAgainAndAgainWithoutWaiting) {
   rank.rank_status.publish_in(rank.slot);
   rank.step(1);
   const auto before = rank.spans.all.size();
-  rank.timeline.look();
+  rank.timeline.poll();
   EXPECT_EQ(rank.spans.all.size(), before);
   rank.stream->synchronize();
-  rank.timeline.look();
+  rank.timeline.poll();
   EXPECT_EQ(rank.slot.phase, Phase::reports);
 }
 
