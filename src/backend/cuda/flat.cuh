@@ -51,8 +51,8 @@ struct BlockTable {
 
   int count = 0;
   std::int64_t blocks = 0;  // of all entries
-  std::int64_t first_blocks[kMost];
-  Entry entries[kMost];
+  std::int64_t first_blocks[kMost]{};
+  Entry entries[kMost]{};
 
   void add(const Entry& entry, std::int64_t blocks_of_entry) {
     first_blocks[count] = blocks;
