@@ -136,7 +136,7 @@ TEST(Interfaces, OfNoSharedNetworkAreThoseOfTheRouteToTheOtherHost) {
   EXPECT_FALSE(routed_interface(own, std::vector{bridge}));
   const auto routed = routed_interface(own, std::vector{bridge, there});
   ASSERT_TRUE(routed);
-  EXPECT_EQ(routed->name, "lo");
+  EXPECT_STREQ(routed->name, "lo");
 }
 
 TEST(Interfaces, AreThoseOfThisHostOrTheOneOfThatName) {
