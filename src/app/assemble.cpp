@@ -27,30 +27,30 @@
 namespace tutti {
 namespace {
 
-// How many parts of a rank its share of the cores has room for, and how many cores the host's ranks then keep busy.
-int parts_side_by_side(const RunConfig& config, const World& world, const Cores& cores) {
+// The number of parts that a rank can compute at the same time on its share of the cores.
+int max_concurrent_parts(const RunConfig& config, const World& world, const Cores& cores) {
   const std::int64_t share = std::min(cores.mine, cores.usable / world.local_size());
   return static_cast<int>(std::max<std::int64_t>(1, share / config.threads));
 }
 
 std::int64_t busy_cores(const RunConfig& config, const World& world, const Cores& cores) {
   const PartPlan plan = PartPlan::chosen(config.part_map->parts_by_rank, static_cast<int>(config.parts), world.size());
-  const int workers = std::min(parts_side_by_side(config, world, cores), std::ranges::max(plan.parts_by_rank()));
+  const int workers = std::min(max_concurrent_parts(config, world, cores), std::ranges::max(plan.parts_by_rank()));
   return workers * config.threads * world.local_size();
 }
 
 void log_idle_cores(const RunConfig& config, const World& world, const Cores& cores, const Log& log) {
   const std::int64_t busy = busy_cores(config, world, cores);
   if (world.rank() == 0 && busy < cores.usable) {
-    log.note(fmt::format("{} of {} usable cores stay idle: more ranks, --parts or --threads would use them",
+    log.note(fmt::format("{} of {} usable cores stay idle: use more ranks, --parts or --threads",
                          cores.usable - busy, cores.usable));
   } else if (world.rank() == 0 && busy < cores.present && cores.usable < cores.present) {
-    log.note(fmt::format("the launcher bound this host's ranks to {} of its {} cores: mpirun --bind-to none frees them",
+    log.note(fmt::format("the launcher bound this host's ranks to {} of its {} cores: start mpirun with --bind-to none",
                          cores.usable, cores.present));
   }
 }
 
-// Larger sets are read piece by piece, so that the system keeps room for caching what it reads.
+// Larger data sets are read lazily, to leave room for the page cache.
 std::size_t most_resident_bytes(const RunConfig& config) {
   if (config.resident_mib > 0) return static_cast<std::size_t>(config.resident_mib) << 20;
   const long pages = ::sysconf(_SC_PHYS_PAGES);
@@ -59,12 +59,12 @@ std::size_t most_resident_bytes(const RunConfig& config) {
 }
 
 void refuse_labels(const TrainedOn& trained, const DatasetInfo& data) {
-  const std::string fault = fault_of_labels(data, trained);
+  const std::string fault = label_mismatch(data, trained);
   if (fault.empty()) return;
   throw Error(ErrorSource::input, fmt::format("{}: {} predict labels the images without them", fault, program_call()));
 }
 
-// Sizes are fitted as the training's test images were.
+// Converts the images to the size of the training data, as for the test images of the training.
 void fit_data(Assembly& assembly, const TrainedOn& trained, bool needs_labels) {
   const std::int64_t height = trained.image[1];
   const std::int64_t width = trained.image[2];
@@ -75,15 +75,15 @@ void fit_data(Assembly& assembly, const TrainedOn& trained, bool needs_labels) {
     const DatasetInfo& info = (*set)->info();
     if (assembly.config.image_size != 0 || (info.image[1] == height && info.image[2] == width)) continue;
     if (height != width) {
-      throw Error(ErrorSource::input, fmt::format("the images of {} are not {} x {} as the network's are, which are no "
-                                                  "squares that others could be fitted to",
+      throw Error(ErrorSource::input, fmt::format("the images of {} are not {} x {} as the network needs: images can "
+                                                  "only be resized to squares",
                                                   info.name, height, width));
     }
     assembly.config.image_size = height;
     const std::string sizes =
         info.sizes_differ() ? "different sizes" : fmt::format("{} x {}", info.image[1], info.image[2]);
     assembly.data.notes.push_back(
-        fmt::format("{}: {}, fitted to {} x {} for the network", info.name, sizes, height, width));
+        fmt::format("{}: {}, resized to {} x {} for the network", info.name, sizes, height, width));
   }
 }
 
@@ -132,7 +132,7 @@ namespace {
 
 struct PlannedSteps {
   std::int64_t all = 0;
-  std::int64_t scheduled = 0;  // that a schedule of its own length covers; else all
+  std::int64_t scheduled = 0;  // that --schedule-epochs covers; without it, all
 };
 
 PlannedSteps planned_steps(const Assembly& assembly) {
@@ -166,37 +166,37 @@ Findings check_load(World& world, const Assembly& assembly) {
 
 namespace {
 
-void settle_ranks(World& world, Assembly& assembly) {
+void resolve_parts_and_buckets(World& world, Assembly& assembly) {
   const bool all_on_gpus = assembly.processor.all_on_gpus;
-  // Where GPUs compute, a rank's one thread feeds its own.
+  // On GPUs, one thread per rank enqueues the work.
   const int fair_threads = all_on_gpus ? 1 : fewest_cores_per_rank(world, assembly.cores);
-  // Large enough that a GPU's steps are recorded in few pieces.
+  // Large enough that a step consists of few CUDA graphs.
   if (assembly.config.bucket_mib == 0) assembly.config.bucket_mib = all_on_gpus ? 16 : 4;
-  run_agreed(world, [&] { settle_parts(assembly.config, world.size(), fair_threads); });
+  run_or_throw_on_all(world, [&] { resolve_parts(assembly.config, world.size(), fair_threads); });
 }
 
-void settle_data(World& world, Assembly& assembly, const DataRequest& request) {
-  const OwnData* own = nullptr;
-  run_agreed(world, [&] { own = request.images.empty() ? find_own_data(assembly.config) : nullptr; });
-  const bool is_own = world.agree(own != nullptr);
-  if (!is_own) assembly.block = load_once(world, request);
-  run_agreed(world, [&] {
-    assembly.data = is_own ? open_own(*own, request.unlabelled_too) : open_loaded(assembly.block.bytes());
+void assemble_data(World& world, Assembly& assembly, const DataRequest& request) {
+  const CustomData* custom = nullptr;
+  run_or_throw_on_all(world, [&] { custom = request.images.empty() ? find_custom_data(assembly.config) : nullptr; });
+  const bool is_custom = world.all_true(custom != nullptr);
+  if (!is_custom) assembly.block = load_once(world, request);
+  run_or_throw_on_all(world, [&] {
+    assembly.data = is_custom ? open_custom(*custom, request.allow_unlabelled) : open_loaded(assembly.block.bytes());
     assembly.data_digest = assembly.data.train->digest();
   });
 }
 
-void settle_network(World& world, Assembly& assembly, const NetworkSpec& model) {
+void assemble_network(World& world, Assembly& assembly, const NetworkSpec& model) {
   const bool on_gpu = assembly.processor.is_gpu();
-  run_agreed(world, [&] {
+  run_or_throw_on_all(world, [&] {
     const DatasetInfo& info = assembly.data.train->info();
     assembly.options = resolve_options(assembly.config, model);
     assembly.options.recipe = make_recipe(recipe_request(assembly.config), *assembly.data.train);
-    // Whoever goes on from a checkpoint, with whichever data, normalises as it was trained.
+    // A resume or evaluation, on any data, normalises as in the training.
     if (assembly.config.normalize == "auto") {
       assembly.config.normalize = normalize_text(assembly.options.recipe.statistics);
     }
-    assembly.options.side_by_side = on_gpu ? 1 : parts_side_by_side(assembly.config, world, assembly.cores);
+    assembly.options.side_by_side = on_gpu ? 1 : max_concurrent_parts(assembly.config, world, assembly.cores);
     assembly.options.readers = budget_readers(world, assembly.cores, assembly.busy_cores(world) / world.local_size());
     assembly.network = std::make_unique<Network>(model, assembly.options.recipe.image, info.classes);
   });
@@ -210,7 +210,7 @@ std::vector<Claim> assembly_claims(const Assembly& assembly) {
   claims.push_back({"training data", digest_text(assembly.data_digest), "give all ranks the same --data"});
   claims.push_back(
       {"test data", test == nullptr ? "none" : digest_text(test->digest()), "give all ranks the same test set"});
-  const std::string same_files = "copy the images anew, so that all hosts have the same bytes";
+  const std::string same_files = "copy the images again, so that all hosts have the same bytes";
   for (const auto& [which, set] :
        {std::pair{"training", assembly.data.train.get()}, std::pair{"test", assembly.data.test.get()}}) {
     const auto files = set == nullptr ? std::nullopt : set->info().contents;
@@ -224,26 +224,26 @@ std::vector<Claim> assembly_claims(const Assembly& assembly) {
   return claims;
 }
 
-// Data that a call names are used whole, unless they are the run's own: those are split as in the run, wherever they
-// lie.
-void settle_named_data(World& world, Assembly& assembly, DataRequest request, const TrainState& state) {
+// Data that the command line names are used whole, unless they are the data of the run, at any path: those are split as
+// in the run.
+void assemble_named_data(World& world, Assembly& assembly, DataRequest request, const TrainState& state) {
   const double ratio = std::exchange(request.validation_ratio, 0);
   assembly.config.validation_ratio = 0;
-  settle_data(world, assembly, request);
-  const bool is_own =
-      ratio > 0 && is_left_of(state.data_digest, *assembly.data.train, ratio, static_cast<std::uint64_t>(request.seed));
-  if (!world.agree(is_own)) return;
+  assemble_data(world, assembly, request);
+  const bool is_of_run =
+      ratio > 0 && matches_after_hold_out(state.data_digest, *assembly.data.train, ratio, static_cast<std::uint64_t>(request.seed));
+  if (!world.all_true(is_of_run)) return;
   request.validation_ratio = ratio;
   assembly.config.validation_ratio = ratio;
   assembly.data = {};
-  settle_data(world, assembly, request);
+  assemble_data(world, assembly, request);
 }
 
 struct Sources {
   const TrainState* checkpoint = nullptr;
   const NetworkSpec* model = nullptr;
   DataRequest request{};
-  const AskedData* asked = nullptr;
+  const EvaluationData* evaluation = nullptr;
 };
 
 bool names_data(const TrainState& checkpoint, const std::string& data) {
@@ -253,81 +253,81 @@ bool names_data(const TrainState& checkpoint, const std::string& data) {
   return stored.data == data;
 }
 
-void settle_all_data(World& world, Assembly& assembly, const Sources& sources) {
-  if (sources.asked != nullptr && sources.asked->named) {
-    settle_named_data(world, assembly, sources.request, sources.asked->state);
+void assemble_all_data(World& world, Assembly& assembly, const Sources& sources) {
+  if (sources.evaluation != nullptr && sources.evaluation->named) {
+    assemble_named_data(world, assembly, sources.request, sources.evaluation->state);
   } else {
-    settle_data(world, assembly, sources.request);
+    assemble_data(world, assembly, sources.request);
   }
-  if (sources.asked != nullptr && sources.asked->trained) {
-    run_agreed(world, [&] { fit_data(assembly, *sources.asked->trained, sources.asked->needs_labels); });
+  if (sources.evaluation != nullptr && sources.evaluation->trained) {
+    run_or_throw_on_all(world, [&] { fit_data(assembly, *sources.evaluation->trained, sources.evaluation->needs_labels); });
   }
 }
 
-void settle_communicator(World& world, Assembly& assembly, const Log& log) {
+void assemble_communicator(World& world, Assembly& assembly, const Log& log) {
   const bool spare_core = assembly.cores.usable > assembly.busy_cores(world);
-  run_agreed(world, [&] {
+  run_or_throw_on_all(world, [&] {
     assembly.communicator = choose_communicator(world, assembly.config, assembly.processor, spare_core);
   });
   assembly.exchange_has_core = spare_core || assembly.processor.is_gpu();
   if (!assembly.processor.all_on_gpus) log_idle_cores(assembly.config, world, assembly.cores, log);
 }
 
-Assembly assemble_from(World& world, const RunConfig& config, const Sources& sources, Obstacles& obstacles,
+Assembly assemble_from(World& world, const RunConfig& config, const Sources& sources, PreflightErrors& preflight,
                        const Log& log) {
   Assembly assembly;
   assembly.config = config;
   assembly.cores = count_cores(world);
-  obstacles.attempt([&] { run_agreed(world, [&] { refuse_contradictions(config); }); });
-  const bool has_processor = obstacles.attempt([&] { assembly.processor = choose_processor(world, config, log); });
-  const bool has_ranks = obstacles.attempt([&] { settle_ranks(world, assembly); });
+  preflight.attempt([&] { run_or_throw_on_all(world, [&] { refuse_contradictions(config); }); });
+  const bool has_processor = preflight.attempt([&] { assembly.processor = choose_processor(world, config, log); });
+  const bool has_ranks = preflight.attempt([&] { resolve_parts_and_buckets(world, assembly); });
   if (has_processor) {
     const std::string choices = sources.checkpoint == nullptr ? "" : sources.checkpoint->choices;
-    obstacles.attempt([&] { adopt_known_choices(world, config, choices, *assembly.processor.backend, log); });
+    preflight.attempt([&] { adopt_known_choices(world, config, choices, *assembly.processor.backend, log); });
   }
-  const bool has_data = obstacles.attempt([&] { settle_all_data(world, assembly, sources); });
+  const bool has_data = preflight.attempt([&] { assemble_all_data(world, assembly, sources); });
   if (sources.model != nullptr && has_ranks && has_data) {
-    obstacles.attempt([&] { settle_network(world, assembly, *sources.model); });
+    preflight.attempt([&] { assemble_network(world, assembly, *sources.model); });
   }
   for (const std::string& note : assembly.data.notes) log.note(note);
-  if (assembly.network) obstacles.add(compare(world, assembly_claims(assembly)));
-  if (has_processor && has_ranks) obstacles.attempt([&] { settle_communicator(world, assembly, log); });
+  if (assembly.network) preflight.add(compare(world, assembly_claims(assembly)));
+  if (has_processor && has_ranks) preflight.attempt([&] { assemble_communicator(world, assembly, log); });
   assembly.backend = std::move(assembly.processor.backend);
   return assembly;
 }
 
 }  // namespace
 
-Assembly assemble(World& world, const RunConfig& config, const TrainingSources& sources, Obstacles& obstacles,
+Assembly assemble(World& world, const RunConfig& config, const TrainingSources& sources, PreflightErrors& preflight,
                   const Log& log) {
   DataRequest request = data_request(config);
-  request.any_class_names = sources.checkpoint != nullptr;
+  request.allow_non_utf8_names = sources.checkpoint != nullptr;
   request.from_checkpoint = sources.checkpoint != nullptr && names_data(*sources.checkpoint, config.data);
   if (sources.samples_files && request.verification == Verification::start) request.verification = Verification::sample;
   return assemble_from(world, config, {.checkpoint = sources.checkpoint, .model = sources.model, .request = request},
-                       obstacles, log);
+                       preflight, log);
 }
 
 Assembly assemble(World& world, const RunConfig& config, const Log& log) {
   NetworkSpec model;
-  run_agreed(world, [&] { model = choose_model(config); });
-  Obstacles obstacles(world, log);
-  return assemble(world, config, {.model = &model}, obstacles, log);
+  run_or_throw_on_all(world, [&] { model = choose_model(config); });
+  PreflightErrors preflight(world, log);
+  return assemble(world, config, {.model = &model}, preflight, log);
 }
 
-Assembly assemble_for(World& world, const RunConfig& config, const AskedData& asked, const Log& log) {
+Assembly assemble_for(World& world, const RunConfig& config, const EvaluationData& evaluation, const Log& log) {
   NetworkSpec model;
-  run_agreed(world, [&] { model = parse_model(asked.state.model, "the checkpoint's model"); });
+  run_or_throw_on_all(world, [&] { model = parse_model(evaluation.state.model, "the checkpoint's model"); });
   DataRequest request = data_request(config);
-  request.images = asked.images;
-  request.unlabelled_too = !asked.needs_labels;
-  request.any_test_labels = true;
-  request.any_class_names = true;
-  request.from_checkpoint = !asked.named;
-  Obstacles obstacles(world, log);
+  request.images = evaluation.images;
+  request.allow_unlabelled = !evaluation.needs_labels;
+  request.allow_untrained_labels = true;
+  request.allow_non_utf8_names = true;
+  request.from_checkpoint = !evaluation.named;
+  PreflightErrors preflight(world, log);
   return assemble_from(world, config,
-                       {.checkpoint = &asked.state, .model = &model, .request = request, .asked = &asked}, obstacles,
-                       log);
+                       {.checkpoint = &evaluation.state, .model = &model, .request = request, .evaluation = &evaluation},
+                       preflight, log);
 }
 
 std::unique_ptr<World> make_world() { return started_by_launcher() ? make_mpi_world() : make_solo_world(); }

@@ -1,6 +1,5 @@
 #pragma once
-// The one place that chooses implementations: which processor, which communicator, which data set and network a
-// configuration means for this job.
+// The only place that chooses implementations: the processor, communicator, data set and network for a configuration.
 
 #include "tutti/base/log.hpp"
 #include "tutti/comm/communicator.hpp"
@@ -25,60 +24,61 @@
 
 namespace tutti {
 
-// Everything a Trainer borrows, and what the banner and the run record say of it.
+// Everything that a Trainer borrows, and the values that the banner and the run record report.
 struct Assembly {
   RunConfig config;  // with parts, threads, exchange and normalize filled in
   Cores cores;
-  ChosenProcessor processor;  // but for its backend, which is this one
+  ChosenProcessor processor;  // its backend has been moved to the next member
   std::unique_ptr<Backend> backend;
   std::unique_ptr<Communicator> communicator;
-  bool exchange_has_core = false;  // to move on by, beside the compute; on GPUs it needs none
-  LoadedBlock block;               // under the data sets
+  bool exchange_has_core = false;  // a spare core for communication progress; on GPUs none is needed
+  LoadedBlock block;               // the bytes that the data sets refer to
   DataPair data;
   std::unique_ptr<Network> network;
   TrainerOptions options;
   std::uint64_t data_digest = 0;
 
   TrainerContext parts() const;
-  // That all ranks of this host keep busy.
+  // The number of cores that the ranks of this host keep busy.
   std::int64_t busy_cores(const World& world) const;
 };
 
-// What the host's cores and the parts make slow, and classes that nothing is learnt of. Collective.
+// Warns of too few cores, unsuitable parts and learning rates, and classes without samples. Collective.
 Findings check_load(World& world, const Assembly& assembly);
-// What a training of it wants to know its memory by; `share` is what this rank saves of a checkpoint.
+// The inputs of the memory estimate for a training; `share` is the share of a checkpoint that this rank saves.
 EstimateRequest memory_request(const Assembly& assembly, const World& world, const std::optional<FileShare>& share);
 
-// Of a configuration that starts anew. Throws alike on all ranks, also when they see different data. Collective.
+// Assembles a new run. Throws the same error on all ranks, also if they see different data. Collective.
 Assembly assemble(World& world, const RunConfig& config, const Log& log);
 
-// What a training is assembled from.
+// The inputs from which a training is assembled.
 struct TrainingSources {
-  const TrainState* checkpoint = nullptr;  // which it goes on from, and takes the choices of algorithms from
-  const NetworkSpec* model = nullptr;      // null: leaves the network out
-  bool samples_files = false;              // looks further into the data than a start does
+  const TrainState* checkpoint = nullptr;  // to resume from, and to take the choices of algorithms from
+  const NetworkSpec* model = nullptr;      // null: the network is left out
+  bool samples_files = false;              // checks more of the data than a start does
 };
-// The same for a training, and for the check of one, which leaves out what cannot be made. Collective.
-Assembly assemble(World& world, const RunConfig& config, const TrainingSources& sources, Obstacles& obstacles,
+// The same for train and check; check leaves out the members that cannot be made. Collective.
+Assembly assemble(World& world, const RunConfig& config, const TrainingSources& sources, PreflightErrors& preflight,
                   const Log& log);
 
-// What a trained network is put to: the configuration's data or these images, in the form that it takes.
-struct AskedData {
-  const TrainState& state;           // the network's
-  std::optional<TrainedOn> trained;  // where its checkpoint tells
+// The data on which a trained network is evaluated: those of the configuration, or images. They are converted to the
+// form of its training data.
+struct EvaluationData {
+  const TrainState& state;           // of the network
+  std::optional<TrainedOn> trained;  // empty if the checkpoint does not store it
   std::vector<std::string> images{};
   bool needs_labels = true;
-  bool named = false;  // by --data of this call
+  bool named = false;  // the command line has --data
 };
-// As assemble() does for a checkpoint. Throws an input error besides for labels that are needed and none of the
-// network's. Collective.
-Assembly assemble_for(World& world, const RunConfig& config, const AskedData& asked, const Log& log);
+// Assembles the evaluation of a checkpoint. Throws an input error if labels are needed and the network has no such
+// classes. Collective.
+Assembly assemble_for(World& world, const RunConfig& config, const EvaluationData& evaluation, const Log& log);
 
-// What the configuration's words ask for; sets too large for this host's memory are read piece by piece.
+// Translates the configuration. Data sets that are too large for this host's memory are read lazily.
 DataRequest data_request(const RunConfig& config);
 RecipeRequest recipe_request(const RunConfig& config);
 
-// MPI when a launcher started this process, else a world of its own. Collective.
+// Uses MPI if a launcher started this process, else a world with one rank. Collective.
 std::unique_ptr<World> make_world();
 
 }  // namespace tutti

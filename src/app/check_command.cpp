@@ -43,7 +43,7 @@ class Check {
     for (const std::string& fault : invocation.faults) mine.fail(ErrorSource::usage, fault);
     const Findings faults = gather(world, mine);
     for (Finding fault : faults.all()) {
-      if (std::ssize(fault.ranks) == world.size()) fault.ranks.clear();  // as of options that all were started with
+      if (std::ssize(fault.ranks) == world.size()) fault.ranks.clear();  // all ranks were started with these options
       findings_.add(fault);
     }
   }
@@ -52,12 +52,12 @@ class Check {
   ExitStatus report(const std::string& json) const;
 
  private:
-  void go_on_with_rank_0s_options();
-  void look_at_gpus();
-  void look_at_memory();
+  void use_options_of_rank_0();
+  void check_gpus_of_hosts();
+  void check_memory_of_hosts();
   std::int64_t saves_left() const;
   std::string ready_text() const;
-  void write_json(const std::string& path, const std::string& verdict) const;
+  void write_json(const std::string& path, const std::string& result) const;
 
   World& world_;
   std::set<std::string> given_;
@@ -67,13 +67,13 @@ class Check {
   RunStart start_;
   Assembly assembly_;
   Machine machine_;
-  MemoryEstimate estimate_;  // zeros: something stood in the way
-  bool is_split_ = false;    // of several files is each checkpoint
+  MemoryEstimate estimate_;  // zeros if the run could not be assembled
+  bool is_split_ = false;    // each checkpoint consists of more than one file
   std::int64_t most_memory_ = 0;
 };
 
-// So that all of them come to the same collectives from here on.
-void Check::go_on_with_rank_0s_options() {
+// Makes all ranks call the same collectives from here on.
+void Check::use_options_of_rank_0() {
   RunConfig first;
   std::set<std::string> read;
   const bool resume = config_.resume;
@@ -83,14 +83,14 @@ void Check::go_on_with_rank_0s_options() {
   words >> first.resume;
   given_.clear();
   for (std::string name; words >> name;) given_.insert(name);
-  first.data = config_.data;  // hosts may have theirs elsewhere: its digest counts
+  first.data = config_.data;  // the path may differ between hosts, since the digests are compared
   first.test_data = config_.test_data;
   first.rehearse = config_.rehearse;
-  first.own = config_.own;
+  first.extensions = config_.extensions;
   config_ = first;
 }
 
-void Check::look_at_gpus() {
+void Check::check_gpus_of_hosts() {
   if (config_.device == Device::cpu) return;
   findings_.add(gather(world_, check_gpus({.device = config_.device,
                                            .note = assembly_.processor.note,
@@ -99,14 +99,14 @@ void Check::look_at_gpus() {
                                            .inventory = look_for_gpus(config_.device)})));
 }
 
-void Check::look_at_memory() {
+void Check::check_memory_of_hosts() {
   const bool on_gpu = assembly_.processor.is_gpu();
   const std::size_t state_bytes = most_state_bytes(*assembly_.network);
   const auto share = file_share(world_, state_bytes);
-  is_split_ = !world_.agree(!share || share->files == 1);
+  is_split_ = !world_.all_true(!share || share->files == 1);
   std::optional<std::int64_t> device_free;
   findings_.attempt([&] {
-    run_agreed(world_, [&] {
+    run_or_throw_on_all(world_, [&] {
       if (on_gpu) device_free = load_cuda_libraries().cuda.free_bytes(assembly_.processor.device);
     });
   });
@@ -122,19 +122,22 @@ void Check::run() {
   findings_.add(compare(world_, option_claims(config_)));
   findings_.add(preflight_in_brief(world_, config_));
   findings_.attempt([&] {
-    run_agreed(world_,
-               [&] { refuse_unfit({.timeout_seconds = config_.stall_timeout, .interface = config_.watch_interface}); });
+    run_or_throw_on_all(world_,
+               [&] {
+                 validate(StallWatchOptions{.timeout_seconds = config_.stall_timeout,
+                                            .interface = config_.watch_interface});
+               });
   });
-  go_on_with_rank_0s_options();
-  findings_.attempt([&] { run_agreed(world_, [&] { refuse_without_out(config_); }); });
+  use_options_of_rank_0();
+  findings_.attempt([&] { run_or_throw_on_all(world_, [&] { refuse_without_out(config_); }); });
   const Log silent(world_.rank(), world_.host(), true);
-  Obstacles obstacles(world_, silent, &findings_);
-  start_ = find_start(world_, config_, given_, Damaged::left, obstacles, silent);
-  assembly_ = assemble_run(world_, config_, start_, true, obstacles, silent);
+  PreflightErrors preflight(world_, silent, &findings_);
+  start_ = find_start(world_, config_, given_, DamagedPolicy::ignore, preflight, silent);
+  assembly_ = assemble_run(world_, config_, start_, true, preflight, silent);
   config_ = assembly_.config;
-  look_at_gpus();
-  check_run(world_, assembly_, start_, obstacles);
-  if (assembly_.network) look_at_memory();
+  check_gpus_of_hosts();
+  check_run(world_, assembly_, start_, preflight);
+  if (assembly_.network) check_memory_of_hosts();
   if (!config_.out.empty()) {
     findings_.add(check_out_folder(world_, config_,
                                    {.bytes = estimate_.checkpoint, .is_split = is_split_, .saves = saves_left()}));
@@ -143,7 +146,7 @@ void Check::run() {
   }
 }
 
-// Besides those by the clock, which nobody knows beforehand.
+// Without saves by time, whose number is not known yet.
 std::int64_t Check::saves_left() const {
   if (estimate_.checkpoint == 0) return 0;
   const TrainerOptions& options = assembly_.options;
@@ -163,13 +166,13 @@ std::string Check::ready_text() const {
   const std::set<std::string> hosts(hosts_.begin(), hosts_.end());
   const Assembly& made = assembly_;
   const DatasetInfo& data = made.data.train->info();
-  return fmt::format("{} on {}, {} on {}, about {:.1f} MiB a rank of {:.1f} GiB, {} with {} training images",
+  return fmt::format("{} on {}, {} on {}, about {:.1f} MiB per rank of {:.1f} GiB, {} with {} training images",
                      plural(hosts_.size(), "rank"), plural(hosts.size(), "host"),
                      plural(made.busy_cores(world_), "thread"), plural(made.cores.usable, "core"),
-                     mebi(estimate_.together()), static_cast<double>(most_memory_) / 0x1p30, data.name, data.samples);
+                     mebi(estimate_.total()), static_cast<double>(most_memory_) / 0x1p30, data.name, data.samples);
 }
 
-void Check::write_json(const std::string& path, const std::string& verdict) const {
+void Check::write_json(const std::string& path, const std::string& result) const {
   const std::string libraries = assembly_.backend ? versions_text(*assembly_.backend, world_) : "";
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const Finding& finding : findings_.all()) {
@@ -177,13 +180,13 @@ void Check::write_json(const std::string& path, const std::string& verdict) cons
     list.push_back({{"severity", is_error ? "doomed" : "warning"}, {"text", finding.text}, {"ranks", finding.ranks}});
   }
   tutti::write_json(world_, path,
-                    {{"verdict", verdict},
+                    {{"verdict", result},
                      {"ranks", world_.size()},
                      {"hosts", hosts_},
                      {"device", assembly_.processor.all_on_gpus ? "cuda" : "cpu"},
                      {"threads", assembly_.config.threads},
                      {"libraries", libraries},
-                     {"bytes_per_rank", estimate_.together()},
+                     {"bytes_per_rank", estimate_.total()},
                      {"checkpoint_bytes", estimate_.checkpoint},
                      {"findings", list}});
 }
@@ -201,7 +204,7 @@ ExitStatus Check::report(const std::string& json) const {
                plural(warnings, "warning"));
   }
   write_json(json, errors > 0 ? "doomed" : "ready");
-  return errors > 0 ? ExitStatus::answer_is_no : ExitStatus::done;
+  return errors > 0 ? ExitStatus::negative_result : ExitStatus::done;
 }
 
 ExitStatus check_from(World& world, const Invocation& invocation, const Findings& before) {
@@ -217,7 +220,7 @@ ExitStatus check_command(World& world, const Invocation& invocation, EndRecord& 
 }
 
 int check_alone(const Invocation& invocation, const Error& failure) {
-  if (launcher_rank() != 0) return static_cast<int>(ExitStatus::done);  // the first one's status is the job's
+  if (launcher_rank() != 0) return static_cast<int>(ExitStatus::done);  // the job ends with the status of rank 0
   Findings found;
   found.fail(failure.source(), failure.describe());
   const auto world = make_solo_world();

@@ -33,8 +33,8 @@ std::string fault_of(const std::string& path) {
   }
 }
 
-// First files of checkpoints that a resume has marked bad, or whose saving has not come to its end.
-std::vector<CheckedCheckpoint> untried(const std::string& folder) {
+// The first files of checkpoints that a resume has marked as damaged, or whose save is incomplete.
+std::vector<CheckedCheckpoint> skipped_checkpoints(const std::string& folder) {
   std::vector<CheckedCheckpoint> found;
   for (const auto& entry : fs::directory_iterator(folder)) {
     fs::path first = entry.path();
@@ -43,7 +43,7 @@ std::vector<CheckedCheckpoint> untried(const std::string& folder) {
     if (first.extension() != ".h5" || first.stem().has_extension()) continue;
     if (bad) found.push_back({entry.path(), "a resume has found it damaged"});
     if (!bad && !fs::exists(fs::path(first).replace_extension(".json"))) {
-      found.push_back({entry.path(), "it has no manifest: it is being saved, or that was cut short"});
+      found.push_back({entry.path(), "it has no manifest: it is being saved, or the save was interrupted"});
     }
   }
   std::ranges::sort(found, std::greater(), &CheckedCheckpoint::path);
@@ -54,26 +54,26 @@ CheckpointStore store_in(const std::string& folder) {
   return CheckpointStore(is_folder(folder + "/checkpoints") ? folder + "/checkpoints" : folder);
 }
 
-// "RUN@best" or "RUN@120", parted.
+// "RUN@best" or "RUN@120", split at the @.
 struct Choice {
   std::string folder;
   std::string which;  // "best" or a step
 };
 
-// Nothing for other words, and where there is something of the whole name.
+// Empty for other names, and if a file or folder with the whole name exists.
 std::optional<Choice> choice_of(const std::string& named) {
   const std::size_t at = named.rfind('@');
   std::error_code unknown;
   if (at == std::string::npos || at == 0 || fs::exists(named, unknown)) return std::nullopt;
   Choice choice{.folder = named.substr(0, at), .which = named.substr(at + 1)};
-  constexpr std::size_t kMostDigits = 18;
-  const bool is_step = !choice.which.empty() && choice.which.size() <= kMostDigits &&
+  constexpr std::size_t kMaxDigits = 18;
+  const bool is_step = !choice.which.empty() && choice.which.size() <= kMaxDigits &&
                        choice.which.find_first_not_of("0123456789") == std::string::npos;
   if (choice.which != "best" && !is_step) return std::nullopt;
   return choice;
 }
 
-// As the newest good checkpoint knows it; -1: it knows none.
+// The step of the best evaluation according to the newest good checkpoint; -1 if there is none.
 std::int64_t best_step(const CheckpointStore& store, const std::string& folder) {
   for (const std::int64_t step : std::views::reverse(store.steps())) {
     try {
@@ -90,12 +90,12 @@ Error no_checkpoints_in(const std::string& folder) {
           fmt::format("'{}' holds no checkpoints: give a run's folder, or a checkpoint (.h5)", folder)};
 }
 
-// Throws where the folder has no checkpoint of that step.
+// Throws if the folder has no checkpoint of that step.
 std::string path_of_choice(const Choice& choice) {
   refuse_missing(choice.folder);
   if (!is_folder(choice.folder)) {
     throw Error(ErrorSource::checkpoint,
-                fmt::format("'{}' is no folder of a run: leave '@{}' out", choice.folder, choice.which));
+                fmt::format("'{}' is not the folder of a run: leave '@{}' out", choice.folder, choice.which));
   }
   const CheckpointStore store = store_in(choice.folder);
   const std::vector<std::int64_t> steps = store.steps();
@@ -104,10 +104,10 @@ std::string path_of_choice(const Choice& choice) {
   const std::int64_t step = is_best ? best_step(store, choice.folder) : std::stoll(choice.which);
   if (std::ranges::binary_search(steps, step)) return store.path_of(step);
   throw Error(ErrorSource::checkpoint,
-              fmt::format("'{}' holds no checkpoint of step {}{}; there are those of steps {}", choice.folder,
-                          is_best && step < 0 ? "@best, for nothing was evaluated before the newest one"
+              fmt::format("'{}' has no checkpoint of step {}{}; it has steps {}", choice.folder,
+                          is_best && step < 0 ? "@best, since the newest one was saved before the first evaluation"
                                               : fmt::format("{}", step),
-                          is_best && step >= 0 ? ", the best evaluation's, which --keep-best would have kept" : "",
+                          is_best && step >= 0 ? ", the best evaluation, which --keep-best would have kept" : "",
                           fmt::join(steps, ", ")));
 }
 
@@ -135,7 +135,7 @@ std::vector<CheckedCheckpoint> check_checkpoints(const std::string& folder) {
     const std::string path = store.path_of(step);
     checked.push_back({path, fault_of(path)});
   }
-  std::ranges::move(untried(store.folder()), std::back_inserter(checked));
+  std::ranges::move(skipped_checkpoints(store.folder()), std::back_inserter(checked));
   return checked;
 }
 
@@ -162,8 +162,8 @@ LoadedCheckpoint load_named_checkpoint(World& world, const std::string& named, c
     refuse_missing(path);
   });
   path = broadcast_text(world, path, 0);
-  if (world.agree(world.rank() != 0 || is_folder(path))) {
-    auto newest = store_in(path).newest(world, log, Damaged::left);
+  if (world.all_true(world.rank() != 0 || is_folder(path))) {
+    auto newest = store_in(path).newest(world, log, DamagedPolicy::ignore);
     if (!newest) throw no_checkpoints_in(path).on_all_ranks();
     log.note(fmt::format("the newest good checkpoint of {} is {}, after step {}", path, newest->path,
                          newest->state.progress.step));

@@ -1,7 +1,6 @@
 #pragma once
-// Which checkpoint a user means who names a file, a run's folder, its folder of checkpoints, or in such a folder the
-// checkpoint of the best evaluation or of one step (RUN@best, RUN@120). Nothing there is changed: the folder may be
-// that of a run under way.
+// Finds the checkpoint that a user names by a file, a run's folder, its folder of checkpoints, or the checkpoint of the
+// best evaluation or of one step in such a folder (RUN@best, RUN@120). Nothing is changed there: the run may be active.
 
 #include "tutti/base/log.hpp"
 #include "tutti/comm/world.hpp"
@@ -18,26 +17,27 @@ namespace tutti {
 
 struct CheckedCheckpoint {
   std::string path;
-  std::string fault;  // empty: it is good
+  std::string fault;  // empty if it is good
 };
 
 bool is_folder(const std::string& path);
-// Throws a checkpoint error where there is neither file nor folder.
+// Throws a checkpoint error if there is neither a file nor a folder.
 void refuse_missing(const std::string& path);
-// The file that RUN@best or RUN@STEP names, or else the name itself. Throws a checkpoint error where there is none.
+// Returns the file that RUN@best or RUN@STEP names; other names are returned as they are. Throws a checkpoint error if
+// the run has no such checkpoint.
 std::string checkpoint_path(const std::string& named);
-// The folder in it, without reading anything.
+// The folder that `named` contains. Reads nothing.
 std::string run_folder_of(const std::string& named);
-// The checkpoints in such a folder, each read and verified, the newest first; then those that nobody tries.
+// Reads and verifies the checkpoints in such a folder, the newest first. At the end come those that a resume skips.
 std::vector<CheckedCheckpoint> check_checkpoints(const std::string& folder);
-// The newest good one. Throws a checkpoint error when there is none.
+// The newest good one. Throws a checkpoint error if there is none.
 const std::string& newest_good(const std::vector<CheckedCheckpoint>& checked, const std::string& folder);
 
-// That file's, or the folder's newest good one, read by rank 0 for all. Rank 0 reports which one it is and those passed
-// over. Collective.
+// Loads that file, or the folder's newest good checkpoint; rank 0 reads it for all ranks. It logs which one it chose,
+// and which ones it skipped. Collective.
 LoadedCheckpoint load_named_checkpoint(World& world, const std::string& named, const Log& log);
 
-// The network of weights that another run begins with; its name goes into the run's options.
+// The network of the weights that another run starts from. Stores its name in the run's options.
 NetworkSpec model_of(const LoadedCheckpoint& weights, RunConfig& config);
 
 }  // namespace tutti

@@ -31,13 +31,13 @@
 namespace tutti {
 namespace {
 
-// Built-in commands, and companions behind those of their group.
+// Built-in commands, and companions after the commands of their group.
 std::vector<std::pair<std::string, std::string>> all_commands() {
   std::vector<std::pair<std::string, std::string>> commands;
-  for (const Command& command : tutti::commands()) commands.emplace_back(command.words, command.does);
+  for (const Command& command : tutti::commands()) commands.emplace_back(command.words, command.help);
   const auto group_of = [](const auto& command) { return command.first.substr(0, command.first.find(' ')); };
   for (const Companion& companion : find_companions()) {
-    const std::pair<std::string, std::string> added{companion.words, what_it_does(companion)};
+    const std::pair<std::string, std::string> added{companion.words, summary_of(companion)};
     if (std::ranges::count(commands, added.first, &decltype(added)::first) > 0) continue;
     const auto last = std::ranges::find(commands.rbegin(), commands.rend(), group_of(added), group_of);
     commands.insert(last == commands.rend() ? commands.end() : last.base(), added);
@@ -47,21 +47,21 @@ std::vector<std::pair<std::string, std::string>> all_commands() {
 
 std::string list_of_commands() {
   std::string text = "Commands, each with its own --help:\n";
-  for (const auto& [words, does] : all_commands()) text += fmt::format("  {:<18}{}\n", words, does);
+  for (const auto& [words, help] : all_commands()) text += fmt::format("  {:<18}{}\n", words, help);
   return text;
 }
 
 std::string name_of(const std::string& call) { return std::filesystem::path(call).filename(); }
 
 constexpr const char* kStatuses =
-    "Exit status: 0 done, 1 the answer is no (diff, check), 64 usage, 65 bad input, 66 no usable checkpoint, 70 "
+    "Exit status: 0 done, 1 negative result (diff, check), 64 usage, 65 bad input, 66 no usable checkpoint, 70 "
     "internal,\n"
     "73 cannot save, 74 cannot read, 75 stopped on request after a good checkpoint, 86 a rank hangs,\n"
-    "87 replicas differ, 88 no longer finite.";
+    "87 replicas differ, 88 not finite.";
 
 struct NamedCommand {
-  const Command* command;  // null: a companion, or the list of commands is asked for
-  int words;               // that the name took
+  const Command* command;  // null: a companion, or the list of commands
+  int words;               // number of words in the name
   std::optional<Companion> companion{};
 };
 
@@ -80,22 +80,22 @@ NamedCommand command_of(int argc, const char* const* argv) {
   }
   std::vector<std::string> known;
   std::vector<std::string> group;
-  for (const auto& [words, does] : all_commands()) {
+  for (const auto& [words, summary] : all_commands()) {
     known.push_back(words);
     if (words.starts_with(first + " ")) group.push_back(words);
   }
   if (!group.empty() && (second == "--help" || second == "-h")) return {nullptr, 2};
   const std::string help = name_of(argv[0]) + " --help";
   if (!group.empty() && second.empty()) {
-    throw Error(ErrorSource::usage, fmt::format("'{}' is followed by what to do: there are {}; see {}", first,
+    throw Error(ErrorSource::usage, fmt::format("'{}' needs a subcommand, one of {}; see {}", first,
                                                 fmt::join(group, ", "), help));
   }
   const std::string written = group.empty() ? first : first + " " + second;
   throw Error(ErrorSource::usage,
-              fmt::format("no command is called '{}': {}", written, what_to_do(written, known, help)));
+              fmt::format("unknown command '{}': {}", written, suggestion_for(written, known, help)));
 }
 
-// The words that were given for options whose values are texts, by the options' names.
+// The texts given for options with text values, by the names of the options.
 using Texts = std::map<std::string, std::string>;
 
 CLI::Option* add_run_option(CLI::App& app, const RunOption& option, Texts& texts) {
@@ -119,17 +119,17 @@ void add_run_options(CLI::App& app, const std::vector<RunOption>& options, const
     added->group(option.group);
     const std::string_view words = command.words;
     const bool of_checkpoint = words == "eval" || words == "predict";
-    if (of_checkpoint && option.use == OptionUse::place) added->default_str("the checkpoint's");
+    if (of_checkpoint && option.use == OptionUse::location) added->default_str("the checkpoint's");
   }
 }
 
-// They go into records, which are JSON, and into checkpoints.
+// The words are written into records, which are JSON, and into checkpoints.
 void refuse_other_than_utf8(const std::vector<std::string>& words) {
   for (const std::string& word : words) {
     if (is_utf8(word)) continue;
     std::string shown;
     for (const char c : word) shown += c < ' ' || c > '~' ? fmt::format("\\x{:02x}", c & 0xFF) : std::string(1, c);
-    throw Error(ErrorSource::usage, fmt::format("'{}' is no UTF-8: give the file or folder another name", shown));
+    throw Error(ErrorSource::usage, fmt::format("'{}' is not valid UTF-8: rename the file or folder", shown));
   }
 }
 
@@ -145,18 +145,18 @@ struct WantedText {
   bool manual = false;
 };
 
-// Adds all that the command's words can fill in.
-void furnish(CLI::App& app, const Command& command, Invocation& invocation, WantedText& wanted) {
-  app.set_help_flag("-h,--help", "print this and end");
-  app.add_flag("--version", wanted.version, "print the versions of program and libraries and end");
+// Adds all options and operands of the command.
+void add_all_options(CLI::App& app, const Command& command, Invocation& invocation, WantedText& wanted) {
+  app.set_help_flag("-h,--help", "print this help and exit");
+  app.add_flag("--version", wanted.version, "print the versions of program and libraries and exit");
   if (&command == &commands().front()) {
-    app.add_option("--completion", wanted.completion, "print what completes words in bash, zsh or fish and end")
+    app.add_option("--completion", wanted.completion, "print the completion script for bash, zsh or fish and exit")
         ->check(CLI::IsMember({"bash", "zsh", "fish"}));
-    app.add_flag("--man-page", wanted.manual, "print the manual page and end");
+    app.add_flag("--man-page", wanted.manual, "print the manual page and exit");
   }
-  command.add_own_options(app, invocation);
+  command.add_command_options(app, invocation);
   add_run_options(app, run_options(invocation.run), command, wanted.texts);
-  take_numbers_as_written(app);
+  add_number_checks(app);
 }
 
 void take_run_options(const CLI::App& app, const Texts& texts, Invocation& invocation) {
@@ -174,40 +174,40 @@ void take_run_options(const CLI::App& app, const Texts& texts, Invocation& invoc
   }
 }
 
-Invocation begin_invocation(const OwnParts* own) {
+Invocation begin_invocation(const Extensions* extensions) {
   Invocation invocation;
-  invocation.run.own = own;
-  if (own != nullptr && !own->networks.empty()) invocation.run.model = own->networks.front().name;
-  if (own != nullptr && !own->data.empty()) invocation.run.data = own->data.front().name;
+  invocation.run.extensions = extensions;
+  if (extensions != nullptr && !extensions->networks.empty()) invocation.run.model = extensions->networks.front().name;
+  if (extensions != nullptr && !extensions->data.empty()) invocation.run.data = extensions->data.front().name;
   return invocation;
 }
 
 Invocation& print(Invocation& invocation, std::string text) {
-  invocation.called = "an option that only prints, as --help";
+  invocation.called = "an option that only prints, such as --help";
   invocation.text = std::move(text);
   return invocation;
 }
 
 using Json = nlohmann::ordered_json;
 
-// Names that an option's value may have besides paths.
-std::vector<std::string> known_names(const std::string& option, const OwnParts* own) {
+// The names that an option accepts in addition to paths.
+std::vector<std::string> known_names(const std::string& option, const Extensions* extensions) {
   std::vector<std::string> names;
   if (option == "model") {
-    if (own != nullptr) {
-      for (const NetworkSpec& network : own->networks) names.push_back(network.name);
+    if (extensions != nullptr) {
+      for (const NetworkSpec& network : extensions->networks) names.push_back(network.name);
     }
     for (std::string& name : built_in_model_names()) names.push_back(std::move(name));
   } else if (option == "data" || option == "source") {
-    if (own != nullptr) {
-      for (const OwnData& data : own->data) names.push_back(data.name);
+    if (extensions != nullptr) {
+      for (const CustomData& data : extensions->data) names.push_back(data.name);
     }
     names.emplace_back("glyphs");
   }
   return names;
 }
 
-// Those of its row, or of a command's own option those that its type names, as "TEXT:{test,train,any}".
+// The choices in the option's row or, for options of one command, in its type: "TEXT:{test,train,any}".
 std::vector<std::string> choices_of(const std::string& name, const std::string& type) {
   RunConfig config;
   for (const RunOption& option : run_options(config)) {
@@ -222,7 +222,7 @@ std::vector<std::string> choices_of(const std::string& name, const std::string& 
   return choices;
 }
 
-Json listed(const CLI::Option& option, const OwnParts* own) {
+Json listed(const CLI::Option& option, const Extensions* extensions) {
   const bool is_operand = option.get_positional();
   const std::string name = is_operand ? option.get_name(true) : option.get_lnames().front();
   const std::string type = option.get_type_name();  // "INT", or "INT:" and its bounds
@@ -234,50 +234,50 @@ Json listed(const CLI::Option& option, const OwnParts* own) {
           {"help", option.get_description()},
           {"value", value},  // TEXT, INT, FLOAT or LIST; empty: a flag
           {"default", option.get_default_str()},
-          {"words", choices.empty() ? known_names(name, own) : choices},
+          {"words", choices.empty() ? known_names(name, extensions) : choices},
           {"paths", takes_paths},
           {"required", option.get_required()},
           {"list", is_operand && option.get_expected_max() > 1}};
 }
 
-// What the command line understands, as JSON, of which tools/companions/command-texts makes the manual page and the
-// completion of shells: the program's name and version, the exit statuses, and every command with its operands and
-// options, the default one first; of companions their words, what they do, and their paths.
-std::string command_listing(const std::string& program, const OwnParts* own) {
+// All commands and options as JSON, from which tools/companions/command-texts makes the manual page and the shell
+// completion: the program's name and version, the exit statuses, and every command with its operands and options, the
+// default one first; for companions their words, summaries and paths.
+std::string command_listing(const std::string& program, const Extensions* extensions) {
   Json commands = Json::array();
   for (const Command& command : tutti::commands()) {
     CLI::App app;
-    Invocation invocation = begin_invocation(own);
+    Invocation invocation = begin_invocation(extensions);
     WantedText wanted;
-    furnish(app, command, invocation, wanted);
+    add_all_options(app, command, invocation, wanted);
     Json operands = Json::array();
     Json options = Json::array();
     for (const CLI::Option* option : app.get_options()) {
-      if (option->get_group().empty()) continue;  // which help does not list, either
-      (option->get_positional() ? operands : options).push_back(listed(*option, own));
+      if (option->get_group().empty()) continue;  // hidden, as in the help
+      (option->get_positional() ? operands : options).push_back(listed(*option, extensions));
     }
     commands.push_back(
-        {{"words", command.words}, {"does", command.does}, {"operands", operands}, {"options", options}});
+        {{"words", command.words}, {"does", command.help}, {"operands", operands}, {"options", options}});
   }
   for (const Companion& companion : find_companions()) {
     commands.push_back(
-        {{"words", companion.words}, {"does", what_it_does(companion)}, {"companion", companion.program.string()}});
+        {{"words", companion.words}, {"does", summary_of(companion)}, {"companion", companion.program.string()}});
   }
   return Json{{"program", program}, {"version", version()}, {"statuses", kStatuses}, {"commands", commands}}.dump();
 }
 
-// Printed by a companion, which finds a listing of all options in its stdin.
+// A companion prints the text, and reads a listing of all options from stdin.
 Invocation& print_by_companion(Invocation& invocation, const std::string& which, const std::string& program) {
   invocation.companion = companions_folder() / "command-texts";
   invocation.words = {which};
-  invocation.text = command_listing(program, invocation.run.own);
+  invocation.text = command_listing(program, invocation.run.extensions);
   return invocation;
 }
 
 }  // namespace
 
-Invocation parse_command_line(int argc, const char* const* argv, const OwnParts* own) {
-  Invocation invocation = begin_invocation(own);
+Invocation parse_command_line(int argc, const char* const* argv, const Extensions* extensions) {
+  Invocation invocation = begin_invocation(extensions);
   invocation.words.assign(argv, argv + argc);
   refuse_other_than_utf8(invocation.words);
   const auto [command, words, companion] = command_of(argc, argv);
@@ -294,16 +294,16 @@ Invocation parse_command_line(int argc, const char* const* argv, const OwnParts*
   const std::string call = argc > 0 ? argv[0] : program_call();
   const std::string called = name_of(call);
   const std::string name = trains ? called : fmt::format("{} {}", called, command->words);
-  CLI::App app(trains ? "Trains image classifiers on MPI ranks: mpirun -np 4 " + call : command->does, name);
+  CLI::App app(trains ? "Trains image classifiers on MPI ranks: mpirun -np 4 " + call : command->help, name);
   WantedText wanted;
-  furnish(app, *command, invocation, wanted);
+  add_all_options(app, *command, invocation, wanted);
   try {
     app.parse(argc - words, argv + words);
   } catch (const CLI::CallForHelp&) {
     app.footer(trains ? list_of_commands() + kStatuses : kStatuses);
     return print(invocation, app.help());
   } catch (const CLI::ParseError& error) {
-    throw Error(ErrorSource::usage, fault_of_words(app, error, name + " --help"));
+    throw Error(ErrorSource::usage, parse_error_text(app, error, name + " --help"));
   }
   if (wanted.version) return print(invocation, version_text());
   if (wanted.manual) return print_by_companion(invocation, "man", called);

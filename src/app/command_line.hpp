@@ -1,5 +1,5 @@
 #pragma once
-// From words to an invocation. Nothing is opened, started or printed here.
+// Parses the command line into an invocation. Nothing is opened, started or printed here.
 
 #include "run_config.hpp"
 
@@ -21,8 +21,8 @@ constexpr std::array<std::string_view, 3> words_of(EvalSet) { return {"test", "t
 
 struct EvalRequest {
   std::string checkpoint;     // path of the file, or of a folder of such
-  std::optional<EvalSet> on;  // none: test, or all images of other data that hold no test set
-  bool classes = false;       // class by class, too
+  std::optional<EvalSet> on;  // none: test, or all images if other data have no test set
+  bool classes = false;       // also by class
   std::string mistakes;       // folder for the pictures of the most confident mistakes; empty: none
 };
 
@@ -31,18 +31,18 @@ constexpr std::array<std::string_view, 3> words_of(PredictSets) { return {"test"
 
 struct PredictRequest {
   std::string checkpoint;           // path of the file, or of a folder of such
-  std::vector<std::string> images;  // files, and folders of such; none: a data set's
-  std::optional<PredictSets> on;    // of it; none: test where there is one, else train
-  std::int64_t top = 1;             // classes printed of each image
+  std::vector<std::string> images;  // files, and folders of such; none: those of a data set
+  std::optional<PredictSets> on;    // none: test if there is one, else train
+  std::int64_t top = 1;             // number of classes to print for each image
   bool probabilities = false;       // of all classes
-  std::string csv;                  // where they go as CSV; "-": stdout
-  bool csv_safe = false;            // without what a spreadsheet would compute, or a terminal obey
+  std::string csv;                  // file for the results as CSV; "-": stdout
+  bool csv_safe = false;            // without formulas and control characters
 };
 
 struct InspectRequest {
   std::string checkpoint;  // path of the file, or of a folder of such
-  std::string tensor;      // whose values are asked for; empty: everything but values
-  std::string seal;        // the sealed copy to write first
+  std::string tensor;      // print its values; empty: print everything but values
+  std::string seal;        // write this sealed copy first
 };
 
 // Run folders, metrics.jsonl files or checkpoints.
@@ -66,7 +66,7 @@ struct CheckpointBench {
 struct TimedSteps {
   std::int64_t warmup = 5;
   std::int64_t timed = 20;
-  std::int64_t at_once = 1;  // steps between two looks at the clock
+  std::int64_t at_once = 1;  // steps between two readings of the clock
 };
 
 enum class ScalingMode { strong, weak, both };
@@ -74,42 +74,42 @@ constexpr std::array<std::string_view, 3> words_of(ScalingMode) { return {"stron
 
 struct ScalingBench {
   ScalingMode mode = ScalingMode::both;
-  std::string nodes;        // node counts to measure, whole nodes each, comma separated; empty: up to all
-  std::string exchanges;    // to measure, comma separated; empty: the run's
-  std::int64_t rounds = 1;  // of all points, in turns
-  bool paced = false;       // compute is slept through, as one rank's steps were measured
+  std::string nodes;        // counts of whole nodes to measure, comma separated; empty: up to all
+  std::string exchanges;    // to measure, comma separated; empty: that of the run
+  std::int64_t rounds = 1;  // each measures all points
+  bool paced = false;       // sleeps instead of computing, for the time that the steps of one rank took
 };
 
 struct InputBench {
-  double seconds = 1;  // of each measurement
+  double seconds = 1;  // per measurement
 };
 
 struct TourRequest {
   std::string to;       // number or name of the last station; empty: all
-  bool lists = false;   // the stations, and no more
-  bool pauses = false;  // after each, for whoever reads
+  bool lists = false;   // only list the stations
+  bool pauses = false;  // wait for a key after each station
 };
 
 struct ShowRequest {
   std::int64_t count = 32;
   std::int64_t epoch = 1;
-  std::int64_t step = 0;  // of the run, counted from 1; 0: the epoch's first
+  std::int64_t step = 0;  // of the run, counted from 1; 0: the first of the epoch
   bool beside = false;
 };
 
 struct Invocation {
-  const Command* command = nullptr;  // null: `text` is printed, or a companion takes over
-  std::string called;                // that command, as users write it
-  std::string text;                  // help or version, or what the companion reads
-  std::filesystem::path companion;   // the program that takes over
-  std::vector<std::string> words;    // as given, for the run record; a companion's own
+  const Command* command = nullptr;  // null: print `text`, or execute the companion
+  std::string called;                // the command as users write it
+  std::string text;                  // help or version, or the stdin of the companion
+  std::filesystem::path companion;   // the program to execute
+  std::vector<std::string> words;    // argv, for the run record; for a companion, its arguments
   RunConfig run;
   std::set<std::string> given;      // names of run options that the user chose
-  std::vector<std::string> faults;  // of their values, where check is to go on; else the first one is thrown
+  std::vector<std::string> faults;  // invalid values; check reports all, other commands throw the first
   std::string ranks;   // bench allreduce, exchange, scaling: rank counts, comma separated; empty: doubling up to all
-  std::string json;    // bench, check, eval, inspect, predict: where the results go as JSON
+  std::string json;    // bench, check, eval, inspect, predict: file for the results as JSON
   std::string target;  // data convert, data show: the file to write
-  std::int64_t threads = 0;  // data convert: that decode; 0: one per core of this process
+  std::int64_t threads = 0;  // data convert: decoding threads; 0: one per core of this process
   ShowRequest show;
   EvalRequest eval;
   InspectRequest inspect;
@@ -125,7 +125,8 @@ struct Invocation {
   double world_made_at = 0;
 };
 
-// Throws a usage error in one line that says what is wrong and where help is. `own` is borrowed, and may be null.
-Invocation parse_command_line(int argc, const char* const* argv, const OwnParts* own = nullptr);
+// Throws a usage error of one line that states the problem and points to the help. `extensions` is borrowed and may be
+// null.
+Invocation parse_command_line(int argc, const char* const* argv, const Extensions* extensions = nullptr);
 
 }  // namespace tutti

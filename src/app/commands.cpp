@@ -14,19 +14,19 @@
 namespace tutti {
 namespace {
 
-// Ranks may stall whatever they do together.
+// Options of the stall watch, which all commands with collectives have.
 bool is_of_watch(const RunOption& option) { return option.name == "stall-timeout" || option.name == "watch-interface"; }
 
 constexpr const char* kCheckpointHelp =
-    "of the trained weights: a file, the run's folder (its newest good one), RUN@best or RUN@STEP";
+    "checkpoint with the trained weights: a file, a run's folder (its newest good one), RUN@best or RUN@STEP";
 
 CLI::Range positive(std::int64_t most = std::int64_t{1} << 30) {
   CLI::Range range(std::int64_t{1}, most);
-  range.description("");  // a limit that nobody comes near only lengthens the help
+  range.description("");  // limits that are never reached would only lengthen the help
   return range;
 }
 
-// Adds options of a command's own to one group of its help.
+// Adds options that only this command has to a group of its help.
 struct Group {
   CLI::App& app;
   const char* name;
@@ -55,7 +55,7 @@ struct Group {
 };
 
 void add_json_option(CLI::App& app, Invocation& invocation) {
-  Group{app, "Results"}.text("--json", invocation.json, "write the results to this file, too");
+  Group{app, "Results"}.text("--json", invocation.json, "also write the results to this file");
 }
 
 void add_ranks_option(const Group& bench, Invocation& invocation) {
@@ -69,9 +69,9 @@ bool is_one_of(const RunOption& option, std::initializer_list<std::string_view> 
 bool takes_all(const RunOption&) { return true; }
 bool takes_none(const RunOption&) { return false; }
 
-// All else is the checkpoint's.
+// All other options come from the checkpoint.
 bool takes_eval(const RunOption& option) {
-  return is_of_watch(option) || option.use == OptionUse::place ||
+  return is_of_watch(option) || option.use == OptionUse::location ||
          is_one_of(option, {"device", "share-device", "comm", "quiet"});
 }
 
@@ -79,14 +79,14 @@ bool takes_predict(const RunOption& option) {
   return takes_eval(option) || option.name == "skip-bad-images" || option.name == "exif";
 }
 
-// A measurement decides by itself how long it runs and what it keeps.
+// A measurement has its own length and saves nothing.
 bool takes_bench_step(const RunOption& option) {
   if (is_one_of(option, {"epochs", "steps", "init-from"})) return false;
-  return is_of_watch(option) || option.use == OptionUse::fixed || option.use == OptionUse::place ||
+  return is_of_watch(option) || option.use == OptionUse::fixed || option.use == OptionUse::location ||
          option.group == "Ranks and devices";
 }
 
-// Those of rank counts and of the input also decide on the parts.
+// Measurements by rank count and of the input also choose the parts.
 bool takes_bench(const RunOption& option) {
   return takes_bench_step(option) && option.name != "parts" && option.name != "part-map";
 }
@@ -107,7 +107,7 @@ bool takes_bench_allreduce(const RunOption& option) {
   return is_of_watch(option) || is_one_of(option, {"device", "share-device", "comm"});
 }
 
-// What is looked at, and on what. It shows the exchange by itself.
+// The exchange is part of the tour.
 bool takes_tour(const RunOption& option) {
   return is_of_watch(option) || option.group == "Data" ||
          is_one_of(option, {"model", "init", "epochs", "steps", "batch-size", "lr", "seed", "parts", "comm", "threads",
@@ -123,9 +123,9 @@ void add_eval_options(CLI::App& app, Invocation& invocation) {
   evaluation.text("--checkpoint", eval.checkpoint, kCheckpointHelp)->required();
   evaluation.choice<EvalSet>(
       "--on", eval.on,
-      "which of the sets: test, train or any (test if there is one); none: test, or all images of other "
+      "data set to evaluate: test, train or any (test if there is one); none: test, or all images of other "
       "data without one");
-  results.flag("--classes", eval.classes, "class by class, and what is taken for what");
+  results.flag("--classes", eval.classes, "per-class accuracy and confusion matrix");
   results.text("--mistakes", eval.mistakes,
                "save the images of the 24 most confident mistakes to this folder; --json lists them");
   add_json_option(app, invocation);
@@ -138,12 +138,12 @@ void add_predict_options(CLI::App& app, Invocation& invocation) {
   app.add_option("images", predict.images, "JPEG and PNG files, and folders of them; none: the images of --data");
   prediction.text("--checkpoint", predict.checkpoint, kCheckpointHelp)->required();
   prediction.choice<PredictSets>("--on", predict.on,
-                                 "which sets of --data: test, train or all; none: test where there is one");
-  prediction.number("--top", predict.top, positive(), "number of classes of each image, the most probable first");
-  results.flag("--probabilities", predict.probabilities, "those of all classes, into --csv or --json");
+                                 "data sets to classify: test, train or all; none: test if there is one");
+  prediction.number("--top", predict.top, positive(), "number of classes per image, the most probable first");
+  results.flag("--probabilities", predict.probabilities, "also write the probabilities of all classes to --csv or --json");
   results.text("--csv", predict.csv, "write a line for each image to this file; -: to stdout");
   results.flag("--csv-safe", predict.csv_safe,
-               "with --csv: ' before what a spreadsheet takes for a formula, control characters as \\x1b");
+               "with --csv: put ' before formulas, and write control characters as \\x1b");
   results.text("--json", invocation.json, "write a JSON object for each image, a line each; -: to stdout");
 }
 
@@ -158,20 +158,20 @@ void add_allreduce_options(CLI::App& app, Invocation& invocation) {
 
 void add_checkpoint_options(CLI::App& app, Invocation& invocation) {
   const Group bench{app, "Bench"};
-  bench.text("--folder", invocation.checkpoint.folder, "on the disk to measure; what is written there goes again")
+  bench.text("--folder", invocation.checkpoint.folder, "folder on the disk to measure; files are removed at the end")
       ->capture_default_str();
-  bench.count("--rounds", invocation.checkpoint.rounds, "of each measurement, in turns");
+  bench.count("--rounds", invocation.checkpoint.rounds, "rounds of all measurements");
   add_json_option(app, invocation);
 }
 
 void add_input_options(CLI::App& app, Invocation& invocation) {
-  Group{app, "Bench"}.number("--seconds", invocation.input.seconds, CLI::Range(0.01, 3600.0), "of each measurement");
+  Group{app, "Bench"}.number("--seconds", invocation.input.seconds, CLI::Range(0.01, 3600.0), "seconds per measurement");
   add_json_option(app, invocation);
 }
 
 void add_step_options(CLI::App& app, Invocation& invocation) {
   const Group bench{app, "Bench"};
-  bench.count("--warmup-steps", invocation.steps.warmup, "steps before the clock runs");
+  bench.count("--warmup-steps", invocation.steps.warmup, "steps before the measurement");
   bench.count("--timed-steps", invocation.steps.timed, "steps measured");
   add_json_option(app, invocation);
 }
@@ -186,11 +186,11 @@ void add_scaling_options(CLI::App& app, Invocation& invocation) {
   const Group bench{app, "Bench"};
   bench.choice<ScalingMode>("--mode", scaling.mode, "strong (one batch shared), weak (a batch per rank) or both")
       ->default_str("both");
-  bench.text("--nodes", scaling.nodes, "counts of whole nodes to measure, as 1,2,4; none: all that --ranks leaves");
+  bench.text("--nodes", scaling.nodes, "counts of whole nodes to measure, as 1,2,4; none: all that --ranks allows");
   bench.text("--exchanges", scaling.exchanges, "exchanges to measure, as ring,exact,sharded,central; none: --exchange");
-  bench.count("--rounds", scaling.rounds, "of all points, in turns; medians over them are printed");
+  bench.count("--rounds", scaling.rounds, "rounds of all measurements, of which the medians are printed");
   bench.flag("--paced", scaling.paced,
-             "sleep through the compute as long as one rank's steps take: the exchange alone");
+             "sleep for the compute time of one rank instead of computing: measures the exchange alone");
   add_exchange_options(app, invocation);
 }
 
@@ -198,7 +198,7 @@ void add_compared_words(CLI::App& app, Invocation& invocation) {
   app.add_option("a", invocation.compared.a,
                  "a run's folder, its metrics.jsonl or a checkpoint (.h5, RUN@best, RUN@STEP)")
       ->required();
-  app.add_option("b", invocation.compared.b, "what to compare it with")->required();
+  app.add_option("b", invocation.compared.b, "the other run or checkpoint")->required();
 }
 
 void add_inspect_options(CLI::App& app, Invocation& invocation) {
@@ -208,15 +208,15 @@ void add_inspect_options(CLI::App& app, Invocation& invocation) {
       ->required();
   results.text("--tensor", invocation.inspect.tensor, "print its values: parameters/conv1/weight, or conv1/weight");
   results.text("--seal", invocation.inspect.seal,
-               "write the checkpoint as one file that needs no manifest, of an unsealed one, too, if you trust it");
+               "write the checkpoint as one file without a manifest; an unsealed checkpoint is trusted");
   add_json_option(app, invocation);
 }
 
 void add_tour_options(CLI::App& app, Invocation& invocation) {
   const Group tour{app, "Tour"};
   tour.text("--to", invocation.tour.to, "number or name of the last station; none: all");
-  tour.flag("--stations", invocation.tour.lists, "list the stations and end");
-  tour.flag("--pause", invocation.tour.pauses, "ask after each station whether to go on, where keys can be read");
+  tour.flag("--stations", invocation.tour.lists, "list the stations and exit");
+  tour.flag("--pause", invocation.tour.pauses, "wait for a key after each station, on a terminal");
   invocation.run.epochs = 1;
 }
 
@@ -228,13 +228,13 @@ bool takes_convert(const RunOption& option) {
   return takes_data(option) || is_one_of(option, {"progress", "quiet", "image-size"});
 }
 
-// What decides on the images of a step.
+// The options that affect the images of a step.
 bool takes_show(const RunOption& option) {
   return option.name != "data" && (option.group == "Data" || is_one_of(option, {"batch-size", "parts", "seed"}));
 }
 
 void add_source_word(CLI::App& app, Invocation& invocation) {
-  app.add_option("source", invocation.run.data, "the data set, as --data of train names it")->required();
+  app.add_option("source", invocation.run.data, "the data set, as for --data of train")->required();
 }
 
 void add_info_words(CLI::App& app, Invocation& invocation) {
@@ -247,7 +247,7 @@ void add_convert_words(CLI::App& app, Invocation& invocation) {
   add_source_word(app, invocation);
   app.add_option("target", invocation.target, "the file to write, DST.h5 (or .hdf5)")->required();
   Group{app, "Data"}.number("--threads", invocation.threads, CLI::Range(0, 4096),
-                            "that read and decode; 0: one per core; never changes a byte");
+                            "threads that read and decode; 0: one per core; the result does not depend on it");
 }
 
 void add_show_options(CLI::App& app, Invocation& invocation) {
@@ -255,9 +255,9 @@ void add_show_options(CLI::App& app, Invocation& invocation) {
   const Group picture{app, "Picture"};
   add_source_word(app, invocation);
   app.add_option("target", invocation.target, "the picture to write, OUT.png")->required();
-  picture.number("--count", show.count, positive(), "images, at most as many as the step has");
-  picture.flag("--beside", show.beside, "each image's original to the left of it");
-  CLI::Option* const epoch = picture.number("--epoch", show.epoch, positive(), "whose first step is shown");
+  picture.number("--count", show.count, positive(), "number of images, at most those of the step");
+  picture.flag("--beside", show.beside, "show each original to the left of its image");
+  CLI::Option* const epoch = picture.number("--epoch", show.epoch, positive(), "epoch of which to show the first step");
   app.add_option("--step", show.step, "the step to show, counted over all epochs as in metrics.jsonl")
       ->check(positive())
       ->excludes(epoch)
@@ -265,35 +265,35 @@ void add_show_options(CLI::App& app, Invocation& invocation) {
 }
 
 constexpr std::array kCommands{
-    Command{"train", "trains, or resumes a training (when no command is given)", Watched::always, train_command,
+    Command{"train", "train, or resume a training (the default command)", Watched::always, train_command,
             takes_all, add_no_options},
-    Command{"check", "refuses a training that cannot go well, and says what to do; trains nothing", Watched::never,
+    Command{"check", "pre-flight check: find problems before the run starts (no training)", Watched::never,
             check_command, takes_all, add_json_option},
-    Command{"eval", "accuracy and loss of a checkpoint", Watched::always, eval_command, takes_eval, add_eval_options},
-    Command{"predict", "labels images, or a data set's, by a checkpoint", Watched::always, predict_command,
+    Command{"eval", "evaluate a checkpoint on a data set", Watched::always, eval_command, takes_eval, add_eval_options},
+    Command{"predict", "classify images with a trained checkpoint", Watched::always, predict_command,
             takes_predict, add_predict_options},
-    Command{"diff", "the first step, tensor and element in which two runs differ", Watched::never, diff_command,
+    Command{"diff", "find the first step, tensor and element in which two runs differ", Watched::never, diff_command,
             takes_none, add_compared_words},
-    Command{"inspect", "what a checkpoint holds, verified", Watched::never, inspect_command, takes_none,
+    Command{"inspect", "verify a checkpoint and print its contents", Watched::never, inspect_command, takes_none,
             add_inspect_options},
-    Command{"tour", "how ranks train together, station by station, on these ranks", Watched::launched, tour_command,
+    Command{"tour", "an interactive walk-through of data-parallel training on these ranks", Watched::launched, tour_command,
             takes_tour, add_tour_options},
-    Command{"bench allreduce", "sums over the ranks, by message size", Watched::launched, bench_allreduce,
+    Command{"bench allreduce", "measure all-reduces by message size", Watched::launched, bench_allreduce,
             takes_bench_allreduce, add_allreduce_options},
-    Command{"bench checkpoint", "what saving and loading the training state costs", Watched::launched, bench_checkpoint,
+    Command{"bench checkpoint", "measure saving and loading of checkpoints", Watched::launched, bench_checkpoint,
             takes_bench_step, add_checkpoint_options},
-    Command{"bench exchange", "the exchanges compared, by rank count", Watched::launched, bench_exchange,
+    Command{"bench exchange", "compare the gradient exchanges by rank count", Watched::launched, bench_exchange,
             takes_bench_exchange, add_exchange_options},
-    Command{"bench input", "preparing batches beside the compute", Watched::launched, bench_input, takes_bench_input,
+    Command{"bench input", "measure the input pipeline", Watched::launched, bench_input, takes_bench_input,
             add_input_options},
-    Command{"bench scaling", "training steps, by rank count", Watched::launched, bench_scaling, takes_bench,
+    Command{"bench scaling", "measure strong and weak scaling by rank count", Watched::launched, bench_scaling, takes_bench,
             add_scaling_options},
-    Command{"bench step", "training steps, memory and start-up as they are", Watched::launched, bench_step,
+    Command{"bench step", "measure training steps, memory and start-up time", Watched::launched, bench_step,
             takes_bench_step, add_step_options},
-    Command{"data convert", "any data set into one HDF5 file", Watched::never, data_convert, takes_convert,
+    Command{"data convert", "write a data set as one HDF5 file", Watched::never, data_convert, takes_convert,
             add_convert_words},
-    Command{"data info", "what a data set holds", Watched::never, data_info, takes_data, add_info_words},
-    Command{"data show", "a picture of a step's images as the network gets them", Watched::never, data_show, takes_show,
+    Command{"data info", "describe a data set", Watched::never, data_info, takes_data, add_info_words},
+    Command{"data show", "draw the images of a step as the network gets them", Watched::never, data_show, takes_show,
             add_show_options}};
 
 }  // namespace

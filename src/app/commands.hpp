@@ -1,6 +1,5 @@
 #pragma once
-// The commands of the program, each of which is one row; what they are given, and how they end. All are collective and
-// print on rank 0's stdout.
+// The table of commands, with their arguments and exit statuses. All are collective and print to stdout on rank 0.
 
 #include "tutti/base/error.hpp"
 #include "tutti/comm/world.hpp"
@@ -23,94 +22,93 @@ class App;
 
 namespace tutti {
 
-// Where an early end is recorded besides stderr: the first rank to fail, or rank 0 of a run that was stopped, leaves
-// folder/exit.json. Empty: nowhere.
+// An early end is also recorded in folder/exit.json, by the first rank to fail or, if the run was stopped, by rank 0.
+// With an empty folder it is not.
 struct EndRecord {
   OwnedFolder folder{};
-  std::string reason{};                  // of a run that was stopped
-  StallWatch* watch = nullptr;           // borrowed; null: nobody watches for stalled ranks
-  const StopSignals* signals = nullptr;  // borrowed; of a training that stops for them
+  std::string reason{};                  // why the run was stopped
+  StallWatch* watch = nullptr;           // borrowed; null: stalled ranks are not detected
+  const StopSignals* signals = nullptr;  // borrowed; a training stops on them
 };
 
-// Does `work` on this rank and returns the process's exit status: every failure is reported once, with its status, in a
-// way that leaves no rank behind. An error that all ranks raise alike is printed by rank 0 and all leave in order; one
-// that this rank met alone is printed here, with rank and host, and the whole job is ended. Collective.
+// Runs `work` on this rank and returns the process's exit status. Every failure is reported once, and no rank is left
+// waiting. If all ranks raise the same error, rank 0 prints it and all end in order. If this rank alone fails, it
+// prints the error with its rank and host and aborts the job. Collective.
 int run_guarded(World& world, const EndRecord& record, const std::function<ExitStatus()>& work);
 
-// Trains. Keeps checkpoints where --out names a folder, which record.folder becomes, and stops for the signals of the
-// record.
+// Trains. Saves checkpoints if --out names a folder, and sets record.folder to it. Stops on the signals of the record.
 ExitStatus train_command(World& world, const Invocation& invocation, EndRecord& record);
-// Finds without training everything that would make a training with these options fail or slow, each with its remedy.
-// The answer is no if it will fail.
+// Pre-flight check: finds without training all problems that would make a run with these options fail or slow, with a
+// remedy for each. Returns negative_result if the run would fail.
 ExitStatus check_command(World& world, const Invocation& invocation, EndRecord& record);
-// For ranks that could not find each other, and why: the first one prints it, and checks what one rank can. Returns the
-// process's exit status.
+// The check without MPI, after `failure` to start it. The first rank reports that, and checks whatever one rank can
+// check. Returns the process's exit status.
 int check_alone(const Invocation& invocation, const Error& failure);
 
-// Evaluates a checkpoint on a data set. The network, image size and normalisation are the checkpoint's.
+// Evaluates a checkpoint on a data set, with the network, image size and normalisation of the checkpoint.
 ExitStatus eval_command(World& world, const Invocation& invocation, EndRecord& record);
 // Classifies images with a checkpoint, with the same rows on any number of ranks.
 ExitStatus predict_command(World& world, const Invocation& invocation, EndRecord& record);
-// Shows what a checkpoint holds, after verifying it, and which of a folder's checkpoints are good.
+// Verifies a checkpoint and prints its contents, or lists which checkpoints in a folder are good.
 ExitStatus inspect_command(World& world, const Invocation& invocation, EndRecord& record);
-// Compares two runs or checkpoints. The answer is no if they differ.
+// Compares two runs or checkpoints. Returns negative_result if they differ.
 ExitStatus diff_command(World& world, const Invocation& invocation, EndRecord& record);
-// Writes any data set as one HDF5 file, describes one, and draws what the network gets of one.
+// Writes any data set as one HDF5 file, describes one, and draws images as the network gets them.
 ExitStatus data_convert(World& world, const Invocation& invocation, EndRecord& record);
 ExitStatus data_info(World& world, const Invocation& invocation, EndRecord& record);
 ExitStatus data_show(World& world, const Invocation& invocation, EndRecord& record);
-// Shows one data-parallel step, written by hand with the public classes. The answer is no if values differ that must be
-// equal.
+// Shows one data-parallel step, written by hand with the public classes. Returns negative_result if values differ that
+// must be equal.
 ExitStatus tour_command(World& world, const Invocation& invocation, EndRecord& record);
 
-// Time and bus bandwidth of all-reduces by message size, ours and the MPI library's.
+// Measures time and bus bandwidth of all-reduces by message size, with Tutti's algorithms and the MPI library's.
 ExitStatus bench_allreduce(World& world, const Invocation& invocation, EndRecord& record);
-// What saving costs, during training, by itself and against a plain write of the same bytes; and loading.
+// Measures saving during training, saving alone, a plain write of the same bytes, and loading.
 ExitStatus bench_checkpoint(World& world, const Invocation& invocation, EndRecord& record);
-// Time of exchange and update, bytes sent and memory used, by exchange and by rank count.
+// Measures time of exchange and update, bytes sent and memory used, by exchange and rank count.
 ExitStatus bench_exchange(World& world, const Invocation& invocation, EndRecord& record);
-// Images/s of preparing batches by the number of readers, of the compute, and of both at once.
+// Measures the images/s of the input pipeline by number of readers, of the compute, and of both together.
 ExitStatus bench_input(World& world, const Invocation& invocation, EndRecord& record);
-// Time per step, images/s and efficiency, strong and weak, by rank count.
+// Measures time per step, images/s and efficiency, with strong and weak scaling, by rank count.
 ExitStatus bench_scaling(World& world, const Invocation& invocation, EndRecord& record);
-// Time per step, images/s, memory and start-up of a training on all ranks; the slowest rank counts.
+// Measures time per step, images/s, memory and start-up time of a training. The slowest rank counts.
 ExitStatus bench_step(World& world, const Invocation& invocation, EndRecord& record);
 
-// Whether a watch ends the job when its ranks stall. Reading and writing of data takes as long as it takes, and so does
-// what a process measures by itself.
+// When a stall watch ends the job if ranks stall: never for commands that read or write data, whose duration is
+// unknown, and only under a launcher for measurements.
 enum class Watched { never, launched, always };
 
 struct Command {
   const char* words;  // as users write it: "bench step"
-  const char* does;
+  const char* help;
   Watched watched;
   ExitStatus (*run)(World&, const Invocation&, EndRecord&);
-  bool (*takes)(const RunOption&);                  // which options of a run
-  void (*add_own_options)(CLI::App&, Invocation&);  // besides those
+  bool (*takes)(const RunOption&);                  // selects options of a run
+  void (*add_command_options)(CLI::App&, Invocation&);  // adds all others
 };
 
-// The default one first.
+// The default command is the first.
 std::span<const Command> commands();
 
-// Commands that are programs of their own, mostly in Python, found as git finds its commands: `trainer data fetch` runs
-// trainer-data-fetch out of the folder libexec/tutti beside the program or its library, or where it is installed.
+// Companions are commands in separate programs, mostly in Python, which are found like git's: `trainer data fetch` runs
+// trainer-data-fetch from the folder libexec/tutti beside the program or its library, or from the installation.
 
 struct Companion {
   std::string words;  // "data fetch"
   std::filesystem::path program;
 };
 
-// Empty where there is none.
+// Empty if there is none.
 std::filesystem::path companions_folder();
-// All of them, by their words.
+// All of them, sorted by their words.
 std::vector<Companion> find_companions();
-// The first line of its documentation, without the words and the colon that it begins with.
-std::string what_it_does(const Companion& companion);
+// The first line of its docstring, without the name and colon at its beginning.
+std::string summary_of(const Companion& companion);
 
-// Replaces this process by the program, which finds this one's path in TUTTI_TRAINER, how it was called in TUTTI_CALL,
-// and `input` in its stdin unless that is empty. Companions work alone: returns `done` on ranks other than 0. To be
-// called before MPI is initialised. Throws an error that says what is missing.
-ExitStatus become_companion(const std::filesystem::path& program, const std::vector<std::string>& words,
-                            const std::string& input);
+// Replaces this process by the program. It gets the path of this process in TUTTI_TRAINER, its argv[0] in TUTTI_CALL
+// and, unless `input` is empty, `input` in stdin. Companions run on one rank: on other ranks than 0, returns `done`. To
+// be called before MPI is initialised. Throws an error that names whatever is missing.
+ExitStatus exec_companion(const std::filesystem::path& program, const std::vector<std::string>& words,
+                          const std::string& input);
 
 }  // namespace tutti

@@ -46,7 +46,7 @@ void require_interpreter(const fs::path& program) {
   std::ifstream file(program);
   if (!file) {
     throw Error(ErrorSource::io,
-                fmt::format("'{}' is missing: install the folder libexec/tutti with the program", program.string()));
+                fmt::format("'{}' is missing: install libexec/tutti together with the program", program.string()));
   }
   std::string first;
   std::getline(file, first);
@@ -66,7 +66,7 @@ void put_into_stdin(const std::string& text) {
     rest = rest.subspan(static_cast<std::size_t>(written));
   }
   if (!rest.empty() || ::lseek(file, 0, SEEK_SET) != 0 || ::dup2(file, STDIN_FILENO) < 0) {
-    throw Error(ErrorSource::internal, fmt::format("no file in memory: {}", std::generic_category().message(errno)));
+    throw Error(ErrorSource::internal, fmt::format("cannot create a file in memory: {}", std::generic_category().message(errno)));
   }
 }
 
@@ -74,12 +74,12 @@ void put_into_stdin(const std::string& text) {
 
 fs::path companions_folder() {
   std::error_code unknown;
-  // A custom program lies elsewhere than the library.
+  // A custom program may be in another folder than the library.
   const fs::path library = fs::canonical(library_path(), unknown).parent_path();
-  const std::array places{program_path().parent_path() / "libexec/tutti", library / "libexec/tutti",
+  const std::array candidates{program_path().parent_path() / "libexec/tutti", library / "libexec/tutti",
                           library / TUTTI_COMPANIONS_FROM_LIBRARY};
-  for (const fs::path& place : places) {
-    if (fs::is_directory(place, unknown)) return fs::canonical(place, unknown);
+  for (const fs::path& candidate : candidates) {
+    if (fs::is_directory(candidate, unknown)) return fs::canonical(candidate, unknown);
   }
   return {};
 }
@@ -101,7 +101,7 @@ std::vector<Companion> find_companions() {
   return companions;
 }
 
-std::string what_it_does(const Companion& companion) {
+std::string summary_of(const Companion& companion) {
   constexpr std::string_view kQuotes = R"(""")";
   std::ifstream file(companion.program);
   std::string line;
@@ -113,7 +113,7 @@ std::string what_it_does(const Companion& companion) {
   return line.ends_with('.') ? line.substr(0, line.size() - 1) : line;
 }
 
-ExitStatus become_companion(const fs::path& program, const std::vector<std::string>& words, const std::string& input) {
+ExitStatus exec_companion(const fs::path& program, const std::vector<std::string>& words, const std::string& input) {
   if (launcher_rank() != 0) return ExitStatus::done;
   require_interpreter(program);
   ::setenv("TUTTI_TRAINER", program_path().c_str(), 1);

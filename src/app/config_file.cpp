@@ -55,8 +55,8 @@ void copy_value(const RunOption& from, const RunOption& to) {
   }
 }
 
-// Returns the type that would have been right, or nothing when the value was taken.
-const char* take(const RunOption& option, const toml::value& value) {
+// Returns the expected type if the value has another type, else sets the option and returns null.
+const char* set_value(const RunOption& option, const toml::value& value) {
   if (std::holds_alternative<TextValue>(option.value)) {
     if (!value.is_string() && !value.is_integer()) return "a text in quotes";
     set_text(option, value.is_string() ? toml::get<std::string>(value) : fmt::format("{}", value.as_integer()));
@@ -86,7 +86,7 @@ toml::value parse(const std::string& text, const std::string& origin) {
   }
 }
 
-// What stands behind the '=' of a line, without the underscores that TOML allows within numbers.
+// The value after the '=' of a line, without the underscores that TOML allows within numbers.
 std::string written_value(const std::string& text, std::int64_t line) {
   std::istringstream stream(text);
   std::string written;
@@ -98,7 +98,7 @@ std::string written_value(const std::string& text, std::int64_t line) {
   return written;
 }
 
-// For such a number toml11 takes the one next to it.
+// toml11 replaces numbers out of range by the nearest one in range.
 bool is_out_of_range(const toml::value& value, const std::string& written) {
   if (value.is_integer()) {
     const std::int64_t number = value.as_integer();
@@ -111,7 +111,7 @@ bool is_out_of_range(const toml::value& value, const std::string& written) {
          std::from_chars(written.data(), written.data() + written.size(), number).ec == std::errc::result_out_of_range;
 }
 
-// What an earlier version had as an option or as one of its words, and what replaced it; empty: neither.
+// The replacement of an option, or of a value, that only earlier versions had; empty for others.
 std::string_view replacement_of(const std::string& key, const toml::value& value) {
   if (const std::string_view option = moved_to(key); !option.empty()) return option;
   return value.is_string() ? moved_to(key + " " + toml::get<std::string>(value)) : std::string_view();
@@ -131,11 +131,11 @@ std::vector<std::string> read_options(const std::string& text, const std::string
     const bool is_known = option != options.end();
     if (!is_users && !replacement_of(key, value).empty()) continue;
     if (!is_known && !moved_to(key).empty()) {
-      if (value == toml::value("")) continue;  // as earlier versions wrote it when it was not chosen
+      if (value == toml::value("")) continue;  // earlier versions wrote this if it was not given
       refuse(origin, line, fmt::format("'{}' is no longer an option: {}; remove the line", key, moved_to(key)));
     }
     if (!is_known)
-      refuse(origin, line, fmt::format("no option is called '{}': {}", key, what_to_do(key, names, "--help")));
+      refuse(origin, line, fmt::format("unknown option '{}': {}", key, suggestion_for(key, names, "--help")));
     if (option->use == OptionUse::call) {
       refuse(origin, line, fmt::format("'{}' belongs on the command line, not in a file", key));
     }
@@ -145,7 +145,7 @@ std::vector<std::string> read_options(const std::string& text, const std::string
     }
     const char* wanted = nullptr;
     try {
-      wanted = take(*option, value);
+      wanted = set_value(*option, value);
     } catch (const Error& error) {
       faults.push_back(fmt::format("{}:{}: {}", origin, line, error.what()));
       restore_default(*option);
@@ -157,7 +157,7 @@ std::vector<std::string> read_options(const std::string& text, const std::string
   return faults;
 }
 
-// What is left to the program was chosen when the run began.
+// "auto" agrees with the value that was chosen when the run started.
 bool contradicts(const std::string& asked, const std::string& chosen) {
   return asked != chosen && (asked != "\"auto\"" || chosen == "\"none\"");
 }
@@ -204,7 +204,7 @@ void read_config_text(const std::string& text, const std::string& origin, RunCon
 std::vector<std::string> read_config_file(const std::string& path, RunConfig& config, std::set<std::string>& given) {
   std::vector<std::byte> bytes;
   try {
-    bytes = read_whole(path);
+    bytes = read_file_bytes(path);
   } catch (const Error& error) {
     throw Error(ErrorSource::usage, fmt::format("--config {}: {}", path, error.what()));
   }
@@ -219,7 +219,7 @@ void fit_defaults(RunConfig& config, const std::set<std::string>& given) {
 void read_stored_config(const std::string& text, const std::string& checkpoint, RunConfig& config,
                         std::set<std::string>& given) {
   read_config_text(text, checkpoint, config, given);
-  if (!given.contains("exif")) config.exif = false;  // when it was made, images were taken as they are stored
+  if (!given.contains("exif")) config.exif = false;  // that version ignored the EXIF orientation
 }
 
 RunConfig merge_for_resume(const RunConfig& asked, const std::set<std::string>& given,
@@ -236,14 +236,15 @@ RunConfig merge_for_resume(const RunConfig& asked, const std::set<std::string>& 
     if (asked_for && targets[i].use != OptionUse::fixed) continue;
     if (asked_for && contradicts(value_text(targets[i]), value_text(sources[i]))) {
       throw Error(ErrorSource::input,
-                  fmt::format("--{} {} contradicts the checkpoint {}, which has {}: leave the option out, or begin "
-                              "another run with these weights: --init-from {} and another --out",
+                  fmt::format("--{} {} contradicts the checkpoint {}, which has {}: leave the option out, or start "
+                              "a new run with these weights: --init-from {} and another --out",
                               targets[i].name, value_text(targets[i]), checkpoint_path, value_text(sources[i]),
                               checkpoint_path));
     }
     copy_value(sources[i], targets[i]);
   }
-  // Before there was --schedule-epochs, --steps ended a cosine schedule, too: a run begun so keeps its bits.
+  // In versions without --schedule-epochs, --steps also ended a cosine schedule. Runs of such a version keep that, so
+  // that\n  // their results do not change.
   const bool is_older = !read.contains("schedule-epochs") && !given.contains("schedule-epochs");
   if (is_older && merged.rate.schedule == Schedule::cosine && from_checkpoint.steps > 0)
     merged.schedule_epochs = kScheduleOfLaunch;

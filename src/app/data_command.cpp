@@ -31,13 +31,13 @@
 namespace tutti {
 namespace {
 
-// Larger sources are not read into memory to be copied.
-constexpr std::size_t kMostResidentBytes = std::size_t{1} << 28;
+// Larger data sets are copied without loading them into memory.
+constexpr std::size_t kMaxResidentBytes = std::size_t{1} << 28;
 
 // The data set of the request, or the custom one that the configuration names. Prints its notes.
 OwnedData open_noted(const RunConfig& config, const DataRequest& request, const World& world) {
-  const OwnData* const own = find_own_data(config);
-  OwnedData data = own == nullptr ? open_data(request) : OwnedData{{}, open_own(*own, request.unlabelled_too)};
+  const CustomData* const custom = find_custom_data(config);
+  OwnedData data = custom == nullptr ? open_data(request) : OwnedData{{}, open_custom(*custom, request.allow_unlabelled)};
   for (const std::string& note : data.pair.notes) Log(world.rank(), world.host(), false).note(note);
   return data;
 }
@@ -86,7 +86,7 @@ std::string classes_text(const DataPair& data) {
 
 std::int64_t samples_of(const std::unique_ptr<Dataset>& set) { return set ? set->info().samples : 0; }
 
-// Writes both sets, and shows its progress on a terminal.
+// Writes the training and test sets, and shows the progress on a terminal.
 void write_with_progress(const OwnedData& data, const Invocation& invocation, int threads) {
   const std::int64_t all = samples_of(data.pair.train) + samples_of(data.pair.test);
   const bool draws = draws_progress(invocation.run);
@@ -119,7 +119,7 @@ void refuse_other_ending(const std::filesystem::path& target) {
 
 // The images of one step of a run with these options.
 struct ShownStep {
-  std::int64_t epoch = 0;  // both counted from 1, as users do
+  std::int64_t epoch = 0;  // epoch and step are counted from 1
   std::int64_t step = 0;   // of the run
   std::vector<std::int64_t> samples{};
   std::vector<std::vector<std::uint8_t>> pixels{};  // of each sample, as the network gets it
@@ -184,7 +184,7 @@ std::string name_of_class(const DatasetInfo& info, std::int32_t label) {
   return number < info.class_names.size() ? info.class_names[number] : fmt::format("{}", label);
 }
 
-void refuse_what_cannot_be_shown(const std::string& target, const DatasetInfo& info) {
+void refuse_unshowable(const std::string& target, const DatasetInfo& info) {
   if (!target.ends_with(".png")) {
     throw Error(ErrorSource::usage,
                 fmt::format("'{}': data show writes a PNG file: give a name that ends in .png", target));
@@ -200,7 +200,7 @@ void show(const World& world, const Invocation& invocation) {
   const OwnedData owned = open_noted(invocation.run, data_request(invocation.run), world);
   const Dataset& data = *owned.pair.train;
   const DatasetInfo& info = data.info();
-  refuse_what_cannot_be_shown(invocation.target, info);
+  refuse_unshowable(invocation.target, info);
   const LoaderPlan plan = plan_of(invocation.run, data);
   const Shape& image = plan.recipe.image;
   const ShownStep shown = prepare(data, plan, invocation.show);
@@ -213,7 +213,7 @@ void show(const World& world, const Invocation& invocation) {
                        .original = invocation.show.beside ? std::optional(originals.images[i]) : std::nullopt});
   }
   const ContactSheet sheet = make_contact_sheet(entries);
-  write_whole(invocation.target, sheet.png);
+  write_atomically(invocation.target, sheet.png);
   fmt::print("{}: {} of the {} images of step {} (epoch {}) of {}, {} x {}{}{}\n", invocation.target, count,
              shown.samples.size(), shown.step, shown.epoch, info.name, image[1], image[2],
              sheet.enlargement > 1 ? fmt::format(" enlarged {} times", sheet.enlargement) : "",
@@ -238,7 +238,7 @@ ExitStatus data_convert(World& world, const Invocation& invocation, EndRecord& /
       throw Error(ErrorSource::usage, fmt::format("'{}' exists: remove it, or choose another name", target));
     }
     DataRequest request = data_request(invocation.run);
-    if (invocation.run.resident_mib == 0) request.most_resident_bytes = kMostResidentBytes;
+    if (invocation.run.resident_mib == 0) request.most_resident_bytes = kMaxResidentBytes;
     request.data_file_check = DataFileCheck::without_checksums;
     const OwnedData data = open_noted(invocation.run, request, world);
     write_with_progress(data, invocation, invocation.threads > 0 ? static_cast<int>(invocation.threads) : cores.mine);

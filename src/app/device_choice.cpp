@@ -30,12 +30,12 @@ class Chooser {
   explicit Chooser(std::span<const DeviceClaim> claims) : claims_(claims), choices_(claims.size()) {}
 
   std::vector<DeviceChoice> choose() {
-    const std::string obstacle = obstacle_to_auto();
-    if (!obstacle.empty()) {
-      for (DeviceChoice& choice : choices_) choice.note = "computing on processors: " + obstacle;
+    const std::string reason = reason_auto_uses_cpus();
+    if (!reason.empty()) {
+      for (DeviceChoice& choice : choices_) choice.note = "computing on CPUs: " + reason;
     }
     for (std::size_t rank = 0; rank < claims_.size(); ++rank) {
-      if (wants(rank, Device::cuda) || (wants(rank, Device::automatic) && obstacle.empty())) take(rank);
+      if (wants(rank, Device::cuda) || (wants(rank, Device::automatic) && reason.empty())) assign(rank);
     }
     if (!claims_[0].request.share) refuse_shared_devices();
     if (!claims_[0].request.mixed) refuse_mixture();
@@ -46,7 +46,7 @@ class Chooser {
   bool wants(std::size_t rank, Device device) const { return claims_[rank].request.device == device; }
   std::string name_of(std::size_t rank) const { return fmt::format("rank {} on {}", rank, claims_[rank].host); }
 
-  // This rank's place among those of its host that see the same devices and may use them, and how many those are.
+  // The index of a rank among those of its host that see the same devices and may use them, and the number of those.
   struct Turn {
     std::size_t index = 0;
     std::size_t ranks = 0;
@@ -64,29 +64,29 @@ class Chooser {
   }
 
   // Why a rank cannot have a GPU; empty if it can.
-  std::string obstacle_of(std::size_t rank) const {
+  std::string reason_without_gpu(std::size_t rank) const {
     const DeviceClaim& claim = claims_[rank];
-    if (claim.visible.empty()) return fmt::format("{} has no GPU: {}", name_of(rank), claim.why_none);
+    if (claim.visible.empty()) return fmt::format("{} has no GPU: {}", name_of(rank), claim.unavailable_reason);
     const Turn turn = turn_of(rank);
     if (claims_[0].request.share || turn.index < claim.visible.size()) return {};
     return fmt::format("{} ranks on {} see the same {} GPU{}", turn.ranks, claim.host, claim.visible.size(),
                        claim.visible.size() == 1 ? "" : "s");
   }
 
-  // The first rank's that was left the choice.
-  std::string obstacle_to_auto() const {
+  // The reason of the first rank with --device auto that cannot have a GPU; empty if all can.
+  std::string reason_auto_uses_cpus() const {
     for (std::size_t rank = 0; rank < claims_.size(); ++rank) {
       if (!wants(rank, Device::automatic)) continue;
-      if (std::string obstacle = obstacle_of(rank); !obstacle.empty()) return obstacle;
+      if (std::string reason = reason_without_gpu(rank); !reason.empty()) return reason;
     }
     return {};
   }
 
-  void take(std::size_t rank) {
-    if (const std::string obstacle = obstacle_of(rank); !obstacle.empty()) {
+  void assign(std::size_t rank) {
+    if (const std::string reason = reason_without_gpu(rank); !reason.empty()) {
       throw refusal(claims_[rank].visible.empty()
-                        ? obstacle + "; choose --device cpu, or auto"
-                        : obstacle + ": start as many ranks as GPUs, or for tests let them share with --share-device");
+                        ? reason + "; choose --device cpu, or auto"
+                        : reason + ": start as many ranks as GPUs, or for tests let them share with --share-device");
     }
     choices_[rank].device = static_cast<int>(turn_of(rank).index % claims_[rank].visible.size());
   }
@@ -100,7 +100,7 @@ class Chooser {
       for (std::size_t other = 0; other < rank; ++other) {
         if (!choices_[rank].device || !choices_[other].device || chosen(rank).uuid != chosen(other).uuid) continue;
         throw refusal(fmt::format(
-            "{} and {} would both use {} ({}): let each rank see a GPU of its own (srun --gpus-per-task=1, or one "
+            "{} and {} would both use {} ({}): let each rank see its own GPU (srun --gpus-per-task=1, or one "
             "CUDA_VISIBLE_DEVICES for all that names as many as there are ranks), or for tests share it with "
             "--share-device",
             name_of(other), name_of(rank), chosen(rank).uuid, chosen(rank).name));
@@ -113,7 +113,7 @@ class Chooser {
     const auto with = std::ranges::find_if(choices_, has_gpu);
     const auto without = std::ranges::find_if_not(choices_, has_gpu);
     if (with == choices_.end() || without == choices_.end()) return;
-    throw refusal(fmt::format("{} computes on a GPU and {} does not: --comm mpi lets them meet",
+    throw refusal(fmt::format("{} computes on a GPU and {} does not: use --comm mpi for that",
                               name_of(static_cast<std::size_t>(with - choices_.begin())),
                               name_of(static_cast<std::size_t>(without - choices_.begin()))));
   }
@@ -122,9 +122,9 @@ class Chooser {
   std::vector<DeviceChoice> choices_;
 };
 
-// One line each: what is asked for, host, why none; then UUID and name of each device.
+// One line each for the request, the host and the reason for no device; then UUID and name of each device.
 std::string text_of(const DeviceClaim& claim) {
-  std::string why = claim.why_none;
+  std::string why = claim.unavailable_reason;
   std::ranges::replace(why, '\n', ' ');
   std::string text = fmt::format("{}\n{:d} {:d}\n{}\n{}\n", name_of(claim.request.device), claim.request.share,
                                  claim.request.mixed, claim.host, why);
@@ -140,7 +140,7 @@ DeviceClaim claim_of(const std::string& text) {
   claim.request.device = value_named<Device>(kind).value();
   lines >> claim.request.share >> claim.request.mixed >> std::ws;
   std::getline(lines, claim.host);
-  std::getline(lines, claim.why_none);
+  std::getline(lines, claim.unavailable_reason);
   for (CudaDevice device; std::getline(lines, device.uuid) && std::getline(lines, device.name);) {
     claim.visible.push_back(device);
   }
@@ -150,11 +150,11 @@ DeviceClaim claim_of(const std::string& text) {
 std::string read_cache(const std::string& path) {
   std::error_code unseen;
   if (!std::filesystem::is_regular_file(path, unseen)) return {};
-  const auto bytes = read_whole(path);
+  const auto bytes = read_file_bytes(path);
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// The file may hold those of several kinds.
+// The file may have the choices of more than one kind of processor.
 void add_to_cache(const std::string& path, const std::vector<std::string>& chosen) {
   const std::string before = read_cache(path);
   std::string after = before;
@@ -164,7 +164,7 @@ void add_to_cache(const std::string& path, const std::vector<std::string>& chose
       if (after.find(line + "\n") == std::string::npos) after += line + "\n";
     }
   }
-  if (after != before) write_whole(path, std::as_bytes(std::span(after)));
+  if (after != before) write_atomically(path, std::as_bytes(std::span(after)));
 }
 
 // One character per core of the host: '1' where this process may run.
@@ -185,7 +185,7 @@ std::vector<DeviceChoice> choose_devices(std::span<const DeviceClaim> claims) { 
 
 DeviceChoice choose_device(World& world, const CudaInventory& inventory, const DeviceRequest& request) {
   const DeviceClaim mine{
-      .request = request, .host = world.host(), .visible = inventory.devices, .why_none = inventory.why_none};
+      .request = request, .host = world.host(), .visible = inventory.devices, .unavailable_reason = inventory.unavailable_reason};
   std::vector<DeviceClaim> claims;
   for (const std::string& text : all_gather_text(world, text_of(mine))) claims.push_back(claim_of(text));
   return choose_devices(claims)[static_cast<std::size_t>(world.rank())];
@@ -193,32 +193,33 @@ DeviceChoice choose_device(World& world, const CudaInventory& inventory, const D
 
 void adopt_known_choices(World& world, const RunConfig& config, const std::string& of_checkpoint, Backend& backend,
                          const Log& log) {
-  run_agreed(world, [&] {
+  run_or_throw_on_all(world, [&] {
     if (!of_checkpoint.empty()) {
-      if (backend.adopt_choices(of_checkpoint)) return;
-      log.note("the checkpoint's choice of algorithms was made on another kind of GPU or library: bits will differ");
+      if (backend.load_algorithm_cache(of_checkpoint)) return;
+      log.note("the checkpoint's choice of algorithms is for another kind of GPU or library: bits will differ");
     }
-    static_cast<void>(backend.adopt_choices(read_cache(config.plan_cache)));
+    static_cast<void>(backend.load_algorithm_cache(read_cache(config.plan_cache)));
   });
 }
 
-void build_alike(World& world, const RunConfig& config, Backend& backend, const std::function<void()>& build) {
+void build_with_shared_choices(World& world, const RunConfig& config, Backend& backend,
+                               const std::function<void()>& build) {
   const bool measures = backend.memory_space() != MemorySpace::host;
   const auto kinds = all_gather_text(world, measures ? backend.description() : "");
   if (std::ranges::all_of(kinds, [](const std::string& kind) { return kind.empty(); })) {
-    return run_agreed(world, build);
+    return run_or_throw_on_all(world, build);
   }
   const auto rank = static_cast<std::size_t>(world.rank());
   const auto first = static_cast<std::size_t>(std::ranges::find(kinds, kinds[rank]) - kinds.begin());
-  run_agreed(world, [&] {
+  run_or_throw_on_all(world, [&] {
     if (first == rank) build();
   });
-  const auto chosen = all_gather_text(world, first == rank ? backend.choices() : "");
-  run_agreed(world, [&] {
+  const auto chosen = all_gather_text(world, first == rank ? backend.algorithm_cache() : "");
+  run_or_throw_on_all(world, [&] {
     const bool keeps = !config.plan_cache.empty() && config.search_plans;
     if (world.rank() == 0 && keeps) add_to_cache(config.plan_cache, chosen);
     if (first == rank) return;
-    backend.adopt_choices(chosen[first]);
+    backend.load_algorithm_cache(chosen[first]);
     build();
   });
 }

@@ -35,7 +35,7 @@ std::string bits_text(float value) {
   return fmt::format("{:.9g} (0x{:08x})", value, std::bit_cast<std::uint32_t>(value));
 }
 
-// Empty if they are equal bit for bit.
+// Empty if they are bit-identical.
 std::string tensor_difference(const NamedArray& a, const NamedArray& b) {
   if (a.shape != b.shape) return difference_line("shape", a.shape.text(), b.shape.text());
   std::size_t first = 0;
@@ -72,7 +72,7 @@ std::string group_difference(const char* group, const std::vector<NamedArray>& a
   return fmt::format("/{}: {} of {} tensors differ, {}", group, different, tensors.size(), first);
 }
 
-// Only of what was trained: options and evaluations decide the rest.
+// Compares only the training itself; options and evaluations decide the other fields.
 std::string progress_difference(const TrainProgress& a, const TrainProgress& b) {
   const auto text = [](const TrainProgress& progress) {
     return fmt::format("step {}, epoch {} with {} steps and {} samples of the next, {} carried over", progress.step,
@@ -162,7 +162,7 @@ Comparison compare_stores(const std::string& a, const std::string& b) {
   return all;
 }
 
-// Compares the options in config.toml beside the metrics.
+// Compares the options in config.toml, which is in the folder of the metrics.
 Comparison compare_options(const std::string& a, const std::string& b) {
   RunConfig config_a;
   RunConfig config_b;
@@ -170,7 +170,7 @@ Comparison compare_options(const std::string& a, const std::string& b) {
     const std::string path = (fs::path(metrics_path(*run)).parent_path() / "config.toml").string();
     std::set<std::string> read;
     if (!is_file(path)) return {};
-    const auto bytes = read_whole(path);
+    const auto bytes = read_file_bytes(path);
     read_config_text({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path, *config, read);
   }
   return {.text = options_that_differ(config_a, config_b)};
@@ -241,7 +241,7 @@ ExitStatus diff_command(World& world, const Invocation& invocation, EndRecord& /
     fmt::print("{}\n", equal ? "equal" : "different");
     std::fflush(stdout);
   });
-  return world.agree(equal) ? ExitStatus::done : ExitStatus::answer_is_no;
+  return world.all_true(equal) ? ExitStatus::done : ExitStatus::negative_result;
 }
 
 }  // namespace tutti

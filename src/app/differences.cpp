@@ -18,26 +18,26 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// In the order in which a step computes them, so that the first to differ says most.
+// In the order in which a step computes them: the first one that differs is the cause of the others.
 constexpr std::array<std::string_view, 4> kOfStep{"gradients", "weights", "optimizer", "statistics"};
 constexpr std::array<std::string_view, 6> kOfEpoch{"digest", "train_loss", "train_acc", "test_loss", "test_acc", "lr"};
 // Fields of the run record that options do not determine.
 constexpr std::array<const char*, 6> kOfRun{"ranks",     "device",     "communicator",
                                             "libraries", "parameters", "data_digest"};
 
-// Printing deeper nesting would need as deep a stack.
+// Deeper nesting could overflow the stack when it is printed.
 constexpr int kDeepest = 16;
 
 bool is_record(const Json& json) {
   if (!json.is_object() || !json.contains("event") || !json["event"].is_string()) return false;
   if (json["event"] == "run") return true;
-  constexpr std::int64_t kMostSteps = std::int64_t{1} << 53;  // a double cannot tell larger ones apart
+  constexpr std::int64_t kMaxSteps = std::int64_t{1} << 53;  // a double cannot tell larger ones apart
   if (!json.contains("step") || !json["step"].is_number_integer()) return false;
   const auto step = json["step"].get<std::int64_t>();
-  return step >= 0 && step <= kMostSteps;
+  return step >= 0 && step <= kMaxSteps;
 }
 
-// One JSON value without what is nested deeper; discarded if it is not JSON.
+// Parses one JSON value without levels below kDeepest; discarded if it is not JSON.
 Json parse_shallow(const std::string& text) {
   return Json::parse(
       text, [](int depth, Json::parse_event_t, const Json&) { return depth <= kDeepest; }, false);
@@ -61,7 +61,7 @@ void keep(MetricsRecords& records, const Json& record) {
   if (record["event"] == "epoch") records.epochs[step] = figures_of(record);
 }
 
-// One step that both have, and its differences.
+// A step that both runs have, and its differences.
 struct Compared {
   std::int64_t step = 0;
   std::string differences;
@@ -72,8 +72,7 @@ bool has_no_test(const Figures& figures) {
   return accuracy == figures.end() || accuracy->second == "null";
 }
 
-// A field that only one of them has, such as the test figures of a run that evaluates, is not compared. A loss that is
-// not a number is.
+// A field that only one of them has, such as the test loss of a run that evaluates, is not compared. NaN losses are.
 template <class Names>
 void compare(const std::map<std::int64_t, Figures>& a, const std::map<std::int64_t, Figures>& b, const Names& names,
              std::vector<Compared>& steps) {
@@ -115,7 +114,7 @@ std::string difference_line(const std::string& name, const std::string& of_a, co
 }
 
 MetricsRecords read_metrics(const std::string& path) {
-  const auto bytes = read_whole(path);
+  const auto bytes = read_file_bytes(path);
   std::istringstream text(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
   MetricsRecords records;
   bool has_any = false;

@@ -1,6 +1,6 @@
 #pragma once
-// Where two runs, A and B, diverge: by the records of their metrics.jsonl, and by their checkpoints. Times and paths
-// never count as a difference. Options do not either, but are reported.
+// Finds where two runs, A and B, diverge, from the records of their metrics.jsonl and from their checkpoints. Times and
+// paths never count as a difference. Options do not either, but are reported.
 
 #include <cstdint>
 #include <map>
@@ -9,15 +9,15 @@
 namespace tutti {
 
 struct Comparison {
-  bool compared = false;  // they have something in common
+  bool compared = false;  // they have a step in common
   bool differ = false;
-  std::string text;  // whole lines for people
+  std::string text;  // whole lines, for users
 };
 
 // The fields of one record by name, as JSON writes them.
 using Figures = std::map<std::string, std::string>;
 
-// The last record of each event and step, as a resumed run may have written it again.
+// The last record of each event and step, since a resumed run may have written it again.
 struct MetricsRecords {
   std::map<std::int64_t, Figures> digests;
   std::map<std::int64_t, Figures> epochs;
@@ -25,15 +25,15 @@ struct MetricsRecords {
   int damaged_lines = 0;  // skipped
 };
 
-// Throws an io error for a file that cannot be read, an input error for one without any record.
+// Throws an io error if the file cannot be read, an input error if it has no record.
 MetricsRecords read_metrics(const std::string& path);
-// Names the first step that differs, and in what. Epochs count as well as digests.
+// Names the first step that differs, and the fields that differ. Compares the records of epochs and of digests.
 Comparison compare_metrics(const MetricsRecords& a, const MetricsRecords& b);
 
 // Names the first tensor and the first element that differ. Throws checkpoint errors as load_checkpoint does.
 Comparison compare_checkpoints(const std::string& a, const std::string& b);
 
-// A difference as a line: "name  A's | B's".
+// A difference as a line: "name  value of A | value of B".
 std::string difference_line(const std::string& name, const std::string& of_a, const std::string& of_b);
 
 }  // namespace tutti

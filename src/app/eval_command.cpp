@@ -27,9 +27,9 @@
 namespace tutti {
 namespace {
 
-constexpr std::size_t kMostColumns = 20;      // of a matrix on the terminal
-constexpr std::size_t kMostWrongClasses = 3;  // in the line of a class
-constexpr std::int64_t kMostPixels = 160;     // of a picture's side
+constexpr std::size_t kMaxColumns = 20;      // of a matrix on the terminal
+constexpr std::size_t kMaxWrongClasses = 3;  // in the line of a class
+constexpr std::int64_t kMaxPixels = 160;     // of a picture's side
 
 bool is_more_confident(const Mistake& a, const Mistake& b) {
   return std::tuple(-a.probability, a.probability_of_label, a.sample) <
@@ -38,9 +38,9 @@ bool is_more_confident(const Mistake& a, const Mistake& b) {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::size_t kMostMistakes = 24;
+constexpr std::size_t kMaxMistakes = 24;
 
-// The training set of the run is evaluated only on request; the only set of other data is.
+// Without --on, evaluates the test set, or all images of other data without one, but never the run's training set.
 std::string chosen_set(const Scoring& scoring, std::optional<EvalSet> on) {
   if (on == EvalSet::train) return "train";
   if (scoring.data().test) return "test";
@@ -62,8 +62,8 @@ Json class_json(const Confusion& confusion, std::size_t label) {
 // The whole matrix, a row for each label; of more than 1000 classes the entries that are not zero: label, prediction,
 // count.
 std::string confusion_json(const Confusion& confusion) {
-  constexpr std::size_t kMostOfMatrix = 1000;
-  const bool is_whole = confusion.classes() <= kMostOfMatrix;
+  constexpr std::size_t kMaxMatrixClasses = 1000;
+  const bool is_whole = confusion.classes() <= kMaxMatrixClasses;
   std::vector<std::string> rows;
   for (std::size_t label = 0; label < confusion.classes(); ++label) {
     std::vector<std::int64_t> counts(is_whole ? confusion.classes() : 0);
@@ -79,7 +79,7 @@ std::string confusion_json(const Confusion& confusion) {
   return fmt::format("  \"{}\": [\n{}\n  ]", is_whole ? "confusion" : "confusion_entries", fmt::join(rows, ",\n"));
 }
 
-// With a row of the matrix in each line.
+// Puts each row of the matrix on its own line.
 std::string json_text(Json json, const Confusion& confusion) {
   for (std::size_t label = 0; label < confusion.classes(); ++label) {
     json["classes"].push_back(class_json(confusion, label));
@@ -100,7 +100,7 @@ std::vector<std::string> write_pictures(const std::string& folder, const Dataset
   for (const Mistake& mistake : mistakes) {
     data.read(std::array{mistake.sample}, batch);
     names.push_back(fmt::format("{}.png", mistake.sample));
-    write_whole(fmt::format("{}/{}", folder, names.back()), small_png(batch.images.front(), kMostPixels));
+    write_atomically(fmt::format("{}/{}", folder, names.back()), small_png(batch.images.front(), kMaxPixels));
   }
   return names;
 }
@@ -141,7 +141,7 @@ void report(const Invocation& invocation, const Scoring& scoring, const Dataset&
             {"images", sums.samples}};
   if (!request.mistakes.empty()) json["mistakes"] = list;
   const std::string text = json_text(json, confusion);
-  write_whole(invocation.json, std::as_bytes(std::span(text)));
+  write_atomically(invocation.json, std::as_bytes(std::span(text)));
 }
 
 }  // namespace
@@ -173,7 +173,7 @@ std::string Confusion::text() const {
     text += fmt::format("{:<{}} {:>7} {:>7}  {}\n", shown_name(label), width, images,
                         images == 0 ? "-" : fmt::format("{:.4f}", accuracy), mistakes_text(label));
   }
-  return classes() <= kMostColumns ? text + "\n" + matrix_text(width) : text;
+  return classes() <= kMaxColumns ? text + "\n" + matrix_text(width) : text;
 }
 
 std::string Confusion::shown_name(std::size_t label) const { return printable(names_[label]); }
@@ -184,13 +184,13 @@ std::string Confusion::mistakes_text(std::size_t label) const {
     if (predicted != label) others.push_back(predicted);
   }
   std::ranges::stable_sort(others, std::ranges::greater(), [&](std::size_t other) { return count(label, other); });
-  others.resize(std::min(others.size(), kMostWrongClasses));
+  others.resize(std::min(others.size(), kMaxWrongClasses));
   std::vector<std::string> words;
   for (const std::size_t other : others) words.push_back(fmt::format("{} {}", shown_name(other), count(label, other)));
   return fmt::format("{}", fmt::join(words, ", "));
 }
 
-// Columns are headed by class numbers, which stand before the names in the rows.
+// The columns have class numbers as headings, which precede the names in the rows.
 std::string Confusion::matrix_text(std::size_t width) const {
   std::int64_t greatest = 0;
   for (const Row& row : rows_) {
@@ -241,7 +241,7 @@ ExitStatus eval_command(World& world, const Invocation& invocation, EndRecord& r
   const Dataset& data = set == "train" ? *scoring.data().train : *scoring.data().test;
   const bool by_class = request.classes || !request.mistakes.empty() || !invocation.json.empty();
   Confusion confusion(by_class ? shown_class_names(data.info()) : std::vector<std::string>{});
-  Mistakes mistakes(request.mistakes.empty() ? 0 : kMostMistakes);
+  Mistakes mistakes(request.mistakes.empty() ? 0 : kMaxMistakes);
   const auto receive = [&](const ChunkScores& scores) {
     confusion.add(scores);
     mistakes.add(scores);

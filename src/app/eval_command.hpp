@@ -1,6 +1,5 @@
 #pragma once
-// What trainer eval reports besides loss and accuracy: the confusion matrix, and the wrongly classified images that the
-// network is most confident of.
+// The confusion matrix and the most confident mistakes, which trainer eval reports in addition to loss and accuracy.
 
 #include "tutti/train/evaluation.hpp"
 
@@ -15,7 +14,7 @@ namespace tutti {
 
 class Confusion {
  public:
-  // How often samples of one class were classified as each. Zeros are not stored: there may be thousands of classes.
+  // The number of samples of one class by predicted class, without zeros: there may be thousands of classes.
   using Row = std::map<std::size_t, std::int64_t>;
 
   explicit Confusion(std::vector<std::string> names) : names_(std::move(names)), rows_(names_.size()) {}
@@ -25,12 +24,12 @@ class Confusion {
   std::size_t classes() const { return names_.size(); }
   const std::string& name(std::size_t of_class) const { return names_[of_class]; }
   const Row& row(std::size_t label) const { return rows_[label]; }
-  // How many samples of class `label` were classified as `predicted`.
+  // The number of samples of class `label` that were classified as `predicted`.
   std::int64_t count(std::size_t label, std::size_t predicted) const;
   std::int64_t samples(std::size_t label) const;
 
-  // A line for each class: images, accuracy, and its most frequent wrong predictions. If it fits a terminal, also the
-  // whole matrix, a row for each label.
+  // One line per class: images, accuracy, and the most frequent wrong predictions. If the whole matrix fits into a
+  // terminal, it follows, with a row for each label.
   std::string text() const;
 
  private:

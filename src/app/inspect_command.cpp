@@ -28,7 +28,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::int64_t kValuesPerLine = 8;
-constexpr std::size_t kMostNames = 12;  // of classes
+constexpr std::size_t kMaxNames = 12;  // of classes
 
 struct TensorFigures {
   double least = 0;
@@ -111,7 +111,7 @@ std::string run_lines(const LoadedCheckpoint& loaded) {
   text += line("data", "digest " + digest_text(state.data_digest));
   if (const auto data = trained_on(loaded)) {
     text += line("", fmt::format("images of {}, {} classes", data->image.text(), data->classes));
-    const auto names = std::span(data->class_names).first(std::min(kMostNames, data->class_names.size()));
+    const auto names = std::span(data->class_names).first(std::min(kMaxNames, data->class_names.size()));
     const bool has_more = names.size() < data->class_names.size();
     if (!names.empty()) text += line("", fmt::format("{}{}", fmt::join(names, ", "), has_more ? " .." : ""));
   }
@@ -191,7 +191,7 @@ void print_checkpoint(const LoadedCheckpoint& loaded) {
   for (const ArrayGroup& group : kArrayGroups) fmt::print("{}", group_lines(group, loaded.state.*group.arrays));
 }
 
-// By "parameters/conv1/weight", or without the group if the name is unique.
+// Finds "parameters/conv1/weight", or the same without the group if the name is unique.
 const NamedArray& find_tensor(const LoadedCheckpoint& loaded, const std::string& asked) {
   std::vector<const NamedArray*> found;
   std::vector<std::string> names;

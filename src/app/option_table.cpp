@@ -32,7 +32,7 @@ TextValue checked(std::string& value, void (*check)(const std::string&)) {
 }
 
 template <auto parse>
-TextValue written(Written<parse>& value) {
+TextValue parsed(ParsedOption<parse>& value) {
   return {.read = [&value] { return value.text(); }, .write = [&value](const std::string& word) { value = word; }};
 }
 
@@ -70,25 +70,25 @@ std::vector<RunOption> data_options(RunConfig& c) {
   using enum OptionUse;
   const std::string data = "Data";
   return {
-      {"data", data, "glyphs, synthetic:NxCxHxW:classes, a folder, an HDF5 file, or a name to look up", place,
+      {"data", data, "glyphs, synthetic:NxCxHxW:classes, a folder, an HDF5 file, or a name to look up", location,
        text(c.data)},
-      {"test-data", data, "folder of the test set, where it lies apart", place, text(c.test_data)},
-      {"validation-ratio", data, "share of the training set that is held out as the test set", fixed,
+      {"test-data", data, "folder of the test set, if it is separate", location, text(c.test_data)},
+      {"validation-ratio", data, "fraction of the training set to hold out as the test set", fixed,
        RealValue{&c.validation_ratio}},
       {"skip-bad-images", data, "leave out images that cannot be decoded, and count them", fixed, &c.skip_bad_images},
       {"verify-data", data,
        "read all data before the start: decode every image, compare contents with the checkpoint's", output,
        &c.verify_data},
-      {"resident-mib", data, "HDF5 data sets above this are read as needed, not held in memory; 0: a quarter of it",
-       place, WholeValue{&c.resident_mib, 0, kMany}},
-      {"exif", data, "turn JPEG images upright as their EXIF orientation says: on or off", fixed, on_or_off(c.exif)},
-      {"image-size", data, "side of the images that the network gets; 0: as the data are", fixed,
+      {"resident-mib", data, "read HDF5 data sets above this size lazily; 0: a quarter of the host's memory",
+       location, WholeValue{&c.resident_mib, 0, kMany}},
+      {"exif", data, "apply the EXIF orientation of JPEG images: on or off", fixed, on_or_off(c.exif)},
+      {"image-size", data, "resize and centre-crop to N x N; 0: keep the size", fixed,
        WholeValue{&c.image_size, 0, 65536}},
-      {"augment", data, "of training images: none, crop-flip, pad-crop-flip or resized-crop", fixed, one_of(c.augment)},
-      {"normalize", data, "none, auto (by the training set's mean and deviation) or M/S, of pixel / 255", fixed,
+      {"augment", data, "augmentation of training images: none, crop-flip, pad-crop-flip or resized-crop", fixed, one_of(c.augment)},
+      {"normalize", data, "none, auto (mean and std of the training set) or MEAN/STD, of pixel / 255", fixed,
        text(c.normalize)},
-      {"last-batch", data, "samples that fill no whole batch: keep, discard or rollover", fixed, one_of(c.last_batch)},
-      {"shuffle", data, "global (all samples, each epoch), partition (each part its block) or none", fixed,
+      {"last-batch", data, "the last samples if they fill no batch: keep, discard or rollover", fixed, one_of(c.last_batch)},
+      {"shuffle", data, "global (all samples, every epoch), partition (within the block of each part) or none", fixed,
        one_of(c.shuffle)},
   };
 }
@@ -104,128 +104,128 @@ std::vector<RunOption> training_options(RunConfig& c) {
        fixed, text(c.init_from)},
       {"init", network, "initial weights: model (its own), normal, xavier or kaiming", fixed, one_of("model", c.init)},
       {"epochs", training, "passes over the training set", changeable, WholeValue{&c.epochs, 1, kMillion}},
-      {"steps", training, "end after this many steps, even inside an epoch, on --epochs' schedule; 0: at its end",
+      {"steps", training, "end after N steps, with the schedule of --epochs; 0: after all epochs",
        changeable, WholeValue{&c.steps, 0, kMany}},
-      {"batch-size", training, "samples per step, over all ranks", fixed, WholeValue{&c.batch_size, 1, kMany}},
+      {"batch-size", training, "global batch size: samples per step over all ranks", fixed, WholeValue{&c.batch_size, 1, kMany}},
       {"lr", training, "learning rate", fixed, RealValue{&c.rate.base}},
       {"optimizer", training, "sgd, adamw or lars", fixed, one_of(c.optimizer.kind)},
-      {"momentum", training, "of sgd and lars; 0: none", fixed, RealValue{&c.optimizer.momentum}},
-      {"nesterov", training, "sgd looks ahead by the momentum", fixed, &c.optimizer.nesterov},
-      {"weight-decay", training, "times the weight, added to every gradient; adamw: taken off the weight", fixed,
+      {"momentum", training, "momentum (sgd, lars)", fixed, RealValue{&c.optimizer.momentum}},
+      {"nesterov", training, "Nesterov momentum (sgd)", fixed, &c.optimizer.nesterov},
+      {"weight-decay", training, "L2 coefficient (sgd, lars); decoupled decay (adamw)", fixed,
        RealValue{&c.optimizer.weight_decay}},
-      {"adam-beta1", training, "adamw: decay of the gradients' running mean", fixed, RealValue{&c.optimizer.beta1}},
-      {"adam-beta2", training, "adamw: decay of the squared gradients' running mean", fixed,
+      {"adam-beta1", training, "decay of the running mean of the gradients (adamw)", fixed, RealValue{&c.optimizer.beta1}},
+      {"adam-beta2", training, "decay of the running mean of the squared gradients (adamw)", fixed,
        RealValue{&c.optimizer.beta2}},
-      {"adam-epsilon", training, "adamw: added to the root that a step is divided by", fixed,
+      {"adam-epsilon", training, "added to the denominator (adamw)", fixed,
        RealValue{&c.optimizer.epsilon}},
-      {"no-decay", training, "what weight decay, and lars, leave alone: none or norms-biases", fixed,
+      {"no-decay", training, "parameters without weight decay and lars scaling: none or norms-biases", fixed,
        either("none", "norms-biases", c.optimizer.exempts_norms_and_biases)},
-      {"clip-norm", training, "greatest norm of all gradients together; 0: no limit", fixed,
+      {"clip-norm", training, "clip the global gradient norm; 0: off", fixed,
        RealValue{&c.optimizer.clip_norm}},
-      {"label-smoothing", training, "share of each label spread over all classes, for the training loss", fixed,
+      {"label-smoothing", training, "label smoothing of the training loss", fixed,
        RealValue{&c.label_smoothing, "at least 0 and below 1", [](double v) { return v >= 0 && v < 1; }}},
-      {"schedule", training, "of the learning rate: constant, step or cosine", fixed, one_of(c.rate.schedule)},
+      {"schedule", training, "learning rate schedule: constant, step or cosine", fixed, one_of(c.rate.schedule)},
       {"schedule-epochs", training,
-       "epochs over which a cosine schedule falls, for a run that is to be made longer later; 0: --epochs", changeable,
+       "length of the cosine schedule, for a run that will be extended later; 0: --epochs", changeable,
        WholeValue{&c.schedule_epochs, 0, kMillion, kScheduleOfLaunch}},
       {"lr-period", training,
-       "step schedule: every N epochs (10), or at these (30,60,80), from the run's start, warm-up included", fixed,
-       written(c.lr_period)},
-      {"lr-decay", training, "step schedule: factor of each drop", fixed, RealValue{&c.rate.decay}},
-      {"min-lr", training, "step and cosine schedules: least learning rate", fixed, RealValue{&c.rate.least}},
+       "step schedule: drop every N epochs (10) or at these epochs (30,60,80), warm-up included", fixed,
+       parsed(c.lr_period)},
+      {"lr-decay", training, "step schedule: factor per drop", fixed, RealValue{&c.rate.decay}},
+      {"min-lr", training, "step and cosine schedules: minimum learning rate", fixed, RealValue{&c.rate.least}},
       {"warmup-epochs", training, "linear rise of the learning rate at the start; 0: none", fixed,
        RealValue{&c.rate.warmup_epochs}},
-      {"seed", training, "of every random number", fixed, WholeValue{&c.seed}},
+      {"seed", training, "random seed", fixed, WholeValue{&c.seed}},
   };
 }
 
-// Where and how, and what is kept of it.
+// Ranks, devices and saved files.
 std::vector<RunOption> running_options(RunConfig& c) {
   using enum OptionUse;
   const std::string ranks = "Ranks and devices", keeping = "Keeping";
   return {
-      {"parts", ranks, "slices of every batch, fixed for the life of the run; 0: one per rank", fixed,
-       WholeValue{&c.parts, 0, kMostParts}},
+      {"parts", ranks, "number of parts of every batch, fixed for the run; 0: one per rank", fixed,
+       WholeValue{&c.parts, 0, kMaxParts}},
       {"part-map", ranks,
-       "which rank computes which parts: even, auto (by speed; never changes a bit) or each rank's parts, as 3,3,2",
-       changeable, written(c.part_map)},
-      {"threads", ranks, "of each part; 0: the node's cores shared out", fixed, WholeValue{&c.threads, 0, 4096}},
+       "assignment of parts to ranks: even, auto (by measured speed; never changes a bit) or parts per rank, as 3,3,2",
+       changeable, parsed(c.part_map)},
+      {"threads", ranks, "threads per part; 0: divide the node's cores", fixed, WholeValue{&c.threads, 0, 4096}},
       {"device", ranks, "auto, cpu or cuda", changeable, one_of(c.device)},
       {"precision", ranks, "fp32, bf16 or, on GPUs, tf32", fixed, one_of(c.precision)},
       {"tiled-convolutions", ranks,
-       "on CPUs, 3x3 and 5x5 windows by tiles, first layers by own loops, where faster: on or off", fixed,
+       "on CPUs, use Tutti's Winograd kernels and first-layer loops where faster: on or off", fixed,
        on_or_off(c.tiled_convolutions)},
       {"comm", ranks, "auto, solo, mpi or, between GPUs, nccl", changeable, one_of(c.comm)},
       {"exchange", ranks,
-       "how gradients are summed: ring, exact, sharded or central; auto: exact with --parts, else ring", fixed,
+       "gradient all-reduce: ring, exact, sharded or central; auto: exact with --parts, else ring", fixed,
        one_of("auto", c.exchange)},
-      {"shard-optimizer", ranks, "each rank keeps its share of the optimizer's state; with exact: the bits stay",
+      {"shard-optimizer", ranks, "shard the optimizer state over the ranks (ZeRO-1), with --exchange exact; never changes a bit",
        changeable, &c.shard_optimizer},
-      {"bucket-mib", ranks, "gradients exchanged at a time, MiB; 0: 4, between GPUs 16", fixed,
+      {"bucket-mib", ranks, "size of a gradient bucket, MiB; 0: 4, on GPUs 16", fixed,
        RealValue{&c.bucket_mib, "0 to 4096", [](double v) { return v >= 0 && v <= 4096; }}},
-      {"in-flight", ranks, "batches prepared ahead, on GPUs steps enqueued ahead: 0, 1 or 2; never changes a bit",
+      {"in-flight", ranks, "prefetch depth: batches prepared and, on GPUs, steps enqueued ahead, 0 to 2; never changes a bit",
        changeable, WholeValue{&c.in_flight, 0, 2}},
-      {"share-device", ranks, "let several ranks use one GPU: slow, for tests", changeable, &c.share_device},
-      {"search-plans", ranks, "on GPUs, choose each convolution's algorithm by timing: on or off", changeable,
+      {"share-device", ranks, "let ranks share a GPU: slow, for tests", changeable, &c.share_device},
+      {"search-plans", ranks, "on GPUs, autotune cuDNN (as cudnn.benchmark does): on or off", changeable,
        on_or_off(c.search_plans)},
-      {"plan-cache", ranks, "file that keeps what was chosen so; read at the start, written when it has grown",
+      {"plan-cache", ranks, "file that caches the autotuned algorithms: read at the start, updated when there are new ones",
        changeable, text(c.plan_cache)},
-      {"record-steps", ranks, "on GPUs, enqueue each step as one recorded graph: on or off; never changes a bit",
+      {"record-steps", ranks, "on GPUs, run steps as CUDA graphs: on or off; never changes a bit",
        changeable, on_or_off(c.record_steps)},
-      {"out", keeping, "folder for checkpoints, metrics.jsonl and the resolved options; none: nothing is written",
+      {"out", keeping, "folder for checkpoints, metrics.jsonl and the resolved options; none: write nothing",
        output, text(c.out)},
       {"resume", keeping, "continue from the newest checkpoint in --out", call, &c.resume},
       {"checkpoint-every", keeping,
-       "Nsteps, Nepochs, Ns (seconds) or end; none: each epoch, and every 15 minutes of a longer one; always at the "
+       "Nsteps, Nepochs, Ns (seconds) or end; none: every epoch, and every 15 minutes of a longer one; always at the "
        "end",
-       changeable, written(c.checkpoint_every)},
-      {"keep-checkpoints", keeping, "number of newest checkpoints to keep, 2 or more; 0: all", changeable,
+       changeable, parsed(c.checkpoint_every)},
+      {"keep-checkpoints", keeping, "keep the newest N checkpoints, at least 2; 0: all", changeable,
        WholeValue{&c.keep_checkpoints, 2, kMany, 0}},
-      {"keep-best", keeping, "save after every best evaluation so far, and keep that one besides", changeable,
+      {"keep-best", keeping, "save after every best evaluation so far, and keep that checkpoint, too", changeable,
        &c.keep_best},
-      {"time-limit", keeping, "stop with a checkpoint and status 75 within so long, as 3600, 90m or 12:00:00; none: no",
-       output, written(c.time_limit)},
+      {"time-limit", keeping, "stop with a checkpoint and status 75 before this time, as 3600, 90m or 12:00:00; none: no limit",
+       output, parsed(c.time_limit)},
       {"config", keeping, "TOML file of options, keys as here; the command line overrides it", call, text(c.config)},
-      {"dry-run", keeping, "print the resolved options as TOML and end", call, &c.dry_run},
+      {"dry-run", keeping, "print the resolved options as TOML and exit", call, &c.dry_run},
   };
 }
 
-// What is reported while it runs, and what it does when something goes wrong.
+// Reports during the run, and the reaction to failures.
 std::vector<RunOption> watching_options(RunConfig& c) {
   using enum OptionUse;
   const std::string watching = "Watching", trust = "Trust";
   return {
       {"test-every", watching, "evaluate after every N epochs and the last; 0: never", changeable,
        WholeValue{&c.test_every, 0, kMany}},
-      {"log-every", watching, "print the loss every N steps, and keep it in metrics.jsonl; 0: no", changeable,
+      {"log-every", watching, "print the loss and write it to metrics.jsonl every N steps; 0: off", changeable,
        WholeValue{&c.log_every, 0, kMany}},
-      {"digest-every", watching, "record digests of weights, gradients and optimizer every N steps; 0: no", changeable,
+      {"digest-every", watching, "record digests of weights, gradients and optimizer state every N steps; 0: off", changeable,
        WholeValue{&c.digest_every, 0, kMany}},
       {"sample-log", watching,
-       "file that gets each step's samples, part by part, a JSON line a step; begun anew unless resumed", output,
+       "write the samples of each part to this file, a JSON line per step; a resume appends", output,
        text(c.sample_log)},
       {"progress", watching,
-       "on stderr: a bar (auto: on a terminal; always), else a line every 30 s at the latest; or never", output,
+       "progress bar on stderr: auto (on a terminal; else a line every 30 s or less), always or never", output,
        one_of(c.progress)},
-      {"quiet", watching, "results only: no banner, no notes", output, &c.quiet},
+      {"quiet", watching, "print results only: no banner, no notes", output, &c.quiet},
       {"trace", watching,
-       "file that gets what every rank did when, a few KB a step and rank, for Perfetto or chrome://tracing", output,
+       "write a timeline of all ranks to this file, for Perfetto or chrome://tracing; a few KB per step and rank", output,
        text(c.trace)},
-      {"stall-timeout", trust, "seconds without progress after which the job names who is late, and ends with 86",
+      {"stall-timeout", trust, "seconds without progress after which the job names the late rank and ends with status 86",
        changeable, RealValue{&c.stall_timeout}},
-      {"watch-interface", trust, "network interface by which hosts exchange the status of their ranks; none: chosen",
+      {"watch-interface", trust, "network interface for the status of the ranks; none: chosen automatically",
        output, text(c.watch_interface)},
       {"verify-replicas", trust,
-       "compare all ranks' state every N steps, the optimizer's not with sharded or central: it has one owner",
+       "compare the state of all ranks every N steps (optimizer state only if replicated); 0: off",
        changeable, WholeValue{&c.verify_replicas, 0, kMany}},
-      {"on-divergence", trust, "stop with 87; --resume then continues from the newest checkpoint, which was equal",
+      {"on-divergence", trust, "stop with status 87; --resume then continues from the newest checkpoint, which was equal on all ranks",
        changeable, one_of(c.on_divergence)},
-      {"on-nonfinite", trust, "when a loss or gradient is NaN or infinite: stop with 88, or skip the step", changeable,
+      {"on-nonfinite", trust, "if a loss or gradient is NaN or infinite: stop with status 88, or skip the step", changeable,
        one_of(c.on_nonfinite)},
       {"allow-mixed-processors", trust,
-       "compute, with --exchange exact, on processors of other instructions, which change the bits", changeable,
+       "with --exchange exact: allow processors with different instruction sets, which change the bits", changeable,
        &c.allow_mixed_processors},
-      {"rehearse", trust, "a fault to inject, as kill:rank=2,step=17; see the README", call,
+      {"rehearse", trust, "inject a fault, such as kill:rank=2,step=17; see the README", call,
        checked(c.rehearse, check_rehearsal)},
   };
 }
@@ -258,10 +258,10 @@ void require_in_range(const RunOption& option) {
   };
   if (const auto* const whole = std::get_if<WholeValue>(&option.value)) {
     const std::int64_t value = *whole->at;
-    const bool is_right = (value >= whole->least && value <= whole->most) || value == whole->besides;
-    if (!is_right) refuse(value, fmt::format("{} to {}", whole->least, whole->most));
+    const bool is_valid = (value >= whole->least && value <= whole->most) || value == whole->extra_allowed;
+    if (!is_valid) refuse(value, fmt::format("{} to {}", whole->least, whole->most));
   } else if (const auto* const real = std::get_if<RealValue>(&option.value)) {
-    if (real->range != nullptr && !real->is_right(*real->at)) refuse(*real->at, real->range);
+    if (real->range != nullptr && !real->is_valid(*real->at)) refuse(*real->at, real->range);
   }
 }
 

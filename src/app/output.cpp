@@ -22,7 +22,7 @@ void write_json(World& world, const std::string& path, const Json& json) {
   on_rank_0(world, [&] {
     if (path.empty()) return;
     const std::string text = json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
-    write_whole(path, std::as_bytes(std::span(text)));
+    write_atomically(path, std::as_bytes(std::span(text)));
   });
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// What rank 0 does alone for all ranks, and the forms in which commands print and write their results.
+// Work that rank 0 does for all ranks, and the formats in which commands print and write their results.
 
 #include "tutti/base/shape.hpp"
 #include "tutti/comm/world.hpp"
@@ -13,19 +13,19 @@
 
 namespace tutti {
 
-// Does `work` on rank 0 while the others wait. What it throws is thrown on all. Collective.
+// Runs `work` on rank 0 while the others wait. Its error is thrown on all ranks. Collective.
 inline void on_rank_0(World& world, const std::function<void()>& work) {
-  run_agreed(world, [&] {
+  run_or_throw_on_all(world, [&] {
     if (world.rank() == 0) work();
   });
 }
 
-// In one line. Bytes that are no UTF-8 are replaced.
+// Formats as one line. Bytes that are not UTF-8 are replaced.
 std::string json_line(const nlohmann::ordered_json& json);
-// Rank 0 writes the file that --json names; with an empty path, nothing. Collective.
+// Rank 0 writes the file that --json names, unless the path is empty. Collective.
 void write_json(World& world, const std::string& path, const nlohmann::ordered_json& json);
 
-// A number, or the digits of one, and its noun: "1 rank", "4 ranks".
+// A number, or its digits, with a noun: "1 rank", "4 ranks".
 template <class Count>
 std::string plural(const Count& count, const char* noun) {
   const std::string digits = fmt::format("{}", count);

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::int64_t kLeastSide = 112;  // in pixels, of an image on the sheet
 constexpr std::int64_t kSheetWidth = 1280;
-constexpr std::int64_t kMostPixels = std::int64_t{1} << 26;
+constexpr std::int64_t kMaxPixels = std::int64_t{1} << 26;
 constexpr std::int64_t kGap = 10;
 constexpr std::int64_t kInnerGap = 4;  // between original and image
 constexpr std::uint8_t kWhite = 255;
@@ -27,7 +27,7 @@ struct Box {
   std::int64_t height = 0;
 };
 
-// The largest box of the image's proportions within another, centred.
+// The largest centred box within another that has the image's aspect ratio.
 Box fitted(const Shape& image, const Box& box) {
   Box fitting = box;
   if (image[1] * box.width > image[2] * box.height) {
@@ -96,7 +96,7 @@ ContactSheet make_contact_sheet(const std::vector<SheetEntry>& entries) {
   const std::int64_t fitting = std::clamp((kSheetWidth - kGap) / (left + width + kGap), std::int64_t{1}, count);
   const std::int64_t rows = divided_up(count, fitting);
   const std::int64_t columns = divided_up(count, rows);
-  if ((left + width + kGap) * columns > kMostPixels / ((height + kGap) * rows)) {
+  if ((left + width + kGap) * columns > kMaxPixels / ((height + kGap) * rows)) {
     throw Error(ErrorSource::usage, fmt::format("--count {}: {} images of {} x {} make too large a picture; give a "
                                                 "smaller count",
                                                 count, count, image[1], image[2]));

@@ -1,5 +1,5 @@
 #pragma once
-// PNG files of images for people to look at: one small image, or many in a grid.
+// Writes PNG files for users to look at: one small image, or many in a grid.
 
 #include "tutti/data/dataset.hpp"
 
@@ -10,13 +10,13 @@
 
 namespace tutti {
 
-// The image as a PNG file. A larger one is averaged until no side is longer than `most`. If its channels are neither
+// The image as a PNG file. Larger ones are averaged until no side is longer than `most`. If its channels are neither
 // gray nor RGB, only the first is shown.
 std::vector<std::byte> small_png(const ImageView& image, std::int64_t most);
 
 // Images of 1 or 3 channels, borrowed.
 struct SheetEntry {
-  ImageView image;                      // of one size for all entries
+  ImageView image;                      // all entries have the same size
   std::optional<ImageView> original{};  // shown to the left of it, in a box of the same size; for all entries or none
 };
 
@@ -26,7 +26,7 @@ struct ContactSheet {
   std::vector<std::byte> png{};
 };
 
-// Throws a usage error where the sheet would be too large.
+// Throws a usage error if the sheet would be too large.
 ContactSheet make_contact_sheet(const std::vector<SheetEntry>& entries);
 
 }  // namespace tutti

@@ -31,7 +31,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kStdout = "-";
-constexpr std::size_t kMostTableRows = 40;
+constexpr std::size_t kMaxTableRows = 40;
 constexpr std::size_t kFlushBytes = std::size_t{1} << 20;
 
 struct Prediction {
@@ -40,7 +40,7 @@ struct Prediction {
   std::string set{};
   std::optional<std::size_t> label{};
   std::vector<RankedClass> best{};      // the most probable first; none if the image could not be read
-  std::vector<double> probabilities{};  // of all classes, if asked for
+  std::vector<double> probabilities{};  // of all classes, with --probabilities
   std::string problem{};                // why it could not be read
 
   std::string image() const { return file.empty() ? fmt::format("{}", number) : file; }
@@ -64,7 +64,7 @@ std::string quoted(const std::string& field) {
   return text + '"';
 }
 
-// Numbers here begin with a digit.
+// No field with a number begins with one of these characters.
 std::string made_safe(const std::string& field) {
   return (field.find_first_of("=+-@") == 0 ? "'" : "") + printable(field);
 }
@@ -79,9 +79,9 @@ std::string csv_line(std::vector<std::string> fields, bool safe) {
 //   image              the file, or its number in its set
 //   set                train or test, if both are predicted
 //   label              the true class, if the data have labels
-//   predicted, probability, then predicted_2, probability_2 .. for the less probable classes that were asked for
-//   p_<class>          probabilities of all classes, if asked for
-//   problem            why the image was skipped, if images may be; what is predicted is empty then
+//   predicted, probability, then predicted_2, probability_2 .. for the less probable classes, with --top
+//   p_<class>          probabilities of all classes, with --probabilities
+//   problem            why the image was skipped, with --skip-bad-images; the prediction is empty then
 // Numbers are the shortest that read back as the same double.
 std::string csv_header(const Columns& columns) {
   std::vector<std::string> fields{"image"};
@@ -117,8 +117,8 @@ std::string csv_row(const Columns& columns, const Prediction& prediction) {
 }
 
 // One line of JSON: "image" (the file, or its number in its set), "set" if both are predicted, "label" if the data have
-// labels (null: unknown), "predicted" and "probability"; "best", a list of "class" and "probability", if more than one
-// was asked for; "probabilities" by class, if asked for. A skipped image has "problem" instead of what is predicted.
+// labels (null: unknown), "predicted" and "probability"; "best", a list of "class" and "probability", with --top 2 or
+// more; "probabilities" by class, with --probabilities. A skipped image has "problem" instead of a prediction.
 std::string json_row(const Columns& columns, const Prediction& prediction) {
   const auto& names = columns.class_names;
   Json json;
@@ -142,7 +142,7 @@ std::string json_row(const Columns& columns, const Prediction& prediction) {
   return json_line(json) + "\n";
 }
 
-// An aligned table for people: the first images, and how many more there are.
+// An aligned table for users: the first images, and the number of others.
 class Table {
  public:
   explicit Table(const Columns& columns) {
@@ -161,7 +161,7 @@ class Table {
 };
 
 void Table::add(const Columns& columns, const Prediction& prediction) {
-  if (rows_.size() > kMostTableRows) {
+  if (rows_.size() > kMaxTableRows) {
     ++more_;
     return;
   }
@@ -199,10 +199,10 @@ std::string Table::text() const {
   return text;
 }
 
-// Where rows of text go: to stdout as they come, or to a file that appears whole or not at all.
-class TextOutlet {
+// Writes rows of text to stdout at once, or to a file that is renamed into place when it is complete.
+class TextOutput {
  public:
-  explicit TextOutlet(const std::string& path) {
+  explicit TextOutput(const std::string& path) {
     if (path != kStdout) file_.emplace(path);
   }
   void append(std::string_view text) {
@@ -211,7 +211,7 @@ class TextOutlet {
   }
   void finish() {
     flush();
-    if (file_) file_->keep();
+    if (file_) file_->commit();
   }
 
  private:
@@ -225,7 +225,7 @@ class TextOutlet {
     waiting_.clear();
   }
 
-  std::optional<WholeFile> file_;
+  std::optional<AtomicFile> file_;
   std::string waiting_;
 };
 
@@ -256,7 +256,7 @@ struct NamedSet {
   const Dataset* data;
 };
 
-// Unlabelled images are one set without a name of its own.
+// Unlabelled images are one set without a name.
 std::vector<NamedSet> chosen_sets(const Scoring& scoring, std::optional<PredictSets> on) {
   const DataPair& data = scoring.data();
   const NamedSet train{"train", data.train.get()};
@@ -282,7 +282,7 @@ Columns columns_for(const PredictRequest& request, const Scoring& scoring, const
   return columns;
 }
 
-// The rows of all sets, written to every output that was asked for; on rank 0 alone.
+// Writes the rows of all sets to every requested output, on rank 0 alone.
 class Predictions {
  public:
   Predictions(const Invocation& invocation, const Columns& columns) : columns_(columns) {
@@ -316,7 +316,7 @@ class Predictions {
   }
 
  private:
-  // The skipped images that come before this sample of the set.
+  // Writes the skipped images that precede this sample of the set.
   void add_skipped(const NamedSet& set, std::int64_t number) {
     const auto& skipped = set.data->info().skipped;
     for (; skipped_ < skipped.size() && skipped[skipped_].before <= number; ++skipped_) {
@@ -330,8 +330,8 @@ class Predictions {
   }
 
   Columns columns_;
-  std::optional<TextOutlet> csv_;
-  std::optional<TextOutlet> json_;
+  std::optional<TextOutput> csv_;
+  std::optional<TextOutput> json_;
   std::optional<Table> table_;
   std::size_t skipped_ = 0;  // of the current set, written so far
 };
@@ -345,7 +345,7 @@ std::string summary(const NamedSet& set, const LossSums& sums) {
 
 }  // namespace
 
-// By logits: different ones may give the same probability.
+// Compares logits, since different logits may give the same probability.
 std::vector<RankedClass> best_classes(const ChunkScores& scores, std::size_t sample, std::size_t count) {
   const std::span<const float> logits = scores.logits_of(sample);
   std::vector<std::size_t> order(logits.size());
@@ -363,7 +363,7 @@ std::vector<RankedClass> best_classes(const ChunkScores& scores, std::size_t sam
 
 ExitStatus predict_command(World& world, const Invocation& invocation, EndRecord& record) {
   const PredictRequest& request = invocation.predict;
-  run_agreed(world, [&] { refuse_contradictions(invocation); });
+  run_or_throw_on_all(world, [&] { refuse_contradictions(invocation); });
   Scoring scoring(world, invocation,
                   {.checkpoint = request.checkpoint, .images = request.images, .needs_labels = false}, record);
   const std::vector<NamedSet> sets = chosen_sets(scoring, request.on);

@@ -1,5 +1,5 @@
 #pragma once
-// What trainer predict says of each image.
+// The predictions that trainer predict prints for an image.
 
 #include "tutti/train/evaluation.hpp"
 

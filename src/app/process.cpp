@@ -29,7 +29,7 @@ namespace {
 
 std::atomic<int> failure = 0;
 
-// Reports success for everything, and remembers the first failure.
+// Always reports success, and remembers the first failure.
 ssize_t write_remembering(void* /*cookie*/, const char* text, std::size_t size) {
   for (std::size_t done = 0; done < size;) {
     const ssize_t written = retry_on_eintr([&] { return ::write(STDOUT_FILENO, text + done, size - done); });
@@ -74,8 +74,8 @@ int stdout_failure() noexcept { return failure; }
 void require_stdout() {
   static_cast<void>(std::fflush(stdout));
   if (failure == 0) return;
-  throw Error(ErrorSource::save, fmt::format("cannot write to stdout: {}; what was printed is lost: give it a file, a "
-                                             "pipe or a terminal that takes it",
+  throw Error(ErrorSource::save, fmt::format("cannot write to stdout: {}; the output is lost: redirect it to a file, a "
+                                             "pipe or a terminal that can be written",
                                              std::generic_category().message(failure)));
 }
 
@@ -84,8 +84,8 @@ bool stdout_is_abandoned() noexcept {
   return ::poll(&output, 1, 0) == 1 && (output.revents & POLLERR) != 0;
 }
 
-// stdout is for results, and under mpirun it always looks like a terminal. Nothing is drawn into a file, even with
-// --progress always.
+// stdout is for results, and under mpirun it always looks like a terminal. Progress is never drawn into a file, even
+// with --progress always.
 bool draws_progress(const RunConfig& config) {
   struct stat status {};
   if (::fstat(STDERR_FILENO, &status) != 0 || S_ISREG(status.st_mode)) return false;
@@ -133,7 +133,7 @@ StopSignals::StopSignals(std::function<void(int)> on_first) : awaited_(stop_sign
 
 StopSignals::~StopSignals() {
   is_ending_ = true;
-  pthread_kill(listener_.native_handle(), SIGTERM);  // it may be waiting
+  pthread_kill(listener_.native_handle(), SIGTERM);  // ends its sigwait
   listener_.join();
   const timespec at_once{};
   while (sigtimedwait(&awaited_, nullptr, &at_once) > 0) continue;  // drops signals that came too late
@@ -147,7 +147,7 @@ void StopSignals::listen() {
     if (is_ending_) return;
     int none = 0;
     if (first_.compare_exchange_strong(none, signal) && on_first_) on_first_(signal);
-    come_ |= std::uint64_t{1} << signal;
+    received_ |= std::uint64_t{1} << signal;
     if (signal == SIGINT && ++interrupts == 2) raise_default(SIGINT);
   }
 }
@@ -163,7 +163,7 @@ std::string signal_name(int signal) {
     case SIGHUP:
       return "SIGHUP";
     case SIGPIPE:
-      return "a stdout that nobody reads any more";
+      return "a closed stdout";
     default:
       return fmt::format("signal {}", signal);
   }

@@ -60,7 +60,7 @@ std::unique_ptr<Communicator> make_nccl(World& world, const RunConfig& config, c
     throw Error(ErrorSource::usage,
                 "--comm nccl needs a GPU on every rank, and some ranks are on CPUs: use --comm mpi");
   }
-  // Later than the stall watch, which gives a slow rank this much time.
+  // The deadline is later than that of the stall watch, so that the watch can report the late rank first.
   const double deadline = (StallWatch::kSlowFactor + 1) * config.stall_timeout;
   return load_cuda_libraries().nccl.make_communicator(
       world, {.device = processor.device, .deadline_seconds = deadline, .share_device = processor.shares_device});
@@ -70,14 +70,14 @@ std::unique_ptr<Communicator> make_ring(World& world, const ChosenProcessor& pro
   if (!started_by_launcher()) {
     throw Error(ErrorSource::usage, fmt::format("--comm mpi needs a launcher: mpirun -np 4 {}", program_call()));
   }
-  // Staged values are in pinned memory, which the ranks do not share. All ranks must use the same algorithm.
-  const bool staged = !world.agree(!processor.is_gpu());
-  const SumAlgorithm algorithm = staged ? SumAlgorithm::ring : SumAlgorithm::automatic;
-  auto ring = make_mpi_ring_communicator(world, {.helper_thread = spare_core, .algorithm = algorithm});
+  // Staging buffers are in pinned memory, which ranks cannot share. All ranks must use the same algorithm.
+  const bool staged = !world.all_true(!processor.is_gpu());
+  const AllReduceAlgorithm algorithm = staged ? AllReduceAlgorithm::ring : AllReduceAlgorithm::automatic;
+  auto ring = make_mpi_communicator(world, {.helper_thread = spare_core, .algorithm = algorithm});
   return staged ? make_staged_communicator(*processor.backend, std::move(ring)) : std::move(ring);
 }
 
-// A machine without an NVIDIA driver or card needs no note that there is no GPU.
+// On a machine without an NVIDIA driver or card, no note about missing GPUs is needed.
 bool may_want_gpus() {
   const Machine machine;
   return machine.has_nvidia_driver() || machine.has_nvidia_card();
@@ -86,9 +86,9 @@ bool may_want_gpus() {
 }  // namespace
 
 std::string library_path() {
-  Dl_info place{};
-  const bool known = ::dladdr(reinterpret_cast<const void*>(&version), &place) != 0 && place.dli_fname != nullptr;
-  return known ? place.dli_fname : "";
+  Dl_info info{};
+  const bool known = ::dladdr(reinterpret_cast<const void*>(&version), &info) != 0 && info.dli_fname != nullptr;
+  return known ? info.dli_fname : "";
 }
 
 std::string cuda_library_path() { return (std::filesystem::path(library_path()).parent_path() / kFileName).string(); }
@@ -106,7 +106,7 @@ CudaLibraries load_cuda_libraries(const std::string& path) {
   if (cuda.interface_version != kCudaInterfaceVersion) {
     throw Error(
         ErrorSource::usage,
-        fmt::format("'{}' is of another build: its interface version is {}, this program's {}; build or install "
+        fmt::format("'{}' belongs to another build: its interface version is {}, this program's {}; build or install "
                     "both together, or choose --device cpu",
                     path, cuda.interface_version, kCudaInterfaceVersion));
   }
@@ -118,9 +118,9 @@ CudaInventory look_for_gpus(Device device) {
   if (device == Device::cpu) return none;
   try {
     if (std::filesystem::exists(cuda_library_path())) return load_cuda_libraries().cuda.query();
-    none.why_none = "this build has no libtutti_cuda.so (-DTUTTI_CUDA=ON makes it)";
+    none.unavailable_reason = "this build has no libtutti_cuda.so (build it with -DTUTTI_CUDA=ON)";
   } catch (const Error& error) {
-    none.why_none = error.what();
+    none.unavailable_reason = error.what();
   }
   return none;
 }
@@ -134,8 +134,8 @@ ChosenProcessor choose_processor(World& world, const RunConfig& config, const Lo
                          .device = choice.device.value_or(-1),
                          .shares_device = config.share_device,
                          .note = choice.note};
-  run_agreed(world, [&] { chosen.backend = chosen.is_gpu() ? make_gpu(config, chosen.device) : make_cpu(config); });
-  chosen.all_on_gpus = world.agree(chosen.is_gpu());
+  run_or_throw_on_all(world, [&] { chosen.backend = chosen.is_gpu() ? make_gpu(config, chosen.device) : make_cpu(config); });
+  chosen.all_on_gpus = world.all_true(chosen.is_gpu());
   return chosen;
 }
 
@@ -152,7 +152,7 @@ std::unique_ptr<Communicator> choose_communicator(World& world, const RunConfig&
   return by_nccl ? make_nccl(world, config, processor) : make_ring(world, processor, spare_core);
 }
 
-void end_together(World& world, const std::function<void()>& work) {
+void run_then_barrier(World& world, const std::function<void()>& work) {
   try {
     work();
   } catch (const Error& error) {

@@ -30,7 +30,7 @@ int end_job(World& world, const EndRecord& record, ExitStatus status, const std:
   const std::string who = world.size() > 1 ? fmt::format("rank {} on {}: ", world.rank(), world.host()) : "";
   if (record.watch != nullptr) record.watch->fail();
   write_stderr_line(fmt::format("{}: {}{}", program_name(), who, reason));
-  leave_exit_record(record.folder, record_of(world, status, reason));
+  write_exit_record(record.folder, record_of(world, status, reason));
   world.abort(static_cast<int>(status));
   return static_cast<int>(status);
 }
@@ -43,7 +43,7 @@ void close(World& world, const EndRecord& record) {
 int leave_together(World& world, const EndRecord& record, ExitStatus status, const std::string& reason) {
   if (world.rank() == 0) {
     write_stderr_line(fmt::format("{}: {}", program_name(), reason));
-    leave_exit_record(record.folder, record_of(world, status, reason));
+    write_exit_record(record.folder, record_of(world, status, reason));
   }
   try {
     close(world, record);
@@ -57,19 +57,20 @@ bool is_watched(const Command& command) {
   return command.watched == Watched::always || (command.watched == Watched::launched && started_by_launcher());
 }
 
-// A process that is alone hears from no launcher that another one is gone.
+// Without a launcher, SIGTERM cannot mean that another rank has ended.
 StallWatch::Signals watched_signals(bool has_stop_signals) {
-  return has_stop_signals || !started_by_launcher() ? StallWatch::Signals::left : StallWatch::Signals::last;
+  return has_stop_signals || !started_by_launcher() ? StallWatch::Signals::ignore
+                                                    : StallWatch::Signals::report_then_die;
 }
 
-// Acknowledges a signal at once, on rank 0, since a step and a save may take a while. A job that is failing already,
-// whose launcher sends the signal, saves nothing.
+// Acknowledges a signal at once on rank 0, since a step and a save may take a while. Prints nothing if the job is
+// already failing: then the signal comes from the launcher, and nothing will be saved.
 class Acknowledgement {
  public:
   explicit Acknowledgement(bool saves) : saves_(saves) {}
 
-  // Borrowed until the next call; null: there is no watch to ask.
-  void ask(const StallWatch* watch) {
+  // Borrowed until the next call; may be null.
+  void set_watch(const StallWatch* watch) {
     const std::lock_guard lock(mutex_);
     watch_ = watch;
   }
@@ -85,10 +86,10 @@ class Acknowledgement {
  private:
   const char* text(int signal) const {
     if (!saves_) return "the ranks finish their step and stop";
-    // Open MPI's launcher makes SIGTERM of a Ctrl-C.
+    // Open MPI's launcher turns Ctrl-C into SIGTERM.
     const bool may_be_killed = signal == SIGTERM && std::getenv("OMPI_COMM_WORLD_RANK") != nullptr;
     return may_be_killed ? "the ranks may not be able to save: after Ctrl-C, mpirun of Open MPI kills them in a second "
-                           "(tools/run in its place waits until they have saved); otherwise they finish their step, "
+                           "(use tools/run instead: it waits until they have saved); otherwise they finish their step, "
                            "save and stop"
                          : "the ranks finish their step, save and stop";
   }
@@ -98,15 +99,15 @@ class Acknowledgement {
   const StallWatch* watch_ = nullptr;
 };
 
-// A training stops after a step, and saves where it has a folder to save in.
-bool stops_for_signals(const Invocation& invocation) { return invocation.called == "train" && !invocation.run.dry_run; }
+// Only training handles signals: it stops after a step, and saves if it has a folder.
+bool handles_signals(const Invocation& invocation) { return invocation.called == "train" && !invocation.run.dry_run; }
 
 void begin_watch(StallWatch& watch, World& world, const RunConfig& config) {
   watch.begin(world, {.timeout_seconds = config.stall_timeout, .interface = config.watch_interface},
               Log(world.rank(), world.host(), config.quiet));
 }
 
-// Ranks that do different things would wait for each other in vain.
+// Ranks with different commands would wait for each other forever.
 void refuse_other_commands(World& world, const Invocation& invocation) {
   const auto called = all_gather_text(world, invocation.called);
   const auto other = std::ranges::find_if(called, [&](const std::string& each) { return each != called.front(); });
@@ -121,7 +122,7 @@ void refuse_other_commands(World& world, const Invocation& invocation) {
 
 bool only_prints(const Invocation& invocation) { return invocation.command == nullptr && invocation.companion.empty(); }
 
-// Where MPI cannot start, as under the launcher of another library.
+// Prints if MPI cannot start, for example under the launcher of another MPI library.
 int print_alone(const Invocation& invocation) {
   const auto world = make_solo_world();
   return run_guarded(*world, {}, [&] {
@@ -136,7 +137,7 @@ int run_guarded(World& world, const EndRecord& record, const std::function<ExitS
   try {
     const ExitStatus status = work();
     if (status == ExitStatus::stopped) return leave_together(world, record, status, record.reason);
-    run_agreed(world, require_stdout);
+    run_or_throw_on_all(world, require_stdout);
     close(world, record);
     return static_cast<int>(status);
   } catch (const Error& error) {
@@ -150,14 +151,14 @@ int run_guarded(World& world, const EndRecord& record, const std::function<ExitS
   }
 }
 
-int run_program(int argc, const char* const* argv, const OwnParts& own) {
+int run_program(int argc, const char* const* argv, const Extensions& extensions) {
   open_standard_streams();
   block_stop_signals();
-  std::signal(SIGXFSZ, SIG_IGN);  // what writes beyond ulimit -f gets an error instead
+  std::signal(SIGXFSZ, SIG_IGN);  // writes beyond ulimit -f fail with an error instead
   Invocation invocation;
   std::optional<Error> mistake;
   try {
-    invocation = parse_command_line(argc, argv, &own);
+    invocation = parse_command_line(argc, argv, &extensions);
   } catch (const Error& error) {
     mistake = error;
   } catch (const std::exception& error) {
@@ -165,24 +166,24 @@ int run_program(int argc, const char* const* argv, const OwnParts& own) {
   }
   try {
     if (!mistake && !invocation.companion.empty()) {
-      return static_cast<int>(become_companion(invocation.companion, invocation.words, invocation.text));
+      return static_cast<int>(exec_companion(invocation.companion, invocation.words, invocation.text));
     }
     Acknowledgement acknowledgement(!invocation.run.out.empty());
-    std::optional<StopSignals> signals;  // longer than MPI is in use, which takes its time to start and to end
-    if (!mistake && stops_for_signals(invocation)) {
+    std::optional<StopSignals> signals;  // outlives MPI, whose start and end may take long
+    if (!mistake && handles_signals(invocation)) {
       signals.emplace([&acknowledgement](int signal) { acknowledgement(signal); });
     } else {
       unblock_stop_signals();
     }
-    std::optional<StallWatch> watch;  // likewise
+    std::optional<StallWatch> watch;  // outlives MPI, too
     if (invocation.command != nullptr && is_watched(*invocation.command))
       watch.emplace(watched_signals(signals.has_value()));
-    if (watch && signals) watch->notice_signals([&signals] { return signals->has_come(SIGTERM); });
-    acknowledgement.ask(watch ? &*watch : nullptr);
-    const struct AskNobody {
+    if (watch && signals) watch->set_signal_check([&signals] { return signals->was_received(SIGTERM); });
+    acknowledgement.set_watch(watch ? &*watch : nullptr);
+    const struct ClearWatchOnExit {
       Acknowledgement& acknowledgement;
-      ~AskNobody() { acknowledgement.ask(nullptr); }
-    } ask_nobody{acknowledgement};  // before the watch goes
+      ~ClearWatchOnExit() { acknowledgement.set_watch(nullptr); }
+    } clear_watch{acknowledgement};  // before the watch is destroyed
     invocation.world_begun_at = seconds_since_process_start();
     const auto world = make_world();
     invocation.world_made_at = seconds_since_process_start();
@@ -190,7 +191,7 @@ int run_program(int argc, const char* const* argv, const OwnParts& own) {
     record.watch = watch ? &*watch : nullptr;
     record.signals = signals ? &*signals : nullptr;
     return run_guarded(*world, record, [&] {
-      run_agreed(*world, [&] {
+      run_or_throw_on_all(*world, [&] {
         if (mistake) throw *mistake;
       });
       refuse_other_commands(*world, invocation);

@@ -22,7 +22,7 @@ namespace {
 constexpr double kLongestSeconds = 1e9;
 constexpr double kSecondsBetweenCheckpoints = 900;
 
-// Reads a number from the front of `text`; empty when there is none.
+// Removes a number from the front of `text`; empty if there is none.
 template <class Number>
 std::optional<Number> take_number(std::string_view& text) {
   Number number{};
@@ -70,7 +70,7 @@ std::optional<std::int64_t> seconds_by_clock(std::string_view text) {
   return 86400 * days + seconds;
 }
 
-// "3,3,2": whole numbers from 1 on; empty where the text is anything else.
+// "3,3,2": integers of 1 or more; empty for any other text.
 std::optional<std::vector<int>> read_list(const std::string& text) {
   std::vector<int> numbers;
   const char* at = text.data();
@@ -98,7 +98,7 @@ void refuse_part_map(const RunConfig& config, int ranks) {
   throw Error(
       ErrorSource::usage,
       fmt::format("--part-map auto moves parts between ranks as it trains, and only --exchange exact gives the same "
-                  "bits then, not {}: add --exchange exact, or deal the parts by hand, as --part-map 3,3,2",
+                  "bits then, not {}: add --exchange exact, or assign the parts by hand, as --part-map 3,3,2",
                   name_of(*config.exchange)));
 }
 
@@ -116,7 +116,7 @@ CheckpointInterval parse_checkpoint_every(const std::string& text) {
   if (seconds && rest == "s" && *seconds > 0 && *seconds <= kLongestSeconds) return {.seconds = *seconds};
   throw Error(ErrorSource::usage,
               fmt::format("--checkpoint-every {}: give a number of steps (500, 500steps), epochs (1epochs) or seconds "
-                          "(600s), or end for the last state alone",
+                          "(600s), or end for the final state only",
                           text));
 }
 
@@ -124,11 +124,11 @@ std::string checkpoint_every_text(const CheckpointInterval& interval) {
   const std::string seconds = fmt::format("{} {}", interval.seconds < 60 ? interval.seconds : interval.seconds / 60,
                                           interval.seconds < 60 ? "seconds" : "minutes");
   if (interval.epochs > 0 && interval.seconds > 0) {
-    return fmt::format("each epoch, or every {} where an epoch takes longer", seconds);
+    return fmt::format("every epoch, and every {} within longer epochs", seconds);
   }
   if (interval.epochs > 0) return fmt::format("every {} and at the end", plural(interval.epochs, "epoch"));
   if (interval.steps > 0) return fmt::format("every {} and at the end", plural(interval.steps, "step"));
-  return interval.seconds > 0 ? fmt::format("every {} and at the end", seconds) : "at the end alone";
+  return interval.seconds > 0 ? fmt::format("every {} and at the end", seconds) : "only at the end";
 }
 
 double parse_time_limit(const std::string& text) {
@@ -143,12 +143,12 @@ PartMapOptions parse_part_map(const std::string& text) {
   if (text == "even") return {};
   if (text == "auto") return {.measured = true};
   const auto counts = read_list(text);
-  if (counts && std::accumulate(counts->begin(), counts->end(), std::int64_t{0}) <= kMostParts) {
+  if (counts && std::accumulate(counts->begin(), counts->end(), std::int64_t{0}) <= kMaxParts) {
     return {.parts_by_rank = *counts};
   }
   throw Error(ErrorSource::usage,
               fmt::format("--part-map {}: give even, auto or each rank's number of parts, as 3,3,2, {} in all at most",
-                          text, kMostParts));
+                          text, kMaxParts));
 }
 
 std::vector<int> parse_counts(std::string_view option, const std::string& text, int all) {
@@ -168,21 +168,21 @@ std::vector<int> parse_counts(std::string_view option, const std::string& text, 
 void refuse_contradictions(const RunConfig& config) {
   if (config.optimizer.kind == OptimizerKind::adamw && config.optimizer.momentum != 0) {
     throw Error(ErrorSource::usage,
-                fmt::format("--momentum {} belongs to sgd and lars; adamw keeps moments of its own: leave it out",
+                fmt::format("--momentum {} is for sgd and lars, and adamw has its own moments: leave it out",
                             config.optimizer.momentum));
   }
   validate(config.optimizer);
   validate(lr_plan(config));
 }
 
-void settle_parts(RunConfig& config, int ranks, int fair_threads) {
+void resolve_parts(RunConfig& config, int ranks, int fair_threads) {
   const bool parts_chosen = config.parts != 0;
   if (!parts_chosen) config.parts = ranks;
   if (config.threads == 0) config.threads = parts_chosen ? 1 : fair_threads;
   if (!config.exchange) config.exchange = parts_chosen ? Exchange::exact : Exchange::ring;
   if (config.shard_optimizer && (config.exchange == Exchange::ring || config.exchange == Exchange::central)) {
     throw Error(ErrorSource::usage,
-                fmt::format("--shard-optimizer does not go with --exchange {}, where {} all weights: use --exchange "
+                fmt::format("--shard-optimizer cannot be used with --exchange {}, where {} all weights: use --exchange "
                             "exact, or sharded, which needs no --shard-optimizer",
                             name_of(*config.exchange),
                             config.exchange == Exchange::ring ? "every rank updates" : "rank 0 updates"));
@@ -236,14 +236,14 @@ void refuse_without_out(const RunConfig& config) {
        {"time-limit", !config.time_limit.text().empty()}}};
   for (const auto& [option, is_given] : wanting) {
     if (!is_given) continue;
-    throw Error(ErrorSource::usage, fmt::format("--{} wants --out, the folder of the run's checkpoints", option));
+    throw Error(ErrorSource::usage, fmt::format("--{} needs --out, the folder of the run's checkpoints", option));
   }
 }
 
 std::string drop_stored_part_map(RunConfig& config, const std::set<std::string>& given, int ranks) {
   const auto listed = std::ssize(config.part_map->parts_by_rank);
   if (listed == 0 || listed == ranks || given.contains("part-map")) return {};
-  return fmt::format("the checkpoint's --part-map {} is for {} ranks, not {}: parts are spread evenly now",
+  return fmt::format("the checkpoint's --part-map {} is for {} ranks, not {}: parts are assigned evenly now",
                      std::exchange(config.part_map, "even").text(), listed, ranks);
 }
 

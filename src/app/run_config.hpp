@@ -1,7 +1,6 @@
 #pragma once
-// Everything that a user can choose for a training run: on the command line, in a file, or left at its default. Each is
-// one row of option_table.cpp; what is left open (0, empty, "auto") assemble.hpp fills in. The
-// trainer's options are made of it.
+// All options of a training run, from the command line, a file, or defaults. Each is a row of option_table.cpp. Values
+// that are left open (0, empty, "auto") are filled in by assemble.hpp. The options of the trainer are made from these.
 
 #include "tutti/backend/precision.hpp"
 #include "tutti/base/words.hpp"
@@ -20,7 +19,7 @@
 
 namespace tutti {
 
-struct OwnParts;
+struct Extensions;
 
 enum class Device { automatic, cpu, cuda };
 constexpr std::array<std::string_view, 3> words_of(Device) { return {"auto", "cpu", "cuda"}; }
@@ -34,16 +33,16 @@ constexpr std::array<std::string_view, 3> words_of(ShowProgress) { return {"auto
 enum class OnDivergence { stop };
 constexpr std::array<std::string_view, 1> words_of(OnDivergence) { return {"stop"}; }
 
-// A value and the text that it was read from: files and records repeat the text, the run uses the value. `parse` throws
-// a usage error that names the option, and so do these constructors.
+// A value and the text that it was parsed from: files and records repeat the text, the run uses the value. `parse`
+// throws a usage error that names the option, and so do these constructors.
 template <auto parse>
-class Written {
+class ParsedOption {
  public:
   using Value = std::decay_t<decltype(parse(std::string()))>;
 
-  Written() : Written(std::string()) {}
-  Written(std::string text) : text_(std::move(text)), value_(parse(text_)) {}
-  Written(const char* text) : Written(std::string(text)) {}
+  ParsedOption() : ParsedOption(std::string()) {}
+  ParsedOption(std::string text) : text_(std::move(text)), value_(parse(text_)) {}
+  ParsedOption(const char* text) : ParsedOption(std::string(text)) {}
 
   const std::string& text() const { return text_; }
   const Value& operator*() const { return value_; }
@@ -54,15 +53,15 @@ class Written {
   Value value_;
 };
 
-// "--checkpoint-every": a number of steps, epochs or seconds, or "end" for none of them. Empty means each epoch, and
-// 15 minutes within a longer one.
+// "--checkpoint-every": a number of steps, epochs or seconds, or "end" for none of them. Empty means every epoch, and
+// every 15 minutes within a longer epoch.
 struct CheckpointInterval {
   std::int64_t steps = 0;
   std::int64_t epochs = 0;
   double seconds = 0;  // since the last checkpoint
 };
 CheckpointInterval parse_checkpoint_every(const std::string& text);
-// The same for people: "every 500 steps and at the end".
+// The same for users: "every 500 steps and at the end".
 std::string checkpoint_every_text(const CheckpointInterval& interval);
 
 // "--time-limit" in seconds: 3600, 90s, 90m, 1h30m, HH:MM:SS or D-HH:MM:SS; empty means none, 0.
@@ -70,9 +69,10 @@ double parse_time_limit(const std::string& text);
 
 // "--part-map": even, auto, or a list by rank: "3,3,2".
 PartMapOptions parse_part_map(const std::string& text);
-inline constexpr int kMostParts = 65536;
+inline constexpr int kMaxParts = 65536;
 
-// "1,2,4" within 1 .. all, ascending, as the value of `option`; empty means 1, 2, 4 .. and all. Throws a usage error.
+// Parses the value of `option`, ascending counts of 1 to `all`: "1,2,4". Empty means powers of 2 and `all`. Throws a
+// usage error.
 std::vector<int> parse_counts(std::string_view option, const std::string& text, int all);
 
 struct RunConfig {
@@ -91,26 +91,26 @@ struct RunConfig {
 
   std::string model = "lenet";
   std::string init_from;
-  std::optional<Initializer> init;  // none: the model's
+  std::optional<Initializer> init;  // none: that of the model
 
   std::int64_t epochs = 5;
   std::int64_t steps = 0;
   std::int64_t batch_size = 128;
   OptimizerOptions optimizer;
   double label_smoothing = 0;
-  LrPlan rate{.warmup_epochs = 0.25};  // but for the periods
+  LrPlan rate{.warmup_epochs = 0.25};  // its periods are in lr_period
   std::int64_t schedule_epochs = 0;
-  Written<parse_lr_period> lr_period;
+  ParsedOption<parse_lr_period> lr_period;
   std::int64_t seed = 0;
 
   std::int64_t parts = 0;
-  Written<parse_part_map> part_map{"even"};
+  ParsedOption<parse_part_map> part_map{"even"};
   std::int64_t threads = 0;
   Device device = Device::automatic;
   Precision precision = Precision::fp32;
   bool tiled_convolutions = true;
   Comm comm = Comm::automatic;
-  std::optional<Exchange> exchange;  // none: by --parts
+  std::optional<Exchange> exchange;  // none: exact with --parts, else ring
   bool shard_optimizer = false;
   double bucket_mib = 0;
   std::int64_t in_flight = 1;
@@ -127,10 +127,10 @@ struct RunConfig {
 
   std::string out;
   bool resume = false;
-  Written<parse_checkpoint_every> checkpoint_every;
+  ParsedOption<parse_checkpoint_every> checkpoint_every;
   std::int64_t keep_checkpoints = 3;
   bool keep_best = false;
-  Written<parse_time_limit> time_limit;
+  ParsedOption<parse_time_limit> time_limit;
 
   std::int64_t test_every = 1;
   std::int64_t log_every = 0;
@@ -139,28 +139,28 @@ struct RunConfig {
   ShowProgress progress = ShowProgress::automatic;
   bool quiet = false;
   std::string trace;
-  std::string rehearse;  // whose words were checked when they were read
+  std::string rehearse;  // was validated when it was read
 
   std::string config;
   bool dry_run = false;
 
-  const OwnParts* own = nullptr;  // Borrowed: what --model and --data name besides what is built in
+  const Extensions* extensions = nullptr;  // borrowed; of a custom program
 };
 
-// Throws a usage error for options that contradict each other, and for what the trainer refuses of them.
+// Throws a usage error for options that contradict each other or that the trainer refuses.
 void refuse_contradictions(const RunConfig& config);
 
-// Fills in parts, threads and exchange for a run on so many ranks. Throws usage errors for what does not go together.
-void settle_parts(RunConfig& config, int ranks, int fair_threads);
+// Fills in parts, threads and exchange for a run on `ranks` ranks. Throws a usage error for incompatible options.
+void resolve_parts(RunConfig& config, int ranks, int fair_threads);
 
-// Of a configuration in which nothing is left open.
+// The trainer's options for a configuration in which nothing is left open.
 TrainerOptions resolve_options(const RunConfig& config, const NetworkSpec& model);
 
-// Throws a usage error for options that are for nothing without --out, when that is missing. Only training has it.
+// Throws a usage error for options that need --out if that is missing. Only training has --out.
 void refuse_without_out(const RunConfig& config);
 
-// A list that a checkpoint holds fits one number of ranks, and only says who computes what: on another number, and
-// where none is given anew, it becomes "even". Returns a note that says so, or nothing.
+// A list in a checkpoint fits only one number of ranks, and does not affect the result. On another number of ranks, if
+// none is given again, it becomes "even". Returns a note for users about that, or an empty text.
 std::string drop_stored_part_map(RunConfig& config, const std::set<std::string>& given, int ranks);
 
 }  // namespace tutti

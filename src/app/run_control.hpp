@@ -1,7 +1,7 @@
 #pragma once
-// When a run is to save, or to save and stop, besides what its plan says: because a signal came to any rank, because
-// its time ends soon, nobody reads its stdout any more, or so many seconds have passed. Asked at step boundaries; all
-// ranks answer alike, at most two boundaries after the cause.
+// Decides at step boundaries whether a run has to save, or to save and stop, for reasons other than its plan: a signal
+// at any rank, the time limit, a stdout whose reader is gone, or a save interval in seconds. All ranks decide the same,
+// at most two boundaries after the cause.
 
 #include "tutti/comm/world.hpp"
 #include "tutti/storage/folder_lock.hpp"
@@ -17,40 +17,40 @@
 namespace tutti {
 
 struct RunLimits {
-  double save_every = 0;              // seconds between two saves; 0: none by the clock
-  double time_limit = 0;              // seconds of `clock`; 0: none
-  std::int64_t checkpoint_bytes = 0;  // of one, for what it may take as long as none has been saved
-  OwnedFolder folder{};               // that it saves in
+  double save_every = 0;              // seconds between two saves; 0: no saves by time
+  double time_limit = 0;              // seconds of the clock; 0: none
+  std::int64_t checkpoint_bytes = 0;  // estimates the time of a save until one has been measured
+  OwnedFolder folder{};               // for the checkpoints
 };
 
 class RunControl {
  public:
-  // World and signals are borrowed. The clock counts from the program's start, and that of rank 0 decides.
+  // World and signals are borrowed. The clock starts with the program; the clock of rank 0 decides.
   RunControl(World& world, const StopSignals& signals, const RunLimits& limits,
              std::function<double()> clock = process_clock());
 
-  // After save_and_stop it is not to be asked again. Throws a save error on all ranks when the folder is no longer the
-  // run's. Collective.
+  // Not to be called again after it returned save_and_stop. Throws a save error on all ranks if the folder no longer
+  // belongs to the run. Collective.
   BoundaryAction at_boundary();
-  // A state was taken, for whatever reason: the seconds until the next save count from now.
-  void took_state() { last_save_ = clock_(); }
-  // What a save has taken from the copy of the state until it was proven good. For rank 0; others may call it.
+  // A snapshot of the state was made for any reason: the save interval starts again.
+  void on_snapshot() { last_save_ = clock_(); }
+  // The seconds that a save took, from the copy of the state to its verification. Only used on rank 0.
   void saved(double seconds);
-  // Why the run stops, on all ranks: "SIGUSR1 at rank 2 on host n1".
+  // Why the run stops, valid on all ranks: "SIGUSR1 at rank 2 on host n1".
   const std::string& reason() const { return reason_; }
 
  private:
-  BoundaryAction follow(std::int64_t word);
-  std::int64_t own_word();
+  BoundaryAction action_for(std::int64_t request);
+  std::int64_t local_request();
   bool has_lost_folder();
-  void watch_pace();
+  void measure_gap();
   double seconds_to_stop() const;
 
   World& world_;
   const StopSignals& signals_;
   RunLimits limits_;
   std::function<double()> clock_;
-  bool is_asking_ = false;
+  bool is_pending_ = false;  // a reduction of the requests has started
   double now_;
   double last_save_;
   std::optional<double> last_boundary_{};
@@ -58,8 +58,8 @@ class RunControl {
   double longest_two_gaps_ = 0;
   double longest_save_;
   bool has_saved_ = false;
-  double last_look_;  // at the folder
-  std::string loss_;  // why it is no longer the run's
+  double last_check_;  // of the folder
+  std::string loss_;   // why it no longer belongs to the run
   std::string reason_;
 };
 

@@ -20,12 +20,12 @@ void refuse_options_of_read_sets(const RunConfig& config) {
   const bool reads_test = !config.test_data.empty();
   if (!reads_test && config.validation_ratio == 0) return;
   throw Error(ErrorSource::usage,
-              fmt::format("{} is for data that are read from files, and --data {} is this program's own, with a test "
-                          "set of its own or none: leave the option out",
+              fmt::format("{} is for data that are read from files, and --data {} is an extension of this program, with "
+                          "its own test set or none: leave the option out",
                           reads_test ? "--test-data" : "--validation-ratio", config.data));
 }
 
-// The first rank of a host loads for all of them.
+// The first rank of a host loads the data for all ranks of the host.
 void refuse_other_data_on_a_host(World& world, const DataRequest& request) {
   const auto hosts = all_gather_text(world, world.host());
   const auto requests = all_gather_text(
@@ -40,7 +40,7 @@ void refuse_other_data_on_a_host(World& world, const DataRequest& request) {
     const auto first = static_cast<std::size_t>(std::ranges::find(hosts, hosts[rank]) - hosts.begin());
     if (requests[rank] == requests[first]) continue;
     throw Error(ErrorSource::input,
-                fmt::format("rank {} wants other data than rank {} on the same host, {} against {}: "
+                fmt::format("rank {} requests other data than rank {} on the same host, {} instead of {}: "
                             "give all ranks the same",
                             rank, first, requests[rank], requests[first]))
         .on_all_ranks();
@@ -51,23 +51,23 @@ void refuse_other_data_on_a_host(World& world, const DataRequest& request) {
 
 NetworkSpec choose_model(const RunConfig& config) {
   const std::string& model = config.model;
-  if (config.own != nullptr) {
-    const auto found = std::ranges::find(config.own->networks, model, &NetworkSpec::name);
-    if (found != config.own->networks.end()) return *found;
+  if (config.extensions != nullptr) {
+    const auto found = std::ranges::find(config.extensions->networks, model, &NetworkSpec::name);
+    if (found != config.extensions->networks.end()) return *found;
   }
   const bool is_path = model.find('/') != std::string::npos || model.ends_with(".toml");
   return is_path ? read_model_file(model) : built_in_model(model);
 }
 
-const OwnData* find_own_data(const RunConfig& config) {
-  if (config.own == nullptr) return nullptr;
-  const auto found = std::ranges::find(config.own->data, config.data, &OwnData::name);
-  if (found == config.own->data.end()) return nullptr;
+const CustomData* find_custom_data(const RunConfig& config) {
+  if (config.extensions == nullptr) return nullptr;
+  const auto found = std::ranges::find(config.extensions->data, config.data, &CustomData::name);
+  if (found == config.extensions->data.end()) return nullptr;
   refuse_options_of_read_sets(config);
   return &*found;
 }
 
-DataPair open_own(const OwnData& data, bool unlabelled_too) {
+DataPair open_custom(const CustomData& data, bool allow_unlabelled) {
   DataPair pair = data.open();
   if (!pair.train || pair.train->info().samples == 0) {
     throw Error(
@@ -75,7 +75,7 @@ DataPair open_own(const OwnData& data, bool unlabelled_too) {
         fmt::format("the data set '{}' of this program holds no training samples: open() must give some", data.name));
   }
   const bool is_labelled = pair.train->info().labelled && (!pair.test || pair.test->info().labelled);
-  if (!is_labelled && !unlabelled_too) {
+  if (!is_labelled && !allow_unlabelled) {
     throw Error(ErrorSource::input,
                 fmt::format("the data set '{}' of this program has no labels: {} predict labels its images", data.name,
                             program_call()));
@@ -91,7 +91,7 @@ std::span<const std::byte> LoadedBlock::bytes() const {
 LoadedBlock load_once(World& world, const DataRequest& request) {
   refuse_other_data_on_a_host(world, request);
   std::vector<std::byte> loaded;
-  run_agreed(world, [&] {
+  run_or_throw_on_all(world, [&] {
     if (world.local_rank() == 0) loaded = load_data(request);
   });
   LoadedBlock block;

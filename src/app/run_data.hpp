@@ -1,5 +1,5 @@
 #pragma once
-// The network and the data sets that --model and --data name: built in, read from files, or the program's own.
+// The network and the data sets that --model and --data name: built in, read from files, or of a custom program.
 
 #include "tutti/app/program.hpp"
 #include "tutti/backend/tensor.hpp"
@@ -14,17 +14,17 @@
 
 namespace tutti {
 
-// Own names go before built-in ones; a word with a slash, or that ends in .toml, is the path of a model file.
+// Names of extensions win over built-in ones. A value with a slash, or that ends in .toml, is the path of a model file.
 NetworkSpec choose_model(const RunConfig& config);
 
-// Null where --data names no set of the program's own. Throws a usage error for options about sets that are read.
-const OwnData* find_own_data(const RunConfig& config);
-// Throws an input error that names the set when it holds no samples, or has no labels where they are wanted.
-DataPair open_own(const OwnData& data, bool unlabelled_too = false);
+// Null if --data names no data set of an extension. Throws a usage error for options that only apply to files.
+const CustomData* find_custom_data(const RunConfig& config);
+// Throws an input error that names the data set if it has no samples, or has no labels though they are required.
+DataPair open_custom(const CustomData& data, bool allow_unlabelled = false);
 
-// The data sets' bytes in memory once per host: one rank of each host reads them into memory that the others see.
+// Data sets are loaded once per host: one rank of each host reads them into shared memory.
 
-// Owned by one process alone, or shared by the ranks of a host.
+// The bytes of the data sets, in memory of one process or shared by the ranks of a host.
 struct LoadedBlock {
   std::vector<std::byte> own;
   Buffer shared;
@@ -32,8 +32,8 @@ struct LoadedBlock {
   std::span<const std::byte> bytes() const;
 };
 
-// What load_data(request) gives. Throws alike on all ranks, also when ranks of one host ask for different data, which
-// they cannot have. Collective.
+// Calls load_data(request) on one rank per host. Throws the same error on all ranks, also if ranks of one host request
+// different data. Collective.
 LoadedBlock load_once(World& world, const DataRequest& request);
 
 }  // namespace tutti

@@ -31,7 +31,7 @@ std::string record_of(const SaveReport& report, double stall_seconds) {
                               {"bytes", report.bytes},
                               {"seconds", report.seconds},
                               {"stall_seconds", stall_seconds}};
-  if (!report.given_up.empty()) json["given_up"] = report.given_up;
+  if (!report.evicted_steps.empty()) json["given_up"] = report.evicted_steps;
   if (!report.failure.empty()) json["failure"] = report.failure;
   return json_line(json);
 }
@@ -51,8 +51,8 @@ RunFolder::RunFolder(World& world, const RunConfig& config, const Log& log) : st
   store_ = CheckpointStore(store_.folder(), [owned = owned_] { owned.require(); });
 }
 
-void leave_exit_record(const OwnedFolder& folder, const ExitRecord& record) {
-  if (folder.path().empty() || !folder.loss().empty()) return;
+void write_exit_record(const OwnedFolder& folder, const ExitRecord& record) {
+  if (folder.path().empty() || !folder.why_lost().empty()) return;
   const std::string path = folder.path() + "/exit.json";
   const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (file < 0) return;
@@ -67,18 +67,18 @@ void leave_exit_record(const OwnedFolder& folder, const ExitRecord& record) {
   const std::string text = json_line(json) + "\n";
   const ssize_t written = retry_on_eintr([&] { return ::write(file, text.data(), text.size()); });
   ::close(file);
-  if (written != std::ssize(text)) ::unlink(path.c_str());  // a torn record would mislead its readers
+  if (written != std::ssize(text)) ::unlink(path.c_str());  // an incomplete record would mislead its readers
 }
 
 std::size_t most_state_bytes(const Network& network) {
   return 3 * network.layout().block_bytes() + (std::size_t{1} << 20);
 }
 
-// States above 2 GiB are saved in several files, by the first ranks of several hosts.
+// States above 2 GiB are saved in more than one file, by the first ranks of the hosts.
 std::optional<FileShare> file_share(World& world, std::size_t state_bytes) {
-  constexpr std::size_t kMostBytesPerFile = std::size_t{2} << 30;
+  constexpr std::size_t kMaxBytesPerFile = std::size_t{2} << 30;
   const bool leads = world.local_rank() == 0;
-  const auto leading = all_gather_figures(world, {leads ? 1.0 : 0.0});
+  const auto leading = all_gather_doubles(world, {leads ? 1.0 : 0.0});
   int leaders = 0;
   int leaders_before = 0;
   for (std::size_t rank = 0; rank < leading.size(); ++rank) {
@@ -86,7 +86,7 @@ std::optional<FileShare> file_share(World& world, std::size_t state_bytes) {
     if (static_cast<int>(rank) < world.rank()) ++leaders_before;
     ++leaders;
   }
-  const std::size_t wanted = std::max<std::size_t>(1, (state_bytes + kMostBytesPerFile - 1) / kMostBytesPerFile);
+  const std::size_t wanted = std::max<std::size_t>(1, (state_bytes + kMaxBytesPerFile - 1) / kMaxBytesPerFile);
   const int files = static_cast<int>(std::min<std::size_t>(wanted, static_cast<std::size_t>(leaders)));
   if (!leads || leaders_before >= files) return std::nullopt;
   return FileShare{.file = leaders_before, .files = files};
@@ -102,7 +102,7 @@ CheckpointKeeping::CheckpointKeeping(World& world, const RunConfig& config, cons
 }
 
 void CheckpointKeeping::save(TrainState state, double copy_seconds) {
-  control_.took_state();
+  control_.on_snapshot();
   if (!writer_) return;
   const Stopwatch watch;
   const std::int64_t step = state.progress.step;
@@ -117,10 +117,10 @@ void CheckpointKeeping::report(const Record& record) {
 
 void CheckpointKeeping::report_save(const SaveReport& report, const Record& record) {
   if (world_.rank() == 0) record(record_of(report, stall_at(report.step)));
-  if (!report.given_up.empty()) {
+  if (!report.evicted_steps.empty()) {
     log_.warn(fmt::format("deleted the oldest {}, of step {}, to make room for that of step {}: {}",
-                          plural(report.given_up.size(), "checkpoint"), fmt::join(report.given_up, ", "), report.step,
-                          report.no_room));
+                          plural(report.evicted_steps.size(), "checkpoint"), fmt::join(report.evicted_steps, ", "), report.step,
+                          report.eviction_reason));
   }
   if (report.failure.empty()) {
     good_saves_.push_back(report.seconds);
@@ -140,7 +140,7 @@ double CheckpointKeeping::stall_at(std::int64_t step) const {
 }
 
 void CheckpointKeeping::finish(const Record& record) {
-  run_agreed(world_, [&] {
+  run_or_throw_on_all(world_, [&] {
     if (!writer_) return;
     report(record);
     writer_->finish();

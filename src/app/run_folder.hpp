@@ -1,5 +1,5 @@
 #pragma once
-// The folder of a run, --out: created and locked for this job, filled with checkpoints, and left with exit.json if the
+// The folder of a run, --out: created and locked for this job. It gets the checkpoints, and exit.json if the
 // run ends early.
 
 #include "tutti/base/error.hpp"
@@ -24,8 +24,8 @@ namespace tutti {
 
 class RunFolder {
  public:
-  // Creates config.out, locks it for as long as this lives, and removes what killed jobs have left. Throws alike on all
-  // ranks if that fails, or if it holds checkpoints and the run does not resume. Collective.
+  // Creates config.out, locks it while this exists, and removes leftovers of killed jobs. Throws the same error on all
+  // ranks if that fails, or if the folder holds checkpoints and the run does not resume. Collective.
   RunFolder(World& world, const RunConfig& config, const Log& log);
 
   const CheckpointStore& store() const { return store_; }
@@ -34,11 +34,11 @@ class RunFolder {
 
  private:
   CheckpointStore store_;
-  std::optional<FolderLock> lock_;  // rank 0's
+  std::optional<FolderLock> lock_;  // on rank 0
   OwnedFolder owned_;
 };
 
-// Why a run ended early, by the first rank to fail: launchers hide exit statuses.
+// Why a run ended early, written by the first rank to fail, since launchers hide exit statuses.
 struct ExitRecord {
   ExitStatus status = ExitStatus::internal;
   int rank = 0;
@@ -47,30 +47,30 @@ struct ExitRecord {
   std::optional<StepPhase> at{};  // the phase and step of that rank
 };
 
-// Writes exit.json if there is none yet. Best effort: the message on stderr is the report, and this must not fail as
-// well. Does nothing without a folder, or if it is no longer the run's.
-void leave_exit_record(const OwnedFolder& folder, const ExitRecord& record);
+// Writes exit.json if there is none yet. Best effort: the error was printed to stderr already, and this must not fail
+// as well. Does nothing without a folder, or if it no longer belongs to the run.
+void write_exit_record(const OwnedFolder& folder, const ExitRecord& record);
 
-// An upper bound: parameters, at most two moments of each, and texts.
+// An upper bound: parameters, at most two moments per parameter, and texts.
 std::size_t most_state_bytes(const Network& network);
 // The share of a state of this size that this rank saves; most ranks save nothing. Collective.
 std::optional<FileShare> file_share(World& world, std::size_t state_bytes);
 
-// The checkpoints of one run: taken at step boundaries, saved in the background, and reported.
+// The checkpoints of one run: copied at step boundaries, saved in the background, and reported.
 class CheckpointKeeping {
  public:
-  // Gets a JSON line for every attempt, before anything is printed.
+  // Receives a JSON line for every attempt, before anything is printed.
   using Record = std::function<void(const std::string& json)>;
 
-  // Borrowed.
+  // The references are borrowed.
   CheckpointKeeping(World& world, const RunConfig& config, const CheckpointStore& store, std::optional<FileShare> share,
                     RunControl& control);
 
   // Starts to save a state. Training has already paused `copy_seconds` to copy it.
   void save(TrainState state, double copy_seconds);
-  // Records what has been saved since the last call, and logs failures.
+  // Records the saves since the last call, and logs failures.
   void report(const Record& record);
-  // Waits until the newest state is saved, and logs what the checkpoints cost. Throws a save error on all ranks if it
+  // Waits until the newest state is saved, and logs the cost of the checkpoints. Throws a save error on all ranks if it
   // cannot be saved. Collective.
   void finish(const Record& record);
 

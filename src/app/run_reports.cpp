@@ -32,7 +32,7 @@ const char* state_location(const ExchangeOptions& exchange) {
     case Owners::all:
       return "on every rank";
     case Owners::sharded:
-      return "in shares";
+      return "sharded";
     case Owners::root:
       return "on rank 0";
   }
@@ -63,8 +63,8 @@ std::string moved_schedule_text(const RunConfig& config, const LoadedCheckpoint&
   return fmt::format(
       "the cosine schedule ends at {} now, not at {}, so the learning rate jumps from {:.3g} to {:.3g}; {}",
       schedule_end_text(config), schedule_end_text(before), rate.before, rate.now,
-      can_keep ? fmt::format("--schedule-epochs {} avoids that", schedule_epochs(before))
-               : fmt::format("for a schedule of its own, start a new run with --init-from {}", resumed.path));
+      can_keep ? fmt::format("to avoid that, give --schedule-epochs {}", schedule_epochs(before))
+               : fmt::format("for another schedule, start a new run with --init-from {}", resumed.path));
 }
 
 std::string late_schedule_text(const RunConfig& config) {
@@ -84,7 +84,7 @@ void log_start(const Assembly& assembly, World& world, const Trainer& trainer, c
   log.note(fmt::format(
       "{} on {}, {} of {} cores usable here, {} a part{}", plural(world.size(), "rank"), plural(num_hosts, "host"),
       assembly.cores.usable, assembly.cores.present, plural(config.threads, "thread"),
-      trainer.workers() > 1 ? fmt::format(", {} parts of a rank side by side", trainer.workers()) : ""));
+      trainer.workers() > 1 ? fmt::format(", {} concurrent parts per rank", trainer.workers()) : ""));
   log.note(fmt::format("batch {} = {} of {} images, exchange {} ({}), optimizer state {}", config.batch_size,
                        plural(config.parts, "part"), slice_text(config), name_of(*config.exchange),
                        assembly.communicator->description(), state_location(assembly.options.exchange)));
@@ -93,20 +93,20 @@ void log_start(const Assembly& assembly, World& world, const Trainer& trainer, c
       image == data.image ? "" : fmt::format(" from {}", data.sizes_differ() ? "several sizes" : data.image.text());
   log.note(fmt::format("{}: {} training and {} test images of {}{}, {} classes", data.name, data.samples, test_samples,
                        image.text(), from, data.classes));
-  if (test_samples == 0) log.note("no test set: --validation-ratio 0.1 would hold one out, --test-data names another");
+  if (test_samples == 0) log.note("no test set: hold one out with --validation-ratio 0.1, or give one with --test-data");
   if (world.rank() == 0 && config.last_batch == LastBatch::keep && data.samples < config.batch_size) {
     log.warn(
-        fmt::format("--batch-size {} is more than {}: every step trains on all of them; a smaller --batch-size "
-                    "makes more steps an epoch",
+        fmt::format("--batch-size {} is more than {}: every step trains on all of them; use a smaller --batch-size "
+                    "for more steps per epoch",
                     config.batch_size, plural(data.samples, "training image")));
   }
-  log.note(fmt::format("{}: {} parameters, {:.2f} million multiply-adds an image, {} planned",
+  log.note(fmt::format("{}: {} parameters, {:.2f} million multiply-adds per image, {} planned",
                        assembly.network->spec().name, assembly.network->layout().parameters(),
                        static_cast<double>(assembly.network->multiply_adds()) / 1e6,
                        plural(trainer.planned_steps(), "step")));
   const std::size_t data_bytes =
       assembly.data.train->resident_bytes() + (assembly.data.test ? assembly.data.test->resident_bytes() : 0);
-  log.note(fmt::format("memory about {:.0f} MiB of network a rank and {:.0f} MiB of data a host",
+  log.note(fmt::format("memory about {:.0f} MiB of network per rank and {:.0f} MiB of data per host",
                        mebi(trainer.memory_bytes()), mebi(data_bytes)));
   if (config.out.empty()) return;
   log.note(fmt::format("checkpoints in {}/checkpoints: {}; {} kept{}", config.out,
@@ -168,7 +168,7 @@ RunReporter::RunReporter(World& world, const ReportedRun& run)
   if (draws_progress(config)) bar_.emplace();
   prints_lines_ = !bar_ && config.progress != ShowProgress::never && !config.quiet;
   if (!config.out.empty()) {
-    metrics_.emplace(config.out + "/metrics.jsonl", [folder = run.folder] { return folder.loss().empty(); });
+    metrics_.emplace(config.out + "/metrics.jsonl", [folder = run.folder] { return folder.why_lost().empty(); });
   }
   if (!config.sample_log.empty()) {
     sample_log_.emplace(config.sample_log, run.resumes ? EarlierLines::kept : EarlierLines::dropped);
@@ -185,7 +185,7 @@ void RunReporter::record(Write write) {
   }
 }
 
-// Called while the error is handled.
+// Called from the handler of the error.
 void RunReporter::warn_of_lost_record(const Error& error) {
   if (error.source() != ErrorSource::save) throw;
   if (!warned_of_.insert(error.what()).second) return;
@@ -213,7 +213,7 @@ void RunReporter::finish(RunEnd end, std::int64_t steps, std::int64_t skipped_st
       fmt::format(R"({{"event":"end","step":{},"status":"{}"}})", steps, end == RunEnd::planned ? "done" : "stopped"));
 }
 
-// Not if the only epoch of the run has printed the same.
+// Prints nothing if the only epoch of the run has printed the same.
 void RunReporter::print_time() {
   if (epochs_.empty() || (epochs_.size() == 1 && has_printed_time_)) return;
   log_.note((resumes_ ? "this launch: " : "whole run: ") + time_line(time_.report()));
@@ -250,13 +250,13 @@ void RunReporter::on_note(const std::string& text) {
   log_.note(text);
 }
 
-// More of them are only counted.
+// Further ones are only counted.
 void RunReporter::on_skipped(const SkippedReport& report) {
-  constexpr std::int64_t kMostNotes = 10;
+  constexpr std::int64_t kMaxNotes = 10;
   record([&](MetricsLog& metrics) { metrics.on_skipped(report); });
-  if (report.in_all > kMostNotes) return;
-  on_note(fmt::format("{}: the step is skipped{}", report.finding,
-                      report.in_all == kMostNotes ? "; more such steps will only be counted" : ""));
+  if (report.in_all > kMaxNotes) return;
+  on_note(fmt::format("{}: step skipped{}", report.finding,
+                      report.in_all == kMaxNotes ? "; further ones will only be counted" : ""));
 }
 
 void RunReporter::on_interval(const IntervalReport& report) {

@@ -1,7 +1,7 @@
 #pragma once
-// What a run is and how it goes. Before the first step: the lines on stderr, the first record of metrics.jsonl, and the
-// line of versions in checkpoints. From then on: rank 0 prints epoch lines to stdout and progress to stderr, and writes
-// records to metrics.jsonl and the sample log; states go to the checkpoints. A record that cannot be written costs a
+// The output of a run. Before the first step: the banner on stderr, the first record of metrics.jsonl, and the versions
+// that checkpoints store. Then rank 0 prints epoch lines to stdout and progress to stderr, and writes records to
+// metrics.jsonl and the sample log; states go to the checkpoints. A record that cannot be written only causes a
 // warning.
 
 #include "tutti/base/log.hpp"
@@ -27,31 +27,31 @@
 
 namespace tutti {
 
-// Rank 0's lines on stderr before the first step. Collective.
+// Prints the banner to stderr on rank 0. Collective.
 void log_start(const Assembly& assembly, World& world, const Trainer& trainer, const Log& log);
 // The learning rates of the last step and of the next one.
 struct RateAtResume {
   double before = 0;
   double now = 0;
 };
-// A warning if the schedule's end has moved, which makes the learning rate jump; else empty. It suggests the old end
-// only if that leaves no epochs at a learning rate of 0.
+// A warning if the end of the schedule has moved, which makes the learning rate jump; else empty. It suggests the old
+// end only if that leaves no epochs at a learning rate of 0.
 std::string moved_schedule_text(const RunConfig& config, const LoadedCheckpoint& resumed, const RateAtResume& rate);
 // A note if epochs follow the end of a cosine schedule, at the least learning rate; else empty.
 std::string late_schedule_text(const RunConfig& config);
-// One JSON object; `steps` is the number of steps done before.
+// One JSON object; `steps` is the number of steps done already.
 std::string run_record(const Assembly& assembly, const World& world, const std::vector<std::string>& words,
                        std::int64_t steps);
 std::string versions_text(const Backend& backend, const World& world);
 
-// The run that is reported. All is borrowed.
+// The run to report. All references and pointers are borrowed.
 struct ReportedRun {
   const Assembly& assembly;
   RunControl& control;
   TimeAccount& account;
   CheckpointKeeping* checkpoints;  // null: the run has no folder
   const OwnedFolder& folder;
-  bool resumes = false;  // else the sample log starts anew
+  bool resumes = false;  // else the sample log is overwritten
 };
 
 class RunReporter : public RunObserver {
@@ -59,9 +59,9 @@ class RunReporter : public RunObserver {
   // Throws save errors.
   RunReporter(World& world, const ReportedRun& run);
 
-  // Before the first step: the run's record, one JSON object, and how many steps were done before.
+  // To be called before the first step. `run_record` is one JSON object; `steps` were done already.
   void start(const std::string& run_record, std::int64_t steps);
-  // After the last step. Throws on all ranks if the last state could not be saved. Collective.
+  // To be called after the last step. Throws on all ranks if the last state could not be saved. Collective.
   void finish(RunEnd end, std::int64_t steps, std::int64_t skipped_steps);
 
   BoundaryAction at_boundary(std::int64_t step) override;
@@ -90,8 +90,8 @@ class RunReporter : public RunObserver {
   RunControl& control_;
   CheckpointKeeping* checkpoints_;
   TimeAccount& account_;
-  std::optional<MetricsLog> metrics_;   // rank 0's, in the run's folder
-  std::optional<LineFile> sample_log_;  // rank 0's
+  std::optional<MetricsLog> metrics_;   // on rank 0, in the run's folder
+  std::optional<LineFile> sample_log_;  // on rank 0
   bool prints_lines_ = false;
   std::optional<ProgressBar> bar_;
   ProgressLines lines_;
@@ -102,8 +102,8 @@ class RunReporter : public RunObserver {
   std::vector<EpochEnd> epochs_;
   int classes_;
   LrPlan rate_;
-  bool has_warned_ = false;          // that the loss is that of guessing
-  std::set<std::string> warned_of_;  // failures
+  bool has_warned_ = false;          // that the network does not learn
+  std::set<std::string> warned_of_;  // failures reported so far
 };
 
 }  // namespace tutti

@@ -56,7 +56,7 @@ std::optional<FileContents> files_in(const Json& json) {
   return files;
 }
 
-// Nothing if an early version saved the checkpoint.
+// Empty if an early version saved the checkpoint.
 std::optional<DataDigests> stored_digests(const LoadedCheckpoint& loaded) {
   const Json json = Json::parse(loaded.state.data, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object() || !json.contains("test_digest")) return std::nullopt;
@@ -71,7 +71,7 @@ std::optional<DataDigests> stored_digests(const LoadedCheckpoint& loaded) {
   }
 }
 
-// Compares the digests of all files if both times all were read, else those of the same sample of files.
+// Compares the digests of all files if all were read both times, else those of the same sample of files.
 void refuse_other_files(const std::string& what, const std::string& path, const std::optional<FileContents>& then,
                         std::optional<FileContents>& now) {
   if (!then || !now) return;
@@ -91,14 +91,14 @@ void refuse_other_files(const std::string& what, const std::string& path, const 
 }
 
 std::optional<LoadedCheckpoint> find_checkpoint(World& world, RunConfig& config, const std::set<std::string>& given,
-                                                Damaged damaged, const Log& log) {
+                                                DamagedPolicy damaged, const Log& log) {
   auto newest = CheckpointStore(config.out + "/checkpoints").newest(world, log, damaged);
   if (!newest) {
     log.note(fmt::format("--resume: {} holds no checkpoint; starting afresh", config.out));
     return newest;
   }
   std::string note;
-  run_agreed(world, [&] {
+  run_or_throw_on_all(world, [&] {
     config = merge_for_resume(config, given, newest->state.configuration, newest->path);
     note = drop_stored_part_map(config, given, world.size());
   });
@@ -153,10 +153,10 @@ Findings check_weights(const std::optional<LoadedCheckpoint>& first, const RunCo
   const Shape image = network.sample();
   if (trained->image[1] != image[1] || trained->image[2] != image[2]) {
     findings.warn(
-        "the images are {} x {} here, and {} x {} where the weights of {} were trained: --image-size {} fits them",
-        image[1], image[2], trained->image[1], trained->image[2], weights.path, trained->image[1]);
+        "the images are {} x {} here, and the weights of {} were trained on {} x {}: resize them with --image-size {}",
+        image[1], image[2], weights.path, trained->image[1], trained->image[2], trained->image[1]);
   }
-  // With another number of classes the last layer is initialised anew.
+  // With another number of classes, the last layer is newly initialised.
   const auto& before = trained->class_names;
   const auto& now = data.class_names;
   if (trained->classes != network.classes() || before.size() != now.size()) return findings;
@@ -198,7 +198,7 @@ Findings refuse_other_data(const LoadedCheckpoint& resumed, const RunConfig& con
   refuse_other_files("the training images of " + train, resumed.path, stored->train_files, digests.train_files);
   refuse_other_files("the images of " + test, resumed.path, stored->test_files, digests.test_files);
   if (stored->test.has_value() != digests.test.has_value()) {
-    warnings.warn("the run had {} test set until the checkpoint {}, and has {} now", stored->test ? "a" : "no",
+    warnings.warn("the run had {} test set up to the checkpoint {}, and has {} now", stored->test ? "a" : "no",
                   resumed.path, digests.test ? "one" : "none");
   }
   return warnings;
@@ -206,7 +206,7 @@ Findings refuse_other_data(const LoadedCheckpoint& resumed, const RunConfig& con
 
 std::string trained_on_text(const Network& network, const DatasetInfo& data, const DataDigests& digests) {
   const auto image = network.sample().extents();
-  const bool names_fit = std::ranges::all_of(data.class_names, is_utf8);  // as JSON wants them
+  const bool names_fit = std::ranges::all_of(data.class_names, is_utf8);  // JSON allows nothing else
   return Json{{"image", std::vector<std::int64_t>(image.begin(), image.end())},
               {"classes", network.classes()},
               {"class_names", names_fit ? data.class_names : std::vector<std::string>{}},
@@ -225,16 +225,16 @@ std::optional<TrainedOn> trained_on(const LoadedCheckpoint& loaded) {
   }
 }
 
-RunStart find_start(World& world, RunConfig& config, const std::set<std::string>& given, Damaged damaged,
-                    Obstacles& obstacles, const Log& log) {
+RunStart find_start(World& world, RunConfig& config, const std::set<std::string>& given, DamagedPolicy damaged,
+                    PreflightErrors& preflight, const Log& log) {
   RunStart start;
   if (config.resume && !config.out.empty()) {
-    obstacles.attempt([&] { start.resumed = find_checkpoint(world, config, given, damaged, log); });
+    preflight.attempt([&] { start.resumed = find_checkpoint(world, config, given, damaged, log); });
   }
-  obstacles.attempt([&] {
+  preflight.attempt([&] {
     const bool takes_weights = !start.resumed && !config.init_from.empty();
     if (takes_weights) start.weights = load_named_checkpoint(world, config.init_from, log);
-    run_agreed(world, [&] {
+    run_or_throw_on_all(world, [&] {
       if (start.resumed) {
         start.model = parse_model(start.resumed->state.model, "the checkpoint's model");
       } else if (takes_weights && !given.contains("model")) {
@@ -247,35 +247,35 @@ RunStart find_start(World& world, RunConfig& config, const std::set<std::string>
   return start;
 }
 
-Assembly assemble_run(World& world, const RunConfig& config, RunStart& start, bool samples_files, Obstacles& obstacles,
+Assembly assemble_run(World& world, const RunConfig& config, RunStart& start, bool samples_files, PreflightErrors& preflight,
                       const Log& log) {
   Assembly assembly = assemble(world, config,
                                {.checkpoint = start.resumed ? &start.resumed->state : nullptr,
                                 .model = start.model ? &*start.model : nullptr,
                                 .samples_files = samples_files},
-                               obstacles, log);
+                               preflight, log);
   if (!assembly.data.train) return assembly;
   start.digests = digests_of(assembly.data);
   if (!start.resumed) return assembly;
   Findings warnings;
-  obstacles.attempt([&] { warnings = refuse_other_data(*start.resumed, assembly.config, start.digests); });
-  obstacles.add(warnings);
+  preflight.attempt([&] { warnings = refuse_other_data(*start.resumed, assembly.config, start.digests); });
+  preflight.add(warnings);
   return assembly;
 }
 
-void check_run(World& world, const Assembly& assembly, const RunStart& start, Obstacles& obstacles) {
+void check_run(World& world, const Assembly& assembly, const RunStart& start, PreflightErrors& preflight) {
   if (assembly.network) {
-    obstacles.add(check_load(world, assembly));
+    preflight.add(check_load(world, assembly));
     Findings of_weights;
-    obstacles.attempt([&] {
-      run_agreed(world, [&] {
+    preflight.attempt([&] {
+      run_or_throw_on_all(world, [&] {
         of_weights = check_weights(start.weights, assembly.config, *assembly.network, assembly.data.train->info());
       });
     });
-    obstacles.add(of_weights);
+    preflight.add(of_weights);
   }
   if (assembly.backend) {
-    obstacles.add(check_processors(world, assembly.config, processor_kinds(*assembly.backend, start.resumed)));
+    preflight.add(check_processors(world, assembly.config, processor_kinds(*assembly.backend, start.resumed)));
   }
 }
 

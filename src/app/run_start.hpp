@@ -1,7 +1,7 @@
 #pragma once
-// The way from a user's options to an assembled training, which `trainer train` and `trainer check` go alike: what it
-// starts from, and what a checkpoint stores about the data that its network was trained on, so that other data can be
-// brought into the same form, and changed data are noticed. storage/checkpoint_store.hpp describes that text.
+// From the user's options to an assembled training, for `trainer train` and `trainer check`: finds the checkpoint to
+// start from, and writes and reads its description of the training data, so that other data can be converted to the
+// same form and changed data are detected. storage/checkpoint_store.hpp describes that text.
 
 #include "tutti/data/fitted_dataset.hpp"
 #include "tutti/data/open_data.hpp"
@@ -20,7 +20,7 @@
 
 namespace tutti {
 
-// Digests to compare a run's data by, when it is resumed and among hosts.
+// Digests of a run's data, compared on a resume and between hosts.
 struct DataDigests {
   std::uint64_t train = 0;
   std::optional<std::uint64_t> test{};  // empty: no test set
@@ -30,35 +30,34 @@ struct DataDigests {
 DataDigests digests_of(const DataPair& data);
 
 std::string trained_on_text(const Network& network, const DatasetInfo& data, const DataDigests& digests);
-// Nothing if an early version saved the checkpoint. Throws a checkpoint error that names it if the text is damaged.
+// Empty if an early version saved the checkpoint. Throws a checkpoint error that names it if the text is damaged.
 std::optional<TrainedOn> trained_on(const LoadedCheckpoint& loaded);
 
-// Warns of differences between what the first weights, if any, were trained for, and what this run's network gets and
-// predicts.
+// Warns if the images or classes of this run differ from those that the initial weights, if any, were trained on.
 Findings check_weights(const std::optional<LoadedCheckpoint>& weights, const RunConfig& config, const Network& network,
                        const DatasetInfo& data);
 
-// Throws, on all ranks, unless these are the data that the checkpoint was trained on and evaluated with, as far as it
-// stores them. Takes digests from it of files that were not read this time. Returns warnings.
+// Throws on all ranks if these are not the data that the checkpoint was trained and evaluated on, as far as it stores
+// their digests. Copies the digests of files that were not read this time from it. Returns warnings.
 Findings refuse_other_data(const LoadedCheckpoint& resumed, const RunConfig& config, DataDigests& digests);
 
-// What a training starts from, and with which network.
+// The checkpoint that a training starts from, and its network.
 struct RunStart {
-  std::optional<LoadedCheckpoint> resumed;  // its own newest good checkpoint
-  std::optional<LoadedCheckpoint> weights;  // another run's
-  std::optional<NetworkSpec> model;         // none: what it would be of cannot be read
-  DataDigests digests{};                    // of its data, once they are there
+  std::optional<LoadedCheckpoint> resumed;  // the newest good checkpoint of this run
+  std::optional<LoadedCheckpoint> weights;  // initial weights from another run
+  std::optional<NetworkSpec> model;         // empty if its source cannot be read
+  DataDigests digests{};                    // of the data, once they are loaded
 };
 
-// Of a run that is resumed, `config` becomes the configuration of its checkpoint with what is `given` anew. Collective.
-RunStart find_start(World& world, RunConfig& config, const std::set<std::string>& given, Damaged damaged,
-                    Obstacles& obstacles, const Log& log);
+// On a resume, `config` becomes that of the checkpoint, merged with the `given` options. Collective.
+RunStart find_start(World& world, RunConfig& config, const std::set<std::string>& given, DamagedPolicy damaged,
+                    PreflightErrors& preflight, const Log& log);
 
-// The data are those of the checkpoint that is resumed. `samples_files` is TrainingSources'. Collective.
-Assembly assemble_run(World& world, const RunConfig& config, RunStart& start, bool samples_files, Obstacles& obstacles,
+// Refuses data other than those of a resumed checkpoint. `samples_files` is as in TrainingSources. Collective.
+Assembly assemble_run(World& world, const RunConfig& config, RunStart& start, bool samples_files, PreflightErrors& preflight,
                       const Log& log);
 
-// What of the assembled run will fail or be slow, memory left aside. Collective.
-void check_run(World& world, const Assembly& assembly, const RunStart& start, Obstacles& obstacles);
+// Checks whether the assembled run will fail or be slow, except for its memory. Collective.
+void check_run(World& world, const Assembly& assembly, const RunStart& start, PreflightErrors& preflight);
 
 }  // namespace tutti

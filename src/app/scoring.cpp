@@ -20,7 +20,7 @@ namespace {
 RunConfig config_for(const Invocation& invocation, const ScoringRequest& request, const LoadedCheckpoint& loaded) {
   const RunConfig& asked = invocation.run;
   RunConfig config;
-  config.own = asked.own;
+  config.extensions = asked.extensions;
   std::set<std::string> read;
   read_stored_config(loaded.state.configuration, loaded.path, config, read);
   if (invocation.given.contains("exif")) config.exif = asked.exif;
@@ -43,7 +43,7 @@ RunConfig config_for(const Invocation& invocation, const ScoringRequest& request
   config.stall_timeout = asked.stall_timeout;
   config.exchange = Exchange::ring;
   config.shard_optimizer = false;
-  constexpr std::int64_t kManyParts = 65536;  // more than there are ranks; an evaluation uses no parts
+  constexpr std::int64_t kManyParts = 65536;  // at least the number of ranks; an evaluation uses no parts
   config.parts = kManyParts;
   config.part_map = "even";
   return config;
@@ -53,13 +53,13 @@ Assembly assemble_scoring(World& world, const Invocation& invocation, const Scor
                           const LoadedCheckpoint& loaded, const Log& log) {
   RunConfig config;
   std::optional<TrainedOn> trained;
-  run_agreed(world, [&] {
+  run_or_throw_on_all(world, [&] {
     config = config_for(invocation, request, loaded);
     trained = trained_on(loaded);
     if (trained || request.needs_labels) return;
     throw Error(ErrorSource::checkpoint,
                 fmt::format("'{}' was saved by an early version, without the image size and class names of its data: "
-                            "train one more step with --resume, which saves a complete one",
+                            "train one more step with --resume to save a complete one",
                             loaded.path));
   });
   return assemble_for(world, config,
@@ -78,7 +78,7 @@ Scoring::Scoring(World& world, const Invocation& invocation, const ScoringReques
       log_(world.rank(), world.host(), invocation.run.quiet),
       loaded_(load_named_checkpoint(world, request.checkpoint, log_)),
       assembly_(assemble_scoring(world, invocation, request, loaded_, log_)),
-      abandoning_(record.watch, *assembly_.communicator) {
+      abort_on_exit_(record.watch, *assembly_.communicator) {
   if (record.watch != nullptr) rank_status_.publish_in(record.watch->status_slot());
 }
 
@@ -94,7 +94,7 @@ LossSums Scoring::evaluate(const Dataset& data, const Receive& receive) {
                              receive(scores);
                            }};
   LossSums sums;
-  end_together(world_, [&] {
+  run_then_barrier(world_, [&] {
     sums = tutti::evaluate({.backend = *assembly_.backend,
                             .communicator = *assembly_.communicator,
                             .network = *assembly_.network,

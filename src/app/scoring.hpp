@@ -1,6 +1,6 @@
 #pragma once
-// A checkpoint's network, evaluated on data: what eval and predict share. Network, image size and normalisation are the
-// checkpoint's; the data may be others.
+// Evaluates the network of a checkpoint on data, for eval and predict. Network, image size and normalisation are those
+// of the checkpoint; the data may be others.
 
 #include "tutti/base/log.hpp"
 #include "tutti/comm/world.hpp"
@@ -27,7 +27,7 @@ struct ScoringRequest {
 
 class Scoring {
  public:
-  // Collective, as is all else.
+  // Collective, as is evaluate().
   Scoring(World& world, const Invocation& invocation, const ScoringRequest& request, const EndRecord& record);
 
   const LoadedCheckpoint& checkpoint() const { return loaded_; }
@@ -35,7 +35,7 @@ class Scoring {
   const RunConfig& config() const { return assembly_.config; }
   // Whether the training set is the one that the network was trained on.
   bool is_of_run() const { return assembly_.data_digest == loaded_.state.data_digest; }
-  // Gives the scores of every sample to `receive`, if any, on rank 0. Throws if a loss or an output is not finite.
+  // On rank 0, passes the scores of every sample to `receive`, if any. Throws if a loss or an output is not finite.
   using Receive = std::function<void(const ChunkScores&)>;
   LossSums evaluate(const Dataset& data, const Receive& receive = {});
 
@@ -44,7 +44,7 @@ class Scoring {
   Log log_;
   LoadedCheckpoint loaded_;
   Assembly assembly_;
-  AbandonAtEnd abandoning_;
+  AbortCollectivesOnExit abort_on_exit_;
   RankStatus rank_status_;
 };
 

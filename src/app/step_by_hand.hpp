@@ -1,6 +1,6 @@
 #pragma once
-// A data-parallel step, phase by phase: what src/train does, without what makes it fast (parts side by side, overlapped
-// all-reduces) and safe (checks of values and replicas). The tour shows it; its bits are the trainer's.
+// A data-parallel step, phase by phase, for the tour: src/train without the optimizations (concurrent parts, overlapped
+// all-reduces) and checks (of values and replicas). The result is bit-identical to the trainer's.
 
 #include "tutti/data/batch_loader.hpp"
 #include "tutti/nn/part_context.hpp"
@@ -11,12 +11,12 @@
 
 namespace tutti {
 
-// These elements of a block of f32.
+// A view of these elements of an f32 block.
 inline Tensor range_of(const Tensor& block, std::int64_t begin, std::int64_t end) {
   return {static_cast<float*>(block.data) + begin, Shape{end - begin}, block.type, block.space};
 }
 
-// These parts' share of every batch.
+// Loads the slices of these parts from every batch.
 inline LoaderPlan plan_by_hand(const TrainerOptions& options, IndexRange parts) {
   return {.batch_size = options.batch_size,
           .num_parts = options.num_parts,
@@ -39,21 +39,21 @@ struct StepByHand {
         loader(*assembly.data.train, backend, plan),
         part_gradients(backend.allocate(arena.gradients().bytes())),
         velocity(backend.allocate(arena.gradients().bytes())),
-        sums(backend.allocate(sizeof(LossSums::Figures))) {
-    while (loader.schedule().steps(epoch) == 0) ++epoch;  // where a batch takes more samples than an epoch has
+        sums(backend.allocate(sizeof(LossSums::Fields))) {
+    while (loader.schedule().steps(epoch) == 0) ++epoch;  // a batch may need more samples than an epoch has
     loader.seek(epoch, 0);
-    for (const std::int64_t samples : loader.slice_sizes()) context.plan(samples, LayerMode::training);
-    // Every rank draws the same weights: each follows from the seed, its tensor's name and its index.
+    for (const std::int64_t samples : loader.part_batch_sizes()) context.plan(samples, LayerMode::training);
+    // Every rank draws the same weights: each depends only on the seed, its tensor's name and its index.
     initialize(*assembly.network, options.initializer, options.seed, backend, arena.weights());
     weights.refresh(*stream);
     backend.fill_zero(*stream, velocity.view(arena.gradients().shape, ElementType::f32));
-    backend.fill_zero(*stream, sums.view(Shape{LossSums::kFigures}, ElementType::i64));
+    backend.fill_zero(*stream, sums.view(Shape{LossSums::kFields}, ElementType::i64));
   }
 
-  // Forward, loss and backward of each part of this rank. The gradients of its parts are added up. Each loss is divided
+  // Computes forward, loss and backward of each part of this rank, and adds up their gradients. Each loss is divided
   // by the samples of the whole batch, so that the sums over parts and ranks are means.
   LossSums compute(const StepBatches& step) {
-    const Tensor figures = sums.view(Shape{LossSums::kFigures}, ElementType::i64);
+    const Tensor fields = sums.view(Shape{LossSums::kFields}, ElementType::i64);
     const auto all_samples = static_cast<double>(step.global_samples);
     bool is_first = true;
     for (const Batch& batch : step.batches) {
@@ -62,20 +62,20 @@ struct StepByHand {
       const Tensor gradients = is_first ? block : part_gradients.view(block.shape, block.type);
       context.forward(*stream, batch.images, LayerMode::training,
                       {.seed = options.seed, .first_position = static_cast<std::uint32_t>(batch.first_position)});
-      context.loss(*stream, batch.labels, 1.0f / static_cast<float>(step.global_samples), figures);
+      context.loss(*stream, batch.labels, 1.0f / static_cast<float>(step.global_samples), fields);
       context.backward(*stream, gradients, static_cast<float>(static_cast<double>(batch.samples) / all_samples),
                        [](std::int64_t) {});
       if (!is_first) backend.add(*stream, block, gradients);
       is_first = false;
     }
     if (is_first) backend.fill_zero(*stream, arena.gradients());
-    LossSums::Figures on_host{};
-    backend.copy(*stream, {on_host.data(), figures.shape, ElementType::i64, MemorySpace::host}, figures);
+    LossSums::Fields on_host{};
+    backend.copy(*stream, {on_host.data(), fields.shape, ElementType::i64, MemorySpace::host}, fields);
     stream->synchronize();
     return LossSums::from(on_host);
   }
 
-  // One all-reduce for each bucket of whole tensors. Returns the number of buckets.
+  // Starts one all-reduce per bucket of whole tensors. Returns the number of buckets.
   int exchange() {
     const auto& slices = arena.layout().slices();
     int buckets = 0;
@@ -92,7 +92,7 @@ struct StepByHand {
     return buckets;
   }
 
-  // Every rank takes the same step, so nothing is sent. Running statistics of batch norms move by a tenth.
+  // Every rank makes the same update, so nothing is sent. Running statistics of batch norm are blended in.
   void update(double learning_rate) {
     backend.sgd_step(*stream, {.weights = arena.trained_weights(),
                                .gradients = arena.trained_gradients(),
@@ -117,7 +117,7 @@ struct StepByHand {
   Communicator& communicator;
   std::unique_ptr<Stream> stream;
   ParameterArena arena;    // weights and gradients, each in one block
-  NetworkWeights weights;  // as the layers want them
+  NetworkWeights weights;  // in the format of the layers
   PartContext context;     // activations of one part
   BatchLoader loader;
   Buffer part_gradients;

@@ -24,7 +24,7 @@
 namespace tutti {
 namespace {
 
-// Three neighbouring weights of the first layer that has any, amid its input: those of the first filter or unit.
+// Three adjacent weights of the first filter or unit, in the first layer with weights, from the middle of its input.
 struct Excerpt {
   static constexpr std::int64_t kMost = 3;
   ParameterSlice slice;
@@ -51,11 +51,11 @@ struct Excerpt {
   }
 };
 
-// "  .. ranks 3 to 14" for those without a line of their own.
-constexpr int kMostRanks = 8;
-bool has_own_line(int rank, int ranks) { return ranks <= kMostRanks || rank < kMostRanks - 1 || rank == ranks - 1; }
+// Other ranks share a line: "  .. ranks 3 to 14".
+constexpr int kMaxRanks = 8;
+bool has_own_line(int rank, int ranks) { return ranks <= kMaxRanks || rank < kMaxRanks - 1 || rank == ranks - 1; }
 
-// One part a rank unless others are asked for.
+// One part per rank, unless --parts is given.
 RunConfig config_for(const World& world, RunConfig config) {
   if (config.parts == 0) config.parts = world.size();
   config.exchange = Exchange::ring;
@@ -68,9 +68,9 @@ class Tour {
   Tour(World& world, const Invocation& invocation, RankStatus& rank_status, StallWatch* watch)
       : world_(world),
         run_(world, config_for(world, invocation.run), &rank_status),
-        abandoning_(watch, *run_.assembly.communicator) {
-    run_agreed(world, [&] { excerpt_.emplace(*run_.assembly.network); });
-    build_alike(world, run_.assembly.config, *run_.assembly.backend, [&] {
+        abort_on_exit_(watch, *run_.assembly.communicator) {
+    run_or_throw_on_all(world, [&] { excerpt_.emplace(*run_.assembly.network); });
+    build_with_shared_choices(world, run_.assembly.config, *run_.assembly.backend, [&] {
       step_.emplace(run_.assembly, plan_by_hand(run_.assembly.options, plan().parts_of(world.rank())));
     });
   }
@@ -81,32 +81,32 @@ class Tour {
   void show_gradients();
   void show_sum();
   void show_step();
-  // Whether all that must be equal was.
-  bool is_right() const { return is_right_; }
+  // Whether all values were equal that must be.
+  bool all_equal() const { return all_equal_; }
 
-  // Print on rank 0: prose is wrapped, lines are cut.
+  // These print on rank 0. Prose is wrapped, lines are cut.
   void prose(const std::string& text) const;
   void line(const std::string& text) const;
 
  private:
   PartPlan plan() const { return {run_.assembly.options.num_parts, world_.size()}; }
   bool is_alone() const { return world_.size() == 1; }
-  // Each rank's excerpt of a block, and the digest of all of the block, a line each. Returns the digests.
+  // Prints the excerpt of a block and the digest of the whole block, one line per rank. Returns the digests.
   std::vector<std::string> show_block(const Tensor& block, double scale);
-  // A power of 1000 that makes values readable, the same on all ranks.
+  // Returns a power of 1000 that makes the values readable, the same on all ranks.
   double scale_for(const std::vector<double>& values) const;
   std::string check_equal(const std::vector<std::string>& digests, const char* if_equal);
 
   static constexpr std::size_t kColumns = 100;
   World& world_;
-  Readied run_;
-  AbandonAtEnd abandoning_;
+  PreparedTraining run_;
+  AbortCollectivesOnExit abort_on_exit_;
   std::optional<Excerpt> excerpt_;
   std::optional<StepByHand> step_;
   std::vector<double> before_;     // the excerpt's weights
-  std::vector<double> gradients_;  // and this rank's gradients
+  std::vector<double> gradients_;  // the excerpt's gradients on this rank
   double scale_ = 1;               // of the gradients
-  bool is_right_ = true;
+  bool all_equal_ = true;
 };
 
 void Tour::line(const std::string& text) const {
@@ -127,14 +127,14 @@ void Tour::prose(const std::string& text) const {
 double Tour::scale_for(const std::vector<double>& values) const {
   double greatest = 0;
   for (const double value : values) greatest = std::max(greatest, std::abs(value));
-  greatest = greatest_of_ranks(world_, {greatest}).front();
+  greatest = max_over_ranks(world_, {greatest}).front();
   double scale = 1;
   while (greatest > 0 && greatest * scale < 0.1 && scale < 1e15) scale *= 1000;
   return scale;
 }
 
 std::vector<std::string> Tour::show_block(const Tensor& block, double scale) {
-  const auto values = all_gather_figures(world_, excerpt_->of(*step_, block));
+  const auto values = all_gather_doubles(world_, excerpt_->of(*step_, block));
   const auto digests = all_gather_text(world_, digest_text(step_->digest(block)));
   std::string header = fmt::format("{:<8}", "");
   for (std::int64_t i = 0; i < excerpt_->count; ++i) {
@@ -144,7 +144,7 @@ std::vector<std::string> Tour::show_block(const Tensor& block, double scale) {
   line(header + "   digest of all");
   for (int rank = 0; rank < world_.size(); ++rank) {
     if (!has_own_line(rank, world_.size())) {
-      if (rank == kMostRanks - 1) line(fmt::format("  .. ranks {} to {}", rank, world_.size() - 2));
+      if (rank == kMaxRanks - 1) line(fmt::format("  .. ranks {} to {}", rank, world_.size() - 2));
       continue;
     }
     std::string row = fmt::format("{:<8}", fmt::format("rank {}", rank));
@@ -156,8 +156,8 @@ std::vector<std::string> Tour::show_block(const Tensor& block, double scale) {
 
 std::string Tour::check_equal(const std::vector<std::string>& digests, const char* if_equal) {
   const std::size_t different = std::set<std::string>(digests.begin(), digests.end()).size();
-  is_right_ = is_right_ && different == 1;
-  if (is_alone()) return fmt::format("One rank shares nothing: mpirun -np 4 {} tour shows more.", program_name());
+  all_equal_ = all_equal_ && different == 1;
+  if (is_alone()) return fmt::format("With one rank there is nothing to compare: mpirun -np 4 {} tour shows more.", program_name());
   return fmt::format("{}, {}: {}", plural(digests.size(), "rank"), plural(different, "digest"),
                      different == 1 ? if_equal : "the ranks differ. Please report this.");
 }
@@ -181,7 +181,7 @@ void Tour::show_batch() {
     const auto samples = samplers[static_cast<std::size_t>(part)].indices(step_->epoch, 0);
     different.insert(samples.begin(), samples.end());
     if (!has_own_line(part, options.num_parts)) {
-      if (part == kMostRanks - 1) line(fmt::format("      .. parts {} to {}", part, options.num_parts - 2));
+      if (part == kMaxRanks - 1) line(fmt::format("      .. parts {} to {}", part, options.num_parts - 2));
       continue;
     }
     const IndexRange positions = part_positions(n, options.num_parts, part);
@@ -190,14 +190,14 @@ void Tour::show_batch() {
                      fmt::format("{} to {}", positions.begin, positions.end - 1), samples.size(), fmt::join(first, " "),
                      first.size() < samples.size() ? " .." : ""));
   }
-  is_right_ = is_right_ && std::ssize(different) == n;
-  prose(fmt::format("{} different images in all: each belongs to one part, and none is left out.", different.size()));
+  all_equal_ = all_equal_ && std::ssize(different) == n;
+  prose(fmt::format("{} different images in total: each belongs to one part, and none is left out.", different.size()));
 }
 
 void Tour::show_weights() {
   before_ = excerpt_->of(*step_, step_->arena.weights());
   prose(
-      "Each initial weight follows from the seed, the name of its tensor and its place in it. So every rank draws the "
+      "Each initial weight depends only on the seed, the name of its tensor and its position. So every rank draws the "
       "same weights by itself, and nothing is sent.");
   const auto digests = show_block(step_->arena.weights(), 1);
   prose(check_equal(digests, "the replicas are equal, to the last bit of the last parameter."));
@@ -205,10 +205,10 @@ void Tour::show_weights() {
 
 void Tour::show_forward() {
   LossSums mine;
-  end_together(world_, [&] { mine = step_->compute(step_->loader.next(*step_->stream)); });
+  run_then_barrier(world_, [&] { mine = step_->compute(step_->loader.next(*step_->stream)); });
   gradients_ = excerpt_->of(*step_, step_->arena.gradients());
   const auto ranks =
-      all_gather_figures(world_, {mine.loss(), static_cast<double>(mine.correct), static_cast<double>(mine.samples)});
+      all_gather_doubles(world_, {mine.loss(), static_cast<double>(mine.correct), static_cast<double>(mine.samples)});
   prose("Each rank computes the forward pass of its parts, and from the outputs the loss (softmax cross-entropy):");
   line(fmt::format("{:>5}  {:>6}  {:>9}  {:>7}", "rank", "images", "mean loss", "correct"));
   std::array<double, 3> all{};
@@ -237,15 +237,15 @@ void Tour::show_gradients() {
   const std::size_t different = std::set<std::string>(digests.begin(), digests.end()).size();
   prose(fmt::format("{}, {}. {}", plural(world_.size(), "rank"), plural(different, "digest"),
                     is_alone() ? "More ranks would each have the gradients of a share of the batch."
-                               : "With an update of its own on each rank the replicas would now drift apart."));
+                               : "If each rank made its own update now, the replicas would diverge."));
 }
 
 void Tour::show_sum() {
   int buckets = 0;
-  end_together(world_, [&] { buckets = step_->exchange(); });
-  const auto before = all_gather_figures(world_, gradients_);
+  run_then_barrier(world_, [&] { buckets = step_->exchange(); });
+  const auto before = all_gather_doubles(world_, gradients_);
   prose(
-      fmt::format("An all-reduce adds the gradients of the ranks, element by element, and leaves the sum with all of "
+      fmt::format("An all-reduce adds the gradients of the ranks, element by element, and returns the sum to all of "
                   "them: {}. The trainer starts each as soon as the backward pass has the last gradient in it.",
                   plural(buckets, "all-reduce") + " of " + plural(step_->arena.layout().parameters(), "parameter")));
   std::string sum = fmt::format("{:<8}", "by hand");
@@ -262,11 +262,11 @@ void Tour::show_sum() {
 void Tour::show_step() {
   const double rate = run_.trainer->learning_rate();
   const auto gradients = excerpt_->of(*step_, step_->arena.gradients());
-  end_together(world_, [&] { step_->update(rate); });
+  run_then_barrier(world_, [&] { step_->update(rate); });
   const auto after = excerpt_->of(*step_, step_->arena.weights());
   prose(
       fmt::format("Every rank updates its own weights: weight - learning rate x gradient (SGD; the momentum of {} has "
-                  "nothing to remember before the first step). On rank 0:",
+                  "no effect in the first step). On rank 0:",
                   step_->options.optimizer.momentum));
   for (std::size_t i = 0; i < after.size(); ++i) {
     line(fmt::format("{:>16} {:>12.8f}   -  {:<10.6g} x {:>12.8f}   =  {:>12.8f}",
@@ -276,12 +276,12 @@ void Tour::show_step() {
   const auto digests = show_block(step_->arena.weights(), 1);
   prose(check_equal(digests, "no weight was sent, and the replicas are still equal."));
   std::uint64_t of_trainer = 0;
-  end_together(world_, [&] {
+  run_then_barrier(world_, [&] {
     run_.trainer->step();
     of_trainer = run_.trainer->weights_digest();
   });
-  const bool same = world_.agree(digest_text(of_trainer) == digests[static_cast<std::size_t>(world_.rank())]);
-  is_right_ = is_right_ && same;
+  const bool same = world_.all_true(digest_text(of_trainer) == digests[static_cast<std::size_t>(world_.rank())]);
+  all_equal_ = all_equal_ && same;
   prose(fmt::format("The trainer's own first step gives the digest {}: {}", digest_text(of_trainer),
                     same ? "the same bits as this step by hand. Training repeats stations 1 to 6; `bench exchange` "
                            "measures the other exchanges."
@@ -314,19 +314,19 @@ constexpr std::array kStations{
             "StepByHand::update (src/app/step_by_hand.hpp), Optimizer (src/train/optimizers.cpp), Replica::step "
             "(src/train/replica.cpp), Trainer (src/train/trainer.cpp)"}};
 
-// The number of stations up to this one, which is given by its number or name; empty: all.
+// The number of stations up to this one, which is given by number or name; empty: all.
 std::size_t stations_up_to(const std::string& last) {
   for (std::size_t i = 0; i < kStations.size(); ++i) {
     if (last == kStations[i].name || last == fmt::format("{}", i + 1)) return i + 1;
   }
   if (last.empty()) return kStations.size();
-  throw Error(ErrorSource::usage, fmt::format("--to {}: there is no such station; give one of 1 to {}, or its name as "
+  throw Error(ErrorSource::usage, fmt::format("--to {}: unknown station; give one of 1 to {}, or its name as "
                                               "{} tour --stations lists them",
                                               last, kStations.size(), program_call()));
 }
 
-// Waits for the end of a line, while the stall watch sees that this rank lives. False after a line that begins with q.
-// At the end of the input nobody is asked again.
+// Waits for a line of input, without causing a stall. Returns false if the line begins with q. After the end of the
+// input, does not ask again.
 bool wait_for_enter(RankStatus& rank_status, bool& asks) {
   fmt::print("Press Enter to continue, or q and Enter to end.");
   std::fflush(stdout);
@@ -345,7 +345,7 @@ bool wait_for_enter(RankStatus& rank_status, bool& asks) {
 
 ExitStatus tour_command(World& world, const Invocation& invocation, EndRecord& record) {
   std::size_t stations = 0;
-  run_agreed(world, [&] { stations = stations_up_to(invocation.tour.to); });
+  run_or_throw_on_all(world, [&] { stations = stations_up_to(invocation.tour.to); });
   if (invocation.tour.lists) {
     for (std::size_t i = 0; world.rank() == 0 && i < kStations.size(); ++i) {
       fmt::print("{:>2}  {:<10} {}\n", i + 1, kStations[i].name, kStations[i].title);
@@ -373,9 +373,9 @@ ExitStatus tour_command(World& world, const Invocation& invocation, EndRecord& r
       tour.line("");
     }
     if (world.rank() == 0) std::fflush(stdout);
-    if (invocation.tour.pauses && !world.agree(goes_on)) break;
+    if (invocation.tour.pauses && !world.all_true(goes_on)) break;
   }
-  return world.agree(tour.is_right()) ? ExitStatus::done : ExitStatus::answer_is_no;
+  return world.all_true(tour.all_equal()) ? ExitStatus::done : ExitStatus::negative_result;
 }
 
 }  // namespace tutti

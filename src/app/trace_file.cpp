@@ -18,9 +18,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// 8 MiB of a rank, and a file of about 500 MB.
-constexpr std::size_t kMostStaysOfARank = std::size_t{1} << 18;
-constexpr std::size_t kMostStays = std::size_t{1} << 22;
+// The limits correspond to 8 MiB per rank and a file of about 500 MB.
+constexpr std::size_t kMaxSpansPerRank = std::size_t{1} << 18;
+constexpr std::size_t kMaxSpans = std::size_t{1} << 22;
 // The phases are gathered in this many pieces, so that each gather stays below 10 MiB.
 constexpr std::size_t kPieces = 16;
 
@@ -38,7 +38,7 @@ std::vector<T> values_of(std::span<const std::byte> bytes) {
   return values;
 }
 
-// Writes the file on rank 0. After its first failure it does nothing.
+// Writes the file on rank 0. After a failure it does nothing.
 class Writer {
  public:
   Writer(std::string path, const std::vector<EpochEnd>& epochs) : path_(std::move(path)), epochs_(epochs) {}
@@ -85,9 +85,9 @@ class Writer {
 
   void end() {
     append("\n]}\n");
-    attempt([&] { file_->keep(); });
+    attempt([&] { file_->commit(); });
   }
-  // Empty: none.
+  // Empty if there is none.
   const std::string& failure() const { return failure_; }
 
  private:
@@ -117,7 +117,7 @@ class Writer {
   std::string path_;
   const std::vector<EpochEnd>& epochs_;
   std::vector<Clocks> clocks_;
-  std::optional<WholeFile> file_;
+  std::optional<AtomicFile> file_;
   std::string failure_;
 };
 
@@ -127,7 +127,7 @@ TraceFile::TraceFile(World& world, RankStatus& rank_status, std::string path)
     : world_(world),
       rank_status_(rank_status),
       path_(std::move(path)),
-      most_(std::min(kMostStaysOfARank, kMostStays / static_cast<std::size_t>(world.size()) + 1)),
+      most_(std::min(kMaxSpansPerRank, kMaxSpans / static_cast<std::size_t>(world.size()) + 1)),
       begin_(read_clock(world)) {
   rank_status_.enter(rank_status_.current().phase);
   rank_status_.add(*this);

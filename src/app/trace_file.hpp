@@ -7,8 +7,8 @@
 //    {"name":"process_name","ph":"M","pid":1,"tid":0,"args":{"name":"rank 1 on n1"}},
 //    {"name":"backward","cat":"train","ph":"X","pid":1,"tid":0,"ts":1234.5,"dur":89.0,"args":{"step":7,"epoch":1}},..]}
 //
-// Times are in microseconds since the trace began. It is kept in memory until the run ends, and the oldest phases are
-// dropped if there are too many; a run that fails leaves none.
+// Times are in microseconds since the trace started. It stays in memory until the run ends, and the oldest phases are
+// dropped if there are too many. A run that fails writes no trace.
 
 #include "tutti/base/log.hpp"
 #include "tutti/comm/world.hpp"
@@ -25,14 +25,14 @@ namespace tutti {
 
 class TraceFile : public PhaseListener {
  public:
-  // Both are borrowed. The trace begins here. Collective.
+  // Both are borrowed. The trace starts here. Collective.
   TraceFile(World& world, RankStatus& rank_status, std::string path);
   TraceFile(const TraceFile&) = delete;
   TraceFile& operator=(const TraceFile&) = delete;
   ~TraceFile() override { rank_status_.remove(*this); }
 
   void on_end(const PhaseSpan& span) override;
-  // Logs what the file holds. If it cannot be written, logs why; the run does not fail. Collective.
+  // Logs a summary of the file. If it cannot be written, logs the reason; the run does not fail. Collective.
   void write(const std::vector<EpochEnd>& epochs, const Log& log);
 
  private:

@@ -52,7 +52,7 @@ RunLimits limits_of(const Assembly& assembly, const OwnedFolder& folder) {
           .folder = folder};
 }
 
-// What nobody could resume from is refused before anything is trained.
+// Refuses a run whose checkpoints could not be loaded again, before anything is trained.
 void refuse_unreadable(const RunFacts& facts, const Network& network) {
   LoadedCheckpoint first{.state = {}, .path = "this run's first"};
   first.state.configuration = facts.configuration;
@@ -78,11 +78,11 @@ void refuse_unreadable(const RunFacts& facts, const Network& network) {
   }
 }
 
-// Everything of one run between its assembly and its end. It stops for the signals, and keeps what it has trained where
-// there is a folder.
+// One run, from its assembly to its end. Signals stop it, and it saves checkpoints if it has a folder.
 class TrainRun {
  public:
-  // All are borrowed; the folder may be null. What is loaded of `start` is freed once the trainer has it. Collective.
+  // All are borrowed; the folder may be null. The checkpoints in `start` are freed once the trainer has their state.\n
+  // // Collective.
   TrainRun(World& world, Assembly& assembly, RunStart& start, RankStatus& rank_status, const Log& log,
            const StopSignals& signals, const RunFolder* folder)
       : world_(world),
@@ -98,18 +98,18 @@ class TrainRun {
     on_rank_0(world, [&] {
       folder_.require();
       const std::string text = config_text(assembly.config);
-      write_whole(assembly.config.out + "/config.toml", std::as_bytes(std::span(text)));
+      write_atomically(assembly.config.out + "/config.toml", std::as_bytes(std::span(text)));
     });
   }
 
-  // Why it stopped; empty when it came to its end. Collective.
+  // Returns why the run stopped; empty if it was completed. Collective.
   std::string train(const Invocation& invocation);
 
  private:
   void build(const Invocation& invocation);
   std::vector<std::string> start_from_weights();
   void log_resumed(bool has_chosen_schedule);
-  void begin_rehearsal();
+  void inject_faults();
 
   World& world_;
   Assembly& assembly_;
@@ -119,7 +119,7 @@ class TrainRun {
   OwnedFolder folder_;
   RunControl control_;
   std::optional<CheckpointKeeping> checkpoints_;
-  std::optional<Rehearsal> rehearsal_;
+  std::optional<FaultInjector> fault_injector_;
   std::optional<Trainer> trainer_;
 };
 
@@ -132,7 +132,7 @@ std::vector<std::string> TrainRun::start_from_weights() {
     if (error.source() != ErrorSource::input || !trained || trained->image[0] == channels) throw;
     throw Error(
         ErrorSource::input,
-        fmt::format("--init-from {}: the images have {}, the checkpoint's had {}; give images with as many ({})",
+        fmt::format("--init-from {}: the images have {}, the checkpoint's had {}; give images with the same number ({})",
                     start_.weights->path, plural(channels, "channel"), trained->image[0], error.what()));
   }
 }
@@ -145,15 +145,15 @@ void TrainRun::build(const Invocation& invocation) {
                        .versions = versions_text(*assembly_.backend, world_),
                        .data = trained_on_text(*assembly_.network, assembly_.data.train->info(), start_.digests),
                        .data_digest = assembly_.data_digest};
-  if (checkpoints_) run_agreed(world_, [&] { refuse_unreadable(facts, *assembly_.network); });
-  assembly_.options.reports_samples = world_.rank() == 0 && !config.sample_log.empty();  // it alone writes them
+  if (checkpoints_) run_or_throw_on_all(world_, [&] { refuse_unreadable(facts, *assembly_.network); });
+  assembly_.options.reports_samples = world_.rank() == 0 && !config.sample_log.empty();  // only rank 0 writes them
   if (!config.rehearse.empty()) {
-    rehearsal_.emplace(log_);
-    assembly_.communicator = rehearsal_->between(std::move(assembly_.communicator));
+    fault_injector_.emplace(log_);
+    assembly_.communicator = fault_injector_->wrap(std::move(assembly_.communicator));
   }
   const auto hosts = all_gather_text(world_, world_.host());
   std::vector<std::string> drawn;
-  build_alike(world_, config, *assembly_.backend, [&] {
+  build_with_shared_choices(world_, config, *assembly_.backend, [&] {
     TrainerContext parts = assembly_.parts();
     parts.rank_status = &rank_status_;
     parts.hosts = hosts;
@@ -170,7 +170,7 @@ void TrainRun::build(const Invocation& invocation) {
   }
   start_.weights.reset();
   if (trainer_->steps_done() >= trainer_->planned_steps()) {
-    log_.note(fmt::format("nothing left to do: {} done, {} planned; --epochs or --steps makes the run longer",
+    log_.note(fmt::format("nothing left to do: {} done, {} planned; extend the run with --epochs or --steps",
                           plural(trainer_->steps_done(), "step"), trainer_->planned_steps()));
   }
 }
@@ -187,10 +187,10 @@ void TrainRun::log_resumed(bool has_chosen_schedule) {
   resumed.state = {};
 }
 
-// The last thing before the run, so that no incident comes to ranks that are still being made.
-void TrainRun::begin_rehearsal() {
+// Called last before the run, so that no fault is injected while ranks are still being set up.
+void TrainRun::inject_faults() {
   std::vector<Incident> incidents;
-  run_agreed(world_, [&] {
+  run_or_throw_on_all(world_, [&] {
     incidents =
         plan_incidents(assembly_.config.rehearse, {.ranks = world_.size(),
                                                    .steps = {trainer_->steps_done() + 1, trainer_->planned_steps()},
@@ -200,20 +200,20 @@ void TrainRun::begin_rehearsal() {
   for (const Incident& incident : incidents) {
     if (world_.rank() == 0) log_.warn(fmt::format("rehearsal: {}", text_of(incident)));
   }
-  rank_status_.add(*rehearsal_);
-  // A bit turns where this thread comes to its place, not once a GPU is found to have gone past it.
-  if (std::ranges::count(incidents, IncidentKind::flip, &Incident::kind) > 0) rank_status_.reach_through(nullptr);
-  rehearsal_->begin(incidents, [this](const BitFlip& flip) { trainer_->replica().flip(flip); });
+  rank_status_.add(*fault_injector_);
+  // Bits are flipped when this thread enters a phase, not when a GPU is observed to have passed it.
+  if (std::ranges::count(incidents, IncidentKind::flip, &Incident::kind) > 0) rank_status_.set_phase_queue(nullptr);
+  fault_injector_->begin(incidents, [this](const BitFlip& flip) { trainer_->replica().flip(flip); });
 }
 
 std::string TrainRun::train(const Invocation& invocation) {
   build(invocation);
-  if (rehearsal_) begin_rehearsal();
+  if (fault_injector_) inject_faults();
   TimeAccount account(world_, rank_status_);
   std::optional<TraceFile> trace;
   if (!assembly_.config.trace.empty()) trace.emplace(world_, rank_status_, assembly_.config.trace);
   std::optional<RunReporter> reporter;
-  run_agreed(world_, [&] {
+  run_or_throw_on_all(world_, [&] {
     reporter.emplace(world_, ReportedRun{.assembly = assembly_,
                                          .control = control_,
                                          .account = account,
@@ -224,11 +224,11 @@ std::string TrainRun::train(const Invocation& invocation) {
   const std::int64_t steps = trainer_->steps_done();
   reporter->start(run_record(assembly_, world_, invocation.words, steps), steps);
   RunEnd end = RunEnd::planned;
-  end_together(world_, [&] { end = trainer_->run(*reporter); });
+  run_then_barrier(world_, [&] { end = trainer_->run(*reporter); });
   rank_status_.enter(Phase::ending);
-  if (rehearsal_) {
-    for (const Incident& missed : rehearsal_->missed()) {
-      log_.warn(fmt::format("rehearsal: it never came to this: {}", text_of(missed)));
+  if (fault_injector_) {
+    for (const Incident& missed : fault_injector_->missed()) {
+      log_.warn(fmt::format("rehearsal: injected fault did not trigger: {}", text_of(missed)));
     }
   }
   const std::uint64_t digest = trainer_->weights_digest();
@@ -239,17 +239,17 @@ std::string TrainRun::train(const Invocation& invocation) {
                        plural(trainer_->steps_done(), "step"));
   }
   if (end == RunEnd::stopped) {
-    return fmt::format("stopped by {} with {} of {} steps done and saved; --resume goes on from there",
+    return fmt::format("stopped by {} with {} of {} steps done and saved; continue with --resume",
                        control_.reason(), trainer_->steps_done(), trainer_->planned_steps());
   }
   log_end(*trainer_, digest, assembly_.config, log_);
   return {};
 }
 
-// The rank that ends the job leaves the note, beside ranks that may be stuck anywhere.
-void leave_note_in(const OwnedFolder& folder, StallWatch& watch) {
-  watch.report_end_to([folder](const StallReport& report) {
-    leave_exit_record(folder, {.status = ExitStatus::hang,
+// The rank whose watch aborts the job writes exit.json, since other ranks may be stuck.
+void write_exit_record_on_stall(const OwnedFolder& folder, StallWatch& watch) {
+  watch.set_end_callback([folder](const StallReport& report) {
+    write_exit_record(folder, {.status = ExitStatus::hang,
                                .rank = report.rank,
                                .host = report.host,
                                .reason = report.reason,
@@ -264,29 +264,29 @@ ExitStatus train_command(World& world, const Invocation& invocation, EndRecord& 
   const Log log(world.rank(), world.host(), config.quiet);
   RankStatus rank_status;
   if (record.watch != nullptr) rank_status.publish_in(record.watch->status_slot());
-  run_agreed(world, [&] { refuse_without_out(config); });
-  Obstacles obstacles(world, log);
-  obstacles.add(preflight_in_brief(world, config));
+  run_or_throw_on_all(world, [&] { refuse_without_out(config); });
+  PreflightErrors preflight(world, log);
+  preflight.add(preflight_in_brief(world, config));
   std::optional<RunFolder> folder;
   if (!config.out.empty() && !config.dry_run) {
     folder.emplace(world, config, log);
-    if (world.local_size() < world.size()) obstacles.add(check_sharing(world, config.out, false));
+    if (world.local_size() < world.size()) preflight.add(check_sharing(world, config.out, false));
     record.folder = folder->owned();
-    if (record.watch != nullptr) leave_note_in(folder->owned(), *record.watch);
+    if (record.watch != nullptr) write_exit_record_on_stall(folder->owned(), *record.watch);
   }
-  const Damaged damaged = config.dry_run ? Damaged::left : Damaged::marked;
-  RunStart start = find_start(world, config, invocation.given, damaged, obstacles, log);
+  const DamagedPolicy damaged = config.dry_run ? DamagedPolicy::ignore : DamagedPolicy::rename;
+  RunStart start = find_start(world, config, invocation.given, damaged, preflight, log);
   if (start.resumed && record.watch != nullptr) record.watch->set_timeout(config.stall_timeout);
-  if (!config.dry_run) obstacles.add(check_files(world, config));
-  Assembly assembly = assemble_run(world, config, start, false, obstacles, log);
+  if (!config.dry_run) preflight.add(check_files(world, config));
+  Assembly assembly = assemble_run(world, config, start, false, preflight, log);
   if (config.dry_run) {
     if (world.rank() == 0) fmt::print("{}", config_text(assembly.config));
     return ExitStatus::done;
   }
-  check_run(world, assembly, start, obstacles);
-  obstacles.add(
+  check_run(world, assembly, start, preflight);
+  preflight.add(
       check_job_memory(world, memory_request(assembly, world, {}), Machine(), assembly.processor.is_gpu()).findings);
-  const AbandonAtEnd abandoning(record.watch, *assembly.communicator);
+  const AbortCollectivesOnExit abandoning(record.watch, *assembly.communicator);
   TrainRun run(world, assembly, start, rank_status, log, *record.signals, folder ? &*folder : nullptr);
   record.reason = run.train(invocation);
   return record.reason.empty() ? ExitStatus::done : ExitStatus::stopped;

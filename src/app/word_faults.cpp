@@ -18,7 +18,7 @@
 namespace tutti {
 namespace {
 
-std::size_t slips_between(std::string_view a, std::string_view b) {
+std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> two_before(b.size() + 1);
   std::vector<std::size_t> before(b.size() + 1);
   std::vector<std::size_t> now(b.size() + 1);
@@ -36,13 +36,13 @@ std::size_t slips_between(std::string_view a, std::string_view b) {
   return before.back();
 }
 
-// Of a flag's value CLI11 says "WHAT: NAME = VALUE"; numbers have been refused before, in our words.
-std::string fault_of_value(const std::string& said) {
-  const std::size_t colon = said.find(": ");
-  const std::size_t equals = said.find(" = ", colon);
-  if (colon == std::string::npos || equals == std::string::npos) return said;
-  return fmt::format("{} cannot be '{}': give true or false, or no value", said.substr(colon + 2, equals - colon - 2),
-                     said.substr(equals + 3));
+// CLI11 reports a wrong value of a flag as "WHAT: NAME = VALUE"; wrong numbers were refused before.
+std::string fault_of_value(const std::string& message) {
+  const std::size_t colon = message.find(": ");
+  const std::size_t equals = message.find(" = ", colon);
+  if (colon == std::string::npos || equals == std::string::npos) return message;
+  return fmt::format("{} cannot be '{}': give true or false, or no value", message.substr(colon + 2, equals - colon - 2),
+                     message.substr(equals + 3));
 }
 
 std::string missing_text(const CLI::App& app, const CLI::ParseError& error) {
@@ -59,9 +59,9 @@ std::string fault_text(const CLI::App& app, const CLI::ParseError& error) {
   return error.what();
 }
 
-// CLI11 takes 010 for 8, and for a number out of range the one next to it.
+// CLI11 reads 010 as 8, and replaces numbers out of range by the nearest one in range.
 template <class Number>
-void settle_number(const std::string& option, std::string& word) {
+void check_number(const std::string& option, std::string& word) {
   const auto refuse = [&](const char* wanted) {
     throw CLI::ConversionError(fmt::format("{} cannot be '{}': give {}", option, word, wanted));
   };
@@ -82,11 +82,11 @@ void settle_number(const std::string& option, std::string& word) {
 
 std::string nearest_word(std::string_view written, const std::vector<std::string>& known) {
   std::string nearest;
-  std::size_t fewest = written.size() / 3 + 1;
+  std::size_t smallest = written.size() / 3 + 1;
   for (const std::string& word : known) {
-    const std::size_t slips = slips_between(written, word);
-    if (slips >= fewest) continue;
-    fewest = slips;
+    const std::size_t distance = edit_distance(written, word);
+    if (distance >= smallest) continue;
+    smallest = distance;
     nearest = word;
   }
   return nearest;
@@ -110,38 +110,38 @@ std::string_view moved_to(std::string_view written) {
   return found == std::end(kMoved) ? std::string_view() : found->second;
 }
 
-std::string what_to_do(std::string_view written, const std::vector<std::string>& known, std::string_view help) {
+std::string suggestion_for(std::string_view written, const std::vector<std::string>& known, std::string_view help) {
   if (!moved_to(written).empty()) return std::string(moved_to(written));
   const std::string nearest = nearest_word(written, known);
   return nearest.empty() ? fmt::format("see {}", help) : fmt::format("did you mean '{}'? See {}", nearest, help);
 }
 
-void take_numbers_as_written(CLI::App& app) {
+void add_number_checks(CLI::App& app) {
   for (CLI::Option* option : app.get_options()) {
     const std::string type = option->get_type_name();
     const bool is_whole = type.starts_with("INT");
     if (option->get_expected_max() == 0 || (!is_whole && !type.starts_with("FLOAT"))) continue;
     const auto settle = [is_whole, name = option->get_name()](std::string& word) {
-      is_whole ? settle_number<std::int64_t>(name, word) : settle_number<double>(name, word);
+      is_whole ? check_number<std::int64_t>(name, word) : check_number<double>(name, word);
       return std::string();
     };
     option->transform(CLI::Validator(settle, ""));
   }
 }
 
-std::string fault_of_words(const CLI::App& app, const CLI::ParseError& error, const std::string& help) {
+std::string parse_error_text(const CLI::App& app, const CLI::ParseError& error, const std::string& help) {
   std::vector<std::string> left_over = app.remaining();
   std::erase(left_over, "--");
   if (left_over.empty()) return fmt::format("{}; see {}", fault_text(app, error), help);
   const auto is_flag = [](const std::string& word) { return word.starts_with('-'); };
   const auto flag = std::ranges::find_if(left_over, is_flag);
-  if (flag == left_over.end()) return fmt::format("'{}' belongs to no option: see {}", left_over.front(), help);
+  if (flag == left_over.end()) return fmt::format("unexpected argument '{}': see {}", left_over.front(), help);
   const std::string name = flag->substr(0, flag->find('='));
   std::vector<std::string> known;
   for (const CLI::Option* option : app.get_options()) {
     if (is_flag(option->get_name())) known.push_back(option->get_name());
   }
-  return fmt::format("no option is called '{}' here: {}", name, what_to_do(name, known, help));
+  return fmt::format("unknown option '{}': {}", name, suggestion_for(name, known, help));
 }
 
 }  // namespace tutti

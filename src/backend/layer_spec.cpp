@@ -9,8 +9,8 @@
 namespace tutti {
 namespace {
 
-// Wide enough for any network, narrow enough that sums of a few extents cannot overflow.
-constexpr std::int64_t kGreatestExtent = std::int64_t{1} << 30;
+// Large enough for any network, small enough that sums of a few extents cannot overflow.
+constexpr std::int64_t kMaxExtent = std::int64_t{1} << 30;
 
 struct Extent {
   std::string_view word;
@@ -19,17 +19,17 @@ struct Extent {
 };
 
 void require_extent(std::string_view type, const Extent& extent) {
-  if (extent.value >= extent.least && extent.value <= kGreatestExtent) return;
+  if (extent.value >= extent.least && extent.value <= kMaxExtent) return;
   throw Error(ErrorSource::input, fmt::format("{}: {} is {}, but must be {} to {}", type, extent.word, extent.value,
-                                              extent.least, kGreatestExtent));
+                                              extent.least, kMaxExtent));
 }
 
 void require_values(std::string_view type, const Shape& sample) {
   const auto extents = sample.extents();
-  const bool fits = std::ranges::all_of(extents, [](auto extent) { return extent >= 1 && extent <= kGreatestExtent; });
+  const bool fits = std::ranges::all_of(extents, [](auto extent) { return extent >= 1 && extent <= kMaxExtent; });
   if (!extents.empty() && fits) return;
   throw Error(ErrorSource::input, fmt::format("{}: its input is {}, but every extent must be 1 to {}", type,
-                                              sample.text(), kGreatestExtent));
+                                              sample.text(), kMaxExtent));
 }
 
 void require_image(std::string_view type, const Shape& sample) {
@@ -143,7 +143,7 @@ std::vector<ParameterSpec> parameters_of(const LinearSpec& spec, const Shape& sa
   return weight_and_bias({spec.units, sample.elements()}, spec.bias);
 }
 
-// Products are formed as shapes, which refuse what no 64-bit count can hold.
+// Products are computed as shapes, which throw on 64-bit overflow.
 std::int64_t multiply_adds_of(const Conv2dSpec& spec, const Shape& sample, const Shape& output) {
   return Shape{output.elements(), sample[0], spec.kernel, spec.kernel}.elements();
 }

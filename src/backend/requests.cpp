@@ -10,7 +10,7 @@
 namespace tutti {
 namespace {
 
-// Throws an internal error unless the caller has kept to the interface.
+// Throws an internal error if a caller violates the interface.
 template <class... Values>
 void require(bool is_met, fmt::format_string<Values...> otherwise, Values&&... values) {
   if (!is_met) throw Error(ErrorSource::internal, fmt::format(otherwise, std::forward<Values>(values)...));
@@ -60,8 +60,8 @@ void require_residual(const LayerSpec& spec, const LayerRequest& request) {
 }
 
 void PlannedLayer::require_training(const LayerBackward& pass) const {
-  require(mode_ == LayerMode::training, "a plan made for evaluation is asked for gradients");
-  require(!pass.output_gradients.empty(), "a layer is given no gradient of its output");
+  require(mode_ == LayerMode::training, "backward() needs a plan made for training");
+  require(!pass.output_gradients.empty(), "backward() needs a gradient of the output");
 }
 
 void require_fixed_point(const FixedPointGrid& grid, const ToFixedPoint& request) {
@@ -78,7 +78,7 @@ void require_digests(std::span<const DigestedTensor> tensors, const Tensor& dige
   for (const auto& [values, start] : tensors) {
     const bool fits =
         values.type == ElementType::f32 || values.type == ElementType::i32 || values.type == ElementType::i64;
-    require(fits && values.space == space, "a tensor of {} {} has no digest, or lies in other memory",
+    require(fits && values.space == space, "a tensor of {} {} has no digest or is in other memory",
             values.elements(), name_of(values.type));
   }
 }
@@ -104,31 +104,31 @@ void require_loss(const Shape& logits, double smoothing) {
 }
 
 void require_loss_sums(const LossPass& pass) {
-  const std::int64_t figures = LossSums::kFigures;
-  require(pass.sums.elements() == figures, "loss sums are {} figures, not {}", figures, pass.sums.elements());
+  const std::int64_t fields = LossSums::kFields;
+  require(pass.sums.elements() == fields, "loss sums are {} fields, not {}", fields, pass.sums.elements());
 }
 
-void require_images(const HeldImages& images) {
+void require_images(const ImageSet& images) {
   require(std::ssize(images.pixels) == std::ssize(images.labels) * images.image.elements(),
           "{} pixels do not make up {} images of {} values", images.pixels.size(), images.labels.size(),
           images.image.elements());
 }
 
-void require_gathered(std::string_view what, const Tensor& tensor, const Shape& shape) {
+void require_shape(std::string_view what, const Tensor& tensor, const Shape& shape) {
   if (tensor.shape == shape) return;
   throw Error(ErrorSource::internal,
-              fmt::format("{} of a batch of held images are {}, not {}", what, tensor.shape.text(), shape.text()));
+              fmt::format("{} of an image batch have the shape {}, not {}", what, tensor.shape.text(), shape.text()));
 }
 
 AdamWFactors factors_of(const AdamWStep& step) {
   const double first_bias = 1 - std::pow(step.beta1, static_cast<double>(step.step));
   const double second_bias = 1 - std::pow(step.beta2, static_cast<double>(step.step));
-  return {.kept = static_cast<float>(1 - step.learning_rate * step.weight_decay),
+  return {.decay_factor = static_cast<float>(1 - step.learning_rate * step.weight_decay),
           .rate = static_cast<float>(step.learning_rate / first_bias),
           .beta1 = static_cast<float>(step.beta1),
           .beta2 = static_cast<float>(step.beta2),
-          .fresh1 = static_cast<float>(1 - step.beta1),
-          .fresh2 = static_cast<float>(1 - step.beta2),
+          .one_minus_beta1 = static_cast<float>(1 - step.beta1),
+          .one_minus_beta2 = static_cast<float>(1 - step.beta2),
           .inverse_root = static_cast<float>(1 / std::sqrt(second_bias)),
           .epsilon = static_cast<float>(step.epsilon)};
 }

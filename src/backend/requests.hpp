@@ -1,6 +1,5 @@
 #pragma once
-// What every backend requires of its callers, what layers of every backend have in common, and numbers that must be the
-// same on every backend.
+// Argument checks, a base class of layers, and AdamW's factors, shared by the backends.
 
 #include "tutti/backend/backend.hpp"
 #include "tutti/backend/layer.hpp"
@@ -15,24 +14,24 @@ namespace tutti {
 // Throws "{doing} tensors of {one} and {other}" unless the two are equal.
 void require_equal_sizes(std::string_view doing, std::int64_t one, std::int64_t other);
 
-// Throws unless the input has samples, of a shape that the layer takes.
+// Throws unless the input has samples of a shape that the layer accepts.
 void require_samples(const LayerSpec& spec, const LayerRequest& request);
 
 // The shape of the layer's output for this batch.
 Shape batch_output(const LayerSpec& spec, const Shape& input);
 
-// Throws unless `values`, the weights of `owner`, are those of `spec` on samples of this shape.
+// Throws unless `values`, the weights of `owner`, match `spec` on samples of this shape.
 void require_weights(const LayerSpec& owner, std::span<const Tensor> values, const LayerSpec& spec,
                      const Shape& sample);
 
-// Throws unless the request has a residual of the input's shape.
+// Throws unless the residual has the input's shape.
 void require_residual(const LayerSpec& spec, const LayerRequest& request);
 
 // Throw unless there is a sum for each value, and an exponent and a largest value for each slice.
 void require_fixed_point(const FixedPointGrid& grid, const ToFixedPoint& request);
 void require_fixed_point(const FixedPointGrid& grid, const FromFixedPoint& request);
 
-// Throws unless there is a digest for each tensor, and all tensors lie in this memory and have types with digests.
+// Throws unless there is a digest for each tensor, and all tensors are in this memory and of a type that has digests.
 void require_digests(std::span<const DigestedTensor> tensors, const Tensor& digests, MemorySpace space);
 
 // Throws unless there is a slice, one result, and at most one condition.
@@ -40,16 +39,16 @@ void require_search(const NotFiniteSearch& search);
 
 // Throws an input error for logits that are not samples x classes, a usage error for smoothing outside 0 .. 1.
 void require_loss(const Shape& logits, double smoothing);
-// Throws unless the sums have an element for each figure.
+// Throws unless the sums have an element for each field.
 void require_loss_sums(const LossPass& pass);
 
-// What backward() reads of the forward pass.
+// The forward pass's tensors that backward() reads.
 struct LayerReads {
   bool input = false;
   bool output = false;
 };
 
-// What the layers of every backend keep of their request.
+// The base class of all backends' layers.
 class PlannedLayer : public Layer {
  public:
   const ActivationSpec& output() const final { return output_; }
@@ -63,7 +62,7 @@ class PlannedLayer : public Layer {
         output_(std::move(output)),
         reads_(reads) {}
 
-  // Every backward pass starts with this: throws unless the plan was made for training and there is a gradient.
+  // Called first in every backward pass: throws unless the plan was made for training and there is a gradient.
   void require_training(const LayerBackward& pass) const;
 
   LayerMode mode_;
@@ -74,18 +73,19 @@ class PlannedLayer : public Layer {
   LayerReads reads_;
 };
 
-// Throw unless there are pixels for each label; unless a tensor of a gathered batch has this shape.
-void require_images(const HeldImages& images);
-void require_gathered(std::string_view what, const Tensor& tensor, const Shape& shape);
+// Throws unless there are pixels for each label.
+void require_images(const ImageSet& images);
+// Throws unless a tensor of an ImageGather has this shape.
+void require_shape(std::string_view what, const Tensor& tensor, const Shape& shape);
 
-// The factors of an AdamW step that are the same for all elements. Plain numbers, for kernels too.
+// The factors of an AdamW step that are the same for all elements. Passed to kernels by value.
 struct AdamWFactors {
-  float kept;  // the share of a weight that its decay leaves
+  float decay_factor;  // 1 - learning_rate * weight_decay
   float rate;
   float beta1;
   float beta2;
-  float fresh1;
-  float fresh2;
+  float one_minus_beta1;
+  float one_minus_beta2;
   float inverse_root;
   float epsilon;
 };

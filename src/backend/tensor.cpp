@@ -35,7 +35,7 @@ constexpr std::size_t kHugePageBytes = std::size_t{2} << 20;
                           bytes));
 }
 
-// Pages that the system clears when they are first written: clearing them here as well would double the work.
+// The kernel zeroes pages when they are first written, so they are not zeroed here.
 Buffer allocate_pages(std::size_t bytes) {
   const std::size_t reserved = bytes + kHugePageBytes;
   if (reserved < bytes) refuse(bytes);
@@ -45,7 +45,7 @@ Buffer allocate_pages(std::size_t bytes) {
   const std::size_t beyond = reinterpret_cast<std::uintptr_t>(begin) % kHugePageBytes;
   std::byte* const data = begin + (beyond == 0 ? 0 : kHugePageBytes - beyond);
   Buffer buffer(data, bytes, MemorySpace::host, [pages, reserved](void*) { munmap(pages, reserved); });
-  // Advice only: where huge pages are off, small ones serve. What is left at the end is for small ones.
+  // Only advice: without huge pages, small ones are used, as for the rest at the end.
   static_cast<void>(madvise(data, bytes / kHugePageBytes * kHugePageBytes, MADV_HUGEPAGE));
   return buffer;
 }
@@ -60,7 +60,7 @@ std::span<std::int64_t> host_i64(const Tensor& tensor) { return host_values<std:
 Tensor Buffer::view(const Shape& shape, ElementType type, std::size_t byte_offset) const {
   const Tensor tensor{static_cast<std::byte*>(data_) + byte_offset, shape, type, space_};
   if (byte_offset > bytes_ || tensor.bytes() > bytes_ - byte_offset) {
-    throw Error(ErrorSource::internal, fmt::format("a view of {} bytes at {} leaves a block of {} bytes",
+    throw Error(ErrorSource::internal, fmt::format("a view of {} bytes at {} does not fit a block of {} bytes",
                                                    tensor.bytes(), byte_offset, bytes_));
   }
   return tensor;
@@ -68,7 +68,7 @@ Tensor Buffer::view(const Shape& shape, ElementType type, std::size_t byte_offse
 
 Buffer allocate_host(std::size_t bytes) {
   if (bytes >= 2 * kHugePageBytes) return allocate_pages(bytes);
-  // The least block is one line, so that an empty buffer still has an address of its own.
+  // The smallest block is one cache line, so that an empty buffer has a unique address.
   const std::size_t whole = std::max<std::size_t>((bytes + kLineBytes - 1) / kLineBytes, 1) * kLineBytes;
   void* const data = std::aligned_alloc(kLineBytes, whole);
   if (data == nullptr) refuse(bytes);

@@ -1,16 +1,16 @@
 #pragma once
-// What communicators are given, checked alike by all of them.
+// Checks and helpers for the arguments of all communicators.
 
 #include "tutti/backend/tensor.hpp"
 #include "tutti/comm/communicator.hpp"
 
 namespace tutti {
 
-// Throws unless `values` are f32 or i64 in this memory: what can be added over ranks there.
+// Throws unless `values` are f32 or i64 in this memory, and so can be reduced.
 void require_summable(const Tensor& values, MemorySpace space);
-// Throws unless `values` are of 4 or 8 bytes an element in this memory: what can be passed on there.
-void require_passable(const Tensor& values, MemorySpace space);
-void require_sharded(const ShardedSum& sum, int ranks, MemorySpace space);
+// Throws unless `values` have elements of 4 or 8 bytes in this memory, and so can be sent.
+void require_sendable(const Tensor& values, MemorySpace space);
+void require_valid_shards(const ReduceScatterGather& sum, int ranks, MemorySpace space);
 
 inline bool is_empty(const Tensor& values) { return values.data == nullptr || values.elements() == 0; }
 
@@ -20,20 +20,20 @@ struct ElementRange {
   std::int64_t elements() const { return end - begin; }
 };
 
-inline ElementRange shard_of(const ShardedSum& sum, int rank) {
+inline ElementRange shard_of(const ReduceScatterGather& sum, int rank) {
   const auto at = static_cast<std::size_t>(rank);
   return {sum.bounds[at], sum.bounds[at + 1]};
 }
 
-// These elements as a vector of their own.
-Tensor part_of(const Tensor& values, const ElementRange& range);
+// These elements as a one-dimensional tensor on the same memory.
+Tensor subtensor(const Tensor& values, const ElementRange& range);
 
-// Does the work on a piece of this rank's shard, unless it is empty.
-inline void work_on(const ShardedSum& sum, const ElementRange& piece, Stream& stream) {
-  if (sum.then && piece.elements() > 0) sum.then(stream, piece.begin, piece.end);
+// Calls transform_shard on a piece of this rank's shard, unless the piece is empty.
+inline void transform_piece(const ReduceScatterGather& sum, const ElementRange& piece, Stream& stream) {
+  if (sum.transform_shard && piece.elements() > 0) sum.transform_shard(stream, piece.begin, piece.end);
 }
 
-// Of memory that is ready when it is given away.
+// A stream without pending work.
 class HostStream final : public Stream {
  public:
   void synchronize() override {}

@@ -1,6 +1,6 @@
 #pragma once
-// Polls without holding a core: ranks may outnumber cores, and a rank that spins keeps the one it waits for from
-// running.
+// Polling without occupying a core: with more ranks than cores, a spinning rank would keep the rank that it waits for
+// from running.
 
 #include <algorithm>
 #include <chrono>
@@ -8,10 +8,10 @@
 
 namespace tutti {
 
-// For another rank to arrive, which may take long.
-constexpr std::chrono::microseconds kUntilArrival{1000};
-// For data under way, which many libraries move only while both sides call them.
-constexpr std::chrono::microseconds kUntilMoved{50};
+// While waiting for other ranks to arrive, which may take long.
+constexpr std::chrono::microseconds kMaxArrivalSleep{1000};
+// While data is in transit: many MPI libraries make progress only while both sides call them.
+constexpr std::chrono::microseconds kMaxTransferSleep{50};
 
 class Backoff {
  public:

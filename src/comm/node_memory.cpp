@@ -24,31 +24,31 @@ namespace tutti {
 namespace {
 
 constexpr const char* kRemedy =
-    "make it larger (mount -o remount,size=.. /dev/shm; in a container --shm-size), start one rank a host with more "
+    "make it larger (mount -o remount,size=.. /dev/shm; in a container --shm-size), start one rank per host with more "
     "--threads, or use a smaller data set";
 
 [[noreturn]] void refuse(const char* what, const std::string& name, int status) {
-  throw Error(ErrorSource::io, fmt::format("cannot {} shared memory {}: {}; the ranks of a host share one /dev/shm, "
-                                           "which must be there for all of them",
+  throw Error(ErrorSource::io, fmt::format("cannot {} shared memory {}: {}; all ranks of a host must see the same "
+                                           "/dev/shm",
                                            what, name, std::strerror(status)));
 }
 
 constexpr std::string_view kStem = "tutti-";
-constexpr std::time_t kSecondsToLock = 60;  // more than enough
+constexpr std::time_t kSecondsToLock = 60;  // the creator locks the file within this time
 
 std::string random_name() {
   std::random_device device;
   return fmt::format("/{}{:08x}{:08x}", kStem, device(), device());
 }
 
-// Whose maker has ended: it would hold the lock.
+// True if the creator has ended, since it would hold the lock.
 bool is_abandoned(int file) {
   struct stat status {};
   return ::fstat(file, &status) == 0 && std::time(nullptr) - status.st_mtime > kSecondsToLock &&
          ::flock(file, LOCK_EX | LOCK_NB) == 0;
 }
 
-// What cannot be seen or removed is somebody else's.
+// Files that cannot be opened or removed belong to other users.
 void remove_abandoned() {
   std::error_code failure;
   for (std::filesystem::directory_iterator entry("/dev/shm", failure), end; !failure && entry != end;
@@ -61,17 +61,17 @@ void remove_abandoned() {
 }
 
 void require_space(int file, std::size_t bytes) {
-  struct statvfs room {};
-  // A file system without a limit of its own has no blocks.
-  if (::fstatvfs(file, &room) != 0 || room.f_blocks == 0) return;
-  const std::uint64_t available = std::uint64_t{room.f_bavail} * room.f_frsize;
+  struct statvfs space {};
+  // A file system without a size limit reports 0 blocks.
+  if (::fstatvfs(file, &space) != 0 || space.f_blocks == 0) return;
+  const std::uint64_t available = std::uint64_t{space.f_bavail} * space.f_frsize;
   if (bytes <= available) return;
   throw Error(ErrorSource::io,
-              fmt::format("{:.1f} MiB of shared memory are wanted, but only {:.1f} MiB are free in /dev/shm: {}",
+              fmt::format("{:.1f} MiB of shared memory are needed, but only {:.1f} MiB are free in /dev/shm: {}",
                           static_cast<double>(bytes) / 0x1p20, static_cast<double>(available) / 0x1p20, kRemedy));
 }
 
-// A mapping of no bytes at all is refused by the system.
+// mmap fails for a length of 0.
 std::size_t mapped_bytes(std::size_t bytes) { return std::max<std::size_t>(1, bytes); }
 
 Buffer map(int file, const std::string& name, std::size_t bytes) {
@@ -82,13 +82,13 @@ Buffer map(int file, const std::string& name, std::size_t bytes) {
 
 }  // namespace
 
-int set_aside(int file, std::size_t bytes) {
+int allocate_pages(int file, std::size_t bytes) {
   int status = EINTR;
   while (status == EINTR) status = ::posix_fallocate(file, 0, static_cast<off_t>(bytes));
   return status;
 }
 
-// By way of another constructor, so that the name goes where this one throws.
+// Delegates to another constructor, so that the destructor removes the name if this one throws.
 NodeMemory::NodeMemory(std::size_t bytes) : NodeMemory() {
   remove_abandoned();
   name_ = random_name();
@@ -99,13 +99,13 @@ NodeMemory::NodeMemory(std::size_t bytes) : NodeMemory() {
   require_space(file, bytes);
   if (::ftruncate(file, static_cast<off_t>(mapped_bytes(bytes))) != 0) {
     if (errno != EFBIG) refuse("size", name_, errno);
-    throw Error(ErrorSource::io, fmt::format("{:.1f} MiB of shared memory are wanted, and files, as which the system "
-                                             "has it, end before that (ulimit -f): raise that limit",
+    throw Error(ErrorSource::io, fmt::format("{:.1f} MiB of shared memory are needed, which is more than the file "
+                                             "size limit (ulimit -f): raise that limit",
                                              static_cast<double>(bytes) / 0x1p20));
   }
-  // Without this a page that finds no space would end the process by a signal when it is first touched.
-  if (const int status = set_aside(file, mapped_bytes(bytes)); status != 0) {
-    throw Error(ErrorSource::io, fmt::format("cannot set aside {:.1f} MiB in /dev/shm: {}; {}",
+  // Otherwise, if memory ran out, the first access to a page would kill the process by SIGBUS.
+  if (const int status = allocate_pages(file, mapped_bytes(bytes)); status != 0) {
+    throw Error(ErrorSource::io, fmt::format("cannot allocate {:.1f} MiB in /dev/shm: {}; {}",
                                              static_cast<double>(bytes) / 0x1p20, std::strerror(status), kRemedy));
   }
   memory_ = map(file, name_, bytes);
@@ -117,7 +117,7 @@ NodeMemory::NodeMemory(const std::string& name, std::size_t bytes) {
   memory_ = map(file.get(), name, bytes);
 }
 
-void NodeMemory::unname() noexcept {
+void NodeMemory::unlink() noexcept {
   if (!name_.empty()) ::shm_unlink(name_.c_str());
   name_.clear();
   locked_ = {};

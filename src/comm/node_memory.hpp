@@ -1,7 +1,7 @@
 #pragma once
-// Memory that several processes of one host map: POSIX shared memory in /dev/shm. Its name exists only until all have
-// mapped it; the world passes the name on and knows when all have. Names that killed processes have left are removed by
-// the next process that makes one.
+// POSIX shared memory in /dev/shm, mapped by all ranks of a host. It is unlinked as soon as all have mapped it; the
+// World distributes its name and knows when that is. Names left by killed processes are removed by the next process
+// that creates one.
 
 #include "tutti/backend/tensor.hpp"
 #include "tutti/base/unique_handle.hpp"
@@ -12,30 +12,30 @@
 
 namespace tutti {
 
-// All pages of a file in memory, however many signals come meanwhile. Returns posix_fallocate's status.
-int set_aside(int file, std::size_t bytes);
+// Allocates all pages of a file in memory. Repeats posix_fallocate if a signal interrupts it; returns its status.
+int allocate_pages(int file, std::size_t bytes);
 
 class NodeMemory {
  public:
-  // New and zeroed, its pages set aside. Throws an io error that names what is wanted and what is free.
+  // Creates zeroed memory with all pages allocated. Throws an io error with the required and the free space.
   explicit NodeMemory(std::size_t bytes);
-  // What another process of this host has created. Throws an io error.
+  // Maps memory that another process of this host has created. Throws an io error.
   NodeMemory(const std::string& name, std::size_t bytes);
   NodeMemory(const NodeMemory&) = delete;
   NodeMemory& operator=(const NodeMemory&) = delete;
-  ~NodeMemory() { unname(); }
+  ~NodeMemory() { unlink(); }
 
   const std::string& name() const { return name_; }
-  // From here on no other process can open it. For its creator; does nothing for others.
-  void unname() noexcept;
-  // The mapping's owner; it outlives this.
+  // Removes the name, so that no other process can open the memory. Only the creator has a name to remove.
+  void unlink() noexcept;
+  // The owner of the mapping, which may outlive this object.
   Buffer take() { return std::move(memory_); }
 
  private:
   NodeMemory() = default;
 
-  std::string name_;   // empty where there is none to remove
-  Descriptor locked_;  // as long as it has its name
+  std::string name_;   // empty if there is none to remove
+  Descriptor locked_;  // open while the name exists
   Buffer memory_;
 };
 

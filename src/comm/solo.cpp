@@ -25,14 +25,14 @@ class SoloWorld final : public World {
   const std::string& host() const override { return host_; }
   std::string description() const override { return "no launcher"; }
 
-  bool agree(bool mine) override { return mine; }
-  void begin_greatest(std::int64_t mine) override {
-    if (greatest_) throw Error(ErrorSource::internal, "begin_greatest before the end of the one under way");
-    greatest_ = mine;
+  bool all_true(bool mine) override { return mine; }
+  void start_max(std::int64_t mine) override {
+    if (max_) throw Error(ErrorSource::internal, "start_max is already pending");
+    max_ = mine;
   }
-  std::int64_t end_greatest() override {
-    if (!greatest_) throw Error(ErrorSource::internal, "end_greatest without a begin_greatest");
-    return *std::exchange(greatest_, std::nullopt);
+  std::int64_t finish_max() override {
+    if (!max_) throw Error(ErrorSource::internal, "finish_max without a start_max");
+    return *std::exchange(max_, std::nullopt);
   }
   void barrier() override {}
 
@@ -52,11 +52,11 @@ class SoloWorld final : public World {
   std::unique_ptr<World> split(int colour) override { return colour < 0 ? nullptr : make_solo_world(); }
 
   [[noreturn]] void abort(int status) noexcept override { std::_Exit(status); }
-  void close() override { greatest_.reset(); }
+  void close() override { max_.reset(); }
 
  private:
   std::string host_ = host_name();
-  std::optional<std::int64_t> greatest_;  // between begin and end
+  std::optional<std::int64_t> max_;  // between start_max and finish_max
 };
 
 class SoloCommunicator final : public Communicator {
@@ -71,12 +71,12 @@ class SoloCommunicator final : public Communicator {
     return processor_ == nullptr ? allocate_host(bytes) : processor_->allocate(bytes);
   }
   void all_reduce(const Tensor& values, Stream&) override { require_summable(values, space()); }
-  void reduce_scatter_gather(const ShardedSum& sum, Stream& stream) override {
-    require_sharded(sum, 1, space());
-    work_on(sum, shard_of(sum, 0), stream);
+  void reduce_scatter_gather(const ReduceScatterGather& sum, Stream& stream) override {
+    require_valid_shards(sum, 1, space());
+    transform_piece(sum, shard_of(sum, 0), stream);
   }
   void reduce_to_root(const Tensor& values, Stream&) override { require_summable(values, space()); }
-  void broadcast(const Tensor& values, Stream&) override { require_passable(values, space()); }
+  void broadcast(const Tensor& values, Stream&) override { require_sendable(values, space()); }
   bool progress() override { return false; }
   void finish(Stream&) override {}
   void abandon() noexcept override {}

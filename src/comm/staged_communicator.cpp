@@ -16,26 +16,26 @@
 namespace tutti {
 namespace {
 
-// Staging memory and the events after which an operation may go on.
+// Staging memory and the events of one operation.
 struct Staging {
   Buffer memory;
-  std::unique_ptr<Event> ready;     // this rank's values are there
-  std::unique_ptr<Event> left;      // they are in the staging memory
-  std::unique_ptr<Event> returned;  // what came of them is back
+  std::unique_ptr<Event> ready;        // this rank's values are ready
+  std::unique_ptr<Event> copied_out;   // the values are in staging memory
+  std::unique_ptr<Event> copied_back;  // the results are in device memory
 };
 
-// Work of the processor; then, but for the last step, work over the ranks with what has left.
+// Work on the device, followed, except in the last step, by a collective on the staging memory.
 struct Step {
-  std::function<void(Stream&)> on_processor;
-  std::function<void()> over_ranks;
+  std::function<void(Stream&)> device_work;
+  std::function<void()> collective;
 };
 
-enum class Stage { waiting, leaving, over_ranks, returning };
+enum class Stage { waiting, copying_out, in_collective, copying_back };
 
 struct Operation {
   std::array<Tensor, 2> memory;  // the second may be empty
   Staging staging;
-  std::deque<Step> steps;  // the first is the one under way
+  std::deque<Step> steps;  // the first is in progress
   Stage stage = Stage::waiting;
 };
 
@@ -53,12 +53,12 @@ bool overlap(const Operation& one, const Operation& other) {
   });
 }
 
-// One operation after the other over the ranks, while the next is copied out and the last one back.
+// Runs one host collective at a time, overlapped with the copies of other operations.
 class StagedCommunicator final : public Communicator {
  public:
   StagedCommunicator(Backend& backend, std::unique_ptr<Communicator> host)
       : backend_(backend), host_(std::move(host)), out_(backend.make_stream()), back_(backend.make_stream()) {}
-  ~StagedCommunicator() override { leave_no_copies(); }
+  ~StagedCommunicator() override { wait_for_copies(); }
 
   int rank() const override { return host_->rank(); }
   int size() const override { return host_->size(); }
@@ -67,27 +67,27 @@ class StagedCommunicator final : public Communicator {
 
   void all_reduce(const Tensor& values, Stream& stream) override {
     require_summable(values, backend_.memory_space());
-    pass(values, stream, {.out = true, .back = true, .over_ranks = &Communicator::all_reduce});
+    enqueue_one(values, stream, {.out = true, .back = true, .collective = &Communicator::all_reduce});
   }
 
   void reduce_to_root(const Tensor& values, Stream& stream) override {
     require_summable(values, backend_.memory_space());
-    pass(values, stream, {.out = true, .back = rank() == 0, .over_ranks = &Communicator::reduce_to_root});
+    enqueue_one(values, stream, {.out = true, .back = rank() == 0, .collective = &Communicator::reduce_to_root});
   }
 
   void broadcast(const Tensor& values, Stream& stream) override {
-    require_passable(values, backend_.memory_space());
-    pass(values, stream, {.out = rank() == 0, .back = rank() != 0, .over_ranks = &Communicator::broadcast});
+    require_sendable(values, backend_.memory_space());
+    enqueue_one(values, stream, {.out = rank() == 0, .back = rank() != 0, .collective = &Communicator::broadcast});
   }
 
-  void reduce_scatter_gather(const ShardedSum& sum, Stream& stream) override {
-    require_sharded(sum, size(), backend_.memory_space());
-    if (size() == 1) return work_on(sum, shard_of(sum, 0), stream);
+  void reduce_scatter_gather(const ReduceScatterGather& sum, Stream& stream) override {
+    require_valid_shards(sum, size(), backend_.memory_space());
+    if (size() == 1) return transform_piece(sum, shard_of(sum, 0), stream);
     if (sum.bounds.back() == 0) return;
     const std::lock_guard lock(mutex_);
     const std::size_t offset_of_results = is_empty(sum.values) ? 0 : (sum.values.bytes() + 63) / 64 * 64;
     Staging staging = staging_of(offset_of_results + (is_empty(sum.results) ? 0 : sum.results.bytes()));
-    ShardedSum staged = sum;
+    ReduceScatterGather staged = sum;
     staged.values = is_empty(sum.values) ? Tensor{} : staging.memory.view(sum.values.shape, sum.values.type);
     staged.results =
         is_empty(sum.results) ? Tensor{} : staging.memory.view(sum.results.shape, sum.results.type, offset_of_results);
@@ -97,76 +97,76 @@ class StagedCommunicator final : public Communicator {
 
   bool progress() override {
     const std::lock_guard lock(mutex_);
-    return drive();
+    return advance_all();
   }
 
   void finish(Stream& stream) override {
-    for (Backoff backoff(kUntilMoved); progress(); backoff.wait()) {
+    for (Backoff backoff(kMaxTransferSleep); progress(); backoff.wait()) {
       const std::lock_guard lock(mutex_);
-      // It knows best how to wait for its ranks.
-      if (is_over_ranks()) host_->finish(host_stream_);
+      // The host communicator waits for its ranks.
+      if (has_collective_in_progress()) host_->finish(host_stream_);
     }
     const std::lock_guard lock(mutex_);
-    for (const Operation& operation : operations_) stream.follow(*operation.staging.returned);
+    for (const Operation& operation : operations_) stream.wait_event(*operation.staging.copied_back);
   }
 
   void abandon() noexcept override {
     const std::lock_guard lock(mutex_);
     abandoned_ = true;
     host_->abandon();
-    leave_no_copies();
+    wait_for_copies();
   }
 
   std::uint64_t bytes_sent() const override { return host_->bytes_sent(); }
 
  private:
-  // Whether values are copied to the host and back, and what is done in between.
-  struct Way {
+  // Whether values are copied to the host and back, and the collective in between.
+  struct CopyPlan {
     bool out;
     bool back;
-    void (Communicator::*over_ranks)(const Tensor&, Stream&);
+    void (Communicator::*collective)(const Tensor&, Stream&);
   };
 
-  void pass(const Tensor& values, Stream& stream, const Way& way) {
+  void enqueue_one(const Tensor& values, Stream& stream, const CopyPlan& plan) {
     if (size() == 1 || is_empty(values)) return;
     const std::lock_guard lock(mutex_);
     Staging staging = staging_of(values.bytes());
     const Tensor staged = staging.memory.view(values.shape, values.type);
     std::deque<Step> steps(2);
-    steps[0].on_processor = [=, this](Stream& out) {
-      if (way.out) backend_.copy(out, staged, values);
+    steps[0].device_work = [=, this](Stream& out) {
+      if (plan.out) backend_.copy(out, staged, values);
     };
-    steps[0].over_ranks = [=, this] { (host_.get()->*way.over_ranks)(staged, host_stream_); };
-    steps[1].on_processor = [=, this](Stream& back) {
-      if (way.back) backend_.copy(back, values, staged);
+    steps[0].collective = [=, this] { (host_.get()->*plan.collective)(staged, host_stream_); };
+    steps[1].device_work = [=, this](Stream& back) {
+      if (plan.back) backend_.copy(back, values, staged);
     };
     enqueue({.memory = {values, {}}, .staging = std::move(staging), .steps = std::move(steps)}, stream);
   }
 
-  // All values are copied out; this rank's shard of the sum is copied back and worked on; its results are copied out,
-  // and the other ranks' back.
-  std::deque<Step> steps_of(const ShardedSum& sum, const ShardedSum& staged) {
+  // Copies all values out, copies this rank's shard of the sum back, transforms it, copies its results out, and copies
+  // the other ranks' results back.
+  std::deque<Step> steps_of(const ReduceScatterGather& sum, const ReduceScatterGather& staged) {
     const ElementRange own = shard_of(sum, rank());
     const bool adds = !is_empty(sum.values);
-    const bool passes = !is_empty(sum.results);
+    const bool gathers = !is_empty(sum.results);
     std::deque<Step> steps;
     if (adds) {
       steps.push_back({[=, this](Stream& out) { backend_.copy(out, staged.values, sum.values); },
                        [=, this] {
                          host_->reduce_scatter_gather(
-                             {.values = staged.values, .bounds = staged.bounds, .then = {}, .results = {}},
+                             {.values = staged.values, .bounds = staged.bounds, .transform_shard = {}, .results = {}},
                              host_stream_);
                        }});
     }
     steps.push_back({[=, this](Stream& both) {
                        if (adds) copy(both, sum.values, staged.values, own);
-                       work_on(sum, own, both);
-                       if (passes) copy(both, staged.results, sum.results, own);
+                       transform_piece(sum, own, both);
+                       if (gathers) copy(both, staged.results, sum.results, own);
                      },
                      {}});
-    if (passes) {
-      steps.back().over_ranks = [=, this] {
-        host_->reduce_scatter_gather({.values = {}, .bounds = staged.bounds, .then = {}, .results = staged.results},
+    if (gathers) {
+      steps.back().collective = [=, this] {
+        host_->reduce_scatter_gather({.values = {}, .bounds = staged.bounds, .transform_shard = {}, .results = staged.results},
                                      host_stream_);
       };
       steps.push_back({[=, this](Stream& back) {
@@ -179,16 +179,16 @@ class StagedCommunicator final : public Communicator {
   }
 
   void copy(Stream& stream, const Tensor& to, const Tensor& from, const ElementRange& range) {
-    if (range.elements() > 0) backend_.copy(stream, part_of(to, range), part_of(from, range));
+    if (range.elements() > 0) backend_.copy(stream, subtensor(to, range), subtensor(from, range));
   }
 
   void enqueue(Operation operation, Stream& stream) {
     stream.record(*operation.staging.ready);
     operations_.push_back(std::move(operation));
-    drive();
+    advance_all();
   }
 
-  // The smallest that will do, so that every step finds the memory of the one before.
+  // Reuses the smallest free memory that is large enough, so that every training step reuses that of the previous one.
   Staging staging_of(std::size_t bytes) {
     auto best = free_.end();
     for (auto free = free_.begin(); free != free_.end(); ++free) {
@@ -198,70 +198,70 @@ class StagedCommunicator final : public Communicator {
     if (best == free_.end()) {
       return {.memory = backend_.allocate_staging(bytes),
               .ready = backend_.make_event(),
-              .left = backend_.make_event(),
-              .returned = backend_.make_event()};
+              .copied_out = backend_.make_event(),
+              .copied_back = backend_.make_event()};
     }
     Staging staging = std::move(*best);
     free_.erase(best);
     return staging;
   }
 
-  // False when all operations are at least being copied back.
-  bool drive() {
+  // False once all remaining operations are being copied back.
+  bool advance_all() {
     if (abandoned_) return false;
-    while (!operations_.empty() && operations_.front().stage == Stage::returning &&
-           operations_.front().staging.returned->reached()) {
+    while (!operations_.empty() && operations_.front().stage == Stage::copying_back &&
+           operations_.front().staging.copied_back->reached()) {
       free_.push_back(std::move(operations_.front().staging));
       operations_.pop_front();
     }
     for (Operation& operation : operations_) {
-      if (operation.stage == Stage::waiting && !leave(operation)) break;
+      if (operation.stage == Stage::waiting && !start_copy_out(operation)) break;
     }
-    const auto next = std::ranges::find_if(operations_, [](const Operation& o) { return o.stage != Stage::returning; });
+    const auto next = std::ranges::find_if(operations_, [](const Operation& o) { return o.stage != Stage::copying_back; });
     if (next == operations_.end()) return false;
-    if (next->stage == Stage::leaving && next->staging.left->reached()) {
-      next->steps.front().over_ranks();
-      next->stage = Stage::over_ranks;
+    if (next->stage == Stage::copying_out && next->staging.copied_out->reached()) {
+      next->steps.front().collective();
+      next->stage = Stage::in_collective;
     }
-    if (next->stage != Stage::over_ranks || host_->progress()) return true;
-    host_->finish(host_stream_);  // for what it throws: nothing is left to wait for
+    if (next->stage != Stage::in_collective || host_->progress()) return true;
+    host_->finish(host_stream_);  // rethrows errors; does not wait, since the collective is complete
     next->steps.pop_front();
     begin_step(*next, *back_);
-    return next->stage != Stage::returning || std::next(next) != operations_.end();
+    return next->stage != Stage::copying_back || std::next(next) != operations_.end();
   }
 
-  bool is_over_ranks() const {
-    return std::ranges::any_of(operations_, [](const Operation& o) { return o.stage == Stage::over_ranks; });
+  bool has_collective_in_progress() const {
+    return std::ranges::any_of(operations_, [](const Operation& o) { return o.stage == Stage::in_collective; });
   }
 
-  // Operations on the same memory take what earlier ones have left there.
-  bool leave(Operation& operation) {
+  // An operation on the same memory as an earlier one waits for its results.
+  bool start_copy_out(Operation& operation) {
     for (const Operation& earlier : operations_) {
       if (&earlier == &operation) break;
       if (!overlap(earlier, operation)) continue;
-      if (earlier.stage != Stage::returning) return false;
-      out_->follow(*earlier.staging.returned);
+      if (earlier.stage != Stage::copying_back) return false;
+      out_->wait_event(*earlier.staging.copied_back);
     }
-    out_->follow(*operation.staging.ready);
+    out_->wait_event(*operation.staging.ready);
     begin_step(operation, *out_);
     return true;
   }
 
   void begin_step(Operation& operation, Stream& stream) {
     const Step& step = operation.steps.front();
-    step.on_processor(stream);
-    const bool last = !step.over_ranks;
-    stream.record(last ? *operation.staging.returned : *operation.staging.left);
-    operation.stage = last ? Stage::returning : Stage::leaving;
+    step.device_work(stream);
+    const bool last = !step.collective;
+    stream.record(last ? *operation.staging.copied_back : *operation.staging.copied_out);
+    operation.stage = last ? Stage::copying_back : Stage::copying_out;
   }
 
-  // Copies wait for nothing but this processor.
-  void leave_no_copies() noexcept {
+  // This cannot block on other ranks, since copies depend only on this device.
+  void wait_for_copies() noexcept {
     try {
       out_->synchronize();
       back_->synchronize();
     } catch (const std::exception&) {
-      // A processor that failed copies no more.
+      // A failed device copies nothing more.
     }
   }
 

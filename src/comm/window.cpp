@@ -29,7 +29,7 @@ static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
   const bool too_little = status == ENOMEM || status == ENOSPC;
   throw Error(ErrorSource::io, fmt::format("cannot {} {:.1f} MiB of memory that the ranks of this host share: {}{}",
                                            what, static_cast<double>(bytes) / 0x1p20, std::strerror(status),
-                                           too_little ? "; ask for more memory, or start fewer ranks on a host" : ""));
+                                           too_little ? "; request more memory, or start fewer ranks per host" : ""));
 }
 
 std::uint64_t random_mark() {
@@ -37,14 +37,14 @@ std::uint64_t random_mark() {
   return (std::uint64_t{device()} << 32) | device();
 }
 
-// Among a rank's blocks.
-constexpr std::uint64_t kBoard = 0;
+// The block number of a rank's slots.
+constexpr std::uint64_t kSlotsBlock = 0;
 
 std::string name_of_block(std::uint64_t mark, std::uint64_t number) {
   return fmt::format("tutti-{:016x}-{}", mark, number);
 }
 
-// What the process has open there, or nothing that can be seen from here.
+// The target of a link; empty if it cannot be read.
 std::string target_of(const std::string& link) {
   std::array<char, 128> target{};
   const auto length = ::readlink(link.c_str(), target.data(), target.size());
@@ -53,20 +53,20 @@ std::string target_of(const std::string& link) {
 
 }  // namespace
 
-class MemoryBlock {
+class SharedMemoryBlock {
  public:
-  // New and zeroed, its pages set aside.
-  MemoryBlock(const std::string& name, std::size_t bytes) : bytes_(bytes) {
+  // Creates zeroed memory with all pages allocated.
+  SharedMemoryBlock(const std::string& name, std::size_t bytes) : bytes_(bytes) {
     file_ = Descriptor(::memfd_create(name.c_str(), MFD_CLOEXEC));
     if (!file_) refuse("open", bytes, errno);
     if (::ftruncate(file_.get(), static_cast<off_t>(bytes)) != 0) refuse("size", bytes, errno);
-    if (const int status = set_aside(file_.get(), bytes); status != 0) refuse("set aside", bytes, status);
+    if (const int status = allocate_pages(file_.get(), bytes); status != 0) refuse("allocate", bytes, status);
     map(MAP_SHARED | MAP_POPULATE);
   }
-  // Of another process, where it has this name there.
-  MemoryBlock(int process, int file, const std::string& name) {
+  // Opens the memory of another process and checks its name.
+  SharedMemoryBlock(int process, int file, const std::string& name) {
     const std::string link = fmt::format("/proc/{}/fd/{}", process, file);
-    // A number may mean another process here than there.
+    // In another PID namespace, the process ID may belong to another process.
     if (target_of(link) != fmt::format("/memfd:{} (deleted)", name)) refuse("find", 0, ENOENT);
     file_ = Descriptor(::open(link.c_str(), O_RDWR | O_CLOEXEC));
     struct stat status {};
@@ -75,13 +75,13 @@ class MemoryBlock {
     map(MAP_SHARED);
     file_.reset();
   }
-  MemoryBlock(const MemoryBlock&) = delete;
-  MemoryBlock& operator=(const MemoryBlock&) = delete;
-  ~MemoryBlock() {
+  SharedMemoryBlock(const SharedMemoryBlock&) = delete;
+  SharedMemoryBlock& operator=(const SharedMemoryBlock&) = delete;
+  ~SharedMemoryBlock() {
     if (data_ != nullptr) ::munmap(data_, bytes_);
   }
-  // Its pages go now, though others hold it mapped; where that cannot be, they go later.
-  void empty() noexcept {
+  // Frees the pages now, even if others still map them. If that fails, they are freed with the last mapping.
+  void release_pages() noexcept {
     static_cast<void>(
         ::fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(bytes_)));
   }
@@ -102,18 +102,18 @@ class MemoryBlock {
   std::size_t bytes_ = 0;
 };
 
-// This rank's blocks, as long as their buffers live.
+// This rank's blocks whose buffers still exist.
 class OwnBlocks {
  public:
   struct Entry {
     std::uint64_t number;
-    std::unique_ptr<MemoryBlock> block;
+    std::unique_ptr<SharedMemoryBlock> block;
   };
 
   std::byte* make(std::size_t bytes) {
     const std::lock_guard lock(mutex_);
     const std::uint64_t number = next_++;
-    auto block = std::make_unique<MemoryBlock>(name_of_block(mark, number), bytes);
+    auto block = std::make_unique<SharedMemoryBlock>(name_of_block(mark, number), bytes);
     std::byte* const data = block->data();
     blocks_.emplace(data, Entry{number, std::move(block)});
     return data;
@@ -121,57 +121,57 @@ class OwnBlocks {
   void release(const void* data) {
     const std::lock_guard lock(mutex_);
     const auto entry = blocks_.find(static_cast<const std::byte*>(data));
-    entry->second.block->empty();
+    entry->second.block->release_pages();
     blocks_.erase(entry);
   }
-  std::optional<PostedValues> find(const std::byte* data, std::size_t bytes) const {
+  std::optional<SharedValues> find(const std::byte* data, std::size_t bytes) const {
     const std::lock_guard lock(mutex_);
     auto after = blocks_.upper_bound(data);
     if (after == blocks_.begin()) return std::nullopt;
     const auto& [begin, entry] = *--after;
     const auto offset = static_cast<std::size_t>(data - begin);
     if (offset + bytes > entry.block->bytes()) return std::nullopt;
-    return PostedValues{.block = entry.number, .file = entry.block->file(), .offset = offset, .bytes = bytes};
+    return SharedValues{.block = entry.number, .file = entry.block->file(), .offset = offset, .bytes = bytes};
   }
 
   const std::uint64_t mark = random_mark();
 
  private:
   mutable std::mutex mutex_;
-  std::uint64_t next_ = kBoard + 1;
+  std::uint64_t next_ = kSlotsBlock + 1;
   std::map<const std::byte*, Entry, std::less<>> blocks_;
 };
 
-Window::Window()
+PeerMemory::PeerMemory()
     : own_(std::make_shared<OwnBlocks>()),
-      // Others may read it after this rank has finished: its pages exist as long as anyone maps them.
-      board_(std::make_unique<MemoryBlock>(name_of_block(own_->mark, kBoard), kPosts * sizeof(Post))) {}
+      // Other ranks may read the slots after this rank has finished; the pages exist while any rank maps them.
+      own_slots_(std::make_unique<SharedMemoryBlock>(name_of_block(own_->mark, kSlotsBlock), kSlots * sizeof(OperationSlot))) {}
 
-Window::~Window() = default;
+PeerMemory::~PeerMemory() = default;
 
-std::unique_ptr<Window> Window::open(World& world) {
-  std::unique_ptr<Window> window;
+std::unique_ptr<PeerMemory> PeerMemory::open(World& world) {
+  std::unique_ptr<PeerMemory> memory;
   try {
-    if (world.local_size() == world.size()) window.reset(new Window);
+    if (world.local_size() == world.size()) memory.reset(new PeerMemory);
   } catch (const Error&) {
-    // Where a system or a container allows no such memory, there is a way to do without.
+    // Some systems and containers do not allow such memory; the communicator then uses other algorithms.
   }
-  if (!world.agree(window != nullptr)) return nullptr;
-  window->rank_ = world.rank();
-  const Peer self{.process = ::getpid(), .board = window->board_->file(), .mark = window->own_->mark};
+  if (!world.all_true(memory != nullptr)) return nullptr;
+  memory->rank_ = world.rank();
+  const Peer self{.process = ::getpid(), .slots_file = memory->own_slots_->file(), .mark = memory->own_->mark};
   for (const auto& bytes : world.all_gather(std::as_bytes(std::span(&self, 1)))) {
-    Peer& peer = window->peers_.emplace_back();
+    Peer& peer = memory->peers_.emplace_back();
     std::memcpy(&peer, bytes.data(), std::min(bytes.size(), sizeof peer));
   }
-  const bool opened = window->map_boards();
-  return world.agree(opened) ? std::move(window) : nullptr;
+  const bool opened = memory->map_slots();
+  return world.all_true(opened) ? std::move(memory) : nullptr;
 }
 
-bool Window::map_boards() {
+bool PeerMemory::map_slots() {
   try {
     for (int rank = 0; rank < static_cast<int>(peers_.size()); ++rank) {
-      const PostedValues board{.block = kBoard, .file = peers_[static_cast<std::size_t>(rank)].board};
-      boards_.push_back(reinterpret_cast<Post*>(rank == rank_ ? board_->data() : map(rank, board)));
+      const SharedValues slots{.block = kSlotsBlock, .file = peers_[static_cast<std::size_t>(rank)].slots_file};
+      slots_.push_back(reinterpret_cast<OperationSlot*>(rank == rank_ ? own_slots_->data() : map(rank, slots)));
     }
     return true;
   } catch (const Error&) {
@@ -179,26 +179,26 @@ bool Window::map_boards() {
   }
 }
 
-Buffer Window::allocate(std::size_t bytes) {
+Buffer PeerMemory::allocate(std::size_t bytes) {
   if (bytes == 0) return allocate_host(0);
   return {own_->make(bytes), bytes, MemorySpace::host, [own = own_](void* data) { own->release(data); }};
 }
 
-std::optional<PostedValues> Window::find(const Tensor& values) const {
+std::optional<SharedValues> PeerMemory::find(const Tensor& values) const {
   return own_->find(static_cast<const std::byte*>(values.data), values.bytes());
 }
 
-Post& Window::own_post(std::uint64_t operation) { return boards_[static_cast<std::size_t>(rank_)][operation % kPosts]; }
+OperationSlot& PeerMemory::own_slot(std::uint64_t operation) { return slots_[static_cast<std::size_t>(rank_)][operation % kSlots]; }
 
-const Post& Window::post(int rank, std::uint64_t operation) const {
-  return boards_[static_cast<std::size_t>(rank)][operation % kPosts];
+const OperationSlot& PeerMemory::slot(int rank, std::uint64_t operation) const {
+  return slots_[static_cast<std::size_t>(rank)][operation % kSlots];
 }
 
-std::byte* Window::map(int rank, const PostedValues& values) {
+std::byte* PeerMemory::map(int rank, const SharedValues& values) {
   auto& block = mapped_[{rank, values.block}];
   if (!block) {
     const Peer& peer = peers_[static_cast<std::size_t>(rank)];
-    block = std::make_unique<MemoryBlock>(peer.process, values.file, name_of_block(peer.mark, values.block));
+    block = std::make_unique<SharedMemoryBlock>(peer.process, values.file, name_of_block(peer.mark, values.block));
   }
   if (values.offset + values.bytes > block->bytes()) refuse("use", values.bytes, EINVAL);
   return block->data() + values.offset;

@@ -1,7 +1,7 @@
 #pragma once
-// Memory of each rank that the other ranks of its host see too, and a board on which every rank posts what it gives to
-// an operation and how far it is. Nothing of it has a name in a file system: a rank opens the others' memory through
-// their processes, so that nothing is left behind by a killed job.
+// Memory that each rank shares with the other ranks of its host, and slots in which each rank publishes its tensors of
+// an operation and its progress. The memory comes from memfd_create and has no name in a file system: ranks open each
+// other's through /proc, so a killed job leaves nothing behind.
 
 #include "tutti/backend/tensor.hpp"
 #include "tutti/comm/world.hpp"
@@ -18,63 +18,63 @@
 
 namespace tutti {
 
-class MemoryBlock;
+class SharedMemoryBlock;
 class OwnBlocks;
 
-// Values in memory of the rank that posts this. Of no bytes: none.
-struct PostedValues {
-  std::uint64_t block = 0;  // never that of another block of the same rank
-  int file = -1;            // the descriptor of that block in the rank's process
+// The location of a tensor in the publishing rank's memory. No bytes: there is no tensor.
+struct SharedValues {
+  std::uint64_t block = 0;  // unique among the rank's blocks, also over time
+  int file = -1;            // the block's descriptor in the rank's process
   std::uint64_t offset = 0;
   std::uint64_t bytes = 0;
 };
 
-// One rank's part in one operation; a later one takes its place once all ranks are done with the operation.
-struct Post {
-  // The number of the operation that this is of, or one that came before. Set last.
+// One rank's state of one operation. A later operation reuses the slot once all ranks are done with this one.
+struct OperationSlot {
+  // At least the operation's number once `given` is valid. Written last.
   std::atomic<std::uint64_t> ready;
-  std::array<PostedValues, 2> given;
-  // Likewise, once this rank no more touches the others' memory.
+  std::array<SharedValues, 2> given;
+  // At least the operation's number once this rank no longer accesses the memory of others.
   alignas(64) std::atomic<std::uint64_t> done;
 };
 
-class Window {
+class PeerMemory {
  public:
-  // At most this many consecutive operations may be on the board.
-  static constexpr std::size_t kPosts = 8;
+  // The number of consecutive operations that can have slots at the same time.
+  static constexpr std::size_t kSlots = 8;
 
-  // Null, on all ranks, unless every rank can open the memory of every other one: they are of different hosts, or are
-  // kept apart on one. Collective.
-  static std::unique_ptr<Window> open(World& world);
-  ~Window();
+  // Null on all ranks unless every rank can open the memory of all others: they may be on different hosts, or isolated
+  // from each other. Collective.
+  static std::unique_ptr<PeerMemory> open(World& world);
+  ~PeerMemory();
 
-  // Zeroed, aligned to 64 bytes; it may outlive the window. Throws an io error.
+  // Zeroed memory, aligned to 64 bytes. It may outlive this object. Throws an io error.
   Buffer allocate(std::size_t bytes);
-  // Where in memory of allocate() this lies; null: elsewhere.
-  std::optional<PostedValues> find(const Tensor& values) const;
+  // The location of this tensor in memory from allocate(); null if it is elsewhere.
+  std::optional<SharedValues> find(const Tensor& values) const;
 
-  // Operations count from 1.
-  Post& own_post(std::uint64_t operation);
-  const Post& post(int rank, std::uint64_t operation) const;
-  // The same memory in this process, once and for all. Throws an io error. From one thread at a time.
-  std::byte* map(int rank, const PostedValues& values);
+  // Operations are numbered from 1.
+  OperationSlot& own_slot(std::uint64_t operation);
+  const OperationSlot& slot(int rank, std::uint64_t operation) const;
+  // Maps the values of another rank into this process; the mapping is cached. Throws an io error. Not thread-safe.
+  std::byte* map(int rank, const SharedValues& values);
 
  private:
   struct Peer {
     int process = 0;
-    int board = -1;          // its descriptor there
-    std::uint64_t mark = 0;  // in the names of its blocks
+    int slots_file = -1;     // the descriptor of its slots
+    std::uint64_t mark = 0;  // a random number in the names of its blocks
   };
 
-  Window();
-  // False when one of them cannot be opened.
-  bool map_boards();
+  PeerMemory();
+  // False if the slots of a rank cannot be opened.
+  bool map_slots();
 
   std::shared_ptr<OwnBlocks> own_;
-  std::unique_ptr<MemoryBlock> board_;
-  std::vector<Peer> peers_;  // by rank, this one too
-  std::vector<Post*> boards_;
-  std::map<std::pair<int, std::uint64_t>, std::unique_ptr<MemoryBlock>> mapped_;
+  std::unique_ptr<SharedMemoryBlock> own_slots_;
+  std::vector<Peer> peers_;  // by rank, including this one
+  std::vector<OperationSlot*> slots_;
+  std::map<std::pair<int, std::uint64_t>, std::unique_ptr<SharedMemoryBlock>> mapped_;
   int rank_ = 0;
 };
 

@@ -34,17 +34,17 @@ std::optional<Error> error_of(const std::function<void()>& action) {
   }
 }
 
-// What a rank sends the others about its error.
+// The error of a rank, as it is sent to the others.
 struct Failure {
   bool failed = false;
   ErrorSource source = ErrorSource::internal;
   ErrorReach reach = ErrorReach::this_rank;
   std::string host;
   std::string message;
-  std::string place;  // " (src/file.cpp:12)", or nothing for the user's errors
+  std::string location;  // " (src/file.cpp:12)"; empty for user errors
 };
 
-std::string place_of(const Error& error) {
+std::string location_of(const Error& error) {
   const std::string described = error.describe();
   const auto at = described.find(error.what());
   return at == std::string::npos ? "" : described.substr(at + std::string(error.what()).size());
@@ -57,7 +57,7 @@ std::vector<Failure> exchange(World& world, const std::optional<Error>& mine) {
   const auto statuses = all_gather_text(world, status);
   const auto hosts = all_gather_text(world, world.host());
   const auto messages = all_gather_text(world, mine ? mine->what() : "");
-  const auto places = all_gather_text(world, mine ? place_of(*mine) : "");
+  const auto locations = all_gather_text(world, mine ? location_of(*mine) : "");
 
   std::vector<Failure> failures;
   for (std::size_t rank = 0; rank < statuses.size(); ++rank) {
@@ -66,13 +66,13 @@ std::vector<Failure> exchange(World& world, const std::optional<Error>& mine) {
                         .reach = static_cast<ErrorReach>(statuses[rank][2]),
                         .host = hosts[rank],
                         .message = messages[rank],
-                        .place = places[rank]});
+                        .location = locations[rank]});
   }
   return failures;
 }
 
-// True when nothing is gained by naming one rank: all met the same error, or agreed on one before.
-bool all_alike(const std::vector<Failure>& failures) {
+// True if all ranks have the same error, so that naming one rank would not help.
+bool all_equal(const std::vector<Failure>& failures) {
   const Failure& first = failures.front();
   return std::all_of(failures.begin(), failures.end(), [&](const Failure& failure) {
     if (!failure.failed || failure.source != first.source || failure.reach != first.reach) return false;
@@ -96,7 +96,7 @@ std::vector<std::string> all_gather_text(World& world, const std::string& mine) 
   return texts;
 }
 
-std::vector<std::vector<double>> all_gather_figures(World& world, const std::vector<double>& mine) {
+std::vector<std::vector<double>> all_gather_doubles(World& world, const std::vector<double>& mine) {
   std::vector<std::vector<double>> all;
   for (const auto& bytes : world.all_gather(std::as_bytes(std::span(mine)))) {
     std::vector<double>& theirs = all.emplace_back(bytes.size() / sizeof(double));
@@ -105,26 +105,26 @@ std::vector<std::vector<double>> all_gather_figures(World& world, const std::vec
   return all;
 }
 
-std::vector<double> greatest_of_ranks(World& world, std::vector<double> figures) {
-  for (const auto& theirs : all_gather_figures(world, figures)) {
-    for (std::size_t i = 0; i < figures.size(); ++i) figures[i] = std::max(figures[i], theirs.at(i));
+std::vector<double> max_over_ranks(World& world, std::vector<double> values) {
+  for (const auto& theirs : all_gather_doubles(world, values)) {
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = std::max(values[i], theirs.at(i));
   }
-  return figures;
+  return values;
 }
 
-void run_agreed(World& world, const std::function<void()>& action) {
+void run_or_throw_on_all(World& world, const std::function<void()>& action) {
   const std::optional<Error> mine = error_of(action);
-  if (world.agree(!mine)) return;
+  if (world.all_true(!mine)) return;
 
   const std::vector<Failure> failures = exchange(world, mine);
-  if (all_alike(failures)) throw mine->on_all_ranks();
+  if (all_equal(failures)) throw mine->on_all_ranks();
 
   const auto lowest = std::find_if(failures.begin(), failures.end(), [](const Failure& f) { return f.failed; });
   const auto rank = lowest - failures.begin();
   const std::string named = fmt::format("rank {} on host {}: {}", rank, lowest->host, lowest->message);
-  // Only the failing rank can raise it from its own place; the others carry that place in words.
+  // The failing rank throws with its source location; the others append that location to the text.
   if (rank == world.rank()) throw Error(mine->source(), named, mine->where()).on_all_ranks();
-  throw Error(lowest->source, named + lowest->place).on_all_ranks();
+  throw Error(lowest->source, named + lowest->location).on_all_ranks();
 }
 
 }  // namespace tutti

@@ -9,11 +9,11 @@
 namespace tutti {
 namespace {
 
-constexpr double kUnits = 65536;  // that make a weight of one
+constexpr double kUnits = 65536;  // a weight of one
 
 std::int32_t nearest(double value) { return static_cast<std::int32_t>(value + 0.5); }
 
-// Taps come in whole groups where the axis is long enough.
+// Rounds taps up to a multiple of kGroup if the axis is long enough.
 std::int64_t in_groups(std::int64_t taps, std::int64_t input) {
   constexpr std::int64_t kGroup = AxisWeights::kGroup;
   return taps > 1 ? std::min(input, (taps + kGroup - 1) / kGroup * kGroup) : taps;
@@ -29,7 +29,7 @@ struct Axis {
   std::int64_t resized = 0;
 };
 
-// All resized pixels count.
+// Uses all resized pixels.
 AxisPlan crop_axis(const Axis& axis, IndexRange crop, std::int64_t output) {
   return {.input = axis.input, .resized = axis.resized, .kept = {0, axis.resized}, .crop = crop, .output = output};
 }
@@ -40,7 +40,8 @@ Extent with_short_side(const Extent& image, std::int64_t side) {
   return {image.height * side / image.width, side};
 }
 
-// An image of the wanted size is left alone. Any other is resized to 8/7 of the size, and its centre is cropped.
+// An image of the wanted size is not changed. The short side of any other is resized to 8/7 of the size, and the centre
+// is cropped.
 ImagePlan fit(const Extent& image, const Extent& wanted) {
   const bool fits = image.height == wanted.height && image.width == wanted.width;
   const std::int64_t side = (wanted.height * 8 + 3) / 7;
@@ -132,8 +133,8 @@ ImagePlan draw_crop(Augment augment, const Extent& image, const Extent& wanted, 
   return fit(image, wanted);
 }
 
-// The crop that gathers most, for an axis that is cropped to any size up to its own. A crop as large as the output
-// gathers less than a smaller one.
+// The crop with the most taps, for an axis that is cropped to any size up to its own. A crop of the output's size needs
+// fewer taps than a smaller one.
 IndexRange widest_crop(const Axis& axis, std::int64_t output) {
   return {0, axis.resized == output ? std::max<std::int64_t>(1, output - 1) : axis.resized};
 }
@@ -168,7 +169,7 @@ void AxisWeights::Resize::plan(const Sizes& sizes, IndexRange rows) {
   }
 }
 
-// An output gathers some neighbouring rows of the first resize, whose inputs begin at most so far apart.
+// An output is a sum of neighbouring rows of the first resize, whose first inputs are at most `apart` pixels apart.
 std::int64_t AxisWeights::most_taps(const AxisPlan& plan) {
   const std::int64_t inner = Resize::taps_of({.from = plan.input, .to = plan.resized});
   const std::int64_t outer = Resize::taps_of({.from = plan.crop.size(), .to = plan.output});
@@ -194,10 +195,10 @@ void AxisWeights::plan(const AxisPlan& plan) {
   sums_.resize(static_cast<std::size_t>(taps_));
   units_.resize(static_cast<std::size_t>(taps_));
   for (std::size_t i = 0; i < outputs; ++i) gather(i, plan);
-  note_used();
+  find_used();
 }
 
-// Where nothing is resized each output is one input, or black.
+// Without a resize each output is one input, or black.
 void AxisWeights::select(const AxisPlan& plan) {
   taps_ = 1;
   first_.assign(static_cast<std::size_t>(plan.output), 0);
@@ -209,10 +210,10 @@ void AxisWeights::select(const AxisPlan& plan) {
     first_[place] = input;
     weights_[place] = 1;
   }
-  note_used();
+  find_used();
 }
 
-void AxisWeights::note_used() {
+void AxisWeights::find_used() {
   const auto [lowest, highest] = std::ranges::minmax(first_);
   used_ = {lowest, highest + taps_};
 }
@@ -244,7 +245,7 @@ void AxisWeights::gather(std::size_t output, const AxisPlan& plan) {
   store(place);
 }
 
-// Rounds the sums to units; what rounding loses goes to the largest.
+// Rounds the sums to units, and adds the rounding error to the largest.
 void AxisWeights::store(std::size_t output) {
   const double whole = std::accumulate(sums_.begin(), sums_.end(), 0.0);
   std::ranges::transform(sums_, units_.begin(), [](double sum) { return nearest(sum * kUnits); });

@@ -1,6 +1,6 @@
 #pragma once
-// Which crop of an image a network gets, and how large: the geometry of every recipe, without a pixel. Random numbers
-// are drawn in this order: the flip (one draw), the area (one of 53 bits; resized-crop: area and ratio, up to ten
+// The geometry of every recipe: which crop of an image the network gets, and its size. Random numbers are drawn in this
+// order: the flip (one draw), the area (one of 53 bits; resized-crop: area and ratio, up to ten
 // times), the top, the left.
 
 #include "tutti/data/image_recipe.hpp"
@@ -12,16 +12,16 @@
 
 namespace tutti {
 
-// One axis of an image is resized, cropped, resized again and mirrored at once: every output pixel is a weighted sum of
-// neighbouring input pixels. The filter is a triangle over pixel centres, as wide as the shrinking asks for and never
-// narrower than bilinear; so it is what Pillow and torchvision do by default. Weights are multiples of 2^-16 that add
-// up to one: sums of weighted bytes are exact in f32, and flat areas stay flat.
+// Resizes, crops, resizes again and mirrors one axis of an image in one pass: every output pixel is a weighted sum of
+// neighbouring input pixels. The filter is a triangle over pixel centres, widened when shrinking and never narrower
+// than bilinear, as in Pillow and torchvision by default. Weights are multiples of 2^-16 that add up to one, so sums of
+// weighted bytes are exact in f32 and flat areas stay flat.
 struct AxisPlan {
   std::int64_t input = 0;    // pixels
-  std::int64_t resized = 0;  // what they are resized to first
-  IndexRange kept;           // of the resized pixels; beyond it all is black
-  IndexRange crop;           // of the resized pixels, and possibly beyond them
-  std::int64_t output = 0;   // what the crop is resized to
+  std::int64_t resized = 0;  // size after the first resize
+  IndexRange kept;           // resized pixels that are used; all others are black
+  IndexRange crop;           // in resized pixels; may extend beyond them
+  std::int64_t output = 0;   // size that the crop is resized to
   bool mirrored = false;
 
   friend bool operator==(const AxisPlan&, const AxisPlan&) = default;
@@ -29,22 +29,22 @@ struct AxisPlan {
 
 class AxisWeights {
  public:
-  // Where an output gathers several inputs and the axis is long enough, taps come in whole groups of kGroup.
+  // If an output has more than one tap and the axis is long enough, the number of taps is a multiple of kGroup.
   static constexpr std::int64_t kGroup = 4;
 
-  // No axis of these sizes has more taps, wherever its crop begins.
+  // The largest number of taps of any axis with these sizes, for any position of its crop.
   static std::int64_t most_taps(const AxisPlan& plan);
 
-  // Replaces what was planned before.
+  // Computes the weights; replaces those of the previous plan.
   void plan(const AxisPlan& plan);
 
   // Output i is the sum over t below taps() of weights(t)[i] * input[first()[i] + t].
   std::int64_t taps() const { return taps_; }
   const std::vector<std::int64_t>& first() const { return first_; }
   const float* weights(std::int64_t tap) const { return weights_.data() + tap * std::ssize(first_); }
-  // The inputs that any output uses.
+  // The range of inputs that outputs use.
   IndexRange used() const { return used_; }
-  // Every output is one input pixel, or black.
+  // Whether every output is a single input pixel, or black.
   bool copies() const { return taps_ == 1; }
 
  private:
@@ -62,12 +62,12 @@ class AxisWeights {
     void plan(const Sizes& sizes, IndexRange rows);
   };
   struct Span {
-    IndexRange rows;    // of the first resize, that one output gathers
-    IndexRange inputs;  // that these rows gather
+    IndexRange rows;    // rows of the first resize that contribute to one output
+    IndexRange inputs;  // inputs that contribute to these rows
   };
 
   void select(const AxisPlan& plan);
-  void note_used();
+  void find_used();
   Span span_of(std::size_t output, const AxisPlan& plan) const;
   void gather(std::size_t output, const AxisPlan& plan);
   void store(std::size_t output);
@@ -90,7 +90,7 @@ struct ImagePlan {
   AxisPlan columns;
 };
 
-// What the random numbers of one image are drawn for.
+// Identifies the random numbers of one image.
 struct SampleKey {
   std::int64_t sample = 0;
   std::int64_t epoch = 0;
@@ -98,7 +98,7 @@ struct SampleKey {
 
 // `image` is C, H, W.
 ImagePlan plan_image(const ImageRecipe& recipe, const Shape& image, const SampleKey& key);
-// One whose axes gather as many pixels as those of any plan for such images can: see AxisWeights::most_taps().
+// The plan with the most taps per axis of all plans for such images, for AxisWeights::most_taps().
 ImagePlan widest_plan(const ImageRecipe& recipe, const Shape& image);
 
 }  // namespace tutti

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t kAlignment = 256;
 
-// Row `row` of a table in the host's memory.
+// Row `row` of a table in host memory.
 template <class T>
 T* row_of(const Tensor& table, std::int64_t row) {
   return static_cast<T*>(table.data) + row * table.shape.without_first().elements();
@@ -35,7 +35,7 @@ Tensor bytes_view(const Buffer& memory, std::size_t bytes) {
   return memory.view(Shape{static_cast<std::int64_t>(bytes)}, ElementType::u8);
 }
 
-// One value per channel in the backend's memory: those given, or `other` where there are none.
+// One value per channel in the backend's memory: the given values, or `other` if there are none.
 Buffer channel_values(Backend& backend, std::int64_t channels, const std::vector<double>& given, float other) {
   std::vector<float> values(static_cast<std::size_t>(channels), other);
   std::ranges::transform(given, values.begin(), [](double value) { return static_cast<float>(value); });
@@ -50,7 +50,7 @@ Buffer channel_values(Backend& backend, std::int64_t channels, const std::vector
 
 }  // namespace
 
-ImageRecipe completed(ImageRecipe recipe, const DatasetInfo& data) {
+ImageRecipe with_image_shape(ImageRecipe recipe, const DatasetInfo& data) {
   if (recipe.image.rank() == 0) recipe.image = data.image;
   return recipe;
 }
@@ -130,71 +130,71 @@ void BatchWriter::write_tables(std::int64_t row, const SampleKey& key, const Ima
   store_row(columns_, batch.columns, row);
 }
 
-BatchRoute::BatchRoute(const Dataset& data, Backend& on, const ImageRecipe& recipe)
-    : backend(on), pixels(recipe.image), sent(recipe.image) {
+TransferContext::TransferContext(const Dataset& data, Backend& on, const ImageRecipe& recipe)
+    : backend(on), batch_layout(recipe.image), staged_layout(recipe.image) {
   if (backend.memory_space() == MemorySpace::host) return;
-  copies = backend.make_stream();
+  copy_stream = backend.make_stream();
   const auto images = data.resident_images();
-  if (images) store = backend.hold_images(*images);
+  if (images) store = backend.upload_dataset(*images);
   if (!store) return;
-  sent = BatchLayout(recipe, images->image);
+  staged_layout = BatchLayout(recipe, images->image);
   means = channel_values(backend, recipe.image[0], recipe.statistics.mean, 0.0f);
   deviations = channel_values(backend, recipe.image[0], recipe.statistics.deviation, 1.0f);
 }
 
-BatchFeed::BatchFeed(const BatchRoute& route, std::int64_t most_samples, std::size_t slots) : route_(route) {
-  Backend& backend = route.backend;
+BatchFeed::BatchFeed(const TransferContext& context, std::int64_t most_samples, std::size_t slots) : context_(context) {
+  Backend& backend = context.backend;
   const std::int64_t most = std::max<std::int64_t>(1, most_samples);
-  const std::size_t bytes = route.sent.bytes(most);
+  const std::size_t bytes = context.staged_layout.bytes(most);
   for (std::size_t i = 0; i < slots; ++i) {
-    if (route.copies) {
+    if (context.copy_stream) {
       slots_.push_back({backend.allocate_staging(bytes), backend.make_event()});
     } else {
       slots_.push_back({backend.allocate(bytes), nullptr});
     }
   }
-  if (!route.copies) return;
-  landing_ = backend.allocate(bytes);
-  landing_free_ = backend.make_event();
-  delivered_ = backend.allocate(route.pixels.bytes(most));
+  if (!context.copy_stream) return;
+  device_staging_ = backend.allocate(bytes);
+  device_staging_free_ = backend.make_event();
+  delivered_ = backend.allocate(context.batch_layout.bytes(most));
 }
 
 Batch BatchFeed::deliver(Stream& stream, std::size_t slot, std::int64_t samples) {
-  const auto& [memory, sent] = slots_[slot];
-  const ImageGather whole = route_.pixels.view(route_.copies ? delivered_ : memory, samples);
+  const auto& [memory, copied] = slots_[slot];
+  const ImageGather whole = context_.batch_layout.view(context_.copy_stream ? delivered_ : memory, samples);
   Batch batch;
   batch.samples = samples;
   batch.images = whole.images;
   batch.labels = whole.labels;
-  if (!route_.copies || samples == 0) return batch;
-  const std::size_t bytes = route_.sent.bytes(samples);
-  route_.copies->follow(*landing_free_);
-  route_.backend.copy(*route_.copies, bytes_view(landing_, bytes), bytes_view(memory, bytes));
-  route_.copies->record(*sent);
-  stream.follow(*sent);
-  ImageGather arrived = route_.sent.view(landing_, samples);
-  if (route_.store) {
+  if (!context_.copy_stream || samples == 0) return batch;
+  const std::size_t bytes = context_.staged_layout.bytes(samples);
+  context_.copy_stream->wait_event(*device_staging_free_);
+  context_.backend.copy(*context_.copy_stream, bytes_view(device_staging_, bytes), bytes_view(memory, bytes));
+  context_.copy_stream->record(*copied);
+  stream.wait_event(*copied);
+  ImageGather arrived = context_.staged_layout.view(device_staging_, samples);
+  if (context_.store) {
     const Shape channels{batch.images.shape[1]};
-    arrived.means = route_.means.view(channels, ElementType::f32);
-    arrived.deviations = route_.deviations.view(channels, ElementType::f32);
+    arrived.means = context_.means.view(channels, ElementType::f32);
+    arrived.deviations = context_.deviations.view(channels, ElementType::f32);
     arrived.images = batch.images;
     arrived.labels = batch.labels;
-    route_.store->gather(stream, arrived);
+    context_.store->gather(stream, arrived);
   } else {
-    route_.backend.copy(stream, batch.images, arrived.images);
-    route_.backend.copy(stream, batch.labels, arrived.labels);
+    context_.backend.copy(stream, batch.images, arrived.images);
+    context_.backend.copy(stream, batch.labels, arrived.labels);
   }
-  stream.record(*landing_free_);
+  stream.record(*device_staging_free_);
   return batch;
 }
 
-class ChunkReader::Desk {
+class ChunkReader::Pipeline {
  public:
-  Desk(const Dataset& data, Backend& backend, const ImageRecipe& recipe, std::int64_t most_samples)
+  Pipeline(const Dataset& data, Backend& backend, const ImageRecipe& recipe, std::int64_t most_samples)
       : most_samples_(most_samples),
         writer_(data, recipe),
-        route_(data, backend, recipe),
-        feed_(route_, most_samples, 1) {}
+        context_(data, backend, recipe),
+        feed_(context_, most_samples, 1) {}
 
   Batch read(Stream& stream, std::int64_t first, std::int64_t count) {
     if (count < 0 || count > most_samples_) {
@@ -203,7 +203,7 @@ class ChunkReader::Desk {
     }
     samples_.resize(static_cast<std::size_t>(count));
     std::iota(samples_.begin(), samples_.end(), first);
-    feed_.await_sent(stream, 0);
+    feed_.await_copied(stream, 0);
     feed_.write(writer_, {.samples = samples_}, 0, count);
     return feed_.deliver(stream, 0, count);
   }
@@ -211,21 +211,21 @@ class ChunkReader::Desk {
  private:
   std::int64_t most_samples_;
   BatchWriter writer_;
-  BatchRoute route_;
+  TransferContext context_;
   BatchFeed feed_;
   std::vector<std::int64_t> samples_;
 };
 
 ChunkReader::ChunkReader(const Dataset& data, Backend& backend, const ImageRecipe& recipe, std::int64_t most_samples) {
-  ImageRecipe fitting = completed(recipe, data.info());
+  ImageRecipe fitting = with_image_shape(recipe, data.info());
   fitting.augment = Augment::none;
-  desk_ = std::make_unique<Desk>(data, backend, fitting, most_samples);
+  pipeline_ = std::make_unique<Pipeline>(data, backend, fitting, most_samples);
 }
 
 ChunkReader::~ChunkReader() = default;
 
 Batch ChunkReader::read(Stream& stream, std::int64_t first, std::int64_t count) {
-  return desk_->read(stream, first, count);
+  return pipeline_->read(stream, first, count);
 }
 
 }  // namespace tutti

@@ -1,8 +1,8 @@
 #pragma once
-// One part's batches on their way to a network. Readers prepare each in a slot of the host's memory. A device with
-// memory of its own receives it ahead of its turn through a stream that only copies. The batch then moves to an address
-// that never changes, in the order of the stream that computes, so that a CUDA graph can hold that work. Where the
-// device holds the data set itself, a slot carries tables (which samples, and how each is resampled) instead of pixels.
+// Transfers one part's batches to the device. Readers prepare each batch in a slot of host memory. For a GPU, a copy
+// stream then prefetches it into device staging memory. In the order of the compute stream it is copied from there to a
+// fixed address, so that CUDA graphs can use it. If the GPU stores the data set itself, a slot contains tables (sample
+// numbers, and the weights to resample each image) instead of pixels.
 
 #include "tutti/backend/backend.hpp"
 #include "tutti/backend/image_store.hpp"
@@ -21,11 +21,11 @@
 
 namespace tutti {
 
-// The recipe with the data's own image shape where it names none.
-ImageRecipe completed(ImageRecipe recipe, const DatasetInfo& data);
+// The recipe, with the data's image shape if it has none.
+ImageRecipe with_image_shape(ImageRecipe recipe, const DatasetInfo& data);
 
-// Where the tensors of a batch lie in one block of memory, so that one copy carries them: images and labels, or the
-// tables from which a device makes these.
+// The layout of a batch's tensors in one block of memory, so that one copy transfers them: images and labels, or the
+// tables from which a GPU computes them.
 class BatchLayout {
  public:
   // For images and labels of the recipe's shape.
@@ -44,24 +44,24 @@ class BatchLayout {
   std::size_t lay_out(std::int64_t samples, const Buffer* memory, ImageGather& batch) const;
 
   Shape image_;
-  std::optional<Axis> rows_;  // of tables, as the next
+  std::optional<Axis> rows_;  // for tables only, as columns_
   Axis columns_;
 };
 
-// Rows first_row .. of a batch.
+// Rows of a batch, from first_row on.
 struct BatchRows {
   std::span<const std::int64_t> samples;
   std::int64_t epoch = 0;
   std::int64_t first_row = 0;
 };
 
-// Writes samples into the host's memory as rows of a batch. One writer serves one thread at a time.
+// Writes samples into host memory as rows of a batch. Not thread-safe.
 class BatchWriter {
  public:
-  // `data` is borrowed; the recipe is complete.
+  // `data` is borrowed; the recipe must have an image shape.
   BatchWriter(const Dataset& data, const ImageRecipe& recipe) : data_(data), recipe_(recipe), images_(recipe) {}
 
-  // Writes images and labels, or the tables where `batch` has them.
+  // Writes images and labels, or the tables if `batch` has them.
   void write(const BatchRows& rows, const ImageGather& batch);
 
  private:
@@ -70,54 +70,54 @@ class BatchWriter {
 
   const Dataset& data_;
   ImageRecipe recipe_;
-  ImageWriter images_;
+  PixelWriter images_;
   SampleBatch samples_;
   AxisWeights rows_;
   AxisWeights columns_;
 };
 
-// What the feeds of all parts share: the data set, if the device holds it, and the stream that copies.
-struct BatchRoute {
-  // `backend` is borrowed; the recipe is complete. Copies the data set to the device if that has room for it.
-  BatchRoute(const Dataset& data, Backend& backend, const ImageRecipe& recipe);
+// Shared by the feeds of all parts: the copy stream, and the data set if the GPU stores it.
+struct TransferContext {
+  // `backend` is borrowed; the recipe must have an image shape. Copies the data set to the GPU if it fits.
+  TransferContext(const Dataset& data, Backend& backend, const ImageRecipe& recipe);
 
   Backend& backend;
-  BatchLayout pixels;                 // what is delivered
-  BatchLayout sent;                   // what the readers write
-  std::unique_ptr<Stream> copies;     // null on the host's own processor
-  std::unique_ptr<ImageStore> store;  // null where the device does not hold the data set
-  Buffer means;                       // f32 C on the device, where it holds the data set; so are the deviations
-  Buffer deviations;
+  BatchLayout batch_layout;             // of delivered batches
+  BatchLayout staged_layout;            // of slots and device staging memory
+  std::unique_ptr<Stream> copy_stream;  // null on CPUs
+  std::unique_ptr<ImageStore> store;    // null if the GPU does not store the data set
+  Buffer means;                         // f32 C in GPU memory, only with a store
+  Buffer deviations;                    // as means
 };
 
 class BatchFeed {
  public:
-  // For batches of at most `most_samples`. Borrows the route.
-  BatchFeed(const BatchRoute& route, std::int64_t most_samples, std::size_t slots);
+  // For batches of at most `most_samples`. Borrows the context.
+  BatchFeed(const TransferContext& context, std::int64_t most_samples, std::size_t slots);
 
   // Writes some rows of a batch of `samples`. Several threads may write different rows of one slot.
   void write(BatchWriter& writer, const BatchRows& rows, std::size_t slot, std::int64_t samples) {
-    writer.write(rows, route_.sent.view(slots_[slot].memory, samples));
+    writer.write(rows, context_.staged_layout.view(slots_[slot].memory, samples));
   }
-  // All rows of a slot that was written, as part 0 at position 0, for what `stream` does from now on. The stream must
-  // be the same at every call. Asynchronous.
+  // Delivers all rows of a slot, ordered before the work enqueued in `stream` from now on. The stream must be the same
+  // at every call. Batch::part and first_position are 0. Asynchronous.
   Batch deliver(Stream& stream, std::size_t slot, std::int64_t samples);
-  // Returns when the slot last delivered may be written again; waits as `stream` does.
-  void await_sent(Stream& stream, std::size_t slot) {
-    if (route_.copies) stream.await(*slots_[slot].sent);
+  // Waits until the slot last delivered may be written again, in the way that `stream` waits.
+  void await_copied(Stream& stream, std::size_t slot) {
+    if (context_.copy_stream) stream.await(*slots_[slot].copied);
   }
 
  private:
   struct Slot {
     Buffer memory;
-    std::unique_ptr<Event> sent;
+    std::unique_ptr<Event> copied;
   };
-  const BatchRoute& route_;
+  const TransferContext& context_;
   std::vector<Slot> slots_;
-  // On a device: where copies arrive, when that may be overwritten, and where every batch is delivered.
-  Buffer landing_;
-  std::unique_ptr<Event> landing_free_;
-  Buffer delivered_;
+  // On a GPU only.
+  Buffer device_staging_;                       // the target of copies from slots
+  std::unique_ptr<Event> device_staging_free_;  // recorded when it may be overwritten
+  Buffer delivered_;                            // the fixed address of batches
 };
 
 }  // namespace tutti

@@ -24,14 +24,14 @@ namespace {
 
 constexpr std::int64_t kRowsPerPiece = 32;
 
-std::set<std::int64_t> sizes_of_slices(std::int64_t length, const LoaderPlan& plan) {
+std::set<std::int64_t> possible_part_batch_sizes(std::int64_t length, const LoaderPlan& plan) {
   const bool is_keep = plan.last_batch == LastBatch::keep;
   const bool has_whole = plan.last_batch == LastBatch::rollover ? length > 0 : length >= plan.batch_size;
   std::set<std::int64_t> sizes;
   for (int part = 0; part < plan.num_parts; ++part) {
-    const auto slice = [&](std::int64_t n) { return part_positions(n, plan.num_parts, part).size(); };
-    if (has_whole) sizes.insert(slice(plan.batch_size));
-    if (is_keep) sizes.insert(slice(length % plan.batch_size));
+    const auto part_samples = [&](std::int64_t n) { return part_positions(n, plan.num_parts, part).size(); };
+    if (has_whole) sizes.insert(part_samples(plan.batch_size));
+    if (is_keep) sizes.insert(part_samples(length % plan.batch_size));
   }
   sizes.erase(0);
   return sizes;
@@ -44,7 +44,7 @@ class BatchLoader::Pipeline {
   Pipeline(const Dataset& data, Backend& backend, const LoaderPlan& plan);
 
   const SplitBatchSampler& schedule() const { return schedule_; }
-  std::vector<std::int64_t> slice_sizes() const { return {slice_sizes_.begin(), slice_sizes_.end()}; }
+  std::vector<std::int64_t> part_batch_sizes() const { return {part_batch_sizes_.begin(), part_batch_sizes_.end()}; }
   void seek(std::int64_t epoch, std::int64_t step);
   void assign(IndexRange parts);
   const StepBatches& next(Stream& stream);
@@ -54,7 +54,7 @@ class BatchLoader::Pipeline {
     std::int64_t epoch = 0;
     std::int64_t step = 0;
   };
-  // What a reader does in one go.
+  // The unit of work of a reader.
   struct Piece {
     std::size_t part = 0;  // of this rank's
     std::int64_t first_row = 0;
@@ -65,13 +65,13 @@ class BatchLoader::Pipeline {
     StepBatches step;
     std::vector<std::vector<std::int64_t>> samples;  // by part of this rank
     std::vector<Piece> pieces;
-    std::size_t begun = 0;  // pieces are begun in order
+    std::size_t begun = 0;  // pieces are started in order
     std::size_t done = 0;
     std::exception_ptr failure;
     std::size_t failed_piece = 0;
 
     bool has_pieces_left() const { return failure == nullptr && begun < pieces.size(); }
-    bool is_settled() const { return done == begun && !has_pieces_left(); }
+    bool is_complete() const { return done == begun && !has_pieces_left(); }
   };
   using Lock = std::unique_lock<std::mutex>;
 
@@ -83,8 +83,8 @@ class BatchLoader::Pipeline {
   void write_piece(BatchWriter& writer, const Slot& slot, const Piece& piece);
   Slot& prepare_now(Stream& stream);
   Slot& await_prepared(Stream& stream);
-  // Returns when what was delivered of the slot has left it.
-  void await_sent(Stream& stream, const Slot& slot);
+  // Waits until the slot's batches have been copied out of it.
+  void await_copied(Stream& stream, const Slot& slot);
 
   void run(const std::stop_token& stop, BatchWriter& writer);
   Slot* slot_to_work_on();
@@ -96,32 +96,32 @@ class BatchLoader::Pipeline {
   const ImageRecipe recipe_;
   const std::int64_t length_;
   const SplitBatchSampler schedule_;
-  const std::set<std::int64_t> slice_sizes_;
+  const std::set<std::int64_t> part_batch_sizes_;
   IndexRange parts_;                         // this rank's
   std::vector<SplitBatchSampler> samplers_;  // by part of this rank
   std::vector<BatchWriter> writers_;         // one per reader
-  BatchRoute route_;
-  std::vector<BatchFeed> feeds_;  // by part of this rank, for as many as there ever were
+  TransferContext context_;
+  std::vector<BatchFeed> feeds_;  // by part of this rank; never shrinks
   std::vector<Slot> slots_;
 
   std::mutex mutex_;
   std::condition_variable_any changed_;
-  Position position_;  // of the step to open next; used by the one thread that opens a step, or by none
+  Position position_;  // of the step to open next; used only by the thread that opens a step
   bool is_opening_ = false;
   std::vector<Slot*> free_;
-  std::deque<Slot*> queue_;  // opened, in order
-  Slot* lent_ = nullptr;
+  std::deque<Slot*> queue_;  // opened steps, in order
+  Slot* in_use_ = nullptr;   // returned by the last next()
 
-  std::vector<std::jthread> readers_;  // the last member: stopped and joined before the others go
+  std::vector<std::jthread> readers_;  // the last member, so that it is joined before the others are destroyed
 };
 
 BatchLoader::Pipeline::Pipeline(const Dataset& data, Backend& backend, const LoaderPlan& plan)
     : plan_(plan),
-      recipe_(completed(plan.recipe, data.info())),
+      recipe_(with_image_shape(plan.recipe, data.info())),
       length_(data.info().samples),
       schedule_(length_, plan.batch_size, plan.num_parts, 0, plan.last_batch, plan.order),
-      slice_sizes_(sizes_of_slices(length_, plan)),
-      route_(data, backend, recipe_) {
+      part_batch_sizes_(possible_part_batch_sizes(length_, plan)),
+      context_(data, backend, recipe_) {
   if (plan.steps_ahead < 0 || plan.readers < 1) {
     throw Error(ErrorSource::usage, fmt::format("{} steps prepared ahead by {} readers: give 0 or more, and 1 or more",
                                                 plan.steps_ahead, plan.readers));
@@ -137,7 +137,7 @@ bool BatchLoader::Pipeline::has_steps() const {
   return length_ > 0 && (plan_.last_batch != LastBatch::discard || length_ >= plan_.batch_size);
 }
 
-// The position itself, or the first step of the next epoch that has any.
+// The position itself, or the first step of the next epoch with steps.
 BatchLoader::Pipeline::Position BatchLoader::Pipeline::first_from(Position position) const {
   if (!has_steps()) return {position.epoch, 0};
   while (position.step >= schedule_.steps(position.epoch)) position = {position.epoch + 1, 0};
@@ -182,13 +182,13 @@ void BatchLoader::Pipeline::seek(std::int64_t epoch, std::int64_t step) {
   start(target);
 }
 
-// Does first what may fail. The step that next() would have delivered is then opened again.
+// Everything that may throw comes first. Then the step that next() would have returned is opened again.
 void BatchLoader::Pipeline::assign(IndexRange parts) {
   auto samplers =
       SplitBatchSampler::for_parts(length_, plan_.batch_size, plan_.num_parts, parts, plan_.last_batch, plan_.order);
-  const std::int64_t most = slice_sizes_.empty() ? 0 : *slice_sizes_.rbegin();
+  const std::int64_t most = part_batch_sizes_.empty() ? 0 : *part_batch_sizes_.rbegin();
   std::vector<BatchFeed> more;
-  while (feeds_.size() + more.size() < samplers.size()) more.emplace_back(route_, most, slots_.size());
+  while (feeds_.size() + more.size() < samplers.size()) more.emplace_back(context_, most, slots_.size());
 
   stop();
   parts_ = parts;
@@ -197,19 +197,19 @@ void BatchLoader::Pipeline::assign(IndexRange parts) {
   start(queue_.empty() ? position_ : Position{queue_.front()->step.epoch, queue_.front()->step.step});
 }
 
-// Returns when every reader has finished the piece that it works on.
+// Returns when every reader has finished its current piece.
 void BatchLoader::Pipeline::stop() {
   for (std::jthread& reader : readers_) reader.request_stop();
   readers_.clear();
 }
 
-// Drops what has been prepared.
+// Drops the prefetched steps.
 void BatchLoader::Pipeline::start(Position first) {
   position_ = first;
   queue_.clear();
   free_.clear();
   for (Slot& slot : slots_) {
-    if (&slot != lent_) free_.push_back(&slot);
+    if (&slot != in_use_) free_.push_back(&slot);
   }
   if (plan_.steps_ahead == 0) return;
   for (BatchWriter& writer : writers_) {
@@ -228,13 +228,13 @@ const StepBatches& BatchLoader::Pipeline::next(Stream& stream) {
   return slot.step;
 }
 
-void BatchLoader::Pipeline::await_sent(Stream& stream, const Slot& slot) {
-  for (BatchFeed& feed : feeds_) feed.await_sent(stream, slot.number);
+void BatchLoader::Pipeline::await_copied(Stream& stream, const Slot& slot) {
+  for (BatchFeed& feed : feeds_) feed.await_copied(stream, slot.number);
 }
 
 BatchLoader::Pipeline::Slot& BatchLoader::Pipeline::prepare_now(Stream& stream) {
   Slot& only = slots_.front();
-  await_sent(stream, only);
+  await_copied(stream, only);
   plan_step(only, position_);
   for (const Piece& piece : only.pieces) write_piece(writers_.front(), only, piece);
   position_ = first_from({position_.epoch, position_.step + 1});
@@ -242,15 +242,15 @@ BatchLoader::Pipeline::Slot& BatchLoader::Pipeline::prepare_now(Stream& stream) 
 }
 
 BatchLoader::Pipeline::Slot& BatchLoader::Pipeline::await_prepared(Stream& stream) {
-  if (lent_ != nullptr) await_sent(stream, *lent_);
+  if (in_use_ != nullptr) await_copied(stream, *in_use_);
   Lock lock(mutex_);
-  if (lent_ != nullptr) free_.push_back(std::exchange(lent_, nullptr));
+  if (in_use_ != nullptr) free_.push_back(std::exchange(in_use_, nullptr));
   changed_.notify_all();
-  changed_.wait(lock, [this] { return !queue_.empty() && queue_.front()->is_settled(); });
+  changed_.wait(lock, [this] { return !queue_.empty() && queue_.front()->is_complete(); });
   if (queue_.front()->failure != nullptr) std::rethrow_exception(queue_.front()->failure);
-  lent_ = queue_.front();
+  in_use_ = queue_.front();
   queue_.pop_front();
-  return *lent_;
+  return *in_use_;
 }
 
 void BatchLoader::Pipeline::run(const std::stop_token& stop, BatchWriter& writer) {
@@ -271,7 +271,7 @@ BatchLoader::Pipeline::Slot* BatchLoader::Pipeline::slot_to_work_on() {
   return slot == queue_.end() ? nullptr : *slot;
 }
 
-// After a failure nobody needs the steps behind it.
+// After a failure the later steps are not needed.
 bool BatchLoader::Pipeline::may_open_step() const {
   return !is_opening_ && !free_.empty() &&
          std::ranges::none_of(queue_, [](const Slot* slot) { return slot->failure != nullptr; });
@@ -307,12 +307,12 @@ void BatchLoader::Pipeline::work_on(Slot& slot, BatchWriter& writer, Lock& lock)
   }
   lock.lock();
   ++slot.done;
-  // Of several failures the first in order is reported, whichever thread met it first.
+  // The failure of the first piece in order is reported, independent of thread timing.
   if (failure != nullptr && (slot.failure == nullptr || number < slot.failed_piece)) {
     slot.failure = failure;
     slot.failed_piece = number;
   }
-  if (slot.is_settled()) changed_.notify_all();
+  if (slot.is_complete()) changed_.notify_all();
 }
 
 BatchLoader::BatchLoader(const Dataset& data, Backend& backend, const LoaderPlan& plan)
@@ -321,7 +321,7 @@ BatchLoader::BatchLoader(const Dataset& data, Backend& backend, const LoaderPlan
 BatchLoader::~BatchLoader() = default;
 
 const SplitBatchSampler& BatchLoader::schedule() const { return pipeline_->schedule(); }
-std::vector<std::int64_t> BatchLoader::slice_sizes() const { return pipeline_->slice_sizes(); }
+std::vector<std::int64_t> BatchLoader::part_batch_sizes() const { return pipeline_->part_batch_sizes(); }
 void BatchLoader::seek(std::int64_t epoch, std::int64_t step) { pipeline_->seek(epoch, step); }
 void BatchLoader::assign(IndexRange parts) { pipeline_->assign(parts); }
 const StepBatches& BatchLoader::next(Stream& stream) { return pipeline_->next(stream); }

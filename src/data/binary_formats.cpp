@@ -30,7 +30,7 @@ constexpr std::size_t kLeastGrowth = 64 * 1024;
 // The deflate format compresses at best 1032 to 1.
 constexpr std::int64_t kBestCompression = 1032;
 
-// A file read from front to back, gzip-compressed or raw; the first bytes tell which.
+// A file read sequentially, gzip-compressed or raw as its first bytes say.
 class GzFile {
  public:
   // Throws an io error when the file cannot be opened.
@@ -39,17 +39,16 @@ class GzFile {
   bool is_raw() const noexcept { return is_raw_; }
   // Bytes read so far, after decompression.
   std::int64_t offset() const noexcept { return offset_; }
-  // The most bytes that the whole content can have: exact for a raw file, for a compressed one what the best
-  // possible compression would give.
+  // Upper bound of the content's size: exact for a raw file; for a compressed one, at the best possible compression.
   std::int64_t most_bytes() const noexcept { return most_bytes_; }
 
-  // Fills the span; throws an input error when the content ends before.
+  // Fills the span; throws an input error if the content is too short.
   void read(std::span<std::uint8_t> bytes);
-  // Fills as much of the span as there is left; returns how much.
+  // Fills as much of the span as content is left; returns the number of bytes.
   std::size_t read_some(std::span<std::uint8_t> bytes);
-  // Appends `count` bytes. Memory grows with what really arrives, so that a lying header costs nothing.
+  // Appends `count` bytes. Allocates only as content arrives, so that a false header costs no memory.
   void append(std::vector<std::uint8_t>& bytes, std::int64_t count);
-  // Throws an input error when anything is left.
+  // Throws an input error if any content is left.
   void expect_end();
 
   // Throws an input error that names the file, the offset and the reason.
@@ -115,7 +114,7 @@ void GzFile::read(std::span<std::uint8_t> bytes) {
 void GzFile::append(std::vector<std::uint8_t>& bytes, std::int64_t count) {
   const std::int64_t most = most_bytes_ - offset_;
   if (count > most) {
-    refuse(offset_, fmt::format("{} more bytes are promised, but there can be no more than {}", count, most));
+    refuse(offset_, fmt::format("the header announces {} more bytes, but the file has at most {}", count, most));
   }
   const std::size_t target = bytes.size() + static_cast<std::size_t>(count);
   while (bytes.size() < target) {
@@ -161,7 +160,7 @@ std::uint32_t read_word(GzFile& file) {
   return std::uint32_t{bytes[0]} << 24 | std::uint32_t{bytes[1]} << 16 | std::uint32_t{bytes[2]} << 8 | bytes[3];
 }
 
-// An extent that together with the product so far does not promise more than the file can hold.
+// Reads an extent; refuses it if its product with the earlier ones exceeds what the file can contain.
 std::int64_t read_extent(GzFile& file, std::string_view what, std::int64_t& product) {
   const std::int64_t offset = file.offset();
   const std::int64_t extent = read_word(file);
@@ -258,8 +257,8 @@ void append_records(std::vector<std::uint8_t>& images, std::vector<std::int32_t>
   }
 }
 
-// The files of one set ("train", "t10k") in a folder, under any of their usual names. Throws an io error when one of
-// the two is there without the other.
+// The files of one set ("train", "t10k") in a folder, under any of their usual names. Throws an io error if one of the
+// two is missing.
 std::optional<IdxFiles> find_idx_files(const fs::path& folder, std::string_view set) {
   constexpr std::array<std::string_view, 2> kImageTypes{"idx3", "idx4"};
   constexpr std::array<std::string_view, 1> kLabelTypes{"idx1"};
@@ -268,7 +267,7 @@ std::optional<IdxFiles> find_idx_files(const fs::path& folder, std::string_view 
   if (!images && !labels) return std::nullopt;
   if (!images || !labels) {
     throw Error(ErrorSource::io,
-                fmt::format("'{}' is there, but its {}-{}-ubyte (or .gz) is missing beside it",
+                fmt::format("'{}' exists, but its {}-{}-ubyte (or .gz) is missing",
                             (images ? *images : *labels).string(), set, images ? "labels-idx1" : "images-idx3"));
   }
   return IdxFiles{*images, *labels};
@@ -290,7 +289,7 @@ std::vector<fs::path> find_cifar_files(const fs::path& folder, std::string_view 
   return files;
 }
 
-// Empty where the folder names no classes.
+// Empty if the folder has no class names.
 std::vector<std::string> read_cifar_class_names(const fs::path& folder) {
   const auto path = folder / "batches.meta.txt";
   if (!fs::exists(path)) return {};
@@ -342,7 +341,7 @@ LoadedSet read_cifar(const std::vector<fs::path>& files) {
     while (const std::size_t got = file.read_some(buffer)) {
       append_records(images, set.labels, file, std::span(buffer).first(got));
     }
-    if (file.offset() == 0) file.refuse(0, "the file holds no records");
+    if (file.offset() == 0) file.refuse(0, "the file contains no records");
     set.label_files.push_back({path.string(), file.offset() / kRecordBytes});
   }
   images.shrink_to_fit();

@@ -16,8 +16,8 @@
 #include <filesystem>
 #include <utility>
 
-// A block is a list of arrays, each after its length and at a multiple of 8 bytes. Each set begins with an array of
-// MessagePack, which holds the set's facts; arrays that may be large follow, so that all ranks of a host share them.
+// A block is a list of arrays, each preceded by its length and aligned to 8 bytes. Each data set begins with a
+// MessagePack array of its metadata. Arrays that may be large follow, so that all ranks of a host share them.
 
 template <class T>
 struct nlohmann::adl_serializer<std::optional<T>> {
@@ -41,21 +41,21 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DatasetInfo, name, image, classes, class_name
 namespace {
 
 constexpr std::size_t kAlignment = 8;
-constexpr std::size_t kRoomForFacts = 4096;
+constexpr std::size_t kExpectedMetadataBytes = 4096;
 
 std::size_t padded(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-// What a block holds of every set. Spans are borrowed.
+// The part of a block that every data set has. Spans are borrowed.
 struct BlockSet {
   DatasetInfo info;
   std::span<const std::int32_t> labels;
   std::uint64_t digest = 0;
 };
 
-// The names of image files, one after another, and where each ends.
+// The concatenated names of image files, and the end of each.
 struct FileNames {
   std::string folder;
-  bool upright = true;  // as ImageFiles has it
+  bool upright = true;  // as in ImageFiles
   std::span<const char> letters;
   std::span<const std::uint64_t> ends;
 };
@@ -64,7 +64,7 @@ struct FileNames {
 struct StoredRows {
   std::string path;
   std::string array;
-  std::uint64_t digest = 0;                 // as the file gives it
+  std::uint64_t digest = 0;                 // as in the file
   std::span<const std::int64_t> rows;       // by sample
   std::span<const std::int32_t> checksums;  // by sample; empty in a file of an early version
 };
@@ -79,7 +79,7 @@ class BlockWriter {
     append(std::as_bytes(std::span(&count, 1)));
     append(std::as_bytes(std::span(values)));
   }
-  void add_facts(const nlohmann::json& facts) { add(nlohmann::json::to_msgpack(facts)); }
+  void add_metadata(const nlohmann::json& metadata) { add(nlohmann::json::to_msgpack(metadata)); }
   std::vector<std::byte> finish() { return std::move(bytes_); }
 
  private:
@@ -101,7 +101,7 @@ class BlockReader {
     std::memcpy(&count, take(sizeof count).data(), sizeof count);
     return {reinterpret_cast<const T*>(take(count * sizeof(T)).data()), count};
   }
-  nlohmann::json next_facts() { return nlohmann::json::from_msgpack(next<std::uint8_t>()); }
+  nlohmann::json next_metadata() { return nlohmann::json::from_msgpack(next<std::uint8_t>()); }
 
  private:
   std::span<const std::byte> take(std::size_t bytes) {
@@ -115,37 +115,37 @@ class BlockReader {
 };
 
 void write_set(BlockWriter& block, const LoadedSet& set) {
-  nlohmann::json facts{{"info", set.info}, {"digest", digest_of(set)}};
-  facts["info"]["samples"] = set.labels.size();
+  nlohmann::json metadata{{"info", set.info}, {"digest", digest_of(set)}};
+  metadata["info"]["samples"] = set.labels.size();
   if (const auto* files = std::get_if<ImageFiles>(&set.pixels)) {
-    facts["folder"] = files->folder.string();
-    facts["upright"] = files->upright;
+    metadata["folder"] = files->folder.string();
+    metadata["upright"] = files->upright;
     std::vector<char> letters;
     std::vector<std::uint64_t> ends;
     for (const std::string& name : files->names) {
       letters.insert(letters.end(), name.begin(), name.end());
       ends.push_back(letters.size());
     }
-    block.add_facts(facts);
+    block.add_metadata(metadata);
     block.add(set.labels);
     block.add(letters);
     block.add(ends);
   } else if (const auto* stored = std::get_if<StoredImages>(&set.pixels)) {
-    facts["path"] = stored->path;
-    facts["array"] = stored->array;
-    facts["stored_digest"] = stored->digest;
-    block.add_facts(facts);
+    metadata["path"] = stored->path;
+    metadata["array"] = stored->array;
+    metadata["stored_digest"] = stored->digest;
+    block.add_metadata(metadata);
     block.add(set.labels);
     block.add(stored->rows);
     block.add(stored->checksums);
   } else {
-    block.add_facts(facts);
+    block.add_metadata(metadata);
     block.add(set.labels);
     block.add(std::get<std::vector<std::uint8_t>>(set.pixels));
   }
 }
 
-// A set whose images are read from files when they are asked for.
+// A data set whose images are read from files lazily.
 class FileSet : public Dataset {
  public:
   explicit FileSet(BlockSet set) : set_(std::move(set)) {
@@ -169,15 +169,15 @@ class ImageFolder final : public FileSet {
   void read(std::span<const std::int64_t> samples, SampleBatch& batch) const override {
     batch.images.clear();
     batch.labels.clear();
-    batch.room.resize(std::max(batch.room.size(), samples.size()));
+    batch.buffers.resize(std::max(batch.buffers.size(), samples.size()));
     for (std::size_t i = 0; i < samples.size(); ++i) {
       const std::string path = file_of(samples[i]);
-      const Shape shape = read_image(path, info().image[0], names_.upright, batch.room[i]);
+      const Shape shape = read_image(path, info().image[0], names_.upright, batch.buffers[i]);
       if (!info().sizes_differ() && shape != info().image) {
         throw Error(ErrorSource::input, fmt::format("the image '{}' is {} now, but was {} when the set was opened",
                                                     path, shape.text(), info().image.text()));
       }
-      batch.images.push_back({batch.room[i].data(), shape});
+      batch.images.push_back({batch.buffers[i].data(), shape});
       batch.labels.push_back(label(info().index_of(samples[i])));
     }
   }
@@ -213,7 +213,7 @@ class StoredSet final : public FileSet {
   void read(std::span<const std::int64_t> samples, SampleBatch& batch) const override;
 
  private:
-  // Throws an input error unless the image that was read for the sample has its checksum.
+  // Throws an input error unless the sample's image has the stored checksum.
   void verify(std::size_t sample, std::span<const std::uint8_t> image) const;
 
   StoredRows stored_;
@@ -231,7 +231,7 @@ void StoredSet::verify(std::size_t sample, std::span<const std::uint8_t> image) 
                           stored_.path, stored_.rows[sample], stored_.array, found, expected, program_call()));
 }
 
-// Rows that follow one another are read at once.
+// Consecutive rows are read with one call.
 void StoredSet::read(std::span<const std::int64_t> samples, SampleBatch& batch) const {
   const auto image_bytes = static_cast<std::size_t>(info().image.elements());
   batch.images.clear();
@@ -242,12 +242,12 @@ void StoredSet::read(std::span<const std::int64_t> samples, SampleBatch& batch) 
     const std::int64_t first = row_of(begin);
     const auto next_row = [&] { return first + static_cast<std::int64_t>(end - begin); };
     for (end = begin + 1; end < samples.size() && row_of(end) == next_row();) ++end;
-    batch.room.resize(std::max(batch.room.size(), runs + 1));
-    auto& room = batch.room[runs++];
-    room.resize((end - begin) * image_bytes);
-    file_.read_rows(stored_.array, first, static_cast<std::int64_t>(end - begin), room);
+    batch.buffers.resize(std::max(batch.buffers.size(), runs + 1));
+    auto& buffer = batch.buffers[runs++];
+    buffer.resize((end - begin) * image_bytes);
+    file_.read_rows(stored_.array, first, static_cast<std::int64_t>(end - begin), buffer);
     for (std::size_t i = begin; i < end; ++i) {
-      const auto image = std::span(room).subspan((i - begin) * image_bytes, image_bytes);
+      const auto image = std::span(buffer).subspan((i - begin) * image_bytes, image_bytes);
       verify(static_cast<std::size_t>(samples[i]), image);
       batch.images.push_back({image.data(), info().image});
       batch.labels.push_back(label(static_cast<std::size_t>(samples[i])));
@@ -256,18 +256,18 @@ void StoredSet::read(std::span<const std::int64_t> samples, SampleBatch& batch) 
 }
 
 std::unique_ptr<Dataset> open_set(BlockReader& block) {
-  const nlohmann::json facts = block.next_facts();
-  BlockSet set{facts.at("info"), block.next<std::int32_t>(), facts.at("digest")};
-  if (facts.contains("folder")) {
-    return std::make_unique<ImageFolder>(std::move(set), FileNames{.folder = facts["folder"],
-                                                                   .upright = facts.at("upright"),
+  const nlohmann::json metadata = block.next_metadata();
+  BlockSet set{metadata.at("info"), block.next<std::int32_t>(), metadata.at("digest")};
+  if (metadata.contains("folder")) {
+    return std::make_unique<ImageFolder>(std::move(set), FileNames{.folder = metadata["folder"],
+                                                                   .upright = metadata.at("upright"),
                                                                    .letters = block.next<char>(),
                                                                    .ends = block.next<std::uint64_t>()});
   }
-  if (facts.contains("array")) {
-    return std::make_unique<StoredSet>(std::move(set), StoredRows{.path = facts.at("path"),
-                                                                  .array = facts["array"],
-                                                                  .digest = facts.at("stored_digest"),
+  if (metadata.contains("array")) {
+    return std::make_unique<StoredSet>(std::move(set), StoredRows{.path = metadata.at("path"),
+                                                                  .array = metadata["array"],
+                                                                  .digest = metadata.at("stored_digest"),
                                                                   .rows = block.next<std::int64_t>(),
                                                                   .checksums = block.next<std::int32_t>()});
   }
@@ -282,8 +282,8 @@ std::size_t bytes_of(const LoadedSet& set) {
 }  // namespace
 
 std::vector<std::byte> write_block(LoadedPair pair) {
-  BlockWriter block(kRoomForFacts + bytes_of(pair.train) + (pair.test ? bytes_of(*pair.test) : 0));
-  block.add_facts({{"notes", pair.notes}, {"has_test", pair.test.has_value()}});
+  BlockWriter block(kExpectedMetadataBytes + bytes_of(pair.train) + (pair.test ? bytes_of(*pair.test) : 0));
+  block.add_metadata({{"notes", pair.notes}, {"has_test", pair.test.has_value()}});
   write_set(block, pair.train);
   pair.train = {};
   if (pair.test) write_set(block, *pair.test);
@@ -292,11 +292,11 @@ std::vector<std::byte> write_block(LoadedPair pair) {
 
 DataPair open_loaded(std::span<const std::byte> bytes) {
   BlockReader block(bytes);
-  const nlohmann::json facts = block.next_facts();
+  const nlohmann::json metadata = block.next_metadata();
   DataPair pair;
-  pair.notes = facts.at("notes");
+  pair.notes = metadata.at("notes");
   pair.train = open_set(block);
-  if (facts.at("has_test")) pair.test = open_set(block);
+  if (metadata.at("has_test")) pair.test = open_set(block);
   return pair;
 }
 

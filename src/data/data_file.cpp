@@ -47,21 +47,21 @@ void refuse_broken_names(const DatasetInfo& info) {
 }
 
 constexpr std::int64_t kBlockBytes = std::int64_t{1} << 20;
-// So that few images that take long to decode are shared out, too.
+// Small enough that a few images that are slow to decode are spread over the threads, too.
 constexpr std::int64_t kMostSlowSamples = 64;
-constexpr std::int64_t kBlocksPerThread = 2;  // that wait in memory or are being made
+constexpr std::int64_t kBlocksPerThread = 2;  // finished or in progress
 
 std::int64_t samples_per_block(const Dataset& set, const Shape& image) {
   const std::int64_t fitting = std::max<std::int64_t>(1, kBlockBytes / image.elements());
   return set.resident_bytes() > 0 ? fitting : std::min(fitting, kMostSlowSamples);
 }
 
-// Some images of a set, read, decoded and fitted to one size.
+// Images of a set, read, decoded and fitted to one size.
 struct FittedBlock {
   std::vector<std::uint8_t> pixels;  // N, C, H, W
   std::vector<std::int32_t> labels;
   std::vector<std::int32_t> checksums;  // CRC-32C of each image's pixels
-  std::uint64_t digest = 0;             // of the pixels: what they add to digest("images") of the whole set
+  std::uint64_t digest = 0;             // of the pixels: their term of the whole set's digest("images")
   ChannelSums sums;
 };
 
@@ -70,8 +70,8 @@ FittedBlock make_block(const Dataset& set, const ImageRecipe& recipe, std::int64
   const std::int64_t at_once = set.info().samples_at_once();
   FittedBlock block{{}, {}, {}, 0, ChannelSums(recipe.image)};
   block.pixels.reserve(static_cast<std::size_t>(count) * image_values);
-  ImageWriter writer(recipe);
-  std::vector<float> values(image_values);  // of 0 to 1
+  PixelWriter writer(recipe);
+  std::vector<float> values(image_values);  // 0 to 1
   std::vector<std::int64_t> samples;
   SampleBatch batch;
   const auto append = [&](const ImageView& view) {
@@ -99,7 +99,7 @@ FittedBlock make_block(const Dataset& set, const ImageRecipe& recipe, std::int64
   return block;
 }
 
-// Holds one of a limited number of workers' turns.
+// RAII for one of a limited number of workers.
 class Turn {
  public:
   explicit Turn(std::counting_semaphore<>& workers) : workers_(workers) { workers_.acquire(); }
@@ -111,7 +111,7 @@ class Turn {
   std::counting_semaphore<>& workers_;
 };
 
-// A data file that is being written, set by set.
+// Writes a data file, set by set.
 class DataFileWriter {
  public:
   DataFileWriter(const std::string& path, const DatasetInfo& info, const DataFileOptions& options)
@@ -125,7 +125,7 @@ class DataFileWriter {
     file_.add("/classes", Shape{1}, classes);
   }
 
-  // Returns what the set's pixels sum up to.
+  // Returns the sums of the set's pixels.
   ChannelSums write_set(const std::string& group, const Dataset& set) {
     const std::int64_t samples = set.info().samples;
     ChannelSums sums(recipe_.image);
@@ -152,27 +152,26 @@ class DataFileWriter {
     const Shape channels{recipe_.image[0]};
     file_.add("/mean", channels, statistics.mean);
     file_.add("/deviation", channels, statistics.deviation);
-    file_.keep();
+    file_.commit();
   }
 
  private:
-  // Makes blocks in threads and hands them over in the order of the set. Of several errors the first one in that order
-  // is thrown.
-  void for_each_block(const Dataset& set, const std::function<void(const FittedBlock&)>& take) const {
+  // Makes blocks in threads and passes them to `use` in the order of the set. Throws the first error in that order.
+  void for_each_block(const Dataset& set, const std::function<void(const FittedBlock&)>& use) const {
     const std::int64_t samples = set.info().samples;
     const std::int64_t per_block = samples_per_block(set, recipe_.image);
     std::counting_semaphore<> workers(options_.threads);
-    std::deque<std::future<FittedBlock>> line;
-    for (std::int64_t first = 0; first < samples || !line.empty();) {
-      if (first < samples && std::ssize(line) < kBlocksPerThread * options_.threads) {
-        line.push_back(std::async(std::launch::async, [&, first] {
+    std::deque<std::future<FittedBlock>> pending;
+    for (std::int64_t first = 0; first < samples || !pending.empty();) {
+      if (first < samples && std::ssize(pending) < kBlocksPerThread * options_.threads) {
+        pending.push_back(std::async(std::launch::async, [&, first] {
           const Turn turn(workers);
           return make_block(set, recipe_, first, std::min(per_block, samples - first));
         }));
         first += per_block;
       } else {
-        take(line.front().get());
-        line.pop_front();
+        use(pending.front().get());
+        pending.pop_front();
       }
     }
   }
@@ -237,7 +236,7 @@ class DataFileReader {
     return set;
   }
 
-  // Reads all rows of a set whose images stay in the file.
+  // Reads and verifies all rows of a set whose images are not loaded into memory.
   void verify(const std::string& group, const LoadedSet& set) const {
     const std::int64_t row_bytes = set.info.image.elements();
     const auto rows = static_cast<std::int64_t>(set.labels.size());
@@ -257,7 +256,7 @@ class DataFileReader {
  private:
   [[noreturn]] void refuse(const std::string& reason) const {
     throw Error(ErrorSource::input,
-                fmt::format("'{}' cannot be read: {}; {} data convert writes it anew from its source", file_.path(),
+                fmt::format("'{}' cannot be read: {}; recreate it from its source with {} data convert", file_.path(),
                             reason, program_call()));
   }
 
@@ -306,7 +305,7 @@ class DataFileReader {
 
 constexpr std::array<std::uint8_t, 8> kHdf5Signature{0x89, 'H', 'D', 'F', '\r', '\n', 0x1A, '\n'};
 
-// Throws an input error for a file that does not even begin as an HDF5 file does; passes over what cannot be read.
+// Throws an input error for a file without an HDF5 signature; ignores files that cannot be read.
 void refuse_foreign_file(const std::string& path) {
   std::array<std::uint8_t, kHdf5Signature.size()> first{};
   std::error_code unknown;
@@ -316,10 +315,10 @@ void refuse_foreign_file(const std::string& path) {
   file.read(reinterpret_cast<char*>(first.data()), first.size());
   if (file.bad() || first == kHdf5Signature) return;
   const auto refuse = [](const std::string& words) { throw Error(ErrorSource::input, words); };
-  if (begins_as_image(std::span(first).first(static_cast<std::size_t>(file.gcount())))) {
-    refuse(fmt::format("'{}' is an image; --data wants the folder that holds the class folders", path));
+  if (has_image_signature(std::span(first).first(static_cast<std::size_t>(file.gcount())))) {
+    refuse(fmt::format("'{}' is an image; give --data the folder that contains the class folders", path));
   }
-  refuse(fmt::format("'{}' is no data set: give a folder, or an HDF5 file that {} data convert wrote", path,
+  refuse(fmt::format("'{}' is not a data set: give a folder, or an HDF5 file that {} data convert wrote", path,
                      program_call()));
 }
 
@@ -360,7 +359,7 @@ LoadedPair read_data_file(const std::string& path, const DataRequest& request) {
   }
   if (!resident && !verifies && !file.has_checksums()) {
     pair.notes.push_back(
-        fmt::format("'{}' was written by an early version and has no checksums: damage of its images is not noticed as "
+        fmt::format("'{}' was written by an early version and has no checksums: damaged images are not detected when "
                     "they are read; {} data convert it to a new file, which verifies them and adds checksums",
                     path, program_call()));
   }

@@ -31,7 +31,7 @@ void write_colour(const ImageView& gray, std::span<std::uint8_t> colour) {
   for (std::size_t i = 0; i < colour.size(); ++i) colour[i] = gray.pixels[i % plane];
 }
 
-// By the data's labels, the network's; empty where they are the same.
+// The network's label for each of the data's labels; empty if they are equal.
 std::vector<std::int32_t> network_labels(const DatasetInfo& data, const TrainedOn& network) {
   if (data.class_names.empty() || network.class_names.empty()) return {};
   std::vector<std::int32_t> labels;
@@ -49,13 +49,13 @@ class FittedDataset final : public Dataset {
   FittedDataset(const TrainedOn& network, std::unique_ptr<Dataset> data, std::vector<std::int32_t> label_of)
       : data_(std::move(data)), info_(data_->info()), label_of_(std::move(label_of)) {
     info_.image = Shape{network.image[0], info_.image[1], info_.image[2]};
-    const bool counts_alike = info_.classes == network.classes && network.class_names.empty();
-    if (!counts_alike) info_.class_names = network.class_names;
+    const bool same_count = info_.classes == network.classes && network.class_names.empty();
+    if (!same_count) info_.class_names = network.class_names;
     info_.classes = network.classes;
     info_.statistics = {};
     info_.class_samples.clear();
   }
-  // For data whose labels mean nothing to the network.
+  // For data whose labels do not match the network's classes.
   void drop_labels() {
     info_.labelled = false;
     label_of_.assign(static_cast<std::size_t>(data_->info().classes), 0);
@@ -68,9 +68,9 @@ class FittedDataset final : public Dataset {
       for (std::int32_t& label : batch.labels) label = label_of_[static_cast<std::size_t>(label)];
     }
     if (info_.image[0] == data_->info().image[0]) return;
-    const std::size_t taken = samples.size();  // rooms at most, by the set itself
-    batch.room.resize(std::max(batch.room.size(), 2 * taken));
-    for (std::size_t i = 0; i < taken; ++i) recolour(batch.images[i], batch.room[taken + i]);
+    const std::size_t used = samples.size();  // buffers that the inner data set uses, at most
+    batch.buffers.resize(std::max(batch.buffers.size(), 2 * used));
+    for (std::size_t i = 0; i < used; ++i) recolour(batch.images[i], batch.buffers[used + i]);
   }
   std::string file_of(std::int64_t sample) const override { return data_->file_of(sample); }
   std::size_t resident_bytes() const override { return data_->resident_bytes(); }
@@ -103,7 +103,7 @@ void refuse_channels(const DatasetInfo& data, std::int64_t wanted) {
 
 }  // namespace
 
-std::string fault_of_labels(const DatasetInfo& data, const TrainedOn& network) {
+std::string label_mismatch(const DatasetInfo& data, const TrainedOn& network) {
   if (!data.labelled) return {};
   if (data.class_names.empty() || network.class_names.empty()) {
     if (data.classes <= network.classes) return {};
@@ -113,14 +113,14 @@ std::string fault_of_labels(const DatasetInfo& data, const TrainedOn& network) {
     return std::ranges::find(network.class_names, name) == network.class_names.end();
   });
   if (unknown == data.class_names.end()) return {};
-  return fmt::format("{} has the class '{}', which the network does not know", data.name, *unknown);
+  return fmt::format("{} has the class '{}', which the network does not have", data.name, *unknown);
 }
 
 std::unique_ptr<Dataset> fit_to(const TrainedOn& network, std::unique_ptr<Dataset> data,
                                 std::vector<std::string>& notes) {
   const DatasetInfo& info = data->info();
   refuse_channels(info, network.image[0]);
-  const std::string fault = fault_of_labels(info, network);
+  const std::string fault = label_mismatch(info, network);
   auto labels = fault.empty() ? network_labels(info, network) : std::vector<std::int32_t>{};
   const bool same_channels = info.image[0] == network.image[0];
   const bool same_classes =

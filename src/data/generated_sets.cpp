@@ -22,7 +22,7 @@ namespace {
 
 // The ideal shapes of the ten digits as pen strokes.
 
-// In eighths of a pixel from the digit's centre, x to the right and y downwards.
+// Offset from the digit's centre in eighths of a pixel, x to the right and y down.
 struct OutlinePoint {
   std::int32_t x = 0;
   std::int32_t y = 0;
@@ -35,8 +35,8 @@ struct Stroke {
 
 using Writing = std::vector<Stroke>;
 
-// The ways in which people write each digit 0 .. 9, separated by |. A stroke begins with ~ where it is curved and with
-// - where it is straight; its points follow.
+// The outlines of each digit 0 .. 9; variants are separated by |. A stroke begins with ~ (curved) or - (straight),
+// followed by its points.
 constexpr std::array<const char*, 10> kOutlines{
     "~ 0,-72 36,-50 46,0 36,50 0,72 -36,50 -46,0 -36,-50 0,-72",
     "- -24,-44 6,-72 6,72 "
@@ -98,12 +98,12 @@ struct Pen {
   std::int32_t ink = 0;
 };
 
-// How far each pixel's centre is from the nearest stroke.
+// The distance of each pixel's centre from the nearest stroke.
 class DistanceField {
  public:
   DistanceField() { squares_.fill(std::numeric_limits<std::int32_t>::max()); }
 
-  // Pixels farther than `reach` may be left out.
+  // May skip pixels farther away than `reach`.
   void add(const Path& path, std::int32_t reach) {
     for (std::size_t i = 1; i < path.size(); ++i) add_segment(path[i - 1], path[i], reach);
   }
@@ -152,7 +152,7 @@ class DistanceField {
   std::array<std::int32_t, kPixels> squares_;
 };
 
-// Turns, slants, stretches and moves outline points onto the canvas.
+// Rotates, slants, scales and moves outline points onto the canvas.
 struct Pose {
   std::int32_t cosine = 0;  // of 16384
   std::int32_t sine = 0;
@@ -185,7 +185,7 @@ Pose draw_pose(RandomSequence& random) {
   return pose;
 }
 
-// A point of the Catmull-Rom curve from p[1] to p[2], `step` of kCurveSteps on the way.
+// Point `step` of kCurveSteps on the Catmull-Rom curve from `from` to `to`.
 std::int32_t on_curve(std::int32_t before, std::int32_t from, std::int32_t to, std::int32_t after, std::int32_t step) {
   constexpr std::int32_t n = kCurveSteps;
   return (2 * from * n * n * n + (to - before) * step * n * n +
@@ -210,7 +210,7 @@ Path curve_through(const Path& points) {
   return path;
 }
 
-// A stroke as this sample's hand draws it. Equal points stay equal, so that closed curves stay closed and
+// A stroke with this sample's pose and wobbles. Equal points stay equal, so that closed curves stay closed and
 // strokes that meet still meet.
 Path draw_stroke(const Stroke& stroke, const Pose& pose, std::span<const OutlinePoint> wobbles) {
   Path points;
@@ -251,7 +251,7 @@ void draw_distractors(Image image, RandomSequence& random) {
   }
 }
 
-// A background, and on every pixel the sum of two random numbers, which is most often near nothing.
+// A background, and noise on every pixel: the sum of two random numbers, which is mostly close to 0.
 void draw_noise(Image image, RandomSequence& random) {
   const std::int32_t background = random.between(0, 32);
   const std::int32_t strength = random.between(8, 48);
@@ -300,7 +300,7 @@ void draw_image(std::span<std::uint8_t> pixels, const Shape& image, std::span<co
       const std::int64_t row_of_cells = channel * kCellsPerSide + row * kCellsPerSide / image[1];
       for (std::int64_t i = 0; i < kCellsPerSide; ++i) {
         const unsigned brightness = cells[static_cast<std::size_t>(row_of_cells * kCellsPerSide + i)];
-        // The columns of the cell: those whose place, as a fraction of the width, rounds down to it.
+        // The columns whose position, as a fraction of the width, rounds down to this cell.
         const std::int64_t end = ((i + 1) * width + kCellsPerSide - 1) / kCellsPerSide;
         for (std::int64_t column = (i * width + kCellsPerSide - 1) / kCellsPerSide; column < end; ++column) {
           noise = next % 4 == 0 ? random.next() : noise >> 8;

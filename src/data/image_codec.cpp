@@ -22,15 +22,15 @@ namespace {
 
 constexpr std::array<std::uint8_t, 8> kPngSignature{0x89, 'P', 'N', 'G', '\r', '\n', 0x1A, '\n'};
 constexpr std::array<std::uint8_t, 3> kJpegSignature{0xFF, 0xD8, 0xFF};
-// A bit is the least that the format spends on a block of 8 x 8 pixels.
+// The format needs at least one bit for a block of 8 x 8 pixels.
 constexpr std::int64_t kMostJpegPixelsPerByte = 512;
 constexpr int kMostJpegScans = 100;
-// The deflate format compresses at best 1032 to 1, and a pixel takes a bit at least.
+// The deflate format compresses at most 1032 to 1, and a pixel has at least one bit.
 constexpr std::int64_t kMostPngPixelsPerByte = 8 * 1032;
 constexpr png_alloc_size_t kMostPngChunkBytes = 8 << 20;
 constexpr long kMostJpegMemoryBytes = 6 * kMostPixels + (64 << 20);
 
-// Of EXIF data, which are a TIFF file without pictures: its first directory has the orientation. 0: none.
+// The orientation in EXIF data, which are a TIFF file without pictures; its first directory has it. 0: none.
 int orientation_in(std::span<const std::uint8_t> tiff) {
   constexpr std::uint32_t kOrientationTag = 0x0112;
   constexpr std::uint32_t kShort = 3;
@@ -54,25 +54,25 @@ int orientation_in(std::span<const std::uint8_t> tiff) {
   return 0;
 }
 
-// Whether the stored rows are the image's columns.
-bool lies_on_its_side(int orientation) { return orientation >= 5; }
+// Whether the stored rows are the upright image's columns.
+bool swaps_axes(int orientation) { return orientation >= 5; }
 
-// In which of the stored pixels the upright image's pixel lies: first + row * by_row + column * by_column.
+// The index of the stored pixel for a pixel of the upright image: first + row * by_row + column * by_column.
 struct StoredOrder {
   std::ptrdiff_t first = 0;
   std::ptrdiff_t by_row = 0;
   std::ptrdiff_t by_column = 1;
 };
 
-// Of a stored image of this height and width. 2, 3, 7 and 8 are stored from right to left, 3, 4, 6 and 7 from bottom to
-// top; from 5 on, rows are columns.
+// `height` and `width` are those of the stored image. Orientations 2, 3, 7 and 8 are stored from right to left, 3, 4, 6
+// and 7 from bottom to top; from 5 on, rows and columns are swapped.
 StoredOrder stored_order(int orientation, std::ptrdiff_t height, std::ptrdiff_t width) {
   const bool from_right = orientation == 2 || orientation == 3 || orientation >= 7;
   const bool from_bottom = orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
   StoredOrder order{.first = (from_bottom ? (height - 1) * width : 0) + (from_right ? width - 1 : 0),
                     .by_row = from_bottom ? -width : width,
                     .by_column = from_right ? -1 : 1};
-  if (lies_on_its_side(orientation)) std::swap(order.by_row, order.by_column);
+  if (swaps_axes(orientation)) std::swap(order.by_row, order.by_column);
   return order;
 }
 
@@ -85,11 +85,11 @@ void refuse_size(const ImageFile& file, std::int64_t height, std::int64_t width,
   const std::int64_t most = std::min(kMostPixels, most_per_byte * static_cast<std::int64_t>(file.bytes.size()));
   if (height > 0 && width > 0 && height <= most / width) return;
   refuse(file,
-         fmt::format("its header promises {} x {} pixels, but at most {} are possible here", height, width, most));
+         fmt::format("its header announces {} x {} pixels, but the file can contain at most {}", height, width, most));
 }
 
-// Where the C libraries jump to when they fail, and why they did. They must not jump over destructors, so nothing but
-// calls of them and trivial objects stands in a step.
+// The longjmp target for errors of the C libraries, and the reason. A jump must not skip destructors, so a step may
+// contain only calls of the libraries and trivial objects.
 struct Landing {
   std::jmp_buf target;
   std::array<char, JMSG_LENGTH_MAX> reason{};
@@ -144,7 +144,7 @@ class JpegDecoder {
     refuse_size(file_, info_.image_height, info_.image_width, kMostJpegPixelsPerByte);
     if (file_.upright) orientation_ = exif_orientation(file_.bytes);
     if (info_.jpeg_color_space == JCS_UNKNOWN) {
-      refuse(file_, fmt::format("a JPEG of {} components without a known meaning", info_.num_components));
+      refuse(file_, fmt::format("a JPEG with {} components in an unknown colour space", info_.num_components));
     }
   }
 
@@ -154,7 +154,7 @@ class JpegDecoder {
 
   int orientation() const { return orientation_; }
 
-  // One byte per channel and pixel, channels side by side.
+  // One byte per channel and pixel, channels interleaved.
   std::vector<std::uint8_t> decode() {
     const bool is_ink = info_.jpeg_color_space == JCS_CMYK || info_.jpeg_color_space == JCS_YCCK;
     const std::size_t width = info_.image_width;
@@ -182,7 +182,7 @@ class JpegDecoder {
     jump(*static_cast<Landing*>(info->client_data), reason.data());
   }
 
-  // Adobe's programs store inks upside down, and nearly every file of inks is theirs.
+  // Adobe's programs store inverted CMYK, and nearly all CMYK files are written by them.
   void mix_inks(std::span<const std::uint8_t> ink, std::uint8_t* row) const {
     const int flip = info_.saw_Adobe_marker != 0 ? 0 : 255;
     for (std::size_t i = 0; i < ink.size(); i += 4) {
@@ -284,7 +284,7 @@ auto with_decoder(const ImageFile& file, const Action& action) {
   return action(decoder);
 }
 
-// From stored pixels with their channels side by side to planes of `image`.
+// Converts stored pixels with interleaved channels to planes of `image`.
 void write_planes(std::span<const std::uint8_t> mixed, std::ptrdiff_t mixed_channels, const Shape& image,
                   const StoredOrder& order, std::span<std::uint8_t> planes) {
   std::uint8_t* target = planes.data();
@@ -310,7 +310,7 @@ std::vector<std::uint8_t> mixed_of(const ImageView& image) {
 
 }  // namespace
 
-// Before the compressed data come segments: FF, perhaps more than once, a kind, and a length that counts itself.
+// Segments precede the compressed data: FF (once or more), a type, and a length that includes its own two bytes.
 int exif_orientation(std::span<const std::uint8_t> file) {
   constexpr std::array<std::uint8_t, 6> kExif{'E', 'x', 'i', 'f', 0, 0};
   constexpr std::uint8_t kApplication1 = 0xE1;
@@ -334,7 +334,7 @@ int exif_orientation(std::span<const std::uint8_t> file) {
   return 1;
 }
 
-bool begins_as_image(std::span<const std::uint8_t> bytes) {
+bool has_image_signature(std::span<const std::uint8_t> bytes) {
   const ImageFile file{bytes, {}};
   return begins_with(file, kJpegSignature) || begins_with(file, kPngSignature);
 }
@@ -363,7 +363,7 @@ std::vector<std::byte> encode_png(const ImageView& image) {
 Shape image_shape(const ImageFile& file) {
   return with_decoder(file, [](auto& decoder) {
     const Shape stored = decoder.shape();
-    return lies_on_its_side(decoder.orientation()) ? Shape{stored[0], stored[2], stored[1]} : stored;
+    return swaps_axes(decoder.orientation()) ? Shape{stored[0], stored[2], stored[1]} : stored;
   });
 }
 
@@ -371,7 +371,7 @@ Shape decode_image(const ImageFile& file, std::int64_t channels, std::vector<std
   return with_decoder(file, [&](auto& decoder) {
     const Shape found = decoder.shape();
     if (found[0] > channels) refuse(file, "it is in colour, and the others of its set are gray");
-    const bool turned = lies_on_its_side(decoder.orientation());
+    const bool turned = swaps_axes(decoder.orientation());
     const Shape image{channels, found[turned ? 2 : 1], found[turned ? 1 : 2]};
     const std::vector<std::uint8_t> mixed = decoder.decode();
     pixels.resize(static_cast<std::size_t>(image.elements()));

@@ -1,8 +1,8 @@
 #pragma once
-// JPEG and PNG files as planes of bytes, JPEGs upright as their EXIF orientation says. Colour profiles and gamma are
-// left aside and alpha is dropped, as torchvision does it. Nothing is allocated before the size in the header has been
-// compared with kMostPixels and with what a file of its size can hold; a file that ends early or whose data are damaged
-// is refused.
+// Decodes JPEG and PNG files to planes of bytes, and applies the EXIF orientation of JPEGs. Colour profiles and gamma
+// are ignored and alpha is dropped, as in torchvision. Before anything is allocated, the size in the header is compared
+// with kMostPixels and with the most pixels that a file of its length can contain. Truncated and damaged files are
+// refused.
 
 #include "tutti/base/shape.hpp"
 
@@ -14,28 +14,28 @@
 
 namespace tutti {
 
-inline constexpr std::int64_t kMostPixels = std::int64_t{1} << 26;  // of one image, whatever its channels
+inline constexpr std::int64_t kMostPixels = std::int64_t{1} << 26;  // of one image, with any number of channels
 
-// A whole file in memory, borrowed, and the name that errors give it.
+// A whole file in memory, borrowed, and its name for error messages.
 struct ImageFile {
   std::span<const std::uint8_t> bytes;
   std::string name;
-  bool upright = true;  // false: the pixels as they are stored, whatever their EXIF orientation says
+  bool upright = true;  // false: ignore the EXIF orientation
 };
 
-// By its first bytes, of which eight tell.
-bool begins_as_image(std::span<const std::uint8_t> bytes);
+// Whether these are the first bytes of a JPEG or PNG file; eight bytes suffice.
+bool has_image_signature(std::span<const std::uint8_t> bytes);
 
-// What the header says: 1 (gray) or 3 (colour) channels, height and width. Throws an input error that names the file
-// and the reason, as decode_image does.
+// Reads the header: 1 (gray) or 3 (colour) channels, height and width. This and decode_image throw input errors that
+// name the file and the reason.
 Shape image_shape(const ImageFile& file);
 
-// Fills `pixels` with C, H, W bytes and returns the shape. Gray becomes colour where 3 channels are asked for; colour
-// is refused where 1 is.
+// Fills `pixels` with C, H, W bytes and returns the shape. Gray images are converted to colour if `channels` is 3;
+// colour images are refused if it is 1.
 Shape decode_image(const ImageFile& file, std::int64_t channels, std::vector<std::uint8_t>& pixels);
 
-// How the pixels of a JPEG file are stored: 1 (upright) to 8, from its EXIF data. Cameras do not turn pixels; they note
-// how they were held. 1 where the data say nothing or make no sense.
+// The EXIF orientation of a JPEG file, 1 (upright) to 8; 1 if it is missing or invalid. Cameras do not rotate pixels;
+// they only record the orientation.
 int exif_orientation(std::span<const std::uint8_t> file);
 
 }  // namespace tutti

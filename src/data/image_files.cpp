@@ -26,9 +26,9 @@ namespace fs = std::filesystem;
 
 constexpr std::uintmax_t kMostFileBytes = std::uintmax_t{1} << 30;
 constexpr std::int64_t kColour = 3;
-// Files whose contents count at every start, and that are decoded where not all are.
+// Number of files whose bytes are digested at every start, and that are decoded if not all are.
 constexpr std::size_t kSampledFiles = 256;
-// Headers of nearly all files end within this many bytes.
+// The headers of nearly all files are shorter than this.
 constexpr std::size_t kHeaderBytes = std::size_t{1} << 16;
 
 std::string in_lower_case(std::string text) {
@@ -47,7 +47,7 @@ std::vector<std::byte> read_bytes(const std::string& path) {
     throw Error(ErrorSource::input,
                 fmt::format("the image '{}' has {} bytes, more than the {} that are read", path, size, kMostFileBytes));
   }
-  return read_whole(path);
+  return read_file_bytes(path);
 }
 
 ImageFile image_in(std::span<const std::byte> bytes, const std::string& path, bool upright) {
@@ -88,7 +88,7 @@ bool is_sampled(std::size_t index, std::size_t files) {
   return files <= kSampledFiles || index * kSampledFiles / files != (index + 1) * kSampledFiles / files;
 }
 
-// Calls work(0) .. work(count - 1) in threads of all cores; begins no more once one has returned false.
+// Calls work(0) .. work(count - 1) in one thread per core; starts no further call once one has returned false.
 void for_each_index(std::size_t count, const std::function<bool(std::size_t)>& work) {
   std::atomic<std::size_t> next{0};
   std::vector<std::jthread> threads(std::max(1u, std::thread::hardware_concurrency()));
@@ -101,15 +101,15 @@ void for_each_index(std::size_t count, const std::function<bool(std::size_t)>& w
   }
 }
 
-enum class Look { at_header, at_header_and_end, at_all };
+enum class Depth { header, header_and_end, whole_file };
 
-// The file's shape. Throws an error where it is bad, as far as was looked.
-Shape look_at(const ImageFiles& files, std::size_t index, Look look) {
+// Returns the image's shape. Throws an error if the part of the file that `depth` covers is bad.
+Shape check_file(const ImageFiles& files, std::size_t index, Depth depth) {
   const std::string path = (files.folder / files.names[index]).string();
-  if (look != Look::at_all) {
-    // Whatever is unusual about this file, the whole of it decides.
+  if (depth != Depth::whole_file) {
+    // If anything is unusual about these parts, the whole file is read below.
     const FileEnds ends = read_ends(path);
-    if (!ends.head.empty() && (ends.ends_well || look == Look::at_header)) {
+    if (!ends.head.empty() && (ends.ends_well || depth == Depth::header)) {
       try {
         return image_shape(image_in(ends.head, path, files.upright));
       } catch (const std::exception&) {
@@ -120,7 +120,7 @@ Shape look_at(const ImageFiles& files, std::size_t index, Look look) {
   const auto bytes = read_bytes(path);
   const ImageFile image = image_in(bytes, path, files.upright);
   std::vector<std::uint8_t> pixels;
-  if (look != Look::at_header) decode_image(image, kColour, pixels);
+  if (depth != Depth::header) decode_image(image, kColour, pixels);
   return image_shape(image);
 }
 
@@ -153,29 +153,29 @@ FolderListing list_folder(const fs::path& folder) {
 
 ImageFindings examine(const ImageFiles& files, Verification verification, bool find_bad) {
   const bool decodes_all = find_bad || verification == Verification::whole;
-  const bool looks_at_all = decodes_all || verification == Verification::sample;
+  const bool checks_all = decodes_all || verification == Verification::sample;
   std::mutex mutex;
   Shape image;
   std::vector<std::pair<std::size_t, std::string>> problems;
   for_each_index(files.names.size(), [&](std::size_t i) {
-    const bool decodes = decodes_all || (looks_at_all && is_sampled(i, files.names.size()));
-    const Look look = decodes ? Look::at_all : looks_at_all ? Look::at_header_and_end : Look::at_header;
+    const bool decodes = decodes_all || (checks_all && is_sampled(i, files.names.size()));
+    const Depth depth = decodes ? Depth::whole_file : checks_all ? Depth::header_and_end : Depth::header;
     try {
-      const Shape shape = look_at(files, i, look);
+      const Shape shape = check_file(files, i, depth);
       const std::lock_guard lock(mutex);
       if (image.rank() == 0) image = shape;
-      const bool is_like_all = image[1] == shape[1] && image[2] == shape[2];
-      image = Shape{std::max(image[0], shape[0]), is_like_all ? shape[1] : 0, is_like_all ? shape[2] : 0};
-      return looks_at_all || image[0] != kColour || is_like_all;
+      const bool has_same_size = image[1] == shape[1] && image[2] == shape[2];
+      image = Shape{std::max(image[0], shape[0]), has_same_size ? shape[1] : 0, has_same_size ? shape[2] : 0};
+      return checks_all || image[0] != kColour || has_same_size;
     } catch (const std::exception& error) {
       const std::lock_guard lock(mutex);
       problems.emplace_back(i, error.what());
-      return looks_at_all;
+      return checks_all;
     }
   });
   std::ranges::sort(problems);
   if (!find_bad && !problems.empty()) {
-    const std::string count = looks_at_all ? fmt::format("{} of {} images in '{}' cannot be read: first ",
+    const std::string count = checks_all ? fmt::format("{} of {} images in '{}' cannot be read: first ",
                                                          problems.size(), files.names.size(), files.folder.string())
                                            : "";
     throw Error(ErrorSource::input,
@@ -189,7 +189,7 @@ ImageFindings examine(const ImageFiles& files, Verification verification, bool f
   return findings;
 }
 
-// A sum over the files, so that it may be computed in any order.
+// The digest is a sum over the files, so the order does not matter.
 FileContents contents_of(const ImageFiles& files, bool whole) {
   FileContents contents;
   std::uint64_t of_all = 0;

@@ -31,8 +31,7 @@ void add_file(ImageFiles& files, const fs::path& path, std::int64_t bytes) {
   files.bytes.push_back(bytes);
 }
 
-// Adds the images in a folder and below it. What is no image goes to `others`, as does a link to a folder, which may
-// lead back here.
+// Adds the images in a folder and below it. Other files go to `others`, as do links to folders, which may be circular.
 void add_folder(ImageFiles& files, const fs::path& folder, std::vector<std::string>& others) {
   const FolderListing listing = list_folder(folder);
   for (std::size_t i = 0; i < listing.images.names.size(); ++i) {
@@ -67,7 +66,7 @@ class CsvReader {
     if (rest_.starts_with(kByteOrderMark)) rest_.remove_prefix(kByteOrderMark.size());
   }
 
-  // The next line that is not empty, or one without fields at the end.
+  // The next line that is not empty; at the end, a row without fields.
   Row next() {
     while (!rest_.empty()) {
       Row row{{}, line_};
@@ -97,7 +96,7 @@ class CsvReader {
     return field;
   }
 
-  // A quote within is doubled.
+  // A quote inside the field is doubled.
   std::string read_quoted() {
     const std::int64_t start = line_;
     std::string field;
@@ -117,7 +116,7 @@ class CsvReader {
   std::int64_t line_ = 1;
 };
 
-// The images of a folder by name, with and without their endings.
+// The images of a folder by name, with and without their extensions.
 class ImageIndex {
  public:
   explicit ImageIndex(const ImageFiles& images) {
@@ -126,7 +125,7 @@ class ImageIndex {
       by_stem_[fs::path(images.names[i]).stem().string()].push_back(i);
     }
   }
-  // None, one, or several where only the ending tells them apart.
+  // Zero or one image, or more if the name without extension is ambiguous.
   std::vector<std::size_t> find(const std::string& name) const {
     for (const auto* images : {&by_name_, &by_stem_}) {
       if (const auto found = images->find(name); found != images->end()) return found->second;
@@ -169,21 +168,21 @@ std::optional<std::string> find_table(const fs::path& folder, const std::vector<
   }
   if (tables.empty()) return std::nullopt;
   if (tables.size() > 1) {
-    throw Error(ErrorSource::input, fmt::format("'{}' holds {} tables, {} and {} among them; call the one with the "
-                                                "labels labels.csv",
+    throw Error(ErrorSource::input, fmt::format("'{}' contains {} tables, among them {} and {}; rename the one with "
+                                                "the labels to labels.csv",
                                                 folder.string(), tables.size(), tables[0], tables[1]));
   }
   return (folder / tables[0]).string();
 }
 
-// Why a row is none, where it has not two fields.
+// Why a row that does not have two fields is invalid.
 std::string fault_of(const std::vector<std::string>& fields) {
   const std::size_t wrong = fields.size() == 1 ? fields.front().find_first_of(";\t") : std::string::npos;
   if (wrong != std::string::npos) {
     const char* const separator = fields.front()[wrong] == ';' ? "semicolons" : "tabs";
     return fmt::format("{} separate the fields: put a comma between an image and its label", separator);
   }
-  return fmt::format("{} field{} instead of an image and its label, as cat.jpg,cat", fields.size(),
+  return fmt::format("{} field{} instead of an image and its label, for example cat.jpg,cat", fields.size(),
                      fields.size() == 1 ? "" : "s");
 }
 
@@ -193,7 +192,7 @@ struct LabelTable {
 };
 
 LabelTable read_table(const std::string& path, const ImageIndex& index) {
-  const std::vector<std::byte> bytes = read_whole(path);
+  const std::vector<std::byte> bytes = read_file_bytes(path);
   CsvReader reader({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path);
   LabelTable table;
   std::unordered_map<std::size_t, std::int64_t> line_of;
@@ -203,7 +202,7 @@ LabelTable read_table(const std::string& path, const ImageIndex& index) {
     if (row.fields.size() != 2) refuse(path, row.line, fault_of(row.fields));
     const auto found = index.find(row.fields[0]);
     if (found.empty()) refuse(path, row.line, fmt::format("there is no image '{}' in the folder", row.fields[0]));
-    if (found.size() > 1) refuse(path, row.line, fmt::format("'{}' names several images", row.fields[0]));
+    if (found.size() > 1) refuse(path, row.line, fmt::format("'{}' is the name of more than one image", row.fields[0]));
     if (row.fields[1].empty()) refuse(path, row.line, fmt::format("'{}' has no label", row.fields[0]));
     const auto [entry, is_new] = line_of.emplace(found.front(), row.line);
     if (!is_new)

@@ -21,17 +21,17 @@ Shape image_shape(const RecipeRequest& request, const DatasetInfo& data) {
   if (request.image_size > 0) return Shape{data.image[0], request.image_size, request.image_size};
   if (data.sizes_differ()) {
     throw Error(ErrorSource::usage,
-                fmt::format("the images of {} differ in size: give --image-size N to have them all N x N", data.name));
+                fmt::format("the images of {} differ in size: give --image-size N to resize them to N x N", data.name));
   }
   if (request.augment != Augment::none && data.image[1] != data.image[2]) {
     throw Error(ErrorSource::usage,
-                fmt::format("--augment {} makes squares, and the images of {} are {} x {}: give --image-size N",
+                fmt::format("--augment {} produces square images, and those of {} are {} x {}: give --image-size N",
                             name_of(request.augment), data.name, data.image[1], data.image[2]));
   }
   return data.image;
 }
 
-// One comma-separated number per channel, or one number for all channels. Empty where the text is neither.
+// One comma-separated number per channel, or one number for all channels. Empty if the text is neither.
 std::vector<double> parse_channels(std::string_view text, std::size_t channels) {
   std::vector<double> values;
   const char* at = text.data();
@@ -58,8 +58,8 @@ ChannelStatistics parse_statistics(const std::string& text, std::size_t channels
   if (statistics.mean.empty() || statistics.deviation.empty()) {
     throw Error(
         ErrorSource::usage,
-        fmt::format("--normalize {}: give none, auto or M/S, mean and deviation of pixel / 255, each one number "
-                    "or {} with commas, as 0.5/0.25",
+        fmt::format("--normalize {}: give none, auto or M/S, mean and standard deviation of pixel / 255, each one "
+                    "number or {} separated by commas, for example 0.5/0.25",
                     text, channels));
   }
   return statistics;
@@ -81,8 +81,8 @@ ChannelStatistics choose_statistics(const std::string& normalize, const DatasetI
   if (std::ranges::any_of(statistics.deviation, [](double deviation) { return deviation <= 0; })) {
     throw Error(
         ErrorSource::usage,
-        fmt::format("--normalize {}: a channel of {} has a deviation of 0 or less, by which nothing can be divided; "
-                    "give M/S with S above 0, or none",
+        fmt::format("--normalize {}: a channel of {} has a standard deviation of 0 or less; give M/S with S above 0, "
+                    "or none",
                     normalize, data.name));
   }
   return statistics;

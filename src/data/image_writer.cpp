@@ -16,10 +16,10 @@ static_assert(kGroup == 4);
 
 struct Plane {
   const std::uint8_t* pixels;
-  std::int64_t width;  // from one row to the next
+  std::int64_t width;  // row stride
 };
 
-// Some pixels of one channel, and the values that they become.
+// The input pixels of one channel, and the output values.
 struct Values {
   const AxisWeights& rows;
   const AxisWeights& columns;
@@ -28,7 +28,7 @@ struct Values {
   std::span<float> all;
 };
 
-// The weighted sum of the rows that output row y gathers, the first of which is given.
+// The weighted sum of the input rows of output row y; `plane` starts at the first of them.
 [[gnu::always_inline]] inline void add_rows(const AxisWeights& rows, std::int64_t y, const Plane& plane,
                                             std::span<float> sums) {
   std::ranges::fill(sums, 0.0f);
@@ -85,12 +85,12 @@ struct Values {
   }
 }
 
-// The same, bit by bit, for processors with wide registers: nothing is contracted.
+// The same bits with wide registers: no multiply-adds are contracted.
 [[gnu::target("avx512f,avx512dq,avx512vl")]] void gather_widely(const Values& values) { gather(values); }
 
 }  // namespace
 
-ImageWriter::ImageWriter(const ImageRecipe& recipe)
+PixelWriter::PixelWriter(const ImageRecipe& recipe)
     : shape_(recipe.image), channels_(static_cast<std::size_t>(recipe.image[0])) {
   const auto& [mean, deviation] = recipe.statistics;
   if (mean.size() != deviation.size() || (!mean.empty() && mean.size() != channels_.size())) {
@@ -107,9 +107,9 @@ ImageWriter::ImageWriter(const ImageRecipe& recipe)
   }
 }
 
-void ImageWriter::write(const ImageView& image, const ImagePlan& plan, std::span<float> values) {
+void PixelWriter::write(const ImageView& image, const ImagePlan& plan, std::span<float> values) {
   if (image.shape[0] != shape_[0] || static_cast<std::int64_t>(values.size()) != shape_.elements()) {
-    throw Error(ErrorSource::internal, fmt::format("an image of {} into {} values, where {} is wanted",
+    throw Error(ErrorSource::internal, fmt::format("an image of {} into {} values, expected {}",
                                                    image.shape.text(), values.size(), shape_.text()));
   }
   rows_.plan(plan.rows);
@@ -129,7 +129,7 @@ void ImageWriter::write(const ImageView& image, const ImagePlan& plan, std::span
   }
 }
 
-void ImageWriter::copy(const Channel& channel, const ImageView& image, const std::uint8_t* pixels,
+void PixelWriter::copy(const Channel& channel, const ImageView& image, const std::uint8_t* pixels,
                        std::span<float> values) const {
   const float* const shown = columns_.weights(0);
   const std::int64_t* const from = columns_.first().data();
@@ -145,11 +145,11 @@ void ImageWriter::copy(const Channel& channel, const ImageView& image, const std
   }
 }
 
-void ImageWriter::resample(const Channel& channel, const ImageView& image, const std::uint8_t* pixels,
+void PixelWriter::resample(const Channel& channel, const ImageView& image, const std::uint8_t* pixels,
                            std::span<float> values) {
   row_.resize(static_cast<std::size_t>(image.shape[2]));
   (has_avx512() ? gather_widely : gather)({rows_, columns_, {pixels, image.shape[2]}, row_, values});
-  const Normal normal = channel.normal;  // a copy: stores to values cannot change it
+  const Normal normal = channel.normal;  // a copy, which stores to values cannot alias
   for (float& value : values) value = normal.value(value);
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// The pixels of one image as the values a network takes: resampled as a plan says, scaled and normalised. Its
-// arithmetic is f32 in a fixed order, so that the bits are the same on any processor. One writer serves one thread.
+// Converts the pixels of one image to network inputs: resampled by a plan, scaled and normalised. Its arithmetic is f32
+// in a fixed order, so the bits are the same on any processor. Not thread-safe.
 
 #include "tutti/data/dataset.hpp"
 #include "tutti/data/image_recipe.hpp"
@@ -15,11 +15,11 @@
 
 namespace tutti {
 
-class ImageWriter {
+class PixelWriter {
  public:
-  explicit ImageWriter(const ImageRecipe& recipe);
+  explicit PixelWriter(const ImageRecipe& recipe);
 
-  // `values` are C, H, W as the recipe says.
+  // `values` have the recipe's shape C, H, W.
   void write(const ImageView& image, const ImagePlan& plan, std::span<float> values);
 
  private:

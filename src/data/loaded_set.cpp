@@ -86,7 +86,7 @@ LoadedSet take_out(LoadedSet& set, std::span<const std::size_t> chosen) {
   return taken;
 }
 
-bool is_left_of(std::uint64_t digest, const Dataset& whole, double ratio, std::uint64_t seed) {
+bool matches_after_hold_out(std::uint64_t digest, const Dataset& whole, double ratio, std::uint64_t seed) {
   const std::int64_t samples = whole.info().samples;
   if (held_out_samples(samples, ratio) >= samples) return false;
   const auto chosen = choose(samples, ratio, seed);
@@ -138,7 +138,7 @@ MemoryDataset::MemoryDataset(DatasetInfo info, std::span<const std::uint8_t> ima
   const Shape all = info_.image.batch_of(info_.samples);
   if (static_cast<std::int64_t>(images_.size()) != all.elements() ||
       static_cast<std::int64_t>(labels_.size()) != info_.samples) {
-    throw Error(ErrorSource::internal, fmt::format("the data set {} of shape {} is given {} pixels and {} labels",
+    throw Error(ErrorSource::internal, fmt::format("the data set {} of shape {} has {} pixels and {} labels",
                                                    info_.name, all.text(), images_.size(), labels_.size()));
   }
   info_.class_samples = count_classes(info_, labels_);

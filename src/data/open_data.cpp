@@ -37,7 +37,7 @@ std::optional<LoadedSet> named(std::optional<LoadedSet> set, const fs::path& fol
   return set;
 }
 
-// Images that lie in train/ itself are of no class, and train and test are none.
+// train/ and test/ are splits, not classes: images directly in train/ have no class.
 void refuse_sets_as_classes(const fs::path& folder) {
   constexpr std::array<std::string_view, 4> kSets{"train", "test", "valid", "val"};
   if (!fs::is_directory(folder / "train") || list_folder(folder / "train").images.names.empty()) return;
@@ -66,14 +66,14 @@ std::optional<LoadedSet> find_test(const fs::path& folder, std::vector<std::stri
   return named(std::move(set), folder, " (test)");
 }
 
-// Whether the command data fetch (tools/companions/trainer-data-fetch) brings a set of this name.
+// Whether the command data fetch (tools/companions/trainer-data-fetch) can download a set of this name.
 bool can_be_fetched(std::string_view name) {
   constexpr std::array<std::string_view, 4> kNames{"mnist", "fashion-mnist", "cifar10", "cifar10-tiny"};
   return std::ranges::find(kNames, name) != kNames.end();
 }
 
-// The folder or file that an option names: as a path, or for a bare name the first of the usual places that is there.
-fs::path find_place(const std::string& where, bool from_checkpoint) {
+// Resolves an option's value: a path, or for a bare name the first of the usual locations that exists.
+fs::path find_data_path(const std::string& where, bool from_checkpoint) {
   if (where.empty()) throw Error(ErrorSource::usage, "the name of the data set is empty; see --data");
   std::vector<std::string> places{where};
   if (where.find('/') == std::string::npos) {
@@ -88,11 +88,11 @@ fs::path find_place(const std::string& where, bool from_checkpoint) {
       ErrorSource::io,
       fmt::format("there is no data set '{}'; looked for {}{}. {}Built-in sets: glyphs, {}NxCxHxW:classes{}", where,
                   fmt::join(places, ", "), lacks_root ? " (TUTTI_DATA is not set)" : "",
-                  can_be_fetched(where) ? fmt::format("{} data fetch {} brings it. ", program_call(), where) : "",
+                  can_be_fetched(where) ? fmt::format("{} data fetch {} downloads it. ", program_call(), where) : "",
                   kSyntheticPrefix, from_checkpoint ? ". The checkpoint names that path: --data gives another" : ""));
 }
 
-// JSON, which checkpoints and records are written in, knows no other text.
+// Checkpoints and records are JSON, which must be UTF-8.
 void refuse_other_than_utf8(const fs::path& place, const std::vector<std::string>& class_names) {
   const auto found = std::ranges::find_if_not(class_names, is_utf8);
   if (found == class_names.end()) return;
@@ -112,7 +112,7 @@ LoadedPair draw_synthetic_pair(const std::string& where) {
 
 [[noreturn]] void refuse(const std::string& reason) { throw Error(ErrorSource::input, reason); }
 
-// The first folder of images inside a class folder; empty: there is none.
+// The first folder with images inside a class folder; empty: there is none.
 std::string images_too_deep(const fs::path& folder, const FolderListing& classes) {
   for (const std::string& name : classes.folders) {
     for (const std::string& inner : list_folder(folder / name).folders) {
@@ -122,24 +122,24 @@ std::string images_too_deep(const fs::path& folder, const FolderListing& classes
   return {};
 }
 
-// How `data fetch` brings the set that has its place there; empty: none has.
-std::string fetching_words(const fs::path& folder) {
+// The `data fetch` command that downloads the data set that belongs in this folder; empty: there is none.
+std::string fetch_hint(const fs::path& folder) {
   const fs::path whole = (fs::absolute(folder) / "").lexically_normal().parent_path();
   const std::string name = whole.filename().string();
   if (!can_be_fetched(name)) return {};
   const bool is_usual = whole.parent_path() == fs::absolute("data");
   const std::string to = is_usual ? "" : fmt::format(" --to {}", whole.parent_path().string());
-  return fmt::format("{} data fetch {}{} brings it", program_call(), name, to);
+  return fmt::format("{} data fetch {}{} downloads it", program_call(), name, to);
 }
 
-// Says what lies in a folder in which no reader has found a set, and what would make it one.
+// Reports what is in a folder in which no data set was found, and how to fix it.
 [[noreturn]] void refuse_folder(const fs::path& folder) {
   const FolderListing listing = list_folder(folder);
   const std::size_t images = listing.images.names.size();
-  const std::string fetching = fetching_words(folder);
+  const std::string hint = fetch_hint(folder);
   if (images == 0 && listing.folders.empty() && listing.others.empty()) {
     refuse(fmt::format("'{}' is empty: {}", folder.string(),
-                       fetching.empty() ? "put a folder of images for each class there" : fetching));
+                       hint.empty() ? "put one folder of images per class there" : hint));
   }
   if (images > 0 && listing.folders.empty()) {
     refuse(
@@ -155,13 +155,12 @@ std::string fetching_words(const fs::path& folder) {
   }
   refuse(
       fmt::format("'{}' holds no images that can be read{}: neither idx files (train-images-idx3-ubyte and "
-                  "train-labels-idx1-ubyte) nor CIFAR batches (data_batch_*.bin), raw or .gz, nor folders of the "
-                  "names of classes, here or in train/, with .jpg or .png files in them, nor such files with a table "
-                  "labels.csv",
-                  folder.string(), fetching.empty() ? "" : fmt::format(" ({})", fetching)));
+                  "train-labels-idx1-ubyte) nor CIFAR batches (data_batch_*.bin), raw or .gz, nor one folder "
+                  "per class, here or in train/, with .jpg or .png files in it, nor such files with a table labels.csv",
+                  folder.string(), hint.empty() ? "" : fmt::format(" ({})", hint)));
 }
 
-// The training set, and the test set that lies with it unless one is held out or lies apart.
+// The training set, and its test set unless that is held out or given separately.
 LoadedPair find_sets(const DataRequest& request) {
   const std::string& where = request.train;
   if (where == "glyphs") {
@@ -170,25 +169,25 @@ LoadedPair find_sets(const DataRequest& request) {
             {}};
   }
   if (where.starts_with(kSyntheticPrefix)) return draw_synthetic_pair(where);
-  const fs::path place = find_place(where, request.from_checkpoint);
+  const fs::path place = find_data_path(where, request.from_checkpoint);
   if (!fs::is_directory(place)) return read_data_file(place.string(), request);
   LoadedPair pair;
   auto train = find_train(place, pair.notes);
-  if (!train && request.unlabelled_too && !list_folder(place).images.names.empty()) {
+  if (!train && request.allow_unlabelled && !list_folder(place).images.names.empty()) {
     pair = list_images({place.string()});
     pair.train.info.name = name_of_folder(place);
     return pair;
   }
   if (!train) refuse_folder(place);
   pair.train = std::move(*train);
-  if (!request.any_class_names) refuse_other_than_utf8(place, pair.train.info.class_names);
+  if (!request.allow_non_utf8_names) refuse_other_than_utf8(place, pair.train.info.class_names);
   if (request.test.empty() && request.validation_ratio == 0) pair.test = find_test(place, pair.notes);
   return pair;
 }
 
-// request.test may hold files named as a test set or as a training set.
+// The files in request.test may be named like a test set or like a training set.
 LoadedSet find_test_set(const DataRequest& request, std::vector<std::string>& notes) {
-  const fs::path place = find_place(request.test, false);
+  const fs::path place = find_data_path(request.test, false);
   if (!fs::is_directory(place)) {
     LoadedPair pair = read_data_file(place.string(), request);
     notes.insert(notes.end(), pair.notes.begin(), pair.notes.end());
@@ -199,7 +198,7 @@ LoadedSet find_test_set(const DataRequest& request, std::vector<std::string>& no
   refuse_folder(place);
 }
 
-// Learns the shape of a set of image files, and leaves bad ones out when the request says so.
+// Determines the shape of a set of image files, and leaves out bad ones if requested.
 void examine_files(LoadedSet& set, const DataRequest& request, std::vector<std::string>& notes) {
   auto* files = std::get_if<ImageFiles>(&set.pixels);
   if (files == nullptr) return;
@@ -221,15 +220,15 @@ void examine_files(LoadedSet& set, const DataRequest& request, std::vector<std::
   take_out(set, findings.bad);
 }
 
-// Files given one by one are labelled once, and nothing is compared with them later.
+// Digests the files' bytes, except for predictions, which are never resumed.
 void note_contents(LoadedSet& set, const DataRequest& request) {
   const auto* files = std::get_if<ImageFiles>(&set.pixels);
-  if (files == nullptr || !request.images.empty() || request.any_test_labels) return;
+  if (files == nullptr || !request.images.empty() || request.allow_untrained_labels) return;
   set.info.contents = contents_of(*files, request.verification == Verification::whole);
 }
 
-// Files become colour where the other set is, and are of any size where the other set has another.
-void settle_shape(LoadedSet& set, const Shape& other) {
+// Image files are read in colour if the other set is in colour, and have no common size if the other set's differs.
+void reconcile_shape(LoadedSet& set, const Shape& other) {
   Shape& image = set.info.image;
   if (!std::holds_alternative<ImageFiles>(set.pixels) || image == other) return;
   const bool like_other = image[1] == other[1] && image[2] == other[2];
@@ -244,13 +243,13 @@ void refuse_unlike_sets(const DatasetInfo& train, const DatasetInfo& test) {
                           train.name, train.image.text(), test.name, test.image.text()));
 }
 
-// Where the user can mend it: the folder, where there is one.
+// The location of the set for messages: its folder, if there is one.
 std::string place_of(const LoadedSet& set) {
   const auto* files = std::get_if<ImageFiles>(&set.pixels);
   return files == nullptr ? set.info.name : fmt::format("'{}'", files->folder.string());
 }
 
-// Where both sets name their classes, a test label is the number of the training class of that name.
+// If both sets have class names, maps test labels to the training classes with the same names.
 void rename_labels(LoadedSet& test, const LoadedSet& train) {
   const auto& names = test.info.class_names;
   const auto& known = train.info.class_names;
@@ -267,8 +266,7 @@ void rename_labels(LoadedSet& test, const LoadedSet& train) {
   for (std::int32_t& label : test.labels) label = number_of.at(static_cast<std::size_t>(label));
 }
 
-// Where a sample's label was read, for whoever mends it; empty where the program drew the samples, or
-// sealed them in a data file.
+// The location of a sample's label for messages; empty for generated sets and data files.
 std::string place_of_label(const LoadedSet& set, std::size_t sample) {
   if (const auto* files = std::get_if<ImageFiles>(&set.pixels)) {
     return fmt::format("'{}'", (files->folder / files->names[sample]).string());
@@ -281,7 +279,7 @@ std::string place_of_label(const LoadedSet& set, std::size_t sample) {
   return {};
 }
 
-// A network cannot learn such a class, and a damaged byte must not add one.
+// A network cannot learn a class without training samples, and a damaged label must not add one.
 void refuse_untrained_labels(const LoadedSet& test, const LoadedSet& train) {
   const std::set<std::int32_t> trained(train.labels.begin(), train.labels.end());
   const auto found = std::ranges::find_if(test.labels, [&](std::int32_t label) { return !trained.contains(label); });
@@ -297,7 +295,9 @@ void refuse_untrained_labels(const LoadedSet& test, const LoadedSet& train) {
                           place, *found, name, place_of(train)));
 }
 
-int classes_shown(const LoadedSet& set) { return set.labels.empty() ? 0 : *std::ranges::max_element(set.labels) + 1; }
+int classes_in_labels(const LoadedSet& set) {
+  return set.labels.empty() ? 0 : *std::ranges::max_element(set.labels) + 1;
+}
 
 void find_statistics(LoadedSet& set) {
   const auto* images = std::get_if<std::vector<std::uint8_t>>(&set.pixels);
@@ -305,19 +305,19 @@ void find_statistics(LoadedSet& set) {
   set.info.statistics = statistics_of(*images, set.info.image);
 }
 
-// What the two sets have in common: shape, and the training set's classes and statistics.
-void share_facts(LoadedPair& pair) {
+// Gives both sets a common shape, and the test set the training set's classes and statistics.
+void share_metadata(LoadedPair& pair) {
   DatasetInfo& info = pair.train.info;
   if (pair.test) rename_labels(*pair.test, pair.train);
   if (info.classes == 0) info.classes = static_cast<int>(info.class_names.size());
   if (info.classes == 0) {
-    info.classes = std::max({2, classes_shown(pair.train), pair.test ? classes_shown(*pair.test) : 0});
+    info.classes = std::max({2, classes_in_labels(pair.train), pair.test ? classes_in_labels(*pair.test) : 0});
   }
   find_statistics(pair.train);
   if (!pair.test) return;
   const Shape of_train = info.image;
-  settle_shape(pair.train, pair.test->info.image);
-  settle_shape(*pair.test, of_train);
+  reconcile_shape(pair.train, pair.test->info.image);
+  reconcile_shape(*pair.test, of_train);
   refuse_unlike_sets(info, pair.test->info);
   pair.test->info.classes = info.classes;
   pair.test->info.class_names = info.class_names;
@@ -330,7 +330,7 @@ void note_one_class(const LoadedSet& train, std::vector<std::string>& notes) {
   if (std::ranges::any_of(labels, [&](std::int32_t label) { return label != labels.front(); })) return;
   const auto label = static_cast<std::size_t>(labels.front());
   const auto& names = train.info.class_names;
-  notes.push_back(fmt::format("{} has images of one class only, {}: there is nothing to learn", train.info.name,
+  notes.push_back(fmt::format("{} has images of one class only, {}: a classifier needs two classes", train.info.name,
                               label < names.size() ? fmt::format("'{}'", names[label]) : fmt::format("{}", label)));
 }
 
@@ -357,8 +357,8 @@ LoadedPair load_checked(const DataRequest& request) {
     note_contents(*set, request);
   }
   if (holds_out && pair.train.info.labelled) pair.test = hold_out(pair.train, request.validation_ratio, request.seed);
-  share_facts(pair);
-  if (pair.test && !holds_out && !request.any_test_labels) refuse_untrained_labels(*pair.test, pair.train);
+  share_metadata(pair);
+  if (pair.test && !holds_out && !request.allow_untrained_labels) refuse_untrained_labels(*pair.test, pair.train);
   note_one_class(pair.train, pair.notes);
   return pair;
 }

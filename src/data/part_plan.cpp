@@ -41,11 +41,11 @@ PartPlan::PartPlan(int num_parts, int num_ranks) : PartPlan(divide_evenly(num_pa
 
 PartPlan::PartPlan(const std::vector<int>& parts_by_rank) {
   if (parts_by_rank.empty())
-    throw Error(ErrorSource::usage, "a part map for no rank: give each rank's parts, as 3,3,2");
+    throw Error(ErrorSource::usage, "empty part map: give each rank's number of parts, for example 3,3,2");
   for (std::size_t rank = 0; rank < parts_by_rank.size(); ++rank) {
     if (parts_by_rank[rank] < 1) {
       throw Error(ErrorSource::usage,
-                  fmt::format("rank {} is given {} parts: every rank computes one or more", rank, parts_by_rank[rank]));
+                  fmt::format("rank {} has {} parts: every rank must compute at least one", rank, parts_by_rank[rank]));
     }
     ends_.push_back((ends_.empty() ? 0 : ends_.back()) + parts_by_rank[rank]);
   }
@@ -57,8 +57,8 @@ PartPlan PartPlan::chosen(const std::vector<int>& parts_by_rank, int num_parts, 
   if (plan.num_parts() == num_parts && plan.num_ranks() == num_ranks) return plan;
   throw Error(
       ErrorSource::usage,
-      fmt::format("--part-map {} assigns {} parts to {} ranks, but there are {} parts and {} ranks: give each rank's "
-                  "parts anew, or even",
+      fmt::format("--part-map {} assigns {} parts to {} ranks, but there are {} parts and {} ranks: correct the "
+                  "list, or use even",
                   fmt::join(parts_by_rank, ","), plan.num_parts(), plan.num_ranks(), num_parts, num_ranks));
 }
 

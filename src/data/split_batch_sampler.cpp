@@ -15,7 +15,7 @@
 namespace tutti {
 namespace {
 
-// Keeps every product of an epoch or a part number with a length within 64 bits.
+// Keeps the product of an epoch or a part number with a length below 2^63.
 constexpr std::int64_t kMostSamples = std::numeric_limits<std::uint32_t>::max();
 
 }  // namespace
@@ -81,8 +81,8 @@ std::int64_t SplitBatchSampler::samples_before(std::int64_t epoch, std::int64_t 
   return std::min(step * batch_size_, carried_over(epoch) + length_);
 }
 
-// The orders of all epochs, laid end to end, are one stream: stream position p is place p mod N of epoch p div N. A
-// batch is a range of the stream, and a part's slice of it a range of that range.
+// The concatenated orders of all epochs form one stream: stream position p is position p mod N of epoch p div N. A
+// batch is a range of the stream, and a part's samples are a subrange.
 IndexRange SplitBatchSampler::batch(std::int64_t epoch, std::int64_t step) const {
   if (step < 0 || step >= steps(epoch)) {
     throw Error(ErrorSource::internal,
@@ -92,20 +92,20 @@ IndexRange SplitBatchSampler::batch(std::int64_t epoch, std::int64_t step) const
   return {begin, std::min(begin + batch_size_, (epoch + 1) * length_)};
 }
 
-// How many of the first `places` places of an epoch's order go to parts below `part`.
-std::int64_t SplitBatchSampler::taken_below(int part, std::int64_t epoch, std::int64_t places) const {
+// The number of the first `positions` positions of an epoch's order that belong to parts below `part`.
+std::int64_t SplitBatchSampler::samples_of_lower_parts(int part, std::int64_t epoch, std::int64_t positions) const {
   const auto positions_below = [&](std::int64_t n) { return part_positions(n, num_parts_, part).begin; };
   const std::int64_t below = positions_below(batch_size_);
   const auto from_whole_batches = [&](std::int64_t position) {
     return position / batch_size_ * below + std::min(position % batch_size_, below);
   };
   if (last_batch_ == LastBatch::rollover) {
-    return from_whole_batches(epoch * length_ + places) - from_whole_batches(epoch * length_);
+    return from_whole_batches(epoch * length_ + positions) - from_whole_batches(epoch * length_);
   }
   const std::int64_t in_whole_batches = length_ - length_ % batch_size_;
-  if (places <= in_whole_batches) return from_whole_batches(places);
+  if (positions <= in_whole_batches) return from_whole_batches(positions);
   const std::int64_t short_batch = last_batch_ == LastBatch::keep ? length_ % batch_size_ : 0;
-  return from_whole_batches(in_whole_batches) + std::min(places - in_whole_batches, positions_below(short_batch));
+  return from_whole_batches(in_whole_batches) + std::min(positions - in_whole_batches, positions_below(short_batch));
 }
 
 std::vector<std::int64_t> SplitBatchSampler::indices(std::int64_t epoch, std::int64_t step) const {
@@ -128,27 +128,28 @@ std::vector<std::int64_t> SplitBatchSampler::indices(std::int64_t epoch, std::in
   return list;
 }
 
-// Appends the samples at consecutive places of one epoch's order, all of which are this part's.
-void SplitBatchSampler::append(std::vector<std::int64_t>& list, IndexRange places, std::int64_t epoch) const {
+// Appends the samples at consecutive positions of one epoch's order, all of which belong to this part.
+void SplitBatchSampler::append(std::vector<std::int64_t>& list, IndexRange positions, std::int64_t epoch) const {
   if (rule_.shuffle == Shuffle::none) {
     const auto old_size = list.size();
-    list.resize(old_size + static_cast<std::size_t>(places.size()));
-    std::iota(list.begin() + static_cast<std::ptrdiff_t>(old_size), list.end(), places.begin);
+    list.resize(old_size + static_cast<std::size_t>(positions.size()));
+    std::iota(list.begin() + static_cast<std::ptrdiff_t>(old_size), list.end(), positions.begin);
     return;
   }
   IndexRange block{0, length_};
-  std::int64_t from = places.begin;
+  std::int64_t from = positions.begin;
   int key = 0;
   if (rule_.shuffle == Shuffle::partition) {
-    block = {taken_below(part_, epoch, length_), taken_below(part_ + 1, epoch, length_)};
-    from = taken_below(part_ + 1, epoch, places.begin) - taken_below(part_, epoch, places.begin);
+    block = {samples_of_lower_parts(part_, epoch, length_), samples_of_lower_parts(part_ + 1, epoch, length_)};
+    from = samples_of_lower_parts(part_ + 1, epoch, positions.begin) -
+           samples_of_lower_parts(part_, epoch, positions.begin);
     key = part_;
   }
   const Order& drawn = order(epoch, key, block);
-  std::copy_n(drawn.begin() + from, places.size(), std::back_inserter(list));
+  std::copy_n(drawn.begin() + from, positions.size(), std::back_inserter(list));
 }
 
-// The samples of a block as the epoch shuffles them.
+// The samples of a block, shuffled for the epoch.
 const SplitBatchSampler::Order& SplitBatchSampler::order(std::int64_t epoch, int key, IndexRange block) const {
   const std::pair at(epoch, key);
   if (const auto known = orders_->find(at); known != orders_->end()) return known->second;

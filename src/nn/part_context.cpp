@@ -115,7 +115,7 @@ const void* PartContext::values_of(int layer) const {
 
 void PartContext::train(Stream& stream, const TrainPass& pass, const Watch& watch) {
   current_ = &plan_for(pass.images.shape[0], LayerMode::training);
-  set_place(stream, pass.place);
+  set_batch_position(stream, pass.place);
   if (const PassGraphs* const graphs = graphs_of(stream, pass, watch.stops)) {
     watch.before_backward();
     for (const auto& [graph, final_elements] : graphs->pieces) {
@@ -170,13 +170,13 @@ void PartContext::capture(Stream& stream, const TrainPass& pass, PassGraphs& gra
   }
 }
 
-void PartContext::set_place(Stream& stream, const SamplePlace& place) const {
-  for (std::size_t i = 0; i < network_.layers().size(); ++i) current_->layer(i).set_place(stream, place);
+void PartContext::set_batch_position(Stream& stream, const BatchPosition& place) const {
+  for (std::size_t i = 0; i < network_.layers().size(); ++i) current_->layer(i).set_batch_position(stream, place);
 }
 
-void PartContext::forward(Stream& stream, const Tensor& images, LayerMode mode, const SamplePlace& place) {
+void PartContext::forward(Stream& stream, const Tensor& images, LayerMode mode, const BatchPosition& place) {
   current_ = &plan_for(images.shape[0], mode);
-  set_place(stream, place);
+  set_batch_position(stream, place);
   run_forward(stream, images);
 }
 

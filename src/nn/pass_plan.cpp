@@ -21,7 +21,7 @@ ActivationUse use_of(const NetworkLayer& layer) {
   const bool reads_input = std::holds_alternative<Conv2dSpec>(layer.spec) ||
                            std::holds_alternative<LinearSpec>(layer.spec) ||
                            std::holds_alternative<BatchNormSpec>(layer.spec);
-  return {.output_bytes = 0, .reads_input = reads_input, .reads_output = relu, .leaves_residual_gradient = true};
+  return {.output_bytes = 0, .reads_input = reads_input, .reads_output = relu, .residual_gradient_in_place = true};
 }
 
 }  // namespace
@@ -58,7 +58,7 @@ void ActivationPlan::place_gradients(const Network& network) {
     for (const std::size_t block : blocks.output_gradients) keep(block, backward_time(i));
     if (takes_residual(layer.spec) && layer.residual_from != kImage) {
       const auto from = static_cast<std::size_t>(layer.residual_from);
-      const bool left = uses_[i].leaves_residual_gradient;
+      const bool left = uses_[i].residual_gradient_in_place;
       blocks.residual_gradient = left ? blocks.output_gradients.front() : add_block(from, backward_time(i));
       layer_blocks_[from].output_gradients.push_back(*blocks.residual_gradient);
     }
@@ -88,7 +88,7 @@ PassPlan::PassPlan(const Network& network, const NetworkWeights& weights, Backen
     uses.push_back({.output_bytes = layer->output().bytes,
                     .reads_input = layer->reads_input(),
                     .reads_output = layer->reads_output(),
-                    .leaves_residual_gradient = layer->leaves_residual_gradient()});
+                    .residual_gradient_in_place = layer->residual_gradient_in_place()});
   }
   activations_.emplace(network_, std::move(uses), mode_);
 }

@@ -29,7 +29,7 @@ struct ActivationUse {
   std::size_t output_bytes = 0;
   bool reads_input = true;
   bool reads_output = true;
-  bool leaves_residual_gradient = false;
+  bool residual_gradient_in_place = false;
 };
 
 // From how many bytes each layer's output takes and what its backward pass reads.

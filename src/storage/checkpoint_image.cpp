@@ -24,8 +24,8 @@ std::string path_of(const ArrayGroup& group, const NamedArray& array) {
   return fmt::format("/{}/{}", group.name, array.name);
 }
 
-// What no run can have reached; empty when all is well.
-std::string impossibility(const TrainProgress& progress) {
+// Why no run can have this progress; empty if it is valid.
+std::string progress_error(const TrainProgress& progress) {
   const LossSums& sums = progress.epoch_sums;
   const BestTest& best = progress.best;
   const bool negative =
@@ -37,7 +37,7 @@ std::string impossibility(const TrainProgress& progress) {
   for (const auto& [name, steps] :
        {std::pair("skipped_steps", progress.skipped_steps), std::pair("step_in_epoch", progress.step_in_epoch)}) {
     if (steps <= progress.step) continue;
-    return fmt::format("/progress/{} is {}, more than the {} steps in all", name, steps, progress.step);
+    return fmt::format("/progress/{} is {}, more than the {} steps of the run", name, steps, progress.step);
   }
   if (progress.parts < 1) return fmt::format("/progress/parts is {}", progress.parts);
   if (sums.correct > sums.samples || best.correct > best.samples) {
@@ -45,7 +45,7 @@ std::string impossibility(const TrainProgress& progress) {
                        best.correct, best.samples);
   }
   if (best.step < -1 || best.step > progress.step || (best.step == -1 && best.samples > 0)) {
-    return fmt::format("/progress/best is of step {}, after {} steps in all", best.step, progress.step);
+    return fmt::format("/progress/best is of step {}, but the run has {} steps", best.step, progress.step);
   }
   if (sums.not_finite != 0) return "/progress/epoch_sums has losses that are not finite";
   if (!std::isfinite(progress.epoch_seconds) || progress.epoch_seconds < 0) {
@@ -60,7 +60,7 @@ std::string impossibility(const TrainProgress& progress) {
 // The text of /run/digests.
 class DigestList {
  public:
-  // An array's own digest, the one that is printed while training, goes by its name without the group's.
+  // An array's digest, as printed during training, depends on its name without the group.
   template <class T>
   void add(const std::string& path, std::span<const T> values) {
     digests_[path] = digest(std::string_view(path).substr(path.find('/', 1) + 1), values);
@@ -80,7 +80,7 @@ class DigestList {
     }
     return lines + line(sum, "all");
   }
-  // The first array that these lines have not, or not so; empty when they are text().
+  // The first array whose digest is missing or different in `lines`; empty if `lines` equals text().
   std::string first_fault(std::string_view lines) const {
     if (lines == text()) return {};
     for (const auto& [path, digest] : digests_) {
@@ -110,7 +110,7 @@ DigestList digests_of_arrays(const TrainState& state) {
     for (const NamedArray& array : state.*group.arrays) {
       if (!is_finite(array)) {
         throw Error(ErrorSource::not_finite,
-                    fmt::format("{} is no longer finite, and not worth saving", path_of(group, array)));
+                    fmt::format("{} is no longer finite, so it is not saved", path_of(group, array)));
       }
       digests.add(path_of(group, array), std::span<const float>(array.values));
     }
@@ -118,24 +118,24 @@ DigestList digests_of_arrays(const TrainState& state) {
   return digests;
 }
 
-// The two ways through the fields of a checkpoint (all_fields): into a new file, and out of one.
+// Visitors for all_fields(): one writes the fields of a checkpoint to a file, the other reads them.
 
-class ImageWriter {
+class CheckpointFieldWriter {
  public:
-  explicit ImageWriter(std::vector<std::byte> room) : image_(std::move(room)) {}
+  explicit CheckpointFieldWriter(std::vector<std::byte> buffer) : file_(std::move(buffer)) {}
 
   template <class T>
   void field(const std::string& path, const T& value) {
     add(path, Shape{}, std::span<const T>(&value, 1));
   }
   void field(const std::string& path, const std::string& text) {
-    image_.add_text(path, text);
+    file_.add_text(path, text);
     digests_.add_text(path, text);
   }
   template <std::size_t kCount>
-  void numbers(const std::string& path, const std::array<const std::int64_t*, kCount>& places) {
+  void numbers(const std::string& path, const std::array<const std::int64_t*, kCount>& sources) {
     std::array<std::int64_t, kCount> values{};
-    std::ranges::transform(places, values.begin(), [](const std::int64_t* place) { return *place; });
+    std::ranges::transform(sources, values.begin(), [](const std::int64_t* source) { return *source; });
     field(path, values);
   }
   template <std::size_t kCount>
@@ -143,12 +143,12 @@ class ImageWriter {
     add(path, Shape{std::ssize(values)}, std::span<const std::int64_t>(values));
   }
   void digest(const std::string& path, std::uint64_t value) { field(path, digest_text(value)); }
-  // Whether a field that is absent where it says nothing is there.
+  // Whether an optional field is present. A default value is not written.
   template <class T>
   bool has(const std::string& /*path*/, const T& value) const {
     return value != T{};
   }
-  // Their digests are found in another thread meanwhile.
+  // Another thread computes the digests at the same time.
   void arrays(const TrainState& state) {
     auto digests =
         std::async(std::launch::async | std::launch::deferred, [&state] { return digests_of_arrays(state); });
@@ -156,31 +156,31 @@ class ImageWriter {
       const auto& arrays = state.*group.arrays;
       std::vector<std::reference_wrapper<const NamedArray>> sorted(arrays.begin(), arrays.end());
       std::ranges::sort(sorted, {}, &NamedArray::name);
-      for (const NamedArray& array : sorted) image_.add(path_of(group, array), array.shape, array.values);
+      for (const NamedArray& array : sorted) file_.add(path_of(group, array), array.shape, array.values);
     }
     digests_.merge(digests.get());
   }
 
   std::vector<std::byte> finish() {
-    image_.add_text(kDigests, digests_.text());
-    return image_.finish();
+    file_.add_text(kDigests, digests_.text());
+    return file_.finish();
   }
 
  private:
   template <class T>
   void add(const std::string& path, const Shape& shape, std::span<const T> values) {
-    image_.add(path, shape, values);
+    file_.add(path, shape, values);
     digests_.add(path, values);
   }
 
-  ArrayImage image_;
+  MemoryFileWriter file_;
   DigestList digests_;
 };
 
-// Keeps the digests of what it has read.
-class FileReader {
+// Also collects the digests of the values that it reads.
+class CheckpointFieldReader {
  public:
-  explicit FileReader(const ArrayFile& source) : source_(source) {}
+  explicit CheckpointFieldReader(const ArrayFile& source) : source_(source) {}
 
   template <class T>
   void field(const std::string& path, T& value) {
@@ -195,10 +195,10 @@ class FileReader {
     read(path, Shape{std::ssize(values)}, std::span<std::int64_t>(values));
   }
   template <std::size_t kCount>
-  void numbers(const std::string& path, const std::array<std::int64_t*, kCount>& places) {
+  void numbers(const std::string& path, const std::array<std::int64_t*, kCount>& targets) {
     std::array<std::int64_t, kCount> values{};
     field(path, values);
-    for (std::size_t i = 0; i < kCount; ++i) *places[i] = values[i];
+    for (std::size_t i = 0; i < kCount; ++i) *targets[i] = values[i];
   }
   void digest(const std::string& path, std::uint64_t& value) {
     std::string words;
@@ -215,7 +215,7 @@ class FileReader {
     for (const ArrayGroup& group : kArrayGroups) {
       for (const std::string& path : source_.names(path_of(group))) {
         NamedArray array{.name = path.substr(path_of(group).size() + 1), .shape = source_.shape(path), .values = {}};
-        // A damaged extent can be of any size: memory is asked for only within what the file can hold.
+        // A damaged extent can have any value, so memory is allocated only up to the size of the file.
         if (array.shape.elements() > source_.bytes() / static_cast<std::int64_t>(sizeof(float))) {
           refuse(fmt::format("array '{}': the shape {} is larger than the file", path, array.shape.text()));
         }
@@ -227,9 +227,9 @@ class FileReader {
     }
   }
 
-  // After all else.
+  // Call this after reading all fields.
   void check_digests() const {
-    if (!digests_.covers(source_.names("/"))) refuse("it holds arrays that no checkpoint has");
+    if (!digests_.covers(source_.names("/"))) refuse("it holds arrays that are not part of a checkpoint");
     if (const std::string fault = digests_.first_fault(source_.read_text(kDigests)); !fault.empty()) {
       refuse(fmt::format("array '{}': its digest is not the one in {}", fault, kDigests));
     }
@@ -249,7 +249,7 @@ class FileReader {
   DigestList digests_;
 };
 
-// In the order in which they lie in a file.
+// Visits all fields in file order.
 template <class File, class State>
 void all_fields(File& file, State& state) {
   auto& progress = state.progress;
@@ -283,10 +283,10 @@ void all_fields(File& file, State& state) {
   file.digest("/run/data_digest", state.data_digest);
 }
 
-// Reserves the memory of an image beforehand, where running out of it is an exception: HDF5, which makes the image,
-// crashes then, or fails in every later image.
-std::vector<std::byte> with_room_for(const TrainState& state, std::vector<std::byte> room) {
-  constexpr std::size_t kPerArray = 4 << 10;  // its name, its place in a group and its digest
+// Reserves memory for a checkpoint file, so that running out of memory throws here: within HDF5 it would crash, or make
+// every later file fail.
+std::vector<std::byte> reserve_buffer(const TrainState& state, std::vector<std::byte> buffer) {
+  constexpr std::size_t kPerArray = 4 << 10;  // for its name, its link in a group and its digest
   std::size_t arrays = 64;
   std::size_t bytes = state.configuration.size() + state.command_line.size() + state.model.size() +
                       state.versions.size() + state.choices.size() + state.data.size();
@@ -295,29 +295,29 @@ std::vector<std::byte> with_room_for(const TrainState& state, std::vector<std::b
     arrays += (state.*group.arrays).size();
   }
   bytes += arrays * kPerArray;
-  if (room.capacity() < bytes) room.clear();  // so that nothing is copied
-  room.reserve(bytes);
-  // HDF5's own memory. In small pieces, which stay with this process when they are freed.
+  if (buffer.capacity() < bytes) buffer.clear();  // avoids copying
+  buffer.reserve(bytes);
+  // This much memory for HDF5 itself. Small blocks stay in the process's heap when they are freed.
   constexpr std::size_t kPieceBytes = 32 << 10;
   const std::size_t spare = (std::size_t{4} << 20) + arrays * 4 * kPerArray;
   std::vector<std::unique_ptr<std::byte[]>> pieces(spare / kPieceBytes);
   for (auto& piece : pieces) piece = std::make_unique_for_overwrite<std::byte[]>(kPieceBytes);
-  return room;
+  return buffer;
 }
 
 TrainState read_state(const ArrayFile& source) {
-  FileReader file(source);
+  CheckpointFieldReader file(source);
   std::int32_t version = 0;
   file.field("/format_version", version);
   if (const std::string fault = fault_of_format(version); !fault.empty()) file.refuse("it " + fault);
   TrainState state;
   all_fields(file, state);
-  if (const std::string fault = impossibility(state.progress); !fault.empty()) file.refuse(fault);
+  if (const std::string fault = progress_error(state.progress); !fault.empty()) file.refuse(fault);
   file.check_digests();
   return state;
 }
 
-// By what every file holds besides arrays, but for the words of each rank's own start, processor and clock.
+// Compares the fields that must be equal in all files of one checkpoint.
 bool are_of_one_state(const TrainState& a, const TrainState& b) {
   TrainProgress progress = a.progress;
   progress.epoch_seconds = b.progress.epoch_seconds;
@@ -328,33 +328,34 @@ bool are_of_one_state(const TrainState& a, const TrainState& b) {
 
 bool is_finite(const NamedArray& array) {
   constexpr std::int32_t kInfinity = 0x7f800000;
-  std::int32_t greatest = 0;  // by the bits without the sign: the compiler compares several at once
+  std::int32_t max = 0;  // of the bits without the sign, which the compiler can vectorise
   for (const float value : array.values) {
-    greatest = std::max(greatest, std::bit_cast<std::int32_t>(value) & 0x7fffffff);
+    max = std::max(max, std::bit_cast<std::int32_t>(value) & 0x7fffffff);
   }
-  return greatest < kInfinity;
+  return max < kInfinity;
 }
 
 std::string fault_of_format(std::int64_t version) {
   if (version == kCheckpointFormat) return {};
   const char* remedy = version < kCheckpointFormat
-                           ? "go on with the version of this program that wrote it, or start anew in another folder"
+                           ? "resume with the version of this program that wrote it, or start a new run in another "
+                             "folder"
                            : "use a newer version of this program";
   return fmt::format("has format {}, this program reads {}: {}", version, kCheckpointFormat, remedy);
 }
 
-std::vector<std::byte> checkpoint_image(const TrainState& state, std::vector<std::byte> room) {
-  if (const std::string fault = impossibility(state.progress); !fault.empty()) {
-    throw Error(ErrorSource::internal, fmt::format("a checkpoint is to be saved in which {}", fault));
+std::vector<std::byte> checkpoint_file_bytes(const TrainState& state, std::vector<std::byte> buffer) {
+  if (const std::string fault = progress_error(state.progress); !fault.empty()) {
+    throw Error(ErrorSource::internal, fmt::format("cannot save a checkpoint in which {}", fault));
   }
-  ImageWriter image(with_room_for(state, std::move(room)));
-  image.field("/format_version", kCheckpointFormat);
-  all_fields(image, state);
-  return image.finish();
+  CheckpointFieldWriter file(reserve_buffer(state, std::move(buffer)));
+  file.field("/format_version", kCheckpointFormat);
+  all_fields(file, state);
+  return file.finish();
 }
 
 TrainState state_of(std::span<const ArrayFile> files) {
-  if (files.empty()) throw Error(ErrorSource::input, "a checkpoint of no files");
+  if (files.empty()) throw Error(ErrorSource::input, "the checkpoint has no files");
   TrainState whole = read_state(files.front());
   for (const ArrayFile& file : files.subspan(1)) {
     TrainState more = read_state(file);
@@ -370,7 +371,7 @@ TrainState state_of(std::span<const ArrayFile> files) {
     std::ranges::sort(whole.*group.arrays, {}, &NamedArray::name);
     const auto twin = std::ranges::adjacent_find(whole.*group.arrays, {}, &NamedArray::name);
     if (twin != (whole.*group.arrays).end()) {
-      throw Error(ErrorSource::input, fmt::format("'{}': '/{}/{}' is in several of the checkpoint's files",
+      throw Error(ErrorSource::input, fmt::format("'{}': '/{}/{}' is in more than one of the checkpoint's files",
                                                   files.front().path(), group.name, twin->name));
     }
   }

@@ -19,9 +19,9 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kFormatField = "{\n  \"format_version\": ";
 constexpr std::string_view kSealField = "  \"seal\": ";
-constexpr std::string_view kTemporary = ".tmp.";  // between the name of a file and that of its writer
+constexpr std::string_view kTemporary = ".tmp.";  // separates the name of a file from that of its writer
 
-// Nothing unless the name is exactly one that text() gives.
+// Empty unless StepName::text() can produce this name.
 std::optional<StepName> parse_step_name(std::string_view name) {
   constexpr std::string_view kStem = "step-";
   if (!name.starts_with(kStem)) return std::nullopt;
@@ -65,8 +65,8 @@ bool is_sealed(std::string_view text) {
   return text.substr(before) == seal_line(text.substr(0, before));
 }
 
-// The format comes first, since all else may differ between formats. Where the seal fits with this program's own format
-// in its place, only that number is damaged.
+// The format version is checked first, since all else may differ between versions. If the seal is valid once the number
+// is replaced by this program's version, only the number is damaged.
 void refuse_other_formats(std::string_view text) {
   if (!text.starts_with(kFormatField)) throw damage("it does not begin with its format");
   const std::string_view rest = text.substr(kFormatField.size());
@@ -112,14 +112,14 @@ StepFolder list_steps(const std::string& folder) {
   return listing;
 }
 
-Manifest manifest_of(const TrainState& state, std::span<const std::byte> image, std::string sha256, FileShare share) {
+Manifest manifest_of(const TrainState& state, std::span<const std::byte> contents, std::string sha256, FileShare share) {
   return {.step = state.progress.step,
           .epoch = state.progress.epoch,
           .weights = weights_digest(state),
           .data_digest = state.data_digest,
           .versions = state.versions,
-          .files = {{.name = image_name(state.progress.step, share.file),
-                     .bytes = std::ssize(image),
+          .files = {{.name = checkpoint_file_name(state.progress.step, share.file),
+                     .bytes = std::ssize(contents),
                      .sha256 = std::move(sha256)}}};
 }
 

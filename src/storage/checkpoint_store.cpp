@@ -26,9 +26,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Of the other files of a checkpoint, after this rank's own.
-constexpr double kLeastWaitSeconds = 60;
-constexpr double kWaitTimesOwn = 5;
+// How long to wait for the other files of a checkpoint: a minimum, and a multiple of the time for this rank's file.
+constexpr double kMinWaitSeconds = 60;
+constexpr double kWaitFactor = 5;
 
 void make_folder(const std::string& folder) {
   std::error_code failure;
@@ -38,7 +38,8 @@ void make_folder(const std::string& folder) {
               fmt::format("cannot make the folder '{}': {}; choose another one", folder, failure.message()));
 }
 
-// Of the files that have not come yet, by what their writers leave beside them. All are good when they are told of.
+// Waits for the partial manifests of the other files and adds them to `manifest`. A writer creates its partial manifest
+// only after it has verified its file.
 void gather_files(const std::string& folder, double wait_seconds, int files, Manifest& manifest) {
   const Stopwatch watch;
   for (int file = 1; file < files; ++file) {
@@ -47,77 +48,79 @@ void gather_files(const std::string& folder, double wait_seconds, int files, Man
     while (!fs::exists(path, unknown)) {
       if (watch.seconds() > wait_seconds) {
         throw Error(ErrorSource::save,
-                    fmt::format("'{}' has not come in {:.0f} s: its writer tells why, or does not see this folder",
+                    fmt::format("'{}' did not appear within {:.0f} s: see the messages of the rank that writes it, and "
+                                "check that all ranks see this folder",
                                 path, wait_seconds));
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
-    const Manifest part = parse_manifest(read_whole(path));
+    const Manifest part = parse_manifest(read_file_bytes(path));
     manifest.weights += part.weights;
     manifest.files.push_back(part.files.at(0));
   }
 }
 
-// The manifest lies there under its temporary name before the image gets its own: so an image that was never committed
-// can be told from one that has lost its manifest.
-void commit(WholeFile& image, const std::string& image_path, const Manifest& manifest, const std::string& path) {
+// Writes the manifest under its temporary name before the data file is renamed. So a data file that was never committed
+// can be distinguished from one whose manifest was lost.
+void commit_checkpoint(AtomicFile& data, const std::string& data_path, const Manifest& manifest,
+                       const std::string& path) {
   const std::string text = manifest_text(manifest);
-  WholeFile file(path);
+  AtomicFile file(path);
   file.append(std::as_bytes(std::span(text)));
-  file.prove(std::as_bytes(std::span(text)));
+  file.verify(std::as_bytes(std::span(text)));
   try {
-    image.keep();
-    file.keep();
+    data.commit();
+    file.commit();
   } catch (const Error&) {
-    // A file without a temporary name has its own by now, even where its folder could not be flushed. A checkpoint that
-    // counts already, and is only saved once more, keeps its image.
-    if (image.temporary().empty() && !file.temporary().empty() && !fs::is_regular_file(path)) {
-      static_cast<void>(::unlink(image_path.c_str()));
+    // Without a temporary name the data file has been renamed, even if flushing its folder failed. It is removed unless
+    // an earlier save has already committed a checkpoint of this step.
+    if (data.temporary().empty() && !file.temporary().empty() && !fs::is_regular_file(path)) {
+      static_cast<void>(::unlink(data_path.c_str()));
     }
     throw;
   }
 }
 
-// Behind the name of a manifest whose checkpoint counts no longer, for as long as files of it are there: whoever finds
-// them takes them for those of a save that never came to its end.
-constexpr const char* kRetired = ".tmp.old";
+// Suffix of the manifest of a checkpoint that is being removed. If the removal is interrupted, the remaining files look
+// like those of an unfinished save.
+constexpr const char* kRetiredSuffix = ".tmp.old";
 
-// `call` removes it, unless that has been done already.
+// Calls `call`, which removes `path`. It is not an error if the file no longer exists.
 template <class Call>
-void take_away(const std::string& path, Call call) {
+void remove_or_throw(const std::string& path, Call call) {
   if (retry_on_eintr(call) == 0 || errno == ENOENT) return;
   throw Error(ErrorSource::save, fmt::format("cannot remove '{}', which is no longer needed: {}; remove it by hand",
                                              path, std::generic_category().message(errno)));
 }
 
 void remove_file(const std::string& path) {
-  take_away(path, [&] { return ::unlink(path.c_str()); });
+  remove_or_throw(path, [&] { return ::unlink(path.c_str()); });
 }
 
-bool is_of_a_part(const StepName& file) { return file.kind == StepName::Kind::manifest && file.file != 0; }
+bool is_partial_manifest(const StepName& file) { return file.kind == StepName::Kind::manifest && file.file != 0; }
 
 void remove_files(const std::string& folder, const std::vector<StepName>& files) {
-  std::vector<std::string> images;
+  std::vector<std::string> data_files;
   std::vector<std::string> manifests;
   for (const StepName& file : files) {
     const std::string path = folder + "/" + file.text();
-    if (file.kind == StepName::Kind::image) {
-      images.push_back(path);
-    } else if (is_of_a_part(file)) {
+    if (file.kind == StepName::Kind::data) {
+      data_files.push_back(path);
+    } else if (is_partial_manifest(file)) {
       manifests.push_back(path);
     } else {
-      manifests.push_back(path + kRetired);
-      take_away(path, [&] { return std::rename(path.c_str(), manifests.back().c_str()); });
+      manifests.push_back(path + kRetiredSuffix);
+      remove_or_throw(path, [&] { return std::rename(path.c_str(), manifests.back().c_str()); });
     }
   }
-  for (const std::string& image : images) remove_file(image);
+  for (const std::string& data : data_files) remove_file(data);
   for (const std::string& manifest : manifests) remove_file(manifest);
 }
 
-// Killed between the last two renames of its save: a manifest is still called temporary. Or one of several files, of
-// which another has never come: the manifest is its own alone.
+// True for a data file whose save was killed: before the manifest was renamed from its temporary name, or, if the state
+// is split, before all files were written, so that only a partial manifest exists.
 bool is_uncommitted(const StepName& file, const StepFolder& listing, const std::set<std::int64_t>& complete) {
-  if (file.kind != StepName::Kind::image || complete.contains(file.step)) return false;
+  if (file.kind != StepName::Kind::data || complete.contains(file.step)) return false;
   StepName own = file;
   own.kind = StepName::Kind::manifest;
   const auto is_its_manifest = [&](const std::string& name) {
@@ -127,18 +130,18 @@ bool is_uncommitted(const StepName& file, const StepFolder& listing, const std::
          std::ranges::find(listing.files, own) != listing.files.end();
 }
 
-// Where no save of its step is under way.
+// True for remnants of a failed save, provided that no save of this step is in progress.
 bool is_left_over(const StepName& file, const StepFolder& listing, const std::set<std::int64_t>& complete) {
-  return is_of_a_part(file) || is_uncommitted(file, listing, complete);
+  return is_partial_manifest(file) || is_uncommitted(file, listing, complete);
 }
 
-// Writes these bytes to an empty file and proves them. Returns their SHA-256, found in another thread while the disk is
-// at work.
-std::string write_and_sum(WholeFile& file, std::span<const std::byte> bytes) {
-  auto sum = std::async(std::launch::async | std::launch::deferred, [bytes] { return sha256_text(bytes); });
+// Writes these bytes to an empty file and verifies them. Returns their SHA-256, which another thread computes during
+// the write.
+std::string write_and_hash(AtomicFile& file, std::span<const std::byte> bytes) {
+  auto hash = std::async(std::launch::async | std::launch::deferred, [bytes] { return sha256_text(bytes); });
   file.append(bytes);
-  file.prove(bytes);
-  return sum.get();
+  file.verify(bytes);
+  return hash.get();
 }
 
 }  // namespace
@@ -156,24 +159,25 @@ std::vector<std::int64_t> CheckpointStore::steps() const {
   return {steps.begin(), steps.end()};
 }
 
-std::string CheckpointStore::path_of(std::int64_t step) const { return folder_ + "/" + image_name(step); }
+std::string CheckpointStore::path_of(std::int64_t step) const { return folder_ + "/" + checkpoint_file_name(step); }
 
-SaveReport CheckpointStore::save(const TrainState& state, FileShare share, std::vector<std::byte>* room) const {
+SaveReport CheckpointStore::save(const TrainState& state, FileShare share, std::vector<std::byte>* buffer) const {
   const Stopwatch watch;
   before_write_();
   make_folder(folder_);
   const std::int64_t step = state.progress.step;
-  const std::string image_path = folder_ + "/" + image_name(step, share.file);
-  std::vector<std::byte> bytes = checkpoint_image(state, room == nullptr ? std::vector<std::byte>() : std::move(*room));
-  WholeFile image(image_path);
-  Manifest manifest = manifest_of(state, bytes, write_and_sum(image, bytes), share);
+  const std::string data_path = folder_ + "/" + checkpoint_file_name(step, share.file);
+  std::vector<std::byte> bytes =
+      checkpoint_file_bytes(state, buffer == nullptr ? std::vector<std::byte>() : std::move(*buffer));
+  AtomicFile data(data_path);
+  Manifest manifest = manifest_of(state, bytes, write_and_hash(data, bytes), share);
   if (share.file == 0) {
-    gather_files(folder_, std::max(kLeastWaitSeconds, kWaitTimesOwn * watch.seconds()), share.files, manifest);
+    gather_files(folder_, std::max(kMinWaitSeconds, kWaitFactor * watch.seconds()), share.files, manifest);
   }
   before_write_();
-  commit(image, image_path, manifest, folder_ + "/" + manifest_name(step, share.file));
+  commit_checkpoint(data, data_path, manifest, folder_ + "/" + manifest_name(step, share.file));
   const std::int64_t size = std::ssize(bytes);
-  if (room != nullptr) *room = std::move(bytes);
+  if (buffer != nullptr) *buffer = std::move(bytes);
   return {.step = step, .path = path_of(step), .bytes = size, .seconds = watch.seconds()};
 }
 
@@ -182,26 +186,26 @@ void CheckpointStore::prune(const KeepRule& keep) const {
   const StepFolder listing = list_steps(folder_);
   std::set<std::int64_t> complete = listing.complete();
   complete.erase(complete.upper_bound(keep.last_step), complete.end());
-  std::set<std::int64_t> superfluous;
+  std::set<std::int64_t> obsolete;
   if (keep.newest > 0) {
     const auto older = std::max<std::ptrdiff_t>(std::ssize(complete) - keep.newest, 0);
-    superfluous.insert(complete.begin(), std::next(complete.begin(), older));
-    superfluous.erase(keep.best_step);
+    obsolete.insert(complete.begin(), std::next(complete.begin(), older));
+    obsolete.erase(keep.best_step);
   }
   std::vector<StepName> files = listing.files;
   std::erase_if(files, [&](const StepName& file) {
     const bool is_settled = !complete.empty() && file.step <= *complete.rbegin();
-    return !superfluous.contains(file.step) && !(is_settled && is_left_over(file, listing, complete));
+    return !obsolete.contains(file.step) && !(is_settled && is_left_over(file, listing, complete));
   });
   remove_files(folder_, files);
 }
 
-std::optional<std::int64_t> CheckpointStore::give_up_oldest(const KeepRule& keep) const {
+std::optional<std::int64_t> CheckpointStore::evict_oldest(const KeepRule& keep) const {
   const StepFolder listing = list_steps(folder_);
   std::set<std::int64_t> complete = listing.complete();
   complete.erase(complete.lower_bound(keep.last_step), complete.end());
-  // The newest good one always stays: it is all that is left of the run if the disk takes nothing more.
-  while (!complete.empty() && !is_proven(path_of(*complete.rbegin()))) complete.erase(std::prev(complete.end()));
+  // The newest intact checkpoint is never evicted, since no newer one may ever be saved.
+  while (!complete.empty() && !is_intact(path_of(*complete.rbegin()))) complete.erase(std::prev(complete.end()));
   if (!complete.empty()) complete.erase(std::prev(complete.end()));
   complete.erase(keep.best_step);
   if (complete.empty()) return std::nullopt;

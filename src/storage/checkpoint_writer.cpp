@@ -12,7 +12,7 @@
 namespace tutti {
 namespace {
 
-// The failure's words, or none.
+// Runs `action` and returns the text of its error; empty on success.
 template <class Action>
 std::string failure_of(Action action) {
   try {
@@ -76,7 +76,7 @@ void CheckpointWriter::work() {
   while (true) {
     changed_.wait(lock, [this] { return waiting_ || ending_; });
     if (!waiting_) return;
-    lock.unlock();  // nobody changes what is waiting
+    lock.unlock();  // no other thread changes waiting_ now
     SaveReport report = attempt(*waiting_);
     lock.lock();
     if (!report.failure.empty()) unsaved_ = std::move(*waiting_);
@@ -92,7 +92,7 @@ SaveReport CheckpointWriter::attempt(const TrainState& state) {
   const KeepRule keep{.newest = options_.keep_checkpoints,
                       .best_step = options_.keep_best ? state.progress.best.step : -1,
                       .last_step = report.step};
-  report.failure = failure_of([&] { save_making_room(state, keep, report); });
+  report.failure = failure_of([&] { save_with_eviction(state, keep, report); });
   report.seconds = watch.seconds();
   if (report.failure.empty() && options_.share.file == 0) {
     report.prune_failure = failure_of([&] { store_.prune(keep); });
@@ -100,17 +100,17 @@ SaveReport CheckpointWriter::attempt(const TrainState& state) {
   return report;
 }
 
-// Where the disk is full, the oldest checkpoints are given up rather than the newest state.
-void CheckpointWriter::save_making_room(const TrainState& state, const KeepRule& keep, SaveReport& report) {
+// If the disk is full, evicts the oldest checkpoints until the new one fits.
+void CheckpointWriter::save_with_eviction(const TrainState& state, const KeepRule& keep, SaveReport& report) {
   while (true) {
     try {
-      report.bytes = store_.save(state, options_.share, &room_).bytes;
+      report.bytes = store_.save(state, options_.share, &buffer_).bytes;
       return;
-    } catch (const NoRoom& failure) {
-      const auto step = store_.give_up_oldest(keep);
+    } catch (const DiskFull& failure) {
+      const auto step = store_.evict_oldest(keep);
       if (!step) throw;
-      report.given_up.push_back(*step);
-      if (report.no_room.empty()) report.no_room = failure.what();
+      report.evicted_steps.push_back(*step);
+      if (report.eviction_reason.empty()) report.eviction_reason = failure.what();
     }
   }
 }

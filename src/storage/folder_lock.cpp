@@ -25,12 +25,12 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::milliseconds kBetweenTries{50};
+constexpr std::chrono::milliseconds kRetryInterval{50};
 constexpr std::string_view kJob = ", Slurm job ";
 constexpr std::string_view kRestart = " restart ";
 
-// Who holds it: "host n1, process 17", and under Slurm ", Slurm job 4711 restart 2".
-std::string own_text() {
+// Describes the holder of a lock: "host n1, process 17", and under Slurm ", Slurm job 4711 restart 2".
+std::string holder_text() {
   std::string text = fmt::format("host {}, process {}", host_name(), ::getpid());
   const char* job = std::getenv("SLURM_JOB_ID");
   const char* restart = std::getenv("SLURM_RESTART_COUNT");  // not set at a job's first start
@@ -55,7 +55,7 @@ SlurmStart slurm_start(std::string_view text) {
   return start;
 }
 
-bool is_a_later_start_of_its_job(std::string_view own, std::string_view holder) {
+bool is_later_start_of_same_job(std::string_view own, std::string_view holder) {
   const SlurmStart ours = slurm_start(own);
   const SlurmStart theirs = slurm_start(holder);
   return !ours.job.empty() && ours.job == theirs.job && ours.restart > theirs.restart;
@@ -68,10 +68,11 @@ struct flock lock_of_all() {
   return whole_file;
 }
 
-// Neither waits at a pipe, nor follows a link to a file that is not ours to empty.
-constexpr int kOfLock = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+// Does not block on a pipe, nor follow a link to a file that must not be truncated.
+constexpr int kLockOpenFlags = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
 
-// 0 when it was got, or why not. The lock is that of this descriptor: closing another one of the file does not drop it.
+// Returns 0 or the error number. The lock belongs to this open file description, so closing another descriptor of the
+// file does not release it.
 int try_lock(int descriptor) {
   struct flock whole_file = lock_of_all();
   return retry_on_eintr([&] { return ::fcntl(descriptor, F_OFD_SETLK, &whole_file); }) == 0 ? 0 : errno;
@@ -82,30 +83,30 @@ bool is_held(int error) { return error == EAGAIN || error == EACCES; }
 int try_lock_until(int descriptor, Clock::time_point deadline) {
   int error = try_lock(descriptor);
   while (is_held(error) && Clock::now() < deadline) {
-    std::this_thread::sleep_for(kBetweenTries);
+    std::this_thread::sleep_for(kRetryInterval);
     error = try_lock(descriptor);
   }
   return error;
 }
 
 Descriptor open_lock(const std::string& path) {
-  Descriptor lock(retry_on_eintr([&] { return ::open(path.c_str(), O_RDWR | O_CREAT | kOfLock, 0666); }));
+  Descriptor lock(retry_on_eintr([&] { return ::open(path.c_str(), O_RDWR | O_CREAT | kLockOpenFlags, 0666); }));
   if (!lock) fail_saving(path, "opening", errno);
   struct stat status {};
   if (::fstat(lock.get(), &status) != 0 || !S_ISREG(status.st_mode)) fail_saving(path, "opening", EEXIST);
   return lock;
 }
 
-// All that is in it; nothing where it cannot be read.
+// The file's contents; empty if it cannot be read.
 std::string read_text(int descriptor) {
   std::array<char, 512> text{};
   const ssize_t got = retry_on_eintr([&] { return ::pread(descriptor, text.data(), text.size(), 0); });
   return {text.data(), got > 0 ? static_cast<std::size_t>(got) : 0};
 }
 
-// Its first line.
+// The first line of a lock file.
 std::string holder_of(const std::string& text) {
-  return text.empty() ? "a process that has not said who it is" : text.substr(0, text.find('\n'));
+  return text.empty() ? "an unknown process" : text.substr(0, text.find('\n'));
 }
 
 std::string read_holder(int descriptor) { return holder_of(read_text(descriptor)); }
@@ -115,7 +116,7 @@ std::string read_holder(int descriptor) { return holder_of(read_text(descriptor)
               fmt::format("'{}' is in use by {}: wait for it, end it, or choose another --out", folder, holder));
 }
 
-// Tells this holder's lock from that of an earlier process of the same number.
+// Distinguishes this lock from that of an earlier process with the same process ID.
 std::string new_token() {
   std::random_device random;
   return fmt::format("{:08x}{:08x}", random(), random());
@@ -126,13 +127,13 @@ std::string new_token() {
 FolderLock::FolderLock(const std::string& folder, double wait_seconds, const Log& log) {
   const std::string path = folder + "/lock";
   descriptor_ = open_lock(path);
-  const std::string own = own_text();
+  const std::string own = holder_text();
   const auto wait = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(wait_seconds));
   int error = try_lock_until(descriptor_.get(), Clock::now() + wait);
   std::string holder = is_held(error) ? read_holder(descriptor_.get()) : std::string();
-  if (is_a_later_start_of_its_job(own, holder)) {
-    log.warn(fmt::format("'{}' is still held by an earlier start of this job, {}: it is passed by", folder, holder));
-    // It keeps the file that it has locked, without a name; ours keeps all others out.
+  if (is_later_start_of_same_job(own, holder)) {
+    log.warn(fmt::format("'{}' is still locked by an earlier start of this job, {}: taking it over", folder, holder));
+    // The earlier start keeps its lock on the unlinked file; the new file keeps other jobs out.
     static_cast<void>(::unlink(path.c_str()));
     descriptor_ = open_lock(path);
     error = try_lock(descriptor_.get());
@@ -140,7 +141,7 @@ FolderLock::FolderLock(const std::string& folder, double wait_seconds, const Log
   }
   if (is_held(error)) fail_held(folder, holder);
   if (error != 0) {
-    log.warn(fmt::format("'{}' cannot be locked ({}): see to it yourself that no other run writes there", folder,
+    log.warn(fmt::format("'{}' cannot be locked ({}): make sure that no other run writes there", folder,
                          std::generic_category().message(error)));
   }
   if (retry_on_eintr([&] { return ::ftruncate(descriptor_.get(), 0); }) != 0) fail_saving(path, "emptying", errno);
@@ -148,7 +149,7 @@ FolderLock::FolderLock(const std::string& folder, double wait_seconds, const Log
   if (!write_all(descriptor_.get(), std::as_bytes(std::span(text_))).empty()) fail_saving(path, "writing", errno);
 }
 
-std::string OwnedFolder::loss() const {
+std::string OwnedFolder::why_lost() const {
   if (folder_.empty()) return {};
   const std::string path = folder_ + "/lock";
   const Descriptor lock(retry_on_eintr([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC); }));
@@ -160,22 +161,22 @@ std::string OwnedFolder::loss() const {
   }
   const std::string text = lock ? read_text(lock.get()) : "";
   if (text.empty() || text == lock_) return {};
-  return fmt::format("'{}' is no longer this run's, but in use by {}: nothing more is written there", folder_,
+  return fmt::format("'{}' is now in use by {}: this run writes nothing more there", folder_,
                      holder_of(text));
 }
 
 void OwnedFolder::require() const {
-  if (const std::string why = loss(); !why.empty()) throw Error(ErrorSource::save, why);
+  if (const std::string why = why_lost(); !why.empty()) throw Error(ErrorSource::save, why);
 }
 
 void refuse_locked(const std::string& folder) {
   const std::string path = folder + "/lock";
-  const Descriptor lock(retry_on_eintr([&] { return ::open(path.c_str(), O_RDONLY | kOfLock); }));
+  const Descriptor lock(retry_on_eintr([&] { return ::open(path.c_str(), O_RDONLY | kLockOpenFlags); }));
   struct flock whole_file = lock_of_all();
   if (!lock || retry_on_eintr([&] { return ::fcntl(lock.get(), F_OFD_GETLK, &whole_file); }) != 0) return;
   if (whole_file.l_type == F_UNLCK) return;
   const std::string holder = read_holder(lock.get());
-  if (!is_a_later_start_of_its_job(own_text(), holder)) fail_held(folder, holder);
+  if (!is_later_start_of_same_job(holder_text(), holder)) fail_held(folder, holder);
 }
 
 }  // namespace tutti

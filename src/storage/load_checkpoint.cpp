@@ -18,9 +18,9 @@ namespace tutti {
 namespace {
 
 namespace fs = std::filesystem;
-using Images = std::vector<std::vector<std::byte>>;
+using FileContents = std::vector<std::vector<std::byte>>;
 
-constexpr std::int64_t kLargestManifest = std::int64_t{1} << 26;
+constexpr std::int64_t kMaxManifestBytes = std::int64_t{1} << 26;
 constexpr const char* kRemedy = "give a run's folder, or one of its checkpoints";
 
 Error fault(const std::string& path, std::string_view text) {
@@ -39,70 +39,70 @@ std::string beside(const std::string& path, const std::string& name) {
   return fs::path(path).replace_filename(name).string();
 }
 
-// True also where nobody can say: then the checkpoint is not to be read without.
+// Also true if this cannot be determined, so that the checkpoint is never read without an existing manifest.
 bool has_manifest(const std::string& checkpoint_path) {
   std::error_code unknown;
   return fs::exists(manifest_path(checkpoint_path), unknown) || unknown;
 }
 
-// Its files are those that a save of its step makes, in this folder, and the first of them is the one asked for.
+// Checks that the manifest lists the files that a save of its step writes, beginning with the requested one.
 void refuse_other_names(const Manifest& manifest, const std::string& path) {
-  bool alike = !manifest.files.empty() && fs::path(path).filename() == manifest.files.front().name;
+  bool same = !manifest.files.empty() && fs::path(path).filename() == manifest.files.front().name;
   for (std::size_t i = 0; i < manifest.files.size(); ++i) {
-    alike &= manifest.files[i].name == image_name(manifest.step, static_cast<int>(i));
+    same &= manifest.files[i].name == checkpoint_file_name(manifest.step, static_cast<int>(i));
   }
-  if (!alike) {
-    throw fault(manifest_path(path), "it is that of another checkpoint: a checkpoint's files keep their names");
+  if (!same) {
+    throw fault(manifest_path(path), "it belongs to another checkpoint: a checkpoint's files must not be renamed");
   }
 }
 
 Manifest read_manifest(const std::string& checkpoint_path) {
   const std::string path = manifest_path(checkpoint_path);
-  if (size_of(path) > kLargestManifest) throw fault(path, "it is too large for a manifest");
+  if (size_of(path) > kMaxManifestBytes) throw fault(path, "it is too large for a manifest");
   try {
-    return parse_manifest(read_whole(path));
+    return parse_manifest(read_file_bytes(path));
   } catch (const Error& error) {
     if (error.source() == ErrorSource::io) throw;
     throw Error(error.source(), fmt::format("'{}': {}", path, error.what()));
   }
 }
 
-std::vector<std::byte> read_image(const std::string& path) {
+std::vector<std::byte> read_contents(const std::string& path) {
   const std::int64_t bytes = size_of(path);
   try {
-    return read_whole(path);
+    return read_file_bytes(path);
   } catch (const std::bad_alloc&) {
-    throw Error(ErrorSource::io, fmt::format("cannot read '{}': no memory for its {} bytes", path, bytes));
+    throw Error(ErrorSource::io, fmt::format("cannot read '{}': not enough memory for its {} bytes", path, bytes));
   }
 }
 
-Images read_proven(const Manifest& manifest, const std::string& checkpoint_path) {
+FileContents read_verified(const Manifest& manifest, const std::string& checkpoint_path) {
   refuse_other_names(manifest, checkpoint_path);
-  Images images;
+  FileContents contents;
   for (const CheckpointFile& file : manifest.files) {
     const std::string path = beside(checkpoint_path, file.name);
     if (const std::int64_t bytes = size_of(path); bytes != file.bytes) {
       throw fault(path, fmt::format("it has {} bytes, its manifest says {}", bytes, file.bytes));
     }
-    images.push_back(read_image(path));
-    if (sha256_text(images.back()) != file.sha256) {
+    contents.push_back(read_contents(path));
+    if (sha256_text(contents.back()) != file.sha256) {
       throw fault(path, "it is damaged: its SHA-256 is not what its manifest says");
     }
   }
-  return images;
+  return contents;
 }
 
-// File number `file` of a checkpoint whose first is this one.
+// The path of file number `file` of a checkpoint, given that of its first file.
 std::string path_of_file(const std::string& first, std::size_t file) {
   return file == 0 ? first : fs::path(first).replace_extension(fmt::format(".{}.h5", file)).string();
 }
 
-// Bytes that are proven and yet make no state are damaged too.
-TrainState state_in(const Images& images, const std::string& checkpoint_path) {
+// Throws a checkpoint error if the files hold no valid state, even though their checksums match.
+TrainState state_in(const FileContents& contents, const std::string& checkpoint_path) {
   try {
     std::vector<ArrayFile> files;
-    for (const std::vector<std::byte>& image : images) {
-      files.emplace_back(image, path_of_file(checkpoint_path, files.size()));
+    for (const std::vector<std::byte>& bytes : contents) {
+      files.emplace_back(bytes, path_of_file(checkpoint_path, files.size()));
     }
     return state_of(files);
   } catch (const Error& error) {
@@ -112,9 +112,9 @@ TrainState state_in(const Images& images, const std::string& checkpoint_path) {
 }
 
 void refuse_other_content(const TrainState& state, const Manifest& manifest, const std::string& path) {
-  const auto refuse = [&](std::string_view what, const auto& held, const auto& expected) {
-    if (held == expected) return;
-    throw fault(path, fmt::format("it holds {} {}, its manifest says {}", what, held, expected));
+  const auto refuse = [&](std::string_view what, const auto& found, const auto& expected) {
+    if (found == expected) return;
+    throw fault(path, fmt::format("it holds {} {}, its manifest says {}", what, found, expected));
   };
   refuse("step", state.progress.step, manifest.step);
   refuse("epoch", state.progress.epoch, manifest.epoch);
@@ -122,28 +122,28 @@ void refuse_other_content(const TrainState& state, const Manifest& manifest, con
   refuse("weights of digest", digest_text(weights_digest(state)), digest_text(manifest.weights));
 }
 
-// Damaged, and so not for HDF5 to try.
+// A file that was found damaged must not be passed to HDF5.
 void refuse_marked(const std::string& path) {
   if (!path.ends_with(".bad")) return;
   throw Error(
       ErrorSource::checkpoint,
-      fmt::format("'{}' was found damaged; to have it looked at again, take \".bad\" off its files' names", path));
+      fmt::format("'{}' was found damaged; to try it again, rename its files without \".bad\"", path));
 }
 
-// HDF5 crashes on some damaged files, and reads others for ever.
+// HDF5 crashes on some damaged files and never finishes reading others.
 void refuse_unsealed(const std::string& path) {
   try {
     check_seal(path);
   } catch (const Error& error) {
     if (error.source() != ErrorSource::input) throw;
     throw Error(error.source(),
-                fmt::format("{}, and has no manifest beside it: {}. A file of an early version, or of another program, "
-                            "that you trust gets a seal by {} inspect '{}' --seal NEW.h5",
+                fmt::format("{}, and has no manifest beside it: {}. To seal a file of an early version, or of another "
+                            "program, that you trust, run {} inspect '{}' --seal NEW.h5",
                             error.what(), kRemedy, program_call(), path));
   }
 }
 
-// It is looked at on the disk first: what was named by mistake may be a data set that does not fit into memory.
+// Inspects the file on the disk first, since it may be a data set that does not fit into memory.
 void refuse_other_kinds(const std::string& path) {
   const auto open = [&] {
     try {
@@ -160,9 +160,9 @@ void refuse_other_kinds(const std::string& path) {
                           file.contains("/train/images") ? "it is a data set" : "it has no /format_version", kRemedy));
 }
 
-// Whoever has named a checkpoint has none to use, whatever is wrong with it. A file without a manifest needs its seal,
-// unless it is `trusted`.
-ReadCheckpoint read_named(const std::string& path, bool trusted) {
+// Reads a checkpoint whose path the user gave, so every fault is reported as a checkpoint error. A file without a
+// manifest must have a seal unless it is `trusted`.
+ReadCheckpoint read_given(const std::string& path, bool trusted) {
   try {
     refuse_marked(path);
     if (has_manifest(path)) return read_checkpoint(path);
@@ -170,8 +170,8 @@ ReadCheckpoint read_named(const std::string& path, bool trusted) {
     refuse_other_kinds(path);
     ReadCheckpoint lone;
     lone.loaded.path = path;
-    lone.images.push_back(read_image(path));
-    lone.loaded.state = state_in(lone.images, path);
+    lone.files.push_back(read_contents(path));
+    lone.loaded.state = state_in(lone.files, path);
     return lone;
   } catch (const Error& error) {
     if (error.source() == ErrorSource::checkpoint) throw;
@@ -181,7 +181,7 @@ ReadCheckpoint read_named(const std::string& path, bool trusted) {
 
 bool is_damage(const Error& error) { return error.source() == ErrorSource::checkpoint; }
 
-// So that no later start tries it again. Where that fails, it will be: nothing is lost but time.
+// Renames a damaged checkpoint, so that later starts skip it. If this fails, they only spend time reading it again.
 void mark_bad(const std::string& folder, const StepFolder& listing, std::int64_t step) {
   for (const StepName& file : listing.files) {
     if (file.step != step) continue;
@@ -192,25 +192,25 @@ void mark_bad(const std::string& folder, const StepFolder& listing, std::int64_t
   }
 }
 
-// Without a path where the folder holds none at all.
-ReadCheckpoint find_newest(const std::string& folder, const Log& log, Damaged damaged) {
+// The path of the result is empty if the folder holds no checkpoints.
+ReadCheckpoint find_newest(const std::string& folder, const Log& log, DamagedPolicy damaged) {
   const StepFolder listing = list_steps(folder);
   const std::set<std::int64_t> steps = listing.complete();
   for (const std::int64_t step : std::views::reverse(steps)) {
-    const std::string path = folder + "/" + image_name(step);
+    const std::string path = folder + "/" + checkpoint_file_name(step);
     try {
       return read_checkpoint(path);
     } catch (const Error& error) {
       if (!is_damage(error) && error.source() != ErrorSource::io) throw;
-      log.warn(fmt::format("passed over checkpoint '{}': {}", path, error.what()));
-      if (is_damage(error) && damaged == Damaged::marked) mark_bad(folder, listing, step);
+      log.warn(fmt::format("skipped checkpoint '{}': {}", path, error.what()));
+      if (is_damage(error) && damaged == DamagedPolicy::rename) mark_bad(folder, listing, step);
     }
   }
   if (listing.files.empty() && !listing.any_bad) return {};
   throw Error(
       ErrorSource::checkpoint,
-      fmt::format("no checkpoint in '{}' is good and has its manifest: restore one from a copy, or start anew in "
-                  "another folder",
+      fmt::format("no checkpoint in '{}' is good and has its manifest: restore one from a copy, or start a new run "
+                  "in another folder",
                   folder));
 }
 
@@ -221,21 +221,21 @@ void broadcast_bytes(World& world, std::vector<std::byte>& bytes) {
   world.broadcast(bytes, 0);
 }
 
-// Rank 0 alone reads the files; all ranks make the state of the same bytes. Collective.
+// Only rank 0 reads the files; all ranks build the state from the same bytes. Collective.
 LoadedCheckpoint load_on_all_ranks(World& world, const std::function<ReadCheckpoint()>& read) {
   ReadCheckpoint found;
-  run_agreed(world, [&] {
+  run_or_throw_on_all(world, [&] {
     if (world.rank() == 0) found = read();
   });
   LoadedCheckpoint& loaded = found.loaded;
   loaded.path = broadcast_text(world, loaded.path, 0);
   if (world.size() == 1 || loaded.path.empty()) return std::move(loaded);
-  std::uint64_t files = found.images.size();
+  std::uint64_t files = found.files.size();
   world.broadcast(std::as_writable_bytes(std::span(&files, 1)), 0);
-  found.images.resize(files);
-  for (std::vector<std::byte>& image : found.images) broadcast_bytes(world, image);
-  run_agreed(world, [&] {
-    if (world.rank() != 0) loaded.state = state_in(found.images, loaded.path);
+  found.files.resize(files);
+  for (std::vector<std::byte>& bytes : found.files) broadcast_bytes(world, bytes);
+  run_or_throw_on_all(world, [&] {
+    if (world.rank() != 0) loaded.state = state_in(found.files, loaded.path);
   });
   return std::move(loaded);
 }
@@ -246,44 +246,44 @@ ReadCheckpoint read_checkpoint(const std::string& path) {
   const Manifest manifest = read_manifest(path);
   ReadCheckpoint read;
   read.loaded.path = path;
-  read.images = read_proven(manifest, path);
-  read.loaded.state = state_in(read.images, path);
+  read.files = read_verified(manifest, path);
+  read.loaded.state = state_in(read.files, path);
   refuse_other_content(read.loaded.state, manifest, path);
   return read;
 }
 
-bool is_proven(const std::string& path) {
+bool is_intact(const std::string& path) {
   try {
-    static_cast<void>(read_proven(read_manifest(path), path));
+    static_cast<void>(read_verified(read_manifest(path), path));
     return true;
   } catch (const Error&) {
     return false;
   }
 }
 
-LoadedCheckpoint load_checkpoint(const std::string& path) { return read_named(path, /*trusted=*/false).loaded; }
+LoadedCheckpoint load_checkpoint(const std::string& path) { return read_given(path, /*trusted=*/false).loaded; }
 
 LoadedCheckpoint load_checkpoint(World& world, const std::string& path) {
-  return load_on_all_ranks(world, [&] { return read_named(path, /*trusted=*/false); });
+  return load_on_all_ranks(world, [&] { return read_given(path, /*trusted=*/false); });
 }
 
 void check_readable(const TrainState& state) {
   try {
-    static_cast<void>(state_in({checkpoint_image(state)}, image_name(state.progress.step)));
+    static_cast<void>(state_in({checkpoint_file_bytes(state)}, checkpoint_file_name(state.progress.step)));
   } catch (const Error& error) {
     throw Error(ErrorSource::input, error.what());
   }
 }
 
 void seal_checkpoint(const std::string& path, const std::string& target) {
-  write_whole(target, checkpoint_image(read_named(path, /*trusted=*/true).loaded.state));
+  write_atomically(target, checkpoint_file_bytes(read_given(path, /*trusted=*/true).loaded.state));
 }
 
 std::vector<CheckpointFile> files_of(const std::string& path) {
   return has_manifest(path) ? read_manifest(path).files : std::vector<CheckpointFile>();
 }
 
-std::optional<LoadedCheckpoint> CheckpointStore::newest(World& world, const Log& log, Damaged damaged) const {
+std::optional<LoadedCheckpoint> CheckpointStore::newest(World& world, const Log& log, DamagedPolicy damaged) const {
   LoadedCheckpoint loaded = load_on_all_ranks(world, [&] { return find_newest(folder_, log, damaged); });
   if (loaded.path.empty()) return std::nullopt;
   return loaded;

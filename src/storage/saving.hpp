@@ -1,5 +1,5 @@
 #pragma once
-// What all that write files have in common: the loop around write(), and the words when a file cannot be saved.
+// Helpers for writing files: the loop around write(), and the error for a file that cannot be saved.
 
 #include <cstddef>
 #include <span>
@@ -8,10 +8,10 @@
 
 namespace tutti {
 
-// Writes all, in as many calls as it takes. Returns what an error has left unwritten; errno says why.
+// Calls write() until all bytes are written or an error occurs. Returns the unwritten rest; errno holds the error.
 std::span<const std::byte> write_all(int descriptor, std::span<const std::byte> bytes);
 
-// Throws a save error: path, what was being done, the error's text, and what to do about it.
+// Throws a save error with the path, the failed action, the system's error text and a remedy.
 [[noreturn]] void fail_saving(const std::string& path, std::string_view action, int error);
 
 }  // namespace tutti

@@ -19,15 +19,15 @@ namespace {
 constexpr std::array<char, 8> kMark{'t', 'u', 't', 't', 'i', 's', 'e', 'a'};
 constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
 
-// What ends the file, behind the runs.
+// The end of the seal, after the uncovered ranges.
 struct SealTail {
-  std::uint64_t runs = 0;
+  std::uint64_t ranges = 0;
   std::uint64_t length = 0;
   std::uint64_t digest = 0;
   std::array<char, 8> mark = kMark;
 };
 
-// Fills a piece from an offset on.
+// Reads the bytes from `offset` on.
 using Read = std::function<void(std::uint64_t offset, std::span<std::byte> piece)>;
 
 class Reader {
@@ -53,8 +53,8 @@ class Reader {
   std::uint64_t bytes_ = 0;
 };
 
-// Of all bytes before `length` that lie in none of the runs, which are in order.
-std::uint64_t digest_around(const Read& read, std::span<const ByteRun> runs, std::uint64_t length) {
+// The digest of all bytes before `length` except the given ranges, which must be sorted.
+std::uint64_t digest_around(const Read& read, std::span<const ByteRange> uncovered, std::uint64_t length) {
   std::vector<std::uint8_t> piece;
   std::uint64_t sum = 0;
   std::uint64_t covered = 0;
@@ -69,31 +69,31 @@ std::uint64_t digest_around(const Read& read, std::span<const ByteRun> runs, std
     }
   };
   std::vector<std::int64_t> numbers;
-  for (const ByteRun& run : runs) {
-    cover_to(run.offset);
-    at = run.offset + run.length;
-    numbers.push_back(static_cast<std::int64_t>(run.offset));
-    numbers.push_back(static_cast<std::int64_t>(run.length));
+  for (const ByteRange& range : uncovered) {
+    cover_to(range.offset);
+    at = range.offset + range.length;
+    numbers.push_back(static_cast<std::int64_t>(range.offset));
+    numbers.push_back(static_cast<std::int64_t>(range.length));
   }
   cover_to(length);
   return sum + digest("runs", std::span<const std::int64_t>(numbers));
 }
 
-std::vector<ByteRun> joined(std::vector<ByteRun> runs) {
-  std::ranges::sort(runs, {}, &ByteRun::offset);
-  std::vector<ByteRun> all;
-  for (const ByteRun& run : runs) {
-    if (!all.empty() && all.back().offset + all.back().length == run.offset) {
-      all.back().length += run.length;
+std::vector<ByteRange> joined(std::vector<ByteRange> ranges) {
+  std::ranges::sort(ranges, {}, &ByteRange::offset);
+  std::vector<ByteRange> all;
+  for (const ByteRange& range : ranges) {
+    if (!all.empty() && all.back().offset + all.back().length == range.offset) {
+      all.back().length += range.length;
     } else {
-      all.push_back(run);
+      all.push_back(range);
     }
   }
   return all;
 }
 
-std::vector<std::byte> seal_of(const Read& read, std::vector<ByteRun> runs, std::uint64_t length) {
-  const std::vector<ByteRun> all = joined(std::move(runs));
+std::vector<std::byte> seal_of(const Read& read, std::vector<ByteRange> uncovered, std::uint64_t length) {
+  const std::vector<ByteRange> all = joined(std::move(uncovered));
   const SealTail tail{all.size(), length, digest_around(read, all, length)};
   const auto front = std::as_bytes(std::span(all));
   const auto back = std::as_bytes(std::span(&tail, 1));
@@ -102,11 +102,11 @@ std::vector<std::byte> seal_of(const Read& read, std::vector<ByteRun> runs, std:
   return seal;
 }
 
-bool are_in_order(std::span<const ByteRun> runs, std::uint64_t length) {
+bool are_in_order(std::span<const ByteRange> ranges, std::uint64_t length) {
   std::uint64_t end = 0;
-  for (const ByteRun& run : runs) {
-    if (run.offset < end || run.offset > length || run.length > length - run.offset) return false;
-    end = run.offset + run.length;
+  for (const ByteRange& range : ranges) {
+    if (range.offset < end || range.offset > length || range.length > length - range.offset) return false;
+    end = range.offset + range.length;
   }
   return true;
 }
@@ -117,16 +117,16 @@ bool are_in_order(std::span<const ByteRun> runs, std::uint64_t length) {
 
 }  // namespace
 
-std::vector<std::byte> seal_for(const std::string& path, std::vector<ByteRun> runs) {
+std::vector<std::byte> seal_for(const std::string& path, std::vector<ByteRange> uncovered) {
   Reader file(path);
-  return seal_of(std::ref(file), std::move(runs), file.bytes());
+  return seal_of(std::ref(file), std::move(uncovered), file.bytes());
 }
 
-std::vector<std::byte> seal_for(std::span<const std::byte> image, std::vector<ByteRun> runs) {
+std::vector<std::byte> seal_for(std::span<const std::byte> contents, std::vector<ByteRange> uncovered) {
   const Read read = [&](std::uint64_t offset, std::span<std::byte> piece) {
-    std::memcpy(piece.data(), image.data() + offset, piece.size());
+    std::memcpy(piece.data(), contents.data() + offset, piece.size());
   };
-  return seal_of(read, std::move(runs), image.size());
+  return seal_of(read, std::move(uncovered), contents.size());
 }
 
 void check_seal(const std::string& path) {
@@ -139,13 +139,14 @@ void check_seal(const std::string& path) {
   const std::uint64_t before_tail = file.bytes() - std::min<std::uint64_t>(file.bytes(), sizeof tail);
   if (file.bytes() >= sizeof tail) file(before_tail, std::as_writable_bytes(std::span(&tail, 1)));
   if (tail.mark != kMark) refuse(path, "has no seal: it was not written by this program, or is cut short");
-  if (tail.length > before_tail || tail.runs != (before_tail - tail.length) / sizeof(ByteRun) ||
-      (before_tail - tail.length) % sizeof(ByteRun) != 0 || tail.runs > kPieceBytes) {
+  if (tail.length > before_tail || tail.ranges != (before_tail - tail.length) / sizeof(ByteRange) ||
+      (before_tail - tail.length) % sizeof(ByteRange) != 0 || tail.ranges > kPieceBytes) {
     refuse(path, "is damaged: its seal is for a file of another length");
   }
-  std::vector<ByteRun> runs(static_cast<std::size_t>(tail.runs));
-  file(tail.length, std::as_writable_bytes(std::span(runs)));
-  if (!are_in_order(runs, tail.length) || digest_around(std::ref(file), runs, tail.length) != tail.digest) {
+  std::vector<ByteRange> uncovered(static_cast<std::size_t>(tail.ranges));
+  file(tail.length, std::as_writable_bytes(std::span(uncovered)));
+  if (!are_in_order(uncovered, tail.length) ||
+      digest_around(std::ref(file), uncovered, tail.length) != tail.digest) {
     refuse(path, "is damaged: its structures do not have the digest in its seal");
   }
 }

@@ -1,5 +1,5 @@
 #pragma once
-// The seal of array_file.hpp: which bytes it covers, and how it lies at the end of a file.
+// Computes the seal of array_file.hpp.
 
 #include <cstddef>
 #include <cstdint>
@@ -9,14 +9,14 @@
 
 namespace tutti {
 
-struct ByteRun {
+struct ByteRange {
   std::uint64_t offset = 0;
   std::uint64_t length = 0;
 };
 
-// The seal for a file as it is, which does not cover these runs; they need not be in order. Throws an io error when the
-// file cannot be read.
-std::vector<std::byte> seal_for(const std::string& path, std::vector<ByteRun> runs);
-std::vector<std::byte> seal_for(std::span<const std::byte> image, std::vector<ByteRun> runs);
+// The seal for a file with its current contents. It does not cover the given ranges, which may be in any order. Throws
+// an io error if the file cannot be read.
+std::vector<std::byte> seal_for(const std::string& path, std::vector<ByteRange> uncovered);
+std::vector<std::byte> seal_for(std::span<const std::byte> contents, std::vector<ByteRange> uncovered);
 
 }  // namespace tutti

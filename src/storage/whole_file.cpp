@@ -25,9 +25,9 @@
 namespace tutti {
 namespace {
 
-constexpr int kMostLeftovers = 100;
-constexpr std::size_t kBytesBeforeTheDiskBegins = std::size_t{8} << 20;
-constexpr std::size_t kBytesReadBackAtOnce = std::size_t{1} << 20;
+constexpr int kMaxLeftovers = 100;
+constexpr std::size_t kWritebackChunkBytes = std::size_t{8} << 20;
+constexpr std::size_t kReadBackChunkBytes = std::size_t{1} << 20;
 
 const char* remedy(int error) {
   static constexpr std::pair<int, const char*> kRemedies[]{
@@ -54,15 +54,15 @@ std::string folder_of(const std::string& path) {
   return folder.empty() ? "." : folder.string();
 }
 
-// The links of /proc lead to what a process has open, which may have no name at all.
+// Links in /proc lead to files that a process has open, which may have no name.
 bool is_link_of_proc(const std::string& path) {
   struct statfs system {};
   return ::statfs(folder_of(path).c_str(), &system) == 0 && system.f_type == PROC_SUPER_MAGIC;
 }
 
-std::string behind_links(std::string path) {
-  constexpr int kMostLinks = 40;  // as the system's own limit
-  for (int links = 0; links < kMostLinks; ++links) {
+std::string resolve_links(std::string path) {
+  constexpr int kMaxLinks = 40;  // the kernel's own limit
+  for (int links = 0; links < kMaxLinks; ++links) {
     std::error_code no_link;
     const std::filesystem::path target = std::filesystem::read_symlink(path, no_link);
     if (no_link || is_link_of_proc(path)) break;
@@ -71,8 +71,8 @@ std::string behind_links(std::string path) {
   return path;
 }
 
-// What this process has open under the number that a path such as /proc/self/fd/1 ends in: opened anew, a file would be
-// written from its beginning, and a socket not at all.
+// A duplicate of the descriptor that a path such as /proc/self/fd/1 refers to; empty for other paths. Opening such a
+// path again would write a file from its beginning, and fails for a socket.
 Descriptor duplicate_of(const std::string& path) {
   std::error_code unseen;
   if (!is_link_of_proc(path) || !std::filesystem::equivalent(folder_of(path), "/proc/self/fd", unseen)) return {};
@@ -83,7 +83,7 @@ Descriptor duplicate_of(const std::string& path) {
   return Descriptor(::fcntl(number, F_DUPFD_CLOEXEC, 0));
 }
 
-// Without waiting for whoever reads a pipe.
+// Fails at once, instead of blocking, for a pipe without a reader.
 Descriptor open_stream(const std::string& path) {
   Descriptor stream(
       retry_on_eintr([&] { return ::open(path.c_str(), O_WRONLY | O_APPEND | O_NONBLOCK | O_NOCTTY | O_CLOEXEC); }));
@@ -93,7 +93,7 @@ Descriptor open_stream(const std::string& path) {
   return stream;
 }
 
-// Makes the rename itself last. Some file systems cannot flush folders and say so with EINVAL.
+// Makes a rename durable. Some file systems cannot flush folders and return EINVAL.
 void flush_folder(const std::string& path) {
   const Descriptor folder(
       retry_on_eintr([&] { return ::open(folder_of(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
@@ -102,16 +102,16 @@ void flush_folder(const std::string& path) {
     fail_saving(path, "flushing its folder", errno);
 }
 
-// Where what is saved as a path goes. Only a regular file, or nothing, may be replaced by another file; whatever else
-// is there, as a device or a pipe, is written to.
+// The destination of a saved file. Only a regular file, or a missing one, may be replaced. Other files, such as devices
+// and pipes, are opened and written to.
 struct Output {
-  std::string path;   // behind the symbolic links, which stay
-  Descriptor stream;  // open where there is something else; /dev/stdout is the stdout of this process
+  std::string path;   // with symbolic links resolved
+  Descriptor stream;  // open for a device, a pipe or /dev/stdout
 };
 
-// Refuses a folder, and a pipe that nobody reads, which would not let us go on.
+// Throws for a folder, and for a pipe without a reader, since writing to it would block.
 Output find_output(const std::string& path) {
-  Output output{.path = behind_links(path), .stream = {}};
+  Output output{.path = resolve_links(path), .stream = {}};
   output.stream = duplicate_of(output.path);
   struct stat status {};
   if (output.stream || ::lstat(output.path.c_str(), &status) != 0) return output;
@@ -120,8 +120,8 @@ Output find_output(const std::string& path) {
   return output;
 }
 
-// Makes what is written under a temporary name the file, for good. Never replaces anything but a regular file.
-void rename_for_good(const std::string& temporary, const std::string& path) {
+// Renames the temporary file durably. Never replaces anything but a regular file.
+void rename_durably(const std::string& temporary, const std::string& path) {
   struct stat status {};
   if (::lstat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode)) {
     fail_saving(path, "renaming", EEXIST);
@@ -136,7 +136,7 @@ void rename_for_good(const std::string& temporary, const std::string& path) {
   throw Error(ErrorSource::io, fmt::format("cannot read '{}': {}", path, std::generic_category().message(error)));
 }
 
-// Only of those that this user may read.
+// False if the file cannot be read.
 bool ends_within_a_line(const std::string& path, int descriptor) {
   struct stat status {};
   if (::fstat(descriptor, &status) != 0 || status.st_size == 0) return false;
@@ -151,21 +151,21 @@ bool ends_within_a_line(const std::string& path, int descriptor) {
 void fail_saving(const std::string& path, std::string_view action, int error) {
   const std::string text =
       fmt::format("cannot save '{}': {}: {}; {}", path, action, std::generic_category().message(error), remedy(error));
-  if (error == ENOSPC || error == EDQUOT) throw NoRoom(text);
+  if (error == ENOSPC || error == EDQUOT) throw DiskFull(text);
   throw Error(ErrorSource::save, text);
 }
 
 std::span<const std::byte> write_all(int descriptor, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const ssize_t written = retry_on_eintr([&] { return ::write(descriptor, bytes.data(), bytes.size()); });
-    if (written == 0) errno = EIO;  // files take something, or say why not
+    if (written == 0) errno = EIO;  // write() to a file never returns 0 without an error
     if (written <= 0) break;
     bytes = bytes.subspan(static_cast<std::size_t>(written));
   }
   return bytes;
 }
 
-WholeFile::WholeFile(const std::string& path) : path_(path) {
+AtomicFile::AtomicFile(const std::string& path) : path_(path) {
   Output output = find_output(path);
   target_ = std::move(output.path);
   descriptor_ = std::move(output.stream);
@@ -173,50 +173,50 @@ WholeFile::WholeFile(const std::string& path) : path_(path) {
     is_stream_ = true;
     return;
   }
-  // A killed process of the same number may have left its file behind, and on a shared file system another
-  // container may have the same host name and number; so an existing file is passed by, never touched.
+  // An existing file of this name is never touched: it may be left from a killed process with the same process ID or,
+  // on a shared file system, belong to another container with the same host name and process ID.
   const std::string stem = fmt::format("{}.tmp.{}.{}", target_, host_name(), ::getpid());
   for (int leftover = 0; !descriptor_; ++leftover) {
     temporary_ = leftover == 0 ? stem : fmt::format("{}.{}", stem, leftover);
     descriptor_ = Descriptor(retry_on_eintr(
         [&] { return ::open(temporary_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666); }));
     const int error = errno;
-    if (!descriptor_ && (error != EEXIST || leftover == kMostLeftovers)) {
+    if (!descriptor_ && (error != EEXIST || leftover == kMaxLeftovers)) {
       fail_saving(path_, fmt::format("creating '{}'", temporary_), error);
     }
   }
 }
 
-WholeFile::~WholeFile() {
+AtomicFile::~AtomicFile() {
   if (!temporary_.empty()) static_cast<void>(::unlink(temporary_.c_str()));
 }
 
-void WholeFile::append(std::span<const std::byte> bytes) {
+void AtomicFile::append(std::span<const std::byte> bytes) {
   flushed_ = false;
   while (!bytes.empty()) {
-    const auto next = bytes.first(std::min(bytes.size(), kBytesBeforeTheDiskBegins));
+    const auto next = bytes.first(std::min(bytes.size(), kWritebackChunkBytes));
     if (!write_all(descriptor_.get(), next).empty()) fail_saving(path_, "writing", errno);
     bytes = bytes.subspan(next.size());
-    // The disk begins now with what it has. Where it cannot, or fails, flushing will do it, or say so.
+    // Starts writeback now. A failure is ignored, since flush() would report it.
     if (!bytes.empty()) static_cast<void>(::sync_file_range(descriptor_.get(), 0, 0, SYNC_FILE_RANGE_WRITE));
   }
 }
 
-// Full disks and quotas on network file systems may show here for the first time.
-void WholeFile::flush() {
+// On network file systems, a full disk or quota may be reported only here.
+void AtomicFile::flush() {
   const bool fails = retry_on_eintr([&] { return ::fsync(descriptor_.get()); }) != 0;
   const bool cannot_flush = is_stream_ && (errno == EINVAL || errno == EROFS || errno == ENOTSUP);
   if (fails && !cannot_flush) fail_saving(path_, "flushing to the disk", errno);
   flushed_ = true;
 }
 
-void WholeFile::prove(std::span<const std::byte> bytes) {
+void AtomicFile::verify(std::span<const std::byte> bytes) {
   flush();
   if (is_stream_) return;
-  // Systems that keep their copy in memory all the same give that back.
+  // Asks the kernel to drop the file from its page cache, so that it is read from the disk if possible.
   static_cast<void>(::posix_fadvise(descriptor_.get(), 0, 0, POSIX_FADV_DONTNEED));
   static_cast<void>(::posix_fadvise(descriptor_.get(), 0, 0, POSIX_FADV_SEQUENTIAL));
-  std::vector<std::byte> read(std::min(bytes.size(), kBytesReadBackAtOnce));
+  std::vector<std::byte> read(std::min(bytes.size(), kReadBackChunkBytes));
   for (std::size_t at = 0; at < bytes.size();) {
     const std::size_t wanted = std::min(read.size(), bytes.size() - at);
     const ssize_t got =
@@ -231,22 +231,22 @@ void WholeFile::prove(std::span<const std::byte> bytes) {
   }
 }
 
-void WholeFile::keep() {
+void AtomicFile::commit() {
   if (!flushed_) flush();
-  if (::close(descriptor_.release()) != 0 && errno != EINTR) fail_saving(path_, "closing", errno);  // closed even so
+  if (::close(descriptor_.release()) != 0 && errno != EINTR) fail_saving(path_, "closing", errno);  // EINTR: it is closed
   if (is_stream_) return;
-  rename_for_good(temporary_, target_);
+  rename_durably(temporary_, target_);
   temporary_.clear();
 }
 
-void write_whole(const std::string& path, std::span<const std::byte> bytes) {
-  WholeFile file(path);
+void write_atomically(const std::string& path, std::span<const std::byte> bytes) {
+  AtomicFile file(path);
   file.append(bytes);
-  file.prove(bytes);
-  file.keep();
+  file.verify(bytes);
+  file.commit();
 }
 
-std::vector<std::byte> read_whole(const std::string& path) {
+std::vector<std::byte> read_file_bytes(const std::string& path) {
   const Descriptor file(retry_on_eintr([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); }));
   struct stat status {};
   if (!file || ::fstat(file.get(), &status) != 0) fail_reading(path, errno);
@@ -258,7 +258,7 @@ std::vector<std::byte> read_whole(const std::string& path) {
   while (!rest.empty()) {
     const ssize_t got = retry_on_eintr([&] { return ::read(file.get(), rest.data(), rest.size()); });
     if (got < 0) fail_reading(path, errno);
-    if (got == 0) break;  // it became shorter meanwhile
+    if (got == 0) break;  // the file was truncated meanwhile
     rest = rest.subspan(static_cast<std::size_t>(got));
   }
   bytes.resize(bytes.size() - rest.size());
@@ -272,14 +272,14 @@ LineFile::LineFile(const std::string& path, EarlierLines earlier) : path_(path) 
   const int flags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | (earlier == EarlierLines::dropped ? O_TRUNC : 0);
   descriptor_ = Descriptor(retry_on_eintr([&] { return ::open(output.path.c_str(), flags, 0666); }));
   if (!descriptor_) fail_saving(path_, "opening", errno);
-  torn_ = ends_within_a_line(output.path, descriptor_.get());
+  has_partial_line_ = ends_within_a_line(output.path, descriptor_.get());
 }
 
 void LineFile::append(const std::string& line) {
-  const std::string whole = (torn_ ? "\n" : "") + line + "\n";
+  const std::string whole = (has_partial_line_ ? "\n" : "") + line + "\n";
   const std::size_t left = write_all(descriptor_.get(), std::as_bytes(std::span(whole))).size();
   const int error = errno;
-  if (left < whole.size()) torn_ = whole[whole.size() - left - 1] != '\n';
+  if (left < whole.size()) has_partial_line_ = whole[whole.size() - left - 1] != '\n';
   if (left > 0) fail_saving(path_, "writing", error);
 }
 

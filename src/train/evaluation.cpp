@@ -85,7 +85,7 @@ Evaluator::Evaluator(const EvaluatedData& evaluated, const RankContext& rank, Pa
   for (std::int64_t i = 0; i < desks; ++i) {
     per_worker_.push_back(
         {std::make_unique<ChunkReader>(evaluated.data, rank.backend, evaluated.recipe, std::min(kChunk, samples_)),
-         rank.backend.allocate(LossSums::kFigures * sizeof(std::int64_t))});
+         rank.backend.allocate(LossSums::kFields * sizeof(std::int64_t))});
   }
   each_worker([&](Worker& worker) {
     if (samples_ >= kChunk) worker.context.plan(kChunk, LayerMode::evaluation);
@@ -119,7 +119,7 @@ LossSums Evaluator::run(const ScoreOutlet& outlet, int classes) {
   };
   begin();
   for (std::int64_t round = 0; round * ranks < chunks_; ++round) {
-    run_agreed(world, [&] {
+    run_or_throw_on_all(world, [&] {
       rethrow_refusal();
       if (round % workers == 0) score_ahead(scorers, round / workers);
     });
@@ -140,7 +140,7 @@ LossSums Evaluator::run(const ScoreOutlet& outlet, int classes) {
       }
     }
   }
-  run_agreed(world, rethrow_refusal);
+  run_or_throw_on_all(world, rethrow_refusal);
   return total();
 }
 
@@ -177,13 +177,13 @@ Batch Evaluator::evaluate(Worker& worker, std::int64_t chunk) {
 LossSums Evaluator::total() {
   LossSums mine;
   for (const PerWorker& own : per_worker_) {
-    mine = mine + read_sums(rank_.backend, rank_.stream, own.sums.view(Shape{LossSums::kFigures}, ElementType::i64));
+    mine = mine + read_sums(rank_.backend, rank_.stream, own.sums.view(Shape{LossSums::kFields}, ElementType::i64));
   }
   return rank_.all_reduce(mine);
 }
 
 Tensor Evaluator::sums_of(const Worker& worker) const {
-  return per_worker_[worker.number].sums.view(Shape{LossSums::kFigures}, ElementType::i64);
+  return per_worker_[worker.number].sums.view(Shape{LossSums::kFields}, ElementType::i64);
 }
 
 LossSums evaluate(const EvaluationRequest& request, const TrainState& state) {
@@ -193,7 +193,7 @@ LossSums evaluate(const EvaluationRequest& request, const TrainState& state) {
   const Buffer memory = backend.allocate(layout.block_bytes());
   const Tensor block = memory.view(Shape{layout.block_elements()}, ElementType::f32);
   const auto stream = backend.make_stream();
-  stream->while_waiting([&request] { request.communicator.progress(); });
+  stream->set_wait_callback([&request] { request.communicator.progress(); });
   fill_from_arrays(backend, *stream, block, layout.trained(), "", state.parameters);
   fill_from_arrays(backend, *stream, block, layout.statistics(), "", state.statistics);
 

@@ -107,7 +107,7 @@ void gather_owned(Communicator& communicator, const Ownership& ownership, const 
       communicator.broadcast(values, stream);
     } else {
       communicator.reduce_scatter_gather(
-          {.values = {}, .bounds = ownership.bounds(bucket), .then = {}, .results = values}, stream);
+          {.values = {}, .bounds = ownership.bounds(bucket), .transform_shard = {}, .results = values}, stream);
     }
   }
   communicator.finish(stream);
@@ -141,7 +141,7 @@ void GradientExchange::start(std::size_t bucket, Stream& stream) {
     const bool everywhere = ownership_.owners() == Owners::all;
     return communicator_.reduce_scatter_gather({.values = elements_of(exact_->sums(), range),
                                                 .bounds = ownership_.bounds(bucket),
-                                                .then = convert,
+                                                .transform_shard = convert,
                                                 .results = everywhere ? gradients : Tensor{}},
                                                stream);
   }
@@ -150,7 +150,7 @@ void GradientExchange::start(std::size_t bucket, Stream& stream) {
       return communicator_.all_reduce(gradients, stream);
     case Owners::sharded:
       return communicator_.reduce_scatter_gather(
-          {.values = gradients, .bounds = ownership_.bounds(bucket), .then = {}, .results = {}}, stream);
+          {.values = gradients, .bounds = ownership_.bounds(bucket), .transform_shard = {}, .results = {}}, stream);
     case Owners::root:
       return communicator_.reduce_to_root(gradients, stream);
   }

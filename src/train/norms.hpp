@@ -22,7 +22,7 @@ class SliceSquares {
   struct Bucket {
     std::vector<IndexRange> blocks;  // of this rank
     Tensor sums;                     // of these blocks
-    ShardedSum all;
+    ReduceScatterGather all;
   };
   void cut_blocks(const Ownership& ownership);
   void sum(Stream& stream, const Tensor& block, const std::vector<IndexRange>& ranges, const Tensor& sums);

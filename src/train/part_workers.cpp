@@ -11,9 +11,9 @@
 namespace tutti {
 namespace {
 
-constexpr std::size_t kSumsBytes = LossSums::kFigures * sizeof(std::int64_t);
+constexpr std::size_t kSumsBytes = LossSums::kFields * sizeof(std::int64_t);
 
-Tensor figures_of(const Buffer& sums) { return sums.view(Shape{LossSums::kFigures}, ElementType::i64); }
+Tensor figures_of(const Buffer& sums) { return sums.view(Shape{LossSums::kFields}, ElementType::i64); }
 Tensor sums_of(const Worker& worker) { return figures_of(worker.sums); }
 Tensor sums_before(const Worker& worker) { return figures_of(worker.sums_before); }
 

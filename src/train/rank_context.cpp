@@ -25,7 +25,7 @@ RankContext::RankContext(Backend& processor, Communicator& ranks, RankStatus& ra
       status(rank_status),
       stream(of_thread),
       exchanged_(
-          ranks.allocate(static_cast<std::size_t>(std::max(ranks.size(), LossSums::kFigures)) * sizeof(std::int64_t))) {
+          ranks.allocate(static_cast<std::size_t>(std::max(ranks.size(), LossSums::kFields)) * sizeof(std::int64_t))) {
 }
 
 // All-reduces host values through the communicator's memory.
@@ -43,9 +43,9 @@ void RankContext::all_reduce(Tensor values) const {
 }
 
 LossSums RankContext::all_reduce(const LossSums& mine) const {
-  LossSums::Figures figures = mine.figures();
-  all_reduce(on_host(figures.data(), LossSums::kFigures));
-  return LossSums::from(figures);
+  LossSums::Fields fields = mine.fields();
+  all_reduce(on_host(fields.data(), LossSums::kFields));
+  return LossSums::from(fields);
 }
 
 std::uint64_t RankContext::all_reduce(std::uint64_t mine) const {
@@ -76,19 +76,19 @@ void all_gather_rows(Communicator& communicator, const Tensor& rows, Stream& str
   std::vector<std::int64_t> bounds;
   const std::int64_t row = rows.elements() / communicator.size();
   for (int rank = 0; rank <= communicator.size(); ++rank) bounds.push_back(rank * row);
-  communicator.reduce_scatter_gather({.values = {}, .bounds = std::move(bounds), .then = {}, .results = rows}, stream);
+  communicator.reduce_scatter_gather({.values = {}, .bounds = std::move(bounds), .transform_shard = {}, .results = rows}, stream);
 }
 
 LossSums read_sums(Backend& backend, Stream& stream, const Tensor& sums) {
-  LossSums::Figures figures{};
-  backend.copy(stream, on_host(figures.data(), LossSums::kFigures), sums);
+  LossSums::Fields fields{};
+  backend.copy(stream, on_host(fields.data(), LossSums::kFields), sums);
   stream.synchronize();
-  return LossSums::from(figures);
+  return LossSums::from(fields);
 }
 
 void write_sums(Backend& backend, Stream& stream, const Tensor& sums, const LossSums& values) {
-  LossSums::Figures figures = values.figures();
-  backend.copy(stream, sums, on_host(figures.data(), LossSums::kFigures));
+  LossSums::Fields fields = values.fields();
+  backend.copy(stream, sums, on_host(fields.data(), LossSums::kFields));
   stream.synchronize();
 }
 

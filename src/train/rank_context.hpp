@@ -38,7 +38,7 @@ struct RankContext {
 // All-gathers `rows`, which has the same number of elements for each rank, in place. Collective. Asynchronous.
 void all_gather_rows(Communicator& communicator, const Tensor& rows, Stream& stream);
 
-// Copies between the host and sums (i64 [LossSums::kFigures]) in a processor's memory. They wait for the stream.
+// Copies between the host and sums (i64 [LossSums::kFields]) in a processor's memory. They wait for the stream.
 LossSums read_sums(Backend& backend, Stream& stream, const Tensor& sums);
 void write_sums(Backend& backend, Stream& stream, const Tensor& sums, const LossSums& values);
 

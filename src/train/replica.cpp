@@ -95,11 +95,11 @@ Replica::Replica(const TrainerContext& parts, const TrainerOptions& options)
           RankPosition{.rank = parts.communicator.rank(), .size = parts.communicator.size()})),
       exchange_(std::make_unique<GradientExchange>(parts.communicator, *ownership_, arena_.gradients(), exact_.get())),
       optimizer_(make_optimizer(options.optimizer, optimizer_context())) {
-  stream_->while_waiting([this] {
+  stream_->set_wait_callback([this] {
     rank_->communicator.progress();
     timeline_->poll();
   });
-  for (const std::int64_t samples : loader_.slice_sizes()) workers_->plan(samples, LayerMode::training);
+  for (const std::int64_t samples : loader_.part_batch_sizes()) workers_->plan(samples, LayerMode::training);
   const bool alone = rank_->communicator.size() == 1;
   workers_->collect_gradients(total(), assignment_->most_parts(), alone ? std::vector<std::int64_t>{} : bucket_ends());
   initialize(parts.network, options.initializer, options.seed, backend_, arena_.weights());

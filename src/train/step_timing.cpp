@@ -10,15 +10,15 @@ DeviceTimeline::DeviceTimeline(Backend& backend, Stream& stream, RankStatus& sta
     : backend_(backend), stream_(stream), status_(status) {
   if (auto event = backend.make_timed_event()) {
     spare_.push_back(std::move(event));
-    status_.reach_through(this);
+    status_.set_phase_queue(this);
   }
 }
 
 DeviceTimeline::~DeviceTimeline() {
-  if (!spare_.empty() || reached_) status_.reach_through(nullptr);
+  if (!spare_.empty() || reached_) status_.set_phase_queue(nullptr);
 }
 
-bool DeviceTimeline::take(const StepPhase& at) {
+bool DeviceTimeline::enqueue(const StepPhase& at) {
   backend_.begin_range(name_of(at.phase));
   if (!runs_) {
     if (at.phase == Phase::data) begin();

@@ -27,7 +27,7 @@ class DeviceTimeline : public PhaseQueue {
   DeviceTimeline& operator=(const DeviceTimeline&) = delete;
   ~DeviceTimeline() override;
 
-  bool take(const StepPhase& at) override;
+  bool enqueue(const StepPhase& at) override;
   // Reports the marks that have been reached.
   void poll();
   // Waits until all marks have been reached and reported. The host's clock counts until the next step begins.

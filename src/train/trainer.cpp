@@ -92,7 +92,7 @@ TrainState Trainer::snapshot(const std::optional<FileShare>& share) {
   state.command_line = facts_.command_line;
   state.model = facts_.model;
   state.versions = facts_.versions;
-  state.choices = backend_.choices();
+  state.choices = backend_.algorithm_cache();
   state.data = facts_.data;
   state.data_digest = facts_.data_digest;
   return state;

@@ -21,7 +21,7 @@
 namespace tutti {
 namespace {
 
-// The watch thread has more to do than to read.
+// A flood of datagrams must not keep the watch thread from its other work.
 constexpr int kMostAtOnce = 100;
 
 sockaddr_in address_of(std::uint32_t host, std::uint16_t port) {
@@ -40,7 +40,7 @@ sockaddr_in own_address(int socket) {
   return ::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &length) == 0 ? address : sockaddr_in{};
 }
 
-// The port it got; 0: it got none.
+// Returns the port that was assigned; 0 on failure.
 std::uint16_t bind_anywhere(int socket, std::uint32_t host) {
   const sockaddr_in address = address_of(host, 0);
   return ::bind(socket, generic(address), sizeof address) == 0 ? ntohs(own_address(socket).sin_port) : 0;
@@ -72,15 +72,15 @@ std::vector<Interface> usable_interfaces() {
   return found;
 }
 
-// The source address of what this host would send there, though nothing is sent; 0: there is no route.
+// The source address that this host would use to send to `host`; 0: there is no route. Sends nothing.
 std::uint32_t source_towards(std::uint32_t host) {
   const Descriptor socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  const sockaddr_in address = address_of(host, 9);  // any port
+  const sockaddr_in address = address_of(host, 9);  // the port does not matter
   if (!socket || ::connect(socket.get(), generic(address), sizeof address) != 0) return 0;
   return ntohl(own_address(socket.get()).sin_addr.s_addr);
 }
 
-// Null where the host has no address there.
+// Null if the host has no address in that network.
 const Interface* find_in(const std::vector<Interface>& host, const Interface& wanted) {
   const auto found = std::ranges::find_if(host, [&](const Interface& interface) {
     return interface.mask == wanted.mask && interface.network() == wanted.network();
@@ -88,10 +88,10 @@ const Interface* find_in(const std::vector<Interface>& host, const Interface& wa
   return found == host.end() ? nullptr : &*found;
 }
 
-// Empty: there is none through which this host would hear the others.
+// Empty: there is no interface through which this host could reach the others.
 std::optional<Interface> interface_of(World& world, const Roster& roster, const std::string& wanted) {
   std::vector<Interface> own;
-  run_agreed(world, [&] { own = chosen_interfaces(wanted); });
+  run_or_throw_on_all(world, [&] { own = chosen_interfaces(wanted); });
   const auto all = world.all_gather(std::as_bytes(std::span(own)));
   if (!wanted.empty()) return own.front();
   std::vector<std::vector<Interface>> hosts;
@@ -123,7 +123,7 @@ std::vector<Interface> chosen_interfaces(const std::string& name) {
 
 std::optional<Interface> shared_interface(std::span<const std::vector<Interface>> hosts, std::size_t own_host) {
   for (const Interface& candidate : hosts.front()) {
-    std::set<std::uint32_t> addresses;  // bridges to containers have the same one on every host
+    std::set<std::uint32_t> addresses;  // container bridges have the same address on every host
     for (const auto& host : hosts) {
       if (const Interface* const found = find_in(host, candidate)) addresses.insert(found->address);
     }
@@ -144,7 +144,7 @@ Heartbeats::Heartbeats(World& world, const Roster& roster, const std::string& in
     : Heartbeats(world, interface_of(world, roster, interface)) {}
 
 Heartbeats::Heartbeats(World& world, const std::optional<Interface>& chosen)
-    : description_("no network that leads to all of them"), nonce_(std::random_device{}()) {
+    : description_("no network that reaches all of them"), nonce_(std::random_device{}()) {
   nonce_ = nonce_ << 32 | std::random_device{}();
   world.broadcast(std::as_writable_bytes(std::span(&nonce_, 1)), 0);
   Address mine;
@@ -169,7 +169,7 @@ void Heartbeats::send(const Datagram& datagram, int rank) const {
 
 std::vector<Datagram> Heartbeats::receive() const {
   std::vector<Datagram> received;
-  std::array<std::byte, kMostDatagram + 1> bytes;  // what is longer is none of ours
+  std::array<std::byte, kMostDatagram + 1> bytes;  // longer datagrams are not ours
   for (int i = 0; socket_ && i < kMostAtOnce; ++i) {
     sockaddr_in from{};
     socklen_t from_length = sizeof from;

@@ -1,6 +1,6 @@
 #pragma once
-// How the watchers of different hosts talk: a UDP socket of every rank's watch thread, and the network interface that
-// it is bound to.
+// Datagrams between the watch threads of different hosts: each rank's UDP socket, and the choice of the network
+// interface that it is bound to.
 
 #include "tutti/base/unique_handle.hpp"
 #include "tutti/comm/world.hpp"
@@ -15,7 +15,7 @@
 
 namespace tutti {
 
-// IPv4, in the host's byte order. All of its bytes are sent.
+// IPv4, in host byte order. Sent between ranks as raw bytes.
 struct Interface {
   char name[16] = {};
   std::uint32_t address = 0;
@@ -24,33 +24,33 @@ struct Interface {
   std::uint32_t network() const { return address & mask; }
 };
 
-// The interfaces that are up and have an address that other hosts can reach, or the one of this name. Throws a usage
-// error where there is none of that name.
+// The interfaces that are up and have an address that other hosts can reach, or only the one of this name. Throws a
+// usage error if there is none of that name.
 std::vector<Interface> chosen_interfaces(const std::string& name);
 
-// Of the first host's interfaces, the first whose network all hosts are in, each at an address of its own: this host's
-// interface there. Empty: there is none.
+// This host's interface in the first of the first host's networks in which all hosts have distinct addresses. Empty:
+// there is no such network.
 std::optional<Interface> shared_interface(std::span<const std::vector<Interface>> hosts, std::size_t own_host);
-// Where hosts are in no common network, as when each address is a network of its own: the interface from which a route
-// leads to the other host. Empty: there is none.
+// For hosts without a common network, for example with /32 addresses: the interface from which a route leads to the
+// other host. Empty: there is no route.
 std::optional<Interface> routed_interface(std::span<const Interface> own, std::span<const Interface> other);
 
 class Heartbeats {
  public:
-  // Over this interface, or where it is empty one through which the hosts reach each other. Throws a usage error on all
-  // ranks where a host has none of that name. Collective.
+  // Uses the interface of this name, or if empty one through which the hosts reach each other. Throws a usage error on
+  // all ranks if a host has none of that name. Collective.
   Heartbeats(World& world, const Roster& roster, const std::string& interface);
-  // Over this one of this host, if any. Collective.
+  // Uses this host's given interface, if any. Collective.
   Heartbeats(World& world, const std::optional<Interface>& chosen);
 
-  // -1: there is no way to other hosts.
+  // -1: other hosts cannot be reached.
   int descriptor() const { return socket_.get(); }
-  // "eth0 (10.78.0.1)", or what is missing.
+  // "eth0 (10.78.0.1)", or a text that says that no network was found.
   const std::string& description() const { return description_; }
 
-  // What cannot be sent now is lost.
+  // Never blocks; a datagram that cannot be sent immediately is dropped.
   void send(const Datagram& datagram, int rank) const;
-  // What has arrived from this job's ranks, without waiting; after a flood not all of it.
+  // Returns datagrams that have arrived from this job's ranks, a bounded number per call. Never blocks.
   std::vector<Datagram> receive() const;
 
  private:

@@ -19,19 +19,19 @@ namespace {
 static_assert(std::atomic<std::int64_t>::is_always_lock_free && std::atomic<Phase>::is_always_lock_free &&
               std::atomic<RankEnd>::is_always_lock_free);
 
-constexpr double kBeatSeconds = 1;   // a watch thread without a beat for so long does not act
-constexpr double kBusyCores = 0.05;  // a rank that waits uses less
+constexpr double kBeatSeconds = 1;   // a watch thread without a beat for this long is not alive
+constexpr double kBusyCores = 0.05;  // a waiting rank uses less
 
-// The /proc line of a process or a thread from its state on; empty: it is not there.
+// The stat line in /proc of a process or a thread, from the state field on; empty: it does not exist.
 std::string stat_of(const std::string& folder) {
   std::ifstream file(folder + "/stat");
   std::string line;
   std::getline(file, line);
-  const std::size_t name_end = line.rfind(") ");  // a name may hold anything
+  const std::size_t name_end = line.rfind(") ");  // a name may contain any character
   return name_end == std::string::npos ? "" : line.substr(name_end + 2);
 }
 
-// Whether any of its threads does.
+// Whether any of its threads waits for a disk.
 bool waits_for_disk(pid_t process) {
   std::error_code failure;
   for (std::filesystem::directory_iterator thread(fmt::format("/proc/{}/task", process), failure), end;
@@ -64,7 +64,7 @@ Activity activity_between(const ProcessReading& begin, const ProcessReading& end
   if (end.state == 't') return Activity::traced;
   const bool waited_for_core = end.core_wait_seconds - begin.core_wait_seconds > seconds / 2;
   const bool computed = end.cpu_seconds - begin.cpu_seconds > kBusyCores * seconds;
-  // The system counts a wait when it ends; one that goes on shows in the state alone.
+  // The system counts a wait when it ends; a wait in progress shows only in the state.
   if (waited_for_core || (!computed && end.state == 'R')) return Activity::waiting_for_core;
   if (computed) return Activity::computing;
   return end.bytes != begin.bytes ? Activity::using_disk : Activity::idle;
@@ -110,12 +110,14 @@ Activity ActivityMeter::measure(pid_t process, std::int64_t now_ns, bool quiet, 
   return activity_;
 }
 
-HostPage::HostPage(World& world)
-    : memory_(world.node_memory(sizeof(PageHead) + static_cast<std::size_t>(world.local_size()) * sizeof(RankSlot))),
+SharedStatus::SharedStatus(World& world)
+    : memory_(world.node_memory(sizeof(SharedStatusHeader) +
+                                static_cast<std::size_t>(world.local_size()) * sizeof(RankSlot))),
       own_(static_cast<std::size_t>(world.local_rank())) {
   auto* const bytes = static_cast<std::byte*>(memory_.data());
-  head_ = reinterpret_cast<PageHead*>(bytes);
-  slots_ = {reinterpret_cast<RankSlot*>(bytes + sizeof(PageHead)), static_cast<std::size_t>(world.local_size())};
+  head_ = reinterpret_cast<SharedStatusHeader*>(bytes);
+  slots_ = {reinterpret_cast<RankSlot*>(bytes + sizeof(SharedStatusHeader)),
+            static_cast<std::size_t>(world.local_size())};
   if (own_ == 0) std::construct_at(head_)->first_rank = world.rank();
   RankSlot* const slot = std::construct_at(&own());
   slot->rank = world.rank();
@@ -125,10 +127,10 @@ HostPage::HostPage(World& world)
   world.node_barrier();
 }
 
-PageReader::PageReader(HostPage& page, std::int64_t now_ns)
-    : page_(page), states_(page.slots().size()), seen_(page.slots().size()) {
+SharedStatusReader::SharedStatusReader(SharedStatus& shared_status, std::int64_t now_ns)
+    : shared_(shared_status), states_(shared_status.slots().size()), seen_(shared_status.slots().size()) {
   for (std::size_t i = 0; i < seen_.size(); ++i) {
-    const RankSlot& slot = page.slots()[i];
+    const RankSlot& slot = shared_status.slots()[i];
     states_[i].rank = slot.rank;
     seen_[i].changed_ns = now_ns;
     // Ranks in separate containers do not see each other's processes.
@@ -137,43 +139,43 @@ PageReader::PageReader(HostPage& page, std::int64_t now_ns)
   }
 }
 
-bool PageReader::acts(std::int64_t now_ns) const {
+bool SharedStatusReader::is_host_leader(std::int64_t now_ns) const {
   for (std::size_t i = 0; i < seen_.size(); ++i) {
-    const RankSlot& slot = page_.slots()[i];
-    if (&slot == &page_.own()) break;
+    const RankSlot& slot = shared_.slots()[i];
+    if (&slot == &shared_.own()) break;
     const bool beats = static_cast<double>(now_ns - slot.beat_ns) * 1e-9 < kBeatSeconds;
     if (slot.end == RankEnd::none && beats && (!seen_[i].visible || exists(slot.process))) return false;
   }
-  return page_.own().end == RankEnd::none;
+  return shared_.own().end == RankEnd::none;
 }
 
-const std::vector<RankState>& PageReader::read(std::int64_t now_ns) {
+const std::vector<RankState>& SharedStatusReader::read(std::int64_t now_ns) {
   for (std::size_t i = 0; i < states_.size(); ++i) {
-    const RankSlot& slot = page_.slots()[i];
+    const RankSlot& slot = shared_.slots()[i];
     RankState& state = states_[i];
-    const std::uint64_t before = state.moves();
+    const std::uint64_t before = state.progress_count();
     state.progress = slot.status.progress.load(std::memory_order_acquire);
     state.phase = slot.status.phase;
     state.step = slot.status.step;
-    // `done` before `begun`, so that a rank never seems to have done more than it has begun.
+    // `done` is read before `begun`, so that a rank never seems to have done more than it has begun.
     state.done = slot.collectives.done.load(std::memory_order_acquire);
     state.begun = slot.collectives.begun;
     state.end = slot.end;
-    if (state.moves() != before) seen_[i].changed_ns = now_ns;
+    if (state.progress_count() != before) seen_[i].changed_ns = now_ns;
     state.quiet_seconds = static_cast<double>(now_ns - seen_[i].changed_ns) * 1e-9;
     if (seen_[i].visible && state.end == RankEnd::none) {
-      state.activity = seen_[i].meter.measure(slot.process, now_ns, state.quiet_seconds >= quiet_seconds_,
-                                              std::max(ActivityMeter::kShortestSeconds, quiet_seconds_ / 2));
+      state.activity = seen_[i].meter.measure(slot.process, now_ns, state.quiet_seconds >= quiet_threshold_,
+                                              std::max(ActivityMeter::kShortestSeconds, quiet_threshold_ / 2));
     }
   }
   return states_;
 }
 
-const RankState* PageReader::find_gone(std::int64_t now_ns) {
+const RankState* SharedStatusReader::find_gone(std::int64_t now_ns) {
   for (std::size_t i = 0; i < states_.size(); ++i) {
-    const RankSlot& slot = page_.slots()[i];
+    const RankSlot& slot = shared_.slots()[i];
     if (!seen_[i].visible || slot.end != RankEnd::none || exists(slot.process)) continue;
-    // It may have ended in order in between.
+    // It may have ended in order since the first check.
     if (slot.end != RankEnd::none) continue;
     read(now_ns);
     states_[i].activity = Activity::gone;

@@ -10,19 +10,19 @@
 namespace tutti {
 namespace {
 
-// The first hosts check the job; this many ranks of each are sent reports.
+// The first hosts check the job; reports are sent to this many ranks of each.
 constexpr std::size_t kCheckingHosts = 2;
 constexpr std::size_t kCheckersPerHost = 2;
 
-// Datagrams that come to one checker stay below some 300 a second.
+// Limits the datagrams that reach one checker to some 300 per second.
 constexpr std::int64_t kReportNs = 200'000'000;
 constexpr std::int64_t kReportNsPerDatagram = 3'000'000;
 
 constexpr double kLostSeconds = 2;    // without a report
-constexpr double kClaimSeconds = 10;  // a rank that has claimed the end has ended the job by then, or is gone as well
-constexpr double kFirstHeardSeconds = 2.5;  // after the start all hosts should have been heard
+constexpr double kClaimSeconds = 10;  // by then a rank that claimed the end has ended the job or died
+constexpr double kFirstHeardSeconds = 2.5;  // by then each host should have received something from all others
 
-// `first_rank` is the one of this rank's host. Collective.
+// `first_rank` is the first rank of this rank's host. Collective.
 Roster make_roster(World& world, int first_rank) {
   const auto all = all_gather_text(world, fmt::format("{} {}", first_rank, world.host()));
   Roster roster;
@@ -37,14 +37,14 @@ Roster make_roster(World& world, int first_rank) {
   return roster;
 }
 
-JobEnd end_by(const Stragglers& stragglers, std::span<const RankView> ranks) {
+JobEnd make_job_end(const Stragglers& stragglers, std::span<const RankView> ranks) {
   const RankView& first = ranks[stragglers.ranks.front()];
   return {.report = {.rank = first.state.rank,
                      .host = std::string(first.host),
                      .at = {.step = first.state.step, .phase = first.state.phase},
                      .reason = late_text(stragglers, ranks, true)},
           .table = table_text(stragglers, ranks),
-          .by_launcher = stragglers.lateness == Lateness::gone};
+          .launcher_ends_job = stragglers.lateness == Lateness::gone};
 }
 
 }  // namespace
@@ -52,14 +52,14 @@ JobEnd end_by(const Stragglers& stragglers, std::span<const RankView> ranks) {
 HostWatch::HostWatch(World& world, const std::string& interface, const Log& log)
     : world_(world),
       log_(log),
-      page_(world),
-      roster_(make_roster(world, page_.head().first_rank)),
+      shared_(world),
+      roster_(make_roster(world, shared_.head().first_rank)),
       begun_ns_(now_ns()),
-      reader_(page_, begun_ns_),
+      reader_(shared_, begun_ns_),
       view_(roster_, world.rank(), begun_ns_),
       check_(begun_ns_) {
   if (roster_.hosts.size() > 1) beats_.emplace(world, roster_, interface);
-  world.count_in(own().collectives);
+  world.set_collective_counter(own().collectives);
 }
 
 std::int64_t HostWatch::report_interval_ns() const {
@@ -67,20 +67,20 @@ std::int64_t HostWatch::report_interval_ns() const {
   return std::max(kReportNs, kReportNsPerDatagram * static_cast<std::int64_t>(datagrams));
 }
 
-std::optional<JobEnd> HostWatch::beat(const StallCheck::Look& look) {
-  const std::int64_t now = look.now_ns;
+std::optional<JobEnd> HostWatch::beat(const StallCheck::Timing& timing) {
+  const std::int64_t now = timing.now_ns;
   own().beat_ns = now;
   receive(now);
-  const bool acts = reader_.acts(now);
-  reader_.look_when_quiet_for(look.timeout_seconds / 4);
-  view_.take_own(reader_.read(now), now);
-  if (acts && now - reported_ns_ >= report_interval_ns()) report(now);
+  const bool is_host_leader = reader_.is_host_leader(now);
+  reader_.set_quiet_threshold(timing.timeout_seconds / 4);
+  view_.record_own(reader_.read(now), now);
+  if (is_host_leader && now - reported_ns_ >= report_interval_ns()) report(now);
   const double interval = static_cast<double>(report_interval_ns()) * 1e-9;
-  const double lost_seconds = std::max(5 * interval, std::min(kLostSeconds, look.timeout_seconds / 2));
-  const std::span<const RankView> ranks = view_.look(now, lost_seconds);
-  // A rank that does not act keeps the time as well: it may have to act later.
-  const StallFinding finding = check_.look(look, ranks);
-  if (!acts) return std::nullopt;
+  const double lost_seconds = std::max(5 * interval, std::min(kLostSeconds, timing.timeout_seconds / 2));
+  const std::span<const RankView> ranks = view_.refresh(now, lost_seconds);
+  // Every rank keeps the time: it may become the host's leader later.
+  const StallFinding finding = check_.update(timing, ranks);
+  if (!is_host_leader) return std::nullopt;
   if (auto gone = find_gone(now)) return gone;
   if (view_.own_host() == 0) warn_of_unheard(now);
   return checks_job(now, lost_seconds) ? act_on(finding, ranks) : std::nullopt;
@@ -100,11 +100,11 @@ std::optional<JobEnd> HostWatch::act_on(const StallFinding& finding, std::span<c
     case StallFinding::Kind::late:
       log_.warn(late_text(finding.stragglers, ranks, false));
       break;
-    case StallFinding::Kind::moves:
-      log_.warn(arrival_text(finding.stragglers, ranks, finding.still_seconds));
+    case StallFinding::Kind::recovered:
+      log_.warn(arrival_text(finding.stragglers, ranks, finding.stalled_seconds));
       break;
     case StallFinding::Kind::stuck:
-      return end_by(finding.stragglers, ranks);
+      return make_job_end(finding.stragglers, ranks);
   }
   return std::nullopt;
 }
@@ -112,16 +112,16 @@ std::optional<JobEnd> HostWatch::act_on(const StallFinding& finding, std::span<c
 std::optional<JobEnd> HostWatch::find_gone(std::int64_t now_ns) {
   const RankState* const gone = reader_.find_gone(now_ns);
   if (gone == nullptr) return std::nullopt;
-  // When a rank has failed others go, and that has been reported before.
+  // After a rank's failure other ranks end, too; the failure itself has been reported.
   receive(now_ns);
-  view_.take_own(reader_.states(), now_ns);
+  view_.record_own(reader_.states(), now_ns);
   if (view_.has_failed()) return std::nullopt;
-  const std::span<const RankView> ranks = view_.look(now_ns, kLostSeconds);
+  const std::span<const RankView> ranks = view_.refresh(now_ns, kLostSeconds);
   Stragglers stragglers{.lateness = Lateness::gone, .ranks = {static_cast<std::size_t>(gone->rank)}};
   stragglers.waiting = static_cast<int>(std::ranges::count_if(ranks, [&](const RankView& rank) {
     return rank.state.rank != gone->rank && rank.state.end == RankEnd::none && waits(rank.state);
   }));
-  return end_by(stragglers, ranks);
+  return make_job_end(stragglers, ranks);
 }
 
 void HostWatch::report(std::int64_t now_ns) {
@@ -146,7 +146,7 @@ void HostWatch::receive(std::int64_t now_ns) {
       end_host(now_ns + static_cast<std::int64_t>(kEndSeconds * 1e9));
       continue;
     }
-    view_.take(datagram, now_ns);
+    view_.record(datagram, now_ns);
     if (datagram.kind != DatagramKind::report) continue;
     beats_->send({.kind = DatagramKind::heard, .sender = world_.rank()}, datagram.sender);
   }
@@ -159,8 +159,8 @@ void HostWatch::warn_of_unheard(std::int64_t now_ns) {
   const auto names = view_.hosts_never_heard();
   if (names.empty()) return;
   log_.warn(
-      fmt::format("the stall watch does not hear {} over {}, and so watches each host alone: name another "
-                  "interface by --watch-interface, or let UDP pass between the hosts",
+      fmt::format("the stall watch receives nothing from {} over {} and watches each host separately: choose "
+                  "another interface with --watch-interface, or allow UDP between the hosts",
                   fmt::join(names, ", "), beats_->description()));
 }
 
@@ -172,7 +172,7 @@ bool HostWatch::claim_end(std::int64_t now_ns) {
 
 bool HostWatch::is_ending() {
   return head().end_at_ns != 0 || head().reported_ns != 0 ||
-         std::ranges::any_of(page_.slots(), [](const RankSlot& slot) { return slot.end == RankEnd::failed; });
+         std::ranges::any_of(shared_.slots(), [](const RankSlot& slot) { return slot.end == RankEnd::failed; });
 }
 
 void HostWatch::announce_end() const { send_to_others({.kind = DatagramKind::ending, .sender = world_.rank()}); }
@@ -190,7 +190,7 @@ void HostWatch::end_host(std::int64_t at_ns) {
 }
 
 void HostWatch::kill_stopped() {
-  for (const RankSlot& slot : page_.slots()) {
+  for (const RankSlot& slot : shared_.slots()) {
     const auto process = read_process(slot.process);
     if (process && process->started == slot.started && process->state == 'T') ::kill(slot.process, SIGKILL);
   }

@@ -1,6 +1,6 @@
 #pragma once
-// One rank's share of the watch, beat by beat: it publishes its rank's state and reads the others'; and where it is the
-// one that acts for its host, it sends what the host knows to those hosts that check the job, or checks it.
+// One rank's work for the watch at each beat: it publishes its rank's state and reads the others'. The host's leader
+// also sends the states of its host's ranks to the hosts that check the job, or checks the job itself.
 
 #include "tutti/watch/stall_watch.hpp"
 
@@ -15,11 +15,11 @@
 
 namespace tutti {
 
-// What is reported as the job is ended.
+// The report with which the job is ended.
 struct JobEnd {
   StallReport report{};
   std::string table{};
-  bool by_launcher = false;  // a process is gone, which launchers notice, and have a status for
+  bool launcher_ends_job = false;  // a process died: launchers notice that and set the exit status
 };
 
 class HostWatch {
@@ -27,28 +27,28 @@ class HostWatch {
   // Collective.
   HostWatch(World& world, const std::string& interface, const Log& log);
 
-  RankSlot& own() { return page_.own(); }
-  PageHead& head() { return page_.head(); }
+  RankSlot& own() { return shared_.own(); }
+  SharedStatusHeader& head() { return shared_.head(); }
   int descriptor() const { return beats_ ? beats_->descriptor() : -1; }
 
-  // One beat. Empty: the job goes on.
-  std::optional<JobEnd> beat(const StallCheck::Look& look);
-  // A rank of this host that is gone without a message, of whose end nobody has reported.
+  // One beat. Empty: the job continues.
+  std::optional<JobEnd> beat(const StallCheck::Timing& timing);
+  // A rank of this host that died without a message and that no rank has reported yet.
   std::optional<JobEnd> find_gone(std::int64_t now_ns);
-  // To the hosts that check the job, before this rank is gone.
+  // Sends the states to the hosts that check the job.
   void report(std::int64_t now_ns);
-  // To all hosts, before this rank ends the job by itself.
+  // Sends the states to all hosts, before this rank ends the job itself.
   void report_failure(std::int64_t now_ns);
-  // Whether this rank is the one of its host to report why the job ends, and to end it: no other one has begun to.
+  // Claims the task of reporting why the job ends and ending it. False: another rank of this host has claimed it.
   bool claim_end(std::int64_t now_ns);
-  // Whether the end of the job was begun here, or a rank of this host has failed.
+  // Whether this host has begun to end the job, or one of its ranks has failed.
   bool is_ending();
-  // To all other hosts.
+  // Tells all other hosts that the job is ending.
   void announce_end() const;
-  // When another host has announced it, this one's processes have this long.
+  // The time that the processes of this host have to end after another host's announcement.
   static constexpr double kEndSeconds = 1.5;
   void end_host(std::int64_t at_ns);
-  // Processes of this host that could not end by themselves.
+  // Kills processes of this host that are stopped and so cannot end themselves.
   void kill_stopped();
 
  private:
@@ -61,11 +61,11 @@ class HostWatch {
 
   World& world_;
   Log log_;
-  HostPage page_;
+  SharedStatus shared_;
   Roster roster_;
-  std::optional<Heartbeats> beats_;  // where there are other hosts
+  std::optional<Heartbeats> beats_;  // if there are other hosts
   std::int64_t begun_ns_;
-  PageReader reader_;
+  SharedStatusReader reader_;
   JobView view_;
   StallCheck check_;
   std::int64_t reported_ns_ = 0;

@@ -11,7 +11,7 @@
 #include <limits>
 #include <string_view>
 
-// Incidents as users write them, and what is drawn for the rest.
+// Parses incidents as users write them, and draws the fields that are left out.
 
 namespace tutti {
 namespace {
@@ -19,7 +19,7 @@ namespace {
 constexpr std::int64_t kMost = 1'000'000'000;
 constexpr double kMostSeconds = 1e6;
 
-// By kind: what may be given for it, besides seed.
+// By kind: the keys that it accepts besides seed.
 constexpr std::array<std::string_view, words_of(IncidentKind{}).size()> kKeys{
     "rank step phase",  "rank step phase",        "rank step steps phase seconds ms", "rank step of tensor element bit",
     "rank step bucket", "rank step steps mbps ms"};
@@ -52,7 +52,7 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(0, text.find_last_not_of(' ') + 1);
 }
 
-// Cuts off and returns what stands before the mark.
+// Removes the text before the mark, and the mark, and returns that text.
 std::string_view take_until(std::string_view& text, char mark) {
   const std::size_t end = std::min(text.find(mark), text.size());
   const std::string_view taken = trimmed(text.substr(0, end));
@@ -74,7 +74,7 @@ struct Field {
   double positive(double most) const { return number_in(value, 1e-9, most, "give a number above 0"); }
 
   StepRange steps() const {
-    const std::string wanted = "give a step (17) or the first and last of several (5-9)";
+    const std::string wanted = "give a step (17) or a range of steps (5-9)";
     std::string_view rest = value;
     StepRange range;
     range.first = range.last = number_in(take_until(rest, '-'), std::int64_t{1}, kMost, wanted);
@@ -131,7 +131,7 @@ Request parse_incident(std::string_view text) {
     const std::string_view word = take_until(text, ':');
     request.kind = value_named<IncidentKind>(word);
     if (!request.kind) {
-      refuse(all, fmt::format("'{}' is no incident; choose one of {}, or give seed=N alone", word,
+      refuse(all, fmt::format("'{}' is not an incident; choose one of {}, or give seed=N alone", word,
                               fmt::join(words_of(IncidentKind{}), ", ")));
     }
     std::string_view rest = kKeys.at(static_cast<std::size_t>(*request.kind));
@@ -150,7 +150,9 @@ Request parse_incident(std::string_view text) {
   if (repeats && request.kind != IncidentKind::delay && request.kind != IncidentKind::slow_link) {
     refuse(all, "happens once: give one step");
   }
-  if (request.phase == Phase::starting && request.steps) refuse(all, "starting is before all steps: leave step out");
+  if (request.phase == Phase::starting && request.steps) {
+    refuse(all, "starting comes before the first step: leave step out");
+  }
   if (request.seconds && request.mbps) refuse(all, "give ms or mbps, not both");
   return request;
 }
@@ -161,7 +163,7 @@ std::vector<Request> parse(const std::string& text) {
   return requests;
 }
 
-// Every item is drawn independently, so that naming one changes no other.
+// Every field is drawn independently, so that giving one changes no other.
 class Draws {
  public:
   Draws(std::uint64_t seed, std::size_t incident) : seed_(seed), incident_(static_cast<std::uint32_t>(incident)) {}
@@ -176,11 +178,11 @@ class Draws {
   const auto& one_of(std::string_view item, const Items& items) const {
     return items[static_cast<std::size_t>(between(item, 0, std::ssize(items) - 1))];
   }
-  // The number that was asked for, or one below `end`.
+  // The number that was given, or a random one below `end`.
   std::int64_t below(std::string_view item, std::optional<std::int64_t> asked, std::int64_t end,
                      const std::string& of) const {
     if (asked && (*asked < 0 || *asked >= end)) {
-      refuse("", fmt::format("{} {} is not there: {} has {} 0 to {}", item, *asked, of, item, end - 1));
+      refuse("", fmt::format("{} {} does not exist: {} has {} 0 to {}", item, *asked, of, item, end - 1));
     }
     return asked ? *asked : between(item, 0, end - 1);
   }
@@ -188,7 +190,7 @@ class Draws {
                    const std::vector<std::string>& names) const {
     if (!asked) return one_of(item, names);
     if (std::ranges::find(names, *asked) != names.end()) return *asked;
-    refuse("", fmt::format("{} '{}' is not something that every rank holds: choose one of {}", item, *asked,
+    refuse("", fmt::format("{} '{}' is not replicated on every rank: choose one of {}", item, *asked,
                            fmt::join(names, ", ")));
   }
 
@@ -199,7 +201,7 @@ class Draws {
 
 using Tensors = std::vector<FlipTarget>;
 
-// The distinct names, by `member`, of the tensors whose `other` name is the wanted one, if any is.
+// The distinct values of `member` among the tensors whose `other` is the wanted one (if one is given).
 std::vector<std::string> names_among(const Tensors& tensors, std::string FlipTarget::*member,
                                      std::string FlipTarget::*other, const std::optional<std::string>& wanted) {
   std::vector<std::string> names;
@@ -210,7 +212,7 @@ std::vector<std::string> names_among(const Tensors& tensors, std::string FlipTar
   return names;
 }
 
-// "momentum" is the optimizer's first slot, whatever its name.
+// "momentum" stands for the optimizer's first slot.
 std::optional<std::string> state_name(const std::optional<std::string>& asked, const Tensors& tensors) {
   if (asked != "momentum") return asked;
   const auto first = std::ranges::find_if(tensors, [](const FlipTarget& tensor) {
@@ -241,19 +243,19 @@ StepRange plan_steps(const Request& request, const Incident& incident, const Dra
   }
   const auto [first, last] = *request.steps;
   if (first < steps.first || last > steps.last) {
-    refuse("", fmt::format("step {} is not one of this run, which has steps {} to {}",
+    refuse("", fmt::format("step {} is not in this run, which has steps {} to {}",
                            first < steps.first ? first : last, steps.first, steps.last));
   }
   return {first, last};
 }
 
-Incident plan_incident(const Request& request, const Draws& draws, const RehearsalStage& stage) {
-  if (stage.steps.last < stage.steps.first) refuse("", "no step is left in which anything could happen");
+Incident plan_incident(const Request& request, const Draws& draws, const RehearsedRun& run) {
+  if (run.steps.last < run.steps.first) refuse("", "no steps are left in which a fault could be injected");
   Incident incident;
   incident.kind = request.kind.value_or(static_cast<IncidentKind>(draws.between("kind", 0, std::ssize(kKeys) - 1)));
-  incident.rank = static_cast<int>(draws.below("rank", request.rank, stage.ranks, "this job"));
+  incident.rank = static_cast<int>(draws.below("rank", request.rank, run.ranks, "this job"));
   incident.phase = request.phase.value_or(draws.one_of("phase", kDrawnPhases));
-  const StepRange steps = plan_steps(request, incident, draws, stage.steps);
+  const StepRange steps = plan_steps(request, incident, draws, run.steps);
   incident.first_step = steps.first;
   incident.last_step = steps.last;
   switch (incident.kind) {
@@ -264,10 +266,10 @@ Incident plan_incident(const Request& request, const Draws& draws, const Rehears
       incident.seconds = request.seconds.value_or(static_cast<double>(draws.between("seconds", 1, 20)) / 10);
       break;
     case IncidentKind::flip:
-      incident.flip = plan_flip(request, draws, stage.tensors);
+      incident.flip = plan_flip(request, draws, run.tensors);
       break;
     case IncidentKind::drop_bucket:
-      incident.bucket = draws.below("bucket", request.bucket, stage.buckets, "the exchange");
+      incident.bucket = draws.below("bucket", request.bucket, run.buckets, "the exchange");
       break;
     case IncidentKind::slow_link:
       incident.seconds = request.seconds.value_or(0);
@@ -297,10 +299,10 @@ std::string moment_of(const Incident& incident) {
 
 void check_rehearsal(const std::string& text) { parse(text); }
 
-std::vector<Incident> plan_incidents(const std::string& text, const RehearsalStage& stage) {
+std::vector<Incident> plan_incidents(const std::string& text, const RehearsedRun& run) {
   std::vector<Incident> incidents;
   for (const Request& request : parse(text)) {
-    incidents.push_back(plan_incident(request, Draws(request.seed, incidents.size()), stage));
+    incidents.push_back(plan_incident(request, Draws(request.seed, incidents.size()), run));
   }
   return incidents;
 }
@@ -324,7 +326,7 @@ std::string text_of(const Incident& incident) {
     case IncidentKind::slow_link:
       return fmt::format("{} has a link of {} in steps {} to {}", rank,
                          incident.mbps > 0 ? fmt::format("{} Mbit/s", incident.mbps)
-                                           : fmt::format("{} ms a sum", 1000 * incident.seconds),
+                                           : fmt::format("{} ms per collective", 1000 * incident.seconds),
                          incident.first_step, incident.last_step);
   }
   return rank;

@@ -12,7 +12,7 @@ namespace {
 constexpr std::size_t kBarriers = 32;
 
 struct Barrier {
-  std::int64_t came_ns = 0;
+  std::int64_t entered_ns = 0;
   std::int64_t left_ns = 0;
 };
 using Barriers = std::array<Barrier, kBarriers>;
@@ -22,7 +22,7 @@ using Barriers = std::array<Barrier, kBarriers>;
 ClockReading read_clock(World& world, const std::function<std::int64_t()>& clock) {
   Barriers mine;
   for (Barrier& barrier : mine) {
-    barrier.came_ns = clock();
+    barrier.entered_ns = clock();
     world.barrier();
     barrier.left_ns = clock();
   }
@@ -31,12 +31,12 @@ ClockReading read_clock(World& world, const std::function<std::int64_t()>& clock
   std::int64_t least = std::numeric_limits<std::int64_t>::min();
   std::int64_t most = std::numeric_limits<std::int64_t>::max();
   for (std::size_t i = 0; i < kBarriers; ++i) {
-    least = std::max(least, mine[i].came_ns - theirs[i].left_ns);
-    most = std::min(most, mine[i].left_ns - theirs[i].came_ns);
+    least = std::max(least, mine[i].entered_ns - theirs[i].left_ns);
+    most = std::min(most, mine[i].left_ns - theirs[i].entered_ns);
   }
   const ClockReading same{.at_ns = mine.back().left_ns};
-  const bool of_one_host = broadcast_text(world, world.host(), 0) == world.host();
-  if (of_one_host && least <= 0 && most >= 0) return same;
+  const bool is_same_host = broadcast_text(world, world.host(), 0) == world.host();
+  if (is_same_host && least <= 0 && most >= 0) return same;
   return {.at_ns = same.at_ns, .offset_ns = least + (most - least) / 2, .error_ns = (most - least + 1) / 2};
 }
 

@@ -28,7 +28,7 @@ void RankStatus::publish_in(StatusSlot& slot) {
 
 void RankStatus::move_to(const StepPhase& at) {
   current_ = at;
-  if (queue_ == nullptr || !queue_->take(at)) reach(at, now_ns());
+  if (queue_ == nullptr || !queue_->enqueue(at)) reach(at, now_ns());
 }
 
 void RankStatus::reach(const StepPhase& at, std::int64_t at_ns) {

@@ -59,15 +59,15 @@ JobView::JobView(const Roster& roster, int own_rank, std::int64_t now_ns)
   }
 }
 
-void JobView::take(const Datagram& datagram, std::int64_t now_ns) {
+void JobView::record(const Datagram& datagram, std::int64_t now_ns) {
   const std::size_t host = roster_.host_of(datagram.sender);
   if (host == own_host_) return;
-  if (!datagram.states.empty()) return take(host, datagram.states, now_ns);
+  if (!datagram.states.empty()) return record(host, datagram.states, now_ns);
   heard_[host].last_ns = now_ns;
   heard_[host].ever = true;
 }
 
-void JobView::take(std::size_t host, std::span<const RankState> states, std::int64_t now_ns) {
+void JobView::record(std::size_t host, std::span<const RankState> states, std::int64_t now_ns) {
   heard_[host] = {.last_ns = now_ns, .ever = true, .reported = true};
   for (const RankState& state : states) {
     const auto rank = static_cast<std::size_t>(state.rank);
@@ -91,7 +91,7 @@ bool JobView::has_failed() const {
   return std::ranges::any_of(views_, [](const RankView& rank) { return rank.state.end == RankEnd::failed; });
 }
 
-std::span<const RankView> JobView::look(std::int64_t now_ns, double lost_seconds) {
+std::span<const RankView> JobView::refresh(std::int64_t now_ns, double lost_seconds) {
   for (std::size_t rank = 0; rank < views_.size(); ++rank) {
     const std::size_t host = roster_.host_of_rank[rank];
     RankView& view = views_[rank];

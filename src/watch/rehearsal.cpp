@@ -13,42 +13,42 @@
 
 namespace tutti {
 
-// What happens to a rank's sums in the current step.
-struct Rehearsal::LinkFaults {
-  bool loses(std::int64_t sum) const { return lost_sum && *lost_sum == sum; }
-  // The time on the way to the other ranks.
+// The faults of a rank's collectives in the current step.
+struct FaultInjector::LinkFaults {
+  bool drops(std::int64_t collective) const { return dropped && *dropped == collective; }
+  // The time that a slow link takes to send this.
   std::int64_t time_ns(std::size_t bytes) const {
     if (slow == nullptr) return 0;
     const double seconds = slow->mbps > 0 ? static_cast<double>(bytes) * 8 / (slow->mbps * 1e6) : slow->seconds;
     return static_cast<std::int64_t>(seconds * 1e9);
   }
 
-  std::int64_t sums_of_step = 0;           // so far
-  std::optional<std::int64_t> lost_sum{};  // of those
+  std::int64_t collectives_of_step = 0;   // so far
+  std::optional<std::int64_t> dropped{};  // index of the step's dropped collective
   const Incident* slow = nullptr;
 };
 
 namespace {
 
-constexpr std::chrono::milliseconds kNap{1};
-constexpr std::chrono::milliseconds kStill{50};
+constexpr std::chrono::milliseconds kPollInterval{1};
+constexpr std::chrono::milliseconds kDroppedPollInterval{50};
 
 class RehearsedCommunicator final : public Communicator {
  public:
-  RehearsedCommunicator(std::unique_ptr<Communicator> inner, Rehearsal::LinkFaults& faults)
+  RehearsedCommunicator(std::unique_ptr<Communicator> inner, FaultInjector::LinkFaults& faults)
       : inner_(std::move(inner)), faults_(faults) {}
 
   int rank() const override { return inner_->rank(); }
   int size() const override { return inner_->size(); }
   std::string description() const override { return inner_->description(); }
-  std::vector<SumThreshold> thresholds() const override { return inner_->thresholds(); }
+  std::vector<AllReduceThreshold> thresholds() const override { return inner_->thresholds(); }
   Buffer allocate(std::size_t bytes) override { return inner_->allocate(bytes); }
   std::uint64_t bytes_sent() const override { return inner_->bytes_sent(); }
 
   void all_reduce(const Tensor& values, Stream& stream) override {
     send(values.bytes(), [this, values, &stream] { inner_->all_reduce(values, stream); });
   }
-  void reduce_scatter_gather(const ShardedSum& sum, Stream& stream) override {
+  void reduce_scatter_gather(const ReduceScatterGather& sum, Stream& stream) override {
     const std::size_t bytes =
         (sum.values.data == nullptr ? 0 : sum.values.bytes()) + (sum.results.data == nullptr ? 0 : sum.results.bytes());
     send(bytes, [this, sum, &stream] { inner_->reduce_scatter_gather(sum, stream); });
@@ -66,9 +66,9 @@ class RehearsedCommunicator final : public Communicator {
   }
 
   void finish(Stream& stream) override {
-    for (release(); lost_ || !held_.empty(); release()) {
+    for (release(); has_dropped_ || !held_.empty(); release()) {
       inner_->progress();
-      std::this_thread::sleep_for(lost_ ? kStill : kNap);
+      std::this_thread::sleep_for(has_dropped_ ? kDroppedPollInterval : kPollInterval);
     }
     inner_->finish(stream);
   }
@@ -84,10 +84,10 @@ class RehearsedCommunicator final : public Communicator {
     std::function<void()> begin;
   };
 
-  // Ranks match their sums by order, so that after a lost one none gets through.
+  // Ranks match their collectives by order, so that none can complete after a dropped one.
   void send(std::size_t bytes, std::function<void()> begin) {
-    lost_ = lost_ || faults_.loses(faults_.sums_of_step++);
-    if (lost_) return;
+    has_dropped_ = has_dropped_ || faults_.drops(faults_.collectives_of_step++);
+    if (has_dropped_) return;
     free_at_ns_ = std::max(free_at_ns_, now_ns()) + faults_.time_ns(bytes);
     held_.push_back({free_at_ns_, std::move(begin)});
     release();
@@ -102,13 +102,13 @@ class RehearsedCommunicator final : public Communicator {
   }
 
   std::unique_ptr<Communicator> inner_;
-  Rehearsal::LinkFaults& faults_;
+  FaultInjector::LinkFaults& faults_;
   std::deque<Held> held_;
   std::int64_t free_at_ns_ = 0;
-  bool lost_ = false;
+  bool has_dropped_ = false;
 };
 
-Phase begins_in(const Incident& incident) {
+Phase trigger_phase(const Incident& incident) {
   switch (incident.kind) {
     case IncidentKind::kill:
     case IncidentKind::stop:
@@ -125,14 +125,14 @@ Phase begins_in(const Incident& incident) {
 
 }  // namespace
 
-Rehearsal::Rehearsal(const Log& log) : log_(log), link_(std::make_unique<LinkFaults>()) {}
-Rehearsal::~Rehearsal() = default;
+FaultInjector::FaultInjector(const Log& log) : log_(log), link_(std::make_unique<LinkFaults>()) {}
+FaultInjector::~FaultInjector() = default;
 
-std::unique_ptr<Communicator> Rehearsal::between(std::unique_ptr<Communicator> communicator) {
+std::unique_ptr<Communicator> FaultInjector::wrap(std::unique_ptr<Communicator> communicator) {
   return std::make_unique<RehearsedCommunicator>(std::move(communicator), *link_);
 }
 
-void Rehearsal::begin(const std::vector<Incident>& incidents, Flip flip) {
+void FaultInjector::begin(const std::vector<Incident>& incidents, Flip flip) {
   flip_ = std::move(flip);
   for (const Incident& incident : incidents) {
     if (incident.rank == log_.rank()) planned_.push_back({.incident = incident});
@@ -140,34 +140,34 @@ void Rehearsal::begin(const std::vector<Incident>& incidents, Flip flip) {
   on_begin({});
 }
 
-std::vector<Incident> Rehearsal::missed() const {
+std::vector<Incident> FaultInjector::missed() const {
   std::vector<Incident> missed;
   for (const Planned& planned : planned_) {
-    if (!planned.done_to) missed.push_back(planned.incident);
+    if (!planned.last_injected) missed.push_back(planned.incident);
   }
   return missed;
 }
 
-bool Rehearsal::is_due(const Planned& planned, const StepPhase& at) {
+bool FaultInjector::is_due(const Planned& planned, const StepPhase& at) {
   const Incident& incident = planned.incident;
-  if (at.phase != begins_in(incident) || at.step < incident.first_step) return false;
-  if (!planned.done_to) return true;  // not every step comes to every phase
-  return at.step > *planned.done_to && at.step <= incident.last_step;
+  if (at.phase != trigger_phase(incident) || at.step < incident.first_step) return false;
+  if (!planned.last_injected) return true;  // not every step has every phase
+  return at.step > *planned.last_injected && at.step <= incident.last_step;
 }
 
-void Rehearsal::on_begin(const StepPhase& at) {
+void FaultInjector::on_begin(const StepPhase& at) {
   if (at.phase == Phase::data) *link_ = {};
   for (Planned& planned : planned_) {
     if (!is_due(planned, at)) continue;
-    if (!planned.done_to) {
+    if (!planned.last_injected) {
       log_.warn(fmt::format("rehearsal, now in step {}: {}", at.step, text_of(planned.incident)));
     }
-    planned.done_to = at.step;
-    happen(planned.incident);
+    planned.last_injected = at.step;
+    inject(planned.incident);
   }
 }
 
-void Rehearsal::happen(const Incident& incident) {
+void FaultInjector::inject(const Incident& incident) {
   switch (incident.kind) {
     case IncidentKind::kill:
       ::kill(::getpid(), SIGKILL);
@@ -182,7 +182,7 @@ void Rehearsal::happen(const Incident& incident) {
       flip_(incident.flip);
       break;
     case IncidentKind::drop_bucket:
-      link_->lost_sum = incident.bucket;
+      link_->dropped = incident.bucket;
       break;
     case IncidentKind::slow_link:
       link_->slow = &incident;

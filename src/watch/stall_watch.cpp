@@ -25,26 +25,26 @@ namespace tutti {
 namespace {
 
 constexpr int kBeatMilliseconds = 100;
-constexpr double kLateBeatSeconds = 1;  // a beat so late was held up, and with it perhaps all else
+constexpr double kLateBeatSeconds = 1;  // after a later beat the whole machine may have been suspended
 
-// The launcher that saw a process go has this long to end this one, which then asks for the end, and has this long
-// again.
+// The launcher has this long to end this process after another one died. Then this process calls MPI_Abort, and the
+// launcher has kAbortSeconds more.
 constexpr double kLauncherSeconds = 2;
 constexpr double kAbortSeconds = 1;
 constexpr double kActionSeconds = 1;
-// Other hosts hear of the end before its effects show there.
+// Announcements reach other hosts before the effects of the end do, and are repeated because datagrams may be lost.
 constexpr int kAnnouncements = 3;
 constexpr std::chrono::milliseconds kBetweenAnnouncements{30};
 
-// A process that is gone this soon after a signal to end may be what the signal was sent for; later the signal ended
-// it.
-constexpr double kExplainsSeconds = 0.5;
+// If a process died within this time after a termination signal, its death may be the reason for the signal. If it died
+// later, the signal ended it.
+constexpr double kSignalGraceSeconds = 0.5;
 
 constexpr std::int64_t in_ns(double seconds) { return static_cast<std::int64_t>(seconds * 1e9); }
 
-// Blocks the signals to end in this thread and those that it starts. No handler runs, because compiled kernels of the
-// CPU library keep their stack pointer elsewhere for a while.
-Descriptor take_signals() {
+// Blocks the termination signals in this thread and in those that it starts. Signal handlers would be unsafe: compiled
+// kernels of the CPU library temporarily use the stack pointer for other data.
+Descriptor block_signals() {
   sigset_t awaited;
   sigemptyset(&awaited);
   for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGUSR1}) {
@@ -56,15 +56,15 @@ Descriptor take_signals() {
   throw Error(ErrorSource::internal, fmt::format("cannot watch for signals to end: {}", std::strerror(failure)));
 }
 
-// Without waiting; 0: none has come.
+// 0: none has arrived. Never blocks.
 int next_signal(const Descriptor& signals) {
-  signalfd_siginfo come{};
-  if (!signals || ::read(signals.get(), &come, sizeof come) != sizeof come) return 0;
-  return static_cast<int>(come.ssi_signo);
+  signalfd_siginfo info{};
+  if (!signals || ::read(signals.get(), &info, sizeof info) != sizeof info) return 0;
+  return static_cast<int>(info.ssi_signo);
 }
 
-// In a thread of its own, which may be stuck for good: it is left to the process's end.
-void run_for_a_while(std::function<void()> action) {
+// Runs the action in its own detached thread, because it may hang, and waits for at most kActionSeconds.
+void run_with_timeout(std::function<void()> action) {
   std::promise<void> promise;
   const std::future<void> done = promise.get_future();
   std::thread([action = std::move(action), promise = std::move(promise)]() mutable {
@@ -74,30 +74,30 @@ void run_for_a_while(std::function<void()> action) {
   done.wait_for(std::chrono::duration<double>(kActionSeconds));
 }
 
-[[noreturn]] void wait_for_end() {
+[[noreturn]] void wait_forever() {
   while (true) std::this_thread::sleep_for(std::chrono::hours(1));
 }
 
 }  // namespace
 
-void refuse_unfit(const StallWatchOptions& options) {
+void validate(const StallWatchOptions& options) {
   chosen_interfaces(options.interface);
   if (options.timeout_seconds >= 1 && options.timeout_seconds <= 1e6) return;
   throw Error(ErrorSource::usage,
               fmt::format("--stall-timeout {}: must be 1 to 1000000 seconds; a rank publishes its "
-                          "state every {} s, and a busy machine may hold it up for several times that",
+                          "state every {} s, and a busy machine may delay that for much longer",
                           options.timeout_seconds, kBeatMilliseconds * 1e-3));
 }
 
 StallWatch::StallWatch(Signals signals)
-    : signals_(signals == Signals::last ? take_signals() : Descriptor()),
+    : signals_(signals == Signals::report_then_die ? block_signals() : Descriptor()),
       wake_(::eventfd(0, EFD_CLOEXEC)),
       thread_([this] { run(); }) {}
 
 StallWatch::~StallWatch() { stop(); }
 
 void StallWatch::begin(World& world, const StallWatchOptions& options, const Log& log) {
-  run_agreed(world, [&] { refuse_unfit(options); });
+  run_or_throw_on_all(world, [&] { validate(options); });
   set_timeout(options.timeout_seconds);
   std::unique_ptr<HostWatch> host;
   try {
@@ -116,22 +116,22 @@ void StallWatch::set_timeout(double seconds) { timeout_seconds_ = std::max(1.0, 
 
 StatusSlot& StallWatch::status_slot() { return host_ ? host_->own().status : own_status_; }
 
-void StallWatch::notice_signals(std::function<bool()> has_come) {
+void StallWatch::set_signal_check(std::function<bool()> was_received) {
   const std::lock_guard lock(mutex_);
-  has_signal_come_ = std::move(has_come);
+  signal_check_ = std::move(was_received);
 }
 
-void StallWatch::report_end_to(std::function<void(const StallReport&)> note) {
+void StallWatch::set_end_callback(std::function<void(const StallReport&)> callback) {
   const std::lock_guard lock(mutex_);
-  note_ = std::move(note);
+  end_callback_ = std::move(callback);
 }
 
-void StallWatch::before_end(std::function<void()> action) {
+void StallWatch::set_end_action(std::function<void()> action) {
   const std::lock_guard lock(end_action_->mutex);
   end_action_->action = std::move(action);
 }
 
-// A beat takes far less time; a thread that holds the lock longer ends the job.
+// A beat takes far less than 50 ms; a thread that holds the lock longer is ending the job.
 bool StallWatch::is_ending() const noexcept {
   for (int attempt = 0; attempt < 50; ++attempt) {
     if (const std::unique_lock lock(mutex_, std::try_to_lock); lock) return host_ && host_->is_ending();
@@ -143,7 +143,7 @@ bool StallWatch::is_ending() const noexcept {
 void StallWatch::fail() noexcept { end_as(Ending::failure); }
 
 void StallWatch::leave() noexcept {
-  end_as(Ending::in_order);
+  end_as(Ending::success);
   stop();
 }
 
@@ -152,13 +152,13 @@ void StallWatch::end_as(Ending ending) noexcept {
     const std::lock_guard lock(mutex_);  // the thread that ends the job never releases it
     if (!host_) return;
     if (host_->head().end_at_ns == 0) {
-      // Reports a rank that was late and went on, even where the job ends before the next beat.
+      // Reports a rank that was late and has recovered, even if the job ends before the next beat.
       static_cast<void>(host_->beat({.now_ns = now_ns(), .on_time = true, .timeout_seconds = timeout_seconds_}));
-      host_->own().end = ending == Ending::failure ? RankEnd::failed : RankEnd::left;
+      host_->own().end = ending == Ending::failure ? RankEnd::failed : RankEnd::finished;
       return ending == Ending::failure ? host_->report_failure(now_ns()) : host_->report(now_ns());
     }
   }
-  wait_for_end();
+  wait_forever();
 }
 
 void StallWatch::stop() noexcept {
@@ -169,7 +169,7 @@ void StallWatch::stop() noexcept {
 }
 
 void StallWatch::run() {
-  static_cast<void>(::pthread_setname_np(::pthread_self(), "watch"));  // as tools show it
+  static_cast<void>(::pthread_setname_np(::pthread_self(), "watch"));  // the name that top and gdb show
   std::int64_t before = now_ns();
   while (!is_stopping_) {
     int other_hosts = -1;
@@ -183,23 +183,23 @@ void StallWatch::run() {
     const std::int64_t now = now_ns();
     const std::lock_guard lock(mutex_);
     if (is_stopping_) return;
-    follow_signals(now);
+    handle_signals(now);
     if (host_) beat(now, now - std::exchange(before, now) < in_ns(kBeatMilliseconds * 1e-3 + kLateBeatSeconds));
   }
 }
 
 void StallWatch::beat(std::int64_t now, bool on_time) {
-  if (has_signal_come_ && !signal_ns_ && has_signal_come_()) signal_ns_ = now;
+  if (signal_check_ && !signal_ns_ && signal_check_()) signal_ns_ = now;
   const auto end = host_->beat({.now_ns = now, .on_time = on_time, .timeout_seconds = timeout_seconds_});
-  // Another host or rank has reported why.
+  // Another host or rank has reported the reason.
   if (const std::int64_t at_ns = host_->head().end_at_ns; at_ns != 0) end_process(at_ns);
   if (!end) return;
   // The signal has ended that process.
-  if (end->by_launcher && signal_ns_ && now - *signal_ns_ > in_ns(kExplainsSeconds)) return;
+  if (end->launcher_ends_job && signal_ns_ && now - *signal_ns_ > in_ns(kSignalGraceSeconds)) return;
   if (host_->claim_end(now)) end_job(*end);
 }
 
-void StallWatch::follow_signals(std::int64_t now) {
+void StallWatch::handle_signals(std::int64_t now) {
   const int signal = next_signal(signals_);
   if (signal == 0) return;
   if (host_) {
@@ -209,33 +209,33 @@ void StallWatch::follow_signals(std::int64_t now) {
     if (gone && host_->claim_end(now)) {
       write_stderr_line(fmt::format("{}: rank {} on {}: {}\n{}", program_name(), world_->rank(), world_->host(),
                                     gone->report.reason, gone->table));
-      leave_note(gone->report);
+      call_end_callback(gone->report);
     }
   }
   raise_default(signal);
 }
 
-// The folder that the note goes to may be what stands still.
-void StallWatch::leave_note(const StallReport& report) const {
-  if (note_) run_for_a_while([note = note_, report] { note(report); });
+// The callback may hang: the file system to which it writes may be the cause of the stall.
+void StallWatch::call_end_callback(const StallReport& report) const {
+  if (end_callback_) run_with_timeout([callback = end_callback_, report] { callback(report); });
 }
 
 void StallWatch::run_end_action() const {
-  run_for_a_while([kept = end_action_] {
-    const std::lock_guard lock(kept->mutex);
-    if (kept->action) kept->action();
+  run_with_timeout([end_action = end_action_] {
+    const std::lock_guard lock(end_action->mutex);
+    if (end_action->action) end_action->action();
   });
 }
 
 void StallWatch::end_job(const JobEnd& end) {
   const std::string how =
-      end.by_launcher ? ""
-                      : fmt::format("; the job ends with status {}, for nothing has moved for --stall-timeout {}",
+      end.launcher_ends_job ? ""
+                      : fmt::format("; the job ends with status {}: no progress for --stall-timeout {}",
                                     static_cast<int>(ExitStatus::hang), timeout_seconds_.load());
   write_stderr_line(fmt::format("{}: rank {} on {}: {}{}\n{}", program_name(), world_->rank(), world_->host(),
                                 end.report.reason, how, end.table));
-  leave_note(end.report);
-  if (end.by_launcher) wait_for_launcher(kLauncherSeconds);
+  call_end_callback(end.report);
+  if (end.launcher_ends_job) wait_for_launcher(kLauncherSeconds);
   host_->end_host(now_ns() + in_ns(HostWatch::kEndSeconds));
   for (int i = 0; i < kAnnouncements; ++i) {
     host_->announce_end();
@@ -259,7 +259,7 @@ void StallWatch::wait_for_launcher(double seconds) {
   for (const std::int64_t end = now_ns() + in_ns(seconds); now_ns() < end;) {
     pollfd signal{signals_.get(), POLLIN, 0};
     static_cast<void>(::poll(&signal, 1, 10));
-    if (const int come = next_signal(signals_); come != 0) raise_default(come);
+    if (const int arrived = next_signal(signals_); arrived != 0) raise_default(arrived);
   }
 }
 

@@ -35,7 +35,7 @@ std::string names_text(const Stragglers& stragglers, std::span<const RankView> r
   return fmt::format("{}{}", fmt::join(names, ", "), more > 0 ? fmt::format(" and {} more", more) : "");
 }
 
-// Of the first of them.
+// Describes the first straggler.
 std::string state_text(const Stragglers& stragglers, const RankView& rank, bool stuck) {
   const bool one = stragglers.ranks.size() == 1;
   const bool slow = stragglers.is_slow;
@@ -45,7 +45,7 @@ std::string state_text(const Stragglers& stragglers, const RankView& rank, bool 
     case Lateness::gone:
       return fmt::format("{} gone: {} process ended {}{}", is, one ? "its" : "the first one's", phase,
                          rank.state.end == RankEnd::none
-                             ? " without a message, killed by a signal or by the system when memory ran out (see dmesg)"
+                             ? " without a message, killed by a signal or the OOM killer (see dmesg)"
                              : "");
     case Lateness::silent:
       return fmt::format("{} out of reach: nothing was heard of {} for {:.1f} s, last {}", is, rank.host,
@@ -54,7 +54,7 @@ std::string state_text(const Stragglers& stragglers, const RankView& rank, bool 
       return fmt::format("{} late or out of reach: nothing was ever heard of {}", is, rank.host);
     case Lateness::unknown:
       if (slow) break;
-      return "wait for each other, and none is behind: a message was lost, or the network stands still";
+      return "wait for each other in the same collective: a message was lost, or the network is down";
     default:
       break;
   }
@@ -63,18 +63,20 @@ std::string state_text(const Stragglers& stragglers, const RankView& rank, bool 
                      : slow ? "slow, not stuck"
                             : "late",
                      one ? "" : "the first ", phase, rank.state.quiet_seconds, name_of(rank.state.activity),
-                     stragglers.lateness == Lateness::behind ? ", with fewer sums begun than the others" : "");
+                     stragglers.lateness == Lateness::fewer_collectives
+                         ? ", with fewer collectives started than the others"
+                         : "");
 }
 
-// Equal in all that a row shows but the rank and the time.
-bool are_alike(const RankView& one, const RankView& other) {
+// Whether their rows differ only in rank and time.
+bool share_row(const RankView& one, const RankView& other) {
   return one.host == other.host && one.contact == other.contact && one.state.phase == other.state.phase &&
          one.state.step == other.state.step && one.state.end == other.state.end &&
          one.state.activity == other.state.activity && one.state.begun == other.state.begun;
 }
 
 std::string_view state_word(const RankView& rank) {
-  if (rank.state.end == RankEnd::left) return "left";
+  if (rank.state.end == RankEnd::finished) return "finished";
   if (rank.state.end == RankEnd::failed) return "failed";
   if (rank.state.end == RankEnd::signaled) return "ended by a signal";
   if (rank.contact == Contact::lost) return "out of reach";
@@ -93,7 +95,7 @@ std::vector<Row> rows_of(const Stragglers& stragglers, std::span<const RankView>
   std::vector<Row> rows;
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     const bool late = std::ranges::binary_search(stragglers.ranks, rank);
-    if (rows.empty() || rows.back().late != late || !are_alike(ranks[rows.back().first], ranks[rank])) {
+    if (rows.empty() || rows.back().late != late || !share_row(ranks[rows.back().first], ranks[rank])) {
       rows.push_back({.first = rank, .late = late});
     }
     rows.back().last = rank;
@@ -114,18 +116,18 @@ std::string late_text(const Stragglers& stragglers, std::span<const RankView> ra
   return text;
 }
 
-std::string arrival_text(const Stragglers& stragglers, std::span<const RankView> ranks, double still_seconds) {
-  return fmt::format("{} {} slow, not stuck: the job stood still for {:.1f} s and continues",
-                     names_text(stragglers, ranks), stragglers.ranks.size() == 1 ? "was" : "were", still_seconds);
+std::string arrival_text(const Stragglers& stragglers, std::span<const RankView> ranks, double stalled_seconds) {
+  return fmt::format("{} {} slow, not stuck: the job made no progress for {:.1f} s and continues",
+                     names_text(stragglers, ranks), stragglers.ranks.size() == 1 ? "was" : "were", stalled_seconds);
 }
 
 std::string table_text(const Stragglers& stragglers, std::span<const RankView> ranks) {
   const std::vector<Row> rows = rows_of(stragglers, ranks);
   std::size_t width = 4;
   for (const RankView& rank : ranks) width = std::max(width, rank.host.size());
-  std::string text = fmt::format("  {:>11}  {:<{}}  {:>8}  {:<10}  {:>7}  {:>8}  {}", "ranks", "host", width, "step",
-                                 "phase", "for s", "sums", "state");
-  // All late ranks first, then as many others as there is room for.
+  std::string text = fmt::format("  {:>11}  {:<{}}  {:>8}  {:<10}  {:>9}  {:>11}  {}", "ranks", "host", width, "step",
+                                 "phase", "quiet (s)", "collectives", "state");
+  // Late ranks take precedence; others fill the remaining rows.
   std::size_t late_room = kMostRows;
   std::size_t other_room =
       kMostRows - std::min(kMostRows, static_cast<std::size_t>(std::ranges::count(rows, true, &Row::late)));
@@ -138,9 +140,9 @@ std::string table_text(const Stragglers& stragglers, std::span<const RankView> r
     }
     --room;
     const RankView& rank = ranks[row.first];
-    const std::string who =
+    const std::string label =
         row.first == row.last ? fmt::format("{}", row.first) : fmt::format("{}-{}", row.first, row.last);
-    text += fmt::format("\n  {:>11}  {:<{}}  {:>8}  {:<10}  {:>7.1f}  {:>8}  {}{}", who, rank.host, width,
+    text += fmt::format("\n  {:>11}  {:<{}}  {:>8}  {:<10}  {:>9.1f}  {:>11}  {}{}", label, rank.host, width,
                         rank.state.step, name_of(rank.state.phase), row.quiet_seconds, rank.state.begun,
                         state_word(rank), row.late ? "  <- late" : "");
   }

@@ -8,7 +8,7 @@
 namespace tutti {
 namespace {
 
-// Phases of any length; what a step computes is soon done.
+// Phases of unbounded length; the phases of a step are short.
 bool may_take_long(Phase phase) {
   return phase == Phase::starting || phase == Phase::data || phase == Phase::evaluation || phase == Phase::checkpoint ||
          phase == Phase::ending;
@@ -18,7 +18,7 @@ bool is_at_work(Activity activity) {
   return activity == Activity::computing || activity == Activity::using_disk || activity == Activity::waiting_for_disk;
 }
 
-bool is_present(const RankView& rank) { return rank.state.end != RankEnd::left; }
+bool is_present(const RankView& rank) { return rank.state.end != RankEnd::finished; }
 
 template <class Property>
 std::vector<std::size_t> ranks_with(std::span<const RankView> ranks, const Property& property) {
@@ -29,7 +29,7 @@ std::vector<std::size_t> ranks_with(std::span<const RankView> ranks, const Prope
   return found;
 }
 
-// Of these, the ones that have begun the fewest collectives.
+// Of `some`, the ranks that have begun the fewest collectives.
 std::vector<std::size_t> with_fewest_begun(std::span<const RankView> ranks, std::vector<std::size_t> some) {
   const auto begun = [&](std::size_t rank) { return ranks[rank].state.begun; };
   const std::uint64_t fewest = begun(*std::ranges::min_element(some, {}, begun));
@@ -37,7 +37,7 @@ std::vector<std::size_t> with_fewest_begun(std::span<const RankView> ranks, std:
   return some;
 }
 
-// Lateness and ranks of it.
+// Finds the ranks, and why they are late; the caller fills in the rest.
 Stragglers find(std::span<const RankView> ranks) {
   const auto with = [&](const auto& property) { return ranks_with(ranks, property); };
   const auto contact_is = [](Contact contact) { return [=](const RankView& rank) { return rank.contact == contact; }; };
@@ -49,25 +49,25 @@ Stragglers find(std::span<const RankView> ranks) {
   found = with(contact_is(Contact::lost));
   if (!found.empty()) return {.lateness = Lateness::silent, .ranks = std::move(found)};
   found = with([](const RankView& rank) { return rank.contact == Contact::good && !waits(rank.state); });
-  if (!found.empty()) return {.lateness = Lateness::absent, .ranks = with_fewest_begun(ranks, std::move(found))};
+  if (!found.empty()) return {.lateness = Lateness::not_waiting, .ranks = with_fewest_begun(ranks, std::move(found))};
   found = with(contact_is(Contact::never));
   if (!found.empty()) return {.lateness = Lateness::unheard, .ranks = std::move(found)};
   const auto all = with([](const RankView&) { return true; });
   if (all.empty()) return {};
   found = with_fewest_begun(ranks, all);
-  const Lateness lateness = found.size() < all.size() ? Lateness::behind : Lateness::unknown;
+  const Lateness lateness = found.size() < all.size() ? Lateness::fewer_collectives : Lateness::unknown;
   return {.lateness = lateness, .ranks = std::move(found)};
 }
 
 bool is_slow(Lateness lateness, const RankState& state) {
-  // A host that is not heard watches itself, and alone knows which of its ranks are slow.
+  // An unheard host watches itself; only it knows which of its ranks are slow.
   if (lateness == Lateness::unheard || state.activity == Activity::waiting_for_core) return true;
-  return lateness == Lateness::absent && may_take_long(state.phase) && is_at_work(state.activity);
+  return lateness == Lateness::not_waiting && may_take_long(state.phase) && is_at_work(state.activity);
 }
 
 }  // namespace
 
-// In the phases of a step a rank has sums under way while it computes.
+// In the phases of a step, collectives are in progress while the rank computes.
 bool waits(const RankState& state) {
   switch (state.phase) {
     case Phase::data:
@@ -87,47 +87,49 @@ Stragglers find_stragglers(std::span<const RankView> ranks) {
     if (!std::ranges::binary_search(stragglers.ranks, rank)) ++stragglers.waiting;
   }
   stragglers.is_slow =
-      stragglers.lateness >= Lateness::absent && std::ranges::any_of(stragglers.ranks, [&](std::size_t rank) {
+      stragglers.lateness >= Lateness::not_waiting && std::ranges::any_of(stragglers.ranks, [&](std::size_t rank) {
         return is_slow(stragglers.lateness, ranks[rank].state);
       });
   return stragglers;
 }
 
-bool StallCheck::has_moved(std::span<const RankView> ranks) {
-  moves_.resize(ranks.size());
-  bool moved = false;
+bool StallCheck::has_progress(std::span<const RankView> ranks) {
+  progress_counts_.resize(ranks.size());
+  bool has_progressed = false;
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     const RankState& state = ranks[rank].state;
-    const std::uint64_t now = state.moves() + static_cast<std::uint64_t>(state.end);
-    moved |= std::exchange(moves_[rank], now) != now;
+    const std::uint64_t now = state.progress_count() + static_cast<std::uint64_t>(state.end);
+    has_progressed |= std::exchange(progress_counts_[rank], now) != now;
   }
-  return moved;
+  return has_progressed;
 }
 
-StallFinding StallCheck::look(const Look& look, std::span<const RankView> ranks) {
-  const bool moved = has_moved(ranks);
-  const double still = static_cast<double>(look.now_ns - still_since_ns_) * 1e-9;
-  if (moved || !look.on_time) {
-    still_since_ns_ = look.now_ns;
-    if (!moved || !std::exchange(warned_, false)) return {};
-    return {.kind = StallFinding::Kind::moves, .stragglers = std::exchange(warned_of_, {}), .still_seconds = still};
+StallFinding StallCheck::update(const Timing& timing, std::span<const RankView> ranks) {
+  const bool has_progressed = has_progress(ranks);
+  const double stalled = static_cast<double>(timing.now_ns - last_progress_ns_) * 1e-9;
+  if (has_progressed || !timing.on_time) {
+    last_progress_ns_ = timing.now_ns;
+    if (!has_progressed || !std::exchange(warned_, false)) return {};
+    return {.kind = StallFinding::Kind::recovered,
+            .stragglers = std::exchange(warned_stragglers_, {}),
+            .stalled_seconds = stalled};
   }
-  if (still < look.timeout_seconds / 2) return {};
+  if (stalled < timing.timeout_seconds / 2) return {};
   Stragglers stragglers = find_stragglers(ranks);
   if (stragglers.ranks.empty()) return {};
   const auto is_traced = [](const RankView& rank) { return rank.state.activity == Activity::traced; };
   if (std::ranges::any_of(ranks, is_traced)) {
-    still_since_ns_ = look.now_ns;
+    last_progress_ns_ = timing.now_ns;
     return {};
   }
-  const double timeout = look.timeout_seconds * (stragglers.is_slow ? StallWatch::kSlowFactor : 1);
-  if (still >= timeout) {
-    return {.kind = StallFinding::Kind::stuck, .stragglers = std::move(stragglers), .still_seconds = still};
+  const double timeout = timing.timeout_seconds * (stragglers.is_slow ? StallWatch::kSlowFactor : 1);
+  if (stalled >= timeout) {
+    return {.kind = StallFinding::Kind::stuck, .stragglers = std::move(stragglers), .stalled_seconds = stalled};
   }
-  if (warned_ || (stragglers.is_slow && still < look.timeout_seconds)) return {};
+  if (warned_ || (stragglers.is_slow && stalled < timing.timeout_seconds)) return {};
   warned_ = true;
-  warned_of_ = stragglers;
-  return {.kind = StallFinding::Kind::late, .stragglers = std::move(stragglers), .still_seconds = still};
+  warned_stragglers_ = stragglers;
+  return {.kind = StallFinding::Kind::late, .stragglers = std::move(stragglers), .stalled_seconds = stalled};
 }
 
 }  // namespace tutti

@@ -1,6 +1,6 @@
 #pragma once
-// Which ranks a job that stands still waits for, when that is reported, and when the job is ended. Knows no clock and
-// no process: what is known of the ranks decides.
+// Decides which ranks a stalled job waits for, when that is reported, and when the job is ended. Reads no clock and no
+// process: the caller passes in the ranks' states and the time.
 
 #include "rank_view.hpp"
 
@@ -11,68 +11,67 @@
 
 namespace tutti {
 
-// Why ranks count as stragglers; the first reason that holds for any rank goes before the others.
+// Why ranks count as stragglers, in order of precedence.
 enum class Lateness {
-  gone,     // its process ended without a message
-  stopped,  // by a signal
-  silent,   // its host was heard, and is not any more
-  absent,   // it has not come where others wait
-  unheard,  // its host was never heard, and all ranks of the others wait
-  behind,   // all wait, and it has begun fewer collectives than others
-  unknown,  // all wait alike
+  gone,               // its process died without a message
+  stopped,            // by a signal
+  silent,             // datagrams from its host have stopped arriving
+  not_waiting,        // it has not reached the collective in which others wait
+  unheard,            // no datagram from its host ever arrived, and all ranks of the others wait
+  fewer_collectives,  // all wait, and it has started fewer collectives than others
+  unknown,            // all wait in the same collective
 };
 
 struct Stragglers {
   Lateness lateness = Lateness::unknown;
-  std::vector<std::size_t> ranks{};  // ascending; empty: no rank is left
-  int waiting = 0;                   // other ranks, for them
-  bool is_slow = false;  // not stuck, for all that is known: at work in a phase of any length, without a core, unheard
+  std::vector<std::size_t> ranks{};  // ascending; empty: all ranks have finished
+  int waiting = 0;                   // number of other ranks that wait for them
+  bool is_slow = false;  // probably not stuck: at work in a phase of unbounded length, without a core, or unheard
 };
 
-// Whether the rank can do nothing but wait for other ranks.
+// Whether the rank is blocked waiting for other ranks.
 bool waits(const RankState& state);
-// `ranks` are all of the job, by rank; so everywhere here.
+// Here and below, `ranks` are all ranks of the job, in order.
 Stragglers find_stragglers(std::span<const RankView> ranks);
 
 // "rank 2 on n1 is late: in forward of step 17 for 15.0 s, computing; 3 ranks wait for it". `stuck`: ".. is stuck: ..".
 std::string late_text(const Stragglers& stragglers, std::span<const RankView> ranks, bool stuck);
-// Who was late and is not any more.
-std::string arrival_text(const Stragglers& stragglers, std::span<const RankView> ranks, double still_seconds);
-// A table of all ranks; neighbours that are alike share a line.
+// Names the ranks that were late and have recovered.
+std::string arrival_text(const Stragglers& stragglers, std::span<const RankView> ranks, double stalled_seconds);
+// A table of all ranks; consecutive equal ranks share a line.
 std::string table_text(const Stragglers& stragglers, std::span<const RankView> ranks);
 
 struct StallFinding {
   enum class Kind {
     nothing,
-    late,   // once, in good time
-    moves,  // again, after that
-    stuck,  // until something moves
+    late,       // returned once, at half the timeout
+    recovered,  // after `late`
+    stuck,      // returned at every update until there is progress
   };
   Kind kind = Kind::nothing;
   Stragglers stragglers{};
-  double still_seconds = 0;
+  double stalled_seconds = 0;
 };
 
-// Asked again and again whether the job stands still.
+// Detects stalls. Updated at every beat of the watch.
 class StallCheck {
  public:
-  explicit StallCheck(std::int64_t now_ns) : still_since_ns_(now_ns) {}
+  explicit StallCheck(std::int64_t now_ns) : last_progress_ns_(now_ns) {}
 
-  // `on_time`: the watch ran when it wanted to; otherwise perhaps nobody did, and the time starts again.
-  struct Look {
+  struct Timing {
     std::int64_t now_ns = 0;
-    bool on_time = true;
+    bool on_time = true;  // false: the beat was late, as after a suspend, and the time starts again
     double timeout_seconds = 300;
   };
-  StallFinding look(const Look& look, std::span<const RankView> ranks);
+  StallFinding update(const Timing& timing, std::span<const RankView> ranks);
 
  private:
-  bool has_moved(std::span<const RankView> ranks);
+  bool has_progress(std::span<const RankView> ranks);
 
-  std::int64_t still_since_ns_;
-  std::vector<std::uint64_t> moves_;  // by rank, at the last look
+  std::int64_t last_progress_ns_;
+  std::vector<std::uint64_t> progress_counts_;  // by rank, at the last update
   bool warned_ = false;
-  Stragglers warned_of_{};
+  Stragglers warned_stragglers_{};
 };
 
 }  // namespace tutti

@@ -14,8 +14,8 @@
 namespace tutti {
 namespace {
 
-// Steps between two comparisons of all ranks' waits within an epoch: rare enough to cost nothing, and often enough for
-// the waits to take little memory.
+// Steps between two comparisons of all ranks' waits within an epoch: rare enough to cost little time, and frequent
+// enough to need little memory.
 constexpr std::int64_t kStepsBetweenComparisons = 1024;
 
 TimeShare share_of(Phase phase) {
@@ -41,7 +41,8 @@ TimeShare share_of(Phase phase) {
 
 double seconds(std::int64_t ns) { return static_cast<double>(ns) * 1e-9; }
 
-// Each rank's waits, as many as all ranks have: where work is enqueued some ranks know of more collectives than others.
+// Each rank's waits, cut to the number that all ranks have: with asynchronous work some ranks have recorded more
+// collectives than others.
 std::vector<std::vector<float>> common_waits(World& world, std::span<const float> mine) {
   std::vector<std::vector<float>> all;
   std::size_t common = std::numeric_limits<std::size_t>::max();
@@ -147,20 +148,20 @@ void TimeAccount::compare_waits() {
 }
 
 TimeReport TimeAccount::report() {
-  // The wait for a rank that is late now belongs to this report.
-  rank_status_.wait_for_ranks([&] { return world_.agree(true); });
+  // The wait for a rank that is still late belongs to this report.
+  rank_status_.wait_for_ranks([&] { return world_.all_true(true); });
   const auto spent = std::exchange(spent_ns_, {});
   compare_waits();
   TimeShares mine;
   for (std::size_t phase = 0; phase < kPhases; ++phase) {
     mine[share_of(static_cast<Phase>(phase))] += seconds(spent[phase]);
   }
-  const double transfers = std::min(std::exchange(transfers_, 0), mine[TimeShare::waiting]);  // for rounding's sake
+  const double transfers = std::min(std::exchange(transfers_, 0), mine[TimeShare::waiting]);  // min: rounding
   mine[TimeShare::waiting] -= transfers;
   mine[TimeShare::communication] += transfers;
 
   TimeReport report;
-  for (const auto& figures : all_gather_figures(world_, {mine.seconds.begin(), mine.seconds.end()})) {
+  for (const auto& figures : all_gather_doubles(world_, {mine.seconds.begin(), mine.seconds.end()})) {
     std::ranges::copy(figures, report.ranks.emplace_back().seconds.begin());
   }
   if (world_.size() > 1) report.straggler = find_straggler(report.ranks);

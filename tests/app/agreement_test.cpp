@@ -19,9 +19,9 @@ TEST(Agreement, NamesTheRanksThatHaveSomethingElseAndWhat) {
                              {"HDF5", rank == 0 ? "1.10" : "1.12", "load the same modules"}});
   ASSERT_EQ(findings.all().size(), 2U);
   EXPECT_EQ(findings.all()[0].text,
-            "rank 2 has another training data than rank 0, 0b against 0a: give all ranks the same --data");
+            "rank 2 has another training data than rank 0, 0b instead of 0a: give all ranks the same --data");
   EXPECT_EQ(findings.all()[1].text,
-            "ranks 1-2 have another HDF5 than rank 0, 1.12 against 1.10: load the same modules");
+            "ranks 1-2 have another HDF5 than rank 0, 1.12 instead of 1.10: load the same modules");
   EXPECT_EQ(findings.count(Severity::error), 2U);
 }
 
@@ -34,7 +34,7 @@ TEST(Agreement, OfProgramsIsThereWhereAllRanksStartedOneFile) {
 TEST(MemoryPools, AreSharedByTheRanksOfAHostThatLieInThem) {
   const int rank = test_world().rank();
   const auto shared =
-      share_pools(test_world(), {{"host", 1000}, {rank < 2 ? "0:1" : "0:2", 100 + rank}}, rank * rank + 1);
+      gather_pool_demands(test_world(), {{"host", 1000}, {rank < 2 ? "0:1" : "0:2", 100 + rank}}, rank * rank + 1);
   ASSERT_EQ(shared.size(), 2U);
   EXPECT_EQ(shared[0].ranks, 3);
   EXPECT_EQ(shared[0].wanted, 1 + 2 + 5);

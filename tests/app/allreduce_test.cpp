@@ -1,4 +1,4 @@
-// bench allreduce as users start it: every way a sum can go, every element checked, and what is chosen.
+// bench allreduce as users start it: all algorithms, all elements checked, and the choices.
 
 #include "support/child_process.hpp"
 #include "support/scratch_folder.hpp"

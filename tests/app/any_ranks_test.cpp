@@ -1,4 +1,4 @@
-// Fixed parts and the exact exchange, seen from outside: whatever the number of ranks, a run is the same.
+// With fixed parts and the exact exchange, a run has the same result on any number of ranks.
 
 #include "support/child_process.hpp"
 #include "support/scratch_folder.hpp"
@@ -37,7 +37,7 @@ TEST(AnyRanks, PrintTheSameLossesAccuraciesAndDigest) {
   for (const int ranks : {3, 8}) EXPECT_EQ(account_of(train(ranks, lenet, {})), alone) << ranks << " ranks";
 }
 
-// Rank 1 computes as an old processor would.
+// Rank 1 computes like an older processor.
 ChildResult on_mixed_processors(const std::string& words) {
   const std::string run = "--data synthetic:96x1x12x12:4 --model mlp --epochs 1 --batch-size 48 ";
   return run_script(2, "[ $RANK = 1 ] && export ONEDNN_MAX_CPU_ISA=SSE41; exec \"$T\" " + words + run);

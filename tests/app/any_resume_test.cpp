@@ -1,4 +1,4 @@
-// Going on with other ranks, whatever way gradients meet and wherever the optimizer's state lies.
+// Resumes with other numbers of ranks, for all exchanges and with replicated and sharded optimizer state.
 
 #include "support/child_process.hpp"
 #include "support/scratch_folder.hpp"

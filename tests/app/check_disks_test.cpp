@@ -1,5 +1,5 @@
-// trainer check on folders and shared memory that are smaller than it wants, or another one on some ranks: each in a
-// mount namespace of its own.
+// trainer check with a folder or shared memory that is too small, or that differs between ranks, each in its own mount
+// namespace.
 
 #include "support/child_process.hpp"
 #include "support/scratch_folder.hpp"
@@ -33,7 +33,7 @@ TEST(CheckOnDisks, NamesRanksThatDoNotSeeTheFolderOfTheRun) {
   EXPECT_EQ(folder.entries(), 0U);
 }
 
-// And the run agrees with what the check has found, on a disk of whichever size. A checkpoint takes 0.19 MiB.
+// The run agrees with the findings of the check, on disks of all sizes. A checkpoint takes 0.19 MiB.
 TEST(CheckOnDisks, NamesADiskTooSmallForTwoCheckpointsOrForAllThatAreKept) {
   bool has_failed = false;
   bool has_been_warned = false;
@@ -47,9 +47,9 @@ TEST(CheckOnDisks, NamesADiskTooSmallForTwoCheckpointsOrForAllThatAreKept) {
                      kib, folder.path(), kOptions, folder.path(), kOptions, folder.path()),
          std::getenv("TUTTI_TRAINER")});
     const bool fails = result.out.find("status 1\n") != std::string::npos;
-    const bool warned = result.out.find("the oldest will be given up early; make room for ") != std::string::npos;
+    const bool warned = result.out.find("the oldest will be deleted early; make room for ") != std::string::npos;
     if (fails) {
-      EXPECT_THAT(result.out, HasSubstr(" goes only when the next one is proven: make room for 0."));
+      EXPECT_THAT(result.out, HasSubstr(" is deleted only after the next one is verified: make room for 0."));
     } else {
       EXPECT_EQ(result.status, 0) << result.err;
       EXPECT_EQ(result.err.find("deleted the oldest ") == std::string::npos, !warned) << result.err;
@@ -74,7 +74,7 @@ TEST(CheckOnDisks, NamesSharedMemoryTooSmallForTheData) {
        std::getenv("TUTTI_TRAINER")},
       {{"OMPI_MCA_btl_vader_backing_directory", "/tmp"}});
   EXPECT_EQ(result.status, 1) << result.out << result.err;
-  EXPECT_THAT(result.out, HasSubstr("MiB of shared memory are wanted, but only "));
+  EXPECT_THAT(result.out, HasSubstr("MiB of shared memory are needed, but only "));
   EXPECT_THAT(result.out, HasSubstr("make it larger (mount -o remount,size=.. /dev/shm"));
 }
 

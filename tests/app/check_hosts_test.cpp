@@ -1,4 +1,4 @@
-// trainer check on hosts that share neither a program nor a folder: pretend ones (tools/cluster/hosts).
+// trainer check on simulated hosts (tools/cluster/hosts) that share neither a program nor a folder.
 
 #include "data/written_images.hpp"
 #include "support/child_process.hpp"

@@ -1,4 +1,4 @@
-// trainer check, and the start of a training: each finding planted where the program meets it.
+// trainer check, and the start of a training, with each kind of finding provoked.
 
 #include "support/child_process.hpp"
 #include "support/scratch_folder.hpp"
@@ -41,7 +41,7 @@ TEST(Check, FindsNothingWrongWithAGoodRunAndLeavesNothingBehind) {
   const ChildResult result = check(2, "--out " + folder.file("deep/run") + " --json " + folder.file("check.json"));
   EXPECT_EQ(result.status, 0) << result.out << result.err;
   EXPECT_THAT(result.out, HasSubstr("ready: 2 ranks on 1 host, 2 threads on ")) << result.out;
-  EXPECT_THAT(result.out, HasSubstr(" MiB a rank of "));
+  EXPECT_THAT(result.out, HasSubstr(" MiB per rank of "));
   EXPECT_EQ(folder.entries(), 1U) << "check.json alone";
   const auto json = nlohmann::json::parse(read_text(folder.file("check.json")));
   EXPECT_EQ(json["verdict"], "ready");
@@ -109,8 +109,8 @@ TEST(Check, NamesRanksThatRunAnotherProgramOrOtherOptions) {
       fmt::format("[ $RANK -lt 1 ] || T={}; export LD_LIBRARY_PATH=$(dirname $0); exec \"$T\" {{}} {}", other, kMlp);
   const ChildResult result = run_script(3, fmt::format(fmt::runtime(script), "check") + "--lr 0.0$RANK");
   expect_failure(result, "ranks 1-2 have another program file than rank 0, ");
-  EXPECT_THAT(result.out, HasSubstr("install one build where all hosts find it, and start that"));
-  EXPECT_THAT(result.out, HasSubstr("error: rank 2 has another --lr than rank 0, 0.02 against 0.0: give all"));
+  EXPECT_THAT(result.out, HasSubstr("install one build where all hosts can read it, and start that"));
+  EXPECT_THAT(result.out, HasSubstr("error: rank 2 has another --lr than rank 0, 0.02 instead of 0.0: give all"));
   const ChildResult start = run_script(3, fmt::format(fmt::runtime(script), ""));
   EXPECT_EQ(start.status, 65);
   EXPECT_THAT(start.err, HasSubstr("ranks 1-2 have another program file than rank 0, "));
@@ -120,7 +120,7 @@ TEST(Check, NamesRanksThatRunAnotherProgramOrOtherOptions) {
 TEST(Check, NamesRanksOfAHostThatWantOtherData) {
   const ChildResult result =
       run_script(2, "exec \"$T\" check --model mlp --threads 1 --data synthetic:1${RANK}0x1x8x8:4");
-  expect_failure(result, "error: rank 1 wants other data than rank 0 on the same host, --data synthetic:110x");
+  expect_failure(result, "error: rank 1 requests other data than rank 0 on the same host, --data synthetic:110x");
 }
 
 TEST(Check, NamesWhatIsWrongWithTheFolderOfTheRun) {
@@ -132,7 +132,7 @@ TEST(Check, NamesWhatIsWrongWithTheFolderOfTheRun) {
   EXPECT_TRUE(std::filesystem::is_symlink(folder.file("link")));
   const std::string out = folder.file("run");
   ASSERT_EQ(alone(fmt::format("exec \"$T\" {}--steps 1 --quiet --out {}", kMlp, out)).status, 0);
-  expect_failure(check(2, "--out " + out), "holds checkpoints of an earlier run: add --resume to go on with it");
+  expect_failure(check(2, "--out " + out), "holds checkpoints of an earlier run: add --resume to continue it");
   const ChildResult resumed = check(2, "--resume --out " + out);
   EXPECT_EQ(resumed.status, 1) << "of one rank were its parts";
   EXPECT_THAT(resumed.out, HasSubstr("error: 2 ranks cannot share 1 part: "));
@@ -170,12 +170,12 @@ TEST(Check, NamesLimitsOfItsProcess) {
   const ScratchFolder folder;
   const ChildResult result =
       alone(fmt::format("ulimit -n 60; ulimit -f 128; exec \"$T\" check {} --out {}", kMlp, folder.path()));
-  expect_failure(result, "MiB, and files end at 0.");
+  expect_failure(result, "MiB, and files are limited to 0.");
   EXPECT_THAT(result.out, HasSubstr("warning: only 60 files may be open at once (ulimit -n)"));
   expect_failure(run_script(2,
                             "ulimit -f 200000; exec \"$T\" check --threads 1 --model mlp --data "
                             "synthetic:120000x1x32x32:4"),
-                 "MiB of shared memory are wanted, and files, as which the system has it, end before that (ulimit -f)");
+                 "MiB of shared memory are needed, which is more than the file size limit (ulimit -f)");
 }
 
 TEST(Check, IsPartOfTheStartWhichTellsOfALimitOnce) {

@@ -1,4 +1,4 @@
-// What is done with checkpoints besides going on from them: looked into, evaluated, compared, and begun with.
+// Commands that read checkpoints: inspect, eval, diff, and --init-from.
 
 #include "tutti/storage/checkpoint_store.hpp"
 #include "tutti/storage/whole_file.hpp"
@@ -113,7 +113,7 @@ TEST_F(Checkpoints, OfAFolderAreAllJudgedAndTheNewestGoodOneIsShown) {
   }
   const ChildResult evaluated = run_trainer(2, {"eval", "--checkpoint", run()});
   EXPECT_EQ(evaluated.status, 0) << evaluated.err;
-  EXPECT_EQ(count(evaluated.err, "warning: passed over checkpoint"), 1) << evaluated.err;
+  EXPECT_EQ(count(evaluated.err, "warning: skipped checkpoint"), 1) << evaluated.err;
   fs::remove(of_step(8));
   fs::rename(of_step(4), of_step(4) + ".bad");
   const ChildResult none = run_trainer({"inspect", run()});
@@ -126,7 +126,7 @@ TEST_F(Checkpoints, AreNotTouchedByADryRun) {
   damage(of_step(8));
   const ChildResult dry = run_trainer({"--dry-run", "--resume", "--out", run()});
   EXPECT_EQ(dry.status, 0) << dry.err;
-  EXPECT_EQ(count(dry.err, "warning: passed over checkpoint"), 1) << dry.err;
+  EXPECT_EQ(count(dry.err, "warning: skipped checkpoint"), 1) << dry.err;
   EXPECT_TRUE(fs::exists(of_step(8)));
 }
 
@@ -193,7 +193,7 @@ TEST_F(Checkpoints, WithoutManifestAndSealServeOnlyOnceTheyAreSealed) {
   }
   const ChildResult trusted = run_trainer({"inspect", old, "--seal", sealed});
   EXPECT_EQ(trusted.status, 0) << trusted.err;
-  EXPECT_EQ(read_whole(sealed), read_whole(alone()));
+  EXPECT_EQ(read_file_bytes(sealed), read_file_bytes(alone()));
   const ChildResult newest = run_trainer({"inspect", run(), "--seal", sealed});
   EXPECT_EQ(newest.status, 0) << newest.err;
   EXPECT_EQ(run_trainer({"diff", sealed, of_step(8)}).status, 0);
@@ -236,7 +236,7 @@ TEST_F(Checkpoints, GiveTheirNetworkTooUnlessAnotherIsNamed) {
   EXPECT_THAT(read_text(folder_.file("next/config.toml")), HasSubstr("/tiny.toml\"\n"));
   const ChildResult other = run_trainer({"--resume", "--out", run(), "--lr", "0.5"});
   EXPECT_EQ(other.status, 65);
-  EXPECT_THAT(other.err, HasSubstr("begin another run with these weights: --init-from " + of_step(8)));
+  EXPECT_THAT(other.err, HasSubstr("start a new run with these weights: --init-from " + of_step(8)));
 }
 
 TEST_F(Checkpoints, AreNamedByTheirStepOrAsTheBestWhereverOneIsTaken) {
@@ -261,7 +261,7 @@ TEST_F(Checkpoints, AreNamedByTheirStepOrAsTheBestWhereverOneIsTaken) {
 }
 
 TEST_F(Checkpoints, ThatAreNotThereAreNamedWithThoseThatAre) {
-  for (const auto& [which, told] : {std::pair("@5", "holds no checkpoint of step 5; there are those of steps 4, 8"),
+  for (const auto& [which, told] : {std::pair("@5", "has no checkpoint of step 5; it has steps 4, 8"),
                                     std::pair("@newest", "one of its checkpoints as RUN@best or RUN@STEP"),
                                     std::pair("@99999999999999999999", "there is no '")}) {
     const ChildResult none = run_trainer(2, {"eval", "--checkpoint", run() + which});
@@ -270,7 +270,7 @@ TEST_F(Checkpoints, ThatAreNotThereAreNamedWithThoseThatAre) {
   }
   const ChildResult file = run_trainer({"inspect", of_step(8) + "@best"});
   EXPECT_EQ(file.status, 66);
-  EXPECT_THAT(file.err, HasSubstr("is no folder of a run: leave '@best' out"));
+  EXPECT_THAT(file.err, HasSubstr("is not the folder of a run: leave '@best' out"));
   fs::rename(run(), folder_.file("run@best"));  // a name of its own comes first
   EXPECT_EQ(run_trainer({"eval", "--checkpoint", folder_.file("run@best"), "--on", "train"}).status, 0);
 }

@@ -1,4 +1,4 @@
-// What commands print and draw: predictions, the confusion matrix, mistakes, and contact sheets.
+// The output of commands: predictions, the confusion matrix, mistakes, and contact sheets.
 
 #include "tutti/train/evaluation.hpp"
 
@@ -112,7 +112,7 @@ SheetEntry entry_of(const std::vector<std::uint8_t>& pixels, std::int64_t side) 
   return {.image = {pixels.data(), Shape{1, side, side}}};
 }
 
-// Width and height, as a PNG file's header has them.
+// Width and height from the header of a PNG file.
 std::pair<int, int> size_of(const ContactSheet& sheet) {
   const auto word = [&](std::size_t at) {
     return static_cast<int>(sheet.png[at + 2]) * 256 + static_cast<int>(sheet.png[at + 3]);

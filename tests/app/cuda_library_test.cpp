@@ -28,9 +28,9 @@ TEST(CudaLibrary, SaysWhichVersionsItStandsOn) {
 
 TEST(CudaLibrary, DescribesEveryDeviceOrSaysWhyThereIsNone) {
   const CudaInventory inventory = load_cuda_libraries().cuda.query();
-  EXPECT_EQ(inventory.devices.empty(), !inventory.why_none.empty());
+  EXPECT_EQ(inventory.devices.empty(), !inventory.unavailable_reason.empty());
   if (inventory.driver_version == "no driver") {
-    EXPECT_EQ(inventory.why_none, "no driver");
+    EXPECT_EQ(inventory.unavailable_reason, "no driver");
   }
   for (const CudaDevice& device : inventory.devices) {
     EXPECT_FALSE(device.name.empty());

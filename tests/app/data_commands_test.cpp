@@ -1,4 +1,4 @@
-// trainer data, as a user calls it.
+// trainer data, as users start it.
 
 #include "tutti/backend/backend.hpp"
 #include "tutti/data/batch_loader.hpp"
@@ -183,7 +183,7 @@ TEST_F(DataCommands, NameBrokenImagesBeforeAnythingIsTrained) {
 
 Bytes plain_png(int brightness) { return png_of({1, 16, 16, Bytes(256, static_cast<std::uint8_t>(brightness))}); }
 
-// Of another brightness in a file of the same length.
+// Images with another brightness in a file of the same length.
 Bytes other_png(int brightness) {
   int other = brightness + 1;
   while (plain_png(other % 256).size() != plain_png(brightness).size()) ++other;
@@ -248,7 +248,7 @@ TEST_F(DataCommands, CompareTheTestSetWhenARunIsResumed) {
   std::filesystem::remove(path("idx/t10k-images-idx3-ubyte"));
   const ChildResult without = resume();
   EXPECT_EQ(without.status, 0) << without.err;
-  EXPECT_THAT(without.err, HasSubstr("the run had a test set until the checkpoint "));
+  EXPECT_THAT(without.err, HasSubstr("the run had a test set up to the checkpoint "));
 }
 
 TEST_F(DataCommands, RefuseClassNamesThatAreNotUtf8AndShowThemEscaped) {
@@ -361,7 +361,7 @@ TEST_F(DataCommands, RefuseToShowWhatCannotBeShown) {
   EXPECT_EQ(data({"show", "synthetic:9x1x4x4:2", path("s.png"), "--last-batch", "discard", "--step", "3"}).status, 64);
 }
 
-// As a folder's name may be, which whoever makes the data has chosen.
+// A class name that a folder of a data set may have.
 TEST_F(DataCommands, AndAllOthersShowNoControlCharactersOfNames) {
   const std::string hostile = "=esc\x1b[31m\xC2\x9B";
   for (const std::string& name : {hostile, std::string("plain")}) {

@@ -27,7 +27,7 @@ CudaDevice gpu(const std::string& host, int number) {
 
 // A rank on a host that sees these of its GPUs, as its launcher left them.
 DeviceClaim rank_on(const std::string& host, const std::vector<int>& visible, const DeviceRequest& request = {}) {
-  DeviceClaim claim{.request = request, .host = host, .visible = {}, .why_none = visible.empty() ? "no driver" : ""};
+  DeviceClaim claim{.request = request, .host = host, .visible = {}, .unavailable_reason = visible.empty() ? "no driver" : ""};
   for (const int number : visible) claim.visible.push_back(gpu(host, number));
   return claim;
 }
@@ -114,7 +114,7 @@ TEST(DeviceChoice, SharesGpusOnlyWhenAskedTo) {
 TEST(DeviceChoice, WithoutDriverOnOneRankIsTheProcessorForAllOrARefusal) {
   EXPECT_THAT(devices_of({rank_on("a", {0}), rank_on("b", {})}), ElementsAre(kProcessor, kProcessor));
   EXPECT_EQ(note_of({rank_on("a", {0}), rank_on("b", {})}),
-            "computing on processors: rank 1 on b has no GPU: no driver");
+            "computing on CPUs: rank 1 on b has no GPU: no driver");
   EXPECT_EQ(refusal_of({rank_on("a", {0}, kCuda), rank_on("b", {}, kCuda)}),
             "rank 1 on b has no GPU: no driver; choose --device cpu, or auto");
 }
@@ -126,7 +126,7 @@ TEST(DeviceChoice, LetsRanksWithAndWithoutGpuMeetOnlyInHostMemory) {
                           rank_on("a", {0, 1}, cuda)}),
               ElementsAre(kProcessor, 0, kProcessor, 1));
   EXPECT_THAT(refusal_of({rank_on("a", {0}, kCpu), rank_on("a", {0}, kCuda)}),
-              HasSubstr("rank 1 on a computes on a GPU and rank 0 on a does not: --comm mpi"));
+              HasSubstr("rank 1 on a computes on a GPU and rank 0 on a does not: use --comm mpi"));
 }
 
 TEST(DeviceChoice, OfProcessorsAsksForNoGpu) {
@@ -144,11 +144,11 @@ TEST(DeviceChoice, IsMadeFromWhatAllRanksSee) {
   EXPECT_EQ(choose_device(world, inventory, {.device = Device::cuda}).device, 0);
   if (rank == world.size() - 1) {
     inventory.devices.clear();
-    inventory.why_none = "no driver";
+    inventory.unavailable_reason = "no driver";
   }
   const DeviceChoice choice = choose_device(world, inventory, {});
   EXPECT_EQ(choice.device, kProcessor);
-  EXPECT_EQ(choice.note, fmt::format("computing on processors: rank {} on {} has no GPU: no driver", world.size() - 1,
+  EXPECT_EQ(choice.note, fmt::format("computing on CPUs: rank {} on {} has no GPU: no driver", world.size() - 1,
                                      world.host()));
 }
 

@@ -1,4 +1,4 @@
-// What trainer eval tells and writes of each class.
+// The per-class output of trainer eval.
 
 #include "data/written_images.hpp"
 #include "support/child_process.hpp"
@@ -148,7 +148,7 @@ TEST_F(GivenData, ThatDifferFromThoseOfTheFirstWeightsAreReportedWithBothValues)
   EXPECT_THAT(other.err, HasSubstr("warning: class 0 is 'ant' here, and was 'cat' where the weights of "));
   const ChildResult colour = train("colour", from_run);
   EXPECT_EQ(colour.status, 65);
-  EXPECT_THAT(colour.err, HasSubstr("the images have 3 channels, the checkpoint's had 1; give images with as many"));
+  EXPECT_THAT(colour.err, HasSubstr("the images have 3 channels, the checkpoint's had 1; give images with the same number"));
   EXPECT_EQ(run_trainer(with({"check", "--data", path("named")}, from_run)).status, 0);
 }
 

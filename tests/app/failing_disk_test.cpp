@@ -82,7 +82,7 @@ bool may_fail_unheard(const DiskCall& call) {
   return call.name == "close" && call.path.find(".tmp.") == call.path.npos;
 }
 
-// Whether the folder is still the run's, which is asked before every write: it is, where the system cannot say.
+// The check before every write whether the folder still belongs to the run; if the system cannot tell, it does.
 bool only_looks_at_lock(const DiskCall& call, const std::vector<DiskCall>& calls) {
   return call.path.ends_with("/lock") && (call.name == "open" || call.name == "pread") &&
          std::ranges::any_of(calls, [&](const DiskCall& earlier) {
@@ -90,7 +90,7 @@ bool only_looks_at_lock(const DiskCall& call, const std::vector<DiskCall>& calls
          });
 }
 
-// What has failed is told once, with the system's words and a remedy behind them.
+// A failure is reported once, with the system's message and a remedy.
 void expect_told(const Fault& fault, const FaultyRun& run) {
   const auto heard = [&](const DiskCall& call) {
     return call.outcome == fault.name && !may_fail_unheard(call) && !only_looks_at_lock(call, run.calls);
@@ -108,7 +108,7 @@ void expect_told(const Fault& fault, const FaultyRun& run) {
   }
 }
 
-// At the start, which asks for the checkpoints there are.
+// Failures at the start, which lists the checkpoints.
 bool failed_at_looking(const std::vector<DiskCall>& calls, const Fault& fault) {
   const auto failed = std::ranges::find(calls, fault.name, &DiskCall::outcome);
   return failed != calls.end() && failed->name == "open" && failed->path.ends_with("/checkpoints") &&
@@ -142,7 +142,7 @@ void expect_no_work_lost(const Fault& fault, long number) {
   expect_good_end(folder.path(), run.result);
 }
 
-// Every so many cases of all calls and faults; a number without common divisors with theirs reaches all of both.
+// Every N-th case of all calls and faults; N has no common divisor with their numbers, so that all of both are covered.
 TEST(FailingDisk, LosesNoAcceptedWorkWhicheverCallFails) {
   const ScratchFolder folder;
   const std::vector<DiskCall> calls = run_on_failing_disk(folder.path(), "").calls;

@@ -14,7 +14,7 @@
 namespace tutti {
 namespace {
 
-// Samples from a certain one on cannot be read by this process.
+// A data set whose samples cannot be read from a certain one on.
 class TornData : public Dataset {
  public:
   TornData(std::int64_t samples, std::int64_t torn_from) : torn_from_(torn_from) {
@@ -44,7 +44,7 @@ ExitStatus train_on_torn_data(World& world, int failing_rank) {
   constexpr std::int64_t kSamples = 600;
   const TornData data(kSamples, world.rank() == failing_rank ? 300 : kSamples);
   const auto backend = make_cpu_backend();
-  const auto communicator = make_mpi_ring_communicator(world, {.helper_thread = false});
+  const auto communicator = make_mpi_communicator(world, {.helper_thread = false});
   const Network network(built_in_model("linear"), data.info().image, data.info().classes);
   TrainerOptions options;
   options.num_parts = world.size();
@@ -61,7 +61,7 @@ ExitStatus train_on_torn_data(World& world, int failing_rank) {
 
 int main(int argc, char** argv) {
   const int failing_rank = argc > 1 ? std::atoi(argv[1]) : 0;
-  tutti::StallWatch watch(tutti::StallWatch::Signals::last);
+  tutti::StallWatch watch(tutti::StallWatch::Signals::report_then_die);
   const auto world = tutti::make_mpi_world();
   return tutti::run_guarded(*world, {.watch = &watch}, [&] {
     watch.begin(*world, {}, tutti::Log(world->rank(), world->host(), false));

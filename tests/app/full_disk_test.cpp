@@ -47,7 +47,7 @@ bool has_saved(const ChildResult& run) {
                              [&](const char* failure) { return run.err.find(failure) == std::string::npos; });
 }
 
-// From a few pages, where nothing fits, to more than all files together take.
+// Disk sizes from a few pages, too small for any file, to more than the size of all files.
 TEST(FullDisk, LosesNoAcceptedWorkWhateverItsSize) {
   check_mounted(::unshare(CLONE_NEWNS));
   check_mounted(::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr));

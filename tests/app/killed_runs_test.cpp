@@ -28,7 +28,7 @@
 namespace tutti::test {
 namespace {
 
-constexpr int kMostRanks = 8;
+constexpr int kMaxRanks = 8;
 constexpr int kSteps = 40;
 constexpr double kPatienceSeconds = 60;
 // Three that are kept and one more before the oldest goes, two files each, and what a kill has left of the next.
@@ -83,13 +83,13 @@ std::vector<std::string> lines_of(const std::string& path) {
   return lines;
 }
 
-// The number behind `"key":`; below 0: there is none.
+// The number after `"key":`; negative if there is none.
 int number_of(const std::string& record, const std::string& key) {
   const std::size_t at = record.find("\"" + key + "\":");
   return at == std::string::npos ? -1 : std::atoi(record.c_str() + at + key.size() + 3);
 }
 
-// What a run leaves, but times: the last record of each step's samples and of each epoch.
+// The records of a run without times: the last one of each step's samples and of each epoch.
 struct Account {
   std::map<int, std::string> samples;
   std::map<int, std::string> epochs;
@@ -134,7 +134,7 @@ class KilledRuns : public ::testing::Test {
   KilledRuns() { std::ofstream(model_) << kModel; }
 
   void run_unbroken() {
-    for (const int ranks : {1, kMostRanks}) {
+    for (const int ranks : {1, kMaxRanks}) {
       const ChildResult run = run_trainer(ranks, run_words(model_, unbroken(ranks)));
       ASSERT_EQ(run.status, 0) << run.err;
       seconds_[ranks] = run.seconds;
@@ -142,10 +142,10 @@ class KilledRuns : public ::testing::Test {
     whole_ = account_of(unbroken(1));
     ASSERT_EQ(static_cast<int>(whole_.samples.size()), kSteps);
     ASSERT_EQ(whole_.epochs.size(), 4U);
-    ASSERT_EQ(account_of(unbroken(kMostRanks)), whole_);
+    ASSERT_EQ(account_of(unbroken(kMaxRanks)), whole_);
   }
 
-  // From its first start to its end, killed on the way.
+  // Runs a training from its first start to its end, with kills.
   void run_broken(const std::string& out);
   void compare(const std::string& out);
 
@@ -167,7 +167,7 @@ class KilledRuns : public ::testing::Test {
 
  private:
   std::string unbroken(int ranks) const { return folder_.file(fmt::format("unbroken-{}", ranks)); }
-  // Its exit status; nothing when it was killed.
+  // The exit status; empty if it was killed.
   std::optional<int> start_and_kill(const std::string& out, int ranks, const std::string& log);
   void kill_some(const ChildProcess& job);
 };
@@ -187,9 +187,9 @@ void KilledRuns::kill_some(const ChildProcess& job) {
 }
 
 std::optional<int> KilledRuns::start_and_kill(const std::string& out, int ranks, const std::string& log) {
-  const double longest = std::lerp(seconds_[1], seconds_[kMostRanks], (ranks - 1) / (kMostRanks - 1.0));
+  const double longest = std::lerp(seconds_[1], seconds_[kMaxRanks], (ranks - 1) / (kMaxRanks - 1.0));
   const double moment = std::uniform_real_distribution<>(0, longest)(random_);
-  // What killed MPI jobs leave of their own goes where the test cleans up.
+  // Leftovers of killed MPI jobs go to a folder that the test removes.
   ChildProcess job(trainer_words(ranks == 1 ? 0 : ranks, run_words(model_, out)), log,
                    {{"TMPDIR", folder_.path()},
                     {"OMPI_MCA_btl_vader_backing_directory", folder_.path()},  // of Open MPI 4
@@ -209,7 +209,7 @@ void KilledRuns::run_broken(const std::string& out) {
   for (int start = 0;; ++start) {
     const std::string log = out + fmt::format("-{}.log", start);
     const int before = ranks;
-    while (ranks == before) ranks = 1 + draw(kMostRanks);
+    while (ranks == before) ranks = 1 + draw(kMaxRanks);
     const auto status = start_and_kill(out, ranks, log);
     const std::string told = read_text(log);
     resumes_ += count(told, "resuming from ") > 0 ? 1 : 0;
@@ -240,7 +240,7 @@ void KilledRuns::compare(const std::string& out) {
   for (const int step : {40, 38, 36, 34}) {
     const auto pair =
         files.erase(fmt::format("step-000000{}.h5", step)) + files.erase(fmt::format("step-000000{}.json", step));
-    // One too many is there when the last kill came between saving and clearing up.
+    // There is one too many if the last kill came between saving and deleting the oldest.
     EXPECT_TRUE(pair == 2 || (step == 34 && pair == 0)) << "of step " << step;
   }
   EXPECT_EQ(files, std::set<std::string>());

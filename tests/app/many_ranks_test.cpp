@@ -1,4 +1,4 @@
-// Far more ranks than cores: slow, but the same run as on one rank, and nobody is called late.
+// Many more ranks than cores: slow, but the same result as on one rank, and no rank is reported as late.
 
 #include "support/child_process.hpp"
 #include "support/scratch_folder.hpp"

@@ -68,7 +68,7 @@ RunConfig small_config(Exchange exchange) {
 
 TEST(PacedStep, SendsWhatAStepSendsAndCountsNothing) {
   for (const Exchange exchange : {Exchange::ring, Exchange::exact, Exchange::sharded, Exchange::central}) {
-    Readied run(test_world(), small_config(exchange));
+    PreparedTraining run(test_world(), small_config(exchange));
     Trainer& trainer = *run.trainer;
     trainer.step();
     StepTimes pace = timed_step(trainer);
@@ -84,7 +84,7 @@ TEST(PacedStep, SendsWhatAStepSendsAndCountsNothing) {
 }
 
 TEST(ExchangeStep, AddsUpTheGradientsOfAllRanks) {
-  Readied run(test_world(), small_config(Exchange::ring));
+  PreparedTraining run(test_world(), small_config(Exchange::ring));
   run.trainer->step();
   run.trainer->synchronize();
   const auto block = host_f32(run.trainer->replica().gradients());

@@ -142,7 +142,7 @@ TEST(ConfigFile, GivesWayToTheCommandLine) {
 
 TEST(ConfigFile, NamesFileAndLineOfAMistake) {
   EXPECT_EQ(refusal("lr = 1\nbatchsize = 3\n"),
-            "run.toml:2: no option is called 'batchsize': did you mean 'batch-size'? See --help");
+            "run.toml:2: unknown option 'batchsize': did you mean 'batch-size'? See --help");
   EXPECT_EQ(refusal("\nepochs = \"ten\"\n"), "run.toml:2: 'epochs' must be a whole number");
   EXPECT_EQ(refusal("nesterov = 1\n"), "run.toml:1: 'nesterov' must be true or false");
   EXPECT_EQ(refusal("data = 1.5\n"), "run.toml:1: 'data' must be a text in quotes");

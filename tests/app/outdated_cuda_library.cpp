@@ -1,4 +1,4 @@
-// A library as an older build would have left it: the first field is the version, the rest is another world.
+// A library of an older build: only the first field, the version, has the same meaning.
 
 #include "tutti/backend/cuda_library.hpp"
 

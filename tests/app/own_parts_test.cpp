@@ -24,43 +24,43 @@ DataPair open_one() {
 }
 
 const NetworkSpec kLenet{.name = "lenet", .layers = {{"head", LinearSpec{.units = kUnitsFromClasses}}}};
-const OwnParts kOwn{.networks = {kLenet}, .data = {{"one", open_one}, {"none", [] { return DataPair{}; }}}};
+const Extensions kOwn{.networks = {kLenet}, .data = {{"one", open_one}, {"none", [] { return DataPair{}; }}}};
 
 RunConfig config_of(std::vector<const char*> words) {
   words.insert(words.begin(), "mine");
   return parse_command_line(static_cast<int>(words.size()), words.data(), &kOwn).run;
 }
 
-TEST(OwnParts, AreWhatAProgramTrainsUnlessOthersAreAskedFor) {
+TEST(Extensions, AreWhatAProgramTrainsUnlessOthersAreAskedFor) {
   const RunConfig config = config_of({});
   EXPECT_EQ(choose_model(config), kLenet);
-  ASSERT_NE(find_own_data(config), nullptr);
-  EXPECT_EQ(find_own_data(config)->name, "one");
-  EXPECT_EQ(open_own(*find_own_data(config)).train->info().samples, 1);
-  EXPECT_EQ(find_own_data(config_of({"--data", "glyphs"})), nullptr);
+  ASSERT_NE(find_custom_data(config), nullptr);
+  EXPECT_EQ(find_custom_data(config)->name, "one");
+  EXPECT_EQ(open_custom(*find_custom_data(config)).train->info().samples, 1);
+  EXPECT_EQ(find_custom_data(config_of({"--data", "glyphs"})), nullptr);
   EXPECT_EQ(choose_model(config_of({"--model", "mlp"})).name, "mlp");
   EXPECT_GT(choose_model(RunConfig{}).layers.size(), 1u) << "the built-in lenet";
 }
 
-TEST(OwnParts, AreNamedInHelp) {
+TEST(Extensions, AreNamedInHelp) {
   std::vector<const char*> words{"mine", "--help"};
   const std::string help = parse_command_line(2, words.data(), &kOwn).text;
   EXPECT_NE(help.find("=one"), std::string::npos) << help;
 }
 
-TEST(OwnParts, RefuseOptionsAboutSetsThatAreRead) {
+TEST(Extensions, RefuseOptionsAboutSetsThatAreRead) {
   EXPECT_STREQ(thrown_by([] {
-                 find_own_data(config_of({"--validation-ratio", "0.1"}));
+                 find_custom_data(config_of({"--validation-ratio", "0.1"}));
                }).what(),
-               "--validation-ratio is for data that are read from files, and --data one is this program's own, with a "
-               "test set of its own or none: leave the option out");
-  const Error error = thrown_by([] { find_own_data(config_of({"--test-data", "x"})); });
+               "--validation-ratio is for data that are read from files, and --data one is an extension of this "
+               "program, with its own test set or none: leave the option out");
+  const Error error = thrown_by([] { find_custom_data(config_of({"--test-data", "x"})); });
   EXPECT_TRUE(std::string(error.what()).starts_with("--test-data is for")) << error.what();
 }
 
-TEST(OwnParts, RefuseASetWithoutSamples) {
+TEST(Extensions, RefuseASetWithoutSamples) {
   EXPECT_STREQ(thrown_by([] {
-                 open_own(*find_own_data(config_of({"--data", "none"})));
+                 open_custom(*find_custom_data(config_of({"--data", "none"})));
                }).what(),
                "the data set 'none' of this program holds no training samples: open() must give some");
 }
@@ -73,11 +73,11 @@ DataPair open_unlabelled() {
   return {std::make_unique<MemoryDataset>(info, kImage, kLabel), nullptr, {}};
 }
 
-TEST(OwnParts, RefuseASetWithoutLabelsUnlessNoneAreWanted) {
-  const OwnData data{"unknown", open_unlabelled};
-  EXPECT_EQ(thrown_by([&] { open_own(data); }).what(),
+TEST(Extensions, RefuseASetWithoutLabelsUnlessNoneAreWanted) {
+  const CustomData data{"unknown", open_unlabelled};
+  EXPECT_EQ(thrown_by([&] { open_custom(data); }).what(),
             "the data set 'unknown' of this program has no labels: " + program_call() + " predict labels its images");
-  EXPECT_EQ(open_own(data, true).train->info().samples, 1);
+  EXPECT_EQ(open_custom(data, true).train->info().samples, 1);
 }
 
 }  // namespace

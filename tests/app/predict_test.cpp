@@ -1,4 +1,4 @@
-// What a trained network takes images for: those of a data set and those of files, told alike by any number of ranks.
+// Predictions for the images of a data set and of files, the same on any number of ranks.
 
 #include "tutti/data/open_data.hpp"
 #include "tutti/storage/checkpoint_store.hpp"
@@ -56,7 +56,7 @@ double number(const std::string& text) {
   return value;
 }
 
-// A short training on drawn digits; what it makes of some of them is known of no other.
+// A short training on glyphs.
 class Predict : public ::testing::Test {
  protected:
   static constexpr int kPictures = 6;
@@ -251,7 +251,7 @@ TEST_F(Predict, KnowsClassesByTheirNames) {
   const ChildResult evaluated =
       run_trainer(2, {"eval", "--checkpoint", run(), "--data", file("named"), "--on", "train"});
   EXPECT_EQ(evaluated.status, 65);
-  EXPECT_THAT(evaluated.err, HasSubstr("has the class 'a,b', which the network does not know"));
+  EXPECT_THAT(evaluated.err, HasSubstr("has the class 'a,b', which the network does not have"));
 }
 
 TEST_F(Predict, QuotesNamesInCsv) {
@@ -352,7 +352,7 @@ TEST_F(Predict, LabelsAllSetsAndDataFiles) {
   EXPECT_THAT(result.out, HasSubstr("train loss "));
   EXPECT_THAT(result.out, HasSubstr(", 30 images\n"));
   EXPECT_THAT(result.err, HasSubstr("synthetic:300x3x10x12:10: in colour, converted to gray for the network"));
-  EXPECT_THAT(result.err, HasSubstr("10 x 12, fitted to 28 x 28 for the network"));
+  EXPECT_THAT(result.err, HasSubstr("10 x 12, resized to 28 x 28 for the network"));
   const Rows rows = rows_of(read_text(file("all.csv")));
   ASSERT_EQ(rows.size(), 331u);
   EXPECT_THAT(rows[0], ElementsAre("image", "set", "label", "predicted", "probability"));

@@ -106,18 +106,18 @@ TEST(Machine, SeesCardsAndDriversAndFastNetworks) {
 }
 
 TEST(Preflight, NamesGpusThatCannotBeUsedAndWhatWouldHelp) {
-  CardFacts facts{.note = "computing on processors: rank 0 on a has no GPU: no driver", .has_card = true};
+  GpuFacts facts{.note = "computing on CPUs: rank 0 on a has no GPU: no driver", .has_card = true};
   facts.inventory.driver_version = "no driver";
   EXPECT_THAT(only(check_gpus(facts)), HasSubstr("warning: this host has an NVIDIA GPU and no driver for it: install"));
   facts.has_driver = true;
   facts.inventory.driver_version = "12.2";
   facts.inventory.runtime_version = "13.0";
-  EXPECT_THAT(only(check_gpus(facts)), HasSubstr("serves CUDA 12.2, and this build wants 13.0: update the driver"));
+  EXPECT_THAT(only(check_gpus(facts)), HasSubstr("supports CUDA 12.2, and this build needs 13.0: update the driver"));
   facts.device = Device::cuda;
-  EXPECT_THAT(only(check_gpus(facts)), HasSubstr("error: the GPU's driver serves CUDA 12.2"));
+  EXPECT_THAT(only(check_gpus(facts)), HasSubstr("error: the GPU's driver supports CUDA 12.2"));
   facts.device = Device::cpu;
   EXPECT_THAT(check_gpus(facts).all(), IsEmpty());
-  facts = {.note = "computing on processors: 3 ranks on a see the same 2 GPUs"};
+  facts = {.note = "computing on CPUs: 3 ranks on a see the same 2 GPUs"};
   facts.inventory.devices.resize(2);
   EXPECT_THAT(only(check_gpus(facts)), HasSubstr("the same 2 GPUs: start as many ranks as GPUs"));
   EXPECT_THAT(check_gpus({.note = "this build has no libtutti_cuda.so"}).all(), IsEmpty());
@@ -149,7 +149,7 @@ TEST(Preflight, NamesLimitsOfTheProcessThatARunWouldMeet) {
   const LimitedNeeds needs{.memory_bytes = 3 << 20, .file_bytes = 2 << 20};
   EXPECT_THAT(check_limits({}, needs).all(), IsEmpty());
   EXPECT_THAT(only(check_limits({.address_space = 1 << 20}, needs)), HasSubstr("error: a rank needs about 3 MiB"));
-  EXPECT_THAT(only(check_limits({.file_size = 1 << 20}, needs)), HasSubstr("files end at 1.0 (ulimit -f)"));
+  EXPECT_THAT(only(check_limits({.file_size = 1 << 20}, needs)), HasSubstr("files are limited to 1.0 MiB (ulimit -f)"));
   EXPECT_THAT(only(check_open_files({.open_files = 64}, 2)), HasSubstr("warning: only 64 files may be open at once"));
   EXPECT_THAT(check_limits({.locked_memory = 65536}, needs).all(), IsEmpty());
   EXPECT_THAT(only(check_limits({.locked_memory = 65536}, {.on_gpu = true})), HasSubstr("ulimit -l unlimited"));
@@ -160,8 +160,8 @@ TEST(Preflight, NamesClocksThatCannotBeRightTogether) {
   const Hosts hosts{"n1", "n1", "n2", "n3"};
   EXPECT_THAT(check_clocks(hosts, {0, 0, 0.9, -1}).all(), IsEmpty());
   EXPECT_EQ(only(check_clocks(hosts, {0, 0, 3, 0})),
-            "warning: the clock of n2 is 3.0 s ahead of that of n1: let both keep network time (chrony, ntp), or their "
-            "logs tell another order of events");
+            "warning: the clock of n2 is 3.0 s ahead of that of n1: synchronise both (chrony, ntp), or their logs "
+            "show another order of events");
   EXPECT_THAT(only(check_clocks(hosts, {0, 0, 0, -4})), HasSubstr("n3 is 4.0 s behind"));
 }
 
@@ -170,7 +170,7 @@ TEST(Preflight, NamesPartsThatAreEmptyOrTooSmall) {
   config.batch_size = 64;
   config.parts = 8;
   EXPECT_THAT(check_parts(config, false).all(), IsEmpty());
-  EXPECT_THAT(only(check_parts(config, true)), HasSubstr("batch norm sees parts of 8 samples"));
+  EXPECT_THAT(only(check_parts(config, true)), HasSubstr("batch norm normalises each part of 8 samples alone"));
   config.batch_size = 5;
   EXPECT_THAT(only(check_parts(config, true)), HasSubstr("a batch of 5 samples leaves 3 of 8 parts empty"));
 }
@@ -184,7 +184,7 @@ TEST(Preflight, WarnsOfLearningRatesOfZeroAndOfSchedulesWithoutEffect) {
   config.rate.schedule = Schedule::cosine;
   EXPECT_THAT(check_rates(config, 24, 24).all(), IsEmpty());
   EXPECT_THAT(only(check_rates(config, 40, 24)),
-              HasSubstr("ends at epoch 3, and --epochs is 5: from there on the learning rate is 0 and the weights will "
+              HasSubstr("ends at epoch 3, and --epochs is 5: after that the learning rate is 0 and the weights will "
                         "not change; give --schedule-epochs 5, or "));
   config.rate.least = 1e-4;
   EXPECT_THAT(check_rates(config, 40, 24).all(), IsEmpty());
@@ -205,7 +205,7 @@ TEST(Preflight, WarnsOfClassesWithoutTrainingSamples) {
 
 TEST(Preflight, NamesTooLittleMemoryOfHostGroupAndGpu) {
   const std::int64_t mib = 1 << 20;
-  MemoryAtHand memory{.host = "n1", .of_host = SharedMemory{4, 1000 * mib, 2000 * mib}};
+  AvailableMemory memory{.host = "n1", .of_host = PoolDemand{4, 1000 * mib, 2000 * mib}};
   EXPECT_THAT(check_memory(memory).all(), IsEmpty());
   memory.of_host->left = 900 * mib;
   EXPECT_EQ(only(check_memory(memory)),
@@ -221,7 +221,7 @@ TEST(Preflight, NamesTooLittleMemoryOfHostGroupAndGpu) {
   memory.of_groups.clear();
   memory.device_bytes = 300 * mib;
   memory.device_free = 100 * mib;
-  EXPECT_THAT(only(check_memory(memory)), HasSubstr("300 MiB are needed on the GPU, and 100 are free"));
+  EXPECT_THAT(only(check_memory(memory)), HasSubstr("300 MiB are needed on the GPU, and 100 MiB are free"));
 }
 
 struct Estimated {

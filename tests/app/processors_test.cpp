@@ -65,13 +65,13 @@ class EndTogether : public testing::Test {
 };
 
 TEST_F(EndTogether, LeavesWhenAllRanksHaveDoneTheirWork) {
-  end_together(world_, [&] { work(); });
+  run_then_barrier(world_, [&] { work(); });
   EXPECT_EQ(done_->load(), world_.size());
 }
 
 TEST_F(EndTogether, LeavesWithAnErrorOfAllRanksWhenAllHaveMetIt) {
   const Error error = thrown_by([&] {
-    end_together(world_, [&] {
+    run_then_barrier(world_, [&] {
       work();
       throw Error(ErrorSource::not_finite, "the loss is not finite").on_all_ranks();
     });
@@ -82,7 +82,7 @@ TEST_F(EndTogether, LeavesWithAnErrorOfAllRanksWhenAllHaveMetIt) {
 
 TEST_F(EndTogether, DoesNotKeepARankThatFailsAlone) {
   if (world_.rank() > 0) return;
-  EXPECT_EQ(thrown_by([&] { end_together(world_, [] { throw Error(ErrorSource::io, "cannot read"); }); }).source(),
+  EXPECT_EQ(thrown_by([&] { run_then_barrier(world_, [] { throw Error(ErrorSource::io, "cannot read"); }); }).source(),
             ErrorSource::io);
 }
 

@@ -116,14 +116,14 @@ TEST(Program, RefusesMistakesOnceWithTheirStatus) {
       {{"--parts", "12", "--part-map", "auto", "--exchange", "ring"}, 64, "add --exchange exact", 0},
       {{"--parts", "8", "--part-map", "4,4", "--exchange", "ring"}, 64, "--part-map 4,4 assigns 8 parts to 2 ranks", 3},
       {{"--exchange", "nearly"}, 64, "must be one of auto, ring, exact, sharded, central", 0},
-      {{"--shard-optimizer"}, 64, "--shard-optimizer does not go with --exchange ring", 3},
+      {{"--shard-optimizer"}, 64, "--shard-optimizer cannot be used with --exchange ring", 3},
       {{"--exchange", "central", "--shard-optimizer"}, 64, "rank 0 updates all weights: use --exchange exact", 0},
       {{"--augment", "flip"}, 64, "must be one of none, crop-flip", 0},
       {{"--normalize", "0.5"}, 64, "give none, auto or M/S", 0},
       {{"--validation-ratio", "1"}, 64, "--validation-ratio 1", 0},
       {{"--resume"}, 64, "--resume wants --out", 0},
       {{"--dry-run", "--momentum", "7"}, 64, "--momentum 7", 0},
-      {{"--optimizer", "adamw", "--momentum", "0.9"}, 64, "moments of its own", 0},
+      {{"--optimizer", "adamw", "--momentum", "0.9"}, 64, "its own moments", 0},
       {{"--optimizer", "lars", "--nesterov"}, 64, "--nesterov belongs to sgd", 0},
       {{"--precision", "tf32"}, 64, "use fp32", 0},
       {{"eval", "--checkpoint", "/no/such.h5"}, 66, "/no/such.h5", 3},
@@ -161,7 +161,7 @@ TEST(Program, NamesTheOneRankThatWasGivenOtherOptions) {
 
   const ChildResult other = run_unlike(3, options, {"--data", "synthetic:80x1x8x8:2", "--model", "linear"});
   EXPECT_EQ(other.status, 65) << other.err;
-  EXPECT_NE(other.err.find("rank 2 wants other data than rank 0 on the same host"), std::string::npos) << other.err;
+  EXPECT_NE(other.err.find("rank 2 requests other data than rank 0 on the same host"), std::string::npos) << other.err;
 }
 
 TEST(Program, RefusesRanksThatWouldNotTrainAlike) {
@@ -215,7 +215,7 @@ TEST(Program, EvaluatesOtherDataByTheTrainingSetsStatistics) {
   for (int i = 0; i < 4 * 144; ++i) pixels.push_back(i & 1);
   dark.write("train-images-idx3-ubyte", pixels);
   dark.write("train-labels-idx1-ubyte", ::tutti::testing::idx_labels({0, 1, 0, 1}));
-  // Trains, goes on, and evaluates on other data.
+  // Trains, resumes, and evaluates on other data.
   const auto evaluated = [&](const std::string& normalize, const std::string& out) {
     const Words words{"--data", dark.text(), "--model", "mlp",         "--epochs", "1",
                       "--out",  out,         "--quiet", "--normalize", normalize,  "--resume"};
@@ -354,7 +354,7 @@ TEST(Program, TellsOfTheStepsThatItLeavesOutAndEndsWhenNothingElseIsLeft) {
       run_trainer(2, quick({"--normalize", "0/1e-42", "--on-nonfinite", "skip", "--out", folder.path()}));
   EXPECT_EQ(result.status, 88) << result.err;
   EXPECT_EQ(count(result.err, " is no longer a finite number at step "), 10) << result.err;
-  EXPECT_EQ(count(result.err, ": the step is skipped"), 9) << result.err;
+  EXPECT_EQ(count(result.err, ": step skipped"), 9) << result.err;
   EXPECT_EQ(count(result.err, "at step 10 on every rank"), 1) << result.err;
   EXPECT_EQ(count(result.err, "10 steps in a row were left out"), 1) << result.err;
   const std::string metrics = read_text(folder.path() + "/metrics.jsonl");

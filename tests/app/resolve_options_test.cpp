@@ -108,10 +108,10 @@ TEST(ResolveOptions, ReadsCheckpointIntervals) {
   EXPECT_EQ(parse_checkpoint_every("0.25s").seconds, 0.25);
   EXPECT_EQ(parse_checkpoint_every("600s").steps, 0);
   EXPECT_EQ(checkpoint_every_text(parse_checkpoint_every("")),
-            "each epoch, or every 15 minutes where an epoch takes longer");
+            "every epoch, and every 15 minutes within longer epochs");
   EXPECT_EQ(checkpoint_every_text(parse_checkpoint_every("1")), "every 1 step and at the end");
   EXPECT_EQ(checkpoint_every_text(parse_checkpoint_every("30s")), "every 30 seconds and at the end");
-  EXPECT_EQ(checkpoint_every_text(parse_checkpoint_every("end")), "at the end alone");
+  EXPECT_EQ(checkpoint_every_text(parse_checkpoint_every("end")), "only at the end");
   for (const char* wrong : {"0", "-1", "x", "5 steps", "1h", "1.5", "1.5epochs", "0s", "-1s", "infs", "nans", "s"})
     EXPECT_THROW(parse_checkpoint_every(wrong), Error) << wrong;
 }

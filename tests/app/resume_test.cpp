@@ -77,7 +77,7 @@ TEST(Resume, GoesOnToThePlannedEndWithoutBeingToldItAgain) {
   const ScratchFolder broken;
   const Words plan{"--epochs", "4", "--schedule", "cosine", "--checkpoint-every", "5", "--keep-checkpoints", "0"};
   ASSERT_EQ(run_trainer(2, run_words(whole.path(), plan)).status, 0);
-  // The run is cut short by taking its later checkpoints away.
+  // Deleting its later checkpoints makes the run look interrupted.
   ASSERT_EQ(run_trainer(2, run_words(broken.path(), plan)).status, 0);
   for (const auto& file : std::filesystem::directory_iterator(broken.path() + "/checkpoints")) {
     if (file.path().stem() > "step-00000010") std::filesystem::remove(file.path());
@@ -106,7 +106,7 @@ TEST(Resume, OfACosineRunInLegsOnOtherRanksAndPartMapsGivesTheUnbrokenRunsDigest
   const Words resumed{"--resume", "--out", broken.path(), "--steps"};
   const ChildResult second = run_trainer(2, with(resumed, {"13"}));
   ASSERT_EQ(second.status, 0) << second.err;
-  EXPECT_EQ(count(second.err, "the checkpoint's --part-map 2,1,1 is for 3 ranks, not 2: parts are spread evenly now"),
+  EXPECT_EQ(count(second.err, "the checkpoint's --part-map 2,1,1 is for 3 ranks, not 2: parts are assigned evenly now"),
             1)
       << second.err;
   EXPECT_EQ(count(second.err, "learning rate jumps"), 0) << second.err;
@@ -144,7 +144,7 @@ TEST(Resume, OfACosineRunMadeLongerReportsTheJumpOfTheLearningRateAndNeverRecomm
                   "from "),
             1)
       << jump;
-  EXPECT_EQ(count(jump, "; for a schedule of its own, start a new run with --init-from "), 1) << jump;
+  EXPECT_EQ(count(jump, "; for another schedule, start a new run with --init-from "), 1) << jump;
   EXPECT_EQ(count(jump, "this launch: time "), 1) << jump;
   EXPECT_EQ(count(jump, " before, 0.0"), 1) << jump;
   run(planned.path(), {"--schedule-epochs", "4"});
@@ -176,7 +176,7 @@ TEST(Resume, FindsACheckpointOfEachEpochUnlessToldOtherwise) {
   const Words plan{"--epochs", "3", "--keep-checkpoints", "0"};
   const ChildResult run = run_trainer(2, run_words(each.path(), plan));
   ASSERT_EQ(run.status, 0) << run.err;
-  EXPECT_NE(run.err.find("/checkpoints: each epoch, or every 15 minutes where an epoch takes longer; all kept"),
+  EXPECT_NE(run.err.find("/checkpoints: every epoch, and every 15 minutes within longer epochs; all kept"),
             std::string::npos)
       << run.err;
   Words seldom = plan;
@@ -221,7 +221,7 @@ TEST(Resume, RefusesCheckpointsOfAnEarlierFormatByNameWithTheRemedy) {
   const ChildResult result = run_trainer(2, {"--resume", "--out", folder.path()});
   EXPECT_EQ(result.status, 65) << result.err;
   EXPECT_NE(result.err.find("step-00000042"), std::string::npos) << result.err;
-  EXPECT_NE(result.err.find("has format 1, this program reads 2: go on with the version of this program that wrote"),
+  EXPECT_NE(result.err.find("has format 1, this program reads 2: resume with the version of this program that wrote"),
             std::string::npos)
       << result.err;
   EXPECT_TRUE(std::filesystem::exists(folder.file("checkpoints/step-00000042.h5"))) << "still there for that version";

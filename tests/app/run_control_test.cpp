@@ -52,7 +52,7 @@ class RunControlTest : public testing::Test {
     while (actions(control, 1, apart).front() != save_and_stop) {
       if (seconds_ > 1e6) throw std::runtime_error("it does not stop");
     }
-    EXPECT_TRUE(test_world().agree(true));
+    EXPECT_TRUE(test_world().all_true(true));
     return seconds_;
   }
 
@@ -64,7 +64,7 @@ TEST_F(RunControlTest, GoesOnWhileNothingHappens) {
   auto quiet = control({});
   EXPECT_EQ(actions(quiet, 50, 1000), std::vector(50, proceed));
   EXPECT_EQ(quiet.reason(), "");
-  test_world().end_greatest();
+  test_world().finish_max();
 }
 
 TEST_F(RunControlTest, StopsTwoBoundariesAfterASignalToAnyRank) {
@@ -101,19 +101,19 @@ TEST_F(RunControlTest, SavesByTheClockOfRankZero) {
   if (test_world().rank() != 0) seconds_ = 1e6;
   EXPECT_EQ(actions(clocked, 9, 4),
             (std::vector{proceed, proceed, proceed, save, proceed, proceed, proceed, save, proceed}));
-  test_world().end_greatest();
+  test_world().finish_max();
 }
 
 TEST_F(RunControlTest, CountsTheSecondsFromTheLastSaveWhateverAskedForIt) {
   auto clocked = control({.save_every = 10});
   EXPECT_EQ(actions(clocked, 2, 4), (std::vector{proceed, proceed}));
-  clocked.took_state();  // at 8 s, as at the end of an epoch
+  clocked.on_snapshot();  // at 8 s, as at the end of an epoch
   EXPECT_EQ(actions(clocked, 5, 4), (std::vector{proceed, proceed, proceed, save, proceed}));
-  test_world().end_greatest();
+  test_world().finish_max();
 }
 
 TEST_F(RunControlTest, StopsInTimeForWhatItHasSeenToTakeLong) {
-  // Told first at the boundary after which less is left than 1.5 x (2 steps + 2 saves) + 1 s, followed one later.
+  // Requested at the first boundary with less than 1.5 x (2 steps + 2 saves) + 1 s left, done one boundary later.
   const auto end = [&](double save_seconds, double step_seconds) {
     seconds_ = 0;
     auto limited = control({.time_limit = 1000, .checkpoint_bytes = 50'000'000});

@@ -1,6 +1,6 @@
 #pragma once
-// A short training that saves every other step: what it comes to when nothing disturbs it, and what must hold after
-// something has.
+// A short training that saves every other step, its result without disturbances, and the properties that must hold after
+// one.
 
 #include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"
@@ -32,7 +32,7 @@ inline ChildResult run_saving(const std::string& out, const Environment& environ
   return run_child(with({"timeout", "60", std::getenv("TUTTI_TRAINER")}, with(options, {out})), environment);
 }
 
-// Step and digest of a state.
+// The step and digest of a state.
 using Saved = std::pair<std::int64_t, std::uint64_t>;
 
 inline Saved saved(const TrainState& state) {
@@ -67,7 +67,7 @@ inline Saved undisturbed() {
   return end;
 }
 
-// Whatever the run met, resumed on a disk that is good again it comes to the same end.
+// After any failure, a resume on a disk without faults must lead to the same result.
 inline void expect_good_end(const std::string& out, const ChildResult& run) {
   if (run.status != 0) {
     const ChildResult resumed = run_saving(out);

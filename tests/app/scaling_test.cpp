@@ -1,4 +1,4 @@
-// bench scaling as users start it: points, rounds, where the time goes, and what a forecast starts from.
+// bench scaling as users start it: points, rounds, the breakdown of the time, and the inputs of the forecast.
 
 #include "support/child_process.hpp"
 #include "support/scratch_folder.hpp"

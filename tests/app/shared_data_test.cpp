@@ -86,7 +86,7 @@ TEST(SharedData, IsRefusedToRanksOfOneHostThatWantDifferentData) {
   request.train = test_world().rank() == last ? "synthetic:101x1x8x8:3" : "synthetic:100x1x8x8:3";
   const Error error = thrown_by([&] { load_once(test_world(), request); });
   EXPECT_EQ(error.reach(), ErrorReach::all_ranks);
-  EXPECT_TRUE(std::string(error.what()).starts_with(fmt::format("rank {} wants other data than rank 0", last)))
+  EXPECT_TRUE(std::string(error.what()).starts_with(fmt::format("rank {} requests other data than rank 0", last)))
       << error.what();
 }
 

@@ -31,7 +31,7 @@ Words endless(const Words& more = {}) {
               more);
 }
 
-// Of what may not be there yet, or any more.
+// For processes that may not exist yet, or any more.
 std::string text_at(const std::string& path) {
   std::ifstream stream(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(stream), {}};

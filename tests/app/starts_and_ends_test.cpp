@@ -21,7 +21,7 @@ constexpr int kCannotSave = 73;
 
 const char* const kTraining = "train --data synthetic:512x1x12x12:4 --model mlp --epochs 2 --batch-size 64";
 
-// By the shell, with a redirection.
+// Runs a command in a shell, with a redirection.
 ChildResult run_redirected(const std::string& options, const std::string& redirection) {
   return run_child({"sh", "-c", fmt::format("\"$0\" {} {}", options, redirection), std::getenv("TUTTI_TRAINER")});
 }
@@ -32,7 +32,7 @@ class Output : public ::testing::Test {
     const ChildResult run = run_redirected(fmt::format("{} --out {}", kTraining, out_), "");
     ASSERT_EQ(run.status, 0) << run.err;
   }
-  // Of commands that print results.
+  // The commands that print results.
   std::vector<std::string> commands() const {
     return {"--help",
             "--version",
@@ -76,7 +76,7 @@ TEST_F(Output, OfARunThatIsNotTakenCostsNoWork) {
   EXPECT_EQ(run_trainer({"diff", out, out_}).status, 0);
 }
 
-// As when the terminal is closed.
+// Simulates a closed terminal.
 TEST_F(Output, ToStderrThatIsNotTakenEndsNothing) {
   const std::string out = folder_.file("unseen");
   const ChildResult run = run_redirected(fmt::format("{} --out {} --progress always", kTraining, out), "2> /dev/full");
@@ -104,7 +104,7 @@ TEST(Ranks, AgreeOnTheirCommandFirst) {
   };
   for (const auto& [first, last, message] :
        std::vector<Pair>{{kTraining, "eval --checkpoint nowhere", "was started with eval, and rank 0 with train:"},
-                         {kTraining, "--help", "was started with an option that only prints, as --help, and rank 0"},
+                         {kTraining, "--help", "was started with an option that only prints, such as --help, and rank 0"},
                          {"--version", kTraining, "was started with train, and rank 0 with an option that only prints"},
                          {"data info glyphs", "tour", "was started with tour, and rank 0 with data info:"}}) {
     const ChildResult run = run_script(2, fmt::format("[ $RANK = 0 ] && exec \"$T\" {}; exec \"$T\" {}", first, last));

@@ -48,9 +48,9 @@ TEST(StopSignals, HeedASecondOneToo) {
   const StopSignals signals;
   send_to_process(SIGUSR1);
   EXPECT_EQ(wait_for_first(signals), SIGUSR1);
-  EXPECT_FALSE(signals.has_come(SIGTERM));
+  EXPECT_FALSE(signals.was_received(SIGTERM));
   send_to_process(SIGTERM);
-  while (!signals.has_come(SIGTERM)) std::this_thread::yield();
+  while (!signals.was_received(SIGTERM)) std::this_thread::yield();
   EXPECT_EQ(signals.first(), SIGUSR1);
 }
 

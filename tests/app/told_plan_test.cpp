@@ -1,4 +1,4 @@
-// What a training tells of how much it is going to do, and how its threads wait for each other.
+// The banner of a training, and how its threads wait for each other.
 
 #include "support/child_process.hpp"
 #include "support/trainer_words.hpp"

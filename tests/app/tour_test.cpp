@@ -1,4 +1,4 @@
-// The tour as a student takes it: what is printed is read, and must be true.
+// The tour as users start it: its output is parsed, and the values are checked.
 
 #include "support/child_process.hpp"
 #include "support/trainer_words.hpp"
@@ -45,7 +45,7 @@ std::map<std::string, Lines> stations_of(const std::string& out) {
   return stations;
 }
 
-// The groups of all lines that are of this kind.
+// The regex groups of all lines that match.
 std::vector<Words> rows_of(const Lines& lines, const std::string& kind) {
   const std::regex pattern(kind);
   std::vector<Words> rows;
@@ -108,7 +108,7 @@ TEST_P(Tour, GivesEveryImageOfABatchToOnePart) {
     next = std::stoi(row[1]) + 1;
   }
   EXPECT_EQ(next, 128);
-  EXPECT_THAT(stations()["batch"], testing::Contains(HasSubstr("128 different images in all")));
+  EXPECT_THAT(stations()["batch"], testing::Contains(HasSubstr("128 different images in total")));
 }
 
 TEST_P(Tour, TellsALossThatIsTheMeanOfTheRanks) {
@@ -164,7 +164,7 @@ TEST_P(Tour, TakesTheStepThatTrainingTakes) {
   EXPECT_EQ(digests_in(stations()["step"]), std::set{last_word(run.err, ", weights ")});
 }
 
-// Several parts on a rank, several buckets, and running statistics.
+// More than one part per rank, more than one bucket, and running statistics.
 TEST(TourOfOtherNetworks, TakesTheTrainersStep) {
   for (const Words& words : std::vector<Words>{{"--model", "resnet18", "--data", "synthetic:64x3x16x16:4"},
                                                {"--model", "mlp", "--data", "synthetic:64x3x12x12:4"}}) {
@@ -209,7 +209,7 @@ TEST(TourRefuses, WhatItDoesNotKnow) {
     std::string reason;
   };
   for (const Refusal& refusal :
-       std::vector<Refusal>{{{"--to", "nowhere"}, 64, "--to nowhere: there is no such station; give one of 1 to 6"},
+       std::vector<Refusal>{{{"--to", "nowhere"}, 64, "--to nowhere: unknown station; give one of 1 to 6"},
                             {{"--exchange", "ring"}, 64, "--exchange"},
                             {{"--model", "lenat"}, 64, "no model is called 'lenat'"},
                             {{"--parts", "2"}, 64, "3 ranks cannot share 2 parts"},

@@ -1,4 +1,4 @@
-// What --trace leaves behind: every rank's phases without a gap, also after a stop by a signal; or a refusal.
+// The file of --trace: the phases of all ranks without gaps, also after a stop by a signal; or an error.
 
 #include "support/child_process.hpp"
 #include "support/scratch_folder.hpp"

@@ -1,4 +1,4 @@
-// A bit that flips on one rank of a started program, and the run that is resumed from before it.
+// A bit flip on one rank of a running program, and the resume from a checkpoint before it.
 
 #include "support/child_process.hpp"
 #include "support/scratch_folder.hpp"

@@ -45,10 +45,10 @@ TEST(CpuLoss, NamesALabelThatIsNoClass) {
   const auto layer = backend->make_softmax_loss(backend->plain_activation({2, 3}));
   const std::vector<float> logits(6);
   const std::vector<std::int32_t> labels{0, 3};
-  std::vector<std::int64_t> sums(LossSums::kFigures);
+  std::vector<std::int64_t> sums(LossSums::kFields);
   try {
     layer->run(*stream,
-               {logits.data(), labels.data(), 1, {sums.data(), {LossSums::kFigures}, ElementType::i64}, nullptr});
+               {logits.data(), labels.data(), 1, {sums.data(), {LossSums::kFields}, ElementType::i64}, nullptr});
     FAIL() << "a label beyond the classes was accepted";
   } catch (const Error& error) {
     EXPECT_EQ(error.source(), ErrorSource::input);

@@ -25,7 +25,7 @@ class AbsentGpu final : public CudnnTarget {
     properties_.finalize();
   }
 
-  void name_in(CudnnDescriptor& descriptor) const override {
+  void apply_to(CudnnDescriptor& descriptor) const override {
     if (descriptor.type() == CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR) {
       descriptor.set(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, properties_);
     } else if (descriptor.type() == CUDNN_BACKEND_ENGINE_DESCRIPTOR) {
@@ -55,7 +55,7 @@ std::map<std::string, Pass> passes_of(const Network& network, std::int64_t batch
   std::map<std::string, Pass> passes;
   for (const NetworkLayer& layer : network.layers()) {
     const auto add = [&](const auto& spec) {
-      const auto shape = parts_of(precision, spec, activation_of(layer.input.batch_of(batch), type)).convolution;
+      const auto shape = weighted_layer_of(precision, spec, activation_of(layer.input.batch_of(batch), type)).convolution;
       for (const auto pass :
            {ConvolutionPass::forward, ConvolutionPass::weight_gradient, ConvolutionPass::input_gradient}) {
         if (pass == ConvolutionPass::input_gradient && layer.from == kImage) continue;

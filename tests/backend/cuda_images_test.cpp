@@ -100,7 +100,7 @@ class CudaImages : public ::testing::TestWithParam<Case> {
   std::vector<float> written(const std::vector<std::int32_t>& samples, const std::vector<ImagePlan>& plans) const {
     const auto each = static_cast<std::size_t>(recipe_.image.elements());
     std::vector<float> values(samples.size() * each);
-    ImageWriter writer(recipe_);
+    PixelWriter writer(recipe_);
     for (std::size_t n = 0; n < samples.size(); ++n) {
       writer.write(image(samples[n]), plans[n], std::span(values).subspan(n * each, each));
     }
@@ -116,7 +116,7 @@ class CudaImages : public ::testing::TestWithParam<Case> {
 std::vector<float> floats(const std::vector<double>& values) { return {values.begin(), values.end()}; }
 
 TEST_P(CudaImages, HaveTheBitsOfTheHostsWriter) {
-  const auto store = device_.backend().hold_images({pixels_, labels_, GetParam().held});
+  const auto store = device_.backend().upload_dataset({pixels_, labels_, GetParam().held});
   ASSERT_NE(store, nullptr);
   const std::vector<std::int32_t> samples{6, 0, 3, 3, 1, 5, 2, 4, 0};
   const auto count = std::ssize(samples);
@@ -161,9 +161,9 @@ TEST(CudaImageStore, HoldsNoImagesThatAreTooMany) {
   const auto backend = tutti_cuda_library().make_backend({});
   const std::vector<std::uint8_t> pixels(5000);
   const std::vector<std::int32_t> labels(1);
-  EXPECT_EQ(backend->hold_images({pixels, labels, {1, 1, 5000}}), nullptr) << "too wide";
-  EXPECT_NE(backend->hold_images({pixels, labels, {1, 5000, 1}}), nullptr);
-  EXPECT_THROW(backend->hold_images({pixels, labels, {1, 50, 10}}), Error);
+  EXPECT_EQ(backend->upload_dataset({pixels, labels, {1, 1, 5000}}), nullptr) << "too wide";
+  EXPECT_NE(backend->upload_dataset({pixels, labels, {1, 5000, 1}}), nullptr);
+  EXPECT_THROW(backend->upload_dataset({pixels, labels, {1, 50, 10}}), Error);
 }
 
 }  // namespace

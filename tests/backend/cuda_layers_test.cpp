@@ -171,8 +171,8 @@ TEST(CudaDropout, RecordedOnceItDropsOtherValuesInEveryStep) {
   forward();
   const auto graph = device.backend().capture(device.stream(), forward);
   for (std::uint32_t step = 0; step < 3; ++step) {
-    const SamplePlace place{.seed = 3, .step = step, .first_position = 8};
-    layer->set_place(device.stream(), place);
+    const BatchPosition place{.seed = 3, .step = step, .first_position = 8};
+    layer->set_batch_position(device.stream(), place);
     graph->launch(device.stream());
     const auto got = device.values_of(activation, output);
     const auto factors = reference::dropout_factors({0.5}, activation.shape, place, kPurpose);

@@ -23,11 +23,11 @@ class LossBench {
         logits_(device.backend().allocate(logits.bytes)),
         gradient_(device.backend().allocate(logits.bytes)),
         labels_(device.backend().allocate(static_cast<std::size_t>(logits.shape[0]) * sizeof(std::int32_t))),
-        sums_(device.backend().allocate(LossSums::kFigures * sizeof(std::int64_t))) {}
+        sums_(device.backend().allocate(LossSums::kFields * sizeof(std::int64_t))) {}
 
-  // The figures of all calls so far.
+  // The fields of all calls so far.
   std::vector<std::int64_t> run(const std::vector<float>& logits, const std::vector<std::int32_t>& labels) {
-    const Tensor sums = sums_.view({LossSums::kFigures}, ElementType::i64);
+    const Tensor sums = sums_.view({LossSums::kFields}, ElementType::i64);
     device_.set_values(spec_, logits_, logits);
     device_.upload(labels_.view({spec_.shape[0]}, ElementType::i32), labels);
     device_.poison(gradient_);

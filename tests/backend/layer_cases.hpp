@@ -49,7 +49,7 @@ inline std::vector<NetworkCase> tiled_convolution_cases() {
 }
 
 // Few values under a window, which has a way of its own where no gradient of the input is wanted.
-inline std::vector<NetworkCase> thin_convolution_cases() {
+inline std::vector<NetworkCase> few_channel_convolution_cases() {
   return {
       {"ConvOfGreyImages", 5, {1, 28, 27}, {Conv2dSpec{20, 3, 1, 0, kBias, kRelu}}},
       {"ConvOfPaddedColours", 3, {3, 16, 14}, {Conv2dSpec{40, 3, 1, 1, kBias, kRelu}}},
@@ -179,7 +179,7 @@ inline std::vector<NetworkCase> norm_cases() {
 inline std::vector<NetworkCase> all_cases() {
   std::vector<NetworkCase> all = convolution_cases();
   for (const auto& cases :
-       {tiled_convolution_cases(), thin_convolution_cases(), other_layer_cases(), chain_cases(), norm_cases()})
+       {tiled_convolution_cases(), few_channel_convolution_cases(), other_layer_cases(), chain_cases(), norm_cases()})
     all.insert(all.end(), cases.begin(), cases.end());
   return all;
 }

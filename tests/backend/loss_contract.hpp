@@ -38,20 +38,20 @@ class LossContract : public ::testing::TestWithParam<LossBackend> {
     const Buffer values = backend.allocate(spec.bytes);
     const Buffer gradient = backend.allocate(spec.bytes);
     const Buffer label_memory = backend.allocate(labels.size() * sizeof(std::int32_t));
-    const Buffer sum_memory = backend.allocate(LossSums::kFigures * sizeof(std::int64_t));
-    const Tensor sums = sum_memory.view({LossSums::kFigures}, ElementType::i64);
+    const Buffer sum_memory = backend.allocate(LossSums::kFields * sizeof(std::int64_t));
+    const Tensor sums = sum_memory.view({LossSums::kFields}, ElementType::i64);
     device_.set_values(spec, values, logits);
     device_.poison(gradient);
     device_.upload(label_memory.view({shape[0]}, ElementType::i32), labels);
-    const LossSums::Figures first = before.figures();
+    const LossSums::Fields first = before.fields();
     device_.upload(sums, std::vector<std::int64_t>(first.begin(), first.end()));
 
     const auto layer = backend.make_softmax_loss(spec, smoothing);
     layer->run(device_.stream(), {values.data(), static_cast<const std::int32_t*>(label_memory.data()), kScale, sums,
                                   wants_gradient ? gradient.data() : nullptr});
-    LossSums::Figures figures{};
-    std::ranges::copy(device_.download<std::int64_t>(sums), figures.begin());
-    return {LossSums::from(figures), device_.values_of(spec, gradient)};
+    LossSums::Fields fields{};
+    std::ranges::copy(device_.download<std::int64_t>(sums), fields.begin());
+    return {LossSums::from(fields), device_.values_of(spec, gradient)};
   }
 
   Device device_;

@@ -77,7 +77,7 @@ class NetworkPlan {
     for (Step& step : steps_) device_.poison(step.output);
     for (std::size_t i = 0; i < steps_.size(); ++i) {
       const auto& residual = steps_[i].residual;
-      steps_[i].layer->set_place(device_.stream(), kPlace);
+      steps_[i].layer->set_batch_position(device_.stream(), kPlace);
       steps_[i].layer->forward(device_.stream(), {.input = values(i).data(),
                                                   .residual = residual ? values(*residual).data() : nullptr,
                                                   .output = steps_[i].output.data()});
@@ -104,7 +104,7 @@ class NetworkPlan {
     void* residual_gradient = nullptr;
     if (step.residual) {
       Slot& slot = residual_slot(i);
-      if (step.layer->leaves_residual_gradient()) slot.address = output_gradients[0];
+      if (step.layer->residual_gradient_in_place()) slot.address = output_gradients[0];
       residual_gradient = slot.address;
     }
     step.layer->backward(device_.stream(), {.input = step.layer->reads_input() ? values(i).data() : nullptr,

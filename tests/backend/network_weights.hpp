@@ -61,7 +61,7 @@ struct GradientBlock {
 };
 
 // Where the test batches stand in their runs.
-inline constexpr SamplePlace kPlace{.seed = 11, .step = 3, .first_position = 5};
+inline constexpr BatchPosition kPlace{.seed = 11, .step = 3, .first_position = 5};
 inline constexpr std::uint32_t kPurpose = random_purpose("a layer");
 inline constexpr float kShare = 0.25f;
 

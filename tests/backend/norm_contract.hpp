@@ -93,7 +93,7 @@ TEST_P(NormContract, DropoutDropsTheSameValuesInEveryLayoutAndHoweverTheBatchIsC
   const auto values = random_floats(shape.elements(), "dropped");
   const auto dropped = [&](const ActivationSpec& activation, std::int64_t first, std::uint32_t step) {
     const std::vector<float> from(values.begin() + first * 300, values.begin() + (first + activation.shape[0]) * 300);
-    SamplePlace place{.seed = 1, .step = step, .first_position = static_cast<std::uint32_t>(first)};
+    BatchPosition place{.seed = 1, .step = step, .first_position = static_cast<std::uint32_t>(first)};
     return Alone(device_, DropoutSpec{0.3}, {.input = activation, .place = place}).layer.forward(from, {});
   };
   const auto whole = dropped(GetParam().layouts[0].of(shape), 0, 7);

@@ -10,7 +10,7 @@ struct SingleLayerOptions {
   ActivationSpec residual{};
   LayerMode mode = LayerMode::training;
   bool wants_input_gradient = true;
-  SamplePlace place = kPlace;
+  BatchPosition place = kPlace;
 };
 
 struct SingleGradients {
@@ -45,7 +45,7 @@ class SingleLayer {
     device_.set_values(options_.input, input_, input);
     if (options_.residual.format) device_.set_values(options_.residual, residual_, residual);
     device_.poison(output_);
-    layer_->set_place(device_.stream(), options_.place);
+    layer_->set_batch_position(device_.stream(), options_.place);
     layer_->forward(device_.stream(), {.input = input_.data(), .residual = residual_.data(), .output = output_.data()});
     return device_.values_of(output(), output_);
   }
@@ -60,7 +60,7 @@ class SingleLayer {
       addresses.push_back(memory.back().data());
     }
     for (const Buffer* buffer : {&input_gradient_, &residual_gradient_, &block_.memory}) device_.poison(*buffer);
-    void* const residual_gradient = layer_->leaves_residual_gradient() ? addresses[0] : residual_gradient_.data();
+    void* const residual_gradient = layer_->residual_gradient_in_place() ? addresses[0] : residual_gradient_.data();
     layer_->backward(device_.stream(), {.input = layer_->reads_input() ? input_.data() : nullptr,
                                         .output = layer_->reads_output() ? output_.data() : nullptr,
                                         .output_gradients = addresses,

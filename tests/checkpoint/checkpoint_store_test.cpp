@@ -63,7 +63,7 @@ class CheckpointFolder : public testing::Test {
   std::string manifest(std::int64_t step) const { return folder_.file(fmt::format("step-{:08}.json", step)); }
 
   static void flip(const std::string& path, std::size_t at, unsigned mask) {
-    auto bytes = read_whole(path);
+    auto bytes = read_file_bytes(path);
     bytes.at(at) ^= static_cast<std::byte>(mask);
     overwrite(path, bytes);
   }
@@ -109,11 +109,11 @@ TEST_F(CheckpointFolder, HoldsEqualBytesForEqualStatesInWhateverOrder) {
   TrainState shuffled = sample_state();
   std::ranges::reverse(shuffled.parameters);
   store_.save(sample_state());
-  const auto first = read_whole(image(42));
+  const auto first = read_file_bytes(image(42));
   store_.save(load_checkpoint(image(42)).state);
-  EXPECT_EQ(read_whole(image(42)), first);
+  EXPECT_EQ(read_file_bytes(image(42)), first);
   store_.save(shuffled);
-  EXPECT_EQ(read_whole(image(42)), first);
+  EXPECT_EQ(read_file_bytes(image(42)), first);
   EXPECT_EQ(folder_.entries(), 2u);
 }
 
@@ -149,7 +149,7 @@ TEST_F(CheckpointFolder, OrdersStepsAsNumbersHoweverManyDigits) {
 
 TEST_F(CheckpointFolder, PassesOverDamagedOnesWithOneWarningEachAndNeverTriesThemAgain) {
   for (const std::int64_t step : {1, 2, 3, 4, 5, 6}) save(step);
-  const auto whole = read_whole(image(6));
+  const auto whole = read_file_bytes(image(6));
   overwrite(image(6), std::span(whole).first(whole.size() - 1));
   flip(image(5), 4000, 0x10);
   flip(manifest(4), 40, 0x10);
@@ -184,7 +184,7 @@ TEST_F(CheckpointFolder, PassesOverWhatTheSystemCannotReadAndLeavesItAlone) {
 TEST_F(CheckpointFolder, IsRefusedWholeWhenItsNewestHasAnotherFormat) {
   save(1);
   save(2);
-  std::string text(reinterpret_cast<const char*>(read_whole(manifest(2)).data()), fs::file_size(manifest(2)));
+  std::string text(reinterpret_cast<const char*>(read_file_bytes(manifest(2)).data()), fs::file_size(manifest(2)));
   const std::string version = "\"format_version\": 2";
   ASSERT_NE(text.find(version), std::string::npos);
   write_text(manifest(2), text.replace(text.find(version), version.size(), "\"format_version\": 3,\n  \"more\": 0"));

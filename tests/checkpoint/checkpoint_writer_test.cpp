@@ -73,11 +73,11 @@ TEST_F(Writing, GivesUpTheOldestButNeverTheLastGoodOneNorTheBest) {
   for (const std::int64_t step : {2, 10, 40}) save(step);
   writer_->finish();
   ASSERT_EQ(steps(), (std::vector<std::int64_t>{2, 10, 20, 30, 40}));
-  EXPECT_EQ(store_.give_up_oldest({.best_step = 2, .last_step = 50}), 10);
-  EXPECT_EQ(store_.give_up_oldest({.last_step = 50}), 2);
+  EXPECT_EQ(store_.evict_oldest({.best_step = 2, .last_step = 50}), 10);
+  EXPECT_EQ(store_.evict_oldest({.last_step = 50}), 2);
   fs::resize_file(store_.path_of(40), 100);  // 30 is the last good one now
-  EXPECT_EQ(store_.give_up_oldest({.last_step = 50}), 20);
-  EXPECT_EQ(store_.give_up_oldest({.last_step = 50}), std::nullopt);
+  EXPECT_EQ(store_.evict_oldest({.last_step = 50}), 20);
+  EXPECT_EQ(store_.evict_oldest({.last_step = 50}), std::nullopt);
   EXPECT_EQ(steps(), (std::vector<std::int64_t>{30, 40}));
 }
 

@@ -28,7 +28,7 @@ TEST(GoldenCheckpoint, OfAnEarlierBuildLoadsBitForBitWithItsManifestOrOnceItIsSe
   fs::copy_file(golden("2-unsealed", "step-00000042.h5"), folder.file("best.h5"));
   EXPECT_THAT(thrown_by([&] { load_checkpoint(folder.file("best.h5")); }).what(), HasSubstr("has no seal"));
   seal_checkpoint(folder.file("best.h5"), folder.file("sealed.h5"));
-  EXPECT_EQ(read_whole(folder.file("sealed.h5")), read_whole(golden("2", "step-00000042.h5")));
+  EXPECT_EQ(read_file_bytes(folder.file("sealed.h5")), read_file_bytes(golden("2", "step-00000042.h5")));
 }
 
 TEST(GoldenCheckpoint, LoadsBitForBitWithAndWithoutItsManifest) {
@@ -40,7 +40,7 @@ TEST(GoldenCheckpoint, LoadsBitForBitWithAndWithoutItsManifest) {
 
 TEST(GoldenCheckpoint, IsMadeAgainByteForByte) {
   for (const auto& [name, bytes] : checkpoint_files({sample_state()})) {
-    EXPECT_EQ(bytes, read_whole(golden("2", name))) << name;
+    EXPECT_EQ(bytes, read_file_bytes(golden("2", name))) << name;
   }
 }
 
@@ -51,7 +51,7 @@ TEST(GoldenCheckpoint, OfAnEarlierFormatIsRefusedByNameWithAndWithoutItsManifest
     const Error error = thrown_by([&] { seal_checkpoint(path, folder.file("sealed.h5")); });
     EXPECT_EQ(error.source(), ErrorSource::checkpoint);
     EXPECT_THAT(error.what(),
-                HasSubstr("it has format 1, this program reads 2: go on with the version of this program"));
+                HasSubstr("it has format 1, this program reads 2: resume with the version of this program"));
   }
 }
 

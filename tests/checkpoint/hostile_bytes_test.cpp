@@ -155,8 +155,8 @@ TEST(HostileManifest, OfAnySizeAndDepthIsRefused) {
 TEST(LoneFile, ThatIsDamagedIsNeverTriedByAResume) {
   const ScratchFolder folder;
   const auto world = make_solo_world();
-  const std::vector<std::byte> right = checkpoint_image(sample_state());
-  const std::string path = folder.file(image_name(sample_state().progress.step));
+  const std::vector<std::byte> right = checkpoint_file_bytes(sample_state());
+  const std::string path = folder.file(checkpoint_file_name(sample_state().progress.step));
   std::map<int, int> outcomes;
   for (std::uint32_t number = 0; number < mutants() / 5; ++number) {
     Draw draw(number, "lone");
@@ -165,7 +165,7 @@ TEST(LoneFile, ThatIsDamagedIsNeverTriedByAResume) {
     std::ranges::copy(draw.bytes(draw.length(std::min<std::size_t>(64, image.size() - at))),
                       image.begin() + static_cast<std::ptrdiff_t>(at));
     overwrite(path, image);
-    ++outcomes[outcome_in_child([&] { return checkpoint_image(load_checkpoint(path).state) == right; })];
+    ++outcomes[outcome_in_child([&] { return checkpoint_file_bytes(load_checkpoint(path).state) == right; })];
     testing::internal::CaptureStderr();
     const Error error = thrown_by([&] { CheckpointStore(folder.path()).newest(*world, Log{}); });
     testing::internal::GetCapturedStderr();

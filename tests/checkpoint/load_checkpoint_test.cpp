@@ -25,13 +25,13 @@ using testing::AllOf;
 using testing::HasSubstr;
 
 // Adds an array and tells its digest.
-using Field = std::function<std::uint64_t(ArrayImage&, const std::string&)>;
+using Field = std::function<std::uint64_t(MemoryFileWriter&, const std::string&)>;
 
 std::string own_name(const std::string& path) { return path.substr(path.find('/', 1) + 1); }
 
 template <class T>
 Field array(Shape shape, std::vector<T> values) {
-  return [=](ArrayImage& image, const std::string& path) {
+  return [=](MemoryFileWriter& image, const std::string& path) {
     image.add(path, shape, std::span<const T>(values));
     return digest(own_name(path), std::span<const T>(values));
   };
@@ -45,7 +45,7 @@ Field scalar(T value) {
 Field numbers(std::vector<std::int64_t> values) { return array<std::int64_t>({std::ssize(values)}, values); }
 
 Field text(std::string value) {
-  return [=](ArrayImage& image, const std::string& path) {
+  return [=](MemoryFileWriter& image, const std::string& path) {
     image.add_text(path, value);
     return digest(own_name(path), std::span(reinterpret_cast<const std::uint8_t*>(value.data()), value.size()));
   };
@@ -80,7 +80,7 @@ class HandmadeCheckpoint : public testing::Test {
 
   // As the format says it, a second time.
   std::string write(const Contents& contents, const std::function<void(std::string&)>& change_digests = {}) const {
-    ArrayImage image;
+    MemoryFileWriter image;
     std::string lines;
     std::uint64_t sum = 0;
     for (const auto& [path, add] : contents) {
@@ -151,14 +151,14 @@ TEST_F(HandmadeCheckpoint, IsRefusedWithNumbersThatNoRunReaches) {
   constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   EXPECT_THAT(refusal_with("/format_version", scalar(std::int32_t{1})),
-              HasSubstr("has format 1, this program reads 2: go on with the version of this program that wrote it"));
+              HasSubstr("has format 1, this program reads 2: resume with the version of this program that wrote it"));
   EXPECT_THAT(refusal_with("/format_version", scalar(std::int32_t{3})),
               HasSubstr("has format 3, this program reads 2: use a newer version"));
   for (const char* count : {"epoch", "step", "step_in_epoch", "samples_in_epoch", "carried_over", "planned_steps"}) {
     EXPECT_THAT(refusal_with(std::string("/progress/") + count, scalar(std::int64_t{-1})), HasSubstr("negative"));
   }
   EXPECT_THAT(refusal_with("/progress/parts", scalar(std::int64_t{0})), HasSubstr("/progress/parts is 0"));
-  EXPECT_THAT(refusal_with("/progress/step_in_epoch", scalar(std::int64_t{11})), HasSubstr("the 10 steps in all"));
+  EXPECT_THAT(refusal_with("/progress/step_in_epoch", scalar(std::int64_t{11})), HasSubstr("the 10 steps of the run"));
   EXPECT_THAT(refusal_with("/progress/epoch_sums", numbers({5, 8, 7, 0})), HasSubstr("8 correct of 7 samples"));
   EXPECT_THAT(refusal_with("/progress/epoch_sums", numbers({5, 6, 7, 1})), HasSubstr("not finite"));
   EXPECT_THAT(refusal_with("/progress/best", numbers({9, 9, 8})), HasSubstr("9 of 8 at best"));
@@ -180,7 +180,7 @@ TEST_F(HandmadeCheckpoint, IsRefusedWithAValueThatIsNotFinite) {
 
 TEST_F(HandmadeCheckpoint, IsRefusedWithArraysOrDigestsThatItCannotHave) {
   EXPECT_THAT(refusal_with("/parameters/conv1/weight", scalar(std::int64_t{1})), HasSubstr("/parameters/conv1/weight"));
-  EXPECT_THAT(refusal_with("/more", scalar(1.0)), HasSubstr("no checkpoint has"));
+  EXPECT_THAT(refusal_with("/more", scalar(1.0)), HasSubstr("not part of a checkpoint"));
   EXPECT_THAT(refusal(good(), [](std::string& lines) { lines.front() ^= 1; }), HasSubstr("'/format_version'"));
   EXPECT_THAT(refusal(good(), [](std::string& lines) { lines += "x"; }), HasSubstr("'/run/digests'"));
   EXPECT_THAT(refusal(good(), [](std::string& lines) { lines.clear(); }), HasSubstr("digest"));
@@ -197,7 +197,7 @@ TEST_F(HandmadeCheckpoint, SaysWhichFileIsMissing) {
 TEST(LoadCheckpoint, RefusesAnyByteThatTheManifestDoesNotKnow) {
   const ScratchFolder folder;
   const std::string path = write_checkpoint(folder.path(), {sample_state()});
-  const auto whole = read_whole(path);
+  const auto whole = read_file_bytes(path);
   for (std::size_t at = 0; at < whole.size(); at += 137) {
     auto damaged = whole;
     damaged[at] ^= std::byte{0xFF};
@@ -238,7 +238,7 @@ TEST(LoadCheckpoint, RefusesAManifestWithOtherFactsThanItsFile) {
   const auto refusal = [](auto change) {
     const ScratchFolder folder;
     const std::string path = write_checkpoint(folder.path(), {sample_state()});
-    Manifest manifest = parse_manifest(read_whole(manifest_path(path)));
+    Manifest manifest = parse_manifest(read_file_bytes(manifest_path(path)));
     change(manifest);
     overwrite(manifest_path(path), bytes_of(manifest_text(manifest)));
     const Error error = thrown_by([&] { load_checkpoint(path); });
@@ -259,7 +259,7 @@ TEST(LoadCheckpoint, RefusesAManifestWithOtherFactsThanItsFile) {
 
 TEST(LoadCheckpoint, RefusesAnyByteOfALoneFileThatItsSealOrDigestsDoNotKnow) {
   const ScratchFolder folder;
-  const auto whole = checkpoint_image(sample_state());
+  const auto whole = checkpoint_file_bytes(sample_state());
   const std::string path = folder.file("best.h5");
   for (std::size_t at = 0; at < whole.size(); at += 37) {
     auto damaged = whole;
@@ -273,7 +273,7 @@ TEST(LoadCheckpoint, RefusesAnyByteOfALoneFileThatItsSealOrDigestsDoNotKnow) {
 
 TEST(LoadCheckpoint, WantsASealOfALoneFileWhichWhoeverTrustsItMayGiveIt) {
   const ScratchFolder folder;
-  auto bytes = checkpoint_image(sample_state());
+  auto bytes = checkpoint_file_bytes(sample_state());
   bytes.resize(bytes.size() - 8);
   overwrite(folder.file("old.h5"), bytes);
   EXPECT_THAT(thrown_by([&] { load_checkpoint(folder.file("old.h5")); }).what(),
@@ -282,7 +282,7 @@ TEST(LoadCheckpoint, WantsASealOfALoneFileWhichWhoeverTrustsItMayGiveIt) {
   expect_equal_bits(load_checkpoint(folder.file("new.h5")).state, sample_state());
   const std::string shares = write_checkpoint(folder.path(), shares_of(sample_state(), 3));
   seal_checkpoint(shares, folder.file("one.h5"));
-  EXPECT_EQ(read_whole(folder.file("one.h5")), read_whole(folder.file("new.h5")));
+  EXPECT_EQ(read_file_bytes(folder.file("one.h5")), read_file_bytes(folder.file("new.h5")));
 }
 
 TEST(LoadCheckpoint, LoadsAFileTakenWithoutItsManifestButNoneThatIsMarkedBad) {

@@ -51,9 +51,9 @@ inline std::vector<TrainState> victim_shares(const std::string& shape) {
 class Victim {
  public:
   explicit Victim(const std::vector<TrainState>& shares)
-      : path_(folder_.file(image_name(shares.front().progress.step))), files_(checkpoint_files(shares)) {
+      : path_(folder_.file(checkpoint_file_name(shares.front().progress.step))), files_(checkpoint_files(shares)) {
     for (const auto& [name, bytes] : files_) restore(name);
-    right_ = checkpoint_image(load_checkpoint(path_).state);
+    right_ = checkpoint_file_bytes(load_checkpoint(path_).state);
   }
 
   const CheckpointFiles& files() const { return files_; }
@@ -98,7 +98,7 @@ class Victim {
     ++cases_;
     (state ? loaded_ : refused_) += 1;
     if (state) {
-      room_ = checkpoint_image(*state, std::move(room_));
+      room_ = checkpoint_file_bytes(*state, std::move(room_));
       EXPECT_TRUE(room_ == right_) << change << ": a wrong load";
     }
     return state.has_value();

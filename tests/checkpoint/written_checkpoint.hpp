@@ -38,7 +38,7 @@ inline CheckpointFiles checkpoint_files(const std::vector<TrainState>& shares) {
   CheckpointFiles files;
   Manifest whole;
   for (std::size_t i = 0; i < shares.size(); ++i) {
-    std::vector<std::byte> image = checkpoint_image(shares[i]);
+    std::vector<std::byte> image = checkpoint_file_bytes(shares[i]);
     Manifest part =
         manifest_of(shares[i], image, sha256_text(image), {static_cast<int>(i), static_cast<int>(shares.size())});
     files[part.files.front().name] = std::move(image);
@@ -54,7 +54,7 @@ inline CheckpointFiles checkpoint_files(const std::vector<TrainState>& shares) {
 inline std::string write_checkpoint(const std::string& folder, const std::vector<TrainState>& shares) {
   const CheckpointFiles files = checkpoint_files(shares);
   for (const auto& [name, bytes] : files) overwrite(folder + "/" + name, bytes);
-  return folder + "/" + image_name(shares.front().progress.step);
+  return folder + "/" + checkpoint_file_name(shares.front().progress.step);
 }
 
 }  // namespace tutti

@@ -1,5 +1,5 @@
-# Runs COMMAND (a launcher with a program in which one rank aborts), and fails unless the whole job ends, and badly.
-# Launchers may hide the status, so any but 0 will do; a job still running after the time limit hangs.
+# Runs COMMAND (a launcher with a program in which one rank aborts), and fails unless the whole job ends with an error.
+# Launchers may change the exit status, so any but 0 is accepted. A job that exceeds the time limit counts as hanging.
 set(time_limit_seconds 60)
 execute_process(COMMAND ${COMMAND} TIMEOUT ${time_limit_seconds} RESULT_VARIABLE status OUTPUT_VARIABLE output
                 ERROR_VARIABLE output)

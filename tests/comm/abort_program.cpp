@@ -1,5 +1,5 @@
-// Started on several ranks by abort_ends_the_job.cmake: one rank aborts its world, or a sub-world, while all
-// others wait for it where it will never come.
+// Started on multiple ranks by abort_ends_the_job.cmake: one rank aborts its world, or a sub-world, while all others
+// wait for it in a collective that it never reaches.
 
 #include "tutti/comm/world.hpp"
 

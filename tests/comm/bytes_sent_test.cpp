@@ -12,7 +12,7 @@
 namespace tutti {
 namespace {
 
-// Payload that each rank sends, counted by the ring against what the shares' sizes make it.
+// Compares the payload bytes that the ring counts on each rank with those computed from the shard sizes.
 class BytesSent : public testing::Test {
  protected:
   std::uint64_t length_of(const std::vector<std::int64_t>& bounds, std::int64_t rank) const {
@@ -22,13 +22,13 @@ class BytesSent : public testing::Test {
 
   const std::int64_t ranks_ = test_world().size();
   const std::int64_t rank_ = test_world().rank();
-  std::unique_ptr<Communicator> ring_ = make_mpi_ring_communicator(test_world(), {.algorithm = SumAlgorithm::ring});
+  std::unique_ptr<Communicator> ring_ = make_mpi_communicator(test_world(), {.algorithm = AllReduceAlgorithm::ring});
   InlineStream stream_;
 };
 
 TEST_F(BytesSent, OfASharedSumAreAllButTheOwnShareOnceAndAllButTheNextRanksOnce) {
   std::uint64_t expected = 0;
-  // Several pieces, few elements, none at some ranks.
+  // Multiple pieces, few elements, and no elements on some ranks.
   for (const std::int64_t length : {std::int64_t{0}, ranks_ - 1, std::int64_t{300'011}}) {
     for (const std::int64_t power : {1, 3}) {
       std::vector<std::int64_t> bounds;
@@ -37,7 +37,7 @@ TEST_F(BytesSent, OfASharedSumAreAllButTheOwnShareOnceAndAllButTheNextRanksOnce)
       std::vector<std::int64_t> values(static_cast<std::size_t>(length));
       std::vector<float> results(values.size());
       ring_->reduce_scatter_gather(
-          {.values = tensor_over(values), .bounds = bounds, .then = {}, .results = tensor_over(results)}, stream_);
+          {.values = tensor_over(values), .bounds = bounds, .transform_shard = {}, .results = tensor_over(results)}, stream_);
       ring_->finish(stream_);
       if (ranks_ > 1) {
         expected += 8 * (values.size() - length_of(bounds, rank_));

@@ -1,5 +1,5 @@
 #pragma once
-// What every Communicator promises, as tests over a factory. Included once per test program, which names the
+// Tests of the Communicator interface, parameterised by a factory. Each test program includes this once and lists its
 // implementations with INSTANTIATE_TEST_SUITE_P.
 
 #include "tutti/backend/backend.hpp"
@@ -27,7 +27,7 @@ struct CommunicatorCase {
   std::string name;
   World& (*world)();
   std::function<std::unique_ptr<Communicator>(World&)> make;
-  // Of the memory that it sums over; null for the host's.
+  // The backend of the communicator's memory; null for host memory.
   Backend& (*backend)() = nullptr;
 };
 inline void PrintTo(const CommunicatorCase& which, std::ostream* out) { *out << which.name; }
@@ -35,7 +35,7 @@ inline std::string case_name(const testing::TestParamInfo<CommunicatorCase>& inf
 
 class CommunicatorContract : public testing::TestWithParam<CommunicatorCase> {
  protected:
-  // Values in the memory that is summed over.
+  // Values in the communicator's memory.
   template <class T>
   struct Values {
     Buffer memory;
@@ -56,7 +56,7 @@ class CommunicatorContract : public testing::TestWithParam<CommunicatorCase> {
     copy(stream(), put.tensor(), put.on_host());
     return put;
   }
-  // What is there when the stream is done.
+  // The values after the stream is done.
   template <class T>
   const std::vector<T>& read(Values<T>& values) {
     copy(stream(), values.on_host(), values.tensor());
@@ -135,7 +135,7 @@ TEST_P(CommunicatorContract, CarriesManyQueuedSumsWithProgressCallsInBetween) {
   }
   for (std::size_t at = 0; at < kSums; ++at) {
     communicator->all_reduce(floats[at].tensor(), stream());
-    // Ranks drive at their own pace, as layers of different cost make them.
+    // Ranks call progress() at different intervals, as with layers of different cost.
     for (int call = 0; call < (communicator->rank() + static_cast<int>(at)) % 4; ++call) communicator->progress();
     communicator->all_reduce(integers[at].tensor(), stream());
   }
@@ -204,8 +204,7 @@ TEST_P(CommunicatorContract, WorksInSubWorldsSideBySide) {
 
   auto over_all = put(*whole, whole_numbers<float>(5003, world().rank(), 1));
   auto over_half = put(*half, whole_numbers<float>(4001, half_world->rank(), 2));
-  // The order of a sum here and a sum there differs between ranks; only within one communicator does it
-  // count.
+  // The order of operations on two communicators differs between ranks; only the order within one must be the same.
   if (colour == 0) {
     whole->all_reduce(over_all.tensor(), stream());
     half->all_reduce(over_half.tensor(), stream());

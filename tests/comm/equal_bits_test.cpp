@@ -16,9 +16,9 @@
 namespace tutti {
 namespace {
 
-constexpr auto kRing = SumAlgorithm::ring;
+constexpr auto kRing = AllReduceAlgorithm::ring;
 
-// Of all magnitudes, so that the order of additions shows, and many denormal.
+// Values of all magnitudes, so that the order of additions affects the result; many are denormal.
 std::vector<float> wild_values(std::int64_t length, std::uint32_t salt) {
   const auto rank = static_cast<std::uint32_t>(test_world().rank());
   RandomSequence random(salt, {.item = rank, .purpose = random_purpose("wild values")});
@@ -47,12 +47,12 @@ std::vector<std::int64_t> even_bounds(std::int64_t length) {
   return bounds;
 }
 
-// What a choice by timing must never change.
-class EqualBits : public testing::TestWithParam<SumAlgorithm> {
+// The choice of the algorithm by timing must never change these bits.
+class EqualBits : public testing::TestWithParam<AllReduceAlgorithm> {
  protected:
   enum class Memory { allocated, other };
 
-  // After a sum of all, of a part not at the beginning, and of shares with work in between.
+  // After an all_reduce of all elements, one of a range in the middle, and a reduce_scatter_gather with work in between.
   std::vector<std::uint32_t> sums_by(Communicator& communicator, std::int64_t length, Memory where) {
     std::vector<float> values = wild_values(length, 1);
     const auto bytes = values.size() * sizeof(float);
@@ -67,7 +67,7 @@ class EqualBits : public testing::TestWithParam<SumAlgorithm> {
     communicator.all_reduce(part, stream_);
     communicator.reduce_scatter_gather({.values = all,
                                         .bounds = even_bounds(length),
-                                        .then =
+                                        .transform_shard =
                                             [=](Stream&, std::int64_t begin, std::int64_t end) {
                                               for (std::int64_t i = begin; i < end; ++i) data[i] /= 7;
                                             },
@@ -82,8 +82,8 @@ class EqualBits : public testing::TestWithParam<SumAlgorithm> {
 
 TEST_P(EqualBits, AreWhatARingGivesAtEverySizeInMemoryOfItsOwnAndInOther) {
   World& world = test_world();
-  const auto ring = make_mpi_ring_communicator(world, {.algorithm = kRing});
-  const auto communicator = make_mpi_ring_communicator(world, {.algorithm = GetParam()});
+  const auto ring = make_mpi_communicator(world, {.algorithm = kRing});
+  const auto communicator = make_mpi_communicator(world, {.algorithm = GetParam()});
   for (const std::int64_t length : {0, 1, 2, 3, 5, 17, 1009, 16384, 16387, 131'072, 1'100'003}) {
     const auto expected = sums_by(*ring, length, Memory::other);
     EXPECT_TRUE(equal_values(sums_by(*communicator, length, Memory::allocated), expected)) << length;
@@ -93,29 +93,29 @@ TEST_P(EqualBits, AreWhatARingGivesAtEverySizeInMemoryOfItsOwnAndInOther) {
 
 TEST_P(EqualBits, HoldWhenMemoryComesAndGoes) {
   World& world = test_world();
-  const auto ring = make_mpi_ring_communicator(world, {.algorithm = kRing});
-  const auto communicator = make_mpi_ring_communicator(world, {.algorithm = GetParam()});
+  const auto ring = make_mpi_communicator(world, {.algorithm = kRing});
+  const auto communicator = make_mpi_communicator(world, {.algorithm = GetParam()});
   for (std::uint32_t time = 0; time < 20; ++time) {
     const auto length = static_cast<std::int64_t>(3 + 500 * time);
-    // Mapped where memory of other ranks has just gone, from descriptors that were others' before.
+    // Mapped at addresses where other ranks' memory was just unmapped, with reused descriptors.
     const Buffer between = communicator->allocate(world.rank() % 2 == 0 ? 64 : 8192);
     EXPECT_TRUE(equal_values(sums_by(*communicator, length, Memory::allocated), sums_by(*ring, length, Memory::other)));
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Mpi, EqualBits,
-                         testing::Values(SumAlgorithm::direct, SumAlgorithm::window, SumAlgorithm::automatic),
+                         testing::Values(AllReduceAlgorithm::direct, AllReduceAlgorithm::window, AllReduceAlgorithm::automatic),
                          [](const auto& which) { return name_of(which.param); });
 
 TEST(SumAlgorithms, AreToldByDescriptionAndThresholds) {
   World& world = test_world();
-  const auto direct = make_mpi_ring_communicator(world, {.algorithm = SumAlgorithm::direct});
+  const auto direct = make_mpi_communicator(world, {.algorithm = AllReduceAlgorithm::direct});
   EXPECT_EQ(direct->description(), "direct over " + world.description());
-  const auto chosen = make_mpi_ring_communicator(world, {});
+  const auto chosen = make_mpi_communicator(world, {});
   const auto thresholds = chosen->thresholds();
   ASSERT_FALSE(thresholds.empty());
   std::string alike;
-  for (const SumThreshold& threshold : thresholds) {
+  for (const AllReduceThreshold& threshold : thresholds) {
     alike += fmt::format("{} {} ", name_of(threshold.algorithm), threshold.up_to_bytes);
     EXPECT_NE(chosen->description().find(name_of(threshold.algorithm)), std::string::npos) << chosen->description();
   }

@@ -1,5 +1,5 @@
 #pragma once
-// The GPU that a rank of a test uses: one of its own, or the first for all where there are not enough.
+// The GPU that a rank of a test uses: its own, or the first one for all ranks if there are not enough.
 
 #include "tutti/backend/cuda_library.hpp"
 #include "tutti/comm/nccl_library.hpp"

@@ -10,7 +10,7 @@
 namespace tutti {
 namespace {
 
-// Each test starts as a process that nobody launched.
+// Each test starts without any launcher's variables.
 class Launcher : public testing::Test {
  protected:
   Launcher() {
@@ -116,7 +116,7 @@ TEST_F(Launcher, IsTheInnermostOne) {
   EXPECT_EQ(mpi::launcher_name(), "Open MPI's mpirun");
 }
 
-// Its launcher starts one task on each host with srun, whose variables stay; the ranks are all of its own.
+// mpirun starts one daemon per host with srun, whose variables remain set; mpirun's own variables count.
 TEST_F(Launcher, IsMpichsInsideASlurmJob) {
   set("SLURM_STEP_NUM_TASKS", "2");
   set("SLURM_PROCID", "1");

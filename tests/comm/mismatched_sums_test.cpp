@@ -14,13 +14,13 @@
 namespace tutti {
 namespace {
 
-// Ranks that enqueue different sums break the promise of the seam; both ranks must hear of it from finish().
-class MismatchedSums : public testing::TestWithParam<std::tuple<SumAlgorithm, bool>> {};
+// If ranks enqueue different operations, finish() must throw on both of them.
+class MismatchedSums : public testing::TestWithParam<std::tuple<AllReduceAlgorithm, bool>> {};
 
 TEST_P(MismatchedSums, AreReportedByFinishWhoeverDrives) {
   World& world = test_world();
   const auto [algorithm, helper_thread] = GetParam();
-  const auto communicator = make_mpi_ring_communicator(world, {.helper_thread = helper_thread, .algorithm = algorithm});
+  const auto communicator = make_mpi_communicator(world, {.helper_thread = helper_thread, .algorithm = algorithm});
   InlineStream stream;
   const std::int64_t elements = world.rank() == 0 ? 8 : 16;
   const Buffer memory = communicator->allocate(64);
@@ -28,7 +28,7 @@ TEST_P(MismatchedSums, AreReportedByFinishWhoeverDrives) {
   EXPECT_THROW(communicator->finish(stream), Error);
   EXPECT_FALSE(communicator->progress());
   EXPECT_THROW(communicator->finish(stream), Error);
-  // Until both are past their errors the memory must stay.
+  // The memory must exist until both ranks have handled their errors.
   world.barrier();
 }
 
@@ -39,23 +39,23 @@ std::unique_ptr<SizeLimit> limit_of_rank_0(rlim_t bytes) {
 TEST(SharedMemory, IsDoneWithoutWhereOneRankCanMakeNone) {
   World& world = test_world();
   const auto limit = limit_of_rank_0(0);
-  const auto communicator = make_mpi_ring_communicator(world, {});
+  const auto communicator = make_mpi_communicator(world, {});
   EXPECT_EQ(communicator->description(), "ring over " + world.description());
 }
 
 TEST(SharedMemory, OfWhichOneRankHasTooLittleIsToldByAll) {
   const auto limit = limit_of_rank_0(1 << 16);
-  EXPECT_THROW(make_mpi_ring_communicator(test_world(), {}), Error);
+  EXPECT_THROW(make_mpi_communicator(test_world(), {}), Error);
 }
 
-std::string name_of_case(const testing::TestParamInfo<std::tuple<SumAlgorithm, bool>>& which) {
+std::string name_of_case(const testing::TestParamInfo<std::tuple<AllReduceAlgorithm, bool>>& which) {
   return name_of(std::get<0>(which.param)) +
          std::string(std::get<1>(which.param) ? "_with_helper_thread" : "_driven_by_the_caller");
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Mpi, MismatchedSums,
-    testing::Combine(testing::Values(SumAlgorithm::ring, SumAlgorithm::direct, SumAlgorithm::window), testing::Bool()),
+    testing::Combine(testing::Values(AllReduceAlgorithm::ring, AllReduceAlgorithm::direct, AllReduceAlgorithm::window), testing::Bool()),
     name_of_case);
 
 }  // namespace

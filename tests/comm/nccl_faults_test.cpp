@@ -27,14 +27,14 @@ class NcclFaults : public testing::Test {
     communicator.all_reduce(values, stream);
   }
 
-  // Enqueues a few sums, waits for them as the trainer does, and tells how that ended.
+  // Enqueues a few sums, waits for them like the trainer, and returns the error, if any.
   static std::optional<Error> train(const std::string& fault, double deadline_seconds, Enqueue enqueue = all_reduce) {
     if (!fault.empty()) ::setenv("TUTTI_NCCL_FAULT", fmt::format("{} 1 {}", fault, kFaultySum).c_str(), 1);
     NcclOptions options = gpu_of_rank();
     options.deadline_seconds = deadline_seconds;
     const auto communicator = tutti_nccl_library().make_communicator(test_world(), options);
     const auto stream = backend_of_rank().make_stream();
-    stream->while_waiting([&] { communicator->progress(); });
+    stream->set_wait_callback([&] { communicator->progress(); });
     const Buffer values = communicator->allocate(std::size_t{4} * 1000 * kSums);
     try {
       for (std::size_t i = 0; i < kSums; ++i) {
@@ -62,22 +62,22 @@ TEST_F(NcclFaults, OfARankThatStallsEndAllRanksAtTheDeadline) {
   test_world().barrier();
 }
 
-// Each is two operations of NCCL's.
+// A reduce_scatter_gather is two NCCL operations.
 TEST_F(NcclFaults, OfARankThatStallsEndAllRanksInTheirSharedSums) {
   const auto error = train("stall", 0.5, [](Communicator& communicator, const Tensor& values, Stream& stream) {
     std::vector<std::int64_t> bounds;
     for (int rank = 0; rank <= communicator.size(); ++rank)
       bounds.push_back(values.elements() * rank / communicator.size());
-    communicator.reduce_scatter_gather({.values = values, .bounds = bounds, .then = {}, .results = values}, stream);
+    communicator.reduce_scatter_gather({.values = values, .bounds = bounds, .transform_shard = {}, .results = values}, stream);
   });
   ASSERT_TRUE(error);
   EXPECT_EQ(error->exit_status(), ExitStatus::hang);
-  EXPECT_NE(std::string(error->what()).find("0.5 s in sharded sum 2 of 4000 bytes: "), std::string::npos)
+  EXPECT_NE(std::string(error->what()).find("0.5 s in reduce_scatter_gather 2 of 4000 bytes: "), std::string::npos)
       << error->what();
   test_world().barrier();
 }
 
-// The others have nothing to wait for.
+// The other ranks have no operation to wait for.
 TEST_F(NcclFaults, OfARankThatStallsEndItselfAndTheFirstInCentralSums) {
   const auto error = train("stall", 0.5, [](Communicator& communicator, const Tensor& values, Stream& stream) {
     communicator.reduce_to_root(values, stream);

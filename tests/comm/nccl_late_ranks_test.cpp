@@ -13,7 +13,7 @@
 namespace tutti {
 namespace {
 
-// Enough for NCCL to connect ranks that share a device; the stand-in is quicker.
+// Long enough for NCCL to connect ranks that share a device; the stand-in is faster.
 const double kDeadlineSeconds = std::getenv("TUTTI_STANDIN_DEVICES") == nullptr ? 6 : 2;
 
 class LateRanks : public testing::Test {
@@ -27,14 +27,14 @@ class LateRanks : public testing::Test {
   std::unique_ptr<Stream> stream_ = backend_of_rank().make_stream();
 };
 
-// One rank never comes to a sum. Those that do must all be through within the deadline, with their memory free again.
+// One rank never enqueues a sum. The others must fail within the deadline and be able to free their memory.
 TEST_F(LateRanks, GivesUpOnARankThatDoesNotCome) {
   World& world = test_world();
   auto communicator = make(kDeadlineSeconds);
   const Buffer values = communicator->allocate(4 * 1000);
   const bool late = world.rank() == world.size() - 1;
   if (!late) {
-    stream_->while_waiting([&] { communicator->progress(); });
+    stream_->set_wait_callback([&] { communicator->progress(); });
     const auto sum_and_wait = [&] {
       communicator->all_reduce(values.view({1000}, ElementType::f32), *stream_);
       communicator->finish(*stream_);
@@ -47,23 +47,23 @@ TEST_F(LateRanks, GivesUpOnARankThatDoesNotCome) {
                                              world.host(), kDeadlineSeconds)))
         << told;
     EXPECT_NE(told.find("--stall-timeout"), std::string::npos);
-    // What waits on this processor comes to an end, and nothing is promised any more.
+    // Work that waits on this device ends, without any guarantee about its result.
     EXPECT_FALSE(communicator->progress());
     stream_->synchronize();
     EXPECT_EQ(thrown_by([&] { communicator->finish(*stream_); }).exit_status(), ExitStatus::hang);
-    stream_->while_waiting({});
+    stream_->set_wait_callback({});
   }
   world.barrier();
 }
 
-// Nothing that the host does meanwhile may wait for the device within the driver.
+// Meanwhile no call of the host may wait for the device inside the driver.
 TEST_F(LateRanks, AreGivenUpOnByARankThatAllocatesAndCopiesToTheHost) {
   World& world = test_world();
   auto communicator = make(kDeadlineSeconds);
   const Buffer values = communicator->allocate(4 * 1000);
   std::vector<float> host(1000);
   if (world.rank() != world.size() - 1) {
-    stream_->while_waiting([&] { communicator->progress(); });
+    stream_->set_wait_callback([&] { communicator->progress(); });
     const auto sum_and_copy = [&] {
       const Tensor sums = values.view({1000}, ElementType::f32);
       communicator->all_reduce(sums, *stream_);
@@ -72,7 +72,7 @@ TEST_F(LateRanks, AreGivenUpOnByARankThatAllocatesAndCopiesToTheHost) {
       backend_of_rank().copy(*stream_, {host.data(), sums.shape, ElementType::f32, MemorySpace::host}, sums);
     };
     EXPECT_EQ(thrown_by(sum_and_copy).exit_status(), ExitStatus::hang);
-    stream_->while_waiting({});
+    stream_->set_wait_callback({});
   }
   world.barrier();
 }
@@ -85,7 +85,7 @@ TEST_F(LateRanks, LeavesItsPeersWhenItIsAbandonedOrDestroyedInTheMiddleOfASum) {
     {
       const Buffer values = communicator->allocate(4 * 1000);
       try {
-        // In shared mode a sum would wait; the exception comes before it.
+        // With a shared device a sum would block; the exception is thrown before.
         if (!late && !gpu_of_rank().share_device) {
           communicator->all_reduce(values.view({1000}, ElementType::f32), *stream_);
         }
@@ -94,7 +94,7 @@ TEST_F(LateRanks, LeavesItsPeersWhenItIsAbandonedOrDestroyedInTheMiddleOfASum) {
         if (abandoned) communicator->abandon();
       }
       if (!abandoned) communicator.reset();
-      // The memory goes here, which waits for the device.
+      // The memory is freed here, which waits for the device.
     }
     stream_->synchronize();
     world.barrier();

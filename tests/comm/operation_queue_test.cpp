@@ -10,7 +10,7 @@
 namespace tutti::mpi {
 namespace {
 
-// Writes its name down when it starts, and is done when told.
+// Records its name when it starts. The test decides when it is done.
 class NamedOperation final : public Operation {
  public:
   NamedOperation(char name, std::string& started, const bool& done) : name_(name), started_(started), done_(done) {}

@@ -19,13 +19,13 @@ struct RemovedWaitsCase {
   std::function<std::unique_ptr<Communicator>()> make;
 };
 
-// Sums must follow the work that makes their values, and be followed by the work that uses them: without any one of the
-// waits for that, some order of the device's work gives something else.
+// Sums must run after the work that produces their values and before the work that uses them. Without any one of these
+// waits, some order of the device's work gives a wrong result.
 class RemovedWaits : public testing::TestWithParam<RemovedWaitsCase> {
  protected:
   static constexpr std::int64_t kLength = 100;
 
-  // True when the sum is right on all ranks.
+  // True if the sum is correct on all ranks.
   bool sums_rightly() {
     World& world = test_world();
     std::vector<float> mine = whole_numbers<float>(kLength, world.rank(), 3);
@@ -37,7 +37,7 @@ class RemovedWaits : public testing::TestWithParam<RemovedWaitsCase> {
     communicator_->finish(*stream_);
     backend_.copy(*stream_, tensor_over(sums), values);
     stream_->synchronize();
-    return world.agree(sums == sum_of_whole_numbers<float>(kLength, world.size(), 3));
+    return world.all_true(sums == sum_of_whole_numbers<float>(kLength, world.size(), 3));
   }
 
   bool is_right_in_all_orders(int ignored_wait) {
@@ -64,7 +64,7 @@ TEST_P(RemovedWaits, AreNoticed) {
   EXPECT_TRUE(is_right_in_all_orders(0));
   const int waits = most_waits_;
   EXPECT_GE(waits, 2);
-  for (int wait = 1; !test_world().agree(wait > waits); ++wait) {
+  for (int wait = 1; !test_world().all_true(wait > waits); ++wait) {
     EXPECT_FALSE(is_right_in_all_orders(wait)) << "wait " << wait;
   }
 }
@@ -75,7 +75,7 @@ INSTANTIATE_TEST_SUITE_P(
         RemovedWaitsCase{"nccl", [] { return tutti_nccl_library().make_communicator(test_world(), gpu_of_rank()); }},
         RemovedWaitsCase{
             "staged",
-            [] { return make_staged_communicator(backend_of_rank(), make_mpi_ring_communicator(test_world(), {})); }}),
+            [] { return make_staged_communicator(backend_of_rank(), make_mpi_communicator(test_world(), {})); }}),
     [](const testing::TestParamInfo<RemovedWaitsCase>& which) { return which.param.name; });
 
 }  // namespace

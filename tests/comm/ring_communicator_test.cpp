@@ -15,11 +15,11 @@ namespace {
 
 enum class Driver { finish_only, caller, helper_thread, foreign_thread };
 
-// The sum of rough values, cut into operations as gradients are, with the given driver.
+// Sums rounding-sensitive values, split into operations like gradients, with or without a helper thread.
 std::vector<float> driven_by(Driver driver) {
   World& world = test_world();
-  const auto communicator = make_mpi_ring_communicator(
-      world, {.helper_thread = driver == Driver::helper_thread, .algorithm = SumAlgorithm::ring});
+  const auto communicator = make_mpi_communicator(
+      world, {.helper_thread = driver == Driver::helper_thread, .algorithm = AllReduceAlgorithm::ring});
   InlineStream stream;
   std::vector<float> values = rough_values(900'001, world.rank());
   std::jthread foreign;
@@ -40,14 +40,14 @@ std::vector<float> driven_by(Driver driver) {
   return values;
 }
 
-TEST(RingCommunicator, GivesTheSameBitsWhoeverDrivesIt) {
+TEST(MpiCommunicator, GivesTheSameBitsWhoeverDrivesIt) {
   const std::vector<float> expected = driven_by(Driver::finish_only);
   EXPECT_TRUE(equal_values(driven_by(Driver::caller), expected));
   EXPECT_TRUE(equal_values(driven_by(Driver::helper_thread), expected));
   EXPECT_TRUE(equal_values(driven_by(Driver::foreign_thread), expected));
 }
 
-TEST(RingCommunicator, AddsEachChunkInTheOrderOfRanksFromItsOwn) {
+TEST(MpiCommunicator, AddsEachChunkInTheOrderOfRanksFromItsOwn) {
   World& world = test_world();
   const std::int64_t ranks = world.size();
   constexpr std::int64_t kLength = 1009;
@@ -61,7 +61,7 @@ TEST(RingCommunicator, AddsEachChunkInTheOrderOfRanksFromItsOwn) {
       }
     }
   }
-  const auto communicator = make_mpi_ring_communicator(world, {.algorithm = SumAlgorithm::ring});
+  const auto communicator = make_mpi_communicator(world, {.algorithm = AllReduceAlgorithm::ring});
   InlineStream stream;
   std::vector<float> values = rough_values(kLength, world.rank());
   communicator->all_reduce(tensor_over(values), stream);
@@ -69,9 +69,9 @@ TEST(RingCommunicator, AddsEachChunkInTheOrderOfRanksFromItsOwn) {
   EXPECT_TRUE(equal_values(values, expected));
 }
 
-TEST(RingCommunicator, KeepsDenormalsWhateverTheCallersMode) {
+TEST(MpiCommunicator, KeepsDenormalsWhateverTheCallersMode) {
   World& world = test_world();
-  const auto communicator = make_mpi_ring_communicator(world, {.algorithm = SumAlgorithm::ring});
+  const auto communicator = make_mpi_communicator(world, {.algorithm = AllReduceAlgorithm::ring});
   InlineStream stream;
   const float tiny = std::bit_cast<float>(std::uint32_t{3});
   std::vector<float> values(100, tiny);
@@ -87,7 +87,7 @@ TEST(RingCommunicator, KeepsDenormalsWhateverTheCallersMode) {
   }
 }
 
-// Every step of a ring of `length` elements passes on one chunk; all but one of them twice around.
+// Every step of a ring of `length` elements sends one chunk; all but one of the chunks go around twice.
 std::uint64_t elements_sent(std::int64_t length, std::int64_t rank, std::int64_t ranks) {
   const auto chunk = [&](std::int64_t number) {
     const std::int64_t wrapped = (number + 2 * ranks) % ranks;
@@ -98,9 +98,9 @@ std::uint64_t elements_sent(std::int64_t length, std::int64_t rank, std::int64_t
   return static_cast<std::uint64_t>(sent);
 }
 
-TEST(RingCommunicator, CountsThePayloadThatItSends) {
+TEST(MpiCommunicator, CountsThePayloadThatItSends) {
   World& world = test_world();
-  const auto communicator = make_mpi_ring_communicator(world, {.algorithm = SumAlgorithm::ring});
+  const auto communicator = make_mpi_communicator(world, {.algorithm = AllReduceAlgorithm::ring});
   InlineStream stream;
   std::uint64_t expected = 0;
   EXPECT_EQ(communicator->bytes_sent(), 0U);
@@ -116,9 +116,9 @@ TEST(RingCommunicator, CountsThePayloadThatItSends) {
   }
 }
 
-TEST(RingCommunicator, SendsNoMoreThanARingDoesHoweverLongTheSum) {
+TEST(MpiCommunicator, SendsNoMoreThanARingDoesHoweverLongTheSum) {
   World& world = test_world();
-  const auto communicator = make_mpi_ring_communicator(world, {.algorithm = SumAlgorithm::ring});
+  const auto communicator = make_mpi_communicator(world, {.algorithm = AllReduceAlgorithm::ring});
   InlineStream stream;
   std::vector<float> values(2'345'677);
   communicator->all_reduce(tensor_over(values), stream);
@@ -130,8 +130,8 @@ TEST(RingCommunicator, SendsNoMoreThanARingDoesHoweverLongTheSum) {
   EXPECT_EQ(sent_by_all, 2 * static_cast<std::uint64_t>(world.size() - 1) * 4 * values.size());
 }
 
-TEST(RingCommunicator, NamesItselfAndTheLibrary) {
-  const auto communicator = make_mpi_ring_communicator(test_world(), {.algorithm = SumAlgorithm::ring});
+TEST(MpiCommunicator, NamesItselfAndTheLibrary) {
+  const auto communicator = make_mpi_communicator(test_world(), {.algorithm = AllReduceAlgorithm::ring});
   EXPECT_EQ(communicator->description(), "ring over " + test_world().description());
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// More of what every Communicator promises: sums to shares, what is done with them and their passing on; and what a
-// single server does. Included by the test programs that name the implementations.
+// More tests of the Communicator interface: reduce_scatter_gather, reduce_to_root and broadcast. Included by the test
+// programs that list the implementations.
 
 #include "communicator_contract.hpp"
 
@@ -10,7 +10,7 @@ namespace tutti {
 
 class SharedSumContract : public CommunicatorContract {
  protected:
-  // Shares of n elements: equal; ascending; all at the first rank; all at the last; none but at every other rank.
+  // Shards of n elements: equal; ascending; all at the first rank; all at the last; only at every other rank.
   std::vector<std::vector<std::int64_t>> bounds_of(std::int64_t elements) {
     const std::int64_t ranks = world().size();
     const auto scaled = [&](const std::function<std::int64_t(std::int64_t rank)>& weight) {
@@ -65,7 +65,7 @@ TEST_P(SharedSumContract, PassesOnWhatEveryRankHasMadeOfItsShareOfTheSum) {
       std::int64_t done = 0;
       communicator->reduce_scatter_gather({.values = values.tensor(),
                                            .bounds = bounds,
-                                           .then = halving(values, results, done),
+                                           .transform_shard = halving(values, results, done),
                                            .results = results.tensor()},
                                           stream());
       communicator->finish(stream());
@@ -83,11 +83,11 @@ TEST_P(SharedSumContract, SumsSharesAloneAndPassesThemOnLater) {
   for (const auto& bounds : bounds_of(length)) {
     auto values = put(*communicator, whole_numbers<float>(length, world().rank(), 9));
     const auto sums = sum_of_whole_numbers<float>(length, world().size(), 9);
-    communicator->reduce_scatter_gather({.values = values.tensor(), .bounds = bounds, .then = {}, .results = {}},
+    communicator->reduce_scatter_gather({.values = values.tensor(), .bounds = bounds, .transform_shard = {}, .results = {}},
                                         stream());
     communicator->finish(stream());
     EXPECT_TRUE(equal_values(own_of(bounds, read(values)), own_of(bounds, sums)));
-    communicator->reduce_scatter_gather({.values = {}, .bounds = bounds, .then = {}, .results = values.tensor()},
+    communicator->reduce_scatter_gather({.values = {}, .bounds = bounds, .transform_shard = {}, .results = values.tensor()},
                                         stream());
     communicator->finish(stream());
     EXPECT_TRUE(equal_values(read(values), sums));
@@ -102,7 +102,7 @@ TEST_P(SharedSumContract, WorksOnSharesThatNeedNoSumBeforeItPassesThemOn) {
     auto results = put(*communicator, std::vector<float>(static_cast<std::size_t>(length)));
     std::int64_t done = 0;
     communicator->reduce_scatter_gather(
-        {.values = {}, .bounds = bounds, .then = halving(numbers, results, done), .results = results.tensor()},
+        {.values = {}, .bounds = bounds, .transform_shard = halving(numbers, results, done), .results = results.tensor()},
         stream());
     communicator->finish(stream());
     EXPECT_TRUE(equal_values(read(results), halves_of(numbers.host)));
@@ -125,11 +125,11 @@ TEST_P(SharedSumContract, CarriesManyQueuedOperationsOfAllKindsInTheirOrder) {
     const auto bounds = bounds_of(kLength)[at];
     communicator->reduce_scatter_gather({.values = values[at].tensor(),
                                          .bounds = bounds,
-                                         .then = halving(values[at], results[at], done[at]),
+                                         .transform_shard = halving(values[at], results[at], done[at]),
                                          .results = results[at].tensor()},
                                         stream());
     for (int call = 0; call < (world().rank() + static_cast<int>(at)) % 3; ++call) communicator->progress();
-    // Of what the shares left: everywhere the same, then only at rank 0, then everywhere again.
+    // Operates on the results of the step before: equal on all ranks, then only at rank 0, then on all ranks again.
     communicator->all_reduce(results[at].tensor(), stream());
     communicator->reduce_to_root(results[at].tensor(), stream());
     communicator->broadcast(results[at].tensor(), stream());
@@ -151,7 +151,7 @@ TEST_P(SharedSumContract, GivesAllRanksTheSameBitsOfSharedSumsEachTime) {
   for (int time = 0; time < 2; ++time) {
     auto values = put(*communicator, rough_values(length, world().rank()));
     communicator->reduce_scatter_gather(
-        {.values = values.tensor(), .bounds = bounds_of(length)[1], .then = {}, .results = values.tensor()}, stream());
+        {.values = values.tensor(), .bounds = bounds_of(length)[1], .transform_shard = {}, .results = values.tensor()}, stream());
     communicator->finish(stream());
     for (std::string& text : all_gather_text(world(), digest_text(digest("values", read(values))))) {
       digests.push_back(std::move(text));
@@ -182,7 +182,7 @@ TEST_P(SharedSumContract, RefusesSharesThatDoNotFit) {
   std::vector<std::int64_t> bounds(ranks + 1, 4);
   bounds.front() = 0;
   const auto share = [&](const std::vector<std::int64_t>& wrong, const Tensor& tensor) {
-    communicator->reduce_scatter_gather({.values = tensor, .bounds = wrong, .then = {}, .results = {}}, stream());
+    communicator->reduce_scatter_gather({.values = tensor, .bounds = wrong, .transform_shard = {}, .results = {}}, stream());
   };
   EXPECT_THROW(share(std::vector<std::int64_t>(ranks, 0), values.tensor()), Error);
   EXPECT_THROW(share(std::vector<std::int64_t>(ranks + 1, 4), values.tensor()), Error);

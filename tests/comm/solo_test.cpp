@@ -29,19 +29,19 @@ TEST(SoloWorld, IsRankZeroOfOne) {
 }
 
 TEST(SoloWorld, AgreesWithItself) {
-  EXPECT_TRUE(solo_world().agree(true));
-  EXPECT_FALSE(solo_world().agree(false));
+  EXPECT_TRUE(solo_world().all_true(true));
+  EXPECT_FALSE(solo_world().all_true(false));
   EXPECT_EQ(broadcast_text(solo_world(), "alone", 0), "alone");
   EXPECT_EQ(all_gather_text(solo_world(), "alone"), std::vector<std::string>{"alone"});
 }
 
 TEST(SoloWorld, HasTheGreatestNumberOfAllOnceBegun) {
   World& world = solo_world();
-  EXPECT_THROW(world.end_greatest(), Error);
-  world.begin_greatest(-5);
-  EXPECT_THROW(world.begin_greatest(1), Error);
-  EXPECT_EQ(world.end_greatest(), -5);
-  EXPECT_THROW(world.end_greatest(), Error);
+  EXPECT_THROW(world.finish_max(), Error);
+  world.start_max(-5);
+  EXPECT_THROW(world.start_max(1), Error);
+  EXPECT_EQ(world.finish_max(), -5);
+  EXPECT_THROW(world.finish_max(), Error);
 }
 
 TEST(SoloWorld, RefusesABroadcastFromARankItHasNot) { EXPECT_THROW(broadcast_text(solo_world(), "x", 1), Error); }
@@ -61,9 +61,9 @@ TEST(SoloWorld, SplitsIntoItselfOrNothing) {
 }
 
 TEST(SoloWorld, PassesAnErrorOnUnnamed) {
-  run_agreed(solo_world(), [] {});
+  run_or_throw_on_all(solo_world(), [] {});
   try {
-    run_agreed(solo_world(), [] { throw Error(ErrorSource::io, "cannot read a.h5"); });
+    run_or_throw_on_all(solo_world(), [] { throw Error(ErrorSource::io, "cannot read a.h5"); });
     FAIL() << "nothing was thrown";
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(), "cannot read a.h5");
@@ -76,8 +76,8 @@ TEST(SoloWorldDeathTest, AbortsWithTheStatusGiven) {
   EXPECT_EXIT(make_solo_world()->abort(70), testing::ExitedWithCode(70), "");
 }
 
-TEST(RingCommunicator, RefusesAWorldWithoutMpi) {
-  EXPECT_THROW(make_mpi_ring_communicator(solo_world(), {}), Error);
+TEST(MpiCommunicator, RefusesAWorldWithoutMpi) {
+  EXPECT_THROW(make_mpi_communicator(solo_world(), {}), Error);
   EXPECT_THROW(make_mpi_library_communicator(solo_world()), Error);
 }
 

@@ -10,7 +10,7 @@ namespace {
 
 std::unique_ptr<Communicator> make_staged(World& world) {
   return make_staged_communicator(backend_of_rank(),
-                                  make_mpi_ring_communicator(world, {.algorithm = SumAlgorithm::ring}));
+                                  make_mpi_communicator(world, {.algorithm = AllReduceAlgorithm::ring}));
 }
 
 Backend& processor() {
@@ -23,16 +23,16 @@ const auto communicators = testing::Values(
     CommunicatorCase{"gpu_with_helper_thread", test_world,
                      [](World& w) {
                        return make_staged_communicator(backend_of_rank(),
-                                                       make_mpi_ring_communicator(w, {.helper_thread = true}));
+                                                       make_mpi_communicator(w, {.helper_thread = true}));
                      },
                      backend_of_rank},
     CommunicatorCase{"processor", test_world,
-                     [](World& w) { return make_staged_communicator(processor(), make_mpi_ring_communicator(w, {})); },
+                     [](World& w) { return make_staged_communicator(processor(), make_mpi_communicator(w, {})); },
                      processor});
 INSTANTIATE_TEST_SUITE_P(Staged, CommunicatorContract, communicators, case_name);
 INSTANTIATE_TEST_SUITE_P(Staged, SharedSumContract, communicators, case_name);
 
-// Buckets of one block, as gradients are exchanged: each summed while the next is still being computed.
+// Buckets of one block, like gradients: each is reduced while the next is still being computed.
 TEST(StagedCommunicator, GivesTheBitsOfTheHostsRingWithManySumsUnderWay) {
   World& world = test_world();
   Backend& gpu = backend_of_rank();
@@ -40,7 +40,7 @@ TEST(StagedCommunicator, GivesTheBitsOfTheHostsRingWithManySumsUnderWay) {
   constexpr std::int64_t kAll = 90'001;
 
   std::vector<float> expected = rough_values(kAll, world.rank());
-  const auto ring = make_mpi_ring_communicator(world, {.algorithm = SumAlgorithm::ring});
+  const auto ring = make_mpi_communicator(world, {.algorithm = AllReduceAlgorithm::ring});
   InlineStream inline_stream;
   std::int64_t first = 0;
   for (const std::int64_t length : lengths) {
@@ -75,7 +75,7 @@ TEST(StagedCommunicator, AbandonedInTheMiddleLetsItsMemoryGo) {
   const auto stream = backend_of_rank().make_stream();
   {
     const Buffer values = communicator->allocate(4000);
-    // One rank alone goes on.
+    // Only one rank continues.
     if (test_world().rank() == 0) communicator->all_reduce(values.view({1000}, ElementType::f32), *stream);
     communicator->abandon();
   }

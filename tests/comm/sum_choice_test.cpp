@@ -8,13 +8,13 @@
 namespace tutti::mpi {
 namespace {
 
-using enum SumAlgorithm;
+using enum AllReduceAlgorithm;
 
-// Chosen by a world of one rank that sees these times.
-SumChoice choice_by(const TimeSum& time) { return measured_choice(*make_solo_world(), {ring, direct}, time); }
+// The choice of a single rank that measures these times.
+AlgorithmChoice choice_by(const TimeAllReduce& time) { return measured_choice(*make_solo_world(), {ring, direct}, time); }
 
-TEST(SumChoice, TakesAtEachSizeWhatIsFastestThere) {
-  const SumChoice choice = choice_by([](SumAlgorithm algorithm, std::int64_t bytes) {
+TEST(AlgorithmChoice, TakesAtEachSizeWhatIsFastestThere) {
+  const AlgorithmChoice choice = choice_by([](AllReduceAlgorithm algorithm, std::int64_t bytes) {
     return algorithm == ring ? 1e-6 : 1e-11 * static_cast<double>(bytes);
   });
   EXPECT_EQ(choice.of(1), direct);
@@ -24,13 +24,13 @@ TEST(SumChoice, TakesAtEachSizeWhatIsFastestThere) {
   EXPECT_EQ(choice.text(), "direct to 128 KiB, ring above,");
 }
 
-TEST(SumChoice, OfOneAlgorithmIsItsName) {
-  EXPECT_EQ(choice_by([](SumAlgorithm, std::int64_t) { return 1e-6; }).text(), "ring");
+TEST(AlgorithmChoice, OfOneAlgorithmIsItsName) {
+  EXPECT_EQ(choice_by([](AllReduceAlgorithm, std::int64_t) { return 1e-6; }).text(), "ring");
 }
 
-TEST(SumChoice, StopsMeasuringWhereItGetsSlowAndTakesARingThere) {
+TEST(AlgorithmChoice, StopsMeasuringWhereItGetsSlowAndTakesARingThere) {
   std::int64_t longest = 0;
-  const SumChoice choice = choice_by([&](SumAlgorithm algorithm, std::int64_t bytes) {
+  const AlgorithmChoice choice = choice_by([&](AllReduceAlgorithm algorithm, std::int64_t bytes) {
     longest = std::max(longest, bytes);
     return static_cast<double>(bytes) * (algorithm == ring ? 4e-8 : 2e-8);
   });

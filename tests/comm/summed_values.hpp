@@ -1,5 +1,5 @@
 #pragma once
-// Values that ranks add up in tests, and what their sums must be. Knows no communicator.
+// Values that ranks add in tests, and the expected sums.
 
 #include "tutti/backend/stream.hpp"
 #include "tutti/backend/tensor.hpp"
@@ -28,7 +28,7 @@ Tensor tensor_over(std::vector<T>& values) {
   return {.data = values.data(), .shape = {static_cast<std::int64_t>(values.size())}, .type = element_type<T>()};
 }
 
-// Small whole numbers, of which every partial sum is exact in f32 too; `salt` tells operations apart.
+// Small integers, whose partial sums are also exact in f32. `salt` distinguishes operations.
 template <class T>
 std::vector<T> whole_numbers(std::int64_t length, std::int64_t rank, std::int64_t salt) {
   std::vector<T> values(static_cast<std::size_t>(length));

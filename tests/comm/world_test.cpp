@@ -47,10 +47,10 @@ TEST(World, IsMadeOncePerProcess) { EXPECT_THROW(make_mpi_world(), Error); }
 
 TEST(World, AgreesOnlyWhenEveryRankDoes) {
   World& world = test_world();
-  EXPECT_TRUE(world.agree(true));
-  EXPECT_FALSE(world.agree(false));
+  EXPECT_TRUE(world.all_true(true));
+  EXPECT_FALSE(world.all_true(false));
   for (int dissenter = 0; dissenter < world.size(); ++dissenter) {
-    EXPECT_FALSE(world.agree(world.rank() != dissenter)) << dissenter;
+    EXPECT_FALSE(world.all_true(world.rank() != dissenter)) << dissenter;
   }
 }
 
@@ -59,9 +59,9 @@ TEST(World, FindsTheGreatestWhateverComesBetween) {
   for (int step = 0; step < 100; ++step) {
     const int chosen = step % world.size();
     const std::int64_t mine = (world.rank() == chosen ? std::int64_t{1} << 40 : -world.rank()) + step;
-    world.begin_greatest(mine);
+    world.start_max(mine);
     if (step % 2 == 0) {
-      EXPECT_TRUE(world.agree(true));
+      EXPECT_TRUE(world.all_true(true));
     }
     if (step % 3 == 0) {
       EXPECT_EQ(broadcast_text(world, std::to_string(world.rank()), chosen), std::to_string(chosen));
@@ -69,28 +69,28 @@ TEST(World, FindsTheGreatestWhateverComesBetween) {
     if (step % 5 == 0) {
       EXPECT_EQ(std::ssize(all_gather_text(world, "x")), world.size());
     }
-    EXPECT_EQ(world.end_greatest(), (std::int64_t{1} << 40) + step);
+    EXPECT_EQ(world.finish_max(), (std::int64_t{1} << 40) + step);
   }
 }
 
 TEST(World, FindsOneGreatestAtATime) {
   World& world = test_world();
-  EXPECT_EQ(thrown_by([&] { world.end_greatest(); }).source(), ErrorSource::internal);
-  world.begin_greatest(world.rank());
-  EXPECT_EQ(thrown_by([&] { world.begin_greatest(100); }).source(), ErrorSource::internal);
-  EXPECT_EQ(world.end_greatest(), world.size() - 1);
-  EXPECT_EQ(thrown_by([&] { world.end_greatest(); }).source(), ErrorSource::internal);
+  EXPECT_EQ(thrown_by([&] { world.finish_max(); }).source(), ErrorSource::internal);
+  world.start_max(world.rank());
+  EXPECT_EQ(thrown_by([&] { world.start_max(100); }).source(), ErrorSource::internal);
+  EXPECT_EQ(world.finish_max(), world.size() - 1);
+  EXPECT_EQ(thrown_by([&] { world.finish_max(); }).source(), ErrorSource::internal);
 }
 
 TEST(World, FindsTheGreatestOfASubWorldBesides) {
   World& world = test_world();
   const int parity = world.rank() % 2;
   const auto sub = world.split(parity);
-  world.begin_greatest(world.rank());
-  sub->begin_greatest(world.rank());
-  EXPECT_EQ(world.end_greatest(), world.size() - 1);
-  EXPECT_EQ(sub->end_greatest(), 2 * (sub->size() - 1) + parity);
-  sub->begin_greatest(7);
+  world.start_max(world.rank());
+  sub->start_max(world.rank());
+  EXPECT_EQ(world.finish_max(), world.size() - 1);
+  EXPECT_EQ(sub->finish_max(), 2 * (sub->size() - 1) + parity);
+  sub->start_max(7);
   sub->close();  // ends it
 }
 
@@ -140,7 +140,7 @@ TEST(World, RefusesOnAllRanksABroadcastTheyDisagreeOn) {
   }
   EXPECT_THROW(world.broadcast(bytes, world.size()), Error);
   EXPECT_THROW(world.broadcast(bytes, -1), Error);
-  EXPECT_TRUE(world.agree(true));
+  EXPECT_TRUE(world.all_true(true));
 }
 
 TEST(World, GathersBytesOfDifferingLengths) {
@@ -180,7 +180,7 @@ TEST(World, LeavesRanksWithoutColourOut) {
   if (world.rank() == 0) {
     ASSERT_NE(sub, nullptr);
     EXPECT_EQ(sub->size(), 1);
-    EXPECT_TRUE(sub->agree(true));
+    EXPECT_TRUE(sub->all_true(true));
     sub->close();
   } else {
     EXPECT_EQ(sub, nullptr);
@@ -190,19 +190,19 @@ TEST(World, LeavesRanksWithoutColourOut) {
 TEST(World, KeepsCollectivesOfSubWorldsApart) {
   World& world = test_world();
   const auto sub = world.split(world.rank() % 2);
-  EXPECT_EQ(sub->agree(world.rank() % 2 == 0), world.rank() % 2 == 0);
+  EXPECT_EQ(sub->all_true(world.rank() % 2 == 0), world.rank() % 2 == 0);
   const auto inner = sub->split(0);
   EXPECT_EQ(broadcast_text(*inner, std::to_string(world.rank() % 2), 0), std::to_string(world.rank() % 2));
   inner->close();
   sub->close();
-  EXPECT_TRUE(world.agree(true));
+  EXPECT_TRUE(world.all_true(true));
 }
 
 std::span<std::byte> bytes_of_buffer(const Buffer& memory) {
   return {static_cast<std::byte*>(memory.data()), memory.bytes()};
 }
 
-// The files in /dev/shm that this process has mapped, by /proc: those without a name are marked as deleted.
+// The files in /dev/shm that this process has mapped, from /proc; unlinked ones are marked as deleted.
 std::vector<std::string> mapped_shared_files() {
   std::ifstream maps("/proc/self/maps");
   std::vector<std::string> files;
@@ -246,7 +246,7 @@ TEST(World, LeavesNoNameBehindInSharedMemory) {
   }
 }
 
-// One whose maker lives is locked by it, or very young.
+// A file whose creator is alive is locked by it, or very new.
 TEST(World, RemovesFromSharedMemoryWhatKilledProcessesHaveLeft) {
   World& world = test_world();
   const auto path = [&](const char* what) { return fmt::format("/dev/shm/tutti-test-{}-{}", ::getpid(), what); };
@@ -273,7 +273,7 @@ TEST(World, RefusesOnAllRanksMoreSharedMemoryThanThereIs) {
     EXPECT_EQ(error.source(), ErrorSource::io);
     EXPECT_EQ(error.reach(), ErrorReach::all_ranks);
     const std::string text = error.what();
-    EXPECT_NE(text.find("1099511627776.0 MiB of shared memory are wanted, but only "), std::string::npos) << text;
+    EXPECT_NE(text.find("1099511627776.0 MiB of shared memory are needed, but only "), std::string::npos) << text;
     EXPECT_NE(text.find("/dev/shm"), std::string::npos) << text;
   }
   EXPECT_TRUE(mapped_shared_files().empty());
@@ -293,7 +293,7 @@ TEST(World, GivesEverySubWorldMemoryOfItsOwn) {
 TEST(World, MayLoseASubWorldThatWasNotClosed) {
   World& world = test_world();
   { const auto sub = world.split(0); }
-  EXPECT_TRUE(world.agree(true));
+  EXPECT_TRUE(world.all_true(true));
 }
 
 }  // namespace

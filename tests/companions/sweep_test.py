@@ -80,7 +80,7 @@ class Rows(Sweep):
 
     def test_that_cannot_be_are_left_out_with_the_reason(self):
         printed, swept = self.sweep(0, *SMALL, "--steps", "2", "--optimizer", "sgd,adamw", "--momentum", "0,0.9")
-        self.assertEqual(1, printed.count("left out: --momentum 0.9 belongs to sgd and lars"))
+        self.assertEqual(1, printed.count("left out: --momentum 0.9 is for sgd and lars"))
         self.assertIn("1 of 4 combinations left out, 0 failed", printed)
         self.assertEqual(["trained"] * 3 + ["left out"], [row["state"] for row in swept["rows"]])
         self.assertEqual("exact", self.sweep(0, *SMALL, "--steps", "2", "--parts", "2", "--shard-optimizer",
@@ -181,7 +181,7 @@ class Refusals(Sweep):
                                 ("--ranks 2,1", "--ranks 2,1: give ascending counts"),
                                 ("--together ranks,lr --ranks 1,2 --lr 0.1,0.2,0.3", "--ranks has 2 values and --lr "),
                                 ("--together lr,lr --lr 0.1,0.2", "'lr' has no list of its own"),
-                                ("--scale-lr", "--scale-lr wants several values of --batch-size"),
+                                ("--scale-lr", "--scale-lr needs a list for --batch-size"),
                                 ("--optimizer adamw --momentum 0.9", "--momentum 0.9 belongs to"),
                                 ("--out runs", "--out"), ("--rehearse kill", "--rehearse"), ("--lr 0.1 0.2", "0.2"),
                                 (f"--seed {','.join(map(str, range(101)))} --lr-decay "

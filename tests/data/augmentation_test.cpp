@@ -37,11 +37,11 @@ ImageRecipe recipe_of(Augment augment, std::int64_t channels, std::int64_t side)
 
 std::vector<float> written(const ImageRecipe& recipe, const ImageView& image, const SampleKey& key) {
   std::vector<float> values(static_cast<std::size_t>(recipe.image.elements()));
-  ImageWriter(recipe).write(image, plan_image(recipe, image.shape, key), values);
+  PixelWriter(recipe).write(image, plan_image(recipe, image.shape, key), values);
   return values;
 }
 
-// The tutorial's steps one after another, with the random numbers drawn in the order that augmentation.hpp states.
+// A reference that applies the steps one by one, with random numbers drawn in the order in augmentation.hpp.
 class SlowRecipe {
  public:
   SlowRecipe(const ImageRecipe& recipe, const SampleKey& key)
@@ -109,7 +109,7 @@ class SlowRecipe {
   RandomSequence random_;
 };
 
-TEST(Augmentation, DoesWhatTheStepsDoOneByOneInDouble) {
+TEST(Augmentation, MatchesTheStepsAppliedOneByOneInDouble) {
   const std::vector<std::pair<Shape, std::int64_t>> cases{
       {Shape{3, 32, 32}, 32}, {Shape{1, 28, 28}, 28},  {Shape{1, 50, 70}, 24}, {Shape{1, 150, 100}, 16},
       {Shape{2, 5, 7}, 8},    {Shape{1, 1, 1}, 3},     {Shape{1, 3, 90}, 12},  {Shape{1, 90, 2}, 12},
@@ -138,7 +138,7 @@ TEST(Augmentation, DoesWhatTheStepsDoOneByOneInDouble) {
   }
 }
 
-TEST(Augmentation, KeepsAnEvenColourToTheLastBit) {
+TEST(Augmentation, KeepsAUniformColourToTheLastBit) {
   for (const Augment augment : {Augment::none, Augment::crop_flip, Augment::resized_crop}) {
     for (const auto& [height, width] : {std::pair<std::int64_t, std::int64_t>{32, 32}, {47, 61}, {300, 200}, {9, 9}}) {
       ImageRecipe recipe = recipe_of(augment, 1, 32);
@@ -156,7 +156,7 @@ TEST(Augmentation, KeepsAnEvenColourToTheLastBit) {
   }
 }
 
-TEST(Augmentation, LeavesAnImageOfTheRightSizeAlone) {
+TEST(Augmentation, DoesNotChangeAnImageOfTheRightSize) {
   const auto pixels = noise(3 * 20 * 20);
   const auto values = written(recipe_of(Augment::none, 3, 20), {pixels.data(), Shape{3, 20, 20}}, {});
   for (std::size_t i = 0; i < values.size(); ++i) ASSERT_EQ(values[i], static_cast<float>(pixels[i]) / 255.0f);
@@ -175,7 +175,7 @@ TEST(Augmentation, FlipsOneImageInTwo) {
   }
 }
 
-TEST(Augmentation, CropsSquaresWhoseAreasAreUniformAndWhichLieAnywhere) {
+TEST(Augmentation, CropsSquaresOfUniformAreaAtAnyPosition) {
   const ImageRecipe recipe = recipe_of(Augment::crop_flip, 1, 2048);
   constexpr int kSamples = 20'000;
   std::array<int, 9> areas{};
@@ -195,7 +195,7 @@ TEST(Augmentation, CropsSquaresWhoseAreasAreUniformAndWhichLieAnywhere) {
   for (const int count : places) EXPECT_NEAR(count, kSamples / 4, 250);
 }
 
-TEST(Augmentation, DrawsPiecesOfEveryAreaAndRatioAllowed) {
+TEST(Augmentation, DrawsCropsOfEveryAllowedAreaAndRatio) {
   const ImageRecipe recipe = recipe_of(Augment::resized_crop, 1, 8);
   double least = 1;
   double most = 0;
@@ -243,7 +243,7 @@ TEST(AxisWeights, AddUpToOneExactlyAndStayInside) {
   }
 }
 
-// Any processor and compiler must give these.
+// The same on every processor and compiler.
 TEST(Augmentation, HasTheseBitsEverywhere) {
   const std::array<std::string, 4> expected{"a921bda4fcc0db47", "647eb80fa82eeec6", "71f50266b843ef2f",
                                             "8170f85f3a373632"};
@@ -262,7 +262,7 @@ TEST(Augmentation, HasTheseBitsEverywhere) {
   }
 }
 
-TEST(Augmentation, GathersNoMorePixelsThanTheWidestPlanSays) {
+TEST(Augmentation, NeedsNoMoreTapsThanTheWidestPlan) {
   for (const Augment augment : kAugments) {
     for (std::int64_t item = 0; item < 400; ++item) {
       RandomSequence random(11, {.item = static_cast<std::uint32_t>(item)});
@@ -292,7 +292,7 @@ struct Team {
   int steps_ahead = 0;
 };
 
-// The digest of two epochs' batches as the global batch orders them.
+// The digest of two epochs' batches, in the order of the global batches.
 std::uint64_t digest_of_epochs(const Dataset& data, const ImageRecipe& recipe, const Team& team) {
   constexpr int kParts = 4;
   const auto backend = make_cpu_backend();

@@ -23,7 +23,7 @@ const T* at(const Tensor& table, std::int64_t row) {
   return static_cast<const T*>(table.data) + row * table.shape.without_first().elements();
 }
 
-// One axis of one image, applied in the order in which ImageWriter adds: four taps at once, then one by one.
+// One axis of one image, added in the order of PixelWriter: four taps at a time, then one by one.
 template <class Input>
 float weighted(const AxisTables& axis, std::int64_t image, std::int64_t output, Input input) {
   const std::int64_t outputs = axis.weights.shape[2];
@@ -39,10 +39,10 @@ float weighted(const AxisTables& axis, std::int64_t image, std::int64_t output, 
   return sum;
 }
 
-// What a processor does with its images, pixel by pixel.
+// A reference ImageStore that gathers pixel by pixel.
 class PlainStore : public ImageStore {
  public:
-  PlainStore(LateDevice& device, const HeldImages& images) : device_(device), held_(images) {}
+  PlainStore(LateDevice& device, const ImageSet& images) : device_(device), held_(images) {}
   void gather(Stream& stream, const ImageGather& request) override {
     device_.enqueue(stream, [this, request] { gather_now(request); });
   }
@@ -71,7 +71,7 @@ class PlainStore : public ImageStore {
   }
 
   LateDevice& device_;
-  HeldImages held_;
+  ImageSet held_;
 };
 
 class Noise {
@@ -113,7 +113,7 @@ Values values_of(const Batch& batch) {
 
 struct Setting {
   unsigned seed = 0;
-  bool holds = false;  // the device the data set
+  bool holds = false;  // whether the device stores the data set
   int steps_ahead = 1;
   LateFaults faults{};
 };
@@ -134,7 +134,7 @@ LoaderPlan plan_of(const ImageRecipe& recipe, int steps_ahead) {
 
 constexpr int kSteps = 12;
 
-// What the host's own processor gets, step by step and part by part.
+// The batches on the CPU backend, by step and part.
 std::vector<Values> expected_batches(const Dataset& data, const LoaderPlan& plan) {
   MemoryBackend host;
   const auto stream = host.make_stream();
@@ -146,13 +146,13 @@ std::vector<Values> expected_batches(const Dataset& data, const LoaderPlan& plan
   return all;
 }
 
-// How many batches were others than on the host when the device came to use them.
+// The number of batches that differ from the CPU backend's when the device uses them.
 int wrong_batches(const Dataset& data, const ImageRecipe& recipe, const Setting& setting) {
   const LoaderPlan plan = plan_of(recipe, setting.steps_ahead);
   const std::vector<Values> expected = expected_batches(data, plan);
   LateDevice device = device_of(setting);
   if (setting.holds) {
-    device.make_store = [](LateDevice& on, const HeldImages& images) {
+    device.make_store = [](LateDevice& on, const ImageSet& images) {
       return std::make_unique<PlainStore>(on, images);
     };
   }
@@ -178,7 +178,7 @@ ImageRecipe recipe_of(Augment augment, const Shape& image) {
   return recipe;
 }
 
-TEST(BatchFeed, BringsADeviceTheHostsBatchesWhateverOrderItsStreamsWorkIn) {
+TEST(BatchFeed, DeliversTheHostsBatchesToADeviceInAnyOrderOfItsStreams) {
   const Noise noise(40, Shape{3, 8, 8});
   const ImageRecipe recipe = recipe_of(Augment::pad_crop_flip, Shape{3, 8, 8});
   for (const bool holds : {false, true}) {
@@ -191,7 +191,7 @@ TEST(BatchFeed, BringsADeviceTheHostsBatchesWhateverOrderItsStreamsWorkIn) {
   }
 }
 
-TEST(BatchFeed, WouldShowAnyWaitThatIsLeftOut) {
+TEST(BatchFeed, DetectsAnyMissingWait) {
   const Noise noise(40, Shape{3, 8, 8});
   const ImageRecipe recipe = recipe_of(Augment::pad_crop_flip, Shape{3, 8, 8});
   for (const bool holds : {false, true}) {
@@ -206,7 +206,7 @@ TEST(BatchFeed, WouldShowAnyWaitThatIsLeftOut) {
   }
 }
 
-TEST(BatchFeed, LetsADeviceThatHoldsTheDataSetMakeTheSameBits) {
+TEST(BatchFeed, GivesTheSameBitsOnADeviceThatStoresTheDataSet) {
   const std::vector<std::pair<Shape, Shape>> sizes{{Shape{3, 16, 16}, Shape{3, 16, 16}},
                                                    {Shape{3, 20, 30}, Shape{3, 12, 12}},
                                                    {Shape{3, 5, 7}, Shape{3, 8, 8}},
@@ -221,7 +221,7 @@ TEST(BatchFeed, LetsADeviceThatHoldsTheDataSetMakeTheSameBits) {
   }
 }
 
-TEST(BatchFeed, DeliversEachPartToOnePlace) {
+TEST(BatchFeed, DeliversEachPartToAFixedAddress) {
   const Noise noise(40, Shape{3, 8, 8});
   LateDevice device(1);
   const auto stream = device.make_stream();
@@ -235,7 +235,7 @@ TEST(BatchFeed, DeliversEachPartToOnePlace) {
   stream->synchronize();
 }
 
-TEST(BatchFeedReader, ReadsForADeviceWhateverOrderItsStreamsWorkIn) {
+TEST(BatchFeedReader, ReadsForADeviceInAnyOrderOfItsStreams) {
   const Noise noise(40, Shape{3, 8, 8});
   const ImageRecipe recipe = recipe_of(Augment::crop_flip, Shape{3, 8, 8});
   const auto wrong_chunks = [&](const Setting& setting) {

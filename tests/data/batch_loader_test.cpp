@@ -26,12 +26,12 @@ std::unique_ptr<MemoryBackend> backend_in(MemorySpace space) {
   return std::make_unique<LateDevice>(1);
 }
 
-// A loader, and the stream for which it is asked.
+// A loader and its stream.
 class Loading : public BatchLoader {
  public:
   Loading(const Dataset& data, Backend& backend, const LoaderPlan& plan)
       : BatchLoader(data, backend, plan), stream_(backend.make_stream()) {}
-  // Returns when the batches are there.
+  // Returns when the batches have arrived.
   const StepBatches& next() {
     const StepBatches& step = BatchLoader::next(*stream_);
     stream_->synchronize();
@@ -42,7 +42,7 @@ class Loading : public BatchLoader {
   std::unique_ptr<Stream> stream_;
 };
 
-// Sample i has the pixels i and i + 1 and the label i mod 7. Counts reads, and can fail from one sample on.
+// Sample i has the pixels i and i + 1 and the label i mod 7. Counts reads, and can fail from a given sample on.
 class CountingDataset : public Dataset {
  public:
   explicit CountingDataset(std::int64_t samples, const Shape& shape = kShape) {
@@ -62,12 +62,12 @@ class CountingDataset : public Dataset {
   void read(std::span<const std::int64_t> samples, SampleBatch& batch) const override {
     batch.images.clear();
     batch.labels.clear();
-    batch.room.resize(samples.size());
+    batch.buffers.resize(samples.size());
     most_at_once_ = std::max(most_at_once_.load(), samples.size());
     for (std::size_t i = 0; i < samples.size(); ++i) {
       if (samples[i] >= first_failing) throw Error(ErrorSource::io, "sample " + std::to_string(samples[i]));
-      batch.room[i] = {static_cast<std::uint8_t>(samples[i]), static_cast<std::uint8_t>(samples[i] + 1)};
-      batch.images.push_back({batch.room[i].data(), kShape});
+      batch.buffers[i] = {static_cast<std::uint8_t>(samples[i]), static_cast<std::uint8_t>(samples[i] + 1)};
+      batch.images.push_back({batch.buffers[i].data(), kShape});
       batch.labels.push_back(static_cast<std::int32_t>(samples[i] % 7));
       ++samples_read_;
     }
@@ -129,7 +129,7 @@ struct Preparation {
 };
 constexpr Preparation kPreparations[] = {{0, 1}, {1, 1}, {3, 1}, {1, 3}, {4, 2}};
 
-TEST(BatchLoader, DeliversWhatTheSamplerSaysHoweverManyStepsAheadAndReaders) {
+TEST(BatchLoader, DeliversTheSamplersBatchesForAnyNumberOfStepsAheadAndReaders) {
   const CountingDataset data(253);
   for (const MemorySpace space : {MemorySpace::host, MemorySpace::cuda}) {
     for (const LastBatch last_batch : {LastBatch::keep, LastBatch::discard, LastBatch::rollover}) {
@@ -157,7 +157,7 @@ TEST(BatchLoader, DeliversWhatTheSamplerSaysHoweverManyStepsAheadAndReaders) {
   }
 }
 
-TEST(BatchLoader, GoesOnWhereverItIsSent) {
+TEST(BatchLoader, ContinuesAtAnyPosition) {
   const CountingDataset data(40);
   for (const MemorySpace space : {MemorySpace::host, MemorySpace::cuda}) {
     for (const auto& [steps_ahead, readers] : kPreparations) {
@@ -181,7 +181,7 @@ TEST(BatchLoader, GoesOnWhereverItIsSent) {
   }
 }
 
-TEST(BatchLoader, DeliversEachStepOnceWhateverPartsAreAssignedMeanwhile) {
+TEST(BatchLoader, DeliversEachStepOnceWhenPartsAreReassigned) {
   const CountingDataset data(40);
   for (const MemorySpace space : {MemorySpace::host, MemorySpace::cuda}) {
     for (const auto& [steps_ahead, readers] : kPreparations) {
@@ -215,12 +215,12 @@ TEST(BatchLoader, DeliversEachStepOnceWhateverPartsAreAssignedMeanwhile) {
         }
       }
       EXPECT_THROW(loaders[0]->assign({6, 8}), Error);
-      EXPECT_EQ(loaders[0]->next().global_samples, 9) << "goes on as before";
+      EXPECT_EQ(loaders[0]->next().global_samples, 9) << "continues as before";
     }
   }
 }
 
-TEST(BatchLoader, TakesAStepBeyondTheLastForTheNextEpochsFirst) {
+TEST(BatchLoader, TreatsAStepAfterTheLastAsTheNextEpochsFirst) {
   const CountingDataset data(40);
   MemoryBackend backend;
   Loading loader(data, backend, plan_of(8, 2));
@@ -232,7 +232,7 @@ TEST(BatchLoader, TakesAStepBeyondTheLastForTheNextEpochsFirst) {
   EXPECT_THROW(loader.seek(-1, 0), Error);
 }
 
-TEST(BatchLoader, PassesOverEpochsWithoutSteps) {
+TEST(BatchLoader, SkipsEpochsWithoutSteps) {
   const CountingDataset data(3);
   MemoryBackend backend;
   Loading loader(data, backend, plan_of(8, 2, LastBatch::rollover));
@@ -250,7 +250,7 @@ TEST(BatchLoader, RefusesToWaitForBatchesThatNeverCome) {
     LoaderPlan plan = plan_of(8, 2, LastBatch::discard);
     plan.steps_ahead = steps_ahead;
     Loading discarding(few, backend, plan);
-    EXPECT_TRUE(discarding.slice_sizes().empty());
+    EXPECT_TRUE(discarding.part_batch_sizes().empty());
     try {
       discarding.next();
       FAIL() << "a batch of nothing";
@@ -264,7 +264,7 @@ TEST(BatchLoader, RefusesToWaitForBatchesThatNeverCome) {
   }
 }
 
-TEST(BatchLoader, HandsOnTheFirstThingThatReadingThrewAndGoesOnAfterASeek) {
+TEST(BatchLoader, RethrowsTheFirstReadErrorAndContinuesAfterASeek) {
   for (const auto& [steps_ahead, readers] : kPreparations) {
     CountingDataset data(400);
     LoaderPlan plan = plan_of(100, 2);
@@ -285,7 +285,7 @@ TEST(BatchLoader, HandsOnTheFirstThingThatReadingThrewAndGoesOnAfterASeek) {
   }
 }
 
-TEST(BatchLoader, ReadsAndAllocatesNoFurtherAheadThanPlanned) {
+TEST(BatchLoader, ReadsAndAllocatesOnlyAsFarAheadAsPlanned) {
   for (const auto& [steps_ahead, readers] : kPreparations) {
     const CountingDataset data(1000);
     LoaderPlan plan = plan_of(10, 5);
@@ -301,7 +301,7 @@ TEST(BatchLoader, ReadsAndAllocatesNoFurtherAheadThanPlanned) {
   }
 }
 
-TEST(BatchLoader, EndsAtAnyMomentWithoutBeingReadToTheEnd) {
+TEST(BatchLoader, CanBeDestroyedAtAnyTime) {
   const CountingDataset data(1000);
   LateDevice backend(1);
   for (int taken = 0; taken < 60; ++taken) {
@@ -313,7 +313,7 @@ TEST(BatchLoader, EndsAtAnyMomentWithoutBeingReadToTheEnd) {
   }
 }
 
-TEST(BatchLoader, KnowsEverySliceSizeInAdvance) {
+TEST(BatchLoader, KnowsEveryPartBatchSizeInAdvance) {
   MemoryBackend backend;
   for (const LastBatch last_batch : {LastBatch::keep, LastBatch::discard, LastBatch::rollover}) {
     for (std::int64_t length = 0; length < 30; ++length) {
@@ -332,7 +332,7 @@ TEST(BatchLoader, KnowsEverySliceSizeInAdvance) {
         seen.erase(0);
         plan.parts = {1, 3};  // others may be assigned later
         const BatchLoader loader(data, backend, plan);
-        ASSERT_EQ(loader.slice_sizes(), std::vector<std::int64_t>(seen.begin(), seen.end()));
+        ASSERT_EQ(loader.part_batch_sizes(), std::vector<std::int64_t>(seen.begin(), seen.end()));
       }
     }
   }

@@ -1,5 +1,5 @@
-// Every kind of source into a data file: training on the file is training on the source, and its bytes depend on
-// nothing but the source.
+// Converts every kind of source to a data file: training on the file equals training on the source, and the file's
+// bytes depend only on the source.
 
 #include "tutti/base/error.hpp"
 #include "tutti/data/data_file.hpp"
@@ -127,18 +127,18 @@ TEST_F(Conversions, OfTheSameImagesInFoldersAndInATableHoldTheSameImages) {
 }
 
 TEST_F(Conversions, GiveTheSameBytesOnAnyNumberOfThreads) {
-  write_photos(300);  // more than a block
+  write_photos(300);  // more than one block
   write_data_file(open(path("classes"), 0.1).pair, path("1.h5"), {.image_size = 6});
   write_data_file(open("synthetic:3000x3x32x32:4").pair, path("memory 1.h5"));
   for (const int threads : {2, 3, 16}) {
     write_data_file(open(path("classes"), 0.1).pair, path("n.h5"), {.image_size = 6, .threads = threads});
-    EXPECT_TRUE(read_whole(path("n.h5")) == read_whole(path("1.h5"))) << threads;
+    EXPECT_TRUE(read_file_bytes(path("n.h5")) == read_file_bytes(path("1.h5"))) << threads;
     write_data_file(open("synthetic:3000x3x32x32:4").pair, path("n.h5"), {.threads = threads});
-    EXPECT_TRUE(read_whole(path("n.h5")) == read_whole(path("memory 1.h5"))) << threads;
+    EXPECT_TRUE(read_file_bytes(path("n.h5")) == read_file_bytes(path("memory 1.h5"))) << threads;
   }
 }
 
-TEST_F(Conversions, SayHowFarTheyHaveComeInTheCallingThread) {
+TEST_F(Conversions, ReportProgressInTheCallingThread) {
   write_photos(150);
   std::int64_t all = 0;
   int calls = 0;

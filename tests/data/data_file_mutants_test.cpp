@@ -1,5 +1,5 @@
-// Mutants of a data file, each opened in a process of its own whose verdict counts: it must be refused with an Error,
-// or do no harm. HDF5 itself does crash on files that lie; so none may get as far, but those whose seal is forged.
+// Mutants of a data file, each opened in its own process: it must be refused with an Error, or do no harm. HDF5 itself
+// crashes on inconsistent files, so only mutants with a forged seal may reach it.
 
 #include "tutti/base/random.hpp"
 #include "tutti/data/data_file.hpp"
@@ -38,7 +38,7 @@ class Mutation {
   explicit Mutation(std::uint32_t number)
       : kind_(number % 5), random_(4711, {.item = number, .purpose = random_purpose("data file mutants")}) {}
 
-  // Every way in turn: a byte, a field of 4 or of 8, a run of bytes, or the end cut off.
+  // Each kind of damage in turn: a byte, a field of 4 or 8 bytes, a run of bytes, or truncation.
   void apply(Bytes& bytes) {
     const std::size_t at = below(bytes.size());
     const std::span<std::byte> rest(bytes.begin() + static_cast<std::ptrdiff_t>(at), bytes.end());
@@ -64,10 +64,10 @@ class Mutation {
   void put_field(std::span<std::byte> field) {
     std::uint64_t old = 0;
     std::memcpy(&old, field.data(), field.size());
-    const std::array<std::uint64_t, 9> lies{0,       1,       ~std::uint64_t{0},
+    const std::array<std::uint64_t, 9> values{0,       1,       ~std::uint64_t{0},
                                             old + 1, old - 1, std::uint64_t{1} << (8 * field.size() - 1),
                                             old * 2, 1 << 20, old ^ random_.next()};
-    std::memcpy(field.data(), &lies[below(lies.size())], field.size());
+    std::memcpy(field.data(), &values[below(values.size())], field.size());
   }
 
   std::uint32_t kind_;
@@ -83,13 +83,13 @@ class DataFileMutants : public ::testing::Test {
     request.train = "synthetic:40x1x6x5:4";
     request.validation_ratio = 0.25;
     write_data_file(open_data(request).pair, path_);
-    good_ = read_whole(path_);
+    good_ = read_file_bytes(path_);
     const OwnedData data = open_named(path_);
     train_ = contents_of(*data.pair.train);
     test_ = contents_of(*data.pair.test);
   }
 
-  // As training reads it: all at once, or piece by piece, when nobody compares what lies in the pieces.
+  // As training reads it: all at once, or in pieces without comparing digests.
   int outcome(bool resident) const {
     return outcome_in_child([&] {
       DataRequest request;
@@ -141,8 +141,7 @@ TEST_F(DataFileMutants, AreRefusedOrHarmless) {
   EXPECT_GT(outcomes[refused], 0);
 }
 
-// As somebody would write them who wants harm: what HDF5 makes of these is its own affair, but never other images or
-// labels.
+// Malicious files: HDF5 may fail on them in any way, but other images or labels must never be read.
 TEST_F(DataFileMutants, WithAForgedSealAreNeverReadAsSomethingElse) {
   std::map<int, int> outcomes;
   for (std::uint32_t number = 0; number < mutants() / 5; ++number) {
@@ -156,7 +155,7 @@ TEST_F(DataFileMutants, WithAForgedSealAreNeverReadAsSomethingElse) {
   EXPECT_GT(outcomes[refused], 0);
 }
 
-TEST_F(DataFileMutants, ThatPromiseMoreThanTheyHoldAreRefused) {
+TEST_F(DataFileMutants, WithSizesLargerThanTheFileAreRefused) {
   const std::array<std::uint64_t, 4> extents{30, 1, 6, 5};
   const std::uint64_t more = std::uint64_t{1} << 40;
   Bytes bytes = good_without_seal();

@@ -37,13 +37,13 @@ class DataFile : public ::testing::Test {
   }
   // Of the fifth training image of 16 bytes.
   void damage_pixel() const {
-    auto bytes = read_whole(path());
+    auto bytes = read_file_bytes(path());
     const auto pixels = contents_of(*open(0).pair.train).images;
     const auto raw = std::as_bytes(std::span(pixels));
     const auto found = std::search(bytes.begin(), bytes.end(), raw.begin(), raw.end());
     ASSERT_NE(found, bytes.end());
     *(found + 77) ^= std::byte{1};
-    write_whole(path(), bytes);
+    write_atomically(path(), bytes);
   }
   TemporaryFolder folder_;
 };
@@ -129,7 +129,7 @@ TEST_F(DataFile, IsReadPieceByPieceInAnyOrder) {
             ErrorSource::internal);
 }
 
-TEST_F(DataFile, GivesAwayAShareForValidationWhereverItsImagesAre) {
+TEST_F(DataFile, CanHoldOutSamplesForValidation) {
   write_data_file(open_named("synthetic:200x1x4x4:5").pair, path());
   const OwnedData resident = open(0, 0.25);
   const OwnedData streamed = open(1, 0.25);
@@ -145,7 +145,7 @@ TEST_F(DataFile, GivesAwayAShareForValidationWhereverItsImagesAre) {
   EXPECT_EQ(streamed.pair.test->digest(), resident.pair.test->digest());
 }
 
-TEST_F(DataFile, IsRefusedByNameWhenAnotherHasTakenItsPlaceSinceItWasListed) {
+TEST_F(DataFile, IsRefusedByNameWhenItWasReplacedAfterItWasListed) {
   write_data_file(open_named("synthetic:200x1x4x4:5").pair, path());
   const OwnedData listed = open(1);
   write_data_file(open_named("synthetic:200x1x4x4:4").pair, path());
@@ -166,7 +166,7 @@ TEST_F(DataFile, IsRefusedByNameWhenItsPixelsChanged) {
   EXPECT_THAT(error.what(), HasSubstr("set.h5' cannot be read: the images and labels in /train have the digest "));
 }
 
-// As early versions wrote it: without checksums, and with constants for statistics where data were in CIFAR format.
+// A file of an early version: without checksums, and with constant statistics for data in CIFAR format.
 void write_early_file(const std::string& path, const Dataset& set) {
   const Contents contents = contents_of(set);
   const Shape samples{set.info().samples};
@@ -181,10 +181,10 @@ void write_early_file(const std::string& path, const Dataset& set) {
   file.add_text("/train/digest", digest_text(set.digest()));
   file.add("/mean", Shape{1}, std::array<double, 1>{0.4914});
   file.add("/deviation", Shape{1}, std::array<double, 1>{0.2023});
-  file.keep();
+  file.commit();
 }
 
-TEST_F(DataFile, OfAnEarlyVersionIsVerifiedAsAWholeWhereItIsAskedFor) {
+TEST_F(DataFile, OfAnEarlyVersionIsVerifiedAsAWholeOnRequest) {
   const OwnedData source = open_named("synthetic:200x1x4x4:5");
   write_early_file(path(), *source.pair.train);
   EXPECT_EQ(open(0).pair.train->info().statistics, source.pair.train->info().statistics);
@@ -223,19 +223,19 @@ TEST_F(DataFile, IsVerifiedRowByRowWhereItStaysOnTheDisk) {
 
 TEST_F(DataFile, IsRefusedByNameWhenItIsForeignOrDamaged) {
   write_data_file(open_named("synthetic:20x1x4x4:5").pair, path());
-  auto bytes = read_whole(path());
+  auto bytes = read_file_bytes(path());
   bytes[100] ^= std::byte{1};
-  write_whole(path(), bytes);
+  write_atomically(path(), bytes);
   EXPECT_THAT(thrown_by([&] { open(0); }).what(), HasSubstr("set.h5' is damaged"));
-  ArrayImage foreign;
+  MemoryFileWriter foreign;
   foreign.add_text("/format", "something else");
   std::vector<std::byte> unsealed = foreign.finish();
   unsealed.pop_back();
-  write_whole(path(), unsealed);
+  write_atomically(path(), unsealed);
   EXPECT_THAT(thrown_by([&] { open(0); }).what(), HasSubstr("has no seal"));
   RowFileWriter sealed(path());
   sealed.add_text("/format", "something else");
-  sealed.keep();
+  sealed.commit();
   EXPECT_THAT(thrown_by([&] { open(0); }).what(), HasSubstr("its format is not 'tutti data set 1'"));
 }
 

@@ -21,7 +21,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// Two images of 1 x 2 pixels, or as many as there are labels.
+// Images of 1 x 2 pixels: two, or one per label.
 class FittedDatasetTest : public ::testing::Test {
  protected:
   std::unique_ptr<Dataset> set(std::int64_t channels, std::vector<std::string> names, int classes = 2) {
@@ -42,7 +42,7 @@ class FittedDatasetTest : public ::testing::Test {
   }
   static SampleBatch read(const Dataset& data, std::vector<std::int64_t> samples) {
     SampleBatch batch;
-    data.read(std::vector<std::int64_t>{1, 0, 1}, batch);  // what is left of another read is in nobody's way
+    data.read(std::vector<std::int64_t>{1, 0, 1}, batch);  // the rest of an earlier read must not matter
     data.read(samples, batch);
     return batch;
   }
@@ -109,12 +109,12 @@ TEST_F(FittedDatasetTest, TakesLabelsByNumberWhereOneSideNamesNone) {
   EXPECT_THAT(named->info().class_names, ElementsAre("dog", "ant"));
 }
 
-TEST_F(FittedDatasetTest, LeavesLabelsAsideThatTheNetworkDoesNotKnow) {
+TEST_F(FittedDatasetTest, IgnoresLabelsThatTheNetworkDoesNotHave) {
   const TrainedOn pets{.image = {1, 1, 2}, .classes = 2, .class_names = {"cat", "dog"}};
   const auto strange = fit(pets, set(1, {"cat", "fox"}));
   EXPECT_FALSE(strange->info().labelled);
   EXPECT_THAT(read(*strange, {0, 1}).labels, ElementsAre(0, 0));
-  EXPECT_THAT(notes_, ElementsAre("labels are ignored: set has the class 'fox', which the network does not know"));
+  EXPECT_THAT(notes_, ElementsAre("labels are ignored: set has the class 'fox', which the network does not have"));
   const auto many = fit(pets, set(1, {}, 7));
   EXPECT_FALSE(many->info().labelled);
   EXPECT_THAT(notes_, ElementsAre("labels are ignored: set has 7 classes, and the network has 2"));

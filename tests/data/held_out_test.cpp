@@ -1,4 +1,4 @@
-// What load_data does with a set once it is read: samples held out, statistics, digests, blocks.
+// Processing in load_data after a set is read: held-out samples, statistics, digests, blocks.
 
 #include "tutti/base/error.hpp"
 #include "tutti/data/open_data.hpp"
@@ -25,7 +25,7 @@ using testing::idx_labels;
 using testing::open_named;
 using testing::TemporaryFolder;
 
-// `count` images of one pixel, which is the sample's number and its label.
+// `count` images of one pixel, whose value and label are the sample's number.
 void write_numbered(const TemporaryFolder& folder, std::uint8_t count) {
   folder.write("train-images-idx3-ubyte", idx_file({0x803, count, 1, 1}, count));
   testing::Bytes labels(count);
@@ -80,7 +80,7 @@ TEST(HeldOut, IsAtLeastOneSampleAndNeverAll) {
   }
 }
 
-TEST(HeldOut, ReplacesTheFoldersTestSetAndContradictsOneGivenApart) {
+TEST(HeldOut, ReplacesTheFoldersTestSetAndExcludesASeparateOne) {
   EXPECT_EQ(hold_out("synthetic:100x1x2x2:2", 0.2).pair.test->info().samples, 20);
   DataRequest request;
   request.train = request.test = "glyphs";
@@ -113,7 +113,7 @@ TEST(Statistics, OfAFolderInCifarFormatAreThoseOfItsImages) {
   EXPECT_EQ(found.deviation, std::vector<double>(3, 0.5 / 255));
 }
 
-TEST(DataBlock, ServesSetsWhereverItLies) {
+TEST(DataBlock, CanBeAtAnyAddress) {
   DataRequest request;
   request.train = "synthetic:20x1x3x3:2";
   const std::vector<std::byte> block = load_data(request);

@@ -1,6 +1,5 @@
-// Damaged and lying files, drawn by seed: each is refused with an Error or, when the damage changes nothing
-// that matters, read; and none makes the readers allocate more than a small multiple of what the file really
-// holds.
+// Damaged and inconsistent files, drawn by seed: each is refused with an Error or, if the damage is harmless, read; and
+// the readers never allocate more than a small multiple of the file's content.
 
 #include "tutti/base/error.hpp"
 #include "tutti/base/random.hpp"
@@ -33,8 +32,7 @@ using testing::TemporaryFolder;
 using testing::Vandal;
 using testing::word_at;
 
-// Labels take four bytes each in memory, and growing memory is copied once; the rest is room for buffers of
-// fixed size.
+// Labels need four bytes each in memory, and growing memory is copied once; the rest is for buffers of fixed size.
 std::size_t allocation_bound(std::size_t content_bytes) { return 4 * content_bytes + 128 * 1024; }
 
 struct Outcome {
@@ -56,8 +54,8 @@ Outcome open_hostile(const TemporaryFolder& folder) {
 }
 
 struct Hostile {
-  bool is_good = false;   // by the format's definition
-  bool is_whole = false;  // the content arrives as it was made
+  bool is_good = false;   // valid by the format's definition
+  bool is_whole = false;  // the content is not truncated
   std::size_t content_bytes = 0;
 };
 
@@ -116,7 +114,7 @@ void damage_content(Vandal& vandal, Bytes& bytes, std::size_t header_words) {
   }
 }
 
-TEST(HostileFiles, OfIdxAreRefusedOrReadWithoutMemoryForTheirLies) {
+TEST(HostileFiles, OfIdxAreRefusedOrReadWithBoundedMemory) {
   const std::uint32_t files = mutants(1500);
   int read = 0;
   for (std::uint32_t number = 0; number < files && !HasFailure(); ++number) {
@@ -138,7 +136,7 @@ TEST(HostileFiles, OfIdxAreRefusedOrReadWithoutMemoryForTheirLies) {
   EXPECT_LT(read, static_cast<int>(files) * 2 / 3);
 }
 
-TEST(HostileFiles, OfCifarAreRefusedOrReadWithoutMemoryForTheirLies) {
+TEST(HostileFiles, OfCifarAreRefusedOrReadWithBoundedMemory) {
   const std::uint32_t files = mutants(800);
   int read = 0;
   for (std::uint32_t number = 0; number < files && !HasFailure(); ++number) {
@@ -158,7 +156,7 @@ TEST(HostileFiles, OfCifarAreRefusedOrReadWithoutMemoryForTheirLies) {
   EXPECT_LT(read, static_cast<int>(files) * 7 / 8);
 }
 
-TEST(HostileFiles, MayPackMuchMoreThanTheirHeaderPromises) {
+TEST(HostileFiles, MayContainMuchMoreThanTheirHeaderAnnounces) {
   const TemporaryFolder folder;
   folder.write("train-images-idx3-ubyte.gz", gzipped(idx_file({0x803, 2, 2, 2}, std::size_t{32} << 20)));
   folder.write("train-labels-idx1-ubyte", idx_labels({0, 1}));
@@ -167,7 +165,7 @@ TEST(HostileFiles, MayPackMuchMoreThanTheirHeaderPromises) {
   EXPECT_LE(outcome.largest, allocation_bound(100));
 }
 
-TEST(HostileFiles, MayPromiseWhatOnlyTheBestCompressionCouldHold) {
+TEST(HostileFiles, MayAnnounceSizesOnlyPossibleWithTheBestCompression) {
   const TemporaryFolder folder;
   Bytes images = idx_file({0x803, 60'000, 28, 28}, 50'000);
   folder.write("train-images-idx3-ubyte.gz", gzipped(images));
@@ -175,7 +173,7 @@ TEST(HostileFiles, MayPromiseWhatOnlyTheBestCompressionCouldHold) {
   const Outcome outcome = open_hostile(folder);
   EXPECT_NE(outcome.message.find("more than a file of this size can hold"), std::string::npos) << outcome.message;
 
-  // 1.5 MB are possible for a file of this size, but a twentieth of it arrives.
+  // A file of this size can contain 1.5 MB; this one contains a twentieth of that.
   RandomSequence random(1, {});
   images = idx_file({0x803, 2'000, 28, 28}, 0);
   for (int i = 0; i < 80'000; ++i) images.push_back(static_cast<std::uint8_t>(random.next()));

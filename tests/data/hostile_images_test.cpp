@@ -1,5 +1,5 @@
-// Damaged and lying images, tables and data files, drawn by seed: each is refused with an Error that names it or read,
-// and none makes the readers allocate more than a file of its size can justify.
+// Damaged and inconsistent images, tables and data files, drawn by seed: each is refused with an Error that names it,
+// or read, and the readers never allocate more than a file of its size can contain.
 
 #include "tutti/base/error.hpp"
 #include "tutti/data/data_file.hpp"
@@ -30,7 +30,7 @@ using testing::word_at;
 
 constexpr std::size_t kSlack = std::size_t{1} << 18;
 
-// Runs `read` on what may be damaged; returns whether it came through. A refusal must hold `name`.
+// Runs `read` on possibly damaged input; returns whether it succeeded. An error must contain `name`.
 bool survives(const std::function<void()>& read, const std::string& name, std::size_t most_bytes) {
   bool was_read = false;
   largest_allocation = 0;
@@ -45,7 +45,7 @@ bool survives(const std::function<void()>& read, const std::string& name, std::s
   return was_read;
 }
 
-// Gives all chunks of a PNG the checksums that belong to them, so that damage gets past these.
+// Corrects the checksums of all chunks of a PNG, so that damage is not detected by them.
 void mend_checksums(Bytes& png) {
   for (std::size_t at = 8; at + 12 <= png.size();) {
     const std::uint64_t length = word_at(png, at);
@@ -58,7 +58,7 @@ void mend_checksums(Bytes& png) {
   }
 }
 
-// Three planes, and three of what libraries hold side by side.
+// Three planes, and three interleaved channels in the libraries.
 std::size_t most_bytes_of(const Bytes& file, std::size_t most_pixels_per_byte) {
   return 3 * std::min(static_cast<std::size_t>(kMostPixels), most_pixels_per_byte * file.size());
 }
@@ -120,7 +120,7 @@ TEST(HostileDataFiles, AreRefusedOrRead) {
   const TemporaryFolder folder;
   const std::string path = folder.text() + "/set.h5";
   write_data_file(open_named("synthetic:30x1x6x5:4").pair, path);
-  const auto whole = read_whole(path);
+  const auto whole = read_file_bytes(path);
   const Bytes good(reinterpret_cast<const std::uint8_t*>(whole.data()),
                    reinterpret_cast<const std::uint8_t*>(whole.data()) + whole.size());
   const std::uint32_t files = mutants(1500);

@@ -44,7 +44,7 @@ std::string refusal(const Bytes& file, std::int64_t channels = 3) {
   return error.what();
 }
 
-// Expects `planes` to be the picture's pixels, off by no more than this.
+// Expects `planes` to be the picture's pixels up to this difference.
 void expect_pixels(const Decoded& decoded, const Picture& picture, int most_off) {
   ASSERT_EQ(decoded.shape, (Shape{picture.channels, picture.height, picture.width}));
   const auto channels = static_cast<std::size_t>(picture.channels);
@@ -107,7 +107,7 @@ TEST(ImageCodec, MakesGrayColourButNotColourGray) {
   EXPECT_THAT(refusal(png_of(gradient(3, 4, 4)), 1), HasSubstr("it is in colour, and the others of its set are gray"));
 }
 
-// Where the standard has the stored image's first row and first column, by orientation.
+// The sides of the upright image at which the stored image's first row and first column are, by orientation.
 struct Sides {
   char row;
   char column;
@@ -179,7 +179,7 @@ TEST(ImageCodec, LeavesJpegsAsTheyAreWhoseExifDataMakeNoSense) {
   }
 }
 
-TEST(ImageCodec, TellsTheShapeFromTheHeader) {
+TEST(ImageCodec, ReadsTheShapeFromTheHeader) {
   EXPECT_EQ(image_shape({jpeg_of(gradient(1, 6, 5)), "x"}), (Shape{1, 6, 5}));
   EXPECT_EQ(image_shape({png_of(gradient(3, 6, 5)), "x"}), (Shape{3, 6, 5}));
   EXPECT_EQ(image_shape({png_of({1, 1, 1, {0}}, {PNG_COLOR_TYPE_PALETTE}), "x"}), (Shape{3, 1, 1}));
@@ -188,7 +188,7 @@ TEST(ImageCodec, TellsTheShapeFromTheHeader) {
 TEST(ImageCodec, RefusesWhatIsNoImageByName) {
   EXPECT_THAT(refusal({}), HasSubstr("neither a JPEG nor a PNG"));
   EXPECT_THAT(refusal({'G', 'I', 'F', '8', '9', 'a'}), HasSubstr("neither a JPEG nor a PNG"));
-  EXPECT_THAT(refusal(jpeg_of({2, 1, 1, {1, 2}})), HasSubstr("2 components without a known meaning"));
+  EXPECT_THAT(refusal(jpeg_of({2, 1, 1, {1, 2}})), HasSubstr("2 components in an unknown colour space"));
 }
 
 TEST(ImageCodec, RefusesAFileCutShortAnywhere) {

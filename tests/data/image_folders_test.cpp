@@ -27,7 +27,7 @@ using testing::TemporaryFolder;
 
 Bytes text(const std::string& words) { return {words.begin(), words.end()}; }
 
-// A gray image of 2x2 whose pixels all have this value.
+// A gray 2x2 image of this value.
 Bytes dot(std::uint8_t value) { return png_of({1, 2, 2, Bytes(4, value)}); }
 
 std::string refusal(const std::string& train, ErrorSource source = ErrorSource::input) {
@@ -68,7 +68,7 @@ TEST(ClassFolders, AreReadInTheOrderOfTheirNames) {
   EXPECT_EQ(data.pair.test, nullptr);
 }
 
-TEST(ClassFolders, MayLieInFoldersOfTheirSets) {
+TEST(ClassFolders, MayBeInFoldersOfTheirSets) {
   for (const std::string test : {"test/", "valid/", "val/"}) {
     const TemporaryFolder folder;
     write_pets(folder, "train/");
@@ -122,7 +122,7 @@ TEST(ClassFolders, HoldImagesOfDifferentSizesAndColours) {
   EXPECT_EQ(batch.images[0].shape, (Shape{3, 8, 8}));
 }
 
-TEST(ClassFolders, TurnTheirImagesUprightUnlessToldNotTo) {
+TEST(ClassFolders, ApplyTheExifOrientationUnlessDisabled) {
   const TemporaryFolder folder;
   folder.write("a/1.jpg", testing::turned(jpeg_of(gradient(1, 8, 16)), 6));
   folder.write("b/1.jpg", testing::turned(jpeg_of(gradient(1, 8, 16)), 8));
@@ -150,7 +150,7 @@ TEST(ClassFolders, AgreeOnColourAndSizeOverBothSets) {
   EXPECT_EQ(data.pair.test->info().image, (Shape{3, 0, 0}));
 }
 
-TEST(ClassFolders, TellWhatTheyLeaveOutAndLackNoImages) {
+TEST(ClassFolders, ReportWhatTheyLeaveOutAndNeedImages) {
   const TemporaryFolder folder;
   write_pets(folder);
   folder.write("dog/readme.txt", text("dogs"));
@@ -184,7 +184,7 @@ TEST(ClassFolders, NameABadImageWhenItIsRead) {
   EXPECT_THAT(error.what(), HasSubstr("--skip-bad-images"));
 }
 
-TEST(ClassFolders, LeaveOutAndCountBadImagesWhenToldTo) {
+TEST(ClassFolders, LeaveOutAndCountBadImagesOnRequest) {
   const TemporaryFolder folder;
   write_pets(folder);
   Bytes torn = dot(5);
@@ -295,14 +295,14 @@ TEST_F(LabelCsv, IsRefusedWithTheLineThatIsWrong) {
   EXPECT_THAT(refuse("a,\"x\"y\n"), HasSubstr("labels.csv:1: something follows a quoted field"));
   EXPECT_THAT(refuse("file,label\n"), HasSubstr("labels.csv:1: the table lists no images"));
   folder_.write("a.jpg", jpeg_of(gradient(1, 2, 2)));
-  EXPECT_THAT(refuse("a,x\n"), HasSubstr("labels.csv:1: 'a' names several images"));
+  EXPECT_THAT(refuse("a,x\n"), HasSubstr("labels.csv:1: 'a' is the name of more than one image"));
 }
 
 TEST_F(LabelCsv, MayHaveAnotherNameWhenItIsTheOnlyOne) {
   folder_.write("train.csv", text("a,x\nb,y\n"));
   EXPECT_EQ(open_named(folder_.text()).pair.train->info().samples, 2);
   folder_.write("other.csv", text("a,x\n"));
-  EXPECT_THAT(refusal(folder_.text()), HasSubstr("holds 2 tables, other.csv and train.csv among them"));
+  EXPECT_THAT(refusal(folder_.text()), HasSubstr("contains 2 tables, among them other.csv and train.csv"));
   EXPECT_EQ(open("a,x\nb,y\n10,z\n").pair.train->info().samples, 3);
 }
 
@@ -323,7 +323,7 @@ TEST(ImageFile, InPlaceOfItsFolderIsRefusedAsAnImage) {
   folder.write("cat/b", jpeg_of(gradient(1, 2, 2)));
   for (const char* name : {"/cat/a.png", "/cat/b"}) {
     EXPECT_THAT(refusal(folder.text() + name),
-                HasSubstr(std::string(name) + "' is an image; --data wants the folder that holds the class folders"));
+                HasSubstr(std::string(name) + "' is an image; give --data the folder that contains the class folders"));
   }
 }
 
@@ -334,12 +334,12 @@ TEST(ClassFolders, AreWantedInTheFoldersOfTheSets) {
   EXPECT_THAT(refusal(folder.text()), HasSubstr("/train' holds images but no class folders: move each class"));
 }
 
-TEST(ClassFolders, OfOneClassAreNotedToHaveNothingToTellApart) {
+TEST(ClassFolders, OfOneClassAreNoted) {
   const TemporaryFolder folder;
   folder.write("cat/a.png", dot(1));
   folder.write("cat/b.png", dot(2));
   EXPECT_THAT(open_named(folder.text()).pair.notes,
-              ElementsAre(HasSubstr("has images of one class only, 'cat': there is nothing to learn")));
+              ElementsAre(HasSubstr("has images of one class only, 'cat': a classifier needs two classes")));
   folder.write("dog/c.png", dot(3));
   EXPECT_THAT(open_named(folder.text()).pair.notes, ElementsAre());
 }

@@ -108,7 +108,7 @@ TEST(OpenData, NamesFileOffsetAndReasonOfMalformedIdxFiles) {
     return refusal(ErrorSource::input, folder.text());
   };
   expect_in(with_images(idx_file({0x801, 2, 2, 3}, 12)), "train-images-idx3-ubyte' is malformed at byte 0: magic");
-  expect_in(with_images(idx_file({0x803, 2, 2, 3}, 11)), "at byte 16: 12 more bytes are promised");
+  expect_in(with_images(idx_file({0x803, 2, 2, 3}, 11)), "at byte 16: the header announces 12 more bytes");
   expect_in(with_images(idx_file({0x803, 2, 2, 3}, 13)), "at byte 28: there is more content");
   expect_in(with_images(idx_file({0x803, 2, 0, 3}, 0)), "at byte 8: the height is 0");
   expect_in(with_images(idx_file({0x803, 0xFFFFFFFF, 2, 3}, 12)), "at byte 4: the number of images is 4294967295");
@@ -171,7 +171,7 @@ TEST(OpenData, NamesFileOffsetAndReasonOfMalformedCifarBatches) {
   folder.write("data_batch_1.bin", torn);
   expect_in(refusal(ErrorSource::input, folder.text()), "at byte 119847: a record has 3072 bytes, not 3073");
   folder.write("data_batch_1.bin", {});
-  expect_in(refusal(ErrorSource::input, folder.text()), "at byte 0: the file holds no records");
+  expect_in(refusal(ErrorSource::input, folder.text()), "at byte 0: the file contains no records");
 }
 
 TEST(OpenData, TakesATestFolderWithFilesNamedEitherWay) {
@@ -211,7 +211,7 @@ TEST(OpenData, RefusesTestLabelsThatNoTrainingSampleHas) {
 
   DataRequest request;
   request.train = idx.text();
-  request.any_test_labels = true;
+  request.allow_untrained_labels = true;
   EXPECT_EQ(open_data(request).pair.test->info().classes, 255);
 
   const TemporaryFolder cifar;
@@ -249,32 +249,32 @@ TEST(OpenData, RefusesPlacesWithoutData) {
   expect_in(refusal(ErrorSource::usage, ""), "the name of the data set is empty");
   const TemporaryFolder folder;
   expect_in(refusal(ErrorSource::input, folder.text()),
-            fmt::format("'{}' is empty: put a folder of images for each class there", folder.text()));
+            fmt::format("'{}' is empty: put one folder of images per class there", folder.text()));
   expect_in(refusal(ErrorSource::io, folder.text() + "/missing"), "/missing'");
   folder.write("file", {1});
   expect_in(refusal(ErrorSource::input, folder.text() + "/file"),
-            "file' is no data set: give a folder, or an HDF5 file that ");
+            "file' is not a data set: give a folder, or an HDF5 file that ");
   expect_in(refusal(ErrorSource::input, folder.text()), "holds no images that can be read: neither idx files");
   std::filesystem::create_directory(folder.path() / "data_batch_1.bin");
   expect_in(refusal(ErrorSource::io, folder.text()), "cannot read");
   expect_in(refusal(ErrorSource::io, folder.text() + "/" + std::string(5000, 'x')), "File name too long");
 }
 
-TEST(OpenData, TellsHowAnEmptyPlaceOfAPublishedSetIsFilled) {
+TEST(OpenData, NamesTheDownloadCommandForAnEmptyFolderOfAPublishedSet) {
   const TemporaryFolder folder;
   std::filesystem::create_directories(folder.path() / "sets/mnist");
   expect_in(refusal(ErrorSource::input, folder.text() + "/sets/mnist/"),
-            fmt::format(" data fetch mnist --to {}/sets brings it", folder.text()));
+            fmt::format(" data fetch mnist --to {}/sets downloads it", folder.text()));
   std::filesystem::create_directories(folder.path() / "data/cifar10");
   const auto before = std::filesystem::current_path();
   std::filesystem::current_path(folder.path());
   const std::string message = refusal(ErrorSource::input, "cifar10");
   std::filesystem::current_path(before);
   expect_in(message, "'./data/cifar10' is empty: ");
-  expect_in(message, " data fetch cifar10 brings it");
+  expect_in(message, " data fetch cifar10 downloads it");
 }
 
-TEST(OpenData, DrawsSyntheticImagesThatTellTheirLabels) {
+TEST(OpenData, DrawsSyntheticImagesThatShowTheirLabels) {
   const OwnedData data = open_named("synthetic:300x2x8x9:3");
   EXPECT_EQ(data.pair.train->info().image, (Shape{2, 8, 9}));
   EXPECT_EQ(data.pair.train->info().classes, 3);

@@ -31,8 +31,8 @@ TEST(PartPositions, AreTheFloorsOfTheDesign) {
 
 TEST(PartPositions, DoNotOverflowForTheLargestNumbers) {
   constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
-  constexpr int kMostParts = std::numeric_limits<int>::max();
-  EXPECT_EQ(part_positions(kMost, kMostParts, kMostParts - 1).end, kMost);
+  constexpr int kMaxParts = std::numeric_limits<int>::max();
+  EXPECT_EQ(part_positions(kMost, kMaxParts, kMaxParts - 1).end, kMost);
   EXPECT_EQ(part_positions(kMost, 2, 0).end, kMost / 2);
 }
 
@@ -57,7 +57,7 @@ void expect_consecutive_parts(const PartPlan& plan) {
   ASSERT_EQ(next, plan.num_parts());
 }
 
-TEST(PartPlan, CoversAllPartsContiguouslyAndKnowsWhoPlaysEach) {
+TEST(PartPlan, CoversAllPartsContiguouslyAndKnowsEachPartsRank) {
   for (int parts = 1; parts <= 20; ++parts) {
     for (int ranks = 1; ranks <= parts; ++ranks) {
       const PartPlan plan(parts, ranks);
@@ -93,7 +93,7 @@ TEST(PartPlan, RefusesAListForOtherRanksOrParts) {
 TEST(PartPlan, RefusesRanksWithoutAPart) {
   const Error error = thrown_by([] { PartPlan(std::vector{2, 0, 1}); });
   EXPECT_EQ(error.source(), ErrorSource::usage);
-  EXPECT_NE(std::string(error.what()).find("rank 1 is given 0 parts"), std::string::npos) << error.what();
+  EXPECT_NE(std::string(error.what()).find("rank 1 has 0 parts"), std::string::npos) << error.what();
   EXPECT_THROW(PartPlan(std::vector{3, -1}), Error);
   EXPECT_THROW(PartPlan(std::vector<int>{}), Error);
 }

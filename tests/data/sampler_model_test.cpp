@@ -1,5 +1,5 @@
-// The sampler against a model that shares none of its arithmetic: the model draws samples one at a time,
-// carries leftovers in a queue, and counts what each part takes by looking at every position.
+// Compares the sampler with a model that shares none of its arithmetic: the model draws samples one at a time, carries
+// leftovers in a queue, and counts each part's samples by visiting every position.
 
 #include "tutti/base/random.hpp"
 #include "tutti/data/split_batch_sampler.hpp"
@@ -42,7 +42,7 @@ struct Place {
 };
 using PlacedBatch = std::vector<Place>;
 
-// Which places of which orders make the batches of each epoch.
+// Which positions of which orders form the batches of each epoch.
 std::vector<std::vector<PlacedBatch>> model_batches(const Case& drawn, std::int64_t epochs) {
   const auto full = static_cast<std::size_t>(drawn.batch_size);
   std::vector<std::vector<PlacedBatch>> all;
@@ -77,7 +77,7 @@ Samples shuffled(std::int64_t begin, std::int64_t end, std::uint64_t seed, const
   return samples;
 }
 
-// The samples at the places of an order that were given to parts, by offset.
+// The samples at the positions of an order that belong to parts, by offset.
 Samples model_order(const Case& drawn, std::uint32_t order_number, const std::vector<int>& part_at) {
   const std::uint32_t purpose = random_purpose("shuffle");
   Samples order(static_cast<std::size_t>(drawn.length));
@@ -102,7 +102,7 @@ Samples model_order(const Case& drawn, std::uint32_t order_number, const std::ve
 }
 
 RunShares model_shares(const Case& drawn) {
-  // Enough epochs more for every place of the orders looked at to find its batch.
+  // Enough additional epochs for every position of the compared orders to be in a batch.
   const std::int64_t more = drawn.length == 0 ? 0 : drawn.batch_size / drawn.length + 1;
   const auto batches = model_batches(drawn, kEpochs + more);
   std::vector<std::vector<int>> part_at(batches.size(), std::vector<int>(static_cast<std::size_t>(drawn.length), -1));
@@ -154,7 +154,7 @@ std::string difference_from_model(const Case& drawn, const std::vector<SplitBatc
   return "";
 }
 
-// What the mode promises about the use of samples, told from the shares alone.
+// Checks the mode's promises about the use of samples, from the shares alone.
 std::string broken_promise(const Case& drawn, const std::vector<SplitBatchSampler>& samplers) {
   std::vector<int> uses_in_run(static_cast<std::size_t>(drawn.length));
   std::int64_t seen_in_run = 0;

@@ -96,7 +96,7 @@ TEST(SplitBatchSampler, RolloverOrdersLeftoversAsTheEpochThatDrewThem) {
   EXPECT_EQ(rolled.indices(1, 0), (Samples{first[8], first[9], second[0], second[1]}));
 }
 
-TEST(SplitBatchSampler, RolloverOfABatchLargerThanTheSetSpansSeveralEpochs) {
+TEST(SplitBatchSampler, RolloverOfABatchLargerThanTheSetSpansEpochs) {
   const SplitBatchSampler sampler(3, 8, 1, 0, LastBatch::rollover, kFileOrder);
   EXPECT_EQ(sampler.steps(0), 0);
   EXPECT_EQ(sampler.steps(1), 0);
@@ -139,14 +139,14 @@ TEST(SplitBatchSampler, PartitionShuffleKeepsEachPartInItsOwnBlock) {
   }
 }
 
-TEST(SplitBatchSampler, PartitionShuffleSizesBlocksByWhatEachPartTakes) {
+TEST(SplitBatchSampler, PartitionShuffleSizesBlocksByEachPartsSamples) {
   const auto parts = SplitBatchSampler::for_parts(23, 5, 2, {0, 2}, LastBatch::keep, {Shuffle::partition, 5});
   // Batches of 5, 5, 5, 5, 3 give the first part 2, 2, 2, 2, 1 of them.
   EXPECT_EQ(sorted(epoch_samples(parts[0], 0)), range(0, 9));
   EXPECT_EQ(sorted(epoch_samples(parts[1], 0)), range(9, 23));
 }
 
-TEST(SplitBatchSampler, EntersALateEpochAtOnce) {
+TEST(SplitBatchSampler, ReachesALateEpochDirectly) {
   const OrderRule rule{Shuffle::partition, 9};
   constexpr std::int64_t kLate = 1'000'000'000;
   const SplitBatchSampler sampler(60'000, 512, 8, 3, LastBatch::rollover, rule);
@@ -156,7 +156,7 @@ TEST(SplitBatchSampler, EntersALateEpochAtOnce) {
   EXPECT_EQ(SplitBatchSampler(60'000, 512, 8, 3, LastBatch::rollover, rule).indices(kLate, last), share);
 }
 
-TEST(SplitBatchSampler, KnowsWhatStepsBeforeOneHaveTaken) {
+TEST(SplitBatchSampler, KnowsTheSamplesBeforeAStep) {
   for (const LastBatch last : {LastBatch::keep, LastBatch::discard, LastBatch::rollover}) {
     for (const std::int64_t length : {7, 30, 103}) {
       const SplitBatchSampler sampler(length, 20, 1, 0, last);

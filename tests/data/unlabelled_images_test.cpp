@@ -22,7 +22,7 @@ using ::testing::HasSubstr;
 using testing::png_of;
 using testing::TemporaryFolder;
 
-// A gray image of 2x2 whose pixels all have this value.
+// A gray 2x2 image of this value.
 Bytes dot(std::uint8_t value) { return png_of({1, 2, 2, Bytes(4, value)}); }
 
 OwnedData open_images(std::vector<std::string> images, bool skip_bad = false) {
@@ -78,7 +78,7 @@ TEST(UnlabelledImages, ThatAreBadAreKnownByNamePlaceAndReason) {
   EXPECT_THAT(skipped_images, ElementsAre("0.png 0", "2.png 1", "3.png 1", "5.png 2"));
 }
 
-TEST(UnlabelledImages, ThatAreHeldOutTakeNoSkippedOnesAlong) {
+TEST(UnlabelledImages, ThatAreHeldOutHaveNoSkippedImages) {
   const TemporaryFolder folder;
   for (int i = 0; i < 20; ++i) {
     const std::string name = (i < 10 ? "a/" : "b/") + std::to_string(10 + i) + ".png";
@@ -98,13 +98,13 @@ TEST(UnlabelledImages, ThatAreHeldOutTakeNoSkippedOnesAlong) {
   }
 }
 
-TEST(UnlabelledImages, InAFolderAreADataSetOnlyForWhoWantsNoLabels) {
+TEST(UnlabelledImages, InAFolderAreADataSetOnlyIfUnlabelledDataAreAllowed) {
   const TemporaryFolder folder;
   folder.write("1.png", dot(1));
   DataRequest request;
   request.train = folder.text();
   EXPECT_EQ(thrown_by([&] { open_data(request); }).source(), ErrorSource::input);
-  request.unlabelled_too = true;
+  request.allow_unlabelled = true;
   request.validation_ratio = 0.5;
   const OwnedData data = open_data(request);
   EXPECT_FALSE(data.pair.train->info().labelled);
@@ -115,7 +115,7 @@ TEST(UnlabelledImages, InAFolderAreADataSetOnlyForWhoWantsNoLabels) {
   EXPECT_TRUE(open_data(request).pair.train->info().labelled);
 }
 
-TEST(UnlabelledImages, ThatAreNotThereAreRefusedByName) {
+TEST(UnlabelledImages, ThatDoNotExistAreRefusedByName) {
   const TemporaryFolder folder;
   const Error missing = thrown_by([&] { open_images({folder.text() + "/x.png"}); });
   EXPECT_EQ(missing.source(), ErrorSource::io);

@@ -1,5 +1,5 @@
 #pragma once
-// Damages files, each in its own way drawn by a number.
+// Damages files in ways drawn by a number.
 
 #include "tutti/base/random.hpp"
 
@@ -13,7 +13,7 @@
 
 namespace tutti::testing {
 
-// How many damaged files a test makes: so many, or what TUTTI_MUTANTS says.
+// The number of damaged files of a test: this many, or the value of TUTTI_MUTANTS.
 inline std::uint32_t mutants(std::uint32_t by_default) {
   const char* wanted = std::getenv("TUTTI_MUTANTS");
   return wanted == nullptr ? by_default : static_cast<std::uint32_t>(std::stoul(wanted));
@@ -39,12 +39,12 @@ class Vandal {
     }
   }
   // One of the first aligned words.
-  void change_word(Bytes& bytes, std::size_t words) { lie_at(bytes, 4 * below(words)); }
-  // A size anywhere, big-endian as most formats have it.
+  void change_word(Bytes& bytes, std::size_t words) { overwrite_word_at(bytes, 4 * below(words)); }
+  // A size at any position, big-endian as in most formats.
   void change_size(Bytes& bytes) {
-    if (bytes.size() >= 4) lie_at(bytes, below(bytes.size() - 3));
+    if (bytes.size() >= 4) overwrite_word_at(bytes, below(bytes.size() - 3));
   }
-  // A piece from one place to another, over what was there or between it.
+  // Copies a piece to another position, overwriting or inserting.
   void splice(Bytes& bytes) {
     if (bytes.empty()) return;
     const std::size_t from = below(bytes.size());
@@ -72,7 +72,7 @@ class Vandal {
         return change_bytes(bytes);
     }
   }
-  // The file as written: raw, packed, or packed and then damaged; tells whether the content still arrives whole.
+  // The file as written: raw, packed, or packed and then damaged; returns whether the content is still complete.
   bool pack(Bytes& bytes) {
     if (once_in(2)) return true;
     bytes = gzipped(bytes);
@@ -82,13 +82,13 @@ class Vandal {
   }
 
  private:
-  void lie_at(Bytes& bytes, std::size_t at) {
+  void overwrite_word_at(Bytes& bytes, std::size_t at) {
     if (bytes.size() < at + 4) return;
     const auto old = static_cast<std::uint32_t>(word_at(bytes, at));
-    const std::array<std::uint32_t, 10> lies{
+    const std::array<std::uint32_t, 10> values{
         0, 1, 2, 0xFFFFFFFF, 0x80000000, 0x7FFFFFFF, old + 1, old - 1, std::uint32_t{1} << 20, random_.next()};
     Bytes word;
-    append_word(word, lies[below(lies.size())]);
+    append_word(word, values[below(values.size())]);
     std::copy(word.begin(), word.end(), bytes.begin() + static_cast<std::ptrdiff_t>(at));
   }
 

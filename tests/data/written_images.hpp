@@ -1,5 +1,5 @@
 #pragma once
-// JPEG and PNG files as a test wants them, written with the libraries themselves.
+// Writes JPEG and PNG files for tests with the image libraries.
 
 #include "data/written_sets.hpp"
 
@@ -15,10 +15,10 @@ struct Picture {
   int channels = 3;
   int height = 0;
   int width = 0;
-  Bytes pixels;  // channels side by side
+  Bytes pixels;  // channels interleaved
 };
 
-// Smooth, so that JPEG keeps it nearly.
+// Smooth, so that JPEG nearly preserves it.
 inline Picture gradient(int channels, int height, int width, int first = 0) {
   Picture picture{channels, height, width, {}};
   for (int y = 0; y < height; ++y) {

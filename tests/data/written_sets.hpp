@@ -1,6 +1,5 @@
 #pragma once
-// Data sets in files as a test wants them: a folder that goes away with the test, and the bytes of idx files,
-// CIFAR records and gzip streams.
+// Data set files for tests: a temporary folder, and the bytes of idx files, CIFAR records and gzip streams.
 
 #include "tutti/data/open_data.hpp"
 

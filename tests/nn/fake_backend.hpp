@@ -20,12 +20,12 @@ namespace tutti::testing_support {
 struct FakeTraits {
   bool reads_input = true;
   bool reads_output = true;
-  bool leaves_residual_gradient = false;
+  bool residual_gradient_in_place = false;
 };
 
 struct FakeCall {
   std::uint32_t random_purpose = 0;
-  SamplePlace place{};
+  BatchPosition place{};
   std::size_t output_gradients = 0;
   bool wants_input_gradient = false;  // as the request said
   bool gives_input_gradient = false;  // as the pass said
@@ -81,9 +81,9 @@ class FakeLayer final : public Layer {
   const ActivationSpec& output() const override { return output_; }
   bool reads_input() const override { return traits_.reads_input; }
   bool reads_output() const override { return traits_.reads_output; }
-  bool leaves_residual_gradient() const override { return traits_.leaves_residual_gradient; }
+  bool residual_gradient_in_place() const override { return traits_.residual_gradient_in_place; }
 
-  void set_place(Stream&, const SamplePlace& place) override { place_ = place; }
+  void set_batch_position(Stream&, const BatchPosition& place) override { place_ = place; }
 
   void forward(Stream&, const LayerForward& pass) override {
     log_.enqueue([this, pass] { do_forward(pass); });
@@ -126,7 +126,7 @@ class FakeLayer final : public Layer {
     const FakeGradients result = fake_backward(state(), result_, std::move(gradient), pass.sample_share);
     if (pass.input_gradient != nullptr) write(pass.input_gradient, result.input);
     if (pass.residual_gradient != nullptr) {
-      EXPECT_EQ(pass.residual_gradient == pass.output_gradients[0], leaves_residual_gradient());
+      EXPECT_EQ(pass.residual_gradient == pass.output_gradients[0], residual_gradient_in_place());
       write(pass.residual_gradient, result.residual);
     }
     ASSERT_EQ(pass.gradients.size(), result.parameters.size());
@@ -154,7 +154,7 @@ class FakeLayer final : public Layer {
   LayerRequest request_;
   FakeTraits traits_;
   ActivationSpec output_;
-  SamplePlace place_{};
+  BatchPosition place_{};
   Values input_, residual_, result_;  // copies of the last forward's
 };
 

@@ -17,7 +17,7 @@ using reference::NetworkBatch;
 using reference::NetworkDouble;
 
 constexpr int kClasses = 3;
-constexpr SamplePlace kPlace{.seed = 11, .step = 4, .first_position = 0};
+constexpr BatchPosition kPlace{.seed = 11, .step = 4, .first_position = 0};
 
 struct Case {
   const char* name;
@@ -160,11 +160,11 @@ class Twin {
   double loss(const NetworkBatch& batch, LayerMode mode) {
     const std::vector<float> pixels(batch.images.values.begin(), batch.images.values.end());
     std::vector<std::int32_t> labels = batch.labels;
-    std::vector<std::int64_t> sums(LossSums::kFigures);
+    std::vector<std::int64_t> sums(LossSums::kFields);
     part_->forward(*stream_, host(pixels, batch.images.shape), mode, batch.place);
     part_->loss(*stream_, {labels.data(), Shape{batch.images.shape[0]}, ElementType::i32, MemorySpace::host},
                 static_cast<float>(batch.gradient_scale),
-                {sums.data(), Shape{LossSums::kFigures}, ElementType::i64, MemorySpace::host});
+                {sums.data(), Shape{LossSums::kFields}, ElementType::i64, MemorySpace::host});
     if (mode == LayerMode::training) {
       part_->backward(*stream_, gradients(), static_cast<float>(batch.sample_share), [](std::int64_t) {});
     }

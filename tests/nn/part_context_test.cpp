@@ -140,7 +140,7 @@ FakeTraits some_traits(std::uint32_t seed) {
   std::mt19937 random(seed);
   return {.reads_input = random() % 2 == 0,
           .reads_output = random() % 2 == 0,
-          .leaves_residual_gradient = random() % 2 == 0};
+          .residual_gradient_in_place = random() % 2 == 0};
 }
 
 NetworkSpec spec_of(std::vector<LayerNode> layers) {
@@ -179,7 +179,7 @@ INSTANTIATE_TEST_SUITE_P(Seeds, PartContextOnRandomGraphs, testing::Range(0u, 4u
 
 TEST(PartContext, GivesALayerTheGradientOfEachOfItsReadersAndNoneForTheImage) {
   for (const bool leaves : {false, true}) {
-    TestedPart tested(two_blocks(), [&](std::uint32_t) { return FakeTraits{.leaves_residual_gradient = leaves}; });
+    TestedPart tested(two_blocks(), [&](std::uint32_t) { return FakeTraits{.residual_gradient_in_place = leaves}; });
     tested.part->plan(2, LayerMode::training);
     tested.expect_right(tested.batch_of(2), LayerMode::training);
     std::map<std::uint32_t, FakeCall> calls;
@@ -207,9 +207,9 @@ TEST(PartContext, KeepsNoActivationForBackwardThatNobodyReadsThere) {
   // The last norm's backward: five activations, the gradients of its output, its input and its residual.
   EXPECT_EQ(bytes({}, LayerMode::training), 8 * kActivation);
   // The head's: five activations, logits, and the gradients of both.
-  EXPECT_EQ(bytes({.leaves_residual_gradient = true}, LayerMode::training), 6 * kActivation + 2 * kLogits);
+  EXPECT_EQ(bytes({.residual_gradient_in_place = true}, LayerMode::training), 6 * kActivation + 2 * kLogits);
   // Input, output and residual of the last block's norm at the most.
-  const FakeTraits nothing{.reads_input = false, .reads_output = false, .leaves_residual_gradient = true};
+  const FakeTraits nothing{.reads_input = false, .reads_output = false, .residual_gradient_in_place = true};
   EXPECT_EQ(bytes(nothing, LayerMode::training), 3 * kActivation);
   EXPECT_EQ(bytes({}, LayerMode::evaluation), 3 * kActivation);
 }

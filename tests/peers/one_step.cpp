@@ -62,7 +62,7 @@ class OneStep {
     for (const ParameterSlice& slice : layout().statistics()) fill("/statistics/", slice, file);
   }
 
-  void run(ArrayImage& results) {
+  void run(MemoryFileWriter& results) {
     const double loss = pass(LayerMode::training);
     part_.backward(*stream_, tensor(gradients_), 1, [](std::int64_t) {});
     backend_->blend(*stream_, statistics_of(values_), statistics_of(gradients_),
@@ -94,19 +94,19 @@ class OneStep {
 
   // Forward and loss with the values as they are; the mean loss of the batch.
   double pass(LayerMode mode) {
-    const Buffer sums = backend_->allocate(LossSums::kFigures * sizeof(std::int64_t));
-    const Tensor on_device = sums.view(Shape{LossSums::kFigures}, ElementType::i64);
+    const Buffer sums = backend_->allocate(LossSums::kFields * sizeof(std::int64_t));
+    const Tensor on_device = sums.view(Shape{LossSums::kFields}, ElementType::i64);
     weights_.refresh(*stream_);
     part_.forward(*stream_, {images_.data(), network_.sample().batch_of(samples())}, mode);
     part_.loss(*stream_, {labels_.data(), Shape{samples()}, ElementType::i32}, 1.0f / static_cast<float>(samples()),
                on_device);
-    std::array<std::int64_t, LossSums::kFigures> figures{};
-    backend_->copy(*stream_, {figures.data(), on_device.shape, ElementType::i64}, on_device);
+    std::array<std::int64_t, LossSums::kFields> fields{};
+    backend_->copy(*stream_, {fields.data(), on_device.shape, ElementType::i64}, on_device);
     stream_->synchronize();
-    return LossSums{.loss_quanta = figures[0], .samples = figures[2]}.mean_loss();
+    return LossSums{.loss_quanta = fields[0], .samples = fields[2]}.mean_loss();
   }
 
-  void write(ArrayImage& results, const std::string& group, const Buffer& from,
+  void write(MemoryFileWriter& results, const std::string& group, const Buffer& from,
              std::span<const ParameterSlice> slices) {
     const auto values = read_slices(*backend_, *stream_, tensor(from), slices);
     for (std::size_t i = 0; i < slices.size(); ++i) {
@@ -134,9 +134,9 @@ int main(int argc, char** argv) {
     return 64;
   }
   try {
-    tutti::ArrayImage results;
+    tutti::MemoryFileWriter results;
     tutti::OneStep(tutti::ArrayFile(argv[1])).run(results);
-    tutti::write_whole(argv[2], results.finish());
+    tutti::write_atomically(argv[2], results.finish());
     return 0;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "one_step: %s\n", error.what());

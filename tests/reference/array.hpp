@@ -27,7 +27,7 @@ struct ForwardInputs {
   const Array& input;
   const Array* residual = nullptr;
   LayerMode mode = LayerMode::training;
-  SamplePlace place{};
+  BatchPosition place{};
   std::uint32_t random_purpose = 0;
 };
 
@@ -44,7 +44,7 @@ struct BackwardInputs {
   const Array& input;
   const Array& output;
   const Array& output_gradient;
-  SamplePlace place{};
+  BatchPosition place{};
   std::uint32_t random_purpose = 0;
   double sample_share = 1;
 };

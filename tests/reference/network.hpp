@@ -14,7 +14,7 @@ struct NetworkBatch {
   std::vector<std::int32_t> labels;
   double gradient_scale = 1;
   double sample_share = 1;
-  SamplePlace place{};
+  BatchPosition place{};
 };
 
 class NetworkDouble {

@@ -42,7 +42,7 @@ inline Gradients backward(const GlobalAveragePoolSpec&, const BackwardInputs& pa
 }
 
 // What each value is multiplied by.
-inline Array dropout_factors(const DropoutSpec& spec, const Shape& shape, const SamplePlace& place,
+inline Array dropout_factors(const DropoutSpec& spec, const Shape& shape, const BatchPosition& place,
                              std::uint32_t purpose) {
   Array factors(shape);
   const std::int64_t values = shape.without_first().elements();

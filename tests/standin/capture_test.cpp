@@ -1,4 +1,4 @@
-// Captures and graphs on the stand-in, and the calls that a device refuses while it captures.
+// Stream capture and graphs on the stand-in, and the calls that fail during a capture.
 
 #include "tutti/backend/cuda_stream.hpp"
 
@@ -55,7 +55,7 @@ class Capture : public testing::Test {
     check(cudaGraphDestroy(graph));
     return executable;
   }
-  // Two branches, each on a value of its own, that meet.
+  // Two branches, each with its own value, that join.
   void enqueue_branches() {
     check(cudaEventRecord(fork_, first_));
     check(cudaStreamWaitEvent(second_, fork_, 0));
@@ -81,7 +81,7 @@ TEST_F(Capture, NotesWorkThatReplaysDoInOrder) {
     check(cudaDeviceSynchronize());
     launch(add_to, {.threads = 1}, first_, values_, 5.0F);
     check(cudaGraphLaunch(graph, first_));
-    check(cudaGraphLaunch(graph, second_));  // after the first launch, whatever its stream
+    check(cudaGraphLaunch(graph, second_));  // ordered after the first launch, on any stream
     launch(multiply, {.threads = 1}, second_, values_, 2.0F);
     check(cudaDeviceSynchronize());
     EXPECT_EQ(values_[0], ((5.0F + 1 + 10) + 1 + 20) * 2) << seed;

@@ -1,5 +1,5 @@
 #pragma once
-// What tests may ask of the stand-in beyond CUDA's calls.
+// Control of the stand-in by tests, beyond CUDA's API.
 //
 // Environment: TUTTI_STANDIN_DEVICES is how many GPUs the machine has (1), of which CUDA_VISIBLE_DEVICES shows some;
 // TUTTI_STANDIN_MEMORY is the memory of each in MiB (8192); TUTTI_STANDIN_SEED chooses the order of work;
@@ -13,15 +13,16 @@
 
 namespace tutti::standin {
 
-// From now on; each seed is another order of streams and of threads within kernels.
+// Sets the seed for the order of streams and of threads within kernels.
 void set_order(std::uint64_t seed);
-// The n-th cudaStreamWaitEvent from now, counted from 1, does nothing; 0: all do. To see that tests need each of them.
+// Makes the n-th cudaStreamWaitEvent from now, counted from 1, a no-op; 0: none. Tests use it to prove that each wait
+// is needed.
 void ignore_wait(std::int64_t n);
 std::int64_t waits_so_far();
 // Whether the host dies when it touches device memory itself, and kernels that are given memory that is the host's
 // alone are found. Slow.
 void separate_memory(bool separate);
-// That were not freed.
+// The number of allocations that were not freed.
 std::size_t allocations();
 
 // For libraries that put work on streams. `can_run` may be asked again and again, and holds the stream while it says

@@ -1,4 +1,4 @@
-// CUDA's calls about devices and versions, and the two of cuDNN that name its version.
+// CUDA's device and version calls, and cuDNN's two version calls.
 
 #include "standin/runtime.hpp"
 
@@ -21,7 +21,8 @@ int number_from(const char* variable, int otherwise) {
   return text == nullptr ? otherwise : std::stoi(text);
 }
 
-// As CUDA reads CUDA_VISIBLE_DEVICES: up to the first that does not exist. Read at each call, so that tests can set it.
+// Parses CUDA_VISIBLE_DEVICES as CUDA does, up to the first invalid device. Read in each call, so that tests can set
+// it.
 std::vector<int> visible_devices() {
   const int count = number_from("TUTTI_STANDIN_DEVICES", 1);
   std::vector<int> visible;

@@ -1,5 +1,5 @@
-// CUDA's calls about captures and graphs. A graph's nodes are run like any other work, each after what it came after
-// when it was captured, so that branches of a graph meet in any order too.
+// CUDA's capture and graph calls. A graph's nodes are scheduled like other work, with the captured dependencies, so
+// that branches of a graph also run in any order.
 
 #include "standin/finding.hpp"
 #include "standin/runtime.hpp"
@@ -58,7 +58,7 @@ cudaError_t end_capture(CUstream_st& stream, cudaGraph_t* graph) {
   return cudaSuccess;
 }
 
-// Each launch comes after the one before it, whatever its stream.
+// Each launch is ordered after the one before it, on any stream.
 void launch_graph(CUgraphExec_st& graph, CUstream_st& stream) {
   Point start = stream.tail;
   join(start, graph.last_launch);
@@ -122,7 +122,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
   const Lock lock;
   refuse_dead(executable, "an executable graph");
   CUstream_st& on = stream_of(stream);
-  if (on.capture) throw Finding("a graph within a graph is not provided for");
+  if (on.capture) throw Finding("nested graphs are not supported");
   launch_graph(*executable, on);
   return cudaSuccess;
 }

@@ -1,5 +1,5 @@
-// CUDA's calls about memory. Memory of the device is the host's, between guards that are looked at when it is freed,
-// and filled with what reads as NaN.
+// CUDA's memory calls. Device memory is host memory between guards, which are checked when it is freed, and initially
+// filled with NaN.
 
 #include "standin/finding.hpp"
 #include "standin/runtime.hpp"
@@ -80,7 +80,7 @@ cudaError_t release(void* data, bool on_device) {
 
 enum class Space { pageable, pinned, device, wrong };
 
-// Wrong where the bytes reach beyond what was allocated.
+// `wrong` if the bytes extend beyond the allocation.
 Space space_of(const void* data, std::size_t bytes) {
   const auto* const found = find_allocation(data);
   if (found == nullptr) return Space::pageable;

@@ -1,4 +1,4 @@
-// CUDA's calls about streams and events, and the start of kernels.
+// CUDA's stream and event calls, and kernel launches.
 
 #include "standin/device/kernel.cuh"
 #include "standin/finding.hpp"
@@ -136,7 +136,7 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, i
 }
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) { return make_stream(stream, flags, 0); }
 
-// What is enqueued is done all the same.
+// Enqueued work still runs.
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   const Lock lock;
   refuse_dead(stream, "a stream");

@@ -1,4 +1,4 @@
-// Kernels on the host: what they compute, and what is found wrong with them.
+// Kernels on the host: their results, and the errors that the stand-in finds.
 
 #include "kernel.cuh"
 #include "standin/control.hpp"
@@ -159,7 +159,7 @@ TEST(Kernel, IsFoundWrongWhereThreadsWaitForNobody) {
   EXPECT_TRUE(is_found_wrong(shuffle_in_half_a_warp, 24, values.data()));
   EXPECT_TRUE(is_found_wrong(shuffle_with_half_a_mask, 64, values.data()));
   EXPECT_TRUE(is_found_wrong(wait_in_two_places, 64));
-  // And nothing of it is left behind.
+  // It leaves no state behind.
   EXPECT_TRUE(reverses_under_all_orders(true));
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// What the stand-in for CUDA throws where a real device would compute nonsense, hang or crash without a word. What CUDA
-// itself reports is returned as its error codes instead.
+// Thrown by the stand-in where a real device would compute garbage, hang or crash without an error. Errors that CUDA
+// reports are returned as its error codes.
 
 #include <stdexcept>
 

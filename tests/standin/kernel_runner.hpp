@@ -1,14 +1,14 @@
 #pragma once
 // Runs kernels on the host: blocks in turn, the threads of a block one after another until each blocks at a barrier or
 // a shuffle, and both in an order that differs from launch to launch. A thread gets a stack of its own only when one
-// before it blocks, so that kernels without barriers cost hardly more than loops. One kernel at a time per process.
+// before it blocks, so that kernels without barriers cost little more than loops. One kernel at a time per process.
 
 #include <vector_types.h>
 
 #include <cstdint>
 #include <source_location>
 
-// The words of kernels.
+// The CUDA keywords and built-ins of kernels.
 extern uint3 threadIdx;
 extern uint3 blockIdx;
 extern dim3 blockDim;
@@ -23,7 +23,7 @@ struct KernelCall {
   const void* arguments = nullptr;
 };
 
-// Throws a Finding where threads of a block wait for what cannot come. `seed` chooses the order.
+// Throws a Finding on a deadlock of a block's threads. `seed` chooses the order.
 void run_kernel(const KernelCall& call, std::uint64_t seed);
 
 // For the calling thread of a kernel.

@@ -26,7 +26,7 @@ void store(const std::vector<float>& values, void* to, bool bf16) {
   for (std::size_t i = 0; i < values.size(); ++i) set(static_cast<Bf16*>(to)[i], values[i]);
 }
 
-// Runs fastest along a row of memory: to[i] += factor * from[i]. Much is zero behind ReLU and in padding.
+// to[i] += factor * from[i]. Many factors are zero after ReLU and in padding.
 void add_scaled(float factor, const float* from, float* to, std::int64_t count) {
   if (factor == 0) return;
   for (std::int64_t i = 0; i < count; ++i) to[i] += factor * from[i];
@@ -144,7 +144,7 @@ class NaivePlan final : public ConvolutionPlan {
  public:
   NaivePlan(ConvolutionPass pass, const ConvolutionShape& shape) : pass_(pass), shape_(shape) {}
 
-  // Asks for some and spoils it, as a library may.
+  // Requests a workspace and overwrites it, as a library may.
   std::size_t scratch_bytes() const override { return kScratchBytes; }
   void run(CudaStream& stream, const ConvolutionTensors& tensors, void* scratch) override {
     const auto native = static_cast<cudaStream_t>(stream.native());
@@ -164,8 +164,8 @@ class NaivePlanner final : public ConvolutionPlanner {
   std::unique_ptr<ConvolutionPlan> plan(ConvolutionPass pass, const ConvolutionShape& shape) override {
     return std::make_unique<NaivePlan>(pass, shape);
   }
-  std::string choices() const override { return choices_; }
-  bool adopt_choices(const std::string& lines) override {
+  std::string algorithm_cache() const override { return choices_; }
+  bool load_algorithm_cache(const std::string& lines) override {
     choices_ = lines;
     return true;
   }

@@ -1,6 +1,6 @@
 // NCCL's calls that we use, over MPI, on streams of the stand-in for CUDA. A communicator that does not block answers
-// late on purpose: what it was asked for is under way until it has been asked for its state a few times, and only then
-// is an operation on its stream. A group of calls is one operation.
+// late: a call stays in progress until its state was queried a few times, and only then is the operation enqueued on
+// its stream. A group of calls is one operation.
 //
 // Environment: TUTTI_NCCL_FAULT="stall 1 3" lets rank 1 never come to its 3rd operation; "fail" lets it fail there,
 // which the others hear of; "die" ends its process there.
@@ -31,7 +31,7 @@ ncclResult_t refuse(ncclResult_t result, const std::string& why) {
   return result;
 }
 
-// What an id holds.
+// The content of a unique id.
 struct Origin {
   int root = 0;  // in MPI_COMM_WORLD
   int number = 0;
@@ -194,7 +194,7 @@ struct ncclComm {
 
 namespace {
 
-// What a thread has asked for since it opened a group.
+// The calls of a thread since ncclGroupStart().
 struct OpenGroup {
   int depth = 0;
   ncclResult_t result = ncclSuccess;

@@ -1,5 +1,5 @@
 #pragma once
-// What the stand-in for NCCL sends between ranks, over MPI: who they are, and the values that they add. Never waits.
+// The NCCL stand-in's messages over MPI: the ranks' identities, and the values to reduce. Never blocks.
 
 #include <mpi.h>
 #include <nccl.h>
@@ -12,7 +12,7 @@
 
 namespace tutti::standin {
 
-// How a rank is told from others when a communicator is made.
+// A rank's identity when a communicator is made.
 struct RankCard {
   int rank = 0;
   int world_rank = 0;  // in MPI_COMM_WORLD
@@ -38,7 +38,7 @@ struct Channel {
 // Throws a Finding when MPI fails.
 void check_mpi(int status);
 
-// Messages on their way. Given up, they leave their memory to MPI for good.
+// Messages in flight. If they are abandoned, MPI keeps their memory forever.
 class Messages {
  public:
   void send(const void* data, std::size_t bytes, int to, int tag);

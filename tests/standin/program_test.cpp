@@ -1,4 +1,4 @@
-// The program itself, that finds the stand-in where it looks for GPUs.
+// The trainer program with the stand-in in place of CUDA.
 
 #include "support/child_process.hpp"
 #include "support/scratch_folder.hpp"
@@ -42,7 +42,7 @@ double loss(const Launch& launch, const Words& more) {
   return std::stod(last_word(train(launch, with({"--epochs", "1"}, more)).out, "loss "));
 }
 
-// However the gradients of GPUs are exchanged.
+// For every gradient exchange.
 void expect_the_cpus_loss(const Launch& launch, const std::vector<Words>& on_gpus = {{}}) {
   const double expected = loss(launch, {"--device", "cpu"});
   for (const Words& words : on_gpus) EXPECT_NEAR(loss(launch, with({"--device", "cuda"}, words)), expected, 1e-3);
@@ -171,7 +171,7 @@ TEST(ProgramOnGpus, ChecksWhetherEveryRankHasAGpuWithRoom) {
   const ChildResult small =
       run_child(trainer_words(0, with(words, {"--batch-size", "6000"})), {{"TUTTI_STANDIN_MEMORY", "32"}});
   EXPECT_EQ(small.status, 1);
-  EXPECT_NE(small.out.find(" MiB are needed on the GPU, and 32 are free: give a smaller"), std::string::npos)
+  EXPECT_NE(small.out.find(" MiB are needed on the GPU, and 32 MiB are free: give a smaller"), std::string::npos)
       << small.out << small.err;
 }
 

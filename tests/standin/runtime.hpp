@@ -1,6 +1,6 @@
 #pragma once
-// What the stand-in's CUDA calls share: streams, events, captures and graphs as points in one schedule, and the memory
-// handed out. Streams do not wait for the default stream, which serves the calls that name no stream.
+// The state of the stand-in's CUDA calls: streams, events, captures and graphs as points in one schedule, and the
+// allocations. Streams do not synchronize with the default stream, which calls without a stream use.
 
 #include "standin/schedule.hpp"
 
@@ -20,7 +20,7 @@ struct CUstream_st;
 
 namespace tutti::standin {
 
-// What streams note instead of doing it.
+// A capture: the work that its streams record instead of running it.
 struct Capture {
   struct Member {
     CUstream_st* stream;
@@ -40,7 +40,7 @@ struct CUstream_st {
   int device = 0;
   int priority = 0;
   unsigned lane = 0;
-  tutti::standin::Point tail;  // what the next operation comes after
+  tutti::standin::Point tail;  // the next operation depends on it
   std::shared_ptr<tutti::standin::Capture> capture;
 };
 
@@ -94,16 +94,16 @@ class Lock {
   ~Lock();
   Lock(const Lock&) = delete;
   Lock& operator=(const Lock&) = delete;
-  // Lets others go on for a moment.
+  // Releases the lock briefly.
   void pause();
 };
 // Before anything touches device memory.
 void reveal_device_memory();
 
-// Leaves the error as the thread's last one, and gives it back.
+// Sets the thread's last error and returns it.
 cudaError_t fail(cudaError_t error);
 
-// Throws a Finding for what was destroyed or never created. Null is the default stream.
+// Throws a Finding for handles that were destroyed or never created. Null is the default stream.
 CUstream_st& stream_of(cudaStream_t stream);
 void refuse_dead(const void* handle, const char* what);
 

@@ -1,5 +1,4 @@
-// The stand-in's streams, events, memory and graphs: what is promised holds in every order, what is not promised fails
-// in some.
+// The stand-in's streams, events, memory and graphs: guaranteed results hold in every order, others fail in some.
 
 #include "kernel.cuh"
 #include "standin/control.hpp"

@@ -54,7 +54,7 @@ bool Schedule::step() {
   const std::shared_ptr<Operation> operation = candidates[chosen];
   ready_.erase(std::ranges::find(ready_, operation));
   --pending_;
-  operation->done = true;  // also when it fails
+  operation->done = true;  // even if it fails
   for (const auto& follower : std::exchange(operation->followers, {})) {
     if (--follower->missing == 0) ready_.push_back(follower);
   }

@@ -1,6 +1,6 @@
 #pragma once
-// All work that was enqueued and not done yet, run in an order that obeys what must come first and is random otherwise.
-// Nothing runs by itself: only when somebody waits or asks, and now and then when something is enqueued.
+// The pending work, run in an order that is random except for dependencies. Nothing runs in the background: work runs
+// when a caller waits or queries, and sometimes when work is enqueued.
 
 #include "standin/random_source.hpp"
 
@@ -14,7 +14,7 @@
 namespace tutti::standin {
 
 struct Operation;
-// Reached when all of these are done.
+// Reached when all of its operations are done.
 using Point = std::vector<std::shared_ptr<Operation>>;
 
 struct Operation {
@@ -28,7 +28,7 @@ struct Operation {
 };
 
 bool reached(const Point& point);
-// Adds `more`, without what is done or there already.
+// Adds `more`, except operations that are done or already there.
 void join(Point& point, const Point& more);
 
 class Schedule {

@@ -1,5 +1,5 @@
-// Whole trainings on the stand-in: what the CPU gives, the same bits in every order of streams, and all the waits
-// between streams are needed for it.
+// Whole trainings on the stand-in: they match the CPU and give the same bits in every order of streams, and every wait
+// between streams is necessary.
 
 #include "tutti/backend/cuda_library.hpp"
 #include "tutti/base/error.hpp"
@@ -65,7 +65,7 @@ struct Training {
   int side_by_side = 1;
   int steps_ahead = 1;
   bool records = true;
-  bool held = true;           // are the images by the device
+  bool held = true;           // the images are in device memory
   std::uint64_t orders = 20;  // times TUTTI_ORDERS
 };
 
@@ -106,7 +106,7 @@ TrainerOptions options_of(const Training& training) {
   return options;
 }
 
-// Data that no device holds, so that each batch comes through pinned memory.
+// Data that is not uploaded to the device, so that each batch is copied through pinned memory.
 class Streamed : public Dataset {
  public:
   explicit Streamed(const Dataset& data) : data_(data) {}
@@ -225,7 +225,7 @@ TEST(Waits, OfStreamsForEachOtherAreAllNeededOnceARunIsUnderWay) {
   ignore_wait(0);
 }
 
-// Weights that a first step carries beyond all bounds.
+// A first step makes the weights overflow.
 TEST(NotFinite, IsToldOfTheStepThatItAppearedInHoweverFarAheadTheHostIs) {
   for (const int steps_ahead : {0, 1, 2}) {
     const Training training{.name = "", .model = small_lenet(), .data = kGrey, .steps_ahead = steps_ahead};

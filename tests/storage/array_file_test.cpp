@@ -38,23 +38,23 @@ std::vector<T> extremes() {
 
 // A small file with one array, one text and one group.
 std::string small_file(const ScratchFolder& folder) {
-  ArrayImage image;
-  image.add("/group/array", {2, 3}, view(std::vector<float>{1, 2, 3, 4, 5, 6}));
-  image.add_text("/text", "words");
-  write_whole(folder.file("small.h5"), image.finish());
+  MemoryFileWriter writer;
+  writer.add("/group/array", {2, 3}, view(std::vector<float>{1, 2, 3, 4, 5, 6}));
+  writer.add_text("/text", "words");
+  write_atomically(folder.file("small.h5"), writer.finish());
   return folder.file("small.h5");
 }
 
-TEST(ArrayImage, IsTheSameInTheRoomOfAnother) {
-  const auto image_in = [](std::vector<std::byte> room) {
-    ArrayImage image(std::move(room));
-    image.add("/group/array", {3}, view(std::vector<float>{1, 2, 3}));
-    image.add_text("/text", "words");
-    return image.finish();
+TEST(MemoryFileWriter, IsTheSameInTheRoomOfAnother) {
+  const auto bytes_in = [](std::vector<std::byte> buffer) {
+    MemoryFileWriter writer(std::move(buffer));
+    writer.add("/group/array", {3}, view(std::vector<float>{1, 2, 3}));
+    writer.add_text("/text", "words");
+    return writer.finish();
   };
-  const std::vector<std::byte> fresh = image_in({});
-  EXPECT_EQ(image_in(std::vector<std::byte>(100, std::byte{0xff})), fresh);
-  EXPECT_EQ(image_in(std::vector<std::byte>(std::size_t{4} << 20, std::byte{0xff})), fresh);
+  const std::vector<std::byte> fresh = bytes_in({});
+  EXPECT_EQ(bytes_in(std::vector<std::byte>(100, std::byte{0xff})), fresh);
+  EXPECT_EQ(bytes_in(std::vector<std::byte>(std::size_t{4} << 20, std::byte{0xff})), fresh);
 }
 
 template <class T>
@@ -67,16 +67,16 @@ TYPED_TEST(ArrayFileOf, EveryTypeKeepsItsExtremesInEveryShape) {
   const auto values = extremes<TypeParam>();
   std::vector<TypeParam> many(2 * 3 * 4 * 5);
   std::iota(many.begin(), many.end(), TypeParam{1});
-  ArrayImage image;
-  image.add("/a/four", {4}, view(values));
-  image.add("/a/scalar", {}, view(values).subspan(3));
-  image.add("/a/empty", {3, 0, 2}, view(values).first(0));
-  image.add("/a/deep/down/below", {2, 3, 4, 5}, view(many));
-  const std::vector<std::byte> stored = image.finish();
-  write_whole(folder.file("f.h5"), stored);
+  MemoryFileWriter writer;
+  writer.add("/a/four", {4}, view(values));
+  writer.add("/a/scalar", {}, view(values).subspan(3));
+  writer.add("/a/empty", {3, 0, 2}, view(values).first(0));
+  writer.add("/a/deep/down/below", {2, 3, 4, 5}, view(many));
+  const std::vector<std::byte> stored = writer.finish();
+  write_atomically(folder.file("f.h5"), stored);
 
   const ArrayFile on_disk(folder.file("f.h5"));
-  const ArrayFile in_memory(stored, "an image");
+  const ArrayFile in_memory(stored, "a file");
   for (const ArrayFile* file : {&on_disk, &in_memory}) {
     EXPECT_EQ(read_back<TypeParam>(*file, "/a/four", {4}), values);
     EXPECT_EQ(read_back<TypeParam>(*file, "/a/scalar", {}).front(), values[3]);
@@ -90,9 +90,9 @@ TYPED_TEST(ArrayFileOf, EveryTypeKeepsItsExtremesInEveryShape) {
 
 TYPED_TEST(ArrayFileOf, EveryTypeIsRefusedAsAnyOther) {
   const ScratchFolder folder;
-  ArrayImage image;
-  image.add("/array", {4}, view(extremes<TypeParam>()));
-  write_whole(folder.file("f.h5"), image.finish());
+  MemoryFileWriter writer;
+  writer.add("/array", {4}, view(extremes<TypeParam>()));
+  write_atomically(folder.file("f.h5"), writer.finish());
   const ArrayFile file(folder.file("f.h5"));
   const auto refuses = [&]<class T>(T) {
     if constexpr (!std::is_same_v<T, TypeParam>) {
@@ -112,9 +112,9 @@ TEST(ArrayFile, KeepsEveryBitOfUnusualFloats) {
                                         0xFF800000, 0x7FC12345, 0xFFC00001};
   std::vector<float> values;
   for (const std::uint32_t b : bits) values.push_back(std::bit_cast<float>(b));
-  ArrayImage image;
-  image.add("/odd", {7}, view(values));
-  write_whole(folder.file("f.h5"), image.finish());
+  MemoryFileWriter writer;
+  writer.add("/odd", {7}, view(values));
+  write_atomically(folder.file("f.h5"), writer.finish());
   const auto read = read_back<float>(ArrayFile(folder.file("f.h5")), "/odd", {7});
   for (std::size_t i = 0; i < bits.size(); ++i) EXPECT_EQ(std::bit_cast<std::uint32_t>(read[i]), bits[i]);
 }
@@ -122,11 +122,11 @@ TEST(ArrayFile, KeepsEveryBitOfUnusualFloats) {
 TEST(ArrayFile, KeepsTextsOfAnyLength) {
   const ScratchFolder folder;
   const std::string longest(200000, 'x');
-  ArrayImage image;
-  image.add_text("/empty", "");
-  image.add_text("/lines", "[model]\nname = \"lenet\"  # größer\n ");
-  image.add_text("/long", longest);
-  write_whole(folder.file("f.h5"), image.finish());
+  MemoryFileWriter writer;
+  writer.add_text("/empty", "");
+  writer.add_text("/lines", "[model]\nname = \"lenet\"  # größer\n ");
+  writer.add_text("/long", longest);
+  write_atomically(folder.file("f.h5"), writer.finish());
   const ArrayFile file(folder.file("f.h5"));
   EXPECT_EQ(file.read_text("/empty"), "");
   EXPECT_EQ(file.read_text("/lines"), "[model]\nname = \"lenet\"  # größer\n ");
@@ -135,11 +135,11 @@ TEST(ArrayFile, KeepsTextsOfAnyLength) {
 
 TEST(ArrayFile, ListsArraysBelowAGroupInOrderOfTheirNames) {
   const ScratchFolder folder;
-  ArrayImage image;
+  MemoryFileWriter writer;
   for (const char* name : {"/b/z", "/b/a/weight", "/b/a/bias", "/c", "/b2"}) {
-    image.add(name, {}, view(std::vector<float>{1}));
+    writer.add(name, {}, view(std::vector<float>{1}));
   }
-  write_whole(folder.file("f.h5"), image.finish());
+  write_atomically(folder.file("f.h5"), writer.finish());
   const ArrayFile file(folder.file("f.h5"));
   EXPECT_THAT(file.names("/b"), ElementsAre("/b/a/bias", "/b/a/weight", "/b/z"));
   EXPECT_THAT(file.names("/"), ElementsAre("/b/a/bias", "/b/a/weight", "/b/z", "/b2", "/c"));
@@ -174,7 +174,7 @@ TEST(ArrayFile, NamesFileAndArrayAndWhatIsWrong) {
   EXPECT_THAT(words([&] { read_back<float>(file, "/group/array", {6}); }), HasSubstr("is 2x3 instead of 6"));
   EXPECT_THAT(words([&] { read_back<double>(file, "/group/array", {2, 3}); }), HasSubstr("not of type f64"));
   EXPECT_THAT(words([&] { read_back<std::uint8_t>(file, "/text", {}); }), HasSubstr("not of type u8"));
-  EXPECT_THAT(words([&] { file.read_text("/group/array"); }), HasSubstr("it is no text"));
+  EXPECT_THAT(words([&] { file.read_text("/group/array"); }), HasSubstr("it is not a string"));
   EXPECT_THAT(words([&] { file.shape("/none"); }), HasSubstr("'/none'"));
 }
 
@@ -186,7 +186,7 @@ TEST(ArrayFile, SaysWhenAFileIsMissingOrNoHdf5File) {
 
   EXPECT_EQ(thrown_by([&] { ArrayFile(folder.path()); }).source(), ErrorSource::input);
 
-  write_whole(folder.file("text.h5"), std::as_bytes(std::span("not at all an HDF5 file")));
+  write_atomically(folder.file("text.h5"), std::as_bytes(std::span("not at all an HDF5 file")));
   const Error foreign = thrown_by([&] { ArrayFile(folder.file("text.h5")); });
   EXPECT_EQ(foreign.source(), ErrorSource::input);
   EXPECT_THAT(foreign.what(), HasSubstr(folder.file("text.h5")));
@@ -194,11 +194,11 @@ TEST(ArrayFile, SaysWhenAFileIsMissingOrNoHdf5File) {
 
 TEST(ArrayFile, RefusesAFileCutShortAnywhere) {
   const ScratchFolder folder;
-  const auto whole = read_whole(small_file(folder));
+  const auto whole = read_file_bytes(small_file(folder));
   const std::string path = folder.file("cut.h5");
   const std::size_t before_seal = whole.size() - 48;  // one run of floats
   for (std::size_t length = 0; length < before_seal; length += length < 128 ? 1 : 97) {
-    write_whole(path, std::span(whole).first(length));
+    write_atomically(path, std::span(whole).first(length));
     EXPECT_EQ(thrown_by([&] { ArrayFile{path}; }).source(), ErrorSource::input) << length;
   }
 }
@@ -212,12 +212,12 @@ TEST(ArrayFile, OpensAFileThatCannotBeWritten) {
   EXPECT_EQ(one.read_text("/text"), two.read_text("/text"));
 }
 
-TEST(ArrayImage, EqualContentMakesEqualBytesWhateverTheTimeAndTheMemory) {
+TEST(MemoryFileWriter, EqualContentMakesEqualBytesWhateverTheTimeAndTheMemory) {
   const auto bytes = [] {
-    ArrayImage image;
-    image.add("/a/b", {3}, view(std::vector<float>{1, 2, 3}));
-    image.add_text("/t", "text");
-    return image.finish();
+    MemoryFileWriter writer;
+    writer.add("/a/b", {3}, view(std::vector<float>{1, 2, 3}));
+    writer.add_text("/t", "text");
+    return writer.finish();
   };
   const auto first = bytes();
   { const std::vector<std::byte> dirty(1 << 20, std::byte{0xA5}); }
@@ -226,36 +226,36 @@ TEST(ArrayImage, EqualContentMakesEqualBytesWhateverTheTimeAndTheMemory) {
   EXPECT_EQ(bytes(), first);
 }
 
-TEST(ArrayImage, SeveralAreBuiltSideBySide) {
+TEST(MemoryFileWriter, SeveralAreBuiltSideBySide) {
   const ScratchFolder folder;
-  ArrayImage one;
-  ArrayImage two;
+  MemoryFileWriter one;
+  MemoryFileWriter two;
   one.add_text("/which", "one");
   two.add_text("/which", "two");
-  write_whole(folder.file("1.h5"), one.finish());
-  write_whole(folder.file("2.h5"), two.finish());
+  write_atomically(folder.file("1.h5"), one.finish());
+  write_atomically(folder.file("2.h5"), two.finish());
   EXPECT_EQ(ArrayFile(folder.file("1.h5")).read_text("/which"), "one");
   EXPECT_EQ(ArrayFile(folder.file("2.h5")).read_text("/which"), "two");
 }
 
-TEST(ArrayImage, RefusesNamesThatMeanAnotherArray) {
-  ArrayImage image;
+TEST(MemoryFileWriter, RefusesNamesThatMeanAnotherArray) {
+  MemoryFileWriter writer;
   const std::vector<float> one{1};
   for (const char* name : {"", "a", "/", "//a", "/a/", "/a//b", "/./a", "/a/..", "/a/."}) {
-    EXPECT_EQ(thrown_by([&] { image.add(name, {}, view(one)); }).source(), ErrorSource::internal) << name;
+    EXPECT_EQ(thrown_by([&] { writer.add(name, {}, view(one)); }).source(), ErrorSource::internal) << name;
   }
-  image.add("/a.b/..c", {}, view(one));
-  EXPECT_EQ(thrown_by([&] { image.add("/a.b/..c", {}, view(one)); }).source(), ErrorSource::hdf5);
+  writer.add("/a.b/..c", {}, view(one));
+  EXPECT_EQ(thrown_by([&] { writer.add("/a.b/..c", {}, view(one)); }).source(), ErrorSource::hdf5);
 }
 
-TEST(ArrayImage, RefusesValuesThatDoNotFillTheShapeAndLateAdditions) {
-  ArrayImage image;
+TEST(MemoryFileWriter, RefusesValuesThatDoNotFillTheShapeAndLateAdditions) {
+  MemoryFileWriter writer;
   const std::vector<float> three{1, 2, 3};
-  EXPECT_EQ(thrown_by([&] { image.add("/a", {2}, view(three)); }).source(), ErrorSource::internal);
-  EXPECT_EQ(thrown_by([&] { image.add_text("/t", std::string("a\0b", 3)); }).source(), ErrorSource::internal);
-  image.finish();
-  EXPECT_EQ(thrown_by([&] { image.add("/a", {3}, view(three)); }).source(), ErrorSource::internal);
-  EXPECT_EQ(thrown_by([&] { image.finish(); }).source(), ErrorSource::internal);
+  EXPECT_EQ(thrown_by([&] { writer.add("/a", {2}, view(three)); }).source(), ErrorSource::internal);
+  EXPECT_EQ(thrown_by([&] { writer.add_text("/t", std::string("a\0b", 3)); }).source(), ErrorSource::internal);
+  writer.finish();
+  EXPECT_EQ(thrown_by([&] { writer.add("/a", {3}, view(three)); }).source(), ErrorSource::internal);
+  EXPECT_EQ(thrown_by([&] { writer.finish(); }).source(), ErrorSource::internal);
 }
 
 }  // namespace

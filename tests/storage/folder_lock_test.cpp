@@ -77,11 +77,11 @@ class Holder {
 
 TEST_F(FolderLocks, EmptiesNoFileBehindALinkAndWaitsAtNoPipe) {
   const ScratchFolder folder;
-  write_whole(folder.file("precious"), std::as_bytes(std::span("text")));
+  write_atomically(folder.file("precious"), std::as_bytes(std::span("text")));
   std::filesystem::create_symlink("precious", folder.file("lock"));
   EXPECT_THAT(thrown_by([&] { FolderLock(folder.path(), 0, Log(0, {}, true)); }).what(), HasSubstr("remove or rename"));
   EXPECT_NO_THROW(refuse_locked(folder.path()));
-  EXPECT_EQ(read_whole(folder.file("precious")).size(), sizeof "text");
+  EXPECT_EQ(read_file_bytes(folder.file("precious")).size(), sizeof "text");
   std::filesystem::remove(folder.file("lock"));
   ASSERT_EQ(::mkfifo(folder.file("lock").c_str(), 0600), 0);
   EXPECT_THAT(thrown_by([&] { FolderLock(folder.path(), 0, Log(0, {}, true)); }).what(), HasSubstr("remove or rename"));
@@ -121,7 +121,7 @@ TEST_F(FolderLocks, LetALaterStartOfTheSameSlurmJobPass) {
   testing::internal::CaptureStderr();
   pretend_slurm("4711", "2");
   const FolderLock lock(folder_.path(), 0, Log());
-  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("Slurm job 4711 restart 0: it is passed by"));
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("Slurm job 4711 restart 0: taking it over"));
   holder.kill();
   EXPECT_THAT(thrown_by([&] { FolderLock(folder_.path(), 0, Log()); }).what(), HasSubstr("Slurm job 4711 restart 2:"));
 }
@@ -146,19 +146,19 @@ TEST_F(FolderLocks, SayWhatToDoWhereTheFolderCannotBeWritten) {
 TEST_F(FolderLocks, AreKnownByTheirTextUntilAnotherOneIsInTheirPlace) {
   const FolderLock lock(folder_.path(), 0, Log());
   const OwnedFolder owned(folder_.path(), lock.text());
-  EXPECT_EQ(owned.loss(), "");
+  EXPECT_EQ(owned.why_lost(), "");
   EXPECT_NO_THROW(owned.require());
-  EXPECT_EQ(OwnedFolder().loss(), "");
+  EXPECT_EQ(OwnedFolder().why_lost(), "");
 
   const std::string moved = folder_.path() + "-moved";
   std::filesystem::rename(folder_.path(), moved);
-  EXPECT_THAT(owned.loss(), HasSubstr("removed or renamed"));
+  EXPECT_THAT(owned.why_lost(), HasSubstr("removed or renamed"));
   EXPECT_THROW(owned.require(), Error);
-  EXPECT_EQ(OwnedFolder(moved, lock.text()).loss(), "");
+  EXPECT_EQ(OwnedFolder(moved, lock.text()).why_lost(), "");
 
   std::filesystem::create_directory(folder_.path());
   const FolderLock other(folder_.path(), 0, Log());  // of a process of the same number
-  EXPECT_THAT(owned.loss(), HasSubstr("in use by host "));
+  EXPECT_THAT(owned.why_lost(), HasSubstr("in use by host "));
   std::filesystem::remove_all(moved);
 }
 

@@ -1,4 +1,4 @@
-// Files as other programs write them, made here with HDF5 itself.
+// Reads files like those of other programs, written here with HDF5 itself.
 
 #include "tutti/storage/array_file.hpp"
 
@@ -69,7 +69,7 @@ TEST_F(ForeignFile, GivesTextsOfVariableAndOfFixedLength) {
   EXPECT_EQ(file.read_text("/none"), "");
   EXPECT_EQ(file.read_text("/spaces"), "ab");
   EXPECT_EQ(file.read_text("/full"), "abcdef");
-  EXPECT_THAT(thrown_by([&] { file.read_text("/two"); }).what(), HasSubstr("more or less than one text"));
+  EXPECT_THAT(thrown_by([&] { file.read_text("/two"); }).what(), HasSubstr("expected exactly one string"));
 }
 
 TEST_F(ForeignFile, GivesChunkedCompressedAndBigEndianArrays) {

@@ -21,7 +21,7 @@ using testing::HasSubstr;
 void put(const std::string& path, std::string_view text) { overwrite(path, std::as_bytes(std::span(text))); }
 
 std::string content(const std::string& path) {
-  const std::vector<std::byte> bytes = read_whole(path);
+  const std::vector<std::byte> bytes = read_file_bytes(path);
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 

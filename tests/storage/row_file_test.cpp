@@ -30,13 +30,13 @@ std::vector<std::uint8_t> numbered(std::size_t count) {
   return values;
 }
 
-// As write_whole, without waiting for the disk.
+// Like write_atomically, but without flushing.
 void write_fast(const std::string& path, std::span<const std::byte> bytes) {
   std::ofstream(path, std::ios::binary)
       .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
 }
 
-// Two arrays of rows with small things before, between and behind them.
+// Writes two arrays of rows, with small objects before, between and after them.
 void write_sample(const std::string& path, std::int64_t rows) {
   const std::array<std::int32_t, 3> labels{1, 2, 3};
   RowFileWriter file(path);
@@ -48,7 +48,7 @@ void write_sample(const std::string& path, std::int64_t rows) {
   file.begin_rows("/test/images", Shape{1, 2, 3});
   file.append_rows(std::span(bytes).first(6));
   file.add("/mean", Shape{1}, std::array<double, 1>{0.5});
-  file.keep();
+  file.commit();
 }
 
 TEST(RowFile, GivesBackItsRowsAndSmallArrays) {
@@ -75,12 +75,12 @@ TEST(RowFile, GivesBackItsRowsAndSmallArrays) {
 
 TEST(Seal, OfAnImageInMemoryLeavesOutItsFloatsAndHidesNothingFromHdf5) {
   const ScratchFolder folder;
-  ArrayImage image;
+  MemoryFileWriter writer;
   const std::vector<float> values(1000, 0.5F);
-  image.add("/a/floats", Shape{1000}, std::span<const float>(values));
-  image.add("/none", Shape{0}, std::span<const float>());
-  image.add_text("/a/text", "words");
-  const std::vector<std::byte> whole = image.finish();
+  writer.add("/a/floats", Shape{1000}, std::span<const float>(values));
+  writer.add("/none", Shape{0}, std::span<const float>());
+  writer.add_text("/a/text", "words");
+  const std::vector<std::byte> whole = writer.finish();
   const auto floats = std::as_bytes(std::span(values));
   const auto found = std::ranges::search(whole, floats);
   ASSERT_EQ(found.size(), floats.size());
@@ -127,7 +127,7 @@ TEST(RowFile, IsReadByManyThreads) {
         for (std::int64_t i = static_cast<std::int64_t>(t); i < 500; i += 4) {
           file.read_rows("/train/images", i, 1, row);
           right[t] += std::equal(row.begin(), row.end(), all.begin() + i * 6) ? 1 : 0;
-          ArrayImage().add_text("/other", "work");
+          MemoryFileWriter().add_text("/other", "work");
         }
       });
     }
@@ -147,7 +147,7 @@ TEST(RowFile, AppearsOnlyWhenItIsKept) {
   RowFileWriter file(folder.file("f.h5"));
   file.begin_rows("/rows", Shape{2, 6});
   file.append_rows(row);
-  EXPECT_THAT(thrown_by([&] { file.keep(); }).what(), HasSubstr("'/rows' of 2 rows is given 1"));
+  EXPECT_THAT(thrown_by([&] { file.commit(); }).what(), HasSubstr("'/rows' of 2 rows is given 1"));
 }
 
 // Whether the disk fills up as the file begins, among its rows, or in the end. The process ends as the program does:
@@ -180,7 +180,7 @@ TEST(Seal, IsBrokenByEveryChangeOutsideTheRows) {
   const ScratchFolder folder;
   const std::string path = folder.file("f.h5");
   write_sample(path, 100);
-  const auto whole = read_whole(path);
+  const auto whole = read_file_bytes(path);
   const auto pixels = numbered(600);
   const auto rows = std::as_bytes(std::span(pixels));
   const auto train = std::search(whole.begin(), whole.end(), rows.begin(), rows.end()) - whole.begin();
@@ -206,7 +206,7 @@ TEST(Seal, IsBrokenWhereTheFileIsCutOrLonger) {
   const ScratchFolder folder;
   const std::string path = folder.file("f.h5");
   write_sample(path, 10);
-  auto bytes = read_whole(path);
+  auto bytes = read_file_bytes(path);
   bytes.push_back(std::byte{0});
   write_fast(folder.file("g.h5"), bytes);
   EXPECT_THAT(thrown_by([&] { check_seal(folder.file("g.h5")); }).what(), HasSubstr("g.h5' has no seal"));

@@ -40,7 +40,7 @@ int save_error_with_size_limit(const std::string& path, std::size_t size, rlim_t
     const rlimit file_size{limit, limit};
     if (::setrlimit(RLIMIT_FSIZE, &file_size) != 0) ::_exit(3);
     try {
-      write_whole(path, pattern(size));
+      write_atomically(path, pattern(size));
       ::_exit(0);
     } catch (const Error& error) {
       const bool clear = std::string_view(error.what()).find("ulimit -f") != std::string_view::npos;
@@ -52,138 +52,138 @@ int save_error_with_size_limit(const std::string& path, std::size_t size, rlim_t
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-TEST(WholeFile, ReadsBackWhatItWrote) {
+TEST(AtomicFile, ReadsBackWhatItWrote) {
   const ScratchFolder folder;
   for (const std::size_t size : {std::size_t{0}, std::size_t{1}, std::size_t{3} << 20}) {
-    write_whole(folder.file("f"), pattern(size));
-    EXPECT_EQ(read_whole(folder.file("f")), pattern(size));
+    write_atomically(folder.file("f"), pattern(size));
+    EXPECT_EQ(read_file_bytes(folder.file("f")), pattern(size));
   }
   EXPECT_EQ(folder.entries(), 1u);
 }
 
-TEST(WholeFile, IsWrittenAndProvenInPieces) {
+TEST(AtomicFile, IsWrittenAndProvenInPieces) {
   const ScratchFolder folder;
   const std::vector<std::byte> bytes = pattern(std::size_t{20} << 20);
-  WholeFile file(folder.file("f"));
+  AtomicFile file(folder.file("f"));
   file.append(bytes);
-  file.prove(bytes);
-  file.keep();
-  EXPECT_EQ(read_whole(folder.file("f")), bytes);
+  file.verify(bytes);
+  file.commit();
+  EXPECT_EQ(read_file_bytes(folder.file("f")), bytes);
 }
 
-TEST(WholeFile, IsNotKeptWhenTheDiskGivesBackOtherBytes) {
+TEST(AtomicFile, IsNotKeptWhenTheDiskGivesBackOtherBytes) {
   const ScratchFolder folder;
-  write_whole(folder.file("f"), bytes_of("precious"));
+  write_atomically(folder.file("f"), bytes_of("precious"));
   for (const std::size_t written : {std::size_t{3} << 20, std::size_t{1000}}) {  // another byte, or too few
     std::vector<std::byte> bytes = pattern(written);
     const Error error = thrown_by([&] {
-      WholeFile file(folder.file("f"));
+      AtomicFile file(folder.file("f"));
       file.append(bytes);
       bytes.resize(std::size_t{3} << 20);
       bytes[2'500'000] ^= std::byte{1};
-      file.prove(bytes);
-      file.keep();
+      file.verify(bytes);
+      file.commit();
     });
     EXPECT_EQ(error.source(), ErrorSource::save);
     EXPECT_THAT(error.what(), HasSubstr("differs from what was written; check the disk"));
   }
-  EXPECT_EQ(read_whole(folder.file("f")), bytes_of("precious"));
+  EXPECT_EQ(read_file_bytes(folder.file("f")), bytes_of("precious"));
   EXPECT_EQ(folder.entries(), 1u);
 }
 
-TEST(WholeFile, ReplacesTheOldFileAndLeavesOpenReadersTheirs) {
+TEST(AtomicFile, ReplacesTheOldFileAndLeavesOpenReadersTheirs) {
   const ScratchFolder folder;
-  write_whole(folder.file("f"), bytes_of("old"));
+  write_atomically(folder.file("f"), bytes_of("old"));
   std::filesystem::create_hard_link(folder.file("f"), folder.file("held"));
-  write_whole(folder.file("f"), bytes_of("new"));
-  EXPECT_EQ(read_whole(folder.file("f")), bytes_of("new"));
-  EXPECT_EQ(read_whole(folder.file("held")), bytes_of("old"));
+  write_atomically(folder.file("f"), bytes_of("new"));
+  EXPECT_EQ(read_file_bytes(folder.file("f")), bytes_of("new"));
+  EXPECT_EQ(read_file_bytes(folder.file("held")), bytes_of("old"));
 }
 
-TEST(WholeFile, WritesInTheCurrentFolderWhenThePathNamesNone) {
+TEST(AtomicFile, WritesInTheCurrentFolderWhenThePathNamesNone) {
   const ScratchFolder folder;
   const auto before = std::filesystem::current_path();
   std::filesystem::current_path(folder.path());
-  write_whole("bare", bytes_of("x"));
+  write_atomically("bare", bytes_of("x"));
   std::filesystem::current_path(before);
-  EXPECT_EQ(read_whole(folder.file("bare")), bytes_of("x"));
+  EXPECT_EQ(read_file_bytes(folder.file("bare")), bytes_of("x"));
 }
 
-TEST(WholeFile, KeepsTheOldFileAndLeavesNothingBesideItWhenWritingFails) {
+TEST(AtomicFile, KeepsTheOldFileAndLeavesNothingBesideItWhenWritingFails) {
   const ScratchFolder folder;
-  write_whole(folder.file("f"), bytes_of("precious"));
+  write_atomically(folder.file("f"), bytes_of("precious"));
   EXPECT_EQ(save_error_with_size_limit(folder.file("f"), 100000, 4096), 1);
-  EXPECT_EQ(read_whole(folder.file("f")), bytes_of("precious"));
+  EXPECT_EQ(read_file_bytes(folder.file("f")), bytes_of("precious"));
   EXPECT_EQ(folder.entries(), 1u);
   EXPECT_EQ(save_error_with_size_limit(folder.file("f"), 100, 4096), 0);
-  EXPECT_EQ(read_whole(folder.file("f")), pattern(100));
+  EXPECT_EQ(read_file_bytes(folder.file("f")), pattern(100));
 }
 
-TEST(WholeFile, LeavesNoTemporaryFileWhenTheNameBelongsToAFolder) {
+TEST(AtomicFile, LeavesNoTemporaryFileWhenTheNameBelongsToAFolder) {
   const ScratchFolder folder;
   std::filesystem::create_directory(folder.file("taken"));
-  const Error error = thrown_by([&] { write_whole(folder.file("taken"), bytes_of("x")); });
+  const Error error = thrown_by([&] { write_atomically(folder.file("taken"), bytes_of("x")); });
   EXPECT_EQ(error.source(), ErrorSource::save);
   EXPECT_THAT(error.what(), HasSubstr(folder.file("taken")));
   EXPECT_THAT(error.what(), HasSubstr("remove or rename the folder"));
   EXPECT_EQ(folder.entries(), 1u);
 }
 
-TEST(WholeFile, SaysWhatToDoWhenTheFolderIsMissing) {
+TEST(AtomicFile, SaysWhatToDoWhenTheFolderIsMissing) {
   const ScratchFolder folder;
-  const Error error = thrown_by([&] { write_whole(folder.file("no/f"), bytes_of("x")); });
+  const Error error = thrown_by([&] { write_atomically(folder.file("no/f"), bytes_of("x")); });
   EXPECT_EQ(error.source(), ErrorSource::save);
   EXPECT_EQ(error.exit_status(), ExitStatus::cannot_save);
   EXPECT_THAT(error.what(), HasSubstr("No such file or directory"));
   EXPECT_THAT(error.what(), HasSubstr("make the folder first"));
 }
 
-TEST(WholeFile, PassesByTheLeftoversOfAKilledProcess) {
+TEST(AtomicFile, PassesByTheLeftoversOfAKilledProcess) {
   const ScratchFolder folder;
   std::array<char, 256> host{};
   ASSERT_EQ(::gethostname(host.data(), host.size() - 1), 0);
   const std::string leftover =
       folder.file("f") + ".tmp." + host.data() + "." + std::to_string(static_cast<long>(::getpid()));
-  write_whole(leftover, bytes_of("half"));
-  write_whole(folder.file("f"), bytes_of("whole"));
-  EXPECT_EQ(read_whole(folder.file("f")), bytes_of("whole"));
-  EXPECT_EQ(read_whole(leftover), bytes_of("half"));
+  write_atomically(leftover, bytes_of("half"));
+  write_atomically(folder.file("f"), bytes_of("whole"));
+  EXPECT_EQ(read_file_bytes(folder.file("f")), bytes_of("whole"));
+  EXPECT_EQ(read_file_bytes(leftover), bytes_of("half"));
   EXPECT_EQ(folder.entries(), 2u);
 }
 
-TEST(WholeFile, FollowsSymbolicLinksWhichStay) {
+TEST(AtomicFile, FollowsSymbolicLinksWhichStay) {
   namespace fs = std::filesystem;
   const ScratchFolder folder;
   fs::create_directory(folder.file("far"));
-  write_whole(folder.file("far/f"), bytes_of("old"));
+  write_atomically(folder.file("far/f"), bytes_of("old"));
   fs::create_symlink("far/f", folder.file("link"));
   fs::create_symlink(folder.file("link"), folder.file("link of a link"));
   fs::create_symlink("far/new", folder.file("dangling"));
-  write_whole(folder.file("link of a link"), bytes_of("through two"));
-  write_whole(folder.file("dangling"), bytes_of("made"));
+  write_atomically(folder.file("link of a link"), bytes_of("through two"));
+  write_atomically(folder.file("dangling"), bytes_of("made"));
   for (const char* link : {"link", "link of a link", "dangling"})
     EXPECT_TRUE(fs::is_symlink(folder.file(link))) << link;
-  EXPECT_EQ(read_whole(folder.file("far/f")), bytes_of("through two"));
-  EXPECT_EQ(read_whole(folder.file("far/new")), bytes_of("made"));
+  EXPECT_EQ(read_file_bytes(folder.file("far/f")), bytes_of("through two"));
+  EXPECT_EQ(read_file_bytes(folder.file("far/new")), bytes_of("made"));
   EXPECT_EQ(std::distance(fs::directory_iterator(folder.file("far")), {}), 2);
   EXPECT_EQ(folder.entries(), 4u);
 }
 
-TEST(WholeFile, WritesToDevicesAndPipesAndNeverReplacesThem) {
+TEST(AtomicFile, WritesToDevicesAndPipesAndNeverReplacesThem) {
   namespace fs = std::filesystem;
   const ScratchFolder folder;
   fs::create_symlink("/dev/null", folder.file("null"));
   fs::create_symlink("/dev/full", folder.file("full"));
-  write_whole(folder.file("null"), bytes_of("x"));
-  EXPECT_THAT(thrown_by([&] { write_whole(folder.file("full"), bytes_of("x")); }).what(), HasSubstr("free space"));
+  write_atomically(folder.file("null"), bytes_of("x"));
+  EXPECT_THAT(thrown_by([&] { write_atomically(folder.file("full"), bytes_of("x")); }).what(), HasSubstr("free space"));
   EXPECT_TRUE(fs::is_symlink(folder.file("null")) && fs::is_symlink(folder.file("full")));
   EXPECT_TRUE(fs::is_character_file("/dev/null"));
 
   const std::string pipe = folder.file("pipe");
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
-  EXPECT_THAT(thrown_by([&] { write_whole(pipe, bytes_of("x")); }).what(), HasSubstr("start what reads from it first"));
+  EXPECT_THAT(thrown_by([&] { write_atomically(pipe, bytes_of("x")); }).what(), HasSubstr("start what reads from it first"));
   const Descriptor reader(::open(pipe.c_str(), O_RDONLY | O_NONBLOCK));
-  write_whole(pipe, bytes_of("piped"));
+  write_atomically(pipe, bytes_of("piped"));
   std::vector<std::byte> got(8);
   got.resize(static_cast<std::size_t>(::read(reader.get(), got.data(), got.size())));
   EXPECT_EQ(got, bytes_of("piped"));
@@ -191,24 +191,24 @@ TEST(WholeFile, WritesToDevicesAndPipesAndNeverReplacesThem) {
   EXPECT_EQ(folder.entries(), 3u);
 }
 
-// As of /dev/stdout, where the shell has sent that to a file.
-TEST(WholeFile, GoesOnWhereAnOpenFileIsThatALinkOfProcLeadsTo) {
+// For example /dev/stdout redirected to a file.
+TEST(AtomicFile, GoesOnWhereAnOpenFileIsThatALinkOfProcLeadsTo) {
   const ScratchFolder folder;
   const Descriptor open(::open(folder.file("f").c_str(), O_RDWR | O_CREAT, 0600));
   ASSERT_EQ(::write(open.get(), "first ", 6), 6);
   std::filesystem::create_symlink("/proc/self/fd/" + std::to_string(open.get()), folder.file("link"));
-  write_whole(folder.file("link"), bytes_of("second "));
+  write_atomically(folder.file("link"), bytes_of("second "));
   ASSERT_EQ(::write(open.get(), "third", 5), 5);
-  EXPECT_EQ(read_whole(folder.file("f")), bytes_of("first second third"));
+  EXPECT_EQ(read_file_bytes(folder.file("f")), bytes_of("first second third"));
   EXPECT_EQ(folder.entries(), 2u);
 }
 
-TEST(WholeFile, RefusesToReadWhatIsMissingOrAFolder) {
+TEST(AtomicFile, RefusesToReadWhatIsMissingOrAFolder) {
   const ScratchFolder folder;
-  const Error missing = thrown_by([&] { read_whole(folder.file("none")); });
+  const Error missing = thrown_by([&] { read_file_bytes(folder.file("none")); });
   EXPECT_EQ(missing.source(), ErrorSource::io);
   EXPECT_THAT(missing.what(), HasSubstr(folder.file("none")));
-  EXPECT_EQ(thrown_by([&] { read_whole(folder.path()); }).source(), ErrorSource::io);
+  EXPECT_EQ(thrown_by([&] { read_file_bytes(folder.path()); }).source(), ErrorSource::io);
 }
 
 }  // namespace

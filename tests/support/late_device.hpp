@@ -18,7 +18,7 @@ namespace tutti::testing_support {
 
 // What such a device gets wrong on purpose, so that tests can show that they would notice.
 struct LateFaults {
-  std::optional<int> lost_follow{};  // of every two calls of Stream::follow(), this one does nothing
+  std::optional<int> lost_follow{};  // of every two calls of Stream::wait_event(), this one does nothing
   bool lost_awaits = false;
 };
 
@@ -27,7 +27,7 @@ class LateDevice : public MemoryBackend {
   explicit LateDevice(unsigned seed, const LateFaults& faults = {}) : random_(seed), faults_(faults) {}
 
   // Makes image stores from now on.
-  std::function<std::unique_ptr<ImageStore>(LateDevice&, const HeldImages&)> make_store;
+  std::function<std::unique_ptr<ImageStore>(LateDevice&, const ImageSet&)> make_store;
 
   void enqueue(Stream& stream, std::function<void()> work) {
     push(dynamic_cast<LateStream&>(stream), [this, work = std::move(work)] {
@@ -45,7 +45,7 @@ class LateDevice : public MemoryBackend {
   }
   std::unique_ptr<Event> make_event() override { return std::make_unique<LateEvent>(); }
   std::unique_ptr<Event> make_timed_event() override { return std::make_unique<LateEvent>(); }
-  std::unique_ptr<ImageStore> hold_images(const HeldImages& images) override {
+  std::unique_ptr<ImageStore> upload_dataset(const ImageSet& images) override {
     return make_store ? make_store(*this, images) : nullptr;
   }
   void copy(Stream& stream, const Tensor& to, const Tensor& from) override {
@@ -85,7 +85,7 @@ class LateDevice : public MemoryBackend {
         marks->reached_after = done;
       });
     }
-    void follow(const Event& event) override {
+    void wait_event(const Event& event) override {
       if (device.follows_++ % 2 == device.faults_.lost_follow) return;
       const auto marks = dynamic_cast<const LateEvent&>(event).marks;
       queue.push_back({[marks, mark = marks->marked] { return marks->reached >= mark; }, [] {}});

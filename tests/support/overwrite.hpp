@@ -1,5 +1,5 @@
 #pragma once
-// Replaces a file's content without any of write_whole's care, as damage does, and quickly.
+// Replaces a file's content without any of write_atomically's care, as damage does, and quickly.
 
 #include <cstddef>
 #include <fstream>

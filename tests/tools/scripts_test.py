@@ -136,7 +136,7 @@ class Demo(Scripts):
         self.assertEqual(3, result.stdout.count(EPOCHS))
         self.assertEqual(2, result.stdout.count(": weights 0a, the same bits\n"))
         self.assertRegex(result.stdout, r"\$ ./trainer diff \S+/4-ranks \S+/killed\nequal\n")
-        self.assertIn("names 91.25 % of the test digits rightly", result.stdout)
+        self.assertIn("test accuracy 91.25 %", result.stdout)
         self.assertIn("The last test accuracy was 0.9125", result.stdout)
         self.assertEqual("build/demo/trainer", os.readlink(self.root / "trainer"))
 

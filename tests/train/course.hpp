@@ -72,7 +72,7 @@ class Scribe : public RunObserver {
 // What one rank reports. The last line counts the steps, and those that were repeated.
 inline std::string follow(const Course& course, World& world, const DataPair& data) {
   const auto backend = make_cpu_backend(course.precision);
-  auto communicator = make_mpi_ring_communicator(world, {.helper_thread = course.helper_thread});
+  auto communicator = make_mpi_communicator(world, {.helper_thread = course.helper_thread});
   if (course.wrap) communicator = course.wrap(world, std::move(communicator));
   const Network network(course.model, data.train->info().image, data.train->info().classes);
   TrainerOptions options = course.options;

@@ -88,7 +88,7 @@ class Ranks {
 
   void run(Told& told, const TrainerOptions& options, const std::optional<Flip>& flip = {}) {
     const auto backend = make_cpu_backend();
-    const auto communicator = make_mpi_ring_communicator(world_, {});
+    const auto communicator = make_mpi_communicator(world_, {});
     RankStatus rank_status;
     Trainer trainer({.backend = *backend,
                      .communicator = *communicator,

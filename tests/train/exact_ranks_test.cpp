@@ -104,8 +104,8 @@ class RankOrderedSum : public Communicator {
   std::string description() const override { return ring_->description(); }
   Buffer allocate(std::size_t bytes) override { return ring_->allocate(bytes); }
   void all_reduce(const Tensor& values, Stream& stream) override { ring_->all_reduce(values, stream); }
-  void reduce_scatter_gather(const ShardedSum& sum, Stream& stream) override {
-    ShardedSum rest = sum;
+  void reduce_scatter_gather(const ReduceScatterGather& sum, Stream& stream) override {
+    ReduceScatterGather rest = sum;
     if (sum.values.data != nullptr && sum.values.type == ElementType::i64) {
       add(host_i64(sum.values));
       rest.values = {};

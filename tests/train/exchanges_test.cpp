@@ -91,7 +91,7 @@ TEST(Exchanges, GoOnFromWhatAStopLeftAsIfNothingHadHappened) {
 std::vector<std::int64_t> optimizer_bytes(const ExchangeOptions& exchange, const Network& network,
                                           const Dataset& data) {
   const auto backend = make_cpu_backend();
-  const auto ring = make_mpi_ring_communicator(test_world(), {});
+  const auto ring = make_mpi_communicator(test_world(), {});
   Trainer trainer({.backend = *backend, .communicator = *ring, .network = network, .train = data},
                   small_course({}, exchange).options, {});
   std::vector<std::int64_t> bytes;

@@ -150,7 +150,7 @@ class OwnedRank {
   std::unique_ptr<Optimizer> optimizer_;
 };
 
-std::unique_ptr<Communicator> ring_over(World& world) { return make_mpi_ring_communicator(world, {}); }
+std::unique_ptr<Communicator> ring_over(World& world) { return make_mpi_communicator(world, {}); }
 
 void expect_same(const std::vector<NamedArray>& one, const std::vector<NamedArray>& other) {
   ASSERT_EQ(one.size(), other.size());

@@ -12,7 +12,7 @@ namespace tutti {
 struct RankRun {
   RankRun(World& world, const NetworkSpec& model, const DataPair& data, const TrainerOptions& options,
           RankStatus* rank_status = nullptr)
-      : communicator(make_mpi_ring_communicator(world, {})),
+      : communicator(make_mpi_communicator(world, {})),
         network(model, data.train->info().image, data.train->info().classes),
         trainer({.backend = *backend,
                  .communicator = *communicator,

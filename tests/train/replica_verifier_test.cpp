@@ -48,7 +48,7 @@ class ReplicaProofTest : public ::testing::Test {
   }
 
   std::unique_ptr<Backend> backend_ = make_cpu_backend();
-  std::unique_ptr<Communicator> communicator_ = make_mpi_ring_communicator(test_world(), {});
+  std::unique_ptr<Communicator> communicator_ = make_mpi_communicator(test_world(), {});
   RankStatus rank_status_;
   std::unique_ptr<Stream> stream_;
   std::vector<Buffer> memory_;

@@ -43,7 +43,7 @@ struct Scores {
 Scores score(World& world, int players, const std::function<void(const ChunkScores&)>& also = {}) {
   static const OwnedData data = open_small(kData);
   const auto backend = make_cpu_backend();
-  const auto communicator = world.size() == 1 ? make_solo_communicator() : make_mpi_ring_communicator(world, {});
+  const auto communicator = world.size() == 1 ? make_solo_communicator() : make_mpi_communicator(world, {});
   const Network network(small_resnet(), data.pair.test->info().image, 3);
   Scores scores;
   const ScoreOutlet outlet{.world = world, .receive = [&](const ChunkScores& chunk) {

@@ -13,18 +13,18 @@
 namespace tutti {
 namespace {
 
-TEST(CollectiveCounter, AreCountedInTheWorldItsPartsAndItsSums) {
+TEST(CollectiveCounter, CountsTheWorldsCollectivesItsSubgroupsAndItsAllReduces) {
   World& world = test_world();
   CollectiveCounter collectives;
   CollectiveCounter& before = world.collectives();
-  world.count_in(collectives);
+  world.set_collective_counter(collectives);
   world.barrier();
   EXPECT_EQ(collectives.done, 1u);
-  const auto part = world.split(world.rank() % 2);
-  const std::uint64_t parted = collectives.done;
-  part->barrier();
-  EXPECT_EQ(collectives.done, parted + 1);
-  const auto communicator = make_mpi_ring_communicator(world, {.algorithm = SumAlgorithm::ring});
+  const auto subgroup = world.split(world.rank() % 2);
+  const std::uint64_t after_split = collectives.done;
+  subgroup->barrier();
+  EXPECT_EQ(collectives.done, after_split + 1);
+  const auto communicator = make_mpi_communicator(world, {.algorithm = AllReduceAlgorithm::ring});
   const std::uint64_t connected = collectives.begun;
   const auto stream = make_cpu_backend()->make_stream();
   const Buffer memory = communicator->allocate(64);
@@ -33,11 +33,11 @@ TEST(CollectiveCounter, AreCountedInTheWorldItsPartsAndItsSums) {
   communicator->finish(*stream);
   EXPECT_EQ(collectives.done, collectives.begun);
   world.barrier();
-  world.count_in(before);
+  world.set_collective_counter(before);
 }
 
-// In which phases a rank got through collectives.
-class MetIn : public PhaseListener {
+// Records the phases in which a rank completed collectives.
+class CollectivePhases : public PhaseListener {
  public:
   void on_end(const PhaseSpan& span) override {
     const std::uint64_t done = test_world().collectives().done;
@@ -49,26 +49,26 @@ class MetIn : public PhaseListener {
   std::uint64_t done_ = test_world().collectives().done;
 };
 
-TEST(CollectiveCounter, OfARunAreWaitedForInThePhaseThatSaysSo) {
+TEST(CollectiveCounter, IncreasesOnlyInThePhaseWaitingDuringARun) {
   TrainerOptions options;
   options.num_parts = 4 * test_world().size();
   options.batch_size = 2 * options.num_parts;
   options.part_map.measured = true;
   options.exchange.kind = Exchange::sharded;
-  options.steps = 7;  // one look at the speeds
+  options.steps = 7;  // the part map is measured once
   options.digest_every_steps = 1;
   options.checkpoint_every_steps = 3;
   const OwnedData data = open_small("synthetic:200x1x8x8:3");
   RankStatus rank_status;
   RankRun run(test_world(), small_resnet(), data.pair, options, &rank_status);
   Recorder seen;
-  MetIn met;
-  rank_status.add(met);
+  CollectivePhases collective;
+  rank_status.add(collective);
   run.trainer.run(seen);
-  EXPECT_TRUE(met.phases.erase(Phase::waiting));
-  met.phases.erase(Phase::exchange);  // sums that go on meanwhile
-  met.phases.erase(Phase::backward);
-  EXPECT_TRUE(met.phases.empty()) << name_of(*met.phases.begin());
+  EXPECT_TRUE(collective.phases.erase(Phase::waiting));
+  collective.phases.erase(Phase::exchange);  // overlapped all-reduces
+  collective.phases.erase(Phase::backward);
+  EXPECT_TRUE(collective.phases.empty()) << name_of(*collective.phases.begin());
 }
 
 }  // namespace

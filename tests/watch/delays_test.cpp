@@ -1,5 +1,5 @@
-// Delays of known size, in every phase and on several ranks of real runs, are found again where they were, beside the
-// epochs of the same run without them.
+// Delays of known length, in every phase and on different ranks of real runs, are reported on the right rank and in the
+// right phase, compared with epochs of the same run without delays.
 
 #include "tutti/base/timing.hpp"
 #include "tutti/watch/time_account.hpp"
@@ -43,7 +43,7 @@ class Sleeper : public PhaseListener {
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
     seconds += watch.seconds();
   }
-  double seconds = 0;  // in all
+  double seconds = 0;  // total
 
  private:
   Planned planned_;
@@ -51,11 +51,11 @@ class Sleeper : public PhaseListener {
   int times_ = 0;
 };
 
-struct Course {
+struct RunTimes {
   std::vector<std::vector<TimeShares>> epochs;  // by rank
   std::optional<Straggler> worst;               // of any epoch
-  double asked = 0;                             // by another clock, when the last report was asked for
-  double told = 0;                              // and when it was there
+  double requested = 0;                         // when the last report was requested, by another clock
+  double reported = 0;                          // when it was returned
   std::vector<double> slept;                    // on the late rank, by the end of each epoch
 };
 
@@ -64,14 +64,14 @@ class Reader : public RunObserver {
   Reader(TimeAccount& account, const Sleeper& sleeper) : account_(account), sleeper_(sleeper) {}
   void on_step(const StepProgress&) override { account_.count_step(); }
   void on_epoch_end(const EpochEnd&) override {
-    course.asked = watch_.seconds();
+    times.requested = watch_.seconds();
     const TimeReport epoch = account_.report();
-    course.told = watch_.seconds();
-    course.epochs.push_back(epoch.ranks);
-    course.slept.push_back(sleeper_.seconds);
-    if (!course.worst || course.worst->seconds < epoch.straggler->seconds) course.worst = epoch.straggler;
+    times.reported = watch_.seconds();
+    times.epochs.push_back(epoch.ranks);
+    times.slept.push_back(sleeper_.seconds);
+    if (!times.worst || times.worst->seconds < epoch.straggler->seconds) times.worst = epoch.straggler;
   }
-  Course course;
+  RunTimes times;
 
  private:
   TimeAccount& account_;
@@ -79,7 +79,7 @@ class Reader : public RunObserver {
   Stopwatch watch_;
 };
 
-Course train(const Planned& planned, const DataPair& data) {
+RunTimes train(const Planned& planned, const DataPair& data) {
   World& world = test_world();
   TrainerOptions options;
   options.batch_size = 4 * world.size();
@@ -93,8 +93,8 @@ Course train(const Planned& planned, const DataPair& data) {
   Reader reader(account, sleeper);
   rank_status.add(sleeper);
   run.trainer.run(reader);
-  reader.course.slept = all_gather_figures(world, reader.course.slept).at(static_cast<std::size_t>(planned.rank));
-  return reader.course;
+  reader.times.slept = all_gather_doubles(world, reader.times.slept).at(static_cast<std::size_t>(planned.rank));
+  return reader.times;
 }
 
 double median(std::vector<double> values) {
@@ -103,13 +103,13 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-// Of a rank, in an epoch with a delay, beyond what one without has.
-double more_with_delay(const Course& course, std::size_t rank, TimeShare share) {
+// A rank's median seconds in epochs with a delay minus those in epochs without.
+double more_with_delay(const RunTimes& times, std::size_t rank, TimeShare share) {
   std::vector<double> without;
   std::vector<double> with;
-  for (std::size_t epoch = kWarmUp; epoch < course.epochs.size(); ++epoch) {
-    const bool delayed = course.slept[epoch] > course.slept[epoch - 1];
-    (delayed ? with : without).push_back(course.epochs[epoch][rank][share]);
+  for (std::size_t epoch = kWarmUp; epoch < times.epochs.size(); ++epoch) {
+    const bool delayed = times.slept[epoch] > times.slept[epoch - 1];
+    (delayed ? with : without).push_back(times.epochs[epoch][rank][share]);
   }
   return median(std::move(with)) - median(std::move(without));
 }
@@ -119,9 +119,9 @@ struct DelayCase {
   TimeShare share;
 };
 
-bool all_are_wanted() { return std::getenv("TUTTI_DELAYS") != nullptr; }
+bool runs_all_cases() { return std::getenv("TUTTI_DELAYS") != nullptr; }
 
-// All of them, or the first and the last.
+// All cases, or the first and the last.
 std::vector<DelayCase> cases() {
   std::vector<DelayCase> all{{Phase::data, TimeShare::data},
                              {Phase::forward, TimeShare::compute},
@@ -131,23 +131,23 @@ std::vector<DelayCase> cases() {
                              {Phase::reports, TimeShare::other},
                              {Phase::evaluation, TimeShare::evaluation},
                              {Phase::checkpoint, TimeShare::checkpoint}};
-  if (!all_are_wanted()) all.erase(all.begin() + 1, all.end() - 1);
+  if (!runs_all_cases()) all.erase(all.begin() + 1, all.end() - 1);
   return all;
 }
 
-// Whether all ranks' times show it to within the tolerance. All ranks judge the same figures.
+// Whether all ranks' times show the delay to within the tolerance. All ranks compare the same numbers.
 bool is_found(const DelayCase& one, int late, double tolerance, const DataPair& data) {
-  const Course course = train({one.phase, late}, data);
+  const RunTimes times = train({one.phase, late}, data);
   double own = 0;
-  for (const auto& epoch : course.epochs) own += epoch[static_cast<std::size_t>(test_world().rank())].sum();
-  EXPECT_GE(own, 0.98 * course.asked);
-  EXPECT_LE(own, 1.02 * course.told);
-  const double slept = course.slept.back() / kDelays;
+  for (const auto& epoch : times.epochs) own += epoch[static_cast<std::size_t>(test_world().rank())].sum();
+  EXPECT_GE(own, 0.98 * times.requested);
+  EXPECT_LE(own, 1.02 * times.reported);
+  const double slept = times.slept.back() / kDelays;
   EXPECT_GT(slept, 0.19);
-  bool found_all = course.worst->rank == late && course.worst->cause == one.share;
+  bool found_all = times.worst->rank == late && times.worst->cause == one.share;
   for (int rank = 0; rank < test_world().size(); ++rank) {
     const TimeShare share = rank == late ? one.share : TimeShare::waiting;
-    const double found = more_with_delay(course, static_cast<std::size_t>(rank), share);
+    const double found = more_with_delay(times, static_cast<std::size_t>(rank), share);
     found_all = found_all && std::abs(found - slept) <= tolerance * slept;
     if (test_world().rank() != 0) continue;
     fmt::print("{} of rank {}: {:.3f} of {:.3f} s found on rank {}\n", name_of(one.phase), late, found, slept, rank);
@@ -155,10 +155,10 @@ bool is_found(const DelayCase& one, int late, double tolerance, const DataPair& 
   return found_all;
 }
 
-// On a machine with other things to do, ranks are late by more than what is planned: then it is tried again.
+// On a busy machine ranks are delayed by more than the planned delay, so the test retries.
 TEST(Delays, AreFoundOnTheirRankAndInTheirPhaseAndTheOthersWaitForIt) {
   constexpr int kTries = 10;
-  const double tolerance = all_are_wanted() ? 0.05 : 0.25;
+  const double tolerance = runs_all_cases() ? 0.05 : 0.25;
   const OwnedData data = open_small(fmt::format("synthetic:{}x1x8x8:3", 4 * test_world().size()));
   for (const DelayCase& one : cases()) {
     for (const int late : {1, test_world().size() - 1}) {

@@ -33,7 +33,7 @@ TEST(Datagram, ArrivesAsItWasSent) {
   EXPECT_EQ(arrived->states[2].begun, 90u);
 }
 
-TEST(Datagram, IsSplitSoThatNoUsualNetworkCutsItUp) {
+TEST(Datagram, IsSplitSoThatNoUsualNetworkFragmentsIt) {
   const auto packed = pack(report_of(250), kNonce);
   std::size_t states = 0;
   for (const auto& bytes : packed) {
@@ -56,7 +56,7 @@ TEST(Datagram, OfAnotherJobSizeOrVersionIsDropped) {
   EXPECT_FALSE(unpack(bytes, kNonce));
 }
 
-TEST(Datagram, OfGarbageNeverMeansMoreThanItMay) {
+TEST(Datagram, OfGarbageNeverHasValuesOutOfRange) {
   const auto good = pack(report_of(4), kNonce).front();
   const Roster roster{.hosts = {{"n1", {0, 1}}, {"n2", {2, 3}}}, .host_of_rank = {0, 0, 1, 1}};
   JobView view(roster, 0, 0);
@@ -72,16 +72,16 @@ TEST(Datagram, OfGarbageNeverMeansMoreThanItMay) {
       EXPECT_LE(state.phase, Phase::ending);
       EXPECT_LE(state.activity, Activity::gone);
     }
-    if (arrived->sender >= 0 && arrived->sender < 4) view.take(*arrived, i);
+    if (arrived->sender >= 0 && arrived->sender < 4) view.record(*arrived, i);
   }
-  for (const RankView& rank : view.look(100'000, 2)) EXPECT_TRUE(rank.state.rank >= 0 && rank.state.rank < 4);
+  for (const RankView& rank : view.refresh(100'000, 2)) EXPECT_TRUE(rank.state.rank >= 0 && rank.state.rank < 4);
 }
 
 class TwoHosts : public ::testing::Test {
  protected:
   std::vector<Contact> contacts(std::int64_t now_ns) {
     std::vector<Contact> found;
-    for (const RankView& rank : view_.look(now_ns, 2)) found.push_back(rank.contact);
+    for (const RankView& rank : view_.refresh(now_ns, 2)) found.push_back(rank.contact);
     return found;
   }
 
@@ -90,27 +90,27 @@ class TwoHosts : public ::testing::Test {
 };
 
 TEST_F(TwoHosts, AreKnownByWhatTheySend) {
-  view_.take_own(report_of(1).states, 0);
+  view_.record_own(report_of(1).states, 0);
   EXPECT_EQ(contacts(0), (std::vector{Contact::good, Contact::never, Contact::good, Contact::never}));
   EXPECT_EQ(view_.hosts_never_heard(), std::vector<std::string>{"n2"});
-  view_.take(report_of(4, 1), 1'000'000'000);
+  view_.record(report_of(4, 1), 1'000'000'000);
   EXPECT_EQ(contacts(1'500'000'000), std::vector(4, Contact::good));
   EXPECT_EQ(contacts(4'000'000'000), (std::vector{Contact::good, Contact::lost, Contact::good, Contact::lost}));
 }
 
-TEST_F(TwoHosts, TellOnlyOfTheirOwnRanks) {
-  view_.take(report_of(4, 1), 0);
-  const auto ranks = view_.look(0, 2);
+TEST_F(TwoHosts, ReportOnlyTheirOwnRanks) {
+  view_.record(report_of(4, 1), 0);
+  const auto ranks = view_.refresh(0, 2);
   EXPECT_EQ(ranks[2].state.begun, 0u);
   EXPECT_EQ(ranks[3].state.begun, 90u);
 }
 
 TEST_F(TwoHosts, KnowOfAFailureOnTheOther) {
   Datagram report = report_of(4, 1);
-  view_.take(report, 0);
+  view_.record(report, 0);
   EXPECT_FALSE(view_.has_failed());
   report.states[3].end = RankEnd::failed;
-  view_.take(report, 0);
+  view_.record(report, 0);
   EXPECT_TRUE(view_.has_failed());
 }
 
@@ -146,7 +146,7 @@ TEST(Interfaces, AreThoseOfThisHostOrTheOneOfThatName) {
   EXPECT_THROW(chosen_interfaces("eth99"), Error);
 }
 
-TEST(Heartbeats, AreTakenFromTheirSendersAloneAndNotAllOfAFloodAtOnce) {
+TEST(Heartbeats, AreAcceptedOnlyFromTheirSendersAndABoundedNumberAtATime) {
   const auto world = make_solo_world();
   const Heartbeats beats(*world, Interface{.name = "lo", .address = INADDR_LOOPBACK});
   const Datagram ending{.kind = DatagramKind::ending, .sender = 0};

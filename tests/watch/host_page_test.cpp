@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::int64_t kSecondNs = 1'000'000'000;
 
-// A process that sleeps, or does something else, until it is told to end.
+// A process that sleeps, or repeats an action, until it is killed.
 class Sleeper {
  public:
   template <class Action>
@@ -38,58 +38,58 @@ class Sleeper {
   pid_t process_;
 };
 
-class OwnPage : public ::testing::Test {
+class OwnStatus : public ::testing::Test {
  protected:
   std::unique_ptr<World> world_ = make_solo_world();
-  HostPage page_{*world_};
+  SharedStatus shared_{*world_};
 };
 
-TEST_F(OwnPage, TellsOfProgressAndOfQuiet) {
-  PageReader reader(page_, 0);
-  page_.own().status.progress += 1;
+TEST_F(OwnStatus, ReportsProgressAndQuietTime) {
+  SharedStatusReader reader(shared_, 0);
+  shared_.own().status.progress += 1;
   EXPECT_EQ(reader.read(kSecondNs).front().quiet_seconds, 0);
   EXPECT_EQ(reader.read(3 * kSecondNs).front().quiet_seconds, 2);
-  page_.own().collectives.begun += 1;
+  shared_.own().collectives.begun += 1;
   EXPECT_EQ(reader.read(4 * kSecondNs).front().quiet_seconds, 0);
 }
 
-TEST_F(OwnPage, IsActedOnByItsOnlyRankUntilThatLeaves) {
-  const PageReader reader(page_, now_ns());
-  EXPECT_TRUE(reader.acts(now_ns()));
-  page_.own().end = RankEnd::left;
-  EXPECT_FALSE(reader.acts(now_ns()));
+TEST_F(OwnStatus, HasItsOnlyRankAsLeaderUntilThatFinishes) {
+  const SharedStatusReader reader(shared_, now_ns());
+  EXPECT_TRUE(reader.is_host_leader(now_ns()));
+  shared_.own().end = RankEnd::finished;
+  EXPECT_FALSE(reader.is_host_leader(now_ns()));
 }
 
-TEST_F(OwnPage, TellsOfProcessesThatAreGoneUnlessTheyCameToAnEnd) {
+TEST_F(OwnStatus, ReportsDeadProcessesUnlessTheirRanksHadFinished) {
   Sleeper sleeper;
-  page_.own().process = sleeper.process();
-  page_.own().started = read_process(sleeper.process())->started;
-  PageReader reader(page_, 0);
+  shared_.own().process = sleeper.process();
+  shared_.own().started = read_process(sleeper.process())->started;
+  SharedStatusReader reader(shared_, 0);
   EXPECT_EQ(reader.find_gone(0), nullptr);
   sleeper.kill(SIGKILL);
   const RankState* const gone = reader.find_gone(0);
   ASSERT_NE(gone, nullptr);
   EXPECT_EQ(gone->activity, Activity::gone);
-  page_.own().end = RankEnd::left;
+  shared_.own().end = RankEnd::finished;
   EXPECT_EQ(reader.find_gone(0), nullptr);
 }
 
-TEST_F(OwnPage, DoesNotTakeAnotherProcessOfThatNumberForTheRank) {
-  page_.own().process = ::getppid();
-  PageReader reader(page_, 0);
-  page_.own().process = 0x3fffffff;
+TEST_F(OwnStatus, DoesNotTakeAnotherProcessOfThatNumberForTheRank) {
+  shared_.own().process = ::getppid();
+  SharedStatusReader reader(shared_, 0);
+  shared_.own().process = 0x3fffffff;
   EXPECT_EQ(reader.find_gone(0), nullptr);
 }
 
-TEST_F(OwnPage, IsLookedAtOverStretchesOfHalfTheTimeThatARankIsQuietBefore) {
-  PageReader reader(page_, 0);
-  reader.look_when_quiet_for(2);
+TEST_F(OwnStatus, MeasuresActivityOverIntervalsOfHalfTheQuietThreshold) {
+  SharedStatusReader reader(shared_, 0);
+  reader.set_quiet_threshold(2);
   EXPECT_EQ(reader.read(2 * kSecondNs).front().activity, Activity::unknown);
   EXPECT_EQ(reader.read(5 * kSecondNs / 2).front().activity, Activity::unknown);
   EXPECT_NE(reader.read(3 * kSecondNs).front().activity, Activity::unknown);
 }
 
-TEST(HostWatch, LetsAnotherTellOfTheEndWhenTheFirstDidNotComeToIt) {
+TEST(HostWatch, LetsAnotherRankReportTheEndWhenTheFirstDidNot) {
   const auto world = make_solo_world();
   HostWatch watch(*world, "", {});
   EXPECT_TRUE(watch.claim_end(100 * kSecondNs));
@@ -97,7 +97,7 @@ TEST(HostWatch, LetsAnotherTellOfTheEndWhenTheFirstDidNotComeToIt) {
   EXPECT_TRUE(watch.claim_end(111 * kSecondNs));
 }
 
-TEST(ProcessActivity, TellsStoppedFromAsleepAndGone) {
+TEST(ProcessActivity, DistinguishesStoppedFromAsleepAndGone) {
   Sleeper sleeper;
   ActivityMeter meter;
   const auto measured = [&](double seconds) {
@@ -114,13 +114,13 @@ TEST(ProcessActivity, TellsStoppedFromAsleepAndGone) {
   EXPECT_EQ(meter.measure(process, 4 * kSecondNs, true), Activity::gone);
 }
 
-TEST(ProcessActivity, TellsThatAProcessComputes) {
+TEST(ProcessActivity, ReportsThatAProcessComputes) {
   ActivityMeter meter;
   meter.measure(::getpid(), 0, true);
   const double before = read_process(::getpid())->cpu_seconds;
   while (read_process(::getpid())->cpu_seconds < before + 0.1) continue;
-  const Activity told = meter.measure(::getpid(), kSecondNs, true);
-  EXPECT_TRUE(told == Activity::computing || told == Activity::waiting_for_core) << name_of(told);  // between the two
+  const Activity measured = meter.measure(::getpid(), kSecondNs, true);
+  EXPECT_TRUE(measured == Activity::computing || measured == Activity::waiting_for_core) << name_of(measured);
 }
 
 void compute(int policy) {
@@ -129,7 +129,7 @@ void compute(int policy) {
   while (true) continue;
 }
 
-TEST(ProcessActivity, TellsThatAProcessHasNoCoreToWorkOn) {
+TEST(ProcessActivity, ReportsThatAProcessWaitsForACore) {
   cpu_set_t before;
   ASSERT_EQ(::sched_getaffinity(0, sizeof before, &before), 0);
   cpu_set_t one;

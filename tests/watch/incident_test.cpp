@@ -11,7 +11,7 @@
 namespace tutti::test {
 namespace {
 
-RehearsalStage stage_of(int ranks) {
+RehearsedRun run_of(int ranks) {
   return {.ranks = ranks,
           .steps = {3, 40},
           .buckets = 4,
@@ -25,7 +25,7 @@ RehearsalStage stage_of(int ranks) {
 
 std::string planned(const std::string& text) {
   std::string texts;
-  for (const Incident& incident : plan_incidents(text, stage_of(4))) {
+  for (const Incident& incident : plan_incidents(text, run_of(4))) {
     texts += (texts.empty() ? "" : "; ") + text_of(incident);
   }
   return texts;
@@ -46,12 +46,12 @@ TEST(Incident, HappensAsItIsWritten) {
             "rank 1 has bit 0 of element 0 of gradients norm1/mean flipped after the exchange of step 8");
   EXPECT_EQ(planned("drop-bucket:rank=0,step=40,bucket=3"), "rank 0 drops bucket 3 of step 40");
   EXPECT_EQ(planned("slow-link:rank=0,steps=4-6,mbps=100"), "rank 0 has a link of 100 Mbit/s in steps 4 to 6");
-  EXPECT_EQ(planned("slow-link:rank=0,steps=4-6,ms=2.5"), "rank 0 has a link of 2.5 ms a sum in steps 4 to 6");
+  EXPECT_EQ(planned("slow-link:rank=0,steps=4-6,ms=2.5"), "rank 0 has a link of 2.5 ms per collective in steps 4 to 6");
 }
 
 std::string refusal(const std::string& text) {
   try {
-    plan_incidents(text, stage_of(4));
+    plan_incidents(text, run_of(4));
   } catch (const Error& error) {
     EXPECT_EQ(error.source(), ErrorSource::usage);
     return error.what();
@@ -63,29 +63,29 @@ TEST(Incident, IsRefusedWithTheWordThatIsWrongAndWhatItCouldBe) {
   const auto expect = [](const std::string& text, const std::string& part) {
     EXPECT_NE(refusal(text).find(part), std::string::npos) << text << ": " << refusal(text);
   };
-  expect("kil:rank=1", "--rehearse kil:rank=1: 'kil' is no incident; choose one of kill, stop, delay, flip,");
+  expect("kil:rank=1", "--rehearse kil:rank=1: 'kil' is not an incident; choose one of kill, stop, delay, flip,");
   expect("kill:rank=1;", "none");
-  expect(";", "'' is no incident");
+  expect(";", "'' is not an incident");
   expect("kill:bit=1", "'bit' is not one of seed, rank, step, phase");
   expect("kill:rank=one", "--rehearse rank=one: give 0 to");
   expect("kill:rank=-1", "--rehearse rank=-1: give 0 to");
-  expect("kill:rank=4", "rank 4 is not there: this job has rank 0 to 3");
-  expect("kill:step=2", "step 2 is not one of this run, which has steps 3 to 40");
-  expect("delay:step=30-41", "step 41 is not one of this run");
+  expect("kill:rank=4", "rank 4 does not exist: this job has rank 0 to 3");
+  expect("kill:step=2", "step 2 is not in this run, which has steps 3 to 40");
+  expect("delay:step=30-41", "step 41 is not in this run");
   expect("delay:step=9-5", "--rehearse step=9-5: give a step (17)");
   expect("kill:step=5-9", "happens once: give one step");
   expect("kill:phase=lunch", "--rehearse phase=lunch: phase is one of starting, data, forward");
-  expect("kill:phase=starting,step=5", "starting is before all steps");
+  expect("kill:phase=starting,step=5", "starting comes before the first step");
   expect("delay:seconds=0", "--rehearse seconds=0: give a number above 0");
   expect("delay:seconds=nan", "give a number above 0");
   expect("slow-link:mbps=1,ms=1", "give ms or mbps");
   expect("flip:bit=32", "--rehearse bit=32: give 0 to 31");
-  expect("flip:of=moment", "of 'moment' is not something that every rank holds: choose one of weights, statistics,");
-  expect("flip:tensor=conv9", "tensor 'conv9' is not something that every rank holds: choose one of conv1/weight,");
+  expect("flip:of=moment", "of 'moment' is not replicated on every rank: choose one of weights, statistics,");
+  expect("flip:tensor=conv9", "tensor 'conv9' is not replicated on every rank: choose one of conv1/weight,");
   expect("flip:tensor=conv1/bias,of=velocity",
-         "of 'velocity' is not something that every rank holds: choose one of weights");
-  expect("flip:tensor=conv1/bias,element=20", "element 20 is not there: conv1/bias has element 0 to 19");
-  expect("drop-bucket:bucket=4", "bucket 4 is not there: the exchange has bucket 0 to 3");
+         "of 'velocity' is not replicated on every rank: choose one of weights");
+  expect("flip:tensor=conv1/bias,element=20", "element 20 does not exist: conv1/bias has element 0 to 19");
+  expect("drop-bucket:bucket=4", "bucket 4 does not exist: the exchange has bucket 0 to 3");
   expect("seed=7,rank=2", "'rank' is not one of seed");
 }
 
@@ -94,9 +94,9 @@ TEST(Incident, FitsTheRunWhateverTheSeed) {
   std::set<Phase> phases;
   std::set<std::string> flipped;
   for (int ranks = 1; ranks <= 64; ++ranks) {
-    const RehearsalStage stage = stage_of(ranks);
+    const RehearsedRun run = run_of(ranks);
     for (int seed = 0; seed < 300; ++seed) {
-      const Incident it = plan_incidents("seed=" + std::to_string(seed), stage).front();
+      const Incident it = plan_incidents("seed=" + std::to_string(seed), run).front();
       EXPECT_TRUE(it.rank >= 0 && it.rank < ranks);
       EXPECT_TRUE(it.first_step >= 3 && it.first_step <= it.last_step && it.last_step <= 40);
       EXPECT_TRUE(it.bucket >= 0 && it.bucket < 4);
@@ -105,8 +105,8 @@ TEST(Incident, FitsTheRunWhateverTheSeed) {
       EXPECT_EQ(it.mbps > 0, it.kind == IncidentKind::slow_link);
       if (it.kind == IncidentKind::flip) {
         const auto held = std::ranges::find_if(
-            stage.tensors, [&](const FlipTarget& t) { return t.of == it.flip.of && t.name == it.flip.tensor; });
-        ASSERT_NE(held, stage.tensors.end());
+            run.tensors, [&](const FlipTarget& t) { return t.of == it.flip.of && t.name == it.flip.tensor; });
+        ASSERT_NE(held, run.tensors.end());
         EXPECT_TRUE(it.flip.element >= 0 && it.flip.element < held->elements);
         flipped.insert(it.flip.of + it.flip.tensor);
       }
@@ -122,7 +122,7 @@ TEST(Incident, FitsTheRunWhateverTheSeed) {
 TEST(Incident, IsTheSameWithTheSameSeedAndNamingOneThingChangesNoOther) {
   EXPECT_EQ(planned("stop:seed=7"), planned("stop:seed=7"));
   EXPECT_NE(planned("stop:seed=7"), planned("stop:seed=8"));
-  const auto plan = [](const std::string& text) { return plan_incidents(text, stage_of(4)).front(); };
+  const auto plan = [](const std::string& text) { return plan_incidents(text, run_of(4)).front(); };
   const Incident drawn = plan("stop:seed=7");
   const Incident named = plan("stop:seed=7,rank=" + std::to_string(3 - drawn.rank));
   EXPECT_NE(named.rank, drawn.rank);

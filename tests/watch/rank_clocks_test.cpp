@@ -18,7 +18,7 @@ TEST(RankClocks, AreTheSameOnOneHost) {
   EXPECT_LE(reading.at_ns, now_ns());
 }
 
-TEST(RankClocks, AreFoundOutToWithinTheErrorThatIsTold) {
+TEST(RankClocks, AreMeasuredToWithinTheReportedError) {
   const std::int64_t ahead = 7 * kSecond * test_world().rank();
   const ClockReading reading = read_clock(test_world(), [&] { return now_ns() + ahead; });
   EXPECT_LE(std::abs(reading.offset_ns - ahead), reading.error_ns);

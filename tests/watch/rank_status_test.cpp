@@ -7,7 +7,7 @@
 namespace tutti {
 namespace {
 
-class Notes : public PhaseListener {
+class PhaseRecorder : public PhaseListener {
  public:
   void on_end(const PhaseSpan& span) override { ended.push_back(span); }
   void on_begin(const StepPhase& at) override { begun.push_back(at); }
@@ -16,7 +16,7 @@ class Notes : public PhaseListener {
   std::vector<StepPhase> begun;
 };
 
-TEST(RankStatus, PublishesWhereTheRankIs) {
+TEST(RankStatus, PublishesTheRanksPhase) {
   RankStatus rank_status;
   StatusSlot slot;
   rank_status.begin_step(3, Phase::data);
@@ -39,21 +39,21 @@ TEST(RankStatus, ShowsAnySignOfProgress) {
   }
 }
 
-TEST(RankStatus, TellsListenersOfStaysWithoutGaps) {
+TEST(RankStatus, ReportsPhaseSpansWithoutGaps) {
   RankStatus rank_status;
-  Notes notes;
+  PhaseRecorder recorder;
   rank_status.begin_step(1, Phase::data);
-  rank_status.add(notes);
+  rank_status.add(recorder);
   rank_status.enter(Phase::forward);
   rank_status.begin_step(2, Phase::data);
-  rank_status.remove(notes);
+  rank_status.remove(recorder);
   rank_status.enter(Phase::forward);
-  ASSERT_EQ(notes.ended.size(), 2u);
-  EXPECT_EQ(notes.ended[0].at.phase, Phase::data);
-  EXPECT_EQ(notes.ended[1].at.step, 1);
-  EXPECT_EQ(notes.ended[0].end_ns, notes.ended[1].begin_ns);
-  ASSERT_EQ(notes.begun.size(), 2u);
-  EXPECT_EQ(notes.begun[1].step, 2);
+  ASSERT_EQ(recorder.ended.size(), 2u);
+  EXPECT_EQ(recorder.ended[0].at.phase, Phase::data);
+  EXPECT_EQ(recorder.ended[1].at.step, 1);
+  EXPECT_EQ(recorder.ended[0].end_ns, recorder.ended[1].begin_ns);
+  ASSERT_EQ(recorder.begun.size(), 2u);
+  EXPECT_EQ(recorder.begun[1].step, 2);
 }
 
 }  // namespace

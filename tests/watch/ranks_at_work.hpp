@@ -1,5 +1,5 @@
 #pragma once
-// Ranks as a watcher may know them, for tests of what it concludes.
+// A watcher's views of ranks, for tests of its conclusions.
 
 #include "watch/rank_view.hpp"
 
@@ -8,7 +8,7 @@
 
 namespace tutti::test {
 
-// Ranks of one host that wait for a sum of step 17.
+// Ranks of one host that wait for a collective of step 17.
 inline std::vector<RankView> waiting_ranks(std::size_t count, std::string_view host = "n1") {
   std::vector<RankView> ranks(count);
   for (std::size_t i = 0; i < count; ++i) {

@@ -15,14 +15,14 @@
 namespace tutti::test {
 namespace {
 
-// Rank 1's rehearsal of one incident, told of steps as a run tells them.
+// Rank 1 with one incident, stepped as a run does it.
 class RehearsedRank {
  public:
   explicit RehearsedRank(Incident incident) {
     incident.rank = 1;
-    communicator_ = rehearsal_.between(make_solo_communicator());
-    rank_status_.add(rehearsal_);
-    rehearsal_.begin({incident}, [this](const BitFlip&) { flipped_in.push_back(rank_status_.current()); });
+    communicator_ = injector_.wrap(make_solo_communicator());
+    rank_status_.add(injector_);
+    injector_.begin({incident}, [this](const BitFlip&) { flipped_in.push_back(rank_status_.current()); });
   }
 
   void step(std::int64_t number) {
@@ -39,19 +39,19 @@ class RehearsedRank {
   }
   void enter(Phase phase) { rank_status_.enter(phase); }
   Communicator& communicator() { return *communicator_; }
-  std::size_t missed() const { return rehearsal_.missed().size(); }
+  std::size_t missed() const { return injector_.missed().size(); }
 
   std::vector<StepPhase> flipped_in;
 
  private:
-  Rehearsal rehearsal_{Log(1, "host", true)};
+  FaultInjector injector_{Log(1, "host", true)};
   std::unique_ptr<Communicator> communicator_;
   RankStatus rank_status_;
 };
 
-using RehearsalDeathTest = testing::Test;
+using FaultInjectorDeathTest = testing::Test;
 
-TEST(RehearsalDeathTest, KillsItsRankInThatPhaseOfThatStepAndTellsOfItBefore) {
+TEST(FaultInjectorDeathTest, KillsItsRankInThatPhaseOfThatStepAndReportsItBefore) {
   RehearsedRank rank({.kind = IncidentKind::kill, .first_step = 2, .last_step = 2, .phase = Phase::backward});
   rank.step(1);
   EXPECT_EXIT(rank.step(2), testing::KilledBySignal(SIGKILL),
@@ -59,12 +59,12 @@ TEST(RehearsalDeathTest, KillsItsRankInThatPhaseOfThatStepAndTellsOfItBefore) {
   EXPECT_EQ(rank.missed(), 1u);
 }
 
-TEST(RehearsalDeathTest, KillsBeforeTheFirstStep) {
+TEST(FaultInjectorDeathTest, KillsBeforeTheFirstStep) {
   EXPECT_EXIT(RehearsedRank rank({.kind = IncidentKind::kill, .phase = Phase::starting}),
               testing::KilledBySignal(SIGKILL), "in starting");
 }
 
-TEST(RehearsalDeathTest, KillsInTheFirstEvaluationFromThatStepOn) {
+TEST(FaultInjectorDeathTest, KillsInTheFirstEvaluationFromThatStepOn) {
   RehearsedRank rank({.kind = IncidentKind::kill, .first_step = 2, .last_step = 2, .phase = Phase::evaluation});
   rank.step(1);
   rank.enter(Phase::evaluation);
@@ -73,7 +73,7 @@ TEST(RehearsalDeathTest, KillsInTheFirstEvaluationFromThatStepOn) {
   EXPECT_EXIT(rank.enter(Phase::evaluation), testing::KilledBySignal(SIGKILL), "");
 }
 
-TEST(Rehearsal, DelaysOnceInEachStepOfItsRange) {
+TEST(FaultInjector, DelaysOnceInEachStepOfItsRange) {
   RehearsedRank rank(
       {.kind = IncidentKind::delay, .first_step = 2, .last_step = 3, .phase = Phase::exchange, .seconds = 0.2});
   EXPECT_LT(rank.milliseconds_of_step(1), 200);
@@ -86,7 +86,7 @@ TEST(Rehearsal, DelaysOnceInEachStepOfItsRange) {
   EXPECT_EQ(rank.missed(), 0u);
 }
 
-TEST(Rehearsal, FlipsGradientsBeforeTheUpdateAndTheRestAtTheStepsEnd) {
+TEST(FaultInjector, FlipsGradientsBeforeTheUpdateAndTheRestAtTheStepsEnd) {
   for (const auto& [of, phase] : {std::pair("gradients", Phase::update), std::pair("weights", Phase::reports)}) {
     RehearsedRank rank({.kind = IncidentKind::flip, .first_step = 2, .last_step = 2, .flip = {.of = of}});
     for (const int step : {1, 2, 3}) rank.step(step);
@@ -96,7 +96,7 @@ TEST(Rehearsal, FlipsGradientsBeforeTheUpdateAndTheRestAtTheStepsEnd) {
   }
 }
 
-class SentSums : public testing::Test {
+class Collectives : public testing::Test {
  protected:
   void sum(RehearsedRank& rank) { rank.communicator().all_reduce(values_, stream_); }
 
@@ -104,9 +104,9 @@ class SentSums : public testing::Test {
   Tensor values_{numbers_.data(), Shape{250}};
   InlineStream stream_;
 };
-using SentSumsDeathTest = SentSums;
+using CollectivesDeathTest = Collectives;
 
-TEST_F(SentSumsDeathTest, WithADroppedOneNeverEnd) {
+TEST_F(CollectivesDeathTest, WithADroppedOneNeverEnd) {
   RehearsedRank rank({.kind = IncidentKind::drop_bucket, .first_step = 2, .last_step = 2, .bucket = 1});
   const auto run_step = [&](int step) {
     rank.step(step);
@@ -117,7 +117,7 @@ TEST_F(SentSumsDeathTest, WithADroppedOneNeverEnd) {
   EXPECT_EXIT(::alarm(1); run_step(2), testing::KilledBySignal(SIGALRM), "drops bucket 1 of step 2");
 }
 
-TEST_F(SentSums, TakeAsLongAsASlowLinkSendsTheirBytes) {
+TEST_F(Collectives, TakeAsLongAsASlowLinkSendsTheirBytes) {
   RehearsedRank rank({.kind = IncidentKind::slow_link, .first_step = 2, .last_step = 2, .mbps = 0.1});
   const auto milliseconds = [&](int step) {
     rank.step(step);

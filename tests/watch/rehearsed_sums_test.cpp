@@ -1,4 +1,4 @@
-// Sums over a slow link are sums all the same.
+// Collectives over a slow link give the same results.
 
 #include "tutti/watch/rehearsal.hpp"
 
@@ -13,18 +13,18 @@
 namespace tutti::test {
 namespace {
 
-TEST(RehearsedSums, ComeThroughASlowLinkWhoeverDrives) {
+TEST(RehearsedCollectives, CompleteOverASlowLinkWithAndWithoutAHelperThread) {
   World& world = test_world();
   for (const bool helper_thread : {false, true}) {
-    Rehearsal rehearsal(Log(world.rank(), world.host(), true));
-    const auto communicator = rehearsal.between(make_mpi_ring_communicator(world, {.helper_thread = helper_thread}));
-    rehearsal.begin(
+    FaultInjector injector(Log(world.rank(), world.host(), true));
+    const auto communicator = injector.wrap(make_mpi_communicator(world, {.helper_thread = helper_thread}));
+    injector.begin(
         {{.kind = IncidentKind::slow_link, .rank = world.size() - 1, .first_step = 1, .last_step = 9, .seconds = 0.01}},
         {});
     const Buffer memory = communicator->allocate(3 * 64);
     InlineStream stream;
     for (int step = 1; step < 10; ++step) {
-      rehearsal.on_begin({step, Phase::data});
+      injector.on_begin({step, Phase::data});
       std::vector<Tensor> sums;
       for (std::size_t i = 0; i < 3; ++i) {
         sums.push_back(memory.view(Shape{16}, ElementType::f32, 64 * i));
@@ -33,8 +33,8 @@ TEST(RehearsedSums, ComeThroughASlowLinkWhoeverDrives) {
       communicator->all_reduce(sums[0], stream);
       std::vector<std::int64_t> bounds(static_cast<std::size_t>(world.size()) + 1, 16);
       bounds.front() = 0;  // all of it is rank 0's
-      communicator->reduce_scatter_gather({.values = sums[1], .bounds = bounds, .then = {}, .results = sums[1]},
-                                          stream);
+      communicator->reduce_scatter_gather(
+          {.values = sums[1], .bounds = bounds, .transform_shard = {}, .results = sums[1]}, stream);
       communicator->reduce_to_root(sums[2], stream);
       communicator->broadcast(sums[2], stream);
       communicator->finish(stream);

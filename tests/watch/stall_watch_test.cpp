@@ -15,10 +15,10 @@ namespace {
 
 constexpr std::chrono::seconds kLong{60};
 
-// A rank without others that comes to a phase and no further.
+// A single rank that enters a phase and makes no further progress.
 [[noreturn]] void stall(
     Phase phase, const std::function<void(StallWatch&)>& prepare = [](StallWatch&) {}) {
-  StallWatch watch(StallWatch::Signals::left);
+  StallWatch watch(StallWatch::Signals::ignore);
   const auto world = make_solo_world();
   watch.begin(*world, {.timeout_seconds = 1}, {});
   RankStatus rank_status;
@@ -34,29 +34,29 @@ class StallWatchDeathTest : public ::testing::Test {
   void SetUp() override { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
 };
 
-TEST_F(StallWatchDeathTest, EndsAProcessThatStandsStill) {
+TEST_F(StallWatchDeathTest, EndsAProcessWithoutProgress) {
   EXPECT_EXIT(stall(Phase::forward), ::testing::ExitedWithCode(86),
               "rank 0 on .* is stuck: in forward of step 17 for 1.*the job ends with status 86");
 }
 
-TEST_F(StallWatchDeathTest, TellsOfTheEndAndGivesUpWhatCanBeGivenUp) {
+TEST_F(StallWatchDeathTest, RunsTheEndCallbackAndTheEndActionEvenIfTheyHang) {
   const auto prepare = [](StallWatch& watch) {
-    watch.report_end_to([](const StallReport& report) {
-      write_stderr_line(std::string("told of ") + name_of(report.at.phase));
+    watch.set_end_callback([](const StallReport& report) {
+      write_stderr_line(std::string("reported ") + name_of(report.at.phase));
       std::this_thread::sleep_for(kLong);
     });
-    watch.before_end([] {
-      write_stderr_line("given up");
+    watch.set_end_action([] {
+      write_stderr_line("end action");
       std::this_thread::sleep_for(kLong);
     });
   };
-  EXPECT_EXIT(stall(Phase::data, prepare), ::testing::ExitedWithCode(86), "told of data\ngiven up");
+  EXPECT_EXIT(stall(Phase::data, prepare), ::testing::ExitedWithCode(86), "reported data\nend action");
 }
 
-TEST_F(StallWatchDeathTest, HoldsARankBackWhoseFailureItsEndBrings) {
+TEST_F(StallWatchDeathTest, HoldsARankBackThatFailsBecauseTheJobEnds) {
   const auto fail_as_it_ends = [](StallWatch& watch) {
     std::atomic<bool> is_ending = false;
-    watch.before_end([&] {
+    watch.set_end_action([&] {
       is_ending = true;
       std::this_thread::sleep_for(kLong);
     });
@@ -67,17 +67,17 @@ TEST_F(StallWatchDeathTest, HoldsARankBackWhoseFailureItsEndBrings) {
   EXPECT_EXIT(stall(Phase::data, fail_as_it_ends), ::testing::ExitedWithCode(86), "is stuck");
 }
 
-TEST_F(StallWatchDeathTest, DiesOfTheSignalsThatItTakes) {
+TEST_F(StallWatchDeathTest, DiesOfTheSignalsThatItHandles) {
   const auto die = [](int signal) {
-    StallWatch watch(StallWatch::Signals::last);
+    StallWatch watch(StallWatch::Signals::report_then_die);
     ::kill(::getpid(), signal);
     std::this_thread::sleep_for(kLong);
   };
   for (const int signal : {SIGTERM, SIGUSR1}) EXPECT_EXIT(die(signal), ::testing::KilledBySignal(signal), "");
 }
 
-TEST(StallWatch, LeavesARankAloneThatMovesOrHasLeft) {
-  StallWatch watch(StallWatch::Signals::left);
+TEST(StallWatch, DoesNotEndARankThatMakesProgressOrHasFinished) {
+  StallWatch watch(StallWatch::Signals::ignore);
   const auto world = make_solo_world();
   watch.begin(*world, {.timeout_seconds = 2}, {});
   {
@@ -92,8 +92,8 @@ TEST(StallWatch, LeavesARankAloneThatMovesOrHasLeft) {
   std::this_thread::sleep_for(std::chrono::milliseconds(2500));
 }
 
-TEST(StallWatch, RefusesTimesThatAreTooShortToTell) {
-  StallWatch watch(StallWatch::Signals::left);
+TEST(StallWatch, RefusesTooShortTimeouts) {
+  StallWatch watch(StallWatch::Signals::ignore);
   const auto world = make_solo_world();
   const Error refusal = thrown_by([&] { watch.begin(*world, {.timeout_seconds = 0.5}, {}); });
   EXPECT_EQ(refusal.source(), ErrorSource::usage);

@@ -14,15 +14,15 @@ TEST(Stragglers, AreThoseThatOthersWaitFor) {
   auto ranks = waiting_ranks(4);
   ranks[2].state = {.rank = 2, .phase = Phase::forward, .step = 17, .begun = 85, .done = 85, .quiet_seconds = 15};
   const Stragglers late = find_stragglers(ranks);
-  EXPECT_EQ(late.lateness, Lateness::absent);
+  EXPECT_EQ(late.lateness, Lateness::not_waiting);
   EXPECT_EQ(late.ranks, Ranks{2});
   EXPECT_EQ(late.waiting, 3);
   EXPECT_FALSE(late.is_slow);
   EXPECT_EQ(late_text(late, ranks, false),
-            "rank 2 on n1 is late: in forward of step 17 for 15.0 s, not looked at; 3 ranks wait for it");
+            "rank 2 on n1 is late: in forward of step 17 for 15.0 s, not measured; 3 ranks wait for it");
 }
 
-TEST(Stragglers, AreNotThoseWithSumsOnTheirWayOutsideOfAStep) {
+TEST(Stragglers, AreNotThoseThatWaitForACollectiveOutsideOfAStep) {
   auto ranks = waiting_ranks(3);
   for (const Phase phase : {Phase::starting, Phase::reports, Phase::evaluation, Phase::checkpoint, Phase::ending}) {
     for (RankView& rank : ranks) rank.state.phase = phase;
@@ -31,23 +31,23 @@ TEST(Stragglers, AreNotThoseWithSumsOnTheirWayOutsideOfAStep) {
   }
 }
 
-TEST(Stragglers, InAStepAreLateWithSumsOnTheirWayToo) {
+TEST(Stragglers, InAStepMayHaveCollectivesInProgress) {
   auto ranks = waiting_ranks(3);
   ranks[0].state.phase = Phase::backward;
   EXPECT_EQ(find_stragglers(ranks).ranks, Ranks{0});
 }
 
-TEST(Stragglers, AreThoseWithTheFewestSumsWhenAllWait) {
+TEST(Stragglers, AreThoseWithTheFewestCollectivesWhenAllWait) {
   auto ranks = waiting_ranks(4);
   ranks[3].state.begun = 89;
   ranks[3].state.done = 88;
-  EXPECT_EQ(find_stragglers(ranks).lateness, Lateness::behind);
+  EXPECT_EQ(find_stragglers(ranks).lateness, Lateness::fewer_collectives);
   EXPECT_EQ(find_stragglers(ranks).ranks, Ranks{3});
   ranks[3] = ranks[0];
   EXPECT_EQ(find_stragglers(ranks).lateness, Lateness::unknown);
 }
 
-TEST(Stragglers, StoppedCountBeforeAllThatOnlyWaitForThem) {
+TEST(Stragglers, ThatAreStoppedTakePrecedenceOverRanksThatWait) {
   auto ranks = waiting_ranks(4);
   ranks[1].state.activity = Activity::stopped;
   ranks[2].state.phase = Phase::update;
@@ -67,13 +67,13 @@ TEST(Stragglers, AreThoseOfASilentHost) {
   const Stragglers late = find_stragglers(ranks);
   EXPECT_EQ(late.lateness, Lateness::silent);
   EXPECT_EQ(late.ranks, (Ranks{1, 3}));
-  const std::string told = late_text(late, ranks, true);
-  EXPECT_NE(told.find("rank 1 on n2, rank 3 on n2 are out of reach: nothing was heard of n2 for 30.0 s"),
+  const std::string text = late_text(late, ranks, true);
+  EXPECT_NE(text.find("rank 1 on n2, rank 3 on n2 are out of reach: nothing was heard of n2 for 30.0 s"),
             std::string::npos)
-      << told;
+      << text;
 }
 
-TEST(Stragglers, AreElsewhereWhenAllThatAreHeardWait) {
+TEST(Stragglers, AreTheUnheardWhenAllThatAreHeardWait) {
   auto ranks = waiting_ranks(2);
   ranks[1].contact = Contact::never;
   EXPECT_EQ(find_stragglers(ranks).lateness, Lateness::unheard);
@@ -82,13 +82,13 @@ TEST(Stragglers, AreElsewhereWhenAllThatAreHeardWait) {
   EXPECT_EQ(find_stragglers(ranks).ranks, Ranks{0});
 }
 
-TEST(Stragglers, AreNeverThoseThatLeftInOrder) {
+TEST(Stragglers, AreNeverThoseThatFinished) {
   auto ranks = waiting_ranks(3);
-  ranks[0].state = {.rank = 0, .phase = Phase::ending, .end = RankEnd::left, .activity = Activity::gone};
+  ranks[0].state = {.rank = 0, .phase = Phase::ending, .end = RankEnd::finished, .activity = Activity::gone};
   ranks[1].state.phase = Phase::ending;
   ranks[1].state.done = ranks[1].state.begun;
   EXPECT_EQ(find_stragglers(ranks).ranks, Ranks{1});
-  for (RankView& rank : ranks) rank.state.end = RankEnd::left;
+  for (RankView& rank : ranks) rank.state.end = RankEnd::finished;
   EXPECT_TRUE(find_stragglers(ranks).ranks.empty());
 }
 
@@ -99,7 +99,7 @@ TEST(Stragglers, AreThoseThatEndedOtherwise) {
   EXPECT_EQ(find_stragglers(ranks).ranks, Ranks{2});
 }
 
-TEST(Stragglers, AreSlowWhileTheyWorkInAPhaseOfAnyLengthOrHaveNoCore) {
+TEST(Stragglers, AreSlowWhileTheyWorkInAPhaseOfUnboundedLengthOrHaveNoCore) {
   auto ranks = waiting_ranks(2);
   for (const auto& [phase, activity, slow] :
        {std::tuple(Phase::checkpoint, Activity::using_disk, true),
@@ -137,14 +137,14 @@ using Kind = StallFinding::Kind;
 
 constexpr double kTimeout = 10;
 
-// A beat every tenth of a second of a clock of its own.
+// Simulates a beat every tenth of a second.
 class Checked : public ::testing::Test {
  protected:
   StallFinding beat(bool on_time = true) {
     now_ += 100'000'000;
-    return check_.look({.now_ns = now_, .on_time = on_time, .timeout_seconds = kTimeout}, ranks_);
+    return check_.update({.now_ns = now_, .on_time = on_time, .timeout_seconds = kTimeout}, ranks_);
   }
-  // The first finding within so long, and the seconds until then.
+  // The first finding within this time, and the seconds until then.
   std::pair<Kind, double> first_within(double seconds) {
     const std::int64_t begin = now_;
     while (static_cast<double>(now_ - begin) * 1e-9 < seconds) {
@@ -160,7 +160,7 @@ class Checked : public ::testing::Test {
   StallCheck check_{0};
 };
 
-TEST_F(Checked, JobsThatStandStillAreWarnedOfOnceAndThenStuck) {
+TEST_F(Checked, StalledJobsAreWarnedOfOnceAndThenStuck) {
   beat();
   ranks_[1].state.phase = Phase::data;
   const auto [warned, half] = first_within(kTimeout);
@@ -169,28 +169,28 @@ TEST_F(Checked, JobsThatStandStillAreWarnedOfOnceAndThenStuck) {
   const auto [ended, rest] = first_within(kTimeout);
   EXPECT_EQ(ended, Kind::stuck);
   EXPECT_NEAR(half + rest, kTimeout, 0.2);
-  EXPECT_EQ(beat().kind, Kind::stuck);  // for whoever has to act next
+  EXPECT_EQ(beat().kind, Kind::stuck);  // for the host's next leader
 }
 
-TEST_F(Checked, JobsGoOnAsLongAsAnyRankMoves) {
+TEST_F(Checked, JobsContinueWhileAnyRankMakesProgress) {
   for (int i = 0; i < 1000; ++i) {
     ranks_[0].state.progress += i % 40 == 0 ? 1 : 0;
     EXPECT_EQ(beat().kind, Kind::nothing);
   }
 }
 
-TEST_F(Checked, RanksThatComeAreReportedToHaveBeenSlow) {
+TEST_F(Checked, RanksThatRecoverAreReportedAsSlow) {
   beat();
   first_within(kTimeout);
   ++ranks_[2].state.done;
   const StallFinding finding = beat();
-  EXPECT_EQ(finding.kind, Kind::moves);
-  EXPECT_NEAR(finding.still_seconds, kTimeout / 2, 0.3);
+  EXPECT_EQ(finding.kind, Kind::recovered);
+  EXPECT_NEAR(finding.stalled_seconds, kTimeout / 2, 0.3);
   EXPECT_FALSE(finding.stragglers.ranks.empty());
   EXPECT_EQ(beat().kind, Kind::nothing);
 }
 
-TEST_F(Checked, TimeBeginsAnewWhenTheWatchWasHeldUp) {
+TEST_F(Checked, TimeStartsAgainWhenTheWatchWasSuspended) {
   beat();
   for (int i = 0; i < 5; ++i) {
     for (double waited = 0; waited < kTimeout * 0.4; waited += 0.1) EXPECT_EQ(beat().kind, Kind::nothing);
@@ -199,13 +199,13 @@ TEST_F(Checked, TimeBeginsAnewWhenTheWatchWasHeldUp) {
   }
 }
 
-TEST_F(Checked, TimeStandsStillForADebugger) {
+TEST_F(Checked, TimeDoesNotCountUnderADebugger) {
   beat();
   ranks_[1].state.activity = Activity::traced;
   EXPECT_EQ(first_within(10 * kTimeout).first, Kind::nothing);
 }
 
-TEST_F(Checked, SlowRanksHaveTenTimesAsLong) {
+TEST_F(Checked, SlowRanksHaveTenTimesTheTimeout) {
   beat();
   ranks_[0].state.phase = Phase::checkpoint;
   ranks_[0].state.done = ranks_[0].state.begun;
@@ -218,8 +218,8 @@ TEST_F(Checked, SlowRanksHaveTenTimesAsLong) {
   EXPECT_NEAR(first + rest, 10 * kTimeout, 0.5);
 }
 
-TEST_F(Checked, JobsOfWhichNobodyIsLeftAreDone) {
-  for (RankView& rank : ranks_) rank.state.end = RankEnd::left;
+TEST_F(Checked, JobsWhoseRanksHaveAllFinishedAreNotStalled) {
+  for (RankView& rank : ranks_) rank.state.end = RankEnd::finished;
   EXPECT_EQ(first_within(10 * kTimeout).first, Kind::nothing);
 }
 

@@ -15,12 +15,12 @@ constexpr std::int64_t kSecond = 1'000'000'000;
 
 class TimeAccountTest : public testing::Test {
  protected:
-  // Long before or after everything real.
+  // Spans far longer than real time in the test.
   void spend(Phase phase, std::int64_t seconds) {
     account.on_end({.at = {1, phase}, .begin_ns = now_, .end_ns = now_ + seconds * kSecond});
     now_ += seconds * kSecond;
   }
-  // A step whose sums go for two seconds once the last rank has come, for each of whose ranks it is as long.
+  // A step whose all-reduce takes two seconds after the last rank has arrived; it has the same length on all ranks.
   void step(Phase slow_phase, const std::vector<std::int64_t>& slow_seconds) {
     const std::int64_t mine = slow_seconds[static_cast<std::size_t>(rank)];
     spend(Phase::forward, 10);
@@ -38,10 +38,10 @@ class TimeAccountTest : public testing::Test {
   std::int64_t now_ = 0;
 };
 
-// What is real besides takes less than this.
+// Bounds the real time that the test itself takes.
 constexpr double kReal = 0.9;
 
-TEST_F(TimeAccountTest, TellsTransfersFromWaitingForTheLastRank) {
+TEST_F(TimeAccountTest, SeparatesTransfersFromWaitingForTheLastRank) {
   std::vector<std::int64_t> seconds(static_cast<std::size_t>(world.size()), 1);
   seconds.back() = 31;
   step(Phase::data, seconds);
@@ -67,12 +67,12 @@ TEST_F(TimeAccountTest, TellsTransfersFromWaitingForTheLastRank) {
   EXPECT_NEAR(report.straggler->seconds, 100, kReal);
 }
 
-TEST_F(TimeAccountTest, BringsWaitsTogetherWithinALongEpochThoughSomeRanksKnowOfMore) {
+TEST_F(TimeAccountTest, ComparesWaitsWithinALongEpochThoughSomeRanksHaveMore) {
   constexpr int kSteps = 3000;
   for (int i = 0; i < kSteps; ++i) {
     std::vector<std::int64_t> seconds(static_cast<std::size_t>(world.size()), 1);
     seconds[static_cast<std::size_t>(i) % seconds.size()] = 4;
-    // A processor that is ahead on some ranks, and caught up with in the end.
+    // On some ranks the recorded collectives lag behind, as with asynchronous work, and catch up later.
     if (rank == 0 || i % 3 != 0) step(Phase::data, seconds);
     account.count_step();
     if (rank != 0 && i % 3 == 2) {
@@ -90,7 +90,7 @@ TEST_F(TimeAccountTest, BringsWaitsTogetherWithinALongEpochThoughSomeRanksKnowOf
   EXPECT_GE(waited, -kReal);
 }
 
-TEST_F(TimeAccountTest, BeginsAnewWithEveryReport) {
+TEST_F(TimeAccountTest, StartsAgainWithEveryReport) {
   spend(Phase::evaluation, 50);
   account.report();
   spend(Phase::update, 7);
@@ -99,7 +99,7 @@ TEST_F(TimeAccountTest, BeginsAnewWithEveryReport) {
   EXPECT_NEAR(report.seconds(), 7, kReal);
 }
 
-TEST_F(TimeAccountTest, SaysWhereTheTimeWentInOneLine) {
+TEST_F(TimeAccountTest, PrintsTheTimeSharesInOneLine) {
   const TimeReport report{
       .ranks = {{.seconds = {1, 6, 1, 2, 0, 0, 0}}, {.seconds = {3, 6, 1, 0, 0, 0, 0}}},
       .straggler = Straggler{.rank = 1, .host = "n1", .cause = TimeShare::data, .seconds = 2},

@@ -17,7 +17,7 @@ import numpy as np
 from exporting import digests, seals
 from exporting.errors import ExportError
 from exporting.model import Model, Shapes, parse
-from exporting.whole_file import write_whole
+from exporting.whole_file import write_atomically
 
 FORMAT = 2
 DIGESTS = "/run/digests"
@@ -205,7 +205,7 @@ def write(checkpoint: Checkpoint) -> None:
         if isinstance(value, np.ndarray) and not np.isfinite(value).all():
             raise ExportError(f"{checkpoint.path}: {place} holds values that are not finite, which no checkpoint does")
     values[DIGESTS] = digest_lines(values)
-    write_whole(checkpoint.path, lambda unfinished: write_datasets(unfinished, values))
+    write_atomically(checkpoint.path, lambda unfinished: write_datasets(unfinished, values))
 
 
 def write_datasets(path: pathlib.Path, values: dict[str, Value]) -> None:

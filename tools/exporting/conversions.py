@@ -8,7 +8,7 @@ from exporting import onnx_file
 from exporting.checkpoint import Checkpoint
 from exporting.errors import ExportError
 from exporting.model import Extents, Image
-from exporting.whole_file import write_whole
+from exporting.whole_file import write_atomically
 
 USUAL_SIDE = 32  # of small images
 
@@ -50,7 +50,7 @@ def write_torch(checkpoint: Checkpoint, image: Extents, normalizes: bool, option
     print(f"{options.to_torch}: PyTorch state dict, for images of {meaning(checkpoint, False)}", flush=True)
     if options.module:
         source = torch_module.source_of(checkpoint, image, options.to_torch.name, normalizes)
-        write_whole(options.module, lambda unfinished: unfinished.write_text(source, encoding="utf-8"))
+        write_atomically(options.module, lambda unfinished: unfinished.write_text(source, encoding="utf-8"))
         print(f"{options.module}: class Network, for images of {meaning(checkpoint, normalizes)}", flush=True)
 
 

@@ -14,7 +14,7 @@ from exporting.errors import ExportError
 from exporting.model import Extents
 from exporting.onnx_graph import graph_of
 from exporting.onnx_messages import FLOAT_ARRAY, MODEL
-from exporting.whole_file import write_whole
+from exporting.whole_file import write_atomically
 
 OPSET, IR_VERSION = 17, 8  # of 2022: any runtime in use reads them
 MOST_BYTES = (1 << 31) - 1  # of any message
@@ -40,8 +40,8 @@ def write(checkpoint: Checkpoint, path: pathlib.Path, image: Extents, normalizes
     if len(content) > MOST_BYTES:
         raise ExportError(f"{path}: the network takes {len(content)} bytes, and an ONNX file holds at most "
                           f"{MOST_BYTES}: use --to-torch")
-    write_whole(path, lambda unfinished: unfinished.write_bytes(content))
-    write_whole(path.with_name(f"{path.name}.json"),
+    write_atomically(path, lambda unfinished: unfinished.write_bytes(content))
+    write_atomically(path.with_name(f"{path.name}.json"),
                 lambda unfinished: unfinished.write_text(f"{rule}\n", encoding="utf-8"))
 
 

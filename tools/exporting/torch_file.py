@@ -10,7 +10,7 @@ import torch
 from exporting.checkpoint import Checkpoint
 from exporting.errors import ExportError
 from exporting.model import Layer, Linear
-from exporting.whole_file import write_whole
+from exporting.whole_file import write_atomically
 
 NAMES = {"weight": "weight", "bias": "bias", "scale": "weight", "shift": "bias", "mean": "running_mean",
          "variance": "running_var"}  # PyTorch's, of each kind of array
@@ -30,7 +30,7 @@ def write(checkpoint: Checkpoint, path: pathlib.Path) -> None:
         state[key] = torch.from_numpy(checkpoint.array(place).copy())
         if kind == "variance":
             state[f"{layer.name}.{COUNTED}"] = torch.tensor(checkpoint.step)
-    write_whole(path, lambda unfinished: torch.save(state, unfinished))
+    write_atomically(path, lambda unfinished: torch.save(state, unfinished))
 
 
 def read(path: pathlib.Path, like: Checkpoint, target: pathlib.Path) -> Checkpoint:

@@ -7,7 +7,7 @@ from typing import Callable
 from exporting.errors import ExportError
 
 
-def write_whole(path: pathlib.Path, write: Callable[[pathlib.Path], object]) -> None:
+def write_atomically(path: pathlib.Path, write: Callable[[pathlib.Path], object]) -> None:
     """Gives `write` another name to write to. Symbolic links stay, and devices and pipes are written to."""
     target = path.resolve()
     is_stream = path.exists() and not path.is_file()

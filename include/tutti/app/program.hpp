@@ -1,6 +1,6 @@
 #pragma once
-// The whole program between main's braces, for a main of one's own that brings networks and data sets along: they are
-// trained, evaluated, measured and gone on with as the built-in ones are, by the same commands and options.
+// The entry point for custom programs that add their own networks and data sets. All commands and options work with
+// them as with the built-in ones.
 //
 //   int main(int argc, char** argv) {
 //     return tutti::run_program(argc, argv, {.networks = {my_network}, .data = {{"mine", open_mine}}});
@@ -15,21 +15,22 @@
 
 namespace tutti {
 
-struct OwnData {
-  std::string name;  // by which --data asks for it
-  // Called on every rank that uses it, for every training and evaluation anew, and with equal results on all: the
-  // digests of the sets are compared.
+struct CustomData {
+  std::string name;  // the value of --data that selects it
+  // Called on every rank that uses the data set, once per training or evaluation. All ranks must get equal data: their
+  // digests are compared.
   std::function<DataPair()> open;
 };
 
-// What a program has besides the built-in networks and data sets, and before them where names are equal.
-struct OwnParts {
+// The networks and data sets of a custom program. If a name is also built in, the extension wins.
+struct Extensions {
   std::vector<NetworkSpec> networks{};  // the first is the default of --model
-  std::vector<OwnData> data{};          // the first is the default of --data
+  std::vector<CustomData> data{};          // the first is the default of --data
 };
 
-// Carries out what the words ask for and returns the process's exit status; starts and ends MPI. An error that `own`
-// raises on one rank alone ends the whole job, and names the rank. Once per process.
-int run_program(int argc, const char* const* argv, const OwnParts& own = {});
+// Parses the command line, runs the command and returns the process's exit status. Initializes and finalizes MPI. An
+// error that `extensions` raises on one rank alone aborts the whole job, and the message names the rank. To be called
+// once per process.
+int run_program(int argc, const char* const* argv, const Extensions& extensions = {});
 
 }  // namespace tutti

@@ -1,6 +1,6 @@
 #pragma once
-// What a processor can do: provide memory, order work, run one layer, and compute the few flat vector operations that
-// the optimizer and the exchange need. It knows nothing of networks, ranks and files.
+// The interface that every processor type implements: memory, streams, layers, and the flat vector operations of the
+// optimizer and the exchange. It does not depend on networks, ranks or files.
 
 #include "tutti/backend/fixed_point.hpp"
 #include "tutti/backend/image_store.hpp"
@@ -18,11 +18,11 @@
 
 namespace tutti {
 
-// One step of stochastic gradient descent over flat f32 blocks of equal length, with PyTorch's meaning:
+// One step of stochastic gradient descent over flat f32 blocks of equal length, defined as in PyTorch:
 //   g = (g * gradient_factor + weight_decay * w) * rate_factor;  v = momentum * v + g;
 //   w -= learning_rate * (nesterov ? g + momentum * v : v)
-// Factors are f32 [1] in this processor's memory; an empty tensor stands for 1. Without momentum the velocity may be
-// an empty tensor.
+// Factors are f32 [1] in this processor's memory; an empty tensor means 1. Without momentum, the velocity may be an
+// empty tensor.
 struct SgdStep {
   Tensor weights;
   Tensor gradients;  // left unchanged
@@ -35,7 +35,8 @@ struct SgdStep {
   Tensor rate_factor{};
 };
 
-// One step of AdamW over flat f32 blocks of equal length, with PyTorch's meaning (decoupled decay, corrected bias):
+// One step of AdamW over flat f32 blocks of equal length, defined as in PyTorch (decoupled weight decay, bias
+// correction):
 //   g = g * gradient_factor;  w -= rate * weight_decay * w;  m = beta1 * m + (1 - beta1) * g;
 //   v = beta2 * v + (1 - beta2) * g^2;  w -= rate * (m / (1 - beta1^step)) / (sqrt(v / (1 - beta2^step)) + epsilon)
 struct AdamWStep {
@@ -62,19 +63,19 @@ struct TrustFactors {
   Tensor factors;  // f32 [n]
 };
 
-// A tensor of f32, i32 or i64, and what its digest starts with (base/digest.hpp).
+// A tensor of f32, i32 or i64, and the initial value of its digest (base/digest.hpp).
 struct DigestedTensor {
   Tensor values;
   std::uint64_t start = 0;
 };
 
-// Looks for NaN and infinity among elements place .. place + n - 1 of a block that is cut into slices, as for
+// Searches elements place .. place + n - 1 of a block for NaN and infinity. The block is divided into slices, as for
 // fixed-point sums. All tensors are in this processor's memory.
 struct NotFiniteSearch {
   Tensor values;           // f32 [n]
-  Tensor ends;             // i64 [slices], ascending: the element of the block behind each slice
-  std::int64_t place = 0;  // of values in the block
-  Tensor found;            // i32 [1]: raised to slices - s, where s counts from 0 and is the first slice that has one
+  Tensor ends;             // i64 [slices], ascending: the end of each slice, exclusive
+  std::int64_t place = 0;  // offset of values in the block
+  Tensor found;            // i32 [1]: atomic max with slices - s, where s is the first slice that has one
   Tensor only_if{};        // i32 [1], or empty: where it is 0 the search is skipped
 };
 
@@ -86,7 +87,7 @@ class Backend {
   virtual std::string description() const = 0;
   virtual MemorySpace memory_space() const = 0;
 
-  // Every thread that makes or runs layers calls this once, before it does either.
+  // Every thread calls this once, before it makes or runs layers.
   virtual void enter_compute_thread(int threads) = 0;
 
   // Zeroed memory, aligned to 64 bytes at least.
@@ -94,35 +95,35 @@ class Backend {
   virtual std::unique_ptr<Stream> make_stream() = 0;
   virtual std::unique_ptr<Event> make_event() { return std::make_unique<Event>(); }
 
-  // Processors with a queue and memory of their own override the following.
-  // Zeroed host memory that copies reach without waiting.
+  // Processors with their own memory and queue override the following.
+  // Zeroed host memory for asynchronous copies: pinned on GPUs.
   virtual Buffer allocate_staging(std::size_t bytes) { return allocate(bytes); }
-  // An event that knows when it was reached. Null where work is done at once.
+  // An event that records its time. Null on processors that run work immediately.
   virtual std::unique_ptr<Event> make_timed_event() { return nullptr; }
-  // Names what the calling thread does from here on, for the processor's profilers.
+  // Starts a named profiler range (NVTX) in the calling thread and ends the one before.
   virtual void begin_range(const char* name) { static_cast<void>(name); }
-  // Null where images are best read from the host's memory, and where there is no room for these.
-  virtual std::unique_ptr<ImageStore> hold_images(const HeldImages&) { return nullptr; }
-  // Captures the work that `enqueue` puts on the stream, without doing it; everything must have been done once before.
-  // Null, with `enqueue` not called, where graphs gain nothing.
+  // Copies a data set into the processor's memory. Null on CPUs, and if it does not fit.
+  virtual std::unique_ptr<ImageStore> upload_dataset(const ImageSet&) { return nullptr; }
+  // Captures the work that `enqueue` puts on the stream as a graph, without running it. The same work must have run
+  // once before. Null, with `enqueue` not called, on backends without graphs.
   virtual std::unique_ptr<Graph> capture(Stream&, const std::function<void()>& enqueue) {
     static_cast<void>(enqueue);
     return nullptr;
   }
-  // What was chosen by timing, as lines of text that each stand alone. When they are adopted before any layer is made,
-  // the same is chosen again. False where no line is for this kind of processor and library.
-  virtual std::string choices() const { return {}; }
-  virtual bool adopt_choices(const std::string& lines) { return lines.empty(); }
+  // The algorithms that were chosen by timing, one self-contained line of text each. Loading them before any layer is
+  // made reproduces the choice. False if no line is for this processor and library version.
+  virtual std::string algorithm_cache() const { return {}; }
+  virtual bool load_algorithm_cache(const std::string& lines) { return lines.empty(); }
 
-  // Between tensors of equal bytes, this processor's or the host's. Asynchronous.
+  // Copies between tensors of equal size, each in this processor's or the host's memory. Asynchronous.
   virtual void copy(Stream& stream, const Tensor& to, const Tensor& from) = 0;
   virtual void fill_zero(Stream& stream, const Tensor& tensor) = 0;
   // to += from, f32, element by element. Asynchronous.
   virtual void add(Stream& stream, const Tensor& to, const Tensor& from) = 0;
   // to = (1 - share) * to + share * from, f32, element by element. Asynchronous.
   virtual void blend(Stream& stream, const Tensor& to, const Tensor& from, float share) = 0;
-  // Fixed-point sums, and the values that they stand for. Every thread computes the same bits, however it treats
-  // denormal numbers, except that denormal values may count as 0. Asynchronous.
+  // Convert to and from fixed-point sums. The result does not depend on the thread's denormal mode, except that
+  // denormal values may count as 0. Asynchronous.
   virtual void to_fixed_point(Stream& stream, const FixedPointGrid& grid, const ToFixedPoint& request) = 0;
   virtual void from_fixed_point(Stream& stream, const FixedPointGrid& grid, const FromFixedPoint& request) = 0;
   // Asynchronous.
@@ -130,27 +131,27 @@ class Backend {
   virtual void sgd_step(Stream& stream, const SgdStep& step) = 0;
   virtual void adamw_step(Stream& stream, const AdamWStep& step) = 0;
   // Writes the sum of squares of each f32 tensor into f64 [tensors.size()]. Squares are added in f64 over fixed blocks
-  // of 4,096 elements, then block by block, so that a sum depends on the values alone. Asynchronous.
+  // of 4,096 elements, then block by block, so that a sum depends only on the values. Asynchronous.
   virtual void sum_squares(Stream& stream, std::span<const Tensor> tensors, const Tensor& sums) = 0;
-  // sums[i], f64 [n], = the sum, in order, of values[ends[i - 1]] up to but without values[ends[i]], where values are
-  // f64 and ends i64 [n], ascending. Asynchronous.
+  // sums[i], f64 [n], = the sum, in order, of values[ends[i - 1]] .. values[ends[i] - 1]. Values are f64, ends are i64
+  // [n], ascending. Asynchronous.
   virtual void sum_runs(Stream& stream, const Tensor& values, const Tensor& ends, const Tensor& sums) = 0;
-  // factor, f32 [1], = min(1, most / (norm + 1e-6)), the norm being the root of the sum of `squares`, f64 [n].
-  // Asynchronous.
-  virtual void clip_factor(Stream& stream, const Tensor& squares, double most, const Tensor& factor) = 0;
+  // factor, f32 [1], = min(1, max_norm / (norm + 1e-6)), where norm is the square root of the sum of `squares`, f64
+  // [n]. Asynchronous.
+  virtual void clip_factor(Stream& stream, const Tensor& squares, double max_norm, const Tensor& factor) = 0;
   virtual void trust_factors(Stream& stream, const TrustFactors& request) = 0;
   // Adds the digest of each tensor, as base/digest.hpp defines it, to its element of `digests`, i64 [tensors.size()].
   // Asynchronous.
   virtual void add_digests(Stream& stream, std::span<const DigestedTensor> tensors, const Tensor& digests) = 0;
 
-  // A dense f32 batch in canonical order: what a loader delivers and a network's first layer takes.
+  // A dense f32 batch in canonical order: the loader's output and the first layer's input.
   virtual ActivationSpec plain_activation(const Shape& shape) = 0;
   // Copies an activation, or its gradient, to dense f32 in canonical order in memory of this backend. For predictions
-  // and inspection: the plan is made anew each time. Asynchronous.
+  // and inspection: slow, since it makes a new plan each time. Asynchronous.
   virtual void to_plain(Stream& stream, const ActivationSpec& activation, const void* from, const Tensor& to) = 0;
-  // `values` are canonical, in the order of parameters(spec, sample). Borrowed. The weights are not yet refreshed.
+  // `values` are canonical, in the order of parameters(spec, sample). Borrowed. Call refresh() before using them.
   virtual std::unique_ptr<LayerWeights> make_weights(const LayerSpec& spec, std::span<const Tensor> values) = 0;
-  // Refreshes the weights of all these layers, at once where that is faster. Asynchronous.
+  // Refreshes the weights of all these layers, in one kernel if that is faster. Asynchronous.
   virtual void refresh(Stream& stream, std::span<LayerWeights* const> layers) {
     for (LayerWeights* const layer : layers) layer->refresh(stream);
   }
@@ -160,15 +161,15 @@ class Backend {
   virtual std::unique_ptr<LossLayer> make_softmax_loss(const ActivationSpec& logits, double smoothing = 0) = 0;
 };
 
-// The processor of this machine through oneDNN; the instruction set is chosen at run time. With bf16, activations and
-// weights are bf16 inside the layers, while canonical weights, statistics and sums are f32. Throws a usage error where
-// the processor cannot compute in this precision. Where they are faster, our own loops compute convolutions with 3x3 or
-// 5x5 windows, by tiles, and first layers; they round differently. `direct` leaves all convolutions to oneDNN.
+// The CPU backend, over oneDNN; the instruction set is chosen at run time. With bf16, activations and weights are bf16
+// inside the layers, while canonical weights, statistics and sums are f32. Throws a usage error if the CPU does not
+// support the precision. `tiled` uses our own kernels where they are faster: Winograd for 3x3 and 5x5 filters, and
+// direct loops for few input channels. They round differently. `direct` uses oneDNN for all convolutions.
 enum class Convolutions { tiled, direct };
 std::unique_ptr<Backend> make_cpu_backend(Precision precision = Precision::fp32,
                                           Convolutions convolutions = Convolutions::tiled);
 
-// The name and version of the library under the CPU backend.
+// The name and version of the CPU backend's library.
 std::string cpu_library_version();
 
 }  // namespace tutti

@@ -1,7 +1,7 @@
 #pragma once
-// What libtutti_cuda.so offers: functions behind one exported symbol, so that the program starts on machines without
-// CUDA and opens the library only when a GPU is asked for. The same library has such a table for NCCL
-// (comm/nccl_library.hpp), of the same version.
+// The interface of libtutti_cuda.so: a function table behind one exported symbol, so that the program starts on
+// machines without CUDA and loads the library only when a GPU is requested. The library has a second table, for NCCL
+// (comm/nccl_library.hpp), with the same version.
 
 #include "tutti/backend/backend.hpp"
 #include "tutti/backend/precision.hpp"
@@ -21,7 +21,7 @@ struct CudaDevice {
 
 struct CudaInventory {
   std::vector<CudaDevice> devices;
-  std::string why_none;         // empty when there are devices
+  std::string unavailable_reason;         // empty when there are devices
   std::string driver_version;   // the newest CUDA that the driver supports: "13.0", or "no driver"
   std::string runtime_version;  // "13.0"
   std::string cudnn_version;    // "9.19.0"
@@ -30,13 +30,13 @@ struct CudaInventory {
 struct CudaOptions {
   int device = 0;
   Precision precision = Precision::fp32;
-  // Time cuDNN's engines for each convolution and use the fastest; otherwise use the first one that cuDNN proposes.
+  // Time cuDNN's engines for each convolution and use the fastest. Otherwise use the first one that cuDNN proposes.
   bool search_plans = true;
   // Capture repeated work as CUDA graphs.
   bool use_graphs = true;
 };
 
-// Raised with every change of the tables: program and library must come from the same build.
+// Incremented with every change of the tables: program and library must come from the same build.
 inline constexpr int kCudaInterfaceVersion = 5;
 
 struct CudaLibrary {
@@ -44,7 +44,7 @@ struct CudaLibrary {
   // Works without a driver and without a device.
   CudaInventory (*query)() = nullptr;
   std::unique_ptr<Backend> (*make_backend)(const CudaOptions& options) = nullptr;
-  // The free memory of a device. Makes the device ready for use.
+  // The free memory of a device. Creates the device's context.
   std::int64_t (*free_bytes)(int device) = nullptr;
 };
 

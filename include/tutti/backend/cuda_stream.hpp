@@ -1,6 +1,6 @@
 #pragma once
-// CUDA streams, events and memory for code inside libtutti_cuda.so: the layers and the NCCL communicator. Code outside
-// that library reaches them through a Backend.
+// CUDA streams, events and memory for code inside libtutti_cuda.so: the layers and the NCCL communicator. Other code
+// uses them through a Backend.
 
 #include "tutti/backend/stream.hpp"
 #include "tutti/backend/tensor.hpp"
@@ -16,10 +16,11 @@ class CudaStream : public Stream {
   virtual int device() const = 0;
   // The cudaStream_t. Borrowed.
   virtual void* native() const = 0;
-  // Work enqueued here after this waits for what is now in `other`, of the same device. Asynchronous.
+  // Work enqueued here from now on waits for all work that is in `other` now, as torch's wait_stream. Both streams must
+  // be on the same device. Asynchronous.
   virtual void wait_for(const CudaStream& other) = 0;
-  // At least so many bytes of the device's memory, for one operation at a time. Its address stays the same until more
-  // bytes are asked for; blocks that were returned earlier stay valid as long as the stream.
+  // A workspace of at least `bytes` of device memory, for one operation at a time. The address changes only when more
+  // memory is requested; earlier blocks stay valid as long as the stream.
   virtual void* scratch(std::size_t bytes) = 0;
 };
 
@@ -29,17 +30,17 @@ CudaStream& as_cuda_stream(Stream& stream);
 // Makes this the current device of the calling thread.
 void use_cuda_device(int device);
 
-// The device prefers work on urgent streams to work on others.
+// The device schedules work on urgent streams first.
 enum class CudaPriority { usual, urgent };
-// Does not wait for other streams of the process.
+// The stream does not synchronize with the default stream (cudaStreamNonBlocking).
 std::unique_ptr<CudaStream> make_cuda_stream(int device, CudaPriority priority = CudaPriority::usual);
 std::unique_ptr<Event> make_cuda_event(int device);
 std::unique_ptr<Event> make_timed_cuda_event(int device);
-// As Backend::capture.
+// Implements Backend::capture.
 std::unique_ptr<Graph> capture_cuda_graph(CudaStream& stream, const std::function<void()>& enqueue);
 // to += from, f32, element by element. Asynchronous.
 void add_on_cuda(CudaStream& stream, const Tensor& to, const Tensor& from);
-// Zeroed memory of the device, aligned to 256 bytes.
+// Zeroed device memory, aligned to 256 bytes.
 Buffer allocate_cuda(int device, std::size_t bytes);
 // Zeroed host memory that the device can access directly.
 Buffer allocate_pinned(int device, std::size_t bytes);

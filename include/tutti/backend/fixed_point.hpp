@@ -1,6 +1,6 @@
 #pragma once
 // Fixed-point sums, which do not depend on the order of addition: values are rounded to whole multiples of a power of
-// two, which are added as integers. The power is fixed per slice of a block. The caller chooses it and deals with
+// two, which are added as integers. Each slice of a block has its own exponent. The caller chooses it and handles
 // values that are too large for it.
 
 #include "tutti/backend/tensor.hpp"
@@ -9,20 +9,20 @@
 
 namespace tutti {
 
-// All in the processor's memory. Slices follow one another without gaps, from the block's first element on.
+// Both tensors are in the processor's memory. Slices are contiguous and start at the block's first element.
 struct FixedPointGrid {
-  Tensor ends;       // i64 [slices], ascending: the element of the block behind each slice
-  Tensor exponents;  // i32 [slices], -900 .. 900: a slice's sums count in steps of 2^-exponent
+  Tensor ends;       // i64 [slices], ascending: the end of each slice, exclusive
+  Tensor exponents;  // i32 [slices], -900 .. 900: one unit of a slice's sums is 2^-exponent
 };
 
 // For elements place .. place + n - 1 of the block: sums += round(values * 2^exponent), to the nearest, ties to even.
 struct ToFixedPoint {
   Tensor values;           // f32 [n]
-  Tensor sums;             // i64 [n]; a value of 2^62 steps and more, or not finite, leaves it unspecified
-  std::int64_t place = 0;  // of values in the block
-  bool first = false;      // sums are overwritten instead
-  // i32 [slices]: raised to the bits of the greatest |value| in each slice. The bits of infinity are above those of all
-  // finite values, the bits of NaN above these. Calls that run at the same time must not touch the same slice.
+  Tensor sums;             // i64 [n]; unspecified for values of 2^62 units or more and values that are not finite
+  std::int64_t place = 0;  // offset of values in the block
+  bool first = false;      // overwrite the sums instead of adding
+  // i32 [slices]: atomic max with the bits of the largest |value| in each slice. Infinity compares above all finite
+  // values, NaN above infinity. Concurrent calls must not touch the same slice.
   Tensor largest;
 };
 

@@ -1,5 +1,5 @@
 #pragma once
-// Images of one size in the memory of a processor, which makes batches of them there, with the same bits as
+// Images of one size in a processor's memory. Batches are resampled and normalized there, bit-identical to
 // data/image_writer.hpp on the host.
 
 #include "tutti/backend/stream.hpp"
@@ -10,8 +10,8 @@
 
 namespace tutti {
 
-// On the host. Copied.
-struct HeldImages {
+// In host memory. upload_dataset() copies it.
+struct ImageSet {
   std::span<const std::uint8_t> pixels;  // sample by sample in C, H, W order
   std::span<const std::int32_t> labels;
   Shape image;  // C, H, W
@@ -25,15 +25,15 @@ struct AxisTables {
   Tensor weights;  // f32 [images, most taps, outputs]
 };
 
-// All tensors lie in this processor's memory.
+// All tensors are in this processor's memory.
 struct ImageGather {
-  Tensor samples;  // i32 [images]: which ones
+  Tensor samples;  // i32 [images]: indices of the samples
   AxisTables rows;
   AxisTables columns;
-  Tensor means;       // f32 [C]: of pixel / 255
+  Tensor means;       // f32 [C]: mean of pixel / 255
   Tensor deviations;  // f32 [C]
-  Tensor images;      // f32 N, C, H, W: written
-  Tensor labels;      // i32 N: written
+  Tensor images;      // f32 N, C, H, W: output
+  Tensor labels;      // i32 N: output
 };
 
 class ImageStore {

@@ -1,6 +1,6 @@
 #pragma once
-// What a layer computes, in plain numbers, and what follows from that on every backend: output shapes and parameter
-// lists. A new layer starts here; the variant then makes every backend that lacks it fail to compile.
+// Backend-independent descriptions of layers, with their output shapes and parameters. A new layer starts here; the
+// variant makes every backend that does not implement it fail to compile.
 
 #include "tutti/base/shape.hpp"
 #include "tutti/base/words.hpp"
@@ -26,8 +26,8 @@ struct Conv2dSpec {
 
 enum class Pooling { max, average };
 
-// Rows and columns that fill no whole window are left out. Padding counts as zeros for the average, and never as the
-// greatest.
+// Rows and columns that do not fill a window are ignored, as with PyTorch's ceil_mode=False. Padding counts as zeros in
+// averages and is ignored by maxima.
 struct Pool2dSpec {
   Pooling pooling = Pooling::max;
   std::int64_t kernel = 0;
@@ -48,7 +48,7 @@ struct LinearSpec {
 // when relu. In training mean and variance are the batch's (variance over n); in evaluation the running ones.
 struct BatchNormSpec {
   static constexpr double kEpsilon = 1e-5;
-  static constexpr double kMomentum = 0.1;  // the share of each step's statistics in the running ones
+  static constexpr double kMomentum = 0.1;  // weight of the batch statistics, as in PyTorch
   bool add = false;
   bool relu = false;
   friend bool operator==(const BatchNormSpec&, const BatchNormSpec&) = default;
@@ -78,7 +78,7 @@ enum class ParameterKind { weight, bias, scale, shift, mean, variance };
 constexpr std::array<std::string_view, 6> words_of(ParameterKind) {
   return {"weight", "bias", "scale", "shift", "mean", "variance"};
 }
-// Mean and variance: running statistics, which no optimizer touches.
+// True for mean and variance: running statistics, which optimizers do not update.
 bool is_statistic(ParameterKind kind);
 
 struct ParameterSpec {
@@ -86,20 +86,20 @@ struct ParameterSpec {
   Shape shape;
 };
 
-// The word for the layer's type in model files and messages: "conv2d", "max-pool2d", "average-pool2d", "linear",
+// The layer's type in model files and messages: "conv2d", "max-pool2d", "average-pool2d", "linear",
 // "batch-norm", "add", "global-average-pool", "dropout".
 std::string_view type_name(const LayerSpec& spec);
 
-// Whether the layer takes a second input, of the first one's shape, that it adds.
+// Whether the layer adds a second input, of the first one's shape.
 bool takes_residual(const LayerSpec& spec);
 
 // The shape of one sample after the layer, given one sample before it (C, H, W or a vector). Throws an input error
-// that says what does not fit: a window larger than the image, an extent of zero or below, an image where none is
-// possible. All extents of a spec are checked here.
+// if the spec is invalid or does not fit the sample, such as a window larger than the image. All extents of a spec are
+// checked here.
 Shape output_shape(const LayerSpec& spec, const Shape& sample);
 
-// The parameters in the order in which weights and gradients are passed; empty for layers without any. Of batch norm:
-// scale, shift, mean, variance.
+// The parameters in the order in which weights and gradients are passed; empty for layers without any. For batch
+// norm: scale, shift, mean, variance.
 std::vector<ParameterSpec> parameters(const LayerSpec& spec, const Shape& sample);
 
 // Multiply-adds of one sample's forward pass.

@@ -1,5 +1,5 @@
 #pragma once
-// In what number format the layers compute. Parameters, gradients, statistics and sums are f32 or wider in each.
+// The number format in which layers compute. Parameters, gradients, statistics and sums are always f32 or wider.
 
 #include "tutti/base/words.hpp"
 

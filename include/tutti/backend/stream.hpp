@@ -1,6 +1,6 @@
 #pragma once
-// An ordered queue of work on one processor, and events in it. On the CPU, work runs at once in the calling thread, so
-// that every event is reached when it is recorded; on a GPU, work is enqueued.
+// An ordered queue of work on one processor, and events in it. On a GPU, work is enqueued. On the CPU, it runs
+// immediately in the calling thread, so that every event is reached when it is recorded.
 
 #include <functional>
 
@@ -10,10 +10,9 @@ namespace tutti {
 class Event {
  public:
   virtual ~Event() = default;
-  // True when the work before the point is done, and before the event is first recorded. Throws the errors of that
-  // work.
+  // Whether the work before the point is done; true if the event was never recorded. Throws the errors of that work.
   virtual bool reached() { return true; }
-  // The time between two reached events of one processor, both from Backend::make_timed_event().
+  // The time between two reached events of one processor, both made by Backend::make_timed_event().
   virtual double seconds_since(const Event& earlier) {
     static_cast<void>(earlier);
     return 0;
@@ -26,18 +25,17 @@ class Stream {
   // Returns when all work enqueued so far is done.
   virtual void synchronize() = 0;
 
-  // Sets the event to the end of what is enqueued by now.
+  // Records the event after all work enqueued so far.
   virtual void record(Event&) {}
-  // Work that is enqueued here from now on waits for the event as it was recorded last, on any stream of this
-  // processor. Asynchronous.
-  virtual void follow(const Event&) {}
+  // Work enqueued here from now on waits for the event's last recording, on any stream of this processor. Asynchronous.
+  virtual void wait_event(const Event&) {}
   // Returns when the event is reached.
   virtual void await(Event&) {}
-  // Calls `watch` repeatedly while synchronize() or await() waits; an exception that it throws ends the waiting.
-  virtual void while_waiting(std::function<void()> watch) { static_cast<void>(watch); }
+  // Calls `callback` repeatedly while synchronize() or await() waits; an exception that it throws ends the wait.
+  virtual void set_wait_callback(std::function<void()> callback) { static_cast<void>(callback); }
 };
 
-// Captured work that is launched again and again: the same operations on the same memory. On GPUs a CUDA graph.
+// Captured work that can be launched repeatedly: the same operations on the same memory. On GPUs, a CUDA graph.
 class Graph {
  public:
   virtual ~Graph() = default;

@@ -1,5 +1,5 @@
 #pragma once
-// Typed views of memory, and the owner of that memory. Neither computes anything.
+// Typed views of memory, and the owner of that memory.
 
 #include "tutti/base/shape.hpp"
 #include "tutti/base/words.hpp"
@@ -33,7 +33,7 @@ constexpr std::size_t bytes_of(ElementType type) {
   return 0;
 }
 
-// Borrowed: whoever made the memory keeps it alive. Canonical (dense, row-major) layout.
+// A view in canonical (dense, row-major) layout. Borrowed.
 struct Tensor {
   void* data = nullptr;
   Shape shape;
@@ -44,13 +44,13 @@ struct Tensor {
   std::size_t bytes() const { return static_cast<std::size_t>(shape.elements()) * bytes_of(type); }
 };
 
-// The values of a tensor in host memory. Throws when the element type differs or the memory is not the host's.
+// The values of a tensor in host memory. Throws if the element type differs or the memory is not host memory.
 std::span<float> host_f32(const Tensor& tensor);
 std::span<double> host_f64(const Tensor& tensor);
 std::span<std::int32_t> host_i32(const Tensor& tensor);
 std::span<std::int64_t> host_i64(const Tensor& tensor);
 
-// Sole owner of a block of memory, with the function that releases it.
+// The sole owner of a block of memory, with the function that releases it.
 class Buffer {
  public:
   using Release = std::function<void(void* data) /* never throws */>;
@@ -71,7 +71,7 @@ class Buffer {
   void* data() const noexcept { return data_; }
   std::size_t bytes() const noexcept { return bytes_; }
   MemorySpace space() const noexcept { return space_; }
-  // A view of the block's beginning (or of what starts at byte_offset). Throws when the view would not fit.
+  // A view of the block from byte_offset on. Throws if it does not fit.
   Tensor view(const Shape& shape, ElementType type, std::size_t byte_offset = 0) const;
 
  private:
@@ -88,7 +88,7 @@ class Buffer {
   Release release_;
 };
 
-// Memory of the host: zeroed, and aligned to 64 bytes. Of a large block, only what has been written takes memory.
+// Host memory, zeroed and aligned to 64 bytes. Pages of large blocks are committed when they are first written.
 Buffer allocate_host(std::size_t bytes);
 
 }  // namespace tutti

@@ -11,7 +11,7 @@ namespace tutti {
 // The exit statuses of the program; the README lists those in use. Only main ends a process.
 enum class ExitStatus : int {
   done = 0,
-  answer_is_no = 1,
+  negative_result = 1,
   usage = 64,
   bad_input = 65,
   no_checkpoint = 66,

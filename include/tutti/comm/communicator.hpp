@@ -1,6 +1,6 @@
 #pragma once
-// Collectives over the ranks' device memory. All ranks enqueue operations in the same order, and they are carried out
-// in that order per buffer; who drives them along (a helper thread, or calls between layers) never changes a bit.
+// Collectives on the ranks' device memory. All ranks enqueue operations in the same order, and operations on the same
+// buffer run in that order. Whether a helper thread or calls between layers make progress never changes a bit.
 
 #include "tutti/backend/stream.hpp"
 #include "tutti/backend/tensor.hpp"
@@ -17,36 +17,36 @@ namespace tutti {
 
 class Backend;
 
-// A reduce_scatter and an all_gather of the results, with work in between. The shard of rank r are the elements
-// bounds[r] .. bounds[r + 1] - 1, possibly none; bounds begin with 0 and end with the number of elements.
-struct ShardedSum {
-  // f32 or i64, added over the ranks: afterwards this rank's shard holds the sum, the rest is unspecified. Empty: there
-  // is nothing to add.
+// A reduce_scatter, work on this rank's shard, and an all_gather of the results. The shard of rank r is elements
+// bounds[r] .. bounds[r + 1] - 1 and may be empty; bounds begin with 0 and end with the number of elements.
+struct ReduceScatterGather {
+  // f32 or i64. After the reduce_scatter this rank's shard holds the sum; the rest is unspecified. Empty: no
+  // reduce_scatter.
   Tensor values;
   std::vector<std::int64_t> bounds;  // ranks + 1, ascending
-  // Work on the given stream with elements begin .. end - 1 of the shard, once they hold the sum; called for each piece
-  // of the shard, by whichever thread drives the exchange, one piece at a time. Null: there is none.
-  std::function<void(Stream& stream, std::int64_t begin, std::int64_t end)> then;
-  // As many elements, of 4 or 8 bytes: this rank's shard of them goes to all ranks when `then` is done. Empty: nothing
-  // does. May be `values`.
+  // Enqueues work on elements begin .. end - 1 of the shard, which hold the sum. Called for one piece of the shard at a
+  // time, by the thread that makes progress. Null: no work.
+  std::function<void(Stream& stream, std::int64_t begin, std::int64_t end)> transform_shard;
+  // The same number of elements, of 4 or 8 bytes each. After transform_shard, this rank's shard of them is sent to all
+  // ranks. Empty: no all_gather. May be `values`.
   Tensor results;
 };
 
-// How an all_reduce over MPI's ranks is carried out. All give the same bits.
-enum class SumAlgorithm {
-  ring,       // each rank to the next: the least traffic, and many steps
-  direct,     // each rank to all others: two steps
-  window,     // in memory that the ranks of one host share, where allocate() made it; in a ring where it did not
-  automatic,  // the fastest at a sum's size, as measured
+// The algorithm of an all_reduce over MPI. All give the same bits.
+enum class AllReduceAlgorithm {
+  ring,       // each rank sends to the next: least traffic, many steps
+  direct,     // each rank sends to all others: two steps
+  window,     // through shared memory of one host, for memory from allocate(); otherwise a ring
+  automatic,  // the fastest by measurement for each size
 };
-const char* name_of(SumAlgorithm algorithm);
+const char* name_of(AllReduceAlgorithm algorithm);
 
-struct SumThreshold {
-  std::int64_t up_to_bytes = 0;  // the last one holds for all that is longer, too
-  SumAlgorithm algorithm = SumAlgorithm::ring;
+struct AllReduceThreshold {
+  std::int64_t up_to_bytes = 0;  // the last threshold also applies to all larger sizes
+  AllReduceAlgorithm algorithm = AllReduceAlgorithm::ring;
 };
 
-// Destroy it after finish(): the destructor does not wait, and what is under way uses borrowed memory.
+// Call finish() before destroying it: the destructor does not wait, and pending operations use borrowed memory.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -55,68 +55,67 @@ class Communicator {
   virtual int size() const = 0;
   virtual std::string description() const = 0;  // "ring over MPI", "solo"
 
-  // The algorithm by ascending size of the sum; empty: none of these.
-  virtual std::vector<SumThreshold> thresholds() const { return {}; }
+  // The algorithms by ascending size; empty if none of these is used.
+  virtual std::vector<AllReduceThreshold> thresholds() const { return {}; }
 
-  // Zeroed memory that sums over it can use without a copy, aligned to 64 bytes at least. All ranks give a sum such
-  // memory, or none does.
+  // Zeroed memory that operations can use without a copy, aligned to at least 64 bytes. In one operation, either all
+  // ranks or none must use such memory.
   virtual Buffer allocate(std::size_t bytes) = 0;
 
-  // Adds the f32 or i64 values of all ranks, in place, after the work now in `stream`. `values` is borrowed
-  // until finish(). The f32 sum is the same bits on every rank and for the same number of ranks. Collective.
-  // Asynchronous.
+  // Adds the f32 or i64 values of all ranks in place, after the work already in `stream`. `values` is borrowed until
+  // finish(). f32 sums have the same bits on every rank; they depend on the number of ranks. Collective. Asynchronous.
   virtual void all_reduce(const Tensor& values, Stream& stream) = 0;
-  // The f32 sum of an element depends on the ranks and the bounds alone. Both tensors are borrowed until finish().
+  // The bits of f32 sums depend only on the ranks' values and the bounds. Both tensors are borrowed until finish().
   // Collective. Asynchronous.
-  virtual void reduce_scatter_gather(const ShardedSum& sum, Stream& stream) = 0;
-  // What a single parameter server does: rank 0 receives the f32 values of every other rank from that rank itself and
-  // adds them to its own in the order of the ranks; the others' stay as they were. Borrowed until finish(). Collective.
-  // Asynchronous.
+  virtual void reduce_scatter_gather(const ReduceScatterGather& sum, Stream& stream) = 0;
+  // Works like a parameter server: rank 0 receives the f32 values of each other rank directly and adds them to its own
+  // in rank order; the other ranks' values do not change. Borrowed until finish(). Collective. Asynchronous.
   virtual void reduce_to_root(const Tensor& values, Stream& stream) = 0;
-  // Rank 0 sends its values, of 4 or 8 bytes an element, to every other rank itself. Borrowed until finish().
+  // Rank 0 sends its values, of 4 or 8 bytes per element, directly to each other rank. Borrowed until finish().
   // Collective. Asynchronous.
   virtual void broadcast(const Tensor& values, Stream& stream) = 0;
-  // Moves enqueued operations along without waiting; false when none is left. Safe from one helper thread
-  // beside the owner's.
+  // Makes progress on enqueued operations without waiting; false if none is left. One helper thread may call it
+  // concurrently with the owner's thread.
   virtual bool progress() = 0;
-  // Work enqueued on `stream` after this sees the results of every operation so far. Collective. Throws what
-  // a helper thread has caught.
+  // Work enqueued on `stream` afterwards sees the results of all operations so far. Rethrows an exception of a helper
+  // thread. Collective.
   virtual void finish(Stream& stream) = 0;
 
-  // Drives no operation any further, so that its memory may be freed: for a rank that failed. Only destruction may
-  // follow.
+  // Stops making progress, so that a failed rank may free the memory of its operations. Afterwards only destruction is
+  // allowed.
   virtual void abandon() noexcept = 0;
 
-  // Payload bytes that this rank has sent so far, or that others have read and it has written in shared memory.
+  // Payload bytes that this rank has sent so far. In shared memory: the bytes it wrote to other ranks' memory, and
+  // those that others read from its own.
   virtual std::uint64_t bytes_sent() const = 0;
 };
 
-// One rank, whose sums are its own values. Memory is the processor's (borrowed), or else the host's.
+// A single rank, whose sums are its own values. Memory is on `processor` (borrowed), or on the host if it is null.
 std::unique_ptr<Communicator> make_solo_communicator(Backend* processor = nullptr);
 
-// Over MPI at most this many operations are under way at once, in messages of at most this many bytes.
-constexpr std::size_t kSumsInFlight = 4;
-constexpr std::int64_t kLongestMessageBytes = std::int64_t{512} << 10;
+// Limits over MPI: the operations in flight, and the bytes of one message.
+constexpr std::size_t kMaxOperationsInFlight = 4;
+constexpr std::int64_t kMaxMessageBytes = std::int64_t{512} << 10;
 
-struct RingOptions {
-  // Drive operations from a helper thread; wants a core that does not compute.
+struct MpiOptions {
+  // Make progress in a helper thread, which needs a core of its own.
   bool helper_thread = false;
-  SumAlgorithm algorithm = SumAlgorithm::automatic;
+  AllReduceAlgorithm algorithm = AllReduceAlgorithm::automatic;
 };
-// Over host memory, with the bits of a ring of point-to-point messages whatever the algorithm; so the algorithms may be
-// measured anew at every start. Has its own MPI communicator. Throws a usage error on all ranks when `window` is asked
-// for and the ranks do not share memory. Collective.
-std::unique_ptr<Communicator> make_mpi_ring_communicator(World& world, const RingOptions& options);
-// The same by MPI_Iallreduce, for comparison: its bits may differ from size to size and between libraries, so it is
-// never chosen. Its bytes are counted as the least that an all_reduce can send. Collective.
+// On host memory. The bits are those of a ring of point-to-point messages, whatever the algorithm, so the algorithms
+// can be measured again at every start. Uses its own MPI communicator. Throws a usage error on all ranks if `window` is
+// requested and the ranks do not share memory. Collective.
+std::unique_ptr<Communicator> make_mpi_communicator(World& world, const MpiOptions& options);
+// Uses MPI_Iallreduce, for comparison only: its bits may differ between sizes and MPI libraries, so it is never chosen
+// automatically. bytes_sent() assumes the minimum that an all_reduce must send. Collective.
 std::unique_ptr<Communicator> make_mpi_library_communicator(World& world);
 
-// Over a device's memory by a communicator over host memory: values are copied out, summed and copied back, several
-// operations at once. The bits are those of `host`. `backend` is borrowed.
+// On device memory, through a communicator on host memory: values are copied to the host, reduced and copied back, with
+// multiple operations in flight. The bits are those of `host`. `backend` is borrowed.
 std::unique_ptr<Communicator> make_staged_communicator(Backend& backend, std::unique_ptr<Communicator> host);
 
-// The same by MPI_Allreduce, for measurements: the call returns only once the sum is there, and nothing else may be
-// under way meanwhile. Collective.
+// Uses the blocking MPI_Allreduce, for measurements: calls return when the sum is complete, and no other operation may
+// be in flight. Collective.
 std::unique_ptr<Communicator> make_mpi_blocking_communicator(World& world);
 
 }  // namespace tutti

@@ -1,6 +1,6 @@
 #pragma once
-// What libtutti_cuda.so offers beside backend/cuda_library.hpp: sums over the ranks' GPUs through NCCL. Its
-// interface version is that table's.
+// The NCCL interface of libtutti_cuda.so: collectives on the ranks' GPUs. It shares the interface version of
+// backend/cuda_library.hpp.
 
 #include "tutti/comm/communicator.hpp"
 #include "tutti/comm/world.hpp"
@@ -12,18 +12,19 @@ namespace tutti {
 
 struct NcclOptions {
   int device = 0;
-  // How long an operation may take before this rank gives up on its peers.
+  // Timeout of an operation.
   double deadline_seconds = 300;
-  // Several ranks use one device, for tests: slow, and one sum at a time.
+  // For tests: multiple ranks use one device. Slow, and one operation at a time.
   bool share_device = false;
 };
 
 struct NcclLibrary {
   std::string (*version)() = nullptr;  // "2.28.9"
-  // Each rank names a device of its own, or all share one. Sums use streams of that device, none of which may be noting
-  // a recording then. progress() wants to be called while a host thread waits for such a stream: it is what throws when
-  // another rank failed, or a hang error once a sum outlives its deadline; from then on the communicator is of no use.
-  // It may be given up once all ranks have what they summed; one that goes early aborts the others' sums. Collective.
+  // Each rank uses its own device, or all ranks share one. The streams passed to operations belong to that device and
+  // must not be capturing a CUDA graph. Call progress() while a host thread waits for such a stream: it throws if
+  // another rank failed, or a hang error if an operation exceeds its deadline; afterwards the communicator cannot be
+  // used. Destroy it only when all ranks have completed their operations, since that aborts the operations of other
+  // ranks. Collective.
   std::unique_ptr<Communicator> (*make_communicator)(World& world, const NcclOptions& options) = nullptr;
 };
 

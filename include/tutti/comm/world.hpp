@@ -1,6 +1,6 @@
 #pragma once
-// The processes of this job: who they are, where they run, and what they agree on. Everything here is blocking and
-// rare; gradients are summed by the Communicator. Waiting ranks sleep rather than spin.
+// The ranks of this job: their numbers and hosts, and blocking collectives for infrequent use. Gradients are reduced by
+// the Communicator. Waiting ranks sleep instead of spinning.
 
 #include "tutti/backend/tensor.hpp"
 
@@ -15,14 +15,14 @@
 
 namespace tutti {
 
-// How many collectives a rank has begun and how many it has completed, which others can read while it waits in one. All
-// ranks of a job call the same collectives in the same order.
+// The number of collectives that a rank has begun and completed. Other ranks can read it while this one waits in a
+// collective. All ranks of a job call the same collectives in the same order.
 struct CollectiveCounter {
   std::atomic<std::uint64_t> begun{0};
   std::atomic<std::uint64_t> done{0};
 };
 
-// Counts one collective, from its begin to its end.
+// Counts one collective: its begin in the constructor, its end in the destructor.
 class CollectiveScope {
  public:
   explicit CollectiveScope(CollectiveCounter& collectives) : collectives_(collectives) {
@@ -42,47 +42,45 @@ class World {
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  // This rank among those of its host, and their number.
+  // The index of this rank among the ranks of its host, and their number.
   virtual int local_rank() const = 0;
   virtual int local_size() const = 0;
   virtual const std::string& host() const = 0;
-  // For the banner: "Open MPI 4.1.4", or "no launcher".
+  // For the startup banner: "Open MPI 4.1.4", or "no launcher".
   virtual std::string description() const = 0;
 
-  // True only if it is true on every rank. Collective.
-  virtual bool agree(bool mine) = 0;
-  // Starts to find the greatest of the numbers that all ranks give; end_greatest() returns it. What is begun at one
-  // step and ended at the next costs next to nothing. One at a time; other calls may come between, and close() ends it.
+  // True if `mine` is true on all ranks. Collective.
+  virtual bool all_true(bool mine) = 0;
+  // Starts computing the maximum over all ranks, which finish_max() returns. The cost is negligible if one step starts
+  // it and the next finishes it. Only one may be pending; other calls are allowed in between, and close() finishes it.
   // Collective.
-  virtual void begin_greatest(std::int64_t mine) = 0;
-  virtual std::int64_t end_greatest() = 0;
+  virtual void start_max(std::int64_t mine) = 0;
+  virtual std::int64_t finish_max() = 0;
   // Collective.
   virtual void barrier() = 0;
-  // The root's bytes everywhere; every rank passes as many. Collective.
+  // Copies the root's bytes to all ranks. The length must be the same on all of them. Collective.
   virtual void broadcast(std::span<std::byte> bytes, int root) = 0;
-  // Every rank's bytes, by rank; lengths may differ, and make less than 2 GiB together. Collective.
+  // The bytes of all ranks, indexed by rank. Lengths may differ; their sum must be less than 2 GiB. Collective.
   virtual std::vector<std::vector<std::byte>> all_gather(std::span<const std::byte> mine) = 0;
-  // Zeroed memory, once per host, that all ranks of the host see at addresses of their own; `bytes` counts on
-  // local rank 0 alone. It goes with the last of the buffers, and nothing is left behind by a killed job once
-  // all ranks hold it. The space in /dev/shm is checked first: throws an io error that names what is wanted and
-  // free. Collective.
+  // Zeroed memory, allocated once per host and mapped by all its ranks. `bytes` is that of local rank 0. It is freed
+  // with the last of the buffers; once all ranks have mapped it, a killed job leaves nothing behind. Throws an io error
+  // with the required and the free space if /dev/shm is too small. Collective.
   virtual Buffer node_memory(std::size_t bytes) = 0;
-  // Returns when all ranks of this host have come here. Collective.
+  // A barrier of the ranks of this host. Collective.
   virtual void node_barrier() = 0;
-  // The ranks that gave the same colour, in the order of their ranks here; null for those with a negative
-  // one. Collective.
+  // A sub-world of the ranks with the same colour, in the same order; null for a negative colour. Collective.
   virtual std::unique_ptr<World> split(int colour) = 0;
 
-  // Ends all processes of the job, now, with this status. For a failure that one rank met alone.
+  // Terminates all processes of the job with this status. For failures of a single rank.
   [[noreturn]] virtual void abort(int status) noexcept = 0;
-  // Ends the use of MPI, or of this sub-world alone; nothing but rank() and size() may follow. A world
-  // destroyed unclosed just leaves. Collective.
+  // Finalises MPI, or frees this sub-world. Afterwards only rank() and size() may be called. A world that is destroyed
+  // without close() does not wait for other ranks. Collective.
   virtual void close() = 0;
 
-  // Counts the collectives of this world, of sub-worlds made from now on, and of communicators made with them.
+  // The counter of this world's collectives; sub-worlds and communicators made from it use the same one.
   CollectiveCounter& collectives() { return *collectives_; }
-  // Counts there from now on; borrowed.
-  void count_in(CollectiveCounter& collectives) { collectives_ = &collectives; }
+  // Replaces the counter. Borrowed.
+  void set_collective_counter(CollectiveCounter& collectives) { collectives_ = &collectives; }
 
  private:
   CollectiveCounter own_collectives_;
@@ -91,28 +89,27 @@ class World {
 
 // A world of one process, without MPI.
 std::unique_ptr<World> make_solo_world();
-// True when a launcher (mpirun, srun, mpiexec) started this process as one of its ranks.
+// True if a launcher (mpirun, srun, mpiexec) started this process as one of its ranks.
 bool started_by_launcher();
-// The rank that the launcher gave this process, before MPI is initialised; 0 without one.
+// The rank from the launcher's environment, available before MPI is initialised; 0 without a launcher.
 int launcher_rank();
 // The name and version of the MPI library, which need not be initialised: "Open MPI 4.1.4".
 std::string mpi_library_version();
-// Initialises MPI with full thread support, once per process. Throws when the library does not give it.
-// Collective.
+// Initialises MPI with MPI_THREAD_MULTIPLE, once per process. Throws if the library does not support that. Collective.
 std::unique_ptr<World> make_mpi_world();
 
-// Text through broadcast and all_gather. Collective.
+// broadcast and all_gather of text. Collective.
 std::string broadcast_text(World& world, const std::string& text, int root);
 std::vector<std::string> all_gather_text(World& world, const std::string& mine);
 
-// Every rank's figures, by rank; any number of them. Collective.
-std::vector<std::vector<double>> all_gather_figures(World& world, const std::vector<double>& mine);
-// Of each figure, the greatest that any rank gave. Every rank gives as many. Collective.
-std::vector<double> greatest_of_ranks(World& world, std::vector<double> figures);
+// The numbers of all ranks, indexed by rank. Their count may differ. Collective.
+std::vector<std::vector<double>> all_gather_doubles(World& world, const std::vector<double>& mine);
+// The element-wise maximum over all ranks. The count must be the same on all of them. Collective.
+std::vector<double> max_over_ranks(World& world, std::vector<double> values);
 
-// Runs `action` on every rank and votes; a collective inside it must be reached by all ranks or by none. When
-// any rank's action threw, every rank throws: the lowest failing rank's error, marked as raised on all ranks,
-// with that rank and host named when not all failed alike. Collective.
-void run_agreed(World& world, const std::function<void()>& action);
+// Runs `action` on every rank. If it throws on any rank, all ranks throw the error of the lowest failing rank, marked
+// as raised on all ranks; unless all failed with the same error, it names that rank and its host. A collective inside
+// `action` must be reached by all ranks or by none. Collective.
+void run_or_throw_on_all(World& world, const std::function<void()>& action);
 
 }  // namespace tutti

@@ -1,6 +1,6 @@
 #pragma once
-// Labelled images, addressed by sample number. Pixels are bytes in C, H, W order; labels count from 0 to
-// classes - 1. What happens to the pixels on their way into a network is image_recipe.hpp's business.
+// Labelled images, addressed by sample number. Pixels are bytes in C, H, W order; labels are 0 to classes - 1.
+// image_recipe.hpp turns the pixels into network inputs.
 
 #include "tutti/backend/image_store.hpp"
 #include "tutti/base/shape.hpp"
@@ -14,44 +14,44 @@
 
 namespace tutti {
 
-// Of pixel / 255, one value per channel; both empty where they are unknown.
+// Mean and standard deviation of pixel / 255, one value per channel; both empty if unknown.
 struct ChannelStatistics {
   std::vector<double> mean;
   std::vector<double> deviation;
   friend bool operator==(const ChannelStatistics&, const ChannelStatistics&) = default;
 };
 
-// An image that was left out of a set.
+// An image that was left out of the data set.
 struct SkippedImage {
-  std::int64_t before = 0;  // the sample that follows it, or the number of samples
-  std::string name;         // of its file
+  std::int64_t before = 0;  // the sample that follows it; the number of samples if it is the last
+  std::string name;         // file name
   std::string problem;
 };
 
-// What the files of a set of images hold, which its digest() does not cover.
+// Digests of the bytes of image files, which Dataset::digest() does not cover.
 struct FileContents {
-  std::int64_t sampled = 0;              // how many of them were read, spread evenly
-  std::uint64_t sample = 0;              // digest of their bytes
-  std::optional<std::uint64_t> whole{};  // of all files' bytes, where all were read
+  std::int64_t sampled = 0;              // number of files in the sample, evenly spaced
+  std::uint64_t sample = 0;              // digest of the sample's bytes
+  std::optional<std::uint64_t> whole{};  // digest of all files' bytes, if all were read
   friend bool operator==(const FileContents&, const FileContents&) = default;
 };
 
 struct DatasetInfo {
   std::string name;
-  Shape image;  // C, H, W; H and W are 0 where the images differ in size
+  Shape image;  // C, H, W; H and W are 0 if the images differ in size
   int classes = 0;
-  std::vector<std::string> class_names{};  // empty where the source names none
+  std::vector<std::string> class_names{};  // empty if the source has no names
   std::int64_t samples = 0;
-  ChannelStatistics statistics{};             // of the training set that this set belongs to
-  std::vector<std::int64_t> class_samples{};  // how many samples each class has; empty where they were not counted
-  bool labelled = true;                       // false: labels are all 0 and mean nothing
-  std::vector<SkippedImage> skipped{};        // in their order
+  ChannelStatistics statistics{};             // of the corresponding training set
+  std::vector<std::int64_t> class_samples{};  // samples per class; empty if not counted
+  bool labelled = true;                       // false: all labels are 0 and meaningless
+  std::vector<SkippedImage> skipped{};        // ascending
   std::optional<FileContents> contents{};     // of image files, before samples were held out
 
   bool sizes_differ() const { return image[1] == 0; }
-  // The index of a sample in arrays of them. Throws an internal error where there is no such sample.
+  // The sample as an array index. Throws an internal error if there is no such sample.
   std::size_t index_of(std::int64_t sample) const;
-  // How many samples to read at a time where the images take memory: some MiB of them; one where sizes differ.
+  // The number of samples to read at a time, to bound memory: some MiB of images; 1 if sizes differ.
   std::int64_t samples_at_once() const;
 };
 
@@ -61,46 +61,46 @@ struct ImageView {
   Shape shape;  // C, H, W
 };
 
-// As a PNG file, for people to look at. Throws an internal error for other than 1 (gray) or 3 channels.
+// Encodes a PNG file. Throws an internal error unless the image has 1 (gray) or 3 channels.
 std::vector<std::byte> encode_png(const ImageView& image);
 
-// Some samples in the order in which they were asked for, and the memory for those that had to be fetched.
+// Samples in the requested order, and the memory of those that were read or decoded.
 struct SampleBatch {
   std::vector<ImageView> images;
   std::vector<std::int32_t> labels;
-  std::vector<std::vector<std::uint8_t>> room;  // kept between reads, so that it is not allocated again
+  std::vector<std::vector<std::uint8_t>> buffers;  // reused by later reads
 };
 
 class Dataset {
  public:
   virtual ~Dataset() = default;
   virtual const DatasetInfo& info() const = 0;
-  // Replaces what is in `batch`. The images stay valid until the next read into it, while the data set lives.
+  // Replaces the contents of `batch`. The images are valid until the next read into it and while the data set lives.
   // Thread-safe for different batches. Throws input or io errors that name the file and the reason.
   virtual void read(std::span<const std::int64_t> samples, SampleBatch& batch) const = 0;
-  // The file that holds this sample alone; empty where there is none.
+  // The file that contains only this sample; empty if there is none.
   virtual std::string file_of(std::int64_t) const { return {}; }
-  // All images and labels, where they lie in memory and have one size, for a device that can store them too. Borrowed.
-  virtual std::optional<HeldImages> resident_images() const { return std::nullopt; }
-  // The bytes that the samples occupy in memory; 0 for a data set whose images are read when they are asked for.
+  // All images and labels, if they are in memory and of one size, for copying to a GPU. Borrowed.
+  virtual std::optional<ImageSet> resident_images() const { return std::nullopt; }
+  // The bytes that the samples occupy in memory; 0 for a data set whose images are loaded lazily.
   virtual std::size_t resident_bytes() const = 0;
-  // Equal data give equal digests from any source: digest("images") + digest("labels"), and for samples held out, or
-  // what that left, which ones they are of such data. A folder of image files stands for its names, sizes and labels;
-  // what the files hold is in info().contents.
+  // Equal data give equal digests from any source: digest("images") + digest("labels"). For a held-out set and its
+  // remaining training set, the digest covers the whole set and the indices held out. For a folder of image files it
+  // covers names, sizes and labels; info().contents covers the files' bytes.
   virtual std::uint64_t digest() const = 0;
 };
 
-// A data set held in memory that somebody else owns.
+// A data set in borrowed memory.
 class MemoryDataset : public Dataset {
  public:
-  // `images` and `labels` are borrowed, and the digest is theirs where it is known. Throws an input error naming the
-  // set and the first sample whose label is out of range.
+  // `images` and `labels` are borrowed. `known_digest` saves computing their digest. Throws an input error naming the
+  // data set and the first sample whose label is out of range.
   MemoryDataset(DatasetInfo info, std::span<const std::uint8_t> images, std::span<const std::int32_t> labels,
                 std::optional<std::uint64_t> known_digest = std::nullopt);
 
   const DatasetInfo& info() const override { return info_; }
   void read(std::span<const std::int64_t> samples, SampleBatch& batch) const override;
-  std::optional<HeldImages> resident_images() const override { return HeldImages{images_, labels_, info_.image}; }
+  std::optional<ImageSet> resident_images() const override { return ImageSet{images_, labels_, info_.image}; }
   std::size_t resident_bytes() const override { return images_.size() + labels_.size_bytes(); }
   std::uint64_t digest() const override;
 

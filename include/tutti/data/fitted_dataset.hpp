@@ -1,6 +1,6 @@
 #pragma once
-// A data set as a network takes it that was trained on another one: its images in the network's channels, its labels
-// by the numbers of the network's classes. Sizes are image_recipe.hpp's business.
+// Adapts a data set to a network that was trained on another one: converts gray and colour images and maps labels to
+// the network's classes. image_recipe.hpp adapts image sizes.
 
 #include "tutti/base/shape.hpp"
 #include "tutti/data/dataset.hpp"
@@ -11,19 +11,20 @@
 
 namespace tutti {
 
+// Describes the data that the network was trained on.
 struct TrainedOn {
-  Shape image;  // C, H, W that the network gets
+  Shape image;  // the network's input, C, H, W
   int classes = 0;
-  std::vector<std::string> class_names;  // empty where the data named none
+  std::vector<std::string> class_names;  // empty if the data had no class names
 };
 
-// Why the labels of such data are not among the network's classes; empty where they are, or where there are no labels.
-// Where both name their classes, the names count, else the numbers.
-std::string fault_of_labels(const DatasetInfo& data, const TrainedOn& network);
+// Why the data's labels do not match the network's classes; empty if they do, or if the data are unlabelled. Compares
+// class names if both have them, otherwise the number of classes.
+std::string label_mismatch(const DatasetInfo& data, const TrainedOn& network);
 
-// The set itself where nothing is to be changed. Colour becomes gray as televisions do it (0.299, 0.587, 0.114), gray
-// becomes colour; labels at fault are dropped. What is done is added to `notes`. Throws an input error for channels
-// that are neither one nor three.
+// Returns `data` itself if nothing needs to change. Converts colour to gray (Rec. 601 luma: 0.299, 0.587, 0.114) and
+// gray to colour, and drops labels that do not match. Adds a line for each change to `notes`. Throws an input error
+// unless the channels are equal, or 1 and 3.
 std::unique_ptr<Dataset> fit_to(const TrainedOn& network, std::unique_ptr<Dataset> data,
                                 std::vector<std::string>& notes);
 

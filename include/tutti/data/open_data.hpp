@@ -1,6 +1,6 @@
 #pragma once
-// From the value of --data to data sets. One process per host loads; the loaded block is plain bytes without
-// addresses, so that it can lie in memory shared by all ranks of the host, each of which opens its own sets over it.
+// Opens the data sets that --data names. One process per host loads them into a block of bytes without pointers, which
+// can be in memory shared by all ranks of the host. Each rank opens its own data sets over that block.
 
 #include "tutti/data/dataset.hpp"
 
@@ -13,13 +13,13 @@
 
 namespace tutti {
 
-// How much of the data is read before it is used.
-//   start    image headers, as many as tell the shape; a sample of the files for the digest of their contents
-//   sample   all image headers, and a sample of the images decoded
-//   whole    everything: all images are decoded, data files are compared with their digest
+// How much of the data is verified before it is used.
+//   start    as many image headers as determine the shape; a sample of the files for the digest of their contents
+//   sample   all image headers, and a sample of the images is decoded
+//   whole    all images are decoded, and data files are compared with their digest
 enum class Verification { start, sample, whole };
-// Whether data files that are not read into memory are compared with their digest first: those of early versions,
-// without checksums, cannot be verified as they are read.
+// Which data files that are not read into memory are compared with their digest first. Files of early versions have no
+// checksums and cannot be verified while they are read.
 enum class DataFileCheck { none, without_checksums, all };
 
 struct DataRequest {
@@ -27,38 +27,38 @@ struct DataRequest {
   // flat folder of images with a label CSV), an HDF5 file, or a bare NAME looked up as ./NAME, ./data/NAME and
   // $TUTTI_DATA/NAME.
   std::string train;
-  std::string test;             // likewise for the test set, where it lies apart; else empty
-  double validation_ratio = 0;  // above 0: this share of the training set is held out and is the test set
+  std::string test;             // likewise for a separate test set; else empty
+  double validation_ratio = 0;  // if > 0, this fraction of the training set is held out as the test set
   std::uint64_t seed = 0;       // decides which samples are held out
   bool skip_bad_images = false;
   Verification verification = Verification::start;
   DataFileCheck data_file_check = DataFileCheck::none;
-  bool upright = true;                  // JPEG files are turned as their EXIF orientation says
-  std::size_t most_resident_bytes = 0;  // an HDF5 set with more stays in its file; 0: none does
-  bool unlabelled_too = false;          // a folder of image files without a table will do, as a set without labels
-  bool any_test_labels = false;         // the test set may have classes without training samples: nothing is trained
-  bool any_class_names = false;       // names that are not UTF-8 are accepted: a run that was trained on them continues
-  bool from_checkpoint = false;       // it is a checkpoint that names the data
-  std::vector<std::string> images{};  // such files and folders of them, in place of all else but skip_bad_images
+  bool upright = true;                  // apply the EXIF orientation of JPEG files
+  std::size_t most_resident_bytes = 0;  // a larger HDF5 data set is read lazily; 0: no limit
+  bool allow_unlabelled = false;        // accept a folder of image files without a label table, unlabelled
+  bool allow_untrained_labels = false;  // the test set may have classes without training samples
+  bool allow_non_utf8_names = false;    // for resuming runs that were trained on such class names
+  bool from_checkpoint = false;         // the name of the data comes from a checkpoint
+  // Image files and folders of image files; if given, they are opened instead of `train`.
+  std::vector<std::string> images{};
 };
 
-// Null where there is no test set.
 struct DataPair {
   std::unique_ptr<Dataset> train;
-  std::unique_ptr<Dataset> test;
-  std::vector<std::string> notes;  // for the user: skipped images, for one
+  std::unique_ptr<Dataset> test;   // null if there is no test set
+  std::vector<std::string> notes;  // for the user, for example skipped images
 };
 
-// Reads what is small, lists what is large. Throws input or io errors that name the file, the place in it and
-// the reason.
+// Reads small data sets into the block, and only lists the files of large ones. Throws input or io errors that name the
+// file, the position in it and the reason.
 std::vector<std::byte> load_data(const DataRequest& request);
-// `block` is borrowed by the sets and aligned to 8 bytes. Throws as load_data does.
+// `block` is borrowed by the data sets and must be aligned to 8 bytes. Throws as load_data does.
 DataPair open_loaded(std::span<const std::byte> block);
 
-// Whether holding out this ratio of these samples leaves a training set of that digest.
-bool is_left_of(std::uint64_t digest, const Dataset& whole, double validation_ratio, std::uint64_t seed);
+// Whether the training set that is left after holding out this ratio of `whole` has this digest.
+bool matches_after_hold_out(std::uint64_t digest, const Dataset& whole, double validation_ratio, std::uint64_t seed);
 
-// Both at once, for one process: the pair owns its block.
+// load_data and open_loaded for a single process; owns the block.
 struct OwnedData {
   std::vector<std::byte> block;
   DataPair pair;

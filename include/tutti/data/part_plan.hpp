@@ -1,5 +1,5 @@
 #pragma once
-// Parts: how a global batch is cut into L fixed slices, and which rank computes which of them. Pure arithmetic.
+// Parts: how a global batch is divided into L fixed parts, and which rank computes which of them. Pure arithmetic.
 
 #include <cstdint>
 #include <vector>
@@ -14,19 +14,19 @@ struct IndexRange {
   friend bool operator==(const IndexRange&, const IndexRange&) = default;
 };
 
-// The positions that part `part` of `num_parts` takes of a batch of n samples:
-// floor(part * n / num_parts) .. floor((part + 1) * n / num_parts) - 1. Possibly none.
+// The positions in a batch of n samples that belong to part `part` of `num_parts`:
+// floor(part * n / num_parts) .. floor((part + 1) * n / num_parts) - 1. May be empty.
 IndexRange part_positions(std::int64_t n, int num_parts, int part);
 
 // The part map: each rank computes one or more consecutive parts, in the order of the ranks.
 class PartPlan {
  public:
   // The even map: the first num_parts mod num_ranks ranks have one part more. Throws a usage error that names both
-  // numbers when there are more ranks than parts, or less than one of either.
+  // numbers if there are more ranks than parts, or if either is less than 1.
   PartPlan(int num_parts, int num_ranks);
-  // Each rank's number of parts. Throws a usage error when one has none.
+  // From each rank's number of parts. Throws a usage error if a rank has none.
   explicit PartPlan(const std::vector<int>& parts_by_rank);
-  // A list by hand, or the even map for an empty one. Throws a usage error for a list that does not fit.
+  // From the user's list, or the even map if it is empty. Throws a usage error for a list that does not match.
   static PartPlan chosen(const std::vector<int>& parts_by_rank, int num_parts, int num_ranks);
 
   int num_parts() const noexcept { return ends_.back(); }
@@ -37,7 +37,7 @@ class PartPlan {
   friend bool operator==(const PartPlan&, const PartPlan&) = default;
 
  private:
-  std::vector<int> ends_;  // by rank: the part behind its last
+  std::vector<int> ends_;  // by rank: one past its last part
 };
 
 }  // namespace tutti

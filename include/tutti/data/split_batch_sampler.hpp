@@ -1,7 +1,7 @@
 #pragma once
-// Which samples each part sees, step by step. Batches are cut globally: each epoch draws an order of all samples, the
-// order is cut into batches of batch_size, and each batch into parts. Everything is a pure function of the
-// constructor's arguments and (epoch, step), so that any position can be entered without replaying what came before.
+// Which samples each part gets at each step. Batches are global: each epoch draws an order of all samples, which is
+// divided into batches of batch_size, and each batch into parts. Everything is a pure function of the constructor's
+// arguments and (epoch, step), so any position can be reached without replaying earlier steps.
 
 #include "tutti/base/words.hpp"
 #include "tutti/data/part_plan.hpp"
@@ -16,17 +16,17 @@
 
 namespace tutti {
 
-// What becomes of the samples that fill no whole batch at the end of an epoch:
+// What happens to the samples at the end of an epoch that do not fill a batch:
 //   keep      a last, short batch; ceil(N / B) steps
 //   discard   not used in this epoch; floor(N / B) steps
-//   rollover  first in the next epoch, in the order that drew them; floor((c_e + N) / B) steps, where
+//   rollover  first in the next epoch, in their old order; floor((c_e + N) / B) steps, where
 //             c_0 = 0 and c_{e+1} = (c_e + N) mod B
 enum class LastBatch { keep, discard, rollover };
 constexpr std::array<std::string_view, 3> words_of(LastBatch) { return {"keep", "discard", "rollover"}; }
 
 //   global     a fresh permutation of all samples in every epoch
-//   partition  each part keeps its own consecutive block of the data set, as large as what it takes of that
-//              epoch's order, shuffled inside the block
+//   partition  each part has its own consecutive block of the data set, as large as its number of samples in that
+//              epoch, shuffled inside the block
 //   none       file order
 enum class Shuffle { global, partition, none };
 constexpr std::array<std::string_view, 3> words_of(Shuffle) { return {"global", "partition", "none"}; }
@@ -44,36 +44,36 @@ class SplitBatchSampler {
   SplitBatchSampler(SplitBatchSampler&&) noexcept = default;
   SplitBatchSampler& operator=(SplitBatchSampler&&) noexcept = default;
 
-  // Samplers for parts `parts` of one plan. They share the orders that they have drawn.
+  // Samplers for the parts `parts`. They share the orders that they have drawn.
   static std::vector<SplitBatchSampler> for_parts(std::int64_t length, std::int64_t batch_size, int num_parts,
                                                   IndexRange parts, LastBatch last_batch, OrderRule rule);
 
   static constexpr std::int64_t kMostEpochs = std::numeric_limits<std::int32_t>::max();
 
-  // Steps of an epoch, and of all epochs before it; equal for all parts. These and the functions below throw a usage
-  // error for an epoch outside 0 .. kMostEpochs - 1.
+  // The number of steps of an epoch, and of all epochs before it; equal for all parts. These and the functions below
+  // throw a usage error for an epoch outside 0 .. kMostEpochs - 1.
   std::int64_t steps(std::int64_t epoch) const;
   std::int64_t steps_before(std::int64_t epoch) const;
-  // Samples of the whole batch of that step, over all parts.
+  // The samples of that step's global batch.
   std::int64_t batch_samples(std::int64_t epoch, std::int64_t step) const { return batch(epoch, step).size(); }
-  // Samples that no step has seen by the end of the epoch: for rollover c_{e+1}, for discard N mod B.
+  // Samples that are in no step's batch by the end of the epoch: for rollover c_{e+1}, for discard N mod B.
   std::int64_t remainder(std::int64_t epoch) const;
   // Samples at the front of the epoch's order that earlier ones left over: for rollover c_e, else 0.
   std::int64_t carried_over(std::int64_t epoch) const;
-  // How many samples of the epoch's order the steps before this one take.
+  // The number of samples in the epoch's steps before this one.
   std::int64_t samples_before(std::int64_t epoch, std::int64_t step) const;
-  // This part's slice of that step's batch, possibly empty. Not thread-safe: it keeps the orders last drawn.
+  // This part's samples of that step's batch; may be empty. Not thread-safe: it caches the orders last drawn.
   std::vector<std::int64_t> indices(std::int64_t epoch, std::int64_t step) const;
 
  private:
   using Order = std::vector<std::int64_t>;
-  // By epoch and part; when the shuffle is global, part 0 stands for all.
+  // By epoch and part; part 0 for the global shuffle.
   using Orders = std::map<std::pair<std::int64_t, int>, Order>;
 
   static void check_epoch(std::int64_t epoch);
   IndexRange batch(std::int64_t epoch, std::int64_t step) const;
-  std::int64_t taken_below(int part, std::int64_t epoch, std::int64_t places) const;
-  void append(std::vector<std::int64_t>& list, IndexRange places, std::int64_t epoch) const;
+  std::int64_t samples_of_lower_parts(int part, std::int64_t epoch, std::int64_t positions) const;
+  void append(std::vector<std::int64_t>& list, IndexRange positions, std::int64_t epoch) const;
   const Order& order(std::int64_t epoch, int key, IndexRange block) const;
 
   std::int64_t length_;

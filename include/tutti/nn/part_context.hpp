@@ -38,7 +38,7 @@ struct TrainPass {
   Tensor sums;               // LossSums: added to
   Tensor gradients;          // the block: overwritten
   float sample_share = 1;    // the batch's share of the samples of the global batch
-  SamplePlace place{};
+  BatchPosition place{};
 };
 
 class PassPlan;
@@ -76,7 +76,7 @@ class PartContext {
 
   // The same piece by piece, and for evaluation.
   // `images` is f32 N, C, H, W with an N that was planned for this mode. Borrowed until backward. Asynchronous.
-  void forward(Stream& stream, const Tensor& images, LayerMode mode, const SamplePlace& place = {});
+  void forward(Stream& stream, const Tensor& images, LayerMode mode, const BatchPosition& place = {});
   // Copies the last forward's logits, f32 N x classes, into memory of the backend. Asynchronous.
   void copy_logits(Stream& stream, const Tensor& to) const;
   // Adds to `sums`; in training also computes the gradient of the logits, scaled by `gradient_scale`. Asynchronous.
@@ -87,7 +87,7 @@ class PartContext {
 
  private:
   const PassPlan& plan_for(std::int64_t samples, LayerMode mode) const;
-  void set_place(Stream& stream, const SamplePlace& place) const;
+  void set_batch_position(Stream& stream, const BatchPosition& place) const;
   void run_forward(Stream& stream, const Tensor& images);
   // The graphs of such a pass, or null while there are none.
   struct PassGraphs;

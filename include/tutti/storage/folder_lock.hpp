@@ -1,6 +1,6 @@
 #pragma once
-// Keeps two jobs out of one folder. The system drops the lock when its holder ends, however that comes about, also on
-// another host where the file system passes locks on; where it knows none, a warning is all there is.
+// Keeps two jobs from using the same folder. The kernel releases the lock when its holder ends for any reason, also on
+// another host if the file system supports that. If it supports no locks, there is only a warning.
 
 #include "tutti/base/log.hpp"
 #include "tutti/base/unique_handle.hpp"
@@ -12,12 +12,12 @@ namespace tutti {
 
 class FolderLock {
  public:
-  // Locks folder/lock and writes into it who holds it: host, process and, under Slurm, job and restart. Waits up to
-  // `wait_seconds` for a holder that may be ending; one that is an earlier start of our own Slurm job is passed by.
-  // Throws an input error that names the holder, or a save error where the file cannot be made.
+  // Locks folder/lock and writes the holder into it: host, process and, under Slurm, job and restart. Waits up to
+  // `wait_seconds` for the lock. If the holder is an earlier start of the same Slurm job, takes the folder over.
+  // Throws an input error that names the holder, or a save error if the file cannot be created.
   FolderLock(const std::string& folder, double wait_seconds, const Log& log);
 
-  // What it has written, by which it is told from any other lock.
+  // The contents of the lock file, which identify this lock.
   const std::string& text() const { return text_; }
 
  private:
@@ -25,7 +25,7 @@ class FolderLock {
   Descriptor descriptor_;
 };
 
-// A folder that a run has locked, for all of its ranks: whether it is still the run's can be asked before every write.
+// A folder that a run has locked, as seen by any of its ranks. Check before each write that the run still owns it.
 class OwnedFolder {
  public:
   OwnedFolder() = default;  // none
@@ -33,10 +33,10 @@ class OwnedFolder {
   OwnedFolder(std::string folder, std::string lock) : folder_(std::move(folder)), lock_(std::move(lock)) {}
 
   const std::string& path() const { return folder_; }
-  // Why nothing more may be written there: the folder was removed, renamed or given to another run. Empty while it is
-  // the run's, or where the system cannot say.
-  std::string loss() const;
-  // Throws that as a save error.
+  // Why the run no longer owns the folder: it was removed, renamed or taken over by another run. Empty while the run
+  // owns it, or if that cannot be determined.
+  std::string why_lost() const;
+  // Throws why_lost() as a save error unless it is empty.
   void require() const;
 
  private:
@@ -44,8 +44,8 @@ class OwnedFolder {
   std::string lock_;
 };
 
-// Throws as FolderLock does where somebody holds the lock who would not be passed by. Changes nothing and is in
-// nobody's way; passes where the file system does not say.
+// Throws as FolderLock would if another process holds the lock. Does not take the lock or change the folder; returns if
+// the file system cannot tell.
 void refuse_locked(const std::string& folder);
 
 }  // namespace tutti

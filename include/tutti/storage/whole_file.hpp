@@ -1,7 +1,7 @@
 #pragma once
-// Files for results: one that appears whole or not at all, and a log that grows by whole lines. Symbolic links are
-// followed, and stay. What is neither a regular file nor missing, as a device or a pipe, gets the bytes as they come.
-// Everything that fails throws a save error with the path, the system's reason and the remedy.
+// Output files: one that is written atomically, and a log that grows by whole lines. Symbolic links are followed and
+// preserved. To a device or a pipe, bytes are written directly. All failures throw a save error with the path, the
+// system's error text and a remedy.
 
 #include "tutti/base/error.hpp"
 #include "tutti/base/unique_handle.hpp"
@@ -13,60 +13,60 @@
 
 namespace tutti {
 
-// The save error of a disk or quota that is full: what is removed there makes room.
-class NoRoom : public Error {
+// The save error for a full disk or quota. Removing files may help.
+class DiskFull : public Error {
  public:
-  explicit NoRoom(const std::string& message) : Error(ErrorSource::save, message) {}
+  explicit DiskFull(const std::string& message) : Error(ErrorSource::save, message) {}
 };
 
-// Written under a temporary name in the same folder, flushed to the disk, read back where that is asked for, renamed,
-// and the folder flushed. Until the rename the old file, if any, is untouched. Empty at first; removed again unless it
-// is kept.
-class WholeFile {
+// A file that appears complete or not at all. It is written under a temporary name in the same folder, flushed,
+// optionally read back, and renamed by commit(), which also flushes the folder. Until then an existing file of that
+// name is untouched. Without commit() the destructor removes the temporary file.
+class AtomicFile {
  public:
-  explicit WholeFile(const std::string& path);
-  WholeFile(const WholeFile&) = delete;
-  WholeFile& operator=(const WholeFile&) = delete;
-  ~WholeFile();
+  explicit AtomicFile(const std::string& path);
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+  ~AtomicFile();
 
-  // Empty when it is kept, and where bytes go to a device or a pipe.
+  // Empty after commit(), and for a device or a pipe.
   const std::string& temporary() const { return temporary_; }
-  // Behind all that anybody has written so far.
+  // Appends at the current end of the file.
   void append(std::span<const std::byte> bytes);
-  // Flushes the file, and throws unless the disk, as far as the system asks it, gives back these bytes.
-  void prove(std::span<const std::byte> bytes);
-  void keep();
+  // Flushes the file, reads it back and throws unless it holds these bytes. The system may answer from its page cache.
+  void verify(std::span<const std::byte> bytes);
+  void commit();
 
  private:
   void flush();
 
   std::string path_;
-  std::string target_;  // behind symbolic links
+  std::string target_;  // the path with symbolic links resolved
   std::string temporary_;
   Descriptor descriptor_;
   bool is_stream_ = false;
   bool flushed_ = false;
 };
 
-void write_whole(const std::string& path, std::span<const std::byte> bytes);
+void write_atomically(const std::string& path, std::span<const std::byte> bytes);
 
 // All bytes of a file. Throws an io error with path and errno text.
-std::vector<std::byte> read_whole(const std::string& path);
+std::vector<std::byte> read_file_bytes(const std::string& path);
 
 enum class EarlierLines { kept, dropped };
 
-// A log of lines that grows: each is handed to the system whole, so that a killed process loses none that it has
-// written. A last line that was cut short, by a kill or a full disk, is ended before the next one begins.
+// A log file. Each line is passed to the system at once, so a killed process loses none of its lines. If the last line
+// is incomplete because of a kill or a full disk, a line break is written before the next line.
 class LineFile {
  public:
   explicit LineFile(const std::string& path, EarlierLines earlier = EarlierLines::kept);
-  // After an error the next line may be written all the same.
+  // May be called again after an error.
   void append(const std::string& line);
 
  private:
   std::string path_;
   Descriptor descriptor_;
-  bool torn_ = false;
+  bool has_partial_line_ = false;
 };
 
 }  // namespace tutti

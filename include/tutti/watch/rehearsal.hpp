@@ -1,8 +1,9 @@
 #pragma once
-// Injected faults: a rehearsal hears of every phase of its rank and lets the rank's incidents happen, each once, with a
-// line on stderr just before. It is made only for runs that ask for one. Incidents are written as
+// Injected faults (--rehearse). A fault injector listens to its rank's phases and triggers the rank's incidents, each
+// once, with a line on stderr just before. Runs without --rehearse have none. Incidents are written as
 //   kill:rank=2,step=17,phase=backward; delay:rank=1,steps=5-9,phase=data,seconds=0.5; flip:seed=7
-// What is left out is drawn from seed= (0 without one), alike on all ranks. A seed alone draws the kind, too.
+// Fields that are left out are drawn from seed= (default 0), with the same result on all ranks. A seed without a kind
+// draws the kind, too.
 
 #include "tutti/base/log.hpp"
 #include "tutti/base/words.hpp"
@@ -22,9 +23,9 @@ enum class IncidentKind {
   kill,         // SIGKILL to itself
   stop,         // SIGSTOP to itself
   delay,        // sleeps at the beginning of the phase
-  flip,         // a bit of its own copy of the state: of gradients before the update, of all else at the step's end
-  drop_bucket,  // never begins that sum, and stands still at the end of the exchange
-  slow_link,    // its sums begin no sooner than a link of that speed would have sent them
+  flip,         // flips a bit of its own copy of the state: gradients before the update, others at the step's end
+  drop_bucket,  // never starts that bucket's collective, and hangs at the end of the exchange
+  slow_link,    // starts its collectives only after a link of that speed would have sent them
 };
 constexpr std::array<std::string_view, 6> words_of(IncidentKind) {
   return {"kill", "stop", "delay", "flip", "drop-bucket", "slow-link"};
@@ -42,10 +43,10 @@ struct Incident {
   IncidentKind kind = IncidentKind::kill;
   int rank = 0;
   std::int64_t first_step = 0;  // 0: before the first
-  std::int64_t last_step = 0;   // beyond the first: in every step up to it
-  Phase phase = Phase::data;    // of kill, stop and delay
-  double seconds = 0;           // of a delay, and of each sum on a slow link
-  double mbps = 0;              // 10^6 bits per second; 0: by seconds
+  std::int64_t last_step = 0;   // if greater than the first: every step up to it
+  Phase phase = Phase::data;    // for kill, stop and delay
+  double seconds = 0;           // length of a delay, or of each collective on a slow link
+  double mbps = 0;              // 10^6 bits per second; 0: use seconds
   BitFlip flip{};
   std::int64_t bucket = 0;
 };
@@ -63,33 +64,33 @@ struct FlipTarget {
   std::int64_t elements = 0;
 };
 
-// The run in which incidents are to happen.
-struct RehearsalStage {
+// The run into which incidents are injected.
+struct RehearsedRun {
   int ranks = 1;
-  StepRange steps{};  // that are to come
+  StepRange steps{};  // still to be done
   std::int64_t buckets = 1;
   std::vector<FlipTarget> tensors{};
 };
 
-// Both throw a usage error that names the word that is wrong, and what it could be; the first for words that fit no
-// run, the second also for what this run does not have.
+// Both throw a usage error that names the invalid word and the valid choices: the first for text that is invalid for
+// every run, the second also for ranks, steps or tensors that this run does not have.
 void check_rehearsal(const std::string& text);
-std::vector<Incident> plan_incidents(const std::string& text, const RehearsalStage& stage);
+std::vector<Incident> plan_incidents(const std::string& text, const RehearsedRun& run);
 
-class Rehearsal final : public PhaseListener {
+class FaultInjector final : public PhaseListener {
  public:
   using Flip = std::function<void(const BitFlip&)>;
 
-  explicit Rehearsal(const Log& log);
-  Rehearsal(const Rehearsal&) = delete;
-  Rehearsal& operator=(const Rehearsal&) = delete;
-  ~Rehearsal() override;
+  explicit FaultInjector(const Log& log);
+  FaultInjector(const FaultInjector&) = delete;
+  FaultInjector& operator=(const FaultInjector&) = delete;
+  ~FaultInjector() override;
 
-  // A communicator whose sums are dropped or delayed as the incidents ask for; it borrows this rehearsal.
-  std::unique_ptr<Communicator> between(std::unique_ptr<Communicator> communicator);
-  // Before the first step, with the incidents of all ranks. `flip` flips a bit of this rank's state.
+  // A communicator whose collectives are dropped or delayed by the incidents; it borrows this injector.
+  std::unique_ptr<Communicator> wrap(std::unique_ptr<Communicator> communicator);
+  // Call it before the first step with the incidents of all ranks. `flip` flips a bit of this rank's state.
   void begin(const std::vector<Incident>& incidents, Flip flip);
-  // The incidents of this rank that have not happened.
+  // The incidents of this rank that were not triggered.
   std::vector<Incident> missed() const;
 
   void on_begin(const StepPhase& at) override;
@@ -99,10 +100,10 @@ class Rehearsal final : public PhaseListener {
  private:
   struct Planned {
     Incident incident;
-    std::optional<std::int64_t> done_to{};  // the last step in which it has happened
+    std::optional<std::int64_t> last_injected{};  // step
   };
   static bool is_due(const Planned& planned, const StepPhase& at);
-  void happen(const Incident& incident);
+  void inject(const Incident& incident);
 
   Log log_;
   Flip flip_;

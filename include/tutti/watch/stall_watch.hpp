@@ -1,7 +1,7 @@
 #pragma once
-// The stall watchdog: a thread of every rank that shows the other ranks where its rank is, by memory that the ranks of
-// a host share and by datagrams between hosts, whatever the rank itself is stuck in. When nothing moves any more, the
-// late ranks are named, slow or stuck, and the job is ended everywhere.
+// The stall watchdog: a thread of every rank that publishes its rank's status, through shared memory within a host and
+// through UDP datagrams between hosts, even while the rank itself is stuck. When no rank makes progress any more, it
+// names the stragglers as slow or stuck and ends the job on all hosts.
 
 #include "tutti/base/log.hpp"
 #include "tutti/base/unique_handle.hpp"
@@ -24,15 +24,15 @@ struct JobEnd;
 
 struct StallWatchOptions {
   double timeout_seconds = 300;
-  std::string interface {};  // between hosts; empty: one that leads to all of them
+  std::string interface {};  // network interface between hosts; empty: one that reaches all of them
 };
 
-// Throws a usage error for options that this host cannot follow.
-void refuse_unfit(const StallWatchOptions& options);
+// Throws a usage error for options that are invalid on this host.
+void validate(const StallWatchOptions& options);
 
 // Why a job is ended.
 struct StallReport {
-  int rank = 0;  // the first of the late ones
+  int rank = 0;  // the first straggler
   std::string host;
   StepPhase at{};
   std::string reason;
@@ -40,41 +40,41 @@ struct StallReport {
 
 class StallWatch {
  public:
-  // A rank at work in a phase of any length has this many times the timeout.
+  // A rank that is at work in a phase of unbounded length is allowed this many times the timeout.
   static constexpr double kSlowFactor = 10;
 
   enum class Signals {
-    left,  // to others
-    last,  // SIGTERM, SIGINT, SIGHUP and SIGUSR1 end the process, but not before it has reported a rank that is gone
+    ignore,           // another part of the program handles them
+    report_then_die,  // SIGTERM, SIGINT, SIGHUP and SIGUSR1 end the process after it has reported a rank that died
   };
 
-  // With `last`, before any other thread of the process is started: those inherit what is blocked.
+  // With `report_then_die`, construct it before any other thread of the process: threads inherit the blocked signals.
   explicit StallWatch(Signals signals);
   StallWatch(const StallWatch&) = delete;
   StallWatch& operator=(const StallWatch&) = delete;
   // Does not communicate.
   ~StallWatch();
 
-  // From here on this rank is watched and watches, and collectives of the world are counted. The world is borrowed
-  // until leave(). Throws a usage error on all ranks for options that cannot be followed. Collective.
+  // Starts watching and being watched, and counts the world's collectives. The world is borrowed until leave(). Throws
+  // a usage error on all ranks for invalid options. Collective.
   void begin(World& world, const StallWatchOptions& options, const Log& log);
-  // From now on.
   void set_timeout(double seconds);
-  // Where the rank publishes its status; until begin() nobody else sees it.
+  // The slot in which the rank publishes its status. Other ranks cannot see it until begin() was called.
   StatusSlot& status_slot();
-  // Whether a signal to end has come that others take; polled in the watch's thread.
-  void notice_signals(std::function<bool()> has_come);
-  // Called on one rank before the job is ended, in a thread of its own that is given a second.
-  void report_end_to(std::function<void(const StallReport&)> note);
-  // Called once before this process is ended, in a thread of its own that is given a second; empty: nothing is. Returns
-  // when the one before is not, and will not be, called.
-  void before_end(std::function<void()> action);
+  // `was_received` returns whether a termination signal has arrived that another part of the program handles. It is
+  // polled in the watch's thread.
+  void set_signal_check(std::function<bool()> was_received);
+  // The callback runs on one rank before the job is ended, in its own thread, for one second at most.
+  void set_end_callback(std::function<void(const StallReport&)> callback);
+  // The action runs once before this process is ended, in its own thread, for one second at most; empty: none. Returns
+  // when the previous action is not running and will not run any more.
+  void set_end_action(std::function<void()> action);
 
-  // Whether the job is being ended: by a watch, or by a rank of this host that failed. For any thread.
+  // Whether the job is being ended, by a watch or by a failed rank of this host. Thread-safe.
   bool is_ending() const noexcept;
-  // This rank ends the job by itself, for a reason that it has reported. Does not return while the watch ends the job.
+  // This rank ends the job itself, for a reason that it has reported. Does not return while the watch ends the job.
   void fail() noexcept;
-  // This rank has done its work and the world is closed. Does not return while the watch ends the job.
+  // This rank has finished and the world is closed. Does not return while the watch ends the job.
   void leave() noexcept;
 
  private:
@@ -82,34 +82,34 @@ class StallWatch {
     std::mutex mutex;  // held while it runs
     std::function<void()> action;
   };
-  enum class Ending { failure, in_order };
+  enum class Ending { failure, success };
 
   void run();
   void beat(std::int64_t now, bool on_time);
-  void follow_signals(std::int64_t now);
+  void handle_signals(std::int64_t now);
   void end_as(Ending ending) noexcept;
   void stop() noexcept;
-  void leave_note(const StallReport& report) const;
+  void call_end_callback(const StallReport& report) const;
   void run_end_action() const;
   [[noreturn]] void end_job(const JobEnd& end);
   [[noreturn]] void end_process(std::int64_t at_ns);
   void wait_for_launcher(double seconds);
 
-  Descriptor signals_;  // readable when one has come; none where they are left to others
+  Descriptor signals_;  // readable when a signal has arrived; empty with Signals::ignore
   Descriptor wake_;
   std::atomic<bool> is_stopping_ = false;
   std::atomic<double> timeout_seconds_ = 300;
   StatusSlot own_status_;
   std::shared_ptr<EndAction> end_action_ = std::make_shared<EndAction>();
 
-  mutable std::mutex mutex_;  // guards all that follows
+  mutable std::mutex mutex_;  // guards the members below
   World* world_ = nullptr;
   std::unique_ptr<HostWatch> host_;
-  std::function<bool()> has_signal_come_;
+  std::function<bool()> signal_check_;
   std::optional<std::int64_t> signal_ns_;
-  std::function<void(const StallReport&)> note_;
+  std::function<void(const StallReport&)> end_callback_;
 
-  std::thread thread_;  // last, so that it starts when all else is there
+  std::thread thread_;  // the last member, so that it starts after the others are constructed
 };
 
 }  // namespace tutti

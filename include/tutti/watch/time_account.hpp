@@ -1,5 +1,5 @@
 #pragma once
-// Where the time of the training went, rank by rank, and which rank the others waited for. A run prints it as
+// How the training time divides into phases on each rank, and which rank the others waited for. A run prints it as
 //
 //   time 12.3 s: data 1 %, compute 81 %, communication 9 %, waiting 6 % (0.7 s for rank 2 on n1: data), evaluation 2 %,
 //   checkpoint 1 %, other 0 %
@@ -21,8 +21,8 @@ namespace tutti {
 enum class TimeShare : std::size_t {
   data,
   compute,
-  communication,  // not hidden behind compute: driving sums, and their transfers once all ranks have come
-  waiting,        // for other ranks to come
+  communication,  // not overlapped with compute: driving collectives, and their transfers once all ranks have arrived
+  waiting,        // for other ranks to arrive
   evaluation,
   checkpoint,
   other,
@@ -44,23 +44,23 @@ struct TimeShares {
 struct Straggler {
   int rank = 0;
   std::string host;
-  TimeShare cause = TimeShare::other;  // what took it longer than the others
-  double seconds = 0;                  // that each of the others waited for it, on average
+  TimeShare cause = TimeShare::other;  // the share in which it was slowest compared with the others
+  double seconds = 0;                  // waited for it by each other rank, on average
 };
 
 struct TimeReport {
   std::vector<TimeShares> ranks;
-  std::optional<Straggler> straggler;  // the rank that was waited for most; none where a rank is alone
+  std::optional<Straggler> straggler;  // the rank that was waited for longest; none with a single rank
 
   double seconds() const { return ranks.front().sum(); }
   TimeShares mean() const;
 };
 
-// Whether the ranks have waited for each other, or for their input, for more than a tenth of the time.
+// Whether waiting for other ranks, or for input, took more than a tenth of the time.
 bool is_notable(const TimeReport& report);
 std::string time_line(const TimeReport& report);
 
-// The sum of several reports. Its straggler is the one that was waited for most of those that the reports name.
+// The sum of reports. Its straggler is the longest waited for of those in the reports.
 class TimeTotal {
  public:
   void add(const TimeReport& report);
@@ -71,21 +71,21 @@ class TimeTotal {
   std::map<int, Straggler> stragglers_;
 };
 
-// Accounts for the time of one rank, and brings the ranks' accounts together. All ranks take part in the same
-// collectives: the rank that waits the shortest came last and waits for the transfer alone, and all the others waited
-// for that rank. So no clocks of several hosts are compared.
+// Measures the time that one rank spends in each phase, and gathers all ranks' measurements. All ranks take part in the
+// same collectives: the rank with the shortest wait arrived last and waited only for the transfer, and all others
+// waited for that rank. So clocks of different hosts are never compared.
 class TimeAccount : public PhaseListener {
  public:
-  // Both borrowed; counts from here on. Collective.
+  // Both borrowed. Starts measuring. Collective.
   TimeAccount(World& world, RankStatus& rank_status);
   TimeAccount(const TimeAccount&) = delete;
   TimeAccount& operator=(const TimeAccount&) = delete;
   ~TimeAccount() override;
 
   void on_end(const PhaseSpan& span) override;
-  // After every step. Collective.
+  // Call it after every step. Collective.
   void count_step();
-  // Of the time since the last one, in the thread that trains. Collective.
+  // Reports the time since the last report. Call it in the training thread. Collective.
   TimeReport report();
 
  private:
@@ -96,10 +96,10 @@ class TimeAccount : public PhaseListener {
   RankStatus& rank_status_;
   std::vector<std::string> hosts_;
   std::array<std::int64_t, kPhases> spent_ns_{};
-  std::vector<float> waits_;  // seconds, in the collectives that the ranks have not compared yet
+  std::vector<float> waits_;  // seconds, of the collectives not compared between ranks yet
   std::int64_t steps_ = 0;
   double transfers_ = 0;            // seconds
-  std::vector<double> waited_for_;  // by rank: the seconds that each other one waited for it, on average
+  std::vector<double> waited_for_;  // by rank: seconds that each other rank waited for it, on average
 };
 
 }  // namespace tutti

@@ -22,7 +22,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// One way to all-reduce.
+// One all-reduce implementation.
 struct Contender {
   std::string algorithm;
   std::shared_ptr<Communicator> communicator;
@@ -30,11 +30,11 @@ struct Contender {
   bool exact = false;  // on a fixed-point grid, as --exchange exact
 };
 
-constexpr std::array kRingAlgorithms{std::pair{SumAlgorithm::ring, "each rank sends to the next"},
-                                     std::pair{SumAlgorithm::direct, "each rank sends to all others"},
-                                     std::pair{SumAlgorithm::window, "through memory that the ranks of a host share"}};
+constexpr std::array kRingAlgorithms{std::pair{AllReduceAlgorithm::ring, "each rank sends to the next"},
+                                     std::pair{AllReduceAlgorithm::direct, "each rank sends to all others"},
+                                     std::pair{AllReduceAlgorithm::window, "through shared memory of a host"}};
 
-// The values of a rank and their sum over the ranks: whole numbers, of which every partial sum is exact in f32.
+// The values of a rank and their sum over the ranks: integers, so that every partial sum is exact in f32.
 float value_of(std::int64_t element, int rank) { return static_cast<float>((element + 7 * rank) % 61 - 30); }
 float sum_of(std::int64_t element, int ranks) {
   float sum = 0;
@@ -67,7 +67,7 @@ class Sums {
     stream_->synchronize();
   }
 
-  // How many elements of a result are wrong. Leaves zeros.
+  // Returns the number of wrong elements in a result. Leaves zeros.
   std::int64_t count_wrong() {
     const int ranks = communicator().size();
     std::vector<float> host(static_cast<std::size_t>(elements_));
@@ -122,7 +122,7 @@ class Sums {
           on, grid(),
           {.sums = elements_of(sums(), begin, end), .values = elements_of(values(), begin, end), .place = begin});
     };
-    communicator().reduce_scatter_gather({.values = sums(), .bounds = bounds, .then = convert, .results = values()},
+    communicator().reduce_scatter_gather({.values = sums(), .bounds = bounds, .transform_shard = convert, .results = values()},
                                          *stream_);
   }
 
@@ -143,7 +143,7 @@ struct Point {
   std::int64_t wrong = 0;
 
   double gigabytes_per_second() const { return static_cast<double>(bytes) / seconds.median / 1e9; }
-  // By the bytes that each rank must send at least, so that different rank counts can be compared.
+  // Counts the bytes that each rank must send at least, so that rank counts can be compared.
   double bus_gigabytes_per_second() const { return 2.0 * (ranks - 1) / ranks * gigabytes_per_second(); }
 };
 
@@ -174,9 +174,9 @@ Json as_json(const Point& point, int hosts) {
 }
 
 // Null for an algorithm that needs shared memory where the ranks have none.
-std::unique_ptr<Communicator> make_if_possible(World& world, SumAlgorithm algorithm) {
+std::unique_ptr<Communicator> make_if_possible(World& world, AllReduceAlgorithm algorithm) {
   try {
-    return make_mpi_ring_communicator(world, {.algorithm = algorithm});
+    return make_mpi_communicator(world, {.algorithm = algorithm});
   } catch (const Error& error) {
     if (error.source() != ErrorSource::usage) throw;
     return nullptr;
@@ -186,7 +186,7 @@ std::unique_ptr<Communicator> make_if_possible(World& world, SumAlgorithm algori
 // The all-reduce that a run would use, after those that it chooses among.
 std::vector<Contender> contenders_of(World& world, const Invocation& invocation, const ChosenProcessor& processor) {
   std::shared_ptr<Communicator> own;
-  run_agreed(world, [&] { own = choose_communicator(world, invocation.run, processor, false); });
+  run_or_throw_on_all(world, [&] { own = choose_communicator(world, invocation.run, processor, false); });
   std::vector<Contender> contenders;
   if (!processor.is_gpu()) {
     for (const auto& [algorithm, meaning] : kRingAlgorithms) {
@@ -199,7 +199,7 @@ std::vector<Contender> contenders_of(World& world, const Invocation& invocation,
   }
   const bool is_nccl = processor.is_gpu() && invocation.run.comm != Comm::mpi;
   contenders.push_back({is_nccl ? "nccl" : "auto", own, is_nccl ? "NCCL's" : "the fastest for each size, as measured"});
-  contenders.push_back({"exact", own, "as auto, of 64-bit integers: what --exchange exact reduces", true});
+  contenders.push_back({"exact", own, "as auto, with 64-bit integers: as --exchange exact", true});
   return contenders;
 }
 
@@ -214,7 +214,7 @@ std::vector<Point> measure(World& world, Backend& backend, const std::vector<Con
     trials.push_back(
         {.once = [&own] { own.once(); }, .align = [&own] { own.align(); }, .at_once = sums_at_once(elements * 4)});
   }
-  wrong = greatest_of_ranks(world, wrong);
+  wrong = max_over_ranks(world, wrong);
   const auto seconds = time_in_rounds(world, trials, rounds);
   std::vector<Point> points;
   for (std::size_t i = 0; i < trials.size(); ++i) {
@@ -229,7 +229,7 @@ std::vector<Point> measure(World& world, Backend& backend, const std::vector<Con
 
 Json choices_of(const Communicator& communicator) {
   Json choices = Json::array();
-  for (const SumThreshold& threshold : communicator.thresholds()) {
+  for (const AllReduceThreshold& threshold : communicator.thresholds()) {
     choices.push_back({{"ranks", communicator.size()},
                        {"up_to_bytes", threshold.up_to_bytes},
                        {"algorithm", name_of(threshold.algorithm)}});
@@ -263,7 +263,7 @@ void bench_ranks(World& world, const Invocation& invocation, const ChosenProcess
 
 ExitStatus bench_allreduce(World& world, const Invocation& invocation, EndRecord& /*record*/) {
   std::vector<int> counts;
-  run_agreed(world, [&] {
+  run_or_throw_on_all(world, [&] {
     if (!started_by_launcher()) {
       throw Error(ErrorSource::usage,
                   fmt::format("bench allreduce needs a launcher: mpirun -np 4 {} bench allreduce", program_call()));
@@ -278,7 +278,7 @@ ExitStatus bench_allreduce(World& world, const Invocation& invocation, EndRecord
   for (const int count : counts) {
     if (count == 1 && counts.size() > 1) continue;
     on_ranks(world, world.rank() < count, [&](World& working) {
-      end_together(working, [&] { bench_ranks(working, invocation, processor, json); });
+      run_then_barrier(working, [&] { bench_ranks(working, invocation, processor, json); });
     });
   }
   write_json(world, invocation.json, json);

@@ -23,7 +23,7 @@ void on_ranks(World& world, bool works, const std::function<void(World& working)
     shared = error;
   }
   if (working) working->close();  // there may be hundreds
-  run_agreed(world, [&] {
+  run_or_throw_on_all(world, [&] {
     if (shared) throw *shared;
   });
 }
@@ -55,7 +55,7 @@ std::vector<double> time_steps(World& world, Trainer& trainer, const TimedSteps&
     seconds.push_back(watch.seconds() / static_cast<double>(count));
     done += count;
   }
-  return greatest_of_ranks(world, std::move(seconds));
+  return max_over_ranks(world, std::move(seconds));
 }
 
 std::int64_t sums_at_once(std::int64_t bytes) {
@@ -74,14 +74,14 @@ std::vector<std::vector<double>> time_in_rounds(World& world, const std::vector<
       if (round >= 0) seconds[i].push_back(watch.seconds() / static_cast<double>(trials[i].at_once));
     }
   }
-  for (auto& of_trial : seconds) of_trial = greatest_of_ranks(world, std::move(of_trial));
+  for (auto& of_trial : seconds) of_trial = max_over_ranks(world, std::move(of_trial));
   return seconds;
 }
 
-Readied::Readied(World& world, const RunConfig& config, RankStatus* rank_status)
+PreparedTraining::PreparedTraining(World& world, const RunConfig& config, RankStatus* rank_status)
     : assembly(assemble(world, config, Log(world.rank(), world.host(), true))),
       assembled_at(seconds_since_process_start()) {
-  build_alike(world, assembly.config, *assembly.backend, [&] {
+  build_with_shared_choices(world, assembly.config, *assembly.backend, [&] {
     TrainerContext parts = assembly.parts();
     parts.rank_status = rank_status;
     trainer.emplace(parts, assembly.options, RunFacts{});

@@ -1,6 +1,6 @@
 #pragma once
-// What the measurements of trainer bench share: ranks that work while the others sleep, a training ready for its first
-// step, and clocks that the slowest rank stops.
+// Shared parts of the trainer bench commands: running on a subset of the ranks, preparing a training for its first
+// step, and timing that includes the slowest rank.
 
 #include "tutti/base/error.hpp"
 #include "tutti/base/log.hpp"
@@ -20,56 +20,56 @@
 
 namespace tutti {
 
-// Runs `work` on the ranks that pass true, as a world of their own, while the others sleep. An error that the working
-// ranks share is raised on all; one of a single rank ends the job. Collective.
+// Runs `work` on the ranks that pass true, in their own world, while the others sleep. An error that all working ranks
+// throw is thrown on all; an error of a single rank aborts the job. Collective.
 void on_ranks(World& world, bool works, const std::function<void(World& working)>& work);
 
-// The user's run on synthetic data unless other data were given, which ends after `steps` steps.
+// The user's run, with synthetic data unless --data is given, which ends after `steps` steps.
 RunConfig config_for_steps(const Invocation& invocation, std::int64_t steps);
-// The steps to time on this processor: several at once where they are enqueued, so that none waits for its end.
+// The steps to time on this processor. If steps are enqueued, more than one is timed at once, so that none waits.
 TimedSteps steps_for(const Backend& backend, TimedSteps steps);
-// Seconds of a step, which `step` has the trainer do, after `warmup` others: one figure for each `at_once` steps, as
-// the slowest rank saw it. Collective.
+// Calls `step`, which makes one step of the trainer, and returns the seconds per step on the slowest rank: one value
+// for each `at_once` steps, after `warmup` steps. Collective.
 std::vector<double> time_steps(World& world, Trainer& trainer, const TimedSteps& steps,
                                const std::function<void()>& step);
 
 struct SumTrial {
-  // One all-reduce, from its start to where its result may be used. Collective.
+  // One all-reduce, until its result may be used. Collective.
   std::function<void()> once;
-  // Brings the ranks together, up to what a short all-reduce takes. Collective.
+  // Synchronises the ranks, to within the time of a short all-reduce. Collective.
   std::function<void()> align;
-  std::int64_t at_once = 1;  // all-reduces between two looks at the clock
+  std::int64_t at_once = 1;  // all-reduces between two readings of the clock
 };
-// Short all-reduces are timed several at once, so that bringing the ranks together does not count.
+// More than one short all-reduce is timed at once, so that synchronising the ranks does not count.
 std::int64_t sums_at_once(std::int64_t bytes);
-// Seconds of one all-reduce by trial and by round, as the slowest rank saw it, after a few rounds that do not count.
-// Rounds go through all trials, so that a machine that slows down does so for all of them. Collective.
+// Returns the seconds of one all-reduce by trial and round, on the slowest rank, after a few warm-up rounds. Each round
+// runs all trials, so that a machine that slows down affects all of them. Collective.
 std::vector<std::vector<double>> time_in_rounds(World& world, const std::vector<SumTrial>& trials, std::int64_t rounds);
 
-// One training, ready for its first step.
-struct Readied {
+// A training that is ready for its first step.
+struct PreparedTraining {
   Assembly assembly;
   double assembled_at = 0;  // seconds since the start of the process
   std::optional<Trainer> trainer;
 
   // `rank_status` is borrowed, or null. Collective.
-  Readied(World& world, const RunConfig& config, RankStatus* rank_status = nullptr);
+  PreparedTraining(World& world, const RunConfig& config, RankStatus* rank_status = nullptr);
 };
 
-// The ranks of a world host by host: measurements on some of them take the first in this order.
+// Orders the ranks of a world by host: measurements on N ranks use the first N in this order.
 class RankOrder {
  public:
-  // Seen by this rank.
+  // The order as seen by this rank.
   RankOrder(const std::vector<std::string>& host_of_rank, int rank);
   // Collective.
   explicit RankOrder(World& world) : RankOrder(all_gather_text(world, world.host()), world.rank()) {}
 
-  // This rank's place in the order.
+  // The position of this rank in the order.
   int position() const { return position_; }
   int ranks() const { return end_of_node_.back(); }
   int nodes() const { return static_cast<int>(hosts_.size()); }
   const std::vector<std::string>& hosts() const { return hosts_; }
-  // How many nodes the first `ranks` ranks are on, and how many ranks the first `nodes` nodes have.
+  // The number of nodes of the first `ranks` ranks, and the number of ranks on the first `nodes` nodes.
   int nodes_of(int ranks) const;
   int ranks_of(int nodes) const { return end_of_node_.at(static_cast<std::size_t>(nodes - 1)); }
 
@@ -78,8 +78,8 @@ class RankOrder {
   std::vector<int> counts(const std::string& ranks, const std::string& nodes) const;
 
  private:
-  std::vector<std::string> hosts_;  // as they come with ascending ranks
-  std::vector<int> end_of_node_;    // how many ranks are on the nodes up to this one
+  std::vector<std::string> hosts_;  // by their lowest rank
+  std::vector<int> end_of_node_;    // number of ranks on the nodes up to this one
   int position_ = 0;
 };
 

@@ -60,7 +60,7 @@ class OwnFolder {
   std::string path_;
 };
 
-// The least that a save can cost: writing the bytes and waiting for the disk.
+// The lower bound of a save: writing the bytes and waiting for the disk.
 void write_plainly(const std::string& folder, std::span<const std::byte> bytes) {
   const std::string path = folder + "/plain";
   const Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
@@ -73,7 +73,7 @@ void write_plainly(const std::string& folder, std::span<const std::byte> bytes) 
   if (::fsync(file.get()) != 0) fail(folder, "flushing a file");
 }
 
-// Seconds by the clock, and processor seconds of all threads of this process.
+// Wall-clock seconds, and CPU seconds of all threads of this process.
 struct Cost {
   std::vector<double> seconds;
   std::vector<double> processor;
@@ -87,7 +87,7 @@ struct Cost {
   }
 };
 
-// The median of the rounds' ratios, which a disk or a machine that is busy for a while does not distort.
+// The median of the ratios of the rounds, which is robust against a disk or machine that is busy for a while.
 double median_ratio(const std::vector<double>& a, const std::vector<double>& b) {
   std::vector<double> ratios;
   std::ranges::transform(a, b, std::back_inserter(ratios), [](double x, double y) { return x / y; });
@@ -108,7 +108,7 @@ struct Figures {
   double stall_of_step() const { return quartiles_of(stall.seconds).median / quartiles_of(step.seconds).median; }
 };
 
-// One training whose state is saved repeatedly, by rank 0.
+// A training whose state is saved repeatedly by rank 0.
 class SavedTraining {
  public:
   SavedTraining(World& world, Assembly& assembly, const std::string& folder) : world_(world) {
@@ -120,7 +120,7 @@ class SavedTraining {
                          .model = model_text(assembly.network->spec()),
                          .versions = versions_text(*assembly.backend, world),
                          .data_digest = assembly.data_digest};
-    build_alike(world, assembly.config, *assembly.backend,
+    build_with_shared_choices(world, assembly.config, *assembly.backend,
                 [&] { trainer_.emplace(assembly.parts(), assembly.options, facts); });
     for (std::int64_t i = 0; i < kWarmupSteps; ++i) step();
   }
@@ -136,17 +136,17 @@ class SavedTraining {
       std::optional<SaveReport> report;
       on_rank_0(world_, [&] { report = take_report(); });
       if (report) figures_.save_beside.push_back(report->seconds);
-      saved = world_.agree(world_.rank() != 0 || report.has_value());
+      saved = world_.all_true(world_.rank() != 0 || report.has_value());
     }
   }
   const Figures& figures() const { return figures_; }
 
  private:
-  // Takes the slowest rank's figures.
+  // Records the times of the slowest rank.
   void measure_together(Cost& cost, const std::function<void()>& work) {
     world_.barrier();
     cost.measure(work);
-    const auto greatest = greatest_of_ranks(world_, {cost.seconds.back(), cost.processor.back()});
+    const auto greatest = max_over_ranks(world_, {cost.seconds.back(), cost.processor.back()});
     cost.seconds.back() = greatest[0];
     cost.processor.back() = greatest[1];
   }
@@ -157,7 +157,7 @@ class SavedTraining {
     const SaveReport report = take_report().value();
     figures_.save.seconds.push_back(report.seconds);
     figures_.bytes = report.bytes;
-    const std::vector<std::byte> bytes = read_whole(report.path);
+    const std::vector<std::byte> bytes = read_file_bytes(report.path);
     figures_.plain.measure([&] { write_plainly(folder_->path(), bytes); });
     figures_.load.measure([&] { static_cast<void>(load_checkpoint(report.path)); });
   }
@@ -171,7 +171,7 @@ class SavedTraining {
       if (writer_) writer_->save(std::move(state));
     });
   }
-  // The result of the last save; empty while it is under way.
+  // The result of the last save; empty while it is in progress.
   std::optional<SaveReport> take_report() {
     const auto reports = writer_->take_reports();
     if (reports.empty()) return std::nullopt;
@@ -197,7 +197,7 @@ constexpr std::array kRows{Row{"step", &Figures::step, false},
                            Row{"save", &Figures::save},
                            Row{"plain write and fsync", &Figures::plain},
                            Row{"verify and load", &Figures::load},
-                           Row{"step beside a save", &Figures::step_beside, false}};
+                           Row{"step during a save", &Figures::step_beside, false}};
 
 void print(const Figures& figures, const RunConfig& config, const std::string& libraries, int ranks) {
   const double mib = mebi(figures.bytes);
@@ -213,7 +213,7 @@ void print(const Figures& figures, const RunConfig& config, const std::string& l
                time.high * 1e3, quartiles_of((figures.*row.cost).processor).median * 1e3,
                row.moves_bytes ? fmt::format("{:.0f}", mib / time.median) : "");
   }
-  fmt::print("{:<25} {:>10.2f}\n", "save beside steps", quartiles_of(figures.save_beside).median * 1e3);
+  fmt::print("{:<25} {:>10.2f}\n", "save during steps", quartiles_of(figures.save_beside).median * 1e3);
   fmt::print(
       "a save reaches {:.2f} of the bandwidth of a plain write and fsync; training pauses for {:.3f} of a step\n",
       figures.bandwidth_of_plain(), figures.stall_of_step());

@@ -24,14 +24,13 @@ constexpr std::array kWays{Way{"ring", Exchange::ring}, Way{"exact", Exchange::e
                            Way{"exact, sharded", Exchange::exact, true}, Way{"sharded", Exchange::sharded},
                            Way{"central", Exchange::central}};
 
-// What exchange and update of a step cost by themselves, a line of the table. Bytes are those of the rank that has
-// most.
+// The cost of exchange and update of a step alone, a line of the table. Bytes are the maximum over the ranks.
 struct Point {
   std::string way;
   int ranks = 1;
   bool oversubscribed = false;
   Quartiles step{};
-  double sent_bytes = 0;  // a step
+  double sent_bytes = 0;  // per step
   double exchange_bytes = 0;
   double optimizer_bytes = 0;
 };
@@ -40,10 +39,10 @@ Tensor host_tensor(std::vector<float>& values) {
   return {.data = values.data(), .shape = Shape{static_cast<std::int64_t>(values.size())}};
 }
 
-// What a first step of the model gave, on the host.
+// The gradients of the first step of the model, in host memory.
 std::vector<float> real_gradients(World& world, const RunConfig& config) {
-  Readied run(world, config);
-  end_together(world, [&] {
+  PreparedTraining run(world, config);
+  run_then_barrier(world, [&] {
     run.trainer->step();
     run.trainer->synchronize();
   });
@@ -56,7 +55,7 @@ std::vector<float> real_gradients(World& world, const RunConfig& config) {
 }
 
 Point measure(World& world, const RunConfig& config, const TimedSteps& steps, std::vector<float>& gradients) {
-  Readied run(world, config);
+  PreparedTraining run(world, config);
   Backend& backend = *run.assembly.backend;
   const Tensor values = host_tensor(gradients);
   const Buffer memory = backend.allocate(values.bytes());
@@ -71,7 +70,7 @@ Point measure(World& world, const RunConfig& config, const TimedSteps& steps, st
   const auto sent = static_cast<double>(run.assembly.communicator->bytes_sent() - sent_before);
   const Replica& replica = run.trainer->replica();
   const auto greatest =
-      greatest_of_ranks(world, {sent / static_cast<double>(steps.timed), static_cast<double>(replica.exchange_bytes()),
+      max_over_ranks(world, {sent / static_cast<double>(steps.timed), static_cast<double>(replica.exchange_bytes()),
                                 static_cast<double>(replica.optimizer_bytes())});
   return {.way = "",
           .ranks = world.size(),
@@ -108,7 +107,7 @@ ExitStatus bench_exchange(World& world, const Invocation& invocation, EndRecord&
   const TimedSteps& steps = invocation.steps;
   const Cores cores = count_cores(world);
   std::vector<int> counts;
-  run_agreed(world, [&] { counts = parse_counts("ranks", invocation.ranks, world.size()); });
+  run_or_throw_on_all(world, [&] { counts = parse_counts("ranks", invocation.ranks, world.size()); });
   RunConfig config = config_for_steps(invocation, steps.warmup + steps.timed + 1);
   if (config.threads == 0) config.threads = std::max(1, cores.usable / world.local_size());
   if (world.rank() == 0) {

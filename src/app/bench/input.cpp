@@ -18,7 +18,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int kRounds = 3;
-constexpr int kMostReaders = 4;
+constexpr int kMaxReaders = 4;
 
 LoaderPlan plan_of(const Assembly& assembly, const World& world, int readers) {
   const TrainerOptions& options = assembly.options;
@@ -43,7 +43,7 @@ double measure(World& world, double seconds, const std::function<std::int64_t()>
   std::int64_t images = 0;
   while (watch.seconds() < seconds) images += work();
   double all = 0;
-  for (const auto& rank : all_gather_figures(world, {static_cast<double>(images) / watch.seconds()}))
+  for (const auto& rank : all_gather_doubles(world, {static_cast<double>(images) / watch.seconds()}))
     all += rank.front();
   return all;
 }
@@ -59,11 +59,11 @@ struct ComputeRates {
   double together = 0;
 };
 
-// Measured in turns, so that a machine that slows down does so for both.
+// Measures both in alternation, so that a machine that slows down affects both.
 ComputeRates compute_rates(World& world, const Assembly& assembly, double seconds) {
   std::optional<StepByHand> step;
   assembly.backend->enter_compute_thread(assembly.options.threads);
-  run_agreed(world, [&] { step.emplace(assembly, plan_of(assembly, world, assembly.options.readers)); });
+  run_or_throw_on_all(world, [&] { step.emplace(assembly, plan_of(assembly, world, assembly.options.readers)); });
   const auto compute = [&](const StepBatches& batches) {
     step->compute(batches);
     return samples_of(batches);
@@ -116,7 +116,7 @@ ExitStatus bench_input(World& world, const Invocation& invocation, EndRecord& /*
     fmt::print("{:>8} {:>8} {:>12}\n", "what", "readers", "images/s");
   }
   Json results = Json::array();
-  const int most = std::clamp(cores.usable / world.local_size(), readers, kMostReaders);
+  const int most = std::clamp(cores.usable / world.local_size(), readers, kMaxReaders);
   for (int count = 1; count <= most; ++count) {
     print(world, {"input", count, input_alone(world, assembly, count, seconds)}, results);
   }

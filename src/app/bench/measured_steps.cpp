@@ -10,7 +10,7 @@
 namespace tutti {
 namespace {
 
-// Of one step, from what each rank saw.
+// Of one step, from the times of each rank.
 StepAccount account_of_step(const std::vector<StepAccount>& ranks) {
   StepAccount account = mean_of(ranks);
   // Early ranks wait in the exchange for the late ones.
@@ -27,10 +27,10 @@ double median_by(const Item& item, std::size_t count) {
   return quartiles_of(std::move(values)).median;
 }
 
-// Sleeps in measured portions. What a sleep overshoots, the next one makes up for.
+// Sleeps for given times. If a sleep takes too long, the next one is shorter.
 class PacedTime {
  public:
-  // Until `seconds` have passed since the last call here, less what was overslept. Returns what it took.
+  // Sleeps until `seconds` have passed since the last call, minus the excess of earlier sleeps. Returns the time taken.
   double sleep(double seconds) {
     const auto until = last_ + std::chrono::duration_cast<Clock::duration>(
                                    std::chrono::duration<double>(std::max(0.0, seconds - overslept_)));
@@ -39,7 +39,7 @@ class PacedTime {
     overslept_ += took - seconds;
     return took;
   }
-  // The seconds since the last call here.
+  // The seconds since the last call.
   double lap() {
     const auto now = Clock::now();
     return std::chrono::duration<double>(now - std::exchange(last_, now)).count();
@@ -55,7 +55,7 @@ StepRequest next_step(const Trainer& trainer) {
   return {.step = trainer.steps_done(), .updates = trainer.steps_done(), .learning_rate = trainer.learning_rate()};
 }
 
-// Until the exact exchange has found a grid for these gradients.
+// Repeats the exchange until the exact exchange has found a grid for these gradients.
 StepOutcome exchange_all(Replica& replica, const Tensor& gradients, std::int64_t step) {
   StepOutcome outcome = StepOutcome::repeat;
   while (outcome == StepOutcome::repeat) {
@@ -112,7 +112,7 @@ StepAccount account_for(World& world, const std::vector<StepTimes>& steps) {
         .input = step.input, .compute = step.compute_seconds(), .exchange = step.exchange(), .update = step.update};
     for (const StepItem& item : kStepItems) mine.push_back(seen.*item.seconds);
   }
-  const auto figures = all_gather_figures(world, mine);
+  const auto figures = all_gather_doubles(world, mine);
   std::vector<StepAccount> accounts;
   for (std::size_t step = 0; step < steps.size(); ++step) {
     std::vector<StepAccount> ranks(figures.size());

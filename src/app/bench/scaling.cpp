@@ -22,7 +22,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// One set of ranks under one exchange, strong or weak, measured in rounds.
+// One rank count with one exchange, strong or weak, measured in rounds.
 struct Point {
   bool weak = false;
   Exchange exchange = Exchange::ring;
@@ -60,7 +60,7 @@ std::vector<Exchange> exchanges_of(const Invocation& invocation) {
   return exchanges;
 }
 
-// All points: those of one mode and exchange together, by ascending ranks.
+// All points, grouped by mode and exchange, by ascending ranks.
 std::vector<Point> plan_points(const Invocation& invocation, const RankOrder& order) {
   std::vector<Point> points;
   for (const bool weak : {false, true}) {
@@ -76,7 +76,7 @@ std::vector<Point> plan_points(const Invocation& invocation, const RankOrder& or
   return points;
 }
 
-// The point of the same mode and exchange with the fewest ranks, against which efficiency and lost time count.
+// The point of the same mode and exchange with the fewest ranks, the baseline of efficiency and lost time.
 const Point& first_of(const std::vector<Point>& points, const Point& point) {
   return *std::ranges::find_if(
       points, [&](const Point& other) { return other.weak == point.weak && other.exchange == point.exchange; });
@@ -86,8 +86,8 @@ double efficiency(const Point& point, const Point& first) {
   return point.images_per_second() / first.images_per_second() * first.ranks / point.ranks;
 }
 
-// By how much a step takes longer than if the first point's compute were divided, or multiplied, at no cost; by where
-// the time goes, in per cent of the step.
+// The time that a step takes in excess of ideal scaling of the first point's compute, by cause, in per cent of the
+// step.
 StepAccount lost(const Point& point, const Point& first) {
   const double share = point.weak ? 1.0 : static_cast<double>(first.ranks) / point.ranks;
   const StepAccount now = point.account();
@@ -138,13 +138,13 @@ Json as_json(const Point& point, const Point& first) {
           {"time", time}};
 }
 
-// One round on the ranks of this world, with the compute as it is or, where a pace is given, slept through. Collective.
+// One round on the ranks of this world, with real compute or, if a pace is given, with sleeps. Collective.
 void measure_round(World& working, const RunConfig& config, const TimedSteps& steps,
                    const std::optional<StepTimes>& pace, Point& point) {
-  Readied run(working, config);
+  PreparedTraining run(working, config);
   Trainer& trainer = *run.trainer;
   point.oversubscribed =
-      !pace && !working.agree(run.assembly.config.threads * working.local_size() <= run.assembly.cores.usable);
+      !pace && !working.all_true(run.assembly.config.threads * working.local_size() <= run.assembly.cores.usable);
   std::vector<double> seconds;
   std::vector<StepTimes> phases;
   const auto step_by_phase = [&] { phases.push_back(pace ? paced_step(trainer, *pace) : timed_step(trainer)); };
@@ -154,7 +154,7 @@ void measure_round(World& working, const RunConfig& config, const TimedSteps& st
   } else {
     // Waiting for each phase would slow down enqueued steps, so their phases are timed afterwards.
     seconds = time_steps(working, trainer, steps_for(*run.assembly.backend, steps), [&] { trainer.step(); });
-    for (std::int64_t i = 0; i < std::min(steps.timed, kMostStepsByPhase); ++i) step_by_phase();
+    for (std::int64_t i = 0; i < std::min(steps.timed, kMaxStepsByPhase); ++i) step_by_phase();
   }
   point.rounds.push_back(account_for(working, phases));
   point.round_medians.push_back(quartiles_of(seconds).median);
@@ -176,16 +176,16 @@ void measure_points(World& world, const RankOrder& order, const Invocation& invo
   }
 }
 
-// What holds for the launch however many of its ranks work.
+// Properties of the launch that do not depend on the number of working ranks.
 struct Launch {
   std::string libraries;
-  int threads = 1;  // of each part, for a run that chooses neither threads nor parts
+  int threads = 1;  // per part, for a run without --threads and --parts
   bool exchange_has_core = false;
 };
 
-// Throws alike on all ranks if no run is possible. Collective.
+// Throws the same error on all ranks if no run is possible. Collective.
 Launch launch_of(World& world, RunConfig config) {
-  config.parts = 0;  // as many threads as a training that chooses neither
+  config.parts = 0;  // the same threads as in a training without --threads and --parts
   config.part_map = "even";
   config.shard_optimizer = false;
   const Assembly assembly = assemble(world, config, Log(world.rank(), world.host(), true));
@@ -199,11 +199,11 @@ Launch launch_of(World& world, RunConfig config) {
 ExitStatus bench_scaling(World& world, const Invocation& invocation, EndRecord& /*record*/) {
   const RankOrder order(world);
   std::vector<Point> points;
-  run_agreed(world, [&] { points = plan_points(invocation, order); });
+  run_or_throw_on_all(world, [&] { points = plan_points(invocation, order); });
   const RunConfig all = config_for_ranks(invocation, order.ranks(), invocation.run.batch_size * order.ranks(), 0);
   const Launch launch = launch_of(world, all);
   const bool is_paced = invocation.scaling.paced;
-  const bool is_kept = world.agree(!invocation.json.empty());
+  const bool is_kept = world.all_true(!invocation.json.empty());
   std::optional<MeasuredCompute> compute;
   if (is_paced || is_kept) compute = measure_compute(world, invocation, launch.threads);
   if (world.rank() == 0) print_header(launch.libraries);

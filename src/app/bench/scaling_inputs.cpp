@@ -25,7 +25,7 @@ constexpr std::int64_t kLinkRepeats = 7;
 // Strong scaling also needs the compute of batches smaller by these factors.
 constexpr std::array<std::int64_t, 3> kSmallerBatches{2, 4, 16};
 
-// As doubles, which ranks can gather.
+// Packs the times as doubles, which ranks can gather.
 std::vector<double> packed(const StepTimes& times) {
   std::vector<double> figures{times.input, times.update};
   for (const StepTimes::Interval& interval : times.compute) {
@@ -49,7 +49,7 @@ struct SoloRun {
 };
 
 SoloRun compute_alone(World& alone, const RunConfig& config, const TimedSteps& steps) {
-  Readied run(alone, config);
+  PreparedTraining run(alone, config);
   SoloRun solo{.steps = {}, .bucket_ends = run.trainer->replica().bucket_ends()};
   for (std::int64_t i = 0; i < steps.warmup + steps.timed; ++i) {
     StepTimes times = timed_step(*run.trainer);
@@ -96,13 +96,13 @@ std::set<std::int64_t> images_a_rank(const Invocation& invocation) {
 void add_profile(World& world, const SoloRun& solo, std::int64_t images, MeasuredCompute& measured) {
   std::vector<StepTimes> by_rank;
   for (const auto& figures :
-       all_gather_figures(world, solo.steps.empty() ? std::vector<double>{} : packed(median_of(solo.steps)))) {
+       all_gather_doubles(world, solo.steps.empty() ? std::vector<double>{} : packed(median_of(solo.steps)))) {
     if (!figures.empty()) by_rank.push_back(unpacked(figures));
   }
   measured.profiles.push_back({.images = images, .times = median_of(by_rank)});
   std::vector<double> seconds;
   for (const StepTimes& step : solo.steps) seconds.push_back(step.compute_seconds());
-  for (const auto& theirs : all_gather_figures(world, seconds)) {
+  for (const auto& theirs : all_gather_doubles(world, seconds)) {
     for (const double its : theirs) {
       measured.ratios.push_back(its / measured.profiles.back().times.compute_seconds());
     }
@@ -116,8 +116,8 @@ RunConfig config_alone(const Invocation& invocation, std::int64_t images, int th
   return config;
 }
 
-// Seconds on the straight line through the times of two numbers of images. Below both, and with one alone, no less than
-// in proportion to the images; beyond both, no less than measured.
+// Seconds on the straight line through the times of two numbers of images. Below both, and with a single one, at least
+// proportional to the images; above both, at least the larger measurement.
 struct Line {
   double low = 0;
   double high = 0;
@@ -147,7 +147,7 @@ Json as_json(const ComputeProfile& profile) {
 
 RunConfig config_for_ranks(const Invocation& invocation, int ranks, std::int64_t batch, int threads) {
   const TimedSteps& steps = invocation.steps;
-  RunConfig config = config_for_steps(invocation, steps.warmup + steps.timed + kMostStepsByPhase);
+  RunConfig config = config_for_steps(invocation, steps.warmup + steps.timed + kMaxStepsByPhase);
   config.batch_size = batch;
   config.parts = ranks;
   if (config.threads == 0) config.threads = threads;
@@ -169,7 +169,7 @@ StepTimes times_for(const std::vector<ComputeProfile>& profiles, double images) 
     times.compute.push_back({.seconds = line(low.times.compute[i].seconds, high.times.compute[i].seconds),
                              .final_elements = low.times.compute[i].final_elements});
   }
-  times.update = low.times.update;  // however many images
+  times.update = low.times.update;  // does not depend on the images
   return times;
 }
 
@@ -182,7 +182,7 @@ MeasuredCompute measure_compute(World& world, const Invocation& invocation, int 
       on_ranks(world, world.rank() < 1, [&](World& alone) { solo = compute_alone(alone, config, invocation.steps); });
     } else {
       const auto alone = world.split(world.rank());
-      run_agreed(world, [&] { solo = compute_alone(*alone, config, invocation.steps); });
+      run_or_throw_on_all(world, [&] { solo = compute_alone(*alone, config, invocation.steps); });
     }
     add_profile(world, solo, images, measured);
   }

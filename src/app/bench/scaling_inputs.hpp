@@ -1,6 +1,6 @@
 #pragma once
-// What `trainer forecast` (tools/companions/trainer-forecast) starts from, measured inside the launch: the compute of
-// ranks that do not wait for each other, and all-reduces between two ranks of a node and between two nodes.
+// Measures the inputs of `trainer forecast` (tools/companions/trainer-forecast): the compute time of independent ranks,
+// and all-reduces between two ranks of a node and between two nodes.
 
 #include "tutti/train/replica.hpp"
 
@@ -13,29 +13,29 @@
 
 namespace tutti {
 
-// Steps whose phases are timed one by one where the steps themselves are enqueued.
-inline constexpr std::int64_t kMostStepsByPhase = 10;
+// The number of steps whose phases are timed one by one if steps are enqueued.
+inline constexpr std::int64_t kMaxStepsByPhase = 10;
 
-// The run to measure on `ranks` ranks, one part each. All rank counts run the same steps and as many threads a rank.
+// The run to measure on `ranks` ranks with one part each. All rank counts use the same steps and threads per rank.
 RunConfig config_for_ranks(const Invocation& invocation, int ranks, std::int64_t batch, int threads);
 
-// A step on one rank with this many images; the exchange in `times` does not count.
+// The times of a step on one rank with `images` images, without the exchange.
 struct ComputeProfile {
   std::int64_t images = 0;
   StepTimes times;
 };
 
-// Interpolated between two profiles, and on the same straight line beyond the outermost two; below the smallest batch,
-// or with one profile alone, no less than in proportion. The update does not depend on the images.
+// Interpolates linearly between two profiles, and extrapolates beyond the outermost two. Below the smallest batch, or
+// with a single profile, the time is at least proportional to the images. The update does not depend on the images.
 StepTimes times_for(const std::vector<ComputeProfile>& profiles, double images);
 
 struct MeasuredCompute {
   std::vector<ComputeProfile> profiles;  // by ascending images
-  std::vector<double> ratios;            // of single steps to the median, ascending
+  std::vector<double> ratios;            // of step times to their median, ascending
   std::vector<std::int64_t> bucket_ends;
 };
-// Compute of one rank by its number of images: medians over steps and ranks, the same on all ranks. With --paced the
-// first rank computes alone, else all ranks at once. Collective.
+// Measures the compute of one rank by its number of images: medians over steps and ranks, the same on all ranks. With
+// --paced, only the first rank computes. Collective.
 MeasuredCompute measure_compute(World& world, const Invocation& invocation, int threads);
 
 // As JSON, valid on rank 0. Collective.

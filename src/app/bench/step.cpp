@@ -17,7 +17,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Of this program; getrusage also counts the one from which it was started.
+// The peak of this program; getrusage also counts the program that executed it.
 double peak_resident_mib() {
   std::ifstream file("/proc/self/status");
   for (std::string line; std::getline(file, line);) {
@@ -26,9 +26,9 @@ double peak_resident_mib() {
   throw Error(ErrorSource::io, "cannot read this process's memory from /proc/self/status: is /proc mounted?");
 }
 
-// Where the time went from the start of the process to the end of its first step, in seconds.
+// The seconds from the start of the process to the end of its first step.
 struct Start {
-  double program = 0;  // its libraries linked, its command line read
+  double program = 0;  // loading libraries, parsing the command line
   double mpi = 0;
   double assembly = 0;  // processor, data, network
   double plans = 0;     // and initial weights
@@ -44,19 +44,19 @@ struct StepFigures {
   Start start{};
   double peak_mib = 0;
 
-  // What starting took beside MPI's own start and the work of one step.
+  // The start-up time without the start of MPI and the time of one step.
   double start_seconds() const { return start.total() - start.mpi - step.median; }
 };
 
-// Of the rank that was the last to end its first step.
+// The times of the rank that was the last to end its first step.
 Start slowest_start(World& world, const Start& mine) {
   const auto ranks =
-      all_gather_figures(world, {mine.program, mine.mpi, mine.assembly, mine.plans, mine.first_step, mine.total()});
+      all_gather_doubles(world, {mine.program, mine.mpi, mine.assembly, mine.plans, mine.first_step, mine.total()});
   const auto& last = *std::ranges::max_element(ranks, {}, [](const auto& figures) { return figures.back(); });
   return {.program = last[0], .mpi = last[1], .assembly = last[2], .plans = last[3], .first_step = last[4]};
 }
 
-StepFigures measure(World& world, const Invocation& invocation, Readied& run) {
+StepFigures measure(World& world, const Invocation& invocation, PreparedTraining& run) {
   const double planned_at = seconds_since_process_start();
   run.trainer->step();
   run.trainer->synchronize();
@@ -72,7 +72,7 @@ StepFigures measure(World& world, const Invocation& invocation, Readied& run) {
       time_steps(world, *run.trainer, steps_for(*run.assembly.backend, steps), [&] { run.trainer->step(); });
   figures.step = quartiles_of(figures.steps);
   figures.images_per_second = static_cast<double>(run.assembly.config.batch_size) / figures.step.median;
-  figures.peak_mib = greatest_of_ranks(world, {peak_resident_mib()}).front();
+  figures.peak_mib = max_over_ranks(world, {peak_resident_mib()}).front();
   return figures;
 }
 
@@ -87,7 +87,7 @@ void print(const StepFigures& figures, const RunConfig& config, const std::strin
              figures.start.total());
   const Start& start = figures.start;
   fmt::print(
-      "first step: program {:.3f} s, MPI {:.3f}, assembly {:.3f}, plans {:.3f}, step {:.3f}; start beside MPI and one "
+      "first step: program {:.3f} s, MPI {:.3f}, assembly {:.3f}, plans {:.3f}, step {:.3f}; start-up without MPI and one "
       "step {:.3f} s\n",
       start.program, start.mpi, start.assembly, start.plans, start.first_step, figures.start_seconds());
 }
@@ -121,7 +121,7 @@ Json as_json(const StepFigures& figures, const RunConfig& config, const std::str
 
 ExitStatus bench_step(World& world, const Invocation& invocation, EndRecord& /*record*/) {
   const TimedSteps& steps = invocation.steps;
-  Readied run(world, config_for_steps(invocation, steps.warmup + steps.timed));
+  PreparedTraining run(world, config_for_steps(invocation, steps.warmup + steps.timed));
   const StepFigures figures = measure(world, invocation, run);
   const RunConfig& config = run.assembly.config;
   const std::string libraries = versions_text(*run.assembly.backend, world);

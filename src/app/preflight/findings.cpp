@@ -31,20 +31,20 @@ constexpr const char* kSame = "give all ranks the same";
 std::string content_of(const std::string& path) {
   std::error_code absent;
   if (!std::filesystem::exists(path, absent)) return "none";
-  const auto bytes = read_whole(path);
+  const auto bytes = read_file_bytes(path);
   return fmt::format("{} bytes {:08x}", bytes.size(), crc32c(bytes));
 }
 
-// Equal on one host for one and the same file.
-std::string place_of(const std::string& path) {
+// Equal for two paths on a host if they are the same file.
+std::string file_identity(const std::string& path) {
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0) return "none";
   return fmt::format("{}:{}", status.st_dev, status.st_ino);
 }
 
-// The last one is left out where some host has none: it has no GPU to use then, which is no matter of agreement.
+// libtutti_cuda.so is left out if a host has none: hosts without GPUs do not need it.
 std::vector<Claim> file_claims(std::string (*text_of)(const std::string& path), bool all_have_cuda) {
-  const std::string remedy = "install one build where all hosts find it, and start that";
+  const std::string remedy = "install one build where all hosts can read it, and start that";
   std::vector<Claim> claims{{"program file", text_of("/proc/self/exe"), remedy},
                             {"libtutti.so", text_of(library_path()), remedy}};
   if (all_have_cuda) claims.push_back({"libtutti_cuda.so", text_of(cuda_library_path()), remedy});
@@ -70,7 +70,7 @@ Findings differences(const std::vector<Claim>& claims, const std::vector<std::st
       if (value != expected) ranks_by_value[value].push_back(static_cast<int>(rank));
     }
     for (const auto& [value, ranks] : ranks_by_value) {
-      findings.fail(ErrorSource::input, "{} {} another {} than rank 0, {} against {}: {}", ranks_text(ranks),
+      findings.fail(ErrorSource::input, "{} {} another {} than rank 0, {} instead of {}: {}", ranks_text(ranks),
                     ranks.size() == 1 ? "has" : "have", claim.what, value, expected, claim.remedy);
     }
   }
@@ -149,7 +149,7 @@ std::string line_of(const Finding& finding, std::span<const std::string> hosts) 
 }
 
 void warn_or_throw(World& world, const Findings& findings, const Log& log) {
-  if (findings.all().empty()) return;  // on all ranks alike
+  if (findings.all().empty()) return;  // the same on all ranks
   const Hosts hosts = all_gather_text(world, world.host());
   for (const Finding& finding : findings.all()) {
     if (finding.severity == Severity::warning && world.rank() == 0) log.warn(line_of(finding, hosts));
@@ -162,13 +162,13 @@ void warn_or_throw(World& world, const Findings& findings, const Log& log) {
   throw Error(first.source, line_of(first, hosts) + more).on_all_ranks();
 }
 
-bool Obstacles::attempt(const std::function<void()>& work) {
+bool PreflightErrors::attempt(const std::function<void()>& work) {
   if (found_ != nullptr) return found_->attempt(work);
   work();
   return true;
 }
 
-void Obstacles::add(const Findings& findings) {
+void PreflightErrors::add(const Findings& findings) {
   if (found_ != nullptr) {
     found_->add(findings);
   } else {
@@ -186,7 +186,7 @@ std::vector<Claim> option_claims(RunConfig config) {
   return claims;
 }
 
-std::vector<Claim> way_claims(const RunConfig& config) {
+std::vector<Claim> control_flow_claims(const RunConfig& config) {
   return {{"--out", fmt::format("'{}'", config.out), kSame},
           {"--resume", config.resume ? "'true'" : "'false'", kSame},
           {"--dry-run", config.dry_run ? "'true'" : "'false'", kSame},
@@ -227,7 +227,7 @@ Findings check_processors(World& world, const RunConfig& config, const Processor
   }
   if (!kinds.of_checkpoint.empty() && kinds.of_checkpoint != first) {
     add(fmt::format(
-        "{} was computed with {}, and rank 0 has {}, so the run will not end with the bits of an unbroken one",
+        "{} was computed with {}, and rank 0 has {}, so the result will not be bit-identical to an uninterrupted run",
         kinds.checkpoint, kinds.of_checkpoint, first));
   }
   return findings;
@@ -239,29 +239,29 @@ Findings compare(World& world, const std::vector<Claim>& claims) {
 
 Findings compare_programs(World& world) {
   std::error_code absent;
-  const bool all_have_cuda = world.agree(std::filesystem::exists(cuda_library_path(), absent));
-  const std::vector<Claim> places = file_claims(place_of, all_have_cuda);
-  const auto all_places = all_gather_text(world, world.host() + "\n" + lines_of(places));
+  const bool all_have_cuda = world.all_true(std::filesystem::exists(cuda_library_path(), absent));
+  const std::vector<Claim> identities = file_claims(file_identity, all_have_cuda);
+  const auto all_identities = all_gather_text(world, world.host() + "\n" + lines_of(identities));
   const auto first_with = [&](std::size_t rank) {
-    return static_cast<std::size_t>(std::ranges::find(all_places, all_places[rank]) - all_places.begin());
+    return static_cast<std::size_t>(std::ranges::find(all_identities, all_identities[rank]) - all_identities.begin());
   };
-  if (std::ranges::count(all_places, all_places.front()) == world.size()) return {};
+  if (std::ranges::count(all_identities, all_identities.front()) == world.size()) return {};
   const auto rank = static_cast<std::size_t>(world.rank());
   Findings findings;
   findings.attempt([&] {
     std::string mine;
-    run_agreed(world, [&] {
+    run_or_throw_on_all(world, [&] {
       if (first_with(rank) == rank) mine = lines_of(file_claims(content_of, all_have_cuda));
     });
     auto contents = all_gather_text(world, mine);
     for (std::size_t other = 0; other < contents.size(); ++other) contents[other] = contents[first_with(other)];
-    findings.add(differences(places, contents));
+    findings.add(differences(identities, contents));
   });
   return findings;
 }
 
 Findings preflight_in_brief(World& world, const RunConfig& config) {
-  std::vector<Claim> claims = way_claims(config);
+  std::vector<Claim> claims = control_flow_claims(config);
   for (Claim& claim : version_claims(world.description())) claims.push_back(std::move(claim));
   Findings findings = compare(world, claims);
   findings.add(compare_programs(world));

@@ -1,7 +1,6 @@
 #pragma once
-// What stands in a run's way, or will slow it down, found before it starts: one line each, with the remedy. Probes add
-// what they find; gather() makes of every rank's findings the same list on all of them. And what every rank must have
-// alike, with the ranks that have it otherwise.
+// Problems that will make a run fail or slow it down, found before it starts, with one line and remedy each. Checks add
+// their findings; gather() merges the findings of all ranks. Also compares the values that must be equal on all ranks.
 
 #include "tutti/base/error.hpp"
 #include "tutti/base/log.hpp"
@@ -23,15 +22,15 @@ enum class Severity { error, warning };
 
 struct Finding {
   Severity severity = Severity::warning;
-  ErrorSource source = ErrorSource::usage;  // of an error, the status with which a start refuses
-  std::string text;                         // "what is wrong: the remedy"
-  std::vector<int> ranks{};                 // that have it; none: the text says whom it concerns
+  ErrorSource source = ErrorSource::usage;  // of an error: decides the exit status
+  std::string text;                         // "problem: remedy"
+  std::vector<int> ranks{};                 // affected ranks; empty if the text names them
   friend bool operator==(const Finding&, const Finding&) = default;
 };
 
 class Findings {
  public:
-  // One that is there already only gets more ranks.
+  // If the finding is there already, only adds its ranks.
   void add(Finding finding);
   void add(const Findings& others);
   void fail(ErrorSource source, std::string text) { add({Severity::error, source, std::move(text)}); }
@@ -44,7 +43,8 @@ class Findings {
   void warn(fmt::format_string<First, More...> text, First&& first, More&&... more) {
     warn(fmt::format(text, std::forward<First>(first), std::forward<More>(more)...));
   }
-  // Runs what throws alike on all ranks, if it throws; that becomes a finding. Whether it came to its end. Collective.
+  // Runs `work`, which may throw the same error on all ranks; the error becomes a finding. Returns whether `work`\n  //
+  // succeeded. Collective.
   bool attempt(const std::function<void()>& work);
 
   std::size_t count(Severity severity) const;
@@ -55,27 +55,27 @@ class Findings {
   std::vector<Finding> findings_;
 };
 
-// Where the ranks run, for naming them.
+// The host of each rank.
 using Hosts = std::vector<std::string>;
 
-// Of what each rank has found by itself, all of it, with its ranks; the same on all of them. Collective.
+// Merges the findings of all ranks, with their ranks, into the same list on all. Collective.
 Findings gather(World& world, const Findings& mine);
 // "rank 4", "ranks 0-2, 4".
 std::string ranks_text(const std::vector<int>& ranks);
-// "ranks 0-2 on n1: what is wrong: the remedy".
+// "ranks 0-2 on n1: problem: remedy".
 std::string line_of(const Finding& finding, std::span<const std::string> hosts);
 
-// Warns, also where quiet is asked for; throws the first error, on all ranks. Collective.
+// Logs the warnings, also with --quiet, and throws the first error on all ranks. Collective.
 void warn_or_throw(World& world, const Findings& findings, const Log& log);
 
-// What becomes of faults on the way to a run: a start refuses at the first, and `trainer check` collects them and goes
-// on as far as what follows still makes sense.
-class Obstacles {
+// Handles the errors before a run: a training stops at the first, and `trainer check` collects them and continues with
+// the checks that are still possible.
+class PreflightErrors {
  public:
-  // All borrowed. Without `found`, the first fault is thrown and warnings are logged.
-  Obstacles(World& world, const Log& log, Findings* found = nullptr) : world_(world), log_(log), found_(found) {}
+  // All are borrowed. Without `found`, the first error is thrown and warnings are logged.
+  PreflightErrors(World& world, const Log& log, Findings* found = nullptr) : world_(world), log_(log), found_(found) {}
 
-  // Runs what throws alike on all ranks, if it throws. Whether it came to its end. Collective.
+  // Runs `work`, which may throw the same error on all ranks. Returns whether it succeeded. Collective.
   bool attempt(const std::function<void()>& work);
   // Collective.
   void add(const Findings& findings);
@@ -86,37 +86,37 @@ class Obstacles {
   Findings* found_;
 };
 
-// One thing that all ranks must have alike.
+// A value that must be equal on all ranks.
 struct Claim {
   std::string what;
   std::string value;
   std::string remedy;
 };
 
-// The options that decide on what is computed, and those that decide which collectives a rank comes to.
+// The options that affect the result, and those that decide which collectives a rank calls.
 std::vector<Claim> option_claims(RunConfig config);
-std::vector<Claim> way_claims(const RunConfig& config);
+std::vector<Claim> control_flow_claims(const RunConfig& config);
 // The libraries' versions; `description` is the world's.
 std::vector<Claim> version_claims(const std::string& description);
 
-// The processor of this rank, and of the checkpoint that it resumes from; empty: none, or not known.
+// The kinds of processor of this rank and of the checkpoint that it resumes from; empty if unknown.
 struct ProcessorKinds {
   std::string mine;
   std::string of_checkpoint{};
   std::string checkpoint{};  // its path
 };
-// Other instructions give other bits: a warning, or an error of a run that promises the same bits (--exchange exact)
-// and has not been allowed to break the promise. Collective.
+// Different instruction sets give different bits: a warning, or an error if the run promises bit-identical results
+// (--exchange exact) and --allow-mixed-processors is not given. Collective.
 Findings check_processors(World& world, const RunConfig& config, const ProcessorKinds& kinds);
 
-// Every claim in which some rank differs from rank 0; all ranks make the same claims. Collective.
+// Reports every claim in which a rank differs from rank 0. All ranks pass the same claims. Collective.
 Findings compare(World& world, const std::vector<Claim>& claims);
 
-// The files of the program and its libraries, which are read only where they are not one and the same, and by one rank
-// of those on a host that have the same ones. Collective.
+// Compares the files of the program and its libraries. They are read only if they are not the same files, and then by
+// one rank per host. Collective.
 Findings compare_programs(World& world);
 
-// What can be found out before anything is opened and costs next to nothing: before every training. Collective.
+// The cheap checks before every training, which open nothing. Collective.
 Findings preflight_in_brief(World& world, const RunConfig& config);
 
 }  // namespace tutti

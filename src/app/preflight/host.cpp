@@ -27,14 +27,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The first word, as a number; empty: there is no such file, or none in it.
+// The number at the beginning of a file; empty if there is no such file or number.
 std::optional<std::int64_t> number_in(const fs::path& file) {
   std::ifstream in(file);
   std::int64_t number = 0;
   return in >> number ? std::optional(number) : std::nullopt;
 }
 
-// Behind the word that begins a line.
+// The number after the word that begins a line.
 std::optional<std::int64_t> number_after(const fs::path& file, std::string_view word) {
   std::ifstream in(file);
   for (std::string line; std::getline(in, line);) {
@@ -46,7 +46,7 @@ std::optional<std::int64_t> number_after(const fs::path& file, std::string_view 
   return std::nullopt;
 }
 
-// Without one, the first version writes about as many bytes as there are.
+// Control groups of version 1 show about 2^63 bytes if there is no limit.
 constexpr std::int64_t kNoLimit = std::int64_t{1} << 60;
 
 struct MemoryFiles {
@@ -61,7 +61,7 @@ void add_pool(GroupLimits& limits, const fs::path& folder, const MemoryFiles& fi
   if (!most || *most >= kNoLimit || ::stat(folder.c_str(), &status) != 0) return;
   const std::int64_t used = number_in(folder / files.used).value_or(0);
   const std::int64_t reclaimable = number_after(folder / "memory.stat", files.reclaimable).value_or(0);
-  // Containers see groups of their own by the same path.
+  // The path is not unique, since each container has its own group at the same path.
   limits.memory.push_back({fmt::format("{}:{}", status.st_dev, status.st_ino), *most - used + reclaimable});
 }
 
@@ -80,7 +80,7 @@ void tighten_cores(GroupLimits& limits, const fs::path& file) {
   if (in >> quota >> period) tighten_cores(limits, quota, period);
 }
 
-// The group's folder and those above it, as far as this process sees them.
+// Visits the group's folder and those above it that this process can see.
 template <class Visit>
 void for_each_above(const fs::path& mounted, const std::string& group, Visit visit) {
   fs::path below = fs::path(group).relative_path();
@@ -90,7 +90,7 @@ void for_each_above(const fs::path& mounted, const std::string& group, Visit vis
   }
 }
 
-// "12.2"; zeros for what is no version.
+// Parses "12.2"; zeros if the text is not a version.
 std::pair<int, int> version_of(const std::string& text) {
   std::pair<int, int> version{0, 0};
   const char* const end = text.data() + text.size();
@@ -101,7 +101,7 @@ std::pair<int, int> version_of(const std::string& text) {
 
 constexpr std::int64_t kFewLockedBytes = std::int64_t{64} << 20;
 constexpr double kClockSeconds = 1;
-// Of a part with batch norm.
+// Fewer samples per part make the statistics of batch norm noisy.
 constexpr std::int64_t kFewSamples = 16;
 
 }  // namespace
@@ -167,7 +167,7 @@ bool Machine::has_fast_network() const {
   return fs::directory_iterator(root_ + "/sys/class/infiniband", absent) != fs::directory_iterator();
 }
 
-Findings check_gpus(const CardFacts& facts) {
+Findings check_gpus(const GpuFacts& facts) {
   Findings findings;
   if (facts.device == Device::cpu) return findings;
   const CudaInventory& inventory = facts.inventory;
@@ -180,14 +180,14 @@ Findings check_gpus(const CardFacts& facts) {
     if (!facts.note.empty()) add(facts.note + ": start as many ranks as GPUs, or choose --device cpu");
   } else if (driver.first > 0 && driver < version_of(inventory.runtime_version)) {
     add(
-        fmt::format("the GPU's driver serves CUDA {}, and this build wants {}: update the driver, build with an older "
+        fmt::format("the GPU's driver supports CUDA {}, and this build needs {}: update the driver, build with an older "
                     "CUDA, or choose --device cpu",
                     inventory.driver_version, inventory.runtime_version));
   } else if (facts.has_card && !facts.has_driver) {
     add("this host has an NVIDIA GPU and no driver for it: install and load one (nvidia-smi then lists the GPU), or "
         "choose --device cpu");
   } else if (facts.has_card && !facts.note.empty()) {
-    add(facts.note + ": see to it (nvidia-smi), or choose --device cpu");
+    add(facts.note + ": fix that (nvidia-smi shows the state), or choose --device cpu");
   }
   return findings;
 }
@@ -206,7 +206,7 @@ Findings check_cores(const HostLoad& load) {
   if (load.busy_threads > cores.usable) {
     const bool is_bound = cores.usable < cores.present;
     findings.warn("{} on {} of {} cores: {}", crowd, cores.usable, cores.present,
-                  is_bound ? "let the launcher bind them to more, as mpirun --bind-to none does"
+                  is_bound ? "let the launcher bind them to more cores (mpirun --bind-to none)"
                            : "start fewer ranks there, or give fewer --threads");
   }
   if (load.quota && static_cast<double>(load.busy_threads) > *load.quota + 0.5) {
@@ -223,7 +223,7 @@ Findings check_waiting(const HostLoad& load, const std::string& mpi_library, con
   const bool yields = setting == "1" || setting == "true";
   if (load.ranks > load.cores.usable && mpi_library.starts_with("Open MPI") && !yields) {
     findings.warn(
-        "{}: {} ranks on {} cores wait for each other without giving way: export OMPI_MCA_mpi_yield_when_idle=1",
+        "{}: {} ranks on {} cores keep their cores busy while they wait: export OMPI_MCA_mpi_yield_when_idle=1",
         load.host, load.ranks, load.cores.usable);
   }
   return findings;
@@ -243,11 +243,11 @@ ProcessLimits process_limits() {
 
 Findings check_open_files(const ProcessLimits& limits, int local_ranks) {
   Findings findings;
-  // Those of the MPI library and its connections, and the other ranks' memory.
+  // For the MPI library and its connections, and the shared memory of the other ranks.
   const std::int64_t files = 128 + 4 * std::int64_t{local_ranks};
   if (limits.open_files && *limits.open_files < files) {
     findings.warn(
-        "only {} files may be open at once (ulimit -n), and a rank among {} on its host wants {}: raise that limit",
+        "only {} files may be open at once (ulimit -n), and each of {} ranks on a host needs {}: raise that limit",
         *limits.open_files, local_ranks, files);
   }
   return findings;
@@ -257,24 +257,24 @@ Findings check_limits(const ProcessLimits& limits, const LimitedNeeds& needs) {
   Findings findings;
   if (limits.address_space && needs.memory_bytes > *limits.address_space) {
     findings.fail(ErrorSource::input,
-                  "a rank needs about {:.0f} MiB, and its processes may have {:.0f} (ulimit -v): raise that limit, or "
+                  "a rank needs about {:.0f} MiB, and the limit is {:.0f} MiB (ulimit -v): raise that limit, or "
                   "give a smaller --batch-size{}",
                   mebi(needs.memory_bytes), mebi(*limits.address_space),
                   needs.largest.empty() ? "" : fmt::format(" (largest layer: {})", needs.largest));
   } else if (limits.address_space && needs.on_gpu) {
     findings.warn(
-        "the address space ends at {:.0f} MiB (ulimit -v), and CUDA sets aside much more than it uses: ulimit -v "
+        "the address space is limited to {:.0f} MiB (ulimit -v), and CUDA reserves much more than it uses: ulimit -v "
         "unlimited",
         mebi(*limits.address_space));
   }
   if (limits.file_size && needs.file_bytes > *limits.file_size) {
     findings.fail(ErrorSource::save,
-                  "a checkpoint takes about {:.1f} MiB, and files end at {:.1f} (ulimit -f): raise that limit",
+                  "a checkpoint takes about {:.1f} MiB, and files are limited to {:.1f} MiB (ulimit -f): raise that limit",
                   mebi(needs.file_bytes), mebi(*limits.file_size));
   }
   if (limits.locked_memory && *limits.locked_memory < kFewLockedBytes && (needs.on_gpu || needs.has_fast_network)) {
     findings.warn(
-        "only {:.1f} MiB may be locked in memory (ulimit -l), which NCCL and fast networks want more of: ulimit -l "
+        "only {:.1f} MiB may be locked in memory (ulimit -l), and NCCL and fast networks need more: ulimit -l "
         "unlimited",
         mebi(*limits.locked_memory));
   }
@@ -287,7 +287,7 @@ Findings check_clocks(const Hosts& hosts, const std::vector<double>& ahead) {
   for (std::size_t rank = 1; rank < hosts.size(); ++rank) {
     if (std::abs(ahead[rank]) <= kClockSeconds || !named.insert(hosts[rank]).second) continue;
     findings.warn(
-        "the clock of {} is {:.1f} s {} that of {}: let both keep network time (chrony, ntp), or their logs tell "
+        "the clock of {} is {:.1f} s {} that of {}: synchronise both (chrony, ntp), or their logs show "
         "another order of events",
         hosts[rank], std::abs(ahead[rank]), ahead[rank] > 0 ? "ahead of" : "behind", hosts.front());
   }
@@ -299,7 +299,7 @@ std::vector<double> seconds_ahead(World& world) {
       world, [] { return std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count(); });
   const auto least = static_cast<double>(std::max<std::int64_t>(0, std::abs(mine.offset_ns) - mine.error_ns));
   std::vector<double> ahead;
-  for (const auto& figures : all_gather_figures(world, {std::copysign(least, mine.offset_ns) / 1e9})) {
+  for (const auto& figures : all_gather_doubles(world, {std::copysign(least, mine.offset_ns) / 1e9})) {
     ahead.push_back(figures.front());
   }
   return ahead;
@@ -307,7 +307,7 @@ std::vector<double> seconds_ahead(World& world) {
 
 Findings check_classes(const DatasetInfo& train) {
   Findings findings;
-  constexpr std::size_t kMostNamed = 5;
+  constexpr std::size_t kMaxNamed = 5;
   std::vector<std::string> empty;
   for (std::size_t label = 0; label < train.class_samples.size(); ++label) {
     if (train.class_samples[label] != 0) continue;
@@ -316,10 +316,10 @@ Findings check_classes(const DatasetInfo& train) {
   }
   if (!train.labelled || empty.empty()) return findings;
   const std::size_t count = empty.size();
-  empty.resize(std::min(count, kMostNamed));
+  empty.resize(std::min(count, kMaxNamed));
   findings.warn("{} of {} classes {} no training samples in {}: {}{}; the network cannot learn {}", count,
                 train.class_samples.size(), count == 1 ? "has" : "have", train.name, fmt::join(empty, ", "),
-                count > kMostNamed ? ", ..." : "", count == 1 ? "it" : "them");
+                count > kMaxNamed ? ", ..." : "", count == 1 ? "it" : "them");
   return findings;
 }
 
@@ -332,7 +332,7 @@ Findings check_parts(const RunConfig& config, bool has_batch_norm) {
         config.batch_size, config.parts - config.batch_size, config.parts);
   } else if (smallest < kFewSamples && has_batch_norm) {
     findings.warn(
-        "batch norm sees parts of {} samples, each alone, and below {} its statistics are noisy: give a larger "
+        "batch norm normalises each part of {} samples alone, and below {} its statistics are noisy: give a larger "
         "--batch-size or fewer --parts",
         smallest, kFewSamples);
   }
@@ -349,7 +349,7 @@ Findings check_rates(const RunConfig& config, std::int64_t planned, std::int64_t
   if (config.rate.schedule == Schedule::cosine && config.rate.base > 0 && config.rate.least == 0 &&
       planned > scheduled) {
     findings.warn(
-        "the cosine schedule ends at epoch {}, and --epochs is {}: from there on the learning rate is 0 and the "
+        "the cosine schedule ends at epoch {}, and --epochs is {}: after that the learning rate is 0 and the "
         "weights will not change; give --schedule-epochs {}, or start a new run with --min-lr or with --init-from",
         config.schedule_epochs, config.epochs, config.epochs);
   }

@@ -1,6 +1,6 @@
 #pragma once
-// What the system tells of this host and of what it allows this process, read from /proc and /sys; and what the host's
-// ranks ask of its GPUs, its cores, the limits of their processes and its clock, against what is there.
+// Reads the resources and limits of this host and process from /proc and /sys, and checks them against the needs of the
+// host's ranks: GPUs, cores, process limits and clock.
 
 #include "tutti/backend/cuda_library.hpp"
 #include "tutti/comm/world.hpp"
@@ -18,15 +18,15 @@
 
 namespace tutti {
 
-// Memory that processes share.
+// Memory that is shared by processes.
 struct MemoryPool {
-  std::string name;       // the same for those of one host that share it
-  std::int64_t left = 0;  // bytes, what the system can take back at once counted as free
+  std::string name;       // the same for all processes of a host that share it
+  std::int64_t left = 0;  // bytes, including memory that can be reclaimed at once
 };
 
-// What this process's control group and those above it leave it; empty: they set no limit.
+// The limits of this process's control group and its ancestors; empty if they set none.
 struct GroupLimits {
-  std::optional<double> cores{};  // of the tightest
+  std::optional<double> cores{};  // the tightest limit
   std::vector<MemoryPool> memory{};
 };
 
@@ -35,42 +35,42 @@ class Machine {
   // `root` is put before every path.
   explicit Machine(std::string root = {}) : root_(std::move(root)) {}
 
-  // Bytes that can be had without swapping; empty where nobody says.
+  // Bytes that are available without swapping; empty if unknown.
   std::optional<std::int64_t> memory_available() const;
   GroupLimits group_limits() const;
   bool has_nvidia_card() const;
   bool has_nvidia_driver() const;
-  // InfiniBand or the like.
+  // InfiniBand or similar.
   bool has_fast_network() const;
 
  private:
   std::string root_;
 };
 
-// GPUs that a host has and a run will not use, and why.
-struct CardFacts {
-  Device device = Device::automatic;  // as asked for
-  std::string note{};                 // why ranks left free to choose came to processors; empty: they did not
+// Facts from which to report GPUs that a host has and a run will not use.
+struct GpuFacts {
+  Device device = Device::automatic;  // as requested
+  std::string note{};                 // why --device auto fell back to CPUs; empty if it did not
   bool has_card = false;
   bool has_driver = false;
   CudaInventory inventory{};
 };
-Findings check_gpus(const CardFacts& facts);
+Findings check_gpus(const GpuFacts& facts);
 
 struct HostLoad {
   std::string host;
   int ranks = 1;
-  std::int64_t threads = 1;       // of each part
+  std::int64_t threads = 1;       // per part
   std::int64_t busy_threads = 1;  // of all ranks of the host
   Cores cores{};                  // of this rank
-  std::optional<double> quota{};  // of cores, by the control group
+  std::optional<double> quota{};  // cores that the control group allows
 };
 Findings check_cores(const HostLoad& load);
-// Whether ranks that wait in the MPI library leave their core to others; `setting` is Open MPI's, as the environment
-// has it.
+// Warns if ranks share cores and keep them busy while they wait in MPI. `setting` is the value of
+// OMPI_MCA_mpi_yield_when_idle.
 Findings check_waiting(const HostLoad& load, const std::string& mpi_library, const std::string& setting);
 
-// Of the process; empty: none.
+// The limits of this process; empty means no limit.
 struct ProcessLimits {
   std::optional<std::int64_t> address_space{};
   std::optional<std::int64_t> file_size{};
@@ -79,30 +79,30 @@ struct ProcessLimits {
 };
 ProcessLimits process_limits();
 
-// For ranks that share a host.
+// `local_ranks` is the number of ranks on this host.
 Findings check_open_files(const ProcessLimits& limits, int local_ranks);
 
 struct LimitedNeeds {
   bool on_gpu = false;
   bool has_fast_network = false;
-  std::int64_t memory_bytes = 0;  // of a rank; 0: not known
-  std::int64_t file_bytes = 0;    // of the largest file that is written; likewise
-  std::string largest{};          // layer, in words
+  std::int64_t memory_bytes = 0;  // of a rank; 0: unknown
+  std::int64_t file_bytes = 0;    // of the largest file that is written; 0: unknown
+  std::string largest{};          // description of the largest layer
 };
 Findings check_limits(const ProcessLimits& limits, const LimitedNeeds& needs);
 
-// Names hosts whose clock is a second or more from that of rank 0's host.
+// Warns of hosts whose clock differs from that of rank 0's host by a second or more.
 Findings check_clocks(const Hosts& hosts, const std::vector<double>& ahead);
-// Of each rank's clock, how much it is ahead of rank 0's at least; negative, behind. Collective.
+// For each rank, the least number of seconds that its clock is ahead of rank 0's; negative if behind. Collective.
 std::vector<double> seconds_ahead(World& world);
 
-// Classes of the training set that no sample has.
+// Warns of classes without training samples.
 Findings check_classes(const DatasetInfo& train);
 
-// Parts that are empty or too small for their statistics.
-// A learning rate of 0, which leaves the weights as they are, and options of a schedule that have no effect. `planned`
-// steps, of which the schedule covers `scheduled`.
+// Warns of a learning rate of 0, and of options of a schedule that have no effect. The schedule covers `scheduled` of
+// the `planned` steps.
 Findings check_rates(const RunConfig& config, std::int64_t planned, std::int64_t scheduled);
+// Warns of parts that are empty or too small for batch norm.
 Findings check_parts(const RunConfig& config, bool has_batch_norm);
 
 }  // namespace tutti

@@ -20,19 +20,19 @@ namespace {
 
 constexpr std::int64_t kFloatBytes = sizeof(float);
 constexpr std::int64_t kEvaluationChunk = 256;
-// Of a checkpoint: options, versions and whole pages of the disk; and of every tensor, what file and manifest say of
-// it.
+// Bytes of a checkpoint for options, versions and padding to whole pages, and for the metadata of a tensor in the file
+// and the manifest.
 constexpr std::int64_t kTextBytes = 32 << 10;
-constexpr std::int64_t kBytesOfTensorsPlaces = 1280;
-// An estimate above what is there by more than it may be wrong.
-constexpr double kSurely = 1.25;
+constexpr std::int64_t kMetadataBytesPerTensor = 1280;
+// Estimates that exceed the available memory by a larger factor are errors, others are warnings.
+constexpr double kErrorMargin = 1.25;
 
 int optimizer_slots(const OptimizerOptions& optimizer) {
   if (optimizer.kind == OptimizerKind::adamw) return 2;
   return optimizer.kind == OptimizerKind::lars || optimizer.momentum != 0 ? 1 : 0;
 }
 
-// Of this rank.
+// The optimizer state of this rank.
 std::int64_t state_bytes(const EstimateRequest& request, std::int64_t all) {
   switch (request.options.exchange.owners()) {
     case Owners::all:
@@ -45,9 +45,9 @@ std::int64_t state_bytes(const EstimateRequest& request, std::int64_t all) {
   return all;
 }
 
-void check_amount(std::int64_t wanted, std::int64_t there, const std::string& text, Findings& findings) {
-  if (wanted <= there) return;
-  if (static_cast<double>(wanted) > kSurely * static_cast<double>(there)) {
+void check_amount(std::int64_t wanted, std::int64_t available, const std::string& text, Findings& findings) {
+  if (wanted <= available) return;
+  if (static_cast<double>(wanted) > kErrorMargin * static_cast<double>(available)) {
     findings.fail(ErrorSource::input, text);
   } else {
     findings.warn(text);
@@ -72,7 +72,7 @@ MemoryEstimate estimate_memory(const EstimateRequest& request) {
   const auto activations = static_cast<std::int64_t>(
       std::max(estimate_activations(request.network, {samples, LayerMode::training, value}),
                estimate_activations(request.network, {tested, LayerMode::evaluation, value})));
-  // Every worker but the first has gradients of its own; that one too, for parts that are added to others in floats.
+  // Every worker but the first has its own gradients; the first one too if parts are added up in floats.
   const std::int64_t part_gradients = workers - (exact || parts <= workers ? 1 : 0);
 
   const std::int64_t all_state = optimizer_slots(options.optimizer) * layout.trained_elements() * kFloatBytes;
@@ -80,18 +80,18 @@ MemoryEstimate estimate_memory(const EstimateRequest& request) {
   MemoryEstimate estimate;
   estimate.network = block * (exact ? 4 : 2) + state + workers * activations + part_gradients * block;
   const auto tensors = static_cast<std::int64_t>(layout.slices().size()) * (1 + optimizer_slots(options.optimizer));
-  estimate.checkpoint = block + all_state + kTextBytes + tensors * kBytesOfTensorsPlaces;
+  estimate.checkpoint = block + all_state + kTextBytes + tensors * kMetadataBytesPerTensor;
   const std::int64_t batch = samples * parts * request.network.sample().elements() * kFloatBytes;
   estimate.copies = 2 * block + (options.steps_ahead + 1) * batch;
   if (request.share) estimate.file = estimate.checkpoint / request.share->files;
-  estimate.copies += 2 * estimate.file;  // the state beside training, and the file made of it
+  estimate.copies += 2 * estimate.file;  // the copy of the state, and the file made from it
   return estimate;
 }
 
-std::vector<SharedMemory> share_pools(World& world, const std::vector<MemoryPool>& pools, std::int64_t wanted) {
+std::vector<PoolDemand> gather_pool_demands(World& world, const std::vector<MemoryPool>& pools, std::int64_t wanted) {
   std::string mine = fmt::format("{} {}", world.host(), wanted);
   for (const MemoryPool& pool : pools) mine += " " + pool.name;
-  std::vector<SharedMemory> shared;
+  std::vector<PoolDemand> shared;
   shared.reserve(pools.size());
   for (const MemoryPool& pool : pools) shared.push_back({.ranks = 0, .left = pool.left});
   for (const std::string& theirs : all_gather_text(world, mine)) {
@@ -138,12 +138,12 @@ JobMemory check_job_memory(World& world, const EstimateRequest& request, const M
   const std::int64_t samples = (options.batch_size + options.num_parts - 1) / options.num_parts;
   JobMemory job;
   job.estimate = estimate_memory(request);
-  const std::int64_t of_host = on_gpu ? job.estimate.copies : job.estimate.together();
+  const std::int64_t of_host = on_gpu ? job.estimate.copies : job.estimate.total();
   std::vector<MemoryPool> pools = machine.group_limits().memory;
   pools.push_back({"host", machine.memory_available().value_or(std::numeric_limits<std::int64_t>::max())});
   job.most = std::ranges::min(pools, {}, &MemoryPool::left).left;
-  MemoryAtHand memory{.host = world.host(),
-                      .of_groups = share_pools(world, pools, of_host),
+  AvailableMemory memory{.host = world.host(),
+                      .of_groups = gather_pool_demands(world, pools, of_host),
                       .device_bytes = job.estimate.network,
                       .device_free = device_free,
                       .largest = largest_layer(request.network, samples)};
@@ -159,10 +159,10 @@ JobMemory check_job_memory(World& world, const EstimateRequest& request, const M
   return job;
 }
 
-Findings check_memory(const MemoryAtHand& memory) {
+Findings check_memory(const AvailableMemory& memory) {
   Findings findings;
   const std::string largest = memory.largest.empty() ? "" : fmt::format(" (largest layer: {})", memory.largest);
-  const auto check_shared = [&](const SharedMemory& shared, const char* whose, const char* remedy) {
+  const auto check_shared = [&](const PoolDemand& shared, const char* whose, const char* remedy) {
     check_amount(shared.wanted, shared.left,
                  fmt::format("{}: {} {} about {:.0f} MiB, and {} {:.0f} MiB: {}, or give a smaller --batch-size{}",
                              memory.host, plural(shared.ranks, "rank"), shared.ranks == 1 ? "needs" : "need",
@@ -170,7 +170,7 @@ Findings check_memory(const MemoryAtHand& memory) {
                  findings);
   };
   if (memory.of_host) check_shared(*memory.of_host, "the host has", "start fewer ranks there");
-  const auto to_spare = [](const SharedMemory& shared) { return shared.left - shared.wanted; };
+  const auto to_spare = [](const PoolDemand& shared) { return shared.left - shared.wanted; };
   if (const auto tightest = std::ranges::min_element(memory.of_groups, {}, to_spare);
       tightest != memory.of_groups.end()) {
     check_shared(*tightest, "their control group leaves them", "ask for more (Slurm's --mem, docker --memory)");
@@ -178,8 +178,8 @@ Findings check_memory(const MemoryAtHand& memory) {
   if (memory.device_free) {
     check_amount(
         memory.device_bytes, *memory.device_free,
-        fmt::format("about {:.0f} MiB are needed on the GPU, and {:.0f} are free: give a smaller --batch-size or "
-                    "--precision bf16, or end what else runs there (nvidia-smi){}",
+        fmt::format("about {:.0f} MiB are needed on the GPU, and {:.0f} MiB are free: give a smaller --batch-size or "
+                    "--precision bf16, or end other processes there (nvidia-smi){}",
                     mebi(memory.device_bytes), mebi(*memory.device_free), largest),
         findings);
   }

@@ -1,6 +1,6 @@
 #pragma once
-// What memory a run will take, by arithmetic alone, against what is there. Estimates are within a quarter of what a
-// Trainer then holds.
+// Estimates the memory of a run without allocating any, and compares it with the memory available. The estimates are
+// within 25 % of the memory that a Trainer allocates.
 
 #include "tutti/comm/world.hpp"
 #include "tutti/nn/network.hpp"
@@ -18,14 +18,14 @@
 
 namespace tutti {
 
-// Of one rank, in bytes.
+// For one rank, in bytes.
 struct MemoryEstimate {
   std::int64_t network = 0;     // as Trainer::memory_bytes(): weights, gradients, optimizer state, activations
-  std::int64_t copies = 0;      // weights as layers want them, batches prepared ahead, states kept and saved
+  std::int64_t copies = 0;      // weights in the layers' format, prefetched batches, states being saved
   std::int64_t checkpoint = 0;  // on disk
-  std::int64_t file = 0;        // of it, what this rank saves
+  std::int64_t file = 0;        // the share of the checkpoint that this rank saves
 
-  std::int64_t together() const { return network + copies; }
+  std::int64_t total() const { return network + copies; }
 };
 
 struct EstimateRequest {
@@ -35,39 +35,39 @@ struct EstimateRequest {
   int rank = 0;
   int ranks = 1;
   std::int64_t test_samples = 0;
-  std::optional<FileShare> share{};  // of every checkpoint, saved by this rank
+  std::optional<FileShare> share{};  // of every checkpoint, if this rank saves one
 };
 MemoryEstimate estimate_memory(const EstimateRequest& request);
 
-// Of a pool, how many ranks share it and what they want of it together.
-struct SharedMemory {
+// The number of ranks that share a pool, and the bytes that they need of it in total.
+struct PoolDemand {
   int ranks = 1;
   std::int64_t wanted = 0;
   std::int64_t left = 0;
 };
-// Of pools that this rank has, where it wants so many bytes of each. Collective.
-std::vector<SharedMemory> share_pools(World& world, const std::vector<MemoryPool>& pools, std::int64_t wanted);
+// Returns the total demand on each pool of this rank, which itself needs `wanted` bytes of each. Collective.
+std::vector<PoolDemand> gather_pool_demands(World& world, const std::vector<MemoryPool>& pools, std::int64_t wanted);
 
-struct MemoryAtHand {
+struct AvailableMemory {
   std::string host;
-  std::optional<SharedMemory> of_host{};
-  std::vector<SharedMemory> of_groups{};
-  std::int64_t device_bytes = 0;  // that this rank wants on its GPU
+  std::optional<PoolDemand> of_host{};
+  std::vector<PoolDemand> of_groups{};
+  std::int64_t device_bytes = 0;  // that this rank needs on its GPU
   std::optional<std::int64_t> device_free{};
-  std::string largest{};  // layer, in words
+  std::string largest{};  // description of the largest layer
 };
-Findings check_memory(const MemoryAtHand& memory);
+Findings check_memory(const AvailableMemory& memory);
 
 // The layer with the most weights and output: "dense1: 256x784 weights, 0.8 MiB; output 256 of 32 images, 0.0 MiB".
 std::string largest_layer(const Network& network, std::int64_t samples);
 
 struct JobMemory {
   MemoryEstimate estimate;
-  std::int64_t most = 0;  // that this rank may have
+  std::int64_t most = 0;  // bytes that this rank may use
   Findings findings;
 };
-// What all ranks want of this host's memory and of their processes' limits; of a GPU's, where it is known how much is
-// free there. Collective.
+// Checks the demand of all ranks against the memory of their hosts and the limits of their processes and, if
+// `device_free` is known, against the memory of the GPU. Collective.
 JobMemory check_job_memory(World& world, const EstimateRequest& request, const Machine& machine, bool on_gpu,
                            std::optional<std::int64_t> device_free = {});
 

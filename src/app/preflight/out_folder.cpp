@@ -28,7 +28,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Removed with this. Its name is new, so that one left behind is not in its way, as of a process of the same number.
+// A file that is removed at the end of the scope. Its name is unique, since one may be left behind by a process with
+// the same pid.
 class ProbeFile {
  public:
   ProbeFile(const char* option, const std::string& folder) : path_(folder + "/.seen-by-all-XXXXXX") {
@@ -47,11 +48,11 @@ class ProbeFile {
   std::string path_;
 };
 
-// Of a folder that is made after this, and those above it, what was not there goes again with this.
+// Removes a folder that is made after this, and those of its parents that did not exist, at the end of the scope.
 class TrialFolder {
  public:
   explicit TrialFolder(const std::string& folder) {
-    std::error_code unseen;  // as below one that this user may not search
+    std::error_code unseen;  // for example in a folder that this user may not search
     for (fs::path missing = fs::absolute(folder); !fs::exists(missing, unseen); missing = missing.parent_path()) {
       made_.push_back(missing);
     }
@@ -59,7 +60,7 @@ class TrialFolder {
   TrialFolder(const TrialFolder&) = delete;
   TrialFolder& operator=(const TrialFolder&) = delete;
   ~TrialFolder() {
-    // Not where somebody else has put something there, nor a link that leads nowhere.
+    // Does nothing if another process has put something there, nor for a dangling link.
     for (const fs::path& folder : made_) ::rmdir(folder.c_str());
   }
 
@@ -77,7 +78,7 @@ void check_room(const RunConfig& config, const CheckpointPlan& plan, Findings& f
   const auto available = static_cast<std::int64_t>(std::min<std::uintmax_t>(room.available, INT64_MAX));
   const std::int64_t fit = std::max<std::int64_t>(available - kOtherFiles, 0) / plan.bytes;
   const std::int64_t old = config.resume ? std::ssize(CheckpointStore(config.out + "/checkpoints").steps()) : 0;
-  // The last save finds so many older ones, and is made beside them.
+  // The older checkpoints that are still there during the last save.
   const std::int64_t older = old + plan.saves - 1;
   const std::int64_t keeps = config.keep_checkpoints == 0 ? older : config.keep_checkpoints + config.keep_best;
   const std::int64_t most = std::min(keeps, older) + 1;
@@ -86,34 +87,35 @@ void check_room(const RunConfig& config, const CheckpointPlan& plan, Findings& f
   const double wanted = each * static_cast<double>(most - old) + 0.1;
   if (old + fit < std::min<std::int64_t>(most, 2 + config.keep_best)) {
     findings.fail(ErrorSource::save,
-                  "{}, and a checkpoint takes about {:.1f} and goes only when the next one is proven: make room for "
-                  "{:.1f} MiB, or choose another disk",
+                  "{}, and a checkpoint takes about {:.1f} and is deleted only after the next one is verified: make "
+                  "room for {:.1f} MiB, or choose another disk",
                   there, each, wanted);
   } else if (old + fit < most) {
     findings.warn(
-        "{}, room for {} checkpoints of about {:.1f}, and this run wants {}, one more than it keeps: the oldest will "
-        "be given up early; make room for {:.1f} MiB{}",
+        "{}, room for {} checkpoints of about {:.1f}, and this run needs {}, one more than it keeps: the oldest will "
+        "be deleted early; make room for {:.1f} MiB{}",
         there, fit, each, most - old, wanted, remedy);
   }
 }
 
-// A device, say, which is written to. It is not opened: whoever reads a pipe would see it closed.
+// Whether this is an existing file of another type, such as a device or a pipe. It is not opened, since the reader of a
+// pipe would see it closed.
 bool is_stream(const std::string& path) {
   std::error_code unseen;
   const fs::file_status file = fs::status(path, unseen);
   return fs::exists(file) && !fs::is_regular_file(file) && !fs::is_directory(file);
 }
 
-// Where a file is to appear as a whole.
+// For a file that is written whole and then renamed.
 void refuse_unmakeable(const char* option, const std::string& path) {
   std::error_code unseen;
   if (fs::is_directory(path, unseen)) {
-    throw Error(ErrorSource::save, fmt::format("--{} {}: what is there is a folder: give another name", option, path));
+    throw Error(ErrorSource::save, fmt::format("--{} {}: this is a folder: give another name", option, path));
   }
-  if (!is_stream(path)) WholeFile{path};
+  if (!is_stream(path)) AtomicFile{path};
 }
 
-// Where lines are to be added.
+// For a file to which lines are appended.
 void refuse_unextendable(const char* option, const std::string& path) {
   std::error_code unseen;
   if (!fs::is_regular_file(path, unseen)) return refuse_unmakeable(option, path);
@@ -135,7 +137,7 @@ void refuse_old_checkpoints(const RunConfig& config, const CheckpointStore& stor
   throw Error(
       ErrorSource::input,
       fmt::format(
-          "--out {} holds checkpoints of an earlier run: add --resume to go on with it, or choose another folder",
+          "--out {} holds checkpoints of an earlier run: add --resume to continue it, or choose another folder",
           config.out));
 }
 
@@ -151,9 +153,9 @@ Findings check_sharing(World& world, const std::string& folder, bool saves_sever
   if (!fs::exists(path, unseen)) {
     const std::string text = fmt::format("cannot see what rank 0 writes to --out {}", folder);
     if (saves_several_files) {
-      mine.fail(ErrorSource::save, text + ", where several hosts save: choose a folder that all of them share");
+      mine.fail(ErrorSource::save, text + ", and more than one host saves there: choose a folder that all of them share");
     } else {
-      mine.warn(text + ", so that the run can be gone on with from that host alone: choose a folder that all share");
+      mine.warn(text + ", so that the run can be resumed from that host alone: choose a folder that all share");
     }
   }
   return gather(world, mine);
@@ -163,7 +165,7 @@ Findings check_files(World& world, const RunConfig& config) {
   Findings findings;
   const auto attempt = [&](const std::string& path, const std::function<void()>& write) {
     findings.attempt([&] {
-      run_agreed(world, [&] {
+      run_or_throw_on_all(world, [&] {
         if (world.rank() == 0 && !path.empty()) write();
       });
     });
@@ -172,7 +174,7 @@ Findings check_files(World& world, const RunConfig& config) {
   attempt(config.trace, [&] { refuse_unmakeable("trace", config.trace); });
   attempt(config.sample_log, [&] { refuse_unextendable("sample-log", config.sample_log); });
   attempt(config.plan_cache, [&] {
-    // One that is there may be full-grown, and others' who let it be read.
+    // An existing cache may be complete and read-only.
     if (!fs::is_regular_file(config.plan_cache, unseen)) refuse_unmakeable("plan-cache", config.plan_cache);
   });
   return findings;

@@ -1,5 +1,5 @@
 #pragma once
-// Whether --out, and the files that options name, will take what a run keeps there.
+// Checks whether a run can write to --out and to the files that options name.
 
 #include "tutti/comm/world.hpp"
 #include "tutti/storage/checkpoint_store.hpp"
@@ -12,22 +12,23 @@
 
 namespace tutti {
 
-// Throws a save error when the folder cannot be made.
+// Throws a save error if the folder cannot be made.
 void make_run_folder(const RunConfig& config, const std::string& folder);
-// Throws an input error when the folder holds checkpoints and the run is no resume.
+// Throws an input error if the folder holds checkpoints and the run does not resume.
 void refuse_old_checkpoints(const RunConfig& config, const CheckpointStore& store);
-// Whether rank 0 can write there, and all ranks see it; a run that saves in several files needs that. Leaves nothing
-// behind. Collective.
+// Checks whether rank 0 can write there and all ranks see the result, which is needed to save in several files. Leaves
+// nothing behind. Collective.
 Findings check_sharing(World& world, const std::string& folder, bool saves_several_files);
-// Whether rank 0 can write what --trace, --sample-log and --plan-cache name. Leaves nothing behind. Collective.
+// Checks whether rank 0 can write the files of --trace, --sample-log and --plan-cache. Leaves nothing behind.
+// Collective.
 Findings check_files(World& world, const RunConfig& config);
 
 struct CheckpointPlan {
   std::int64_t bytes = 0;  // of each; 0: unknown
-  bool is_split = false;   // into several files, made on several hosts
-  std::int64_t saves = 0;  // in what is left of the run, besides those by the clock and of best evaluations
+  bool is_split = false;   // into files that are saved on several hosts
+  std::int64_t saves = 0;  // in the rest of the run, without those by time and of best evaluations
 };
-// Everything about config.out, and files that may lie there, as a run would find it. What this makes is removed again.
+// Checks config.out, the files that may be in it, and the room for checkpoints. Removes everything that it makes.
 // Collective.
 Findings check_out_folder(World& world, const RunConfig& config, const CheckpointPlan& checkpoints);
 

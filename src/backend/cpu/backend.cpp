@@ -25,10 +25,10 @@ void CpuBackend::to_plain(Stream& stream, const ActivationSpec& activation, cons
   require_equal_sizes("converting an activation between", activation.shape.elements(), std::ssize(host_f32(to)));
   check([] { return "converting an activation"; },
         [&] {
-          Placed source(processor_.engine, desc_of(activation));
-          Placed target(processor_.engine, plain(dims_of(activation.shape)));
-          source.place(from);
-          target.place(to.data);
+          BoundMemory source(processor_.engine, desc_of(activation));
+          BoundMemory target(processor_.engine, plain(dims_of(activation.shape)));
+          source.bind(from);
+          target.bind(to.data);
           make_reorder(processor_.engine, source.memory(), target.memory()).run(cpu_stream(stream));
         });
 }

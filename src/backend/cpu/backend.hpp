@@ -1,6 +1,6 @@
 #pragma once
-// The processor behind the backend seam. Its vector operations over flat host memory are in flat.cpp where they go
-// element by element in canonical order, and in exact.cpp where every order gives the same bits.
+// The backend interface for CPUs. Vector operations with a fixed order of additions are in flat.cpp; those whose result
+// does not depend on the order are in exact.cpp.
 
 #include "tutti/backend/backend.hpp"
 #include "tutti/backend/tensor.hpp"
@@ -31,7 +31,7 @@ class CpuBackend final : public Backend {
   void adamw_step(Stream& stream, const AdamWStep& step) override;
   void sum_squares(Stream& stream, std::span<const Tensor> tensors, const Tensor& sums) override;
   void sum_runs(Stream& stream, const Tensor& values, const Tensor& ends, const Tensor& sums) override;
-  void clip_factor(Stream& stream, const Tensor& squares, double most, const Tensor& factor) override;
+  void clip_factor(Stream& stream, const Tensor& squares, double max_norm, const Tensor& factor) override;
   void trust_factors(Stream& stream, const TrustFactors& request) override;
   void add_digests(Stream& stream, std::span<const DigestedTensor> tensors, const Tensor& digests) override;
 

@@ -45,7 +45,7 @@ class PerChannel {
   std::vector<float> values_;
 };
 
-// Two sums for each channel, kept per slab and block.
+// Two sums per channel, for each slab and block.
 class Sums {
  public:
   Sums(const ChannelLayout& layout, int slabs)
@@ -101,7 +101,7 @@ class BatchNormLayer final : public PlannedLayer {
         kernels_(channel_kernels<T>()),
         parameters_(parameters_of(weights_of(spec, request), layout_.channels())),
         statistics_(static_cast<std::size_t>(layout_.channels())),
-        slabs_(static_cast<int>(std::min<std::int64_t>(kMostSlabs, layout_.segments()))),
+        slabs_(static_cast<int>(std::min<std::int64_t>(kMaxSlabs, layout_.segments()))),
         sums_(layout_, slabs_),
         scratch_(static_cast<std::size_t>(slabs_ * scratch_length(layout_.period()))),
         mean_(layout_),
@@ -111,7 +111,7 @@ class BatchNormLayer final : public PlannedLayer {
     if (spec.add) residual_.emplace(engine, desc_of(request.residual), desc_of(request.input));
   }
 
-  bool leaves_residual_gradient() const override { return residual_ && residual_->is_stored_as_wanted(); }
+  bool residual_gradient_in_place() const override { return residual_ && residual_->same_layout(); }
 
   void forward(Stream& stream, const LayerForward& pass) override;
   void backward(Stream& stream, const LayerBackward& pass) override;
@@ -124,8 +124,8 @@ class BatchNormLayer final : public PlannedLayer {
   };
   enum class Order { forward, backward };
 
-  // A pass is cut into slabs of the batch, which workers take. Where there is little to do, waking them takes longer.
-  static constexpr std::int64_t kMostSlabs = 8;
+  // A pass is divided into slabs of the batch, one task each. Small passes run in the calling thread.
+  static constexpr std::int64_t kMaxSlabs = 8;
   static constexpr std::size_t kBytesWorthSharing = std::size_t{1} << 18;
 
   double values_per_channel() const { return static_cast<double>(layout_.samples() * layout_.pixels()); }
@@ -235,7 +235,7 @@ void BatchNormLayer<T>::forward(Stream& stream, const LayerForward& pass) {
   for_each_group([&](Group group) {
     if (mode_ == LayerMode::training) measure(ours, group, input);
     for (std::int64_t block = group.begin; block < group.end; ++block) prepare_forward(block);
-    // Backwards, since the end of what was measured is still in the caches.
+    // In reverse order, since the last segments are still in the cache.
     for_each_segment(ours, group, Order::backward, [&](const Segment& segment, std::int64_t block, int) {
       kernels_.normalize({segment, input, static_cast<const T*>(residual), static_cast<T*>(pass.output),
                           mean_.of(block), factor_.of(block), offset_.of(block), spec_.relu});
@@ -278,7 +278,7 @@ void BatchNormLayer<T>::backward(Stream& stream, const LayerBackward& pass) {
   for_each_group([&](Group group) {
     clear_sums(group);
     for_each_segment(ours, group, Order::forward, [&](const Segment& segment, std::int64_t block, int slab) {
-      kernels_.collect({segment, gradients, output, input, mean_.of(block), sums_.first(block, slab),
+      kernels_.gradient_statistics({segment, gradients, output, input, mean_.of(block), sums_.first(block, slab),
                         sums_.second(block, slab), scratch_of(slab)});
     });
     for (std::int64_t block = group.begin; block < group.end; ++block) {

@@ -14,9 +14,9 @@ constexpr std::int64_t kRunLength = 64;
 #undef TUTTI_LOOPS
 
 template <class T>
-void gather(const LayerBackward& pass, std::int64_t elements) {
+void sum_gradients(const LayerBackward& pass, std::int64_t elements) {
   const std::vector<T*> gradients = gradients_of<T>(pass);
-  channel_kernels<T>().gather({elements, gradients, nullptr, nullptr});
+  channel_kernels<T>().sum_gradients({elements, gradients, nullptr, nullptr});
 }
 
 }  // namespace
@@ -32,8 +32,8 @@ template const ChannelKernels<Bf16>& channel_kernels();
 void sum_output_gradients(const LayerBackward& pass, const Desc& output) {
   if (pass.output_gradients.size() == 1) return;
   const std::size_t bytes = output.get_size();
-  if (is_bf16(output)) return gather<Bf16>(pass, static_cast<std::int64_t>(bytes / sizeof(Bf16)));
-  gather<float>(pass, static_cast<std::int64_t>(bytes / sizeof(float)));
+  if (is_bf16(output)) return sum_gradients<Bf16>(pass, static_cast<std::int64_t>(bytes / sizeof(Bf16)));
+  sum_gradients<float>(pass, static_cast<std::int64_t>(bytes / sizeof(float)));
 }
 
 }  // namespace tutti::cpu

@@ -1,7 +1,6 @@
 #pragma once
-// The loops of our own layers over activations in memory, compiled for three instruction sets. The library's limit
-// chooses among them too. All give the same bits: sums are formed in 16 lanes, added in a fixed order, and nothing is
-// contracted.
+// The loops of our own layers, compiled for three instruction sets; ONEDNN_MAX_CPU_ISA limits these too. All give the
+// same bits: sums use 16 lanes, which are added in a fixed order, and multiply-adds are not fused.
 
 #include "backend/cpu/element.hpp"
 #include "backend/cpu/format.hpp"
@@ -15,7 +14,7 @@ namespace tutti::cpu {
 inline constexpr std::int64_t kLanes = 16;
 // Lane i of a sum over a segment belongs to channel i % period.
 constexpr std::int64_t lanes_of(std::int64_t period) { return kLanes % period == 0 ? kLanes : period; }
-// Values per channel are passed repeated: entry i belongs to channel i % period.
+// Per-channel values are passed repeated: entry i belongs to channel i % period.
 constexpr std::int64_t repeated_length(std::int64_t period) { return lanes_of(period) + kLanes; }
 
 // The floats of scratch memory that a pass with sums needs.
@@ -43,9 +42,10 @@ struct NormalizePass {
   bool relu;
 };
 
-// gradients[0] = the sum of all, where the output is positive; and the sums of it and of it * (x - mean).
+// gradients[0] = g, the sum of all gradients where the output is positive, else 0; and the sums of g and g * (x -
+// mean).
 template <class T>
-struct CollectPass {
+struct GradientStatisticsPass {
   Segment segment;
   std::span<T* const> gradients;
   const T* output;  // null: treated as positive
@@ -78,34 +78,34 @@ struct AddPass {
   bool relu;
 };
 
-// gradients[0] = the sum of all, where the output is positive.
+// gradients[0] = the sum of all gradients where the output is positive, else 0.
 template <class T>
-struct GatherPass {
+struct SumGradientsPass {
   std::int64_t elements;
   std::span<T* const> gradients;
   const T* output;  // null: treated as positive
-  T* copy;          // receives the same; or null
+  T* copy;          // a second copy of the result, or null
 };
 
 template <class T>
 struct ChannelKernels {
   void (*moments)(const MomentsPass<T>&);
   void (*normalize)(const NormalizePass<T>&);
-  void (*collect)(const CollectPass<T>&);
+  void (*gradient_statistics)(const GradientStatisticsPass<T>&);
   void (*propagate)(const PropagatePass<T>&);
   void (*add)(const AddPass<T>&);
-  void (*gather)(const GatherPass<T>&);
+  void (*sum_gradients)(const SumGradientsPass<T>&);
 };
 
-// T is float or Bf16. Callers keep the reference instead of asking for every segment.
+// T is float or Bf16. Callers keep the reference instead of calling this per segment.
 template <class T>
 const ChannelKernels<T>& channel_kernels();
 
-// The first step of a layer's backward pass: adds all other gradients of its output, where more layers than one read
-// it, to pass.output_gradients[0]. All are stored like `output`.
+// The first step of a backward pass: adds the other gradients of the output, if more than one layer reads it, to
+// pass.output_gradients[0]. All have the format of `output`.
 void sum_output_gradients(const LayerBackward& pass, const Desc& output);
 
-// The gradients of the output as values of the type in which they are stored.
+// The output gradients as pointers of their storage type.
 template <class T>
 std::vector<T*> gradients_of(const LayerBackward& pass) {
   std::vector<T*> gradients;

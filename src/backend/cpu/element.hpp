@@ -1,6 +1,5 @@
 #pragma once
-// The types in which activations are stored, and conversions of single values. Kernels convert vectors of them and
-// round in the same way.
+// The storage types of activations, and conversions of single values. Kernels convert vectors with the same rounding.
 
 #include <bit>
 #include <cstdint>
@@ -15,7 +14,7 @@ inline float to_float(float value) { return value; }
 inline float to_float(Bf16 value) { return std::bit_cast<float>(std::uint32_t{value.bits} << 16); }
 
 inline void set(float& to, float value) { to = value; }
-// To the nearest, to even of equals; NaN stays NaN.
+// Rounds to nearest, ties to even; NaN stays NaN.
 inline void set(Bf16& to, float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   const std::uint32_t rounded = (bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16;

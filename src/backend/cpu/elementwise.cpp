@@ -20,7 +20,7 @@ class AddLayer final : public PlannedLayer {
         elements_(static_cast<std::int64_t>(output_.bytes / sizeof(T))),
         residual_(engine, desc_of(request.residual), desc_of(request.input)) {}
 
-  bool leaves_residual_gradient() const override { return residual_.is_stored_as_wanted(); }
+  bool residual_gradient_in_place() const override { return residual_.same_layout(); }
 
   void forward(Stream& stream, const LayerForward& pass) override {
     const void* residual = residual_.load(cpu_stream(stream), pass.residual);
@@ -32,7 +32,7 @@ class AddLayer final : public PlannedLayer {
     require_training(pass);
     T* const copy = wants_input_gradient_ ? static_cast<T*>(pass.input_gradient) : nullptr;
     const T* const output = spec_.relu ? static_cast<const T*>(pass.output) : nullptr;
-    channel_kernels<T>().gather({elements_, gradients_of<T>(pass), output, copy});
+    channel_kernels<T>().sum_gradients({elements_, gradients_of<T>(pass), output, copy});
     residual_.deliver_gradient(cpu_stream(stream), pass.output_gradients[0], pass.residual_gradient);
   }
 
@@ -55,7 +55,7 @@ class DropoutLayer final : public PlannedLayer {
     if (mode_ == LayerMode::training) kept_.resize(static_cast<std::size_t>(layout_.elements()));
   }
 
-  void set_place(Stream&, const SamplePlace& place) override { place_ = place; }
+  void set_batch_position(Stream&, const BatchPosition& place) override { place_ = place; }
 
   void forward(Stream&, const LayerForward& pass) override {
     if (mode_ == LayerMode::evaluation) {
@@ -102,7 +102,7 @@ class DropoutLayer final : public PlannedLayer {
   std::uint32_t purpose_;
   std::uint64_t drop_below_;
   float factor_;
-  SamplePlace place_{};
+  BatchPosition place_{};
   std::vector<std::uint8_t> kept_;
 };
 

@@ -9,39 +9,39 @@
 #include <cstring>
 #include <span>
 
-// Operations that give the same bits in any order and with any instruction set: fixed-point sums, digests, and the
-// search for values that are not finite.
+// Operations whose result does not depend on the order or the instruction set: fixed-point sums, digests, and the
+// search for non-finite values.
 namespace tutti::cpu {
 namespace {
 
-constexpr double kSmallest = 0x1p-126;  // normal number in f32
+constexpr double kSmallestNormal = 0x1p-126;  // normal number in f32
 
-// Of values in one slice.
-struct Adding {
+// Arguments for the values of one slice.
+struct QuantizeArgs {
   const float* values;
   std::int64_t* sums;
   std::int64_t count;
   double scale;
 };
-struct Reading {
+struct DequantizeArgs {
   const std::int64_t* sums;
   float* values;
   std::int64_t count;
   double scale;
 };
 
-struct Digesting {
+struct DigestArgs {
   const void* values;
   std::int64_t count;
   std::uint64_t start;
 };
 
 struct Kernels {
-  std::int32_t (*set)(Adding);  // the bits of the greatest |value|
-  std::int32_t (*add)(Adding);
-  void (*read)(Reading);
-  std::uint64_t (*digest_words)(Digesting);  // of 32 bits
-  std::uint64_t (*digest_longs)(Digesting);
+  std::int32_t (*set)(QuantizeArgs);  // the bits of the greatest |value|
+  std::int32_t (*add)(QuantizeArgs);
+  void (*read)(DequantizeArgs);
+  std::uint64_t (*digest_words)(DigestArgs);  // of 32 bits
+  std::uint64_t (*digest_longs)(DigestArgs);
   bool (*all_finite)(const float* values, std::int64_t count);
 };
 
@@ -51,7 +51,7 @@ struct Kernels {
 
 const Kernels& kernels() { return for_this_processor(avx512::kKernels, avx2::kKernels, generic::kKernels); }
 
-// Calls work(slice, first of the request's values in it, their number, exponent) for each slice that contains some.
+// Calls work(slice, index of the first value, number of values, exponent) for each slice of the request.
 template <class Work>
 void for_each_run(const FixedPointGrid& grid, std::int64_t place, std::int64_t count, const Work& work) {
   const std::span<const std::int64_t> ends = host_i64(grid.ends);

@@ -16,10 +16,10 @@ namespace {
 void require_host(const Tensor& tensor) {
   if (tensor.space == MemorySpace::host) return;
   throw Error(ErrorSource::internal,
-              fmt::format("the cpu backend is given a tensor of {} in device memory", tensor.shape.text()));
+              fmt::format("the cpu backend got a tensor of {} in device memory", tensor.shape.text()));
 }
 
-// The value of an optional factor, 1 without it.
+// The value of an optional factor; 1 if it is empty.
 float factor_of(const Tensor& factor) {
   if (factor.data == nullptr) return 1;
   require_equal_sizes("a factor among", host_f32(factor).size(), 1);
@@ -50,8 +50,7 @@ void step_each(const SgdStep& step, float* velocity) {
   }
 }
 
-// Elements are assigned to the lanes in turn and the lanes added in order, which is fixed and suits vector
-// instructions.
+// Elements go round-robin to 8 lanes, so that the loop vectorizes; the lanes are then added in order.
 double sum_block(std::span<const float> values) {
   constexpr std::size_t kLanes = 8;
   double lanes[kLanes] = {};
@@ -112,9 +111,9 @@ void CpuBackend::adamw_step(Stream&, const AdamWStep& step) {
   const float factor = factor_of(step.gradient_factor);
   for (std::size_t i = 0; i < weights.size(); ++i) {
     const float gradient = gradients[i] * factor;
-    first[i] = of.beta1 * first[i] + of.fresh1 * gradient;
-    second[i] = of.beta2 * second[i] + of.fresh2 * (gradient * gradient);
-    weights[i] = weights[i] * of.kept - of.rate * (first[i] / (std::sqrt(second[i]) * of.inverse_root + of.epsilon));
+    first[i] = of.beta1 * first[i] + of.one_minus_beta1 * gradient;
+    second[i] = of.beta2 * second[i] + of.one_minus_beta2 * (gradient * gradient);
+    weights[i] = weights[i] * of.decay_factor - of.rate * (first[i] / (std::sqrt(second[i]) * of.inverse_root + of.epsilon));
   }
 }
 
@@ -145,11 +144,11 @@ void CpuBackend::sum_runs(Stream&, const Tensor& values, const Tensor& ends, con
 }
 
 // NaN stays NaN.
-void CpuBackend::clip_factor(Stream&, const Tensor& squares, double most, const Tensor& factor) {
+void CpuBackend::clip_factor(Stream&, const Tensor& squares, double max_norm, const Tensor& factor) {
   require_equal_sizes("a factor among", host_f32(factor).size(), 1);
   const std::span<const double> sums = host_f64(squares);
   const double norm = std::sqrt(std::accumulate(sums.begin(), sums.end(), 0.0));
-  const double clipped = most / (norm + 1e-6);
+  const double clipped = max_norm / (norm + 1e-6);
   host_f32(factor)[0] = static_cast<float>(clipped > 1 ? 1 : clipped);
 }
 

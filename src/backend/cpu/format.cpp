@@ -10,8 +10,8 @@
 namespace tutti::cpu {
 namespace {
 
-// Elements of one segment where a whole tensor is one block: enough to be worth a call, few enough for all workers to
-// have some.
+// Elements of one segment if the tensor is one block: large enough for a call, small enough for all workers to get
+// some.
 constexpr std::int64_t kSegmentElements = std::int64_t{1} << 15;
 
 std::int64_t period_of(Tag tag, std::int64_t channels) {
@@ -27,7 +27,7 @@ dnnl::memory::dims dims_of(const Shape& shape) {
   return {extents.begin(), extents.end()};
 }
 
-// Versions 2 and 3 of oneDNN name the same facts differently.
+// oneDNN 2 and 3 have different names for these accessors.
 dnnl::memory::dims dims_of(const Desc& desc) {
   return [](const auto& of) {
     if constexpr (requires { of.get_dims(); }) {
@@ -60,7 +60,7 @@ Tag tag_of(const Desc& desc) {
   }
   throw Error(
       ErrorSource::internal,
-      fmt::format("an activation with {} axes lies in a layout that the cpu backend does not know", dims.size()));
+      fmt::format("an activation with {} axes has a layout that the cpu backend does not support", dims.size()));
 }
 
 Desc plain(const dnnl::memory::dims& dims, Type type) {

@@ -1,6 +1,6 @@
 #pragma once
-// Layouts: shapes of the backend's interface as oneDNN's memory descriptors. Layouts with blocks of channels are padded
-// with zeros, which oneDNN's primitives expect and preserve.
+// Activation layouts as oneDNN memory descriptors. Layouts with blocks of channels are padded with zeros, which
+// oneDNN's primitives require and preserve.
 
 #include "tutti/backend/layer.hpp"
 
@@ -51,19 +51,19 @@ ActivationSpec activation_of(const Shape& shape, const Desc& desc);
 // Throws when another backend made the activation.
 const Desc& desc_of(const ActivationSpec& activation);
 
-// A segment of memory that belongs to one block: its element i belongs to the block's channel i % period.
+// A contiguous segment of one block: element i belongs to the block's channel i % period.
 struct Segment {
-  std::int64_t first = 0;  // element of the tensor; the first of a pixel
+  std::int64_t first = 0;  // index in the tensor; the first element of a pixel
   std::int64_t elements = 0;
   std::int64_t period = 1;
 };
 
-// How the channels of an activation lie in memory. One description covers every layout that layers exchange: each
-// sample is a sequence of blocks of channels, each block a sequence of pixels with `period` channels innermost. The
+// The memory layout of an activation's channels. One description covers every layout that layers exchange: each sample
+// is a sequence of channel blocks, each block a sequence of pixels with `period` channels innermost. The
 // period is 1 for plain images, all channels for channels last, and 8 or 16 for blocked layouts.
 class ChannelLayout {
  public:
-  // Throws an internal error for a layout that is none of these.
+  // Throws an internal error for other layouts.
   explicit ChannelLayout(const Desc& desc);
 
   std::int64_t samples() const noexcept { return samples_; }
@@ -71,7 +71,7 @@ class ChannelLayout {
   std::int64_t pixels() const noexcept { return pixels_; }
   std::int64_t blocks() const noexcept { return blocks_; }
   std::int64_t period() const noexcept { return period_; }
-  // All values of the tensor, including the padding of channels.
+  // All values of the tensor, including channel padding.
   std::int64_t elements() const noexcept { return samples_ * blocks_ * pixels_ * period_; }
   std::int64_t channels_of(std::int64_t block) const { return std::min(period_, channels_ - block * period_); }
 

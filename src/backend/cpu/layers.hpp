@@ -1,6 +1,6 @@
 #pragma once
-// One factory per layer spec, each in the layer's own source file. The backend's visit does not compile without an
-// overload for every spec.
+// One factory per layer spec, each in the layer's own source file. CpuBackend's std::visit does not compile
+// without an overload for every spec.
 
 #include "tutti/backend/layer.hpp"
 #include "tutti/backend/layer_spec.hpp"

@@ -16,13 +16,13 @@ std::string library_version() {
   return fmt::format("oneDNN {}.{}.{}", version.major, version.minor, version.patch);
 }
 
-// The values of isa are sets of bits; each set contains those of its predecessors.
+// dnnl::cpu_isa values are bit sets; each contains its predecessors.
 bool compiles_for(dnnl::cpu_isa instructions) {
   const auto wanted = static_cast<unsigned>(instructions);
   return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & wanted) == wanted;
 }
 
-// The widest of those that all versions of oneDNN know.
+// The widest instruction set that all versions of oneDNN know.
 std::string instruction_set() {
   using Isa = dnnl::cpu_isa;
   for (const auto& [isa, name] :

@@ -23,7 +23,7 @@ Pool2dPlans plan(const dnnl::engine& engine, const Pool2dSpec& spec, const Layer
   const dnnl::memory::dims window{spec.kernel, spec.kernel};
   const dnnl::memory::dims padding{spec.padding, spec.padding};
   const dnnl::memory::dims none_left_out{0, 0};
-  const OnlyIn3 spacing{none_left_out};
+  const OneDnn3Only spacing{none_left_out};
   const Desc& input = desc_of(request.input);
   const Desc result = any(dims_of(batch_output(spec, request.input.shape)), type_of(input));
 
@@ -57,8 +57,8 @@ class Pool2dLayer final : public PlannedLayer {
   }
 
   void forward(Stream& stream, const LayerForward& pass) override {
-    input_.place(pass.input);
-    result_.place(pass.output);
+    input_.bind(pass.input);
+    result_.bind(pass.output);
     forward_.run(cpu_stream(stream));
   }
 
@@ -66,17 +66,17 @@ class Pool2dLayer final : public PlannedLayer {
     require_training(pass);
     if (!backward_) return;
     sum_output_gradients(pass, desc_of(output_));
-    result_gradient_.place(pass.output_gradients[0]);
-    input_gradient_.place(pass.input_gradient);
+    result_gradient_.bind(pass.output_gradients[0]);
+    input_gradient_.bind(pass.input_gradient);
     backward_->run(cpu_stream(stream));
   }
 
  private:
-  Placed input_;
-  Placed result_;
-  Placed input_gradient_;
-  Placed result_gradient_;
-  dnnl::memory chosen_;  // which value of each window was the greatest
+  BoundMemory input_;
+  BoundMemory result_;
+  BoundMemory input_gradient_;
+  BoundMemory result_gradient_;
+  dnnl::memory chosen_;  // the index of each window's maximum
   Primitive forward_;
   std::optional<Primitive> backward_;
 };

@@ -30,8 +30,8 @@ bool is_direct(const dnnl::primitive_desc_base& plan) {
   return is_compiled(plan) && std::string_view(plan.impl_info_str()).find("gemm:") == std::string_view::npos;
 }
 
-void Placed::place(const void* address) {
-  // Setting a handle makes oneDNN clear the padding each time, although primitives keep it clear.
+void BoundMemory::bind(const void* address) {
+  // Setting a handle makes oneDNN zero the padding each time, although primitives keep it zero.
   if (memory_.get_data_handle() == address) return;
   memory_.set_data_handle(const_cast<void*>(address));
 }
@@ -48,7 +48,7 @@ Primitive::Primitive(const dnnl::engine& engine, const dnnl::primitive_desc_base
 void Primitive::run(CpuStream& stream, std::source_location where) {
   check([&] { return fmt::format("running {}", name_); },
         [&] {
-          if (scratch_bytes_ > 0) scratch_.place(stream.scratch(scratch_bytes_));
+          if (scratch_bytes_ > 0) scratch_.bind(stream.scratch(scratch_bytes_));
           primitive_.execute(stream.get(), arguments_);
         },
         where);
@@ -67,7 +67,7 @@ Staged::Staged(const dnnl::engine& engine, const Desc& given, const Desc& wanted
 }
 
 void Staged::load(CpuStream& stream, const void* address) {
-  given_.place(address);
+  given_.bind(address);
   if (reorder_) reorder_->run(stream);
 }
 
@@ -79,9 +79,9 @@ Primitive make_relu_mask(const dnnl::engine& engine, const dnnl::memory& output,
   constexpr auto kRelu = dnnl::algorithm::eltwise_relu_use_dst_for_bwd;
   const Desc desc = output.get_desc();
   const auto forward = make_plan<dnnl::eltwise_forward>({engine, {}}, dnnl::prop_kind::forward_training, kRelu, desc,
-                                                        OnlyIn3{desc}, 0.0f);
+                                                        OneDnn3Only{desc}, 0.0f);
   const auto plan = make_backward_plan<dnnl::eltwise_backward>({engine, attributes()}, forward, kRelu, desc,
-                                                               OnlyIn3{desc}, desc, 0.0f);
+                                                               OneDnn3Only{desc}, desc, 0.0f);
   return Primitive(engine, plan,
                    {{DNNL_ARG_DST, output}, {DNNL_ARG_DIFF_DST, gradient}, {DNNL_ARG_DIFF_SRC, gradient}});
 }

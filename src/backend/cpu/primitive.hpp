@@ -1,7 +1,7 @@
 #pragma once
-// A compiled oneDNN primitive together with its arguments, memory whose address is given anew for every pass, and
-// values on their way between the layout in which a caller keeps them and the one in which a primitive wants them.
-// Where the two are equal, the primitive works on the caller's memory, and there is neither a copy nor memory for one.
+// A oneDNN primitive with its arguments, memory objects that are bound to a new address for every pass, and reorders
+// between the caller's layout and the primitive's. If the two layouts are equal, the primitive uses the caller's memory
+// directly, without a copy.
 
 #include "backend/cpu/format.hpp"
 #include "backend/cpu/stream.hpp"
@@ -17,9 +17,8 @@
 
 namespace tutti::cpu {
 
-// Versions 2 and 3 of oneDNN differ here. Version 2 describes what a primitive computes by an object of its own and
-// makes a plan from that; version 3 makes the plan at once and takes more arguments. The library's types show which
-// version it is.
+// oneDNN 2 makes a primitive descriptor from a separate operation descriptor; oneDNN 3 makes it directly and takes more
+// arguments. The library's types show which version it is.
 template <class P>
 concept WithDescriptor = requires {
   typename P::desc;
@@ -27,16 +26,16 @@ concept WithDescriptor = requires {
 
 // An argument that version 2 does not take.
 template <class T>
-struct OnlyIn3 {
+struct OneDnn3Only {
   const T& value;
 };
 
 template <class P, class T>
-auto taken_by(const T& argument) {
+auto accepted_by(const T& argument) {
   return std::tie(argument);
 }
 template <class P, class T>
-auto taken_by(const OnlyIn3<T>& argument) {
+auto accepted_by(const OneDnn3Only<T>& argument) {
   if constexpr (WithDescriptor<P>) {
     return std::tuple();
   } else {
@@ -59,7 +58,7 @@ typename P::primitive_desc make_plan(const PlanContext& context, const What&... 
       return {context.engine, taken..., context.attributes};
     }
   };
-  return std::apply(make, std::tuple_cat(taken_by<P>(what)...));
+  return std::apply(make, std::tuple_cat(accepted_by<P>(what)...));
 }
 
 // A plan of the backward primitive P, which needs the plan of its forward primitive.
@@ -72,7 +71,7 @@ typename P::primitive_desc make_backward_plan(const PlanContext& context, const 
       return {context.engine, taken..., forward, context.attributes};
     }
   };
-  return std::apply(make, std::tuple_cat(taken_by<P>(what)...));
+  return std::apply(make, std::tuple_cat(accepted_by<P>(what)...));
 }
 
 template <class PostOps>
@@ -92,17 +91,18 @@ using Arguments = std::unordered_map<int, dnnl::memory>;
 dnnl::primitive_attr attributes(bool relu = false);
 dnnl::prop_kind forward_kind(LayerMode mode);
 
-// Whether oneDNN compiles code for this problem, rather than fall back on its reference loops.
+// Whether oneDNN generates code for this problem instead of falling back to its reference loops.
 bool is_compiled(const dnnl::primitive_desc_base& plan);
-// Whether it also avoids unrolling the image into a matrix.
+// Whether it also avoids im2col and a matrix product.
 bool is_direct(const dnnl::primitive_desc_base& plan);
 
-// Memory of a fixed layout whose address comes with each pass. Copies of the handle see the new address.
-class Placed {
+// A memory object of a fixed layout that is bound to a new address in each pass. Copies of the handle see the new
+// address.
+class BoundMemory {
  public:
-  Placed(const dnnl::engine& engine, const Desc& desc) : memory_(desc, engine, DNNL_MEMORY_NONE) {}
+  BoundMemory(const dnnl::engine& engine, const Desc& desc) : memory_(desc, engine, DNNL_MEMORY_NONE) {}
   const dnnl::memory& memory() const noexcept { return memory_; }
-  void place(const void* address);
+  void bind(const void* address);
 
  private:
   dnnl::memory memory_;
@@ -118,37 +118,37 @@ class Primitive {
   dnnl::primitive primitive_;
   std::string name_;
   std::size_t scratch_bytes_;
-  Placed scratch_;
+  BoundMemory scratch_;
   Arguments arguments_;
 };
 
 Primitive make_reorder(const dnnl::engine& engine, const dnnl::memory& from, const dnnl::memory& to);
 
-// Values that a primitive reads or writes, on their way between the caller's layout and its own.
+// An argument of a primitive, with a reorder between the caller's layout and the primitive's.
 class Staged {
  public:
   enum class Use { read, written };
   Staged(const dnnl::engine& engine, const Desc& given, const Desc& wanted, Use use);
 
-  // What the primitive takes as its argument.
+  // The primitive's argument.
   const dnnl::memory& memory() const noexcept { return staged_; }
-  // Before the primitive runs: `load` for values that it reads, `place` for those that it writes.
+  // Called before the primitive runs: load() for inputs, bind() for outputs.
   void load(CpuStream& stream, const void* address);
-  void place(void* address) { given_.place(address); }
-  // After it has written them.
+  void bind(void* address) { given_.bind(address); }
+  // Called after the primitive ran, for outputs.
   void deliver(CpuStream& stream);
 
  private:
-  Placed given_;
+  BoundMemory given_;
   dnnl::memory staged_;
   std::optional<Primitive> reorder_;
 };
 
-// The backward pass of a fused max(0, y): clears the gradient, in place, wherever the output was not positive. Gradient
-// and output share one layout.
+// The backward pass of a fused ReLU: sets the gradient to 0, in place, where the output is not positive. Gradient and
+// output have the same layout.
 Primitive make_relu_mask(const dnnl::engine& engine, const dnnl::memory& output, const dnnl::memory& gradient);
 
-// The second input of layers that add one. It is converted to the layout of the first, and its gradient back.
+// The residual input of a layer. It is reordered to the layout of the first input, and its gradient back.
 class Residual {
  public:
   // `stored` is the caller's layout of the residual, `wanted` the layer's layout of its output.
@@ -163,19 +163,19 @@ class Residual {
     return input_.memory().get_data_handle();
   }
 
-  // Whether the two layouts are equal, so that the gradient needs no conversion.
-  bool is_stored_as_wanted() const noexcept { return !reorder_; }
+  // If true, the gradient needs no reorder.
+  bool same_layout() const noexcept { return !reorder_; }
   void deliver_gradient(CpuStream& stream, const void* gradient, void* to) {
     if (!reorder_ || to == nullptr) return;
-    gradient_.place(gradient);
-    stored_gradient_.place(to);
+    gradient_.bind(gradient);
+    stored_gradient_.bind(to);
     reorder_->run(stream);
   }
 
  private:
   Staged input_;
-  Placed gradient_;
-  Placed stored_gradient_;
+  BoundMemory gradient_;
+  BoundMemory stored_gradient_;
   std::optional<Primitive> reorder_;
 };
 

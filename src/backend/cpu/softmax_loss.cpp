@@ -10,7 +10,7 @@
 namespace tutti::cpu {
 namespace {
 
-// log(sum of exp(logits)), relative to the greatest so that nothing overflows.
+// log(sum of exp(logits)), relative to the largest logit to avoid overflow.
 struct LogSumExp {
   double greatest;
   double sum;  // of exp(logit - greatest)
@@ -37,7 +37,7 @@ struct Target {
   }
 };
 
-// Whether the label's logit is the greatest, the first of equals. A label whose logit is NaN is never correct.
+// Whether the label's logit is the largest, or the first of equal ones. A label whose logit is NaN is never correct.
 bool is_correct(std::span<const float> logits, std::size_t label) {
   const float own = logits[label];
   const auto before = logits.first(label);
@@ -56,9 +56,9 @@ void write_gradient(const LogSumExp& softmax, std::span<const float> logits, con
 }
 
 void add_to(std::span<std::int64_t> totals, const LossSums& sums) {
-  LossSums::Figures figures;
-  std::ranges::copy(totals, figures.begin());
-  std::ranges::copy((LossSums::from(figures) + sums).figures(), totals.begin());
+  LossSums::Fields fields;
+  std::ranges::copy(totals, fields.begin());
+  std::ranges::copy((LossSums::from(fields) + sums).fields(), totals.begin());
 }
 
 class SoftmaxLoss final : public LossLayer {
@@ -74,7 +74,7 @@ class SoftmaxLoss final : public LossLayer {
     CpuStream& ours = cpu_stream(stream);
     require_loss_sums(pass);
     logits_.load(ours, pass.logits);
-    if (pass.logits_gradient != nullptr) gradient_.place(pass.logits_gradient);
+    if (pass.logits_gradient != nullptr) gradient_.bind(pass.logits_gradient);
     add_to(host_i64(pass.sums), sums_of(pass));
     if (pass.logits_gradient != nullptr) gradient_.deliver(ours);
   }

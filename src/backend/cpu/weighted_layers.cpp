@@ -12,14 +12,14 @@
 #include <optional>
 #include <string_view>
 
-// Every layer of the kind y = w * x + b with an optional max(0, y), whatever `*` is. A planner chooses the primitives
-// of convolutions, another one those of linear layers; the passes are the same for both.
+// Convolutions and linear layers: y = w * x + b, then an optional ReLU. Each has a planner that chooses the primitives;
+// the passes are shared.
 namespace tutti::cpu {
 namespace {
 
 struct WeightedPlans {
   dnnl::primitive_desc_base forward;
-  std::optional<dnnl::primitive_desc_base> backward_weights;  // reads the input in the forward's layout
+  std::optional<dnnl::primitive_desc_base> backward_weights;  // reads the input in forward's layout
   std::optional<dnnl::primitive_desc_base> backward_data;
   TiledPasses tiled{};  // instead of these, over the same layouts
 };
@@ -51,7 +51,7 @@ class Conv2dPlanner {
     Desc output;
   };
 
-  // How well oneDNN serves a layout, worst first.
+  // How efficient oneDNN is with a layout, worst first.
   enum class Merit { reference_loops, image_unrolled, channels_padded, best };
 
   Forward forward(const Layout& layout, LayerMode mode) const {
@@ -90,9 +90,9 @@ class Conv2dPlanner {
   bool relu_;
 };
 
-// Reference loops are hundreds of times slower than compiled code, and oneDNN falls back on them when it has compiled
-// code for the forward pass only. Blocks of channels are best while they are full: for 20 channels 32 are computed, for
-// 50 channels 64. There channels last is faster, by a factor of 1.6 on 20 to 50 channels.
+// Reference loops are hundreds of times slower than generated code, and oneDNN falls back to them in the backward pass
+// even if it has code for the forward pass. Blocked channels are fastest if the blocks are full: 20 channels are
+// computed as 32, 50 as 64. For 20 to 50 channels, channels-last is 1.6 times as fast.
 Conv2dPlanner::Merit Conv2dPlanner::merit(const Forward& candidate, LayerMode mode) const {
   const bool backward = mode == LayerMode::training;
   if (!is_compiled(candidate) || (backward && !is_compiled(backward_weights(candidate)))) {
@@ -124,7 +124,7 @@ Conv2dPlanner::Forward Conv2dPlanner::choose_forward(const Desc& given, LayerMod
   return best;
 }
 
-// oneDNN compiles no gradient of an image with few channels in its own layout.
+// oneDNN has no generated code for the gradient of an image with few channels in the forward layout.
 Conv2dPlanner::BackwardData Conv2dPlanner::choose_backward_data(const Forward& hint) const {
   BackwardData same = backward_data(hint, {hint.src_desc(), hint.dst_desc()});
   return is_direct(same) ? same : backward_data(hint, {any(input_, type_), any(output_, type_)});
@@ -141,8 +141,7 @@ WeightedPlans Conv2dPlanner::plan(const LayerRequest& request) const {
   return plans;
 }
 
-// Weights are described as units x channels x rows x columns, so that their order is canonical whatever the layout of
-// the input image.
+// Weights are described as units x channels x rows x columns, so that their order is canonical for any input layout.
 class LinearPlanner {
  public:
   LinearPlanner(const Processor& processor, const LinearSpec& spec, const Shape& input)
@@ -177,8 +176,8 @@ class LinearPlanner {
                                                   any(weight_, type_), bias_, output_);
   }
 
-  // Products of blocks compile the one kernel that they need. The general product compiles all its kernels when it is
-  // first used, which takes longer than the steps of a small network.
+  // brgemm generates only the kernel that it needs. The general GEMM generates all its kernels on first use, which
+  // takes longer than the steps of a small network.
   static bool multiplies_blocks(const Forward& plan) {
     return std::string_view(plan.impl_info_str()).starts_with("brgemm");
   }
@@ -194,11 +193,11 @@ class LinearPlanner {
   dnnl::memory::dims input_;
   dnnl::memory::dims weight_;
   Desc bias_;
-  Desc output_;  // always f32, since logits need the precision
+  Desc output_;  // always f32: logits stay fp32 for accuracy
   bool relu_;
 };
 
-struct WeightedLayerParts {
+struct WeightedLayerDesc {
   WeightedPlans plans;
   Shape output;
   bool bias = false;
@@ -207,7 +206,7 @@ struct WeightedLayerParts {
 
 class WeightedLayer final : public PlannedLayer {
  public:
-  WeightedLayer(const dnnl::engine& engine, const LayerRequest& request, const WeightedLayerParts& parts,
+  WeightedLayer(const dnnl::engine& engine, const LayerRequest& request, const WeightedLayerDesc& desc,
                 CpuWeights& weights);
 
   void forward(Stream& stream, const LayerForward& pass) override;
@@ -218,7 +217,7 @@ class WeightedLayer final : public PlannedLayer {
   struct WeightPass {
     Staged output_gradient;
     Staged weight_gradient;
-    std::optional<Placed> bias_gradient;
+    std::optional<BoundMemory> bias_gradient;
     Run run;
   };
   struct DataPass {
@@ -227,26 +226,26 @@ class WeightedLayer final : public PlannedLayer {
     Run run;
   };
 
-  Run make_forward(const dnnl::engine& engine, const WeightedLayerParts& parts, CpuWeights& weights) const;
-  WeightPass make_weight_pass(const dnnl::engine& engine, const WeightedLayerParts& parts) const;
-  DataPass make_data_pass(const dnnl::engine& engine, const Desc& given, const WeightedLayerParts& parts,
+  Run make_forward(const dnnl::engine& engine, const WeightedLayerDesc& desc, CpuWeights& weights) const;
+  WeightPass make_weight_pass(const dnnl::engine& engine, const WeightedLayerDesc& desc) const;
+  DataPass make_data_pass(const dnnl::engine& engine, const Desc& given, const WeightedLayerDesc& desc,
                           CpuWeights& weights) const;
 
   Staged input_;
-  Placed result_;
-  Placed result_gradient_;
+  BoundMemory result_;
+  BoundMemory result_gradient_;
   Run forward_;
   std::optional<Primitive> mask_;
   std::optional<WeightPass> weight_pass_;
   std::optional<DataPass> data_pass_;
 };
 
-Arguments forward_arguments(const WeightedLayerParts& parts, CpuWeights& weights, const dnnl::memory& input,
+Arguments forward_arguments(const WeightedLayerDesc& desc, CpuWeights& weights, const dnnl::memory& input,
                             const dnnl::memory& output) {
   Arguments arguments{{DNNL_ARG_SRC, input},
-                      {DNNL_ARG_WEIGHTS, weights.prepared(0, parts.plans.forward.weights_desc(0))},
+                      {DNNL_ARG_WEIGHTS, weights.prepared(0, desc.plans.forward.weights_desc(0))},
                       {DNNL_ARG_DST, output}};
-  if (parts.bias) arguments.emplace(DNNL_ARG_BIAS, weights.prepared(1, parts.plans.forward.weights_desc(1)));
+  if (desc.bias) arguments.emplace(DNNL_ARG_BIAS, weights.prepared(1, desc.plans.forward.weights_desc(1)));
   return arguments;
 }
 
@@ -258,53 +257,53 @@ const float* canonical(CpuWeights& weights, std::size_t index, const dnnl::memor
   return static_cast<const float*>(weights.prepared(index, plain(dims)).get_data_handle());
 }
 
-bool masks_itself(const WeightedLayerParts& parts) { return parts.plans.tiled.mask && !parts.plans.backward_data; }
+bool fuses_relu_mask(const WeightedLayerDesc& desc) { return desc.plans.tiled.mask && !desc.plans.backward_data; }
 
 float* floats(const dnnl::memory& memory) { return static_cast<float*>(memory.get_data_handle()); }
 
-WeightedLayer::WeightedLayer(const dnnl::engine& engine, const LayerRequest& request, const WeightedLayerParts& parts,
+WeightedLayer::WeightedLayer(const dnnl::engine& engine, const LayerRequest& request, const WeightedLayerDesc& desc,
                              CpuWeights& weights)
-    : PlannedLayer(request, activation_of(parts.output, parts.plans.forward.dst_desc()),
-                   {.input = true, .output = parts.relu && parts.plans.backward_weights}),
-      input_(engine, desc_of(request.input), parts.plans.forward.src_desc(), Staged::Use::read),
-      result_(engine, parts.plans.forward.dst_desc()),
-      result_gradient_(engine, parts.plans.forward.dst_desc()),
-      forward_(make_forward(engine, parts, weights)) {
-  if (!parts.plans.backward_weights) return;
-  if (parts.relu && !masks_itself(parts)) mask_ = make_relu_mask(engine, result_.memory(), result_gradient_.memory());
-  weight_pass_ = make_weight_pass(engine, parts);
-  if (parts.plans.backward_data) data_pass_ = make_data_pass(engine, desc_of(request.input), parts, weights);
+    : PlannedLayer(request, activation_of(desc.output, desc.plans.forward.dst_desc()),
+                   {.input = true, .output = desc.relu && desc.plans.backward_weights}),
+      input_(engine, desc_of(request.input), desc.plans.forward.src_desc(), Staged::Use::read),
+      result_(engine, desc.plans.forward.dst_desc()),
+      result_gradient_(engine, desc.plans.forward.dst_desc()),
+      forward_(make_forward(engine, desc, weights)) {
+  if (!desc.plans.backward_weights) return;
+  if (desc.relu && !fuses_relu_mask(desc)) mask_ = make_relu_mask(engine, result_.memory(), result_gradient_.memory());
+  weight_pass_ = make_weight_pass(engine, desc);
+  if (desc.plans.backward_data) data_pass_ = make_data_pass(engine, desc_of(request.input), desc, weights);
 }
 
-WeightedLayer::Run WeightedLayer::make_forward(const dnnl::engine& engine, const WeightedLayerParts& parts,
+WeightedLayer::Run WeightedLayer::make_forward(const dnnl::engine& engine, const WeightedLayerDesc& desc,
                                                CpuWeights& weights) const {
-  const auto& plan = parts.plans.forward;
+  const auto& plan = desc.plans.forward;
   const dnnl::memory input = input_.memory();
   const dnnl::memory output = result_.memory();
-  const auto tiled = parts.plans.tiled.forward;
-  if (!tiled) return running(Primitive(engine, plan, forward_arguments(parts, weights, input, output)));
+  const auto tiled = desc.plans.tiled.forward;
+  if (!tiled) return running(Primitive(engine, plan, forward_arguments(desc, weights, input, output)));
   const float* const windows = canonical(weights, 0, dims_of(plan.weights_desc(0)));
-  const float* const bias = parts.bias ? canonical(weights, 1, dims_of(plan.weights_desc(1))) : nullptr;
-  return [=, relu = parts.relu](CpuStream& stream) {
+  const float* const bias = desc.bias ? canonical(weights, 1, dims_of(plan.weights_desc(1))) : nullptr;
+  return [=, relu = desc.relu](CpuStream& stream) {
     tiled->forward(stream, {input.get_data_handle(), windows, bias, output.get_data_handle(), relu});
   };
 }
 
 WeightedLayer::WeightPass WeightedLayer::make_weight_pass(const dnnl::engine& engine,
-                                                          const WeightedLayerParts& parts) const {
-  const auto& plan = *parts.plans.backward_weights;
-  const auto tiled = parts.plans.tiled.backward_weights;
+                                                          const WeightedLayerDesc& desc) const {
+  const auto& plan = *desc.plans.backward_weights;
+  const auto tiled = desc.plans.tiled.backward_weights;
   const Desc kept = result_gradient_.memory().get_desc();
   const Desc canonical_weight = plain(dims_of(plan.diff_weights_desc(0)));
   const Staged output_gradient(engine, kept, tiled ? kept : plan.diff_dst_desc(), Staged::Use::read);
   const Staged weight_gradient(engine, canonical_weight, tiled ? canonical_weight : plan.diff_weights_desc(0),
                                Staged::Use::written);
 
-  std::optional<Placed> bias_gradient;
-  if (parts.bias) bias_gradient.emplace(engine, plan.diff_weights_desc(1));
+  std::optional<BoundMemory> bias_gradient;
+  if (desc.bias) bias_gradient.emplace(engine, plan.diff_weights_desc(1));
   if (tiled) {
     return {output_gradient, weight_gradient, bias_gradient,
-            [=, masks = parts.relu && masks_itself(parts), input = input_.memory(), output = result_.memory(),
+            [=, masks = desc.relu && fuses_relu_mask(desc), input = input_.memory(), output = result_.memory(),
              gradient = output_gradient.memory(), windows = weight_gradient.memory(),
              bias = bias_gradient ? bias_gradient->memory() : dnnl::memory()](CpuStream& stream) {
               tiled->backward_weights(
@@ -320,12 +319,12 @@ WeightedLayer::WeightPass WeightedLayer::make_weight_pass(const dnnl::engine& en
 }
 
 WeightedLayer::DataPass WeightedLayer::make_data_pass(const dnnl::engine& engine, const Desc& given,
-                                                      const WeightedLayerParts& parts, CpuWeights& weights) const {
-  const auto& plan = *parts.plans.backward_data;
-  const auto tiled = parts.plans.tiled.backward_data;
+                                                      const WeightedLayerDesc& desc, CpuWeights& weights) const {
+  const auto& plan = *desc.plans.backward_data;
+  const auto tiled = desc.plans.tiled.backward_data;
   const Desc kept = result_gradient_.memory().get_desc();
   const Staged output_gradient(engine, kept, tiled ? kept : plan.diff_dst_desc(), Staged::Use::read);
-  const Staged input_gradient(engine, given, tiled ? parts.plans.forward.src_desc() : plan.diff_src_desc(),
+  const Staged input_gradient(engine, given, tiled ? desc.plans.forward.src_desc() : plan.diff_src_desc(),
                               Staged::Use::written);
   if (tiled) {
     const float* const windows = canonical(weights, 0, dims_of(plan.weights_desc(0)));
@@ -344,7 +343,7 @@ WeightedLayer::DataPass WeightedLayer::make_data_pass(const dnnl::engine& engine
 void WeightedLayer::forward(Stream& stream, const LayerForward& pass) {
   CpuStream& ours = cpu_stream(stream);
   input_.load(ours, pass.input);
-  result_.place(pass.output);
+  result_.bind(pass.output);
   forward_(ours);
 }
 
@@ -353,23 +352,23 @@ void WeightedLayer::backward(Stream& stream, const LayerBackward& pass) {
   require_training(pass);
   const std::size_t expected = weight_pass_->bias_gradient ? 2 : 1;
   if (pass.gradients.size() != expected) {
-    throw Error(ErrorSource::internal, fmt::format("a layer with {} parameters is given {} tensors for their gradients",
+    throw Error(ErrorSource::internal, fmt::format("a layer with {} parameters got {} gradient tensors",
                                                    expected, pass.gradients.size()));
   }
   sum_output_gradients(pass, result_gradient_.memory().get_desc());
-  result_gradient_.place(pass.output_gradients[0]);
-  if (reads_output()) result_.place(pass.output);
+  result_gradient_.bind(pass.output_gradients[0]);
+  if (reads_output()) result_.bind(pass.output);
   if (mask_) mask_->run(ours);
 
   weight_pass_->output_gradient.load(ours, pass.output_gradients[0]);
-  weight_pass_->weight_gradient.place(pass.gradients[0].data);
-  if (weight_pass_->bias_gradient) weight_pass_->bias_gradient->place(pass.gradients[1].data);
+  weight_pass_->weight_gradient.bind(pass.gradients[0].data);
+  if (weight_pass_->bias_gradient) weight_pass_->bias_gradient->bind(pass.gradients[1].data);
   weight_pass_->run(ours);
   weight_pass_->weight_gradient.deliver(ours);
 
   if (!data_pass_) return;
   data_pass_->output_gradient.load(ours, pass.output_gradients[0]);
-  data_pass_->input_gradient.place(pass.input_gradient);
+  data_pass_->input_gradient.bind(pass.input_gradient);
   data_pass_->run(ours);
   data_pass_->input_gradient.deliver(ours);
 }
@@ -380,14 +379,14 @@ std::unique_ptr<Layer> make(const Processor& processor, const Conv2dSpec& spec, 
   const Shape output = batch_output(spec, request.input.shape);
   const auto plans = Conv2dPlanner(processor, spec, request.input.shape, output).plan(request);
   return std::make_unique<WeightedLayer>(
-      processor.engine, request, WeightedLayerParts{plans, output, spec.bias, spec.relu}, weights_of(spec, request));
+      processor.engine, request, WeightedLayerDesc{plans, output, spec.bias, spec.relu}, weights_of(spec, request));
 }
 
 std::unique_ptr<Layer> make(const Processor& processor, const LinearSpec& spec, const LayerRequest& request) {
   const Shape output = batch_output(spec, request.input.shape);
   const auto plans = LinearPlanner(processor, spec, request.input.shape).plan(request);
   return std::make_unique<WeightedLayer>(
-      processor.engine, request, WeightedLayerParts{plans, output, spec.bias, spec.relu}, weights_of(spec, request));
+      processor.engine, request, WeightedLayerDesc{plans, output, spec.bias, spec.relu}, weights_of(spec, request));
 }
 
 }  // namespace tutti::cpu

@@ -19,8 +19,8 @@ void CpuWeights::refresh(Stream& stream) {
 }
 
 dnnl::memory CpuWeights::prepared(std::size_t index, const Desc& wanted) {
-  // The canonical order of a weight is the same as units x inputs and with channels, rows and columns, so the view uses
-  // the wanted dimensions.
+  // The canonical order of a weight is the same as units x inputs and as units x channels x rows x columns, so the view
+  // uses the wanted dimensions.
   const Desc canonical = plain(dims_of(wanted));
   const dnnl::memory values(canonical, engine_, values_.at(index).data);
   if (wanted == canonical) return values;

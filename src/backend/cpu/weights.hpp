@@ -18,11 +18,11 @@ class CpuWeights final : public LayerWeights {
   CpuWeights(const dnnl::engine& engine, const LayerSpec& spec, std::span<const Tensor> values);
   void refresh(Stream& stream) override;
 
-  // The value at `index` of parameters(), in the wanted layout. refresh() updates it from now on; it is up to date at
-  // once if refresh() was ever called. Threads may make plans at the same time.
+  // The value at `index` of parameters() in this layout. refresh() updates it from now on. If refresh() was called
+  // before, the copy is made now. Thread-safe.
   dnnl::memory prepared(std::size_t index, const Desc& wanted);
 
-  // Throws unless the values are those of `spec` on samples of this shape.
+  // Throws unless the values match `spec` on samples of this shape.
   void require(const LayerSpec& spec, const Shape& sample) const { require_weights(spec_, values_, spec, sample); }
 
  private:
@@ -40,7 +40,7 @@ class CpuWeights final : public LayerWeights {
   bool refreshed_ = false;
 };
 
-// Throws when the request has no weights of the CPU backend, or those of another layer.
+// Throws unless the request has CPU weights of this layer.
 CpuWeights& weights_of(const LayerSpec& spec, const LayerRequest& request);
 
 }  // namespace tutti::cpu

@@ -16,9 +16,9 @@ CudaDevice device_at(int device) {
   const std::size_t count = inventory.devices.size();
   if (device < 0 || static_cast<std::size_t>(device) >= count) {
     throw Error(ErrorSource::usage,
-                inventory.why_none.empty()
-                    ? fmt::format("GPU {} is asked for, but this process sees {} of them", device, count)
-                    : fmt::format("no GPU can be used: {}; choose --device cpu", inventory.why_none));
+                inventory.unavailable_reason.empty()
+                    ? fmt::format("GPU {} was requested, but {} are visible to this process", device, count)
+                    : fmt::format("no GPU can be used: {}; choose --device cpu", inventory.unavailable_reason));
   }
   return inventory.devices[static_cast<std::size_t>(device)];
 }
@@ -42,7 +42,7 @@ bool is_pageable(const Tensor& tensor) {
 }  // namespace
 
 CudaBackend::CudaBackend(const CudaOptions& options)
-    : found_(device_at(options.device)),
+    : device_(device_at(options.device)),
       uses_graphs_(options.use_graphs),
       planner_(make_convolution_planner(options)),
       processor_{.device = options.device,
@@ -55,11 +55,11 @@ CudaBackend::~CudaBackend() {
 }
 
 std::string CudaBackend::description() const {
-  return fmt::format("cuda: {}, {:.0f} GiB, {}", found_.name, static_cast<double>(found_.memory_bytes) / 0x1p30,
+  return fmt::format("cuda: {}, {:.0f} GiB, {}", device_.name, static_cast<double>(device_.memory_bytes) / 0x1p30,
                      convolution_library());
 }
 
-// The calls return the depth of nested ranges, or that no profiler is attached.
+// The calls return the nesting depth, or an error if no profiler is attached.
 void CudaBackend::begin_range(const char* name) {
   if (in_range_) static_cast<void>(nvtxRangePop());
   static_cast<void>(nvtxRangePushA(name));
@@ -70,7 +70,7 @@ void CudaBackend::copy(Stream& stream, const Tensor& to, const Tensor& from) {
   require_equal_sizes("copying between", static_cast<std::int64_t>(to.bytes()),
                       static_cast<std::int64_t>(from.bytes()));
   if (to.bytes() == 0) return;
-  // The driver waits within such a copy, where our own watch could not report that an earlier collective hangs.
+  // The driver would block in such a copy, and the wait callback could not report a hanging collective.
   if (is_pageable(to) || is_pageable(from)) stream.synchronize();
   check(cudaMemcpyAsync(to.data, from.data, to.bytes(), kind_of(to.space, from.space), native(as_cuda_stream(stream))));
 }
@@ -78,18 +78,18 @@ void CudaBackend::copy(Stream& stream, const Tensor& to, const Tensor& from) {
 void CudaBackend::fill_zero(Stream& stream, const Tensor& tensor) {
   if (tensor.space != MemorySpace::cuda) {
     throw Error(ErrorSource::internal,
-                fmt::format("the cuda backend is to clear a tensor of {} in the host's memory", tensor.shape.text()));
+                fmt::format("the cuda backend cannot clear a tensor of {} in host memory", tensor.shape.text()));
   }
   if (tensor.bytes() > 0) check(cudaMemsetAsync(tensor.data, 0, tensor.bytes(), native(as_cuda_stream(stream))));
 }
 
 std::unique_ptr<Layer> CudaBackend::make_layer(const LayerSpec& spec, const LayerRequest& request) {
   require_samples(spec, request);
-  const auto make_within = [&](const LayerRequest& within) {
-    return std::visit([&](const auto& layer) { return make(processor_, layer, within); }, spec);
+  const auto make_native = [&](const LayerRequest& native_request) {
+    return std::visit([&](const auto& layer) { return make(processor_, layer, native_request); }, spec);
   };
   const bool takes_plain = is_plain(request.input) || (takes_residual(spec) && is_plain(request.residual));
-  return takes_plain ? make_converting_layer(processor_, request, make_within) : make_within(request);
+  return takes_plain ? make_converting_layer(processor_, request, make_native) : make_native(request);
 }
 
 }  // namespace tutti::cuda

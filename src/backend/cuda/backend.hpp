@@ -1,6 +1,6 @@
 #pragma once
-// One GPU behind the backend seam. What needs kernels is defined beside them: the vector operations in flat.cu,
-// fixed_point.cu and reductions.cu, images in image_store.cu, plain activations in convert.cu.
+// The backend interface for one GPU. Members that launch kernels are defined next to these: vector operations in
+// flat.cu, fixed_point.cu and reductions.cu, images in image_store.cu, plain activations in convert.cu.
 
 #include "tutti/backend/backend.hpp"
 #include "tutti/backend/cuda_library.hpp"
@@ -29,12 +29,12 @@ class CudaBackend final : public Backend {
   std::unique_ptr<Event> make_event() override { return make_cuda_event(processor_.device); }
   std::unique_ptr<Event> make_timed_event() override { return make_timed_cuda_event(processor_.device); }
   void begin_range(const char* name) override;
-  std::unique_ptr<ImageStore> hold_images(const HeldImages& images) override;
+  std::unique_ptr<ImageStore> upload_dataset(const ImageSet& images) override;
   std::unique_ptr<Graph> capture(Stream& stream, const std::function<void()>& enqueue) override {
     return uses_graphs_ ? capture_cuda_graph(as_cuda_stream(stream), enqueue) : nullptr;
   }
-  std::string choices() const override { return planner_->choices(); }
-  bool adopt_choices(const std::string& lines) override { return planner_->adopt_choices(lines); }
+  std::string algorithm_cache() const override { return planner_->algorithm_cache(); }
+  bool load_algorithm_cache(const std::string& lines) override { return planner_->load_algorithm_cache(lines); }
 
   void copy(Stream& stream, const Tensor& to, const Tensor& from) override;
   void fill_zero(Stream& stream, const Tensor& tensor) override;
@@ -49,7 +49,7 @@ class CudaBackend final : public Backend {
   void adamw_step(Stream& stream, const AdamWStep& step) override;
   void sum_squares(Stream& stream, std::span<const Tensor> tensors, const Tensor& sums) override;
   void sum_runs(Stream& stream, const Tensor& values, const Tensor& ends, const Tensor& sums) override;
-  void clip_factor(Stream& stream, const Tensor& squares, double most, const Tensor& factor) override;
+  void clip_factor(Stream& stream, const Tensor& squares, double max_norm, const Tensor& factor) override;
   void trust_factors(Stream& stream, const TrustFactors& request) override;
   void add_digests(Stream& stream, std::span<const DigestedTensor> tensors, const Tensor& digests) override;
 
@@ -62,11 +62,11 @@ class CudaBackend final : public Backend {
   std::unique_ptr<LossLayer> make_softmax_loss(const ActivationSpec& logits, double smoothing) override;
 
  private:
-  CudaDevice found_;
+  CudaDevice device_;
   bool uses_graphs_;
   std::unique_ptr<ConvolutionPlanner> planner_;
   Processor processor_;
-  bool in_range_ = false;  // of the profiler
+  bool in_range_ = false;  // a profiler range is open
 };
 
 }  // namespace tutti::cuda

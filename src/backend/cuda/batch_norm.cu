@@ -4,7 +4,7 @@
 #include "backend/requests.hpp"
 #include "batch_norm.cuh"
 
-// Each pass has three kernels: one sums each chunk of rows, one computes the numbers of each channel from these sums,
+// Each pass has three kernels: one sums each chunk of rows, one computes per-channel values from these sums,
 // and one goes over the values.
 namespace tutti::cuda {
 namespace {
@@ -90,14 +90,14 @@ __global__ void __launch_bounds__(RowGrid::kThreads, 4) norm_application(NormApp
 template <class T, int kGradients>
 __global__ void __launch_bounds__(RowGrid::kThreads, 3) norm_gradient_sums(NormGradientSums work) {
   constexpr int kSize = Floats<T>::kSize;
-  constexpr int kTogether = kGradients == 3 ? 1 : 2;
-  const int chunk = last_chunk_first();
+  constexpr int kUnroll = kGradients == 3 ? 1 : 2;
+  const int chunk = reversed_chunk();
   const RowShare share = share_of_thread(work.grid, chunk);
   Floats<T> mean{};
   if (share.begin < share.end) mean = load_channels<T>(work.rounded_mean, share.pack);
   Floats<T> sums{};
   Floats<T> products{};
-  for_each_pack<kTogether>(share, [&](auto count, std::int64_t first) {
+  for_each_pack<kUnroll>(share, [&](auto count, std::int64_t first) {
     constexpr int kCount = decltype(count)::value;
     Pack<T> x[kCount];
     GradientPacks<T, kGradients> gradients[kCount];
@@ -206,7 +206,7 @@ auto norm_gradient_sums_of(const GradientSum& gradients) {
 
 Grid grid_over_channels(int channels) { return {.blocks = channels / kChannels, .threads = RowGrid::kThreads}; }
 
-// As many as a large GPU runs at once, since each leaves partial sums.
+// As many as a large GPU runs at once, not more, since each writes partial sums.
 constexpr std::int64_t kSumBlocks = 4 * 132;
 constexpr std::int64_t kGradientSumBlocks = 3 * 132;
 
@@ -239,7 +239,7 @@ class BatchNormLayer final : public CudaLayer {
     if (spec.relu) positive_ = allocate_cuda(processor.device, output_.bytes / kPackBytes);
   }
 
-  bool leaves_residual_gradient() const override { return spec_.add; }
+  bool residual_gradient_in_place() const override { return spec_.add; }
 
   void forward(Stream& stream, const LayerForward& pass) override {
     const cudaStream_t cuda = native(as_cuda_stream(stream));

@@ -1,15 +1,15 @@
 #pragma once
-// The statistics of batch norm's forward pass: sums over each chunk of rows, and the numbers of each channel that
-// follow from them. Sums are f32 within a thread and f64 beyond, always in the same order.
+// The statistics of batch norm's forward pass: sums over each chunk of rows, and the per-channel values computed from
+// them. Sums are f32 within a thread and f64 across threads, in a fixed order.
 
 #include "floats.cuh"
 #include "grids.cuh"
 
 namespace tutti::cuda {
 
-// Numbers of each channel, with the padding, which has zeros.
+// Per-channel values, including padding channels, which are zero.
 struct NormChannels {
-  double* mean = nullptr;  // and the variance behind it: what was normalized with last
+  double* mean = nullptr;  // the statistics of the last forward pass, followed by the variance
   double* variance = nullptr;
   float* rounded_mean = nullptr;
   float* factor = nullptr;  // y = (x - rounded mean) * factor + offset
@@ -37,8 +37,8 @@ struct NormStatistics {
   NormChannels result;
 };
 
-// Kernels that read values that were just written go through them backwards, since the last ones are in the cache.
-__device__ inline int last_chunk_first() { return static_cast<int>(gridDim.y - 1 - blockIdx.y); }
+// Kernels process values that were just written in reverse order, since the last ones are still in the cache.
+__device__ inline int reversed_chunk() { return static_cast<int>(gridDim.y - 1 - blockIdx.y); }
 
 __device__ inline std::int64_t rows_of_chunk(const RowGrid& grid, std::int64_t chunk) {
   const std::int64_t left = grid.rows - chunk * grid.chunk_rows;
@@ -47,14 +47,14 @@ __device__ inline std::int64_t rows_of_chunk(const RowGrid& grid, std::int64_t c
 
 template <class T>
 struct Moments {
-  Pack<T> about;  // the thread's first value of each channel: little is lost where the mean is large
+  Pack<T> about;  // the thread's first value of each channel, subtracted for precision
   Floats<T> sums;
   Floats<T> squares;
 };
 
-// Sums about zero, in f64: those about the mean would not add up.
+// The sums of x and x^2 in f64, which can be added across threads; sums about each thread's first value cannot.
 template <class T>
-__device__ inline void about_zero(const Moments<T>& moments, double rows, double (&values)[2 * Floats<T>::kSize]) {
+__device__ inline void raw_moments(const Moments<T>& moments, double rows, double (&values)[2 * Floats<T>::kSize]) {
 #pragma unroll
   for (int k = 0; k < Floats<T>::kSize; ++k) {
     const double about = to_float(moments.about.values[k]);
@@ -67,7 +67,7 @@ __device__ inline void about_zero(const Moments<T>& moments, double rows, double
 template <class T>
 __global__ void __launch_bounds__(RowGrid::kThreads, 3) norm_sums(NormSums work) {
   constexpr int kSize = Floats<T>::kSize;
-  const int chunk = last_chunk_first();
+  const int chunk = reversed_chunk();
   const RowShare share = share_of_thread(work.grid, chunk);
   Moments<T> moments{};
   if (share.begin < share.end) moments.about = load_pack<T>(work.input, share.begin);
@@ -90,7 +90,7 @@ __global__ void __launch_bounds__(RowGrid::kThreads, 3) norm_sums(NormSums work)
     rows += kCount;
   });
   double sums[2 * kSize];
-  about_zero(moments, rows, sums);
+  raw_moments(moments, rows, sums);
   add_rows({work.grid.width, work.grid.height}, sums);
   if (share.row != 0 || share.begin >= share.end) return;
   const double inverse = 1 / static_cast<double>(rows_of_chunk(work.grid, chunk));
@@ -103,7 +103,7 @@ __global__ void __launch_bounds__(RowGrid::kThreads, 3) norm_sums(NormSums work)
   }
 }
 
-// The kernels that process partial sums have a few channels per block.
+// Kernels over partial sums have a few channels per block.
 constexpr int kChannels = 4;
 constexpr int kHeight = RowGrid::kThreads / kChannels;
 

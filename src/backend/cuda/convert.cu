@@ -8,11 +8,11 @@
 namespace tutti::cuda {
 namespace {
 
-constexpr int kMostThreads = 256;
-constexpr std::int64_t kMostBlocksY = 65535;
+constexpr int kMaxThreads = 256;
+constexpr std::int64_t kMaxBlocksY = 65535;
 
-// A thread's pack within a sample. Neighbouring threads have neighbouring packs of a pixel and then neighbouring
-// pixels, so that both sides are accessed in memory order where it matters: images of few channels, and vectors.
+// A thread's pack within a sample. Adjacent threads have adjacent packs of a pixel, then adjacent pixels, so that both
+// sides are coalesced where it matters: images with few channels, and vectors.
 struct PackPlace {
   unsigned index;
   unsigned pixel;
@@ -59,13 +59,13 @@ __global__ void scatter_packs(const ImageLayout layout, const Pack<T>* from, flo
 template <class T>
 Grid grid_of(const ImageLayout& layout) {
   const std::int64_t packs = layout.pixels() * (layout.padded_channels / Pack<T>::kSize);
-  const std::int64_t threads = packs < kMostThreads ? (packs + 31) / 32 * 32 : kMostThreads;
+  const std::int64_t threads = packs < kMaxThreads ? (packs + 31) / 32 * 32 : kMaxThreads;
   return {.blocks = threads == 0 ? 0 : (packs + threads - 1) / threads,
-          .blocks_y = layout.samples < kMostBlocksY ? layout.samples : kMostBlocksY,
+          .blocks_y = layout.samples < kMaxBlocksY ? layout.samples : kMaxBlocksY,
           .threads = static_cast<int>(threads)};
 }
 
-// `activation` is one within the network; `plain` is f32 in canonical order, in the device's memory. Asynchronous.
+// `activation` has the native layout; `plain` is f32 in canonical order, in device memory. Asynchronous.
 void convert_to_plain(CudaStream& stream, const ActivationSpec& activation, const void* from, float* plain) {
   const ImageLayout layout = layout_of(activation);
   const auto scatter = [&]<class T>(void (*kernel)(ImageLayout, const Pack<T>*, float*)) {
@@ -82,34 +82,34 @@ void convert_from_plain(CudaStream& stream, const ActivationSpec& activation, co
   format_of(activation).type() == ElementType::bf16 ? gather(gather_packs<Bf16>) : gather(gather_packs<float>);
 }
 
-// One activation that a layer reads, and its gradient. Both are passed on unchanged unless they are plain.
+// An input of a layer, and its gradient. Both are converted if they are plain, else passed through.
 class ConvertedActivation {
  public:
   ConvertedActivation(const Processor& processor, const ActivationSpec& given, bool wants_gradient)
-      : within_(given), is_plain_(given.format && cuda::is_plain(given)) {
+      : native_spec_(given), is_plain_(given.format && cuda::is_plain(given)) {
     if (!is_plain_) return;
-    within_ = activation_of(given.shape, processor.type);
-    values_ = allocate_cuda(processor.device, within_.bytes);
-    if (wants_gradient) gradient_ = allocate_cuda(processor.device, within_.bytes);
+    native_spec_ = activation_of(given.shape, processor.type);
+    values_ = allocate_cuda(processor.device, native_spec_.bytes);
+    if (wants_gradient) gradient_ = allocate_cuda(processor.device, native_spec_.bytes);
   }
 
-  const ActivationSpec& within() const { return within_; }
+  const ActivationSpec& native_spec() const { return native_spec_; }
   bool is_plain() const { return is_plain_; }
 
   const void* load(CudaStream& stream, const void* given) const {
     if (!is_plain_) return given;
-    convert_from_plain(stream, within_, static_cast<const float*>(given), values_.data());
+    convert_from_plain(stream, native_spec_, static_cast<const float*>(given), values_.data());
     return values_.data();
   }
-  // The values that were loaded last.
+  // The values of the last load().
   const void* loaded(const void* given) const { return is_plain_ ? values_.data() : given; }
   void* gradient(void* given) const { return is_plain_ && given != nullptr ? gradient_.data() : given; }
   void deliver_gradient(CudaStream& stream, void* given) const {
-    if (is_plain_ && given != nullptr) convert_to_plain(stream, within_, gradient_.data(), static_cast<float*>(given));
+    if (is_plain_ && given != nullptr) convert_to_plain(stream, native_spec_, gradient_.data(), static_cast<float*>(given));
   }
 
  private:
-  ActivationSpec within_;
+  ActivationSpec native_spec_;
   bool is_plain_;
   Buffer values_;
   Buffer gradient_;
@@ -123,40 +123,40 @@ class ConvertingLayer final : public Layer {
       : wants_input_gradient_(request.wants_input_gradient),
         input_(processor, request.input, request.wants_input_gradient),
         residual_(processor, request.residual, request.mode == LayerMode::training) {
-    LayerRequest within = request;
-    within.input = input_.within();
-    within.residual = residual_.within();
-    layer_ = make(within);
+    LayerRequest inner = request;
+    inner.input = input_.native_spec();
+    inner.residual = residual_.native_spec();
+    layer_ = make(inner);
   }
 
   const ActivationSpec& output() const override { return layer_->output(); }
   bool reads_input() const override { return layer_->reads_input() && !input_.is_plain(); }
   bool reads_output() const override { return layer_->reads_output(); }
-  bool leaves_residual_gradient() const override { return layer_->leaves_residual_gradient() && !residual_.is_plain(); }
-  void set_place(Stream& stream, const SamplePlace& place) override { layer_->set_place(stream, place); }
+  bool residual_gradient_in_place() const override { return layer_->residual_gradient_in_place() && !residual_.is_plain(); }
+  void set_batch_position(Stream& stream, const BatchPosition& place) override { layer_->set_batch_position(stream, place); }
 
   void forward(Stream& stream, const LayerForward& pass) override {
     CudaStream& cuda = as_cuda_stream(stream);
-    LayerForward within = pass;
-    within.input = input_.load(cuda, pass.input);
-    within.residual = residual_.load(cuda, pass.residual);
-    layer_->forward(stream, within);
+    LayerForward inner = pass;
+    inner.input = input_.load(cuda, pass.input);
+    inner.residual = residual_.load(cuda, pass.residual);
+    layer_->forward(stream, inner);
   }
 
   void backward(Stream& stream, const LayerBackward& pass) override {
     CudaStream& cuda = as_cuda_stream(stream);
-    const bool stays = residual_.is_plain() && layer_->leaves_residual_gradient();
+    const bool stays = residual_.is_plain() && layer_->residual_gradient_in_place();
     void* const wanted_input = wants_input_gradient_ ? pass.input_gradient : nullptr;
-    LayerBackward within = pass;
-    within.input = input_.loaded(pass.input);
-    within.input_gradient = input_.gradient(wanted_input);
+    LayerBackward inner = pass;
+    inner.input = input_.loaded(pass.input);
+    inner.input_gradient = input_.gradient(wanted_input);
     if (pass.residual_gradient != nullptr) {
-      within.residual_gradient = stays ? pass.output_gradients[0] : residual_.gradient(pass.residual_gradient);
+      inner.residual_gradient = stays ? pass.output_gradients[0] : residual_.gradient(pass.residual_gradient);
     }
-    layer_->backward(stream, within);
+    layer_->backward(stream, inner);
     input_.deliver_gradient(cuda, wanted_input);
     if (stays && pass.residual_gradient != nullptr) {
-      convert_to_plain(cuda, residual_.within(), pass.output_gradients[0], static_cast<float*>(pass.residual_gradient));
+      convert_to_plain(cuda, residual_.native_spec(), pass.output_gradients[0], static_cast<float*>(pass.residual_gradient));
     } else {
       residual_.deliver_gradient(cuda, pass.residual_gradient);
     }

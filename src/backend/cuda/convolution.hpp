@@ -1,6 +1,6 @@
 #pragma once
-// The three passes of a convolution between activations within the network, each planned once for a shape. Only the
-// planner knows that cuDNN computes them. Linear layers are convolutions of one pixel.
+// The three passes of a convolution between activations in the native layout, each planned once per shape. Only the
+// planner depends on cuDNN. Linear layers are convolutions over one pixel.
 
 #include "tutti/backend/cuda_library.hpp"
 #include "tutti/backend/cuda_stream.hpp"
@@ -39,7 +39,7 @@ struct ConvolutionShape {
   friend bool operator==(const ConvolutionShape&, const ConvolutionShape&) = default;
 };
 
-// A pass writes the one that it computes and reads the others.
+// A pass writes one of these and reads the others.
 struct ConvolutionTensors {
   void* input = nullptr;    // or its gradient
   void* filters = nullptr;  // likewise
@@ -49,24 +49,24 @@ struct ConvolutionTensors {
 class ConvolutionPlan {
  public:
   virtual ~ConvolutionPlan() = default;
-  // The plan uses the first bytes of the stream's scratch memory while it runs.
+  // The size of the workspace.
   virtual std::size_t scratch_bytes() const = 0;
-  // Asynchronous. `scratch` has at least so many bytes.
+  // Asynchronous. `scratch` has at least scratch_bytes().
   virtual void run(CudaStream& stream, const ConvolutionTensors& tensors, void* scratch) = 0;
 };
 
 class ConvolutionPlanner {
  public:
   virtual ~ConvolutionPlanner() = default;
-  // Throws a usage error naming the shape where the library has no way to compute it.
+  // Throws a usage error that names the shape if the library cannot compute it.
   virtual std::unique_ptr<ConvolutionPlan> plan(ConvolutionPass pass, const ConvolutionShape& shape) = 0;
-  // As in Backend.
-  virtual std::string choices() const = 0;
-  virtual bool adopt_choices(const std::string& lines) = 0;
+  // See Backend.
+  virtual std::string algorithm_cache() const = 0;
+  virtual bool load_algorithm_cache(const std::string& lines) = 0;
 };
 
-// Measures, with memory of its own, how many milliseconds one run of each plan takes; a plan that fails takes
-// infinitely long. Empty where the device has no room for that.
+// Measures the time of one run of each plan in milliseconds, with its own buffers; infinity for plans that fail. Empty
+// if the device has too little free memory.
 std::vector<float> measure_plans(int device, const ConvolutionShape& shape,
                                  std::span<const std::unique_ptr<ConvolutionPlan>> plans);
 

@@ -9,14 +9,14 @@
 namespace tutti::cuda {
 namespace {
 
-constexpr std::size_t kMostEngines = 10;
-constexpr std::size_t kMostCompiledEngines = 2;  // compiled at run time, which takes a second each
-constexpr std::size_t kMostScratchBytes = std::size_t{512} << 20;
-constexpr std::int64_t kMostProposals = 128;
-constexpr std::int64_t kMostNotes = 32;
-constexpr std::int64_t kMostKnobs = 64;
+constexpr std::size_t kMaxEngines = 10;
+constexpr std::size_t kMaxCompiledEngines = 2;  // compiled at run time, which takes a second each
+constexpr std::size_t kMaxScratchBytes = std::size_t{512} << 20;
+constexpr std::int64_t kMaxProposals = 128;
+constexpr std::int64_t kMaxNotes = 32;
+constexpr std::int64_t kMaxKnobs = 64;
 
-// In cuDNN's order N, C, H, W whatever the layout; the channels lie beside each other.
+// Extents are N, C, H, W; the strides are those of NHWC.
 CudnnDescriptor tensor(std::int64_t number, const std::vector<std::int64_t>& extents, Precision precision) {
   const std::int64_t pixel = extents[1];
   const std::int64_t row = extents[3] * pixel;
@@ -102,7 +102,7 @@ CudnnDescriptor operation(ConvolutionPass pass, const ConvolutionShape& shape) {
 CudnnDescriptor graph_of(const CudnnTarget& target, const CudnnDescriptor& operation) {
   CudnnDescriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
   graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, operation);
-  target.name_in(graph);
+  target.apply_to(graph);
   graph.finalize();
   return graph;
 }
@@ -112,7 +112,7 @@ CudnnDescriptor engine_of(const CudnnDescriptor& configuration) {
 }
 
 bool is_compiled_at_run_time(const CudnnDescriptor& engine) {
-  const auto notes = engine.values<cudnnBackendBehaviorNote_t>(CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, kMostNotes);
+  const auto notes = engine.values<cudnnBackendBehaviorNote_t>(CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, kMaxNotes);
   return std::ranges::find(notes, CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION) != notes.end();
 }
 
@@ -151,7 +151,7 @@ void CudnnDescriptor::finalize() { check(cudnnBackendFinalize(get())); }
 
 bool CudnnDescriptor::try_finalize() { return cudnnBackendFinalize(get()) == CUDNN_STATUS_SUCCESS; }
 
-// cuDNN writes into descriptors that exist.
+// cuDNN writes into existing descriptors.
 std::vector<CudnnDescriptor> CudnnDescriptor::descriptors(cudnnBackendAttributeName_t name,
                                                           cudnnBackendDescriptorType_t type, std::int64_t most) const {
   std::vector<CudnnDescriptor> found;
@@ -165,7 +165,7 @@ std::vector<CudnnDescriptor> CudnnDescriptor::descriptors(cudnnBackendAttributeN
 EngineChoice CudnnEngine::choice() const {
   EngineChoice choice{engine_of(configuration).value<std::int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX)};
   for (const CudnnDescriptor& knob :
-       configuration.descriptors(CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, kMostKnobs)) {
+       configuration.descriptors(CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, kMaxKnobs)) {
     choice.knobs.push_back({knob.value<cudnnBackendKnobType_t>(CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE),
                             knob.value<std::int64_t>(CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE)});
   }
@@ -181,21 +181,20 @@ std::vector<CudnnDescriptor> CudnnGraph::proposals(cudnnBackendHeurMode_t mode) 
   CudnnDescriptor heuristic(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
   heuristic.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph_);
   heuristic.set(CUDNN_ATTR_ENGINEHEUR_MODE, mode);
-  target_.name_in(heuristic);
+  target_.apply_to(heuristic);
   if (!heuristic.try_finalize()) return {};
-  return heuristic.descriptors(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, kMostProposals);
+  return heuristic.descriptors(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, kMaxProposals);
 }
 
-// With f32 values "tensor core" means that they are rounded to tf32, with or without the note on down-converted inputs:
-// none of the engines that cuDNN 9.19 proposes for an H200 has that note. Large tiles of Winograd's transformation lose
-// digits with any type.
+// With f32 values, "tensor core" means rounding to tf32, with or without the note on down-converted inputs, which none
+// of the engines has that cuDNN 9.19 proposes for an H200. Large Winograd tiles lose precision with any type.
 bool CudnnGraph::allows(const CudnnDescriptor& engine) const {
   static constexpr std::array kNever{CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC,
                                      CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION,
                                      CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_4x4, CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_6x6,
                                      CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13};
   static constexpr std::array kNeverInFp32{CUDNN_NUMERICAL_NOTE_TENSOR_CORE, CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS};
-  const auto notes = engine.values<cudnnBackendNumericalNote_t>(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, kMostNotes);
+  const auto notes = engine.values<cudnnBackendNumericalNote_t>(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, kMaxNotes);
   return std::ranges::none_of(notes, [&](cudnnBackendNumericalNote_t note) {
     return std::ranges::find(kNever, note) != kNever.end() ||
            (precision_ == Precision::fp32 && std::ranges::find(kNeverInFp32, note) != kNeverInFp32.end());
@@ -205,10 +204,10 @@ bool CudnnGraph::allows(const CudnnDescriptor& engine) const {
 std::optional<CudnnEngine> CudnnGraph::build(CudnnDescriptor configuration) const {
   CudnnDescriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
   plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration);
-  target_.name_in(plan);
+  target_.apply_to(plan);
   if (!plan.try_finalize()) return {};
   const auto scratch = static_cast<std::size_t>(plan.value<std::int64_t>(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE));
-  if (scratch > kMostScratchBytes) return {};
+  if (scratch > kMaxScratchBytes) return {};
   return CudnnEngine{std::move(configuration), std::move(plan), scratch};
 }
 
@@ -224,13 +223,13 @@ std::vector<CudnnEngine> CudnnGraph::engines() const {
       if (!allows(engine)) continue;
       if (is_compiled_at_run_time(engine)) {
         compiled.push_back(std::move(configuration));
-      } else if (engines.size() < kMostEngines) {
+      } else if (engines.size() < kMaxEngines) {
         add(configuration);
       }
     }
     if (!engines.empty()) return engines;
   }
-  for (std::size_t i = 0; i < std::min(compiled.size(), kMostCompiledEngines); ++i) add(compiled[i]);
+  for (std::size_t i = 0; i < std::min(compiled.size(), kMaxCompiledEngines); ++i) add(compiled[i]);
   return engines;
 }
 
@@ -238,7 +237,7 @@ std::optional<CudnnEngine> CudnnGraph::engine(const EngineChoice& choice) const 
   CudnnDescriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
   engine.set(CUDNN_ATTR_ENGINE_OPERATION_GRAPH, graph_);
   engine.set(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, choice.engine);
-  target_.name_in(engine);
+  target_.apply_to(engine);
   if (!engine.try_finalize() || !allows(engine)) return {};
 
   std::vector<CudnnDescriptor> knobs;

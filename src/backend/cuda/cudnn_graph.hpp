@@ -1,6 +1,6 @@
 #pragma once
-// One pass of a convolution as a cuDNN graph, and the engines that cuDNN proposes for it. Nothing runs here, so that
-// plans can be made for a GPU that is absent.
+// One pass of a convolution as a cuDNN graph, and the engines that cuDNN proposes for it. Nothing runs here, so plans
+// can be made for a GPU that is not present.
 
 #include "tutti/base/unique_handle.hpp"
 
@@ -33,7 +33,7 @@ template <> inline constexpr auto kCudnnType<cudnnBackendNumericalNote_t> = CUDN
 template <> inline constexpr auto kCudnnType<cudnnBackendBehaviorNote_t> = CUDNN_TYPE_BEHAVIOR_NOTE;
 // clang-format on
 
-// One of cuDNN's backend descriptors, owned, with typed attributes: set up, finalized, and then only read.
+// An owned cuDNN backend descriptor with typed attributes. It is set up, finalized, and then only read.
 class CudnnDescriptor {
  public:
   explicit CudnnDescriptor(cudnnBackendDescriptorType_t type);
@@ -53,7 +53,7 @@ class CudnnDescriptor {
   void set(cudnnBackendAttributeName_t name, const std::vector<CudnnDescriptor>& values);
 
   void finalize();
-  // False where cuDNN does not support it.
+  // False if cuDNN does not support the descriptor.
   bool try_finalize();
 
   // At most `most` of the values.
@@ -73,7 +73,7 @@ class CudnnDescriptor {
 
  private:
   void set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, std::int64_t count, const void* values);
-  // How many there are.
+  // Returns the number of values.
   std::size_t get(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, std::int64_t most,
                   void* values) const;
 
@@ -81,17 +81,17 @@ class CudnnDescriptor {
   UniqueHandle<cudnnBackendDescriptor_t, ReleaseBy<cudnnBackendDestroyDescriptor>> handle_;
 };
 
-// The numbers of a graph's tensors.
+// The unique ids of a graph's tensors.
 inline constexpr std::int64_t kInputTensor = 1;
 inline constexpr std::int64_t kFilterTensor = 2;
 inline constexpr std::int64_t kOutputTensor = 3;
 
-// The GPU that is planned for.
+// The GPU for which plans are made: a handle, or device properties.
 class CudnnTarget {
  public:
   virtual ~CudnnTarget() = default;
-  // Adds the target to the descriptor of each graph, heuristic, engine and execution plan before it is finalized.
-  virtual void name_in(CudnnDescriptor& descriptor) const = 0;
+  // Sets the target on the descriptor of a graph, heuristic, engine or execution plan before it is finalized.
+  virtual void apply_to(CudnnDescriptor& descriptor) const = 0;
 };
 
 struct CudnnEngine {
@@ -108,10 +108,10 @@ class CudnnGraph {
   // The target is borrowed.
   CudnnGraph(const CudnnTarget& target, ConvolutionPass pass, const ConvolutionShape& shape);
 
-  // The engines, the probably fastest first; empty where cuDNN cannot compute the pass. Engines that are not
-  // deterministic or less precise than the shape requires are left out.
+  // The engines in the order of cuDNN's heuristic; empty if cuDNN cannot compute the pass. Engines that are
+  // non-deterministic or less precise than the shape requires are excluded.
   std::vector<CudnnEngine> engines() const;
-  // The engine that choice() described, perhaps in another process; empty where cuDNN does not know it.
+  // The engine that choice() described, possibly in another process; empty if cuDNN does not have it.
   std::optional<CudnnEngine> engine(const EngineChoice& choice) const;
 
  private:

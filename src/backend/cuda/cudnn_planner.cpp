@@ -15,7 +15,7 @@
 namespace tutti::cuda {
 namespace {
 
-// cuDNN on one GPU. Its handle serves one thread at a time.
+// cuDNN on one GPU. Only one thread at a time may use its handle.
 class CudnnDevice final : public CudnnTarget {
  public:
   explicit CudnnDevice(int device) {
@@ -25,7 +25,7 @@ class CudnnDevice final : public CudnnTarget {
     handle_ = decltype(handle_)(handle);
   }
 
-  void name_in(CudnnDescriptor& descriptor) const override {
+  void apply_to(CudnnDescriptor& descriptor) const override {
     if (descriptor.type() == CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR) {
       descriptor.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, handle_.get());
     } else if (descriptor.type() == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) {
@@ -79,12 +79,12 @@ class CudnnPlanner final : public ConvolutionPlanner {
     return std::make_unique<CudnnPlan>(device_, engine);
   }
 
-  std::string choices() const override {
+  std::string algorithm_cache() const override {
     const std::lock_guard lock(mutex_);
     return table_.text();
   }
 
-  bool adopt_choices(const std::string& lines) override {
+  bool load_algorithm_cache(const std::string& lines) override {
     const std::lock_guard lock(mutex_);
     return table_.adopt(lines);
   }
@@ -109,7 +109,7 @@ class CudnnPlanner final : public ConvolutionPlanner {
     return chosen;
   }
 
-  // Without room to measure them, this is the first one, which cuDNN expects to be the fastest.
+  // The first engine, which cuDNN's heuristic ranks fastest, if there is too little memory to measure.
   std::shared_ptr<const CudnnEngine> fastest(const ConvolutionShape& shape,
                                              const std::vector<std::shared_ptr<const CudnnEngine>>& engines) const {
     std::vector<std::unique_ptr<ConvolutionPlan>> plans;

@@ -95,7 +95,7 @@ class AddLayer final : public CudaLayer {
     }
   }
 
-  bool leaves_residual_gradient() const override { return true; }
+  bool residual_gradient_in_place() const override { return true; }
 
   void forward(Stream& stream, const LayerForward& pass) override {
     launch(is_bf16() ? addition<Bf16> : addition<float>, grid_of(grid_), native(as_cuda_stream(stream)),
@@ -157,7 +157,7 @@ __device__ inline RandomWords random_words(std::uint64_t seed, const RandomCount
 
 struct Dropout {
   ImageLayout layout;
-  const SamplePlace* place = nullptr;  // in the device's memory
+  const BatchPosition* place = nullptr;  // in the device's memory
   std::uint32_t purpose = 0;
   std::uint64_t drop_below = 0;  // values whose random word, one of 2^32, is below this are dropped
   float factor = 1;              // for the values that stay
@@ -174,11 +174,11 @@ struct DropoutGradient {
 };
 
 // Writes to the device's memory, so that a CUDA graph reads what was written after its capture.
-__global__ void write_place(SamplePlace place, SamplePlace* to) { *to = place; }
+__global__ void write_place(BatchPosition place, BatchPosition* to) { *to = place; }
 
 // Value e of a sample in C, H, W order takes word e % 4 of draw e / 4, whatever the layout.
 template <int kSize>
-__device__ inline unsigned kept_bits(const Dropout& of, const SamplePlace& place, std::uint32_t sample,
+__device__ inline unsigned kept_bits(const Dropout& of, const BatchPosition& place, std::uint32_t sample,
                                      std::uint32_t element, std::uint32_t pixels) {
   RandomCounter counter{
       .draw = element / 4, .item = place.first_position + sample, .when = place.step, .purpose = of.purpose};
@@ -205,7 +205,7 @@ __device__ inline void drop(Floats<T>& values, unsigned kept, float factor) {
 template <class T>
 __global__ void dropout(Dropout work, Runs samples) {
   constexpr int kSize = Floats<T>::kSize;
-  const SamplePlace place = *work.place;
+  const BatchPosition place = *work.place;
   const auto packs = static_cast<int>(work.layout.padded_channels) / kSize;
   const auto pixels = static_cast<std::uint32_t>(work.layout.height * work.layout.width);
   for_each_pack(samples, [&](int sample, int at, std::int64_t i) {
@@ -233,22 +233,22 @@ class DropoutLayer final : public CudaLayer {
   DropoutLayer(const Processor& processor, const DropoutSpec& spec, const LayerRequest& request)
       : CudaLayer(request, request.input) {
     if (mode_ == LayerMode::evaluation) return;
-    place_ = allocate_cuda(processor.device, sizeof(SamplePlace));
+    place_ = allocate_cuda(processor.device, sizeof(BatchPosition));
     kept_ = allocate_cuda(processor.device, output_.bytes / kPackBytes);
     const ImageLayout layout = layout_of(request.input);
     samples_ = {layout.samples, static_cast<int>(layout.pixels() * packs_of(layout, type_))};
     work_ = {.layout = layout,
-             .place = static_cast<const SamplePlace*>(place_.data()),
+             .place = static_cast<const BatchPosition*>(place_.data()),
              .purpose = request.random_purpose,
              .drop_below = static_cast<std::uint64_t>(std::llrint(spec.rate * 0x1p32)),
              .factor = static_cast<float>(1 / (1 - spec.rate)),
              .kept = static_cast<std::uint8_t*>(kept_.data())};
   }
 
-  void set_place(Stream& stream, const SamplePlace& place) override {
+  void set_batch_position(Stream& stream, const BatchPosition& place) override {
     if (mode_ == LayerMode::evaluation) return;
     launch(write_place, {.threads = 1}, native(as_cuda_stream(stream)), place,
-           static_cast<SamplePlace*>(place_.data()));
+           static_cast<BatchPosition*>(place_.data()));
   }
 
   void forward(Stream& stream, const LayerForward& pass) override {

@@ -15,7 +15,7 @@ std::string text_of(const EngineChoice& choice) {
   return text;
 }
 
-// Lines come from files that people may have edited.
+// Lines come from files that users may have edited.
 std::optional<EngineChoice> choice_in(const std::string& text) {
   std::istringstream stream(text);
   EngineChoice choice;

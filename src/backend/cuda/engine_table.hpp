@@ -1,6 +1,6 @@
 #pragma once
-// The engines of the convolution library that were chosen, by pass and shape, as lines of text. Each line names the
-// library's version and the GPU to which it applies, and ends with the engine's number and its knobs, type=value:
+// The chosen cuDNN engines by pass and shape, as lines of text. Each line names the library's version and the GPU to
+// which it applies, and ends with the engine's number and its knobs, type=value:
 //   cuDNN 9.19.0 | NVIDIA H200 | forward bf16 256x28x28x64 to 64, 3x3 stride 1 padding 1 | 57 2=14 17=1
 
 #include "backend/cuda/convolution.hpp"
@@ -41,11 +41,11 @@ class EngineTable {
   void note(const std::string& description, const EngineChoice& choice);
 
   std::string text() const;
-  // Adopts the lines for this library and GPU. False where there are lines, but none of these.
+  // Loads the lines for this library and GPU. False if there are lines, but none for these.
   bool adopt(const std::string& text);
 
  private:
-  std::string owner_;                          // the beginning of its lines
+  std::string owner_;                          // the prefix of its lines
   std::map<std::string, std::string> chosen_;  // by description
 };
 

@@ -3,7 +3,7 @@
 #include "backend/requests.hpp"
 #include "flat.cuh"
 
-// Fixed-point sums: one kernel for each operation, whatever the number of slices. The bits are the CPU's.
+// Fixed-point sums: one kernel launch per operation, for any number of slices. Bit-identical to the CPU.
 namespace tutti::cuda {
 namespace {
 
@@ -17,28 +17,27 @@ struct SlicedExtent {
   bool aligned;  // pairs of values and of sums, to their size
 };
 
-struct Rounding {
+struct Quantize {
   const float* values;
   std::int64_t* sums;
   bool first;
   std::int32_t* largest;
 };
 
-struct Unrounding {
+struct Dequantize {
   const std::int64_t* sums;
   float* values;
 };
 
 constexpr int kThreads = 256;
-constexpr int kAhead = 4;  // loads under way, each of a pair: a pair of sums is as wide as an access can be
-constexpr std::int64_t kBlockElements = std::int64_t{2} * kThreads * kAhead * 2;
+constexpr int kUnroll = 4;  // loads in flight, each of a pair: two sums make up the widest access, 16 bytes
+constexpr std::int64_t kBlockElements = std::int64_t{2} * kThreads * kUnroll * 2;
 
 __device__ double power_of_two(int exponent) {
   return __longlong_as_double(static_cast<long long>(1023 + exponent) << 52);
 }
 
-// The first slice that ends after the element. The warp reads all of them: a search would wait for the load of each
-// step.
+// The first slice that ends after the element. The warp reads all ends, since a binary search would wait for each load.
 __device__ std::int64_t slice_of(const SlicedExtent& extent, std::int64_t element) {
   int passed = 0;
 #pragma unroll 4
@@ -48,7 +47,7 @@ __device__ std::int64_t slice_of(const SlicedExtent& extent, std::int64_t elemen
   return sum_over_warp(passed);
 }
 
-// All threads of the block must call it, and not again before its next barrier.
+// All threads of the block must call it. A barrier is needed between two calls.
 __device__ int greatest_of_block(int value) {
   __shared__ int greatest[kThreads / kWarpLanes];
   value = over_warp(value, [](int a, int b) { return max(a, b); });
@@ -61,20 +60,20 @@ __device__ int greatest_of_block(int value) {
 
 // A thread's share of elements begin .. end - 1, all of one slice. Returns the greatest bits of |value|.
 template <int kSize>
-__device__ int step(const Rounding& work, std::int64_t begin, std::int64_t end, int exponent) {
+__device__ int step(const Quantize& work, std::int64_t begin, std::int64_t end, int exponent) {
   const double scale = power_of_two(exponent);
   int greatest = 0;
-  for (std::int64_t at = begin + kSize * static_cast<int>(threadIdx.x); at < end; at += kAhead * kSize * kThreads) {
-    Run<float, kSize> values[kAhead] = {};
-    Run<std::int64_t, kSize> sums[kAhead] = {};
+  for (std::int64_t at = begin + kSize * static_cast<int>(threadIdx.x); at < end; at += kUnroll * kSize * kThreads) {
+    Vec<float, kSize> values[kUnroll] = {};
+    Vec<std::int64_t, kSize> sums[kUnroll] = {};
 #pragma unroll
-    for (int k = 0; k < kAhead; ++k) {
+    for (int k = 0; k < kUnroll; ++k) {
       if (at + k * kSize * kThreads >= end) continue;
       values[k] = load<kSize>(work.values, at + k * kSize * kThreads);
       if (!work.first) sums[k] = load<kSize>(work.sums, at + k * kSize * kThreads);
     }
 #pragma unroll
-    for (int k = 0; k < kAhead; ++k) {
+    for (int k = 0; k < kUnroll; ++k) {
       if (at + k * kSize * kThreads >= end) continue;
 #pragma unroll
       for (int i = 0; i < kSize; ++i) {
@@ -92,23 +91,23 @@ __device__ int step(const Rounding& work, std::int64_t begin, std::int64_t end, 
 }
 
 template <int kSize>
-__device__ int step(const Unrounding& work, std::int64_t begin, std::int64_t end, int exponent) {
-  constexpr double kLeast = 0x1p-126;
+__device__ int step(const Dequantize& work, std::int64_t begin, std::int64_t end, int exponent) {
+  constexpr double kSmallestNormal = 0x1p-126;
   const double scale = power_of_two(-exponent);
-  for (std::int64_t at = begin + kSize * static_cast<int>(threadIdx.x); at < end; at += kAhead * kSize * kThreads) {
-    Run<std::int64_t, kSize> sums[kAhead] = {};
+  for (std::int64_t at = begin + kSize * static_cast<int>(threadIdx.x); at < end; at += kUnroll * kSize * kThreads) {
+    Vec<std::int64_t, kSize> sums[kUnroll] = {};
 #pragma unroll
-    for (int k = 0; k < kAhead; ++k) {
+    for (int k = 0; k < kUnroll; ++k) {
       if (at + k * kSize * kThreads < end) sums[k] = load<kSize>(work.sums, at + k * kSize * kThreads);
     }
 #pragma unroll
-    for (int k = 0; k < kAhead; ++k) {
+    for (int k = 0; k < kUnroll; ++k) {
       if (at + k * kSize * kThreads >= end) continue;
-      Run<float, kSize> values;
+      Vec<float, kSize> values;
 #pragma unroll
       for (int i = 0; i < kSize; ++i) {
         const double value = static_cast<double>(sums[k].values[i]) * scale;
-        values.values[i] = fabs(value) < kLeast ? 0.0f : static_cast<float>(value);
+        values.values[i] = fabs(value) < kSmallestNormal ? 0.0f : static_cast<float>(value);
       }
       store(work.values, at + k * kSize * kThreads, values);
     }
@@ -116,14 +115,14 @@ __device__ int step(const Unrounding& work, std::int64_t begin, std::int64_t end
   return 0;
 }
 
-__device__ void raise_largest(const Rounding& work, std::int64_t slice, int greatest) {
+__device__ void raise_largest(const Quantize& work, std::int64_t slice, int greatest) {
   const int of_block = greatest_of_block(greatest);
   if (threadIdx.x == 0) atomicMax(work.largest + slice, of_block);
   __syncthreads();
 }
-__device__ void raise_largest(const Unrounding&, std::int64_t, int) {}
+__device__ void raise_largest(const Dequantize&, std::int64_t, int) {}
 
-// A block walks from slice to slice; pairs begin at even elements.
+// A block loops over its slices; pairs begin at even elements.
 template <class Work>
 __global__ void __launch_bounds__(kThreads) step_slices(const Work work, const SlicedExtent extent) {
   std::int64_t at = static_cast<std::int64_t>(blockIdx.x) * kBlockElements;
@@ -165,7 +164,7 @@ SlicedExtent extent_of(const FixedPointGrid& grid, const Request& request) {
 
 void CudaBackend::to_fixed_point(Stream& stream, const FixedPointGrid& grid, const ToFixedPoint& request) {
   launch_steps(native(as_cuda_stream(stream)),
-               Rounding{.values = device_f32(request.values),
+               Quantize{.values = device_f32(request.values),
                         .sums = device_i64(request.sums),
                         .first = request.first,
                         .largest = device_i32(request.largest)},
@@ -174,7 +173,7 @@ void CudaBackend::to_fixed_point(Stream& stream, const FixedPointGrid& grid, con
 
 void CudaBackend::from_fixed_point(Stream& stream, const FixedPointGrid& grid, const FromFixedPoint& request) {
   launch_steps(native(as_cuda_stream(stream)),
-               Unrounding{.sums = device_i64(request.sums), .values = device_f32(request.values)},
+               Dequantize{.sums = device_i64(request.sums), .values = device_f32(request.values)},
                extent_of(grid, request));
 }
 

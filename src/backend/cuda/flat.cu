@@ -7,7 +7,7 @@
 
 #include <initializer_list>
 
-// The vector operations that work element by element. Each rounds as on the CPU, so that both give the same bits.
+// Element-wise vector operations. They round as on the CPU, so that both give the same bits.
 namespace tutti::cuda {
 namespace {
 
@@ -62,23 +62,23 @@ struct FlatExtent {
 constexpr int kThreads = 256;
 
 template <int kSize>
-using FloatRun = Run<float, kSize>;
+using FloatVec = Vec<float, kSize>;
 
 __device__ float factor_at(const float* factor) { return factor == nullptr ? 1.0f : *factor; }
 
-// The intrinsics are never fused into multiply-adds, unlike operators: the bits are the CPU's.
+// Intrinsics are never contracted to FMA, unlike operators, so the bits are the CPU's.
 template <int kSize>
 __device__ void step(const AddElements& work, std::int64_t at) {
-  FloatRun<kSize> to = load<kSize>(work.to, at);
-  const FloatRun<kSize> from = load<kSize>(work.from, at);
+  FloatVec<kSize> to = load<kSize>(work.to, at);
+  const FloatVec<kSize> from = load<kSize>(work.from, at);
   for (int i = 0; i < kSize; ++i) to.values[i] = __fadd_rn(to.values[i], from.values[i]);
   store(work.to, at, to);
 }
 
 template <int kSize>
 __device__ void step(const BlendElements& work, std::int64_t at) {
-  FloatRun<kSize> to = load<kSize>(work.to, at);
-  const FloatRun<kSize> from = load<kSize>(work.from, at);
+  FloatVec<kSize> to = load<kSize>(work.to, at);
+  const FloatVec<kSize> from = load<kSize>(work.from, at);
   for (int i = 0; i < kSize; ++i) {
     to.values[i] = __fadd_rn(__fmul_rn(work.kept, to.values[i]), __fmul_rn(work.share, from.values[i]));
   }
@@ -103,7 +103,7 @@ template <int kSize>
 __device__ void step(const SearchElements& work, std::int64_t at) {
   constexpr int kInfinity = 0x7F800000;
   if (work.only_if != nullptr && *work.only_if == 0) return;
-  const FloatRun<kSize> values = load<kSize>(work.values, at);
+  const FloatVec<kSize> values = load<kSize>(work.values, at);
   for (int i = 0; i < kSize; ++i) {
     if ((__float_as_int(values.values[i]) & 0x7FFFFFFF) < kInfinity) continue;
     const auto from_end = static_cast<int>(work.slices - slice_of(work, work.place + at + i));
@@ -116,15 +116,15 @@ template <int kSize>
 __device__ void step(const SgdElements& work, std::int64_t at) {
   const float gradient_factor = factor_at(work.gradient_factor);
   const float rate_factor = factor_at(work.rate_factor);
-  FloatRun<kSize> weights = load<kSize>(work.weights, at);
-  FloatRun<kSize> directions = load<kSize>(work.gradients, at);
+  FloatVec<kSize> weights = load<kSize>(work.weights, at);
+  FloatVec<kSize> directions = load<kSize>(work.gradients, at);
   for (int i = 0; i < kSize; ++i) {
     const float decayed =
         __fadd_rn(__fmul_rn(directions.values[i], gradient_factor), __fmul_rn(work.weight_decay, weights.values[i]));
     directions.values[i] = __fmul_rn(decayed, rate_factor);
   }
   if (work.velocity != nullptr) {
-    FloatRun<kSize> velocity = load<kSize>(work.velocity, at);
+    FloatVec<kSize> velocity = load<kSize>(work.velocity, at);
     for (int i = 0; i < kSize; ++i) {
       const float moved = __fadd_rn(__fmul_rn(work.momentum, velocity.values[i]), directions.values[i]);
       velocity.values[i] = moved;
@@ -142,17 +142,17 @@ template <int kSize>
 __device__ void step(const AdamWElements& work, std::int64_t at) {
   const AdamWFactors& of = work.of;
   const float factor = factor_at(work.gradient_factor);
-  FloatRun<kSize> weights = load<kSize>(work.weights, at);
-  FloatRun<kSize> first = load<kSize>(work.first, at);
-  FloatRun<kSize> second = load<kSize>(work.second, at);
-  const FloatRun<kSize> gradients = load<kSize>(work.gradients, at);
+  FloatVec<kSize> weights = load<kSize>(work.weights, at);
+  FloatVec<kSize> first = load<kSize>(work.first, at);
+  FloatVec<kSize> second = load<kSize>(work.second, at);
+  const FloatVec<kSize> gradients = load<kSize>(work.gradients, at);
   for (int i = 0; i < kSize; ++i) {
     const float gradient = __fmul_rn(gradients.values[i], factor);
-    const float one = __fadd_rn(__fmul_rn(of.beta1, first.values[i]), __fmul_rn(of.fresh1, gradient));
+    const float one = __fadd_rn(__fmul_rn(of.beta1, first.values[i]), __fmul_rn(of.one_minus_beta1, gradient));
     const float two =
-        __fadd_rn(__fmul_rn(of.beta2, second.values[i]), __fmul_rn(of.fresh2, __fmul_rn(gradient, gradient)));
+        __fadd_rn(__fmul_rn(of.beta2, second.values[i]), __fmul_rn(of.one_minus_beta2, __fmul_rn(gradient, gradient)));
     const float root = __fadd_rn(__fmul_rn(__fsqrt_rn(two), of.inverse_root), of.epsilon);
-    weights.values[i] = __fsub_rn(__fmul_rn(weights.values[i], of.kept), __fmul_rn(of.rate, __fdiv_rn(one, root)));
+    weights.values[i] = __fsub_rn(__fmul_rn(weights.values[i], of.decay_factor), __fmul_rn(of.rate, __fdiv_rn(one, root)));
     first.values[i] = one;
     second.values[i] = two;
   }

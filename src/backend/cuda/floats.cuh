@@ -1,5 +1,5 @@
 #pragma once
-// The values of activations, sixteen bytes at a time, and as the f32 numbers with which kernels compute.
+// Activation values in packs of 16 bytes, and their f32 values, in which kernels compute.
 
 #include "backend/cuda/format.hpp"
 #include "kernel.cuh"
@@ -12,7 +12,7 @@ __device__ inline float to_float(float value) { return value; }
 __device__ inline float to_float(Bf16 value) { return __bfloat162float(value); }
 __device__ inline void set(float& to, float value) { to = value; }
 __device__ inline void set(Bf16& to, float value) { to = __float2bfloat16_rn(value); }
-// Neighbours are rounded by one instruction.
+// One instruction rounds two values.
 __device__ inline void set_pair(float* to, float2 values) {
   to[0] = values.x;
   to[1] = values.y;
@@ -23,7 +23,7 @@ __device__ inline void set_pair(Bf16* to, float2 values) {
   to[1] = rounded.y;
 }
 
-// Neighbouring channels of one pixel, which are read and written at once.
+// Adjacent channels of one pixel, which are read and written in one access.
 template <class T>
 struct alignas(16) Pack {
   static constexpr int kSize = 16 / static_cast<int>(sizeof(T));
@@ -101,7 +101,7 @@ __device__ inline Floats<T> sum_of(const GradientPacks<T, kGradients>& loaded) {
   return sum;
 }
 
-// The f32 numbers of a pack's channels, from an array with one number for each channel.
+// A pack's channels of a per-channel f32 array.
 template <class T>
 __device__ inline Floats<T> load_channels(const float* from, int pack) {
   constexpr int kFour = Pack<float>::kSize;
@@ -122,7 +122,7 @@ __device__ inline void rectify(Floats<T>& floats) {
   for (int k = 0; k < Floats<T>::kSize; ++k) floats.values[k] = floats.values[k] < 0 ? 0.0f : floats.values[k];
 }
 
-// A bit for each value of a pack, in a byte: where it is positive.
+// A bit mask of the positive values of a pack.
 template <class T>
 __device__ inline unsigned positive_bits(const Floats<T>& floats) {
   unsigned bits = 0;

@@ -9,8 +9,8 @@
 namespace tutti::cuda {
 namespace {
 
-constexpr int kWarp = 32;               // packs that a warp reads as one piece
-constexpr std::int64_t kLeastRows = 4;  // of a thread
+constexpr int kWarp = 32;               // packs that a warp reads in one access
+constexpr std::int64_t kMinRows = 4;  // of a thread
 
 std::int64_t quotient_up(std::int64_t dividend, std::int64_t divisor) { return (dividend + divisor - 1) / divisor; }
 
@@ -64,21 +64,21 @@ bool is_plain(const ActivationSpec& activation) { return format_of(activation).i
 
 ImageLayout layout_of(const ActivationSpec& activation) {
   if (is_plain(activation)) {
-    throw Error(ErrorSource::internal, fmt::format("a plain activation of {} was given to a layer within the network",
+    throw Error(ErrorSource::internal, fmt::format("a plain activation of {} was given to a layer that needs the native layout",
                                                    activation.shape.text()));
   }
   return dense_layout(activation.shape, format_of(activation).type());
 }
 
-RowGrid share_rows(const ImageLayout& layout, ElementType type, std::int64_t most_blocks) {
+RowGrid share_rows(const ImageLayout& layout, ElementType type, std::int64_t max_blocks) {
   RowGrid grid;
   grid.rows = layout.rows();
   grid.packs = static_cast<int>(packs_of(layout, type));
   grid.columns = static_cast<int>(quotient_up(grid.packs, kWarp));
   grid.width = static_cast<int>(quotient_up(grid.packs, grid.columns));
   grid.height = RowGrid::kThreads / grid.width;
-  const std::int64_t step = grid.height * kLeastRows;
-  const std::int64_t wanted = std::max<std::int64_t>(1, most_blocks / grid.columns);
+  const std::int64_t step = grid.height * kMinRows;
+  const std::int64_t wanted = std::max<std::int64_t>(1, max_blocks / grid.columns);
   grid.chunk_rows = quotient_up(quotient_up(grid.rows, wanted), step) * step;
   grid.chunks = static_cast<int>(quotient_up(grid.rows, grid.chunk_rows));
   return grid;

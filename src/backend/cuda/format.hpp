@@ -1,7 +1,7 @@
 #pragma once
-// The layouts of activations in a GPU's memory. Within the network: samples, rows, columns, channels, in the type in
-// which layers compute. Zeros pad the channels to a multiple of 16 bytes, and every layer keeps them zero. Plain: f32
-// in canonical order, as loaders deliver and predictions need.
+// The layouts of activations in GPU memory. Native: samples, rows, columns, channels (NHWC), in the layers' compute
+// type. Zeros pad the channels to a multiple of 16 bytes, and every layer keeps them zero. Plain: f32 in canonical
+// order, for the loader's batches and for predictions.
 
 #include "tutti/backend/layer.hpp"
 #include "tutti/backend/layer_spec.hpp"
@@ -10,10 +10,10 @@
 
 namespace tutti::cuda {
 
-// The bytes that a thread reads or writes at once. Channels are padded to whole packs.
+// The bytes that a thread reads or writes in one access. Channels are padded to whole packs.
 inline constexpr std::size_t kPackBytes = 16;
 
-// Plain numbers, for kernels too. A vector is an image of one pixel.
+// Passed to kernels by value. A vector is an image of one pixel.
 struct ImageLayout {
   std::int64_t samples = 0;
   std::int64_t channels = 0;
@@ -40,44 +40,43 @@ class CudaFormat final : public ActivationFormat {
 std::int64_t padded_channels(std::int64_t channels, ElementType type);
 // The packs of one pixel.
 std::int64_t packs_of(const ImageLayout& layout, ElementType type);
-// An activation within the network.
+// An activation in the native layout.
 ActivationSpec activation_of(const Shape& shape, ElementType type);
 ActivationSpec plain_activation_of(const Shape& shape);
-// The output of a layer for an input within the network, of the input's type.
+// The output of a layer in the native layout, in the input's type.
 ActivationSpec output_of(const LayerSpec& spec, const ActivationSpec& input);
 
 // Throws an internal error when another backend made the activation.
 const CudaFormat& format_of(const ActivationSpec& activation);
 bool is_plain(const ActivationSpec& activation);
-// The layout of an activation within the network. Throws an internal error for a plain one.
+// The extents of an activation in the native layout. Throws an internal error for a plain one.
 ImageLayout layout_of(const ActivationSpec& activation);
 
-// The gradients of one activation, from each layer that reads it. Kernels add them up as they read them.
+// The gradients of one activation, from each layer that reads it. Kernels add them when they load them.
 struct GradientSum {
   const void* first = nullptr;
-  const void* second = nullptr;  // or null, as the third
+  const void* second = nullptr;  // may be null, as may the third
   const void* third = nullptr;
 };
 
-// How a grid divides an activation by rows: each thread has one pack of channels and goes from pixel to pixel ("rows"),
-// next to its neighbours in memory. For kernels with sums or numbers for each channel.
+// Divides an activation among a grid by rows: each thread has one pack of channels and loops over pixels ("rows"), with
+// coalesced accesses. For kernels with per-channel sums or values.
 struct RowGrid {
   static constexpr int kThreads = 256;  // of a block
 
   std::int64_t rows = 0;
   std::int64_t chunk_rows = 0;  // of a block; the last chunk may have fewer
   int packs = 0;                // from one row to the next
-  int width = 0;                // packs of a row that a block has, the last of a row perhaps fewer
-  int height = 0;               // rows that a block has at a time; threads beyond width * height have none
-  int columns = 0;              // blocks beside each other
+  int width = 0;                // packs of a row per block; the last block may have fewer
+  int height = 0;               // rows of a block per iteration; threads beyond width * height are idle
+  int columns = 0;              // blocks per row
   int chunks = 0;
 };
 
-// For kernels without results per block: many times the blocks that a GPU runs at once, so that multiprocessors that
-// finish early find more.
+// For kernels without per-block results: many times the blocks that a GPU runs at once, for load balance.
 inline constexpr std::int64_t kPassBlocks = 24 * 132;
 
-// Divides the activation among at most about so many blocks.
-RowGrid share_rows(const ImageLayout& layout, ElementType type, std::int64_t most_blocks);
+// Divides the activation among about max_blocks blocks at most.
+RowGrid share_rows(const ImageLayout& layout, ElementType type, std::int64_t max_blocks);
 
 }  // namespace tutti::cuda

@@ -1,6 +1,6 @@
 #pragma once
-// How the threads of a grid divide an activation: by rows, where each thread has one pack of channels, or by runs of
-// packs, where a pack's position in its run matters.
+// Divides an activation among the threads of a grid: by rows, where each thread has one pack of channels, or by runs of
+// packs, for kernels that need a pack's position in its run.
 
 #include "backend/cuda/format.hpp"
 #include "kernel.cuh"
@@ -36,35 +36,35 @@ __device__ inline RowShare share_of_thread(const RowGrid& grid, int chunk) {
   return share;
 }
 
-// Calls visit(count, i) for `count` packs i, i + step, ... at a time, so that they are read together: kTogether of
-// them, in the end one by one. The count is a std::integral_constant.
-template <int kTogether, class Visit>
+// Calls visit(count, i) for `count` packs i, i + step, ... so that their loads overlap: kUnroll at a time, then
+// one by one. The count is a std::integral_constant.
+template <int kUnroll, class Visit>
 __device__ inline void for_each_pack(const RowShare& share, Visit visit) {
   std::int64_t i = share.begin;
-  for (; i + (kTogether - 1) * share.step < share.end; i += kTogether * share.step) {
-    visit(std::integral_constant<int, kTogether>(), i);
+  for (; i + (kUnroll - 1) * share.step < share.end; i += kUnroll * share.step) {
+    visit(std::integral_constant<int, kUnroll>(), i);
   }
   for (; i < share.end; i += share.step) visit(std::integral_constant<int, 1>(), i);
 }
 
-// The threads of a block as rows of `width`; the block may have more threads.
-struct Tile {
+// A view of a block's threads as rows of `width`; the block may have more threads.
+struct ThreadRows {
   int width;
   int height;
 };
 
-// Adds up each column of a tile of threads, as a tree; the threads of the first row get the sums. All threads of the
+// A tree reduction over the rows of threads; the threads of the first row get the sums. All threads of the
 // block must call it.
 template <int kValues>
-__device__ inline void add_rows(const Tile& tile, double (&values)[kValues]) {
+__device__ inline void add_rows(const ThreadRows& rows_of_threads, double (&values)[kValues]) {
   __shared__ double others[kValues][RowGrid::kThreads / 2];
   const int thread = static_cast<int>(threadIdx.x);
-  const int row = thread / tile.width;
-  for (int left = tile.height; left > 1;) {
+  const int row = thread / rows_of_threads.width;
+  for (int left = rows_of_threads.height; left > 1;) {
     const int half = (left + 1) / 2;
     if (row >= half && row < left) {
 #pragma unroll
-      for (int k = 0; k < kValues; ++k) others[k][thread - half * tile.width] = values[k];
+      for (int k = 0; k < kValues; ++k) others[k][thread - half * rows_of_threads.width] = values[k];
     }
     __syncthreads();
     if (row < left - half) {
@@ -77,15 +77,15 @@ __device__ inline void add_rows(const Tile& tile, double (&values)[kValues]) {
 }
 
 // The packs of an activation as runs of equal length: the rows of images, or whole samples. Indices within a run are
-// 32-bit numbers, so that dividing them is cheap.
+// 32-bit numbers, so that divisions are cheap.
 struct Runs {
   std::int64_t count = 0;
   int packs = 0;  // of each
 
   Grid grid() const {
     constexpr int kWarp = 32;
-    constexpr int kMostThreads = 256;
-    const int threads = packs < kMostThreads ? (packs + kWarp - 1) / kWarp * kWarp : kMostThreads;
+    constexpr int kMaxThreads = 256;
+    const int threads = packs < kMaxThreads ? (packs + kWarp - 1) / kWarp * kWarp : kMaxThreads;
     const std::int64_t blocks = (std::int64_t{packs} + threads - 1) / threads;
     return {.blocks = count, .blocks_y = blocks < 65535 ? blocks : 65535, .threads = threads};
   }

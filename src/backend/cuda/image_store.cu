@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-// The images of a data set in the memory of a GPU, and the kernel that makes batches of them.
+// A data set's images in GPU memory, and the kernel that makes batches of them.
 namespace tutti::cuda {
 namespace {
 
@@ -52,7 +52,7 @@ struct Taps {
         count(work.taps[image]),
         outputs(work.outputs) {}
 
-  // Adds in the order of the host's writer, groups of four and then singles, and never fuses, for the host's bits.
+  // Adds in the order of the host's writer, groups of four and then singles, without FMA, for the same bits.
   template <class Input>
   __device__ float sum(int output, const Input* inputs, int stride) const {
     const Input* input = inputs + static_cast<std::int64_t>(first[output]) * stride;
@@ -103,9 +103,9 @@ __global__ void gather_images(const GatherWork work, const int rows_at_once, con
 
 AxisWork axis_of(const AxisTables& tables, const Shape& outputs) {
   const Shape& weights = tables.weights.shape;
-  require_gathered("taps", tables.taps, {outputs[0]});
-  require_gathered("first inputs", tables.first, outputs);
-  require_gathered("weights", tables.weights, {outputs[0], weights.rank() == 3 ? weights[1] : 0, outputs[1]});
+  require_shape("taps", tables.taps, {outputs[0]});
+  require_shape("first inputs", tables.first, outputs);
+  require_shape("weights", tables.weights, {outputs[0], weights.rank() == 3 ? weights[1] : 0, outputs[1]});
   return {.taps = device_i32(tables.taps),
           .first = device_i32(tables.first),
           .weights = device_f32(tables.weights),
@@ -115,7 +115,7 @@ AxisWork axis_of(const AxisTables& tables, const Shape& outputs) {
 
 class CudaImageStore final : public ImageStore {
  public:
-  CudaImageStore(int device, const HeldImages& images)
+  CudaImageStore(int device, const ImageSet& images)
       : image_(images.image),
         pixels_(allocate_cuda(device, images.pixels.size_bytes())),
         labels_(allocate_cuda(device, images.labels.size_bytes())) {
@@ -128,11 +128,11 @@ class CudaImageStore final : public ImageStore {
   void gather(Stream& stream, const ImageGather& request) override {
     const Shape& made = request.images.shape;
     const std::int64_t count = made[0];
-    require_gathered("images", request.images, {count, image_[0], made[2], made[3]});
-    require_gathered("samples", request.samples, {count});
-    require_gathered("labels", request.labels, {count});
-    require_gathered("means", request.means, {image_[0]});
-    require_gathered("deviations", request.deviations, {image_[0]});
+    require_shape("images", request.images, {count, image_[0], made[2], made[3]});
+    require_shape("samples", request.samples, {count});
+    require_shape("labels", request.labels, {count});
+    require_shape("means", request.means, {image_[0]});
+    require_shape("deviations", request.deviations, {image_[0]});
     const AxisWork rows = axis_of(request.rows, {count, made[2]});
     const GatherWork work{.pixels = static_cast<const std::uint8_t*>(pixels_.data()),
                           .labels = static_cast<const std::int32_t*>(labels_.data()),
@@ -165,8 +165,8 @@ class CudaImageStore final : public ImageStore {
 
 }  // namespace
 
-// Null where the images would need more than half of the device's free memory, or are too wide for the kernel.
-std::unique_ptr<ImageStore> CudaBackend::hold_images(const HeldImages& images) {
+// Null if the images need more than half of the device's free memory, or are too wide for the kernel.
+std::unique_ptr<ImageStore> CudaBackend::upload_dataset(const ImageSet& images) {
   require_images(images);
   if (images.image[2] > kWidestImage) return nullptr;
   const std::size_t bytes = images.pixels.size_bytes() + images.labels.size_bytes();

@@ -1,6 +1,6 @@
 #pragma once
-// What the layers of one backend compute with, and one factory per layer spec, each in the layer's own source file. The
-// backend's visit does not compile without an overload for every spec.
+// The state that the layers of one backend share, and one factory per layer spec, each in the layer's own source file.
+// CudaBackend's std::visit does not compile without an overload for every spec.
 
 #include "tutti/backend/cuda_stream.hpp"
 #include "tutti/backend/layer.hpp"
@@ -20,11 +20,11 @@ class ConvolutionPlanner;
 struct Processor {
   int device = 0;
   Precision precision = Precision::fp32;
-  ElementType type = ElementType::f32;  // of activations within the network
+  ElementType type = ElementType::f32;  // of native activations
   ConvolutionPlanner& planner;
 };
 
-// Inputs and residuals are activations within the network, never plain ones.
+// Inputs and residuals have the native layout.
 std::unique_ptr<Layer> make(const Processor& processor, const Conv2dSpec& spec, const LayerRequest& request);
 std::unique_ptr<Layer> make(const Processor& processor, const Pool2dSpec& spec, const LayerRequest& request);
 std::unique_ptr<Layer> make(const Processor& processor, const LinearSpec& spec, const LayerRequest& request);
@@ -42,14 +42,14 @@ class CudaLayer : public PlannedLayer {
   ElementType type_;
 };
 
-// A layer for plain activations. It converts them for the layer within the network that `make` prepares, and converts
-// the gradients back, so that no other layer has to know plain activations.
+// A layer for plain activations. It converts them to the native layout for the layer that `make` returns, and converts
+// the gradients back, so that other layers need not handle plain activations.
 std::unique_ptr<Layer> make_converting_layer(
     const Processor& processor, const LayerRequest& request,
-    const std::function<std::unique_ptr<Layer>(const LayerRequest& within)>& make);
+    const std::function<std::unique_ptr<Layer>(const LayerRequest& native_request)>& make);
 
-// The first step of backward passes. Where an activation has more than three gradients, an extra pass adds the others
-// to the third. Asynchronous.
+// The first step of backward passes. If an activation has more than three gradients, an extra pass adds the others to
+// the third. Asynchronous.
 GradientSum gradients_of(CudaStream& stream, const LayerBackward& pass, const ActivationSpec& output);
 
 }  // namespace tutti::cuda

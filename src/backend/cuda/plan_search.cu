@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// Values in -1 .. 1 with random digits: on zeros processors run faster than on the values of networks.
+// Random values in -1 .. 1: processors run faster on zeros than on real activations.
 __device__ inline float random_value(std::uint32_t number) {
   number = (number ^ number >> 16) * 0x7feb352du;
   number = (number ^ number >> 15) * 0x846ca68bu;
@@ -32,8 +32,8 @@ __global__ void random_values(void* to, std::int64_t packs) {
   store(to, i, values);
 }
 
-// More than the caches hold, and long enough that the host is ahead of the device when a run begins.
-constexpr std::size_t kBytesBetween = std::size_t{256} << 20;
+// Bytes written between runs: more than the caches hold, and long enough that the run is enqueued before it starts.
+constexpr std::size_t kCacheFlushBytes = std::size_t{256} << 20;
 constexpr std::size_t kSamples = 5;
 
 struct TensorBytes {
@@ -51,7 +51,7 @@ TensorBytes bytes_of_tensors(const ConvolutionShape& shape) {
           bytes(shape.samples * shape.output_height() * shape.output_width() * shape.outputs)};
 }
 
-// The time of one run; infinite where it fails.
+// The median time of one run; infinity if it fails.
 float median_milliseconds(int device, CudaStream& stream, const Buffer& between, const std::function<void()>& run) {
   const auto begin = make_timed_cuda_event(device);
   const auto end = make_timed_cuda_event(device);
@@ -82,11 +82,11 @@ std::vector<float> measure_plans(int device, const ConvolutionShape& shape,
   std::size_t scratch_bytes = 0;
   for (const auto& plan : plans) scratch_bytes = std::max(scratch_bytes, plan->scratch_bytes());
   // Twice what is written between runs: half of it stays free.
-  const std::size_t wanted = bytes.input + bytes.filters + bytes.output + scratch_bytes + 2 * kBytesBetween;
+  const std::size_t wanted = bytes.input + bytes.filters + bytes.output + scratch_bytes + 2 * kCacheFlushBytes;
   if (wanted >= static_cast<std::size_t>(free_bytes(device))) return {};
 
   const auto stream = make_cuda_stream(device);
-  const Buffer between = allocate_cuda(device, kBytesBetween);
+  const Buffer between = allocate_cuda(device, kCacheFlushBytes);
   const Buffer scratch = allocate_cuda(device, scratch_bytes);
   const Buffer input = allocate_cuda(device, bytes.input);
   const Buffer filters = allocate_cuda(device, bytes.filters);

@@ -7,8 +7,7 @@
 
 #include <algorithm>
 
-// The vector operations that sum, what follows from the sums, and digests. All follow the CPU's order, which gives its
-// bits.
+// Reductions, the factors computed from them, and digests. All add in the CPU's order, for the same bits.
 namespace tutti::cuda {
 namespace {
 
@@ -52,15 +51,15 @@ struct TrustWork {
 constexpr int kLanes = 8;  // sum one block of squares, as on the CPU
 constexpr int kBlocksAtOnce = 16;
 
-// A square of an f32 is exact in f64, so that fusing changes no bit.
+// The square of an f32 is exact in f64, so FMA gives the same bits.
 __device__ double sum_lane(const float* values, std::int64_t count, int lane) {
-  constexpr int kAhead = 16;  // loads under way
+  constexpr int kUnroll = 16;  // loads in flight
   double sum = 0;
   std::int64_t i = lane;
-  for (; i + (kAhead - 1) * kLanes < count; i += kAhead * kLanes) {
-    float next[kAhead];
-    for (int k = 0; k < kAhead; ++k) next[k] = values[i + k * kLanes];
-    for (int k = 0; k < kAhead; ++k) sum += static_cast<double>(next[k]) * static_cast<double>(next[k]);
+  for (; i + (kUnroll - 1) * kLanes < count; i += kUnroll * kLanes) {
+    float next[kUnroll];
+    for (int k = 0; k < kUnroll; ++k) next[k] = values[i + k * kLanes];
+    for (int k = 0; k < kUnroll; ++k) sum += static_cast<double>(next[k]) * static_cast<double>(next[k]);
   }
   for (; i < count; i += kLanes) sum += static_cast<double>(values[i]) * static_cast<double>(values[i]);
   return sum;
@@ -71,7 +70,7 @@ __global__ void sum_squares_of_blocks(const SquaresTable table, double* sums) {
   const std::int64_t block = static_cast<std::int64_t>(blockIdx.x) * kBlocksAtOnce + threadIdx.x / kLanes;
   double sum = 0;
   if (block < table.blocks) {
-    const int tensor = table.entry_of(block);
+    const int tensor = table.find_entry(block);
     const std::int64_t begin = (block - table.first_blocks[tensor]) * kSquaresBlock;
     const std::int64_t rest = table.entries[tensor].elements - begin;
     sum = sum_lane(table.entries[tensor].values + begin, rest < kSquaresBlock ? rest : kSquaresBlock, lane);
@@ -83,21 +82,21 @@ __global__ void sum_squares_of_blocks(const SquaresTable table, double* sums) {
   if (lane == 0 && block < table.blocks) sums[block] = whole;
 }
 
-// Adds in order, with kAhead loads at a time.
+// Adds in order, with kUnroll loads at a time.
 __device__ double sum_in_order(const double* values, std::int64_t count) {
-  constexpr int kAhead = 16;
+  constexpr int kUnroll = 16;
   double sum = 0;
   std::int64_t i = 0;
-  for (; i + kAhead <= count; i += kAhead) {
-    double next[kAhead];
-    for (int k = 0; k < kAhead; ++k) next[k] = values[i + k];
-    for (int k = 0; k < kAhead; ++k) sum += next[k];
+  for (; i + kUnroll <= count; i += kUnroll) {
+    double next[kUnroll];
+    for (int k = 0; k < kUnroll; ++k) next[k] = values[i + k];
+    for (int k = 0; k < kUnroll; ++k) sum += next[k];
   }
   for (; i < count; ++i) sum += values[i];
   return sum;
 }
 
-// One thread of a block for each tensor, so that none waits for a longer one.
+// One block per tensor with one active thread, so that none waits for a longer tensor.
 __global__ void sum_squares_of_tensors(const SquaresTable table, const SquaresSums sums) {
   const int tensor = static_cast<int>(blockIdx.x);
   const std::int64_t begin = table.first_blocks[tensor];
@@ -155,18 +154,18 @@ __device__ std::uint64_t mix(std::uint64_t z) {
 // A thread's share of the digest of elements begin .. end - 1, in runs of kSize.
 template <int kSize, class Element>
 __device__ std::uint64_t sum_of(const DigestEntry& entry, std::int64_t begin, std::int64_t end) {
-  constexpr int kAhead = 4;  // loads under way
+  constexpr int kUnroll = 4;  // loads in flight
   const auto* const values = static_cast<const Element*>(entry.values);
   std::uint64_t sum = 0;
-  for (std::int64_t at = begin + kSize * static_cast<int>(threadIdx.x); at < end; at += kAhead * kSize * kThreads) {
-    Run<Element, kSize> runs[kAhead] = {};
+  for (std::int64_t at = begin + kSize * static_cast<int>(threadIdx.x); at < end; at += kUnroll * kSize * kThreads) {
+    Vec<Element, kSize> runs[kUnroll] = {};
 #pragma unroll
-    for (int k = 0; k < kAhead; ++k) {
+    for (int k = 0; k < kUnroll; ++k) {
       const std::int64_t place = at + k * kSize * kThreads;
       if (place < end) runs[k] = load<kSize>(values, place);
     }
 #pragma unroll
-    for (int k = 0; k < kAhead; ++k) {
+    for (int k = 0; k < kUnroll; ++k) {
       const std::int64_t place = at + k * kSize * kThreads;
       if (place >= end) continue;
 #pragma unroll
@@ -188,7 +187,7 @@ __device__ std::uint64_t sum_of_thread(const DigestEntry& entry, std::int64_t be
 
 __global__ void __launch_bounds__(kThreads) digest_blocks(const DigestTable table, std::int64_t* digests) {
   __shared__ std::uint64_t of_warps[kThreads / kWarpLanes];
-  const int tensor = table.entry_of(blockIdx.x);
+  const int tensor = table.find_entry(blockIdx.x);
   const DigestEntry& entry = table.entries[tensor];
   const std::int64_t begin = (static_cast<std::int64_t>(blockIdx.x) - table.first_blocks[tensor]) * kDigestBlock;
   const std::int64_t end = min(entry.elements, begin + kDigestBlock);
@@ -240,7 +239,7 @@ void CudaBackend::sum_runs(Stream& stream, const Tensor& values, const Tensor& e
   launch(sum_each_run, {.blocks = ends.elements(), .threads = 1}, native(as_cuda_stream(stream)), work);
 }
 
-void CudaBackend::clip_factor(Stream& stream, const Tensor& squares, double most, const Tensor& factor) {
+void CudaBackend::clip_factor(Stream& stream, const Tensor& squares, double max_norm, const Tensor& factor) {
   require_equal_sizes("a factor among", factor.elements(), 1);
   const ClipWork work{device_f64(squares), squares.elements(), most, device_f32(factor)};
   launch(clip, {.threads = 1}, native(as_cuda_stream(stream)), work);

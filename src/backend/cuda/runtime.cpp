@@ -17,7 +17,7 @@ T* values_of(const Tensor& tensor, ElementType type) {
   if (tensor.space == MemorySpace::cuda && tensor.type == type) return static_cast<T*>(tensor.data);
   throw Error(
       ErrorSource::internal,
-      fmt::format("the cuda backend is given {} {} in {} memory, where it takes {} in a GPU's", tensor.shape.text(),
+      fmt::format("the cuda backend got {} {} in {} memory, but needs {} in a GPU's", tensor.shape.text(),
                   name_of(tensor.type), tensor.space == MemorySpace::cuda ? "a GPU's" : "the host's", name_of(type)));
 }
 
@@ -50,7 +50,7 @@ CudaDevice describe(int device) {
           .memory_bytes = static_cast<std::int64_t>(properties.totalGlobalMem)};
 }
 
-// These mean that the machine has no GPU, which is not a failure.
+// The errors that mean that the machine has no usable GPU, which is not a failure.
 bool means_none(cudaError_t status) {
   return status == cudaErrorInsufficientDriver || status == cudaErrorStubLibrary || status == cudaErrorNoDevice;
 }
@@ -84,24 +84,24 @@ CudaInventory query_devices() {
   check(cudaDriverGetVersion(&driver));
   check(cudaRuntimeGetVersion(&runtime));
   CudaInventory inventory{.devices = {},
-                          .why_none = {},
+                          .unavailable_reason = {},
                           .driver_version = driver == 0 ? "no driver" : version_text(driver),
                           .runtime_version = version_text(runtime),
                           .cudnn_version = cudnn_version_text()};
 
-  int count = 0;  // stays as it is when there is no driver
+  int count = 0;  // unchanged if there is no driver
   const cudaError_t status = cudaGetDeviceCount(&count);
   if (means_none(status)) {
     static_cast<void>(cudaGetLastError());
-    inventory.why_none = driver == 0 ? "no driver" : cudaGetErrorString(status);
+    inventory.unavailable_reason = driver == 0 ? "no driver" : cudaGetErrorString(status);
     if (driver != 0 && status == cudaErrorInsufficientDriver) {
-      inventory.why_none += fmt::format(" (CUDA {} against {})", inventory.driver_version, inventory.runtime_version);
+      inventory.unavailable_reason += fmt::format(" (CUDA {} against {})", inventory.driver_version, inventory.runtime_version);
     }
     return inventory;
   }
   check(status);
   for (int device = 0; device < count; ++device) inventory.devices.push_back(describe(device));
-  if (count == 0) inventory.why_none = "no device is visible (CUDA_VISIBLE_DEVICES)";
+  if (count == 0) inventory.unavailable_reason = "no device is visible (CUDA_VISIBLE_DEVICES)";
   return inventory;
 }
 
@@ -155,8 +155,8 @@ Buffer allocate_cuda(int device, std::size_t bytes) {
   if (is_short_of_memory(status)) throw no_room_on_device(device, bytes);
   check(status);
   Buffer buffer(data, bytes, MemorySpace::cuda, [](void* block) { static_cast<void>(cudaFree(block)); });
-  // Waiting for the whole device would also wait for the ranks for which its collectives wait, and would break the
-  // capture of another thread.
+  // Not cudaDeviceSynchronize(), which would also wait for collectives and thus for other ranks, and would invalidate
+  // another thread's capture.
   const auto stream = make_cuda_stream(device);
   check(cudaMemsetAsync(data, 0, bytes, cuda::native(*stream)));
   stream->synchronize();

@@ -1,6 +1,5 @@
 #pragma once
-// What all CUDA sources need: checked calls, streams for CUDA's own calls, the memory of tensors for kernels, and the
-// devices that this process sees.
+// Checked CUDA calls, native streams, device pointers of tensors, and the devices that are visible to this process.
 
 #include "tutti/backend/cuda_library.hpp"
 #include "tutti/backend/cuda_stream.hpp"
@@ -15,23 +14,23 @@ namespace tutti::cuda {
 void check(cudaError_t status, std::source_location where = std::source_location::current());
 void check(cudnnStatus_t status, std::source_location where = std::source_location::current());
 
-// For UniqueHandle: what the release of a handle returns is dropped.
+// For UniqueHandle: ignores the status that the release function returns.
 template <auto kRelease>
 struct ReleaseBy {
   void operator()(auto handle) const noexcept { static_cast<void>(kRelease(handle)); }
 };
 
-// The stream as CUDA's own calls, and the launches of kernels, take it.
+// The stream for CUDA calls and kernel launches.
 inline cudaStream_t native(const CudaStream& stream) { return static_cast<cudaStream_t>(stream.native()); }
 
-// The memory of a tensor. Throws an internal error when it is not a GPU's, or has another type.
+// The device pointer of a tensor. Throws an internal error if it is not in GPU memory or has another type.
 float* device_f32(const Tensor& tensor);
 double* device_f64(const Tensor& tensor);
 std::int32_t* device_i32(const Tensor& tensor);
 std::int64_t* device_i64(const Tensor& tensor);
 
 CudaInventory query_devices();
-// The free memory of a device. Makes the device ready for use.
+// The free memory of a device. Creates the device's context.
 std::int64_t free_bytes(int device);
 
 }  // namespace tutti::cuda

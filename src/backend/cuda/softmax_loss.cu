@@ -21,7 +21,7 @@ struct SoftmaxWork {
   float gradient_scale;
   double* losses;         // by block
   unsigned* blocks_done;  // zero before and after
-  std::int64_t* sums;     // LossSums' figures
+  std::int64_t* sums;     // LossSums::Fields
 };
 
 constexpr int kLanes = kWarpLanes;
@@ -91,14 +91,14 @@ __device__ void add_figure(std::int64_t* figure, std::int64_t value) {
   atomicAdd(reinterpret_cast<unsigned long long*>(figure), static_cast<unsigned long long>(value));
 }
 
-// As LossSums::add_loss does it.
+// The same as LossSums::add_loss.
 __device__ void add_loss(std::int64_t* sums, double loss) {
   if (!(fabs(loss) < INFINITY)) {
     add_figure(sums + LossSums::kNotFinite, 1);
     return;
   }
   double unit = LossSums::kLargestUnit;
-  for (int figure = LossSums::kFigures; figure-- > LossSums::kLargeLosses; unit /= LossSums::kLossBase) {
+  for (int figure = LossSums::kFields; figure-- > LossSums::kLargeLosses; unit /= LossSums::kLossBase) {
     const double digit = trunc(loss / unit);
     if (digit != 0) add_figure(sums + figure, static_cast<std::int64_t>(digit));
     loss -= digit * unit;

@@ -39,7 +39,7 @@ EventHandle create_event(unsigned flags) {
   return EventHandle(event);
 }
 
-// Whether work is done; throws its error.
+// Whether the work is done. Throws its error.
 bool is_done(cudaError_t status) {
   if (status == cudaErrorNotReady) {
     static_cast<void>(cudaGetLastError());
@@ -73,7 +73,7 @@ template <class E>
 auto& as_cuda_event(E& event) {
   using Found = std::conditional_t<std::is_const_v<E>, const CudaEvent, CudaEvent>;
   auto* const found = dynamic_cast<Found*>(&event);
-  if (found == nullptr) throw Error(ErrorSource::internal, "a GPU's stream is given another processor's event");
+  if (found == nullptr) throw Error(ErrorSource::internal, "an event of another backend was given to a CUDA stream");
   return *found;
 }
 
@@ -84,7 +84,7 @@ double CudaEvent::seconds_since(const Event& earlier) {
   return static_cast<double>(milliseconds) / 1e3;
 }
 
-// Replaces the library's blocking calls, in which a collective whose peers are gone would block this thread for ever.
+// Replaces CUDA's blocking calls, which would never return if a collective's peers are gone.
 class Backoff {
  public:
   void wait() {
@@ -116,18 +116,18 @@ class OwnedCudaStream final : public CudaStream {
     check(cudaEventRecord(as_cuda_event(event).native(), stream_.get()));
   }
 
-  void follow(const Event& event) override {
+  void wait_event(const Event& event) override {
     use_cuda_device(device_);
     check(cudaStreamWaitEvent(stream_.get(), as_cuda_event(event).native(), 0));
   }
 
   void await(Event& event) override {
     for (Backoff backoff; !event.reached(); backoff.wait()) {
-      if (watch_) watch_();
+      if (wait_callback_) wait_callback_();
     }
   }
 
-  void while_waiting(std::function<void()> watch) override { watch_ = std::move(watch); }
+  void set_wait_callback(std::function<void()> callback) override { wait_callback_ = std::move(callback); }
 
   void wait_for(const CudaStream& other) override {
     if (other.device() != device_) {
@@ -136,7 +136,7 @@ class OwnedCudaStream final : public CudaStream {
     }
     use_cuda_device(device_);
     check(cudaEventRecord(last_.native(), static_cast<cudaStream_t>(other.native())));
-    follow(last_);
+    wait_event(last_);
   }
 
   void* scratch(std::size_t bytes) override {
@@ -149,10 +149,10 @@ class OwnedCudaStream final : public CudaStream {
   StreamHandle stream_;
   CudaEvent last_;
   std::vector<Buffer> scratch_;  // captured graphs may still use the smaller ones
-  std::function<void()> watch_;
+  std::function<void()> wait_callback_;
 };
 
-// Always ends a capture that it began, so that the stream can be used again.
+// Ends the capture on errors too, so that the stream stays usable.
 GraphHandle capture(CudaStream& stream, const std::function<void()>& enqueue) {
   use_cuda_device(stream.device());
   check(cudaStreamBeginCapture(native(stream), cudaStreamCaptureModeThreadLocal));
@@ -191,7 +191,7 @@ class CudaGraph final : public Graph {
 
 CudaStream& as_cuda_stream(Stream& stream) {
   auto* const found = dynamic_cast<CudaStream*>(&stream);
-  if (found == nullptr) throw Error(ErrorSource::internal, "work for a GPU is put on another processor's stream");
+  if (found == nullptr) throw Error(ErrorSource::internal, "a stream of another backend was given to the cuda backend");
   return *found;
 }
 

@@ -91,14 +91,14 @@ __global__ void __launch_bounds__(RowGrid::kThreads, 4) output_gradient(OutputGr
 }
 
 constexpr std::size_t kAlignment = 256;
-// As many as a large GPU runs at once, since in training each leaves partial sums.
+// As many as a large GPU runs at once, not more, since each writes partial sums in training.
 constexpr std::int64_t kSumBlocks = 4 * 132;
 
 std::size_t aligned(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
 class WeightedLayer final : public CudaLayer {
  public:
-  WeightedLayer(const Processor& processor, const WeightedLayerParts& parts, CudaWeights& weights,
+  WeightedLayer(const Processor& processor, const WeightedLayerDesc& layer, CudaWeights& weights,
                 const LayerRequest& request);
 
   void forward(Stream& stream, const LayerForward& pass) override;
@@ -107,7 +107,7 @@ class WeightedLayer final : public CudaLayer {
  private:
   void form_output_gradient(CudaStream& stream, const LayerBackward& pass, float* partials) const;
 
-  WeightedLayerParts parts_;
+  WeightedLayerDesc layer_;
   ImageLayout layout_;  // of the output
   RowGrid grid_;        // over it
   void* filters_;       // Borrowed
@@ -121,24 +121,24 @@ class WeightedLayer final : public CudaLayer {
   std::size_t backward_scratch_ = 0;
 };
 
-WeightedLayer::WeightedLayer(const Processor& processor, const WeightedLayerParts& parts, CudaWeights& weights,
+WeightedLayer::WeightedLayer(const Processor& processor, const WeightedLayerDesc& layer, CudaWeights& weights,
                              const LayerRequest& request)
-    : CudaLayer(request, parts.output, {.input = true, .output = parts.relu}),
-      parts_(parts),
-      layout_(layout_of(parts.output)),
+    : CudaLayer(request, layer.output, {.input = true, .output = layer.relu}),
+      layer_(layer),
+      layout_(layout_of(layer.output)),
       grid_(share_rows(layout_, type_, mode_ == LayerMode::training ? kSumBlocks : kPassBlocks)),
-      filters_(weights.packed(parts.filters)) {
+      filters_(weights.packed(layer.filters)) {
   const bool has_bias = weights.canonical().size() > 1;
   bias_ = has_bias ? device_f32(weights.canonical()[1]) : nullptr;
 
-  const auto plan = [&](ConvolutionPass pass) { return processor.planner.plan(pass, parts.convolution); };
+  const auto plan = [&](ConvolutionPass pass) { return processor.planner.plan(pass, layer.convolution); };
   forward_ = plan(ConvolutionPass::forward);
   if (request.mode == LayerMode::evaluation) return;
   weight_gradient_ = plan(ConvolutionPass::weight_gradient);
   if (request.wants_input_gradient) input_gradient_ = plan(ConvolutionPass::input_gradient);
 
   gradient_offset_ = aligned(weight_gradient_->scratch_bytes());
-  const auto gradient_values = static_cast<std::size_t>(parts.filters.packed_values());
+  const auto gradient_values = static_cast<std::size_t>(layer.filters.packed_values());
   partials_offset_ = gradient_offset_ + aligned(gradient_values * bytes_of(type_));
   const auto partial_values = static_cast<std::size_t>(has_bias ? grid_.chunks * layout_.padded_channels : 0);
   backward_scratch_ = partials_offset_ + partial_values * sizeof(float);
@@ -148,19 +148,19 @@ WeightedLayer::WeightedLayer(const Processor& processor, const WeightedLayerPart
 void WeightedLayer::forward(Stream& stream, const LayerForward& pass) {
   CudaStream& cuda = as_cuda_stream(stream);
   forward_->run(cuda, {const_cast<void*>(pass.input), filters_, pass.output}, cuda.scratch(forward_->scratch_bytes()));
-  if (bias_ == nullptr && !parts_.relu) return;
+  if (bias_ == nullptr && !layer_.relu) return;
   launch(is_bf16() ? bias_relu<Bf16> : bias_relu<float>, grid_of(grid_), native(cuda),
-         BiasRelu{grid_, pass.output, layout_.channels, bias_, parts_.relu});
+         BiasRelu{grid_, pass.output, layout_.channels, bias_, layer_.relu});
 }
 
 void WeightedLayer::form_output_gradient(CudaStream& stream, const LayerBackward& pass, float* partials) const {
-  const GradientSum gradients = gradients_of(stream, pass, parts_.output);
-  const bool differs = gradients.second != nullptr || parts_.relu;
+  const GradientSum gradients = gradients_of(stream, pass, layer_.output);
+  const bool differs = gradients.second != nullptr || layer_.relu;
   if (!differs && partials == nullptr) return;
   launch(is_bf16() ? output_gradient<Bf16> : output_gradient<float>, grid_of(grid_), native(stream),
          OutputGradient{.grid = grid_,
                         .gradients = gradients,
-                        .output = parts_.relu ? pass.output : nullptr,
+                        .output = layer_.relu ? pass.output : nullptr,
                         .result = differs ? pass.output_gradients[0] : nullptr,
                         .partials = partials});
 }
@@ -175,7 +175,7 @@ void WeightedLayer::backward(Stream& stream, const LayerBackward& pass) {
 
   void* const output_gradient = pass.output_gradients[0];
   weight_gradient_->run(cuda, {const_cast<void*>(pass.input), packed_gradient, output_gradient}, scratch);
-  launch_unpack(native(cuda), {.layout = parts_.filters,
+  launch_unpack(native(cuda), {.layout = layer_.filters,
                                .type = type_,
                                .packed = packed_gradient,
                                .canonical = device_f32(pass.gradients[0]),
@@ -186,17 +186,17 @@ void WeightedLayer::backward(Stream& stream, const LayerBackward& pass) {
 }
 
 std::unique_ptr<Layer> make_weighted(const Processor& processor, const LayerSpec& spec, const LayerRequest& request) {
-  const WeightedLayerParts parts = parts_of(processor.precision, spec, request.input);
-  return std::make_unique<WeightedLayer>(processor, parts, cuda_weights(spec, request), request);
+  const WeightedLayerDesc layer = weighted_layer_of(processor.precision, spec, request.input);
+  return std::make_unique<WeightedLayer>(processor, layer, cuda_weights(spec, request), request);
 }
 
 }  // namespace
 
-WeightedLayerParts parts_of(Precision precision, const LayerSpec& spec, const ActivationSpec& input) {
+WeightedLayerDesc weighted_layer_of(Precision precision, const LayerSpec& spec, const ActivationSpec& input) {
   const ImageLayout images = layout_of(input);
   const ActivationSpec output = output_of(spec, input);
   const ImageLayout results = layout_of(output);
-  WeightedLayerParts parts{.convolution = {.samples = images.samples,
+  WeightedLayerDesc layer{.convolution = {.samples = images.samples,
                                            .channels = images.padded_channels,
                                            .height = images.height,
                                            .width = images.width,
@@ -208,22 +208,22 @@ WeightedLayerParts parts_of(Precision precision, const LayerSpec& spec, const Ac
                                        .padded_channels = images.padded_channels},
                            .output = output};
   if (const auto* convolution = std::get_if<Conv2dSpec>(&spec)) {
-    parts.convolution.kernel_height = convolution->kernel;
-    parts.convolution.kernel_width = convolution->kernel;
-    parts.convolution.stride = convolution->stride;
-    parts.convolution.padding = convolution->padding;
-    parts.filters.positions = convolution->kernel * convolution->kernel;
-    parts.relu = convolution->relu;
+    layer.convolution.kernel_height = convolution->kernel;
+    layer.convolution.kernel_width = convolution->kernel;
+    layer.convolution.stride = convolution->stride;
+    layer.convolution.padding = convolution->padding;
+    layer.filters.positions = convolution->kernel * convolution->kernel;
+    layer.relu = convolution->relu;
   } else {
     // The image as it lies in memory, with its padding, is the channels of one pixel: the weights are packed like
     // filters that cover the whole image.
-    parts.convolution.channels = images.pixels() * images.padded_channels;
-    parts.convolution.height = 1;
-    parts.convolution.width = 1;
-    parts.filters.positions = images.pixels();
-    parts.relu = std::get<LinearSpec>(spec).relu;
+    layer.convolution.channels = images.pixels() * images.padded_channels;
+    layer.convolution.height = 1;
+    layer.convolution.width = 1;
+    layer.filters.positions = images.pixels();
+    layer.relu = std::get<LinearSpec>(spec).relu;
   }
-  return parts;
+  return layer;
 }
 
 std::unique_ptr<Layer> make(const Processor& processor, const Conv2dSpec& spec, const LayerRequest& request) {

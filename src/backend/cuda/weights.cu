@@ -68,13 +68,13 @@ struct PackEntry {
   void* packed;
 };
 using PackTable = BlockTable<PackEntry, 32>;
-static_assert(sizeof(PackTable) < 4096);  // what a kernel can be given
+static_assert(sizeof(PackTable) < 4096);  // the limit of kernel arguments
 
 template <class T>
 __global__ void pack_filters(const PackTable table) {
   constexpr int kPack = Pack<T>::kSize;
   __shared__ float values[kSlots];
-  const int layer = table.entry_of(blockIdx.x);
+  const int layer = table.find_entry(blockIdx.x);
   const Tiles tiles = table.entries[layer].tiles;
   const Tile tile = tile_at(tiles, blockIdx.x - table.first_blocks[layer]);
   const int threads = static_cast<int>(blockDim.x);
@@ -203,7 +203,7 @@ void* CudaWeights::packed(const FilterLayout& layout) {
     layout_ = layout;
     packed_ = allocate_cuda(device_, static_cast<std::size_t>(layout.packed_values()) * bytes_of(type_));
     if (refreshed_) {
-      check(cudaDeviceSynchronize());  // any stream may still be writing the values
+      check(cudaDeviceSynchronize());  // any stream may still write the values
       const auto stream = make_cuda_stream(device_);
       const FilterPacking mine[] = {packing()};
       launch_pack(native(*stream), mine);

@@ -1,6 +1,6 @@
 #pragma once
-// One layer's weights on a GPU: the canonical values, and one copy of filters in the order and type that convolutions
-// read. Plans of all batch sizes and parts share the copy; weights must not be refreshed while plans run.
+// One layer's weights on a GPU: the canonical values, and one copy of filters in the layout and type of the
+// convolutions. Plans of all batch sizes and parts share the copy; weights must not be refreshed while plans run.
 
 #include "backend/cuda/convolution.hpp"
 #include "backend/cuda/layers.hpp"
@@ -26,7 +26,7 @@ struct FilterLayout {
   friend bool operator==(const FilterLayout&, const FilterLayout&) = default;
 };
 
-// Packing writes the zeros that pad channels, but not those of padded outputs.
+// Packing writes the zeros of padded channels, but not those of padded outputs.
 struct FilterPacking {
   FilterLayout layout;
   ElementType type = ElementType::f32;  // of the packed values
@@ -36,13 +36,13 @@ struct FilterPacking {
 // Packs the filters of any number of layers, all of one type.
 void launch_pack(cudaStream_t stream, std::span<const FilterPacking> requests);
 
-// The last step for the gradients of a layer's parameters: filters are unpacked and partial sums of the bias added.
+// The last step of a parameter gradient: unpacks filters and adds the partial sums of the bias.
 struct FilterGradients {
   FilterLayout layout;
   ElementType type = ElementType::f32;
   const void* packed = nullptr;
   float* canonical = nullptr;
-  std::int64_t partials = 0;             // sums, of the output gradients
+  std::int64_t partials = 0;             // number of partial sums of the output gradients
   const float* bias_partials = nullptr;  // null without bias
   float* bias = nullptr;
 };
@@ -52,13 +52,13 @@ class CudaWeights final : public LayerWeights {
  public:
   CudaWeights(const Processor& processor, const LayerSpec& spec, std::span<const Tensor> values);
   void refresh(Stream& stream) override;
-  // All at once, as Backend::refresh.
+  // Refreshes all layers in one kernel. See Backend::refresh.
   static void refresh(CudaStream& stream, std::span<LayerWeights* const> layers);
 
   // In the order of parameters().
   std::span<const Tensor> canonical() const { return values_; }
-  // The first value as packed filters. refresh() updates it from now on; it is up to date at once if refresh() was ever
-  // called. Threads may make plans at the same time, but the layout is the same for all.
+  // The packed filters. refresh() updates them from now on. If refresh() was called before, they are packed now.
+  // Thread-safe; the layout must be the same in all calls.
   void* packed(const FilterLayout& layout);
 
   const LayerSpec& spec() const { return spec_; }
@@ -76,19 +76,19 @@ class CudaWeights final : public LayerWeights {
   bool refreshed_ = false;
 };
 
-// Throw when they are not weights of the cuda backend, or in a request those of another layer.
+// Throw unless these are CUDA weights; the second also unless they belong to this layer.
 CudaWeights& cuda_weights(LayerWeights* weights);
 CudaWeights& cuda_weights(const LayerSpec& spec, const LayerRequest& request);
 
 // A layer as a convolution, a bias and ReLU.
-struct WeightedLayerParts {
+struct WeightedLayerDesc {
   ConvolutionShape convolution;
   FilterLayout filters;
   ActivationSpec output;
   bool relu = false;
 };
 
-// The parts of a convolution or linear layer in this precision, for an input within the network.
-WeightedLayerParts parts_of(Precision precision, const LayerSpec& spec, const ActivationSpec& input);
+// Describes a convolution or linear layer in this precision, for an input in the native layout.
+WeightedLayerDesc weighted_layer_of(Precision precision, const LayerSpec& spec, const ActivationSpec& input);
 
 }  // namespace tutti::cuda

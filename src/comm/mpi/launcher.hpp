@@ -1,5 +1,5 @@
 #pragma once
-// What launchers leave in the environment of the processes they start, before MPI is initialised.
+// The environment variables that launchers set, readable before MPI is initialised.
 
 #include <optional>
 #include <string>
@@ -9,9 +9,9 @@ namespace tutti::mpi {
 // The number of processes in the job, and on this host under Open MPI's launcher.
 std::optional<int> launched_size();
 std::optional<int> launched_local_size();
-// Who started this process, for messages: "Open MPI's mpirun".
+// The launcher of this process, for messages: "Open MPI's mpirun".
 std::string launcher_name();
-// Whether this is one of several tasks of a Slurm step whose library must find the others by another means than PMIx.
+// True if srun started this process as one of multiple tasks without PMIx.
 bool started_by_slurm_without_pmix();
 
 }  // namespace tutti::mpi

@@ -65,7 +65,7 @@ std::optional<int> number_in_environment(const char* name) {
   return number;
 }
 
-// The most specific comes first: mpirun inside a Slurm step leaves the step's variables in place.
+// List the most specific variable first: mpirun inside a Slurm step does not unset the step's variables.
 std::optional<int> first_number(std::initializer_list<const char*> names) {
   for (const char* name : names) {
     if (const auto number = number_in_environment(name)) return number;
@@ -77,9 +77,8 @@ std::optional<int> first_number(std::initializer_list<const char*> names) {
 
 bool started_by_launcher() {
   if (first_number({"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK", "PMI_SIZE"})) return true;
-  // A batch script and an interactive shell of Slurm have SLURM_PROCID too, but no step of several tasks. A
-  // task of such a step is a rank, and if MPI cannot start there its message is better than many lone
-  // trainings.
+  // Slurm also sets SLURM_PROCID for batch scripts and interactive shells, but only steps have multiple tasks. A task
+  // of such a step counts as a rank, even if MPI then fails to start: that is better than many independent trainings.
   return number_in_environment("SLURM_STEP_NUM_TASKS").value_or(1) > 1;
 }
 
@@ -91,7 +90,7 @@ std::optional<int> mpi::launched_size() {
   return first_number({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"});
 }
 
-// In the order of first_number: each launcher leaves the variables of the one outside it in place.
+// The innermost launcher comes first, since launchers do not unset the variables of outer ones.
 std::string mpi::launcher_name() {
   if (number_in_environment("OMPI_COMM_WORLD_SIZE")) return "Open MPI's mpirun";
   if (number_in_environment("MPI_LOCALNRANKS")) return "MPICH's mpiexec";

@@ -1,5 +1,5 @@
 #pragma once
-// What all code over MPI needs of the library.
+// Helpers for calling MPI.
 
 #include "tutti/comm/world.hpp"
 
@@ -13,16 +13,16 @@
 
 namespace tutti::mpi {
 
-// Turns a result of the library into an exception.
+// Throws an mpi error unless `status` is MPI_SUCCESS.
 void check(int status, std::source_location where = std::source_location::current());
 
 // Returns when the request is complete.
 void wait_for(MPI_Request& request, std::chrono::microseconds longest_sleep,
               std::source_location where = std::source_location::current());
 
-// An MPI communicator of the same ranks for the caller's own messages. It is never freed: that would be
-// collective, and the owners' destructors do not communicate; MPI releases it when the world is closed.
-// Throws for a world without MPI. Collective.
+// A duplicate of the world's MPI communicator, for the caller's own messages. It is never freed, since that would be
+// collective and destructors must not communicate; MPI_Finalize releases it. Throws for a world without MPI.
+// Collective.
 MPI_Comm duplicate_communicator(World& world);
 
 // "Open MPI 4.1.4"; usable before MPI is initialised.

@@ -22,7 +22,7 @@ bool overlap(const Memory& one, const Memory& other) {
 }  // namespace
 
 OperationQueue::OperationQueue(bool helper_thread) {
-  if (helper_thread) helper_ = std::jthread([this](const std::stop_token& stop) { serve(stop); });
+  if (helper_thread) helper_ = std::jthread([this](const std::stop_token& stop) { progress_loop(stop); });
 }
 
 void OperationQueue::push(const OperationMemory& memory, Operations operations) {
@@ -43,13 +43,13 @@ void OperationQueue::push(const OperationMemory& memory, Operations operations) 
 }
 
 bool OperationQueue::progress() {
-  if (const std::unique_lock alone(driving_, std::try_to_lock); alone) drive();
+  if (const std::unique_lock alone(advancing_, std::try_to_lock); alone) advance_all();
   const std::lock_guard lock(mutex_);
   return unfinished_ > 0 && !failure_;
 }
 
 void OperationQueue::finish() {
-  if (!helper_.joinable()) drive_all({});
+  if (!helper_.joinable()) advance_until_idle({});
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return unfinished_ == 0 || failure_; });
   if (failure_) std::rethrow_exception(failure_);
@@ -59,23 +59,23 @@ void OperationQueue::abandon() noexcept {
   helper_.request_stop();
   if (helper_.joinable()) helper_.join();
   const std::lock_guard lock(mutex_);
-  failure_ = std::make_exception_ptr(Error(ErrorSource::internal, "sums were abandoned"));
+  failure_ = std::make_exception_ptr(Error(ErrorSource::internal, "the communicator was abandoned"));
 }
 
-bool OperationQueue::drive() noexcept {
+bool OperationQueue::advance_all() noexcept {
   try {
     if (has_failed()) return false;
-    bool moved = admit();
-    for (Flight& flight : in_flight_) {
-      if (flight.done) continue;
-      const Operation::State state = flight.operation->advance();
-      flight.done = state == Operation::State::done;
-      moved |= state != Operation::State::waiting;
+    bool progressed = start_pending();
+    for (QueuedOperation& active : in_flight_) {
+      if (active.done) continue;
+      const Operation::State state = active.operation->advance();
+      active.done = state == Operation::State::done;
+      progressed |= state != Operation::State::waiting;
     }
-    std::size_t landed = 0;
-    for (; !in_flight_.empty() && in_flight_.front().done; ++landed) in_flight_.pop_front();
-    if (landed > 0) land(landed);
-    return moved;
+    std::size_t retired = 0;
+    for (; !in_flight_.empty() && in_flight_.front().done; ++retired) in_flight_.pop_front();
+    if (retired > 0) retire(retired);
+    return progressed;
   } catch (...) {
     const std::lock_guard lock(mutex_);
     failure_ = std::current_exception();
@@ -84,34 +84,34 @@ bool OperationQueue::drive() noexcept {
   }
 }
 
-bool OperationQueue::admit() {
-  bool moved = false;
-  while (in_flight_.size() < kSumsInFlight) {
+bool OperationQueue::start_pending() {
+  bool progressed = false;
+  while (in_flight_.size() < kMaxOperationsInFlight) {
     {
       const std::lock_guard lock(mutex_);
-      if (waiting_.empty() || !may_start_beside_others(waiting_.front())) return moved;
+      if (waiting_.empty() || !may_start(waiting_.front())) return progressed;
       in_flight_.push_back(std::move(waiting_.front()));
       waiting_.pop_front();
     }
     in_flight_.back().operation->start();
-    moved = true;
+    progressed = true;
   }
-  return moved;
+  return progressed;
 }
 
-bool OperationQueue::may_start_beside_others(const Flight& next) const {
-  return std::ranges::none_of(in_flight_, [&](const Flight& flight) {
-    if (flight.done || flight.push == next.push) return false;
-    return std::ranges::any_of(flight.memory, [&](const Memory& taken) {
-      return std::ranges::any_of(next.memory, [&](const Memory& wanted) { return overlap(taken, wanted); });
+bool OperationQueue::may_start(const QueuedOperation& next) const {
+  return std::ranges::none_of(in_flight_, [&](const QueuedOperation& active) {
+    if (active.done || active.push == next.push) return false;
+    return std::ranges::any_of(active.memory, [&](const Memory& used) {
+      return std::ranges::any_of(next.memory, [&](const Memory& wanted) { return overlap(used, wanted); });
     });
   });
 }
 
-void OperationQueue::land(std::size_t landed) {
+void OperationQueue::retire(std::size_t retired) {
   const std::lock_guard lock(mutex_);
-  unfinished_ -= landed;
-  collectives_->done.fetch_add(landed, std::memory_order_relaxed);
+  unfinished_ -= retired;
+  collectives_->done.fetch_add(retired, std::memory_order_relaxed);
   if (unfinished_ == 0) changed_.notify_all();
 }
 
@@ -120,19 +120,19 @@ bool OperationQueue::has_failed() {
   return failure_ != nullptr;
 }
 
-void OperationQueue::drive_all(const std::stop_token& stop) {
-  Backoff backoff(kUntilMoved);
+void OperationQueue::advance_until_idle(const std::stop_token& stop) {
+  Backoff backoff(kMaxTransferSleep);
   while (!stop.stop_requested()) {
     {
       const std::lock_guard lock(mutex_);
       if (unfinished_ == 0 || failure_) return;
     }
-    bool moved = false;
+    bool progressed = false;
     {
-      const std::lock_guard alone(driving_);
-      moved = drive();
+      const std::lock_guard alone(advancing_);
+      progressed = advance_all();
     }
-    if (moved) {
+    if (progressed) {
       backoff.reset();
     } else {
       backoff.wait();
@@ -140,13 +140,13 @@ void OperationQueue::drive_all(const std::stop_token& stop) {
   }
 }
 
-void OperationQueue::serve(const std::stop_token& stop) {
+void OperationQueue::progress_loop(const std::stop_token& stop) {
   for (;;) {
     {
       std::unique_lock lock(mutex_);
       if (!changed_.wait(lock, stop, [this] { return unfinished_ > 0 && !failure_; })) return;
     }
-    drive_all(stop);
+    advance_until_idle(stop);
   }
 }
 

@@ -1,7 +1,6 @@
 #pragma once
-// Sums under way: a queue that starts operations in the order they came, keeps a few going at once, and
-// lets a helper thread, other threads or the waiting owner drive them. It does not know what an operation
-// sends.
+// A queue of asynchronous operations. It starts them in order, keeps a few in flight, and makes progress in a helper
+// thread, in calls of progress() or in finish().
 
 #include "tutti/comm/world.hpp"
 
@@ -20,73 +19,73 @@
 
 namespace tutti::mpi {
 
-// One operation of the same place in the queue on every rank.
+// An operation, which has the same position in the queue on every rank.
 class Operation {
  public:
-  enum class State { waiting, moved, done };
+  enum class State { waiting, progressed, done };
 
   virtual ~Operation() = default;
 
   virtual void start() = 0;
-  // Never waits. Not called again once done.
+  // Makes progress without waiting. Not called again once done.
   virtual State advance() = 0;
 };
 
 using Operations = std::vector<std::unique_ptr<Operation>>;
-// What operations work on, borrowed: up to two tensors' memory.
+// The memory of up to two tensors that an operation uses; borrowed.
 using OperationMemory = std::array<std::span<const std::byte>, 2>;
 
-// At most kSumsInFlight operations are under way at once, none more than that many places after the oldest. Operations
-// pushed together are of disjoint memory; those of different pushes on overlapping memory follow one another. An
-// exception ends the queue, and finish() throws it whichever thread caught it. Destroying a queue with operations under
-// way does not wait for them; it is for a process about to abort.
+// At most kMaxOperationsInFlight consecutive operations are in flight. Operations pushed together must use disjoint
+// memory; operations of different pushes on overlapping memory run one after the other. An exception in any thread
+// stops the queue, and finish() rethrows it. The destructor does not wait for operations in flight: destroy a queue
+// with pending operations only before aborting the process.
 class OperationQueue {
  public:
   explicit OperationQueue(bool helper_thread);
-  // Before the first push; borrowed. An operation is counted as begun when it is pushed.
-  void count_in(CollectiveCounter& collectives) { collectives_ = &collectives; }
+  // Call this before the first push. Operations count as begun when they are pushed. Borrowed.
+  void set_collective_counter(CollectiveCounter& collectives) { collectives_ = &collectives; }
 
-  // Without a helper thread, also starts what may start, so that the first messages leave at once.
+  // Without a helper thread, this also calls progress(), so that the first messages are sent at once.
   void push(const OperationMemory& memory, Operations operations);
-  // Without waiting; false when nothing is left to move. From any thread.
+  // Makes progress without waiting; false if no operation is left. Thread-safe.
   bool progress();
-  // Returns when nothing is left.
+  // Waits for all operations.
   void finish();
-  // Nothing moves any more; the helper thread has ended.
+  // Stops making progress and ends the helper thread.
   void abandon() noexcept;
 
  private:
-  struct Flight {
+  struct QueuedOperation {
     std::unique_ptr<Operation> operation;
     OperationMemory memory;
     std::uint64_t push = 0;
     bool done = false;
   };
 
-  // True when anything moved. `driving_` is held.
-  bool drive() noexcept;
-  bool admit();
-  bool may_start_beside_others(const Flight& next) const;
-  void land(std::size_t landed);
+  // True if any operation progressed. The caller holds advancing_.
+  bool advance_all() noexcept;
+  bool start_pending();
+  bool may_start(const QueuedOperation& next) const;
+  void retire(std::size_t retired);
   bool has_failed();
-  // Drives until nothing is left or a stop is asked for.
-  void drive_all(const std::stop_token& stop);
-  void serve(const std::stop_token& stop);
+  // Returns when no operation is left or a stop is requested.
+  void advance_until_idle(const std::stop_token& stop);
+  void progress_loop(const std::stop_token& stop);
 
   CollectiveCounter own_collectives_;
   CollectiveCounter* collectives_ = &own_collectives_;
 
-  std::mutex driving_;
-  std::deque<Flight> in_flight_;  // guarded by driving_
+  std::mutex advancing_;
+  std::deque<QueuedOperation> in_flight_;  // guarded by advancing_
 
   std::mutex mutex_;
   std::condition_variable_any changed_;
-  std::deque<Flight> waiting_;  // guarded by mutex_, as the next three are
+  std::deque<QueuedOperation> waiting_;  // this and the next three are guarded by mutex_
   std::uint64_t pushes_ = 0;
   std::size_t unfinished_ = 0;
   std::exception_ptr failure_;
 
-  std::jthread helper_;  // last, so that it ends before what it uses
+  std::jthread helper_;  // last, so that it ends before the members that it uses
 };
 
 }  // namespace tutti::mpi

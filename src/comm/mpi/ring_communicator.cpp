@@ -22,16 +22,16 @@
 namespace tutti::mpi {
 namespace {
 
-// Rings that can be going at once are few; tags up to 32767 are every MPI library's.
+// More than the operations that can be in flight. All MPI libraries support tags up to 32767.
 constexpr std::int64_t kTags = 1024;
-static_assert(static_cast<std::int64_t>(kSumsInFlight) < kTags);
+static_assert(static_cast<std::int64_t>(kMaxOperationsInFlight) < kTags);
 
-constexpr int kMostDirect = 64;
+constexpr int kMaxDirectRanks = 64;
 
-// Into how many pieces of `chunks` chunks each a sum is cut. A chunk is a message: adding one overlaps receiving the
-// next, and it stays in the cache between the two.
+// The number of pieces, of `chunks` messages each, into which a tensor is split. Adding one message overlaps receiving
+// the next, and a message stays in the cache until it is sent on.
 std::int64_t pieces_of(std::int64_t elements, ElementType type, std::int64_t chunks = 1) {
-  const std::int64_t longest = chunks * (kLongestMessageBytes / static_cast<std::int64_t>(bytes_of(type)));
+  const std::int64_t longest = chunks * (kMaxMessageBytes / static_cast<std::int64_t>(bytes_of(type)));
   return (elements + longest - 1) / longest;
 }
 
@@ -39,22 +39,22 @@ ElementRange slice_of(const ElementRange& range, std::int64_t number, std::int64
   return {range.begin + range.elements() * number / slices, range.begin + range.elements() * (number + 1) / slices};
 }
 
-// Sums on values in host memory: in rings of MPI's point-to-point messages or in faster ways to the same bits, and in
-// stars where a single server is asked for, all cut into operations that a queue drives.
-class RingCommunicator : public Communicator {
+// Collectives on host memory through MPI's point-to-point messages or shared memory, split into operations that a queue
+// advances.
+class MpiCommunicator : public Communicator {
  public:
-  // Without a window (null) none is chosen. Collective.
-  RingCommunicator(World& world, bool helper_thread, std::unique_ptr<Window> window, SumChoice choice);
-  // Chooses by measuring. Collective.
+  // `peer_memory` is null if the ranks do not share memory; `choice` then never selects `window`. Collective.
+  MpiCommunicator(World& world, bool helper_thread, std::unique_ptr<PeerMemory> peer_memory, AlgorithmChoice choice);
+  // Chooses the algorithms by measuring. Collective.
   void choose(World& world);
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   std::string description() const override;
-  std::vector<SumThreshold> thresholds() const override { return choice_.thresholds(); }
-  Buffer allocate(std::size_t bytes) override { return window_ ? window_->allocate(bytes) : allocate_host(bytes); }
+  std::vector<AllReduceThreshold> thresholds() const override { return choice_.thresholds(); }
+  Buffer allocate(std::size_t bytes) override { return peer_memory_ ? peer_memory_->allocate(bytes) : allocate_host(bytes); }
   void all_reduce(const Tensor& values, Stream& stream) override;
-  void reduce_scatter_gather(const ShardedSum& sum, Stream& stream) override;
+  void reduce_scatter_gather(const ReduceScatterGather& sum, Stream& stream) override;
   void reduce_to_root(const Tensor& values, Stream& stream) override;
   void broadcast(const Tensor& values, Stream& stream) override;
   bool progress() override { return queue_.progress(); }
@@ -63,180 +63,182 @@ class RingCommunicator : public Communicator {
   std::uint64_t bytes_sent() const override { return bytes_sent_.load(std::memory_order_relaxed); }
 
  protected:
-  RankPosition place() { return {.comm = comm_, .rank = rank_, .size = size_, .bytes_sent = bytes_sent_}; }
+  MpiRank self() { return {.comm = comm_, .rank = rank_, .size = size_, .bytes_sent = bytes_sent_}; }
   // The second tensor may be empty.
   void push(const Tensor& memory, const Tensor& more, Operations operations);
 
  private:
-  // For these, arguments are checked and not empty; there are two ranks at least.
+  // The callers of these functions have checked that tensors are not empty and that there are at least two ranks.
   virtual void push_sum(const Tensor& values);
-  void push_sharded(const ShardedSum& sum);
-  void push_works(std::vector<SumWork> works);
-  void push_star(const Tensor& values, StarDirection direction);
-  SumAlgorithm algorithm_for(const SumWork& work) const;
+  void push_reduce_scatter_gather(const ReduceScatterGather& sum);
+  void push_reductions(std::vector<Reduction> reductions);
+  void push_root_operations(const Tensor& values, RootDirection direction);
+  AllReduceAlgorithm algorithm_for(const Reduction& reduction) const;
   int next_tag();
 
   MPI_Comm comm_;
   int rank_;
   int size_;
   bool helper_thread_;
-  std::unique_ptr<Window> window_;
-  SumChoice choice_;
+  std::unique_ptr<PeerMemory> peer_memory_;
+  AlgorithmChoice choice_;
   std::int64_t next_tag_ = 0;
-  std::uint64_t windows_ = 0;  // operations in the window so far
+  std::uint64_t window_operations_ = 0;  // operations in shared memory so far
   std::atomic<std::uint64_t> bytes_sent_ = 0;
   HostStream host_stream_;
-  OperationQueue queue_;  // last, so that its helper thread ends before what it uses
+  OperationQueue queue_;  // last, so that its helper thread ends before the members that it uses
 };
 
-RingCommunicator::RingCommunicator(World& world, bool helper_thread, std::unique_ptr<Window> window, SumChoice choice)
+MpiCommunicator::MpiCommunicator(World& world, bool helper_thread, std::unique_ptr<PeerMemory> peer_memory, AlgorithmChoice choice)
     : comm_(duplicate_communicator(world)),
       rank_(world.rank()),
       size_(world.size()),
       helper_thread_(helper_thread),
-      window_(std::move(window)),
+      peer_memory_(std::move(peer_memory)),
       choice_(std::move(choice)),
       queue_(helper_thread) {
-  queue_.count_in(world.collectives());
+  queue_.set_collective_counter(world.collectives());
 }
 
-std::string RingCommunicator::description() const {
+std::string MpiCommunicator::description() const {
   return fmt::format("{} over {}{}", choice_.text(), library_name(), helper_thread_ ? ", helper thread" : "");
 }
 
-void RingCommunicator::all_reduce(const Tensor& values, Stream& stream) {
+void MpiCommunicator::all_reduce(const Tensor& values, Stream& stream) {
   require_summable(values, MemorySpace::host);
   stream.synchronize();
   if (size_ > 1 && !is_empty(values)) push_sum(values);
 }
 
-void RingCommunicator::reduce_scatter_gather(const ShardedSum& sum, Stream& stream) {
-  require_sharded(sum, size_, MemorySpace::host);
+void MpiCommunicator::reduce_scatter_gather(const ReduceScatterGather& sum, Stream& stream) {
+  require_valid_shards(sum, size_, MemorySpace::host);
   stream.synchronize();
   if (size_ == 1) {
-    work_on(sum, shard_of(sum, 0), stream);
+    transform_piece(sum, shard_of(sum, 0), stream);
   } else if (sum.bounds.back() > 0) {
-    push_sharded(sum);
+    push_reduce_scatter_gather(sum);
   }
 }
 
-void RingCommunicator::reduce_to_root(const Tensor& values, Stream& stream) {
+void MpiCommunicator::reduce_to_root(const Tensor& values, Stream& stream) {
   require_summable(values, MemorySpace::host);
   stream.synchronize();
-  if (size_ > 1 && !is_empty(values)) push_star(values, StarDirection::reduce_to_root);
+  if (size_ > 1 && !is_empty(values)) push_root_operations(values, RootDirection::reduce_to_root);
 }
 
-void RingCommunicator::broadcast(const Tensor& values, Stream& stream) {
-  require_passable(values, MemorySpace::host);
+void MpiCommunicator::broadcast(const Tensor& values, Stream& stream) {
+  require_sendable(values, MemorySpace::host);
   stream.synchronize();
-  if (size_ > 1 && !is_empty(values)) push_star(values, StarDirection::broadcast);
+  if (size_ > 1 && !is_empty(values)) push_root_operations(values, RootDirection::broadcast);
 }
 
-void RingCommunicator::push(const Tensor& memory, const Tensor& more, Operations operations) {
+void MpiCommunicator::push(const Tensor& memory, const Tensor& more, Operations operations) {
   const auto bytes_of = [](const Tensor& tensor) {
     return std::span(static_cast<const std::byte*>(tensor.data), is_empty(tensor) ? 0 : tensor.bytes());
   };
   queue_.push({bytes_of(memory), bytes_of(more)}, std::move(operations));
 }
 
-void RingCommunicator::push_sum(const Tensor& values) {
+void MpiCommunicator::push_sum(const Tensor& values) {
   const std::int64_t ranks = size();
   const std::int64_t pieces = pieces_of(values.elements(), values.type, ranks);
-  std::vector<SumWork> works;
+  std::vector<Reduction> reductions;
   for (std::int64_t number = 0; number < pieces; ++number) {
     const ElementRange piece = slice_of({0, values.elements()}, number, pieces);
-    SumWork& work = works.emplace_back(SumWork{.values = values, .results = values, .chunks = {}, .then = {}});
-    for (std::int64_t chunk = 0; chunk < ranks; ++chunk) work.chunks.push_back(slice_of(piece, chunk, ranks));
+    Reduction& reduction = reductions.emplace_back(Reduction{.values = values, .results = values, .chunks = {}, .transform_shard = {}});
+    for (std::int64_t chunk = 0; chunk < ranks; ++chunk) reduction.chunks.push_back(slice_of(piece, chunk, ranks));
   }
-  push_works(std::move(works));
+  push_reductions(std::move(reductions));
 }
 
-// Piece k of the sum is made of the k-th piece of every shard.
-void RingCommunicator::push_sharded(const ShardedSum& sum) {
+// Piece k of the operation consists of the k-th piece of every shard.
+void MpiCommunicator::push_reduce_scatter_gather(const ReduceScatterGather& sum) {
   const ElementType type = is_empty(sum.values) ? sum.results.type : sum.values.type;
   std::int64_t pieces = 1;
   for (int r = 0; r < size(); ++r) pieces = std::max(pieces, pieces_of(shard_of(sum, r).elements(), type));
-  std::vector<SumWork> works;
+  std::vector<Reduction> reductions;
   for (std::int64_t piece = 0; piece < pieces; ++piece) {
-    SumWork& work = works.emplace_back(SumWork{.values = sum.values, .results = sum.results, .chunks = {}, .then = {}});
+    Reduction& reduction = reductions.emplace_back(Reduction{.values = sum.values, .results = sum.results, .chunks = {}, .transform_shard = {}});
     for (int chunk = 0; chunk < size(); ++chunk) {
-      work.chunks.push_back(slice_of(shard_of(sum, (chunk + size() - 1) % size()), piece, pieces));
+      reduction.chunks.push_back(slice_of(shard_of(sum, (chunk + size() - 1) % size()), piece, pieces));
     }
-    if (sum.then) {
-      work.then = [this, then = sum.then](const ElementRange& whole) { then(host_stream_, whole.begin, whole.end); };
+    if (sum.transform_shard) {
+      reduction.transform_shard = [this, transform = sum.transform_shard](const ElementRange& chunk) {
+        transform(host_stream_, chunk.begin, chunk.end);
+      };
     }
   }
-  push_works(std::move(works));
+  push_reductions(std::move(reductions));
 }
 
-SumAlgorithm RingCommunicator::algorithm_for(const SumWork& work) const {
-  const std::int64_t elements = std::max(work.values.elements(), work.results.elements());
-  const SumAlgorithm chosen = choice_.of(elements * static_cast<std::int64_t>(sizeof(float)));
-  const auto outside = [&](const Tensor& tensor) { return !is_empty(tensor) && !window_->find(tensor); };
-  if (chosen == SumAlgorithm::window && (outside(work.values) || outside(work.results))) return SumAlgorithm::ring;
+AllReduceAlgorithm MpiCommunicator::algorithm_for(const Reduction& reduction) const {
+  const std::int64_t elements = std::max(reduction.values.elements(), reduction.results.elements());
+  const AllReduceAlgorithm chosen = choice_.of(elements * static_cast<std::int64_t>(sizeof(float)));
+  const auto outside = [&](const Tensor& tensor) { return !is_empty(tensor) && !peer_memory_->find(tensor); };
+  if (chosen == AllReduceAlgorithm::window && (outside(reduction.values) || outside(reduction.results))) return AllReduceAlgorithm::ring;
   return chosen;
 }
 
-// All works of a push are of the same tensors.
-void RingCommunicator::push_works(std::vector<SumWork> works) {
-  const Tensor values = works.front().values;
-  const Tensor results = works.front().results;
-  const SumAlgorithm algorithm = algorithm_for(works.front());
+// All reductions of a push use the same tensors.
+void MpiCommunicator::push_reductions(std::vector<Reduction> reductions) {
+  const Tensor values = reductions.front().values;
+  const Tensor results = reductions.front().results;
+  const AllReduceAlgorithm algorithm = algorithm_for(reductions.front());
   Operations operations;
-  if (algorithm == SumAlgorithm::window) {
-    operations.push_back(std::make_unique<WindowOperation>(*window_, place(), std::move(works), ++windows_));
+  if (algorithm == AllReduceAlgorithm::window) {
+    operations.push_back(std::make_unique<WindowOperation>(*peer_memory_, self(), std::move(reductions), ++window_operations_));
     return push(values, results, std::move(operations));
   }
-  for (SumWork& work : works) {
-    if (algorithm == SumAlgorithm::direct) {
-      operations.push_back(std::make_unique<DirectOperation>(place(), std::move(work), next_tag()));
+  for (Reduction& reduction : reductions) {
+    if (algorithm == AllReduceAlgorithm::direct) {
+      operations.push_back(std::make_unique<DirectOperation>(self(), std::move(reduction), next_tag()));
     } else {
-      operations.push_back(std::make_unique<RingOperation>(place(), std::move(work), next_tag()));
+      operations.push_back(std::make_unique<RingOperation>(self(), std::move(reduction), next_tag()));
     }
   }
   push(values, results, std::move(operations));
 }
 
-void RingCommunicator::push_star(const Tensor& values, StarDirection direction) {
+void MpiCommunicator::push_root_operations(const Tensor& values, RootDirection direction) {
   const std::int64_t pieces = pieces_of(values.elements(), values.type);
   Operations operations;
   for (std::int64_t piece = 0; piece < pieces; ++piece) {
-    const Tensor part = part_of(values, slice_of({0, values.elements()}, piece, pieces));
-    operations.push_back(std::make_unique<StarOperation>(place(), part, direction, next_tag()));
+    const Tensor part = subtensor(values, slice_of({0, values.elements()}, piece, pieces));
+    operations.push_back(std::make_unique<RootOperation>(self(), part, direction, next_tag()));
   }
   push(values, {}, std::move(operations));
 }
 
-void RingCommunicator::choose(World& world) {
-  // First what is best for long sums: no copies, or no more messages at once than a slow network can take.
-  std::vector<SumAlgorithm> candidates;
-  if (window_) candidates.push_back(SumAlgorithm::window);
-  candidates.push_back(SumAlgorithm::ring);
-  // Of two ranks, a ring is the same; of many, connections to all others would be opened for trying alone.
-  if (size_ > 2 && size_ <= kMostDirect) candidates.push_back(SumAlgorithm::direct);
+void MpiCommunicator::choose(World& world) {
+  // The first candidate is the best one for large sizes: without copies, or with few messages for a slow network.
+  std::vector<AllReduceAlgorithm> candidates;
+  if (peer_memory_) candidates.push_back(AllReduceAlgorithm::window);
+  candidates.push_back(AllReduceAlgorithm::ring);
+  // With two ranks, `direct` equals `ring`. With many ranks, trying it would open connections between all of them.
+  if (size_ > 2 && size_ <= kMaxDirectRanks) candidates.push_back(AllReduceAlgorithm::direct);
   if (candidates.size() == 1) return;
   Buffer memory;
-  run_agreed(world, [&] { memory = allocate(kLongestMeasured); });
-  choice_ = measured_choice(world, candidates, [&](SumAlgorithm algorithm, std::int64_t bytes) {
-    choice_ = SumChoice(algorithm);
-    const auto sums = [&](int number) {
-      for (int i = 0; i < number; ++i) {
+  run_or_throw_on_all(world, [&] { memory = allocate(kMaxMeasuredBytes); });
+  choice_ = measured_choice(world, candidates, [&](AllReduceAlgorithm algorithm, std::int64_t bytes) {
+    choice_ = AlgorithmChoice(algorithm);
+    const auto run = [&](int count) {
+      for (int i = 0; i < count; ++i) {
         all_reduce(memory.view(Shape{bytes / 4}, ElementType::f32), host_stream_);
         finish(host_stream_);
       }
     };
-    sums(1);  // brings the ranks together, and their memory
+    run(1);  // warms up: synchronises the ranks and maps their memory
     const Stopwatch watch;
-    sums(kSums - 1);
-    return watch.seconds() / (kSums - 1);
+    run(kTrials - 1);
+    return watch.seconds() / (kTrials - 1);
   });
 }
 
-int RingCommunicator::next_tag() { return static_cast<int>(next_tag_++ % kTags); }
+int MpiCommunicator::next_tag() { return static_cast<int>(next_tag_++ % kTags); }
 
 constexpr std::int64_t kPieceElements = std::int64_t{1} << 28;  // MPI counts with int
 
-// One collective call of the library, which matches them between ranks by their order: that of the queue.
+// One MPI all-reduce call. MPI matches calls between ranks by their order, which is that of the queue.
 class LibraryOperation final : public Operation {
  public:
   LibraryOperation(MPI_Comm comm, const Tensor& values, bool blocks) : comm_(comm), values_(values), blocks_(blocks) {}
@@ -261,22 +263,22 @@ class LibraryOperation final : public Operation {
   MPI_Request request_ = MPI_REQUEST_NULL;
 };
 
-// The library does not report what it sends.
-class LibraryCommunicator final : public RingCommunicator {
+// Uses the MPI library's all-reduce, which does not report the bytes that it sends.
+class LibraryCommunicator final : public MpiCommunicator {
  public:
   LibraryCommunicator(World& world, bool blocks)
-      : RingCommunicator(world, false, nullptr, SumChoice(SumAlgorithm::ring)), blocks_(blocks) {}
+      : MpiCommunicator(world, false, nullptr, AlgorithmChoice(AllReduceAlgorithm::ring)), blocks_(blocks) {}
 
   std::string description() const override { return fmt::format("all-reduce of {}", library_name()); }
 
  private:
   void push_sum(const Tensor& values) override {
     const auto ranks = static_cast<std::uint64_t>(size());
-    place().bytes_sent += 2 * (ranks - 1) * values.bytes() / ranks;
+    self().bytes_sent += 2 * (ranks - 1) * values.bytes() / ranks;
     Operations operations;
     for (std::int64_t first = 0; first < values.elements(); first += kPieceElements) {
-      const Tensor piece = part_of(values, {first, std::min(first + kPieceElements, values.elements())});
-      operations.push_back(std::make_unique<LibraryOperation>(place().comm, piece, blocks_));
+      const Tensor piece = subtensor(values, {first, std::min(first + kPieceElements, values.elements())});
+      operations.push_back(std::make_unique<LibraryOperation>(self().comm, piece, blocks_));
     }
     push(values, {}, std::move(operations));
   }
@@ -289,18 +291,18 @@ class LibraryCommunicator final : public RingCommunicator {
 
 namespace tutti {
 
-std::unique_ptr<Communicator> make_mpi_ring_communicator(World& world, const RingOptions& options) {
-  const bool measures = options.algorithm == SumAlgorithm::automatic;
-  const bool by_window = options.algorithm == SumAlgorithm::window;
-  std::unique_ptr<Window> window;
-  if (by_window || (measures && world.size() > 1)) window = Window::open(world);
-  if (by_window && !window) {
-    throw Error(ErrorSource::usage, "the ranks cannot see each other's memory, so that no sum can go by it")
+std::unique_ptr<Communicator> make_mpi_communicator(World& world, const MpiOptions& options) {
+  const bool measures = options.algorithm == AllReduceAlgorithm::automatic;
+  const bool needs_window = options.algorithm == AllReduceAlgorithm::window;
+  std::unique_ptr<PeerMemory> peer_memory;
+  if (needs_window || (measures && world.size() > 1)) peer_memory = PeerMemory::open(world);
+  if (needs_window && !peer_memory) {
+    throw Error(ErrorSource::usage, "the ranks do not share memory, so the algorithm 'window' cannot be used")
         .on_all_ranks();
   }
   auto made =
-      std::make_unique<mpi::RingCommunicator>(world, options.helper_thread, std::move(window),
-                                              mpi::SumChoice(measures ? SumAlgorithm::ring : options.algorithm));
+      std::make_unique<mpi::MpiCommunicator>(world, options.helper_thread, std::move(peer_memory),
+                                              mpi::AlgorithmChoice(measures ? AllReduceAlgorithm::ring : options.algorithm));
   if (measures && world.size() > 1) made->choose(world);
   return made;
 }

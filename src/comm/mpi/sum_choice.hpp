@@ -1,6 +1,6 @@
 #pragma once
-// Which way sums go, by their size; and how that is found out once, by trying. The choice changes no bit, so none is
-// kept beyond a run.
+// Chooses the all_reduce algorithm for each size by measuring once. All algorithms give the same bits, so the choice is
+// not saved.
 
 #include "tutti/comm/communicator.hpp"
 #include "tutti/comm/world.hpp"
@@ -12,30 +12,29 @@
 
 namespace tutti::mpi {
 
-class SumChoice {
+class AlgorithmChoice {
  public:
-  explicit SumChoice(SumAlgorithm always) : thresholds_{{.algorithm = always}} {}
-  // By ascending size, one at least; neighbours of the same algorithm become one.
-  explicit SumChoice(const std::vector<SumThreshold>& thresholds);
+  explicit AlgorithmChoice(AllReduceAlgorithm always) : thresholds_{{.algorithm = always}} {}
+  // `thresholds` are not empty and ascend by size. Neighbours with the same algorithm are merged.
+  explicit AlgorithmChoice(const std::vector<AllReduceThreshold>& thresholds);
 
-  SumAlgorithm of(std::int64_t bytes) const;
-  const std::vector<SumThreshold>& thresholds() const { return thresholds_; }
-  // "direct to 64 KiB, ring above," or "ring": what it goes over is to follow.
+  AllReduceAlgorithm of(std::int64_t bytes) const;
+  const std::vector<AllReduceThreshold>& thresholds() const { return thresholds_; }
+  // "direct to 64 KiB, ring above," or "ring", to be followed by " over" and the library's name.
   std::string text() const;
 
  private:
-  std::vector<SumThreshold> thresholds_;
+  std::vector<AllReduceThreshold> thresholds_;
 };
 
-constexpr std::int64_t kLongestMeasured = std::int64_t{4} << 20;
+constexpr std::int64_t kMaxMeasuredBytes = std::int64_t{4} << 20;
 
-// Runs kSums sums of this size: the seconds of one as this rank measured it.
-constexpr int kSums = 5;
-using TimeSum = std::function<double(SumAlgorithm algorithm, std::int64_t bytes)>;
+// Runs kTrials all_reduces of this size and returns the mean seconds on this rank.
+constexpr int kTrials = 5;
+using TimeAllReduce = std::function<double(AllReduceAlgorithm algorithm, std::int64_t bytes)>;
 
-// From sums of a few sizes up to kLongestMeasured, or to what a tenth of a second allows. The first candidate is
-// taken where none is clearly faster, and for what was not measured. The same on all ranks.
-// Collective.
-SumChoice measured_choice(World& world, const std::vector<SumAlgorithm>& candidates, const TimeSum& time);
+// Measures sizes up to kMaxMeasuredBytes, for about a tenth of a second. Chooses the first candidate unless another one
+// is clearly faster, and for sizes that were not measured. All ranks get the same result. Collective.
+AlgorithmChoice measured_choice(World& world, const std::vector<AllReduceAlgorithm>& candidates, const TimeAllReduce& time);
 
 }  // namespace tutti::mpi

@@ -1,6 +1,6 @@
 #pragma once
-// The ways in which an all_reduce is carried out, each a state machine that never waits. All of them add in the ring's
-// order, and so give the same bits.
+// The all_reduce algorithms, each a state machine that never waits. All of them add in the ring's order, and so give
+// the same bits.
 
 #include "tutti/backend/tensor.hpp"
 
@@ -18,79 +18,80 @@
 
 namespace tutti::mpi {
 
-enum class StarDirection { reduce_to_root, broadcast };
+enum class RootDirection { reduce_to_root, broadcast };
 
-// A rank among the others, and what it counts there.
-struct RankPosition {
+// This rank in an MPI communicator, and its counter of sent bytes.
+struct MpiRank {
   MPI_Comm comm = MPI_COMM_NULL;
   int rank = 0;
   int size = 1;
   std::atomic<std::uint64_t>& bytes_sent;
 
-  // The rank that many places after this one, fewer than `size`.
-  int rank_after(int places) const { return (rank + places) % size; }
+  // The rank at this distance after this one. `distance` must be less than `size`.
+  int rank_after(int distance) const { return (rank + distance) % size; }
 };
 
-struct Given {
+struct RankBytes {
   int rank;
   std::size_t bytes;
 };
-// Throws when what another rank gave is not of this size: the ranks enqueued different operations.
-void require_bytes(const Given& given, std::size_t bytes, int rank);
-// Likewise of the message that came.
+// Throws unless the other rank's tensor has this many bytes; otherwise the ranks enqueued different operations.
+void require_bytes(const RankBytes& other, std::size_t bytes, int rank);
+// The same for a received message.
 void require_bytes(const MPI_Status& status, std::size_t bytes, int rank);
 
-// to += from, f32 or i64; the same bits in every thread, whatever its treatment of denormal numbers.
+// to += from, f32 or i64. Gives the same bits in every thread, whatever its mode for denormal numbers.
 void add(ElementType type, std::byte* to, const std::byte* from, std::size_t bytes);
 
-// What one operation of a sum is to do, whichever way it goes: chunk c is summed in the order of the ranks, from rank c
-// to rank c - 1, and ends at rank c - 1. The bits depend on the chunks and the number of ranks, and on nothing else.
-struct SumWork {
-  Tensor values;                     // f32 or i64; empty: nothing to add
-  Tensor results;                    // may be `values`; empty: nothing to pass on
-  std::vector<ElementRange> chunks;  // of both, one per rank
-  // Called when the chunk that ends at this rank is whole. Null: nothing to do with it.
-  std::function<void(const ElementRange& chunk)> then;
+// The work of one operation, for any algorithm. Chunk c is added in rank order from rank c to rank c - 1 (modulo the
+// number of ranks), and rank c - 1 gets the sum. The bits depend only on the values, the chunks and the number of
+// ranks.
+struct Reduction {
+  Tensor values;                     // f32 or i64; empty: no reduce_scatter
+  Tensor results;                    // may be `values`; empty: no all_gather
+  std::vector<ElementRange> chunks;  // of both tensors, one per rank
+  // Called once this rank's chunk holds the sum. Null: no work.
+  std::function<void(const ElementRange& chunk)> transform_shard;
 
-  const ElementRange& ending_at(int rank) const { return chunks[(static_cast<std::size_t>(rank) + 1) % chunks.size()]; }
+  const ElementRange& chunk_reduced_at(int rank) const { return chunks[(static_cast<std::size_t>(rank) + 1) % chunks.size()]; }
 };
 
-// Every rank sends its values of each chunk to the rank where that chunk ends, adds up what it receives, and sends the
-// result to all. Two messages one after the other for any number of ranks: for sums so short that a ring's many steps
-// take longer than their bytes.
+// Every rank sends its values of each chunk to the rank that reduces the chunk, adds the values that it receives, and
+// sends the result to all. This takes two steps for any number of ranks, and suits small sizes, for which the latency
+// of a ring's many steps dominates.
 class DirectOperation final : public Operation {
  public:
-  // `tag` distinguishes the operations that can be under way at once.
-  DirectOperation(const RankPosition& place, SumWork work, int tag);
+  // `tag` distinguishes the operations that can be in flight.
+  DirectOperation(const MpiRank& self, Reduction reduction, int tag);
 
   void start() override;
   State advance() override;
 
  private:
-  enum class Stage { adding, passing_on, over };
+  enum class Stage { adding, sending_results, done };
 
   void send_values();
-  void add_up();
-  void pass_on();
+  void add_values();
+  void send_results();
   void post_send(int rank, const Tensor& part);
   void post_receive(int rank, std::byte* to, std::size_t bytes);
 
-  RankPosition place_;
-  SumWork work_;
+  MpiRank self_;
+  Reduction reduction_;
   int tag_;
 
   Stage stage_ = Stage::adding;
-  std::unique_ptr<std::byte[]> received_;  // values of the chunk that ends here, by rank, from the next one on
+  std::unique_ptr<std::byte[]> received_;  // other ranks' values of this rank's chunk, beginning with the next rank
   std::vector<MPI_Request> requests_;
-  std::vector<std::size_t> awaited_bytes_;  // by request; of a sending: 0
+  std::vector<std::size_t> awaited_bytes_;  // by request; 0 for a send
 };
 
-// One ring over chunks. In up to 2 * (ranks - 1) steps every rank sends a chunk to the next rank and receives one from
-// the rank before: first partial sums go around, then the whole ones.
+// A ring. In up to 2 * (ranks - 1) steps every rank sends a chunk to the next rank and receives one from the previous
+// rank: first partial sums (reduce_scatter), then results (all_gather).
 class RingOperation final : public Operation {
  public:
-  // `tag` distinguishes the operations that can be under way at once.
-  RingOperation(const RankPosition& place, SumWork work, int tag);
+  // `tag` distinguishes the operations that can be in flight.
+  RingOperation(const MpiRank& self, Reduction reduction, int tag);
 
   void start() override;
   State advance() override;
@@ -101,17 +102,17 @@ class RingOperation final : public Operation {
     std::size_t bytes;
   };
 
-  bool adding() const { return step_ < place_.size - 1; }
+  bool adding() const { return step_ < self_.size - 1; }
   Chunk chunk(int number) const;
-  Chunk outgoing() const { return chunk(place_.rank - step_); }
-  Chunk incoming() const { return chunk(place_.rank - step_ - 1); }
+  Chunk outgoing() const { return chunk(self_.rank - step_); }
+  Chunk incoming() const { return chunk(self_.rank - step_ - 1); }
   void begin_step();
   void post();
-  bool step_is_over();
-  void take_in(const MPI_Status& status);
+  bool step_is_done();
+  void on_received(const MPI_Status& status);
 
-  RankPosition place_;
-  SumWork work_;
+  MpiRank self_;
+  Reduction reduction_;
   int tag_;
 
   std::unique_ptr<std::byte[]> scratch_;
@@ -122,25 +123,25 @@ class RingOperation final : public Operation {
   MPI_Request receiving_ = MPI_REQUEST_NULL;
 };
 
-// Rank 0 and one other rank after the other: either rank 0 adds their values to its own, in the order of the ranks, or
-// it sends its own to them.
-class StarOperation final : public Operation {
+// A reduction to rank 0 or a broadcast from it, with direct messages to one other rank at a time. A reduction adds in
+// rank order.
+class RootOperation final : public Operation {
  public:
-  // `tag` distinguishes the operations that can be under way at once.
-  StarOperation(const RankPosition& place, const Tensor& values, StarDirection direction, int tag);
+  // `tag` distinguishes the operations that can be in flight.
+  RootOperation(const MpiRank& self, const Tensor& values, RootDirection direction, int tag);
 
   void start() override;
   State advance() override;
 
  private:
-  bool first() const { return place_.rank == 0; }
-  bool receiving() const { return first() == (direction_ == StarDirection::reduce_to_root); }
+  bool first() const { return self_.rank == 0; }
+  bool receiving() const { return first() == (direction_ == RootDirection::reduce_to_root); }
   void post();
-  void take_in(const MPI_Status& status);
+  void on_received(const MPI_Status& status);
 
-  RankPosition place_;
+  MpiRank self_;
   Tensor values_;
-  StarDirection direction_;
+  RootDirection direction_;
   int tag_;
 
   std::unique_ptr<std::byte[]> scratch_;
@@ -149,35 +150,35 @@ class StarOperation final : public Operation {
   MPI_Request request_ = MPI_REQUEST_NULL;
 };
 
-// A sum in memory that all ranks see: once all ranks have posted their values, each adds up the chunks that end at it
-// where they are, and writes the result into the memory of all. Two synchronisations, and no copies in between.
+// An operation in shared memory. Once all ranks have published their tensors, each rank adds its chunk directly from
+// the memory of the others and writes the result into it. This takes two synchronisations and no intermediate copies.
 class WindowOperation final : public Operation {
  public:
-  // All pieces are of the same tensors, which lie in the window. `number` counts the window's operations from 1, alike
-  // on all ranks; fewer than Window::kPosts are going at once.
-  WindowOperation(Window& window, const RankPosition& place, std::vector<SumWork> pieces, std::uint64_t number);
+  // All pieces use the same tensors, which must be in `peer_memory`. `number` counts the operations in it from 1,
+  // equally on all ranks; fewer than PeerMemory::kSlots may be in flight.
+  WindowOperation(PeerMemory& peer_memory, const MpiRank& self, std::vector<Reduction> pieces, std::uint64_t number);
 
   void start() override;
-  // Does one piece at a time.
+  // Processes one piece per call.
   State advance() override;
 
  private:
-  // Whether all ranks have set this word of their posts.
-  bool have_all(std::atomic<std::uint64_t> Post::*word);
+  // Whether all ranks have set this flag of their slots for this operation.
+  bool have_all(std::atomic<std::uint64_t> OperationSlot::*flag);
   void look_up_memory();
-  void work_on(const SumWork& piece);
-  void add_up(const ElementRange& range);
-  void pass_on(const ElementRange& range);
-  void count_bytes(const SumWork& piece);
+  void run_piece(const Reduction& piece);
+  void add_values(const ElementRange& range);
+  void send_results(const ElementRange& range);
+  void count_bytes(const Reduction& piece);
 
-  Window& window_;
-  RankPosition place_;
-  std::vector<SumWork> pieces_;
+  PeerMemory& peer_memory_;
+  MpiRank self_;
+  std::vector<Reduction> pieces_;
   std::uint64_t number_;
 
   std::size_t next_piece_ = 0;
-  int seen_ = 0;  // ranks that have set the word that is looked at
-  // By rank, where the tensors begin.
+  int seen_ = 0;  // ranks whose current flag has been seen
+  // The addresses of the tensors, by rank.
   std::vector<std::byte*> values_;
   std::vector<std::byte*> results_;
   std::unique_ptr<std::byte[]> partial_sums_;

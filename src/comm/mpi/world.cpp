@@ -29,15 +29,15 @@ enum class Extent { whole_job, some_ranks };
 
 constexpr std::size_t kPieceBytes = std::size_t{1} << 30;  // MPI counts with int
 
-// Collectives of the library that have no non-blocking form spin; so all ranks arrive first.
-void arrive(MPI_Comm comm) {
+// A barrier in which waiting ranks sleep. Used before MPI collectives that have no non-blocking form, since those spin.
+void sleeping_barrier(MPI_Comm comm) {
   MPI_Request request = MPI_REQUEST_NULL;
   check(MPI_Ibarrier(comm, &request));
-  wait_for(request, kUntilArrival);
+  wait_for(request, kMaxArrivalSleep);
 }
 
 MPI_Comm duplicate(MPI_Comm comm) {
-  arrive(comm);
+  sleeping_barrier(comm);
   MPI_Comm copy = MPI_COMM_NULL;
   check(MPI_Comm_dup(comm, &copy));
   return copy;
@@ -52,16 +52,16 @@ std::string processor_name() {
 
 class MpiWorld final : public World {
  public:
-  // Takes over `comm`, which nobody else uses. Collective.
+  // Takes ownership of `comm`. Collective.
   MpiWorld(MPI_Comm comm, Extent extent) : comm_(comm), extent_(extent), host_(processor_name()) {
     check(MPI_Comm_rank(comm_, &rank_));
     check(MPI_Comm_size(comm_, &size_));
-    arrive(comm_);
+    sleeping_barrier(comm_);
     check(MPI_Comm_split_type(comm_, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &node_));
     check(MPI_Comm_rank(node_, &local_rank_));
     check(MPI_Comm_size(node_, &local_size_));
   }
-  ~MpiWorld() override { static_cast<void>(greatest_.release()); }  // the library may still write there
+  ~MpiWorld() override { static_cast<void>(max_.release()); }  // leaked, since MPI may still write to it
   MpiWorld(const MpiWorld&) = delete;
   MpiWorld& operator=(const MpiWorld&) = delete;
 
@@ -72,19 +72,19 @@ class MpiWorld final : public World {
   const std::string& host() const override { return host_; }
   std::string description() const override { return library_name(); }
 
-  bool agree(bool mine) override;
-  void begin_greatest(std::int64_t mine) override;
-  std::int64_t end_greatest() override;
+  bool all_true(bool mine) override;
+  void start_max(std::int64_t mine) override;
+  std::int64_t finish_max() override;
   void barrier() override {
     const CollectiveScope here(collectives());
-    arrive(comm_);
+    sleeping_barrier(comm_);
   }
   void broadcast(std::span<std::byte> bytes, int root) override;
   std::vector<std::vector<std::byte>> all_gather(std::span<const std::byte> mine) override;
   Buffer node_memory(std::size_t bytes) override;
   void node_barrier() override {
     const CollectiveScope here(collectives());
-    arrive(node_);
+    sleeping_barrier(node_);
   }
   std::unique_ptr<World> split(int colour) override;
   [[noreturn]] void abort(int status) noexcept override;
@@ -103,44 +103,45 @@ class MpiWorld final : public World {
   int size_ = 1;
   int local_rank_ = 0;
   int local_size_ = 1;
-  std::unique_ptr<std::int64_t> greatest_;  // while it is being found
-  MPI_Request finding_ = MPI_REQUEST_NULL;
+  std::unique_ptr<std::int64_t> max_;  // between start_max and finish_max
+  MPI_Request max_request_ = MPI_REQUEST_NULL;
 };
 
-bool MpiWorld::agree(bool mine) {
+bool MpiWorld::all_true(bool mine) {
   const CollectiveScope here(collectives());
   int all = mine ? 1 : 0;
   MPI_Request request = MPI_REQUEST_NULL;
   check(MPI_Iallreduce(MPI_IN_PLACE, &all, 1, MPI_INT, MPI_LAND, comm_, &request));
-  wait_for(request, kUntilArrival);
+  wait_for(request, kMaxArrivalSleep);
   return all != 0;
 }
 
-void MpiWorld::begin_greatest(std::int64_t mine) {
-  if (greatest_) throw Error(ErrorSource::internal, "begin_greatest before the end of the one under way");
-  greatest_ = std::make_unique<std::int64_t>(mine);
-  check(MPI_Iallreduce(MPI_IN_PLACE, greatest_.get(), 1, MPI_INT64_T, MPI_MAX, comm_, &finding_));
+void MpiWorld::start_max(std::int64_t mine) {
+  if (max_) throw Error(ErrorSource::internal, "start_max is already pending");
+  max_ = std::make_unique<std::int64_t>(mine);
+  check(MPI_Iallreduce(MPI_IN_PLACE, max_.get(), 1, MPI_INT64_T, MPI_MAX, comm_, &max_request_));
 }
 
-// All ranks have begun, or are about to: none may sleep long.
-std::int64_t MpiWorld::end_greatest() {
-  if (!greatest_) throw Error(ErrorSource::internal, "end_greatest without a begin_greatest");
+// Uses the short sleep, since all ranks have started the operation or are about to.
+std::int64_t MpiWorld::finish_max() {
+  if (!max_) throw Error(ErrorSource::internal, "finish_max without a start_max");
   const CollectiveScope here(collectives());
-  wait_for(finding_, kUntilMoved);
-  return *std::exchange(greatest_, nullptr);
+  wait_for(max_request_, kMaxTransferSleep);
+  return *std::exchange(max_, nullptr);
 }
 
-// Also lets all ranks arrive, so that the data can then move without long sleeps.
+// This also synchronises the ranks, so that the following transfer needs no long sleeps.
 void MpiWorld::require_same_broadcast(std::size_t bytes, int root) {
   const auto length = static_cast<std::int64_t>(bytes);
   std::array<std::int64_t, 4> extremes{length, -length, root, -root};
   MPI_Request request = MPI_REQUEST_NULL;
   check(MPI_Iallreduce(MPI_IN_PLACE, extremes.data(), static_cast<int>(extremes.size()), MPI_INT64_T, MPI_MAX, comm_,
                        &request));
-  wait_for(request, kUntilArrival);
+  wait_for(request, kMaxArrivalSleep);
   const auto [longest, minus_shortest, last_root, minus_first_root] = extremes;
   if (longest != -minus_shortest || last_root != -minus_first_root) {
-    throw Error(ErrorSource::internal, fmt::format("ranks disagree on a broadcast: {} to {} bytes from ranks {} to {}",
+    throw Error(ErrorSource::internal, fmt::format("ranks called broadcast with different arguments: {} to {} bytes, "
+                                                   "root {} to {}",
                                                    -minus_shortest, longest, -minus_first_root, last_root))
         .on_all_ranks();
   }
@@ -157,7 +158,7 @@ void MpiWorld::broadcast(std::span<std::byte> bytes, int root) {
     const std::span<std::byte> piece = bytes.first(std::min(bytes.size(), kPieceBytes));
     MPI_Request request = MPI_REQUEST_NULL;
     check(MPI_Ibcast(piece.data(), static_cast<int>(piece.size()), MPI_BYTE, root, comm_, &request));
-    wait_for(request, kUntilMoved);
+    wait_for(request, kMaxTransferSleep);
     bytes = bytes.subspan(piece.size());
   }
 }
@@ -169,12 +170,12 @@ std::vector<std::vector<std::byte>> MpiWorld::all_gather(std::span<const std::by
   std::vector<std::uint64_t> lengths(ranks);
   MPI_Request request = MPI_REQUEST_NULL;
   check(MPI_Iallgather(&length, 1, MPI_UINT64_T, lengths.data(), 1, MPI_UINT64_T, comm_, &request));
-  wait_for(request, kUntilArrival);
+  wait_for(request, kMaxArrivalSleep);
 
   const std::uint64_t total = std::reduce(lengths.begin(), lengths.end(), std::uint64_t{0});
   if (total > INT_MAX) {
     throw Error(ErrorSource::internal,
-                fmt::format("all_gather of {} bytes in all; it is for less than 2 GiB, use broadcast", total))
+                fmt::format("all_gather of {} bytes in total; the limit is 2 GiB, use broadcast", total))
         .on_all_ranks();
   }
   std::vector<int> counts(lengths.begin(), lengths.end());
@@ -183,7 +184,7 @@ std::vector<std::vector<std::byte>> MpiWorld::all_gather(std::span<const std::by
   std::vector<std::byte> all(total);
   check(MPI_Iallgatherv(mine.data(), static_cast<int>(length), MPI_BYTE, all.data(), counts.data(), offsets.data(),
                         MPI_BYTE, comm_, &request));
-  wait_for(request, kUntilMoved);
+  wait_for(request, kMaxTransferSleep);
 
   std::vector<std::vector<std::byte>> by_rank;
   for (std::size_t rank = 0; rank < ranks; ++rank) {
@@ -193,74 +194,74 @@ std::vector<std::vector<std::byte>> MpiWorld::all_gather(std::span<const std::by
   return by_rank;
 }
 
-// What the others of a host must know to open what its local rank 0 has made.
-struct NodeMemoryTicket {
+// What the other ranks of a host need to open the memory of local rank 0.
+struct NodeMemoryInfo {
   std::uint64_t bytes = 0;
   std::array<char, 32> name{};
 };
 
 Buffer MpiWorld::node_memory(std::size_t bytes) {
   std::optional<NodeMemory> memory;
-  Buffer alone;  // a host's only rank needs nothing of /dev/shm
-  run_agreed(*this, [&] {
+  Buffer alone;  // a single rank on its host does not need /dev/shm
+  run_or_throw_on_all(*this, [&] {
     if (local_size_ == 1) {
       alone = allocate_host(bytes);
     } else if (local_rank_ == 0) {
       memory.emplace(bytes);
     }
   });
-  NodeMemoryTicket ticket{.bytes = bytes};
-  if (memory) memory->name().copy(ticket.name.data(), ticket.name.size() - 1);
+  NodeMemoryInfo info{.bytes = bytes};
+  if (memory) memory->name().copy(info.name.data(), info.name.size() - 1);
   MPI_Request request = MPI_REQUEST_NULL;
-  check(MPI_Ibcast(&ticket, sizeof ticket, MPI_BYTE, 0, node_, &request));
-  wait_for(request, kUntilArrival);
-  run_agreed(*this, [&] {
-    if (local_rank_ != 0) memory.emplace(ticket.name.data(), ticket.bytes);
+  check(MPI_Ibcast(&info, sizeof info, MPI_BYTE, 0, node_, &request));
+  wait_for(request, kMaxArrivalSleep);
+  run_or_throw_on_all(*this, [&] {
+    if (local_rank_ != 0) memory.emplace(info.name.data(), info.bytes);
   });
-  if (memory) memory->unname();
-  node_barrier();  // no rank returns before the name is gone
+  if (memory) memory->unlink();
+  node_barrier();  // no rank returns before the name is removed
   return memory ? memory->take() : std::move(alone);
 }
 
 std::unique_ptr<World> MpiWorld::split(int colour) {
   const CollectiveScope here(collectives());
-  arrive(comm_);
+  sleeping_barrier(comm_);
   MPI_Comm group = MPI_COMM_NULL;
   check(MPI_Comm_split(comm_, colour < 0 ? MPI_UNDEFINED : colour, rank_, &group));
   if (group == MPI_COMM_NULL) return nullptr;
   auto made = std::make_unique<MpiWorld>(group, Extent::some_ranks);
-  made->count_in(collectives());
+  made->set_collective_counter(collectives());
   return made;
 }
 
 void MpiWorld::abort(int status) noexcept {
   int closed = 0;
-  // Nothing can be done about a failing abort but to leave.
+  // If MPI_Abort fails, at least this process exits.
   if (MPI_Finalized(&closed) == MPI_SUCCESS && closed == 0) MPI_Abort(MPI_COMM_WORLD, status);
   std::_Exit(status);
 }
 
 void MpiWorld::close() {
   const CollectiveScope here(collectives());
-  if (greatest_) end_greatest();
-  arrive(comm_);
+  if (max_) finish_max();
+  sleeping_barrier(comm_);
   check(MPI_Comm_free(&node_));
   check(MPI_Comm_free(&comm_));
   if (extent_ == Extent::whole_job) check(MPI_Finalize());
 }
 
-// In MPI_Init and MPI_Finalize the library waits by itself; where ranks outnumber cores it must yield. (A
-// rank bound to a core of its own may count as such too, and loses nothing.)
-void yield_when_crowded() {
+// In MPI_Init and MPI_Finalize, Open MPI waits in its own loop, which must yield if there are more ranks than cores.
+// (This also applies to ranks bound to one core each, where it does no harm.)
+void enable_yield_if_oversubscribed() {
   cpu_set_t usable;
   CPU_ZERO(&usable);
   if (::sched_getaffinity(0, sizeof usable, &usable) != 0) return;
   if (launched_local_size().value_or(1) > CPU_COUNT(&usable)) ::setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
 }
 
-// Over TCP Open MPI would first announce messages as long as those of sums, and have receivers ask for them, while the
-// cable stands idle; such messages are sent straight away.
-void send_long_messages_straight() {
+// Makes Open MPI send our messages eagerly over TCP. With its rendezvous protocol the network would be idle during the
+// handshakes.
+void raise_tcp_eager_limit() {
   ::setenv("OMPI_MCA_btl_tcp_eager_limit", "1048576", 0);
   ::setenv("OMPI_MCA_btl_tcp_rndv_eager_limit", "1048576", 0);
   ::setenv("OMPI_MCA_btl_tcp_max_send_size", "1048577", 0);
@@ -279,20 +280,20 @@ bool is_open_mpi(const std::string& library) { return library.starts_with("Open 
 
 std::string launchers_of(const std::string& library) {
   return fmt::format(
-      "start them with the mpiexec of that library, or with srun --mpi={} where `srun --mpi=list` names it",
+      "start them with the mpiexec of that library, or with srun --mpi={} if `srun --mpi=list` lists it",
       is_open_mpi(library) ? "pmix" : "pmi2");
 }
 
-// Open MPI ends a process to which srun does not speak as it expects by itself, with advice to build Slurm anew.
-void note_deaf_start() {
+// Without PMIx, Open MPI terminates the process in MPI_Init with unhelpful advice, so this warns before.
+void warn_missing_pmix() {
   const std::string library = library_name();
   if (!is_open_mpi(library) || !mpi::started_by_slurm_without_pmix() || launcher_rank() != 0) return;
-  write_stderr_line(fmt::format("{}: srun started {} tasks without PMIx. Should {} refuse to start here: {}",
+  write_stderr_line(fmt::format("{}: srun started {} tasks without PMIx. If {} fails to start: {}",
                                 program_name(), mpi::launched_size().value_or(0), library, launchers_of(library)));
 }
 
-// The launcher of another MPI starts as many lone processes as ranks were asked for, each of which would
-// train alone.
+// The launcher of another MPI library starts the requested number of processes, but each of them would see itself as
+// the only rank and train alone.
 void require_own_launcher() {
   int size = 1;
   check(MPI_Comm_size(MPI_COMM_WORLD, &size));
@@ -310,7 +311,8 @@ MPI_Comm duplicate_communicator(World& world) {
   const auto* over_mpi = dynamic_cast<const MpiWorld*>(&world);
   if (over_mpi == nullptr) {
     throw Error(ErrorSource::internal,
-                fmt::format("a communicator over MPI wants a world over MPI, not '{}'; one rank alone takes solo",
+                fmt::format("a communicator over MPI needs a world over MPI, not '{}'; use the solo communicator "
+                            "for one rank",
                             world.description()));
   }
   const CollectiveScope here(world.collectives());
@@ -324,11 +326,11 @@ namespace tutti {
 std::unique_ptr<World> make_mpi_world() {
   int already = 0;
   mpi::check(MPI_Initialized(&already));
-  if (already != 0) throw Error(ErrorSource::internal, "MPI is initialised already; it can be once per process");
+  if (already != 0) throw Error(ErrorSource::internal, "MPI can be initialised only once per process");
 
-  mpi::yield_when_crowded();
-  mpi::note_deaf_start();
-  mpi::send_long_messages_straight();
+  mpi::enable_yield_if_oversubscribed();
+  mpi::warn_missing_pmix();
+  mpi::raise_tcp_eager_limit();
   int provided = MPI_THREAD_SINGLE;
   mpi::check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided));
   mpi::check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));

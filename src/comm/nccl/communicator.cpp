@@ -19,7 +19,7 @@
 #include <string>
 #include <vector>
 
-// Sums over the ranks' GPUs by NCCL, on a stream of its own beside the one that computes.
+// Collectives on the ranks' GPUs by NCCL, on their own stream, concurrent with the compute stream.
 
 namespace tutti::nccl {
 namespace {
@@ -30,7 +30,8 @@ std::string version() {
   return fmt::format("{}.{}.{}", number / 10000, number % 10000 / 100, number % 100);
 }
 
-// What rank 0 receives of a rank at a time, and of how many ranks: all of it lies in its memory.
+// In reduce_to_root, rank 0 receives pieces of this size from this many ranks at a time, which bounds its scratch
+// memory.
 constexpr std::int64_t kPieceBytes = std::int64_t{8} << 20;
 constexpr int kRanksAtOnce = 2;
 
@@ -47,11 +48,12 @@ ncclDataType_t type_of(const Tensor& values) {
   }
 }
 
-std::uint64_t bytes_but(const ElementRange& shard, const Tensor& values) {
-  return values.bytes() - part_of(values, shard).bytes();
+std::uint64_t bytes_outside(const ElementRange& shard, const Tensor& values) {
+  return values.bytes() - subtensor(values, shard).bytes();
 }
 
-// The elements of each shard where one call of NCCL can take all of them, except what the last has more of; else 0.
+// The number of elements of each shard if one NCCL call can handle all shards, except a remainder of the last one; else
+// 0.
 std::int64_t equal_count(const std::vector<std::int64_t>& bounds) {
   const std::int64_t count = bounds[1];
   for (std::size_t rank = 0; rank + 1 < bounds.size(); ++rank) {
@@ -65,8 +67,8 @@ struct SingleShard {
   ElementRange range;
 };
 
-// Those that calls of their own are needed for: what the last has more of, or all.
-std::vector<SingleShard> single_shards(const ShardedSum& sum) {
+// The shards that need separate calls: the remainder of the last one, or all.
+std::vector<SingleShard> single_shards(const ReduceScatterGather& sum) {
   const int ranks = static_cast<int>(sum.bounds.size()) - 1;
   const std::int64_t count = equal_count(sum.bounds);
   if (count > 0) return {{ranks - 1, {ranks * count, sum.bounds.back()}}};
@@ -75,88 +77,88 @@ std::vector<SingleShard> single_shards(const ShardedSum& sum) {
   return shards;
 }
 
-// What ranks exchange, as calls of NCCL on a stream. Each returns how many bytes of payload this rank sends: what it
-// would in a ring where NCCL chooses the way. Values have been checked, and there are some. All collective and
-// asynchronous, but that a call is waited for until it is on the stream.
+// Enqueues collectives as NCCL calls on a stream. Each function returns the payload bytes that this rank sends,
+// assuming a ring where NCCL chooses the algorithm. The values have been checked and are not empty. All functions are
+// collective and asynchronous; they return when the calls are on the stream.
 struct Exchange {
   const Connection& connection;
   CudaStream& stream;
   const std::string& name;  // for messages
 
   std::uint64_t all_reduce(const Tensor& values) const;
-  std::uint64_t reduce_scatter_gather(const ShardedSum& sum) const;
+  std::uint64_t reduce_scatter_gather(const ReduceScatterGather& sum) const;
   std::uint64_t reduce_to_root(const Tensor& values) const;
   std::uint64_t broadcast(const Tensor& values) const;
 
  private:
-  std::uint64_t reduce_scatter(const ShardedSum& sum) const;
-  std::uint64_t all_gather(const ShardedSum& sum) const;
+  std::uint64_t reduce_scatter(const ReduceScatterGather& sum) const;
+  std::uint64_t all_gather(const ReduceScatterGather& sum) const;
   void add_other_ranks(const Tensor& piece) const;
   cudaStream_t native() const { return static_cast<cudaStream_t>(stream.native()); }
 };
 
 std::uint64_t Exchange::all_reduce(const Tensor& values) const {
-  connection.settle(ncclAllReduce(values.data, values.data, static_cast<std::size_t>(values.elements()),
+  connection.wait_until_done(ncclAllReduce(values.data, values.data, static_cast<std::size_t>(values.elements()),
                                   type_of(values), ncclSum, connection.native(), native()),
                     name);
   return 2 * static_cast<std::uint64_t>(connection.size() - 1) * values.bytes() /
          static_cast<std::uint64_t>(connection.size());
 }
 
-std::uint64_t Exchange::reduce_scatter_gather(const ShardedSum& sum) const {
+std::uint64_t Exchange::reduce_scatter_gather(const ReduceScatterGather& sum) const {
   std::uint64_t bytes = 0;
   if (!is_empty(sum.values)) bytes += reduce_scatter(sum);
-  work_on(sum, shard_of(sum, connection.rank()), stream);
+  transform_piece(sum, shard_of(sum, connection.rank()), stream);
   if (!is_empty(sum.results)) bytes += all_gather(sum);
   return bytes;
 }
 
-std::uint64_t Exchange::reduce_scatter(const ShardedSum& sum) const {
+std::uint64_t Exchange::reduce_scatter(const ReduceScatterGather& sum) const {
   const Tensor& values = sum.values;
   const ncclDataType_t type = type_of(values);
   Group group;
   if (const std::int64_t count = equal_count(sum.bounds); count > 0) {
-    void* const mine = part_of(values, {count * connection.rank(), values.elements()}).data;
+    void* const mine = subtensor(values, {count * connection.rank(), values.elements()}).data;
     group.add(ncclReduceScatter(values.data, mine, static_cast<std::size_t>(count), type, ncclSum, connection.native(),
                                 native()));
   }
   for (const SingleShard& shard : single_shards(sum)) {
     if (shard.range.elements() == 0) continue;
-    void* const theirs = part_of(values, shard.range).data;
+    void* const theirs = subtensor(values, shard.range).data;
     group.add(ncclReduce(theirs, theirs, static_cast<std::size_t>(shard.range.elements()), type, ncclSum, shard.rank,
                          connection.native(), native()));
   }
-  connection.settle(group.end(), name);
-  return bytes_but(shard_of(sum, connection.rank()), values);
+  connection.wait_until_done(group.end(), name);
+  return bytes_outside(shard_of(sum, connection.rank()), values);
 }
 
-std::uint64_t Exchange::all_gather(const ShardedSum& sum) const {
+std::uint64_t Exchange::all_gather(const ReduceScatterGather& sum) const {
   const Tensor& results = sum.results;
   const ncclDataType_t type = type_of(results);
   Group group;
   if (const std::int64_t count = equal_count(sum.bounds); count > 0) {
-    void* const mine = part_of(results, {count * connection.rank(), results.elements()}).data;
+    void* const mine = subtensor(results, {count * connection.rank(), results.elements()}).data;
     group.add(ncclAllGather(mine, results.data, static_cast<std::size_t>(count), type, connection.native(), native()));
   }
   for (const SingleShard& shard : single_shards(sum)) {
     if (shard.range.elements() == 0) continue;
-    void* const theirs = part_of(results, shard.range).data;
+    void* const theirs = subtensor(results, shard.range).data;
     group.add(ncclBroadcast(theirs, theirs, static_cast<std::size_t>(shard.range.elements()), type, shard.rank,
                             connection.native(), native()));
   }
-  connection.settle(group.end(), name);
-  return bytes_but(shard_of(sum, (connection.rank() + 1) % connection.size()), results);
+  connection.wait_until_done(group.end(), name);
+  return bytes_outside(shard_of(sum, (connection.rank() + 1) % connection.size()), results);
 }
 
 std::uint64_t Exchange::reduce_to_root(const Tensor& values) const {
   const std::int64_t elements = values.elements();
   const std::int64_t longest = std::min<std::int64_t>(elements, kPieceBytes / static_cast<std::int64_t>(sizeof(float)));
   for (std::int64_t begin = 0; begin < elements; begin += longest) {
-    const Tensor piece = part_of(values, {begin, std::min(begin + longest, elements)});
+    const Tensor piece = subtensor(values, {begin, std::min(begin + longest, elements)});
     if (connection.rank() == 0) {
       add_other_ranks(piece);
     } else {
-      connection.settle(ncclSend(piece.data, static_cast<std::size_t>(piece.elements()), ncclFloat32, 0,
+      connection.wait_until_done(ncclSend(piece.data, static_cast<std::size_t>(piece.elements()), ncclFloat32, 0,
                                  connection.native(), native()),
                         name);
     }
@@ -177,7 +179,7 @@ void Exchange::add_other_ranks(const Tensor& piece) const {
       group.add(ncclRecv(addends.back().data, static_cast<std::size_t>(piece.elements()), ncclFloat32, rank,
                          connection.native(), native()));
     }
-    connection.settle(group.end(), name);
+    connection.wait_until_done(group.end(), name);
     for (const Tensor& addend : addends) add_on_cuda(stream, piece, addend);
   }
 }
@@ -186,20 +188,20 @@ std::uint64_t Exchange::broadcast(const Tensor& values) const {
   const auto count = static_cast<std::size_t>(values.elements());
   const ncclDataType_t type = type_of(values);
   if (connection.rank() != 0) {
-    connection.settle(ncclRecv(values.data, count, type, 0, connection.native(), native()), name);
+    connection.wait_until_done(ncclRecv(values.data, count, type, 0, connection.native(), native()), name);
     return 0;
   }
   Group group;
   for (int rank = 1; rank < connection.size(); ++rank) {
     group.add(ncclSend(values.data, count, type, rank, connection.native(), native()));
   }
-  connection.settle(group.end(), name);
+  connection.wait_until_done(group.end(), name);
   return static_cast<std::uint64_t>(connection.size() - 1) * values.bytes();
 }
 
-// A sum under way.
-struct Sum {
-  std::unique_ptr<Event> ready;  // this rank's values are there
+// An operation in flight.
+struct PendingOperation {
+  std::unique_ptr<Event> ready;  // this rank's values are ready
   std::unique_ptr<Event> done;
   std::string name;
 };
@@ -225,24 +227,24 @@ class NcclCommunicator final : public Communicator {
     begin({"sum", values.bytes()}, stream, [&](const Exchange& exchange) { return exchange.all_reduce(values); });
   }
 
-  void reduce_scatter_gather(const ShardedSum& sum, Stream& stream) override {
-    require_sharded(sum, size(), MemorySpace::cuda);
+  void reduce_scatter_gather(const ReduceScatterGather& sum, Stream& stream) override {
+    require_valid_shards(sum, size(), MemorySpace::cuda);
     if (sum.bounds.back() == 0) return;
-    const Tensor& named = is_empty(sum.values) ? sum.results : sum.values;
-    begin({"sharded sum", named.bytes()}, stream,
+    const Tensor& sized = is_empty(sum.values) ? sum.results : sum.values;
+    begin({"reduce_scatter_gather", sized.bytes()}, stream,
           [&](const Exchange& exchange) { return exchange.reduce_scatter_gather(sum); });
   }
 
   void reduce_to_root(const Tensor& values, Stream& stream) override {
     require_summable(values, MemorySpace::cuda);
-    if (values.type != ElementType::f32) throw Error(ErrorSource::internal, "central sums are made of f32 values");
+    if (values.type != ElementType::f32) throw Error(ErrorSource::internal, "reduce_to_root needs f32 values");
     if (is_empty(values)) return;
     begin({"reduce_to_root", values.bytes()}, stream,
           [&](const Exchange& exchange) { return exchange.reduce_to_root(values); });
   }
 
   void broadcast(const Tensor& values, Stream& stream) override {
-    require_passable(values, MemorySpace::cuda);
+    require_sendable(values, MemorySpace::cuda);
     if (is_empty(values)) return;
     begin({"broadcast", values.bytes()}, stream, [&](const Exchange& exchange) { return exchange.broadcast(values); });
   }
@@ -251,7 +253,7 @@ class NcclCommunicator final : public Communicator {
     const std::lock_guard lock(mutex_);
     if (failure_) return false;
     guarded([&] { advance(); });
-    return !sums_.empty();
+    return !operations_.empty();
   }
 
   void finish(Stream& stream) override {
@@ -265,7 +267,7 @@ class NcclCommunicator final : public Communicator {
 
   void abandon() noexcept override {
     const std::lock_guard lock(mutex_);
-    fail(Error(ErrorSource::internal, "sums were abandoned"));
+    fail(Error(ErrorSource::internal, "the communicator was abandoned"));
   }
 
   std::uint64_t bytes_sent() const override {
@@ -274,8 +276,8 @@ class NcclCommunicator final : public Communicator {
   }
 
  private:
-  // After a failure the other ranks' values cannot come any more, and a kernel that waits for them must end before the
-  // memory that it uses goes.
+  // After a failure this aborts the communicator: the other ranks' values will not arrive, and a kernel that waits for
+  // them must end before its memory is freed.
   template <class Work>
   void guarded(const Work& work) {
     if (failure_) throw Error(*failure_);
@@ -292,69 +294,70 @@ class NcclCommunicator final : public Communicator {
     connection_.abort();
   }
 
-  struct Named {
+  struct Label {
     std::string_view what;
     std::size_t bytes;
   };
 
-  // `enqueue` is given an Exchange, and returns the bytes that this rank sends.
+  // `enqueue` is called with an Exchange and returns the bytes that this rank sends.
   template <class Enqueue>
-  void begin(const Named& named, Stream& stream, const Enqueue& enqueue) {
+  void begin(const Label& label, Stream& stream, const Enqueue& enqueue) {
     CudaStream& compute = as_cuda_stream(stream);
-    // Kernels that compute would keep the other ranks' sums off a shared device, and theirs this one's.
+    // On a shared device, compute kernels of one rank would keep other ranks' NCCL kernels from running.
     if (share_device_) compute.synchronize();
     {
       const std::lock_guard lock(mutex_);
       guarded([&] {
         advance();
-        Sum sum = spare_sum();
-        sum.name = fmt::format("{} {} of {} bytes", named.what, ++begun_, named.bytes);
-        compute.record(*sum.ready);
-        stream_->follow(*sum.ready);
+        PendingOperation operation = spare_operation();
+        operation.name = fmt::format("{} {} of {} bytes", label.what, ++begun_, label.bytes);
+        compute.record(*operation.ready);
+        stream_->wait_event(*operation.ready);
         use_cuda_device(stream_->device());
-        bytes_sent_ += enqueue(Exchange{connection_, *stream_, sum.name});
-        stream_->record(*sum.done);
-        sums_.push_back(std::move(sum));
+        bytes_sent_ += enqueue(Exchange{connection_, *stream_, operation.name});
+        stream_->record(*operation.done);
+        operations_.push_back(std::move(operation));
       });
     }
-    for (Backoff backoff(kUntilMoved); share_device_ && progress(); backoff.wait()) continue;
+    for (Backoff backoff(kMaxTransferSleep); share_device_ && progress(); backoff.wait()) continue;
   }
 
-  Sum spare_sum() {
+  PendingOperation spare_operation() {
     if (spare_.empty()) {
       return {.ready = make_cuda_event(stream_->device()), .done = make_cuda_event(stream_->device()), .name = {}};
     }
-    Sum sum = std::move(spare_.back());
+    PendingOperation operation = std::move(spare_.back());
     spare_.pop_back();
-    return sum;
+    return operation;
   }
 
-  // To be called again and again while sums are under way.
+  // Must be called repeatedly while operations are in flight.
   void advance() {
-    connection_.check_state(sums_.empty() ? "no sum" : sums_.front().name);
-    // A rank comes to a sum when its values are there, not when that is enqueued.
-    while (come_ < sums_.size() && sums_[come_].ready->reached()) {
-      ++come_;
+    connection_.check_async_error(operations_.empty() ? "no operation" : operations_.front().name);
+    // A rank begins a collective when its values are ready, not when the collective is enqueued.
+    while (ready_ < operations_.size() && operations_[ready_].ready->reached()) {
+      ++ready_;
       collectives_.begun.fetch_add(1, std::memory_order_relaxed);
     }
-    while (come_ > 0 && sums_.front().done->reached()) {
-      spare_.push_back(std::move(sums_.front()));
-      sums_.pop_front();
-      --come_;
+    while (ready_ > 0 && operations_.front().done->reached()) {
+      spare_.push_back(std::move(operations_.front()));
+      operations_.pop_front();
+      --ready_;
       collectives_.done.fetch_add(1, std::memory_order_relaxed);
       waited_.reset();
     }
-    if (sums_.empty()) return;
-    // The oldest waits for the others from when it is its turn and this rank has done its own work.
-    if (!waited_ && come_ > 0) waited_.emplace();
+    if (operations_.empty()) return;
+    // The deadline of the oldest operation runs from when this rank's values are ready and the operations before are
+    // done.
+    if (!waited_ && ready_ > 0) waited_.emplace();
     if (waited_ && waited_->seconds() > connection_.deadline_seconds()) {
-      throw connection_.give_up(sums_.front().name);
+      throw connection_.timeout_error(operations_.front().name);
     }
   }
 
   static std::unique_ptr<CudaStream> make_stream(World& world, const NcclOptions& options) {
     std::unique_ptr<CudaStream> stream;
-    run_agreed(world, [&] { stream = make_cuda_stream(options.device, CudaPriority::urgent); });
+    run_or_throw_on_all(world, [&] { stream = make_cuda_stream(options.device, CudaPriority::urgent); });
     return stream;
   }
 
@@ -365,9 +368,9 @@ class NcclCommunicator final : public Communicator {
   mutable std::mutex mutex_;  // guards all that follows
   Connection connection_;     // aborted after a failure
   std::optional<Error> failure_;
-  std::deque<Sum> sums_;
-  std::size_t come_ = 0;  // of them; these have this rank's values
-  std::vector<Sum> spare_;
+  std::deque<PendingOperation> operations_;
+  std::size_t ready_ = 0;  // the number of operations whose values are ready on this rank
+  std::vector<PendingOperation> spare_;
   std::optional<Stopwatch> waited_;
   std::uint64_t begun_ = 0;
   std::uint64_t bytes_sent_ = 0;

@@ -28,8 +28,8 @@ struct Setting {
   const char* value;
 };
 
-// Sockets on loopback with host memory alone; few blocks, since the ranks take turns on the device; the ring with the
-// protocol that needs no rank to run while another polls.
+// Loopback sockets and host memory only; few thread blocks, since the ranks share the device in time slices; and the
+// ring with a protocol that does not require two ranks' kernels to run at the same time.
 constexpr std::array kSettings{
     Setting{"NCCL_NET", "Socket"},
     Setting{"NCCL_NET_PLUGIN", "none"},
@@ -53,17 +53,17 @@ void set(const char* name, const std::string& value, bool replace) {
   }
 }
 
-// NCCL refuses two ranks of one host on one GPU. With host names of their own it takes them for ranks of different
-// hosts, which talk over loopback: slow, and enough for tests. This sets the environment for that, except what the user
-// has set. Call it before the process's first call of NCCL, which reads the environment once. Throws a usage error
-// where sums would never end.
+// NCCL refuses two ranks of one host on one GPU. With different host IDs it treats them as ranks of different hosts,
+// which communicate over loopback: slow, but enough for tests. This sets NCCL's environment variables unless the user
+// has set them. Call it before the first NCCL call of the process, since NCCL reads them once. Throws a usage error if
+// the environment would cause a deadlock.
 void prepare_shared_device(const World& world) {
   const char* const blocking = std::getenv("CUDA_LAUNCH_BLOCKING");
   if (blocking != nullptr && std::string_view(blocking) == "1") {
     throw Error(ErrorSource::usage,
-                "with CUDA_LAUNCH_BLOCKING=1 ranks that share a device would wait for each other for ever: unset it");
+                "with CUDA_LAUNCH_BLOCKING=1, ranks that share a device would deadlock: unset it");
   }
-  // The process too, since a rank of a sub-world has another number there.
+  // The process ID is included, since a rank has another number in a sub-world.
   set("NCCL_HOSTID", fmt::format("{}-{}-{}", world.host(), ::getpid(), world.rank()), true);
   for (const Setting& setting : kSettings) set(setting.name, setting.value, false);
 }
@@ -77,7 +77,7 @@ void check(ncclResult_t result, std::source_location where) {
 std::string text_of(ncclResult_t result) {
   const char* const last = ncclGetLastError(nullptr);
   const std::string_view detail = last == nullptr ? "" : last;
-  return fmt::format("{}{}{}; NCCL_DEBUG=WARN tells more", ncclGetErrorString(result), detail.empty() ? "" : ": ",
+  return fmt::format("{}{}{}; NCCL_DEBUG=WARN prints more", ncclGetErrorString(result), detail.empty() ? "" : ": ",
                      detail);
 }
 
@@ -87,34 +87,34 @@ Connection::Connection(World& world, const NcclOptions& options)
       who_(fmt::format("rank {} on {}", world.rank(), world.host())),
       deadline_seconds_(options.deadline_seconds) {
   ncclUniqueId id{};
-  run_agreed(world, [&] {
+  run_or_throw_on_all(world, [&] {
     use_cuda_device(options.device);
     if (options.share_device) prepare_shared_device(world);
     if (world.rank() == 0) check(ncclGetUniqueId(&id));
   });
   world.broadcast(std::as_writable_bytes(std::span(&id, 1)), 0);
-  run_agreed(world, [&] {
+  run_or_throw_on_all(world, [&] {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
     ncclComm_t communicator = nullptr;
     const ncclResult_t result = ncclCommInitRankConfig(&communicator, world.size(), id, world.rank(), &config);
-    // Given up before the vote when it fails, so that the others hear of it at once.
+    // On failure this aborts the communicator before the ranks agree, so that the others are notified at once.
     Handle connecting(communicator);
-    settle(communicator, result, fmt::format("NCCL's connecting of {} ranks", world.size()));
+    wait_until_done(communicator, result, fmt::format("connecting {} ranks by NCCL", world.size()));
     communicator_ = std::move(connecting);
   });
 }
 
-void Connection::settle(ncclComm_t communicator, ncclResult_t result, const std::string& where) const {
+void Connection::wait_until_done(ncclComm_t communicator, ncclResult_t result, const std::string& where) const {
   const Stopwatch watch;
-  for (Backoff backoff(kUntilMoved); result == ncclInProgress; backoff.wait()) {
-    if (watch.seconds() > deadline_seconds_) throw give_up(where);
+  for (Backoff backoff(kMaxTransferSleep); result == ncclInProgress; backoff.wait()) {
+    if (watch.seconds() > deadline_seconds_) throw timeout_error(where);
     result = state_of(communicator);
   }
   if (result != ncclSuccess) throw failed(where, result);
 }
 
-void Connection::check_state(const std::string& where) const {
+void Connection::check_async_error(const std::string& where) const {
   const ncclResult_t state = state_of(native());
   if (state != ncclSuccess && state != ncclInProgress) throw failed(where, state);
 }
@@ -124,10 +124,10 @@ Error Connection::failed(const std::string& where, ncclResult_t result) const {
   return Error(ErrorSource::nccl, fmt::format("{} stopped in {}: {}{}", who_, where, text_of(result), others));
 }
 
-Error Connection::give_up(const std::string& where) const {
+Error Connection::timeout_error(const std::string& where) const {
   return Error(ErrorSource::hang,
-               fmt::format("{} gave up after {:g} s in {}: not all ranks came to it. Look for the one that is late or "
-                           "gone: the oldest last line, a GPU that stands still (nvidia-smi), a node that is down; "
+               fmt::format("{} gave up after {:g} s in {}: not all ranks reached it. Look for a rank that is late or "
+                           "dead: the oldest last log line, an idle GPU (nvidia-smi), a node that is down; "
                            "--stall-timeout allows more time",
                            who_, deadline_seconds_, where));
 }
@@ -135,7 +135,7 @@ Error Connection::give_up(const std::string& where) const {
 Group::Group() { check(ncclGroupStart()); }
 
 Group::~Group() {
-  // Left open, it would hold all that this thread asks of NCCL later, the giving up too.
+  // An open group would defer all later NCCL calls of this thread, including the abort.
   if (open_) static_cast<void>(ncclGroupEnd());
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// A communicator of NCCL's that does not block: made, waited for with a deadline, and given up.
+// A non-blocking NCCL communicator, with timeouts and abort.
 
 #include "tutti/base/error.hpp"
 #include "tutti/base/unique_handle.hpp"
@@ -14,37 +14,37 @@ namespace tutti::nccl {
 
 void check(ncclResult_t result, std::source_location where = std::source_location::current());
 
-// What a failure means, in NCCL's words, and how to learn more.
+// NCCL's error text, and how to get more details.
 std::string text_of(ncclResult_t result);
 
-// Unlike destroying, aborting does not wait for other ranks, so it may be done in a destructor.
+// Unlike ncclCommDestroy, ncclCommAbort does not wait for other ranks, so a destructor may call it.
 struct AbortCommunicator {
   void operator()(ncclComm_t communicator) const noexcept { static_cast<void>(ncclCommAbort(communicator)); }
 };
 
 class Connection {
  public:
-  // Each step is voted on, so that a rank that fails alone does not leave the others waiting in the next. Collective.
+  // All ranks agree on the success of each step, so that a failing rank does not leave the others waiting. Collective.
   Connection(World& world, const NcclOptions& options);
 
   int rank() const { return rank_; }
   int size() const { return size_; }
   double deadline_seconds() const { return deadline_seconds_; }
-  // Gone after abort().
+  // Null after abort().
   ncclComm_t native() const { return communicator_.get(); }
 
-  // What a call of a communicator that does not block has begun goes on in a thread of NCCL's, also the enqueueing of a
-  // sum on a stream. Until it is through, nothing else may be asked of the communicator or put on the stream.
-  void settle(ncclResult_t result, const std::string& where) const { settle(native(), result, where); }
-  // Failures of other ranks and of the network arrive while work is under way, and only here.
-  void check_state(const std::string& where) const;
-  Error give_up(const std::string& where) const;
+  // Waits until a non-blocking call, whose result is passed, has completed in NCCL's thread; this includes enqueueing a
+  // collective on a stream. Until then the communicator and the stream must not be used. Throws on failure or timeout.
+  void wait_until_done(ncclResult_t result, const std::string& where) const { wait_until_done(native(), result, where); }
+  // Throws if NCCL reports an asynchronous failure, of another rank or of the network.
+  void check_async_error(const std::string& where) const;
+  Error timeout_error(const std::string& where) const;
   void abort() noexcept { communicator_.reset(); }
 
  private:
   using Handle = UniqueHandle<ncclComm_t, AbortCommunicator>;
 
-  void settle(ncclComm_t communicator, ncclResult_t result, const std::string& where) const;
+  void wait_until_done(ncclComm_t communicator, ncclResult_t result, const std::string& where) const;
   Error failed(const std::string& where, ncclResult_t result) const;
 
   int rank_;
@@ -54,7 +54,7 @@ class Connection {
   Handle communicator_;
 };
 
-// Calls that are begun as one. NCCL keeps what a call within returns, and may say of the end that it is in progress.
+// A group of NCCL calls. Collects the results of the calls; the end of the group may return ncclInProgress.
 class Group {
  public:
   Group();
@@ -63,7 +63,7 @@ class Group {
   ~Group();
 
   void add(ncclResult_t result);
-  // What is to be settled.
+  // Returns the result to pass to wait_until_done().
   ncclResult_t end();
 
  private:

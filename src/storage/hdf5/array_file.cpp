@@ -20,12 +20,12 @@ namespace {
 
 using namespace hdf5;
 
-constexpr int kDeepestGroup = 16;
+constexpr int kMaxGroupDepth = 16;
 
-// Runs `action` in this thread's turn, with every failure in it reported as a fault of the file's content.
+// Runs `action` with HDF5 locked. Rethrows every error as an input error with the prefix `what`.
 template <class Action>
-auto blaming(const std::string& what, Action action) {
-  const auto turn = take_turn();
+auto with_context(const std::string& what, Action action) {
+  const auto lock = lock_hdf5();
   try {
     return action();
   } catch (const Error& error) {
@@ -42,15 +42,15 @@ FileHandle open_without_locks(const std::string& path) {
                                              std::generic_category().message(errno)));
   }
   if (!S_ISREG(status.st_mode)) throw fault(fmt::format("'{}' is not a file", path));
-  return blaming(fmt::format("'{}' is no readable HDF5 file", path), [&] {
+  return with_context(fmt::format("'{}' is not a readable HDF5 file", path), [&] {
     return FileHandle(check(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access_without_locks().get())));
   });
 }
 
-// HDF5 reads the bytes where they are: it "allocates" them, and copies nothing.
-FileHandle open_image(std::span<const std::byte> image, const std::string& origin) {
+// The callbacks make HDF5 use the caller's bytes in place, without copying them.
+FileHandle open_in_memory(std::span<const std::byte> contents, const std::string& origin) {
   using Purpose = H5FD_file_image_op_t;
-  void* const bytes = const_cast<std::byte*>(image.data());  // NOLINT: opened read-only
+  void* const bytes = const_cast<std::byte*>(contents.data());  // NOLINT: opened read-only
   H5FD_file_image_callbacks_t callbacks{
       .image_malloc = [](std::size_t, Purpose, void* own) { return own; },
       .image_memcpy = [](void* to, const void*, std::size_t, Purpose, void*) { return to; },
@@ -59,19 +59,19 @@ FileHandle open_image(std::span<const std::byte> image, const std::string& origi
       .udata_copy = [](void* own) { return own; },
       .udata_free = [](void*) -> herr_t { return 0; },
       .udata = bytes};
-  return blaming(fmt::format("'{}' is no readable HDF5 file", origin), [&] {
+  return with_context(fmt::format("'{}' is not a readable HDF5 file", origin), [&] {
     const PropertiesHandle access(check(H5Pcreate(H5P_FILE_ACCESS)));
     check(H5Pset_fapl_core(access.get(), /*increment=*/1, /*backing_store=*/false));
     check(H5Pset_file_image_callbacks(access.get(), &callbacks));
-    check(H5Pset_file_image(access.get(), bytes, image.size()));
-    return FileHandle(check(H5Fopen(new_image_name().c_str(), H5F_ACC_RDONLY, access.get())));
+    check(H5Pset_file_image(access.get(), bytes, contents.size()));
+    return FileHandle(check(H5Fopen(new_memory_file_name().c_str(), H5F_ACC_RDONLY, access.get())));
   });
 }
 
 bool is_a(const ObjectHandle& object, H5I_type_t type) { return H5Iget_type(object.get()) == type; }
 
-// The object of that name, or nothing. Goes link by link, since H5Lexists fails where a group on the way is
-// missing.
+// The object of that name, or an empty handle. Follows the path link by link, since H5Lexists fails if a group in the
+// path is missing.
 ObjectHandle find(hid_t file, std::string_view name) {
   ObjectHandle object(check(H5Oopen(file, "/", H5P_DEFAULT)));
   while (!name.empty()) {
@@ -93,9 +93,9 @@ std::string link_name(hid_t group, hsize_t index) {
   return name;
 }
 
-// Links can form a circle.
+// The depth is limited because links can form a cycle.
 void collect(hid_t group, const std::string& prefix, int depth, std::vector<std::string>& names) {
-  if (depth > kDeepestGroup) throw fault(fmt::format("groups are nested deeper than {}", kDeepestGroup));
+  if (depth > kMaxGroupDepth) throw fault(fmt::format("groups are nested deeper than {}", kMaxGroupDepth));
   H5G_info_t info{};
   check(H5Gget_info(group, &info));
   for (hsize_t index = 0; index < info.nlinks; ++index) {
@@ -119,14 +119,14 @@ Shape shape_of(hid_t dataset) {
   std::vector<std::int64_t> shape;
   for (const hsize_t extent : std::span(extents).first(static_cast<std::size_t>(rank))) {
     if (extent > static_cast<hsize_t>(std::numeric_limits<std::int64_t>::max())) {
-      throw fault(fmt::format("its extent {} is impossible", extent));
+      throw fault(fmt::format("its extent {} is not valid", extent));
     }
     shape.push_back(static_cast<std::int64_t>(extent));
   }
   return Shape(std::span<const std::int64_t>(shape));
 }
 
-// A text of its own length, which HDF5 allocates.
+// Reads a variable-length string, which HDF5 allocates.
 std::string read_variable_text(hid_t dataset, const TypeHandle& type) {
   char* text = nullptr;
   check(H5Dread(dataset, type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, static_cast<void*>(&text)));
@@ -145,7 +145,7 @@ std::string read_fixed_text(hid_t dataset, const TypeHandle& type) {
   return text;
 }
 
-// Another byte order of the same type is the same type: HDF5 converts without loss.
+// The byte order may differ, since HDF5 converts it without loss.
 void require_type(hid_t dataset, const Element& element) {
   const TypeHandle type(check(H5Dget_type(dataset)));
   const bool same = H5Tget_class(type.get()) == element.kind && H5Tget_size(type.get()) == element.bytes &&
@@ -153,9 +153,9 @@ void require_type(hid_t dataset, const Element& element) {
   if (!same) throw fault(fmt::format("its elements are not of type {}", element.name));
 }
 
-void require_room(std::size_t values, std::int64_t elements) {
+void require_value_count(std::size_t values, std::int64_t elements) {
   if (static_cast<std::int64_t>(values) == elements) return;
-  throw fault(fmt::format("{} values are read into room for {}", elements, values));
+  throw fault(fmt::format("{} values do not fit into a buffer of {}", elements, values));
 }
 
 struct OpenRows {
@@ -170,10 +170,10 @@ struct ArrayFile::File {
   FileHandle handle;
   std::map<std::string, OpenRows> rows{};
 
-  // Runs `action` in this thread's turn, with every failure in it reported as a fault of this array.
+  // Runs `action` with HDF5 locked. Rethrows every error as an input error that names the file and the array.
   template <class Action>
   auto reading(const std::string& name, Action action) const {
-    return blaming(fmt::format("'{}', array '{}'", path, name), action);
+    return with_context(fmt::format("'{}', array '{}'", path, name), action);
   }
 
   ObjectHandle open(const std::string& name) const {
@@ -183,8 +183,9 @@ struct ArrayFile::File {
     return object;
   }
 
-  // Stays open, since rows are read again and again. Without a cache for chunks, HDF5 reads the rows asked for and no
-  // more; that wants chunks without filters, and a filter would make memory a matter of the file's word.
+  // The dataset stays open, since rows are read often. Its chunk cache is off, so that HDF5 reads only the requested
+  // rows. This requires chunks without filters; with filters, the file would also determine how much memory HDF5
+  // allocates.
   const OpenRows& open_rows(const std::string& name) {
     if (const auto found = rows.find(name); found != rows.end()) return found->second;
     const ObjectHandle object = open(name);
@@ -192,7 +193,7 @@ struct ArrayFile::File {
     const PropertiesHandle made(check(H5Dget_create_plist(object.get())));
     if (check(H5Pget_nfilters(made.get())) != 0) throw fault("it is compressed, and rows are read uncompressed only");
     if (check(H5Pget_external_count(made.get())) != 0 || H5Pget_layout(made.get()) == H5D_VIRTUAL) {
-      throw fault("its values lie in another file");
+      throw fault("its values are stored in another file");
     }
     OpenRows opened{.dataset = {}, .shape = shape_of(object.get())};
     if (opened.shape.rank() == 0) throw fault("it has no rows");
@@ -204,8 +205,8 @@ struct ArrayFile::File {
 };
 
 ArrayFile::ArrayFile(const std::string& path) : file_(new File{path, open_without_locks(path)}) {}
-ArrayFile::ArrayFile(std::span<const std::byte> image, const std::string& origin)
-    : file_(new File{origin, open_image(image, origin)}) {}
+ArrayFile::ArrayFile(std::span<const std::byte> contents, const std::string& origin)
+    : file_(new File{origin, open_in_memory(contents, origin)}) {}
 ArrayFile::~ArrayFile() = default;
 ArrayFile::ArrayFile(ArrayFile&&) noexcept = default;
 ArrayFile& ArrayFile::operator=(ArrayFile&&) noexcept = default;
@@ -214,7 +215,7 @@ const std::string& ArrayFile::path() const { return file_->path; }
 
 std::int64_t ArrayFile::bytes() const {
   hsize_t bytes = 0;
-  const auto turn = take_turn();
+  const auto lock = lock_hdf5();
   check(H5Fget_filesize(file_->handle.get(), &bytes));
   return static_cast<std::int64_t>(bytes);
 }
@@ -231,7 +232,7 @@ std::vector<std::string> ArrayFile::names(const std::string& group) const {
     std::vector<std::string> names;
     const ObjectHandle object = find(file_->handle.get(), group);
     if (!object) return names;
-    if (!is_a(object, H5I_GROUP)) throw fault("it is no group");
+    if (!is_a(object, H5I_GROUP)) throw fault("it is not a group");
     collect(object.get(), group.ends_with('/') ? group : group + "/", 0, names);
     std::ranges::sort(names);
     return names;
@@ -250,7 +251,7 @@ void ArrayFile::read_values(const std::string& name, const Shape& expected, std:
     require_type(dataset.get(), element);
     const Shape found = shape_of(dataset.get());
     if (found != expected) throw fault(fmt::format("its shape is {} instead of {}", found.text(), expected.text()));
-    require_room(values.size(), expected.elements());
+    require_value_count(values.size(), expected.elements());
     if (values.empty()) return;
     check(H5Dread(dataset.get(), element.native, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()));
   });
@@ -267,10 +268,10 @@ void ArrayFile::read_rows(const std::string& name, std::int64_t first, std::int6
     const OpenRows& rows = file_->open_rows(name);
     const std::int64_t height = rows.shape[0];
     if (first < 0 || count < 0 || first > height || count > height - first) {
-      throw fault(fmt::format("rows {} to {} are read of {}", first, first + count, height));
+      throw fault(fmt::format("rows {} to {} were requested of {}", first, first + count, height));
     }
     const Shape wanted = rows.shape.with_first(count);
-    require_room(values.size(), wanted.elements());
+    require_value_count(values.size(), wanted.elements());
     if (values.empty()) return;
     std::array<hsize_t, Shape::kMaxRank> start{static_cast<hsize_t>(first)};
     const SpaceHandle from(check(H5Dget_space(rows.dataset.get())));
@@ -284,8 +285,8 @@ std::string ArrayFile::read_text(const std::string& name) const {
   return file_->reading(name, [&] {
     const ObjectHandle dataset = file_->open(name);
     const TypeHandle type(check(H5Dget_type(dataset.get())));
-    if (H5Tget_class(type.get()) != H5T_STRING) throw fault("it is no text");
-    if (shape_of(dataset.get()).elements() != 1) throw fault("it is more or less than one text");
+    if (H5Tget_class(type.get()) != H5T_STRING) throw fault("it is not a string");
+    if (shape_of(dataset.get()).elements() != 1) throw fault("expected exactly one string");
     return check(H5Tis_variable_str(type.get())) > 0 ? read_variable_text(dataset.get(), type)
                                                      : read_fixed_text(dataset.get(), type);
   });

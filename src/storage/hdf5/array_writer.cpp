@@ -21,14 +21,14 @@ using namespace hdf5;
 
 constexpr std::int64_t kChunkBytes = std::int64_t{8} << 20;
 constexpr std::size_t kGrowthBytes = std::size_t{1} << 20;
-constexpr std::size_t kLengthAt = 40;  // the file's end in a superblock of version 0, little-endian
+constexpr std::size_t kLengthAt = 40;  // offset of the end-of-file address in a version 0 superblock, little-endian
 
-// The room that HDF5 builds a file in: ours, so that nothing has to be copied out of it in the end, and nothing new
-// asked of the system where an earlier image has left enough. What it holds before does not matter.
-using Room = std::vector<std::byte>;
+// The memory in which HDF5 builds a file. It is ours, so that the finished file need not be copied and the memory of an
+// earlier file can be reused. Its previous contents do not matter.
+using ByteBuffer = std::vector<std::byte>;
 
-void* grow(void* room, std::size_t bytes) {
-  Room& memory = *static_cast<Room*>(room);
+void* grow(void* buffer, std::size_t bytes) {
+  ByteBuffer& memory = *static_cast<ByteBuffer*>(buffer);
   try {
     if (bytes > memory.size()) memory.resize(bytes);
     return memory.data();
@@ -42,7 +42,7 @@ FileHandle create(const std::string& name, const PropertiesHandle& access) {
   return FileHandle(check(H5Fcreate(name.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.get())));
 }
 
-FileHandle create_in(Room& room) {
+FileHandle create_in(ByteBuffer& buffer) {
   using Purpose = H5FD_file_image_op_t;
   const PropertiesHandle access(check(H5Pcreate(H5P_FILE_ACCESS)));
   check(H5Pset_fapl_core(access.get(), kGrowthBytes, /*backing_store=*/false));
@@ -53,19 +53,19 @@ FileHandle create_in(Room& room) {
       .image_free = [](void*, Purpose, void*) -> herr_t { return 0; },
       .udata_copy = [](void* own) { return own; },
       .udata_free = [](void*) -> herr_t { return 0; },
-      .udata = &room};
+      .udata = &buffer};
   check(H5Pset_file_image_callbacks(access.get(), &callbacks));
-  return create(new_image_name(), access);
+  return create(new_memory_file_name(), access);
 }
 
-PropertiesHandle with_groups_on_the_way() {
+PropertiesHandle create_intermediate_groups() {
   PropertiesHandle properties(check(H5Pcreate(H5P_LINK_CREATE)));
   check(H5Pset_create_intermediate_group(properties.get(), 1));
   check(H5Pset_char_encoding(properties.get(), H5T_CSET_UTF8));
   return properties;
 }
 
-// Without times, so that equal content makes equal bytes.
+// Turns off object timestamps, so that equal content gives equal bytes.
 PropertiesHandle layout_without_times() {
   PropertiesHandle properties(check(H5Pcreate(H5P_DATASET_CREATE)));
   check(H5Pset_fill_time(properties.get(), H5D_FILL_TIME_NEVER));
@@ -73,7 +73,7 @@ PropertiesHandle layout_without_times() {
   return properties;
 }
 
-// HDF5 would skip empty and "." components silently, and the array would have another name than asked for.
+// HDF5 silently skips empty and "." components, so the array would get another name than requested.
 void refuse_ambiguous(const std::string& name) {
   const std::string path = name + "/";
   const bool ambiguous = !name.starts_with('/') || name.find('\0') != std::string::npos ||
@@ -83,10 +83,10 @@ void refuse_ambiguous(const std::string& name) {
   if (!ambiguous) return;
   throw Error(
       ErrorSource::internal,
-      fmt::format("an array is called '{}'; names begin with '/' and have no empty or dotted components", name));
+      fmt::format("invalid array name '{}': names begin with '/' and have no empty or dotted components", name));
 }
 
-// An array of rows that is being written: chunks are written whole, so that HDF5 keeps none of them.
+// An array that is being written row by row. Only whole chunks are written, so that HDF5 caches none of them.
 struct RowStream {
   std::string name;
   Shape shape;
@@ -98,16 +98,16 @@ struct RowStream {
 
   void append(std::span<const std::uint8_t> rows) {
     while (!rows.empty()) {
-      const std::size_t room = static_cast<std::size_t>(chunk_rows * row_bytes) - waiting.size();
-      const auto taken = rows.first(std::min(room, rows.size()));
-      waiting.insert(waiting.end(), taken.begin(), taken.end());
-      rows = rows.subspan(taken.size());
-      if (taken.size() == room) write();
+      const std::size_t missing = static_cast<std::size_t>(chunk_rows * row_bytes) - waiting.size();
+      const auto next = rows.first(std::min(missing, rows.size()));
+      waiting.insert(waiting.end(), next.begin(), next.end());
+      rows = rows.subspan(next.size());
+      if (next.size() == missing) write();
     }
   }
 
-  // Adds where the chunks lie to `runs`.
-  void finish(std::vector<ByteRun>& runs) {
+  // Adds the file offsets of the chunks to `ranges`.
+  void finish(std::vector<ByteRange>& ranges) {
     if (!waiting.empty()) write();
     if (written != shape[0]) {
       throw Error(ErrorSource::internal, fmt::format("'{}' of {} rows is given {}", name, shape[0], written));
@@ -121,7 +121,7 @@ struct RowStream {
       haddr_t address = 0;
       hsize_t bytes = 0;
       check(H5Dget_chunk_info(dataset.get(), space.get(), chunk, offset.data(), &filters, &address, &bytes));
-      runs.push_back({address, bytes});
+      ranges.push_back({address, bytes});
     }
   }
 
@@ -146,24 +146,23 @@ struct RowStream {
 
 class ArrayWriter::File {
  public:
-  explicit File(Room room) : room_(std::move(room)) {
-    writing([&] { begin(create_in(room_)); });
+  explicit File(ByteBuffer buffer) : buffer_(std::move(buffer)) {
+    writing([&] { begin(create_in(buffer_)); });
   }
 
   explicit File(const std::string& path) : path_(path), whole_(path) {
     if (whole_->temporary().empty()) {
       throw Error(
           ErrorSource::save,
-          fmt::format("cannot save '{}': it is no regular file, and HDF5 writes no other; choose another name", path));
+          fmt::format("cannot save '{}': HDF5 can only write regular files; choose another name", path));
     }
     writing([&] { begin(create(whole_->temporary(), access_without_locks())); });
   }
 
-  // Runs `action` in this thread's turn, with every failure of HDF5 in a file on the disk reported as one that cannot
-  // be saved.
+  // Runs `action` with HDF5 locked. For a file on the disk, rethrows HDF5's errors as save errors.
   template <class Action>
   void writing(Action action) {
-    const auto turn = take_turn();
+    const auto lock = lock_hdf5();
     try {
       action();
     } catch (const Error& error) {
@@ -174,14 +173,14 @@ class ArrayWriter::File {
     }
   }
 
-  // HDF5 gives an array its place in the file when values are written, and none to an array without any.
+  // HDF5 allocates file space for an array when values are written, and none for an empty array.
   void add(const std::string& name, const Shape& shape, const Element& element, const void* values) {
     const DatasetHandle dataset = make(name, element.stored, shape, contiguous_);
     if (shape.elements() == 0) return;
     check(H5Dwrite(dataset.get(), element.native, H5S_ALL, H5S_ALL, H5P_DEFAULT, values));
     if (element.stored != element_of(float{}).stored) return;
     const haddr_t offset = H5Dget_offset(dataset.get());
-    if (offset == HADDR_UNDEF) throw Error(ErrorSource::hdf5, fmt::format("'{}' has no place in its file", name));
+    if (offset == HADDR_UNDEF) throw Error(ErrorSource::hdf5, fmt::format("'{}' has no offset in its file", name));
     uncovered_.push_back({offset, static_cast<std::uint64_t>(shape.elements()) * element.bytes});
   }
 
@@ -205,41 +204,41 @@ class ArrayWriter::File {
   }
 
   void append_rows(std::span<const std::uint8_t> rows) {
-    if (!rows_) throw Error(ErrorSource::internal, "rows of no array are appended");
+    if (!rows_) throw Error(ErrorSource::internal, "append_rows without begin_rows");
     rows_->append(rows);
   }
 
   std::vector<std::byte> finish() {
     writing([&] {
-      if (!file_) throw Error(ErrorSource::internal, "an image is finished twice");
+      if (!file_) throw Error(ErrorSource::internal, "finish() was called twice");
       check(H5Fflush(file_.get(), H5F_SCOPE_GLOBAL));
       const hid_t bytes = check(hid_t{H5Fget_file_image(file_.get(), nullptr, 0)});
       check(H5Fclose(file_.release()));
-      room_.resize(static_cast<std::size_t>(bytes));
-      // Closing has given back what is unused at the end; the image keeps it, and says so.
+      buffer_.resize(static_cast<std::size_t>(bytes));
+      // HDF5 truncates unused space at the end when it closes a file. This one keeps it, so its length is updated.
       for (std::size_t i = 0; i < sizeof(bytes); ++i) {
-        room_.at(kLengthAt + i) = static_cast<std::byte>(bytes >> (8 * i));
+        buffer_.at(kLengthAt + i) = static_cast<std::byte>(bytes >> (8 * i));
       }
     });
-    const std::vector<std::byte> seal = seal_for(room_, std::move(uncovered_));
-    room_.insert(room_.end(), seal.begin(), seal.end());
-    return std::move(room_);
+    const std::vector<std::byte> seal = seal_for(buffer_, std::move(uncovered_));
+    buffer_.insert(buffer_.end(), seal.begin(), seal.end());
+    return std::move(buffer_);
   }
 
-  void keep() {
+  void commit() {
     writing([&] {
       finish_rows();
       check(H5Fflush(file_.get(), H5F_SCOPE_GLOBAL));
       check(H5Fclose(file_.release()));
     });
     whole_->append(seal_for(whole_->temporary(), std::move(uncovered_)));
-    whole_->keep();
+    whole_->commit();
   }
 
  private:
   void begin(FileHandle file) {
     file_ = std::move(file);
-    links_ = with_groups_on_the_way();
+    links_ = create_intermediate_groups();
     contiguous_ = layout_without_times();
     check(H5Pset_layout(contiguous_.get(), H5D_CONTIGUOUS));
   }
@@ -256,13 +255,13 @@ class ArrayWriter::File {
     rows_.reset();
   }
 
-  Room room_;                       // of a file in memory
-  std::string path_;                // of a file on the disk, as the caller names it
-  std::optional<WholeFile> whole_;  // likewise
+  ByteBuffer buffer_;                // for a file in memory
+  std::string path_;                 // of a file on the disk, as given by the caller
+  std::optional<AtomicFile> whole_;  // a file on the disk
   FileHandle file_;
   PropertiesHandle links_;
   PropertiesHandle contiguous_;
-  std::vector<ByteRun> uncovered_;  // by the seal
+  std::vector<ByteRange> uncovered_;  // ranges that the seal does not cover
   std::optional<RowStream> rows_;
 };
 
@@ -287,8 +286,9 @@ void ArrayWriter::add_text(const std::string& name, const std::string& text) {
   file_->writing([&] { file_->add_text(name, text); });
 }
 
-ArrayImage::ArrayImage(std::vector<std::byte> room) : ArrayWriter(std::make_unique<File>(std::move(room))) {}
-std::vector<std::byte> ArrayImage::finish() { return file_->finish(); }
+MemoryFileWriter::MemoryFileWriter(std::vector<std::byte> buffer)
+    : ArrayWriter(std::make_unique<File>(std::move(buffer))) {}
+std::vector<std::byte> MemoryFileWriter::finish() { return file_->finish(); }
 
 RowFileWriter::RowFileWriter(const std::string& path) : ArrayWriter(std::make_unique<File>(path)) {}
 void RowFileWriter::begin_rows(const std::string& name, const Shape& shape) {
@@ -297,6 +297,6 @@ void RowFileWriter::begin_rows(const std::string& name, const Shape& shape) {
 void RowFileWriter::append_rows(std::span<const std::uint8_t> rows) {
   file_->writing([&] { file_->append_rows(rows); });
 }
-void RowFileWriter::keep() { file_->keep(); }
+void RowFileWriter::commit() { file_->commit(); }
 
 }  // namespace tutti

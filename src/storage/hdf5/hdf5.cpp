@@ -15,7 +15,7 @@ namespace {
 
 using Text = std::array<char, 1024>;
 
-// Called by C code, so it neither throws nor allocates.
+// A callback from C code, which must not throw.
 herr_t keep_first(unsigned position, const H5E_error2_t* error, void* kept) noexcept {
   if (position == 0 && error->desc != nullptr) {
     Text& text = *static_cast<Text*>(kept);
@@ -28,8 +28,9 @@ herr_t keep_first(unsigned position, const H5E_error2_t* error, void* kept) noex
 std::string innermost_text() {
   Text text{};
   H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, keep_first, &text);
-  if (text.front() == '\0') return "an error without an explanation";
-  // Of a failed read or write, what failed and the system's reason; HDF5 adds addresses, sizes and times.
+  if (text.front() == '\0') return "an error without a message";
+  // For a failed read or write, keeps the action and the system's error text, without the addresses, sizes and times
+  // that HDF5 adds.
   const std::string_view whole(text.data());
   constexpr std::string_view kReason = "error message = '";
   const auto reason = whole.find(kReason);
@@ -51,16 +52,16 @@ herr_t check(herr_t result, std::source_location where) {
   return result;
 }
 
-std::unique_lock<std::recursive_mutex> take_turn() {
+std::unique_lock<std::recursive_mutex> lock_hdf5() {
   static std::recursive_mutex mutex;
-  std::unique_lock turn(mutex);
-  // HDF5 keeps the identifier of a file whose closing failed, as on a full disk, and would follow it into freed memory
-  // when it closes everything at the exit of the process. All our files are closed by their owners long before.
+  std::unique_lock lock(mutex);
+  // If closing a file fails, for example on a full disk, HDF5 keeps its identifier and would access freed memory in its
+  // exit handler. The handler is not needed, since all our handles are closed earlier.
   static const herr_t no_exit_handler = H5dont_atexit();
-  static_cast<void>(no_exit_handler);  // it fails where somebody asked for it before, to the same effect
+  static_cast<void>(no_exit_handler);  // fails if it was called before, with the same effect
   thread_local const herr_t no_traces = H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
   static_cast<void>(no_traces);
-  return turn;
+  return lock;
 }
 
 PropertiesHandle access_without_locks() {
@@ -80,9 +81,9 @@ SpaceHandle space_of(const Shape& shape) {
   return SpaceHandle(check(H5Screate_simple(shape.rank(), extents_of(shape).data(), nullptr)));
 }
 
-std::string new_image_name() {
-  static std::atomic<unsigned> images{0};
-  return fmt::format("image {} in memory", images++);
+std::string new_memory_file_name() {
+  static std::atomic<unsigned> files{0};
+  return fmt::format("file {} in memory", files++);
 }
 
 }  // namespace hdf5
@@ -91,7 +92,7 @@ std::string array_library_version() {
   unsigned major = 0;
   unsigned minor = 0;
   unsigned release = 0;
-  const auto turn = hdf5::take_turn();
+  const auto lock = hdf5::lock_hdf5();
   hdf5::check(H5get_libversion(&major, &minor, &release));
   return fmt::format("{}.{}.{}", major, minor, release);
 }

@@ -1,5 +1,5 @@
 #pragma once
-// HDF5 as this folder uses it: checked results, identifiers with owners, and one thread at a time.
+// Wrappers for HDF5: checked results, RAII handles and a global lock.
 
 #include "tutti/base/shape.hpp"
 #include "tutti/base/unique_handle.hpp"
@@ -16,21 +16,21 @@
 
 namespace tutti::hdf5 {
 
-// Identifiers and sizes, statuses and three-valued answers; negative means failure, which becomes an Error that carries
-// HDF5's innermost explanation.
+// Checks a result of HDF5 (an identifier, size, status or htri_t). If it is negative, throws an Error with the
+// innermost message of HDF5's error stack.
 hid_t check(hid_t result, std::source_location where = std::source_location::current());
 herr_t check(herr_t result, std::source_location where = std::source_location::current());
 
-// HDF5 may be built without thread safety, so one thread at a time calls it. A thread may take turns within its turn.
-// HDF5 prints no error traces meanwhile.
-[[nodiscard]] std::unique_lock<std::recursive_mutex> take_turn();
+// Locks HDF5, which may be built without thread safety. The lock is recursive. Also turns off HDF5's printing of error
+// stacks in the calling thread.
+[[nodiscard]] std::unique_lock<std::recursive_mutex> lock_hdf5();
 
-// What closing reports cannot be thrown from here; nothing is lost by it, since a file that counts is flushed or
-// closed before, with its result checked.
+// Ignores errors, since a deleter cannot throw. No data is lost: files that matter are flushed or closed earlier, with
+// checked results.
 template <herr_t (*close)(hid_t)>
 struct Close {
   void operator()(hid_t id) const noexcept {
-    const auto turn = take_turn();
+    const auto lock = lock_hdf5();
     static_cast<void>(close(id));
   }
 };
@@ -45,14 +45,14 @@ using SpaceHandle = Handle<&H5Sclose>;
 using TypeHandle = Handle<&H5Tclose>;
 using PropertiesHandle = Handle<&H5Pclose>;
 
-// How HDF5 opens files on the disk: without locking them.
+// File access properties that turn off HDF5's file locking.
 PropertiesHandle access_without_locks();
 std::array<hsize_t, Shape::kMaxRank> extents_of(const Shape& shape);
 SpaceHandle space_of(const Shape& shape);
-// HDF5 takes files in memory of one name for the same file, so each gets its own.
-std::string new_image_name();
+// A unique name for a file in memory: HDF5 treats two open files of the same name as one.
+std::string new_memory_file_name();
 
-// The element types that arrays may have, as HDF5 stores and checks them. The identifiers are HDF5's own.
+// An element type of arrays: how HDF5 stores and checks it. The identifiers are owned by HDF5.
 struct Element {
   std::string_view name;
   hid_t stored;

@@ -38,7 +38,7 @@ void train(World& world) {
   const Network network({.name = "one-layer", .layers = {{"head", LinearSpec{.units = kUnitsFromClasses}}}},
                         data.info().image, data.info().classes);
   const auto backend = make_cpu_backend();
-  const auto communicator = world.size() == 1 ? make_solo_communicator() : make_mpi_ring_communicator(world, {});
+  const auto communicator = world.size() == 1 ? make_solo_communicator() : make_mpi_communicator(world, {});
   TrainerOptions options{.batch_size = 64, .num_parts = 4, .exchange = {.kind = Exchange::exact}, .epochs = 5};
   options.learning_rate.base = 0.1;
   Trainer trainer({.backend = *backend, .communicator = *communicator, .network = network, .train = data}, options, {});

@@ -24,7 +24,7 @@ class Stripes : public Dataset {
       std::vector<std::uint8_t> pixels(kSide * kSide);
       for (std::uint8_t& pixel : pixels) pixel = static_cast<std::uint8_t>(random.below(200));
       for (int k = 0; k < kSide; ++k) pixels[upright ? k * kSide + place : place * kSide + k] = 230;
-      batch.images.push_back({batch.room.emplace_back(pixels).data(), info_.image});
+      batch.images.push_back({batch.buffers.emplace_back(pixels).data(), info_.image});
       batch.labels.push_back(upright);
     }
   }

@@ -1,5 +1,5 @@
 #pragma once
-// The words of kernels on the host, for src/backend/cuda/device/kernel.cuh: kernels compiled as C++ run under
+// A host implementation of src/backend/cuda/device/kernel.cuh: kernels compiled as C++ run under
 // kernel_runner.hpp on the stand-in's streams. Known are: __global__, __device__, __shared__ (fixed size, left as the
 // block before left it), __launch_bounds__; threadIdx, blockIdx (x, y), blockDim, gridDim; __syncthreads;
 // __shfl_xor_sync, __shfl_down_sync, __ballot_sync with the full mask; __threadfence; atomicAdd, atomicMax on integers;
@@ -81,7 +81,7 @@ inline unsigned long long atomicAdd(unsigned long long* to, unsigned long long v
 }
 inline int atomicMax(int* to, int value) { return std::exchange(*to, max(*to, value)); }
 
-// Nothing is contracted on the host.
+// There is no FMA contraction on the host.
 inline float __fadd_rn(float a, float b) { return a + b; }
 inline float __fsub_rn(float a, float b) { return a - b; }
 inline float __fmul_rn(float a, float b) { return a * b; }
@@ -141,7 +141,7 @@ void append_words(Parameter argument, std::vector<std::uint64_t>& words) {
   }
 }
 
-// Leaves what is wrong with the launch as the thread's last error, as CUDA does. Asynchronous.
+// Sets the thread's last error if the launch is invalid, as CUDA does. Asynchronous.
 void enqueue_kernel(const KernelLaunch& launch, cudaStream_t stream);
 
 }  // namespace tutti::standin
@@ -154,7 +154,7 @@ struct Grid {
   int threads = 256;  // of a block
 };
 
-// Asynchronous. A grid without blocks is nothing to do.
+// Asynchronous. Does nothing for a grid without blocks.
 template <class... Parameters, class... Arguments>
 void launch(void (*kernel)(Parameters...), const Grid& grid, cudaStream_t stream, const Arguments&... arguments) {
   static_assert((sizeof(Parameters) + ... + 0) <= 4000, "kernels take 4 KiB of arguments");

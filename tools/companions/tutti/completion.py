@@ -33,7 +33,7 @@ def seconds(commands, between):
     return between.join(command.second for command in commands)
 
 
-def what_it_does(first, commands):
+def summary_of(first, commands):
     return seconds(commands, ", ") if is_group(first, commands) else commands[0].does
 
 
@@ -157,7 +157,7 @@ def zsh(listing):
 if [[ $funcstack[1] == @function ]]; then @function "$@"; else compdef @function @program; fi
 """.replace('"$@"', '"$@@"')).substitute(
         program=listing.program, function=function_name(listing), default=listing.commands[0].words,
-        firsts=choices((first, what_it_does(first, commands)) for first, commands in listing.groups().items()),
+        firsts=choices((first, summary_of(first, commands)) for first, commands in listing.groups().items()),
         groups=groups, others=words_of_others(listing, " | "),
         arguments="".join(f"    {quoted(command.words)})\n      {zsh_arguments(command)} ;;\n"
                           for command in listing.commands))
@@ -168,7 +168,7 @@ def fish(listing):
     lines = []
     for first, commands in listing.groups().items():
         lines.append(f"complete -c {program} -n 'test (count (commandline -opc)) -eq 1' -f -a {first} "
-                     f"-d {quoted(what_it_does(first, commands))}")
+                     f"-d {quoted(summary_of(first, commands))}")
         lines += [f"complete -c {program} -n 'test (count (commandline -opc)) -eq 2; and contains -- {first} "
                   f"(commandline -opc)' -f -a {command.second} -d {quoted(command.does)}"
                   for command in commands if is_group(first, commands)]

@@ -167,7 +167,7 @@ class PartialFile:
             os.replace(self.temporary, self.path)
 
 
-def write_whole(path, chunks):
+def write_atomically(path, chunks):
     with PartialFile(path) as part:
         part.clear()
         try:
@@ -351,7 +351,7 @@ def unpack(published, folder, reporter):
                 if not member.isfile() or member.size > file.bytes:
                     raise tarfile.TarError(f"'{member.name}' is not a file of at most {file.bytes} bytes")
                 content = tar.extractfile(member)
-                write_whole(f"{folder}/{file.name}", iter(lambda: content.read(1 << 20), b""))
+                write_atomically(f"{folder}/{file.name}", iter(lambda: content.read(1 << 20), b""))
         if wanted:
             raise tarfile.TarError(f"'{min(wanted)}' is missing")
     except (tarfile.TarError, EOFError, zlib.error, OSError) as error:
@@ -387,9 +387,9 @@ def write_tiny(full, folder, reporter):
         for prefix, per_class in TINY_PER_CLASS.items():
             batches = [f"{full}/{name}" for name in names if name.startswith(prefix)]
             target = f"{folder}/{'data_batch_1' if prefix == 'data_batch' else prefix}.bin"
-            write_whole(target, first_records(batches, per_class))
+            write_atomically(target, first_records(batches, per_class))
         classes = pathlib.Path(full, "batches.meta.txt").read_bytes().splitlines()
-        write_whole(f"{folder}/batches.meta.txt", [b"".join(name + b"\n" for name in classes if name)])
+        write_atomically(f"{folder}/batches.meta.txt", [b"".join(name + b"\n" for name in classes if name)])
     training, test = TINY_PER_CLASS.values()
     reporter.note(f"{TINY}: the first {training} training and {test} test images of each class of '{full}'")
     return f"{training * CIFAR_CLASSES} training and {test * CIFAR_CLASSES} test images of 3x32x32, 10 classes"

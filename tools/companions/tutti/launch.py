@@ -1,4 +1,4 @@
-"""How a companion starts the trainer on ranks: as it was launched itself, else by srun or mpirun."""
+"""Starts the trainer on ranks for a companion: with the launcher of the companion, or else with srun or mpirun."""
 
 import ctypes
 import os
@@ -14,7 +14,7 @@ from tutti.program import USAGE, Failure
 
 LAUNCHER_NAME = re.compile(r"(mpirun|mpiexec|orterun|prterun)")
 SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
-# What launchers set for a rank, which would make a launcher that is started below it believe to be a rank, too.
+# Variables that launchers set for a rank. A launcher started from there would take itself for a rank.
 OF_A_RANK = re.compile(r"(OMPI_(COMM_WORLD|APP_CTX|UNIVERSE|FIRST_RANKS|FILE_LOCATION|COMMAND|ARGV|NUM_APP|MCA_orte_|"
                        r"MCA_ess|MCA_pmix|MCA_initial_wdir|MCA_mpi_oversubscribe)|PMIX_|PMI_|PMI2_|PRTE_|HYD|MPIR_|"
                        r"MPI_LOCAL|SLURM_(STEP|PROCID|LOCALID|NODEID|GTIDS|TASK_PID|CPU_BIND|DISTRIBUTION|NTASKS$|"
@@ -29,7 +29,7 @@ class Launcher:
         self.words = words  # none: no launcher, for one rank
         self.ranks = ranks
         self.is_limited = is_limited  # to that many ranks
-        self.is_local = is_local  # all ranks run on this host
+        self.is_local = is_local  # all ranks are on this host
         # In a Slurm job, also for what mpirun starts on other nodes: the step of a launcher above has all of them.
         self._environment = {**environment, "SLURM_OVERLAP": "1"}
         self._cores = sorted(cores or os.sched_getaffinity(0))
@@ -63,14 +63,14 @@ class Launcher:
 
 
 def stop(process):
-    """Ends a launcher with its ranks."""
+    """Ends a launcher and its ranks."""
     process.terminate()
     try:
         process.wait(SECONDS_TO_END)
     except subprocess.TimeoutExpired:
         pass
     try:
-        os.killpg(process.pid, signal.SIGKILL)  # what it has left
+        os.killpg(process.pid, signal.SIGKILL)  # the remaining processes
     except ProcessLookupError:
         pass
     process.wait()
@@ -112,7 +112,7 @@ def _ranks_of_allocation():
 
 
 def environment_without_ranks():
-    """This one, without what a launcher has set for this rank."""
+    """The environment of this process without the launcher's variables for this rank."""
     return {name: value for name, value in os.environ.items() if not OF_A_RANK.match(name)}
 
 
@@ -132,7 +132,7 @@ def _slurm_launcher(ranks):
 
 
 def _srun_nodes(ranks, environment):
-    """Ranks fill one node after the other."""
+    """For ranks that fill one node after the other."""
     nodes = int(environment.get("SLURM_JOB_NUM_NODES", 1))
     per_node = environment.get("SLURM_NTASKS_PER_NODE") or -(-_ranks_of_allocation() // nodes)
     return [f"--nodes={min(nodes, -(-ranks // max(1, int(per_node))))}"]
@@ -144,7 +144,7 @@ def _is_mpich(environment):
 
 
 def _mpirun(is_mpich, environment):
-    """The mpirun of that library: where two are installed, the other one has the plain name."""
+    """The mpirun of the trainer's MPI library. If two are installed, the other one may have the plain name."""
     for name in ("mpirun", "mpirun.mpich" if is_mpich else "mpirun.openmpi", "mpiexec.hydra"):
         if shutil.which(name) and _is_open_mpi(name, environment) != is_mpich:
             return name
@@ -176,7 +176,7 @@ class _LauncherAbove:
 
 
 def _launcher_above(words):
-    """None where it runs on another host, or calls the command in another way than by its words."""
+    """None if it runs on another host, or calls the command by other words."""
     pid = os.getppid()
     while pid > 1:
         process = pathlib.Path("/proc") / str(pid)
@@ -203,5 +203,5 @@ def _without_count(words):
 
 def _prepare(cores):
     os.sched_setaffinity(0, cores)
-    # A companion that is killed takes what it has started with it.
+    # If the companion is killed, its children are, too.
     ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG

@@ -77,7 +77,7 @@ def command_of(listed):
 
 
 def options_of(companion):
-    """As tutti.program.Parser describes them; none where it has another parser."""
+    """The options as tutti.program.Parser lists them; none if the companion has another parser."""
     listed = subprocess.run([companion, "--list-options"], stdin=subprocess.DEVNULL, capture_output=True, check=False,
                             timeout=SECONDS_TO_ANSWER)
     try:

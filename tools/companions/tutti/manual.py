@@ -61,7 +61,7 @@ def other_command(program, command, base):
 
 
 def shared_options(command, base):
-    """By name those that it has in common with the default command, or all but those that it lacks."""
+    """Names the options that it shares with the default command, or lists the exceptions."""
     own = {(option.name, option.help) for option in command.options}
     shared = [option for option in base.options if (option.name, option.help) in own]
     missing = [option for option in base.options if (option.name, option.help) not in own]

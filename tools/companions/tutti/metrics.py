@@ -7,18 +7,18 @@ from tutti.program import BAD_INPUT, CANNOT_READ, Failure, describe
 
 
 class MetricsFile:
-    """Reads what a run has recorded so far, and later what it has added since."""
+    """Reads the records of a run, and later those that were added."""
 
     def __init__(self, run: str, may_come_later: bool = False):
         self.path = os.path.join(run, "metrics.jsonl")
-        self.damaged = 0  # lines that are no record, as a kill or a full disk leaves them
+        self.damaged = 0  # lines that are not records, for example after a kill or on a full disk
         self._may_come_later = may_come_later
         self._position = 0
         self._line = 0
         self._records = 0
 
     def read(self) -> list:
-        """The records since the last call, each with its line's number as "line"."""
+        """Returns the records since the last call, each with its line number as "line"."""
         try:
             with open(self.path, "rb") as file:
                 modified = os.fstat(file.fileno()).st_mtime
@@ -40,7 +40,7 @@ class MetricsFile:
         return records
 
     def refusal(self) -> Failure:
-        """For a record that lacks what the trainer writes."""
+        """The error for a record that lacks a field."""
         return Failure(BAD_INPUT, f"'{self.path}' holds records that are not the trainer's")
 
     def _record(self, line: bytes, modified: float):

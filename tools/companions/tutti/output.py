@@ -8,8 +8,8 @@ import tempfile
 from tutti.program import CANNOT_SAVE, Failure, describe
 
 
-def write_whole(path: str, data: bytes) -> None:
-    """Replaces a regular file at once or not at all. Devices, pipes and what links lead to are written through."""
+def write_atomically(path: str, data: bytes) -> None:
+    """Replaces a regular file atomically. Devices, pipes and the targets of links are written directly."""
     try:
         if path == "-" or is_stdout(path):
             sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""How a companion starts and ends: its exit status, and one line on stderr for what went wrong, as the trainer does."""
+"""The start and end of a companion: its command line, its exit status, and one line on stderr for an error."""
 
 import argparse
 import difflib
@@ -14,7 +14,7 @@ if sys.version_info < (3, 9):
     raise SystemExit(64)
 
 DONE = 0
-NO = 1  # the answer to what was asked
+NO = 1  # negative result
 USAGE = 64
 BAD_INPUT = 65
 NO_CHECKPOINT = 66
@@ -37,7 +37,7 @@ def trainer():
 
 
 def call():
-    """How the user called that program: "./trainer"; "tutti" where it is installed."""
+    """How the user called that program: "./trainer", or "tutti" if it is installed."""
     return os.environ.get("TUTTI_CALL", trainer())
 
 
@@ -46,13 +46,13 @@ def name():
 
 
 class Parser(argparse.ArgumentParser):
-    """Options of the command `words` ("data fetch"); a mistake in them is a Failure with status 64."""
+    """Parses the options of the command `words` ("data fetch"). An error in them is a Failure with status 64."""
 
     def __init__(self, words, description):
         super().__init__(prog=f"{name()} {words}", description=description, allow_abbrev=False, add_help=False)
-        self.add_argument("-h", "--help", action="help", help="print this and end")
-        # The trainer does this itself, before it would start a companion.
-        self.add_argument("--version", action="store_true", help="print the versions of program and libraries and end")
+        self.add_argument("-h", "--help", action="help", help="print this help and exit")
+        # The trainer handles this option before it starts a companion.
+        self.add_argument("--version", action="store_true", help="print the versions of program and libraries and exit")
 
     def parse_args(self, words):
         if words == ["--list-options"]:  # asked by tutti.listing
@@ -64,9 +64,9 @@ class Parser(argparse.ArgumentParser):
             known = [flag for action in self._actions for flag in action.option_strings]
             nearest = difflib.get_close_matches(written, known, 1)
             meant = f"did you mean '{nearest[0]}'? See" if nearest else "see"
-            raise Failure(USAGE, f"no option is called '{written}' here: {meant} {self.prog} --help")
+            raise Failure(USAGE, f"unknown option '{written}': {meant} {self.prog} --help")
         if unknown:
-            raise Failure(USAGE, f"'{unknown[0]}' belongs to no option: see {self.prog} --help")
+            raise Failure(USAGE, f"unexpected argument '{unknown[0]}': see {self.prog} --help")
         return options
 
     def _listing(self):
@@ -86,17 +86,17 @@ class Parser(argparse.ArgumentParser):
 
 
 def describe(error):
-    """What an OSError says, without its number."""
+    """The text of an OSError, without its number."""
     return error.strerror or str(error)
 
 
 def printable(text):
-    """Without characters that a terminal would obey."""
+    """The text with control characters escaped."""
     return "".join(c if c.isprintable() or c in "\n\t" else f"\\x{ord(c):02x}" for c in text)
 
 
 def print_note(text):
-    """A line on stderr, which may be full or closed."""
+    """Prints a line to stderr, which may be full or closed."""
     try:
         print(printable(text), file=sys.stderr, flush=True)
     except OSError:
@@ -104,7 +104,7 @@ def print_note(text):
 
 
 class _Stdout(io.RawIOBase):
-    """Printing fails only where nobody reads any more. Other failures are reported when the program ends."""
+    """Printing fails only if the reader is gone. Other failures are reported when the program ends."""
 
     failure = None
 
@@ -138,10 +138,10 @@ def run(main):
         sys.stdout.flush()
         if stdout.failure and status == DONE:
             status = _report(Failure(
-                CANNOT_SAVE, f"cannot write to stdout: {describe(stdout.failure)}; what was printed is lost: give it a "
-                             "file, a pipe or a terminal that takes it"))
+                CANNOT_SAVE, f"cannot write to stdout: {describe(stdout.failure)}; the output is lost: redirect it to "
+                             "a file, a pipe or a terminal that can be written"))
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for what Python flushes at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for the flush when Python exits
         _end_by(signal.SIGPIPE)
     sys.exit(status)
 
@@ -163,6 +163,6 @@ def _report(failure):
 
 
 def _end_by(number):
-    """Ends the process as if it had not noticed the signal, for the shell to see."""
+    """Ends the process by the signal's default action, so that the shell sees the signal."""
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)

@@ -17,7 +17,7 @@ from tutti.program import BAD_INPUT, CANNOT_READ, Failure, describe
 
 FLOCK = "hhqqi4x"  # struct flock of Linux with 64-bit offsets: type, whence, start, length, process
 MOST_STEPS = 2**53
-MOST_FIGURE = 1e30  # no figure of any run is beyond it
+MOST_FIGURE = 1e30  # limit of the values that are accepted
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Run:
     times: list[dict] = dataclasses.field(default_factory=list)
     checkpoints: list[dict] = dataclasses.field(default_factory=list)
     incidents: list[dict] = dataclasses.field(default_factory=list)  # divergences and skipped steps
-    damaged: list[int] = dataclasses.field(default_factory=list)  # lines of metrics.jsonl that are no record
+    damaged: list[int] = dataclasses.field(default_factory=list)  # lines of metrics.jsonl that are not records
     is_cut_off: bool = False  # the last line is half written
     options_text: str = ""  # config.toml
     options: dict = dataclasses.field(default_factory=dict)
@@ -139,7 +139,7 @@ def _text_of(path: pathlib.Path) -> str:
 
 
 def _parsed(text: str | bytes) -> object:
-    """Returns None for what is no JSON."""
+    """Returns None if the text is not JSON."""
     def refuse(constant: str) -> None:
         raise ValueError(constant)
 
@@ -205,7 +205,7 @@ def _options_of(text: str) -> dict:
 
 
 def _is_locked(path: pathlib.Path) -> bool:
-    """Asks without taking the lock, so that no start is in the way. False where the file system does not know."""
+    """Whether the lock is held. Does not take it, so that a run can start. False if the file system cannot tell."""
     try:
         with path.open("rb") as lock:
             answer = fcntl.fcntl(lock, fcntl.F_OFD_GETLK, struct.pack(FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))

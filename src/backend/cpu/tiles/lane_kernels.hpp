@@ -1,6 +1,6 @@
 #pragma once
-// Loops that take any number of channels. They see an activation in blocks of as many channels as a register of AVX-512
-// holds; the last block may be incomplete.
+// Loops for any number of channels. Activations are processed in blocks of 16 channels, one AVX-512 register; the last
+// block may be incomplete.
 
 #include "backend/cpu/element.hpp"
 
@@ -20,11 +20,10 @@ struct LaneImage {
   std::int64_t channels;  // stored ones
 };
 
-// The loops of convolutions by patches. A patch is what a tile of 3x3 outputs reads from the input under a 5x5 window:
-// 7x7 values. As with the tiles of tile_kernels.hpp, patches, windows and outputs are transformed to points, where a
-// convolution is a product of matrices. The backward passes are the same steps transposed, so that no pass has more
-// tiles than the forward one. Matrices lie point after point, `point_stride` apart; the channels of an activation need
-// not fill its blocks.
+// Winograd convolution F(3x3, 5x5). A patch is the input of a tile of 3x3 outputs under a 5x5 window: 7x7 values. As in
+// tile_kernels.hpp, patches, windows and outputs are transformed to the Winograd domain, where a convolution is a
+// matrix product per point. The backward passes are the same steps transposed, so all passes have the same tiles. The
+// matrices of successive points are `point_stride` apart. An activation's channels need not fill its blocks.
 inline constexpr int kPatchTile = 3;
 inline constexpr int kPatchWindow = 5;
 inline constexpr int kPatchSide = kPatchTile + kPatchWindow - 1;
@@ -33,7 +32,7 @@ inline constexpr int kPatchTaps = kPatchWindow * kPatchWindow;
 
 struct PatchGrid {
   std::int64_t down, across;  // tiles of an image
-  std::int64_t padding;       // that the first patch reaches beyond the input
+  std::int64_t padding;       // by which the first patch extends beyond the input
 };
 
 // Between an image and the points of its tiles, points[point][tile][lane]: `blocks` of lanes, `first_block` first.
@@ -59,7 +58,7 @@ struct PatchScatterPass {
   float* sums;  // scratch memory, [row][column][lane of a block]
 };
 
-// Of one row of a matrix of windows: taps[tap][lane of a block] and points[point][lane].
+// One row of a matrix of windows: taps[tap][lane of a block] and points[point][lane].
 struct PatchWindowsPass {
   float* taps;
   float* points;
@@ -71,7 +70,7 @@ struct PatchKernels {
   void (*inputs)(const PatchPass<const T>&);            // to points
   void (*gradients)(const PatchPass<const T>&);         // of outputs, to points
   void (*outputs)(const PatchOutputsPass<T>&);          // from points; + bias, then max(0, y)
-  void (*input_gradients)(const PatchScatterPass<T>&);  // from points: the sum of what all patches leave
+  void (*input_gradients)(const PatchScatterPass<T>&);  // from points: the sum over all patches
   void (*windows)(const PatchWindowsPass&);             // to points
   void (*window_gradients)(const PatchWindowsPass&);    // from points
   void (*sum_channels)(const LaneImage<const T>&, float* sums);
@@ -80,19 +79,19 @@ struct PatchKernels {
 template <class T>
 const PatchKernels<T>& patch_kernels_avx512();
 
-// The loops of convolutions with few values under a window, such as the first one of a network. Sums of many outputs
-// stay in registers. Only the input is rearranged: to f32, channels last, with its padding.
+// Direct convolution for few input channels, such as a network's first layer. Sums of many outputs stay in registers.
+// Only the input is copied: to f32, channels-last, padded.
 
-// Where the values under a window lie: `rows` runs of `run` values.
-struct ThinWindow {
+// The memory layout of the values under a window: `rows` runs of `run` values.
+struct FewChannelWindow {
   std::int64_t rows, run;
   std::int64_t row;                    // from one row of the input to the next one
   std::int64_t next_row, next_column;  // from one output's window to the next one's
 };
 
 template <class T>
-struct ThinForwardPass {
-  ThinWindow window;
+struct FewChannelForwardPass {
+  FewChannelWindow window;
   const float* input;
   const float* weights;  // [panel][value][lane]
   const float* bias;     // [lane of all panels]
@@ -102,23 +101,23 @@ struct ThinForwardPass {
 
 // The sums over one image's outputs of gradient x value, and of the gradient, where the output was positive.
 template <class T>
-struct ThinWeightsPass {
-  ThinWindow window;
+struct FewChannelWeightsPass {
+  FewChannelWindow window;
   const float* input;
   LaneImage<const T> gradient;
-  const T* output;  // of the same layout; null: taken for positive
-  float* sums;      // [panel][value, and then 1][lane]
+  const T* output;  // of the same layout; null: treated as positive
+  float* sums;      // [panel][values + 1][lane]; the last entry is the bias gradient
 };
 
 template <class T>
-struct ThinKernels {
-  void (*forward)(const ThinForwardPass<T>&);
-  void (*backward_weights)(const ThinWeightsPass<T>&);
+struct FewChannelKernels {
+  void (*forward)(const FewChannelForwardPass<T>&);
+  void (*backward_weights)(const FewChannelWeightsPass<T>&);
 };
 
-inline constexpr std::int64_t kMostThinValues = 32;
+inline constexpr std::int64_t kMaxFewChannelValues = 32;
 
 template <class T>
-const ThinKernels<T>& thin_kernels_avx512();
+const FewChannelKernels<T>& few_channel_kernels_avx512();
 
 }  // namespace tutti::cpu

@@ -14,10 +14,10 @@ constexpr int kTile = kPatchTile;
 constexpr int kWindow = kPatchWindow;
 constexpr int kSide = kPatchSide;
 
-#include "backend/cpu/tiles/lane_words.inc"
+#include "backend/cpu/tiles/masked_simd_helpers.inc"
 
-// Winograd's matrices for the points 0, 1, -1, -1/2, 5/8, -2 and infinity, which lose least to rounding: along each
-// axis, the outputs are output * ((window * g) x (input * d)).
+// Winograd matrices for the interpolation points 0, 1, -1, -1/2, 5/8, -2 and infinity, which have the smallest rounding
+// error: along each axis, the outputs are output * ((window * g) x (input * d)).
 struct Matrices {
   float input[kSide][kSide];
   float window[kSide][kWindow];
@@ -28,7 +28,7 @@ constexpr Matrices make_matrices() {
   constexpr double kPlaces[kSide - 1] = {0, 1, -1, -0.5, 0.625, -2};
   Matrices m{};
   for (int point = 0; point < kSide; ++point) {
-    double polynomial[kSide] = {1};  // with the other points for roots
+    double polynomial[kSide] = {1};  // with the other points as roots
     double scale = 1;
     for (int other = 0, degree = 0; other < kSide - 1; ++other) {
       if (other == point) continue;
@@ -86,7 +86,7 @@ inline void along_one(const Floats* from, Floats* to) {
   }
 }
 
-// at(y, x) gives the values, put(y, x, value) takes what the matrix makes of them along both axes.
+// Applies the matrix along both axes, from values at(y, x) to put(y, x, value).
 template <class Matrix, class At, class Put>
 inline void along_both(const At& at, const Put& put) {
   Floats half[Matrix::kFrom][Matrix::kTo];
@@ -121,7 +121,7 @@ inline void walk(const PatchPass<T>& pass, const Step& step) {
   }
 }
 
-// What lies beyond the image counts as 0.
+// Values outside the image count as 0.
 template <class Matrix, class T>
 void to_points(const PatchPass<T>& given) {
   const PatchPass<T> pass = given;

@@ -22,7 +22,7 @@ class Patched final : public TiledConvolution {
       : input_(shape.input),
         output_(shape.output),
         images_(dims_of(shape.input)[0]),
-        grid_{parts_of(output_.rows, kPatchTile), parts_of(output_.columns, kPatchTile), shape.padding} {}
+        grid_{ceil_div(output_.rows, kPatchTile), ceil_div(output_.columns, kPatchTile), shape.padding} {}
 
   void forward(CpuStream& stream, const TiledForward& pass) const override;
   void backward_data(CpuStream& stream, const TiledBackwardData& pass) const override;
@@ -68,7 +68,7 @@ class Patched final : public TiledConvolution {
 template <class T>
 void Patched<T>::prepare(CpuStream& stream, const Filters& what, float* to) const {
   const PointMatrices panel = panel_of(what);
-  share_out(stream, parts_of(what.lanes, kImageLanes) * what.steps, [&](int, std::int64_t item) {
+  parallel_for(stream, ceil_div(what.lanes, kImageLanes) * what.steps, [&](int, std::int64_t item) {
     const std::int64_t step = item % what.steps;
     const std::int64_t lane = item / what.steps * kImageLanes;
     std::array<float, kPatchTaps * kImageLanes> taps{};
@@ -87,16 +87,16 @@ template <class Transform, class Deliver>
 void Patched<T>::convolve(CpuStream& stream, const Filters& filters, const Transform& transform,
                           const Deliver& deliver) const {
   const PointMatrices panel = panel_of(filters);
-  const std::int64_t panels = parts_of(filters.lanes, kPanel);
+  const std::int64_t panels = ceil_div(filters.lanes, kPanel);
   const std::int64_t each = images_of(kSlabTiles);
-  const PointMatrices points{kPatchPoints, each * tiles(), parts_of(filters.steps, kPanel) * kPanel};
+  const PointMatrices points{kPatchPoints, each * tiles(), ceil_div(filters.steps, kPanel) * kPanel};
   const PointMatrices sums{kPatchPoints, each * tiles(), kPanel};
   const std::int64_t image_sums = input_.rows * input_.columns * kImageLanes;
   const std::int64_t own = points.floats() + sums.floats() + image_sums;
   float* const prepared = static_cast<float*>(
       stream.scratch(static_cast<std::size_t>(panels * panel.floats() + stream.workers() * own) * sizeof(float)));
   prepare(stream, filters, prepared);
-  share_out(stream, parts_of(images_, each), [&](int worker, std::int64_t index) {
+  parallel_for(stream, ceil_div(images_, each), [&](int worker, std::int64_t index) {
     const Images images = slab(index, each);
     float* const a = prepared + panels * panel.floats() + worker * own;
     float* const products = a + points.floats();
@@ -175,13 +175,13 @@ void Patched<T>::backward_weights(CpuStream& stream, const TiledBackwardWeights&
   float* const products = b + inputs.floats();
   for (std::int64_t first = 0; first < images_; first += each) {
     const std::int64_t count = std::min(each, images_ - first);
-    share_out(stream, count, [&](int, std::int64_t i) {
+    parallel_for(stream, count, [&](int, std::int64_t i) {
       const Images one{first + i, 1};
       transform(one, static_cast<const T*>(pass.input), inputs, b + i * tiles() * inputs.columns);
       transform_gradients(one, static_cast<const T*>(pass.output_gradient), gradients,
                           a + i * tiles() * gradients.columns);
     });
-    share_out(stream, input_.panels() * kPatchPoints, [&](int, std::int64_t item) {
+    parallel_for(stream, input_.panels() * kPatchPoints, [&](int, std::int64_t item) {
       const std::int64_t panel = item / kPatchPoints;
       const std::int64_t point = item % kPatchPoints;
       multiply(products_, false, output_.channels,
@@ -189,7 +189,7 @@ void Patched<T>::backward_weights(CpuStream& stream, const TiledBackwardWeights&
                 inputs.columns, count * tiles(), products + panel * sums.floats() + point * sums.stride(), first > 0});
     });
   }
-  share_out(stream, output_.channels,
+  parallel_for(stream, output_.channels,
             [&](int, std::int64_t output) { collect(output, products, sums, pass.window_gradients); });
   if (pass.bias_gradient != nullptr) {
     sum_bias(stream, static_cast<const T*>(pass.output_gradient), pass.bias_gradient);
@@ -201,7 +201,7 @@ void Patched<T>::collect(std::int64_t output, const float* sums, const PointMatr
                          float* window_gradients) const {
   std::array<float, kPatchTaps * kImageLanes> taps;
   for (std::int64_t input = 0; input < input_.channels; input += kImageLanes) {
-    // The points are only read.
+    // The points are not modified.
     float* const points =
         const_cast<float*>(sums) + input / kPanel * matrices.floats() + output * kPanel + input % kPanel;
     kernels_.window_gradients({taps.data(), points, matrices.stride()});
@@ -215,7 +215,7 @@ void Patched<T>::collect(std::int64_t output, const float* sums, const PointMatr
 
 template <class T>
 void Patched<T>::sum_bias(CpuStream& stream, const T* gradient, float* to) const {
-  const std::int64_t lanes = parts_of(output_.stored, kImageLanes) * kImageLanes;
+  const std::int64_t lanes = ceil_div(output_.stored, kImageLanes) * kImageLanes;
   const auto sums = sum_images(stream, {images_, lanes, 0}, [&](std::int64_t index, float* of_image, float*) {
     kernels_.sum_channels(image_of(output_, gradient, index), of_image);
   });
@@ -227,11 +227,11 @@ bool fits(const TiledShape& shape) {
          LaneSide::holds(shape.output);
 }
 
-// Compares the multiplications of patches, including the lanes that only fill a panel, with those of windows.
-bool pays(const TiledShape& shape) {
+// Compares the multiplications of patches, including padding lanes, with those of a direct convolution.
+bool is_profitable(const TiledShape& shape) {
   const LaneSide input(shape.input);
   const LaneSide output(shape.output);
-  const std::int64_t tiles = parts_of(output.rows, kPatchTile) * parts_of(output.columns, kPatchTile);
+  const std::int64_t tiles = ceil_div(output.rows, kPatchTile) * ceil_div(output.columns, kPatchTile);
   const std::int64_t channels = input.channels * output.channels;
   const std::int64_t padded = std::max(input.lanes() * output.channels, output.lanes() * input.channels);
   return 2 * tiles * kPatchPoints * padded <= output.rows * output.columns * kPatchTaps * channels;
@@ -241,7 +241,7 @@ bool pays(const TiledShape& shape) {
 
 template <class T>
 std::shared_ptr<const TiledConvolution> make_patched(const TiledShape& shape) {
-  if (!fits(shape) || !pays(shape)) return nullptr;
+  if (!fits(shape) || !is_profitable(shape)) return nullptr;
   return std::make_shared<const Patched<T>>(shape);
 }
 template std::shared_ptr<const TiledConvolution> make_patched<float>(const TiledShape&);

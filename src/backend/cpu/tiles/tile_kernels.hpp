@@ -1,9 +1,9 @@
 #pragma once
-// The loops of convolutions by tiles (tiled_convolution.hpp), compiled for three instruction sets. The outputs of a 3x3
-// window with stride 1 are cut into square tiles. What a tile reads from the input, and the window itself, are
-// transformed to `points` (Winograd's transformation). There a convolution is a product of matrices, channels by
-// channels, one at each point, and needs a quarter of the multiplications, or four ninths with smaller tiles. Matrices
-// lie point after point, `point_stride` apart; in bf16 products, two numbers make up a word.
+// The loops of Winograd convolutions (tiled_convolution.hpp), compiled for three instruction sets. The outputs of a 3x3
+// window with stride 1 are divided into square tiles. A tile's input and the window are transformed to the Winograd
+// domain, whose elements are called points. There a convolution is one matrix product per point, channels by channels,
+// with a quarter of the multiplications, or four ninths with smaller tiles. The matrices of successive points are
+// `point_stride` apart; in bf16 products, two numbers make up a word.
 
 #include "backend/cpu/element.hpp"
 
@@ -14,8 +14,7 @@ namespace tutti::cpu {
 inline constexpr int kWindow = 3;
 inline constexpr int kTaps = kWindow * kWindow;
 
-// An activation as the loops see it. Strides count elements; a block has as many neighbouring channels as a register
-// holds.
+// An activation. Strides count elements; a block has as many adjacent channels as a register.
 template <class T>
 struct TileImage {
   T* values;
@@ -25,7 +24,7 @@ struct TileImage {
 struct TileGrid {
   std::int64_t rows, columns;  // of the image that is read or written
   std::int64_t tiles_down, tiles_across;
-  std::int64_t padding;  // that the first tile reaches beyond the image
+  std::int64_t padding;  // by which the first tile extends beyond the image
 };
 
 struct TileRange {
@@ -44,7 +43,8 @@ struct PointsPass {
 };
 
 // The points of windows, to[point][step][lane], where a step is an input and two blocks of lanes are outputs. For the
-// gradient of the input they are turned: a step is an output, lanes are inputs, and windows are rotated by 180 degrees.
+// gradient of the input they are transposed: a step is an output, lanes are inputs, and windows are rotated by 180
+// degrees.
 struct WindowsPass {
   const float* windows;        // the first of [output][input][tap]
   std::int64_t output_stride;  // from one output's windows to the next one's
@@ -100,7 +100,7 @@ struct TileKernels {
   int tile;                                     // outputs of a tile in each direction
   int points;                                   // of a tile
   int pack;                                     // numbers in a word of a matrix: steps of a product count words
-  int most_rows;                                // of a product
+  int max_rows;                                // of a product
   void (*inputs)(const PointsPass<T>&);         // to[point][tile][channel]
   void (*paired_inputs)(const PointsPass<T>&);  // the same, where words pack tiles instead of channels
   void (*paired_gradients)(const PointsPass<T>&);
@@ -117,7 +117,7 @@ template <class T>
 const TileKernels<T>& wide_tiles_avx512();
 template <class T>
 const TileKernels<T>& wide_tiles_avx2();
-// Tiles of two, whose points may be rounded to bf16: for processors that multiply bf16 faster.
+// Tiles of two outputs in each direction, with points rounded to bf16: for processors with faster bf16 products.
 const TileKernels<Bf16>& narrow_tiles_avx512_bf16();
 
 }  // namespace tutti::cpu

@@ -1,5 +1,5 @@
 #pragma once
-// How the work of a convolution by tiles or patches is cut and assigned to workers, and matrices in its scratch memory.
+// Shared by our own convolutions: division of the work among workers, and matrices in the workspace.
 
 #include "backend/cpu/format.hpp"
 #include "backend/cpu/stream.hpp"
@@ -11,7 +11,7 @@
 
 namespace tutti::cpu {
 
-// One of a convolution's two activations, as the loops of tiles walk over it.
+// The strides and extents of a convolution's input or output.
 struct TileSide {
   std::int64_t image, block, row, column;  // strides
   std::int64_t rows, columns, channels;
@@ -34,11 +34,11 @@ TileImage<T> image_of(const TileSide& side, T* values) {
   return {values, side.image, side.block, side.row, side.column};
 }
 
-inline std::int64_t parts_of(std::int64_t whole, std::int64_t part) { return (whole + part - 1) / part; }
+inline std::int64_t ceil_div(std::int64_t whole, std::int64_t part) { return (whole + part - 1) / part; }
 
-// Calls work(worker, item) for each item. No two calls with the same worker's number run at the same time.
+// Calls work(worker, item) for each item. Calls with the same worker number do not overlap.
 template <class Work>
-void share_out(CpuStream& stream, std::int64_t items, const Work& work) {
+void parallel_for(CpuStream& stream, std::int64_t items, const Work& work) {
   const int workers = static_cast<int>(std::min<std::int64_t>(stream.workers(), items));
   stream.run(workers, [&](int worker) {
     for (std::int64_t item = worker; item < items; item += workers) work(worker, item);
@@ -50,14 +50,14 @@ struct ImageSums {
   std::int64_t count;  // of sums
   std::int64_t own;    // floats of scratch memory for each worker
 };
-// Sums over images what work(image, its sums, the worker's own floats) leaves for each one. The sums are added in f64
-// in the order of the images, whichever worker computed them.
+// Calls work(image, its sums, the worker's scratch) for each image and adds the sums over images, in f64 and in the
+// order of the images.
 template <class Work>
 std::vector<float> sum_images(CpuStream& stream, const ImageSums& what, const Work& work) {
   const std::int64_t of_all = what.images * what.count;
   float* const of_images = static_cast<float*>(
       stream.scratch(static_cast<std::size_t>(of_all + stream.workers() * what.own) * sizeof(float)));
-  share_out(stream, what.images, [&](int worker, std::int64_t image) {
+  parallel_for(stream, what.images, [&](int worker, std::int64_t image) {
     work(image, of_images + image * what.count, of_images + of_all + worker * what.own);
   });
   std::vector<double> sums(static_cast<std::size_t>(what.count));
@@ -67,19 +67,19 @@ std::vector<float> sum_images(CpuStream& stream, const ImageSums& what, const Wo
   return {sums.begin(), sums.end()};
 }
 
-// A matrix at each point, in floats of scratch memory. The distance between points is not a power of two, which would
-// map all of them to the same lines of a cache.
+// One matrix per point, in scratch memory. The stride between points is not a power of two, which would cause cache
+// conflicts.
 struct PointMatrices {
   std::int64_t points, rows, columns;  // columns in words
   std::int64_t stride() const { return rows * columns + 16; }
   std::int64_t floats() const { return points * stride(); }
 };
 
-// Cuts the rows evenly into as few groups as can be multiplied at once.
+// Divides the rows evenly into as few groups as the kernel allows.
 template <class T>
 void multiply(const TileKernels<T>& kernels, bool apart, std::int64_t rows, ProductPass product) {
   const auto* const multiply_rows = apart ? kernels.rows_apart : kernels.rows_adjacent;
-  const std::int64_t groups = parts_of(rows, kernels.most_rows);
+  const std::int64_t groups = ceil_div(rows, kernels.max_rows);
   for (std::int64_t group = 0, first = 0; group < groups; ++group) {
     const std::int64_t count = rows * (group + 1) / groups - first;
     multiply_rows[count - 1](product);
@@ -89,7 +89,7 @@ void multiply(const TileKernels<T>& kernels, bool apart, std::int64_t rows, Prod
   }
 }
 
-// What the passes of a convolution by tiles share.
+// The base class of the passes of a Winograd convolution.
 template <class T>
 class TilePass {
  public:
@@ -97,8 +97,8 @@ class TilePass {
 
  protected:
   TileGrid grid_of(const TileSide& outputs) const {
-    return {outputs.rows, outputs.columns, parts_of(outputs.rows, kernels_.tile),
-            parts_of(outputs.columns, kernels_.tile), 0};
+    return {outputs.rows, outputs.columns, ceil_div(outputs.rows, kernels_.tile),
+            ceil_div(outputs.columns, kernels_.tile), 0};
   }
   TileGrid seen_from(const TileSide& inputs, TileGrid grid, std::int64_t padding) const {
     return {inputs.rows, inputs.columns, grid.tiles_down, grid.tiles_across, padding};
@@ -107,7 +107,7 @@ class TilePass {
     cpu::multiply(kernels_, apart, rows, product);
   }
   std::int64_t panel() const { return 2 * kernels_.lanes; }
-  std::int64_t words(std::int64_t numbers) const { return parts_of(numbers, kernels_.pack); }
+  std::int64_t words(std::int64_t numbers) const { return ceil_div(numbers, kernels_.pack); }
 
   const TileKernels<T>& kernels_;
   CpuStream& stream_;
@@ -124,11 +124,11 @@ struct LaneSide : TileSide {
     return layout.blocks() == 1 || layout.period() == kImageLanes;
   }
 
-  std::int64_t panels() const { return parts_of(channels, kPanel); }
+  std::int64_t panels() const { return ceil_div(channels, kPanel); }
   std::int64_t blocks() const { return panels() * 2; }
   std::int64_t lanes() const { return panels() * kPanel; }
 
-  std::int64_t stored;  // channels, with those that pad a block
+  std::int64_t stored;  // channels, including padding
 };
 
 template <class T>

@@ -11,8 +11,7 @@ namespace {
 constexpr std::int64_t kSlabTiles = 56;    // processed at a time, so that their points stay in a core's cache
 constexpr std::int64_t kBlockSteps = 128;  // words of a product at a time
 
-// The forward pass of a convolution by tiles, and the gradient of its input, which is a convolution with turned
-// windows.
+// A Winograd convolution: the forward pass, or the input gradient, which is a convolution with rotated windows.
 template <class T>
 struct TileConvolution {
   TileSide from;
@@ -26,8 +25,8 @@ struct TileConvolution {
   bool relu;
 };
 
-// Keeps either the points of all windows and processes tiles slab by slab, or the points of all tiles and processes
-// windows panel by panel of outputs, whichever needs less memory.
+// Stores either the points of all windows and processes tiles in slabs, or the points of all tiles and processes
+// windows in panels of outputs, whichever needs less memory.
 template <class T>
 class Convolve : TilePass<T> {
  public:
@@ -37,7 +36,7 @@ class Convolve : TilePass<T> {
         grid_(this->grid_of(what.to)),
         tiles_(what.images * grid_.tiles_down * grid_.tiles_across),
         steps_(std::min(kBlockSteps * kernels.pack, what.from.channels)),
-        blocks_(parts_of(what.from.channels, steps_)),
+        blocks_(ceil_div(what.from.channels, steps_)),
         panels_(what.to.channels / this->panel()),
         filters_{kernels.points, this->words(steps_), this->panel()},
         slab_{kernels.points, std::min(kSlabTiles, tiles_), this->words(what.from.channels)},
@@ -106,10 +105,10 @@ void Convolve<T>::slab_by_slab(std::int64_t kept_filters) {
   const PointMatrices sums{slab_.points, slab_.rows, this->panel()};
   const std::int64_t own = slab_.floats() + sums.floats();
   float* const filters = scratch(kept_filters + this->stream_.workers() * own);
-  share_out(this->stream_, panels_ * blocks_, [&](int, std::int64_t item) {
+  parallel_for(this->stream_, panels_ * blocks_, [&](int, std::int64_t item) {
     prepare(item / blocks_, item % blocks_, filters + item * filters_.floats());
   });
-  share_out(this->stream_, parts_of(tiles_, slab_.rows), [&](int worker, std::int64_t slab) {
+  parallel_for(this->stream_, ceil_div(tiles_, slab_.rows), [&](int worker, std::int64_t slab) {
     float* const points = filters + kept_filters + worker * own;
     float* const products = points + slab_.floats();
     const TileRange tiles{slab * slab_.rows, std::min(slab_.rows, tiles_ - slab * slab_.rows)};
@@ -129,11 +128,11 @@ void Convolve<T>::panel_by_panel() {
   const PointMatrices sums{all_.points, tiles_, this->panel()};
   const std::int64_t own = filters_.floats() + sums.floats();
   float* const points = scratch(all_.floats() + this->stream_.workers() * own);
-  share_out(this->stream_, parts_of(tiles_, slab_.rows), [&](int, std::int64_t slab) {
+  parallel_for(this->stream_, ceil_div(tiles_, slab_.rows), [&](int, std::int64_t slab) {
     const std::int64_t first = slab * slab_.rows;
     transform({first, std::min(slab_.rows, tiles_ - first)}, points + first * all_.columns, all_);
   });
-  share_out(this->stream_, panels_, [&](int worker, std::int64_t panel) {
+  parallel_for(this->stream_, panels_, [&](int worker, std::int64_t panel) {
     float* const filters = points + all_.floats() + worker * own;
     float* const products = filters + filters_.floats();
     for (std::int64_t block = 0; block < blocks_; ++block) {
@@ -144,10 +143,10 @@ void Convolve<T>::panel_by_panel() {
   });
 }
 
-// The gradient of the windows of a convolution by tiles: at each point, the product of the output gradients' points by
-// the inputs', summed over tiles.
+// The weight gradient of a Winograd convolution: at each point, the product of output gradients and inputs, summed over
+// tiles.
 template <class T>
-struct TileComparison {
+struct WindowGradientProblem {
   TileSide input;
   const T* inputs;
   TileSide output;
@@ -156,13 +155,13 @@ struct TileComparison {
   float* window_gradients;
 };
 
-constexpr std::int64_t kMostSlabTiles = 112;  // many, since each slab's products are added to all sums
+constexpr std::int64_t kMaxSlabTiles = 112;  // large, since each slab's products are added to all sums
 
-// Keeps either all sums and processes tiles slab by slab, or the points of all tiles.
+// Stores either all sums and processes tiles in slabs, or the points of all tiles.
 template <class T>
-class Compare : TilePass<T> {
+class WindowGradient : TilePass<T> {
  public:
-  Compare(const TileKernels<T>& kernels, CpuStream& stream, const TileComparison<T>& what)
+  WindowGradient(const TileKernels<T>& kernels, CpuStream& stream, const WindowGradientProblem<T>& what)
       : TilePass<T>(kernels, stream),
         what_(what),
         grid_(this->grid_of(what.output)),
@@ -173,7 +172,7 @@ class Compare : TilePass<T> {
   void run() {
     const Slab all = slab_of(tiles_);
     const bool in_one = all.floats() <= panels_ * sums_.floats();
-    const Slab slab = in_one ? all : slab_of(std::min(kMostSlabTiles, tiles_));
+    const Slab slab = in_one ? all : slab_of(std::min(kMaxSlabTiles, tiles_));
     const int workers = this->stream_.workers();
     points_ = static_cast<float*>(this->stream_.scratch(
         static_cast<std::size_t>(slab.floats() + (in_one ? workers : panels_) * sums_.floats()) * sizeof(float)));
@@ -202,7 +201,7 @@ class Compare : TilePass<T> {
   void at_once(const Slab& all) const {
     const TileRange tiles{0, tiles_};
     transform(tiles, all);
-    share_out(this->stream_, panels_, [&](int worker, std::int64_t panel) {
+    parallel_for(this->stream_, panels_, [&](int worker, std::int64_t panel) {
       float* const sums = sums_at_ + worker * sums_.floats();
       for (int point = 0; point < this->kernels_.points; ++point) multiply(tiles, all, {panel, point}, sums);
       collect(sums, panel);
@@ -213,19 +212,19 @@ class Compare : TilePass<T> {
     for (std::int64_t first = 0; first < tiles_; first += slab.tiles) {
       const TileRange tiles{first, std::min(slab.tiles, tiles_ - first)};
       transform(tiles, slab);
-      share_out(this->stream_, panels_ * points, [&](int, std::int64_t item) {
+      parallel_for(this->stream_, panels_ * points, [&](int, std::int64_t item) {
         const std::int64_t panel = item / points;
         multiply(tiles, slab, {panel, item % points}, sums_at_ + panel * sums_.floats());
       });
     }
-    share_out(this->stream_, panels_,
+    parallel_for(this->stream_, panels_,
               [&](int, std::int64_t panel) { collect(sums_at_ + panel * sums_.floats(), panel); });
   }
 
   void transform(const TileRange& tiles, const Slab& slab) const {
     constexpr std::int64_t kEach = 14;  // even, as tiles may come in pairs
     const int lanes = this->kernels_.lanes;
-    share_out(this->stream_, parts_of(tiles.count, kEach), [&](int, std::int64_t part) {
+    parallel_for(this->stream_, ceil_div(tiles.count, kEach), [&](int, std::int64_t part) {
       const TileRange mine{tiles.first + part * kEach, std::min(kEach, tiles.count - part * kEach)};
       const std::int64_t row = this->words(part * kEach);
       this->kernels_.paired_inputs(
@@ -250,7 +249,7 @@ class Compare : TilePass<T> {
                             what_.window_gradients + panel * this->panel() * kTaps, what_.input.channels * kTaps});
   }
 
-  const TileComparison<T> what_;
+  const WindowGradientProblem<T> what_;
   TileGrid grid_;
   std::int64_t tiles_;
   std::int64_t panels_;
@@ -259,16 +258,16 @@ class Compare : TilePass<T> {
   float* sums_at_ = nullptr;
 };
 
-// Transforming windows takes as long as the products of some tiles, and a tile that reaches far beyond the image saves
+// Transforming windows takes as long as the products of some tiles, and tiles that are mostly outside the image save
 // nothing.
 template <class T>
-bool pays(const TiledShape& shape, const TileKernels<T>& kernels) {
-  constexpr std::int64_t kLeastTiles = 4;
+bool is_profitable(const TiledShape& shape, const TileKernels<T>& kernels) {
+  constexpr std::int64_t kMinTiles = 4;
   const TileSide outputs = side_of(shape.output, kernels.lanes);
   const std::int64_t tiles =
-      dims_of(shape.output)[0] * parts_of(outputs.rows, kernels.tile) * parts_of(outputs.columns, kernels.tile);
+      dims_of(shape.output)[0] * ceil_div(outputs.rows, kernels.tile) * ceil_div(outputs.columns, kernels.tile);
   const std::int64_t direct = dims_of(shape.output)[0] * outputs.rows * outputs.columns * kTaps;
-  return tiles >= kLeastTiles * kernels.pack * kernels.pack && 5 * tiles * kernels.points <= 4 * direct;
+  return tiles >= kMinTiles * kernels.pack * kernels.pack && 5 * tiles * kernels.points <= 4 * direct;
 }
 
 bool fits(const TiledShape& shape, int lanes) {
@@ -303,7 +302,7 @@ class Tiled final : public TiledConvolution {
         .run();
   }
   void backward_weights(CpuStream& stream, const TiledBackwardWeights& pass) const override {
-    Compare<T>(kernels_, stream,
+    WindowGradient<T>(kernels_, stream,
                {input_, static_cast<const T*>(pass.input), output_, static_cast<const T*>(pass.output_gradient),
                 images_, padding_, pass.window_gradients})
         .run();
@@ -331,7 +330,7 @@ class Tiled final : public TiledConvolution {
 
 template <class T>
 std::shared_ptr<const TiledConvolution> make(const TileKernels<T>& kernels, const TiledShape& shape) {
-  if (!fits(shape, kernels.lanes) || !pays(shape, kernels)) return nullptr;
+  if (!fits(shape, kernels.lanes) || !is_profitable(shape, kernels)) return nullptr;
   return std::make_shared<const Tiled<T>>(kernels, shape);
 }
 
@@ -339,7 +338,7 @@ TiledPasses all_passes(std::shared_ptr<const TiledConvolution> one) { return {on
 
 template <class T>
 TiledPasses few_channels(const TiledShape& shape) {
-  if (auto thin = make_thin<T>(shape)) return {thin, nullptr, thin, true};
+  if (auto thin = make_few_channel<T>(shape)) return {thin, nullptr, thin, true};
   return all_passes(make_patched<T>(shape));
 }
 
@@ -348,8 +347,8 @@ std::int64_t least_channels(const TiledShape& shape) {
 }
 
 // AMD's processors multiply bf16 at twice the speed of f32; others with the same instruction do not. Points of narrow
-// tiles take longer to compute, which pays only with many channels. Where there are matrix registers, oneDNN uses them
-// well except for the gradients of windows with many channels.
+// tiles take longer to compute, which pays off only with many channels. On processors with AMX, oneDNN is faster except
+// for weight gradients with many channels.
 TiledPasses choose_bf16(const TiledShape& shape) {
   constexpr std::int64_t kNarrowChannels = 64;
   constexpr std::int64_t kMatrixChannels = 256;

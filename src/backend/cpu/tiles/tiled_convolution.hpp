@@ -1,8 +1,7 @@
 #pragma once
-// Our own convolutions: by tiles (tile_kernels.hpp) for 3x3 windows with stride 1 over full blocks of channels, by
-// patches for 5x5 windows, and for few values under a window. Their passes read and write activations in place, read
-// windows from their canonical values, and cut their work without regard to threads, so that any number of threads
-// gives the same bits.
+// Our own convolutions: Winograd tiles (tile_kernels.hpp) for 3x3 windows with stride 1 over full blocks of channels,
+// Winograd patches for 5x5 windows, and direct loops for few channels. They use activations and canonical weights in
+// place, and divide their work independently of the number of threads, so that any number gives the same bits.
 
 #include "backend/cpu/format.hpp"
 #include "backend/cpu/stream.hpp"
@@ -34,7 +33,7 @@ struct TiledBackwardData {
 struct TiledBackwardWeights {
   const void* input;
   const void* output_gradient;
-  const void* output;  // clears the gradient where it is not positive; null except for passes that mask
+  const void* output;  // for the fused ReLU mask, else null
   float* window_gradients;
   float* bias_gradient;  // or null
 };
@@ -47,22 +46,22 @@ class TiledConvolution {
   virtual void backward_weights(CpuStream& stream, const TiledBackwardWeights& pass) const = 0;
 };
 
-// Passes that are not null replace oneDNN's: where there is such code for the shape, its layouts and this processor,
-// and where it is faster.
+// Passes that are not null replace oneDNN's. They are null if there is no such kernel for the shape, the layouts and
+// this processor, or if oneDNN is faster.
 struct TiledPasses {
   std::shared_ptr<const TiledConvolution> forward, backward_data, backward_weights;
-  bool mask = false;  // backward_weights applies the mask of a max(0, y), where there is no backward_data
+  bool mask = false;  // backward_weights applies the ReLU mask, if there is no backward_data
 };
 TiledPasses choose_tiled_passes(const TiledShape& shape);
 
-// By patches: 5x5 windows with stride 1, any number of channels, which lie last or in blocks of 16. Null for other
-// shapes and small ones.
+// 5x5 windows with stride 1, any number of channels, channels-last or in blocks of 16. Null for other shapes and if it
+// does not pay off.
 template <class T>
 std::shared_ptr<const TiledConvolution> make_patched(const TiledShape& shape);
 
-// With few values under the window (lane_kernels.hpp): any window, stride and padding, outputs that lie last or in
-// blocks of 16. It has no gradient of the input, which first layers do not need. Null for other shapes.
+// Few input channels (lane_kernels.hpp): any window, stride and padding; outputs channels-last or in blocks of 16. It
+// has no input gradient, which first layers do not need. Null for other shapes.
 template <class T>
-std::shared_ptr<const TiledConvolution> make_thin(const TiledShape& shape);
+std::shared_ptr<const TiledConvolution> make_few_channel(const TiledShape& shape);
 
 }  // namespace tutti::cpu

@@ -1,6 +1,6 @@
 #pragma once
-// What kernels are written with: CUDA's own words, and the one way to start them. The tests bring a file of the same
-// name that gives these words a meaning on the host, so kernels use no more of CUDA than that file knows.
+// The CUDA language subset that kernels may use, and launch(). The tests replace this file by one that implements the
+// same subset on the host, so kernels must not use anything else.
 
 #include "backend/cuda/runtime.hpp"
 
@@ -17,7 +17,7 @@ struct Grid {
   int threads = 256;  // of a block
 };
 
-// Asynchronous. A grid without blocks is nothing to do.
+// Asynchronous. Does nothing for a grid without blocks.
 template <class... Parameters, class... Arguments>
 void launch(void (*kernel)(Parameters...), const Grid& grid, cudaStream_t stream, const Arguments&... arguments) {
   if (grid.blocks == 0 || grid.blocks_y == 0) return;

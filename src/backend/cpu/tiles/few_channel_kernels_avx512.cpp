@@ -6,18 +6,18 @@
 #include <cstring>
 
 namespace tutti::cpu {
-namespace thin {
+namespace few_channel {
 namespace {
 
 constexpr int kWidth = kImageLanes;
-constexpr std::size_t kAhead = 1024;  // bytes: activations of first layers come from far away
-constexpr int kMostRows = 13;         // two registers each, of 32, beside what is multiplied
+constexpr std::size_t kPrefetchBytes = 1024;  // activations of first layers do not fit the caches
+constexpr int kMaxRows = 13;         // two registers each, of 32, beside what is multiplied
 
-#include "backend/cpu/tiles/lane_words.inc"
+#include "backend/cpu/tiles/masked_simd_helpers.inc"
 
-inline Floats everywhere(const float* value) { return reinterpret_cast<Floats>(_mm512_set1_ps(*value)); }
+inline Floats broadcast_lane(const float* value) { return reinterpret_cast<Floats>(_mm512_set1_ps(*value)); }
 
-// Calls rows<count>(first) for groups of at most kMostRows, as even as can be.
+// Calls rows<count>(first) for groups of at most kMaxRows, as even as can be.
 template <int kCount, class Rows>
 inline void with_count(std::int64_t count, const Rows& rows) {
   if constexpr (kCount > 1) {
@@ -27,10 +27,10 @@ inline void with_count(std::int64_t count, const Rows& rows) {
 }
 template <class Rows>
 inline void in_groups(std::int64_t all, const Rows& rows) {
-  const std::int64_t groups = (all + kMostRows - 1) / kMostRows;
+  const std::int64_t groups = (all + kMaxRows - 1) / kMaxRows;
   for (std::int64_t group = 0, first = 0; group < groups; ++group) {
     const std::int64_t count = all * (group + 1) / groups - first;
-    with_count<kMostRows>(count, [&]<int kCount>() { rows.template operator()<kCount>(first); });
+    with_count<kMaxRows>(count, [&]<int kCount>() { rows.template operator()<kCount>(first); });
     first += count;
   }
 }
@@ -40,8 +40,8 @@ struct PanelAt {
 };
 
 template <int kPixels, class T>
-void forward_pixels(const ThinForwardPass<T>& pass, const PanelAt& at) {
-  const ThinWindow window = pass.window;
+void forward_pixels(const FewChannelForwardPass<T>& pass, const PanelAt& at) {
+  const FewChannelWindow window = pass.window;
   const float* weights = pass.weights + at.panel * window.rows * window.run * kPanel;
   Floats sums[kPixels][2];
 #pragma GCC unroll 13
@@ -57,7 +57,7 @@ void forward_pixels(const ThinForwardPass<T>& pass, const PanelAt& at) {
       const Floats second = load(weights + kWidth);
 #pragma GCC unroll 13
       for (int pixel = 0; pixel < kPixels; ++pixel) {
-        const Floats value = everywhere(values + pixel * window.next_column);
+        const Floats value = broadcast_lane(values + pixel * window.next_column);
         sums[pixel][0] += value * first;
         sums[pixel][1] += value * second;
       }
@@ -72,15 +72,15 @@ void forward_pixels(const ThinForwardPass<T>& pass, const PanelAt& at) {
 #pragma GCC unroll 13
     for (int i = 0; i < kPixels; ++i) {
       const Floats sum = sums[i][half];
-      __builtin_prefetch(to + i * image.column + kAhead / sizeof(T), 1);
+      __builtin_prefetch(to + i * image.column + kPrefetchBytes / sizeof(T), 1);
       store(to + i * image.column, pass.relu ? positive(sum) : sum, lanes);
     }
   }
 }
 
 template <class T>
-void forward(const ThinForwardPass<T>& given) {
-  const ThinForwardPass<T> pass = given;
+void forward(const FewChannelForwardPass<T>& given) {
+  const FewChannelForwardPass<T> pass = given;
   for (std::int64_t y = 0; y < pass.output.rows; ++y) {
     for (std::int64_t panel = 0; panel * kPanel < pass.output.channels; ++panel) {
       in_groups(pass.output.columns, [&]<int kPixels>(std::int64_t x) {
@@ -91,8 +91,8 @@ void forward(const ThinForwardPass<T>& given) {
 }
 
 template <int kValues, class T>
-void sum_values(const ThinWeightsPass<T>& pass, std::int64_t panel, std::int64_t first) {
-  const ThinWindow window = pass.window;
+void sum_values(const FewChannelWeightsPass<T>& pass, std::int64_t panel, std::int64_t first) {
+  const FewChannelWindow window = pass.window;
   const LaneImage<const T> image = pass.gradient;
   std::int64_t places[kValues];
   for (int i = 0; i < kValues; ++i) {
@@ -105,8 +105,8 @@ void sum_values(const ThinWeightsPass<T>& pass, std::int64_t panel, std::int64_t
     const float* input = pass.input + y * window.next_row;
     std::int64_t place = panel * 2 * image.block + y * image.row;
     for (std::int64_t x = 0; x < image.columns; ++x, input += window.next_column, place += image.column) {
-      __builtin_prefetch(image.values + place + kAhead / sizeof(T));
-      if (pass.output != nullptr) __builtin_prefetch(pass.output + place + kAhead / sizeof(T));
+      __builtin_prefetch(image.values + place + kPrefetchBytes / sizeof(T));
+      if (pass.output != nullptr) __builtin_prefetch(pass.output + place + kPrefetchBytes / sizeof(T));
       Floats gradient[2];
 #pragma GCC unroll 2
       for (int half = 0; half < 2; ++half) {
@@ -119,7 +119,7 @@ void sum_values(const ThinWeightsPass<T>& pass, std::int64_t panel, std::int64_t
       }
 #pragma GCC unroll 13
       for (int i = 0; i < kValues; ++i) {
-        const Floats value = everywhere(input + places[i]);
+        const Floats value = broadcast_lane(input + places[i]);
         sums[i][0] += value * gradient[0];
         sums[i][1] += value * gradient[1];
       }
@@ -136,8 +136,8 @@ void sum_values(const ThinWeightsPass<T>& pass, std::int64_t panel, std::int64_t
 }
 
 template <class T>
-void backward_weights(const ThinWeightsPass<T>& given) {
-  const ThinWeightsPass<T> pass = given;
+void backward_weights(const FewChannelWeightsPass<T>& given) {
+  const FewChannelWeightsPass<T> pass = given;
   for (std::int64_t panel = 0; panel * kPanel < pass.gradient.channels; ++panel) {
     in_groups(pass.window.rows * pass.window.run,
               [&]<int kValues>(std::int64_t first) { sum_values<kValues>(pass, panel, first); });
@@ -145,16 +145,16 @@ void backward_weights(const ThinWeightsPass<T>& given) {
 }
 
 template <class T>
-constexpr ThinKernels<T> kKernels{.forward = forward<T>, .backward_weights = backward_weights<T>};
+constexpr FewChannelKernels<T> kKernels{.forward = forward<T>, .backward_weights = backward_weights<T>};
 
 }  // namespace
-}  // namespace thin
+}  // namespace few_channel
 
 template <class T>
-const ThinKernels<T>& thin_kernels_avx512() {
-  return thin::kKernels<T>;
+const FewChannelKernels<T>& few_channel_kernels_avx512() {
+  return few_channel::kKernels<T>;
 }
-template const ThinKernels<float>& thin_kernels_avx512();
-template const ThinKernels<Bf16>& thin_kernels_avx512();
+template const FewChannelKernels<float>& few_channel_kernels_avx512();
+template const FewChannelKernels<Bf16>& few_channel_kernels_avx512();
 
 }  // namespace tutti::cpu

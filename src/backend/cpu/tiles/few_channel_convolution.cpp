@@ -8,9 +8,9 @@ namespace tutti::cpu {
 namespace {
 
 template <class T>
-class Thin final : public TiledConvolution {
+class FewChannelConvolution final : public TiledConvolution {
  public:
-  explicit Thin(const TiledShape& shape)
+  explicit FewChannelConvolution(const TiledShape& shape)
       : layout_(shape.input),
         output_(shape.output),
         rows_(dims_of(shape.input)[2]),
@@ -24,7 +24,7 @@ class Thin final : public TiledConvolution {
   void forward(CpuStream& stream, const TiledForward& pass) const override;
   void backward_data(CpuStream&, const TiledBackwardData&) const override {
     throw Error(ErrorSource::internal,
-                "a convolution with few values under its window is asked for the gradient of its input");
+                "the few-channel convolution has no input gradient");
   }
   void backward_weights(CpuStream& stream, const TiledBackwardWeights& pass) const override;
 
@@ -42,12 +42,12 @@ class Thin final : public TiledConvolution {
   ChannelLayout layout_;
   LaneSide output_;
   std::int64_t rows_, columns_, padding_;
-  ThinWindow window_;
-  const ThinKernels<T>& kernels_ = thin_kernels_avx512<T>();
+  FewChannelWindow window_;
+  const FewChannelKernels<T>& kernels_ = few_channel_kernels_avx512<T>();
 };
 
 template <class T>
-void Thin<T>::load(const T* input, std::int64_t image, float* to) const {
+void FewChannelConvolution<T>::load(const T* input, std::int64_t image, float* to) const {
   const std::int64_t channels = layout_.channels();
   std::fill_n(to, padded_input(), 0.0f);
   for (std::int64_t channel = 0; channel < channels; ++channel) {
@@ -61,7 +61,7 @@ void Thin<T>::load(const T* input, std::int64_t image, float* to) const {
 }
 
 template <class T>
-void Thin<T>::forward(CpuStream& stream, const TiledForward& pass) const {
+void FewChannelConvolution<T>::forward(CpuStream& stream, const TiledForward& pass) const {
   const std::int64_t lanes = output_.lanes();
   const std::int64_t kept = lanes * (values() + 1);
   float* const bias = static_cast<float*>(
@@ -73,7 +73,7 @@ void Thin<T>::forward(CpuStream& stream, const TiledForward& pass) const {
     float* const to = weights + lane / kPanel * values() * kPanel + lane % kPanel;
     for (std::int64_t i = 0; i < values(); ++i) to[i * kPanel] = pass.windows[lane * values() + canonical(i)];
   }
-  share_out(stream, layout_.samples(), [&](int worker, std::int64_t image) {
+  parallel_for(stream, layout_.samples(), [&](int worker, std::int64_t image) {
     float* const input = bias + kept + worker * padded_input();
     load(static_cast<const T*>(pass.input), image, input);
     kernels_.forward(
@@ -82,7 +82,7 @@ void Thin<T>::forward(CpuStream& stream, const TiledForward& pass) const {
 }
 
 template <class T>
-void Thin<T>::backward_weights(CpuStream& stream, const TiledBackwardWeights& pass) const {
+void FewChannelConvolution<T>::backward_weights(CpuStream& stream, const TiledBackwardWeights& pass) const {
   const std::int64_t sums = output_.lanes() * (values() + 1);
   const auto work = [&](std::int64_t image, float* of_image, float* input) {
     load(static_cast<const T*>(pass.input), image, input);
@@ -103,12 +103,12 @@ void Thin<T>::backward_weights(CpuStream& stream, const TiledBackwardWeights& pa
 }  // namespace
 
 template <class T>
-std::shared_ptr<const TiledConvolution> make_thin(const TiledShape& shape) {
+std::shared_ptr<const TiledConvolution> make_few_channel(const TiledShape& shape) {
   const std::int64_t values = dims_of(shape.input)[1] * shape.window * shape.window;
-  if (values > kMostThinValues || !LaneSide::holds(shape.output)) return nullptr;
-  return std::make_shared<const Thin<T>>(shape);
+  if (values > kMaxFewChannelValues || !LaneSide::holds(shape.output)) return nullptr;
+  return std::make_shared<const FewChannelConvolution<T>>(shape);
 }
-template std::shared_ptr<const TiledConvolution> make_thin<float>(const TiledShape&);
-template std::shared_ptr<const TiledConvolution> make_thin<Bf16>(const TiledShape&);
+template std::shared_ptr<const TiledConvolution> make_few_channel<float>(const TiledShape&);
+template std::shared_ptr<const TiledConvolution> make_few_channel<Bf16>(const TiledShape&);
 
 }  // namespace tutti::cpu

@@ -15,14 +15,14 @@ namespace {
 
 std::optional<Error> error_agreed_on(const std::function<void()>& action) {
   try {
-    run_agreed(test_world(), action);
+    run_or_throw_on_all(test_world(), action);
     return std::nullopt;
   } catch (const Error& error) {
     return error;
   }
 }
 
-// What one rank's failure is called where it was not all ranks'.
+// The prefix of an error that occurred on one rank only.
 std::string named(int rank, const std::string& message) {
   if (test_world().size() == 1) return message;
   return fmt::format("rank {} on host {}: {}", rank, test_world().host(), message);
@@ -93,7 +93,7 @@ TEST(RunAgreed, TurnsForeignExceptionsIntoInternalErrors) {
 TEST(RunAgreed, NamesTheRankOnceWhenNested) {
   const int failing = test_world().size() - 1;
   const auto error = error_agreed_on([&] {
-    run_agreed(test_world(), [&] {
+    run_or_throw_on_all(test_world(), [&] {
       if (test_world().rank() == failing) throw Error(ErrorSource::hdf5, "bad file");
     });
   });
@@ -105,7 +105,7 @@ TEST(RunAgreed, NamesTheRankOnceWhenNested) {
 
 TEST(RunAgreed, LeavesTheWorldUsableAfterAFailure) {
   EXPECT_TRUE(error_agreed_on([] { throw Error(ErrorSource::io, "gone"); }).has_value());
-  EXPECT_TRUE(test_world().agree(true));
+  EXPECT_TRUE(test_world().all_true(true));
 }
 
 }  // namespace
