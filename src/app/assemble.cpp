@@ -42,8 +42,8 @@ std::int64_t busy_cores(const RunConfig& config, const World& world, const Cores
 void log_idle_cores(const RunConfig& config, const World& world, const Cores& cores, const Log& log) {
   const std::int64_t busy = busy_cores(config, world, cores);
   if (world.rank() == 0 && busy < cores.usable) {
-    log.note(fmt::format("{} of {} usable cores stay idle: use more ranks, --parts or --threads",
-                         cores.usable - busy, cores.usable));
+    log.note(fmt::format("{} of {} usable cores stay idle: use more ranks, --parts or --threads", cores.usable - busy,
+                         cores.usable));
   } else if (world.rank() == 0 && busy < cores.present && cores.usable < cores.present) {
     log.note(fmt::format("the launcher bound this host's ranks to {} of its {} cores: start mpirun with --bind-to none",
                          cores.usable, cores.present));
@@ -230,8 +230,8 @@ void assemble_named_data(World& world, Assembly& assembly, DataRequest request, 
   const double ratio = std::exchange(request.validation_ratio, 0);
   assembly.config.validation_ratio = 0;
   assemble_data(world, assembly, request);
-  const bool is_of_run =
-      ratio > 0 && matches_after_hold_out(state.data_digest, *assembly.data.train, ratio, static_cast<std::uint64_t>(request.seed));
+  const bool is_of_run = ratio > 0 && matches_after_hold_out(state.data_digest, *assembly.data.train, ratio,
+                                                             static_cast<std::uint64_t>(request.seed));
   if (!world.all_true(is_of_run)) return;
   request.validation_ratio = ratio;
   assembly.config.validation_ratio = ratio;
@@ -260,7 +260,8 @@ void assemble_all_data(World& world, Assembly& assembly, const Sources& sources)
     assemble_data(world, assembly, sources.request);
   }
   if (sources.evaluation != nullptr && sources.evaluation->trained) {
-    run_or_throw_on_all(world, [&] { fit_data(assembly, *sources.evaluation->trained, sources.evaluation->needs_labels); });
+    run_or_throw_on_all(world,
+                        [&] { fit_data(assembly, *sources.evaluation->trained, sources.evaluation->needs_labels); });
   }
 }
 
@@ -325,9 +326,9 @@ Assembly assemble_for(World& world, const RunConfig& config, const EvaluationDat
   request.allow_non_utf8_names = true;
   request.from_checkpoint = !evaluation.named;
   PreflightErrors preflight(world, log);
-  return assemble_from(world, config,
-                       {.checkpoint = &evaluation.state, .model = &model, .request = request, .evaluation = &evaluation},
-                       preflight, log);
+  return assemble_from(
+      world, config, {.checkpoint = &evaluation.state, .model = &model, .request = request, .evaluation = &evaluation},
+      preflight, log);
 }
 
 std::unique_ptr<World> make_world() { return started_by_launcher() ? make_mpi_world() : make_solo_world(); }

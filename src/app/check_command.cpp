@@ -122,11 +122,9 @@ void Check::run() {
   findings_.add(compare(world_, option_claims(config_)));
   findings_.add(preflight_in_brief(world_, config_));
   findings_.attempt([&] {
-    run_or_throw_on_all(world_,
-               [&] {
-                 validate(StallWatchOptions{.timeout_seconds = config_.stall_timeout,
-                                            .interface = config_.watch_interface});
-               });
+    run_or_throw_on_all(world_, [&] {
+      validate(StallWatchOptions{.timeout_seconds = config_.stall_timeout, .interface = config_.watch_interface});
+    });
   });
   use_options_of_rank_0();
   findings_.attempt([&] { run_or_throw_on_all(world_, [&] { refuse_without_out(config_); }); });

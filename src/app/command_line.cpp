@@ -87,8 +87,8 @@ NamedCommand command_of(int argc, const char* const* argv) {
   if (!group.empty() && (second == "--help" || second == "-h")) return {nullptr, 2};
   const std::string help = name_of(argv[0]) + " --help";
   if (!group.empty() && second.empty()) {
-    throw Error(ErrorSource::usage, fmt::format("'{}' needs a subcommand, one of {}; see {}", first,
-                                                fmt::join(group, ", "), help));
+    throw Error(ErrorSource::usage,
+                fmt::format("'{}' needs a subcommand, one of {}; see {}", first, fmt::join(group, ", "), help));
   }
   const std::string written = group.empty() ? first : first + " " + second;
   throw Error(ErrorSource::usage,

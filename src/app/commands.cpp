@@ -140,7 +140,8 @@ void add_predict_options(CLI::App& app, Invocation& invocation) {
   prediction.choice<PredictSets>("--on", predict.on,
                                  "data sets to classify: test, train or all; none: test if there is one");
   prediction.number("--top", predict.top, positive(), "number of classes per image, the most probable first");
-  results.flag("--probabilities", predict.probabilities, "also write the probabilities of all classes to --csv or --json");
+  results.flag("--probabilities", predict.probabilities,
+               "also write the probabilities of all classes to --csv or --json");
   results.text("--csv", predict.csv, "write a line for each image to this file; -: to stdout");
   results.flag("--csv-safe", predict.csv_safe,
                "with --csv: put ' before formulas, and write control characters as \\x1b");
@@ -165,7 +166,8 @@ void add_checkpoint_options(CLI::App& app, Invocation& invocation) {
 }
 
 void add_input_options(CLI::App& app, Invocation& invocation) {
-  Group{app, "Bench"}.number("--seconds", invocation.input.seconds, CLI::Range(0.01, 3600.0), "seconds per measurement");
+  Group{app, "Bench"}.number("--seconds", invocation.input.seconds, CLI::Range(0.01, 3600.0),
+                             "seconds per measurement");
   add_json_option(app, invocation);
 }
 
@@ -265,19 +267,19 @@ void add_show_options(CLI::App& app, Invocation& invocation) {
 }
 
 constexpr std::array kCommands{
-    Command{"train", "train, or resume a training (the default command)", Watched::always, train_command,
-            takes_all, add_no_options},
+    Command{"train", "train, or resume a training (the default command)", Watched::always, train_command, takes_all,
+            add_no_options},
     Command{"check", "pre-flight check: find problems before the run starts (no training)", Watched::never,
             check_command, takes_all, add_json_option},
     Command{"eval", "evaluate a checkpoint on a data set", Watched::always, eval_command, takes_eval, add_eval_options},
-    Command{"predict", "classify images with a trained checkpoint", Watched::always, predict_command,
-            takes_predict, add_predict_options},
+    Command{"predict", "classify images with a trained checkpoint", Watched::always, predict_command, takes_predict,
+            add_predict_options},
     Command{"diff", "find the first step, tensor and element in which two runs differ", Watched::never, diff_command,
             takes_none, add_compared_words},
     Command{"inspect", "verify a checkpoint and print its contents", Watched::never, inspect_command, takes_none,
             add_inspect_options},
-    Command{"tour", "an interactive walk-through of data-parallel training on these ranks", Watched::launched, tour_command,
-            takes_tour, add_tour_options},
+    Command{"tour", "an interactive walk-through of data-parallel training on these ranks", Watched::launched,
+            tour_command, takes_tour, add_tour_options},
     Command{"bench allreduce", "measure all-reduces by message size", Watched::launched, bench_allreduce,
             takes_bench_allreduce, add_allreduce_options},
     Command{"bench checkpoint", "measure saving and loading of checkpoints", Watched::launched, bench_checkpoint,
@@ -286,8 +288,8 @@ constexpr std::array kCommands{
             takes_bench_exchange, add_exchange_options},
     Command{"bench input", "measure the input pipeline", Watched::launched, bench_input, takes_bench_input,
             add_input_options},
-    Command{"bench scaling", "measure strong and weak scaling by rank count", Watched::launched, bench_scaling, takes_bench,
-            add_scaling_options},
+    Command{"bench scaling", "measure strong and weak scaling by rank count", Watched::launched, bench_scaling,
+            takes_bench, add_scaling_options},
     Command{"bench step", "measure training steps, memory and start-up time", Watched::launched, bench_step,
             takes_bench_step, add_step_options},
     Command{"data convert", "write a data set as one HDF5 file", Watched::never, data_convert, takes_convert,

@@ -83,7 +83,7 @@ struct Command {
   const char* help;
   Watched watched;
   ExitStatus (*run)(World&, const Invocation&, EndRecord&);
-  bool (*takes)(const RunOption&);                  // selects options of a run
+  bool (*takes)(const RunOption&);                      // selects options of a run
   void (*add_command_options)(CLI::App&, Invocation&);  // adds all others
 };
 

@@ -66,7 +66,8 @@ void put_into_stdin(const std::string& text) {
     rest = rest.subspan(static_cast<std::size_t>(written));
   }
   if (!rest.empty() || ::lseek(file, 0, SEEK_SET) != 0 || ::dup2(file, STDIN_FILENO) < 0) {
-    throw Error(ErrorSource::internal, fmt::format("cannot create a file in memory: {}", std::generic_category().message(errno)));
+    throw Error(ErrorSource::internal,
+                fmt::format("cannot create a file in memory: {}", std::generic_category().message(errno)));
   }
 }
 
@@ -77,7 +78,7 @@ fs::path companions_folder() {
   // A custom program may be in another folder than the library.
   const fs::path library = fs::canonical(library_path(), unknown).parent_path();
   const std::array candidates{program_path().parent_path() / "libexec/tutti", library / "libexec/tutti",
-                          library / TUTTI_COMPANIONS_FROM_LIBRARY};
+                              library / TUTTI_COMPANIONS_FROM_LIBRARY};
   for (const fs::path& candidate : candidates) {
     if (fs::is_directory(candidate, unknown)) return fs::canonical(candidate, unknown);
   }

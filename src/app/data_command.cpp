@@ -37,7 +37,8 @@ constexpr std::size_t kMaxResidentBytes = std::size_t{1} << 28;
 // The data set of the request, or the custom one that the configuration names. Prints its notes.
 OwnedData open_noted(const RunConfig& config, const DataRequest& request, const World& world) {
   const CustomData* const custom = find_custom_data(config);
-  OwnedData data = custom == nullptr ? open_data(request) : OwnedData{{}, open_custom(*custom, request.allow_unlabelled)};
+  OwnedData data =
+      custom == nullptr ? open_data(request) : OwnedData{{}, open_custom(*custom, request.allow_unlabelled)};
   for (const std::string& note : data.pair.notes) Log(world.rank(), world.host(), false).note(note);
   return data;
 }

@@ -184,8 +184,10 @@ std::string allowed_cores() {
 std::vector<DeviceChoice> choose_devices(std::span<const DeviceClaim> claims) { return Chooser(claims).choose(); }
 
 DeviceChoice choose_device(World& world, const CudaInventory& inventory, const DeviceRequest& request) {
-  const DeviceClaim mine{
-      .request = request, .host = world.host(), .visible = inventory.devices, .unavailable_reason = inventory.unavailable_reason};
+  const DeviceClaim mine{.request = request,
+                         .host = world.host(),
+                         .visible = inventory.devices,
+                         .unavailable_reason = inventory.unavailable_reason};
   std::vector<DeviceClaim> claims;
   for (const std::string& text : all_gather_text(world, text_of(mine))) claims.push_back(claim_of(text));
   return choose_devices(claims)[static_cast<std::size_t>(world.rank())];

@@ -134,7 +134,8 @@ ChosenProcessor choose_processor(World& world, const RunConfig& config, const Lo
                          .device = choice.device.value_or(-1),
                          .shares_device = config.share_device,
                          .note = choice.note};
-  run_or_throw_on_all(world, [&] { chosen.backend = chosen.is_gpu() ? make_gpu(config, chosen.device) : make_cpu(config); });
+  run_or_throw_on_all(world,
+                      [&] { chosen.backend = chosen.is_gpu() ? make_gpu(config, chosen.device) : make_cpu(config); });
   chosen.all_on_gpus = world.all_true(chosen.is_gpu());
   return chosen;
 }

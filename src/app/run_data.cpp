@@ -19,10 +19,11 @@ namespace {
 void refuse_options_of_read_sets(const RunConfig& config) {
   const bool reads_test = !config.test_data.empty();
   if (!reads_test && config.validation_ratio == 0) return;
-  throw Error(ErrorSource::usage,
-              fmt::format("{} is for data that are read from files, and --data {} is an extension of this program, with "
-                          "its own test set or none: leave the option out",
-                          reads_test ? "--test-data" : "--validation-ratio", config.data));
+  throw Error(
+      ErrorSource::usage,
+      fmt::format("{} is for data that are read from files, and --data {} is an extension of this program, with "
+                  "its own test set or none: leave the option out",
+                  reads_test ? "--test-data" : "--validation-ratio", config.data));
 }
 
 // The first rank of a host loads the data for all ranks of the host.

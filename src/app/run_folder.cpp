@@ -119,8 +119,8 @@ void CheckpointKeeping::report_save(const SaveReport& report, const Record& reco
   if (world_.rank() == 0) record(record_of(report, stall_at(report.step)));
   if (!report.evicted_steps.empty()) {
     log_.warn(fmt::format("deleted the oldest {}, of step {}, to make room for that of step {}: {}",
-                          plural(report.evicted_steps.size(), "checkpoint"), fmt::join(report.evicted_steps, ", "), report.step,
-                          report.eviction_reason));
+                          plural(report.evicted_steps.size(), "checkpoint"), fmt::join(report.evicted_steps, ", "),
+                          report.step, report.eviction_reason));
   }
   if (report.failure.empty()) {
     good_saves_.push_back(report.seconds);

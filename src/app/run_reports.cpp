@@ -81,10 +81,10 @@ void log_start(const Assembly& assembly, World& world, const Trainer& trainer, c
   const DatasetInfo& data = assembly.data.train->info();
   const std::int64_t test_samples = assembly.data.test ? assembly.data.test->info().samples : 0;
   log.note(versions_text(*assembly.backend, world));
-  log.note(fmt::format(
-      "{} on {}, {} of {} cores usable here, {} a part{}", plural(world.size(), "rank"), plural(num_hosts, "host"),
-      assembly.cores.usable, assembly.cores.present, plural(config.threads, "thread"),
-      trainer.workers() > 1 ? fmt::format(", {} concurrent parts per rank", trainer.workers()) : ""));
+  log.note(fmt::format("{} on {}, {} of {} cores usable here, {} a part{}", plural(world.size(), "rank"),
+                       plural(num_hosts, "host"), assembly.cores.usable, assembly.cores.present,
+                       plural(config.threads, "thread"),
+                       trainer.workers() > 1 ? fmt::format(", {} concurrent parts per rank", trainer.workers()) : ""));
   log.note(fmt::format("batch {} = {} of {} images, exchange {} ({}), optimizer state {}", config.batch_size,
                        plural(config.parts, "part"), slice_text(config), name_of(*config.exchange),
                        assembly.communicator->description(), state_location(assembly.options.exchange)));
@@ -93,7 +93,8 @@ void log_start(const Assembly& assembly, World& world, const Trainer& trainer, c
       image == data.image ? "" : fmt::format(" from {}", data.sizes_differ() ? "several sizes" : data.image.text());
   log.note(fmt::format("{}: {} training and {} test images of {}{}, {} classes", data.name, data.samples, test_samples,
                        image.text(), from, data.classes));
-  if (test_samples == 0) log.note("no test set: hold one out with --validation-ratio 0.1, or give one with --test-data");
+  if (test_samples == 0)
+    log.note("no test set: hold one out with --validation-ratio 0.1, or give one with --test-data");
   if (world.rank() == 0 && config.last_batch == LastBatch::keep && data.samples < config.batch_size) {
     log.warn(
         fmt::format("--batch-size {} is more than {}: every step trains on all of them; use a smaller --batch-size "

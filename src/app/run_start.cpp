@@ -247,8 +247,8 @@ RunStart find_start(World& world, RunConfig& config, const std::set<std::string>
   return start;
 }
 
-Assembly assemble_run(World& world, const RunConfig& config, RunStart& start, bool samples_files, PreflightErrors& preflight,
-                      const Log& log) {
+Assembly assemble_run(World& world, const RunConfig& config, RunStart& start, bool samples_files,
+                      PreflightErrors& preflight, const Log& log) {
   Assembly assembly = assemble(world, config,
                                {.checkpoint = start.resumed ? &start.resumed->state : nullptr,
                                 .model = start.model ? &*start.model : nullptr,

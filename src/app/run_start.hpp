@@ -54,8 +54,8 @@ RunStart find_start(World& world, RunConfig& config, const std::set<std::string>
                     PreflightErrors& preflight, const Log& log);
 
 // Refuses data other than those of a resumed checkpoint. `samples_files` is as in TrainingSources. Collective.
-Assembly assemble_run(World& world, const RunConfig& config, RunStart& start, bool samples_files, PreflightErrors& preflight,
-                      const Log& log);
+Assembly assemble_run(World& world, const RunConfig& config, RunStart& start, bool samples_files,
+                      PreflightErrors& preflight, const Log& log);
 
 // Checks whether the assembled run will fail or be slow, except for its memory. Collective.
 void check_run(World& world, const Assembly& assembly, const RunStart& start, PreflightErrors& preflight);

@@ -157,7 +157,8 @@ std::vector<std::string> Tour::show_block(const Tensor& block, double scale) {
 std::string Tour::check_equal(const std::vector<std::string>& digests, const char* if_equal) {
   const std::size_t different = std::set<std::string>(digests.begin(), digests.end()).size();
   all_equal_ = all_equal_ && different == 1;
-  if (is_alone()) return fmt::format("With one rank there is nothing to compare: mpirun -np 4 {} tour shows more.", program_name());
+  if (is_alone())
+    return fmt::format("With one rank there is nothing to compare: mpirun -np 4 {} tour shows more.", program_name());
   return fmt::format("{}, {}: {}", plural(digests.size(), "rank"), plural(different, "digest"),
                      different == 1 ? if_equal : "the ranks differ. Please report this.");
 }

@@ -132,8 +132,9 @@ std::vector<std::string> TrainRun::start_from_weights() {
     if (error.source() != ErrorSource::input || !trained || trained->image[0] == channels) throw;
     throw Error(
         ErrorSource::input,
-        fmt::format("--init-from {}: the images have {}, the checkpoint's had {}; give images with the same number ({})",
-                    start_.weights->path, plural(channels, "channel"), trained->image[0], error.what()));
+        fmt::format(
+            "--init-from {}: the images have {}, the checkpoint's had {}; give images with the same number ({})",
+            start_.weights->path, plural(channels, "channel"), trained->image[0], error.what()));
   }
 }
 
@@ -239,8 +240,8 @@ std::string TrainRun::train(const Invocation& invocation) {
                        plural(trainer_->steps_done(), "step"));
   }
   if (end == RunEnd::stopped) {
-    return fmt::format("stopped by {} with {} of {} steps done and saved; continue with --resume",
-                       control_.reason(), trainer_->steps_done(), trainer_->planned_steps());
+    return fmt::format("stopped by {} with {} of {} steps done and saved; continue with --resume", control_.reason(),
+                       trainer_->steps_done(), trainer_->planned_steps());
   }
   log_end(*trainer_, digest, assembly_.config, log_);
   return {};

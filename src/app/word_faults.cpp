@@ -41,8 +41,8 @@ std::string fault_of_value(const std::string& message) {
   const std::size_t colon = message.find(": ");
   const std::size_t equals = message.find(" = ", colon);
   if (colon == std::string::npos || equals == std::string::npos) return message;
-  return fmt::format("{} cannot be '{}': give true or false, or no value", message.substr(colon + 2, equals - colon - 2),
-                     message.substr(equals + 3));
+  return fmt::format("{} cannot be '{}': give true or false, or no value",
+                     message.substr(colon + 2, equals - colon - 2), message.substr(equals + 3));
 }
 
 std::string missing_text(const CLI::App& app, const CLI::ParseError& error) {

@@ -28,8 +28,8 @@ void require_values(std::string_view type, const Shape& sample) {
   const auto extents = sample.extents();
   const bool fits = std::ranges::all_of(extents, [](auto extent) { return extent >= 1 && extent <= kMaxExtent; });
   if (!extents.empty() && fits) return;
-  throw Error(ErrorSource::input, fmt::format("{}: its input is {}, but every extent must be 1 to {}", type,
-                                              sample.text(), kMaxExtent));
+  throw Error(ErrorSource::input,
+              fmt::format("{}: its input is {}, but every extent must be 1 to {}", type, sample.text(), kMaxExtent));
 }
 
 void require_image(std::string_view type, const Shape& sample) {

@@ -78,8 +78,8 @@ void require_digests(std::span<const DigestedTensor> tensors, const Tensor& dige
   for (const auto& [values, start] : tensors) {
     const bool fits =
         values.type == ElementType::f32 || values.type == ElementType::i32 || values.type == ElementType::i64;
-    require(fits && values.space == space, "a tensor of {} {} has no digest or is in other memory",
-            values.elements(), name_of(values.type));
+    require(fits && values.space == space, "a tensor of {} {} has no digest or is in other memory", values.elements(),
+            name_of(values.type));
   }
 }
 

@@ -166,8 +166,8 @@ class StagedCommunicator final : public Communicator {
                      {}});
     if (gathers) {
       steps.back().collective = [=, this] {
-        host_->reduce_scatter_gather({.values = {}, .bounds = staged.bounds, .transform_shard = {}, .results = staged.results},
-                                     host_stream_);
+        host_->reduce_scatter_gather(
+            {.values = {}, .bounds = staged.bounds, .transform_shard = {}, .results = staged.results}, host_stream_);
       };
       steps.push_back({[=, this](Stream& back) {
                          copy(back, sum.results, staged.results, {0, own.begin});
@@ -217,7 +217,8 @@ class StagedCommunicator final : public Communicator {
     for (Operation& operation : operations_) {
       if (operation.stage == Stage::waiting && !start_copy_out(operation)) break;
     }
-    const auto next = std::ranges::find_if(operations_, [](const Operation& o) { return o.stage != Stage::copying_back; });
+    const auto next =
+        std::ranges::find_if(operations_, [](const Operation& o) { return o.stage != Stage::copying_back; });
     if (next == operations_.end()) return false;
     if (next->stage == Stage::copying_out && next->staging.copied_out->reached()) {
       next->steps.front().collective();

@@ -145,7 +145,8 @@ class OwnBlocks {
 PeerMemory::PeerMemory()
     : own_(std::make_shared<OwnBlocks>()),
       // Other ranks may read the slots after this rank has finished; the pages exist while any rank maps them.
-      own_slots_(std::make_unique<SharedMemoryBlock>(name_of_block(own_->mark, kSlotsBlock), kSlots * sizeof(OperationSlot))) {}
+      own_slots_(std::make_unique<SharedMemoryBlock>(name_of_block(own_->mark, kSlotsBlock),
+                                                     kSlots * sizeof(OperationSlot))) {}
 
 PeerMemory::~PeerMemory() = default;
 
@@ -188,7 +189,9 @@ std::optional<SharedValues> PeerMemory::find(const Tensor& values) const {
   return own_->find(static_cast<const std::byte*>(values.data), values.bytes());
 }
 
-OperationSlot& PeerMemory::own_slot(std::uint64_t operation) { return slots_[static_cast<std::size_t>(rank_)][operation % kSlots]; }
+OperationSlot& PeerMemory::own_slot(std::uint64_t operation) {
+  return slots_[static_cast<std::size_t>(rank_)][operation % kSlots];
+}
 
 const OperationSlot& PeerMemory::slot(int rank, std::uint64_t operation) const {
   return slots_[static_cast<std::size_t>(rank)][operation % kSlots];

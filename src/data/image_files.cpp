@@ -176,8 +176,8 @@ ImageFindings examine(const ImageFiles& files, Verification verification, bool f
   std::ranges::sort(problems);
   if (!find_bad && !problems.empty()) {
     const std::string count = checks_all ? fmt::format("{} of {} images in '{}' cannot be read: first ",
-                                                         problems.size(), files.names.size(), files.folder.string())
-                                           : "";
+                                                       problems.size(), files.names.size(), files.folder.string())
+                                         : "";
     throw Error(ErrorSource::input,
                 fmt::format("{}{}; --skip-bad-images leaves such files out", count, problems.front().second));
   }

@@ -109,8 +109,8 @@ PixelWriter::PixelWriter(const ImageRecipe& recipe)
 
 void PixelWriter::write(const ImageView& image, const ImagePlan& plan, std::span<float> values) {
   if (image.shape[0] != shape_[0] || static_cast<std::int64_t>(values.size()) != shape_.elements()) {
-    throw Error(ErrorSource::internal, fmt::format("an image of {} into {} values, expected {}",
-                                                   image.shape.text(), values.size(), shape_.text()));
+    throw Error(ErrorSource::internal, fmt::format("an image of {} into {} values, expected {}", image.shape.text(),
+                                                   values.size(), shape_.text()));
   }
   rows_.plan(plan.rows);
   columns_.plan(plan.columns);

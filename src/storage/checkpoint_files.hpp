@@ -39,7 +39,9 @@ struct StepName {
   friend bool operator==(const StepName&, const StepName&) = default;
 };
 
-inline std::string checkpoint_file_name(std::int64_t step, int file = 0) { return StepName{.step = step, .file = file}.text(); }
+inline std::string checkpoint_file_name(std::int64_t step, int file = 0) {
+  return StepName{.step = step, .file = file}.text();
+}
 inline std::string manifest_name(std::int64_t step, int file = 0) {
   return StepName{.step = step, .file = file, .kind = StepName::Kind::manifest}.text();
 }

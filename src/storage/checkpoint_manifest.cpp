@@ -112,7 +112,8 @@ StepFolder list_steps(const std::string& folder) {
   return listing;
 }
 
-Manifest manifest_of(const TrainState& state, std::span<const std::byte> contents, std::string sha256, FileShare share) {
+Manifest manifest_of(const TrainState& state, std::span<const std::byte> contents, std::string sha256,
+                     FileShare share) {
   return {.step = state.progress.step,
           .epoch = state.progress.epoch,
           .weights = weights_digest(state),

@@ -161,8 +161,7 @@ std::string OwnedFolder::why_lost() const {
   }
   const std::string text = lock ? read_text(lock.get()) : "";
   if (text.empty() || text == lock_) return {};
-  return fmt::format("'{}' is now in use by {}: this run writes nothing more there", folder_,
-                     holder_of(text));
+  return fmt::format("'{}' is now in use by {}: this run writes nothing more there", folder_, holder_of(text));
 }
 
 void OwnedFolder::require() const {

@@ -125,9 +125,8 @@ void refuse_other_content(const TrainState& state, const Manifest& manifest, con
 // A file that was found damaged must not be passed to HDF5.
 void refuse_marked(const std::string& path) {
   if (!path.ends_with(".bad")) return;
-  throw Error(
-      ErrorSource::checkpoint,
-      fmt::format("'{}' was found damaged; to try it again, rename its files without \".bad\"", path));
+  throw Error(ErrorSource::checkpoint,
+              fmt::format("'{}' was found damaged; to try it again, rename its files without \".bad\"", path));
 }
 
 // HDF5 crashes on some damaged files and never finishes reading others.

@@ -145,8 +145,7 @@ void check_seal(const std::string& path) {
   }
   std::vector<ByteRange> uncovered(static_cast<std::size_t>(tail.ranges));
   file(tail.length, std::as_writable_bytes(std::span(uncovered)));
-  if (!are_in_order(uncovered, tail.length) ||
-      digest_around(std::ref(file), uncovered, tail.length) != tail.digest) {
+  if (!are_in_order(uncovered, tail.length) || digest_around(std::ref(file), uncovered, tail.length) != tail.digest) {
     refuse(path, "is damaged: its structures do not have the digest in its seal");
   }
 }

@@ -233,7 +233,8 @@ void AtomicFile::verify(std::span<const std::byte> bytes) {
 
 void AtomicFile::commit() {
   if (!flushed_) flush();
-  if (::close(descriptor_.release()) != 0 && errno != EINTR) fail_saving(path_, "closing", errno);  // EINTR: it is closed
+  if (::close(descriptor_.release()) != 0 && errno != EINTR)
+    fail_saving(path_, "closing", errno);  // EINTR: it is closed
   if (is_stream_) return;
   rename_durably(temporary_, target_);
   temporary_.clear();

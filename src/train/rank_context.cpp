@@ -25,8 +25,7 @@ RankContext::RankContext(Backend& processor, Communicator& ranks, RankStatus& ra
       status(rank_status),
       stream(of_thread),
       exchanged_(
-          ranks.allocate(static_cast<std::size_t>(std::max(ranks.size(), LossSums::kFields)) * sizeof(std::int64_t))) {
-}
+          ranks.allocate(static_cast<std::size_t>(std::max(ranks.size(), LossSums::kFields)) * sizeof(std::int64_t))) {}
 
 // All-reduces host values through the communicator's memory.
 void RankContext::all_reduce(Tensor values) const {
@@ -76,7 +75,8 @@ void all_gather_rows(Communicator& communicator, const Tensor& rows, Stream& str
   std::vector<std::int64_t> bounds;
   const std::int64_t row = rows.elements() / communicator.size();
   for (int rank = 0; rank <= communicator.size(); ++rank) bounds.push_back(rank * row);
-  communicator.reduce_scatter_gather({.values = {}, .bounds = std::move(bounds), .transform_shard = {}, .results = rows}, stream);
+  communicator.reduce_scatter_gather(
+      {.values = {}, .bounds = std::move(bounds), .transform_shard = {}, .results = rows}, stream);
 }
 
 LossSums read_sums(Backend& backend, Stream& stream, const Tensor& sums) {

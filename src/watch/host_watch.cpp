@@ -18,8 +18,8 @@ constexpr std::size_t kCheckersPerHost = 2;
 constexpr std::int64_t kReportNs = 200'000'000;
 constexpr std::int64_t kReportNsPerDatagram = 3'000'000;
 
-constexpr double kLostSeconds = 2;    // without a report
-constexpr double kClaimSeconds = 10;  // by then a rank that claimed the end has ended the job or died
+constexpr double kLostSeconds = 2;          // without a report
+constexpr double kClaimSeconds = 10;        // by then a rank that claimed the end has ended the job or died
 constexpr double kFirstHeardSeconds = 2.5;  // by then each host should have received something from all others
 
 // `first_rank` is the first rank of this rank's host. Collective.

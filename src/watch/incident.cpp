@@ -243,8 +243,8 @@ StepRange plan_steps(const Request& request, const Incident& incident, const Dra
   }
   const auto [first, last] = *request.steps;
   if (first < steps.first || last > steps.last) {
-    refuse("", fmt::format("step {} is not in this run, which has steps {} to {}",
-                           first < steps.first ? first : last, steps.first, steps.last));
+    refuse("", fmt::format("step {} is not in this run, which has steps {} to {}", first < steps.first ? first : last,
+                           steps.first, steps.last));
   }
   return {first, last};
 }

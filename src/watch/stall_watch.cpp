@@ -83,10 +83,9 @@ void run_with_timeout(std::function<void()> action) {
 void validate(const StallWatchOptions& options) {
   chosen_interfaces(options.interface);
   if (options.timeout_seconds >= 1 && options.timeout_seconds <= 1e6) return;
-  throw Error(ErrorSource::usage,
-              fmt::format("--stall-timeout {}: must be 1 to 1000000 seconds; a rank publishes its "
-                          "state every {} s, and a busy machine may delay that for much longer",
-                          options.timeout_seconds, kBeatMilliseconds * 1e-3));
+  throw Error(ErrorSource::usage, fmt::format("--stall-timeout {}: must be 1 to 1000000 seconds; a rank publishes its "
+                                              "state every {} s, and a busy machine may delay that for much longer",
+                                              options.timeout_seconds, kBeatMilliseconds * 1e-3));
 }
 
 StallWatch::StallWatch(Signals signals)
@@ -228,10 +227,10 @@ void StallWatch::run_end_action() const {
 }
 
 void StallWatch::end_job(const JobEnd& end) {
-  const std::string how =
-      end.launcher_ends_job ? ""
-                      : fmt::format("; the job ends with status {}: no progress for --stall-timeout {}",
-                                    static_cast<int>(ExitStatus::hang), timeout_seconds_.load());
+  const std::string how = end.launcher_ends_job
+                              ? ""
+                              : fmt::format("; the job ends with status {}: no progress for --stall-timeout {}",
+                                            static_cast<int>(ExitStatus::hang), timeout_seconds_.load());
   write_stderr_line(fmt::format("{}: rank {} on {}: {}{}\n{}", program_name(), world_->rank(), world_->host(),
                                 end.report.reason, how, end.table));
   call_end_callback(end.report);

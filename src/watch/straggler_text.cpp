@@ -58,14 +58,13 @@ std::string state_text(const Stragglers& stragglers, const RankView& rank, bool 
     default:
       break;
   }
-  return fmt::format("{} {}: {}{} for {:.1f} s, {}{}", is,
-                     stuck  ? "stuck"
-                     : slow ? "slow, not stuck"
-                            : "late",
-                     one ? "" : "the first ", phase, rank.state.quiet_seconds, name_of(rank.state.activity),
-                     stragglers.lateness == Lateness::fewer_collectives
-                         ? ", with fewer collectives started than the others"
-                         : "");
+  return fmt::format(
+      "{} {}: {}{} for {:.1f} s, {}{}", is,
+      stuck  ? "stuck"
+      : slow ? "slow, not stuck"
+             : "late",
+      one ? "" : "the first ", phase, rank.state.quiet_seconds, name_of(rank.state.activity),
+      stragglers.lateness == Lateness::fewer_collectives ? ", with fewer collectives started than the others" : "");
 }
 
 // Whether their rows differ only in rank and time.

@@ -40,8 +40,7 @@ TEST(CommandLine, KnowsWhatTheUserChose) {
 }
 
 TEST(CommandLine, SaysWhatAMisspeltWordMayHaveMeant) {
-  EXPECT_EQ(refusal({"--modle", "lenet"}),
-            "unknown option '--modle': did you mean '--model'? See trainer --help");
+  EXPECT_EQ(refusal({"--modle", "lenet"}), "unknown option '--modle': did you mean '--model'? See trainer --help");
   EXPECT_EQ(refusal({"-epochs=5"}), "unknown option '-epochs': did you mean '--epochs'? See trainer --help");
   EXPECT_EQ(refusal({"eval", "--chekpoint", "run"}),
             "unknown option '--chekpoint': did you mean '--checkpoint'? See trainer eval --help");
@@ -53,8 +52,7 @@ TEST(CommandLine, SaysWhatAMisspeltWordMayHaveMeant) {
             "run's folder");
   EXPECT_EQ(refusal({"bench", "layers", "--json", "-"}).substr(0, 32), "unknown command 'bench layers': ");
   EXPECT_EQ(refusal({"evla"}), "unknown command 'evla': did you mean 'eval'? See trainer --help");
-  EXPECT_EQ(refusal({"data", "ifno"}),
-            "unknown command 'data ifno': did you mean 'data info'? See trainer --help");
+  EXPECT_EQ(refusal({"data", "ifno"}), "unknown command 'data ifno': did you mean 'data info'? See trainer --help");
   EXPECT_EQ(refusal({"data"}),
             "'data' needs a subcommand, one of data convert, data info, data show, data fetch; see trainer --help");
   EXPECT_EQ(parse({"help"}).command, nullptr);

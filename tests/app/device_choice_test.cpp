@@ -27,7 +27,8 @@ CudaDevice gpu(const std::string& host, int number) {
 
 // A rank on a host that sees these of its GPUs, as its launcher left them.
 DeviceClaim rank_on(const std::string& host, const std::vector<int>& visible, const DeviceRequest& request = {}) {
-  DeviceClaim claim{.request = request, .host = host, .visible = {}, .unavailable_reason = visible.empty() ? "no driver" : ""};
+  DeviceClaim claim{
+      .request = request, .host = host, .visible = {}, .unavailable_reason = visible.empty() ? "no driver" : ""};
   for (const int number : visible) claim.visible.push_back(gpu(host, number));
   return claim;
 }
@@ -113,8 +114,7 @@ TEST(DeviceChoice, SharesGpusOnlyWhenAskedTo) {
 
 TEST(DeviceChoice, WithoutDriverOnOneRankIsTheProcessorForAllOrARefusal) {
   EXPECT_THAT(devices_of({rank_on("a", {0}), rank_on("b", {})}), ElementsAre(kProcessor, kProcessor));
-  EXPECT_EQ(note_of({rank_on("a", {0}), rank_on("b", {})}),
-            "computing on CPUs: rank 1 on b has no GPU: no driver");
+  EXPECT_EQ(note_of({rank_on("a", {0}), rank_on("b", {})}), "computing on CPUs: rank 1 on b has no GPU: no driver");
   EXPECT_EQ(refusal_of({rank_on("a", {0}, kCuda), rank_on("b", {}, kCuda)}),
             "rank 1 on b has no GPU: no driver; choose --device cpu, or auto");
 }
@@ -148,8 +148,8 @@ TEST(DeviceChoice, IsMadeFromWhatAllRanksSee) {
   }
   const DeviceChoice choice = choose_device(world, inventory, {});
   EXPECT_EQ(choice.device, kProcessor);
-  EXPECT_EQ(choice.note, fmt::format("computing on CPUs: rank {} on {} has no GPU: no driver", world.size() - 1,
-                                     world.host()));
+  EXPECT_EQ(choice.note,
+            fmt::format("computing on CPUs: rank {} on {} has no GPU: no driver", world.size() - 1, world.host()));
 }
 
 }  // namespace

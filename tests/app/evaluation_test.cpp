@@ -148,7 +148,8 @@ TEST_F(GivenData, ThatDifferFromThoseOfTheFirstWeightsAreReportedWithBothValues)
   EXPECT_THAT(other.err, HasSubstr("warning: class 0 is 'ant' here, and was 'cat' where the weights of "));
   const ChildResult colour = train("colour", from_run);
   EXPECT_EQ(colour.status, 65);
-  EXPECT_THAT(colour.err, HasSubstr("the images have 3 channels, the checkpoint's had 1; give images with the same number"));
+  EXPECT_THAT(colour.err,
+              HasSubstr("the images have 3 channels, the checkpoint's had 1; give images with the same number"));
   EXPECT_EQ(run_trainer(with({"check", "--data", path("named")}, from_run)).status, 0);
 }
 

@@ -102,11 +102,11 @@ TEST(Ranks, AgreeOnTheirCommandFirst) {
     const char* last;
     const char* message;
   };
-  for (const auto& [first, last, message] :
-       std::vector<Pair>{{kTraining, "eval --checkpoint nowhere", "was started with eval, and rank 0 with train:"},
-                         {kTraining, "--help", "was started with an option that only prints, such as --help, and rank 0"},
-                         {"--version", kTraining, "was started with train, and rank 0 with an option that only prints"},
-                         {"data info glyphs", "tour", "was started with tour, and rank 0 with data info:"}}) {
+  for (const auto& [first, last, message] : std::vector<Pair>{
+           {kTraining, "eval --checkpoint nowhere", "was started with eval, and rank 0 with train:"},
+           {kTraining, "--help", "was started with an option that only prints, such as --help, and rank 0"},
+           {"--version", kTraining, "was started with train, and rank 0 with an option that only prints"},
+           {"data info glyphs", "tour", "was started with tour, and rank 0 with data info:"}}) {
     const ChildResult run = run_script(2, fmt::format("[ $RANK = 0 ] && exec \"$T\" {}; exec \"$T\" {}", first, last));
     EXPECT_EQ(run.status, 65) << first << last << run.err;
     EXPECT_EQ(count(run.err, "trainer: "), 1) << run.err;

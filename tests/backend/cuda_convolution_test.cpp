@@ -55,7 +55,8 @@ std::map<std::string, Pass> passes_of(const Network& network, std::int64_t batch
   std::map<std::string, Pass> passes;
   for (const NetworkLayer& layer : network.layers()) {
     const auto add = [&](const auto& spec) {
-      const auto shape = weighted_layer_of(precision, spec, activation_of(layer.input.batch_of(batch), type)).convolution;
+      const auto shape =
+          weighted_layer_of(precision, spec, activation_of(layer.input.batch_of(batch), type)).convolution;
       for (const auto pass :
            {ConvolutionPass::forward, ConvolutionPass::weight_gradient, ConvolutionPass::input_gradient}) {
         if (pass == ConvolutionPass::input_gradient && layer.from == kImage) continue;

@@ -103,7 +103,8 @@ TEST_P(ChangedBytes, OfWholeFilesThatComeGoOrTradePlacesAreNoticed) {
   const CheckpointFiles next = checkpoint_files({other});
   victim_.put(victim_.manifest_name(), next.at(manifest_name(other.progress.step)));
   EXPECT_FALSE(victim_.loads("the manifest of another step"));
-  victim_.put(checkpoint_file_name(victim_shares(GetParam()).front().progress.step), next.at(checkpoint_file_name(other.progress.step)));
+  victim_.put(checkpoint_file_name(victim_shares(GetParam()).front().progress.step),
+              next.at(checkpoint_file_name(other.progress.step)));
   EXPECT_FALSE(victim_.loads("both files of another step"));
   for (const auto& [name, bytes] : victim_.files()) victim_.restore(name);
   for (const auto& [name, bytes] : next) victim_.put(name, bytes);

@@ -37,7 +37,8 @@ TEST_F(BytesSent, OfASharedSumAreAllButTheOwnShareOnceAndAllButTheNextRanksOnce)
       std::vector<std::int64_t> values(static_cast<std::size_t>(length));
       std::vector<float> results(values.size());
       ring_->reduce_scatter_gather(
-          {.values = tensor_over(values), .bounds = bounds, .transform_shard = {}, .results = tensor_over(results)}, stream_);
+          {.values = tensor_over(values), .bounds = bounds, .transform_shard = {}, .results = tensor_over(results)},
+          stream_);
       ring_->finish(stream_);
       if (ranks_ > 1) {
         expected += 8 * (values.size() - length_of(bounds, rank_));

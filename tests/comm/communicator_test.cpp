@@ -12,10 +12,10 @@ CommunicatorCase by(AllReduceAlgorithm algorithm, bool helper_thread = false) {
           }};
 }
 
-const auto communicators =
-    testing::Values(by(AllReduceAlgorithm::ring), by(AllReduceAlgorithm::ring, true), by(AllReduceAlgorithm::direct),
-                    by(AllReduceAlgorithm::window), by(AllReduceAlgorithm::window, true), by(AllReduceAlgorithm::automatic),
-                    CommunicatorCase{"library", test_world, make_mpi_library_communicator});
+const auto communicators = testing::Values(by(AllReduceAlgorithm::ring), by(AllReduceAlgorithm::ring, true),
+                                           by(AllReduceAlgorithm::direct), by(AllReduceAlgorithm::window),
+                                           by(AllReduceAlgorithm::window, true), by(AllReduceAlgorithm::automatic),
+                                           CommunicatorCase{"library", test_world, make_mpi_library_communicator});
 INSTANTIATE_TEST_SUITE_P(Mpi, CommunicatorContract, communicators, case_name);
 INSTANTIATE_TEST_SUITE_P(Mpi, SharedSumContract, communicators, case_name);
 

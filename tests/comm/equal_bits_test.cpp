@@ -104,7 +104,8 @@ TEST_P(EqualBits, HoldWhenMemoryComesAndGoes) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Mpi, EqualBits,
-                         testing::Values(AllReduceAlgorithm::direct, AllReduceAlgorithm::window, AllReduceAlgorithm::automatic),
+                         testing::Values(AllReduceAlgorithm::direct, AllReduceAlgorithm::window,
+                                         AllReduceAlgorithm::automatic),
                          [](const auto& which) { return name_of(which.param); });
 
 TEST(SumAlgorithms, AreToldByDescriptionAndThresholds) {

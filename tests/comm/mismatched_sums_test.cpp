@@ -53,10 +53,11 @@ std::string name_of_case(const testing::TestParamInfo<std::tuple<AllReduceAlgori
          std::string(std::get<1>(which.param) ? "_with_helper_thread" : "_driven_by_the_caller");
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Mpi, MismatchedSums,
-    testing::Combine(testing::Values(AllReduceAlgorithm::ring, AllReduceAlgorithm::direct, AllReduceAlgorithm::window), testing::Bool()),
-    name_of_case);
+INSTANTIATE_TEST_SUITE_P(Mpi, MismatchedSums,
+                         testing::Combine(testing::Values(AllReduceAlgorithm::ring, AllReduceAlgorithm::direct,
+                                                          AllReduceAlgorithm::window),
+                                          testing::Bool()),
+                         name_of_case);
 
 }  // namespace
 }  // namespace tutti

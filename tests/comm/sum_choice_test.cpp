@@ -11,7 +11,9 @@ namespace {
 using enum AllReduceAlgorithm;
 
 // The choice of a single rank that measures these times.
-AlgorithmChoice choice_by(const TimeAllReduce& time) { return measured_choice(*make_solo_world(), {ring, direct}, time); }
+AlgorithmChoice choice_by(const TimeAllReduce& time) {
+  return measured_choice(*make_solo_world(), {ring, direct}, time);
+}
 
 TEST(AlgorithmChoice, TakesAtEachSizeWhatIsFastestThere) {
   const AlgorithmChoice choice = choice_by([](AllReduceAlgorithm algorithm, std::int64_t bytes) {

@@ -152,9 +152,7 @@ int wrong_batches(const Dataset& data, const ImageRecipe& recipe, const Setting&
   const std::vector<Values> expected = expected_batches(data, plan);
   LateDevice device = device_of(setting);
   if (setting.holds) {
-    device.make_store = [](LateDevice& on, const ImageSet& images) {
-      return std::make_unique<PlainStore>(on, images);
-    };
+    device.make_store = [](LateDevice& on, const ImageSet& images) { return std::make_unique<PlainStore>(on, images); };
   }
   const auto stream = device.make_stream();
   BatchLoader loader(data, device, plan);

@@ -65,8 +65,8 @@ class Mutation {
     std::uint64_t old = 0;
     std::memcpy(&old, field.data(), field.size());
     const std::array<std::uint64_t, 9> values{0,       1,       ~std::uint64_t{0},
-                                            old + 1, old - 1, std::uint64_t{1} << (8 * field.size() - 1),
-                                            old * 2, 1 << 20, old ^ random_.next()};
+                                              old + 1, old - 1, std::uint64_t{1} << (8 * field.size() - 1),
+                                              old * 2, 1 << 20, old ^ random_.next()};
     std::memcpy(field.data(), &values[below(values.size())], field.size());
   }
 

@@ -210,7 +210,7 @@ bool needs_wait(const Training& training, std::int64_t n, const std::string& exp
   return false;
 }
 
-// The first step's first wait is for what nobody has used yet.
+// The first wait of the first step is for a buffer that is not in use yet.
 TEST(Waits, OfStreamsForEachOtherAreAllNeededOnceARunIsUnderWay) {
   const Training training{.name = "", .model = small_lenet(), .data = "synthetic:54x1x10x10:3", .steps_ahead = 2};
   const std::int64_t before = waits_so_far();

@@ -181,7 +181,8 @@ TEST(AtomicFile, WritesToDevicesAndPipesAndNeverReplacesThem) {
 
   const std::string pipe = folder.file("pipe");
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
-  EXPECT_THAT(thrown_by([&] { write_atomically(pipe, bytes_of("x")); }).what(), HasSubstr("start what reads from it first"));
+  EXPECT_THAT(thrown_by([&] { write_atomically(pipe, bytes_of("x")); }).what(),
+              HasSubstr("start what reads from it first"));
   const Descriptor reader(::open(pipe.c_str(), O_RDONLY | O_NONBLOCK));
   write_atomically(pipe, bytes_of("piped"));
   std::vector<std::byte> got(8);

@@ -30,7 +30,9 @@ class RecordingCommunicator : public Communicator {
     const std::int64_t begin = static_cast<const float*>(values.data) - block_;
     ranges.emplace_back(begin, begin + values.elements());
   }
-  void reduce_scatter_gather(const ReduceScatterGather&, Stream&) override { throw Error(ErrorSource::internal, "unfinished"); }
+  void reduce_scatter_gather(const ReduceScatterGather&, Stream&) override {
+    throw Error(ErrorSource::internal, "unfinished");
+  }
   void reduce_to_root(const Tensor&, Stream&) override { throw Error(ErrorSource::internal, "unfinished"); }
   void broadcast(const Tensor&, Stream&) override { throw Error(ErrorSource::internal, "unfinished"); }
   bool progress() override { return false; }

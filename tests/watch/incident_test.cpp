@@ -82,8 +82,7 @@ TEST(Incident, IsRefusedWithTheWordThatIsWrongAndWhatItCouldBe) {
   expect("flip:bit=32", "--rehearse bit=32: give 0 to 31");
   expect("flip:of=moment", "of 'moment' is not replicated on every rank: choose one of weights, statistics,");
   expect("flip:tensor=conv9", "tensor 'conv9' is not replicated on every rank: choose one of conv1/weight,");
-  expect("flip:tensor=conv1/bias,of=velocity",
-         "of 'velocity' is not replicated on every rank: choose one of weights");
+  expect("flip:tensor=conv1/bias,of=velocity", "of 'velocity' is not replicated on every rank: choose one of weights");
   expect("flip:tensor=conv1/bias,element=20", "element 20 does not exist: conv1/bias has element 0 to 19");
   expect("drop-bucket:bucket=4", "bucket 4 does not exist: the exchange has bucket 0 to 3");
   expect("seed=7,rank=2", "'rank' is not one of seed");

@@ -25,7 +25,7 @@ struct CustomData {
 // The networks and data sets of a custom program. If a name is also built in, the extension wins.
 struct Extensions {
   std::vector<NetworkSpec> networks{};  // the first is the default of --model
-  std::vector<CustomData> data{};          // the first is the default of --data
+  std::vector<CustomData> data{};       // the first is the default of --data
 };
 
 // Parses the command line, runs the command and returns the process's exit status. Initializes and finalizes MPI. An

@@ -21,10 +21,10 @@ struct CudaDevice {
 
 struct CudaInventory {
   std::vector<CudaDevice> devices;
-  std::string unavailable_reason;         // empty when there are devices
-  std::string driver_version;   // the newest CUDA that the driver supports: "13.0", or "no driver"
-  std::string runtime_version;  // "13.0"
-  std::string cudnn_version;    // "9.19.0"
+  std::string unavailable_reason;  // empty when there are devices
+  std::string driver_version;      // the newest CUDA that the driver supports: "13.0", or "no driver"
+  std::string runtime_version;     // "13.0"
+  std::string cudnn_version;       // "9.19.0"
 };
 
 struct CudaOptions {

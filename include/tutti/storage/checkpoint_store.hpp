@@ -125,7 +125,8 @@ class CheckpointStore {
   void clear_leftovers() const;
   // The newest intact checkpoint, read by rank 0 and returned on all ranks. Damaged ones are skipped with one warning
   // each. Empty if the folder holds no checkpoints; throws a checkpoint error if none of them is intact. Collective.
-  std::optional<LoadedCheckpoint> newest(World& world, const Log& log, DamagedPolicy damaged = DamagedPolicy::rename) const;
+  std::optional<LoadedCheckpoint> newest(World& world, const Log& log,
+                                         DamagedPolicy damaged = DamagedPolicy::rename) const;
 
  private:
   std::string folder_;

@@ -122,8 +122,8 @@ class Sums {
           on, grid(),
           {.sums = elements_of(sums(), begin, end), .values = elements_of(values(), begin, end), .place = begin});
     };
-    communicator().reduce_scatter_gather({.values = sums(), .bounds = bounds, .transform_shard = convert, .results = values()},
-                                         *stream_);
+    communicator().reduce_scatter_gather(
+        {.values = sums(), .bounds = bounds, .transform_shard = convert, .results = values()}, *stream_);
   }
 
   Backend& backend_;

@@ -121,7 +121,7 @@ class SavedTraining {
                          .versions = versions_text(*assembly.backend, world),
                          .data_digest = assembly.data_digest};
     build_with_shared_choices(world, assembly.config, *assembly.backend,
-                [&] { trainer_.emplace(assembly.parts(), assembly.options, facts); });
+                              [&] { trainer_.emplace(assembly.parts(), assembly.options, facts); });
     for (std::int64_t i = 0; i < kWarmupSteps; ++i) step();
   }
 

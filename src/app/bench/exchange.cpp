@@ -71,7 +71,7 @@ Point measure(World& world, const RunConfig& config, const TimedSteps& steps, st
   const Replica& replica = run.trainer->replica();
   const auto greatest =
       max_over_ranks(world, {sent / static_cast<double>(steps.timed), static_cast<double>(replica.exchange_bytes()),
-                                static_cast<double>(replica.optimizer_bytes())});
+                             static_cast<double>(replica.optimizer_bytes())});
   return {.way = "",
           .ranks = world.size(),
           .oversubscribed = config.threads * world.local_size() > run.assembly.cores.usable,

@@ -87,7 +87,8 @@ void print(const StepFigures& figures, const RunConfig& config, const std::strin
              figures.start.total());
   const Start& start = figures.start;
   fmt::print(
-      "first step: program {:.3f} s, MPI {:.3f}, assembly {:.3f}, plans {:.3f}, step {:.3f}; start-up without MPI and one "
+      "first step: program {:.3f} s, MPI {:.3f}, assembly {:.3f}, plans {:.3f}, step {:.3f}; start-up without MPI and "
+      "one "
       "step {:.3f} s\n",
       start.program, start.mpi, start.assembly, start.plans, start.first_step, figures.start_seconds());
 }

@@ -179,10 +179,10 @@ Findings check_gpus(const GpuFacts& facts) {
   if (!inventory.devices.empty()) {
     if (!facts.note.empty()) add(facts.note + ": start as many ranks as GPUs, or choose --device cpu");
   } else if (driver.first > 0 && driver < version_of(inventory.runtime_version)) {
-    add(
-        fmt::format("the GPU's driver supports CUDA {}, and this build needs {}: update the driver, build with an older "
-                    "CUDA, or choose --device cpu",
-                    inventory.driver_version, inventory.runtime_version));
+    add(fmt::format(
+        "the GPU's driver supports CUDA {}, and this build needs {}: update the driver, build with an older "
+        "CUDA, or choose --device cpu",
+        inventory.driver_version, inventory.runtime_version));
   } else if (facts.has_card && !facts.has_driver) {
     add("this host has an NVIDIA GPU and no driver for it: install and load one (nvidia-smi then lists the GPU), or "
         "choose --device cpu");
@@ -268,9 +268,10 @@ Findings check_limits(const ProcessLimits& limits, const LimitedNeeds& needs) {
         mebi(*limits.address_space));
   }
   if (limits.file_size && needs.file_bytes > *limits.file_size) {
-    findings.fail(ErrorSource::save,
-                  "a checkpoint takes about {:.1f} MiB, and files are limited to {:.1f} MiB (ulimit -f): raise that limit",
-                  mebi(needs.file_bytes), mebi(*limits.file_size));
+    findings.fail(
+        ErrorSource::save,
+        "a checkpoint takes about {:.1f} MiB, and files are limited to {:.1f} MiB (ulimit -f): raise that limit",
+        mebi(needs.file_bytes), mebi(*limits.file_size));
   }
   if (limits.locked_memory && *limits.locked_memory < kFewLockedBytes && (needs.on_gpu || needs.has_fast_network)) {
     findings.warn(

@@ -143,10 +143,10 @@ JobMemory check_job_memory(World& world, const EstimateRequest& request, const M
   pools.push_back({"host", machine.memory_available().value_or(std::numeric_limits<std::int64_t>::max())});
   job.most = std::ranges::min(pools, {}, &MemoryPool::left).left;
   AvailableMemory memory{.host = world.host(),
-                      .of_groups = gather_pool_demands(world, pools, of_host),
-                      .device_bytes = job.estimate.network,
-                      .device_free = device_free,
-                      .largest = largest_layer(request.network, samples)};
+                         .of_groups = gather_pool_demands(world, pools, of_host),
+                         .device_bytes = job.estimate.network,
+                         .device_free = device_free,
+                         .largest = largest_layer(request.network, samples)};
   memory.of_host = memory.of_groups.back();
   memory.of_groups.pop_back();
   Findings mine = check_memory(memory);

@@ -136,9 +136,8 @@ void refuse_old_checkpoints(const RunConfig& config, const CheckpointStore& stor
   if (config.resume || !store.holds_any()) return;
   throw Error(
       ErrorSource::input,
-      fmt::format(
-          "--out {} holds checkpoints of an earlier run: add --resume to continue it, or choose another folder",
-          config.out));
+      fmt::format("--out {} holds checkpoints of an earlier run: add --resume to continue it, or choose another folder",
+                  config.out));
 }
 
 Findings check_sharing(World& world, const std::string& folder, bool saves_several_files) {
@@ -153,7 +152,8 @@ Findings check_sharing(World& world, const std::string& folder, bool saves_sever
   if (!fs::exists(path, unseen)) {
     const std::string text = fmt::format("cannot see what rank 0 writes to --out {}", folder);
     if (saves_several_files) {
-      mine.fail(ErrorSource::save, text + ", and more than one host saves there: choose a folder that all of them share");
+      mine.fail(ErrorSource::save,
+                text + ", and more than one host saves there: choose a folder that all of them share");
     } else {
       mine.warn(text + ", so that the run can be resumed from that host alone: choose a folder that all share");
     }

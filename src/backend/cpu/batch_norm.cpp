@@ -279,7 +279,7 @@ void BatchNormLayer<T>::backward(Stream& stream, const LayerBackward& pass) {
     clear_sums(group);
     for_each_segment(ours, group, Order::forward, [&](const Segment& segment, std::int64_t block, int slab) {
       kernels_.gradient_statistics({segment, gradients, output, input, mean_.of(block), sums_.first(block, slab),
-                        sums_.second(block, slab), scratch_of(slab)});
+                                    sums_.second(block, slab), scratch_of(slab)});
     });
     for (std::int64_t block = group.begin; block < group.end; ++block) {
       sums_.fold(block);

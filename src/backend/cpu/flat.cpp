@@ -113,7 +113,8 @@ void CpuBackend::adamw_step(Stream&, const AdamWStep& step) {
     const float gradient = gradients[i] * factor;
     first[i] = of.beta1 * first[i] + of.one_minus_beta1 * gradient;
     second[i] = of.beta2 * second[i] + of.one_minus_beta2 * (gradient * gradient);
-    weights[i] = weights[i] * of.decay_factor - of.rate * (first[i] / (std::sqrt(second[i]) * of.inverse_root + of.epsilon));
+    weights[i] =
+        weights[i] * of.decay_factor - of.rate * (first[i] / (std::sqrt(second[i]) * of.inverse_root + of.epsilon));
   }
 }
 

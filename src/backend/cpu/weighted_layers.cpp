@@ -352,8 +352,8 @@ void WeightedLayer::backward(Stream& stream, const LayerBackward& pass) {
   require_training(pass);
   const std::size_t expected = weight_pass_->bias_gradient ? 2 : 1;
   if (pass.gradients.size() != expected) {
-    throw Error(ErrorSource::internal, fmt::format("a layer with {} parameters got {} gradient tensors",
-                                                   expected, pass.gradients.size()));
+    throw Error(ErrorSource::internal,
+                fmt::format("a layer with {} parameters got {} gradient tensors", expected, pass.gradients.size()));
   }
   sum_output_gradients(pass, result_gradient_.memory().get_desc());
   result_gradient_.bind(pass.output_gradients[0]);

@@ -105,7 +105,8 @@ class ConvertedActivation {
   const void* loaded(const void* given) const { return is_plain_ ? values_.data() : given; }
   void* gradient(void* given) const { return is_plain_ && given != nullptr ? gradient_.data() : given; }
   void deliver_gradient(CudaStream& stream, void* given) const {
-    if (is_plain_ && given != nullptr) convert_to_plain(stream, native_spec_, gradient_.data(), static_cast<float*>(given));
+    if (is_plain_ && given != nullptr)
+      convert_to_plain(stream, native_spec_, gradient_.data(), static_cast<float*>(given));
   }
 
  private:
@@ -132,8 +133,12 @@ class ConvertingLayer final : public Layer {
   const ActivationSpec& output() const override { return layer_->output(); }
   bool reads_input() const override { return layer_->reads_input() && !input_.is_plain(); }
   bool reads_output() const override { return layer_->reads_output(); }
-  bool residual_gradient_in_place() const override { return layer_->residual_gradient_in_place() && !residual_.is_plain(); }
-  void set_batch_position(Stream& stream, const BatchPosition& place) override { layer_->set_batch_position(stream, place); }
+  bool residual_gradient_in_place() const override {
+    return layer_->residual_gradient_in_place() && !residual_.is_plain();
+  }
+  void set_batch_position(Stream& stream, const BatchPosition& place) override {
+    layer_->set_batch_position(stream, place);
+  }
 
   void forward(Stream& stream, const LayerForward& pass) override {
     CudaStream& cuda = as_cuda_stream(stream);
@@ -156,7 +161,8 @@ class ConvertingLayer final : public Layer {
     layer_->backward(stream, inner);
     input_.deliver_gradient(cuda, wanted_input);
     if (stays && pass.residual_gradient != nullptr) {
-      convert_to_plain(cuda, residual_.native_spec(), pass.output_gradients[0], static_cast<float*>(pass.residual_gradient));
+      convert_to_plain(cuda, residual_.native_spec(), pass.output_gradients[0],
+                       static_cast<float*>(pass.residual_gradient));
     } else {
       residual_.deliver_gradient(cuda, pass.residual_gradient);
     }

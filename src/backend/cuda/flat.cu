@@ -152,7 +152,8 @@ __device__ void step(const AdamWElements& work, std::int64_t at) {
     const float two =
         __fadd_rn(__fmul_rn(of.beta2, second.values[i]), __fmul_rn(of.one_minus_beta2, __fmul_rn(gradient, gradient)));
     const float root = __fadd_rn(__fmul_rn(__fsqrt_rn(two), of.inverse_root), of.epsilon);
-    weights.values[i] = __fsub_rn(__fmul_rn(weights.values[i], of.decay_factor), __fmul_rn(of.rate, __fdiv_rn(one, root)));
+    weights.values[i] =
+        __fsub_rn(__fmul_rn(weights.values[i], of.decay_factor), __fmul_rn(of.rate, __fdiv_rn(one, root)));
     first.values[i] = one;
     second.values[i] = two;
   }

@@ -9,7 +9,7 @@
 namespace tutti::cuda {
 namespace {
 
-constexpr int kWarp = 32;               // packs that a warp reads in one access
+constexpr int kWarp = 32;             // packs that a warp reads in one access
 constexpr std::int64_t kMinRows = 4;  // of a thread
 
 std::int64_t quotient_up(std::int64_t dividend, std::int64_t divisor) { return (dividend + divisor - 1) / divisor; }
@@ -64,8 +64,9 @@ bool is_plain(const ActivationSpec& activation) { return format_of(activation).i
 
 ImageLayout layout_of(const ActivationSpec& activation) {
   if (is_plain(activation)) {
-    throw Error(ErrorSource::internal, fmt::format("a plain activation of {} was given to a layer that needs the native layout",
-                                                   activation.shape.text()));
+    throw Error(ErrorSource::internal,
+                fmt::format("a plain activation of {} was given to a layer that needs the native layout",
+                            activation.shape.text()));
   }
   return dense_layout(activation.shape, format_of(activation).type());
 }

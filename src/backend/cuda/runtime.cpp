@@ -95,7 +95,8 @@ CudaInventory query_devices() {
     static_cast<void>(cudaGetLastError());
     inventory.unavailable_reason = driver == 0 ? "no driver" : cudaGetErrorString(status);
     if (driver != 0 && status == cudaErrorInsufficientDriver) {
-      inventory.unavailable_reason += fmt::format(" (CUDA {} against {})", inventory.driver_version, inventory.runtime_version);
+      inventory.unavailable_reason +=
+          fmt::format(" (CUDA {} against {})", inventory.driver_version, inventory.runtime_version);
     }
     return inventory;
   }

@@ -197,16 +197,16 @@ WeightedLayerDesc weighted_layer_of(Precision precision, const LayerSpec& spec, 
   const ActivationSpec output = output_of(spec, input);
   const ImageLayout results = layout_of(output);
   WeightedLayerDesc layer{.convolution = {.samples = images.samples,
-                                           .channels = images.padded_channels,
-                                           .height = images.height,
-                                           .width = images.width,
-                                           .outputs = results.padded_channels,
-                                           .precision = precision},
-                           .filters = {.outputs = results.channels,
-                                       .channels = images.channels,
-                                       .padded_outputs = results.padded_channels,
-                                       .padded_channels = images.padded_channels},
-                           .output = output};
+                                          .channels = images.padded_channels,
+                                          .height = images.height,
+                                          .width = images.width,
+                                          .outputs = results.padded_channels,
+                                          .precision = precision},
+                          .filters = {.outputs = results.channels,
+                                      .channels = images.channels,
+                                      .padded_outputs = results.padded_channels,
+                                      .padded_channels = images.padded_channels},
+                          .output = output};
   if (const auto* convolution = std::get_if<Conv2dSpec>(&spec)) {
     layer.convolution.kernel_height = convolution->kernel;
     layer.convolution.kernel_width = convolution->kernel;

@@ -52,7 +52,9 @@ class MpiCommunicator : public Communicator {
   int size() const override { return size_; }
   std::string description() const override;
   std::vector<AllReduceThreshold> thresholds() const override { return choice_.thresholds(); }
-  Buffer allocate(std::size_t bytes) override { return peer_memory_ ? peer_memory_->allocate(bytes) : allocate_host(bytes); }
+  Buffer allocate(std::size_t bytes) override {
+    return peer_memory_ ? peer_memory_->allocate(bytes) : allocate_host(bytes);
+  }
   void all_reduce(const Tensor& values, Stream& stream) override;
   void reduce_scatter_gather(const ReduceScatterGather& sum, Stream& stream) override;
   void reduce_to_root(const Tensor& values, Stream& stream) override;
@@ -89,7 +91,8 @@ class MpiCommunicator : public Communicator {
   OperationQueue queue_;  // last, so that its helper thread ends before the members that it uses
 };
 
-MpiCommunicator::MpiCommunicator(World& world, bool helper_thread, std::unique_ptr<PeerMemory> peer_memory, AlgorithmChoice choice)
+MpiCommunicator::MpiCommunicator(World& world, bool helper_thread, std::unique_ptr<PeerMemory> peer_memory,
+                                 AlgorithmChoice choice)
     : comm_(duplicate_communicator(world)),
       rank_(world.rank()),
       size_(world.size()),
@@ -145,7 +148,8 @@ void MpiCommunicator::push_sum(const Tensor& values) {
   std::vector<Reduction> reductions;
   for (std::int64_t number = 0; number < pieces; ++number) {
     const ElementRange piece = slice_of({0, values.elements()}, number, pieces);
-    Reduction& reduction = reductions.emplace_back(Reduction{.values = values, .results = values, .chunks = {}, .transform_shard = {}});
+    Reduction& reduction =
+        reductions.emplace_back(Reduction{.values = values, .results = values, .chunks = {}, .transform_shard = {}});
     for (std::int64_t chunk = 0; chunk < ranks; ++chunk) reduction.chunks.push_back(slice_of(piece, chunk, ranks));
   }
   push_reductions(std::move(reductions));
@@ -158,7 +162,8 @@ void MpiCommunicator::push_reduce_scatter_gather(const ReduceScatterGather& sum)
   for (int r = 0; r < size(); ++r) pieces = std::max(pieces, pieces_of(shard_of(sum, r).elements(), type));
   std::vector<Reduction> reductions;
   for (std::int64_t piece = 0; piece < pieces; ++piece) {
-    Reduction& reduction = reductions.emplace_back(Reduction{.values = sum.values, .results = sum.results, .chunks = {}, .transform_shard = {}});
+    Reduction& reduction = reductions.emplace_back(
+        Reduction{.values = sum.values, .results = sum.results, .chunks = {}, .transform_shard = {}});
     for (int chunk = 0; chunk < size(); ++chunk) {
       reduction.chunks.push_back(slice_of(shard_of(sum, (chunk + size() - 1) % size()), piece, pieces));
     }
@@ -175,7 +180,8 @@ AllReduceAlgorithm MpiCommunicator::algorithm_for(const Reduction& reduction) co
   const std::int64_t elements = std::max(reduction.values.elements(), reduction.results.elements());
   const AllReduceAlgorithm chosen = choice_.of(elements * static_cast<std::int64_t>(sizeof(float)));
   const auto outside = [&](const Tensor& tensor) { return !is_empty(tensor) && !peer_memory_->find(tensor); };
-  if (chosen == AllReduceAlgorithm::window && (outside(reduction.values) || outside(reduction.results))) return AllReduceAlgorithm::ring;
+  if (chosen == AllReduceAlgorithm::window && (outside(reduction.values) || outside(reduction.results)))
+    return AllReduceAlgorithm::ring;
   return chosen;
 }
 
@@ -186,7 +192,8 @@ void MpiCommunicator::push_reductions(std::vector<Reduction> reductions) {
   const AllReduceAlgorithm algorithm = algorithm_for(reductions.front());
   Operations operations;
   if (algorithm == AllReduceAlgorithm::window) {
-    operations.push_back(std::make_unique<WindowOperation>(*peer_memory_, self(), std::move(reductions), ++window_operations_));
+    operations.push_back(
+        std::make_unique<WindowOperation>(*peer_memory_, self(), std::move(reductions), ++window_operations_));
     return push(values, results, std::move(operations));
   }
   for (Reduction& reduction : reductions) {
@@ -300,9 +307,9 @@ std::unique_ptr<Communicator> make_mpi_communicator(World& world, const MpiOptio
     throw Error(ErrorSource::usage, "the ranks do not share memory, so the algorithm 'window' cannot be used")
         .on_all_ranks();
   }
-  auto made =
-      std::make_unique<mpi::MpiCommunicator>(world, options.helper_thread, std::move(peer_memory),
-                                              mpi::AlgorithmChoice(measures ? AllReduceAlgorithm::ring : options.algorithm));
+  auto made = std::make_unique<mpi::MpiCommunicator>(
+      world, options.helper_thread, std::move(peer_memory),
+      mpi::AlgorithmChoice(measures ? AllReduceAlgorithm::ring : options.algorithm));
   if (measures && world.size() > 1) made->choose(world);
   return made;
 }

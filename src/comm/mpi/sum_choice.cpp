@@ -42,8 +42,8 @@ AlgorithmChoice::AlgorithmChoice(const std::vector<AllReduceThreshold>& threshol
 }
 
 AllReduceAlgorithm AlgorithmChoice::of(std::int64_t bytes) const {
-  const auto found =
-      std::ranges::find_if(thresholds_, [=](const AllReduceThreshold& threshold) { return bytes <= threshold.up_to_bytes; });
+  const auto found = std::ranges::find_if(
+      thresholds_, [=](const AllReduceThreshold& threshold) { return bytes <= threshold.up_to_bytes; });
   return found == thresholds_.end() ? thresholds_.back().algorithm : found->algorithm;
 }
 
@@ -55,7 +55,8 @@ std::string AlgorithmChoice::text() const {
   return text + name_of(thresholds_.back().algorithm) + (thresholds_.size() > 1 ? " above," : "");
 }
 
-AlgorithmChoice measured_choice(World& world, const std::vector<AllReduceAlgorithm>& candidates, const TimeAllReduce& time) {
+AlgorithmChoice measured_choice(World& world, const std::vector<AllReduceAlgorithm>& candidates,
+                                const TimeAllReduce& time) {
   std::vector<AllReduceThreshold> thresholds;
   const Stopwatch watch;
   bool continues = true;

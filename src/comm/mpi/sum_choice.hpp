@@ -35,6 +35,7 @@ using TimeAllReduce = std::function<double(AllReduceAlgorithm algorithm, std::in
 
 // Measures sizes up to kMaxMeasuredBytes, for about a tenth of a second. Chooses the first candidate unless another one
 // is clearly faster, and for sizes that were not measured. All ranks get the same result. Collective.
-AlgorithmChoice measured_choice(World& world, const std::vector<AllReduceAlgorithm>& candidates, const TimeAllReduce& time);
+AlgorithmChoice measured_choice(World& world, const std::vector<AllReduceAlgorithm>& candidates,
+                                const TimeAllReduce& time);
 
 }  // namespace tutti::mpi

@@ -278,7 +278,8 @@ WindowOperation::WindowOperation(PeerMemory& peer_memory, const MpiRank& self, s
 
 void WindowOperation::start() {
   OperationSlot& slot = peer_memory_.own_slot(number_);
-  slot.given = {shared_values(peer_memory_, pieces_.front().values), shared_values(peer_memory_, pieces_.front().results)};
+  slot.given = {shared_values(peer_memory_, pieces_.front().values),
+                shared_values(peer_memory_, pieces_.front().results)};
   slot.ready.store(number_, std::memory_order_release);
 }
 
@@ -309,7 +310,8 @@ void WindowOperation::look_up_memory() {
   const std::array<SharedValues, 2>& own = peer_memory_.own_slot(number_).given;
   for (int rank = 0; rank < self_.size; ++rank) {
     const std::array<SharedValues, 2>& given = peer_memory_.slot(rank, number_).given;
-    for (std::size_t i = 0; i < own.size(); ++i) require_bytes(RankBytes{rank, given[i].bytes}, own[i].bytes, self_.rank);
+    for (std::size_t i = 0; i < own.size(); ++i)
+      require_bytes(RankBytes{rank, given[i].bytes}, own[i].bytes, self_.rank);
     const auto in_memory = [&](const Tensor& tensor, const SharedValues& theirs) {
       if (rank == self_.rank || is_empty(tensor)) return static_cast<std::byte*>(tensor.data);
       return peer_memory_.map(rank, theirs);

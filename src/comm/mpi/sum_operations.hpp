@@ -53,7 +53,9 @@ struct Reduction {
   // Called once this rank's chunk holds the sum. Null: no work.
   std::function<void(const ElementRange& chunk)> transform_shard;
 
-  const ElementRange& chunk_reduced_at(int rank) const { return chunks[(static_cast<std::size_t>(rank) + 1) % chunks.size()]; }
+  const ElementRange& chunk_reduced_at(int rank) const {
+    return chunks[(static_cast<std::size_t>(rank) + 1) % chunks.size()];
+  }
 };
 
 // Every rank sends its values of each chunk to the rank that reduces the chunk, adds the values that it receives, and

@@ -279,17 +279,16 @@ void require_full_threads(int provided) {
 bool is_open_mpi(const std::string& library) { return library.starts_with("Open MPI"); }
 
 std::string launchers_of(const std::string& library) {
-  return fmt::format(
-      "start them with the mpiexec of that library, or with srun --mpi={} if `srun --mpi=list` lists it",
-      is_open_mpi(library) ? "pmix" : "pmi2");
+  return fmt::format("start them with the mpiexec of that library, or with srun --mpi={} if `srun --mpi=list` lists it",
+                     is_open_mpi(library) ? "pmix" : "pmi2");
 }
 
 // Without PMIx, Open MPI terminates the process in MPI_Init with unhelpful advice, so this warns before.
 void warn_missing_pmix() {
   const std::string library = library_name();
   if (!is_open_mpi(library) || !mpi::started_by_slurm_without_pmix() || launcher_rank() != 0) return;
-  write_stderr_line(fmt::format("{}: srun started {} tasks without PMIx. If {} fails to start: {}",
-                                program_name(), mpi::launched_size().value_or(0), library, launchers_of(library)));
+  write_stderr_line(fmt::format("{}: srun started {} tasks without PMIx. If {} fails to start: {}", program_name(),
+                                mpi::launched_size().value_or(0), library, launchers_of(library)));
 }
 
 // The launcher of another MPI library starts the requested number of processes, but each of them would see itself as

@@ -99,8 +99,8 @@ struct Exchange {
 
 std::uint64_t Exchange::all_reduce(const Tensor& values) const {
   connection.wait_until_done(ncclAllReduce(values.data, values.data, static_cast<std::size_t>(values.elements()),
-                                  type_of(values), ncclSum, connection.native(), native()),
-                    name);
+                                           type_of(values), ncclSum, connection.native(), native()),
+                             name);
   return 2 * static_cast<std::uint64_t>(connection.size() - 1) * values.bytes() /
          static_cast<std::uint64_t>(connection.size());
 }
@@ -159,8 +159,8 @@ std::uint64_t Exchange::reduce_to_root(const Tensor& values) const {
       add_other_ranks(piece);
     } else {
       connection.wait_until_done(ncclSend(piece.data, static_cast<std::size_t>(piece.elements()), ncclFloat32, 0,
-                                 connection.native(), native()),
-                        name);
+                                          connection.native(), native()),
+                                 name);
     }
   }
   return connection.rank() == 0 ? 0 : values.bytes();

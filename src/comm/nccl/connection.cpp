@@ -60,8 +60,7 @@ void set(const char* name, const std::string& value, bool replace) {
 void prepare_shared_device(const World& world) {
   const char* const blocking = std::getenv("CUDA_LAUNCH_BLOCKING");
   if (blocking != nullptr && std::string_view(blocking) == "1") {
-    throw Error(ErrorSource::usage,
-                "with CUDA_LAUNCH_BLOCKING=1, ranks that share a device would deadlock: unset it");
+    throw Error(ErrorSource::usage, "with CUDA_LAUNCH_BLOCKING=1, ranks that share a device would deadlock: unset it");
   }
   // The process ID is included, since a rank has another number in a sub-world.
   set("NCCL_HOSTID", fmt::format("{}-{}-{}", world.host(), ::getpid(), world.rank()), true);

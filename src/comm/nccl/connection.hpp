@@ -35,7 +35,9 @@ class Connection {
 
   // Waits until a non-blocking call, whose result is passed, has completed in NCCL's thread; this includes enqueueing a
   // collective on a stream. Until then the communicator and the stream must not be used. Throws on failure or timeout.
-  void wait_until_done(ncclResult_t result, const std::string& where) const { wait_until_done(native(), result, where); }
+  void wait_until_done(ncclResult_t result, const std::string& where) const {
+    wait_until_done(native(), result, where);
+  }
   // Throws if NCCL reports an asynchronous failure, of another rank or of the network.
   void check_async_error(const std::string& where) const;
   Error timeout_error(const std::string& where) const;

@@ -152,9 +152,8 @@ class ArrayWriter::File {
 
   explicit File(const std::string& path) : path_(path), whole_(path) {
     if (whole_->temporary().empty()) {
-      throw Error(
-          ErrorSource::save,
-          fmt::format("cannot save '{}': HDF5 can only write regular files; choose another name", path));
+      throw Error(ErrorSource::save,
+                  fmt::format("cannot save '{}': HDF5 can only write regular files; choose another name", path));
     }
     writing([&] { begin(create(whole_->temporary(), access_without_locks())); });
   }

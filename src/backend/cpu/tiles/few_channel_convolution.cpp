@@ -23,8 +23,7 @@ class FewChannelConvolution final : public TiledConvolution {
 
   void forward(CpuStream& stream, const TiledForward& pass) const override;
   void backward_data(CpuStream&, const TiledBackwardData&) const override {
-    throw Error(ErrorSource::internal,
-                "the few-channel convolution has no input gradient");
+    throw Error(ErrorSource::internal, "the few-channel convolution has no input gradient");
   }
   void backward_weights(CpuStream& stream, const TiledBackwardWeights& pass) const override;
 

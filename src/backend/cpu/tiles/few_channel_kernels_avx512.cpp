@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kWidth = kImageLanes;
 constexpr std::size_t kPrefetchBytes = 1024;  // activations of first layers do not fit the caches
-constexpr int kMaxRows = 13;         // two registers each, of 32, beside what is multiplied
+constexpr int kMaxRows = 13;                  // two registers each, of 32, beside what is multiplied
 
 #include "backend/cpu/tiles/masked_simd_helpers.inc"
 

@@ -190,7 +190,7 @@ void Patched<T>::backward_weights(CpuStream& stream, const TiledBackwardWeights&
     });
   }
   parallel_for(stream, output_.channels,
-            [&](int, std::int64_t output) { collect(output, products, sums, pass.window_gradients); });
+               [&](int, std::int64_t output) { collect(output, products, sums, pass.window_gradients); });
   if (pass.bias_gradient != nullptr) {
     sum_bias(stream, static_cast<const T*>(pass.output_gradient), pass.bias_gradient);
   }

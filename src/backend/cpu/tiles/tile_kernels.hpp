@@ -100,7 +100,7 @@ struct TileKernels {
   int tile;                                     // outputs of a tile in each direction
   int points;                                   // of a tile
   int pack;                                     // numbers in a word of a matrix: steps of a product count words
-  int max_rows;                                // of a product
+  int max_rows;                                 // of a product
   void (*inputs)(const PointsPass<T>&);         // to[point][tile][channel]
   void (*paired_inputs)(const PointsPass<T>&);  // the same, where words pack tiles instead of channels
   void (*paired_gradients)(const PointsPass<T>&);

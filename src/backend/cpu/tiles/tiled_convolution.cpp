@@ -218,7 +218,7 @@ class WindowGradient : TilePass<T> {
       });
     }
     parallel_for(this->stream_, panels_,
-              [&](int, std::int64_t panel) { collect(sums_at_ + panel * sums_.floats(), panel); });
+                 [&](int, std::int64_t panel) { collect(sums_at_ + panel * sums_.floats(), panel); });
   }
 
   void transform(const TileRange& tiles, const Slab& slab) const {
@@ -303,8 +303,8 @@ class Tiled final : public TiledConvolution {
   }
   void backward_weights(CpuStream& stream, const TiledBackwardWeights& pass) const override {
     WindowGradient<T>(kernels_, stream,
-               {input_, static_cast<const T*>(pass.input), output_, static_cast<const T*>(pass.output_gradient),
-                images_, padding_, pass.window_gradients})
+                      {input_, static_cast<const T*>(pass.input), output_, static_cast<const T*>(pass.output_gradient),
+                       images_, padding_, pass.window_gradients})
         .run();
     if (pass.bias_gradient != nullptr)
       sum_bias(stream, static_cast<const T*>(pass.output_gradient), pass.bias_gradient);
