@@ -91,7 +91,7 @@ void RunControl::measure_gap() {
 // A request that is not made now is made at the next boundary and takes effect one boundary later. Then a save that is
 // in progress may have to end before the last one starts.
 double RunControl::seconds_to_stop() const {
-  return kSafety * (longest_two_gaps_ + 2 * longest_save_) + kSecondsToLeave;
+  return kSafety * (longest_two_gaps_ + 2 * longest_save_) + kSecondsToExit;
 }
 
 void RunControl::saved(double seconds) {

@@ -43,8 +43,9 @@ class Ownership {
   Owners owners() const noexcept { return owners_; }
   const std::vector<std::int64_t>& bucket_ends() const noexcept { return ends_; }
   IndexRange bucket(std::size_t number) const { return {number == 0 ? 0 : ends_[number - 1], ends_[number]}; }
-  // ReduceScatterGather::bounds of a bucket, from its first element. With shards they lie on borders of the blocks of kNormBlock
-  // elements, so that each owner can sum the squares of its blocks; otherwise shares are equal up to a cache line.
+  // ReduceScatterGather::bounds of a bucket, from its first element. With shards they are at borders of the blocks of
+  // kNormBlock elements, so that each owner can sum the squares of its blocks; otherwise shares are equal up to a cache
+  // line.
   const std::vector<std::int64_t>& bounds(std::size_t bucket) const { return bounds_.at(bucket); }
   // The ranges that this rank updates, ascending: trained elements and statistics.
   const std::vector<IndexRange>& owned() const noexcept { return owned_; }

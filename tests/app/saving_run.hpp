@@ -1,6 +1,6 @@
 #pragma once
-// A short training that saves every other step, its result without disturbances, and the properties that must hold after
-// one.
+// A short training that saves every other step, its undisturbed result, and the properties that must hold after a
+// disturbance.
 
 #include "tutti/base/digest.hpp"
 #include "tutti/base/error.hpp"

@@ -52,7 +52,7 @@ class EqualBits : public testing::TestWithParam<AllReduceAlgorithm> {
  protected:
   enum class Memory { allocated, other };
 
-  // After an all_reduce of all elements, one of a range in the middle, and a reduce_scatter_gather with work in between.
+  // After an all_reduce of all elements, one of a middle range, and a reduce_scatter_gather with work in between.
   std::vector<std::uint32_t> sums_by(Communicator& communicator, std::int64_t length, Memory where) {
     std::vector<float> values = wild_values(length, 1);
     const auto bytes = values.size() * sizeof(float);

@@ -241,7 +241,7 @@ void CudaBackend::sum_runs(Stream& stream, const Tensor& values, const Tensor& e
 
 void CudaBackend::clip_factor(Stream& stream, const Tensor& squares, double max_norm, const Tensor& factor) {
   require_equal_sizes("a factor among", factor.elements(), 1);
-  const ClipWork work{device_f64(squares), squares.elements(), most, device_f32(factor)};
+  const ClipWork work{device_f64(squares), squares.elements(), max_norm, device_f32(factor)};
   launch(clip, {.threads = 1}, native(as_cuda_stream(stream)), work);
 }
 
