@@ -121,7 +121,7 @@ TEST(Program, RefusesMistakesOnceWithTheirStatus) {
       {{"--augment", "flip"}, 64, "must be one of none, crop-flip", 0},
       {{"--normalize", "0.5"}, 64, "give none, auto or M/S", 0},
       {{"--validation-ratio", "1"}, 64, "--validation-ratio 1", 0},
-      {{"--resume"}, 64, "--resume wants --out", 0},
+      {{"--resume"}, 64, "--resume needs --out", 0},
       {{"--dry-run", "--momentum", "7"}, 64, "--momentum 7", 0},
       {{"--optimizer", "adamw", "--momentum", "0.9"}, 64, "its own moments", 0},
       {{"--optimizer", "lars", "--nesterov"}, 64, "--nesterov belongs to sgd", 0},

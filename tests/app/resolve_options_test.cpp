@@ -145,7 +145,7 @@ TEST(ResolveOptions, RefusesWhatNeedsAFolderWithoutOne) {
     ask(config);
     const Error error = thrown_by([&] { refuse_without_out(config); });
     EXPECT_EQ(error.source(), ErrorSource::usage);
-    EXPECT_EQ(std::string(error.what()).find(option + " wants --out"), 0U) << error.what();
+    EXPECT_EQ(std::string(error.what()).find(option + " needs --out"), 0U) << error.what();
     config.out = "runs/a";
     EXPECT_NO_THROW(refuse_without_out(config));
   }

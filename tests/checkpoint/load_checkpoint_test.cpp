@@ -162,7 +162,7 @@ TEST_F(HandmadeCheckpoint, IsRefusedWithNumbersThatNoRunReaches) {
   EXPECT_THAT(refusal_with("/progress/epoch_sums", numbers({5, 8, 7, 0})), HasSubstr("8 correct of 7 samples"));
   EXPECT_THAT(refusal_with("/progress/epoch_sums", numbers({5, 6, 7, 1})), HasSubstr("not finite"));
   EXPECT_THAT(refusal_with("/progress/best", numbers({9, 9, 8})), HasSubstr("9 of 8 at best"));
-  EXPECT_THAT(refusal_with("/progress/best", numbers({11, 5, 8})), HasSubstr("step 11, after 10"));
+  EXPECT_THAT(refusal_with("/progress/best", numbers({11, 5, 8})), HasSubstr("step 11, but the run has 10 steps"));
   EXPECT_THAT(refusal_with("/progress/best", numbers({-1, 5, 8})), HasSubstr("step -1"));
   EXPECT_THAT(refusal_with("/progress/epoch_seconds", scalar(kNan)), HasSubstr("epoch_seconds"));
   EXPECT_THAT(refusal_with("/progress/epoch_seconds", scalar(-1.0)), HasSubstr("epoch_seconds"));
@@ -231,7 +231,7 @@ TEST(LoadCheckpoint, RefusesSeveralFilesThatDoNotMakeOneState) {
   EXPECT_THAT(refusal([](TrainState& share) { ++share.progress.seed; }), HasSubstr("are not of one checkpoint"));
   EXPECT_THAT(refusal([](TrainState& share) { share.model += " "; }), HasSubstr("are not of one checkpoint"));
   EXPECT_THAT(refusal([](TrainState& share) { share.parameters = sample_state().parameters; }),
-              HasSubstr("'/parameters/conv1/bias' is in several"));
+              HasSubstr("'/parameters/conv1/bias' is in more than one of"));
 }
 
 TEST(LoadCheckpoint, RefusesAManifestWithOtherFactsThanItsFile) {
@@ -245,15 +245,15 @@ TEST(LoadCheckpoint, RefusesAManifestWithOtherFactsThanItsFile) {
     EXPECT_EQ(error.source(), ErrorSource::checkpoint);
     return std::string(error.what());
   };
-  EXPECT_THAT(refusal([](Manifest& told) { ++told.step; }), HasSubstr("of another checkpoint"));
+  EXPECT_THAT(refusal([](Manifest& told) { ++told.step; }), HasSubstr("belongs to another checkpoint"));
   EXPECT_THAT(refusal([](Manifest& told) { ++told.epoch; }), HasSubstr("it holds epoch 3, its manifest says 4"));
   EXPECT_THAT(refusal([](Manifest& told) { ++told.weights; }), HasSubstr("it holds weights of digest"));
   EXPECT_THAT(refusal([](Manifest& told) { ++told.data_digest; }), HasSubstr("it holds data of digest"));
-  EXPECT_THAT(refusal([](Manifest& told) { told.files.clear(); }), HasSubstr("of another checkpoint"));
+  EXPECT_THAT(refusal([](Manifest& told) { told.files.clear(); }), HasSubstr("belongs to another checkpoint"));
   EXPECT_THAT(refusal([](Manifest& told) { told.files.front().name = "../step-00000042.h5"; }),
-              HasSubstr("of another checkpoint"));
+              HasSubstr("belongs to another checkpoint"));
   EXPECT_THAT(refusal([](Manifest& told) { told.files.push_back(told.files.front()); }),
-              HasSubstr("of another checkpoint"));
+              HasSubstr("belongs to another checkpoint"));
   EXPECT_THAT(refusal([](Manifest& told) { ++told.files.front().bytes; }), HasSubstr("its manifest says"));
 }
 

@@ -40,7 +40,7 @@ TEST(RunAgreed, PassesOnUnchangedWhatAllRanksMetAlike) {
   EXPECT_STREQ(error->what(), "no such data set: 'mnits'");
   EXPECT_EQ(error->source(), ErrorSource::input);
   EXPECT_EQ(error->reach(), ErrorReach::all_ranks);
-  EXPECT_TRUE(std::string(error->where().file_name()).ends_with("run_agreed_test.cpp"));
+  EXPECT_TRUE(std::string(error->where().file_name()).ends_with("run_or_throw_on_all_test.cpp"));
 }
 
 TEST(RunAgreed, NamesTheOneRankThatFailed) {
@@ -71,7 +71,7 @@ TEST(RunAgreed, TellsEveryRankTheFailingRanksPlace) {
   });
   ASSERT_TRUE(error.has_value());
   const std::string described = error->describe();
-  EXPECT_TRUE(described.starts_with("HDF5: " + named(failing, "bad file") + " (tests/comm/run_agreed_test.cpp:"))
+  EXPECT_TRUE(described.starts_with("HDF5: " + named(failing, "bad file") + " (tests/comm/run_or_throw_on_all_test.cpp:"))
       << described;
 }
 

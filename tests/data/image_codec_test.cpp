@@ -206,12 +206,12 @@ TEST(ImageCodec, RefusesDimensionsThatTheFileCannotHold) {
   png[17] = png[21] = 1;  // 65,540 x 65,540, and the checksum to go with it
   const auto sum = static_cast<std::uint32_t>(crc32(0, png.data() + 12, 17));
   for (std::size_t i = 0; i < 4; ++i) png[29 + i] = static_cast<std::uint8_t>(sum >> (24 - 8 * i));
-  EXPECT_THAT(refusal(png), HasSubstr("65540 x 65540 pixels, but at most"));
+  EXPECT_THAT(refusal(png), HasSubstr("65540 x 65540 pixels, but the file can contain at most"));
   Bytes jpeg = jpeg_of(gradient(1, 8, 8));
   const Bytes marker{0xFF, 0xC0};
   const auto frame = std::search(jpeg.begin(), jpeg.end(), marker.begin(), marker.end()) - jpeg.begin();
   std::fill_n(jpeg.begin() + frame + 5, 4, 0x7F);
-  EXPECT_THAT(refusal(jpeg), HasSubstr("32639 x 32639 pixels, but at most"));
+  EXPECT_THAT(refusal(jpeg), HasSubstr("32639 x 32639 pixels, but the file can contain at most"));
 }
 
 TEST(ImageCodec, RefusesEndlessScans) {
