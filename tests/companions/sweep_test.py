@@ -182,7 +182,7 @@ class Refusals(Sweep):
                                 ("--together ranks,lr --ranks 1,2 --lr 0.1,0.2,0.3", "--ranks has 2 values and --lr "),
                                 ("--together lr,lr --lr 0.1,0.2", "'lr' has no list of its own"),
                                 ("--scale-lr", "--scale-lr needs a list for --batch-size"),
-                                ("--optimizer adamw --momentum 0.9", "--momentum 0.9 belongs to"),
+                                ("--optimizer adamw --momentum 0.9", "--momentum 0.9 is for"),
                                 ("--out runs", "--out"), ("--rehearse kill", "--rehearse"), ("--lr 0.1 0.2", "0.2"),
                                 (f"--seed {','.join(map(str, range(101)))} --lr-decay "
                                  f"{','.join(map(str, range(101)))}", "more than 10000 combinations")):
