@@ -71,7 +71,8 @@ TEST(RunAgreed, TellsEveryRankTheFailingRanksPlace) {
   });
   ASSERT_TRUE(error.has_value());
   const std::string described = error->describe();
-  EXPECT_TRUE(described.starts_with("HDF5: " + named(failing, "bad file") + " (tests/comm/run_or_throw_on_all_test.cpp:"))
+  EXPECT_TRUE(
+      described.starts_with("HDF5: " + named(failing, "bad file") + " (tests/comm/run_or_throw_on_all_test.cpp:"))
       << described;
 }
 
