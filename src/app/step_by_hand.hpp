@@ -77,12 +77,10 @@ struct StepByHand {
 
   // Starts one all-reduce per bucket of whole tensors. Returns the number of buckets.
   int exchange() {
-    const auto& slices = arena.layout().slices();
     int buckets = 0;
     std::int64_t begin = 0;
-    for (std::size_t i = 0; i < slices.size(); ++i) {
-      const bool is_last = i + 1 == slices.size();
-      const std::int64_t end = is_last ? arena.layout().block_elements() : slices[i + 1].offset;
+    for (const std::int64_t end : arena.layout().slice_ends()) {
+      const bool is_last = end == arena.layout().block_elements();
       if (!is_last && static_cast<std::size_t>(end - begin) * sizeof(float) < options.bucket_bytes) continue;
       communicator.all_reduce(range_of(arena.gradients(), begin, end), *stream);
       begin = end;

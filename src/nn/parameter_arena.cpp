@@ -36,6 +36,13 @@ int ParameterLayout::add(std::string name, ParameterKind kind, const Shape& shap
   return static_cast<int>(slices_.size()) - 1;
 }
 
+std::vector<std::int64_t> ParameterLayout::slice_ends() const {
+  std::vector<std::int64_t> ends;
+  for (std::size_t i = 1; i < slices_.size(); ++i) ends.push_back(slices_[i].offset);
+  if (!slices_.empty()) ends.push_back(block_elements_);
+  return ends;
+}
+
 Tensor slice_of(const Tensor& block, const ParameterSlice& slice) {
   return {static_cast<float*>(block.data) + slice.offset, slice.shape, ElementType::f32, block.space};
 }

@@ -49,13 +49,10 @@ void append(std::vector<IndexRange>& ranges, IndexRange range) {
 }  // namespace
 
 std::vector<std::int64_t> cut_buckets(const ParameterLayout& layout, std::size_t bucket_bytes) {
-  const auto& slices = layout.slices();
   std::vector<std::int64_t> ends;
   std::int64_t begin = 0;
-  for (std::size_t i = 0; i < slices.size(); ++i) {
-    const bool last = i + 1 == slices.size();
-    const std::int64_t end = last ? layout.block_elements() : slices[i + 1].offset;
-    if (last || static_cast<std::size_t>(end - begin) * sizeof(float) >= bucket_bytes) {
+  for (const std::int64_t end : layout.slice_ends()) {
+    if (end == layout.block_elements() || static_cast<std::size_t>(end - begin) * sizeof(float) >= bucket_bytes) {
       ends.push_back(end);
       begin = end;
     }

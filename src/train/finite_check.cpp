@@ -4,21 +4,12 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 namespace tutti {
 namespace {
 
 constexpr std::int64_t kLossColumns = sizeof(std::int64_t) / sizeof(std::int32_t);
-
-Buffer in_memory_of(Backend& backend, std::vector<std::int64_t> values) {
-  Buffer buffer = backend.allocate(values.size() * sizeof(std::int64_t));
-  const Shape shape{std::ssize(values)};
-  const auto stream = backend.make_stream();
-  backend.copy(*stream, buffer.view(shape, ElementType::i64),
-               {values.data(), shape, ElementType::i64, MemorySpace::host});
-  stream->synchronize();
-  return buffer;
-}
 
 Tensor ends_in(const Buffer& buffer, std::size_t count) {
   return buffer.view(Shape{static_cast<std::int64_t>(count)}, ElementType::i64);
@@ -35,16 +26,11 @@ FiniteCheck::FiniteCheck(FiniteCheckRequest request)
       columns_(kLosses + kLossColumns * request_.most_workers),
       shape_{request_.rank.communicator.size() * columns_},
       rows_(request_.rank.communicator.allocate(static_cast<std::size_t>(shape_.elements()) * sizeof(std::int32_t))) {
-  const auto& slices = request_.arena.layout().slices();
-  std::vector<std::int64_t> ends;
-  std::vector<std::int64_t> single_ends;
-  for (std::size_t i = 1; i <= slices.size(); ++i) {
-    ends.push_back(i < slices.size() ? slices[i].offset : request_.arena.layout().block_elements());
-    single_ends.push_back(static_cast<std::int64_t>(i));
-  }
+  std::vector<std::int64_t> single_ends(request_.arena.layout().slices().size());
+  std::iota(single_ends.begin(), single_ends.end(), std::int64_t{1});
   single_ends.push_back(std::numeric_limits<std::int64_t>::max());
-  ends_ = in_memory_of(request_.rank.backend, std::move(ends));
-  single_ends_ = in_memory_of(request_.rank.backend, std::move(single_ends));
+  ends_ = upload(request_.rank.backend, request_.arena.layout().slice_ends());
+  single_ends_ = upload(request_.rank.backend, std::move(single_ends));
   // The same on all ranks, even with different processors: no rank may end its run while another starts the next
   // exchange.
   const bool waits = request_.exact != nullptr || request_.on_not_finite == OnNotFinite::skip;

@@ -52,15 +52,10 @@ ExactSum::ExactSum(const RankContext& rank, const ParameterLayout& layout, const
       sums_(rank.communicator.allocate(static_cast<std::size_t>(gradients.elements()) * sizeof(std::int64_t))),
       rows_(rank.communicator.allocate(static_cast<std::size_t>(rank.communicator.size()) * slices_.size() *
                                        sizeof(std::int32_t))),
-      ends_(backend_.allocate(slices_.size() * sizeof(std::int64_t))),
+      ends_(upload(backend_, layout.slice_ends())),
       exponents_(backend_.allocate(slices_.size() * sizeof(std::int32_t))),
       levels_(slices_.size()) {
-  std::vector<std::int64_t> ends;
-  for (std::size_t i = 1; i < slices_.size(); ++i) ends.push_back(slices_[i].offset);
-  ends.push_back(gradients.elements());
   const auto stream = backend_.make_stream();
-  const Tensor grid_ends = grid().ends;
-  backend_.copy(*stream, grid_ends, {ends.data(), grid_ends.shape, ElementType::i64, MemorySpace::host});
   set_exponents(*stream);
   stream->synchronize();
 }

@@ -1,6 +1,7 @@
 #include "norms.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace tutti {
 
@@ -22,12 +23,7 @@ void SliceSquares::cut_blocks(const Ownership& ownership) {
     ends.push_back(static_cast<std::int64_t>(blocks.size()));
   }
   block_sums_ = communicator_.allocate(blocks.size() * sizeof(double));
-  block_ends_ = backend_.allocate(ends.size() * sizeof(std::int64_t));
-  const Shape shape{static_cast<std::int64_t>(ends.size())};
-  const auto stream = backend_.make_stream();
-  backend_.copy(*stream, block_ends_.view(shape, ElementType::i64),
-                {ends.data(), shape, ElementType::i64, MemorySpace::host});
-  stream->synchronize();
+  block_ends_ = upload(backend_, std::move(ends));
 
   const auto sums = [this](std::int64_t begin, std::int64_t end) {
     return block_sums_.view(Shape{end - begin}, ElementType::f64, static_cast<std::size_t>(begin) * sizeof(double));

@@ -19,6 +19,15 @@ Tensor elements_of(const Tensor& block, IndexRange range) {
   return {first, Shape{range.size()}, block.type, block.space};
 }
 
+Buffer upload(Backend& backend, std::vector<std::int64_t> values) {
+  Buffer buffer = backend.allocate(values.size() * sizeof(std::int64_t));
+  const Tensor host = on_host(values.data(), std::ssize(values));
+  const auto stream = backend.make_stream();
+  backend.copy(*stream, buffer.view(host.shape, host.type), host);
+  stream->synchronize();
+  return buffer;
+}
+
 RankContext::RankContext(Backend& processor, Communicator& ranks, RankStatus& rank_status, Stream& of_thread)
     : backend(processor),
       communicator(ranks),

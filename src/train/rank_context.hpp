@@ -14,6 +14,9 @@ namespace tutti {
 // A range of a flat block.
 Tensor elements_of(const Tensor& block, IndexRange range);
 
+// Copies values into memory of the backend, as i64. Waits for the copy.
+Buffer upload(Backend& backend, std::vector<std::int64_t> values);
+
 struct RankContext {
   // All borrowed.
   RankContext(Backend& backend, Communicator& communicator, RankStatus& status, Stream& stream);

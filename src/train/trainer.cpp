@@ -51,7 +51,6 @@ Trainer::Trainer(const TrainerContext& parts, const TrainerOptions& options, Run
     verifier_ = std::make_unique<ReplicaVerifier>(replica_.rank(), replica_.replicated());
   }
   start_next_epoch();
-  replica_.loader().seek(progress_.epoch, 0);
 }
 
 // Freeing memory waits for the processor, which may wait for an exchange that never ends once something has failed.

@@ -1,6 +1,6 @@
 // Kill anywhere: a run that is killed by SIGKILL at random moments, start-up and saving included, and resumed each time
-// on another number of ranks, ends as the unbroken run does. $TUTTI_KILLS: so many kills at least, over as many runs as
-// that takes. $TUTTI_KILL_SEED draws the same ranks, moments and victims again.
+// on another number of ranks, ends as the unbroken run does. $TUTTI_KILLS: at least N kills, over as many runs as that
+// takes. $TUTTI_KILL_SEED draws the same ranks, moments and victims again.
 
 #include "support/child_process.hpp"
 #include "support/scratch_folder.hpp"
@@ -255,7 +255,8 @@ void KilledRuns::compare(const std::string& out) {
 TEST_F(KilledRuns, EndAsTheUnbrokenRunDoes) {
   const auto wanted = static_cast<int>(number_from_environment("TUTTI_KILLS", 5));
   ASSERT_NO_FATAL_FAILURE(run_unbroken());
-  while (kills_ < wanted && !HasFailure()) {
+  // Few kills may all have come before a first checkpoint, or right after one.
+  while ((kills_ < wanted || resumes_ == 0 || replayed_ == 0) && !HasFailure()) {
     const std::string out = folder_.file(fmt::format("broken-{}", runs_));
     ASSERT_NO_FATAL_FAILURE(run_broken(out)) << "TUTTI_KILL_SEED=" << seed_ << " draws this again";
     compare(out);
@@ -266,8 +267,6 @@ TEST_F(KilledRuns, EndAsTheUnbrokenRunDoes) {
       "({} at most at once), "
       "{} starts that MPI did not survive; TUTTI_KILL_SEED={}\n",
       kills_, runs_, kSteps, early_, resumes_, replayed_, most_replayed_, stillborn_, seed_);
-  EXPECT_GT(resumes_, 0);
-  EXPECT_GT(replayed_, 0);
 }
 
 }  // namespace

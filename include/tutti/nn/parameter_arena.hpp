@@ -41,6 +41,8 @@ class ParameterLayout {
   std::int64_t trained_elements() const noexcept { return trained_elements_; }
   // Without padding and statistics: the number of parameters.
   std::int64_t parameters() const noexcept { return parameters_; }
+  // Where each slice ends in a block, with its padding.
+  std::vector<std::int64_t> slice_ends() const;
   std::size_t block_bytes() const noexcept { return static_cast<std::size_t>(block_elements_) * sizeof(float); }
 
  private:

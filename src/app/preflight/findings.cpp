@@ -7,6 +7,7 @@
 #include "tutti/storage/whole_file.hpp"
 
 #include "../option_table.hpp"
+#include "../output.hpp"
 #include "../processors.hpp"
 #include "host.hpp"
 
@@ -125,9 +126,9 @@ std::size_t Findings::count(Severity severity) const {
 }
 
 Findings gather(World& world, const Findings& mine) {
-  nlohmann::json list = nlohmann::json::array();
+  auto list = nlohmann::ordered_json::array();
   for (const Finding& finding : mine.all()) list.push_back({finding.severity, finding.source, finding.text});
-  const auto all = all_gather_text(world, list.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  const auto all = all_gather_text(world, json_line(list));
   Findings findings;
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     for (const auto& one : nlohmann::json::parse(all[rank])) {
