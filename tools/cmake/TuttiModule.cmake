@@ -1,9 +1,34 @@
-# tutti_add_module(NAME SOURCES ... LIBRARIES ...): one object library whose vendor libraries are private to it,
-# so that a vendor header elsewhere does not compile where the distribution keeps it off the default path.
+# tutti_add_module(NAME SOURCES ... [LIBRARIES ...] [OPTIONS ...]): one object library whose vendor libraries are private
+# to it, so that a vendor header elsewhere does not compile where the distribution keeps it off the default path.
+# Modules without compiler OPTIONS of their own share what base has precompiled.
 function(tutti_add_module name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;LIBRARIES" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "SOURCES;LIBRARIES;OPTIONS" ${ARGN})
   add_library(tutti_${name} OBJECT ${ARG_SOURCES})
   target_link_libraries(tutti_${name} PRIVATE tutti_flags fmt::fmt Threads::Threads ${ARG_LIBRARIES})
-  tutti_precompile(tutti_${name})
+  target_compile_options(tutti_${name} PRIVATE ${ARG_OPTIONS})
+  if(ARG_OPTIONS OR name STREQUAL base)
+    tutti_precompile(tutti_${name})
+  else()
+    target_precompile_headers(tutti_${name} REUSE_FROM tutti_base)
+  endif()
   set_property(GLOBAL APPEND PROPERTY TUTTI_MODULES tutti_${name})
+endfunction()
+
+# Only comm includes mpi.h. So a build with a second MPI may take the objects of all other modules from an existing
+# build that differs from it in nothing else.
+set(TUTTI_OBJECTS_FROM "" CACHE PATH "Build folder whose objects to link, except those of module comm")
+function(tutti_link_module target module)
+  if(NOT TUTTI_OBJECTS_FROM OR module STREQUAL tutti_comm)
+    target_link_libraries(${target} PRIVATE ${module})
+    return()
+  endif()
+  foreach(property IN ITEMS SOURCES SOURCE_DIR BINARY_DIR)
+    get_target_property(${property} ${module} ${property})
+  endforeach()
+  file(RELATIVE_PATH folder ${PROJECT_SOURCE_DIR} ${SOURCE_DIR})
+  list(TRANSFORM SOURCES REPLACE "^${BINARY_DIR}/" "")
+  list(TRANSFORM SOURCES PREPEND ${TUTTI_OBJECTS_FROM}/${folder}/CMakeFiles/${module}.dir/)
+  list(TRANSFORM SOURCES APPEND .o)
+  target_sources(${target} PRIVATE ${SOURCES})
+  target_link_libraries(${target} PRIVATE $<TARGET_PROPERTY:${module},LINK_LIBRARIES>)
 endfunction()
