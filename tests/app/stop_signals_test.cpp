@@ -65,6 +65,7 @@ TEST(StopSignals, NeverInterruptAThreadThatComputes) {
 TEST(StopSignalsDeathTest, LetASecondInterruptEndTheProcess) {
   EXPECT_EXIT(
       {
+        std::signal(SIGINT, SIG_DFL);
         const StopSignals signals;
         while (true) {
           send_to_process(SIGINT);
@@ -77,6 +78,7 @@ TEST(StopSignalsDeathTest, LetASecondInterruptEndTheProcess) {
 TEST(StopSignalsDeathTest, LeaveItsStatusToAProcessThatIsEnding) {
   EXPECT_EXIT(
       {
+        std::signal(SIGINT, SIG_DFL);
         { const StopSignals signals; }
         for (const int signal : {SIGTERM, SIGUSR1, SIGINT}) send_to_process(signal);
         std::exit(75);
